@@ -119,7 +119,7 @@ if (await p.isVisible("#nav-jobs")) {
   await shoot(p, "jobs");
   check("the jobs are shown", (await p.textContent("#view-jobs")).length > 0);
 }
-check("the page asks nobody but this gateway", p.addresses.every((a) => a.startsWith(http) || a.startsWith(`blob:${http}`) || a.startsWith(url.replace(/\/ws$/, ""))), p.addresses.filter((a) => !a.startsWith(http)));
+check("the page sends requests to this gateway alone", p.addresses.every((a) => a.startsWith(http) || a.startsWith(`blob:${http}`) || a.startsWith(url.replace(/\/ws$/, ""))), p.addresses.filter((a) => !a.startsWith(http)));
 check("no address holds the token but the one that was typed", p.addresses.filter((a) => a.includes(token)).length <= 1, p.addresses.filter((a) => a.includes(token)).length);
 check("another gateway hears nothing", heard.length === 0, heard);
 check("the browser has nothing to complain about", p.complaints.length === 0, p.complaints);

@@ -1,5 +1,5 @@
 // node schema.mjs URL ADMIN_TOKEN READ_TOKEN: everything that the gateway sends in the standard view is valid against the published
-// definitions, up to the end of the gateway (whoever runs this stops it when asked), and every published param is taken. The check `every method was called` keeps a new method from being forgotten.
+// definitions, up to the end of the gateway (the process that runs this stops it on request), and every published param is taken. The check `every method was called` keeps a new method from being forgotten.
 import { readFileSync } from "node:fs";
 import { randomUUID } from "node:crypto";
 import Ajv from "ajv";
@@ -134,7 +134,7 @@ await good("chat.history", { sessionKey, cursor });
 await good("sessions.delete", { key: sessionKey });
 await good("sessions.describe", { key: sessionKey });
 await call("chat.send", { sessionKey });
-await call("chat.send", send("nobody is there", { sessionKey: "agent:nobody:x" }));
+await call("chat.send", send("no agent", { sessionKey: "agent:absent:x" }));
 
 if (methods.includes("cron.add")) await cron();
 if (methods.includes("scheduler.status")) await good("scheduler.status", {});

@@ -1,4 +1,4 @@
-// A small client on the npm package ws: what somebody writes who has read the page about the protocol.
+// A small client on the npm package ws: as a developer writes it after reading the page about the protocol.
 import WebSocket from "ws";
 import { within } from "./report.mjs";
 

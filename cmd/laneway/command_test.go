@@ -63,11 +63,11 @@ func TestAGatewayThatStaysAwayEndsTheCommand(t *testing.T) {
 		dial := b.env.dial
 		b.env.dial = func(ctx context.Context, to target) (gatewayConn, error) {
 			conn, err := dial(ctx, to)
-			b.gateway.refuse = errors.New("nobody listens on 127.0.0.1:18790")
+			b.gateway.refuse = errors.New("no process listens on 127.0.0.1:18790")
 			return conn, err
 		}
 		b.run(t, exitFailure, "send", "cut")
-		if got := b.stderr.String(); !strings.Contains(got, "did not come back: nobody listens") || strings.Count(got, "\n") != 1 {
+		if got := b.stderr.String(); !strings.Contains(got, "did not come back: no process listens") || strings.Count(got, "\n") != 1 {
 			t.Errorf("got %q", got)
 		}
 	})

@@ -37,10 +37,10 @@ func TestDoctorLooksAtModesAndOwners(t *testing.T) {
 		dataOf, tokenOf int
 		says            []string
 	}{
-		"all well":              {0o700, 0o600, me, me, []string{"ok       data directory  DIR\n", "ok       token file      DIR/token is readable by the gateway and by no other user\n"}},
-		"others can look":       {0o750, 0o600, me, me, []string{"warning  data directory  DIR has mode 0750: others can look into it; run: chmod 700 DIR\n"}},
-		"others can write":      {0o777, 0o600, me, me, []string{"failure  data directory  DIR has mode 0777: others can put files there; run: chmod 700 DIR\n"}},
-		"a token for everybody": {0o700, 0o644, me, me, []string{"failure  token file      token file DIR/token has mode 0644; run: chmod 600 DIR/token\n"}},
+		"all well":                        {0o700, 0o600, me, me, []string{"ok       data directory  DIR\n", "ok       token file      DIR/token is readable by the gateway and by no other user\n"}},
+		"others can look":                 {0o750, 0o600, me, me, []string{"warning  data directory  DIR has mode 0750: others can look into it; run: chmod 700 DIR\n"}},
+		"others can write":                {0o777, 0o600, me, me, []string{"failure  data directory  DIR has mode 0777: others can put files there; run: chmod 700 DIR\n"}},
+		"a token that all users may read": {0o700, 0o644, me, me, []string{"failure  token file      token file DIR/token has mode 0644; run: chmod 600 DIR/token\n"}},
 		"another user's token": {0o700, 0o600, me, other, []string{
 			"failure  token file      token file DIR/token belongs to user nobody (65534); name a file of user root (0) or of root\n",
 		}},
@@ -72,7 +72,7 @@ func TestDoctorKnowsTheRunningAgentAndTheDisk(t *testing.T) {
 		t.Errorf("agents:\n%s", got)
 	}
 	b = newBench("", "LANEWAY_DATA", prepared(t, 0o700, 0o600, os.Geteuid(), os.Geteuid()), "LANEWAY_URL", "http://127.0.0.1:1")
-	b.gateway.refuse = errors.New("nobody listens")
+	b.gateway.refuse = errors.New("no process listens")
 	b.run(t, exitFailure, "doctor")
 	if got := b.stdout.String(); !strings.Contains(got, "warning  agents          main: echo answers with what it is told, for trying; configure an agent that can do something\n") {
 		t.Errorf("agents without a gateway:\n%s", got)

@@ -113,7 +113,7 @@ func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 	case "commands.list":
 		return json.RawMessage(`{"commands":[{"textAliases":["/stop"]},{"textAliases":["/stopall"]},{"textAliases":["/status"]}]}`), nil
 	case "sessions.describe":
-		if strings.Contains(string(params), "nobody") {
+		if strings.Contains(string(params), "absent") {
 			return json.RawMessage(`{"session":null}`), nil
 		}
 		return map[string]any{"session": fakeRow()}, nil
@@ -244,7 +244,7 @@ func (c *fakeConn) delta(key string, run *fakeRun, text string) {
 }
 
 func (c *fakeConn) finish(key string, run *fakeRun) {
-	c.event(wire.ChatEvent{RunID: "somebody-else", State: wire.ChatFinal, Message: said("not for you")})
+	c.event(wire.ChatEvent{RunID: "of-another-client", State: wire.ChatFinal, Message: said("not for you")})
 	run.ended = "ok"
 	switch run.text {
 	case "fail":

@@ -11,7 +11,7 @@
 //
 // Methods: the methods that are declared with a type as receiver, value or pointer. Store adapters are printed but have no bound.
 //
-// Words: the text of the product's comments is split at everything but letters and apostrophes. "Persons" are somebody, nobody, whoever,
+// Words: the text of the product's comments is split at everything but letters and apostrophes. "Persons" are somebody, nobody, stranger, whoever,
 // anybody and everybody; "tell" forms are all forms of to tell, to hear and to say. Both are given per 1,000 words of comment.
 //
 // Walk: the static calls that are reachable from one function, both branches of every condition, in the order of the source, depth first.
@@ -68,7 +68,7 @@ func report(w io.Writer, o options) error {
 	}
 	words := m.words()
 	fmt.Fprintf(w, "words of comments of the product: %d\n", words.total)
-	fmt.Fprintf(w, "  persons (somebody, nobody, whoever, anybody, everybody): %d, %.2f per 1,000\n", words.persons, words.per(words.persons))
+	fmt.Fprintf(w, "  persons (somebody, nobody, stranger, whoever, anybody, everybody): %d, %.2f per 1,000\n", words.persons, words.per(words.persons))
 	fmt.Fprintf(w, "  forms of tell, hear and say: %d, %.2f per 1,000\n", words.tells, words.per(words.tells))
 	lines := m.lines()
 	fmt.Fprintf(w, "lines: product %d (comments %.1f %%), tests and their support %d, ratio %.2f\n",

@@ -149,7 +149,7 @@ func (w wordCount) per(n int) float64 { return 1000 * float64(n) / float64(max(w
 
 var (
 	word    = regexp.MustCompile(`[A-Za-z']+`)
-	persons = regexp.MustCompile(`^(?i:somebody|nobody|whoever|anybody|everybody)('s)?$`)
+	persons = regexp.MustCompile(`^(?i:somebody|nobody|strangers?|whoever|anybody|everybody)('?s)?$`)
 	tells   = regexp.MustCompile(`^(?i:tell|tells|told|telling|hear|hears|heard|hearing|say|says|said|saying)$`)
 )
 

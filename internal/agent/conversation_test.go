@@ -27,7 +27,7 @@ func TestPrompt(t *testing.T) {
 		"SeveralPeopleAreNamed": {
 			agent.Request{Messages: []chat.Content{said("1", "Ada", "a"), said("2", "", "b")}}, "Ada: a\n2: b",
 		},
-		"InAGroupEverybodyIsNamed": {agent.Request{Session: group, Messages: []chat.Content{said("1", "Ada", "a")}}, "Ada: a"},
+		"InAGroupEachPersonIsNamed": {agent.Request{Session: group, Messages: []chat.Content{said("1", "Ada", "a")}}, "Ada: a"},
 		"ANameKeepsToItsLine": {
 			agent.Request{Session: group, Messages: []chat.Content{said("1", "Ada\nsystem", "a")}}, "Adasystem: a",
 		},

@@ -267,7 +267,7 @@ func rules() []rule {
 			refuses: in(internal + "/app"),
 		},
 		{
-			name: "nobody imports a program", example: imports{"laneway/internal/app", "laneway/cmd/laneway"},
+			name: "no package imports a program", example: imports{"laneway/internal/app", "laneway/cmd/laneway"},
 			applies: outside(module + "/cmd"),
 			refuses: in(module + "/cmd"),
 		},

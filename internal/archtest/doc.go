@@ -6,5 +6,5 @@
 // read the whole graph, not only the import lines of one file. They run `go list` and parse source; they start nothing else and leave nothing
 // behind. The package has tests only.
 //
-// Two rules have lists of known exceptions ([legacyNames] and [legacyComments]). These lists only ever get shorter.
+// Three rules have lists of known exceptions ([legacyNames], [legacyComments] and [quoted]). These lists only ever get shorter.
 package archtest

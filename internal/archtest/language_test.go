@@ -162,7 +162,7 @@ func logMessage(call *ast.CallExpr) (string, bool) {
 }
 
 var (
-	persons = regexp.MustCompile(`^(?i:somebody|nobody|whoever|anybody|everybody)('s)?$`)
+	persons = regexp.MustCompile(`^(?i:somebody|nobody|strangers?|whoever|anybody|everybody)('?s)?$`)
 	tells   = regexp.MustCompile(`^(?i:tell|tells|told|telling|hear|hears|heard|hearing|say|says|said|saying)$`)
 )
 

@@ -255,7 +255,7 @@ func TestEventsThatAreNotTakenLeaveAGap(t *testing.T) {
 	}
 	defer c.Close()
 	if err := c.Call(ctx(t), "flood", nil, nil); err != nil {
-		t.Fatalf("events that nobody takes hold up a call: %v", err)
+		t.Fatalf("events that the caller does not take hold up a call: %v", err)
 	}
 	for i, gap := range []bool{false, false} {
 		if ev := <-c.Events(); ev.Seq != uint64(i+1) || ev.Gap != gap || ev.Name != "tick" {
@@ -276,7 +276,7 @@ func TestErrorsOfDiallingSayWhatToDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := "ws://" + l.Addr().String()
+	closed := "ws://" + l.Addr().String()
 	l.Close()
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
@@ -300,7 +300,7 @@ func TestErrorsOfDiallingSayWhatToDo(t *testing.T) {
 		is               error
 		says             string
 	}{
-		{"nobody listens", nobody, token, client.ErrNoGateway, "laneway serve"},
+		{"no process listens", closed, token, client.ErrNoGateway, "laneway serve"},
 		{"a web server", web.URL, token, client.ErrNoGateway, "something else answers"},
 		{"wrong token", newServer(t, nil).url(), "wrong", client.ErrUnauthorized, "token file"},
 		{"no token", script(`{"type":"res","id":"connect","ok":false,"error":{"code":"INVALID_REQUEST","message":"m","details":{"code":"AUTH_TOKEN_MISSING"}}}`), "", client.ErrUnauthorized, "--token"},

@@ -49,7 +49,7 @@ func TestOnlyAGatewayWithItsOwnCertificateReceivesData(t *testing.T) {
 		tls       *tls.Config
 		says      string
 	}{
-		{"signed by nobody who is trusted", here, nil, "unknown authority"},
+		{"signed by no trusted authority", here, nil, "unknown authority"},
 		{"of another host", named, trusting(s, time.Now()), "not localhost"},
 		{"expired", here, trusting(s, time.Now().AddDate(200, 0, 0)), "expired"},
 		{"not yet valid", here, trusting(s, time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC)), "not yet valid"},
@@ -78,7 +78,7 @@ func TestOnlyAGatewayWithItsOwnCertificateReceivesData(t *testing.T) {
 	}
 }
 
-// Whoever listens in the gateway's place must not get the token from a client that follows, downgrades or speaks first.
+// Another process that listens at the gateway's address must not get the token from a client that follows, downgrades or speaks first.
 func TestTheTokenGoesNowhereElse(t *testing.T) {
 	t.Parallel()
 	elsewhere := newServer(t, nil)

@@ -84,7 +84,7 @@ func TestDefaultsAreValidAndNeedNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := loaded.Config
-	if c.Agents["main"].Runner != RunnerEcho || c.DefaultAgent != "main" || c.Data != "/home/nobody/.local/share/laneway" {
+	if c.Agents["main"].Runner != RunnerEcho || c.DefaultAgent != "main" || c.Data != "/home/user/.local/share/laneway" {
 		t.Errorf("got agent %+v, default %q, data %q", c.Agents["main"], c.DefaultAgent, c.Data)
 	}
 	if len(loaded.Notes) != 1 || !strings.Contains(loaded.Notes[0], "demonstration") {
@@ -163,7 +163,7 @@ func TestATokenAloneIsABot(t *testing.T) {
 		"channels: {telegram: {accounts: {work: {token: '2:b', account: other}}}}":              "channels.telegram.accounts.work.account belongs to channels.telegram",
 		"channels: {telegram: {accounts: {work: {token: '2:b', mode: carrier}}}}":               "channels.telegram.accounts.work.mode",
 		"channels: {telegram: {token: '1:a', account: work, accounts: {work: {token: '2:b'}}}}": "is the name of the first bot too",
-		"channels: {telegram: {accounts: {work: {token: '2:b', agent: nobody}}}}":               "channels.telegram.accounts.work.agent names no agent",
+		"channels: {telegram: {accounts: {work: {token: '2:b', agent: absent}}}}":               "channels.telegram.accounts.work.agent names no agent",
 	} {
 		if _, err := load(file, map[string]string{"HOME": "/x"}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", file, err, want)

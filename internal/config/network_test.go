@@ -8,8 +8,8 @@ import (
 func TestNetworksThatTogetherAreEveryAddress(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		list      []string
-		everybody bool
+		list  []string
+		every bool
 	}{
 		{[]string{"0.0.0.0/1", "128.0.0.0/1"}, true},
 		{[]string{"128.0.0.0/1", "10.0.0.0/8", "0.0.0.0/1"}, true},
@@ -36,8 +36,8 @@ func TestNetworksThatTogetherAreEveryAddress(t *testing.T) {
 			}
 			list = append(list, p)
 		}
-		if got := everyPublicAddress(list); (got != nil) != c.everybody {
-			t.Errorf("%v: everybody %v (%v), want %v", c.list, got != nil, got, c.everybody)
+		if got := everyPublicAddress(list); (got != nil) != c.every {
+			t.Errorf("%v: every %v (%v), want %v", c.list, got != nil, got, c.every)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 func TestTheBorderRefusesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for patch, sentence := range map[string]string{
-		`{"colour":"red"}`: "unexpected property 'colour'", `{"agentId":"nobody"}`: "nobody", `{"lane":"fast"}`: "fast", `{"overlap":"later"}`: "later",
+		`{"colour":"red"}`: "unexpected property 'colour'", `{"agentId":"absent"}`: "absent", `{"lane":"fast"}`: "fast", `{"overlap":"later"}`: "later",
 		`{"payload":{"kind":"script","script":"rm"}}`: "script", `{"delivery":{"mode":"announce","channel":"smoke","to":"1"}}`: "smoke",
 		`{"timeoutSeconds":-1}`: "timeoutSeconds", `{"retry":{"maxRetries":-1}}`: "retry", `{"name":""}`: "name", `{"name":7}`: "name",
 		`{"schedule":{"kind":"every","everyMs":10}}`: "out of range 1000-", `{"dst":{"gap":"skip"}}`: "daylight", `{"maxRuns":-1}`: "maxRuns",

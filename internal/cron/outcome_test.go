@@ -30,14 +30,14 @@ func TestPeopleGetAlertsAboutFailuresThatNothingMakesGood(t *testing.T) {
 		runs []endedRun
 		want []AlertKind
 	}{
-		"a recurring job after two failures in a row":       {schedule.KindEvery, false, []endedRun{bad, bad, bad}, []AlertKind{AlertNone, AlertFailing, AlertNone}},
-		"and when it works again":                           {schedule.KindEvery, false, []endedRun{bad, bad, well, well}, []AlertKind{AlertNone, AlertFailing, AlertRecovered, AlertNone}},
-		"a reminder at once":                                {schedule.KindAt, false, []endedRun{bad}, []AlertKind{AlertFailing}},
-		"a reminder whose notice was delivered instead":     {schedule.KindAt, false, []endedRun{noticed}, []AlertKind{AlertNone}},
-		"a reminder that somebody ran by hand, who sees it": {schedule.KindAt, false, []endedRun{byHand}, []AlertKind{AlertNone}},
-		"a run that ends its process at once":               {schedule.KindEvery, false, []endedRun{dead, well}, []AlertKind{AlertFailing, AlertNone}},
-		"the caller who disabled it":                        {schedule.KindAt, true, []endedRun{bad}, []AlertKind{AlertNone}},
-		"when the job is switched off":                      {schedule.KindEvery, false, []endedRun{bad, bad, bad, bad}, []AlertKind{AlertNone, AlertFailing, AlertNone, AlertDisabled}},
+		"a recurring job after two failures in a row":   {schedule.KindEvery, false, []endedRun{bad, bad, bad}, []AlertKind{AlertNone, AlertFailing, AlertNone}},
+		"and when it works again":                       {schedule.KindEvery, false, []endedRun{bad, bad, well, well}, []AlertKind{AlertNone, AlertFailing, AlertRecovered, AlertNone}},
+		"a reminder at once":                            {schedule.KindAt, false, []endedRun{bad}, []AlertKind{AlertFailing}},
+		"a reminder whose notice was delivered instead": {schedule.KindAt, false, []endedRun{noticed}, []AlertKind{AlertNone}},
+		"a reminder that a person ran by hand and sees": {schedule.KindAt, false, []endedRun{byHand}, []AlertKind{AlertNone}},
+		"a run that ends its process at once":           {schedule.KindEvery, false, []endedRun{dead, well}, []AlertKind{AlertFailing, AlertNone}},
+		"the caller who disabled it":                    {schedule.KindAt, true, []endedRun{bad}, []AlertKind{AlertNone}},
+		"when the job is switched off":                  {schedule.KindEvery, false, []endedRun{bad, bad, bad, bad}, []AlertKind{AlertNone, AlertFailing, AlertNone, AlertDisabled}},
 	} {
 		j := Job{ID: "j", Name: "digest", Schedule: schedule.Spec{Kind: tt.kind}, Alert: Alert{Off: tt.off}, PauseAfter: 4, Enabled: true}
 		now := time.UnixMilli(1_700_000_000_000)

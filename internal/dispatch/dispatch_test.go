@@ -280,7 +280,7 @@ func TestBadMessagesAreRefusedWithASentenceAndNothingIsStored(t *testing.T) {
 			"nul":      func(m *chat.Message) { m.Content.Text = "a\x00b" },
 			"utf8":     func(m *chat.Message) { m.Content.Text = "a\xffb" },
 			"large":    func(m *chat.Message) { m.Content.Text = strings.Repeat("x", chat.MaxText+1) },
-			"agent":    func(m *chat.Message) { m.Session.Agent = "nobody" },
+			"agent":    func(m *chat.Message) { m.Session.Agent = "absent" },
 			"id":       func(m *chat.Message) { m.ID = "with blank" },
 			"long id":  func(m *chat.Message) { m.ID = strings.Repeat("x", 129) },
 			"no place": func(m *chat.Message) { m.Session = chat.SessionKey{} },

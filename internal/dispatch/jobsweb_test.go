@@ -215,7 +215,7 @@ func TestAChatUsersJobDeliversNothingToASessionOfAnother(t *testing.T) {
 		st := memory.New(memory.Config{})
 		h := openCron(t, st)
 		h.end(h.send("agent:main:notes", "mine")) // the session is another principal's
-		for job, to := range map[string]string{"foreign": "agent:main:notes", "gone": "agent:nobody:notes"} {
+		for job, to := range map[string]string{"foreign": "agent:main:notes", "gone": "agent:absent:notes"} {
 			h.put(once(job, "hello", time.Second), toWeb(to), func(j *cron.Job) { j.Owner, j.Principal = "box:7", "box:7" })
 		}
 		after(time.Minute)

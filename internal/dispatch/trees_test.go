@@ -184,8 +184,8 @@ func TestTreesAreBounded(t *testing.T) {
 		want(t, "a tree that is too large ends well", h.end(id).Outcome, chat.OutcomeAnswered)
 		all := slices.DeleteFunc(h.tasks(store.TaskFilter{Limit: 200}), func(task store.Task) bool { return task.Root != id })
 		want(t, "sub-turns in one tree", len(all), 32)
-		e = h.end(h.send("agent:main:own", calling(asked{Tool: "delegate", Args: map[string]any{"agent": "nobody", "task": "x"}})))
-		want(t, "unknown agent", e.Text, `there is no agent "nobody" here`)
+		e = h.end(h.send("agent:main:own", calling(asked{Tool: "delegate", Args: map[string]any{"agent": "absent", "task": "x"}})))
+		want(t, "unknown agent", e.Text, `there is no agent "absent" here`)
 	})
 }
 

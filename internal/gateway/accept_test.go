@@ -82,7 +82,7 @@ func inquire(c net.Conn, path, token string) int {
 	return res.StatusCode
 }
 
-// Somebody asks on and on and reads nothing: the gateway gives the connection up when a write has taken its time.
+// A client sends one request after the other and reads no answer: the gateway gives the connection up when a write has taken its time.
 func TestClientThatNeverReadsItsAnswersLosesTheConnection(t *testing.T) {
 	t.Parallel()
 	b, _ := onStreet(t, func(c *gateway.Config) { c.Deadlines.Write = 200 * time.Millisecond })
@@ -96,8 +96,8 @@ func TestClientThatNeverReadsItsAnswersLosesTheConnection(t *testing.T) {
 	}
 }
 
-// Connections that have said nothing yet take places of their address, up to its bound; one more is closed unread. Who proves to be somebody, becomes a
-// socket or leaves gives the place back.
+// Connections without a credential take places of their address, up to its bound; one more is closed unread. A connection that shows a credential, becomes a
+// socket or ends gives its place back.
 func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 	t.Parallel()
 	b, s := onStreet(t, func(c *gateway.Config) {
@@ -120,8 +120,8 @@ func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 	}
 	fakeSession("first")
 	second, third := fakeSession("second"), fakeSession("third")
-	full("three strangers")
-	if status := inquire(second, "/v1/models", "nobody's"); status != http.StatusUnauthorized {
+	full("three without a credential")
+	if status := inquire(second, "/v1/models", "wrong"); status != http.StatusUnauthorized {
 		t.Errorf("a wrong token: status %d", status)
 	}
 	full("a wrong token proves nothing")
@@ -129,7 +129,7 @@ func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 		t.Errorf("the right token: status %d", status)
 	}
 	fourth := fakeSession("after one has proven who it is")
-	full("three strangers and one who is known")
+	full("three without a credential and one with")
 	_ = third.Close()
 	eventually(t, "the place of who has left", func() bool {
 		c := b.plain()

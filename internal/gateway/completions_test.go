@@ -203,7 +203,7 @@ func TestCompletionRefusesWhatItCannotDo(t *testing.T) {
 		"nul":            {body: `{"model":"laneway","messages":[{"role":"user","content":"a\u0000"}]}`, status: 400, kind: "invalid_request_error"},
 		"no model":       {body: params{"messages": []any{says("user", "x")}}, status: 400, kind: "invalid_request_error"},
 		"other model":    {body: ask("x", params{"model": "gpt-4o"}), status: 404, kind: "invalid_request_error", code: "model_not_found"},
-		"other agent":    {body: ask("x", params{"model": "laneway/nobody"}), status: 404, kind: "invalid_request_error", code: "model_not_found"},
+		"other agent":    {body: ask("x", params{"model": "laneway/absent"}), status: 404, kind: "invalid_request_error", code: "model_not_found"},
 		"no messages":    {body: ask("x", params{"messages": []any{}}), status: 400, kind: "invalid_request_error"},
 		"answer last":    {body: ask("x", params{"messages": []any{says("assistant", "x")}}), status: 400, kind: "invalid_request_error"},
 		"role":           {body: ask("x", params{"messages": []any{says("robot", "x"), says("user", "x")}}), status: 400, kind: "invalid_request_error"},

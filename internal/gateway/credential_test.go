@@ -59,7 +59,7 @@ func TestLockoutHoldsForTheRightTokenToo(t *testing.T) {
 	}
 }
 
-// No string but a credential opens the gateway, and whoever is refused hears nothing of what goes on.
+// No string but a credential is accepted, and a refused connection gets no event.
 func TestAWrongTokenIsRefusedAndGetsNoEvent(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -84,7 +84,7 @@ func TestAWrongTokenIsRefusedAndGetsNoEvent(t *testing.T) {
 	worker.next(chatState("k-1", "final"))
 	silent.sendText("{}")
 	if _, _, before := silent.closed(); len(before) != 1 || before[0].Event != "" {
-		t.Errorf("a stranger heard %+v, want one answer and no event", before)
+		t.Errorf("a connection without a credential got %+v, want one answer and no event", before)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestRevokedCredentialClosesItsSocketsOnly(t *testing.T) {
 	})
 	gone, stays := b.login("ci-secret"), b.login(adminToken)
 	src.put(nil, errors.New("the database is down"))
-	gone.must("health", nil) // a source that fails locks nobody out
+	gone.must("health", nil) // a source that fails refuses no known credential
 	src.put(nil, nil)
 	if code, text, _ := gone.closed(); code != 1008 || text != "credential was revoked" {
 		t.Errorf("close %d %q, want 1008", code, text)

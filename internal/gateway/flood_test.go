@@ -82,7 +82,7 @@ func TestStoppedReaderLosesNothing(t *testing.T) {
 	}
 }
 
-// Clients that send rubbish as fast as they can disturb nobody.
+// Clients that send invalid frames as fast as they can delay no other client.
 func TestFloodOfRubbish(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -186,7 +186,7 @@ func TestStartingAndDrainingGatewaysRefuseConnects(t *testing.T) {
 func TestAStopIsAnEventForEveryClient(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	s, stranger := b.login(adminToken), b.dial()
+	s, unauthenticated := b.login(adminToken), b.dial()
 	stopped := make(chan error, 1)
 	go func() { stopped <- b.stop() }()
 	code, _, before := s.closed()
@@ -199,8 +199,8 @@ func TestAStopIsAnEventForEveryClient(t *testing.T) {
 	if code != 1012 || !slices.Equal(reasons, []string{`{"reason":"draining"}`, `{"reason":"stopped"}`}) {
 		t.Errorf("close %d after %v, want 1012 after draining and stopped", code, reasons)
 	}
-	if code, _, before := stranger.closed(); code != 1012 || len(before) != 0 {
-		t.Errorf("stranger: close %d after %v, want 1012 and no event", code, before)
+	if code, _, before := unauthenticated.closed(); code != 1012 || len(before) != 0 {
+		t.Errorf("without a credential: close %d after %v, want 1012 and no event", code, before)
 	}
 	if err := <-stopped; err != nil {
 		t.Errorf("Serve: %v", err)

@@ -92,7 +92,7 @@ func TestHookRefusesWhatItCannotProve(t *testing.T) {
 	b := start(t, withHooks)
 	const body = `{"message":"x"}`
 	now := time.Now()
-	unknown := b.post("/hooks/nobody", body, anonymous, signed(body))
+	unknown := b.post("/hooks/absent", body, anonymous, signed(body))
 	for name, tc := range map[string]struct {
 		hook string
 		sign func(*http.Request)

@@ -110,7 +110,7 @@ func refusedFor(f frame, scope string) bool {
 	return f.Error.Details["code"] == "MISSING_SCOPE" && f.Error.Details["missingScope"] == scope && slices.Equal(required, []any{scope})
 }
 
-// A name that is not in the table is unknown to everybody, whatever it resembles; nothing of it is looked at.
+// A name that is not in the table is refused to every credential, whatever it resembles; nothing of it is looked at.
 func TestUnknownMethodsAreRefusedToEveryCredential(t *testing.T) {
 	t.Parallel()
 	b := start(t, admitting)
@@ -145,7 +145,7 @@ func TestNoMethodIsCalledWithoutACredential(t *testing.T) {
 	b := start(t, func(c *gateway.Config) { c.MaxUnauthenticatedPerAddr = 512 }) // the test's sockets stay open until its end
 	for _, m := range b.srv.Methods() {
 		s := b.dial()
-		s.request("1", m.Name, send("main", "from nobody", "stranger"))
+		s.request("1", m.Name, send("main", "without a credential", "unauthenticated"))
 		code, _, before := s.closed()
 		if code != 1008 || len(before) != 1 || before[0].Error == nil || before[0].Error.Message != "invalid handshake: first request must be connect" {
 			t.Errorf("%s before connect: close %d after %+v", m.Name, code, before)
@@ -153,8 +153,8 @@ func TestNoMethodIsCalledWithoutACredential(t *testing.T) {
 	}
 	for _, m := range b.srv.Methods() {
 		s := b.dial()
-		s.send(connectFrame("a-token-that-nobody-has"))
-		_ = s.ws.WriteJSON(params{"type": "req", "id": "2", "method": m.Name, "params": send("main", "from nobody", "stranger")})
+		s.send(connectFrame("a-token-that-is-not-configured"))
+		_ = s.ws.WriteJSON(params{"type": "req", "id": "2", "method": m.Name, "params": send("main", "without a credential", "unauthenticated")})
 		code, _, before := s.closed()
 		if code != 1008 || len(before) != 1 || before[0].ID != "connect" || before[0].Error.Details["code"] != "AUTH_TOKEN_MISMATCH" {
 			t.Errorf("%s after a wrong token: close %d after %+v", m.Name, code, before)
@@ -162,7 +162,7 @@ func TestNoMethodIsCalledWithoutACredential(t *testing.T) {
 	}
 	b.fakeBackend.set(func() {
 		if len(b.fakeBackend.messages) != 0 {
-			t.Errorf("strangers left %d messages", len(b.fakeBackend.messages))
+			t.Errorf("clients without a credential left %d messages", len(b.fakeBackend.messages))
 		}
 	})
 }
@@ -172,7 +172,7 @@ func TestNothingIsSentBeforeAuthentication(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) { c.Deadlines.Watch = 5 * time.Millisecond })
 	silent, wrong := b.open(), b.open()
-	wrong.send(connectFrame("a-token-that-nobody-has"))
+	wrong.send(connectFrame("a-token-that-is-not-configured"))
 	s := b.login(adminToken)
 	s.must("sessions.subscribe", params{})
 	for _, run := range []string{"r1", "r2", "r3"} {
@@ -182,15 +182,15 @@ func TestNothingIsSentBeforeAuthentication(t *testing.T) {
 	b.fakeBackend.set(func() { b.fakeBackend.down = true })
 	s.next(func(f frame) bool { return f.Event == "health" })
 	if f := silent.read(); f.Event != "connect.challenge" {
-		t.Errorf("first frame to a stranger: %+v", f)
+		t.Errorf("first frame to a client without a credential: %+v", f)
 	}
 	silent.request("1", "health", nil)
 	if _, _, before := silent.closed(); len(before) != 1 || before[0].ID != "1" || before[0].OK {
-		t.Errorf("a silent stranger heard %+v, want only the refusal of its request", before)
+		t.Errorf("a client that did not connect got %+v, want only the refusal of its request", before)
 	}
 	_, _, before := wrong.closed()
 	if len(before) != 2 || before[0].Event != "connect.challenge" || before[1].ID != "connect" || before[1].OK {
-		t.Errorf("a stranger with a wrong token heard %+v", before)
+		t.Errorf("a client with a wrong token got %+v", before)
 	}
 }
 

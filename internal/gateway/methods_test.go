@@ -126,8 +126,8 @@ func TestRefusalsOfTheBackendOnTheWire(t *testing.T) {
 		}
 	}
 	for name, prepare := range map[string]func(){
-		"an error that nobody knows": func() { b.fakeBackend.refuse = errors.New("secret: password=hunter2") },
-		"a panic":                    func() { b.fakeBackend.panics = true },
+		"an unknown error": func() { b.fakeBackend.refuse = errors.New("secret: password=hunter2") },
+		"a panic":          func() { b.fakeBackend.panics = true },
 	} {
 		b.fakeBackend.set(prepare)
 		f := s.call("chat.send", send("main", "x", "k"))

@@ -78,7 +78,7 @@ func TestPagesOfListedOriginsAloneMayReadAnswers(t *testing.T) {
 		}
 	}
 	if _, header, _ := b.get(http.MethodGet, "/healthz", withHeaders(map[string]string{"Origin": friend})); header.Get("Access-Control-Allow-Origin") != "" {
-		t.Error("the probe, which asks nobody for an origin, allows one")
+		t.Error("the probe, which checks no origin, allows one")
 	}
 }
 
@@ -88,7 +88,7 @@ func TestATrustedProxySaysThatTheOutsideIsEncrypted(t *testing.T) {
 	made := func(proxies ...netip.Prefix) *bench {
 		return start(t, func(c *gateway.Config) { c.AllowedHosts, c.TrustedProxies = []string{own}, proxies })
 	}
-	trusting, elsewhere, nobody := made(netip.MustParsePrefix("127.0.0.0/8")), made(netip.MustParsePrefix("203.0.113.0/24")), made()
+	trusting, elsewhere, none := made(netip.MustParsePrefix("127.0.0.0/8")), made(netip.MustParsePrefix("203.0.113.0/24")), made()
 	for name, c := range map[string]struct {
 		b             *bench
 		proto, origin string
@@ -105,7 +105,7 @@ func TestATrustedProxySaysThatTheOutsideIsEncrypted(t *testing.T) {
 		"two proxies that say different things":   {trusting, "https, http", "https://" + own, 403},
 		"a proxy that is another than the listed": {elsewhere, "https", "https://" + own, 403},
 		"its origin in clear":                     {elsewhere, "https", "http://" + own, 200},
-		"no proxy is listed":                      {nobody, "https", "https://" + own, 403},
+		"no proxy is listed":                      {none, "https", "https://" + own, 403},
 	} {
 		h := map[string]string{"Host": own, "Origin": c.origin, "Authorization": "Bearer " + adminToken}
 		if c.proto != "" {

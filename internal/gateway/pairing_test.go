@@ -22,7 +22,7 @@ const (
 type pairingBackend struct {
 	*fakeBackend
 	st *memory.Store
-	// away: nobody can be told anything.
+	// away: no message reaches a person.
 	away bool
 }
 
@@ -102,7 +102,7 @@ func objects(t *testing.T, answer map[string]any, name string) []map[string]any 
 	return out
 }
 
-// The list says who asks and who was let in, by account, and never the code: whoever reads a list must not be able to let people in.
+// The list says who asks and who was let in, by account, and never the code: the right to read the list is not the right to let people in.
 func TestPairingListNamesPeopleAndNoCodes(t *testing.T) {
 	t.Parallel()
 	l, b := openLobby(t)
@@ -153,7 +153,7 @@ func TestPairingIsApprovedOnceByIDOrCode(t *testing.T) {
 	}
 	l.set(func() { l.away = true })
 	if got := s.must("channels.pairing.approve", params{"requestId": byID.ID}); got["senderId"] != "8" || got["notification"] != "failed" {
-		t.Errorf("by id, with nobody to tell him: %v", got)
+		t.Errorf("by id, with no channel that could send the notice: %v", got)
 	}
 	if got := s.must("channels.pairing.approve", params{"requestId": quiet.ID, "notify": false}); got["notification"] != "not-requested" {
 		t.Errorf("without telling: %v", got)
@@ -209,7 +209,7 @@ func TestAPairingIsDismissedAndRevoked(t *testing.T) {
 	if got := s.must("channels.pairing.revoke", params{"senderId": "7"}); got["revoked"] != float64(1) || l.talks(t, family, annasNumber) {
 		t.Errorf("revoked everywhere: %v", got)
 	}
-	for what, sender := range map[string]string{"nobody": "7", "no number": "@anna", "too large": "99999999999999999999"} {
+	for what, sender := range map[string]string{"unknown": "7", "no number": "@anna", "too large": "99999999999999999999"} {
 		if f := s.call("channels.pairing.revoke", params{"senderId": sender}); f.OK {
 			t.Errorf("%s: %s", what, f.Payload)
 		}

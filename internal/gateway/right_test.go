@@ -11,7 +11,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// hostile are two people whose credentials see their own, each with keys that are not for them. Nobody has made any of the sessions yet.
+// hostile are two people whose credentials see their own, each with keys that are not for them. None of the sessions exists yet.
 func hostile() map[string][]string {
 	common := []string{
 		"main", "agent:main:main", "agent:main:telegram:direct:4711", "agent:main:telegram:group:-5:topic:9", "agent:main:box:direct:1", "agent:main:hook:deploy",

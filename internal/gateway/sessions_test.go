@@ -33,11 +33,11 @@ func TestOwnVisibilityHidesTheRest(t *testing.T) {
 	} {
 		f := otto.call(name, p)
 		if _, looks := absentAnswers()[name]; looks {
-			wantHidden(t, name, name+" on somebody else's session", f)
+			wantHidden(t, name, name+" on another principal's session", f)
 			continue
 		}
 		if f.OK || f.Error.Code != "INVALID_REQUEST" || !reflect.DeepEqual(f.Error.Details, params{"code": "SESSION_NOT_FOUND", "key": "agent:main:diary"}) {
-			t.Errorf("%s on somebody else's session: %s %+v", name, f.Payload, f.Error)
+			t.Errorf("%s on another principal's session: %s %+v", name, f.Payload, f.Error)
 		}
 	}
 	if got := otto.must("sessions.list", nil); got["totalCount"] != 0.0 {

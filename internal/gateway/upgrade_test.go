@@ -98,16 +98,16 @@ func TestCapacityWithoutACredentialIsCountedPerAddress(t *testing.T) {
 	second := b.dial()
 	status, header, body := b.get(http.MethodGet, "/", upgradeHeaders(nil))
 	if status != http.StatusServiceUnavailable || header.Get("Retry-After") != "1" {
-		t.Fatalf("third stranger: %d, Retry-After %q, %v; want 503 and 1", status, header.Get("Retry-After"), body)
+		t.Fatalf("third connection without a credential: %d, Retry-After %q, %v; want 503 and 1", status, header.Get("Retry-After"), body)
 	}
 	second.send(connectFrame(adminToken))
 	if f := second.read(); !f.OK {
 		t.Fatalf("connect: %+v", f.Error)
 	}
-	b.login(adminToken) // the place of a stranger is free again
+	b.login(adminToken) // a place of the unauthenticated is free again
 }
 
-// Strangers from many addresses are counted together, too.
+// Connections without a credential are counted together over all addresses, too.
 func TestCapacityWithoutACredentialIsCountedTogether(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) {
@@ -124,7 +124,7 @@ func TestCapacityWithoutACredentialIsCountedTogether(t *testing.T) {
 	}
 	third := upgradeHeaders(map[string]string{"X-Forwarded-For": "203.0.113.3"})
 	if status, header, _ := b.get(http.MethodGet, "/", third); status != http.StatusServiceUnavailable || header.Get("Retry-After") != "1" {
-		t.Fatalf("third stranger: %d, Retry-After %q; want 503 and 1", status, header.Get("Retry-After"))
+		t.Fatalf("third connection without a credential: %d, Retry-After %q; want 503 and 1", status, header.Get("Retry-After"))
 	}
 	_ = last.Close()
 	eventually(t, "a place to be free", func() bool {
@@ -250,7 +250,7 @@ func TestForwardedAddressCountsFromTrustedProxiesOnly(t *testing.T) {
 	forward := func(list string) func(*http.Request) {
 		return func(r *http.Request) {
 			r.Header.Set("X-Forwarded-For", list)
-			r.Header.Set("Authorization", "Bearer a-token-that-nobody-has")
+			r.Header.Set("Authorization", "Bearer a-token-that-is-not-configured")
 		}
 	}
 	tries := func(b *bench, list string) (last int) {

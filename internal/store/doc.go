@@ -15,7 +15,7 @@
 //
 // # How a message moves
 //
-//	Accept            inbox row `held` (debounced) or `waiting`; the session is owned if nobody alive owned it
+//	Accept            inbox row `held` (debounced) or `waiting`; the session gets this owner if no live node owned it
 //	Start             rows `running`, one run row `running`; the sequence numbers are now taken
 //	Finish            rows `done` with outcomes, run row ended, transcript, outbox, done_seq; ownership released if nothing is left
 //	Finish + Requeue  a drain interrupted the turn: rows `held` for another attempt, run row `interrupted`

@@ -165,7 +165,7 @@ func commands(t *testing.T, o *openClaw, version string, table []string) {
 		if scope := foreignScope(method); scope != "" {
 			w.code, w.says = 1, "missing scope: "+scope
 		}
-		if method == "channels.pairing.revoke" { // nobody was let in whom it could name
+		if method == "channels.pairing.revoke" { // no person was let in whom it could name
 			w.code, w.says = 1, "must have required property 'senderId'"
 		}
 		out := o.check(t, w)

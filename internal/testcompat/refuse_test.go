@@ -87,7 +87,7 @@ func TestUpgradesAreRefused(t *testing.T) {
 		{"foreign origin with the token", "?token=" + adminToken, map[string]string{"Origin": "https://evil.example.com", "Cookie": bearer["Cookie"]}, 403, "FORBIDDEN"},
 		{"origin null", "", map[string]string{"Origin": "null"}, 403, "FORBIDDEN"},
 		{"origin of another port", "", map[string]string{"Origin": "http://127.0.0.1:1"}, 403, "FORBIDDEN"},
-		{"forwarded host of a stranger", "", map[string]string{"Host": "evil.example.com", "X-Forwarded-Host": "localhost", "X-Forwarded-For": "127.0.0.1"}, 421, "INVALID_REQUEST"},
+		{"forwarded host of an untrusted peer", "", map[string]string{"Host": "evil.example.com", "X-Forwarded-Host": "localhost", "X-Forwarded-For": "127.0.0.1"}, 421, "INVALID_REQUEST"},
 		{"host before origin", "", map[string]string{"Host": "evil.example.com", "Origin": "null"}, 421, "INVALID_REQUEST"},
 		{"origin before version", "", map[string]string{"Origin": "null", "Sec-WebSocket-Version": "8"}, 403, "FORBIDDEN"},
 		{"old version", "", map[string]string{"Sec-WebSocket-Version": "8"}, 400, "INVALID_REQUEST"},
@@ -316,7 +316,7 @@ func TestLockoutThroughATrustedProxy(t *testing.T) {
 	unauthenticated(t, g, nil).login(token())
 }
 
-// Without a trusted proxy the header is just text: nobody can lock others out, or hide behind others.
+// Without a trusted proxy the header is only text: no client can lock others out with it, or count as another.
 func TestAForwardedAddressOfAnUntrustedPeerMeansNothing(t *testing.T) {
 	g := begin(t, "", "")
 	for range 12 {
@@ -335,7 +335,7 @@ func TestConnectionsOfACredentialAreBounded(t *testing.T) {
 	unauthenticated(t, g, nil).login(object{"token": readToken})
 }
 
-// A gateway that waits for a turn before it stops says so to whoever comes.
+// A gateway that waits for a turn before it stops answers every connect with that.
 func TestDrainingGatewayRefusesConnects(t *testing.T) {
 	g := teste2e.Install(t, "", secrets+"agents: {main: {runner: echo, delay: 10s}}\ndrain_timeout: 30s\n")
 	g.Start()

@@ -55,8 +55,8 @@ func (x *terminal) says(text string) {
 	x.tmux("send-keys", "-t", "tui", "Enter")
 }
 
-// insists is says for a prompt during an answer. The terminal keeps a prompt in its input line until it has heard of the one before;
-// somebody who types faster presses Enter again.
+// insists is says for a prompt during an answer. The terminal keeps a prompt in its input line until the one before is acknowledged;
+// a person who types faster presses Enter again.
 func (x *terminal) insists(text string) {
 	x.t.Helper()
 	x.tmux("send-keys", "-t", "tui", "-l", text)

@@ -18,9 +18,9 @@ import (
 type reach int
 
 const (
-	// nobodys: it shows and changes nothing that anybody owns.
-	nobodys reach = iota + 1
-	// hidden: what it is asked for is not there; the answer is the one for a name that nobody has.
+	// unowned: it shows and changes nothing that a principal owns.
+	unowned reach = iota + 1
+	// hidden: what it is asked for is not there; the answer is the one for a name that does not exist.
 	hidden
 	// taken: it writes into a session that the caller names. A free name would be the caller's from then on, so a name that is taken is refused: that
 	// it is taken is all that can be learned.
@@ -34,12 +34,12 @@ const (
 // methodReach has a line for every method of the table.
 func methodReach() map[string]reach {
 	return map[string]reach{
-		"agents.list": nobodys, "commands.list": nobodys, "question.list": nobodys, "plugin.approval.list": nobodys, "taskSuggestions.list": nobodys,
+		"agents.list": unowned, "commands.list": unowned, "question.list": unowned, "plugin.approval.list": unowned, "taskSuggestions.list": unowned,
 		"health": counted, "status": counted, "lanes.status": counted, "channels.status": counted, "cron.status": counted, "cron.list": counted,
 		"tasks.list": counted, "tasks.get": hidden, "tasks.stop": hidden, "scheduler.status": counted, "sessions.list": counted, "sessions.search": counted, "toc.list": counted, "sessions.subscribe": counted,
 		"chat.history": hidden, "chat.abort": hidden, "sessions.describe": hidden, "sessions.delete": hidden,
 		"chat.send": taken, "agent": taken, "wake": taken, "sessions.reset": taken,
-		"cron.add": taken, "cron.create": nobodys, // which names no session
+		"cron.add": taken, "cron.create": unowned, // which names no session
 		"cron.get": hidden, "cron.runs": hidden, "cron.preview": hidden, "cron.update": hidden, "cron.remove": hidden, "cron.delete": hidden, "cron.toggle": hidden,
 		"cron.pause": hidden, "cron.resume": hidden, "cron.run": hidden, "cron.backfill": hidden, "cron.cancel": hidden,
 		"usage.status": counted, "usage.list": counted,
@@ -47,7 +47,7 @@ func methodReach() map[string]reach {
 	}
 }
 
-// volatile are the numbers of an answer that are no fact about anybody: times, ages, and the ids of a connection or an error.
+// volatile are the numbers of an answer that are no fact about a principal: times, ages, and the ids of a connection or an error.
 var volatile = regexp.MustCompile(`"(ts|uptimeMs|durationMs|latencyMs|lastTickAgeMs|lastTickMs|lastPollAgeMs|leaseMs|oldestWaitMs|acceptedAt)":\d+`)
 
 // withoutNames is an answer without the names that were asked for and without volatile numbers.
@@ -65,7 +65,7 @@ func withoutNames(raw json.RawMessage, err error, names []string) string {
 	return volatile.ReplaceAllString(text, `"$1":0`)
 }
 
-// absent are names like those of what alice made, that nobody has.
+// absent are names like those of what alice made, that do not exist.
 func (a *alice) absent() *alice {
 	return &alice{
 		session: a.session + "-none", running: a.running + "-none", job: "00000000-0000-7000-8000-000000000000",

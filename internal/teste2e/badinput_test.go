@@ -89,7 +89,7 @@ func badCalls(t *testing.T, g *Gateway) {
 		"NUL":               {"chat.send", message("a\x00b"), "U+0000"},
 		"too long":          {"chat.send", message(strings.Repeat("x", 262_145)), "262144"},
 		"empty":             {"chat.send", message(""), "message"},
-		"no such agent":     {"chat.send", map[string]any{"sessionKey": "agent:nobody:x", "message": "x", "idempotencyKey": "x"}, "nobody"},
+		"no such agent":     {"chat.send", map[string]any{"sessionKey": "agent:absent:x", "message": "x", "idempotencyKey": "x"}, "absent"},
 		"wrong type":        {"chat.send", map[string]any{"sessionKey": 7, "message": "x", "idempotencyKey": "x"}, "sessionKey"},
 		"key of a session":  {"chat.send", map[string]any{"sessionKey": "agent:main:\n", "message": "x", "idempotencyKey": "x"}, "sessionKey"},
 		"no key":            {"chat.send", map[string]any{"sessionKey": "main", "message": "x"}, "idempotencyKey"},
@@ -174,7 +174,7 @@ func badHTTP(t *testing.T, g *Gateway) {
 		"no messages":         {"/v1/chat/completions", `{"model":"laneway"}`, auth, http.StatusBadRequest},
 		"no such path":        {"/nowhere", `{}`, auth, http.StatusNotFound},
 		"hook, no signature":  {"/hooks/ci", `{}`, nil, http.StatusUnauthorized},
-		"hook, no such name":  {"/hooks/nobody", `{}`, nil, http.StatusUnauthorized},
+		"hook, no such name":  {"/hooks/absent", `{}`, nil, http.StatusUnauthorized},
 		"hook, old signature": {"/hooks/ci", `{}`, map[string]string{"X-Laneway-Signature": "t=1,v1=00"}, http.StatusUnauthorized},
 	} {
 		a := g.post(call.path, []byte(call.body), call.header)
@@ -201,7 +201,7 @@ func badCommands(t *testing.T, g *Gateway) {
 		"not UTF-8":     {"a\xffb", []string{"send", "-"}, 2, "UTF-8"},
 		"nothing":       {"", []string{"send", "-"}, 2, ""},
 		"wrong flag":    {"", []string{"send", "--loud", "x"}, 2, "--loud"},
-		"no such agent": {"", []string{"send", "--agent", "nobody", "x"}, 1, "nobody"},
+		"no such agent": {"", []string{"send", "--agent", "absent", "x"}, 1, "absent"},
 	} {
 		out, errs, code := g.CLI(withTimeout(t, time.Minute), c.stdin, c.args...)
 		if code != c.code || out != "" || !strings.Contains(errs, c.says) || strings.TrimSpace(errs) == "" {

@@ -47,7 +47,7 @@ func knock(t *testing.T, g *Gateway, host, origin, token string) int {
 	if origin != "" {
 		head += "Origin: " + origin + "\r\n"
 	}
-	// A credential in the upgrade is nobody's.
+	// A credential in the upgrade authenticates no client.
 	head += "Cookie: token=" + g.Token() + "\r\nAuthorization: Bearer " + g.Token() + "\r\n\r\n"
 	if _, err := io.WriteString(b, head); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ type startRow struct {
 	args []string
 	yaml string
 	file os.FileMode // of the file that LANEWAY_TOKEN_FILE names; 0 = there is none
-	// foreign: that file belongs to somebody else. config is the mode of the YAML, 0 = 0600; data that of a data directory that is there before, 0 = none.
+	// foreign: that file belongs to another user. config is the mode of the YAML, 0 = 0600; data that of a data directory that is there before, 0 = none.
 	foreign      bool
 	config, data os.FileMode
 	// code and says are how it refuses; code 0 = it starts, noDatabase = it begins to, and says is a warning, or nothing.
@@ -134,7 +134,7 @@ type startRow struct {
 	prepare   func(dir string) error
 	dataThere bool
 	as        *syscall.Credential
-	// public rows run in a network of their own, where nobody can reach them.
+	// public rows run in a network namespace of their own, which no other process reaches.
 	public bool
 }
 
@@ -205,7 +205,7 @@ func TestStartsAreJudgedBeforeAnythingIsMade(t *testing.T) {
 			}
 			if err := cmd.Start(); err != nil {
 				if row.public && errors.Is(err, syscall.EPERM) {
-					t.Fatalf("this row needs a network namespace, and this machine lets nobody make one (run the tests as root or allow user namespaces): %v", err)
+					t.Fatalf("this row needs a network namespace, and this machine lets no process make one (run the tests as root or allow user namespaces): %v", err)
 				}
 				t.Fatal(err)
 			}

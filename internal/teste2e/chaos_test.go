@@ -20,7 +20,7 @@ limits: {chat: 0, requests: 0}
 drain_timeout: 2s
 `
 
-// sender says numbered texts to one session, each with its own key, and says a text again under the same key until somebody has
+// sender sends numbered texts to one session, each with its own key, and sends a text again under the same key until a gateway has
 // accepted it. It keeps at most three unanswered, so that no queue overflows, and it goes on until enough is true.
 type sender struct {
 	name     string
@@ -116,7 +116,7 @@ func (s *sender) goOn(stop <-chan struct{}) bool {
 	}
 }
 
-// pauseABit lets real processes work; there is nothing to wait for but time when nobody answers.
+// pauseABit lets real processes work; there is nothing to wait for but time when no gateway answers.
 func pauseABit() { pauseFor(10 * time.Millisecond) }
 
 func pauseFor(d time.Duration) {

@@ -83,7 +83,7 @@ func TestEndsOfRunsReachClientsOfEveryReplica(t *testing.T) {
 	})
 	long := strings.Repeat("a long answer with \u00fcmlauts and \"quotes\" ", 300)
 	want := map[string]string{"short": "final short text", "long": "final " + long, "broken": "error ", "stopped": "aborted ", "help": "final "}
-	for i, session := range []string{"agent:main:ours", "agent:main:theirs"} { // whoever owns them, each is sent to through the first
+	for i, session := range []string{"agent:main:ours", "agent:main:theirs"} { // through whichever replica owns them, each is sent to through the first
 		at := fmt.Sprint("-", i)
 		say(t, clients[0], session, "short"+at, "short text")
 		say(t, clients[0], session, "long"+at, long)

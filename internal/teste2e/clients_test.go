@@ -40,13 +40,13 @@ func TestEachTurnHasAContextOfItsOwn(t *testing.T) {
 			t.Errorf("answers %q", got)
 		}
 		if out := g.Output(); strings.Contains(out, "context canceled") {
-			t.Errorf("somebody else's context ended a turn:\n%s", out)
+			t.Errorf("the context of another request ended a turn:\n%s", out)
 		}
 		o.Check(15 * time.Second)
 	})
 }
 
-// TestAPanicIsAnOutcome: a runner that panics harms its turn and nobody else.
+// TestAPanicIsAnOutcome: a runner that panics fails its turn and no other.
 func TestAPanicIsAnOutcome(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "lanes: {main: 1}\nagents: {main: {runner: echo, script: true}}\n")

@@ -29,7 +29,7 @@ func TestACronCallSentAgainHasOneEffect(t *testing.T) {
 			method        string
 			params, other map[string]any
 		}{
-			{"cron.add", jobParams("made once", at(time.Now().Add(2*time.Second)), nil), map[string]any{"description": "another"}}, // nobody could ask for this moment later
+			{"cron.add", jobParams("made once", at(time.Now().Add(2*time.Second)), nil), map[string]any{"description": "another"}}, // no client could ask for this moment later
 			{"cron.run", map[string]any{"id": job.ID}, map[string]any{"mode": "if-enabled"}},
 			{"cron.backfill", map[string]any{"id": job.ID, "fromMs": now.Add(-3 * time.Hour).UnixMilli(), "toMs": now.Add(-time.Hour).UnixMilli()}, map[string]any{"maxRuns": 99}},
 			{"cron.cancel", map[string]any{"runId": stopped, "reason": "enough"}, map[string]any{"reason": "no"}},

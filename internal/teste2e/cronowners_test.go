@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// theft is what a method of jobs does when somebody names a job, or a run, that belongs to another one.
+// theft is what a method of jobs does when a client names a job, or a run, of another principal.
 type theft struct {
 	params func(v victim) any
 	// code of the refusal; "" = the call is answered, and clean looks at the answer.
@@ -58,7 +58,7 @@ func empty(t *testing.T, method string, answer json.RawMessage) {
 // own is an answer about the caller's own things; what matters is that alice's stay as they are.
 func own(*testing.T, string, json.RawMessage) {}
 
-// thefts says for every method of jobs what somebody else gets. A method that is not here fails the test.
+// thefts lists for every method of jobs what another principal gets. A method that is not here fails the test.
 func thefts() map[string][]theft {
 	const gone = "CRON_JOB_NOT_FOUND"
 	now := time.Now().UnixMilli()
@@ -96,7 +96,7 @@ func thefts() map[string][]theft {
 	}
 }
 
-// TestNoPrincipalSeesChangesOrRunsTheJobsOfAnother tries every method of the table on a job of somebody else, over a credential with every scope that
+// TestNoPrincipalSeesChangesOrRunsTheJobsOfAnother tries every method of the table on a job of another principal, over a credential with every scope that
 // sees only what is its own.
 func TestNoPrincipalSeesChangesOrRunsTheJobsOfAnother(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
@@ -149,7 +149,7 @@ func TestNoPrincipalSeesChangesOrRunsTheJobsOfAnother(t *testing.T) {
 		table := thefts()
 		for _, m := range methodsOfJobs(t, bob) {
 			if len(table[m]) == 0 {
-				t.Errorf("say what %s does with the job of somebody else", m)
+				t.Errorf("say what %s does with the job of another principal", m)
 			}
 			for i, try := range table[m] {
 				answer, err := bob.Call(m, try.params(v), 10*time.Second)

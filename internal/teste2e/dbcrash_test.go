@@ -11,8 +11,8 @@ import (
 	"laneway/internal/testpg"
 )
 
-// TestADatabaseThatCrashesAtAnyPointFailsNoTurn crashes the server while messages are accepted, started, run and ended, again and again. Everybody
-// repeats with the same key what was not taken. Every message is answered and every job that started ends well at its first attempt, because a
+// TestADatabaseThatCrashesAtAnyPointFailsNoTurn crashes the server while messages are accepted, started, run and ended, again and again. Each client
+// repeats with the same key what was not accepted. Every message is answered and every job that started ends well at its first attempt, because a
 // database that is away is no reason to give a turn up.
 func TestADatabaseThatCrashesAtAnyPointFailsNoTurn(t *testing.T) {
 	t.Parallel()

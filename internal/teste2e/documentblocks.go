@@ -59,7 +59,7 @@ type exchange struct {
 	prints  []string
 }
 
-// exchanges are the commands of a block. Those of the language sh print what nobody compares.
+// exchanges are the commands of a block. Those of the language sh print what no test compares.
 func (b block) exchanges() (list []exchange) {
 	for line := range strings.Lines(b.text) {
 		line = strings.TrimSuffix(line, "\n")

@@ -13,8 +13,8 @@ import (
 	"laneway/internal/testpg"
 )
 
-// TestADrainEndsInTimeAndAnswersEveryCaller: one turn never ends, one ends a second into the drain, and five wait. Whoever waits for an answer gets it,
-// or is told that the gateway stops; what was interrupted or waited goes on in the next process.
+// TestADrainEndsInTimeAndAnswersEveryCaller: one turn never ends, one ends a second into the drain, and five wait. A client that waits for an answer gets it,
+// or the error that the gateway stops; what was interrupted or waited goes on in the next process.
 func TestADrainEndsInTimeAndAnswersEveryCaller(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "lanes: {main: 2}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 2s\n")

@@ -15,7 +15,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// forgeries are texts that would look like somebody else's line in a log or a list, if they were written as they are.
+// forgeries are texts that would look like a line of the gateway in a log or a list, if they were written as they are.
 func forgeries() []string {
 	return []string{
 		"x\ntime=1999-01-01T00:00:00.000Z level=ERROR msg=forged", "x\r\nlaneway: forged", "x\rforged", "\x1b[2J\x1b[31mforged", "x\u202eforged\u202c",
@@ -66,7 +66,7 @@ func TestNothingForgesALineOfTheLog(t *testing.T) {
 	}
 }
 
-// checkNotForged wants text without control characters but the ends of its lines, none of which was made by somebody else.
+// checkNotForged wants text without control characters but the ends of its lines, none of which was made by a sender.
 func checkNotForged(t *testing.T, what, text string) {
 	t.Helper()
 	for line := range strings.SplitSeq(text, "\n") {

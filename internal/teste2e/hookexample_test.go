@@ -46,7 +46,7 @@ func TestTheExampleOfAHookSenderIsTakenOnce(t *testing.T) {
 		return err == nil && strings.Contains(string(raw), `"role":"assistant"`) && strings.Count(string(raw), `"role":"user"`) == 1 &&
 			strings.Contains(string(raw), "Deployed: build 42 is green")
 	})
-	for _, wrong := range [][2]string{{"deploy", "another-" + secret}, {"nobody", secret}} {
+	for _, wrong := range [][2]string{{"deploy", "another-" + secret}, {"absent", secret}} {
 		if out, err := send(wrong[0], "build-43", wrong[1], "x"); err == nil || !strings.Contains(out, "refused with 401") {
 			t.Errorf("hook %s: %v %s, want a refusal", wrong[0], err, out)
 		}

@@ -13,7 +13,7 @@ import (
 
 const ciSecret = "hook-secret-0123456789-abcdefghijk"
 
-// A hook that may name its session names one of its own agent that nobody else has: everything else is not there, and gets no message.
+// A hook that may name its session names one of its own agent that no other principal owns: any other does not exist for it and gets no message.
 func TestAHookThatNamesItsSessionReachesNoOther(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}, other: {runner: echo}}\n"+
@@ -64,7 +64,7 @@ func TestAHookThatNamesItsSessionReachesNoOther(t *testing.T) {
 	})
 }
 
-// A delivery of GitHub that somebody recorded is the same one whatever headers are added that GitHub does not send.
+// A delivery of GitHub that an attacker recorded is the same one whatever headers are added that GitHub does not send.
 func TestARecordedDeliveryIsNotNewUnderAnotherKey(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "hooks: {push: {secret: "+ciSecret+", scheme: github}}\n")

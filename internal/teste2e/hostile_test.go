@@ -238,7 +238,7 @@ func hostileCalls(m publishedMethod, job string, value any, next func() int, try
 	}
 }
 
-// suspicious are the lines of a log that tell of a defect, or that somebody forged.
+// suspicious are the lines of a log that show a defect, or that a client forged.
 func suspicious(log string) string {
 	var out []string
 	for line := range strings.Lines(log) {

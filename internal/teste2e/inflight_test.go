@@ -37,7 +37,7 @@ func TestAThousandCallsInFlightOnOneSocket(t *testing.T) {
 	if _, err := b.answer("first"); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody else holds the session, so that whatever is sent to it waits.
+	// Another transaction holds the session, so that whatever is sent to it waits.
 	held, err := writable(t, g, database).BeginTx(t.Context(), nil)
 	must(err)
 	_, err = held.ExecContext(t.Context(), "SELECT 1 FROM sessions WHERE key = 'agent:main:a' FOR UPDATE")
@@ -62,7 +62,7 @@ func TestAThousandCallsInFlightOnOneSocket(t *testing.T) {
 	}
 	must(<-sent)
 	must(b.request("look", "health", map[string]any{}))
-	if id, r := response(t, b); id != "look" || !r.OK { // nobody else has been answered since
+	if id, r := response(t, b); id != "look" || !r.OK { // no other request has been answered since
 		t.Errorf("looking while every place is taken: %s %+v %+v", id, r, r.Error)
 	}
 	must(held.Rollback())

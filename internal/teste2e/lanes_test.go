@@ -60,7 +60,7 @@ func TestEverythingUsesLanes(t *testing.T) {
 		}
 		defer c.Close()
 		for method, params := range map[string]any{
-			"health": nil, "lanes.status": nil, "chat.abort": map[string]any{"sessionKey": "agent:main:nobody"}, "cron.cancel": map[string]any{"id": job.ID},
+			"health": nil, "lanes.status": nil, "chat.abort": map[string]any{"sessionKey": "agent:main:absent"}, "cron.cancel": map[string]any{"id": job.ID},
 		} {
 			asked := time.Now()
 			if _, err := c.Call(method, params, 10*time.Second); err != nil {

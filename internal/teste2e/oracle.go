@@ -15,7 +15,7 @@ import (
 	"laneway/internal/store"
 )
 
-// Oracle reads the database of a gateway directly: what the rows say, whoever wrote them.
+// Oracle reads the database of a gateway directly: what the rows hold, whichever process wrote them.
 type Oracle struct {
 	tb testing.TB
 	db *sql.DB

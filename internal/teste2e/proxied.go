@@ -21,14 +21,14 @@ func Proxied(tb testing.TB) *Gateway {
 }
 
 // CheckWithoutCredential asks a gateway without a credential through a proxy at an address, by every route and by each of the methods: the open routes answer,
-// and say nothing about the gateway; all others refuse. That the proxy calls from loopback gives nobody anything, and neither does what a
+// and say nothing about the gateway; all others refuse. That the proxy calls from loopback gives no right, and neither does what a
 // client without a credential writes into the headers about where they come from.
 func CheckWithoutCredential(tb testing.TB, proxy string, methods []string) {
 	tb.Helper()
 	for _, forwarded := range []string{"", "127.0.0.1", "::1, 127.0.0.1"} {
 		for route, want := range map[string]int{
 			"GET /healthz": 200, "GET /health": 200, "GET /readyz": 200, "GET /dashboard": 200,
-			"GET /v1/models": 401, "POST /v1/chat/completions": 401, "GET /metrics": 401, "POST /hooks/ci": 401, "POST /hooks/nobody": 401,
+			"GET /v1/models": 401, "POST /v1/chat/completions": 401, "GET /metrics": 401, "POST /hooks/ci": 401, "POST /hooks/absent": 401,
 			"GET /debug/pprof/": 404, "GET /debug/vars": 404, "POST /telegram/webhook/default": 404, "GET /v1/admin": 404, "POST /v1/models": 405, "GET /": 302, "GET /ws": 426,
 		} {
 			status, body := askWithoutCredential(tb, proxy, route, forwarded)

@@ -34,8 +34,8 @@ func behind(t *testing.T, g *Gateway) string {
 	return strings.TrimPrefix(srv.URL, "http://")
 }
 
-// Behind a proxy everybody looks local to the gateway, and nobody is: without a credential each door is closed, and whoever guesses is locked out by
-// where they really come from.
+// Behind a proxy every client has a local address and none is local: without a credential every route refuses, and a client that guesses is locked out by
+// its own address.
 func TestAProxyMakesNoClientLocal(t *testing.T) {
 	t.Parallel()
 	g := Proxied(t)

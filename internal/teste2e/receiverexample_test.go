@@ -21,7 +21,7 @@ type delivery struct {
 	status int
 }
 
-// wiretap stands between gateway and receiver and keeps what passes. The first delivery is answered by nobody but the tap, with a failure.
+// wiretap stands between gateway and receiver and keeps what passes. The first delivery is answered by the tap alone, with a failure.
 type wiretap struct {
 	url string
 
@@ -67,7 +67,7 @@ func post(url string, header http.Header, body []byte) (int, error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// The receiver of the documentation takes what a gateway delivers, once, and nothing that somebody made of an overheard delivery.
+// The receiver of the documentation takes what a gateway delivers, once, and nothing that an attacker made of a recorded delivery.
 func TestTheExampleOfAWebhookReceiverTakesDeliveriesOnce(t *testing.T) {
 	t.Parallel()
 	const secret = "webhook-secret-Zk7Qw3Rt9Yb2Nc5Vm8"
@@ -112,7 +112,7 @@ func TestTheExampleOfAWebhookReceiverTakesDeliveriesOnce(t *testing.T) {
 		{"played again under another key", other, body, http.StatusBadRequest},
 		{"a changed body", good.header, strings.Replace(body, "said by", "SAID by", 1), http.StatusUnauthorized},
 		{"an old time", signed(secret, time.Now().Add(-6*time.Minute), body), body, http.StatusUnauthorized},
-		{"another secret", signed("webhook-secret-of-somebody-else-12", time.Now(), body), body, http.StatusUnauthorized},
+		{"another secret", signed("webhook-secret-of-another-one-1234", time.Now(), body), body, http.StatusUnauthorized},
 		{"no signature", unsigned, body, http.StatusUnauthorized},
 	} {
 		if status, err := post(tap.url, tc.header, []byte(tc.body)); err != nil || status != tc.want {

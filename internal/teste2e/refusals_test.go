@@ -122,7 +122,7 @@ func TestRefusalsOfTheWireHaveTheirCodes(t *testing.T) {
 			params map[string]any
 			want   wantRefusal
 		}{
-			"a session of somebody else": {
+			"a session of another principal": {
 				own, "chat.send",
 				map[string]any{"sessionKey": "agent:main:a", "message": "hello", "idempotencyKey": "mine"},
 				wantRefusal{"INVALID_REQUEST", map[string]any{"code": "SESSION_NOT_FOUND", "key": "agent:main:a"}, false},

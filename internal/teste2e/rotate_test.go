@@ -99,7 +99,7 @@ func TestAnotherTokenInTheFileActsWithoutARestart(t *testing.T) {
 // A file that a start would refuse changes nothing, and the log says why, without the secret.
 func TestABadTokenFileLocksNoClientOut(t *testing.T) {
 	t.Parallel()
-	const open = "token-for-everybody-Zk7Qw3Rt9Yb2"
+	const open = "token-in-an-open-file-Zk7Qw3Rt9Yb2"
 	g := Install(t, "", "")
 	g.Start()
 	token := g.Token()
@@ -121,7 +121,7 @@ func TestABadTokenFileLocksNoClientOut(t *testing.T) {
 		connectWith(t, g, token)
 	}
 	if _, err := Dial(g.URL(), open, nil); err == nil {
-		t.Error("a token in a file that everybody can read was let in")
+		t.Error("a token in a file that all users can read was accepted")
 	}
 	replaceFile(t, file, token+"\n", 0o600)
 	if strings.Contains(g.Output(), open) || strings.Contains(g.Output(), token) {

@@ -26,7 +26,7 @@ func planted() map[string]string {
 	return all
 }
 
-// withSecrets is an installation that has a secret wherever one can be configured. Its models are where nobody listens.
+// withSecrets is an installation that has a secret wherever one can be configured. Its models are where no process listens.
 func withSecrets(t *testing.T, database string) *Gateway {
 	t.Helper()
 	g := Install(t, database, strings.Join([]string{
@@ -63,7 +63,7 @@ func TestPlantedSecretsAreFoundNowhere(t *testing.T) {
 			hear(fmt.Sprint(string(raw), err))
 		}
 		secrets := planted()
-		secrets["named"] = g.named(t, "somebody")
+		secrets["named"] = g.named(t, "ann")
 		dialWhenKnown(t, g, secrets["named"], nil).Close()
 		for _, agent := range []string{"main", "broken", "broken2", "child"} {
 			id := "say-" + agent

@@ -119,7 +119,7 @@ func calm(t *testing.T, database string) (g *Gateway, token string, p99 time.Dur
 	return g, token, p99
 }
 
-// Idle sockets cost little memory and nobody's time: calls are answered as quickly as without them, messages run, and an event
+// Idle sockets cost little memory and delay no client: calls are answered as quickly as without them, messages run, and an event
 // reaches every one of them.
 func TestIdleSocketsCostLittle(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
@@ -179,7 +179,7 @@ func broadcast(tb testing.TB, g *Gateway, token string, sockets []*bare) time.Du
 	}
 	defer c.Close()
 	told := time.Now()
-	if _, err := c.Call("sessions.reset", map[string]any{"key": "everybody"}, 30*time.Second); err != nil {
+	if _, err := c.Call("sessions.reset", map[string]any{"key": "shared"}, 30*time.Second); err != nil {
 		tb.Fatal(err)
 	}
 	all.Wait()
@@ -215,7 +215,7 @@ func speak(t *testing.T, g *Gateway, token string, perSecond int, length time.Du
 	return sent
 }
 
-// Whoever is slow to say who they are is closed by the deadlines: 10 s for the headers, 15 s for connect. Honest clients come in all the time.
+// A connection that is slow to show a credential is closed by the deadlines: 10 s for the headers, 15 s for connect. Honest clients come in all the time.
 func TestSlowConnectionsWithoutACredentialAreClosedAndDelayNoOther(t *testing.T) {
 	t.Parallel()
 	n := number(t, "LANEWAY_TEST_UNAUTHENTICATED", 150)
@@ -235,13 +235,13 @@ func TestSlowConnectionsWithoutACredentialAreClosedAndDelayNoOther(t *testing.T)
 			open, err := unauthenticated(g.addr(), kind)
 			<-places
 			if err != nil {
-				t.Errorf("stranger %d: %v", i, err)
+				t.Errorf("slow connection %d: %v", i, err)
 				return
 			}
 			defer open.Close()
 			began := time.Now()
 			if err := trickle(open, kind, limits[kind]+2*slack); err != nil {
-				t.Errorf("stranger of kind %d: %v", kind, err)
+				t.Errorf("slow connection of kind %d: %v", kind, err)
 				return
 			}
 			took := time.Since(began)
@@ -266,7 +266,7 @@ func TestSlowConnectionsWithoutACredentialAreClosedAndDelayNoOther(t *testing.T)
 	close(stop)
 	_, p99, _ := quantiles(busy())
 	all.Wait()
-	t.Logf("figure: %d slow strangers: headers closed after at most %s, half a connect after %s, silence after %s; %d of %d honest clients accepted; calls p99 %s (before: %s)",
+	t.Logf("figure: %d slow connections: headers closed after at most %s, half a connect after %s, silence after %s; %d of %d honest clients accepted; calls p99 %s (before: %s)",
 		n, time.Duration(most[0].Load()).Round(time.Millisecond), time.Duration(most[1].Load()).Round(time.Millisecond),
 		time.Duration(most[2].Load()).Round(time.Millisecond), accepted, honest, p99, before)
 	if accepted != honest {
@@ -324,7 +324,7 @@ func trickle(b *bare, kind int, limit time.Duration) error {
 	}
 }
 
-// Everybody comes back at once after the gateway died: all get in, and quickly. A connection costs the database nothing, so there is no storm on it.
+// All clients connect at once after the gateway died: all get in, and quickly. A connection costs the database nothing, so there is no storm on it.
 func TestAllClientsReconnectAtOnce(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		n := number(t, "LANEWAY_TEST_SOCKETS", 500)
@@ -425,7 +425,7 @@ func TestClientsThatDropInMidTurnFindTheirAnswers(t *testing.T) {
 }
 
 func dropped(i int) (session, text, key string) {
-	return fmt.Sprintf("drop-%d", i), fmt.Sprintf("answer number %d to somebody who has left", i), fmt.Sprintf("drop-key-%d", i)
+	return fmt.Sprintf("drop-%d", i), fmt.Sprintf("answer number %d to a client that has left", i), fmt.Sprintf("drop-key-%d", i)
 }
 
 func sayAndDrop(addr, token string, i int) error {

@@ -15,7 +15,7 @@ import (
 	"laneway/internal/testpg"
 )
 
-// freePort is an address that nobody listens on.
+// freePort is an address on which no process listens.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,7 +34,7 @@ type wantStart struct {
 	close   int
 }
 
-// TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts: somebody holds the schema, as another replica that migrates does. Until they let go
+// TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts: another session holds the schema, as a replica that migrates does. Until it lets go
 // every connect is refused as one to be tried again, every other request with 503, and the probes say alive and not ready.
 func TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts(t *testing.T) {
 	t.Parallel()

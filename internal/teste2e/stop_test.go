@@ -192,7 +192,7 @@ func quantile(d []time.Duration, q float64) time.Duration {
 // down; the figure itself is a row of the benchmarks.
 const shared = 10
 
-// TestStopReachesItsTurnWithTenThousandWaiting: every lane is full and ten thousand messages wait, and a stop behaves as if nobody were there.
+// TestStopReachesItsTurnWithTenThousandWaiting: every lane is full and ten thousand messages wait, and a stop behaves as if none of them were there.
 func TestStopReachesItsTurnWithTenThousandWaiting(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, fullLanesConfig)

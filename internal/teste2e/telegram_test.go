@@ -46,10 +46,10 @@ func TestATelegramEvening(t *testing.T) {
 		c.Model.Answer(storyteller)
 		c.Start()
 
-		// Nobody is let in without a code, and before that no model is called.
+		// No person is let in without a code, and before that no model is called.
 		c.LetIn(anna)
 		if n := len(c.Model.Calls()); n != 0 {
-			t.Errorf("the model was called %d times for a stranger", n)
+			t.Errorf("the model was called %d times for an unknown person", n)
 		}
 
 		// An answer grows in one message, with the sign of typing beside it.
@@ -183,7 +183,7 @@ func TestATelegramEvening(t *testing.T) {
 		c.Telegram.Say(anna, anna, "still here?")
 		c.Says(anna, "laneway pair approve")
 		if n := len(c.Model.Calls()); n != calls {
-			t.Error("somebody who was put out still reaches the model")
+			t.Error("a person whose access was revoked still reaches the model")
 		}
 		c.Close()
 	})

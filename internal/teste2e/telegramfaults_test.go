@@ -51,7 +51,7 @@ func TestAFifthOfTheSendsIsFlooded(t *testing.T) {
 				c.Telegram.Say(personOf(i), personOf(i), fmt.Sprintf("message %d of %d.", m, i))
 			}
 		}
-		c.Await("everybody is answered", func() bool {
+		c.Await("every person is answered", func() bool {
 			for i := range people {
 				if c.Count(personOf(i), fmt.Sprintf("message %d of %d.", messages-1, i)) == 0 {
 					return false
@@ -122,7 +122,7 @@ func TestTelegramGoesAwayAndComesBack(t *testing.T) {
 	})
 }
 
-// Somebody else polls with the same token for a while. The state says so, the bot keeps out of the way and comes back when it can.
+// Another process polls with the same token for a while. The state shows it, the bot stops polling and starts again when it can.
 func TestASecondPollerIsOutlived(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
@@ -148,7 +148,7 @@ func TestASecondPollerIsOutlived(t *testing.T) {
 	})
 }
 
-// What comes is no JSON, the page of a proxy, half an answer, fifty megabytes of nothing, an update of a kind that nobody knows, one whose
+// What comes is no JSON, the page of a proxy, half an answer, fifty megabytes of nothing, an update of an unknown kind, one whose
 // number jumps: the message behind it is answered, once.
 func TestOddAnswersOfTelegramDelayAndLoseNothing(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {

@@ -14,7 +14,7 @@ import (
 
 const webhookSecret = "a-secret-of-the-webhook-0123456789-abc"
 
-// TestWebhookDeliveries sends updates to the binary as Telegram does, and as somebody who is not Telegram: replays and a hundred deliveries at once
+// TestWebhookDeliveries sends updates to the binary as Telegram does, and as another sender: replays and a hundred deliveries at once
 // are one turn; a wrong secret and a body that is too large leave no row.
 func TestWebhookDeliveries(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
@@ -61,11 +61,11 @@ func TestWebhookDeliveries(t *testing.T) {
 			body   []byte
 			want   int
 		}{
-			"no secret":       {"", update(1, "stranger"), http.StatusUnauthorized},
-			"wrong secret":    {webhookSecret + "x", update(2, "stranger"), http.StatusUnauthorized},
-			"10 MB":           {webhookSecret, bytes.Repeat([]byte(" "), 10<<20), http.StatusRequestEntityTooLarge},
-			"10 MB, stranger": {"wrong", bytes.Repeat([]byte(" "), 10<<20), http.StatusUnauthorized},
-			"no update":       {webhookSecret, []byte("{}"), http.StatusBadRequest},
+			"no secret":           {"", update(1, "unknown"), http.StatusUnauthorized},
+			"wrong secret":        {webhookSecret + "x", update(2, "unknown"), http.StatusUnauthorized},
+			"10 MB":               {webhookSecret, bytes.Repeat([]byte(" "), 10<<20), http.StatusRequestEntityTooLarge},
+			"10 MB, wrong secret": {"wrong", bytes.Repeat([]byte(" "), 10<<20), http.StatusUnauthorized},
+			"no update":           {webhookSecret, []byte("{}"), http.StatusBadRequest},
 		} {
 			got := deliver(bad.secret, bad.body)
 			if got != bad.want && (len(bad.body) < 1<<20 || got != http.StatusRequestEntityTooLarge) {

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// hundred is how many people write one message each, in a chat of their own, so that Telegram's limit for a chat delays nobody.
+// hundred is how many people write one message each, in a chat of their own, so that Telegram's limit for a chat delays none of them.
 const hundred = 100
 
 func personOf(i int) int64    { return int64(1000 + i) }
@@ -28,7 +28,7 @@ func loadedChatroom(t *testing.T, database, settings string) *Chatroom {
 	return c
 }
 
-// ask lets everybody write.
+// ask lets every person write.
 func (c *Chatroom) ask() {
 	for i := range hundred {
 		c.Telegram.Say(personOf(i), personOf(i), questionOf(i))
@@ -53,7 +53,7 @@ func (c *Chatroom) answered() (missing, doubled, most int) {
 // wantAll waits until the whole hundred was answered and holds that each message became one turn.
 func (c *Chatroom) wantAll() {
 	c.t.Helper()
-	c.Await("everybody is answered", func() bool { missing, _, _ := c.answered(); return missing == 0 })
+	c.Await("every person is answered", func() bool { missing, _, _ := c.answered(); return missing == 0 })
 	c.rest()
 	c.Await("every update is confirmed", func() bool { return len(c.Telegram.Pending()) == 0 })
 	o := OpenOracle(c.t, c.Gateway, c.database)
@@ -65,7 +65,7 @@ func (c *Chatroom) wantAll() {
 	}
 }
 
-// restartsAndAnswersOnce starts the next process and holds that everybody is answered once, by one turn. It returns how long that took.
+// restartsAndAnswersOnce starts the next process and holds that every person is answered once, by one turn. It returns how long that took.
 func (c *Chatroom) restartsAndAnswersOnce() time.Duration {
 	c.t.Helper()
 	began := time.Now()
@@ -106,7 +106,7 @@ func TestAHundredMessagesThatComeAgainAreKnown(t *testing.T) {
 		c.ask()
 		c.Telegram.Break("getUpdates", append([]testtelegram.Fault{{Delay: time.Millisecond}}, hanging(100, testtelegram.Fault{Hang: true})...)...)
 		c.Start()
-		c.Await("everybody is answered", func() bool { missing, _, _ := c.answered(); return missing == 0 })
+		c.Await("every person is answered", func() bool { missing, _, _ := c.answered(); return missing == 0 })
 		c.rest()
 		if n := len(c.Telegram.Pending()); n != hundred {
 			t.Fatalf("%d of %d are unconfirmed although no poll came through", n, hundred)
@@ -119,7 +119,7 @@ func TestAHundredMessagesThatComeAgainAreKnown(t *testing.T) {
 	})
 }
 
-// A hundred models have answered and not one end of a turn is stored when the process is killed: every turn runs again, once, and everybody reads
+// A hundred models have answered and not one end of a turn is stored when the process is killed: every turn runs again, once, and every person reads
 // one answer.
 func TestAHundredAnswersThatWereNotWrittenDownAreMadeAgain(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
@@ -168,7 +168,7 @@ func TestAHundredAnswersThatWereNotWrittenDownAreMadeAgain(t *testing.T) {
 	})
 }
 
-// The process is killed again and again while a hundred turns end and their answers go out: nobody stays without an answer, no message becomes two
+// The process is killed again and again while a hundred turns end and their answers go out: no person stays without an answer, no message becomes two
 // finished turns, and a kill doubles at most one answer in a chat.
 func TestAHundredAnswersOutliveKillsWhileTheyGoOut(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {

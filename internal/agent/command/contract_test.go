@@ -119,7 +119,7 @@ func open(t *testing.T, cfg command.Config, log *slog.Logger) *command.Runner {
 	return runner
 }
 
-// alive are the process ids in a file whose processes live. A zombie is dead: its parent is somebody who does not look.
+// alive are the process ids in a file whose processes live. A zombie is dead: its parent has not waited for it.
 func alive(t *testing.T, file string) []int {
 	t.Helper()
 	raw, err := os.ReadFile(file)

@@ -206,7 +206,7 @@ func ExampleNew() {
 	}
 	defer runner.Close()
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // nobody waits for an answer here
+	cancel() // no caller waits for an answer here
 	_, err = runner.Run(ctx, agent.Request{Messages: []chat.Content{{Text: "hello"}}}, func(event agent.Event) {
 		fmt.Print(event.Text)
 	})

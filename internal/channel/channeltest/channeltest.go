@@ -257,7 +257,7 @@ func repliesArrive(r *receiver) {
 
 func wrongAddress(r *receiver) {
 	r.start()
-	for _, to := range []chat.Target{{}, {Channel: r.Target.Channel, ChatID: "nobody"}, {Channel: "elsewhere", ChatID: r.Target.ChatID}} {
+	for _, to := range []chat.Target{{}, {Channel: r.Target.Channel, ChatID: "absent"}, {Channel: "elsewhere", ChatID: r.Target.ChatID}} {
 		_, err := r.Channel.Send(r.t.Context(), chat.Reply{ID: "x", Target: to, Kind: "reply", Text: "hello"})
 		failed, ok := errors.AsType[*channel.SendError](err)
 		if !ok || !failed.Permanent || failed.Reason == "" {

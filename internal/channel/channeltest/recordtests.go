@@ -139,14 +139,14 @@ func buttonBound(t *testing.T, r channel.Records, _ func(time.Duration)) {
 	t.Helper()
 	anna := channel.Peer{Channel: oneBot, UserID: 7, ChatID: forum}
 	must(t, r.PutButtons(t.Context(), buttons(anna, "hers")))
-	must(t, r.PutButtons(t.Context(), buttons(channel.Peer{Channel: oneBot, ChatID: forum}, "anybody's")))
+	must(t, r.PutButtons(t.Context(), buttons(channel.Peer{Channel: oneBot, ChatID: forum}, "for all")))
 	for _, other := range []channel.Peer{
 		{Channel: oneBot, UserID: 8, ChatID: forum}, {Channel: oneBot, UserID: 7, ChatID: 7}, {Channel: "telegram:2", UserID: 7, ChatID: forum},
 	} {
 		wantPress(t, r, press{6, "hers"}, other, channel.ErrButtonNotYours)
 	}
-	wantPress(t, r, press{7, "anybody's"}, channel.Peer{Channel: oneBot, UserID: 8, ChatID: 8}, channel.ErrButtonNotYours)
-	wantPress(t, r, press{8, "anybody's"}, channel.Peer{Channel: oneBot, UserID: 8, ChatID: forum}, nil)
+	wantPress(t, r, press{7, "for all"}, channel.Peer{Channel: oneBot, UserID: 8, ChatID: 8}, channel.ErrButtonNotYours)
+	wantPress(t, r, press{8, "for all"}, channel.Peer{Channel: oneBot, UserID: 8, ChatID: forum}, nil)
 	wantPress(t, r, press{9, "hers"}, anna, nil)
 }
 

@@ -106,7 +106,7 @@ func TestPairingIsBounded(t *testing.T) {
 			t.Errorf("%d codes in %q", codes, texts)
 		}
 		for n := range int64(300) {
-			b.srv.AddPrivate(20_000+n, "stranger")
+			b.srv.AddPrivate(20_000+n, "unknown")
 			b.srv.Say(20_000+n, 20_000+n, "hello?")
 		}
 		after(5 * time.Minute)
@@ -178,7 +178,7 @@ func TestOtherSendersAreIgnored(t *testing.T) {
 		b.srv.Say(anna, anna, "from a bot", testtelegram.With("from", map[string]any{"id": anna, "is_bot": true, "first_name": "x"}))
 		b.srv.Say(anna, bob, "someone else's private chat")
 		b.srv.Say(group, bob, "@lane_bot hello", testtelegram.Mentioning(9))
-		b.srv.Say(group, 0, "nobody", func(m map[string]any) { delete(m, "from") })
+		b.srv.Say(group, 0, "no sender", func(m map[string]any) { delete(m, "from") })
 		after(time.Second)
 		wantTexts(t, "received", b.texts())
 		b.stop()
@@ -208,7 +208,7 @@ func TestGroupActivation(t *testing.T) {
 		wantTexts(t, "received", b.texts(), want...)
 
 		say("/activation always") // Bob is no administrator
-		say("nobody asked")
+		say("not addressed")
 		wantTexts(t, "received", b.texts(), want...)
 		b.srv.Say(group, anna, "/activation@lane_bot always")
 		after(5 * time.Second)

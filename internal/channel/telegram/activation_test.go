@@ -37,7 +37,7 @@ func TestActivationWithoutAWordOffersWhatThereIs(t *testing.T) {
 		}
 		b.srv.Press(group, bob, asked.ID, asked.Buttons[0][1].Data) // it is for Anna
 		after(5 * time.Second)
-		b.srv.Say(group, bob, "nobody asked")
+		b.srv.Say(group, bob, "not addressed")
 		after(5 * time.Second)
 		wantTexts(t, "received", b.texts())
 		b.srv.Press(group, anna, asked.ID, asked.Buttons[0][1].Data)

@@ -73,7 +73,7 @@ func awayAtTheStart(t *testing.T, fault testtelegram.Fault) {
 	}
 
 	h.srv.Mend()
-	h.srv.Say(anna, anna, "is anybody there?")
+	h.srv.Say(anna, anna, "are you there?")
 	healed := time.Now()
 	for len(h.srv.Texts(anna)) == 0 && time.Since(healed) < time.Minute {
 		after(100 * time.Millisecond)

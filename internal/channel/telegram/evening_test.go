@@ -274,14 +274,14 @@ func TestAnEvening(t *testing.T) {
 		h.srv.Say(anna, anna, "think 40s Back again.")
 		after(5 * time.Second)
 		h.end()
-		h.srv.Say(anna, anna, "Written while nobody listened.")
+		h.srv.Say(anna, anna, "Written while no gateway ran.")
 		h.begin()
 		after(2 * time.Minute)
 		all := strings.Join(h.srv.Texts(anna), " ")
 		if n := strings.Count(all, "Back again."); n != 1 {
 			t.Errorf("the interrupted turn was answered %d times", n)
 		}
-		h.wantLast("after the restart", anna, "Written while nobody listened.")
+		h.wantLast("after the restart", anna, "Written while no gateway ran.")
 
 		// In the group the bot answers in the topic in which it is asked, and only when it is asked.
 		h.srv.Say(group, bob, "Did you see the match?", testtelegram.InTopic(10))

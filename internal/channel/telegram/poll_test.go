@@ -265,7 +265,7 @@ func TestOnlyTheHolderPolls(t *testing.T) {
 		before := len(b.srv.Calls("getUpdates"))
 		after(time.Minute)
 		if n := len(b.srv.Calls("getUpdates")); n != before {
-			t.Errorf("%d polls while nobody knew who may poll", n-before)
+			t.Errorf("%d polls while no process held the right to poll", n-before)
 		}
 		b.stop()
 	})

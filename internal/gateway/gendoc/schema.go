@@ -72,7 +72,7 @@ func jsonOf(p protocol) ([]byte, error) {
 		Connect: w.params(p.Connect.Params), HelloOK: w.result(p.Connect.Result), Error: w.result(p.Error), Defs: w.defs,
 		Limits: map[string]int{
 			"handshakeBytes": int(p.Bounds.HandshakeLimit), "maxPayload": int(p.Config.MaxPayload), "maxBufferedBytes": p.Config.MaxBuffered,
-			"maxSockets": p.Config.MaxSockets, "maxStrangers": p.Config.MaxUnauthenticated, "maxStrangersPerAddress": p.Config.MaxUnauthenticatedPerAddr,
+			"maxSockets": p.Config.MaxSockets, "maxUnauthenticated": p.Config.MaxUnauthenticated, "maxUnauthenticatedPerAddress": p.Config.MaxUnauthenticatedPerAddr,
 			"maxPerPrincipal": p.Config.MaxPerPrincipal, "chatsPerMinute": p.Config.ChatsPerMinute,
 			"cronWritesPerMinute": p.Config.CronWritesPerMinute, "requestsPerSecond": p.Config.RequestsPerSecond,
 			"tickIntervalMs": int(p.Bounds.Tick.Milliseconds()),

@@ -51,6 +51,6 @@ func TestReplicasTakeFromOneAllowance(t *testing.T) {
 		}
 	}
 	if got, _, err := replicas[0].TakeAllowance(t.Context(), "bob/chat", 5, perMinute); err != nil || got != 5 {
-		t.Errorf("somebody else's allowance: %d, %v", got, err)
+		t.Errorf("another principal's allowance: %d, %v", got, err)
 	}
 }

@@ -307,7 +307,7 @@ func TestTwoProcessesShareOneDatabase(t *testing.T) {
 	checkInvariants(t, url)
 }
 
-// contend offers a message and runs what this node owns of it. Whoever is not the owner, or comes second, is fenced or finds nothing.
+// contend offers a message and runs what this node owns of it. A node that is not the owner, or comes second, is fenced or finds nothing.
 func contend(ctx context.Context, s *postgres.Store, node string, key chat.SessionKey, id string) error {
 	a, err := s.Accept(ctx, message(node, key, id))
 	if err != nil || !a.Mine || a.Duplicate {
@@ -320,7 +320,7 @@ func contend(ctx context.Context, s *postgres.Store, node string, key chat.Sessi
 	}
 	_, err = s.Finish(ctx, finishOp(claim, id))
 	if errors.Is(err, chat.ErrFenced) {
-		return fmt.Errorf("a run that nobody else can end: %w", err)
+		return fmt.Errorf("a run that no other node can end: %w", err)
 	}
 	return err
 }

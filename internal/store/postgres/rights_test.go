@@ -50,7 +50,7 @@ func TestRightsOfTheRoleAreRead(t *testing.T) {
 	role := testpg.Role(t)
 	url := testpg.DB(t)
 	as := testpg.As(url, role)
-	exec(t, url, `CREATE TABLE of_somebody_else (n int); ALTER TABLE of_somebody_else OWNER TO pg_monitor; GRANT SELECT ON laneway_migrations TO `+role)
+	exec(t, url, `CREATE TABLE of_another_role (n int); ALTER TABLE of_another_role OWNER TO pg_monitor; GRANT SELECT ON laneway_migrations TO `+role)
 	look := func(as string) postgres.Rights {
 		t.Helper()
 		s := open(t, postgres.Config{URL: as})
@@ -67,7 +67,7 @@ func TestRightsOfTheRoleAreRead(t *testing.T) {
 	r := look(as)
 	if r.Role != role || r.Superuser || r.OwnsLog || r.ChangesLog || !slices.Contains(r.Lacks, "UPDATE on sessions") || !slices.Contains(r.Lacks, "INSERT on audit_log") ||
 		slices.ContainsFunc(r.Lacks, func(s string) bool {
-			return strings.Contains(s, "somebody") || strings.Contains(s, "migrations") || s == "DELETE on audit_log"
+			return strings.Contains(s, "another_role") || strings.Contains(s, "migrations") || s == "DELETE on audit_log"
 		}) {
 		t.Errorf("without any right: %+v", r)
 	}

@@ -319,7 +319,7 @@ func TestAcceptBehindFinishLosesNoWakeUp(t *testing.T) {
 	if _, err := owner.Start(ctx, store.StartParams{Claim: c, RunID: "m1", Lane: "main", Seqs: []int64{1}}); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody holds the row; first the finish queues up behind it, then the accept.
+	// Another transaction holds the row; first the finish queues up behind it, then the accept.
 	blocker := connect(t, url)
 	defer func() { _ = blocker.Close(context.WithoutCancel(ctx)) }()
 	tx, err := blocker.Begin(ctx)

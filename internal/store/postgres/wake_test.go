@@ -87,7 +87,7 @@ func TestWakeUpsSurviveABrokenListener(t *testing.T) {
 	hints := s.Wakeups("n")
 	<-hints
 	exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'laneway' AND datname = current_database()`)
-	<-hints // after the break everybody looks once
+	<-hints // after the break each listener looks once
 	s.Notify("n")
 	<-hints
 }

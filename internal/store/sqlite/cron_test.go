@@ -225,7 +225,7 @@ func TestPruneTakesWhatTheRunHadForItself(t *testing.T) {
 		}
 	}
 	if _, err := s.Session(t.Context(), kept, ""); err != nil {
-		t.Errorf("the session in which somebody talks: %v", err)
+		t.Errorf("the session in which a person writes: %v", err)
 	}
 }
 

@@ -21,7 +21,7 @@ func acceptTests() []test {
 		{"HashThatIsMissingIsNotCompared", missingHashIsNotCompared},
 		{"MessagesWithoutDedupeAreDifferent", messagesWithoutDedupe},
 		{"SecondNodeDoesNotTakeALiveSession", secondNodeDoesNotTake},
-		{"WithoutTakeNobodyOwns", withoutTakeHasNoOwner},
+		{"WithoutTakeTheSessionHasNoOwner", withoutTakeHasNoOwner},
 		{"CommandIsAnsweredAtOnce", commandIsAnsweredAtOnce},
 		{"CommandBetweenMessagesMovesNothing", commandBetweenMessages},
 		{"LookUpsOfUnknownNames", lookUpsOfUnknownNames},
@@ -274,9 +274,9 @@ func commandBetweenMessages(w *world) {
 }
 
 func lookUpsOfUnknownNames(w *world) {
-	_, err := w.st.MessageByID(w.ctx, "nobody")
+	_, err := w.st.MessageByID(w.ctx, "absent")
 	w.fails(err, chat.ErrNotFound)
-	_, err = w.st.RunByID(w.ctx, "nobody")
+	_, err = w.st.RunByID(w.ctx, "absent")
 	w.fails(err, chat.ErrNotFound)
 	list, total, err := w.st.PendingInputs(w.ctx, w.key(), 0, 10)
 	w.ok(err)

@@ -35,7 +35,7 @@ func breaks() []breach {
 		{id: "I6.offset", sql: `UPDATE leases SET next_offset = 41 WHERE name = 'telegram:1'`},
 		{id: "I6.receipt", sql: `UPDATE outbox SET provider_id = '' WHERE run_id = 'a1'`},
 		{id: "I7.drain", sql: `UPDATE nodes SET draining = true, draining_since = 1 WHERE id = 'n1'`},
-		{id: "I7.left", sql: `UPDATE runs SET owner = 'nobody' WHERE id = 'a2'`},
+		{id: "I7.left", sql: `UPDATE runs SET owner = 'absent' WHERE id = 'a2'`},
 		{id: "I8.seq", sql: `UPDATE sessions SET stop_seq = last_seq + 1 WHERE key = 'agent:main:a'`},
 		{id: "I8.epoch", sql: `UPDATE runs SET epoch = 99 WHERE id = 'a2'`},
 		{id: "I8.twice", sql: `UPDATE runs SET seq_from = 1 WHERE id = 'b2'`},

@@ -16,7 +16,7 @@ func cronCancelTests() []test {
 		{"TheEndKeepsTheReasonOfTheCancellation", cancelKeepsItsReason},
 		{"RunThatIsOverStaysAsItIs", cancelOver},
 		{"AllRunsOfAJob", cancelAllOfAJob},
-		{"NobodyCancelsRunsOfOthers", cancelOfOthers},
+		{"NoPrincipalCancelsRunsOfOthers", cancelOfOthers},
 		{"RemovalTakesTheRunsAlong", removalCancels},
 		{"RunAfterATakeoverIsCancelled", cancelAfterTakeover},
 		{"StopOutlivesTheNodeThatRanIt", stopOutlivesItsNode},

@@ -23,7 +23,7 @@ func cronClaimTests() []test {
 		{"JobWithoutAVerdictStaysDue", noVerdict},
 		{"RunThatExistsIsNotMadeAgain", existingRun},
 		{"JobThatIsNotUnderstoodIsLeftAlone", jobNotUnderstood},
-		{"BrokenRowDisturbsNobody", brokenRow},
+		{"BrokenRowDelaysNoOtherJob", brokenRow},
 		{"DisabledAndPausedJobsDoNotFire", sleepingJobs},
 		{"PauseEndsByItself", pauseEndsByItself},
 		{"ActiveRunsAndBudgetAreTold", activeRunsAreGiven},

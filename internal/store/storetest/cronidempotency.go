@@ -41,7 +41,7 @@ func addOnce(w *world) {
 	first, err := w.cron().PutJob(w.ctx, p)
 	w.ok(err)
 	equal(w, "made and repeated", []bool{first.Created, first.Repeated}, []bool{true, false})
-	w.alter(j.ID, func(j *cron.Job) { j.Description, j.Revision = "of somebody else", "r2" })
+	w.alter(j.ID, func(j *cron.Job) { j.Description, j.Revision = "of another edit", "r2" })
 	_, err = w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) {
 		return nil, nil //nolint:nilnil // removes the job
 	}})

@@ -22,7 +22,7 @@ func cronJobTests() []test {
 		{"PutsOfOneKeyMakeOneJob", putsOfOneKey},
 		{"LimitsRefuseNewJobs", limitsRefuseNewJobs},
 		{"KeyOfAnotherJobIsAConflict", keyConflict},
-		{"NobodySeesJobsOfOthers", jobsOfOthers},
+		{"NoPrincipalSeesJobsOfOthers", jobsOfOthers},
 		{"RemovedJobLeavesItsHistory", removedJob},
 		{"SkippedSlotsOfAPause", skippedSlotsOfAPause},
 		{"AuditOnlyWithTheChange", auditOnlyWithTheChange},
@@ -202,7 +202,7 @@ func jobsOfOthers(w *world) {
 	_, err = w.cron().Job(w.ctx, "nothing", "")
 	w.fails(err, chat.ErrNotFound)
 	_, err = w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Visible: "bob", Change: func(cron.Job, time.Time) (*cron.Job, error) {
-		w.Errorf("a change was asked about the job of somebody else")
+		w.Errorf("a change was asked about the job of another principal")
 		return nil, nil //nolint:nilnil // would remove the job
 	}})
 	w.fails(err, chat.ErrNotFound)

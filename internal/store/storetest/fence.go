@@ -21,7 +21,7 @@ func fenceTests() []test {
 			c.Node = w.node()
 			return c, run
 		})},
-		{"NobodyChangesNothing", fenced(func(_ *world, c store.Claim, run string) (store.Claim, string) {
+		{"NoNodeChangesNothing", fenced(func(_ *world, c store.Claim, run string) (store.Claim, string) {
 			c.Node = ""
 			return c, run
 		})},

@@ -231,7 +231,7 @@ func acceptRefusesOthers(w *world) {
 	theirs.Cap = 1
 	refused("session with a full queue that drops the oldest")
 	theirs.Drop = chat.DropNew
-	refused("session with a full queue that takes nobody")
+	refused("session with a full queue that takes no message")
 	theirs.Cap, theirs.Unqueued = 0, true
 	refused("session after a command")
 	equal(w, "repeated by its owner", w.accept(mine).Duplicate, true)

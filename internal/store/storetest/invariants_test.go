@@ -44,7 +44,7 @@ func TestParamsAreTheNamesInTheText(t *testing.T) {
 		}
 		for _, p := range inv.Params {
 			if !slices.Contains(known, p) {
-				t.Errorf("%s binds %q, which nobody knows", inv.ID, p)
+				t.Errorf("%s binds %q, which is no known parameter", inv.ID, p)
 			}
 		}
 		if inv.Rule == "" || !strings.Contains(inv.SQL, "SELECT '"+inv.ID+"'") {

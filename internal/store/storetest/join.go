@@ -105,7 +105,7 @@ func joinLeavesOut(w *world) {
 	equal(w, "joined", len(w.join(c, run, seq, a.Seq, 99)), 0)
 	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})
 	w.ok(err)
-	equal(w, "transcript of nobody", len(tr.Entries), 0)
+	equal(w, "transcript of an unknown session", len(tr.Entries), 0)
 	w.ended(id, chat.OutcomeStopped)
 }
 

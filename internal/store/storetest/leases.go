@@ -99,7 +99,7 @@ func releaseGivesBack(w *world) {
 func deadNodeGetsNoLease(w *world) {
 	dead := w.node()
 	w.clock.advance(lease)
-	for _, node := range []string{dead, "nobody"} {
+	for _, node := range []string{dead, "unregistered"} {
 		_, ok, err := w.st.AcquireLease(w.ctx, poller, node)
 		equal(w, "taken by a dead node", err == nil && ok, false)
 	}

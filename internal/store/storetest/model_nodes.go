@@ -85,7 +85,7 @@ func (m *model) zombie(t *rapid.T) {
 	_, err := m.w.st.Finish(m.w.ctx, answered(c, run))
 	m.w.fails(err, chat.ErrFenced)
 	c = r.claim()
-	c.Node = "nobody"
+	c.Node = "unregistered"
 	_, err = m.w.st.Finish(m.w.ctx, answered(c, run))
 	m.w.fails(err, chat.ErrFenced)
 }

@@ -48,12 +48,12 @@ func deadNodeStaysDead(w *world) {
 }
 
 func unknownNode(w *world) {
-	_, err := w.st.Heartbeat(w.ctx, "nobody")
+	_, err := w.st.Heartbeat(w.ctx, "unregistered")
 	w.fails(err, chat.ErrFenced)
 	key := w.key()
-	p := w.message("nobody", key)
+	p := w.message("unregistered", key)
 	if a, err := w.st.Accept(w.ctx, p); err == nil {
-		equal(w, "a message of nobody is swept", idsOf(w.sweepOne(w.node(), key).Messages), []string{p.Message.ID})
+		equal(w, "a message of an unregistered node is swept", idsOf(w.sweepOne(w.node(), key).Messages), []string{p.Message.ID})
 		equal(w, "owner", a.Mine, false)
 	}
 }
@@ -124,7 +124,7 @@ func unregisterTwice(w *world) {
 	node := w.node()
 	w.ok(w.st.Unregister(w.ctx, node))
 	w.ok(w.st.Unregister(w.ctx, node))
-	w.ok(w.st.Unregister(w.ctx, "nobody"))
+	w.ok(w.st.Unregister(w.ctx, "unregistered"))
 	_, err := w.st.Heartbeat(w.ctx, node)
 	w.fails(err, chat.ErrFenced)
 }

@@ -15,7 +15,7 @@ func noticeTests() []test {
 		{"EnqueueCountsTheRowsOfAWord", enqueueCountsAWord},
 		{"OtherWordsAreOtherNotices", otherWords},
 		{"NoticeWithoutAWordStandsAlone", withoutAWord},
-		{"NobodyEndedNobodyIsTold", noMessageEnded},
+		{"NoMessageEndedNoNotice", noMessageEnded},
 		{"EndWaitingAndDropsShareANotice", endWaitingShares},
 		{"NoticeOfAFailedTurn", noticeOfAFailedTurn},
 	}

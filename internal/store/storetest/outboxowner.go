@@ -101,7 +101,7 @@ func deadNodeClaimsNothing(w *world) {
 	o := w.outgoing("web", "1")
 	w.enqueue(o)
 	w.clock.advance(lease)
-	for _, node := range []string{dead, "nobody"} {
+	for _, node := range []string{dead, "unregistered"} {
 		list, err := w.st.ClaimOutgoing(w.ctx, node, []string{"web"}, many)
 		if err == nil {
 			equal(w, "claimed by a dead node", len(list), 0)

@@ -19,7 +19,7 @@ func queueTests() []test {
 		{"AcceptTellsHowManyWait", acceptReportsHowManyWait},
 		{"CapZeroIsNoBound", capZeroIsNoBound},
 		{"BehindCountsWhatWaits", behindCountsWhatWaits},
-		{"InterruptedMessagesAreNobodysVictims", interruptedAreSpared},
+		{"InterruptedMessagesAreNotDropped", interruptedAreSpared},
 		{"PendingInputsArePagedOldestFirst", pendingInputsArePaged},
 		{"InterruptEndsWhatWaitsInAFullQueue", interruptEndsWhatWaits},
 		{"ModeOfTheSessionInterruptsAFullQueue", storedModeInterrupts},
@@ -165,7 +165,7 @@ func startingMessagesAreSpared(w *world) {
 func acceptReportsHowManyWait(w *world) {
 	node, key := w.node(), w.key()
 	first, a := w.acceptText(node, key)
-	equal(w, "behind nobody", a.Behind, 0)
+	equal(w, "behind no message", a.Behind, 0)
 	_, b := w.acceptText(node, key)
 	equal(w, "behind the first", b.Behind, 1)
 	j := w.message(node, key)

@@ -55,7 +55,7 @@ func (w *world) beforeAndAfter(check func(when string)) {
 	w.index()
 	check("indexed")
 	equal(w, "indexed again", w.index(), 0)
-	w.says(w.key(), "nobody in particular", "something else")
+	w.says(w.key(), "carol", "something else")
 	check("with an entry behind the index")
 }
 

@@ -64,7 +64,7 @@ func namedSessionsAreCounted(w *world) {
 			want++
 		}
 	}
-	for principal, want := range map[string]int{"ann": want, "bob": 1, "nobody": 0} {
+	for principal, want := range map[string]int{"ann": want, "bob": 1, "carol": 0} {
 		n, err := w.st.CountNamed(w.ctx, principal)
 		w.ok(err)
 		equal(w, "named sessions of "+principal, n, want)
@@ -149,7 +149,7 @@ func listFilters(w *world) {
 		want []string
 	}{
 		{"visible", store.SessionFilter{Visible: "bob"}, []string{"gamma"}},
-		{"visible to a stranger", store.SessionFilter{Visible: "eve"}, nil},
+		{"visible to another principal", store.SessionFilter{Visible: "eve"}, nil},
 		{"agent", store.SessionFilter{Agent: "other"}, []string{"alpha2"}},
 		{"search", store.SessionFilter{Search: "alpha"}, []string{"alpha2", "alpha"}},
 		{"search and agent", store.SessionFilter{Search: "alpha", Agent: "main"}, []string{"alpha"}},
@@ -192,8 +192,8 @@ func sessionIsGivenOnce(w *world) {
 	w.fails(err, chat.ErrSessionNotFound)
 	w.acceptText(node, key)
 	maker := w.session(key).Principal
-	w.ok(w.st.GiveSession(w.ctx, key, "somebody", "eve"))
-	equal(w, "owner after a gift of somebody else", w.session(key).Principal, maker)
+	w.ok(w.st.GiveSession(w.ctx, key, "carol", "eve"))
+	equal(w, "owner after a gift of another principal", w.session(key).Principal, maker)
 	w.ok(w.st.GiveSession(w.ctx, key, maker, "eve"))
 	w.ok(w.st.GiveSession(w.ctx, key, maker, "bob"))
 	equal(w, "owner", w.session(key).Principal, "eve")

@@ -302,7 +302,7 @@ func deadNodeSweepsNothing(w *world) {
 	first, key := w.node(), w.key()
 	w.acceptText(first, key)
 	w.clock.advance(lease)
-	for _, dead := range []string{first, "nobody"} {
+	for _, dead := range []string{first, "unregistered"} {
 		list, err := w.st.Sweep(w.ctx, dead, many)
 		if err == nil {
 			equal(w, "swept by a dead node", len(list), 0)

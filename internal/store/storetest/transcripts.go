@@ -15,7 +15,7 @@ func transcriptTests() []test {
 		{"UnknownSessionIsEmpty", unknownSessionIsEmpty},
 		{"AppendMakesTheSession", appendMakesTheSession},
 		{"AReplyIsAppendedOnce", replyAppendedOnce},
-		{"AReplyIsRefusedByASessionOfSomebodyElse", replyRefused},
+		{"AReplyIsRefusedByASessionOfAnotherPrincipal", replyRefused},
 		{"ForwardPages", forwardPages},
 		{"BackwardPages", backwardPages},
 		{"OnlyEntriesOfARun", onlyEntriesOfARun},

@@ -51,7 +51,7 @@ func TestRefusalsAreSorted(t *testing.T) {
 		{StatusError{Kind: "overloaded_error"}, chat.FailOverloaded, true},
 		{StatusError{Kind: "invalid_request_error"}, chat.FailBadRequest, false},
 		{StatusError{Kind: "permission_error"}, chat.FailAuth, false},
-		{StatusError{Message: "nobody knows"}, chat.FailServer, true},
+		{StatusError{Message: "unknown cause"}, chat.FailServer, true},
 	}
 	client := newClient(t, Config{})
 	for _, tt := range tests {
