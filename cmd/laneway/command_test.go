@@ -18,7 +18,7 @@ import (
 
 func TestEveryCommandShowsAnExample(t *testing.T) {
 	t.Parallel()
-	parser, err := newParser(newBench("").env)
+	parser, err := newParser(newBench("").env, &cli{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func (*completeCmd) Help() string { return "Example:\n\n    laneway __complete -
 
 // Run prints the candidates, one on a line.
 func (c *completeCmd) Run(ctx context.Context, env *environment) error {
-	parser, err := newParser(env)
+	parser, err := newParser(env, &cli{})
 	if err != nil {
 		return errors.Join(errQuiet, err)
 	}

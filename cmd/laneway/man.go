@@ -20,7 +20,7 @@ func (*manCmd) Help() string { return "Example:\n\n    laneway __man man1" }
 
 // Run writes a manual page for the program and for each command.
 func (c *manCmd) Run(env *environment) error {
-	parser, err := newParser(env)
+	parser, err := newParser(env, &cli{})
 	if err != nil {
 		return errors.Join(errQuiet, err)
 	}

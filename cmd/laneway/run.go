@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -76,11 +77,11 @@ func run(ctx context.Context, args []string, env *environment) (code int) {
 			code = int(stop)
 		}
 	}()
-	parser, err := newParser(env)
+	args = spelled(args)
+	parser, err := newParser(env, tableFor(args))
 	if err != nil {
 		return env.fail(fmt.Errorf("building the table of commands: %w", err))
 	}
-	args = spelled(args)
 	parsed, err := parser.Parse(args)
 	if err != nil {
 		return env.fail(explainUsage(err, args))
@@ -103,8 +104,27 @@ func spelled(args []string) []string {
 	}
 }
 
-func newParser(env *environment) (*kong.Kong, error) {
-	return kong.New(&cli{},
+// tableFor is the part of the table that a command line needs: the command that it begins with, or all of them. The parser reads the tags of the
+// whole table by reflection, which takes more time than everything else that a short command does.
+func tableFor(args []string) any {
+	whole := reflect.TypeFor[cli]()
+	for i := range whole.NumField() {
+		command := whole.Field(i)
+		name := command.Tag.Get("name")
+		if name == "" {
+			name = strings.ToLower(command.Name)
+		}
+		if _, is := command.Tag.Lookup("cmd"); is && len(args) > 0 && args[0] == name {
+			quiet, _ := whole.FieldByName("Quiet")
+			return reflect.New(reflect.StructOf([]reflect.StructField{quiet, command})).Interface()
+		}
+	}
+	return &cli{}
+}
+
+// newParser makes the parser of a table: [tableFor] a command line, or a whole cli.
+func newParser(env *environment, table any) (*kong.Kong, error) {
+	return kong.New(table,
 		kong.Name("laneway"),
 		kong.Description("An agent gateway: people and programs talk to agents, in lanes, with jobs that start by the clock."),
 		kong.Writers(env.stdout, env.stderr),
