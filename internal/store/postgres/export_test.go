@@ -92,6 +92,9 @@ func (s *Store) endTogether(ctx context.Context, list []store.FinishParams, toge
 	return done, column(ops, func(e *finishOp) store.Finished { return e.out }), err
 }
 
+// WarmConns is how many connections for turns are kept open.
+func (s *Store) WarmConns() int { return int(s.turns.Config().MinConns) }
+
 // EachConnection opens every connection that the store may have, all at the same time, and calls fn for each with what it is for.
 func (s *Store) EachConnection(ctx context.Context, fn func(purpose string, conn *pgx.Conn) error) error {
 	var faults []error

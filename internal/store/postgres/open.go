@@ -26,8 +26,8 @@ type Config struct {
 	// MaxConns bounds the connections of ordinary work, half of which are for the turns alone; 0 = 16, at least 2. Two control connections and,
 	// when wake-ups are used, a listener come on top.
 	MaxConns int
-	// WarmConns is how many of the connections for turns are open, with planned statements, before they are used; 0 = 4, negative = none. Each
-	// costs some 35 ms of processor time.
+	// WarmConns is how many of the connections for turns are open, with planned statements, before they are used; 0 = pool_min_conns of the URL,
+	// without it 4; negative = none. Each costs some 35 ms of processor time.
 	WarmConns int
 	// Now replaces the database's clock in tests; nil = the database's clock.
 	Now func() time.Time

@@ -24,12 +24,15 @@ func turnStatements() []string {
 	}
 }
 
-// warm keeps n connections open, and lets each of them plan the statements of turns when it is made: the plans of a connection take some
-// 30 ms, which otherwise the first operations of a burst pay. A statement that cannot be planned, as with a schema that is not migrated yet, fails
-// again where it is used, with an error that names the reason; so a failure here is only logged.
+// warm keeps n connections open, for 0 as many as pool_min_conns of the address, and lets each of them plan the statements of turns when it is made:
+// the plans of a connection take some 30 ms, which otherwise the first operations of a burst pay. A statement that cannot be planned, as with a schema
+// that is not migrated yet, fails again where it is used, with an error that names the reason; so a failure here is only logged.
 func warm(pc *pgxpool.Config, n int, log *slog.Logger) {
 	if n < 0 {
 		return
+	}
+	if n == 0 {
+		n = int(pc.MinConns)
 	}
 	if n == 0 {
 		n = defaultWarm

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -47,4 +48,25 @@ func TestTurnConnectionsArePlannedBeforeUse(t *testing.T) {
 		}
 	}
 	check("after a turn and a fire")
+}
+
+// TestTheAddressSaysHowManyConnectionsArePlanned: pool_min_conns counts where the program asks for no number.
+func TestTheAddressSaysHowManyConnectionsArePlanned(t *testing.T) {
+	t.Parallel()
+	url := testpg.DB(t)
+	separator := "?"
+	if strings.Contains(url, "?") {
+		separator = "&"
+	}
+	for _, c := range []struct {
+		parameter string
+		asked     int
+		want      int
+	}{{"", 0, 4}, {"pool_min_conns=1", 0, 1}, {"pool_min_conns=1", 3, 3}, {"pool_min_conns=100", 0, 8}} {
+		s := open(t, postgres.Config{URL: url + separator + c.parameter, WarmConns: c.asked})
+		got := s.WarmConns()
+		if err := s.Close(); err != nil || got != c.want {
+			t.Errorf("%q, %d asked for: %d connections are planned before use, want %d (%v)", c.parameter, c.asked, got, c.want, err)
+		}
+	}
 }
