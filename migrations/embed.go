@@ -1,5 +1,5 @@
 // Package migrations holds the schema of both stores as numbered steps. The files are embedded, so a binary always carries
-// the schema that it was built for. internal/store/postgres and internal/store/sqlite run them.
+// the schema that it was built for. internal/store/postgres and internal/store/sqlite run them, with [Up] in this direction.
 package migrations
 
 import "embed"

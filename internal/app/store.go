@@ -41,7 +41,7 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (dispat
 	config := postgres.Config{URL: cfg.Database.Reveal(), MaxConns: cfg.DatabaseConns, Logger: log}
 	s, err := postgres.Open(ctx, config)
 	if errors.Is(err, postgres.ErrOldSchema) {
-		if _, err = postgres.MigrateUp(ctx, config.URL); err == nil {
+		if _, err = postgres.MigrateUp(ctx, config.URL, log); err == nil {
 			s, err = postgres.Open(ctx, config)
 		}
 	}
@@ -85,7 +85,7 @@ func migratePostgres(ctx context.Context, url, action string, force bool) ([]Mig
 	var err error
 	switch action {
 	case "up":
-		_, err = postgres.MigrateUp(ctx, url)
+		_, err = postgres.MigrateUp(ctx, url, nil)
 	case "down":
 		_, err = postgres.MigrateDown(ctx, url, force)
 	}

@@ -155,7 +155,7 @@ func ensureTemplate(ctx context.Context, conn *pgx.Conn, admin string) (string, 
 			return "", fmt.Errorf("making the template: %w", err)
 		}
 	}
-	if _, err := postgres.MigrateUp(ctx, withName(admin, draft)); err != nil {
+	if _, err := postgres.MigrateUp(ctx, withName(admin, draft), nil); err != nil {
 		return "", fmt.Errorf("migrating the template: %w", err)
 	}
 	return name, rename(ctx, conn, draft, name)

@@ -44,12 +44,15 @@ type Migration struct {
 }
 
 // MigrateUp brings the schema to this program's version and returns how many steps that took. Any number of processes may call it at the
-// same time: an advisory lock lets one migrate, the others then find no step to apply. It needs the role that owns the schema.
-func MigrateUp(ctx context.Context, url string) (int, error) {
+// same time: an advisory lock lets one migrate, the others then find no step to apply. It needs the role that owns the schema. log gets what
+// [migrations.Up] logs; nil = no log.
+func MigrateUp(ctx context.Context, url string, log *slog.Logger) (int, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	var steps int
-	err := withProvider(url, "migrating the database up", func(_ *sql.DB, p *goose.Provider) error {
-		done, err := p.Up(ctx)
-		steps = len(done)
+	err := withProvider(url, "migrating the database up", func(_ *sql.DB, p *goose.Provider) (err error) {
+		steps, err = migrations.Up(ctx, p, log)
 		return err
 	})
 	return steps, err

@@ -1,7 +1,11 @@
 package postgres_test
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +25,7 @@ func TestMigrateUpDownUp(t *testing.T) {
 	if made := query(t, url, `SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'public'`); len(made) > 0 {
 		t.Fatalf("reading the status made %v", made)
 	}
-	steps, err := postgres.MigrateUp(ctx, url)
+	steps, err := postgres.MigrateUp(ctx, url, nil)
 	if err != nil || steps == 0 {
 		t.Fatalf("up: %d steps, %v", steps, err)
 	}
@@ -38,12 +42,47 @@ func TestMigrateUpDownUp(t *testing.T) {
 	if len(left) > 0 {
 		t.Fatalf("tables that down has left: %v", left)
 	}
-	if again, err := postgres.MigrateUp(ctx, url); err != nil || again != steps {
+	if again, err := postgres.MigrateUp(ctx, url, nil); err != nil || again != steps {
 		t.Fatalf("up again: %d steps, %v", again, err)
 	}
 	list, err := postgres.MigrateStatus(ctx, url)
 	if err != nil || len(list) != steps || !list[0].Applied || list[0].Version != 1 {
 		t.Fatalf("status %+v, %v", list, err)
+	}
+}
+
+func TestAMigrationIsLoggedAsOneLine(t *testing.T) {
+	t.Parallel()
+	ctx, url := t.Context(), testpg.Empty(t)
+	up := func() (int, string) {
+		t.Helper()
+		var out bytes.Buffer
+		steps, err := postgres.MigrateUp(ctx, url, slog.New(slog.NewTextHandler(&out, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return steps, out.String()
+	}
+	line := func(from, to int64, steps int) *regexp.Regexp {
+		return regexp.MustCompile(fmt.Sprintf(`^time=\S+ level=INFO msg="schema migrated" from=%d to=%d steps=%d duration_ms=\d+\n$`, from, to, steps))
+	}
+	all, first := up()
+	list, err := postgres.MigrateStatus(ctx, url)
+	if err != nil || len(list) != all {
+		t.Fatalf("%d steps applied: %+v, %v", all, list, err)
+	}
+	newest, before := list[all-1].Version, list[all-2].Version
+	if !line(0, newest, all).MatchString(first) {
+		t.Errorf("%d steps: %q, want one line", all, first)
+	}
+	if steps, again := up(); steps != 0 || again != "" {
+		t.Errorf("%d steps: %q, want none and no line", steps, again)
+	}
+	if _, err := postgres.MigrateDown(ctx, url, false); err != nil {
+		t.Fatal(err)
+	}
+	if steps, upgrade := up(); steps != 1 || !line(before, newest, 1).MatchString(upgrade) {
+		t.Errorf("%d steps: %q, want one line for one step", steps, upgrade)
 	}
 }
 
@@ -53,7 +92,7 @@ func TestManyMigrateAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			if _, err := postgres.MigrateUp(ctx, url); err != nil {
+			if _, err := postgres.MigrateUp(ctx, url, nil); err != nil {
 				t.Errorf("up: %v", err)
 			}
 		})

@@ -66,7 +66,7 @@ func checkSteps(ctx context.Context, url string, target bool) error {
 		return err
 	}
 	if target && !slices.ContainsFunc(steps, func(m Migration) bool { return m.Applied }) {
-		_, err := MigrateUp(ctx, url)
+		_, err := MigrateUp(ctx, url, nil)
 		return err
 	}
 	if slices.ContainsFunc(steps, func(m Migration) bool { return !m.Applied }) {

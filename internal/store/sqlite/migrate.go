@@ -142,10 +142,7 @@ func checkOwner(ctx context.Context, db *sql.DB) error {
 }
 
 func up(ctx context.Context, provider *goose.Provider, log *slog.Logger) error {
-	done, err := provider.Up(ctx)
-	for _, m := range done {
-		log.InfoContext(ctx, "schema migrated", "version", m.Source.Version, "duration_ms", m.Duration.Milliseconds())
-	}
+	_, err := migrations.Up(ctx, provider, log)
 	return explain("migrate the database up", err)
 }
 

@@ -1,11 +1,15 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -41,6 +45,44 @@ func TestMigrationsGoUpAndDownAndKeepWhatIsNotTheirs(t *testing.T) {
 	err := outside(t, cfg.Path).QueryRow(`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'goose_db_version'`).Scan(&tables)
 	if err != nil || tables != 0 {
 		t.Errorf("%d tables are left after everything was taken back (%v)", tables, err)
+	}
+}
+
+func TestAStartLogsItsMigrationAsOneLine(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Path: filepath.Join(t.TempDir(), "laneway.db")}
+	logged := func() []string {
+		t.Helper()
+		var out bytes.Buffer
+		cfg := cfg
+		cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
+		s, err := Open(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return regexp.MustCompile(`level=INFO msg="schema .*`).FindAllString(out.String(), -1)
+	}
+	first := logged()
+	list := applied(t, cfg, Status, true)
+	steps := len(list)
+	newest, before := list[steps-1].Version, list[steps-2].Version
+	line := func(from, to int64, steps int) string {
+		return fmt.Sprintf(`^level=INFO msg="schema migrated" from=%d to=%d steps=%d duration_ms=\d+$`, from, to, steps)
+	}
+	if len(first) != 1 || !regexp.MustCompile(line(0, newest, steps)).MatchString(first[0]) {
+		t.Errorf("the first start logs %q, want one line for %d steps", first, steps)
+	}
+	if again := logged(); len(again) != 0 {
+		t.Errorf("a start with nothing to migrate logs %q", again)
+	}
+	if _, err := Migrate(t.Context(), cfg, Down); err != nil {
+		t.Fatal(err)
+	}
+	if upgrade := logged(); len(upgrade) != 1 || !regexp.MustCompile(line(before, newest, 1)).MatchString(upgrade[0]) {
+		t.Errorf("a start behind one new step logs %q", upgrade)
 	}
 }
 
