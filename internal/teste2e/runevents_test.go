@@ -88,6 +88,14 @@ func watch(t *testing.T, g *Gateway) *runEvents {
 	return r
 }
 
+// startWatched starts a gateway and returns the events of its runs, a connection and an oracle.
+func startWatched(t *testing.T, database, config string) (*runEvents, *Client, *Oracle) {
+	t.Helper()
+	g := Install(t, database, config)
+	g.Start()
+	return watch(t, g), mustDial(t, g, nil), OpenOracle(t, g, database)
+}
+
 // checkRunEvents reports what is wrong with the events of a run: more than one end, an event behind the end, a number that does not grow. The life cycle
 // event of an end has the number of the end.
 func checkRunEvents(t *testing.T, run string, events []runEvent) {

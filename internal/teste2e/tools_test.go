@@ -53,9 +53,7 @@ func TestAnAgentSetsAReminderThatFires(t *testing.T) {
 				return testmodel.Reply{Pieces: []string{"I do that."}, Calls: []testmodel.ToolCall{remindCall("a", "tomorrow at 15:00")}}
 			}
 		})
-		g := Install(t, database, toolsConfig(model))
-		g.Start()
-		w, c, o := watch(t, g), mustDial(t, g, nil), OpenOracle(t, g, database)
+		w, c, o := startWatched(t, database, toolsConfig(model))
 		for _, agent := range []string{"main", "sister"} {
 			session := "agent:" + agent + ":words"
 			say(t, c, session, "tomorrow-"+agent, "remind me tomorrow at 15:00 to call Ada")

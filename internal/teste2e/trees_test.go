@@ -39,9 +39,7 @@ func TestAnAgentAsksAColleague(t *testing.T) {
 				return testmodel.Reply{Pieces: []string{"I ask."}, Calls: []testmodel.ToolCall{taskCall("a", call.Last(), "count the lines", true)}}
 			}
 		})
-		g := Install(t, database, toolsConfig(model))
-		g.Start()
-		w, c, o := watch(t, g), mustDial(t, g, nil), OpenOracle(t, g, database)
+		w, c, o := startWatched(t, database, toolsConfig(model))
 		for agent, colleague := range map[string]string{"main": "sister", "sister": "main"} {
 			session := "agent:" + agent + ":words"
 			say(t, c, session, "ask-"+agent, colleague)
@@ -73,9 +71,7 @@ func TestABackgroundTaskAnnouncesItsEnd(t *testing.T) {
 				return testmodel.Reply{Calls: []testmodel.ToolCall{taskCall("a", "", "write a report", false)}}
 			}
 		})
-		g := Install(t, database, toolsConfig(model))
-		g.Start()
-		w, c, o := watch(t, g), mustDial(t, g, nil), OpenOracle(t, g, database)
+		w, c, o := startWatched(t, database, toolsConfig(model))
 		const session = "agent:main:words"
 		say(t, c, session, "wish", "report in the background")
 		w.await(t, "wish")

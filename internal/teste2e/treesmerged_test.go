@@ -37,9 +37,7 @@ func TestAnnouncementsBehindABusySessionShareATurn(t *testing.T) {
 				return testmodel.Reply{Calls: calls}
 			}
 		})
-		g := Install(t, database, toolsConfig(model))
-		g.Start()
-		w, c, o := watch(t, g), mustDial(t, g, nil), OpenOracle(t, g, database)
+		w, c, o := startWatched(t, database, toolsConfig(model))
 		const session = "agent:main:words"
 		say(t, c, session, "wish", "three reports in the background")
 		w.await(t, "wish")

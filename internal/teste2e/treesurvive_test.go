@@ -27,9 +27,7 @@ func TestATreeOfThreeLevelsFinishesWithOneSlotInEachLane(t *testing.T) {
 				taskCall("a", "", below[word], true), taskCall("b", "main", below[word], true), taskCall("c", "sister", "leaf", true),
 			}}
 		})
-		g := Install(t, database, toolsConfig(model)+"lanes: {main: 1, subagent: 1, team: 1, cron: 1}\n")
-		g.Start()
-		w, c, o := watch(t, g), mustDial(t, g, nil), OpenOracle(t, g, database)
+		w, c, o := startWatched(t, database, toolsConfig(model)+"lanes: {main: 1, subagent: 1, team: 1, cron: 1}\n")
 		for _, id := range []string{"one", "two"} {
 			say(t, c, "agent:main:"+id, id, "tree")
 		}
