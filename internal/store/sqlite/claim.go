@@ -69,7 +69,7 @@ func (t *tx) due(ctx context.Context, channels string, limit int) ([]store.Outgo
 			AND NOT EXISTS (SELECT 1 FROM outbox b WHERE b.state IN ('pending', 'sending') AND b.state = 'sending'
 				AND b.channel = head.channel AND b.chat_id = head.chat_id)
 		)
-		SELECT `+outgoingColumns+` FROM outbox WHERE place IN (SELECT place FROM chosen) ORDER BY place LIMIT ?`,
+		SELECT `+outgoingColumns+` FROM outbox WHERE place IN (SELECT place FROM chosen) ORDER BY place LIMIT +?`,
 		t.now, channels, t.now, t.now, limit)
 	return collect(rows, err, scanOutgoing)
 }

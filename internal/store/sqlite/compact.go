@@ -53,7 +53,7 @@ func (t *tx) expand(ctx context.Context, runID string) (bool, error) {
 // expandOfDead expands the compact runs of dead nodes, the oldest first, so that the sweep finds their sessions.
 func (t *tx) expandOfDead(ctx context.Context, limit int) error {
 	rows, err := t.query(ctx, `SELECT id FROM cron_run_logs WHERE `+runsActive+` AND compact = 1
-		AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = cron_run_logs.node AND n.lease_until > ?) ORDER BY claimed_at, id LIMIT ?`, t.now, limit)
+		AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = cron_run_logs.node AND n.lease_until > ?) ORDER BY claimed_at, id LIMIT +?`, t.now, limit)
 	ids, err := collect(rows, err, text)
 	for _, id := range ids {
 		if _, err := t.expand(ctx, id); err != nil {

@@ -39,7 +39,7 @@ func (t *tx) claimJobs(ctx context.Context, p *cron.ClaimParams) (out cron.Claim
 		return out, err
 	}
 	if p.Horizon > 0 {
-		err := t.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_jobs WHERE `+plannedJobs+` AND next_run_at <= ? LIMIT ?)`,
+		err := t.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_jobs WHERE `+plannedJobs+` AND next_run_at <= ? LIMIT +?)`,
 			t.now+wait(p.Horizon), cron.MostComing).Scan(&out.Coming)
 		if err != nil {
 			return out, err
@@ -63,7 +63,7 @@ func (t *tx) claimJobs(ctx context.Context, p *cron.ClaimParams) (out cron.Claim
 // dueRetries makes the next attempts of runs whose retry is due. The message of an attempt has the content of the one before.
 func (t *tx) dueRetries(ctx context.Context, limit int) ([]*launching, error) {
 	rows, err := t.query(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE state = 'retrying' AND next_attempt_at <= ?
-		ORDER BY next_attempt_at LIMIT ?`, t.now, limit)
+		ORDER BY next_attempt_at LIMIT +?`, t.now, limit)
 	due, err := collect(rows, err, scanLedger)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ type claiming struct {
 // jobs decides about the due jobs, and returns how many there were.
 func (c *claiming) jobs(ctx context.Context, p *cron.ClaimParams, until int64, limit int) (int, error) {
 	rows, err := c.query(ctx, `SELECT `+asOne+`id, `+jobColumns+column+` FROM cron_jobs WHERE `+plannedJobs+`
-		AND next_run_at <= ? ORDER BY next_run_at, id LIMIT ?`, until, limit)
+		AND next_run_at <= ? ORDER BY next_run_at, id LIMIT +?`, until, limit)
 	found, err := collect(rows, err, func(row scanner) (*storedJob, error) { return c.scanDue(packed{row}) })
 	if err != nil || len(found) == 0 {
 		return 0, err
@@ -216,9 +216,9 @@ func (t *tx) runsToday(ctx context.Context, owner string) (n int, err error) {
 	const day = 24 * 60 * 60 * 1000
 	err = t.one(ctx, `SELECT
 		(SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE owner = ?1 AND scheduled_for > ?2 - 3600000 AND claimed_at > ?2
-			AND claimed_at - scheduled_for <= 3600000 AND state NOT IN ('skipped', 'missed') ORDER BY scheduled_for DESC LIMIT ?3)) +
+			AND claimed_at - scheduled_for <= 3600000 AND state NOT IN ('skipped', 'missed') ORDER BY scheduled_for DESC LIMIT +?3)) +
 		(SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE owner = ?1 AND claimed_at > ?2
-			AND claimed_at - scheduled_for > 3600000 AND state NOT IN ('skipped', 'missed') LIMIT ?3))`,
+			AND claimed_at - scheduled_for > 3600000 AND state NOT IN ('skipped', 'missed') LIMIT +?3))`,
 		owner, t.now-day, maxBudget).Scan(&n)
 	return n, err
 }

@@ -67,7 +67,7 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (out cron.JobPage, e
 			return err
 		}
 		limit, offset := pageOf(f.Limit, f.Offset)
-		rows, err := q.query(ctx, `SELECT id, `+jobSize(&f)+jobsMatching+jobOrder(&f)+` LIMIT ?7 OFFSET ?8`, append(args, limit, offset)...)
+		rows, err := q.query(ctx, `SELECT id, `+jobSize(&f)+jobsMatching+jobOrder(&f)+` LIMIT +?7 OFFSET ?8`, append(args, limit, offset)...)
 		ids, err := idsWithin(rows, err, store.NewBudget(0))
 		if err != nil {
 			return err

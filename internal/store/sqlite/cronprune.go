@@ -44,7 +44,7 @@ func (s *Store) Prune(ctx context.Context, p cron.PruneParams) (int, error) {
 // prunable finds finished rows that are too old, and those beyond the newest ones of their jobs.
 func prunable(ctx context.Context, q querier, p *cron.PruneParams) (ids []string, err error) {
 	if !p.Before.IsZero() {
-		rows, err := q.query(ctx, `SELECT id FROM cron_run_logs WHERE finished_at < ? ORDER BY finished_at LIMIT ?`, millis(p.Before), p.Limit)
+		rows, err := q.query(ctx, `SELECT id FROM cron_run_logs WHERE finished_at < ? ORDER BY finished_at LIMIT +?`, millis(p.Before), p.Limit)
 		if ids, err = collect(rows, err, text); err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func beyond(ctx context.Context, q querier, job string, p *cron.PruneParams) ([]
 		return nil, err
 	}
 	rows, err := q.query(ctx, `SELECT id FROM cron_run_logs WHERE job_id = ? AND finished_at IS NOT NULL
-		ORDER BY finished_at DESC, scheduled_for DESC, id DESC LIMIT ? OFFSET ?`, job, p.Limit, p.Keep)
+		ORDER BY finished_at DESC, scheduled_for DESC, id DESC LIMIT +? OFFSET ?`, job, p.Limit, p.Keep)
 	return collect(rows, err, text)
 }
 

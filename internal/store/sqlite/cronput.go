@@ -47,7 +47,7 @@ func (t *tx) putJob(ctx context.Context, p *cron.PutParams) (cron.PutResult, err
 
 // namesake is the job that p changes by its name; nil = there is none.
 func (t *tx) namesake(ctx context.Context, p *cron.PutParams) (*storedJob, error) {
-	rows, err := t.query(ctx, `SELECT id FROM cron_jobs WHERE owner = ? AND name = ? ORDER BY created_at, id LIMIT ?`, p.Owner, p.Name, cron.MaxNamesakes)
+	rows, err := t.query(ctx, `SELECT id FROM cron_jobs WHERE owner = ? AND name = ? ORDER BY created_at, id LIMIT +?`, p.Owner, p.Name, cron.MaxNamesakes)
 	if err != nil {
 		return nil, err
 	}

@@ -161,7 +161,7 @@ func (v *runsQuery) list(ctx context.Context, q querier, out *cron.RunPage) (err
 		return err
 	}
 	limit, offset := pageOf(v.f.Limit, v.f.Offset)
-	rows, err := q.query(ctx, `SELECT id, `+runBytes+` FROM cron_run_logs WHERE `+v.where()+v.order()+` LIMIT ?10 OFFSET ?11`, append(v.args, limit, offset)...)
+	rows, err := q.query(ctx, `SELECT id, `+runBytes+` FROM cron_run_logs WHERE `+v.where()+v.order()+` LIMIT +?10 OFFSET ?11`, append(v.args, limit, offset)...)
 	ids, err := idsWithin(rows, err, store.NewBudget(0))
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (v *runsQuery) list(ctx context.Context, q querier, out *cron.RunPage) (err
 func (v *runsQuery) count(ctx context.Context, q querier) (n int, err error) {
 	f := v.f
 	if !v.over || f.Agent != "" || len(f.States)+len(f.Deliveries) > 0 || f.JobID != "" && f.Visible != "" {
-		err = q.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE `+v.where()+` LIMIT ?10)`, append(v.args, maxCounted)...).Scan(&n)
+		err = q.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE `+v.where()+` LIMIT +?10)`, append(v.args, maxCounted)...).Scan(&n)
 		return n, err
 	}
 	var open, seen int
@@ -186,7 +186,7 @@ func (v *runsQuery) count(ctx context.Context, q querier) (n int, err error) {
 		return 0, err
 	}
 	other := open - seen
-	err = q.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE `+v.base+runsPlanned+` LIMIT ?10)`, append(v.args, maxCounted+other)...).Scan(&n)
+	err = q.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE `+v.base+runsPlanned+` LIMIT +?10)`, append(v.args, maxCounted+other)...).Scan(&n)
 	return n - other, err
 }
 

@@ -65,7 +65,7 @@ func (s *Store) IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (a
 // PruneIdempotencyRecords deletes old records; see the port.
 func (s *Store) PruneIdempotencyRecords(ctx context.Context, limit int) (int, error) {
 	return result(ctx, s.write, ordinary("prune the answers"), func(ctx context.Context, t *tx) (int, error) {
-		n, err := t.exec(ctx, `DELETE FROM answers WHERE (owner, method, key) IN (SELECT owner, method, key FROM answers WHERE at <= ? ORDER BY at LIMIT ?)`,
+		n, err := t.exec(ctx, `DELETE FROM answers WHERE (owner, method, key) IN (SELECT owner, method, key FROM answers WHERE at <= ? ORDER BY at LIMIT +?)`,
 			t.now-store.IdempotencyTTL.Milliseconds(), limit)
 		return int(n), err
 	})

@@ -63,7 +63,7 @@ func matching(ctx context.Context, q querier, f *store.SessionFilter) (keys []st
 		if err := q.one(ctx, `SELECT count(*)`+from, args...).Scan(&total); err != nil {
 			return nil, 0, err
 		}
-		rows, err := q.query(ctx, `SELECT key, `+sessionBytes+from+order+` LIMIT ?5 OFFSET ?6`, append(args, limit, offset)...)
+		rows, err := q.query(ctx, `SELECT key, `+sessionBytes+from+order+` LIMIT +?5 OFFSET ?6`, append(args, limit, offset)...)
 		keys, err = idsWithin(rows, err, store.NewBudget(0))
 		return keys, total, err
 	}

@@ -112,7 +112,7 @@ func (t *tx) end(ctx context.Context, r *row, list []store.Waiting, e ending) er
 // queued reads the messages of a session that wait for a turn, oldest first, at most limit.
 func queued(ctx context.Context, q querier, key string, limit int) ([]store.Waiting, error) {
 	rows, err := q.query(ctx, `SELECT `+messageColumns+` FROM inbox
-		WHERE session_key = ? AND state <> 'done' AND state <> 'running' ORDER BY seq LIMIT ?`, key, limit)
+		WHERE session_key = ? AND state <> 'done' AND state <> 'running' ORDER BY seq LIMIT +?`, key, limit)
 	return collect(rows, err, scanMessage)
 }
 
@@ -126,7 +126,7 @@ type place struct {
 // queuedWithin is queued behind a sequence number, one row after the other until the bytes are used up.
 func queuedWithin(ctx context.Context, q querier, at place, b *store.Budget) ([]store.Waiting, error) {
 	rows, err := q.query(ctx, `SELECT octet_length(body), `+messageColumns+` FROM inbox
-		WHERE session_key = ? AND state <> 'done' AND state <> 'running' AND seq > ? ORDER BY seq LIMIT ?`, at.key, at.after, at.limit)
+		WHERE session_key = ? AND state <> 'done' AND state <> 'running' AND seq > ? ORDER BY seq LIMIT +?`, at.key, at.after, at.limit)
 	return messagesWithin(rows, err, b)
 }
 

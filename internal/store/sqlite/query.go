@@ -21,7 +21,8 @@ type querier interface {
 }
 
 // session is one connection with its prepared statements. Compiling a statement takes several times as long as running it. The
-// texts are constants of this package, so the map is bounded.
+// texts are constants of this package, so the map is bounded. A limit that is a parameter is written LIMIT +?: with LIMIT ? the planner looks at the
+// value, and SQLite compiles the statement again after each binding.
 type session struct {
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt

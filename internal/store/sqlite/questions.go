@@ -121,7 +121,7 @@ func (s *Store) TakeQuestions(ctx context.Context, nodeID string, limit int) ([]
 		return nil, err
 	}
 	return result(ctx, s.write, ordinary("take questions over"), func(ctx context.Context, t *tx) ([]store.Question, error) {
-		rows, err := t.query(ctx, `UPDATE tool_questions SET node = ? WHERE id IN (SELECT q.id `+orphans+` ORDER BY q.id LIMIT ?) RETURNING `+questionColumns,
+		rows, err := t.query(ctx, `UPDATE tool_questions SET node = ? WHERE id IN (SELECT q.id `+orphans+` ORDER BY q.id LIMIT +?) RETURNING `+questionColumns,
 			nodeID, t.now, limit)
 		t.wrote = true
 		return collect(rows, err, scanQuestion)

@@ -25,7 +25,7 @@ type oldMessage struct {
 func (s *Store) PruneInbox(ctx context.Context, p store.PruneParams) (int, error) {
 	var old []oldMessage
 	err := s.view(ctx, "look for old messages", func(ctx context.Context, q querier) error {
-		rows, err := q.query(ctx, `SELECT session_key, seq, coalesce(run_id, '') FROM inbox WHERE ended_at < ? AND state = 'done' LIMIT ?`, millis(p.Before), p.Most())
+		rows, err := q.query(ctx, `SELECT session_key, seq, coalesce(run_id, '') FROM inbox WHERE ended_at < ? AND state = 'done' LIMIT +?`, millis(p.Before), p.Most())
 		old, err = collect(rows, err, func(row scanner) (m oldMessage, err error) {
 			err = row.Scan(&m.session, &m.seq, &m.run)
 			return m, err
@@ -71,7 +71,7 @@ func (t *tx) pruneMessage(ctx context.Context, m oldMessage) (int, error) {
 func (s *Store) PruneOutbox(ctx context.Context, p store.PruneParams) (int, error) {
 	var places []int64
 	err := s.view(ctx, "look for old outgoing messages", func(ctx context.Context, q querier) error {
-		rows, err := q.query(ctx, `SELECT place FROM outbox WHERE done_at < ? LIMIT ?`, millis(p.Before), p.Most())
+		rows, err := q.query(ctx, `SELECT place FROM outbox WHERE done_at < ? LIMIT +?`, millis(p.Before), p.Most())
 		places, err = collect(rows, err, func(row scanner) (place int64, err error) {
 			err = row.Scan(&place)
 			return place, err
@@ -104,7 +104,7 @@ const sideSessions = `
 	AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session_key = s.key AND r.seq_from > 0 AND r.state IN ('running', 'stopping', 'yielded'))
 	AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.session_key = s.key AND i.seq > 0 AND (i.announce = 1
 		OR EXISTS (SELECT 1 FROM runs p WHERE p.id IN (i.parent, i.root) AND p.state IN ('running', 'stopping', 'yielded'))))
-	ORDER BY s.key LIMIT ?3`
+	ORDER BY s.key LIMIT +?3`
 
 // PruneSessions deletes old sessions of sub-turns and compactions; see the port. They are looked for beside the writer.
 func (s *Store) PruneSessions(ctx context.Context, p store.PruneParams) (int, error) {

@@ -76,16 +76,16 @@ const (
 	tailSQL = `SELECT ` + hitColumns + ` FROM transcript t JOIN sessions s ON s.key = t.session_key
 		WHERE t.rowid > ?1` + searchFilter + `
 		AND NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = t.session_key AND k.session_id = t.session_id)
-		ORDER BY t.rowid DESC LIMIT ?8`
+		ORDER BY t.rowid DESC LIMIT +?8`
 
 	// recentSQL reads the newest entries that are in the index, with whether they may be found. ?1 the newest of them, ?8 how many.
 	recentSQL = `SELECT ` + hitColumns + `, t.rowid, coalesce(1` + searchFilter + `, 0)
 		AND NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = t.session_key AND k.session_id = t.session_id)
-		FROM (SELECT rowid, * FROM transcript WHERE rowid <= ?1 ORDER BY rowid DESC LIMIT ?8) t LEFT JOIN sessions s ON s.key = t.session_key ORDER BY t.rowid DESC`
+		FROM (SELECT rowid, * FROM transcript WHERE rowid <= ?1 ORDER BY rowid DESC LIMIT +?8) t LEFT JOIN sessions s ON s.key = t.session_key ORDER BY t.rowid DESC`
 
 	// The index is read from its newest entry before ?8 on, in the order of its rowids, until the search has enough, or ?9 entries.
 	indexSQL = `SELECT ` + hitColumns + `, t.rowid, 1 FROM transcript_words w CROSS JOIN transcript t ON t.rowid = w.rowid CROSS JOIN sessions s ON s.key = t.session_key
-		WHERE transcript_words MATCH ?1 AND w.rowid < ?8` + searchFilter + ` ORDER BY w.rowid DESC LIMIT ?9`
+		WHERE transcript_words MATCH ?1 AND w.rowid < ?8` + searchFilter + ` ORDER BY w.rowid DESC LIMIT +?9`
 )
 
 // The index merges all entries of all words that begin with a word of the query before it returns the first one, which takes longer the more there are. So it
@@ -104,7 +104,7 @@ type searchBounds struct {
 const runsSQL = `SELECT t.session_key, t.session_id, s.principal, t.seq, t.run_id, t.role, t.content, t.sender, t.tokens, t.stop_reason, t.command, t.at
 	FROM (SELECT id, principal FROM cron_run_logs INDEXED BY cron_runs_active WHERE state IN ('queued', 'running', 'retrying') AND started_at >= ?5` + runsFilter + `
 		UNION ALL SELECT * FROM (SELECT id, principal FROM cron_run_logs WHERE finished_at IS NOT NULL AND finished_at >= ?5` + runsFilter + `
-			ORDER BY finished_at DESC LIMIT ?1)) s
+			ORDER BY finished_at DESC LIMIT +?1)) s
 	CROSS JOIN compact_transcript t ON t.of = s.id WHERE t.at >= ?5 AND (?6 = 0 OR t.at <= ?6)`
 
 const runsFilter = ` AND compact = 1 AND (?2 = '' OR principal = ?2) AND (?3 = '' OR session_key = ?3) AND (?4 = '' OR agent = ?4) AND principal <> ?7`
@@ -211,7 +211,7 @@ func (f *search) tokens(ctx context.Context, r querier) ([]string, error) {
 	if f.q.Visible == "" {
 		return nil, nil
 	}
-	rows, err := r.query(ctx, `SELECT key FROM sessions WHERE principal = ? LIMIT ?`, f.q.Visible, mostTokens+1)
+	rows, err := r.query(ctx, `SELECT key FROM sessions WHERE principal = ? LIMIT +?`, f.q.Visible, mostTokens+1)
 	keys, err := collect(rows, err, text)
 	if len(keys) > mostTokens {
 		return nil, err

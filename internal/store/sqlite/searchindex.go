@@ -95,7 +95,7 @@ func notIndexed(ctx context.Context, q querier, st *indexState, end int64) ([]to
 	rows, err := q.query(ctx, `
 		SELECT t.rowid, t.session_key, t.session_id, t.seq, t.content, s.key IS NULL OR s.principal = ?2 OR t.to_seq > 0
 			OR EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = t.session_key AND k.session_id = t.session_id)
-		FROM transcript t LEFT JOIN sessions s ON s.key = t.session_key WHERE t.rowid > ?1 AND t.rowid <= ?4 ORDER BY t.rowid LIMIT ?3`,
+		FROM transcript t LEFT JOIN sessions s ON s.key = t.session_key WHERE t.rowid > ?1 AND t.rowid <= ?4 ORDER BY t.rowid LIMIT +?3`,
 		from, cron.SystemOwner, indexRows, end)
 	read := func(row scanner) (r toIndex, err error) {
 		var (

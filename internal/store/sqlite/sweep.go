@@ -79,7 +79,7 @@ func (t *tx) orphans(ctx context.Context, limit int) ([]chat.SessionKey, error) 
 		JOIN sessions s ON s.key = u.session_key
 		JOIN inbox i ON i.session_key = u.session_key AND i.seq = u.seq
 		WHERE s.debounce_until <= ? AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = s.owner AND n.lease_until > ?)
-		ORDER BY i.accepted_at, s.key LIMIT ?`, t.now, t.now, limit)
+		ORDER BY i.accepted_at, s.key LIMIT +?`, t.now, t.now, limit)
 	return collect(rows, err, func(row scanner) (key chat.SessionKey, err error) {
 		err = row.Scan(keyColumn{&key})
 		return key, err
@@ -134,7 +134,7 @@ func (s *Store) Hinted(ctx context.Context, nodeID string, limit int) ([]store.T
 		rows, err := t.query(ctx, `
 			SELECT octet_length(body), `+messageColumns+` FROM inbox WHERE state <> 'done' AND state <> 'running' AND node <> ?
 			AND EXISTS (SELECT 1 FROM sessions s JOIN nodes n ON n.id = s.owner WHERE s.key = inbox.session_key AND s.owner = ? AND n.lease_until > ?)
-			ORDER BY session_key, seq LIMIT ?`, nodeID, nodeID, t.now, max(limit, 0))
+			ORDER BY session_key, seq LIMIT +?`, nodeID, nodeID, t.now, max(limit, 0))
 		list, err := messagesWithin(rows, err, store.NewBudget(0))
 		if err != nil {
 			return nil, err

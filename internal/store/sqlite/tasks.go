@@ -128,7 +128,7 @@ func tasksSQL(f store.TaskFilter) (sql string) {
 	if !f.RootSession.IsZero() {
 		sql += ` AND EXISTS (SELECT 1 FROM inbox q WHERE q.message_id = i.root AND q.session_key = ?5)`
 	}
-	return sql + ` ORDER BY i.accepted_at DESC, i.message_id LIMIT ?6`
+	return sql + ` ORDER BY i.accepted_at DESC, i.message_id LIMIT +?6`
 }
 
 // LeftTasks lists what a crash may have left; see the port. Its cost follows the open sub-turns.
@@ -136,7 +136,7 @@ func (s *Store) LeftTasks(ctx context.Context, limit int) (list []store.Task, er
 	err = s.view(ctx, "list left sub-turns", func(ctx context.Context, q querier) error {
 		rows, err := q.query(ctx, openTasks+` AND CASE WHEN i.state = 'done' THEN i.announce = 1
 			WHEN p.outcome IN ('stopped', 'superseded') THEN 1 ELSE p.outcome IS NOT NULL AND i.announce = 0 END
-			ORDER BY i.accepted_at, i.message_id LIMIT ?2`, store.TaskText, max(limit, 0))
+			ORDER BY i.accepted_at, i.message_id LIMIT +?2`, store.TaskText, max(limit, 0))
 		list, err = collect(rows, err, scanTask)
 		return err
 	})

@@ -19,9 +19,9 @@ WITH behind AS (
 ), first AS (
 	SELECT b.*, (SELECT t.at FROM transcript t WHERE t.session_key = b.key AND t.seq > b.upto` + notKept + ` ORDER BY t.seq LIMIT 1) AS at FROM behind b
 )
-SELECT key, principal, upto, at FROM first WHERE at < ?2 ORDER BY at, key LIMIT ?3`
+SELECT key, principal, upto, at FROM first WHERE at < ?2 ORDER BY at, key LIMIT +?3`
 
-	tocEntriesSQL = `SELECT session_id, ` + entryColumns + ` FROM transcript t WHERE session_key = ? AND seq > ?` + notKept + ` ORDER BY seq LIMIT ?`
+	tocEntriesSQL = `SELECT session_id, ` + entryColumns + ` FROM transcript t WHERE session_key = ? AND seq > ?` + notKept + ` ORDER BY seq LIMIT +?`
 
 	notKept = ` AND NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = t.session_key AND k.session_id = t.session_id)`
 
@@ -46,11 +46,11 @@ SELECT key, principal, upto, at FROM first WHERE at < ?2 ORDER BY at, key LIMIT 
 
 	tocDaysSQL = `SELECT owner, day, text, made_at, made, 0, session_key, from_seq, to_seq, entries FROM toc_parts
 		WHERE (?1 = '' OR owner = ?1) AND (?2 = '' OR session_key = ?2) AND day >= ?3 AND (?4 = '' OR day <= ?4) AND ?5 = 'day'
-		ORDER BY day DESC, owner, session_key LIMIT ?6 OFFSET ?7`
+		ORDER BY day DESC, owner, session_key LIMIT +?6 OFFSET ?7`
 
 	tocNodesSQL = `SELECT owner, period, text, made_at, made, stale, '', 0, 0, 0 FROM toc_nodes
 		WHERE (?1 = '' OR owner = ?1) AND ?2 = '' AND period >= ?3 AND (?4 = '' OR period <= ?4) AND level = ?5 AND text <> ''
-		ORDER BY period DESC, owner LIMIT ?6 OFFSET ?7`
+		ORDER BY period DESC, owner LIMIT +?6 OFFSET ?7`
 )
 
 // TocBehind lists sessions with entries that no part stands for; see the port.
@@ -111,7 +111,7 @@ func (s *Store) PutTocPart(ctx context.Context, p store.TocPart) (bool, error) {
 // TocDue lists what is to be made; see the port.
 func (s *Store) TocDue(ctx context.Context, level store.TocLevel, upto string, limit int) (list []store.TocRef, err error) {
 	err = s.view(ctx, "look for summaries that are due", func(ctx context.Context, q querier) error {
-		rows, err := q.query(ctx, `SELECT owner, level, period FROM toc_nodes WHERE stale = 1 AND level = ? AND period <= ? ORDER BY period, owner LIMIT ?`,
+		rows, err := q.query(ctx, `SELECT owner, level, period FROM toc_nodes WHERE stale = 1 AND level = ? AND period <= ? ORDER BY period, owner LIMIT +?`,
 			level, upto, max(limit, 0))
 		list, err = collect(rows, err, func(row scanner) (r store.TocRef, err error) { return r, row.Scan(&r.Owner, &r.Level, &r.Period) })
 		return err

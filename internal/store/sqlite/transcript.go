@@ -126,7 +126,7 @@ func (t *tx) newestOfRun(ctx context.Context, u *run, n int) ([]chat.TranscriptE
 	if n == 0 {
 		return nil, nil
 	}
-	rows, err := t.query(ctx, `SELECT `+entryColumns+` FROM transcript WHERE session_key = ? AND session_id = ? AND run_id = ? ORDER BY seq DESC LIMIT ?`,
+	rows, err := t.query(ctx, `SELECT `+entryColumns+` FROM transcript WHERE session_key = ? AND session_id = ? AND run_id = ? ORDER BY seq DESC LIMIT +?`,
 		u.Session.String(), u.sessionID, u.ID, n)
 	list, err := collect(rows, err, scanEntry)
 	slices.Reverse(list)
@@ -202,11 +202,11 @@ func entries(ctx context.Context, q querier, id, compact string, p *store.Transc
 		e.Text = store.FirstChars(e.Text, p.MaxChars)
 		return e, err
 	}
-	text := `SELECT ` + shortColumns + entriesOf(compact) + `session_key = ?1 AND session_id = ?2 AND (?3 = '' OR run_id = ?3) ORDER BY seq DESC LIMIT ?4 OFFSET ?6`
+	text := `SELECT ` + shortColumns + entriesOf(compact) + `session_key = ?1 AND session_id = ?2 AND (?3 = '' OR run_id = ?3) ORDER BY seq DESC LIMIT +?4 OFFSET ?6`
 	at := int64(max(p.Offset, 0))
 	forward := p.After > 0 || p.FromStart
 	if forward {
-		text = `SELECT ` + shortColumns + entriesOf(compact) + `session_key = ?1 AND session_id = ?2 AND (?3 = '' OR run_id = ?3) AND seq > ?6 ORDER BY seq LIMIT ?4`
+		text = `SELECT ` + shortColumns + entriesOf(compact) + `session_key = ?1 AND session_id = ?2 AND (?3 = '' OR run_id = ?3) AND seq > ?6 ORDER BY seq LIMIT +?4`
 		at = p.After
 	}
 	rows, err := q.query(ctx, text, p.Session.String(), id, p.RunID, cmp.Or(p.Limit, defaultEntries), max(p.MaxChars, 0), at, compact)

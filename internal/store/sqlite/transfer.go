@@ -182,7 +182,7 @@ func (t *Transfer) Page(ctx context.Context, table transfer.Table, after []trans
 			args = append(args, v)
 		}
 	}
-	rows, err := t.db.QueryContext(ctx, `SELECT `+quotedList(columnNames(table))+` FROM `+quoted(table.Name)+where+` ORDER BY `+key+` LIMIT ?`, append(args, transfer.PageRows)...) //nolint:gosec // names of the catalog, quoted
+	rows, err := t.db.QueryContext(ctx, `SELECT `+quotedList(columnNames(table))+` FROM `+quoted(table.Name)+where+` ORDER BY `+key+` LIMIT +?`, append(args, transfer.PageRows)...) //nolint:gosec // names of the catalog, quoted
 	if err != nil {
 		return nil, explain("read the table "+table.Name, err)
 	}

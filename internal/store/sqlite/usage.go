@@ -72,7 +72,7 @@ func usageSQL(by usage.Grouping) string {
 		head = `SELECT day, `
 		tail = ` AS name, sum(turns), sum(requests), sum(input_tokens), sum(output_tokens), sum(cached_tokens), sum(cost) FROM usage_counters
 			WHERE day BETWEEN ?1 AND ?2 AND (?3 = '' OR principal = ?3) AND (?4 = '' OR job = ?4)`
-		order = ` GROUP BY day, name ORDER BY day DESC, sum(input_tokens + output_tokens) DESC, name LIMIT ?5`
+		order = ` GROUP BY day, name ORDER BY day DESC, sum(input_tokens + output_tokens) DESC, name LIMIT +?5`
 	)
 	switch by {
 	case usage.ByPrincipal:
@@ -107,9 +107,9 @@ func (s *Store) PruneUsage(ctx context.Context, before string, limit int) (int, 
 		left := int64(limit)
 		for _, text := range []string{
 			`DELETE FROM usage_counters WHERE (day, principal, agent, model, job) IN
-				(SELECT day, principal, agent, model, job FROM usage_counters WHERE day < ? LIMIT ?)`,
-			`DELETE FROM usage_totals WHERE (day, scope, name) IN (SELECT day, scope, name FROM usage_totals WHERE day < ? LIMIT ?)`,
-			`DELETE FROM usage_writers WHERE writer IN (SELECT writer FROM usage_writers WHERE day < ? LIMIT ?)`,
+				(SELECT day, principal, agent, model, job FROM usage_counters WHERE day < ? LIMIT +?)`,
+			`DELETE FROM usage_totals WHERE (day, scope, name) IN (SELECT day, scope, name FROM usage_totals WHERE day < ? LIMIT +?)`,
+			`DELETE FROM usage_writers WHERE writer IN (SELECT writer FROM usage_writers WHERE day < ? LIMIT +?)`,
 		} {
 			n, err := t.exec(ctx, text, before, left)
 			if err != nil {
