@@ -24,6 +24,7 @@ func withTimeout(t *testing.T, d time.Duration) context.Context {
 func TestAFirstConversation(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "")
+		g.fresh = true
 		began := time.Now()
 		g.Start()
 		t.Logf("listens after %s", time.Since(began).Round(time.Millisecond))

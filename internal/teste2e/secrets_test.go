@@ -42,6 +42,7 @@ func withSecrets(t *testing.T, database string) *Gateway {
 	}, "\n"))
 	g.env = append(g.env, "LANEWAY_PASSWORD="+canary("password"), "LANEWAY_READ_TOKEN="+canary("read"), "SOME_KEY="+canary("apikeyenv"),
 		"LANEWAY_METRICS_LISTEN=main", "TELEGRAM_TOKEN_OF_ANOTHER="+canary("telegram"))
+	g.fresh = true // what a first start logs is searched, too
 	return g
 }
 

@@ -1,0 +1,55 @@
+package teste2e
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// migrated is the content of a SQLite file that `laneway migrate up` made: every migration, no row. A gateway that applies the migrations itself
+// needs twice the processor time for its start; what that does is tested where [Gateway] is fresh, and in the start-up matrices.
+var migrated = sync.OnceValues(func() (text []byte, err error) {
+	binary, err := build()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "laneway-e2e-template-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	cmd := exec.Command(binary, "migrate", "up")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANEWAY_DATA=" + filepath.Join(dir, "data"), raceSettings}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("laneway migrate up: %w\n%s", err, out)
+	}
+	return os.ReadFile(filepath.Join(dir, "data", "laneway.db"))
+})
+
+// seed makes the data directory of an installation that has none, with a migrated database.
+func (g *Gateway) seed() error {
+	data := filepath.Join(g.Dir, "data")
+	if _, err := os.Stat(data); g.fresh || !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	text, err := migrated()
+	if err != nil {
+		return fmt.Errorf("making the database of a test: %w", err)
+	}
+	return errors.Join(os.Mkdir(data, 0o700), os.WriteFile(g.SQLite(), text, 0o600))
+}
+
+// fewPlanned is the address of a PostgreSQL database for a process that plans the statements of turns on one connection at its start instead of on
+// four: that is most of what the start of a process costs the server, which many share.
+func fewPlanned(database string) string {
+	separator := "?"
+	if strings.Contains(database, "?") {
+		separator = "&"
+	}
+	return database + separator + "pool_min_conns=1"
+}
