@@ -24,7 +24,7 @@ func TestUpLogsOneLineForAllStepsAndThoseBeforeAFailure(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	files := fstest.MapFS{}
-	up := func() (int, error, []string) {
+	up := func() (int, []string, error) {
 		t.Helper()
 		p, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
 		if err != nil {
@@ -32,7 +32,7 @@ func TestUpLogsOneLineForAllStepsAndThoseBeforeAFailure(t *testing.T) {
 		}
 		var out bytes.Buffer
 		steps, err := migrations.Up(t.Context(), p, slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: withoutTimes})))
-		return steps, err, strings.Split(strings.TrimSpace(out.String()), "\n")
+		return steps, strings.Split(strings.TrimSpace(out.String()), "\n"), err
 	}
 	step := func(name, statement string) {
 		files[name] = &fstest.MapFile{Data: []byte("-- +goose Up\n" + statement + ";\n")}
@@ -40,18 +40,18 @@ func TestUpLogsOneLineForAllStepsAndThoseBeforeAFailure(t *testing.T) {
 	step("00001_a.sql", "CREATE TABLE a (n int)")
 	step("00005_b.sql", "CREATE TABLE b (n int)")
 	step("00007_c.sql", "CREATE TABLE b (n int)") // which exists
-	steps, err, lines := up()
+	steps, lines, err := up()
 	want := []string{`level=DEBUG msg="schema step applied" version=1`, `level=DEBUG msg="schema step applied" version=5`, `level=INFO msg="schema migrated" from=0 to=5 steps=2`}
 	if steps != 2 || err == nil || !slices.Equal(lines, want) {
 		t.Errorf("with a step that fails: %d steps, %v, %q", steps, err, lines)
 	}
 	step("00007_c.sql", "CREATE TABLE c (n int)")
-	steps, err, lines = up()
+	steps, lines, err = up()
 	want = []string{`level=DEBUG msg="schema step applied" version=7`, `level=INFO msg="schema migrated" from=5 to=7 steps=1`}
 	if steps != 1 || err != nil || !slices.Equal(lines, want) {
 		t.Errorf("the rest: %d steps, %v, %q", steps, err, lines)
 	}
-	if steps, err, lines = up(); steps != 0 || err != nil || lines[0] != "" {
+	if steps, lines, err = up(); steps != 0 || err != nil || lines[0] != "" {
 		t.Errorf("without a missing step: %d steps, %v, %q", steps, err, lines)
 	}
 }
