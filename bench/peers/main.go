@@ -7,7 +7,9 @@
 //
 //   - river: jobs that do nothing, inserted before the clock starts, until the last is completed;
 //   - engine: three statements for each job, which insert, start and end one row;
-//   - fires, turns: BenchmarkCost of internal/store/postgres, with ledger, messages, transcript and outbox.
+//   - fires, turns: BenchmarkCost of internal/store/postgres, with ledger, messages, transcript and outbox;
+//   - binary: the real program with 128 workers and an agent that answers at once, 2,000 jobs that are due together (BenchmarkDueAtOnce of
+//     internal/teste2e; the best of three waves, so that it is warm).
 //
 // The figures are medians of the rounds.
 package main
@@ -43,13 +45,14 @@ const (
 )
 
 type options struct {
-	url, laneway string
-	rounds, jobs int
+	url, laneway, binary string
+	rounds, jobs         int
 }
 
 func main() {
 	o := options{url: os.Getenv("TEST_DATABASE_URL")}
 	flag.StringVar(&o.laneway, "laneway", "", "test binary of internal/store/postgres")
+	flag.StringVar(&o.binary, "binary", "", "test binary of internal/teste2e, run in its directory")
 	flag.IntVar(&o.rounds, "rounds", 5, "how often everything is measured")
 	flag.IntVar(&o.jobs, "jobs", 5000, "jobs of one measurement")
 	flag.Parse()
@@ -69,14 +72,15 @@ type contender struct {
 }
 
 func run(ctx context.Context, o options) error {
-	if o.url == "" || o.laneway == "" {
-		return errors.New("TEST_DATABASE_URL and -laneway are required: use scripts/peers")
+	if o.url == "" || o.laneway == "" || o.binary == "" {
+		return errors.New("TEST_DATABASE_URL, -laneway and -binary are required: use scripts/peers")
 	}
 	list := []contender{
 		{"river", inDatabase(riverJobs)}, {"engine", inDatabase(bareRows)}, {"fires", benchmark("fire", "fires/s")}, {"turns", benchmark("turn", "turns/s")},
+		{"binary", burst},
 	}
-	fmt.Printf("| workers | river | engine | fires | turns | fires / river | fires / engine | turns / engine |\n|---|---|---|---|---|---|---|---|\n")
-	for _, workers := range []int{16, 32, 128} {
+	fmt.Printf("| workers | river | engine | fires | turns | binary | fires / river | fires / engine | turns / engine | binary / river |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, workers := range []int{16, 30, 32, 128} {
 		rates := map[string][]float64{}
 		for range o.rounds {
 			for _, c := range list {
@@ -88,8 +92,8 @@ func run(ctx context.Context, o options) error {
 			}
 		}
 		m := func(name string) float64 { slices.Sort(rates[name]); return rates[name][len(rates[name])/2] }
-		fmt.Printf("| %d | %.0f | %.0f | %.0f | %.0f | %.2f | %.2f | %.2f |\n", workers, m("river"), m("engine"), m("fires"), m("turns"),
-			m("fires")/m("river"), m("fires")/m("engine"), m("turns")/m("engine"))
+		fmt.Printf("| %d | %.0f | %.0f | %.0f | %.0f | %.0f | %.2f | %.2f | %.2f | %.2f |\n", workers, m("river"), m("engine"), m("fires"), m("turns"), m("binary"),
+			m("fires")/m("river"), m("fires")/m("engine"), m("turns")/m("engine"), m("binary")/m("river"))
 	}
 	return nil
 }
@@ -204,17 +208,31 @@ func bareRows(ctx context.Context, pool *pgxpool.Pool, jobs, workers int) (time.
 func benchmark(op, unit string) func(context.Context, options, int) (float64, error) {
 	return func(ctx context.Context, o options, workers int) (float64, error) {
 		only := fmt.Sprintf("^BenchmarkCost$/^%s$/^workers=%d$", op, workers)
-		cmd := exec.CommandContext(ctx, o.laneway, "-test.run", "^$", "-test.bench", only, "-test.benchtime", strconv.Itoa(o.jobs)+"x")
-		cmd.Stderr = os.Stderr
-		out, err := cmd.Output()
-		if err != nil {
-			return 0, fmt.Errorf("%w\n%s", err, out)
-		}
-		fields := strings.Fields(string(out))
-		at := slices.Index(fields, unit)
-		if at < 1 {
-			return 0, fmt.Errorf("there is no %s in the output of %s", unit, only)
-		}
-		return strconv.ParseFloat(fields[at-1], 64)
+		return figure(exec.CommandContext(ctx, o.laneway, "-test.run", "^$", "-test.bench", only, "-test.benchtime", strconv.Itoa(o.jobs)+"x"), unit)
 	}
+}
+
+// burst measures the real program, whose lane has 128 slots; no figure for other numbers of workers.
+func burst(ctx context.Context, o options, workers int) (float64, error) {
+	if workers != 128 {
+		return 0, nil
+	}
+	cmd := exec.CommandContext(ctx, o.binary, "-test.run", "^$", "-test.bench", "^BenchmarkDueAtOnce$/^jobs=2000$/^lane=128$/^postgres$", "-test.benchtime", "3x")
+	cmd.Dir = "internal/teste2e"
+	return figure(cmd, "best-fires/s")
+}
+
+// figure runs a benchmark and reads one figure of its output.
+func figure(cmd *exec.Cmd, unit string) (float64, error) {
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return 0, fmt.Errorf("%w\n%s", err, out)
+	}
+	fields := strings.Fields(string(out))
+	at := slices.Index(fields, unit)
+	if at < 1 {
+		return 0, fmt.Errorf("there is no %s in the output of %s", unit, cmd)
+	}
+	return strconv.ParseFloat(fields[at-1], 64)
 }

@@ -177,6 +177,72 @@ func BenchmarkFires(b *testing.B) {
 	}
 }
 
+// BenchmarkBareFires is the least that a durable fire can cost with the same writer and the same flushes: one row, which is inserted with hundreds of
+// others, and started and ended by one statement each that its worker waits for. BenchmarkFires beside it in the same run shows what a fire costs more.
+func BenchmarkBareFires(b *testing.B) {
+	for _, workers := range []int{32, 128} {
+		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
+			s := openAt(b, filepath.Join(b.TempDir(), "laneway.db"), time.Now)
+			change := func(text string, args ...any) error {
+				return s.write.do(b.Context(), ordinary("bare"), func(ctx context.Context, t *tx) error {
+					_, err := t.exec(ctx, text, args...)
+					return err
+				})
+			}
+			err := change(`CREATE TABLE bare (id TEXT PRIMARY KEY, state TEXT NOT NULL, started_at INTEGER, ended_at INTEGER, body TEXT) WITHOUT ROWID, STRICT`)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ResetTimer()
+			const together = 500
+			queue := make(chan string, 2*together)
+			var group sync.WaitGroup
+			for range workers {
+				group.Go(func() {
+					for id := range queue {
+						err := change(`UPDATE bare SET state = 'running', started_at = 1 WHERE id = ? AND state = 'waiting'`, id)
+						if err == nil {
+							err = change(`UPDATE bare SET state = 'ok', ended_at = 2 WHERE id = ? AND state = 'running'`, id)
+						}
+						if err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			for from := 0; from < b.N; from += together {
+				until := min(from+together, b.N)
+				insertBare(b, s, from, until)
+				for i := from; i < until; i++ {
+					queue <- bareID(i)
+				}
+			}
+			close(queue)
+			group.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "fires/s")
+		})
+	}
+}
+
+// insertBare inserts rows in one transaction, as a claim does.
+func insertBare(b *testing.B, s *Store, from, until int) {
+	b.Helper()
+	err := s.write.do(b.Context(), ordinary("bare"), func(ctx context.Context, t *tx) error {
+		for i := from; i < until; i++ {
+			if _, err := t.exec(ctx, `INSERT INTO bare (id, state, body) VALUES (?, 'waiting', 'Write the digest')`, bareID(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// bareID is as long as the id of a run.
+func bareID(i int) string { return fmt.Sprintf("scheduled:job-%07d:1700000000000", i) }
+
 // fireThrough starts and finishes one run.
 func fireThrough(ctx context.Context, s *Store, l cron.Launched) error {
 	c := store.Claim{Session: l.Message.Session, Node: l.Owner, Epoch: l.Epoch}
