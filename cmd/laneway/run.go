@@ -108,8 +108,7 @@ func spelled(args []string) []string {
 // whole table by reflection, which takes more time than everything else that a short command does.
 func tableFor(args []string) any {
 	whole := reflect.TypeFor[cli]()
-	for i := range whole.NumField() {
-		command := whole.Field(i)
+	for command := range whole.Fields() {
 		name := command.Tag.Get("name")
 		if name == "" {
 			name = strings.ToLower(command.Name)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ func TestTheTableOfOneCommandAnswersAsTheWholeOneDoes(t *testing.T) {
 		if n, ok := node.(*kong.Node); ok && n.Type == kong.CommandNode {
 			words := strings.Fields(strings.TrimPrefix(n.Path(), "laneway "))
 			for _, more := range [][]string{{"--help"}, {"--no-such-flag"}, {"one", "more", "word", "than", "any", "command"}, {"-q", "-h"}} {
-				lines = append(lines, append(words[:len(words):len(words)], more...))
+				lines = append(lines, append(slices.Clip(words), more...))
 			}
 		}
 		return next(nil)
