@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -36,8 +37,9 @@ type groupable interface {
 }
 
 // group lets concurrent operations of one kind share a transaction: one round trip, one start of each statement, one flush. One transaction
-// of a kind runs at a time. An operation starts at once when none runs; the others wait and share the next transaction when it ends: most of
-// the cost of a statement is its start, and most of the cost of a commit is its flush, so a second one beside it would only split the group.
+// of a kind runs at a time. When none runs, an operation starts at once, with those of the goroutines that are ready at that moment; the others
+// wait and share the next transaction when it ends: most of the cost of a statement is its start, and most of the cost of a commit is its flush,
+// so a second one beside it would only split the group.
 // A group waits for no lock and handles the usual case only: an operation that it cannot settle in one pass has written nothing, and its
 // caller runs it alone.
 type group[O groupable] struct {
@@ -104,7 +106,10 @@ func (g *group[O]) do(ctx context.Context, op O) (commitResult, error) {
 	case refused:
 		return single, nil
 	case runNow:
-		return g.runSingle(ctx, op, own)
+		runtime.Gosched() // turns often start, or end, at the same moment: the operations of goroutines that are ready join
+		if !g.joined(s, own) {
+			return g.runSingle(ctx, op, own)
+		}
 	case queued:
 	}
 	select {
@@ -114,6 +119,22 @@ func (g *group[O]) do(ctx context.Context, op O) (commitResult, error) {
 		g.leave(s)
 		return single, context.Cause(ctx)
 	}
+}
+
+// joined makes an operation that has the slot a member of the next batch, which begins now, when others have come meanwhile.
+func (g *group[O]) joined(s *waiter[O], own *slot) bool {
+	g.mu.Lock()
+	others := len(g.waiting) > 0
+	if others {
+		s.result = make(chan commitResult, 1)
+		g.waiting = slices.Insert(g.waiting, 0, s)
+	}
+	g.mu.Unlock()
+	if others {
+		g.vacate(own)
+		g.batches.Done()
+	}
+	return others
 }
 
 // runSingle runs an operation in its caller's goroutine.

@@ -134,6 +134,38 @@ func TestOneRunsAtOnceAndTheRestTogether(t *testing.T) {
 	})
 }
 
+// The first of operations that come at the same moment runs with those that come before it has begun.
+func TestTheFirstOfOperationsWaitsForThoseThatComeWithIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		c := newCallers(t, g)
+		first := &waiter[*entrant]{op: &entrant{key: "a", n: 0}}
+		how, own := c.group.offer(first)
+		if how != runNow || c.group.joined(first, own) {
+			t.Fatalf("the first operation is %v, or has joined others before one came", how)
+		}
+		c.enter(1, "b")
+		c.enter(2, "a")
+		wantNothing(t, g)
+		if !c.group.joined(first, own) {
+			t.Fatal("the first operation goes alone")
+		}
+		synctest.Wait()
+		wantGroup(t, g, 0, 1)
+		g.answers <- nil
+		synctest.Wait()
+		wantGroup(t, g, 2) // another of the session of the first
+		g.answers <- nil
+		if got := <-first.result; got != grouped {
+			t.Errorf("the first operation: result %d, want %d", got, grouped)
+		}
+		c.wantResult(1, grouped)
+		c.wantResult(2, grouped)
+		c.group.close()
+	})
+}
+
 // A connection that hangs delays the operations behind it by the patience of the group, not for as long as it hangs.
 func TestAHangingTransactionLetsTheNextGroupRun(t *testing.T) {
 	t.Parallel()
