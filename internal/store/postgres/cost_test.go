@@ -25,10 +25,10 @@ import (
 // BenchmarkCost reports what a fire and a turn cost in figures that hardly depend on the load of the machine: heap rows and index entries that are
 // written, bytes of the log, statements, and the processor time of client and server.
 func BenchmarkCost(b *testing.B) {
-	for _, workers := range []int{2, 16, 32, 128} {
+	for _, workers := range []int{2, 16, 30, 32, 128} {
 		b.Run(fmt.Sprintf("fire/workers=%d", workers), func(b *testing.B) { benchFireCost(b, workers) })
 	}
-	for _, workers := range []int{1, 2, 16, 32, 128} {
+	for _, workers := range []int{1, 2, 16, 30, 32, 128} {
 		b.Run(fmt.Sprintf("turn/workers=%d", workers), func(b *testing.B) { benchTurnCost(b, workers) })
 	}
 }
