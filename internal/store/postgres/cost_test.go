@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"laneway/internal/chat"
-	"laneway/internal/cron"
 	"laneway/internal/store"
 	"laneway/internal/store/postgres"
 	"laneway/internal/testpg"
@@ -39,19 +38,12 @@ func benchFireCost(b *testing.B, workers int) {
 	s := m.open(b)
 	addJobs(b, m.url, b.N)
 	exec(b, m.url, `VACUUM ANALYZE cron_jobs`)
-	launched := claimAllMeasured(b, s, m)
-	share(b, workers, launched, func(l cron.Launched) error { return fire(b, s, l) })
-	m.report(b)
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "fires/s")
-}
-
-// claimAllMeasured begins the measurement and claims every job.
-func claimAllMeasured(b *testing.B, s *postgres.Store, m *meter) []cron.Launched {
-	b.Helper()
 	b.ReportAllocs()
 	m.begin(b)
 	b.ResetTimer()
-	return claimAll(b, s)
+	fireAll(b, s, workers)
+	m.report(b)
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "fires/s")
 }
 
 func benchTurnCost(b *testing.B, workers int) {
