@@ -9,6 +9,7 @@
 //     claim, too, 500 at a time;
 //   - river, work: the same jobs, inserted before the clock starts, so without the cost of the insert;
 //   - engine: three statements for each job, which insert, start and end one row;
+//   - statements: three statements for each turn over laneway's tables, fences included (BenchmarkStatements of internal/store/postgres);
 //   - fires, turns: BenchmarkCost of internal/store/postgres, with ledger, messages, transcript and outbox;
 //   - binary: the real program with 128 workers and an agent that answers at once, 2,000 jobs that are due together (BenchmarkDueAtOnce of
 //     internal/teste2e; the best of three waves, so that it is warm).
@@ -78,10 +79,11 @@ func run(ctx context.Context, o options) error {
 		return errors.New("TEST_DATABASE_URL, -laneway and -binary are required: use scripts/peers")
 	}
 	list := []contender{
-		{"river", inDatabase(riverInsertAndWork)}, {"work", inDatabase(riverWork)}, {"engine", inDatabase(bareRows)}, {"fires", benchmark("fire", "fires/s")}, {"turns", benchmark("turn", "turns/s")},
+		{"river", inDatabase(riverInsertAndWork)}, {"work", inDatabase(riverWork)}, {"engine", inDatabase(bareRows)}, {"fires", benchmark("Cost$/^fire", "fires/s")},
+		{"statements", benchmark("Statements", "turns/s")}, {"turns", benchmark("Cost$/^turn", "turns/s")},
 		{"binary", burst},
 	}
-	fmt.Printf("| workers | river | river, work | engine | fires | turns | binary | fires / river | fires / engine | turns / engine | binary / river |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Printf("| workers | river | river, work | engine | fires | statements | turns | binary | fires / river | fires / engine | turns / statements | binary / river |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, workers := range []int{16, 30, 32, 128} {
 		rates := map[string][]float64{}
 		for range o.rounds {
@@ -94,8 +96,8 @@ func run(ctx context.Context, o options) error {
 			}
 		}
 		m := func(name string) float64 { slices.Sort(rates[name]); return rates[name][len(rates[name])/2] }
-		fmt.Printf("| %d | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.2f | %.2f | %.2f | %.2f |\n", workers, m("river"), m("work"), m("engine"), m("fires"), m("turns"), m("binary"),
-			m("fires")/m("river"), m("fires")/m("engine"), m("turns")/m("engine"), m("binary")/m("river"))
+		fmt.Printf("| %d | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.2f | %.2f | %.2f | %.2f |\n", workers, m("river"), m("work"), m("engine"), m("fires"), m("statements"), m("turns"), m("binary"),
+			m("fires")/m("river"), m("fires")/m("engine"), m("turns")/m("statements"), m("binary")/m("river"))
 	}
 	return nil
 }
@@ -234,9 +236,9 @@ func bareRows(ctx context.Context, pool *pgxpool.Pool, jobs, workers int) (time.
 }
 
 // benchmark runs one of laneway's own benchmarks and reads its rate.
-func benchmark(op, unit string) func(context.Context, options, int) (float64, error) {
+func benchmark(name, unit string) func(context.Context, options, int) (float64, error) {
 	return func(ctx context.Context, o options, workers int) (float64, error) {
-		only := fmt.Sprintf("^BenchmarkCost$/^%s$/^workers=%d$", op, workers)
+		only := fmt.Sprintf("^Benchmark%s$/^workers=%d$", name, workers)
 		return figure(exec.CommandContext(ctx, o.laneway, "-test.run", "^$", "-test.bench", only, "-test.benchtime", strconv.Itoa(o.jobs)+"x"), unit)
 	}
 }

@@ -58,8 +58,8 @@ func groups() []group {
 			{what: "PostgreSQL cron: idle tick, 1 000 000 jobs", bench: "CronIdle/jobs=1000000", metric: "ns/op", unit: "ms", scale: 1e6, goal: 2},
 		}},
 		{"./internal/store/sqlite", "^Benchmark(Bare)?Fires", "3000x", []row{
-			{what: "SQLite cron: the least for durable fires (one row, same writer), 32 workers", bench: "BareFires/workers=32", metric: "fires/s", unit: "/s", more: true},
-			{what: "SQLite cron: the least for durable fires (one row, same writer), 128 workers", bench: "BareFires/workers=128", metric: "fires/s", unit: "/s", more: true},
+			{what: "SQLite cron: the least for a fire (bare statements, same tables), 32 workers", bench: "BareFires/workers=32", metric: "fires/s", unit: "/s", more: true},
+			{what: "SQLite cron: the least for a fire (bare statements, same tables), 128 workers", bench: "BareFires/workers=128", metric: "fires/s", unit: "/s", more: true},
 			{what: "SQLite cron: durable fires, ledger included, 32 workers", bench: "Fires/workers=32", metric: "fires/s", unit: "/s", more: true},
 			{what: "SQLite cron: allocations per fire, 128 workers", bench: "Fires/workers=128", metric: "allocs/op", unit: "", goal: 250},
 			{what: "SQLite cron: durable fires, ledger included, 128 workers", bench: "Fires/workers=128", metric: "fires/s", unit: "/s", more: true},

@@ -152,20 +152,19 @@ func answered(b *testing.B, c *Client) {
 // residentKB is the resident memory of the gateway in KiB.
 func residentKB(b *testing.B, g *Gateway) int {
 	b.Helper()
-	return processKB(b, g, "status", "VmRSS:")
+	return processKB(b, g, "VmRSS:")
 }
 
-// privateKB is the memory in KiB that the gateway has for itself: pages that it has written. Clean pages of the binary, which the system can drop, are not
-// among it.
+// privateKB is the memory in KiB that the gateway has for itself. Pages of the binary, which the system can drop, are not among it.
 func privateKB(b *testing.B, g *Gateway) int {
 	b.Helper()
-	return processKB(b, g, "smaps_rollup", "Private_Dirty:")
+	return processKB(b, g, "RssAnon:")
 }
 
-// processKB reads a line of a file in /proc about the gateway.
-func processKB(b *testing.B, g *Gateway, file, name string) int {
+// processKB reads a line of /proc/PID/status of the gateway.
+func processKB(b *testing.B, g *Gateway, name string) int {
 	b.Helper()
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(g.current().cmd.Process.Pid), file))
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(g.current().cmd.Process.Pid), "status"))
 	if err != nil {
 		return 0 // a system without /proc: no figure
 	}

@@ -50,23 +50,15 @@ func benchTurnCost(b *testing.B, workers int) {
 	b.Helper()
 	m := newMeter(b)
 	s := m.open(b)
-	warm := make([]int, workers)
-	for i := range warm {
-		warm[i] = -i - 1
-	}
 	do := func(i int) error {
 		key := chat.SessionKey{Agent: "main", Rest: fmt.Sprintf("w%d", max(i, -i)%workers)}
 		return talk(b.Context(), s, key, fmt.Sprintf("m-%d", i))
 	}
-	share(b, workers, warm, do)
-	numbers := make([]int, b.N)
-	for i := range numbers {
-		numbers[i] = i
-	}
+	share(b, workers, numbers(-workers, 0), do)
 	b.ReportAllocs()
 	m.begin(b)
 	b.ResetTimer()
-	share(b, workers, numbers, do)
+	share(b, workers, numbers(0, b.N), do)
 	m.report(b)
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "turns/s")
 }
