@@ -79,8 +79,12 @@ func run(ctx context.Context, o options) error {
 		return errors.New("TEST_DATABASE_URL, -laneway and -binary are required: use scripts/peers")
 	}
 	list := []contender{
-		{"river", inDatabase(riverInsertAndWork)}, {"work", inDatabase(riverWork)}, {"engine", inDatabase(bareRows)}, {"fires", benchmark("Cost$/^fire", "fires/s")},
-		{"statements", benchmark("Statements", "turns/s")}, {"turns", benchmark("Cost$/^turn", "turns/s")},
+		{"river", inDatabase(riverInsertAndWork)},
+		{"work", inDatabase(riverWork)},
+		{"engine", inDatabase(bareRows)},
+		{"fires", benchmark("Cost$/^fire", "fires/s")},
+		{"statements", benchmark("Statements", "turns/s")},
+		{"turns", benchmark("Cost$/^turn", "turns/s")},
 		{"binary", burst},
 	}
 	fmt.Printf("| workers | river | river, work | engine | fires | statements | turns | binary | fires / river | fires / engine | turns / statements | binary / river |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
