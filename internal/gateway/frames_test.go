@@ -302,7 +302,7 @@ func TestDeadlines(t *testing.T) {
 	})
 	t.Run("pong", func(t *testing.T) {
 		t.Parallel()
-		s := start(t, short(func(d *gateway.Deadlines) { d.Ping, d.Pong = 10*time.Millisecond, 30*time.Millisecond })).login(adminToken)
+		s := start(t, short(func(d *gateway.Deadlines) { d.Ping, d.Pong = 10*time.Millisecond, 500*time.Millisecond })).login(adminToken) // which takes longer under load than a short wait
 		s.ws.SetPingHandler(func(string) error { return nil })
 		for {
 			if _, err := s.tryRead(); err != nil {

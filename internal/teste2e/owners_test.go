@@ -84,6 +84,10 @@ func settle(t *testing.T, c *Client) *alice {
 	a.job = job.ID
 	a.must(t, "cron.run", map[string]any{"id": a.job}, &sent)
 	a.run = sent.RunID
+	eventually(t, "alice's second turn runs", 20*time.Second, func() bool {
+		now := a.belongings(t)
+		return strings.Contains(now, a.running) && strings.Contains(now, "TotalMessages:3")
+	})
 	return a
 }
 
