@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	sdk "github.com/coder/acp-go-sdk"
 	"go.uber.org/goleak"
@@ -209,7 +208,6 @@ func (a *scripted) play(ctx context.Context, req sdk.PromptRequest) error {
 	}
 	switch {
 	case s.Crash, s.Fail == chat.FailProgram:
-		time.Sleep(10 * time.Millisecond) // what was written is read
 		fmt.Fprintln(os.Stderr, "it went wrong")
 		os.Exit(3)
 	case s.Hang:
