@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,9 @@ import (
 // maxBatch is how many operations share one commit. More would gain nothing (the flush is then some percent of the batch) and would make
 // the first one wait for the last.
 const maxBatch = 256
+
+// fewOps is how many waiting operations are so few that the writer lets others join them.
+const fewOps = 16
 
 // work is one operation of the port: statements inside the writer's transaction. It may run when its caller has returned, so it owns what
 // it needs. It may run a second time after a rollback, so it changes nothing but the database and its result, which the caller gets after
@@ -150,7 +154,8 @@ func (w *writer) loop(ctx context.Context) {
 	}
 }
 
-// next waits for work and takes what is there, control operations first; nil = closed and nothing left.
+// next waits for work and takes what is there, control operations first; nil = closed and nothing left. While few operations
+// wait, goroutines that are ready run first, so that callers that got their results at the same moment are in one batch again.
 func (w *writer) next() []*op {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,6 +164,11 @@ func (w *writer) next() []*op {
 			return nil
 		}
 		w.some.Wait()
+	}
+	if len(w.first)+len(w.then) < fewOps {
+		w.mu.Unlock()
+		runtime.Gosched()
+		w.mu.Lock()
 	}
 	batch := make([]*op, 0, min(len(w.first)+len(w.then), maxBatch))
 	batch, w.first = take(batch, w.first)
