@@ -43,7 +43,7 @@ func (t *tx) expand(ctx context.Context, runID string) (bool, error) {
 		return false, err
 	}
 	for _, statement := range expandStatements() {
-		if _, err := t.exec(ctx, statement, runID); err != nil {
+		if _, err := t.execOf(ctx, jobOfRun(runID), statement, runID); err != nil {
 			return false, err
 		}
 	}
@@ -63,25 +63,58 @@ func (t *tx) expandOfDead(ctx context.Context, limit int) error {
 	return err
 }
 
+// startOp is a start with what its caller computes, so that the writer need not.
+type startOp struct {
+	store.StartParams
+
+	job     string // of a start that may be that of a compact run, see store.CompactStart; "" = it is none
+	opening string // the entries of the transcript as the row of a compact run has them
+}
+
+func newStart(p *store.StartParams) (o *startOp, err error) {
+	o = &startOp{StartParams: *p}
+	if store.CompactStart(p) {
+		o.job = jobOfRun(p.RunID)
+		o.opening, err = store.EncodeCompact(p.Transcript, false)
+	}
+	return o, err
+}
+
+// finishOp is an end with what its caller computes.
+type finishOp struct {
+	store.FinishParams
+
+	job    string // of an end that may be that of a compact run, see store.CompactFinish; "" = it is none
+	answer string // the entries of the transcript as the row of a compact run has them
+}
+
+func newFinish(p *store.FinishParams) (o *finishOp, err error) {
+	o = &finishOp{FinishParams: *p}
+	if store.CompactFinish(p) {
+		o.job = jobOfRun(p.RunID)
+		o.answer, err = store.EncodeCompact(p.Transcript, true)
+	}
+	return o, err
+}
+
 // startCompact starts a compact run; started is false when the run is none, or the claim does not hold.
-func (t *tx) startCompact(ctx context.Context, p *store.StartParams) (out store.Started, started bool, err error) {
-	if !store.CompactStart(p) {
+func (t *tx) startCompact(ctx context.Context, p *startOp) (out store.Started, started bool, err error) {
+	if p.job == "" {
 		return out, false, nil
 	}
-	opening, err := store.EncodeCompact(p.Transcript, false)
-	if err != nil {
-		return out, false, err
+	if out, started, err := t.startCached(ctx, p); started || err != nil {
+		return out, started, err
 	}
 	out = store.Started{Seqs: p.Seqs, Attempt: 1, StartedAt: instant(t.now), Notes: map[string]string{}}
 	attempts, err := cron.EncodeAttempts([]cron.Attempt{{Number: 1, StartedAt: out.StartedAt, Node: p.Node}})
 	if err != nil {
 		return out, false, err
 	}
-	err = t.change(ctx, `
+	err = t.changeOf(ctx, p.job, `
 		UPDATE cron_run_logs SET state = 'running', attempt = 1, attempts = ?, started_at = ?, transcript = ?, entries = ?
-		WHERE id = ? AND compact = 1 AND state = 'queued' AND lane = ? AND node = ? AND EXISTS (SELECT 1 FROM nodes WHERE id = cron_run_logs.node AND lease_until > ?)
+		WHERE id = ? AND compact = 1 AND state = 'queued' AND lane = ? AND node = ?`+aliveNode+`
 		RETURNING principal, session_id`,
-		attempts, t.now, opening, len(p.Transcript), p.RunID, p.Lane, p.Node, t.now).Scan(&out.Principal, &out.SessionID)
+		attempts, t.now, p.opening, len(p.Transcript), p.RunID, p.Lane, p.Node, t.now).Scan(&out.Principal, &out.SessionID)
 	if none(err) {
 		t.wrote = false
 		return out, false, nil
@@ -90,16 +123,12 @@ func (t *tx) startCompact(ctx context.Context, p *store.StartParams) (out store.
 		return out, false, err
 	}
 	out.Entries = store.Numbered(p.Transcript, 0, out.StartedAt)
-	out.Job, err = t.jobOf(ctx, p.RunID)
+	out.Job, err = t.jobOf(ctx, p.job)
 	return out, err == nil, err
 }
 
 // jobOf reads the job of a run; nil = there is none any more. It is read here, because a transaction of its own costs more than the statement.
-func (t *tx) jobOf(ctx context.Context, runID string) (*cron.Job, error) {
-	_, id, _, err := cron.ParseRunID(runID)
-	if err != nil {
-		return nil, nil //nolint:nilerr // the name of another run
-	}
+func (t *tx) jobOf(ctx context.Context, id string) (*cron.Job, error) {
 	j, err := findJob(ctx, t, t.now, id, "")
 	if errors.Is(err, chat.ErrNotFound) || err == nil && j.unreadable {
 		return nil, nil
@@ -111,22 +140,25 @@ func (t *tx) jobOf(ctx context.Context, runID string) (*cron.Job, error) {
 }
 
 // finishCompact ends a compact run that has succeeded; finished is false when the run is none, or the claim does not hold.
-func (t *tx) finishCompact(ctx context.Context, p *store.FinishParams) (out store.Finished, finished bool, err error) {
-	if !store.CompactFinish(p) {
+func (t *tx) finishCompact(ctx context.Context, p *finishOp) (out store.Finished, finished bool, err error) {
+	if p.job == "" {
 		return out, false, nil
 	}
-	r, opened, j, err := t.runningCompact(ctx, p)
+	if out, finished, err := t.finishCached(ctx, p); finished || err != nil {
+		return out, finished, err
+	}
+	r, opened, j, err := t.runningCompact(ctx, &p.FinishParams)
 	if r == nil || err != nil {
 		return out, false, err
 	}
-	if _, err := t.sendOf(ctx, p); err != nil {
+	if _, err := t.sendOf(ctx, &p.FinishParams); err != nil {
 		return out, false, err
 	}
-	t.apply(r, p)
+	t.apply(r, &p.FinishParams)
 	if err := t.storeCompact(ctx, r, opened, p); err != nil {
 		return out, false, err
 	}
-	if err := t.changeEnded(ctx, p, r, j); err != nil {
+	if err := t.changeEnded(ctx, &p.FinishParams, r, j); err != nil {
 		return out, false, err
 	}
 	out = store.Finished{EndedAt: instant(t.now), Released: true, Entries: store.Numbered(p.Transcript, opened, instant(t.now))}
@@ -139,8 +171,7 @@ func (t *tx) runningCompact(ctx context.Context, p *store.FinishParams) (r *ledg
 	var row array
 	var job *string
 	err = t.one(ctx, `SELECT `+asOne+ledgerColumns+`, entries`+column+`, (SELECT `+asOne+`id, `+jobColumns+column+` FROM cron_jobs WHERE id = cron_run_logs.job_id)
-		FROM cron_run_logs WHERE id = ? AND compact = 1 AND state = 'running' AND node = ?
-		AND EXISTS (SELECT 1 FROM nodes WHERE id = cron_run_logs.node AND lease_until > ?)`, p.RunID, p.Node, t.now).Scan(&row, &job)
+		FROM cron_run_logs WHERE id = ? AND compact = 1 AND state = 'running' AND node = ?`+aliveNode, p.RunID, p.Node, t.now).Scan(&row, &job)
 	if none(err) {
 		return nil, 0, nil, nil
 	}
@@ -158,26 +189,19 @@ func (t *tx) runningCompact(ctx context.Context, p *store.FinishParams) (r *ledg
 }
 
 // storeCompact writes the columns that the end of a compact run changes; opened is how many entries its transcript has.
-func (t *tx) storeCompact(ctx context.Context, r *ledgerRow, opened int64, p *store.FinishParams) error {
+func (t *tx) storeCompact(ctx context.Context, r *ledgerRow, opened int64, p *finishOp) error {
 	attempts, err := cron.EncodeAttempts(r.Attempts)
 	if err != nil {
 		return err
 	}
-	answer, err := store.EncodeCompact(p.Transcript, true)
-	if err != nil {
-		return err
-	}
-	if opened > 0 && answer != "" {
-		answer = "," + answer
-	}
-	_, err = t.exec(ctx, `
+	_, err = t.execOf(ctx, r.JobID, `
 		UPDATE cron_run_logs SET state = 'ok', finished_at = ?, duration_ms = ?, attempts = ?, summary = ?, model = ?, provider = ?,
 			input_tokens = ?, output_tokens = ?, delivery = ?, delivery_error = ?, suppressed_by = ?, error = ?, error_class = ?, reason = ?,
 			entries = entries + ?, transcript = transcript || ?, preview = ?
 		WHERE id = ?`,
 		millis(r.FinishedAt), r.Duration.Milliseconds(), attempts, summaryOf(r.Summary), r.Model, r.Provider, r.InputTokens, r.OutputTokens,
 		string(r.Delivery), r.DeliveryError, r.SuppressedBy, chat.CleanText(r.Error), r.ErrorClass, null(string(r.Reason)),
-		len(p.Transcript), answer, chat.Cut(p.Preview, previewBytes), p.RunID)
+		len(p.Transcript), appended(opened, p.answer), chat.Cut(p.Preview, previewBytes), p.RunID)
 	if err == nil {
 		t.noteEnd(&r.Run)
 	}

@@ -279,19 +279,19 @@ func oneRow(n int64, err error) error {
 	return err
 }
 
-// fireThrough starts and finishes one run.
-func fireThrough(ctx context.Context, s *Store, l cron.Launched) error {
-	c := store.Claim{Session: l.Message.Session, Node: l.Owner, Epoch: l.Epoch}
-	_, err := s.Start(ctx, store.StartParams{
-		Claim: c, RunID: l.Message.ID, Lane: "cron", Seqs: []int64{l.Seq}, Cron: &cron.AttemptStart{RunID: l.Run.ID, Attempt: 1, Node: l.Owner},
+// startOf and finishOf are the start and the successful end of a run.
+func startOf(l *cron.Launched) *store.StartParams {
+	return &store.StartParams{
+		Claim: store.Claim{Session: l.Message.Session, Node: l.Owner, Epoch: l.Epoch}, RunID: l.Message.ID, Lane: "cron", Seqs: []int64{l.Seq},
+		Cron:       &cron.AttemptStart{RunID: l.Run.ID, Attempt: 1, Node: l.Owner},
 		Transcript: []chat.TranscriptEntry{{Role: chat.RoleUser, Text: l.Message.Content.Text}},
-	})
-	if err != nil {
-		return err
 	}
-	_, err = s.Finish(ctx, store.FinishParams{
-		Claim: c, RunID: l.Message.ID, State: store.RunOK, Outcome: chat.OutcomeAnswered, Preview: "done",
-		Transcript: []chat.TranscriptEntry{{Role: chat.RoleAssistant, Text: "done"}},
+}
+
+func finishOf(l *cron.Launched) *store.FinishParams {
+	return &store.FinishParams{
+		Claim: store.Claim{Session: l.Message.Session, Node: l.Owner, Epoch: l.Epoch}, RunID: l.Message.ID, State: store.RunOK,
+		Outcome: chat.OutcomeAnswered, Preview: "done", Transcript: []chat.TranscriptEntry{{Role: chat.RoleAssistant, Text: "done"}},
 		Cron: &cron.AttemptEnd{
 			RunID: l.Run.ID, State: cron.RunOK, Attempt: cron.Attempt{State: cron.AttemptOK}, Summary: "done", Delivery: cron.DeliveryNotRequested,
 			Job: func(old cron.Job, r cron.Run, _ time.Time) *cron.Job {
@@ -300,7 +300,15 @@ func fireThrough(ctx context.Context, s *Store, l cron.Launched) error {
 				return &old
 			},
 		},
-	})
+	}
+}
+
+// fireThrough starts and finishes one run.
+func fireThrough(ctx context.Context, s *Store, l cron.Launched) error {
+	if _, err := s.Start(ctx, *startOf(&l)); err != nil {
+		return err
+	}
+	_, err := s.Finish(ctx, *finishOf(&l))
 	return err
 }
 

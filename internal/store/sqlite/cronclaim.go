@@ -97,27 +97,30 @@ type claiming struct {
 
 // jobs decides about the due jobs, and returns how many there were.
 func (c *claiming) jobs(ctx context.Context, p *cron.ClaimParams, until int64, limit int) (int, error) {
-	rows, err := c.query(ctx, `SELECT `+asOne+`id, `+jobColumns+column+` FROM cron_jobs WHERE `+plannedJobs+`
-		AND next_run_at <= ? ORDER BY next_run_at, id LIMIT +?`, until, limit)
-	found, err := collect(rows, err, func(row scanner) (*storedJob, error) { return c.scanDue(packed{row}) })
-	if err != nil || len(found) == 0 {
+	rows, err := c.query(ctx, `SELECT id, rowid FROM cron_jobs WHERE `+plannedJobs+` AND next_run_at <= ? ORDER BY next_run_at, id LIMIT +?`, until, limit)
+	taken, err := collect(rows, err, scanDueRow)
+	if err != nil || len(taken) == 0 {
+		return 0, err
+	}
+	found, err := c.jobsWithRuns(ctx, taken)
+	if err != nil {
 		return 0, err
 	}
 	jobs, due, err := c.readable(ctx, found)
 	if err != nil || len(due) == 0 {
 		return len(found), err
 	}
-	active, err := c.addWork(ctx, due)
-	if err != nil {
+	if err := c.addBudgets(ctx, due); err != nil {
 		return 0, err
 	}
+	c.out.Jobs = slices.Grow(c.out.Jobs, len(due))
 	for _, v := range p.Decide(c.out.Now, due) {
 		job, ok := jobs[v.JobID]
 		if !ok {
 			continue
 		}
 		delete(jobs, v.JobID)
-		if err := c.settleJob(ctx, job, &v, active); err != nil {
+		if err := c.settleJob(ctx, job, &v); err != nil {
 			return 0, err
 		}
 	}
@@ -125,8 +128,8 @@ func (c *claiming) jobs(ctx context.Context, p *cron.ClaimParams, until int64, l
 }
 
 // readable leaves out jobs that cannot be decoded, and marks them: lists show the mark, and they fire no more.
-func (c *claiming) readable(ctx context.Context, found []*storedJob) (map[string]*storedJob, []cron.DueJob, error) {
-	jobs := make(map[string]*storedJob, len(found))
+func (c *claiming) readable(ctx context.Context, found []*cachedJob) (map[string]*cachedJob, []cron.DueJob, error) {
+	jobs := make(map[string]*cachedJob, len(found))
 	due := make([]cron.DueJob, 0, len(found))
 	for _, j := range found {
 		if j.unreadable {
@@ -136,61 +139,18 @@ func (c *claiming) readable(ctx context.Context, found []*storedJob) (map[string
 			continue
 		}
 		jobs[j.ID] = j
-		due = append(due, cron.DueJob{Job: cloneJob(&j.Job)})
+		due = append(due, dueJob(&j.Job, j.active))
 	}
 	return jobs, due, nil
 }
 
-func (c *claiming) invalidate(ctx context.Context, j *storedJob, why string) error {
+func (c *claiming) invalidate(ctx context.Context, j *cachedJob, why string) error {
 	j.Invalid = why
-	if _, err := c.exec(ctx, `UPDATE cron_jobs SET invalid = ? WHERE id = ?`, why, j.ID); err != nil {
+	if _, err := c.execOf(ctx, j.ID, `UPDATE cron_jobs SET invalid = ? WHERE id = ?`, why, j.ID); err != nil {
 		return err
 	}
 	c.out.Jobs = append(c.out.Jobs, j.Job)
 	return c.countChange(ctx)
-}
-
-// addWork adds to every due job its active runs, and the number of runs of its owner within a day. It returns the active runs by their ids.
-func (c *claiming) addWork(ctx context.Context, due []cron.DueJob) (map[string]string, error) {
-	ids := make([]string, 0, len(due))
-	place := make(map[string]int, len(due))
-	for i := range due {
-		ids = append(ids, due[i].Job.ID)
-		place[due[i].Job.ID] = i
-	}
-	names, err := encode(ids)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := c.query(ctx, `SELECT id, job_id, state, started_at, session_key FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying')
-		AND job_id IN (SELECT value FROM json_each(?)) ORDER BY claimed_at, scheduled_for, id`, names)
-	active := map[string]string{}
-	var (
-		id, jobID, session string
-		state              cron.RunState
-		startedAt          time.Time
-	)
-	columns := []any{&id, &jobID, &state, timeColumn{&startedAt}, &session}
-	_, err = collect(rows, err, func(row scanner) (none struct{}, err error) {
-		if err := row.Scan(columns...); err != nil {
-			return none, err
-		}
-		active[id] = jobID
-		d := &due[place[jobID]]
-		d.Session = session
-		d.Active = append(d.Active, id)
-		if d.Job.State.Queued = len(d.Active); state == cron.RunRunning {
-			d.Running++
-		}
-		if d.Running == 1 && state == cron.RunRunning {
-			d.Job.State.RunningAt = startedAt
-		}
-		return none, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return active, c.addBudgets(ctx, due)
 }
 
 // addBudgets counts what the owners of due jobs ran in the last 24 hours. The gateway's own jobs have no budget.
@@ -224,12 +184,12 @@ func (t *tx) runsToday(ctx context.Context, owner string) (n int, err error) {
 }
 
 // settleJob writes the decision about one job. The launches are collected: one statement writes them for all jobs.
-func (c *claiming) settleJob(ctx context.Context, j *storedJob, v *cron.Verdict, active map[string]string) error {
+func (c *claiming) settleJob(ctx context.Context, j *cachedJob, v *cron.Verdict) error {
 	if v.Invalid != "" {
 		return c.invalidate(ctx, j, v.Invalid)
 	}
 	for _, id := range v.Cancel {
-		if active[id] != j.ID {
+		if !j.hasActive(id) {
 			continue
 		}
 		if err := c.replaceRun(ctx, id); err != nil {
@@ -266,23 +226,27 @@ func (c *claiming) replaceRun(ctx context.Context, id string) error {
 }
 
 // advance moves the job to its next slot, and ends a pause whose end has come.
-func (c *claiming) advance(ctx context.Context, j *storedJob, v *cron.Verdict) error {
+func (c *claiming) advance(ctx context.Context, j *cachedJob, v *cron.Verdict) error {
 	resumed := j.Pause != nil
 	s := &j.State
 	s.Next, s.NextRunAt, s.Fired, s.ConsecutiveSkipped = instant(millis(v.Next)), instant(millis(v.NextRunAt)), v.Fired, v.ConsecutiveSkipped
+	var err error
+	if !resumed && !v.Disable {
+		_, err = c.execKept(ctx, `UPDATE cron_jobs SET next_slot = ?, next_run_at = ?, fired = ?, consecutive_skipped = ? WHERE id = ?`,
+			zero(millis(s.Next)), zero(millis(s.NextRunAt)), s.Fired, s.ConsecutiveSkipped, j.ID)
+		c.out.Jobs = append(c.out.Jobs, cloneJob(&j.Job))
+		return err
+	}
 	j.Enabled, j.Pause = j.Enabled && !v.Disable, nil
-	_, err := c.exec(ctx, `UPDATE cron_jobs SET next_slot = ?, next_run_at = ?, fired = ?, consecutive_skipped = ?, enabled = ?,
+	_, err = c.execKept(ctx, `UPDATE cron_jobs SET next_slot = ?, next_run_at = ?, fired = ?, consecutive_skipped = ?, enabled = ?,
 		paused_note = '', paused_by = '', paused_at = NULL, paused_until = NULL WHERE id = ?`,
 		zero(millis(s.Next)), zero(millis(s.NextRunAt)), s.Fired, s.ConsecutiveSkipped, bit(j.Enabled), j.ID)
 	if err != nil {
 		return err
 	}
-	c.out.Jobs = append(c.out.Jobs, j.Job)
+	c.out.Jobs = append(c.out.Jobs, cloneJob(&j.Job))
 	if resumed {
-		c.out.Resumed = append(c.out.Resumed, j.Job)
-	}
-	if !resumed && !v.Disable {
-		return nil
+		c.out.Resumed = append(c.out.Resumed, cloneJob(&j.Job))
 	}
 	return c.countChange(ctx)
 }
@@ -309,9 +273,13 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams) (out cron.E
 		return out, err
 	}
 	out.Job = j.Job
-	due := []cron.DueJob{{Job: cloneJob(&j.Job)}}
+	active, err := t.activeRuns(ctx, []string{j.ID})
+	if err != nil {
+		return out, err
+	}
+	due := []cron.DueJob{dueJob(&j.Job, active[j.ID])}
 	c := &claiming{tx: t}
-	if _, err := c.addWork(ctx, due); err != nil {
+	if err := c.addBudgets(ctx, due); err != nil {
 		return out, err
 	}
 	if due[0].Ran, err = t.ran(ctx, j.ID, p.Slots); err != nil {

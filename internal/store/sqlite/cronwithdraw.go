@@ -40,7 +40,7 @@ func (t *tx) withdrawRun(ctx context.Context, r *ledgerRow) error {
 	if _, err := t.expand(ctx, r.ID); err != nil {
 		return err
 	}
-	if _, err := t.exec(ctx, `DELETE FROM cron_run_logs WHERE id = ?`, r.ID); err != nil {
+	if _, err := t.execOf(ctx, r.JobID, `DELETE FROM cron_run_logs WHERE id = ?`, r.ID); err != nil {
 		return err
 	}
 	s, ok, err := t.find(ctx, sessionKey(r.SessionKey))
@@ -108,6 +108,6 @@ func (s *Store) ReleaseClaims(ctx context.Context, node string) (int, error) {
 
 // planAgain makes the slot of a withdrawn claim the job's next slot.
 func (t *tx) planAgain(ctx context.Context, jobID string, slot, at int64) error {
-	_, err := t.exec(ctx, `UPDATE cron_jobs SET next_slot = ?, next_run_at = ?, fired = max(fired - 1, 0), enabled = 1 WHERE id = ?`, slot, at, jobID)
+	_, err := t.execOf(ctx, jobID, `UPDATE cron_jobs SET next_slot = ?, next_run_at = ?, fired = max(fired - 1, 0), enabled = 1 WHERE id = ?`, slot, at, jobID)
 	return err
 }

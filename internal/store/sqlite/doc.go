@@ -27,6 +27,10 @@
 // operation writes meanwhile; its cost follows what is due, whatever the number of jobs. A ledger row enters the indexes of history when it
 // is finished.
 //
+// The writer keeps the jobs that it has read last, with their active runs (jobcache.go). So the second claim of a job, and start and end of its runs, read
+// nothing. Every statement that changes a job or one of its runs removes it from this cache or keeps it up to date, a statement of which nothing is known
+// empties it, and so do a rollback and a commit of another program.
+//
 // A job whose texts cannot be decoded is listed and does not fire, and its texts stay until a change replaces them. When another message
 // has the id that the message of a run needs, that one run ends with an error. Pruning a run also deletes the session that it had for
 // itself, unless the session has more messages.

@@ -25,8 +25,16 @@ type querier interface {
 // value, and SQLite compiles the statement again after each binding.
 type session struct {
 	conn  *sql.Conn
-	stmts map[string]*sql.Stmt
+	stmts map[string]statement
 	parts cron.PartsDecoder
+	jobs  jobCache // of the writer
+}
+
+// statement is a prepared statement.
+type statement struct {
+	*sql.Stmt
+
+	changesJobs bool // see jobCache
 }
 
 func connect(ctx context.Context, db *sql.DB) (*session, error) {
@@ -34,28 +42,41 @@ func connect(ctx context.Context, db *sql.DB) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return &session{conn: conn, stmts: map[string]*sql.Stmt{}}, nil
+	return &session{conn: conn, stmts: map[string]statement{}}, nil
 }
 
-func (s *session) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
+func (s *session) prepared(ctx context.Context, text string) (statement, error) {
 	if stmt, ok := s.stmts[text]; ok {
 		return stmt, nil
 	}
-	stmt, err := s.conn.PrepareContext(ctx, text)
+	prepared, err := s.conn.PrepareContext(ctx, text)
 	if err != nil {
-		return nil, fmt.Errorf("prepare %q: %w", text, err)
+		return statement{}, fmt.Errorf("prepare %q: %w", text, err)
 	}
+	stmt := statement{prepared, changesJobs(text)}
 	s.stmts[text] = stmt
 	return stmt, nil
 }
 
+// uncached is prepared for a statement of which the cache of jobs knows nothing.
+func (s *session) uncached(ctx context.Context, text string) (*sql.Stmt, error) {
+	stmt, err := s.prepared(ctx, text)
+	if stmt.changesJobs {
+		s.jobs.clear()
+	}
+	return stmt.Stmt, err
+}
+
 // exec runs a statement and returns how many rows it changed.
 func (s *session) exec(ctx context.Context, text string, args ...any) (int64, error) {
-	stmt, err := s.prepared(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
+	stmt, err := s.uncached(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
 	if err != nil {
 		return 0, err
 	}
-	result, err := stmt.ExecContext(ctx, args...)
+	return changed(stmt.ExecContext(ctx, args...))
+}
+
+func changed(result sql.Result, err error) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
@@ -63,7 +84,7 @@ func (s *session) exec(ctx context.Context, text string, args ...any) (int64, er
 }
 
 func (s *session) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
-	stmt, err := s.prepared(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
+	stmt, err := s.uncached(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +92,7 @@ func (s *session) query(ctx context.Context, text string, args ...any) (*sql.Row
 }
 
 func (s *session) one(ctx context.Context, text string, args ...any) *sql.Row {
-	stmt, err := s.prepared(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
+	stmt, err := s.uncached(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
 	if err != nil {
 		// The row carries the error to Scan: asking the connection for the same text again returns the same error.
 		return s.conn.QueryRowContext(ctx, text, args...)
@@ -103,6 +124,33 @@ type tx struct {
 func (t *tx) exec(ctx context.Context, text string, args ...any) (int64, error) {
 	t.wrote = true
 	return t.session.exec(ctx, text, args...)
+}
+
+// execOf is exec for a statement that changes only this job or its runs; "" = it is not known which.
+func (t *tx) execOf(ctx context.Context, job, text string, args ...any) (int64, error) {
+	t.jobs.drop(job)
+	return t.execKept(ctx, text, args...)
+}
+
+// execKept is exec for a statement after which the caller brings the cache of jobs up to date.
+func (t *tx) execKept(ctx context.Context, text string, args ...any) (int64, error) {
+	t.wrote = true
+	stmt, err := t.prepared(ctx, text)
+	if err != nil {
+		return 0, err
+	}
+	return changed(stmt.ExecContext(ctx, args...))
+}
+
+// changeOf is change for a statement that changes only this job or its runs.
+func (t *tx) changeOf(ctx context.Context, job, text string, args ...any) *sql.Row {
+	stmt, err := t.prepared(ctx, text)
+	if err != nil {
+		return t.change(ctx, text, args...)
+	}
+	t.wrote = true
+	t.jobs.drop(job)
+	return stmt.QueryRowContext(ctx, args...)
 }
 
 // change runs a statement that returns the row that it changes.

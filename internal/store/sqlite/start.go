@@ -26,15 +26,19 @@ func (r *row) heldBy(c store.Claim) bool {
 
 // Start turns waiting messages into a run; see the port.
 func (s *Store) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
+	o, err := newStart(&p)
+	if err != nil {
+		return store.Started{}, explain("start a run", err)
+	}
 	return result(ctx, s.write, ordinary("start a run"), func(ctx context.Context, t *tx) (store.Started, error) {
-		return t.start(ctx, &p)
+		if out, started, err := t.startCompact(ctx, o); started || err != nil {
+			return out, err
+		}
+		return t.start(ctx, &o.StartParams)
 	})
 }
 
 func (t *tx) start(ctx context.Context, p *store.StartParams) (out store.Started, err error) {
-	if out, started, err := t.startCompact(ctx, p); started || err != nil {
-		return out, err
-	}
 	r, err := t.hold(ctx, p.Claim)
 	if err != nil {
 		return out, err
