@@ -25,18 +25,17 @@ type client struct {
 	srv  *Server
 	id   string
 	addr netip.Addr
-	log  *slog.Logger
 	who  atomic.Pointer[identity] // nil before hello-ok
 
 	share *inflight.Share // of its principal; written before who
 
 	// Of the reader alone.
-	calls  *rate.Limiter // nil = unlimited
+	calls  *rate.Limiter // nil before the first call, and when they are unlimited
 	faults []time.Time   // malformed frames of the last minute
 
 	requests sync.WaitGroup
 	mu       sync.Mutex
-	inFlight map[string]bool // by id; true = it has one of the places for stopping and looking
+	inFlight map[string]bool // by id; true = it has one of the places for stopping and looking; nil before the first
 	controls int
 }
 
@@ -55,12 +54,19 @@ func (id *identity) administers() bool { return id.cred.Administers(id.scopes) }
 func (id *identity) principal() string { return id.cred.Name }
 
 func (s *Server) newClient(conn *socket.Conn, addr netip.Addr) *client {
-	c := &client{Conn: conn, srv: s, id: s.nextConnID(), addr: addr, inFlight: map[string]bool{}}
-	c.log = s.log.With(slog.String("conn_id", c.id))
-	if n := s.cfg.RequestsPerSecond; n > 0 {
+	return &client{Conn: conn, srv: s, id: s.nextConnID(), addr: addr}
+}
+
+// takeCall takes a call from the allowance of the connection, and returns when there is one again.
+func (c *client) takeCall() (ok bool, after time.Duration) {
+	n := c.srv.cfg.RequestsPerSecond
+	if n <= 0 {
+		return true, 0
+	}
+	if c.calls == nil {
 		c.calls = rate.NewLimiter(rate.Limit(n), n)
 	}
-	return c
+	return auth.Take(c.calls, 1)
 }
 
 // Hold implements [socket.Client].
@@ -90,5 +96,5 @@ func (c *client) Closed(ctx context.Context, end *socket.Closing) {
 	c.srv.hub.Remove(c)
 	c.requests.Wait()
 	c.srv.observer.ConnClosed(end.Reason)
-	c.log.DebugContext(ctx, "connection closed", slog.String("reason", string(end.Reason)), slog.Any("err", end))
+	c.srv.log.DebugContext(ctx, "connection closed", slog.String("conn_id", c.id), slog.String("reason", string(end.Reason)), slog.Any("err", end))
 }

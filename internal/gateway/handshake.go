@@ -57,7 +57,7 @@ func (c *client) admit(ctx context.Context, req request) *refusal {
 	if req.method != wire.MethodConnect {
 		return &refusal{fault.Invalid("invalid handshake: first request must be connect"), websocket.ClosePolicyViolation}
 	}
-	p, no := readConnect(req)
+	p, no := readConnect(c.srv.connects, req)
 	if no != nil {
 		return no
 	}
@@ -87,16 +87,16 @@ func (c *client) admit(ctx context.Context, req request) *refusal {
 	c.CountFor(cred.Name)
 	c.share = c.srv.inFlight.Of(cred.Name, cred.Own())
 	c.welcome(req.id, id, protocol)
-	c.log.DebugContext(ctx, "client connected", slog.String("principal", cred.Name), slog.String("client", p.Client.ID),
+	c.srv.log.DebugContext(ctx, "client connected", slog.String("conn_id", c.id), slog.String("principal", cred.Name), slog.String("client", p.Client.ID),
 		slog.String("mode", p.Client.Mode))
 	return nil
 }
 
-func readConnect(req request) (wire.ConnectParams, *refusal) {
+func readConnect(as *params.Decoder, req request) (wire.ConnectParams, *refusal) {
 	var p wire.ConnectParams
 	err := req.badText
 	if err == nil {
-		err = params.Of[wire.ConnectParams]().Decode(req.params, &p)
+		err = as.Decode(req.params, &p)
 	}
 	if err == nil && p.MinProtocol > p.MaxProtocol {
 		err = &params.Error{At: "/maxProtocol", Text: "must be >= minProtocol"}

@@ -13,7 +13,6 @@ import (
 	"github.com/gorilla/websocket"
 
 	"laneway/internal/chat"
-	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/inflight"
 	"laneway/internal/gateway/params"
@@ -119,10 +118,8 @@ func (c *client) malformed(bad *malformed) *socket.Closing {
 func (c *client) route(req request) (*rpc.Method, *fault.Error) {
 	who := c.who.Load()
 	m := c.srv.methods[req.method]
-	if c.calls != nil {
-		if ok, after := auth.Take(c.calls, 1); !ok {
-			return m, fault.RateLimited(req.method, c.srv.cfg.RequestsPerSecond, after)
-		}
+	if ok, after := c.takeCall(); !ok {
+		return m, fault.RateLimited(req.method, c.srv.cfg.RequestsPerSecond, after)
 	}
 	switch {
 	case req.method == wire.MethodConnect:
@@ -150,6 +147,9 @@ func (c *client) occupy(id string, m *rpc.Method) *fault.Error {
 		return fault.Invalid("duplicate request id")
 	case m.Control && c.controls >= maxControl, !m.Control && len(c.inFlight)-c.controls >= maxInFlight:
 		return fault.Unavailable(wire.DetailTooManyInFlight, "too many requests in flight on this connection", 0)
+	}
+	if c.inFlight == nil {
+		c.inFlight = map[string]bool{}
 	}
 	c.inFlight[id] = m.Control
 	if m.Control {

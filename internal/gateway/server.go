@@ -20,8 +20,10 @@ import (
 	"laneway/internal/gateway/inflight"
 	"laneway/internal/gateway/mcp"
 	"laneway/internal/gateway/openai"
+	"laneway/internal/gateway/params"
 	"laneway/internal/gateway/rpc"
 	"laneway/internal/gateway/socket"
+	"laneway/internal/wire"
 )
 
 // errStopping is the cause with which everything under way ends when the gateway does.
@@ -41,6 +43,7 @@ type Server struct {
 	inFlight    *inflight.Limiter
 	methods     rpc.Table
 	methodNames []string
+	connects    *params.Decoder // of the parameters of connect
 	bootID      string
 	startedAt   time.Time
 	connSeq     atomic.Uint64
@@ -66,6 +69,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		auth: who, policy: policy, state: &lifecycle{}, report: &reporter{log: log, observer: cfg.Observer},
 		bootID: uuid.NewString(), startedAt: time.Now(), inFlight: inflight.New(cfg.MaxPayload, cfg.Deadlines.Request),
 	}
+	s.connects = params.Of[wire.ConnectParams]()
 	s.health = &monitor{backend: backend, state: s.state, log: log, startedAt: s.startedAt}
 	s.connLimiter = socket.NewConnLimiter(socket.ConnLimits{
 		MaxSockets: cfg.MaxSockets, MaxUnauthenticatedPerAddr: cfg.MaxUnauthenticatedPerAddr, WriteTimeout: cfg.Deadlines.Write, Exempt: policy.Trusted,

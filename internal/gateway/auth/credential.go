@@ -63,13 +63,17 @@ func (c Credential) same(o Credential) bool {
 	return c.Name == o.Name && c.Digest == o.Digest && c.Own() == o.Own() && slices.Equal(c.Scopes, o.Scopes)
 }
 
-// Grant is the scopes that a connection gets: requested and given, in the order of the request, each once.
+// Grant is the scopes that a connection gets: requested and given, in the order of the request, each once. The result may be the list of the credential; it
+// keeps no text of the request.
 func (c Credential) Grant(asked []string) []string {
 	granted := []string{}
 	for _, s := range asked {
-		if slices.Contains(c.Scopes, s) && !slices.Contains(granted, s) {
-			granted = append(granted, s)
+		if i := slices.Index(c.Scopes, s); i >= 0 && !slices.Contains(granted, s) {
+			granted = append(granted, c.Scopes[i])
 		}
+	}
+	if len(granted) > 0 && slices.Equal(granted, c.Scopes) {
+		return c.Scopes
 	}
 	return granted
 }
