@@ -20,7 +20,7 @@ import (
 )
 
 // benchSocket is a socket that is logged in, without the conveniences of a test.
-func benchSocket(b *testing.B, addr string) *websocket.Conn {
+func benchSocket(b testing.TB, addr string) *websocket.Conn {
 	b.Helper()
 	ws, err := dialWith(websocket.DefaultDialer, "ws://"+addr+"/", nil)
 	if err != nil {
@@ -40,7 +40,7 @@ func benchSocket(b *testing.B, addr string) *websocket.Conn {
 
 type quiet struct{ *fakeBackend }
 
-func benchGateway(b *testing.B) (addr string, h *fakeBackend) {
+func benchGateway(b testing.TB) (addr string, h *fakeBackend) {
 	b.Helper()
 	h = &fakeBackend{
 		subs: map[int]func(chat.Event){}, sessions: map[string]*fakeSession{}, messages: map[string]*fakeMessage{}, byKey: map[string]*fakeMessage{}, answers: map[chat.IdempotencyKey]told{},

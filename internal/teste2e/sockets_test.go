@@ -141,7 +141,7 @@ func TestIdleSocketsCostLittle(t *testing.T) {
 		last := broadcast(t, g, token, sockets)
 		t.Logf("figure: %d idle sockets: %d KB each, %.0f connects/s, event to all in %s; calls p50 %s p99 %s worst %s beside %d messages (p99 before: %s)",
 			n, each, float64(n)/opened.Seconds(), last, p50, p99, most, spoken, before)
-		if len(raceFlag()) == 0 && n >= 1000 && each > 40 {
+		if len(raceFlag()) == 0 && n >= 1000 && each > 20 {
 			t.Errorf("an idle socket costs %d KB", each)
 		}
 	})

@@ -37,7 +37,7 @@ type Buffer struct {
 	bytes   int
 	over    *time.Timer // runs while the buffer is over its limit
 	slow    bool
-	latest  map[string]*Item
+	latest  map[string]*Item // nil until there is one, as the next two
 	streams map[string]*stream
 	blocked map[*stream]struct{} // streams that hold something back
 	end     *Closing             // what follows when the queue is empty
@@ -52,7 +52,6 @@ type Buffer struct {
 func newBuffer(limit int, slowAfter time.Duration, tooSlow, wake func()) *Buffer {
 	b := &Buffer{
 		limit: limit, slowAfter: slowAfter, tooSlow: tooSlow, wake: wake,
-		latest: map[string]*Item{}, streams: map[string]*stream{}, blocked: map[*stream]struct{}{},
 	}
 	b.room.L = &b.mu
 	return b
@@ -85,6 +84,9 @@ func (b *Buffer) PutState(event string, payload []byte, health uint64) {
 			return
 		}
 		it := &Item{Event: event, Payload: payload, Health: health, size: size}
+		if b.latest == nil {
+			b.latest = map[string]*Item{}
+		}
 		b.latest[event] = it
 		b.enqueue(it)
 	})
@@ -121,16 +123,18 @@ func (b *Buffer) count(n int) {
 	}
 }
 
-// countFor makes the responses count for g, nil = for no principal.
-func (b *Buffer) countFor(g *group) {
+// countFor makes the responses count for g, nil = for no principal, and returns for which they counted before.
+func (b *Buffer) countFor(g *group) (before *group) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	before = b.group
 	if b.group != nil {
 		b.group.add(-b.counted)
 	}
 	if b.group = g; g != nil {
 		g.add(b.counted)
 	}
+	return before
 }
 
 // responseBytes is how many bytes of responses wait.

@@ -41,6 +41,7 @@ func (k *clock) beat(now time.Time) {
 	}
 	k.tick = k.tick.Add(k.c.up.cfg.TickEvery)
 	k.c.client.Tick(now)
+	k.c.renewReader(now)
 }
 
 // answered checks for the pong. While a message is read its own deadline counts: a pong cannot come in the middle of it.

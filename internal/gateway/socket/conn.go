@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -75,14 +76,15 @@ type Conn struct {
 	up     *Upgrader
 	ws     *websocket.Conn
 	raw    *netConn
+	in     *bufio.Reader // of ws; the reader alone uses it
 	client Client
 	since  time.Time
 
-	uncount       func() // of the reader: ends the counting for the principal; nil = it is not counted
 	authenticated atomic.Bool
-	authedAt      time.Time    // written before authenticated, read after it
-	peerClosed    bool         // of the reader: the close frame of the peer was read
-	reading       atomic.Bool  // a message has begun and has its own deadline
+	authedAt      time.Time   // written before authenticated, read after it
+	peerClosed    bool        // of the reader: the close frame of the peer was read
+	reading       atomic.Bool // a message has begun and has its own deadline
+	waiting       waiting
 	pingedAt      atomic.Int64 // oldest ping without a pong, in nanoseconds since the upgrade; 0 = none
 	writer        writer
 }
@@ -98,7 +100,7 @@ type Upgrader struct {
 // NewUpgrader makes an upgrader. It checks no origin: its user has done so.
 func NewUpgrader(cfg Config) *Upgrader {
 	return &Upgrader{cfg: cfg, sums: newSums(cfg.MaxBuffered), ws: websocket.Upgrader{
-		ReadBufferSize: 1024, WriteBufferPool: new(sync.Pool), WriteBufferSize: 4096,
+		WriteBufferPool: new(sync.Pool), WriteBufferSize: 4096,
 		CheckOrigin: func(*http.Request) bool { return true },
 	}}
 }
@@ -111,7 +113,7 @@ func (u *Upgrader) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names itself
 	}
-	c := &Conn{up: u, ws: ws, raw: h.conn, since: time.Now()}
+	c := &Conn{up: u, ws: ws, raw: h.conn, in: h.in, since: time.Now()}
 	c.Buffer = newBuffer(u.cfg.MaxBuffered, u.cfg.Deadlines.Slow, c.slow, c.wake)
 	c.writer.hold()
 	ws.SetPongHandler(func(string) error { c.pingedAt.Store(0); return nil })
@@ -123,18 +125,16 @@ func (u *Upgrader) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error
 func (c *Conn) Since() time.Time { return c.since }
 
 // Serve begins to read and to write and returns at once; Client.Closed is the end. The handshake has a goroutine of its own, because it needs a larger
-// stack than a connection that waits.
+// stack than a connection that waits, see [Conn.read].
 func (c *Conn) Serve(ctx context.Context, client Client) {
 	c.client = client
-	peer, cancel := context.WithCancelCause(ctx)
-	c.whenEnded(func() { cancel(errPeerGone) }) // a reader that waits for bytes goes on
 	c.startWriting()
 	go func() {
 		if end := c.handshake(ctx); end != nil {
-			c.closeAfter(ctx, end, cancel)
+			c.closeAfter(ctx, end)
 			return
 		}
-		go func() { c.closeAfter(ctx, c.read(ctx, peer), cancel) }()
+		go c.read(ctx, nil)
 	}()
 }
 
@@ -142,20 +142,17 @@ func (c *Conn) Serve(ctx context.Context, client Client) {
 var errPeerGone = errors.New("the peer is gone")
 
 // closeAfter closes the connection after end, which counts unless another ending was decided before.
-func (c *Conn) closeAfter(ctx context.Context, end *Closing, cancel context.CancelCauseFunc) {
+func (c *Conn) closeAfter(ctx context.Context, end *Closing) {
 	c.End(end)
-	cancel(errPeerGone)
-	<-c.writer.done
-	if c.uncount != nil {
-		c.uncount()
-	}
+	c.writer.done.Wait()
+	c.up.sums.leave(c.Buffer)
 	c.linger()
 	_ = c.ws.Close()
 	c.client.Closed(ctx, c.decided())
 }
 
 // CountFor counts the responses that wait for a principal from now on. It is called in Client.Handshake, once.
-func (c *Conn) CountFor(principal string) { c.uncount = c.up.sums.join(principal, c.Buffer) }
+func (c *Conn) CountFor(principal string) { c.up.sums.join(principal, c.Buffer) }
 
 // End closes the connection after everything queued was written, for which there are a few seconds. The first ending wins.
 func (c *Conn) End(end *Closing) {

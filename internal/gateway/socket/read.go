@@ -38,19 +38,40 @@ func (c *Conn) handshake(ctx context.Context) *Closing {
 	return nil
 }
 
-// read passes messages on until the connection ends, and returns how.
-func (c *Conn) read(ctx, peer context.Context) *Closing {
+// read passes messages on until the connection ends, and closes it. peer is nil until the first message. Where it waits for a message, see [Conn.await], its
+// stack is small. Messages make the stack larger for good, so that another goroutine goes on once the connection is idle.
+func (c *Conn) read(ctx, peer context.Context) {
 	for c.wait() {
-		m, end := c.message(peer)
-		if end == nil {
-			end = c.client.Receive(ctx, peer, m)
+		if c.await() {
+			go c.read(ctx, peer)
+			return
 		}
-		if end != nil && c.decided() == nil {
-			return end
+		if peer == nil {
+			peer = c.untilGone(ctx)
+		}
+		if end := c.receive(ctx, peer); end != nil && c.decided() == nil {
+			c.closeAfter(ctx, end)
+			return
 		}
 	}
 	c.awaitPeer()
-	return &Closing{Code: websocket.CloseNormalClosure, Reason: ClosedByPeer} // the ending that was decided before counts
+	c.closeAfter(ctx, &Closing{Code: websocket.CloseNormalClosure, Reason: ClosedByPeer}) // the ending that was decided before counts
+}
+
+// untilGone is the context that ends with the connection. A connection that sends nothing after its handshake has none.
+func (c *Conn) untilGone(ctx context.Context) context.Context {
+	peer, cancel := context.WithCancelCause(ctx)
+	c.whenEnded(func() { cancel(errPeerGone) }) // a reader that waits for bytes goes on
+	return peer
+}
+
+// receive reads one message and passes it on.
+func (c *Conn) receive(ctx, peer context.Context) *Closing {
+	m, end := c.message(peer)
+	if end != nil {
+		return end
+	}
+	return c.client.Receive(ctx, peer, m)
 }
 
 // message reads one message after the handshake, which holds its bytes. More than the bytes of a short one are read when there are bytes for the longest.

@@ -101,6 +101,9 @@ func (b *Buffer) stream(run string) *stream {
 		if len(b.streams) >= maxStreams {
 			b.forgetIdle()
 		}
+		if b.streams == nil {
+			b.streams = map[string]*stream{}
+		}
 		st = &stream{run: run}
 		b.streams[run] = st
 	}
@@ -153,6 +156,9 @@ func (b *Buffer) PutRunEvent(run, event string, payload []byte, last bool) {
 func (b *Buffer) hold(st *stream, it *Item) {
 	b.bytes += it.size
 	st.held = append(st.held, it)
+	if b.blocked == nil {
+		b.blocked = map[*stream]struct{}{}
+	}
 	b.blocked[st] = struct{}{}
 	b.letOut(st, time.Now())
 }

@@ -23,9 +23,10 @@ type sums struct {
 
 // group is the buffers of one principal.
 type group struct {
-	sums    *sums
-	bytes   atomic.Int64
-	buffers map[*Buffer]struct{} // guarded by the lock of sums
+	sums      *sums
+	principal string
+	bytes     atomic.Int64
+	buffers   map[*Buffer]struct{} // guarded by the lock of sums
 }
 
 func newSums(maxBuffered int) *sums {
@@ -34,24 +35,29 @@ func newSums(maxBuffered int) *sums {
 	}
 }
 
-// join counts a buffer for its principal from now on; the returned function ends it.
-func (s *sums) join(principal string, b *Buffer) (leave func()) {
+// join counts a buffer for its principal from now on, until leave.
+func (s *sums) join(principal string, b *Buffer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := s.groups[principal]
 	if g == nil {
-		g = &group{sums: s, buffers: map[*Buffer]struct{}{}}
+		g = &group{sums: s, principal: principal, buffers: map[*Buffer]struct{}{}}
 		s.groups[principal] = g
 	}
 	g.buffers[b] = struct{}{}
 	b.countFor(g)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		b.countFor(nil)
-		if delete(g.buffers, b); len(g.buffers) == 0 {
-			delete(s.groups, principal)
-		}
+}
+
+// leave ends what join began; of a buffer that has not joined it does nothing.
+func (s *sums) leave(b *Buffer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := b.countFor(nil)
+	if g == nil {
+		return
+	}
+	if delete(g.buffers, b); len(g.buffers) == 0 {
+		delete(s.groups, g.principal)
 	}
 }
 

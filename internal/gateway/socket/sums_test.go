@@ -19,7 +19,8 @@ func (s *sums) buffer(principal string) *counted {
 		c.closed = true
 		c.drop(&Closing{Code: 1013, Reason: ClosedSlow})
 	}, func() {})
-	c.leave = s.join(principal, c.Buffer)
+	s.join(principal, c.Buffer)
+	c.leave = func() { s.leave(c.Buffer) }
 	return c
 }
 

@@ -42,10 +42,11 @@ func (c *netConn) Reset() {
 	}
 }
 
-// hijacker gives the WebSocket library our netConn instead of the bare connection.
+// hijacker gives the WebSocket library our netConn instead of the bare connection, and a reader that [Conn] reads ahead with.
 type hijacker struct {
 	http.ResponseWriter
 	conn *netConn
+	in   *bufio.Reader
 }
 
 // Hijack takes the connection over from the HTTP server.
@@ -58,5 +59,9 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		a.becomesSocket()
 	}
 	h.conn = &netConn{Conn: c}
-	return h.conn, rw, nil
+	if rw.Reader.Buffered() > 0 {
+		return h.conn, rw, nil // the library refuses a client that does not wait for the answer
+	}
+	h.in = bufio.NewReaderSize(h.conn, readBuffer)
+	return h.conn, bufio.NewReadWriter(h.in, rw.Writer), nil
 }
