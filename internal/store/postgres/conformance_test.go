@@ -2,19 +2,15 @@ package postgres_test
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"laneway/internal/store"
 	"laneway/internal/store/postgres"
 	"laneway/internal/store/storetest"
-	"laneway/internal/testpg"
 )
 
 func TestConformance(t *testing.T) {
@@ -25,107 +21,6 @@ func TestConformance(t *testing.T) {
 func BenchmarkStore(b *testing.B) { storetest.Bench(b, newDatabases(b).harness) }
 
 func BenchmarkCron(b *testing.B) { storetest.BenchCron(b, newDatabases(b).harness) }
-
-// databases lends empty databases to subtests and wipes what comes back: copying one for each of two hundred tests costs
-// far more than the tests.
-type databases struct {
-	parent testing.TB
-	mu     sync.Mutex
-	free   []*database
-}
-
-// database is a database with one connection past the store: a connection for each statement of a test, most of which are invariants, costs the
-// server more than the statements.
-type database struct {
-	url string
-
-	mu   sync.Mutex // a connection serves one statement at a time
-	conn *pgx.Conn
-}
-
-func newDatabases(tb testing.TB) *databases {
-	tb.Helper()
-	return &databases{parent: tb}
-}
-
-func (d *databases) take() *database {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if n := len(d.free); n > 0 {
-		db := d.free[n-1]
-		d.free = d.free[:n-1]
-		return db
-	}
-	url := testpg.DB(d.parent)
-	db := &database{url: url, conn: connect(d.parent, url)}
-	d.parent.Cleanup(func() { _ = db.conn.Close(context.WithoutCancel(d.parent.Context())) })
-	return db
-}
-
-func (d *databases) giveBack(tb testing.TB, db *database) {
-	tb.Helper()
-	db.wipe(tb)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.free = append(d.free, db)
-}
-
-// wipe empties every table but that of the migrations, in one transaction. Rows are deleted, because truncating costs a file for each table.
-func (db *database) wipe(tb testing.TB) {
-	tb.Helper()
-	var statements []string
-	for _, row := range db.query(tb, "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = current_schema() AND tablename <> 'laneway_migrations'") {
-		statements = append(statements, fmt.Sprintf("DELETE FROM %s", row[0]))
-	}
-	if len(statements) == 0 {
-		tb.Fatal("there is no table to wipe")
-	}
-	db.exec(tb, strings.Join(statements, "; "))
-}
-
-func (db *database) query(tb testing.TB, sql string) [][]any {
-	tb.Helper()
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return queryOn(tb, db.conn, sql)
-}
-
-func (db *database) exec(tb testing.TB, sql string) {
-	tb.Helper()
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	execOn(tb, db.conn, sql)
-}
-
-// harness gives the suite a database of its own.
-func (d *databases) harness(tb testing.TB, now func() time.Time) storetest.Harness {
-	tb.Helper()
-	db := d.take()
-	handles := &handles{url: db.url, now: now}
-	tb.Cleanup(func() {
-		handles.closeAll(tb)
-		d.giveBack(tb, db)
-	})
-	return storetest.Harness{
-		Open:   func() store.Store { return handles.open(tb) },
-		Reopen: func() store.Store { handles.closeAll(tb); return handles.open(tb) },
-		Query:  db.query,
-		Exec:   db.exec,
-	}
-}
-
-type handles struct {
-	url  string
-	now  func() time.Time
-	list []*postgres.Store
-}
-
-func (h *handles) open(tb testing.TB) store.Store {
-	tb.Helper()
-	s := open(tb, postgres.Config{URL: h.url, Now: h.now, MaxConns: 16, WarmConns: -1})
-	h.list = append(h.list, s)
-	return &remembering{Store: s}
-}
 
 // remembering gives back to an end what the start of its run has returned for it, as dispatch does; of each third end it does not, so that the suite
 // runs over both ways.
@@ -149,16 +44,6 @@ func (r *remembering) Finish(ctx context.Context, p store.FinishParams) (store.F
 		p.Begun, _ = r.begun.Load(p.RunID)
 	}
 	return r.Store.Finish(ctx, p)
-}
-
-func (h *handles) closeAll(tb testing.TB) {
-	tb.Helper()
-	for _, s := range h.list {
-		if err := s.Close(); err != nil {
-			tb.Errorf("closing a store: %v", err)
-		}
-	}
-	h.list = nil
 }
 
 func open(tb testing.TB, cfg postgres.Config) *postgres.Store {

@@ -92,6 +92,14 @@ func (s *Store) endTogether(ctx context.Context, list []store.FinishParams, toge
 	return done, column(ops, func(e *finishOp) store.Finished { return e.out }), err
 }
 
+// Unchanged reports whether the store has nothing in memory that it did not have when it was opened: no goroutine for hints, and no launch
+// whose commit got no answer.
+func (s *Store) Unchanged() bool {
+	s.wake.mu.Lock()
+	defer s.wake.mu.Unlock()
+	return !s.wake.sending && !s.wake.listening && len(s.unknownLaunches.all()) == 0
+}
+
 // WarmConns is how many connections for turns are kept open.
 func (s *Store) WarmConns() int { return int(s.turns.Config().MinConns) }
 

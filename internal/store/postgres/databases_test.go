@@ -1,0 +1,195 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/store"
+	"laneway/internal/store/postgres"
+	"laneway/internal/store/storetest"
+	"laneway/internal/testpg"
+)
+
+// databases lends empty databases to subtests and wipes what comes back: copying one for each of two hundred tests costs
+// far more than the tests.
+type databases struct {
+	parent testing.TB
+	mu     sync.Mutex
+	free   []*database
+}
+
+// database is a database with one connection past the store: a connection for each statement of a test, most of which are invariants, costs the
+// server more than the statements. For the same reason it keeps the stores of the test before: the server needs some 20 ms of processor time for a new
+// connection, which reads the catalog and plans each statement again.
+type database struct {
+	url string
+	// kept are the stores that no test uses, by their time: that of the server, or that of the tests.
+	kept [2][]*keptStore
+
+	mu   sync.Mutex // a connection serves one statement at a time
+	conn *pgx.Conn
+}
+
+// keptStores is how many stores of each kind a database keeps; each has up to eighteen connections.
+const keptStores = 1
+
+// keptStore is a store that serves one test after the other.
+type keptStore struct {
+	*postgres.Store
+
+	now atomic.Pointer[func() time.Time] // of the test that has it
+}
+
+func newDatabases(tb testing.TB) *databases {
+	tb.Helper()
+	return &databases{parent: tb}
+}
+
+func (d *databases) take() *database {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n := len(d.free); n > 0 {
+		db := d.free[n-1]
+		d.free = d.free[:n-1]
+		return db
+	}
+	url := testpg.DB(d.parent)
+	db := &database{url: url, conn: connect(d.parent, url)}
+	d.parent.Cleanup(func() {
+		for _, list := range db.kept {
+			closeAll(d.parent, list)
+		}
+		_ = db.conn.Close(context.WithoutCancel(d.parent.Context()))
+	})
+	return db
+}
+
+func (d *databases) giveBack(tb testing.TB, db *database) {
+	tb.Helper()
+	db.wipe(tb)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.free = append(d.free, db)
+}
+
+// wipe empties every table but that of the migrations, in one transaction. Rows are deleted, because truncating costs a file for each table.
+func (db *database) wipe(tb testing.TB) {
+	tb.Helper()
+	var statements []string
+	for _, row := range db.query(tb, "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = current_schema() AND tablename <> 'laneway_migrations'") {
+		statements = append(statements, fmt.Sprintf("DELETE FROM %s", row[0]))
+	}
+	if len(statements) == 0 {
+		tb.Fatal("there is no table to wipe")
+	}
+	db.exec(tb, strings.Join(statements, "; "))
+}
+
+func (db *database) query(tb testing.TB, sql string) [][]any {
+	tb.Helper()
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return queryOn(tb, db.conn, sql)
+}
+
+func (db *database) exec(tb testing.TB, sql string) {
+	tb.Helper()
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	execOn(tb, db.conn, sql)
+}
+
+// harness gives the suite a database of its own.
+func (d *databases) harness(tb testing.TB, now func() time.Time) storetest.Harness {
+	tb.Helper()
+	handles := &handles{db: d.take(), now: now}
+	tb.Cleanup(func() {
+		handles.keep(tb)
+		closeAll(tb, handles.list)
+		d.giveBack(tb, handles.db)
+	})
+	return storetest.Harness{
+		Open:   func() store.Store { return handles.open(tb) },
+		Reopen: func() store.Store { return handles.reopen(tb) },
+		Query:  handles.db.query,
+		Exec:   handles.db.exec,
+	}
+}
+
+// handles are the stores of one test.
+type handles struct {
+	db   *database
+	now  func() time.Time
+	list []*keptStore
+}
+
+// kept are the stores of the database that have the time of this test.
+func (h *handles) kept() *[]*keptStore {
+	if h.now == nil {
+		return &h.db.kept[0]
+	}
+	return &h.db.kept[1]
+}
+
+// open takes a store that the database keeps, or opens another one.
+func (h *handles) open(tb testing.TB) store.Store {
+	tb.Helper()
+	var s *keptStore
+	if kept := h.kept(); len(*kept) > 0 {
+		s, *kept = (*kept)[0], (*kept)[1:]
+		s.now.Store(&h.now)
+	} else {
+		s = openKept(tb, h.db.url, h.now)
+	}
+	h.list = append(h.list, s)
+	return &remembering{Store: s.Store}
+}
+
+func openKept(tb testing.TB, url string, now func() time.Time) *keptStore {
+	tb.Helper()
+	s := &keptStore{}
+	s.now.Store(&now)
+	cfg := postgres.Config{URL: url, MaxConns: 16, WarmConns: -1}
+	if now != nil {
+		cfg.Now = func() time.Time { return (*s.now.Load())() }
+	}
+	s.Store = open(tb, cfg)
+	return s
+}
+
+// keep leaves the stores to the next test with this database, but for those of which a goroutine or a memory belongs to the test that ends.
+func (h *handles) keep(tb testing.TB) {
+	tb.Helper()
+	h.list = slices.DeleteFunc(h.list, func(s *keptStore) bool {
+		if tb.Failed() || !s.Unchanged() || len(*h.kept()) == keptStores {
+			return false
+		}
+		*h.kept() = append(*h.kept(), s)
+		return true
+	})
+}
+
+// reopen is a restart: no store of the test lives on.
+func (h *handles) reopen(tb testing.TB) store.Store {
+	tb.Helper()
+	closeAll(tb, h.list)
+	h.list = nil
+	return h.open(tb)
+}
+
+func closeAll(tb testing.TB, list []*keptStore) {
+	tb.Helper()
+	for _, s := range list {
+		if err := s.Close(); err != nil {
+			tb.Errorf("closing a store: %v", err)
+		}
+	}
+}
