@@ -117,6 +117,11 @@ func openPools(ctx context.Context, pc *pgxpool.Config, cfg Config) (pool, turns
 	tc.MaxConns = max(pc.MaxConns/2, 1)
 	pc.MaxConns = max(pc.MaxConns-tc.MaxConns, 1)
 	planForTurns(tc.ConnConfig)
+	pc.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+		useArrayCodec(conn.TypeMap())
+		return nil
+	}
+	tc.AfterConnect = pc.AfterConnect
 	warm(tc, cfg.WarmConns, cfg.Logger)
 	if turns, err = pgxpool.NewWithConfig(ctx, tc); err != nil {
 		return nil, nil, err

@@ -38,7 +38,11 @@ func warm(pc *pgxpool.Config, n int, log *slog.Logger) {
 		n = defaultWarm
 	}
 	pc.MinConns = min(int32(min(n, 10_000)), pc.MaxConns)
+	first := pc.AfterConnect
 	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := first(ctx, conn); err != nil {
+			return err
+		}
 		for _, sql := range turnStatements() {
 			if err := plan(ctx, conn, sql); err != nil {
 				log.DebugContext(ctx, "a statement cannot be planned ahead", "err", translate(err))
