@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -300,17 +299,6 @@ func addJobState(b *pgx.Batch, changed []cron.Job, old storedJob, next cron.Job)
 		b.Queue(jobUpdateSQL(), args...)
 	}
 	return changed, err
-}
-
-// usualChange reports whether a job differs only in the columns of jobStatesSQL.
-func usualChange(old *storedJob, next *cron.Job) bool {
-	usual, was := *next, &old.State
-	st := &usual.State
-	st.RunCount, st.ErrorCount, st.ConsecutiveErrors, st.ConsecutiveSkipped = was.RunCount, was.ErrorCount, was.ConsecutiveErrors, was.ConsecutiveSkipped
-	st.LastRunAt, st.LastState, st.LastDuration, st.LastAlertAt = was.LastRunAt, was.LastState, was.LastDuration, was.LastAlertAt
-	st.LastError, st.LastErrorClass, st.LastDelivery, st.LastDeliveryError = was.LastError, was.LastErrorClass, was.LastDelivery, was.LastDeliveryError
-	st.Queued, st.RunningAt = was.Queued, was.RunningAt
-	return old.broken == "" && reflect.DeepEqual(&usual, &old.Job)
 }
 
 // runEnd has columns of a row of the ledger that are not in its run.
