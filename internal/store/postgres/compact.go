@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -168,16 +169,28 @@ UPDATE cron_run_logs l SET state = 'running', attempt = 1, started_at = ` + nowS
 FROM b WHERE l.ctid = b.place AND l.compact = 1
 RETURNING b.i, l.principal, l.session_id, ` + logColumns
 
-// startCompactGroup is one transaction for compact runs.
+// startCompactGroup is one transaction for compact runs: those whose claim is remembered, and the others. A second one is for runs that have changed since
+// their claim, or whose job has.
 func (s *Store) startCompactGroup(ctx context.Context, list []*startOp) ([]bool, error) {
-	done := make([]bool, len(list))
-	b := &pgx.Batch{}
-	b.Queue(startCompactSQL, s.clock(), column(list, func(g *startOp) string { return g.p.RunID }), column(list, func(g *startOp) string { return g.p.Node }),
-		column(list, func(g *startOp) string { return g.p.Lane }), column(list, func(g *startOp) string { return g.opening }),
-		column(list, func(g *startOp) int64 { return int64(len(g.p.Transcript)) })).
-		Query(func(rows pgx.Rows) error { return scanCompact(rows, list, done) })
-	s.readJobs(b, list)
+	var claimed, read []int
+	for i, g := range list {
+		if g.claimed = s.claims.take(g.p.RunID); g.claimed != nil {
+			claimed = append(claimed, i)
+		} else {
+			read = append(read, i)
+		}
+	}
+	done, b := make([]bool, len(list)), &pgx.Batch{}
+	if len(claimed) > 0 {
+		s.queueClaimed(b, list, claimed, done)
+	}
+	if len(read) > 0 {
+		s.queueCompactStarts(b, list, read, done)
+	}
 	err := send(ctx, s.turns, b)
+	if changed := slices.DeleteFunc(claimed, func(i int) bool { return done[i] }); err == nil && len(changed) > 0 {
+		s.startChanged(ctx, list, changed, done)
+	}
 	for i, g := range list {
 		if done[i] && g.out.Job != nil {
 			g.out.Begun = g.begun
@@ -186,8 +199,33 @@ func (s *Store) startCompactGroup(ctx context.Context, list []*startOp) ([]bool,
 	return done, err
 }
 
+// startChanged starts runs that are not as their claim has written them. The others of the group have started: an error leaves these to be tried by themselves.
+func (s *Store) startChanged(ctx context.Context, list []*startOp, places []int, done []bool) {
+	b := &pgx.Batch{}
+	s.queueCompactStarts(b, list, places, done)
+	if err := send(ctx, s.turns, b); err != nil {
+		s.log.DebugContext(ctx, "runs that have changed since their claim are started by themselves", "runs", len(places), "err", translate(err))
+		for _, i := range places {
+			done[i] = false
+		}
+	}
+}
+
+// queueCompactStarts queues the starts of the runs at some places of a group, and the read of their jobs.
+func (s *Store) queueCompactStarts(b *pgx.Batch, all []*startOp, places []int, done []bool) {
+	list := make([]*startOp, len(places))
+	for k, i := range places {
+		list[k] = all[i]
+	}
+	b.Queue(startCompactSQL, s.clock(), column(list, func(g *startOp) string { return g.p.RunID }), column(list, func(g *startOp) string { return g.p.Node }),
+		column(list, func(g *startOp) string { return g.p.Lane }), column(list, func(g *startOp) string { return g.opening }),
+		column(list, func(g *startOp) int64 { return int64(len(g.p.Transcript)) })).
+		Query(func(rows pgx.Rows) error { return scanCompact(rows, list, places, done) })
+	s.readJobs(b, list)
+}
+
 // scanCompact reads the runs that have started.
-func scanCompact(rows pgx.Rows, list []*startOp, done []bool) error {
+func scanCompact(rows pgx.Rows, list []*startOp, places []int, done []bool) error {
 	var (
 		i                    int
 		principal, sessionID string
@@ -209,7 +247,7 @@ func scanCompact(rows pgx.Rows, list []*startOp, done []bool) error {
 			Seqs: g.p.Seqs, Attempt: 1, StartedAt: r.StartedAt, Notes: map[string]string{}, Principal: principal, SessionID: sessionID,
 			Entries: numbered(g.p.Transcript, n, r.StartedAt),
 		}
-		g.begun, done[i-1] = &begun{run: r.Run, entries: n, at: at}, true
+		g.begun, done[places[i-1]] = &begun{run: r.Run, entries: n, at: at}, true
 	}
 	return rows.Err()
 }

@@ -16,10 +16,24 @@ import (
 // is compact and runs, and its job with the version of the row.
 type begun struct {
 	run     cron.Run
-	entries int64 // of the transcript
-	job     storedJob
+	entries int64      // of the transcript
+	job     *storedJob // nil = it is gone; it is only read
+	active  jobActivity
 	at      time.Time   // by the clock of this process, when the start was committed
 	used    atomic.Bool // a repetition of the end reads, so that it does not compute the change of the job again
+}
+
+// jobActivity is what the ledger says about the runs of a job.
+type jobActivity struct {
+	queued    int // runs that are not over
+	runningAt time.Time
+}
+
+// seen is the job with its activity.
+func (a jobActivity) seen(j *cron.Job) cron.Job {
+	out := clone(*j)
+	out.State.Queued, out.State.RunningAt = a.queued, a.runningAt
+	return out
 }
 
 // maxClockError is by how many milliseconds the time of an end may differ from the database's clock when the end is written.
@@ -53,19 +67,19 @@ WITH v AS MATERIALIZED (
 	) j CROSS JOIN LATERAL (
 		SELECT ctid AS place FROM cron_run_logs WHERE id = v.id AND compact = 1 AND state = 'running' AND node = v.node FOR UPDATE SKIP LOCKED
 	) l
-	WHERE EXISTS (SELECT 1 FROM nodes n WHERE n.id = v.node AND n.lease_until > ` + nowSQL + `)
+	WHERE v.node = ANY (` + liveNodes + `)
 		AND abs(v.finished - ` + nowSQL + `) <= ` + maxClockError + `
 ), e AS (
 	UPDATE cron_run_logs l SET state = 'ok', finished_at = b.finished, duration_ms = b.took, attempts = b.attempts, summary = b.summary,
 		model = b.model, provider = b.provider, input_tokens = b.input, output_tokens = b.output, delivery = b.delivery,
 		suppressed_by = b.suppressed, delivery_error = b.undelivered, entries = l.entries + b.n, transcript = l.transcript || b.added, preview = b.preview
 	FROM b WHERE l.ctid = b.place AND l.compact = 1
-	RETURNING b.*
+	RETURNING b.i, b.id
 ), c AS (
-	UPDATE cron_jobs j SET run_count = e.runs, last_run_at = NULLIF(e.at, 0), last_state = 'ok', last_error = '', last_error_class = '',
-		last_duration_ms = e.took, last_delivery = e.job_delivery, last_delivery_error = e.job_undelivered, last_alert_at = NULLIF(e.alert, 0),
-		consecutive_errors = e.failed, consecutive_skipped = e.skipped
-	FROM e WHERE j.ctid = e.job_place
+	UPDATE cron_jobs j SET run_count = b.runs, last_run_at = NULLIF(b.at, 0), last_state = 'ok', last_error = '', last_error_class = '',
+		last_duration_ms = b.took, last_delivery = b.job_delivery, last_delivery_error = b.job_undelivered, last_alert_at = NULLIF(b.alert, 0),
+		consecutive_errors = b.failed, consecutive_skipped = b.skipped
+	FROM b WHERE j.ctid = b.job_place
 	RETURNING 1
 )`
 
@@ -121,7 +135,7 @@ func (s *Store) finishBegun(ctx context.Context, list []*finishOp, done []bool) 
 // begunEnd computes the end from what the start remembers; ok is false when the rows must be read.
 func (e *finishOp) begunEnd() (end *begunEnd, ok bool, err error) {
 	start, known := e.p.Begun.(*begun)
-	if !known || start.run.ID != e.p.Cron.RunID || jobOf(e.p.Cron) != start.job.ID || start.used.Swap(true) {
+	if !known || start.job == nil || start.run.ID != e.p.Cron.RunID || jobOf(e.p.Cron) != start.job.ID || start.used.Swap(true) {
 		return nil, false, nil
 	}
 	now := start.now(e.s)
@@ -131,13 +145,13 @@ func (e *finishOp) begunEnd() (end *begunEnd, ok bool, err error) {
 	if r.Error != "" || r.ErrorClass != "" || r.Reason != "" {
 		return nil, false, nil
 	}
-	next := e.p.Cron.Job(withoutEndedRun(start.job.Job), r, now)
+	next := e.p.Cron.Job(withoutEndedRun(start.active.seen(&start.job.Job)), r, now)
 	if next == nil {
 		return nil, false, nil
 	}
 	next.ID = start.job.ID
 	if st := &next.State; st.LastState != cron.RunOK || st.LastError != "" || st.LastErrorClass != "" || st.LastDuration != r.Duration ||
-		st.ErrorCount != start.job.State.ErrorCount || !usualChange(&start.job, next) {
+		st.ErrorCount != start.job.State.ErrorCount || !usualChange(start.job, next) {
 		return nil, false, nil
 	}
 	text, err := cron.EncodeAttempts(r.Attempts)

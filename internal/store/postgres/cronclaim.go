@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -82,6 +83,7 @@ type claiming struct {
 	out           cron.Claimed
 	found         []cron.Launched // of earlier calls whose commit was unknown
 	jobs, retries bool            // phases that are committed
+	recorded      bool            // expect that rows of the ledger exist
 	taken         bool            // check first whether message names are in use
 }
 
@@ -131,6 +133,10 @@ func (c *claiming) addCommitted(ctx context.Context) error {
 
 func (c *claiming) claimJobs(ctx context.Context) error {
 	err := c.commitJobs(ctx)
+	if errors.Is(err, errRecorded) || isUnique(err) && !c.recorded {
+		c.recorded = true
+		err = c.commitJobs(ctx)
+	}
 	if isUnique(err) && !c.taken {
 		// Another message has the name that the message of a run needs. One such job must not delay the others.
 		c.taken = true
@@ -151,6 +157,7 @@ func (c *claiming) commitJobs(ctx context.Context) error {
 		c.s.unknownLaunches.add(b.out.Launched)
 		return err
 	}
+	c.s.claims.add(b.claimed)
 	if len(c.out.Launched) == 0 {
 		c.out.Launched = b.out.Launched
 	} else {
@@ -170,6 +177,9 @@ type claimBatch struct {
 	broken []cron.Job
 	more   bool
 	out    cron.Claimed
+
+	claimed []claimedRun // what their starts need
+	version uint32       // of the rows that this transaction writes
 }
 
 // limit is how many rows a claim may still take, plus one that shows whether there are more. It is part of the text of a statement: a
@@ -183,43 +193,53 @@ func limit(p cron.ClaimParams, taken int) string {
 
 func (b *claimBatch) read(ctx context.Context, tx pgx.Tx) error {
 	var now int64
-	dueNow, found := 0, 0
 	batch := &pgx.Batch{}
 	batch.Queue(inOrderSQL)
 	batch.Queue(readClockSQL, b.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	batch.Queue(dueCountSQL+limit(b.p, 0)+`) due`, b.s.clock(), b.p.LookAhead.Milliseconds()).QueryRow(func(row pgx.Row) error { return row.Scan(&dueNow) })
-	batch.Queue(dueSQL+limit(b.p, 0)+` FOR UPDATE SKIP LOCKED`, b.s.clock(), b.p.LookAhead.Milliseconds()).Query(func(rows pgx.Rows) (err error) {
-		found, err = b.add(rows, dueNow)
-		return err
-	})
+	batch.Queue(dueSQL+limit(b.p, 0)+` FOR UPDATE SKIP LOCKED`, b.s.clock(), b.p.LookAhead.Milliseconds()).Query(b.add)
 	if err := send(ctx, tx, batch); err != nil {
 		return err
 	}
-	b.out.Now, b.out.Passed = fromMillis(now), max(0, dueNow-found)
-	if err := b.markBroken(ctx, tx); err != nil || len(b.due) == 0 {
+	b.out.Now = fromMillis(now)
+	if err := b.markBroken(ctx, tx); err != nil {
 		return err
 	}
-	return b.s.complete(ctx, tx, b.due)
+	more := &pgx.Batch{}
+	if !b.more { // then no row was passed over that the claim could have taken
+		more.Queue(dueCountSQL+limit(b.p, 0)+`) due`, b.s.clock(), b.p.LookAhead.Milliseconds()).QueryRow(func(row pgx.Row) error {
+			var dueNow int
+			err := row.Scan(&dueNow)
+			b.out.Passed = max(0, dueNow-len(b.due)) // what is broken is marked and not due any more
+			return err
+		})
+	}
+	return b.s.complete(ctx, tx, more, b.due)
 }
 
-// add adds the due jobs, at most as many as the claim may take; expected is about how many there are. It returns how many rows there were.
-func (b *claimBatch) add(rows pgx.Rows, expected int) (found int, err error) {
-	b.due = make([]cron.DueJob, 0, expected) // rows are wide: growing would copy them again and again
+// fewDue is for how many jobs a claim makes place at first.
+const fewDue = 32
+
+// add adds the due jobs, at most as many as the claim may take. Their rows are wide: more than a few get the place for all that the claim may take at once.
+func (b *claimBatch) add(rows pgx.Rows) error {
+	b.due = make([]cron.DueJob, 0, fewDue)
 	scan := b.s.jobScanner()
-	for ; rows.Next(); found++ {
+	for found := 0; rows.Next(); found++ {
 		j, err := scan(rows)
 		switch {
 		case err != nil:
-			return found, err
+			return err
 		case b.p.Limit > 0 && found == b.p.Limit:
 			b.more = true
 		case j.broken != "":
 			b.broken = append(b.broken, j.Job)
 		default:
+			if n := len(b.due); n == fewDue && b.p.Limit > n {
+				b.due = slices.Grow(b.due, b.p.Limit-n)
+			}
 			b.due = append(b.due, cron.DueJob{Job: j.Job})
 		}
 	}
-	return found, rows.Err()
+	return rows.Err()
 }
 
 func (b *claimBatch) markBroken(ctx context.Context, tx pgx.Tx) error {
@@ -232,8 +252,11 @@ func (b *claimBatch) markBroken(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// complete adds to due jobs what the overlap policy and the budget need: their active runs and the runs of their owners.
-func (s *Store) complete(ctx context.Context, tx pgx.Tx, due []cron.DueJob) error {
+// complete adds to due jobs what the overlap policy and the budget need, their active runs and the runs of their owners, in the round trip of a batch.
+func (s *Store) complete(ctx context.Context, tx pgx.Tx, b *pgx.Batch, due []cron.DueJob) error {
+	if len(due) == 0 {
+		return send(ctx, tx, b)
+	}
 	place := map[string]int{}
 	var owners []string
 	for i, d := range due {
@@ -243,7 +266,6 @@ func (s *Store) complete(ctx context.Context, tx pgx.Tx, due []cron.DueJob) erro
 		}
 	}
 	used := map[string]int{}
-	b := &pgx.Batch{}
 	b.Queue(activeSQL, column(due, func(d cron.DueJob) string { return d.Job.ID })).Query(func(rows pgx.Rows) error {
 		return eachActive(rows, due, place)
 	})
@@ -303,12 +325,13 @@ func (b *claimBatch) write(ctx context.Context, tx pgx.Tx) error {
 	if err := b.cancel(ctx, tx, cancel); err != nil {
 		return err
 	}
-	l := launching{s: b.s, node: b.p.Node, now: b.out.Now, checkNames: b.taken}
+	l := launching{s: b.s, node: b.p.Node, now: b.out.Now, checkNames: b.taken, expectNew: !b.recorded}
 	if err := l.run(ctx, tx, launches, rows); err != nil {
 		return err
 	}
 	b.out.Launched, b.out.Recorded = l.launched, l.recorded
 	b.out.Finished = append(b.out.Finished, l.recorded...)
+	b.claimed = l.claimed
 	return b.decided(ctx, tx, verdicts, jobs)
 }
 
@@ -318,56 +341,6 @@ func (b *claimBatch) cancel(ctx context.Context, tx pgx.Tx, ids []string) (err e
 	}
 	b.out.Cancelled, b.out.Finished, err = b.s.cancelRuns(ctx, tx, ids, cron.CancelParams{Reason: cron.ReasonReplaced, By: "cron"})
 	return err
-}
-
-// decided writes the verdicts into the rows of their jobs.
-func (b *claimBatch) decided(ctx context.Context, tx pgx.Tx, verdicts []cron.Verdict, jobs map[string]*cron.Job) error {
-	var bad []cron.Verdict
-	settled := make([]cron.Verdict, 0, len(verdicts))
-	for _, v := range verdicts {
-		if v.Invalid != "" {
-			bad = append(bad, v)
-			continue
-		}
-		settled = append(settled, v)
-	}
-	id := func(v cron.Verdict) string { return v.JobID }
-	batch := &pgx.Batch{}
-	batch.Queue(decidedSQL, column(settled, id),
-		column(settled, func(v cron.Verdict) int64 { return ms(v.Next) }), column(settled, func(v cron.Verdict) int64 { return ms(v.NextRunAt) }),
-		column(settled, func(v cron.Verdict) int64 { return int64(v.Fired) }),
-		column(settled, func(v cron.Verdict) int64 { return int64(v.ConsecutiveSkipped) }),
-		column(settled, func(v cron.Verdict) bool { return v.Disable }))
-	if len(bad) > 0 {
-		batch.Queue(invalidSQL, column(bad, id), column(bad, func(v cron.Verdict) string { return clean(v.Invalid) }))
-	}
-	queued := make(map[string]int, len(verdicts))
-	for i := range b.out.Launched {
-		queued[b.out.Launched[i].Run.JobID]++
-	}
-	b.out.Jobs = slices.Grow(b.out.Jobs, len(verdicts))
-	for _, v := range verdicts {
-		job := after(*jobs[v.JobID], v, queued[v.JobID])
-		b.out.Jobs = append(b.out.Jobs, job)
-		if jobs[v.JobID].Pause != nil && job.Pause == nil {
-			b.out.Resumed = append(b.out.Resumed, job)
-		}
-	}
-	return send(ctx, tx, batch)
-}
-
-// after is a job as it is after a verdict that made some runs.
-func after(j cron.Job, v cron.Verdict, made int) cron.Job {
-	if v.Invalid != "" {
-		j.Invalid = v.Invalid
-		return j
-	}
-	j.Pause = nil
-	j.Enabled = j.Enabled && !v.Disable
-	st := &j.State
-	st.Next, st.NextRunAt, st.Fired, st.ConsecutiveSkipped = whole(v.Next), whole(v.NextRunAt), v.Fired, v.ConsecutiveSkipped
-	st.Queued += made
-	return j
 }
 
 // whole is an instant with the precision of the tables.

@@ -53,7 +53,7 @@ func (s *Store) enqueueRuns(ctx context.Context, tx pgx.Tx, p cron.EnqueueParams
 		return out, chat.ErrNotFound
 	}
 	due := []cron.DueJob{{Job: list[0].Job}}
-	if err := s.complete(ctx, tx, due); err != nil {
+	if err := s.complete(ctx, tx, &pgx.Batch{}, due); err != nil {
 		return out, err
 	}
 	if list[0].ahead > 0 {

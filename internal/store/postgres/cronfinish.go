@@ -108,7 +108,7 @@ func (s *Store) readJobs(b *pgx.Batch, list []*startOp) {
 			job := clone(j.Job)
 			g.out.Job = &job
 			if g.begun != nil {
-				g.begun.job = j
+				g.begun.job, g.begun.active = &j, jobActivity{j.State.Queued, j.State.RunningAt}
 			}
 		}
 	}))

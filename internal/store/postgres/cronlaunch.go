@@ -64,8 +64,11 @@ type launching struct {
 	now  time.Time
 	// checkNames checks first whether another message has the name of a message of a run; such a run is recorded as an error.
 	checkNames bool
-	compact    map[string]string // transcripts of the compact runs
+	// expectNew uses launchSQL for the usual rows, which ends with an error when a row exists. The jobs must be locked.
+	expectNew bool
+	compact   map[string]*newRow // rows of the compact runs
 
+	claimed  []claimedRun // the compact ones of launched
 	launched []cron.Launched
 	recorded []cron.Run
 	existing []string
@@ -93,27 +96,51 @@ func (l *launching) run(ctx context.Context, tx pgx.Tx, launches []cron.Launch, 
 		return err
 	}
 	fresh := make([]newRow, 0, len(launches)+len(rows))
-	l.compact = make(map[string]string, len(free))
+	l.compact = make(map[string]*newRow, len(free))
 	for i := range launches {
 		row := newRow{run: launches[i].Run, message: launches[i].Message.ID}
 		if free[row.run.ID] {
 			if row, err = newCompact(row.run, &launches[i].Message); err != nil {
 				return err
 			}
-			l.compact[row.run.ID] = row.sessionID
 		}
 		fresh = append(fresh, row)
+		if row.compact {
+			l.compact[row.run.ID] = &fresh[len(fresh)-1] // which has place for all
+		}
 	}
 	for _, r := range rows {
 		fresh = append(fresh, newRow{run: r})
 	}
-	var added []string
-	b := &pgx.Batch{}
-	l.s.record(b, l.node, fresh, &added)
-	if err := send(ctx, tx, b); err != nil {
+	added, err := l.insert(ctx, tx, fresh)
+	if err != nil {
 		return err
 	}
 	return l.sort(ctx, tx, launches, rows, added)
+}
+
+// insert inserts rows into the ledger and returns the ids of those that are new.
+func (l *launching) insert(ctx context.Context, tx pgx.Tx, rows []newRow) (added []string, err error) {
+	b := &pgx.Batch{}
+	if l.expectNew {
+		usual := make([]*newRow, 0, len(rows))
+		var others []newRow
+		for i := range rows {
+			if rows[i].usual() {
+				usual, added = append(usual, &rows[i]), append(added, rows[i].run.ID)
+			} else {
+				others = append(others, rows[i])
+			}
+		}
+		if len(usual) > 0 {
+			l.s.launch(b, l.node, usual)
+		}
+		rows = others
+	}
+	if len(rows) > 0 {
+		l.s.record(b, l.node, rows, &added)
+	}
+	return added, send(ctx, tx, b)
 }
 
 // sort separates new runs from existing ones, and places the messages of the new ones.
@@ -123,7 +150,7 @@ func (l *launching) sort(ctx context.Context, tx pgx.Tx, launches []cron.Launch,
 		isNew[id] = true
 	}
 	var place []placed
-	l.launched = slices.Grow(l.launched, len(launches))
+	l.launched, l.claimed = slices.Grow(l.launched, len(launches)), slices.Grow(l.claimed, len(l.compact))
 	for i := range launches {
 		c := &launches[i]
 		if !isNew[c.Run.ID] {
@@ -131,8 +158,9 @@ func (l *launching) sort(ctx context.Context, tx pgx.Tx, launches []cron.Launch,
 			continue
 		}
 		delete(isNew, c.Run.ID) // a second one of the same name is not new
-		if transcript, compact := l.compact[c.Run.ID]; compact {
-			l.launched = append(l.launched, l.launchedCompact(c, transcript))
+		if row := l.compact[c.Run.ID]; row != nil {
+			l.launched = append(l.launched, l.launchedCompact(c, row.sessionID))
+			l.claimed = append(l.claimed, claimedRun{run: c.Run, principal: row.principal, sessionID: row.sessionID})
 			continue
 		}
 		place = append(place, placed{run: c.Run, message: c.Message})

@@ -51,6 +51,7 @@ type Store struct {
 	parts cron.PartsDecoder
 
 	compactStarts   *group[*startOp] // of runs that are one row
+	claims          *claimedRuns
 	compactFinishes *group[*finishOp]
 
 	beat *control // heartbeats only
@@ -99,6 +100,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 
 		recentEntries:   recentEntries,
 		unknownLaunches: newUnknownLaunches(),
+		claims:          newClaimedRuns(),
 		step:            step,
 	}
 	s.accepts, s.starts = newGroup(s.log, s.acceptGroup), newGroup(s.log, s.startGroup)

@@ -110,8 +110,9 @@ type startOp struct {
 	s       *Store
 	p       store.StartParams
 	entries string
-	opening string // the entries of a compact run
-	begun   *begun // of a compact run; nil = it is none
+	opening string      // the entries of a compact run
+	begun   *begun      // of a compact run; nil = it is none
+	claimed *claimedRun // of a compact run whose claim is remembered; nil = it is not
 	out     store.Started
 }
 

@@ -20,7 +20,7 @@ func turnStatements() []string {
 		fenceFreeSQL, holdSQL, startOneSQL, startManySQL, beginSQL, beginManySQL, jobsSQL,
 		finishOneSQL, finishManySQL, mergedSQL,
 		lockFreeJobsSQL, existingJobsSQL, runningSQL, logsSQL, readClockSQL, narrowSQL, endManySQL, jobStatesSQL,
-		startCompactSQL, finishBegunSQL, finishBegunSendSQL, runningCompactSQL, enqueueSQL,
+		startCompactSQL, startClaimedSQL, finishBegunSQL, finishBegunSendSQL, runningCompactSQL, enqueueSQL,
 	}
 }
 

@@ -1,0 +1,86 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/cron"
+)
+
+// decided writes the verdicts into the rows of their jobs.
+func (b *claimBatch) decided(ctx context.Context, tx pgx.Tx, verdicts []cron.Verdict, jobs map[string]*cron.Job) error {
+	var bad []cron.Verdict
+	settled := make([]cron.Verdict, 0, len(verdicts))
+	for _, v := range verdicts {
+		if v.Invalid != "" {
+			bad = append(bad, v)
+			continue
+		}
+		settled = append(settled, v)
+	}
+	id := func(v cron.Verdict) string { return v.JobID }
+	batch := &pgx.Batch{}
+	batch.Queue(decidedSQL, column(settled, id),
+		column(settled, func(v cron.Verdict) int64 { return ms(v.Next) }), column(settled, func(v cron.Verdict) int64 { return ms(v.NextRunAt) }),
+		column(settled, func(v cron.Verdict) int64 { return int64(v.Fired) }),
+		column(settled, func(v cron.Verdict) int64 { return int64(v.ConsecutiveSkipped) }),
+		column(settled, func(v cron.Verdict) bool { return v.Disable }))
+	if len(bad) > 0 {
+		batch.Queue(invalidSQL, column(bad, id), column(bad, func(v cron.Verdict) string { return clean(v.Invalid) }))
+	}
+	queued := make(map[string]int, len(verdicts))
+	for i := range b.out.Launched {
+		queued[b.out.Launched[i].Run.JobID]++
+	}
+	b.out.Jobs = slices.Grow(b.out.Jobs, len(verdicts))
+	for _, v := range verdicts {
+		job := after(*jobs[v.JobID], v, queued[v.JobID])
+		b.out.Jobs = append(b.out.Jobs, job)
+		if jobs[v.JobID].Pause != nil && job.Pause == nil {
+			b.out.Resumed = append(b.out.Resumed, job)
+		}
+	}
+	if len(settled) > 0 {
+		batch.Queue(`SELECT xmin FROM cron_jobs WHERE id = $1`, settled[0].JobID).QueryRow(func(row pgx.Row) error { return row.Scan(&b.version) })
+	}
+	if err := send(ctx, tx, batch); err != nil {
+		return err
+	}
+	b.remember()
+	return nil
+}
+
+// remember gives the claimed runs their jobs.
+func (b *claimBatch) remember() {
+	jobs := make(map[string]*storedJob, len(b.claimed))
+	for i := range b.claimed {
+		jobs[b.claimed[i].run.JobID] = nil
+	}
+	for i := range b.out.Jobs {
+		if j := &b.out.Jobs[i]; b.version != 0 {
+			if _, claimed := jobs[j.ID]; claimed {
+				jobs[j.ID] = &storedJob{Job: clone(*j), version: b.version}
+			}
+		}
+	}
+	b.claimed = slices.DeleteFunc(b.claimed, func(c claimedRun) bool { return jobs[c.run.JobID] == nil })
+	for i := range b.claimed {
+		b.claimed[i].job = jobs[b.claimed[i].run.JobID]
+	}
+}
+
+// after is a job as it is after a verdict that made some runs.
+func after(j cron.Job, v cron.Verdict, made int) cron.Job {
+	if v.Invalid != "" {
+		j.Invalid = v.Invalid
+		return j
+	}
+	j.Pause = nil
+	j.Enabled = j.Enabled && !v.Disable
+	st := &j.State
+	st.Next, st.NextRunAt, st.Fired, st.ConsecutiveSkipped = whole(v.Next), whole(v.NextRunAt), v.Fired, v.ConsecutiveSkipped
+	st.Queued += made
+	return j
+}
