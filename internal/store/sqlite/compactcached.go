@@ -1,10 +1,8 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"slices"
-	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
@@ -103,7 +101,7 @@ func (t *tx) countEnd(ctx context.Context, e *cron.AttemptEnd, r *cron.Run, j *c
 	switch {
 	case next == nil:
 		return t.removeJob(ctx, j.ID)
-	case !sameBesidesCounters(&j.Job, next):
+	case !cron.SameBesidesCounters(&j.Job, next):
 		t.jobs.drop(j.ID)
 		_, err := t.replaceJob(ctx, j.storedJob, next)
 		return err
@@ -138,37 +136,3 @@ func setCounters(to, from *cron.JobState) {
 	to.LastDelivery, to.LastDeliveryError, to.LastAlertAt = from.LastDelivery, from.LastDeliveryError, instant(millis(from.LastAlertAt))
 	to.ConsecutiveErrors, to.ConsecutiveSkipped = from.ConsecutiveErrors, from.ConsecutiveSkipped
 }
-
-// sameBesidesCounters reports whether two jobs differ in nothing but what setCounters takes over and what is not stored. Times that differ in their
-// representation are different.
-func sameBesidesCounters(a, b *cron.Job) bool {
-	s := a.State
-	setCounters(&s, &b.State)
-	t := b.State
-	setCounters(&t, &b.State)
-	s.Queued, s.RunningAt, t.Queued, t.RunningAt = 0, instant(0), 0, instant(0)
-	return s == t && a.ID == b.ID && a.Key == b.Key && a.KeyDerived == b.KeyDerived && a.Name == b.Name && a.DisplayName == b.DisplayName &&
-		a.Description == b.Description && a.Owner == b.Owner && a.Principal == b.Principal && a.Agent == b.Agent && a.AccountID == b.AccountID && a.Lane == b.Lane &&
-		a.Schedule == b.Schedule && a.JitterMs == b.JitterMs && a.MaxRuns == b.MaxRuns &&
-		a.Session == b.Session && a.WakeMode == b.WakeMode && samePayload(&a.Payload, &b.Payload) && sameDelivery(&a.Delivery, &b.Delivery) &&
-		a.Alert.Off == b.Alert.Off && a.Alert.After == b.Alert.After && a.Alert.Cooldown == b.Alert.Cooldown &&
-		a.Alert.IncludeSkipped == b.Alert.IncludeSkipped && sameDelivery(&a.Alert.Delivery, &b.Alert.Delivery) &&
-		a.Overlap == b.Overlap && a.Missed == b.Missed && a.Retry == b.Retry && a.Timeout == b.Timeout && a.AtMostOnce == b.AtMostOnce &&
-		a.DeleteAfter == b.DeleteAfter && a.PauseAfter == b.PauseAfter && a.Enabled == b.Enabled && samePause(a.Pause, b.Pause) &&
-		a.AutoDisabled == b.AutoDisabled && a.Invalid == b.Invalid && a.Revision == b.Revision && timesOf(a) == timesOf(b)
-}
-
-func timesOf(j *cron.Job) [4]time.Time {
-	return [...]time.Time{j.StartsAt, j.EndsAt, j.CreatedAt, j.UpdatedAt}
-}
-
-func samePayload(a, b *cron.Payload) bool {
-	return a.Kind == b.Kind && a.Text == b.Text && bytes.Equal(a.Options, b.Options)
-}
-
-func sameDelivery(a, b *cron.Delivery) bool {
-	return a.Mode == b.Mode && a.Channel == b.Channel && a.To == b.To && a.Thread == b.Thread && a.Account == b.Account &&
-		a.BestEffort == b.BestEffort && bytes.Equal(a.Options, b.Options)
-}
-
-func samePause(a, b *cron.Pause) bool { return a == b || a != nil && b != nil && *a == *b }
