@@ -20,28 +20,28 @@ import (
 )
 
 // benchSocket is a socket that is logged in, without the conveniences of a test.
-func benchSocket(b testing.TB, addr string) *websocket.Conn {
-	b.Helper()
+func benchSocket(tb testing.TB, addr string) *websocket.Conn {
+	tb.Helper()
 	ws, err := dialWith(websocket.DefaultDialer, "ws://"+addr+"/", nil)
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	if _, _, err := ws.ReadMessage(); err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := ws.WriteJSON(connectFrame(adminToken)); err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	if _, data, err := ws.ReadMessage(); err != nil || !strings.Contains(string(data), "hello-ok") {
-		b.Fatalf("connect: %v %s", err, data)
+		tb.Fatalf("connect: %v %s", err, data)
 	}
 	return ws
 }
 
 type quiet struct{ *fakeBackend }
 
-func benchGateway(b testing.TB) (addr string, h *fakeBackend) {
-	b.Helper()
+func benchGateway(tb testing.TB) (addr string, h *fakeBackend) {
+	tb.Helper()
 	h = &fakeBackend{
 		subs: map[int]func(chat.Event){}, sessions: map[string]*fakeSession{}, messages: map[string]*fakeMessage{}, byKey: map[string]*fakeMessage{}, answers: map[chat.IdempotencyKey]told{},
 		gate: make(chan struct{}), ended: make(chan struct{}),
@@ -51,20 +51,20 @@ func benchGateway(b testing.TB) (addr string, h *fakeBackend) {
 		MaxSockets: 20_000, MaxUnauthenticated: 20_000, MaxUnauthenticatedPerAddr: 20_000, MaxPerPrincipal: 20_000,
 	}, quiet{h}, slog.New(slog.DiscardHandler))
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ctx, l) }()
-	b.Cleanup(func() {
+	tb.Cleanup(func() {
 		h.close()
 		cancel()
 		if err := <-served; err != nil {
-			b.Error(err)
+			tb.Error(err)
 		}
 	})
 	return l.Addr().String(), h

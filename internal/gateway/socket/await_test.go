@@ -31,19 +31,25 @@ func readTick(t *testing.T, peer *websocket.Conn) {
 //nolint:paralleltest // see above
 func TestAReaderWhoseStackHasGrownIsReplacedOnceItIsIdle(t *testing.T) {
 	for name, c := range map[string]struct {
-		do   func(t *testing.T, peer *websocket.Conn)
-		want bool
+		control int // kind of a control frame, 0 = none
+		texts   []string
+		want    bool
 	}{
-		"nothing":  {func(*testing.T, *websocket.Conn) {}, false},
-		"a pong":   {func(t *testing.T, peer *websocket.Conn) { control(t, peer, websocket.PongMessage, "12") }, false},
-		"a ping":   {func(t *testing.T, peer *websocket.Conn) { control(t, peer, websocket.PingMessage, "12") }, true},
-		"messages": {func(t *testing.T, peer *websocket.Conn) { say(t, peer, "one"); say(t, peer, "two") }, true},
+		"nothing":  {want: false},
+		"a pong":   {control: websocket.PongMessage, want: false},
+		"a ping":   {control: websocket.PingMessage, want: true},
+		"messages": {texts: []string{"one", "two"}, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			end := connected(t, func(_ *echo, peer *websocket.Conn) {
 				say(t, peer, "hello")
 				for round := range 3 {
-					c.do(t, peer)
+					if c.control != 0 {
+						control(t, peer, c.control, "12")
+					}
+					for _, text := range c.texts {
+						say(t, peer, text)
+					}
 					synctest.Wait()
 					if round == 0 && readerIsRenewed() {
 						t.Error("the reader was replaced before a tick")

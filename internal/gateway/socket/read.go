@@ -47,7 +47,7 @@ func (c *Conn) read(ctx, peer context.Context) {
 			return
 		}
 		if peer == nil {
-			peer = c.untilGone(ctx)
+			peer = c.untilGone(ctx) //nolint:fatcontext // once
 		}
 		if end := c.receive(ctx, peer); end != nil && c.decided() == nil {
 			c.closeAfter(ctx, end)

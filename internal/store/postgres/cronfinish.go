@@ -301,6 +301,11 @@ func addJobState(b *pgx.Batch, changed []cron.Job, old storedJob, next cron.Job)
 	return changed, err
 }
 
+// usualChange reports whether a job differs only in the columns of jobStatesSQL, and in what follows from the ledger.
+func usualChange(old *storedJob, next *cron.Job) bool {
+	return old.broken == "" && cron.SameBesidesCounters(&old.Job, next)
+}
+
 // runEnd has columns of a row of the ledger that are not in its run.
 type runEnd struct {
 	attempts string
