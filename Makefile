@@ -16,15 +16,17 @@ TIMEOUT ?= 30m
 # Some tests run without the race detector, which slows them down up to ten times: the conformance suites of the stores on SQLite, whose engine is
 # C translated to Go, and on Postgres (their races run with it, and on memory the whole suite does); SLOW, a million turns whose memory is counted,
 # which would be the detector's, and the random histories, which are long, and in which the runtime of the detector broke once; and LONG, which `make chaos`
-# runs with it: long virtual times on three stores and of outages, copies of stores, scripts of the command line, texts that one goroutine renders, and
-# thousands of answers that are compared byte by byte.
+# runs with it: long virtual times on three stores and of outages, copies of stores, scripts of the command line, texts that one goroutine renders, thousands
+# of answers that are compared byte by byte, answers of 50 MB, and single operations on SQLite one after the other. BIG are reads of many bytes by one
+# goroutine, in the suite of the stores on memory.
 SLOW     := TestIdleSessionsLeaveNothing|TestRandomHistoriesKeepEveryPromise|TestRandomHistoriesOfAJobAreThoseOfThePlainModel
-LONG     := TestAKillInAnyStepOfACompactionLeavesOneSummary|TestAResetOrDeletionBesideACompactionLeavesNoSummary|TestTwoReplicasCompactAConversationOnce|TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert|TestAnOutageUsesUpNoAttempts|TestEveryTableIsCopiedThereAndBack|TestAnInterruptedCopyGoesOn|TestScripts|TestManyTexts|TestWordsSurvive|TestDeepTextIsRead|TestRenderingCostsNoMoreThanTheText|TestAnswersAboutJobsKeepTheirBytes
+LONG     := TestAKillInAnyStepOfACompactionLeavesOneSummary|TestAResetOrDeletionBesideACompactionLeavesNoSummary|TestTwoReplicasCompactAConversationOnce|TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert|TestAnOutageUsesUpNoAttempts|TestEveryTableIsCopiedThereAndBack|TestAnInterruptedCopyGoesOn|TestScripts|TestManyTexts|TestWordsSurvive|TestDeepTextIsRead|TestRenderingCostsNoMoreThanTheText|TestAnswersAboutJobsKeepTheirBytes|TestBadAnswers|TestAnswersThatComeTooFastArePaced|TestRunNowReportsWhyItDidNotRunAndLeavesThePlanAlone|TestTheStatementIsTheFence|TestTheComparisonSeesAStaleCache|TestAFireCountsWhatHappensInBetween
+BIG      := ^TestMemoryStore$$/^BigReads$$
 # Where they are, beside the conformance suites.
-LONGIN   := ./internal/dispatch ./internal/channel/telegram ./internal/gateway ./internal/store/transfer ./cmd/laneway
-SLOWRACE := ^(TestStore|TestConformance|$(SLOW)|$(LONG))$$
+LONGIN   := ./internal/store/sqlite ./internal/store/memory ./internal/dispatch ./internal/channel/telegram ./internal/gateway ./internal/store/transfer ./cmd/laneway
+SLOWRACE := ^(TestStore|TestConformance|$(SLOW)|$(LONG))$$|$(BIG)
 # What the detector skips of them: all but the areas Race and CronRace of the two suites, whose names are the only ones that end so.
-SKIPRACE := ^(TestStore|TestConformance)$$/([^e]|[^c]e|[^a]ce)$$|^($(SLOW)|$(LONG))$$
+SKIPRACE := ^(TestStore|TestConformance)$$/([^e]|[^c]e|[^a]ce)$$|^($(SLOW)|$(LONG))$$|$(BIG)
 # The detector does not look into that engine elsewhere either: it guards its memory itself.
 RACE    := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 # How many parallel tests of a package run at once, and of internal/teste2e, whose real processes wait for most of their time.
@@ -110,7 +112,7 @@ chaos: ## the scenarios against real processes at full length: 200 kills, long l
 	LANEWAY_TEST_PROBES=200 LANEWAY_TEST_READS=10000 LANEWAY_TEST_HOSTILE=1 LANEWAY_TEST_HANDOVERS=50 LANEWAY_TEST_RESTARTS=50 LANEWAY_TEST_STOPS=1000 \
 	LANEWAY_TEST_DATABASE_CRASHES=200 LANEWAY_TEST_TURNS=2000 LANEWAY_TEST_COPY_MESSAGES=100000 LANEWAY_TEST_COPY_JOBS=10000 $(GO) run ./cmd/testpg -- $(GO) test $(RACE) -count=1 -timeout 80m -v ./internal/teste2e
 	$(GO) test -count=1 -timeout 60m ./internal/channel/telegram -run 'TestManyTexts$$' -texts 1000000
-	LANEWAY_TEST_TURNS=2000 $(TESTPG) $(GO) test $(RACE) -count=1 -timeout 60m -run '^(TestManyTurnsInAWindowOfEightThousandTokens|$(LONG))$$' $(LONGIN)
+	LANEWAY_TEST_TURNS=2000 $(TESTPG) $(GO) test $(RACE) -count=1 -timeout 60m -run '^(TestManyTurnsInAWindowOfEightThousandTokens|$(LONG))$$|$(BIG)' $(LONGIN)
 	$(MAKE) trees
 	$(MAKE) abuse
 
