@@ -29,8 +29,8 @@ type attempt interface {
 	Execute(ctx context.Context, req agent.Request, by agent.Summariser, emit func(agent.Event)) (res agent.Result, done bool, err error)
 	// HeldBack is why nothing is sent to an address; "" = it is sent.
 	HeldBack(to chat.Target) string
-	// End adds the end of the attempt to what the turn writes. publish is called when that is committed.
-	End(ctx context.Context, t service.Turn, how service.Ending, p *store.FinishParams) (publish func())
+	// End adds the end of the attempt to what the turn writes. publish is called when that is committed, with the time of the end.
+	End(ctx context.Context, t service.Turn, how service.Ending, p *store.FinishParams) (publish func(endedAt time.Time))
 }
 
 // plain is the attempt of a turn that is the turn of a message alone.
@@ -52,8 +52,8 @@ func (plain) Execute(context.Context, agent.Request, agent.Summariser, func(agen
 	return agent.Result{}, false, nil
 }
 
-func (plain) End(context.Context, service.Turn, service.Ending, *store.FinishParams) (publish func()) {
-	return func() {}
+func (plain) End(context.Context, service.Turn, service.Ending, *store.FinishParams) (publish func(endedAt time.Time)) {
+	return func(time.Time) {}
 }
 
 // jobService is what turns and the queue need of the job service, see [service.Service].

@@ -237,7 +237,7 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 		return false
 	}
 	ts.publishEnd(ctx, t, end, fin)
-	publish()
+	publish(fin.EndedAt)
 	return true
 }
 

@@ -33,7 +33,7 @@ func TestAnAttemptIsRecognisedByItsMessage(t *testing.T) {
 }
 
 // end is the end of a turn of the job's first run that was started at noon, with the answer that a person would get.
-func (p *process) end(j cron.Job, how service.Ending) (store.FinishParams, func()) {
+func (p *process) end(j cron.Job, how service.Ending) store.FinishParams {
 	p.t.Helper()
 	a := p.Attempt(cron.Channel, cron.RunID(cron.TriggerSchedule, j.ID, noon))
 	turn := service.Turn{Session: chat.MainKey("main"), RunID: "r", Lane: "cron", Node: "node", StartedAt: noon, Began: time.Now(), Number: 1}
@@ -43,8 +43,76 @@ func (p *process) end(j cron.Job, how service.Ending) (store.FinishParams, func(
 		kind = store.KindNotice
 	}
 	params := store.FinishParams{Outgoing: []store.Outgoing{{Target: chat.Target{Channel: "box:work", ChatID: "9"}, Kind: kind, Text: how.Reply}}}
-	publish := a.End(p.t.Context(), turn, how, &params)
-	return params, publish
+	a.End(p.t.Context(), turn, how, &params)
+	return params
+}
+
+// run starts a run of a job by hand and returns the parameters of its end, and what publishes that.
+func (p *process) run(j cron.Job, how service.Ending) (params store.FinishParams, publish func(endedAt time.Time)) {
+	p.t.Helper()
+	if _, reason, err := p.Runs.Start(p.t.Context(), j.ID, cron.RunForce, operator, nil); err != nil || reason != "" {
+		p.t.Fatalf("started: %q, %v", reason, err)
+	}
+	l := p.launched[len(p.launched)-1]
+	a, claim := p.Attempt(cron.Channel, l.Message.ID), store.Claim{Session: l.Message.Session, Node: l.Owner, Epoch: l.Epoch}
+	start := store.StartParams{Claim: claim, RunID: l.Message.ID, Lane: "cron", Seqs: []int64{l.Seq}, Cron: a.Start(l.Owner)}
+	if _, err := p.store.Start(p.t.Context(), start); err != nil {
+		p.t.Fatal(err)
+	}
+	turn := service.Turn{Session: l.Message.Session, RunID: l.Message.ID, Lane: "cron", Node: l.Owner, StartedAt: p.now, Began: time.Now(), Number: 1}
+	a.Started(p.t.Context(), turn, &j)
+	params = store.FinishParams{Claim: claim, RunID: l.Message.ID, State: store.RunOK, Outcome: how.Outcome}
+	return params, a.End(p.t.Context(), turn, how, &params)
+}
+
+// TestAnEndThatWasTriedTwicePublishesWhatIsCommitted: the first try has shown the run to the job, and the job was gone in the second.
+func TestAnEndThatWasTriedTwicePublishesWhatIsCommitted(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	j := p.add(nil)
+	var took []time.Duration
+	p.Events.Subscribe(func(e cron.Event) {
+		if e.Action == cron.ActionFinished {
+			took = append(took, e.Run.Duration)
+		}
+	}, func() bool { return true })
+	params, publish := p.run(j, service.Ending{Outcome: chat.OutcomeAnswered})
+	params.Cron.Job(j, cron.Run{ID: params.RunID, State: cron.RunOK, StartedAt: noon, FinishedAt: noon.Add(5 * time.Millisecond), Duration: 5 * time.Millisecond}, noon)
+	if err := p.Editor.Remove(t.Context(), j.ID, true, operator); err != nil {
+		t.Fatal(err)
+	}
+	p.now = p.now.Add(44 * time.Millisecond)
+	fin, err := p.store.Finish(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(fin.EndedAt)
+	if len(took) != 1 || took[0] != 44*time.Millisecond {
+		t.Errorf("published durations %s, want 44ms", took)
+	}
+}
+
+// TestARetryIsPublishedWithItsAttemptOnEveryReplica: the next attempt may have begun when another replica reads the run.
+func TestARetryIsPublishedWithItsAttemptOnEveryReplica(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	params, publish := p.run(p.add(map[string]any{"retry": map[string]any{"maxRetries": 2}}), service.Ending{Outcome: chat.OutcomeFailed, Reason: string(chat.FailOverloaded)})
+	params.State = store.RunFailed
+	fin, err := p.store.Finish(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(fin.EndedAt)
+	text := p.sent[len(p.sent)-1]
+	if !strings.Contains(text, `"k":1`) {
+		t.Fatalf("sent %s, which does not name the attempt", text)
+	}
+	there := &process{t: t, now: noon}
+	there.join(p.store)
+	var attempt int
+	there.Events.Subscribe(func(e cron.Event) { attempt = e.Run.Attempt }, func() bool { return true })
+	there.Events.Receive(t.Context(), strings.Replace(text, `"k":1`, `"k":7`, 1))
+	equal(t, "the attempt of the event", attempt, 7)
 }
 
 func TestTheEndOfATurnDecidesTheRun(t *testing.T) {
@@ -68,7 +136,7 @@ func TestTheEndOfATurnDecidesTheRun(t *testing.T) {
 		"with its job":    {service.Ending{Outcome: chat.OutcomeStopped, Reason: "removed"}, cron.RunCancelled, cron.ReasonRemoved, cron.AttemptCancelled, false},
 		"for a newer run": {service.Ending{Outcome: chat.OutcomeSuperseded, Reason: "superseded"}, cron.RunCancelled, cron.ReasonReplaced, cron.AttemptCancelled, false},
 	} {
-		params, _ := p.end(retried, c.how)
+		params := p.end(retried, c.how)
 		e := params.Cron
 		if e.State != c.state || e.Reason != c.reason || e.Attempt.State != c.attempt || e.NextAttempt.After(noon) != c.again {
 			t.Errorf("%s: state %s, reason %q, attempt %s, again at %s; want %+v", what, e.State, e.Reason, e.Attempt.State, e.NextAttempt, c)
@@ -108,7 +176,7 @@ func TestWhatIsSentFollowsTheDeliveryOfTheJob(t *testing.T) {
 		},
 	} {
 		c.job.ID, c.job.Agent = "j", "main"
-		params, _ := p.end(c.job, c.how)
+		params := p.end(c.job, c.how)
 		var sent []string
 		for _, o := range params.Outgoing {
 			sent = append(sent, o.Target.Channel+" "+o.Text)

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,7 @@ type clusterEvent struct {
 	JobID  string      `json:"j"`
 	RunID  string      `json:"r,omitempty"`
 	Again  int64       `json:"n,omitempty"` // when a run is tried again, in Unix milliseconds
+	Failed int         `json:"k,omitempty"` // the attempt after which it is; 0 = a replica of an older version does not say
 	Job    *cron.Job   `json:"g,omitempty"`
 }
 
@@ -48,7 +50,7 @@ func (e *Events) publish(ev cron.Event) {
 		n.JobID, n.RunID = ev.Run.JobID, ev.Run.ID
 	}
 	if ev.Run != nil && !ev.Run.NextAttempt.IsZero() {
-		n.Again = ev.Run.NextAttempt.UnixMilli()
+		n.Again, n.Failed = ev.Run.NextAttempt.UnixMilli(), ev.Run.Attempt
 	}
 	if ev.Action == cron.ActionRemoved || (ev.Action == cron.ActionFinished && ev.Job.DeleteAfter) {
 		job := ev.Job
@@ -122,7 +124,7 @@ func asOf(r cron.Run, n clusterEvent) *cron.Run {
 	case cron.ActionStarted:
 		r.State, r.Attempt, r.Error, r.ErrorClass, r.Summary = cron.RunRunning, 1, "", "", ""
 	case cron.ActionScheduled:
-		r.State, r.NextAttempt = cron.RunRetrying, time.UnixMilli(n.Again)
+		r.State, r.NextAttempt, r.Attempt = cron.RunRetrying, time.UnixMilli(n.Again), cmp.Or(n.Failed, r.Attempt)
 	}
 	return &r
 }

@@ -31,8 +31,8 @@ type end struct {
 }
 
 // End adds the end of the attempt to what the end of its turn writes: the ledger, the next state of the job, and what is sent instead of the answer that
-// a person would get. published is to be called when that is committed: it publishes the end and sends alerts.
-func (a *Attempt) End(ctx context.Context, t Turn, how Ending, p *store.FinishParams) (publish func()) {
+// a person would get. publish is to be called when that is committed, with the time that the store gave the end: it publishes the end and sends alerts.
+func (a *Attempt) End(ctx context.Context, t Turn, how Ending, p *store.FinishParams) (publish func(endedAt time.Time)) {
 	job := a.readJob(ctx)
 	out := &end{}
 	e := &cron.AttemptEnd{
@@ -54,7 +54,12 @@ func (a *Attempt) End(ctx context.Context, t Turn, how Ending, p *store.FinishPa
 		return next
 	}
 	p.Cron = e
-	return func() { a.publishEnd(ctx, how, out) }
+	return func(endedAt time.Time) {
+		if r := out.run; r != nil && r.State.Final() && !r.FinishedAt.Equal(endedAt) {
+			*out = end{} // of a try that was not committed: the job was gone in the one that was, which shows it no run
+		}
+		a.publishEnd(ctx, how, out)
+	}
 }
 
 func attemptState(how Ending) cron.AttemptState {
