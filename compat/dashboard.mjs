@@ -38,17 +38,17 @@ const shoot = async (p, name) => { if (shots) await p.screenshot({ path: `${shot
 
 const p = await page();
 await p.goto(`${http}/dashboard?gatewayUrl=${encodeURIComponent(elsewhere)}&token=${token}`);
-await visible(p, "#door");
-check("a token in the query opens nothing", await p.isHidden("#house"));
-await shoot(p, "door");
+await visible(p, "#signed-out");
+check("a token in the query opens nothing", await p.isHidden("#signed-in"));
+await shoot(p, "signed-out");
 await p.fill("#token", "not-the-token-0123456789");
 await p.click("#login button");
 await p.waitForFunction(() => document.getElementById("login-fault").textContent !== "", null, { timeout: 15_000 });
 check("a wrong token is told and not kept", (await p.textContent("#login-fault")).includes("token") && (await p.evaluate(() => sessionStorage.length)) === 0, await p.textContent("#login-fault"));
 await p.fill("#token", token);
 await p.click("#login button");
-await visible(p, "#house");
-check("the right token opens the house", true);
+await visible(p, "#signed-in");
+check("the right token shows the views", true);
 check("the token is in the storage of the tab alone", await p.evaluate((t) => JSON.stringify(sessionStorage).includes(t) && localStorage.length === 0 && document.cookie === "", token));
 
 const overview = await visible(p, "#view-overview");
@@ -91,10 +91,10 @@ const drawn = (where) => where.waitForFunction(() => [...document.querySelectorA
 check("a picture is shown when it is sent", await drawn(p).then(() => true, () => false));
 await within(20_000, "the answer to files", p.waitForFunction(() => (document.querySelector("#view-sessions .log").textContent.match(/look at this/g) ?? []).length >= 2));
 await p.goto(`${http}/dashboard`); // the tab has the token
-await visible(p, "#house");
+await visible(p, "#signed-in");
 await p.click('a[href="#sessions"]');
 check("the picture is shown from the gateway after a reload", await drawn(p).then(() => true, () => false));
-const sentText = await p.locator("#view-sessions .said.user").last().textContent();
+const sentText = await p.locator("#view-sessions .bubble.user").last().textContent();
 check("a file that is shown has no line in the text", sentText.includes("look at this") && sentText.includes("table <b>.csv") && !sentText.includes("[attachment"), sentText);
 for (const f of files) {
   const [saved] = await within(15_000, `the file ${f.name}`, Promise.all([p.waitForEvent("download"), p.click(`#view-sessions .file button[title="Save ${f.name}"]`)]));
@@ -126,10 +126,10 @@ check("the browser has nothing to complain about", p.complaints.length === 0, p.
 
 const second = await page();
 await second.goto(`${http}/dashboard#token=${token}`);
-await visible(second, "#house");
+await visible(second, "#signed-in");
 check("a token in the fragment is taken once and removed", !second.url().includes(token), second.url());
 await second.reload();
-await visible(second, "#house");
+await visible(second, "#signed-in");
 check("a reload stays in, and asks nothing", await second.isHidden("#swap"));
 
 // A link with another token: from anywhere, and for a page that is open already. Nothing is replaced unless the person says so.
@@ -144,7 +144,7 @@ for (const [how, follow] of Object.entries({
   await shoot(second, `swap-${how.replaceAll(" ", "-")}`);
   check(`another token is asked about (${how})`, (await stored()).includes(token) && !(await stored()).includes(other) && !second.url().includes(other), second.url());
   await second.click('#swap button[value="keep"]');
-  await visible(second, "#house");
+  await visible(second, "#signed-in");
   check(`kept, the tab goes on with its token (${how})`, (await stored()).includes(token) && (await second.textContent("#link")).includes("connect"));
 }
 await second.evaluate((t) => { location.hash = `token=${t}`; }, other);
@@ -169,19 +169,19 @@ check("no fragment breaks the page", second.complaints.length === 0, second.comp
 await second.evaluate((t) => { location.hash = `token=${t}`; }, other);
 await visible(second, "#swap");
 await second.click('#swap button[value="take"]');
-await visible(second, "#door");
+await visible(second, "#signed-out");
 check("a new token that is wrong leads to the sign-in page, and nothing is kept", (await second.evaluate(() => sessionStorage.length)) === 0);
 await second.goto("about:blank");
 await second.goto(`${http}/dashboard#token=${token}`);
-await visible(second, "#house");
+await visible(second, "#signed-in");
 await second.click("#leave");
-await visible(second, "#door");
+await visible(second, "#signed-out");
 check("signing out forgets", await second.evaluate(() => sessionStorage.length) === 0);
 
 // On a telephone: nothing of the jobs is outside of the screen, and no value is squeezed into a column of words.
 const maker = await page();
 await maker.goto(`${http}/dashboard#token=${token}`);
-await visible(maker, "#house");
+await visible(maker, "#signed-in");
 await maker.evaluate(async (t) => {
   const { Gateway } = await import("/dashboard/rpc.js");
   const names = ["digest of the morning", "a_very_long_name_without_any_blank_that_a_program_gave_to_its_job"];
@@ -197,7 +197,7 @@ await maker.evaluate(async (t) => {
 await maker.close();
 const phone = await page({ viewport: { width: 390, height: 800 } });
 await phone.goto(`${http}/dashboard#token=${token}`);
-await visible(phone, "#house");
+await visible(phone, "#signed-in");
 await phone.goto(`${http}/dashboard#jobs`);
 await visible(phone, "#view-jobs .acts button");
 const outside = await phone.evaluate(() => [...document.querySelectorAll("#view-jobs button, #view-jobs td, .bar button, .bar a")]
@@ -218,7 +218,7 @@ if (shots) {
   for (const [name, options] of Object.entries({ dark: { colorScheme: "dark" }, phone: { viewport: { width: 390, height: 800 } }, "phone-dark": { viewport: { width: 390, height: 800 }, colorScheme: "dark" } })) {
     const one = await page(options);
     await one.goto(`${http}/dashboard#token=${token}`);
-    await visible(one, "#house");
+    await visible(one, "#signed-in");
     for (const view of ["overview", "sessions", "jobs"]) {
       await one.goto(`${http}/dashboard#${view}`);
       await one.waitForTimeout(700);

@@ -15,7 +15,7 @@ const p = await browser.newPage({ viewport: { width: 1200, height: 800 } });
 const complaints = [];
 p.on("console", (m) => { if (m.type() === "error" || m.type() === "warning") complaints.push(m.text()); });
 await p.goto(`${http}/dashboard#token=${token}`);
-await p.waitForSelector("#house", { state: "visible", timeout: 15_000 });
+await p.waitForSelector("#signed-in", { state: "visible", timeout: 15_000 });
 await p.click('a[href="#sessions"]');
 const item = p.locator("#view-sessions .item", { hasText: name });
 await item.waitFor({ timeout: 15_000 }).catch(() => {});

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -82,5 +83,42 @@ func TestFilesKeepToThePolicy(t *testing.T) {
 	})
 	if err != nil || seen < 8 {
 		t.Errorf("%d files, %v", seen, err)
+	}
+}
+
+// TestTheBrowserChecksNameElementsOfThePage: the checks in compat/ run by hand, so that a renamed element would be noticed there only much later.
+func TestTheBrowserChecksNameElementsOfThePage(t *testing.T) {
+	t.Parallel()
+	checks, err := filepath.Glob("../../compat/dashboard*.mjs")
+	if err != nil || len(checks) == 0 {
+		t.Fatalf("no checks (%v)", err)
+	}
+	var page strings.Builder
+	parts, err := filepath.Glob("static/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range parts {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page.Write(text)
+	}
+	selector := regexp.MustCompile(`[^=]["']#([a-z-]+)["' ]`) // not the addresses of views, as in href="#jobs"
+	for _, name := range checks {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := selector.FindAllStringSubmatch(string(text), -1)
+		if len(found) == 0 {
+			t.Errorf("%s names no element", name)
+		}
+		for _, m := range found {
+			if !strings.Contains(page.String(), `id="`+m[1]+`"`) {
+				t.Errorf("%s names #%s, which the page does not have", name, m[1])
+			}
+		}
 	}
 }
