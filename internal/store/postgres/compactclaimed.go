@@ -15,7 +15,8 @@ import (
 // mostClaimed is how many claimed runs the store remembers: some 2 KB each. When there are more it forgets all of them, and their starts read the rows.
 const mostClaimed = 4096
 
-// claimedRun is what a claim remembers of a compact run for its start: the row of the ledger and its job, both as the claim has written them.
+// claimedRun is what a claim remembers of a compact run for its start: the row of the ledger and its job, both as the claim has written them. Each is allocated
+// by itself, so that one that never starts does not keep the others of its claim in memory.
 type claimedRun struct {
 	run                  cron.Run
 	principal, sessionID string
@@ -30,15 +31,15 @@ type claimedRuns struct {
 
 func newClaimedRuns() *claimedRuns { return &claimedRuns{of: map[string]*claimedRun{}} }
 
-// add remembers runs whose claim is committed, and keeps the list.
-func (c *claimedRuns) add(list []claimedRun) {
+// add remembers runs whose claim is committed.
+func (c *claimedRuns) add(list []*claimedRun) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.of)+len(list) > mostClaimed {
 		clear(c.of)
 	}
-	for i := range list[:min(len(list), mostClaimed)] {
-		c.of[list[i].run.ID] = &list[i]
+	for _, r := range list[:min(len(list), mostClaimed)] {
+		c.of[r.run.ID] = r
 	}
 }
 

@@ -178,8 +178,8 @@ type claimBatch struct {
 	more   bool
 	out    cron.Claimed
 
-	claimed []claimedRun // what their starts need
-	version uint32       // of the rows that this transaction writes
+	claimed []*claimedRun // what their starts need
+	version uint32        // of the rows that this transaction writes
 }
 
 // limit is how many rows a claim may still take, plus one that shows whether there are more. It is part of the text of a statement: a

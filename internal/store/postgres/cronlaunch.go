@@ -68,7 +68,7 @@ type launching struct {
 	expectNew bool
 	compact   map[string]*newRow // rows of the compact runs
 
-	claimed  []claimedRun // the compact ones of launched
+	claimed  []*claimedRun // the compact ones of launched
 	launched []cron.Launched
 	recorded []cron.Run
 	existing []string
@@ -160,7 +160,7 @@ func (l *launching) sort(ctx context.Context, tx pgx.Tx, launches []cron.Launch,
 		delete(isNew, c.Run.ID) // a second one of the same name is not new
 		if row := l.compact[c.Run.ID]; row != nil {
 			l.launched = append(l.launched, l.launchedCompact(c, row.sessionID))
-			l.claimed = append(l.claimed, claimedRun{run: c.Run, principal: row.principal, sessionID: row.sessionID})
+			l.claimed = append(l.claimed, &claimedRun{run: c.Run, principal: row.principal, sessionID: row.sessionID})
 			continue
 		}
 		place = append(place, placed{run: c.Run, message: c.Message})

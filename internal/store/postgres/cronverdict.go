@@ -65,7 +65,7 @@ func (b *claimBatch) remember() {
 			}
 		}
 	}
-	b.claimed = slices.DeleteFunc(b.claimed, func(c claimedRun) bool { return jobs[c.run.JobID] == nil })
+	b.claimed = slices.DeleteFunc(b.claimed, func(c *claimedRun) bool { return jobs[c.run.JobID] == nil })
 	for i := range b.claimed {
 		b.claimed[i].job = jobs[b.claimed[i].run.JobID]
 	}

@@ -26,4 +26,10 @@ func BegunRun(started store.Started) cron.Run {
 }
 
 // ForgetClaims claims more runs than the store remembers.
-func (s *Store) ForgetClaims() { s.claims.add(make([]claimedRun, mostClaimed)) }
+func (s *Store) ForgetClaims() {
+	list := make([]*claimedRun, mostClaimed)
+	for i := range list {
+		list[i] = &claimedRun{}
+	}
+	s.claims.add(list)
+}
