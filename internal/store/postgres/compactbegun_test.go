@@ -32,11 +32,10 @@ func (c *nodesOfTest) begin(l cron.Launched) store.FinishParams {
 	return end
 }
 
-// TestTheEndOfARunAsItBeganIsOneStatement: nothing is read again that the start has read.
-func TestTheEndOfARunAsItBeganIsOneStatement(t *testing.T) {
-	t.Parallel()
-	url := testpg.DB(t)
-	count := &counter{}
+// countedNode is the node n1 on a database of its own, and the number of the statements of its store.
+func countedNode(t *testing.T) (*nodesOfTest, *counter) {
+	t.Helper()
+	url, count := testpg.DB(t), &counter{}
 	s := open(t, postgres.Traced(postgres.Config{URL: url}, count))
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
@@ -46,14 +45,20 @@ func TestTheEndOfARunAsItBeganIsOneStatement(t *testing.T) {
 	if err := s.Register(t.Context(), store.Node{ID: "n1", Lease: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	c := &nodesOfTest{t: t, url: url, s: s}
+	return &nodesOfTest{t: t, url: url, s: s}, count
+}
+
+// TestTheEndOfARunAsItBeganIsOneStatement: nothing is read again that the start has read.
+func TestTheEndOfARunAsItBeganIsOneStatement(t *testing.T) {
+	t.Parallel()
+	c, count := countedNode(t)
 	for i, l := range c.launchedJobs(2) {
 		end := c.begin(l)
 		if i == 1 {
 			end.Outgoing = []store.Outgoing{{Session: l.Message.Session, Kind: store.KindReply, Text: "an answer"}}
 		}
 		before := count.Load()
-		f, err := s.Finish(t.Context(), end)
+		f, err := c.s.Finish(t.Context(), end)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +73,7 @@ func TestTheEndOfARunAsItBeganIsOneStatement(t *testing.T) {
 		"job 1 ok said by job 1 true", "job 2 ok said by job 2 true")
 	c.wantRows(`SELECT name || ' ' || run_count || ' ' || last_state FROM cron_jobs ORDER BY name`, "job 1 1 ok", "job 2 1 ok")
 	c.wantRows(`SELECT payload FROM outbox`, "an answer")
-	checkInvariants(t, url)
+	checkInvariants(t, c.url)
 }
 
 // counter counts statements.

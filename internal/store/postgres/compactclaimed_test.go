@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -12,27 +11,15 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/store"
 	"laneway/internal/store/postgres"
-	"laneway/internal/testpg"
 )
 
 // TestTheStartOfAClaimedRunIsOneStatement: nothing is read again that its claim has read or written.
 func TestTheStartOfAClaimedRunIsOneStatement(t *testing.T) {
 	t.Parallel()
-	url := testpg.DB(t)
-	count := &counter{}
-	s := open(t, postgres.Traced(postgres.Config{URL: url}, count))
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := s.Register(t.Context(), store.Node{ID: "n1", Lease: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
-	c := &nodesOfTest{t: t, url: url, s: s}
+	c, count := countedNode(t)
 	for _, l := range c.launchedJobs(2) {
 		before := count.Load()
-		started, err := s.Start(t.Context(), startOf(l))
+		started, err := c.s.Start(t.Context(), startOf(l))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +28,7 @@ func TestTheStartOfAClaimedRunIsOneStatement(t *testing.T) {
 		}
 		c.wantStarted(l, started)
 	}
-	checkInvariants(t, url)
+	checkInvariants(t, c.url)
 }
 
 // wantStarted compares the result of a start with what the database has.
