@@ -15,12 +15,12 @@ import (
 
 // scheduleFlags set when a job fires; exactly one of the first three.
 type scheduleFlags struct {
-	At         string        `help:"Once: a moment such as 2027-03-02T08:00, 'in 20m', 15:00 or 'tomorrow 9:00' (in --tz, else UTC)." placeholder:"TIME" xor:"when"`
-	Every      time.Duration `help:"Again and again, at a fixed distance." placeholder:"DURATION" xor:"when"`
-	Cron       string        `help:"A cron expression of five or six fields." placeholder:"EXPR" xor:"when"`
-	TZ         string        `help:"Time zone of the schedule; default that of the gateway." placeholder:"ZONE" name:"tz"`
-	DSTGap     string        `help:"Wall times that do not exist: run_after or skip." placeholder:"RULE" name:"dst-gap" enum:",run_after,skip" default:""`
-	DSTOverlap string        `help:"Wall times that come twice: first, second or both." placeholder:"RULE" name:"dst-overlap" enum:",first,second,both" default:""`
+	At         string         `help:"Once: a moment such as 2027-03-02T08:00, 'in 20m', 15:00 or 'tomorrow 9:00' (in --tz, else UTC)." placeholder:"TIME" xor:"when"`
+	Every      *time.Duration `help:"Again and again, at a fixed distance." placeholder:"DURATION" xor:"when"`
+	Cron       string         `help:"A cron expression of five or six fields." placeholder:"EXPR" xor:"when"`
+	TZ         string         `help:"Time zone of the schedule; default that of the gateway." placeholder:"ZONE" name:"tz"`
+	DSTGap     string         `help:"Wall times that do not exist: run_after or skip." placeholder:"RULE" name:"dst-gap" enum:",run_after,skip" default:""`
+	DSTOverlap string         `help:"Wall times that come twice: first, second or both." placeholder:"RULE" name:"dst-overlap" enum:",first,second,both" default:""`
 }
 
 // schedule is nil when no flag gives one.
@@ -29,7 +29,7 @@ func (f scheduleFlags) schedule() (map[string]any, error) {
 	switch {
 	case f.At != "":
 		s["kind"], s["at"] = "at", momentOf(f.At, f.TZ, time.Now())
-	case f.Every != 0:
+	case f.Every != nil:
 		s["kind"], s["everyMs"] = "every", f.Every.Milliseconds()
 	case f.Cron != "":
 		s["kind"], s["expr"] = "cron", f.Cron

@@ -25,7 +25,7 @@ func TestAnEditShowsJobsAsTheyAreListed(t *testing.T) {
 			[]string{"schedule: 0 9 * * 1-5 Europe/Berlin → 30 9 * * 1-5 Asia/Tokyo"},
 		},
 		"expression": {jobFlags{scheduleFlags: scheduleFlags{Cron: "1 9 * * *"}}, []string{"schedule: 0 9 * * 1-5 Europe/Berlin → 1 9 * * * Europe/Berlin"}},
-		"every":      {jobFlags{scheduleFlags: scheduleFlags{Every: 90 * time.Minute}}, []string{"schedule: 0 9 * * 1-5 Europe/Berlin → every 1h30m"}},
+		"every":      {jobFlags{scheduleFlags: scheduleFlags{Every: new(90 * time.Minute)}}, []string{"schedule: 0 9 * * 1-5 Europe/Berlin → every 1h30m"}},
 		"message":    {jobFlags{Message: "Write a short digest"}, []string{"message: Write the digest → Write a short digest"}},
 		"spaces":     {jobFlags{Message: "Write the digest"}, []string{`message: "Write the\ndigest" → "Write the digest"`}},
 		"deliver":    {jobFlags{Deliver: "telegram:8:3"}, []string{"answers to: telegram:7 → telegram:8:3"}},

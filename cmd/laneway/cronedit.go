@@ -55,7 +55,7 @@ func (c *cronEdit) Run(ctx context.Context, env *environment) error {
 // patch is the members to change: the JSON, or what the flags give.
 func (c *cronEdit) patch() (map[string]any, error) {
 	tz := c.TZ
-	if c.At == "" && c.Every == 0 && c.Cron == "" {
+	if c.At == "" && c.Every == nil && c.Cron == "" {
 		c.TZ = "" // of the schedule that the job has
 	}
 	members, err := c.members()
