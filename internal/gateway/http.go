@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -209,20 +211,20 @@ func (s *Server) inTime(next http.Handler) http.Handler {
 	})
 }
 
-// unreadWait bounds how long [answersUnread] looks for a byte that a request did not read.
-const unreadWait = 50 * time.Millisecond
-
 // answersUnread lets a client read the answer to a request whose body was not read as a whole: to close a TCP connection with unread bytes resets it, and a reset
 // destroys an answer that is still on its way. The HTTP server waits for half a second before it closes such a connection, but not when the request says
-// `Connection: close`, as the requests of proxies do. A reader that is over its limit makes the server wait there too. It is the first of the handlers, because
-// only the writer of the server itself takes part in this.
+// `Connection: close`, as the requests of proxies do. A reader that is over its limit makes the server wait there too; it reads a byte of its own, because the
+// next byte of the body may still be on its way. answersUnread is the first of the handlers, because only the writer of the server itself takes part in this.
 func answersUnread(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := r.Body
 		next.ServeHTTP(w, r)
-		if r.Close && r.ContentLength != 0 {
-			httpbody.SetReadDeadline(w, unreadWait)
-			_, _ = http.MaxBytesReader(w, body, 0).Read(make([]byte, 1)) //nolint:errcheck // the end of the body, and a body that does not come, need nothing
+		if !r.Close || r.ContentLength == 0 {
+			return
+		}
+		httpbody.SetReadDeadline(w, -time.Second) // what has not arrived is unread, too
+		if _, err := body.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			_, _ = http.MaxBytesReader(w, io.NopCloser(strings.NewReader("unread")), 0).Read(make([]byte, 1)) //nolint:errcheck // it is over its limit, always
 		}
 	})
 }

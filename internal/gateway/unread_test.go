@@ -18,6 +18,7 @@ type unreadCase struct {
 	path, token string
 	length      int // that it declares; it sends at most 2 MiB
 	status      int
+	late        bool // the body is sent when the answer has arrived
 }
 
 // A client that sent a large body with "Connection: close", as proxies do, got a reset instead of the refusal: the server closed the connection with unread bytes.
@@ -25,12 +26,13 @@ func TestTheRefusalOfALargeBodyIsReadByAClientThatStillSends(t *testing.T) {
 	t.Parallel()
 	b, _ := startWithFiles(t)
 	for name, tc := range map[string]unreadCase{
-		"over the limit":          {completionsPath, writeToken, 2 << 20, http.StatusRequestEntityTooLarge},
-		"not read at all":         {filesPath, writeToken, 64 << 20, http.StatusRequestEntityTooLarge},
-		"without a credential":    {completionsPath, "wrong", 2 << 20, http.StatusUnauthorized},
-		"of a path that is not":   {"/none", writeToken, 2 << 20, http.StatusNotFound},
-		"short, not read at all":  {"/none", writeToken, 100 << 10, http.StatusNotFound},
-		"declared, but not there": {"/none", writeToken, 0, http.StatusNotFound},
+		"over the limit":          {path: completionsPath, token: writeToken, length: 2 << 20, status: http.StatusRequestEntityTooLarge},
+		"not read at all":         {path: filesPath, token: writeToken, length: 64 << 20, status: http.StatusRequestEntityTooLarge},
+		"without a credential":    {path: completionsPath, token: "wrong", length: 2 << 20, status: http.StatusUnauthorized},
+		"of a path that is not":   {path: "/none", token: writeToken, length: 2 << 20, status: http.StatusNotFound},
+		"short, not read at all":  {path: "/none", token: writeToken, length: 100 << 10, status: http.StatusNotFound},
+		"declared, but not there": {path: "/none", token: writeToken, status: http.StatusNotFound},
+		"behind the answer":       {path: "/none", token: writeToken, length: 100 << 10, status: http.StatusNotFound, late: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,12 +68,19 @@ func sendUnread(t *testing.T, addr string, tc unreadCase) error {
 	if err != nil {
 		t.Fatal(err)
 	}
+	in := bufio.NewReader(conn)
+	if tc.late {
+		if _, err = in.Peek(1); err != nil {
+			return fmt.Errorf("waiting for the answer: %w", err)
+		}
+	}
 	sent := make(chan error, 1)
 	go func() { // it ends with the deadline that is set below
-		_, err := io.Copy(conn, strings.NewReader(strings.Repeat("x", min(tc.length, 2<<20))))
+		body := strings.NewReader(strings.Repeat("x", min(tc.length, 2<<20)))
+		_, err := io.Copy(conn, struct{ io.Reader }{body}) // in pieces: the write after the one that a reset answers fails
 		sent <- err
 	}()
-	status, text, readErr := readAnswer(conn)
+	status, text, readErr := readAnswer(in)
 	_ = conn.SetWriteDeadline(time.Unix(1, 0)) // the server waits, so a body that was not sent by now may end here
 	sendErr := <-sent
 	if errors.Is(sendErr, os.ErrDeadlineExceeded) {
@@ -84,8 +93,7 @@ func sendUnread(t *testing.T, addr string, tc unreadCase) error {
 }
 
 // readAnswer reads an answer and then up to the end of the connection: a reset is an error there, too.
-func readAnswer(conn net.Conn) (status int, text string, err error) {
-	r := bufio.NewReader(conn)
+func readAnswer(r *bufio.Reader) (status int, text string, err error) {
 	resp, err := http.ReadResponse(r, nil)
 	if err != nil {
 		return 0, "", fmt.Errorf("reading the answer: %w", err)
