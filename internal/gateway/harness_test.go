@@ -135,8 +135,9 @@ type socket struct {
 	asked sync.Map // the method of each request, by id
 	// hello is the payload of hello-ok.
 	hello json.RawMessage
-	// patience of one read; 0 = the general one.
+	// patience of one read, or of one next; 0 = the general one.
 	patience time.Duration
+	passed   []frame // events that came before the answer of a call, for the reads after it
 }
 
 func dialWith(d *websocket.Dialer, url string, header http.Header) (*websocket.Conn, error) {
@@ -207,17 +208,33 @@ func (s *socket) sendText(text string) {
 	}
 }
 
+// until is when a read that begins now fails.
+func (s *socket) until() time.Time { return time.Now().Add(cmp.Or(s.patience, patience)) }
+
 func (s *socket) read() frame {
 	s.t.Helper()
-	f, err := s.tryRead()
+	return s.readUntil(s.until())
+}
+
+func (s *socket) readUntil(at time.Time) frame {
+	s.t.Helper()
+	if len(s.passed) > 0 {
+		f := s.passed[0]
+		s.passed = s.passed[1:]
+		return f
+	}
+	f, err := s.receive(at)
 	if err != nil {
 		s.t.Fatalf("read: %v", err)
 	}
 	return f
 }
 
-func (s *socket) tryRead() (frame, error) {
-	_ = s.ws.SetReadDeadline(time.Now().Add(cmp.Or(s.patience, patience)))
+// tryRead is read without those that were passed over.
+func (s *socket) tryRead() (frame, error) { return s.receive(s.until()) }
+
+func (s *socket) receive(by time.Time) (frame, error) {
+	_ = s.ws.SetReadDeadline(by)
 	_, data, err := s.ws.ReadMessage()
 	if err != nil {
 		return frame{}, err
@@ -251,11 +268,11 @@ func (s *socket) compare(f frame, data []byte) {
 	}
 }
 
-// next reads until a frame is as wanted.
+// next reads until a frame is as wanted. Ticks do not make it wait longer.
 func (s *socket) next(want func(frame) bool) frame {
 	s.t.Helper()
-	for {
-		if f := s.read(); want(f) {
+	for at := s.until(); ; {
+		if f := s.readUntil(at); want(f) {
 			return f
 		}
 	}
@@ -270,12 +287,22 @@ func (s *socket) request(id, method string, params any) {
 	s.send(m)
 }
 
-// call sends a request and returns its answer; events on the way are dropped.
+// call sends a request and returns its answer. Events that come before it are read after it: those of a run may come first.
 func (s *socket) call(method string, params any) frame {
 	s.t.Helper()
 	id := "call-" + method
 	s.request(id, method, params)
-	return s.next(func(f frame) bool { return f.Type == "res" && f.ID == id })
+	for at := s.until(); ; {
+		f, err := s.receive(at)
+		switch {
+		case err != nil:
+			s.t.Fatalf("%s: %v", method, err)
+		case f.Type == "res" && f.ID == id:
+			return f
+		default:
+			s.passed = append(s.passed, f)
+		}
+	}
 }
 
 // must is call for an answer that must be good, decoded.
