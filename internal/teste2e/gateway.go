@@ -130,7 +130,7 @@ func Install(tb testing.TB, database, config string, args ...string) *Gateway {
 	_, bench := tb.(*testing.B) // measures with the defaults
 	g.fresh = bench || database != ""
 	if database != "" && !bench {
-		database = fewPlanned(database)
+		database = nonePlanned(database)
 	}
 	if database != "" {
 		g.env = append(g.env, "LANEWAY_DATABASE_URL="+database)

@@ -44,12 +44,12 @@ func (g *Gateway) seed() error {
 	return errors.Join(os.Mkdir(data, 0o700), os.WriteFile(g.SQLite(), text, 0o600))
 }
 
-// fewPlanned is the address of a PostgreSQL database for a process that plans the statements of turns on one connection at its start instead of on
-// four: that is most of what the start of a process costs the server, which many share.
-func fewPlanned(database string) string {
+// nonePlanned is the address of a PostgreSQL database for a process that plans each statement where it is first used, instead of all of turns on each
+// connection: that is most of what a process costs the server, which many share.
+func nonePlanned(database string) string {
 	separator := "?"
 	if strings.Contains(database, "?") {
 		separator = "&"
 	}
-	return database + separator + "pool_min_conns=1"
+	return database + separator + "pool_min_conns=0"
 }

@@ -27,7 +27,7 @@ type Config struct {
 	// when wake-ups are used, a listener come on top.
 	MaxConns int
 	// WarmConns is how many of the connections for turns are open, with planned statements, before they are used; 0 = pool_min_conns of the URL,
-	// without it 4; negative = none. Each costs some 35 ms of processor time.
+	// without it 4; negative = none, and later ones plan what they use. Each costs some 35 ms of processor time.
 	WarmConns int
 	// Now replaces the database's clock in tests; nil = the database's clock.
 	Now func() time.Time
@@ -124,7 +124,7 @@ func openPools(ctx context.Context, pc *pgxpool.Config, cfg Config) (pool, turns
 		return nil
 	}
 	tc.AfterConnect = pc.AfterConnect
-	warm(tc, cfg.WarmConns, cfg.Logger)
+	warm(tc, plannedConns(cfg, pc), cfg.Logger)
 	if turns, err = pgxpool.NewWithConfig(ctx, tc); err != nil {
 		return nil, nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -24,20 +25,26 @@ func turnStatements() []string {
 	}
 }
 
-// warm keeps n connections open, for 0 as many as pool_min_conns of the address, and lets each of them plan the statements of turns when it is made:
-// the plans of a connection take some 30 ms, which otherwise the first operations of a burst pay. A statement that cannot be planned, as with a schema
-// that is not migrated yet, fails again where it is used, with an error that names the reason; so a failure here is only logged.
+// plannedConns is how many connections for turns are planned before they are used. An address that says pool_min_conns=0 asks for none, which the
+// configuration of a pool does not tell from an address that says nothing.
+func plannedConns(cfg Config, pc *pgxpool.Config) int {
+	if cfg.WarmConns != 0 {
+		return max(cfg.WarmConns, 0)
+	}
+	if cc, err := pgconn.ParseConfig(cfg.URL); err == nil && cc.RuntimeParams["pool_min_conns"] != "" {
+		return int(pc.MinConns)
+	}
+	return defaultWarm
+}
+
+// warm keeps n connections open and lets each connection of the pool plan the statements of turns when it is made; for 0 it does neither. The plans of a
+// connection take some 30 ms, which otherwise the first operations of a burst pay. A statement that cannot be planned, as with a schema that is not
+// migrated yet, fails again where it is used, with an error that names the reason; so a failure here is only logged.
 func warm(pc *pgxpool.Config, n int, log *slog.Logger) {
-	if n < 0 {
+	if n == 0 {
 		return
 	}
-	if n == 0 {
-		n = int(pc.MinConns)
-	}
-	if n == 0 {
-		n = defaultWarm
-	}
-	pc.MinConns = min(int32(min(n, 10_000)), pc.MaxConns)
+	pc.MinConns = min(int32(min(max(n, 1), 10_000)), pc.MaxConns)
 	first := pc.AfterConnect
 	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if err := first(ctx, conn); err != nil {

@@ -62,7 +62,7 @@ func TestTheAddressSaysHowManyConnectionsArePlanned(t *testing.T) {
 		parameter string
 		asked     int
 		want      int
-	}{{"", 0, 4}, {"pool_min_conns=1", 0, 1}, {"pool_min_conns=1", 3, 3}, {"pool_min_conns=100", 0, 8}} {
+	}{{"", 0, 4}, {"pool_min_conns=1", 0, 1}, {"pool_min_conns=0", 0, 0}, {"pool_min_conns=0", 3, 3}, {"", -1, 0}, {"pool_min_conns=1", 3, 3}, {"pool_min_conns=100", 0, 8}} {
 		s := open(t, postgres.Config{URL: url + separator + c.parameter, WarmConns: c.asked})
 		got := s.WarmConns()
 		if err := s.Close(); err != nil || got != c.want {
