@@ -41,10 +41,10 @@ func plannedConns(cfg Config, pc *pgxpool.Config) int {
 // connection take some 30 ms, which otherwise the first operations of a burst pay. A statement that cannot be planned, as with a schema that is not
 // migrated yet, fails again where it is used, with an error that names the reason; so a failure here is only logged.
 func warm(pc *pgxpool.Config, n int, log *slog.Logger) {
-	if n == 0 {
+	if n < 1 {
 		return
 	}
-	pc.MinConns = min(int32(min(max(n, 1), 10_000)), pc.MaxConns)
+	pc.MinConns = min(int32(min(n, 10_000)), pc.MaxConns)
 	first := pc.AfterConnect
 	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if err := first(ctx, conn); err != nil {
