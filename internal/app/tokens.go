@@ -2,12 +2,8 @@ package app
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"errors"
-	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"sync/atomic"
@@ -41,8 +37,6 @@ type TokenRequest struct {
 	ExpiresIn time.Duration
 }
 
-const secretBytes = 32
-
 var (
 	tokenName     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 	reservedNames = []string{"gateway", "password", "write", "read", "cli", "system"} //nolint:gochecknoglobals // a constant that Go has no word for
@@ -55,18 +49,14 @@ func CreateToken(ctx context.Context, cfg config.Config, r TokenRequest, by stri
 	if err != nil {
 		return Token{}, secret.Secret{}, err
 	}
-	raw := make([]byte, secretBytes)
-	if _, err := io.ReadFull(rand.Reader, raw); err != nil {
-		return Token{}, secret.Secret{}, fmt.Errorf("making a secret: %w", err)
-	}
-	text := base64.RawURLEncoding.EncodeToString(raw)
+	token := secret.Generate()
 	var made Token
 	err = withTokens(ctx, cfg, func(s tokenStore) error {
 		now, err := s.Now(ctx)
 		if err != nil {
 			return err
 		}
-		c := store.Credential{Name: r.Name, Digest: sha256.Sum256([]byte(text)), Scopes: scopes, Visible: r.visible()}
+		c := store.Credential{Name: r.Name, Digest: sha256.Sum256([]byte(token.Reveal())), Scopes: scopes, Visible: r.visible()}
 		if r.ExpiresIn > 0 {
 			c.ExpiresAt = now.Add(r.ExpiresIn).Truncate(time.Millisecond)
 		}
@@ -77,7 +67,7 @@ func CreateToken(ctx context.Context, cfg config.Config, r TokenRequest, by stri
 	if err != nil {
 		return Token{}, secret.Secret{}, err
 	}
-	return made, secret.New(text), nil
+	return made, token, nil
 }
 
 // ListTokens lists the named tokens of the configured store.

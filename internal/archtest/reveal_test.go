@@ -16,6 +16,7 @@ func revealers() map[string]string {
 	return map[string]string{
 		"internal/gateway/hook/hook.go":  "checks signatures",
 		"internal/config/databaseurl.go": "reads the address of the database and shows it without its password",
+		"internal/config/secretfile.go":  "writes a generated token into its file",
 		"internal/config/strength.go":    "counts characters",
 		"internal/config/preflight.go":   "counts characters",
 		"cmd/laneway/token.go":           "shows a new secret to the person who made it",

@@ -2,7 +2,6 @@ package config
 
 import (
 	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -15,9 +14,6 @@ import (
 
 	"laneway/internal/secret"
 )
-
-// TokenBytes is the strength of a generated token; it has 43 characters in URL-safe base64.
-const TokenBytes = 32
 
 // tokenName is the file of the generated token in the data directory.
 const tokenName = "token"
@@ -161,23 +157,20 @@ func readAll(f io.Reader, buf []byte) (int, error) {
 // put a link or a readable file there before, and then linked into its place, which fails when there is one already: two
 // processes that start at once agree, and neither can read a half-written file.
 func createToken(path string) (secret.Secret, error) {
-	raw := make([]byte, TokenBytes)
-	if _, err := rand.Read(raw); err != nil {
-		return secret.Secret{}, fmt.Errorf("making a token: %w", err)
-	}
-	token := base64.RawURLEncoding.EncodeToString(raw)
+	token := secret.Generate()
+	line := token.Reveal() + "\n"
 	draft := path + "." + rand.Text() + ".new"
-	if err := writeExclusive(draft, token+"\n"); err != nil {
+	if err := writeExclusive(draft, line); err != nil {
 		return secret.Secret{}, err
 	}
 	err := os.Link(draft, path)
 	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EPERM) { // a file system without hard links
-		err = writeExclusive(path, token+"\n")
+		err = writeExclusive(path, line)
 	}
 	if err := errors.Join(err, os.Remove(draft)); err != nil {
 		return secret.Secret{}, err
 	}
-	return secret.New(token), nil
+	return token, nil
 }
 
 // writeExclusive makes a file that did not exist, readable by its owner only, and leaves none behind when it fails.

@@ -4,6 +4,8 @@
 // it is an unexported field of another struct. [Secret.Reveal] is the only way to the text; a test of package archtest lists the files that
 // may call it. [Secret.Redact] removes the text from errors that other programs wrote.
 //
+// [Generate] makes a token.
+//
 // [URL], [RawURL] and [WithoutURL] remove credentials from addresses and from errors that quote addresses.
 //
 // The package imports nothing of the gateway, starts no goroutine and reads neither files nor the environment. Values are immutable, except

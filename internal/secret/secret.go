@@ -1,6 +1,8 @@
 package secret
 
 import (
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -35,6 +37,21 @@ func New(text string) Secret {
 		return Secret{}
 	}
 	return Secret{text: &text}
+}
+
+// generatedBytes is the strength of a generated secret, which has 43 characters in URL-safe base64 (RFC 4648, section 5).
+const generatedBytes = 32
+
+// Generate returns a new secret of 32 bytes from crypto/rand as 43 characters of URL-safe base64. It does not begin with a hyphen: command-line programs
+// take an argument that does so for a flag.
+func Generate() Secret {
+	raw := make([]byte, generatedBytes)
+	for {
+		_, _ = rand.Read(raw) // never fails; it ends the process instead
+		if text := base64.RawURLEncoding.EncodeToString(raw); text[0] != '-' {
+			return New(text)
+		}
+	}
 }
 
 // Reveal returns the text, "" when there is none. A test compares its callers with a list.

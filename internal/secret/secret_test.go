@@ -65,6 +65,18 @@ func TestRedactRemovesTheSecretFromATextOfAnother(t *testing.T) {
 	}
 }
 
+func TestAGeneratedTokenIsNoFlagOfACommand(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for range 10_000 { // one in 64 would begin with a hyphen
+		text := secret.Generate().Reveal()
+		if len(text) != 43 || text[0] == '-' || strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" || seen[text] {
+			t.Fatalf("%q", text)
+		}
+		seen[text] = true
+	}
+}
+
 func TestUnmarshalTextRefusesBlankTextAndSeveralLines(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]error{"": secret.ErrBlank, " \n": secret.ErrBlank, "a\nb": secret.ErrNotLine, "a\x7fb": secret.ErrNotLine} {
