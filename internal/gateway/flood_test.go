@@ -23,7 +23,8 @@ func TestStoppedReaderLosesNothing(t *testing.T) {
 	t.Parallel()
 	obs := &counts{}
 	b := start(t, func(c *gateway.Config) {
-		c.MaxBuffered, c.Observer = 2<<20, obs // the quick reader never has half of that before it
+		c.MaxBuffered, c.Observer = 2<<20, obs                     // the quick reader never has half of that before it
+		c.Deadlines.Ping, c.Deadlines.Write = time.Hour, time.Hour // what closes it is that it does not read, however slow the machine is
 	})
 	slow, quick := b.login(adminToken), b.login(adminToken)
 	slow.must("sessions.subscribe", nil)

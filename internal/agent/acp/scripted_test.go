@@ -277,11 +277,12 @@ func (a *scripted) calls(req sdk.PromptRequest) error {
 // ask asks for permissions and answers with the outcomes, in order.
 func (a *scripted) ask(ctx context.Context, req sdk.PromptRequest) error {
 	outcomes := make([]string, a.script.Asks)
+	unstopped := context.WithoutCancel(ctx) // the answer may come behind session/cancel
 	var group sync.WaitGroup
 	for i := range outcomes {
 		group.Go(func() {
 			title := fmt.Sprintf("Deleting %d\u202e", i)
-			response, err := a.conn().RequestPermission(ctx, sdk.RequestPermissionRequest{
+			response, err := a.conn().RequestPermission(unstopped, sdk.RequestPermissionRequest{
 				SessionId: req.SessionId,
 				ToolCall:  sdk.ToolCallUpdate{ToolCallId: "c", Title: &title, RawInput: map[string]any{"path": "/a"}},
 				Options: []sdk.PermissionOption{
