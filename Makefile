@@ -17,13 +17,13 @@ TIMEOUT ?= 30m
 # C translated to Go, and on Postgres (their races run with it, and on memory the whole suite does); SLOW, a million turns whose memory is counted,
 # which would be the detector's, and the random histories, which are long, and in which the runtime of the detector broke once; and LONG, which `make chaos`
 # runs with it: long virtual times on three stores and of outages, copies of stores, scripts of the command line, texts that one goroutine renders, thousands
-# of answers that are compared byte by byte, answers of 50 MB, and single operations on SQLite one after the other. BIG are reads of many bytes by one
-# goroutine, in the suite of the stores on memory.
+# of answers that are compared byte by byte, answers of 50 MB, schedules beside a second search, and single operations on SQLite one after the other. BIG are
+# reads of many bytes by one goroutine, in the suite of the stores on memory.
 SLOW     := TestIdleSessionsLeaveNothing|TestRandomHistoriesKeepEveryPromise|TestRandomHistoriesOfAJobAreThoseOfThePlainModel
-LONG     := TestAKillInAnyStepOfACompactionLeavesOneSummary|TestAResetOrDeletionBesideACompactionLeavesNoSummary|TestTwoReplicasCompactAConversationOnce|TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert|TestAnOutageUsesUpNoAttempts|TestEveryTableIsCopiedThereAndBack|TestAnInterruptedCopyGoesOn|TestScripts|TestManyTexts|TestWordsSurvive|TestDeepTextIsRead|TestRenderingCostsNoMoreThanTheText|TestAnswersAboutJobsKeepTheirBytes|TestBadAnswers|TestAnswersThatComeTooFastArePaced|TestRunNowReportsWhyItDidNotRunAndLeavesThePlanAlone|TestTheStatementIsTheFence|TestTheComparisonSeesAStaleCache|TestAFireCountsWhatHappensInBetween
+LONG     := TestAKillInAnyStepOfACompactionLeavesOneSummary|TestAResetOrDeletionBesideACompactionLeavesNoSummary|TestTwoReplicasCompactAConversationOnce|TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert|TestAnOutageUsesUpNoAttempts|TestEveryTableIsCopiedThereAndBack|TestAnInterruptedCopyGoesOn|TestScripts|TestManyTexts|TestWordsSurvive|TestDeepTextIsRead|TestRenderingCostsNoMoreThanTheText|TestAnswersAboutJobsKeepTheirBytes|TestBadAnswers|TestAnswersThatComeTooFastArePaced|TestRunNowReportsWhyItDidNotRunAndLeavesThePlanAlone|TestTheStatementIsTheFence|TestTheComparisonSeesAStaleCache|TestAFireCountsWhatHappensInBetween|TestDaysAndWeeksAreRolledUpByBuiltInJobs|TestJobsThatWereDownForHoursComeBackBoundedAndSpread|TestTheStoreIsCompactedEverySunday|TestEveryZoneAgreesWithTheWalkingOracle
 BIG      := ^TestMemoryStore$$/^BigReads$$
 # Where they are, beside the conformance suites.
-LONGIN   := ./internal/store/sqlite ./internal/store/memory ./internal/dispatch ./internal/channel/telegram ./internal/gateway ./internal/store/transfer ./cmd/laneway
+LONGIN   := ./internal/store/sqlite ./internal/store/memory ./internal/dispatch ./internal/channel/telegram ./internal/gateway ./internal/store/transfer ./cmd/laneway ./internal/cron/schedule
 SLOWRACE := ^(TestStore|TestConformance|$(SLOW)|$(LONG))$$|$(BIG)
 # What the detector skips of them: all but the areas Race and CronRace of the two suites, whose names are the only ones that end so.
 SKIPRACE := ^(TestStore|TestConformance)$$/([^e]|[^c]e|[^a]ce)$$|^($(SLOW)|$(LONG))$$|$(BIG)
@@ -106,7 +106,7 @@ bench-once: ## every benchmark once, to see that they work
 
 .PHONY: chaos
 chaos: ## the scenarios against real processes at full length: 200 kills, long load; the invariants at the end
-	LANEWAY_TEST_KILLS=$${KILLS:-200} LANEWAY_TEST_CRON_KILLS=$${KILLS:-200} LANEWAY_TEST_CRON_STARTS=$${KILLS:-200} LANEWAY_TEST_RAPID_JOBS=10000 \
+	LANEWAY_TEST_CONNS=20 LANEWAY_TEST_KILLS=$${KILLS:-200} LANEWAY_TEST_CRON_KILLS=$${KILLS:-200} LANEWAY_TEST_CRON_STARTS=$${KILLS:-200} LANEWAY_TEST_RAPID_JOBS=10000 \
 	LANEWAY_TEST_REPLICA_KILLS=50 LANEWAY_TEST_REPLICA_JOBS=100 LANEWAY_TEST_LOAD_SECONDS=$${LOAD_SECONDS:-600} \
 	LANEWAY_TEST_SOCKETS=10000 LANEWAY_TEST_UNAUTHENTICATED=5000 LANEWAY_TEST_ABUSES=50 LANEWAY_TEST_FRAGMENTS=1000000 LANEWAY_TEST_DROPS=1000 \
 	LANEWAY_TEST_PROBES=200 LANEWAY_TEST_READS=10000 LANEWAY_TEST_HOSTILE=1 LANEWAY_TEST_HANDOVERS=50 LANEWAY_TEST_RESTARTS=50 LANEWAY_TEST_STOPS=1000 \
