@@ -46,7 +46,18 @@ func (r *remembering) Finish(ctx context.Context, p store.FinishParams) (store.F
 	return r.Store.Finish(ctx, p)
 }
 
+// open makes a store. Of tests it plans no statement before its first use unless the test asks for it: the plans of four connections cost more than
+// most tests.
 func open(tb testing.TB, cfg postgres.Config) *postgres.Store {
+	tb.Helper()
+	if _, benchmark := tb.(*testing.B); !benchmark && cfg.WarmConns == 0 {
+		cfg.WarmConns = -1
+	}
+	return openAsIs(tb, cfg)
+}
+
+// openAsIs is open with the default of WarmConns.
+func openAsIs(tb testing.TB, cfg postgres.Config) *postgres.Store {
 	tb.Helper()
 	s, err := postgres.Open(tb.Context(), cfg)
 	if err != nil {

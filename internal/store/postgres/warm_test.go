@@ -17,7 +17,7 @@ import (
 func TestTurnConnectionsArePlannedBeforeUse(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
-	s := open(t, postgres.Config{URL: url})
+	s := openAsIs(t, postgres.Config{URL: url})
 	defer func() { _ = s.Close() }()
 	check := func(what string) {
 		err := s.EachConnection(t.Context(), func(purpose string, conn *pgx.Conn) error {
@@ -63,7 +63,7 @@ func TestTheAddressSaysHowManyConnectionsArePlanned(t *testing.T) {
 		asked     int
 		want      int
 	}{{"", 0, 4}, {"pool_min_conns=1", 0, 1}, {"pool_min_conns=0", 0, 0}, {"pool_min_conns=0", 3, 3}, {"", -1, 0}, {"pool_min_conns=1", 3, 3}, {"pool_min_conns=100", 0, 8}} {
-		s := open(t, postgres.Config{URL: url + separator + c.parameter, WarmConns: c.asked})
+		s := openAsIs(t, postgres.Config{URL: url + separator + c.parameter, WarmConns: c.asked})
 		got := s.WarmConns()
 		if err := s.Close(); err != nil || got != c.want {
 			t.Errorf("%q, %d asked for: %d connections are planned before use, want %d (%v)", c.parameter, c.asked, got, c.want, err)
