@@ -162,7 +162,7 @@ func (m *met) check(t *testing.T, kills int) {
 // TestKillAtAnyPointLosesNothingAndKeepsTheOrder kills the gateway again and again while a thousand messages and more are in all stages.
 func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		kills, sessions, texts := number(t, "LANEWAY_TEST_KILLS", 50), 20, 50
+		kills, sessions, texts := number(t, "LANEWAY_TEST_KILLS", 20), 20, 50
 		g := Install(t, database, chaosConfig)
 		g.Start()
 		token := g.Token()

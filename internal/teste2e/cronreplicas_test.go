@@ -18,7 +18,7 @@ func TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled(t *testing.T) {
 	for _, replicas := range []int{2, 3} {
 		t.Run(strconv.Itoa(replicas), func(t *testing.T) {
 			t.Parallel()
-			jobs, kills := number(t, "LANEWAY_TEST_REPLICA_JOBS", 60), number(t, "LANEWAY_TEST_REPLICA_KILLS", 4)
+			jobs, kills := number(t, "LANEWAY_TEST_REPLICA_JOBS", 30), number(t, "LANEWAY_TEST_REPLICA_KILLS", 4)
 			database := testpg.DB(t)
 			var all []*Gateway
 			for range replicas {

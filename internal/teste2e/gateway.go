@@ -130,7 +130,10 @@ func Install(tb testing.TB, database, config string, args ...string) *Gateway {
 	_, bench := tb.(*testing.B) // measures with the defaults
 	g.fresh = bench || database != ""
 	if database != "" && !bench {
-		database = nonePlanned(database)
+		var setting string
+		if database, setting = sharedServer(database, config); setting != "" {
+			g.env = append(g.env, setting)
+		}
 	}
 	if database != "" {
 		g.env = append(g.env, "LANEWAY_DATABASE_URL="+database)

@@ -1,6 +1,7 @@
 package teste2e
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -44,12 +45,16 @@ func (g *Gateway) seed() error {
 	return errors.Join(os.Mkdir(data, 0o700), os.WriteFile(g.SQLite(), text, 0o600))
 }
 
-// nonePlanned is the address of a PostgreSQL database for a process that plans each statement where it is first used, instead of all of turns on each
-// connection: that is most of what a process costs the server, which many share.
-func nonePlanned(database string) string {
+// sharedServer is the address of a PostgreSQL database for a process whose server many processes share, and the setting that belongs to it: it plans each
+// statement where it is first used, instead of all of turns on each connection, and opens few connections. What a process costs the server is above all
+// connecting and planning. Four connections are two for turns and two for everything else, so that two of a kind meet; make chaos asks for the default.
+func sharedServer(database, config string) (address, setting string) {
 	separator := "?"
 	if strings.Contains(database, "?") {
 		separator = "&"
 	}
-	return database + separator + "pool_min_conns=0"
+	if !strings.Contains(config, "database_conns:") {
+		setting = "LANEWAY_DATABASE_CONNS=" + cmp.Or(os.Getenv("LANEWAY_TEST_CONNS"), "4")
+	}
+	return database + separator + "pool_min_conns=0", setting
 }

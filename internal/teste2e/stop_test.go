@@ -228,7 +228,7 @@ func TestStopReachesItsTurnWithTenThousandWaiting(t *testing.T) {
 // stopped, it is never started again, nothing overlaps, and the slots are all there at the end.
 func TestStopStormOnOneSession(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		rounds := number(t, "LANEWAY_TEST_STOPS", 300)
+		rounds := number(t, "LANEWAY_TEST_STOPS", 150)
 		g := Install(t, database, "lanes: {main: 4}\nqueue: {cap: 100}\nagents: {main: {runner: echo, script: true, delay: 3ms}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 1s\n")
 		g.Start()
 		e := newEndings()
