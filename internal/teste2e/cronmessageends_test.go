@@ -63,6 +63,11 @@ func messageEndsAreEvents(t *testing.T, database string, all ...*Gateway) {
 	over := func() []string {
 		return o.Rows("SELECT id FROM cron_run_logs WHERE state = 'cancelled' AND reason = 'stopped' AND started_at IS NULL ORDER BY id")
 	}
+	defer func() {
+		if t.Failed() {
+			t.Logf("the ledger:\n%s", strings.Join(o.Rows("SELECT job_name, id, state, reason, started_at FROM cron_run_logs WHERE owner <> 'system' ORDER BY job_name"), "\n"))
+		}
+	}()
 	eventually(t, "the runs end without having begun", 20*time.Second, func() bool { return slices.Equal(over(), want) })
 	for i := range all {
 		deadline := time.Now().Add(3 * time.Second)
