@@ -129,14 +129,12 @@ func Install(tb testing.TB, database, config string, args ...string) *Gateway {
 	g.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANEWAY_DATA=" + filepath.Join(dir, "data"), raceSettings}
 	_, bench := tb.(*testing.B) // measures with the defaults
 	g.fresh = bench || database != ""
-	if database != "" && !bench {
-		var setting string
-		if database, setting = sharedServer(database, config); setting != "" {
-			g.env = append(g.env, setting)
-		}
-	}
-	if database != "" {
+	switch {
+	case database == "":
+	case bench:
 		g.env = append(g.env, "LANEWAY_DATABASE_URL="+database)
+	default:
+		g.env = append(g.env, sharedServer(database)...)
 	}
 	tb.Cleanup(func() { g.Kill() })
 	return g

@@ -17,7 +17,8 @@ func TestChangesOfJobsNeedOneConnection(t *testing.T) {
 	for store, database := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "" }, "postgres": testpg.DB} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
-			g := Install(t, database(t), "database_conns: 2\nlimits: {chat: 0, cron_writes: 0, requests: 0}\n")
+			g := Install(t, database(t), "limits: {chat: 0, cron_writes: 0, requests: 0}\n")
+			g.env = append(g.env, "LANEWAY_DATABASE_CONNS=2")
 			g.Start()
 			c := dialWhenKnown(t, g, g.named(t, "alice"), nil)
 			defer c.Close()

@@ -1,7 +1,6 @@
 package teste2e
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -114,13 +113,17 @@ func TestRefusalsOfTheWireHaveTheirCodes(t *testing.T) {
 		ended("broken", "RUN_FAILED", "error")
 
 		wake := map[string]any{"mode": "next-heartbeat", "text": "hello", "sessionKey": "agent:main:c"}
-		var refused Response
-		for i := range 3 { // a replica that the store does not answer within 50 ms counts by itself, so that two may be allowed
-			id := fmt.Sprint("wake", i)
-			request(id, "wake", wake)
-			if refused = await(id, 1); !refused.OK {
-				break
-			}
+		request("first", "wake", wake)
+		request("second", "wake", wake)
+		await("first", 1)
+		await("second", 1)
+		refused := got["second"][0]
+		if refused.OK { // they run beside each other
+			refused = got["first"][0]
+		}
+		if refused.OK && database != "" { // the store did not answer the limiter within 50 ms, so that the process counted one of them by itself
+			request("third", "wake", wake)
+			refused = await("third", 1)
 		}
 		wantRefusal{"UNAVAILABLE", map[string]any{"code": "RATE_LIMITED", "method": "wake", "limit": 1.0}, true}.check(t, "a wake too many within the minute", refused)
 

@@ -45,16 +45,13 @@ func (g *Gateway) seed() error {
 	return errors.Join(os.Mkdir(data, 0o700), os.WriteFile(g.SQLite(), text, 0o600))
 }
 
-// sharedServer is the address of a PostgreSQL database for a process whose server many processes share, and the setting that belongs to it: it plans each
-// statement where it is first used, instead of all of turns on each connection, and opens few connections. What a process costs the server is above all
-// connecting and planning. Four connections are two for turns and two for everything else, so that two of a kind meet; make chaos asks for the default.
-func sharedServer(database, config string) (address, setting string) {
+// sharedServer are the settings for a process whose PostgreSQL server many processes share: it plans each statement where it is first used, instead of all
+// of turns on each connection, and opens few connections. What a process costs the server is above all connecting and planning. Four connections are two
+// for turns and two for everything else, so that two of a kind meet; make chaos asks for the default.
+func sharedServer(database string) []string {
 	separator := "?"
 	if strings.Contains(database, "?") {
 		separator = "&"
 	}
-	if !strings.Contains(config, "database_conns:") {
-		setting = "LANEWAY_DATABASE_CONNS=" + cmp.Or(os.Getenv("LANEWAY_TEST_CONNS"), "4")
-	}
-	return database + separator + "pool_min_conns=0", setting
+	return []string{"LANEWAY_DATABASE_URL=" + database + separator + "pool_min_conns=0", "LANEWAY_DATABASE_CONNS=" + cmp.Or(os.Getenv("LANEWAY_TEST_CONNS"), "4")}
 }
