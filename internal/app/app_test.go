@@ -201,6 +201,9 @@ func TestTheFirstClientSeesThatChannelsRun(t *testing.T) {
 	if _, _, refused := g.connect(ownerToken); refused != "" {
 		t.Fatal(refused)
 	}
+	if !g.health.OK && g.health.DurationMs < 1000 { // the check of a store that takes longer is a problem, which a busy machine may have
+		t.Errorf("the first snapshot has a problem: %+v", g.health)
+	}
 	if !g.health.Channels["web"].Running || !g.health.Channels["webhook"].Running {
 		t.Errorf("the first snapshot is %+v", g.health)
 	}

@@ -46,8 +46,8 @@ func (r *remembering) Finish(ctx context.Context, p store.FinishParams) (store.F
 	return r.Store.Finish(ctx, p)
 }
 
-// open makes a store. Of tests it plans no statement before its first use unless the test asks for it: the plans of four connections cost more than
-// most tests.
+// open makes a store. In tests it plans no statement before its first use unless the test asks for it: the plans of four connections cost more than
+// most tests do.
 func open(tb testing.TB, cfg postgres.Config) *postgres.Store {
 	tb.Helper()
 	if _, benchmark := tb.(*testing.B); !benchmark && cfg.WarmConns == 0 {
