@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,7 +17,7 @@ func TestACrashAtACommitBoundaryLosesNothingAcknowledged(t *testing.T) {
 	for _, b := range []boundary{boundaryBegun, boundaryApplied, boundaryCommitted} {
 		t.Run(string(b), func(t *testing.T) {
 			t.Parallel()
-			path := filepath.Join(t.TempDir(), "laneway.db")
+			path := migrated(t)
 			for _, after := range []int{3, 40, 150} {
 				cmd := process(t, "load", path, fmt.Sprintf("%s=%s %d", boundaryVariable, b, after))
 				checkAcknowledged(t, path, crash(t, cmd, 1<<30))
@@ -29,7 +28,7 @@ func TestACrashAtACommitBoundaryLosesNothingAcknowledged(t *testing.T) {
 
 func TestAKillInTheMiddleOfLoadLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "laneway.db")
+	path := migrated(t)
 	for _, after := range []int{1, 50, 400, 1500} {
 		checkAcknowledged(t, path, crash(t, process(t, "load", path), after))
 	}
@@ -41,7 +40,7 @@ func TestAKillWhileIndexingLeavesAWholeIndex(t *testing.T) {
 	for name, extra := range map[string]string{"kill": "", "applied": "applied 90", "committed": "committed 120", "begun": "begun 200"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			path := filepath.Join(t.TempDir(), "laneway.db")
+			path := migrated(t)
 			for range 2 {
 				cmd := process(t, "index", path)
 				after := 700

@@ -38,7 +38,7 @@ func visit(t *testing.T, path string) *Visitor {
 
 func TestVisitorChangesTokensWhileTheGatewayRuns(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "laneway.db")
+	path := migrated(t)
 	running := reopen(t, nil, path, nil)
 	t.Cleanup(func() { _ = running.Close() })
 	v := visit(t, path)
@@ -76,11 +76,9 @@ func TestVisitorMakesNoDatabase(t *testing.T) {
 
 func TestVisitorRefusesAnOldSchema(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "laneway.db")
-	for _, d := range []Direction{Up, Down} {
-		if _, err := Migrate(t.Context(), Config{Path: path}, d); err != nil {
-			t.Fatal(err)
-		}
+	path := migrated(t)
+	if _, err := Migrate(t.Context(), Config{Path: path}, Down); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := Visit(t.Context(), Config{Path: path}); !errors.Is(err, ErrOldSchema) {
 		t.Errorf("got %v", err)

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +21,7 @@ const startOfTime = 1_700_000_000_000
 func withJobs(t *testing.T, jobs int) (*Store, *time.Time) {
 	t.Helper()
 	now := time.UnixMilli(startOfTime)
-	s := openAt(t, filepath.Join(t.TempDir(), "laneway.db"), func() time.Time { return now })
+	s := openAt(t, migrated(t), func() time.Time { return now })
 	register(t, s, "node")
 	fillJobs(t, s, jobs, now.Add(time.Minute))
 	return s, &now

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -93,7 +92,7 @@ func claimAll(ctx context.Context, s *Store, node string) (list []cron.Launched,
 func BenchmarkClaimDue(b *testing.B) {
 	const jobs = 10_000
 	now := time.UnixMilli(1_700_000_000_000)
-	s := openAt(b, filepath.Join(b.TempDir(), "laneway.db"), func() time.Time { return now })
+	s := openAt(b, migrated(b), func() time.Time { return now })
 	register(b, s, "node")
 	fillJobs(b, s, jobs, now.Add(time.Minute))
 	var slowest time.Duration
@@ -119,7 +118,7 @@ func BenchmarkIdleClaim(b *testing.B) {
 	for _, jobs := range sizes {
 		b.Run(fmt.Sprintf("jobs=%d", jobs), func(b *testing.B) {
 			now := time.UnixMilli(1_700_000_000_000)
-			s := openAt(b, filepath.Join(b.TempDir(), "laneway.db"), func() time.Time { return now })
+			s := openAt(b, migrated(b), func() time.Time { return now })
 			register(b, s, "node")
 			fillJobs(b, s, jobs, now.Add(time.Hour))
 			b.ReportAllocs()
@@ -139,7 +138,7 @@ func BenchmarkFires(b *testing.B) {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
 			var clock atomic.Int64
 			clock.Store(1_700_000_000_000)
-			s := openAt(b, filepath.Join(b.TempDir(), "laneway.db"), func() time.Time { return time.UnixMilli(clock.Load()) })
+			s := openAt(b, migrated(b), func() time.Time { return time.UnixMilli(clock.Load()) })
 			register(b, s, "node")
 			const jobs = 500
 			fillJobs(b, s, jobs, time.UnixMilli(clock.Load()).Add(time.Minute))
@@ -183,7 +182,7 @@ func BenchmarkFires(b *testing.B) {
 func BenchmarkBareFires(b *testing.B) {
 	for _, workers := range []int{32, 128} {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
-			s := openAt(b, filepath.Join(b.TempDir(), "laneway.db"), time.Now)
+			s := openAt(b, migrated(b), time.Now)
 			register(b, s, "node")
 			const jobs = 500
 			fillJobs(b, s, jobs, time.UnixMilli(1_700_000_000_000))

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -120,7 +119,7 @@ func doInWriter(t *testing.T, s *Store, run work) {
 func uncheckedJobs(t *testing.T, jobs int) (*Store, *time.Time) {
 	t.Helper()
 	now := time.UnixMilli(startOfTime)
-	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "laneway.db"), Now: func() time.Time { return now }})
+	s, err := Open(t.Context(), Config{Path: migrated(t), Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func applied(t *testing.T, cfg Config, d Direction, want bool) []Migration {
 
 func TestANewerSchemaIsRefusedAndLeftAlone(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "laneway.db")
+	path := migrated(t)
 	s := openAt(t, path, nil)
 	register(t, s, "node")
 	if err := turn(t.Context(), s, "node", "room", "m"); err != nil {

@@ -19,7 +19,7 @@ import (
 func TestNoStatementReadsTheWholeHistory(t *testing.T) {
 	t.Parallel()
 	clock := time.UnixMilli(1_700_000_000_000)
-	s := openAt(t, t.TempDir()+"/laneway.db", func() time.Time { return clock })
+	s := openAt(t, migrated(t), func() time.Time { return clock })
 	everything(t, s, &clock)
 	everythingOfCron(t, s, &clock)
 	everythingOfTasks(t, s)

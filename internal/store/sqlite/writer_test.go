@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -174,7 +173,7 @@ func TestAFullDiskRefusesWritesServesReadsAndHeals(t *testing.T) {
 
 func TestAnErrorOfTheFileSystemHealsWithoutARestart(t *testing.T) {
 	t.Parallel()
-	out, err := process(t, "limit", filepath.Join(t.TempDir(), "laneway.db")).Output()
+	out, err := process(t, "limit", migrated(t)).Output()
 	want := "unavailable=true reading=<nil> after=<nil> lost=true\n"
 	if err != nil || string(out) != want {
 		t.Fatalf("the child says %q (%v), want %q", out, err, want)
@@ -259,7 +258,7 @@ func TestTheAgeOfTheWriterGrowsWhileAnOperationHangs(t *testing.T) {
 
 func TestCloseFinishesWhatIsQueuedAndRefusesTheRest(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "laneway.db")
+	path := migrated(t)
 	s := openAt(t, path, nil)
 	register(t, s, "node")
 	g := block(t, s)
