@@ -12,10 +12,11 @@ import (
 // canary is a text that no row may contain.
 const canary = "canary-7f3a"
 
+var parameterName = regexp.MustCompile(`:[a-z]+`)
+
 // bind puts values where the text of an invariant has names. Values are SQL literals.
 func bind(inv store.Invariant, values map[string]string) string {
-	name := regexp.MustCompile(`:[a-z]+`)
-	return name.ReplaceAllStringFunc(inv.SQL, func(found string) string { return values[found[1:]] })
+	return parameterName.ReplaceAllStringFunc(inv.SQL, func(found string) string { return values[found[1:]] })
 }
 
 // values are what the invariants are checked with when nothing is to be found.

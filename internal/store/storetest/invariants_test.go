@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -30,11 +29,10 @@ func TestEveryInvariantIsBrokenOnce(t *testing.T) {
 
 func TestParamsAreTheNamesInTheText(t *testing.T) {
 	t.Parallel()
-	name := regexp.MustCompile(`:[a-z]+`)
 	known := []string{"now", "gone", "drain", "since", "main", "subagent", "team", "cron", "cap", "secret", "jobs", "keep"}
 	for _, inv := range store.Invariants() {
 		var found []string
-		for _, n := range name.FindAllString(inv.SQL, -1) {
+		for _, n := range parameterName.FindAllString(inv.SQL, -1) {
 			found = append(found, n[1:])
 		}
 		slices.Sort(found)

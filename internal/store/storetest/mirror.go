@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -30,6 +31,8 @@ CREATE TABLE cron_run_logs (id, job_id, owner, scheduled_for, trigger, state, re
 CREATE TABLE audit_log (id, who, verb, object, before_hash, after_hash, peer, request_id, at);
 `
 
+var tableNames = regexp.MustCompile(`CREATE TABLE (\w+)`)
+
 // Dumper is a store that knows no SQL and can show its rows.
 type Dumper interface {
 	// Dump calls row for every row, with the columns that the invariants read.
@@ -43,12 +46,15 @@ type Mirror struct {
 	ops     atomic.Int64 // changes of the store so far
 	changes []string     // statements to run on every copy
 
-	db     *sql.DB
-	copied int64 // ops and changes when db was made
+	db      *sql.DB
+	inserts map[string]*sql.Stmt // by text; they end with db
+	copied  int64                // ops and changes when the rows were copied; -1 = never
 }
 
 // NewMirror makes a mirror of st.
-func NewMirror(st Dumper) *Mirror { return &Mirror{st: st} }
+func NewMirror(st Dumper) *Mirror {
+	return &Mirror{st: st, inserts: map[string]*sql.Stmt{}, copied: -1}
+}
 
 // Changed marks that the store may have changed.
 func (m *Mirror) Changed() { m.ops.Add(1) }
@@ -58,14 +64,17 @@ func (m *Mirror) Exec(_ testing.TB, text string) { m.changes = append(m.changes,
 
 func (m *Mirror) current(tb testing.TB) *sql.DB {
 	tb.Helper()
-	if now := m.ops.Load() + int64(len(m.changes)); m.db == nil || m.copied != now {
-		m.Close()
-		m.db, m.copied = m.copyTo(tb), now
+	if m.db == nil {
+		m.db = emptyTables(tb)
+	}
+	if now := m.ops.Load() + int64(len(m.changes)); m.copied != now {
+		m.copyRows(tb)
+		m.copied = now
 	}
 	return m.db
 }
 
-// Close gives the last copy back.
+// Close gives the copy back.
 func (m *Mirror) Close() {
 	if m.db != nil {
 		_ = m.db.Close() // it lives in memory
@@ -103,32 +112,63 @@ func (m *Mirror) Query(tb testing.TB, text string) [][]any {
 	return all
 }
 
-func (m *Mirror) copyTo(tb testing.TB) *sql.DB {
+func emptyTables(tb testing.TB) *sql.DB {
 	tb.Helper()
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	db.SetMaxOpenConns(1)
-	run := func(text string, args ...any) {
-		if _, err := db.ExecContext(context.WithoutCancel(tb.Context()), text, args...); err != nil {
-			tb.Fatalf("%s\n%v", text, err)
-		}
+	run(tb, db, tables)
+	return db
+}
+
+func run(tb testing.TB, db *sql.DB, text string) {
+	tb.Helper()
+	if _, err := db.ExecContext(context.WithoutCancel(tb.Context()), text); err != nil {
+		tb.Fatalf("%s\n%v", text, err)
 	}
-	run(tables)
-	run("BEGIN")
+}
+
+// copyRows replaces every row. The tables and the statements that insert stay, because compiling them costs more than a copy.
+func (m *Mirror) copyRows(tb testing.TB) {
+	tb.Helper()
+	run(tb, m.db, "BEGIN")
+	for _, made := range tableNames.FindAllStringSubmatch(tables, -1) {
+		run(tb, m.db, "DELETE FROM "+made[1])
+	}
 	m.st.Dump(func(table string, columns map[string]any) {
 		names := slices.Sorted(maps.Keys(columns))
 		values := make([]any, len(names))
 		for i, name := range names {
 			values[i] = columns[name]
 		}
-		marks := strings.TrimSuffix(strings.Repeat("?,", len(names)), ",")
-		run(fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", table, strings.Join(names, ","), marks), values...)
+		m.insert(tb, table, names, values)
 	})
 	for _, text := range m.changes {
-		run(text)
+		run(tb, m.db, text)
 	}
-	run("COMMIT")
-	return db
+	run(tb, m.db, "COMMIT")
+}
+
+func (m *Mirror) insert(tb testing.TB, table string, names []string, values []any) {
+	tb.Helper()
+	ctx := context.WithoutCancel(tb.Context())
+	text := insertInto(table, names)
+	statement, kept := m.inserts[text]
+	if !kept {
+		var err error
+		if statement, err = m.db.PrepareContext(ctx, text); err != nil {
+			tb.Fatalf("%s\n%v", text, err)
+		}
+		m.inserts[text] = statement
+	}
+	if _, err := statement.ExecContext(ctx, values...); err != nil {
+		tb.Fatalf("%s\n%v", text, err)
+	}
+}
+
+func insertInto(table string, names []string) string {
+	marks := strings.TrimSuffix(strings.Repeat("?,", len(names)), ",")
+	return fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", table, strings.Join(names, ","), marks)
 }
