@@ -49,13 +49,13 @@ func (s *scripted) Run(ctx context.Context, req agent.Request, emit func(agent.E
 		reserve = most
 	}
 	system, lines := agent.Conversation(req, "", s.window, reserve)
-	total, all := agent.EstimateTokens(system)+reserve, ""
-	var allSb50 strings.Builder
+	total := agent.EstimateTokens(system) + reserve
+	var texts strings.Builder
 	for _, line := range lines {
 		total += agent.EstimateTokens(line.Text) + 6
-		allSb50.WriteString(line.Text + "\n")
+		texts.WriteString(line.Text + "\n")
 	}
-	all += allSb50.String()
+	all := texts.String()
 	takes := s.takes
 	if isSummary {
 		takes = s.sums

@@ -56,11 +56,11 @@ var ordered = regexp.MustCompile(`<<(\w+) (.*?)>>`)
 func obedient(call testmodel.Call) testmodel.Reply {
 	last := call.Messages[len(call.Messages)-1]
 	text := last.Content
-	var textSb52 strings.Builder
+	var results strings.Builder
 	for _, r := range last.Results {
-		textSb52.WriteString("\n" + r.Text)
+		results.WriteString("\n" + r.Text)
 	}
-	text += textSb52.String()
+	text += results.String()
 	order := ordered.FindStringSubmatch(text)
 	if order == nil || len(call.Results()) > 1 {
 		return testmodel.Reply{Pieces: []string{"It says: " + ordered.ReplaceAllString(text, "$1")}}
