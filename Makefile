@@ -9,6 +9,11 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS := -s -w -buildid= -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
+# As a release is built: without C, which the race detector alone needs, and without the path of the checkout, so that another checkout finds everything
+# compiled.
+export CGO_ENABLED := 0
+export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
+
 # Packages and flags of a test run: make test PKG=./internal/cron RUN=Preview
 PKG     ?= ./...
 RUN     ?= .
@@ -29,6 +34,7 @@ SLOWRACE := ^(TestStore|TestConformance|$(SLOW)|$(LONG))$$|$(BIG)
 SKIPRACE := ^(TestStore|TestConformance)$$/([^e]|[^c]e|[^a]ce)$$|^($(SLOW)|$(LONG))$$|$(BIG)
 # The detector does not look into that engine elsewhere either: it guards its memory itself.
 RACE    := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
+RACED   := env CGO_ENABLED=1 $(GO) test $(RACE)
 # How many parallel tests of a package run at once, and of internal/teste2e, whose real processes wait for most of their time.
 TOGETHER ?= 6
 WAITING  ?= 8
@@ -52,7 +58,7 @@ test: ## every test with the race detector, Postgres included (PKG=, RUN=, TIMEO
 ifeq ($(PKG) $(RUN),./... .)
 	$(TESTPG) env GO='$(GO)' TOGETHER='$(TOGETHER)' WAITING='$(WAITING)' TIMEOUT='$(TIMEOUT)' RACE='$(RACE)' SLOWRACE='$(SLOWRACE)' SKIPRACE='$(SKIPRACE)' LONGIN='$(LONGIN)' scripts/test
 else
-	$(TESTPG) $(GO) test $(RACE) -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
+	$(TESTPG) $(RACED) -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
 endif
 
 .PHONY: short
@@ -110,9 +116,9 @@ chaos: ## the scenarios against real processes at full length: 200 kills, long l
 	LANEWAY_TEST_REPLICA_KILLS=50 LANEWAY_TEST_REPLICA_JOBS=100 LANEWAY_TEST_LOAD_SECONDS=$${LOAD_SECONDS:-600} \
 	LANEWAY_TEST_SOCKETS=10000 LANEWAY_TEST_UNAUTHENTICATED=5000 LANEWAY_TEST_ABUSES=50 LANEWAY_TEST_FRAGMENTS=1000000 LANEWAY_TEST_DROPS=1000 \
 	LANEWAY_TEST_PROBES=200 LANEWAY_TEST_READS=10000 LANEWAY_TEST_HOSTILE=1 LANEWAY_TEST_HANDOVERS=50 LANEWAY_TEST_RESTARTS=50 LANEWAY_TEST_STOPS=1000 \
-	LANEWAY_TEST_DATABASE_CRASHES=200 LANEWAY_TEST_TURNS=2000 LANEWAY_TEST_COPY_MESSAGES=100000 LANEWAY_TEST_COPY_JOBS=10000 $(GO) run ./cmd/testpg -- $(GO) test $(RACE) -count=1 -timeout 80m -v ./internal/teste2e
+	LANEWAY_TEST_DATABASE_CRASHES=200 LANEWAY_TEST_TURNS=2000 LANEWAY_TEST_COPY_MESSAGES=100000 LANEWAY_TEST_COPY_JOBS=10000 $(GO) run ./cmd/testpg -- $(RACED) -count=1 -timeout 80m -v ./internal/teste2e
 	$(GO) test -count=1 -timeout 60m ./internal/channel/telegram -run 'TestManyTexts$$' -texts 1000000
-	LANEWAY_TEST_TURNS=2000 $(TESTPG) $(GO) test $(RACE) -count=1 -timeout 60m -run '^(TestManyTurnsInAWindowOfEightThousandTokens|$(LONG))$$|$(BIG)' $(LONGIN)
+	LANEWAY_TEST_TURNS=2000 $(TESTPG) $(RACED) -count=1 -timeout 60m -run '^(TestManyTurnsInAWindowOfEightThousandTokens|$(LONG))$$|$(BIG)' $(LONGIN)
 	$(MAKE) trees
 	$(MAKE) abuse
 
