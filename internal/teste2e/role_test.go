@@ -2,6 +2,7 @@ package teste2e
 
 import (
 	"context"
+	neturl "net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -44,8 +45,11 @@ func TestAGatewayNeedsNoRightToChangeTables(t *testing.T) {
 	t.Parallel()
 	owning, running := testpg.Role(t), testpg.Role(t)
 	url := testpg.Empty(t)
-	database := url[strings.LastIndex(url, "/")+1:]
-	database, _, _ = strings.Cut(database, "?")
+	address, err := neturl.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	database := strings.TrimPrefix(address.Path, "/")
 	if err := execAs(t.Context(), url, "ALTER DATABASE "+database+" OWNER TO "+owning+"; REVOKE CREATE ON SCHEMA public FROM PUBLIC; GRANT CREATE ON SCHEMA public TO "+owning); err != nil {
 		t.Fatal(err)
 	}
