@@ -21,7 +21,7 @@ TIMEOUT ?= 30m
 # Some tests run without the race detector, which slows them down up to ten times: the conformance suites of the stores on SQLite, whose engine is
 # C translated to Go, and on Postgres (their races run with it, and on memory the whole suite does); SLOW, a million turns whose memory is counted,
 # which would be the detector's, and the random histories, which are long, and in which the runtime of the detector broke once; and LONG, which `make chaos`
-# runs with it: long virtual times on three stores and of outages, copies of stores, scripts of the command line, texts that one goroutine renders, thousands
+# runs with it: long virtual times on three stores, of outages and of nights, copies of stores, scripts of the command line, texts that one goroutine renders, thousands
 # of answers that are compared byte by byte, answers of 50 MB, schedules beside a second search, and single operations on SQLite one after the other. BIG are
 # reads of many bytes by one goroutine, in the suite of the stores on memory.
 SLOW     := TestIdleSessionsLeaveNothing|TestRandomHistoriesKeepEveryPromise|TestRandomHistoriesOfAJobAreThoseOfThePlainModel
