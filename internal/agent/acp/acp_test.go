@@ -286,7 +286,7 @@ func TestHostileAgentsFailInWords(t *testing.T) {
 		script script
 		reason chat.FailReason
 	}{
-		"Flood":        {script{Requests: 500, Script: agenttest.Script{Hang: true}}, chat.FailBadResponse},
+		"Flood":        {script{Flood: true}, chat.FailBadResponse},
 		"LongLine":     {script{LongLine: true}, chat.FailBadResponse},
 		"OtherVersion": {script{Version: 99}, chat.FailBadResponse},
 		"NotSignedIn":  {script{Unsigned: true}, chat.FailAuth},

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	sdk "github.com/coder/acp-go-sdk"
@@ -53,8 +54,8 @@ type script struct {
 	Calls bool
 	// Asks asks for a permission so many times at once, and answers with the outcomes.
 	Asks int
-	// Requests are requests to the client without waiting, LongLine a message without end.
-	Requests int
+	// Flood are requests to the client without end whose responses it does not read, LongLine is a message without end.
+	Flood    bool
 	LongLine bool
 	// Noise are lines that are no messages.
 	Noise bool
@@ -68,6 +69,7 @@ type scripted struct {
 	sdk.Agent // the methods that no client of ours calls
 
 	script script
+	in     input
 	link   *sdk.AgentSideConnection
 	open   chan struct{} // closed when link is set: the first request may be faster
 	mu     sync.Mutex
@@ -92,13 +94,23 @@ func beAgent(text string) error {
 	if a.script.Deaf {
 		ignoreSignals()
 	}
-	a.link = sdk.NewAgentSideConnection(a, os.Stdout, os.Stdin)
+	a.link = sdk.NewAgentSideConnection(a, os.Stdout, &a.in)
 	close(a.open)
 	<-a.link.Done()
 	if a.script.Deaf {
 		select {}
 	}
 	return nil
+}
+
+// input is what the agent reads, until it is stopped.
+type input struct{ stopped atomic.Bool }
+
+func (in *input) Read(p []byte) (int, error) {
+	if in.stopped.Load() {
+		select {}
+	}
+	return os.Stdin.Read(p)
 }
 
 func (a *scripted) conn() *sdk.AgentSideConnection {
@@ -196,8 +208,13 @@ func (a *scripted) play(ctx context.Context, req sdk.PromptRequest) error {
 			return err
 		}
 	}
-	for i := range s.Requests {
-		fmt.Printf(`{"jsonrpc":"2.0","id":"r%d","method":"session/request_permission","params":{"sessionId":%q,"options":[{"kind":"allow_once","name":"a","optionId":"a"}],"toolCall":{"toolCallId":"c"}}}`+"\n", i, req.SessionId)
+	if s.Flood {
+		a.in.stopped.Store(true)
+		for i := 0; ; i++ {
+			if _, err := fmt.Printf(`{"jsonrpc":"2.0","id":"r%d","method":"session/request_permission","params":{"sessionId":%q,"options":[{"kind":"allow_once","name":"a","optionId":"a"}],"toolCall":{"toolCallId":"c"}}}`+"\n", i, req.SessionId); err != nil {
+				return err
+			}
+		}
 	}
 	if s.LongLine {
 		for {
