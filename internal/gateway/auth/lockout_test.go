@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -61,14 +60,47 @@ func TestLockoutBeginsWithTenFailuresOfAMinuteAndEndsAfterOne(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the table is bounded", func(t *testing.T) {
-		t.Parallel()
-		l := &lockout{}
-		for i := range lockoutTable + 500 {
-			l.fail(netip.MustParseAddr(fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255)), now)
-		}
-		if n := len(l.failed); n > lockoutTable {
-			t.Errorf("%d addresses are kept, at most %d may be", n, lockoutTable)
-		}
-	})
+}
+
+// numbered is an address for each number.
+func numbered(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+}
+
+func TestTheTableOfTheLockoutIsBounded(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	l := &lockout{}
+	for i := range lockoutTable + 500 {
+		l.fail(numbered(i), now)
+	}
+	if n := len(l.failed); n != lockoutTable {
+		t.Errorf("%d addresses are kept, want %d", n, lockoutTable)
+	}
+	now = now.Add(lockoutWindow)
+	l.fail(numbered(lockoutTable+500), now)
+	if n := len(l.failed); n != 1 {
+		t.Errorf("%d addresses are kept when the time of all others is over", n)
+	}
+}
+
+// Every login waits while a full table is searched, so a failure of one more address must not search it again.
+func TestFailuresBeyondAFullTableSearchItOnceASecond(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	l := &lockout{}
+	for i := range lockoutTable + 1 {
+		l.fail(numbered(i), now)
+	}
+	for a := range l.failed { // what a search would remove
+		l.failed[a].since = now.Add(-lockoutWindow)
+	}
+	l.fail(numbered(lockoutTable+1), now.Add(sweepEvery-1))
+	if n := len(l.failed); n != lockoutTable {
+		t.Errorf("%d addresses are kept within a second after a search, want %d", n, lockoutTable)
+	}
+	l.fail(numbered(lockoutTable+2), now.Add(sweepEvery))
+	if n := len(l.failed); n > 2 { // this one and the one before
+		t.Errorf("%d addresses are kept after the next search", n)
+	}
 }
