@@ -22,15 +22,18 @@ TIMEOUT ?= 30m
 # C translated to Go, and on Postgres (their races run with it, and on memory the whole suite does); SLOW, a million turns whose memory is counted,
 # which would be the detector's, and the random histories, which are long, and in which the runtime of the detector broke once; and LONG, which `make chaos`
 # runs with it: long virtual times on three stores, of outages and of nights, copies of stores, scripts of the command line, texts that one goroutine renders, thousands
-# of answers that are compared byte by byte, answers of 50 MB, schedules beside a second search, and single operations on SQLite one after the other. BIG are
-# reads of many bytes by one goroutine, in the suite of the stores on memory.
+# of answers that are compared byte by byte, files and answers of 10 MB and more, schedules beside a second search, programs that are killed while they
+# write to SQLite, its migrations, and single operations on it one after the other. BIG are reads of many bytes by one goroutine, in the suite of the
+# stores on memory.
 SLOW     := TestIdleSessionsLeaveNothing|TestRandomHistoriesKeepEveryPromise|TestRandomHistoriesOfAJobAreThoseOfThePlainModel
-LONG     := TestAKillInAnyStepOfACompactionLeavesOneSummary|TestAResetOrDeletionBesideACompactionLeavesNoSummary|TestTwoReplicasCompactAConversationOnce|TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert|TestAnOutageUsesUpNoAttempts|TestEveryTableIsCopiedThereAndBack|TestAnInterruptedCopyGoesOn|TestScripts|TestManyTexts|TestWordsSurvive|TestDeepTextIsRead|TestRenderingCostsNoMoreThanTheText|TestAnswersAboutJobsKeepTheirBytes|TestBadAnswers|TestAnswersThatComeTooFastArePaced|TestRunNowReportsWhyItDidNotRunAndLeavesThePlanAlone|TestTheStatementIsTheFence|TestTheComparisonSeesAStaleCache|TestAFireCountsWhatHappensInBetween|TestDaysAndWeeksAreRolledUpByBuiltInJobs|TestJobsThatWereDownForHoursComeBackBoundedAndSpread|TestTheStoreIsCompactedEverySunday|TestOldMessagesAreRemovedByABuiltInJobEveryNight|TestOldSessionsOfTasksAreRemovedByABuiltInJobEveryNight|TestOldSessionsOfCompactionsAreRemovedByABuiltInJobEveryNight|TestWithoutARetentionNothingIsRemoved|TestOldFilesAreRemovedWithOldMessages|TestEveryZoneAgreesWithTheWalkingOracle
+LONG     := TestAKillInAnyStepOfACompactionLeavesOneSummary|TestAResetOrDeletionBesideACompactionLeavesNoSummary|TestTwoReplicasCompactAConversationOnce|TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert|TestAnOutageUsesUpNoAttempts|TestEveryTableIsCopiedThereAndBack|TestAnInterruptedCopyGoesOn|TestScripts|TestManyTexts|TestWordsSurvive|TestDeepTextIsRead|TestRenderingCostsNoMoreThanTheText|TestAnswersAboutJobsKeepTheirBytes|TestBadAnswers|TestAnswersThatComeTooFastArePaced|TestRunNowReportsWhyItDidNotRunAndLeavesThePlanAlone|TestTheStatementIsTheFence|TestTheComparisonSeesAStaleCache|TestAFireCountsWhatHappensInBetween|TestDaysAndWeeksAreRolledUpByBuiltInJobs|TestJobsThatWereDownForHoursComeBackBoundedAndSpread|TestTheStoreIsCompactedEverySunday|TestOldMessagesAreRemovedByABuiltInJobEveryNight|TestOldSessionsOfTasksAreRemovedByABuiltInJobEveryNight|TestOldSessionsOfCompactionsAreRemovedByABuiltInJobEveryNight|TestWithoutARetentionNothingIsRemoved|TestOldFilesAreRemovedWithOldMessages|TestEveryZoneAgreesWithTheWalkingOracle|TestUploadsAreRefusedBeforeTheyFillTheDisk|TestLargeUploads|TestTheLargestAttachmentIsTakenToTheByte|TestALargeFileHasMoreTime|TestFarYearsAgreeWithTheWalkingOracle|TestPeculiarZonesAgreeWithTheWalkingOracle|TestSearchAgreesWithGronxInUTC|TestMigrationsGoUpAndDownAndKeepWhatIsNotTheirs|TestAKillWhileIndexingLeavesAWholeIndex|TestACrashAtACommitBoundaryLosesNothingAcknowledged|TestACopyRefusesWhatItWouldDestroy|TestASourceThatChangedBetweenTwoAttemptsIsNoticed|TestTextsThatPostgresCannotStoreAreCounted|TestAfterAnOutageEverythingThatWaitsGoesOut|TestFiveMinutesWithoutTelegramAtTheStartDelayNothingElse
 BIG      := ^TestMemoryStore$$/^BigReads$$
 # Where they are, beside the conformance suites.
-LONGIN   := ./internal/store/sqlite ./internal/store/memory ./internal/dispatch ./internal/channel/telegram ./internal/gateway ./internal/store/transfer ./cmd/laneway ./internal/cron/schedule
+LONGIN   := ./internal/store/sqlite ./internal/store/memory ./internal/dispatch ./internal/channel/telegram ./internal/gateway ./internal/store/transfer ./internal/testtelegram ./cmd/laneway ./internal/cron/schedule
 SLOWRACE := ^(TestStore|TestConformance|$(SLOW)|$(LONG))$$|$(BIG)
-# What the detector skips of them: all but the areas Race and CronRace of the two suites, whose names are the only ones that end so.
+# The detector looks at the areas Race and CronRace of these two suites alone, and the other stage at all others. Their names are the only ones that
+# end so.
+SKIPPLAIN := ^(TestStore|TestConformance)$$/^(Race|CronRace)$$
 SKIPRACE := ^(TestStore|TestConformance)$$/([^e]|[^c]e|[^a]ce)$$|^($(SLOW)|$(LONG))$$|$(BIG)
 # The detector does not look into that engine elsewhere either: it guards its memory itself.
 RACE    := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
@@ -56,7 +59,7 @@ run: build ## build, and serve with the default settings
 .PHONY: test
 test: ## every test with the race detector, Postgres included (PKG=, RUN=, TIMEOUT=)
 ifeq ($(PKG) $(RUN),./... .)
-	$(TESTPG) env GO='$(GO)' TOGETHER='$(TOGETHER)' WAITING='$(WAITING)' TIMEOUT='$(TIMEOUT)' RACE='$(RACE)' SLOWRACE='$(SLOWRACE)' SKIPRACE='$(SKIPRACE)' LONGIN='$(LONGIN)' scripts/test
+	$(TESTPG) env GO='$(GO)' TOGETHER='$(TOGETHER)' WAITING='$(WAITING)' TIMEOUT='$(TIMEOUT)' RACE='$(RACE)' SLOWRACE='$(SLOWRACE)' SKIPRACE='$(SKIPRACE)' SKIPPLAIN='$(SKIPPLAIN)' LONGIN='$(LONGIN)' scripts/test
 else
 	$(TESTPG) $(RACED) -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
 endif

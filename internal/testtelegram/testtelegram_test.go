@@ -270,58 +270,81 @@ func TestOverSockets(t *testing.T) {
 }
 
 // TestUploads: forms are read as Telegram reads them, and what is no upload is refused or a violation.
+// formPart is a part of a form whose boundary is x.
+func formPart(header, content string) string {
+	return "--x\r\nContent-Disposition: form-data; " + header + "\r\n\r\n" + content + "\r\n"
+}
+
+// upload is one form and what becomes of it.
+type upload struct {
+	method, form string
+	status       int
+	shown        string
+	violations   int
+}
+
 func TestUploads(t *testing.T) {
 	t.Parallel()
-	part := func(header, content string) string {
-		return "--x\r\nContent-Disposition: form-data; " + header + "\r\n\r\n" + content + "\r\n"
-	}
-	chat := part(`name="chat_id"`, "7")
-	for name, tt := range map[string]struct {
-		method, form string
-		status       int
-		shown        string
-		violations   int
-	}{
-		"ADocument":          {"sendDocument", chat + part(`name="document"; filename="ä b.txt"`, "content"), 200, "ä b.txt: content", 0},
-		"APhoto":             {"sendPhoto", chat + part(`name=photo; filename=a.png`, "\x89PNG\r\n\x1a\n"), 200, "a.png: \x89PNG\r\n\x1a\n", 0},
-		"QuotesHoldNothing":  {"sendDocument", chat + part(`name="document"; filename="a;b"`, "content"), 200, `"a: content`, 0},
-		"AnEncodedName":      {"sendDocument", chat + part(`name="document"; filename*=utf-8''a.txt`, "content"), 400, "", 1},
-		"AnotherField":       {"sendDocument", chat + part(`name="photo"; filename="a.txt"`, "content"), 400, "", 0},
+	chat := formPart(`name="chat_id"`, "7")
+	for name, tt := range map[string]upload{
+		"ADocument":          {"sendDocument", chat + formPart(`name="document"; filename="ä b.txt"`, "content"), 200, "ä b.txt: content", 0},
+		"APhoto":             {"sendPhoto", chat + formPart(`name=photo; filename=a.png`, "\x89PNG\r\n\x1a\n"), 200, "a.png: \x89PNG\r\n\x1a\n", 0},
+		"QuotesHoldNothing":  {"sendDocument", chat + formPart(`name="document"; filename="a;b"`, "content"), 200, `"a: content`, 0},
+		"AnEncodedName":      {"sendDocument", chat + formPart(`name="document"; filename*=utf-8''a.txt`, "content"), 400, "", 1},
+		"AnotherField":       {"sendDocument", chat + formPart(`name="photo"; filename="a.txt"`, "content"), 400, "", 0},
 		"NoFile":             {"sendDocument", chat, 400, "", 0},
-		"TwoFiles":           {"sendDocument", chat + part(`name="document"; filename="a"`, "a") + part(`name="document"; filename="b"`, "b"), 400, "", 0},
-		"AnEmptyFile":        {"sendDocument", chat + part(`name="document"; filename="a"`, ""), 400, "", 0},
-		"NoPicture":          {"sendPhoto", chat + part(`name="photo"; filename="a.png"`, "content"), 400, "", 0},
-		"TooLargeForAPhoto":  {"sendPhoto", chat + part(`name="photo"; filename="a.png"`, "\x89PNG\r\n\x1a\n"+strings.Repeat("x", testtelegram.MaxPhoto)), 400, "", 0},
-		"TooLarge":           {"sendDocument", chat + part(`name="document"; filename="a"`, strings.Repeat("x", testtelegram.MaxUpload+1)), 413, "", 0},
-		"AnUnknownParameter": {"sendDocument", chat + part(`name="colour"`, "red") + part(`name="document"; filename="a"`, "content"), 200, "a: content", 1},
-		"NoMethodForFiles":   {"sendChatAction", chat + part(`name="action"`, "typing") + part(`name="document"; filename="a"`, "content"), 200, "", 1},
+		"TwoFiles":           {"sendDocument", chat + formPart(`name="document"; filename="a"`, "a") + formPart(`name="document"; filename="b"`, "b"), 400, "", 0},
+		"AnEmptyFile":        {"sendDocument", chat + formPart(`name="document"; filename="a"`, ""), 400, "", 0},
+		"NoPicture":          {"sendPhoto", chat + formPart(`name="photo"; filename="a.png"`, "content"), 400, "", 0},
+		"AnUnknownParameter": {"sendDocument", chat + formPart(`name="colour"`, "red") + formPart(`name="document"; filename="a"`, "content"), 200, "a: content", 1},
+		"NoMethodForFiles":   {"sendChatAction", chat + formPart(`name="action"`, "typing") + formPart(`name="document"; filename="a"`, "content"), 200, "", 1},
 		"NoEnd":              {"sendDocument", chat + "--x\r\nContent-Disposition: form-data; name=\"document\"; filename=\"a\"\r\n\r\ncontent", 400, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			srv := testtelegram.New(testtelegram.Config{})
-			srv.AddPrivate(7, "Anna")
-			body := tt.form
-			if name != "NoEnd" {
-				body += "--x--\r\n"
-			}
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://fake/bot"+srv.Token()+"/"+tt.method, strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Header.Set("Content-Type", "multipart/form-data; boundary=x")
-			resp, err := srv.Transport().RoundTrip(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = resp.Body.Close()
-			shown := ""
-			if list := srv.Messages(7); len(list) > 0 {
-				shown = list[0].File.Name + ": " + string(list[0].File.Content)
-			}
-			if resp.StatusCode != tt.status || shown != tt.shown || len(srv.Violations()) != tt.violations {
-				t.Errorf("status %d, shown %q, violations %q; want %d, %q, %d", resp.StatusCode, shown, srv.Violations(), tt.status, tt.shown, tt.violations)
-			}
+			tt.check(t, name != "NoEnd")
 		})
+	}
+}
+
+func TestLargeUploads(t *testing.T) {
+	t.Parallel()
+	chat := formPart(`name="chat_id"`, "7")
+	for name, tt := range map[string]upload{
+		"TooLargeForAPhoto": {"sendPhoto", chat + formPart(`name="photo"; filename="a.png"`, "\x89PNG\r\n\x1a\n"+strings.Repeat("x", testtelegram.MaxPhoto)), 400, "", 0},
+		"TooLarge":          {"sendDocument", chat + formPart(`name="document"; filename="a"`, strings.Repeat("x", testtelegram.MaxUpload+1)), 413, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tt.check(t, true)
+		})
+	}
+}
+
+// check sends the form, with its end or without.
+func (tt upload) check(t *testing.T, whole bool) {
+	t.Helper()
+	srv := testtelegram.New(testtelegram.Config{})
+	srv.AddPrivate(7, "Anna")
+	body := tt.form
+	if whole {
+		body += "--x--\r\n"
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://fake/bot"+srv.Token()+"/"+tt.method, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "multipart/form-data; boundary=x")
+	resp, err := srv.Transport().RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	shown := ""
+	if list := srv.Messages(7); len(list) > 0 {
+		shown = list[0].File.Name + ": " + string(list[0].File.Content)
+	}
+	if resp.StatusCode != tt.status || shown != tt.shown || len(srv.Violations()) != tt.violations {
+		t.Errorf("status %d, shown %q, violations %q; want %d, %q, %d", resp.StatusCode, shown, srv.Violations(), tt.status, tt.shown, tt.violations)
 	}
 }
