@@ -325,25 +325,23 @@ func jobsWithoutPayload(w *world) {
 // runsInPages goes through the ledger.
 func (w *world) runsInPages(f cron.RunFilter, want string) {
 	w.Helper()
-	for _, f.Query = range []string{"", "X"} {
-		for _, f.Limit = range []int{0, 200} {
-			var got []string
-			for f.Offset = 0; ; {
-				page, err := w.cron().Runs(w.ctx, f)
-				w.ok(err)
-				equal(w, "total", page.Total, len(want))
-				if len(page.Runs) == 0 {
-					break
-				}
-				bytes := 0
-				for _, r := range page.Runs {
-					got, bytes = append(got, r.Error), bytes+len(r.Error)
-				}
-				w.within("runs", len(page.Runs), bytes)
-				f.Offset += len(page.Runs)
+	for f.Query, f.Limit = range map[string]int{"": 0, "X": 200} {
+		var got []string
+		for f.Offset = 0; ; {
+			page, err := w.cron().Runs(w.ctx, f)
+			w.ok(err)
+			equal(w, "total", page.Total, len(want))
+			if len(page.Runs) == 0 {
+				break
 			}
-			equal(w, fmt.Sprintf("runs %+v", f), firstDigits(got), want)
+			bytes := 0
+			for _, r := range page.Runs {
+				got, bytes = append(got, r.Error), bytes+len(r.Error)
+			}
+			w.within("runs", len(page.Runs), bytes)
+			f.Offset += len(page.Runs)
 		}
+		equal(w, fmt.Sprintf("runs %+v", f), firstDigits(got), want)
 	}
 }
 
