@@ -131,10 +131,10 @@ func TestRandomHistoriesOfAJobAreThoseOfThePlainModel(t *testing.T) {
 	first := positive(t, "LANEWAY_TEST_FIRST_SEED", 1)
 	for _, processes := range []int{1, 2} {
 		t.Run(fmt.Sprintf("memory/%d", processes), func(t *testing.T) {
-			modelHistories(t, memoryModel, processes, first, positive(t, "LANEWAY_TEST_MODEL", 20))
+			modelHistories(t, memoryModel, processes, first, positive(t, "LANEWAY_TEST_MODEL", 10))
 		})
 		t.Run(fmt.Sprintf("sqlite/%d", processes), func(t *testing.T) {
-			modelHistories(t, sqliteModel(t.TempDir()), processes, first, positive(t, "LANEWAY_TEST_MODEL", 3))
+			modelHistories(t, sqliteModel(t.TempDir()), processes, first, positive(t, "LANEWAY_TEST_MODEL", 2))
 		})
 		t.Run(fmt.Sprintf("postgres/%d", processes), func(t *testing.T) {
 			if os.Getenv(testpg.URLVariable) == "" {
