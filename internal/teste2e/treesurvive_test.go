@@ -89,7 +89,8 @@ func survived(t *testing.T, g *Gateway, database, session, root string) {
 		return strings.Contains(text, "assistant: done") && strings.Contains(text, "assistant: Read.")
 	})
 	if states := taskStates(t, c, session); states["done answered"] != treeTasks || len(states) != 1 {
-		t.Errorf("%s: tasks %v, want %d answered", root, states, treeTasks)
+		failed := o.Rows("SELECT message_id, error, detail, attempt, crashes FROM inbox JOIN runs ON id = message_id WHERE outcome <> 'answered'")
+		t.Errorf("%s: tasks %v, want %d answered\n%s", root, states, treeTasks, strings.Join(failed, "\n"))
 	}
 	if text := historyOf(t, c, session); strings.Count(text, "has ended. Its answer:") != 1 || strings.Count(text, "assistant: Read.") != 1 {
 		t.Errorf("%s: the task in the background was not announced once:\n%s", root, text)
