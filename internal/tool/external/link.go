@@ -18,9 +18,6 @@ import (
 )
 
 const (
-	// readRate is the rate at which what a program writes is read, in bytes per second, behind one message of the greatest length. It bounds what messages
-	// without end cost.
-	readRate = 1 << 20
 	// noiseRate is how many lines of standard error are logged per second.
 	noiseRate = 10
 	// writeTime is how long a program may leave its input unread.
@@ -68,12 +65,12 @@ func (o opener) program(ctx context.Context, cfg Config, log *slog.Logger) (link
 		return link{}, fmt.Errorf("starting the program: %w", err)
 	}
 	output, into := io.Pipe()
-	limiter := rate.NewLimiter(readRate, maxMessage)
+	allowed := newAllowance()
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		err := program.Read(ctx, func(piece []byte) error {
-			if err := limiter.WaitN(ctx, len(piece)); err != nil {
-				return err //nolint:wrapcheck // the end of the connection
+			if err := allowed.take(ctx, piece); err != nil {
+				return err
 			}
 			_, err := into.Write(piece)
 			return err //nolint:wrapcheck // the reader is gone
