@@ -8,7 +8,7 @@ import (
 
 func TestLockoutBeginsWithTenFailuresOfAMinuteAndEndsAfterOne(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	now := noon
 	addr := netip.MustParseAddr("203.0.113.7")
 	failures := func(l *lockout, n int) {
 		for range n {
@@ -62,6 +62,18 @@ func TestLockoutBeginsWithTenFailuresOfAMinuteAndEndsAfterOne(t *testing.T) {
 	})
 }
 
+// noon is when the tables of the tests below are filled.
+var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// failing is a lockout in which the first n numbered addresses gave a wrong credential at noon.
+func failing(n int) *lockout {
+	l := &lockout{}
+	for i := range n {
+		l.fail(numbered(i), noon)
+	}
+	return l
+}
+
 // numbered is an address for each number.
 func numbered(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
@@ -69,16 +81,11 @@ func numbered(i int) netip.Addr {
 
 func TestTheTableOfTheLockoutIsBounded(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	l := &lockout{}
-	for i := range lockoutTable + 500 {
-		l.fail(numbered(i), now)
-	}
+	l := failing(lockoutTable + 500)
 	if n := len(l.failed); n != lockoutTable {
 		t.Errorf("%d addresses are kept, want %d", n, lockoutTable)
 	}
-	now = now.Add(lockoutWindow)
-	l.fail(numbered(lockoutTable+500), now)
+	l.fail(numbered(lockoutTable+500), noon.Add(lockoutWindow))
 	if n := len(l.failed); n != 1 {
 		t.Errorf("%d addresses are kept when the time of all others is over", n)
 	}
@@ -87,19 +94,15 @@ func TestTheTableOfTheLockoutIsBounded(t *testing.T) {
 // Every login waits while a full table is searched, so a failure of one more address must not search it again.
 func TestFailuresBeyondAFullTableSearchItOnceASecond(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	l := &lockout{}
-	for i := range lockoutTable + 1 {
-		l.fail(numbered(i), now)
-	}
+	l := failing(lockoutTable + 1)
 	for a := range l.failed { // what a search would remove
-		l.failed[a].since = now.Add(-lockoutWindow)
+		l.failed[a].since = noon.Add(-lockoutWindow)
 	}
-	l.fail(numbered(lockoutTable+1), now.Add(sweepEvery-1))
+	l.fail(numbered(lockoutTable+1), noon.Add(sweepEvery-1))
 	if n := len(l.failed); n != lockoutTable {
 		t.Errorf("%d addresses are kept within a second after a search, want %d", n, lockoutTable)
 	}
-	l.fail(numbered(lockoutTable+2), now.Add(sweepEvery))
+	l.fail(numbered(lockoutTable+2), noon.Add(sweepEvery))
 	if n := len(l.failed); n > 2 { // this one and the one before
 		t.Errorf("%d addresses are kept after the next search", n)
 	}
