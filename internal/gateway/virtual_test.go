@@ -312,12 +312,12 @@ func TestASlowReaderIsNotified(t *testing.T) {
 		}()
 		began := time.Now()
 		payload := strings.Repeat("x", 64<<10)
-		for i := range 160 { // 10 MiB: over the limit of 8 MiB, not over twice of it
+		for i := range 20 { // 1.25 MiB: over the limit, not over twice of it
 			t.fakeBackend.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: string(rune('a' + i)), Text: payload})
 		}
 		t.fakeBackend.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: "end", Text: "end"})
-		if n := <-read; n != 160 {
-			t.Errorf("the quick reader got %d of 160 events", n)
+		if n := <-read; n != 20 {
+			t.Errorf("the quick reader got %d of 20 events", n)
 		}
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("the quick reader was held up for %s", took)
@@ -330,7 +330,7 @@ func TestASlowReaderIsNotified(t *testing.T) {
 		}
 		t.open().login(adminToken).ws.Close()
 		quick.ws.Close()
-	})
+	}, func(c *gateway.Config) { c.MaxBuffered = 1 << 20 })
 }
 
 func TestBufferOverTwiceItsLimitClosesAtOnce(t *testing.T) {

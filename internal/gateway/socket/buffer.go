@@ -35,7 +35,7 @@ type Buffer struct {
 	queue   []*Item
 	head    int
 	bytes   int
-	over    *time.Timer // runs while the buffer is over its limit
+	over    *overLimit // while the buffer is over its limit
 	slow    bool
 	latest  map[string]*Item // nil until there is one, as the next two
 	streams map[string]*stream
@@ -152,17 +152,14 @@ func (b *Buffer) enqueue(it *Item) {
 // measure starts and stops the clock of the limit; true = the client is too slow.
 func (b *Buffer) measure() bool {
 	if b.bytes <= b.limit {
-		if b.over != nil {
-			b.over.Stop()
-			b.over = nil
-		}
+		b.within()
 		b.room.Broadcast()
 		return false
 	}
 	if b.over == nil {
-		var t *time.Timer
-		t = time.AfterFunc(b.slowAfter, func() { b.overTime(t) })
-		b.over = t
+		o := &overLimit{}
+		o.timer = time.AfterFunc(b.slowAfter, func() { b.overTime(o) })
+		b.over = o
 	}
 	if b.bytes > 2*b.limit && !b.slow {
 		b.slow = true
@@ -171,10 +168,22 @@ func (b *Buffer) measure() bool {
 	return false
 }
 
-// overTime ends a connection whose buffer was over the limit all the time since t was started.
-func (b *Buffer) overTime(t *time.Timer) {
+// overLimit is one period in which a buffer is over its limit. The timer is read and written under the lock of the buffer only: its function knows the
+// period and may run before AfterFunc has returned.
+type overLimit struct{ timer *time.Timer }
+
+// within ends the period in which the buffer was over its limit; the caller holds the lock.
+func (b *Buffer) within() {
+	if b.over != nil {
+		b.over.timer.Stop()
+		b.over = nil
+	}
+}
+
+// overTime ends a connection whose buffer was over the limit all the time since o began.
+func (b *Buffer) overTime(o *overLimit) {
 	b.mu.Lock()
-	still := b.over == t && !b.shut && !b.slow
+	still := b.over == o && !b.shut && !b.slow
 	b.slow = b.slow || still
 	b.mu.Unlock()
 	if still {
@@ -275,12 +284,9 @@ func (b *Buffer) stop(c *Closing, discard bool) bool {
 		b.count(-b.counted)
 		b.dropped = true
 		clear(b.blocked)
+		b.within()
 	} else {
 		b.admitAll()
-	}
-	if b.over != nil && discard {
-		b.over.Stop()
-		b.over = nil
 	}
 	b.room.Broadcast()
 	ended := b.ended

@@ -97,6 +97,15 @@ func TestGateHoldsTheEventsOfItsRunOnly(t *testing.T) {
 	}
 }
 
+// The timer of the limit fires while the buffer that has started it still holds its lock; the detector looks at what both read and write.
+func TestTheTimerOfTheLimitMayFireAtOnce(t *testing.T) {
+	t.Parallel()
+	slow := make(chan struct{})
+	b := newBuffer(100, 1, func() { close(slow) }, func() {})
+	b.PutEvent("tick", make([]byte, 50)) // over the limit, not twice over it
+	<-slow
+}
+
 func TestSlowIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	said := 0
