@@ -44,10 +44,14 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	}
 	var memory string
 	if *noFsync {
-		memory = inMemory(memoryRoot)
-	}
-	if memory != "" {
-		defer func() { _ = os.RemoveAll(memory) }()
+		checkout, err := os.Getwd()
+		if err != nil {
+			printLine(stderr, err.Error())
+			return exitUsage
+		}
+		var remove func()
+		memory, remove = inMemory(memoryRoot, checkout)
+		defer remove()
 	}
 	server, err := testpg.Provide(ctx, testpg.Config{
 		URL:     os.Getenv(testpg.URLVariable),

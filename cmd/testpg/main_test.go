@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	neturl "net/url"
 	"os"
 	"path/filepath"
@@ -93,10 +94,8 @@ func inMemoryParent(stderr string) string {
 // The command's temporary files are in memory where that is possible, and gone afterwards.
 func TestTemporaryFilesInMemory(t *testing.T) {
 	t.Setenv(testpg.URLVariable, "postgres://given/db")
-	probe := inMemory(memoryRoot)
-	if err := os.RemoveAll(probe); err != nil {
-		t.Fatal(err)
-	}
+	probe, remove := inMemory(memoryRoot, t.TempDir())
+	remove()
 	seen := filepath.Join(t.TempDir(), "seen")
 	var stderr bytes.Buffer
 	code := run(t.Context(), []string{"-no-fsync", "--", "sh", "-c", `echo "$TMPDIR" "$GOTMPDIR" > ` + seen + `; test -z "$TMPDIR" || test -d "$TMPDIR"`}, &stderr)
@@ -122,7 +121,78 @@ func TestTemporaryFilesInMemory(t *testing.T) {
 // Where nothing may be written, or no program may run, temporary files stay where they were.
 func TestNoMemoryToBeHad(t *testing.T) {
 	t.Parallel()
-	if dir := inMemory(filepath.Join(t.TempDir(), "nowhere")); dir != "" {
+	if dir, _ := inMemory(filepath.Join(t.TempDir(), "nowhere"), "/checkout"); dir != "" {
 		t.Errorf("got %s", dir)
+	}
+}
+
+// go test keeps the results of a package only while TMPDIR is the same, so two runs of one checkout must get the same one; a run beside another must not,
+// and what a killed run has left there must not be seen by the tests of the next.
+func TestRunsOfOneCheckoutHaveTheirDirectoryOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	take := func(checkout string) (string, *os.File) {
+		t.Helper()
+		dir, lock, err := locked(root, checkout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir, lock
+	}
+	first, lock := take("/checkout")
+	if other, otherLock := take("/another"); other == first {
+		t.Errorf("two checkouts have %s", first)
+	} else if err := otherLock.Close(); err != nil {
+		t.Error(err)
+	}
+	if dir, _, err := locked(root, "/checkout"); !errors.Is(err, errInUse) {
+		t.Errorf("a run beside another has %q, %v", dir, err)
+	}
+	left := filepath.Join(first, "laneway-pg-1", "data")
+	if err := errors.Join(os.MkdirAll(left, 0o700), lock.Close()); err != nil { // as the kernel does for a process that dies
+		t.Fatal(err)
+	}
+	second, lock := take("/checkout")
+	if second != first {
+		t.Errorf("the second run has %s, the first had %s", second, first)
+	}
+	if entries, err := os.ReadDir(second); err != nil || len(entries) != 0 {
+		t.Errorf("the second run finds %v, %v", entries, err)
+	}
+	if err := errors.Join(os.RemoveAll(second), lock.Close()); err != nil {
+		t.Fatal(err)
+	}
+	third, lock := take("/checkout")
+	if third != first || lock.Close() != nil {
+		t.Errorf("the third run has %s, the first had %s", third, first)
+	}
+}
+
+// Every user may write to a file system in memory, so something of another user may stand under the name.
+func TestADirectoryThatIsNotOursIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	root, elsewhere := t.TempDir(), t.TempDir()
+	dir, lock, err := locked(root, "/checkout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := filepath.Join(elsewhere, "kept")
+	if err := errors.Join(os.Remove(dir), lock.Close(), os.WriteFile(kept, nil, 0o600), os.Symlink(elsewhere, dir)); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := locked(root, "/checkout"); err == nil {
+		t.Errorf("got %s", got)
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Error(err)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err := errors.Join(os.Remove(dir), os.Mkdir(dir, 0o777), os.Chown(dir, 65534, 65534)); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := locked(root, "/checkout"); !errors.Is(err, errInUse) {
+		t.Errorf("got %s, %v", got, err)
 	}
 }

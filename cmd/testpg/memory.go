@@ -1,6 +1,11 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,27 +17,81 @@ import (
 const (
 	memoryRoot = "/dev/shm"
 	roomNeeded = 6 << 30
+	memoryName = "laneway-test-"
 )
 
 // inMemory makes a directory for temporary files where syncing a file costs nothing: tests that kill processes, not machines, wait for the disk
 // in vain, and on a busy disk they wait for most of their time. It is empty where there is no such place, or no program may run from it.
-// The caller removes it.
-func inMemory(root string) string {
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(root, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) < roomNeeded { //nolint:gosec // a block has a size above zero
-		return ""
+//
+// Two runs of one checkout, one after the other, have the same directory: go test keeps the results of a package as long as the variables that its
+// tests have read are the same, and TMPDIR is one of them. What a killed run has left there is removed. A run beside another one has a directory of its
+// own. The caller calls remove.
+func inMemory(root, checkout string) (dir string, remove func()) {
+	nothing := func() {}
+	var room syscall.Statfs_t
+	if err := syscall.Statfs(root, &room); err != nil || room.Bavail*uint64(room.Bsize) < roomNeeded { //nolint:gosec // a block has a size above zero
+		return "", nothing
 	}
-	dir, err := os.MkdirTemp(root, "laneway-test-")
+	dir, lock, err := locked(root, checkout)
 	if err != nil {
-		return ""
+		if dir, err = os.MkdirTemp(root, memoryName); err != nil {
+			return "", nothing
+		}
+	}
+	remove = func() {
+		_ = os.RemoveAll(dir)
+		_ = lock.Close() // the kernel unlocks it
 	}
 	// A server of a test may run under another account and needs access to the path.
 	program := filepath.Join(dir, "true")
 	if os.Chmod(dir, 0o711) != nil || os.WriteFile(program, []byte("#!/bin/sh\n"), 0o700) != nil || exec.Command(program).Run() != nil { //nolint:gosec,noctx // our own line; it ends at once
-		_ = os.RemoveAll(dir)
-		return ""
+		remove()
+		return "", nothing
 	}
-	return dir
+	return dir, remove
+}
+
+// errInUse: the directory of the checkout belongs to another run, or to another user.
+var errInUse = errors.New("the directory is in use")
+
+// locked makes the directory of a checkout in root, or empties the one that is there, and locks it until the file is closed. The kernel ends the lock of a
+// process that dies.
+func locked(root, checkout string) (dir string, lock *os.File, err error) {
+	sum := sha256.Sum256(fmt.Append(nil, os.Geteuid(), " ", checkout))
+	dir = filepath.Join(root, memoryName+hex.EncodeToString(sum[:6]))
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", nil, fmt.Errorf("making a directory in memory: %w", err)
+	}
+	if lock, err = os.OpenFile(dir, os.O_RDONLY|syscall.O_NOFOLLOW, 0); err != nil { //nolint:gosec // the path is ours
+		return "", nil, fmt.Errorf("opening a directory in memory: %w", err)
+	}
+	if err := take(dir, lock); err != nil {
+		return "", nil, errors.Join(err, lock.Close())
+	}
+	return dir, lock, nil
+}
+
+// take locks the open directory and removes what is in it. The run that had it may have removed it meanwhile, so the name is looked up behind the lock.
+func take(dir string, lock *os.File) error {
+	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		return errInUse
+	}
+	opened, err := lock.Stat()
+	if err != nil {
+		return fmt.Errorf("reading a directory in memory: %w", err)
+	}
+	named, err := os.Lstat(dir)
+	if err != nil || !os.SameFile(opened, named) || !named.IsDir() {
+		return errInUse
+	}
+	if owner, ok := named.Sys().(*syscall.Stat_t); !ok || int(owner.Uid) != os.Geteuid() {
+		return errInUse
+	}
+	left, err := lock.ReadDir(-1)
+	for _, entry := range left {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, entry.Name())))
+	}
+	return err
 }
 
 // temporary is the environment for a command whose temporary files are in dir. Go's tests ask for GOTMPDIR first.
