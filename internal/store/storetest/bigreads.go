@@ -12,7 +12,7 @@ import (
 	"laneway/internal/store"
 )
 
-// Each test of this file fills a list with rows of a mebibyte, and then with one that is larger than a read may be. It goes through the list page by page
+// Each test of this file fills a list with rows of 64 KiB and one between them that is larger than a read may be. It goes through the list page by page
 // and wants every row exactly once, and no page beyond the bound.
 func bigReadTests() []test {
 	return []test{
@@ -33,7 +33,7 @@ func bigReadTests() []test {
 }
 
 const (
-	bigRow   = 1 << 20
+	bigRow   = 64 << 10
 	bigRows  = 6
 	hugeText = store.ReadBytes + bigRow
 )
