@@ -96,7 +96,7 @@ func TestASmallCredentialDegradesTheServiceForNoOther(t *testing.T) {
 // beginAbuse makes an installation, its credentials, and what they have.
 func beginAbuse(t *testing.T, database string, each time.Duration) *abuseLife {
 	t.Helper()
-	g := Install(t, database, abuseGateway)
+	g := Install(t, database, abuseGateway).AtOnce()
 	plain, err := buildPlain()
 	if err != nil {
 		t.Fatal(err)

@@ -53,46 +53,32 @@ func bigSession(t *testing.T, c *Client, key string, n int) {
 // a read and from how many a principal has at once, not from the size of the session.
 func TestManyHistoriesAtOnceTakeLittleMemory(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "limits: {chat: 0, requests: 0}\nqueue: {cap: 100}\n").AtOnce()
+		g.Start()
+		bigSession(t, mustDial(t, g, nil), "agent:main:big", 60)
 		for _, chars := range []int{1, 500_000} {
-			t.Run(strconv.Itoa(chars), func(t *testing.T) {
-				const calls, mostGrown = 24, 200 << 20
-				g := Install(t, database, "limits: {chat: 0, requests: 0}\nqueue: {cap: 100}\n")
-				g.Start()
-				c, err := Dial(g.URL(), g.Token(), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer c.Close()
-				if database == "" || chars == 1 { // a second process finds the session in the database
-					bigSession(t, c, "agent:main:big", 60)
-				}
-				c.Close()
-				g.Kill()
-				g.Start() // the memory of a process that has not carried the messages
-				if c, err = Dial(g.URL(), g.Token(), nil); err != nil {
-					t.Fatal(err)
-				}
-				defer c.Close()
-				before, began := g.peak(), time.Now()
-				var calling sync.WaitGroup
-				var readers []*Client // each reads some of the answers: one that reads too slowly is disconnected
-				for range 4 {
-					readers = append(readers, mustDial(t, g, nil))
-				}
-				for i := range calls {
-					calling.Go(func() {
-						if _, err := readers[i%len(readers)].Call("chat.history", map[string]any{"sessionKey": "agent:main:big", "limit": 1000, "maxChars": chars}, 60*time.Second); err != nil {
-							t.Error(err)
-						}
-					})
-				}
-				calling.Wait()
-				took, grown := time.Since(began), g.peak()-before
-				t.Logf("figure: %d histories at once took %s, memory from %d MB to %d MB", calls, took.Round(time.Millisecond), before>>20, (before+grown)>>20)
-				if len(raceFlag()) == 0 && grown > mostGrown {
-					t.Errorf("memory grew by %d MB, want at most %d", grown>>20, mostGrown>>20)
-				}
-			})
+			const calls, mostGrown = 24, 200 << 20
+			g.Kill()
+			g.Start() // the memory of a process that has not carried the messages
+			before, began := g.peak(), time.Now()
+			var calling sync.WaitGroup
+			var readers []*Client // each reads some of the answers: one that reads too slowly is disconnected
+			for range 4 {
+				readers = append(readers, mustDial(t, g, nil))
+			}
+			for i := range calls {
+				calling.Go(func() {
+					if _, err := readers[i%len(readers)].Call("chat.history", map[string]any{"sessionKey": "agent:main:big", "limit": 1000, "maxChars": chars}, 60*time.Second); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			calling.Wait()
+			took, grown := time.Since(began), g.peak()-before
+			t.Logf("figure: %d histories of %d characters at once took %s, memory from %d MB to %d MB", calls, chars, took.Round(time.Millisecond), before>>20, (before+grown)>>20)
+			if len(raceFlag()) == 0 && grown > mostGrown {
+				t.Errorf("%d characters: memory grew by %d MB, want at most %d", chars, grown>>20, mostGrown>>20)
+			}
 		}
 	})
 }

@@ -52,7 +52,7 @@ const countTokens = "SELECT coalesce(sum(input_tokens + output_tokens), 0) FROM 
 func TestABudgetHoldsForThirtyTurnsAndOverAKill(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		model := endless(t)
-		g := Install(t, database, budgetConfig(model))
+		g := Install(t, database, budgetConfig(model)).AtOnce()
 		g.Start()
 		o, c := OpenOracle(t, g, database), mustDial(t, g, nil)
 		for i := range budgetTurns {
@@ -114,7 +114,7 @@ func checkUsageShown(t *testing.T, g *Gateway, counted int) {
 func TestReplicasShareABudget(t *testing.T) {
 	t.Parallel()
 	model, database := endless(t), testpg.DB(t)
-	a, b := Install(t, database, budgetConfig(model)), Install(t, database, budgetConfig(model))
+	a, b := Install(t, database, budgetConfig(model)).AtOnce(), Install(t, database, budgetConfig(model)).AtOnce()
 	a.Start()
 	b.Start()
 	clients, o := []*Client{mustDial(t, a, nil), mustDial(t, b, nil)}, OpenOracle(t, a, database)

@@ -163,7 +163,7 @@ func (m *met) check(t *testing.T, kills int) {
 func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		kills, sessions, texts := number(t, "LANEWAY_TEST_KILLS", 15), 20, 40
-		g := Install(t, database, chaosConfig)
+		g := Install(t, database, chaosConfig).AtOnce()
 		g.Start()
 		token := g.Token()
 		url, enough := &atomic.Value{}, &atomic.Bool{}

@@ -131,7 +131,7 @@ func TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		rounds := number(t, "LANEWAY_TEST_CRON_KILLS", 9)
 		agent, config := newAgentThatMarks(t, "0.3")
-		k := &killScene{T: t, g: Install(t, database, config), agent: agent, database: database}
+		k := &killScene{T: t, g: Install(t, database, config).AtOnce(), agent: agent, database: database}
 		k.g.Start()
 		k.o, k.db = OpenOracle(t, k.g, database), writable(t, k.g, database)
 		first := map[string]int64{}

@@ -165,7 +165,7 @@ func TestAJobWhoseAgentPanicsIsTriedAgainAndThenAnErrorAndHarmsNoOther(t *testin
 func TestTenThousandJobsMadeAndRemovedDelayNoTurn(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		jobs, workers := number(t, "LANEWAY_TEST_RAPID_JOBS", 500), 8
-		g := Install(t, database, cronConfig)
+		g := Install(t, database, cronConfig).AtOnce()
 		g.Start()
 		first := neighbours(t, connect(t, g), 5)
 		var next atomic.Int64

@@ -22,7 +22,7 @@ func TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled(t *testing.T) {
 			database := testpg.DB(t)
 			var all []*Gateway
 			for range replicas {
-				g := Install(t, database, cronConfig)
+				g := Install(t, database, cronConfig).AtOnce()
 				g.Start()
 				all = append(all, g)
 			}

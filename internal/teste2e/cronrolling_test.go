@@ -35,7 +35,7 @@ func TestEverySlotFiresOnceWhileReplicasRestartOrSleep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			database := testpg.DB(t)
-			all := []*Gateway{Install(t, database, cronConfig), Install(t, database, cronConfig)}
+			all := []*Gateway{Install(t, database, cronConfig).AtOnce(), Install(t, database, cronConfig).AtOnce()}
 			for _, g := range all {
 				g.Start()
 			}

@@ -17,7 +17,7 @@ import (
 func TestADatabaseThatCrashesAtAnyPointFailsNoTurn(t *testing.T) {
 	t.Parallel()
 	server := testpg.Private(t, testpg.ServerConfig{})
-	g := Install(t, server.URL(), "cluster: {lease: 10s, heartbeat: 500ms, sweep: 200ms}\nqueue: {cap: 50}\nagents: {main: {runner: echo, script: true}}\n")
+	g := Install(t, server.URL(), "cluster: {lease: 10s, heartbeat: 500ms, sweep: 200ms}\nqueue: {cap: 50}\nagents: {main: {runner: echo, script: true}}\n").AtOnce()
 	g.Start()
 	c := connect(t, g)
 	for i := range 5 {

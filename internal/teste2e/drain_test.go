@@ -17,7 +17,7 @@ import (
 // or the error that the gateway stops; what was interrupted or waited goes on in the next process.
 func TestADrainEndsInTimeAndAnswersEveryCaller(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "lanes: {main: 2}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 2s\n")
+		g := Install(t, database, "lanes: {main: 2}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 2s\n").AtOnce()
 		g.Start()
 		e := newEndings()
 		c := mustDial(t, g, e.take)

@@ -45,7 +45,7 @@ func killedAfter(t *testing.T, g *Gateway, method string, params map[string]any)
 func TestWhatWasAcknowledgedSurvivesAKill(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "cluster: {lease: 3s, heartbeat: 500ms}\nhooks: {deploy: {secret: "+hookSecret+"}}\n"+
-			"agents: {main: {runner: echo, delay: 300ms}}\n")
+			"agents: {main: {runner: echo, delay: 300ms}}\n").AtOnce()
 		g.Start()
 		for _, method := range []string{"chat.send", "agent"} {
 			session := "kept-by-" + method

@@ -14,7 +14,7 @@ import (
 // they were over: neither the message of the operator nor a job of theirs.
 func TestAWriteTokenThatSeesItsOwnDelaysNoOther(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {requests: 0}\n")
+		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {requests: 0}\n").AtOnce()
 		g.Start()
 		operator := connect(t, g)
 		lab := dialWhenKnown(t, g, g.makeToken(t, "lab", "write", "own"), nil)

@@ -140,6 +140,15 @@ func Install(tb testing.TB, database, config string, args ...string) *Gateway {
 	return g
 }
 
+// AtOnce gives processes on PostgreSQL connections enough for two statements of each kind to meet; scenarios in which much happens at once call it before
+// the start. See sharedServer.
+func (g *Gateway) AtOnce() *Gateway {
+	if os.Getenv(testConns) == "" {
+		g.env = append(g.env, "LANEWAY_DATABASE_CONNS=4")
+	}
+	return g
+}
+
 var listens = regexp.MustCompile(`(?:listens|listening) on (127\.0\.0\.1:\d+)`)
 
 // Start starts the process and returns when it listens.

@@ -12,7 +12,7 @@ import (
 // at once and end together: the transcript has them in the order in which they were sent, and so have the runs.
 func TestStartsOfAGroupAreInTheOrderOfAcceptance(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "lanes: {main: 60}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\n")
+		g := Install(t, database, "lanes: {main: 60}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\n").AtOnce()
 		g.Start()
 		const groups, messages = 15, 9
 		w := watch(t, g)

@@ -39,7 +39,7 @@ func lockOut(t *testing.T, g *Gateway, url string) (letGo func()) {
 // While the store hangs every call is answered within the deadline, as one that may be tried again; under the same key it is done once.
 func TestACallIsAnsweredInTimeWhileTheStoreHangs(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "agents: {main: {runner: echo}}\n")
+		g := Install(t, database, "agents: {main: {runner: echo}}\n").AtOnce()
 		g.Start()
 		c := connect(t, g)
 		say := map[string]any{"sessionKey": "main", "message": "hello", "idempotencyKey": "said-once"}

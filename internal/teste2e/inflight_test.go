@@ -16,7 +16,7 @@ func TestAThousandCallsInFlightOnOneSocket(t *testing.T) {
 	t.Parallel()
 	const calls, places = 1_000, 64
 	database := testpg.DB(t)
-	g := Install(t, database, "limits: {chat: 0, requests: 0}\n")
+	g := Install(t, database, "limits: {chat: 0, requests: 0}\n").AtOnce()
 	g.Start()
 	b, err := login(g.addr(), g.Token())
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // what does not need a slot is answered meanwhile. (Telegram has a test of its own.)
 func TestEverythingUsesLanes(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "lanes: {main: 1}\nagents: {main: {runner: echo, script: true}}\nhooks: {ci: {secret: "+hookSecret+", session: \"agent:main:l4\"}}\n")
+		g := Install(t, database, "lanes: {main: 1}\nagents: {main: {runner: echo, script: true}}\nhooks: {ci: {secret: "+hookSecret+", session: \"agent:main:l4\"}}\n").AtOnce()
 		g.Start()
 		o := OpenOracle(t, g, database)
 		job := addJob(t, connect(t, g), "yearly", map[string]any{"kind": "cron", "expr": "0 0 1 1 *"}, nil)
@@ -88,7 +88,7 @@ func TestADatabaseThatGoesAwayIsSaidAndSurvived(t *testing.T) {
 	t.Parallel()
 	server := testpg.Private(t, testpg.ServerConfig{})
 	url := server.URL()
-	g := Install(t, url, "cluster: {lease: 5s, heartbeat: 500ms, sweep: 200ms}\nagents: {main: {runner: echo, script: true}}\n")
+	g := Install(t, url, "cluster: {lease: 5s, heartbeat: 500ms, sweep: 200ms}\nagents: {main: {runner: echo, script: true}}\n").AtOnce()
 	g.Start()
 	c, err := Dial(g.URL(), g.Token(), nil)
 	if err != nil {

@@ -34,9 +34,9 @@ func (l lanesStatus) main() (capacity, active int, finished int64) {
 // half as much again as 30 slots can do. And a person who waits behind it says /stop.
 func TestAFullLaneKeepsMoving(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		length := time.Duration(number(t, "LANEWAY_TEST_LOAD_SECONDS", 40)) * time.Second
+		length := time.Duration(number(t, "LANEWAY_TEST_LOAD_SECONDS", 24)) * time.Second
 		const groups, slots, mean = 25, 30, 3 * time.Second
-		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 1s\n")
+		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 1s\n").AtOnce()
 		g.Start()
 		token := g.Token()
 		stop := make(chan struct{})
@@ -196,7 +196,7 @@ func stopBehindTheFullLane(t *testing.T, g *Gateway, token string) {
 // interrupted and runs again in the next process.
 func TestSIGTERMWithAHundredTurnsLeavesNoneWithoutAnEnd(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\nlanes: {main: 100}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 2s\n")
+		g := Install(t, database, "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\nlanes: {main: 100}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 2s\n").AtOnce()
 		g.Start()
 		c, err := Dial(g.URL(), g.Token(), nil)
 		if err != nil {

@@ -18,7 +18,7 @@ func TestTurnsAtOnceOfOneCallerAreBounded(t *testing.T) {
 		const secret, calls, bound = "hook-secret-Zk7Qw3Rt9Yb2Nc5Vm8Xa4", 8, 2
 		const turn = 400 * time.Millisecond
 		g := Install(t, database, fmt.Sprintf("agents: {main: {runner: echo, delay: %s}}\nlimits: {chat: 0, requests: 0, hooks: 0, user_turns: %d}\n"+
-			"hooks:\n  crowd: {secret: %s, allow_session_key: true}\n", turn, bound, secret))
+			"hooks:\n  crowd: {secret: %s, allow_session_key: true}\n", turn, bound, secret)).AtOnce()
 		g.Start()
 		c := connect(t, g)
 		active := func() int {

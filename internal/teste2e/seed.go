@@ -45,13 +45,16 @@ func (g *Gateway) seed() error {
 	return errors.Join(os.Mkdir(data, 0o700), os.WriteFile(g.SQLite(), text, 0o600))
 }
 
+// testConns is the variable in which make chaos asks for as many connections as a process has by default.
+const testConns = "LANEWAY_TEST_CONNS"
+
 // sharedServer are the settings for a process whose PostgreSQL server many processes share: it plans each statement where it is first used, instead of all
-// of turns on each connection, and opens few connections. What a process costs the server is above all connecting and planning. Four connections are two
-// for turns and two for everything else, so that two of a kind meet; make chaos asks for the default.
+// of turns on each connection, and opens few connections. What a process costs the server is above all connecting and planning. Two connections are one
+// for turns and one for everything else; where much happens at once, see [Gateway.AtOnce], two of a kind meet.
 func sharedServer(database string) []string {
 	separator := "?"
 	if strings.Contains(database, "?") {
 		separator = "&"
 	}
-	return []string{"LANEWAY_DATABASE_URL=" + database + separator + "pool_min_conns=0", "LANEWAY_DATABASE_CONNS=" + cmp.Or(os.Getenv("LANEWAY_TEST_CONNS"), "4")}
+	return []string{"LANEWAY_DATABASE_URL=" + database + separator + "pool_min_conns=0", "LANEWAY_DATABASE_CONNS=" + cmp.Or(os.Getenv(testConns), "2")}
 }

@@ -328,7 +328,7 @@ func trickle(b *bare, kind int, limit time.Duration) error {
 func TestAllClientsReconnectAtOnce(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		n := number(t, "LANEWAY_TEST_SOCKETS", 500)
-		g := Install(t, database, manySockets)
+		g := Install(t, database, manySockets).AtOnce()
 		g.Start()
 		token := g.Token()
 		for _, b := range openAll(t, g, token, n) {
@@ -392,7 +392,7 @@ func (o *Oracle) transactions(database string) int {
 func TestClientsThatDropInMidTurnFindTheirAnswers(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		n := number(t, "LANEWAY_TEST_DROPS", 30)
-		g := Install(t, database, manySockets+"agents: {main: {runner: echo, delay: 150ms, chunk: 4, chunk_delay: 10ms}}\n")
+		g := Install(t, database, manySockets+"agents: {main: {runner: echo, delay: 150ms, chunk: 4, chunk_delay: 10ms}}\n").AtOnce()
 		g.Start()
 		token := g.Token()
 		var all sync.WaitGroup

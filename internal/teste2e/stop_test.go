@@ -195,7 +195,7 @@ const shared = 10
 // TestStopReachesItsTurnWithTenThousandWaiting: every lane is full and ten thousand messages wait, and a stop behaves as if none of them were there.
 func TestStopReachesItsTurnWithTenThousandWaiting(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, fullLanesConfig)
+		g := Install(t, database, fullLanesConfig).AtOnce()
 		g.Start()
 		fillLanes(t, g, number(t, "LANEWAY_TEST_WAITING", 10_000))
 		o := OpenOracle(t, g, database)
@@ -229,7 +229,7 @@ func TestStopReachesItsTurnWithTenThousandWaiting(t *testing.T) {
 func TestStopStormOnOneSession(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		rounds := number(t, "LANEWAY_TEST_STOPS", 150)
-		g := Install(t, database, "lanes: {main: 4}\nqueue: {cap: 100}\nagents: {main: {runner: echo, script: true, delay: 3ms}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 1s\n")
+		g := Install(t, database, "lanes: {main: 4}\nqueue: {cap: 100}\nagents: {main: {runner: echo, script: true, delay: 3ms}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 1s\n").AtOnce()
 		g.Start()
 		e := newEndings()
 		c := mustDial(t, g, e.take)

@@ -19,6 +19,7 @@ func questionOf(i int) string { return fmt.Sprintf("question %03d.", i) }
 func loadedChatroom(t *testing.T, database, settings string) *Chatroom {
 	t.Helper()
 	c := openChatroom(t, database, "    access: open\n"+settings, testtelegram.Config{Drafts: true})
+	c.AtOnce()
 	c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
 		return testmodel.Reply{Pieces: []string{"You said: " + call.Last()}}
 	})

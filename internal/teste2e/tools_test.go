@@ -153,7 +153,7 @@ func killAtStep(t *testing.T, database string, undo []string, hour, asks int) {
 		first++
 		return testmodel.Reply{Pieces: []string{"I do that."}, Calls: []testmodel.ToolCall{remindCall("a", "tomorrow at 15:00")}}
 	})
-	g := Install(t, database, toolsConfig(model)+"cluster: {lease: 3s, heartbeat: 500ms}\n")
+	g := Install(t, database, toolsConfig(model)+"cluster: {lease: 3s, heartbeat: 500ms}\n").AtOnce()
 	g.Start()
 	c, o := mustDial(t, g, nil), OpenOracle(t, g, database)
 	const session = "agent:main:words"

@@ -37,7 +37,7 @@ func TestTreesKeepTheThroughputOfTheirTurns(t *testing.T) {
 		for lane, slots := range loadLanes() {
 			fmt.Fprintf(&lanes, "%s: %d, ", lane, slots)
 		}
-		g := Install(t, database, strings.Replace(toolsConfig(model), "limits: {", "limits: {waiting: 0, ", 1)+"lanes: {"+lanes.String()+"}\n")
+		g := Install(t, database, strings.Replace(toolsConfig(model), "limits: {", "limits: {waiting: 0, ", 1)+"lanes: {"+lanes.String()+"}\n").AtOnce()
 		g.Start()
 		l := &treeLoad{t: t, g: g, o: OpenOracle(t, g, database), c: mustDial(t, g, nil)}
 		alone := l.measure(func() { l.each(roots, l.sendAlone) })

@@ -168,7 +168,7 @@ func (k treeKill) run(t *testing.T, database string) {
 			return testmodel.Reply{Pieces: []string{"I ask."}, Calls: []testmodel.ToolCall{taskCall("a", "sister", "count the lines", true)}}
 		}
 	})
-	g := Install(t, database, toolsConfig(model)+shortLease)
+	g := Install(t, database, toolsConfig(model)+shortLease).AtOnce()
 	g.Start()
 	c, o := mustDial(t, g, nil), OpenOracle(t, g, database)
 	const session = "agent:main:words"

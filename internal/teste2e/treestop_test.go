@@ -114,12 +114,12 @@ func TestAStopReachesAWholeTree(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		model := startTreeModel(t)
 		s := &treeStop{t: t, model: model}
-		a := Install(t, database, toolsConfig(model.Server))
+		a := Install(t, database, toolsConfig(model.Server)).AtOnce()
 		a.Start()
 		s.c, s.o = mustDial(t, a, nil), OpenOracle(t, a, database)
 		through := map[string]*Client{"the same replica": s.c}
 		if database != "" {
-			b := Install(t, database, toolsConfig(model.Server))
+			b := Install(t, database, toolsConfig(model.Server)).AtOnce()
 			b.Start()
 			through["another replica"] = mustDial(t, b, nil)
 		}

@@ -53,14 +53,14 @@ func TestATreeSurvivesTheEndOfItsProcess(t *testing.T) {
 		for name, signal := range map[string]syscall.Signal{"drain": syscall.SIGTERM, "kill": syscall.SIGKILL} {
 			model := startTreeModel(t)
 			config := toolsConfig(model.Server) + shortLease + "drain_timeout: 1s\n"
-			first := Install(t, database, config)
+			first := Install(t, database, config).AtOnce()
 			first.Start()
 			session := "agent:main:" + name
 			say(t, mustDial(t, first, nil), session, name, "tree "+name)
 			model.awaitGrown(t, mustDial(t, first, nil), session)
 			next := first
 			if database != "" {
-				next = Install(t, database, config)
+				next = Install(t, database, config).AtOnce()
 				next.Start()
 			}
 			first.Signal(signal)
@@ -175,7 +175,7 @@ func (k backgroundKill) run(t *testing.T, database string) {
 		}
 		return testmodel.Reply{Pieces: []string{replies[place]}}
 	})
-	g := Install(t, database, toolsConfig(model)+shortLease)
+	g := Install(t, database, toolsConfig(model)+shortLease).AtOnce()
 	g.Start()
 	o := OpenOracle(t, g, database)
 	const session = "agent:main:words"
