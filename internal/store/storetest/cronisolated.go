@@ -38,12 +38,8 @@ func entry(role, text, runID string) chat.TranscriptEntry {
 func (w *world) beginSaying(l cron.Launched, entries ...chat.TranscriptEntry) (store.Claim, store.Started) {
 	w.Helper()
 	c := claimOfRun(l)
-	lane := "cron"
-	if w.expanded {
-		lane = "main"
-	}
 	s, err := w.st.Start(w.ctx, store.StartParams{
-		Claim: c, RunID: l.Message.ID, Lane: lane, Seqs: []int64{l.Seq}, Cron: w.attempt(l.Message.ID, c.Node), Transcript: entries,
+		Claim: c, RunID: l.Message.ID, Lane: w.laneOfRuns(), Seqs: []int64{l.Seq}, Cron: w.attempt(l.Message.ID, c.Node), Transcript: entries,
 	})
 	w.ok(err)
 	return c, s
