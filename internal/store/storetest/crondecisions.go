@@ -89,17 +89,21 @@ func (w *world) isStored(d decided) {
 	equal(w, "job after "+d.name, got, []any{v.Next.UTC(), v.NextRunAt.UTC(), v.Fired, !v.Disable, v.ConsecutiveSkipped})
 }
 
-// decisionTable makes one job for each combination.
+// decisionTable makes one job for each combination. Without a run that has started, a combination has one form.
 func (w *world) decisionTable() []decided {
 	w.Helper()
 	node := w.node()
+	states := []cron.RunState{"", cron.RunQueued, cron.RunRunning}
+	if w.expanded {
+		states = []cron.RunState{cron.RunRunning}
+	}
 	var table []decided
 	for _, kind := range []schedule.Kind{schedule.KindAt, schedule.KindEvery, schedule.KindCron} {
 		for _, missed := range []cron.MissedPolicy{
 			{Rule: cron.MissedSkip}, {Rule: cron.MissedFireOnce}, {Rule: cron.MissedFireAll, MaxCatchup: 3}, {Rule: cron.MissedFireOnce, Window: cron.NoWindow},
 		} {
 			for _, policy := range []cron.OverlapPolicy{cron.OverlapSkip, cron.OverlapConcurrent, cron.OverlapBufferOne, cron.OverlapCancelPrevious} {
-				for _, state := range []cron.RunState{"", cron.RunQueued, cron.RunRunning} {
+				for _, state := range states {
 					table = append(table, w.decisionJob(node, kind, missed, policy, state))
 				}
 			}

@@ -109,20 +109,22 @@ func downFor(w *world, down time.Duration) {
 	}
 }
 
-// matrix makes a job for every place of the table.
+// matrix makes a job for every place of the table. A job without an active run has one form.
 func (w *world) matrix(node string, down time.Duration) (all []matrixEntry) {
 	w.Helper()
 	add := func(kind schedule.Kind, missed cron.MissedPolicy, overlap cron.OverlapPolicy) {
-		free := matrixEntry{cell: matrixCell{down: down.String(), kind: "recurring", missed: missed.Rule}, job: w.matrixJob(kind, missed, overlap)}
+		cell := matrixCell{down: down.String(), kind: "recurring", missed: missed.Rule}
 		if kind == schedule.KindAt {
-			free.cell.kind = "once"
+			cell.kind = "once"
 		}
-		busy := free
-		busy.cell.overlap, busy.job = overlap, w.matrixJob(kind, missed, overlap)
-		l := w.byHand(node, busy.job)
+		if !w.expanded {
+			all = append(all, matrixEntry{cell: cell, job: w.matrixJob(kind, missed, overlap)})
+		}
+		cell.overlap = overlap
+		j := w.matrixJob(kind, missed, overlap)
+		l := w.byHand(node, j)
 		w.begin(l)
-		busy.busy = l.Run.ID
-		all = append(all, free, busy)
+		all = append(all, matrixEntry{cell: cell, job: j, busy: l.Run.ID})
 	}
 	for _, kind := range []schedule.Kind{schedule.KindAt, schedule.KindEvery, schedule.KindCron} {
 		for _, missed := range []cron.MissedPolicy{{Rule: cron.MissedSkip}, {Rule: cron.MissedFireOnce}, {Rule: cron.MissedFireAll, MaxCatchup: 3}} {
