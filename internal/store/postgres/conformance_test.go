@@ -92,9 +92,9 @@ func exec(tb testing.TB, url, sql string) {
 	execOn(tb, conn, sql)
 }
 
-func queryOn(tb testing.TB, conn *pgx.Conn, sql string) [][]any {
+func queryOn(tb testing.TB, conn *pgx.Conn, sql string, args ...any) [][]any {
 	tb.Helper()
-	rows, err := conn.Query(context.WithoutCancel(tb.Context()), sql)
+	rows, err := conn.Query(context.WithoutCancel(tb.Context()), sql, args...)
 	if err != nil {
 		tb.Fatalf("%s: %v", sql, err)
 	}

@@ -63,6 +63,7 @@ func (d *databases) take() *database {
 	}
 	url := testpg.DB(d.parent)
 	db := &database{url: url, conn: connect(d.parent, url)}
+	db.exec(d.parent, "SET plan_cache_mode = force_generic_plan") // what is asked behind each test is planned once
 	d.parent.Cleanup(func() {
 		for _, list := range db.kept {
 			closeAll(d.parent, list)
@@ -93,11 +94,11 @@ func (db *database) wipe(tb testing.TB) {
 	db.exec(tb, strings.Join(statements, "; "))
 }
 
-func (db *database) query(tb testing.TB, sql string) [][]any {
+func (db *database) query(tb testing.TB, sql string, args ...any) [][]any {
 	tb.Helper()
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	return queryOn(tb, db.conn, sql)
+	return queryOn(tb, db.conn, sql, args...)
 }
 
 func (db *database) exec(tb testing.TB, sql string) {

@@ -31,9 +31,9 @@ func harness(tb testing.TB, now func() time.Time) storetest.Harness {
 			s = reopen(tb, s, path, now)
 			return s
 		},
-		Query: func(tb testing.TB, text string) [][]any {
+		Query: func(tb testing.TB, text string, args ...any) [][]any {
 			tb.Helper()
-			return query(tb, below, text)
+			return query(tb, below, text, args...)
 		},
 		Exec: func(tb testing.TB, text string) {
 			tb.Helper()

@@ -1,7 +1,10 @@
 package storetest
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +36,7 @@ func valuesAt(now time.Time, lease time.Duration, limit int) map[string]string {
 
 // CheckInvariants runs every invariant and fails the test for each row that one returns: at the time now, for nodes with this lease and queues
 // with this cap.
-func CheckInvariants(tb testing.TB, query func(tb testing.TB, sql string) [][]any, now time.Time, lease time.Duration, limit int) {
+func CheckInvariants(tb testing.TB, query func(tb testing.TB, sql string, args ...any) [][]any, now time.Time, lease time.Duration, limit int) {
 	tb.Helper()
 	values := valuesAt(now, lease, limit)
 	for _, inv := range store.Invariants() {
@@ -54,11 +57,54 @@ func (w *world) checkInvariants(when string) {
 	if w.h.Query == nil {
 		return
 	}
-	for _, inv := range store.Invariants() {
-		if rows := w.violations(inv, w.values()); len(rows) > 0 {
-			w.Errorf("%s: %s is broken: %s\n%v", when, inv.ID, inv.Rule, rows)
+	for _, id := range w.brokenRules(w.values()) {
+		all := store.Invariants()
+		inv := all[slices.IndexFunc(all, func(inv store.Invariant) bool { return inv.ID == id })]
+		w.Errorf("%s: %s is broken: %s\n%v", when, inv.ID, inv.Rule, w.violations(inv, w.values()))
+	}
+}
+
+// brokenRules are the ids of the invariants that return rows. On PostgreSQL they are one statement, which is planned once for a connection: each as a
+// statement of its own, with its values in the text, took 18 ms behind each test. SQLite compiles one large statement no quicker than many small ones.
+func (w *world) brokenRules(values map[string]string) []string {
+	w.Helper()
+	if w.st.Kind() != "postgres" {
+		return w.speaking(values)
+	}
+	text, names := allRules()
+	args := make([]any, len(names))
+	for i, name := range names {
+		if n, err := strconv.ParseInt(values[name], 10, 64); err == nil {
+			args[i] = n
+		} else {
+			args[i] = strings.Trim(values[name], "'")
 		}
 	}
+	var ids []string
+	for _, row := range w.h.Query(w.tb, text, args...) {
+		ids = append(ids, fmt.Sprint(row[0]))
+	}
+	return ids
+}
+
+// allRules asks in one statement for PostgreSQL which invariants return rows, and with which values, in the order of their placeholders.
+func allRules() (text string, names []string) {
+	var all []string
+	for _, inv := range store.Invariants() {
+		rule := parameterName.ReplaceAllStringFunc(inv.SQL, func(found string) string {
+			name := found[1:]
+			i := slices.Index(names, name)
+			if i < 0 {
+				i, names = len(names), append(names, name)
+			}
+			if name == "secret" {
+				return fmt.Sprintf("$%d::text", i+1)
+			}
+			return fmt.Sprintf("$%d::bigint", i+1)
+		})
+		all = append(all, fmt.Sprintf("SELECT '%s' AS id WHERE EXISTS (%s)", inv.ID, strings.TrimSpace(rule)))
+	}
+	return strings.Join(all, "\nUNION ALL\n"), names
 }
 
 // leaks write the canary to every place where no secret may stand.

@@ -82,10 +82,10 @@ func (m *Mirror) Close() {
 }
 
 // Query runs a SELECT on a current copy; it is Query of a [Harness].
-func (m *Mirror) Query(tb testing.TB, text string) [][]any {
+func (m *Mirror) Query(tb testing.TB, text string, args ...any) [][]any {
 	tb.Helper()
 	db := m.current(tb)
-	rows, err := db.QueryContext(context.WithoutCancel(tb.Context()), text)
+	rows, err := db.QueryContext(context.WithoutCancel(tb.Context()), text, args...)
 	if err != nil {
 		tb.Fatalf("%s\n%v", text, err)
 	}

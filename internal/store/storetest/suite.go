@@ -17,8 +17,8 @@ type Harness struct {
 	// Reopen closes every handle and returns one that was opened anew, as after a restart of the process. An engine that
 	// keeps nothing returns the old one.
 	Reopen func() store.Store
-	// Query runs a SELECT and returns its rows; nil = the engine knows no SQL.
-	Query func(tb testing.TB, sql string) [][]any
+	// Query runs a SELECT and returns its rows; nil = the engine knows no SQL. Placeholders are those of the engine.
+	Query func(tb testing.TB, sql string, args ...any) [][]any
 	// Exec runs a statement that changes rows; nil exactly when Query is.
 	Exec func(tb testing.TB, sql string)
 }
