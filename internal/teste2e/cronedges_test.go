@@ -69,11 +69,11 @@ func (p *edge) do(t *testing.T, c *Client) {
 // begins is what the job says then, on its slot, and nothing else leaves a row.
 func TestChangesShortlyBeforeASlotAreAsIfNothingHadBeenClaimed(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, cronConfig)
+		g := Install(t, database, cronConfig).AtOnce()
 		g.Start()
 		gates := []*Client{connect(t, g)}
 		if database != "" {
-			other := Install(t, database, cronConfig)
+			other := Install(t, database, cronConfig).AtOnce()
 			other.Start()
 			gates = append(gates, connect(t, other))
 		}
@@ -122,7 +122,7 @@ func TestChangesShortlyBeforeASlotAreAsIfNothingHadBeenClaimed(t *testing.T) {
 // TestAJobThatIsPausedOrRemovedWhileItIsClaimedDoesNotFire pauses and removes jobs within milliseconds of being made: the change meets the claim of the first slot.
 func TestAJobThatIsPausedOrRemovedWhileItIsClaimedDoesNotFire(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, cronConfig)
+		g := Install(t, database, cronConfig).AtOnce()
 		g.Start()
 		c := connect(t, g)
 		var ids []string
@@ -149,7 +149,7 @@ func TestAJobThatIsPausedOrRemovedWhileItIsClaimedDoesNotFire(t *testing.T) {
 // TestOnlyFiresCountAgainstMaxRuns pauses and resumes a job of one run before its slot.
 func TestOnlyFiresCountAgainstMaxRuns(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, cronConfig)
+		g := Install(t, database, cronConfig).AtOnce()
 		g.Start()
 		c := connect(t, g)
 		slot := time.Now().Add(1500 * time.Millisecond)
@@ -173,7 +173,7 @@ func TestSlotsThatPassedWaitBehindWhatAnOutageLeft(t *testing.T) {
 	for _, end := range []string{"kill", "drain"} {
 		t.Run(end, func(t *testing.T) {
 			onBothStores(t, func(t *testing.T, database string) {
-				g := Install(t, database, cronConfig)
+				g := Install(t, database, cronConfig).AtOnce()
 				g.Start()
 				slot := time.Now().Add(2 * time.Second)
 				j := addJob(t, connect(t, g), "caught up", map[string]any{"kind": "every", "everyMs": 2000, "anchorMs": slot.UnixMilli()},
@@ -204,7 +204,7 @@ func TestSlotsThatPassedWaitBehindWhatAnOutageLeft(t *testing.T) {
 // TestAMomentThatPassedIsNotPromisedAgain resumes a job whose moment passed while it was paused, and enables one that has fired.
 func TestAMomentThatPassedIsNotPromisedAgain(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, cronConfig)
+		g := Install(t, database, cronConfig).AtOnce()
 		g.Start()
 		c := connect(t, g)
 		slot := time.Now().Add(1500 * time.Millisecond)

@@ -42,7 +42,7 @@ func unharmed(t *testing.T, g *Gateway, database string, first map[string]int64)
 // TestAJobThatHangsCostsOneSlotUntilItsTimeout keeps one of two slots of the lane busy for as long as jobs may.
 func TestAJobThatHangsCostsOneSlotUntilItsTimeout(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, cronConfig+"lanes: {cron: 2}\n")
+		g := Install(t, database, cronConfig+"lanes: {cron: 2}\n").AtOnce()
 		g.Start()
 		c := connect(t, g)
 		hanging := addJob(t, c, "hanging", at(time.Now().Add(time.Second)), map[string]any{
@@ -61,7 +61,7 @@ func TestAJobThatHangsCostsOneSlotUntilItsTimeout(t *testing.T) {
 // TestAJobWhoseRowIsBrokenIsShownAndDisturbsNoOther spoils rows behind the back of the gateway.
 func TestAJobWhoseRowIsBrokenIsShownAndDisturbsNoOther(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, cronConfig)
+		g := Install(t, database, cronConfig).AtOnce()
 		g.Start()
 		c := connect(t, g)
 		db := writable(t, g, database)
@@ -144,7 +144,7 @@ func TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsNotified(t
 // TestAJobWhoseAgentPanicsIsTriedAgainAndThenAnErrorAndHarmsNoOther has an agent that breaks down on each attempt.
 func TestAJobWhoseAgentPanicsIsTriedAgainAndThenAnErrorAndHarmsNoOther(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, cronConfig)
+		g := Install(t, database, cronConfig).AtOnce()
 		g.Start()
 		c := connect(t, g)
 		panicking := addJob(t, c, "panicking", at(time.Now().Add(time.Second)), map[string]any{
@@ -201,7 +201,7 @@ func TestTenThousandJobsMadeAndRemovedDelayNoTurn(t *testing.T) {
 func TestAStartWithinTheSecondOfASlotFiresItOnce(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		starts := number(t, "LANEWAY_TEST_CRON_STARTS", 8)
-		g := Install(t, database, cronConfig)
+		g := Install(t, database, cronConfig).AtOnce()
 		g.Start()
 		c := connect(t, g)
 		first := neighbours(t, c, 3)
@@ -237,7 +237,7 @@ func TestAStartWithinTheSecondOfASlotFiresItOnce(t *testing.T) {
 // TestReadsNeverMoveThePlan lists, previews and counts while jobs are due and nothing claims them.
 func TestReadsNeverMoveThePlan(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, cronConfig+"cron: {enabled: false}\n")
+		g := Install(t, database, cronConfig+"cron: {enabled: false}\n").AtOnce()
 		g.Start()
 		c := connect(t, g)
 		j := addJob(t, c, "due", every(time.Second), nil)

@@ -78,7 +78,7 @@ func TestAJobMadeOnOneReplicaFiresOnAnotherWhenTheFirstIsKilled(t *testing.T) {
 	t.Parallel()
 	rounds := number(t, "LANEWAY_TEST_HANDOVERS", 3)
 	database := testpg.DB(t)
-	a, b := Install(t, database, cronConfig), Install(t, database, cronConfig)
+	a, b := Install(t, database, cronConfig).AtOnce(), Install(t, database, cronConfig).AtOnce()
 	b.Start()
 	o := OpenOracle(t, b, database)
 	var worst time.Duration
@@ -111,7 +111,7 @@ func TestASecondReplicaThatComesAndGoesChangesNothing(t *testing.T) {
 	t.Parallel()
 	starts := number(t, "LANEWAY_TEST_RESTARTS", 8)
 	database := testpg.DB(t)
-	a, b := Install(t, database, cronConfig), Install(t, database, cronConfig)
+	a, b := Install(t, database, cronConfig).AtOnce(), Install(t, database, cronConfig).AtOnce()
 	a.Start()
 	c := connect(t, a)
 	o := OpenOracle(t, a, database)

@@ -72,7 +72,7 @@ func TestEverySlotFiresOnceWhileReplicasRestartOrSleep(t *testing.T) {
 // TestAProcessThatSleptAloneCatchesUpOncePerJob stops the only process for some seconds: of what passed one slot of each job runs, the rest is recorded.
 func TestAProcessThatSleptAloneCatchesUpOncePerJob(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, cronConfig)
+		g := Install(t, database, cronConfig).AtOnce()
 		g.Start()
 		c, first := connect(t, g), map[string]int64{}
 		for i := range 10 {
