@@ -17,6 +17,8 @@ type sums struct {
 	perPrincipal, total int64
 	bytes               atomic.Int64 // of all principals
 
+	closing sync.Mutex // one goroutine at a time closes connections; taken before mu
+
 	mu     sync.Mutex // taken before the lock of a buffer
 	groups map[string]*group
 }
@@ -68,9 +70,17 @@ func (g *group) add(n int) {
 
 func (g *group) over() bool { return g.bytes.Load() > g.sums.perPrincipal }
 
-// relieve closes connections until the sums are within their bounds.
+func (g *group) exceeded() bool { return g.over() || g.sums.bytes.Load() > g.sums.total }
+
+// relieve closes connections until the sums are within their bounds, one after the other: of two goroutines that look at the same time, the second would
+// find the fullest connection empty already and close the next one, where one was enough.
 func (g *group) relieve() {
-	for g.over() || g.sums.bytes.Load() > g.sums.total {
+	if !g.exceeded() {
+		return
+	}
+	g.sums.closing.Lock()
+	defer g.sums.closing.Unlock()
+	for g.exceeded() {
 		b := g.sums.fullest(g)
 		if b == nil {
 			return

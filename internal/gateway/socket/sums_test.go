@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"sync"
 	"testing"
 	"time"
 )
@@ -49,6 +50,35 @@ func TestTheResponsesThatWaitForOnePrincipalAreBounded(t *testing.T) {
 	}
 	if n := s.bytes.Load(); n != 0 || len(s.groups) != 0 {
 		t.Errorf("%d bytes of %d principals are counted when all are gone", n, len(s.groups))
+	}
+}
+
+// Sixteen connections have what their principal may have; then a short response comes for each of them at the same time. One of them must go.
+func TestResponsesAtOnceOverTheBoundCloseOneConnection(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		const connections = 16
+		s := newSums(connections << 10)
+		var all []*counted
+		for range connections {
+			c := s.buffer("anna")
+			c.PutFrame(frameOf(4 << 10))
+			all = append(all, c)
+		}
+		var putting sync.WaitGroup
+		for _, c := range all {
+			putting.Go(func() { c.PutFrame(frameOf(itemOverhead + 1)) })
+		}
+		putting.Wait()
+		closed := 0
+		for _, c := range all {
+			if c.shut {
+				closed++
+			}
+		}
+		if closed != 1 {
+			t.Fatalf("%d of %d connections were closed, want one", closed, connections)
+		}
 	}
 }
 
