@@ -18,7 +18,7 @@ func TestTurnsAtOnceOfOneCallerAreBounded(t *testing.T) {
 		const secret, calls, bound = "hook-secret-Zk7Qw3Rt9Yb2Nc5Vm8Xa4", 8, 2
 		const turn = 400 * time.Millisecond
 		g := Install(t, database, fmt.Sprintf("agents: {main: {runner: echo, delay: %s}}\nlimits: {chat: 0, requests: 0, hooks: 0, user_turns: %d}\n"+
-			"hooks:\n  crowd: {secret: %s, allow_session_key: true}\n", turn, bound, secret)).AtOnce()
+			"hooks:\n  callers: {secret: %s, allow_session_key: true}\n", turn, bound, secret)).AtOnce()
 		g.Start()
 		c := connect(t, g)
 		active := func() int {
@@ -36,8 +36,8 @@ func TestTurnsAtOnceOfOneCallerAreBounded(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range calls {
 			all.Go(func() {
-				body := fmt.Sprintf(`{"message":"call %d","sessionKey":"agent:main:crowd-%d"}`, i, i)
-				if a := g.Hook("crowd", secret, body); a.Err != nil || a.Status != 202 {
+				body := fmt.Sprintf(`{"message":"call %d","sessionKey":"agent:main:callers-%d"}`, i, i)
+				if a := g.Hook("callers", secret, body); a.Err != nil || a.Status != 202 {
 					t.Errorf("call %d: %d %s %v", i, a.Status, a.Body, a.Err)
 				}
 			})
@@ -53,7 +53,7 @@ func TestTurnsAtOnceOfOneCallerAreBounded(t *testing.T) {
 		}
 		left := func() (n int) {
 			for i := range calls {
-				if !answered(fmt.Sprintf("agent:main:crowd-%d", i)) {
+				if !answered(fmt.Sprintf("agent:main:callers-%d", i)) {
 					n++
 				}
 			}

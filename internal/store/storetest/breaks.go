@@ -67,7 +67,7 @@ func (w *world) breakOne(b breach) {
 	values := w.values()
 	maps.Copy(values, b.values)
 	if b.id != "I4.lane" { // its limit is for the lane that the statement moves the run to
-		equal(w, "violations of good data", len(w.brokenRules(values)), 0)
+		equal(w, "violations of good data", w.brokenRules(values), []string{})
 	}
 	w.broken = true
 	w.h.Exec(w.tb, b.sql)
