@@ -16,8 +16,8 @@ import (
 func buildExample(t *testing.T, pkg string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), filepath.Base(pkg))
-	if out, err := exec.Command("go", "build", "-o", program, pkg).CombinedOutput(); err != nil {
-		t.Fatalf("building the example: %v\n%s", err, out)
+	if err := buildProgram(program, pkg, nil); err != nil {
+		t.Fatalf("building the example: %v", err)
 	}
 	return program
 }

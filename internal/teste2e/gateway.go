@@ -56,17 +56,37 @@ var (
 	})
 )
 
-// buildAs builds as `make build` does, without C; the race detector needs it.
 func buildAs(path string, flags []string) (string, error) {
-	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "laneway/cmd/laneway")...)
+	return path, buildProgram(path, "laneway/cmd/laneway", flags)
+}
+
+// building keeps one scenario from copying a program that another one writes.
+var building sync.Mutex
+
+// buildProgram builds a package as `make build` does, without C; the race detector needs it. What it links stays in the directory that LANEWAY_TEST_BINARIES
+// names and is copied, so that the next run links nothing when the sources are the same; without that variable it is linked each time.
+func buildProgram(path, pkg string, flags []string) error {
+	building.Lock()
+	defer building.Unlock()
+	linked := path
+	if dir := os.Getenv("LANEWAY_TEST_BINARIES"); dir != "" {
+		linked = filepath.Join(dir, filepath.Base(path))
+	}
+	cmd := exec.Command("go", append(append([]string{"build", "-o", linked}, flags...), pkg)...)
 	if len(flags) == 0 {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
 	}
-	return path, nil
+	if linked == path {
+		return nil
+	}
+	binary, err := os.ReadFile(linked)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, binary, 0o755)
 }
 
 // Remove deletes the built binary; a TestMain calls it at the end.

@@ -3,7 +3,6 @@ package teste2e
 import (
 	"encoding/json"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,10 +12,7 @@ import (
 func TestTheExampleOfAHookSenderIsTakenOnce(t *testing.T) {
 	t.Parallel()
 	const secret = "hook-secret-Zk7Qw3Rt9Yb2Nc5Vm8Xa4"
-	program := filepath.Join(t.TempDir(), "hook-sender")
-	if out, err := exec.Command("go", "build", "-o", program, "laneway/docs/examples/hook-sender").CombinedOutput(); err != nil {
-		t.Fatalf("building the example: %v\n%s", err, out)
-	}
+	program := buildExample(t, "laneway/docs/examples/hook-sender")
 	g := Install(t, "", "hooks:\n  deploy: {secret: "+secret+", prefix: \"Deployed: \"}\n")
 	g.Start()
 	send := func(hook, key, secret, body string) (string, error) {
