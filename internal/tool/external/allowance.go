@@ -11,8 +11,8 @@ const (
 	// readRate is the rate at which what a program writes is read, in bytes per second, behind one message of the greatest length. It bounds what messages
 	// without end cost.
 	readRate = 1 << 20
-	// lineCost is what each line takes from the allowance beside its bytes: decoding and handling a message takes some 100 µs however short it is, so
-	// readRate alone would let short ones keep a processor busy.
+	// lineCost is what each line takes from the allowance beside its bytes: decoding and handling a message takes some 400 µs however short it is, so
+	// readRate alone would let short ones keep a processor busy. [logFilter] keeps the most frequent ones from it.
 	lineCost = 256
 )
 

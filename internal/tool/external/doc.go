@@ -13,8 +13,8 @@
 //
 // The server is not trusted. A message has at most [maxMessage] bytes and a result [maxResult]; more ends the connection, or is one sentence. What is
 // behind the limit is not read. A call has [Config.CallTime]. A server has at most [maxTools] tools in [maxPages] pages, each of them with a description
-// and a schema within bounds, read at most every [relistAfter]. What a program writes is read at a bounded rate, and a program that does not read is
-// ended. The gateway declares no ability of a client, so requests of a server (roots, sampling, elicitation) are refused by the SDK.
+// and a schema within bounds, read at most every [relistAfter]. What a program writes is read at a bounded rate, its log messages are removed before they are
+// decoded, and a program that does not read is ended. The gateway declares no ability of a client, so requests of a server (roots, sampling, elicitation) are refused by the SDK.
 //
 // Five failures of the connection in a row open the circuit breaker of the server: its calls are refused at once for [breakerPause]. A tool that
 // reports an error is no failure.

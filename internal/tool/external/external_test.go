@@ -222,6 +222,28 @@ func TestAProgramThatDoesNotReadIsEnded(t *testing.T) {
 	until(t, "the server is used again", func() bool { return !call(t, set, "fake_echo", `{}`).IsError })
 }
 
+// TestAFloodOfLogMessagesIsNotDecoded counts what the reader of a flood allocates. A log message of 90 bytes that the SDK decodes costs 100 KB, and 12,000 of them
+// are read at once. It is not parallel: the allocations are those of the process.
+//
+//nolint:paralleltest // see above
+func TestAFloodOfLogMessagesIsNotDecoded(t *testing.T) {
+	set := open(t, program(t, "good"))
+	connected(t, set)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range 5 { // each answer comes behind what was written before it
+		if got := call(t, set, []string{"fake_flood", "fake_echo"}[min(i, 1)], `{}`); got.IsError {
+			t.Errorf("call %d: got %+v", i, got)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	took := after.TotalAlloc - before.TotalAlloc
+	t.Logf("%d MiB", took>>20)
+	if took > 128<<20 {
+		t.Errorf("the calls behind the flood allocated %d MiB", took>>20)
+	}
+}
+
 // TestAListThatChangesAllTheTimeIsReadSeldom lets each reading of the list be followed by another change.
 func TestAListThatChangesAllTheTimeIsReadSeldom(t *testing.T) {
 	t.Parallel()

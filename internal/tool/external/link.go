@@ -65,14 +65,18 @@ func (o opener) program(ctx context.Context, cfg Config, log *slog.Logger) (link
 		return link{}, fmt.Errorf("starting the program: %w", err)
 	}
 	output, into := io.Pipe()
-	allowed := newAllowance()
+	allowed, logs := newAllowance(), new(logFilter)
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		err := program.Read(ctx, func(piece []byte) error {
 			if err := allowed.take(ctx, piece); err != nil {
 				return err
 			}
-			_, err := into.Write(piece)
+			left := logs.remove(piece)
+			if len(left) == 0 {
+				return nil
+			}
+			_, err := into.Write(left)
 			return err //nolint:wrapcheck // the reader is gone
 		})
 		if err != nil {
