@@ -17,8 +17,16 @@ const (
 	resetPoll = 10 * time.Millisecond
 )
 
-// Register makes this process known to the store before anything is served, see [ownership.Node.Register].
-func (d *Dispatcher) Register(ctx context.Context) error { return d.owner.Register(ctx) }
+// Register makes this process known to the store and to the other replicas before anything is served, see [ownership.Node.Register]. From then on they send
+// it their events, which it receives already.
+func (d *Dispatcher) Register(ctx context.Context) error {
+	d.publisher.Listen(ctx)
+	if err := d.owner.Register(ctx); err != nil {
+		return err
+	}
+	d.publisher.Announce()
+	return nil
+}
 
 // NodeID is the id of the current incarnation, "" while there is none.
 func (d *Dispatcher) NodeID() string { return d.owner.ID() }

@@ -3,7 +3,9 @@ package events
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
+	"time"
 
 	"laneway/internal/store"
 )
@@ -12,6 +14,8 @@ const (
 	// topicHello is the text with which a replica shows that it is there.
 	topicHello = "hello"
 	topicChat  = "chat"
+	// listenTime bounds the wait for the events of other replicas at the start.
+	listenTime = 5 * time.Second
 )
 
 // Topics are the kinds of cluster events by their name, with what is done with one of another replica. A function is called on the goroutine of
@@ -51,14 +55,31 @@ func (c *cluster) send(topic string, e any, shorten func()) {
 	}
 }
 
+// listen waits until the events of other replicas reach this process, for listenTime at most.
+func (c *cluster) listen(ctx context.Context) error {
+	if c.b == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, listenTime, errors.New("listening for the events of other replicas took too long"))
+	defer cancel()
+	return c.b.Listen(ctx)
+}
+
+// announce makes the other replicas send to this one, and this one to them until a heartbeat has counted them.
+func (c *cluster) announce() {
+	if c.b == nil {
+		return
+	}
+	c.peers.SawPeer()
+	c.b.Broadcast(topicHello)
+}
+
 // run passes on what other replicas send.
 func (c *cluster) run(ctx context.Context) {
 	if c.b == nil {
 		return
 	}
 	texts := c.b.Broadcasts()
-	c.peers.SawPeer() // until a heartbeat knows
-	c.b.Broadcast(topicHello)
 	for {
 		select {
 		case <-ctx.Done():

@@ -14,7 +14,8 @@
 //
 // [Publisher.Publish] is for events about something durable: an end of a run, a change of a session. Other replicas get them through
 // the [store.Broadcaster] of the store ([Cluster]). A long text does not travel: a replica that has a subscriber for the event reads it from the
-// transcript. A cluster event may be lost; nothing that must happen depends on one.
+// transcript. A cluster event may be lost; nothing that must happen depends on one. At the start of a process the order is
+// [Publisher.Listen], the registration with the store, [Publisher.Announce], the first client.
 //
 // # Locks
 //

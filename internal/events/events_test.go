@@ -40,6 +40,8 @@ func (w *wire) replica() *end {
 	return e
 }
 
+func (e *end) Listen(context.Context) error { return nil }
+
 func (e *end) Broadcasts() <-chan string { return e.texts }
 
 func (e *end) Broadcast(text string) {
@@ -180,8 +182,11 @@ func TestADurableEventReachesTheOtherReplicas(t *testing.T) {
 		wantsAll := watch(there, true)
 		ctx, cancel := context.WithCancel(t.Context())
 		var runs sync.WaitGroup
-		runs.Go(func() { here.Run(ctx) })
-		runs.Go(func() { there.Run(ctx) })
+		for _, p := range []*events.Publisher{here, there} {
+			p.Listen(ctx)
+			p.Announce()
+			runs.Go(func() { p.Run(ctx) })
+		}
 		synctest.Wait()
 		here.Publish(chat.Event{Kind: chat.EventFinal, Session: key(), RunID: "r1", Text: "short"})
 		here.Publish(chat.Event{Kind: chat.EventFinal, Session: key(), RunID: "r2", Text: b.tr.Entries[0].Text, EntrySeq: 7})
@@ -205,8 +210,11 @@ func TestALongTextIsReadOnlyWhereASubscriberWantsIt(t *testing.T) {
 		watch(there, false)
 		ctx, cancel := context.WithCancel(t.Context())
 		var runs sync.WaitGroup
-		runs.Go(func() { here.Run(ctx) })
-		runs.Go(func() { there.Run(ctx) })
+		for _, p := range []*events.Publisher{here, there} {
+			p.Listen(ctx)
+			p.Announce()
+			runs.Go(func() { p.Run(ctx) })
+		}
 		synctest.Wait()
 		here.Publish(chat.Event{Kind: chat.EventFinal, Session: key(), RunID: "r1", Text: strings.Repeat("x", 5000), EntrySeq: 7})
 		synctest.Wait()

@@ -60,6 +60,18 @@ func New(cfg Config, st Store, peers Peers, log *slog.Logger) *Publisher {
 	return p
 }
 
+// Listen waits until the events of other replicas reach this process, so that its first clients receive them. Call it before this process is registered
+// with the store: replicas send to those that they know. When it fails, the failure is in the log and the store tries again.
+func (p *Publisher) Listen(ctx context.Context) {
+	if err := p.cluster.listen(ctx); err != nil {
+		p.log.WarnContext(ctx, "events of other replicas do not reach the clients of this process yet; trying again", "err", err)
+	}
+}
+
+// Announce makes this process known to the other replicas at once; their heartbeats find it later. Call it when the process is registered: a
+// heartbeat that counted before would forget it.
+func (p *Publisher) Announce() { p.cluster.announce() }
+
 // Run passes on the events of other replicas until ctx is over.
 func (p *Publisher) Run(ctx context.Context) { p.cluster.run(ctx) }
 

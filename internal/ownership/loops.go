@@ -56,12 +56,12 @@ func (n *Node) heartbeat(ctx context.Context) time.Duration {
 		}
 		return every
 	}
-	asked := time.Now()
+	asked, known := time.Now(), n.peers.Load()
 	beat, err := n.store.Heartbeat(ctx, me.id)
 	switch {
 	case err == nil:
 		n.current.Store(&incarnation{id: me.id, until: n.until(asked), leases: me.leases})
-		n.peers.Store(beat.OtherNodes > 0)
+		n.peers.CompareAndSwap(known, new(beat.OtherNodes > 0)) // a sign that came meanwhile is newer than what the store counted
 		n.stopAll(beat.Stops)
 		return every
 	case errors.Is(err, chat.ErrFenced) || time.Now().After(me.until):

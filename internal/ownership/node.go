@@ -90,12 +90,12 @@ type Node struct {
 	current    atomic.Pointer[incarnation] // written by the goroutine of the heartbeat, and by Register before it runs
 	draining   atomic.Bool
 	restarting atomic.Bool
-	peers      atomic.Bool
-	renew      chan chan struct{} // asks the heartbeat for a new incarnation
-	sweepNow   chan struct{}      // capacity 1: look again
-	registered chan struct{}      // capacity 1: there is a new incarnation, whose stops come by another channel
-	sweptAt    atomic.Int64       // Unix nanoseconds of the last turn of the sweep loop
-	life       context.Context    //nolint:containedctx // of the loops: its end ends the waits of final writes, which survive the contexts of their callers
+	peers      atomic.Pointer[bool] // whether there are other replicas; each sign of one stores a new pointer; nil = not known
+	renew      chan chan struct{}   // asks the heartbeat for a new incarnation
+	sweepNow   chan struct{}        // capacity 1: look again
+	registered chan struct{}        // capacity 1: there is a new incarnation, whose stops come by another channel
+	sweptAt    atomic.Int64         // Unix nanoseconds of the last turn of the sweep loop
+	life       context.Context      //nolint:containedctx // of the loops: its end ends the waits of final writes, which survive the contexts of their callers
 	end        context.CancelFunc
 }
 
@@ -153,10 +153,13 @@ func (n *Node) alive() (*incarnation, error) {
 func (n *Node) Draining() bool { return n.draining.Load() }
 
 // HasPeers reports whether other replicas share the store, as the last heartbeat or cluster event says.
-func (n *Node) HasPeers() bool { return n.peers.Load() }
+func (n *Node) HasPeers() bool {
+	peers := n.peers.Load()
+	return peers != nil && *peers
+}
 
-// SawPeer notes a sign of another replica. The next heartbeat decides again.
-func (n *Node) SawPeer() { n.peers.Store(true) }
+// SawPeer notes a sign of another replica. The next heartbeat that begins after it decides again.
+func (n *Node) SawPeer() { n.peers.Store(new(true)) }
 
 // SweepAge is the time since the sweep loop last turned.
 func (n *Node) SweepAge() time.Duration { return time.Since(time.Unix(0, n.sweptAt.Load())) }

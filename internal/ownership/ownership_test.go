@@ -360,3 +360,36 @@ func (h *handler) stops() int {
 	defer h.mu.Unlock()
 	return len(h.stopped)
 }
+
+// slow is a store whose count of other replicas is old when it arrives.
+type slow struct {
+	*memory.Store
+
+	late time.Duration
+}
+
+func (s *slow) Heartbeat(ctx context.Context, id string) (store.Beat, error) {
+	beat, err := s.Store.Heartbeat(ctx, id)
+	time.Sleep(s.late)
+	return beat, err
+}
+
+// TestAHeartbeatDoesNotOverrideANewerSignOfAReplica notes a sign of a replica while a heartbeat, which counted before, is on its way.
+func TestAHeartbeatDoesNotOverrideANewerSignOfAReplica(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &slow{Store: memory.New(memory.Config{}), late: time.Second}
+		p := start(t, ownership.Config{Heartbeat: 3 * time.Second}, st)
+		defer p.end()
+		time.Sleep(3*time.Second + 500*time.Millisecond)
+		p.SawPeer()
+		time.Sleep(time.Second)
+		if !p.HasPeers() {
+			t.Error("a heartbeat that began before the sign has overridden it")
+		}
+		time.Sleep(4 * time.Second)
+		if p.HasPeers() {
+			t.Error("the next heartbeat counted no other replica, and the sign is still believed")
+		}
+	})
+}

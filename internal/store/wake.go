@@ -29,7 +29,10 @@ type Broadcaster interface {
 	// Broadcast sends a text without line feeds. It returns at once and never fails. Texts are joined and sent at most once per 100 ms,
 	// outside of any transaction. A text longer than [MaxBroadcast] is not sent, nor is one beyond the bound of texts that wait to be sent.
 	Broadcast(text string)
-	// Broadcasts delivers the texts of other processes from the first call on, in order for each process. The channel is never closed.
-	// Texts that the reader does not read fast enough are lost.
+	// Listen begins to receive and waits for the result of the first attempt, or for the end of ctx. When it returns nil, every text that is sent from
+	// then on comes. With an error, texts come once a later attempt succeeds, which needs no further call.
+	Listen(ctx context.Context) error
+	// Broadcasts delivers the texts of other processes, in order for each process; it begins to receive as Listen does, without the wait. The channel
+	// is never closed. Texts that the reader does not read fast enough are lost.
 	Broadcasts() <-chan string
 }

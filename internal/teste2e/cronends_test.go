@@ -56,7 +56,7 @@ func everyEndIsAnEvent(t *testing.T, database string, all ...*Gateway) {
 		t.Errorf("%d rows of pauses, want that of each pause", n)
 	}
 	for i := range all {
-		deadline := time.Now().Add(2 * time.Second)
+		deadline := time.Now().Add(10 * time.Second)
 		for !slices.Equal(heard[i].finished(), over()) && time.Now().Before(deadline) {
 			pause(50 * time.Millisecond)
 		}

@@ -1,8 +1,11 @@
 package postgres
 
 import (
+	"context"
+	"fmt"
 	"strings"
 
+	"laneway/internal/chat"
 	"laneway/internal/store"
 )
 
@@ -19,6 +22,19 @@ const (
 
 // Broadcast sends a text to every other process, see store.Broadcaster. It starts the sender at the first call.
 func (s *Store) Broadcast(text string) { s.wake.broadcast(text) }
+
+// Listen begins to receive texts and waits until they come, see store.Broadcaster. It starts the listener at the first call.
+func (s *Store) Listen(ctx context.Context) error {
+	s.wake.broadcasts()
+	select {
+	case <-s.wake.tried:
+		return translate(s.wake.failed)
+	case <-s.wake.ctx.Done():
+		return fmt.Errorf("listening: %w", chat.ErrStoreUnavailable)
+	case <-ctx.Done():
+		return fmt.Errorf("listening: %w", context.Cause(ctx))
+	}
+}
 
 // Broadcasts delivers the texts of other processes, see store.Broadcaster. It starts the listener at the first call.
 func (s *Store) Broadcasts() <-chan string { return s.wake.broadcasts() }

@@ -34,6 +34,8 @@ type waker struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	look   chan struct{} // capacity one: there are hints or texts to send
+	tried  chan struct{} // closed after the first attempt to listen
+	failed error         // the result of that attempt; written before tried is closed
 
 	mu                 sync.Mutex
 	sending, listening bool
@@ -48,7 +50,7 @@ type waker struct {
 func newWaker(pool *pgxpool.Pool, cfg *pgx.ConnConfig, log *slog.Logger) *waker {
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // a store lives until Close
 	return &waker{
-		pool: pool, cfg: cfg.Copy(), log: log, ctx: ctx, cancel: cancel, look: make(chan struct{}, 1),
+		pool: pool, cfg: cfg.Copy(), log: log, ctx: ctx, cancel: cancel, look: make(chan struct{}, 1), tried: make(chan struct{}),
 		targets: map[string]bool{}, local: map[string]chan struct{}{}, from: uuid.NewString(),
 	}
 }
@@ -197,16 +199,12 @@ func (w *waker) listen() {
 }
 
 func (w *waker) receive() error {
-	conn, err := pgx.ConnectConfig(w.ctx, w.cfg)
+	conn, err := w.connect()
+	w.noteAttempt(err)
 	if err != nil {
 		return err
 	}
 	defer w.closeConn(conn)
-	for _, channel := range []string{wakeChannel, eventChannel} {
-		if _, err := conn.Exec(w.ctx, "LISTEN "+channel); err != nil {
-			return err
-		}
-	}
 	w.wakeAll()
 	for {
 		hint, err := conn.WaitForNotification(w.ctx)
@@ -218,6 +216,31 @@ func (w *waker) receive() error {
 			continue
 		}
 		w.wakeLocal(hint.Payload)
+	}
+}
+
+// connect opens a connection that receives notifications.
+func (w *waker) connect() (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(w.ctx, w.cfg)
+	if err != nil {
+		return nil, err
+	}
+	for _, channel := range []string{wakeChannel, eventChannel} {
+		if _, err := conn.Exec(w.ctx, "LISTEN "+channel); err != nil {
+			w.closeConn(conn)
+			return nil, err
+		}
+	}
+	return conn, nil
+}
+
+// noteAttempt keeps the result of the first attempt to listen. Only the listener calls it.
+func (w *waker) noteAttempt(err error) {
+	select {
+	case <-w.tried:
+	default:
+		w.failed = err
+		close(w.tried)
 	}
 }
 

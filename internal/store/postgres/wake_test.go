@@ -1,11 +1,13 @@
 package postgres_test
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/store/postgres"
 	"laneway/internal/testpg"
 )
@@ -76,6 +78,38 @@ func TestBroadcastsReachEveryOtherProcessInTheirOrder(t *testing.T) {
 	case text := <-mine:
 		t.Errorf("the sender heard itself: %.20q", text)
 	default:
+	}
+}
+
+// TestEveryTextAfterListenArrives sends as soon as Listen has returned, when a listener that is still connecting would miss it.
+func TestEveryTextAfterListenArrives(t *testing.T) {
+	t.Parallel()
+	url := testpg.DB(t)
+	here := open(t, postgres.Config{URL: url})
+	defer func() { _ = here.Close() }()
+	for i := range 5 {
+		there := open(t, postgres.Config{URL: url})
+		if err := there.Listen(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		here.Broadcast(strconv.Itoa(i))
+		select {
+		case got := <-there.Broadcasts():
+			if got != strconv.Itoa(i) {
+				t.Errorf("listener %d received %q", i, got)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("listener %d missed the text", i)
+		}
+		if err := there.Listen(t.Context()); err != nil {
+			t.Errorf("a second call of Listen: %v", err)
+		}
+		_ = there.Close()
+	}
+	closed := open(t, postgres.Config{URL: url})
+	_ = closed.Close()
+	if err := closed.Listen(t.Context()); !errors.Is(err, chat.ErrStoreUnavailable) {
+		t.Errorf("a closed store listens: %v", err)
 	}
 }
 
