@@ -41,6 +41,8 @@ RACED   := env CGO_ENABLED=1 $(GO) test $(RACE)
 # How many parallel tests of a package run at once, and of internal/teste2e, whose real processes wait for most of their time.
 TOGETHER ?= 6
 WAITING  ?= 8
+# Where the linked test binaries of this checkout stay: beside Go's cache, see scripts/test.
+BINARIES = $(shell dirname "$$($(GO) env GOCACHE)")/laneway-tests-$(shell pwd -P | cksum | cut -d" " -f1)
 LINT    := $(GO) tool -modfile=tools/go.mod golangci-lint
 TESTPG  := $(GO) run ./cmd/testpg -no-fsync --
 
@@ -59,7 +61,7 @@ run: build ## build, and serve with the default settings
 .PHONY: test
 test: ## every test with the race detector, Postgres included (PKG=, RUN=, TIMEOUT=)
 ifeq ($(PKG) $(RUN),./... .)
-	$(TESTPG) env GO='$(GO)' TOGETHER='$(TOGETHER)' WAITING='$(WAITING)' TIMEOUT='$(TIMEOUT)' RACE='$(RACE)' SLOWRACE='$(SLOWRACE)' SKIPRACE='$(SKIPRACE)' SKIPPLAIN='$(SKIPPLAIN)' LONGIN='$(LONGIN)' scripts/test
+	$(TESTPG) env GO='$(GO)' TOGETHER='$(TOGETHER)' WAITING='$(WAITING)' TIMEOUT='$(TIMEOUT)' RACE='$(RACE)' SLOWRACE='$(SLOWRACE)' SKIPRACE='$(SKIPRACE)' SKIPPLAIN='$(SKIPPLAIN)' LONGIN='$(LONGIN)' BINARIES='$(BINARIES)' scripts/test
 else
 	$(TESTPG) $(RACED) -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
 endif
@@ -181,4 +183,4 @@ man: build ## bin/man1: the manual pages of every command
 
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf bin dist
+	rm -rf bin dist '$(BINARIES)'

@@ -63,7 +63,7 @@ func New(cfg Config, st Store, peers Peers, log *slog.Logger) *Publisher {
 // Listen waits until the events of other replicas reach this process, so that its first clients receive them. Call it before this process is registered
 // with the store: replicas send to those that they know. When it fails, the failure is in the log and the store tries again.
 func (p *Publisher) Listen(ctx context.Context) {
-	if err := p.cluster.listen(ctx); err != nil {
+	if err := p.cluster.listen(ctx); err != nil && ctx.Err() == nil {
 		p.log.WarnContext(ctx, "events of other replicas do not reach the clients of this process yet; trying again", "err", err)
 	}
 }
