@@ -80,9 +80,9 @@ func TestChangesShortlyBeforeASlotAreAsIfNothingHadBeenClaimed(t *testing.T) {
 		n := number(t, "LANEWAY_TEST_PROBES", 28)
 		kinds := []string{"pause", "remove", "move", "pause and resume", "upsert", "disable", "off and on"}
 		var list []*edge
-		begin := time.Now().Add(3*time.Second + time.Duration(n)*60*time.Millisecond)
+		begin := time.Now().Add(3*time.Second + time.Duration(n)*100*time.Millisecond)
 		for i := range n {
-			slot := begin.Add(time.Duration(i) * 100 * time.Millisecond)
+			slot := begin.Add(time.Duration(i) * 150 * time.Millisecond)
 			p := &edge{kind: kinds[i%len(kinds)], slot: slot, change: slot.Add(-time.Duration(i*1300/n) * time.Millisecond)}
 			schedule := inFuture(slot)
 			if p.kind == "move" || p.kind == "upsert" {
