@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -68,6 +69,9 @@ var building sync.Mutex
 func buildProgram(path, pkg string, flags []string) error {
 	building.Lock()
 	defer building.Unlock()
+	if err := readSources(); err != nil {
+		return err
+	}
 	linked := path
 	if dir := os.Getenv("LANEWAY_TEST_BINARIES"); dir != "" {
 		linked = filepath.Join(dir, filepath.Base(path))
@@ -88,6 +92,22 @@ func buildProgram(path, pkg string, flags []string) error {
 	}
 	return os.WriteFile(path, binary, 0o755)
 }
+
+// readSources opens every directory of the module once. The go command keeps the result of a test while its code and what it has read are the same; a
+// program that a test builds is neither. It notes a directory that was read, with the size and the time of each file.
+var readSources = sync.OnceValue(func() error {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return fmt.Errorf("finding the module: %w", err)
+	}
+	root := strings.TrimSpace(string(out))
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && path != root && entry.IsDir() && strings.HasPrefix(entry.Name(), ".") {
+			return filepath.SkipDir
+		}
+		return err
+	})
+})
 
 // Remove deletes the built binary; a TestMain calls it at the end.
 func Remove() {
