@@ -58,6 +58,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		PGBin:   os.Getenv("PG_BIN"),
 		NoFsync: *noFsync,
 		Dir:     memory,
+		Stable:  memory != "",
 	})
 	if err != nil {
 		printLine(stderr, err.Error())

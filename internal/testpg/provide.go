@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"os/exec"
+	"path/filepath"
 )
 
 // URLVariable is the environment variable through which a launcher passes the address of the server to test binaries.
@@ -23,6 +26,8 @@ type Config struct {
 	NoFsync bool
 	// Dir is where a private cluster gets its directory; "" = with the other temporary files.
 	Dir string
+	// Stable: the address of a private cluster in Dir depends on Dir and on the server's version alone. Dir belongs to the caller.
+	Stable bool
 }
 
 // Provided is a server for tests.
@@ -44,15 +49,37 @@ func Provide(ctx context.Context, cfg Config) (*Provided, error) {
 	}
 	bin, noBinaries := findBinaries(cfg.PGBin)
 	if noBinaries == nil {
-		s, err := StartServer(ctx, ServerConfig{BinDir: bin, NoFsync: cfg.NoFsync, Dir: cfg.Dir})
-		if err != nil {
-			return nil, err
-		}
-		return &Provided{URL: s.URL(), How: "private cluster by " + bin, stop: func(context.Context) error { return s.Stop() }}, nil
+		return private(ctx, cfg, bin)
 	}
 	c, url, err := startContainer(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w (%w; %w)", ErrNoServer, noBinaries, err)
 	}
 	return &Provided{URL: url, How: "docker compose", stop: c.stop}, nil
+}
+
+// private starts a cluster by the programs in bin.
+func private(ctx context.Context, cfg Config, bin string) (*Provided, error) {
+	server := ServerConfig{BinDir: bin, NoFsync: cfg.NoFsync, Dir: cfg.Dir}
+	if cfg.Stable {
+		name, err := nameOf(ctx, bin)
+		if err != nil {
+			return nil, err
+		}
+		server.Name = name
+	}
+	s, err := StartServer(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	return &Provided{URL: s.URL(), How: "private cluster by " + bin, stop: func(context.Context) error { return s.Stop() }}, nil
+}
+
+// nameOf names the directory of a cluster after the version of the server in bin, for example "pg-5f0c1d2e".
+func nameOf(ctx context.Context, bin string) (string, error) {
+	version, err := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "--version").Output() //nolint:gosec // found by findBinaries
+	if err != nil {
+		return "", fmt.Errorf("asking Postgres for its version: %w", err)
+	}
+	return fmt.Sprintf("pg-%08x", crc32.ChecksumIEEE(version)), nil
 }

@@ -31,6 +31,8 @@ type ServerConfig struct {
 	NoFsync bool
 	// Dir is the parent of the cluster's directory; "" = os.TempDir(). The server's account must be able to pass through it.
 	Dir string
+	// Name is the name of that directory, which must not exist, so that the address is known beforehand; "" = a new one.
+	Name string
 	// MaxConnections is the server's bound; 0 = 500.
 	MaxConnections int
 	// Settings are further server settings by name.
@@ -103,7 +105,7 @@ func (s *Server) create(ctx context.Context) (err error) {
 	if s.runAs, err = unprivileged(); err != nil {
 		return err
 	}
-	if s.dir, err = socketDir(s.cfg.Dir); err != nil {
+	if s.dir, err = socketDir(s.cfg.Dir, s.cfg.Name); err != nil {
 		return err
 	}
 	if err := s.runAs.give(s.dir); err != nil {
@@ -117,8 +119,19 @@ func (s *Server) create(ctx context.Context) (err error) {
 	return nil
 }
 
-// socketDir makes the directory of cluster and socket in parent, "" = os.TempDir(). A long path does not fit into a socket address, so /tmp stands in.
-func socketDir(parent string) (string, error) {
+// socketDir makes the directory of cluster and socket in parent, "" = os.TempDir(). A long path does not fit into a socket address, so /tmp stands in for a
+// directory without a name.
+func socketDir(parent, name string) (string, error) {
+	if name != "" {
+		dir := filepath.Join(parent, name)
+		if len(dir) > maxSocketPath {
+			return "", fmt.Errorf("making a directory for the Postgres cluster: %s is too long for a socket address", dir)
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return "", fmt.Errorf("making a directory for the Postgres cluster: %w", err)
+		}
+		return dir, nil
+	}
 	if parent == "" {
 		parent = os.TempDir()
 	}

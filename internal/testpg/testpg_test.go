@@ -90,6 +90,39 @@ func TestPrivateServerSurvivesACrashAndIsRemoved(t *testing.T) {
 	}
 }
 
+// TestAStableClusterHasTheSameAddressAgain: go test keeps the results of a package while the variables that its tests read are the same, and the address is one.
+func TestAStableClusterHasTheSameAddressAgain(t *testing.T) {
+	t.Parallel()
+	parent, err := socketDir("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(parent) }()
+	if err := os.Chmod(parent, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	var urls []string
+	for range 2 {
+		p, err := Provide(t.Context(), Config{NoFsync: true, Dir: parent, Stable: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		urls = append(urls, p.URL)
+		if err := withAdmin(t.Context(), p.URL, func(conn *pgx.Conn) error { return conn.Ping(t.Context()) }); err != nil {
+			t.Error(err)
+		}
+		if err := p.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if urls[0] != urls[1] {
+		t.Errorf("the addresses are %s and %s", urls[0], urls[1])
+	}
+	if left, err := os.ReadDir(parent); err != nil || len(left) != 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
 func TestBrokenSettingIsReported(t *testing.T) {
 	t.Parallel()
 	_, err := StartServer(t.Context(), ServerConfig{Settings: map[string]string{"shared_buffers": "nonsense"}})
