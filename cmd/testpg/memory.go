@@ -24,8 +24,8 @@ const (
 // in vain, and on a busy disk they wait for most of their time. It is empty where there is no such place, or no program may run from it.
 //
 // Two runs of one checkout, one after the other, have the same directory: go test keeps the results of a package as long as the variables that its
-// tests have read are the same; TMPDIR is one of them, and the address of the database in it. What a killed run has left there is removed. A run beside another one has a directory of its
-// own. The caller calls remove.
+// tests have read are the same; TMPDIR is one of them, and the address of the database in it. What a killed run has left there is removed. A run beside
+// another one has a directory of its own. The caller calls remove.
 func inMemory(root, checkout string) (dir string, remove func()) {
 	nothing := func() {}
 	var room syscall.Statfs_t

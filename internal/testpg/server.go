@@ -119,21 +119,18 @@ func (s *Server) create(ctx context.Context) (err error) {
 	return nil
 }
 
-// socketDir makes the directory of cluster and socket in parent, "" = os.TempDir(). A long path does not fit into a socket address, so /tmp stands in for a
-// directory without a name.
+// socketDir makes the directory of cluster and socket in parent, "" = os.TempDir(). A long path does not fit into a socket address; /tmp stands in for it where
+// no name is given.
 func socketDir(parent, name string) (string, error) {
+	if parent == "" {
+		parent = os.TempDir()
+	}
 	if name != "" {
 		dir := filepath.Join(parent, name)
-		if len(dir) > maxSocketPath {
-			return "", fmt.Errorf("making a directory for the Postgres cluster: %s is too long for a socket address", dir)
-		}
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return "", fmt.Errorf("making a directory for the Postgres cluster: %w", err)
 		}
 		return dir, nil
-	}
-	if parent == "" {
-		parent = os.TempDir()
 	}
 	if len(parent) > maxSocketPath-len("/laneway-pg-0123456789") {
 		parent = "/tmp"

@@ -20,7 +20,7 @@ type logFilter struct {
 func (f *logFilter) remove(piece []byte) []byte {
 	kept := piece[:0]
 	for line := range bytes.Lines(piece) {
-		if !isLog(line) || f.inLine {
+		if f.inLine || !isLog(line) {
 			kept = append(kept, line...)
 		}
 		f.inLine = line[len(line)-1] != '\n'
