@@ -61,7 +61,7 @@ run: build ## build, and serve with the default settings
 .PHONY: test
 test: ## every test with the race detector, Postgres included (PKG=, RUN=, TIMEOUT=)
 ifeq ($(PKG) $(RUN),./... .)
-	$(TESTPG) env GO='$(GO)' TOGETHER='$(TOGETHER)' WAITING='$(WAITING)' TIMEOUT='$(TIMEOUT)' RACE='$(RACE)' SLOWRACE='$(SLOWRACE)' SKIPRACE='$(SKIPRACE)' SKIPPLAIN='$(SKIPPLAIN)' LONGIN='$(LONGIN)' BINARIES='$(BINARIES)' scripts/test
+	$(TESTPG) env GO='$(GO)' TOGETHER='$(TOGETHER)' WAITING='$(WAITING)' TIMEOUT='$(TIMEOUT)' RACE='$(RACE)' SLOWRACE='$(SLOWRACE)' SKIPRACE='$(SKIPRACE)' SKIPPLAIN='$(SKIPPLAIN)' LONGIN='$(LONGIN)' LANEWAY_TEST_BINARIES='$(BINARIES)' scripts/test
 else
 	$(TESTPG) $(RACED) -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
 endif

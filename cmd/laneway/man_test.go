@@ -33,6 +33,7 @@ func TestEveryCommandHasAManualPage(t *testing.T) {
 			t.Errorf("%s names a hidden command", page)
 		}
 	}
+	_ = os.Getenv("LANEWAY_TEST_TOOLS") // see scripts/test
 	groff, err := exec.LookPath("groff")
 	if err != nil {
 		t.Skip("groff is not here to check the pages")
