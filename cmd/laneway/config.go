@@ -19,7 +19,8 @@ type configCmd struct {
 }
 
 type configInit struct {
-	File string `arg:"" optional:"" help:"The file; - prints it. Default ~/.config/laneway/config.yaml, where laneway serve finds it." type:"path"`
+	Agent string `help:"The agent main, as for laneway serve --agent. Default: what the environment offers." placeholder:"AGENT"`
+	File  string `arg:"" optional:"" help:"The file; - prints it. Default ~/.config/laneway/config.yaml, where laneway serve finds it." type:"path"`
 }
 
 // Help is the example of the command.
@@ -29,12 +30,13 @@ func (*configInit) Help() string {
 Examples:
 
     laneway config init
+    laneway config init --agent openai:llama3.2@http://127.0.0.1:11434/v1
     laneway config init - | less`
 }
 
 // Run writes the file.
 func (c *configInit) Run(env *environment) error {
-	text, err := firstConfig(env)
+	text, err := c.text(env)
 	if err != nil {
 		return err
 	}
@@ -62,32 +64,59 @@ func (c *configInit) Run(env *environment) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("writing the file: %w", err)
 	}
-	_, err = fmt.Fprintln(env.stdout, file)
-	return err
+	if _, err := fmt.Fprintln(env.stdout, file); err != nil {
+		return err
+	}
+	c.overrides(env, file)
+	return nil
 }
 
-// firstConfig is the text of a new file. What stands in it uncommented is what laneway serve would do without it.
-func firstConfig(env *environment) (string, error) {
-	loaded, err := config.Load(config.Options{File: os.DevNull, LookupEnv: env.lookupEnv})
+// overrides names the variables of this environment because of which a gateway would not do what the new file says.
+func (c *configInit) overrides(env *environment, file string) {
+	if other, set := env.lookupEnv("LANEWAY_CONFIG"); set && c.File == "" {
+		env.note("LANEWAY_CONFIG is set: laneway serve reads " + other + ", not this file")
+	}
+	for _, name := range env.variableNames() {
+		_, set := env.lookupEnv(name)
+		if set && (name == agentVariable || name == "LANEWAY_DEFAULT_AGENT" || strings.HasPrefix(name, agentVariables)) {
+			env.note(name + " is set and overrides the agent of " + file)
+		}
+	}
+}
+
+// Variables of the agent main: the short form, and the prefix of its settings.
+const (
+	agentVariable  = "LANEWAY_AGENT"
+	agentVariables = "LANEWAY_AGENTS_MAIN_"
+)
+
+// text is the text of a new file. Without --agent, what stands in it uncommented is what laneway serve would do without it.
+func (c *configInit) text(env *environment) (string, error) {
+	agent, notes, err := c.first(env)
 	if err != nil {
 		return "", err
 	}
-	agent := loaded.Config.Agents[config.MainAgent]
-	members := map[string]any{"runner": agent.Runner}
-	for name, value := range map[string]string{"model": agent.Model, "base_url": agent.BaseURL} {
-		if value != "" {
-			members[name] = value
-		}
-	}
-	main, err := yaml.Marshal(map[string]any{"agents": map[string]any{config.MainAgent: members}})
+	main, err := yaml.Marshal(map[string]any{"agents": map[string]any{config.MainAgent: agent.Members(config.MainAgent)}})
 	if err != nil {
 		return "", fmt.Errorf("writing the agent: %w", err)
 	}
-	var notes strings.Builder
-	for _, note := range loaded.Notes {
-		notes.WriteString("# " + note + "\n")
+	notes = append(notes, "the flag --agent of laneway serve and the variables "+agentVariable+" and "+agentVariables+"… override it")
+	return fmt.Sprintf(firstConfigText, "# "+strings.Join(notes, "\n# ")+"\n"+string(main)), nil
+}
+
+// first is the agent main of a new file, and what is to be known about it.
+func (c *configInit) first(env *environment) (agent config.Agent, notes []string, err error) {
+	if c.Agent != "" {
+		if agent, err = config.ParseShortAgent(c.Agent); err != nil {
+			return config.Agent{}, nil, usageError("--agent " + err.Error())
+		}
+		return agent, nil, nil
 	}
-	return fmt.Sprintf(firstConfigText, notes.String()+string(main)), nil
+	loaded, err := config.Load(config.Options{File: os.DevNull, LookupEnv: env.lookupEnv})
+	if err != nil {
+		return config.Agent{}, nil, err
+	}
+	return loaded.Config.Agents[config.MainAgent], loaded.Notes, nil
 }
 
 const firstConfigText = `# The configuration of laneway. Every key: laneway config keys. Check it: laneway doctor

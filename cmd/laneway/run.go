@@ -72,6 +72,7 @@ func (quietFlag) BeforeApply(env *environment) error { //nolint:unparam // the p
 // run executes one command line and returns its exit status.
 func run(ctx context.Context, args []string, env *environment) (code int) {
 	env.json = wantsJSON(args)
+	env.lookupEnv = config.Present(env.lookupEnv)
 	defer func() {
 		if stop, ok := recover().(exitNow); ok {
 			code = int(stop)

@@ -157,7 +157,7 @@ func (c *serveCmd) Run(ctx context.Context, env *environment) error {
 			known.add(callerSecrets(now))
 			return now, err
 		},
-		Ready: func(addresses []string) { env.banner(loaded, plan, addresses) },
+		Ready: func(addresses []string) { c.banner(env, loaded, plan, addresses) },
 	})
 }
 
@@ -182,8 +182,8 @@ func (c *serveCmd) reread(env *environment) (*config.Loaded, error) {
 	return loaded, nil
 }
 
-// banner prints in at most ten lines where the gateway is and how to use it.
-func (env *environment) banner(loaded *config.Loaded, plan *config.Plan, addresses []string) {
+// banner prints in at most ten lines where the gateway is, which agent answers, and how to use it.
+func (c *serveCmd) banner(env *environment, loaded *config.Loaded, plan *config.Plan, addresses []string) {
 	if env.quiet {
 		return
 	}
@@ -194,22 +194,49 @@ func (env *environment) banner(loaded *config.Loaded, plan *config.Plan, address
 	}
 	lines := []string{"laneway " + programVersion().Version + " is running; stop it with Ctrl-C"}
 	if len(addresses) > 0 {
-		lines = append(lines, "listening on "+strings.Join(addresses, ", "))
+		lines = append(lines, "listening on "+strings.Join(addresses, ", ")+reach(addresses))
+	}
+	lines = append(lines, "agent "+cfg.DefaultAgent+" answers: "+agentName(cfg))
+	if len(addresses) > 0 {
+		lines = append(lines, "talk to it: "+c.howToTalk(loaded.Config, plan, addresses))
 	}
 	if loaded.File != "" {
 		lines = append(lines, "configuration: "+loaded.File)
 	}
-	lines = append(lines, "store: "+storeName(cfg), "agent: "+agentName(cfg))
+	lines = append(lines, "store: "+storeName(cfg))
 	lines = append(lines, loaded.Notes...)
-	if plan.TokenFile != "" {
-		lines = append(lines, "token file "+plan.TokenFile+"; try: laneway chat")
-	}
-	if cfg.Dashboard && len(addresses) > 0 {
-		lines = append(lines, "dashboard: http://"+addresses[0]+"/dashboard")
-	}
 	for _, line := range lines[:min(len(lines), maxBanner)] {
 		_, _ = fmt.Fprintln(env.stdout, oneLine(line))
 	}
+}
+
+// reach is who can connect to the addresses.
+func reach(addresses []string) string {
+	if slices.ContainsFunc(addresses, config.Public) {
+		return ""
+	}
+	return " (this machine only)"
+}
+
+// howToTalk is the command that reaches this gateway, with the flags of serve that a client of this host needs, too, and the page.
+func (c *serveCmd) howToTalk(cfg config.Config, plan *config.Plan, addresses []string) string {
+	how, local := "laneway chat", localAddress(addresses)
+	if c.Config != "" {
+		how += " --config " + c.Config
+	}
+	if c.Data != nil {
+		how += " --data " + *c.Data
+	}
+	if c.Listen != nil {
+		how += " --url http://" + local
+	}
+	if cfg.Dashboard {
+		how += ", or http://" + local + "/dashboard"
+	}
+	if plan.TokenFile != "" {
+		how += "; the token is in " + plan.TokenFile
+	}
+	return how
 }
 
 const maxBanner = 10
@@ -230,9 +257,14 @@ func storeName(cfg config.Config) string {
 
 func agentName(cfg config.Config) string {
 	agent := cfg.Agents[cfg.DefaultAgent]
-	name := cfg.DefaultAgent + " (" + agent.Runner
-	if agent.Model != "" {
-		name += ", " + agent.Model
+	switch {
+	case agent.Model != "":
+		return agent.Runner + ", model " + agent.Model + " at " + agent.BaseURL
+	case len(agent.Command) > 0:
+		return agent.Runner + ", " + agent.Command[0]
+	case agent.URL != "":
+		return agent.Runner + ", " + agent.URL
+	default:
+		return agent.Runner + ", it repeats your words"
 	}
-	return name + ")"
 }

@@ -146,10 +146,10 @@ func (a *Agent) fill(id string) {
 	window := 32_768
 	switch a.Runner {
 	case RunnerOpenAI:
-		a.fillModel(OpenAIURL, "OPENAI_API_KEY")
+		a.fillModel(OpenAIURL, openAIKey)
 	case RunnerAnthropic:
 		window = 200_000
-		a.fillModel(AnthropicURL, "ANTHROPIC_API_KEY")
+		a.fillModel(AnthropicURL, anthropicKey)
 		if a.MaxTokens == 0 {
 			a.MaxTokens = 4096
 		}

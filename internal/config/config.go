@@ -105,9 +105,14 @@ type Cron struct {
 	Payloads []string `yaml:"payloads"`
 	// ScriptInterpreter reads scripts from its standard input; needed for the payload kind script.
 	ScriptInterpreter string `yaml:"script_interpreter"`
-	// WebhookSecret signs outgoing webhooks; WebhookToken goes along as a bearer token.
-	WebhookSecret secret.Secret `yaml:"webhook_secret"`
-	WebhookToken  secret.Secret `yaml:"webhook_token"`
+	// WebhookSecret signs outgoing webhooks. WebhookSecretEnv and WebhookSecretFile name where it is instead.
+	WebhookSecret     secret.Secret `yaml:"webhook_secret"`
+	WebhookSecretEnv  string        `yaml:"webhook_secret_env"`
+	WebhookSecretFile string        `yaml:"webhook_secret_file"`
+	// WebhookToken is sent with outgoing webhooks as a bearer token. WebhookTokenEnv and WebhookTokenFile name where it is instead.
+	WebhookToken     secret.Secret `yaml:"webhook_token"`
+	WebhookTokenEnv  string        `yaml:"webhook_token_env"`
+	WebhookTokenFile string        `yaml:"webhook_token_file"`
 }
 
 // Limits are rates and sizes. A rate of 0 is off.

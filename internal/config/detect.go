@@ -14,6 +14,13 @@ const (
 	ollamaPort             = "11434"
 )
 
+// Variables of providers that name an agent when none is configured.
+const (
+	openAIKey    = "OPENAI_API_KEY"
+	anthropicKey = "ANTHROPIC_API_KEY"
+	ollamaHost   = "OLLAMA_HOST"
+)
+
 // detectAgent makes the agent main when none is configured: from the well-known variable of a provider, else the echo. A
 // runner that the environment names for main counts as configured.
 func (l *Loaded) detectAgent(cfg *Config, lookup func(string) (string, bool)) {
@@ -25,23 +32,39 @@ func (l *Loaded) detectAgent(cfg *Config, lookup func(string) (string, bool)) {
 	a.Runner = RunnerEcho
 	variable := ""
 	switch {
-	case has(lookup, "OPENAI_API_KEY"):
-		variable, a.Runner, a.Model = "OPENAI_API_KEY", RunnerOpenAI, detectedOpenAIModel
-	case has(lookup, "ANTHROPIC_API_KEY"):
-		variable, a.Runner, a.Model = "ANTHROPIC_API_KEY", RunnerAnthropic, detectedAnthropicModel
-	case has(lookup, "OLLAMA_HOST"):
-		host, _ := lookup("OLLAMA_HOST")
-		variable, a.Runner, a.Model, a.BaseURL = "OLLAMA_HOST", RunnerOpenAI, detectedOllamaModel, ollamaURL(host)
+	case has(lookup, openAIKey):
+		variable, a.Runner, a.Model = openAIKey, RunnerOpenAI, detectedOpenAIModel
+	case has(lookup, anthropicKey):
+		variable, a.Runner, a.Model = anthropicKey, RunnerAnthropic, detectedAnthropicModel
+	case has(lookup, ollamaHost):
+		host, _ := lookup(ollamaHost)
+		variable, a.Runner, a.Model, a.BaseURL = ollamaHost, RunnerOpenAI, detectedOllamaModel, ollamaURL(host)
 	}
 	cfg.Agents[MainAgent] = a
 	if variable == "" {
-		l.Notes = append(l.Notes, "agent main is the echo: a demonstration that answers with your own words; try --agent openai:MODEL@BASE_URL")
+		l.Notes = append(l.Notes, "echo is a demonstration; for a real agent: laneway serve --agent openai:MODEL@BASE_URL, or --agent command:PROGRAM")
 		return
 	}
 	for _, name := range []string{"runner", "model", "base_url"} {
 		l.sources["agents.main."+name] = Source{SourceDetected, variable}
 	}
 	l.Notes = append(l.Notes, "agent main is "+a.Runner+" with the model "+a.Model+", because "+variable+" is set; LANEWAY_AGENTS_MAIN_MODEL names another")
+}
+
+// noteUnused names each variable of a provider that is set and that no agent uses: its user expects that provider to answer.
+func (l *Loaded) noteUnused(cfg *Config) {
+	place := l.Source("agents." + cfg.DefaultAgent + ".runner").Place
+	for _, name := range []string{openAIKey, anthropicKey, ollamaHost} {
+		value, set := l.env(name)
+		used := false
+		for _, a := range cfg.Agents {
+			_, own := a.Env[name]
+			used = used || own || a.APIKeyEnv == name || name == ollamaHost && a.BaseURL == ollamaURL(value)
+		}
+		if set && !used && place != "" {
+			l.Notes = append(l.Notes, name+" is set, but no agent uses it: agent "+cfg.DefaultAgent+" is "+cfg.Agents[cfg.DefaultAgent].Runner+", by "+place)
+		}
+	}
 }
 
 // telegramToken is the variable that alone is enough for a bot.
@@ -59,8 +82,8 @@ func (l *Loaded) detectBot(cfg *Config) {
 }
 
 func has(lookup func(string) (string, bool), name string) bool {
-	value, _ := lookup(name)
-	return strings.TrimSpace(value) != ""
+	_, found := lookup(name)
+	return found
 }
 
 // ollamaURL is the address of Ollama's OpenAI-compatible endpoint. OLLAMA_HOST may lack the scheme and the port, and names

@@ -21,7 +21,7 @@ type Options struct {
 	SystemFile string
 	// BesideGateway: the process is no gateway. When root runs it, files are judged as the owner of the data directory would see them.
 	BesideGateway bool
-	// LookupEnv reads one variable; nil = an empty environment.
+	// LookupEnv reads one variable; nil = an empty environment. Blank variables count as unset, see [Present].
 	LookupEnv func(string) (string, bool)
 	// Flags are settings from the command line.
 	Flags []Setting
@@ -52,10 +52,7 @@ func (l *Loaded) Source(path string) Source {
 // Load reads the file, the environment and the flags, fills in the defaults, fetches secrets from the variables and files
 // that are named for them, and checks everything. The error is [FaultsError] with every fault, or an error of reading the file.
 func Load(o Options) (*Loaded, error) {
-	lookup := o.LookupEnv
-	if lookup == nil {
-		lookup = func(string) (string, bool) { return "", false }
-	}
+	lookup := Present(o.LookupEnv)
 	l := &layers{sources: map[string]Source{}}
 	cfg := Default()
 	file, err := configFile(o, lookup)
@@ -124,9 +121,6 @@ func configFile(o Options, lookup func(string) (string, bool)) (string, error) {
 		return o.File, nil
 	}
 	name, found := lookup("LANEWAY_CONFIG")
-	if found && strings.TrimSpace(name) == "" {
-		return "", FaultsError{{Message: "LANEWAY_CONFIG is set but empty; unset it or give a file", Whole: true}}
-	}
 	if found && name == os.DevNull {
 		return "", nil
 	}
@@ -169,6 +163,7 @@ func (l *Loaded) overlay(in *layers, cfg *Config, flags []Setting) {
 		cfg.Data = DefaultData(l.env)
 	}
 	fill(cfg)
+	l.noteUnused(cfg)
 }
 
 // agents turns the short form into the agent main, or finds one when none is configured.

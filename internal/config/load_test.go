@@ -186,7 +186,12 @@ func TestVariables(t *testing.T) {
 		{"database", []string{"LANEWAY_DATABASE_URL", "sqlite:/x/y.db"}, func(c Config) bool { p, _ := c.Database.SQLitePath(); return p == "/x/y.db" }},
 		{"list with commas", []string{"LANEWAY_LISTEN", "127.0.0.1:1, [::1]:2"}, func(c Config) bool { return slices.Equal(c.Listen, []string{"127.0.0.1:1", "[::1]:2"}) }},
 		{"list as YAML", []string{"LANEWAY_ROLES", `["cron", "worker"]`}, func(c Config) bool { return slices.Equal(c.Roles, []string{"cron", "worker"}) }},
-		{"empty list", []string{"LANEWAY_TRUSTED_PROXIES", ""}, func(c Config) bool { return len(c.TrustedProxies) == 0 }},
+		{"empty list", []string{"LANEWAY_TRUSTED_PROXIES", "[]"}, func(c Config) bool { return len(c.TrustedProxies) == 0 }},
+		{"blank number", []string{"LANEWAY_LANE_TEAM", "", "GOCLAW_LANE_TEAM", "7"}, func(c Config) bool { return c.Lanes.Team == 7 }},
+		{"blank list", []string{"LANEWAY_LISTEN", " "}, func(c Config) bool { return slices.Equal(c.Listen, []string{DefaultListen}) }},
+		{"blank database", []string{"LANEWAY_DATABASE_URL", ""}, func(c Config) bool { return !c.Database.IsSet() }},
+		{"blank file", []string{"LANEWAY_CONFIG", ""}, func(c Config) bool { return c.Lanes.Main == 30 }},
+		{"blank runner", []string{"LANEWAY_AGENTS_MAIN_RUNNER", ""}, func(c Config) bool { return c.Agents["main"].Runner == RunnerEcho }},
 		{"switch", []string{"LANEWAY_DASHBOARD", "off"}, func(c Config) bool { return !c.Dashboard }},
 		{"other switch", []string{"LANEWAY_BEHIND_TLS_PROXY", "true"}, func(c Config) bool { return c.BehindTLSProxy }},
 		{"duration", []string{"LANEWAY_CRON_RETENTION", "7d"}, func(c Config) bool { return c.Cron.Retention == Duration(7*24*time.Hour) }},
@@ -229,14 +234,12 @@ func TestBadVariablesAreNamed(t *testing.T) {
 		{"LANEWAY_LANE_MAIN", "0", "LANEWAY_LANE_MAIN: lanes.main must be a positive whole number, is 0"},
 		{"LANEWAY_LANE_MAIN", "-1", "LANEWAY_LANE_MAIN: lanes.main must be a positive whole number, is -1"},
 		{"LANEWAY_LANE_MAIN", "abc", `LANEWAY_LANE_MAIN: lanes.main must be a whole number, is "abc"`},
-		{"GOCLAW_LANE_TEAM", "", "GOCLAW_LANE_TEAM is set but empty; unset it or give a value"},
 		{"LANEWAY_TOKEN", "  ", "LANEWAY_TOKEN is set but empty; unset it or give a token"},
+		{"LANEWAY_WRITE_TOKEN", "", "LANEWAY_WRITE_TOKEN is set but empty; unset it or give a token"},
 		{"LANEWAY_READ_TOKEN", "", "LANEWAY_READ_TOKEN is set but empty; unset it or give a token"},
 		{"LANEWAY_PASSWORD", "", "LANEWAY_PASSWORD is set but empty; unset it or give a password"},
-		{"LANEWAY_DATABASE_URL", "", "LANEWAY_DATABASE_URL is set but empty; unset it or give a value"},
 		{"LANEWAY_DASHBOARD", "maybe", `LANEWAY_DASHBOARD: dashboard must be true or false, is "maybe"`},
 		{"LANEWAY_QUEUE_CAP", "1e3", `LANEWAY_QUEUE_CAP: queue.cap must be a whole number, is "1e3"`},
-		{"LANEWAY_CONFIG", "", "LANEWAY_CONFIG is set but empty; unset it or give a file"},
 		{"LANEWAY_CONFIG", "/nowhere/laneway.yaml", "configuration file /nowhere/laneway.yaml cannot be read: no such file or directory; name another with --config"},
 		{"LANEWAY_TOKEN_FILE", "/nowhere/token", "token file /nowhere/token does not exist; make it: openssl rand -hex 32"},
 		{"LANEWAY_CHANNELS_TELEGRAM_TOKEN_FILE", "/nowhere/t", "bot token file /nowhere/t does not exist; put the token into it that @BotFather gave you"},
@@ -270,6 +273,34 @@ func TestAProviderKeyIsNotSentToAnotherAddress(t *testing.T) {
 	}
 	if loaded.Config.Agents["main"].APIKey.IsSet() {
 		t.Error("the key of OpenAI would go to example.org")
+	}
+}
+
+// Its user expects that provider to answer.
+func TestAKeyThatNoAgentUsesIsNoted(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		env  []string
+		want string
+	}{
+		"another agent":      {[]string{"OPENAI_API_KEY", "sk-1", "LANEWAY_AGENT", "command:cat"}, "OPENAI_API_KEY is set, but no agent uses it: agent main is command, by LANEWAY_AGENT"},
+		"another address":    {[]string{"OPENAI_API_KEY", "sk-1", "LANEWAY_AGENT", "openai:m@http://127.0.0.1:1/v1"}, "OPENAI_API_KEY is set, but no agent uses it: agent main is openai, by LANEWAY_AGENT"},
+		"another provider":   {[]string{"OPENAI_API_KEY", "sk-1", "ANTHROPIC_API_KEY", "sk-2"}, "ANTHROPIC_API_KEY is set, but no agent uses it: agent main is openai, by OPENAI_API_KEY"},
+		"Ollama elsewhere":   {[]string{"OLLAMA_HOST", "box", "LANEWAY_AGENT", "openai:m@http://127.0.0.1:11434/v1"}, "OLLAMA_HOST is set, but no agent uses it: agent main is openai, by LANEWAY_AGENT"},
+		"the key is used":    {[]string{"OPENAI_API_KEY", "sk-1", "LANEWAY_AGENT", "openai:m"}, ""},
+		"Ollama is used":     {[]string{"OLLAMA_HOST", "127.0.0.1", "LANEWAY_AGENT", "openai:m@http://127.0.0.1:11434/v1"}, ""},
+		"the key is blank":   {[]string{"OPENAI_API_KEY", "", "LANEWAY_AGENT", "command:cat"}, ""},
+		"the program has it": {[]string{"OPENAI_API_KEY", "sk-1", "LANEWAY_AGENT", "command:cat", "LANEWAY_AGENTS_MAIN_ENV", "{OPENAI_API_KEY: sk-1}"}, ""},
+	} {
+		loaded, err := Load(Options{LookupEnv: environ(row.env...)})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		notes := slices.DeleteFunc(loaded.Notes, func(n string) bool { return !strings.Contains(n, "no agent uses it") })
+		if got := strings.Join(notes, "; "); got != row.want {
+			t.Errorf("%s: got %q, want %q", name, got, row.want)
+		}
 	}
 }
 

@@ -38,6 +38,23 @@ func envWord(path string) string {
 	return strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(path))
 }
 
+// Present is lookup without blank variables: an empty variable means unset. The variables of the secrets that callers show are the exception. A blank one
+// passes, and [Load] refuses it, because "set but empty" must never start a gateway with another token than the operator meant. A nil lookup finds nothing.
+func Present(lookup func(string) (string, bool)) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		if lookup == nil {
+			return "", false
+		}
+		value, found := lookup(name)
+		return value, found && (strings.TrimSpace(value) != "" || slices.Contains(callerSecrets(), name))
+	}
+}
+
+// callerSecrets are the variables of [Credentials].
+func callerSecrets() []string {
+	return []string{"LANEWAY_TOKEN", "LANEWAY_PASSWORD", "LANEWAY_WRITE_TOKEN", "LANEWAY_READ_TOKEN"}
+}
+
 // env lays the environment over v. It looks for the variable of each setting; entries of a map are those that exist.
 func (l *layers) env(v reflect.Value, path string, lookup func(string) (string, bool)) {
 	if isLeaf(v) {

@@ -108,6 +108,23 @@ func show(v reflect.Value) (shown any, isSecret bool) {
 	}
 }
 
+// Members are the settings of an agent with this id as a file would have them: the runner, and what differs from its defaults. Secrets are left out.
+func (a Agent) Members(id string) map[string]any {
+	defaults := newAgent()
+	defaults.Runner = a.Runner
+	defaults.fill(id)
+	standard := map[string]any{}
+	collect(reflect.ValueOf(&defaults).Elem(), "", func(path string, v reflect.Value) { standard[path], _ = show(v) })
+	members := map[string]any{}
+	collect(reflect.ValueOf(&a).Elem(), "", func(path string, v reflect.Value) {
+		value, isSecret := show(v)
+		if path == "runner" || !isSecret && !v.IsZero() && !reflect.DeepEqual(value, standard[path]) {
+			members[path] = value
+		}
+	})
+	return members
+}
+
 // Print writes the effective configuration as YAML with the source of each value behind it. Settings of agents and overrides that
 // were never given are left out.
 func (l *Loaded) Print(w io.Writer) error {

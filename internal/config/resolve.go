@@ -50,6 +50,8 @@ func secretRefs(cfg *Config) []secretRef {
 		{"password", &cfg.Password, "", cfg.PasswordFile},
 		{"write_token", &cfg.WriteToken, "", cfg.WriteTokenFile},
 		{"read_token", &cfg.ReadToken, "", cfg.ReadTokenFile},
+		{"cron.webhook_secret", &cfg.Cron.WebhookSecret, cfg.Cron.WebhookSecretEnv, cfg.Cron.WebhookSecretFile},
+		{"cron.webhook_token", &cfg.Cron.WebhookToken, cfg.Cron.WebhookTokenEnv, cfg.Cron.WebhookTokenFile},
 	}, botSecrets("channels.telegram", &cfg.Channels.Telegram)...)
 }
 
@@ -91,14 +93,11 @@ func (l *Loaded) resolveOne(in *layers, ref secretRef) {
 
 func (l *Loaded) fromVariable(in *layers, ref secretRef) {
 	value, found := l.env(ref.env)
-	switch {
-	case !found:
+	if !found {
 		in.faults = append(in.faults, Fault{Path: ref.path, Message: "is to come from the variable " + ref.env + ", which is not set"})
-	case strings.TrimSpace(value) == "":
-		in.faults = append(in.faults, Fault{Path: ref.path, Message: blankSentence(ref.env, ref.path), Whole: true})
-	default:
-		l.accept(in, ref, []byte(value), Source{SourceEnv, ref.env})
+		return
 	}
+	l.accept(in, ref, []byte(value), Source{SourceEnv, ref.env})
 }
 
 func (l *Loaded) fromFile(in *layers, ref secretRef) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -45,6 +47,31 @@ func TestADatabaseAddressIsNeverPrintedWithItsPassword(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "postgres://u:xxxxx@db/x") {
 		t.Error("the address is lost, or nothing was printed")
+	}
+}
+
+// A secret outside of the file and the environment: each setting for one has a neighbour that names a file.
+func TestEachSecretCanComeFromAFile(t *testing.T) {
+	t.Parallel()
+	paths := map[string]bool{}
+	for _, key := range Shape() {
+		paths[key.Path] = true
+	}
+	for _, key := range Shape() {
+		if key.Type == "secret" && key.Path != "database" && !paths[key.Path+"_file"] {
+			t.Errorf("%s has no %s_file", key.Path, key.Path)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte(canary+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := Load(Options{LookupEnv: environ("LANEWAY_CRON_WEBHOOK_SECRET_FILE", file, "LANEWAY_CRON_WEBHOOK_TOKEN_ENV", "T", "T", "from-a-variable")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := loaded.Config.Cron; c.WebhookSecret.Reveal() != canary || c.WebhookToken.Reveal() != "from-a-variable" {
+		t.Errorf("secret %q, token %q", c.WebhookSecret.Reveal(), c.WebhookToken.Reveal())
 	}
 }
 
