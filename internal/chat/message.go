@@ -237,16 +237,6 @@ const (
 	RoleSystem    = "system"
 )
 
-// Usage is what a turn cost. Zero means unknown.
-type Usage struct {
-	InputTokens  int `json:"inputTokens,omitempty"`
-	OutputTokens int `json:"outputTokens,omitempty"`
-	// CachedTokens are those of InputTokens that the provider had in its cache. The row of a run does not keep them.
-	CachedTokens int    `json:"cachedTokens,omitempty"`
-	Model        string `json:"model,omitempty"`
-	Provider     string `json:"provider,omitempty"`
-}
-
 // CheckText returns what is wrong with text that came from outside: not UTF-8, a NUL, empty or blank, or longer than limit bytes.
 func CheckText(field, text string, limit int) error {
 	switch {

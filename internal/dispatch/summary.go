@@ -60,10 +60,7 @@ func (s *summariser) Summarise(ctx context.Context, q agent.Summary) (string, er
 	res, err := s.ts.summarise(ctx, s.t, q)
 	if u := res.Usage; u.InputTokens+u.OutputTokens > 0 {
 		s.t.usage.Count(u)
-		s.used.InputTokens += u.InputTokens
-		s.used.OutputTokens += u.OutputTokens
-		s.used.CachedTokens += u.CachedTokens
-		s.used.Model, s.used.Provider = u.Model, u.Provider
+		s.used.Add(u)
 	}
 	return chat.Cut(res.Text, 4*q.Tokens), orNothing(ctx, err)
 }

@@ -266,7 +266,7 @@ func orCause(ctx context.Context, res agent.Result, err error) (agent.Result, er
 	return res, err
 }
 
-// callAgent runs the agent; a panic of it is an error like any other, with the stack in the log.
+// callAgent runs the agent; a panic of it is an error like any other, with the stack in the log. What it reports as its usage is clamped here, for every runner.
 func (ts *turns) callAgent(ctx context.Context, t *turn, req agent.Request, emit func(agent.Event)) (res agent.Result, err error) {
 	lead := t.rows[len(t.rows)-1]
 	defer func() {
@@ -275,7 +275,9 @@ func (ts *turns) callAgent(ctx context.Context, t *turn, req agent.Request, emit
 			err = &agent.Error{Reason: chat.FailPanic, Message: "the agent broke down on this message; the operator can find out why"}
 		}
 	}()
-	return t.agent.Runner.Run(ctx, req, emit)
+	res, err = t.agent.Runner.Run(ctx, req, emit)
+	res.Usage = res.Usage.Clamped()
+	return res, err
 }
 
 // emit publishes what the agent does while it works.

@@ -136,7 +136,7 @@ func estimateRound(r chat.Round) (all, output int) {
 
 // counted is the usage of a round that is to be recorded: that of the provider, else an estimate.
 func (j *journal) counted(round chat.Round) chat.Usage {
-	u := round.Usage
+	u := round.Usage.Clamped()
 	if u.InputTokens+u.OutputTokens > 0 || j.estimate == nil {
 		return u
 	}
@@ -176,8 +176,7 @@ func (j *journal) usages() (before, all chat.Usage) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for i, r := range j.rounds {
-		all.InputTokens += r.Usage.InputTokens
-		all.OutputTokens += r.Usage.OutputTokens
+		all.Add(r.Usage)
 		if i < j.before {
 			before = all
 		}

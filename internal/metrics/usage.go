@@ -13,6 +13,7 @@ func (m *Metrics) Usage(models map[string]string) usage.Observer {
 		tokens:  m.counters("model_tokens_total", "Tokens of each request, by agent and model, also of turns that crash or are stopped. Input leaves out cached ones, which the provider had in its cache.", "agent", "model", "kind"),
 		cost:    m.counters("model_cost_total", "Cost of tokens in the currency of the budgets, by agent and model.", "agent", "model"),
 		refused: m.counters("budget_refusals_total", "Requests to models that a budget has prevented.", "budget"),
+		dropped: m.counter("usage_records_dropped_total", "Records of usage that the store refuses for good. They are in the other metrics and in no counter."),
 	}
 	for _, kind := range []usage.Kind{usage.KindTurn, usage.KindJob, usage.KindPrincipal, usage.KindDay} {
 		o.refused.WithLabelValues(string(kind))
@@ -23,7 +24,10 @@ func (m *Metrics) Usage(models map[string]string) usage.Observer {
 	return o
 }
 
-type usageObserver struct{ tokens, cost, refused *prometheus.CounterVec }
+type usageObserver struct {
+	tokens, cost, refused *prometheus.CounterVec
+	dropped               prometheus.Counter
+}
 
 // Used implements usage.Observer.
 func (o usageObserver) Used(agent, model string, used chat.Usage, cost usage.Money) {
@@ -36,3 +40,6 @@ func (o usageObserver) Used(agent, model string, used chat.Usage, cost usage.Mon
 
 // Refused implements usage.Observer.
 func (o usageObserver) Refused(kind usage.Kind) { o.refused.WithLabelValues(string(kind)).Inc() }
+
+// Dropped implements usage.Observer.
+func (o usageObserver) Dropped() { o.dropped.Inc() }

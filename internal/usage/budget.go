@@ -61,6 +61,11 @@ type Spent struct {
 	Cost   Money
 }
 
+// Plus is the sum of both. It saturates.
+func (s Spent) Plus(other Spent) Spent {
+	return Spent{Tokens: saturated(s.Tokens, other.Tokens), Cost: saturated(s.Cost, other.Cost)}
+}
+
 // Level is how far a budget is used.
 type Level int
 

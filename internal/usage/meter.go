@@ -1,13 +1,9 @@
 package usage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -56,6 +52,8 @@ type Observer interface {
 	Used(agent, model string, used chat.Usage, cost Money)
 	// Refused is a request that a budget has prevented.
 	Refused(kind Kind)
+	// Dropped is a record that the store refuses for good.
+	Dropped()
 }
 
 // NopObserver counts nothing.
@@ -67,6 +65,9 @@ func (NopObserver) Used(string, string, chat.Usage, Money) {}
 // Refused implements [Observer].
 func (NopObserver) Refused(Kind) {}
 
+// Dropped implements [Observer].
+func (NopObserver) Dropped() {}
+
 // Meter counts for one process. It is safe for concurrent use. Make it with New.
 type Meter struct {
 	cfg    Config
@@ -76,8 +77,8 @@ type Meter struct {
 	dirty  chan struct{} // has a value when there are counters to write
 	closed chan struct{}
 
-	batch  *Batch // written and not confirmed; it belongs to Run
-	number int64  // of the last batch; it belongs to Run
+	batches []Batch // not confirmed, oldest first; they belong to Run
+	number  int64   // of the last batch; it belongs to Run
 
 	mu      sync.Mutex
 	pending map[Key]Counted
@@ -165,96 +166,6 @@ func (m *Meter) end(ctx context.Context) {
 	m.waiting = nil
 	m.mu.Unlock()
 	answer(late, nil, ErrClosed)
-}
-
-// write writes what is counted, and answers the checks that wait. It reports whether nothing is left of a batch.
-func (m *Meter) write(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, writeTime)
-	defer cancel()
-	m.mu.Lock()
-	checks := m.waiting
-	m.waiting = nil
-	m.mu.Unlock()
-	if m.batch != nil { // the checks see what was counted behind it, too
-		if err := m.add(ctx, nil); err != nil {
-			answer(checks, nil, err)
-			return false
-		}
-	}
-	m.mu.Lock()
-	if len(m.pending) > 0 {
-		m.number++
-		m.batch = &Batch{Writer: m.writer, Number: m.number, Day: m.Today(), Records: sorted(m.pending)}
-		m.pending = map[Key]Counted{}
-	}
-	m.mu.Unlock()
-	if m.batch == nil && len(checks) == 0 {
-		return true
-	}
-	return m.add(ctx, checks) == nil
-}
-
-// add is one transaction: the batch, and the totals for the checks, which are answered whatever happens.
-func (m *Meter) add(ctx context.Context, checks []*check) error {
-	var b Batch
-	if m.batch != nil {
-		b = *m.batch
-	}
-	spent, err := m.store.AddUsage(ctx, b, m.Today(), scopesOf(checks))
-	if err != nil {
-		m.cfg.Logger.WarnContext(ctx, "the usage of agents was not written; trying again", "records", len(b.Records), "err", err)
-	} else {
-		m.batch = nil
-	}
-	answer(checks, spent, err)
-	return err
-}
-
-func answer(checks []*check, spent map[Scope]Spent, err error) {
-	for _, c := range checks {
-		c.spent, c.err = spent, err
-		close(c.done)
-	}
-}
-
-// scopesOf are the scopes of checks, each once.
-func scopesOf(checks []*check) []Scope {
-	all := map[Scope]bool{}
-	for _, c := range checks {
-		for _, s := range c.scopes {
-			all[s] = true
-		}
-	}
-	return slices.SortedFunc(maps.Keys(all), compareScopes)
-}
-
-func compareScopes(a, b Scope) int {
-	return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Name, b.Name))
-}
-
-// sorted are the counters in one order for all writers, so that no two wait for each other.
-func sorted(counters map[Key]Counted) []Record {
-	list := make([]Record, 0, len(counters))
-	for k, c := range counters {
-		list = append(list, Record{k, c})
-	}
-	slices.SortFunc(list, func(a, b Record) int {
-		return cmp.Or(strings.Compare(a.Day, b.Day), strings.Compare(a.Principal, b.Principal), strings.Compare(a.Agent, b.Agent),
-			strings.Compare(a.Model, b.Model), strings.Compare(a.Job, b.Job))
-	})
-	return list
-}
-
-// prune removes a step of old counters and reports whether there are no more.
-func (m *Meter) prune(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, writeTime)
-	defer cancel()
-	n, err := m.store.PruneUsage(ctx, DayOf(m.cfg.Now().AddDate(0, 0, -keepDays), m.cfg.Zone), pruned)
-	if err != nil {
-		m.cfg.Logger.WarnContext(ctx, "old counters of usage were not removed; trying again", "err", err)
-		return false
-	}
-	return n == 0
 }
 
 // count adds to a counter of today.

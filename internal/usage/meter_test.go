@@ -205,6 +205,79 @@ func TestABatchWithoutAnAnswerCountsOnce(t *testing.T) {
 	})
 }
 
+// picky refuses every batch with a record of one agent for good.
+type picky struct {
+	usage.Store
+
+	agent string
+}
+
+var errOutOfRange = errors.New("the value is out of range")
+
+func (p picky) AddUsage(ctx context.Context, b usage.Batch, day string, read []usage.Scope) (map[usage.Scope]usage.Spent, error) {
+	for _, r := range b.Records {
+		if r.Agent == p.agent {
+			return nil, errOutOfRange
+		}
+	}
+	return p.Store.AddUsage(ctx, b, day, read)
+}
+
+// drops counts the records that are dropped.
+type drops struct {
+	usage.NopObserver
+
+	n atomic.Int64
+}
+
+func (d *drops) Dropped() { d.n.Add(1) }
+
+func TestARecordThatCanNeverBeStoredFailsNoTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, dropped := memory.New(memory.Config{}), &drops{}
+		m, end := begin(t, picky{st, "broken"}, usage.Config{Budgets: usage.Budgets{Day: tokens}, Observer: dropped})
+		for range 3 {
+			for i, agent := range []string{"broken", "main", "second"} {
+				turn := m.Turn(usage.Who{Principal: fmt.Sprint("p", i), Agent: agent})
+				turn.Count(asked)
+				if agent == "second" { // written with those before it
+					if err := turn.Allow(t.Context()); err != nil {
+						t.Errorf("a turn of another agent: %v", err)
+					}
+				}
+			}
+		}
+		end()
+		if got := total(t, st).Spent().Tokens; got != 600 || dropped.n.Load() != 3 {
+			t.Errorf("%d tokens are stored and %d records dropped, want 600 and 3", got, dropped.n.Load())
+		}
+	})
+}
+
+func TestBudgetsSurviveAbsurdCounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, end := begin(t, memory.New(memory.Config{}), usage.Config{
+			Budgets: usage.Budgets{Day: tokens, Turn: tokens}, Prices: map[string]usage.Price{"main": {Input: 1 << 62}},
+		})
+		defer end()
+		for range 3 {
+			turn := m.Turn(usage.Who{Principal: "anna", Agent: "main"})
+			for range 3 {
+				turn.Count(chat.Usage{InputTokens: 1 << 62, OutputTokens: 1 << 62})
+			}
+			var over *usage.OverError
+			if err := turn.Allow(t.Context()); !errors.As(err, &over) || over.State.Spent.Tokens < 0 || over.State.Spent.Cost < 0 {
+				t.Errorf("got %v, want the budget of the turn", err)
+			}
+			if err := m.Turn(usage.Who{Principal: "bert", Agent: "main"}).Allow(t.Context()); !errors.As(err, &over) || over.State.Kind != usage.KindDay {
+				t.Errorf("got %v, want the budget of the day", err)
+			}
+		}
+	})
+}
+
 func TestCountersAreWrittenTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -39,9 +39,12 @@ type Price struct {
 // million is how many tokens a price is for.
 const million = 1_000_000
 
-// Of is what a request has cost, to a billionth.
+// Of is what a request has cost, to a billionth. It saturates.
 func (p Price) Of(u chat.Usage) Money {
 	cached := min(u.CachedTokens, u.InputTokens)
 	total := float64(u.InputTokens-cached)*float64(p.Input) + float64(cached)*float64(p.Cached) + float64(u.OutputTokens)*float64(p.Output)
-	return Money(math.Round(total / million))
+	if total /= million; total < math.MaxInt64 {
+		return Money(math.Round(total))
+	}
+	return math.MaxInt64
 }

@@ -2,15 +2,17 @@ package usage
 
 import (
 	"context"
+	"math"
 	"time"
 )
 
 // Store keeps the counters. Days are dates such as 2026-03-14, which sort by time.
 type Store interface {
-	// AddUsage adds the records of a batch to their counters and reads the totals of scopes behind them, in one transaction. A batch that its writer has
-	// written before adds nothing. A scope without a total is left out.
+	// AddUsage adds the records of a batch to their counters and reads the totals of scopes after that, in one transaction. A batch that its writer has
+	// written before adds nothing. A scope without a total is left out. Sums saturate at math.MaxInt64. After chat.ErrStoreUnavailable or an error of ctx
+	// the same call may succeed later; after any other error it never does.
 	AddUsage(ctx context.Context, b Batch, day string, read []Scope) (map[Scope]Spent, error)
-	// UsageRows sums counters, see [Query]. At most Limit rows, those of the newest days and the most tokens first.
+	// UsageRows sums counters, see [Query]. At most Limit rows, those of the newest days and the most tokens first. Sums saturate as those of AddUsage.
 	UsageRows(ctx context.Context, q Query) ([]Row, error)
 	// PruneUsage deletes at most limit counters and totals of days before a day, and the writers that wrote last before it. It returns how many rows it
 	// deleted.
@@ -36,18 +38,23 @@ type Counted struct { //nolint:recvcheck // Add changes it, the others only look
 	Cost                                    Money
 }
 
-// Add adds what other counted.
+// Add adds what other counted. Sums saturate.
 func (c *Counted) Add(other Counted) {
-	c.Turns += other.Turns
-	c.Requests += other.Requests
-	c.InputTokens += other.InputTokens
-	c.OutputTokens += other.OutputTokens
-	c.CachedTokens += other.CachedTokens
-	c.Cost += other.Cost
+	c.Turns = saturated(c.Turns, other.Turns)
+	c.Requests = saturated(c.Requests, other.Requests)
+	c.InputTokens = saturated(c.InputTokens, other.InputTokens)
+	c.OutputTokens = saturated(c.OutputTokens, other.OutputTokens)
+	c.CachedTokens = saturated(c.CachedTokens, other.CachedTokens)
+	c.Cost = saturated(c.Cost, other.Cost)
 }
 
+// saturated is the sum of two amounts that are not negative, at most the largest one.
+func saturated[N ~int64](a, b N) N { return a + min(b, math.MaxInt64-a) }
+
 // Spent is what counts for budgets.
-func (c Counted) Spent() Spent { return Spent{Tokens: c.InputTokens + c.OutputTokens, Cost: c.Cost} }
+func (c Counted) Spent() Spent {
+	return Spent{Tokens: saturated(c.InputTokens, c.OutputTokens), Cost: c.Cost}
+}
 
 // Record is what a batch adds to one counter.
 type Record struct {
@@ -75,8 +82,7 @@ func (b Batch) Totals() map[string]map[Scope]Spent {
 			days[r.Day] = map[Scope]Spent{}
 		}
 		for _, s := range r.Scopes() {
-			was := days[r.Day][s]
-			days[r.Day][s] = Spent{Tokens: was.Tokens + r.Counted.Spent().Tokens, Cost: was.Cost + r.Cost}
+			days[r.Day][s] = days[r.Day][s].Plus(r.Counted.Spent())
 		}
 	}
 	return days

@@ -41,10 +41,8 @@ func (t *Turn) Before(u chat.Usage) {
 // add sums. The caller holds the lock.
 func (t *Turn) add(u chat.Usage) Money {
 	cost := t.meter.cfg.Prices[t.who.Agent].Of(u)
-	t.counted.InputTokens += u.InputTokens
-	t.counted.OutputTokens += u.OutputTokens
-	t.counted.CachedTokens += u.CachedTokens
-	t.cost += cost
+	t.counted.Add(u)
+	t.cost = saturated(t.cost, cost)
 	return cost
 }
 
@@ -81,7 +79,7 @@ func (t *Turn) Allow(ctx context.Context) error {
 	t.mu.Lock()
 	own := State{
 		Scope: Scope{Kind: KindTurn}, Limit: m.cfg.Budgets.Turn, Currency: m.cfg.Budgets.Currency,
-		Spent: Spent{Tokens: int64(t.counted.InputTokens) + int64(t.counted.OutputTokens), Cost: t.cost},
+		Spent: Spent{Tokens: saturated(int64(t.counted.InputTokens), int64(t.counted.OutputTokens)), Cost: t.cost},
 	}
 	t.mu.Unlock()
 	if own.Level() == LevelReached {

@@ -156,5 +156,5 @@ func usageOf(response sdk.PromptResponse) chat.Usage {
 	if response.Usage == nil {
 		return chat.Usage{}
 	}
-	return chat.Usage{InputTokens: max(0, response.Usage.InputTokens), OutputTokens: max(0, response.Usage.OutputTokens), Provider: "acp"}
+	return chat.Usage{InputTokens: response.Usage.InputTokens, OutputTokens: response.Usage.OutputTokens, Provider: "acp"}.Clamped()
 }

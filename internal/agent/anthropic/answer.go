@@ -123,7 +123,7 @@ func (a *answer) reply(asked string) toolloop.Reply {
 // count takes the larger figure: the input is reported at the start, the output so far with each change, and a field that
 // is not repeated is zero.
 func (a *answer) count(u usage) {
-	a.input = max(a.input, u.InputTokens+u.CacheCreationInputTokens+u.CacheReadInputTokens)
+	a.input = max(a.input, chat.Tokens(u.InputTokens, u.CacheCreationInputTokens, u.CacheReadInputTokens))
 	a.output = max(a.output, u.OutputTokens)
 	a.cached = max(a.cached, u.CacheReadInputTokens)
 }

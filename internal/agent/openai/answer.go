@@ -150,8 +150,7 @@ func (a *answer) usage(asked string) chat.Usage {
 		model = asked
 	}
 	return chat.Usage{
-		InputTokens: max(0, a.used.PromptTokens), OutputTokens: max(0, a.used.CompletionTokens),
-		CachedTokens: min(max(0, a.used.Details.CachedTokens), max(0, a.used.PromptTokens)),
-		Model:        chat.Cut(chat.CleanText(model), 200), Provider: "openai",
+		InputTokens: a.used.PromptTokens, OutputTokens: a.used.CompletionTokens, CachedTokens: a.used.Details.CachedTokens,
+		Model: chat.Cut(chat.CleanText(model), 200), Provider: "openai",
 	}
 }

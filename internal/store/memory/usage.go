@@ -52,8 +52,7 @@ func (u *counted) add(b usage.Batch) {
 			u.totals[day] = map[usage.Scope]usage.Spent{}
 		}
 		for scope, one := range scopes {
-			was := u.totals[day][scope]
-			u.totals[day][scope] = usage.Spent{Tokens: was.Tokens + one.Tokens, Cost: was.Cost + one.Cost}
+			u.totals[day][scope] = u.totals[day][scope].Plus(one)
 		}
 	}
 	b.Records = nil

@@ -15,6 +15,9 @@ import (
 
 var _ usage.Store = (*Store)(nil)
 
+// largest is where sums end. The sum of two bigint fails beyond it, that of numeric does not.
+const largest = `9223372036854775807`
+
 const (
 	// addUsageSQL adds a batch unless its writer has written it. $1 writer, $2 number, $3 day, $4 counters, $5 totals. The rows come in one order, so that
 	// no two writers wait for each other.
@@ -28,14 +31,16 @@ WITH fresh AS (
 	FROM jsonb_to_recordset($4::jsonb) AS n (d text, p text, a text, m text, j text, t bigint, r bigint, i bigint, o bigint, h bigint, k bigint)
 	WHERE EXISTS (SELECT 1 FROM fresh)
 	ON CONFLICT (day, principal, agent, model, job) DO UPDATE SET turns = c.turns + excluded.turns, requests = c.requests + excluded.requests,
-		input_tokens = c.input_tokens + excluded.input_tokens, output_tokens = c.output_tokens + excluded.output_tokens,
-		cached_tokens = c.cached_tokens + excluded.cached_tokens, cost = c.cost + excluded.cost
+		input_tokens = least(c.input_tokens::numeric + excluded.input_tokens, ` + largest + `),
+		output_tokens = least(c.output_tokens::numeric + excluded.output_tokens, ` + largest + `),
+		cached_tokens = least(c.cached_tokens::numeric + excluded.cached_tokens, ` + largest + `), cost = least(c.cost::numeric + excluded.cost, ` + largest + `)
 	RETURNING 1
 )
 INSERT INTO usage_totals AS t (day, scope, name, tokens, cost)
 SELECT d, s, m, n, k FROM jsonb_to_recordset($5::jsonb) AS r (d text, s text, m text, n bigint, k bigint)
 WHERE EXISTS (SELECT 1 FROM fresh) AND (SELECT count(*) FROM counters) >= 0
-ON CONFLICT (day, scope, name) DO UPDATE SET tokens = t.tokens + excluded.tokens, cost = t.cost + excluded.cost`
+ON CONFLICT (day, scope, name) DO UPDATE SET tokens = least(t.tokens::numeric + excluded.tokens, ` + largest + `),
+	cost = least(t.cost::numeric + excluded.cost, ` + largest + `)`
 
 	// totalsSQL reads totals. $1 day, $2 scopes, $3 names.
 	totalsSQL = `
@@ -153,14 +158,17 @@ func usageColumn(by usage.Grouping) (column, only string) {
 	return "''", ""
 }
 
+// sumOf sums a column up to the largest bigint.
+func sumOf(column string) string { return "least(sum(" + column + "), " + largest + ")::bigint" }
+
 // UsageRows sums counters, see usage.Store.
 func (s *Store) UsageRows(ctx context.Context, q usage.Query) (list []usage.Row, err error) {
 	column, only := usageColumn(q.By)
 	text := `
-SELECT day, ` + column + ` AS name, sum(turns)::bigint, sum(requests)::bigint, sum(input_tokens)::bigint, sum(output_tokens)::bigint,
-	sum(cached_tokens)::bigint, sum(cost)::bigint
+SELECT day, ` + column + ` AS name, sum(turns)::bigint, sum(requests)::bigint, ` + sumOf("input_tokens") + `, ` + sumOf("output_tokens") + `,
+	` + sumOf("cached_tokens") + `, ` + sumOf("cost") + `
 FROM usage_counters WHERE day BETWEEN $1 AND $2 AND ($3 = '' OR principal = $3) AND ($4 = '' OR job = $4)` + only + `
-GROUP BY 1, 2 ORDER BY day DESC, sum(input_tokens + output_tokens) DESC, 2 LIMIT $5`
+GROUP BY 1, 2 ORDER BY day DESC, sum(input_tokens) + sum(output_tokens) DESC, 2 LIMIT $5`
 	err = s.do(ctx, "reading what agents use", func(ctx context.Context) error {
 		list = nil
 		rows, err := s.pool.Query(ctx, text, q.From, q.To, clean(q.Principal), clean(q.Job), q.Most())

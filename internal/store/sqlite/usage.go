@@ -8,14 +8,18 @@ import (
 
 var _ usage.Store = (*Store)(nil)
 
+// largest is where sums end. SQLite turns a sum of two integers that does not fit into a floating point number, which min compares exactly.
+const largest = `9223372036854775807`
+
 const (
 	addCounterSQL = `
 		INSERT INTO usage_counters AS c (day, principal, agent, model, job, turns, requests, input_tokens, output_tokens, cached_tokens, cost)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
-		turns = c.turns + excluded.turns, requests = c.requests + excluded.requests, input_tokens = c.input_tokens + excluded.input_tokens,
-		output_tokens = c.output_tokens + excluded.output_tokens, cached_tokens = c.cached_tokens + excluded.cached_tokens, cost = c.cost + excluded.cost`
+		turns = c.turns + excluded.turns, requests = c.requests + excluded.requests,
+		input_tokens = min(c.input_tokens + excluded.input_tokens, ` + largest + `), output_tokens = min(c.output_tokens + excluded.output_tokens, ` + largest + `),
+		cached_tokens = min(c.cached_tokens + excluded.cached_tokens, ` + largest + `), cost = min(c.cost + excluded.cost, ` + largest + `)`
 	addTotalSQL = `INSERT INTO usage_totals AS t (day, scope, name, tokens, cost) VALUES (?, ?, ?, ?, ?)
-		ON CONFLICT DO UPDATE SET tokens = t.tokens + excluded.tokens, cost = t.cost + excluded.cost`
+		ON CONFLICT DO UPDATE SET tokens = min(t.tokens + excluded.tokens, ` + largest + `), cost = min(t.cost + excluded.cost, ` + largest + `)`
 	noteBatchSQL = `INSERT INTO usage_writers AS w (writer, batch, day) VALUES (?, ?, ?)
 		ON CONFLICT DO UPDATE SET batch = excluded.batch, day = excluded.day WHERE w.batch < excluded.batch`
 )
@@ -66,14 +70,19 @@ func (t *tx) addUsage(ctx context.Context, b *usage.Batch) error {
 	return nil
 }
 
+// sumOf sums a column up to the largest integer. sum alone fails beyond it, so the column is summed in two parts.
+func sumOf(column string) string {
+	return `min(sum(` + column + ` / 1000000000) * 1000000000 + sum(` + column + ` % 1000000000), ` + largest + `)`
+}
+
 // usageSQL sums the counters by one column. ?1 from, ?2 to, ?3 principal, ?4 job, ?5 limit.
 func usageSQL(by usage.Grouping) string {
 	const (
-		head = `SELECT day, `
-		tail = ` AS name, sum(turns), sum(requests), sum(input_tokens), sum(output_tokens), sum(cached_tokens), sum(cost) FROM usage_counters
-			WHERE day BETWEEN ?1 AND ?2 AND (?3 = '' OR principal = ?3) AND (?4 = '' OR job = ?4)`
-		order = ` GROUP BY day, name ORDER BY day DESC, sum(input_tokens + output_tokens) DESC, name LIMIT +?5`
+		head  = `SELECT day, `
+		order = ` GROUP BY day, name ORDER BY day DESC, total(input_tokens) + total(output_tokens) DESC, name LIMIT +?5`
 	)
+	tail := ` AS name, sum(turns), sum(requests), ` + sumOf(`input_tokens`) + `, ` + sumOf(`output_tokens`) + `, ` + sumOf(`cached_tokens`) + `, ` + sumOf(`cost`) + `
+		FROM usage_counters WHERE day BETWEEN ?1 AND ?2 AND (?3 = '' OR principal = ?3) AND (?4 = '' OR job = ?4)`
 	switch by {
 	case usage.ByPrincipal:
 		return head + `principal` + tail + order

@@ -20,6 +20,7 @@ func usageTests() []test {
 		{"CountersAreSummedByColumn", countersBySum},
 		{"OldCountersAreRemovedInSteps", countersArePruned},
 		{"CountersTakeAnyName", countersTakeNames},
+		{"CountersSaturate", countersSaturate},
 	}
 }
 
@@ -204,4 +205,30 @@ func countersTakeNames(w *world) {
 	w.ok(err)
 	want := usage.Spent{Tokens: 4 * math.MaxUint32, Cost: 2 * (math.MaxInt64 / 4)}
 	equal(w, "totals", spent, map[usage.Scope]usage.Spent{principalScope(script): want, jobScope(script): want})
+}
+
+// countersSaturate adds records that no integer holds together.
+func countersSaturate(w *world) {
+	u := w.usage()
+	huge := func(principal, agent string) usage.Record {
+		return usage.Record{
+			Key:     usage.Key{Day: usageDay, Principal: principal, Agent: agent, Model: "m"},
+			Counted: usage.Counted{Requests: 1, InputTokens: 1 << 62, OutputTokens: math.MaxInt64, CachedTokens: 1 << 62, Cost: 1 << 62},
+		}
+	}
+	scopes := []usage.Scope{dayScope(), principalScope("anna"), principalScope("bert")}
+	for n := range int64(3) {
+		_, err := u.AddUsage(w.ctx, batchOf("a", n+1, huge("anna", "main"), huge("anna", "second")), usageDay, nil)
+		w.ok(err)
+	}
+	spent, err := u.AddUsage(w.ctx, batchOf("b", 1, used(usageDay, "bert", "", 5, 5)), usageDay, scopes)
+	w.ok(err)
+	full := usage.Spent{Tokens: math.MaxInt64, Cost: math.MaxInt64}
+	equal(w, "totals", spent, map[usage.Scope]usage.Spent{dayScope(): full, principalScope("anna"): full, principalScope("bert"): tokensOf(10)})
+	rows, err := u.UsageRows(w.ctx, usage.Query{From: usageDay, To: usageDay, By: usage.ByPrincipal})
+	w.ok(err)
+	equal(w, "rows", rows, []usage.Row{
+		{Day: usageDay, Name: "anna", Counted: usage.Counted{Requests: 6, InputTokens: math.MaxInt64, OutputTokens: math.MaxInt64, CachedTokens: math.MaxInt64, Cost: math.MaxInt64}},
+		{Day: usageDay, Name: "bert", Counted: usage.Counted{Turns: 1, Requests: 1, InputTokens: 5, OutputTokens: 5, CachedTokens: 2, Cost: 100}},
+	})
 }

@@ -87,10 +87,9 @@ func usageOf(members map[string]any) *chat.Usage {
 }
 
 func tokens(members map[string]any, names ...string) int {
-	const most = 1_000_000_000
 	for _, name := range names {
 		if n, ok := members[name].(float64); ok && n > 0 {
-			return int(min(n, most))
+			return int(min(n, chat.MaxTokens))
 		}
 	}
 	return 0

@@ -124,7 +124,8 @@ func (l *loop) run(ctx context.Context) (stop string, err error) {
 	}
 	for {
 		reply, err := l.ask(ctx)
-		l.count(reply.Usage)
+		reply.Usage = reply.Usage.Clamped()
+		l.usage.Add(reply.Usage)
 		if err != nil || len(reply.Calls) == 0 {
 			return reply.StopReason, err
 		}
@@ -155,7 +156,7 @@ func (l *loop) replay(ctx context.Context) error {
 	for i := range l.rounds {
 		round := &l.rounds[i]
 		round.Results = append([]*chat.ToolResult(nil), round.Results...) // the caller keeps its own
-		l.count(round.Usage)
+		l.usage.Add(round.Usage)
 		l.kept += size(round.Round)
 		if round.Text != "" {
 			texts = append(texts, round.Text)
@@ -177,16 +178,6 @@ func (l *loop) replay(ctx context.Context) error {
 func (l *loop) takeInput(index int) {
 	if round := &l.rounds[index]; l.req.TakeInput != nil {
 		round.Input = append(slices.Clip(round.Input), l.req.TakeInput()...)
-	}
-}
-
-// count adds the usage of one request; the names are those of the last one.
-func (l *loop) count(used chat.Usage) {
-	l.usage.InputTokens += used.InputTokens
-	l.usage.OutputTokens += used.OutputTokens
-	l.usage.CachedTokens += used.CachedTokens
-	if used.Model != "" {
-		l.usage.Model, l.usage.Provider = used.Model, used.Provider
 	}
 }
 
