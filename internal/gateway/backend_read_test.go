@@ -226,7 +226,7 @@ func (h *fakeBackend) Agents() []agent.Info {
 
 func (h *fakeBackend) Commands() []chat.CommandInfo {
 	return []chat.CommandInfo{
-		{Name: "stop", Description: "Stop the oldest running turn.", Category: "session"},
+		{Name: "stop", Description: "Stop the oldest running turn.", Category: "session", Urgent: true},
 		{Name: "cron", Aliases: []string{"jobs"}, Description: "Jobs.", Category: "cron", ArgsHint: "add …"},
 	}
 }

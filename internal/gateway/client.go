@@ -33,6 +33,7 @@ type client struct {
 	calls  *rate.Limiter // nil before the first call, and when they are unlimited
 	faults []time.Time   // malformed frames of the last minute
 
+	order    order
 	requests sync.WaitGroup
 	mu       sync.Mutex
 	inFlight map[string]bool // by id; true = it has one of the places for stopping and looking; nil before the first

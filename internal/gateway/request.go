@@ -60,7 +60,9 @@ func (c *client) Receive(ctx, peer context.Context, msg socket.Message) *socket.
 		return nil
 	}
 	answered = false
-	c.requests.Go(func() { c.serve(ctx, peer, m, req, msg.Held) })
+	cl := c.call(m, req)
+	cl.turn = c.turnOf(peer, m, req.params)
+	c.requests.Go(func() { c.serve(ctx, peer, cl, msg.Held) })
 	return nil
 }
 
@@ -78,7 +80,8 @@ func (c *client) serveQuick(ctx context.Context, m *rpc.Method, req request) {
 type pending struct {
 	rpc.Call
 
-	id string
+	id   string
+	turn *turn // nil = the call runs beside every other
 	// leave gives back the place of a method that lists; nil = it has none.
 	leave func()
 }
@@ -168,16 +171,15 @@ func (c *client) vacate(id string) {
 }
 
 // serve answers one request and gives back what its message holds. It returns when the method has, even if the answer had to be given before.
-func (c *client) serve(ctx, peer context.Context, m *rpc.Method, req request, held socket.Held) {
+func (c *client) serve(ctx, peer context.Context, cl *pending, held socket.Held) {
 	began := time.Now()
-	cl := c.call(m, req)
 	var done atomic.Bool
 	answer := func(ctx context.Context, result any, err error) bool {
 		if !done.CompareAndSwap(false, true) {
 			return false
 		}
 		c.answer(ctx, cl, result, err)
-		c.srv.report.Count(m.Label(), err, time.Since(began))
+		c.srv.report.Count(cl.Method.Label(), err, time.Since(began))
 		return true
 	}
 	limited, cancel := context.WithCancelCause(ctx)
@@ -189,22 +191,27 @@ func (c *client) serve(ctx, peer context.Context, m *rpc.Method, req request, he
 	result, err := c.work(limited, peer, cl)
 	late.Stop()
 	result, then := rpc.Frames(result)
-	c.vacate(req.id)
+	c.vacate(cl.id)
 	answered := answer(limited, result, err)
 	if cl.leave != nil && (!answered || err != nil) { // else the writer does
 		cl.leave()
 	}
-	cl.Raw, req.params = nil, nil
+	cl.Raw = nil
 	held.Release()
 	if answered && then != nil && err == nil {
 		c.second(peer, cl, then)
 	}
 }
 
-// work runs a call once it has its place. A list keeps its place until its answer is written or its connection is over. It has no effect, so that it ends with
-// its connection: otherwise the end of many connections would leave many lists to be read for no peer.
+// work runs a call once it has its turn and then its place: calls that wait for their turn must not take the places that the first one needs. A list keeps
+// its place until its answer is written or its connection is over. It has no effect, so that it ends with its connection: otherwise the end of many
+// connections would leave many lists to be read for no peer.
 func (c *client) work(ctx, peer context.Context, cl *pending) (any, error) {
 	if !cl.Method.Lists {
+		defer cl.turn.leave()
+		if err := cl.turn.wait(ctx); err != nil {
+			return nil, err
+		}
 		leave, err := c.share.Enter(ctx, placeOf(cl.Method))
 		if err != nil {
 			return nil, err

@@ -25,11 +25,11 @@ const (
 
 func (h handlers) messages() []*rpc.Method {
 	return []*rpc.Method{
-		rpc.Define("chat.send", chat.ScopeWrite, h.chatSend, rpc.Limited(auth.LimitChats)),
+		rpc.Define("chat.send", chat.ScopeWrite, h.chatSend, rpc.Limited(auth.LimitChats), rpc.InOrder),
 		rpc.Define("chat.abort", chat.ScopeWrite, h.chatAbort, rpc.Control),
 		rpc.Define("chat.history", chat.ScopeRead, h.chatHistory, rpc.Lists),
-		rpc.Define("agent", chat.ScopeWrite, h.agentCall, rpc.Limited(auth.LimitChats)),
-		rpc.Define("wake", chat.ScopeWrite, h.wake, rpc.Limited(auth.LimitCronWrites)),
+		rpc.Define("agent", chat.ScopeWrite, h.agentCall, rpc.Limited(auth.LimitChats), rpc.InOrder),
+		rpc.Define("wake", chat.ScopeWrite, h.wake, rpc.Limited(auth.LimitCronWrites), rpc.InOrder),
 	}
 }
 

@@ -22,8 +22,8 @@ func (h handlers) sessions() []*rpc.Method {
 		rpc.Define("sessions.describe", chat.ScopeRead, h.sessionsDescribe),
 		rpc.Define("sessions.search", chat.ScopeRead, h.sessionsSearch, rpc.Lists),
 		rpc.Define("sessions.subscribe", chat.ScopeRead, h.sessionsSubscribe, rpc.Lists),
-		rpc.Define("sessions.reset", chat.ScopeAdmin, h.sessionsReset, rpc.Audited, rpc.OrOwner, rpc.Limited(auth.LimitChats)),
-		rpc.Define("sessions.delete", chat.ScopeAdmin, h.sessionsDelete, rpc.Audited, rpc.Limited(auth.LimitChats)),
+		rpc.Define("sessions.reset", chat.ScopeAdmin, h.sessionsReset, rpc.Audited, rpc.OrOwner, rpc.Limited(auth.LimitChats), rpc.InOrder),
+		rpc.Define("sessions.delete", chat.ScopeAdmin, h.sessionsDelete, rpc.Audited, rpc.Limited(auth.LimitChats), rpc.InOrder),
 	}
 }
 

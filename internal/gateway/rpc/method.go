@@ -24,6 +24,8 @@ type Method struct {
 	Owner bool
 	// Lists methods read rows with texts and answer with up to [ListBytes]: a credential has few such calls at once.
 	Lists bool
+	// InOrder methods change a session: those of one connection that address one session run in the order in which their frames arrived.
+	InOrder bool
 	// Limit is the allowance that a call takes from; "" = none.
 	Limit  auth.LimitClass
 	Params *params.Decoder
@@ -44,6 +46,9 @@ func Quick(m *Method) { m.Quick = true }
 
 // Lists makes a method one that answers with rows of texts.
 func Lists(m *Method) { m.Lists = true }
+
+// InOrder makes a method one whose calls run in order of arrival, see [Method].
+func InOrder(m *Method) { m.InOrder = true }
 
 // Audited makes a method one whose changes leave a row in the log of changes.
 func Audited(m *Method) { m.Audited = true }
