@@ -65,16 +65,17 @@ func (c *client) admit(ctx context.Context, req request) *refusal {
 	if no != nil {
 		return no
 	}
-	cred, refused := c.srv.auth.Identify(ctx, auth.Secret{Token: p.Auth.Token, Password: p.Auth.Password}, c.addr)
-	if refused != nil {
-		return &refusal{refused, websocket.ClosePolicyViolation}
-	}
+	// Before the store is open the named tokens are not known: a secret that is not found may be right, and must not count for the lock-out.
 	if e := c.srv.state.Refusal(); e != nil {
 		code := websocket.CloseTryAgainLater
 		if e.Label() == string(chat.CodeDraining) {
 			code = websocket.CloseServiceRestart
 		}
 		return &refusal{e, code}
+	}
+	cred, refused := c.srv.auth.Identify(ctx, auth.Secret{Token: p.Auth.Token, Password: p.Auth.Password}, c.addr)
+	if refused != nil {
+		return &refusal{refused, websocket.ClosePolicyViolation}
 	}
 	id := &identity{cred: cred, scopes: cred.Grant(p.Scopes), extended: slices.Contains(p.Caps, wire.CapExtended)}
 	id.level = auth.Level(id.scopes)

@@ -2,11 +2,15 @@ package gateway_test
 
 import (
 	"maps"
+	"net/http"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gorilla/websocket"
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
@@ -306,4 +310,35 @@ func TestConnectionsPerPrincipalAreLimited(t *testing.T) {
 		t.Errorf("close %d, %+v; want 1013 TOO_MANY_CONNECTIONS", code, before[0].Error)
 	}
 	b.login(readToken) // another principal has its own places
+}
+
+// TestATokenThatIsNotKnownDuringTheStartIsNotRefusedAsWrong: the named tokens are in the store, which is not open yet. What is not known may be right, and does
+// not count for the lock-out of its address.
+func TestATokenThatIsNotKnownDuringTheStartIsNotRefusedAsWrong(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *gateway.Config) {
+		c.HoldConnects = true
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	})
+	connect := func(token string) frame {
+		ws, err := dialWith(websocket.DefaultDialer, "ws://"+b.addr+"/", http.Header{"X-Forwarded-For": {"203.0.113.7"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ws.Close()
+		s := &socket{t: t, ws: ws}
+		s.read() // the challenge
+		s.send(connectFrame(token))
+		return s.read()
+	}
+	for range 12 { // more than lock an address out
+		f := connect("named-token-0123456789-0123456789")
+		if e := f.Error; e == nil || e.Code != "UNAVAILABLE" || e.Message != "gateway starting" || !e.Retryable {
+			t.Fatalf("a named token during the start: %+v", f.Error)
+		}
+	}
+	b.srv.Ready()
+	if f := connect(adminToken); !f.OK {
+		t.Errorf("the address is refused after the start: %+v", f.Error)
+	}
 }
