@@ -121,3 +121,26 @@ func TestForeignTextIsShownWithEscapes(t *testing.T) {
 		}
 	}
 }
+
+func TestATargetHasTheAccountOfItsPerson(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		key, principal string
+		want           chat.Target
+	}{
+		{"agent:main:telegram:direct:7", "telegram:666:7", chat.Target{Channel: "telegram:666", ChatID: "7"}},
+		{"agent:main:telegram:group:-5:topic:3", "telegram:666:7", chat.Target{Channel: "telegram:666", ChatID: "-5", Thread: "3"}},
+		{"agent:main:telegram:direct:7", "telegram:7", chat.Target{Channel: "telegram", ChatID: "7"}},
+		{"agent:main:telegram:direct:7", "gateway", chat.Target{Channel: "telegram", ChatID: "7"}},
+		{"agent:main:telegram:direct:7", "matrix:x:7", chat.Target{Channel: "telegram", ChatID: "7"}},
+		{"agent:main:main", "telegram:666:7", chat.Target{}},
+	} {
+		key, err := chat.ParseSessionKey(tt.key, "main")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := key.TargetFor(tt.principal); got != tt.want {
+			t.Errorf("%s for %s: got %+v, want %+v", tt.key, tt.principal, got, tt.want)
+		}
+	}
+}

@@ -224,6 +224,12 @@ type TranscriptEntry struct {
 	At     time.Time `json:"at"`
 }
 
+// The stop reasons of notes about calls of tools. StopForeign: the result had text from outside, see [ToolResult].
+const (
+	StopTool    = "tool"
+	StopForeign = "tool-foreign"
+)
+
 // SeqRange is rows of a transcript by their numbers, both included.
 type SeqRange struct {
 	From int64 `json:"from"`

@@ -188,6 +188,15 @@ func Escaped(s, keep string) string {
 	return b.String()
 }
 
+// TargetFor is [SessionKey.Target] on the account through which a principal of the channel speaks: keys do not name the account, principals do.
+func (k SessionKey) TargetFor(principal string) Target {
+	to := k.Target()
+	if at := strings.LastIndexByte(principal, ':'); at > 0 && !to.IsZero() && ChannelKind(principal) == to.Channel {
+		to.Channel = principal[:at]
+	}
+	return to
+}
+
 // Target is the place on a channel that the key names. It is zero when the key names none, and for the web, where the transcript is the delivery.
 func (k SessionKey) Target() Target {
 	channel := k.Channel()

@@ -71,6 +71,8 @@ type RunEnd struct {
 	Duration, Waited time.Duration
 	// MergedInto is the run whose answer it got (Outcome merged).
 	MergedInto string
+	// Foreign: the turn was given results of calls with text from outside, see [ToolResult].
+	Foreign bool
 }
 
 // Place is where an accepted message stands.

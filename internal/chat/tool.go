@@ -16,6 +16,8 @@ type ToolResult struct {
 	Text string `json:"text"`
 	// IsError: the call did not do what it was for, and Text is the reason in one sentence.
 	IsError bool `json:"isError,omitempty"`
+	// Foreign: Text can have words that are not those of the person for whom the call was made.
+	Foreign bool `json:"foreign,omitempty"`
 }
 
 // Round is an answer of a model that asks for calls of tools, with what the calls returned.

@@ -287,6 +287,7 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 	ended := chat.RunEnd{
 		RunID: lead.MessageID, Session: lead.Session, Outcome: end.outcome, Reason: end.reason, Message: end.message, Detail: end.detail, Text: end.text, StopReason: end.stop,
 		Usage: end.usage, Duration: fin.EndedAt.Sub(t.started.StartedAt), Waited: t.started.StartedAt.Sub(lead.AcceptedAt),
+		Foreign: t.journal.foreign(),
 	}
 	ts.events.Ended(ended)
 	ts.trees.MessageEnded(lead, ended)

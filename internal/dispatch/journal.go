@@ -139,18 +139,13 @@ func (j *journal) size() (n int) {
 	return n
 }
 
-// returned reports whether the model was given the result of such a call.
-func (j *journal) returned(such func(chat.ToolCall) bool) bool {
+// foreign reports whether the model was given a result with text from outside.
+func (j *journal) foreign() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, r := range j.rounds {
-		for i, call := range r.Calls {
-			if r.Results[i] != nil && such(call) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.rounds, func(r store.Round) bool {
+		return slices.ContainsFunc(r.Results, func(result *chat.ToolResult) bool { return result != nil && result.Foreign })
+	})
 }
 
 // used reports whether rows of the run may be in the store.
@@ -221,10 +216,11 @@ func (j *journal) entries() []chat.TranscriptEntry {
 	var entries []chat.TranscriptEntry
 	for _, r := range j.rounds {
 		for i, call := range r.Calls {
-			text := callNote(call, r.Results[i])
-			entries = append(entries, chat.TranscriptEntry{
-				RunID: j.runID, Role: chat.RoleSystem, Text: text, Tokens: agent.EstimateTokens(text), StopReason: "tool",
-			})
+			text, stop := callNote(call, r.Results[i]), chat.StopTool
+			if r.Results[i] != nil && r.Results[i].Foreign {
+				stop = chat.StopForeign
+			}
+			entries = append(entries, chat.TranscriptEntry{RunID: j.runID, Role: chat.RoleSystem, Text: text, Tokens: agent.EstimateTokens(text), StopReason: stop})
 		}
 	}
 	return entries

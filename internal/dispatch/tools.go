@@ -98,7 +98,7 @@ func (ts *turns) asks(t *turn) string {
 		return "in a group"
 	case slices.ContainsFunc(texts, func(m fromWhom) bool { return m.Content.External || m.Channel == hookRoute }):
 		return "in a turn that text from outside has caused"
-	case t.journal.returned(ts.tools.Foreign):
+	case t.journal.foreign():
 		return "in a turn that has read text from outside"
 	default:
 		return ""
@@ -125,11 +125,16 @@ type toolSessions struct{ *Dispatcher }
 
 var _ tool.Sessions = toolSessions{}
 
+// Reaches refuses a channel that this process does not have.
+func (s toolSessions) Reaches(channel string) error {
+	if _, ok := s.channels[channel]; !ok {
+		return chat.Errorf(chat.CodeInvalid, "the chat of that session cannot be reached from here: this gateway has no channel %s", chat.Printable(channel))
+	}
+	return nil
+}
+
 // Send puts a message into the outbox.
 func (s toolSessions) Send(ctx context.Context, o store.Outgoing) error {
-	if _, ok := s.channels[o.Target.Channel]; !ok {
-		return chat.Errorf(chat.CodeInvalid, "the channel of that session sends nothing here")
-	}
 	err := s.node.WhileAlive(ctx, func(ctx context.Context) error { return s.store.Enqueue(ctx, []store.Outgoing{o}) })
 	if err != nil {
 		return fmt.Errorf("sending a text of a tool: %w", err)

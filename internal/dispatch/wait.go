@@ -8,6 +8,9 @@ import (
 	"laneway/internal/store"
 )
 
+// runEntries is more than a run has rows in its transcript: one for each message and each call.
+const runEntries = 2 * maxProgramCalls
+
 // endOf reads from the store how a message ended.
 func (p *parts) endOf(ctx context.Context, messageID string) (chat.RunEnd, bool, error) {
 	m, err := p.store.MessageByID(ctx, messageID)
@@ -35,13 +38,16 @@ func (p *parts) endOf(ctx context.Context, messageID string) (chat.RunEnd, bool,
 	case !errors.Is(err, chat.ErrNotFound):
 		return end, false, err
 	}
-	tr, err := p.store.Transcript(ctx, store.TranscriptQuery{Session: m.Session, RunID: runID})
+	tr, err := p.store.Transcript(ctx, store.TranscriptQuery{Session: m.Session, RunID: runID, Limit: runEntries})
 	if err != nil {
 		return end, false, err
 	}
 	for _, e := range tr.Entries {
-		if e.Role == chat.RoleAssistant {
+		switch {
+		case e.Role == chat.RoleAssistant:
 			end.Text, end.StopReason = e.Text, e.StopReason
+		case e.StopReason == chat.StopForeign:
+			end.Foreign = true
 		}
 	}
 	return end, true, nil

@@ -2,8 +2,10 @@ package tool
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/google/uuid"
 
 	"laneway/internal/chat"
@@ -52,23 +54,46 @@ type Questions interface {
 	Ask(ctx context.Context, p Pending) error
 }
 
-// ask asks the person of the turn about a call; its text is for the model. why is the reason.
-func (b *box) ask(ctx context.Context, key string, one Tool, args []byte, why string) (string, error) {
+// ask asks the person of the turn about a call; its text is for the model. p has the key and the call, why is the reason.
+func (b *box) ask(ctx context.Context, turn Turn, one Tool, p Pending, why string) (string, error) {
 	switch {
-	case !one.Askable || b.turn.Asked.Principal == "":
+	case !one.Askable || turn.Asked.Principal == "":
 		return "", chat.Errorf(chat.CodeForbidden, "this is not possible %s, and a person cannot allow it here", why)
-	case len(args) > maxAsked:
+	case len(p.Args) > maxAsked:
 		return "", chat.Errorf(chat.CodeLimit, "this is not possible %s unless a person allows it, and the call is too long to be shown; use at most %d bytes", why, maxAsked)
 	}
-	turn := b.turn
-	err := b.questions.Ask(ctx, Pending{
-		Key: key, Asked: turn.Asked, Session: turn.Session, Sender: turn.Sender, Channel: turn.Channel, Target: turn.Target, Tool: one.Name, Args: string(args),
-	})
-	if err != nil {
+	if err := one.check(ctx, turn, p.Key, []byte(p.Args)); err != nil {
+		return "", err
+	}
+	p.Asked, p.Session, p.Sender, p.Channel, p.Target = turn.Asked, turn.Session, turn.Sender, turn.Channel, turn.Target
+	if err := b.questions.Ask(ctx, p); err != nil {
 		return "", err
 	}
 	return "The person is asked whether this may be done, because it was asked for " + why +
 		". It is done when they allow it within 10 minutes, and they are sent the result. Go on without it, and do not ask for it again.", nil
+}
+
+// check refuses arguments with which a call would fail.
+func (one Tool) check(ctx context.Context, turn Turn, key string, args []byte) error {
+	if one.Check != nil {
+		return one.Check(ctx, turn, key, args)
+	}
+	var schema jsonschema.Schema
+	if json.Unmarshal([]byte(one.Schema), &schema) != nil {
+		return nil // the server that has made the schema checks the arguments
+	}
+	fits, err := schema.Resolve(nil)
+	if err != nil {
+		return nil
+	}
+	var value any
+	if json.Unmarshal(args, &value) != nil {
+		return notAnObject()
+	}
+	if err := fits.Validate(value); err != nil {
+		return chat.Errorf(chat.CodeInvalid, "the arguments do not fit the schema of %s: %s", one.Name, chat.Cut(chat.Printable(err.Error()), maxAsked))
+	}
+	return nil
 }
 
 // Make makes a call that a person has allowed. Its result is for the person. The same call again has no second effect, unless the tool is one of another

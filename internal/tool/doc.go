@@ -9,9 +9,9 @@
 //
 // A tool that creates or sends ([Tool.Acts]) runs only in a turn that its owner's own words caused. In a turn of a group, of text from outside, or
 // behind the output of a tool from outside, a person is asked first ([Turn.Asks]): the call becomes a [Pending] one, the model gets a sentence, and the turn
-// goes on. When the person allows it, [Table.Make] makes the call for them, under its key. Where no person can be asked, and in turns of jobs, it is refused
-// ([Turn.NoActs]), because a job must not make jobs. In turns of several principals no tool runs ([Turn.Barred]): each tool reaches what is one principal's
-// alone, and nothing is common to two. The model gets the reason as the result and can pass it on.
+// goes on. A call that would fail becomes no question ([Tool.Check]). When the person allows it, [Table.Make] makes the call for them, under its key. Where no
+// person can be asked, and in turns of jobs, it is refused ([Turn.NoActs]), because a job must not make jobs. In turns of several principals no tool runs
+// ([Turn.Barred]): each tool reaches what is one principal's alone, and nothing is common to two. The model gets the reason as the result and can pass it on.
 //
 // Starting a sub-turn is neither: it runs in every turn, and its turn has the rights of the one that asked ([Tasks]).
 //

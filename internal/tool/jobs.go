@@ -20,33 +20,59 @@ const whenHelp = "Plain words (in 20m, tomorrow 15:00, monday 8:30, 2027-03-02 1
 func (t *Table) remind() Tool {
 	return Tool{
 		Name: "remind", Scope: chat.ScopeWrite, Idempotent: true, Askable: true, Acts: always,
+		Check: func(ctx context.Context, turn Turn, key string, args []byte) error {
+			_, err := t.reminder(ctx, turn, key, args)
+			return err
+		},
 		Description: "Sends the person a text once, later, in this chat. The result has the exact local time that was understood; repeat it to the person.",
 		Schema: `{"type":"object","additionalProperties":false,"required":["when","text"],"properties":{
 			"when":{"type":"string","description":"` + whenHelp + `"},
 			"text":{"type":"string","description":"What the person is reminded of."}}}`,
 		Run: func(ctx context.Context, turn Turn, key string, args []byte) (string, error) {
-			a, err := read[struct {
-				When string `json:"when"`
-				Text string `json:"text"`
-			}](args)
+			p, err := t.reminder(ctx, turn, key, args)
 			if err != nil {
 				return "", err
 			}
-			call := turn.call("remind", key, string(args))
-			spec, zone, err := t.when(ctx, call, a.When)
+			put, err := t.deps.Jobs.AddJob(ctx, p.call, p.job)
 			if err != nil {
 				return "", err
 			}
-			if spec.Kind != schedule.KindAt {
-				return "", chat.Errorf(chat.CodeInvalid, "a reminder is for one moment; use the tool cron for what repeats")
-			}
-			put, err := t.addJob(ctx, call, spec, a.Text, true)
-			if err != nil {
-				return "", err
-			}
-			return fmt.Sprintf("Reminder %s is set %s (%s).", put.Job.ID, command.ScheduleWords(put.Job.Schedule, zone), zone), nil
+			return fmt.Sprintf("Reminder %s is set %s (%s).", put.Job.ID, command.ScheduleWords(put.Job.Schedule, p.zone), p.zone), nil
 		},
 	}
+}
+
+// plan is a job to be made, with the zone in which its time is meant.
+type plan struct {
+	call command.Call
+	job  command.NewJob
+	zone string
+}
+
+// reminder reads the arguments of remind.
+func (t *Table) reminder(ctx context.Context, turn Turn, key string, args []byte) (plan, error) {
+	a, err := read[struct {
+		When string `json:"when"`
+		Text string `json:"text"`
+	}](args)
+	if err != nil {
+		return plan{}, err
+	}
+	p, err := t.plan(ctx, turn.call("remind", key, string(args)), a.When, a.Text)
+	if err == nil && p.job.Schedule.Kind != schedule.KindAt {
+		err = chat.Errorf(chat.CodeInvalid, "a reminder is for one moment; use the tool cron for what repeats")
+	}
+	p.job.Reminder = true
+	return p, err
+}
+
+// plan reads when a job fires and what it is about.
+func (t *Table) plan(ctx context.Context, c command.Call, when, text string) (plan, error) {
+	spec, zone, err := t.when(ctx, c, when)
+	if err == nil {
+		err = chat.CheckText("text", text, chat.MaxText)
+	}
+	return plan{call: c, job: command.NewJob{Schedule: spec, Text: text}, zone: zone}, err
 }
 
 // when reads a time and the zone in which it is meant.
@@ -69,13 +95,6 @@ func (t *Table) when(ctx context.Context, c command.Call, when string) (spec sch
 	return spec, zone, err
 }
 
-func (t *Table) addJob(ctx context.Context, c command.Call, spec schedule.Spec, text string, reminder bool) (cron.Put, error) {
-	if err := chat.CheckText("text", text, chat.MaxText); err != nil {
-		return cron.Put{}, err
-	}
-	return t.deps.Jobs.AddJob(ctx, c, command.NewJob{Schedule: spec, Text: text, Reminder: reminder})
-}
-
 // cronArgs are the arguments of the tool cron.
 type cronArgs struct {
 	Action string `json:"action"`
@@ -93,6 +112,7 @@ func (t *Table) cron() Tool {
 			"id":{"type":"string","description":"Of the job, for all actions but list, add and preview."},
 			"when":{"type":"string","description":"For add, update and preview. ` + whenHelp + ` every 30m, every weekday 9:00 and cron expressions repeat."},
 			"text":{"type":"string","description":"For add and update: what the agent is asked at each time."}}}`,
+		Check: t.checkCron,
 		Run: func(ctx context.Context, turn Turn, key string, args []byte) (string, error) {
 			a, err := read[cronArgs](args)
 			if err != nil {
@@ -101,6 +121,43 @@ func (t *Table) cron() Tool {
 			return t.runCron(ctx, turn, turn.call("cron", key, string(args)), a)
 		},
 	}
+}
+
+// checkCron refuses a call that acts and would fail.
+func (t *Table) checkCron(ctx context.Context, turn Turn, key string, args []byte) error {
+	a, err := read[cronArgs](args)
+	if err != nil {
+		return err
+	}
+	c := turn.call("cron", key, string(args))
+	switch a.Action {
+	case "add":
+		_, err = t.plan(ctx, c, a.When, a.Text)
+		return err
+	case "update":
+		_, err = t.patchOf(ctx, c, a)
+	case "pause", "resume", "remove", "run":
+	default:
+		return noAction(a.Action)
+	}
+	if err == nil {
+		err = needsID(a)
+	}
+	if err == nil {
+		_, err = t.deps.Editor.CronGet(ctx, a.ID, turn.caller())
+	}
+	return err
+}
+
+func noAction(name string) error {
+	return chat.Errorf(chat.CodeInvalid, "there is no action %q; use list, add, update, pause, resume, remove, run, preview or runs", chat.Cut(chat.Printable(name), 32))
+}
+
+func needsID(a cronArgs) error {
+	if a.ID == "" {
+		return chat.Errorf(chat.CodeInvalid, "the action %s needs the id of a job", a.Action)
+	}
+	return nil
 }
 
 func (t *Table) runCron(ctx context.Context, turn Turn, c command.Call, a cronArgs) (string, error) {
@@ -127,11 +184,11 @@ func (t *Table) runCron(ctx context.Context, turn Turn, c command.Call, a cronAr
 		"runs":   func() (string, error) { return t.listRuns(ctx, turn, a) },
 	}
 	action, known := actions[a.Action]
-	switch {
-	case !known:
-		return "", chat.Errorf(chat.CodeInvalid, "there is no action %q; use list, add, update, pause, resume, remove, run, preview or runs", chat.Cut(chat.Printable(a.Action), 32))
-	case a.ID == "":
-		return "", chat.Errorf(chat.CodeInvalid, "the action %s needs the id of a job", a.Action)
+	if !known {
+		return "", noAction(a.Action)
+	}
+	if err := needsID(a); err != nil {
+		return "", err
 	}
 	return action()
 }
@@ -163,15 +220,15 @@ func (t *Table) listJobs(ctx context.Context, c command.Call) (string, error) {
 }
 
 func (t *Table) planJob(ctx context.Context, c command.Call, a cronArgs) (string, error) {
-	spec, zone, err := t.when(ctx, c, a.When)
+	p, err := t.plan(ctx, c, a.When, a.Text)
 	if err != nil {
 		return "", err
 	}
-	put, err := t.addJob(ctx, c, spec, a.Text, false)
+	put, err := t.deps.Jobs.AddJob(ctx, p.call, p.job)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Job %s is planned %s (%s), next %s.", put.Job.ID, command.ScheduleWords(put.Job.Schedule, zone), zone, shown(put.Job.State.NextRunAt)), nil
+	return fmt.Sprintf("Job %s is planned %s (%s), next %s.", put.Job.ID, command.ScheduleWords(put.Job.Schedule, p.zone), p.zone, shown(put.Job.State.NextRunAt)), nil
 }
 
 func (t *Table) previewJob(ctx context.Context, c command.Call, a cronArgs) (string, error) {
@@ -184,27 +241,36 @@ func (t *Table) previewJob(ctx context.Context, c command.Call, a cronArgs) (str
 
 // updateJob changes when a job fires, what it asks, or both.
 func (t *Table) updateJob(ctx context.Context, turn Turn, c command.Call, a cronArgs) (string, error) {
+	patch, err := t.patchOf(ctx, c, a)
+	if err != nil {
+		return "", err
+	}
+	job, err := t.deps.Editor.CronUpdate(ctx, a.ID, patch, "", turn.caller())
+	return "The job is changed, next " + shown(job.State.NextRunAt) + ".", err
+}
+
+// patchOf is the change that the action update asks for.
+func (t *Table) patchOf(ctx context.Context, c command.Call, a cronArgs) (cron.Members, error) {
 	patch := cron.Members{}
 	if a.When != "" {
 		spec, _, err := t.when(ctx, c, a.When)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if patch["schedule"], err = json.Marshal(command.WireSchedule(spec)); err != nil {
-			return "", fmt.Errorf("encoding a schedule: %w", err)
+			return nil, fmt.Errorf("encoding a schedule: %w", err)
 		}
 	}
 	if a.Text != "" {
 		var err error
 		if patch["payload"], err = json.Marshal(map[string]any{"kind": cron.PayloadAgentTurn, "message": a.Text}); err != nil {
-			return "", fmt.Errorf("encoding a text: %w", err)
+			return nil, fmt.Errorf("encoding a text: %w", err)
 		}
 	}
 	if len(patch) == 0 {
-		return "", chat.Errorf(chat.CodeInvalid, "the action update needs when, text or both")
+		return nil, chat.Errorf(chat.CodeInvalid, "the action update needs when, text or both")
 	}
-	job, err := t.deps.Editor.CronUpdate(ctx, a.ID, patch, "", turn.caller())
-	return "The job is changed, next " + shown(job.State.NextRunAt) + ".", err
+	return patch, nil
 }
 
 func (t *Table) resumeJob(ctx context.Context, c command.Call, a cronArgs) (string, error) {

@@ -32,38 +32,48 @@ func (t *Table) message() Tool {
 		Schema: `{"type":"object","additionalProperties":false,"required":["text"],"properties":{
 			"text":{"type":"string"},
 			"session":{"type":"string","description":"Key of a session of the person, as the tool sessions lists it. Default: this one."}}}`,
-		Run: t.send,
+		Check: func(ctx context.Context, turn Turn, key string, args []byte) error {
+			_, err := t.outgoing(ctx, turn, key, args)
+			return err
+		},
+		Run: func(ctx context.Context, turn Turn, key string, args []byte) (string, error) {
+			o, err := t.outgoing(ctx, turn, key, args)
+			if err != nil {
+				return "", err
+			}
+			return "The text is on its way.", t.deps.Sessions.Send(ctx, o)
+		},
 	}
 }
 
-func (t *Table) send(ctx context.Context, turn Turn, key string, args []byte) (string, error) {
+// outgoing reads the arguments of message: what is sent, and where.
+func (t *Table) outgoing(ctx context.Context, turn Turn, key string, args []byte) (o store.Outgoing, err error) {
 	a, err := read[struct {
 		Text    string `json:"text"`
 		Session string `json:"session"`
 	}](args)
 	if err != nil {
-		return "", err
+		return o, err
 	}
 	if err := chat.CheckText("text", a.Text, chat.MaxText); err != nil {
-		return "", err
+		return o, err
 	}
 	session, target := turn.Session, turn.Target
 	if a.Session != "" {
 		status, err := t.own(ctx, turn, a.Session)
 		if err != nil {
-			return "", err
+			return o, err
 		}
 		if status.Key != turn.Session {
-			session, target = status.Key, status.Key.Target()
+			session, target = status.Key, status.Key.TargetFor(turn.Owner)
 		}
 	}
 	if target.IsZero() {
 		target = chat.Target{Channel: webChannel, ChatID: session.String()}
 	}
-	err = t.deps.Sessions.Send(ctx, store.Outgoing{
+	return store.Outgoing{
 		RunID: idOf(key), N: 1, Session: session, Principal: turn.Owner, Target: target, Kind: store.KindReply, Text: a.Text, Count: 1,
-	})
-	return "The text is on its way.", err
+	}, t.deps.Sessions.Reaches(target.Channel)
 }
 
 // idOf is an id that follows from a key.
@@ -75,7 +85,7 @@ func idOf(key string) string {
 func (t *Table) own(ctx context.Context, turn Turn, name string) (chat.SessionStatus, error) {
 	key, err := chat.ParseSessionKey(name, turn.Session.Agent)
 	if err != nil {
-		return chat.SessionStatus{}, err
+		return chat.SessionStatus{}, chat.Errorf(chat.CodeInvalid, "session: %s", err)
 	}
 	status, err := t.deps.Sessions.Session(ctx, key, turn.Owner)
 	if errors.Is(err, chat.ErrSessionNotFound) {
@@ -92,6 +102,17 @@ func (t *Table) sessions() Tool {
 			"action":{"type":"string","enum":["list","history","send"]},
 			"session":{"type":"string","description":"Key of the session, for history and send."},
 			"text":{"type":"string","description":"For send."}}}`,
+		Check: func(ctx context.Context, turn Turn, key string, args []byte) error {
+			a, err := read[sessionArgs](args)
+			switch {
+			case err != nil:
+			case a.Action == "send":
+				_, err = t.given(ctx, turn, key, a)
+			default:
+				err = noSessionAction(a.Action)
+			}
+			return err
+		},
 		Run: func(ctx context.Context, turn Turn, key string, args []byte) (string, error) {
 			a, err := read[sessionArgs](args)
 			if err != nil {
@@ -105,10 +126,14 @@ func (t *Table) sessions() Tool {
 			case "send":
 				return t.sendToSession(ctx, turn, key, a)
 			default:
-				return "", chat.Errorf(chat.CodeInvalid, "there is no action %q; use list, history or send", chat.Cut(chat.Printable(a.Action), 32))
+				return "", noSessionAction(a.Action)
 			}
 		},
 	}
+}
+
+func noSessionAction(name string) error {
+	return chat.Errorf(chat.CodeInvalid, "there is no action %q; use list, history or send", chat.Cut(chat.Printable(name), 32))
 }
 
 // sessionArgs are the arguments of the tool sessions.
@@ -152,19 +177,32 @@ func (t *Table) history(ctx context.Context, turn Turn, a sessionArgs) (string, 
 // sendToSession gives a text to another session. It is marked as external: the turn that it causes cannot send on, so two sessions do not keep each other
 // busy.
 func (t *Table) sendToSession(ctx context.Context, turn Turn, key string, a sessionArgs) (string, error) {
-	status, err := t.own(ctx, turn, a.Session)
+	m, err := t.given(ctx, turn, key, a)
 	if err != nil {
 		return "", err
 	}
+	_, err = t.deps.Sessions.ReceiveFrom(ctx, m, turn.caller())
+	return "The session has the text.", err
+}
+
+// given is the message to another session. Its answer goes to the chat of that session.
+func (t *Table) given(ctx context.Context, turn Turn, key string, a sessionArgs) (m chat.Message, err error) {
+	status, err := t.own(ctx, turn, a.Session)
+	if err != nil {
+		return m, err
+	}
 	if status.Key == turn.Session {
-		return "", chat.Errorf(chat.CodeInvalid, "that is this session; answer here instead")
+		return m, chat.Errorf(chat.CodeInvalid, "that is this session; answer here instead")
 	}
 	if err := chat.CheckText("text", a.Text, chat.MaxText); err != nil {
-		return "", err
+		return m, err
 	}
-	_, err = t.deps.Sessions.ReceiveFrom(ctx, chat.Message{
+	to := status.Key.TargetFor(turn.Owner)
+	if !to.IsZero() {
+		err = t.deps.Sessions.Reaches(to.Channel)
+	}
+	return chat.Message{
 		ID: idOf(key), Session: status.Key, Channel: fromTool, Dedupe: "tool:" + idOf(key),
-		Content: chat.Content{Text: a.Text, Sender: turn.Sender, External: true, Options: chat.Options{ReplyTo: status.Key.Target()}},
-	}, turn.caller())
-	return "The session has the text.", err
+		Content: chat.Content{Text: a.Text, Sender: turn.Sender, External: true, Options: chat.Options{ReplyTo: to}},
+	}, err
 }

@@ -41,7 +41,7 @@ const maxAnswer = 48 << 10
 
 func (t *Table) spawn() Tool {
 	return Tool{
-		Name: "spawn", Scope: chat.ScopeWrite, Idempotent: true, Waits: true, Foreign: always, // a sub-turn may have read text from outside
+		Name: "spawn", Scope: chat.ScopeWrite, Idempotent: true, Waits: true,
 		Description: "Starts a separate turn of yourself, with an empty conversation of its own, for a piece of work that can be done alone. " +
 			"Without wait you go on at once, and its answer comes into this conversation later; with wait its answer is the result.",
 		Schema: `{"type":"object","additionalProperties":false,"required":["task"],"properties":{
@@ -70,7 +70,7 @@ func (t *Table) spawn() Tool {
 
 func (t *Table) delegate() Tool {
 	return Tool{
-		Name: "delegate", Scope: chat.ScopeWrite, Idempotent: true, Waits: true, Foreign: always, // a sub-turn may have read text from outside
+		Name: "delegate", Scope: chat.ScopeWrite, Idempotent: true, Waits: true,
 		Description: "Asks another agent to do something and waits for its answer. It reads nothing but the task.",
 		Offer: func(turn Turn, one *Tool) bool {
 			if turn.Tasks == nil || len(turn.Tasks.Colleagues()) == 0 {
@@ -109,9 +109,13 @@ func startTask(ctx context.Context, turn Turn, task NewTask) error {
 	return turn.Tasks.Start(ctx, task)
 }
 
-// waitFor is the answer of a sub-turn as a result, or an error with the reason why there is none.
+// waitFor is the answer of a sub-turn as a result, or an error with the reason why there is none. A sub-turn works for the same person, so its answer is text
+// from outside only when it has read some.
 func waitFor(ctx context.Context, turn Turn, task NewTask) (string, error) {
 	end, err := turn.Tasks.Wait(ctx, task.ID)
+	if end.Foreign {
+		turn.markForeign()
+	}
 	switch {
 	case err != nil:
 		return "", err

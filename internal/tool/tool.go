@@ -22,6 +22,7 @@ import (
 
 // JobEditor is what the tool cron does to jobs besides [command.JobActions]. The caller sees its own jobs only.
 type JobEditor interface {
+	CronGet(ctx context.Context, id string, by chat.Caller) (cron.Job, error)
 	CronUpdate(ctx context.Context, id string, patch cron.Members, expected string, by chat.Caller) (cron.Job, error)
 	CronRuns(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error)
 }
@@ -36,6 +37,8 @@ type Sessions interface {
 	Toc(ctx context.Context, q store.TocQuery) ([]store.TocNode, error)
 	// ReceiveFrom accepts a message; one with a Dedupe that was accepted before is a duplicate.
 	ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error)
+	// Reaches refuses a channel through which nothing can be sent.
+	Reaches(channel string) error
 	// Send puts a message into the outbox; one whose RunID and N are there already is left alone.
 	Send(ctx context.Context, o store.Outgoing) error
 }
@@ -86,7 +89,12 @@ type Turn struct {
 	Barred func() string
 	// Tasks starts sub-turns of the turn; nil = it has none, and the tools for them are not offered.
 	Tasks Tasks
+
+	foreign *bool // of the call under way, see markForeign
 }
+
+// markForeign notes that the result of the call can have text that is not the person's own.
+func (t Turn) markForeign() { *t.foreign = true }
 
 // caller is the owner as the services see it. Own: whatever else the owner may do, a tool reaches what is the owner's alone.
 func (t Turn) caller() chat.Caller {
@@ -118,8 +126,10 @@ type Tool struct {
 	Acts func(args []byte) bool
 	// Askable: a call that acts can be made after its turn, when a person allows it. Where a person has to be asked, others are refused.
 	Askable bool
-	// Foreign reports whether the result of a call with these arguments can have text that is not the person's own; nil = never. Behind it a person has to
-	// allow tools that act.
+	// Check refuses arguments with which Run would fail, before a person is asked about the call; nil = those that do not fit Schema. Its error is for the model.
+	Check func(ctx context.Context, t Turn, key string, args []byte) error
+	// Foreign reports whether the result of a call with these arguments can have text that is not the person's own, see [chat.ToolResult]; nil = only where Run
+	// notes it. After such a result a person has to allow tools that act.
 	Foreign func(args []byte) bool
 	// Run makes the call. Its text and its error are for the model.
 	Run func(ctx context.Context, t Turn, key string, args []byte) (string, error)
@@ -175,16 +185,6 @@ func (t *Table) Outside(name string) bool {
 	return t.deps.External != nil && !t.inside(name) && t.deps.External.ServerOf(name) != ""
 }
 
-// Foreign reports whether the result of a call can have text that is not the person's own.
-func (t *Table) Foreign(call chat.ToolCall) bool {
-	for _, one := range t.tools {
-		if one.Name == call.Name {
-			return one.Foreign != nil && one.Foreign([]byte(call.Args))
-		}
-	}
-	return t.Outside(call.Name)
-}
-
 // box is the tools of one turn.
 type box struct {
 	turn      Turn
@@ -214,12 +214,15 @@ func (b *box) Call(ctx context.Context, key string, call chat.ToolCall) (result 
 			result = chat.ToolResult{Text: "The tool " + call.Name + " failed on this call.", IsError: true}
 		}
 	}()
-	text, err := b.run(ctx, key, call)
+	foreign := false
+	turn := b.turn
+	turn.foreign = &foreign
+	text, err := b.run(ctx, turn, key, call)
 	if err == nil {
-		return chat.ToolResult{Text: text}
+		return chat.ToolResult{Text: text, Foreign: foreign}
 	}
 	if known, ok := errors.AsType[*chat.Error](err); ok {
-		return chat.ToolResult{Text: known.Message, IsError: true}
+		return chat.ToolResult{Text: known.Message, IsError: true, Foreign: foreign}
 	}
 	if ctx.Err() == nil { // else the turn is ending, and the result is not used
 		b.log.WarnContext(ctx, "a tool failed", "tool", call.Name, "key", key, "err", err)
@@ -227,7 +230,7 @@ func (b *box) Call(ctx context.Context, key string, call chat.ToolCall) (result 
 	return chat.ToolResult{Text: "The tool " + call.Name + " failed; try again later.", IsError: true}
 }
 
-func (b *box) run(ctx context.Context, key string, call chat.ToolCall) (string, error) {
+func (b *box) run(ctx context.Context, turn Turn, key string, call chat.ToolCall) (string, error) {
 	for _, one := range b.tools {
 		if one.Name != call.Name {
 			continue
@@ -236,18 +239,21 @@ func (b *box) run(ctx context.Context, key string, call chat.ToolCall) (string, 
 		if len(bytes.TrimSpace(args)) == 0 {
 			args = []byte("{}")
 		}
-		if why := reason(b.turn.Barred); why != "" {
+		if why := reason(turn.Barred); why != "" {
 			return "", chat.Errorf(chat.CodeForbidden, "%s", why)
 		}
 		if one.Acts != nil && one.Acts(args) {
-			if why := reason(b.turn.NoActs); why != "" {
+			if why := reason(turn.NoActs); why != "" {
 				return "", chat.Errorf(chat.CodeForbidden, "%s", why)
 			}
-			if why := reason(b.turn.Asks); why != "" {
-				return b.ask(ctx, key, one, args, why)
+			if why := reason(turn.Asks); why != "" {
+				return b.ask(ctx, turn, one, Pending{Key: key, Tool: one.Name, Args: string(args)}, why)
 			}
 		}
-		return one.Run(ctx, b.turn, key, args)
+		if one.Foreign != nil && one.Foreign(args) {
+			turn.markForeign()
+		}
+		return one.Run(ctx, turn, key, args)
 	}
 	if b.away != nil && b.away(call.Name) {
 		return "", chat.Errorf(chat.CodeRunFailed, "the tool %s is not there now; go on without it or try again later", call.Name)
@@ -293,7 +299,11 @@ func read[T any](args []byte) (T, error) {
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return out, chat.Errorf(chat.CodeInvalid, "there is no argument %s", chat.Cut(chat.Printable(name), 64))
 	}
-	return out, chat.Errorf(chat.CodeInvalid, "the arguments are not a JSON object")
+	return out, notAnObject()
+}
+
+func notAnObject() error {
+	return chat.Errorf(chat.CodeInvalid, "the arguments are not a JSON object")
 }
 
 // shown is a moment as results show it.

@@ -56,10 +56,32 @@ func (s *services) RemoveJob(_ context.Context, c command.Call, _ string) error 
 }
 
 func (s *services) Session(_ context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error) {
-	if visible != "ann" || !strings.HasPrefix(key.Rest, "ann") {
-		return chat.SessionStatus{}, chat.ErrSessionNotFound
+	if visible == "ann" && strings.HasPrefix(key.Rest, "ann") || visible == "telegram:666:7" && key.Channel() == "telegram" {
+		return chat.SessionStatus{Key: key, Principal: visible}, nil
 	}
-	return chat.SessionStatus{Key: key, Principal: "ann"}, nil
+	return chat.SessionStatus{}, chat.ErrSessionNotFound
+}
+
+func (s *services) CronGet(_ context.Context, id string, _ chat.Caller) (cron.Job, error) {
+	if id != "j1" {
+		return cron.Job{}, chat.Errorf(chat.CodeNotFound, "no such job")
+	}
+	return cron.Job{ID: id}, nil
+}
+
+func (*services) Transcript(context.Context, store.TranscriptQuery) (store.Transcript, error) {
+	return store.Transcript{}, nil
+}
+
+func (*services) Search(context.Context, store.SearchQuery) (store.SearchResult, error) {
+	return store.SearchResult{}, nil
+}
+
+func (*services) Reaches(channel string) error {
+	if channel == "annex" {
+		return chat.Errorf(chat.CodeInvalid, "%s cannot be reached", channel)
+	}
+	return nil
 }
 
 func (s *services) Send(_ context.Context, o store.Outgoing) error {
@@ -106,6 +128,13 @@ func (colleagues) Wait(_ context.Context, id string) (chat.RunEnd, error) {
 }
 
 func (c colleagues) Colleagues() []string { return c }
+
+// reading are colleagues who read what others wrote.
+type reading struct{ colleagues }
+
+func (reading) Wait(_ context.Context, id string) (chat.RunEnd, error) {
+	return chat.RunEnd{RunID: id, Outcome: chat.OutcomeAnswered, Text: "read", Foreign: true}, nil
+}
 
 // TestTasksAnswerWithinTheBoundsOfAResult reads what the tools for sub-turns answer, with arguments that are wrong as well.
 func TestTasksAnswerWithinTheBoundsOfAResult(t *testing.T) {
@@ -272,6 +301,23 @@ func TestWhatIsSentFollowsFromTheKey(t *testing.T) {
 	}
 }
 
+// TestATextForAnotherChatGoesThroughTheAccountOfItsPerson sends from a private chat to a group of the same person. Session keys name no account, but channels do.
+func TestATextForAnotherChatGoesThroughTheAccountOfItsPerson(t *testing.T) {
+	t.Parallel()
+	s := &services{}
+	one := turn()
+	one.Owner, one.Session = "telegram:666:7", chat.SessionKey{Agent: "main", Rest: "telegram:direct:7"}
+	one.Target = chat.Target{Channel: "telegram:666", ChatID: "7"}
+	const group = "agent:main:telegram:group:-5:topic:3"
+	want := chat.Target{Channel: "telegram:666", ChatID: "-5", Thread: "3"}
+	if got := s.call(one, "message", `{"text":"hello","session":"`+group+`"}`); got.IsError || len(s.sent) != 1 || s.sent[0].Target != want || s.sent[0].Session.String() != group {
+		t.Errorf("got %+v, sent %+v, want it at %+v", got, s.sent, want)
+	}
+	if got := s.call(one, "sessions", `{"action":"send","text":"hello","session":"`+group+`"}`); got.IsError || len(s.received) != 1 || s.received[0].Content.Options.ReplyTo != want {
+		t.Errorf("got %+v, given %+v, want the answer at %+v", got, s.received, want)
+	}
+}
+
 func TestARemovedJobMayBeRemovedAgain(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []error{chat.ErrNotFound, chat.Errorf(chat.CodeInvalid, "cron job not found: j1").With("code", "CRON_JOB_NOT_FOUND")} {
@@ -349,15 +395,77 @@ func TestTheWordsOfAQuestionHideNothing(t *testing.T) {
 // other people wrote.
 func TestToolsThatReadTranscriptsReturnTextFromOutside(t *testing.T) {
 	t.Parallel()
-	table := tool.New(tool.Deps{})
 	for call, want := range map[chat.ToolCall]bool{
-		{Name: "history_search", Args: `{"query":"ada"}`}:         true,
-		{Name: "sessions", Args: `{"action":"history"}`}:          true,
-		{Name: "sessions", Args: `{"action":"list"}`}:             false,
-		{Name: "remind", Args: `{"when":"in 5h","text":"a tea"}`}: false,
+		{Name: "history_search", Args: `{"query":"ada"}`}:                             true,
+		{Name: "sessions", Args: `{"action":"history","session":"agent:main:ann-2"}`}: true,
+		{Name: "sessions", Args: `{"action":"send","session":"agent:main:bob-2"}`}:    false,
+		{Name: "remind", Args: `{"when":"in 5h","text":"a tea"}`}:                     false,
+		{Name: "spawn", Args: `{"task":"read","wait":true}`}:                          false,
+		{Name: "delegate", Args: `{"agent":"coder","task":"read what others wrote"}`}: true,
+		{Name: "fly", Args: `{}`}: false,
 	} {
-		if got := table.Foreign(call); got != want {
-			t.Errorf("%s %s: %t, want %t", call.Name, call.Args, got, want)
+		one := turn()
+		one.Tasks = colleagues{"coder"}
+		if call.Name == "delegate" {
+			one.Tasks = reading{colleagues{"coder"}}
+		}
+		if got := (&services{}).call(one, call.Name, call.Args); got.Foreign != want {
+			t.Errorf("%s %s: got %+v, want foreign %t", call.Name, call.Args, got, want)
 		}
 	}
 }
+
+// TestNoQuestionIsAskedAboutACallThatWouldFail holds that wrong arguments go back to the model, for tools of the gateway and for those of other servers.
+func TestNoQuestionIsAskedAboutACallThatWouldFail(t *testing.T) {
+	t.Parallel()
+	const schema = `{"type":"object","additionalProperties":false,"required":["to"],"properties":{"to":{"type":"string"},"n":{"type":"integer","maximum":5}}}`
+	for _, tt := range []struct{ name, args, want string }{
+		{"remind", `{"when":"when pigs fly","text":"tea"}`, "is not understood"},
+		{"remind", `{"when":"every 30m","text":"tea"}`, "use the tool cron for what repeats"},
+		{"remind", `{"when":"in 2h"}`, "text must not be blank"},
+		{"remind", `{"when":"in 2h","text":"tea","color":"red"}`, `there is no argument "color"`},
+		{"remind", `tea`, "the arguments are not a JSON object"},
+		{"cron", `{"action":"fly"}`, `there is no action "fly"`},
+		{"cron", `{"action":"add","when":"every 30m"}`, "text must not be blank"},
+		{"cron", `{"action":"add","when":"never","text":"x"}`, "is not understood"},
+		{"cron", `{"action":"update","id":"j1"}`, "needs when, text or both"},
+		{"cron", `{"action":"update","text":"x"}`, "needs the id of a job"},
+		{"cron", `{"action":"pause"}`, "needs the id of a job"},
+		{"cron", `{"action":"remove","id":"absent"}`, "no such job"},
+		{"message", `{"text":" "}`, "text must not be blank"},
+		{"message", `{"text":"x","session":"agent:main:bob-1"}`, "there is no session agent:main:bob-1"},
+		{"message", `{"text":"x","session":"agent:main:annex:group:5"}`, "cannot be reached"},
+		{"sessions", `{"action":"send","session":"agent:main:ann-2"}`, "text must not be blank"},
+		{"sessions", `{"action":"send","session":"agent:main:bob-1","text":"x"}`, "there is no session"},
+		{"sessions", `{"action":"send","session":"agent:main:ann-1","text":"x"}`, "that is this session"},
+		{"sessions", `{"action":"fly"}`, `there is no action "fly"`},
+		{"mail", `{"n":3}`, "the arguments do not fit the schema of mail"},
+		{"mail", `{"to":"bob","n":6}`, "the arguments do not fit the schema of mail"},
+		{"mail", `{"to":"bob","cc":"eve"}`, "the arguments do not fit the schema of mail"},
+		{"mail", `nothing`, "the arguments are not a JSON object"},
+		{"mail", `{"to":"bob","n":3}`, ""},
+		{"remind", `{"when":"in 2h","text":"tea"}`, ""},
+	} {
+		s, q := &services{}, &questions{}
+		asking := turn()
+		asking.Asks, asking.Servers = func() string { return "in a group" }, []string{"mail"}
+		asking.Asked = tool.Person{Principal: "ann"}
+		box := tool.New(tool.Deps{Jobs: s, Editor: s, Sessions: s, Questions: q, External: mailOf(schema)}).For(asking, nil)
+		got := box.Call(t.Context(), "key/1", chat.ToolCall{ID: "a", Name: tt.name, Args: tt.args})
+		if refused := tt.want != ""; got.IsError != refused || !strings.Contains(got.Text, tt.want) || len(q.asked) == 1 == refused {
+			t.Errorf("%s %s: got %+v and %d questions, want %q", tt.name, tt.args, got, len(q.asked), tt.want)
+		}
+	}
+}
+
+// mailOf is a server with one tool, which acts and has this schema.
+type mailOf string
+
+func (m mailOf) Tools([]string) []tool.Tool {
+	return []tool.Tool{{
+		Name: "mail", Schema: string(m), Askable: true, Acts: func([]byte) bool { return true },
+		Run: func(context.Context, tool.Turn, string, []byte) (string, error) { return "sent", nil },
+	}}
+}
+
+func (mailOf) ServerOf(string) string { return "mail" }

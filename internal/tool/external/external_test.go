@@ -100,7 +100,7 @@ func TestListedToolsOfAProgramAreCalled(t *testing.T) {
 	if len(set.Tools([]string{"another"})) != 0 {
 		t.Error("an agent gets tools of a server that it does not name")
 	}
-	if table := tool.New(tool.Deps{External: set}); !table.Foreign(chat.ToolCall{Name: "fake_gone"}) || table.Foreign(chat.ToolCall{Name: "remind"}) {
+	if table := tool.New(tool.Deps{External: set}); !table.Outside("fake_gone") || table.Outside("remind") {
 		t.Error("results of tools of other servers are not text from outside, or those of the gateway's are")
 	}
 }
