@@ -108,7 +108,7 @@ func (q question) message() store.Outgoing {
 
 // put makes a question durable and sends it, in a message with an id. The row is completed from the question.
 func (q *questions) put(ctx context.Context, messageID string, asked question, row store.Question) error {
-	row.ID, row.Owner, row.Life = asked.id, asked.who.Principal, asked.life
+	row.ID, row.Owner, row.Session, row.Life = asked.id, asked.who.Principal, asked.session, asked.life
 	err := q.node.WhileAlive(ctx, func(ctx context.Context) error { return q.store.PutQuestion(ctx, row) })
 	if err != nil {
 		return fmt.Errorf("asking a person: %w", err)

@@ -212,6 +212,12 @@ func (sp *stops) remove(ctx context.Context, p store.DeleteParams, by chat.Calle
 	if _, err := sp.stop(ctx, store.StopParams{Session: p.Session, Scope: store.StopAll, By: by.Principal, Reason: reasonReset}); err != nil {
 		return store.Deleted{}, err
 	}
+	if s, err := sp.store.Session(ctx, p.Session, ""); err == nil {
+		side := chat.CompactionKey(p.Session.Agent, s.SessionID)
+		if _, err := sp.stop(ctx, store.StopParams{Session: side, Scope: store.StopAll, By: by.Principal, Reason: reasonReset}); err != nil {
+			return store.Deleted{}, err
+		}
+	}
 	p.Audit = by.Audit(verbDelete, p.Session.String())
 	ctx, cancel := context.WithTimeout(ctx, deleteWait)
 	defer cancel()
@@ -222,10 +228,28 @@ func (sp *stops) remove(ctx context.Context, p store.DeleteParams, by chat.Calle
 				sp.events.PublishSession(p.Session, "", events.ReasonDeleted, "")
 			}
 			for _, m := range out.Ended { // accepted after the stop
-				sp.sched.Drop(p.Session.String(), m.Seq)
+				sp.sched.Drop(m.Session.String(), m.Seq)
 				sp.queue.publishEnded(ctx, m, chat.OutcomeStopped, reasonReset)
 			}
+			sp.dropFiles(ctx, out.Files)
 			return out, err
 		}
+	}
+}
+
+// dropFiles removes the files of a deleted session, but for those that another message names. A file that is left for an error goes with its age.
+func (sp *stops) dropFiles(ctx context.Context, list []chat.Attachment) {
+	paths := store.Paths(list)
+	if len(paths) == 0 || sp.cfg.Files == nil {
+		return
+	}
+	named, err := sp.store.FilesNamed(ctx, paths)
+	for _, path := range paths {
+		if err == nil && !slices.Contains(named, path) {
+			err = sp.cfg.Files.DropUpload(chat.Attachment{Path: path})
+		}
+	}
+	if err != nil {
+		sp.log.WarnContext(ctx, "files of a deleted session stay until they are old", "files", len(paths), "err", err)
 	}
 }

@@ -14,6 +14,7 @@ const (
 	OutDelivered = "delivered"
 	OutFailed    = "failed"
 	OutExpired   = "expired"
+	OutDeleted   = "deleted" // the session was deleted before it was sent
 )
 
 // Kinds of an outbox row.

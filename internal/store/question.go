@@ -40,6 +40,8 @@ type Question struct {
 	ID string
 	// Owner is the principal that may answer.
 	Owner string
+	// Session is where it was asked: the question ends with the session.
+	Session chat.SessionKey
 	// Body is what the question is about, JSON that the store does not read.
 	Body json.RawMessage
 	// Waits is the node whose turn waits for the answer: the question ends with that node. "" = no turn waits; the call is made when it is allowed, by

@@ -57,6 +57,9 @@ type Deleted struct {
 	Kept string `json:"kept,omitempty"`
 	// Ended are the waiting messages that ended stopped, without their content. A repetition returns none.
 	Ended []Waiting `json:"-"`
+	// Files are those that the removed messages have named; the caller removes those that no other message names ([Retention].FilesNamed). A repetition
+	// returns none.
+	Files []chat.Attachment `json:"-"`
 }
 
 // WithoutContent removes the content from messages, in place.

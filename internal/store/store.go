@@ -138,8 +138,9 @@ type Sessions interface {
 	// changed (stop them first), but a run that finishes later writes into the archived transcript. Idempotent for the same NewID. With
 	// IdempotencyKey, a repetition changes nothing and returns the transcript that the first call began, with Key and SessionID only.
 	ResetSession(ctx context.Context, p ResetParams) (Session, error)
-	// DeleteSession removes the session and, unless they are to be kept, its transcripts. Its waiting messages end stopped.
-	// chat.ErrConflict: the current transcript is not ExpectID, or a run of the session is running. An unknown session: Deleted false. With
+	// DeleteSession removes the session and, unless they are to be kept, its transcripts, and with it the sessions of its sub-turns and its compactions
+	// ([BelowSQL]). Waiting messages end stopped, outgoing ones end deleted. What stays of it has no content any more ([ClearSQL]).
+	// chat.ErrConflict: the current transcript is not ExpectID, or a run of one of the sessions is running. An unknown session: Deleted false. With
 	// IdempotencyKey, a repetition changes nothing and returns the result of the first call.
 	DeleteSession(ctx context.Context, p DeleteParams) (Deleted, error)
 	// SetSessionMode stores the session's queue mode; "" = default.
@@ -207,4 +208,6 @@ type Retention interface {
 	// FilesInUse lists the paths of files, below the directory for attachments, that a message without an outcome or an unfinished outgoing
 	// message names. The order is undefined; a path may occur twice.
 	FilesInUse(ctx context.Context) ([]string, error)
+	// FilesNamed returns those of the paths that any message or unfinished outgoing message names. It reads the whole inbox.
+	FilesNamed(ctx context.Context, paths []string) ([]string, error)
 }

@@ -123,3 +123,6 @@ func (s *Store) FilesInUse(ctx context.Context) ([]string, error) {
 	})
 	return paths, err
 }
+
+// FilesNamed names none: a deletion lists no files here.
+func (s *Store) FilesNamed(context.Context, []string) ([]string, error) { return nil, nil }

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	questionColumns = `id, owner, state, expires_at, call, node, result`
+	questionColumns = `id, owner, session_key, state, expires_at, call, node, result`
 
 	questionSQL = `SELECT ` + questionColumns + ` FROM tool_questions WHERE id = $1`
 
-	putQuestionSQL = `INSERT INTO tool_questions (id, owner, state, node, expires_at, call, result)
-		VALUES ($2, $3, 'open', $6, ` + nowSQL + ` + $4::bigint, $5, '')`
+	putQuestionSQL = `INSERT INTO tool_questions (id, owner, session_key, state, node, expires_at, call, result)
+		VALUES ($2, $3, $7, 'open', $6, ` + nowSQL + ` + $4::bigint, $5, '')`
 
 	// countQuestionsSQL counts the question itself and the open ones of its person, without those of turns whose node has ended. $1 clock, $2 id, $3 owner.
 	countQuestionsSQL = `SELECT count(*) FILTER (WHERE q.id = $2), count(*) FILTER (WHERE q.owner = $3 AND q.state = 'open' AND q.expires_at > ` + nowSQL + `
@@ -34,13 +34,13 @@ func scanQuestion(row pgx.CollectableRow) (store.Question, error) { return readQ
 
 func readQuestion(row pgx.Row) (q store.Question, err error) {
 	var (
-		expires            int64
-		body, node, result string
+		expires                 int64
+		key, body, node, result string
 	)
-	if err = row.Scan(&q.ID, &q.Owner, &q.State, &expires, &body, &node, &result); err != nil {
+	if err = row.Scan(&q.ID, &q.Owner, &key, &q.State, &expires, &body, &node, &result); err != nil {
 		return q, err
 	}
-	q.ExpiresAt, q.Body = time.UnixMilli(expires).UTC(), []byte(body)
+	q.Session, q.ExpiresAt, q.Body = parseKey(key), time.UnixMilli(expires).UTC(), []byte(body)
 	return q.Filled(node, result)
 }
 
@@ -62,7 +62,7 @@ func (s *Store) PutQuestion(ctx context.Context, q store.Question) error {
 		if open >= store.MaxQuestions {
 			return store.ErrQuestionsFull
 		}
-		_, err = tx.Exec(ctx, putQuestionSQL, s.clock(), clean(q.ID), clean(q.Owner), q.Lives().Milliseconds(), clean(string(q.Body)), q.Waits)
+		_, err = tx.Exec(ctx, putQuestionSQL, s.clock(), clean(q.ID), clean(q.Owner), q.Lives().Milliseconds(), clean(string(q.Body)), q.Waits, q.Session.String())
 		return err
 	})
 }

@@ -8,14 +8,14 @@ import (
 	"laneway/internal/store"
 )
 
-const questionColumns = `id, owner, state, expires_at, call, node, result`
+const questionColumns = `id, owner, session_key, state, expires_at, call, node, result`
 
 func scanQuestion(row scanner) (q store.Question, err error) {
 	var (
 		expires            int64
 		body, node, result string
 	)
-	if err = row.Scan(&q.ID, &q.Owner, &q.State, &expires, &body, &node, &result); err != nil {
+	if err = row.Scan(&q.ID, &q.Owner, keyColumn{&q.Session}, &q.State, &expires, &body, &node, &result); err != nil {
 		return q, err
 	}
 	q.ExpiresAt, q.Body = time.UnixMilli(expires).UTC(), []byte(body)
@@ -39,8 +39,8 @@ func (s *Store) PutQuestion(ctx context.Context, q store.Question) error {
 		case open >= store.MaxQuestions:
 			return store.ErrQuestionsFull
 		}
-		_, err = t.exec(ctx, `INSERT INTO tool_questions (id, owner, state, node, expires_at, call, result) VALUES (?, ?, 'open', ?, ?, ?, '')`,
-			q.ID, q.Owner, q.Waits, t.now+q.Lives().Milliseconds(), string(q.Body))
+		_, err = t.exec(ctx, `INSERT INTO tool_questions (id, owner, session_key, state, node, expires_at, call, result) VALUES (?, ?, ?, 'open', ?, ?, ?, '')`,
+			q.ID, q.Owner, q.Session.String(), q.Waits, t.now+q.Lives().Milliseconds(), string(q.Body))
 		return err
 	})
 }

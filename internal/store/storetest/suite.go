@@ -77,6 +77,7 @@ func areas() []area {
 		{"Lease", leaseTests()},
 		{"Transcript", transcriptTests()},
 		{"Sessions", sessionTests()},
+		{"Deletion", deletionTests()},
 		{"Answers", idempotencyTests()},
 		{"Retention", retentionTests()},
 		{"Search", searchTests()},

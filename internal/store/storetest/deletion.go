@@ -1,0 +1,328 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+func deletionTests() []test {
+	return []test{
+		{"LeavesNoContentBehind", deletionLeavesNothing},
+		{"OfARunOfAJobLeavesNoContentBehind", deletionOfARun},
+		{"RemovesSubTurnsAtAllDepths", deletionRemovesTasks},
+		{"WaitsForSubTurnsThatRun", deletionWaitsForTasks},
+		{"EndsWhatWaitsToBeSent", deletionEndsOutgoing},
+		{"ListsTheFilesOfItsMessages", deletionListsFiles},
+	}
+}
+
+// mark is in everything that the tests write for a session that they delete. It is one word, so that the search index has it as it is.
+const mark = "canaryq7x"
+
+// The rules for tables.
+const (
+	cleared = "cleared by deletion"
+	exempt  = "exempt because "
+)
+
+// deletionRules say for each table with a column of text what a deletion does. A table that is missing here fails the test: decide what a deletion has to
+// remove from it, plant the mark there, and add it.
+func deletionRules() map[string]string {
+	return map[string]string{
+		"inbox":              cleared,
+		"runs":               cleared,
+		"turn_rounds":        cleared,
+		"sessions":           cleared,
+		"transcript":         cleared,
+		"outbox":             cleared,
+		"tool_questions":     cleared,
+		"toc_parts":          cleared,
+		"toc_nodes":          cleared,
+		"toc_progress":       cleared,
+		"cron_run_logs":      cleared, // the summary, and what the row of an isolated run has of its session; how the run ended stays
+		"search_progress":    cleared,
+		"search_transcripts": cleared,
+		"search_entries":     cleared,
+		"search_state":       exempt + "it has the key of the entry that was indexed last",
+		// Contentless: a deleted entry is found no more, and its words leave with the next merge of their segment.
+		"transcript_words":         exempt + "it is an index without content",
+		"transcript_words_data":    exempt + "it has words without their order, of which the deleted ones leave with a merge",
+		"transcript_words_idx":     exempt + "it has the first words of segments",
+		"transcript_words_config":  exempt + "it has settings",
+		"transcript_words_docsize": exempt + "it has numbers",
+		"kept_transcripts":         exempt + "it names transcripts that are kept on purpose",
+		"deleted_sessions":         exempt + "it has keys and numbers, so that no old message is accepted again",
+		"graves":                   exempt + "it has keys and numbers, so that no old message is accepted again",
+		"audit_log":                exempt + "the log of changes only grows; it has hashes",
+		"usage_counters":           exempt + "usage is counted per principal and day",
+		"usage_totals":             exempt + "usage is counted per principal and day",
+		"usage_writers":            exempt + "it has numbers of batches",
+		"cron_jobs":                exempt + "jobs belong to their owner and stay",
+		"answers":                  exempt + "it has ids that calls returned, for a day",
+		"nodes":                    exempt + "it is about processes",
+		"leases":                   exempt + "it is about processes",
+		"credentials":              exempt + "it is about principals",
+		"allowances":               exempt + "it is about principals",
+		"zones":                    exempt + "it is about principals",
+		"pairings":                 exempt + "it is about persons of a channel",
+		"pairing_grants":           exempt + "it is about persons of a channel",
+		"channel_groups":           exempt + "it is about chats of a channel",
+		"buttons":                  exempt + "it has commands that buttons of a chat send until they expire",
+		"goose_db_version":         exempt + "it is about the schema",
+		"laneway_migrations":       exempt + "it is about the schema",
+	}
+}
+
+// textTables lists the tables with a column of text, and those columns.
+func (w *world) textTables() map[string][]string {
+	w.Helper()
+	sql := `SELECT table_name, column_name FROM information_schema.columns
+		WHERE table_schema = current_schema() AND table_name IN (SELECT table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE')
+			AND data_type IN ('text', 'character varying', 'json', 'jsonb', 'bytea', 'tsvector', 'ARRAY')`
+	if w.st.Kind() == "sqlite" {
+		sql = `SELECT l.name, c.name FROM pragma_table_list l, pragma_table_xinfo(l.name) c
+			WHERE l.schema = 'main' AND l.type <> 'view' AND l.name NOT LIKE 'sqlite\_%' ESCAPE '\' AND upper(c.type) NOT IN ('INTEGER', 'REAL')`
+	}
+	tables := map[string][]string{}
+	for _, row := range w.h.Query(w.tb, sql) {
+		tables[fmt.Sprint(row[0])] = append(tables[fmt.Sprint(row[0])], fmt.Sprint(row[1]))
+	}
+	return tables
+}
+
+// found lists the tables in which the mark is, but those that are exempt.
+func (w *world) found() map[string]bool {
+	w.Helper()
+	rules, where := deletionRules(), map[string]bool{}
+	for table, columns := range w.textTables() {
+		rule, known := rules[table]
+		if !known {
+			w.Errorf("the table %s has text, and no rule says what the deletion of a session does with it: see deletionRules", table)
+		}
+		if strings.HasPrefix(rule, exempt) && table != "audit_log" && table != "answers" {
+			continue
+		}
+		for _, column := range columns {
+			rows := w.h.Query(w.tb, fmt.Sprintf(`SELECT count(*) FROM %s WHERE lower(CAST("%s" AS TEXT)) LIKE '%%%s%%'`, table, column, mark))
+			if fmt.Sprint(rows[0][0]) != "0" {
+				where[table+"."+column] = true
+			}
+		}
+	}
+	return where
+}
+
+// sqlOnly leaves a test out on the memory store, which is removed soon and has no tables to look at.
+func (w *world) sqlOnly() {
+	if w.h.Query == nil {
+		w.tb.Skip("the memory store keeps what a deletion has to remove until it ends with its process")
+	}
+}
+
+func contentOfMark(files ...string) chat.Content {
+	c := chat.Content{Text: mark, Sender: chat.Sender{ID: mark, Name: mark}, Options: chat.Options{SystemPrompt: mark}}
+	for _, f := range files {
+		c.Attachments = append(c.Attachments, chat.Attachment{Name: mark, Path: f})
+	}
+	return c
+}
+
+// plant makes a session with the mark in everything that belongs to it, and returns its key.
+func (w *world) plant(node string) chat.SessionKey {
+	w.Helper()
+	key := w.key()
+	p := w.message(node, key)
+	p.Message.Content = contentOfMark("telegram-1/a")
+	a := w.accept(p)
+	c, run := claimOf(key, a), p.Message.ID
+	lines := []chat.TranscriptEntry{{Role: chat.RoleUser, Text: mark, Sender: chat.Sender{Name: mark}, RunID: run}}
+	_, err := w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: run, Lane: "main", Seqs: []int64{a.Seq}, Transcript: lines})
+	w.ok(err)
+	w.ok(w.st.RecordRound(w.ctx, c, run, round(1, mark)))
+	w.ok(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1}, chat.ToolResult{Text: mark}))
+	w.plantTasks(c, run)
+	out := w.outgoing("telegram:1", "7")
+	out.RunID, out.Session, out.Text, out.Kind = run, key, mark, store.KindReply
+	out.Choice, out.File = &chat.Choice{Typed: mark}, &chat.Attachment{Name: mark, Path: "outgoing/b"}
+	end := store.FinishParams{
+		Claim: c, RunID: run, State: store.RunFailed, Outcome: chat.OutcomeFailed, Error: mark, Detail: mark, Preview: mark,
+		Transcript: []chat.TranscriptEntry{{Role: chat.RoleAssistant, Text: mark, RunID: run}}, Outgoing: []store.Outgoing{out},
+	}
+	w.finish(end) // without Journal: its rounds stay, as after a crash
+	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", mark))
+	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: w.id("q"), Owner: "ann", Session: key, Body: json.RawMessage(`{"args":"` + mark + `"}`)}))
+	w.plantJob(node, key)
+	w.putPart(w.part(key, func(p *store.TocPart) { p.Text = mark }))
+	ref := store.TocRef{Owner: "ann", Level: store.TocWeek, Period: "2026-W11"}
+	_, err = w.st.BeginTocNode(w.ctx, ref, "claim")
+	w.ok(err)
+	_, err = w.st.EndTocNode(w.ctx, ref, "claim", mark)
+	w.ok(err)
+	_, err = w.st.IndexTranscripts(w.ctx)
+	w.ok(err)
+	to := w.outgoing("web", key.String()) // the answer of a job in another session
+	to.Session, to.Text = w.key(), mark
+	w.enqueue(to)
+	waits := w.message(node, key)
+	waits.Message.Content = contentOfMark()
+	w.accept(waits)
+	return key
+}
+
+// plantTasks makes a sub-turn of a run, with one of its own, and a compaction. All have ended.
+func (w *world) plantTasks(c store.Claim, run string) {
+	w.Helper()
+	parent, root := c, run
+	for range 2 {
+		p := w.spawn(parent, run, root)
+		p.Accept.Message.Content = contentOfMark("uploads/c")
+		child := claimOf(p.Accept.Message.Session, w.spawned(p))
+		id := p.Accept.Message.ID
+		w.start(child, id, 1)
+		defer func() { // a child ends before its parent
+			end := answered(child, id)
+			end.Transcript = []chat.TranscriptEntry{{Role: chat.RoleAssistant, Text: mark, RunID: id}}
+			w.finish(end)
+		}()
+		parent, run = child, id
+	}
+	side := w.message(c.Node, chat.CompactionKey("main", w.session(c.Session).SessionID))
+	side.Message.Content = contentOfMark()
+	a := w.accept(side)
+	claim := claimOf(side.Message.Session, a)
+	w.start(claim, side.Message.ID, a.Seq)
+	w.finish(answered(claim, side.Message.ID))
+}
+
+// plantJob runs a job in a session that it shares with people.
+func (w *world) plantJob(node string, key chat.SessionKey) {
+	w.Helper()
+	w.job(func(j *cron.Job) { j.Session = "session:" + key.Rest })
+	l := w.due(node)
+	equal(w, "session of the run", l.Message.Session, key)
+	w.endRun(w.begin(l), l.Message.ID, cron.RunOK, func(e *cron.AttemptEnd) { e.Summary = mark })
+}
+
+func deletionLeavesNothing(w *world) {
+	w.sqlOnly()
+	node := w.node()
+	key := w.plant(node)
+	before := w.found()
+	for table, rule := range deletionRules() {
+		_, exists := w.textTables()[table]
+		there := slices.ContainsFunc(slices.Collect(maps.Keys(before)), func(c string) bool { return strings.HasPrefix(c, table+".") })
+		if keys := strings.HasPrefix(table, "search_") && table != "search_entries" || table == "toc_progress"; exists && rule == cleared && !there && !keys {
+			w.Errorf("the test plants nothing in %s", table)
+		}
+	}
+	dedupe := w.h.Query(w.tb, `SELECT message_id, dedupe, params_hash FROM inbox WHERE session_key = '`+key.String()+`' ORDER BY seq`)
+	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, Audit: &chat.Audit{Who: "ann", Verb: "sessions.delete", Object: key.String()}})
+	w.ok(err)
+	equal(w, "deleted", deleted.Deleted, true)
+	equal(w, "left", w.found(), nil)
+	equal(w, "ids and hashes", w.h.Query(w.tb, `SELECT message_id, dedupe, params_hash FROM inbox WHERE session_key = '`+key.String()+`' ORDER BY seq`), dedupe)
+	equal(w, "tasks", w.tasks(store.TaskFilter{}), nil)
+	for _, table := range []string{"search_progress", "search_transcripts", "toc_progress"} {
+		if _, exists := w.textTables()[table]; exists {
+			equal(w, "rows of "+table, len(w.h.Query(w.tb, `SELECT 1 FROM `+table)), 0)
+		}
+	}
+	w.checkInvariants("after the deletion")
+}
+
+func deletionOfARun(w *world) {
+	w.sqlOnly()
+	node := w.node()
+	w.job(nil)
+	l := w.due(node)
+	c, _ := w.beginSaying(l, entry(chat.RoleUser, mark, l.Message.ID))
+	p := w.ending(c, l.Message.ID, cron.RunOK, func(e *cron.AttemptEnd) { e.Summary = mark })
+	p.Transcript, p.Preview = []chat.TranscriptEntry{entry(chat.RoleAssistant, mark, l.Message.ID)}, mark
+	w.finish(p)
+	equal(w, "planted", len(w.found()) > 0, true)
+	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: l.Message.Session})
+	w.ok(err)
+	equal(w, "left", w.found(), nil)
+	equal(w, "the row of the ledger", w.ledger(l.Run.ID).State, cron.RunOK)
+}
+
+func deletionRemovesTasks(w *world) {
+	w.sqlOnly()
+	node := w.node()
+	other, parent, _ := w.turn(node, w.key())
+	kept := w.spawn(other, parent, parent)
+	w.spawned(kept)
+	key := w.plant(node)
+	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: true})
+	w.ok(err)
+	equal(w, "tasks", w.tasks(store.TaskFilter{}), []string{kept.Accept.Message.ID})
+	list, _ := w.list(store.SessionFilter{})
+	equal(w, "sessions", len(list), 2) // that of the other tree and its child
+	if tr := w.transcript(store.TranscriptQuery{Session: key, SessionID: deleted.Kept}); len(tr.Entries) == 0 {
+		w.Fatalf("the transcript %q was not kept", deleted.Kept)
+	}
+}
+
+func deletionWaitsForTasks(w *world) {
+	w.sqlOnly()
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	p := w.spawn(c, run, run)
+	p.Announce = true
+	a := w.spawned(p)
+	child := claimOf(p.Accept.Message.Session, a)
+	w.start(child, p.Accept.Message.ID, a.Seq)
+	w.finish(answered(c, run))
+	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
+	w.fails(err, chat.ErrConflict)
+	w.finish(stopped(child, p.Accept.Message.ID))
+	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
+	w.ok(err)
+	equal(w, "tasks", w.tasks(store.TaskFilter{}), nil)
+	equal(w, "to announce", w.left(), nil)
+}
+
+func deletionEndsOutgoing(w *world) {
+	w.sqlOnly()
+	node, key := w.node(), w.key()
+	w.write(key, 1, 1)
+	sending, waiting, other := w.outgoing("telegram:1", "7"), w.outgoing("telegram:1", "7"), w.outgoing("telegram:1", "8")
+	sending.Session, waiting.Session, other.Session = key, key, w.key()
+	w.enqueue(sending, waiting)
+	equal(w, "claimed", len(w.claim(node, "telegram:1")), 1)
+	w.enqueue(other)
+	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
+	w.ok(err)
+	states := w.h.Query(w.tb, `SELECT id, state FROM outbox ORDER BY place`)
+	equal(w, "states", states, [][]any{{sending.ID, store.OutDeleted}, {waiting.ID, store.OutDeleted}, {other.ID, store.OutPending}})
+	w.fails(w.st.Delivered(w.ctx, node, sending.ID, "1"), chat.ErrFenced)
+	got := w.claim(node, "telegram:1")
+	equal(w, "what is sent", []any{len(got), got[0].ID}, []any{1, other.ID})
+	counts, err := w.st.OutboxCounts(w.ctx)
+	w.ok(err)
+	equal(w, "waiting and failed", counts, map[string]store.OutboxCount{"telegram:1": {Waiting: 1}})
+}
+
+func deletionListsFiles(w *world) {
+	w.sqlOnly()
+	node := w.node()
+	key := w.plant(node)
+	other := w.message(node, w.key())
+	other.Message.Content = contentOfMark("uploads/c", "uploads/d")
+	w.accept(other)
+	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
+	w.ok(err)
+	paths := store.Paths(deleted.Files)
+	slices.Sort(paths)
+	equal(w, "files", slices.Compact(paths), []string{"outgoing/b", "telegram-1/a", "uploads/c"})
+	named, err := w.st.FilesNamed(w.ctx, []string{"outgoing/b", "telegram-1/a", "uploads/c"})
+	w.ok(err)
+	equal(w, "named by others", named, []string{"uploads/c"})
+}
