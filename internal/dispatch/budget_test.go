@@ -2,7 +2,9 @@ package dispatch_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,12 +18,22 @@ import (
 )
 
 // spender is a runner of a model that asks for a call in each of its rounds and uses a hundred tokens in each; the text of a message is how many rounds.
-type spender struct{ takes time.Duration }
+type spender struct {
+	takes   time.Duration
+	answers *atomic.Int64 // how many answers the model gave, which is what the provider charges; nil = they are not counted
+}
 
 func (s spender) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	var res agent.Result
-	rounds := len(strings.Fields(joined(req)))
-	for n := 1; ; n++ {
+	rounds, first := len(strings.Fields(joined(req))), 1
+	if req.Journal != nil { // behind the rounds of earlier attempts
+		for _, r := range req.Journal.Rounds() {
+			res.Usage.InputTokens += r.Usage.InputTokens
+			res.Usage.OutputTokens += r.Usage.OutputTokens
+			first++
+		}
+	}
+	for n := first; ; n++ {
 		if err := req.BeforeRound(ctx); err != nil {
 			return res, err
 		}
@@ -30,6 +42,9 @@ func (s spender) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		case <-timer.C:
 		case <-ctx.Done():
 			return res, context.Cause(ctx)
+		}
+		if s.answers != nil {
+			s.answers.Add(1)
 		}
 		used := chat.Usage{InputTokens: 90, OutputTokens: 10, Model: "m"}
 		res.Usage.InputTokens += used.InputTokens
@@ -263,4 +278,47 @@ func TestUnreportedUsageIsEstimated(t *testing.T) {
 		h.close()
 		want(t, "tokens", tokensOf(t, st, usage.ByAgent)["main"], int64(end.Usage.InputTokens+end.Usage.OutputTokens))
 	})
+}
+
+// TestUsageIsCountedAcrossAKill kills the process before and after each step that follows an answer of the model. No budget covers the turn.
+func TestUsageIsCountedAcrossAKill(t *testing.T) {
+	for kind, open := range stores(t) {
+		for _, step := range []string{"RecordRound", "RecordResult", "Finish"} {
+			for _, done := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/%t", kind, step, done), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						st := open(t)
+						killWhileUsageIsCounted(t, st, step, done)
+						if err := st.Close(); err != nil {
+							t.Error(err)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+func killWhileUsageIsCounted(t *testing.T, plain cronStore, step string, done bool) {
+	t.Helper()
+	answers := &atomic.Int64{}
+	spending := func(c *dispatch.Config) {
+		c.Agents[0].Runner, c.Agents[0].Tools = spender{takes: 10 * time.Millisecond, answers: answers}, dispatch.Tools{Default: true}
+	}
+	first := newDoomed(plain, step, done)
+	first.armed.Store(true)
+	h := open(t, first, spending)
+	id := h.send("agent:main:own", "a b c")
+	time.Sleep(5 * time.Second)
+	if !first.off.Load() {
+		t.Fatalf("a turn does not call %s", step)
+	}
+	next := open(t, plain, spending)
+	time.Sleep(time.Minute)
+	if row, err := plain.MessageByID(t.Context(), id); err != nil || row.Outcome != chat.OutcomeAnswered {
+		t.Fatalf("the message ended with %q, %v", row.Outcome, err)
+	}
+	next.close()
+	want(t, "tokens", tokensOf(t, plain, usage.ByNothing)[""], 100*answers.Load())
+	h.abandon()
 }

@@ -146,3 +146,11 @@ func (d *doomed) Finish(ctx context.Context, p store.FinishParams) (out store.Fi
 	err = d.at(ctx, "Finish", func() (err error) { out, err = d.power.Finish(ctx, p); return err })
 	return out, err
 }
+
+func (d *doomed) RecordRound(ctx context.Context, c store.Claim, runID string, round chat.Round) error {
+	return d.at(ctx, "RecordRound", func() error { return d.power.RecordRound(ctx, c, runID, round) })
+}
+
+func (d *doomed) RecordResult(ctx context.Context, c store.Claim, runID string, at store.CallRef, result chat.ToolResult) error {
+	return d.at(ctx, "RecordResult", func() error { return d.power.RecordResult(ctx, c, runID, at, result) })
+}

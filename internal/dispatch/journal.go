@@ -168,11 +168,11 @@ func (j *turnJournal) Rounds() []agent.Round {
 	return out
 }
 
-// Record implements [agent.Journal]. Where a budget covers the turn, what the round has used is committed before it.
+// Record implements [agent.Journal]. What the round has used is committed before it.
 func (j *turnJournal) Record(ctx context.Context, round chat.Round) error {
 	round.Usage = j.counted(round)
 	j.usage.Count(round.Usage)
-	if err := settleUsage(ctx, j.usage); err != nil {
+	if err := j.settle(ctx); err != nil {
 		return fmt.Errorf("counting a round: %w", err)
 	}
 	err := j.parts.node.WhileAlive(ctx, func(ctx context.Context) error {

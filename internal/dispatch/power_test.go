@@ -7,6 +7,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/store"
 	"laneway/internal/store/memory"
+	"laneway/internal/usage"
 )
 
 // power is a store that several processes share; pulling a harness's plug makes every operation of it fail from then on, as kill -9 does.
@@ -42,6 +43,13 @@ func (p *power) Finish(ctx context.Context, f store.FinishParams) (store.Finishe
 		return store.Finished{}, err
 	}
 	return p.cronStore.Finish(ctx, f)
+}
+
+func (p *power) AddUsage(ctx context.Context, b usage.Batch, day string, read []usage.Scope) (map[usage.Scope]usage.Spent, error) {
+	if err := p.dead(ctx); err != nil {
+		return nil, err
+	}
+	return p.cronStore.AddUsage(ctx, b, day, read)
 }
 
 func (p *power) Register(ctx context.Context, n store.Node) error {

@@ -15,7 +15,7 @@ import (
 	"laneway/internal/usage"
 )
 
-// endUsageTime bounds how long the end of a turn waits until its usage is committed.
+// endUsageTime bounds how long the end of a turn waits until its usage is committed, and each round of a turn that no budget covers.
 const endUsageTime = 2 * time.Second
 
 // connectMeter makes the meter.
@@ -52,12 +52,17 @@ func (ts *turns) allow(ctx context.Context, t *turn) error {
 	return err
 }
 
-// settleUsage returns when what a turn has counted is committed; at once where no budget covers it.
-func settleUsage(ctx context.Context, u *usage.Turn) error {
-	if !u.Bounded() {
-		return nil
+// settle returns when what the turn has counted is committed. Without a budget the turn continues when that takes too long or fails: the counters follow.
+func (j *journal) settle(ctx context.Context) error {
+	if j.usage.Bounded() {
+		return repeated(ctx, j.usage.Settle)
 	}
-	return repeated(ctx, u.Settle)
+	short, cancel := context.WithTimeout(ctx, endUsageTime)
+	defer cancel()
+	if err := repeated(short, j.usage.Settle); err != nil {
+		j.parts.log.WarnContext(ctx, "the usage of a round is written later than the round", "run_id", j.runID, "err", err)
+	}
+	return nil
 }
 
 // repeated repeats an operation while the store does not answer and ctx lasts.
@@ -65,16 +70,18 @@ func repeated(ctx context.Context, op func(context.Context) error) error {
 	return retry.Do(ctx, retry.Options{Policy: retry.Policy{Base: 20 * time.Millisecond, Max: time.Second}, Retryable: store.CommitUnknown}, op)
 }
 
-// endUsage counts a turn whose agent has returned. Where a budget covers it, that is committed before its end: a turn whose end is lost runs again, and
-// is charged again.
+// endUsage counts a turn whose agent has returned. That is committed before its end: a turn whose end is lost runs again, and is charged again.
 func (ts *turns) endUsage(ctx context.Context, t *turn, whole chat.Usage) {
 	if !t.asked {
 		return
 	}
 	t.usage.End(whole)
+	if !t.usage.Asked() && !t.usage.Bounded() { // no model has answered
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endUsageTime)
 	defer cancel()
-	if err := settleUsage(ctx, t.usage); err != nil {
+	if err := repeated(ctx, t.usage.Settle); err != nil {
 		ts.log.WarnContext(ctx, "the usage of a turn is written later than its end", "run_id", t.run.RunID, "err", err)
 	}
 	ts.notifyBudgets(ctx, t)

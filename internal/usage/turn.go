@@ -85,6 +85,9 @@ func (t *Turn) Allow(ctx context.Context) error {
 	if own.Level() == LevelReached {
 		return t.refuse(own)
 	}
+	if len(m.bounded(t.who.Principal, t.who.Job)) == 0 {
+		return nil
+	}
 	states, err := t.settle(ctx)
 	if err != nil {
 		return err
@@ -102,17 +105,19 @@ func (t *Turn) refuse(s State) error {
 	return &OverError{s}
 }
 
-// Settle returns when what was counted is committed. It does nothing for a turn that no budget of the day covers.
+// Settle returns when what was counted is committed.
 func (t *Turn) Settle(ctx context.Context) error {
 	_, err := t.settle(ctx)
 	return err
 }
 
 func (t *Turn) settle(ctx context.Context) ([]State, error) {
-	states, err := t.meter.States(ctx, t.who.Principal, t.who.Job)
+	scopes := t.meter.bounded(t.who.Principal, t.who.Job)
+	spent, err := t.meter.settle(ctx, scopes)
 	if err != nil {
 		return nil, fmt.Errorf("reading the budgets of a turn: %w", err)
 	}
+	states := t.meter.states(scopes, spent)
 	for _, s := range states {
 		if level := s.Level(); level > LevelFree && t.meter.note(s.Scope, level) {
 			t.mu.Lock()
