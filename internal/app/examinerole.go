@@ -17,7 +17,15 @@ func examineRole(ctx context.Context, s commandStore) []Finding {
 	if err != nil {
 		return []Finding{{Failure, "the rights of the database role cannot be read: " + err.Error(), ""}}
 	}
-	return roleFindings(r)
+	found := roleFindings(r)
+	l, err := db.ConnLimit(ctx)
+	if err != nil {
+		return append(found, Finding{Failure, "the limit of connections of the database role cannot be read: " + err.Error(), ""})
+	}
+	if l.Limit > 0 && l.Limit < l.Wanted {
+		found = append(found, Finding{Warning, l.Sentence(l.Wanted), "see docs/operations.md"})
+	}
+	return found
 }
 
 // roleFindings compares the rights with those that a gateway needs. A missing right breaks a function; a right too many lets an intruder hide its

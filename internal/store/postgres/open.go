@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"laneway/internal/chat"
@@ -24,7 +26,7 @@ type Config struct {
 	// URL of the database (postgres://…, or the keyword form). Required. It is never logged.
 	URL string
 	// MaxConns bounds the connections of ordinary work, half of which are for the turns alone; 0 = 16, at least 2. Two control connections and,
-	// when wake-ups are used, a listener come on top.
+	// when wake-ups are used, a listener come on top. A limit of the role or of the database makes it less, see [ConnLimit].
 	MaxConns int
 	// WarmConns is how many of the connections for turns are open, with planned statements, before they are used; 0 = pool_min_conns of the URL,
 	// without it 4; negative = none, and later ones plan what they use. Each costs some 35 ms of processor time.
@@ -63,6 +65,7 @@ type Store struct {
 	recentEntries   int // of a search
 	unknownLaunches *unknownLaunches
 	step            int64 // the newest step of the schema that this program has
+	wanted          int   // connections of the pools, as configured
 }
 
 var (
@@ -86,31 +89,52 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	pool, turns, err := openPools(ctx, pc, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("opening the database: %w", translate(err))
-	}
 	s := &Store{
-		pool:  pool,
-		turns: turns,
-		beat:  newControl(pc.ConnConfig),
-		ctrl:  newControl(pc.ConnConfig),
-		now:   cfg.Now,
-		log:   cfg.Logger,
+		beat: newControl(pc.ConnConfig),
+		ctrl: newControl(pc.ConnConfig),
+		now:  cfg.Now,
+		log:  cfg.Logger,
 
 		recentEntries:   recentEntries,
 		unknownLaunches: newUnknownLaunches(),
 		claims:          newClaimedRuns(),
 		step:            step,
 	}
+	if err := s.openConns(ctx, pc, cfg); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the database: %w", translate(err)), s.beat.close(), s.ctrl.close())
+	}
 	s.accepts, s.starts = newGroup(s.log, s.acceptGroup), newGroup(s.log, s.startGroup)
 	s.finishes, s.cronFinishes = newGroup(s.log, s.finishGroup), newGroup(s.log, s.finishCronGroup)
 	s.compactStarts, s.compactFinishes = newGroup(s.log, s.startCompactGroup), newGroup(s.log, s.finishCompactGroup)
-	s.wake = newWaker(pool, pc.ConnConfig, s.log)
+	s.wake = newWaker(s.pool, pc.ConnConfig, s.log)
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// openConns opens the control connections, and then the pools with what the database leaves for them: a pool that is full of work must not take the place of a
+// heartbeat.
+func (s *Store) openConns(ctx context.Context, pc *pgxpool.Config, cfg Config) error {
+	s.wanted = int(pc.MaxConns)
+	l, err := s.connLimit(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.beat.use(ctx, func(*pgx.Conn) error { return nil }); err != nil {
+		return err
+	}
+	if l.Limit > 0 {
+		if l.Limit < LeastConns {
+			return unavailable(l.Sentence(LeastConns), nil)
+		}
+		if most := int32(min(l.Limit-controlConns, 10_000)); pc.MaxConns > most { //nolint:gosec // at most 10,000
+			s.log.WarnContext(ctx, "the pool has fewer connections than configured: "+l.Sentence(int(pc.MaxConns)+controlConns), "connections", most)
+			pc.MaxConns = most
+		}
+	}
+	s.pool, s.turns, err = openPools(ctx, pc, cfg)
+	return err
 }
 
 // openPools divides the connections between the turns and everything else.
@@ -146,8 +170,15 @@ func poolConfig(cfg Config) (*pgxpool.Config, error) {
 		pc.MaxConns = int32(min(cfg.MaxConns, 10_000))
 	}
 	setSession(pc.ConnConfig)
+	pc.ConnConfig.OnPgError = keepsConn
 	pc.ConnConfig.Tracer = cfg.tracer
 	return pc, nil
+}
+
+// keepsConn closes a connection that the server ends, and one that is read-only. A session has the default of its begin, so when the default of the database or the role
+// is lifted only new connections can write.
+func keepsConn(_ *pgconn.PgConn, err *pgconn.PgError) bool {
+	return err.Code != codeReadOnly && !strings.EqualFold(err.Severity, "FATAL")
 }
 
 // setSession fixes what the statements rely on, whatever the database's or the role's defaults are.
@@ -190,7 +221,8 @@ func (s *Store) Ping(ctx context.Context) error {
 		if err := conn.QueryRow(ctx, pingSQL).Scan(&readOnly, &have); err != nil {
 			return err
 		}
-		if readOnly {
+		if readOnly { // perhaps by the default that this session began with
+			_ = conn.Close(ctx) //nolint:errcheck // the next use opens another one
 			return unavailable(sentenceReadOnly, nil)
 		}
 		return s.checkApplied(have)
