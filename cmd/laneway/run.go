@@ -43,6 +43,8 @@ type cli struct {
 	Token      tokenCmd      `cmd:"" help:"Make, list and revoke named tokens."`
 	Migrate    migrateCmd    `cmd:"" help:"Bring the database to the version of this program, or back."`
 	Store      storeCmd      `cmd:"" help:"Copy everything from one store to another."`
+	Hold       holdCmd       `cmd:"" help:"Let the gateway do nothing on its own: no sending, no receiving from channels, no jobs."`
+	Release    releaseCmd    `cmd:"" help:"End a hold, after showing what begins with that."`
 	Backup     backupCmd     `cmd:"" help:"Copy the database and the files of a running gateway into a new directory."`
 	Config     configCmd     `cmd:"" help:"Write a first configuration file, or print every key."`
 	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory and gateway, with a cure for each fault."`

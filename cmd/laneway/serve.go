@@ -17,7 +17,9 @@ type service interface {
 
 // serveInput is everything that the process gets.
 type serveInput struct {
-	Loaded      *config.Loaded
+	Loaded *config.Loaded
+	// Hold starts the gateway held.
+	Hold        bool
 	Credentials config.Credentials
 	Version     versionReport
 	Logger      *slog.Logger
@@ -81,6 +83,7 @@ type serveCmd struct {
 	LogLevel      *string  `help:"debug, info, warn or error." placeholder:"LEVEL" complete:"debug,info,warn,error"`
 	LogFormat     *string  `help:"text or json." placeholder:"FORMAT" complete:"text,json"`
 	DrainTimeout  *string  `help:"How long running turns may go on after a stop was asked for. Default 30s." placeholder:"DURATION"`
+	Hold          bool     `help:"Start held: nothing is sent, received from channels or started by the clock until laneway release."`
 	PrintConfig   bool     `help:"Print the effective configuration and where each value comes from, and exit."`
 	JSON          bool     `help:"With --print-config: print JSON."`
 }
@@ -150,7 +153,7 @@ func (c *serveCmd) Run(ctx context.Context, env *environment) error {
 	defer closeLog()
 	log, known := newLogger(out, loaded, creds)
 	return env.service.Serve(ctx, serveInput{
-		Loaded: loaded, Credentials: creds, Version: programVersion(), Signals: env.signals, Logger: log,
+		Loaded: loaded, Hold: c.Hold, Credentials: creds, Version: programVersion(), Signals: env.signals, Logger: log,
 		Reread: func() (*config.Loaded, error) { return c.reread(env) },
 		RereadCredentials: func() (config.Credentials, error) {
 			now, err := plan.Reread()

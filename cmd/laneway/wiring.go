@@ -20,7 +20,7 @@ func (p process) Serve(ctx context.Context, in serveInput) error {
 		in.Logger.WarnContext(ctx, "the path of this program is not known; agents over ACP that take no tools over HTTP get none", "err", err)
 	}
 	return app.Run(ctx, app.Options{
-		Loaded: in.Loaded, Credentials: in.Credentials, Version: in.Version.Version, Commit: in.Version.Commit, Log: in.Logger, Ready: in.Ready,
+		Loaded: in.Loaded, Hold: in.Hold, Credentials: in.Credentials, Version: in.Version.Version, Commit: in.Version.Commit, Log: in.Logger, Ready: in.Ready,
 		LookupEnv: p.lookupEnv, Hurry: in.Signals.Now, Reload: in.Signals.Reload, Restart: in.Signals.Restart, Reread: in.Reread,
 		RereadCredentials: in.RereadCredentials, Program: self,
 	})

@@ -39,6 +39,8 @@ type Options struct {
 	// Loaded is the checked configuration, Credentials the secrets that callers may show.
 	Loaded      *config.Loaded
 	Credentials config.Credentials
+	// Hold holds the gateway before anything begins; it stays held until it is released.
+	Hold bool
 	// RereadCredentials reads the files of those secrets again; it is called every two seconds, and by one goroutine. With an error the
 	// credentials that it returns are in force nevertheless. nil = they never change.
 	RereadCredentials func() (config.Credentials, error)
@@ -123,6 +125,11 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 		return nil, err
 	}
 	p.onClose("store", func(context.Context) error { return p.store.Close() })
+	if opts.Hold {
+		if err := p.store.SetHold(ctx, store.Hold{Who: "laneway serve --hold"}, store.ChangedBy{Who: "cli"}); err != nil {
+			return nil, fmt.Errorf("holding the gateway: %w", err)
+		}
+	}
 	p.metrics = metrics.New(opts.Version, opts.Commit)
 	if err := p.wire(ctx); err != nil {
 		return nil, err

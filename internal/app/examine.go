@@ -58,6 +58,12 @@ func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secre
 	}
 	found := []Finding{{Weight: Fine, Text: s.Kind() + " answers, and its schema is that of this program"}}
 	found = append(found, examineRole(ctx, s)...)
+	switch h, err := s.Hold(ctx); {
+	case err != nil:
+		found = append(found, Finding{Failure, "the hold cannot be read: " + err.Error(), ""})
+	case h != nil:
+		found = append(found, Finding{Warning, "the gateway is " + h.Sentence(), "run: laneway release"})
+	}
 	now, err := s.Now(ctx)
 	if err != nil {
 		found = append(found, Finding{Failure, "the clock of the database cannot be read: " + err.Error(), ""})

@@ -147,6 +147,7 @@ func withTokens(ctx context.Context, cfg config.Config, do func(tokenStore) erro
 type commandStore interface {
 	tokenStore
 	store.Inspector
+	store.Holds
 	Kind() string
 }
 

@@ -28,6 +28,7 @@ const (
 	CheckMigrations Check = "migrations"
 	CheckDraining   Check = "draining"
 	CheckDisk       Check = "disk"
+	CheckHold       Check = "hold"
 )
 
 // NotReadyError names the check that fails. The cause is logged and never sent.

@@ -115,7 +115,9 @@ type SystemStatus struct {
 	Lanes         LanesStatus
 	Progress      Progress
 	// DiskLow: a disk has less free space than the floor, so that new messages are refused.
-	DiskLow       bool
+	DiskLow bool
+	// Held says since when and why the gateway is held; "" = it is not.
+	Held          string
 	Channels      []ChannelStatus
 	OutboxWaiting int
 	OutboxFailed  int

@@ -20,6 +20,7 @@ type node interface {
 	ID() string
 	Alive() (id string, err error)
 	Draining() bool
+	Hold() *store.Hold
 	HasPeers() bool
 	SweepAge() time.Duration
 	SweepNow()

@@ -30,6 +30,9 @@ func (r *receiver) receive(ctx context.Context, m chat.Message, by *chat.Caller)
 	if err := r.check(&m); err != nil {
 		return chat.Receipt{}, err
 	}
+	if err := r.holdFault(m, by); err != nil {
+		return chat.Receipt{}, err
+	}
 	if cmd, name, args, ok := r.commands.table.Parse(m.Content.Text, m.BotName); ok && !m.Content.System && !m.Content.External {
 		return r.commands.run(ctx, m, r.offset(m), cmd, command.Call{Name: name, Args: args})
 	}
@@ -58,6 +61,21 @@ func (r *receiver) receiveFrom(ctx context.Context, m chat.Message, by chat.Call
 		r.admission.restrain(&m)
 	}
 	return r.receive(ctx, m, &by)
+}
+
+// holdRetry is when a sender may try again while the gateway is held.
+const holdRetry = 10 * time.Second
+
+// holdFault refuses messages while the gateway is held, but for those of administrators who are no users of a channel. A channel keeps its message and offers it again.
+func (r *receiver) holdFault(m chat.Message, by *chat.Caller) error {
+	h := r.node.Hold()
+	if h == nil || by != nil && m.Scope == chat.ScopeAdmin {
+		return nil
+	}
+	return &chat.Error{
+		Code: chat.CodeStoreUnavailable, Retryable: true, RetryAfter: holdRetry, Details: map[string]any{"check": string(chat.CheckHold)},
+		Message: "the gateway is held, and only administrators may write; nothing was stored",
+	}
 }
 
 // highest is the most that a list of scopes allows.

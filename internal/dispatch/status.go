@@ -84,6 +84,9 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 		Store: d.store.Kind(), Lanes: d.Lanes(), Progress: d.Progress(),
 		DiskLow: d.admission.diskFault() != nil,
 	}
+	if h := d.node.Hold(); h != nil {
+		s.Held = h.Sentence()
+	}
 	asked := time.Now()
 	unreachable := d.store.Ping(ctx)
 	s.StoreLatency = time.Since(asked)

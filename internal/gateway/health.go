@@ -72,6 +72,9 @@ func problemsOf(st *chat.SystemStatus) []string {
 	if st.StoreError != "" {
 		problems = append(problems, "database: "+st.StoreError)
 	}
+	if st.Held != "" {
+		problems = append(problems, st.Held)
+	}
 	if st.DiskLow {
 		problems = append(problems, "disk: it has too little free space; new messages are refused until there is more")
 	}
@@ -312,11 +315,13 @@ type readinessChecks struct {
 	Draining   bool   `json:"draining"`
 	Disk       string `json:"disk,omitempty"` // "low", or absent
 	Starting   bool   `json:"starting,omitempty"`
+	Held       bool   `json:"held,omitempty"` // it does nothing on its own; administrators can chat
 }
 
 // readyz reports whether new work should be sent here.
 func (m *monitor) readyz(w http.ResponseWriter, r *http.Request) {
 	checks := readinessChecks{Database: "ok", Migrations: "ok", Draining: m.state.draining() || m.state.leaving.Load(), Starting: !m.state.ready()}
+	checks.Held = m.now().status.Held != ""
 	err := m.askReady(r.Context())
 	var named *NotReadyError
 	switch {

@@ -43,13 +43,13 @@ func (l *namedLeases) set(lease store.Lease, held bool) {
 }
 
 // Acquire takes or confirms a named lease for this process, for example of a channel that one replica polls. ok is false while another replica
-// holds it, and while this process drains and others may take it. next is the stored position of the lease.
+// holds it, while this process drains and others may take it, and while the gateway is held. next is the stored position of the lease.
 func (n *Node) Acquire(ctx context.Context, name string) (next int64, ok bool, err error) {
 	me, err := n.alive()
 	if err != nil {
 		return 0, false, err
 	}
-	if n.releasing() {
+	if n.releasing() || n.Hold() != nil {
 		return 0, false, nil
 	}
 	l, ok, err := n.store.AcquireLease(ctx, name, me.id)

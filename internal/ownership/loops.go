@@ -62,6 +62,7 @@ func (n *Node) heartbeat(ctx context.Context) time.Duration {
 	case err == nil:
 		n.current.Store(&incarnation{id: me.id, until: n.until(asked), leases: me.leases})
 		n.peers.CompareAndSwap(known, new(beat.OtherNodes > 0)) // a sign that came meanwhile is newer than what the store counted
+		n.setHold(ctx, beat.Hold)
 		n.stopAll(beat.Stops)
 		return every
 	case errors.Is(err, chat.ErrFenced) || time.Now().After(me.until):

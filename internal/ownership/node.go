@@ -30,6 +30,7 @@ type Store interface {
 	ReleaseLease(ctx context.Context, l store.Lease) error
 	Sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken, error)
 	Hinted(ctx context.Context, nodeID string, limit int) ([]store.Taken, error)
+	Hold(ctx context.Context) (*store.Hold, error)
 }
 
 // Handler does what ownership decides. Its methods are called on the goroutines of [Node.Run].
@@ -90,12 +91,13 @@ type Node struct {
 	current    atomic.Pointer[incarnation] // written by the goroutine of the heartbeat, and by Register before it runs
 	draining   atomic.Bool
 	restarting atomic.Bool
-	peers      atomic.Pointer[bool] // whether there are other replicas; each sign of one stores a new pointer; nil = not known
-	renew      chan chan struct{}   // asks the heartbeat for a new incarnation
-	sweepNow   chan struct{}        // capacity 1: look again
-	registered chan struct{}        // capacity 1: there is a new incarnation, whose stops come by another channel
-	sweptAt    atomic.Int64         // Unix nanoseconds of the last turn of the sweep loop
-	life       context.Context      //nolint:containedctx // of the loops: its end ends the waits of final writes, which survive the contexts of their callers
+	peers      atomic.Pointer[bool]       // whether there are other replicas; each sign of one stores a new pointer; nil = not known
+	renew      chan chan struct{}         // asks the heartbeat for a new incarnation
+	sweepNow   chan struct{}              // capacity 1: look again
+	registered chan struct{}              // capacity 1: there is a new incarnation, whose stops come by another channel
+	hold       atomic.Pointer[store.Hold] // nil = the gateway is not held
+	sweptAt    atomic.Int64               // Unix nanoseconds of the last turn of the sweep loop
+	life       context.Context            //nolint:containedctx // of the loops: its end ends the waits of final writes, which survive the contexts of their callers
 	end        context.CancelFunc
 }
 
@@ -158,6 +160,21 @@ func (n *Node) HasPeers() bool {
 	return peers != nil && *peers
 }
 
+// Hold is why the gateway is held, as the last heartbeat says; nil = it is not.
+func (n *Node) Hold() *store.Hold { return n.hold.Load() }
+
+// setHold notes whether the gateway is held, and logs a change.
+func (n *Node) setHold(ctx context.Context, h *store.Hold) {
+	switch before := n.hold.Swap(h); {
+	case before == nil && h != nil:
+		n.log.WarnContext(ctx, "the gateway is held: it sends nothing, receives nothing from channels and starts no jobs; release it with: laneway release",
+			"since", h.Since, "by", h.Who, "reason", h.Reason)
+	case before != nil && h == nil:
+		n.log.InfoContext(ctx, "the gateway was released")
+		n.SweepNow()
+	}
+}
+
 // SawPeer notes a sign of another replica. The next heartbeat that begins after it decides again.
 func (n *Node) SawPeer() { n.peers.Store(new(true)) }
 
@@ -206,6 +223,11 @@ func (n *Node) register(ctx context.Context) error {
 	if err := n.store.Register(ctx, row); err != nil {
 		return err
 	}
+	hold, err := n.store.Hold(ctx) // before a channel asks for its lease
+	if err != nil {
+		return err
+	}
+	n.setHold(ctx, hold)
 	n.current.Store(&incarnation{id: row.ID, until: n.until(asked), leases: &namedLeases{}})
 	n.SweepNow()
 	select {

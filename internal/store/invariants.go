@@ -63,15 +63,15 @@ func messageInvariants() []Invariant {
 			SELECT 'I1.behind', i.session_key, i.seq FROM inbox i
 			JOIN sessions s ON s.key = i.session_key
 			WHERE i.state <> 'done' AND i.seq <= s.done_seq`},
-		{ID: "I5.stranded", Rule: "Unfinished work has a live owner, or is younger than a lease.", Params: []string{"gone"}, SQL: `
+		{ID: "I5.stranded", Rule: "Unfinished work has a live owner, or is younger than a lease, or the gateway is held.", Params: []string{"gone"}, SQL: `
 			SELECT 'I5.stranded', i.session_key, min(i.seq) FROM inbox i
 			JOIN sessions s ON s.key = i.session_key
 			LEFT JOIN nodes n ON n.id = s.owner AND n.lease_until > :gone
-			WHERE i.state <> 'done' AND i.accepted_at < :gone AND n.id IS NULL
+			WHERE i.state <> 'done' AND i.accepted_at < :gone AND n.id IS NULL AND NOT EXISTS (SELECT 1 FROM hold)
 			GROUP BY i.session_key
 			UNION ALL SELECT 'I5.stranded', c.session_key, 1 FROM cron_run_logs c
 			LEFT JOIN nodes n ON n.id = c.node AND n.lease_until > :gone
-			WHERE c.compact = 1 AND c.state IN ('queued', 'running') AND c.claimed_at < :gone AND n.id IS NULL`},
+			WHERE c.compact = 1 AND c.state IN ('queued', 'running') AND c.claimed_at < :gone AND n.id IS NULL AND NOT EXISTS (SELECT 1 FROM hold)`},
 		{ID: "I6.offset", Rule: "The offset lies behind every accepted message of its source.", SQL: `
 			SELECT 'I6.offset', i.channel, i.external_id FROM inbox i
 			JOIN leases l ON l.name = i.channel
@@ -112,10 +112,10 @@ func runInvariants() []Invariant {
 			SELECT 'I5.order', a.session_key, a.seq_from FROM runs a
 			JOIN runs b ON b.session_key = a.session_key AND b.seq_from > a.seq_to AND b.started_at < a.started_at
 			WHERE a.attempt = 1 AND b.attempt = 1 AND a.started_at > :since`},
-		{ID: "I7.left", Rule: "A turn that runs belongs to a node that lives.", Params: []string{"gone"}, SQL: `
+		{ID: "I7.left", Rule: "A turn that runs belongs to a node that lives, or the gateway is held.", Params: []string{"gone"}, SQL: `
 			SELECT 'I7.left', r.id, r.owner FROM runs r
 			LEFT JOIN nodes n ON n.id = r.owner AND n.lease_until > :gone
-			WHERE r.state IN ('running', 'stopping', 'yielded') AND n.id IS NULL`},
+			WHERE r.state IN ('running', 'stopping', 'yielded') AND n.id IS NULL AND NOT EXISTS (SELECT 1 FROM hold)`},
 	}
 }
 

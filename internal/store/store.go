@@ -29,6 +29,7 @@ type Store interface {
 	Toc
 	Retention
 	Zones
+	Holds
 
 	// Kind is "sqlite", "postgres" or "memory". Status pages show it instead of a path or an address.
 	Kind() string

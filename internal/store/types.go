@@ -52,6 +52,8 @@ type Beat struct {
 	Leases []string
 	// OtherNodes is how many other nodes are alive.
 	OtherNodes int
+	// Hold is why the gateway is held; nil = it is not.
+	Hold *Hold
 }
 
 // StopRequest asks the owner of a run to cancel it.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A backup is made while the gateway works, and is a data directory that can be served.
+// A backup is made while the gateway works, and is a data directory that can be served. It is held until it is released.
 func TestABackupOfARunningGatewayCanBeServed(t *testing.T) {
 	t.Parallel()
 	g, restored := Install(t, "", cronConfig), Install(t, "", cronConfig)
@@ -42,6 +42,13 @@ func TestABackupOfARunningGatewayCanBeServed(t *testing.T) {
 	restored.Start()
 	if restored.Token() != token {
 		t.Error("the backup has another token")
+	}
+	if out, errs, _ := restored.CLI(withTimeout(t, time.Minute), "", "status"); !strings.Contains(out, "held since") {
+		t.Errorf("laneway status of a backup: %s%s", out, errs)
+	}
+	out, errs, code = restored.CLI(withTimeout(t, time.Minute), "", "release", "--yes")
+	if code != 0 || !strings.Contains(out, "unfinished messages run") || !strings.Contains(out, "the gateway is released") {
+		t.Errorf("laneway release: status %d: %s%s", code, out, errs)
 	}
 	restored.answeredOnce(t, "unfinished")
 	o := OpenOracle(t, restored, "")

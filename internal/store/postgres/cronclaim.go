@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"laneway/internal/cron"
+	"laneway/internal/store"
 )
 
 // dueWhere is the condition for jobs whose moment, to fire or to resume, is at most $2 ms ahead.
@@ -21,8 +22,8 @@ const (
 	// there are: asking for the smallest value keeps the planner from reading tables.
 	lookSQL = `SELECT ` + nowSQL + `,
 	COALESCE((SELECT next_run_at FROM cron_jobs WHERE enabled AND invalid = '' AND next_run_at IS NOT NULL
-		AND (paused_at IS NULL OR paused_until IS NOT NULL) ORDER BY next_run_at, id LIMIT 1) <= ` + nowSQL + ` + $2::bigint, false),
-	COALESCE((SELECT next_attempt_at FROM cron_run_logs WHERE next_attempt_at IS NOT NULL ORDER BY next_attempt_at LIMIT 1) <= ` + nowSQL + `, false)`
+		AND (paused_at IS NULL OR paused_until IS NOT NULL) ORDER BY next_run_at, id LIMIT 1) <= ` + nowSQL + ` + $2::bigint, false) AND ` + store.NotHeld + `,
+	COALESCE((SELECT next_attempt_at FROM cron_run_logs WHERE next_attempt_at IS NOT NULL ORDER BY next_attempt_at LIMIT 1) <= ` + nowSQL + `, false) AND ` + store.NotHeld
 
 	// comingSQL counts the jobs that are due within a horizon, from the index alone.
 	comingSQL = `SELECT count(*) FROM (SELECT 1 FROM cron_jobs WHERE enabled AND invalid = '' AND next_run_at <= ` + nowSQL + ` + $2::bigint

@@ -66,7 +66,11 @@ func (s *Store) Heartbeat(ctx context.Context, nodeID string) (store.Beat, error
 		})
 		b.Queue(stopsSQL, nodeID).Query(collect(&beat.Stops, scanStopRequest))
 		b.Queue(leasesSQL, nodeID).Query(collect(&beat.Leases, scanText))
-		return send(ctx, conn, b)
+		var hold []store.Hold
+		b.Queue(store.HoldSQL).Query(collect(&hold, scanHold))
+		err := send(ctx, conn, b)
+		beat.Hold = heldBy(hold)
+		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return store.Beat{}, chat.ErrFenced

@@ -97,12 +97,12 @@ WITH late AS (
 	UPDATE outbox SET state = 'expired', done_at = ` + nowSQL + `
 	WHERE id IN (
 		SELECT id FROM outbox
-		WHERE done_at IS NULL AND state = 'pending' AND channel = ANY($3::text[]) AND expires_at <= ` + nowSQL + `
+		WHERE done_at IS NULL AND state = 'pending' AND channel = ANY($3::text[]) AND expires_at <= ` + nowSQL + ` AND ` + store.NotHeld + `
 		ORDER BY place LIMIT $4 FOR UPDATE SKIP LOCKED)
 	RETURNING *
 ), head AS (
 	SELECT o.id FROM outbox o
-	WHERE o.done_at IS NULL AND o.state = 'pending' AND o.channel = ANY($3::text[]) AND o.next_at <= ` + nowSQL + `
+	WHERE o.done_at IS NULL AND o.state = 'pending' AND o.channel = ANY($3::text[]) AND o.next_at <= ` + nowSQL + ` AND ` + store.NotHeld + `
 	  AND (o.expires_at IS NULL OR o.expires_at > ` + nowSQL + `)
 	  AND NOT EXISTS (
 		SELECT 1 FROM outbox e

@@ -27,7 +27,7 @@ WITH w AS (
 	SELECT session_key, min(accepted_at) AS since, sum(octet_length(body)) AS size FROM inbox WHERE ended_at IS NULL GROUP BY session_key
 )
 SELECT s.key, w.size FROM sessions s JOIN w ON w.session_key = s.key
-WHERE s.debounce_until <= ` + nowSQL + ` AND ` + ownerlessSQL + `
+WHERE s.debounce_until <= ` + nowSQL + ` AND ` + ownerlessSQL + ` AND ` + store.NotHeld + `
 ORDER BY w.since, s.key LIMIT $2 FOR UPDATE OF s SKIP LOCKED`
 
 	// takeSQL checks again, now that the rows are locked, and takes the sessions that still have no live owner.

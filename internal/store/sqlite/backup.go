@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
+
+	"laneway/internal/store"
 )
 
-// Backup writes the database at path as it is at one moment into the new file dest, which may be done while a gateway uses it, and checks the copy. dest is on
+// Backup writes the database at path as it is at one moment, and held ([store.Holds]), into the new file dest, which may be done while a gateway uses it, and checks the copy. dest is on
 // the disk when it returns. It waits for no writer, and no writer waits for it; the log of the database grows meanwhile.
 func Backup(ctx context.Context, path, dest string) (err error) {
 	if _, err := os.Stat(path); err != nil {
@@ -18,6 +21,10 @@ func Backup(ctx context.Context, path, dest string) (err error) {
 		return err
 	}
 	if err := vacuumInto(ctx, path, dest); err != nil {
+		return err
+	}
+	h := store.Hold{Who: "laneway backup", Reason: "this is a backup: what it has not sent and not run may have been sent and run since"}
+	if err := holdCopy(ctx, dest, time.Now().UnixMilli(), h); err != nil { //nolint:forbidigo // when the backup was made
 		return err
 	}
 	if err := checkBackup(ctx, dest); err != nil {

@@ -27,6 +27,9 @@ func (s *Store) ClaimOutgoing(ctx context.Context, nodeID string, channels []str
 		if err := t.proveAlive(ctx, nodeID); err != nil {
 			return nil, err
 		}
+		if held, err := t.held(ctx); err != nil || held {
+			return nil, err
+		}
 		if err := t.giveBack(ctx); err != nil {
 			return nil, err
 		}

@@ -27,6 +27,9 @@ func (s *Store) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, er
 		if err := t.proveAlive(ctx, p.Node); err != nil {
 			return cron.Claimed{}, err
 		}
+		if held, err := t.held(ctx); err != nil || held {
+			return cron.Claimed{Now: instant(t.now)}, err
+		}
 		return t.claimJobs(ctx, &p)
 	})
 }

@@ -61,6 +61,9 @@ func (t *tx) beat(ctx context.Context, nodeID string) (b store.Beat, err error) 
 	if b.Leases, err = collect(rows, err, text); err != nil {
 		return b, err
 	}
+	if b.Hold, err = readHold(ctx, t); err != nil {
+		return b, err
+	}
 	err = t.one(ctx, `SELECT count(*) FROM nodes WHERE lease_until > ? AND id <> ?`, t.now, nodeID).Scan(&b.OtherNodes)
 	return b, err
 }

@@ -16,6 +16,13 @@ func (s *Store) Sweep(ctx context.Context, nodeID string, limit int) ([]store.Ta
 		if err := t.endStoppingOfDead(ctx); err != nil {
 			return nil, err
 		}
+		held, err := t.held(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if held {
+			return nil, t.forget(ctx)
+		}
 		if err := t.expandOfDead(ctx, max(limit, 0)); err != nil {
 			return nil, err
 		}

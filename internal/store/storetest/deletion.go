@@ -66,6 +66,7 @@ func deletionRules() map[string]string {
 		"usage_writers":            exempt + "it has numbers of batches",
 		"cron_jobs":                exempt + "jobs belong to their owner and stay",
 		"answers":                  exempt + "it has ids that calls returned, for a day",
+		"hold":                     exempt + "it is about the gateway",
 		"nodes":                    exempt + "it is about processes",
 		"leases":                   exempt + "it is about processes",
 		"credentials":              exempt + "it is about principals",

@@ -1,0 +1,80 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"laneway/internal/config"
+	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
+	"laneway/internal/store"
+)
+
+// SetHold holds every gateway on the configured store, from the next heartbeat of each on. by is who asks, and where.
+func SetHold(ctx context.Context, cfg config.Config, reason, by string) error {
+	return withHold(ctx, cfg, func(s commandStore) error {
+		return s.SetHold(ctx, store.Hold{Who: by, Reason: reason}, store.ChangedBy{Who: "cli", Peer: by})
+	})
+}
+
+// Released is what a release begins.
+type Released struct {
+	// Hold is nil when the gateway is not held.
+	Hold *store.Hold
+	// Outgoing messages that are sent, and Unfinished messages whose turns run.
+	Outgoing, Unfinished int
+	// Jobs have slots whose time has come: Runs of them run, and Missed are recorded without a run, as the policy of each job says.
+	Jobs, Runs, Missed int
+}
+
+// Sentence is for people.
+func (r Released) Sentence() string {
+	return fmt.Sprintf("%d outgoing messages are sent, %d unfinished messages run, and of %d jobs that are due %d slots run and %d are recorded as missed",
+		r.Outgoing, r.Unfinished, r.Jobs, r.Runs, r.Missed)
+}
+
+// WhatIsHeld is what a release would begin now.
+func WhatIsHeld(ctx context.Context, cfg config.Config) (r Released, err error) {
+	err = withHold(ctx, cfg, func(s commandStore) error {
+		if r.Hold, err = s.Hold(ctx); err != nil || r.Hold == nil {
+			return err
+		}
+		w, err := s.Held(ctx)
+		r.Outgoing, r.Unfinished = w.Outgoing, w.Unfinished
+		for _, j := range w.Due {
+			r.add(j, w)
+		}
+		return err
+	})
+	return r, err
+}
+
+// add counts the slots of a job. One that cannot be understood runs nothing.
+func (r *Released) add(j cron.Job, w store.HeldWork) {
+	compiled, err := schedule.Compile(j.Schedule)
+	if err != nil || j.Pause != nil {
+		return
+	}
+	d := j.Timetable(compiled).Decide(cron.Claim{Planned: j.State.Next, Now: w.Now, Policy: j.Missed})
+	r.Jobs++
+	r.Runs += len(d.Runs)
+	for _, span := range d.Missed {
+		r.Missed += int(span.Count)
+	}
+}
+
+// ReleaseHold ends the hold. by is as in [SetHold].
+func ReleaseHold(ctx context.Context, cfg config.Config, by string) error {
+	return withHold(ctx, cfg, func(s commandStore) error {
+		return s.ReleaseHold(ctx, store.ChangedBy{Who: "cli", Peer: by})
+	})
+}
+
+func withHold(ctx context.Context, cfg config.Config, do func(commandStore) error) error {
+	s, err := openCommandStore(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(s), s.Close())
+}

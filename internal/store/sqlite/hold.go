@@ -1,0 +1,137 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"laneway/internal/store"
+)
+
+var (
+	_ store.Holds = (*Store)(nil)
+	_ store.Holds = (*Visitor)(nil)
+)
+
+func readHold(ctx context.Context, q querier) (*store.Hold, error) {
+	h := &store.Hold{}
+	err := q.one(ctx, store.HoldSQL).Scan(timeColumn{&h.Since}, &h.Who, &h.Reason)
+	if none(err) {
+		return nil, nil //nolint:nilnil // nil = the gateway is not held
+	}
+	return h, err
+}
+
+// held reports whether the gateway is held.
+func (t *tx) held(ctx context.Context) (held bool, err error) {
+	err = t.one(ctx, `SELECT EXISTS (SELECT 1 FROM hold)`).Scan(&held)
+	return held, err
+}
+
+func (t *tx) setHold(ctx context.Context, h store.Hold, by store.ChangedBy) error {
+	n, err := t.exec(ctx, store.SetHoldSQL, t.now, h.Who, h.Reason)
+	if err != nil || n == 0 {
+		return err
+	}
+	return t.log(ctx, by, logged{verb: store.VerbHold})
+}
+
+func (t *tx) releaseHold(ctx context.Context, by store.ChangedBy) error {
+	n, err := t.exec(ctx, store.ReleaseHoldSQL)
+	if err != nil || n == 0 {
+		return err
+	}
+	return t.log(ctx, by, logged{verb: store.VerbRelease})
+}
+
+func readHeldWork(ctx context.Context, q querier, now int64) (w store.HeldWork, err error) {
+	w.Now = instant(now)
+	if err := q.one(ctx, store.HeldWorkSQL).Scan(&w.Outgoing, &w.Unfinished); err != nil {
+		return w, err
+	}
+	rows, err := q.query(ctx, selectJob+`WHERE `+plannedJobs+` AND next_run_at <= ? ORDER BY next_run_at, id`, now)
+	jobs, err := collect(rows, err, scanJob)
+	for _, j := range jobs {
+		w.Due = append(w.Due, j.Job)
+	}
+	return w, err
+}
+
+// Hold reads the hold; see store.Holds.
+func (s *Store) Hold(ctx context.Context) (h *store.Hold, err error) {
+	err = s.view(ctx, "read the hold", func(ctx context.Context, q querier) (err error) {
+		h, err = readHold(ctx, q)
+		return err
+	})
+	return h, err
+}
+
+// SetHold holds the gateway; see store.Holds.
+func (s *Store) SetHold(ctx context.Context, h store.Hold, by store.ChangedBy) error {
+	return s.write.do(ctx, ordinary("hold the gateway"), func(ctx context.Context, t *tx) error { return t.setHold(ctx, h, by) })
+}
+
+// ReleaseHold ends the hold; see store.Holds.
+func (s *Store) ReleaseHold(ctx context.Context, by store.ChangedBy) error {
+	return s.write.do(ctx, ordinary("release the gateway"), func(ctx context.Context, t *tx) error { return t.releaseHold(ctx, by) })
+}
+
+// Held is what waits for the release; see store.Holds.
+func (s *Store) Held(ctx context.Context) (w store.HeldWork, err error) {
+	err = s.view(ctx, "read what is held", func(ctx context.Context, q querier) (err error) {
+		w, err = readHeldWork(ctx, q, s.now().UnixMilli())
+		return err
+	})
+	return w, err
+}
+
+// Hold reads the hold; see store.Holds.
+func (v *Visitor) Hold(ctx context.Context) (h *store.Hold, err error) {
+	err = v.do(ctx, "read the hold", "BEGIN", func(t *tx) error {
+		h, err = readHold(ctx, t)
+		return err
+	})
+	return h, err
+}
+
+// SetHold holds the gateway; see store.Holds.
+func (v *Visitor) SetHold(ctx context.Context, h store.Hold, by store.ChangedBy) error {
+	return v.do(ctx, "hold the gateway", "BEGIN IMMEDIATE", func(t *tx) error { return t.setHold(ctx, h, by) })
+}
+
+// ReleaseHold ends the hold; see store.Holds.
+func (v *Visitor) ReleaseHold(ctx context.Context, by store.ChangedBy) error {
+	return v.do(ctx, "release the gateway", "BEGIN IMMEDIATE", func(t *tx) error { return t.releaseHold(ctx, by) })
+}
+
+// Held is what waits for the release; see store.Holds.
+func (v *Visitor) Held(ctx context.Context) (w store.HeldWork, err error) {
+	err = v.do(ctx, "read what is held", "BEGIN", func(t *tx) error {
+		w, err = readHeldWork(ctx, t, t.now)
+		return err
+	})
+	return w, err
+}
+
+// holdCopy holds the gateway that a backup will be: the database at path, which no process uses. A database of an older schema has no table for it yet.
+func holdCopy(ctx context.Context, path string, at int64, h store.Hold) (err error) {
+	db, err := sql.Open("sqlite", dsn(path, false))
+	if err != nil {
+		return fmt.Errorf("open the backup: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1)
+	for _, step := range []struct {
+		sql  string
+		args []any
+	}{
+		{`CREATE TABLE IF NOT EXISTS hold (id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1), since INTEGER NOT NULL, who TEXT NOT NULL, reason TEXT NOT NULL) STRICT`, nil},
+		{store.SetHoldSQL, []any{at, h.Who, h.Reason}},
+	} {
+		if _, err := db.ExecContext(ctx, step.sql, step.args...); err != nil {
+			return explain("hold the backup", err)
+		}
+	}
+	return nil
+}
