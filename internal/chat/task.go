@@ -27,4 +27,6 @@ type Task struct {
 	NoActs string `json:"noActs,omitempty"`
 	// Asks is why a person has to allow what such a tool does, as the end of a sentence; "" = it runs without. It is that of the parent.
 	Asks string `json:"asks,omitempty"`
+	// Audience is who reads what comes of the tree.
+	Audience Audience `json:"audience,omitzero"`
 }

@@ -30,6 +30,8 @@ type Call struct {
 	OwnOnly bool
 	Channel string
 	Target  chat.Target
+	// Audience is who reads the answer; where it is shared, lists have what belongs to its conversation.
+	Audience chat.Audience
 	// Name is the word that was typed, without slash and bot name, lower case.
 	Name string
 	// Args is what follows, trimmed.

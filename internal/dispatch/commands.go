@@ -156,6 +156,7 @@ func (c *commands) call(ctx context.Context, m chat.Message, cmd command.Command
 	call.Own = m.Own
 	call.Sender, call.OwnOnly = m.Content.Sender, m.Content.Options.StopOwn
 	call.Channel, call.Target = chat.ChannelKind(m.Channel), m.Content.Options.ReplyTo
+	call.Audience = chat.AudienceOf(m.Principal, m.Session, m.Principal)
 	answer, err := cmd.Run(ctx, c.actions, call)
 	if err != nil {
 		c.log.InfoContext(ctx, "a command failed", "command", cmd.Name, "err", err)

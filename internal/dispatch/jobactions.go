@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,20 +86,14 @@ func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
 	return m, nil
 }
 
-// Jobs is /jobs: the person's jobs in the order in which they were made; in a group those that answer in it.
+// Jobs is /jobs: the person's jobs in the order in which they were made; where others read along those that answer there.
 func (a actions) Jobs(ctx context.Context, c command.Call) ([]cron.Job, error) {
 	by := chatCaller(c)
 	page, err := a.d.CronList(ctx, cron.JobFilter{SortBy: "id", Limit: jobsShown}, by)
-	if err != nil || c.Session.Kind() != chat.KindGroup {
+	if err != nil || !c.Audience.Shared() {
 		return page.Jobs, err
 	}
-	here := page.Jobs[:0]
-	for _, j := range page.Jobs {
-		if d := j.Delivery; d.Channel == c.Target.Channel && d.To == c.Target.ChatID && d.Thread == c.Target.Thread {
-			here = append(here, j)
-		}
-	}
-	return here, nil
+	return slices.DeleteFunc(page.Jobs, func(j cron.Job) bool { return !j.In(c.Audience.Conversation) }), nil
 }
 
 // RemoveJob is /cron rm.

@@ -224,9 +224,9 @@ func TestTocShowsThePersonsOwnAndInAGroupThatGroup(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore()
 		h := openCron(t, st, rollingUp(st, time.UTC))
-		h.end(h.send("agent:main:box:direct:7", "fact-1", ofAnn))
-		h.end(h.send("agent:main:box:group:-1", "fact-2", ofAnn))
-		h.end(h.send("agent:main:box:direct:8", "fact-3", func(m *chat.Message) { m.Principal = "telegram:1:8" }))
+		h.end(h.send("agent:main:telegram:direct:7", "fact-1", ofAnn))
+		h.end(h.send("agent:main:telegram:group:-1", "fact-2", ofAnn))
+		h.end(h.send("agent:main:telegram:direct:8", "fact-3", func(m *chat.Message) { m.Principal = "telegram:1:8" }))
 		h.close()
 		after(24 * time.Hour)
 		until(0, 55)
@@ -242,19 +242,19 @@ func TestTocShowsThePersonsOwnAndInAGroupThatGroup(t *testing.T) {
 			synctest.Wait()
 			return strings.Join(h.box.texts(to), "|")
 		}
-		if got := toc("agent:main:box:direct:7", "/toc"); !strings.Contains(got, "They said fact-1") || !strings.Contains(got, "agent:main:box:group:-1\nThey said fact-2") || strings.Contains(got, "fact-3") {
+		if got := toc("agent:main:telegram:direct:7", "/toc"); !strings.Contains(got, "They said fact-1") || !strings.Contains(got, "agent:main:telegram:group:-1\nThey said fact-2") || strings.Contains(got, "fact-3") {
 			t.Errorf("/toc is %q", got)
 		}
-		if got := toc("agent:main:box:group:-1", "/toc"); !strings.Contains(got, "fact-2") || strings.Contains(got, "fact-1") {
+		if got := toc("agent:main:telegram:group:-1", "/toc"); !strings.Contains(got, "fact-2") || strings.Contains(got, "fact-1") {
 			t.Errorf("/toc in a group is %q", got)
 		}
-		if got := toc("agent:main:box:group:-1", "/toc week"); !strings.Contains(got, "in a group there are only summaries of its days") {
+		if got := toc("agent:main:telegram:group:-1", "/toc week"); !strings.Contains(got, "in a group there are only summaries of its days") {
 			t.Errorf("/toc week in a group is %q", got)
 		}
-		if got := toc("agent:main:box:direct:7", "/toc year"); !strings.Contains(got, "say /toc day") {
+		if got := toc("agent:main:telegram:direct:7", "/toc year"); !strings.Contains(got, "say /toc day") {
 			t.Errorf("/toc year is %q", got)
 		}
-		if got := toc("agent:main:box:direct:7", "/toc month"); got != "There are no summaries yet." {
+		if got := toc("agent:main:telegram:direct:7", "/toc month"); got != "There are no summaries yet." {
 			t.Errorf("/toc month is %q", got)
 		}
 		h.close()

@@ -16,10 +16,10 @@ func (d *Dispatcher) Toc(ctx context.Context, q store.TocQuery) ([]store.TocNode
 	return d.store.Toc(ctx, q)
 }
 
-// Toc is /toc. Others read along in a group, so the person's other sessions do not belong there: it has the days of that session.
+// Toc is /toc. Where others read along, the person's other sessions do not belong there: it has the days of that session.
 func (a actions) Toc(ctx context.Context, c command.Call, level string) ([]command.TocLine, error) {
 	q := store.TocQuery{Level: store.TocLevel(level), Visible: c.Principal, Limit: tocShown}
-	if c.Session.Kind() == chat.KindGroup {
+	if c.Audience.Shared() {
 		if q.Level != store.TocDay {
 			return nil, chat.Errorf(chat.CodeInvalid, "in a group there are only summaries of its days; say /toc")
 		}

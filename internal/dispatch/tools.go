@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -50,8 +51,8 @@ func (ts *turns) toolbox(t *turn) agent.Toolbox {
 		NoActs:  func() string { return t.noActs(ts.asks(t), person) },
 		Asks:    func() string { return ts.asks(t) },
 		Barred:  func() string { return barred(t.journal.messages()) },
-		Files:   ts.filesOf(t, root.Content.Options.ReplyTo),
-		Tasks:   turnTasks{ts.trees, t, ts.asks},
+		Files:   ts.filesOf(t, root.Content.Options.ReplyTo), Audience: t.audience,
+		Tasks: turnTasks{ts.trees, t, ts.asks},
 	}, names)
 }
 
@@ -62,6 +63,26 @@ func (t *turn) atRoot(lead fromWhom, place chat.Task) fromWhom {
 	}
 	lead.Channel, lead.Content.Options.ReplyTo = place.Channel, place.ReplyTo
 	return lead
+}
+
+// audienceOf is who reads the answer of a turn. A sub-turn and the announcement of its end have that of the root of their tree; a run of a job has that of the place to
+// which it delivers. Where the owner of that place cannot be read, the turn shows the place alone.
+func (ts *turns) audienceOf(ctx context.Context, t *turn) chat.Audience {
+	texts, place := t.journal.messages(), t.place()
+	if place.Audience.Shared() {
+		return place.Audience
+	}
+	lead := texts[len(texts)-1]
+	root := t.atRoot(lead, place)
+	conversation := chat.ConversationOf(root.Session, root.Content.Options.ReplyTo, lead.sender)
+	if conversation == t.run.Session {
+		return chat.AudienceOf(lead.sender, conversation, t.run.Principal)
+	}
+	s, err := ts.store.Session(ctx, conversation, "")
+	if err != nil && !errors.Is(err, chat.ErrSessionNotFound) {
+		return chat.Audience{Conversation: conversation, Readers: "others"}
+	}
+	return chat.AudienceOf(lead.sender, conversation, s.Principal)
 }
 
 // waitsOf makes the waits of a turn; ctx is that of its agent.

@@ -42,6 +42,8 @@ type turn struct {
 	asked bool
 	// past is how large the conversation is that its agent got; it is touched on the goroutine of the turn only.
 	past past
+	// audience is who reads its answer; it is set before its agent runs.
+	audience chat.Audience
 	// waits are its calls that wait for sub-turns; nil until its agent is about to run.
 	waits *waits
 }
@@ -224,6 +226,7 @@ func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work])
 	ctx, cancel := context.WithTimeoutCause(ctx, t.timeout(lead), errTurnTimeout)
 	defer cancel()
 	t.waits = ts.waitsOf(ctx, t, st)
+	t.audience = ts.audienceOf(ctx, t)
 	if c, ok := t.attempt.(compaction); ok {
 		return ts.compactAside(ctx, t, st, c)
 	}

@@ -35,6 +35,8 @@ type Pending struct {
 	Target chat.Target `json:"target,omitzero"`
 	Tool   string      `json:"tool"`
 	Args   string      `json:"args"`
+	// Readers are who will see the result besides the person, where the call shows more than belongs to the conversation; "" = it does not.
+	Readers string `json:"readers,omitempty"`
 }
 
 // ID names the question. It follows from the key, so a repeated call asks no second question.
@@ -43,9 +45,13 @@ func (p Pending) ID() string {
 	return strings.ReplaceAll(id.String(), "-", "")[:12]
 }
 
-// Words are the call as a person reads it.
+// Words are the call as a person reads it, with who will see what it returns.
 func (p Pending) Words() string {
-	return chat.Escaped(p.Tool+" "+p.Args, "")
+	words := chat.Escaped(p.Tool+" "+p.Args, "")
+	if p.Readers != "" {
+		words += "\nThis shows what is yours alone: " + p.Readers + " will see the result."
+	}
+	return words
 }
 
 // Questions asks persons.
@@ -71,6 +77,29 @@ func (b *box) ask(ctx context.Context, turn Turn, one Tool, p Pending, why strin
 	}
 	return "The person is asked whether this may be done, because it was asked for " + why +
 		". It is done when they allow it within 10 minutes, and they are sent the result. Go on without it, and do not ask for it again.", nil
+}
+
+// show asks the person of the turn whether what is theirs alone may be shown to the readers of the turn.
+func (b *box) show(ctx context.Context, turn Turn, one Tool, p Pending) (string, error) {
+	where := "where " + p.Readers + " can read the answer"
+	if why := reason(turn.NoActs); why != "" {
+		return "", chat.Errorf(chat.CodeForbidden, "only what belongs to this conversation is shown %s; to show more, a person has to allow it: %s", where, why)
+	}
+	return b.ask(ctx, turn, one, p, where)
+}
+
+// everywhere is the argument with which a call asks for more than belongs to the conversation of the turn.
+const everywhere = `,"everywhere":{"type":"boolean","description":"Others read this conversation, so only what belongs to it is returned. ` +
+	`With true the person is asked whether others may see all of theirs. Default: false."}`
+
+// withEverywhere adds that argument to the schema of a tool.
+func withEverywhere(schema string) string {
+	return strings.TrimSuffix(schema, "}}") + everywhere + "}}"
+}
+
+// notHere refuses what does not belong to the conversation of a turn.
+func (t Turn) notHere(what string) error {
+	return chat.Errorf(chat.CodeForbidden, "%s does not belong to this conversation, and %s can read the answer; with everywhere the person is asked", what, t.Audience.Readers)
 }
 
 // check refuses arguments with which a call would fail.

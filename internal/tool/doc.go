@@ -15,6 +15,11 @@
 //
 // Starting a sub-turn is neither: it runs in every turn, and its turn has the rights of the one that asked ([Tasks]).
 //
+// # Who reads
+//
+// A turn has an audience ([Turn.Audience]). Where others than the owner read its answer, tools return what belongs to the conversation of these readers. A call that goes
+// beyond it ([Tool.Beyond]) needs the owner's answer to a question that names the readers, or is refused. [Table.Make] makes it as if the owner alone read the result.
+//
 // # Keys
 //
 // Every call has a key that stays the same when the turn runs again. What a tool creates or sends is made under this key, so that a call whose result was not

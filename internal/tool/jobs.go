@@ -101,6 +101,8 @@ type cronArgs struct {
 	ID     string `json:"id"`
 	When   string `json:"when"`
 	Text   string `json:"text"`
+
+	Everywhere bool `json:"everywhere"`
 }
 
 func (t *Table) cron() Tool {
@@ -113,6 +115,10 @@ func (t *Table) cron() Tool {
 			"when":{"type":"string","description":"For add, update and preview. ` + whenHelp + ` every 30m, every weekday 9:00 and cron expressions repeat."},
 			"text":{"type":"string","description":"For add and update: what the agent is asked at each time."}}}`,
 		Check: t.checkCron,
+		Beyond: func(_ Turn, args []byte) bool {
+			a, err := read[cronArgs](args)
+			return err == nil && a.Everywhere && (a.Action == "list" || a.Action == "runs")
+		},
 		Run: func(ctx context.Context, turn Turn, key string, args []byte) (string, error) {
 			a, err := read[cronArgs](args)
 			if err != nil {
@@ -136,7 +142,9 @@ func (t *Table) checkCron(ctx context.Context, turn Turn, key string, args []byt
 		return err
 	case "update":
 		_, err = t.patchOf(ctx, c, a)
-	case "pause", "resume", "remove", "run":
+	case "list":
+		return nil
+	case "pause", "resume", "remove", "run", "runs":
 	default:
 		return noAction(a.Action)
 	}
@@ -289,6 +297,14 @@ func (t *Table) runJob(ctx context.Context, c command.Call, a cronArgs) (string,
 const runsShown = 10
 
 func (t *Table) listRuns(ctx context.Context, turn Turn, a cronArgs) (string, error) {
+	if turn.Audience.Shared() {
+		switch job, err := t.deps.Editor.CronGet(ctx, a.ID, turn.caller()); {
+		case err != nil:
+			return "", err
+		case !job.In(turn.Audience.Conversation):
+			return "", turn.notHere("that job")
+		}
+	}
 	page, err := t.deps.Editor.CronRuns(ctx, cron.RunFilter{JobID: a.ID, Limit: runsShown, IncludeActive: true}, turn.caller())
 	if err != nil || len(page.Runs) == 0 {
 		return "There are no runs.", err

@@ -19,7 +19,20 @@ const nodesShown = 10
 
 func (t *Table) historySearch() Tool {
 	return Tool{
-		Name: "history_search", Scope: chat.ScopeWrite, Idempotent: true, Foreign: always, // what it finds may have come from outside
+		Name: "history_search", Scope: chat.ScopeWrite, Idempotent: true, Askable: true, Foreign: always, // what it finds may have come from outside
+		Beyond: func(turn Turn, args []byte) bool {
+			a, err := read[searchArgs](args)
+			return err == nil && (a.Everywhere || turn.elsewhere(a.Session))
+		},
+		Check: func(ctx context.Context, turn Turn, _ string, args []byte) error {
+			a, err := read[searchArgs](args)
+			if err == nil && a.Contents == "" {
+				_, err = t.searchQuery(ctx, turn.alone(), a)
+			} else if err == nil {
+				_, err = t.tocQuery(ctx, turn.alone(), a)
+			}
+			return err
+		},
 		Description: "Finds earlier messages that have all of the given words, the newest first: in all sessions of the person, in a group in this session only. " +
 			"A word finds longer words that begin with it. There are no synonyms: try other words when nothing is found. With contents instead of query it shows " +
 			"summaries of what was said, by day, week or month: go from a month to its weeks and days to find when something was said.",
@@ -41,6 +54,8 @@ type searchArgs struct {
 
 	Contents string `json:"contents"`
 	Period   string `json:"period"`
+
+	Everywhere bool `json:"everywhere"`
 }
 
 func (t *Table) searchHistory(ctx context.Context, turn Turn, _ string, args []byte) (string, error) {
@@ -72,7 +87,7 @@ func (t *Table) searchHistory(ctx context.Context, turn Turn, _ string, args []b
 	return out.String(), nil
 }
 
-// searchQuery is what the turn may search. Others read along in a group, so the owner's other sessions do not belong there.
+// searchQuery is what the turn may search.
 func (t *Table) searchQuery(ctx context.Context, turn Turn, a searchArgs) (store.SearchQuery, error) {
 	q := store.SearchQuery{Visible: turn.Owner, Limit: hitsShown}
 	var err error
@@ -84,12 +99,9 @@ func (t *Table) searchQuery(ctx context.Context, turn Turn, a searchArgs) (store
 			return q, chat.Errorf(chat.CodeInvalid, "before is not a time like 2026-03-14T15:00:00Z")
 		}
 	}
-	group := turn.Session.Kind() == chat.KindGroup
 	switch {
-	case group && a.Session != "" && a.Session != turn.Session.String():
-		return q, chat.Errorf(chat.CodeForbidden, "in a group only this session can be searched")
-	case group:
-		q.Visible, q.Session = "", turn.Session
+	case turn.Audience.Shared():
+		q.Session, q.Visible = turn.here()
 	case a.Session != "":
 		status, err := t.own(ctx, turn, a.Session)
 		if err != nil {
@@ -102,22 +114,9 @@ func (t *Table) searchQuery(ctx context.Context, turn Turn, a searchArgs) (store
 
 // contents shows summaries of what was said, the newest first.
 func (t *Table) contents(ctx context.Context, turn Turn, a searchArgs) (string, error) {
-	q := store.TocQuery{Level: store.TocLevel(a.Contents), Visible: turn.Owner, To: a.Period, Limit: nodesShown}
-	switch {
-	case a.Query != "" || a.Before != "":
-		return "", chat.Errorf(chat.CodeInvalid, "contents goes with period and session only; leave out query and before")
-	case turn.Session.Kind() == chat.KindGroup && (q.Level != store.TocDay || a.Session != "" && a.Session != turn.Session.String()):
-		return "", chat.Errorf(chat.CodeForbidden, "in a group only the days of this session can be read")
-	case turn.Session.Kind() == chat.KindGroup:
-		q.Visible, q.Session = "", turn.Session
-	case a.Session != "" && q.Level != store.TocDay:
-		return "", chat.Errorf(chat.CodeInvalid, "only days have a summary for each session; leave out session")
-	case a.Session != "":
-		status, err := t.own(ctx, turn, a.Session)
-		if err != nil {
-			return "", err
-		}
-		q.Session = status.Key
+	q, err := t.tocQuery(ctx, turn, a)
+	if err != nil {
+		return "", err
 	}
 	list, err := t.deps.Sessions.Toc(ctx, q)
 	if err != nil {
@@ -135,4 +134,26 @@ func (t *Table) contents(ctx context.Context, turn Turn, a searchArgs) (string, 
 		fmt.Fprintf(&out, "%s%s: %s\n", n.Period, where, n.Text)
 	}
 	return out.String(), nil
+}
+
+// tocQuery is which summaries the turn may read.
+func (t *Table) tocQuery(ctx context.Context, turn Turn, a searchArgs) (store.TocQuery, error) {
+	q := store.TocQuery{Level: store.TocLevel(a.Contents), Visible: turn.Owner, To: a.Period, Limit: nodesShown}
+	switch {
+	case a.Query != "" || a.Before != "":
+		return q, chat.Errorf(chat.CodeInvalid, "contents goes with period and session only; leave out query and before")
+	case turn.Audience.Shared() && q.Level != store.TocDay:
+		return q, turn.notHere("a week or month")
+	case turn.Audience.Shared():
+		q.Session, q.Visible = turn.here()
+	case a.Session != "" && q.Level != store.TocDay:
+		return q, chat.Errorf(chat.CodeInvalid, "only days have a summary for each session; leave out session")
+	case a.Session != "":
+		status, err := t.own(ctx, turn, a.Session)
+		if err != nil {
+			return q, err
+		}
+		q.Session = status.Key
+	}
+	return q, nil
 }

@@ -34,7 +34,7 @@ func (f *found) Toc(_ context.Context, q store.TocQuery) ([]store.TocNode, error
 
 func (f *found) searches(in chat.SessionKey, args string) chat.ToolResult {
 	t := turn()
-	t.Session, t.NoActs = in, func() string { return "not here" } // which does not matter to a search
+	t.Session, t.Audience = in, chat.AudienceOf(t.Owner, in, t.Owner)
 	return callOf(f, t, "history_search", args)
 }
 
@@ -72,7 +72,7 @@ func TestHistorySearchInAGroupStaysThere(t *testing.T) {
 			t.Errorf("asked for %+v, want the group alone", q)
 		}
 	}
-	if got := f.searches(group, `{"query":"x","session":"agent:main:ann-1"}`); !got.IsError || !strings.Contains(got.Text, "in a group only this session") || len(f.asked) != 2 {
+	if got := f.searches(group, `{"query":"x","session":"agent:main:ann-1"}`); !got.IsError || !strings.Contains(got.Text, "a person cannot allow it here") || len(f.asked) != 2 {
 		t.Errorf("got %+v after %d searches, want a refusal", got, len(f.asked))
 	}
 }
@@ -113,8 +113,8 @@ func TestHistorySearchShowsContents(t *testing.T) {
 		t.Errorf("asked for (- want, + got):\n%s", diff)
 	}
 	for args, want := range map[string]string{
-		`{"contents":"week"}`:                                "in a group only the days",
-		`{"contents":"day","session":"agent:main:ann-1"}`:    "in a group only the days",
+		`{"contents":"week"}`:                                "a week or month does not belong to this conversation, and everyone in this group (telegram -100) can read the answer",
+		`{"contents":"day","session":"agent:main:ann-1"}`:    "a person cannot allow it here",
 		`{"contents":"day","query":"x"}`:                     "leave out query and before",
 		`{"contents":"day","before":"2026-03-14T15:00:00Z"}`: "leave out query and before",
 	} {

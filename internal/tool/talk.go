@@ -94,6 +94,19 @@ func (t *Table) own(ctx context.Context, turn Turn, name string) (chat.SessionSt
 	return status, err
 }
 
+// readable is the session that a call of a turn reads: with several readers their conversation, which is also the default, else one of the owner.
+func (t *Table) readable(ctx context.Context, turn Turn, name string) (chat.SessionStatus, error) {
+	if !turn.Audience.Shared() {
+		return t.own(ctx, turn, name)
+	}
+	key, visible := turn.here()
+	status, err := t.deps.Sessions.Session(ctx, key, visible)
+	if errors.Is(err, chat.ErrSessionNotFound) {
+		err = chat.Errorf(chat.CodeSessionNotFound, "this conversation has no session that can be read here")
+	}
+	return status, err
+}
+
 func (t *Table) sessions() Tool {
 	return Tool{
 		Name: "sessions", Scope: chat.ScopeWrite, Idempotent: true, Askable: true, Acts: unless("list", "history"), Foreign: unless("list", "send"),
@@ -104,14 +117,23 @@ func (t *Table) sessions() Tool {
 			"text":{"type":"string","description":"For send."}}}`,
 		Check: func(ctx context.Context, turn Turn, key string, args []byte) error {
 			a, err := read[sessionArgs](args)
-			switch {
-			case err != nil:
-			case a.Action == "send":
+			if err != nil {
+				return err
+			}
+			switch a.Action {
+			case "list":
+			case "history":
+				_, err = t.own(ctx, turn, a.Session)
+			case "send":
 				_, err = t.given(ctx, turn, key, a)
 			default:
 				err = noSessionAction(a.Action)
 			}
 			return err
+		},
+		Beyond: func(turn Turn, args []byte) bool {
+			a, err := read[sessionArgs](args)
+			return err == nil && (a.Action == "list" && a.Everywhere || a.Action == "history" && turn.elsewhere(a.Session))
 		},
 		Run: func(ctx context.Context, turn Turn, key string, args []byte) (string, error) {
 			a, err := read[sessionArgs](args)
@@ -141,16 +163,26 @@ type sessionArgs struct {
 	Action  string `json:"action"`
 	Session string `json:"session"`
 	Text    string `json:"text"`
+
+	Everywhere bool `json:"everywhere"`
 }
 
 func (t *Table) listSessions(ctx context.Context, turn Turn) (string, error) {
+	if turn.Audience.Shared() {
+		key, visible := turn.here()
+		s, err := t.deps.Sessions.Session(ctx, key, visible)
+		if errors.Is(err, chat.ErrSessionNotFound) {
+			return "There are no sessions.", nil
+		}
+		return sessionLine(s), err
+	}
 	list, total, err := t.deps.Sessions.Sessions(ctx, store.SessionFilter{Visible: turn.Owner, ByLastMessage: true, NoRuns: true, Limit: sessionsShown})
 	if err != nil || len(list) == 0 {
 		return "There are no sessions.", err
 	}
 	var out strings.Builder
 	for _, s := range list {
-		fmt.Fprintf(&out, "%s: %s, last message %s\n", s.Key, s.Status, shown(s.LastMessageAt))
+		out.WriteString(sessionLine(s))
 	}
 	if total > len(list) {
 		fmt.Fprintf(&out, "and %d more\n", total-len(list))
@@ -158,8 +190,12 @@ func (t *Table) listSessions(ctx context.Context, turn Turn) (string, error) {
 	return out.String(), nil
 }
 
+func sessionLine(s chat.SessionStatus) string {
+	return fmt.Sprintf("%s: %s, last message %s\n", s.Key, s.Status, shown(s.LastMessageAt))
+}
+
 func (t *Table) history(ctx context.Context, turn Turn, a sessionArgs) (string, error) {
-	status, err := t.own(ctx, turn, a.Session)
+	status, err := t.readable(ctx, turn, a.Session)
 	if err != nil {
 		return "", err
 	}

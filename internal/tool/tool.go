@@ -73,6 +73,8 @@ type Turn struct {
 	Channel string
 	// Target is where the answer of the turn goes besides the transcript; zero = nowhere.
 	Target chat.Target
+	// Audience is who reads the answer of the turn. Where it is shared, tools return what belongs to its conversation, see [Tool.Beyond].
+	Audience chat.Audience
 	// Files are the files of the turn; nil = its conversation shows none.
 	Files Files
 	// NoActs is why tools that create or send are refused in this turn, one sentence; "" = they may run. It is asked at each call, because people can
@@ -105,8 +107,30 @@ func (t Turn) caller() chat.Caller {
 func (t Turn) call(name, key, args string) command.Call {
 	return command.Call{
 		ID: key, Session: t.Session, Principal: t.Owner, Peer: "tool", Scope: chat.ScopeWrite, Sender: t.Sender, Own: true, OwnOnly: true,
-		Channel: t.Channel, Target: t.Target, Name: name, Args: args,
+		Channel: t.Channel, Target: t.Target, Audience: t.Audience, Name: name, Args: args,
 	}
+}
+
+// here is the conversation of a turn with several readers, for queries of the store, and whose sessions they see: the own conversation of the turn and a group belong to
+// all that read them, whoever owns the session; another one only if the owner of the turn owns it.
+func (t Turn) here() (session chat.SessionKey, visible string) {
+	session = t.Audience.Conversation
+	if session != t.Session && session.Kind() != chat.KindGroup {
+		visible = t.Owner
+	}
+	return session, visible
+}
+
+// elsewhere reports whether a session that a call names is another one than the conversation of the turn.
+func (t Turn) elsewhere(session string) bool {
+	key, err := chat.ParseSessionKey(session, t.Session.Agent)
+	return err == nil && key != t.Audience.Conversation
+}
+
+// alone is the turn as if only its owner read the answer.
+func (t Turn) alone() Turn {
+	t.Audience = chat.Audience{}
+	return t
 }
 
 // Tool is one row of the table.
@@ -126,6 +150,9 @@ type Tool struct {
 	Acts func(args []byte) bool
 	// Askable: a call that acts can be made after its turn, when a person allows it. Where a person has to be asked, others are refused.
 	Askable bool
+	// Beyond reports whether a call with these arguments shows what does not belong to the conversation of the turn; nil = never. Where others read the answer, the
+	// owner of the turn has to allow it, or it is refused.
+	Beyond func(t Turn, args []byte) bool
 	// Check refuses arguments with which Run would fail, before a person is asked about the call; nil = those that do not fit Schema. Its error is for the model.
 	Check func(ctx context.Context, t Turn, key string, args []byte) error
 	// Foreign reports whether the result of a call with these arguments can have text that is not the person's own, see [chat.ToolResult]; nil = only where Run
@@ -161,6 +188,9 @@ func (t *Table) For(turn Turn, names []string) agent.Toolbox {
 	b := &box{turn: turn, questions: t.deps.Questions, log: t.deps.Log}
 	for _, one := range t.tools {
 		if (names == nil || slices.Contains(names, one.Name)) && (one.Offer == nil || one.Offer(turn, &one)) {
+			if one.Beyond != nil && turn.Audience.Shared() {
+				one.Schema = withEverywhere(one.Schema)
+			}
 			b.tools = append(b.tools, one)
 		}
 	}
@@ -241,6 +271,9 @@ func (b *box) run(ctx context.Context, turn Turn, key string, call chat.ToolCall
 		}
 		if why := reason(turn.Barred); why != "" {
 			return "", chat.Errorf(chat.CodeForbidden, "%s", why)
+		}
+		if turn.Audience.Shared() && one.Beyond != nil && one.Beyond(turn, args) {
+			return b.show(ctx, turn, one, Pending{Key: key, Tool: one.Name, Args: string(args), Readers: turn.Audience.Readers})
 		}
 		if one.Acts != nil && one.Acts(args) {
 			if why := reason(turn.NoActs); why != "" {
