@@ -145,6 +145,8 @@ func checkChannels(ctx context.Context, p *patient) []finding {
 				all = append(all, warning(name+" is not connected"+why, "see the log of the gateway")...)
 			case a.OutboxFailed > 0:
 				all = append(all, warning(fmt.Sprintf("%s could not deliver %s", name, count(a.OutboxFailed, "message")), "see the log of the gateway")...)
+			case a.OutboxMaybeSent > 0:
+				all = append(all, warning(fmt.Sprintf("%s: whether %s arrived is not known", name, count(a.OutboxMaybeSent, "message")), "they were being sent when a process ended, and are not sent again; ask their receivers if they matter")...)
 			default:
 				all = append(all, ok("%s is connected", name)...)
 			}

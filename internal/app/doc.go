@@ -6,6 +6,6 @@
 // # The end
 //
 // The context of [Process.Run] means "take nothing new". The drain timeout decides how long running turns may go on; a second signal
-// (Options.Hurry) interrupts them. The order is: stop accepting, drain turns, flush the outbox, stop channels, close sockets, close
-// the store. A construction that fails half-way undoes itself by the same clean-ups, last in first out.
+// (Options.Hurry) interrupts them. The order is: stop accepting, drain turns, end the sending, stop channels, leave the table of
+// nodes, close sockets, close the store. A construction that fails half-way undoes itself by the same clean-ups, last in first out.
 package app

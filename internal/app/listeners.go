@@ -67,7 +67,7 @@ func (p *Process) openGateway() error {
 		return fmt.Errorf("making the gateway: %w", err)
 	}
 	p.metrics.Watch(metrics.Source{
-		Lanes: p.dispatch.Lanes, Channels: p.dispatch.Channels, DatabaseUp: p.dispatch.StoreUp,
+		Lanes: p.dispatch.Lanes, Channels: p.dispatch.Channels, DatabaseUp: func() bool { return p.dispatch.Alive() == nil },
 		Outbox: func() int { return p.dispatch.Figures().OutboxWaiting }, Cron: func() cron.Summary { return p.dispatch.Figures().Cron },
 		DiskFree: p.diskFree,
 	})

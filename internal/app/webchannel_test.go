@@ -111,7 +111,7 @@ func (s sink) AppendReply(ctx context.Context, key chat.SessionKey, reply chat.R
 	return s.d.AppendReply(ctx, key, reply)
 }
 
-func (s sink) StoreUp() bool { return s.d.StoreUp() }
+func (s sink) Alive() error { return s.d.Alive() }
 
 // Run implements [channel.Channel].
 func (w *webWorld) Run(ctx context.Context, receiver channel.Receiver) error {

@@ -28,6 +28,9 @@ type Receiver interface {
 	// Lease acquires or renews the right to poll the provider under name: one process holds it at a time. ok is false while another process
 	// holds it. next is the offset that was stored with it, 0 = none. After an error it is unknown which process holds it.
 	Lease(ctx context.Context, name string) (next int64, ok bool, err error)
+	// Alive is nil while this process may act: its lease in the store has not ended. It answers from memory, and a channel asks before it shows an
+	// answer that grows.
+	Alive() error
 }
 
 // Names of the channels of the gateway itself. Other channels are named by their network and account, see [Channel.Name].
@@ -59,9 +62,19 @@ type Channel interface {
 	// network ends it: it backs off and continues. It returns an error only when the configuration can never work.
 	Run(ctx context.Context, receiver Receiver) error
 	// Send delivers one reply and returns the provider's id. Errors are [*SendError].
-	Send(ctx context.Context, r chat.Reply) (chat.Sent, error)
+	Send(ctx context.Context, r chat.Reply, claim Claim) (chat.Sent, error)
 	// Status is a snapshot for people; it never blocks.
 	Status() Status
+}
+
+// Claim is the right of this process to send one reply, for one attempt. It is safe for concurrent use.
+type Claim interface {
+	// Check is nil while no other process may send the reply. A channel that sends in several requests, or waits before one, calls it directly before
+	// each request, and sends nothing after an error, which is a [*SendError] to be returned as it is.
+	Check() error
+	// Record stores what of the reply has arrived, in the channel's own form; the next attempt, in any process, gets it as Progress of the reply. The
+	// channel calls it after each part but the last one. An error is a [*SendError] to be returned as it is: the claim has ended.
+	Record(ctx context.Context, progress string) error
 }
 
 // Typer shows that an answer is being made. Typing is called every few seconds while a turn runs; it must not block longer than ctx.
@@ -74,6 +87,8 @@ type Streamer interface {
 	Update(to chat.Target, runID, text string)
 	// Finish ends the preview of a run; the final reply replaces it.
 	Finish(to chat.Target, runID string)
+	// EndPreviews ends all previews for good: later updates do nothing. When it returns, no call of a preview is under way, unless ctx is over.
+	EndPreviews(ctx context.Context)
 }
 
 // Queuer shows a person that a message of theirs has to wait behind another turn or for a slot.
@@ -88,14 +103,14 @@ type Queuer interface {
 type Asker interface {
 	// Ask is [Channel.Send] for a reply with a choice. Control and bidirectional characters of a label are shown as escapes; a button without a
 	// label or a text is refused for good.
-	Ask(ctx context.Context, r chat.Reply) (chat.Sent, error)
+	Ask(ctx context.Context, r chat.Reply, claim Claim) (chat.Sent, error)
 }
 
 // Filer shows files. Channels that are no Filer get the line that stands for the file as text.
 type Filer interface {
 	// SendFile is [Channel.Send] for a reply with a file, whose path is below the directory for attachments. When the file is not there, for example
 	// because another replica made it in a directory of its own, the line that stands for it is sent as text.
-	SendFile(ctx context.Context, r chat.Reply) (chat.Sent, error)
+	SendFile(ctx context.Context, r chat.Reply, claim Claim) (chat.Sent, error)
 }
 
 // Status of a channel.

@@ -184,6 +184,8 @@ type Reply struct {
 	File *Attachment
 	// Attempt counts from 1.
 	Attempt int
+	// Progress is what earlier attempts have recorded as arrived, in the form of the channel; "" = nothing.
+	Progress string
 }
 
 // Button is one of the things that a person may choose.

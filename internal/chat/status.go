@@ -151,4 +151,6 @@ type ChannelStatus struct {
 	LastPollAge                    time.Duration // negative = never
 	PollOwner                      string
 	OutboxWaiting, OutboxFailed    int
+	// OutboxMaybeSent counts messages that were being sent when a process ended; whether they arrived is not known.
+	OutboxMaybeSent int
 }

@@ -36,5 +36,5 @@
 //
 // [Dispatcher.Run] owns the loops and returns when they have ended. Turns run on goroutines of the scheduler. Short work beside a
 // turn or a call (typing, a stop that is being written) is counted and awaited. The order of the end is: [Dispatcher.Drain] (refuse what is
-// new, let turns finish, cancel the rest, flush the outbox), the channels, [Dispatcher.Leave] (the table of nodes), the context of Run.
+// new, end previews, let turns finish, cancel the rest, end the sending), the channels, [Dispatcher.Leave] (the table of nodes), the context of Run.
 package dispatch

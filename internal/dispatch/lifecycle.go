@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// flushTimeout is how long the end of the process waits for outgoing messages that are due.
-	flushTimeout = time.Second
+	// previewTime is how long the end of the process waits for previews that are being shown.
+	previewTime = 2 * time.Second
 	// resetPoll is the time between two looks at whether a reset of the scheduler has cancelled every turn.
 	resetPoll = 10 * time.Millisecond
 )
@@ -81,14 +81,19 @@ func (d *Dispatcher) Restart(ctx context.Context) error {
 	})
 }
 
-// Drain is the end, see the package comment: it refuses new messages, lets turns finish and flushes the outbox. ctx bounds the wait for
-// running turns; the whole takes at most a grace more. Channels may run meanwhile; Leave comes after them.
+// Drain is the end, see the package comment: it ends previews, refuses new messages, lets turns finish and ends the sending. ctx bounds the wait for
+// running turns and for requests under way; the whole takes at most a grace more. Channels may run meanwhile; Leave comes after them.
 func (d *Dispatcher) Drain(ctx context.Context) error {
 	d.owner.Drain(ctx)
+	var previews sync.WaitGroup
+	previews.Go(func() { // another replica may send the text that a preview shows
+		ctx, cancel := context.WithTimeout(ctx, previewTime)
+		defer cancel()
+		d.signs.endPreviews(ctx)
+	})
 	err := d.sched.Drain(ctx)
-	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
-	defer cancel()
-	d.sender.Flush(flush)
+	previews.Wait()
+	d.sender.Drain(ctx)
 	return err
 }
 

@@ -30,7 +30,7 @@ func (p *postbox) Typing(context.Context, chat.Target) {
 	p.typings = append(p.typings, time.Now())
 }
 
-func (p *postbox) Send(_ context.Context, r chat.Reply) (chat.Sent, error) {
+func (p *postbox) Send(_ context.Context, r chat.Reply, _ channel.Claim) (chat.Sent, error) {
 	p.mu.Lock()
 	delay := p.delay
 	p.mu.Unlock()
@@ -68,11 +68,18 @@ func (a *asker) Update(chat.Target, string, string) { a.change(func() { a.shown+
 // Finish has nothing to end.
 func (*asker) Finish(chat.Target, string) {}
 
+// EndPreviews has nothing to end.
+func (*asker) EndPreviews(context.Context) {}
+
 // SendFile keeps the reply with its file: the channel with buttons is also the one that shows files.
-func (a *asker) SendFile(ctx context.Context, r chat.Reply) (chat.Sent, error) { return a.Send(ctx, r) }
+func (a *asker) SendFile(ctx context.Context, r chat.Reply, c channel.Claim) (chat.Sent, error) {
+	return a.Send(ctx, r, c)
+}
 
 // Ask keeps the reply with its choice.
-func (a *asker) Ask(ctx context.Context, r chat.Reply) (chat.Sent, error) { return a.Send(ctx, r) }
+func (a *asker) Ask(ctx context.Context, r chat.Reply, c channel.Claim) (chat.Sent, error) {
+	return a.Send(ctx, r, c)
+}
 
 // byThread is what was sent, joined, by thread.
 func (p *postbox) byThread() map[string]string {

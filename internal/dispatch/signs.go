@@ -58,6 +58,17 @@ func (sg *signs) endPreview(to chat.Target, runID string) {
 	}
 }
 
+// endPreviews ends the previews of every channel for good. It returns when no call of them is under way, or when ctx is over.
+func (sg *signs) endPreviews(ctx context.Context) {
+	var ends sync.WaitGroup
+	for _, c := range sg.channels {
+		if s, ok := c.(channel.Streamer); ok {
+			ends.Go(func() { s.EndPreviews(ctx) })
+		}
+	}
+	ends.Wait()
+}
+
 // showQueued shows a person that a message of theirs waits, unless it has begun or ended before that is worth showing. It returns at once.
 func (sg *signs) showQueued(ctx context.Context, lead store.Waiting, hold time.Duration) {
 	to := lead.Content.Options.ReplyTo

@@ -101,7 +101,7 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 	}
 	for _, st := range d.Channels() {
 		c := counts[st.Name]
-		st.OutboxWaiting, st.OutboxFailed = c.Waiting, c.Failed
+		st.OutboxWaiting, st.OutboxFailed, st.OutboxMaybeSent = c.Waiting, c.Failed, c.MaybeSent
 		s.OutboxWaiting, s.OutboxFailed = s.OutboxWaiting+c.Waiting, s.OutboxFailed+c.Failed
 		s.Channels = append(s.Channels, st)
 	}
@@ -128,10 +128,10 @@ func (d *Dispatcher) Channels() []chat.ChannelStatus {
 	return all
 }
 
-// StoreUp reports whether the store answered last, from memory.
-func (d *Dispatcher) StoreUp() bool {
+// Alive is nil while this process holds its lease in the store, see [ownership.Node.Alive]. It answers from memory.
+func (d *Dispatcher) Alive() error {
 	_, err := d.node.Alive()
-	return err == nil
+	return err
 }
 
 // signed is a counter as the wire has it.

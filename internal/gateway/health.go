@@ -177,7 +177,7 @@ func withCounts(channels, last []chat.ChannelStatus) []chat.ChannelStatus {
 	for i := range channels {
 		ch := &channels[i]
 		if at := slices.IndexFunc(last, func(was chat.ChannelStatus) bool { return was.Name == ch.Name }); at >= 0 {
-			ch.OutboxWaiting, ch.OutboxFailed = last[at].OutboxWaiting, last[at].OutboxFailed
+			ch.OutboxWaiting, ch.OutboxFailed, ch.OutboxMaybeSent = last[at].OutboxWaiting, last[at].OutboxFailed, last[at].OutboxMaybeSent
 		}
 	}
 	return channels

@@ -184,10 +184,10 @@ func shownAccount(c *rpc.Call, ch chat.ChannelStatus) wire.ChannelAccount {
 	out := wire.ChannelAccount{
 		AccountID: cmp.Or(ch.AccountID, wire.AccountDefault), Enabled: ch.State != "disabled", Configured: ch.Configured, Running: ch.Running,
 		Connected: ch.Connected, State: ch.State, Mode: ch.Mode, LastError: orNull(ch.LastError), LastPollAgeMs: ageMs(ch.LastPollAge),
-		PollOwner: ch.PollOwner, OutboxWaiting: ch.OutboxWaiting, OutboxFailed: ch.OutboxFailed,
+		PollOwner: ch.PollOwner, OutboxWaiting: ch.OutboxWaiting, OutboxFailed: ch.OutboxFailed, OutboxMaybeSent: ch.OutboxMaybeSent,
 	}
 	if c.Visible() != "" {
-		out.OutboxWaiting, out.OutboxFailed = 0, 0
+		out.OutboxWaiting, out.OutboxFailed, out.OutboxMaybeSent = 0, 0, 0
 	}
 	return out
 }

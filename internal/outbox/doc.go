@@ -21,12 +21,20 @@
 // # Crash points
 //
 // Before transmit: the row is claimed again when the node's lease is over. Between transmit and confirm: the provider may have the message,
-// the row is claimed again with MaybeSent and may arrive twice. That is the one place where at-least-once is visible to a person.
+// the row is claimed again with MaybeSent and may arrive twice. That is the one place where at-least-once is visible to a person. It concerns one request:
+// a channel that sends a message in parts records each part ([channel.Claim]), and the next attempt continues after it.
+//
+// # A claim that ends
+//
+// A process that was stopped for longer than its lease still runs the code of its attempts. The channel asks [channel.Claim] directly before each
+// request, after any wait, whether the claim holds; without it nothing is sent, and the row is given back if it is still that of this process. A request
+// that was on the wire before is at most one in a chat.
 //
 // # Goroutines and the end
 //
-// [Sender.Run] owns the loop and one goroutine for each row that is being sent, at most [batch] of them; it returns when they have ended. A text is
-// sent to its end even while the process stops, a file is broken off. [Sender.Flush] waits for what is due, at most its context.
+// [Sender.Run] owns the loop and one goroutine for each row that is being sent, at most [batch] of them; it returns when they have ended. [Sender.Drain]
+// is the end, while the process is still in the table of nodes: it claims what is due for a second, then lets no request begin, and waits for those under
+// way. What is left at its deadline ends as maybe_sent: a repetition could duplicate it.
 //
 // # What it does not know
 //

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +31,8 @@ type mailbox struct {
 	at   []time.Time // of every attempt
 	fail func(attempt int, r chat.Reply) error
 	down bool
+	// send replaces what Send does; nil = not.
+	send func(ctx context.Context, r chat.Reply, claim channel.Claim) error
 }
 
 func (*mailbox) Name() string                                { return "box:1" }
@@ -41,7 +44,12 @@ func (m *mailbox) Status() channel.Status {
 	return channel.Status{Down: m.down}
 }
 
-func (m *mailbox) Send(_ context.Context, r chat.Reply) (chat.Sent, error) {
+func (m *mailbox) Send(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
+	if m.send != nil {
+		if err := m.send(ctx, r, claim); err != nil {
+			return chat.Sent{}, err
+		}
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.at = append(m.at, time.Now())
@@ -66,11 +74,11 @@ func (m *mailbox) attempts() []time.Time {
 	return slices.Clone(m.at)
 }
 
-// node is a live incarnation whose final writes are made once.
-type node struct{}
+// node is an incarnation whose final writes are made once.
+type node struct{ id atomic.Pointer[string] }
 
-func (node) Alive() (string, error) { return "n1", nil }
-func (node) Final(ctx context.Context, _ string, write func(context.Context) error) error {
+func (n *node) Alive() (string, error) { return *n.id.Load(), nil }
+func (*node) Final(ctx context.Context, _ string, write func(context.Context) error) error {
 	return write(context.WithoutCancel(ctx))
 }
 
@@ -105,6 +113,7 @@ type bench struct {
 	res  results
 	gone []string
 	send *outbox.Sender
+	node node
 }
 
 // start runs a sender until the returned function is called.
@@ -118,7 +127,8 @@ func start(t *testing.T) (b *bench, stop func()) {
 		b.gone = append(b.gone, row.Target.ChatID)
 		return b.st.Undelivered(ctx, p)
 	}}
-	b.send = outbox.New(cfg, b.st, node{}, &b.res, slog.New(slog.DiscardHandler))
+	b.node.id.Store(new("n1"))
+	b.send = outbox.New(cfg, b.st, &b.node, &b.res, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); b.send.Run(ctx) }()
@@ -140,7 +150,6 @@ func TestARowIsSentOnceAndRecorded(t *testing.T) {
 		b, stop := start(t)
 		defer stop()
 		b.add("7", "hello")
-		b.send.Flush(t.Context())
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if len(b.box.sent) != 1 || b.box.sent[0].Text != "hello" {

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -19,13 +20,17 @@ const (
 	interval = time.Second
 	// batch is how many rows are sent beside each other.
 	batch = 64
-	// flushInterval is the time between two looks while [Sender.Flush] waits.
+	// flushTime is how long [Sender.Drain] still claims what is due; flushInterval is the time between two looks at it.
+	flushTime     = time.Second
 	flushInterval = 50 * time.Millisecond
+	// recordTime is how long an abandoned attempt may take to be recorded.
+	recordTime = time.Second
 )
 
 // Store is the durable side.
 type Store interface {
 	ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]store.Outgoing, error)
+	RecordProgress(ctx context.Context, nodeID, id, progress string) error
 	Delivered(ctx context.Context, nodeID, id, providerID string) error
 	Undelivered(ctx context.Context, p store.UndeliveredParams) error
 	OutboxCounts(ctx context.Context) (map[string]store.OutboxCount, error)
@@ -33,7 +38,7 @@ type Store interface {
 
 // Node is the incarnation of this process under which rows are claimed.
 type Node interface {
-	// Alive is the id of the current incarnation, or an error while there is none; nothing is claimed then.
+	// Alive is the id of the current incarnation, or an error while there is none or its lease may have ended; nothing is claimed or sent then.
 	Alive() (id string, err error)
 	// Final makes a write that must not be lost: it is repeated while the store does not answer and this incarnation lives.
 	Final(ctx context.Context, what string, write func(context.Context) error) error
@@ -41,7 +46,9 @@ type Node interface {
 
 // Observer counts attempts.
 type Observer interface {
-	// Sent: one attempt ended. Channel is the name up to the first ':', result is delivered, retry, failed, gone, expired or resent.
+	// Sent: one attempt ended. Channel is the name up to the first ':', result is delivered, retry, failed, gone, expired, stale (the claim had ended
+	// before the request: nothing was sent), late (delivered, but another process may have taken the row: what it sends is a duplicate) or
+	// maybe_sent. An attempt at a row that may have arrived before is counted once more, as resent.
 	Sent(channel, kind, result string)
 }
 
@@ -63,12 +70,17 @@ type Sender struct {
 	log       *slog.Logger
 	cooldowns cooldowns
 	wake      chan struct{} // capacity 1: look again
+
+	closing   chan struct{} // closed by Drain: nothing is claimed, and no request begins
+	abandoned chan struct{} // closed by Drain: the requests under way are given up
+	ended     chan struct{} // closed when Run has returned
 }
 
 // New makes a sender; nothing happens before Run.
 func New(cfg Config, st Store, node Node, obs Observer, log *slog.Logger) *Sender {
 	return &Sender{
 		cfg: cfg, names: slices.Sorted(maps.Keys(cfg.Channels)), store: st, node: node, obs: obs, log: log, wake: make(chan struct{}, 1),
+		closing: make(chan struct{}), abandoned: make(chan struct{}), ended: make(chan struct{}),
 	}
 }
 
@@ -80,13 +92,35 @@ func (s *Sender) Wake() {
 	}
 }
 
-// Run sends until ctx is over and returns when every attempt has ended.
+// errAbandoned is the cause of an attempt that the end of the process has ended.
+var errAbandoned = errors.New("the process ends")
+
+// Run sends until ctx is over or [Sender.Drain] is called, and returns when every attempt has ended. The end of ctx abandons them.
 func (s *Sender) Run(ctx context.Context) {
+	defer close(s.ended)
 	if len(s.cfg.Channels) == 0 {
 		return
 	}
+	work, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer abandon(nil)
 	var sends sync.WaitGroup
-	defer sends.Wait()
+	s.loop(ctx, work, &sends)
+	done := make(chan struct{})
+	go func() { // ends with this function
+		defer close(done)
+		sends.Wait()
+	}()
+	select {
+	case <-done:
+	case <-s.abandoned:
+	case <-ctx.Done():
+	}
+	abandon(errAbandoned)
+	<-done
+}
+
+// loop claims until ctx is over or Drain is called. work is the context of the attempts.
+func (s *Sender) loop(ctx, work context.Context, sends *sync.WaitGroup) {
 	slots := make(chan struct{}, batch)
 	tick := time.NewTimer(0)
 	defer tick.Stop()
@@ -94,17 +128,19 @@ func (s *Sender) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-s.closing:
+			return
 		case <-tick.C:
 			tick.Reset(interval)
 		case <-s.wake:
 		}
-		for s.sendBatch(ctx, &sends, slots) {
+		for s.sendBatch(ctx, work, sends, slots) {
 		}
 	}
 }
 
 // sendBatch claims what is due and starts sending it; true when there may be more.
-func (s *Sender) sendBatch(ctx context.Context, sends *sync.WaitGroup, slots chan struct{}) bool {
+func (s *Sender) sendBatch(ctx, work context.Context, sends *sync.WaitGroup, slots chan struct{}) bool {
 	room := cap(slots) - len(slots)
 	node, err := s.node.Alive()
 	if room == 0 || err != nil {
@@ -118,7 +154,7 @@ func (s *Sender) sendBatch(ctx context.Context, sends *sync.WaitGroup, slots cha
 		slots <- struct{}{} // there is room: only this loop takes places
 		sends.Go(func() {
 			defer func() { <-slots; s.Wake() }()
-			s.attempt(ctx, node, row)
+			s.attempt(work, node, row)
 		})
 	}
 	return len(rows) == room
@@ -148,8 +184,37 @@ func (s *Sender) claim(ctx context.Context, node string, room int) ([]store.Outg
 // down reports whether a channel reports its provider as unreachable.
 func (s *Sender) down(name string) bool { return s.cfg.Channels[name].Status().Down }
 
-// Flush returns when nothing is due any more on the channels of this process, or when ctx is over. Run has to be running.
-func (s *Sender) Flush(ctx context.Context) {
+// Drain ends the sending before this process leaves the table of nodes, because others may claim its rows from then on. What is due is still claimed, for
+// at most a second. Then no request begins any more: what waits is given back, and another process continues after its last recorded part. Requests under
+// way have until ctx is over, at least that second. Those that are left are abandoned, and their rows end as maybe_sent. Run has to be running.
+// Call it once.
+func (s *Sender) Drain(ctx context.Context) {
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+	defer cancel()
+	s.flush(flush)
+	close(s.closing)
+	select {
+	case <-s.ended:
+		return
+	case <-flush.Done():
+	}
+	select {
+	case <-s.ended:
+		return
+	case <-ctx.Done():
+	}
+	close(s.abandoned)
+	t := time.NewTimer(recordTime)
+	defer t.Stop()
+	select {
+	case <-s.ended:
+	case <-t.C:
+		s.log.WarnContext(ctx, "results of attempts to send are not recorded yet; their messages may be sent again")
+	}
+}
+
+// flush returns when nothing is due any more on the channels of this process, or when ctx is over.
+func (s *Sender) flush(ctx context.Context) {
 	if len(s.cfg.Channels) == 0 {
 		return
 	}

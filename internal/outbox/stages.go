@@ -27,8 +27,12 @@ type delivery struct {
 	node string
 	row  store.Outgoing
 	kind string // of the channel: the label of metrics and logs
-	sent chat.Sent
-	err  error
+	// claim is the right to send the row.
+	claim *claim
+	sent  chat.Sent
+	err   error
+	// abandoned: the process has ended the attempt.
+	abandoned bool
 }
 
 // stage does one step of an attempt; ended = the attempt is over.
@@ -41,7 +45,7 @@ func (s *Sender) pipeline() []stage {
 
 // attempt makes one attempt to send a row and records how it went.
 func (s *Sender) attempt(ctx context.Context, node string, row store.Outgoing) {
-	d := &delivery{node: node, row: row, kind: label(row.Target.Channel)}
+	d := &delivery{node: node, row: row, kind: label(row.Target.Channel), claim: &claim{s: s, node: node, id: row.ID}}
 	for _, run := range s.pipeline() {
 		if run(ctx, d) {
 			return
@@ -66,7 +70,8 @@ func (s *Sender) transmit(ctx context.Context, d *delivery) bool {
 	}
 	bounded, cancel := sendContext(ctx, d.row)
 	defer cancel()
-	d.sent, d.err = send(bounded, s.cfg.Channels[d.row.Target.Channel], reply(d.row))
+	d.sent, d.err = send(bounded, s.cfg.Channels[d.row.Target.Channel], reply(d.row), d.claim)
+	d.abandoned = errors.Is(context.Cause(ctx), errAbandoned)
 	return false
 }
 
@@ -77,9 +82,12 @@ func (s *Sender) confirm(ctx context.Context, d *delivery) bool {
 	}
 	s.cooldowns.delivered(d.row.Target.Channel, time.Now())
 	s.obs.Sent(d.kind, d.row.Kind, "delivered")
-	s.record(ctx, d, "recording a delivery", func(ctx context.Context) error {
+	fenced := s.record(ctx, d, "recording a delivery", func(ctx context.Context) error {
 		return s.store.Delivered(ctx, d.node, d.row.ID, d.sent.ProviderID)
 	})
+	if fenced {
+		s.obs.Sent(d.kind, d.row.Kind, "late")
+	}
 	return true
 }
 
@@ -91,12 +99,20 @@ func (s *Sender) reschedule(ctx context.Context, d *delivery) bool {
 	if failed != nil && failed.Global {
 		s.cooldowns.hold(name, time.Now().Add(p.RetryIn))
 	}
+	if d.abandoned && failed != nil {
+		abandon(&p, failed)
+	}
+	p.Progress = d.claim.arrived()
 	result, write := "retry", func(ctx context.Context) error { return s.store.Undelivered(ctx, p) }
 	switch {
 	case failed != nil && failed.Gone && s.cfg.Gone != nil:
 		result, write = "gone", func(ctx context.Context) error { return s.cfg.Gone(ctx, d.row, p) }
+	case p.State() == store.OutMaybeSent:
+		result = "maybe_sent"
 	case p.Permanent:
 		result = "failed"
+	case failed != nil && failed.Reason == reasonStale:
+		result = "stale"
 	}
 	s.obs.Sent(d.kind, d.row.Kind, result)
 	s.log.WarnContext(ctx, "a message was not delivered", "outbox_id", d.row.ID, "channel", d.kind, "attempt", d.row.Attempt,
@@ -106,19 +122,21 @@ func (s *Sender) reschedule(ctx context.Context, d *delivery) bool {
 }
 
 // record writes the result of an attempt. A fenced write is no fault: the row belongs to another node now.
-func (s *Sender) record(ctx context.Context, d *delivery, what string, write func(context.Context) error) {
-	if err := s.node.Final(ctx, what, write); err != nil && !errors.Is(err, chat.ErrFenced) {
+func (s *Sender) record(ctx context.Context, d *delivery, what string, write func(context.Context) error) (fenced bool) {
+	err := s.node.Final(ctx, what, write)
+	fenced = errors.Is(err, chat.ErrFenced)
+	if err != nil && !fenced {
 		s.log.ErrorContext(ctx, "the result of an attempt to send was not recorded; the message may be sent again", "outbox_id", d.row.ID, "err", err)
 	}
+	return fenced
 }
 
-// sendContext bounds one attempt. A text is sent to its end even while the process stops, because that takes moments. A file can take minutes: it is
-// broken off then, and the next process sends it.
+// sendContext bounds one attempt.
 func sendContext(ctx context.Context, row store.Outgoing) (context.Context, context.CancelFunc) {
 	if row.File != nil {
 		return context.WithTimeoutCause(ctx, fileTimeout, errSendTime)
 	}
-	return context.WithTimeoutCause(context.WithoutCancel(ctx), sendTimeout, errSendTime)
+	return context.WithTimeoutCause(ctx, sendTimeout, errSendTime)
 }
 
 // reply is a row as a channel sends it.
@@ -129,7 +147,7 @@ func reply(row store.Outgoing) chat.Reply {
 	}
 	return chat.Reply{
 		ID: row.ID, RunID: runID(row), Target: row.Target, Principal: row.Principal, Kind: row.Kind, Text: text, Choice: row.Choice, File: row.File,
-		Attempt: row.Attempt,
+		Attempt: row.Attempt, Progress: row.Progress,
 	}
 }
 
@@ -143,19 +161,19 @@ func runID(row store.Outgoing) string {
 }
 
 // send passes a reply to a channel: a file as such where files can be shown, a choice as buttons where there are some, else in words.
-func send(ctx context.Context, c channel.Channel, r chat.Reply) (chat.Sent, error) {
+func send(ctx context.Context, c channel.Channel, r chat.Reply, claim *claim) (chat.Sent, error) {
 	if r.File != nil {
 		if filer, ok := c.(channel.Filer); ok {
-			return filer.SendFile(ctx, r)
+			return filer.SendFile(ctx, r, claim)
 		}
 		r.File = nil
 	}
 	if r.Choice == nil {
-		return c.Send(ctx, r)
+		return c.Send(ctx, r, claim)
 	}
 	if asker, ok := c.(channel.Asker); ok {
-		return asker.Ask(ctx, r)
+		return asker.Ask(ctx, r, claim)
 	}
 	r.Text, r.Choice = channel.InWords(r.Text, r.Choice), nil
-	return c.Send(ctx, r)
+	return c.Send(ctx, r, claim)
 }

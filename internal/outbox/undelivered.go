@@ -43,10 +43,22 @@ func undelivered(node string, row store.Outgoing, err error, down bool) store.Un
 	// A message that may have arrived although the channel works is one whose answer gets lost: each attempt may double it, so it counts.
 	p.Uncounted = failed.Uncounted && (down || !failed.Unknown || failed.RetryAfter > 0)
 	switch {
+	case failed.Reason == reasonStale:
+		p.RetryIn = 0
 	case failed.RetryAfter > 0:
 		p.RetryIn = failed.RetryAfter
 	case p.Uncounted:
 		p.RetryIn = outage().Wait(1)
 	}
 	return p
+}
+
+// abandon changes what a failed attempt means when the end of the process has ended it. A request that may have been answered ends the row: to send it
+// again could duplicate it. What was not sent is due at once.
+func abandon(p *store.UndeliveredParams, failed *channel.SendError) {
+	if failed.Unknown {
+		p.Permanent = true
+		return
+	}
+	p.RetryIn = 0
 }

@@ -60,12 +60,12 @@ func (n *Node) heartbeat(ctx context.Context) time.Duration {
 	beat, err := n.store.Heartbeat(ctx, me.id)
 	switch {
 	case err == nil:
-		n.current.Store(&incarnation{id: me.id, until: n.until(asked), leases: me.leases})
+		n.current.Store(&incarnation{id: me.id, lease: n.until(asked), leases: me.leases})
 		n.peers.CompareAndSwap(known, new(beat.OtherNodes > 0)) // a sign that came meanwhile is newer than what the store counted
 		n.setHold(ctx, beat.Hold)
 		n.stopAll(beat.Stops)
 		return every
-	case errors.Is(err, chat.ErrFenced) || time.Now().After(me.until):
+	case errors.Is(err, chat.ErrFenced) || me.over(time.Now()):
 		n.loseLease(ctx, err)
 		return 0
 	default:

@@ -104,9 +104,18 @@ type Node struct {
 // incarnation is this process as the store knows it: a new one at each start, after each lost lease and by each restart in place.
 type incarnation struct {
 	id     string
-	until  time.Time    // local, monotonic: the lease is given up here even if the store cannot be asked
+	lease               // local: it is given up then even if the store cannot be asked
 	leases *namedLeases // shared by the values that heartbeats make of one incarnation
 }
+
+// lease is the local end of a lease by both clocks of the machine.
+type lease struct {
+	until time.Time // monotonic: a clock that is set does not change it, and it stops while the machine is suspended
+	wall  time.Time // without a monotonic reading: it goes on while the machine is suspended
+}
+
+// over is whether the lease has ended by one of the clocks.
+func (l lease) over(now time.Time) bool { return now.After(l.until) || now.Round(0).After(l.wall) }
 
 // New makes a node. Nothing happens before Register or Run.
 func New(cfg Config, st Store, handler Handler, obs Observer, log *slog.Logger) *Node {
@@ -145,7 +154,7 @@ func (n *Node) alive() (*incarnation, error) {
 	switch {
 	case n.restarting.Load():
 		return nil, chat.ErrDraining
-	case me == nil || time.Now().After(me.until):
+	case me == nil || me.over(time.Now()):
 		return nil, chat.ErrStoreUnavailable
 	}
 	return me, nil
@@ -228,7 +237,7 @@ func (n *Node) register(ctx context.Context) error {
 		return err
 	}
 	n.setHold(ctx, hold)
-	n.current.Store(&incarnation{id: row.ID, until: n.until(asked), leases: &namedLeases{}})
+	n.current.Store(&incarnation{id: row.ID, lease: n.until(asked), leases: &namedLeases{}})
 	n.SweepNow()
 	select {
 	case n.registered <- struct{}{}:
@@ -238,4 +247,7 @@ func (n *Node) register(ctx context.Context) error {
 }
 
 // until is the local end of a lease that was extended by a call that began at asked.
-func (n *Node) until(asked time.Time) time.Time { return asked.Add(n.cfg.Lease - n.cfg.margin()) }
+func (n *Node) until(asked time.Time) lease {
+	end := asked.Add(n.cfg.Lease - n.cfg.margin())
+	return lease{until: end, wall: end.Round(0)}
+}

@@ -15,6 +15,8 @@ const (
 	OutFailed    = "failed"
 	OutExpired   = "expired"
 	OutDeleted   = "deleted" // the session was deleted before it was sent
+	// OutMaybeSent is the end of a row that may have arrived or not, and is not sent again.
+	OutMaybeSent = "maybe_sent"
 )
 
 // Kinds of an outbox row.
@@ -57,8 +59,10 @@ type Outgoing struct {
 	// have arrived; whether the row has expired.
 	Attempt            int
 	MaybeSent, Expired bool
-	CreatedAt          time.Time
-	Epoch              int64
+	// Progress is what earlier attempts have recorded as arrived, in the form of the channel; "" = nothing. Only the store sets it.
+	Progress  string
+	CreatedAt time.Time
+	Epoch     int64
 }
 
 // UndeliveredParams is a failed attempt to send.
@@ -67,11 +71,25 @@ type UndeliveredParams struct {
 	Error     string // without secrets
 	RetryIn   time.Duration
 	Permanent bool
-	// MaybeSent: the provider may have received the message although the attempt failed. The next claim of the row has MaybeSent set; a
-	// cron run whose answer ends here has the delivery state unknown.
+	// MaybeSent: the provider may have received the message although the attempt failed. The next claim of the row has MaybeSent set. With
+	// Permanent the row ends as OutMaybeSent; a cron run whose answer ends so has the delivery state unknown.
 	MaybeSent bool
+	// Progress is what has arrived, in the form of the channel; "" = what is recorded stays.
+	Progress string
 	// Uncounted: the attempt does not count. Attempt of the next claim is the same as in this one, or 2 when this was the first.
 	Uncounted bool
+}
+
+// State is the state of the row after the attempt.
+func (p UndeliveredParams) State() string {
+	switch {
+	case !p.Permanent:
+		return OutPending
+	case p.MaybeSent:
+		return OutMaybeSent
+	default:
+		return OutFailed
+	}
 }
 
 // GoneParams is an attempt to send that found that the address does not exist any more.
@@ -90,5 +108,5 @@ type Gone struct {
 	Job *cron.Job // with its delivery paused; nil = the job was not changed
 }
 
-// OutboxCount is the number of rows of one channel in the outbox.
-type OutboxCount struct{ Waiting, Failed int }
+// OutboxCount is the number of rows of one channel in the outbox, by state: pending and sending, failed, maybe_sent.
+type OutboxCount struct{ Waiting, Failed, MaybeSent int }

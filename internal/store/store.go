@@ -165,13 +165,15 @@ type Outbox interface {
 	ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]Outgoing, error)
 	// Delivered stores the provider's id and makes the row delivered. chat.ErrFenced: the row is not leased to nodeID any more.
 	Delivered(ctx context.Context, nodeID, id, providerID string) error
+	// RecordProgress stores what of a row has arrived, in the form of its channel. chat.ErrFenced: the row is not leased to nodeID any more.
+	RecordProgress(ctx context.Context, nodeID, id, progress string) error
 	// Undelivered makes the row due for a later attempt, or ends it (Permanent).
 	Undelivered(ctx context.Context, p UndeliveredParams) error
 	// AddressGone ends a row for good because its address does not exist any more, as Undelivered does. In the same transaction it pauses
 	// the delivery of the cron job whose answer the row is, and adds the notices about that. chat.ErrFenced: the row is not leased to the
 	// node any more, and nothing is changed.
 	AddressGone(ctx context.Context, p GoneParams) (Gone, error)
-	// OutboxCounts counts the pending and the failed rows by channel.
+	// OutboxCounts counts the rows that wait, have failed or may have arrived, by channel.
 	OutboxCounts(ctx context.Context) (map[string]OutboxCount, error)
 }
 

@@ -51,16 +51,17 @@ type NetworkSummary struct {
 
 // ChannelAccount is an account of a channel.
 type ChannelAccount struct {
-	AccountID     string  `json:"accountId"`           // its id; default when the channel has one only
-	Enabled       bool    `json:"enabled"`             // the configuration has not switched it off
-	Configured    bool    `json:"configured"`          // it has what it needs
-	Running       bool    `json:"running"`             // it works
-	Connected     bool    `json:"connected"`           // its network answers
-	State         string  `json:"state,omitempty"`     // its state in one word
-	Mode          string  `json:"mode,omitempty"`      // how messages come: polling or webhook
-	LastError     *string `json:"lastError"`           // what went wrong last; null = nothing
-	LastPollAgeMs *int64  `json:"lastPollAgeMs"`       // since it last asked for messages; null = never, or it does not ask
-	PollOwner     string  `json:"pollOwner,omitempty"` // the process that asks for messages
-	OutboxWaiting int     `json:"outboxWaiting"`       // answers that wait to be sent
-	OutboxFailed  int     `json:"outboxFailed"`        // answers that could not be sent
+	AccountID       string  `json:"accountId"`           // its id; default when the channel has one only
+	Enabled         bool    `json:"enabled"`             // the configuration has not switched it off
+	Configured      bool    `json:"configured"`          // it has what it needs
+	Running         bool    `json:"running"`             // it works
+	Connected       bool    `json:"connected"`           // its network answers
+	State           string  `json:"state,omitempty"`     // its state in one word
+	Mode            string  `json:"mode,omitempty"`      // how messages come: polling or webhook
+	LastError       *string `json:"lastError"`           // what went wrong last; null = nothing
+	LastPollAgeMs   *int64  `json:"lastPollAgeMs"`       // since it last asked for messages; null = never, or it does not ask
+	PollOwner       string  `json:"pollOwner,omitempty"` // the process that asks for messages
+	OutboxWaiting   int     `json:"outboxWaiting"`       // answers that wait to be sent
+	OutboxFailed    int     `json:"outboxFailed"`        // answers that could not be sent
+	OutboxMaybeSent int     `json:"outboxMaybeSent"`     // answers that may have arrived and are not sent again
 }

@@ -123,6 +123,18 @@ func (r *receiver) Receive(_ context.Context, m chat.Message) (chat.Receipt, err
 	return chat.Receipt{RunID: m.ID, Session: m.Session}, nil
 }
 
+// Held is the claim of a process that no other one replaces; what has arrived is not kept.
+type Held struct{}
+
+// Check implements [channel.Claim].
+func (Held) Check() error { return nil }
+
+// Record implements [channel.Claim].
+func (Held) Record(context.Context, string) error { return nil }
+
+// Alive implements [channel.Receiver].
+func (r *receiver) Alive() error { return nil }
+
 // Lease implements [channel.Receiver]: there is no other process.
 func (r *receiver) Lease(context.Context, string) (int64, bool, error) { return 0, true, nil }
 
@@ -233,7 +245,7 @@ func offeredOnce(r *receiver) {
 }
 
 func (r *receiver) reply(id, text string) (chat.Sent, error) {
-	return r.Channel.Send(r.t.Context(), chat.Reply{ID: id, RunID: "run-" + id, Target: r.Target, Kind: "reply", Text: text, Attempt: 1})
+	return r.Channel.Send(r.t.Context(), chat.Reply{ID: id, RunID: "run-" + id, Target: r.Target, Kind: "reply", Text: text, Attempt: 1}, Held{})
 }
 
 func repliesArrive(r *receiver) {
@@ -258,7 +270,7 @@ func repliesArrive(r *receiver) {
 func wrongAddress(r *receiver) {
 	r.start()
 	for _, to := range []chat.Target{{}, {Channel: r.Target.Channel, ChatID: "absent"}, {Channel: "elsewhere", ChatID: r.Target.ChatID}} {
-		_, err := r.Channel.Send(r.t.Context(), chat.Reply{ID: "x", Target: to, Kind: "reply", Text: "hello"})
+		_, err := r.Channel.Send(r.t.Context(), chat.Reply{ID: "x", Target: to, Kind: "reply", Text: "hello"}, Held{})
 		failed, ok := errors.AsType[*channel.SendError](err)
 		if !ok || !failed.Permanent || failed.Reason == "" {
 			r.t.Errorf("sending to %+v: %v; want a permanent error", to, err)
@@ -272,7 +284,7 @@ func cancelledSend(r *receiver) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Second)
 	defer cancel()
 	began := time.Now()
-	_, err := r.Channel.Send(ctx, chat.Reply{ID: "x", Target: r.Target, Kind: "reply", Text: "hello"})
+	_, err := r.Channel.Send(ctx, chat.Reply{ID: "x", Target: r.Target, Kind: "reply", Text: "hello"}, Held{})
 	failed, ok := errors.AsType[*channel.SendError](err)
 	if !ok || failed.Permanent || time.Since(began) > 3*time.Second {
 		r.t.Errorf("after %s: %v; want an error that allows another attempt", time.Since(began), err)

@@ -15,7 +15,7 @@ import (
 )
 
 func (b *bot) ask(id string, target chat.Target, text string, choice *chat.Choice) error {
-	_, err := b.ch.Ask(b.t.Context(), chat.Reply{ID: id, Target: target, Kind: "command", Text: text, Choice: choice, Attempt: 1})
+	_, err := b.ch.Ask(b.t.Context(), b.claims.known(chat.Reply{ID: id, Target: target, Kind: "command", Text: text, Choice: choice, Attempt: 1}), b.claims.of(id))
 	return err
 }
 

@@ -82,11 +82,11 @@ func (c *Channel) wire(deps Deps) {
 	poster := &poster{api: c.api, limits: limits, addresses: c.addresses, conn: c.conn, log: log}
 	notes := &notes{poster: poster, log: log, recent: newTTLMap(time.Minute)}
 	c.signs = &signs{api: c.api, limits: limits, addresses: c.addresses, notes: notes, recent: recent, log: log}
-	c.previews = &previews{api: c.api, limits: limits, poster: poster, signs: c.signs, log: log, refused: newTTLMap(draftless), all: map[string]*preview{}}
+	c.previews = &previews{api: c.api, limits: limits, poster: poster, signs: c.signs, alive: c.alive, log: log, refused: newTTLMap(draftless), all: map[string]*preview{}}
 	choices := &choices{identity: c.identity, records: deps.Records}
 	c.sender = &sender{
 		poster: poster, addresses: c.addresses, previews: c.previews, choices: choices, root: deps.Files, log: log,
-		progress: newProgress(), notices: newTTLMap(time.Minute),
+		notices: newTTLMap(time.Minute),
 	}
 
 	words := &commandWords{identity: c.identity, urgent: map[string]bool{}}
@@ -178,25 +178,34 @@ func (c *Channel) receiving() channel.Receiver {
 	return c.receiver
 }
 
+// alive is nil while this process may show something.
+func (c *Channel) alive() error {
+	receiver := c.receiving()
+	if receiver == nil {
+		return errNotRunning
+	}
+	return receiver.Alive()
+}
+
 // Status implements [channel.Channel].
 func (c *Channel) Status() channel.Status {
 	return c.conn.status(channel.Status{Account: c.cfg.Account, Label: "Telegram", Configured: true, Mode: c.cfg.Mode})
 }
 
-// Send delivers one reply in as many messages as it needs. A further attempt of this process continues behind the messages that have arrived. The
+// Send delivers one reply in as many messages as it needs. A further attempt, by any process, continues behind the messages that were recorded. The
 // same notice is sent at most once a minute to one place.
-func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
-	return c.sender.send(ctx, r)
+func (c *Channel) Send(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
+	return c.sender.send(ctx, r, claim)
 }
 
 // Ask implements [channel.Asker]: the keyboard is under the last message of the reply.
-func (c *Channel) Ask(ctx context.Context, r chat.Reply) (chat.Sent, error) {
-	return c.sender.ask(ctx, r)
+func (c *Channel) Ask(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
+	return c.sender.ask(ctx, r, claim)
 }
 
 // SendFile implements [channel.Filer]. Telegram inspects pictures and voices and refuses some; those are sent as documents.
-func (c *Channel) SendFile(ctx context.Context, r chat.Reply) (chat.Sent, error) {
-	return c.sender.sendFile(ctx, r)
+func (c *Channel) SendFile(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
+	return c.sender.sendFile(ctx, r, claim)
 }
 
 // Typing implements [channel.Typer]; the sign lasts about five seconds.
@@ -220,6 +229,9 @@ func (c *Channel) Update(target chat.Target, runID, text string) {
 
 // Finish implements [channel.Streamer]. What is shown stays until the final text replaces it.
 func (c *Channel) Finish(_ chat.Target, runID string) { c.previews.finish(runID) }
+
+// EndPreviews implements [channel.Streamer].
+func (c *Channel) EndPreviews(ctx context.Context) { c.previews.endAll(ctx) }
 
 // WebhookHandler handles Telegram's deliveries; the gateway mounts it at /telegram/webhook/{account}. It answers 401 before it reads the body
 // when the secret is wrong, 413 above 1 MiB, 400 when the body is no update, 503 while the message cannot be stored, and 200 only when the

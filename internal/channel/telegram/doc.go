@@ -34,11 +34,10 @@
 // refuses all the same is sent as plain text; one that it finds too long is split smaller.
 //
 // Counted windows keep the bot below the limits for itself, a chat and a group. A retry_after is a cooldown of its chat, or of the bot when the call
-// was for no chat. The messages of a long reply that have arrived are remembered in memory: a further attempt continues behind them, and only a
-// process that ends in between sends messages twice.
+// was for no chat. The messages of a long reply that have arrived are recorded with its row: a further attempt, in any process, continues after them.
 //
 // While a turn runs its text is shown: in private chats as a draft, where the API has drafts, else as a message that is edited at most once a second.
-// The final text replaces that message. A state that would look the same is not sent. The id of that message is kept in memory. When a process is
+// The final text replaces that message. A state that would look the same is not sent. The id of that message is in memory until the final text is sent. When a process is
 // killed while a message grows, that message stays, and the answer, which the next process gives, is another message below it. When it is unknown
 // whether the first message of a preview has arrived, no second one is posted, so at most one stays in that case as well.
 //

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"laneway/internal/channel"
 	"laneway/internal/channel/telegram"
 	"laneway/internal/chat"
 	"laneway/internal/store/memory"
@@ -41,6 +42,8 @@ type bot struct {
 	log     *logBuffer
 	cancel  context.CancelFunc
 	ended   chan error
+	claims  claims
+	alive   atomic.Pointer[error] // what the receiver answers; nil = it is alive
 
 	mu     sync.Mutex
 	got    []chat.Message
@@ -130,6 +133,14 @@ func newBot(t *testing.T, change func(*setup)) *bot {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// Alive implements channel.Receiver.
+func (b *bot) Alive() error {
+	if err := b.alive.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Lease is the store's answer to who may poll.
@@ -263,7 +274,53 @@ func to(chatID int64, thread string) chat.Target {
 }
 
 func (b *bot) send(id string, target chat.Target, text string) (chat.Sent, error) {
-	return b.ch.Send(b.t.Context(), chat.Reply{ID: id, RunID: "run-" + id, Target: target, Kind: "reply", Text: text, Attempt: 1})
+	r := chat.Reply{ID: id, RunID: "run-" + id, Target: target, Kind: "reply", Text: text, Attempt: 1}
+	return b.ch.Send(b.t.Context(), b.claims.known(r), b.claims.of(id))
+}
+
+// claims are the claims of replies and what has arrived of them, as the outbox has them.
+type claims struct {
+	mu    sync.Mutex
+	by    map[string]string
+	check func() error // nil = every claim holds
+}
+
+// known is a reply with what has arrived of it.
+func (c *claims) known(r chat.Reply) chat.Reply {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.Progress = c.by[r.ID]
+	return r
+}
+
+func (c *claims) of(id string) channel.Claim { return claim{c, id} }
+
+type claim struct {
+	*claims
+
+	id string
+}
+
+// Check implements channel.Claim.
+func (c claim) Check() error {
+	c.mu.Lock()
+	check := c.check
+	c.mu.Unlock()
+	if check == nil {
+		return nil
+	}
+	return check()
+}
+
+// Record implements channel.Claim.
+func (c claim) Record(_ context.Context, progress string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == nil {
+		c.by = map[string]string{}
+	}
+	c.by[c.id] = progress
+	return nil
 }
 
 // mustSend repeats a send as the outbox does, for at most a quarter of an hour.

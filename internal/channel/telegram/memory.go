@@ -1,7 +1,6 @@
 package telegram
 
 import (
-	"cmp"
 	"sync"
 	"time"
 
@@ -155,65 +154,4 @@ func (r *recentMessages) get(id string) (messageRef, bool) {
 	defer r.mu.Unlock()
 	to, ok := r.at[id]
 	return to, ok
-}
-
-// progress remembers by the id of a reply how much of it has arrived, so that a further attempt continues there. It is kept in memory only:
-// after a crash between two messages of a reply, the messages that had arrived are sent a second time. It is safe for concurrent use.
-type progress struct {
-	mu    sync.Mutex
-	parts map[string]part
-}
-
-type part struct {
-	upTo  int    // offset in the document behind what has arrived
-	limit int    // units of a message; 0 = maxUnits. Smaller when Telegram found the text too long
-	plain bool   // without tags, because even the smallest messages were too long with them
-	first string // id of the first message, "" = nothing has arrived
-	// markup is the keyboard under the last chunk, "" = none.
-	markup string
-	at     time.Time
-}
-
-// shrink halves the length of the messages of a reply, and removes its tags at the smallest length; false = it is as small as possible.
-func (p *part) shrink() bool {
-	switch limit := cmp.Or(p.limit, maxUnits); {
-	case limit > minUnits:
-		p.limit = limit / 2
-	case !p.plain:
-		p.plain = true
-	default:
-		return false
-	}
-	return true
-}
-
-// maxProgress bounds the memory of unfinished replies.
-const maxProgress = 1000
-
-func newProgress() *progress { return &progress{parts: map[string]part{}} }
-
-func (p *progress) get(id string) part {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.parts[id]
-}
-
-func (p *progress) set(id string, to part) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	to.at = time.Now()
-	if len(p.parts) >= maxProgress {
-		for old, q := range p.parts {
-			if to.at.Sub(q.at) > time.Hour || len(p.parts) >= maxProgress {
-				delete(p.parts, old)
-			}
-		}
-	}
-	p.parts[id] = to
-}
-
-func (p *progress) forget(id string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.parts, id)
 }

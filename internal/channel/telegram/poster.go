@@ -22,6 +22,8 @@ type outgoing struct {
 	plain bool
 	// file is sent instead of the chunk; nil = none.
 	file *upload
+	// claim is checked before each request; nil = the message is no row of the outbox.
+	claim channel.Claim
 }
 
 // poster sends single messages. It is safe for concurrent use and keeps no state of its own.
@@ -40,6 +42,11 @@ func (p *poster) deliver(ctx context.Context, o outgoing) (int, error) {
 	for range 6 { // each change of the form is made at most once
 		if err := p.limits.wait(ctx, o.to.chat); err != nil {
 			return 0, err
+		}
+		if o.claim != nil { // the wait may have outlasted it
+			if err := o.claim.Check(); err != nil {
+				return 0, err
+			}
 		}
 		id, err := p.post(ctx, o, asPlain)
 		var e *apiError

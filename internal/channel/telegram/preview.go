@@ -33,15 +33,17 @@ type previews struct {
 	limits *limiter
 	poster *poster
 	signs  *signs
+	alive  func() error // nil while this process may show something
 	log    *slog.Logger
 
 	noDrafts atomic.Bool // the API has no drafts
 	refused  *ttlMap     // chats that refused a draft
 
-	mu  sync.Mutex
-	ctx context.Context //nolint:containedctx // the life of Run; previews belong to no call
-	wg  sync.WaitGroup
-	all map[string]*preview // by run id
+	mu     sync.Mutex
+	closed bool            // nothing is shown any more
+	ctx    context.Context //nolint:containedctx // the life of Run; previews belong to no call
+	wg     sync.WaitGroup
+	all    map[string]*preview // by run id
 }
 
 // preview is one answer. The mutex of previews guards all fields except shown and unknown. Only the loop sends, and only the loop changes to, message,
@@ -78,7 +80,7 @@ func (p *previews) close() {
 func (p *previews) update(to address, runID, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ctx == nil || p.ctx.Err() != nil {
+	if p.closed || p.ctx == nil || p.ctx.Err() != nil {
 		return
 	}
 	v := p.all[runID]
@@ -133,10 +135,36 @@ func draftID(runID string) int64 {
 func (p *previews) finish(runID string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if v := p.all[runID]; v != nil && v.stop != nil {
+	if v := p.all[runID]; v != nil {
+		v.finish()
+	}
+}
+
+// finish ends the loop of a preview. The mutex is held.
+func (v *preview) finish() {
+	if v.stop != nil {
 		close(v.stop)
 		v.stop = nil
 		v.touched = time.Now()
+	}
+}
+
+// endAll ends every preview for good, and waits for the calls under way, at most until ctx is over.
+func (p *previews) endAll(ctx context.Context) {
+	p.mu.Lock()
+	p.closed = true
+	var ended []chan struct{}
+	for _, v := range p.all {
+		v.finish()
+		ended = append(ended, v.ended)
+	}
+	p.mu.Unlock()
+	for _, end := range ended {
+		select {
+		case <-end:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -161,18 +189,6 @@ func (p *previews) take(ctx context.Context, to address, runID string) int {
 		return 0
 	}
 	return v.message
-}
-
-// restore records the message of a preview again, for the next attempt to send its final text.
-func (p *previews) restore(to address, runID string, message int) {
-	if message == 0 {
-		return
-	}
-	ended := make(chan struct{})
-	close(ended)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.all[runID] = &preview{to: to, message: message, draft: draftID(runID), touched: time.Now(), ended: ended}
 }
 
 // show is the loop of one preview.
@@ -220,8 +236,12 @@ func (p *previews) changed(ctx context.Context, v loop, shown string) bool {
 	}
 }
 
-// step shows one state of the text; false = try again later. A state that would look the same is not sent again.
+// step shows one state of the text; false = try again later. A state that would look the same is not sent again. Another process may have the turn once
+// the lease of this one has ended.
 func (p *previews) step(ctx context.Context, v *preview, text string) bool {
+	if p.alive() != nil {
+		return false
+	}
 	p.mu.Lock()
 	to, message := v.to, v.message
 	p.mu.Unlock()

@@ -26,9 +26,7 @@ type sender struct {
 	choices   *choices
 	root      *os.Root // of all files; nil = no file can be sent
 	log       *slog.Logger
-
-	progress *progress
-	notices  *ttlMap // ids of delivered notices, by place and text
+	notices   *ttlMap // ids of delivered notices, by place and text
 }
 
 // badTarget makes the outbox's error for a target that is no address of this bot.
@@ -36,14 +34,28 @@ func badTarget(err error) *channel.SendError {
 	return &channel.SendError{Reason: reasonBadTarget, Permanent: true, Cause: err}
 }
 
-// send delivers one reply in as many messages as it needs. The first one replaces the preview of the same run, if there is one. A message that has
-// arrived is not sent again by a further attempt of this process. The same notice is sent at most once a minute to one place: a repetition counts as
+// send delivers one reply in as many messages as it needs. The first one replaces the preview of the same run, if there is one. A message that is
+// recorded as arrived is not sent again by a further attempt. The same notice is sent at most once a minute to one place: a repetition counts as
 // delivered by the message of the first.
-func (s *sender) send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
+func (s *sender) send(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
 	to, err := s.addresses.address(r.Target)
 	if err != nil {
 		return chat.Sent{}, badTarget(err)
 	}
+	return s.deliver(ctx, r, to, s.progressOf(ctx, r), claim)
+}
+
+// progressOf is what earlier attempts at a reply have recorded.
+func (s *sender) progressOf(ctx context.Context, r chat.Reply) progress {
+	done, err := progressOf(r.Progress)
+	if err != nil { // of another release
+		s.log.WarnContext(ctx, "what has arrived of a message cannot be read; it is sent from its beginning", "outbox_id", r.ID, "err", err)
+	}
+	return done
+}
+
+// deliver sends what has not arrived of a text.
+func (s *sender) deliver(ctx context.Context, r chat.Reply, to address, done progress, claim channel.Claim) (chat.Sent, error) {
 	key := r.Target.ChatID + "/" + r.Target.Thread + "/" + r.Text
 	if r.Kind == kindNotice {
 		if id := s.notices.get(key); id != "" {
@@ -54,53 +66,54 @@ func (s *sender) send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
 	if len(d.chunks(maxUnits)) == 0 {
 		d = plain("(an empty answer)")
 	}
-	id, err := s.sendParts(ctx, r, to, d)
+	if r.Kind == kindReply {
+		if preview := s.previews.take(ctx, to, r.RunID); preview != 0 && done.First == "" {
+			done.Preview = preview
+			if err := claim.Record(ctx, jsonOf(done)); err != nil {
+				return chat.Sent{}, err
+			}
+		}
+	}
+	id, err := s.sendParts(ctx, to, d, done, claim)
 	if err != nil {
 		return chat.Sent{}, err
 	}
-	s.progress.forget(r.ID)
 	if r.Kind == kindNotice {
 		s.notices.set(key, id)
 	}
 	return chat.Sent{ProviderID: id}, nil
 }
 
-// sendParts sends the messages of a document that have not arrived yet, and returns the id of the first one. A message that Telegram finds too long is
-// split smaller, and so is what follows it.
-func (s *sender) sendParts(ctx context.Context, r chat.Reply, to address, d *document) (string, error) {
-	done := s.progress.get(r.ID)
-	preview := 0
-	if r.Kind == kindReply {
-		preview = s.previews.take(ctx, to, r.RunID)
-	}
-	chunks := d.chunksFrom(done.upTo, cmp.Or(done.limit, maxUnits))
+// sendParts sends the messages of a document that have not arrived yet, and returns the id of the first one. Each is recorded before the next one is sent.
+// A message that Telegram finds too long is split smaller, and so is what follows it.
+func (s *sender) sendParts(ctx context.Context, to address, d *document, done progress, claim channel.Claim) (string, error) {
+	chunks := d.chunksFrom(done.UpTo, cmp.Or(done.Limit, maxUnits))
 	for len(chunks) > 0 {
-		out := outgoing{to: to, chunk: chunks[0], plain: done.plain}
-		if done.first == "" {
-			out.edit = preview
+		out := outgoing{to: to, chunk: chunks[0], plain: done.Plain, claim: claim}
+		if done.First == "" {
+			out.edit = done.Preview
 		}
 		if len(chunks) == 1 {
-			out.markup = done.markup
+			out.markup = done.Markup
 		}
 		id, err := s.poster.deliver(ctx, out)
 		switch {
 		case err == nil:
-			done.upTo, chunks = chunks[0].to, chunks[1:]
-			if done.first == "" {
-				done.first = number(int64(id))
-			}
+			done.UpTo, chunks = chunks[0].to, chunks[1:]
+			done.First = cmp.Or(done.First, number(int64(id)))
 		case tooLong(err) && done.shrink():
-			s.log.WarnContext(ctx, "Telegram found a message too long; splitting it smaller", "units", done.limit, "plain", done.plain)
-			chunks = d.chunksFrom(done.upTo, done.limit)
+			s.log.WarnContext(ctx, "Telegram found a message too long; splitting it smaller", "units", done.Limit, "plain", done.Plain)
+			chunks = d.chunksFrom(done.UpTo, done.Limit)
 		default:
-			if done.first == "" {
-				s.previews.restore(to, r.RunID, preview)
-			}
 			return "", err
 		}
-		s.progress.set(r.ID, done)
+		if len(chunks) > 0 {
+			if err := claim.Record(ctx, jsonOf(done)); err != nil {
+				return "", err
+			}
+		}
 	}
-	return done.first, nil
+	return done.First, nil
 }
 
 // tooLong reports whether Telegram refused a message for its length. Telegram counts tags and entities by rules that it does not document.
@@ -110,35 +123,37 @@ func tooLong(err error) bool {
 }
 
 // ask sends a reply with a keyboard under its last message. Where no more buttons can be recorded, the choice is written as words.
-func (s *sender) ask(ctx context.Context, r chat.Reply) (chat.Sent, error) {
+func (s *sender) ask(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
 	to, err := s.addresses.address(r.Target)
 	if err != nil {
 		return chat.Sent{}, badTarget(err)
 	}
-	done := s.progress.get(r.ID)
-	if done.markup == "" { // a further attempt uses the buttons of the first one
-		done.markup, err = s.choices.keyboard(ctx, to, r.Choice)
-		if errors.Is(err, channel.ErrButtonsFull) {
-			r.Text, err = r.Text+"\n\n"+r.Choice.Typed, nil
-		}
+	done := s.progressOf(ctx, r)
+	if done.Markup == "" { // a further attempt uses the buttons of the first one
+		done.Markup, err = s.choices.keyboard(ctx, to, r.Choice)
 		switch {
+		case errors.Is(err, channel.ErrButtonsFull):
+			r.Text += "\n\n" + r.Choice.Typed
 		case errors.Is(err, errBadChoice):
 			return chat.Sent{}, &channel.SendError{Reason: reasonBadRequest, Permanent: true, Cause: err}
 		case err != nil:
 			return chat.Sent{}, &channel.SendError{Reason: reasonConnection, Cause: err}
+		default:
+			if err := claim.Record(ctx, jsonOf(done)); err != nil {
+				return chat.Sent{}, err
+			}
 		}
-		s.progress.set(r.ID, done)
 	}
-	return s.send(ctx, r)
+	return s.deliver(ctx, r, to, done, claim)
 }
 
 // sendFile delivers one file. Where the file does not exist, the line that stands for it is sent as text.
-func (s *sender) sendFile(ctx context.Context, r chat.Reply) (chat.Sent, error) {
+func (s *sender) sendFile(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
 	to, err := s.addresses.address(r.Target)
 	if err != nil {
 		return chat.Sent{}, badTarget(err)
 	}
-	out := outgoing{to: to}
+	out := outgoing{to: to, claim: claim}
 	file, size, err := s.openFile(r.File.Path)
 	if err == nil {
 		defer func() { _ = file.Close() }() // it was only read, and what was sent stays sent

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"laneway/internal/channel"
+	"laneway/internal/channel/channeltest"
 	"laneway/internal/chat"
 	"laneway/internal/testtelegram"
 )
@@ -375,7 +376,7 @@ func TestSameErrorOnceAMinute(t *testing.T) {
 		b.start()
 		send := func(kind, id, text string) string {
 			t.Helper()
-			sent, err := b.ch.Send(t.Context(), chat.Reply{ID: id, RunID: "r" + id, Target: to(anna, ""), Kind: kind, Text: text})
+			sent, err := b.ch.Send(t.Context(), chat.Reply{ID: id, RunID: "r" + id, Target: to(anna, ""), Kind: kind, Text: text}, b.claims.of(id))
 			if err != nil || sent.ProviderID == "" {
 				t.Fatalf("%s %s: %+v, %v", kind, id, sent, err)
 			}
@@ -460,7 +461,7 @@ func TestOwnTransportDoesNotShowTheToken(t *testing.T) {
 	for _, address := range []string{"http://127.0.0.1:1", "http://name.invalid", "https://127.0.0.1:1/with/a/path"} {
 		ch := newPlain(t, token, address)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		_, err := ch.Send(ctx, chat.Reply{ID: "1", Target: to(anna, ""), Kind: "reply", Text: "x"})
+		_, err := ch.Send(ctx, chat.Reply{ID: "1", Target: to(anna, ""), Kind: "reply", Text: "x"}, channeltest.Held{})
 		cancel()
 		if err == nil || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %v", address, err)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
@@ -56,15 +57,29 @@ func (c *client) upload(ctx context.Context, chat int64, params tgbotapi.Params,
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, callTime+time.Duration(u.size/uploadRate)*time.Second, errCallTime)
 	defer cancel()
-	return c.exchange(ctx, request{method: u.method, chat: chat, complete: func(r *http.Request) (err error) {
+	var whole atomic.Bool
+	err = c.exchange(ctx, request{method: u.method, chat: chat, complete: func(r *http.Request) (err error) {
 		r.Header.Set("Content-Type", kind)
 		r.ContentLength = int64(len(head)) + u.size + int64(len(tail))
 		r.GetBody = func() (io.ReadCloser, error) {
-			return io.NopCloser(io.MultiReader(bytes.NewReader(head), io.NewSectionReader(u.content, 0, u.size), bytes.NewReader(tail))), nil
+			return io.NopCloser(io.MultiReader(bytes.NewReader(head), io.NewSectionReader(u.content, 0, u.size), bytes.NewReader(tail), mark{&whole})), nil
 		}
 		r.Body, err = r.GetBody()
 		return err
 	}}, out)
+	if e, ok := errors.AsType[*apiError](err); ok && e.code == 0 && !whole.Load() {
+		e.unknown = false // Telegram does not execute half a request
+	}
+	return err
+}
+
+// mark is read at the end of a body.
+type mark struct{ reached *atomic.Bool }
+
+// Read implements io.Reader.
+func (m mark) Read([]byte) (int, error) {
+	m.reached.Store(true)
+	return 0, io.EOF
 }
 
 // envelope is what comes before and after the content in the body of the call, and the type of the body.

@@ -31,7 +31,7 @@ func (b *bot) put(path, content string) {
 }
 
 func (b *bot) sendFile(target chat.Target, f chat.Attachment) (chat.Sent, error) {
-	return b.ch.SendFile(b.t.Context(), chat.Reply{ID: "1", RunID: "run", Target: target, Kind: "reply", Text: f.Line(), File: &f, Attempt: 1})
+	return b.ch.SendFile(b.t.Context(), chat.Reply{ID: "1", RunID: "run", Target: target, Kind: "reply", Text: f.Line(), File: &f, Attempt: 1}, b.claims.of("1"))
 }
 
 // withFile runs a test with a bot that has a picture, chart.png, and a text, notes.txt.
@@ -353,7 +353,7 @@ func TestAnUploadEndsWithItsContext(t *testing.T) {
 		b.srv.Break("sendDocument", testtelegram.Fault{Hang: true})
 		ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 		defer cancel()
-		_, err := b.ch.SendFile(ctx, chat.Reply{ID: "1", Target: to(anna, ""), File: &text})
+		_, err := b.ch.SendFile(ctx, chat.Reply{ID: "1", Target: to(anna, ""), File: &text}, b.claims.of("1"))
 		if failed, ok := errors.AsType[*channel.SendError](err); !ok || failed.Reason != "canceled" || failed.Permanent || !failed.Unknown {
 			b.t.Errorf("got %v", err)
 		}

@@ -32,8 +32,6 @@ type TranscriptSink interface {
 	// AppendReply adds a reply to the transcript of a session and publishes it to the subscribers. It returns the number of the line. The same reply, by its id,
 	// adds one line in any number of calls; after a crash it may be published again. chat.ErrUnknownAgent and chat.ErrSessionNotFound are permanent.
 	AppendReply(ctx context.Context, key chat.SessionKey, r chat.Reply) (seq int64, err error)
-	// StoreUp reports whether the store answered the last call to it. It makes no call.
-	StoreUp() bool
 }
 
 // Channel delivers into transcripts. Make it with New; it is safe for concurrent use, and the lock is not held while the sink is called.
@@ -79,7 +77,7 @@ func (c *Channel) Status() channel.Status {
 	s := channel.Status{Label: "Web", Account: "default", Configured: true, Running: sink != nil, State: "stopped", LastPollAge: -1}
 	switch {
 	case sink == nil:
-	case sink.StoreUp():
+	case sink.Alive() == nil:
 		s.Connected, s.State = true, "connected"
 	default:
 		s.State, s.LastError = "degraded", storeAway
@@ -87,8 +85,8 @@ func (c *Channel) Status() channel.Status {
 	return s
 }
 
-// Send delivers one reply; the receipt is the id of the line in the history. While the channel does not run, it waits for that, at most startTime.
-func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
+// Send delivers one reply, whose repetition adds nothing; the receipt is the id of the line in the history. While the channel does not run, it waits for that, at most startTime.
+func (c *Channel) Send(ctx context.Context, r chat.Reply, _ channel.Claim) (chat.Sent, error) {
 	key, err := address(r.Target)
 	if err != nil {
 		return chat.Sent{}, &channel.SendError{Reason: ReasonAddress, Permanent: true, Cause: err}

@@ -119,7 +119,7 @@ func (c *Channel) Status() channel.Status {
 }
 
 // Send makes one attempt. The receipt is the status of the answer.
-func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
+func (c *Channel) Send(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
 	if r.Target.Channel != Name {
 		return chat.Sent{}, &channel.SendError{Reason: ReasonAddress, Permanent: true}
 	}
@@ -135,6 +135,9 @@ func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
 	req, err := c.request(ctx, u, r)
 	if err != nil {
 		return chat.Sent{}, &channel.SendError{Reason: ReasonAddress, Permanent: true}
+	}
+	if err := claim.Check(); err != nil {
+		return chat.Sent{}, err
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {

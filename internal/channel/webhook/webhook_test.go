@@ -130,7 +130,7 @@ func TestContract(t *testing.T) {
 
 func send(t *testing.T, c *webhook.Channel, url string) (chat.Sent, *channel.SendError) {
 	t.Helper()
-	sent, err := c.Send(t.Context(), chat.Reply{ID: "out-1", RunID: "run-1", Target: chat.Target{Channel: "webhook", ChatID: url}, Kind: "webhook", Text: `{"a":1}`, Attempt: 2})
+	sent, err := c.Send(t.Context(), chat.Reply{ID: "out-1", RunID: "run-1", Target: chat.Target{Channel: "webhook", ChatID: url}, Kind: "webhook", Text: `{"a":1}`, Attempt: 2}, channeltest.Held{})
 	if err == nil {
 		return sent, nil
 	}

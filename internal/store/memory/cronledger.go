@@ -132,7 +132,7 @@ func (s *Store) delivered(row *outRow) {
 	case store.OutDelivered:
 		r.ProviderMessageID, r.DeliveryError = row.providerID, ""
 		r.Delivery = cron.DeliveryDone
-	case store.OutFailed:
+	case store.OutFailed, store.OutMaybeSent:
 		r.Delivery, r.DeliveryError = cron.DeliveryNot, row.lastError
 		if row.MaybeSent {
 			r.Delivery = cron.DeliveryUnknown

@@ -194,6 +194,17 @@ func (s *Store) Delivered(ctx context.Context, nodeID, id, providerID string) er
 	})
 }
 
+// RecordProgress stores what of a row has arrived.
+func (s *Store) RecordProgress(ctx context.Context, nodeID, id, progress string) error {
+	return s.do(ctx, "RecordProgress", func(time.Time) error {
+		row, err := s.leased(nodeID, id)
+		if err == nil {
+			row.Progress = progress
+		}
+		return err
+	})
+}
+
 // Undelivered gives the row back for a later attempt, or ends it.
 func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) error {
 	return s.do(ctx, "Undelivered", func(now time.Time) error {
@@ -212,8 +223,11 @@ func (s *Store) undelivered(p store.UndeliveredParams, now time.Time) (*outRow, 
 		row.Attempt = max(row.Attempt-1, 1)
 	}
 	row.state, row.nextAt, row.MaybeSent = store.OutPending, now.Add(p.RetryIn), row.MaybeSent || p.MaybeSent
+	if p.Progress != "" {
+		row.Progress = p.Progress
+	}
 	if p.Permanent {
-		row.state, row.doneAt = store.OutFailed, now
+		row.state, row.doneAt = p.State(), now
 		s.delivered(row)
 		s.forgetDone()
 	}
@@ -254,6 +268,8 @@ func (s *Store) OutboxCounts(ctx context.Context) (map[string]store.OutboxCount,
 				c.Waiting++
 			case store.OutFailed:
 				c.Failed++
+			case store.OutMaybeSent:
+				c.MaybeSent++
 			default:
 				continue
 			}

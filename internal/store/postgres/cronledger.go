@@ -190,11 +190,11 @@ WITH o AS (SELECT * FROM outbox WHERE id = $1 AND state = 'delivered' AND kind <
 	RETURNING l.job_id, l.started_at, l.delivery, l.delivery_error
 )` + lastDelivery
 
-	partFailed = `EXISTS (SELECT 1 FROM outbox f WHERE f.run_id = o.run_id AND f.kind <> 'notice' AND f.state IN ('failed', 'expired'))`
+	partFailed = `EXISTS (SELECT 1 FROM outbox f WHERE f.run_id = o.run_id AND f.kind <> 'notice' AND f.state IN ('failed', 'expired', 'maybe_sent'))`
 
 	// failedSQL writes the final failure of a delivery into the ledger.
 	failedSQL = `
-WITH o AS (SELECT * FROM outbox WHERE id = $1 AND state = 'failed' AND kind <> 'notice'), l AS (
+WITH o AS (SELECT * FROM outbox WHERE id = $1 AND state IN ('failed', 'maybe_sent') AND kind <> 'notice'), l AS (
 	UPDATE cron_run_logs l SET delivery = CASE WHEN o.maybe_sent THEN 'unknown' ELSE 'not-delivered' END, delivery_error = o.last_error
 	FROM o WHERE l.id = split_part(o.run_id, '/', 1) AND l.run_id = o.run_id
 	RETURNING l.job_id, l.started_at, l.delivery, l.delivery_error

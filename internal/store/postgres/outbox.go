@@ -121,7 +121,7 @@ WITH late AS (
 	` + lastDelivery + `
 )
 SELECT o.id, COALESCE(o.run_id, ''), o.n, o.session_key, o.channel, o.chat_id, o.thread, o.kind, o.payload, o.text_many, o.count,
-	o.coalesce, o.attempt, o.maybe_sent, o.state = 'expired', o.created_at, COALESCE(o.expires_at, 0), o.epoch, o.choice, o.file, o.principal
+	o.coalesce, o.attempt, o.maybe_sent, o.state = 'expired', o.created_at, COALESCE(o.expires_at, 0), o.epoch, o.choice, o.file, o.principal, o.progress
 FROM (SELECT * FROM late UNION ALL SELECT * FROM taken) o ORDER BY o.place`
 )
 
@@ -147,7 +147,7 @@ func scanOutgoing(row pgx.CollectableRow) (store.Outgoing, error) {
 		created, expires int64
 	)
 	err := row.Scan(&o.ID, &o.RunID, &o.N, &key, &o.Target.Channel, &o.Target.ChatID, &o.Target.Thread, &o.Kind, &o.Text, &o.TextMany, &o.Count,
-		&o.Coalesce, &o.Attempt, &o.MaybeSent, &o.Expired, &created, &expires, &o.Epoch, &choice, &file, &o.Principal)
+		&o.Coalesce, &o.Attempt, &o.MaybeSent, &o.Expired, &created, &expires, &o.Epoch, &choice, &file, &o.Principal, &o.Progress)
 	if err == nil && choice != "" {
 		err = json.Unmarshal([]byte(choice), &o.Choice)
 	}
@@ -171,15 +171,26 @@ func (s *Store) Delivered(ctx context.Context, nodeID, id, providerID string) er
 		WHERE id = $2 AND state = 'sending' AND node = $3`, s.clock(), id, nodeID, clean(providerID))
 }
 
+// RecordProgress stores what of a row has arrived.
+func (s *Store) RecordProgress(ctx context.Context, nodeID, id, progress string) error {
+	return s.do(ctx, "noting the progress of a delivery", func(ctx context.Context) error {
+		tag, err := s.pool.Exec(ctx, `UPDATE outbox SET progress = $3 WHERE id = $1 AND state = 'sending' AND node = $2`, id, nodeID, clean(progress))
+		if err == nil && tag.RowsAffected() == 0 {
+			return chat.ErrFenced
+		}
+		return err
+	})
+}
+
 // Undelivered gives the row back for a later attempt, or ends it.
 func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) error {
 	return s.leased(ctx, "noting a failed delivery", failedSQL, `
 		UPDATE outbox SET last_error = $4, node = '', next_at = `+nowSQL+` + $5::bigint,
-			state = CASE WHEN $6::boolean THEN 'failed' ELSE 'pending' END,
-			done_at = CASE WHEN $6::boolean THEN `+nowSQL+` END, maybe_sent = maybe_sent OR $7::boolean,
-			attempt = CASE WHEN $8::boolean THEN GREATEST(attempt - 1, 1) ELSE attempt END
+			state = $6::text, done_at = CASE WHEN $6::text <> 'pending' THEN `+nowSQL+` END, maybe_sent = maybe_sent OR $7::boolean,
+			attempt = CASE WHEN $8::boolean THEN GREATEST(attempt - 1, 1) ELSE attempt END,
+			progress = CASE WHEN $9::text <> '' THEN $9::text ELSE progress END
 		WHERE id = $2 AND state = 'sending' AND node = $3`,
-		s.clock(), p.ID, p.Node, clean(p.Error), p.RetryIn.Round(time.Millisecond).Milliseconds(), p.Permanent, p.MaybeSent, p.Uncounted)
+		s.clock(), p.ID, p.Node, clean(p.Error), p.RetryIn.Round(time.Millisecond).Milliseconds(), p.State(), p.MaybeSent, p.Uncounted, clean(p.Progress))
 }
 
 // leased runs an update of a row that is leased to the caller, and then the resulting change of a cron run. The row's id is the second
@@ -201,20 +212,25 @@ func (s *Store) leased(ctx context.Context, op, then, sql string, args ...any) e
 	})
 }
 
-// OutboxCounts counts what is not yet delivered and what failed for good.
+// OutboxCounts counts what is not yet delivered, what failed for good and what may have arrived.
 func (s *Store) OutboxCounts(ctx context.Context) (map[string]store.OutboxCount, error) {
 	var counts map[string]store.OutboxCount
 	err := s.do(ctx, "counting outgoing messages", func(ctx context.Context) error {
 		counts = map[string]store.OutboxCount{}
 		b := &pgx.Batch{}
-		b.Queue(`SELECT channel, count(*) FROM outbox WHERE done_at IS NULL GROUP BY channel`).Query(func(rows pgx.Rows) error {
-			return eachCount(rows, func(channel string, n int) { counts[channel] = store.OutboxCount{Waiting: n} })
-		})
-		b.Queue(`SELECT channel, count(*) FROM outbox WHERE state = 'failed' GROUP BY channel`).Query(func(rows pgx.Rows) error {
-			return eachCount(rows, func(channel string, n int) {
-				counts[channel] = store.OutboxCount{Waiting: counts[channel].Waiting, Failed: n}
+		for query, add := range map[string]func(c *store.OutboxCount, n int){
+			`SELECT channel, count(*) FROM outbox WHERE done_at IS NULL GROUP BY channel`:      func(c *store.OutboxCount, n int) { c.Waiting = n },
+			`SELECT channel, count(*) FROM outbox WHERE state = 'failed' GROUP BY channel`:     func(c *store.OutboxCount, n int) { c.Failed = n },
+			`SELECT channel, count(*) FROM outbox WHERE state = 'maybe_sent' GROUP BY channel`: func(c *store.OutboxCount, n int) { c.MaybeSent = n },
+		} {
+			b.Queue(query).Query(func(rows pgx.Rows) error {
+				return eachCount(rows, func(channel string, n int) {
+					c := counts[channel]
+					add(&c, n)
+					counts[channel] = c
+				})
 			})
-		})
+		}
 		return send(ctx, s.pool, b)
 	})
 	return counts, err

@@ -8,12 +8,12 @@ import (
 )
 
 const outgoingColumns = `id, coalesce(run_id, ''), n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce,
-	attempt, epoch, expires_at, maybe_sent, created_at, choice, file, principal`
+	attempt, epoch, expires_at, maybe_sent, created_at, choice, file, principal, progress`
 
 func scanOutgoing(row scanner) (o store.Outgoing, err error) {
 	err = row.Scan(&o.ID, &o.RunID, &o.N, keyColumn{&o.Session}, &o.Target.Channel, &o.Target.ChatID, &o.Target.Thread, &o.Kind,
 		&o.Text, &o.TextMany, &o.Count, &o.Coalesce, &o.Attempt, &o.Epoch, timeColumn{&o.ExpiresAt}, &o.MaybeSent, timeColumn{&o.CreatedAt}, jsonColumn{&o.Choice}, jsonColumn{&o.File},
-		&o.Principal)
+		&o.Principal, &o.Progress)
 	return o, err
 }
 

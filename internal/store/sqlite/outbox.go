@@ -101,6 +101,17 @@ func (s *Store) Delivered(ctx context.Context, nodeID, id, providerID string) er
 	})
 }
 
+// RecordProgress stores what of a row has arrived.
+func (s *Store) RecordProgress(ctx context.Context, nodeID, id, progress string) error {
+	return s.write.do(ctx, ordinary("note the progress of a delivery"), func(ctx context.Context, t *tx) error {
+		n, err := t.exec(ctx, `UPDATE outbox SET progress = ? WHERE id = ? AND state = 'sending' AND node = ?`, progress, id, nodeID)
+		if err == nil && n == 0 {
+			return chat.ErrFenced
+		}
+		return err
+	})
+}
+
 // Undelivered gives the row back for a later attempt, or ends it.
 func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) error {
 	return s.write.do(ctx, ordinary("note a failed delivery"), func(ctx context.Context, t *tx) error {
@@ -111,17 +122,17 @@ func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) erro
 
 // undelivered writes a failed attempt and returns the address of the row.
 func (t *tx) undelivered(ctx context.Context, p *store.UndeliveredParams) (to chat.Target, err error) {
-	state, doneAt := store.OutPending, int64(0)
+	doneAt := int64(0)
 	if p.Permanent {
-		state, doneAt = store.OutFailed, t.now
+		doneAt = t.now
 	}
 	var runID, kind string
 	var maybeSent bool
 	err = t.change(ctx, `
 		UPDATE outbox SET state = ?, node = NULL, last_error = ?, next_at = ?, done_at = ?, maybe_sent = max(maybe_sent, ?),
-			attempt = max(attempt - ?, 1) WHERE id = ? AND state = 'sending' AND node = ?
+			attempt = max(attempt - ?, 1), progress = CASE WHEN ? <> '' THEN ? ELSE progress END WHERE id = ? AND state = 'sending' AND node = ?
 		RETURNING coalesce(run_id, ''), kind, maybe_sent, channel, chat_id`,
-		state, p.Error, t.now+wait(max(p.RetryIn, 0)), zero(doneAt), bit(p.MaybeSent), bit(p.Uncounted), p.ID, p.Node).Scan(&runID, &kind, &maybeSent, &to.Channel, &to.ChatID)
+		p.State(), p.Error, t.now+wait(max(p.RetryIn, 0)), zero(doneAt), bit(p.MaybeSent), bit(p.Uncounted), p.Progress, p.Progress, p.ID, p.Node).Scan(&runID, &kind, &maybeSent, &to.Channel, &to.ChatID)
 	if err != nil {
 		return to, leased(err)
 	}
@@ -181,7 +192,7 @@ func leased(err error) error {
 	return err
 }
 
-// OutboxCounts counts what is not yet delivered and what failed for good, by channel.
+// OutboxCounts counts what is not yet delivered, what failed for good and what may have arrived, by channel.
 func (s *Store) OutboxCounts(ctx context.Context) (map[string]store.OutboxCount, error) {
 	counts := map[string]store.OutboxCount{}
 	err := s.view(ctx, "count outgoing messages", func(ctx context.Context, q querier) error {
@@ -191,6 +202,7 @@ func (s *Store) OutboxCounts(ctx context.Context) (map[string]store.OutboxCount,
 		}{
 			{`SELECT channel, count(*) FROM outbox WHERE state IN ('pending', 'sending') GROUP BY channel`, func(c *store.OutboxCount, n int) { c.Waiting = n }},
 			{`SELECT channel, count(*) FROM outbox WHERE state = 'failed' GROUP BY channel`, func(c *store.OutboxCount, n int) { c.Failed = n }},
+			{`SELECT channel, count(*) FROM outbox WHERE state = 'maybe_sent' GROUP BY channel`, func(c *store.OutboxCount, n int) { c.MaybeSent = n }},
 		} {
 			rows, err := q.query(ctx, part.text)
 			_, err = collect(rows, err, func(row scanner) (none struct{}, err error) {

@@ -26,6 +26,8 @@ func outboxTests() []test {
 		{"PermanentFailureEnds", permanentFailureEnds},
 		{"DeadNodeMayHaveSent", deadNodeMayHaveSent},
 		{"CleanStopMayHaveSent", cleanStopMayHaveSent},
+		{"ProgressIsKept", progressIsKept},
+		{"UnknownEndIsClosed", unknownEndIsClosed},
 		{"LiveNodeKeepsItsRow", liveNodeKeepsItsRow},
 		{"DeliveredNeedsTheProvidersID", deliveredNeedsID},
 		{"OnlyTheSenderReports", onlyTheSenderReports},

@@ -37,6 +37,37 @@ func cleanStopMayHaveSent(w *world) {
 	equal(w, "row and maybe sent", []any{got.ID, got.MaybeSent}, []any{o.ID, true})
 }
 
+func progressIsKept(w *world) {
+	first, other := w.node(), w.node()
+	o := w.outgoing("web", "1")
+	w.enqueue(o)
+	w.fails(w.st.RecordProgress(w.ctx, first, o.ID, "early"), chat.ErrFenced)
+	equal(w, "progress of the first attempt", w.claimOne(first).Progress, "")
+	w.fails(w.st.RecordProgress(w.ctx, other, o.ID, "foreign"), chat.ErrFenced)
+	w.ok(w.st.RecordProgress(w.ctx, first, o.ID, "part 1"))
+	w.ok(w.st.RecordProgress(w.ctx, first, o.ID, "part 2"))
+	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: first, ID: o.ID, Error: "429"}))
+	equal(w, "progress after a failure", w.claimOne(first).Progress, "part 2")
+	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: first, ID: o.ID, Error: "429", Progress: "part 3"}))
+	equal(w, "progress that came with a failure", w.claimOne(first).Progress, "part 3")
+	w.ok(w.st.Unregister(w.ctx, first))
+	equal(w, "progress after the end of its node", w.claimOne(other).Progress, "part 3")
+	w.fails(w.st.RecordProgress(w.ctx, first, o.ID, "late"), chat.ErrFenced)
+}
+
+func unknownEndIsClosed(w *world) {
+	node := w.node()
+	o, next := w.outgoing("web", "1"), w.outgoing("web", "1")
+	w.enqueue(o)
+	w.clock.advance(time.Millisecond)
+	w.enqueue(next)
+	w.claimOne(node)
+	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "canceled", Permanent: true, MaybeSent: true}))
+	equal(w, "counts", w.counts(), store.OutboxCount{Waiting: 1, MaybeSent: 1})
+	equal(w, "the row that is claimed next", w.claimOne(node).ID, next.ID)
+	w.fails(w.st.Delivered(w.ctx, node, o.ID, "late"), chat.ErrFenced)
+}
+
 func liveNodeKeepsItsRow(w *world) {
 	first, second := w.node(), w.node()
 	w.enqueue(w.outgoing("web", "1"))

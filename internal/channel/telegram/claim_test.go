@@ -1,0 +1,156 @@
+package telegram_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/testtelegram"
+)
+
+// pages is a text that needs three messages.
+func pages() string { return strings.Repeat("A sentence that fills the page. ", 360) }
+
+// The claim ends while the second message waits for the limit of its chat.
+func TestNoFurtherPartIsSentOnceTheClaimHasEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		ended := &channel.SendError{Reason: "stale"}
+		from := time.Now()
+		b.claims.check = func() error {
+			if time.Since(from) > 500*time.Millisecond {
+				return ended
+			}
+			return nil
+		}
+		_, err := b.send("1", to(anna, ""), pages())
+		if !errors.Is(err, ended) {
+			t.Errorf("the attempt ended with %v", err)
+		}
+		if n := len(b.srv.Calls("sendMessage")); n != 1 {
+			t.Errorf("%d messages were sent, want the one before the end of the claim", n)
+		}
+		b.stop()
+	})
+}
+
+// One process sends the first part and ends; another one, with a memory of its own, sends the rest.
+func TestAnotherProcessContinuesAfterTheLastRecordedPart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		whole, b, next := newBot(t, nil), newBot(t, nil), newBot(t, nil)
+		whole.start()
+		whole.mustSend("1", to(anna, ""), pages())
+		b.start()
+		b.claims.check = func() error {
+			if len(b.srv.Calls("sendMessage")) > 0 {
+				return &channel.SendError{Reason: "stale"}
+			}
+			return nil
+		}
+		_, err := b.send("1", to(anna, ""), pages())
+		if err == nil {
+			t.Error("the first process sent everything")
+		}
+		next.claims.by = b.claims.by
+		next.start()
+		sent := next.mustSend("1", to(anna, ""), pages())
+		if got, want := append(b.srv.Texts(anna), next.srv.Texts(anna)...), whole.srv.Texts(anna); !slices.Equal(got, want) {
+			t.Errorf("the two processes sent %d parts, want the %d of one process", len(got), len(want))
+		}
+		if first := b.srv.Messages(anna)[0].ID; sent.ProviderID != strconv.Itoa(first) {
+			t.Errorf("the id of the reply is %s, want that of its first part, %d", sent.ProviderID, first)
+		}
+		whole.stop()
+		b.stop()
+		next.stop()
+	})
+}
+
+func TestNothingGrowsOnceThePreviewsHaveEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		b.ch.Update(to(anna, ""), "run-1", "word")
+		after(time.Second)
+		b.srv.Break("editMessageText", testtelegram.Fault{Delay: 700 * time.Millisecond})
+		b.ch.Update(to(anna, ""), "run-1", "word by word")
+		after(time.Second)
+		b.ch.Update(to(anna, ""), "run-1", "word by word by word")
+		began := time.Now()
+		b.ch.EndPreviews(t.Context())
+		edits := b.srv.Calls("editMessageText")
+		if n := len(edits); n == 0 || edits[n-1].Code == 0 {
+			t.Errorf("a call of a preview is under way %s after the end", time.Since(began))
+		}
+		b.ch.Update(to(anna, ""), "run-1", "word by word by word by word")
+		b.ch.Update(to(bob, ""), "run-2", "word")
+		after(10 * time.Second)
+		if n := len(b.srv.Calls("editMessageText")); n != len(edits) || len(b.srv.Texts(bob)) != 0 {
+			t.Errorf("%d further edits, and bob reads %q", n-len(edits), b.srv.Texts(bob))
+		}
+		b.mustSend("1", to(anna, ""), "final") // the message of the preview is replaced all the same
+		b.stop()
+	})
+}
+
+// A process whose lease has ended does not know yet that another one has its turns.
+func TestNothingGrowsWhileTheLeaseHasEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		gone := errors.New("the lease has ended")
+		b.alive.Store(&gone)
+		b.ch.Update(to(anna, ""), "run-1", "word")
+		after(10 * time.Second)
+		wantTexts(t, "while the lease has ended", b.srv.Texts(anna))
+		b.alive.Store(nil)
+		after(2 * time.Second)
+		wantTexts(t, "afterwards", b.srv.Texts(anna), "word")
+		b.stop()
+	})
+}
+
+// An upload that was cut before its end has not been executed: it can be sent again, and must not end as maybe sent.
+func TestAnUploadThatWasCutHasNotArrived(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, func(s *setup) {
+			s.network = func(next http.RoundTripper) http.RoundTripper {
+				return roundTrip(func(r *http.Request) (*http.Response, error) {
+					if !strings.HasSuffix(r.URL.Path, "/sendDocument") {
+						return next.RoundTrip(r)
+					}
+					if _, err := io.CopyN(io.Discard, r.Body, 100); err != nil {
+						t.Error(err)
+					}
+					<-r.Context().Done()
+					return nil, r.Context().Err()
+				})
+			}
+		})
+		b.start()
+		b.put("b", strings.Repeat("x", 1<<20))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		file := chat.Attachment{Name: "notes.txt", MIMEType: "text/plain", Path: "b"}
+		_, err := b.ch.SendFile(ctx, chat.Reply{ID: "1", Target: to(anna, ""), File: &file}, b.claims.of("1"))
+		if failed := wantSendError(t, err, "canceled", false); failed.Unknown {
+			t.Errorf("got %+v", failed)
+		}
+		b.stop()
+	})
+}

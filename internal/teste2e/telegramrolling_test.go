@@ -1,0 +1,205 @@
+package teste2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"laneway/internal/testmodel"
+	"laneway/internal/testpg"
+	"laneway/internal/testtelegram"
+)
+
+// fleet is the replicas of one bot, and what their people have asked.
+type fleet struct {
+	*Chatroom
+	replicas []*Gateway
+	asked    int
+}
+
+func numberedQuestion(i int) string { return fmt.Sprintf("message %04d.", i) }
+
+// openFleet starts two replicas on PostgreSQL, the one process on SQLite.
+func openFleet(t *testing.T, database string) *fleet {
+	t.Helper()
+	f := &fleet{Chatroom: openChatroom(t, database, "    access: open\ndrain_timeout: 10s\n", testtelegram.Config{Drafts: true})}
+	f.Model.Answer(func(call testmodel.Call) testmodel.Reply {
+		return testmodel.Reply{Pieces: []string{"You said: ", call.Last()}, Pause: time.Millisecond}
+	})
+	for i := range hundred {
+		f.Telegram.AddPrivate(personOf(i), fmt.Sprint("Person ", i))
+	}
+	f.replicas = []*Gateway{f.AtOnce()}
+	if database != "" {
+		f.replicas = append(f.replicas, f.install().AtOnce())
+	}
+	for _, g := range f.replicas {
+		g.Start()
+	}
+	f.Await("a poll that waits", f.Telegram.Polling)
+	return f
+}
+
+// ask lets the next people write, and waits until answers are on their way to Telegram, which takes its time for each.
+func (f *fleet) ask(messages int) {
+	f.t.Helper()
+	before := len(f.Telegram.Calls("sendMessage"))
+	f.Telegram.Break("sendMessage", slices.Repeat([]testtelegram.Fault{{Delay: 300 * time.Millisecond}}, messages)...)
+	for range messages {
+		f.Telegram.Say(personOf(f.asked%hundred), personOf(f.asked%hundred), numberedQuestion(f.asked))
+		f.asked++
+	}
+	f.Await("answers are on the wire", func() bool {
+		return slices.ContainsFunc(f.Telegram.Calls("sendMessage")[before:], func(c testtelegram.Call) bool { return c.Code == 0 })
+	})
+}
+
+// unanswered is how many questions have no whole answer; doubled are those that have several, and most is the number of further answers of one chat.
+func (f *fleet) unanswered() (missing int, doubled []string, most int) {
+	further := map[int64]int{}
+	for i := range f.asked {
+		n := f.Count(personOf(i%hundred), numberedQuestion(i))
+		if n == 0 {
+			missing++
+		}
+		if n > 1 {
+			doubled = append(doubled, numberedQuestion(i))
+			further[personOf(i%hundred)] += n - 1
+			most = max(most, further[personOf(i%hundred)])
+		}
+	}
+	return missing, doubled, most
+}
+
+// settle waits until everything is answered.
+func (f *fleet) settle() {
+	f.t.Helper()
+	f.Await("every message is answered", func() bool { missing, _, _ := f.unanswered(); return missing == 0 })
+	f.rest()
+}
+
+// Restarts one after the other, in the middle of the traffic: a provider that answers within the drain timeout shows each answer once. LANEWAY_TEST_RESTARTS sets
+// their number, at most twenty, with 25 messages each.
+func TestRollingRestartsSendEveryTelegramAnswerOnce(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		f := openFleet(t, database)
+		restarts := min(number(t, "LANEWAY_TEST_RESTARTS", 4), 20)
+		for i := range restarts {
+			f.ask(25)
+			g := f.replicas[i%len(f.replicas)]
+			g.Signal(syscall.SIGTERM)
+			if took, code := g.WaitExit(13 * time.Second); code != 0 {
+				t.Errorf("restart %d: exit code %d after %s\n%s", i, code, took, tail(g.Output()))
+			}
+			f.spoken = append(f.spoken, g.Output())
+			g.Start()
+		}
+		f.settle()
+		_, doubled, _ := f.unanswered()
+		o := OpenOracle(t, f.Gateway, database)
+		t.Logf("%d restarts, %d messages: lost 0, duplicated %d, resent %d, maybe sent %d", restarts, f.asked, len(doubled),
+			o.Count("SELECT count(*) FROM outbox WHERE maybe_sent = true AND state = 'delivered'"), o.Count("SELECT count(*) FROM outbox WHERE state = 'maybe_sent'"))
+		if len(doubled) > 0 {
+			t.Errorf("%d of %d messages were answered more than once: %q", len(doubled), f.asked, doubled)
+		}
+		if n := o.Count("SELECT count(*) FROM outbox WHERE state = 'maybe_sent'"); n != 0 {
+			t.Errorf("%d answers ended as maybe_sent although Telegram answered in time", n)
+		}
+		f.Close()
+	})
+}
+
+// The same with SIGKILL: what was on the wire may come again, at most once in a chat for each kill, and is marked.
+func TestKilledReplicasRepeatAtMostTheRequestOnTheWire(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		f := openFleet(t, database)
+		kills := min(number(t, "LANEWAY_TEST_RESTARTS", 3), 20)
+		for i := range kills {
+			f.ask(25)
+			g := f.replicas[i%len(f.replicas)]
+			g.Kill()
+			f.spoken = append(f.spoken, g.Output())
+			g.Start()
+		}
+		f.settle()
+		_, doubled, most := f.unanswered()
+		marked := OpenOracle(t, f.Gateway, database).Count("SELECT count(*) FROM outbox WHERE maybe_sent = true")
+		t.Logf("%d kills, %d messages: lost 0, duplicated %d, marked as possibly sent before %d, most in one chat %d", kills, f.asked, len(doubled), marked, most)
+		if most > kills {
+			t.Errorf("%d further answers in one chat after %d kills", most, kills)
+		}
+		f.Close()
+	})
+}
+
+// A replica that was stopped for longer than its lease has messages claimed whose next parts wait for the limit of their chats. Another replica sends them
+// meanwhile; the first one wakes up and sends nothing. What it had on the wire when it was stopped may have been sent twice.
+func TestAReplicaThatWakesAfterItsLeaseSendsNothing(t *testing.T) {
+	t.Parallel()
+	const people, parts = 5, 6
+	c := openChatroom(t, testpg.DB(t), "    access: open\n", testtelegram.Config{Drafts: true})
+	paragraph := strings.Repeat("A sentence that fills the page. ", 120)
+	c.Model.Answer(func(testmodel.Call) testmodel.Reply {
+		var text strings.Builder
+		for i := range parts {
+			fmt.Fprintf(&text, "Part %d begins. %s\n\n", i, paragraph)
+		}
+		return testmodel.Reply{Pieces: []string{text.String()}}
+	})
+	asleep := c.AtOnce()
+	asleep.Start()
+	c.Await("a poll that waits", c.Telegram.Polling)
+	for i := range people {
+		c.Telegram.AddPrivate(personOf(i), fmt.Sprint("Person ", i))
+		c.Telegram.Say(personOf(i), personOf(i), "tell me everything")
+	}
+	shown := func(part int) (least, all int) {
+		least = parts
+		for i := range people {
+			n := c.Count(personOf(i), fmt.Sprintf("Part %d begins.", part))
+			least, all = min(least, n), all+n
+		}
+		return least, all
+	}
+	c.Await("the first part of each answer", func() bool { least, _ := shown(0); return least > 0 })
+	asleep.Signal(syscall.SIGSTOP)
+	other := c.install().AtOnce()
+	c.Gateway = other
+	other.Start()
+	c.Await("every answer by the other replica", func() bool { least, _ := shown(parts - 1); return least > 0 })
+	oracle := OpenOracle(t, other, c.database)
+	eventually(t, "every answer is delivered", 30*time.Second, func() bool {
+		return oracle.Count("SELECT count(*) FROM outbox WHERE state = 'delivered'") == people
+	})
+	asleep.Signal(syscall.SIGCONT)
+	dropped := func() int { return strings.Count(asleep.Output(), "reason=stale") }
+	total := func() (n int) {
+		for part := range parts {
+			_, all := shown(part)
+			n += all
+		}
+		return n
+	}
+	before := total()
+	eventually(t, "the first replica wakes up and gives its messages up, or sends them", 30*time.Second, func() bool {
+		return dropped() == people || total() >= before+people
+	})
+	if after := total(); after != before {
+		t.Errorf("the replica that woke up sent %d further parts", after-before)
+	}
+	if duplicates := before - people*parts; duplicates > people {
+		t.Errorf("%d parts came twice, want at most one for each of %d chats", duplicates, people)
+	} else {
+		t.Logf("%d of %d parts came twice: they were on the wire", duplicates, people*parts)
+	}
+	if !strings.Contains(c.metrics(), fmt.Sprintf(`laneway_outbox_sends_total{channel="telegram",kind="reply",result="resent"} %d`, people)) {
+		t.Error("what may have been sent twice is not counted")
+	}
+	asleep.Signal(syscall.SIGTERM)
+	asleep.WaitExit(20 * time.Second)
+	c.spoken = append(c.spoken, asleep.Output())
+	c.Close()
+}
