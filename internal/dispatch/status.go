@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"laneway/internal/chat"
@@ -104,8 +106,34 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 		st.OutboxWaiting, st.OutboxFailed, st.OutboxMaybeSent = c.Waiting, c.Failed, c.MaybeSent
 		s.OutboxWaiting, s.OutboxFailed = s.OutboxWaiting+c.Waiting, s.OutboxFailed+c.Failed
 		s.Channels = append(s.Channels, st)
+		delete(counts, st.Name)
 	}
+	s.Channels = append(s.Channels, d.unserved(ctx, counts)...)
 	return s
+}
+
+// unserved are channels for which messages wait although no live process sends them. counts are those of channels that this process does not have.
+func (d *Dispatcher) unserved(ctx context.Context, counts map[string]store.OutboxCount) []chat.ChannelStatus {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(counts)), func(c store.OutboxCount) bool { return c.Waiting > 0 }) {
+		return nil
+	}
+	leases, err := d.store.NamedLeases(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // as above: what cannot be read is left out
+	}
+	var all []chat.ChannelStatus
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		c := counts[name]
+		if c.Waiting == 0 || leases[name] {
+			continue
+		}
+		_, account, _ := strings.Cut(name, ":")
+		all = append(all, chat.ChannelStatus{
+			Name: name, ID: chat.ChannelKind(name), AccountID: cmp.Or(account, "without account"), State: "stopped", LastPollAge: -1,
+			LastError: "messages wait, and no running gateway sends them: start one with this account", OutboxWaiting: c.Waiting, OutboxFailed: c.Failed,
+		})
+	}
+	return all
 }
 
 // Channels is a picture of the channels of this process, without what waits for them. It answers from memory.

@@ -61,6 +61,8 @@ type Nodes interface {
 	// AcquireLease takes the named lease if no live node holds it, or confirms that nodeID holds it. The epoch grows with each new holder.
 	// ok is false when another live node holds it.
 	AcquireLease(ctx context.Context, name, nodeID string) (l Lease, ok bool, err error)
+	// NamedLeases are the names of all leases that were ever taken; true = a live node holds it.
+	NamedLeases(ctx context.Context) (map[string]bool, error)
 	// ReleaseLease gives the lease back; a no-op when the claim is not current.
 	ReleaseLease(ctx context.Context, l Lease) error
 }

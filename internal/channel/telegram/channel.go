@@ -138,7 +138,7 @@ func (c *Channel) Run(ctx context.Context, receiver channel.Receiver) error {
 		name: c.identity.name, timeout: c.cfg.PollTimeout, webhookURL: c.cfg.WebhookURL, webhookSecret: c.cfg.WebhookSecret, commands: c.commands,
 	}, api: c.api, identity: c.identity, intake: c.intake, conn: c.conn, log: c.log}
 	if c.cfg.Mode == ModeWebhook {
-		p.serveWebhook(ctx)
+		p.serveWebhook(ctx, receiver)
 	} else {
 		p.lease = receiver
 		p.poll(ctx)

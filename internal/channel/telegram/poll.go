@@ -31,6 +31,8 @@ const (
 	refusedPause = 5 * time.Minute
 	// standbyPause is how often a node that may not poll asks whether it may.
 	standbyPause = 3 * time.Second
+	// servedPause is how often a bot with a webhook shows that it is served.
+	servedPause = 10 * time.Second
 	// busyPause is the time between two polls while there are unfinished updates, which Telegram returns again at once.
 	busyPause = 150 * time.Millisecond
 	// batch is the largest number of updates in one answer.
@@ -89,13 +91,21 @@ func (p *poller) poll(ctx context.Context) {
 	}
 }
 
-// serveWebhook registers the webhook and returns when ctx is over. Updates come through [Channel.WebhookHandler].
-func (p *poller) serveWebhook(ctx context.Context) {
+// serveWebhook registers the webhook and returns when ctx is over. Updates come through [Channel.WebhookHandler]. The lease decides nothing here: it shows
+// other processes that the bot is served.
+func (p *poller) serveWebhook(ctx context.Context, served leaser) {
 	for ctx.Err() == nil {
 		err := p.register(ctx)
 		if err == nil {
 			p.conn.set(ctx, stateConnected, "")
-			<-ctx.Done()
+			for ctx.Err() == nil {
+				if _, _, err := served.Lease(ctx, p.cfg.name); err != nil {
+					p.log.DebugContext(ctx, "other processes do not see that the bot is served", "err", err)
+				}
+				if retry.Sleep(ctx, servedPause) != nil {
+					return
+				}
+			}
 			return
 		}
 		if retry.Sleep(ctx, p.failed(ctx, err)) != nil {

@@ -135,6 +135,9 @@ func (*Attempt) Unattended() bool { return true }
 
 // HeldBack is why nothing is sent to an address for the job, as it was when the attempt began; "" = it is sent.
 func (a *Attempt) HeldBack(to chat.Target) string {
+	if why := a.unnamed(to); why != "" {
+		return why
+	}
 	if a.job == nil || !a.job.State.DeliveryPause.Holds(to) {
 		return ""
 	}

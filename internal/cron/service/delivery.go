@@ -160,7 +160,7 @@ func (d *Delivery) replyTarget(job cron.Job, session chat.SessionKey) chat.Targe
 }
 
 // target is the address on a channel that a delivery of an agent's job names; zero when it is sent in another way. A bare channel name means the account
-// that is configured.
+// that is configured, else the one that the store knows.
 func (d *Delivery) target(agent string, at cron.Delivery) chat.Target {
 	switch {
 	case at.Mode != cron.DeliverAnnounce:
@@ -175,6 +175,14 @@ func (d *Delivery) target(agent string, at cron.Delivery) chat.Target {
 				name = have
 				break
 			}
+		}
+	}
+	if !slices.Contains(d.channels, name) && name == chat.ChannelKind(name) {
+		switch known := d.accounts.of(name); {
+		case at.Account != "":
+			name += ":" + at.Account
+		case len(known) == 1:
+			name = known[0]
 		}
 	}
 	return chat.Target{Channel: name, ChatID: at.To, Thread: at.Thread}

@@ -15,6 +15,7 @@ type Store interface {
 	cron.JobStore
 
 	Now(ctx context.Context) (time.Time, error)
+	NamedLeases(ctx context.Context) (map[string]bool, error)
 	IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (json.RawMessage, error)
 	Enqueue(ctx context.Context, rows []store.Outgoing) error
 	Undelivered(ctx context.Context, p store.UndeliveredParams) error

@@ -56,6 +56,9 @@ func (ed *Editor) add(ctx context.Context, m cron.Members, by chat.Caller, o *ch
 	if err := may(ctx, draft, by); err != nil {
 		return cron.Put{}, err
 	}
+	if err := ed.mayDeliver(ctx, cron.Job{}, draft); err != nil {
+		return cron.Put{}, err
+	}
 	if !keyed {
 		key = schedule.Key(draft.Name, draft.Schedule)
 	}

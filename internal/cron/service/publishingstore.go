@@ -11,7 +11,8 @@ import (
 type publishingStore struct {
 	cron.JobStore
 
-	events *Events
+	events   *Events
+	accounts *accounts
 }
 
 // PutJob implements [cron.JobStore].
@@ -37,8 +38,12 @@ func (s publishingStore) ChangeJob(ctx context.Context, p cron.ChangeParams) (cr
 	return res, nil
 }
 
-// Claim implements [cron.JobStore]. A pause that the claim has ended is a change of the job.
+// Claim implements [cron.JobStore]. A pause that the claim has ended is a change of the job. The runs that it launches get addresses, so the accounts are read
+// before it.
 func (s publishingStore) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, error) {
+	if err := s.accounts.read(ctx, accountsEvery); err != nil {
+		return cron.Claimed{}, err
+	}
 	res, err := s.JobStore.Claim(ctx, p)
 	if err != nil {
 		return res, err
@@ -52,6 +57,9 @@ func (s publishingStore) Claim(ctx context.Context, p cron.ClaimParams) (cron.Cl
 
 // EnqueueRuns implements [cron.JobStore].
 func (s publishingStore) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
+	if err := s.accounts.read(ctx, accountsEvery); err != nil {
+		return cron.Enqueued{}, err
+	}
 	res, err := s.JobStore.EnqueueRuns(ctx, p)
 	if err == nil {
 		s.events.Finished(ctx, res.Finished, res.Job)

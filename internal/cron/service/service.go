@@ -86,9 +86,10 @@ type parts struct {
 	hasAgent     func(id string) bool
 	channels     []string
 
-	jobs    cron.JobStore // the jobs of store, with the events of what each operation has ended
-	planner *cron.Planner
-	events  *Events
+	accounts *accounts
+	jobs     cron.JobStore // the jobs of store, with the events of what each operation has ended
+	planner  *cron.Planner
+	events   *Events
 }
 
 // Service is the job service. Make it with [New].
@@ -117,7 +118,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s := &Service{parts: p, Events: &Events{parts: p}}
 	p.events = s.Events
-	p.jobs = publishingStore{p.store, p.events}
+	p.accounts = &accounts{store: deps.Store}
+	p.jobs = publishingStore{p.store, p.events, p.accounts}
 	s.Delivery = &Delivery{parts: p}
 	p.planner = cron.NewPlanner(schedule.NewCompiler(0), cron.PlannerConfig{
 		Target: s.Delivery.replyTarget, PerDay: cfg.MaxRunsPerDay, Bounded: boundedOwner, OverBudget: cfg.OverBudget,

@@ -59,7 +59,10 @@ func (ed *Editor) mayPatch(ctx context.Context, id string, patch cron.Members, e
 	if err != nil {
 		return "", wireFault(err)
 	}
-	return old.Revision, ed.mayTarget(ctx, next, by)
+	if err := ed.mayTarget(ctx, next, by); err != nil {
+		return "", err
+	}
+	return old.Revision, ed.mayDeliver(ctx, old, next)
 }
 
 // revisions are those of the job that a patch may be applied to; "" = any: expected by the caller, checked by mayPatch.

@@ -168,6 +168,18 @@ func (s *Store) AcquireLease(ctx context.Context, name, nodeID string) (l store.
 	return l, ok, err
 }
 
+// NamedLeases are the names of all leases, and whether a live node holds each.
+func (s *Store) NamedLeases(ctx context.Context) (held map[string]bool, err error) {
+	err = s.do(ctx, "NamedLeases", func(now time.Time) error {
+		held = map[string]bool{}
+		for name, l := range s.leases {
+			held[name] = s.alive(l.Owner, now)
+		}
+		return nil
+	})
+	return held, err
+}
+
 // ReleaseLease gives a lease back; the offset stays.
 func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
 	return s.do(ctx, "ReleaseLease", func(time.Time) error {

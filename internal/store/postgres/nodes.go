@@ -182,3 +182,23 @@ func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
 		return err
 	})
 }
+
+// NamedLeases are the names of all leases, and whether a live node holds each.
+func (s *Store) NamedLeases(ctx context.Context) (map[string]bool, error) {
+	var held map[string]bool
+	err := s.do(ctx, "listing the leases", func(ctx context.Context) error {
+		held = map[string]bool{}
+		rows, err := s.pool.Query(ctx, `SELECT l.name, EXISTS (SELECT 1 FROM nodes n WHERE n.id = l.owner AND n.lease_until > `+nowSQL+`) FROM leases l`, s.clock())
+		if err != nil {
+			return err
+		}
+		var name string
+		var live bool
+		_, err = pgx.ForEachRow(rows, []any{&name, &live}, func() error {
+			held[name] = live
+			return nil
+		})
+		return err
+	})
+	return held, err
+}

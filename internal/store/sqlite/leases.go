@@ -40,6 +40,23 @@ func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
 	})
 }
 
+// NamedLeases are the names of all leases, and whether a live node holds each.
+func (s *Store) NamedLeases(ctx context.Context) (map[string]bool, error) {
+	held := map[string]bool{}
+	err := s.view(ctx, "list leases", func(ctx context.Context, q querier) error {
+		rows, err := q.query(ctx, `SELECT name, EXISTS (SELECT 1 FROM nodes WHERE id = leases.owner AND lease_until > ?) FROM leases`, s.now().UnixMilli())
+		_, err = collect(rows, err, func(row scanner) (none struct{}, err error) {
+			var name string
+			var live bool
+			err = row.Scan(&name, &live)
+			held[name] = live
+			return none, err
+		})
+		return err
+	})
+	return held, err
+}
+
 // moveOffset moves a lease's offset under the fence of the lease. It only moves forwards: an operation that is repeated later than its
 // successor must not make the poller fetch newer messages a second time.
 func (t *tx) moveOffset(ctx context.Context, l *store.Lease) error {

@@ -23,6 +23,14 @@ func leaseTests() []test {
 
 const poller = "telegram:1"
 
+// leaseNames are the named leases, and whether a live node holds them.
+func (w *world) leaseNames() map[string]bool {
+	w.Helper()
+	held, err := w.st.NamedLeases(w.ctx)
+	w.ok(err)
+	return held
+}
+
 func (w *world) acquire(node string) (store.Lease, bool) {
 	w.Helper()
 	l, ok, err := w.st.AcquireLease(w.ctx, poller, node)
@@ -58,6 +66,7 @@ func oneHolder(w *world) {
 	again := w.hold(first)
 	equal(w, "confirmed", again, l)
 	equal(w, "leases", w.beat(first).Leases, []string{poller})
+	equal(w, "named leases", w.leaseNames(), map[string]bool{poller: true})
 	equal(w, "leases of the other node", len(w.beat(second).Leases), 0)
 }
 
@@ -90,6 +99,7 @@ func releaseGivesBack(w *world) {
 	equal(w, "taken after a release that is not current", ok, false)
 	w.ok(w.st.ReleaseLease(w.ctx, l))
 	equal(w, "leases", len(w.beat(first).Leases), 0)
+	equal(w, "named leases after the release", w.leaseNames(), map[string]bool{poller: false})
 	next := w.hold(second)
 	equal(w, "epoch and offset", []int64{next.Epoch, next.NextOffset}, []int64{l.Epoch + 1, 11})
 	w.ok(w.st.ReleaseLease(w.ctx, l))

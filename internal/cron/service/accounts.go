@@ -1,0 +1,96 @@
+package service
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+// accountsEvery is how old the known accounts may be when runs are claimed.
+const accountsEvery = 15 * time.Second
+
+// accounts are the accounts of channels that the store knows by their leases, whichever process has them: a run may be claimed by a process without the
+// channel. It is safe for concurrent use.
+type accounts struct {
+	store interface {
+		NamedLeases(ctx context.Context) (map[string]bool, error)
+	}
+	known  atomic.Pointer[[]string] // sorted
+	readAt atomic.Int64             // Unix nanoseconds
+}
+
+// read reads the accounts unless they were read within the last maxAge.
+func (a *accounts) read(ctx context.Context, maxAge time.Duration) error {
+	if a.known.Load() != nil && time.Since(time.Unix(0, a.readAt.Load())) < maxAge {
+		return nil
+	}
+	leases, err := a.store.NamedLeases(ctx)
+	if err != nil {
+		return err
+	}
+	names := make([]string, 0, len(leases))
+	for name := range leases {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	a.known.Store(&names)
+	a.readAt.Store(time.Now().UnixNano())
+	return nil
+}
+
+// of are the known accounts of a kind of channel.
+func (a *accounts) of(kind string) []string {
+	known := a.known.Load()
+	if known == nil {
+		return nil
+	}
+	var of []string
+	for _, name := range *known {
+		if name != kind && chat.ChannelKind(name) == kind {
+			of = append(of, name)
+		}
+	}
+	return of
+}
+
+// named reports whether an address names its account, or needs none.
+func (p *parts) named(to chat.Target) bool {
+	return to.IsZero() || strings.Contains(to.Channel, ":") || slices.Contains(p.channels, to.Channel)
+}
+
+// unnamed is why nothing can be sent to an address of which no account is known; "" = it can be.
+func (p *parts) unnamed(to chat.Target) string {
+	switch {
+	case p.named(to):
+		return ""
+	case len(p.accounts.of(to.Channel)) > 1:
+		return "there are several accounts of " + to.Channel + " (" + strings.Join(p.accounts.of(to.Channel), ", ") + "); name one of them"
+	default:
+		return "no account of " + to.Channel + " is known; start a gateway that has one"
+	}
+}
+
+// addresses are where the answers and alerts of a job go.
+func (d *Delivery) addresses(j cron.Job) []chat.Target {
+	failures, _ := j.Delivery.Failure()
+	return []chat.Target{d.target(j.Agent, j.Delivery), d.target(j.Agent, j.Alert.Delivery), d.target(j.Agent, failures)}
+}
+
+// mayDeliver refuses a job with a new address that could be that of several accounts. A channel of which no account is known yet may be named.
+func (ed *Editor) mayDeliver(ctx context.Context, old, next cron.Job) error {
+	if err := ed.accounts.read(ctx, accountsEvery); err != nil {
+		return err
+	}
+	before := ed.delivery.addresses(old)
+	for _, to := range ed.delivery.addresses(next) {
+		if !slices.Contains(before, to) && len(ed.accounts.of(to.Channel)) > 1 && !ed.named(to) {
+			return chat.Errorf(chat.CodeInvalid, "%s", ed.unnamed(to)).With("code", "CRON_UNKNOWN_ACCOUNT").With("channel", to.Channel)
+		}
+	}
+	return nil
+}
