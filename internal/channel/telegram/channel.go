@@ -33,6 +33,7 @@ type Channel struct {
 	intake   *intake
 	sender   *sender
 	signs    *signs
+	notes    *notes
 	previews *previews
 
 	mu       sync.Mutex
@@ -81,6 +82,7 @@ func (c *Channel) wire(deps Deps) {
 	c.api = &client{base: c.cfg.APIURL, token: c.cfg.Token, transport: deps.Transport, obs: c.obs, limits: limits}
 	poster := &poster{api: c.api, limits: limits, addresses: c.addresses, conn: c.conn, log: log}
 	notes := &notes{poster: poster, log: log, recent: newTTLMap(time.Minute)}
+	c.notes = notes
 	c.signs = &signs{api: c.api, limits: limits, addresses: c.addresses, notes: notes, recent: recent, log: log}
 	c.previews = &previews{api: c.api, limits: limits, poster: poster, signs: c.signs, alive: c.alive, log: log, refused: newTTLMap(draftless), all: map[string]*preview{}}
 	choices := &choices{identity: c.identity, records: deps.Records}
@@ -145,6 +147,7 @@ func (c *Channel) Run(ctx context.Context, receiver channel.Receiver) error {
 	}
 	cancel()
 	c.intake.close()
+	c.notes.close()
 	c.previews.close()
 	c.end()
 	return nil

@@ -124,6 +124,35 @@ func TestNothingGrowsWhileTheLeaseHasEnded(t *testing.T) {
 	})
 }
 
+// One person's chat is at its limit because answers go to it, and their flood is refused with a note. The note waits for the chat; the message of another
+// person, which Telegram returns only after the flood is settled, does not.
+func TestARefusedFloodDoesNotWaitForItsNote(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, func(s *setup) { s.cfg.Allow = []int64{anna, bob} })
+		b.start()
+		after(time.Second)
+		b.srv.Break("sendMessage", testtelegram.Fault{Delay: 4 * time.Second})
+		for i := range 200 {
+			b.srv.Say(anna, anna, "message "+strconv.Itoa(i))
+		}
+		asked := time.Now()
+		b.srv.Say(bob, bob, "are you there?")
+		after(30 * time.Second)
+		for i, m := range b.messages() {
+			if m.Content.Text == "are you there?" {
+				if waited := b.receivedAt(i).Sub(asked); waited > time.Second {
+					t.Errorf("bob's message was received after %s, want at most a second", waited)
+				}
+				b.stop()
+				return
+			}
+		}
+		t.Error("bob's message was not received")
+		b.stop()
+	})
+}
+
 // An upload that was cut before its end has not been executed: it can be sent again, and must not end as maybe sent.
 func TestAnUploadThatWasCutHasNotArrived(t *testing.T) {
 	t.Parallel()

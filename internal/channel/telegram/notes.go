@@ -3,6 +3,7 @@ package telegram
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 )
 
@@ -15,6 +16,8 @@ type notes struct {
 	poster *poster
 	log    *slog.Logger
 	recent *ttlMap // notes by place and text
+
+	wg sync.WaitGroup // of notes that are sent beside the handling of updates
 }
 
 // send sends a note; replyTo is the message that it answers, 0 = none. It reports whether Telegram accepted it.
@@ -27,12 +30,16 @@ func (n *notes) sendWith(ctx context.Context, to address, text, keyboard string)
 	n.deliver(ctx, outgoing{to: to, markup: keyboard}, text)
 }
 
-// sendOnce sends the same text at most once a minute to one place.
+// sendOnce sends the same text at most once a minute to one place. It returns at once: a note that waits for the limits of its chat must not delay the
+// updates after it, because Telegram returns none of other chats behind a hundred that are not settled. close waits for its end.
 func (n *notes) sendOnce(ctx context.Context, to address, text string) {
 	if n.recent.add(number(to.chat) + "/" + number(int64(to.thread)) + "/" + text) {
-		n.send(ctx, to, text, 0)
+		n.wg.Go(func() { n.send(ctx, to, text, 0) })
 	}
 }
+
+// close waits for the notes of sendOnce. The caller has ended their context, and no update is handled any more.
+func (n *notes) close() { n.wg.Wait() }
 
 func (n *notes) deliver(ctx context.Context, o outgoing, text string) bool {
 	ctx, cancel := context.WithTimeoutCause(ctx, noteTime, errCallTime)
