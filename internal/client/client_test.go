@@ -358,3 +358,41 @@ func TestPlainConnectionToAnotherMachineNeedsToBeAllowed(t *testing.T) {
 		t.Errorf("with leave: %v", err)
 	}
 }
+
+// A gateway with too many sockets that have not authenticated closes the oldest of them; nothing is wrong with that client.
+func TestAConnectionThatGaveWayMayBeTriedAgain(t *testing.T) {
+	t.Parallel()
+	for name, closes := range map[string]func(ws *websocket.Conn){
+		"instead of the challenge": func(ws *websocket.Conn) {
+			_ = ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseTryAgainLater, "too many"), time.Now().Add(patience))
+		},
+		"after it": func(ws *websocket.Conn) {
+			_ = ws.WriteMessage(websocket.TextMessage, []byte(`{"type":"event","event":"connect.challenge","payload":{"nonce":"n","ts":1}}`))
+			_, _, _ = ws.ReadMessage()
+			_ = ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseTryAgainLater, "too many"), time.Now().Add(patience))
+		},
+		"before the upgrade": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if closes == nil {
+					panic(http.ErrAbortHandler) // closes the connection without an answer
+				}
+				up := websocket.Upgrader{}
+				ws, err := up.Upgrade(w, r, nil)
+				if err != nil {
+					return
+				}
+				defer ws.Close()
+				closes(ws)
+				_, _, _ = ws.ReadMessage()
+			}))
+			defer s.Close()
+			_, err := client.Dial(ctx(t), client.Options{URL: "ws" + strings.TrimPrefix(s.URL, "http"), Token: token})
+			if !errors.Is(err, client.ErrUnavailable) {
+				t.Errorf("Dial: %v, want it to be unavailable for the moment", err)
+			}
+		})
+	}
+}

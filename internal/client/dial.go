@@ -144,14 +144,18 @@ func loopback(host string) bool {
 func handshake(ws *websocket.Conn, opts Options) (Hello, error) {
 	var hello Hello
 	var first wire.Frame
-	if err := ws.ReadJSON(&first); err != nil || first.Event != wire.EventChallenge {
+	if err := ws.ReadJSON(&first); gaveWay(err) {
+		return hello, fmt.Errorf("%w: try again in a moment: %w", ErrUnavailable, err)
+	} else if err != nil || first.Event != wire.EventChallenge {
 		return hello, fmt.Errorf("%w: what answers there does not speak this protocol", ErrNoGateway)
 	}
 	if err := ws.WriteJSON(connectFrame(opts)); err != nil {
 		return hello, fmt.Errorf("%w: sending connect: %w", ErrClosed, err)
 	}
 	var answer wire.Frame
-	if err := ws.ReadJSON(&answer); err != nil {
+	if err := ws.ReadJSON(&answer); gaveWay(err) {
+		return hello, fmt.Errorf("%w: try again in a moment: %w", ErrUnavailable, err)
+	} else if err != nil {
 		return hello, fmt.Errorf("%w: waiting for the answer to connect: %w", ErrClosed, err)
 	}
 	if !answer.OK {
@@ -165,6 +169,9 @@ func handshake(ws *websocket.Conn, opts Options) (Hello, error) {
 	}
 	return hello, nil
 }
+
+// gaveWay reports that the gateway closed the socket before the handshake because it has too many: another attempt may succeed.
+func gaveWay(err error) bool { return websocket.IsCloseError(err, websocket.CloseTryAgainLater) }
 
 func connectFrame(o Options) wire.Request {
 	caps := []string{}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -90,6 +91,9 @@ func connectError(e *Error) error {
 func dialError(address string, resp *http.Response, err error) error {
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Errorf("%w at %s: use the name that its certificate has, or put the certificate of its authority into SSL_CERT_FILE: %w", ErrUntrusted, address, bad.Err)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+		return fmt.Errorf("%w: try again in a moment: what listens at %s closed the connection before it answered", ErrUnavailable, address)
 	}
 	if resp == nil || !errors.Is(err, websocket.ErrBadHandshake) {
 		return fmt.Errorf("%w at %s: is it running? start it with: laneway serve: %w", ErrNoGateway, address, err)

@@ -151,7 +151,7 @@ type Limits struct {
 	// MaxBuffered is the send buffer of one socket in bytes, at least MaxPayload. Default 8388608.
 	MaxBuffered int `yaml:"max_buffered"`
 	// Sockets is how many may be open; Unauthenticated of them before their handshake, UnauthenticatedPerAddress of these from one
-	// address. Defaults 10000, 512, 32. Of plain HTTP connections there may be 1024 besides, and UnauthenticatedPerAddress from one address (not on
+	// address or IPv6 /64, at least 256 from loopback and from each trusted proxy. Beyond that the oldest is closed. Defaults 10000, 512, 32. Of plain HTTP connections there may be 1024 besides, and UnauthenticatedPerAddress from one address (not on
 	// loopback, not from trusted proxies).
 	Sockets                   int `yaml:"sockets"`
 	Unauthenticated           int `yaml:"unauthenticated"`

@@ -96,20 +96,14 @@ func TestClientThatNeverReadsItsAnswersLosesTheConnection(t *testing.T) {
 	}
 }
 
-// Connections without a credential take places of their address, up to its bound; one more is closed unread. A connection that shows a credential, becomes a
-// socket or ends gives its place back.
+// Connections without a credential take places of their address, up to its bound; the oldest gives way to one more. A connection that shows a credential,
+// becomes a socket or ends gives its place back.
 func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 	t.Parallel()
 	b, s := onStreet(t, func(c *gateway.Config) {
 		c.MaxUnauthenticatedPerAddr = 3
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
 	})
-	full := func(when string) {
-		t.Helper()
-		if status := inquire(b.plain(), "/healthz", ""); status != 0 {
-			t.Errorf("%s: one more connection is answered with %d, want closed", when, status)
-		}
-	}
 	fakeSession := func(when string) net.Conn {
 		t.Helper()
 		c := b.plain()
@@ -118,40 +112,35 @@ func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 		}
 		return c
 	}
-	fakeSession("first")
-	second, third := fakeSession("second"), fakeSession("third")
-	full("three without a credential")
+	gone := func(when string, c net.Conn) {
+		t.Helper()
+		if status := inquire(c, "/healthz", ""); status != 0 {
+			t.Errorf("%s: the oldest connection is answered with %d, want closed", when, status)
+		}
+	}
+	first, second, third := fakeSession("first"), fakeSession("second"), fakeSession("third")
+	fourth := fakeSession("fourth")
+	gone("four without a credential", first)
 	if status := inquire(second, "/v1/models", "wrong"); status != http.StatusUnauthorized {
 		t.Errorf("a wrong token: status %d", status)
 	}
-	full("a wrong token proves nothing")
-	if status := inquire(second, "/v1/models", readToken); status != http.StatusOK {
+	fifth := fakeSession("a wrong token proves nothing")
+	gone("a wrong token proves nothing", second)
+	if status := inquire(third, "/v1/models", readToken); status != http.StatusOK {
 		t.Errorf("the right token: status %d", status)
 	}
-	fourth := fakeSession("after one has proven who it is")
-	full("three without a credential and one with")
-	_ = third.Close()
-	eventually(t, "the place of who has left", func() bool {
-		c := b.plain()
-		if inquire(c, "/healthz", "") != http.StatusOK {
-			return false
-		}
-		third = c
-		return true
-	})
-	full("again")
-	_ = fourth.Close()
-	eventually(t, "a socket in the place of who has left", func() bool {
-		ws, res, err := websocket.DefaultDialer.Dial("ws://"+b.addr+"/ws", nil)
-		if err != nil {
-			return false
-		}
-		_ = res.Body.Close()
-		t.Cleanup(func() { _ = ws.Close() })
-		return true
-	})
+	ws, res, err := websocket.DefaultDialer.Dial("ws://"+b.addr+"/ws", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.Close()
+	_ = res.Body.Close()
 	fakeSession("a socket counts elsewhere")
-	full("at the end")
+	for name, c := range map[string]net.Conn{"one that has proven who it is": third, "the fourth": fourth, "the fifth": fifth} {
+		if status := inquire(c, "/healthz", ""); status != http.StatusOK {
+			t.Errorf("%s: status %d", name, status)
+		}
+	}
 	for _, from := range []net.IP{net.IPv4(203, 0, 113, 8), net.IPv4(198, 51, 100, 1), net.IPv4(127, 0, 0, 1)} {
 		s.from.Store(&net.TCPAddr{IP: from, Port: 1})
 		for range 3 {

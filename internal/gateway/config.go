@@ -51,10 +51,12 @@ type Config struct {
 	MaxPayload int64
 	// MaxBuffered is the send buffer of one connection in bytes; default 8 MiB.
 	MaxBuffered int
-	// MaxSockets open at once (10,000), of them MaxUnauthenticated not authenticated (512), MaxUnauthenticatedPerAddr from one address (32),
-	// and MaxPerPrincipal of one credential (1,000). Connections that are no sockets are bounded as well: all together by MaxSockets and 1,024 more,
-	// those of one address that have proven nothing by MaxUnauthenticatedPerAddr, except from loopback and TrustedProxies.
-	MaxSockets, MaxUnauthenticated, MaxUnauthenticatedPerAddr, MaxPerPrincipal int
+	// MaxSockets open at once (10,000), of them MaxUnauthenticated not authenticated (512), MaxUnauthenticatedPerAddr from one address or IPv6 /64 (32),
+	// MaxUnauthenticatedShared from loopback and from each of TrustedProxies (256; never less than MaxUnauthenticatedPerAddr), and MaxPerPrincipal of one
+	// credential (1,000). At a limit of those that are not authenticated the oldest of them is closed. Connections that are no sockets are bounded as well:
+	// all together by MaxSockets and 1,024 more, those of one address that have proven nothing by MaxUnauthenticatedPerAddr, except from loopback and
+	// TrustedProxies.
+	MaxSockets, MaxUnauthenticated, MaxUnauthenticatedPerAddr, MaxUnauthenticatedShared, MaxPerPrincipal int
 
 	// Limits are the allowances a minute. RequestsPerSecond (200) is per connection; [auth.Off] = no limit.
 	auth.Limits
@@ -144,6 +146,7 @@ func (c Config) withDefaults() Config {
 	c.MaxSockets = orInt(c.MaxSockets, 10_000)
 	c.MaxUnauthenticated = orInt(c.MaxUnauthenticated, 512)
 	c.MaxUnauthenticatedPerAddr = orInt(c.MaxUnauthenticatedPerAddr, 32)
+	c.MaxUnauthenticatedShared = orInt(c.MaxUnauthenticatedShared, 256)
 	c.MaxPerPrincipal = orInt(c.MaxPerPrincipal, 1_000)
 	c.Limits = c.Limits.WithDefaults()
 	c.RequestsPerSecond = orInt(c.RequestsPerSecond, 200)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -232,7 +233,13 @@ func answersUnread(next http.Handler) http.Handler {
 // upgrade opens a socket, or refuses it: capacity, Host, Origin, version, in this order.
 func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Request) {
 	addr := s.policy.ClientAddr(r)
-	if !s.hub.Reserve(addr) {
+	place, oldest := s.hub.Reserve(auth.Network(addr), s.unauthenticatedFrom(addr))
+	if oldest != nil {
+		oldest.Conn().End(&socket.Closing{
+			Code: websocket.CloseTryAgainLater, Text: "too many connections that have not authenticated", Reason: socket.ClosedUnauthenticated,
+		})
+	}
+	if place == nil {
 		httpbody.WriteError(w, http.StatusServiceUnavailable, fault.Unavailable(wire.DetailTooManyConnections, "too many open connections", 1e9))
 		return
 	}
@@ -244,25 +251,34 @@ func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Re
 		e = checkVersion(w.Header(), r)
 	}
 	if e != nil {
-		s.hub.Release(addr)
+		s.hub.Release(place)
 		refuse(w, r, e)
 		return
 	}
 	conn, err := s.sockets.Upgrade(w, r)
 	if err != nil {
-		s.hub.Release(addr)
+		s.hub.Release(place)
 		s.log.DebugContext(r.Context(), "upgrade failed", slog.Any("err", err))
 		return
 	}
 	c := s.newClient(conn, addr)
-	if !s.hub.Add(c, addr) {
-		s.hub.Release(addr)
+	if !s.hub.Add(c, place) {
+		s.hub.Release(place)
 		conn.Cut()
 		return
 	}
 	s.observer.ConnOpened()
 	c.challenge()
 	c.Serve(base, c) // in goroutines of its own instead of this one, so that the HTTP server's memory of the request is freed
+}
+
+// unauthenticatedFrom is how many sockets of an address may be unauthenticated. All programs of this machine share loopback, and the clients of a proxy that
+// does not state their addresses share that of the proxy.
+func (s *Server) unauthenticatedFrom(addr netip.Addr) int {
+	if addr.IsLoopback() || s.policy.Trusted(addr) {
+		return max(s.cfg.MaxUnauthenticatedShared, s.cfg.MaxUnauthenticatedPerAddr)
+	}
+	return s.cfg.MaxUnauthenticatedPerAddr
 }
 
 // checkOrigin refuses pages of other origins.

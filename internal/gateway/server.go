@@ -73,9 +73,10 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	s.health = &monitor{backend: backend, state: s.state, log: log, startedAt: s.startedAt}
 	s.connLimiter = socket.NewConnLimiter(socket.ConnLimits{
 		MaxSockets: cfg.MaxSockets, MaxUnauthenticatedPerAddr: cfg.MaxUnauthenticatedPerAddr, WriteTimeout: cfg.Deadlines.Write, Exempt: policy.Trusted,
+		Network: auth.Network,
 	}, log)
 	s.hub = socket.NewHub[*client](socket.HubLimits{
-		Sockets: cfg.MaxSockets, Unauthenticated: cfg.MaxUnauthenticated, UnauthenticatedPerAddr: cfg.MaxUnauthenticatedPerAddr, PerPrincipal: cfg.MaxPerPrincipal,
+		Sockets: cfg.MaxSockets, Unauthenticated: cfg.MaxUnauthenticated, PerPrincipal: cfg.MaxPerPrincipal,
 	})
 	s.publish = publisher{s.hub}
 	s.sockets = socket.NewUpgrader(cfg.sockets())

@@ -93,18 +93,60 @@ func TestUpgradeIsRefusedBeforeItHappens(t *testing.T) {
 
 func TestCapacityWithoutACredentialIsCountedPerAddress(t *testing.T) {
 	t.Parallel()
-	b := start(t, func(c *gateway.Config) { c.MaxUnauthenticatedPerAddr = 2 })
-	b.dial()
-	second := b.dial()
-	status, header, body := b.get(http.MethodGet, "/", upgradeHeaders(nil))
-	if status != http.StatusServiceUnavailable || header.Get("Retry-After") != "1" {
-		t.Fatalf("third connection without a credential: %d, Retry-After %q, %v; want 503 and 1", status, header.Get("Retry-After"), body)
+	b := start(t, func(c *gateway.Config) {
+		c.MaxUnauthenticatedPerAddr, c.TrustedProxies = 2, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	})
+	dial := func(addr string) *socket {
+		ws, err := dialWith(websocket.DefaultDialer, "ws://"+b.addr, http.Header{"X-Forwarded-For": {addr}})
+		if err != nil {
+			t.Fatalf("no socket for %s: %v", addr, err)
+		}
+		t.Cleanup(func() { _ = ws.Close() })
+		s := &socket{t: t, ws: ws}
+		s.read() // the challenge
+		return s
 	}
-	second.send(connectFrame(adminToken))
-	if f := second.read(); !f.OK {
-		t.Fatalf("connect: %+v", f.Error)
+	connect := func(s *socket) {
+		t.Helper()
+		s.send(connectFrame(adminToken))
+		if f := s.read(); !f.OK {
+			t.Errorf("connect: %+v", f.Error)
+		}
 	}
-	b.login(adminToken) // a place of the unauthenticated is free again
+	other := dial("203.0.113.1")
+	first, second := dial("2001:db8::1"), dial("2001:db8::ffff") // one /64
+	third := dial("2001:db8::2")
+	if code, text, _ := first.closed(); code != websocket.CloseTryAgainLater || text == "" {
+		t.Errorf("the oldest socket without a credential was closed with %d %q, want 1013", code, text)
+	}
+	for _, s := range []*socket{other, second, third} {
+		connect(s)
+	}
+	connect(dial("2001:db8::3"))
+}
+
+// All programs of a machine share loopback: clients that connect at the same moment, and sockets that authenticate nothing, keep no other out.
+func TestUnauthenticatedSocketsOfLoopbackKeepNoClientOut(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	silent := make([]*socket, 0, 40)
+	for range 40 {
+		silent = append(silent, b.dial())
+	}
+	clients := make([]*socket, 0, 50)
+	for range 50 {
+		clients = append(clients, b.dial()) // all are there before the first one authenticates
+	}
+	for _, s := range append(clients, silent...) {
+		s.send(connectFrame(adminToken))
+		if f := s.read(); !f.OK {
+			t.Errorf("connect: %+v", f.Error)
+		}
+	}
+	for range 300 {
+		b.open()
+	}
+	b.login(adminToken)
 }
 
 // Connections without a credential are counted together over all addresses, too.
@@ -113,24 +155,25 @@ func TestCapacityWithoutACredentialIsCountedTogether(t *testing.T) {
 	b := start(t, func(c *gateway.Config) {
 		c.MaxUnauthenticated, c.TrustedProxies = 2, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	})
-	var last *websocket.Conn
-	for _, addr := range []string{"203.0.113.1", "203.0.113.2"} {
+	sockets := make([]*socket, 0, 3)
+	for _, addr := range []string{"203.0.113.1", "203.0.113.2", "203.0.113.3"} {
 		ws, err := dialWith(websocket.DefaultDialer, "ws://"+b.addr, http.Header{"X-Forwarded-For": {addr}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer ws.Close()
-		last = ws
+		sockets = append(sockets, &socket{t: t, ws: ws})
 	}
-	third := upgradeHeaders(map[string]string{"X-Forwarded-For": "203.0.113.3"})
-	if status, header, _ := b.get(http.MethodGet, "/", third); status != http.StatusServiceUnavailable || header.Get("Retry-After") != "1" {
-		t.Fatalf("third connection without a credential: %d, Retry-After %q; want 503 and 1", status, header.Get("Retry-After"))
+	if code, _, _ := sockets[0].closed(); code != websocket.CloseTryAgainLater {
+		t.Errorf("the oldest socket without a credential was closed with %d, want 1013", code)
 	}
-	_ = last.Close()
-	eventually(t, "a place to be free", func() bool {
-		status, _, _ := b.get(http.MethodGet, "/", third)
-		return status == http.StatusSwitchingProtocols
-	})
+	for _, s := range sockets[1:] {
+		s.read() // the challenge
+		s.send(connectFrame(adminToken))
+		if f := s.read(); !f.OK {
+			t.Errorf("connect: %+v", f.Error)
+		}
+	}
 }
 
 func TestCapacityCountsAllSockets(t *testing.T) {

@@ -30,8 +30,8 @@ type failures struct {
 	locked time.Time // until
 }
 
-// lockKey is an IPv4 address, or the /64 of an IPv6 address: one host can use all of it.
-func lockKey(a netip.Addr) netip.Addr {
+// Network is what an address of a client counts for, in the lock-out and in the limits of connections: an IPv4 address, or the /64 of an IPv6 address: one host can use all of it.
+func Network(a netip.Addr) netip.Addr {
 	a = a.Unmap()
 	if a.Is4() || !a.IsValid() {
 		return a
@@ -47,7 +47,7 @@ func lockKey(a netip.Addr) netip.Addr {
 func (l *lockout) lockedFor(a netip.Addr, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f := l.failed[lockKey(a)]
+	f := l.failed[Network(a)]
 	if f == nil {
 		return 0
 	}
@@ -61,7 +61,7 @@ func (l *lockout) fail(a netip.Addr, now time.Time) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f := l.entry(lockKey(a), now)
+	f := l.entry(Network(a), now)
 	f.count++
 	if f.count >= lockoutTries {
 		f.locked = now.Add(lockoutWindow)

@@ -38,7 +38,7 @@ func (r *refusals) note(addr netip.Addr, code string, now time.Time) {
 	if minute := now.Unix() / 60; minute != r.minute || r.seen == nil {
 		r.minute, r.seen = minute, map[netip.Addr]bool{}
 	}
-	key := lockKey(addr)
+	key := Network(addr)
 	if r.seen[key] || len(r.seen) >= refusedPerMinute {
 		return
 	}

@@ -73,7 +73,8 @@ func jsonOf(p protocol) ([]byte, error) {
 		Limits: map[string]int{
 			"handshakeBytes": int(p.Bounds.HandshakeLimit), "maxPayload": int(p.Config.MaxPayload), "maxBufferedBytes": p.Config.MaxBuffered,
 			"maxSockets": p.Config.MaxSockets, "maxUnauthenticated": p.Config.MaxUnauthenticated, "maxUnauthenticatedPerAddress": p.Config.MaxUnauthenticatedPerAddr,
-			"maxPerPrincipal": p.Config.MaxPerPrincipal, "chatsPerMinute": p.Config.ChatsPerMinute,
+			"maxUnauthenticatedShared": p.Config.MaxUnauthenticatedShared,
+			"maxPerPrincipal":          p.Config.MaxPerPrincipal, "chatsPerMinute": p.Config.ChatsPerMinute,
 			"cronWritesPerMinute": p.Config.CronWritesPerMinute, "requestsPerSecond": p.Config.RequestsPerSecond,
 			"tickIntervalMs": int(p.Bounds.Tick.Milliseconds()),
 		},

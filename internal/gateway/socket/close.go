@@ -23,9 +23,11 @@ const (
 	ClosedRevoked   CloseReason = "revoked"  // its credential is gone
 	ClosedStopping  CloseReason = "stopping" // the gateway stops
 	ClosedInternal  CloseReason = "internal" // a defect
+
+	ClosedUnauthenticated CloseReason = "unauthenticated" // it gave way to a newer connection before it had authenticated
 )
 
 // CloseReasons are all reasons.
 func CloseReasons() []CloseReason {
-	return []CloseReason{ClosedByPeer, ClosedHandshake, ClosedProtocol, ClosedSlow, ClosedSilent, ClosedRevoked, ClosedStopping, ClosedInternal}
+	return []CloseReason{ClosedByPeer, ClosedHandshake, ClosedProtocol, ClosedSlow, ClosedSilent, ClosedRevoked, ClosedStopping, ClosedInternal, ClosedUnauthenticated}
 }

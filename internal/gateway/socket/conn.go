@@ -182,7 +182,7 @@ func (c *Conn) abandon(end *Closing) {
 // linger reads and drops what the peer still sends after our close frame, for a moment: closing a TCP connection with unread bytes resets it, and a reset
 // may overtake the close frame.
 func (c *Conn) linger() {
-	if r := c.decided().Reason; c.peerClosed || r == ClosedSlow || r == ClosedByPeer {
+	if r := c.decided().Reason; c.peerClosed || r == ClosedSlow || r == ClosedByPeer || r == ClosedUnauthenticated {
 		return
 	}
 	c.readBy(time.Now().Add(c.up.cfg.Deadlines.Close))

@@ -200,11 +200,13 @@ func TestTheEndOfAConnection(t *testing.T) {
 func TestAHubCountsPlacesAndFollowers(t *testing.T) {
 	t.Parallel()
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-	h := NewHub[string](HubLimits{Sockets: 3, Unauthenticated: 2, UnauthenticatedPerAddr: 1, PerPrincipal: 1})
-	if !h.Reserve(a) || h.Reserve(a) || !h.Reserve(b) || h.Reserve(netip.Addr{}) {
+	h := NewHub[string](HubLimits{Sockets: 3, Unauthenticated: 2, PerPrincipal: 1})
+	reserve := func(from netip.Addr) *Place[string] { p, _ := h.Reserve(from, 1); return p }
+	one, two := reserve(a), reserve(b)
+	if one == nil || reserve(a) != nil || two == nil || reserve(netip.Addr{}) != nil {
 		t.Error("one per address and two in total are not authenticated")
 	}
-	if !h.Add("one", a) || !h.Add("two", b) || !h.Admit("one", "anna") || h.Admit("two", "anna") {
+	if !h.Add("one", one) || !h.Add("two", two) || !h.Admit("one", "anna") || h.Admit("two", "anna") {
 		t.Error("one connection of a principal")
 	}
 	h.Open("one", func() {})
@@ -221,16 +223,59 @@ func TestAHubCountsPlacesAndFollowers(t *testing.T) {
 	}
 	h.Remove("two")
 	h.Leave()
-	if !h.Reserve(b) || h.CountOf("anna") != 1 || h.Count() != 1 {
+	again := reserve(b)
+	if again == nil || h.CountOf("anna") != 1 || h.Count() != 1 {
 		t.Error("the place of a connection that is gone is not free")
 	}
-	h.Release(b)
-	if got := h.Close(); len(got) != 1 || h.Reserve(b) {
+	h.Release(again)
+	if got := h.Close(); len(got) != 1 || reserve(b) != nil {
 		t.Errorf("closed with %v", got)
 	}
 	h.Remove("one")
 	h.Leave()
 	if left := h.Wait(t.Context()); left != 0 {
 		t.Errorf("%d connections are left", left)
+	}
+}
+
+// TestTheOldestUnauthenticatedConnectionGivesWay: of the same network at the limit of that, of any at the limit of all. A place that is reserved, and a connection
+// that has authenticated, do not.
+func TestTheOldestUnauthenticatedConnectionGivesWay(t *testing.T) {
+	t.Parallel()
+	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	h := NewHub[string](HubLimits{Sockets: 10, Unauthenticated: 3, PerPrincipal: 10})
+	open := func(name string, from netip.Addr) (gone string) {
+		t.Helper()
+		p, oldest := h.Reserve(from, 2)
+		if p == nil || !h.Add(name, p) {
+			t.Fatalf("no place for %s", name)
+		}
+		if oldest != nil {
+			return oldest.Conn()
+		}
+		return ""
+	}
+	open("b1", b)
+	open("a1", a)
+	open("a2", a)
+	if gone := open("a3", a); gone != "a1" {
+		t.Errorf("%q gave way to a third connection of its address, want the oldest of that", gone)
+	}
+	if h.Admit("a1", "anna") {
+		t.Error("a connection that gave way authenticated")
+	}
+	if !h.Admit("b1", "otto") {
+		t.Error("the oldest of all could not authenticate")
+	}
+	open("b2", b)
+	if gone := open("b3", b); gone != "a2" {
+		t.Errorf("%q gave way at the limit of all, want the oldest of all that are not authenticated", gone)
+	}
+	for _, c := range []string{"a1", "a2", "a3", "b1", "b2", "b3"} {
+		h.Remove(c)
+		h.Leave()
+	}
+	if len(h.unproven.from) != 0 || h.unproven.all.Len() != 0 || h.sockets != 0 {
+		t.Errorf("something is left: %v, %d, %d", h.unproven.from, h.unproven.all.Len(), h.sockets)
 	}
 }

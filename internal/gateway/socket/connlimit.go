@@ -26,12 +26,14 @@ const (
 // ConnLimits bound the connections that are accepted.
 type ConnLimits struct {
 	// MaxSockets is the number of sockets; all connections together are bounded by 1,024 more. MaxUnauthenticatedPerAddr bounds those of one
-	// address that have proven nothing.
+	// network that have proven nothing: at the limit the oldest of them is closed.
 	MaxSockets, MaxUnauthenticatedPerAddr int
 	// WriteTimeout bounds each piece of an HTTP answer.
 	WriteTimeout time.Duration
 	// Exempt reports addresses that stand for many clients, such as a trusted proxy: they are not counted by address. Loopback is exempt.
 	Exempt func(netip.Addr) bool
+	// Network is what an address counts for.
+	Network func(netip.Addr) netip.Addr
 }
 
 // ConnLimiter counts connections from their acceptance on, before anything is read of them: a connection that sends nothing costs memory as well.
@@ -41,40 +43,46 @@ type ConnLimiter struct {
 	log      *slog.Logger
 	warnings rate.Sometimes
 
-	mu              sync.Mutex
-	open            int
-	unauthenticated map[netip.Addr]int
+	mu       sync.Mutex
+	open     int
+	unproven unproven[*acceptedConn]
 }
 
 // NewConnLimiter makes a limiter that all listeners of a server share.
 func NewConnLimiter(limits ConnLimits, log *slog.Logger) *ConnLimiter {
-	return &ConnLimiter{limits: limits, log: log, warnings: rate.Sometimes{First: 1, Interval: 10 * time.Second}, unauthenticated: map[netip.Addr]int{}}
+	return &ConnLimiter{limits: limits, log: log, warnings: rate.Sometimes{First: 1, Interval: 10 * time.Second}}
 }
 
 // Limit is a listener that accepts connections within the limits.
 func (l *ConnLimiter) Limit(inner net.Listener) net.Listener { return &limitedListener{inner, l} }
 
-// acquire takes a place; by is the address that it counts for, the zero value = none.
-func (l *ConnLimiter) acquire(by netip.Addr) bool {
+// acquire takes a place for a connection; ok is false when there is none. oldest gave way to it; nil = no connection had to.
+func (l *ConnLimiter) acquire(c *acceptedConn) (oldest *acceptedConn, ok bool) {
+	from := l.countedAddr(c.RemoteAddr())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open >= l.limits.MaxSockets+plainConns || (by.IsValid() && l.unauthenticated[by] >= l.limits.MaxUnauthenticatedPerAddr) {
-		return false
+	if l.open >= l.limits.MaxSockets+plainConns {
+		return nil, false
+	}
+	if from.IsValid() {
+		p, gone := l.unproven.enter(from, l.limits.MaxUnauthenticatedPerAddr)
+		if p == nil {
+			return nil, false
+		}
+		p.use(c)
+		if c.place = p; gone != nil {
+			oldest = gone.conn
+		}
 	}
 	l.open++
-	if by.IsValid() {
-		l.unauthenticated[by]++
-	}
-	return true
+	return oldest, true
 }
 
-// authenticated stops counting one connection for its address.
-func (l *ConnLimiter) authenticated(by netip.Addr) {
+// authenticated stops counting one connection for its network.
+func (l *ConnLimiter) authenticated(p *Place[*acceptedConn]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.unauthenticated[by]--; l.unauthenticated[by] <= 0 {
-		delete(l.unauthenticated, by)
-	}
+	l.unproven.leave(p)
 }
 
 func (l *ConnLimiter) release() {
@@ -83,7 +91,7 @@ func (l *ConnLimiter) release() {
 	l.open--
 }
 
-// countedAddr is the address that a new connection counts for; the zero value = none.
+// countedAddr is the network that a new connection counts for; the zero value = none.
 func (l *ConnLimiter) countedAddr(remote net.Addr) netip.Addr {
 	ap, err := netip.ParseAddrPort(remote.String())
 	if err != nil {
@@ -93,11 +101,10 @@ func (l *ConnLimiter) countedAddr(remote net.Addr) netip.Addr {
 	if addr.IsLoopback() || l.limits.Exempt(addr) {
 		return netip.Addr{}
 	}
-	return addr
+	return l.limits.Network(addr)
 }
 
-// limitedListener closes connections beyond the limits at once: nothing was read of them, so there is nothing to answer, and an answer to many would
-// be work as well.
+// limitedListener closes connections beyond the limits without an answer: an answer to many would be work as well.
 type limitedListener struct {
 	net.Listener
 
@@ -111,15 +118,25 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err //nolint:wrapcheck // a listener passes on the error of the one below it
 		}
-		by := l.limiter.countedAddr(c.RemoteAddr())
-		if l.limiter.acquire(by) {
-			return &acceptedConn{Conn: c, limiter: l.limiter, by: by}, nil
+		accepted := &acceptedConn{Conn: c, limiter: l.limiter}
+		oldest, ok := l.limiter.acquire(accepted)
+		if !ok {
+			l.limiter.refuse(c)
+			continue
 		}
-		_ = c.Close()
-		l.limiter.warnings.Do(func() {
-			l.limiter.log.Warn("too many connections; one was closed before anything was read", slog.String("addr", c.RemoteAddr().String()))
-		})
+		if oldest != nil {
+			l.limiter.refuse(oldest)
+		}
+		return accepted, nil
 	}
+}
+
+// refuse closes a connection for which there is no place.
+func (l *ConnLimiter) refuse(c net.Conn) {
+	_ = c.Close()
+	l.warnings.Do(func() {
+		l.log.Warn("too many connections that have not authenticated; the oldest was closed", slog.String("addr", c.RemoteAddr().String()))
+	})
 }
 
 // acceptedConn is a counted connection. As long as it is no socket every write has a deadline, of a handler and of the HTTP server itself. Otherwise a client
@@ -128,8 +145,7 @@ type acceptedConn struct {
 	net.Conn
 
 	limiter *ConnLimiter
-	by      netip.Addr // the address that it counts for, the zero value = none
-	counted sync.Once
+	place   *Place[*acceptedConn] // nil = it is not counted by network
 	closed  sync.Once
 	socket  atomic.Bool
 }
@@ -175,13 +191,11 @@ func (c *acceptedConn) SetLinger(sec int) error {
 	return nil
 }
 
-// authenticated stops counting the connection for its address, once.
+// authenticated stops counting the connection for its network.
 func (c *acceptedConn) authenticated() {
-	c.counted.Do(func() {
-		if c.by.IsValid() {
-			c.limiter.authenticated(c.by)
-		}
-	})
+	if c.place != nil {
+		c.limiter.authenticated(c.place)
+	}
 }
 
 // becomesSocket leaves deadlines of writes to the writer of the socket, and counts by address to the hub.

@@ -15,8 +15,8 @@ const maxFollowed = 1_024
 
 // HubLimits bound the sockets of a [Hub].
 type HubLimits struct {
-	// Sockets open at once; of them Unauthenticated in total, UnauthenticatedPerAddr from one address, PerPrincipal of one credential.
-	Sockets, Unauthenticated, UnauthenticatedPerAddr, PerPrincipal int
+	// Sockets open at once; of them Unauthenticated in total, PerPrincipal of one credential.
+	Sockets, Unauthenticated, PerPrincipal int
 }
 
 // Hub knows every connection C of a gateway: for the limits, for broadcasts, and for who gets the events of which run. Its lock is held for map operations
@@ -24,23 +24,22 @@ type HubLimits struct {
 type Hub[C comparable] struct {
 	limits HubLimits
 
-	mu              sync.RWMutex
-	sockets         int // reserved ones included
-	unauthenticated map[netip.Addr]int
-	unknown         int // sum of unauthenticated
-	members         map[C]*member
-	opened          map[C]struct{}
-	principals      map[string]int
-	subscribed      map[C]struct{}
-	runs            map[string][]C
-	closed          bool
-	idle            sync.WaitGroup // connections, until Leave
-	running         atomic.Int64   // the same as a number
+	mu         sync.RWMutex
+	sockets    int // reserved ones included
+	unproven   unproven[C]
+	members    map[C]*member[C]
+	opened     map[C]struct{}
+	principals map[string]int
+	subscribed map[C]struct{}
+	runs       map[string][]C
+	closed     bool
+	idle       sync.WaitGroup // connections, until Leave
+	running    atomic.Int64   // the same as a number
 }
 
 // member is what the hub knows of a connection.
-type member struct {
-	addr      netip.Addr
+type member[C any] struct {
+	place     *Place[C]
 	principal string // counted for it once admitted
 	admitted  bool
 	runs      []string // it gets the events of
@@ -49,49 +48,42 @@ type member struct {
 // NewHub makes a hub without connections.
 func NewHub[C comparable](limits HubLimits) *Hub[C] {
 	return &Hub[C]{
-		limits: limits, unauthenticated: map[netip.Addr]int{}, members: map[C]*member{}, opened: map[C]struct{}{},
+		limits: limits, unproven: unproven[C]{limit: limits.Unauthenticated}, members: map[C]*member[C]{}, opened: map[C]struct{}{},
 		principals: map[string]int{}, subscribed: map[C]struct{}{}, runs: map[string][]C{},
 	}
 }
 
-// Reserve takes a place for a socket that is about to be upgraded; false = there is none. Either Release or Add follows.
-func (h *Hub[C]) Reserve(addr netip.Addr) bool {
+// Reserve takes a place for a socket that is about to be upgraded, of a network that may have limit unauthenticated ones; nil = there is no place. The caller
+// closes the connection of oldest, which gave way to it; nil = no connection had to. Either Release or Add follows.
+func (h *Hub[C]) Reserve(from netip.Addr, limit int) (p, oldest *Place[C]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := &h.limits
-	if h.closed || h.sockets >= l.Sockets || h.unknown >= l.Unauthenticated || h.unauthenticated[addr] >= l.UnauthenticatedPerAddr {
-		return false
+	if h.closed || h.sockets >= h.limits.Sockets {
+		return nil, nil
 	}
-	h.sockets++
-	h.unknown++
-	h.unauthenticated[addr]++
-	return true
+	if p, oldest = h.unproven.enter(from, limit); p != nil {
+		h.sockets++
+	}
+	return p, oldest
 }
 
 // Release gives back a place that no connection takes.
-func (h *Hub[C]) Release(addr netip.Addr) {
+func (h *Hub[C]) Release(p *Place[C]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sockets--
-	h.authenticate(addr)
-}
-
-// authenticate stops counting a connection as unauthenticated.
-func (h *Hub[C]) authenticate(addr netip.Addr) {
-	h.unknown--
-	if h.unauthenticated[addr]--; h.unauthenticated[addr] <= 0 {
-		delete(h.unauthenticated, addr)
-	}
+	h.unproven.leave(p)
 }
 
 // Add takes a connection with a reserved place in; false = the gateway has stopped meanwhile. Remove and then Leave follow.
-func (h *Hub[C]) Add(c C, addr netip.Addr) bool {
+func (h *Hub[C]) Add(c C, p *Place[C]) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return false
 	}
-	h.members[c] = &member{addr: addr}
+	p.use(c)
+	h.members[c] = &member[C]{place: p}
 	h.idle.Add(1)
 	h.running.Add(1)
 	return true
@@ -118,17 +110,17 @@ func (h *Hub[C]) Wait(ctx context.Context) int64 {
 	}
 }
 
-// Admit counts a connection for its principal; false = there are too many.
+// Admit counts a connection for its principal; false = there are too many, or the connection has given way to a newer one.
 func (h *Hub[C]) Admit(c C, principal string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := h.members[c]
-	if m == nil || h.principals[principal] >= h.limits.PerPrincipal {
+	if m == nil || m.place.at == nil || h.principals[principal] >= h.limits.PerPrincipal {
 		return false
 	}
 	h.principals[principal]++
 	m.admitted, m.principal = true, principal
-	h.authenticate(m.addr)
+	h.unproven.leave(m.place)
 	return true
 }
 
@@ -153,8 +145,8 @@ func (h *Hub[C]) Remove(c C) {
 		h.unfollow(c, run)
 	}
 	h.sockets--
+	h.unproven.leave(m.place)
 	if !m.admitted {
-		h.authenticate(m.addr)
 		return
 	}
 	if h.principals[m.principal]--; h.principals[m.principal] <= 0 {
@@ -217,7 +209,7 @@ func (h *Hub[C]) Ended(run string) {
 	delete(h.runs, run)
 }
 
-func (m *member) forget(run string) {
+func (m *member[C]) forget(run string) {
 	m.runs = slices.DeleteFunc(m.runs, func(r string) bool { return r == run })
 }
 

@@ -143,12 +143,15 @@ func (c *Conn) writeMessage(frame []byte) bool {
 	return true
 }
 
-// writeClose writes the close frame and gives the peer a moment to answer.
+// writeClose writes the close frame and gives the peer a moment to answer, but not one that gave way: many such connections must not stay open.
 func (c *Conn) writeClose(end *Closing) {
 	at := time.Now().Add(c.up.cfg.Deadlines.Close)
 	if end.Code != 0 {
 		//nolint:errcheck // the connection ends either way
 		_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(end.Code, chat.Cut(end.Text, 123)), at)
+	}
+	if end.Reason == ClosedUnauthenticated {
+		at = time.Now()
 	}
 	c.readBy(at)
 }
