@@ -55,6 +55,8 @@ type fakeConn struct {
 
 func (c *fakeConn) Events() <-chan client.Event { return c.events }
 
+func (c *fakeConn) Err() error { return client.ErrClosed }
+
 func (c *fakeConn) Close() error {
 	c.gateway.mu.Lock()
 	defer c.gateway.mu.Unlock()

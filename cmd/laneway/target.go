@@ -22,6 +22,8 @@ type gatewayConn interface {
 	Call(ctx context.Context, method string, params, result any) error
 	// Events are the events of the gateway, in order. The channel is closed when the connection has ended.
 	Events() <-chan client.Event
+	// Err is why the connection has ended; nil while it lives.
+	Err() error
 	// Close ends the connection and waits for what it started.
 	Close() error
 }

@@ -84,19 +84,27 @@ func (c *conversation) submit(ctx context.Context, key, text string) (wire.ChatS
 	return result, err
 }
 
-// next waits for one chat event. It returns client.ErrClosed when the connection has ended or an event was missed.
+// next waits for one chat event. It returns client.ErrClosed when the connection has ended or an event was missed, and client.ErrProtocol when the gateway
+// sends what is not understood.
 func (c *conversation) next(ctx context.Context) (wire.ChatEvent, error) {
 	for {
 		select {
 		case <-ctx.Done():
 			return wire.ChatEvent{}, context.Cause(ctx)
 		case event, open := <-c.conn.Events():
+			if err := c.conn.Err(); !open && errors.Is(err, client.ErrProtocol) {
+				return wire.ChatEvent{}, err
+			}
 			if !open || event.Gap { // what was missed may have been the end
 				return wire.ChatEvent{}, client.ErrClosed
+			}
+			if event.Name != wire.EventChat {
+				continue
 			}
 			if chat, ok := decodeChat(event); ok {
 				return chat, nil
 			}
+			return wire.ChatEvent{}, fmt.Errorf("%w: it sent a chat event that is not understood", client.ErrProtocol)
 		}
 	}
 }
@@ -118,10 +126,22 @@ func (c *conversation) ask(ctx context.Context, key, text string, show func(wire
 	if err != nil {
 		return turnEnd{}, err
 	}
-	for {
-		end, err := c.watch(ctx, key, result, show)
-		if !errors.Is(err, client.ErrClosed) {
+	for lost := 1; ; lost++ {
+		seen := false
+		end, err := c.watch(ctx, key, result, func(e wire.ChatEvent) {
+			seen = true
+			if show != nil {
+				show(e)
+			}
+		})
+		if seen {
+			lost = 0
+		}
+		switch {
+		case !errors.Is(err, client.ErrClosed):
 			return end, err
+		case lost > maxRedials: // each connection is lost before an event of the run: it would go on for ever
+			return turnEnd{}, fmt.Errorf("the connection to the gateway was lost %d times without an event of the answer; the message may still be answered", lost)
 		}
 		if result, err = c.resume(ctx, key, text); err != nil {
 			return turnEnd{}, err
@@ -142,9 +162,7 @@ func (c *conversation) watch(ctx context.Context, key string, result wire.ChatSe
 		if event.RunID != key {
 			continue
 		}
-		if show != nil {
-			show(event)
-		}
+		show(event)
 		if event.State.Ends() {
 			return endOf(event), nil
 		}
@@ -190,6 +208,9 @@ func (c *conversation) redial(ctx context.Context, then func() error) error {
 		switch {
 		case err == nil:
 			return nil
+		case errors.Is(err, client.ErrProtocol):
+			c.close()
+			return err
 		case attempt == maxRedials || errors.Is(err, client.ErrUnauthorized):
 			c.close()
 			return fmt.Errorf("the connection to the gateway was lost and did not come back: %w; what was sent may still be answered", err)

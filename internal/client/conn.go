@@ -71,7 +71,7 @@ func (c *Conn) Events() <-chan Event { return c.events }
 // Done is closed when the connection has ended; Err returns why.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Err is why the connection ended, wrapping [ErrClosed]; nil while it lives.
+// Err is why the connection ended, wrapping [ErrClosed] or [ErrProtocol]; nil while it lives.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,7 +221,8 @@ func (c *Conn) read() {
 		}
 		var f wire.Frame
 		if json.Unmarshal(data, &f) != nil {
-			continue // a frame of a later version
+			c.shut(websocket.ClosePolicyViolation, "not a frame", fmt.Errorf("%w: it sent a message that is no frame", ErrProtocol))
+			return
 		}
 		c.take(f)
 	}
@@ -270,6 +271,17 @@ func (c *Conn) ended(err error) {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		c.shut(closeSilent, "tick timeout", fmt.Errorf("%w: the gateway was silent for %s", ErrClosed, c.silent))
 	default:
-		c.fail(fmt.Errorf("%w: %w", ErrClosed, err))
+		c.fail(readError(err))
 	}
+}
+
+// readError is why a message could not be read.
+func readError(err error) error {
+	if errors.Is(err, websocket.ErrReadLimit) {
+		return fmt.Errorf("%w: it sent a message of more than %d MiB", ErrProtocol, maxMessage>>20)
+	}
+	if _, closed := errors.AsType[*json.SyntaxError](err); closed {
+		return fmt.Errorf("%w: it sent a message that is no JSON", ErrProtocol)
+	}
+	return fmt.Errorf("%w: %w", ErrClosed, err)
 }

@@ -156,7 +156,7 @@ func handshake(ws *websocket.Conn, opts Options) (Hello, error) {
 	if err := ws.ReadJSON(&answer); gaveWay(err) {
 		return hello, fmt.Errorf("%w: try again in a moment: %w", ErrUnavailable, err)
 	} else if err != nil {
-		return hello, fmt.Errorf("%w: waiting for the answer to connect: %w", ErrClosed, err)
+		return hello, fmt.Errorf("waiting for the answer to connect: %w", readError(err))
 	}
 	if !answer.OK {
 		if answer.Error == nil {

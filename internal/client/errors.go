@@ -29,6 +29,8 @@ var (
 	ErrUntrusted = errors.New("certificate not trusted")
 	// ErrClosed: the connection was lost or closed. The call may have taken effect; repeat it with the same idempotencyKey.
 	ErrClosed = errors.New("connection closed")
+	// ErrProtocol: what answers sends what is no frame of the protocol. To connect again does not help.
+	ErrProtocol = errors.New("not a gateway, or one of another version")
 	// ErrUnavailable: the gateway is there and cannot serve now (starting, stopping, too many connections).
 	ErrUnavailable = errors.New("gateway unavailable")
 )
