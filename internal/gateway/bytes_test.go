@@ -1,10 +1,16 @@
 package gateway_test
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
+	"laneway/internal/agent"
+	"laneway/internal/chat"
 	"laneway/internal/gateway"
 )
 
@@ -72,5 +78,45 @@ func TestEveryEntryCountsItsBytes(t *testing.T) {
 				t.Errorf("another credential: %+v", f.Error)
 			}
 		})
+	}
+}
+
+// toolBackend is a backend with one tool, for credentials.
+type toolBackend struct{ *fakeBackend }
+
+func (toolBackend) ToolsOf(string) agent.Toolbox { return oneTool{} }
+
+type oneTool struct{}
+
+func (oneTool) Specs() []agent.ToolSpec {
+	return []agent.ToolSpec{{Name: "note", Description: "Keeps a note.", Schema: json.RawMessage(`{"type":"object"}`)}}
+}
+
+func (oneTool) Call(_ context.Context, _ string, call chat.ToolCall) chat.ToolResult {
+	return chat.ToolResult{Text: strconv.Itoa(len(call.Args))}
+}
+
+// noTurns are the tokens of turns when no turn runs.
+type noTurns struct{}
+
+func (noTurns) Enter(context.Context, string) (agent.Toolbox, context.Context, func(), bool) {
+	return nil, nil, nil, false
+}
+
+func TestToolsForCredentialsCountTheirBytes(t *testing.T) {
+	t.Parallel()
+	h := newFakeBackend(t)
+	b := serve(t, h, toolBackend{h}, func(c *gateway.Config) { c.BytesPerMinute, c.TurnTokens = 8_000, noTurns{} })
+	call := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"note","arguments":{"text":%q}}}`, strings.Repeat("x", 5_000))
+	headers := func(r *http.Request) {
+		r.Header.Set("Authorization", "Bearer "+writeToken)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+	}
+	if got := b.post("/mcp", call, headers); got.status != http.StatusOK || !strings.Contains(string(got.body), `"5011"`) {
+		t.Errorf("the first call: %d %s", got.status, got.body)
+	}
+	if got := b.post("/mcp", call, headers); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
+		t.Errorf("two calls of 5,000 bytes within 8,000: %d %s", got.status, got.body)
 	}
 }

@@ -92,7 +92,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		openai.Deps{Runs: backend, Agents: backend, Allowances: who, Files: files, Server: s.services, Log: log},
 	)
 	if tools, ok := backend.(mcp.Tools); ok && cfg.TurnTokens != nil {
-		s.tools = mcp.New(mcp.Deps{Turns: cfg.TurnTokens, Tools: tools, Allowances: who, Server: s.services, Version: cfg.Version, Log: log})
+		s.tools = mcp.New(mcp.Deps{Turns: cfg.TurnTokens, Tools: tools, Allowances: who, Server: s.services, BodyTimeout: cfg.Deadlines.Message, Version: cfg.Version, Log: log})
 	}
 	cron, _ := backend.(CronBackend) //nolint:errcheck // a gateway without jobs has none
 	s.methods = rpc.NewTable(allMethods(s, cron))

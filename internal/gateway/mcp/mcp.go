@@ -1,8 +1,10 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -42,6 +44,8 @@ type Tools interface {
 // Allowances limit what a principal may spend; [auth.Authenticator] has them.
 type Allowances interface {
 	Spend(ctx context.Context, principal, name string, class auth.LimitClass) *fault.Error
+	// SpendBytes takes the bytes of a request.
+	SpendBytes(ctx context.Context, principal, name string, n int) *fault.Error
 }
 
 // Server is the HTTP server around a [Handler].
@@ -65,8 +69,10 @@ type Deps struct {
 	Tools      Tools
 	Allowances Allowances
 	Server     Server
-	Version    string
-	Log        *slog.Logger
+	// BodyTimeout is the time in which the body of a request must arrive.
+	BodyTimeout time.Duration
+	Version     string
+	Log         *slog.Logger
 }
 
 // Handler answers /mcp. It is safe for concurrent use.
@@ -125,7 +131,24 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
+	if err := h.charge(w, r, cred.Name); err != nil {
+		h.fail(w, r, began, err)
+		return
+	}
 	h.answer(w, r, began, h.deps.Tools.ToolsOf(cred.Name))
+}
+
+// charge reads the body and takes its bytes from the allowance of the caller: tools store what they are given.
+func (h *Handler) charge(w http.ResponseWriter, r *http.Request, principal string) error {
+	body, err := httpbody.Read(w, r, maxBody, h.deps.BodyTimeout)
+	if err != nil {
+		return err
+	}
+	if e := h.deps.Allowances.SpendBytes(r.Context(), principal, methodName, len(body)); e != nil {
+		return e
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
 }
 
 // bearer is the token of a request; "" = it has none.
