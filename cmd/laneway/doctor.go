@@ -190,8 +190,8 @@ func checkData(_ context.Context, p *patient) []finding {
 		return failure(data+" cannot be read", "check who owns it")
 	case !info.IsDir():
 		return failure(data+" is a file", "name another with --data")
-	case info.Mode().Perm()&0o022 != 0:
-		return failure(fmt.Sprintf("%s has mode %04o: others can put files there", data, info.Mode().Perm()), "run: chmod 700 "+data)
+	case modeOf(info)&0o022 != 0:
+		return failure(fmt.Sprintf("%s has mode %04o: others can put files there", data, modeOf(info)), "run: chmod 700 "+data)
 	case ownerOf(info) != os.Geteuid() && ownerOf(info) >= 0 && os.Geteuid() != 0:
 		return warning(fmt.Sprintf("%s belongs to user %d, and this is user %d", data, ownerOf(info), os.Geteuid()),
 			"run laneway doctor as root or as the user of the gateway")
@@ -203,7 +203,7 @@ func checkData(_ context.Context, p *patient) []finding {
 	if err := errors.Join(probe.Close(), os.Remove(filepath.Clean(probe.Name()))); err != nil {
 		return failure(data+" cannot be written to", "check whether the disk is full")
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+	if mode := modeOf(info); mode&0o077 != 0 {
 		return warning(fmt.Sprintf("%s has mode %04o: others can look into it", data, mode), "run: chmod 700 "+data)
 	}
 	return ok("%s", data)

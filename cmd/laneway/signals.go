@@ -28,7 +28,7 @@ func listenForSignals(parent context.Context) (context.Context, *signals) {
 	came := make(chan os.Signal, 4)
 	now, reload, restart := make(chan struct{}), make(chan struct{}, 1), make(chan struct{}, 1)
 	quit := make(chan struct{})
-	signal.Notify(came, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1)
+	signal.Notify(came, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, restartSignal)
 	var served sync.WaitGroup
 	served.Go(func() {
 		var end sync.Once
@@ -40,7 +40,7 @@ func listenForSignals(parent context.Context) (context.Context, *signals) {
 				switch s {
 				case syscall.SIGHUP:
 					hint(reload)
-				case syscall.SIGUSR1:
+				case restartSignal:
 					hint(restart)
 				default:
 					if ctx.Err() != nil {

@@ -69,7 +69,7 @@ func (as identity) provided(path string, owner int) bool {
 		return false
 	}
 	uid, _, known := ownerOf(info)
-	return known && (uid == 0 || uid == as.uid) && info.Mode().Perm()&0o027 == 0
+	return known && (uid == 0 || uid == as.uid) && modeOf(info)&0o027 == 0
 }
 
 // credentialsRoot has the directories of systemd's credentials, one for each unit.
@@ -78,7 +78,7 @@ const credentialsRoot = "/run/credentials/"
 // mayRead reports whether the user can read a file that this process has looked at.
 func (as identity) mayRead(path string, info fs.FileInfo) bool {
 	owner, group, known := ownerOf(info)
-	perm := info.Mode().Perm()
+	perm := modeOf(info)
 	return !known || as.uid == os.Geteuid() || as.provided(path, owner) || as.uid == 0 || owner == as.uid && perm&0o400 != 0 || as.inGroup(group) && perm&0o040 != 0
 }
 

@@ -271,8 +271,8 @@ func (p *preflight) files() {
 		return
 	}
 	// The group may read it: a service's file usually belongs to root and to the service's group.
-	if info, err := os.Stat(p.loaded.File); err == nil && info.Mode().Perm()&0o027 != 0 {
-		p.refuse("%s has mode %04o; run: chmod 600 %s", p.loaded.File, info.Mode().Perm(), p.loaded.File)
+	if info, err := os.Stat(p.loaded.File); err == nil && modeOf(info)&0o027 != 0 {
+		p.refuse("%s has mode %04o; run: chmod 600 %s", p.loaded.File, modeOf(info), p.loaded.File)
 	}
 }
 
@@ -292,8 +292,8 @@ func (p *preflight) dataDirectory() {
 	switch {
 	case !info.IsDir():
 		p.refuse("data directory %s is a file; name another with --data", p.cfg.Data)
-	case info.Mode().Perm()&loose != 0:
-		p.refuse("%s has mode %04o; run: chmod 700 %s", p.cfg.Data, info.Mode().Perm(), p.cfg.Data)
+	case modeOf(info)&loose != 0:
+		p.refuse("%s has mode %04o; run: chmod 700 %s", p.cfg.Data, modeOf(info), p.cfg.Data)
 	case known && owner != p.loaded.as.uid && !volume:
 		p.refuse("data directory %s belongs to user %s, and this is user %s; start the gateway as its owner, or name another with --data",
 			p.cfg.Data, userName(owner), userName(p.loaded.as.uid))

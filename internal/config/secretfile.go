@@ -48,7 +48,7 @@ func checkSecretMode(path, noun string, info fs.FileInfo, as identity) error {
 	if err := checkRegular(path, noun, info); err != nil {
 		return err
 	}
-	perm := info.Mode().Perm()
+	perm := modeOf(info)
 	owner, group, known := ownerOf(info)
 	if strings.HasPrefix(filepath.Dir(path), credentialsRoot) && !as.reads && !as.provided(path, owner) {
 		return refuse("%s %s is a credential of the unit of another user; start the gateway with systemctl", noun, path)
@@ -124,14 +124,6 @@ func checkRegular(path, noun string, info fs.FileInfo) error {
 		kind = "device"
 	}
 	return refuse("%s %s is a %s; name a regular file", noun, path, kind)
-}
-
-func ownerOf(info fs.FileInfo) (uid, gid int, known bool) {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, 0, false
-	}
-	return int(stat.Uid), int(stat.Gid), true
 }
 
 // ourGroup reports whether the process is in a group.

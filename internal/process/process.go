@@ -89,7 +89,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 		Env:  list(spec.Env),
 		Dir:  spec.Dir,
 		// A group of its own, so that whatever the program starts ends with it.
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+		SysProcAttr: ownGroup(),
 	}
 	theirs, err := p.pipes(spec.Input != nil || spec.Talks)
 	defer closeAll(theirs)
@@ -188,11 +188,6 @@ func (p *Process) quiet(grace time.Duration) {
 			return
 		}
 	}
-}
-
-// signal reaches the whole group. It fails only when no process is left.
-func (p *Process) signal(signal syscall.Signal) {
-	_ = syscall.Kill(-p.cmd.Process.Pid, signal) //nolint:errcheck // see above
 }
 
 // feed starts a goroutine that writes to standard input and ends in Wait. A program may end without reading.

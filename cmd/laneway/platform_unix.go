@@ -26,3 +26,9 @@ func freeSpace(dir string) (uint64, error) {
 	}
 	return st.Bavail * uint64(st.Bsize), nil //nolint:gosec // a block has a size
 }
+
+// modeOf are the rights of owner, group and others.
+func modeOf(info fs.FileInfo) fs.FileMode { return info.Mode().Perm() }
+
+// restartSignal asks for a restart of the scheduler.
+const restartSignal = syscall.SIGUSR1
