@@ -52,6 +52,11 @@ func serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this page is only read", http.StatusMethodNotAllowed)
 		return
 	}
+	if r.URL.Path == root+"/" { // the addresses in the page are relative to the one without the slash, because a proxy may serve it below a path
+		h.Set("Location", ".."+root)
+		w.WriteHeader(http.StatusFound)
+		return
+	}
 	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, root), "/")
 	if name == "" {
 		name = "index.html"

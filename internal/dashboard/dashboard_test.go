@@ -27,7 +27,7 @@ func get(t *testing.T, method, path string) *httptest.ResponseRecorder {
 func TestEveryAnswerCarriesThePolicy(t *testing.T) {
 	t.Parallel()
 	for path, status := range map[string]int{
-		"/dashboard": 200, "/dashboard/": 200, "/dashboard/app.js": 200, "/dashboard/style.css": 200, "/dashboard/icon.svg": 200,
+		"/dashboard": 200, "/dashboard/": 302, "/dashboard/app.js": 200, "/dashboard/style.css": 200, "/dashboard/icon.svg": 200,
 		"/dashboard/nothing": 404, "/dashboard/../dashboard.go": 404, "/dashboard/static": 404, "/dashboard/.": 404,
 	} {
 		w := get(t, http.MethodGet, path)
@@ -51,6 +51,27 @@ func TestBrowsersGetTheKindsOfFilesThatTheyInsistOn(t *testing.T) {
 		if got := get(t, http.MethodGet, path).Header().Get("Content-Type"); got != want {
 			t.Errorf("%s is %s, want %s", path, got, want)
 		}
+	}
+}
+
+// A proxy may serve the gateway below a path, which the page does not know: its addresses are relative to its own.
+func TestThePageNamesNoAddressFromTheRoot(t *testing.T) {
+	t.Parallel()
+	parts, err := filepath.Glob("static/*")
+	if err != nil || len(parts) == 0 {
+		t.Fatalf("no files (%v)", err)
+	}
+	for _, name := range parts {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := regexp.MustCompile("[\"'`(]/[a-z][a-z0-9/.]*|location\\.host").Find(text); found != nil {
+			t.Errorf("%s: %s", name, found)
+		}
+	}
+	if got := get(t, http.MethodGet, "/dashboard/").Header().Get("Location"); got != "../dashboard" {
+		t.Errorf("the address with a slash leads to %q", got)
 	}
 }
 

@@ -115,7 +115,8 @@ func (s *Server) root(w http.ResponseWriter, r *http.Request) {
 		notFound(w, r)
 		return
 	}
-	http.Redirect(w, r, "/dashboard", http.StatusFound)
+	w.Header().Set("Location", "dashboard") // relative, because a proxy may serve the gateway below a path
+	w.WriteHeader(http.StatusFound)
 }
 
 func upgradeNeeded(w http.ResponseWriter, _ *http.Request) {

@@ -241,7 +241,7 @@ func TestPlainHTTP(t *testing.T) {
 		want               int
 		header, value      string
 	}{
-		{name: "root with dashboard", b: with, path: "/", want: 302, header: "Location", value: "/dashboard"},
+		{name: "root with dashboard", b: with, path: "/", want: 302, header: "Location", value: "dashboard"},
 		{name: "root without", b: without, path: "/", want: 404},
 		{name: "dashboard", b: with, path: "/dashboard", want: 200},
 		{name: "dashboard below", b: with, path: "/dashboard/app.js", want: 200},

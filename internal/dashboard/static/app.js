@@ -1,11 +1,11 @@
 // The page: the form for the token, the views, and the connection that they share.
 
-import { $ } from "/dashboard/dom.js";
-import { Jobs } from "/dashboard/jobs.js";
-import { Overview } from "/dashboard/overview.js";
-import { People } from "/dashboard/people.js";
-import { Gateway } from "/dashboard/rpc.js";
-import { Sessions } from "/dashboard/sessions.js";
+import { $ } from "./dom.js";
+import { Jobs } from "./jobs.js";
+import { Overview } from "./overview.js";
+import { People } from "./people.js";
+import { Gateway } from "./rpc.js";
+import { Sessions } from "./sessions.js";
 
 const KEPT = "laneway.token"; // in the storage of this tab
 

@@ -1,7 +1,7 @@
 // Files of messages: chosen or pasted, sent before the message that names them, and shown behind it. Content comes over HTTP with the token of this tab and is
 // shown as a Blob.
 
-import { el } from "/dashboard/dom.js";
+import { el } from "./dom.js";
 
 const MOST = 16; // of one message
 const LARGEST = 20 * 1024 * 1024;
@@ -57,7 +57,7 @@ export async function upload(gateway, files) {
     const form = new FormData();
     form.append("purpose", "user_data");
     form.append("file", f, f.name);
-    const answer = await gateway.http("/v1/files", { method: "POST", body: form });
+    const answer = await gateway.http("v1/files", { method: "POST", body: form });
     sent.push({ fileId: (await answer.json()).id });
   }
   return sent;

@@ -1,6 +1,6 @@
 // Jobs: what will run when, and how it went.
 
-import { ago, clocks, el, pill, span, when } from "/dashboard/dom.js";
+import { ago, clocks, el, pill, span, when } from "./dom.js";
 
 const HEADS = ["Name", "Schedule", "Next", "Last", "State", ""];
 

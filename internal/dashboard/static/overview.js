@@ -1,6 +1,6 @@
 // The first view: lanes as they are now, sessions, channels, jobs, replicas.
 
-import { ago, clock, el, pill, slots, span } from "/dashboard/dom.js";
+import { ago, clock, el, pill, slots, span } from "./dom.js";
 
 const REFRESH = 5000;
 

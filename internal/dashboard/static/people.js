@@ -1,6 +1,6 @@
 // People: who asks to be let in to a bot, and who was. A code is never shown here; it is between the person and the operator.
 
-import { ago, el, when } from "/dashboard/dom.js";
+import { ago, el, when } from "./dom.js";
 
 const ASKING = ["Name", "Number", "Bot", "Asked", "Until", ""];
 const GRANTED = ["Name", "Number", "Bot", "Since", "Let in by", ""];

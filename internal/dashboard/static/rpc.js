@@ -21,8 +21,9 @@ export class Gateway {
   }
 
   open() {
-    const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    const socket = new WebSocket(`${scheme}//${location.host}/ws`);
+    const address = new URL("ws", location.href); // beside the page, which a proxy may serve below a path
+    address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+    const socket = new WebSocket(address);
     this.#socket = socket;
     socket.onmessage = (m) => this.#frame(socket, JSON.parse(m.data));
     socket.onclose = (e) => this.#lost(socket, e);

@@ -1,7 +1,7 @@
 // Sessions at the left, the conversation at the right, answers as they are made.
 
-import { ago, el, pill, prose, textOf } from "/dashboard/dom.js";
-import { Outgoing, Shown, upload } from "/dashboard/files.js";
+import { ago, el, pill, prose, textOf } from "./dom.js";
+import { Outgoing, Shown, upload } from "./files.js";
 
 const NAMES = 60000; // how long names are taken as they are
 
