@@ -107,6 +107,11 @@ fuzz: ## every fuzz target for FUZZTIME each (default 1m)
 bench: ## the table of figures: medians, worst, goals (COUNT=5, ROWS=regexp)
 	LANEWAY_BENCH_LARGE=1 $(GO) run ./cmd/testpg -- $(GO) run ./cmd/testbench -count $${COUNT:-5} -run "$${ROWS:-.}"
 
+.PHONY: recording
+recording: build ## docs/recording.svg: the terminal of the README, from a run
+	$(GO) run ./cmd/recording bin/laneway >docs/recording.svg.new
+	mv docs/recording.svg.new docs/recording.svg
+
 .PHONY: peers
 peers: ## fires and turns beside River and the bare engine in the same run (ROUNDS=5, JOBS=5000)
 	scripts/peers

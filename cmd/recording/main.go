@@ -1,0 +1,184 @@
+// Command recording runs the commands of the README with a gateway of its own and prints what the terminal shows as an animated SVG picture.
+//
+//	go run ./cmd/recording bin/laneway >docs/recording.svg
+//
+// The gateway has a fresh home and a free port. In the picture both are replaced by those of a first start: ~ and port 18790.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// scenes are the commands after the first, which starts the gateway. One with until is repeated until its output contains that text.
+var scenes = []struct {
+	args  []string
+	until string
+}{
+	{args: []string{"send", "hello"}},
+	{args: []string{"cron", "add", "--at", "in 2s", "--name", "tea", "--message", "Tea is ready", "--deliver", "web:main"}},
+	{args: []string{"sessions", "show", "main"}, until: "Tea is ready"},
+}
+
+func main() {
+	if err := record(context.Background(), os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "recording:", err)
+		os.Exit(1)
+	}
+}
+
+func record(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) != 1 {
+		return errors.New("needs the program: go run ./cmd/recording bin/laneway")
+	}
+	program, err := filepath.Abs(args[0])
+	if err != nil {
+		return err
+	}
+	home, err := os.MkdirTemp("", "recording")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(home) //nolint:errcheck // a temporary directory
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	env := []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "LANEWAY_LISTEN=127.0.0.1:0", "LANEWAY_METRICS_LISTEN=off"}
+
+	serve := exec.CommandContext(ctx, program, "serve")
+	serve.Env = env
+	banner, err := serve.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := serve.Start(); err != nil {
+		return err
+	}
+	defer func() {
+		_ = serve.Process.Signal(syscall.SIGTERM)
+		_ = serve.Wait()
+	}()
+	shown, address, err := firstLines(banner)
+	if err != nil {
+		return err
+	}
+	plain := strings.NewReplacer(home, "~", address, "127.0.0.1:18790")
+	lines := append([]string{"$ laneway serve"}, shown...)
+	for _, scene := range scenes {
+		text, err := output(ctx, program, append(env, "LANEWAY_URL=http://"+address), scene.args, scene.until)
+		if err != nil {
+			return err
+		}
+		lines = append(lines, "", "$ laneway "+quoted(scene.args))
+		lines = append(lines, strings.Split(strings.TrimRight(text, "\n"), "\n")...)
+	}
+	for i := range lines {
+		lines[i] = plain.Replace(lines[i])
+	}
+	_, err = io.WriteString(out, draw(lines))
+	return err
+}
+
+var listening = regexp.MustCompile(`^listening on (\S+)`)
+
+// firstLines reads what the gateway prints at its start; the last line is the one about the echo.
+func firstLines(r io.Reader) (lines []string, address string, err error) {
+	for text := bufio.NewScanner(r); text.Scan(); {
+		lines = append(lines, text.Text())
+		if m := listening.FindStringSubmatch(text.Text()); m != nil {
+			address = m[1]
+		}
+		if strings.Contains(text.Text(), "demonstration") {
+			return lines, address, nil
+		}
+	}
+	return nil, "", fmt.Errorf("the gateway ended early: %s", strings.Join(lines, "; "))
+}
+
+func output(ctx context.Context, program string, env, args []string, until string) (string, error) {
+	again := time.NewTicker(200 * time.Millisecond)
+	defer again.Stop()
+	for {
+		cmd := exec.CommandContext(ctx, program, args...)
+		cmd.Env = env
+		var text bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &text, &text
+		if err := cmd.Run(); err != nil {
+			return "", fmt.Errorf("%s: %w: %s", args[0], err, text.String())
+		}
+		if strings.Contains(text.String(), until) {
+			return text.String(), nil
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return "", fmt.Errorf("%s does not print %q: %w", args[0], until, ctx.Err())
+		}
+	}
+}
+
+func quoted(args []string) string {
+	var words []string
+	for _, a := range args {
+		if strings.Contains(a, " ") {
+			a = `"` + a + `"`
+		}
+		words = append(words, a)
+	}
+	return strings.Join(words, " ")
+}
+
+const (
+	columns    = 108 // of the terminal
+	lineHeight = 19
+	charWidth  = 8
+	margin     = 16
+)
+
+// draw is a terminal with these lines. Commands wait for a second before they appear, so that a reader can follow.
+func draw(lines []string) string {
+	var body strings.Builder
+	y, at := margin, 0.0
+	for _, line := range lines {
+		class := "o"
+		if strings.HasPrefix(line, "$ ") {
+			class, at = "c", at+1
+		}
+		for _, part := range wrapped(line) {
+			y += lineHeight
+			fmt.Fprintf(&body, "<text class=%q style=\"animation-delay:%.1fs\" x=\"%d\" y=\"%d\">%s</text>\n", class, at, margin, y, html.EscapeString(part))
+		}
+		at += 0.1
+	}
+	width, height := columns*charWidth+2*margin, y+margin
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d">
+<style>
+text { font: 13px ui-monospace, Menlo, Consolas, monospace; white-space: pre; fill: #d0d4da; animation: show 0.1s both; }
+.c { fill: #ffffff; font-weight: bold; }
+@keyframes show { from { opacity: 0; } to { opacity: 1; } }
+@media (prefers-reduced-motion) { text { animation: none; } }
+</style>
+<rect width="%d" height="%d" rx="8" fill="#16181d"/>
+%s</svg>
+`, width, height, width, height, width, height, body.String())
+}
+
+// wrapped is a line as a terminal breaks it.
+func wrapped(line string) (parts []string) {
+	runes := []rune(line)
+	for len(runes) > columns {
+		parts, runes = append(parts, string(runes[:columns])), runes[columns:]
+	}
+	return append(parts, string(runes))
+}
