@@ -1,7 +1,10 @@
 package config
 
 import (
+	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -9,6 +12,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"laneway/internal/secret"
 )
 
 // instructions reads a Dockerfile: one line per instruction, continued lines joined, comments left out.
@@ -64,51 +69,119 @@ func TestTheImageIsStaticAndRunsWithoutRights(t *testing.T) {
 	}
 }
 
-// TestTheComposeFileGivesNoRights reads compose.yaml.
-func TestTheComposeFileGivesNoRights(t *testing.T) {
-	t.Parallel()
+type composeService struct {
+	Image       string
+	Command     []string
+	Environment map[string]string
+	Profiles    []string
+	Ports       []string
+	ReadOnly    bool     `yaml:"read_only"`
+	CapDrop     []string `yaml:"cap_drop"`
+	CapAdd      []string `yaml:"cap_add"`
+	SecurityOpt []string `yaml:"security_opt"`
+	Privileged  bool
+	StopGrace   string `yaml:"stop_grace_period"`
+	Healthcheck struct{ Test []string }
+	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
+}
+
+func composeServices(t *testing.T) map[string]composeService {
+	t.Helper()
 	text, err := os.ReadFile("../../compose.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c struct {
-		Services map[string]struct {
-			Image       string
-			Ports       []string
-			ReadOnly    bool     `yaml:"read_only"`
-			CapDrop     []string `yaml:"cap_drop"`
-			CapAdd      []string `yaml:"cap_add"`
-			SecurityOpt []string `yaml:"security_opt"`
-			Privileged  bool
-			StopGrace   string `yaml:"stop_grace_period"`
-			Healthcheck map[string]any
-			DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
-		}
-	}
+	var c struct{ Services map[string]composeService }
 	if err := yaml.Unmarshal(text, &c); err != nil {
 		t.Fatal(err)
 	}
-	g, db := c.Services["gateway"], c.Services["postgres"]
-	if !g.ReadOnly || g.Privileged || !slices.Equal(g.CapDrop, []string{"ALL"}) || !slices.Contains(g.SecurityOpt, "no-new-privileges:true") {
-		t.Errorf("the gateway has rights: %+v", g)
+	return c.Services
+}
+
+// TestTheComposeFileGivesNoRights reads compose.yaml.
+func TestTheComposeFileGivesNoRights(t *testing.T) {
+	t.Parallel()
+	services := composeServices(t)
+	given := map[string][]string{"gateway": nil, "replica": nil, "secrets": {"CHOWN", "DAC_OVERRIDE"}, "postgres": {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}}
+	if len(services) != len(given) {
+		t.Errorf("%d services, want %d", len(services), len(given))
 	}
-	if len(g.CapAdd) > 0 {
-		t.Errorf("the gateway is given %v", g.CapAdd)
-	}
-	given := []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}
-	if db.Privileged || !slices.Equal(db.CapDrop, []string{"ALL"}) || !slices.Equal(db.CapAdd, given) || !slices.Contains(db.SecurityOpt, "no-new-privileges:true") {
-		t.Errorf("the database has rights: %+v", db)
-	}
-	for _, port := range append(g.Ports, db.Ports...) {
-		if !strings.HasPrefix(port, "127.0.0.1:") {
-			t.Errorf("port %s is open to others", port)
+	for name, rights := range given {
+		c := services[name]
+		if c.Privileged || !slices.Equal(c.CapDrop, []string{"ALL"}) || !slices.Equal(c.CapAdd, rights) || !slices.Contains(c.SecurityOpt, "no-new-privileges:true") || !c.ReadOnly && name != "postgres" {
+			t.Errorf("%s has rights: %+v", name, c)
+		}
+		for _, port := range c.Ports {
+			if !strings.HasPrefix(port, "127.0.0.1:") {
+				t.Errorf("port %s of %s is open to others", port, name)
+			}
 		}
 	}
-	if grace, _ := strconv.Atoi(strings.TrimSuffix(g.StopGrace, "s")); grace < 37 {
-		t.Errorf("stop_grace_period %s is shorter than the drain timeout of 30s and its end", g.StopGrace)
+	for _, name := range []string{"gateway", "replica"} {
+		g := services[name]
+		if grace, _ := strconv.Atoi(strings.TrimSuffix(g.StopGrace, "s")); grace < 37 {
+			t.Errorf("stop_grace_period %s of %s is shorter than the drain timeout of 30s and its end", g.StopGrace, name)
+		}
+		if g.DependsOn["postgres"].Condition != "service_healthy" || g.DependsOn["secrets"].Condition != "service_completed_successfully" {
+			t.Errorf("%s waits for %+v", name, g.DependsOn)
+		}
+		if !slices.Equal(g.Healthcheck.Test, []string{"CMD", "/usr/local/bin/laneway", "health"}) { // the image has no other program
+			t.Errorf("the health check of %s is %q", name, g.Healthcheck.Test)
+		}
+		if g.Environment["TELEGRAM_TOKEN"] != "${TELEGRAM_TOKEN:-}" {
+			t.Errorf("%s gets TELEGRAM_TOKEN %q", name, g.Environment["TELEGRAM_TOKEN"])
+		}
 	}
-	if g.DependsOn["postgres"].Condition != "service_healthy" || db.Healthcheck == nil || !regexp.MustCompile(`:\d+`).MatchString(db.Image) {
-		t.Errorf("the database: %+v, wanted as %+v", db, g.DependsOn)
+	if !slices.Equal(services["replica"].Profiles, []string{"replicas"}) || services["gateway"].Profiles != nil {
+		t.Error("the replica is no profile of its own")
+	}
+	if db := services["postgres"]; len(db.Healthcheck.Test) == 0 || !regexp.MustCompile(`:\d+`).MatchString(db.Image) {
+		t.Errorf("the database: %+v", db)
+	}
+}
+
+// The program of the service `secrets` runs here as it stands in compose.yaml, in a directory of the test.
+func TestTheComposeFileGeneratesSecretsOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	owner := "chown"
+	if os.Geteuid() != 0 {
+		owner = ":" // only root can give files away
+	}
+	program := strings.NewReplacer("$$", "$", "cd /secrets", "cd "+dir, "chown", owner).Replace(composeServices(t)["secrets"].Command[0])
+	generate := func(env ...string) map[string]string {
+		cmd := exec.CommandContext(t.Context(), "bash", "-euc", program)
+		cmd.Env = append(env, "PATH="+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		files := map[string]string{}
+		for name, mode := range map[string]os.FileMode{"token": 0o640, "pgpass": 0o640, "password": 0o600} {
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != mode {
+				t.Errorf("%s: mode %v, want %v", name, info.Mode(), mode)
+			}
+			files[name] = strings.TrimSpace(string(text))
+		}
+		return files
+	}
+	first := generate("POSTGRES_PASSWORD=", "LANEWAY_TOKEN=")
+	if !Strong(secret.New(first["token"])) || len(first["password"]) != 64 || first["password"] == first["token"] || first["pgpass"] != "postgres:5432:laneway:laneway:"+first["password"] {
+		t.Errorf("generated %q", first)
+	}
+	if second := generate("POSTGRES_PASSWORD=other"); !maps.Equal(first, second) {
+		t.Errorf("a second start made %q of %q", second, first)
+	}
+	for name := range first {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kept := generate("POSTGRES_PASSWORD=p", "LANEWAY_TOKEN=t"); kept["password"] != "p" || kept["token"] != "t" {
+		t.Errorf("an earlier .env became %q", kept)
 	}
 }
 

@@ -2,8 +2,10 @@ package config
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -35,8 +37,8 @@ func TestDeploymentFilesUseRealSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ofCompose := []string{"LANEWAY_VERSION", "LANEWAY_PORT"} // read by docker compose itself
-	for _, file := range []string{"Dockerfile", "compose.yaml", "deploy/laneway.service", "scripts/compose-env"} {
+	ofCompose := []string{"LANEWAY_VERSION", "LANEWAY_PORT", "LANEWAY_REPLICA_PORT"} // read by docker compose itself
+	for _, file := range []string{"Dockerfile", "compose.yaml", "deploy/laneway.service"} {
 		text, err := os.ReadFile("../../" + file)
 		if err != nil {
 			t.Fatal(err)
@@ -55,12 +57,16 @@ func TestDeploymentFilesUseRealSettings(t *testing.T) {
 // TestTheComposeFilesGatewayMayStart loads what compose.yaml sets.
 func TestTheComposeFilesGatewayMayStart(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
-	loaded, err := Load(Options{LookupEnv: environ(
-		"LANEWAY_DATA", data, "LANEWAY_LISTEN", "0.0.0.0:18790", "LANEWAY_BEHIND_TLS_PROXY", "true", "LANEWAY_METRICS_LISTEN", "main",
-		"LANEWAY_TOKEN", "8f14e45fceea167a5a36dedd4bea2543d9c1e7b0aa52", "LANEWAY_DATABASE_URL", "postgres://laneway:0f@postgres/laneway?sslmode=disable",
-		"OPENAI_API_KEY", "", "ANTHROPIC_API_KEY", "",
-	)})
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("8f14e45fceea167a5a36dedd4bea2543d9c1e7b0aa52\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"LANEWAY_DATA", filepath.Join(dir, "data")}
+	for name, value := range composeServices(t)["gateway"].Environment {
+		value = regexp.MustCompile(`\$\{[A-Z_]+:-\}`).ReplaceAllString(value, "") // as where nothing is set
+		env = append(env, name, strings.Replace(value, "/secrets", dir, 1))
+	}
+	loaded, err := Load(Options{LookupEnv: environ(env...)})
 	if err != nil {
 		t.Fatal(err)
 	}
