@@ -43,6 +43,7 @@ TOGETHER ?= 6
 WAITING  ?= 8
 # Where the linked test binaries of this checkout stay: beside Go's cache, see scripts/test.
 BINARIES = $(shell dirname "$$($(GO) env GOCACHE)")/laneway-tests-$(shell pwd -P | cksum | cut -d" " -f1)
+PREFIX  ?= /usr/local
 LINT    := $(GO) tool -modfile=tools/go.mod golangci-lint
 TESTPG  := $(GO) run ./cmd/testpg -no-fsync --
 
@@ -168,11 +169,17 @@ sbom: build ## bin/laneway.cdx.json: the modules that are linked into bin/lanewa
 reproducible: ## build twice, the second time elsewhere and from nothing, and compare the bytes
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' scripts/reproducible
 
+.PHONY: packages
+packages: ## dist: archives for linux, darwin and windows, deb and rpm, lists of modules, checksums (TARGETS="linux/amd64 …")
+	VERSION='$(VERSION)' LDFLAGS='$(LDFLAGS)' scripts/packages
+
+.PHONY: packages-test
+packages-test: ## install each package for this machine into an empty root, and start it there (as root; needs dpkg and rpm)
+	$(MAKE) packages TARGETS=linux/$$($(GO) env GOARCH)
+	LANEWAY_PACKAGES="$$PWD/dist" $(GO) test -tags packages -count=1 -v ./internal/testpackages
+
 .PHONY: dist
-dist: vuln reproducible sbom ## dist: what a release has: the program, its modules, checksums
-	rm -rf dist && mkdir dist
-	cp bin/laneway bin/laneway.cdx.json dist/
-	cd dist && sha256sum laneway laneway.cdx.json >SHA256SUMS
+dist: vuln reproducible packages ## what a release has, with its two checks before
 
 .PHONY: image
 image: ## the container image laneway:$(VERSION)
@@ -185,6 +192,18 @@ setup: ## install what the tests need, where apt is at hand
 .PHONY: man
 man: build ## bin/man1: the manual pages of every command
 	./bin/laneway __man bin/man1
+
+.PHONY: install
+install: man ## the program, manual pages and completion below PREFIX (/usr/local), and the systemd unit, for DESTDIR or this machine
+	install -D -m 0755 bin/laneway '$(DESTDIR)$(PREFIX)/bin/laneway'
+	install -d '$(DESTDIR)$(PREFIX)/share/man/man1'
+	install -m 0644 bin/man1/*.1 '$(DESTDIR)$(PREFIX)/share/man/man1/'
+	install -d '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' '$(DESTDIR)$(PREFIX)/share/zsh/site-functions' '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d'
+	./bin/laneway completion bash >'$(DESTDIR)$(PREFIX)/share/bash-completion/completions/laneway'
+	./bin/laneway completion zsh >'$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_laneway'
+	./bin/laneway completion fish >'$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/laneway.fish'
+	install -d '$(DESTDIR)$(PREFIX)/lib/systemd/system'
+	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' deploy/laneway.service >'$(DESTDIR)$(PREFIX)/lib/systemd/system/laneway.service'
 
 .PHONY: clean
 clean: ## remove what was built
