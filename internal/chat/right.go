@@ -69,6 +69,11 @@ func (k SessionKey) UsableBy(principal, owner string, exists bool) bool {
 	}
 }
 
+// PrivateChat reports whether a chat on a channel is the private one of the caller. Person and chat have the same id there.
+func (c Caller) PrivateChat(channel, chatID string) bool {
+	return chatID != "" && strings.HasPrefix(c.Principal, ChannelKind(channel)+":") && strings.HasSuffix(c.Principal, ":"+chatID)
+}
+
 // ForeignChat is the refusal to deliver to a chat on a channel for a principal that is restricted to its own sessions: a credential has no chat there.
 func ForeignChat(channel, chatID string) error {
 	return Errorf(CodeSessionNotFound, "session not found: this credential has no chat on %s; deliver to a session of its own", Escaped(channel, "")).

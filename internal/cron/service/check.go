@@ -108,40 +108,70 @@ func nameExists(e *cron.NameExistsError) error {
 		With("code", "CRON_NAME_EXISTS").With("name", e.Name).With("jobIds", e.IDs)
 }
 
-// targetCheck refuses a job that runs in, or delivers to, a session that the caller may not use.
-type targetCheck func(ctx context.Context, j cron.Job, by chat.Caller) error
+// targetCheck refuses a job that runs in, or delivers to, a session that the caller may not use. old is the job before the change, zero for a new one.
+type targetCheck func(ctx context.Context, old, j cron.Job, by chat.Caller) error
 
 // anyTarget is for jobs that are made in a chat: they deliver to the chat in which their owner wrote, and run in a session of their own.
-func anyTarget(context.Context, cron.Job, chat.Caller) error { return nil }
+func anyTarget(context.Context, cron.Job, cron.Job, chat.Caller) error { return nil }
 
-// mayTarget refuses a session of another principal to a caller that sees its own only. Chats of a channel are refused, too: no credential owns one.
-func (p *parts) mayTarget(ctx context.Context, j cron.Job, by chat.Caller) error {
+// mayTarget refuses a target that old does not have and that a caller who sees its own jobs only may not use: a session of another principal, and a chat other
+// than the private one of a chat user. What old has was checked when the job got it, by rules that a command in a chat does not share.
+func (p *parts) mayTarget(ctx context.Context, old, j cron.Job, by chat.Caller) error {
 	if !by.Own {
 		return nil
 	}
+	had, err := targetsOf(old)
+	if err != nil {
+		return err
+	}
+	targets, err := targetsOf(j)
+	if err != nil {
+		return err
+	}
+	for _, at := range targets {
+		switch {
+		case slices.Contains(had, at):
+		case !at.session.IsZero():
+			if err := p.callers.MayUse(ctx, at.session, by.Principal); err != nil {
+				return err
+			}
+		case !by.PrivateChat(at.channel, at.chat):
+			return chat.ForeignChat(at.channel, at.chat)
+		}
+	}
+	return nil
+}
+
+// jobTarget is a place where a job runs or to which it delivers: a session, or a chat on a channel.
+type jobTarget struct {
+	session               chat.SessionKey
+	channel, chat, thread string
+}
+
+// targetsOf are the targets of a job that belong to a principal; webhooks do not.
+func targetsOf(j cron.Job) ([]jobTarget, error) {
+	var all []jobTarget
 	failures, _ := j.Delivery.Failure()
 	for _, at := range []cron.Delivery{j.Delivery, j.Alert.Delivery, failures} {
 		switch {
 		case at.Mode != cron.DeliverAnnounce:
-			continue
-		case !toSession(at):
-			return chat.ForeignChat(at.Channel, at.To)
-		}
-		if err := p.callers.MayUse(ctx, sessionOf(j.Agent, at), by.Principal); err != nil {
-			return err
+		case toSession(at):
+			all = append(all, jobTarget{session: sessionOf(j.Agent, at)})
+		default:
+			all = append(all, jobTarget{channel: at.Channel, chat: at.To, thread: at.Thread})
 		}
 	}
-	if j.Session == cron.Isolated {
-		return nil
+	if j.Session == "" || j.Session == cron.Isolated {
+		return all, nil
 	}
 	key := chat.MainKey(j.Agent)
 	if name, named := strings.CutPrefix(j.Session, cron.NamedSession); named && name != "" {
 		var err error
 		if key, err = chat.ParseSessionKey(name, j.Agent); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return p.callers.MayUse(ctx, key, by.Principal)
+	return append(all, jobTarget{session: key}), nil
 }
 
 // mayEdit refuses an edit of a built-in job, and one of another revision than the caller read.

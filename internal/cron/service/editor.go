@@ -53,7 +53,7 @@ func (ed *Editor) add(ctx context.Context, m cron.Members, by chat.Caller, o *ch
 	if err != nil {
 		return cron.Put{}, wireFault(err)
 	}
-	if err := may(ctx, draft, by); err != nil {
+	if err := may(ctx, cron.Job{}, draft, by); err != nil {
 		return cron.Put{}, err
 	}
 	if err := ed.mayDeliver(ctx, cron.Job{}, draft); err != nil {

@@ -1,12 +1,14 @@
 package service_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/service"
 )
 
 func TestAnEqualAddWritesNothingAndAnotherOneUpdates(t *testing.T) {
@@ -80,6 +82,54 @@ func TestAPatchOfAnotherRevisionChangesNothing(t *testing.T) {
 	if err != nil || next.Name != "other" {
 		t.Errorf("the patch of the revision: %+v, %v", next, err)
 	}
+}
+
+func TestAPatchChecksOnlyTargetsThatItChanges(t *testing.T) {
+	t.Parallel()
+	p := open(t, func(c *service.Config) { c.MaxJobsOfUser = 9 })
+	user := chat.Caller{Principal: "box:work:7", Own: true}
+	gateway := chat.Caller{Principal: operator.Principal, Own: true}
+	announce := func(channel, to string) map[string]any {
+		return map[string]any{"mode": "announce", "channel": channel, "to": to}
+	}
+	for what, c := range map[string]struct {
+		by              chat.Caller
+		before, changes map[string]any
+		want            string
+	}{
+		"the text of a job that answers in a private chat": {user, map[string]any{"delivery": announce("box:work", "7")}, nil, ""},
+		"the text of a job that answers in a group":        {user, map[string]any{"delivery": announce("box:work", "-5")}, nil, ""},
+		"the text of a job that answers in a main session": {gateway, map[string]any{"delivery": announce("web", "agent:main:main")}, nil, ""},
+		"the text of a job that runs in a main session":    {gateway, map[string]any{"sessionTarget": "main"}, nil, ""},
+		"the text of a job whose alerts go to a group":     {user, map[string]any{"failureAlert": announce("box:work", "-5")}, nil, ""},
+		"the same chat, given again":                       {user, map[string]any{"delivery": announce("box:work", "-5")}, map[string]any{"delivery": announce("box:work", "-5")}, ""},
+		"from a group to the private chat":                 {user, map[string]any{"delivery": announce("box:work", "-5")}, map[string]any{"delivery": announce("box:work", "7")}, ""},
+		"to the chat of another person":                    {user, map[string]any{"delivery": announce("box:work", "7")}, map[string]any{"delivery": announce("box:work", "8")}, "has no chat on box:work"},
+		"to the main session":                              {user, map[string]any{"delivery": announce("box:work", "7")}, map[string]any{"delivery": announce("web", "agent:main:main")}, "session not found"},
+		"alerts to the chat of another person":             {user, map[string]any{"delivery": announce("box:work", "7")}, map[string]any{"failureAlert": announce("box:work", "8")}, "has no chat on box:work"},
+		"into the session of another principal":            {user, nil, map[string]any{"sessionTarget": "session:anna"}, "session not found"},
+		"a chat for a credential":                          {bob, nil, map[string]any{"delivery": announce("box:work", "7")}, "has no chat on box:work"},
+	} {
+		put, err := p.Editor.AddInChat(t.Context(), members(t, with(c.before, "key", what)), c.by, nil)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		_, err = p.Editor.Update(t.Context(), put.Job.ID, only(t, with(c.changes, "payload", map[string]any{"kind": "agentTurn", "message": "other"})), "", c.by)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q in it", what, err, c.want)
+		}
+	}
+}
+
+// with are members with one more.
+func with(m map[string]any, name string, value any) map[string]any {
+	out := maps.Clone(m)
+	if out == nil {
+		out = map[string]any{}
+	}
+	out[name] = value
+	return out
 }
 
 func TestAPauseStopsWhatWaitsAndAResumeCountsWhatPassed(t *testing.T) {

@@ -59,7 +59,7 @@ func (ed *Editor) mayPatch(ctx context.Context, id string, patch cron.Members, e
 	if err != nil {
 		return "", wireFault(err)
 	}
-	if err := ed.mayTarget(ctx, next, by); err != nil {
+	if err := ed.mayTarget(ctx, old, next, by); err != nil {
 		return "", err
 	}
 	return old.Revision, ed.mayDeliver(ctx, old, next)
