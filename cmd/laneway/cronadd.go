@@ -75,7 +75,7 @@ type jobFlags struct {
 	Message string         `help:"The message to the agent." placeholder:"TEXT"`
 	Agent   string         `help:"The agent; default the gateway's." placeholder:"ID" complete:"agents"`
 	Session string         `help:"isolated, main or session:KEY." placeholder:"TARGET" complete:"isolated,main,session:"`
-	Deliver string         `help:"Where the answer goes: CHANNEL:CHAT[:THREAD], or last." placeholder:"TARGET" xor:"deliver"`
+	Deliver string         `help:"Where the answer goes: CHANNEL:CHAT[:THREAD], web:SESSION, or last." placeholder:"TARGET" xor:"deliver"`
 	Webhook string         `help:"URL that gets a request when a run has ended." placeholder:"URL" xor:"deliver"`
 	Overlap string         `help:"What a fire does while a run is active: skip, concurrent, buffer_one or cancel_previous." placeholder:"POLICY" enum:",skip,concurrent,buffer_one,cancel_previous" default:""`
 	Missed  string         `help:"What happens to fires that were missed: skip, fire_once or fire_all." placeholder:"POLICY" enum:",skip,fire_once,fire_all" default:""`
@@ -246,7 +246,10 @@ func (c *jobFlags) delivery() map[string]any {
 	}
 	d := map[string]any{"mode": "announce"}
 	channel, rest, _ := strings.Cut(c.Deliver, ":")
-	to, thread, _ := strings.Cut(rest, ":")
+	to, thread := rest, ""
+	if channel != "web" { // there the chat is a session key, which has colons of its own
+		to, thread, _ = strings.Cut(rest, ":")
+	}
 	for name, value := range map[string]string{"channel": channel, "to": to, "threadId": thread} {
 		if value != "" {
 			d[name] = value

@@ -29,6 +29,7 @@ func TestAnEditShowsJobsAsTheyAreListed(t *testing.T) {
 		"message":    {jobFlags{Message: "Write a short digest"}, []string{"message: Write the digest → Write a short digest"}},
 		"spaces":     {jobFlags{Message: "Write the digest"}, []string{`message: "Write the\ndigest" → "Write the digest"`}},
 		"deliver":    {jobFlags{Deliver: "telegram:8:3"}, []string{"answers to: telegram:7 → telegram:8:3"}},
+		"session":    {jobFlags{Deliver: "web:agent:main:main"}, []string{"answers to: telegram:7 → web:agent:main:main"}},
 		"webhook":    {jobFlags{Webhook: "https://a.example/"}, []string{"answers to: telegram:7 → https://a.example/"}},
 		"plain": {
 			jobFlags{Name: "news", Agent: "coder", Session: "main", Overlap: "buffer_one"},

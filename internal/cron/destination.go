@@ -38,6 +38,16 @@ func (Delivery) destination(raw json.RawMessage) (Delivery, bool) {
 	return out, true
 }
 
+// leave forgets what belongs to the channel and the chat that in replaces.
+func (d *Delivery) leave(in deliveryIn) {
+	if in.Channel != nil && *in.Channel != d.Channel {
+		d.To, d.Account, d.Thread = "", "", ""
+	}
+	if in.To != nil && *in.To != d.To || in.Thread != nil && isNull(in.Thread) {
+		d.Thread = ""
+	}
+}
+
 // take copies what was given.
 func (d *Delivery) take(in deliveryIn) {
 	if in.Mode != nil {

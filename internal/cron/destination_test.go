@@ -3,6 +3,7 @@ package cron_test
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -62,5 +63,53 @@ func TestDestinationsAreCheckedMergedAndRemoved(t *testing.T) {
 	}
 	if j, err = apply(j, `{"completionDestination":null}`); err != nil || j.Delivery.Options != nil {
 		t.Errorf("after the removal: %+v, %v", j.Delivery, err)
+	}
+}
+
+func TestADeliveryThatDoesNotResolveIsRefused(t *testing.T) {
+	t.Parallel()
+	border := cron.Border{
+		Now: time.Now(), DefaultAgent: "main", Agent: func(id string) bool { return id == "main" }, Channels: []string{"telegram"},
+		Channel: func(name string) bool { return name == "telegram" },
+	}
+	topic := cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "telegram", To: "-5", Thread: "7", Account: "a"}
+	web := cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "web", To: "agent:main:main"}
+	for _, c := range []struct {
+		old      cron.Delivery
+		delivery string
+		want     cron.Delivery
+		refused  string
+	}{
+		{delivery: `{"mode":"announce","channel":"web","to":"agent:main:main"}`, want: web},
+		{delivery: `{"mode":"announce","channel":"web"}`, want: cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "web"}},
+		{delivery: `{"mode":"announce","channel":"web","to":"agent","threadId":"main:main"}`, refused: "a session has no threads"},
+		{delivery: `{"mode":"announce","channel":"web","to":"agent:main"}`, refused: "delivery.channel: web needs a session key"},
+		{delivery: `{"mode":"announce","channel":"web","to":"agent:gone:main"}`, refused: "there is no agent"},
+		{delivery: `{"mode":"announce","channel":"telegram"}`, refused: "delivery.channel: telegram needs the id of a chat"},
+		{old: topic, delivery: `{"channel":"web","to":"agent:main:main"}`, want: web},
+		{old: topic, delivery: `{"channel":"web","to":"agent:gone:main"}`, refused: "there is no agent"},
+		{old: topic, delivery: `{"to":"8"}`, want: cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "telegram", To: "8", Account: "a"}},
+		{old: topic, delivery: `{"to":"-5"}`, want: topic},
+		{old: topic, delivery: `{"bestEffort":true}`, want: cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "telegram", To: "-5", Thread: "7", Account: "a", BestEffort: true}},
+		{old: topic, delivery: `{"threadId":null}`, want: cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "telegram", To: "-5", Account: "a"}},
+		{old: web, delivery: `{"channel":"telegram"}`, refused: "needs the id of a chat"},
+	} {
+		j, err := border.Apply(cron.Job{Delivery: c.old}, cron.Members{
+			"name": json.RawMessage(`"n"`), "schedule": json.RawMessage(`{"kind":"every","everyMs":60000}`), "sessionTarget": json.RawMessage(`"isolated"`),
+			"payload": json.RawMessage(`{"kind":"agentTurn","message":"m"}`),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.ID, j.Delivery = "id", c.old
+		j, err = border.Apply(j, cron.Members{"delivery": json.RawMessage(c.delivery)})
+		switch {
+		case c.refused != "":
+			if err == nil || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%+v changed by %s: %v, want %q in it", c.old, c.delivery, err, c.refused)
+			}
+		case err != nil || !reflect.DeepEqual(j.Delivery, c.want):
+			t.Errorf("%+v changed by %s: %+v, %v, want %+v", c.old, c.delivery, j.Delivery, err, c.want)
+		}
 	}
 }

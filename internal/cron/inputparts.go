@@ -237,6 +237,7 @@ func (b Border) mergeDelivery(field string, d *Delivery, in deliveryIn) error {
 	if in.Mode != nil && *in.Mode != d.Mode {
 		*d = Delivery{Options: d.Options}
 	}
+	d.leave(in)
 	d.take(in)
 	if err := b.setDestinations(field, d, in); err != nil {
 		return err
@@ -261,12 +262,9 @@ func (b Border) checkDelivery(field string, d *Delivery) error {
 		case named && !b.Channel(d.Channel):
 			return b.unknownChannel(field+".channel", d.Channel)
 		case named && d.To == "":
-			return refuse("%s.to is needed: the chat on %s", field, d.Channel)
-		}
-		if d.Channel == "web" && d.To != "" {
-			if _, err := chat.ParseSessionKey(d.To, b.DefaultAgent); err != nil {
-				return refuse("%s.to: %s", field, err)
-			}
+			return refuse("%s.channel: %s needs the id of a chat", field, d.Channel)
+		case d.Channel == "web":
+			return b.checkSession(field, d)
 		}
 		return nil
 	case DeliverWebhook:
@@ -282,6 +280,24 @@ func (b Border) checkDelivery(field string, d *Delivery) error {
 		return nil
 	}
 	return refuse("%s.mode %s is not one of none, announce and webhook", field, schedule.Excerpt(string(d.Mode)))
+}
+
+// checkSession refuses a delivery to the web that names no session. A session that does not exist yet is made by the first delivery; its agent must exist.
+func (b Border) checkSession(field string, d *Delivery) error {
+	if d.Thread != "" {
+		return refuse("%s.threadId: a session has no threads; give the whole session key as the chat", field)
+	}
+	if d.To == "" {
+		return nil
+	}
+	key, err := chat.ParseSessionKey(d.To, b.DefaultAgent)
+	if err != nil {
+		return refuse("%s.channel: web needs a session key: %s", field, err)
+	}
+	if !b.Agent(key.Agent) {
+		return chat.Errorf(chat.CodeUnknownAgent, "there is no agent %s here", schedule.Excerpt(key.Agent)).With("agentId", key.Agent)
+	}
+	return nil
 }
 
 func setAlert(b Border, j *Job, raw json.RawMessage, _ Members) error {

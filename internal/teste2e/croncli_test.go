@@ -151,3 +151,39 @@ func sortedLines(text string) string {
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }
+
+// TestTheCommandLineDeliversToTheSessionThatItNames reads the answer of a job in the transcript of the session, and refuses sessions that cannot be.
+func TestTheCommandLineDeliversToTheSessionThatItNames(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig)
+		g.Start()
+		ctx := withTimeout(t, time.Minute)
+		do := func(args ...string) (string, int) {
+			t.Helper()
+			out, errs, code := g.CLI(ctx, "", append([]string{"cron"}, args...)...)
+			return out + errs, code
+		}
+		for session, text := range map[string]string{"agent:main:main": "for main", "agent:main:web:direct:anna": "for anna"} {
+			if out, code := do("add", "--name", text, "--every", "24h", "--message", text, "--deliver", "web:"+session); code != 0 {
+				t.Fatalf("cron add ended with %d: %s", code, out)
+			}
+			if out, code := do("run", text, "--wait"); code != 0 {
+				t.Fatalf("cron run ended with %d: %s", code, out)
+			}
+			o, c := OpenOracle(t, g, database), connect(t, g)
+			eventually(t, "the answer is recorded as delivered", 20*time.Second, func() bool {
+				return o.Count("SELECT count(*) FROM cron_run_logs WHERE job_name = '"+text+"' AND delivery = 'delivered'") == 1
+			})
+			if got := historyOf(t, c, session); !strings.Contains(got, "assistant: "+text+"\n") {
+				t.Errorf("the transcript of %s: %q", session, got)
+			}
+		}
+		for _, c := range []struct{ target, want string }{
+			{"web:agent:main", "--deliver: web needs a session key"}, {"web:agent:nosuch:main", "there is no agent"}, {"telegram", "--deliver: telegram needs the id of a chat"},
+		} {
+			if out, code := do("add", "--name", "lost", "--every", "24h", "--message", "lost", "--deliver", c.target); code != 1 || !strings.Contains(out, c.want) {
+				t.Errorf("--deliver %s ended with %d: %s, want %s", c.target, code, out, c.want)
+			}
+		}
+	})
+}
