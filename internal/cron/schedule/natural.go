@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 const (
@@ -16,13 +17,14 @@ const (
 //
 //	in 20m · in 2h30m · in 3 days · 15:00 · at 15:00 · 3pm · today 15:00
 //	tomorrow 9:00 · monday 8:30 · 2027-03-02 15:00
-//	every 30m · every day 9:00 · every weekday 9:00 · every monday 8:30
-//	0 9 * * 1-5 · "0 9 * * 1-5" · @daily
+//	every 30m · every day 9:00 · every 1d 9:00 · every weekday 9:00 · every monday 8:30
+//	0 9 * * 1-5 · @daily
 //
-// A time of day alone is the next one. Local times are in tz. Text that begins
-// with an expression of six fields is taken as five when five are enough and the
-// sixth is a plain word or number; quotes settle it. The result is not checked:
-// give it to [Check]. An error is an [*InvalidError] that lists the forms.
+// Each form may be in quotes, also in the typographic ones of phones. A time of
+// day alone is the next one. Local times are in tz. Text that begins with an
+// expression of six fields is taken as five when five are enough and the sixth
+// is a plain word or number; quotes settle it. The result is not checked: give
+// it to [Check]. An error is an [*InvalidError] that lists the forms.
 func ParseWhen(text string, now time.Time, tz string) (Spec, string, error) {
 	loc, err := LoadZone(tz)
 	if err != nil {
@@ -73,6 +75,9 @@ func cutSpace(s string) (word, rest string) {
 }
 
 func (p *whenParser) parse() (Spec, bool) {
+	if inner, rest, ok := p.quoted(); ok || p.err != nil {
+		return p.only(inner, rest)
+	}
 	switch strings.ToLower(p.peek()) {
 	case "":
 		return Spec{}, false
@@ -90,6 +95,48 @@ func (p *whenParser) parse() (Spec, bool) {
 		return spec, ok
 	}
 	return p.moment()
+}
+
+// quotes are the marks that begin or end a quoted form; phones replace the plain one.
+const quotes = `"“”„«»`
+
+// quoted splits off a form in quotes; ok is false when the text does not begin with a quote.
+func (p *whenParser) quoted() (inner, rest string, ok bool) {
+	opening, size := utf8.DecodeRuneInString(p.text)
+	if p.text == "" || !strings.ContainsRune(quotes, opening) {
+		return "", "", false
+	}
+	inner = p.text[size:]
+	end := strings.IndexAny(inner, quotes)
+	if end < 0 {
+		p.err = NewInvalid(fieldWhen, InvalidSyntax, "the closing quote is missing")
+		return "", "", false
+	}
+	_, size = utf8.DecodeRuneInString(inner[end:])
+	return strings.TrimSpace(inner[:end]), strings.TrimSpace(inner[end+size:]), true
+}
+
+// only reads inner, which must be one form and nothing else, and leaves rest.
+func (p *whenParser) only(inner, rest string) (Spec, bool) {
+	if p.err != nil {
+		return Spec{}, false
+	}
+	p.text = rest
+	_, err := parseExpr(inner)
+	if err == nil {
+		return p.cron(inner), true
+	}
+	within := &whenParser{text: inner, now: p.now, tz: p.tz, loc: p.loc}
+	spec, ok := within.parse()
+	switch {
+	case within.err != nil:
+		p.err = within.err
+	case ok && within.text == "":
+		return spec, true
+	case strings.Contains(inner, "*"): // no other form has one
+		p.err = err
+	}
+	return Spec{}, false
 }
 
 // in reads a distance from now.
@@ -115,7 +162,24 @@ func (p *whenParser) every() (Spec, bool) {
 	if !ok {
 		return Spec{}, false
 	}
+	if days := d / (24 * time.Hour); days*24*time.Hour == d && p.timeFollows() {
+		if days == 1 {
+			return p.onDays("*")
+		}
+		p.err = NewInvalid(fieldWhen, InvalidSyntax, "a time of day goes with a single day, such as every day 9:00 or every monday 8:30")
+		return Spec{}, false
+	}
 	return Spec{Kind: KindEvery, EveryMs: d.Milliseconds(), AnchorMs: p.now.UnixMilli()}, true
+}
+
+// timeFollows reports whether a time of day is next.
+func (p *whenParser) timeFollows() bool {
+	word, rest := cutSpace(p.text)
+	if strings.EqualFold(word, "at") {
+		word, _ = cutSpace(rest)
+	}
+	_, _, ok := timeOfDay(word)
+	return ok
 }
 
 func (p *whenParser) onDays(days string) (Spec, bool) {
@@ -239,18 +303,8 @@ func timeOfDay(word string) (hour, minute int, ok bool) {
 	return hour, minute, true
 }
 
-// expression reads a cron expression, quoted or bare.
+// expression reads a cron expression.
 func (p *whenParser) expression() (Spec, bool) {
-	if strings.HasPrefix(p.text, `"`) {
-		inner, rest, closed := strings.Cut(p.text[1:], `"`)
-		if !closed {
-			p.err = NewInvalid(fieldWhen, InvalidSyntax, "the closing quote is missing")
-			return Spec{}, false
-		}
-		_, p.err = parseExpr(inner)
-		p.text = strings.TrimSpace(rest)
-		return p.cron(inner), p.err == nil
-	}
 	if strings.HasPrefix(p.text, "@") {
 		macro := p.take()
 		_, p.err = parseExpr(macro)
