@@ -60,6 +60,10 @@ func (c Caller) MayChange(key SessionKey, owner string, exists bool) bool {
 // InChat reports whether the caller is a person in a chat or a hook, who hold no credential of the gateway. Their names have the channel in front.
 func (c Caller) InChat() bool { return strings.Contains(c.Principal, ":") }
 
+// Bounded reports whether what the caller makes is within the limits for chat users and agents: it lacks [ScopeAdmin], as agents do for every owner of their
+// turns.
+func (c Caller) Bounded() bool { return c.InChat() || !slices.Contains(c.Scopes, ScopeAdmin) }
+
 // MissingScope is the refusal of a caller that lacks a scope.
 func MissingScope(scope string) error {
 	return Errorf(CodeForbidden, "missing scope: %s", scope).With("missingScope", scope).With("requiredScopes", []string{scope})

@@ -17,7 +17,9 @@ import (
 )
 
 // operator is who makes the jobs of these tests.
-func operator() chat.Caller { return chat.Caller{Principal: "gateway"} }
+func operator() chat.Caller {
+	return chat.Caller{Principal: "gateway", Scopes: []string{chat.ScopeAdmin}}
+}
 
 // states are the entries of a job's history as state, reason and number of slots, the oldest first.
 func (h *jobHarness) states(job string) []string {

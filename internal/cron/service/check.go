@@ -31,7 +31,7 @@ func wireFault(err error) error {
 // limits are what the input of a caller is checked against.
 func (p *parts) limits(by chat.Caller, now time.Time) cron.Border {
 	rules := p.cfg.Rules
-	if by.InChat() {
+	if by.Bounded() {
 		least := max(rules.MinInterval, p.cfg.UserMinInterval)
 		rules = rules.ForChat()
 		if p.cfg.UserMinInterval > 0 { // it may be shorter than the default of ForChat

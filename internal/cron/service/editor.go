@@ -65,9 +65,9 @@ func (ed *Editor) add(ctx context.Context, m cron.Members, by chat.Caller, o *ch
 	p := cron.PutParams{
 		Owner: by.Principal, Key: key, KeyGiven: keyed, Name: draft.Name, IfNameExists: rule, MaxTotal: max(0, ed.cfg.MaxJobs), EndWaiting: endsWaiting(m), IdempotencyKey: o, Audit: by.Audit("cron.add", key),
 	}
-	if by.InChat() {
+	if by.Bounded() {
 		if p.MaxOfOwner = ed.cfg.MaxJobsOfUser; p.MaxOfOwner < 0 {
-			return cron.Put{}, chat.Errorf(chat.CodeLimit, "chat users may have no jobs here").With("field", "jobs").With("limit", 0)
+			return cron.Put{}, chat.Errorf(chat.CodeLimit, "chat users and agents may have no jobs here").With("field", "jobs").With("limit", 0)
 		}
 	}
 	id := newID()

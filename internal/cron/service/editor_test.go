@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -59,6 +60,51 @@ func TestAnAddIsRefusedWithASentence(t *testing.T) {
 	page, err := p.Editor.Jobs(t.Context(), cron.JobFilter{Limit: 10}, operator)
 	if err != nil || page.Total != 2 {
 		t.Errorf("%d jobs are stored, %v; want the two of the chat user", page.Total, err)
+	}
+}
+
+func TestCallersWithoutAdminAreBounded(t *testing.T) {
+	t.Parallel()
+	every := func(d time.Duration) map[string]any {
+		return map[string]any{"kind": "every", "everyMs": d.Milliseconds()}
+	}
+	far := map[string]any{"kind": "at", "at": noon.AddDate(1, 0, 2).Format(time.RFC3339)}
+	admin := chat.Caller{Principal: "root", Own: true, Scopes: []string{chat.ScopeAdmin}}
+	for name, by := range map[string]chat.Caller{
+		"a write token": bob, "a chat user": {Principal: "box:7", Own: true, Scopes: []string{chat.ScopeWrite}},
+		"an agent of the operator": {Principal: operator.Principal, Own: true, Scopes: []string{chat.ScopeWrite}}, "a caller without scopes": {Principal: "eve"},
+	} {
+		p := open(t)
+		for what, c := range map[string]struct {
+			schedule map[string]any
+			want     string
+		}{
+			"a job each second":  {every(time.Second), "out of range 60000-"},
+			"a job in two years": {far, "at most 366 days"},
+			"six stars":          {map[string]any{"kind": "cron", "expr": "* * * * * *"}, "1m0s"},
+		} {
+			m := members(t, map[string]any{"schedule": c.schedule, "key": what})
+			if _, err := p.Editor.AddInChat(t.Context(), m, by, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s, %s: %v, want %q in it", name, what, err, c.want)
+			}
+			if _, err := p.Editor.AddInChat(t.Context(), m, admin, nil); err != nil {
+				t.Errorf("an admin, %s: %v", what, err)
+			}
+		}
+		var last cron.Job
+		for i := range 2 {
+			put, err := p.Editor.AddInChat(t.Context(), members(t, map[string]any{"key": fmt.Sprint(i)}), by, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = put.Job
+		}
+		if _, err := p.Editor.AddInChat(t.Context(), members(t, map[string]any{"key": "third"}), by, nil); err == nil || !strings.Contains(err.Error(), "too many jobs") {
+			t.Errorf("%s, a third job of two: %v", name, err)
+		}
+		if _, err := p.Editor.Update(t.Context(), last.ID, only(t, map[string]any{"schedule": every(time.Second)}), "", by); err == nil || !strings.Contains(err.Error(), "out of range 60000-") {
+			t.Errorf("%s changes a job to each second: %v", name, err)
+		}
 	}
 }
 

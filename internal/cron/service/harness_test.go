@@ -126,8 +126,8 @@ func (p *process) Wake() { p.woken++ }
 
 // operator sees every job, bob only his own.
 var (
-	operator = chat.Caller{Principal: "gateway"}
-	bob      = chat.Caller{Principal: "bob", Own: true}
+	operator = chat.Caller{Principal: "gateway", Scopes: []string{chat.ScopeAdmin}}
+	bob      = chat.Caller{Principal: "bob", Own: true, Scopes: []string{chat.ScopeWrite}}
 )
 
 // members are the members of a job that fires every minute.

@@ -18,10 +18,10 @@ import (
 type Config struct {
 	// Fires: this process claims what is due. Jobs are kept and shown all the same; Enabled reports whether they fire anywhere.
 	Fires, Enabled bool
-	// Rules of schedules: the least interval and the default zone. UserMinInterval is the least for chat users and agents.
+	// Rules of schedules: the least interval and the default zone. UserMinInterval is the least for callers without the scope operator.admin.
 	Rules           schedule.Rules
 	UserMinInterval time.Duration
-	// MaxJobs in all and MaxJobsOfUser of one chat user or agent; 0 = no bound, negative = none are allowed.
+	// MaxJobs in all, and MaxJobsOfUser of one owner when a caller without the scope operator.admin makes one more; 0 = no bound, negative = none are allowed.
 	MaxJobs, MaxJobsOfUser int
 	// MaxRunsPerDay of one chat user or agent; 0 = no bound.
 	MaxRunsPerDay int
