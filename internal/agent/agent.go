@@ -57,6 +57,8 @@ type Request struct {
 	Messages []chat.Content
 	// History is the transcript before Messages, oldest first, already cut to the agent's context window.
 	History []chat.TranscriptEntry
+	// Clock is what the clock of the person shows, with its zone, for a model whose tools read times; "" = it needs none. See [Conversation].
+	Clock string
 	// Deadline of the turn; also on the context.
 	Deadline time.Time
 	// SystemPrompt goes before everything else; "" = the runner's own.

@@ -35,7 +35,8 @@ func PlainText(req Request) string {
 }
 
 // Conversation is a request as a model wants it: a system prompt, then lines that begin with the user, alternate, and end
-// with the new input. Providers and the chat templates of open models refuse anything else. History is cut with
+// with the new input, to which the person's clock belongs: there, what came before it stays the same text for the caches of
+// providers. Providers and the chat templates of open models refuse anything else. History is cut with
 // [CutHistory] so that the whole fits into window tokens with reserve left for the answer; the new input is never cut.
 // Empty lines and the replies to chat commands are left out. Neighbours of the same role become one line, and system notes
 // from the transcript are shown in brackets on the user's side, because only the operator may speak as the system.
@@ -44,6 +45,9 @@ func Conversation(req Request, system string, window, reserve int) (string, []Li
 		system = req.SystemPrompt
 	}
 	input := Prompt(req)
+	if req.Clock != "" {
+		input = "[note] For the person it is " + req.Clock + ".\n" + input
+	}
 	budget := window - reserve - EstimateTokens(system) - EstimateTokens(input) - 2*entryOverhead
 	past := CutHistory(earlier(req), budget)
 	lines := make([]Line, 0, len(past)+1)

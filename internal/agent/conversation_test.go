@@ -16,6 +16,21 @@ func said(id, name, text string) chat.Content {
 	return chat.Content{Text: text, Sender: chat.Sender{ID: id, Name: name}}
 }
 
+func TestTheClockOfThePersonComesWithTheNewInput(t *testing.T) {
+	t.Parallel()
+	req := agent.Request{
+		Clock: "Tue 24 Nov 2026 14:05 CET (Europe/Berlin)", Messages: []chat.Content{{Text: "remind me"}}, SystemPrompt: "be brief",
+		History: []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "hello"}, {Role: chat.RoleAssistant, Text: "hi"}},
+	}
+	system, lines := agent.Conversation(req, "", 8000, 100)
+	want := []agent.Line{{Role: chat.RoleUser, Text: "hello"}, {Role: chat.RoleAssistant, Text: "hi"}, {
+		Role: chat.RoleUser, Text: "[note] For the person it is Tue 24 Nov 2026 14:05 CET (Europe/Berlin).\nremind me",
+	}}
+	if diff := cmp.Diff(want, lines); diff != "" || system != "be brief" {
+		t.Errorf("system %q, lines (-want +got):\n%s", system, diff)
+	}
+}
+
 func TestPrompt(t *testing.T) {
 	t.Parallel()
 	group := chat.PeerKey("main", "telegram", chat.KindGroup, "-1", "")

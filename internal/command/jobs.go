@@ -272,7 +272,7 @@ func nextOf(j cron.Job, zone string) string {
 	case j.Pause != nil && j.Pause.Until.IsZero():
 		return "paused"
 	case j.Pause != nil:
-		return "paused until " + shownTime(j.Pause.Until, zone)
+		return "paused until " + ShownTime(j.Pause.Until, zone)
 	case j.AutoDisabled:
 		return "switched off after failures"
 	case !j.Enabled || j.State.NextRunAt.IsZero():
@@ -281,14 +281,14 @@ func nextOf(j cron.Job, zone string) string {
 	if j.Schedule.Kind == schedule.KindCron {
 		zone = j.Schedule.TZ
 	}
-	return "next " + shownTime(j.State.NextRunAt, zone)
+	return "next " + ShownTime(j.State.NextRunAt, zone)
 }
 
 // ScheduleWords describes a schedule in a few words, moments in the given zone.
 func ScheduleWords(s schedule.Spec, zone string) string {
 	switch s.Kind {
 	case schedule.KindAt:
-		return "at " + shownTime(s.At, zone)
+		return "at " + ShownTime(s.At, zone)
 	case schedule.KindEvery:
 		return "every " + DurationWords(time.Duration(s.EveryMs)*time.Millisecond)
 	case schedule.KindCron:
@@ -309,8 +309,8 @@ func DurationWords(d time.Duration) string {
 	return s
 }
 
-// shownTime is a moment as a person reads it.
-func shownTime(t time.Time, zone string) string {
+// ShownTime is a moment as a person reads it.
+func ShownTime(t time.Time, zone string) string {
 	loc, err := schedule.LoadZone(zone)
 	if err != nil {
 		loc = time.UTC

@@ -113,7 +113,7 @@ func showJob(ctx context.Context, a Actions, c Call, j cron.Job) (Answer, error)
 	}
 	text := fmt.Sprintf("%s (%s), %s", j.Name, ScheduleWords(j.Schedule, zone), nextOf(j, zone)+unsent(j))
 	if !j.State.LastRunAt.IsZero() {
-		text += fmt.Sprintf("\nlast run %s: %s", shownTime(j.State.LastRunAt, zone), j.State.LastState)
+		text += fmt.Sprintf("\nlast run %s: %s", ShownTime(j.State.LastRunAt, zone), j.State.LastState)
 	}
 	if body := strings.TrimSpace(j.Payload.Text); body != "" && body != j.Name {
 		text += "\n" + cutRunes(body, maxJobText)

@@ -43,5 +43,5 @@ func shownZone(ctx context.Context, a Actions, c Call) (string, error) {
 	if chosen == "" {
 		text += ", the gateway's; choose another with /timezone Europe/Berlin"
 	}
-	return text + ". It is " + shownTime(now, zone) + " there.", nil
+	return text + ". It is " + ShownTime(now, zone) + " there.", nil
 }

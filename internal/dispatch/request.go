@@ -19,6 +19,7 @@ const historyPage = 256 << 10
 func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 	lead := t.rows[len(t.rows)-1]
 	req := ts.baseRequest(ctx, t)
+	req.Clock = ts.clock(ctx, t, req.Tools)
 	req.SystemPrompt, req.Thinking, req.Params = t.agent.SystemPrompt, lead.Content.Options.Thinking, lead.Content.Options.Params
 	req.Model, req.CallOnce = t.started.Notes[noteModel], t.attempt.Unattended()
 	if lead.Content.Options.Model != "" {

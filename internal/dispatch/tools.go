@@ -56,6 +56,19 @@ func (ts *turns) toolbox(t *turn) agent.Toolbox {
 	}, names)
 }
 
+// clock is [agent.Request.Clock] of a turn with these tools. Without an answer of the store the model gets none, and the tools name the zone in their results.
+func (ts *turns) clock(ctx context.Context, t *turn, tools agent.Toolbox) string {
+	if tools == nil || !tool.ReadTimes(tools.Specs()) {
+		return ""
+	}
+	texts := t.journal.messages()
+	clock, err := ts.tools.Clock(ctx, texts[len(texts)-1].sender)
+	if err != nil {
+		ts.log.WarnContext(ctx, "the clock of a person cannot be read", "run_id", t.run.RunID, "err", err)
+	}
+	return clock
+}
+
 // atRoot is a message of a turn as if it had come where the message at the root of its tree came: tools act, and persons are asked, there.
 func (t *turn) atRoot(lead fromWhom, place chat.Task) fromWhom {
 	if session, err := chat.ParseSessionKey(place.Session, lead.Session.Agent); err == nil { // it was made of a key

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -60,6 +61,47 @@ func external(m *chat.Message) { m.Content.External = true }
 
 func from(channel string) func(*chat.Message) {
 	return func(m *chat.Message) { m.Channel = channel }
+}
+
+// TestAModelThatCanPlanKnowsTheClockOfThePerson holds that requests with tools that read times have the time in the zone of their owner, and no others.
+func TestAModelThatCanPlanKnowsTheClockOfThePerson(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		tools dispatch.Tools
+		zone  string
+		clock bool
+	}{
+		{"all tools, no zone chosen", dispatch.Tools{Default: true}, "", true},
+		{"remind, with a zone", dispatch.Tools{Names: []string{"remind"}}, "Asia/Tokyo", true},
+		{"no tool that reads times", dispatch.Tools{Names: []string{"sessions"}}, "Asia/Tokyo", false},
+		{"no tools", dispatch.Tools{}, "Asia/Tokyo", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				runner := &script{}
+				h := openCron(t, memory.New(memory.Config{}), withRunner(runner, c.tools))
+				defer h.close()
+				if c.zone != "" {
+					h.command(annaHere, "/timezone "+c.zone, "7", "7")
+				}
+				h.end(h.send(annaHere, "plan something", person("7", "7")))
+				req, started, _ := runner.call(0)
+				at := started.UTC()
+				if loc, err := time.LoadLocation(c.zone); err == nil {
+					at = at.In(loc)
+				}
+				want := ""
+				if c.clock {
+					want = at.Format("Mon 2 Jan 2006 15:04 MST") + " (" + cmp.Or(c.zone, "UTC") + ")"
+				}
+				if req.Clock != want {
+					t.Errorf("the clock is %q, want %q", req.Clock, want)
+				}
+			})
+		})
+	}
 }
 
 // TestOnlyThePersonsOwnWordsMakeJobs holds who may create with tools: the owner of a turn that nothing but the owner's words caused.

@@ -3,6 +3,8 @@ package testmodel
 import (
 	"cmp"
 	"encoding/json"
+	"regexp"
+	"strings"
 )
 
 // parse fills in the members of the body.
@@ -44,10 +46,16 @@ func parse(c Call) (Call, error) {
 			c.System = message.Content
 			continue
 		}
+		if note := clockNote.FindStringSubmatch(message.Content); note != nil && message.Role == "user" {
+			c.Clock, message.Content = note[1], strings.Replace(message.Content, note[0], "", 1)
+		}
 		c.Messages = append(c.Messages, message)
 	}
 	return c, nil
 }
+
+// clockNote is the note about the person's clock, see agent.Request.Clock.
+var clockNote = regexp.MustCompile(`(?m)^\[note\] For the person it is (.*)\.\n`)
 
 type wireFunc struct {
 	Name      string `json:"name"`

@@ -54,9 +54,10 @@ type Call struct {
 	Model    string
 	// User is the field `user`, or metadata.user_id; "" = none was sent.
 	User string
-	// Messages without the system prompt, which is in System.
+	// Messages without the system prompt, which is in System, and without the note about the person's clock, which is in Clock.
 	Messages []Message
 	System   string
+	Clock    string
 	// Tools are the names of the tools that were offered, ToolChoice how they may be used; "" = as the model likes.
 	Tools      []string
 	ToolChoice string

@@ -9,13 +9,28 @@ import (
 	"strings"
 	"time"
 
+	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 )
 
-const whenHelp = "Plain words (in 20m, tomorrow 15:00, monday 8:30, 2027-03-02 15:00) are local time of the gateway; a time with an offset (2027-03-02T15:00:00+01:00) is exact."
+const whenHelp = "Plain words (in 20m, tomorrow 15:00, monday 8:30, 2027-03-02 15:00) are in the person's time zone: the one chosen with /timezone, else that of the gateway; results name it. A time with an offset (2027-03-02T15:00:00+01:00) is exact."
+
+// ReadTimes reports whether one of the tools reads times in the zone of the person.
+func ReadTimes(tools []agent.ToolSpec) bool {
+	return slices.ContainsFunc(tools, func(s agent.ToolSpec) bool { return s.Name == "remind" || s.Name == "cron" })
+}
+
+// Clock is what the clock of a person shows now, with the zone in which the tools read plain times.
+func (t *Table) Clock(ctx context.Context, person string) (string, error) {
+	now, zone, err := t.deps.Jobs.Clock(ctx, command.Call{Principal: person})
+	if err != nil {
+		return "", err
+	}
+	return command.ShownTime(now.Truncate(time.Minute), zone) + " (" + zone + ")", nil
+}
 
 func (t *Table) remind() Tool {
 	return Tool{
