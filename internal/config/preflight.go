@@ -267,6 +267,7 @@ func (p *preflight) agents() {
 
 func (p *preflight) files() {
 	p.dataDirectory()
+	p.rootsFile()
 	if !p.loaded.holdsSecrets() {
 		return
 	}
