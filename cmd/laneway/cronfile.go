@@ -158,9 +158,9 @@ type fileJob struct {
 // Run makes or changes the jobs; importing a file twice changes nothing. A file with a fault is refused as a whole, before anything is changed. Only
 // what the gateway alone can know (agents, lanes, hosts of webhooks, quotas) can still end an import half-way.
 func (c *cronImport) Run(ctx context.Context, env *environment) error {
-	text, err := os.ReadFile(c.File)
+	text, err := readJobsFile(c.File)
 	if err != nil {
-		return fmt.Errorf("reading jobs: %w", err)
+		return err
 	}
 	jobs, err := readJobs(text)
 	if err != nil {
@@ -184,6 +184,33 @@ func (c *cronImport) Run(ctx context.Context, env *environment) error {
 	}
 	_, err = fmt.Fprintln(env.stdout, count(len(jobs), "job"))
 	return err
+}
+
+// maxJobsFile bounds a file of jobs, in bytes: some 50,000 usual jobs. Reading YAML takes many times as much memory.
+const maxJobsFile = 32 << 20
+
+// readJobsFile reads a regular file: opening a pipe waits for its writer, and a device has no end.
+func readJobsFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading jobs: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file; write the jobs into a file and name it", oneLine(path))
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading jobs: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxJobsFile+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading jobs: %w", err)
+	case len(text) > maxJobsFile:
+		return nil, fmt.Errorf("%s has more than %d MiB; split it, one job per line as laneway cron export --json writes them", oneLine(path), maxJobsFile>>20)
+	}
+	return text, nil
 }
 
 // check refuses what the gateway would refuse whatever its configuration is.

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -90,7 +91,38 @@ func run(ctx context.Context, args []string, env *environment) (code int) {
 		return env.fail(explainUsage(err, args))
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	return env.fail(parsed.Run(env))
+	if parsed.Command() == "serve" { // it drains, for as long as its settings allow
+		return env.fail(parsed.Run(env))
+	}
+	return env.fail(env.untilSignal(ctx, func() error { return parsed.Run(env) }))
+}
+
+// signalGrace is how long a command has to end by itself after the first signal.
+const signalGrace = 5 * time.Second
+
+// untilSignal runs a command and returns its error. After a signal the command has signalGrace, until a second signal: then it is given up, because it may be in
+// a read that no context ends, of a pipe without a writer or of a terminal. Its goroutine ends with the process.
+func (env *environment) untilSignal(ctx context.Context, command func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- command() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(signalGrace)
+	defer grace.Stop()
+	var again <-chan struct{} // nil where no signals are served
+	if env.signals != nil {
+		again = env.signals.Now
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-grace.C:
+	case <-again:
+	}
+	return fmt.Errorf("the command was given up: %w", context.Cause(ctx))
 }
 
 // spelled turns the usual other spellings into those of the table: no arguments and `help` into --help, --version into version.
