@@ -72,9 +72,10 @@ short: ## every test without the race detector, for between two edits
 	$(TESTPG) $(GO) test -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
 
 .PHONY: lint
-lint: ## golangci-lint at the pinned version; formatting as a difference
+lint: ## golangci-lint at the pinned version; formatting as a difference; repetitions in documents
 	$(LINT) run --allow-parallel-runners $(PKG)
 	$(LINT) fmt --diff
+	$(GO) test -count=1 -run NoDocumentSaysAThingTwice ./internal/archtest
 
 .PHONY: fmt
 fmt: ## format in place

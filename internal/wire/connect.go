@@ -27,7 +27,7 @@ type ConnectParams struct {
 	MaxProtocol int64         `json:"maxProtocol" rule:"required,min=1"` // the newest version that the client speaks
 	Client      ConnectClient `json:"client" rule:"required"`            // what the client is
 	Role        string        `json:"role,omitempty"`                    // operator, the default and the only role
-	Scopes      []string      `json:"scopes,omitempty" rule:"max=64"`    // the scopes that the client wants; absent = all that the credential gives
+	Scopes      []string      `json:"scopes,omitempty" rule:"max=64"`    // the scopes that the client wants; absent or empty = none are granted
 	Caps        []string      `json:"caps,omitempty" rule:"max=64"`      // what the client understands: laneway-ext, tool-events
 	Auth        ConnectAuth   `json:"auth,omitzero"`                     // the credential
 }

@@ -1,0 +1,109 @@
+package archtest_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// longLine is how many characters two lines of a document may have in common at their beginning.
+const longLine = 60
+
+// TestNoDocumentSaysAThingTwice finds what a merge leaves when both sides changed a paragraph, a row or a section: headings with the same words below the same
+// heading, rows with the same first cell in one table, and lines that begin with the same 60 characters. Blocks of code repeat themselves for good reasons.
+func TestNoDocumentSaysAThingTwice(t *testing.T) {
+	t.Parallel()
+	pages := 0
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && d.Name() != "..") {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".md" {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		pages++
+		if head, _, _ := strings.Cut(string(text), "\n\n## "); strings.Contains(head, "`make generate`") {
+			return nil // a part that two methods share stands at both; `make generated` compares such a page with its source
+		}
+		for _, fault := range repeated(string(text)) {
+			t.Errorf("%s:%s", strings.TrimPrefix(path, "../../"), fault)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pages < 50 {
+		t.Errorf("only %d documents were found", pages)
+	}
+}
+
+func TestRepeatedNamesBothPlaces(t *testing.T) {
+	t.Parallel()
+	const long = "This line has more than sixty characters, so that it may stand once only"
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"a line":                      {long + " here.\nshort\nshort\n" + long + " there.\n", []string{"4: begins as line 1"}},
+		"a line of a list":            {"- " + long + "\n- " + long + "\n", []string{"2: begins as line 1"}},
+		"a line of code":              {"```\n" + long + "\n" + long + "\n```\n", nil},
+		"a heading":                   {"# a\n## b\ntext\n## b\n", []string{"4: repeats the heading of line 2"}},
+		"a heading below another one": {"# a\n## b\n### c\n## d\n### c\n", nil},
+		"a row":                       {"| n | v |\n|---|---|\n| a | 1 |\n| a | 2 |\n", []string{"4: repeats the first cell of line 3"}},
+		"a row of another table":      {"| n | v |\n|---|---|\n| a | 1 |\n\n| n | v |\n|---|---|\n| a | 1 |\n", nil},
+	} {
+		if got := repeated(c.text); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// repeated are the repetitions in a document, each with the number of its line.
+func repeated(text string) (faults []string) {
+	lines, cells, headings := map[string]int{}, map[string]int{}, map[string]int{}
+	var above [7]string // the headings above a line, by level
+	code := false
+	note := func(seen map[string]int, key string, n int, what string) {
+		if first := seen[key]; first > 0 {
+			faults = append(faults, fmt.Sprintf("%d: %s line %d", n, what, first))
+			return
+		}
+		seen[key] = n
+	}
+	for i, line := range strings.Split(text, "\n") {
+		if fence := strings.HasPrefix(strings.TrimSpace(line), "```"); fence || code {
+			code = code != fence
+			continue
+		}
+		marks := line[:len(line)-len(strings.TrimLeft(line, "#"))]
+		level := len(marks)
+		cell, _, isRow := strings.Cut(strings.TrimPrefix(line, "|"), "|")
+		switch isRow = isRow && strings.HasPrefix(line, "|"); {
+		case level > 0 && level < len(above) && strings.HasPrefix(line[level:], " "):
+			above[level] = line
+			clear(above[level+1:])
+			note(headings, strings.Join(above[:], "\n"), i+1, "repeats the heading of")
+		case isRow:
+			if name := strings.TrimSpace(cell); strings.Trim(name, "-: ") != "" {
+				note(cells, name, i+1, "repeats the first cell of")
+			}
+			continue
+		case len([]rune(line)) > longLine:
+			note(lines, string([]rune(line)[:longLine]), i+1, "begins as")
+		}
+		clear(cells) // the table has ended
+	}
+	return faults
+}
