@@ -58,7 +58,7 @@ func (ts *turns) toolbox(t *turn) agent.Toolbox {
 
 // clock is [agent.Request.Clock] of a turn with these tools. Without an answer of the store the model gets none, and the tools name the zone in their results.
 func (ts *turns) clock(ctx context.Context, t *turn, tools agent.Toolbox) string {
-	if tools == nil || !tool.ReadTimes(tools.Specs()) {
+	if tools == nil || t.agent.Program || !tool.ReadTimes(tools.Specs()) { // a program has a clock of its own
 		return ""
 	}
 	texts := t.journal.messages()
