@@ -102,8 +102,6 @@ type Options struct {
 	KeepContext bool `json:"keepContext,omitempty"`
 	// AtMostOnce forbids a second attempt after a crash or a drain: the message ends interrupted instead.
 	AtMostOnce bool `json:"atMostOnce,omitempty"`
-	// NotBefore is the moment to start, in epoch milliseconds by the store's clock: a cron run is accepted a little ahead. 0 = at once.
-	NotBefore int64 `json:"notBefore,omitempty"`
 	// ReplyTo is where the answer goes besides the transcript; zero = nowhere.
 	ReplyTo Target `json:"replyTo,omitzero"`
 	// StopOwn restricts a /stop or /stopall in this message to turns and messages of its sender.

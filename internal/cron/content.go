@@ -21,9 +21,6 @@ func (j Job) content(r PlannedRun) chat.Content {
 		Text: j.Payload.Text, Sender: chat.Sender{ID: "cron:" + j.ID, Name: j.Name}, System: j.Payload.Kind == PayloadSystemEvent,
 		Options: chat.Options{NoMerge: true, AtMostOnce: j.AtMostOnce, Mode: chat.ModeQueue, TimeoutMs: j.Timeout.Milliseconds()},
 	}
-	if r.Late == 0 && r.Trigger == TriggerSchedule {
-		c.Options.NotBefore = r.At.UnixMilli()
-	}
 	if j.Timeout <= 0 {
 		c.Options.TimeoutMs = -1
 	}

@@ -26,8 +26,7 @@ type Claim struct {
 	// schedule was activated. It is only where the search begins for slots that a gap
 	// swallowed; zero means not to look before Planned.
 	Previous time.Time
-	// Now is the database's clock. It may be earlier than the fire: a claim
-	// looks a little ahead.
+	// Now is the database's clock.
 	Now    time.Time
 	Policy MissedPolicy
 }

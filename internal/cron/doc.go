@@ -10,8 +10,8 @@
 // run, and [Planner] puts both together for one claimed job. All of this is without a clock, a database or a goroutine: every function takes the time
 // as an argument, so the same inputs give the same answer on every replica, in a preview and in a test.
 //
-// [Runner] is the loop: each tick it claims what is due within the look-ahead through [JobStore], in one transaction of the store, and starts each
-// run on its millisecond by a timer. [Border] checks what comes from outside and makes a Job of it.
+// [Runner] is the loop: it sleeps until the next due time, claims what is due through [JobStore], in one transaction of the store for each batch, and
+// launches it. Nothing is claimed before it is due. [Border] checks what comes from outside and makes a Job of it.
 //
 // # Promises
 //
@@ -22,9 +22,9 @@
 // # Crash points
 //
 // A claim is one transaction: before it nothing has happened, after it the ledger has the slot and another process takes the run over when the lease of
-// this one is over. The timers of claimed runs are in memory only.
+// this one has ended.
 //
 // # Goroutines and the end
 //
-// [Runner.Run] owns the loop and the timers; it returns when its context is over and every launch that had begun has returned.
+// [Runner.Run] is the loop and starts no goroutine; it returns after its context is done.
 package cron

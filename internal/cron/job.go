@@ -215,3 +215,11 @@ func (j Job) CheckSettings() error {
 	}
 	return nil
 }
+
+// Unfired is the job after planned fires that waited to start were cancelled: they do not count against MaxRuns, and a job that the
+// claim of its last fire has disabled is enabled again.
+func (j Job) Unfired(fires int) Job {
+	j.State.Fired = max(0, j.State.Fired-fires)
+	j.Enabled = j.Enabled || (fires > 0 && !j.AutoDisabled)
+	return j
+}

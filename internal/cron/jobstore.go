@@ -29,10 +29,7 @@ import (
 //
 // Attempt n of run R is the message R (n = 1) or R/n. The message's dedupe key is `cron:` and its id.
 //
-// A slot that was claimed ahead ([Run.Ahead]) is not to be seen before its moment: jobs are read, given to Change and Make, and listed as if it had not been
-// claimed, and it is not listed, counted or cancelled as a run. An operation that changes a job behind its lock withdraws such claims: their rows, messages and
-// sessions are deleted, and what the operation stores has the slot as the next one again. A Start that comes later finds its claim fenced, on whatever
-// process, because the session of a withdrawn claim leaves its epoch behind.
+// Nothing is claimed before it is due. A due fire that waits for its lane or its session ends as cancelled when its job is paused, disabled or removed.
 type JobStore interface {
 	// PutJob makes a job, or changes the one with the same owner and key; with p.IfNameExists, the one that [NameRule] says. Change gets the stored job (nil = new) and the store's clock and
 	// returns what is to be stored; returning the old one unchanged writes nothing. Errors of Change are returned and nothing is written.
@@ -47,12 +44,10 @@ type JobStore interface {
 	// one only if Offset and its length make Total.
 	Jobs(ctx context.Context, f JobFilter) (JobPage, error)
 
-	// Claim takes jobs whose NextRunAt is not after now + p.LookAhead, at most p.Limit, in order, passing over those that another process is claiming, and
+	// Claim takes jobs whose NextRunAt is not after now, at most p.Limit, ordered by planned time, passing over those that another process is claiming, and
 	// runs that are retrying and due. Decide decides what happens to each job; ledger rows, messages and the next slot are written in the same transaction.
-	// Jobs whose row cannot be understood are marked invalid and left alone. The statements do not grow with the number of jobs that are not due.
+	// Jobs whose row cannot be understood are marked invalid and left alone. The cost does not grow with the number of jobs that are not due.
 	Claim(ctx context.Context, p ClaimParams) (Claimed, error)
-	// ReleaseClaims withdraws what a node has claimed ahead, for the next process to claim, and returns how many claims those were. The node claims nothing any more.
-	ReleaseClaims(ctx context.Context, node string) (int, error)
 	// EnqueueRuns makes runs by hand (run now, backfill): ledger rows and messages. A run whose id exists is not made again (Existing); with p.New it
 	// is chat.ErrConflict, and nothing is made.
 	EnqueueRuns(ctx context.Context, p EnqueueParams) (Enqueued, error)
@@ -172,11 +167,8 @@ type JobPage struct {
 
 // ClaimParams of Claim.
 type ClaimParams struct {
-	Node      string
-	LookAhead time.Duration
-	Limit     int
-	// Horizon asks how many jobs are due within it, by the way: [Claimed.Coming]. 0 = do not count.
-	Horizon time.Duration
+	Node  string
+	Limit int
 	// Decide is pure: it decides what happens to each due job. It may be called more than once.
 	Decide func(now time.Time, due []DueJob) []Verdict
 }
@@ -223,7 +215,7 @@ type Launch struct {
 // Claimed is what a claim made.
 type Claimed struct {
 	Now time.Time
-	// Launched runs with the ownership of their sessions: those that are Mine are for the caller to submit at Run.FireAt; others have an owner that
+	// Launched runs with the ownership of their sessions: those that are Mine are for the caller to submit; others have an owner that
 	// finds them (their rows are waiting).
 	Launched []Launched
 	Recorded []Run
@@ -235,14 +227,11 @@ type Claimed struct {
 	Jobs, Resumed []Job
 	// More: Limit was reached.
 	More bool
-	// Passed is how many jobs were passed over because another operation had them locked. They have to be asked about again.
+	// Passed is how many due jobs were passed over because another operation had locked them. They must be claimed soon.
 	Passed int
-	// Coming is how many jobs were due within the horizon before the claim, at most [MostComing]; paused ones may be among them.
-	Coming int
+	// Next is the earliest time at which a job or a retry becomes due, as of before the claim; zero = nothing is planned. It may have passed.
+	Next time.Time
 }
-
-// MostComing is how far the jobs within a horizon are counted, so that the count costs the same in front of every burst.
-const MostComing = 20_000
 
 // Launched is a run whose message is durable.
 type Launched struct {
@@ -352,7 +341,6 @@ type RunFilter struct {
 	States                              []RunState // empty = finished ones
 	Deliveries                          []DeliveryStatus
 	IncludeActive                       bool
-	Ahead                               bool      // with the active ones also slots that are claimed ahead
 	Since, Until                        time.Time // on ScheduledFor
 	Ascending                           bool
 	Limit, Offset                       int

@@ -58,45 +58,21 @@ func (p *Planner) Timetable(j Job) (Timetable, error) {
 	return j.Timetable(s), nil
 }
 
-// Decide settles the due jobs of a claim. A job without a verdict stays as it is and has to be asked again: its pause is not over, or its fire is to come and
-// cannot be claimed ahead (see aheadOf). Early is when the first of these has to be asked again, zero when there is none.
-func (p *Planner) Decide(now time.Time, due []DueJob) (verdicts []Verdict, early time.Time) {
-	wait := func(at time.Time) {
-		if early.IsZero() || at.Before(early) {
-			early = at
-		}
-	}
+// Decide settles the due jobs of a claim.
+func (p *Planner) Decide(now time.Time, due []DueJob) []Verdict {
+	verdicts := make([]Verdict, 0, len(due))
 	for _, d := range due {
 		t, err := p.Timetable(d.Job)
 		switch {
 		case err != nil:
 			verdicts = append(verdicts, Verdict{JobID: d.Job.ID, Invalid: err.Error()})
-		case d.Job.Pause != nil && d.Job.Pause.Until.After(now):
-			wait(d.Job.Pause.Until)
 		case d.Job.Pause != nil:
 			verdicts = append(verdicts, resumed(d.Job, t, now))
-		case d.Job.State.NextRunAt.After(now):
-			if v, ok := p.aheadOf(d, t, now); ok {
-				verdicts = append(verdicts, v)
-				continue
-			}
-			wait(d.Job.State.NextRunAt)
 		default:
 			verdicts = append(verdicts, p.verdict(d, t, now))
 		}
 	}
-	return verdicts, early
-}
-
-// aheadOf decides a fire before its moment, if that can be taken back by the row of the run alone: nothing of the job is under way that could change it or be
-// changed by it, no count of skipped slots is lost, no other row is written, and no session is shared with anything.
-func (p *Planner) aheadOf(d DueJob, t Timetable, now time.Time) (Verdict, bool) {
-	j := d.Job
-	if len(d.Active) > 0 || j.State.ConsecutiveSkipped > 0 || j.sharesSession() || j.State.Next.IsZero() {
-		return Verdict{}, false
-	}
-	v := p.verdict(d, t, now)
-	return v, len(v.Runs) == 1 && len(v.Rows) == 0
+	return verdicts
 }
 
 // sharesSession reports whether the runs of the job do not have a session each.

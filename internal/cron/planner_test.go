@@ -33,7 +33,7 @@ func TestCatchingUpWaitsBehindAnActiveRunWhateverTheOverlapPolicy(t *testing.T) 
 			Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000}, Missed: MissedPolicy{Rule: MissedFireAll, MaxCatchup: 5},
 			State: JobState{Next: now.Add(-10 * time.Minute), NextRunAt: now.Add(-10 * time.Minute)},
 		}
-		verdicts, _ := NewPlanner(schedule.NewCompiler(0), PlannerConfig{}).Decide(now.Add(45*time.Second), []DueJob{{Job: j, Active: c.active, Running: len(c.active)}})
+		verdicts := NewPlanner(schedule.NewCompiler(0), PlannerConfig{}).Decide(now.Add(45*time.Second), []DueJob{{Job: j, Active: c.active, Running: len(c.active)}})
 		if len(verdicts) != 1 {
 			t.Fatalf("%d verdicts", len(verdicts))
 		}

@@ -203,3 +203,14 @@ func ParseRunID(id string) (Trigger, string, time.Time, error) {
 	}
 	return Trigger(parts[0]), parts[1], time.UnixMilli(ms).UTC(), nil
 }
+
+// WaitsToStart reports whether the first attempt of a run has not begun: it waits for its lane or its session.
+func (r Run) WaitsToStart() bool { return r.State == RunQueued && r.Attempt == 0 }
+
+// Earlier is the earlier of two times; a zero time is no time.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -60,8 +60,6 @@ func (plain) End(context.Context, service.Turn, service.Ending, *store.FinishPar
 type jobService interface {
 	Attempt(channel, messageID string) *service.Attempt
 	MessageEnded(ctx context.Context, m store.Waiting)
-	Now() time.Time
-	At(t time.Time, do func(context.Context))
 }
 
 // attemptOf recognises the message of a run.

@@ -14,7 +14,7 @@ import (
 // resumeIsPublished: a pause that ends is an event, and so are the slots that passed.
 const resumeIsPublished = true
 
-// plain is one job as the documents describe it, with a clock that stands at each moment in turn: nothing is claimed ahead, nothing races, nothing is stored. It shares
+// plain is one job as the documents describe it, with a clock that stands at each moment in turn: nothing races, nothing is stored. It shares
 // the arithmetic of schedules with the program and nothing else.
 type plain struct {
 	now time.Time

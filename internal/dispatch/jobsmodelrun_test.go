@@ -64,15 +64,12 @@ func (m *jobModel) runs() []cron.Run {
 	return page.Runs
 }
 
-// ledger is the history of the job. A slot that is claimed and has not come is not part of it.
+// ledger is the history of the job.
 func (m *jobModel) ledger() []string {
-	now, rows := m.now(), map[string]string{}
+	rows := map[string]string{}
 	for _, r := range m.runs() {
 		word := string(r.State)
-		switch {
-		case claimedAhead(r, now):
-			continue
-		case r.State == cron.RunSkipped, r.State == cron.RunMissed, r.State == cron.RunCancelled:
+		if r.State == cron.RunSkipped || r.State == cron.RunMissed || r.State == cron.RunCancelled {
 			word = fmt.Sprintf("%s %s", r.State, r.Reason)
 		}
 		if r.SlotCount > 1 {
@@ -83,16 +80,9 @@ func (m *jobModel) ledger() []string {
 	return linesOf(rows)
 }
 
-func claimedAhead(r cron.Run, now time.Time) bool {
-	return r.State == cron.RunQueued && r.Trigger == cron.TriggerSchedule && r.Attempt == 0 && r.FireAt.After(now)
-}
-
 // sameJob compares what is shown of the job.
 func (m *jobModel) sameJob() {
 	p := m.plain
-	if modelIsLax() && slices.ContainsFunc(m.runs(), func(r cron.Run) bool { return claimedAhead(r, m.now()) }) {
-		return
-	}
 	j, err := m.st.Job(m.t.Context(), p.id, "")
 	if (err == nil) != p.exists {
 		m.fail("the job exists: %v, in the model %v", err == nil, p.exists)
@@ -200,7 +190,7 @@ func (m *jobModel) kill() {
 	p := m.plain
 	i := m.dice.IntN(len(m.live))
 	h := m.live[i]
-	left := len(p.active) > 0 || m.aheadNow()
+	left := len(p.active) > 0
 	h.off.Store(true)
 	m.dead = append(m.dead, h)
 	m.live = slices.Delete(m.live, i, i+1)
@@ -220,15 +210,6 @@ func (m *jobModel) kill() {
 		m.note("it leaves something")
 		m.takenOver()
 	}
-}
-
-func (m *jobModel) aheadNow() bool {
-	for _, r := range m.allRuns() {
-		if claimedAhead(r, m.now()) {
-			return true
-		}
-	}
-	return false
 }
 
 // takenOver waits until what a dead process has left is over, looks that every slot has one entry and nothing was eaten, and removes the job.

@@ -20,9 +20,6 @@ import (
 	"laneway/internal/testpg"
 )
 
-// modelIsLax leaves out what is shown of a job while its next slot is claimed: to find out what else a version of the program does wrong.
-func modelIsLax() bool { return os.Getenv("LANEWAY_TEST_MODEL_LAX") != "" }
-
 // historySteps is how long a history of the model is.
 const historySteps = 100
 
@@ -125,7 +122,7 @@ func modelHistories(t *testing.T, open modelStore, processes int, first, n uint6
 	t.Logf("%d steps in %d histories, no difference", steps, n)
 }
 
-// TestRandomHistoriesOfAJobAreThoseOfThePlainModel compares a job with the model that has no look-ahead: on every store, with one process and with two. There are as
+// TestRandomHistoriesOfAJobAreThoseOfThePlainModel compares a job with the model: on every store, with one process and with two. There are as
 // many histories for each as LANEWAY_TEST_MODEL names, a few without it.
 func TestRandomHistoriesOfAJobAreThoseOfThePlainModel(t *testing.T) {
 	first := positive(t, "LANEWAY_TEST_FIRST_SEED", 1)

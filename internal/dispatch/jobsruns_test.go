@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,46 +54,33 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-// ahead lists the jobs of those given whose next slot is claimed.
-func (h *jobHarness) ahead(job string) (ids []string) {
-	h.t.Helper()
-	page, err := h.jobs.Runs(h.t.Context(), cron.RunFilter{JobID: job, States: []cron.RunState{cron.RunQueued}, Ahead: true})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	for _, r := range page.Runs {
-		ids = append(ids, r.JobID)
-	}
-	return ids
-}
-
 func once(id, text string, in time.Duration) cron.Job {
 	return cron.Job{ID: id, Schedule: schedule.Spec{Kind: schedule.KindAt, At: time.Now().Add(in)}, Payload: cron.Payload{Text: text}}
 }
 
-func TestARunThatWasClaimedAheadWaitsForItsMomentAfterATakeover(t *testing.T) {
+// enable switches a job on or off.
+func (h *jobHarness) enable(id, word string) {
+	h.t.Helper()
+	if _, err := h.d.CronUpdate(h.t.Context(), id, cron.Members{"enabled": json.RawMessage(word)}, "", operator()); err != nil {
+		h.t.Fatalf("enabled %s: %v", word, err)
+	}
+	synctest.Wait()
+}
+
+func TestSwitchingAJobOffAndOnBeforeItsSlotKeepsTheSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := newStore()
-		a := openCron(t, st)
-		a.put(once("soon", "hello", 1200*time.Millisecond))
-		a.put(once("room", "hello", 1200*time.Millisecond), func(j *cron.Job) { j.Session = "session:room" })
-		synctest.Wait()
-		wantList(t, "claimed ahead", append(a.ahead("soon"), a.ahead("room")...), []string{"soon"})
-		a.close()
-		b := openCron(t, st)
-		sent := b.send("agent:main:room", "before it")
-		after(500 * time.Millisecond)
-		wantList(t, "before its moment", append(b.states("soon"), b.states("room")...), nil)
-		after(time.Minute)
-		for _, id := range []string{"soon", "room"} {
-			runs := b.runs(id)
-			if len(runs) != 1 || runs[0].State != cron.RunOK || runs[0].StartedAt.Sub(runs[0].ScheduledFor) > 5*time.Millisecond {
-				t.Errorf("the run: %+v", runs)
-			}
+		h := openCron(t, newStore())
+		h.put(once("at", "hello", 1500*time.Millisecond))
+		after(1200 * time.Millisecond)
+		for _, word := range []string{"false", "true"} {
+			h.enable("at", word)
 		}
-		want(t, "the message before it", b.end(sent).Outcome, chat.OutcomeAnswered)
-		wantList(t, "order in the session", b.runner.textsOf("agent:main:room"), []string{"before it", "hello"})
-		b.close()
+		after(2 * time.Second)
+		wantList(t, "switched on again", h.states("at"), []string{"ok"})
+		if r := h.runs("at")[0]; !r.StartedAt.Equal(r.ScheduledFor) {
+			t.Errorf("it began %s after its slot", r.StartedAt.Sub(r.ScheduledFor))
+		}
+		h.close()
 	})
 }
 

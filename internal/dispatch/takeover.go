@@ -2,11 +2,8 @@ package dispatch
 
 import (
 	"context"
-	"slices"
-	"time"
 
 	"laneway/internal/chat"
-	"laneway/internal/cron"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -34,22 +31,8 @@ func (t takeover) LeaseLost() {
 	t.q.order.clear()
 }
 
-// resume submits the unfinished messages of a session: runs that had begun as one item each, the others as they came. A cron run that
-// another process has claimed ahead waits for its moment, and what lies behind it waits with it.
+// resume submits the unfinished messages of a session: runs that had begun as one item each, the others as they came.
 func (q *queue) resume(ctx context.Context, t store.Taken) {
-	if i, at := q.early(t.Messages); i >= 0 {
-		rest := t
-		rest.Messages = t.Messages[i:]
-		q.jobs.At(at, func(ctx context.Context) {
-			if q.node.ID() == t.Node { // another incarnation finds them by its sweep
-				q.resume(ctx, rest)
-			}
-		})
-		if i == 0 {
-			return
-		}
-		t.LastSeq, t.Messages = t.Messages[i].Seq-1, t.Messages[:i]
-	}
 	var items []scheduler.Item[work]
 	for _, rows := range batches(t.Messages) {
 		lead := rows[len(rows)-1]
@@ -63,18 +46,6 @@ func (q *queue) resume(ctx context.Context, t store.Taken) {
 	for _, s := range q.order.resume(q.sched, t.Session, t.Epoch, items, t.LastSeq) {
 		q.settle(ctx, s)
 	}
-}
-
-// early finds the first message whose moment is to come; -1 when there is none.
-func (q *queue) early(rows []store.Waiting) (i int, at time.Time) {
-	now := q.jobs.Now().UnixMilli()
-	i = slices.IndexFunc(rows, func(r store.Waiting) bool {
-		return r.RunID == "" && r.Channel == cron.Channel && r.Content.Options.NotBefore > now
-	})
-	if i >= 0 {
-		at = time.UnixMilli(rows[i].Content.Options.NotBefore)
-	}
-	return i, at
 }
 
 // batches groups messages: those of one run stay together under its id; a held message that no turn has taken yet joins the one right before it,

@@ -126,9 +126,6 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	switch {
 	case errors.Is(err, chat.ErrFenced):
 		ts.obs.Fenced("start")
-		if p.Cron != nil { // its claim may have been withdrawn, and its session with it
-			ts.queue.order.release(lead.Session, t.claim.Epoch)
-		}
 		return nil, false, nil
 	case err != nil:
 		ts.endUnstarted(ctx, t.rows)

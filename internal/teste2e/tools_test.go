@@ -190,8 +190,8 @@ func killAtStep(t *testing.T, database string, undo []string, hour, asks int) {
 	reminderFires(t, g, o, database, session)
 }
 
-// reminderFires moves the reminder of the day after to three seconds from now, as the clock does in a day, and kills the gateway when the slot is claimed
-// ahead, and again when the reminder is delivered. It is delivered once.
+// reminderFires moves the reminder of the day after to three seconds from now, as the clock does in a day, and kills the gateway when the slot is
+// claimed, and again when the reminder is delivered. It is delivered once.
 func reminderFires(t *testing.T, g *Gateway, o *Oracle, database, session string) {
 	t.Helper()
 	g.Kill()

@@ -149,11 +149,11 @@ func (p *parts) claimant() string {
 	return id
 }
 
-// Run runs the loop that claims what is due until ctx is over. In a process where jobs do not fire it only waits for the moments of runs that this process
-// took over. It has to end before the turns are drained, so that nothing is claimed that this process would not run.
+// Run runs the loop that claims what is due until ctx is done. In a process where jobs do not fire it does nothing. It has to end before the turns are drained, so that nothing is claimed that this process would not run.
 func (s *Service) Run(ctx context.Context) error {
 	if !s.firesHere() {
-		return s.loop.Wait(ctx)
+		<-ctx.Done()
+		return nil
 	}
 	s.maintenance.addBuiltIn(ctx)
 	return s.loop.Run(ctx)
@@ -163,12 +163,6 @@ func (s *Service) firesHere() bool { return s.cfg.Fires && s.cfg.Enabled }
 
 // Nudge makes the loop look at once: a job that another part of the process has written may be due. It does not block.
 func (s *Service) Nudge() { s.loop.Nudge() }
-
-// Now is the store's clock, as far as its answers have shown; At calls do when that clock shows t, see [cron.Runner.At].
-func (s *Service) Now() time.Time { return s.loop.Now() }
-
-// At calls do at a moment of the store's clock, see [cron.Runner.At].
-func (s *Service) At(t time.Time, do func(context.Context)) { s.loop.At(t, do) }
 
 // Age is the time since the store last answered the loop; -1 where jobs do not fire.
 func (s *Service) Age() time.Duration {

@@ -135,24 +135,13 @@ func (c *crons) takeFinished() []cron.Run {
 	return list
 }
 
-// raw is a job with what follows from the ledger. A slot that is claimed ahead counts as claimed.
-func (c *crons) raw(j *cron.Job) cron.Job {
+// view is a job with what follows from the ledger.
+func (c *crons) view(j *cron.Job) cron.Job {
 	out := keptJob(*j)
 	for _, r := range c.active(j.ID) {
 		out.State.Queued++
 		if r.State == cron.RunRunning && out.State.RunningAt.IsZero() {
 			out.State.RunningAt = r.StartedAt
-		}
-	}
-	return out
-}
-
-// view is the job as callers get it: without the claim of a slot that has not come.
-func (c *crons) view(j *cron.Job, now time.Time) cron.Job {
-	out := c.raw(j)
-	for _, r := range slices.Backward(c.active(j.ID)) {
-		if r.Ahead(now) {
-			out = out.Unclaimed(r.ScheduledFor, r.FireAt)
 		}
 	}
 	return out

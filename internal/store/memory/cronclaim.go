@@ -31,7 +31,7 @@ func (s *Store) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, er
 				return err
 			}
 		}
-		out = cron.Claimed{Now: now, More: more, Coming: s.coming(p.Horizon, now)}
+		out = cron.Claimed{Now: now, More: more, Next: s.crons.nextWake("")}
 		for _, v := range verdicts {
 			s.carryOut(v, p.Node, &out, now)
 		}
@@ -45,10 +45,9 @@ func (s *Store) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, er
 
 // due lists due jobs and retries, together at most as many as the limit allows.
 func (s *Store) due(p cron.ClaimParams, now time.Time) (due []cron.DueJob, retries []*ledgerRow, more bool) {
-	limit := now.Add(p.LookAhead)
 	var list []*cron.Job
 	for _, j := range s.crons.jobs {
-		if next := planned(j); !next.IsZero() && !next.After(limit) {
+		if next := planned(j); !next.IsZero() && !next.After(now) {
 			list = append(list, j)
 		}
 	}
@@ -67,19 +66,6 @@ func (s *Store) due(p cron.ClaimParams, now time.Time) (due []cron.DueJob, retri
 	return due, retries, more
 }
 
-// coming counts the jobs that are due within a horizon.
-func (s *Store) coming(horizon time.Duration, now time.Time) (n int) {
-	if horizon <= 0 {
-		return 0
-	}
-	for _, j := range s.crons.jobs {
-		if next := planned(j); !next.IsZero() && !next.After(now.Add(horizon)) {
-			n++
-		}
-	}
-	return min(n, cron.MostComing)
-}
-
 // planned is when the claim has to decide about a job; for a pause with an end that is its end.
 func planned(j *cron.Job) time.Time {
 	if !j.Enabled || j.Invalid != "" || (j.Pause != nil && j.Pause.Until.IsZero()) {
@@ -89,7 +75,7 @@ func planned(j *cron.Job) time.Time {
 }
 
 func (s *Store) dueJob(j *cron.Job, now time.Time) cron.DueJob {
-	d := cron.DueJob{Job: s.crons.raw(j)}
+	d := cron.DueJob{Job: s.crons.view(j)}
 	for _, r := range s.crons.active(j.ID) {
 		d.Active, d.Session = append(d.Active, r.ID), r.SessionKey
 		if r.State == cron.RunRunning {
@@ -107,7 +93,7 @@ func (s *Store) carryOut(v cron.Verdict, node string, out *cron.Claimed, now tim
 	j := s.crons.jobs[v.JobID]
 	if v.Invalid != "" {
 		j.Invalid = v.Invalid
-		out.Jobs = append(out.Jobs, s.crons.raw(j))
+		out.Jobs = append(out.Jobs, s.crons.view(j))
 		return
 	}
 	var previous []*ledgerRow
@@ -134,9 +120,9 @@ func (s *Store) carryOut(v cron.Verdict, node string, out *cron.Claimed, now tim
 	j.State.Next, j.State.NextRunAt, j.State.Fired = kept(v.Next), kept(v.NextRunAt), v.Fired
 	j.State.ConsecutiveSkipped = v.ConsecutiveSkipped
 	j.Enabled = j.Enabled && !v.Disable
-	out.Jobs = append(out.Jobs, s.crons.raw(j))
+	out.Jobs = append(out.Jobs, s.crons.view(j))
 	if resumed {
-		out.Resumed = append(out.Resumed, s.crons.raw(j))
+		out.Resumed = append(out.Resumed, s.crons.view(j))
 	}
 	out.Finished = append(out.Finished, s.crons.takeFinished()...)
 }
@@ -208,9 +194,6 @@ func (s *Store) enqueueRuns(p cron.EnqueueParams, now time.Time) (out cron.Enque
 	}
 	due := s.dueJob(j, now)
 	due.Ran = s.crons.ran(j.ID, p.Slots)
-	if seen := s.crons.view(j, now); seen.State != due.Job.State {
-		due = due.SeenAs(seen)
-	}
 	list, err := p.Make(due, now)
 	if out.Declined(err) {
 		return out, nil
@@ -227,12 +210,7 @@ func (s *Store) enqueueRuns(p cron.EnqueueParams, now time.Time) (out cron.Enque
 	for _, l := range list {
 		s.enqueue(l, p, &out, now)
 	}
-	if len(out.Launched) > 0 { // the planner decides about a slot that was claimed ahead when it comes
-		for _, taken := range s.withdraw(j.ID, now) {
-			*j = j.Unclaimed(taken.ScheduledFor, taken.FireAt)
-		}
-	}
-	out.Job = s.crons.view(j, now)
+	out.Job = s.crons.view(j)
 	if len(out.Launched) > 0 {
 		s.crons.write(p.Audit.Between(j.Revision, j.Revision), now)
 	}

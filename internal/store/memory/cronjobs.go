@@ -40,7 +40,7 @@ func (s *Store) put(p cron.PutParams, now time.Time) (out cron.PutResult, err er
 	}
 	given, fires := s.crons.given(old, now), 0
 	if old != nil && p.EndWaiting != "" {
-		_, fires = s.waiting(old.ID, false, now)
+		_, fires = s.waiting(old.ID, false)
 		*given = given.Unfired(fires)
 	}
 	job, err := p.Change(given, now)
@@ -51,22 +51,21 @@ func (s *Store) put(p cron.PutParams, now time.Time) (out cron.PutResult, err er
 	switch {
 	case old == nil && job == nil:
 		return out, nil
-	case old != nil && (job == nil || sameJob(s.crons.view(old, now), *job)):
-		out.Job = s.crons.view(old, now)
+	case old != nil && (job == nil || sameJob(s.crons.view(old), *job)):
+		out.Job = s.crons.view(old)
 		return out, nil
 	case old != nil:
 		before = old.Revision
 		if fires > 0 {
 			out.Ended = s.endWaiting(old.ID, false, cron.CancelParams{Reason: p.EndWaiting}, now)
 		}
-		s.withdraw(old.ID, now)
 	}
 	if err := s.crons.store(keptJob(*job)); err != nil {
 		return out, err
 	}
 	s.crons.write(p.Audit.Between(before, job.Revision), now)
 	out.Finished = s.crons.takeFinished()
-	out.Job, out.Created, out.Updated = s.crons.view(s.crons.jobs[job.ID], now), old == nil, old != nil
+	out.Job, out.Created, out.Updated = s.crons.view(s.crons.jobs[job.ID]), old == nil, old != nil
 	return out, nil
 }
 
@@ -99,7 +98,7 @@ func (c *crons) given(j *cron.Job, now time.Time) *cron.Job {
 	if j == nil {
 		return nil
 	}
-	view := c.view(j, now)
+	view := c.view(j)
 	return &view
 }
 
@@ -129,18 +128,15 @@ func (s *Store) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Change
 func (s *Store) changeJob(p *cron.ChangeParams, old *cron.Job, out *cron.Changed, now time.Time) error {
 	given, all := s.crons.given(old, now), p.EndWaiting == cron.ReasonRemoved
 	if p.EndWaiting != "" {
-		_, fires := s.waiting(p.ID, all, now)
+		_, fires := s.waiting(p.ID, all)
 		*given = given.Unfired(fires)
 	}
-	out.Old = s.crons.view(old, now)
+	out.Old = s.crons.view(old)
 	job, err := p.Change(*given, now)
 	if err != nil {
 		return err
 	}
 	out.Changed = job == nil || !sameJob(out.Old, *job)
-	if out.Changed {
-		s.withdraw(p.ID, now)
-	}
 	if err := s.change(old, job, out.Changed); err != nil {
 		return err
 	}
@@ -155,7 +151,7 @@ func (s *Store) changeJob(p *cron.ChangeParams, old *cron.Job, out *cron.Changed
 	}
 	out.Finished = s.crons.takeFinished()
 	if job != nil {
-		view := s.crons.view(s.crons.jobs[p.ID], now)
+		view := s.crons.view(s.crons.jobs[p.ID])
 		out.Job = &view
 	}
 	if out.Changed || len(out.Ended) > 0 {
@@ -182,7 +178,7 @@ func (s *Store) Job(ctx context.Context, id, visible string) (cron.Job, error) {
 		if j == nil {
 			return chat.ErrNotFound
 		}
-		out = s.crons.view(j, now)
+		out = s.crons.view(j)
 		return nil
 	})
 	return out, err
@@ -197,7 +193,7 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (cron.JobPage, error
 			if !wantedJob(j, f) {
 				continue
 			}
-			view := s.crons.view(j, now)
+			view := s.crons.view(j)
 			if f.WithoutPayload {
 				view.Payload = cron.Payload{}
 			}

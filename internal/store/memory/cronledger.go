@@ -97,7 +97,7 @@ func (c *crons) updateJob(p *cron.AttemptEnd, r *ledgerRow, now time.Time) {
 	if old == nil || p.Job == nil {
 		return
 	}
-	job := p.Job(c.raw(old), c.run(r), now)
+	job := p.Job(c.view(old), c.run(r), now)
 	if job == nil {
 		c.remove(old)
 		return

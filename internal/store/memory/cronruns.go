@@ -24,7 +24,7 @@ func (s *Store) CancelRuns(ctx context.Context, p cron.CancelParams) (out cron.C
 func (s *Store) cancel(p cron.CancelParams, now time.Time) (cron.Cancelled, error) {
 	list := s.crons.rows(func(r *ledgerRow) bool {
 		mine := p.Visible == "" || r.Owner == p.Visible
-		return mine && !r.Ahead(now) && (p.RunID == "" || r.ID == p.RunID) && (p.JobID == "" || r.JobID == p.JobID) && p.RunID+p.JobID != ""
+		return mine && (p.RunID == "" || r.ID == p.RunID) && (p.JobID == "" || r.JobID == p.JobID) && p.RunID+p.JobID != ""
 	})
 	out := cron.CancelledOf(s.cancelRuns(list, p, now))
 	out.Finished = s.crons.takeFinished()
@@ -80,7 +80,7 @@ func (r *ledgerRow) cancel(reason cron.Reason, note string, now time.Time) {
 func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (cron.RunPage, error) {
 	var out cron.RunPage
 	err := s.do(ctx, "Runs", func(now time.Time) error {
-		list := s.crons.rows(func(r *ledgerRow) bool { return wantedRun(r, f) && (f.Ahead || !r.Ahead(now)) })
+		list := s.crons.rows(func(r *ledgerRow) bool { return wantedRun(r, f) })
 		slices.SortFunc(list, func(a, b *ledgerRow) int {
 			order := cmp.Or(a.ScheduledFor.Compare(b.ScheduledFor), cmp.Compare(a.ID, b.ID))
 			if f.Ascending {

@@ -247,7 +247,7 @@ func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone
 			return nil
 		}
 		j.State.DeliveryPause = cron.DeliveryPause{Since: now, Reason: p.Error, Channel: row.Target.Channel, ChatID: row.Target.ChatID}
-		job := s.crons.view(j, now)
+		job := s.crons.view(j)
 		out.Job = &job
 		for _, o := range p.Outgoing {
 			s.send(o, now)

@@ -60,7 +60,7 @@ func (s *Store) pauseDelivery(ctx context.Context, tx pgx.Tx, p store.GoneParams
 	var jobs []storedJob
 	b := &pgx.Batch{}
 	b.Queue(pauseDeliverySQL, s.clock(), p.JobID, clean(p.Error), to.Channel, to.ChatID)
-	b.Queue(jobByIDSQL, p.JobID, "").Query(collect(&jobs, s.seenJob))
+	b.Queue(jobByIDSQL, p.JobID, "").Query(collect(&jobs, scanJob))
 	b.Queue(enqueueSQL, s.clock(), notices)
 	if err := send(ctx, tx, b); err != nil {
 		return err

@@ -21,9 +21,6 @@ const (
 	// expandRunsSQL chooses the runs $1.
 	expandRunsSQL = lockCompact + `l.id = ANY($1::text[]) ORDER BY l.id FOR UPDATE` + keepCompact
 
-	// expandAheadSQL chooses the claims ahead of the jobs $2.
-	expandAheadSQL = lockCompact + `l.job_id = ANY($2::text[]) AND ` + ahead + ` ORDER BY l.id FOR UPDATE` + keepCompact
-
 	// expandOfDeadSQL chooses the oldest runs of dead nodes; $2 is how many. It passes over those that another process expands.
 	expandOfDeadSQL = lockCompact + `l.finished_at IS NULL
 		AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = l.node AND n.lease_until > ` + nowSQL + `)

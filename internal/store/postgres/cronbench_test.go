@@ -185,7 +185,7 @@ func claimAll(tb testing.TB, s *postgres.Store) []cron.Launched {
 }
 
 func claimParams() cron.ClaimParams {
-	return cron.ClaimParams{Node: "n1", LookAhead: time.Second, Limit: 500, Decide: decideOnce}
+	return cron.ClaimParams{Node: "n1", Limit: 500, Decide: decideOnce}
 }
 
 // decideOnce fires each job once, and plans the next fire for the end of days.

@@ -100,11 +100,11 @@ func (s *Store) cancel(ctx context.Context, tx pgx.Tx, p cron.CancelParams) ([]c
 	var ids []string
 	b := &pgx.Batch{}
 	if p.RunID == "" {
-		b.Queue(`SELECT l.id FROM cron_run_logs l WHERE l.finished_at IS NULL AND l.job_id = $2 AND ($3 = '' OR l.owner = $3) AND NOT (`+ahead+`)`,
-			s.clock(), p.JobID, p.Visible).Query(collect(&ids, scanText))
+		b.Queue(`SELECT l.id FROM cron_run_logs l WHERE l.finished_at IS NULL AND l.job_id = $1 AND ($2 = '' OR l.owner = $2)`,
+			p.JobID, p.Visible).Query(collect(&ids, scanText))
 	} else {
-		b.Queue(`SELECT l.id FROM cron_run_logs l WHERE l.id = $2 AND ($3 = '' OR l.job_id = $3) AND ($4 = '' OR l.owner = $4) AND NOT (`+ahead+`)`,
-			s.clock(), p.RunID, p.JobID, p.Visible).Query(collect(&ids, scanText))
+		b.Queue(`SELECT l.id FROM cron_run_logs l WHERE l.id = $1 AND ($2 = '' OR l.job_id = $2) AND ($3 = '' OR l.owner = $3)`,
+			p.RunID, p.JobID, p.Visible).Query(collect(&ids, scanText))
 	}
 	if err := send(ctx, tx, b); err != nil {
 		return nil, nil, err

@@ -8,28 +8,24 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
-// dueWhere is the condition for jobs whose moment, to fire or to resume, is at most $2 ms ahead.
-const dueWhere = ` WHERE enabled AND invalid = '' AND next_run_at <= ` + nowSQL + ` + $2::bigint
+// dueWhere is the condition for jobs that are due, to fire or to resume.
+const dueWhere = ` WHERE enabled AND invalid = '' AND next_run_at <= ` + nowSQL + `
 	AND (paused_at IS NULL OR paused_until IS NOT NULL)`
 
 const (
-	// lookSQL returns in one round trip whether anything is due at all. Each half reads the first entry of an index, however many jobs
-	// there are: asking for the smallest value keeps the planner from reading tables.
+	// lookSQL returns when the first job and the first retry are due, NULL while the gateway is held. Each half reads the first entry of an index, however many jobs there are.
 	lookSQL = `SELECT ` + nowSQL + `,
-	COALESCE((SELECT next_run_at FROM cron_jobs WHERE enabled AND invalid = '' AND next_run_at IS NOT NULL
-		AND (paused_at IS NULL OR paused_until IS NOT NULL) ORDER BY next_run_at, id LIMIT 1) <= ` + nowSQL + ` + $2::bigint, false) AND ` + store.NotHeld + `,
-	COALESCE((SELECT next_attempt_at FROM cron_run_logs WHERE next_attempt_at IS NOT NULL ORDER BY next_attempt_at LIMIT 1) <= ` + nowSQL + `, false) AND ` + store.NotHeld
+	CASE WHEN ` + store.NotHeld + ` THEN (SELECT next_run_at FROM cron_jobs WHERE enabled AND invalid = '' AND next_run_at IS NOT NULL
+		AND (paused_at IS NULL OR paused_until IS NOT NULL) ORDER BY next_run_at, id LIMIT 1) END,
+	CASE WHEN ` + store.NotHeld + ` THEN (SELECT next_attempt_at FROM cron_run_logs WHERE next_attempt_at IS NOT NULL ORDER BY next_attempt_at LIMIT 1) END`
 
-	// comingSQL counts the jobs that are due within a horizon, from the index alone.
-	comingSQL = `SELECT count(*) FROM (SELECT 1 FROM cron_jobs WHERE enabled AND invalid = '' AND next_run_at <= ` + nowSQL + ` + $2::bigint
-	ORDER BY next_run_at, id LIMIT $3) coming`
-
-	dueSQL = `SELECT ` + jobColumns + `, 0, NULL::bigint, NULL::bigint[], 0::bigint FROM cron_jobs` + dueWhere + `
+	dueSQL = `SELECT ` + jobColumns + `, 0, NULL::bigint FROM cron_jobs` + dueWhere + `
 ORDER BY next_run_at, id LIMIT `
 
 	// dueCountSQL counts the rows that dueSQL would return if no other transaction had locked any of them.
@@ -110,15 +106,13 @@ func (c *claiming) try(ctx context.Context) error {
 
 func (c *claiming) look(ctx context.Context) (due, retries bool, err error) {
 	var now int64
+	var job, retry pgtype.Int8
 	b := &pgx.Batch{}
 	b.Queue(aliveSQL, c.s.clock(), c.p.Node)
-	b.Queue(lookSQL, c.s.clock(), c.p.LookAhead.Milliseconds()).QueryRow(func(row pgx.Row) error { return row.Scan(&now, &due, &retries) })
-	if c.p.Horizon > 0 && !c.jobs {
-		b.Queue(comingSQL, c.s.clock(), c.p.Horizon.Milliseconds(), cron.MostComing).QueryRow(func(row pgx.Row) error { return row.Scan(&c.out.Coming) })
-	}
+	b.Queue(lookSQL, c.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now, &job, &retry) })
 	err = send(ctx, c.s.pool, b)
-	c.out.Now = fromMillis(now)
-	return due, retries, err
+	c.out.Now, c.out.Next = fromMillis(now), cron.Earlier(moment(job), moment(retry))
+	return job.Valid && job.Int64 <= now, retry.Valid && retry.Int64 <= now, err
 }
 
 // addCommitted adds the launches of an earlier call that was committed although the call got no answer.
@@ -197,7 +191,7 @@ func (b *claimBatch) read(ctx context.Context, tx pgx.Tx) error {
 	batch := &pgx.Batch{}
 	batch.Queue(inOrderSQL)
 	batch.Queue(readClockSQL, b.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	batch.Queue(dueSQL+limit(b.p, 0)+` FOR UPDATE SKIP LOCKED`, b.s.clock(), b.p.LookAhead.Milliseconds()).Query(b.add)
+	batch.Queue(dueSQL+limit(b.p, 0)+` FOR UPDATE SKIP LOCKED`, b.s.clock()).Query(b.add)
 	if err := send(ctx, tx, batch); err != nil {
 		return err
 	}
@@ -207,7 +201,7 @@ func (b *claimBatch) read(ctx context.Context, tx pgx.Tx) error {
 	}
 	more := &pgx.Batch{}
 	if !b.more { // then no row was passed over that the claim could have taken
-		more.Queue(dueCountSQL+limit(b.p, 0)+`) due`, b.s.clock(), b.p.LookAhead.Milliseconds()).QueryRow(func(row pgx.Row) error {
+		more.Queue(dueCountSQL+limit(b.p, 0)+`) due`, b.s.clock()).QueryRow(func(row pgx.Row) error {
 			var dueNow int
 			err := row.Scan(&dueNow)
 			b.out.Passed = max(0, dueNow-len(b.due)) // what is broken is marked and not due any more

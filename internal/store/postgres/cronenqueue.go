@@ -17,15 +17,13 @@ func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enq
 	var out cron.Enqueued
 	err := s.do(ctx, "enqueuing cron runs", func(ctx context.Context) error {
 		var made []cron.Launched
-		err := retryStarted(func() error {
-			return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-				out, err = idempotent(ctx, s, tx, p.IdempotencyKey, func() (cron.Enqueued, error) {
-					e, err := s.enqueueRuns(ctx, tx, p)
-					made = e.Launched
-					return e, err
-				})
-				return err
+		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+			out, err = idempotent(ctx, s, tx, p.IdempotencyKey, func() (cron.Enqueued, error) {
+				e, err := s.enqueueRuns(ctx, tx, p)
+				made = e.Launched
+				return e, err
 			})
+			return err
 		})
 		if isUnique(err) {
 			return chat.ErrKeyReused
@@ -56,9 +54,6 @@ func (s *Store) enqueueRuns(ctx context.Context, tx pgx.Tx, p cron.EnqueueParams
 	if err := s.complete(ctx, tx, &pgx.Batch{}, due); err != nil {
 		return out, err
 	}
-	if list[0].ahead > 0 {
-		due[0] = due[0].SeenAs(list[0].Job)
-	}
 	if due[0].Ran, err = ran(ctx, tx, p.JobID, p.Slots); err != nil {
 		return out, err
 	}
@@ -76,9 +71,6 @@ func (s *Store) enqueueRuns(ctx context.Context, tx pgx.Tx, p cron.EnqueueParams
 		}
 		return l.Exists
 	})
-	if err := s.replan(ctx, tx, list[0], launches); err != nil {
-		return out, err
-	}
 	l := launching{s: s, node: p.Node, now: now}
 	if err := l.run(ctx, tx, launches, nil); err != nil {
 		return out, err
@@ -110,16 +102,4 @@ func ran(ctx context.Context, tx pgx.Tx, job string, slots []time.Time) (list []
 		return r, err
 	}))
 	return list, send(ctx, tx, b)
-}
-
-// replan withdraws the claim ahead of a job that gets runs from a caller: the planner decides about its slot when the slot comes.
-func (s *Store) replan(ctx context.Context, tx pgx.Tx, j storedJob, launches []cron.Launch) error {
-	if len(launches) == 0 || j.ahead == 0 {
-		return nil
-	}
-	if err := s.withdrawSeen(ctx, tx, j); err != nil {
-		return err
-	}
-	_, err := tx.Exec(ctx, planAgainSQL, []string{j.ID}, []int64{ms(j.State.Next)}, []int64{ms(j.State.NextRunAt)})
-	return err
 }

@@ -30,8 +30,8 @@ WHERE l.ctid = b.place AND l.run_id = v.message AND l.state = 'queued'`
 
 // The ends of several attempts. Jobs are locked before sessions, as everywhere; no statement waits for the row of a job or of a session.
 const (
-	lockFreeJobsSQL = `SELECT ` + jobRaw + ` FROM cron_jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE SKIP LOCKED`
-	jobsSQL         = `SELECT ` + jobRaw + `, xmin FROM cron_jobs WHERE id = ANY($1::text[])`
+	lockFreeJobsSQL = `SELECT ` + jobView + ` FROM cron_jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE SKIP LOCKED`
+	jobsSQL         = `SELECT ` + jobView + `, xmin FROM cron_jobs WHERE id = ANY($1::text[])`
 	existingJobsSQL = `SELECT id FROM cron_jobs WHERE id = ANY($1::text[])`
 
 	// runningSQL returns the numbers of the proved claims whose run is running under the claim. Parameters: $1 runs, $2 sessions, $3 nodes,

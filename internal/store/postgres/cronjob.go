@@ -22,15 +22,8 @@ const (
 	last_delivery_error, last_alert_at, consecutive_errors, consecutive_skipped,
 	delivery_paused_at, delivery_paused_why, delivery_paused_channel, delivery_paused_chat`
 
-	// jobRaw are the columns that scanJob reads: the row and what follows from the ledger. A slot that is claimed ahead counts as claimed.
-	jobRaw = jobActive + `, NULL::bigint[], 0::bigint`
-
-	// jobView is jobRaw with the claim ahead, if there is one, and the clock: [Store.seen] judges it.
-	jobView = jobActive + `,
-	(SELECT ARRAY[l.scheduled_for, l.fire_at] FROM cron_run_logs l WHERE l.job_id = cron_jobs.id AND l.finished_at IS NULL
-		AND ` + unstarted + ` AND l.trigger = 'schedule' ORDER BY l.fire_at DESC LIMIT 1), (date_part('epoch', now()) * 1000)::bigint`
-
-	jobActive = jobColumns + `,
+	// jobView are the columns that scanJob reads: the row and what follows from the ledger.
+	jobView = jobColumns + `,
 	(SELECT count(*) FROM cron_run_logs l WHERE l.job_id = cron_jobs.id AND l.finished_at IS NULL),
 	(SELECT min(l.started_at) FROM cron_run_logs l WHERE l.job_id = cron_jobs.id AND l.finished_at IS NULL AND l.state = 'running')`
 )
@@ -92,30 +85,8 @@ type storedJob struct {
 	cron.Job
 
 	broken string
-	// latest are slot and moment of the last planned run that has not begun, if there is one; at is the database's clock.
-	latest []int64
-	at     int64
-	ahead  int // claims that callers do not see in the job
 	// version is the transaction that has written the row; 0 = it was not read.
 	version uint32
-}
-
-// seen is the job as callers get it: without the claim of its next slot, if that slot has not come yet.
-func (s *Store) seen(j storedJob) storedJob {
-	now := j.at
-	if s.now != nil {
-		now = s.now().UnixMilli()
-	}
-	if len(j.latest) == 2 && j.latest[1] > now {
-		j.Job, j.ahead = j.Unclaimed(fromMillis(j.latest[0]), fromMillis(j.latest[1])), 1
-	}
-	return j
-}
-
-// seenJob reads a job as callers get it.
-func (s *Store) seenJob(row pgx.CollectableRow) (storedJob, error) {
-	j, err := scanJob(row)
-	return s.seen(j), err
 }
 
 // same reports whether storing j would change nothing.
@@ -131,8 +102,8 @@ func scanJob(row pgx.CollectableRow) (storedJob, error) {
 	return newJobScan(cron.DecodeParts).scan(row)
 }
 
-// jobScanner is scanJob for the rows of one statement, by operations that read a job again and again. more are targets for the columns behind those of
-// jobRaw.
+// jobScanner is scanJob for the rows of one statement, by operations that read a job again and again. more are targets for the columns after those of
+// jobView.
 func (s *Store) jobScanner(more ...any) pgx.RowToFunc[storedJob] {
 	return newJobScan(s.parts.Decode, more...).scan
 }
@@ -164,7 +135,6 @@ func newJobScan(decode func(cron.Parts, *cron.Job) error, more ...any) *jobScan 
 		&v.took, &st.LastDelivery, &st.LastDeliveryError, &r.lastAlert,
 		&st.ConsecutiveErrors, &st.ConsecutiveSkipped,
 		&r.undeliverable, &st.DeliveryPause.Reason, &st.DeliveryPause.Channel, &st.DeliveryPause.ChatID, &st.Queued, &r.running,
-		&j.latest, &j.at,
 	}, more...)
 	return v
 }

@@ -57,7 +57,7 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (cron.JobPage, error
 		view, size := jobParts(f)
 		page := within(`SELECT id AS page_id, `+size+` AS page_size`+jobsWhere+jobOrder(f)+` LIMIT $8 OFFSET $9`, readBytes())
 		b.Queue(`SELECT `+view+` FROM cron_jobs JOIN `+page+` page ON page_id = id ORDER BY page_n`,
-			append(slices.Clip(args), orAll(f.Limit), max(f.Offset, 0))...).Query(collect(&list, s.seenJob))
+			append(slices.Clip(args), orAll(f.Limit), max(f.Offset, 0))...).Query(collect(&list, scanJob))
 		return send(ctx, s.pool, b)
 	})
 	out.Jobs = column(list, func(j storedJob) cron.Job { return j.Job })
@@ -131,10 +131,6 @@ func runStates(f cron.RunFilter, c *conditions, clock any) (active, finished str
 	}
 	if f.IncludeActive || len(open) > 0 {
 		active = "l.finished_at IS NULL"
-		if !f.Ahead {
-			c.args = append(c.args, clock)
-			active += " AND NOT (" + strings.ReplaceAll(ahead, "$1", "$"+strconv.Itoa(len(c.args))) + ")"
-		}
 		if !f.IncludeActive {
 			active += " AND l.state = ANY('{" + strings.Join(open, ",") + "}')"
 		}
@@ -278,11 +274,11 @@ func (s *Store) Summary(ctx context.Context, visible string) (cron.Summary, erro
 
 const (
 	// oldRunsSQL finds finished rows that are too old, and those beyond the ones of their job that ended last; those that were planned first come first. A row
-	// ends before it is planned by at most a minute: claims look ahead a little.
+	// is planned before it ends.
 	oldRunsSQL = `
 SELECT id, attempt FROM (
 	SELECT l.id, l.attempt, l.scheduled_for FROM ` + ledgerOwners + ` o CROSS JOIN LATERAL (
-		SELECT l.id, l.attempt, l.scheduled_for FROM cron_run_logs l WHERE l.owner = o.owner AND l.scheduled_for < $1::bigint + 60000 AND l.finished_at < $1
+		SELECT l.id, l.attempt, l.scheduled_for FROM cron_run_logs l WHERE l.owner = o.owner AND l.scheduled_for < $1 AND l.finished_at < $1
 		ORDER BY l.scheduled_for, l.id LIMIT $3
 	) l
 	UNION
@@ -355,7 +351,7 @@ func prune(ctx context.Context, tx pgx.Tx, p cron.PruneParams) (int, error) {
 		return 0, err
 	}
 	if len(ids) == 0 {
-		return 0, forgetWithdrawn(ctx, tx, p.Before)
+		return 0, nil
 	}
 	b := &pgx.Batch{}
 	b.Queue(forgetMessagesSQL, messages)

@@ -32,9 +32,9 @@ func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, e
 	var out cron.PutResult
 	err := s.do(ctx, "storing a cron job", func(ctx context.Context) error {
 		put := func() error { return s.put(ctx, p, &out) }
-		err := retryStarted(put)
+		err := put()
 		if isUnique(err) { // another transaction has made it meanwhile: now it can be read
-			err = retryStarted(put)
+			err = put()
 		}
 		if isUnique(err) {
 			return chat.ErrConflict
@@ -129,9 +129,6 @@ func (s *Store) putOld(ctx context.Context, tx pgx.Tx, p cron.PutParams, old sto
 	if err != nil || same && kept {
 		return out, err
 	}
-	if err := s.withdrawSeen(ctx, tx, old); err != nil {
-		return out, err
-	}
 	out.Updated = true
 	out.Job, err = s.write(ctx, tx, stored, *job, p.Audit)
 	return out, err
@@ -155,7 +152,7 @@ func (s *Store) checkJobLimit(ctx context.Context, tx pgx.Tx, p cron.PutParams) 
 	return nil
 }
 
-// lockJob locks a job and then reads it, as callers get it, with the clock. The lock is a statement of its own: the statement that reads
+// lockJob locks a job and then reads it with the clock. The lock is a statement of its own: the statement that reads
 // the job and its runs begins after it, and so sees the commits that the lock has waited for.
 func (s *Store) lockJob(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]storedJob, time.Time, error) {
 	var (
@@ -166,7 +163,7 @@ func (s *Store) lockJob(ctx context.Context, tx pgx.Tx, sql string, args ...any)
 	b := &pgx.Batch{}
 	b.Queue(`SELECT id`+sql[strings.Index(sql, ` FROM cron_jobs WHERE `):]+` FOR UPDATE`, args...).Query(collect(&locked, scanText))
 	b.Queue(readClockSQL, s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	b.Queue(sql, args...).Query(collect(&list, s.seenJob))
+	b.Queue(sql, args...).Query(collect(&list, scanJob))
 	err := send(ctx, tx, b)
 	if len(locked) == 0 { // it was made between the two statements, so it is not locked
 		list = nil
@@ -188,7 +185,7 @@ func (s *Store) write(ctx context.Context, tx pgx.Tx, old storedJob, j cron.Job,
 	var list []storedJob
 	b := &pgx.Batch{}
 	b.Queue(sql, args...)
-	b.Queue(jobByIDSQL, args[0], "").Query(collect(&list, s.seenJob))
+	b.Queue(jobByIDSQL, args[0], "").Query(collect(&list, scanJob))
 	if err := s.audit(b, audit.Between(old.Revision, j.Revision)); err != nil {
 		return j, err
 	}
@@ -228,10 +225,8 @@ func clone(j cron.Job) cron.Job {
 func (s *Store) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Changed, error) {
 	var out cron.Changed
 	err := s.do(ctx, "changing a cron job", func(ctx context.Context) error {
-		err := retryStarted(func() error {
-			out = cron.Changed{}
-			return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return s.change(ctx, tx, p, &out) })
-		})
+		out = cron.Changed{}
+		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return s.change(ctx, tx, p, &out) })
 		if isUnique(err) {
 			return chat.ErrConflict
 		}
@@ -256,7 +251,6 @@ func (s *Store) change(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, out 
 	if err := s.endActive(ctx, tx, p, &old, out); err != nil {
 		return err
 	}
-	stored.ahead = old.ahead
 	job, err := p.Change(clone(old.Job), now)
 	if err != nil {
 		return err
@@ -278,11 +272,6 @@ func (s *Store) changed(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, old
 		}
 		out.Changed = !same
 	}
-	if out.Changed {
-		if err := s.withdrawSeen(ctx, tx, old); err != nil {
-			return err
-		}
-	}
 	audit := p.Audit
 	if !out.Changed && len(out.Ended) == 0 {
 		audit = nil
@@ -297,7 +286,7 @@ func (s *Store) changed(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, old
 	if out.Job == nil {
 		b.Queue(`DELETE FROM cron_jobs WHERE id = $1`, old.ID)
 	}
-	b.Queue(jobByIDSQL, old.ID, "").Query(collect(&list, s.seenJob))
+	b.Queue(jobByIDSQL, old.ID, "").Query(collect(&list, scanJob))
 	if err := s.audit(b, audit.Between(out.Revisions())); err != nil {
 		return err
 	}
@@ -311,10 +300,6 @@ func (s *Store) changed(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, old
 // endActive ends the runs that a change cancels, and counts the planned fires among them as skipped.
 func (s *Store) endActive(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, old *storedJob, out *cron.Changed) error {
 	if p.CancelActive {
-		if err := s.withdrawSeen(ctx, tx, *old); err != nil {
-			return err
-		}
-		old.ahead = 0
 		ids, err := s.activeRuns(ctx, tx, p.ID)
 		if err != nil || len(ids) == 0 {
 			return err
@@ -352,7 +337,7 @@ func (s *Store) skipped(ctx context.Context, tx pgx.Tx, r *cron.Run, out *cron.C
 func (s *Store) Job(ctx context.Context, id, visible string) (cron.Job, error) {
 	var out storedJob
 	err := s.do(ctx, "reading a cron job", func(ctx context.Context) (err error) {
-		out, err = one(ctx, s, s.seenJob, jobByIDSQL, id, visible)
+		out, err = one(ctx, s, scanJob, jobByIDSQL, id, visible)
 		return orNone(err, chat.ErrNotFound)
 	})
 	return out.Job, err

@@ -41,9 +41,7 @@ func (s *Store) Spawn(ctx context.Context, p store.SpawnParams) (store.Accepted,
 		if err := s.expandNow(ctx, s.turns, p.Session); err != nil {
 			return err
 		}
-		err := retryStarted(func() error {
-			return pgx.BeginFunc(ctx, s.turns, func(tx pgx.Tx) error { return s.spawn(ctx, tx, p, a) })
-		})
+		err := pgx.BeginFunc(ctx, s.turns, func(tx pgx.Tx) error { return s.spawn(ctx, tx, p, a) })
 		if errors.Is(err, errKnown) || isUnique(err) {
 			err = a.findDuplicate(ctx, repeated)
 		}

@@ -129,7 +129,7 @@ func (t *tx) startCompact(ctx context.Context, p *startOp) (out store.Started, s
 
 // jobOf reads the job of a run; nil = there is none any more. It is read here, because a transaction of its own costs more than the statement.
 func (t *tx) jobOf(ctx context.Context, id string) (*cron.Job, error) {
-	j, err := findJob(ctx, t, t.now, id, "")
+	j, err := findJob(ctx, t, id, "")
 	if errors.Is(err, chat.ErrNotFound) || err == nil && j.unreadable {
 		return nil, nil
 	}

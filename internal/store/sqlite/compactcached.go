@@ -38,11 +38,11 @@ func (t *tx) startCached(ctx context.Context, p *startOp) (out store.Started, st
 		t.wrote = false
 		return out, false, nil
 	}
-	r.state, r.startedAt, r.unstarted, r.row.entries = cron.RunRunning, at, false, int64(len(p.Transcript))
+	r.state, r.startedAt, r.row.entries = cron.RunRunning, at, int64(len(p.Transcript))
 	r.row.run.State, r.row.run.StartedAt, r.row.run.Attempt, r.row.run.Attempts = cron.RunRunning, at, 1, list
 	return store.Started{
 		Seqs: p.Seqs, Attempt: 1, StartedAt: at, Notes: map[string]string{}, Principal: r.row.principal, SessionID: r.row.transcript,
-		Entries: store.Numbered(p.Transcript, 0, at), Job: j.asCallersGetIt(t.now),
+		Entries: store.Numbered(p.Transcript, 0, at), Job: j.withRuns(),
 	}, true, nil
 }
 

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strings"
 
 	"laneway/internal/chat"
@@ -42,9 +41,9 @@ func (t *tx) cancelRuns(ctx context.Context, p *cron.CancelParams) (cron.Cancell
 func (t *tx) meant(ctx context.Context, p *cron.CancelParams) ([]*ledgerRow, error) {
 	if p.RunID == "" {
 		rows, err := t.activeOf(ctx, p.JobID)
-		rows = slices.DeleteFunc(visibleOnly(rows, p.Visible), func(r *ledgerRow) bool { return r.Ahead(instant(t.now)) })
+		rows = visibleOnly(rows, p.Visible)
 		if err == nil && len(rows) == 0 {
-			_, err = findJob(ctx, t, t.now, p.JobID, p.Visible)
+			_, err = findJob(ctx, t, p.JobID, p.Visible)
 		}
 		return rows, err
 	}
@@ -52,7 +51,7 @@ func (t *tx) meant(ctx context.Context, p *cron.CancelParams) ([]*ledgerRow, err
 	if err != nil {
 		return nil, err
 	}
-	if !known || r.Ahead(instant(t.now)) || p.Visible != "" && r.Owner != p.Visible || p.JobID != "" && r.JobID != p.JobID {
+	if !known || p.Visible != "" && r.Owner != p.Visible || p.JobID != "" && r.JobID != p.JobID {
 		return nil, chat.ErrNotFound
 	}
 	if !r.State.Active() {

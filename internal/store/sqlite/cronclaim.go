@@ -36,22 +36,17 @@ func (s *Store) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, er
 
 func (t *tx) claimJobs(ctx context.Context, p *cron.ClaimParams) (out cron.Claimed, err error) {
 	out.Now = instant(t.now)
-	until := t.now + wait(max(p.LookAhead, 0))
 	list, err := t.dueRetries(ctx, p.Limit)
 	if err != nil {
 		return out, err
 	}
-	if p.Horizon > 0 {
-		err := t.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_jobs WHERE `+plannedJobs+` AND next_run_at <= ? LIMIT +?)`,
-			t.now+wait(p.Horizon), cron.MostComing).Scan(&out.Coming)
-		if err != nil {
-			return out, err
-		}
+	if out.Next, err = nextWake(ctx, t, ""); err != nil {
+		return out, err
 	}
 	c := &claiming{tx: t, out: &out, list: list}
 	taken := len(list)
 	if taken < p.Limit {
-		n, err := c.jobs(ctx, p, until, p.Limit-taken)
+		n, err := c.jobs(ctx, p, p.Limit-taken)
 		if err != nil {
 			return out, err
 		}
@@ -99,8 +94,8 @@ type claiming struct {
 }
 
 // jobs decides about the due jobs, and returns how many there were.
-func (c *claiming) jobs(ctx context.Context, p *cron.ClaimParams, until int64, limit int) (int, error) {
-	rows, err := c.query(ctx, `SELECT id, rowid FROM cron_jobs WHERE `+plannedJobs+` AND next_run_at <= ? ORDER BY next_run_at, id LIMIT +?`, until, limit)
+func (c *claiming) jobs(ctx context.Context, p *cron.ClaimParams, limit int) (int, error) {
+	rows, err := c.query(ctx, `SELECT id, rowid FROM cron_jobs WHERE `+plannedJobs+` AND next_run_at <= ? ORDER BY next_run_at, id LIMIT +?`, c.now, limit)
 	taken, err := collect(rows, err, scanDueRow)
 	if err != nil || len(taken) == 0 {
 		return 0, err
@@ -271,7 +266,7 @@ func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enq
 }
 
 func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams) (out cron.Enqueued, err error) {
-	j, err := findJob(ctx, t, t.now, p.JobID, p.Visible)
+	j, err := findJob(ctx, t, p.JobID, p.Visible)
 	if err != nil {
 		return out, err
 	}
@@ -288,9 +283,6 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams) (out cron.E
 	if due[0].Ran, err = t.ran(ctx, j.ID, p.Slots); err != nil {
 		return out, err
 	}
-	if j.ahead {
-		due[0] = due[0].SeenAs(cloneJob(&j.Job))
-	}
 	launches, err := p.Make(due[0], instant(t.now))
 	if out.Declined(err) {
 		return out, nil
@@ -303,14 +295,6 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams) (out cron.E
 		out.IDs = append(out.IDs, it.run.ID)
 		if !launches[i].Exists {
 			c.list = append(c.list, it)
-		}
-	}
-	if len(c.list) > 0 && j.ahead { // the planner decides about the slot when it comes
-		if err := t.withdraw(ctx, j.ID); err != nil {
-			return out, err
-		}
-		if err := t.planAgain(ctx, j.ID, millis(j.State.Next), millis(j.State.NextRunAt)); err != nil {
-			return out, err
 		}
 	}
 	if out.Launched, err = t.launchAll(ctx, p.Node, c.list); err != nil {

@@ -30,27 +30,13 @@ const (
 // activeColumns are the active runs of a job. They follow from the ledger and are not stored in the job.
 const activeColumns = `
 	(SELECT count(*) FROM cron_run_logs r WHERE r.job_id = cron_jobs.id AND r.state IN ('queued', 'running', 'retrying')),
-	(SELECT min(started_at) FROM cron_run_logs r WHERE r.job_id = cron_jobs.id AND r.state IN ('queued', 'running', 'retrying') AND r.state = 'running'),
-	(SELECT scheduled_for FROM cron_run_logs r WHERE r.job_id = cron_jobs.id AND r.state IN ('queued', 'running', 'retrying') AND ` + unstartedFire + `
-		ORDER BY fire_at DESC LIMIT 1),
-	(SELECT max(fire_at) FROM cron_run_logs r WHERE r.job_id = cron_jobs.id AND r.state IN ('queued', 'running', 'retrying') AND ` + unstartedFire + `)`
+	(SELECT min(started_at) FROM cron_run_logs r WHERE r.job_id = cron_jobs.id AND r.state IN ('queued', 'running', 'retrying') AND r.state = 'running')`
 
 // storedJob is a job with the texts that it was read from: texts that cannot be decoded must survive a change of another column.
 type storedJob struct {
 	cron.Job
 	parts      cron.Parts
 	unreadable bool
-	// latestSlot and latestAt are slot and moment of the last planned run that has not begun; zero = there is none.
-	latestSlot, latestAt time.Time
-	ahead                bool // the claim of its next slot is hidden
-}
-
-// seen is the job as callers get it: without the claim of its next slot, if that slot has not come yet.
-func (j *storedJob) seen(now int64) *storedJob {
-	if j.latestAt.After(instant(now)) {
-		j.Job, j.ahead = j.Unclaimed(j.latestSlot, j.latestAt), true
-	}
-	return j
 }
 
 // jobScan holds what a row is read into before it becomes a job.
@@ -122,7 +108,7 @@ func scanJob(row scanner) (*storedJob, error) { return scanActive(row, cron.Deco
 func scanActive(row scanner, decode func(cron.Parts, *cron.Job) error) (*storedJob, error) {
 	v := &jobScan{}
 	s := &v.job.State
-	if err := row.Scan(append(v.fields(), &s.Queued, timeColumn{&s.RunningAt}, timeColumn{&v.job.latestSlot}, timeColumn{&v.job.latestAt})...); err != nil {
+	if err := row.Scan(append(v.fields(), &s.Queued, timeColumn{&s.RunningAt})...); err != nil {
 		return nil, err
 	}
 	return v.done(decode), nil
@@ -135,8 +121,8 @@ const (
 	findSeen = findOne + ` AND owner = ?`
 )
 
-// findJob reads a job that visible may see, as callers get it at a moment; chat.ErrNotFound.
-func findJob(ctx context.Context, q querier, now int64, id, visible string) (*storedJob, error) {
+// findJob reads a job that visible may see; chat.ErrNotFound.
+func findJob(ctx context.Context, q querier, id, visible string) (*storedJob, error) {
 	row := packed{}
 	if visible == "" {
 		row.scanner = q.one(ctx, findOne, id)
@@ -147,10 +133,7 @@ func findJob(ctx context.Context, q querier, now int64, id, visible string) (*st
 	if none(err) {
 		return nil, chat.ErrNotFound
 	}
-	if err != nil {
-		return nil, err
-	}
-	return j.seen(now), nil
+	return j, err
 }
 
 // jobArgs are the values of jobColumns.
@@ -201,18 +184,12 @@ func (t *tx) storeJob(ctx context.Context, old *storedJob, next *cron.Job) (chan
 	state := after.State
 	before.State, after.State = cron.JobState{}, cron.JobState{}
 	same := reflect.DeepEqual(before, after)
-	if old.ahead && (!same || !sameState) {
-		if err := t.withdraw(ctx, old.ID); err != nil {
-			return false, err
-		}
-		samePlan = false
-	}
 	switch {
 	case same && sameState:
 		return false, nil
 	case same && samePlan:
 		return true, t.storeJobState(ctx, old.ID, &state)
-	case same && !old.ahead:
+	case same:
 		_, err = t.execOf(ctx, old.ID, `UPDATE cron_jobs SET (`+stateColumns+`) = (`+stateMarks+`) WHERE id = ?`, append(stateArgs(next), old.ID)...)
 		return true, err
 	}

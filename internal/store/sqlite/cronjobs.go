@@ -60,7 +60,7 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (out cron.JobPage, e
 			return err
 		}
 		if f.Query != "" {
-			return searchJobs(ctx, q, s.now().UnixMilli(), &f, &out)
+			return searchJobs(ctx, q, &f, &out)
 		}
 		args := jobFilterArgs(&f)
 		if err := q.one(ctx, `SELECT count(*)`+jobsMatching, args...).Scan(&out.Total); err != nil {
@@ -72,7 +72,7 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (out cron.JobPage, e
 		if err != nil {
 			return err
 		}
-		out.Jobs, err = jobsNamed(ctx, q, s.now().UnixMilli(), ids, &f)
+		out.Jobs, err = jobsNamed(ctx, q, ids, &f)
 		return err
 	})
 	return out, err
@@ -126,7 +126,7 @@ func jobSize(f *cron.JobFilter) string {
 }
 
 // searchJobs finds the jobs in which a text occurs.
-func searchJobs(ctx context.Context, q querier, now int64, f *cron.JobFilter, out *cron.JobPage) error {
+func searchJobs(ctx context.Context, q querier, f *cron.JobFilter, out *cron.JobPage) error {
 	found := page{budget: store.NewBudget(0)}
 	found.limit, found.offset = pageOf(f.Limit, f.Offset)
 	rows, err := q.query(ctx, `SELECT id, `+jobSize(f)+`, name, key, description, display_name`+jobsMatching+jobOrder(f), jobFilterArgs(f)...)
@@ -134,11 +134,11 @@ func searchJobs(ctx context.Context, q querier, now int64, f *cron.JobFilter, ou
 		return err
 	}
 	out.Total = found.total
-	out.Jobs, err = jobsNamed(ctx, q, now, found.ids, f)
+	out.Jobs, err = jobsNamed(ctx, q, found.ids, f)
 	return err
 }
 
-func jobsNamed(ctx context.Context, q querier, now int64, ids []string, f *cron.JobFilter) (list []cron.Job, err error) {
+func jobsNamed(ctx context.Context, q querier, ids []string, f *cron.JobFilter) (list []cron.Job, err error) {
 	statement := selectJob
 	if f.WithoutPayload {
 		statement = strings.Replace(selectJob, " payload,", " '"+cron.PayloadLeftOut+"',", 1)
@@ -148,7 +148,7 @@ func jobsNamed(ctx context.Context, q querier, now int64, ids []string, f *cron.
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, j.seen(now).Job)
+		list = append(list, j.Job)
 	}
 	return list, nil
 }

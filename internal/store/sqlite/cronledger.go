@@ -120,7 +120,7 @@ func (t *tx) insertCompact(ctx context.Context, r *cron.Run, m *chat.Message) (t
 	}
 	slot, fireAt := instant(millis(r.ScheduledFor)), instant(millis(r.FireAt))
 	t.jobs.launched(&activeRun{
-		id: r.ID, session: r.SessionKey, state: cron.RunQueued, claimedAt: instant(t.now), slot: slot, fireAt: fireAt, unstarted: r.Trigger == cron.TriggerSchedule,
+		id: r.ID, session: r.SessionKey, state: cron.RunQueued, claimedAt: instant(t.now), slot: slot,
 		row: &compactRow{principal: m.Principal, transcript: transcript, run: cron.Run{
 			ID: r.ID, JobID: r.JobID, JobName: r.JobName, JobKey: r.JobKey, Owner: r.Owner, Agent: r.Agent, Lane: r.Lane, SessionKey: r.SessionKey,
 			ScheduledFor: slot, Trigger: r.Trigger, State: cron.RunQueued, DST: r.DST, SlotCount: 1, FireAt: fireAt, ClaimedAt: instant(t.now), Node: r.Node,

@@ -36,13 +36,13 @@ func (t *tx) putJob(ctx context.Context, p *cron.PutParams) (cron.PutResult, err
 			return cron.PutResult{}, err
 		}
 		if named != nil {
-			return t.putOld(ctx, p, named.seen(t.now))
+			return t.putOld(ctx, p, named)
 		}
 	}
 	if none(err) {
 		return t.makeJob(ctx, p)
 	}
-	return t.putOld(ctx, p, old.seen(t.now))
+	return t.putOld(ctx, p, old)
 }
 
 // namesake is the job that p changes by its name; nil = there is none.
@@ -165,7 +165,7 @@ func (t *tx) replaceJob(ctx context.Context, old *storedJob, next *cron.Job) (ch
 }
 
 func (t *tx) reread(ctx context.Context, id string) (cron.Job, error) {
-	j, err := findJob(ctx, t, t.now, id, "")
+	j, err := findJob(ctx, t, id, "")
 	if err != nil {
 		return cron.Job{}, err
 	}
@@ -175,7 +175,7 @@ func (t *tx) reread(ctx context.Context, id string) (cron.Job, error) {
 // ChangeJob changes or removes a job; see the port.
 func (s *Store) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Changed, error) {
 	return result(ctx, s.write, ordinary("change a job"), func(ctx context.Context, t *tx) (cron.Changed, error) {
-		old, err := findJob(ctx, t, t.now, p.ID, p.Visible)
+		old, err := findJob(ctx, t, p.ID, p.Visible)
 		if err != nil {
 			return cron.Changed{}, err
 		}
@@ -202,9 +202,6 @@ func (t *tx) changeJob(ctx context.Context, p *cron.ChangeParams, old *storedJob
 	}
 	if next == nil {
 		out.Changed = true
-		if err := t.withdraw(ctx, old.ID); err != nil {
-			return out, err
-		}
 		err = t.removeJob(ctx, old.ID)
 	} else {
 		out.Changed, err = t.replaceJob(ctx, old, next)
@@ -230,9 +227,6 @@ func (t *tx) changeJob(ctx context.Context, p *cron.ChangeParams, old *storedJob
 func (t *tx) endActive(ctx context.Context, p *cron.ChangeParams, old *storedJob, out *cron.Changed) (fires int, err error) {
 	switch {
 	case p.CancelActive:
-		if err := t.withdraw(ctx, old.ID); err != nil {
-			return 0, err
-		}
 		rows, err := t.activeOf(ctx, old.ID)
 		if err != nil {
 			return 0, err
@@ -248,7 +242,7 @@ func (t *tx) endActive(ctx context.Context, p *cron.ChangeParams, old *storedJob
 // Job reads one job that visible may see; chat.ErrNotFound.
 func (s *Store) Job(ctx context.Context, id, visible string) (out cron.Job, err error) {
 	err = s.view(ctx, "read a job", func(ctx context.Context, q querier) error {
-		j, err := findJob(ctx, q, s.now().UnixMilli(), id, visible)
+		j, err := findJob(ctx, q, id, visible)
 		if err != nil {
 			return err
 		}

@@ -14,18 +14,17 @@ import (
 const maxCounted = 100_000
 
 // The ledger is read by the index of one condition, in the order of the planned time; the other conditions of a filter are checked on the rows. Parameters:
-// job, owner, agent (” = all), states of finished runs and deliveries (JSON lists, ” = all), since, until, the clock (0 includes claims of slots that have not
-// come), and states of active runs (a JSON list).
+// job, owner, agent (” = all), states of finished runs and deliveries (JSON lists, ” = all), since, until, and states of
+// active runs (a JSON list).
 const (
 	runsOfJob   = `job_id = ?1`
 	runsOfOwner = `owner = ?2`
 	runsOfAll   = `scheduled_for >= ?6`
 	runsActive  = `state IN ('queued', 'running', 'retrying')`
 	runsOver    = `state NOT IN ('queued', 'running', 'retrying') AND (?4 = '' OR state IN (SELECT value FROM json_each(?4)))`
-	// runsSeen excludes claims of slots that have not come.
-	runsSeen = runsActive + ` AND NOT (` + unstartedFire + ` AND fire_at > ?8 AND ?8 > 0) AND state IN (SELECT value FROM json_each(?9))`
+	runsOpen    = runsActive + ` AND state IN (SELECT value FROM json_each(?8))`
 
-	runsPlanned  = ` AND scheduled_for >= ?6 AND scheduled_for <= ?7 AND ?9 IS NOT NULL`
+	runsPlanned  = ` AND scheduled_for >= ?6 AND scheduled_for <= ?7 AND ?8 IS NOT NULL`
 	runsMatching = runsPlanned + ` AND (?1 = '' OR job_id = ?1) AND (?2 = '' OR owner = ?2) AND (?3 = '' OR agent = ?3)
 		AND (?5 = '' OR delivery IN (SELECT value FROM json_each(?5)))`
 
@@ -45,7 +44,7 @@ type runsQuery struct {
 	args         []any
 }
 
-func queryOf(f *cron.RunFilter, now int64) (*runsQuery, error) {
+func queryOf(f *cron.RunFilter) (*runsQuery, error) {
 	v := &runsQuery{f: f, base: runsOfAll, active: f.IncludeActive, over: len(f.States) == 0}
 	switch {
 	case f.JobID != "":
@@ -68,16 +67,16 @@ func queryOf(f *cron.RunFilter, now int64) (*runsQuery, error) {
 	case !v.active:
 		v.wanted = runsOver
 	case !v.over:
-		v.base, v.wanted = runsActive, runsSeen
+		v.base, v.wanted = runsActive, runsOpen
 	default:
-		v.wanted = `(` + runsOver + ` OR ` + runsSeen + `)`
+		v.wanted = `(` + runsOver + ` OR ` + runsOpen + `)`
 	}
-	return v, v.setArgs(open, ended, now)
+	return v, v.setArgs(open, ended)
 }
 
-func (v *runsQuery) setArgs(open, ended []cron.RunState, now int64) error {
+func (v *runsQuery) setArgs(open, ended []cron.RunState) error {
 	f := v.f
-	states, deliveries, seen := "", "", "[]"
+	states, deliveries, wanted := "", "", "[]"
 	var err error
 	if len(ended) > 0 {
 		if states, err = encode(ended); err != nil {
@@ -90,7 +89,7 @@ func (v *runsQuery) setArgs(open, ended []cron.RunState, now int64) error {
 		}
 	}
 	if len(open) > 0 {
-		if seen, err = encode(open); err != nil {
+		if wanted, err = encode(open); err != nil {
 			return err
 		}
 	}
@@ -101,10 +100,7 @@ func (v *runsQuery) setArgs(open, ended []cron.RunState, now int64) error {
 	if !f.Until.IsZero() {
 		until = millis(f.Until)
 	}
-	if f.Ahead {
-		now = 0
-	}
-	v.args = []any{f.JobID, f.Visible, f.Agent, states, deliveries, since, until, now, seen}
+	v.args = []any{f.JobID, f.Visible, f.Agent, states, deliveries, since, until, wanted}
 	return nil
 }
 
@@ -126,7 +122,7 @@ func (v *runsQuery) order() string {
 // Runs lists the ledger; see the port.
 func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (out cron.RunPage, err error) {
 	err = s.view(ctx, "list runs", func(ctx context.Context, q querier) error {
-		v, err := queryOf(&f, s.now().UnixMilli())
+		v, err := queryOf(&f)
 		switch {
 		case err != nil:
 			return err
@@ -142,7 +138,7 @@ func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (out cron.RunPage, e
 
 // one finds a run by its id; the rest of the filter applies.
 func (v *runsQuery) one(ctx context.Context, q querier, out *cron.RunPage) error {
-	r, err := scanLedger(q.one(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE id = ?10 AND `+v.wanted+runsMatching, append(v.args, v.f.RunID)...))
+	r, err := scanLedger(q.one(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE id = ?9 AND `+v.wanted+runsMatching, append(v.args, v.f.RunID)...))
 	if none(err) {
 		return nil
 	}
@@ -161,7 +157,7 @@ func (v *runsQuery) list(ctx context.Context, q querier, out *cron.RunPage) (err
 		return err
 	}
 	limit, offset := pageOf(v.f.Limit, v.f.Offset)
-	rows, err := q.query(ctx, `SELECT id, `+runBytes+` FROM cron_run_logs WHERE `+v.where()+v.order()+` LIMIT +?10 OFFSET ?11`, append(v.args, limit, offset)...)
+	rows, err := q.query(ctx, `SELECT id, `+runBytes+` FROM cron_run_logs WHERE `+v.where()+v.order()+` LIMIT +?9 OFFSET ?10`, append(v.args, limit, offset)...)
 	ids, err := idsWithin(rows, err, store.NewBudget(0))
 	if err != nil {
 		return err
@@ -175,18 +171,18 @@ func (v *runsQuery) list(ctx context.Context, q querier, out *cron.RunPage) (err
 func (v *runsQuery) count(ctx context.Context, q querier) (n int, err error) {
 	f := v.f
 	if !v.over || f.Agent != "" || len(f.States)+len(f.Deliveries) > 0 || f.JobID != "" && f.Visible != "" {
-		err = q.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE `+v.where()+` LIMIT +?10)`, append(v.args, maxCounted)...).Scan(&n)
+		err = q.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE `+v.where()+` LIMIT +?9)`, append(v.args, maxCounted)...).Scan(&n)
 		return n, err
 	}
 	var open, seen int
 	if err := q.one(ctx, `SELECT count(*) FROM cron_run_logs WHERE `+runsActive+runsMatching, v.args...).Scan(&open); err != nil {
 		return 0, err
 	}
-	if err := q.one(ctx, `SELECT count(*) FROM cron_run_logs WHERE `+runsSeen+runsMatching, v.args...).Scan(&seen); err != nil {
+	if err := q.one(ctx, `SELECT count(*) FROM cron_run_logs WHERE `+runsOpen+runsMatching, v.args...).Scan(&seen); err != nil {
 		return 0, err
 	}
 	other := open - seen
-	err = q.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE `+v.base+runsPlanned+` LIMIT +?10)`, append(v.args, maxCounted+other)...).Scan(&n)
+	err = q.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE `+v.base+runsPlanned+` LIMIT +?9)`, append(v.args, maxCounted+other)...).Scan(&n)
 	return n - other, err
 }
 

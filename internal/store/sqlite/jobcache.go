@@ -39,8 +39,6 @@ type activeRun struct {
 	claimedAt   time.Time
 	startedAt   time.Time
 	slot        time.Time
-	fireAt      time.Time
-	unstarted   bool        // a planned fire whose first attempt has not begun
 	row         *compactRow // nil = only the table has it
 }
 
@@ -132,9 +130,8 @@ func (j *cachedJob) ended(id string) {
 	j.active = slices.DeleteFunc(j.active, func(r activeRun) bool { return r.id == id })
 }
 
-// asCallersGetIt is the job as findJob returns it.
-func (j *cachedJob) asCallersGetIt(now int64) *cron.Job {
-	var slot, fireAt time.Time
+// withRuns is the job as findJob returns it.
+func (j *cachedJob) withRuns() *cron.Job {
 	out := cloneJob(&j.Job)
 	out.State.Queued = len(j.active)
 	for i := range j.active {
@@ -142,12 +139,6 @@ func (j *cachedJob) asCallersGetIt(now int64) *cron.Job {
 		if at := &out.State.RunningAt; r.state == cron.RunRunning && (at.IsZero() || r.startedAt.Before(*at)) {
 			*at = r.startedAt
 		}
-		if r.unstarted && r.fireAt.After(fireAt) {
-			slot, fireAt = r.slot, r.fireAt
-		}
-	}
-	if fireAt.After(instant(now)) {
-		out = out.Unclaimed(slot, fireAt)
 	}
 	return &out
 }

@@ -69,12 +69,12 @@ func staleJob(ctx context.Context, t *tx, id string, j *cachedJob) string {
 	if err != nil {
 		return err.Error()
 	}
-	seen, err := findJob(ctx, t, t.now, id, "")
+	seen, err := findJob(ctx, t, id, "")
 	if err != nil {
 		return err.Error()
 	}
 	// Everything is compared in the form that callers get, and the runs one by one.
-	diff := difference(want.Job, j.Job) + difference(want.parts, j.parts) + difference(seen.Job, *j.asCallersGetIt(t.now))
+	diff := difference(want.Job, j.Job) + difference(want.parts, j.parts) + difference(seen.Job, *j.withRuns())
 	if len(active[id]) != len(j.active) {
 		return diff + fmt.Sprintf("%d active runs, cached are %d of %s", len(active[id]), len(j.active), id)
 	}

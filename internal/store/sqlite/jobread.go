@@ -58,12 +58,12 @@ func (t *tx) activeRuns(ctx context.Context, jobs []string) (map[string][]active
 	if err != nil {
 		return nil, err
 	}
-	rows, err := t.query(ctx, `SELECT job_id, id, session_key, state, claimed_at, started_at, scheduled_for, fire_at, `+unstartedFire+` FROM cron_run_logs
+	rows, err := t.query(ctx, `SELECT job_id, id, session_key, state, claimed_at, started_at, scheduled_for FROM cron_run_logs
 		WHERE state IN ('queued', 'running', 'retrying') AND job_id IN (SELECT value FROM json_each(?)) ORDER BY claimed_at, scheduled_for, id`, names)
 	all := map[string][]activeRun{}
 	var job string
 	var r activeRun
-	columns := []any{&job, &r.id, &r.session, (*string)(&r.state), timeColumn{&r.claimedAt}, timeColumn{&r.startedAt}, timeColumn{&r.slot}, timeColumn{&r.fireAt}, &r.unstarted}
+	columns := []any{&job, &r.id, &r.session, (*string)(&r.state), timeColumn{&r.claimedAt}, timeColumn{&r.startedAt}, timeColumn{&r.slot}}
 	_, err = collect(rows, err, func(row scanner) (none struct{}, err error) {
 		if err = row.Scan(columns...); err == nil {
 			all[job] = append(all[job], r)

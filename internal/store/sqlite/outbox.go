@@ -146,7 +146,7 @@ func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone
 		if err != nil {
 			return out, err
 		}
-		old, err := scanJob(t.one(ctx, selectJob+`WHERE id = ?`, p.JobID)) // with a slot that is claimed ahead: its run continues
+		old, err := scanJob(t.one(ctx, selectJob+`WHERE id = ?`, p.JobID))
 		switch {
 		case none(err):
 			return out, nil
@@ -160,9 +160,7 @@ func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone
 		if _, err := t.storeJob(ctx, old, &job); err != nil {
 			return out, err
 		}
-		seen := *old
-		seen.Job = cloneJob(&job)
-		out.Job = &seen.seen(t.now).Job
+		out.Job = &job
 		for i := range p.Outgoing {
 			if _, err := t.send(ctx, &p.Outgoing[i]); err != nil {
 				return out, err

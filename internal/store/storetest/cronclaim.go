@@ -16,9 +16,8 @@ func cronClaimTests() []test {
 	return []test{
 		{"RowMessageAndNextSlotAreOneThing", claimIsOneThing},
 		{"RacersGetEachSlotOnce", racersGetEachSlotOnce},
-		{"LooksAhead", looksAhead},
+		{"ClaimsWhatIsDueAndSaysWhenMoreIs", firesWhenDue},
 		{"TakesTheEarliestInBatches", earliestInBatches},
-		{"CountsWhatIsComing", countsWhatIsComing},
 		{"NothingDueTouchesNothing", nothingDueTouchesNothing},
 		{"JobWithoutAVerdictStaysDue", noVerdict},
 		{"RunThatExistsIsNotMadeAgain", existingRun},
@@ -99,20 +98,21 @@ func racersGetEachSlotOnce(w *world) {
 	equal(w, "messages", w.unfinished(), jobs)
 }
 
-func looksAhead(w *world) {
+// firesWhenDue: nothing is claimed before it is due, and a claim says when something is.
+func firesWhenDue(w *world) {
 	node := w.node()
+	equal(w, "nothing planned", w.claimDue(node).Next, time.Time{})
 	j := w.job(nil)
-	w.pass(interval-400*time.Millisecond, node)
-	claim := func(ahead time.Duration) cron.Claimed {
-		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, LookAhead: ahead, Limit: many, Decide: decide})
-		w.ok(err)
-		return c
-	}
-	equal(w, "runs within 399 ms", len(claim(399*time.Millisecond).Launched), 0)
-	c := claim(400 * time.Millisecond)
-	equal(w, "runs within 400 ms", len(c.Launched), 1)
-	equal(w, "moment to start", []time.Time{c.Launched[0].Run.FireAt.UTC(), c.Launched[0].Run.ClaimedAt.UTC()}, []time.Time{j.State.Next, w.clock.now()})
-	equal(w, "runs after that", len(claim(time.Second).Launched), 0)
+	w.pass(interval-time.Millisecond, node)
+	c := w.claimDue(node)
+	equal(w, "a millisecond before it is due", []any{len(c.Launched), c.Next.UTC()}, []any{0, j.State.Next})
+	w.pass(time.Millisecond, node)
+	l := w.launchOne(node)
+	equal(w, "fire time and claim", []time.Time{l.Run.FireAt.UTC(), l.Run.ClaimedAt.UTC()}, []time.Time{j.State.Next, w.clock.now()})
+	equal(w, "the next slot", w.claimDue(node).Next.UTC(), j.State.Next.Add(interval))
+	retry := w.clock.now().Add(time.Second)
+	w.endRun(w.begin(l), l.Message.ID, cron.RunRetrying, func(e *cron.AttemptEnd) { e.NextAttempt = retry })
+	equal(w, "the retry comes first", w.claimDue(node).Next.UTC(), retry)
 }
 
 func earliestInBatches(w *world) {
@@ -159,7 +159,7 @@ func nothingDueTouchesNothing(w *world) {
 	}
 	before, list := rows(), w.revision()
 	for range 3 {
-		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, LookAhead: time.Second, Limit: many, Decide: decide})
+		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: decide})
 		w.ok(err)
 		equal(w, "claimed", []int{len(c.Launched), len(c.Recorded), len(c.Jobs)}, []int{0, 0, 0})
 	}
@@ -263,27 +263,6 @@ func pauseEndsByItself(w *world) {
 	equal(w, "resumed", []any{after.Pause == nil, after.MayFire(), after.State.Next}, []any{true, true, j.CreatedAt.Add(11 * interval)})
 	row := w.history(j.ID)[0]
 	equal(w, "row", []any{row.State, row.Reason, row.SlotCount}, []any{cron.RunSkipped, cron.ReasonPaused, int64(10)})
-}
-
-func countsWhatIsComing(w *world) {
-	node := w.node()
-	for i := range 4 {
-		w.job(func(j *cron.Job) {
-			at := w.clock.now().Add(time.Duration(i+1) * interval)
-			j.State.Next, j.State.NextRunAt = at, at
-		})
-	}
-	w.job(func(j *cron.Job) { j.Enabled = false })
-	w.pass(interval, node)
-	claim := func(horizon time.Duration) cron.Claimed {
-		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Horizon: horizon, Decide: decide})
-		w.ok(err)
-		return c
-	}
-	first := claim(2 * interval)
-	equal(w, "due and coming", []int{len(first.Launched), first.Coming}, []int{1, 3})
-	equal(w, "not asked", claim(0).Coming, 0)
-	equal(w, "nothing due, the one that was claimed again among them", claim(interval).Coming, 2)
 }
 
 func activeRunsAreGiven(w *world) {

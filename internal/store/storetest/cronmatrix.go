@@ -88,10 +88,7 @@ func downFor(w *world, down time.Duration) {
 	planner := cron.NewPlanner(schedule.NewCompiler(0), cron.PlannerConfig{})
 	node = w.node()
 	for more := true; more; {
-		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(now time.Time, due []cron.DueJob) []cron.Verdict {
-			list, _ := planner.Decide(now, due)
-			return list
-		}})
+		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: planner.Decide})
 		w.ok(err)
 		more = c.More
 	}

@@ -90,7 +90,7 @@ func areas() []area {
 		{"CronNames", cronNameTests()},
 		{"CronLists", cronListTests()},
 		{"CronClaim", cronClaimTests()},
-		{"CronAhead", cronAheadTests()},
+		{"CronWaiting", cronWaitingTests()},
 		{"CronHand", cronHandTests()},
 		{"CronAnswers", cronAnswerTests()},
 		{"CronDecisions", cronDecisionTests()},
