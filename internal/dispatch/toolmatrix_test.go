@@ -1,0 +1,265 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/dispatch"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/tool"
+)
+
+// matrixChannel is where a turn of the matrix runs: the principal, the session and the address of its messages. job: the turn is that of a job of the private chat.
+type matrixChannel struct {
+	name, session, principal, channel string
+	to                                chat.Target
+	job                               bool
+}
+
+func matrixChannels() []matrixChannel {
+	person := func(chatID, thread string) chat.Target {
+		return chat.Target{Channel: "asker", ChatID: chatID, Thread: thread}
+	}
+	return []matrixChannel{
+		{name: "web", session: "agent:main:web", principal: "ann", channel: "web"},
+		{name: "private", session: "agent:main:asker:direct:7", principal: "asker:7", channel: "asker", to: person("7", "")},
+		{name: "group", session: "agent:main:asker:group:-5", principal: "asker:7", channel: "asker", to: person("-5", "")},
+		{name: "topic", session: "agent:main:asker:group:-6:topic:3", principal: "asker:7", channel: "asker", to: person("-6", "3")},
+		{name: "/v1", session: "agent:main:api:ann:phone", principal: "ann", channel: "api"},
+		{name: "job", session: "agent:main:asker:direct:7", principal: "asker:7", channel: "asker", to: person("7", ""), job: true},
+	}
+}
+
+func (c matrixChannel) message(m *chat.Message) {
+	m.Principal, m.Channel, m.Scope, m.Content.Options.ReplyTo = c.principal, c.channel, chat.ScopeWrite, c.to
+	if at := strings.LastIndexByte(c.principal, ':'); at > 0 {
+		m.Content.Sender.ID = c.principal[at+1:]
+	}
+}
+
+// The verdicts of a cell.
+const (
+	cellDelivers = 'D' // the call does what it is for
+	cellAsks     = 'A' // the person is asked, and the call does it when they allow it
+	cellRefuses  = 'R' // the model gets the reason
+	cellBroken   = '!' // anything else
+)
+
+// matrixRow is a call and the verdicts expected in the order of matrixChannels. OTHER is a further session of the principal, JOB a job of the principal whose answers go to
+// the conversation, AWAY one whose answers go elsewhere.
+type matrixRow struct{ call, want string }
+
+func matrixRows() []matrixRow {
+	return []matrixRow{
+		{`remind {"when":"in 2h","text":"tea"}`, "DDAADR"},
+		{`remind {"when":"when pigs fly","text":"tea"}`, "RRRRRR"},
+		{`cron {"action":"list"}`, "DDDDDD"},
+		{`cron {"action":"list","everywhere":true}`, "DDAADD"},
+		{`cron {"action":"add","when":"every 2h","text":"look"}`, "DDAADR"},
+		{`cron {"action":"preview","when":"every 2h"}`, "DDDDDD"},
+		{`cron {"action":"update","id":"JOB","text":"look again"}`, "DDAADR"},
+		{`cron {"action":"pause","id":"JOB"}`, "DDAADR"},
+		{`cron {"action":"resume","id":"JOB"}`, "DDAADR"},
+		{`cron {"action":"run","id":"JOB"}`, "DDAADR"},
+		{`cron {"action":"runs","id":"JOB"}`, "DDDDDD"},
+		{`cron {"action":"runs","id":"AWAY"}`, "DDRRDD"},
+		{`cron {"action":"runs","id":"AWAY","everywhere":true}`, "DDAADD"},
+		{`cron {"action":"remove","id":"JOB"}`, "DDAADR"},
+		{`message {"text":"hello"}`, "DDAADR"},
+		{`message {"text":"hello","session":"OTHER"}`, "DDAADR"},
+		{`message {"text":"hello","session":"agent:main:of-eve"}`, "RRRRRR"},
+		{`sessions {"action":"list"}`, "DDDDDD"},
+		{`sessions {"action":"list","everywhere":true}`, "DDAADD"},
+		{`sessions {"action":"history","session":"OTHER"}`, "DDAADD"},
+		{`sessions {"action":"history","session":"agent:main:of-eve"}`, "RRRRRR"},
+		{`sessions {"action":"send","session":"OTHER","text":"hello"}`, "DDAADR"},
+		{`history_search {"query":"hello"}`, "DDDDDD"},
+		{`history_search {"query":"hello","everywhere":true}`, "DDAADD"},
+		{`history_search {"contents":"day"}`, "DDDDDD"},
+		{`history_search {"contents":"week"}`, "DDRRDD"},
+		{`send_file {"name":"a.txt","text":"hello"}`, "RDRRRR"},
+		{`spawn {"task":"count"}`, "DDDDDD"},
+		{`spawn {"task":"count","wait":true}`, "DDDDDD"},
+		{`delegate {"agent":"coder","task":"count"}`, "DDDDDD"},
+		{`mail_read {}`, "DDDDDD"},
+		{`mail_send {}`, "DDAADR"},
+	}
+}
+
+// recording makes the call of its message and keeps the result, by call.
+type recording struct {
+	mu      sync.Mutex
+	results map[string]chat.ToolResult
+}
+
+func (r *recording) Run(ctx context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
+	line, _, _ := strings.Cut(req.Messages[len(req.Messages)-1].Text, "\n")
+	name, args, isCall := strings.Cut(line, " ")
+	if !isCall || !strings.HasPrefix(args, "{") {
+		return agent.Result{Text: "counted"}, nil
+	}
+	call := chat.ToolCall{ID: "a", Name: name, Args: args}
+	if err := req.Journal.Record(ctx, chat.Round{Number: 1, Calls: []chat.ToolCall{call}}); err != nil {
+		return agent.Result{}, err
+	}
+	result := req.Tools.Call(ctx, req.IdempotencyKey+"/1/1", call)
+	if err := req.Journal.RecordResult(ctx, 1, 0, result); err != nil {
+		return agent.Result{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.results[line] = result
+	return agent.Result{Text: result.Text}, nil
+}
+
+func (r *recording) take(line string) (chat.ToolResult, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result, ok := r.results[line]
+	delete(r.results, line)
+	return result, ok
+}
+
+// TestEachToolInEachChannelDeliversAsksOrRefuses goes through all tools in all channels. A call that is allowed has to be made, too: a question about a call that fails
+// afterwards is broken.
+func TestEachToolInEachChannelDeliversAsksOrRefuses(t *testing.T) {
+	rows, channels := matrixRows(), matrixChannels()
+	var mu sync.Mutex
+	got := map[string]string{} // verdicts of a channel, by its name
+	why := map[string]string{} // results that are not as expected
+	t.Run("channels", func(t *testing.T) {
+		for n, c := range channels {
+			t.Run(strings.Trim(c.name, "/"), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					m := openMatrix(t, c)
+					defer m.close()
+					for _, row := range rows {
+						verdict, text := m.cell(c, row.call)
+						mu.Lock()
+						got[c.name] += string(verdict)
+						if verdict != rune(row.want[n]) {
+							why[c.name+": "+row.call] = text
+						}
+						mu.Unlock()
+					}
+				})
+			})
+		}
+	})
+	if len(why) == 0 {
+		return
+	}
+	var table strings.Builder
+	for i, row := range rows {
+		fmt.Fprintf(&table, "\n%-60s", row.call)
+		for n, c := range channels {
+			mark := ' '
+			if len(got[c.name]) <= i || got[c.name][i] != row.want[n] {
+				mark = '≠'
+			}
+			fmt.Fprintf(&table, " %s %c%c%c", c.name, got[c.name][i], mark, row.want[n])
+		}
+	}
+	t.Errorf("got ≠ want:%s", table.String())
+	for cell, text := range why {
+		t.Errorf("%s: %q", cell, text)
+	}
+}
+
+// matrix is a gateway in which the calls of one channel are made.
+type matrix struct {
+	*jobHarness
+
+	runner *recording
+	names  *strings.Replacer
+}
+
+// openMatrix makes the gateway with what the calls are about.
+func openMatrix(t *testing.T, c matrixChannel) *matrix {
+	t.Helper()
+	st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "matrix.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	m := &matrix{runner: &recording{results: map[string]chat.ToolResult{}}}
+	keep, _ := keepFiles(t)
+	m.jobHarness = openCron(t, st, withTeam, keep, func(cfg *dispatch.Config) {
+		for i := range cfg.Agents {
+			cfg.Agents[i].Runner, cfg.Agents[i].Tools.Names = m.runner, tool.Names()
+		}
+	})
+	other := matrixChannel{session: "agent:main:notes", principal: c.principal, channel: "web"}
+	if c.channel == "asker" {
+		other = matrixChannel{session: "agent:main:asker:group:-9", principal: c.principal, channel: "asker", to: chat.Target{Channel: "asker", ChatID: "-9"}}
+	}
+	for _, one := range []matrixChannel{c, other, {session: "agent:main:of-eve", principal: "eve", channel: "web"}} {
+		m.end(m.send(one.session, "hello", one.message))
+	}
+	place := func(c matrixChannel) cron.Delivery {
+		if c.to.IsZero() {
+			return cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "web", To: c.session}
+		}
+		return cron.Delivery{Mode: cron.DeliverAnnounce, Channel: c.to.Channel, To: c.to.ChatID, Thread: c.to.Thread}
+	}
+	for id, at := range map[string]matrixChannel{"JOB": c, "AWAY": other} {
+		m.put(once(id, "count", 24*time.Hour), func(j *cron.Job) { j.Owner, j.Principal, j.Delivery = c.principal, c.principal, place(at) })
+	}
+	m.names = strings.NewReplacer("OTHER", other.session)
+	return m
+}
+
+// cell makes one call in a turn of its own, and presses the button if the person is asked.
+func (m *matrix) cell(c matrixChannel, call string) (verdict rune, text string) {
+	call = m.names.Replace(call)
+	if c.job {
+		m.put(once("turn", call, time.Second), func(j *cron.Job) {
+			j.Owner, j.Principal = c.principal, c.principal
+			j.Delivery = cron.Delivery{Mode: cron.DeliverAnnounce, Channel: c.to.Channel, To: c.to.ChatID}
+		})
+		time.Sleep(10 * time.Second)
+	} else {
+		m.end(m.send(c.session, call, c.message))
+	}
+	synctest.Wait()
+	result, ok := m.runner.take(call)
+	switch {
+	case !ok:
+		return cellBroken, "the call was not made"
+	case vague(result.Text):
+		return cellBroken, result.Text
+	case result.IsError:
+		return cellRefuses, result.Text
+	case !strings.HasPrefix(result.Text, "The person is asked"):
+		return cellDelivers, result.Text
+	}
+	allow := m.latest().Rows[0][0].Text
+	m.end(m.send(c.session, allow, c.message))
+	time.Sleep(time.Second) // a tool of another server is called beside the answer
+	synctest.Wait()
+	asked, err := m.st.Question(m.t.Context(), strings.TrimPrefix(allow, "/allow "))
+	switch {
+	case err != nil || asked.Result == nil:
+		return cellBroken, fmt.Sprintf("allowed, and not made: %v", err)
+	case asked.Result.IsError || vague(asked.Result.Text):
+		return cellBroken, "allowed: " + asked.Result.Text
+	}
+	return cellAsks, asked.Result.Text
+}
+
+// vague reports a text that gives no reason.
+func vague(text string) bool {
+	return strings.TrimSpace(text) == "" || strings.Contains(text, "try again later") || strings.Contains(text, " failed on this call") || strings.HasPrefix(text, "/")
+}
+
+// latest is the newest question.
+func (m *matrix) latest() *chat.Choice { return m.asked(m.questionsAsked() - 1) }
