@@ -87,7 +87,7 @@ type Streamer interface {
 	Update(to chat.Target, runID, text string)
 	// Finish ends the preview of a run; the final reply replaces it.
 	Finish(to chat.Target, runID string)
-	// EndPreviews ends all previews for good: later updates do nothing. When it returns, no call of a preview is under way, unless ctx is over.
+	// EndPreviews ends all previews for good: later updates do nothing. When it returns, no call of a preview is under way, unless ctx ended first.
 	EndPreviews(ctx context.Context)
 }
 

@@ -58,7 +58,7 @@ func (sg *signs) endPreview(to chat.Target, runID string) {
 	}
 }
 
-// endPreviews ends the previews of every channel for good. It returns when no call of them is under way, or when ctx is over.
+// endPreviews ends the previews of every channel for good. It returns when no call of them is under way, or when ctx has ended.
 func (sg *signs) endPreviews(ctx context.Context) {
 	var ends sync.WaitGroup
 	for _, c := range sg.channels {

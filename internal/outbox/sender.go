@@ -95,7 +95,7 @@ func (s *Sender) Wake() {
 // errAbandoned is the cause of an attempt that the end of the process has ended.
 var errAbandoned = errors.New("the process ends")
 
-// Run sends until ctx is over or [Sender.Drain] is called, and returns when every attempt has ended. The end of ctx abandons them.
+// Run sends until ctx ends or [Sender.Drain] is called, and returns when every attempt has ended. The end of ctx abandons them.
 func (s *Sender) Run(ctx context.Context) {
 	defer close(s.ended)
 	if len(s.cfg.Channels) == 0 {
@@ -119,7 +119,7 @@ func (s *Sender) Run(ctx context.Context) {
 	<-done
 }
 
-// loop claims until ctx is over or Drain is called. work is the context of the attempts.
+// loop claims until ctx ends or Drain is called. work is the context of the attempts.
 func (s *Sender) loop(ctx, work context.Context, sends *sync.WaitGroup) {
 	slots := make(chan struct{}, batch)
 	tick := time.NewTimer(0)
@@ -186,7 +186,7 @@ func (s *Sender) down(name string) bool { return s.cfg.Channels[name].Status().D
 
 // Drain ends the sending before this process leaves the table of nodes, because others may claim its rows from then on. What is due is still claimed, for
 // at most a second. Then no request begins any more: what waits is given back, and another process continues after its last recorded part. Requests under
-// way have until ctx is over, at least that second. Those that are left are abandoned, and their rows end as maybe_sent. Run has to be running.
+// way have until ctx ends, at least that second. Those that are left are abandoned, and their rows end as maybe_sent. Run has to be running.
 // Call it once.
 func (s *Sender) Drain(ctx context.Context) {
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
@@ -213,7 +213,7 @@ func (s *Sender) Drain(ctx context.Context) {
 	}
 }
 
-// flush returns when nothing is due any more on the channels of this process, or when ctx is over.
+// flush returns when nothing is due any more on the channels of this process, or when ctx has ended.
 func (s *Sender) flush(ctx context.Context) {
 	if len(s.cfg.Channels) == 0 {
 		return

@@ -111,7 +111,7 @@ type incarnation struct {
 // lease is the local end of a lease by both clocks of the machine.
 type lease struct {
 	until time.Time // monotonic: a clock that is set does not change it, and it stops while the machine is suspended
-	wall  time.Time // without a monotonic reading: it goes on while the machine is suspended
+	wall  time.Time // without a monotonic reading: it runs while the machine is suspended
 }
 
 // over is whether the lease has ended by one of the clocks.

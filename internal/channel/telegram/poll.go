@@ -91,7 +91,7 @@ func (p *poller) poll(ctx context.Context) {
 	}
 }
 
-// serveWebhook registers the webhook and returns when ctx is over. Updates come through [Channel.WebhookHandler]. The lease decides nothing here: it shows
+// serveWebhook registers the webhook and returns when ctx has ended. Updates come through [Channel.WebhookHandler]. The lease decides nothing here: it shows
 // other processes that the bot is served.
 func (p *poller) serveWebhook(ctx context.Context, served leaser) {
 	for ctx.Err() == nil {

@@ -149,7 +149,7 @@ func (v *preview) finish() {
 	}
 }
 
-// endAll ends every preview for good, and waits for the calls under way, at most until ctx is over.
+// endAll ends every preview for good, and waits for the calls under way, at most until ctx ends.
 func (p *previews) endAll(ctx context.Context) {
 	p.mu.Lock()
 	p.closed = true
