@@ -47,7 +47,7 @@ func openFleet(t *testing.T, database string) *fleet {
 func (f *fleet) ask(messages int) {
 	f.t.Helper()
 	before := len(f.Telegram.Calls("sendMessage"))
-	f.Telegram.Break("sendMessage", slices.Repeat([]testtelegram.Fault{{Delay: 300 * time.Millisecond}}, messages)...)
+	f.Telegram.Break("sendMessage", slices.Repeat([]testtelegram.Fault{{Delay: 2500 * time.Millisecond}}, messages)...)
 	for range messages {
 		f.Telegram.Say(personOf(f.asked%hundred), personOf(f.asked%hundred), numberedQuestion(f.asked))
 		f.asked++
