@@ -240,3 +240,45 @@ func (s *tokens) put(list []auth.Credential, err error) {
 	defer s.mu.Unlock()
 	s.list, s.err = list, err
 }
+
+// TestRevokedCredentialEndsItsHTTPRequestsOnly: an answer that is waited for ends with its credential, streamed or not, and its run is stopped.
+func TestRevokedCredentialEndsItsHTTPRequestsOnly(t *testing.T) {
+	t.Parallel()
+	named := auth.Credential{Name: "ci", Digest: sha256.Sum256([]byte("ci-secret")), Scopes: []string{chat.ScopeRead, chat.ScopeWrite}}
+	src := &tokens{list: []auth.Credential{named}}
+	b := start(t, func(c *gateway.Config) {
+		c.Sources, c.Deadlines.Watch = []auth.Source{src}, 5*time.Millisecond
+	})
+	as := func(token string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+	}
+	var calls sync.WaitGroup
+	results := map[string]*answer{"whole": {}, "stream": {}, "of another": {}}
+	for name, token := range map[string]string{"whole": "ci-secret", "stream": "ci-secret", "of another": writeToken} {
+		calls.Go(func() {
+			*results[name] = b.post(completionsPath, ask("one wait two", params{"stream": name == "stream"}), as(token))
+		})
+	}
+	eventually(t, "three runs", func() bool {
+		b.fakeBackend.mu.Lock()
+		defer b.fakeBackend.mu.Unlock()
+		return len(b.fakeBackend.messages) == 3
+	})
+	src.put(nil, nil)
+	eventually(t, "the runs of the credential to be stopped", func() bool {
+		b.fakeBackend.mu.Lock()
+		defer b.fakeBackend.mu.Unlock()
+		return len(b.fakeBackend.stops) == 2
+	})
+	b.fakeBackend.proceed()
+	calls.Wait()
+	if got := results["whole"]; got.status != http.StatusUnauthorized || !strings.Contains(string(got.body), "credential was revoked") {
+		t.Errorf("whole: %d %s", got.status, got.body)
+	}
+	if got := results["stream"]; !strings.Contains(string(got.body), "credential was revoked") {
+		t.Errorf("stream: %d %s", got.status, got.body)
+	}
+	if got := results["of another"]; got.status != http.StatusOK || !strings.Contains(string(got.body), "two") {
+		t.Errorf("of another credential: %d %s", got.status, got.body)
+	}
+}

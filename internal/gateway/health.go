@@ -15,6 +15,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/httpbody"
 	"laneway/internal/gateway/socket"
 	"laneway/internal/gateway/strictjson"
@@ -189,7 +190,8 @@ func alike(a, b chat.ChannelStatus) bool {
 	return a == b
 }
 
-// watch looks at the process at a steady pace: it publishes health and lanes when they change, and closes connections whose credential has ended.
+// watch looks at the process at a steady pace: it publishes health and lanes when they change, and ends the connections and HTTP requests whose credential
+// has ended.
 // It ends with ctx.
 func (s *Server) watch(ctx context.Context) {
 	t := time.NewTicker(s.cfg.Deadlines.Watch)
@@ -211,11 +213,13 @@ func (s *Server) refreshKeys(ctx context.Context) {
 	defer cancel()
 	s.auth.Refresh(ctx)
 	now := time.Now()
+	inForce := func(cred auth.Credential) bool { return s.auth.InForce(cred, now) }
 	for _, c := range s.hub.Opened() {
-		if id := c.who.Load(); !s.auth.InForce(id.cred, now) {
-			c.End(&socket.Closing{Code: websocket.ClosePolicyViolation, Text: "credential was revoked", Reason: socket.ClosedRevoked})
+		if !inForce(c.who.Load().cred) {
+			c.End(&socket.Closing{Code: websocket.ClosePolicyViolation, Text: errRevoked().Message, Reason: socket.ClosedRevoked})
 		}
 	}
+	s.services.held.endAll(inForce)
 }
 
 // watcher has what was published last.

@@ -52,7 +52,7 @@ func (s *Server) routes(base, waits context.Context) http.Handler {
 		r.With(checkOrigin(s.policy)).Handle(path, provenBy(h))
 	}
 	r.Group(func(r chi.Router) {
-		r.Use(checkHostAndOrigin(s.policy))
+		r.Use(checkHostAndOrigin(s.policy), s.services.held.track)
 		r.Get("/", s.root)
 		r.Get("/ws", upgradeNeeded)
 		s.optional(r)

@@ -21,6 +21,7 @@ type httpServices struct {
 	backend Backend
 
 	inFlight *inflight.Limiter
+	held     heldRequests
 }
 
 // Share is what a principal has in flight; own: it sees its own sessions only.
@@ -28,11 +29,12 @@ func (h *httpServices) Share(principal string, own bool) *inflight.Share {
 	return h.inFlight.Of(principal, own)
 }
 
-// Bearer identifies the client of a request. It answers a refused one itself.
+// Bearer identifies the client of a request, whose context ends with the credential. It answers a refused one itself.
 func (h *httpServices) Bearer(w http.ResponseWriter, r *http.Request, scope string) (auth.Credential, bool) {
 	cred, e := h.auth.Bearer(r, h.policy.ClientAddr(r), scope)
 	if e == nil {
 		socket.Authenticated(r)
+		h.held.show(r, cred)
 		return cred, true
 	}
 	if e.HTTPStatus() == http.StatusUnauthorized {

@@ -80,7 +80,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	})
 	s.publish = publisher{s.hub}
 	s.sockets = socket.NewUpgrader(cfg.sockets())
-	s.services = &httpServices{s.state, s.report, who, policy, backend, s.inFlight}
+	s.services = &httpServices{lifecycle: s.state, reporter: s.report, auth: who, policy: policy, backend: backend, inFlight: s.inFlight}
 	hooks, err := hook.New(hook.Config{Hooks: cfg.Hooks, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request}, backend, who, s.services)
 	if err := errors.Join(cfg.check(), authErr, policyErr, err); err != nil {
 		return nil, fmt.Errorf("gateway configuration: %w", err)
