@@ -66,16 +66,15 @@ func (c *client) admit(ctx context.Context, req request) *refusal {
 		return no
 	}
 	// Before the store is open the named tokens are not known: a secret that is not found may be right, and must not count for the lock-out.
-	if e := c.srv.state.Refusal(); e != nil {
-		code := websocket.CloseTryAgainLater
-		if e.Label() == string(chat.CodeDraining) {
-			code = websocket.CloseServiceRestart
-		}
-		return &refusal{e, code}
+	if !c.srv.state.ready() {
+		return c.unavailable()
 	}
 	cred, refused := c.srv.auth.Identify(ctx, auth.Secret{Token: p.Auth.Token, Password: p.Auth.Password}, c.addr)
 	if refused != nil {
 		return &refusal{refused, websocket.ClosePolicyViolation}
+	}
+	if no := c.unavailable(); no != nil {
+		return no
 	}
 	id := &identity{cred: cred, scopes: cred.Grant(p.Scopes), extended: slices.Contains(p.Caps, wire.CapExtended)}
 	id.level = auth.Level(id.scopes)
@@ -91,6 +90,19 @@ func (c *client) admit(ctx context.Context, req request) *refusal {
 	c.srv.log.DebugContext(ctx, "client connected", slog.String("conn_id", c.id), slog.String("principal", cred.Name), slog.String("client", p.Client.ID),
 		slog.String("mode", p.Client.Mode))
 	return nil
+}
+
+// unavailable refuses a connection while the gateway starts or stops; nil = it does neither.
+func (c *client) unavailable() *refusal {
+	e := c.srv.state.Refusal()
+	switch {
+	case e == nil:
+		return nil
+	case e.Label() == string(chat.CodeDraining):
+		return &refusal{e, websocket.CloseServiceRestart}
+	default:
+		return &refusal{e, websocket.CloseTryAgainLater}
+	}
 }
 
 func readConnect(as *params.Decoder, req request) (wire.ConnectParams, *refusal) {
