@@ -14,20 +14,23 @@ import (
 	"laneway/internal/teste2e"
 )
 
-// nginxBinary is the nginx of the machine, or that of the Debian package, unpacked and not installed, so that no service starts.
-func nginxBinary(t *testing.T) string {
+// debianProgram is a program of the machine, or that of the Debian package of its name, unpacked and not installed, so that no service starts.
+func debianProgram(t *testing.T, name string) string {
 	t.Helper()
-	if path, err := exec.LookPath("nginx"); err == nil {
+	if path, err := exec.LookPath(name); err == nil {
 		return path
 	}
 	dir := t.TempDir()
-	script := "apt-get download nginx && dpkg -x nginx_*.deb unpacked"
-	cmd := exec.CommandContext(t.Context(), "bash", "-euc", script)
+	cmd := exec.CommandContext(t.Context(), "bash", "-euc", "apt-get download "+name+" && dpkg -x "+name+"_*.deb unpacked")
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("this test needs nginx (apt-get install nginx): %v\n%s", err, out)
+		t.Fatalf("this test needs %s (apt-get install %s): %v\n%s", name, name, err, out)
 	}
-	return filepath.Join(dir, "unpacked", "usr", "sbin", "nginx")
+	found, err := filepath.Glob(filepath.Join(dir, "unpacked", "usr", "*bin", name))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("the package has %q, %v", found, err)
+	}
+	return found[0]
 }
 
 const nginxConfig = `daemon off; pid DIR/pid; error_log DIR/error.log; worker_processes 1; master_process off;
@@ -48,7 +51,7 @@ http {
 
 // Behind an unmodified nginx a client without a credential gets no further than behind our own proxy, and one with the token does.
 func TestBehindNginx(t *testing.T) {
-	nginx, g, dir := nginxBinary(t), teste2e.Proxied(t), t.TempDir()
+	nginx, g, dir := debianProgram(t, "nginx"), teste2e.Proxied(t), t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -94,9 +97,9 @@ func await(t *testing.T, address string, ended <-chan struct{}, said *strings.Bu
 		select {
 		case <-again.C:
 		case <-ended:
-			t.Fatalf("nginx ended: %s", said)
+			t.Fatalf("the proxy ended: %s", said)
 		case <-deadline:
-			t.Fatal("nginx does not listen")
+			t.Fatal("the proxy does not listen")
 		}
 	}
 }

@@ -1,0 +1,153 @@
+//go:build compat
+
+package testcompat
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"laneway/internal/teste2e"
+)
+
+// The settings of docs/proxy.md, as they stand there, in front of a gateway: TLS, a path, and a WebSocket with an Origin.
+func TestTheSettingsOfTheProxyPageWork(t *testing.T) {
+	page, err := os.ReadFile("../../docs/proxy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, proxy := range []struct{ language, header, footer string }{
+		{"nginx", "daemon off; pid DIR/pid; error_log DIR/error.log; master_process off;\nevents {}\nhttp {\naccess_log off; client_body_temp_path DIR/body; proxy_temp_path DIR/proxy; fastcgi_temp_path DIR/f; uwsgi_temp_path DIR/u; scgi_temp_path DIR/s;\n", "}\n"},
+		{"caddyfile", "{\n\tadmin off\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n", ""},
+	} {
+		t.Run(proxy.language, func(t *testing.T) {
+			block := regexp.MustCompile("(?s)```" + proxy.language + "\n(.*?)```").FindStringSubmatch(string(page))
+			if block == nil {
+				t.Fatal("the page has no such block")
+			}
+			g, dir := teste2e.Proxied(t), t.TempDir()
+			address := freeAddress(t)
+			_, port, _ := net.SplitHostPort(address)
+			certificate(t, dir)
+			text := strings.NewReplacer("DIR", dir, "listen 443", "listen "+address, "http://127.0.0.1:18790", g.URL(), "127.0.0.1:18790", strings.TrimPrefix(g.URL(), "http://"),
+				"/etc/ssl/", dir+"/", "gateway.example {", "https://gateway.example:"+port+" {\n\tbind 127.0.0.1\n\ttls "+dir+"/gateway.example.pem "+dir+"/gateway.example.key").
+				Replace(proxy.header + block[1] + proxy.footer)
+			config := filepath.Join(dir, "config")
+			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(debianProgram(t, "nginx"), "-p", dir, "-c", config)
+			if proxy.language == "caddyfile" {
+				cmd = exec.Command(debianProgram(t, "caddy"), "run", "--adapter", "caddyfile", "--config", config)
+			}
+			cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
+			var said strings.Builder
+			cmd.Stdout, cmd.Stderr = &said, &said
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan struct{})
+			go func() { _ = cmd.Wait(); close(ended) }()
+			defer func() { _ = cmd.Process.Kill(); <-ended }()
+			await(t, address, ended, &said)
+			checkPath(t, address, g.Token())
+		})
+	}
+}
+
+// checkPath calls the gateway below its path as a browser does.
+func checkPath(t *testing.T, address, token string) {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(address)
+	toProxy := func(_, _ string) (net.Conn, error) { return net.Dial("tcp", address) }
+	insecure := &tls.Config{InsecureSkipVerify: true, ServerName: "gateway.example"} //nolint:gosec // a certificate of this test
+	client := http.Client{Transport: &http.Transport{Dial: toProxy, TLSClientConfig: insecure}}
+	base := "https://gateway.example:" + port + "/laneway/"
+	for path, want := range map[string]string{"": "dashboard/app.js", "dashboard": "dashboard/app.js", "dashboard/app.js": "./rpc.js", "healthz": "ok"} {
+		resp, err := client.Get(base + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %d, %v: %.200s", path, resp.StatusCode, err, body)
+		}
+	}
+	dialer := websocket.Dialer{NetDial: toProxy, TLSClientConfig: insecure, HandshakeTimeout: 10 * time.Second}
+	for origin, want := range map[string]int{"https://gateway.example:" + port: http.StatusSwitchingProtocols, "https://other.example": http.StatusForbidden} {
+		ws, resp, err := dialer.Dial("wss://gateway.example:"+port+"/laneway/ws", http.Header{"Origin": {origin}})
+		if resp == nil || resp.StatusCode != want {
+			t.Errorf("a socket from %s: %v, %v, want %d", origin, resp, err, want)
+		}
+		if ws != nil {
+			if _, first, err := ws.ReadMessage(); err != nil || !strings.Contains(string(first), "challenge") {
+				t.Errorf("the first frame is %q, %v", first, err)
+			}
+			_ = ws.Close()
+		}
+	}
+	req, err := http.NewRequest(http.MethodGet, base+"v1/models", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := client.Do(req)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("models: %v, %v", resp, err)
+	}
+	_ = resp.Body.Close()
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// certificate makes gateway.example.pem and .key, signed by itself.
+func certificate(t *testing.T, dir string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "gateway.example"}, DNSNames: []string{"gateway.example"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+	}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"pem": {Type: "CERTIFICATE", Bytes: signed}, "key": {Type: "PRIVATE KEY", Bytes: raw}} {
+		if err := os.WriteFile(filepath.Join(dir, "gateway.example."+name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
