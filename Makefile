@@ -111,7 +111,7 @@ bench: ## the table of figures: medians, worst, goals (COUNT=5, ROWS=regexp)
 
 .PHONY: recording
 recording: build ## docs/recording.svg: the terminal of the README, from a run
-	$(GO) run ./cmd/recording bin/laneway >docs/recording.svg.new
+	$(GO) run ./cmd/testrecording bin/laneway >docs/recording.svg.new
 	mv docs/recording.svg.new docs/recording.svg
 
 .PHONY: peers
@@ -149,7 +149,7 @@ simulate: ## random histories of scheduler and dispatch, SEEDS of them (default 
 	LANEWAY_TEST_SEEDS=$${SEEDS:-10000} LANEWAY_TEST_MODEL=$${HISTORIES:-500} LANEWAY_TEST_FIRST_SEED=$${FIRST_SEED:-1} $(TESTPG) $(GO) test -count=1 -timeout 240m -v -run 'TestRandom' ./internal/scheduler ./internal/dispatch
 
 .PHONY: compat
-compat: ## foreign programs, unmodified, against the binary: OpenClaw, its schema, ws, Python, Chromium, nginx (needs npm, tmux, chromium)
+compat: ## foreign programs, unmodified, against the binary: OpenClaw, its schema, ws, Python, Chromium, nginx, Caddy (needs npm, tmux, chromium)
 	$(TESTPG) $(GO) test -tags compat -count=1 -timeout 60m -run '$(RUN)' -v ./internal/testcompat
 
 .PHONY: oracle

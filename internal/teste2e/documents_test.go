@@ -213,8 +213,6 @@ func TestEveryCommandOfTheDocumentsRunsAsPrinted(t *testing.T) {
 func stageOf(t *testing.T, page string) *stage {
 	t.Helper()
 	switch page {
-	case "README.md":
-		return newStage(t, "postgres://laneway@localhost/laneway", testpg.DB(t))
 	case "hooks.md":
 		etc := t.TempDir()
 		s := newStage(t, "/etc/laneway", etc, "chgrp laneway", "chgrp "+groupOfTests(), "HOOK_SECRET=…", "HOOK_SECRET=$(cat "+etc+"/deploy.secret)", "http://127.0.0.1:18790", "$LANEWAY_URL")

@@ -1,6 +1,6 @@
-// Command recording runs the commands of the README with a gateway of its own and prints what the terminal shows as an animated SVG picture.
+// Command testrecording runs the commands of the README with a gateway of its own and prints what the terminal shows as an animated SVG picture.
 //
-//	go run ./cmd/recording bin/laneway >docs/recording.svg
+//	go run ./cmd/testrecording bin/laneway >docs/recording.svg
 //
 // The gateway has a fresh home and a free port. In the picture both are replaced by those of a first start: ~ and port 18790.
 package main
@@ -34,14 +34,14 @@ var scenes = []struct {
 
 func main() {
 	if err := record(context.Background(), os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "recording:", err)
+		fmt.Fprintln(os.Stderr, "testrecording:", err)
 		os.Exit(1)
 	}
 }
 
 func record(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) != 1 {
-		return errors.New("needs the program: go run ./cmd/recording bin/laneway")
+		return errors.New("needs the program: go run ./cmd/testrecording bin/laneway")
 	}
 	program, err := filepath.Abs(args[0])
 	if err != nil {
