@@ -190,6 +190,11 @@ func (p *Process) quiet(grace time.Duration) {
 	}
 }
 
+// signal reaches the whole group. It fails only when no process is left.
+func (p *Process) signal(signal syscall.Signal) {
+	_ = signalGroup(p.cmd.Process, signal) //nolint:errcheck // see above
+}
+
 // feed starts a goroutine that writes to standard input and ends in Wait. A program may end without reading.
 func (p *Process) feed(input []byte) {
 	if p.stdin == nil {
