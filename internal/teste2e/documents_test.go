@@ -289,6 +289,28 @@ func groupOfTests() string {
 	return string(bytes.TrimSpace(out))
 }
 
+// A page that is not in the index is found by chance alone.
+func TestTheIndexOfTheDocumentsLinksEachPageOnce(t *testing.T) {
+	t.Parallel()
+	index, err := os.ReadFile("../../docs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range documents(t)[1:] {
+		if page := filepath.Base(path); page != "README.md" && strings.Count(string(index), "]("+page+")") != 1 {
+			t.Errorf("%s is linked %d times, want once", page, strings.Count(string(index), "]("+page+")"))
+		}
+	}
+	for _, m := range regexp.MustCompile(`\]\(([^)#]+)\)`).FindAllStringSubmatch(string(index), -1) {
+		if _, err := os.Stat(filepath.Join("../../docs", m[1])); err != nil {
+			t.Errorf("the index links what does not exist: %v", err)
+		}
+	}
+	if text, err := os.ReadFile("../../README.md"); err != nil || strings.Count(string(text), "\n") > 120 {
+		t.Errorf("README.md has %d lines, want 120 at most (%v)", strings.Count(string(text), "\n"), err)
+	}
+}
+
 // The comparison must be able to fail.
 func TestTheComparisonOfPrintedOutputsNoticesADifference(t *testing.T) {
 	t.Parallel()
