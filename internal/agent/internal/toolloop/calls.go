@@ -40,6 +40,10 @@ func (l *loop) work(ctx context.Context, index int, again bool) error {
 		key := fmt.Sprintf("%s/%d/%d", l.req.IdempotencyKey, round.Number, i+1)
 		call := round.Calls[i]
 		l.calls.Go(func() {
+			if i >= MaxCalls {
+				ended <- done{i, failed("This call was not made: only the first %d calls of an answer are. Ask for it again if you need it.", MaxCalls)}
+				return
+			}
 			if l.waits(call) { // it does nothing here itself
 				ended <- done{i, l.bounded(ctx, key, call, again)}
 				return
@@ -152,6 +156,9 @@ func (l *loop) check(call chat.ToolCall, again bool) (agent.ToolSpec, *chat.Tool
 			return spec, refuse("The gateway stopped during this call; it may or may not have happened.")
 		}
 		return spec, nil
+	}
+	if again { // it was offered when the round was recorded
+		return agent.ToolSpec{}, refuse("The tool %q is not available: the server is not connected; the result of the call is unknown.", chat.Cut(chat.Printable(call.Name), 64))
 	}
 	if len(names) == 0 {
 		return agent.ToolSpec{}, refuse("There are no tools any more; the call was not made.")

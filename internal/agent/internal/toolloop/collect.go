@@ -7,7 +7,7 @@ import (
 )
 
 // Calls collects the calls of one answer from the pieces in which they arrive. It keeps one call and one character more than the bounds allow, so that what
-// is too much is recognised as such.
+// is too much is recognised as such. It keeps no more than that of what an endpoint sends.
 type Calls struct {
 	list []*pending
 	at   map[int]int // index on the wire → place in list
@@ -18,14 +18,15 @@ type pending struct {
 	args     Bounded
 }
 
-// Piece adds to the call of an index; id and name may be empty after the first piece. Another id under the same index begins another call.
+// Piece adds to the call of an index; id and name may be empty after the first piece. Another id under the same index begins another call. A name may come in
+// pieces, too; some endpoints repeat the whole name with each piece of the arguments instead.
 func (c *Calls) Piece(index int, id, name, args string) {
 	if c.at == nil {
 		c.at = map[int]int{}
 	}
 	place, known := c.at[index]
 	if !known || (id != "" && c.list[place].id != "" && c.list[place].id != id) {
-		if len(c.list) > MaxCalls {
+		if len(c.list) > maxAsked {
 			return
 		}
 		place = len(c.list)
@@ -36,8 +37,8 @@ func (c *Calls) Piece(index int, id, name, args string) {
 	if call.id == "" {
 		call.id = id
 	}
-	if call.name == "" {
-		call.name = name
+	if name != call.name && len(call.name) < maxName {
+		call.name += name
 	}
 	call.args.Append(args)
 }

@@ -15,7 +15,8 @@
 //
 // # Bounds
 //
-// At most [MaxRounds] requests; the last one forbids calls. At most [MaxCalls] calls in a round, [parallel] of them at once, each for at most
+// At most [MaxRounds] requests; the last one forbids calls, and a model that calls tools nevertheless is asked once more without any. The first [MaxCalls] calls of a
+// round are run, [parallel] of them at once, each for at most
 // [Options.CallTime]. Calls of tools that wait for another turn count to neither: they may take as long as the turn. Arguments and results have at most [MaxArgs] and [MaxResult] bytes, all rounds of a turn together [MaxJournal]. What goes beyond is
 // one sentence to the model instead of a result, and the turn goes on.
 //

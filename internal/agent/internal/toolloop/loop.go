@@ -17,10 +17,14 @@ import (
 
 // The bounds of a turn.
 const (
-	// MaxRounds is how many requests a turn makes to its model at most.
+	// MaxRounds is how many requests a turn makes to its model at most. The last one forbids calls; a model that calls tools nevertheless is asked once more
+	// without any.
 	MaxRounds = 16
-	// MaxCalls is how many calls one answer may ask for.
+	// MaxCalls is how many calls of one answer are run; the others are refused. An answer with more than maxAsked calls ends the turn.
 	MaxCalls = 32
+	maxAsked = 256
+	// maxName bounds the name and the id of a call, in bytes.
+	maxName = 128
 	// MaxArgs bounds the arguments of one call, in bytes.
 	MaxArgs = 32 << 10
 	// MaxResult bounds the result of one call, in bytes.
@@ -129,8 +133,8 @@ func (l *loop) run(ctx context.Context) (stop string, err error) {
 		if err != nil || len(reply.Calls) == 0 {
 			return reply.StopReason, err
 		}
-		if len(l.rounds)+1 >= MaxRounds {
-			return agent.StopNormal, modelhttp.Fail(chat.FailBadResponse, fmt.Errorf("the model asked for tools in %d answers, the last of which had to do without", MaxRounds))
+		if l.last() {
+			return l.conclude(ctx, reply)
 		}
 		round, err := l.record(ctx, reply)
 		if err != nil {
@@ -141,6 +145,53 @@ func (l *loop) run(ctx context.Context) (stop string, err error) {
 		}
 		l.takeInput(round)
 	}
+}
+
+// last reports whether the next answer has to do without calls: the rounds are used up, or the agent has lost the tools that it had when the turn began.
+func (l *loop) last() bool {
+	return len(l.rounds)+1 >= MaxRounds || len(l.rounds) > 0 && len(l.tools) == 0
+}
+
+// conclude ends a turn whose model calls tools in an answer that must do without. Its text is the answer; if it has none, the model is asked once more, without
+// tools and with the rounds as text, so that nothing in the request suggests a call.
+func (l *loop) conclude(ctx context.Context, reply Reply) (stop string, err error) {
+	if l.text.Begun() {
+		return reply.StopReason, nil
+	}
+	if err := l.allow(ctx); err != nil {
+		return agent.StopNormal, err
+	}
+	l.text.nextRound()
+	reply, err = l.model.Ask(ctx, Conversation{Rounds: []agent.Round{retold(l.rounds)}})
+	l.usage.Add(reply.Usage.Clamped())
+	if err == nil && len(reply.Calls) > 0 && !l.text.Begun() {
+		err = modelhttp.Fail(chat.FailBadResponse, fmt.Errorf("the model asked for tools in %d answers, the last of which had none", MaxRounds+1))
+	}
+	return reply.StopReason, err
+}
+
+// retold is what rounds have brought, as one round without calls.
+func retold(rounds []agent.Round) agent.Round {
+	var called []string
+	var all agent.Round
+	for _, round := range rounds {
+		for i, call := range round.Calls {
+			called = append(called, call.Name+" "+call.Args+": "+round.Results[i].Text)
+		}
+		all.Input = append(all.Input, round.Input...)
+	}
+	all.Text = "I have called tools."
+	text := "These calls were made and returned:\n" + strings.Join(called, "\n") + "\nNo further call is possible. Answer with what you know now."
+	all.Input = append(all.Input, chat.Content{Text: text, System: true})
+	return all
+}
+
+// allow asks the caller whether the model may be asked.
+func (l *loop) allow(ctx context.Context) error {
+	if l.req.BeforeRound == nil {
+		return nil
+	}
+	return l.req.BeforeRound(ctx)
 }
 
 // replay takes over what earlier attempts have recorded.
@@ -183,17 +234,15 @@ func (l *loop) takeInput(index int) {
 
 // ask asks the model once, and once more without tools where that is all that the endpoint refuses.
 func (l *loop) ask(ctx context.Context) (Reply, error) {
-	conversation := Conversation{Tools: l.tools, Rounds: l.rounds, NoCalls: len(l.rounds)+1 >= MaxRounds}
+	conversation := Conversation{Tools: l.tools, Rounds: l.rounds, NoCalls: l.last()}
 	switch {
 	case len(l.rounds) > 0 && len(l.tools) == 0: // the agent had tools when the turn began; providers want to see those that were called
-		conversation.Tools, conversation.NoCalls = calledTools(l.rounds), true
+		conversation.Tools = calledTools(l.rounds)
 	case len(l.rounds) == 0 && !l.options.Support.offered():
 		conversation.Tools = nil
 	}
-	if l.req.BeforeRound != nil {
-		if err := l.req.BeforeRound(ctx); err != nil {
-			return Reply{StopReason: agent.StopNormal}, err
-		}
+	if err := l.allow(ctx); err != nil {
+		return Reply{StopReason: agent.StopNormal}, err
 	}
 	l.text.nextRound()
 	reply, err := l.model.Ask(ctx, conversation)
@@ -234,8 +283,8 @@ func (l *loop) record(ctx context.Context, reply Reply) (int, error) {
 	switch {
 	case l.req.Journal == nil || len(l.tools) == 0:
 		return 0, modelhttp.Fail(chat.FailBadResponse, errors.New("the model asked for tools and was offered none"))
-	case len(round.Calls) > MaxCalls:
-		return 0, modelhttp.Fail(chat.FailBadResponse, fmt.Errorf("the model asked for %d calls at once; the limit is %d", len(round.Calls), MaxCalls))
+	case len(round.Calls) > maxAsked:
+		return 0, modelhttp.Fail(chat.FailBadResponse, fmt.Errorf("the model asked for more than %d calls at once", maxAsked))
 	case l.kept > MaxJournal:
 		return 0, agent.NewError(chat.FailOutputLimit, fmt.Sprintf("The tools of this turn were given more than %d bytes; ask for less at once.", MaxJournal), nil)
 	}
@@ -250,8 +299,8 @@ func (l *loop) record(ctx context.Context, reply Reply) (int, error) {
 func named(calls []chat.ToolCall, round int) []chat.ToolCall {
 	out, seen := make([]chat.ToolCall, 0, len(calls)), map[string]bool{}
 	for i, call := range calls {
-		call.Name, call.Args = chat.Cut(chat.CleanText(call.Name), 128), chat.CleanText(call.Args)
-		if call.ID = chat.Cut(chat.CleanText(call.ID), 128); call.ID == "" || seen[call.ID] {
+		call.Name, call.Args = chat.Cut(chat.CleanText(call.Name), maxName), chat.CleanText(call.Args)
+		if call.ID = chat.Cut(chat.CleanText(call.ID), maxName); call.ID == "" || seen[call.ID] {
 			call.ID = fmt.Sprintf("call_%d_%d", round, i+1)
 		}
 		seen[call.ID] = true

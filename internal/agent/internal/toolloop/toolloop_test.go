@@ -179,12 +179,94 @@ func TestCallsOfARoundRunSideBySide(t *testing.T) {
 	})
 }
 
-func TestTooManyCallsEndTheTurn(t *testing.T) {
+func TestCallsThatDoNotFitAreRefusedAndTheOthersRun(t *testing.T) {
+	t.Parallel()
+	var made atomic.Int64
+	b := &tools{run: func(context.Context) chat.ToolResult { made.Add(1); return chat.ToolResult{Text: "ok"} }}
+	m := &model{}
+	for i := range 40 {
+		m.calls = append(m.calls, chat.ToolCall{ID: strconv.Itoa(i), Name: "set", Args: "{}"})
+	}
+	result, err := turn(t.Context(), m, b, nil)
+	if err != nil || result.Text != "done" || made.Load() != toolloop.MaxCalls {
+		t.Fatalf("got %q, %v after %d calls, want an answer after %d", result.Text, err, made.Load(), toolloop.MaxCalls)
+	}
+	for i, given := range m.asked[1].Rounds[0].Results {
+		want := chat.ToolResult{Text: "ok"}
+		if i >= toolloop.MaxCalls {
+			want = chat.ToolResult{Text: "This call was not made: only the first 32 calls of an answer are. Ask for it again if you need it.", IsError: true}
+		}
+		if *given != want {
+			t.Errorf("result %d: got %+v, want %+v", i, *given, want)
+		}
+	}
+}
+
+func TestCallsWithoutEndEndTheTurn(t *testing.T) {
 	t.Parallel()
 	b := &tools{run: func(context.Context) chat.ToolResult { t.Error("a call was made"); return chat.ToolResult{} }}
-	m := &model{calls: make([]chat.ToolCall, toolloop.MaxCalls+1)}
+	m := &model{calls: make([]chat.ToolCall, 257)}
 	if _, err := turn(t.Context(), m, b, nil); agent.ReasonOf(err) != chat.FailBadResponse {
 		t.Errorf("got %v, want %s", err, chat.FailBadResponse)
+	}
+}
+
+func TestNamesArriveInPiecesOrAreRepeated(t *testing.T) {
+	t.Parallel()
+	for name, pieces := range map[string][][2]string{
+		"Whole":    {{"history_search", ""}, {"", `{"q"`}, {"", `:1}`}},
+		"Split":    {{"hist", ""}, {"ory_", ""}, {"search", `{"q"`}, {"", `:1}`}},
+		"Repeated": {{"history_search", `{"q"`}, {"history_search", `:1}`}},
+	} {
+		var calls toolloop.Calls
+		for _, p := range pieces {
+			calls.Piece(0, "a", p[0], p[1])
+		}
+		want := chat.ToolCall{ID: "a", Name: "history_search", Args: `{"q":1}`}
+		if got := calls.List(); len(got) != 1 || got[0] != want {
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// stubborn calls a tool in each answer, whatever it is forbidden, until it is offered none.
+type stubborn struct {
+	text  *toolloop.Text
+	asked []toolloop.Conversation
+	// says is a text of the answer that must do without calls.
+	says string
+}
+
+func (m *stubborn) Ask(_ context.Context, talk toolloop.Conversation) (toolloop.Reply, error) {
+	m.asked = append(m.asked, talk)
+	reply := toolloop.Reply{StopReason: agent.StopNormal}
+	switch {
+	case len(talk.Tools) == 0:
+		return reply, m.text.Append("done")
+	case talk.NoCalls && m.says != "":
+		reply.Calls = []chat.ToolCall{{Name: "set"}}
+		return reply, m.text.Append(m.says)
+	}
+	reply.Calls = []chat.ToolCall{{Name: "set", Args: "{}"}}
+	return reply, nil
+}
+
+func TestAfterTheLastRoundTheModelIsAskedOnceWithoutTools(t *testing.T) {
+	t.Parallel()
+	for says, requests := range map[string]int{"": toolloop.MaxRounds + 1, "enough": toolloop.MaxRounds} {
+		b := &tools{run: func(context.Context) chat.ToolResult { return chat.ToolResult{Text: "found it"} }}
+		m := &stubborn{text: toolloop.NewText(0, func(agent.Event) {}), says: says}
+		result, err := toolloop.Run(t.Context(), agent.Request{Tools: b, Journal: b}, m, m.text, toolloop.Options{})
+		want := "done"
+		if says != "" {
+			want = says
+		}
+		if err != nil || result.Text != want || len(m.asked) != requests {
+			t.Errorf("got %q, %v after %d requests, want %q after %d", result.Text, err, len(m.asked), want, requests)
+		}
+		if last := m.asked[len(m.asked)-1]; says == "" && (len(last.Rounds) != 1 || strings.Count(last.Rounds[0].Input[0].Text, "set {}: found it") != toolloop.MaxRounds-1) {
+			t.Errorf("the last request has %+v, want the results of all rounds", last.Rounds)
+		}
 	}
 }
 
