@@ -49,6 +49,8 @@ func (o *outside) Tools(servers []string) []tool.Tool {
 	}
 }
 
+func (*outside) Await(context.Context, []string) {}
+
 func (*outside) ServerOf(name string) string {
 	if strings.HasPrefix(name, "mail_") {
 		return "mail"

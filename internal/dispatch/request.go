@@ -18,6 +18,7 @@ const historyPage = 256 << 10
 // request gathers what the agent is to know.
 func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 	lead := t.rows[len(t.rows)-1]
+	ts.tools.Await(ctx, t.agent.Tools.Servers) // else the first turns after a start lack the tools of a server that connects just now
 	req := ts.baseRequest(ctx, t)
 	req.Clock = ts.clock(ctx, t, req.Tools)
 	req.SystemPrompt, req.Thinking, req.Params = t.agent.SystemPrompt, lead.Content.Options.Thinking, lead.Content.Options.Params

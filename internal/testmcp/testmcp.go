@@ -17,7 +17,7 @@ import (
 )
 
 // Variable makes a test binary the server; its value is "good", or a fault of the server itself: "endless" (a list of tools without end), "restless" (each
-// reading of the list changes it) or "schemas" (all tools but the first have schemas that nothing can use).
+// reading of the list changes it), "silent" (it answers no method that it does not know) or "schemas" (all tools but the first have schemas that nothing can use).
 const Variable = "LANEWAY_TEST_MCP"
 
 // The variables of the tools note and send: a file whose lines note returns, and a file to which send appends its arguments.
@@ -106,7 +106,7 @@ func (s *server) take(m message) {
 			s.text(s.asked, "the client says: "+m.Error.Message)
 		}
 	default: // as real servers do with what is newer than they are
-		if len(m.ID) > 0 {
+		if len(m.ID) > 0 && s.how != "silent" {
 			s.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
 		}
 	}

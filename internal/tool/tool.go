@@ -47,6 +47,8 @@ type Sessions interface {
 type External interface {
 	// Tools are those of the named servers that are known now, with names of their own.
 	Tools(servers []string) []Tool
+	// Await returns when the first attempt to connect to each of the named servers has ended in this process, after ten seconds at most, or when ctx ends.
+	Await(ctx context.Context, servers []string)
 	// ServerOf is the server whose tool has this name, also while it is away; "" = none.
 	ServerOf(name string) string
 }
@@ -203,6 +205,13 @@ func (t *Table) For(turn Turn, names []string) agent.Toolbox {
 		b.away = func(name string) bool { return slices.Contains(turn.Servers, t.deps.External.ServerOf(name)) }
 	}
 	return b
+}
+
+// Await returns when the tools of the named servers are known as far as they can be, see [External.Await].
+func (t *Table) Await(ctx context.Context, servers []string) {
+	if t.deps.External != nil {
+		t.deps.External.Await(ctx, servers)
+	}
 }
 
 // inside reports whether a tool is one of the gateway.

@@ -468,4 +468,6 @@ func (m mailOf) Tools([]string) []tool.Tool {
 	}}
 }
 
+func (mailOf) Await(context.Context, []string) {}
+
 func (mailOf) ServerOf(string) string { return "mail" }

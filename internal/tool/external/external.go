@@ -27,6 +27,11 @@ const (
 	maxSchema      = 16 << 10
 	// startTime bounds the first exchange and the reading of the tools.
 	startTime = 30 * time.Second
+	// methodDiscover is the first request of the SDK, discoverTime how long a server has to answer it.
+	methodDiscover = "server/discover"
+	discoverTime   = 3 * time.Second
+	// firstTime is how long turns wait for the first attempt to connect to a server.
+	firstTime = 10 * time.Second
 	// leastPing is the shortest time in which a server has to answer a ping when it has not answered a call.
 	leastPing = 5 * time.Second
 	// DefaultCallTime is how long one call may take.
@@ -121,6 +126,20 @@ func (s *Set) ServerOf(name string) string {
 		}
 	}
 	return ""
+}
+
+// Await implements [tool.External].
+func (s *Set) Await(ctx context.Context, names []string) {
+	for _, one := range s.servers {
+		if !slices.Contains(names, one.cfg.Name) {
+			continue
+		}
+		select {
+		case <-one.tried:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Status lists the servers in the order of the configuration.

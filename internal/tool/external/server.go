@@ -36,6 +36,8 @@ type server struct {
 	changed chan struct{}           // the server has announced that its tools have changed
 	broken  chan *mcp.ClientSession // a call has found that this connection is of no use any more
 	silent  chan *mcp.ClientSession // a call was not answered in time
+	tried   chan struct{}           // closed when the first attempt to connect has ended, or its time has
+	try     func()                  // closes tried
 
 	mu      sync.Mutex
 	session *mcp.ClientSession // nil = not connected
@@ -48,6 +50,8 @@ func newServer(cfg Config, open opener, log *slog.Logger) *server {
 	s := &server{
 		cfg: cfg, open: open, log: log, changed: make(chan struct{}, 1), broken: make(chan *mcp.ClientSession, 1), silent: make(chan *mcp.ClientSession, 1), state: StateConnecting,
 	}
+	s.tried = make(chan struct{})
+	s.try = sync.OnceFunc(func() { close(s.tried) })
 	s.breaker = gobreaker.NewCircuitBreaker[*mcp.CallToolResult](gobreaker.Settings{
 		Name: cfg.Name, Timeout: breakerPause,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerFailures },
@@ -84,6 +88,8 @@ func offer(to chan *mcp.ClientSession, session *mcp.ClientSession) {
 
 // run connects again and again until ctx is over. The pause between two connections grows until one has lasted.
 func (s *server) run(ctx context.Context) {
+	defer s.try()
+	defer time.AfterFunc(firstTime, s.try).Stop()
 	for ctx.Err() == nil {
 		_ = retry.Do(ctx, retry.Options{Policy: retry.Policy{Base: time.Second, Max: time.Minute}}, func(ctx context.Context) error { //nolint:errcheck // it is in the status
 			began := time.Now()
@@ -134,8 +140,10 @@ func (s *server) connection(ctx context.Context) error {
 	return err
 }
 
+// client makes a client. The SDK first sends a request that older servers do not know, and waits for its answer; some of them answer nothing. It goes back to
+// the older handshake after any error, so that request has a bound of its own.
 func (s *server) client() *mcp.Client {
-	return mcp.NewClient(&mcp.Implementation{Name: "laneway", Version: "1"}, &mcp.ClientOptions{
+	client := mcp.NewClient(&mcp.Implementation{Name: "laneway", Version: "1"}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{},
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
 			select {
@@ -144,6 +152,17 @@ func (s *server) client() *mcp.Client {
 			}
 		},
 	})
+	client.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method == methodDiscover {
+				bound, cancel := context.WithTimeout(ctx, discoverTime)
+				defer cancel()
+				ctx = bound
+			}
+			return next(ctx, method, req)
+		}
+	})
+	return client
 }
 
 // watch reads the tools again when they have changed, until the connection ends.
@@ -226,6 +245,7 @@ func (s *server) have(session *mcp.ClientSession, tools []tool.Tool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.session, s.tools, s.state, s.last = session, tools, StateConnected, ""
+	s.try()
 }
 
 // lost notes the end of a connection. The log gets one line for each change, not one for each attempt to connect.
@@ -239,6 +259,7 @@ func (s *server) lost(err error) {
 	s.session, s.state = nil, StateFailed
 	s.last = cmp.Or(why, s.last)
 	s.mu.Unlock()
+	s.try()
 	if err != nil && !known {
 		s.log.Warn("a server of tools is away; connecting again and again", "err", why)
 	}
