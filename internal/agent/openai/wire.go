@@ -26,6 +26,7 @@ type request struct {
 	User                string         `json:"user,omitempty"`
 	Tools               []tool         `json:"tools,omitempty"`
 	ToolChoice          string         `json:"tool_choice,omitempty"`
+	ResponseFormat      map[string]any `json:"response_format,omitempty"`
 }
 
 // message has a text or a list of parts as its content.
@@ -118,7 +119,7 @@ func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.
 		Model: r.model(req), Stream: true,
 		Temperature: params.Temperature, TopP: params.TopP, Stop: params.Stop,
 		ReasoningEffort: effort(req.Thinking),
-		Tools:           toolsOf(talk),
+		Tools:           toolsOf(talk), ResponseFormat: params.ResponseFormat,
 	}
 	if talk.NoCalls && len(out.Tools) > 0 {
 		out.ToolChoice = "none"

@@ -14,6 +14,8 @@ type completions struct{}
 
 func (completions) name() string { return "chat.completions" }
 
+func (completions) formatMember() string { return paramFormat }
+
 func (completions) whole(a *run, end chat.RunEnd) any {
 	return completion{
 		ID: completionID(a), Object: "chat.completion", Created: a.created, Model: a.prompt.model,

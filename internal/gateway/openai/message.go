@@ -59,6 +59,9 @@ func (h *Handler) placeOf(ctx context.Context, c *call) (place, error) {
 	if id == "" {
 		return place{}, chat.Errorf(chat.CodeUnknownAgent, "the model %s does not exist; GET /v1/models lists what there is", quoted(c.prompt.model))
 	}
+	if err := h.checkFormat(c, id); err != nil {
+		return place{}, err
+	}
 	if name := c.header.Get(headerSession); name != "" {
 		if c.prompt.previous != "" || c.prompt.conversation != nil {
 			return place{}, fault.Invalid(headerSession + " cannot be used together with previous_response_id or conversation")
@@ -111,6 +114,9 @@ func (h *Handler) message(ctx context.Context, c *call) (chat.Message, error) {
 // message is the message of a request whose place is known.
 func (c *call) message() chat.Message {
 	p := &c.prompt
+	if p.format != nil {
+		p.params[paramFormat] = p.format
+	}
 	m := chat.Message{
 		Session: c.place.key, ID: cmp.Or(c.place.id, uuid.Must(uuid.NewV7()).String()), Principal: c.cred.Name, Channel: channel,
 		Content: chat.Content{

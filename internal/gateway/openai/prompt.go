@@ -17,6 +17,8 @@ import (
 type form interface {
 	// name is what metrics, the log and refusals call it.
 	name() string
+	// formatMember is the member of a request that has the form of the answer.
+	formatMember() string
 	// read reads the body of a request. Its errors are sentences for the client.
 	read(body []byte) (prompt, error)
 	// whole is the answer to a request that is not streamed.
@@ -41,6 +43,7 @@ type prompt struct {
 	previous           string
 	thinking           string
 	params             map[string]any
+	format             map[string]any  // the form of the answer, as a completion request has it; nil = text
 	raw                responseRequest // what an answer in the form of responses repeats
 }
 

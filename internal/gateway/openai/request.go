@@ -37,6 +37,7 @@ type request struct {
 	// MaxCompletionTokens is the newer name of MaxTokens.
 	MaxCompletionTokens *int            `json:"max_completion_tokens"`
 	Stop                json.RawMessage `json:"stop"`
+	ResponseFormat      *responseFormat `json:"response_format"`
 }
 
 type streamOptions struct {
@@ -64,7 +65,9 @@ func (completions) read(body []byte) (prompt, error) {
 	p.system, p.earlier, p.input = split(req.Messages)
 	p.files = filesOf(req.Messages)
 	var err error
-	p.params, err = req.params()
+	if p.params, err = req.params(); err == nil {
+		p.format, err = req.ResponseFormat.param()
+	}
 	return p, err
 }
 

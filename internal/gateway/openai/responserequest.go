@@ -14,6 +14,8 @@ type responses struct{}
 
 func (responses) name() string { return "responses" }
 
+func (responses) formatMember() string { return "text.format" }
+
 // responseRequest has the members of a request for a response that matter. Unknown ones are ignored, as clients send many.
 type responseRequest struct {
 	Model              string            `json:"model"`
@@ -32,9 +34,15 @@ type responseRequest struct {
 }
 
 type responseText struct {
-	Format *struct {
-		Type string `json:"type"`
-	} `json:"format"`
+	Format *textFormat `json:"format"`
+}
+
+// format is the form of the answer, with its default.
+func (t responseText) format() textFormat {
+	if t.Format == nil {
+		return textFormat{Type: formatText}
+	}
+	return *t.Format
 }
 
 type responseReasoning struct {
@@ -60,6 +68,13 @@ func (responses) read(body []byte) (prompt, error) {
 		return prompt{}, err
 	}
 	p := prompt{model: req.Model, stream: req.Stream, keep: true, params: req.params(), raw: req}
+	format, err := req.Text.Format.format()
+	if err != nil {
+		return prompt{}, err
+	}
+	if p.format, err = format.param(); err != nil {
+		return prompt{}, err
+	}
 	p.system, p.earlier, p.input = split(messages)
 	p.files = filesOf(messages)
 	if req.Instructions != nil && *req.Instructions != "" {
@@ -92,8 +107,6 @@ func (req *responseRequest) check() error {
 		return errors.New("tools are not supported: agents bring their own")
 	case req.Background:
 		return errors.New("background is not supported; send the header X-Laneway-Detach: 1 and close the connection instead")
-	case req.Text.Format != nil && req.Text.Format.Type != "text":
-		return fmt.Errorf("text.format %s is not supported, only text", quoted(req.Text.Format.Type))
 	default:
 		return nil
 	}

@@ -61,11 +61,7 @@ type reasoning struct {
 }
 
 type outputFormat struct {
-	Format outputType `json:"format"`
-}
-
-type outputType struct {
-	Type string `json:"type"`
+	Format textFormat `json:"format"`
 }
 
 type outputItem struct {
@@ -105,7 +101,7 @@ func responseOf(a *run) response {
 	out := response{
 		ID: responsePrefix + chat.ShownRunID(a.receipt.RunID), Object: "response", CreatedAt: a.created, Status: stateInProgress,
 		Instructions: raw.Instructions, MaxOutputTokens: raw.MaxOutputTokens, Model: a.prompt.model, Output: []outputItem{}, Previous: raw.PreviousResponseID,
-		Reasoning: reasoning{Effort: raw.Reasoning.Effort}, Store: true, Temperature: raw.Temperature, Text: outputFormat{outputType{"text"}}, ToolChoice: "auto",
+		Reasoning: reasoning{Effort: raw.Reasoning.Effort}, Store: true, Temperature: raw.Temperature, Text: outputFormat{raw.Text.format()}, ToolChoice: "auto",
 		Tools: []string{}, TopP: raw.TopP, Truncation: "disabled", Metadata: map[string]string{},
 	}
 	if name := a.prompt.conversation; name != nil {

@@ -16,11 +16,13 @@ type Params struct {
 	MaxTokens *int
 	// Stop are texts at which the model ends, at most 16.
 	Stop []string
+	// ResponseFormat is the form of the answer as the chat completions API of OpenAI has it; nil = text.
+	ResponseFormat map[string]any
 }
 
 const mostTokens = 10_000_000
 
-// Override returns p with what params set: temperature, top_p, max_tokens and stop. Other names belong to other runners
+// Override returns p with what params set: temperature, top_p, max_tokens, stop and response_format. Other names belong to other runners
 // and are ignored. A value that is no such setting is an *agent.Error with [chat.FailBadRequest].
 func (p Params) Override(params map[string]any) (Params, error) {
 	var err error
@@ -34,6 +36,8 @@ func (p Params) Override(params map[string]any) (Params, error) {
 			p.MaxTokens, err = count(name, value)
 		case "stop":
 			p.Stop, err = texts(name, value)
+		case "response_format":
+			p.ResponseFormat, err = object(name, value)
 		}
 		if err != nil {
 			return Params{}, paramError(err)
@@ -99,6 +103,14 @@ func float(value any) (float64, bool) {
 	default:
 		return 0, false
 	}
+}
+
+func object(name string, value any) (map[string]any, error) {
+	members, ok := value.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%s must be an object", name)
+	}
+	return members, nil
 }
 
 func texts(name string, value any) ([]string, error) {
