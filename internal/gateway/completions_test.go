@@ -310,7 +310,7 @@ func TestAFormatThatAnAgentCannotKeepIsRefused(t *testing.T) {
 		"response_format": b.post(completionsPath, ask("x", params{"response_format": params{"type": "json_object"}})),
 		"text.format":     b.post("/v1/responses", params{"model": "laneway", "input": "x", "text": params{"format": params{"type": "json_object"}}}),
 	} {
-		e, _ := got.json(t)["error"].(map[string]any)
+		e := got.json(t)["error"].(map[string]any)
 		if got.status != http.StatusBadRequest || e["type"] != "invalid_request_error" || e["param"] != param {
 			t.Errorf("%s: got %d %s", param, got.status, got.body)
 		}
