@@ -173,7 +173,18 @@ func Unprintable(r rune) bool {
 // Escaped shows what [Unprintable] reports as \uXXXX, for places that show text of another person: labels, lists, sentences. Characters of keep
 // stay as they are.
 func Escaped(s, keep string) string {
-	hidden := func(r rune) bool { return Unprintable(r) && !strings.ContainsRune(keep, r) }
+	return escaped(s, func(r rune) bool { return Unprintable(r) && !strings.ContainsRune(keep, r) })
+}
+
+// AllVisible escapes what [Escaped] does, and each character that takes no place or looks like a blank: the category Cf (zero-width, tags), variation selectors, fillers.
+// Scripts and emoji need some of them, so it is for questions alone, where every character counts.
+func AllVisible(s string) string {
+	return escaped(s, func(r rune) bool {
+		return Unprintable(r) || unicode.In(r, unicode.Cf, unicode.Variation_Selector) || strings.ContainsRune("\u034f\u115f\u1160\u2800\u3164\uffa0", r)
+	})
+}
+
+func escaped(s string, hidden func(rune) bool) string {
 	if !strings.ContainsFunc(s, hidden) {
 		return s
 	}

@@ -28,8 +28,8 @@ func TestAnACPAgentBehindTheWeb(t *testing.T) {
 			answer = allowCommand.FindString(historyOf(t, c, session))
 			return answer != ""
 		})
-		if text := historyOf(t, c, session); !strings.Contains(text, "Modifying critical configuration file\nat /home/user/project/config.json") ||
-			!strings.Contains(text, "wants to do this for you: Modifying") || !strings.Contains(text, answer+" (Allow this change) or /deny ") || !strings.Contains(text, "within 4s") {
+		if text := historyOf(t, c, session); !strings.Contains(text, "wants to do this for you: change the file “/home/user/project/config.json” in the directory “") ||
+			!strings.Contains(text, ", with the tool “Modifying critical configuration file”") || !strings.Contains(text, answer+" (Allow: this change) or /deny ") || !strings.Contains(text, "within 4s") {
 			t.Errorf("the question is\n%s", text)
 		}
 		if _, ended := w.end("answered"); ended {
@@ -49,7 +49,7 @@ func TestAnACPAgentBehindTheWeb(t *testing.T) {
 			t.Errorf("%d deltas, want a stream", deltas)
 		}
 		say(t, c, session, "again", answer)
-		if end := w.await(t, "again"); end.text != "The answer is: Allow this change." {
+		if end := w.await(t, "again"); end.text != "The answer is: Allow: this change." {
 			t.Errorf("the same answer again got %q", end.text)
 		}
 		say(t, c, session, "other", strings.Replace(answer, "/allow", "/deny", 1))

@@ -47,7 +47,7 @@ func (p Pending) ID() string {
 
 // Words are the call as a person reads it, with who will see what it returns.
 func (p Pending) Words() string {
-	words := chat.Escaped(p.Tool+" "+p.Args, "")
+	words := chat.AllVisible(p.Tool + " " + p.Args)
 	if p.Readers != "" {
 		words += "\nThis shows what is yours alone: " + p.Readers + " will see the result."
 	}

@@ -233,22 +233,6 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-func TestAQuestionShowsWhatTheAgentWantsAndHidesNothing(t *testing.T) {
-	t.Parallel()
-	var asked agent.Question
-	req := request("a", "run", "go")
-	req.Asker = asker(func(_ context.Context, q agent.Question) (int, error) { asked = q; return 1, nil })
-	if _, err := run(t, open(t, script{Asks: 1}, acp.Config{}), req); err != nil {
-		t.Fatal(err)
-	}
-	want := agent.Question{
-		Text: `Deleting 0\u202e` + "\n" + `{"path":"/a"}`, Options: []agent.Option{{Label: "Allow", Allow: true}, {Label: "Reject"}},
-	}
-	if diff := cmp.Diff(want, asked); diff != "" {
-		t.Errorf("question (-want +got):\n%s", diff)
-	}
-}
-
 func TestAStopAnswersAnOpenQuestionAsCancelled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

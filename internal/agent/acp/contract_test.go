@@ -50,7 +50,10 @@ func openLogged(t *testing.T, s script, cfg acp.Config, log *slog.Logger) *acp.R
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Argv, cfg.Dir = []string{program}, t.TempDir()
+	cfg.Argv = []string{program}
+	if cfg.Dir == "" {
+		cfg.Dir = t.TempDir()
+	}
 	cfg.Env = map[string]string{scriptVariable: string(text)}
 	runner, err := acp.New(cfg, os.LookupEnv, log)
 	if err != nil {

@@ -24,7 +24,8 @@
 //
 // # Permissions
 //
-// A permission request becomes a question to the person of the turn ([agent.Asker]). Its options are those of the agent. Without an answer in time, without
+// A permission request becomes a question to the person of the turn ([agent.Asker]): a sentence with the command, the path or the tool, and the directory. Its options are
+// those of the agent, each with the word of the gateway before the agent's label. Values of the agent stand between quotation marks, with escapes for what is not visible. Without an answer in time, without
 // a person who can be asked (jobs, hooks, the OpenAI interface), and over the bounds, the option that refuses is chosen. A stop answers open requests as cancelled.
 // The gateway offers the agent no files and no terminals: those of its own process are the agent's.
 //

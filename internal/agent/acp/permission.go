@@ -2,24 +2,13 @@ package acp
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 
 	sdk "github.com/coder/acp-go-sdk"
-
-	"laneway/internal/agent"
-	"laneway/internal/chat"
 )
 
-const (
-	// maxQuestions is how many questions of a turn may be open at the same time; more are refused.
-	maxQuestions = 4
-	// maxOptions is how many options a question may have, maxLabel the length of a label in bytes, maxDetails of what the call is about.
-	maxOptions = 8
-	maxLabel   = 60
-	maxDetails = 1000
-)
+// maxQuestions is how many questions of a turn may be open at the same time; more are refused.
+const maxQuestions = 4
 
 // client is the side of the protocol that the agent calls. Only permissions are offered.
 type client struct{ peer *peer }
@@ -32,7 +21,7 @@ func (c client) RequestPermission(_ context.Context, req sdk.RequestPermissionRe
 	if t == nil {
 		return cancelled(), nil
 	}
-	chosen, asked := t.ask(req)
+	chosen, asked := t.ask(req, c.peer.dir)
 	if t.over.Err() != nil {
 		return cancelled(), nil //nolint:nilerr // as the protocol demands after session/cancel
 	}
@@ -43,7 +32,7 @@ func (c client) RequestPermission(_ context.Context, req sdk.RequestPermissionRe
 }
 
 // ask asks the person of the turn; ok is false when there is no answer.
-func (t *turn) ask(req sdk.RequestPermissionRequest) (chosen int, ok bool) {
+func (t *turn) ask(req sdk.RequestPermissionRequest, dir string) (chosen int, ok bool) {
 	if t.asker == nil || len(req.Options) == 0 || len(req.Options) > maxOptions {
 		return 0, false
 	}
@@ -55,7 +44,7 @@ func (t *turn) ask(req sdk.RequestPermissionRequest) (chosen int, ok bool) {
 	}
 	ctx, cancel := context.WithTimeout(t.over, t.patience)
 	defer cancel()
-	chosen, err := t.asker.Ask(ctx, question(req))
+	chosen, err := t.asker.Ask(ctx, question(req, dir))
 	return chosen, err == nil && chosen >= 0 && chosen < len(req.Options)
 }
 
@@ -71,31 +60,6 @@ func refusal(options []sdk.PermissionOption) sdk.RequestPermissionResponse {
 		}
 	}
 	return cancelled()
-}
-
-// question is a request in words. All of its texts are the agent's, so what is not printable is shown as escapes.
-func question(req sdk.RequestPermissionRequest) agent.Question {
-	title := "something that it does not name"
-	if req.ToolCall.Title != nil && *req.ToolCall.Title != "" {
-		title = chat.Cut(chat.Escaped(*req.ToolCall.Title, ""), maxTitle)
-	}
-	var text strings.Builder
-	text.WriteString(title)
-	for _, at := range req.ToolCall.Locations[:min(len(req.ToolCall.Locations), 5)] {
-		fmt.Fprintf(&text, "\nat %s", chat.Cut(chat.Escaped(at.Path, ""), maxTitle))
-	}
-	if input := shown(req.ToolCall.RawInput); input != "" {
-		fmt.Fprintf(&text, "\n%s", chat.Cut(chat.Escaped(input, ""), maxDetails))
-	}
-	q := agent.Question{Text: text.String()}
-	for i, o := range req.Options {
-		label := chat.Cut(chat.Escaped(o.Name, ""), maxLabel)
-		if strings.TrimSpace(label) == "" {
-			label = fmt.Sprintf("%d (%s)", i+1, o.Kind)
-		}
-		q.Options = append(q.Options, agent.Option{Label: label, Allow: o.Kind == sdk.PermissionOptionKindAllowOnce || o.Kind == sdk.PermissionOptionKindAllowAlways})
-	}
-	return q
 }
 
 // The rest of [sdk.Client] is not offered, and an agent that calls it all the same is refused. SessionUpdate does not come here, see [link].

@@ -54,6 +54,8 @@ type script struct {
 	Calls bool
 	// Asks asks for a permission so many times at once, and answers with the outcomes.
 	Asks int
+	// Wants replaces the request for a permission.
+	Wants *sdk.RequestPermissionRequest
 	// Flood are requests to the client without end whose responses it does not read, LongLine is a message without end.
 	Flood    bool
 	LongLine bool
@@ -299,14 +301,19 @@ func (a *scripted) ask(ctx context.Context, req sdk.PromptRequest) error {
 	for i := range outcomes {
 		group.Go(func() {
 			title := fmt.Sprintf("Deleting %d\u202e", i)
-			response, err := a.conn().RequestPermission(unstopped, sdk.RequestPermissionRequest{
+			want := sdk.RequestPermissionRequest{
 				SessionId: req.SessionId,
 				ToolCall:  sdk.ToolCallUpdate{ToolCallId: "c", Title: &title, RawInput: map[string]any{"path": "/a"}},
 				Options: []sdk.PermissionOption{
 					{Kind: sdk.PermissionOptionKindAllowOnce, Name: "Allow", OptionId: "allow"},
 					{Kind: sdk.PermissionOptionKindRejectOnce, Name: "Reject", OptionId: "reject"},
 				},
-			})
+			}
+			if a.script.Wants != nil {
+				want = *a.script.Wants
+				want.SessionId = req.SessionId
+			}
+			response, err := a.conn().RequestPermission(unstopped, want)
 			switch {
 			case err != nil:
 				outcomes[i] = err.Error()
