@@ -6,6 +6,7 @@ import (
 
 	"laneway/internal/app"
 	"laneway/internal/config"
+	programs "laneway/internal/process"
 )
 
 // process is the gateway of this binary.
@@ -19,10 +20,14 @@ func (p process) Serve(ctx context.Context, in serveInput) error {
 	if err != nil {
 		in.Logger.WarnContext(ctx, "the path of this program is not known; agents over ACP that take no tools over HTTP get none", "err", err)
 	}
+	reaper, err := programs.NewReaper(in.Logger)
+	if err != nil {
+		in.Logger.WarnContext(ctx, "programs of agents that leave their process group outlive their turn; run the gateway in a container to bound them", "err", err)
+	}
 	return app.Run(ctx, app.Options{
 		Loaded: in.Loaded, Hold: in.Hold, Credentials: in.Credentials, Version: in.Version.Version, Commit: in.Version.Commit, Log: in.Logger, Ready: in.Ready,
 		LookupEnv: p.lookupEnv, Hurry: in.Signals.Now, Reload: in.Signals.Reload, Restart: in.Signals.Restart, Reread: in.Reread,
-		RereadCredentials: in.RereadCredentials, Program: self,
+		RereadCredentials: in.RereadCredentials, Program: self, Reaper: reaper,
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/config"
 	"laneway/internal/dispatch"
+	"laneway/internal/process"
 	"laneway/internal/secret"
 )
 
@@ -25,6 +26,7 @@ import (
 type surroundings struct {
 	lookup func(string) (string, bool) // the environment
 	self   string                      // path of this program; "" = not known
+	reaper *process.Reaper             // nil = what programs leave is not ended
 }
 
 // bridge is the program that serves the tools of a turn over standard input and output.
@@ -117,12 +119,12 @@ func buildRunner(a config.Agent, around surroundings, log *slog.Logger) (agent.R
 		})
 	case config.RunnerCommand:
 		return command.New(command.Config{
-			Argv: a.Command, Dir: a.Dir, Env: a.Env, Input: command.Input(a.Input), MaxAnswer: a.OutputLimit,
+			Argv: a.Command, Dir: a.Dir, Env: a.Env, Input: command.Input(a.Input), MaxAnswer: a.OutputLimit, Reaper: around.reaper,
 		}, around.lookup, log)
 	case config.RunnerACP:
 		return acp.New(acp.Config{
 			Argv: a.Command, Dir: a.Dir, Env: a.Env, MaxAnswer: a.OutputLimit, Idle: time.Duration(a.IdleTimeout), MaxProcesses: a.MaxProcesses,
-			QuestionTime: time.Duration(a.QuestionTimeout), Bridge: around.bridge(),
+			QuestionTime: time.Duration(a.QuestionTimeout), Bridge: around.bridge(), Reaper: around.reaper,
 		}, around.lookup, log)
 	case config.RunnerHTTP:
 		return httprunner.New(httprunner.Config{

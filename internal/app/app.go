@@ -28,6 +28,7 @@ import (
 	"laneway/internal/gateway"
 	"laneway/internal/history"
 	"laneway/internal/metrics"
+	"laneway/internal/process"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 	"laneway/internal/tool/access"
@@ -55,6 +56,8 @@ type Options struct {
 	LookupEnv func(string) (string, bool)
 	// Program is the path of this program, which agents start as `PROGRAM mcp` to reach their tools; "" = they cannot.
 	Program string
+	// Reaper ends what programs of agents and MCP servers leave; nil = nothing does.
+	Reaper *process.Reaper
 	// Hurry interrupts the turns of a drain when it is closed; nil = never.
 	Hurry <-chan struct{}
 	// Reload asks to read the configuration again through Reread, Restart to do that and to restart the scheduler in place; nil = never.
@@ -188,7 +191,7 @@ const cleanUpTime = 2 * time.Second
 
 // wire makes the dispatcher with its agents and channels.
 func (p *Process) wire(ctx context.Context) error {
-	agents, err := buildAgents(p.cfg, surroundings{p.opts.LookupEnv, p.opts.Program}, p.log)
+	agents, err := buildAgents(p.cfg, surroundings{p.opts.LookupEnv, p.opts.Program, p.opts.Reaper}, p.log)
 	if err != nil {
 		return err
 	}
@@ -209,7 +212,7 @@ func (p *Process) wire(ctx context.Context) error {
 	posts := openWebhooks(p.cfg)
 	p.channels = append(p.channels, web.New(), posts)
 	p.turnTokens = access.New(toolsURL(p.main))
-	p.external = external.New(serversOf(p.cfg), p.opts.LookupEnv, nil, p.log)
+	p.external = external.New(serversOf(p.cfg, p.opts.Reaper), p.opts.LookupEnv, nil, p.log)
 	work, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	p.abandon = abandon
 	p.onClose("turns", func(context.Context) error { abandon(errProcessEnds); return nil })
@@ -313,6 +316,7 @@ func (p *Process) Run(ctx context.Context) error {
 	}
 	parts.Go(func() error { p.probeAgents(partsCtx); return nil })
 	parts.Go(func() error { p.external.Run(partsCtx); return nil })
+	parts.Go(func() error { p.opts.Reaper.Run(partsCtx); return nil })
 	intake, stopIntake := context.WithCancel(partsCtx)
 	defer stopIntake()
 	parts.Go(func() error { return p.dispatch.RunCron(intake) })

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"laneway/internal/config"
+	"laneway/internal/process"
 	"laneway/internal/secret"
 	"laneway/internal/tool/external"
 )
 
 // serversOf are the MCP servers that agents name, in the order of their names.
-func serversOf(cfg config.Config) []external.Config {
+func serversOf(cfg config.Config, reaper *process.Reaper) []external.Config {
 	list := make([]external.Config, 0, len(cfg.MCP.Servers))
 	for _, name := range slices.Sorted(maps.Keys(cfg.MCP.Servers)) {
 		s := cfg.MCP.Servers[name]
@@ -20,7 +21,7 @@ func serversOf(cfg config.Config) []external.Config {
 		}
 		list = append(list, external.Config{
 			Name: name, Command: s.Command, Env: s.Env, Dir: s.Dir, URL: s.URL, Token: secret.New(s.Token.Reveal()),
-			Tools: s.Tools, ReadOnly: s.ReadOnly, CallTime: time.Duration(s.Timeout),
+			Tools: s.Tools, ReadOnly: s.ReadOnly, CallTime: time.Duration(s.Timeout), Reaper: reaper,
 		})
 	}
 	return list

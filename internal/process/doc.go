@@ -16,8 +16,8 @@
 // # Ending
 //
 // When the context of Start is over, the group gets SIGTERM and, after the grace time, SIGKILL. When the program ends by itself, what it
-// left in its group is killed, and output that such processes still hold open is read for 100 ms at most. A process that made a
-// group of its own escapes; stronger walls (containers, users) are for the operator.
+// left in its group is killed, and output that such processes still hold open is read for 100 ms at most. A process that has left the
+// group (setsid, double fork) is killed with it where there is a [Reaper]; stronger walls (containers, users) are for the operator.
 //
 // # Goroutines
 //

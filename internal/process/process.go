@@ -46,6 +46,8 @@ type Spec struct {
 	Noise *rate.Limiter
 	// Log gets the lines of standard error; nil discards.
 	Log *slog.Logger
+	// Reaper ends what leaves the group of the program; nil = that outlives it.
+	Reaper *Reaper
 }
 
 // Exit is how a program ended.
@@ -64,6 +66,7 @@ var errNoInput = errors.New("the standard input of the program is not open")
 // Process is a program that runs. Read and Wait belong to one goroutine of the caller.
 type Process struct {
 	cmd            *exec.Cmd
+	reaper         *Reaper
 	stdin          *os.File // nil = nothing to read
 	talks          bool
 	stdout, stderr *os.File
@@ -82,7 +85,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{exited: make(chan struct{}), outEnd: make(chan struct{}), errEnd: make(chan struct{})}
+	p := &Process{reaper: spec.Reaper, exited: make(chan struct{}), outEnd: make(chan struct{}), errEnd: make(chan struct{})}
 	p.cmd = &exec.Cmd{
 		Path: path,
 		Args: spec.Argv,
@@ -94,7 +97,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	theirs, err := p.pipes(spec.Input != nil || spec.Talks)
 	defer closeAll(theirs)
 	if err == nil {
-		err = p.cmd.Start()
+		err = p.reaper.start(p.cmd)
 	}
 	if err != nil {
 		closeAll([]*os.File{p.stdin, p.stdout, p.stderr})
@@ -169,7 +172,8 @@ func (p *Process) supervise(ctx context.Context, grace time.Duration) {
 			p.quiet(grace)
 		}
 		p.signal(syscall.SIGKILL)
-		// A process that has left the group may hold the pipes for ever.
+		p.leftGroup()
+		// A process that could not be found may hold the pipes for ever.
 		until := time.Now().Add(tailWait)
 		_ = p.stdout.SetReadDeadline(until) //nolint:errcheck // fails only for a closed pipe, which is not read
 		_ = p.stderr.SetReadDeadline(until) //nolint:errcheck // the same
@@ -188,6 +192,12 @@ func (p *Process) quiet(grace time.Duration) {
 			return
 		}
 	}
+}
+
+// leftGroup ends what has left the group. The leader may still be ending.
+func (p *Process) leftGroup() {
+	<-p.exited
+	p.reaper.end(p.cmd.Process.Pid)
 }
 
 // signal reaches the whole group. It fails only when no process is left.
@@ -275,6 +285,7 @@ func (p *Process) Wait() Exit {
 	}
 	p.group.Wait()
 	state := p.reap()
+	p.reaper.forget(p.cmd.Process.Pid)
 	closeAll([]*os.File{p.stdin, p.stdout, p.stderr})
 	end := Exit{Code: state.ExitCode(), Stderr: p.lines.last()}
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +18,16 @@ import (
 	"laneway/internal/process"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if _, ok := os.LookupEnv(reaperVariable); ok {
+		if err := beReaper(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // run starts a program, reads its output to the end and returns both.
 func run(ctx context.Context, t *testing.T, spec process.Spec) (string, process.Exit) {

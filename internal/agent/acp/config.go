@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"laneway/internal/agent"
+	"laneway/internal/process"
 )
 
 // Defaults of [Config].
@@ -47,6 +48,8 @@ type Config struct {
 	Bridge []string
 	// QuestionTime is how long a person has to answer a permission request; default [DefaultQuestionTime]. The turn waits with it.
 	QuestionTime time.Duration
+	// Reaper ends what leaves the group of a process; nil = that outlives the process.
+	Reaper *process.Reaper
 }
 
 // Validate reports every fault with the name of its field. It does not look for the program.

@@ -89,6 +89,6 @@ func (r *Runner) spec(session chat.SessionKey, access agent.ToolAccess, log *slo
 		hide[tokenVariable] = access.Token
 	}
 	return process.Spec{
-		Argv: r.cfg.Argv, Env: env, Dir: r.cfg.Dir, Talks: true, Grace: killTime, Hide: process.Hider(hide), Noise: r.noise, Log: log,
+		Argv: r.cfg.Argv, Env: env, Dir: r.cfg.Dir, Talks: true, Grace: killTime, Reaper: r.cfg.Reaper, Hide: process.Hider(hide), Noise: r.noise, Log: log,
 	}
 }

@@ -75,7 +75,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	defer stop(nil)
 	p, err := process.Start(work, process.Spec{
 		Argv: append([]string{r.cfg.Argv[0]}, r.cfg.arguments(req)...), Env: r.environment(req, dir, access), Dir: r.cfg.Dir, Input: input,
-		Grace: r.cfg.Grace, Hide: r.hide, Noise: r.noise, Log: log,
+		Grace: r.cfg.Grace, Reaper: r.cfg.Reaper, Hide: r.hide, Noise: r.noise, Log: log,
 	})
 	if err != nil {
 		return agent.Result{}, program.NotStarted(err)

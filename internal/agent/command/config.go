@@ -53,6 +53,8 @@ type Config struct {
 	MaxAnswer int
 	// Grace between SIGTERM and SIGKILL; default [DefaultGrace], which is also the most.
 	Grace time.Duration
+	// Reaper ends what leaves the group of the program; nil = that outlives the turn.
+	Reaper *process.Reaper
 }
 
 // Validate reports every fault with the name of its field. It does not look for the program.

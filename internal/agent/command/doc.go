@@ -42,8 +42,8 @@
 //
 // The program runs in a process group of its own. When the context is over, or the answer is longer than it may be, the
 // group gets SIGTERM and two seconds later SIGKILL. When the program ends by itself, whatever it left in its group is
-// killed, and output that such leftovers still hold open is not waited for. A process that made a group of its own escapes;
-// stronger walls (containers, users) are the operator's. An exit code other than 0 is a failure, also when there was an answer.
+// killed, and output that such leftovers still hold open is not waited for. A process that has left the group is killed with
+// it where there is a [process.Reaper]; stronger walls (containers, users) are the operator's. An exit code other than 0 is a failure, also when there was an answer.
 //
 // Package process starts and ends the program; what it runs besides has ended when Run returns.
 //

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/process"
 	"laneway/internal/secret"
 	"laneway/internal/tool"
 )
@@ -64,6 +65,8 @@ type Config struct {
 	CallTime time.Duration
 	// Relist is how often the tools of an address are read; 0 = every minute.
 	Relist time.Duration
+	// Reaper ends what leaves the group of the program; nil = that outlives the connection.
+	Reaper *process.Reaper
 }
 
 // States of a server.

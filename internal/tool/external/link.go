@@ -58,7 +58,7 @@ func (o opener) program(ctx context.Context, cfg Config, log *slog.Logger) (link
 	ctx, cancel := context.WithCancel(ctx)
 	program, err := process.Start(ctx, process.Spec{
 		Argv: cfg.Command, Env: process.Environment(cfg.Env, o.lookup), Dir: cfg.Dir, Talks: true, Hide: process.Hider(cfg.Env),
-		Noise: rate.NewLimiter(noiseRate, 5*noiseRate), Log: log,
+		Noise: rate.NewLimiter(noiseRate, 5*noiseRate), Log: log, Reaper: cfg.Reaper,
 	})
 	if err != nil {
 		cancel()

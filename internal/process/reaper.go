@@ -1,0 +1,48 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrNoReaper is a system on which processes cannot be adopted.
+var ErrNoReaper = errors.New("this system has no subreaper")
+
+const (
+	// markerVariable is in the environment of every program of a [Reaper] and of what it starts.
+	markerVariable = "LANEWAY_PROCESS"
+	// sweepEvery is the distance of two looks at adopted processes while programs run: zombies of a program that lives for days do not pile up.
+	sweepEvery = 10 * time.Second
+	// sweepTime bounds how long the end of a program waits for the end of what it left.
+	sweepTime = time.Second
+)
+
+// Run reaps adopted processes that have ended, until ctx is over. A nil reaper returns at once.
+func (r *Reaper) Run(ctx context.Context) {
+	if r == nil {
+		return
+	}
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			r.sweep()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// end kills what a program has left outside of its group and waits until it has ended, for [sweepTime] at most. The leader has ended and is not reaped.
+func (r *Reaper) end(leader int) {
+	if r == nil {
+		return
+	}
+	r.mark(leader)
+	until := time.Now().Add(sweepTime)
+	for pause := time.Millisecond; r.sweep() > 0 && time.Now().Before(until); pause = min(2*pause, 20*time.Millisecond) {
+		<-time.After(pause) // a killed process takes a moment to end, and its children are adopted only then
+	}
+}

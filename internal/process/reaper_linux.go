@@ -1,0 +1,189 @@
+package process
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Reaper ends processes that have left the group of their program: with setsid, or by a double fork. The gateway is their parent when the program has ended
+// (PR_SET_CHILD_SUBREAPER), so they are found among its children. One is told by its group, or by the variable LANEWAY_PROCESS, which every program inherits, to belong to a program.
+// One that has neither may belong to any program that ran when it was found first, and ends when all of these have ended.
+//
+// Only one may exist, and the process must start programs by [Start] alone: every other child is taken for an adopted one. It is safe for concurrent use; nil adopts
+// nothing.
+type Reaper struct {
+	log *slog.Logger
+
+	mu sync.Mutex
+	// programs are those whose leader is not reaped, by the number of the leader.
+	programs map[int]*marked
+	// strays are adopted processes of which the program is not known, with those that ran when they were found.
+	strays map[int][]*marked
+}
+
+// marked is a program with its marker.
+type marked struct {
+	marker string
+	ended  bool
+}
+
+// NewReaper makes this process the parent of what its programs leave. It fails with [ErrNoReaper] where the system cannot do that.
+func NewReaper(log *slog.Logger) (*Reaper, error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoReaper, err)
+	}
+	if _, err := os.ReadFile("/proc/self/stat"); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoReaper, err)
+	}
+	return &Reaper{log: log, programs: map[int]*marked{}, strays: map[int][]*marked{}}, nil
+}
+
+// start starts a program with a marker. The lock is held over the fork: a sweep would take the child for an adopted one.
+func (r *Reaper) start(cmd *exec.Cmd) error {
+	if r == nil {
+		return cmd.Start()
+	}
+	one := &marked{marker: rand.Text()}
+	cmd.Env = append(cmd.Env, markerVariable+"="+one.marker)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	r.programs[cmd.Process.Pid] = one
+	return nil
+}
+
+// mark notes that a program has ended.
+func (r *Reaper) mark(leader int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.programs[leader].ended = true
+}
+
+// forget is called when the leader was reaped.
+func (r *Reaper) forget(leader int) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.programs, leader)
+}
+
+// sweep looks at the adopted processes: it reaps those that have ended, and kills those whose program has. It returns how many it has killed.
+func (r *Reaper) sweep() (killed int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	adopted := map[int]bool{}
+	for _, c := range children(os.Getpid()) {
+		if r.programs[c.pid] != nil {
+			continue
+		}
+		if c.state == 'Z' {
+			_, _ = unix.Wait4(c.pid, nil, unix.WNOHANG, nil) //nolint:errcheck // it is a zombie of ours
+			continue
+		}
+		adopted[c.pid] = true
+		if r.wanted(c) {
+			continue
+		}
+		if err := unix.Kill(c.pid, unix.SIGKILL); err != nil {
+			r.log.Warn("a process that a program left cannot be ended", "pid", c.pid, "err", err)
+			continue
+		}
+		killed++
+	}
+	for pid := range r.strays {
+		if !adopted[pid] {
+			delete(r.strays, pid)
+		}
+	}
+	return killed
+}
+
+// wanted reports whether the program of an adopted process may still run.
+func (r *Reaper) wanted(c child) bool {
+	if one := r.programs[c.group]; one != nil {
+		return !one.ended
+	}
+	if marker := markerOf(c.pid); marker != "" {
+		for _, one := range r.programs {
+			if one.marker == marker {
+				return !one.ended
+			}
+		}
+		return false
+	}
+	if _, known := r.strays[c.pid]; !known {
+		r.strays[c.pid] = nil
+		for _, one := range r.programs {
+			r.strays[c.pid] = append(r.strays[c.pid], one)
+		}
+	}
+	for _, one := range r.strays[c.pid] {
+		if !one.ended {
+			return true
+		}
+	}
+	return false
+}
+
+// child is a process whose parent is this one.
+type child struct {
+	pid, group int
+	state      byte
+}
+
+// children lists the children of a process. The kernel lists them itself only where it was built for that, so all processes are read.
+func children(parent int) (list []child) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = dir.Close() }()
+	names, _ := dir.Readdirnames(-1) //nolint:errcheck // what could be read is listed
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		raw, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil { // it has ended
+			continue
+		}
+		// pid (name) state parent group …; the name may contain anything.
+		fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
+		if len(fields) < 3 || fields[1] != strconv.Itoa(parent) {
+			continue
+		}
+		group, err := strconv.Atoi(fields[2])
+		if err == nil {
+			list = append(list, child{pid: pid, group: group, state: fields[0][0]})
+		}
+	}
+	return list
+}
+
+// markerOf is the marker in the environment with which a process was started; "" = it has none, or it cannot be read.
+func markerOf(pid int) string {
+	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return ""
+	}
+	for one := range bytes.SplitSeq(raw, []byte{0}) {
+		if marker, ok := bytes.CutPrefix(one, []byte(markerVariable+"=")); ok {
+			return string(marker)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,122 @@
+package process_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"laneway/internal/process"
+)
+
+// reaperVariable makes the test binary a process that adopts what its programs leave: a process has one reaper only, and the other tests start children of their own.
+const reaperVariable = "LANEWAY_TEST_REAPER"
+
+// beReaper runs two programs. The first one ends while what it left in several ways lives; the second one goes on. It prints the numbers of those that live then.
+func beReaper() error {
+	reaper, err := process.NewReaper(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	spec := func(script string) process.Spec {
+		return process.Spec{Argv: []string{"sh", "-c", script}, Env: process.Environment(nil, os.LookupEnv), Reaper: reaper}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	other, err := process.Start(ctx, spec("setsid sh -c 'echo $$; exec sleep 1000' & wait"))
+	if err != nil {
+		return err
+	}
+	stay := make(chan string, 1)
+	read := make(chan error, 1)
+	go func() {
+		read <- other.Read(ctx, func(piece []byte) error { stay <- string(piece); return nil })
+	}()
+	neighbour := <-stay
+	for name, script := range map[string]string{
+		"setsid":     "setsid sh -c 'echo $$; exec sleep 1000' & read line",
+		"doublefork": "(setsid sh -c 'echo $$; exec sleep 1000' &) ; read line",
+		"ignores":    "(setsid sh -c 'trap \"\" TERM HUP; echo $$; while :; do sleep 1000; done' &) ; read line",
+		"tree":       "(setsid sh -c 'setsid sleep 1000 & echo $! ; exec sleep 1000' &) ; read line",
+		"unmarked":   "(env -i /usr/bin/setsid /bin/sh -c 'echo $$; exec /bin/sleep 1000' &) ; read line",
+	} {
+		one := spec(script)
+		one.Talks = true
+		p, err := process.Start(ctx, one)
+		if err != nil {
+			return err
+		}
+		var left string
+		if err := p.Read(ctx, func(piece []byte) error {
+			if left += string(piece); strings.HasSuffix(left, "\n") {
+				p.CloseInput()
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		p.Wait()
+		fmt.Println(name, lives(strings.TrimSpace(left)))
+	}
+	fmt.Println("neighbour", lives(strings.TrimSpace(neighbour)))
+	cancel()
+	err = <-read
+	other.Wait()
+	fmt.Println("neighbour", lives(strings.TrimSpace(neighbour)))
+	left, childrenErr := exec.Command("sh", "-c", "ps -o pid= --ppid "+strconv.Itoa(os.Getpid())+" | grep -v $$ | wc -l").Output()
+	fmt.Println("children", strings.TrimSpace(string(left)))
+	return errors.Join(err, childrenErr)
+}
+
+func lives(pid string) string {
+	raw, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return "gone"
+	}
+	_, rest, _ := strings.Cut(string(raw), ") ")
+	return "state " + rest[:1]
+}
+
+// TestWhatLeavesTheGroupEndsWithItsProgram: with setsid, by a double fork, deaf to signals, with children of its own. What belongs to a program that still runs stays, and
+// a process without a marker stays as long as one of the programs that may have started it.
+func TestWhatLeavesTheGroupEndsWithItsProgram(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Env = append(os.Environ(), reaperVariable+"=1")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]string{}
+	lines := bufio.NewScanner(io.LimitReader(out, 1<<16))
+	for lines.Scan() {
+		name, state, _ := strings.Cut(lines.Text(), " ")
+		got[name] = append(got[name], state)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v after %v", err, got)
+	}
+	want := map[string]string{
+		"setsid": "gone", "doublefork": "gone", "ignores": "gone", "tree": "gone", "unmarked": "state S", "neighbour": "state S gone", "children": "0",
+	}
+	for name, state := range want {
+		if have := strings.Join(got[name], " "); have != state {
+			t.Errorf("%s: %q, want %q", name, have, state)
+		}
+	}
+}
