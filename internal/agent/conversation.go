@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"strings"
 
 	"laneway/internal/chat"
@@ -23,6 +24,20 @@ func Prompt(req Request) string {
 		parts = append(parts, render(message, named))
 	}
 	return strings.Join(parts, "\n")
+}
+
+// Repeated is what an agent without a journal has to know in a later attempt of a turn; "" = it is the first one.
+func Repeated(req Request) string {
+	switch {
+	case req.Attempt <= 1:
+		return ""
+	case req.CallOnce:
+		return fmt.Sprintf("attempt %d: an earlier one did not succeed; check what was done before you repeat it", req.Attempt)
+	case req.Attempt == 2:
+		return "attempt 2: the first one ended when the gateway stopped; check what was done before you repeat it"
+	default:
+		return fmt.Sprintf("attempt %d: the earlier ones ended when the gateway stopped; check what was done before you repeat it", req.Attempt)
+	}
 }
 
 // PlainText is the text of the messages of a request and nothing else, joined by newlines.

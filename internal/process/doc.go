@@ -5,7 +5,7 @@
 //
 // [Start] takes a [Spec]: the program and its arguments as they are, without a shell in between, the whole environment, the working
 // directory, and what goes to standard input. The environment of the gateway is never inherited: [Environment] makes a clean one of PATH,
-// HOME, LANG, TZ and the configured variables. A program without a slash is looked for in the PATH of that environment.
+// HOME, TZ, the locale, proxies and certificates, and the configured variables. A program without a slash is looked for in the PATH of that environment.
 //
 // # Running
 //

@@ -19,11 +19,20 @@ const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 // errNotExecutable is a file that is there and cannot be started.
 var errNotExecutable = errors.New("it is not an executable file")
 
-// Environment is a clean environment: PATH, HOME, LANG and TZ as lookup (os.LookupEnv) gives them, then the configured variables, which
+// inherited are the variables of the gateway that every program gets: where things are, the locale, proxies, and certificates.
+func inherited() []string {
+	return []string{
+		"PATH", "HOME", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_TIME",
+		"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+		"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+	}
+}
+
+// Environment is a clean environment: the variables of [inherited] as lookup (os.LookupEnv) gives them, then the configured variables, which
 // win. nil lookup = only a standard PATH.
 func Environment(configured map[string]string, lookup func(string) (string, bool)) map[string]string {
 	env := map[string]string{"PATH": defaultPath}
-	for _, name := range []string{"PATH", "HOME", "LANG", "TZ"} {
+	for _, name := range inherited() {
 		if lookup == nil {
 			break
 		}

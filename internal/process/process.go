@@ -276,6 +276,9 @@ func (p *Process) rest(take func([]byte) error) error {
 	return take(raw)
 }
 
+// LastLines is the end of standard error so far in one line, as in [Exit].
+func (p *Process) LastLines() string { return p.lines.last() }
+
 // Wait ends everything that belongs to the process and returns how it ended. It blocks until the leader has ended: by itself, or, after
 // the end of the context of Start, within the grace time.
 func (p *Process) Wait() Exit {

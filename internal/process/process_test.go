@@ -114,7 +114,7 @@ func TestStandardErrorIsBoundedAndWithoutSecrets(t *testing.T) {
 	env := map[string]string{"KEY": "secret-value"}
 	_, exit := run(t.Context(), t, process.Spec{
 		Argv: []string{"sh", "-c", `for i in 1 2 3 4 5; do echo "line $i $KEY" >&2; done; exit 7`}, Env: process.Environment(env, nil),
-		Hide: process.Hider(env), Noise: rate.NewLimiter(0, 2), Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Hide: process.Hider(env), Noise: rate.NewLimiter(0, 2), Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if exit.Code != 7 || !strings.HasPrefix(exit.Stderr, "line 3 ") || strings.Contains(exit.Stderr+log.String(), "secret-value") {
 		t.Errorf("got %+v, want exit code 7 and the last lines without the value", exit)

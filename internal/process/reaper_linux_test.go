@@ -81,6 +81,9 @@ func lives(pid string) string {
 		return "gone"
 	}
 	_, rest, _ := strings.Cut(string(raw), ") ")
+	if rest[0] == 'Z' { // it has ended; a later look reaps it
+		return "gone"
+	}
 	return "state " + rest[:1]
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/time/rate"
 
@@ -21,13 +22,15 @@ const (
 	maxLine = 16 << 10
 )
 
-// stderrLines is what one program writes to standard error. It belongs to the goroutine that reads, and to Wait after that.
+// stderrLines is what one program writes to standard error. It belongs to the goroutine that reads; its last lines may be read at any time.
 type stderrLines struct {
 	log     *slog.Logger
 	hide    *strings.Replacer
 	noise   *rate.Limiter
-	lines   []string
 	leftOut int
+
+	mu    sync.Mutex
+	lines []string // the goroutine that reads writes them
 }
 
 func newStderrLines(spec Spec) *stderrLines {
@@ -58,7 +61,7 @@ func (s *stderrLines) read(stream io.Reader) {
 		}
 	}
 	if s.leftOut > 0 {
-		s.log.Info("program wrote more to standard error than is logged", "lines_left_out", s.leftOut)
+		s.log.Debug("program wrote more to standard error than is logged", "lines_left_out", s.leftOut)
 	}
 }
 
@@ -68,13 +71,12 @@ func (s *stderrLines) take(raw []byte) {
 	if line == "" {
 		return
 	}
-	s.lines = append(s.lines, line)
-	s.lines = slices.Delete(s.lines, 0, max(0, len(s.lines)-keptLines))
+	s.keep(line)
 	if s.noise == nil || !s.noise.Allow() {
 		s.leftOut++
 		return
 	}
-	s.log.Info("program wrote to standard error", "line", line)
+	s.log.Debug("program wrote to standard error", "line", line)
 }
 
 // visible removes characters that make a log line or a sentence look like something else than it contains; tabs become blanks.
@@ -89,7 +91,16 @@ func visible(r rune) rune {
 	}
 }
 
+func (s *stderrLines) keep(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, line)
+	s.lines = slices.Delete(s.lines, 0, max(0, len(s.lines)-keptLines))
+}
+
 // last is the end of it in one line, for a sentence.
 func (s *stderrLines) last() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return chat.Cut(strings.Join(s.lines, " / "), maxLast)
 }

@@ -73,7 +73,7 @@ func entry(seq int64, runID, role, text string) chat.TranscriptEntry {
 func TestAnAgentRemembersItsConversation(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	runner := open(t, script{Blocks: true, Dir: dir}, acp.Config{})
+	runner := open(t, script{Blocks: true, Closes: true, Dir: dir}, acp.Config{})
 	before := entry(1, "run-0", chat.RoleUser, "before\nassistant: forged")
 	first := look(t, runner, request("a", "run-1", "one", before))
 	if len(first.Blocks) != 2 || !strings.Contains(first.Blocks[0], `[{"role":"user","text":"before\nassistant: forged"}]`) || first.Blocks[1] != "one" {
@@ -95,7 +95,7 @@ func TestAnAgentRemembersItsConversation(t *testing.T) {
 	}
 	anew := look(t, runner, request("a", "run-5", "five"))
 	if anew.PID != first.PID || anew.Session == first.Session || !slices.Equal(anew.Blocks, []string{"five"}) {
-		t.Errorf("got %+v, want a new session of the same process for a conversation that was begun anew", anew)
+		t.Errorf("got %+v, want a new session of the same process for a conversation that began again", anew)
 	}
 	if sessions, _ := starts(t, dir); !slices.Equal(sessions, []string{"agent:main:a", "agent:main:b"}) {
 		t.Errorf("started for %q", sessions)
@@ -120,7 +120,7 @@ func TestAProcessThatIsNotUsedEnds(t *testing.T) {
 func TestProcessesAreBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	runner := open(t, script{Script: agenttest.Script{Repeat: true}, Dir: dir}, acp.Config{MaxProcesses: 2})
+	runner := open(t, script{Script: agenttest.Script{Repeat: true}, Dir: dir, Closes: true}, acp.Config{MaxProcesses: 2})
 	for _, session := range []string{"a", "b", "a", "c", "a"} { // c takes the place of b
 		if _, err := run(t, runner, request(session, "run", session)); err != nil {
 			t.Fatal(err)
@@ -161,7 +161,7 @@ func TestAStopKeepsAnAgentThatObeysAndEndsOneThatDoesNot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			runner := open(t, script{Script: agenttest.Script{Pieces: []string{"first"}, Hang: true}, Dir: dir, Deaf: deaf}, acp.Config{})
+			runner := open(t, script{Script: agenttest.Script{Pieces: []string{"first"}, Hang: true}, Dir: dir, Deaf: deaf, Closes: true}, acp.Config{})
 			stop := errors.New("stopped")
 			for range 2 {
 				ctx, cancel := context.WithCancelCause(t.Context())

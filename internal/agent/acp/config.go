@@ -21,8 +21,10 @@ const (
 )
 
 const (
-	// startTime bounds the first exchange with a new process. Some agents are downloaded by their launcher at the first start.
-	startTime = time.Minute
+	// startTime bounds the first exchange with a new process, installTime that with one whose launcher installs it first. Claude Code takes 4 s on an idle machine and 25 s
+	// on a busy one.
+	startTime   = 2 * time.Minute
+	installTime = 5 * time.Minute
 	// cancelTime is how long an agent may take to end its turn after session/cancel, killTime its process after SIGTERM. Together they are the two seconds
 	// in which runners promise to end.
 	cancelTime = time.Second
@@ -33,7 +35,7 @@ const (
 type Config struct {
 	// Argv is the program and its arguments. A program without a slash is looked for in PATH at each start.
 	Argv []string
-	// Dir is the working directory of the program and of its sessions, absolute; "" = that of the gateway.
+	// Dir is the working directory of the program and of its sessions, absolute; "" = that of the gateway. {session} in it makes one for each session.
 	Dir string
 	// Env is added to the clean environment and wins over it. Values are treated as secrets.
 	Env map[string]string
@@ -48,6 +50,14 @@ type Config struct {
 	Bridge []string
 	// QuestionTime is how long a person has to answer a permission request; default [DefaultQuestionTime]. The turn waits with it.
 	QuestionTime time.Duration
+	// Installs: the program is a launcher that installs the agent at its first start, which may take a minute.
+	Installs bool
+	// Auth is the method of `authenticate` for an agent that demands it; "" = it is not called.
+	Auth string
+	// SignIn is what the operator does when the agent wants to be signed in, as the end of a sentence; "" = nothing is known about this.
+	SignIn string
+	// NoServers: the agent refuses MCP servers, so it gets no tools of the gateway.
+	NoServers bool
 	// Reaper ends what leaves the group of a process; nil = that outlives the process.
 	Reaper *process.Reaper
 }

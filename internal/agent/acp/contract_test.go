@@ -46,11 +46,7 @@ func openLogged(t *testing.T, s script, cfg acp.Config, log *slog.Logger) *acp.R
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Argv = []string{program}
+	cfg.Argv = self(t)
 	if cfg.Dir == "" {
 		cfg.Dir = t.TempDir()
 	}
@@ -61,6 +57,16 @@ func openLogged(t *testing.T, s script, cfg acp.Config, log *slog.Logger) *acp.R
 	}
 	t.Cleanup(runner.Close)
 	return runner
+}
+
+// self is the command of this binary.
+func self(t *testing.T) []string {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{program}
 }
 
 func ignoreSignals() { signal.Ignore(syscall.SIGTERM, syscall.SIGINT) }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,15 +23,15 @@ import (
 type peer struct {
 	pool *pool
 	log  *slog.Logger
+	cfg  *Config
 	dir  string
-	// bridge is [Config.Bridge].
-	bridge []string
-	proc   *process.Process
-	link   *link
-	conn   *sdk.ClientSideConnection
-	stop   context.CancelCauseFunc // ends the process: SIGTERM, later SIGKILL
-	gone   chan struct{}           // closed when the process has ended
-	exit   process.Exit            // valid when gone is closed
+	hide *strings.Replacer // of what the agent says in failures
+	proc *process.Process
+	link *link
+	conn *sdk.ClientSideConnection
+	stop context.CancelCauseFunc // ends the process: SIGTERM, later SIGKILL
+	gone chan struct{}           // closed when the process has ended
+	exit process.Exit            // valid when gone is closed
 
 	mu   sync.Mutex
 	turn *turn // the one that runs; nil = none
@@ -38,21 +39,51 @@ type peer struct {
 	// Only the turn that runs uses these.
 	id    sdk.SessionId // "" = no session yet
 	tools bool          // the session has the tools of the gateway
-	http  bool          // the agent takes MCP servers over HTTP
-	runs  []string      // the latest turns that the agent has seen, the last one at the end
-	seen  int64         // number of the last entry of the transcript that it has seen
+	hello sdk.InitializeResponse
+	alone bool     // the agent has refused MCP servers
+	runs  []string // the latest turns that the agent has seen, the last one at the end
+	seen  int64    // number of the last entry of the transcript that it has seen
 }
 
-// start starts the process of a session and opens the connection to it.
+// start starts the process of a session, opens the connection to it, and makes a session of the agent.
 func (r *Runner) start(ctx context.Context, session chat.SessionKey, access agent.ToolAccess) (*peer, error) {
+	p, err := r.open(ctx, session, access)
+	if err != nil {
+		return nil, err
+	}
+	limit := startTime
+	if r.cfg.Installs {
+		limit = installTime
+	}
+	greeting, cancel := context.WithTimeoutCause(ctx, limit, errSlowStart)
+	defer cancel()
+	if err = p.greet(greeting); err == nil {
+		err = p.begin(greeting, access)
+	}
+	if err != nil {
+		failed := p.failure(ctx, err)
+		p.kill(err)
+		<-p.gone
+		return nil, failed
+	}
+	return p, nil
+}
+
+// open starts the process of a session and opens the connection to it.
+func (r *Runner) open(ctx context.Context, session chat.SessionKey, access agent.ToolAccess) (*peer, error) {
 	log := r.log.With("session", session.String())
+	dir, err := program.Dir(r.cfg.Dir, session)
+	if err != nil {
+		return nil, err
+	}
 	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	proc, err := process.Start(life, r.spec(session, access, log))
+	spec := r.spec(session, dir, access, log)
+	proc, err := process.Start(life, spec)
 	if err != nil {
 		stop(nil)
 		return nil, program.NotStarted(err)
 	}
-	p := &peer{pool: &r.pool, log: log, dir: r.cfg.Dir, bridge: r.cfg.Bridge, proc: proc, stop: stop, gone: make(chan struct{})}
+	p := &peer{pool: &r.pool, log: log, cfg: &r.cfg, dir: dir, hide: spec.Hide, proc: proc, stop: stop, gone: make(chan struct{})}
 	output, into := io.Pipe()
 	p.link = newLink(output, proc, p.update, log)
 	context.AfterFunc(life, p.link.close) // the connection may have stopped to read
@@ -66,12 +97,6 @@ func (r *Runner) start(ctx context.Context, session chat.SessionKey, access agen
 	p.conn = sdk.NewClientSideConnection(client{p}, p.link, p.link)
 	p.conn.SetLogger(slog.New(slog.DiscardHandler)) // it quotes what agents write
 	p.link.open()
-	if err := p.greet(ctx, access); err != nil {
-		failed := p.failure(ctx, err)
-		p.kill(err)
-		<-p.gone
-		return nil, failed
-	}
 	return p, nil
 }
 
@@ -92,9 +117,7 @@ func (p *peer) keep(life context.Context, into *io.PipeWriter) {
 }
 
 // greet makes the first exchange with the agent.
-func (p *peer) greet(ctx context.Context, access agent.ToolAccess) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTime, errSlowStart)
-	defer cancel()
+func (p *peer) greet(ctx context.Context) error {
 	hello, err := p.conn.Initialize(ctx, sdk.InitializeRequest{
 		ProtocolVersion: sdk.ProtocolVersionNumber, ClientInfo: &sdk.Implementation{Name: "laneway", Version: "1"},
 	})
@@ -106,39 +129,13 @@ func (p *peer) greet(ctx context.Context, access agent.ToolAccess) error {
 			"The program behind this agent speaks version %d of the protocol, and the gateway version %d; the operator has to install another version.",
 			hello.ProtocolVersion, sdk.ProtocolVersionNumber), nil)
 	default:
-		p.http = hello.AgentCapabilities.McpCapabilities.Http
-		return p.begin(ctx, access)
+		p.hello = hello
+		return nil
 	}
 }
 
-// begin makes a new session with the agent: it has seen nothing.
-func (p *peer) begin(ctx context.Context, access agent.ToolAccess) error {
-	session, err := p.conn.NewSession(ctx, sdk.NewSessionRequest{Cwd: p.dir, McpServers: p.servers(access)})
-	if err != nil {
-		return fmt.Errorf("making a session: %w", orCause(ctx, err))
-	}
-	p.id, p.runs, p.seen, p.tools = session.SessionId, nil, 0, access.Token != ""
-	return nil
-}
-
-// servers offer the tools of the gateway to the agent: over HTTP where it takes that, otherwise by a program that it starts.
-func (p *peer) servers(access agent.ToolAccess) []sdk.McpServer {
-	const name = "laneway"
-	switch {
-	case access.Token == "":
-		return []sdk.McpServer{}
-	case p.http:
-		return []sdk.McpServer{{Http: &sdk.McpServerHttpInline{
-			Type: "http", Name: name, Url: access.URL, Headers: []sdk.HttpHeader{{Name: "Authorization", Value: "Bearer " + access.Token}},
-		}}}
-	case len(p.bridge) > 0:
-		return []sdk.McpServer{{Stdio: &sdk.McpServerStdio{
-			Name: name, Command: p.bridge[0], Args: p.bridge[1:], Env: []sdk.EnvVariable{{Name: urlVariable, Value: access.URL}, {Name: tokenVariable, Value: access.Token}},
-		}}}
-	default:
-		return []sdk.McpServer{}
-	}
-}
+// closes reports whether the agent can close a session.
+func (p *peer) closes() bool { return p.hello.AgentCapabilities.SessionCapabilities.Close != nil }
 
 // The variables by which programs find the tools of their turn.
 const (
@@ -171,8 +168,9 @@ func (p *peer) ended() bool {
 // kill ends the process with SIGTERM and, after killTime, SIGKILL. It does not wait.
 func (p *peer) kill(why error) { p.stop(why) }
 
-// quit closes the input of the process, and kills it when it does not end by that.
+// quit closes the session and the input of the process, and kills it when it does not end by that.
 func (p *peer) quit() {
+	p.closeSession(context.Background(), p.id) //nolint:forbidigo // it is bounded, and no turn runs
 	p.proc.CloseInput()
 	timer := time.NewTimer(cancelTime)
 	defer timer.Stop()
@@ -235,9 +233,17 @@ func (p *peer) failure(ctx context.Context, err error) error {
 		<-p.gone
 		return program.Ended(p.exit)
 	case errors.As(err, &refused) && refused.Code == authRequired:
-		return agent.NewError(chat.FailAuth, "The agent wants to be signed in; the operator has to do this once on the gateway's machine, or give it a key in env.", err)
+		text := "The agent wants to be signed in (" + p.words(refused) + "); the operator has to do this once on the gateway's machine, or give it a key in env."
+		if p.cfg.SignIn != "" {
+			text = "The agent wants to be signed in (" + p.words(refused) + "); the operator has to " + p.cfg.SignIn + "."
+		}
+		return agent.NewError(chat.FailAuth, text, errors.New(p.hide.Replace(err.Error())))
 	case errors.As(err, &refused):
-		return agent.NewError(chat.FailProgram, "The agent reported a failure: "+chat.Cut(chat.Printable(refused.Message), 300)+".", err)
+		text := "The agent reported a failure: " + p.words(refused) + "."
+		if last := p.proc.LastLines(); last != "" {
+			text += " Its last output: " + last
+		}
+		return agent.NewError(chat.FailProgram, text, errors.New(p.hide.Replace(err.Error())))
 	default:
 		return agent.NewError(chat.FailProgram, "The agent behind this session failed; try again.", err)
 	}

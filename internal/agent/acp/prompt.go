@@ -2,9 +2,12 @@ package acp
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
 
 	sdk "github.com/coder/acp-go-sdk"
 
@@ -14,10 +17,9 @@ import (
 
 // blocks are the prompt of a turn. An agent that begins new is given the system prompt of the request and the history; one that remembers the conversation is given what
 // others have added to it since. When the conversation was begun anew, so is the agent's session; and when the turn is the first one of it that has tools, because an agent
-// learns of them with its session.
-func (p *peer) blocks(ctx context.Context, req agent.Request, access agent.ToolAccess) ([]sdk.ContentBlock, error) {
-	forgotten := len(p.runs) > 0 && !remembered(req.History, p.runs[len(p.runs)-1])
-	if forgotten || (access.Token != "" && !p.tools) {
+// learns of them with its session. dir is the directory for files of the turn, "" = none.
+func (p *peer) blocks(ctx context.Context, req agent.Request, access agent.ToolAccess, dir string) ([]sdk.ContentBlock, error) {
+	if p.forgot(req) || (access.Token != "" && !p.tools) {
 		if err := p.begin(ctx, access); err != nil {
 			return nil, err
 		}
@@ -38,7 +40,40 @@ func (p *peer) blocks(ctx context.Context, req agent.Request, access agent.ToolA
 		}
 		blocks = append(blocks, sdk.TextBlock(intro+string(raw)))
 	}
-	return append(blocks, sdk.TextBlock(agent.Prompt(req))), nil
+	if again := agent.Repeated(req); again != "" {
+		blocks = append(blocks, sdk.TextBlock(again))
+	}
+	if dir != "" {
+		blocks = append(blocks, sdk.TextBlock("Files that the person is to get with this answer: write them to the directory "+dir))
+	}
+	return append(append(blocks, p.files(req)...), sdk.TextBlock(agent.Prompt(req))), nil
+}
+
+// files are the files that came with the messages: pictures where the agent takes them, otherwise links to the files on this host.
+func (p *peer) files(req agent.Request) (blocks []sdk.ContentBlock) {
+	if req.Files == nil {
+		return nil
+	}
+	pictures := p.hello.AgentCapabilities.PromptCapabilities.Image
+	if pictures {
+		images, left := agent.Images(req)
+		for _, image := range images {
+			blocks = append(blocks, sdk.ImageBlock(base64.StdEncoding.EncodeToString(image.Data), image.MIMEType))
+		}
+		if left != "" {
+			blocks = append(blocks, sdk.TextBlock(left))
+		}
+	}
+	for _, message := range req.Messages {
+		for _, file := range message.Attachments {
+			if file.Path == "" || (pictures && strings.HasPrefix(file.MIMEType, "image/")) {
+				continue
+			}
+			address := url.URL{Scheme: "file", Path: req.Files.Path(file.Path)}
+			blocks = append(blocks, sdk.ResourceLinkBlock(file.Name, address.String()))
+		}
+	}
+	return blocks
 }
 
 // remembered reports whether the history has entries of a run.

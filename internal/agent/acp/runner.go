@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/time/rate"
 
@@ -22,6 +23,8 @@ type Runner struct {
 	noise *rate.Limiter // lines of standard error, over all processes
 	log   *slog.Logger
 	pool  pool
+	// installed: the launcher has started the agent once.
+	installed atomic.Bool
 }
 
 var _ agent.Runner = (*Runner)(nil)
@@ -67,16 +70,36 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	defer r.pool.giveBack(s)
 	access, endTools := req.ProgramTools(ctx) // here, because the process works for this turn alone until the seat is given back
 	defer endTools()
+	if s.peer != nil && s.peer.forgot(req) && !s.peer.closes() { // its sessions end with its process only
+		s.peer.quit()
+		<-s.peer.gone
+		s.peer = nil
+	}
 	if s.peer == nil {
-		if s.peer, err = r.start(ctx, req.Session, access); err != nil {
+		if s.peer, err = r.startShown(ctx, req.Session, access, emit); err != nil {
 			return agent.Result{}, err
 		}
 	}
 	return s.peer.run(ctx, req, access, r.newTurn(req, emit))
 }
 
+// startShown is start. While a launcher may install the agent, a step of the turn says so.
+func (r *Runner) startShown(ctx context.Context, session chat.SessionKey, access agent.ToolAccess, emit func(agent.Event)) (*peer, error) {
+	if !r.cfg.Installs || r.installed.Load() {
+		return r.start(ctx, session, access)
+	}
+	step := chat.ToolEvent{Phase: "start", CallID: "install", Name: "Starting the agent; the first start installs it and may take a minute"}
+	emit(agent.Event{Kind: agent.EventTool, Tool: &step})
+	p, err := r.start(ctx, session, access)
+	end := step
+	end.Phase, end.IsError = "result", err != nil
+	emit(agent.Event{Kind: agent.EventTool, Tool: &end})
+	r.installed.Store(err == nil)
+	return p, err
+}
+
 // spec is the program of a session. The token of its tools is that of the session, see [agent.ToolAccess].
-func (r *Runner) spec(session chat.SessionKey, access agent.ToolAccess, log *slog.Logger) process.Spec {
+func (r *Runner) spec(session chat.SessionKey, dir string, access agent.ToolAccess, log *slog.Logger) process.Spec {
 	env := maps.Clone(r.env)
 	env["LANEWAY_SESSION"] = session.String()
 	env["LANEWAY_AGENT"] = session.Agent
@@ -89,6 +112,6 @@ func (r *Runner) spec(session chat.SessionKey, access agent.ToolAccess, log *slo
 		hide[tokenVariable] = access.Token
 	}
 	return process.Spec{
-		Argv: r.cfg.Argv, Env: env, Dir: r.cfg.Dir, Talks: true, Grace: killTime, Reaper: r.cfg.Reaper, Hide: process.Hider(hide), Noise: r.noise, Log: log,
+		Argv: r.cfg.Argv, Env: env, Dir: dir, Talks: true, Grace: killTime, Reaper: r.cfg.Reaper, Hide: process.Hider(hide), Noise: r.noise, Log: log,
 	}
 }

@@ -52,6 +52,15 @@ type script struct {
 	Burst int
 	// Calls are calls of tools with their text behind them.
 	Calls bool
+	// Closes: it can close sessions, and leaves a line in the file closed of Dir for each. Pictures: it takes pictures.
+	Closes, Pictures bool
+	// Alone refuses MCP servers, Key wants authenticate with this method before it makes a session.
+	Alone bool
+	Key   string
+	// Details fails with an error that has details, after a line of standard error.
+	Details bool
+	// Leaves writes a file into the directory that the prompt names.
+	Leaves bool
 	// Asks asks for a permission so many times at once, and answers with the outcomes.
 	Asks int
 	// Wants replaces the request for a permission.
@@ -78,6 +87,7 @@ type scripted struct {
 	stop   map[sdk.SessionId]context.CancelFunc
 	n      int
 	mcp    []sdk.McpServer // of the latest session
+	signed string          // the method of authentication
 }
 
 func beAgent(text string) error {
@@ -130,13 +140,40 @@ func (a *scripted) Initialize(ctx context.Context, _ sdk.InitializeRequest) (sdk
 	}
 	return sdk.InitializeResponse{
 		ProtocolVersion: sdk.ProtocolVersion(version), AuthMethods: []sdk.AuthMethod{},
-		AgentCapabilities: sdk.AgentCapabilities{McpCapabilities: sdk.McpCapabilities{Http: a.script.HTTP}},
+		AgentCapabilities: a.capabilities(), AgentInfo: &sdk.Implementation{Name: "scripted", Version: "7"},
 	}, nil
 }
 
+func (a *scripted) capabilities() sdk.AgentCapabilities {
+	can := sdk.AgentCapabilities{
+		McpCapabilities: sdk.McpCapabilities{Http: a.script.HTTP}, PromptCapabilities: sdk.PromptCapabilities{Image: a.script.Pictures},
+	}
+	if a.script.Closes {
+		can.SessionCapabilities.Close = &sdk.SessionCloseCapabilities{}
+	}
+	return can
+}
+
+func (a *scripted) Authenticate(_ context.Context, req sdk.AuthenticateRequest) (sdk.AuthenticateResponse, error) {
+	a.signed = req.MethodId
+	return sdk.AuthenticateResponse{}, nil
+}
+
+func (a *scripted) CloseSession(_ context.Context, req sdk.CloseSessionRequest) (sdk.CloseSessionResponse, error) {
+	f, err := os.OpenFile(filepath.Join(a.script.Dir, "closed"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return sdk.CloseSessionResponse{}, err
+	}
+	fmt.Fprintln(f, req.SessionId)
+	return sdk.CloseSessionResponse{}, f.Close()
+}
+
 func (a *scripted) NewSession(_ context.Context, req sdk.NewSessionRequest) (sdk.NewSessionResponse, error) {
-	if a.script.Unsigned {
+	if a.script.Unsigned || a.script.Key != a.signed {
 		return sdk.NewSessionResponse{}, sdk.NewAuthRequired(nil)
+	}
+	if a.script.Alone && len(req.McpServers) > 0 {
+		return sdk.NewSessionResponse{}, &sdk.RequestError{Code: -32603, Message: "Internal error", Data: map[string]any{"details": "no servers per session"}}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -197,6 +234,17 @@ func (a *scripted) play(ctx context.Context, req sdk.PromptRequest) error {
 		fmt.Println(`{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"of_the_future"}}}`)
 		fmt.Println(`{"jsonrpc":"2.0","method":"_vendor/thing"}`)
 	}
+	if s.Details {
+		fmt.Fprintln(os.Stderr, "the disk is on fire")
+		return &sdk.RequestError{Code: -32603, Message: "Internal error", Data: map[string]any{"details": "quota of key-12345 is used up"}}
+	}
+	for _, block := range req.Prompt {
+		if _, dir, named := strings.Cut(blockText(block), "write them to the directory "); named && s.Leaves {
+			if err := os.WriteFile(filepath.Join(dir, "report.txt"), []byte("done"), 0o600); err != nil {
+				return err
+			}
+		}
+	}
 	if err := a.answer(req); err != nil {
 		return err
 	}
@@ -246,7 +294,7 @@ func (a *scripted) answer(req sdk.PromptRequest) error {
 	if s.Blocks {
 		var texts []string
 		for _, b := range req.Prompt {
-			texts = append(texts, b.Text.Text)
+			texts = append(texts, blockText(b))
 		}
 		raw, err := json.Marshal(map[string]any{"session": req.SessionId, "pid": os.Getpid(), "blocks": texts})
 		if err != nil {
@@ -273,6 +321,20 @@ func (a *scripted) answer(req sdk.PromptRequest) error {
 		}
 	}
 	return nil
+}
+
+// blockText is a block in words.
+func blockText(b sdk.ContentBlock) string {
+	switch {
+	case b.Image != nil:
+		return "image " + b.Image.MimeType + " " + b.Image.Data
+	case b.ResourceLink != nil:
+		return "link " + b.ResourceLink.Name + " " + b.ResourceLink.Uri
+	case b.Text != nil:
+		return b.Text.Text
+	default:
+		return "?"
+	}
 }
 
 // offered is what an agent with Tools answers.

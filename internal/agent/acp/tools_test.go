@@ -60,7 +60,7 @@ func TestAnAgentGetsTheToolsOfTheGateway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			runner := openLogged(t, script{Tools: true, HTTP: tt.http}, acp.Config{Bridge: tt.bridge}, slog.New(slog.NewTextHandler(&log, nil)))
+			runner := openLogged(t, script{Tools: true, HTTP: tt.http}, acp.Config{Bridge: tt.bridge}, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 			req := request("a", "run-1", "go")
 			req.OpenTools = opens(tt.access)
 			got := toolsOf(t, runner, req)

@@ -7,6 +7,7 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 
 	"laneway/internal/agent"
+	"laneway/internal/agent/internal/program"
 	"laneway/internal/chat"
 )
 
@@ -51,7 +52,14 @@ type prompted struct {
 
 // run makes one turn: the prompt goes out, updates come in, and the response ends it.
 func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAccess, t *turn) (agent.Result, error) {
-	blocks, err := p.blocks(ctx, req, access)
+	dir := ""
+	if req.OutputDir != nil {
+		var err error
+		if dir, err = req.OutputDir(); err != nil {
+			p.log.Warn("an agent gets no directory for files", "err", err)
+		}
+	}
+	blocks, err := p.blocks(ctx, req, access, dir)
 	if err != nil {
 		return agent.Result{}, p.failure(ctx, err)
 	}
@@ -82,7 +90,10 @@ func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAcce
 	if result.Usage != (chat.Usage{}) {
 		t.emit(agent.Event{Kind: agent.EventUsage, Usage: result.Usage})
 	}
-	result.StopReason, err = stopReason(how.response.StopReason)
+	if result.StopReason, err = stopReason(how.response.StopReason); err != nil {
+		return result, err
+	}
+	result.Attachments, err = program.Files(dir)
 	return result, err
 }
 

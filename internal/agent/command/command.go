@@ -71,10 +71,14 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	dir := outputDir(req, log)
 	access, endTools := req.ProgramTools(ctx)
 	defer endTools()
+	at, err := program.Dir(r.cfg.Dir, req.Session)
+	if err != nil {
+		return agent.Result{}, err
+	}
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	p, err := process.Start(work, process.Spec{
-		Argv: append([]string{r.cfg.Argv[0]}, r.cfg.arguments(req)...), Env: r.environment(req, dir, access), Dir: r.cfg.Dir, Input: input,
+		Argv: append([]string{r.cfg.Argv[0]}, r.cfg.arguments(req)...), Env: r.environment(req, dir, access), Dir: at, Input: input,
 		Grace: r.cfg.Grace, Reaper: r.cfg.Reaper, Hide: r.hide, Noise: r.noise, Log: log,
 	})
 	if err != nil {

@@ -172,7 +172,7 @@ func TestAMessageTooLongForAnArgument(t *testing.T) {
 func TestStandardErrorGoesToTheLogAndIsLimited(t *testing.T) {
 	t.Parallel()
 	var raw bytes.Buffer
-	log := slog.New(slog.NewJSONHandler(&raw, nil))
+	log := slog.New(slog.NewJSONHandler(&raw, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	script := "i=0; while [ $i -lt 500 ]; do echo noise $i >&2; i=$((i+1)); done; printf 'no end' >&2"
 	file := filepath.Join(t.TempDir(), "program.sh")
 	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {

@@ -41,7 +41,7 @@ const messageItem = "{message}"
 type Config struct {
 	// Argv is the program and its arguments. A program without a slash is looked for in PATH at each turn.
 	Argv []string
-	// Dir is the working directory, absolute; "" = that of the gateway.
+	// Dir is the working directory, absolute; "" = that of the gateway. {session} in it makes one for each session.
 	Dir string
 	// Env is added to the clean environment and wins over it. Values are treated as secrets.
 	Env map[string]string

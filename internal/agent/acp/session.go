@@ -1,0 +1,134 @@
+package acp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	sdk "github.com/coder/acp-go-sdk"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+)
+
+// begin makes a new session with the agent, which has seen nothing of the conversation, and closes the one before.
+func (p *peer) begin(ctx context.Context, access agent.ToolAccess) error {
+	servers := p.servers(access)
+	session, err := p.newSession(ctx, servers)
+	if refused, ok := errors.AsType[*sdk.RequestError](err); ok && refused.Code != authRequired && len(servers) > 0 && ctx.Err() == nil {
+		p.log.Warn("an agent makes no session with the tools of the gateway; trying without them", "err", p.words(refused))
+		p.alone = true
+		session, err = p.newSession(ctx, []sdk.McpServer{})
+	}
+	if err != nil {
+		return fmt.Errorf("making a session: %w", orCause(ctx, err))
+	}
+	p.closeSession(ctx, p.id)
+	p.id, p.runs, p.seen, p.tools = session.SessionId, nil, 0, access.Token != ""
+	return nil
+}
+
+// newSession makes a session, after authentication where the agent demands it.
+func (p *peer) newSession(ctx context.Context, servers []sdk.McpServer) (sdk.NewSessionResponse, error) {
+	want := sdk.NewSessionRequest{Cwd: p.dir, McpServers: servers}
+	session, err := p.conn.NewSession(ctx, want)
+	if refused, ok := errors.AsType[*sdk.RequestError](err); !ok || refused.Code != authRequired || p.cfg.Auth == "" {
+		return session, err
+	}
+	if _, err := p.conn.Authenticate(ctx, sdk.AuthenticateRequest{MethodId: p.cfg.Auth}); err != nil {
+		return session, fmt.Errorf("authenticating: %w", err)
+	}
+	return p.conn.NewSession(ctx, want)
+}
+
+// closeSession frees what the agent holds for a session, where it can. It waits for cancelTime at most; the end of the process closes what is left.
+func (p *peer) closeSession(ctx context.Context, id sdk.SessionId) {
+	if id == "" || !p.closes() || p.ended() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, cancelTime)
+	defer cancel()
+	if _, err := p.conn.CloseSession(ctx, sdk.CloseSessionRequest{SessionId: id}); err != nil {
+		p.log.Debug("an agent did not close a session", "err", err)
+	}
+}
+
+// forgot reports whether the conversation was begun anew since the agent's last turn.
+func (p *peer) forgot(req agent.Request) bool {
+	return len(p.runs) > 0 && !remembered(req.History, p.runs[len(p.runs)-1])
+}
+
+// words are what the agent says about a failure: its message, and the details beside it, without the values of its variables.
+func (p *peer) words(refused *sdk.RequestError) string {
+	const most = 300
+	text := refused.Message
+	if data, ok := refused.Data.(map[string]any); ok {
+		for _, name := range []string{"details", "message", "error"} {
+			if more, ok := data[name].(string); ok && more != "" && !strings.Contains(text, more) {
+				text = strings.TrimRight(text, ". ") + ": " + more
+				break
+			}
+		}
+	} else if more, ok := refused.Data.(string); ok && more != "" {
+		text = strings.TrimRight(text, ". ") + ": " + more
+	}
+	return strings.TrimRight(chat.Cut(chat.Printable(chat.CleanText(p.hide.Replace(text))), most), ". ")
+}
+
+// servers offer the tools of the gateway to the agent: over HTTP where it takes that, otherwise by a program that it starts.
+func (p *peer) servers(access agent.ToolAccess) []sdk.McpServer {
+	const name = "laneway"
+	switch {
+	case access.Token == "", p.alone, p.cfg.NoServers:
+		return []sdk.McpServer{}
+	case p.hello.AgentCapabilities.McpCapabilities.Http:
+		return []sdk.McpServer{{Http: &sdk.McpServerHttpInline{
+			Type: "http", Name: name, Url: access.URL, Headers: []sdk.HttpHeader{{Name: "Authorization", Value: "Bearer " + access.Token}},
+		}}}
+	case len(p.cfg.Bridge) > 0:
+		return []sdk.McpServer{{Stdio: &sdk.McpServerStdio{
+			Name: name, Command: p.cfg.Bridge[0], Args: p.cfg.Bridge[1:],
+			Env: []sdk.EnvVariable{{Name: urlVariable, Value: access.URL}, {Name: tokenVariable, Value: access.Token}},
+		}}}
+	default:
+		return []sdk.McpServer{}
+	}
+}
+
+// Identity is what an agent says of itself.
+type Identity struct {
+	Name, Version string
+	// Abilities are those that this gateway uses, in words.
+	Abilities []string
+}
+
+// Probe starts a process of its own, makes the first exchange and a session, ends it, and returns what the agent says of itself. It asks no model anything. The error is
+// that of a turn that cannot start.
+func (r *Runner) Probe(ctx context.Context) (Identity, error) {
+	p, err := r.start(ctx, chat.SessionKey{Agent: "probe", Rest: "probe"}, agent.ToolAccess{})
+	if err != nil {
+		return Identity{}, err
+	}
+	p.quit()
+	<-p.gone
+	can := p.hello.AgentCapabilities
+	var who Identity
+	if info := p.hello.AgentInfo; info != nil {
+		who.Name, who.Version = chat.Cut(chat.Printable(info.Name), maxTitle), chat.Cut(chat.Printable(info.Version), maxTitle)
+		if info.Title != nil && *info.Title != "" {
+			who.Name = chat.Cut(chat.Printable(*info.Title), maxTitle)
+		}
+	}
+	for _, one := range []struct {
+		can   bool
+		words string
+	}{
+		{can.PromptCapabilities.Image, "pictures"}, {can.McpCapabilities.Http, "tools over HTTP"}, {p.closes(), "closing sessions"},
+	} {
+		if one.can {
+			who.Abilities = append(who.Abilities, one.words)
+		}
+	}
+	return who, nil
+}

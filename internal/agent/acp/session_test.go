@@ -1,0 +1,157 @@
+package acp_test
+
+import (
+	"context"
+	"encoding/base64"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"laneway/internal/agent"
+	"laneway/internal/agent/acp"
+	"laneway/internal/agent/agenttest"
+	"laneway/internal/chat"
+)
+
+// TestAConversationBegunAnewFreesTheOldSession: an agent that can close sessions gets session/close, another one a new process.
+func TestAConversationBegunAnewFreesTheOldSession(t *testing.T) {
+	t.Parallel()
+	for name, closes := range map[string]bool{"Closes": true, "EndsItsProcess": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			runner := open(t, script{Blocks: true, Closes: closes, Dir: dir}, acp.Config{})
+			first := look(t, runner, request("a", "run-1", "one"))
+			second := look(t, runner, request("a", "run-2", "two")) // without a history
+			if (first.PID == second.PID) != closes {
+				t.Errorf("processes %d and %d", first.PID, second.PID)
+			}
+			runner.Close()
+			raw, err := os.ReadFile(filepath.Join(dir, "closed"))
+			if closes && (err != nil || !strings.HasPrefix(string(raw), first.Session+"\n")) {
+				t.Errorf("closed %q, %v; want %s", raw, err, first.Session)
+			}
+			if _, living := starts(t, dir); len(living) > 0 {
+				t.Errorf("%d processes live", len(living))
+			}
+		})
+	}
+}
+
+func TestAnAgentThatRefusesServersWorksWithoutThem(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	runner := openLogged(t, script{Alone: true, Blocks: true}, acp.Config{Bridge: []string{"bridge"}}, slog.New(slog.NewTextHandler(&log, nil)))
+	for _, id := range []string{"run-1", "run-2"} {
+		req := request("a", id, "one", entry(1, "run-1", chat.RoleUser, "one"))
+		req.OpenTools = func(context.Context) (agent.ToolAccess, func()) {
+			return agent.ToolAccess{URL: "http://127.0.0.1:1", Token: "token"}, func() {}
+		}
+		look(t, runner, req)
+	}
+	runner.Close()
+	if strings.Count(log.String(), "trying without them") != 1 || !strings.Contains(log.String(), "no servers per session") {
+		t.Errorf("log:\n%s", &log)
+	}
+}
+
+func TestAKeyAuthenticates(t *testing.T) {
+	t.Parallel()
+	if got, err := run(t, open(t, script{Key: "api-key", Script: agenttest.Script{Repeat: true}}, acp.Config{Auth: "api-key"}), request("a", "run", "fine")); err != nil || got.Text != "fine" {
+		t.Errorf("got %q and %v", got.Text, err)
+	}
+	_, err := run(t, open(t, script{Key: "api-key"}, acp.Config{SignIn: "run: agent login"}), request("a", "run", "one"))
+	if agent.ReasonOf(err) != chat.FailAuth || !strings.Contains(err.Error(), "run: agent login") {
+		t.Errorf("got %v, want what to do", err)
+	}
+}
+
+// TestAFailureHasTheDetails of the agent and its last output, without the values of its variables.
+func TestAFailureHasTheDetails(t *testing.T) {
+	t.Parallel()
+	runner, err := acp.New(acp.Config{Argv: self(t), Dir: t.TempDir(), Env: map[string]string{scriptVariable: `{"Details":true}`, "KEY": "key-12345"}}, os.LookupEnv, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(runner.Close)
+	_, err = run(t, runner, request("a", "run", "one"))
+	if text := err.Error(); !strings.Contains(text, "quota of ") || !strings.Contains(text, "is used up") || strings.Contains(text, "key-12345") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestFilesGoBothWays(t *testing.T) {
+	t.Parallel()
+	picture := "\x89PNG\r\n\x1a\n"
+	files := disk{dir: t.TempDir()}
+	for name, text := range map[string]string{"a.png": picture, "b c.pdf": "%PDF-1.7"} {
+		if err := os.WriteFile(files.Path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, tt := range map[string]struct {
+		pictures bool
+		want     []string
+	}{
+		"Pictures": {true, []string{"image image/png " + base64.StdEncoding.EncodeToString([]byte(picture)), "link b.pdf file://" + files.dir + "/b%20c.pdf"}},
+		"Links":    {false, []string{"link a.png file://" + files.dir + "/a.png", "link b.pdf file://" + files.dir + "/b%20c.pdf"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := t.TempDir()
+			req := request("a", "run", "look")
+			req.Files, req.OutputDir, req.Attempt = files, func() (string, error) { return out, nil }, 2
+			req.Messages[0].Attachments = []chat.Attachment{{Path: "a.png", Name: "a.png", MIMEType: "image/png"}, {Path: "b c.pdf", Name: "b.pdf", MIMEType: "application/pdf"}}
+			runner := open(t, script{Blocks: true, Leaves: true, Pictures: tt.pictures}, acp.Config{})
+			result, err := run(t, runner, req)
+			if err != nil || len(result.Attachments) != 1 || result.Attachments[0].Path != "report.txt" {
+				t.Fatalf("got %+v and %v, want the file of the agent", result.Attachments, err)
+			}
+			blocks := look(t, runner, req).Blocks
+			if len(blocks) < 4 || blocks[0] != "attempt 2: the first one ended when the gateway stopped; check what was done before you repeat it" ||
+				!slices.Equal(blocks[2:4], tt.want) {
+				t.Errorf("blocks %q, want the attempt, the directory and %q", blocks, tt.want)
+			}
+		})
+	}
+}
+
+// disk is files in a directory.
+type disk struct{ dir string }
+
+func (d disk) Path(name string) string                   { return filepath.Join(d.dir, name) }
+func (d disk) Read(name string, _ int64) ([]byte, error) { return os.ReadFile(d.Path(name)) }
+
+func TestEachSessionHasItsDirectory(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	runner := open(t, script{Script: agenttest.Script{Repeat: true}}, acp.Config{Dir: base + "/{session}"})
+	for _, session := range []string{"a", "b/../c"} {
+		if _, err := run(t, runner, request(session, "run", "one")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"agent+main+a", "agent+main+b=2F..=2Fc"} {
+		if info, err := os.Stat(filepath.Join(base, name)); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+}
+
+func TestAProbeSaysWhatTheAgentIs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	who, err := open(t, script{Closes: true, Pictures: true, Dir: dir}, acp.Config{}).Probe(t.Context())
+	if err != nil || who.Name != "scripted" || who.Version != "7" || !slices.Equal(who.Abilities, []string{"pictures", "closing sessions"}) {
+		t.Errorf("got %+v and %v", who, err)
+	}
+	if _, living := starts(t, dir); len(living) > 0 {
+		t.Errorf("%d processes live", len(living))
+	}
+	if _, err := open(t, script{Unsigned: true}, acp.Config{SignIn: "run: agent login"}).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "run: agent login") {
+		t.Errorf("got %v", err)
+	}
+}
