@@ -111,6 +111,7 @@ type chatLoop struct {
 
 	styled *markdown // nil = answers are shown as they were written
 
+	asked   question  // the latest question of the agent; a number chooses one of its options
 	open    []pending // sent and not ended, oldest first
 	shown   answer
 	failed  bool
@@ -247,7 +248,11 @@ func (l *chatLoop) line(ctx context.Context, line typed) (again bool, err error)
 	case "/quit", "/exit":
 		return false, nil
 	default:
-		return true, l.send(ctx, text)
+		command := l.asked.command(text)
+		if command != text {
+			l.asked = question{} // it is answered once
+		}
+		return true, l.send(ctx, command)
 	}
 }
 

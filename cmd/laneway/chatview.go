@@ -26,6 +26,7 @@ func (l *chatLoop) conclude(end turnEnd) {
 // show writes what is new in the answer of one of our own messages.
 func (l *chatLoop) show(e wire.ChatEvent) {
 	if !l.mine(e.RunID) {
+		l.ask(e)
 		return
 	}
 	if l.shown.run != e.RunID {
@@ -42,6 +43,21 @@ func (l *chatLoop) show(e wire.ChatEvent) {
 	if e.State.Ends() {
 		l.end(e)
 	}
+}
+
+// ask shows a question of the agent as a menu.
+func (l *chatLoop) ask(e wire.ChatEvent) {
+	q, ok := questionOf(e)
+	if !ok || !inSession(e.SessionKey, l.talk.session) {
+		return
+	}
+	l.asked = q
+	l.write(l.cleanEnd())
+	if l.shown.text != "" && !strings.HasSuffix(l.shown.text, "\n") {
+		l.write("\n")
+	}
+	l.write(l.env.style(styleBold, q.menu()) + "\nWrite the number of an answer.\n")
+	l.screen.ready()
 }
 
 // grow writes the part of the answer that is not on the screen yet; an answer that began anew is written anew.

@@ -24,13 +24,14 @@ type sendCmd struct {
 	Agent   string        `help:"Agent that answers; default the gateway's." placeholder:"ID" complete:"agents"`
 	File    []string      `help:"A file that goes with the message, at most 20 MB; may be given more than once." placeholder:"PATH" type:"path" sep:"none"`
 	Timeout time.Duration `help:"How long to wait for the answer; then the message is stopped." default:"10m"`
+	NoWait  bool          `help:"Fail when the agent asks for a permission, instead of waiting for its answer."`
 	JSON    bool          `help:"Print the answer, its run id and how it ended as JSON."`
 }
 
 // Help is the long help of the command.
 func (*sendCmd) Help() string {
 	return `Prints the answer on standard output. Exit status 0 means answered; 1 that it was not, with the reason on standard error. A lost
-connection is taken up again; the message is never sent twice.
+connection is taken up again; the message is never sent twice. A question of the agent is shown on standard error and waited for.
 
 Examples:
 
@@ -56,6 +57,13 @@ func (c *sendCmd) Run(ctx context.Context, env *environment) error {
 	talk := &conversation{
 		dial:    func(ctx context.Context) (gatewayConn, error) { return c.connect(ctx, env) },
 		session: sessionKey(c.Session, c.Agent), agent: c.Agent, timeout: &limit, files: files,
+	}
+	talk.asked = func(q question) error {
+		if c.NoWait {
+			return asksError(oneLine(q.text))
+		}
+		env.note(q.menu() + "\nAnswer it in laneway chat, or with: laneway send --session " + c.Session + " \"" + q.options[0].command + "\"")
+		return nil
 	}
 	began := env.now()
 	end, err := c.exchange(ctx, talk, text)
@@ -119,6 +127,11 @@ func uploadPath(ctx context.Context, env *environment, to target, path string) (
 	return env.upload(ctx, to, filepath.Base(path), f, info.Size())
 }
 
+// asksError is a question of the agent that is not waited for.
+type asksError string
+
+func (e asksError) Error() string { return string(e) }
+
 var errNoAnswer = errors.New("no answer in time")
 
 // exchange is one question within the time limit. A command that gives up stops the run: an answer that is not read only costs.
@@ -131,12 +144,16 @@ func (c *sendCmd) exchange(ctx context.Context, talk *conversation, text string)
 	defer talk.close()
 	run := newKey()
 	end, err := talk.ask(ctx, run, text, nil)
-	if ctx.Err() == nil || err == nil {
+	var asks asksError
+	if asked := errors.As(err, &asks); err == nil || (ctx.Err() == nil && !asked) {
 		return end, err
 	}
 	stopped := "it was stopped"
 	if talk.conn == nil || talk.abort(ctx, run) != nil {
 		stopped = "it may still be answered"
+	}
+	if asks != "" {
+		return turnEnd{}, fmt.Errorf("the agent asks for a permission, and --no-wait was given; %s. %s", stopped, string(asks))
 	}
 	if errors.Is(context.Cause(ctx), errNoAnswer) {
 		return turnEnd{}, fmt.Errorf("no answer within %s; %s", c.Timeout, stopped)

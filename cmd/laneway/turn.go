@@ -22,6 +22,8 @@ type conversation struct {
 	agent   string
 	timeout *int64
 	files   []wire.Attachment // of each message
+	// asked is called for each question of the agent while a message waits for its end; its error ends the wait. nil = questions are not shown.
+	asked func(question) error
 
 	conn gatewayConn
 }
@@ -160,6 +162,9 @@ func (c *conversation) watch(ctx context.Context, key string, result wire.ChatSe
 			return turnEnd{}, err
 		}
 		if event.RunID != key {
+			if err := c.question(event); err != nil {
+				return turnEnd{}, err
+			}
 			continue
 		}
 		show(event)
@@ -167,6 +172,17 @@ func (c *conversation) watch(ctx context.Context, key string, result wire.ChatSe
 			return endOf(event), nil
 		}
 	}
+}
+
+// question passes an event of the session on if it is a question.
+func (c *conversation) question(event wire.ChatEvent) error {
+	if c.asked == nil || !inSession(event.SessionKey, c.session) {
+		return nil
+	}
+	if q, ok := questionOf(event); ok {
+		return c.asked(q)
+	}
+	return nil
 }
 
 func endOf(e wire.ChatEvent) turnEnd {
