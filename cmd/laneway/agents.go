@@ -6,19 +6,84 @@ import (
 	"fmt"
 	"strings"
 
+	"laneway/internal/config"
 	"laneway/internal/wire"
 )
 
 type agentsCmd struct {
+	List   agentsListCmd   `cmd:"" default:"withargs" help:"Show the agents of the gateway and the MCP servers whose tools they call."`
+	Detect agentsDetectCmd `cmd:"" help:"Show which coding agents are installed on this host, and what the others need."`
+}
+
+// Help is the example of the command.
+func (*agentsCmd) Help() string {
+	return "Examples:\n\n    laneway agents\n    laneway agents detect"
+}
+
+type agentsDetectCmd struct {
+	JSON bool `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*agentsDetectCmd) Help() string { return "Example:\n\n    laneway agents detect" }
+
+// detected is one known agent on this host.
+type detected struct {
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	// State is installed, npx or missing.
+	State   string   `json:"state"`
+	Command []string `json:"command,omitempty"`
+	// Key is the variable that authenticates it; "" = it needs its own login.
+	Key  string `json:"key,omitempty"`
+	Next string `json:"next"`
+}
+
+// Run looks for the programs. It starts none.
+func (c *agentsDetectCmd) Run(env *environment) error {
+	var all []detected
+	for _, p := range config.Presets() {
+		all = append(all, env.detect(p))
+	}
+	if c.JSON {
+		return printJSON(env.stdout, map[string]any{"agents": all})
+	}
+	rows := [][]string{{"AGENT", "PROGRAM", "STATE", "NEXT"}}
+	for _, d := range all {
+		rows = append(rows, []string{d.Name, d.Title, d.State, d.Next})
+	}
+	return table(env.stdout, rows)
+}
+
+func (env *environment) detect(p config.Preset) detected {
+	command, installs, err := p.Find(env.lookupEnv)
+	d := detected{Name: p.Name, Title: p.Title, State: "installed", Command: command, Key: p.Key(env.lookupEnv), Next: "laneway serve --agent " + p.Name}
+	switch {
+	case err != nil:
+		d.State, d.Next = "missing", "npm install --global "+p.Package
+	case installs:
+		d.State = "npx"
+	}
+	if err == nil && d.Key == "" {
+		d.Next = "sign in (" + p.Login + ")"
+		if len(p.Keys) > 0 {
+			d.Next += " or set " + p.Keys[0]
+		}
+		d.Next += ", then laneway serve --agent " + p.Name
+	}
+	return d
+}
+
+type agentsListCmd struct {
 	clientFlags
 	JSON bool `help:"Print JSON."`
 }
 
 // Help is the example of the command.
-func (*agentsCmd) Help() string { return "Example:\n\n    laneway agents" }
+func (*agentsListCmd) Help() string { return "Example:\n\n    laneway agents" }
 
 // Run lists the agents and the servers of tools.
-func (c *agentsCmd) Run(ctx context.Context, env *environment) error {
+func (c *agentsListCmd) Run(ctx context.Context, env *environment) error {
 	var raw json.RawMessage
 	if err := c.call(ctx, env, "agents.list", map[string]any{}, &raw); err != nil {
 		return err

@@ -121,7 +121,8 @@ func (c *configInit) first(env *environment) (agent config.Agent, notes []string
 
 const firstConfigText = `# The configuration of laneway. Every key: laneway config keys. Check it: laneway doctor
 
-# The agents. runner: echo, command, acp, http, openai (any compatible endpoint) or anthropic.
+# The agents. runner: echo, command, acp, http, openai (any compatible endpoint) or anthropic;
+# or preset: claude, codex, gemini, opencode, qwen, copilot, openclaw.
 %s#   system: "You are a helpful assistant."        # the prompt
 #   api_key_env: OPENAI_API_KEY                   # the variable with the key of the endpoint
 #   coder: {runner: command, command: ["my-agent", "--session", "{session}"], timeout: 10m}

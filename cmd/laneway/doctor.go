@@ -32,11 +32,16 @@ type finding struct {
 	Cure string `json:"cure,omitempty"`
 }
 
-// check looks at one subject. It gets a deadline of its own, changes nothing, and returns at least one finding.
+// check looks at one subject. It gets a deadline of its own, changes nothing, and returns at least one finding, or none when it was not asked for.
 type check struct {
 	name string
 	run  func(ctx context.Context, p *patient) []finding
+	// slow: it takes as long as installing a package.
+	slow bool
 }
+
+// agentStartTime is how long starting the agents may take.
+const agentStartTime = 5 * time.Minute
 
 // patient is what the checks look at.
 type patient struct {
@@ -51,6 +56,7 @@ type doctorCmd struct {
 	Token          string        `help:"Credential; default LANEWAY_TOKEN, else the token file of the data directory." placeholder:"TOKEN"`
 	AllowPlaintext bool          `help:"Send the credential over ws:// to another host."`
 	Timeout        time.Duration `help:"How long each check may take." default:"10s"`
+	Agents         bool          `help:"Start each agent over ACP and make a session with it; a first start may install it. No model is asked anything."`
 	JSON           bool          `help:"Print JSON."`
 }
 
@@ -66,16 +72,17 @@ Example:
 // checks are done in this order; later ones may rely on what earlier ones found.
 func checks() []check {
 	return []check{
-		{"configuration", checkConfiguration},
-		{"start", checkStart},
-		{"data directory", checkData},
-		{"disk", checkSpace},
-		{"token file", checkTokenFile},
-		{"database", checkDatabase},
-		{"agents", checkAgents},
-		{"gateway", checkGateway},
-		{"credential", checkCredential},
-		{"channels", checkChannels},
+		{name: "configuration", run: checkConfiguration},
+		{name: "start", run: checkStart},
+		{name: "data directory", run: checkData},
+		{name: "disk", run: checkSpace},
+		{name: "token file", run: checkTokenFile},
+		{name: "database", run: checkDatabase},
+		{name: "agents", run: checkAgents},
+		{name: "agent starts", run: checkAgentStarts, slow: true},
+		{name: "gateway", run: checkGateway},
+		{name: "credential", run: checkCredential},
+		{name: "channels", run: checkChannels},
 	}
 }
 
@@ -104,7 +111,11 @@ func (c *doctorCmd) Run(ctx context.Context, env *environment) error {
 }
 
 func (c *doctorCmd) do(ctx context.Context, one check, p *patient) []finding {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	limit := c.Timeout
+	if one.slow {
+		limit = max(limit, agentStartTime)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return one.run(ctx, p)
 }

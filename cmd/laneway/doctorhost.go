@@ -154,3 +154,18 @@ func checkChannels(ctx context.Context, p *patient) []finding {
 	}
 	return all
 }
+
+// checkAgentStarts starts the agents over ACP. It is done on request alone: it needs their keys, and a first start may install a program.
+func checkAgentStarts(ctx context.Context, p *patient) []finding {
+	switch {
+	case !p.flags.Agents:
+		return nil
+	case p.loaded == nil:
+		return notChecked()
+	}
+	all := findings(app.ProbeAgents(ctx, p.loaded.Config, p.env.lookupEnv, p.env.environ()))
+	if len(all) == 0 {
+		return ok("no agent speaks ACP")
+	}
+	return all
+}

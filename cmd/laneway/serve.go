@@ -78,7 +78,7 @@ type serveCmd struct {
 	configFlags
 	Listen        []string `help:"Address of the main listener; may be given several times. Default 127.0.0.1:18790." placeholder:"HOST:PORT"`
 	MetricsListen *string  `help:"Address of the metrics listener on loopback, main, or off." placeholder:"HOST:PORT"`
-	Agent         *string  `help:"A first agent: echo, command:PROGRAM ARG…, acp:PROGRAM ARG…, openai:MODEL@BASE_URL or anthropic:MODEL." placeholder:"AGENT"`
+	Agent         *string  `help:"A first agent: claude, codex, gemini, opencode, qwen, copilot, openclaw, echo, command:PROGRAM ARG…, acp:PROGRAM ARG…, openai:MODEL@BASE_URL, anthropic:MODEL, ollama: or NAME:MODEL of another endpoint." placeholder:"AGENT"`
 	Roles         []string `help:"What this process does: gateway,channels,cron,worker. Default all." placeholder:"ROLE" complete:"gateway,channels,cron,worker"`
 	LogLevel      *string  `help:"debug, info, warn or error." placeholder:"LEVEL" complete:"debug,info,warn,error"`
 	LogFormat     *string  `help:"text or json." placeholder:"FORMAT" complete:"text,json"`
@@ -98,6 +98,8 @@ SIGINT or SIGTERM drains, a second one ends at once. SIGHUP reads the configurat
 Examples:
 
     laneway serve
+    laneway serve --agent claude
+    laneway serve --agent ollama:
     laneway serve --agent openai:llama3.2@http://127.0.0.1:11434/v1
     laneway serve --config laneway.yaml --print-config`
 }
@@ -142,6 +144,9 @@ func (c *serveCmd) Run(ctx context.Context, env *environment) error {
 	for _, warning := range slices.Concat(plan.Warnings, loaded.UnknownVariables(env.variableNames())) {
 		env.note("warning: " + warning)
 	}
+	if err := env.checkPreset(loaded.Config); err != nil {
+		return err
+	}
 	creds, err := plan.Prepare()
 	if err != nil {
 		return err
@@ -162,6 +167,19 @@ func (c *serveCmd) Run(ctx context.Context, env *environment) error {
 		},
 		Ready: func(addresses []string) { c.banner(env, loaded, plan, addresses) },
 	})
+}
+
+// checkPreset refuses a start whose first agent is not installed and cannot be.
+func (env *environment) checkPreset(cfg config.Config) error {
+	preset, ok := config.PresetNamed(cfg.Agents[cfg.DefaultAgent].Preset)
+	if !ok {
+		return nil
+	}
+	_, installs, err := preset.Find(env.lookupEnv)
+	if installs {
+		env.note(preset.Title + " is run by npx: the first start installs " + preset.Package + ", which may take a minute")
+	}
+	return err
 }
 
 func (env *environment) variableNames() []string {
@@ -261,6 +279,8 @@ func storeName(cfg config.Config) string {
 func agentName(cfg config.Config) string {
 	agent := cfg.Agents[cfg.DefaultAgent]
 	switch {
+	case agent.Preset != "":
+		return agent.Preset
 	case agent.Model != "":
 		return agent.Runner + ", model " + agent.Model + " at " + agent.BaseURL
 	case len(agent.Command) > 0:

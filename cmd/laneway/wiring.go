@@ -26,7 +26,7 @@ func (p process) Serve(ctx context.Context, in serveInput) error {
 	}
 	return app.Run(ctx, app.Options{
 		Loaded: in.Loaded, Hold: in.Hold, Credentials: in.Credentials, Version: in.Version.Version, Commit: in.Version.Commit, Log: in.Logger, Ready: in.Ready,
-		LookupEnv: p.lookupEnv, Hurry: in.Signals.Now, Reload: in.Signals.Reload, Restart: in.Signals.Restart, Reread: in.Reread,
+		LookupEnv: p.lookupEnv, Environ: os.Environ(), Hurry: in.Signals.Now, Reload: in.Signals.Reload, Restart: in.Signals.Restart, Reread: in.Reread,
 		RereadCredentials: in.RereadCredentials, Program: self, Reaper: reaper,
 	})
 }

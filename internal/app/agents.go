@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -27,6 +28,8 @@ type surroundings struct {
 	lookup func(string) (string, bool) // the environment
 	self   string                      // path of this program; "" = not known
 	reaper *process.Reaper             // nil = what programs leave is not ended
+	// passed are the variables that pass to an agent besides; nil = none.
+	passed func(config.Agent) map[string]string
 }
 
 // bridge is the program that serves the tools of a turn over standard input and output.
@@ -119,13 +122,10 @@ func buildRunner(a config.Agent, around surroundings, log *slog.Logger) (agent.R
 		})
 	case config.RunnerCommand:
 		return command.New(command.Config{
-			Argv: a.Command, Dir: a.Dir, Env: a.Env, Input: command.Input(a.Input), MaxAnswer: a.OutputLimit, Reaper: around.reaper,
+			Argv: a.Command, Dir: a.Dir, Env: around.env(a), Input: command.Input(a.Input), MaxAnswer: a.OutputLimit, Reaper: around.reaper,
 		}, around.lookup, log)
 	case config.RunnerACP:
-		return acp.New(acp.Config{
-			Argv: a.Command, Dir: a.Dir, Env: a.Env, MaxAnswer: a.OutputLimit, Idle: time.Duration(a.IdleTimeout), MaxProcesses: a.MaxProcesses,
-			QuestionTime: time.Duration(a.QuestionTimeout), Bridge: around.bridge(), Reaper: around.reaper,
-		}, around.lookup, log)
+		return buildACP(a, around, log)
 	case config.RunnerHTTP:
 		return httprunner.New(httprunner.Config{
 			URL: a.URL, Secret: a.Secret, MaxAnswer: a.OutputLimit, FirstByte: time.Duration(a.FirstByteTimeout), Silence: time.Duration(a.SilenceTimeout),
@@ -146,6 +146,41 @@ func buildRunner(a config.Agent, around surroundings, log *slog.Logger) (agent.R
 	default:
 		return nil, fmt.Errorf("there is no runner %q", a.Runner)
 	}
+}
+
+// buildACP makes an agent over ACP: a program, or a preset. A preset that is not installed is started all the same, so that its turns fail with that and it can be
+// installed meanwhile.
+func buildACP(a config.Agent, around surroundings, log *slog.Logger) (agent.Runner, error) {
+	cfg := acp.Config{
+		Argv: a.Command, Dir: a.Dir, Env: around.env(a), MaxAnswer: a.OutputLimit, Idle: time.Duration(a.IdleTimeout), MaxProcesses: a.MaxProcesses,
+		QuestionTime: time.Duration(a.QuestionTimeout), Bridge: around.bridge(), Reaper: around.reaper,
+	}
+	if preset, ok := config.PresetNamed(a.Preset); ok {
+		var err error
+		if cfg.Argv, cfg.Installs, err = preset.Find(around.lookup); err != nil {
+			log.Warn("turns of an agent will fail", "err", err)
+			cfg.Argv = append([]string{preset.Program}, preset.Args...)
+		}
+		cfg.NoServers = preset.NoServers
+		cfg.SignIn = "run: " + preset.Login + " (as the user of the gateway)"
+		if len(preset.Keys) > 0 {
+			cfg.SignIn += ", or set " + preset.Keys[0]
+		}
+		if preset.Key(func(name string) (string, bool) { value, ok := cfg.Env[name]; return value, ok }) != "" {
+			cfg.Auth = preset.Auth
+		}
+	}
+	return acp.New(cfg, around.lookup, log)
+}
+
+// env are the configured variables of a program, and those that pass to it.
+func (s surroundings) env(a config.Agent) map[string]string {
+	if s.passed == nil {
+		return a.Env
+	}
+	env := s.passed(a)
+	maps.Copy(env, a.Env)
+	return env
 }
 
 // retries maps the configured number, where 0 means none, to the runners', where negative does.

@@ -54,6 +54,8 @@ type Options struct {
 	Ready func(addresses []string)
 	// LookupEnv is the environment that command agents may look into (PATH, HOME, …).
 	LookupEnv func(string) (string, bool)
+	// Environ is that environment as NAME=value, of which agents get what the configuration passes to them.
+	Environ []string
 	// Program is the path of this program, which agents start as `PROGRAM mcp` to reach their tools; "" = they cannot.
 	Program string
 	// Reaper ends what programs of agents and MCP servers leave; nil = nothing does.
@@ -191,7 +193,10 @@ const cleanUpTime = 2 * time.Second
 
 // wire makes the dispatcher with its agents and channels.
 func (p *Process) wire(ctx context.Context) error {
-	agents, err := buildAgents(p.cfg, surroundings{p.opts.LookupEnv, p.opts.Program, p.opts.Reaper}, p.log)
+	if err := pickModels(ctx, p.cfg.Agents, p.log); err != nil {
+		return err
+	}
+	agents, err := buildAgents(p.cfg, p.surroundings(), p.log)
 	if err != nil {
 		return err
 	}
@@ -234,6 +239,13 @@ func (p *Process) wire(ctx context.Context) error {
 		return fmt.Errorf("making the dispatcher: %w", err)
 	}
 	return nil
+}
+
+// surroundings are what programs of agents get of this process.
+func (p *Process) surroundings() surroundings {
+	return surroundings{lookup: p.opts.LookupEnv, self: p.opts.Program, reaper: p.opts.Reaper, passed: func(a config.Agent) map[string]string {
+		return p.cfg.Passed(a, p.opts.Environ)
+	}}
 }
 
 // indexer keeps the search index up to date.

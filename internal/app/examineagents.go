@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,8 +16,11 @@ import (
 	"strings"
 	"time"
 
+	"laneway/internal/agent"
+	"laneway/internal/agent/acp"
 	"laneway/internal/chat"
 	"laneway/internal/config"
+	"laneway/internal/dispatch"
 	"laneway/internal/signature"
 )
 
@@ -52,6 +56,9 @@ func examineOther(id, here, runs string) Finding {
 func examineAgent(ctx context.Context, a config.Agent, lookup func(string) (string, bool)) Finding {
 	switch a.Runner {
 	case config.RunnerCommand, config.RunnerACP:
+		if preset, ok := config.PresetNamed(a.Preset); ok {
+			return examinePreset(preset, lookup)
+		}
 		return examineProgram(a.Command[0], lookup)
 	case config.RunnerHTTP:
 		return examineWebhook(ctx, a)
@@ -63,6 +70,58 @@ func examineAgent(ctx context.Context, a config.Agent, lookup func(string) (stri
 	default:
 		return Finding{Warning, "echo answers with what it is told, for trying", "configure an agent that can do something"}
 	}
+}
+
+// examinePreset looks for the program of a preset. Whether the agent is signed in shows [ProbeAgents].
+func examinePreset(preset config.Preset, lookup func(string) (string, bool)) Finding {
+	command, installs, err := preset.Find(lookup)
+	switch {
+	case err != nil:
+		return Finding{Failure, err.Error(), ""}
+	case installs:
+		return Finding{Weight: Fine, Text: preset.Title + " is run by npx, which installs " + preset.Package + " at the first start"}
+	default:
+		return Finding{Weight: Fine, Text: preset.Title + " is installed: " + strings.Join(command, " ")}
+	}
+}
+
+// agentProbe is a runner of agents that say what they are.
+type agentProbe interface {
+	Probe(ctx context.Context) (acp.Identity, error)
+}
+
+// ProbeAgents starts each configured agent over ACP, makes a session with it, and ends it. It asks no model anything. environ is the environment as NAME=value.
+func ProbeAgents(ctx context.Context, cfg config.Config, lookup func(string) (string, bool), environ []string) []Finding {
+	var found []Finding
+	around := surroundings{lookup: lookup, passed: func(a config.Agent) map[string]string { return cfg.Passed(a, environ) }}
+	for _, id := range slices.Sorted(maps.Keys(cfg.Agents)) {
+		runner, err := buildRunner(cfg.Agents[id], around, slog.New(slog.DiscardHandler))
+		if err != nil {
+			continue // it is a finding of ExamineAgents
+		}
+		if probe, ok := runner.(agentProbe); ok {
+			f := probed(ctx, probe)
+			f.Text = id + ": " + f.Text
+			found = append(found, f)
+		}
+		closeAgents([]dispatch.Agent{{Runner: runner}})
+	}
+	return found
+}
+
+func probed(ctx context.Context, probe agentProbe) Finding {
+	who, err := probe.Probe(ctx)
+	if failed, ok := errors.AsType[*agent.Error](err); ok {
+		return Finding{Weight: Failure, Text: failed.Message}
+	}
+	if err != nil {
+		return Finding{Weight: Failure, Text: err.Error()}
+	}
+	text := strings.TrimSpace(who.Name+" "+who.Version) + " answers and made a session"
+	if len(who.Abilities) > 0 {
+		text += "; it takes " + strings.Join(who.Abilities, ", ")
+	}
+	return Finding{Weight: Fine, Text: text}
 }
 
 func examineProgram(name string, lookup func(string) (string, bool)) Finding {
@@ -140,6 +199,13 @@ func examineWebhook(ctx context.Context, a config.Agent) Finding {
 	}
 }
 
+// modelList is the list of models of an endpoint.
+type modelList struct {
+	Data []struct {
+		ID string `json:"id"`
+	} `json:"data"`
+}
+
 // maxModels bounds the list of models in bytes.
 const maxModels = 4 << 20
 
@@ -149,12 +215,8 @@ const modelsShown = 8
 // examineModel looks for a model in the list of an endpoint. An endpoint without such a list says nothing against the model.
 func examineModel(address *url.URL, resp *http.Response, model string) Finding {
 	fine := Finding{Weight: Fine, Text: "the endpoint " + address.Host + " answers"}
-	var list struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
-	}
-	if model == "" || resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, maxModels)).Decode(&list) != nil || list.Data == nil {
+	var list modelList
+	if model == "" || model == config.ModelAuto || resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, maxModels)).Decode(&list) != nil || list.Data == nil {
 		return fine
 	}
 	var has []string
@@ -182,6 +244,10 @@ const ollamaPort = "11434"
 func (p *Process) probeAgents(ctx context.Context) {
 	for _, id := range slices.Sorted(maps.Keys(p.cfg.Agents)) {
 		a := p.cfg.Agents[id]
+		if preset, ok := config.PresetNamed(a.Preset); ok {
+			p.installAgent(ctx, id, preset)
+			continue
+		}
 		if !slices.Contains([]string{config.RunnerHTTP, config.RunnerOpenAI, config.RunnerAnthropic}, a.Runner) {
 			continue
 		}
@@ -192,6 +258,33 @@ func (p *Process) probeAgents(ctx context.Context) {
 			p.log.WarnContext(ctx, "turns of an agent may fail", "agent", id, "found", found.Text, "do", found.Cure)
 		}
 	}
+}
+
+// installAgent lets npx install the package of a preset, so that this takes no time of a turn. It starts the agent once.
+func (p *Process) installAgent(ctx context.Context, id string, preset config.Preset) {
+	if _, installs, err := preset.Find(p.opts.LookupEnv); err != nil || !installs {
+		return
+	}
+	runner, err := buildRunner(p.cfg.Agents[id], p.surroundings(), p.log.With("agent", id))
+	if err != nil {
+		return // the start has failed with it
+	}
+	defer closeAgents([]dispatch.Agent{{Runner: runner}})
+	probe, ok := runner.(agentProbe)
+	if !ok {
+		return
+	}
+	p.log.InfoContext(ctx, "npx starts the agent, which may take a minute the first time", "agent", id, "package", preset.Package)
+	begin := time.Now()
+	found := probed(ctx, probe)
+	if ctx.Err() != nil {
+		return
+	}
+	if found.Weight != Fine {
+		p.log.WarnContext(ctx, "turns of an agent may fail", "agent", id, "found", found.Text)
+		return
+	}
+	p.log.InfoContext(ctx, "the agent is ready", "agent", id, "found", found.Text, "took", time.Since(begin).Round(time.Second).String())
 }
 
 // probeTime bounds the question to one endpoint.

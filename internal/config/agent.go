@@ -37,6 +37,10 @@ type Agent struct {
 	System string `yaml:"system"`
 	// OutputLimit is the longest answer in bytes, at least 1024. Default 1048576.
 	OutputLimit int `yaml:"output_limit"`
+	// Preset is a coding agent that is known by its name: claude, codex, gemini, opencode, qwen, copilot or openclaw (acp). It takes the place of runner and command.
+	Preset string `yaml:"preset"`
+	// EnvPass are variables of the gateway that pass to the program: NAME or PREFIX_* (command, acp). PATH, HOME, TZ, the locale, proxies and certificates always do.
+	EnvPass []string `yaml:"env_pass"`
 	// Env are further variables of the program (command, acp).
 	Env map[string]string `yaml:"env"`
 
@@ -53,7 +57,7 @@ type Agent struct {
 	Command []string `yaml:"command"`
 	// Input is what the program reads: text or json (command). Default text.
 	Input string `yaml:"input"`
-	// Dir is the program's working directory, absolute (command, acp). Default: that of the gateway.
+	// Dir is the program's working directory, absolute (command, acp). {session} in it makes one for each session. Default: that of the gateway.
 	Dir string `yaml:"dir"`
 
 	// IdleTimeout is how long the process of a session waits for the next turn, 1s to 1d (acp). Default 10m.
@@ -72,7 +76,7 @@ type Agent struct {
 
 	// BaseURL of the endpoint. Default: the provider's own.
 	BaseURL string `yaml:"base_url"`
-	// Model name as the endpoint knows it.
+	// Model name as the endpoint knows it; auto is the first one that the endpoint lists (openai).
 	Model string `yaml:"model"`
 	// APIKey, or the variable or file that has it. For the provider's own address APIKeyEnv is OPENAI_API_KEY or
 	// ANTHROPIC_API_KEY by default; a key is never sent to another address unless it was given for it here.
@@ -143,6 +147,9 @@ func (a *Agent) fill(id string) {
 	if a.Name == "" {
 		a.Name = id
 	}
+	if a.Preset != "" && a.Runner == "" {
+		a.Runner = RunnerACP
+	}
 	window := 32_768
 	switch a.Runner {
 	case RunnerOpenAI:
@@ -169,11 +176,18 @@ func (a *Agent) fillModel(baseURL, keyEnv string) {
 	}
 }
 
-// ParseShortAgent reads the short form of an agent: `echo`, `command:PROGRAM ARG…`, `acp:PROGRAM ARG…`, `openai:MODEL@BASE_URL` (without an
-// address: OpenAI's own) or `anthropic:MODEL`. Arguments are split at blanks; there is no quoting, the file has it.
+// ParseShortAgent reads the short form of an agent: the name of a preset, `echo`, `command:PROGRAM ARG…`, `acp:PROGRAM ARG…`, `openai:MODEL@BASE_URL` (without an
+// address: OpenAI's own), `anthropic:MODEL`, or `ENDPOINT:MODEL` with the name of an endpoint. Arguments are split at blanks; there is no quoting, the file has it.
 func ParseShortAgent(short string) (Agent, error) {
 	a := newAgent()
 	kind, rest, _ := strings.Cut(strings.TrimSpace(short), ":")
+	if _, known := PresetNamed(kind); known && rest == "" {
+		a.Runner, a.Preset = RunnerACP, kind
+		return a, nil
+	}
+	if of, known, err := endpointAgent(a, kind, rest); known {
+		return of, err
+	}
 	a.Runner = kind
 	switch kind {
 	case RunnerEcho:
@@ -194,7 +208,8 @@ func ParseShortAgent(short string) (Agent, error) {
 			return Agent{}, fmt.Errorf("needs a model: %s:MODEL or %s:MODEL@BASE_URL", kind, kind)
 		}
 	default:
-		return Agent{}, fmt.Errorf("must be echo, command:PROGRAM ARG…, acp:PROGRAM ARG…, openai:MODEL@BASE_URL or anthropic:MODEL, is %q", short)
+		return Agent{}, fmt.Errorf("must be %s, echo, command:PROGRAM ARG…, acp:PROGRAM ARG…, openai:MODEL@BASE_URL, anthropic:MODEL, or MODEL after one of %s with a colon, is %q",
+			strings.Join(presetNames(), ", "), endpointNames(), short)
 	}
 	return a, nil
 }
@@ -228,6 +243,9 @@ func (a *Agent) validate(at at, id string, global Queue) {
 			at.oneOf("tools", name, toolNames()...)
 		}
 	}
+	for _, pattern := range a.EnvPass {
+		validatePass(at.key("env_pass"), pattern)
+	}
 	a.Price.validate(at.key("price"))
 	a.validateRunner(at)
 	a.refuseForeign(at)
@@ -245,8 +263,13 @@ func (a *Agent) validateRunner(at at) {
 		}
 		at.oneOf("input", a.Input, "text", "json")
 	case RunnerACP:
-		if len(a.Command) == 0 || a.Command[0] == "" {
-			at.key("command").addf("is needed: [program, argument, …]")
+		switch {
+		case a.Preset != "" && len(a.Command) > 0:
+			at.key("preset").addf("and command are both given; keep one of them")
+		case a.Preset != "":
+			at.oneOf("preset", a.Preset, presetNames()...)
+		case len(a.Command) == 0 || a.Command[0] == "":
+			at.key("command").addf("is needed: [program, argument, …], or preset: %s", strings.Join(presetNames(), ", "))
 		}
 		at.durationBetween("idle_timeout", a.IdleTimeout, Duration(second), Duration(day))
 		at.between("max_processes", a.MaxProcesses, 1, 1000)
@@ -302,6 +325,8 @@ func (a *Agent) refuseForeign(at at) {
 		}
 	}
 	foreign("command", len(a.Command) > 0, RunnerCommand, RunnerACP)
+	foreign("preset", a.Preset != "", RunnerACP)
+	foreign("env_pass", len(a.EnvPass) > 0, RunnerCommand, RunnerACP)
 	foreign("env", len(a.Env) > 0, RunnerCommand, RunnerACP)
 	foreign("dir", a.Dir != "", RunnerCommand, RunnerACP)
 	foreign("input", a.Input != "text", RunnerCommand)

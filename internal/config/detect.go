@@ -42,7 +42,11 @@ func (l *Loaded) detectAgent(cfg *Config, lookup func(string) (string, bool)) {
 	}
 	cfg.Agents[MainAgent] = a
 	if variable == "" {
-		l.Notes = append(l.Notes, "echo is a demonstration; for a real agent: laneway serve --agent openai:MODEL@BASE_URL, or --agent command:PROGRAM")
+		try := "openai:MODEL@BASE_URL, or --agent command:PROGRAM"
+		if found := Installed(lookup); len(found) > 0 {
+			try = strings.Join(found, ", or --agent ")
+		}
+		l.Notes = append(l.Notes, "echo is a demonstration; for a real agent: laneway serve --agent "+try)
 		return
 	}
 	for _, name := range []string{"runner", "model", "base_url"} {
@@ -59,7 +63,7 @@ func (l *Loaded) noteUnused(cfg *Config) {
 		used := false
 		for _, a := range cfg.Agents {
 			_, own := a.Env[name]
-			used = used || own || a.APIKeyEnv == name || name == ollamaHost && a.BaseURL == ollamaURL(value)
+			used = used || own || a.APIKeyEnv == name || len(cfg.Passed(a, []string{name + "="})) > 0 || name == ollamaHost && a.BaseURL == ollamaURL(value)
 		}
 		if set && !used && place != "" {
 			l.Notes = append(l.Notes, name+" is set, but no agent uses it: agent "+cfg.DefaultAgent+" is "+cfg.Agents[cfg.DefaultAgent].Runner+", by "+place)

@@ -190,11 +190,14 @@ func (l *Loaded) shortAgent(in *layers, cfg *Config, source Source) {
 		in.faults = append(in.faults, Fault{Path: "agent", Source: source, Message: err.Error()})
 		return
 	}
+	if host, _ := l.env("OLLAMA_HOST"); strings.TrimSpace(host) != "" && strings.HasPrefix(cfg.Agent, ollamaName+":") && !strings.Contains(cfg.Agent, "@http") {
+		a.BaseURL = ollamaURL(host)
+	}
 	cfg.Agents = maps.Clone(cfg.Agents)
 	cfg.Agents[MainAgent] = a
 	cfg.DefaultAgent = MainAgent
 	forget(l.sources, "agents.main.")
-	for _, name := range []string{"runner", "command", "model", "base_url"} {
+	for _, name := range []string{"runner", "preset", "command", "model", "base_url"} {
 		l.sources["agents.main."+name] = source
 	}
 }

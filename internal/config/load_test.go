@@ -244,7 +244,7 @@ func TestBadVariablesAreNamed(t *testing.T) {
 		{"LANEWAY_TOKEN_FILE", "/nowhere/token", "token file /nowhere/token does not exist; make it: openssl rand -hex 32"},
 		{"LANEWAY_CHANNELS_TELEGRAM_TOKEN_FILE", "/nowhere/t", "bot token file /nowhere/t does not exist; put the token into it that @BotFather gave you"},
 		{"LANEWAY_CHANNELS_TELEGRAM_TOKEN_ENV", "NO_SUCH", "channels.telegram.token is to come from the variable NO_SUCH, which is not set"},
-		{"LANEWAY_AGENT", "magic", `LANEWAY_AGENT: agent must be echo, command:PROGRAM ARG…, acp:PROGRAM ARG…, openai:MODEL@BASE_URL or anthropic:MODEL, is "magic"`},
+		{"LANEWAY_AGENT", "magic", `LANEWAY_AGENT: agent must be claude, codex, gemini, opencode, qwen, copilot, openclaw, echo, command:PROGRAM ARG…, acp:PROGRAM ARG…, openai:MODEL@BASE_URL, anthropic:MODEL, or MODEL after one of openrouter, groq, deepseek, gemini-api, mistral, xai, ollama, lmstudio, vllm with a colon, is "magic"`},
 		{"LANEWAY_AGENT", "openai:gpt", "agents.main.api_key is to come from the variable OPENAI_API_KEY, which is not set"},
 		{"LANEWAY_HOOKS", "", ""},
 	}

@@ -1,0 +1,188 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Preset is a coding agent that is known by its name. It speaks the Agent Client Protocol by itself or through an adapter.
+type Preset struct {
+	Name, Title string
+	// Program is looked for in PATH first. Args make it speak the protocol.
+	Program string
+	Args    []string
+	// Package is the npm package with its major version, run by npx where Program is not installed.
+	Package string
+	// Keys are variables of which the first one that is set authenticates the agent; without one it needs its own login (Login) on this machine.
+	Keys  []string
+	Login string
+	// Auth is the authentication method that uses a key, for agents that demand the call `authenticate`; "" = keys work without it.
+	Auth string
+	// Pass are further variables that pass to the agent, such as addresses and models.
+	Pass []string
+	// NoServers: the agent refuses MCP servers, so its sessions are made without the tools of the gateway.
+	NoServers bool
+}
+
+// Presets are the known agents, in the order in which they are offered.
+func Presets() []Preset {
+	return []Preset{
+		{
+			Name: "claude", Title: "Claude Code", Program: "claude-agent-acp", Package: "@agentclientprotocol/claude-agent-acp@0",
+			Keys: []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"}, Login: "claude /login",
+			Pass: []string{"ANTHROPIC_*", "CLAUDE_*"},
+		},
+		{
+			Name: "codex", Title: "Codex", Program: "codex-acp", Package: "@agentclientprotocol/codex-acp@2",
+			Keys: []string{"CODEX_API_KEY", "OPENAI_API_KEY"}, Login: "codex login", Auth: "api-key", Pass: []string{"CODEX_*", "OPENAI_BASE_URL"},
+		},
+		{
+			Name: "gemini", Title: "Gemini CLI", Program: "gemini", Args: []string{"--acp"}, Package: "@google/gemini-cli@0",
+			Keys: []string{"GEMINI_API_KEY"}, Login: "gemini", Auth: "gemini-api-key", Pass: []string{"GEMINI_*", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_CLOUD_PROJECT"},
+		},
+		{
+			Name: "opencode", Title: "opencode", Program: "opencode", Args: []string{"acp"}, Package: "opencode-ai@1",
+			Keys: []string{"OPENCODE_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY"}, Login: "opencode auth login", Pass: []string{"OPENCODE_*"},
+		},
+		{
+			Name: "qwen", Title: "Qwen Code", Program: "qwen", Args: []string{"--acp"}, Package: "@qwen-code/qwen-code@0",
+			Keys: []string{"OPENAI_API_KEY", "DASHSCOPE_API_KEY"}, Login: "qwen", Auth: "openai", Pass: []string{"QWEN_*", "OPENAI_BASE_URL", "OPENAI_MODEL"},
+		},
+		{
+			Name: "copilot", Title: "GitHub Copilot CLI", Program: "copilot", Args: []string{"--acp"}, Package: "@github/copilot@1",
+			Keys: []string{"COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"}, Login: "copilot login", Pass: []string{"COPILOT_*"},
+		},
+		{
+			Name: "openclaw", Title: "OpenClaw", Program: "openclaw", Args: []string{"acp"}, Package: "openclaw@2026",
+			Login: "openclaw onboard", Pass: []string{"OPENCLAW_*"}, NoServers: true,
+		},
+	}
+}
+
+// PresetNamed finds a preset.
+func PresetNamed(name string) (Preset, bool) {
+	all := Presets()
+	if i := slices.IndexFunc(all, func(p Preset) bool { return p.Name == name }); i >= 0 {
+		return all[i], true
+	}
+	return Preset{}, false
+}
+
+func presetNames() []string {
+	var names []string
+	for _, p := range Presets() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// npx runs programs of npm packages, which it installs at their first start.
+const npx = "npx"
+
+// Find is the command that starts the agent. installs reports that npx gets the package, which takes a minute the first time. The error says what to install.
+func (p Preset) Find(lookup func(string) (string, bool)) (command []string, installs bool, err error) {
+	if inPath(p.Program, lookup) != "" {
+		return append([]string{p.Program}, p.Args...), false, nil
+	}
+	if inPath(npx, lookup) != "" {
+		return append([]string{npx, "--yes", p.Package}, p.Args...), true, nil
+	}
+	return nil, false, fmt.Errorf("%s is not installed: neither %s nor npx is in PATH; install Node.js, or run: npm install --global %s", p.Title, p.Program, p.Package)
+}
+
+// Installed are the names of the presets whose program is in PATH.
+func Installed(lookup func(string) (string, bool)) []string {
+	var found []string
+	for _, p := range Presets() {
+		if inPath(p.Program, lookup) != "" {
+			found = append(found, p.Name)
+		}
+	}
+	return found
+}
+
+// Key is the variable that authenticates the agent; "" = none is set, and it needs its own login.
+func (p Preset) Key(lookup func(string) (string, bool)) string {
+	for _, name := range p.Keys {
+		if has(lookup, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// inPath is the path of an installed program; "" = it is not installed.
+func inPath(program string, lookup func(string) (string, bool)) string {
+	path, _ := lookup("PATH")
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		file := filepath.Join(dir, program)
+		if info, err := os.Stat(file); err == nil && !info.IsDir() && info.Mode()&0o111 != 0 {
+			return file
+		}
+	}
+	return ""
+}
+
+// Endpoint is a provider of models that is known by its name and speaks the interface of OpenAI.
+type Endpoint struct {
+	Name, URL string
+	// Key is the variable with the key; "" = a server on this machine, which needs none.
+	Key string
+}
+
+// Endpoints are the known providers.
+func Endpoints() []Endpoint {
+	return []Endpoint{
+		{"openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"},
+		{"groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"},
+		{"deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"},
+		{"gemini-api", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"},
+		{"mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"},
+		{"xai", "https://api.x.ai/v1", "XAI_API_KEY"},
+		{ollamaName, "http://127.0.0.1:" + ollamaPort + "/v1", ""},
+		{"lmstudio", "http://127.0.0.1:1234/v1", ""},
+		{"vllm", "http://127.0.0.1:8000/v1", ""},
+	}
+}
+
+const ollamaName = "ollama"
+
+// ModelAuto is the first model that the endpoint lists.
+const ModelAuto = "auto"
+
+// endpointAgent is the agent of NAME:MODEL; ok = the name is that of an endpoint.
+func endpointAgent(a Agent, name, model string) (Agent, bool, error) {
+	all := Endpoints()
+	i := slices.IndexFunc(all, func(e Endpoint) bool { return e.Name == name })
+	if i < 0 {
+		return Agent{}, false, nil
+	}
+	e := all[i]
+	a.Runner, a.APIKeyEnv = RunnerOpenAI, e.Key
+	a.Model, a.BaseURL = cutModel(model)
+	if a.BaseURL == "" {
+		a.BaseURL = e.URL
+	} else {
+		a.APIKeyEnv = "" // a key goes to the address that it is for
+	}
+	if a.Model == "" && e.Key != "" {
+		return Agent{}, true, fmt.Errorf("needs a model: %s:MODEL", name)
+	}
+	a.Model = cmp.Or(a.Model, ModelAuto)
+	return a, true, nil
+}
+
+func endpointNames() string {
+	var names []string
+	for _, e := range Endpoints() {
+		names = append(names, e.Name)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,114 @@
+package config
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestAgentsByName(t *testing.T) {
+	t.Parallel()
+	rows := []struct {
+		short string
+		env   []string
+		check func(Agent) bool
+	}{
+		{"claude", nil, func(a Agent) bool { return a.Runner == RunnerACP && a.Preset == "claude" && len(a.Command) == 0 }},
+		{"groq:llama-3.3", []string{"GROQ_API_KEY", "gsk"}, func(a Agent) bool {
+			return a.Runner == RunnerOpenAI && a.Model == "llama-3.3" && a.BaseURL == "https://api.groq.com/openai/v1" && a.APIKey.Reveal() == "gsk"
+		}},
+		{"ollama:", nil, func(a Agent) bool {
+			return a.Model == ModelAuto && a.BaseURL == "http://127.0.0.1:11434/v1" && !a.APIKey.IsSet()
+		}},
+		{"ollama:qwen3", []string{"OLLAMA_HOST", "10.0.0.9"}, func(a Agent) bool { return a.Model == "qwen3" && a.BaseURL == "http://10.0.0.9:11434/v1" }},
+		{"vllm:m@http://10.0.0.9:8000/v1", nil, func(a Agent) bool { return a.Model == "m" && a.BaseURL == "http://10.0.0.9:8000/v1" }},
+		// A key goes to the address that it is for, and to no other.
+		{"groq:m@http://10.0.0.9:8000/v1", []string{"GROQ_API_KEY", "gsk"}, func(a Agent) bool { return !a.APIKey.IsSet() }},
+	}
+	for _, row := range rows {
+		t.Run(row.short, func(t *testing.T) {
+			t.Parallel()
+			loaded, err := Load(Options{LookupEnv: environ(append(row.env, "LANEWAY_AGENT", row.short, "LANEWAY_DATA", t.TempDir())...)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a := loaded.Config.Agents[MainAgent]; !row.check(a) {
+				t.Errorf("got %+v", a)
+			}
+		})
+	}
+	for short, want := range map[string]string{
+		"claude:opus": "must be claude, codex", "groq:": "needs a model", "clade": "must be claude, codex", "groq:m": "GROQ_API_KEY, which is not set",
+	} {
+		if _, err := Load(Options{LookupEnv: environ("LANEWAY_AGENT", short, "LANEWAY_DATA", t.TempDir())}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", short, err, want)
+		}
+	}
+}
+
+// TestAPresetPrefersTheInstalledProgram to the npm package, and says what to install when neither can be run.
+func TestAPresetPrefersTheInstalledProgram(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	install := func(name string) {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lookup := environ("PATH", dir)
+	preset, _ := PresetNamed("gemini")
+	if _, _, err := preset.Find(lookup); err == nil || !strings.Contains(err.Error(), "npm install --global @google/gemini-cli@0") {
+		t.Errorf("nothing is installed: %v", err)
+	}
+	install("npx")
+	if got, installs, err := preset.Find(lookup); err != nil || !installs || !slices.Equal(got, []string{"npx", "--yes", "@google/gemini-cli@0", "--acp"}) {
+		t.Errorf("with npx: %q, %v, %v", got, installs, err)
+	}
+	install("gemini")
+	if got, installs, err := preset.Find(lookup); err != nil || installs || !slices.Equal(got, []string{"gemini", "--acp"}) {
+		t.Errorf("with the program: %q, %v, %v", got, installs, err)
+	}
+	if got := Installed(lookup); !slices.Equal(got, []string{"gemini"}) {
+		t.Errorf("installed: %q", got)
+	}
+}
+
+// TestOnlyWhatAnAgentNeedsPassesToIt: the variables of its preset and of env_pass, and never a secret of the gateway.
+func TestOnlyWhatAnAgentNeedsPassesToIt(t *testing.T) {
+	t.Parallel()
+	cfg := Default()
+	cfg.Channels.Telegram.TokenEnv = "MY_BOT"
+	cfg.Agents = map[string]Agent{"other": {Runner: RunnerOpenAI, APIKeyEnv: "OPENAI_API_KEY"}}
+	all := []string{
+		"ANTHROPIC_API_KEY=a", "ANTHROPIC_BASE_URL=b", "OPENAI_API_KEY=c", "OPENAI_BASE_URL=d", "LANEWAY_TOKEN=e", "TELEGRAM_TOKEN=f", "MY_BOT=g", "MY_VALUE=h", "OTHER=i",
+	}
+	for name, tt := range map[string]struct {
+		agent Agent
+		want  []string
+	}{
+		"preset":           {Agent{Preset: "claude"}, []string{"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"}},
+		"key of a preset":  {Agent{Preset: "codex"}, []string{"OPENAI_API_KEY", "OPENAI_BASE_URL"}},
+		"pattern":          {Agent{EnvPass: []string{"MY_*"}}, []string{"MY_VALUE"}},
+		"key by a pattern": {Agent{EnvPass: []string{"OPENAI_*"}}, []string{"OPENAI_BASE_URL"}},
+		"key by its name":  {Agent{EnvPass: []string{"OPENAI_API_KEY"}}, []string{"OPENAI_API_KEY"}},
+		"own secrets":      {Agent{EnvPass: []string{"MY_BOT", "L*", "T*"}}, nil},
+		"nothing":          {Agent{}, nil},
+	} {
+		if got := slices.Sorted(maps.Keys(cfg.Passed(tt.agent, all))); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+	}
+	for _, pattern := range []string{"LANEWAY_TOKEN", "TELEGRAM_TOKEN", "*", "A B"} {
+		loaded := "agents: {main: {preset: claude, env_pass: [\"" + pattern + "\"]}}"
+		file := filepath.Join(t.TempDir(), "config.yaml")
+		if err := os.WriteFile(file, []byte(loaded), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(Options{File: file, LookupEnv: environ("LANEWAY_DATA", t.TempDir())}); err == nil || !strings.Contains(err.Error(), "env_pass") {
+			t.Errorf("%s: got %v, want a fault of env_pass", pattern, err)
+		}
+	}
+}
