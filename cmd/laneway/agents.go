@@ -80,7 +80,7 @@ type agentsListCmd struct {
 }
 
 // Help is the example of the command.
-func (*agentsListCmd) Help() string { return "Example:\n\n    laneway agents" }
+func (*agentsListCmd) Help() string { return "Example:\n\n    laneway agents list" }
 
 // Run lists the agents and the servers of tools.
 func (c *agentsListCmd) Run(ctx context.Context, env *environment) error {
