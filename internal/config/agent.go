@@ -57,6 +57,8 @@ type Agent struct {
 	Command []string `yaml:"command"`
 	// Input is what the program reads: text or json (command). Default text.
 	Input string `yaml:"input"`
+	// Output is how the program answers: auto, text, jsonl, or the JSON lines of claude or codex (command). Default auto: the first line decides between text and jsonl.
+	Output string `yaml:"output"`
 	// Dir is the program's working directory, absolute (command, acp). {session} in it makes one for each session. Default: that of the gateway.
 	Dir string `yaml:"dir"`
 
@@ -136,7 +138,7 @@ const (
 // newAgent has the defaults that do not depend on the runner.
 func newAgent() Agent {
 	return Agent{
-		Timeout: 10 * Duration(minute), OutputLimit: defaultOutputLimit, Input: "text",
+		Timeout: 10 * Duration(minute), OutputLimit: defaultOutputLimit, Input: "text", Output: "auto",
 		FirstByteTimeout: Duration(minute), SilenceTimeout: Duration(minute), Retries: 3,
 		IdleTimeout: 10 * Duration(minute), MaxProcesses: 16, QuestionTimeout: 5 * Duration(minute),
 	}
@@ -262,6 +264,7 @@ func (a *Agent) validateRunner(at at) {
 			at.key("command").addf("is needed: [program, argument, …]")
 		}
 		at.oneOf("input", a.Input, "text", "json")
+		at.oneOf("output", a.Output, "auto", "text", "jsonl", "claude", "codex")
 	case RunnerACP:
 		switch {
 		case a.Preset != "" && len(a.Command) > 0:
@@ -330,6 +333,7 @@ func (a *Agent) refuseForeign(at at) {
 	foreign("env", len(a.Env) > 0, RunnerCommand, RunnerACP)
 	foreign("dir", a.Dir != "", RunnerCommand, RunnerACP)
 	foreign("input", a.Input != "text", RunnerCommand)
+	foreign("output", a.Output != "auto", RunnerCommand)
 	foreign("url", a.URL != "", RunnerHTTP)
 	foreign("secret", a.Secret.IsSet(), RunnerHTTP)
 	foreign("delay", a.Delay != 0, RunnerEcho)

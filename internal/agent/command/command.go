@@ -85,6 +85,10 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		return agent.Result{}, program.NotStarted(err)
 	}
 	out := &output{mode: r.cfg.Output, answer: jsonline.NewAnswer(r.cfg.MaxAnswer, emit, log)}
+	if r.cfg.Output == OutputClaude || r.cfg.Output == OutputCodex {
+		out.known = &stream{out: out, emit: emit, calls: map[string]string{}}
+		defer out.known.endCalls()
+	}
 	failed := p.Read(work, out.write)
 	if failed == nil && work.Err() == nil {
 		failed = out.close()
@@ -141,8 +145,16 @@ func (r *Runner) input(req agent.Request) ([]byte, error) {
 	case r.cfg.messageInArgs():
 		return nil, nil
 	default:
-		return []byte(agent.Prompt(req)), nil
+		return []byte(r.prompt(req)), nil
 	}
+}
+
+// prompt is the text for the program. One that acts by itself has to know that a turn runs again; others read LANEWAY_ATTEMPT.
+func (r *Runner) prompt(req agent.Request) string {
+	if again := agent.Repeated(req); again != "" && (r.cfg.Output == OutputClaude || r.cfg.Output == OutputCodex) {
+		return again + "\n\n" + agent.Prompt(req)
+	}
+	return agent.Prompt(req)
 }
 
 // withPaths are the messages with files by paths that the program can open.

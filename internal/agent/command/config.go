@@ -27,9 +27,12 @@ type Output string
 
 // The outputs. "" is auto.
 const (
-	OutputAuto Output = "auto" // the first line decides
-	OutputText Output = "text" // as it comes
-	OutputJSON Output = "json" // JSON lines; a line that is none is text
+	OutputAuto Output = "auto"  // the first line decides
+	OutputText Output = "text"  // as it comes
+	OutputJSON Output = "jsonl" // JSON lines; a line that is none is text
+	// The JSON lines of known programs, see [stream].
+	OutputClaude Output = "claude"
+	OutputCodex  Output = "codex"
 )
 
 // DefaultGrace is the time between SIGTERM and SIGKILL. Runners promise to end two seconds after their context.
@@ -47,7 +50,7 @@ type Config struct {
 	Env map[string]string
 	// Input is text or json.
 	Input Input
-	// Output is auto, text or json.
+	// Output is auto, text, jsonl, claude or codex.
 	Output Output
 	// MaxAnswer in bytes; default [agent.DefaultMaxAnswer] (1 MiB).
 	MaxAnswer int
@@ -71,8 +74,8 @@ func (c Config) Validate() error {
 	if !slices.Contains([]Input{"", InputText, InputJSON}, c.Input) {
 		faults = append(faults, fmt.Errorf("input: %q is neither text nor json", c.Input))
 	}
-	if !slices.Contains([]Output{"", OutputAuto, OutputText, OutputJSON}, c.Output) {
-		faults = append(faults, fmt.Errorf("output: %q is none of auto, text, json", c.Output))
+	if !slices.Contains([]Output{"", OutputAuto, OutputText, OutputJSON, OutputClaude, OutputCodex}, c.Output) {
+		faults = append(faults, fmt.Errorf("output: %q is none of auto, text, jsonl, claude, codex", c.Output))
 	}
 	if c.MaxAnswer < 0 {
 		faults = append(faults, errors.New("max_answer must not be negative"))

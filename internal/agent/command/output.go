@@ -15,7 +15,8 @@ const blanks = " \t\r\n"
 type output struct {
 	mode   Output
 	answer *jsonline.Answer
-	line   []byte // the line that is not complete yet
+	line   []byte  // the line that is not complete yet
+	known  *stream // nil = the program is none of the known ones
 }
 
 // write takes raw output. Its errors end the turn.
@@ -72,6 +73,10 @@ func (o *output) bounded() error {
 	if len(o.line) <= maxLine {
 		return nil
 	}
+	if o.known != nil {
+		o.line = nil
+		return nil
+	}
 	return o.plain()
 }
 
@@ -80,7 +85,7 @@ func (o *output) close() error {
 	rest := o.line
 	o.line = nil
 	if len(rest) > 0 {
-		if _, ok := jsonline.Parse(rest); ok || o.mode == OutputJSON {
+		if _, ok := jsonline.Parse(rest); ok || o.mode == OutputJSON || o.known != nil {
 			return o.take(rest)
 		}
 		if err := o.answer.Text.AppendBytes(rest); err != nil {
@@ -92,6 +97,9 @@ func (o *output) close() error {
 
 // take reads one line; one that is no JSON object is text.
 func (o *output) take(raw []byte) error {
+	if o.known != nil {
+		return o.known.take(raw)
+	}
 	line, ok := jsonline.Parse(raw)
 	if ok {
 		return o.answer.Take(line)

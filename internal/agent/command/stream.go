@@ -1,0 +1,220 @@
+package command
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+)
+
+// maxShown bounds arguments and results of events in bytes, maxWords what a program says about its failure.
+const (
+	maxShown = 16 << 10
+	maxWords = 300
+)
+
+// stream reads the JSON lines of a known program: Claude Code (`claude -p --output-format stream-json --verbose`) or Codex (`codex exec --json`). Lines of other kinds, and
+// lines that are no JSON, are passed over.
+type stream struct {
+	out  *output
+	emit func(agent.Event)
+	// calls are the names of the calls without a result, by their ids.
+	calls map[string]string
+	// gap: a call stands between the text and what follows. pieces: the text came in pieces before the whole message.
+	gap, pieces bool
+}
+
+// streamLine has what is used of the lines of both programs.
+type streamLine struct {
+	Type string `json:"type"`
+	// Claude Code.
+	Message struct {
+		Content json.RawMessage `json:"content"`
+	} `json:"message"`
+	Event struct {
+		Delta struct {
+			Text string `json:"text"`
+		} `json:"delta"`
+	} `json:"event"`
+	Result  string       `json:"result"`
+	IsError bool         `json:"is_error"`
+	Usage   *streamUsage `json:"usage"`
+	// Codex.
+	Item  streamItem `json:"item"`
+	Error struct {
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+type streamUsage struct {
+	Input       int `json:"input_tokens"`
+	Output      int `json:"output_tokens"`
+	CacheRead   int `json:"cache_read_input_tokens"`
+	CacheWrite  int `json:"cache_creation_input_tokens"`
+	CachedInput int `json:"cached_input_tokens"`
+}
+
+// streamItem is a step of Codex.
+type streamItem struct {
+	ID      string `json:"id"`
+	Type    string `json:"type"`
+	Text    string `json:"text"`
+	Command string `json:"command"`
+	Tool    string `json:"tool"`
+	Output  string `json:"aggregated_output"`
+	Status  string `json:"status"`
+}
+
+// streamBlock is a part of a message of Claude Code.
+type streamBlock struct {
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"`
+	ToolUseID string          `json:"tool_use_id"`
+	Content   json.RawMessage `json:"content"`
+	IsError   bool            `json:"is_error"`
+}
+
+// take applies one line.
+func (s *stream) take(raw []byte) error {
+	var line streamLine
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 || json.Unmarshal(raw, &line) != nil {
+		return nil
+	}
+	switch line.Type {
+	case "stream_event":
+		s.pieces = s.pieces || line.Event.Delta.Text != ""
+		return s.text(line.Event.Delta.Text)
+	case "assistant", "user":
+		return s.message(line)
+	case "result":
+		return s.result(line)
+	case "item.started", "item.completed":
+		return s.item(line.Item, line.Type == "item.completed")
+	case "turn.completed":
+		s.usage(line.Usage, "openai")
+	case "turn.failed":
+		s.fail(line.Error.Message)
+	}
+	return nil
+}
+
+func (s *stream) message(line streamLine) error {
+	var blocks []streamBlock
+	if json.Unmarshal(line.Message.Content, &blocks) != nil {
+		return nil // the words of a user
+	}
+	for _, b := range blocks {
+		switch {
+		case b.Type == "text" && line.Type == "assistant" && !s.pieces:
+			if err := s.text(b.Text); err != nil {
+				return err
+			}
+		case b.Type == "tool_use":
+			s.call(b.ID, b.Name, string(b.Input))
+		case b.Type == "tool_result":
+			s.callEnded(b.ToolUseID, string(b.Content), b.IsError)
+		}
+	}
+	return nil
+}
+
+// result is the end of a turn of Claude Code.
+func (s *stream) result(line streamLine) error {
+	s.usage(line.Usage, "anthropic")
+	switch {
+	case line.IsError:
+		s.fail(line.Result)
+	case !s.out.answer.Text.Begun():
+		return s.text(line.Result)
+	}
+	return nil
+}
+
+func (s *stream) item(item streamItem, ended bool) error {
+	switch item.Type {
+	case "agent_message":
+		if !ended {
+			return nil
+		}
+		s.gap = true
+		return s.text(item.Text)
+	case "command_execution", "mcp_tool_call", "file_change", "web_search":
+		if s.calls[item.ID] == "" {
+			s.call(item.ID, cmp.Or(item.Tool, item.Type), shownJSON(item.Command))
+		}
+		if ended {
+			s.callEnded(item.ID, shownJSON(item.Output), item.Status == "failed")
+		}
+	}
+	return nil
+}
+
+// text adds to the answer. Text after a call, and another message, is a paragraph of its own.
+func (s *stream) text(text string) error {
+	if text == "" {
+		return nil
+	}
+	if s.gap && s.out.answer.Text.Begun() {
+		text = "\n\n" + text
+	}
+	s.gap = false
+	return s.out.answer.Text.Append(text)
+}
+
+func (s *stream) call(id, name, args string) {
+	s.gap = true
+	name = chat.Cut(chat.Printable(name), maxWords)
+	s.calls[id] = name
+	s.emit(agent.Event{Kind: agent.EventTool, Tool: &chat.ToolEvent{Phase: "start", CallID: id, Name: name, Args: chat.Cut(args, maxShown)}})
+}
+
+func (s *stream) callEnded(id, result string, failed bool) {
+	name, open := s.calls[id]
+	if !open {
+		return
+	}
+	delete(s.calls, id)
+	s.emit(agent.Event{Kind: agent.EventTool, Tool: &chat.ToolEvent{Phase: "result", CallID: id, Name: name, Result: chat.Cut(result, maxShown), IsError: failed}})
+}
+
+// endCalls ends the calls without a result.
+func (s *stream) endCalls() {
+	for _, id := range slices.Sorted(maps.Keys(s.calls)) {
+		s.callEnded(id, `"it was not finished"`, true)
+	}
+}
+
+func (s *stream) usage(u *streamUsage, provider string) {
+	if u == nil {
+		return
+	}
+	s.out.answer.Usage = chat.Usage{
+		InputTokens: chat.Tokens(u.Input, u.CacheRead, u.CacheWrite), OutputTokens: chat.Tokens(u.Output), CachedTokens: chat.Tokens(u.CacheRead, u.CachedInput),
+		Provider: provider,
+	}.Clamped()
+	s.emit(agent.Event{Kind: agent.EventUsage, Usage: s.out.answer.Usage})
+}
+
+func (s *stream) fail(words string) {
+	words = chat.Cut(chat.Printable(chat.CleanText(words)), maxWords)
+	s.out.answer.Failed = agent.NewError(chat.FailProgram, "The agent reported a failure: "+cmp.Or(words, "it gave no reason"), nil)
+}
+
+// shownJSON is a string as JSON; "" stays empty.
+func shownJSON(s string) string {
+	if s == "" {
+		return ""
+	}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return ""
+	}
+	return string(raw)
+}
