@@ -33,7 +33,9 @@ func (ts *turns) filesOf(t *turn, to chat.Target) tool.Files {
 
 // TakeFile implements [tool.Files].
 func (f *turnFiles) TakeFile(path, name string) (chat.Attachment, error) {
-	return f.take(func(*files.Turn) (chat.Attachment, error) { return chat.Attachment{Path: path, Name: name}, nil })
+	return f.take(func(dir *files.Turn) (chat.Attachment, error) {
+		return chat.Attachment{Path: dir.Below(path), Name: name}, nil
+	})
 }
 
 // MakeFile implements [tool.Files].

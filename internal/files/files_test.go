@@ -92,6 +92,20 @@ func TestWhatIsTakenIsKeptUnderANameOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestAnAbsolutePathInTheDirectoryIsTaken(t *testing.T) {
+	t.Parallel()
+	d, _ := open(t)
+	turn := begin(t, d)
+	write(t, filepath.Join(turn.Path(), "dir", "a.txt"), "a")
+	for path, want := range map[string]string{
+		filepath.Join(turn.Path(), "dir", "a.txt"): "dir/a.txt", "dir/a.txt": "dir/a.txt", "/etc/passwd": "/etc/passwd", filepath.Dir(turn.Path()): filepath.Dir(turn.Path()),
+	} {
+		if got := turn.Below(path); got != want {
+			t.Errorf("%s is %s, want %s", path, got, want)
+		}
+	}
+}
+
 func TestOnlyPlainFilesOfTheTurnAreTaken(t *testing.T) {
 	t.Parallel()
 	d, path := open(t)

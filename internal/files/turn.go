@@ -35,6 +35,14 @@ type Turn struct {
 // Path is the absolute path of the directory, for the agent's program.
 func (t *Turn) Path() string { return filepath.Join(t.dir.path, filepath.FromSlash(t.name)) }
 
+// Below is a path as [Turn.Take] takes it: an absolute one that lies in the directory becomes relative to it, and every other one stays as it is.
+func (t *Turn) Below(path string) string {
+	if rel, err := filepath.Rel(t.Path(), path); filepath.IsAbs(path) && err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	return path
+}
+
 // Remove deletes the directory and everything in it.
 func (t *Turn) Remove() error {
 	if err := t.dir.root.RemoveAll(t.name); err != nil {

@@ -23,7 +23,7 @@ func (t *Table) sendFile() Tool {
 		Name: "send_file", Scope: chat.ScopeWrite, Idempotent: true, Acts: always,
 		Description: "Sends a file to the person at once, in this chat: one that lies in the directory for files of this turn (path), or one with a text that you write (name and text).",
 		Schema: `{"type":"object","additionalProperties":false,"properties":{
-			"path":{"type":"string","description":"Path of the file, relative to the directory for files of this turn."},
+			"path":{"type":"string","description":"Path of the file in the directory for files of this turn."},
 			"name":{"type":"string","description":"Name that the person sees, such as report.csv. Default: that of the path."},
 			"text":{"type":"string","description":"Content of a new file, instead of path."}}}`,
 		Offer: func(turn Turn, _ *Tool) bool { return turn.Files != nil },

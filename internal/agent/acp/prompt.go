@@ -88,10 +88,17 @@ type line struct {
 	Text string `json:"text"`
 }
 
-// unseen are the entries that the agent has not seen: those behind the last one, but not of its own turns.
+// asks reports whether an entry is a question to the person: its last line has the commands that answer it. The question has ended with its turn, and an agent that reads it
+// could take the commands for words of the person.
+func asks(e chat.TranscriptEntry) bool {
+	last := e.Text[strings.LastIndexByte(e.Text, '\n')+1:]
+	return e.Role != chat.RoleUser && (strings.HasPrefix(last, "Write /allow ") || strings.HasPrefix(last, "Write /deny ") || strings.HasPrefix(last, "Write /answer "))
+}
+
+// unseen are the entries that the agent has not seen: those after the last one, but not of its own turns, no chat commands and no questions.
 func (p *peer) unseen(history []chat.TranscriptEntry) (list []line) {
 	for _, e := range history {
-		if (e.Seq <= p.seen && p.seen > 0) || slices.Contains(p.runs, e.RunID) || e.Text == "" {
+		if (e.Seq <= p.seen && p.seen > 0) || slices.Contains(p.runs, e.RunID) || e.Text == "" || e.Command || asks(e) {
 			continue
 		}
 		list = append(list, line{e.Role, e.Sender.Name, e.Text})

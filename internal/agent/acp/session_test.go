@@ -119,6 +119,17 @@ func TestFilesGoBothWays(t *testing.T) {
 	}
 }
 
+func TestQuestionsOfEarlierTurnsAreNotReplayed(t *testing.T) {
+	t.Parallel()
+	asked := entry(2, "question", chat.RoleAssistant, "The agent main wants to do this for you: x\nAllow it?\nWrite /allow 0123456789ab or /deny 0123456789ab within 5m.")
+	command := entry(3, "command", chat.RoleUser, "/allow 0123456789ab")
+	command.Command = true
+	got := look(t, open(t, script{Blocks: true}, acp.Config{}), request("a", "run", "two", entry(1, "run-0", chat.RoleUser, "one"), asked, command))
+	if len(got.Blocks) != 2 || !strings.HasSuffix(got.Blocks[0], `[{"role":"user","text":"one"}]`) {
+		t.Errorf("got %q, want the history without the question and its answer", got.Blocks)
+	}
+}
+
 // disk is files in a directory.
 type disk struct{ dir string }
 
