@@ -28,7 +28,7 @@ func hostile(t *testing.T, then func(ws *websocket.Conn)) *httptest.Server {
 				return
 			}
 			switch req.Method {
-			case "connect":
+			case "connect": //nolint:usestdlibvars // a method of the protocol
 				send(`{"type":"res","id":"connect","ok":true,"payload":{"type":"hello-ok","protocol":4,"policy":{"tickIntervalMs":30000}}}`)
 			case "chat.send":
 				send(`{"type":"res","id":"` + req.ID + `","ok":true,"payload":{"runId":"r","status":"started"}}`)

@@ -29,7 +29,8 @@ func TestAQuestionIsAMenu(t *testing.T) {
 	}
 	for _, other := range []wire.ChatEvent{
 		event(wire.ChatDelta, head+"\nWrite /allow 0123456789ab or /deny 0123456789ab within 5m."),
-		event(wire.ChatFinal, "You may write /allow 0123456789ab."), event(wire.ChatFinal, head+"\nWrite a poem."), {State: wire.ChatFinal},
+		event(wire.ChatFinal, "You may write /allow 0123456789ab."), event(wire.ChatFinal, head+"\nWrite a poem."),
+		{State: wire.ChatFinal},
 	} {
 		if q, ok := questionOf(other); ok {
 			t.Errorf("%+v is a question: %+v", other, q)

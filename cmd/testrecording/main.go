@@ -22,14 +22,18 @@ import (
 	"time"
 )
 
-// scenes are the commands after the first, which starts the gateway. One with until is repeated until its output contains that text.
-var scenes = []struct {
+// scene is a command after the first, which starts the gateway. One with until is repeated until its output contains that string.
+type scene struct {
 	args  []string
 	until string
-}{
-	{args: []string{"send", "hello"}},
-	{args: []string{"cron", "add", "--at", "in 2s", "--name", "tea", "--message", "Tea is ready", "--deliver", "web:main"}},
-	{args: []string{"sessions", "show", "main"}, until: "Tea is ready"},
+}
+
+func scenes() []scene {
+	return []scene{
+		{args: []string{"send", "hello"}},
+		{args: []string{"cron", "add", "--at", "in 2s", "--name", "tea", "--message", "Tea is ready", "--deliver", "web:main"}},
+		{args: []string{"sessions", "show", "main"}, until: "Tea is ready"},
+	}
 }
 
 func main() {
@@ -39,7 +43,7 @@ func main() {
 	}
 }
 
-func record(ctx context.Context, args []string, out io.Writer) error {
+func record(ctx context.Context, args []string, out io.Writer) (err error) {
 	if len(args) != 1 {
 		return errors.New("needs the program: go run ./cmd/testrecording bin/laneway")
 	}
@@ -51,12 +55,12 @@ func record(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(home) //nolint:errcheck // a temporary directory
+	defer os.RemoveAll(home) // a temporary directory
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	env := []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "LANEWAY_LISTEN=127.0.0.1:0", "LANEWAY_METRICS_LISTEN=off"}
 
-	serve := exec.CommandContext(ctx, program, "serve")
+	serve := exec.CommandContext(ctx, program, "serve") //nolint:gosec // the program that is recorded
 	serve.Env = env
 	banner, err := serve.StdoutPipe()
 	if err != nil {
@@ -66,8 +70,8 @@ func record(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer func() {
-		_ = serve.Process.Signal(syscall.SIGTERM)
-		_ = serve.Wait()
+		err = errors.Join(err, serve.Process.Signal(syscall.SIGTERM))
+		_ = serve.Wait() //nolint:errcheck // its exit code is that of the signal
 	}()
 	shown, address, err := firstLines(banner)
 	if err != nil {
@@ -75,7 +79,7 @@ func record(ctx context.Context, args []string, out io.Writer) error {
 	}
 	plain := strings.NewReplacer(home, "~", address, "127.0.0.1:18790")
 	lines := append([]string{"$ laneway serve"}, shown...)
-	for _, scene := range scenes {
+	for _, scene := range scenes() {
 		text, err := output(ctx, program, append(env, "LANEWAY_URL=http://"+address), scene.args, scene.until)
 		if err != nil {
 			return err
@@ -110,7 +114,7 @@ func output(ctx context.Context, program string, env, args []string, until strin
 	again := time.NewTicker(200 * time.Millisecond)
 	defer again.Stop()
 	for {
-		cmd := exec.CommandContext(ctx, program, args...)
+		cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // the program that is recorded
 		cmd.Env = env
 		var text bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &text, &text

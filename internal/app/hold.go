@@ -19,7 +19,7 @@ func SetHold(ctx context.Context, cfg config.Config, reason, by string) error {
 }
 
 // Released is what a release begins.
-type Released struct {
+type Released struct { //nolint:recvcheck // add changes it, the others only look at it
 	// Hold is nil when the gateway is not held.
 	Hold *store.Hold
 	// Outgoing messages that are sent, and Unfinished messages whose turns run.

@@ -6,7 +6,7 @@ import "math"
 const MaxTokens = 1_000_000_000
 
 // Usage is what a turn used. Zero means unknown.
-type Usage struct {
+type Usage struct { //nolint:recvcheck // Add changes it, the others only look at it
 	InputTokens  int `json:"inputTokens,omitempty"`
 	OutputTokens int `json:"outputTokens,omitempty"`
 	// CachedTokens are those of InputTokens that the provider had in its cache. The row of a run does not keep them.

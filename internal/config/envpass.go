@@ -26,7 +26,7 @@ func validatePass(at at, pattern string) {
 // Passed are the variables of the gateway that pass to the program of an agent: those of its preset, and those of env_pass. environ is the environment as NAME=value.
 // Secrets of the gateway never do: its own variables, and what the configuration names for its bots, hooks and MCP servers. A variable with the key of a model passes
 // only by its whole name, not by a pattern of env_pass.
-func (c *Config) Passed(a Agent, environ []string) map[string]string {
+func (c Config) Passed(a Agent, environ []string) map[string]string {
 	own, keys := c.secretVariables()
 	patterns := slices.Clone(a.EnvPass)
 	if p, ok := PresetNamed(a.Preset); ok {
@@ -52,7 +52,7 @@ func (c *Config) Passed(a Agent, environ []string) map[string]string {
 }
 
 // secretVariables are the variables with the gateway's own secrets, and those with keys of models.
-func (c *Config) secretVariables() (own, keys map[string]bool) {
+func (c Config) secretVariables() (own, keys map[string]bool) {
 	own, keys = map[string]bool{telegramToken: true}, map[string]bool{}
 	bots := append(slices.Collect(maps.Values(c.Channels.Telegram.Accounts)), c.Channels.Telegram)
 	for _, bot := range bots {

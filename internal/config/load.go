@@ -55,10 +55,7 @@ func Load(o Options) (*Loaded, error) {
 	lookup := Present(o.LookupEnv)
 	l := &layers{sources: map[string]Source{}}
 	cfg := Default()
-	file, err := configFile(o, lookup)
-	if err != nil {
-		return nil, err
-	}
+	file := configFile(o, lookup)
 	if file != "" {
 		text, err := readConfigFile(file)
 		if err != nil {
@@ -112,30 +109,30 @@ func (l *layers) addChecks(found FaultsError) {
 // systemFile is the configuration file of a host.
 const systemFile = "/etc/laneway/config.yaml"
 
-func configFile(o Options, lookup func(string) (string, bool)) (string, error) {
+func configFile(o Options, lookup func(string) (string, bool)) string {
 	switch o.File {
 	case "":
 	case os.DevNull:
-		return "", nil
+		return ""
 	default:
-		return o.File, nil
+		return o.File
 	}
 	name, found := lookup("LANEWAY_CONFIG")
 	if found && name == os.DevNull {
-		return "", nil
+		return ""
 	}
 	if found {
-		return name, nil
+		return name
 	}
 	for _, path := range []string{UserFile(lookup), cmp.Or(o.SystemFile, systemFile)} {
 		if path == "" {
 			continue
 		}
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-			return path, nil // one that cannot be read is refused when it is opened: to pass over it would start another gateway than the configured one
+			return path // one that cannot be read is refused when it is opened: to pass over it would start another gateway than the configured one
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // UserFile is the configuration file of the user; "" when the environment names no home.

@@ -109,7 +109,7 @@ func show(v reflect.Value) (shown any, isSecret bool) {
 }
 
 // Members are the settings of an agent with this id as a file would have them: the runner, and what differs from its defaults. Secrets are left out.
-func (a Agent) Members(id string) map[string]any {
+func (a *Agent) Members(id string) map[string]any {
 	defaults := newAgent()
 	defaults.Runner = a.Runner
 	defaults.fill(id)

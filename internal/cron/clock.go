@@ -19,14 +19,14 @@ func (c *storeClock) observe(now, at time.Time) {
 	c.n++
 }
 
-// now is what the store's clock shows.
-func (c *storeClock) now() time.Time {
+// at is what the store's clock shows at a local time.
+func (c *storeClock) at(local time.Time) time.Time {
 	if c.n == 0 {
-		return time.Now()
+		return local
 	}
 	best := c.offsets[0]
 	for _, o := range c.offsets[:min(c.n, clockSamples)] {
 		best = max(best, o)
 	}
-	return time.Now().Add(best)
+	return local.Add(best)
 }

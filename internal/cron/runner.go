@@ -143,7 +143,7 @@ func (r *Runner) tick(ctx context.Context) time.Duration {
 	case err == nil:
 		r.ticked.Store(time.Now().UnixNano())
 	}
-	now := r.clock.now()
+	now := r.clock.at(time.Now())
 	wait := now.Truncate(r.cfg.Tick).Add(r.cfg.Tick).Sub(now) + rand.N(tickJitter) //nolint:gosec // spread, not secrecy
 	if err == nil && !next.IsZero() {
 		wait = min(wait, max(next.Sub(now), time.Millisecond))
@@ -190,7 +190,7 @@ func (r *Runner) claim(ctx context.Context, node string) (Claimed, error) {
 	r.launcher.Claimed(ctx, c)
 	for _, l := range c.Launched {
 		if l.Run.Attempt == 0 && l.Run.Trigger == TriggerSchedule {
-			r.obs.Fired(l.Run.Trigger, max(0, r.clock.now().Sub(l.Run.FireAt)))
+			r.obs.Fired(l.Run.Trigger, max(0, r.clock.at(time.Now()).Sub(l.Run.FireAt)))
 		}
 		r.launcher.Launch(ctx, l)
 	}

@@ -119,7 +119,7 @@ func (d *Dispatcher) unserved(ctx context.Context, counts map[string]store.Outbo
 	}
 	leases, err := d.store.NamedLeases(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // as above: what cannot be read is left out
+		return nil // as above: what cannot be read is left out
 	}
 	var all []chat.ChannelStatus
 	for _, name := range slices.Sorted(maps.Keys(counts)) {

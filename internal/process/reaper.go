@@ -42,7 +42,12 @@ func (r *Reaper) end(leader int) {
 	}
 	r.mark(leader)
 	until := time.Now().Add(sweepTime)
-	for pause := time.Millisecond; r.sweep() > 0 && time.Now().Before(until); pause = min(2*pause, 20*time.Millisecond) {
-		<-time.After(pause) // a killed process takes a moment to end, and its children are adopted only then
+	pause := time.Millisecond
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	for r.sweep() > 0 && time.Now().Before(until) {
+		<-t.C // a killed process takes a moment to end, and its children are adopted only then
+		pause = min(2*pause, 20*time.Millisecond)
+		t.Reset(pause)
 	}
 }

@@ -157,8 +157,8 @@ func children(parent int) (list []child) {
 		if err != nil {
 			continue
 		}
-		raw, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil { // it has ended
+		raw, err := os.ReadFile("/proc/" + name + "/stat") //nolint:gosec // a number
+		if err != nil {                                    // it has ended
 			continue
 		}
 		// pid (name) state parent group …; the name may contain anything.

@@ -44,14 +44,14 @@ func ClearSQL() []string {
 // ClearSummariesSQL empties the summaries of the runs of jobs in a session, and returns its parameter. It finds them by the id of the run that has the
 // session for itself, else by the index of sessions that runs share.
 func ClearSummariesSQL(key chat.SessionKey) (sql, arg string) {
-	const clear = `UPDATE cron_run_logs SET summary = '' WHERE summary <> '' AND `
+	const emptied = `UPDATE cron_run_logs SET summary = '' WHERE summary <> '' AND `
 	switch run := CompactRunOf(key); {
 	case run != "":
-		return clear + `id = $1`, run
+		return emptied + `id = $1`, run
 	case strings.Contains(strings.ToLower(key.String()), ":cron:"): // in SQLite LIKE ignores the case
-		return clear + `session_key = $1`, key.String()
+		return emptied + `session_key = $1`, key.String()
 	default:
-		return clear + `session_key = $1 AND session_key NOT LIKE '%:cron:%'`, key.String()
+		return emptied + `session_key = $1 AND session_key NOT LIKE '%:cron:%'`, key.String()
 	}
 }
 

@@ -238,7 +238,7 @@ func TestToolsKeepTheBoundsOfJobs(t *testing.T) {
 				t.Errorf("%s has %d jobs, want 2", owner, n)
 			}
 			id, update := o.Rows("SELECT id FROM cron_jobs WHERE owner = '" + owner + "'")[0], `{"action":"update","id":%q,"when":"every 1s"}`
-			got := ""
+			var got string
 			if owner == "pat" {
 				got = callTool(ctx, program, "cron", fmt.Sprintf(update, id))
 			} else {

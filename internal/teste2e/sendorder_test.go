@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -54,7 +55,7 @@ func (c *Client) write(t *testing.T, method string, params any) <-chan Response 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next++
-	id := fmt.Sprint(c.next)
+	id := strconv.Itoa(c.next)
 	answer := make(chan Response, 1)
 	c.pending[id] = answer
 	frame, err := json.Marshal(map[string]any{"type": "req", "id": id, "method": method, "params": params})

@@ -30,21 +30,25 @@ func TestAQuestionIsASentenceThatHidesNothing(t *testing.T) {
 			sdk.ToolCallUpdate{
 				Title: new("`rm -rf build`"), Kind: new(sdk.ToolKindExecute), RawInput: map[string]any{"command": "rm -rf build", "description": "Clean"},
 			},
-			[]sdk.PermissionOption{allow, reject}, `run the command “rm -rf build” in the directory “/”; with “description” = “Clean”`, plain,
+			[]sdk.PermissionOption{allow, reject},
+			`run the command “rm -rf build” in the directory “/”; with “description” = “Clean”`, plain,
 		},
 		"CommandAsList": {
 			sdk.ToolCallUpdate{Title: new("Shell"), RawInput: map[string]any{"command": []string{"sh", "-c", "ls"}, "cwd": "/other"}},
-			[]sdk.PermissionOption{allow, reject}, `run the command “sh -c ls” in the directory “/other”, with the tool “Shell”`, plain,
+			[]sdk.PermissionOption{allow, reject},
+			`run the command “sh -c ls” in the directory “/other”, with the tool “Shell”`, plain,
 		},
 		"File": {
 			sdk.ToolCallUpdate{
 				Title: new("Write"), Kind: new(sdk.ToolKindEdit), Locations: []sdk.ToolCallLocation{{Path: "/a"}, {Path: "/b"}}, RawInput: map[string]any{"file_path": "/a"},
 			},
-			[]sdk.PermissionOption{allow, reject}, `change the file “/a” in the directory “/”, with the tool “Write”, at “/b”`, plain,
+			[]sdk.PermissionOption{allow, reject},
+			`change the file “/a” in the directory “/”, with the tool “Write”, at “/b”`, plain,
 		},
 		"Tool": {
 			sdk.ToolCallUpdate{Title: new("mcp.pay"), RawInput: map[string]any{"amount": 12, "to": map[string]any{"iban": "X"}}},
-			[]sdk.PermissionOption{allow, reject}, `use the tool “mcp.pay” in the directory “/”; with “amount” = “12”, “to” = “{"iban":"X"}”`, plain,
+			[]sdk.PermissionOption{allow, reject},
+			`use the tool “mcp.pay” in the directory “/”; with “amount” = “12”, “to” = “{"iban":"X"}”`, plain,
 		},
 		"Nothing": {
 			sdk.ToolCallUpdate{}, []sdk.PermissionOption{allow, reject}, `something that it does not name in the directory “/”`, plain,
@@ -65,8 +69,12 @@ func TestAQuestionIsASentenceThatHidesNothing(t *testing.T) {
 			},
 			`use the tool “t” in the directory “/”`,
 			[]agent.Option{
-				{Label: "Allow: Deny", Allow: true}, {Label: "Allow always: Just once", Allow: true}, {Label: "Allow: always for this command", Allow: true},
-				{Label: "Deny: Allow"}, {Label: "Allow: this change", Allow: true}, {Label: "Deny always"},
+				{Label: "Allow: Deny", Allow: true},
+				{Label: "Allow always: Just once", Allow: true},
+				{Label: "Allow: always for this command", Allow: true},
+				{Label: "Deny: Allow"},
+				{Label: "Allow: this change", Allow: true},
+				{Label: "Deny always"},
 			},
 		},
 	} {

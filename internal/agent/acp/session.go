@@ -17,7 +17,7 @@ func (p *peer) begin(ctx context.Context, access agent.ToolAccess) error {
 	servers := p.servers(access)
 	session, err := p.newSession(ctx, servers)
 	if refused, ok := errors.AsType[*sdk.RequestError](err); ok && refused.Code != authRequired && len(servers) > 0 && ctx.Err() == nil {
-		p.log.Warn("an agent makes no session with the tools of the gateway; trying without them", "err", p.words(refused))
+		p.log.WarnContext(ctx, "an agent makes no session with the tools of the gateway; trying without them", "err", p.words(refused))
 		p.alone = true
 		session, err = p.newSession(ctx, []sdk.McpServer{})
 	}
@@ -50,7 +50,7 @@ func (p *peer) closeSession(ctx context.Context, id sdk.SessionId) {
 	ctx, cancel := context.WithTimeout(ctx, cancelTime)
 	defer cancel()
 	if _, err := p.conn.CloseSession(ctx, sdk.CloseSessionRequest{SessionId: id}); err != nil {
-		p.log.Debug("an agent did not close a session", "err", err)
+		p.log.DebugContext(ctx, "an agent did not close a session", "err", err)
 	}
 }
 

@@ -56,7 +56,7 @@ func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAcce
 	if req.OutputDir != nil {
 		var err error
 		if dir, err = req.OutputDir(); err != nil {
-			p.log.Warn("an agent gets no directory for files", "err", err)
+			p.log.WarnContext(ctx, "an agent gets no directory for files", "err", err)
 		}
 	}
 	blocks, err := p.blocks(ctx, req, access, dir)

@@ -85,7 +85,7 @@ type streamBlock struct {
 func (s *stream) take(raw []byte) error {
 	var line streamLine
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || json.Unmarshal(raw, &line) != nil {
-		return nil
+		return nil //nolint:nilerr // a line of another kind
 	}
 	switch line.Type {
 	case "stream_event":
@@ -108,7 +108,7 @@ func (s *stream) take(raw []byte) error {
 func (s *stream) message(line streamLine) error {
 	var blocks []streamBlock
 	if json.Unmarshal(line.Message.Content, &blocks) != nil {
-		return nil // the words of a user
+		return nil //nolint:nilerr // the words of a user
 	}
 	for _, b := range blocks {
 		switch {

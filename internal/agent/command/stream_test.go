@@ -32,8 +32,10 @@ func TestStreamsOfKnownPrograms(t *testing.T) {
 a line of a library
 {"type":"assistant","message":{"content":[{"type":"text","text":"There is a.txt."}]}}
 {"type":"result","subtype":"success","is_error":false,"result":"There is a.txt.","usage":{"input_tokens":3,"output_tokens":4,"cache_read_input_tokens":5}}
-`, "I look.\n\nThere is a.txt.", []string{`start t1 Bash {"command":"ls"}`, `result t1 Bash "a.txt"`},
-			chat.Usage{InputTokens: 8, OutputTokens: 4, CachedTokens: 5, Provider: "anthropic"}, "",
+`, "I look.\n\nThere is a.txt.",
+			[]string{`start t1 Bash {"command":"ls"}`, `result t1 Bash "a.txt"`},
+			chat.Usage{InputTokens: 8, OutputTokens: 4, CachedTokens: 5, Provider: "anthropic"},
+			"",
 		},
 		"ClaudeInPieces": {
 			command.OutputClaude, `{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"He"}}}

@@ -7,7 +7,7 @@ import (
 
 // progress is how much of a reply has arrived. It is stored in the row of the reply, so that a further attempt continues there, in any process.
 type progress struct {
-	UpTo  int    `json:"upTo,omitempty"`  // offset in the document behind what has arrived
+	UpTo  int    `json:"up_to,omitempty"` // offset in the document behind what has arrived
 	Limit int    `json:"limit,omitempty"` // units of a message; 0 = maxUnits. Smaller when Telegram found the text too long
 	Plain bool   `json:"plain,omitempty"` // without tags, because even the smallest messages were too long with them
 	First string `json:"first,omitempty"` // id of the first message, "" = nothing has arrived

@@ -162,8 +162,8 @@ func (p *whenParser) every() (Spec, bool) {
 	if !ok {
 		return Spec{}, false
 	}
-	if days := d / (24 * time.Hour); days*24*time.Hour == d && p.timeFollows() {
-		if days == 1 {
+	if day := 24 * time.Hour; d%day == 0 && p.timeFollows() {
+		if d == day {
 			return p.onDays("*")
 		}
 		p.err = NewInvalid(fieldWhen, InvalidSyntax, "a time of day goes with a single day, such as every day 9:00 or every monday 8:30")

@@ -1,8 +1,8 @@
 package service_test
 
 import (
-	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -93,7 +93,7 @@ func TestCallersWithoutAdminAreBounded(t *testing.T) {
 		}
 		var last cron.Job
 		for i := range 2 {
-			put, err := p.Editor.AddInChat(t.Context(), members(t, map[string]any{"key": fmt.Sprint(i)}), by, nil)
+			put, err := p.Editor.AddInChat(t.Context(), members(t, map[string]any{"key": strconv.Itoa(i)}), by, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

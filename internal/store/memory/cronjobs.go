@@ -38,7 +38,7 @@ func (s *Store) put(p cron.PutParams, now time.Time) (out cron.PutResult, err er
 	if old == nil && s.crons.full(p) {
 		return out, chat.ErrLimit
 	}
-	given, fires := s.crons.given(old, now), 0
+	given, fires := s.crons.given(old), 0
 	if old != nil && p.EndWaiting != "" {
 		_, fires = s.waiting(old.ID, false)
 		*given = given.Unfired(fires)
@@ -94,7 +94,7 @@ func (c *crons) toPut(p *cron.PutParams) (*cron.Job, error) {
 }
 
 // given is the old job as a Change gets it: a copy.
-func (c *crons) given(j *cron.Job, now time.Time) *cron.Job {
+func (c *crons) given(j *cron.Job) *cron.Job {
 	if j == nil {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (s *Store) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Change
 }
 
 func (s *Store) changeJob(p *cron.ChangeParams, old *cron.Job, out *cron.Changed, now time.Time) error {
-	given, all := s.crons.given(old, now), p.EndWaiting == cron.ReasonRemoved
+	given, all := s.crons.given(old), p.EndWaiting == cron.ReasonRemoved
 	if p.EndWaiting != "" {
 		_, fires := s.waiting(p.ID, all)
 		*given = given.Unfired(fires)

@@ -63,7 +63,7 @@ func TestAHeartbeatHasAConnectionWhenTheRoleHasFive(t *testing.T) {
 	beats("under load")
 	exec(t, admin, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '`+role+`'`)
 	beats("after all connections have ended")
-	if n := query(t, admin, `SELECT count(*) FROM pg_stat_activity WHERE usename = '`+role+`'`)[0][0]; n.(int64) > postgres.LeastConns { //nolint:errcheck // a count
+	if n := query(t, admin, `SELECT count(*) FROM pg_stat_activity WHERE usename = '`+role+`'`)[0][0]; n.(int64) > postgres.LeastConns {
 		t.Errorf("the role has %v connections", n)
 	}
 	cancel()

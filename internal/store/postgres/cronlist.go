@@ -119,7 +119,7 @@ func runConditions(f cron.RunFilter) *conditions {
 }
 
 // runStates are the conditions for active rows and for finished ones; "false" = none of them are wanted.
-func runStates(f cron.RunFilter, c *conditions, clock any) (active, finished string) {
+func runStates(f cron.RunFilter, c *conditions) (active, finished string) {
 	active, finished = "false", "false"
 	var open, over []string
 	for _, state := range f.States {
@@ -164,7 +164,7 @@ type runList struct {
 
 func newRunList(f cron.RunFilter, c *conditions, clock any) runList {
 	l := runList{where: strings.Join(c.list, " AND ")}
-	l.active, l.finished = runStates(f, c, clock)
+	l.active, l.finished = runStates(f, c)
 	l.indexed = f.JobID != "" || f.RunID != "" || f.Visible != "" || l.finished == "false" || f.Limit <= 0
 	l.counted = l.finished == "l.finished_at IS NOT NULL"
 	direction := " DESC"

@@ -128,8 +128,8 @@ func (s *Store) openConns(ctx context.Context, pc *pgxpool.Config, cfg Config) e
 		if l.Limit < LeastConns {
 			return unavailable(l.Sentence(LeastConns), nil)
 		}
-		if most := int32(min(l.Limit-controlConns, 10_000)); pc.MaxConns > most { //nolint:gosec // at most 10,000
-			s.log.WarnContext(ctx, "the pool has fewer connections than configured: "+l.Sentence(int(pc.MaxConns)+controlConns), "connections", most)
+		if most := int32(min(l.Limit-controlConns, 10_000)); pc.MaxConns > most {
+			s.log.WarnContext(ctx, "the pool has fewer connections than configured", "connections", most, "err", l.Sentence(int(pc.MaxConns)+controlConns))
 			pc.MaxConns = most
 		}
 	}
@@ -222,7 +222,7 @@ func (s *Store) Ping(ctx context.Context) error {
 			return err
 		}
 		if readOnly { // perhaps by the default that this session began with
-			_ = conn.Close(ctx) //nolint:errcheck // the next use opens another one
+			_ = conn.Close(ctx) // the next use opens another one
 			return unavailable(sentenceReadOnly, nil)
 		}
 		return s.checkApplied(have)
