@@ -83,5 +83,6 @@ const (
 	FailDead          FailReason = "dead"           // it ended its process three times
 	FailQueueFull     FailReason = "queue_full"     // dropped
 	FailBudget        FailReason = "budget"         // a budget is used up
+	FailUnknownAgent  FailReason = "unknown_agent"  // the process that was to run it lacks the agent
 	FailUnknown       FailReason = "unknown"
 )

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -122,6 +123,8 @@ func (ts *turns) judge(ctx context.Context, t *turn, res agent.Result, err error
 		end.fail(chat.OutcomeDead, store.RunDead, string(chat.FailDead), sentence(chat.OutcomeDead, ""))
 	case errors.Is(err, errInterrupted):
 		end.fail(chat.OutcomeInterrupted, store.RunInterrupted, "crashed", sentence(chat.OutcomeInterrupted, ""))
+	case errors.Is(err, errNoAgent):
+		end.fail(chat.OutcomeFailed, store.RunFailed, string(chat.FailUnknownAgent), fmt.Sprintf("there is no agent %q here; the operator can add it to the configuration", t.run.Session.Agent))
 	case errors.Is(err, errTurnTimeout):
 		end.fail(chat.OutcomeFailed, store.RunFailed, string(chat.FailTimeout), "the answer took too long and was ended; try again or ask for less")
 	case errors.As(err, &failed):

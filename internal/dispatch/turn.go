@@ -21,6 +21,9 @@ import (
 // errTurnTimeout is the cause of a turn whose time is over.
 var errTurnTimeout = errors.New("the turn's time is over")
 
+// errNoAgent is a turn of an agent that this process lacks. A job, a sub-turn or a message of another replica may name one.
+var errNoAgent = errors.New("this process lacks the agent")
+
 // turn is one execution on its way through start, agent and finish.
 type turn struct {
 	claim   store.Claim
@@ -268,6 +271,9 @@ func orCause(ctx context.Context, res agent.Result, err error) (agent.Result, er
 
 // callAgent runs the agent; a panic of it is an error like any other, with the stack in the log. What it reports as its usage is clamped here, for every runner.
 func (ts *turns) callAgent(ctx context.Context, t *turn, req agent.Request, emit func(agent.Event)) (res agent.Result, err error) {
+	if t.agent.Runner == nil {
+		return agent.Result{}, errNoAgent
+	}
 	lead := t.rows[len(t.rows)-1]
 	defer func() {
 		if p := recover(); p != nil {

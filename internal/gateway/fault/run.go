@@ -46,8 +46,11 @@ func endCode(end chat.RunEnd) (code chat.Code, status string) {
 		}
 		return chat.CodeRunFailed, "cancelled"
 	}
-	if end.Reason == string(chat.FailBudget) {
+	switch chat.FailReason(end.Reason) { //nolint:exhaustive // the others are failures of the agent
+	case chat.FailBudget:
 		return chat.CodeRateLimited, "budget"
+	case chat.FailUnknownAgent:
+		return chat.CodeUnknownAgent, "error"
 	}
 	if TurnTimedOut(end.Reason) {
 		return chat.CodeRunFailed, "timeout"
