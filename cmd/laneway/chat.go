@@ -263,7 +263,8 @@ func (l *chatLoop) interrupt(ctx context.Context) (again bool, err error) {
 		return false, nil
 	}
 	l.open[0].stopping = true
-	return true, l.talk.abort(ctx, l.open[0].key)
+	_, err = l.talk.abort(ctx, l.open[0].key)
+	return true, err
 }
 
 // send submits one message. It prints a refusal and does not end the conversation.

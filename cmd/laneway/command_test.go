@@ -91,6 +91,18 @@ func TestATimeoutStopsTheRun(t *testing.T) {
 	})
 }
 
+// A replica that was cut off from the others may not publish the end of a run. Such a run was not stopped: it has an answer.
+func TestATimeoutPrintsTheAnswerOfARunThatHasEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench("")
+		b.run(t, exitOK, "send", "silent", "--timeout", "5s")
+		if b.stdout.String() != "silent\n" || strings.Contains(b.stderr.String(), "stopped") {
+			t.Errorf("got %q and %q, want the answer", b.stdout.String(), b.stderr.String())
+		}
+	})
+}
+
 func TestASignalStopsTheRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

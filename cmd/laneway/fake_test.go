@@ -13,7 +13,7 @@ import (
 )
 
 // fakeGateway behaves as a gateway does towards one client: runs live on when a connection is lost, and a message that is sent
-// again under its key attaches to its run. What a message says directs it: `refuse`, `fail`, `hang`, `cut` (the connection is
+// again under its key attaches to its run. What a message says directs it: `refuse`, `fail`, `hang`, `silent` (it ends without an event), `cut` (the connection is
 // lost once in the middle of the answer), `gone` (lost, and ended when the client is back), `merge`; everything else is answered with itself.
 type fakeGateway struct {
 	mu      sync.Mutex
@@ -229,6 +229,8 @@ func (c *fakeConn) send(p wire.ChatSendParams) (wire.ChatSendResult, error) {
 	c.delta(p.IdempotencyKey, run, p.Message[:half])
 	switch p.Message {
 	case "hang":
+	case "silent": // it ends, and its last event is lost
+		run.ended, run.shown = "ok", p.Message
 	case "cut":
 		c.lose()
 	case "gone":

@@ -134,7 +134,8 @@ func (e asksError) Error() string { return string(e) }
 
 var errNoAnswer = errors.New("no answer in time")
 
-// exchange is one question within the time limit. A command that gives up stops the run: an answer that is not read only costs.
+// exchange is one question within the time limit. A command that gives up stops the run: an answer that is not read only costs. When there was nothing to
+// stop, the run has ended meanwhile, and its answer is read.
 func (c *sendCmd) exchange(ctx context.Context, talk *conversation, text string) (turnEnd, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errNoAnswer)
 	defer cancel()
@@ -148,9 +149,9 @@ func (c *sendCmd) exchange(ctx context.Context, talk *conversation, text string)
 	if asked := errors.As(err, &asks); err == nil || (ctx.Err() == nil && !asked) {
 		return end, err
 	}
-	stopped := "it was stopped"
-	if talk.conn == nil || talk.abort(ctx, run) != nil {
-		stopped = "it may still be answered"
+	known, stopped := talk.giveUp(ctx, run, text)
+	if known != nil {
+		return *known, nil
 	}
 	if asks != "" {
 		return turnEnd{}, fmt.Errorf("the agent asks for a permission, and --no-wait was given; %s. %s", stopped, string(asks))

@@ -253,13 +253,41 @@ func (c *conversation) recorded(ctx context.Context, key, status string) (turnEn
 	return end, nil
 }
 
-// abortGrace bounds the call by which a command that gives up stops its run.
+// abortGrace bounds a call of a command that gives up.
 const abortGrace = 2 * time.Second
 
-// abort stops a run whose reader has gone. It has a deadline of its own, because the command's context is over.
-func (c *conversation) abort(ctx context.Context, run string) error {
+// abort stops a run whose reader has gone; aborted is false when there was nothing to stop. It has a deadline of its own, because the command's context is over.
+func (c *conversation) abort(ctx context.Context, run string) (aborted bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortGrace)
 	defer cancel()
 	var result wire.ChatAbortResult
-	return c.conn.Call(ctx, "chat.abort", wire.ChatAbortParams{SessionKey: c.session, RunID: run}, &result)
+	err = c.conn.Call(ctx, "chat.abort", wire.ChatAbortParams{SessionKey: c.session, RunID: run}, &result)
+	return result.Aborted, err
+}
+
+// giveUp stops a run whose reader has gone, and says what became of it. A run that has ended already is not stopped: end is how it ended. nil = it is not
+// known.
+func (c *conversation) giveUp(ctx context.Context, run, text string) (end *turnEnd, stopped string) {
+	const unknown = "it may still be answered"
+	if c.conn == nil {
+		return nil, unknown
+	}
+	aborted, err := c.abort(ctx, run)
+	if err != nil {
+		return nil, unknown
+	}
+	if aborted {
+		return nil, "it was stopped"
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortGrace)
+	defer cancel()
+	sent, err := c.submit(ctx, run, text)
+	if err != nil || sent.Status == "started" || sent.Status == "in_flight" {
+		return nil, unknown
+	}
+	recorded, err := c.recorded(ctx, run, sent.Status)
+	if err != nil {
+		return nil, unknown
+	}
+	return &recorded, ""
 }

@@ -201,7 +201,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 		Version: cfg.Version, Addr: cfg.Addr, Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Sweep: cfg.Sweep, Exclusive: cfg.Exclusive,
 	}, p.store, takeover{d.queue}, p.obs, p.log)
 	d.publisher = events.New(events.Config{
-		DefaultAgent: d.DefaultAgent(), Topics: events.Topics{
+		DefaultAgent: d.DefaultAgent(), End: p.endEvent, Topics: events.Topics{
 			service.Topic: func(ctx context.Context, text string) { d.svc.Events.Receive(ctx, text) }, topicAnswer: d.questions.receive,
 		},
 	}, p.store, d.owner, p.log)

@@ -28,14 +28,26 @@ func sentence(outcome chat.Outcome, reason string) string {
 	}
 }
 
+// endKind is the event that an outcome is.
+func endKind(outcome chat.Outcome) chat.EventKind {
+	switch outcome {
+	case chat.OutcomeAnswered, chat.OutcomeMerged:
+		return chat.EventFinal
+	case chat.OutcomeFailed, chat.OutcomeDead, chat.OutcomeInterrupted, chat.OutcomeDropped:
+		return chat.EventFailed
+	default:
+		return chat.EventAborted
+	}
+}
+
 // endOfWaiting is the event, and the end for callers that wait, of a message that never became a turn.
 func endOfWaiting(r store.Waiting, outcome chat.Outcome, reason string) (chat.Event, chat.RunEnd) {
 	text := sentence(outcome, reason)
 	e := chat.Event{
-		Kind: chat.EventAborted, Session: r.Session, Principal: r.Principal, RunID: r.MessageID, Seq: events.FirstOfTurn, Lane: r.Lane, Reason: abortReason(reason),
+		Kind: endKind(outcome), Session: r.Session, Principal: r.Principal, RunID: r.MessageID, Seq: events.FirstOfTurn, Lane: r.Lane, Reason: abortReason(reason),
 	}
-	if outcome == chat.OutcomeDropped || outcome == chat.OutcomeFailed {
-		e.Kind, e.Reason, e.Message = chat.EventFailed, reason, text
+	if e.Kind == chat.EventFailed {
+		e.Reason, e.Message = reason, text
 	}
 	return e, chat.RunEnd{RunID: r.MessageID, Session: r.Session, Outcome: outcome, Reason: reason, Message: text}
 }

@@ -77,14 +77,7 @@ func outgoing(lead store.Waiting, runID string, end ending) []store.Outgoing {
 }
 
 func (t *turn) endEvent(end ending, fin store.Finished) chat.Event {
-	kind := chat.EventAborted
-	switch end.outcome {
-	case chat.OutcomeAnswered:
-		kind = chat.EventFinal
-	case chat.OutcomeFailed, chat.OutcomeDead, chat.OutcomeInterrupted:
-		kind = chat.EventFailed
-	default:
-	}
+	kind := endKind(end.outcome)
 	e := t.run.Event(kind)
 	e.Text, e.Reason, e.Message, e.Detail, e.Usage = end.text, end.reason, end.message, end.detail, end.usage
 	switch kind { //nolint:exhaustive // a failure has the reason of its ending

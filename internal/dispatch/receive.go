@@ -136,6 +136,9 @@ func (r *receiver) accept(ctx context.Context, m chat.Message) (receipt chat.Rec
 	if acc.Duplicate {
 		receipt = duplicateReceipt(acc.Existing)
 	}
+	if receipt.State != store.StateDone {
+		r.events.Log(receipt.Session, receipt.RunID) // another replica may end it, and that event may be lost
+	}
 	return receipt, acc.Created, nil
 }
 

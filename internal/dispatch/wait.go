@@ -5,11 +5,37 @@ import (
 	"errors"
 
 	"laneway/internal/chat"
+	"laneway/internal/events"
 	"laneway/internal/store"
 )
 
 // runEntries is more than a run has rows in its transcript: one for each message and each call.
 const runEntries = 2 * maxProgramCalls
+
+// endEvent reads from the store how a message ended, as the event that its end is.
+func (p *parts) endEvent(ctx context.Context, messageID string) (chat.Event, bool, error) {
+	m, err := p.store.MessageByID(ctx, messageID)
+	if err != nil || m.State != store.StateDone {
+		return chat.Event{}, false, err
+	}
+	end, done, err := p.endOf(ctx, messageID)
+	if err != nil || !done {
+		return chat.Event{}, false, err
+	}
+	e := chat.Event{
+		Kind: endKind(end.Outcome), Session: m.Session, Principal: m.Principal, RunID: m.MessageID, Seq: events.FirstOfTurn, Lane: m.Lane,
+		Text: end.Text, Message: end.Message, Detail: end.Detail, Usage: end.Usage, MergedInto: end.MergedInto, Reason: end.Reason,
+	}
+	switch {
+	case end.Outcome == chat.OutcomeMerged:
+		e.Text, e.Reason = "", "merged"
+	case e.Kind == chat.EventFinal:
+		e.Reason = end.StopReason
+	case e.Kind == chat.EventAborted:
+		e.Reason = abortReason(end.Reason)
+	}
+	return e, true, nil
+}
 
 // endOf reads from the store how a message ended.
 func (p *parts) endOf(ctx context.Context, messageID string) (chat.RunEnd, bool, error) {

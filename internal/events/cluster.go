@@ -34,6 +34,7 @@ type cluster struct {
 	b      store.Broadcaster // nil = no other process can share the store
 	peers  Peers
 	topics Topics
+	missed func() // events of other replicas may have been lost; it does not block
 }
 
 // active reports whether there is a replica to send to.
@@ -85,6 +86,10 @@ func (c *cluster) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case text := <-texts:
+			if text == "" {
+				c.missed()
+				continue
+			}
 			c.peers.SawPeer()
 			topic, text, _ := strings.Cut(text, " ")
 			if handle := c.topics[topic]; handle != nil {

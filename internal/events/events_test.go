@@ -258,3 +258,45 @@ func TestAWaiterIsWokenByAnEndHereAndFindsOneInTheStore(t *testing.T) {
 		}
 	})
 }
+
+// TestEndsThatWereMissedAreReadFromTheStore: another replica ended the runs while this one did not receive its events. Runs that go on, and those that were
+// deleted, have no end.
+func TestEndsThatWereMissedAreReadFromTheStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := (&wire{}).replica()
+		down := 2 // calls that find no store
+		p := events.New(events.Config{DefaultAgent: "main", End: func(_ context.Context, run string) (chat.Event, bool, error) {
+			if down > 0 {
+				down--
+				return chat.Event{}, false, chat.ErrStoreUnavailable
+			}
+			switch run {
+			case "answered":
+				return chat.Event{Kind: chat.EventFinal, Session: key(), RunID: run, Text: "42"}, true, nil
+			case "deleted":
+				return chat.Event{}, false, chat.ErrNotFound
+			default:
+				return chat.Event{}, false, nil
+			}
+		}}, st, &peers{}, slog.New(slog.DiscardHandler))
+		w := watch(p, true)
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() { defer close(over); p.Run(ctx) }()
+		for _, run := range []string{"answered", "deleted", "running", "ended"} {
+			p.Log(key(), run)
+		}
+		p.Publish(chat.Event{Kind: chat.EventFinal, Session: key(), RunID: "ended"})
+		st.texts <- ""
+		time.Sleep(time.Minute)
+		st.texts <- "" // once more: nothing is published twice
+		time.Sleep(time.Minute)
+		got := w.all()
+		if len(got) != 2 || got[1].RunID != "answered" || got[1].Kind != chat.EventFinal || got[1].Text != "42" {
+			t.Errorf("published %+v, want the end of the run that was answered elsewhere", got[1:])
+		}
+		cancel()
+		<-over
+	})
+}

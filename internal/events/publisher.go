@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"sync"
 	"time"
 
 	"laneway/internal/chat"
@@ -33,6 +34,9 @@ type Config struct {
 	DefaultAgent string
 	// Topics are further kinds of cluster events; the names chat and hello are taken.
 	Topics Topics
+	// End reads from the store how a run ended, as the event that its end is; false = it has not ended. It is called for the runs that this process has
+	// published events of, after events of other replicas may have been lost.
+	End func(ctx context.Context, runID string) (chat.Event, bool, error)
 }
 
 // Publisher publishes the events of this process. Make it with [New]. It is safe for concurrent use.
@@ -45,15 +49,16 @@ type Publisher struct {
 	live    live
 	waiters waiters
 	cluster cluster
+	missed  chan struct{} // capacity one: ends of runs may have been missed
 }
 
 // New makes a publisher.
 func New(cfg Config, st Store, peers Peers, log *slog.Logger) *Publisher {
-	p := &Publisher{cfg: cfg, store: st, log: log}
+	p := &Publisher{cfg: cfg, store: st, log: log, missed: make(chan struct{}, 1)}
 	p.logs.hub = &p.hub
 	topics := Topics{topicChat: p.receive}
 	maps.Copy(topics, cfg.Topics)
-	p.cluster = cluster{peers: peers, topics: topics}
+	p.cluster = cluster{peers: peers, topics: topics, missed: p.noteMissed}
 	if b, ok := st.(store.Broadcaster); ok {
 		p.cluster.b = b
 	}
@@ -72,8 +77,13 @@ func (p *Publisher) Listen(ctx context.Context) {
 // heartbeat that counted before would forget it.
 func (p *Publisher) Announce() { p.cluster.announce() }
 
-// Run passes on the events of other replicas until ctx is over.
-func (p *Publisher) Run(ctx context.Context) { p.cluster.run(ctx) }
+// Run passes on the events of other replicas until ctx is over, and publishes the ends that it missed.
+func (p *Publisher) Run(ctx context.Context) {
+	var loops sync.WaitGroup
+	loops.Go(func() { p.publishMissed(ctx) })
+	p.cluster.run(ctx)
+	loops.Wait()
+}
 
 // Subscribe calls fn for every event of this process until cancel is called, and for the cluster events of others. Of those, one with a long text comes
 // only while wanted answers true for it without that text. Neither may block.

@@ -61,6 +61,19 @@ func (l *logs) of(session chat.SessionKey, id string) *RunLog {
 	return log
 }
 
+// open are the ids of the runs that have not ended here.
+func (l *logs) open() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ids []string
+	for name, log := range l.byName {
+		if !log.ended.Load() {
+			ids = append(ids, name.id)
+		}
+	}
+	return ids
+}
+
 // known reports whether a run has published events here.
 func (l *logs) known(session chat.SessionKey, id string) bool {
 	l.mu.Lock()

@@ -33,6 +33,7 @@ type Broadcaster interface {
 	// then on comes. With an error, texts come once a later attempt succeeds, which needs no further call.
 	Listen(ctx context.Context) error
 	// Broadcasts delivers the texts of other processes, in order for each process; it begins to receive as Listen does, without the wait. The channel
-	// is never closed. Texts that the reader does not read fast enough are lost.
+	// is never closed. Texts are lost while there is no connection, and when the reader does not read fast enough. An empty text comes once texts come again
+	// after some may have been lost.
 	Broadcasts() <-chan string
 }

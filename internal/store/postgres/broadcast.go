@@ -88,10 +88,32 @@ func (w *waker) receiveTexts(payload string) {
 	if w.received == nil || from == w.from {
 		return
 	}
+	w.informMissed()
 	for text := range strings.SplitSeq(texts, "\n") {
 		select {
 		case w.received <- text:
 		default:
+			w.missed = true
 		}
+	}
+}
+
+// noteMissed informs the reader that texts may have been lost: the connection that receives them was lost and is back.
+func (w *waker) noteMissed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.missed = true
+	w.informMissed()
+}
+
+// informMissed leaves the reader an empty text when texts were lost, or does so later when there is no space; the caller holds w.mu.
+func (w *waker) informMissed() {
+	if !w.missed {
+		return
+	}
+	select {
+	case w.received <- "": // a nil channel takes nothing
+		w.missed = false
+	default:
 	}
 }

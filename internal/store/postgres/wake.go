@@ -43,6 +43,7 @@ type waker struct {
 	local              map[string]chan struct{}
 	texts              []string    // to be sent
 	received           chan string // broadcasts of other processes; nil = there is no reader
+	missed             bool        // texts may have been lost, and the reader was not informed yet
 
 	from string // names this process in its broadcasts, so that it skips its own
 }
@@ -200,7 +201,9 @@ func (w *waker) listen() {
 
 func (w *waker) receive() error {
 	conn, err := w.connect()
-	w.noteAttempt(err)
+	if !w.noteAttempt(err) && err == nil {
+		w.noteMissed()
+	}
 	if err != nil {
 		return err
 	}
@@ -234,13 +237,15 @@ func (w *waker) connect() (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// noteAttempt keeps the result of the first attempt to listen. Only the listener calls it.
-func (w *waker) noteAttempt(err error) {
+// noteAttempt keeps the result of the first attempt to listen, and reports whether this is the first. Only the listener calls it.
+func (w *waker) noteAttempt(err error) (first bool) {
 	select {
 	case <-w.tried:
+		return false
 	default:
 		w.failed = err
 		close(w.tried)
+		return true
 	}
 }
 

@@ -126,6 +126,25 @@ func TestWakeUpsSurviveABrokenListener(t *testing.T) {
 	<-hints
 }
 
+func TestAReaderOfBroadcastsIsInformedThatSomeMayBeLost(t *testing.T) {
+	t.Parallel()
+	url := testpg.DB(t)
+	s := open(t, postgres.Config{URL: url})
+	defer func() { _ = s.Close() }()
+	if err := s.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'laneway' AND datname = current_database()`)
+	select {
+	case text := <-s.Broadcasts():
+		if text != "" {
+			t.Errorf("the reader received %q, want the empty text", text)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the reader was not informed")
+	}
+}
+
 func TestCloseEndsTheWaker(t *testing.T) {
 	t.Parallel()
 	s := open(t, postgres.Config{URL: testpg.DB(t)})

@@ -1,0 +1,136 @@
+package teste2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"laneway/internal/testpg"
+)
+
+// TestAClientOfAReplicaThatWasCutOffGetsTheAnswerOfTheOther: the replica that runs a turn loses its database until the other one has answered. Its client,
+// whose connection lives on, gets that answer, and nothing of a stop; so does a client whose message waited.
+func TestAClientOfAReplicaThatWasCutOffGetsTheAnswerOfTheOther(t *testing.T) {
+	t.Parallel()
+	database := testpg.DB(t)
+	config := "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\nagents: {main: {runner: echo, script: true}}\ndrain_timeout: 2s\n"
+	a, b := Install(t, database, config), Install(t, database, config)
+	line := cuttable(t, database)
+	a.env = append(a.env, "LANEWAY_DATABASE_URL="+line.url)
+	a.Start()
+	b.Start()
+	onA := newRunEvents()
+	c := mustDial(t, a, onA.take)
+	say(t, c, "agent:main:cut", "first", "sleep 2s")
+	say(t, c, "agent:main:cut", "second", "sleep 1ms")
+	line.cut()
+	o := OpenOracle(t, b, database)
+	eventually(t, "the other replica answers both", time.Minute, func() bool {
+		return len(o.Rows("SELECT message_id FROM inbox WHERE session_key = 'agent:main:cut' AND state = 'done'")) == 2
+	})
+	line.mend()
+	for _, run := range []string{"first", "second"} {
+		if end := onA.await(t, run); end.state != "final" {
+			t.Errorf("the client of the replica that was cut off received %s for the %s message, want the answer", end, run)
+		}
+	}
+}
+
+// cutLine relays connections to a server of databases, as long as it is not cut.
+type cutLine struct {
+	url string
+
+	mu    sync.Mutex
+	down  bool
+	conns map[net.Conn]struct{}
+}
+
+// cuttable makes a relay that ends with the test.
+func cuttable(t *testing.T, database string) *cutLine {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutLine{conns: map[net.Conn]struct{}{}}
+	user := url.User(cfg.User)
+	if cfg.Password != "" {
+		user = url.UserPassword(cfg.User, cfg.Password)
+	}
+	c.url = fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", user, l.Addr(), cfg.Database)
+	var relays sync.WaitGroup
+	t.Cleanup(func() {
+		_ = l.Close()
+		c.cut()
+		relays.Wait()
+	})
+	relays.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if c.add(client) {
+				relays.Go(func() { c.relay(client, cfg) })
+			}
+		}
+	})
+	return c
+}
+
+func (c *cutLine) add(conn net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down {
+		_ = conn.Close()
+		return false
+	}
+	c.conns[conn] = struct{}{}
+	return true
+}
+
+// cut closes every connection, and refuses new ones until mend.
+func (c *cutLine) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down = true
+	for conn := range c.conns {
+		_ = conn.Close()
+	}
+	clear(c.conns)
+}
+
+func (c *cutLine) mend() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down = false
+}
+
+func (c *cutLine) relay(client net.Conn, cfg *pgx.ConnConfig) {
+	defer client.Close()
+	network, address := pgconn.NetworkAddress(cfg.Host, cfg.Port)
+	server, err := new(net.Dialer).DialContext(context.Background(), network, address)
+	if err != nil || !c.add(server) {
+		return
+	}
+	var answers sync.WaitGroup
+	answers.Go(func() {
+		_, _ = io.Copy(client, server)
+		_ = client.Close()
+	})
+	defer answers.Wait()
+	defer server.Close()
+	_, _ = io.Copy(server, client)
+}
