@@ -21,10 +21,11 @@ import (
 
 // notRun are commands of the documents that no test runs, and why. One that no document has any more fails the test.
 var notRun = map[string]string{
-	"TELEGRAM_TOKEN=123456789:AAH… laneway serve":                                                     "needs Telegram; TestAnUpdateBecomesOneAnswer and its like use a Bot API of their own",
-	"laneway pair approve K7QF2M3A       # in a second terminal: the code that the bot has shown you": "needs that bot",
-	"useradd --system --no-create-home agent":                                                         "changes the users of the host",
-	"install -d -o agent -m 0755 /run/my-agent":                                                       "needs that user",
+	"TELEGRAM_TOKEN=123456789:AAH… laneway serve":                                                                                                           "needs Telegram; TestAnUpdateBecomesOneAnswer and its like use a Bot API of their own",
+	"laneway pair approve K7QF2M3A       # in a second terminal: the code that the bot has shown you":                                                       "needs that bot",
+	"laneway serve --agent claude                                         # also codex, gemini, opencode, qwen, copilot, openclaw":                          "installs a package of npm; make compat starts real agents",
+	"useradd --system --no-create-home agent":                                                                                                               "changes the users of the host",
+	"install -d -o agent -m 0755 /run/my-agent":                                                                                                             "needs that user",
 	"setpriv --reuid=agent --regid=agent --clear-groups \\\n  systemd-socket-activate --accept --inetd -l /run/my-agent/agent.sock /usr/local/bin/my-agent": "needs systemd",
 	"useradd --system --home-dir /var/lib/laneway --shell /usr/sbin/nologin laneway":                                                                        "changes the users of the host",
 	"install -m 0755 bin/laneway /usr/local/bin/laneway":                                                                                                    "changes the host",

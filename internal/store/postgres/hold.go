@@ -74,7 +74,7 @@ func (s *Store) Held(ctx context.Context) (w store.HeldWork, err error) {
 		b := &pgx.Batch{}
 		b.Queue(readClockSQL, s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 		b.Queue(store.HeldWorkSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&w.Outgoing, &w.Unfinished) })
-		b.Queue(`SELECT `+jobColumns+`, 0, NULL::bigint, NULL::bigint[], 0::bigint FROM cron_jobs`+dueWhere+` ORDER BY next_run_at, id`, s.clock(), 0).Query(collect(&jobs, scanJob))
+		b.Queue(`SELECT `+jobColumns+`, 0, NULL::bigint FROM cron_jobs`+dueWhere+` ORDER BY next_run_at, id`, s.clock()).Query(collect(&jobs, scanJob))
 		if err := send(ctx, s.pool, b); err != nil {
 			return err
 		}
