@@ -85,7 +85,7 @@ func examinePreset(preset config.Preset, lookup func(string) (string, bool)) Fin
 	}
 }
 
-// agentProbe is a runner of agents that say what they are.
+// agentProbe is a runner of agents that identify themselves.
 type agentProbe interface {
 	Probe(ctx context.Context) (acp.Identity, error)
 }
@@ -212,7 +212,7 @@ const maxModels = 4 << 20
 // modelsShown is how many models a finding names.
 const modelsShown = 8
 
-// examineModel looks for a model in the list of an endpoint. An endpoint without such a list says nothing against the model.
+// examineModel looks for a model in the list of an endpoint. An endpoint without such a list is no evidence against the model.
 func examineModel(address *url.URL, resp *http.Response, model string) Finding {
 	fine := Finding{Weight: Fine, Text: "the endpoint " + address.Host + " answers"}
 	var list modelList

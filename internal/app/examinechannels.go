@@ -9,7 +9,7 @@ import (
 	"laneway/internal/config"
 )
 
-// ExamineChannels looks whether the configured bots can work: that Telegram takes their tokens, and that it delivers to where the configuration says.
+// ExamineChannels looks whether the configured bots can work: that Telegram takes their tokens, and that it delivers to the configured place.
 // It changes nothing and may run beside a gateway.
 func ExamineChannels(ctx context.Context, cfg config.Config) []Finding {
 	var found []Finding

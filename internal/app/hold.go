@@ -24,7 +24,7 @@ type Released struct { //nolint:recvcheck // add changes it, the others only loo
 	Hold *store.Hold
 	// Outgoing messages that are sent, and Unfinished messages whose turns run.
 	Outgoing, Unfinished int
-	// Jobs have slots whose time has come: Runs of them run, and Missed are recorded without a run, as the policy of each job says.
+	// Jobs have slots whose time has come: Runs of them run, and Missed are recorded without a run, by the policy of each job.
 	Jobs, Runs, Missed int
 }
 

@@ -225,9 +225,9 @@ func rules() []rule {
 			refuses: oursBut(internal+"/channel", internal+"/chat", internal+"/retry", internal+"/outbox", internal+"/store"),
 		},
 		{
-			name: "events know chat and the store's port only", example: imports{"laneway/internal/events", "laneway/internal/dispatch"},
+			name: "events know chat, retry and the store's port only", example: imports{"laneway/internal/events", "laneway/internal/dispatch"},
 			applies: in(internal + "/events"),
-			refuses: oursBut(internal+"/chat", internal+"/events", internal+"/store"),
+			refuses: oursBut(internal+"/chat", internal+"/events", internal+"/retry", internal+"/store"),
 		},
 		{
 			name: "ownership knows chat, retry and the store's port only", example: imports{"laneway/internal/ownership", "laneway/internal/scheduler"},

@@ -116,7 +116,7 @@ func (a *Agent) Members(id string) map[string]any {
 	standard := map[string]any{}
 	collect(reflect.ValueOf(&defaults).Elem(), "", func(path string, v reflect.Value) { standard[path], _ = show(v) })
 	members := map[string]any{}
-	collect(reflect.ValueOf(&a).Elem(), "", func(path string, v reflect.Value) {
+	collect(reflect.ValueOf(a).Elem(), "", func(path string, v reflect.Value) {
 		value, isSecret := show(v)
 		if path == "runner" || !isSecret && !v.IsZero() && !reflect.DeepEqual(value, standard[path]) {
 			members[path] = value

@@ -325,7 +325,7 @@ type readinessChecks struct {
 // readyz reports whether new work should be sent here.
 func (m *monitor) readyz(w http.ResponseWriter, r *http.Request) {
 	checks := readinessChecks{Database: "ok", Migrations: "ok", Draining: m.state.draining() || m.state.leaving.Load(), Starting: !m.state.ready()}
-	checks.Held = m.now().status.Held != ""
+	checks.Held = !checks.Starting && m.now().status.Held != ""
 	err := m.askReady(r.Context())
 	var named *NotReadyError
 	switch {

@@ -163,13 +163,13 @@ func (n *Node) alive() (*incarnation, error) {
 // Draining reports whether [Node.Drain] was called.
 func (n *Node) Draining() bool { return n.draining.Load() }
 
-// HasPeers reports whether other replicas share the store, as the last heartbeat or cluster event says.
+// HasPeers reports whether other replicas share the store, as of the last heartbeat or cluster event.
 func (n *Node) HasPeers() bool {
 	peers := n.peers.Load()
 	return peers != nil && *peers
 }
 
-// Hold is why the gateway is held, as the last heartbeat says; nil = it is not.
+// Hold is why the gateway is held, as of the last heartbeat; nil = it is not.
 func (n *Node) Hold() *store.Hold { return n.hold.Load() }
 
 // setHold notes whether the gateway is held, and logs a change.

@@ -112,7 +112,7 @@ func TestAQuestionEndsWithItsGateway(t *testing.T) {
 				t.Errorf("%s: the first question was answered: %q", how, got.text)
 			}
 			say(t, c, session, how+"-second", both[1])
-			if got := w.await(t, how+"-second"); got.text != "The answer is: Allow this change." {
+			if got := w.await(t, how+"-second"); got.text != "The answer is: Allow: this change." {
 				t.Errorf("%s: the second question got %q", how, got.text)
 			}
 			if got := w.await(t, how); got.state != "final" || !strings.HasSuffix(got.text, "The changes have been applied.") {

@@ -60,9 +60,6 @@ type killScene struct {
 
 func killMoments() []killMoment {
 	return []killMoment{
-		{name: "between claim and start", state: "queued", atLeast: 1, reach: func(k *killScene, run string) {
-			k.until("the run is claimed", func() bool { return k.o.Count("SELECT count(*) FROM cron_run_logs WHERE id = '"+run+"'") == 1 })
-		}},
 		{name: "while it runs", state: "running", begun: 1, atLeast: 2, reach: func(k *killScene, run string) {
 			k.until("the agent has begun", func() bool { return k.agent.count("begin", run) == 1 })
 		}},

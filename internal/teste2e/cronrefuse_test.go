@@ -57,7 +57,7 @@ func badJobs() []badJob {
 		{"unknown agent", `{"agentId":"absent"}`, "absent"},
 		{"unknown lane", `{"lane":"fast"}`, "fast"},
 		{"unknown channel", `{"delivery":{"mode":"announce","channel":"pigeon","to":"1"}}`, "is not supported; there are telegram, web, last"},
-		{"channel without a chat", `{"delivery":{"mode":"announce","channel":"telegram"}}`, "needed"},
+		{"channel without a chat", `{"delivery":{"mode":"announce","channel":"telegram"}}`, "needs the id of a chat"},
 		{"webhook that is no URL", `{"delivery":{"mode":"webhook","to":"javascript:alert(1)"}}`, ""},
 		{"webhook with a password", `{"delivery":{"mode":"webhook","to":"http://a:b@example.org/"}}`, ""},
 		{"unknown delivery", `{"delivery":{"mode":"shout"}}`, "shout"},

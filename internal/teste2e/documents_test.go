@@ -44,6 +44,16 @@ type stage struct {
 	as      *syscall.Credential
 }
 
+// configDir is a directory that only its owner can change: root takes no configuration from another one.
+func (s *stage) configDir() string {
+	s.t.Helper()
+	dir := s.t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	return dir
+}
+
 func newStage(t *testing.T, replace ...string) *stage {
 	t.Helper()
 	home, bin := t.TempDir(), t.TempDir()
@@ -217,7 +227,7 @@ func stageOf(t *testing.T, page string) *stage {
 	case "hooks.md":
 		etc := t.TempDir()
 		s := newStage(t, "/etc/laneway", etc, "chgrp laneway", "chgrp "+groupOfTests(), "HOOK_SECRET=…", "HOOK_SECRET=$(cat "+etc+"/deploy.secret)", "http://127.0.0.1:18790", "$LANEWAY_URL")
-		config := filepath.Join(s.home, "laneway.yaml")
+		config := filepath.Join(s.configDir(), "laneway.yaml")
 		if err := os.WriteFile(config, []byte("hooks: {deploy: {secret_file: "+etc+"/deploy.secret}}\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +282,7 @@ func stageWithModel(t *testing.T, agent, section string) *stage {
 		return testmodel.Reply{Pieces: []string{text}, InputTokens: 1200, OutputTokens: 300}
 	})
 	s := newStage(t)
-	config := filepath.Join(s.home, "laneway.yaml")
+	config := filepath.Join(s.configDir(), "laneway.yaml")
 	text := fmt.Sprintf("agents:\n  main: {runner: openai, base_url: %q, model: large, tools: \"off\", %s}\n%s\n", model.URL()+"/v1", agent, section)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

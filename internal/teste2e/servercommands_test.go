@@ -37,7 +37,8 @@ var everyCommand = []asUsers{
 	{"send hello", 0, 1, 0, "hello", "hello"},
 	{"chat", 0, 1, 0, "", ""},
 	{"status", 0, 1, 0, "gateway", "gateway"},
-	{"agents", 0, 1, 0, "main (default)", "main (default)"},
+	{"agents list", 0, 1, 0, "main (default)", "main (default)"},
+	{"agents detect", 0, 0, 0, "claude", "claude"},
 	{"usage", 0, 1, 0, "", ""},
 	{"mcp", 0, 1, 0, "", ""},
 	{"tasks list", 0, 1, 0, "", ""},
@@ -84,6 +85,8 @@ var everyCommand = []asUsers{
 	{"store copy --to sqlite:%D/copy.db", 1, 78, 78, "", noRights},
 	{"backup %D/backup", 0, 78, 78, "the database", noRights},
 	{"doctor", 0, 1, 1, "ok       credential", noRights},
+	{"release --yes", 0, 78, 78, "is not held", noRights},
+	{"hold --reason moving", 0, 78, 78, "is held", noRights},
 }
 
 // leavesOf are the commands that can be called, from the binary's own completion. No command has more than two words.

@@ -29,14 +29,14 @@ func TestAnACPAgentAsksByButtonsInTelegram(t *testing.T) {
 		const applied, skipped = "The changes have been applied.", "I understand you prefer not to make that change."
 
 		asked := question("change the configuration")
-		c.Telegram.Press(anna, bob, asked.ID, asked.button(t, "Allow this change").Data)
+		c.Telegram.Press(anna, bob, asked.ID, asked.button(t, "Allow: this change").Data)
 		c.Await("the press of another person is refused", func() bool { return c.pressAnswers("You may not use this") == 1 })
 		if n := c.Count(anna, applied); n != 0 {
 			t.Error("the press of another person has allowed the change")
 		}
-		c.Telegram.Press(anna, anna, asked.ID, asked.button(t, "Allow this change").Data)
+		c.Telegram.Press(anna, anna, asked.ID, asked.button(t, "Allow: this change").Data)
 		c.Await("the change is made", func() bool { return c.Count(anna, applied) == 1 })
-		c.Await("the answer is confirmed", func() bool { return c.Count(anna, "The answer is: Allow this change.") == 1 })
+		c.Await("the answer is confirmed", func() bool { return c.Count(anna, "The answer is: Allow: this change.") == 1 })
 
 		asked = question("change it again")
 		c.Telegram.Press(anna, anna, asked.ID, asked.button(t, "Skip this change").Data)
@@ -45,7 +45,7 @@ func TestAnACPAgentAsksByButtonsInTelegram(t *testing.T) {
 		asked = question("and once more")
 		c.Await("the question is refused when its time is over", func() bool { return c.Count(anna, skipped) == 2 })
 		c.rest()
-		c.Telegram.Press(anna, anna, asked.ID, asked.button(t, "Allow this change").Data)
+		c.Telegram.Press(anna, anna, asked.ID, asked.button(t, "Allow: this change").Data)
 		c.Await("a late press is answered", func() bool { return c.Count(anna, "there is no open question")+c.pressAnswers("too old") == 1 })
 		c.rest()
 		if n := c.Count(anna, applied); n != 1 {

@@ -114,7 +114,7 @@ func (t Turn) call(name, key, args string) command.Call {
 }
 
 // here is the conversation of a turn with several readers, for queries of the store, and whose sessions they see: the own conversation of the turn and a group belong to
-// all that read them, whoever owns the session; another one only if the owner of the turn owns it.
+// all that read them, for any owner of the session; another one only if the owner of the turn owns it.
 func (t Turn) here() (session chat.SessionKey, visible string) {
 	session = t.Audience.Conversation
 	if session != t.Session && session.Kind() != chat.KindGroup {

@@ -3,7 +3,7 @@
 
 -- +goose Up
 CREATE TABLE IF NOT EXISTS hold (
-    id     bigint NOT NULL PRIMARY KEY CHECK (id = 1),
+    id     bigint NOT NULL PRIMARY KEY, -- always 1
     since  bigint NOT NULL, -- milliseconds
     who    text NOT NULL,
     reason text NOT NULL

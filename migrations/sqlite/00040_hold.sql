@@ -3,7 +3,7 @@
 
 -- +goose Up
 CREATE TABLE IF NOT EXISTS hold (
-    id     INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    id     INTEGER NOT NULL PRIMARY KEY, -- always 1
     since  INTEGER NOT NULL, -- milliseconds
     who    TEXT NOT NULL,
     reason TEXT NOT NULL

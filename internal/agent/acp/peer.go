@@ -25,7 +25,7 @@ type peer struct {
 	log  *slog.Logger
 	cfg  *Config
 	dir  string
-	hide *strings.Replacer // of what the agent says in failures
+	hide *strings.Replacer // of the failures of the agent
 	proc *process.Process
 	link *link
 	conn *sdk.ClientSideConnection

@@ -83,7 +83,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	return s.peer.run(ctx, req, access, r.newTurn(req, emit))
 }
 
-// startShown is start. While a launcher may install the agent, a step of the turn says so.
+// startShown is start. While a launcher may install the agent, a step of the turn shows it.
 func (r *Runner) startShown(ctx context.Context, session chat.SessionKey, access agent.ToolAccess, emit func(agent.Event)) (*peer, error) {
 	if !r.cfg.Installs || r.installed.Load() {
 		return r.start(ctx, session, access)

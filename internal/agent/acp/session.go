@@ -59,7 +59,7 @@ func (p *peer) forgot(req agent.Request) bool {
 	return len(p.runs) > 0 && !remembered(req.History, p.runs[len(p.runs)-1])
 }
 
-// words are what the agent says about a failure: its message, and the details beside it, without the values of its variables.
+// words describe a failure of the agent: its message, and the details beside it, without the values of its variables.
 func (p *peer) words(refused *sdk.RequestError) string {
 	const most = 300
 	text := refused.Message
@@ -96,14 +96,14 @@ func (p *peer) servers(access agent.ToolAccess) []sdk.McpServer {
 	}
 }
 
-// Identity is what an agent says of itself.
+// Identity is how an agent describes itself.
 type Identity struct {
 	Name, Version string
 	// Abilities are those that this gateway uses, in words.
 	Abilities []string
 }
 
-// Probe starts a process of its own, makes the first exchange and a session, ends it, and returns what the agent says of itself. It asks no model anything. The error is
+// Probe starts a process of its own, makes the first exchange and a session, ends it, and returns how the agent describes itself. It asks no model anything. The error is
 // that of a turn that cannot start.
 func (r *Runner) Probe(ctx context.Context) (Identity, error) {
 	p, err := r.start(ctx, chat.SessionKey{Agent: "probe", Rest: "probe"}, agent.ToolAccess{})

@@ -162,7 +162,7 @@ type runList struct {
 	page                    string
 }
 
-func newRunList(f cron.RunFilter, c *conditions, clock any) runList {
+func newRunList(f cron.RunFilter, c *conditions) runList {
 	l := runList{where: strings.Join(c.list, " AND ")}
 	l.active, l.finished = runStates(f, c)
 	l.indexed = f.JobID != "" || f.RunID != "" || f.Visible != "" || l.finished == "false" || f.Limit <= 0
@@ -206,7 +206,7 @@ func (l *runList) total() string {
 // Runs lists rows of the ledger, see cron.RunFilter. A Limit of 0 is no bound.
 func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (cron.RunPage, error) {
 	c := runConditions(f)
-	l := newRunList(f, c, s.clock())
+	l := newRunList(f, c)
 	var (
 		out  cron.RunPage
 		list []loggedRun

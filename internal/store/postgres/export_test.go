@@ -26,7 +26,7 @@ func TurnStatements() int64 { return int64(len(turnStatements())) }
 // RunStatements are the statements of a list of runs: the page and the count, with their arguments.
 func RunStatements(f cron.RunFilter) (page, total string, args []any) {
 	c := runConditions(f)
-	l := newRunList(f, c, 0)
+	l := newRunList(f, c)
 	return l.page, l.total(), c.args
 }
 
