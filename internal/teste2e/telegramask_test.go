@@ -20,7 +20,7 @@ func TestAnACPAgentAsksByButtonsInTelegram(t *testing.T) {
 			c.Telegram.Say(anna, anna, say)
 			c.Await("the question", func() bool { return c.Count(anna, "wants to do this for you: ") > before })
 			for _, m := range c.Telegram.Messages(anna) {
-				if strings.Contains(m.Text, "wants to do this for you: Modifying critical configuration file\nat /home/user/project/config.json") {
+				if strings.Contains(m.Text, "wants to do this for you: change the file “/home/user/project/config.json”") {
 					asked = shown{m}
 				}
 			}
@@ -39,7 +39,7 @@ func TestAnACPAgentAsksByButtonsInTelegram(t *testing.T) {
 		c.Await("the answer is confirmed", func() bool { return c.Count(anna, "The answer is: Allow: this change.") == 1 })
 
 		asked = question("change it again")
-		c.Telegram.Press(anna, anna, asked.ID, asked.button(t, "Skip this change").Data)
+		c.Telegram.Press(anna, anna, asked.ID, asked.button(t, "Deny: Skip this change").Data)
 		c.Await("the change is skipped", func() bool { return c.Count(anna, skipped) == 1 })
 
 		asked = question("and once more")
