@@ -402,7 +402,6 @@ func TestToolsThatReadTranscriptsReturnTextFromOutside(t *testing.T) {
 		{Name: "remind", Args: `{"when":"in 5h","text":"a tea"}`}:                     false,
 		{Name: "spawn", Args: `{"task":"read","wait":true}`}:                          false,
 		{Name: "delegate", Args: `{"agent":"coder","task":"read what others wrote"}`}: true,
-		{Name: "fly", Args: `{}`}:                                                         false,
 	} {
 		one := turn()
 		one.Tasks = colleagues{"coder"}
