@@ -412,6 +412,9 @@ func TestToolsThatReadTranscriptsReturnTextFromOutside(t *testing.T) {
 			t.Errorf("%s %s: got %+v, want foreign %t", call.Name, call.Args, got, want)
 		}
 	}
+	if got := (&services{}).call(turn(), "fly", "{}"); got.Foreign {
+		t.Errorf("a tool that does not exist: got %+v, want no text from outside", got)
+	}
 }
 
 // TestNoQuestionIsAskedAboutACallThatWouldFail holds that wrong arguments go back to the model, for tools of the gateway and for those of other servers.
