@@ -53,7 +53,7 @@ func (c *holdCmd) Run(ctx context.Context, env *environment) error {
 // Run shows what waits, asks and releases.
 func (c *releaseCmd) Run(ctx context.Context, env *environment) error {
 	if !c.Yes && env.terminal == nil {
-		return usageError("laneway release asks a question on a terminal, and there is none; add --yes")
+		return usageError("laneway release asks a question, and this is no terminal; add --yes")
 	}
 	loaded, err := c.loadBeside(env)
 	if err != nil {

@@ -73,7 +73,7 @@ func (c *migrateUp) Run(ctx context.Context, env *environment) error {
 // Run takes one step back, under running gateways only after a question.
 func (c *migrateDown) Run(ctx context.Context, env *environment) error {
 	if c.Force && !c.Yes && env.terminal == nil {
-		return usageError("--force asks a question on a terminal, and there is none; add --yes")
+		return usageError("--force asks a question, and this is no terminal; add --yes")
 	}
 	err := c.run(ctx, env, "down", false)
 	var live *app.LiveNodesError

@@ -185,7 +185,7 @@ func (*sessionsDelete) Help() string {
 func (c *sessionsDelete) Run(ctx context.Context, env *environment) error {
 	if !c.Yes {
 		if env.terminal == nil {
-			return usageError("laneway sessions delete asks a question on a terminal, and there is none; add --yes")
+			return usageError("laneway sessions delete asks a question, and this is no terminal; add --yes")
 		}
 		agreed, err := env.confirm("Delete the session " + c.Key + " with its transcripts?")
 		if err != nil {

@@ -19,7 +19,6 @@ import (
 
 	"laneway/internal/channel"
 	"laneway/internal/channel/web"
-	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/config"
 	"laneway/internal/diskspace"
@@ -281,36 +280,6 @@ func (p *Process) seesOwn(ctx context.Context) func(principal string) bool {
 }
 
 var errProcessEnds = errors.New("the process ends")
-
-// lanesOf are the configured lanes, in the order of their names.
-func lanesOf(cfg config.Config) []scheduler.Lane {
-	limits := cfg.Lanes.Map()
-	lanes := make([]scheduler.Lane, 0, len(limits))
-	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		lanes = append(lanes, scheduler.Lane{Name: name, Limit: limits[name]})
-	}
-	return lanes
-}
-
-// queueOf maps the configured queue of an agent on a channel to the rules of its sessions.
-func queueOf(cfg config.Config) func(agent, channel, kind string) dispatch.QueueRules {
-	return func(agent, channel, kind string) dispatch.QueueRules {
-		q := cfg.QueueFor(agent, channel)
-		s := dispatch.QueueRules{Cap: q.Cap, Drop: chat.DropPolicy(q.Drop), Settings: scheduler.Settings{
-			Mode: scheduler.QueueMode(q.Mode), Debounce: millis(q.DebounceMs), DebounceMax: millis(q.DebounceMaxMs),
-			BatchMessages: q.DebounceMaxMessages, BatchBytes: q.DebounceMaxBytes, MaxConcurrent: q.MaxConcurrent,
-		}}
-		if q.DebounceMs == 0 {
-			s.Debounce, s.DebounceMax = -1, 0 // none
-		}
-		if kind == "group" {
-			s.MaxConcurrent = q.GroupMaxConcurrent
-		}
-		return s
-	}
-}
-
-func millis(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // Run turns the process until ctx is over or a part fails, then drains and ends it. It returns nil after a clean end.
 func (p *Process) Run(ctx context.Context) error {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -125,10 +126,13 @@ func runTwice(t *testing.T, open Opener, tt test) {
 	})
 }
 
-// Run runs every test of the suite as a parallel subtest of t.
-func Run(t *testing.T, open Opener) {
+// Run runs every test of the suite as a parallel subtest of t, but those of the areas that except names.
+func Run(t *testing.T, open Opener, except ...string) {
 	t.Helper()
 	for _, a := range areas() {
+		if slices.Contains(except, a.name) {
+			continue
+		}
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			for _, tt := range a.tests {
