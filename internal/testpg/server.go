@@ -33,7 +33,7 @@ type ServerConfig struct {
 	Dir string
 	// Name is the name of that directory, which must not exist, so that the address is known beforehand; "" = a new one.
 	Name string
-	// MaxConnections is the server's bound; 0 = 500.
+	// MaxConnections is the server's bound; 0 = 1000: three stages of tests run at once, and each store opens its control connections with it.
 	MaxConnections int
 	// Settings are further server settings by name.
 	Settings map[string]string
@@ -59,7 +59,7 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		cfg.BinDir = dir
 	}
 	if cfg.MaxConnections == 0 {
-		cfg.MaxConnections = 500
+		cfg.MaxConnections = 1000
 	}
 	s := &Server{cfg: cfg}
 	if err := s.create(ctx); err != nil {
