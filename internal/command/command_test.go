@@ -135,8 +135,11 @@ func (h *fakeBackend) Toc(_ context.Context, _ command.Call, level string) ([]co
 	return []command.TocLine{{Period: level + " 1", Session: "agent:main:other", Text: strings.Repeat("ä", 400)}, {Period: level + " 2", Text: "bread"}}, h.note("toc")
 }
 
-func (h *fakeBackend) Compact(context.Context, command.Call) (bool, error) {
-	return len(h.jobs) > 0, h.note("compact")
+func (h *fakeBackend) Compact(context.Context, command.Call) (command.Compaction, error) {
+	if len(h.jobs) == 0 {
+		return command.CompactionNothing, h.note("compact")
+	}
+	return command.CompactionBegun, h.note("compact")
 }
 
 func (h *fakeBackend) Overview(context.Context, command.Call) (command.Overview, error) {

@@ -10,6 +10,16 @@ import (
 	"laneway/internal/chat"
 )
 
+// Compaction is what a request to summarise a conversation has led to.
+type Compaction int
+
+// The results.
+const (
+	CompactionNothing Compaction = iota // there is nothing to summarise
+	CompactionBegun
+	CompactionRunning // there is one at a time for each conversation
+)
+
 // Actions are the operations of the gateway that commands use.
 type Actions interface {
 	// StopOne cancels the oldest running turn of the session, or its oldest waiting message.
@@ -28,8 +38,8 @@ type Actions interface {
 	SetModel(ctx context.Context, c Call, model string) error
 	// AnswerQuestion answers a question of an agent: a call of a tool that is allowed is made, and a turn that waits goes on. The text is for the person.
 	AnswerQuestion(ctx context.Context, c Call, answer QuestionAnswer) (string, error)
-	// Compact lets the agent summarise the older part of the conversation; false = there is nothing to summarise.
-	Compact(ctx context.Context, c Call) (bool, error)
+	// Compact lets the agent summarise the older part of the conversation.
+	Compact(ctx context.Context, c Call) (Compaction, error)
 	// Toc lists summaries of conversations, of day, week or month, the newest first.
 	Toc(ctx context.Context, c Call, level string) ([]TocLine, error)
 	// Overview describes the gateway and the session in a few facts.
@@ -170,11 +180,13 @@ func runNew(ctx context.Context, a Actions, c Call) (string, error) {
 }
 
 func runCompact(ctx context.Context, a Actions, c Call) (string, error) {
-	switch yes, err := a.Compact(ctx, c); {
+	switch how, err := a.Compact(ctx, c); {
 	case err != nil:
 		return "", err
-	case yes:
+	case how == CompactionBegun:
 		return "The older part of this conversation is being summarised. You can go on meanwhile.", nil
+	case how == CompactionRunning:
+		return "A summary of this conversation is running already. You can go on meanwhile.", nil
 	default:
 		return "There is nothing to summarise here.", nil
 	}

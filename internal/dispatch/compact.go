@@ -291,24 +291,44 @@ func (ts *turns) readPiece(ctx context.Context, c compaction, p *piece, last int
 var errNoWindow = errors.New("this agent keeps its conversations by itself; there is nothing to summarise")
 
 // Compact is /compact.
-func (a actions) Compact(ctx context.Context, c command.Call) (bool, error) {
+func (a actions) Compact(ctx context.Context, c command.Call) (command.Compaction, error) {
 	ag := a.d.agents[c.Session.Agent]
 	if !ag.Compacts || ag.ContextWindow == 0 {
-		return false, chat.Errorf(chat.CodeInvalid, "%s", errNoWindow)
+		return command.CompactionNothing, chat.Errorf(chat.CodeInvalid, "%s", errNoWindow)
 	}
 	tr, err := a.d.store.Transcript(ctx, store.TranscriptQuery{Session: c.Session, Limit: 1, MaxChars: 1})
 	if err != nil || tr.SessionID == "" {
-		return false, err
+		return command.CompactionNothing, err
+	}
+	if !a.d.turns.compactions.ask(tr.SessionID) {
+		return command.CompactionRunning, nil
+	}
+	defer a.d.turns.compactions.asked(tr.SessionID)
+	m := compactMessage(c.Session, tr.SessionID, c.Principal)
+	if runs, err := a.d.compacts(ctx, m.Session); runs || err != nil {
+		return command.CompactionRunning, err
 	}
 	by := compaction{session: c.Session, transcript: tr.SessionID, all: true}
 	p, err := a.d.turns.oldest(ctx, ag, by)
 	if err != nil || len(p.rows) == 0 {
-		return false, err
+		return command.CompactionNothing, err
 	}
-	m := compactMessage(c.Session, tr.SessionID, c.Principal)
 	m.ID, m.Content.Options.Params[paramAll], m.Content.Options.ReplyTo = "compact-"+c.ID, "yes", c.Target
 	if err := a.d.receiver.acceptOwn(ctx, m); err != nil {
-		return false, fmt.Errorf("beginning a compaction: %w", err)
+		return command.CompactionNothing, fmt.Errorf("beginning a compaction: %w", err)
 	}
-	return true, nil
+	a.d.turns.compactions.begin(tr.SessionID, time.Now()) // the turns that end meanwhile begin no other
+	return command.CompactionBegun, nil
+}
+
+// compacts reports whether a compaction waits or runs, in any process. key is that of its session.
+func (d *Dispatcher) compacts(ctx context.Context, key chat.SessionKey) (bool, error) {
+	s, err := d.store.Session(ctx, key, "")
+	if errors.Is(err, chat.ErrSessionNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading a compaction: %w", err)
+	}
+	return s.DoneSeq < s.LastSeq, nil
 }

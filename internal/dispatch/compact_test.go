@@ -26,6 +26,7 @@ type scripted struct {
 	fails        atomic.Bool   // summaries fail
 	hold         atomic.Bool   // a turn of the word held takes until it is stopped
 	writes       string        // what it has written of a summary before it waits
+	release      chan struct{} // a summary waits until this is closed; nil = for sums
 	mu           sync.Mutex
 	largest      int
 	over, asked  int
@@ -69,6 +70,7 @@ func (s *scripted) Run(ctx context.Context, req agent.Request, emit func(agent.E
 	timer := time.NewTimer(takes)
 	select {
 	case <-timer.C:
+	case <-s.released(isSummary):
 	case <-ctx.Done():
 		return agent.Result{}, context.Cause(ctx)
 	}
@@ -93,6 +95,14 @@ func (s *scripted) Run(ctx context.Context, req agent.Request, emit func(agent.E
 	}
 	s.facts, s.conversation = facts, all
 	return agent.Result{Text: answer, Usage: used}, nil
+}
+
+// released is what a summary waits for besides its time.
+func (s *scripted) released(isSummary bool) <-chan struct{} {
+	if !isSummary {
+		return nil
+	}
+	return s.release
 }
 
 // sum counts summaries at once.
@@ -234,7 +244,7 @@ func TestAPersonOfOneTurnAtOnceDoesNotWaitForASummary(t *testing.T) {
 func TestCompactByHand(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore()
-		model := &scripted{window: 8000, takes: time.Second, sums: 5 * time.Second}
+		model := &scripted{window: 8000, takes: time.Second, sums: time.Hour, release: make(chan struct{})}
 		h := open(t, st, compacting(model))
 		say := func(text string, change ...func(*chat.Message)) string {
 			before := len(h.box.texts("1"))
@@ -248,14 +258,21 @@ func TestCompactByHand(t *testing.T) {
 			say(fmt.Sprintf("fact-%d ", i) + strings.Repeat("words ", 30))
 		}
 		want(t, "/compact", say("/compact"), "The older part of this conversation is being summarised. You can go on meanwhile.")
+		for range 2 {
+			want(t, "another /compact meanwhile", say("/compact"), "A summary of this conversation is running already. You can go on meanwhile.")
+		}
 		if text := say("and meanwhile"); !strings.HasPrefix(text, "Noted.") {
 			t.Errorf("a message during a compaction was answered %q", text)
 		}
+		close(model.release)
 		time.Sleep(time.Minute)
 		list, rows := summaries(t, st, "agent:main:a")
-		if len(list) != 1 || rows != 31 { // the commands and their answers are rows, too
-			t.Fatalf("%d summaries in %d rows, want 1 in 31", len(list), rows)
+		if len(list) != 1 || rows != 35 { // the commands and their answers are rows, too
+			t.Fatalf("%d summaries in %d rows, want 1 in 35", len(list), rows)
 		}
+		model.mu.Lock()
+		want(t, "requests for a summary after three commands", model.summarised, 1)
+		model.mu.Unlock()
 		if texts := h.box.texts("1"); !slices.ContainsFunc(texts, func(s string) bool { return strings.HasPrefix(s, "Summarised ") }) {
 			t.Errorf("the person got %q", texts)
 		}

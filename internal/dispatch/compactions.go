@@ -53,11 +53,12 @@ type compactions struct {
 
 	mu     sync.Mutex
 	until  map[string]time.Time // by transcript: no other before
+	asking map[string]bool      // by transcript: a command is about to begin one
 	counts map[chat.SessionKey]counted
 }
 
 func newCompactions() *compactions {
-	return &compactions{writing: make(chan struct{}, compactAtOnce), until: map[string]time.Time{}, counts: map[chat.SessionKey]counted{}}
+	return &compactions{writing: make(chan struct{}, compactAtOnce), until: map[string]time.Time{}, asking: map[string]bool{}, counts: map[chat.SessionKey]counted{}}
 }
 
 // begin reports whether a compaction of a transcript may begin, and notes it.
@@ -72,6 +73,23 @@ func (c *compactions) begin(transcript string, now time.Time) bool {
 	}
 	c.until[transcript] = now.Add(compactLost)
 	return true
+}
+
+// ask reports whether no other command is about to begin a compaction of a transcript; asked ends that.
+func (c *compactions) ask(transcript string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asking[transcript] {
+		return false
+	}
+	c.asking[transcript] = true
+	return true
+}
+
+func (c *compactions) asked(transcript string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.asking, transcript)
 }
 
 // end forgets a compaction; one that failed is not begun again for a while.
