@@ -25,7 +25,8 @@ import (
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // TestTheWebIsAChannel holds the contract of channels for the web: what is sent goes through the dispatcher into a transcript, and what the person
@@ -58,7 +59,7 @@ type webWorld struct {
 
 // faultyStore fails or hangs when it is told to, and asks the contract's receiver about every message before it is durable.
 type faultyStore struct {
-	*memory.Store
+	*sqlite.Store
 
 	down, hang atomic.Bool
 	receiver   atomic.Pointer[channel.Receiver]
@@ -135,7 +136,7 @@ func (w *webWorld) read() []string {
 func newWebWorld(t *testing.T) *webWorld {
 	t.Helper()
 	w := &webWorld{
-		Channel: web.New(), t: t, store: &faultyStore{Store: memory.New(memory.Config{})}, lines: make(chan net.Conn), say: make(chan string, 10),
+		Channel: web.New(), t: t, store: &faultyStore{Store: sqlitetest.Open(t, sqlite.Config{})}, lines: make(chan net.Conn), say: make(chan string, 10),
 	}
 	table, err := command.New()
 	if err != nil {

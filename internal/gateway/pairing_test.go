@@ -10,7 +10,8 @@ import (
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 const (
@@ -21,14 +22,14 @@ const (
 // pairingBackend is a fake backend with channels: two bots, whose pairings a store keeps.
 type pairingBackend struct {
 	*fakeBackend
-	st *memory.Store
+	st *sqlite.Store
 	// away: no message reaches a person.
 	away bool
 }
 
 func openLobby(t *testing.T) (*pairingBackend, *bench) {
 	t.Helper()
-	l := &pairingBackend{fakeBackend: newFakeBackend(t), st: memory.New(memory.Config{})}
+	l := &pairingBackend{fakeBackend: newFakeBackend(t), st: sqlitetest.Open(t, sqlite.Config{})}
 	l.channels = []chat.ChannelStatus{
 		{Name: family, ID: "telegram", AccountID: "family", Label: "Telegram", Configured: true, Running: true},
 		{Name: work, ID: "telegram", AccountID: "work", Label: "Telegram", Configured: true, Running: true},

@@ -14,7 +14,8 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/history"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 var (
@@ -55,7 +56,7 @@ func (k *keeper) periods() (list []string) {
 
 // past is a store whose clock is moved by hand.
 type past struct {
-	*memory.Store
+	*sqlite.Store
 
 	t     *testing.T
 	clock time.Time
@@ -65,7 +66,7 @@ type past struct {
 func newPast(t *testing.T) *past {
 	t.Helper()
 	p := &past{t: t, clock: time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)} // a Monday
-	p.Store = memory.New(memory.Config{Now: func() time.Time { return p.clock }})
+	p.Store = sqlitetest.Open(t, sqlite.Config{Now: func() time.Time { return p.clock }})
 	return p
 }
 

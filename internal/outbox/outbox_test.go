@@ -19,7 +19,8 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/outbox"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -108,7 +109,7 @@ func (r *results) want(t *testing.T, want map[string]int) {
 
 type bench struct {
 	t    *testing.T
-	st   *memory.Store
+	st   *sqlite.Store
 	box  *mailbox
 	res  results
 	gone []string
@@ -119,7 +120,7 @@ type bench struct {
 // start runs a sender until the returned function is called.
 func start(t *testing.T) (b *bench, stop func()) {
 	t.Helper()
-	b = &bench{t: t, st: memory.New(memory.Config{}), box: &mailbox{}}
+	b = &bench{t: t, st: sqlitetest.Open(t, sqlite.Config{}), box: &mailbox{}}
 	if err := b.st.Register(t.Context(), store.Node{ID: "n1", Lease: time.Hour * 1000, Exclusive: true}); err != nil {
 		t.Fatal(err)
 	}

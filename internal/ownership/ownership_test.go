@@ -15,7 +15,8 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/ownership"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,7 +61,7 @@ func (quiet) TakenOver(int) {}
 
 // cut is a store whose calls fail while off is set.
 type cut struct {
-	*memory.Store
+	*sqlite.Store
 
 	off atomic.Bool
 }
@@ -102,7 +103,7 @@ func start(t *testing.T, cfg ownership.Config, st ownership.Store) *process {
 func TestALeaseThatCannotBeExtendedIsGivenUpBeforeItEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := &cut{Store: memory.New(memory.Config{})}
+		st := &cut{Store: sqlitetest.Open(t, sqlite.Config{})}
 		p := start(t, ownership.Config{}, st)
 		defer p.end()
 		first, err := p.Alive()
@@ -128,7 +129,7 @@ func TestALeaseThatCannotBeExtendedIsGivenUpBeforeItEnds(t *testing.T) {
 func TestAnIncarnationThatTheStoreDeclaresDeadIsReplacedAtTheNextHeartbeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := memory.New(memory.Config{})
+		st := sqlitetest.Open(t, sqlite.Config{})
 		p := start(t, ownership.Config{}, st)
 		defer p.end()
 		first := p.ID()
@@ -145,7 +146,7 @@ func TestAnIncarnationThatTheStoreDeclaresDeadIsReplacedAtTheNextHeartbeat(t *te
 func TestASweepTakesOverWhatADeadProcessOwned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := memory.New(memory.Config{})
+		st := sqlitetest.Open(t, sqlite.Config{})
 		dead := store.Node{ID: "dead", Lease: 10 * time.Second}
 		if err := st.Register(t.Context(), dead); err != nil {
 			t.Fatal(err)
@@ -172,7 +173,7 @@ func TestASweepTakesOverWhatADeadProcessOwned(t *testing.T) {
 func TestAFinalWriteIsRepeatedUntilTheStoreAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, ownership.Config{}, memory.New(memory.Config{}))
+		p := start(t, ownership.Config{}, sqlitetest.Open(t, sqlite.Config{}))
 		defer p.end()
 		gone, cancel := context.WithCancel(t.Context())
 		cancel() // the caller went away
@@ -199,7 +200,7 @@ func TestAFinalWriteIsRepeatedUntilTheStoreAnswers(t *testing.T) {
 func TestTheEndOfTheLoopsEndsTheWaitsOfAFinalWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, ownership.Config{}, memory.New(memory.Config{}))
+		p := start(t, ownership.Config{}, sqlitetest.Open(t, sqlite.Config{}))
 		result := make(chan error)
 		go func() {
 			result <- p.Final(t.Context(), "a write", func(context.Context) error { return chat.ErrStoreUnavailable })
@@ -222,7 +223,7 @@ func TestTheEndOfTheLoopsEndsTheWaitsOfAFinalWrite(t *testing.T) {
 func TestAFinalWriteOfALostIncarnationIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := &cut{Store: memory.New(memory.Config{})}
+		st := &cut{Store: sqlitetest.Open(t, sqlite.Config{})}
 		p := start(t, ownership.Config{}, st)
 		defer p.end()
 		st.off.Store(true)
@@ -237,7 +238,7 @@ func TestAFinalWriteOfALostIncarnationIsNotRepeated(t *testing.T) {
 func TestWhileAliveEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, ownership.Config{}, memory.New(memory.Config{}))
+		p := start(t, ownership.Config{}, sqlitetest.Open(t, sqlite.Config{}))
 		defer p.end()
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("stopped"))
 		defer cancel()
@@ -251,7 +252,7 @@ func TestWhileAliveEndsWithItsContext(t *testing.T) {
 func TestARestartRefusesWorkUntilTheNextIncarnationIsRegistered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, ownership.Config{}, memory.New(memory.Config{}))
+		p := start(t, ownership.Config{}, sqlitetest.Open(t, sqlite.Config{}))
 		defer p.end()
 		first := p.ID()
 		err := p.Restart(t.Context(), func(context.Context) error {
@@ -279,7 +280,7 @@ func TestADrainReleasesNamedLeasesForOtherReplicasOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				p := start(t, ownership.Config{Exclusive: exclusive}, memory.New(memory.Config{}))
+				p := start(t, ownership.Config{Exclusive: exclusive}, sqlitetest.Open(t, sqlite.Config{}))
 				defer p.end()
 				if _, ok, err := p.Acquire(t.Context(), "box"); !ok || err != nil {
 					t.Fatalf("acquire: %v, %v", ok, err)
@@ -336,7 +337,7 @@ func (h *hinting) StopRequests(context.Context, string) ([]store.StopRequest, er
 func TestAStopReachesAnIncarnationThatWasJustRegistered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := &hinting{cut: &cut{Store: memory.New(memory.Config{})}}
+		st := &hinting{cut: &cut{Store: sqlitetest.Open(t, sqlite.Config{})}}
 		st.off.Store(true)
 		p := start(t, ownership.Config{Sweep: time.Minute, Heartbeat: 3 * time.Second}, st)
 		defer p.end()
@@ -363,7 +364,7 @@ func (h *handler) stops() int {
 
 // slow is a store whose count of other replicas is old when it arrives.
 type slow struct {
-	*memory.Store
+	*sqlite.Store
 
 	late time.Duration
 }
@@ -378,7 +379,7 @@ func (s *slow) Heartbeat(ctx context.Context, id string) (store.Beat, error) {
 func TestAHeartbeatDoesNotOverrideANewerSignOfAReplica(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := &slow{Store: memory.New(memory.Config{}), late: time.Second}
+		st := &slow{Store: sqlitetest.Open(t, sqlite.Config{}), late: time.Second}
 		p := start(t, ownership.Config{Heartbeat: 3 * time.Second}, st)
 		defer p.end()
 		time.Sleep(3*time.Second + 500*time.Millisecond)

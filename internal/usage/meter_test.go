@@ -14,7 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"laneway/internal/chat"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 	"laneway/internal/usage"
 )
 
@@ -75,7 +76,7 @@ func TestThirtyTurnsPassABudgetByOneRoundEachAtMost(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					const turns = 30
-					st := memory.New(memory.Config{})
+					st := sqlitetest.Open(t, sqlite.Config{})
 					meters, ends := make([]*usage.Meter, replicas), make([]func(), replicas)
 					for i := range meters {
 						meters[i], ends[i] = begin(t, st, usage.Config{Budgets: budgets})
@@ -110,7 +111,7 @@ func TestThirtyTurnsPassABudgetByOneRoundEachAtMost(t *testing.T) {
 func TestATurnHasABudgetOfItsOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := memory.New(memory.Config{})
+		st := sqlitetest.Open(t, sqlite.Config{})
 		m, end := begin(t, st, usage.Config{Budgets: usage.Budgets{Turn: usage.Limit{Tokens: 250}}})
 		defer end()
 		turn := m.Turn(usage.Who{Principal: "anna", Agent: "main"})
@@ -135,7 +136,7 @@ func TestATurnHasABudgetOfItsOwn(t *testing.T) {
 func TestARestartForgetsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := memory.New(memory.Config{})
+		st := sqlitetest.Open(t, sqlite.Config{})
 		cfg := usage.Config{Budgets: usage.Budgets{Principal: usage.Limit{Tokens: 150}}}
 		who := usage.Who{Principal: "anna", Agent: "main"}
 		killed, end := begin(t, st, cfg)
@@ -178,7 +179,7 @@ func (u *unsure) AddUsage(ctx context.Context, b usage.Batch, day string, read [
 func TestABatchWithoutAnAnswerCountsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := &unsure{Store: memory.New(memory.Config{}), n: 3}
+		st := &unsure{Store: sqlitetest.Open(t, sqlite.Config{}), n: 3}
 		m, end := begin(t, st, usage.Config{Budgets: usage.Budgets{Day: tokens}})
 		turn := m.Turn(usage.Who{Principal: "anna", Agent: "main"})
 		failed := 0
@@ -235,7 +236,7 @@ func (d *drops) Dropped() { d.n.Add(1) }
 func TestARecordThatCanNeverBeStoredFailsNoTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st, dropped := memory.New(memory.Config{}), &drops{}
+		st, dropped := sqlitetest.Open(t, sqlite.Config{}), &drops{}
 		m, end := begin(t, picky{st, "broken"}, usage.Config{Budgets: usage.Budgets{Day: tokens}, Observer: dropped})
 		for range 3 {
 			for i, agent := range []string{"broken", "main", "second"} {
@@ -258,7 +259,7 @@ func TestARecordThatCanNeverBeStoredFailsNoTurn(t *testing.T) {
 func TestBudgetsSurviveAbsurdCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m, end := begin(t, memory.New(memory.Config{}), usage.Config{
+		m, end := begin(t, sqlitetest.Open(t, sqlite.Config{}), usage.Config{
 			Budgets: usage.Budgets{Day: tokens, Turn: tokens}, Prices: map[string]usage.Price{"main": {Input: 1 << 62}},
 		})
 		defer end()
@@ -282,8 +283,8 @@ func TestCountersAreWrittenTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var writes atomic.Int64
-		st := memory.New(memory.Config{Before: func(_ context.Context, op string) error {
-			if op == "AddUsage" {
+		st := sqlitetest.Open(t, sqlite.Config{Before: func(_ context.Context, op string) error {
+			if op == "count what agents use" {
 				writes.Add(1)
 			}
 			return nil
@@ -316,7 +317,7 @@ func TestADayBeginsInTheZoneOfTheGateway(t *testing.T) {
 			t.Fatal(err)
 		}
 		now := time.Date(2026, 3, 28, 22, 59, 0, 0, time.UTC) // 23:59 in Berlin; the next day has 23 hours
-		m, end := begin(t, memory.New(memory.Config{}), usage.Config{
+		m, end := begin(t, sqlitetest.Open(t, sqlite.Config{}), usage.Config{
 			Budgets: usage.Budgets{Principal: usage.Limit{Tokens: 100}}, Zone: zone, Now: func() time.Time { return now },
 		})
 		defer end()
@@ -344,7 +345,7 @@ func TestADayBeginsInTheZoneOfTheGateway(t *testing.T) {
 func TestEachLevelIsNotedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m, end := begin(t, memory.New(memory.Config{}), usage.Config{
+		m, end := begin(t, sqlitetest.Open(t, sqlite.Config{}), usage.Config{
 			Budgets: usage.Budgets{Principal: usage.Limit{Tokens: 500}, Day: usage.Limit{Cost: usage.Unit}, Currency: "EUR"},
 			Prices:  map[string]usage.Price{"main": {Input: 1000 * usage.Unit}},
 		})
@@ -390,7 +391,7 @@ func (l *labels) Used(_, model string, _ chat.Usage, _ usage.Money) {
 func TestModelsThatPeopleNameAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st, seen := memory.New(memory.Config{}), &labels{seen: map[string]int{}}
+		st, seen := sqlitetest.Open(t, sqlite.Config{}), &labels{seen: map[string]int{}}
 		m, end := begin(t, st, usage.Config{Models: map[string]string{"main": "model-3"}, Observer: seen})
 		turn := m.Turn(usage.Who{Principal: "anna", Agent: "main"})
 		for i := range 200 {
@@ -411,7 +412,7 @@ func TestModelsThatPeopleNameAreBounded(t *testing.T) {
 func TestOldCountersAreRemoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := memory.New(memory.Config{})
+		st := sqlitetest.Open(t, sqlite.Config{})
 		var old usage.Batch
 		for i := range 700 {
 			old.Records = append(old.Records, usage.Record{Key: usage.Key{Day: "1998-05-01", Principal: fmt.Sprint("p", i)}, Counted: usage.Counted{InputTokens: 1}})

@@ -15,7 +15,8 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/service"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,7 +29,7 @@ type process struct {
 	*service.Service
 
 	t        *testing.T
-	store    *memory.Store
+	store    *sqlite.Store
 	now      time.Time
 	launched []cron.Launched
 	stopped  []string // run id and cause
@@ -37,17 +38,17 @@ type process struct {
 	woken    int
 }
 
-// open makes a service on a memory store with two channels, box:work and webhook.
+// open makes a service on a store with two channels, box:work and webhook.
 func open(t *testing.T, change ...func(*service.Config)) *process {
 	t.Helper()
 	p := &process{t: t, now: noon}
-	p.store = memory.New(memory.Config{Now: func() time.Time { return p.now }})
+	p.store = sqlitetest.Open(t, sqlite.Config{Now: func() time.Time { return p.now }})
 	p.join(p.store, change...)
 	return p
 }
 
 // join makes the service of a process on a store.
-func (p *process) join(st *memory.Store, change ...func(*service.Config)) {
+func (p *process) join(st *sqlite.Store, change ...func(*service.Config)) {
 	p.t.Helper()
 	if err := st.Register(p.t.Context(), store.Node{ID: "node", Lease: time.Hour}); err != nil {
 		p.t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"laneway/internal/chat"
@@ -32,6 +33,11 @@ type Config struct {
 	Logger *slog.Logger
 	// Readers bounds the read connections; 0 = 4.
 	Readers int
+	// Unsynced commits without waiting for the disk. It is for tests only: a power cut can lose or damage what was committed.
+	Unsynced bool
+	// Before is called on the goroutine of the caller before each operation of the port, with what it does ("stop", "start a run"); nil = never. An error
+	// of it is returned as that of the operation, and nothing is done. It is for tests only, which force outages and interleavings with it.
+	Before func(ctx context.Context, doing string) error
 
 	// at is called by the writer at the boundaries of a commit; tests end the process there. nil = never.
 	at func(boundary)
@@ -71,6 +77,7 @@ type Store struct {
 	read  *reader
 
 	search searchBounds
+	before func(ctx context.Context, doing string) error // of Config
 }
 
 // Open takes the data directory for this process, brings the schema up to date and starts the writer goroutine, which
@@ -80,7 +87,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: cfg.Path, now: cfg.Now, log: cfg.Logger, lock: lock, search: cfg.search}
+	s := &Store{path: cfg.Path, now: cfg.Now, log: cfg.Logger, lock: lock, search: cfg.search, before: cfg.Before}
 	if err := s.open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, lock.release())
 	}
@@ -88,7 +95,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 }
 
 func (s *Store) open(ctx context.Context, cfg Config) error {
-	db, err := sql.Open("sqlite", dsn(cfg.Path, false))
+	address := dsn(cfg.Path, false)
+	if cfg.Unsynced {
+		address = strings.Replace(address, "_synchronous=FULL", "_synchronous=OFF", 1)
+	}
+	db, err := sql.Open("sqlite", address)
 	if err != nil {
 		return fmt.Errorf("open the database: %w", err)
 	}
@@ -162,6 +173,9 @@ func prepare(cfg Config) (Config, *fileLock, error) {
 	}
 	if cfg.search == (searchBounds{}) {
 		cfg.search = searchBounds{recent: 500, loose: 2000}
+	}
+	if cfg.Before == nil {
+		cfg.Before = func(context.Context, string) error { return nil }
 	}
 	if cfg.Readers <= 0 {
 		cfg.Readers = defaultReaders

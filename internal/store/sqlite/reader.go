@@ -42,7 +42,10 @@ func (r *reader) close() error {
 
 // view runs see on one state of the database: several statements see one snapshot. It waits for a free connection, and ends with ctx.
 func (s *Store) view(ctx context.Context, doing string, see func(ctx context.Context, q querier) error) error {
-	err := s.read.view(ctx, see)
+	err := s.before(ctx, doing)
+	if err == nil {
+		err = s.read.view(ctx, see)
+	}
 	if err != nil && ctx.Err() != nil {
 		return ended(ctx, doing)
 	}

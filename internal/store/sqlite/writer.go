@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -37,11 +38,12 @@ type op struct {
 // writer owns the only connection that writes. Its goroutine takes everything that waits into one transaction: one flush of the disk
 // for up to maxBatch operations, which is where the speed comes from. The queue needs no bound of its own: every entry is a caller that waits for it.
 type writer struct {
-	db   *sql.DB
-	now  func() time.Time
-	log  *slog.Logger
-	at   func(boundary)
-	born time.Time // for the age, which must not follow the wall clock
+	db     *sql.DB
+	now    func() time.Time
+	log    *slog.Logger
+	at     func(boundary)
+	before func(ctx context.Context, doing string) error // of Config
+	born   time.Time                                     // for the age, which must not follow the wall clock
 
 	mu      sync.Mutex
 	some    *sync.Cond // something is queued, or closed
@@ -56,7 +58,7 @@ type writer struct {
 
 // newWriter starts the goroutine; close ends it.
 func newWriter(ctx context.Context, db *sql.DB, cfg Config) *writer {
-	w := &writer{db: db, now: cfg.Now, log: cfg.Logger, at: cfg.at, born: time.Now(), ended: make(chan struct{})} //nolint:forbidigo // monotonic, never stored
+	w := &writer{db: db, now: cfg.Now, log: cfg.Logger, at: cfg.at, before: cfg.Before, born: time.Now(), ended: make(chan struct{})} //nolint:forbidigo // monotonic, never stored
 	w.some = sync.NewCond(&w.mu)
 	go w.loop(ctx)
 	return w
@@ -91,6 +93,9 @@ func (w *writer) do(ctx context.Context, o *op, run work) error {
 func (w *writer) submit(ctx context.Context, o *op) error {
 	if ctx.Err() != nil {
 		return ended(ctx, o.doing)
+	}
+	if err := w.before(ctx, o.doing); err != nil {
+		return fmt.Errorf("%s: %w", o.doing, err)
 	}
 	if !w.queue(o) {
 		return errClosed
