@@ -308,7 +308,7 @@ func TestHookIsDurableAndUnique(t *testing.T) {
 func TestDashboardIsServed(t *testing.T) {
 	t.Parallel()
 	g := start(t)
-	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.addr+"/dashboard", nil)))
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.addr+"/dashboard/", nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

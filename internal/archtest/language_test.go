@@ -294,7 +294,7 @@ func TestCommentsSpeakOfProcessesNotOfPersons(t *testing.T) {
 // TestThePageUsesTheWordsOfTheField looks at all words of the dashboard: names, comments and texts.
 func TestThePageUsesTheWordsOfTheField(t *testing.T) {
 	t.Parallel()
-	paths, err := filepath.Glob("../dashboard/static/*.*")
+	paths, err := filepath.Glob("../dashboard/web/*.*")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,18 +6,24 @@
 // Everything that it shows comes over the public WebSocket protocol, with the credential of the person who looks, so it can do
 // nothing that another client of that person could not do.
 //
-// It talks to its own origin only and takes no address from anywhere. The token is asked for, or taken once from the fragment of the
-// URL (`#token=…`), which never leaves the browser, and removed there; it is kept in session storage, which ends with the tab.
+// It connects to its own origin only and takes no address from anywhere. The token is asked for, or taken once from the fragment of the
+// URL (`#token=…`), which never leaves the browser, and removed there. A token from a link is used only after the person has seen the name of its
+// credential and has confirmed it. It is kept in session storage, which ends with the tab.
+//
+// All addresses are relative to the page, which is at /dashboard/: a proxy may serve it below any path, and the gateway does not know that path.
+//
+// web has one module for each page, ui has what pages share, store.js has the state as signals, and rpc.js alone uses the socket. vendor has Preact
+// as it was published, see vendor/README.md: there is no build step.
 //
 // # Promises
 //
-//   - The policy `default-src 'self'; img-src 'self' blob:; frame-ancestors 'none'` holds: no inline script or style, nothing from elsewhere. Pictures of
-//     messages are fetched with the token of the tab and shown from memory.
-//   - Text of other people is always set as text, never as markup.
+//   - The policy holds: no inline script or style, nothing from elsewhere, no string that becomes markup (Trusted Types). Pictures of messages are fetched
+//     with the token of the tab and shown from memory.
+//   - Strings of other people are always set as text, never as markup.
 //
 // # What it does not do
 //
-// It checks no credential; the gateway does that on the socket. It has no build step and no dependencies.
+// It checks no credential; the gateway does that on the socket.
 //
 // # Example
 //
@@ -25,53 +31,119 @@
 package dashboard
 
 import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
+	"io/fs"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 )
 
-//go:embed static
-var files embed.FS
+//go:embed web
+var embedded embed.FS
 
 const (
-	root   = "/dashboard"
-	policy = "default-src 'self'; img-src 'self' blob:; frame-ancestors 'none'"
+	root = "/dashboard"
+	// Policy is the Content-Security-Policy of every answer.
+	Policy = "default-src 'self'; img-src 'self' blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'; " +
+		"require-trusted-types-for 'script'; trusted-types 'none'"
 )
 
-// Handler serves the page at /dashboard and its files below. It is safe for concurrent use.
-func Handler() http.Handler { return http.HandlerFunc(serve) }
-
-func serve(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		h.Set("Allow", "GET, HEAD")
-		http.Error(w, "this page is only read", http.StatusMethodNotAllowed)
-		return
-	}
-	if r.URL.Path == root+"/" { // the addresses in the page are relative to the one without the slash, because a proxy may serve it below a path
-		h.Set("Location", ".."+root)
-		w.WriteHeader(http.StatusFound)
-		return
-	}
-	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, root), "/")
-	if name == "" {
-		name = "index.html"
-	}
-	body, err := files.ReadFile("static/" + name)
-	if err != nil {
-		http.Error(w, "no such file", http.StatusNotFound)
-		return
-	}
-	h.Set("Content-Type", contentType(name))
-	h.Set("Cache-Control", "no-cache") // a new binary must not meet an old page
-	_, _ = w.Write(body)               //nolint:errcheck,gosec // the client has gone; the files are embedded
+// file is one file of the page as it is sent.
+type file struct {
+	kind, tag    string
+	body, zipped []byte
 }
 
-// contentType does not ask the host's own table: on some of them scripts are plain text, and browsers then refuse to run them.
+// Handler serves the page at /dashboard/ and its files below. /dashboard is redirected there. It is safe for concurrent use.
+func Handler() http.Handler {
+	files := load()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", Policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin") // the gateway serves these files to every origin, so the browser keeps them from other sites
+		f, found := files[strings.TrimPrefix(r.URL.Path, root+"/")]
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			h.Set("Allow", "GET, HEAD")
+			http.Error(w, "this page is only read", http.StatusMethodNotAllowed)
+		case r.URL.Path == root:
+			h.Set("Location", "dashboard/") // set by hand: http.Redirect would make it absolute, and a proxy may serve the page below a path
+			w.WriteHeader(http.StatusFound)
+		case !found:
+			http.Error(w, "no such file", http.StatusNotFound)
+		default:
+			f.send(w, r)
+		}
+	})
+}
+
+// load reads the embedded files and compresses each once. The page itself is the file with the empty name.
+func load() map[string]file {
+	web, err := fs.Sub(embedded, "web")
+	if err != nil {
+		panic(err) // the directory is embedded
+	}
+	files := map[string]file{}
+	err = fs.WalkDir(web, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		body, err := fs.ReadFile(web, name)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(body)
+		f := file{kind: contentType(name), tag: `"` + hex.EncodeToString(sum[:12]) + `"`, body: body, zipped: zip(body)}
+		if name == "index.html" {
+			name = ""
+		}
+		files[name] = f
+		return nil
+	})
+	if err != nil {
+		panic(err)
+	}
+	return files
+}
+
+func zip(body []byte) []byte {
+	var out bytes.Buffer
+	z, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err != nil {
+		panic(err) // the level is a constant
+	}
+	_, _ = z.Write(body) //nolint:errcheck,gosec // a buffer takes everything
+	_ = z.Close()        //nolint:errcheck,gosec // as above
+	return out.Bytes()
+}
+
+func (f file) send(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", f.kind)
+	h.Set("Cache-Control", "no-cache") // a new binary must not meet an old page; an unchanged file is confirmed by its tag
+	h.Set("ETag", f.tag)
+	h.Add("Vary", "Accept-Encoding")
+	if r.Header.Get("If-None-Match") == f.tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	body := f.body
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		body = f.zipped
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) //nolint:errcheck,gosec // the client has gone; the files are embedded
+}
+
+// contentType does not use the host's own table: on some of them scripts are plain text, and browsers then refuse to run them.
 func contentType(name string) string {
 	switch path.Ext(name) {
 	case ".html":
@@ -83,6 +155,6 @@ func contentType(name string) string {
 	case ".svg":
 		return "image/svg+xml"
 	default:
-		return "application/octet-stream"
+		return "text/plain; charset=utf-8"
 	}
 }

@@ -1,6 +1,8 @@
 package dashboard_test
 
 import (
+	"compress/gzip"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +19,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// policy is that of the specification, written out: a change of the constant must not change what is expected.
+const policy = "default-src 'self'; img-src 'self' blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'; " +
+	"require-trusted-types-for 'script'; trusted-types 'none'"
+
 func get(t *testing.T, method, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -27,12 +33,12 @@ func get(t *testing.T, method, path string) *httptest.ResponseRecorder {
 func TestEveryAnswerCarriesThePolicy(t *testing.T) {
 	t.Parallel()
 	for path, status := range map[string]int{
-		"/dashboard": 200, "/dashboard/": 302, "/dashboard/app.js": 200, "/dashboard/style.css": 200, "/dashboard/icon.svg": 200,
-		"/dashboard/nothing": 404, "/dashboard/../dashboard.go": 404, "/dashboard/static": 404, "/dashboard/.": 404,
+		"/dashboard": 302, "/dashboard/": 200, "/dashboard/app.js": 200, "/dashboard/style.css": 200, "/dashboard/icon.svg": 200,
+		"/dashboard/nothing": 404, "/dashboard/../dashboard.go": 404, "/dashboard/web": 404, "/dashboard/.": 404, "/dashboard/index.html": 404,
 	} {
 		w := get(t, http.MethodGet, path)
 		h := w.Header()
-		if w.Code != status || h.Get("Content-Security-Policy") != "default-src 'self'; img-src 'self' blob:; frame-ancestors 'none'" ||
+		if w.Code != status || h.Get("Content-Security-Policy") != policy ||
 			h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "no-referrer" {
 			t.Errorf("%s: %d %v", path, w.Code, h)
 		}
@@ -45,7 +51,7 @@ func TestEveryAnswerCarriesThePolicy(t *testing.T) {
 func TestBrowsersGetTheKindsOfFilesThatTheyInsistOn(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
-		"/dashboard": "text/html; charset=utf-8", "/dashboard/rpc.js": "text/javascript; charset=utf-8",
+		"/dashboard/": "text/html; charset=utf-8", "/dashboard/rpc.js": "text/javascript; charset=utf-8",
 		"/dashboard/style.css": "text/css; charset=utf-8", "/dashboard/icon.svg": "image/svg+xml",
 	} {
 		if got := get(t, http.MethodGet, path).Header().Get("Content-Type"); got != want {
@@ -57,7 +63,7 @@ func TestBrowsersGetTheKindsOfFilesThatTheyInsistOn(t *testing.T) {
 // A proxy may serve the gateway below a path, which the page does not know: its addresses are relative to its own.
 func TestThePageNamesNoAddressFromTheRoot(t *testing.T) {
 	t.Parallel()
-	parts, err := filepath.Glob("static/*")
+	parts, err := filepath.Glob("web/*")
 	if err != nil || len(parts) == 0 {
 		t.Fatalf("no files (%v)", err)
 	}
@@ -70,8 +76,38 @@ func TestThePageNamesNoAddressFromTheRoot(t *testing.T) {
 			t.Errorf("%s: %s", name, found)
 		}
 	}
-	if got := get(t, http.MethodGet, "/dashboard/").Header().Get("Location"); got != "../dashboard" {
-		t.Errorf("the address with a slash leads to %q", got)
+	if got := get(t, http.MethodGet, "/dashboard").Header().Get("Location"); got != "dashboard/" {
+		t.Errorf("the address without a slash leads to %q", got)
+	}
+}
+
+func TestAFileIsCompressedOnceAndConfirmedByItsTag(t *testing.T) {
+	t.Parallel()
+	ask := func(headers ...string) *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/dashboard/style.css", nil)
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		dashboard.Handler().ServeHTTP(w, r)
+		return w
+	}
+	plain, zipped := ask(), ask("Accept-Encoding", "gzip, br")
+	if zipped.Header().Get("Content-Encoding") != "gzip" || zipped.Body.Len() > plain.Body.Len()/2 || zipped.Header().Get("Vary") != "Accept-Encoding" {
+		t.Errorf("%d bytes of %d, %v", zipped.Body.Len(), plain.Body.Len(), zipped.Header())
+	}
+	z, err := gzip.NewReader(zipped.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := io.ReadAll(z); err != nil || string(body) != plain.Body.String() {
+		t.Errorf("the compressed file differs: %v", err)
+	}
+	tag := plain.Header().Get("ETag")
+	if again := ask("If-None-Match", tag); tag == "" || again.Code != http.StatusNotModified || again.Body.Len() > 0 {
+		t.Errorf("tag %q: %d with %d bytes", tag, again.Code, again.Body.Len())
+	}
+	if other := ask("If-None-Match", `"other"`); other.Code != http.StatusOK {
+		t.Errorf("another tag: %d", other.Code)
 	}
 }
 
@@ -88,12 +124,12 @@ func TestFilesKeepToThePolicy(t *testing.T) {
 		"an address from the query": regexp.MustCompile(`location\.search|searchParams`),
 	}
 	seen := 0
-	err := fs.WalkDir(os.DirFS("static"), ".", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS("web"), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		seen++
-		text, err := fs.ReadFile(os.DirFS("static"), name)
+		text, err := fs.ReadFile(os.DirFS("web"), name)
 		body := strings.ReplaceAll(string(text), "http://www.w3.org/2000/svg", "")
 		for what, pattern := range bad {
 			if found := pattern.FindString(body); found != "" {
@@ -115,7 +151,7 @@ func TestTheBrowserChecksNameElementsOfThePage(t *testing.T) {
 		t.Fatalf("no checks (%v)", err)
 	}
 	var page strings.Builder
-	parts, err := filepath.Glob("static/*")
+	parts, err := filepath.Glob("web/*")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -152,6 +152,10 @@ func (c *client) welcome(id string, who *identity, protocol int) {
 
 func (s *Server) hello(c *client, who *identity, protocol int) wire.HelloOK {
 	health := s.health.now()
+	granted := wire.HelloAuth{Role: wire.RoleOperator, Scopes: who.scopes}
+	if who.extended {
+		granted.Name = who.cred.Name
+	}
 	agent := s.backend.DefaultAgent()
 	mode := "token"
 	if s.auth.PasswordOnly() {
@@ -169,7 +173,7 @@ func (s *Server) hello(c *client, who *identity, protocol int) wire.HelloOK {
 			},
 			AuthMode: mode,
 		},
-		Auth:   wire.HelloAuth{Role: wire.RoleOperator, Scopes: who.scopes},
+		Auth:   granted,
 		Policy: wire.HelloPolicy{MaxPayload: s.cfg.MaxPayload, MaxBufferedBytes: s.cfg.MaxBuffered, TickIntervalMs: TickEvery.Milliseconds()},
 	}
 }

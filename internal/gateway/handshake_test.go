@@ -245,6 +245,7 @@ func TestHelloSaysWhatTheConnectionMay(t *testing.T) {
 		Auth struct {
 			Role   string
 			Scopes []string
+			Name   string
 		}
 		Policy map[string]int
 	}](t, b.login(readToken, "laneway-ext").hello)
@@ -253,6 +254,12 @@ func TestHelloSaysWhatTheConnectionMay(t *testing.T) {
 	}
 	if !slices.Equal(hello.Auth.Scopes, []string{chat.ScopeRead}) || hello.Auth.Role != "operator" {
 		t.Errorf("auth %+v: a read token gives read, whatever is asked", hello.Auth)
+	}
+	if hello.Auth.Name != "read" {
+		t.Errorf("the credential is %q, want read", hello.Auth.Name)
+	}
+	if standard := string(b.login(readToken).hello); strings.Contains(standard, `"name"`) {
+		t.Errorf("the standard view has the name of the credential: %s", standard)
 	}
 	var names []string
 	for _, m := range b.srv.Methods() {

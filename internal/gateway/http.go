@@ -51,6 +51,11 @@ func (s *Server) routes(base, waits context.Context) http.Handler {
 	for path, h := range s.cfg.Webhooks {
 		r.With(checkOrigin(s.policy)).Handle(path, provenBy(h))
 	}
+	if d := s.cfg.Dashboard; d != nil { // browsers name an origin for module scripts, and the files hold no data: a proxy's own origin needs no setting to load them
+		page := checkHost(s.policy)(d)
+		r.Handle("/dashboard", page)
+		r.Handle("/dashboard/*", page)
+	}
 	r.Group(func(r chi.Router) {
 		r.Use(checkHostAndOrigin(s.policy), s.services.held.track)
 		r.Get("/", s.root)
@@ -89,10 +94,6 @@ func (s *Server) messageFile(ctx context.Context, cred auth.Credential, query ur
 }
 
 func (s *Server) optional(r chi.Router) {
-	if d := s.cfg.Dashboard; d != nil {
-		r.Handle("/dashboard", d)
-		r.Handle("/dashboard/*", d)
-	}
 	if s.tools != nil {
 		r.Handle("/mcp", s.tools)
 	}
@@ -115,7 +116,7 @@ func (s *Server) root(w http.ResponseWriter, r *http.Request) {
 		notFound(w, r)
 		return
 	}
-	w.Header().Set("Location", "dashboard") // relative, because a proxy may serve the gateway below a path
+	w.Header().Set("Location", "dashboard/") // relative, because a proxy may serve the gateway below a path
 	w.WriteHeader(http.StatusFound)
 }
 
@@ -297,9 +298,13 @@ func checkOrigin(policy *auth.RequestPolicy) func(http.Handler) http.Handler {
 
 // checkHostAndOrigin refuses requests under a name that is not allowed, and pages of other origins.
 func checkHostAndOrigin(policy *auth.RequestPolicy) func(http.Handler) http.Handler {
-	origin := checkOrigin(policy)
+	host, origin := checkHost(policy), checkOrigin(policy)
+	return func(next http.Handler) http.Handler { return host(origin(next)) }
+}
+
+// checkHost refuses requests under a name that is not allowed.
+func checkHost(policy *auth.RequestPolicy) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
-		next = origin(next)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if e := policy.CheckHost(r); e != nil {
 				refuse(w, r, e)

@@ -14,8 +14,9 @@ import (
 	"laneway/internal/gateway/auth"
 )
 
-// Every route of the router, whatever is added to it: only the probes answer a page of another site, or under a foreign name.
-func TestEveryRouteButTheProbesRefusesForeignPages(t *testing.T) {
+// Every route of the router, whatever is added to it: only the probes and the static files of the dashboard answer a page of another site, and only the probes
+// a foreign name.
+func TestEveryRouteButTheProbesAndStaticFilesRefusesForeignPages(t *testing.T) {
 	t.Parallel()
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	s, err := New(Config{
@@ -43,7 +44,8 @@ func TestEveryRouteButTheProbesRefusesForeignPages(t *testing.T) {
 		}
 		seen++
 		path := strings.NewReplacer("{name}", "ci", "*", "app.js").Replace(route)
-		if code := ask(method, path, "localhost"); code != http.StatusForbidden {
+		static := strings.HasPrefix(route, "/dashboard")
+		if code := ask(method, path, "localhost"); (code != http.StatusForbidden) != static {
 			t.Errorf("%s %s of another site: %d", method, route, code)
 		}
 		if code := ask(method, path, "rebound.example"); code != http.StatusMisdirectedRequest && !strings.HasPrefix(route, "/telegram/") {

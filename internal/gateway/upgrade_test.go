@@ -241,7 +241,7 @@ func TestPlainHTTP(t *testing.T) {
 		want               int
 		header, value      string
 	}{
-		{name: "root with dashboard", b: with, path: "/", want: 302, header: "Location", value: "dashboard"},
+		{name: "root with dashboard", b: with, path: "/", want: 302, header: "Location", value: "dashboard/"},
 		{name: "root without", b: without, path: "/", want: 404},
 		{name: "dashboard", b: with, path: "/dashboard", want: 200},
 		{name: "dashboard below", b: with, path: "/dashboard/app.js", want: 200},
@@ -252,6 +252,7 @@ func TestPlainHTTP(t *testing.T) {
 		{name: "probe, other name", b: with, path: "/health", want: 200},
 		{name: "ready", b: with, path: "/readyz", want: 200},
 		{name: "probe with a foreign host", b: with, path: "/healthz", change: host, want: 200},
+		{name: "page for a module script of a proxy's origin", b: with, path: "/dashboard/app.js", change: func(r *http.Request) { r.Header.Set("Origin", "https://gateway.example") }, want: 200},
 		{name: "page with a foreign host", b: with, path: "/dashboard", change: host, want: 421},
 		{name: "nothing with a foreign host", b: with, path: "/nothing", change: host, want: 421},
 		{name: "wrong method", b: with, method: http.MethodPost, path: "/healthz", want: 405, header: "Allow", value: "GET, HEAD"},

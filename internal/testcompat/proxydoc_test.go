@@ -80,7 +80,7 @@ func checkPath(t *testing.T, address, token string) {
 	insecure := &tls.Config{InsecureSkipVerify: true, ServerName: "gateway.example"} //nolint:gosec // a certificate of this test
 	client := http.Client{Transport: &http.Transport{Dial: toProxy, TLSClientConfig: insecure}}
 	base := "https://gateway.example:" + port + "/laneway/"
-	for path, want := range map[string]string{"": "dashboard/app.js", "dashboard": "dashboard/app.js", "dashboard/app.js": "./rpc.js", "healthz": "ok"} {
+	for path, want := range map[string]string{"": `"app.js"`, "dashboard": `"app.js"`, "dashboard/app.js": "./rpc.js", "healthz": "ok"} {
 		resp, err := client.Get(base + path)
 		if err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ func CheckWithoutCredential(tb testing.TB, proxy string, methods []string) {
 	tb.Helper()
 	for _, forwarded := range []string{"", "127.0.0.1", "::1, 127.0.0.1"} {
 		for route, want := range map[string]int{
-			"GET /healthz": 200, "GET /health": 200, "GET /readyz": 200, "GET /dashboard": 200,
+			"GET /healthz": 200, "GET /health": 200, "GET /readyz": 200, "GET /dashboard/": 200,
 			"GET /v1/models": 401, "POST /v1/chat/completions": 401, "GET /metrics": 401, "POST /hooks/ci": 401, "POST /hooks/absent": 401,
 			"GET /debug/pprof/": 404, "GET /debug/vars": 404, "POST /telegram/webhook/default": 404, "GET /v1/admin": 404, "POST /v1/models": 405, "GET /": 302, "GET /ws": 426,
 		} {

@@ -109,7 +109,7 @@ func TestAPageThatPresentsNoSecretLocksNoAddressOut(t *testing.T) {
 }
 
 // A request that the browser itself calls cross-site is refused on every route, whether or not there is such a path, and on the upgrade, unless
-// its origin is one that may connect. The probes answer every request.
+// its origin is one that may connect. The probes and the static files of the dashboard answer every request.
 func TestARequestOfAnotherSiteIsRefusedOnEveryRoute(t *testing.T) {
 	t.Parallel()
 	g := Install(t, "", "allowed_origins: [\"https://app.example\"]\nhooks: {ci: {secret: hook-secret-0123456789-abcdefghijk}}\n"+
@@ -125,7 +125,7 @@ func TestARequestOfAnotherSiteIsRefusedOnEveryRoute(t *testing.T) {
 		return all
 	}
 	for _, route := range []string{
-		"GET /", "GET /ws", "GET /dashboard", "GET /dashboard/app.js", "GET /metrics", "GET /v1/models", "HEAD /v1/models", "POST /v1/chat/completions",
+		"GET /", "GET /ws", "GET /metrics", "GET /v1/models", "HEAD /v1/models", "POST /v1/chat/completions",
 		"POST /hooks/ci", "POST /hooks/absent", "POST /telegram/webhook/default", "GET /nothing", "POST /v1/models", "OPTIONS /v1/models", "GET /debug/pprof/",
 	} {
 		method, path, _ := strings.Cut(route, " ")
@@ -147,7 +147,7 @@ func TestARequestOfAnotherSiteIsRefusedOnEveryRoute(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/healthz", "/health", "/readyz"} {
+	for _, path := range []string{"/healthz", "/health", "/readyz", "/dashboard/", "/dashboard/app.js"} {
 		if code, body := sent(t, http.MethodGet, g.URL()+path, pageHeaders("image", "no-cors")); code != http.StatusOK {
 			t.Errorf("%s: %d %s", path, code, body)
 		}

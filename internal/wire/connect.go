@@ -48,7 +48,7 @@ type ConnectAuth struct {
 	Password string   `json:"password,omitempty"` // the password of the gateway
 }
 
-// HelloOK is the result of connect. It is always in the standard view.
+// HelloOK is the result of connect. It is in the standard view, but for the name of the credential.
 type HelloOK struct {
 	Type     string        `json:"type" rule:"enum=hello-ok"` // always hello-ok
 	Protocol int           `json:"protocol"`                  // the version that the connection speaks
@@ -95,6 +95,7 @@ type SessionDefaults struct {
 type HelloAuth struct {
 	Role   string   `json:"role" rule:"enum=operator"` // always operator
 	Scopes []string `json:"scopes"`                    // the scopes that were granted
+	Name   string   `json:"name,omitempty"`            // Extended: the name of the credential
 }
 
 // HelloPolicy has the bounds of the connection.

@@ -21,7 +21,7 @@ export class Gateway {
   }
 
   open() {
-    const address = new URL("ws", location.href); // beside the page, which a proxy may serve below a path
+    const address = new URL("../ws", document.baseURI); // a proxy may serve the page below a path
     address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
     const socket = new WebSocket(address);
     this.#socket = socket;
@@ -51,7 +51,7 @@ export class Gateway {
 
   // http asks a path of this gateway with the token of this tab.
   async http(path, options = {}) {
-    const answer = await fetch(path, { ...options, headers: { Authorization: `Bearer ${this.#token}` }, redirect: "error", cache: "no-store", credentials: "omit" });
+    const answer = await fetch(new URL(`../${path.replace(/^\//, "")}`, document.baseURI), { ...options, headers: { Authorization: `Bearer ${this.#token}` }, redirect: "error", cache: "no-store", credentials: "omit" });
     if (answer.ok) return answer;
     const refusal = await answer.json().catch(() => ({}));
     throw new Error(refusal.error?.message ?? `the gateway answered ${answer.status}`);
