@@ -189,7 +189,7 @@ func rules() []rule {
 		{
 			name: "a store knows the domain and the port", example: imports{"laneway/internal/store/sqlite", "laneway/internal/dispatch"},
 			applies: adapter,
-			refuses: oursBut(internal+"/chat", internal+"/cron", internal+"/channel", internal+"/retry", internal+"/store", internal+"/usage", module+"/migrations", internal+"/words"),
+			refuses: oursBut(internal+"/chat", internal+"/cron", internal+"/channel", internal+"/retry", internal+"/store", internal+"/store/sqlstore", internal+"/usage", module+"/migrations", internal+"/words"),
 		},
 		{
 			name: "cron knows the vocabulary and retry only", example: imports{"laneway/internal/cron", "laneway/internal/store"},
@@ -280,6 +280,11 @@ func rules() []rule {
 			name: "SQL does not live in the port", example: imports{"laneway/internal/store", "github.com/jackc/pgx/v5"},
 			applies: exactly(internal + "/store"),
 			refuses: in("database/sql", "github.com/jackc", "modernc.org/sqlite", "github.com/pressly/goose"),
+		},
+		{
+			name: "the operations of the store know no driver", example: imports{"laneway/internal/store/sqlstore", "github.com/jackc/pgx/v5"},
+			applies: exactly(internal + "/store/sqlstore"),
+			refuses: in("github.com/jackc", "modernc.org/sqlite", "zombiezen.com/go/sqlite", "github.com/pressly/goose"),
 		},
 		{
 			name: "Telegram is known to its channel only", example: imports{"laneway/internal/app", "github.com/go-telegram-bot-api/telegram-bot-api/v5"},

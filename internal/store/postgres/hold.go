@@ -25,44 +25,6 @@ func heldBy(list []store.Hold) *store.Hold {
 	return &list[0]
 }
 
-// Hold reads the hold, see store.Holds.
-func (s *Store) Hold(ctx context.Context) (*store.Hold, error) {
-	var list []store.Hold
-	err := s.do(ctx, "reading the hold", func(ctx context.Context) error {
-		list = nil
-		b := &pgx.Batch{}
-		b.Queue(store.HoldSQL).Query(collect(&list, scanHold))
-		return send(ctx, s.pool, b)
-	})
-	return heldBy(list), err
-}
-
-// SetHold holds the gateway, see store.Holds.
-func (s *Store) SetHold(ctx context.Context, h store.Hold, by store.ChangedBy) error {
-	return s.within(ctx, "holding the gateway", func(ctx context.Context, tx pgx.Tx) error {
-		var now int64
-		if err := tx.QueryRow(ctx, readClockSQL, s.clock()).Scan(&now); err != nil {
-			return err
-		}
-		tag, err := tx.Exec(ctx, store.SetHoldSQL, now, clean(h.Who), clean(h.Reason))
-		if err != nil || tag.RowsAffected() == 0 {
-			return err
-		}
-		return s.logChange(ctx, tx, by, change{verb: store.VerbHold})
-	})
-}
-
-// ReleaseHold ends the hold, see store.Holds.
-func (s *Store) ReleaseHold(ctx context.Context, by store.ChangedBy) error {
-	return s.within(ctx, "releasing the gateway", func(ctx context.Context, tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, store.ReleaseHoldSQL)
-		if err != nil || tag.RowsAffected() == 0 {
-			return err
-		}
-		return s.logChange(ctx, tx, by, change{verb: store.VerbRelease})
-	})
-}
-
 // Held is what waits for the release, see store.Holds.
 func (s *Store) Held(ctx context.Context) (w store.HeldWork, err error) {
 	err = s.do(ctx, "reading what is held", func(ctx context.Context) error {

@@ -16,6 +16,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // defaultConns is enough for a few thousand turns per second; more only makes them meet inside the server.
@@ -42,6 +43,8 @@ type Config struct {
 
 // Store is the port on Postgres. It is safe for concurrent use.
 type Store struct {
+	sqlstore.Store
+
 	pool  *pgxpool.Pool
 	turns *pgxpool.Pool // accept, start and finish, see planForTurns
 
@@ -100,6 +103,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		claims:          newClaimedRuns(),
 		step:            step,
 	}
+	s.Store = sqlstore.New(engine{s})
 	if err := s.openConns(ctx, pc, cfg); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", translate(err)), s.beat.close(), s.ctrl.close())
 	}

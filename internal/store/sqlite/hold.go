@@ -29,22 +29,6 @@ func (t *tx) held(ctx context.Context) (held bool, err error) {
 	return held, err
 }
 
-func (t *tx) setHold(ctx context.Context, h store.Hold, by store.ChangedBy) error {
-	n, err := t.exec(ctx, store.SetHoldSQL, t.now, h.Who, h.Reason)
-	if err != nil || n == 0 {
-		return err
-	}
-	return t.log(ctx, by, logged{verb: store.VerbHold})
-}
-
-func (t *tx) releaseHold(ctx context.Context, by store.ChangedBy) error {
-	n, err := t.exec(ctx, store.ReleaseHoldSQL)
-	if err != nil || n == 0 {
-		return err
-	}
-	return t.log(ctx, by, logged{verb: store.VerbRelease})
-}
-
 func readHeldWork(ctx context.Context, q querier, now int64) (w store.HeldWork, err error) {
 	w.Now = instant(now)
 	if err := q.one(ctx, store.HeldWorkSQL).Scan(&w.Outgoing, &w.Unfinished); err != nil {
@@ -58,25 +42,6 @@ func readHeldWork(ctx context.Context, q querier, now int64) (w store.HeldWork, 
 	return w, err
 }
 
-// Hold reads the hold; see store.Holds.
-func (s *Store) Hold(ctx context.Context) (h *store.Hold, err error) {
-	err = s.view(ctx, "read the hold", func(ctx context.Context, q querier) (err error) {
-		h, err = readHold(ctx, q)
-		return err
-	})
-	return h, err
-}
-
-// SetHold holds the gateway; see store.Holds.
-func (s *Store) SetHold(ctx context.Context, h store.Hold, by store.ChangedBy) error {
-	return s.write.do(ctx, ordinary("hold the gateway"), func(ctx context.Context, t *tx) error { return t.setHold(ctx, h, by) })
-}
-
-// ReleaseHold ends the hold; see store.Holds.
-func (s *Store) ReleaseHold(ctx context.Context, by store.ChangedBy) error {
-	return s.write.do(ctx, ordinary("release the gateway"), func(ctx context.Context, t *tx) error { return t.releaseHold(ctx, by) })
-}
-
 // Held is what waits for the release; see store.Holds.
 func (s *Store) Held(ctx context.Context) (w store.HeldWork, err error) {
 	err = s.view(ctx, "read what is held", func(ctx context.Context, q querier) (err error) {
@@ -84,25 +49,6 @@ func (s *Store) Held(ctx context.Context) (w store.HeldWork, err error) {
 		return err
 	})
 	return w, err
-}
-
-// Hold reads the hold; see store.Holds.
-func (v *Visitor) Hold(ctx context.Context) (h *store.Hold, err error) {
-	err = v.do(ctx, "read the hold", "BEGIN", func(t *tx) error {
-		h, err = readHold(ctx, t)
-		return err
-	})
-	return h, err
-}
-
-// SetHold holds the gateway; see store.Holds.
-func (v *Visitor) SetHold(ctx context.Context, h store.Hold, by store.ChangedBy) error {
-	return v.do(ctx, "hold the gateway", "BEGIN IMMEDIATE", func(t *tx) error { return t.setHold(ctx, h, by) })
-}
-
-// ReleaseHold ends the hold; see store.Holds.
-func (v *Visitor) ReleaseHold(ctx context.Context, by store.ChangedBy) error {
-	return v.do(ctx, "release the gateway", "BEGIN IMMEDIATE", func(t *tx) error { return t.releaseHold(ctx, by) })
 }
 
 // Held is what waits for the release; see store.Holds.

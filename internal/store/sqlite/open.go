@@ -15,6 +15,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 var (
@@ -68,6 +69,8 @@ const (
 
 // Store is the embedded store. It is safe for concurrent use; make it with [Open] and end it with [Store.Close].
 type Store struct {
+	sqlstore.Store
+
 	path  string
 	file  os.FileInfo // identity of the database file, which detects that the file was replaced
 	now   func() time.Time
@@ -88,6 +91,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{path: cfg.Path, now: cfg.Now, log: cfg.Logger, lock: lock, search: cfg.search, before: cfg.Before}
+	s.Store = sqlstore.New(engine{s})
 	if err := s.open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, lock.release())
 	}

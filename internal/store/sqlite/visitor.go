@@ -12,12 +12,16 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // Visitor opens the database of a data directory that may belong to a running gateway, to read the tables and to change the named tokens.
 // It holds no lock between operations; a write waits at most some seconds for the gateway's own, and the gateway waits for it no longer
 // than one row takes. It changes no schema. Safe for concurrent use.
 type Visitor struct {
+	sqlstore.Access
+	sqlstore.Holds
+
 	db   *sql.DB
 	now  func() time.Time
 	mu   sync.Mutex
@@ -48,6 +52,8 @@ func Visit(ctx context.Context, cfg Config) (*Visitor, error) {
 	if v.now == nil {
 		v.now = time.Now //nolint:forbidigo // the default of the injected clock
 	}
+	all := sqlstore.New(visitorEngine{v})
+	v.Access, v.Holds = all.Access, all.Holds
 	if err := v.checkSchema(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -84,25 +90,6 @@ func (v *Visitor) Close() error {
 		return fmt.Errorf("close the database: %w", err)
 	}
 	return nil
-}
-
-// Credentials lists the named tokens.
-func (v *Visitor) Credentials(ctx context.Context) (list []store.Credential, err error) {
-	err = v.do(ctx, "read the tokens", "BEGIN", func(t *tx) error {
-		list, err = listCredentials(ctx, t)
-		return err
-	})
-	return list, err
-}
-
-// CreateCredential adds a named token and the row of the log.
-func (v *Visitor) CreateCredential(ctx context.Context, c store.Credential, by store.ChangedBy) error {
-	return v.do(ctx, "create a token", "BEGIN IMMEDIATE", func(t *tx) error { return t.createCredential(ctx, c, by) })
-}
-
-// RevokeCredential removes a named token and adds the row of the log.
-func (v *Visitor) RevokeCredential(ctx context.Context, name string, by store.ChangedBy) error {
-	return v.do(ctx, "revoke a token", "BEGIN IMMEDIATE", func(t *tx) error { return t.revokeCredential(ctx, name, by) })
 }
 
 // Violations runs one rule on a snapshot.
@@ -150,4 +137,17 @@ func (v *Visitor) do(ctx context.Context, doing, begin string, run func(t *tx) e
 		return e
 	}
 	return explain(doing, err)
+}
+
+// visitorEngine runs operations of sqlstore, each in a transaction.
+type visitorEngine struct{ v *Visitor }
+
+// View implements sqlstore.Engine.
+func (e visitorEngine) View(ctx context.Context, doing string, see func(ctx context.Context, tx sqlstore.Tx) error) error {
+	return e.v.do(ctx, doing, "BEGIN", func(t *tx) error { return see(ctx, t.shared()) })
+}
+
+// Update implements sqlstore.Engine.
+func (e visitorEngine) Update(ctx context.Context, doing string, change func(ctx context.Context, tx sqlstore.Tx) error) error {
+	return e.v.do(ctx, doing, "BEGIN IMMEDIATE", func(t *tx) error { return change(ctx, t.shared()) })
 }

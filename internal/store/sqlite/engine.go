@@ -1,0 +1,114 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+
+	"laneway/internal/store/sqlstore"
+)
+
+// engine runs the operations of sqlstore: a View on one of the readers, an Update in the writer's transaction.
+type engine struct{ *Store }
+
+var dialect = sqlstore.SQLite() //nolint:gochecknoglobals // a cache of texts, which are constants
+
+// View implements sqlstore.Engine.
+func (e engine) View(ctx context.Context, doing string, see func(ctx context.Context, tx sqlstore.Tx) error) error {
+	return e.view(ctx, doing, func(ctx context.Context, q querier) error {
+		return see(ctx, &engineTx{session: q.(*session), now: e.now().UnixMilli()}) //nolint:forcetypeassert,errcheck // the readers give sessions
+	})
+}
+
+// Update implements sqlstore.Engine.
+func (e engine) Update(ctx context.Context, doing string, change func(ctx context.Context, tx sqlstore.Tx) error) error {
+	return e.write.do(ctx, ordinary(doing), func(ctx context.Context, t *tx) error {
+		return change(ctx, t.shared())
+	})
+}
+
+// engineTx runs statements on a connection.
+type engineTx struct {
+	session *session
+	now     int64
+	wrote   *bool // nil = a View
+	args    []any
+}
+
+// shared is the transaction as operations of sqlstore use it.
+func (t *tx) shared() *engineTx { return &engineTx{session: t.session, now: t.now, wrote: &t.wrote} }
+
+// Now implements sqlstore.Tx.
+func (t *engineTx) Now(context.Context) (int64, error) { return t.now, nil }
+
+// PerEngine implements sqlstore.Tx.
+func (t *engineTx) PerEngine(_, sqlite string) string { return sqlite }
+
+// each calls run with the arguments of each execution of a statement.
+func (t *engineTx) each(text string, args []any, run func(s *sqlstore.Statement, args []any) error) error {
+	s := dialect.Of(text)
+	if t.wrote != nil && s.Writes {
+		*t.wrote = true
+	}
+	plain, rows, err := s.Split(args)
+	if err != nil {
+		return err
+	}
+	t.args = t.args[:0]
+	for _, v := range plain {
+		if list, ok := v.([]string); ok {
+			text, err := encode(append([]string{}, list...))
+			if err != nil {
+				return err
+			}
+			v = text
+		}
+		t.args = append(t.args, v)
+	}
+	if s.Now > 0 {
+		t.args = append(t.args, t.now)
+	}
+	if !s.HasSet() {
+		return run(s, t.args)
+	}
+	for _, row := range rows {
+		all, err := s.Parameters(t.args, row)
+		if err != nil {
+			return err
+		}
+		if err := run(s, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Exec implements sqlstore.Tx.
+func (t *engineTx) Exec(ctx context.Context, text string, args ...any) (changed int64, err error) {
+	err = t.each(text, args, func(s *sqlstore.Statement, args []any) error {
+		n, err := t.session.exec(ctx, s.SQL, args...)
+		changed += n
+		return err
+	})
+	return changed, err
+}
+
+// Query implements sqlstore.Tx.
+func (t *engineTx) Query(ctx context.Context, text string, scan func(sqlstore.Row) error, args ...any) error {
+	err := t.each(text, args, func(s *sqlstore.Statement, args []any) (err error) {
+		rows, err := t.session.query(ctx, s.SQL, args...)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, rows.Close()) }()
+		for rows.Next() {
+			if err := scan(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	if errors.Is(err, sqlstore.ErrEnough) {
+		return nil
+	}
+	return err
+}

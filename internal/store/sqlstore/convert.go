@@ -1,0 +1,68 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+)
+
+// instant is a column with a time in milliseconds; NULL and 0 are the zero time.
+type instant struct{ to *time.Time }
+
+var _ sql.Scanner = instant{}
+
+// Scan implements sql.Scanner.
+func (c instant) Scan(v any) error {
+	switch v := v.(type) {
+	case nil:
+		*c.to = time.Time{}
+	case int64:
+		*c.to = fromMillis(v)
+	default:
+		return fmt.Errorf("a time is stored as %T", v)
+	}
+	return nil
+}
+
+// fromMillis is the time of a stored number; 0 is the zero time.
+func fromMillis(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// millis is a time where the column has no NULL; the zero time is 0.
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// keyColumn is a column with the key of a session.
+type keyColumn struct{ to *chat.SessionKey }
+
+// Scan implements sql.Scanner. It checks nothing: keys were checked before they were stored.
+func (c keyColumn) Scan(v any) error {
+	text, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("a session key is stored as %T", v)
+	}
+	agent, rest, _ := strings.Cut(strings.TrimPrefix(text, "agent:"), ":")
+	*c.to = chat.SessionKey{Agent: agent, Rest: rest}
+	return nil
+}
+
+// encode makes the JSON text of a column.
+func encode(v any) (string, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("encode %T for the database: %w", v, err)
+	}
+	return string(text), nil
+}

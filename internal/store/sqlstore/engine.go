@@ -1,0 +1,125 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"laneway/internal/store"
+)
+
+// Engine is a database that runs the operations of this package.
+type Engine interface {
+	// View runs see outside of a transaction. On SQLite all its statements read one state of the database; on PostgreSQL each statement reads its own.
+	View(ctx context.Context, doing string, see func(ctx context.Context, tx Tx) error) error
+	// Update runs change in one transaction, which is committed when change returns nil. The engine may run change again after a conflict, so it sets its
+	// results and changes nothing else but the database. Errors of change are returned unchanged when they are of type *chat.Error; others get
+	// doing as their context.
+	Update(ctx context.Context, doing string, change func(ctx context.Context, tx Tx) error) error
+}
+
+// Tx runs statements. A text is written once for both engines, see [Dialect]; $1, $2 … are its arguments. An argument of type [Set] is the row set of a
+// text that declares one; it is the last argument. Strings may hold anything: the engine removes what its database cannot store.
+type Tx interface {
+	// Exec returns the number of changed rows.
+	Exec(ctx context.Context, text string, args ...any) (int64, error)
+	// Query calls scan for each row, in order, until it returns an error; [ErrEnough] ends the reading without one.
+	Query(ctx context.Context, text string, scan func(Row) error, args ...any) error
+	// Now is the store's clock in milliseconds. Within an Update it stays the same, and {now} has the same value.
+	Now(ctx context.Context) (int64, error)
+	// PerEngine returns the text for the engine of this transaction, where the engines deserve different statements.
+	PerEngine(postgres, sqlite string) string
+}
+
+// Row is a row of a result.
+type Row interface{ Scan(dest ...any) error }
+
+// ErrEnough is what a scan function returns to end the reading early. Query then returns nil.
+var ErrEnough = errors.New("enough rows")
+
+// one reads the first row of a query; found is false when there is none.
+func one(ctx context.Context, tx Tx, text string, scan func(Row) error, args ...any) (found bool, err error) {
+	err = tx.Query(ctx, text, func(r Row) error {
+		if err := scan(r); err != nil {
+			return err
+		}
+		found = true
+		return ErrEnough
+	}, args...)
+	return found && err == nil, err
+}
+
+// into is a scan function for a row of single values.
+func into(dest ...any) func(Row) error { return func(r Row) error { return r.Scan(dest...) } }
+
+// all reads all rows of a query, in order.
+func all[T any](ctx context.Context, tx Tx, text string, scan func(Row) (T, error), args ...any) (list []T, err error) {
+	err = tx.Query(ctx, text, func(r Row) error {
+		v, err := scan(r)
+		if err == nil {
+			list = append(list, v)
+		}
+		return err
+	}, args...)
+	return list, err
+}
+
+// query is a statement with its arguments; doing names the operation in errors.
+type query struct {
+	doing, text string
+	args        []any
+}
+
+// list is a View that reads all rows of a query.
+func list[T any](ctx context.Context, db Engine, q query, scan func(Row) (T, error)) (found []T, err error) {
+	err = db.View(ctx, q.doing, func(ctx context.Context, tx Tx) error {
+		found, err = all(ctx, tx, q.text, scan, q.args...)
+		return err
+	})
+	return found, err
+}
+
+// value is a View that reads one value; the zero value when there is no row.
+func value[T any](ctx context.Context, db Engine, q query) (v T, err error) {
+	err = db.View(ctx, q.doing, func(ctx context.Context, tx Tx) error {
+		_, err := one(ctx, tx, q.text, into(&v), q.args...)
+		return err
+	})
+	return v, err
+}
+
+// newID makes a UUIDv7.
+func newID() (string, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("make an id: %w", err)
+	}
+	return id.String(), nil
+}
+
+// Change is a row of the log of changes, without who and when.
+type Change struct{ Verb, Object, Before, After string }
+
+// Nothing ever changes or removes a row of the log.
+const logChangeSQL = `INSERT INTO audit_log (id, who, verb, object, before_hash, after_hash, peer, request_id, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, {now})`
+
+// LogChange adds a row to the log of changes.
+func LogChange(ctx context.Context, tx Tx, by store.ChangedBy, c Change) error {
+	id, err := newID()
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, logChangeSQL, id, by.Who, c.Verb, c.Object, c.Before, c.After, by.Peer, by.RequestID)
+	return err
+}
+
+// lockName lets one transaction at a time go on that uses this name; the lock ends with the transaction.
+func lockName(ctx context.Context, tx Tx, kind, name string) error {
+	text := tx.PerEngine(`SELECT 1 FROM (SELECT pg_advisory_xact_lock(hashtext($1), hashtext($2))) l`, "")
+	if text == "" { // SQLite has one writer
+		return nil
+	}
+	return tx.Query(ctx, text, func(Row) error { return nil }, kind, name)
+}

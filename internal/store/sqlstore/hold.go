@@ -1,0 +1,55 @@
+package sqlstore
+
+import (
+	"context"
+
+	"laneway/internal/store"
+)
+
+// Holds is whether the gateway is held.
+type Holds struct{ db Engine }
+
+// Hold reads the hold; see store.Holds.
+func (s Holds) Hold(ctx context.Context) (h *store.Hold, err error) {
+	err = s.db.View(ctx, "read the hold", func(ctx context.Context, tx Tx) error {
+		h, err = readHold(ctx, tx)
+		return err
+	})
+	return h, err
+}
+
+// readHold reads the hold; nil = the gateway is not held.
+func readHold(ctx context.Context, tx Tx) (*store.Hold, error) {
+	h := &store.Hold{}
+	found, err := one(ctx, tx, store.HoldSQL, into(instant{&h.Since}, &h.Who, &h.Reason))
+	if err != nil || !found {
+		return nil, err
+	}
+	return h, nil
+}
+
+// SetHold holds the gateway; see store.Holds.
+func (s Holds) SetHold(ctx context.Context, h store.Hold, by store.ChangedBy) error {
+	return s.db.Update(ctx, "hold the gateway", func(ctx context.Context, tx Tx) error {
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return err
+		}
+		n, err := tx.Exec(ctx, store.SetHoldSQL, now, h.Who, h.Reason)
+		if err != nil || n == 0 {
+			return err
+		}
+		return LogChange(ctx, tx, by, Change{Verb: store.VerbHold})
+	})
+}
+
+// ReleaseHold ends the hold; see store.Holds.
+func (s Holds) ReleaseHold(ctx context.Context, by store.ChangedBy) error {
+	return s.db.Update(ctx, "release the gateway", func(ctx context.Context, tx Tx) error {
+		n, err := tx.Exec(ctx, store.ReleaseHoldSQL)
+		if err != nil || n == 0 {
+			return err
+		}
+		return LogChange(ctx, tx, by, Change{Verb: store.VerbRelease})
+	})
+}

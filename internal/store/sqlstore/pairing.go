@@ -1,0 +1,134 @@
+package sqlstore
+
+import (
+	"context"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// Access is who may use the gateway: pairings of channels, and named tokens. It also keeps the zone that a person chose.
+type Access struct{ db Engine }
+
+var _ store.Credentials = Access{}
+
+const (
+	pairingColumns = `code, id, channel, user_id, chat_id, name, created_at, expires_at`
+	peerCondition  = `channel = $1 AND user_id = $2 AND chat_id = $3`
+)
+
+func scanPairing(r Row) (p channel.Pairing, err error) {
+	err = r.Scan(&p.Code, &p.ID, &p.Channel, &p.UserID, &p.ChatID, &p.Name, instant{&p.CreatedAt}, instant{&p.ExpiresAt})
+	return p, err
+}
+
+// Paired reports whether a peer was approved.
+func (s Access) Paired(ctx context.Context, p channel.Peer) (bool, error) {
+	return value[bool](ctx, s.db, query{"look for a pairing", `SELECT EXISTS (SELECT 1 FROM pairing_grants WHERE ` + peerCondition + `)`, []any{p.Channel, p.UserID, p.ChatID}})
+}
+
+// CreatePairing opens a request under a fresh code.
+func (s Access) CreatePairing(ctx context.Context, p channel.Peer, name string) (made channel.Pairing, err error) {
+	id, err := newID()
+	if err != nil {
+		return made, err
+	}
+	code := channel.NewPairingCode()
+	err = s.db.Update(ctx, "open a pairing", func(ctx context.Context, tx Tx) error {
+		if err := lockName(ctx, tx, "pairings", p.Channel); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM pairings WHERE expires_at <= {now}`); err != nil {
+			return err
+		}
+		var inChat, inBot int
+		_, err := one(ctx, tx, `SELECT count(*) FILTER (WHERE chat_id = $2), count(*) FROM pairings WHERE channel = $1`, into(&inChat, &inBot), p.Channel, p.ChatID)
+		switch {
+		case err != nil:
+			return err
+		case inChat >= channel.MaxPairingsPerChat:
+			return channel.ErrPairingChatFull
+		case inBot >= channel.MaxPairingsPerBot:
+			return channel.ErrPairingBotFull
+		}
+		_, err = one(ctx, tx, `INSERT INTO pairings (`+pairingColumns+`) VALUES ($1, $2, $3, $4, $5, $6, {now}, {now} + $7) RETURNING `+pairingColumns,
+			func(r Row) (err error) { made, err = scanPairing(r); return err },
+			code, id, p.Channel, p.UserID, p.ChatID, name, channel.PairingLife.Milliseconds())
+		return err
+	})
+	return made, err
+}
+
+// OpenPairings lists the open requests.
+func (s Access) OpenPairings(ctx context.Context, of string) ([]channel.Pairing, error) {
+	return list(ctx, s.db, query{"list pairings", `SELECT ` + pairingColumns + ` FROM pairings WHERE expires_at > {now} AND ($1 = '' OR channel = $1)
+		ORDER BY created_at, id`, []any{of}}, scanPairing)
+}
+
+// takePairing removes an open request and returns it.
+func takePairing(ctx context.Context, tx Tx, ref channel.PairingRef) (p channel.Pairing, err error) {
+	found, err := one(ctx, tx, `DELETE FROM pairings WHERE expires_at > {now} AND CASE WHEN $1 <> '' THEN id = $1 ELSE code = $2 END RETURNING `+pairingColumns,
+		func(r Row) (err error) { p, err = scanPairing(r); return err }, ref.ID, channel.CleanPairingCode(ref.Code))
+	if err == nil && !found {
+		err = channel.ErrPairingUnknown
+	}
+	return p, err
+}
+
+// ApprovePairing lets a peer in.
+func (s Access) ApprovePairing(ctx context.Context, ref channel.PairingRef, by store.ChangedBy) (p channel.Pairing, err error) {
+	err = s.db.Update(ctx, "approve a pairing", func(ctx context.Context, tx Tx) (err error) {
+		if p, err = takePairing(ctx, tx, ref); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM pairings WHERE `+peerCondition, p.Channel, p.UserID, p.ChatID); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `INSERT INTO pairing_grants (channel, user_id, chat_id, name, approved_by, approved_at) VALUES ($1, $2, $3, $4, $5, {now})
+			ON CONFLICT (channel, user_id, chat_id) DO UPDATE SET name = excluded.name, approved_by = excluded.approved_by, approved_at = excluded.approved_at`,
+			p.Channel, p.UserID, p.ChatID, p.Name, by.Who)
+		if err != nil {
+			return err
+		}
+		return LogChange(ctx, tx, by, pairingChange(channel.VerbPairApprove, p.Peer, p.State(), channel.Grant{Name: p.Name, ApprovedBy: by.Who}.State()))
+	})
+	return p, err
+}
+
+// DismissPairing ends a request.
+func (s Access) DismissPairing(ctx context.Context, ref channel.PairingRef, by store.ChangedBy) (p channel.Pairing, err error) {
+	err = s.db.Update(ctx, "dismiss a pairing", func(ctx context.Context, tx Tx) (err error) {
+		if p, err = takePairing(ctx, tx, ref); err != nil {
+			return err
+		}
+		return LogChange(ctx, tx, by, pairingChange(channel.VerbPairDismiss, p.Peer, p.State(), ""))
+	})
+	return p, err
+}
+
+func pairingChange(verb string, p channel.Peer, before, after string) Change {
+	return Change{verb, p.String(), chat.StateHash(before), chat.StateHash(after)}
+}
+
+// Grants lists who was approved.
+func (s Access) Grants(ctx context.Context, of string) ([]channel.Grant, error) {
+	return list(ctx, s.db, query{"list who may talk", `SELECT channel, user_id, chat_id, name, approved_by, approved_at FROM pairing_grants
+		WHERE $1 = '' OR channel = $1 ORDER BY approved_at, channel, user_id`, []any{of}}, func(r Row) (g channel.Grant, err error) {
+		err = r.Scan(&g.Channel, &g.UserID, &g.ChatID, &g.Name, &g.ApprovedBy, instant{&g.ApprovedAt})
+		return g, err
+	})
+}
+
+// RevokePairing takes a right away.
+func (s Access) RevokePairing(ctx context.Context, p channel.Peer, by store.ChangedBy) (had bool, err error) {
+	err = s.db.Update(ctx, "revoke a pairing", func(ctx context.Context, tx Tx) (err error) {
+		var g channel.Grant
+		had, err = one(ctx, tx, `DELETE FROM pairing_grants WHERE `+peerCondition+` RETURNING name, approved_by`, into(&g.Name, &g.ApprovedBy), p.Channel, p.UserID, p.ChatID)
+		if err != nil || !had {
+			return err
+		}
+		return LogChange(ctx, tx, by, pairingChange(channel.VerbPairRevoke, p, g.State(), ""))
+	})
+	return had && err == nil, err
+}

@@ -1,0 +1,168 @@
+package sqlstore
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Dialect turns the texts of this package into statements of an engine. The texts are PostgreSQL's SQL without what SQLite lacks, and with these marks:
+//
+//	{now}              the store's clock, milliseconds
+//	{lock}, {skip}     FOR UPDATE, FOR UPDATE SKIP LOCKED; nothing on SQLite, which has one writer
+//	{limit $1}         LIMIT with a parameter
+//	{in $1}            = ANY of a parameter of type []string
+//	{json x}           the text x as a JSON value
+//	{least}, {greatest}   the function of several values
+//	{true x}           a boolean column in the form of a partial index
+//	{set a text, b int, c bool}   declares the row set v of the statement; it stands first
+//	v.a                a column of the row set
+//	{from}, {and}      FROM v, and v as a further item of a FROM
+//
+// A statement with a row set runs once on PostgreSQL, and once for each row on SQLite.
+type Dialect struct {
+	sqlite bool
+	cache  sync.Map // text → *Statement; the texts are constants and their few combinations
+}
+
+// Postgres is the dialect of PostgreSQL.
+func Postgres() *Dialect { return &Dialect{} }
+
+// SQLite is the dialect of SQLite.
+func SQLite() *Dialect { return &Dialect{sqlite: true} }
+
+// Statement is a text in the form of an engine.
+type Statement struct {
+	SQL string
+	// Now is the number of the parameter for the clock, counted from 1; 0 = the text does not read it. On PostgreSQL it may be NULL outside of a
+	// transaction, which reads the clock of the database.
+	Now int
+	// Writes reports that the statement may change rows.
+	Writes bool
+
+	first int // number of the first parameter of the row set
+	names []string
+	order []int // SQLite: the column of each parameter of the row set
+}
+
+// Of returns the statement of a text. It panics at a mark that does not exist.
+func (d *Dialect) Of(text string) *Statement {
+	if s, ok := d.cache.Load(text); ok {
+		return s.(*Statement) //nolint:forcetypeassert,errcheck // the cache holds nothing else
+	}
+	s := d.resolve(text)
+	d.cache.Store(text, s)
+	return s
+}
+
+var (
+	setMark   = regexp.MustCompile(`^\s*\{set ([^}]*)\}`)
+	anyMark   = regexp.MustCompile(`\{(\w+)(?: ([^}]*))?\}`)
+	parameter = regexp.MustCompile(`\$(\d+)`)
+	setColumn = regexp.MustCompile(`\bv\.(\w+)\b`)
+)
+
+func (d *Dialect) resolve(text string) *Statement {
+	s := &Statement{}
+	var types []string
+	if m := setMark.FindStringSubmatch(text); m != nil {
+		text = text[len(m[0]):]
+		for part := range strings.SplitSeq(m[1], ",") {
+			name, kind, _ := strings.Cut(strings.TrimSpace(part), " ")
+			s.names, types = append(s.names, name), append(types, kind)
+		}
+	}
+	last := 0
+	for _, m := range parameter.FindAllStringSubmatch(text, -1) {
+		n, _ := strconv.Atoi(m[1]) //nolint:errcheck // digits
+		last = max(last, n)
+	}
+	if strings.Contains(text, "{now}") {
+		last++
+		s.Now = last
+	}
+	s.first = last + 1
+	text = anyMark.ReplaceAllStringFunc(text, func(mark string) string {
+		m := anyMark.FindStringSubmatch(mark)
+		return d.replace(s, types, m[1], m[2])
+	})
+	head := strings.ToUpper(strings.TrimSpace(text))
+	s.Writes = !strings.HasPrefix(head, "SELECT")
+	if d.sqlite {
+		text = s.columnsAsParameters(text)
+		text = parameter.ReplaceAllString(text, "?$1")
+	}
+	s.SQL = text
+	return s
+}
+
+// clock is the database's clock where the parameter gives none.
+const clock = `COALESCE($%d::bigint, (date_part('epoch', now()) * 1000)::bigint)`
+
+func (d *Dialect) replace(s *Statement, types []string, name, of string) string {
+	var postgres, sqlite string
+	switch name {
+	case "now":
+		postgres, sqlite = fmt.Sprintf(clock, s.Now), "$"+strconv.Itoa(s.Now)
+	case "lock":
+		postgres = "FOR UPDATE"
+	case "skip":
+		postgres = "FOR UPDATE SKIP LOCKED"
+	case "limit":
+		// With LIMIT ? SQLite's planner looks at the value and compiles the statement again after each binding.
+		postgres, sqlite = "LIMIT "+of, "LIMIT +"+of
+	case "in":
+		postgres, sqlite = "= ANY("+of+"::text[])", "IN (SELECT value FROM json_each("+of+"))"
+	case "json":
+		postgres, sqlite = of+"::json", of
+	case "least":
+		postgres, sqlite = "least", "min"
+	case "greatest":
+		postgres, sqlite = "greatest", "max"
+	case "true":
+		postgres, sqlite = of, of+" = 1"
+	case "from":
+		postgres = "FROM " + s.recordset(types)
+	case "and":
+		postgres = ", " + s.recordset(types)
+	default:
+		panic("sqlstore: unknown mark {" + name + "}")
+	}
+	if d.sqlite {
+		return sqlite
+	}
+	return postgres
+}
+
+func (s *Statement) recordset(types []string) string {
+	columns := make([]string, len(types))
+	for i, kind := range types {
+		sql, ok := map[string]string{"text": "text", "int": "bigint", "bool": "boolean"}[kind]
+		if !ok {
+			panic("sqlstore: unknown type of a column: " + kind)
+		}
+		columns[i] = s.names[i] + " " + sql
+	}
+	return fmt.Sprintf("json_to_recordset($%d::json) AS v(%s)", s.first, strings.Join(columns, ", "))
+}
+
+// columnsAsParameters replaces the columns of the row set by parameters, in the order of their first use.
+func (s *Statement) columnsAsParameters(text string) string {
+	at := map[string]int{}
+	return setColumn.ReplaceAllStringFunc(text, func(use string) string {
+		name := use[len("v."):]
+		for i, n := range s.names {
+			if n != name {
+				continue
+			}
+			if _, ok := at[name]; !ok {
+				at[name] = s.first + len(s.order)
+				s.order = append(s.order, i)
+			}
+			return "$" + strconv.Itoa(at[name])
+		}
+		return use // of a table of that name
+	})
+}

@@ -1,0 +1,73 @@
+package sqlstore
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestATextBecomesAStatementOfEachEngine has every mark once.
+func TestATextBecomesAStatementOfEachEngine(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, text, postgres, sqlite string }{
+		{"parameters", `SELECT $1, $12`, `SELECT $1, $12`, `SELECT ?1, ?12`},
+		{"the clock is the parameter after the others", `SELECT {now} - $1`, `SELECT COALESCE($2::bigint, (date_part('epoch', now()) * 1000)::bigint) - $1`, `SELECT ?2 - ?1`},
+		{"locks", `SELECT 1 {lock}`, `SELECT 1 FOR UPDATE`, `SELECT 1 `},
+		{"locks that pass over others", `SELECT 1 {skip}`, `SELECT 1 FOR UPDATE SKIP LOCKED`, `SELECT 1 `},
+		{"limits", `SELECT 1 {limit $1}`, `SELECT 1 LIMIT $1`, `SELECT 1 LIMIT +?1`},
+		{"lists", `x {in $1}`, `x = ANY($1::text[])`, `x IN (SELECT value FROM json_each(?1))`},
+		{"JSON", `{json i.body} ->> 'text'`, `i.body::json ->> 'text'`, `i.body ->> 'text'`},
+		{"functions of several values", `{least}(a, {greatest}(b, c))`, `least(a, greatest(b, c))`, `min(a, max(b, c))`},
+		{"booleans of an index", `WHERE {true enabled}`, `WHERE enabled`, `WHERE enabled = 1`},
+		{
+			"row sets", `{set a text, b int} UPDATE t SET x = v.b, y = v.a, z = v.b {from} WHERE k = $1`,
+			` UPDATE t SET x = v.b, y = v.a, z = v.b FROM json_to_recordset($2::json) AS v(a text, b bigint) WHERE k = $1`,
+			` UPDATE t SET x = ?2, y = ?3, z = ?2  WHERE k = ?1`,
+		},
+		{
+			"row sets beside a table", `{set a bool} SELECT 1 FROM t {and} WHERE t.a = v.a`,
+			` SELECT 1 FROM t , json_to_recordset($1::json) AS v(a boolean) WHERE t.a = v.a`, ` SELECT 1 FROM t  WHERE t.a = ?1`,
+		},
+	} {
+		if got := Postgres().Of(c.text).SQL; got != c.postgres {
+			t.Errorf("%s, PostgreSQL:\n got %s\nwant %s", c.name, got, c.postgres)
+		}
+		if got := SQLite().Of(c.text).SQL; got != c.sqlite {
+			t.Errorf("%s, SQLite:\n got %s\nwant %s", c.name, got, c.sqlite)
+		}
+	}
+}
+
+func TestAnUnknownMarkIsRefused(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if recover() == nil {
+			t.Error("a text with the mark {unknown} became a statement")
+		}
+	}()
+	Postgres().Of(`SELECT {unknown}`)
+}
+
+// TestARowHasTheOrderOfItsUse covers a column that is used twice and one that is not used.
+func TestARowHasTheOrderOfItsUse(t *testing.T) {
+	t.Parallel()
+	s := SQLite().Of(`{set a text, b int, c bool} SELECT v.c, v.a, v.c WHERE $1`)
+	got, err := s.Parameters([]any{"x"}, []any{"first", 2, true})
+	if want := []any{"x", true, "first"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("parameters are %v, %v, want %v", got, err, want)
+	}
+	if _, err := s.Parameters(nil, []any{"too", "few"}); err == nil {
+		t.Error("a row with two values was accepted for three columns")
+	}
+	if _, _, err := s.Split([]any{"x"}); err == nil {
+		t.Error("a statement with a row set ran without one")
+	}
+}
+
+func TestOnlyAReadingStatementMayNotWrite(t *testing.T) {
+	t.Parallel()
+	for text, writes := range map[string]bool{` SELECT 1`: false, `INSERT INTO t VALUES (1)`: true, `WITH a AS (SELECT 1) UPDATE t SET x = 1`: true} {
+		if got := SQLite().Of(text).Writes; got != writes {
+			t.Errorf("Writes of %q = %v, want %v", text, got, writes)
+		}
+	}
+}
