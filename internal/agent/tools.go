@@ -16,6 +16,50 @@ type ToolSpec struct {
 	Idempotent bool
 	// Waits: a call may take as long as the turn, because it waits for the end of another turn.
 	Waits bool
+	// InOrder: the calls of such tools run one after the other, in the order in which the model has asked for them, because a person reads their effects in
+	// that order. Other calls run beside each other.
+	InOrder bool
+}
+
+// CallOrder makes the calls of tools that run in order wait for each other, in the order in which they join. The zero value is ready for use; it is not safe for
+// concurrent use, its places are.
+type CallOrder struct{ last <-chan struct{} }
+
+// CallPlace is the place of one call. The zero value waits for no other call.
+type CallPlace struct {
+	before <-chan struct{}
+	left   chan<- struct{}
+}
+
+// Join adds a call; one of a tool that does not run in order gets the zero place. The caller leaves the place when the call has ended, also when it was not made.
+func (o *CallOrder) Join(spec ToolSpec) CallPlace {
+	if !spec.InOrder {
+		return CallPlace{}
+	}
+	left := make(chan struct{})
+	place := CallPlace{before: o.last, left: left}
+	o.last = left
+	return place
+}
+
+// Await blocks until the call before has ended; false = ctx ended first.
+func (p CallPlace) Await(ctx context.Context) bool {
+	if p.before == nil {
+		return true
+	}
+	select {
+	case <-p.before:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Leave lets the next call begin.
+func (p CallPlace) Leave() {
+	if p.left != nil {
+		close(p.left)
+	}
 }
 
 // Toolbox is the tools of one turn. It is safe for concurrent use.

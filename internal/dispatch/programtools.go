@@ -59,7 +59,9 @@ type programTools struct {
 	key     string
 	// recording lets one call at a time look into the journal and record itself; places bounds the calls that run.
 	recording, places chan struct{}
-	used              []bool // of the rounds of earlier attempts; only the call that holds recording touches it
+	// Only the call that holds recording touches these.
+	used  []bool // of the rounds of earlier attempts
+	order agent.CallOrder
 }
 
 func newProgramTools(t *turn, req *agent.Request) *programTools {
@@ -96,34 +98,47 @@ func (p *programTools) make(ctx context.Context, call chat.ToolCall) chat.ToolRe
 	if len(call.Args) > maxProgramArgs {
 		return refusedCall("The arguments have more than %d bytes; the call was not made.", maxProgramArgs)
 	}
-	number, before, refused := p.record(ctx, call)
+	recorded, refused := p.record(ctx, call)
+	defer recorded.place.Leave()
 	switch {
 	case refused != nil:
 		return *refused
-	case before != nil && before.Results[0] != nil:
-		return *before.Results[0]
+	case recorded.result != nil:
+		return *recorded.result
 	}
 	var result chat.ToolResult
-	if before != nil && !p.spec(call.Name).Idempotent {
+	switch {
+	case !recorded.place.Await(ctx):
+		result = refusedCall("The call was not made: the calls before it took too long.")
+	case recorded.again && !p.spec(call.Name).Idempotent:
 		result = refusedCall("The gateway stopped during this call; it may or may not have happened.")
-	} else {
-		result = p.box.Call(ctx, fmt.Sprintf("%s/%d/1", p.key, number), call)
+	default:
+		result = p.box.Call(ctx, fmt.Sprintf("%s/%d/1", p.key, recorded.number), call)
 	}
 	if len(result.Text) > maxProgramResult {
 		result = refusedCall("The result has %d bytes; the limit is %d. Ask for less.", len(result.Text), maxProgramResult)
 	}
 	result.Text = chat.CleanText(result.Text)
-	if err := p.journal.RecordResult(ctx, number, 0, result); err != nil {
+	if err := p.journal.RecordResult(ctx, recorded.number, 0, result); err != nil {
 		return refusedCall("The result of the call could not be stored; it may or may not have happened.")
 	}
 	return result
 }
 
+// recordedCall is a call in the journal.
+type recordedCall struct {
+	number int // of its round
+	// again: an earlier attempt has recorded it; result is what it returned then, nil = it was not finished.
+	again  bool
+	result *chat.ToolResult
+	place  agent.CallPlace
+}
+
 // record finds the round of a call that an earlier attempt has made, or records another one.
-func (p *programTools) record(ctx context.Context, call chat.ToolCall) (number int, before *chat.Round, refused *chat.ToolResult) {
-	refuse := func(format string, args ...any) (int, *chat.Round, *chat.ToolResult) {
+func (p *programTools) record(ctx context.Context, call chat.ToolCall) (recorded recordedCall, refused *chat.ToolResult) {
+	refuse := func(format string, args ...any) (recordedCall, *chat.ToolResult) {
 		result := refusedCall(format, args...)
-		return 0, nil, &result
+		return recordedCall{}, &result
 	}
 	select {
 	case p.recording <- struct{}{}:
@@ -137,10 +152,14 @@ func (p *programTools) record(ctx context.Context, call chat.ToolCall) (number i
 		}
 		if asked := round.Calls[0]; asked.Name == call.Name && asked.Args == call.Args {
 			p.used[i] = true
-			return round.Number, &round.Round, nil
+			recorded = recordedCall{number: round.Number, again: true, result: round.Results[0]}
+			if recorded.result == nil {
+				recorded.place = p.order.Join(p.spec(call.Name))
+			}
+			return recorded, nil
 		}
 	}
-	number = p.journal.last() + 1
+	number := p.journal.last() + 1
 	switch {
 	case number > maxProgramCalls:
 		return refuse("A turn makes at most %d calls; the call was not made.", maxProgramCalls)
@@ -151,7 +170,7 @@ func (p *programTools) record(ctx context.Context, call chat.ToolCall) (number i
 	if err != nil {
 		return refuse("The call could not be stored and was not made; try again later.")
 	}
-	return number, nil, nil
+	return recordedCall{number: number, place: p.order.Join(p.spec(call.Name))}, nil
 }
 
 // spec describes a tool; zero for one that is not offered.

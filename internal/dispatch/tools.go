@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"laneway/internal/agent"
+	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
@@ -167,12 +168,31 @@ func (s toolSessions) Reaches(channel string) error {
 	return nil
 }
 
-// Send puts a message into the outbox.
+// Send puts a message into the outbox. One for the web goes into the transcript at once: the answer of the turn does so too, and must not overtake it.
 func (s toolSessions) Send(ctx context.Context, o store.Outgoing) error {
+	if o.Target.Channel == channel.Web {
+		return s.append(ctx, o)
+	}
 	err := s.node.WhileAlive(ctx, func(ctx context.Context) error { return s.store.Enqueue(ctx, []store.Outgoing{o}) })
 	if err != nil {
 		return fmt.Errorf("sending a text of a tool: %w", err)
 	}
 	s.outbox.Wake()
+	return nil
+}
+
+// append delivers a message into the transcript that is its target.
+func (s toolSessions) append(ctx context.Context, o store.Outgoing) error {
+	key, err := chat.ParseSessionKey(o.Target.ChatID, o.Session.Agent)
+	if err != nil {
+		return fmt.Errorf("the session of a text of a tool: %w", err)
+	}
+	err = s.node.WhileAlive(ctx, func(ctx context.Context) error {
+		_, err := s.AppendReply(ctx, key, chat.Reply{ID: o.RunID, RunID: o.RunID, Target: o.Target, Principal: o.Principal, Kind: o.Kind, Text: o.Text})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("delivering a text of a tool: %w", err)
+	}
 	return nil
 }

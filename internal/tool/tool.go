@@ -39,7 +39,7 @@ type Sessions interface {
 	ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error)
 	// Reaches refuses a channel through which nothing can be sent.
 	Reaches(channel string) error
-	// Send puts a message into the outbox; one whose RunID and N are there already is left alone.
+	// Send sends a message; one whose RunID and N were sent already is left alone. Messages to one chat arrive in the order of the calls.
 	Send(ctx context.Context, o store.Outgoing) error
 }
 
@@ -146,6 +146,8 @@ type Tool struct {
 	Idempotent bool
 	// Waits: a call waits for the end of another turn, and may take as long as its own turn.
 	Waits bool
+	// InOrder: the calls of a turn have their effect in the order in which the model asked for them, see [agent.ToolSpec].
+	InOrder bool
 	// Offer reports whether the tool is offered in a turn, and can adapt it to the turn; nil = it is.
 	Offer func(turn Turn, one *Tool) bool
 	// Acts reports whether a call with these arguments creates or sends something; nil = never.
@@ -239,7 +241,7 @@ func (b *box) Specs() []agent.ToolSpec {
 	specs := make([]agent.ToolSpec, 0, len(b.tools))
 	for _, one := range b.tools {
 		specs = append(specs, agent.ToolSpec{
-			Name: one.Name, Description: one.Description, Schema: json.RawMessage(one.Schema), Idempotent: one.Idempotent, Waits: one.Waits,
+			Name: one.Name, Description: one.Description, Schema: json.RawMessage(one.Schema), Idempotent: one.Idempotent, Waits: one.Waits, InOrder: one.InOrder,
 		})
 	}
 	return specs

@@ -34,28 +34,7 @@ func (l *loop) work(ctx context.Context, index int, again bool) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended := make(chan done, len(missing))
-	slots := make(chan struct{}, parallel)
-	for _, i := range missing {
-		key := fmt.Sprintf("%s/%d/%d", l.req.IdempotencyKey, round.Number, i+1)
-		call := round.Calls[i]
-		l.calls.Go(func() {
-			if i >= MaxCalls {
-				ended <- done{i, failed("This call was not made: only the first %d calls of an answer are. Ask for it again if you need it.", MaxCalls)}
-				return
-			}
-			if l.waits(call) { // it does nothing here itself
-				ended <- done{i, l.bounded(ctx, key, call, again)}
-				return
-			}
-			select {
-			case slots <- struct{}{}:
-				defer func() { <-slots }()
-				ended <- done{i, l.bounded(ctx, key, call, again)}
-			case <-ctx.Done():
-			}
-		})
-	}
+	ended := l.begin(ctx, round, missing, again)
 	for range missing {
 		var d done
 		select {
@@ -70,6 +49,40 @@ func (l *loop) work(ctx context.Context, index int, again bool) error {
 		}
 	}
 	return nil
+}
+
+// begin starts calls of a round. Those that end before ctx come out of the channel, which takes all of them.
+func (l *loop) begin(ctx context.Context, round *agent.Round, missing []int, again bool) <-chan done {
+	ended := make(chan done, len(missing))
+	slots := make(chan struct{}, parallel)
+	var order agent.CallOrder
+	for _, i := range missing {
+		key := fmt.Sprintf("%s/%d/%d", l.req.IdempotencyKey, round.Number, i+1)
+		call := round.Calls[i]
+		spec := l.spec(call)
+		place := order.Join(spec)
+		l.calls.Go(func() {
+			defer place.Leave()
+			if i >= MaxCalls {
+				ended <- done{i, failed("This call was not made: only the first %d calls of an answer are. Ask for it again if you need it.", MaxCalls)}
+				return
+			}
+			if spec.Waits { // it does nothing here itself
+				ended <- done{i, l.bounded(ctx, key, call, again)}
+				return
+			}
+			if !place.Await(ctx) {
+				return
+			}
+			select {
+			case slots <- struct{}{}:
+				defer func() { <-slots }()
+				ended <- done{i, l.bounded(ctx, key, call, again)}
+			case <-ctx.Done():
+			}
+		})
+	}
+	return ended
 }
 
 // take records one result.
@@ -101,9 +114,12 @@ func failed(format string, args ...any) chat.ToolResult {
 	return chat.ToolResult{Text: fmt.Sprintf(format, args...), IsError: true}
 }
 
-// waits reports whether a call is one of a tool that waits for another turn.
-func (l *loop) waits(call chat.ToolCall) bool {
-	return slices.ContainsFunc(l.tools, func(spec agent.ToolSpec) bool { return spec.Name == call.Name && spec.Waits })
+// spec is the tool of a call; zero for one that is not offered.
+func (l *loop) spec(call chat.ToolCall) (none agent.ToolSpec) {
+	if i := slices.IndexFunc(l.tools, func(spec agent.ToolSpec) bool { return spec.Name == call.Name }); i >= 0 {
+		return l.tools[i]
+	}
+	return none
 }
 
 // bounded runs one call for at most its time; one of a tool that waits has the time of the turn.

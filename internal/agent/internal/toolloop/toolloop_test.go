@@ -79,8 +79,13 @@ func turn(ctx context.Context, m *model, b *tools, support *toolloop.Support) (a
 	if m.calls == nil {
 		m.calls = []chat.ToolCall{{ID: "a", Name: "set", Args: "{}"}}
 	}
+	return turnWith(ctx, m, b, b, support)
+}
+
+// turnWith is a turn whose toolbox is not its journal.
+func turnWith(ctx context.Context, m *model, box agent.Toolbox, j agent.Journal, support *toolloop.Support) (agent.Result, error) {
 	m.text = toolloop.NewText(0, func(agent.Event) {})
-	return toolloop.Run(ctx, agent.Request{Tools: b, Journal: b}, m, m.text, toolloop.Options{Support: support})
+	return toolloop.Run(ctx, agent.Request{Tools: box, Journal: j}, m, m.text, toolloop.Options{Support: support})
 }
 
 func TestATurnGoesOnWithoutAToolThatHangs(t *testing.T) {
