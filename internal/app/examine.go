@@ -171,7 +171,7 @@ func broken(rule store.Invariant, rows [][]string) Finding {
 	}
 	f := Finding{Weight: Failure, Text: fmt.Sprintf("rule %s is broken in %s: %s (%s)", rule.ID, count(len(rows)), rule.Rule, strings.Join(places, "; "))}
 	if slices.Contains([]string{"I5.stranded", "I7.left", "I7.drain", "I10.nodes"}, rule.ID) {
-		f.Weight, f.Cure = Warning, "start a gateway; it takes over what a dead one left"
+		f.Weight, f.Cure = Warning, "start a gateway that has the agents of these; it takes over what a dead one left"
 		return f
 	}
 	f.Cure = "keep a copy of the database and report this with the log of the gateway"

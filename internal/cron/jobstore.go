@@ -169,6 +169,8 @@ type JobPage struct {
 type ClaimParams struct {
 	Node  string
 	Limit int
+	// Agents are those of the node: it claims the jobs of these and of the gateway itself. nil = all jobs.
+	Agents []string
 	// Decide is pure: it decides what happens to each due job. It may be called more than once.
 	Decide func(now time.Time, due []DueJob) []Verdict
 }

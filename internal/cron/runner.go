@@ -27,6 +27,8 @@ type RunnerConfig struct {
 	// Tick is the longest wait between two claims, Batch the number of jobs that one claim takes.
 	Tick  time.Duration
 	Batch int
+	// Agents are those of this process: jobs of others are not claimed. nil = all.
+	Agents []string
 	// Node is the id under which runs are claimed; "" while this process may not claim anything. Required.
 	Node func() string
 }
@@ -178,7 +180,7 @@ func (r *Runner) claimAll(ctx context.Context) (claims int, next time.Time, err 
 func (r *Runner) claim(ctx context.Context, node string) (Claimed, error) {
 	within, cancel := context.WithTimeoutCause(ctx, claimTime, errors.New("claiming what is due took too long"))
 	defer cancel()
-	c, err := r.store.Claim(within, ClaimParams{Node: node, Limit: r.cfg.Batch, Decide: r.planner.Decide})
+	c, err := r.store.Claim(within, ClaimParams{Node: node, Limit: r.cfg.Batch, Agents: r.cfg.Agents, Decide: r.planner.Decide})
 	if err != nil {
 		return c, err
 	}

@@ -198,7 +198,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 		return err
 	}
 	d.owner = ownership.New(ownership.Config{
-		Version: cfg.Version, Addr: cfg.Addr, Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Sweep: cfg.Sweep, Exclusive: cfg.Exclusive,
+		Version: cfg.Version, Addr: cfg.Addr, Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Sweep: cfg.Sweep, Agents: d.agentIDs(), Exclusive: cfg.Exclusive,
 	}, p.store, takeover{d.queue}, p.obs, p.log)
 	d.publisher = events.New(events.Config{
 		DefaultAgent: d.DefaultAgent(), End: p.endEvent, Topics: events.Topics{
@@ -231,8 +231,7 @@ func (d *Dispatcher) connectJobs() error {
 	p := d.parts
 	deps := service.Deps{
 		Store: p.store, Node: p.node, Turns: jobTurns{p, d.queue}, Callers: jobCallers{d.admission, d.access}, Publisher: p.events, Outbox: p.outbox,
-		Log: p.log, Go: p.background.Go, DefaultAgent: d.DefaultAgent(), HasAgent: func(id string) bool { _, ok := p.agents[id]; return ok },
-		Channels: p.channelNames(),
+		Log: p.log, Go: p.background.Go, Agents: d.agentIDs(), Channels: p.channelNames(),
 	}
 	if p.cfg.Files != nil {
 		deps.Files = p.cfg.Files

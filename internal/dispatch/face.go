@@ -54,6 +54,15 @@ func (d *Dispatcher) Wait(ctx context.Context, messageID string) (chat.RunEnd, e
 // DefaultAgent is the id of the agent that answers when no other is named.
 func (d *Dispatcher) DefaultAgent() string { return d.cfg.Agents[0].Info.ID }
 
+// agentIDs lists the names of the agents, the default one first.
+func (p *parts) agentIDs() []string {
+	ids := make([]string, 0, len(p.cfg.Agents))
+	for _, a := range p.cfg.Agents {
+		ids = append(ids, a.Info.ID)
+	}
+	return ids
+}
+
 // Agents lists the agents, the default one first.
 func (d *Dispatcher) Agents() []agent.Info {
 	infos := make([]agent.Info, 0, len(d.cfg.Agents))

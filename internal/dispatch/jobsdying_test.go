@@ -118,11 +118,11 @@ func (s dying) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, err
 	return s.cronStore.Claim(ctx, p)
 }
 
-func (s dying) Sweep(ctx context.Context, n string, limit int) ([]store.Taken, error) {
+func (s dying) Sweep(ctx context.Context, sp store.SweepParams) ([]store.Taken, error) {
 	if s.gone() {
 		return nil, chat.ErrStoreUnavailable
 	}
-	return s.cronStore.Sweep(ctx, n, limit)
+	return s.cronStore.Sweep(ctx, sp)
 }
 
 // TestAWaitingRunBeginsWhenTheRunOfAnotherProcessEnds starts a second run of a buffer_one job through the process that does not run the first one. The

@@ -59,11 +59,11 @@ func (p *power) Register(ctx context.Context, n store.Node) error {
 	return p.cronStore.Register(ctx, n)
 }
 
-func (p *power) Sweep(ctx context.Context, n string, limit int) ([]store.Taken, error) {
+func (p *power) Sweep(ctx context.Context, sp store.SweepParams) ([]store.Taken, error) {
 	if err := p.dead(ctx); err != nil {
 		return nil, err
 	}
-	return p.cronStore.Sweep(ctx, n, limit)
+	return p.cronStore.Sweep(ctx, sp)
 }
 
 func (p *power) ClaimOutgoing(ctx context.Context, n string, channels []string, limit int) ([]store.Outgoing, error) {

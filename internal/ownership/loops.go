@@ -117,7 +117,7 @@ func (n *Node) sweep(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, n.cfg.Lease, errors.New("the sweep took too long"))
 	defer cancel()
-	taken, err := n.store.Sweep(ctx, me.id, sweepBatch)
+	taken, err := n.store.Sweep(ctx, store.SweepParams{Node: me.id, Limit: sweepBatch, Agents: n.cfg.Agents})
 	if err != nil {
 		n.log.WarnContext(ctx, "sweep failed; trying again", "err", err)
 		return

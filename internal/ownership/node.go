@@ -28,7 +28,7 @@ type Store interface {
 	Unregister(ctx context.Context, nodeID string) error
 	AcquireLease(ctx context.Context, name, nodeID string) (l store.Lease, ok bool, err error)
 	ReleaseLease(ctx context.Context, l store.Lease) error
-	Sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken, error)
+	Sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, error)
 	Hinted(ctx context.Context, nodeID string, limit int) ([]store.Taken, error)
 	Hold(ctx context.Context) (*store.Hold, error)
 }
@@ -59,6 +59,8 @@ type Config struct {
 	Lease, Heartbeat time.Duration
 	// Sweep is how often work without an owner is looked for; 0 = 1 s.
 	Sweep time.Duration
+	// Agents are those that this process has: it takes over no work of others. nil = all.
+	Agents []string
 	// Exclusive: no other process can use the store, so what earlier processes owned is free at once.
 	Exclusive bool
 }

@@ -90,12 +90,12 @@ type Inbox interface {
 	EndWaiting(ctx context.Context, p EndParams) ([]Waiting, error)
 	// Stop records a stop, see [StopParams]. It uses the control connection.
 	Stop(ctx context.Context, p StopParams) (Stopped, error)
-	// Sweep takes sessions over that have unfinished messages, no live owner, and no open debounce window; at most limit
-	// sessions. Each gets epoch + 1 and owner nodeID. Runs that were running count one crash more, unless their owner left
+	// Sweep takes sessions over that have unfinished messages, no live owner, no open debounce window, and an agent of the node; at most Limit
+	// sessions. Each gets epoch + 1 and owner Node. What waits for another agent is left as it is, for a node that has it. Runs that were running count one crash more, unless their owner left
 	// cleanly. Concurrent sweepers pass over each other's rows. Expired nodes without unfinished work are deleted after ten minutes.
 	// The messages of all sessions together have at most [ReadBytes], or are those of one session (whose queue the cap of [AcceptParams] bounds): fewer
-	// sessions than limit do not mean that there are no more.
-	Sweep(ctx context.Context, nodeID string, limit int) ([]Taken, error)
+	// sessions than Limit do not mean that there are no more.
+	Sweep(ctx context.Context, p SweepParams) ([]Taken, error)
 	// Hinted returns unfinished, not yet started messages of sessions that nodeID owns and that another node accepted, at most limit: those
 	// that a lost wake-up would delay until the next sweep. At most [ReadBytes]; a later call returns the remaining ones, after these have
 	// been started.

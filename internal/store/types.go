@@ -284,6 +284,15 @@ const (
 	StopAll StopScope = "all" // everything of the session accepted up to now
 )
 
+// SweepParams of Sweep.
+type SweepParams struct {
+	// Node takes the sessions over, at most Limit.
+	Node  string
+	Limit int
+	// Agents are those of the node: the sessions of others are left to nodes that have them. Sessions of the gateway's own jobs need none. nil = all.
+	Agents []string
+}
+
 // StopParams records a stop. Waiting messages end stopped at once; running runs get stop_by and are never run again.
 type StopParams struct {
 	Session   chat.SessionKey

@@ -63,7 +63,7 @@ func (p *process) join(st *sqlite.Store, change ...func(*service.Config)) {
 	var err error
 	p.Service, err = service.New(cfg, service.Deps{
 		Store: st, Node: p, Turns: p, Callers: p, Publisher: p, Outbox: p, Log: slog.New(slog.DiscardHandler), Go: func(work func()) { work() },
-		DefaultAgent: "main", HasAgent: func(id string) bool { return id == "main" }, Channels: []string{"box:work", "webhook"},
+		Agents: []string{"main"}, Channels: []string{"box:work", "webhook"},
 	})
 	if err != nil {
 		p.t.Fatal(err)

@@ -156,7 +156,7 @@ func (mt *maintenance) builtIn() []cron.Job {
 	for i := range list {
 		j := &list[i]
 		j.Payload.Kind, j.Session, j.WakeMode, j.Lane = cron.PayloadSystemEvent, cron.Isolated, cron.WakeNow, cron.DefaultLane
-		j.Owner, j.Principal, j.Agent, j.JitterMs = cron.SystemOwner, cron.SystemOwner, cmp.Or(j.Agent, mt.defaultAgent), cmp.Or(j.JitterMs, (10*time.Minute).Milliseconds())
+		j.Owner, j.Principal, j.Agent, j.JitterMs = cron.SystemOwner, cron.SystemOwner, cmp.Or(j.Agent, mt.agents[0]), cmp.Or(j.JitterMs, (10*time.Minute).Milliseconds())
 		j.Overlap, j.Retry, j.Timeout, j.Enabled = cron.OverlapSkip, cron.DefaultRetry(), cmp.Or(j.Timeout, time.Hour), true
 		// The same id on every replica and after every start, so that two that begin at once agree.
 		j.ID = builtInID(j.Key)

@@ -62,9 +62,8 @@ type Deps struct {
 	Log       *slog.Logger
 	// Go runs short work beside the loop; its owner waits for it.
 	Go func(work func())
-	// DefaultAgent answers for jobs that name none, and for the built-in ones. HasAgent reports whether there is an agent of this name.
-	DefaultAgent string
-	HasAgent     func(id string) bool
+	// Agents are those of this process; it claims no job of another. The first one answers for jobs that name none, and for the built-in ones.
+	Agents []string
 	// Channels are the names of the configured channels, sorted.
 	Channels []string
 }
@@ -81,10 +80,9 @@ type parts struct {
 	files     Files
 	log       *slog.Logger
 
-	background   func(work func())
-	defaultAgent string
-	hasAgent     func(id string) bool
-	channels     []string
+	background func(work func())
+	agents     []string // the default one first
+	channels   []string
 
 	accounts *accounts
 	jobs     cron.JobStore // the jobs of store, with the events of what each operation has ended
@@ -114,7 +112,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	p := &parts{
 		cfg: cfg, store: deps.Store, node: deps.Node, turns: deps.Turns, callers: deps.Callers, publisher: deps.Publisher, outbox: deps.Outbox,
-		files: deps.Files, log: deps.Log, background: deps.Go, defaultAgent: deps.DefaultAgent, hasAgent: deps.HasAgent, channels: deps.Channels,
+		files: deps.Files, log: deps.Log, background: deps.Go, agents: deps.Agents, channels: deps.Channels,
 	}
 	s := &Service{parts: p, Events: &Events{parts: p}}
 	p.events = s.Events
@@ -129,7 +127,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.maintenance = &maintenance{parts: p}
 	s.attempts = &attempts{parts: p, delivery: s.Delivery, maintenance: s.maintenance}
 	var err error
-	s.loop, err = cron.NewRunner(cron.RunnerConfig{Node: p.claimant}, p.jobs, p.planner, &launcher{parts: p, delivery: s.Delivery}, cfg.Observer, p.log)
+	s.loop, err = cron.NewRunner(cron.RunnerConfig{Node: p.claimant, Agents: deps.Agents}, p.jobs, p.planner, &launcher{parts: p, delivery: s.Delivery}, cfg.Observer, p.log)
 	if err != nil {
 		return nil, fmt.Errorf("making the cron runner: %w", err)
 	}

@@ -31,7 +31,7 @@ func (s *Store) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, er
 				return err
 			}
 		}
-		out = cron.Claimed{Now: now, More: more, Next: s.crons.nextWake("")}
+		out = cron.Claimed{Now: now, More: more, Next: s.crons.nextWake("", p)}
 		for _, v := range verdicts {
 			s.carryOut(v, p.Node, &out, now)
 		}
@@ -47,14 +47,14 @@ func (s *Store) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, er
 func (s *Store) due(p cron.ClaimParams, now time.Time) (due []cron.DueJob, retries []*ledgerRow, more bool) {
 	var list []*cron.Job
 	for _, j := range s.crons.jobs {
-		if next := planned(j); !next.IsZero() && !next.After(now) {
+		if next := planned(j); !next.IsZero() && !next.After(now) && claims(p, j.Owner, j.Agent) {
 			list = append(list, j)
 		}
 	}
 	slices.SortFunc(list, func(a, b *cron.Job) int {
 		return cmp.Or(a.State.NextRunAt.Compare(b.State.NextRunAt), cmp.Compare(a.ID, b.ID))
 	})
-	retries = s.crons.rows(func(r *ledgerRow) bool { return r.State == cron.RunRetrying && !r.NextAttempt.After(now) })
+	retries = s.crons.rows(func(r *ledgerRow) bool { return r.State == cron.RunRetrying && !r.NextAttempt.After(now) && claims(p, r.Owner, r.Agent) })
 	more = p.Limit > 0 && len(list)+len(retries) > p.Limit
 	if p.Limit > 0 {
 		list = list[:min(len(list), p.Limit)]
@@ -64,6 +64,11 @@ func (s *Store) due(p cron.ClaimParams, now time.Time) (due []cron.DueJob, retri
 		due = append(due, s.dueJob(j, now))
 	}
 	return due, retries, more
+}
+
+// claims reports whether a node with the agents of p may claim a job or a run.
+func claims(p cron.ClaimParams, owner, agent string) bool {
+	return p.Agents == nil || owner == cron.SystemOwner || slices.Contains(p.Agents, agent)
 }
 
 // planned is when the claim has to decide about a job; for a pause with an end that is its end.
@@ -239,7 +244,7 @@ func (c *crons) ran(job string, slots []time.Time) (out []cron.SlotRun) {
 }
 
 // nextWake is the earliest moment that is planned, of a principal's jobs or ("") of all; zero = nothing is planned.
-func (c *crons) nextWake(principal string) time.Time {
+func (c *crons) nextWake(principal string, p cron.ClaimParams) time.Time {
 	var next time.Time
 	sooner := func(at time.Time) {
 		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
@@ -247,12 +252,12 @@ func (c *crons) nextWake(principal string) time.Time {
 		}
 	}
 	for _, j := range c.jobs {
-		if principal == "" || j.Owner == principal {
+		if (principal == "" || j.Owner == principal) && claims(p, j.Owner, j.Agent) {
 			sooner(planned(j))
 		}
 	}
 	for _, r := range c.ledger {
-		if principal == "" || r.Owner == principal {
+		if (principal == "" || r.Owner == principal) && claims(p, r.Owner, r.Agent) {
 			sooner(r.NextAttempt)
 		}
 	}

@@ -139,7 +139,7 @@ func (s *Store) Run(ctx context.Context, id, visible string) (cron.Run, error) {
 func (s *Store) Summary(ctx context.Context, visible string) (cron.Summary, error) {
 	var out cron.Summary
 	err := s.do(ctx, "Summary", func(now time.Time) error {
-		out = cron.Summary{OldestDue: -1, NextWake: s.crons.nextWake(visible)}
+		out = cron.Summary{OldestDue: -1, NextWake: s.crons.nextWake(visible, cron.ClaimParams{})}
 		late := func(at time.Time) {
 			if !at.IsZero() && !at.After(now) {
 				out.Backlog++

@@ -11,19 +11,19 @@ import (
 )
 
 // Sweep takes over sessions that no live node owns, see store.Inbox. A dead node gets chat.ErrFenced.
-func (s *Store) Sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
+func (s *Store) Sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, error) {
 	var out []store.Taken
 	err := s.do(ctx, "Sweep", func(now time.Time) error {
-		if !s.alive(nodeID, now) {
+		if !s.alive(p.Node, now) {
 			return chat.ErrFenced
 		}
 		s.endStopping(now)
 		budget := store.NewBudget(0)
 		for _, se := range s.busySessions() {
-			if len(out) == limit {
+			if len(out) == p.Limit {
 				break
 			}
-			if !s.alive(se.Owner, now) && !se.debounceUntil.After(now) {
+			if !s.alive(se.Owner, now) && !se.debounceUntil.After(now) && (p.Agents == nil || slices.Contains(p.Agents, se.Key.Agent)) {
 				size := 0
 				for _, m := range se.unfinished {
 					size += m.size()
@@ -31,7 +31,7 @@ func (s *Store) Sweep(ctx context.Context, nodeID string, limit int) ([]store.Ta
 				if !budget.Take(size) {
 					break
 				}
-				s.takeOver(se, nodeID, now)
+				s.takeOver(se, p.Node, now)
 				out = append(out, s.taken(se, se.unfinished))
 			}
 		}

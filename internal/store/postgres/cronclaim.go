@@ -18,18 +18,21 @@ import (
 const dueWhere = ` WHERE enabled AND invalid = '' AND next_run_at <= ` + nowSQL + `
 	AND (paused_at IS NULL OR paused_until IS NOT NULL)`
 
+// ofAgents is the condition that a node with the agents $2 may claim a job or a run; NULL = all agents.
+const ofAgents = `($2::text[] IS NULL OR owner = '` + cron.SystemOwner + `' OR agent = ANY($2))`
+
 const (
 	// lookSQL returns when the first job and the first retry are due, NULL while the gateway is held. Each half reads the first entry of an index, however many jobs there are.
 	lookSQL = `SELECT ` + nowSQL + `,
 	CASE WHEN ` + store.NotHeld + ` THEN (SELECT next_run_at FROM cron_jobs WHERE enabled AND invalid = '' AND next_run_at IS NOT NULL
-		AND (paused_at IS NULL OR paused_until IS NOT NULL) ORDER BY next_run_at, id LIMIT 1) END,
-	CASE WHEN ` + store.NotHeld + ` THEN (SELECT next_attempt_at FROM cron_run_logs WHERE next_attempt_at IS NOT NULL ORDER BY next_attempt_at LIMIT 1) END`
+		AND (paused_at IS NULL OR paused_until IS NOT NULL) AND ` + ofAgents + ` ORDER BY next_run_at, id LIMIT 1) END,
+	CASE WHEN ` + store.NotHeld + ` THEN (SELECT next_attempt_at FROM cron_run_logs WHERE next_attempt_at IS NOT NULL AND ` + ofAgents + ` ORDER BY next_attempt_at LIMIT 1) END`
 
-	dueSQL = `SELECT ` + jobColumns + `, 0, NULL::bigint FROM cron_jobs` + dueWhere + `
+	dueSQL = `SELECT ` + jobColumns + `, 0, NULL::bigint FROM cron_jobs` + dueWhere + ` AND ` + ofAgents + `
 ORDER BY next_run_at, id LIMIT `
 
 	// dueCountSQL counts the rows that dueSQL would return if no other transaction had locked any of them.
-	dueCountSQL = `SELECT count(*) FROM (SELECT 1 FROM cron_jobs` + dueWhere + ` ORDER BY next_run_at, id LIMIT `
+	dueCountSQL = `SELECT count(*) FROM (SELECT 1 FROM cron_jobs` + dueWhere + ` AND ` + ofAgents + ` ORDER BY next_run_at, id LIMIT `
 
 	activeSQL = `SELECT job_id, id, state, COALESCE(started_at, 0), session_key FROM cron_run_logs
 WHERE job_id = ANY($1::text[]) AND finished_at IS NULL ORDER BY claimed_at, id`
@@ -109,7 +112,7 @@ func (c *claiming) look(ctx context.Context) (due, retries bool, err error) {
 	var job, retry pgtype.Int8
 	b := &pgx.Batch{}
 	b.Queue(aliveSQL, c.s.clock(), c.p.Node)
-	b.Queue(lookSQL, c.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now, &job, &retry) })
+	b.Queue(lookSQL, c.s.clock(), c.p.Agents).QueryRow(func(row pgx.Row) error { return row.Scan(&now, &job, &retry) })
 	err = send(ctx, c.s.pool, b)
 	c.out.Now, c.out.Next = fromMillis(now), cron.Earlier(moment(job), moment(retry))
 	return job.Valid && job.Int64 <= now, retry.Valid && retry.Int64 <= now, err
@@ -191,7 +194,7 @@ func (b *claimBatch) read(ctx context.Context, tx pgx.Tx) error {
 	batch := &pgx.Batch{}
 	batch.Queue(inOrderSQL)
 	batch.Queue(readClockSQL, b.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	batch.Queue(dueSQL+limit(b.p, 0)+` FOR UPDATE SKIP LOCKED`, b.s.clock()).Query(b.add)
+	batch.Queue(dueSQL+limit(b.p, 0)+` FOR UPDATE SKIP LOCKED`, b.s.clock(), b.p.Agents).Query(b.add)
 	if err := send(ctx, tx, batch); err != nil {
 		return err
 	}
@@ -201,7 +204,7 @@ func (b *claimBatch) read(ctx context.Context, tx pgx.Tx) error {
 	}
 	more := &pgx.Batch{}
 	if !b.more { // then no row was passed over that the claim could have taken
-		more.Queue(dueCountSQL+limit(b.p, 0)+`) due`, b.s.clock()).QueryRow(func(row pgx.Row) error {
+		more.Queue(dueCountSQL+limit(b.p, 0)+`) due`, b.s.clock(), b.p.Agents).QueryRow(func(row pgx.Row) error {
 			var dueNow int
 			err := row.Scan(&dueNow)
 			b.out.Passed = max(0, dueNow-len(b.due)) // what is broken is marked and not due any more

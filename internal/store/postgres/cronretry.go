@@ -16,7 +16,7 @@ const (
 	// retrySQL finds runs whose next attempt is due, with the message of the last attempt.
 	retrySQL = `SELECT ` + waitingColumns + `, i.params_hash, ` + logColumns + `
 FROM cron_run_logs l JOIN inbox i ON i.message_id = l.run_id
-WHERE l.next_attempt_at <= ` + nowSQL + ` AND l.state = 'retrying'
+WHERE l.next_attempt_at <= ` + nowSQL + ` AND l.state = 'retrying' AND ($2::text[] IS NULL OR l.owner = '` + cron.SystemOwner + `' OR l.agent = ANY($2))
 ORDER BY l.next_attempt_at, l.id LIMIT `
 
 	retriedSQL = `UPDATE cron_run_logs l SET state = 'queued', next_attempt_at = NULL, node = $1, run_id = v.message
@@ -61,7 +61,7 @@ func (c *claiming) claimRetries(ctx context.Context) error {
 func (c *claiming) dueRetries(ctx context.Context, tx pgx.Tx) ([]placed, error) {
 	var list []placed
 	b := &pgx.Batch{}
-	b.Queue(retrySQL+limit(c.p, len(c.out.Jobs))+` FOR UPDATE OF l SKIP LOCKED`, c.s.clock()).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(retrySQL+limit(c.p, len(c.out.Jobs))+` FOR UPDATE OF l SKIP LOCKED`, c.s.clock(), c.p.Agents).Query(func(rows pgx.Rows) (err error) {
 		list, err = pgx.CollectRows(rows, scanRetry)
 		return err
 	})

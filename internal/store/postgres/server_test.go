@@ -222,11 +222,11 @@ func TestNoTakeoverRightAfterTheServersStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec(t, url, `UPDATE nodes SET lease_until = (extract(epoch FROM now()) * 1000)::bigint - 1 WHERE id = 'owner'`)
-	if taken, err := s.Sweep(ctx, "other", 10); err != nil || len(taken) != 0 {
+	if taken, err := s.Sweep(ctx, store.SweepParams{Node: "other", Limit: 10}); err != nil || len(taken) != 0 {
 		t.Fatalf("right after the start: took %v, %v", taken, err)
 	}
 	exec(t, url, `UPDATE nodes SET lease_ms = 1 WHERE id = 'owner'`) // a lease that is over counted from the server's start
-	if taken, err := s.Sweep(ctx, "other", 10); err != nil || len(taken) != 1 {
+	if taken, err := s.Sweep(ctx, store.SweepParams{Node: "other", Limit: 10}); err != nil || len(taken) != 1 {
 		t.Fatalf("one lease later: took %v, %v", taken, err)
 	}
 }

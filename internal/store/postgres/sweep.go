@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -28,6 +29,7 @@ WITH w AS (
 )
 SELECT s.key, w.size FROM sessions s JOIN w ON w.session_key = s.key
 WHERE s.debounce_until <= ` + nowSQL + ` AND ` + ownerlessSQL + ` AND ` + store.NotHeld + `
+	AND ($3::text[] IS NULL OR s.principal = '` + cron.SystemOwner + `' OR s.agent = ANY($3))
 ORDER BY w.since, s.key LIMIT $2 FOR UPDATE OF s SKIP LOCKED`
 
 	// takeSQL checks again, now that the rows are locked, and takes the sessions that still have no live owner.
@@ -75,30 +77,30 @@ DELETE FROM nodes n WHERE n.lease_until <= ` + nowSQL + ` - $2::bigint
 
 // Sweep takes over sessions that no live node owns, see store.Inbox. It takes one round trip when there is nothing to do. A dead node gets
 // chat.ErrFenced.
-func (s *Store) Sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
+func (s *Store) Sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, error) {
 	var taken []store.Taken
 	err := s.do(ctx, "sweeping", func(ctx context.Context) error {
 		taken = nil
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-			taken, err = s.sweep(ctx, tx, nodeID, limit)
+			taken, err = s.sweep(ctx, tx, p)
 			return err
 		})
 	})
 	return taken, err
 }
 
-func (s *Store) sweep(ctx context.Context, tx pgx.Tx, nodeID string, limit int) ([]store.Taken, error) {
+func (s *Store) sweep(ctx context.Context, tx pgx.Tx, p store.SweepParams) ([]store.Taken, error) {
 	var (
 		orphans, keys []string
 		waiting       []sized
 	)
 	b := &pgx.Batch{}
-	b.Queue(aliveSQL, s.clock(), nodeID)
+	b.Queue(aliveSQL, s.clock(), p.Node)
 	b.Queue(endStoppingOfDeadSQL, s.clock())
 	b.Queue(forgetSQL, s.clock(), keepDeadNode.Milliseconds())
-	b.Queue(expandOfDeadSQL, s.clock(), max(limit, 0))
+	b.Queue(expandOfDeadSQL, s.clock(), max(p.Limit, 0))
 	b.Queue(expandSQL)
-	b.Queue(orphansSQL, s.clock(), limit).Query(collect(&waiting, pgx.RowToStructByPos[sized]))
+	b.Queue(orphansSQL, s.clock(), p.Limit, p.Agents).Query(collect(&waiting, pgx.RowToStructByPos[sized]))
 	if err := send(ctx, tx, b); err != nil || len(waiting) == 0 {
 		return nil, err
 	}
@@ -106,7 +108,7 @@ func (s *Store) sweep(ctx context.Context, tx pgx.Tx, nodeID string, limit int) 
 		orphans = append(orphans, waiting[i].Key)
 	}
 	b = &pgx.Batch{}
-	b.Queue(takeSQL, s.clock(), nodeID, orphans).Query(collect(&keys, scanText))
+	b.Queue(takeSQL, s.clock(), p.Node, orphans).Query(collect(&keys, scanText))
 	if err := send(ctx, tx, b); err != nil || len(keys) == 0 {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func between() map[string]func(t *testing.T, s *Store, now *time.Time, l *cron.L
 			t.Helper()
 			*now = now.Add(2 * time.Hour)
 			register(t, s, "other")
-			taken, err := s.Sweep(t.Context(), "other", 10)
+			taken, err := s.Sweep(t.Context(), store.SweepParams{Node: "other", Limit: 10})
 			if err != nil || len(taken) == 0 {
 				t.Fatalf("the other node has taken %d sessions over (%v)", len(taken), err)
 			}

@@ -14,6 +14,8 @@ const (
 	maxClaim = 500
 	// plannedJobs is the condition of the index of jobs that may become due.
 	plannedJobs = `enabled = 1 AND next_run_at IS NOT NULL AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL)`
+	// ofAgents is the condition that a node with the agents ?2 may claim a job or a run; see agentList.
+	ofAgents = `(?2 IS NULL OR owner = '` + cron.SystemOwner + `' OR agent IN (SELECT value FROM json_each(?2)))`
 	// maxBudget is how far the runs of an owner are counted. Budgets are smaller, and the count costs the same for every owner.
 	maxBudget = 1000
 )
@@ -36,14 +38,18 @@ func (s *Store) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, er
 
 func (t *tx) claimJobs(ctx context.Context, p *cron.ClaimParams) (out cron.Claimed, err error) {
 	out.Now = instant(t.now)
-	list, err := t.dueRetries(ctx, p.Limit)
+	agents, err := agentList(p.Agents)
 	if err != nil {
 		return out, err
 	}
-	if out.Next, err = nextWake(ctx, t, ""); err != nil {
+	list, err := t.dueRetries(ctx, p, agents)
+	if err != nil {
 		return out, err
 	}
-	c := &claiming{tx: t, out: &out, list: list}
+	if out.Next, err = nextWake(ctx, t, "", agents); err != nil {
+		return out, err
+	}
+	c := &claiming{tx: t, out: &out, list: list, agents: agents}
 	taken := len(list)
 	if taken < p.Limit {
 		n, err := c.jobs(ctx, p, p.Limit-taken)
@@ -59,9 +65,9 @@ func (t *tx) claimJobs(ctx context.Context, p *cron.ClaimParams) (out cron.Claim
 }
 
 // dueRetries makes the next attempts of runs whose retry is due. The message of an attempt has the content of the one before.
-func (t *tx) dueRetries(ctx context.Context, limit int) ([]*launching, error) {
-	rows, err := t.query(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE state = 'retrying' AND next_attempt_at <= ?
-		ORDER BY next_attempt_at LIMIT +?`, t.now, limit)
+func (t *tx) dueRetries(ctx context.Context, p *cron.ClaimParams, agents any) ([]*launching, error) {
+	rows, err := t.query(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE state = 'retrying' AND next_attempt_at <= ?1 AND `+ofAgents+`
+		ORDER BY next_attempt_at LIMIT +?3`, t.now, agents, p.Limit)
 	due, err := collect(rows, err, scanLedger)
 	if err != nil {
 		return nil, err
@@ -89,13 +95,14 @@ func (t *tx) dueRetries(ctx context.Context, limit int) ([]*launching, error) {
 // claiming is one claim under way.
 type claiming struct {
 	*tx
-	out  *cron.Claimed
-	list []*launching // launched at the end, all with one statement
+	out    *cron.Claimed
+	list   []*launching // launched at the end, all with one statement
+	agents any          // of the node, see ofAgents
 }
 
 // jobs decides about the due jobs, and returns how many there were.
 func (c *claiming) jobs(ctx context.Context, p *cron.ClaimParams, limit int) (int, error) {
-	rows, err := c.query(ctx, `SELECT id, rowid FROM cron_jobs WHERE `+plannedJobs+` AND next_run_at <= ? ORDER BY next_run_at, id LIMIT +?`, c.now, limit)
+	rows, err := c.query(ctx, `SELECT id, rowid FROM cron_jobs WHERE `+plannedJobs+` AND next_run_at <= ?1 AND `+ofAgents+` ORDER BY next_run_at, id LIMIT +?3`, c.now, c.agents, limit)
 	taken, err := collect(rows, err, scanDueRow)
 	if err != nil || len(taken) == 0 {
 		return 0, err
@@ -250,11 +257,11 @@ func (c *claiming) advance(ctx context.Context, j *cachedJob, v *cron.Verdict) e
 }
 
 // nextWake is when the next job or retry is due; zero = nothing is planned.
-func nextWake(ctx context.Context, q querier, visible string) (at time.Time, err error) {
+func nextWake(ctx context.Context, q querier, visible string, agents any) (at time.Time, err error) {
 	err = q.one(ctx, `SELECT min(at) FROM (
-		SELECT at FROM (SELECT next_run_at AS at FROM cron_jobs WHERE `+plannedJobs+` AND (?1 = '' OR owner = ?1) ORDER BY next_run_at LIMIT 1)
-		UNION ALL SELECT at FROM (SELECT next_attempt_at AS at FROM cron_run_logs WHERE state = 'retrying' AND (?1 = '' OR owner = ?1)
-			ORDER BY next_attempt_at LIMIT 1))`, visible).Scan(timeColumn{&at})
+		SELECT at FROM (SELECT next_run_at AS at FROM cron_jobs WHERE `+plannedJobs+` AND (?1 = '' OR owner = ?1) AND `+ofAgents+` ORDER BY next_run_at LIMIT 1)
+		UNION ALL SELECT at FROM (SELECT next_attempt_at AS at FROM cron_run_logs WHERE state = 'retrying' AND (?1 = '' OR owner = ?1) AND `+ofAgents+`
+			ORDER BY next_attempt_at LIMIT 1))`, visible, agents).Scan(timeColumn{&at})
 	return at, err
 }
 

@@ -178,7 +178,7 @@ func (s *Store) Summary(ctx context.Context, visible string) (out cron.Summary, 
 		if oldest != nil {
 			out.OldestDue = time.Duration(now-*oldest) * time.Millisecond
 		}
-		out.NextWake, err = nextWake(ctx, q, visible)
+		out.NextWake, err = nextWake(ctx, q, visible, nil)
 		return err
 	})
 	return out, err

@@ -144,7 +144,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	must(err)
 	*clock = clock.Add(time.Minute)
 	must(s.Register(ctx, store.Node{ID: "second"}))
-	taken, err := s.Sweep(ctx, "second", 10)
+	taken, err := s.Sweep(ctx, store.SweepParams{Node: "second", Limit: 10})
 	must(err)
 	if len(taken) != 1 {
 		t.Fatalf("took %d sessions, want 1", len(taken))
@@ -210,7 +210,7 @@ func TestPagesOfDeletedSessionsGoBackToTheDisk(t *testing.T) {
 	t.Parallel()
 	s, before, pages := emptied(t, 8)
 	for range 8 {
-		if _, err := s.Sweep(t.Context(), "node", 10); err != nil {
+		if _, err := s.Sweep(t.Context(), store.SweepParams{Node: "node", Limit: 10}); err != nil {
 			t.Fatal(err)
 		}
 	}

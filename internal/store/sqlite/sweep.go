@@ -4,13 +4,14 @@ import (
 	"context"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
 // Sweep takes over sessions that no live node owns; see the port. A dead node gets chat.ErrFenced.
-func (s *Store) Sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
+func (s *Store) Sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, error) {
 	return result(ctx, s.write, ordinary("sweep"), func(ctx context.Context, t *tx) ([]store.Taken, error) {
-		if err := t.proveAlive(ctx, nodeID); err != nil {
+		if err := t.proveAlive(ctx, p.Node); err != nil {
 			return nil, err
 		}
 		if err := t.endStoppingOfDead(ctx); err != nil {
@@ -23,10 +24,10 @@ func (s *Store) Sweep(ctx context.Context, nodeID string, limit int) ([]store.Ta
 		if held {
 			return nil, t.forget(ctx)
 		}
-		if err := t.expandOfDead(ctx, max(limit, 0)); err != nil {
+		if err := t.expandOfDead(ctx, max(p.Limit, 0)); err != nil {
 			return nil, err
 		}
-		taken, err := t.sweep(ctx, nodeID, limit)
+		taken, err := t.sweep(ctx, p)
 		if err != nil {
 			return nil, err
 		}
@@ -37,8 +38,8 @@ func (s *Store) Sweep(ctx context.Context, nodeID string, limit int) ([]store.Ta
 	})
 }
 
-func (t *tx) sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
-	keys, err := t.orphans(ctx, max(limit, 0))
+func (t *tx) sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, error) {
+	keys, err := t.orphans(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ func (t *tx) sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken
 		if err != nil || !ok {
 			return nil, err
 		}
-		if err := t.takeOver(ctx, r, nodeID); err != nil {
+		if err := t.takeOver(ctx, r, p.Node); err != nil {
 			return nil, err
 		}
 		rows, err := t.query(ctx, `SELECT `+messageColumns+` FROM inbox WHERE session_key = ? AND state <> 'done' ORDER BY seq`, r.key)
@@ -80,17 +81,30 @@ func (t *tx) sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken
 
 // orphans lists sessions with unfinished messages, no live owner and no open debounce window, the longest waiting first. It reads the index
 // of unfinished messages and one session row for each: its cost follows the unfinished work.
-func (t *tx) orphans(ctx context.Context, limit int) ([]chat.SessionKey, error) {
+func (t *tx) orphans(ctx context.Context, p store.SweepParams) ([]chat.SessionKey, error) {
+	agents, err := agentList(p.Agents)
+	if err != nil {
+		return nil, err
+	}
 	rows, err := t.query(ctx, `
 		SELECT s.key FROM (SELECT session_key, min(seq) AS seq FROM inbox WHERE state <> 'done' GROUP BY session_key) AS u
 		JOIN sessions s ON s.key = u.session_key
 		JOIN inbox i ON i.session_key = u.session_key AND i.seq = u.seq
 		WHERE s.debounce_until <= ? AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = s.owner AND n.lease_until > ?)
-		ORDER BY i.accepted_at, s.key LIMIT +?`, t.now, t.now, limit)
+			AND (? IS NULL OR s.principal = ? OR s.agent IN (SELECT value FROM json_each(?)))
+		ORDER BY i.accepted_at, s.key LIMIT +?`, t.now, t.now, agents, cron.SystemOwner, agents, max(p.Limit, 0))
 	return collect(rows, err, func(row scanner) (key chat.SessionKey, err error) {
 		err = row.Scan(keyColumn{&key})
 		return key, err
 	})
+}
+
+// agentList is the list of agents as a value of a statement, which reads it with json_each; NULL = all agents.
+func agentList(agents []string) (any, error) {
+	if agents == nil {
+		return nil, nil //nolint:nilnil // NULL
+	}
+	return encode(agents)
 }
 
 // takeOver moves a session to a new owner. What ran under the old one is interrupted and waits again; it counts as a crash unless the old

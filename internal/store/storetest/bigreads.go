@@ -201,7 +201,7 @@ func bigSweep(w *world) {
 	heir := w.node()
 	var got []string
 	for {
-		taken, err := w.st.Sweep(w.ctx, heir, many)
+		taken, err := w.st.Sweep(w.ctx, store.SweepParams{Node: heir, Limit: many})
 		w.ok(err)
 		if len(taken) == 0 {
 			break

@@ -71,7 +71,7 @@ func (w *world) writes(ctx context.Context, todo leftOver) map[string]func() err
 		"Finish":       func() error { _, err := w.st.Finish(ctx, answered(c, run)); return err },
 		"EndWaiting":   func() error { _, err := w.st.EndWaiting(ctx, end); return err },
 		"Stop":         func() error { _, err := w.st.Stop(ctx, stop); return err },
-		"Sweep":        func() error { _, err := w.st.Sweep(ctx, node, many); return err },
+		"Sweep":        func() error { _, err := w.st.Sweep(ctx, store.SweepParams{Node: node, Limit: many}); return err },
 		"ResetSession": func() error {
 			_, err := w.st.ResetSession(ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "late"})
 			return err

@@ -18,6 +18,7 @@ func cronClaimTests() []test {
 		{"RacersGetEachSlotOnce", racersGetEachSlotOnce},
 		{"ClaimsWhatIsDueAndSaysWhenMoreIs", firesWhenDue},
 		{"TakesTheEarliestInBatches", earliestInBatches},
+		{"ClaimsOnlyJobsOfAgentsOfTheNode", claimsOfAgents},
 		{"NothingDueTouchesNothing", nothingDueTouchesNothing},
 		{"JobWithoutAVerdictStaysDue", noVerdict},
 		{"RunThatExistsIsNotMadeAgain", existingRun},
@@ -58,6 +59,38 @@ func claimIsOneThing(w *world) {
 	equal(w, "next slot", []any{after.State.Next, after.State.Fired, after.State.Queued, after.Revision, after.Enabled},
 		[]any{slot.Add(interval), 1, 1, j.Revision, true})
 	equal(w, "nothing more is due", len(w.claimDue(node).Launched), 0)
+}
+
+// claimsOfAgents lets a job of an agent become due that the node lacks, then a retry of one: neither is claimed, and neither wakes the node before its time.
+func claimsOfAgents(w *world) {
+	node := w.node()
+	other := w.job(func(j *cron.Job) { j.Agent = "coder" })
+	system := w.job(func(j *cron.Job) { j.Agent, j.Owner = "coder", cron.SystemOwner })
+	w.pass(interval, node)
+	claim := func(agents ...string) (ids []string, next time.Time) {
+		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Agents: agents, Decide: decide})
+		w.ok(err)
+		equal(w, "jobs that another operation had locked", c.Passed, 0)
+		for _, l := range c.Launched {
+			ids = append(ids, l.Run.JobID)
+		}
+		return ids, c.Next
+	}
+	ids, _ := claim("main")
+	equal(w, "launched without the agent", ids, []string{system.ID})
+	ids, next := claim("main")
+	equal(w, "launched again", []any{len(ids), next.UTC()}, []any{0, w.stored(system.ID).State.NextRunAt.UTC()})
+	equal(w, "slot of the other job", w.stored(other.ID).State.Next, other.State.Next)
+
+	c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Agents: []string{"main", "coder"}, Decide: decide})
+	w.ok(err)
+	equal(w, "launched with the agent", []any{len(c.Launched), c.Launched[0].Run.JobID}, []any{1, other.ID})
+	w.failAgain(c.Launched[0], time.Second)
+	w.clock.advance(2 * time.Second)
+	ids, next = claim("main")
+	equal(w, "retries without the agent", []any{len(ids), next.UTC()}, []any{0, w.stored(system.ID).State.NextRunAt.UTC()})
+	ids, _ = claim("coder")
+	equal(w, "retries with the agent", ids, []string{other.ID})
 }
 
 func racersGetEachSlotOnce(w *world) {

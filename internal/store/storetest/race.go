@@ -170,7 +170,7 @@ func sweepsTakeOnce(w *world) {
 	takers := map[chat.SessionKey][]string{}
 	w.race(racers, func(st store.Store, i int) error {
 		for range 3 { // passing over rows that others hold may leave a sweeper with fewer than there are
-			list, err := st.Sweep(w.ctx, nodes[i], 2)
+			list, err := st.Sweep(w.ctx, store.SweepParams{Node: nodes[i], Limit: 2})
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -24,6 +25,7 @@ func takeoverTests() []test {
 		{"AcceptBetweenStartAndFinishKeepsTheOwner", acceptBeforeFinish},
 		{"AcceptAfterFinishHasANewEpoch", acceptAfterFinish},
 		{"SweepTakesAtMostTheLimit", sweepLimit},
+		{"SweepLeavesWhatWaitsForAnotherAgent", sweepAgents},
 		{"DeadNodeSweepsNothing", deadNodeSweepsNothing},
 		{"IdleSessionsAreLeftAlone", idleSessionsAreLeftAlone},
 		{"EverythingSurvivesReopen", survivesReopen},
@@ -157,7 +159,7 @@ func longDeadIsACrash(w *world) {
 	w.clock.advance(lease + 11*time.Minute)
 	next := w.node()
 	for range 2 { // the first sweep must not forget the node: the other session still needs its row to count the crash
-		list, err := w.st.Sweep(w.ctx, next, 1)
+		list, err := w.st.Sweep(w.ctx, store.SweepParams{Node: next, Limit: 1})
 		w.ok(err)
 		equal(w, "taken", len(list), 1)
 		for _, r := range list[0].Runs {
@@ -288,7 +290,7 @@ func sweepLimit(w *world) {
 	second := w.node()
 	seen := map[chat.SessionKey]bool{}
 	for _, want := range []int{2, 2, 1, 0} {
-		list, err := w.st.Sweep(w.ctx, second, 2)
+		list, err := w.st.Sweep(w.ctx, store.SweepParams{Node: second, Limit: 2})
 		w.ok(err)
 		equal(w, "taken", len(list), want)
 		for _, taken := range list {
@@ -303,7 +305,7 @@ func deadNodeSweepsNothing(w *world) {
 	w.acceptText(first, key)
 	w.clock.advance(lease)
 	for _, dead := range []string{first, "unregistered"} {
-		list, err := w.st.Sweep(w.ctx, dead, many)
+		list, err := w.st.Sweep(w.ctx, store.SweepParams{Node: dead, Limit: many})
 		if err == nil {
 			equal(w, "swept by a dead node", len(list), 0)
 		}
@@ -348,4 +350,29 @@ func survivesReopen(w *world) {
 	l, ok, err := w.st.AcquireLease(w.ctx, "telegram:1", next)
 	w.ok(err)
 	equal(w, "lease after the owner died", []any{ok, l.NextOffset, l.Epoch}, []any{true, int64(9), int64(2)})
+}
+
+// sweepAgents ends the only node of an agent in a run: a node without the agent leaves the session as it is, however often it sweeps.
+func sweepAgents(w *world) {
+	first := w.node()
+	coder, system := chat.SessionKey{Agent: "coder", Rest: "main"}, chat.SessionKey{Agent: "coder", Rest: "cron:upkeep"}
+	_, run, _ := w.turn(first, coder)
+	p := w.message(first, system)
+	p.Message.Principal = cron.SystemOwner
+	w.accept(p)
+	w.clock.advance(lease)
+	second := w.node()
+	sweep := func(agents ...string) []store.Taken {
+		list, err := w.st.Sweep(w.ctx, store.SweepParams{Node: second, Limit: 1, Agents: agents})
+		w.ok(err)
+		return list
+	}
+	taken := sweep("main", "writer")
+	equal(w, "taken without the agent", len(taken), 1)
+	equal(w, "session of a job of the gateway", taken[0].Session, system)
+	equal(w, "taken again", len(sweep("main", "writer")), 0)
+	equal(w, "run and owner", []any{w.run(run).State, w.run(run).Crashes, w.session(coder).Owner, w.session(coder).Epoch}, []any{store.RunRunning, 0, first, int64(1)})
+	taken = sweep("main", "coder")
+	equal(w, "taken with the agent", len(taken), 1)
+	equal(w, "session, epoch and crashes", []any{taken[0].Session, taken[0].Epoch, taken[0].Runs[run].Crashes}, []any{coder, int64(2), 1})
 }

@@ -203,7 +203,7 @@ func (w *world) run(id string) store.Run {
 
 func (w *world) sweep(node string) []store.Taken {
 	w.Helper()
-	list, err := w.st.Sweep(w.ctx, node, many)
+	list, err := w.st.Sweep(w.ctx, store.SweepParams{Node: node, Limit: many})
 	w.ok(err)
 	return list
 }
