@@ -10,6 +10,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 const (
@@ -84,7 +85,7 @@ func (s *Store) CancelRuns(ctx context.Context, p cron.CancelParams) (out cron.C
 	}
 	err = s.control(ctx, "cancelling cron runs", s.ctrl, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			out, err = idempotent(ctx, s, tx, p.IdempotencyKey, func() (cron.Cancelled, error) {
+			out, err = sqlstore.Idempotent(ctx, s.shared(tx), p.IdempotencyKey, func() (cron.Cancelled, error) {
 				ended, finished, err := s.cancel(ctx, tx, p)
 				out := cron.CancelledOf(ended)
 				out.Finished = finished

@@ -10,6 +10,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/store/sqlstore"
 )
 
 // EnqueueRuns makes runs that a caller asked for, see cron.JobStore.
@@ -18,7 +19,7 @@ func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enq
 	err := s.do(ctx, "enqueuing cron runs", func(ctx context.Context) error {
 		var made []cron.Launched
 		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-			out, err = idempotent(ctx, s, tx, p.IdempotencyKey, func() (cron.Enqueued, error) {
+			out, err = sqlstore.Idempotent(ctx, s.shared(tx), p.IdempotencyKey, func() (cron.Enqueued, error) {
 				e, err := s.enqueueRuns(ctx, tx, p)
 				made = e.Launched
 				return e, err

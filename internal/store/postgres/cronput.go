@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/store/sqlstore"
 )
 
 const (
@@ -47,7 +48,7 @@ func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, e
 func (s *Store) put(ctx context.Context, p cron.PutParams, out *cron.PutResult) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
 		first := false
-		*out, err = idempotent(ctx, s, tx, p.IdempotencyKey, func() (cron.PutResult, error) {
+		*out, err = sqlstore.Idempotent(ctx, s.shared(tx), p.IdempotencyKey, func() (cron.PutResult, error) {
 			first = true
 			return s.putJob(ctx, tx, p)
 		})

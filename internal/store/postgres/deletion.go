@@ -7,12 +7,13 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // DeleteSession removes a session that has no running run, with what belongs to it, see store.Sessions. Its tombstone is a row of the table graves.
 func (s *Store) DeleteSession(ctx context.Context, p store.DeleteParams) (out store.Deleted, err error) {
 	err = s.within(ctx, "deleting a session", func(ctx context.Context, tx pgx.Tx) error {
-		out, err = idempotent(ctx, s, tx, p.IdempotencyKey, func() (store.Deleted, error) { return s.remove(ctx, tx, p) })
+		out, err = sqlstore.Idempotent(ctx, s.shared(tx), p.IdempotencyKey, func() (store.Deleted, error) { return s.remove(ctx, tx, p) })
 		return err
 	})
 	if err != nil {

@@ -27,6 +27,17 @@ func (e engine) Update(ctx context.Context, doing string, change func(ctx contex
 	})
 }
 
+// Control implements sqlstore.Engine: each line has a connection of its own.
+func (e engine) Control(ctx context.Context, line sqlstore.Line, doing string, change func(ctx context.Context, tx sqlstore.Tx) error) error {
+	conn := e.ctrl
+	if line == sqlstore.Beat {
+		conn = e.beat
+	}
+	return e.control(ctx, doing, conn, func(conn *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return change(ctx, &engineTx{Store: e.Store, to: tx}) })
+	})
+}
+
 // engineTx runs statements in a transaction, or each in its own.
 type engineTx struct {
 	*Store
@@ -109,6 +120,9 @@ func (t *engineTx) Query(ctx context.Context, text string, scan func(sqlstore.Ro
 	rows.Close() // which reads the end of the statement, and its error
 	return rows.Err()
 }
+
+// shared is a transaction as operations of sqlstore use it.
+func (s *Store) shared(tx pgx.Tx) sqlstore.Tx { return &engineTx{Store: s, to: tx} }
 
 func cleanAll(list []string) []string {
 	out := make([]string, len(list))

@@ -10,21 +10,6 @@ import (
 
 var _ store.Holds = (*Store)(nil)
 
-func scanHold(row pgx.CollectableRow) (h store.Hold, err error) {
-	var since int64
-	err = row.Scan(&since, &h.Who, &h.Reason)
-	h.Since = fromMillis(since)
-	return h, err
-}
-
-// heldBy is the hold that a statement has read; nil = the gateway is not held.
-func heldBy(list []store.Hold) *store.Hold {
-	if len(list) == 0 {
-		return nil
-	}
-	return &list[0]
-}
-
 // Held is what waits for the release, see store.Holds.
 func (s *Store) Held(ctx context.Context) (w store.HeldWork, err error) {
 	err = s.do(ctx, "reading what is held", func(ctx context.Context) error {

@@ -13,6 +13,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // defaultSessions is how many sessions a list returns without a limit.
@@ -189,7 +190,7 @@ func (s *Store) ResetSession(ctx context.Context, p store.ResetParams) (out stor
 	}
 	err = s.within(ctx, "resetting a session", func(ctx context.Context, tx pgx.Tx) error {
 		out = store.Session{}
-		id, err := idempotent(ctx, s, tx, p.IdempotencyKey, func() (string, error) {
+		id, err := sqlstore.Idempotent(ctx, s.shared(tx), p.IdempotencyKey, func() (string, error) {
 			out, err = s.reset(ctx, tx, p)
 			return out.SessionID, err
 		})

@@ -9,8 +9,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"laneway/internal/store"
 )
 
 const (
@@ -77,20 +75,6 @@ func (s *Store) NotifyStop(node string) { s.wake.notify(node + stopHint) }
 
 // StopWakeups delivers the hints of NotifyStop, see store.Waker.
 func (s *Store) StopWakeups(node string) <-chan struct{} { return s.wake.wakeups(node + stopHint) }
-
-// StopRequests reads the stop requests for runs of a node, see store.Waker.
-func (s *Store) StopRequests(ctx context.Context, node string) ([]store.StopRequest, error) {
-	var stops []store.StopRequest
-	err := s.control(ctx, "reading stop requests", s.ctrl, func(conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, stopsSQL, node)
-		if err != nil {
-			return err
-		}
-		stops, err = pgx.CollectRows(rows, scanStopRequest)
-		return err
-	})
-	return stops, err
-}
 
 func (w *waker) notify(node string) {
 	w.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // cancellation is why runs end before their time.
@@ -19,7 +20,7 @@ type cancellation struct {
 // CancelRuns ends active runs; see the port. It goes to the front of the writer's queue.
 func (s *Store) CancelRuns(ctx context.Context, p cron.CancelParams) (cron.Cancelled, error) {
 	return result(ctx, s.write, urgent("cancel runs"), func(ctx context.Context, t *tx) (cron.Cancelled, error) {
-		return idempotent(ctx, t, p.IdempotencyKey, func() (cron.Cancelled, error) { return t.cancelRuns(ctx, &p) })
+		return sqlstore.Idempotent(ctx, t.shared(), p.IdempotencyKey, func() (cron.Cancelled, error) { return t.cancelRuns(ctx, &p) })
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/store/sqlstore"
 )
 
 const (
@@ -268,7 +269,7 @@ func nextWake(ctx context.Context, q querier, visible string, agents any) (at ti
 // EnqueueRuns makes runs that a caller asked for; see the port.
 func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
 	return result(ctx, s.write, ordinary("enqueue runs"), func(ctx context.Context, t *tx) (cron.Enqueued, error) {
-		return idempotent(ctx, t, p.IdempotencyKey, func() (cron.Enqueued, error) { return t.enqueueRuns(ctx, &p) })
+		return sqlstore.Idempotent(ctx, t.shared(), p.IdempotencyKey, func() (cron.Enqueued, error) { return t.enqueueRuns(ctx, &p) })
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/store/sqlstore"
 )
 
 // maxSummary is how much of an answer the ledger keeps, in bytes.
@@ -199,13 +200,5 @@ func findLedger(ctx context.Context, q querier, id string) (r *ledgerRow, known 
 
 // audit writes the audit row in the transaction of the change.
 func (t *tx) audit(ctx context.Context, a *cron.Audit, object string) error {
-	if a == nil {
-		return nil
-	}
-	if a.Object != "" {
-		object = a.Object
-	}
-	_, err := t.exec(ctx, `INSERT INTO audit_log (id, who, verb, object, before_hash, after_hash, peer, request_id, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		newID(), a.Who, a.Verb, object, a.Before, a.After, a.Peer, a.RequestID, t.now)
-	return err
+	return sqlstore.Audit(ctx, t.shared(), a, object)
 }

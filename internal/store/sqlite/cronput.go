@@ -5,6 +5,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/store/sqlstore"
 )
 
 var _ cron.JobStore = (*Store)(nil)
@@ -16,7 +17,7 @@ func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, e
 	}
 	return result(ctx, s.write, ordinary("store a job"), func(ctx context.Context, t *tx) (cron.PutResult, error) {
 		first := false
-		out, err := idempotent(ctx, t, p.IdempotencyKey, func() (cron.PutResult, error) {
+		out, err := sqlstore.Idempotent(ctx, t.shared(), p.IdempotencyKey, func() (cron.PutResult, error) {
 			first = true
 			return t.putJob(ctx, &p)
 		})
@@ -48,16 +49,9 @@ func (t *tx) putJob(ctx context.Context, p *cron.PutParams) (cron.PutResult, err
 // namesake is the job that p changes by its name; nil = there is none.
 func (t *tx) namesake(ctx context.Context, p *cron.PutParams) (*storedJob, error) {
 	rows, err := t.query(ctx, `SELECT id FROM cron_jobs WHERE owner = ? AND name = ? ORDER BY created_at, id LIMIT +?`, p.Owner, p.Name, cron.MaxNamesakes)
+	ids, err := collect(rows, err, text)
 	if err != nil {
 		return nil, err
-	}
-	found, err := textRows(rows, cron.MaxNamesakes)
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, row := range found {
-		ids = append(ids, row[0])
 	}
 	id, err := p.Namesake(ids)
 	if err != nil || id == "" {

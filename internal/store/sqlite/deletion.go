@@ -5,12 +5,13 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // DeleteSession removes a session that does not run, with what belongs to it; see the port.
 func (s *Store) DeleteSession(ctx context.Context, p store.DeleteParams) (store.Deleted, error) {
 	return result(ctx, s.write, ordinary("delete a session"), func(ctx context.Context, t *tx) (store.Deleted, error) {
-		return idempotent(ctx, t, p.IdempotencyKey, func() (store.Deleted, error) { return t.remove(ctx, p) })
+		return sqlstore.Idempotent(ctx, t.shared(), p.IdempotencyKey, func() (store.Deleted, error) { return t.remove(ctx, p) })
 	})
 }
 

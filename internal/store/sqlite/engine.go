@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 
 	"laneway/internal/store/sqlstore"
@@ -24,6 +25,27 @@ func (e engine) Update(ctx context.Context, doing string, change func(ctx contex
 	return e.write.do(ctx, ordinary(doing), func(ctx context.Context, t *tx) error {
 		return change(ctx, t.shared())
 	})
+}
+
+// Control implements sqlstore.Engine: the operation goes to the front of the writer's queue.
+func (e engine) Control(ctx context.Context, _ sqlstore.Line, doing string, change func(ctx context.Context, tx sqlstore.Tx) error) error {
+	return e.write.do(ctx, urgent(doing), func(ctx context.Context, t *tx) error { return change(ctx, t.shared()) })
+}
+
+// engineRow adds Values to a row of database/sql.
+type engineRow struct{ *sql.Rows }
+
+// Values implements sqlstore.Row.
+func (r engineRow) Values() ([]any, error) {
+	columns, err := r.Columns()
+	if err != nil {
+		return nil, err
+	}
+	values, into := make([]any, len(columns)), make([]any, len(columns))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	return values, r.Scan(into...)
 }
 
 // engineTx runs statements on a connection.
@@ -101,7 +123,7 @@ func (t *engineTx) Query(ctx context.Context, text string, scan func(sqlstore.Ro
 		}
 		defer func() { err = errors.Join(err, rows.Close()) }()
 		for rows.Next() {
-			if err := scan(rows); err != nil {
+			if err := scan(engineRow{rows}); err != nil {
 				return err
 			}
 		}

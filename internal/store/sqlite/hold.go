@@ -14,15 +14,6 @@ var (
 	_ store.Holds = (*Visitor)(nil)
 )
 
-func readHold(ctx context.Context, q querier) (*store.Hold, error) {
-	h := &store.Hold{}
-	err := q.one(ctx, store.HoldSQL).Scan(timeColumn{&h.Since}, &h.Who, &h.Reason)
-	if none(err) {
-		return nil, nil //nolint:nilnil // nil = the gateway is not held
-	}
-	return h, err
-}
-
 // held reports whether the gateway is held.
 func (t *tx) held(ctx context.Context) (held bool, err error) {
 	err = t.one(ctx, `SELECT EXISTS (SELECT 1 FROM hold)`).Scan(&held)

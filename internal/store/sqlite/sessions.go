@@ -5,6 +5,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 const sessionColumns = `key, session_id, principal, lane, coalesce(owner, ''), epoch, last_seq, taken_seq, done_seq, stop_seq, run_limit, waiting,
@@ -72,7 +73,7 @@ func (s *Store) ResetSession(ctx context.Context, p store.ResetParams) (store.Se
 		return store.Session{}, chat.Errorf(chat.CodeInvalid, "a new transcript needs an id")
 	}
 	return result(ctx, s.write, ordinary("reset a session"), func(ctx context.Context, t *tx) (out store.Session, err error) {
-		id, err := idempotent(ctx, t, p.IdempotencyKey, func() (string, error) {
+		id, err := sqlstore.Idempotent(ctx, t.shared(), p.IdempotencyKey, func() (string, error) {
 			out, err = t.reset(ctx, p)
 			return out.SessionID, err
 		})

@@ -21,6 +21,7 @@ import (
 type Visitor struct {
 	sqlstore.Access
 	sqlstore.Holds
+	sqlstore.Inspection
 
 	db   *sql.DB
 	now  func() time.Time
@@ -53,7 +54,7 @@ func Visit(ctx context.Context, cfg Config) (*Visitor, error) {
 		v.now = time.Now //nolint:forbidigo // the default of the injected clock
 	}
 	all := sqlstore.New(visitorEngine{v})
-	v.Access, v.Holds = all.Access, all.Holds
+	v.Access, v.Holds, v.Inspection = all.Access, all.Holds, all.Inspection
 	if err := v.checkSchema(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -90,15 +91,6 @@ func (v *Visitor) Close() error {
 		return fmt.Errorf("close the database: %w", err)
 	}
 	return nil
-}
-
-// Violations runs one rule on a snapshot.
-func (v *Visitor) Violations(ctx context.Context, rule store.Invariant, values map[string]any, limit int) (rows [][]string, err error) {
-	err = v.do(ctx, "check the rule "+rule.ID, "BEGIN", func(t *tx) error {
-		rows, err = violations(ctx, t, rule, values, limit)
-		return err
-	})
-	return rows, err
 }
 
 // Kind is "sqlite".
@@ -150,4 +142,9 @@ func (e visitorEngine) View(ctx context.Context, doing string, see func(ctx cont
 // Update implements sqlstore.Engine.
 func (e visitorEngine) Update(ctx context.Context, doing string, change func(ctx context.Context, tx sqlstore.Tx) error) error {
 	return e.v.do(ctx, doing, "BEGIN IMMEDIATE", func(t *tx) error { return change(ctx, t.shared()) })
+}
+
+// Control implements sqlstore.Engine.
+func (e visitorEngine) Control(ctx context.Context, _ sqlstore.Line, doing string, change func(ctx context.Context, tx sqlstore.Tx) error) error {
+	return e.Update(ctx, doing, change)
 }

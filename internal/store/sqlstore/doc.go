@@ -8,5 +8,6 @@
 // integer milliseconds, booleans are booleans or 0 and 1, JSON is text.
 //
 // An Update may run again after a conflict, as a whole. Two transactions on PostgreSQL run at the same time: an operation that counts and then adds locks
-// the row, or the name ([lockName]), that its count depends on. SQLite has one writer, and there the marks for locks are empty.
+// the row, or the name (lockName), that its count depends on. SQLite has one writer, and there the marks for locks are empty. Rows that a statement
+// chooses with a limit stand in a WITH … AS MATERIALIZED, because PostgreSQL may evaluate a subquery again for each row of the outer one.
 package sqlstore

@@ -18,7 +18,18 @@ type Engine interface {
 	// results and changes nothing else but the database. Errors of change are returned unchanged when they are of type *chat.Error; others get
 	// doing as their context.
 	Update(ctx context.Context, doing string, change func(ctx context.Context, tx Tx) error) error
+	// Control is an Update that never waits for those of turns and messages.
+	Control(ctx context.Context, line Line, doing string, change func(ctx context.Context, tx Tx) error) error
 }
+
+// Line names operations that wait for each other only.
+type Line int
+
+// The lines. A stop may wait for a lock, and a heartbeat must not wait for a stop.
+const (
+	Beat Line = iota // heartbeats
+	Stop             // stops, and whether the database answers
+)
 
 // Tx runs statements. A text is written once for both engines, see [Dialect]; $1, $2 … are its arguments. An argument of type [Set] is the row set of a
 // text that declares one; it is the last argument. Strings may hold anything: the engine removes what its database cannot store.
@@ -34,7 +45,11 @@ type Tx interface {
 }
 
 // Row is a row of a result.
-type Row interface{ Scan(dest ...any) error }
+type Row interface {
+	Scan(dest ...any) error
+	// Values are the values of all columns; nil = NULL.
+	Values() ([]any, error)
+}
 
 // ErrEnough is what a scan function returns to end the reading early. Query then returns nil.
 var ErrEnough = errors.New("enough rows")

@@ -141,8 +141,8 @@ func (s Questions) TakeQuestions(ctx context.Context, nodeID string, limit int) 
 		return nil, err
 	}
 	err = s.db.Update(ctx, "take questions over", func(ctx context.Context, tx Tx) (err error) {
-		taken, err = all(ctx, tx, `UPDATE tool_questions SET node = $1 WHERE id IN (SELECT q.id `+leftQuestions+` ORDER BY q.id {limit $2} {skip})
-			RETURNING `+questionColumns, scanQuestion, nodeID, limit)
+		taken, err = all(ctx, tx, `WITH free AS MATERIALIZED (SELECT q.id `+leftQuestions+` ORDER BY q.id {limit $2} {skip})
+			UPDATE tool_questions SET node = $1 WHERE id IN (SELECT id FROM free) RETURNING `+questionColumns, scanQuestion, nodeID, limit)
 		return err
 	})
 	return taken, err

@@ -3,12 +3,17 @@ package sqlstore
 // Store has the operations that are written once. An engine's store embeds it.
 type Store struct {
 	Access
+	Calls
 	Holds
+	Inspection
+	Nodes
 	Questions
 	Usage
 }
 
 // New returns the operations on an engine.
 func New(db Engine) Store {
-	return Store{Access: Access{db}, Holds: Holds{db}, Questions: Questions{db}, Usage: Usage{db}}
+	return Store{
+		Access: Access{db}, Calls: Calls{db}, Holds: Holds{db}, Inspection: Inspection{db}, Nodes: Nodes{db}, Questions: Questions{db}, Usage: Usage{db},
+	}
 }

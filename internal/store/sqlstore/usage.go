@@ -153,10 +153,12 @@ func (s Usage) PruneUsage(ctx context.Context, before string, limit int) (n int,
 	err = s.db.Update(ctx, "remove old counters of usage", func(ctx context.Context, tx Tx) error {
 		n = 0
 		for _, text := range []string{
-			`DELETE FROM usage_counters WHERE (day, principal, agent, model, job) IN
-				(SELECT day, principal, agent, model, job FROM usage_counters WHERE day < $1 {limit $2})`,
-			`DELETE FROM usage_totals WHERE (day, scope, name) IN (SELECT day, scope, name FROM usage_totals WHERE day < $1 {limit $2})`,
-			`DELETE FROM usage_writers WHERE writer IN (SELECT writer FROM usage_writers WHERE day < $1 {limit $2})`,
+			`WITH old AS MATERIALIZED (SELECT day, principal, agent, model, job FROM usage_counters WHERE day < $1 {limit $2})
+				DELETE FROM usage_counters WHERE (day, principal, agent, model, job) IN (SELECT day, principal, agent, model, job FROM old)`,
+			`WITH old AS MATERIALIZED (SELECT day, scope, name FROM usage_totals WHERE day < $1 {limit $2})
+				DELETE FROM usage_totals WHERE (day, scope, name) IN (SELECT day, scope, name FROM old)`,
+			`WITH old AS MATERIALIZED (SELECT writer FROM usage_writers WHERE day < $1 {limit $2})
+				DELETE FROM usage_writers WHERE (writer) IN (SELECT writer FROM old)`,
 		} {
 			done, err := tx.Exec(ctx, text, before, limit-n)
 			if err != nil {

@@ -1,0 +1,105 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// Calls are the results of calls with an idempotency key, and the log of changes.
+type Calls struct{ db Engine }
+
+var _ store.IdempotencyRecords = Calls{}
+
+const (
+	// reserveSQL inserts the record of a call. It changes no row when a record exists that is still kept. On PostgreSQL it waits for a transaction that
+	// inserts the same key. $5 is how long records are kept.
+	reserveSQL = `INSERT INTO answers AS a (owner, method, key, hash, answer, at) VALUES ($1, $2, $3, $4, '', {now})
+		ON CONFLICT (owner, method, key) DO UPDATE SET hash = excluded.hash, answer = '', at = excluded.at WHERE a.at <= excluded.at - $5`
+
+	findRecordSQL = `SELECT hash, answer FROM answers WHERE owner = $1 AND method = $2 AND key = $3 AND at > {now} - $4`
+)
+
+// Idempotent runs do and writes its result in the same transaction. When a record of this key exists, Idempotent returns its result and
+// does not run do. Without a key it only runs do.
+func Idempotent[T any](ctx context.Context, tx Tx, o *chat.IdempotencyKey, do func() (T, error)) (out T, err error) {
+	if o == nil {
+		return do()
+	}
+	n, err := tx.Exec(ctx, reserveSQL, o.Owner, o.Method, o.Key, o.Hash, store.IdempotencyTTL.Milliseconds())
+	if err != nil {
+		return out, err
+	}
+	if n == 0 {
+		raw, err := findRecord(ctx, tx, *o)
+		if err == nil {
+			err = json.Unmarshal(raw, &out)
+		}
+		if err != nil {
+			return out, fmt.Errorf("read the answer to %s: %w", o.Method, err)
+		}
+		return out, nil
+	}
+	if out, err = do(); err != nil {
+		return out, err
+	}
+	answer, err := encode(out)
+	if err != nil {
+		return out, err
+	}
+	_, err = tx.Exec(ctx, `UPDATE answers SET answer = $4 WHERE owner = $1 AND method = $2 AND key = $3`, o.Owner, o.Method, o.Key, answer)
+	return out, err
+}
+
+// findRecord reads the record of a call that is still kept; nil = there is none.
+func findRecord(ctx context.Context, tx Tx, o chat.IdempotencyKey) (json.RawMessage, error) {
+	var hash, answer string
+	found, err := one(ctx, tx, findRecordSQL, into(&hash, &answer), o.Owner, o.Method, o.Key, store.IdempotencyTTL.Milliseconds())
+	switch {
+	case err != nil || !found:
+		return nil, err
+	case hash != o.Hash:
+		return nil, chat.ErrKeyReused
+	}
+	return json.RawMessage(answer), nil
+}
+
+// IdempotencyRecord reads the result of the first call with a key; see store.IdempotencyRecords.
+func (s Calls) IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (answer json.RawMessage, err error) {
+	err = s.db.View(ctx, "read an answer", func(ctx context.Context, tx Tx) error {
+		answer, err = findRecord(ctx, tx, o)
+		return err
+	})
+	return answer, err
+}
+
+// PruneIdempotencyRecords deletes old records; see store.IdempotencyRecords.
+func (s Calls) PruneIdempotencyRecords(ctx context.Context, limit int) (n int, err error) {
+	err = s.db.Update(ctx, "prune the answers", func(ctx context.Context, tx Tx) error {
+		done, err := tx.Exec(ctx, `
+			WITH old AS MATERIALIZED (SELECT owner, method, key FROM answers WHERE at <= {now} - $1 ORDER BY at {limit $2} {skip})
+			DELETE FROM answers WHERE (owner, method, key) IN (SELECT owner, method, key FROM old)`, store.IdempotencyTTL.Milliseconds(), limit)
+		n = int(done)
+		return err
+	})
+	return n, err
+}
+
+// Audit adds one row to the log of changes.
+func (s Calls) Audit(ctx context.Context, a chat.Audit) error {
+	return s.db.Update(ctx, "write the log of changes", func(ctx context.Context, tx Tx) error { return Audit(ctx, tx, &a, "") })
+}
+
+// Audit adds a row to the log of changes; nil = none. The row's object is the object of a, or the given one when that is empty.
+func Audit(ctx context.Context, tx Tx, a *chat.Audit, object string) error {
+	if a == nil {
+		return nil
+	}
+	if a.Object != "" {
+		object = a.Object
+	}
+	return LogChange(ctx, tx, store.ChangedBy{Who: a.Who, Peer: a.Peer, RequestID: a.RequestID}, Change{a.Verb, object, a.Before, a.After})
+}

@@ -1,0 +1,149 @@
+package sqlstore
+
+import (
+	"context"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// Nodes are the processes that use the database, and the named leases that they hold.
+type Nodes struct{ db Engine }
+
+const (
+	beatSQL = `UPDATE nodes SET lease_until = {now} + lease_ms WHERE id = $1 AND lease_until > {now} RETURNING {now}, lease_until`
+
+	stopsSQL = `SELECT session_key, id, stop_by FROM runs WHERE ended_at IS NULL AND state IN ('running', 'yielded') AND owner = $1 AND stop_by <> '' ORDER BY id`
+	// Without the hint SQLite reads all runs of the history in the order of their ids.
+	stopsOnSQLite = `SELECT session_key, id, stop_by FROM runs INDEXED BY runs_open
+		WHERE state IN ('running', 'stopping', 'yielded') AND state <> 'stopping' AND owner = $1 AND stop_by <> '' ORDER BY id`
+
+	acquireSQL = `INSERT INTO leases AS l (name, owner, epoch) VALUES ($1, $2, 1)
+		ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, epoch = l.epoch + CASE WHEN l.owner = excluded.owner THEN 0 ELSE 1 END
+		WHERE l.owner IS NULL OR l.owner = excluded.owner OR NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = l.owner AND n.lease_until > {now})
+		RETURNING epoch, COALESCE(next_offset, 0)`
+)
+
+// Heartbeat extends the lease of a live node; see store.Nodes.
+func (s Nodes) Heartbeat(ctx context.Context, nodeID string) (b store.Beat, err error) {
+	err = s.db.Control(ctx, Beat, "extend the lease of this gateway", func(ctx context.Context, tx Tx) (err error) {
+		b, err = beat(ctx, tx, nodeID)
+		return err
+	})
+	if err != nil {
+		return store.Beat{}, err
+	}
+	return b, nil
+}
+
+func beat(ctx context.Context, tx Tx, nodeID string) (b store.Beat, err error) {
+	alive, err := one(ctx, tx, beatSQL, into(instant{&b.Now}, instant{&b.LeaseUntil}), nodeID)
+	switch {
+	case err != nil:
+		return b, err
+	case !alive:
+		return b, chat.ErrFenced
+	}
+	if b.Stops, err = stopRequests(ctx, tx, nodeID); err != nil {
+		return b, err
+	}
+	b.Leases, err = all(ctx, tx, `SELECT name FROM leases WHERE owner = $1 ORDER BY name`, func(r Row) (name string, err error) {
+		err = r.Scan(&name)
+		return name, err
+	}, nodeID)
+	if err != nil {
+		return b, err
+	}
+	if b.Hold, err = readHold(ctx, tx); err != nil {
+		return b, err
+	}
+	_, err = one(ctx, tx, `SELECT count(*) FROM nodes WHERE lease_until > {now} AND id <> $1`, into(&b.OtherNodes), nodeID)
+	return b, err
+}
+
+func stopRequests(ctx context.Context, tx Tx, nodeID string) ([]store.StopRequest, error) {
+	return all(ctx, tx, tx.PerEngine(stopsSQL, stopsOnSQLite), func(r Row) (q store.StopRequest, err error) {
+		err = r.Scan(keyColumn{&q.Session}, &q.RunID, &q.By)
+		return q, err
+	}, nodeID)
+}
+
+// StopRequests reads the stop requests for runs of a node; see store.Waker.
+func (s Nodes) StopRequests(ctx context.Context, nodeID string) (stops []store.StopRequest, err error) {
+	err = s.db.Control(ctx, Stop, "read stop requests", func(ctx context.Context, tx Tx) (err error) {
+		stops, err = stopRequests(ctx, tx, nodeID)
+		return err
+	})
+	return stops, err
+}
+
+// SetDraining marks the node; the first mark keeps its time. For an unknown node it does nothing.
+func (s Nodes) SetDraining(ctx context.Context, nodeID string) error {
+	return s.db.Update(ctx, "mark this gateway as draining", func(ctx context.Context, tx Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE nodes SET draining = true, draining_since = COALESCE(draining_since, {now}) WHERE id = $1`, nodeID)
+		return err
+	})
+}
+
+// LiveNodes lists nodes whose lease is valid, oldest first.
+func (s Nodes) LiveNodes(ctx context.Context) ([]chat.NodeStatus, error) {
+	return list(ctx, s.db, query{
+		"list the gateways", `SELECT id, version, draining, lease_until - {now} FROM nodes WHERE lease_until > {now} ORDER BY started_at, id`, nil,
+	}, func(r Row) (n chat.NodeStatus, err error) {
+		var left int64
+		err = r.Scan(&n.ID, &n.Version, &n.Draining, &left)
+		n.Lease = time.Duration(left) * time.Millisecond
+		return n, err
+	})
+}
+
+// ProveAlive is the fence of operations that need a live node but no session: chat.ErrFenced when its lease has ended.
+func ProveAlive(ctx context.Context, tx Tx, nodeID string) error {
+	alive, err := one(ctx, tx, `SELECT 1 FROM nodes WHERE id = $1 AND lease_until > {now}`, func(Row) error { return nil }, nodeID)
+	if err == nil && !alive {
+		err = chat.ErrFenced
+	}
+	return err
+}
+
+// AcquireLease takes a named lease that no live node holds, or confirms that nodeID holds it; see store.Nodes.
+func (s Nodes) AcquireLease(ctx context.Context, name, nodeID string) (l store.Lease, ok bool, err error) {
+	err = s.db.Update(ctx, "acquire the lease "+name, func(ctx context.Context, tx Tx) error {
+		l = store.Lease{Name: name, Owner: nodeID}
+		if err := ProveAlive(ctx, tx, nodeID); err != nil {
+			return err
+		}
+		ok, err = one(ctx, tx, acquireSQL, into(&l.Epoch, &l.NextOffset), name, nodeID)
+		return err
+	})
+	if err != nil || !ok {
+		return store.Lease{}, false, err
+	}
+	return l, true, nil
+}
+
+// ReleaseLease gives a lease back, which keeps its offset. It does nothing when the claim is not current.
+func (s Nodes) ReleaseLease(ctx context.Context, l store.Lease) error {
+	return s.db.Update(ctx, "release the lease "+l.Name, func(ctx context.Context, tx Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE leases SET owner = NULL WHERE name = $1 AND owner = $2 AND epoch = $3`, l.Name, l.Owner, l.Epoch)
+		return err
+	})
+}
+
+// NamedLeases are the names of all leases, and whether a live node holds each.
+func (s Nodes) NamedLeases(ctx context.Context) (held map[string]bool, err error) {
+	err = s.db.View(ctx, "list the leases", func(ctx context.Context, tx Tx) error {
+		held = map[string]bool{}
+		return tx.Query(ctx, `SELECT l.name, EXISTS (SELECT 1 FROM nodes n WHERE n.id = l.owner AND n.lease_until > {now}) FROM leases l`, func(r Row) error {
+			var (
+				name string
+				live bool
+			)
+			err := r.Scan(&name, &live)
+			held[name] = live
+			return err
+		})
+	})
+	return held, err
+}
