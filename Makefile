@@ -152,6 +152,18 @@ simulate: ## random histories of scheduler and dispatch, SEEDS of them (default 
 compat: ## foreign programs, unmodified, against the binary: OpenClaw, its schema, ws, Python, Chromium, nginx, Caddy (needs npm, tmux, chromium)
 	$(TESTPG) $(GO) test -tags compat -count=1 -timeout 60m -run '$(RUN)' -v ./internal/testcompat
 
+.PHONY: ui-test
+ui-test: build ui-test/node_modules ## the dashboard of the binary in Chromium, on both engines (needs npm, chromium, psql)
+	$(TESTPG) node --test ui-test/
+
+.PHONY: ui-shots
+ui-shots: build ui-test/node_modules ## a picture of each page at three widths, light and dark, empty, full and broken, in SHOTS (needs npm, chromium)
+	node ui-test/shots.mjs '$(or $(SHOTS),dist/shots)'
+
+ui-test/node_modules: ui-test/package-lock.json
+	npm ci --silent --ignore-scripts --prefix ui-test
+	touch $@
+
 .PHONY: oracle
 oracle: ## the schedules of cron against a second search, minute by minute, and against croner of npm (needs npm)
 	CRON_ORACLE=full $(GO) test -count=1 -timeout 30m -v -run Oracle ./internal/cron/schedule

@@ -119,8 +119,8 @@ func zip(body []byte) []byte {
 	if err != nil {
 		panic(err) // the level is a constant
 	}
-	_, _ = z.Write(body) //nolint:errcheck,gosec // a buffer takes everything
-	_ = z.Close()        //nolint:errcheck,gosec // as above
+	_, _ = z.Write(body) //nolint:gosec // a buffer takes everything
+	_ = z.Close()        //nolint:gosec // as above
 	return out.Bytes()
 }
 
@@ -140,7 +140,7 @@ func (f file) send(w http.ResponseWriter, r *http.Request) {
 		body = f.zipped
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) //nolint:errcheck,gosec // the client has gone; the files are embedded
+	_, _ = w.Write(body) //nolint:errcheck // the client has gone
 }
 
 // contentType does not use the host's own table: on some of them scripts are plain text, and browsers then refuse to run them.

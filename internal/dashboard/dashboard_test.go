@@ -2,6 +2,8 @@ package dashboard_test
 
 import (
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"io"
 	"io/fs"
 	"net/http"
@@ -60,24 +62,57 @@ func TestBrowsersGetTheKindsOfFilesThatTheyInsistOn(t *testing.T) {
 	}
 }
 
+// ours are the files of the page without those of others, by name.
+func ours(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := fs.WalkDir(os.DirFS("web"), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasPrefix(name, "vendor/") {
+			return err
+		}
+		text, err := fs.ReadFile(os.DirFS("web"), name)
+		files[name] = string(text)
+		return err
+	})
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	return files
+}
+
 // A proxy may serve the gateway below a path, which the page does not know: its addresses are relative to its own.
 func TestThePageNamesNoAddressFromTheRoot(t *testing.T) {
 	t.Parallel()
-	parts, err := filepath.Glob("web/*")
-	if err != nil || len(parts) == 0 {
-		t.Fatalf("no files (%v)", err)
-	}
-	for _, name := range parts {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if found := regexp.MustCompile("[\"'`(]/[a-z][a-z0-9/.]*|location\\.host").Find(text); found != nil {
+	for name, text := range ours(t) {
+		if found := regexp.MustCompile("[\"'`(]/[a-z][a-z0-9/.]*|location\\.host").FindString(text); found != "" {
 			t.Errorf("%s: %s", name, found)
 		}
 	}
 	if got := get(t, http.MethodGet, "/dashboard").Header().Get("Location"); got != "dashboard/" {
 		t.Errorf("the address without a slash leads to %q", got)
+	}
+}
+
+// The modules of others are those that were published: vendor/README.md has their sums.
+func TestVendoredModulesAreThoseOfTheTable(t *testing.T) {
+	t.Parallel()
+	table, err := os.ReadFile("web/vendor/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob("web/vendor/*.js")
+	if err != nil || len(names) != 5 {
+		t.Fatalf("%v, %v", names, err)
+	}
+	for _, name := range names {
+		body, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := regexp.MustCompile("(?m)^\\| `" + regexp.QuoteMeta(filepath.Base(name)) + "` .* ([0-9a-f]{64}) \\|$").FindSubmatch(table)
+		if sum := sha256.Sum256(body); row == nil || string(row[1]) != hex.EncodeToString(sum[:]) {
+			t.Errorf("%s has the sum %x, the table %s", name, sum, row)
+		}
 	}
 }
 
@@ -111,71 +146,86 @@ func TestAFileIsCompressedOnceAndConfirmedByItsTag(t *testing.T) {
 	}
 }
 
-// What the policy forbids would fail in silence in a browser; what it cannot see is looked for here.
+// What the policy forbids would fail in silence in a browser; what it cannot see is searched for here.
 func TestFilesKeepToThePolicy(t *testing.T) {
 	t.Parallel()
 	bad := map[string]*regexp.Regexp{
 		"an inline script":          regexp.MustCompile(`<script(?:>|[^>]*[^>"]>[^<])`),
 		"an inline style":           regexp.MustCompile(`<style|[^-]\bstyle\s*=|\.style\b|cssText`),
 		"an inline handler":         regexp.MustCompile(`<[^>]*\son[a-z]+\s*=\s*"`),
-		"text that becomes markup":  regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function`),
+		"a string that is markup":   regexp.MustCompile(`nnerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function`),
 		"another origin":            regexp.MustCompile(`https?://(?:[a-z])`),
-		"a storage beyond the tab":  regexp.MustCompile(`localStorage|document\.cookie|indexedDB`),
+		"a cookie or a database":    regexp.MustCompile(`document\.cookie|indexedDB`),
 		"an address from the query": regexp.MustCompile(`location\.search|searchParams`),
 	}
-	seen := 0
-	err := fs.WalkDir(os.DirFS("web"), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		seen++
-		text, err := fs.ReadFile(os.DirFS("web"), name)
-		body := strings.ReplaceAll(string(text), "http://www.w3.org/2000/svg", "")
+	for name, text := range ours(t) {
+		body := strings.ReplaceAll(text, "http://www.w3.org/2000/svg", "")
 		for what, pattern := range bad {
 			if found := pattern.FindString(body); found != "" {
 				t.Errorf("%s has %s: %q", name, what, found)
 			}
 		}
-		return err
-	})
-	if err != nil || seen < 8 {
-		t.Errorf("%d files, %v", seen, err)
+		if strings.Contains(body, "localStorage") && name != "preferences.js" || strings.Contains(body, "sessionStorage") && name != "store.js" {
+			t.Errorf("%s has a storage that another module owns", name)
+		}
+		if strings.Contains(body, "WebSocket(") && name != "rpc.js" {
+			t.Errorf("%s opens a socket", name)
+		}
+		if lines := strings.Count(body, "\n"); strings.HasSuffix(name, ".js") && lines > 250 {
+			t.Errorf("%s has %d lines", name, lines)
+		}
 	}
 }
 
-// TestTheBrowserChecksNameElementsOfThePage: the checks in compat/ run by hand, so that a renamed element would be noticed there only much later.
+// The page with everything that the overview needs has a budget of 80 KB as it is sent.
+func TestThePageKeepsToItsSize(t *testing.T) {
+	t.Parallel()
+	total := 0
+	err := fs.WalkDir(os.DirFS("web"), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasPrefix(name, "vendor/LICENSE") || name == "index.html" {
+			return err
+		}
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/dashboard/"+name, nil)
+		r.Header.Set("Accept-Encoding", "gzip")
+		dashboard.Handler().ServeHTTP(w, r)
+		total += w.Body.Len()
+		return nil
+	})
+	if err != nil || total < 10_000 || total > 80*1024 {
+		t.Errorf("%d bytes, %v", total, err)
+	}
+}
+
+// The checks of compat and ui-test run by hand, so that a renamed element would be noticed there only much later.
 func TestTheBrowserChecksNameElementsOfThePage(t *testing.T) {
 	t.Parallel()
-	checks, err := filepath.Glob("../../compat/dashboard*.mjs")
-	if err != nil || len(checks) == 0 {
-		t.Fatalf("no checks (%v)", err)
+	var checks []string
+	for _, pattern := range []string{"../../compat/dashboard*.mjs", "../../ui-test/*.mjs"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: no checks (%v)", pattern, err)
+		}
+		checks = append(checks, found...)
 	}
 	var page strings.Builder
-	parts, err := filepath.Glob("web/*")
-	if err != nil {
-		t.Fatal(err)
+	for _, text := range ours(t) {
+		page.WriteString(text)
 	}
-	for _, name := range parts {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		page.Write(text)
-	}
-	selector := regexp.MustCompile(`[^=]["']#([a-z-]+)["' ]`) // not the addresses of views, as in href="#jobs"
+	selector := regexp.MustCompile(`[^=]["']#([a-z-]+)["' ]`)
+	named := 0
 	for _, name := range checks {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := selector.FindAllStringSubmatch(string(text), -1)
-		if len(found) == 0 {
-			t.Errorf("%s names no element", name)
-		}
-		for _, m := range found {
+		for _, m := range selector.FindAllStringSubmatch(string(text), -1) {
+			named++
 			if !strings.Contains(page.String(), `id="`+m[1]+`"`) {
 				t.Errorf("%s names #%s, which the page does not have", name, m[1])
 			}
 		}
+	}
+	if named < 10 {
+		t.Errorf("%d elements are named", named)
 	}
 }

@@ -3,7 +3,6 @@
 package testcompat
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
@@ -45,16 +44,5 @@ func TestPageInABrowserConnectsChatsAndResumes(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		dir := clients(t)
 		drive(t, nil, node(dir), filepath.Join(dir, "browser.mjs"), socketURL(begin(t, database, "")), adminToken)
-	})
-}
-
-func TestDashboardInABrowser(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		dir := clients(t)
-		args := []string{filepath.Join(dir, "dashboard.mjs"), socketURL(begin(t, database, "")), adminToken}
-		if shots := os.Getenv("LANEWAY_TEST_SHOTS"); shots != "" {
-			args = append(args, shots)
-		}
-		drive(t, nil, node(dir), args...)
 	})
 }

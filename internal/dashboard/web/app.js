@@ -1,125 +1,69 @@
-// The page: the form for the token, the views, and the connection that they share.
+// The page: who is signed in, the connection, and one of the pages.
 
-import { $ } from "./dom.js";
-import { Jobs } from "./jobs.js";
-import { Overview } from "./overview.js";
-import { People } from "./people.js";
-import { Gateway } from "./rpc.js";
-import { Sessions } from "./sessions.js";
+import { Chat } from "./pages/chat.js";
+import { Jobs } from "./pages/jobs.js";
+import { Overview } from "./pages/overview.js";
+import { People } from "./pages/people.js";
+import { nextTheme, theme } from "./preferences.js";
+import { Question, SignIn } from "./signin.js";
+import { fault, health, knows, link, live, may, me, now, retry, route, signOut, start } from "./store.js";
+import { html, useEffect } from "./ui/html.js";
+import { Mark } from "./ui/parts.js";
+import { plain, span, time } from "./ui/text.js";
+import { render } from "./vendor/preact.js";
 
-const KEPT = "laneway.token"; // in the storage of this tab
+const PAGES = new Map([
+  ["overview", { title: "Overview", page: Overview, shown: () => true }],
+  ["chat", { title: "Chat", page: Chat, shown: () => true }],
+  ["jobs", { title: "Jobs", page: Jobs, shown: () => knows("cron.list") }],
+  ["people", { title: "People", page: People, shown: () => knows("channels.pairing.list") && may("admin") }],
+]);
 
-let gateway = null;
-let views = {};
-let shown = null;
-
-// A token in the fragment is taken once and removed at once, so that it stays in no history and no bookmark.
-function tokenOfFragment() {
-  const found = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (found) history.replaceState(null, "", location.pathname);
-  return found;
-}
-
-// A link may bring another token than the one of this tab: any site can make such a link, so the person decides. The result is whether to use it.
-function mayReplace() {
-  const dialog = $("swap");
-  return new Promise((answer) => {
-    dialog.addEventListener("close", () => answer(dialog.returnValue === "take"), { once: true });
-    dialog.returnValue = "";
-    if (!dialog.open) dialog.showModal();
-  });
-}
-
-async function begin() {
-  const kept = sessionStorage.getItem(KEPT);
-  const given = tokenOfFragment();
-  if (!given || given === kept) return kept;
-  return !kept || (await mayReplace()) ? given : kept;
-}
-
-function showLogin(message = "") {
-  sessionStorage.removeItem(KEPT);
-  gateway?.close();
-  gateway = null;
-  $("signed-in").hidden = true;
-  $("signed-out").hidden = false;
-  $("login-fault").textContent = message;
-  $("token").value = "";
-  $("token").focus();
-}
-
-function enter(token) {
-  $("login-fault").textContent = "";
-  link("warn", "connecting");
-  gateway = new Gateway(token, {
-    up: (hello) => welcome(token, hello),
-    down: (why) => link("bad", `${why}; trying again`),
-    refused: (why) => showLogin(why),
-    event: (name, payload) => Object.values(views).forEach((v) => (v === shown || name === "lanes" || name === "health" ? v.event(name, payload) : null)),
-  });
-  gateway.open();
-}
-
-function welcome(token, hello) {
-  sessionStorage.setItem(KEPT, token);
-  link("good", "connected");
-  $("signed-out").hidden = true;
-  $("signed-in").hidden = false;
-  const methods = hello.features.methods;
-  if (Object.keys(views).length === 0) {
-    views = {
-      overview: new Overview($("view-overview"), gateway),
-      sessions: new Sessions($("view-sessions"), gateway, hello),
-      jobs: methods.includes("cron.list") ? new Jobs($("view-jobs"), gateway, hello) : null,
-    };
-    if (!views.jobs) delete views.jobs;
-    if (methods.includes("channels.pairing.list") && hello.auth.scopes.includes("operator.admin")) views.people = new People($("view-people"), gateway);
+function Link() {
+  const l = link.value;
+  switch (l.state) {
+    case "live": return html`<${Mark} kind="ok">live<//>`;
+    case "stale": return html`<${Mark} kind="warn">not answering since ${time(l.since)} (${span(now.value - l.since)})<//>`;
+    case "offline": return html`<${Mark} kind="error">offline since ${time(l.since)}: ${l.why}${l.retryAt > now.value ? `, again in ${span(l.retryAt - now.value)}` : ", connecting"}<//>
+      <button type="button" class="plain" onClick=${retry}>now</button>`;
+    default: return html`<${Mark} kind="waiting">connecting<//>`;
   }
-  for (const v of Object.values(views)) v.gateway = gateway;
-  $("nav-jobs").hidden = !views.jobs;
-  $("nav-people").hidden = !views.people;
-  gateway.call("sessions.subscribe").catch(() => {});
-  route();
 }
 
-function route() {
-  if (!gateway || $("signed-in").hidden) return;
-  const asked = location.hash.slice(1);
-  const name = Object.hasOwn(views, asked) ? asked : "overview"; // and not what every object has: #constructor, #__proto__
-  shown?.hide();
-  for (const section of document.querySelectorAll(".view")) section.hidden = section.id !== `view-${name}`;
-  for (const a of $("nav").children) a.setAttribute("aria-current", a.getAttribute("href") === `#${name}` ? "page" : "false");
-  shown = views[name];
-  shown.show();
+function Health() {
+  useEffect(health.use, []);
+  const h = health.data.value;
+  if (!live.value || !h) return null;
+  const n = h.problems?.length ?? (h.ok ? 0 : 1);
+  return n === 0 ? html`<${Mark} kind="ok">healthy<//>` : html`<a href="#/overview"><${Mark} kind="error">${n} ${n === 1 ? "needs" : "need"} you<//></a>`;
 }
 
-function link(kind, text) {
-  $("link").className = `link ${kind}`;
-  $("link").textContent = text;
+function Header({ current }) {
+  const rank = ["admin", "write", "read"].find((s) => me.value.scopes.includes(`operator.${s}`)) ?? "no rights";
+  return html`<header class="bar">
+    <a class="brand" href="#/overview" aria-label="laneway"><img src="icon.svg" alt="" width="22" height="22"/><span>laneway</span></a>
+    <nav id="nav" aria-label="Pages">${[...PAGES].filter(([, p]) => p.shown()).map(([name, p]) => html`<a key=${name} href=${`#/${name}`} aria-current=${name === current ? "page" : undefined}>${p.title}</a>`)}</nav>
+    <div id="link" class="link" role="status"><${Health}/><${Link}/></div>
+    <div class="account"><span id="name" class="ellipsis" title=${`signed in as ${plain(me.value.name)}, ${rank}`}>${plain(me.value.name)} · ${rank}</span>
+      <button type="button" class="plain" onClick=${nextTheme} aria-label=${`Theme: ${theme.value}`} title=${`Theme: ${theme.value}`}>${{ system: "◐", light: "○", dark: "●" }[theme.value]}</button>
+      <button type="button" class="plain" id="signout" onClick=${() => signOut()}>Sign out</button></div>
+  </header>`;
 }
 
-$("login").addEventListener("submit", (e) => {
-  e.preventDefault();
-  const token = $("token").value.trim();
-  if (token) enter(token);
-});
-$("leave").addEventListener("click", leave);
-function leave() {
-  shown?.hide();
-  shown = null;
-  views = {};
-  showLogin();
+function App() {
+  if (!me.value) return html`<${SignIn}/><${Question}/>`;
+  const { page } = route.value;
+  const current = PAGES.has(page) && PAGES.get(page).shown() ? page : "overview";
+  const { title, page: Page } = PAGES.get(current);
+  const old = ["stale", "offline"].includes(link.value.state);
+  return html`<div class=${`shell on-${current}`}>
+    <${Header} current=${current}/>
+    <main><h1 class=${current === "chat" ? "only-read" : ""}>${title}</h1>
+      ${old && html`<p class="asof">As of ${time(link.value.since)}. Actions are off until the gateway answers.</p>`}
+      <p class="fault" role="alert">${fault.value}</p>
+      <${Page} key=${current}/></main>
+    <${Question}/></div>`;
 }
 
-// A link to this page that only changes the fragment does not load it again.
-addEventListener("hashchange", async () => {
-  const kept = sessionStorage.getItem(KEPT);
-  const token = await begin();
-  if (token === kept) return route();
-  leave();
-  enter(token);
-});
-
-const token = await begin();
-if (token) enter(token);
-else showLogin();
+render(html`<${App}/>`, document.getElementById("app"));
+start();

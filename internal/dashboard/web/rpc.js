@@ -1,46 +1,59 @@
 // The wire: one socket to this page's own origin, requests with answers, events, and a new socket when one was lost.
 
 const FIRST_PAUSE = 500;
-const LONGEST_PAUSE = 15000;
-const SILENCE = 60000; // twice the distance of ticks
+const LONGEST_PAUSE = 30000;
+const OPENING = 10000; // from the socket to the answer of connect
+const SILENCE = 15000; // without a frame, health is called
+const ANSWER = 5000; // without its answer, the gateway counts as not answering
+const LOST = 60000; // without a frame, the socket is given up
 
 export class Refused extends Error {
   constructor(error) {
     super(error.message);
     this.code = error.details?.code ?? error.code;
+    this.retryable = error.retryable === true;
   }
 }
 
-export class Gateway {
-  #token; #socket = null; #waiting = new Map(); #next = 1; #pause = FIRST_PAUSE; #timer = 0; #watch = 0; #closed = false;
+// NotConfirmed: the connection was lost before the answer; the call may have been executed.
+export class NotConfirmed extends Error {}
 
-  // hooks: up(hello), down(reason), refused(message), event(name, payload)
+const beside = (path) => new URL(`../${path.replace(/^\//, "")}`, document.baseURI); // a proxy may serve the page below a path
+
+export class Gateway {
+  #token; #socket = null; #waiting = new Map(); #next = 1; #failures = 0; #timer = 0; #watch = 0; #seen = 0; #probing = false; #state = "";
+
+  // hooks: up(hello), link({state, since, why, retryAt}), refused(message), event(name, payload). state: connecting, live, stale, offline, paused.
   constructor(token, hooks) {
     this.#token = token;
     this.hooks = hooks;
   }
 
   open() {
-    const address = new URL("../ws", document.baseURI); // a proxy may serve the page below a path
+    clearTimeout(this.#timer);
+    const address = beside("ws");
     address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
     const socket = new WebSocket(address);
+    socket.first = true;
     this.#socket = socket;
+    if (this.#state !== "offline") this.#link("connecting");
     socket.onmessage = (m) => this.#frame(socket, JSON.parse(m.data));
     socket.onclose = (e) => this.#lost(socket, e);
+    this.#watch = setTimeout(() => this.#giveUp(socket), OPENING);
   }
 
-  close() {
-    this.#closed = true;
-    clearTimeout(this.#timer);
-    clearTimeout(this.#watch);
-    this.#socket?.close(1000);
-    this.#fail("signed out");
-  }
+  close() { this.#end("", "signed out"); }
+
+  // pause ends the connection of a tab that is hidden; open makes a new one.
+  pause() { this.#end("paused", "the tab is hidden"); }
+
+  // retry opens a connection now, and not when the pause is over.
+  retry() { if (this.#state === "offline" && !this.#socket) this.open(); }
 
   call(method, params = {}) {
     return new Promise((resolve, reject) => {
       if (this.#socket?.readyState !== WebSocket.OPEN) {
-        reject(new Error("not connected"));
+        reject(new Error("The gateway is not connected; nothing was done."));
         return;
       }
       const id = String(this.#next++);
@@ -49,15 +62,15 @@ export class Gateway {
     });
   }
 
-  // http asks a path of this gateway with the token of this tab.
+  // http calls a path of this gateway with the token of this tab.
   async http(path, options = {}) {
-    const answer = await fetch(new URL(`../${path.replace(/^\//, "")}`, document.baseURI), { ...options, headers: { Authorization: `Bearer ${this.#token}` }, redirect: "error", cache: "no-store", credentials: "omit" });
+    const answer = await fetch(beside(path), { ...options, headers: { Authorization: `Bearer ${this.#token}` }, redirect: "error", cache: "no-store", credentials: "omit" });
     if (answer.ok) return answer;
     const refusal = await answer.json().catch(() => ({}));
     throw new Error(refusal.error?.message ?? `the gateway answered ${answer.status}`);
   }
 
-  // A list as if it were one page. Pages are bounded in bytes, so one may have fewer members than were asked for. most: how many members to read.
+  // A list as if it were one page. Pages are bounded in bytes, so one may have fewer members than were requested. most: how many members to read.
   async list(method, member, params = {}, most = Infinity) {
     const all = [];
     for (let offset = 0; offset !== null && all.length < most;) {
@@ -68,16 +81,35 @@ export class Gateway {
     return all;
   }
 
-  #frame(socket, frame) {
-    if (socket !== this.#socket) return;
+  // check looks at the last frame: after a silence health is called, and a gateway that does not answer is shown as such.
+  check() {
     clearTimeout(this.#watch);
-    this.#watch = setTimeout(() => socket.close(4000, "silence"), SILENCE);
+    const idle = Date.now() - this.#seen;
+    if (idle < SILENCE) return this.#in(SILENCE - idle);
+    if (!this.#probing) {
+      this.#probing = true;
+      this.call("health").catch(() => {});
+      return this.#in(ANSWER);
+    }
+    if (idle > LOST) return this.#giveUp(this.#socket);
+    if (this.#state !== "stale") this.#link("stale", { since: this.#seen });
+    return this.#in(ANSWER);
+  }
+
+  #in(ms) { this.#watch = setTimeout(() => this.check(), ms); }
+
+  #frame(socket, frame) {
+    if (socket !== this.#socket) return undefined;
+    this.#seen = Date.now();
+    this.#probing = false;
+    socket.first = false;
     if (frame.type === "event" && frame.event === "connect.challenge") return this.#hello();
+    if (this.#state === "stale") this.#link("live");
     if (frame.type === "event") return this.hooks.event(frame.event, frame.payload);
-    const asked = this.#waiting.get(frame.id);
+    const call = this.#waiting.get(frame.id);
     this.#waiting.delete(frame.id);
-    if (!asked) return undefined;
-    return frame.ok ? asked.resolve(frame.payload) : asked.reject(new Refused(frame.error));
+    if (!call) return undefined;
+    return frame.ok ? call.resolve(frame.payload) : call.reject(new Refused(frame.error));
   }
 
   // The token is sent only after the challenge: whatever else listens on the port never gets it.
@@ -88,28 +120,74 @@ export class Gateway {
       client: { id: "laneway-dashboard", version: "1", platform: "web", mode: "ui" },
       auth: { token: this.#token },
     }).then((hello) => {
-      this.#pause = FIRST_PAUSE;
+      this.#failures = 0;
+      this.check();
       this.hooks.up(hello);
+      this.#link("live");
     }).catch((fault) => {
       if (fault instanceof Refused && String(fault.code).startsWith("AUTH_")) {
-        this.#closed = true;
-        this.hooks.refused(fault.message);
+        this.close();
+        this.hooks.refused(sentence(fault));
       }
     });
   }
 
-  #lost(socket, event) {
-    if (socket !== this.#socket) return;
-    clearTimeout(this.#watch);
-    this.#fail("the connection was lost");
-    if (this.#closed) return;
-    this.hooks.down(event.reason || "connection lost");
-    this.#timer = setTimeout(() => this.open(), this.#pause * (0.75 + Math.random() / 2));
-    this.#pause = Math.min(this.#pause * 2, LONGEST_PAUSE);
+  #link(state, more = {}) {
+    this.#state = state;
+    this.hooks.link({ state, ...more });
   }
 
-  #fail(why) {
-    for (const { reject } of this.#waiting.values()) reject(new Error(why));
+  #giveUp(socket) {
+    socket.close(4000, "silence");
+    this.#lost(socket, { reason: "it does not answer" }); // the close event of a connection without a peer comes much later
+  }
+
+  async #lost(socket, event) {
+    if (socket !== this.#socket) return;
+    const before = this.#state;
+    this.#end("", "The connection was lost before the answer.");
+    if (event.code === 1008 && !socket.first) return this.hooks.refused(event.reason || "The token is no longer valid.");
+    const pause = Math.max(FIRST_PAUSE, Math.random() * Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** ++this.#failures));
+    const offline = { since: before === "offline" ? undefined : this.#seen || Date.now(), why: event.reason || "connection lost", retryAt: Date.now() + pause };
+    this.#link("offline", offline);
+    this.#timer = setTimeout(() => this.open(), pause);
+    if (!socket.first) return undefined;
+    const why = await reason();
+    if (this.#state === "offline") this.hooks.link({ state: "offline", ...offline, why });
+    return undefined;
+  }
+
+  #end(state, why) {
+    clearTimeout(this.#timer);
+    clearTimeout(this.#watch);
+    const socket = this.#socket;
+    this.#socket = null;
+    this.#probing = false;
+    socket?.close(1000);
+    for (const { reject } of this.#waiting.values()) reject(new NotConfirmed(why));
     this.#waiting.clear();
+    if (state) this.#link(state);
+    else this.#state = "";
+  }
+}
+
+function sentence(fault) {
+  switch (fault.code) {
+    case "AUTH_TOKEN_MISMATCH": return "This token is not valid here: it is wrong, has expired, or was revoked. Run: laneway dashboard";
+    case "AUTH_RATE_LIMITED": return "Too many wrong tokens came from this address. Wait a minute.";
+    default: return fault.message;
+  }
+}
+
+// reason finds out why a socket failed before its first frame: a browser does not disclose why an upgrade was refused. The probes are open to everyone.
+async function reason() {
+  const get = (path) => fetch(beside(path), { cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(ANSWER) });
+  try {
+    const health = await get("healthz").then((r) => r.json());
+    if (health.status === "draining") return "it is draining, and will be back";
+    if (!(await get("readyz")).ok) return "it is up, but not ready";
+    return `it is up, but refuses this origin: set LANEWAY_TRUSTED_PROXIES, or LANEWAY_ALLOWED_ORIGINS=${location.origin}`;
+  } catch {
+    return "it is down";
   }
 }

@@ -1,0 +1,72 @@
+// Files of messages: chosen or pasted, sent before the message that names them, and shown with it. Content comes over HTTP with the token of this tab and
+// is shown as a Blob.
+
+import { http } from "../store.js";
+import { html, useEffect, useRef, useSignal } from "../ui/html.js";
+import { plain, size } from "../ui/text.js";
+
+const MOST = 16; // of one message
+const LARGEST = 20 * 1024 * 1024;
+const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+const LARGEST_PICTURE = 5 * 1024 * 1024; // that is shown without a click
+
+// choose adds files to those that are chosen; refused is called with the reason why one is not taken.
+export function choose(chosen, files, refused) {
+  for (const f of files) {
+    if (f.size > LARGEST) refused(`${f.name} is larger than ${size(LARGEST)}.`);
+    else if (chosen.value.length === MOST) refused(`A message takes ${MOST} files.`);
+    else chosen.value = [...chosen.value, f];
+  }
+}
+
+export function Chips({ chosen }) {
+  if (chosen.value.length === 0) return null;
+  return html`<div class="chips">${chosen.value.map((f, i) => html`<span class="chip" key=${`${f.name}-${i}`}><span class="ellipsis">${plain(f.name)}</span> <span class="quiet">${size(f.size)}</span>
+    <button type="button" aria-label=${`Remove ${f.name}`} onClick=${() => { chosen.value = chosen.value.filter((o) => o !== f); }}>×</button></span>`)}</div>`;
+}
+
+// upload sends files one after the other and returns what a message names.
+export async function upload(send, files) {
+  const sent = [];
+  for (const f of files) {
+    const form = new FormData();
+    form.append("purpose", "user_data");
+    form.append("file", f, f.name);
+    sent.push({ fileId: (await (await send("v1/files", { method: "POST", body: form })).json()).id });
+  }
+  return sent;
+}
+
+export function Files({ message }) {
+  const files = message.chosen ? message.chosen.map((f) => [{ name: f.name, mimeType: f.type, size: f.size }, () => Promise.resolve(f)])
+    : (message.files ?? []).map((f) => [f, async () => (await http(f.url)).blob()]);
+  return files.length > 0 && html`<div class="files">${files.map(([f, content], i) => html`<${File} key=${i} file=${f} content=${content}/>`)}</div>`;
+}
+
+function File({ file, content }) {
+  const box = useRef(null), picture = useSignal(""), note = useSignal("");
+  useEffect(() => {
+    if (!PICTURES.includes(file.mimeType) || file.size > LARGEST_PICTURE) return undefined;
+    const near = new IntersectionObserver((seen) => {
+      if (!seen.some((s) => s.isIntersecting)) return;
+      near.disconnect();
+      address(file.mimeType, content).then((a) => { picture.value = a; }, (e) => { note.value = e.message; });
+    });
+    near.observe(box.current);
+    return () => { near.disconnect(); if (picture.value) URL.revokeObjectURL(picture.value); };
+  }, []);
+  const save = async () => {
+    try {
+      const link = Object.assign(document.createElement("a"), { href: await address("application/octet-stream", content), download: file.name });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+    } catch (e) { note.value = e.message; }
+  };
+  return html`<div class="file" ref=${box}>${picture.value && html`<img class="picture" src=${picture.value} alt=${plain(file.name)}/>`}
+    <button type="button" class="link-like ellipsis" title=${`Save ${plain(file.name)}`} onClick=${save}>${plain(file.name)}</button> <span class="quiet">${size(file.size)} ${note.value}</span></div>`;
+}
+
+// The kind of the Blob is one of ours, whatever the answer has: a browser runs nothing in a picture.
+async function address(kind, content) {
+  return URL.createObjectURL(new Blob([await (await content()).arrayBuffer()], { type: kind }));
+}

@@ -1,0 +1,188 @@
+// The state of the page as signals, and the actions that change it. Pages read from here; this module and the conversation use the connection.
+
+import { Gateway } from "./rpc.js";
+import { computed, effect, signal } from "./ui/html.js";
+
+const TOKEN = "laneway.token"; // in the storage of this tab
+const HIDDEN = 60000; // a tab that is hidden for so long gives its connection up
+
+export const link = signal({ state: "" });
+export const me = signal(null); // { name, scopes, methods, mainKey }
+export const message = signal(""); // what the sign-in page shows
+export const question = signal(null); // a token from a link that waits for the person: { name, scopes, take, leave }
+export const fault = signal(""); // why the last action failed
+export const now = signal(Date.now());
+export const route = signal(parse());
+export const live = computed(() => link.value.state === "live");
+
+export const may = (scope) => me.value.scopes.some((s) => s === `operator.${scope}` || s === "operator.admin");
+export const knows = (method) => me.value.methods.includes(method);
+
+let gateway = null;
+export const call = (method, params) => gateway.call(method, params);
+export const http = (path, options) => gateway.http(path, options);
+const list = (...args) => gateway.list(...args);
+
+// Resource is something that the gateway knows: what was read last, when, and why the last read failed. Old data stays until new data is there.
+class Resource {
+  data = signal(undefined); at = signal(0); fault = signal("");
+  #users = 0; #reading = false; #again = false; #timer = 0;
+
+  constructor(read) { this.read = read; }
+
+  // use is for an effect of a page that shows the resource: it reads now, and events are followed until the page has gone.
+  use = () => {
+    this.#users++;
+    this.refresh();
+    return () => { this.#users--; };
+  };
+
+  // readLater reads after an event; several events cause one read.
+  readLater(ms = 300) {
+    if (this.#users === 0 || this.#timer) return;
+    this.#timer = setTimeout(() => { this.#timer = 0; this.refresh(); }, ms);
+  }
+
+  async refresh() {
+    if (!live.value || this.#users === 0) return;
+    if (this.#reading) { this.#again = true; return; }
+    this.#reading = true;
+    try {
+      this.data.value = await this.read();
+      this.at.value = Date.now();
+      this.fault.value = "";
+    } catch (e) { if (live.value) this.fault.value = e.message; }
+    this.#reading = false;
+    if (this.#again) { this.#again = false; this.refresh(); }
+  }
+
+  forget() { this.data.value = undefined; this.fault.value = ""; }
+}
+
+export const search = signal("");
+export const health = new Resource(() => call("health"));
+export const status = new Resource(() => call("status"));
+export const lanes = new Resource(async () => (await call("lanes.status")).lanes);
+export const channels = new Resource(() => call("channels.status"));
+export const jobs = new Resource(() => list("cron.list", "jobs", { includeDisabled: true }));
+export const people = new Resource(async () => (may("admin") && knows("channels.pairing.list") ? call("channels.pairing.list", { extended: true }) : { requests: [], granted: [] }));
+export const sessions = new Resource(() => list("sessions.list", "sessions", search.value ? { search: search.value } : { hideCronRuns: true }, 100));
+const resources = [health, status, lanes, channels, jobs, people, sessions];
+
+export const runsOf = (id) => list("cron.runs", "entries", { id }, 20);
+
+// listeners get the events of conversations.
+export const listeners = new Set();
+
+function onEvent(name, payload) {
+  if (name === "lanes") { lanes.data.value = payload.lanes; lanes.at.value = Date.now(); status.readLater(1000); }
+  if (name === "health") health.readLater();
+  if (name === "sessions.changed") { sessions.readLater(250); status.readLater(1000); }
+  if (name === "cron") { jobs.readLater(); status.readLater(1000); }
+  if (name === "tick") { status.readLater(); channels.readLater(); people.readLater(); }
+  for (const l of listeners) l(name, payload);
+}
+
+// on follows one connection: its link, its events, its end.
+function follow(token, up, refused) {
+  const g = new Gateway(token, {
+    up: (hello) => up(g, hello),
+    refused: (why) => refused(why),
+    link: (l) => {
+      if (g !== gateway) return;
+      const before = link.value.state;
+      link.value = { ...l, since: l.since ?? link.value.since };
+      if (l.state === "live" && before !== "live") readAll();
+    },
+    event: (name, payload) => { if (g === gateway) onEvent(name, payload); },
+  });
+  return g;
+}
+
+// readAll reads what the page shows, once, after the connection has come back.
+function readAll() {
+  call("sessions.subscribe").catch(() => {});
+  for (const r of resources) r.refresh();
+  for (const l of listeners) l("reconnected", {});
+}
+
+const who = (hello) => ({
+  name: hello.auth.name ?? "unnamed", scopes: hello.auth.scopes, methods: hello.features.methods, mainKey: hello.snapshot.sessionDefaults.mainSessionKey,
+});
+
+function welcome(token, hello) {
+  sessionStorage.setItem(TOKEN, token);
+  message.value = "";
+  me.value = who(hello);
+}
+
+// signIn uses a token that was typed, or that this tab has.
+export function signIn(token) {
+  gateway?.close();
+  link.value = { state: "connecting" };
+  gateway = follow(token, (_, hello) => welcome(token, hello), signOut);
+  gateway.open();
+}
+
+export function signOut(why = "") {
+  sessionStorage.removeItem(TOKEN);
+  gateway?.close();
+  gateway = null;
+  me.value = null;
+  link.value = { state: "" };
+  message.value = why;
+  for (const r of resources) r.forget();
+}
+
+// ask connects with a token from a link and shows the name of its credential. Any site can make such a link, so nothing is kept or shown before the
+// person has confirmed it.
+function ask(token, kept) {
+  const done = (g, use) => {
+    question.value = null;
+    g.close();
+    if (use) { signOut(); signIn(token); } else if (!me.value && kept) signIn(kept);
+  };
+  const g = follow(token, (_, hello) => {
+    question.value = { ...who(hello), kept: Boolean(kept), take: () => done(g, true), leave: () => done(g, false) };
+  }, (why) => { if (kept) { fault.value = `The token of the link was not used. ${why}`; if (!me.value) signIn(kept); } else message.value = why; });
+  g.open();
+}
+
+// A token in the fragment is taken once and removed at once, so that it stays in no bookmark.
+function begin() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  const kept = sessionStorage.getItem(TOKEN);
+  if (given) history.replaceState(null, "", location.pathname);
+  route.value = parse();
+  if (given && given !== kept) ask(given, kept);
+  else if (kept && !me.value) signIn(kept);
+}
+
+function parse() {
+  const [page, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
+  return { page, rest: rest.map((r) => { try { return decodeURIComponent(r); } catch { return r; } }) };
+}
+
+export const retry = () => gateway?.retry();
+
+// start connects the signals to the browser: the address, the clock, the visibility of the tab.
+export function start() {
+  addEventListener("hashchange", begin);
+  let asleep = 0;
+  setInterval(() => { if (!document.hidden) now.value = Date.now(); }, 1000);
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(asleep);
+    if (document.hidden) { asleep = setTimeout(() => { if (me.value) gateway?.pause(); }, HIDDEN); return; }
+    now.value = Date.now();
+    if (link.value.state === "paused") gateway.open();
+    else if (live.value || link.value.state === "stale") gateway.check();
+  });
+  const titles = { stale: "not answering · laneway", offline: "offline · laneway" };
+  effect(() => {
+    const state = me.value ? link.value.state : "";
+    document.title = titles[state] ?? "laneway";
+    document.documentElement.dataset.link = state;
+    document.getElementById("icon").href = titles[state] ? "icon-off.svg" : "icon.svg";
+  });
+  begin();
+}

@@ -1,0 +1,9 @@
+// What every module of the page needs of Preact, under one name.
+
+import htm from "../vendor/htm.js";
+import { h } from "../vendor/preact.js";
+
+export { useEffect, useLayoutEffect, useRef, useState } from "../vendor/hooks.js";
+export { computed, effect, signal, useSignal, useSignalEffect } from "../vendor/signals.js";
+
+export const html = htm.bind(h);

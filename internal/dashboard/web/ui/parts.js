@@ -1,0 +1,67 @@
+// The parts that pages share: state marks, actions, tables, dialogs.
+
+import { fault, live } from "../store.js";
+import { html, useEffect, useRef, useState } from "./html.js";
+
+const SHAPES = { ok: "●", running: "◐", waiting: "○", retrying: "↻", error: "✕", skipped: "–", missed: "◇", cancelled: "■", interrupted: "◌", paused: "‖", planned: "◦", warn: "▲" };
+const COLOURS = { retrying: "warn", missed: "warn", cancelled: "idle", interrupted: "warn", skipped: "idle", paused: "idle", planned: "idle", waiting: "idle" };
+
+// Mark is a state: a shape and a word, and the colour repeats them.
+export function Mark({ kind, children }) {
+  return html`<span class="mark"><span class=${`shape ${COLOURS[kind] ?? kind}`} aria-hidden="true">${SHAPES[kind]}</span> ${children}</span>`;
+}
+
+// Act is a button for a call. While the gateway does not answer it does nothing and shows why; it is not disabled, because that would take the focus away.
+export function Act({ run, children, ...rest }) {
+  const [busy, setBusy] = useState(false);
+  const off = !live.value || busy;
+  const click = async () => {
+    if (off) return;
+    setBusy(true);
+    fault.value = "";
+    try { await run(); } catch (e) { fault.value = e.message; } finally { setBusy(false); }
+  };
+  return html`<button type="button" ...${rest} onClick=${click} aria-disabled=${off ? "true" : undefined}
+    title=${live.value ? rest.title : "not possible while the gateway does not answer"}>${children}</button>`;
+}
+
+// Table is a real table; on a narrow screen each row is a block in which the head of a column is beside its value.
+export function Table({ label, heads, rows, empty }) {
+  return html`<table class="rows" aria-label=${label}>
+    <thead><tr>${heads.map((h) => (h ? html`<th scope="col">${h}</th>` : html`<td></td>`))}</tr></thead>
+    <tbody>${rows.map(({ id, cells, acts }) => html`<tr key=${id}>
+      ${cells.map((c, i) => html`<td data-head=${heads[i]}><div>${c}</div></td>`)}
+      ${acts !== undefined && html`<td class="acts">${acts}</td>`}</tr>`)}
+      ${rows.length === 0 && html`<tr><td class="empty" colspan=${heads.length}>${empty}</td></tr>`}</tbody></table>`;
+}
+
+// Dialog is modal; Escape calls onClose. The browser gives the focus back when it closes.
+export function Dialog({ title, onClose, children }) {
+  const box = useRef(null);
+  useEffect(() => { box.current.showModal(); return () => box.current?.close(); }, []);
+  return html`<dialog ref=${box} class="card" aria-labelledby="dialog-title" onCancel=${(e) => { e.preventDefault(); onClose(); }}>
+    <h2 id="dialog-title">${title}</h2>${children}</dialog>`;
+}
+
+// Loading shows what a page waits for, and what failed.
+export function Loading({ of, what }) {
+  if (of.fault.value) return html`<p class="fault" role="alert">${of.fault.value}</p>`;
+  return of.data.value === undefined ? html`<p class="quiet">Reading ${what} …</p>` : null;
+}
+
+// useHeldOrder keeps the order of a list while the pointer or the focus is in it: a row must not move away under a finger.
+// It returns the rows to show, the properties of the container, and how many rows would move.
+export function useHeldOrder(rows, id) {
+  const box = useRef(null), order = useRef([]);
+  const [, redraw] = useState(0);
+  const held = Boolean(box.current && (box.current.matches(":hover") || box.current.contains(document.activeElement)));
+  const wanted = rows.map(id);
+  if (!held) order.current = wanted;
+  const known = new Map(rows.map((r) => [id(r), r]));
+  const kept = order.current.filter((k) => known.has(k));
+  const shown = [...kept, ...wanted.filter((k) => !kept.includes(k))];
+  order.current = shown;
+  const moved = shown.filter((k, i) => k !== wanted[i]).length;
+  const sort = () => { order.current = wanted; redraw((n) => n + 1); };
+  return { shown: shown.map((k) => known.get(k)), box, moved, sort };
+}

@@ -1,0 +1,35 @@
+// Strings of other people, times and sizes as the page shows them.
+
+// Characters that turn or hide text are shown as escapes: a name must not look like another one.
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
+export const plain = (text) => String(text ?? "").replace(HIDDEN, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
+
+export const textOf = (message) => (message?.content ?? []).map((p) => p.text ?? "").join("");
+
+export function span(ms) {
+  const s = Math.round(ms / 1000);
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min`;
+  if (s < 172800) return `${Math.floor(s / 3600)} h`;
+  return `${Math.floor(s / 86400)} d`;
+}
+
+export const ago = (ms, now) => (ms ? `${span(Math.max(0, now - ms))} ago` : "never");
+
+export const clock = (ms) => new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+
+export const time = (ms) => new Date(ms).toLocaleTimeString();
+
+export const moment = (ms) => new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
+
+export function when(ms, now) {
+  if (!ms) return "–";
+  const left = ms - now;
+  return left > 0 && left < 86400000 ? `${clock(ms)}, in ${span(left)}` : clock(ms);
+}
+
+export function size(bytes) {
+  if (bytes < 1024) return `${bytes} B`;
+  return bytes < 1024 * 1024 ? `${Math.round(bytes / 1024)} KB` : `${(bytes / 1024 / 1024).toFixed(1)} MB`;
+}

@@ -1,0 +1,68 @@
+// Debian's Chromium, and pages that record what must not happen: complaints of the browser, and requests to another origin.
+
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { createRequire } from "node:module";
+import { chromium } from "playwright-core";
+
+export const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+const executablePath = process.env.CHROMIUM ?? ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((p) => existsSync(p));
+if (!executablePath) throw new Error("Chromium is not installed; install Debian's chromium, or name one in CHROMIUM");
+
+let browser = null;
+
+export async function openBrowser(args = []) { browser = await chromium.launch({ executablePath, args: ["--no-sandbox", ...args] }); return browser; }
+
+export const closeBrowser = () => browser.close();
+
+export async function open(options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, bypassCSP: false, ...options });
+  const p = await context.newPage();
+  p.setDefaultTimeout(20_000);
+  p.complaints = [];
+  p.elsewhere = [];
+  p.on("console", (m) => { if (m.type() === "error" || m.type() === "warning") p.complaints.push(m.text()); });
+  p.on("pageerror", (e) => p.complaints.push(String(e)));
+  const own = (address) => p.origin === undefined || [p.origin, p.origin.replace(/^http/, "ws"), `blob:${p.origin}`].some((o) => address.startsWith(o));
+  p.on("request", (r) => { if (!own(r.url())) p.elsewhere.push(r.url()); });
+  p.on("websocket", (s) => { if (!own(s.url())) p.elsewhere.push(s.url()); });
+  return p;
+}
+
+// signIn types the token of a credential into the page.
+export async function signIn(p, base, token) {
+  p.origin = new URL(base).origin;
+  await p.goto(`${base}/dashboard`);
+  await p.fill("#token", token);
+  await p.click("form button.primary");
+  await live(p);
+}
+
+export const live = (p) => p.waitForFunction(() => document.documentElement.dataset.link === "live");
+
+export async function go(p, fragment) {
+  await p.evaluate((f) => { location.hash = f; }, fragment);
+}
+
+// clean fails when the browser complained, or the page called another origin.
+export function clean(p) {
+  assert.deepEqual(p.complaints, [], "the browser complained");
+  assert.deepEqual(p.elsewhere, [], "the page called another origin");
+}
+
+// inside lists what is wider than the screen.
+export const outside = (p) => p.evaluate(() => {
+  const width = document.documentElement.clientWidth;
+  const wide = [...document.querySelectorAll("body *")].filter((n) => {
+    const r = n.getBoundingClientRect();
+    return r.width > 0 && (r.right > width + 1 || r.left < -1) && !n.closest(".only-read, thead, pre, .ellipsis");
+  });
+  return [...(document.documentElement.scrollWidth > width ? [`the page is ${document.documentElement.scrollWidth} wide on ${width}`] : []), ...wide.map((n) => `${n.tagName} ${n.className} ${n.textContent.slice(0, 40)}`)];
+});
+
+// findings runs axe with the rules of WCAG 2.2 A and AA and its best practices.
+export async function findings(p) {
+  await p.evaluate(await import("node:fs").then((fs) => fs.readFileSync(AXE, "utf8")));
+  const { violations } = await p.evaluate(() => globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa", "best-practice"] }));
+  return violations.flatMap((v) => v.nodes.map((n) => `${v.id} (${v.impact}): ${n.target.join(" ")} ${n.failureSummary?.split("\n")[1]?.trim() ?? ""}`));
+}

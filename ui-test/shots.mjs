@@ -1,0 +1,76 @@
+// node shots.mjs DIR: pictures of each page at three widths, light and dark: empty, full, and while the gateway does not answer.
+
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { closeBrowser, go, live, open, openBrowser, signIn } from "./browser.mjs";
+import { Gateway, TOKEN, eventually } from "./gateway.mjs";
+
+const dir = process.argv[2] ?? "dist/shots";
+mkdirSync(dir, { recursive: true });
+const SCREENS = [[1440, 900], [834, 1112], [390, 844]];
+const PAGES = ["overview", "chat", "chat/agent:main:main", "jobs", "people"];
+
+async function shoot(p, name) {
+  for (const [width, height] of SCREENS) {
+    await p.setViewportSize({ width, height });
+    for (const colorScheme of ["light", "dark"]) {
+      await p.emulateMedia({ colorScheme });
+      await p.screenshot({ path: join(dir, `${name.replaceAll(/[/:]/g, "-")}-${width}-${colorScheme}.png`), animations: "disabled" });
+    }
+  }
+}
+
+async function each(p, kind) {
+  for (const page of PAGES) {
+    await go(p, `#/${page}`);
+    await p.waitForFunction(() => document.querySelector("main .item, main tbody tr, main .bubble, main .empty"));
+    await p.waitForLoadState("networkidle");
+    await shoot(p, `${page}-${kind}`);
+  }
+}
+
+// fill makes jobs in each state, conversations, and lanes that are busy, one of them full.
+async function fill(g) {
+  const job = (name, ...rest) => g.cli("cron", "add", "--name", name, "--message", `Run the ${name}`, ...rest);
+  await job("digest", "--cron", "0 9 * * MON-FRI", "--tz", "Europe/Berlin");
+  await job("weekly-report", "--cron", "0 9 * * MON", "--tz", "Europe/Berlin");
+  await job("night-report", "--cron", "30 2 * * *", "--tz", "Europe/Berlin");
+  await job("heartbeat", "--every", "6h");
+  await job("a_name_that_a_program_gave_to_its_job_without_any_blank", "--cron", "0,15,30,45 9-17 * * MON-FRI", "--tz", "America/Argentina/Buenos_Aires");
+  await g.cli("cron", "run", "digest", "--wait");
+  await g.cli("cron", "run", "night-report", "--wait");
+  await g.cli("cron", "pause", "heartbeat", "--note", "holidays");
+  await g.cli("send", "What about **tomorrow**?\n- morning\n- evening\n```sh\nlaneway cron list\n```");
+  await g.cli("send", "deploy?", "--session", "agent:main:ops");
+  for (let i = 0; i < 6; i++) g.cli("send", "work ".repeat(400), "--session", `agent:main:load-${i}`, "--no-wait").catch(() => {}); // longer than the pictures take
+}
+
+await openBrowser();
+const g = await Gateway.start("sqlite", { agent: "main: {runner: echo, chunk: 4, chunk_delay: 400ms}", more: "lanes: {main: 4}\n" });
+try {
+  const out = await open();
+  await out.goto(`${g.url}/dashboard`);
+  await out.waitForSelector("#token");
+  await shoot(out, "sign-in");
+  await go(out, `token=${TOKEN}`);
+  await out.waitForSelector("dialog[open]");
+  await shoot(out, "question");
+  const p = await open();
+  await signIn(p, g.url, TOKEN);
+  await each(p, "empty");
+  await fill(g);
+  await each(p, "full");
+  await go(p, "#/overview");
+  g.signal("SIGSTOP");
+  await eventually("the page shows that the gateway does not answer", async () => (await p.textContent("#link")).includes("not answering"));
+  await each(p, "stale");
+  g.signal("SIGCONT");
+  await live(p);
+  await g.kill();
+  await p.waitForSelector("#link:has-text('offline')");
+  await each(p, "offline");
+} finally {
+  await closeBrowser();
+  await g.stop();
+}
+console.log(`the pictures are in ${dir}`);
