@@ -169,10 +169,60 @@ func TestPeopleGetOneNoticeForEachLevelOfABudget(t *testing.T) {
 		}
 		near := "Your budget for today is used to 80 % or more (800 of 1,000 tokens)."
 		up := "Your budget for today is used up (1,000 of 1,000 tokens). A new one begins on 2000-01-02 at 00:00 UTC."
-		if count[near] != 1 || count[up] != 2 { // the notice, and the end of the turn that was refused
+		if count[near] != 1 || count[up] != 1 || count["This was not answered. "+up+" Until then there is no further reply here."] != 1 {
 			t.Errorf("the person got %v", count)
 		}
 	})
+}
+
+// TestAMessageOverTheBudgetGetsOneReplyADay in each chat of each person, on every store, and has the reason in its outcome.
+func TestAMessageOverTheBudgetGetsOneReplyADay(t *testing.T) {
+	for kind, openStore := range stores(t) {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := openStore(t)
+				var later atomic.Int64 // for the clock of the budgets alone: a day of heartbeats takes long
+				h := open(t, st, budgets(usage.Budgets{Day: usage.Limit{Tokens: 100}}), func(c *dispatch.Config) {
+					c.Usage.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+				})
+				write := func(person, to string) chat.RunEnd {
+					t.Helper()
+					id := h.send("agent:main:box:direct:"+to, "a", replyTo(to), func(m *chat.Message) { m.Principal = person })
+					end := h.end(id)
+					if row, err := st.MessageByID(t.Context(), id); err != nil || row.Outcome != end.Outcome || row.Reason != end.Reason {
+						t.Errorf("the message has the outcome %q for %q, %v, and its end %q for %q", row.Outcome, row.Reason, err, end.Outcome, end.Reason)
+					}
+					return end
+				}
+				replies := func(to string) (n int) {
+					time.Sleep(time.Second)
+					for _, text := range h.box.texts(to) {
+						if strings.HasPrefix(text, "This was not answered. The gateway's budget for today is used up (100 of 100 tokens).") {
+							n++
+						}
+					}
+					return n
+				}
+				want(t, "outcome of the first message", write("ann", "1").Outcome, chat.OutcomeAnswered)
+				for range 3 {
+					want(t, "reason", write("ann", "1").Reason, "budget")
+				}
+				want(t, "replies to three messages", replies("1"), 1)
+				write("ann", "2")
+				want(t, "replies in another chat", replies("2"), 1)
+				write("ben", "1")
+				want(t, "replies with one to another person", replies("1"), 2)
+				later.Store(int64(24 * time.Hour))
+				want(t, "outcome on the next day", write("ann", "1").Outcome, chat.OutcomeAnswered)
+				write("ann", "1")
+				want(t, "replies on two days", replies("1"), 3)
+				h.close()
+				if err := st.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 func TestAJobOverItsBudgetIsSkipped(t *testing.T) {

@@ -214,6 +214,7 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 	if !end.requeue {
 		p.Transcript = ts.answer(t, end)
 		p.Outgoing = outgoing(lead, t.run.RunID, end)
+		ts.onceADay(t, p.Outgoing)
 	}
 	publish := t.attempt.End(ctx, t.ofAttempt(), end.ofAttempt(), &p)
 	var fin store.Finished

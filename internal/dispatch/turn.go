@@ -43,6 +43,8 @@ type turn struct {
 	// usage is what it uses. asked is that its agent was called; it is touched on the goroutine of the turn only.
 	usage *usage.Turn
 	asked bool
+	// over is the budget of today that has ended it; nil = none has. It is touched on the goroutine of the turn only.
+	over *usage.State
 	// past is how large the conversation is that its agent got; it is touched on the goroutine of the turn only.
 	past past
 	// audience is who reads its answer; it is set before its agent runs.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"laneway/internal/agent"
 	"laneway/internal/channel"
@@ -47,6 +50,9 @@ func (ts *turns) allow(ctx context.Context, t *turn) error {
 	err := repeated(ctx, t.usage.Allow)
 	ts.notifyBudgets(ctx, t)
 	if over, ok := errors.AsType[*usage.OverError](err); ok {
+		if over.State.Kind != usage.KindTurn {
+			t.over = &over.State
+		}
 		return agent.NewError(chat.FailBudget, over.Error(), nil)
 	}
 	return err
@@ -115,6 +121,21 @@ func (ts *turns) notifyBudgets(ctx context.Context, t *turn) {
 		ts.log.ErrorContext(ctx, "a notice about a budget was not sent", "err", err)
 	}
 	ts.outbox.Wake()
+}
+
+// onceADay makes one notice of the notices that a person would get for each message until the budget is free again: rows of one id are sent once. The text differs from
+// that of the notice that the budget is used up, because channels send the same notice once.
+func (ts *turns) onceADay(t *turn, rows []store.Outgoing) {
+	if t.over == nil || len(rows) != 1 || rows[0].Kind != store.KindNotice {
+		return
+	}
+	texts := t.journal.messages()
+	to := rows[0].Target
+	name := strings.Join([]string{
+		"laneway:budget", ts.meter.Today(), string(t.over.Kind), t.over.Name, texts[len(texts)-1].sender, to.Channel, to.ChatID, to.Thread,
+	}, "\x00")
+	rows[0].ID = uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String()
+	rows[0].Text = "This was not answered. " + t.over.Sentence() + " Until then there is no further reply here."
 }
 
 // estimateRequest is what the first request of a turn costs, with an estimate that errs high.
