@@ -120,7 +120,7 @@ type Limits struct {
 	// CronWrites and Chat are calls of one principal in 60 s. Defaults 300 and 600.
 	CronWrites int `yaml:"cron_writes"`
 	Chat       int `yaml:"chat"`
-	// Requests are requests of one connection in a second. Default 200.
+	// Requests are requests of one connection in a second, and as many control frames and empty continuation frames. Default 200.
 	Requests int `yaml:"requests"`
 	// Hooks are calls of one hook in 60 s. Default 60.
 	Hooks int `yaml:"hooks"`

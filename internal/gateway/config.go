@@ -165,7 +165,8 @@ func (c Config) withDefaults() Config {
 func (c Config) sockets() socket.Config {
 	d := c.Deadlines
 	return socket.Config{
-		MaxHandshake: HandshakeLimit, MaxMessage: c.MaxPayload, ShortMessage: inflight.ShortMessage, MaxBuffered: c.MaxBuffered, TickEvery: TickEvery,
+		MaxHandshake: HandshakeLimit, MaxMessage: c.MaxPayload, ShortMessage: inflight.ShortMessage, MaxBuffered: c.MaxBuffered, FramesPerSecond: max(c.RequestsPerSecond, 0),
+		TickEvery: TickEvery,
 		Deadlines: socket.Deadlines{
 			Handshake: d.Connect, Message: d.Message, Write: d.Write, Ping: d.Ping, Pong: d.Pong, Slow: d.Slow, Close: d.Close,
 		},

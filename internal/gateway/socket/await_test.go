@@ -147,3 +147,57 @@ func TestControlFramesBetweenMessages(t *testing.T) {
 		})
 	}
 }
+
+// A message can have any number of continuation frames without content, and the library takes them and control frames without its caller: they are bounded by
+// second. Frames with content are not.
+func TestFramesWithoutContentAreBounded(t *testing.T) {
+	t.Parallel()
+	ping, empty, begin, last := masked(0x89, ""), masked(0x00, ""), masked(0x01, "a"), masked(0x80, "b")
+	for name, c := range map[string]struct {
+		bytes string
+		code  int
+	}{
+		"pings within the limit":         {strings.Repeat(ping, framesPerSecond) + begin + last, 0},
+		"pings beyond it":                {strings.Repeat(ping, framesPerSecond+1), 1008},
+		"pongs beyond it":                {strings.Repeat(masked(0x8a, "abc"), framesPerSecond+1), 1008},
+		"empty frames within it":         {begin + strings.Repeat(empty, framesPerSecond) + last, 0},
+		"empty frames beyond it":         {begin + strings.Repeat(empty, framesPerSecond+1), 1008},
+		"frames with content":            {begin + strings.Repeat(masked(0x00, "c"), 3*framesPerSecond) + last, 0},
+		"a content like pings":           {masked(0x01, strings.Repeat("\x08\x02\x0a\x04", 30)) + last, 0}, // masked: 09 00 09 00
+		"a longer content like pings":    {longFrame(strings.Repeat("\x09\x00", 1_000)), 0},
+		"a frame header in single bytes": {begin + empty + last, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code := 0
+			end := connected(t, func(_ *echo, peer *websocket.Conn) {
+				say(t, peer, "hello")
+				peer.SetPongHandler(func(string) error { return nil })
+				go func() {
+					piece := 4096
+					if strings.HasPrefix(name, "a frame header") {
+						piece = 1
+					}
+					for b := []byte(c.bytes); len(b) > 0; b = b[min(piece, len(b)):] {
+						if _, err := peer.NetConn().Write(b[:min(piece, len(b))]); err != nil {
+							return
+						}
+					}
+				}()
+				_, _, err := peer.ReadMessage()
+				if closed, ok := err.(*websocket.CloseError); ok { //nolint:errorlint // the library wraps nothing
+					code = closed.Code
+				}
+				_ = peer.Close()
+			})
+			if code != c.code {
+				t.Errorf("close %d, want %d; the connection ended as %+v", code, c.code, end)
+			}
+		})
+	}
+}
+
+// longFrame is a text message of a client in one frame with two bytes of size.
+func longFrame(payload string) string {
+	return "\x81\xfe" + string([]byte{byte(len(payload) >> 8), byte(len(payload))}) + "\x00\x00\x00\x00" + payload
+}

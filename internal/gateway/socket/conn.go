@@ -14,7 +14,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// Config of the connections of an [Upgrader]. Every field is required.
+// Config of the connections of an [Upgrader]. Every field is required, except FramesPerSecond.
 type Config struct {
 	// MaxHandshake and MaxMessage are the largest messages before and after the handshake, in bytes. So much as ShortMessage is read of a message before
 	// [Client.Hold] is asked for more.
@@ -22,6 +22,8 @@ type Config struct {
 	// MaxBuffered is the limit of each send buffer in bytes, see [Buffer]. The responses that wait for one principal have four times as many, those of all
 	// sixteen times.
 	MaxBuffered int
+	// FramesPerSecond bounds the control frames and the continuation frames without content of one connection in a second; 0 = no bound.
+	FramesPerSecond int
 	// TickEvery is the distance of the calls of [Client.Tick].
 	TickEvery time.Duration
 	Deadlines Deadlines
@@ -108,7 +110,7 @@ func NewUpgrader(cfg Config) *Upgrader {
 // Upgrade answers an upgrade request. After an error the request is answered and its connection closed. What is queued on the connection waits for
 // [Conn.Serve].
 func (u *Upgrader) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error) {
-	h := &hijacker{ResponseWriter: w}
+	h := &hijacker{ResponseWriter: w, frames: u.cfg.FramesPerSecond}
 	ws, err := u.ws.Upgrade(h, r, nil)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names itself

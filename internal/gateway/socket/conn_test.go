@@ -14,6 +14,9 @@ import (
 	"github.com/gorilla/websocket"
 )
 
+// framesPerSecond is the bound of a connection of these tests.
+const framesPerSecond = 50
+
 // echo is a client that takes every handshake and answers every message with itself.
 type echo struct {
 	*Conn
@@ -69,7 +72,7 @@ func connected(t *testing.T, f func(e *echo, peer *websocket.Conn)) *Closing {
 	var end *Closing
 	synctest.Test(t, func(t *testing.T) {
 		up := NewUpgrader(Config{
-			MaxHandshake: 1 << 10, MaxMessage: 1 << 16, ShortMessage: 1 << 10, MaxBuffered: 1 << 20, TickEvery: 30 * time.Second,
+			MaxHandshake: 1 << 10, MaxMessage: 1 << 16, ShortMessage: 1 << 10, MaxBuffered: 1 << 20, TickEvery: 30 * time.Second, FramesPerSecond: framesPerSecond,
 			Deadlines: Deadlines{
 				Handshake: 15 * time.Second, Message: 30 * time.Second, Write: 10 * time.Second, Ping: 20 * time.Second, Pong: 25 * time.Second,
 				Slow: 5 * time.Second, Close: time.Second,

@@ -167,6 +167,8 @@ func readEnd(err error, inMessage bool) *Closing {
 	switch {
 	case errors.Is(err, errBinary):
 		return &Closing{Code: websocket.CloseUnsupportedData, Text: "binary messages are not supported", Reason: ClosedProtocol}
+	case errors.Is(err, errTooManyFrames):
+		return &Closing{Code: websocket.ClosePolicyViolation, Text: err.Error(), Reason: ClosedProtocol}
 	case errors.Is(err, errNotUTF8):
 		return &Closing{Code: websocket.CloseInvalidFramePayloadData, Text: "message is not valid UTF-8", Reason: ClosedProtocol}
 	case errors.Is(err, websocket.ErrReadLimit):

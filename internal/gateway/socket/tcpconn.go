@@ -13,8 +13,23 @@ import (
 // being given up needs one that no later frame can move.
 type netConn struct {
 	net.Conn
+
+	frames frameCounter // of the reader
+
 	mu    sync.Mutex
 	limit time.Time // no write deadline after this; zero = none
+}
+
+// Read reads bytes of the client, as long as their frames are within the limit.
+func (c *netConn) Read(p []byte) (int, error) {
+	if c.frames.exceeded {
+		return 0, errTooManyFrames
+	}
+	n, err := c.Conn.Read(p)
+	if !c.frames.take(p[:n]) {
+		return 0, errTooManyFrames
+	}
+	return n, err //nolint:wrapcheck // it stands in the place of the connection
 }
 
 // SetWriteDeadline sets the deadline, or the limit where that is earlier.
@@ -45,8 +60,9 @@ func (c *netConn) Reset() {
 // hijacker gives the WebSocket library our netConn instead of the bare connection, and a reader that [Conn] reads ahead with.
 type hijacker struct {
 	http.ResponseWriter
-	conn *netConn
-	in   *bufio.Reader
+	frames int // limit of the frame counter
+	conn   *netConn
+	in     *bufio.Reader
 }
 
 // Hijack takes the connection over from the HTTP server.
@@ -58,7 +74,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if a, ok := c.(*acceptedConn); ok {
 		a.becomesSocket()
 	}
-	h.conn = &netConn{Conn: c}
+	h.conn = &netConn{Conn: c, frames: frameCounter{limit: h.frames}}
 	if rw.Reader.Buffered() > 0 {
 		return h.conn, rw, nil // the library refuses a client that does not wait for the answer
 	}

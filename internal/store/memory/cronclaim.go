@@ -54,7 +54,9 @@ func (s *Store) due(p cron.ClaimParams, now time.Time) (due []cron.DueJob, retri
 	slices.SortFunc(list, func(a, b *cron.Job) int {
 		return cmp.Or(a.State.NextRunAt.Compare(b.State.NextRunAt), cmp.Compare(a.ID, b.ID))
 	})
-	retries = s.crons.rows(func(r *ledgerRow) bool { return r.State == cron.RunRetrying && !r.NextAttempt.After(now) && claims(p, r.Owner, r.Agent) })
+	retries = s.crons.rows(func(r *ledgerRow) bool {
+		return r.State == cron.RunRetrying && !r.NextAttempt.After(now) && claims(p, r.Owner, r.Agent)
+	})
 	more = p.Limit > 0 && len(list)+len(retries) > p.Limit
 	if p.Limit > 0 {
 		list = list[:min(len(list), p.Limit)]
