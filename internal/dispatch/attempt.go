@@ -60,6 +60,7 @@ func (plain) End(context.Context, service.Turn, service.Ending, *store.FinishPar
 type jobService interface {
 	Attempt(channel, messageID string) *service.Attempt
 	MessageEnded(ctx context.Context, m store.Waiting)
+	Address(ctx context.Context, to chat.Target) (chat.Target, error)
 }
 
 // attemptOf recognises the message of a run.

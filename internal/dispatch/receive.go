@@ -33,6 +33,9 @@ func (r *receiver) receive(ctx context.Context, m chat.Message, by *chat.Caller)
 	if err := r.holdFault(m, by); err != nil {
 		return chat.Receipt{}, err
 	}
+	if err := r.address(ctx, &m); err != nil {
+		return chat.Receipt{}, err
+	}
 	if cmd, name, args, ok := r.commands.table.Parse(m.Content.Text, m.BotName); ok && !m.Content.System && !m.Content.External {
 		return r.commands.run(ctx, m, r.offset(m), cmd, command.Call{Name: name, Args: args})
 	}
@@ -47,6 +50,21 @@ func (r *receiver) receive(ctx context.Context, m chat.Message, by *chat.Caller)
 	defer func() { done(created) }()
 	receipt, created, err := r.accept(ctx, m)
 	return receipt, err
+}
+
+// address completes the target of a reply that was read from a session key, which does not name the account: the account of the session's owner, else the one
+// that the jobs would use.
+func (r *receiver) address(ctx context.Context, m *chat.Message) error {
+	to := &m.Content.Options.ReplyTo
+	if *to != m.Session.Target() || to.IsZero() {
+		return nil
+	}
+	s, err := r.store.Session(ctx, m.Session, "")
+	if err != nil && !errors.Is(err, chat.ErrSessionNotFound) {
+		return err
+	}
+	*to, err = r.jobs.Address(ctx, m.Session.TargetFor(s.Principal))
+	return err
 }
 
 // receiveFrom is Receive for a caller of the gateway: it may be restricted to sessions of its own, a command needs one of its scopes, and so many

@@ -11,7 +11,7 @@ import (
 	"laneway/internal/cron"
 )
 
-// accountsEvery is how old the known accounts may be when runs are claimed.
+// accountsEvery is how old the known accounts may be.
 const accountsEvery = 15 * time.Second
 
 // accounts are the accounts of channels that the store knows by their leases, whichever process has them: a run may be claimed by a process without the
@@ -24,9 +24,9 @@ type accounts struct {
 	readAt atomic.Int64             // Unix nanoseconds
 }
 
-// read reads the accounts unless they were read within the last maxAge.
-func (a *accounts) read(ctx context.Context, maxAge time.Duration) error {
-	if a.known.Load() != nil && time.Since(time.Unix(0, a.readAt.Load())) < maxAge {
+// read reads the accounts unless they were read a short time ago.
+func (a *accounts) read(ctx context.Context) error {
+	if a.known.Load() != nil && time.Since(time.Unix(0, a.readAt.Load())) < accountsEvery {
 		return nil
 	}
 	leases, err := a.store.NamedLeases(ctx)
@@ -81,15 +81,38 @@ func (d *Delivery) addresses(j cron.Job) []chat.Target {
 	return []chat.Target{d.target(j.Agent, j.Delivery), d.target(j.Agent, j.Alert.Delivery), d.target(j.Agent, failures)}
 }
 
-// mayDeliver refuses a job with a new address that could be that of several accounts. A channel of which no account is known yet may be named.
+// Address is a target with the account of its channel, as the target of a job has it. An address that could be that of several accounts is refused.
+func (s *Service) Address(ctx context.Context, to chat.Target) (chat.Target, error) {
+	if s.named(to) {
+		return to, nil
+	}
+	if err := s.accounts.read(ctx); err != nil {
+		return to, err
+	}
+	to = s.Delivery.target("", cron.Delivery{Mode: cron.DeliverAnnounce, Channel: to.Channel, To: to.ChatID, Thread: to.Thread})
+	return to, s.several(to)
+}
+
+// several refuses an address that could be that of several accounts. A channel of which no account is known yet may be named.
+func (p *parts) several(to chat.Target) error {
+	if p.named(to) || len(p.accounts.of(to.Channel)) < 2 {
+		return nil
+	}
+	return chat.Errorf(chat.CodeInvalid, "%s", p.unnamed(to)).With("code", "CRON_UNKNOWN_ACCOUNT").With("channel", to.Channel)
+}
+
+// mayDeliver refuses a job with a new address that could be that of several accounts.
 func (ed *Editor) mayDeliver(ctx context.Context, old, next cron.Job) error {
-	if err := ed.accounts.read(ctx, accountsEvery); err != nil {
+	if err := ed.accounts.read(ctx); err != nil {
 		return err
 	}
 	before := ed.delivery.addresses(old)
 	for _, to := range ed.delivery.addresses(next) {
-		if !slices.Contains(before, to) && len(ed.accounts.of(to.Channel)) > 1 && !ed.named(to) {
-			return chat.Errorf(chat.CodeInvalid, "%s", ed.unnamed(to)).With("code", "CRON_UNKNOWN_ACCOUNT").With("channel", to.Channel)
+		if slices.Contains(before, to) {
+			continue
+		}
+		if err := ed.several(to); err != nil {
+			return err
 		}
 	}
 	return nil

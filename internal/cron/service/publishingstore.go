@@ -41,7 +41,7 @@ func (s publishingStore) ChangeJob(ctx context.Context, p cron.ChangeParams) (cr
 // Claim implements [cron.JobStore]. A pause that the claim has ended is a change of the job. The runs that it launches get addresses, so the accounts are read
 // before it.
 func (s publishingStore) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, error) {
-	if err := s.accounts.read(ctx, accountsEvery); err != nil {
+	if err := s.accounts.read(ctx); err != nil {
 		return cron.Claimed{}, err
 	}
 	res, err := s.JobStore.Claim(ctx, p)
@@ -57,7 +57,7 @@ func (s publishingStore) Claim(ctx context.Context, p cron.ClaimParams) (cron.Cl
 
 // EnqueueRuns implements [cron.JobStore].
 func (s publishingStore) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
-	if err := s.accounts.read(ctx, accountsEvery); err != nil {
+	if err := s.accounts.read(ctx); err != nil {
 		return cron.Enqueued{}, err
 	}
 	res, err := s.JobStore.EnqueueRuns(ctx, p)
