@@ -187,16 +187,17 @@ packages: ## dist: archives for linux, darwin and windows, deb and rpm, lists of
 	VERSION='$(VERSION)' LDFLAGS='$(LDFLAGS)' scripts/packages
 
 .PHONY: packages-test
-packages-test: ## install each package for this machine into an empty root, and start it there (as root; needs dpkg and rpm)
+packages-test: ## install each package for this machine into an empty root, and start it and the image there (as root; needs dpkg, rpm and buildah)
 	$(MAKE) packages TARGETS=linux/$$($(GO) env GOARCH)
-	LANEWAY_PACKAGES="$$PWD/dist" $(GO) test -tags packages -count=1 -v ./internal/testpackages
+	$(MAKE) image
+	LANEWAY_PACKAGES="$$PWD/dist" $(TESTPG) $(GO) test -tags packages -count=1 -v ./internal/testpackages
 
 .PHONY: dist
 dist: vuln reproducible packages ## what a release has, with its two checks before
 
 .PHONY: image
-image: ## the container image laneway:$(VERSION)
-	docker build --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) -t laneway:$(VERSION) .
+image: ## the container image laneway:$(VERSION), by buildah (an archive in dist) or docker
+	VERSION='$(VERSION)' COMMIT='$(COMMIT)' LDFLAGS='$(LDFLAGS)' scripts/image
 
 .PHONY: setup
 setup: ## install what the tests need, where apt is at hand
