@@ -56,14 +56,8 @@ func PlainText(req Request) string {
 // Empty lines and the replies to chat commands are left out. Neighbours of the same role become one line, and system notes
 // from the transcript are shown in brackets on the user's side, because only the operator may speak as the system.
 func Conversation(req Request, system string, window, reserve int) (string, []Line) {
-	if req.SystemPrompt != "" {
-		system = req.SystemPrompt
-	}
-	input := Prompt(req)
-	if req.Clock != "" {
-		input = "[note] For the person it is " + req.Clock + ".\n" + input
-	}
-	budget := window - reserve - EstimateTokens(system) - EstimateTokens(input) - 2*entryOverhead
+	system, input := fixed(req, system)
+	budget := window - reserve - FixedTokens(req, system)
 	past := CutHistory(earlier(req), budget)
 	lines := make([]Line, 0, len(past)+1)
 	for _, entry := range past {
@@ -74,6 +68,34 @@ func Conversation(req Request, system string, window, reserve int) (string, []Li
 		lines = lines[1:]
 	}
 	return system, lines
+}
+
+// fixed is what is never cut: the system prompt and the new input.
+func fixed(req Request, system string) (prompt, input string) {
+	if req.SystemPrompt != "" {
+		system = req.SystemPrompt
+	}
+	input = Prompt(req)
+	if req.Clock != "" {
+		input = "[note] For the person it is " + req.Clock + ".\n" + input
+	}
+	return system, input
+}
+
+// FixedTokens is an estimate of what is never cut of a request: the system prompt and the new input.
+func FixedTokens(req Request, system string) int {
+	system, input := fixed(req, system)
+	return EstimateTokens(system) + EstimateTokens(input) + 2*entryOverhead
+}
+
+// RoundTokens is how many tokens the tools and rounds of a turn may have in a window, of which reserve is left for the answer and for pictures. A quarter
+// stays for the conversation before the turn, if there is one.
+func RoundTokens(req Request, system string, window, reserve int) int {
+	left := window - reserve - FixedTokens(req, system)
+	if len(req.History) > 0 {
+		left = left * 3 / 4
+	}
+	return max(left, 256)
 }
 
 // earlier is the conversation before the new input: the transcript, then the context that the messages brought.

@@ -155,7 +155,10 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		return agent.Result{}, err
 	}
 	text := toolloop.NewText(r.cfg.MaxAnswer, emit)
-	return toolloop.Run(ctx, req, &turn{runner: r, req: req, params: params, text: text, images: toolloop.ImagesOf(req)}, text, toolloop.Options{Support: r.support})
+	t := &turn{runner: r, req: req, params: params, text: text, images: toolloop.ImagesOf(req)}
+	return toolloop.Run(ctx, req, t, text, toolloop.Options{
+		Support: r.support, Window: agent.RoundTokens(req, r.cfg.System, r.cfg.ContextWindow, r.reserve(params)+t.images.Tokens()),
+	})
 }
 
 // turn is the model of one turn, for the loop.

@@ -142,13 +142,22 @@ type whole struct {
 	Error      json.RawMessage `json:"error"`
 }
 
+// reserve is how many tokens of the window are left for the answer.
+func (r *Runner) reserve(params modelhttp.Params) int {
+	limit := r.cfg.MaxTokens
+	if params.MaxTokens != nil {
+		limit = *params.MaxTokens
+	}
+	return min(limit, r.cfg.ContextWindow/2)
+}
+
 // body is the request. The rounds stand behind the new input, because they answer it.
 func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation, images toolloop.Images) request {
 	limit := r.cfg.MaxTokens
 	if params.MaxTokens != nil {
 		limit = *params.MaxTokens
 	}
-	system, lines := agent.Conversation(req, r.cfg.System, r.cfg.ContextWindow, min(limit, r.cfg.ContextWindow/2)+talk.Tokens()+images.Tokens())
+	system, lines := agent.Conversation(req, r.cfg.System, r.cfg.ContextWindow, r.reserve(params)+talk.Tokens()+images.Tokens())
 	out := request{
 		Model: r.model(req), MaxTokens: limit, System: system, Stream: true,
 		Temperature: params.Temperature, TopP: params.TopP, StopSequences: params.Stop,

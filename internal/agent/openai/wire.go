@@ -107,14 +107,17 @@ type usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
+// reserve is how many tokens of the window are left for the answer.
+func (r *Runner) reserve(params modelhttp.Params) int {
+	if params.MaxTokens != nil {
+		return min(*params.MaxTokens, r.cfg.ContextWindow/2)
+	}
+	return min(answerReserve, r.cfg.ContextWindow/4)
+}
+
 // body is the request. The rounds stand behind the new input, because they answer it.
 func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation, images toolloop.Images) request {
-	reserve := min(answerReserve, r.cfg.ContextWindow/4)
-	if params.MaxTokens != nil {
-		reserve = min(*params.MaxTokens, r.cfg.ContextWindow/2)
-	}
-	reserve += talk.Tokens() + images.Tokens()
-	system, lines := agent.Conversation(req, r.cfg.System, r.cfg.ContextWindow, reserve)
+	system, lines := agent.Conversation(req, r.cfg.System, r.cfg.ContextWindow, r.reserve(params)+talk.Tokens()+images.Tokens())
 	out := request{
 		Model: r.model(req), Stream: true,
 		Temperature: params.Temperature, TopP: params.TopP, Stop: params.Stop,

@@ -90,6 +90,8 @@ type Options struct {
 	Support *Support
 	// CallTime is how long one call may take; 0 = [DefaultCallTime].
 	CallTime time.Duration
+	// Window is how many tokens of the context window the tools and the rounds of a turn may have, as [Conversation.Tokens] counts them; 0 = no bound.
+	Window int
 }
 
 // Run executes a turn: it asks the model until it answers without calls. The text of the answer is in text. A failure after the first round keeps the text
@@ -98,7 +100,7 @@ func Run(ctx context.Context, req agent.Request, model Model, text *Text, option
 	if options.CallTime == 0 {
 		options.CallTime = DefaultCallTime
 	}
-	l := &loop{req: req, model: model, text: text, options: options}
+	l := &loop{req: req, model: model, text: text, options: options, window: window{tokens: options.Window}}
 	if req.Tools != nil {
 		l.tools = req.Tools.Specs()
 	}
@@ -117,6 +119,7 @@ type loop struct {
 	options Options
 	tools   []agent.ToolSpec
 	rounds  []agent.Round
+	window  window
 	kept    int // bytes of calls and results so far
 	usage   chat.Usage
 	calls   sync.WaitGroup // that run
@@ -162,7 +165,7 @@ func (l *loop) conclude(ctx context.Context, reply Reply) (stop string, err erro
 		return agent.StopNormal, err
 	}
 	l.text.nextRound()
-	reply, err = l.model.Ask(ctx, Conversation{Rounds: []agent.Round{retold(l.rounds)}})
+	reply, err = l.model.Ask(ctx, Conversation{Rounds: []agent.Round{retold(l.window.fit(l.rounds, nil))}})
 	l.usage.Add(reply.Usage.Clamped())
 	if err == nil && len(reply.Calls) > 0 && !l.text.Begun() {
 		err = modelhttp.Fail(chat.FailBadResponse, fmt.Errorf("the model asked for tools in %d answers, the last of which had none", MaxRounds+1))
@@ -241,6 +244,7 @@ func (l *loop) ask(ctx context.Context) (Reply, error) {
 	case len(l.rounds) == 0 && !l.options.Support.offered():
 		conversation.Tools = nil
 	}
+	l.bound(&conversation)
 	if err := l.allow(ctx); err != nil {
 		return Reply{StopReason: agent.StopNormal}, err
 	}
@@ -256,6 +260,14 @@ func (l *loop) ask(ctx context.Context) (Reply, error) {
 	}
 	l.options.Support.refused(ctx)
 	return plain, again
+}
+
+// bound brings the rounds into the window, and offers the tool that reads what was left out.
+func (l *loop) bound(c *Conversation) {
+	c.Rounds = l.window.fit(l.rounds, c.Tools)
+	if len(l.window.kept) > 0 && len(l.tools) > 0 && l.spec(chat.ToolCall{Name: resultTool}).Name == "" {
+		c.Tools = append(slices.Clip(c.Tools), resultSpec())
+	}
 }
 
 // calledTools are the tools of recorded rounds, as far as a provider needs to know them.

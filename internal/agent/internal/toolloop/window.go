@@ -1,0 +1,150 @@
+package toolloop
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+)
+
+// resultTool is the tool that reads what was left out of a result. A tool of that name among those of the turn takes precedence.
+const resultTool = "result"
+
+// maxRead bounds what one call of resultTool returns, in bytes.
+const maxRead = 8 << 10
+
+// cutSizes are how many bytes of an older result are kept, one after the other until the rounds fit; 0 leaves the pointer alone.
+var cutSizes = [...]int{2048, 512, 0} //nolint:gochecknoglobals // a constant
+
+// window keeps the rounds of a turn within the part of the context window that is left for them. A result that was cut stays cut, so that what the model
+// was given does not change more often than needed: the caches of providers live on it.
+type window struct {
+	tokens int            // for tools and rounds; 0 = no bound
+	kept   map[[2]int]int // bytes that are kept of a result, by round and call; absent = all
+}
+
+// fit returns the rounds as the model gets them: where they would not fit, the oldest results are cut to head, tail and a pointer. The newest results share
+// what is left.
+func (w *window) fit(rounds []agent.Round, tools []agent.ToolSpec) []agent.Round {
+	if w.tokens == 0 || len(rounds) == 0 {
+		return rounds
+	}
+	total := func() int { return Conversation{Tools: tools, Rounds: w.cut(rounds)}.Tokens() }
+	if total() > w.tokens {
+		w.shorten(rounds, total)
+	}
+	return w.cut(rounds)
+}
+
+// shorten cuts results until the total is three quarters of the window, so that the next rounds need no further cut.
+func (w *window) shorten(rounds []agent.Round, total func() int) {
+	if w.kept == nil {
+		w.kept = map[[2]int]int{}
+	}
+	enough := w.tokens * 3 / 4
+	newest := len(rounds) - 1
+	for i, size := range cutSizes {
+		for r := range newest {
+			w.limit(rounds, r, size)
+			if total() <= enough {
+				return
+			}
+		}
+		if i == 0 { // the older results are short; the newest ones have the rest
+			before := total()
+			n := max(len(rounds[newest].Results), 1)
+			all := 0
+			for _, result := range rounds[newest].Results {
+				all += agent.EstimateTokens(result.Text)
+			}
+			w.limit(rounds, newest, max(2*(enough-before+all)/n, cutSizes[0])) // an estimate has at most half a token for each byte
+			if total() <= w.tokens {
+				return
+			}
+		}
+	}
+	for _, size := range cutSizes {
+		w.limit(rounds, newest, size)
+		if total() <= w.tokens {
+			return
+		}
+	}
+}
+
+// limit keeps at most size bytes of each result of a round.
+func (w *window) limit(rounds []agent.Round, r, size int) {
+	for c, result := range rounds[r].Results {
+		if had, ok := w.kept[[2]int{r, c}]; len(result.Text) > size+256 && (!ok || had > size) { // a pointer has some hundred bytes
+			w.kept[[2]int{r, c}] = size
+		}
+	}
+}
+
+// cut returns copies of the rounds with their results as they are kept.
+func (w *window) cut(rounds []agent.Round) []agent.Round {
+	if len(w.kept) == 0 {
+		return rounds
+	}
+	out := make([]agent.Round, len(rounds))
+	for r, round := range rounds {
+		out[r] = round
+		out[r].Results = make([]*chat.ToolResult, len(round.Results))
+		for c, result := range round.Results {
+			out[r].Results[c] = result
+			if size, ok := w.kept[[2]int{r, c}]; ok {
+				short := *result
+				short.Text = headAndTail(short.Text, size, strconv.Itoa(r+1)+"."+strconv.Itoa(c+1))
+				out[r].Results[c] = &short
+			}
+		}
+	}
+	return out
+}
+
+// headAndTail keeps size bytes of a text, two thirds of them from its beginning, and says how the rest is read.
+func headAndTail(text string, size int, call string) string {
+	head := chat.Cut(text, size*2/3)
+	tail := strings.ToValidUTF8(text[len(text)-size/3:], "")
+	return fmt.Sprintf("%s\n[… %d of %d bytes left out: %s {\"call\":%q,\"from\":%d} reads on]\n%s",
+		head, len(text)-len(head)-len(tail), len(text), resultTool, call, len(head), tail)
+}
+
+// resultSpec is offered once something was left out.
+func resultSpec() agent.ToolSpec {
+	return agent.ToolSpec{
+		Name:        resultTool,
+		Description: "Read the part of an earlier result of this turn that was left out: call is the number that stands there, from the first byte.",
+		Schema:      json.RawMessage(`{"type":"object","properties":{"call":{"type":"string"},"from":{"type":"integer","minimum":0}},"required":["call"]}`),
+		Idempotent:  true,
+	}
+}
+
+// read is a call of resultTool, which reads results of the first rounds only: those of its own round may be under way.
+func (l *loop) read(call chat.ToolCall, before int) chat.ToolResult {
+	var args struct {
+		Call string `json:"call"`
+		From int    `json:"from"`
+	}
+	if err := json.Unmarshal([]byte(call.Args), &args); err != nil {
+		return failed("The arguments are not those of %s: %v.", resultTool, err)
+	}
+	first, second, _ := strings.Cut(args.Call, ".")
+	r, _ := strconv.Atoi(first)  //nolint:errcheck // 0 names no round
+	c, _ := strconv.Atoi(second) //nolint:errcheck // 0 names no call
+	if r < 1 || r > before || c < 1 || c > len(l.rounds[r-1].Results) || l.rounds[r-1].Results[c-1] == nil {
+		return failed("There is no result %q in this turn; the number stands where something was left out.", chat.Cut(chat.Printable(args.Call), 16))
+	}
+	text := l.rounds[r-1].Results[c-1].Text
+	if args.From < 0 || args.From >= len(text) {
+		return failed("The result %d.%d has %d bytes.", r, c, len(text))
+	}
+	part := text[args.From:]
+	if most := min(maxRead, max(l.window.tokens, 1024)); l.window.tokens > 0 && len(part) > most {
+		part = chat.Cut(part, most)
+		return chat.ToolResult{Text: strings.ToValidUTF8(part, "") + fmt.Sprintf("\n[… goes up to byte %d of %d]", args.From+len(part), len(text))}
+	}
+	return chat.ToolResult{Text: strings.ToValidUTF8(part, "")}
+}
