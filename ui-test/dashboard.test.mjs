@@ -1,11 +1,12 @@
 // The dashboard of the real binary in Chromium, on each engine: sign-in, liveness, focus, layout, accessibility, conversations, a proxy.
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
+import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { clean, closeBrowser, findings, go, live, open, openBrowser, outside, signIn } from "./browser.mjs";
-import { ENGINES, Gateway, READER, TOKEN } from "./gateway.mjs";
+import { ENGINES, Gateway, READER, TOKEN, eventually } from "./gateway.mjs";
 import { proxy } from "./proxy.mjs";
 
 const PAGES = ["overview", "chat", "chat/agent:main:main", "jobs", "people"];
@@ -184,7 +185,7 @@ for (const engine of ENGINES) {
       const p = await open();
       await signIn(p, g.url, TOKEN);
       await go(p, "#/chat/agent:main:cut");
-      await p.waitForSelector(".empty");
+      await p.waitForSelector(".empty:has-text('No messages yet')");
       g.signal("SIGSTOP");
       await p.fill("textarea", "taken once");
       await p.press("textarea", "Enter");
@@ -242,6 +243,34 @@ for (const engine of ENGINES) {
     });
   });
 }
+
+test("laneway dashboard opens the page with a token of its own, and a revoked token ends it", async () => {
+  const g = await Gateway.start();
+  const opener = join(g.dir, "opener"), seen = join(g.dir, "seen.html");
+  writeFileSync(opener, `#!/bin/sh\ncp "\${1#file://}" ${seen}.new && mv ${seen}.new ${seen}\n`, { mode: 0o700 });
+  g.env.BROWSER = opener;
+  const command = g.command("dashboard", "--read", "--for", "1h");
+  await eventually("the browser is opened", () => existsSync(seen));
+  const arguments_ = readFileSync(`/proc/${command.pid}/cmdline`, "utf8");
+  assert.ok(!arguments_.includes("token="), arguments_);
+  const p = await open();
+  p.origin = g.url;
+  await p.goto(`file://${seen}`);
+  await p.waitForSelector("dialog[open]");
+  const name = /^Sign in as (dashboard-[\d.-]+)\?$/.exec(await text(p, "dialog h2"))[1];
+  await p.click("#take");
+  await live(p);
+  await shows(p, "#name", `${name} · read`);
+  command.kill("SIGINT");
+  await eventually("the command has ended", () => command.exitCode !== null);
+  assert.deepEqual(readdirSync(join(g.dir, "data")).filter((f) => f.startsWith("dashboard-")), []);
+  await g.cli("token", "revoke", name);
+  await p.waitForSelector("#token");
+  assert.equal(await stored(p), "{}");
+  assert.notEqual(await text(p, "#signin-fault"), "");
+  await p.context().close();
+  await g.stop();
+});
 
 test("the page works below a path of a proxy", async () => {
   const g = await Gateway.start();

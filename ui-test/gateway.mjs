@@ -43,9 +43,8 @@ export class Gateway {
     if (engine === "postgres") {
       g.database = `ui_${process.pid}_${g.port}`;
       execFileSync("psql", [SERVER, "-qc", `create database ${g.database}`]);
-      const address = new URL(SERVER);
-      address.pathname = `/${g.database}`;
-      database = `database: ${JSON.stringify(String(address))}\n`;
+      const address = SERVER.replace(/^(postgres(?:ql)?:\/\/[^/]*\/)[^?]*/, `$1${g.database}`); // its host may be a directory, which URL does not read
+      database = `database: ${JSON.stringify(address)}\n`;
     }
     writeFileSync(join(g.dir, "config.yaml"), `data: ${g.dir}/data\nlisten: ["127.0.0.1:${g.port}"]\nmetrics_listen: "off"\n${database}token: ${TOKEN}\nread_token: ${READER}\nagents:\n  ${agent}\n${more}`, { mode: 0o600 });
     const names = ["PATH", "HOME", "TMPDIR"].filter((n) => process.env[n]);
@@ -69,6 +68,9 @@ export class Gateway {
     const { stdout } = await promisify(execFile)(BINARY, args, { env: this.env });
     return stdout.trim();
   }
+
+  // command starts a command that runs until it is stopped.
+  command(...args) { return spawn(BINARY, args, { env: this.env, stdio: "ignore" }); }
 
   signal(name) { this.process.kill(name); }
 

@@ -42,11 +42,11 @@ async function fill(g) {
   await g.cli("cron", "pause", "heartbeat", "--note", "holidays");
   await g.cli("send", "What about **tomorrow**?\n- morning\n- evening\n```sh\nlaneway cron list\n```");
   await g.cli("send", "deploy?", "--session", "agent:main:ops");
-  for (let i = 0; i < 6; i++) g.cli("send", "work ".repeat(400), "--session", `agent:main:load-${i}`, "--no-wait").catch(() => {}); // longer than the pictures take
+  for (let i = 0; i < 6; i++) g.cli("send", "work ".repeat(2000), "--session", `agent:main:load-${i}`, "--no-wait").catch(() => {}); // longer than the pictures take
 }
 
 await openBrowser();
-const g = await Gateway.start("sqlite", { agent: "main: {runner: echo, chunk: 4, chunk_delay: 400ms}", more: "lanes: {main: 4}\n" });
+const g = await Gateway.start("sqlite", { agent: "main: {runner: echo, chunk: 40, chunk_delay: 400ms}", more: "lanes: {main: 4}\n" });
 try {
   const out = await open();
   await out.goto(`${g.url}/dashboard`);

@@ -29,6 +29,7 @@ type cli struct {
 	Serve      serveCmd      `cmd:"" help:"Run the gateway."`
 	Chat       chatCmd       `cmd:"" help:"Talk to an agent in the terminal."`
 	Send       sendCmd       `cmd:"" help:"Send one message and print the answer."`
+	Dashboard  dashboardCmd  `cmd:"" help:"Open the dashboard in a browser, with a token of its own that expires."`
 	Status     statusCmd     `cmd:"" help:"Show lanes, sessions, channels, jobs and the database."`
 	Logs       logsCmd       `cmd:"" help:"Show the log of the gateway on this host."`
 	Usage      usageCmd      `cmd:"" help:"Show what agents have used, what it cost, and the budgets."`

@@ -20,6 +20,7 @@ func revealers() map[string]string {
 		"internal/config/strength.go":    "counts characters",
 		"internal/config/preflight.go":   "counts characters",
 		"cmd/laneway/token.go":           "shows a new secret to the person who made it",
+		"cmd/laneway/dashboard.go":       "writes the link into the page that only the user reads, or prints it on request",
 		"cmd/laneway/logger.go":          "hides the texts in the log",
 		"cmd/laneway/mcp.go":             "sends the credential to the gateway",
 		"internal/tool/external/link.go": "sends the token of a server to its address",

@@ -77,6 +77,7 @@ var everyCommand = []asUsers{
 	{"pair dismiss 01900000-0000-7000-8000-000000000000", 1, 1, 1, "", ""},
 	{"pair revoke 17", 1, 1, 1, "", ""},
 	{"token create ann --scope read", 0, 78, 78, "shown only now", noRights},
+	{"dashboard --print", 0, 78, 78, "#token=", noRights},
 	{"token list", 0, 78, 78, "ann", noRights},
 	{"token revoke ann", 0, 78, 78, "ann", noRights},
 	{"migrate status", 0, 78, 78, "applied", noRights},

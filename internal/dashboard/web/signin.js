@@ -33,6 +33,6 @@ export function Question() {
     <p>This link brings a token. It may: ${rights(q.scopes)}.</p>
     <p>What you write and change will belong to this name. Continue only with a link that you made yourself.</p>
     <p class="buttons"><button type="button" class="primary" id="take" onClick=${q.take}>Sign in as ${plain(q.name)}</button>
-      <button type="button" id="leave" onClick=${q.leave}>${q.kept ? "Keep the token of this tab" : "Do not sign in"}</button></p>
+      <button type="button" id="leave" autofocus onClick=${q.leave}>${q.kept ? "Keep the token of this tab" : "Do not sign in"}</button></p>
   <//>`;
 }
