@@ -112,6 +112,9 @@ for (const engine of ENGINES) {
       await g.kill();
       await shows(p, "#link", "offline since");
       await shows(p, "#link", "it is down");
+      await go(p, "#/chat/agent:main:main");
+      await shows(p, ".log", "when the gateway answers");
+      await go(p, "#/jobs");
       assert.equal(await p.locator("main button:not([aria-disabled=true])").count(), 0);
       assert.equal(await p.locator("tbody tr").count(), rows);
       await g.serve();

@@ -77,6 +77,7 @@ function Log({ talk }) {
     ${talk.fault.value && html`<p class="fault" role="alert">${talk.fault.value}</p>`}
     ${talk.hidden.value > 0 && html`<p class="empty"><${Act} run=${() => talk.older()}>${talk.hidden.value} earlier messages: show 50<//></p>`}
     ${rows.map((m) => html`<${Message} key=${m.id} m=${m}/>`)}
+    ${!talk.loaded.value && !talk.fault.value && html`<p class="empty">${live.value ? "Reading the messages …" : "The messages are read when the gateway answers."}</p>`}
     ${talk.loaded.value && rows.length === 0 && html`<p class="empty">No messages yet. Write one below.</p>`}</div>`;
 }
 

@@ -46,7 +46,7 @@ export function Dialog({ title, onClose, children }) {
 // Loading shows what a page waits for, and what failed.
 export function Loading({ of, what }) {
   if (of.fault.value) return html`<p class="fault" role="alert">${of.fault.value}</p>`;
-  return of.data.value === undefined ? html`<p class="quiet">Reading ${what} …</p>` : null;
+  return of.data.value === undefined ? html`<p class="quiet">${live.value ? `Reading ${what} …` : `The page reads ${what} when the gateway answers.`}</p>` : null;
 }
 
 // useHeldOrder keeps the order of a list while the pointer or the focus is in it: a row must not move away under a finger.
