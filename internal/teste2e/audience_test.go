@@ -8,7 +8,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// callsWhatItReads is a model that makes the call behind the word "call" of the last message, and answers with the result.
+// callsWhatItReads is a model that makes the call that follows the word "call" in the last message, and answers with the result.
 func callsWhatItReads(call testmodel.Call) testmodel.Reply {
 	if results := call.Results(); len(results) > 0 {
 		return testmodel.Reply{Pieces: []string{"Got: " + results[len(results)-1].Text}}
@@ -21,7 +21,7 @@ func callsWhatItReads(call testmodel.Call) testmodel.Reply {
 	return testmodel.Reply{Calls: []testmodel.ToolCall{{ID: "a", Name: name, Args: args}}}
 }
 
-// TestAGroupReadsAPrivateChatOnlyWhenItsPersonAllowsIt has a private chat and a topic of a group. In the topic, the model lists and reads sessions; texts go from the one
+// TestAGroupReadsAPrivateChatOnlyWhenItsPersonAllowsIt has a private chat and a topic of a group. In the topic, the model lists and reads sessions; messages go from each
 // chat to the other.
 func TestAGroupReadsAPrivateChatOnlyWhenItsPersonAllowsIt(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
