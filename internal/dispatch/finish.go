@@ -209,7 +209,6 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 	p := store.FinishParams{
 		Claim: t.claim, RunID: t.run.RunID, State: end.state, Outcome: end.outcome, Cause: end.reason, Error: chat.Cut(end.message, 2000), Detail: chat.Cut(end.detail, 2000),
 		Usage: end.usage, Requeue: end.requeue, StillRunning: stillRunning && !end.requeue, Preview: chat.Cut(end.text, 200), Journal: t.journal.used(),
-		Begun: t.started.Begun,
 	}
 	if !end.requeue {
 		p.Transcript = ts.answer(t, end)

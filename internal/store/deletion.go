@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 )
 
 // What the deletion of a session removes. The statements serve both engines; $1 is the key of a session.
@@ -45,7 +46,7 @@ func ClearSQL() []string {
 // session for itself, else by the index of sessions that runs share.
 func ClearSummariesSQL(key chat.SessionKey) (sql, arg string) {
 	const emptied = `UPDATE cron_run_logs SET summary = '' WHERE summary <> '' AND `
-	switch run := CompactRunOf(key); {
+	switch run := runOfSession(key); {
 	case run != "":
 		return emptied + `id = $1`, run
 	case strings.Contains(strings.ToLower(key.String()), ":cron:"): // in SQLite LIKE ignores the case
@@ -53,6 +54,18 @@ func ClearSummariesSQL(key chat.SessionKey) (sql, arg string) {
 	default:
 		return emptied + `session_key = $1 AND session_key NOT LIKE '%:cron:%'`, key.String()
 	}
+}
+
+// runOfSession is the run that has a session for itself, by their names; "" = the session is none of such a run. The run may not exist.
+func runOfSession(key chat.SessionKey) string {
+	rest, ok := strings.CutPrefix(key.Rest, "cron:")
+	job, series, _ := strings.Cut(rest, ":")
+	trigger, slot, _ := strings.Cut(series, "-")
+	id := trigger + ":" + job + ":" + slot
+	if _, _, _, err := cron.ParseRunID(id); !ok || err != nil || trigger != string(cron.TriggerSchedule) && trigger != string(cron.TriggerManual) {
+		return ""
+	}
+	return id
 }
 
 // EndOutgoingSQL ends what waits to be sent for a session. $2 is the time in milliseconds.

@@ -68,10 +68,7 @@ func messageInvariants() []Invariant {
 			JOIN sessions s ON s.key = i.session_key
 			LEFT JOIN nodes n ON n.id = s.owner AND n.lease_until > :gone
 			WHERE i.state <> 'done' AND i.accepted_at < :gone AND n.id IS NULL AND NOT EXISTS (SELECT 1 FROM hold)
-			GROUP BY i.session_key
-			UNION ALL SELECT 'I5.stranded', c.session_key, 1 FROM cron_run_logs c
-			LEFT JOIN nodes n ON n.id = c.node AND n.lease_until > :gone
-			WHERE c.compact = 1 AND c.state IN ('queued', 'running') AND c.claimed_at < :gone AND n.id IS NULL AND NOT EXISTS (SELECT 1 FROM hold)`},
+			GROUP BY i.session_key`},
 		{ID: "I6.offset", Rule: "The offset lies behind every accepted message of its source.", SQL: `
 			SELECT 'I6.offset', i.channel, i.external_id FROM inbox i
 			JOIN leases l ON l.name = i.channel
@@ -103,9 +100,8 @@ func runInvariants() []Invariant {
 			WHERE a.started_at > :since AND (a.ended_at IS NULL OR a.ended_at > a.started_at)
 			GROUP BY a.session_key, a.id, s.run_limit HAVING count(*) >= s.run_limit`},
 		{ID: "I4.lane", Rule: "A node runs no more turns in a lane than the lane has slots; those that wait for sub-turns have none.", Params: lanes, SQL: `
-			SELECT 'I4.lane', r.owner, r.lane, count(*) FROM (
-				SELECT owner, lane FROM runs WHERE state IN ('running', 'stopping')
-				UNION ALL SELECT node, lane FROM cron_run_logs WHERE compact = 1 AND state = 'running') AS r
+			SELECT 'I4.lane', r.owner, r.lane, count(*) FROM runs r
+			WHERE r.state IN ('running', 'stopping')
 			GROUP BY r.owner, r.lane
 			HAVING count(*) > CASE r.lane WHEN 'cron' THEN :cron WHEN 'subagent' THEN :subagent WHEN 'team' THEN :team ELSE :main END`},
 		{ID: "I5.order", Rule: "Turns of a session begin in the order of their messages.", Params: []string{"since"}, SQL: `
@@ -177,17 +173,12 @@ func cronInvariants() []Invariant {
 		{ID: "I2.stuck", Rule: "A run that runs has a turn that runs on a node that lives.", Params: []string{"gone"}, SQL: `
 			SELECT 'I2.stuck', c.job_id, c.scheduled_for FROM cron_run_logs c
 			LEFT JOIN runs r ON r.id = c.run_id AND r.state IN ('running', 'yielded')
-			LEFT JOIN nodes n ON n.id = CASE WHEN c.compact = 1 THEN c.node ELSE r.owner END AND n.lease_until > :gone
+			LEFT JOIN nodes n ON n.id = r.owner AND n.lease_until > :gone
 			WHERE c.state = 'running' AND n.id IS NULL`},
-		{ID: "I2.compact", Rule: "A run that is one row has no other rows.", SQL: `
-			SELECT 'I2.compact', c.job_id, c.scheduled_for FROM cron_run_logs c
-			LEFT JOIN sessions s ON s.key = c.session_key
-			LEFT JOIN inbox i ON i.message_id = c.id
-			WHERE c.compact = 1 AND (s.key IS NOT NULL OR i.seq IS NOT NULL)`},
 		{ID: "I2.lost", Rule: "A run that is queued has a message that waits or runs.", SQL: `
 			SELECT 'I2.lost', c.job_id, c.scheduled_for FROM cron_run_logs c
 			LEFT JOIN inbox i ON i.message_id = c.run_id AND i.state <> 'done'
-			WHERE c.state = 'queued' AND i.seq IS NULL AND (c.compact = 0 OR c.run_id <> c.id)`},
+			WHERE c.state = 'queued' AND i.seq IS NULL`},
 		{ID: "I2.dead", Rule: "A job that may fire has a next time.", SQL: `
 			SELECT 'I2.dead', id, key FROM cron_jobs
 			WHERE enabled AND kind <> 'at' AND coalesce(next_run_at, 0) = 0

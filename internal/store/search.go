@@ -16,8 +16,7 @@ import (
 // Search finds entries of transcripts by their words.
 //
 // It covers the current and the archived transcripts of the sessions that exist, but not those of the gateway's own jobs. What a deletion kept is not
-// covered. Of the runs of jobs that a store keeps as one row of the ledger (see [Compactable]) it covers those that run and the newest [SearchRuns] that
-// have ended, which are read without an index. A search reads the index and, for what is not indexed yet, the transcripts themselves; so its result does not depend on when
+// covered. A search reads the index and, for what is not indexed yet, the transcripts themselves; so its result does not depend on when
 // IndexTranscripts ran. The entries of deleted transcripts leave the index in the transaction that deletes them.
 type Search interface {
 	// SearchTranscripts finds entries, see [SearchQuery].
@@ -38,8 +37,6 @@ const (
 	SearchBytes = 4 * ReadBytes
 	// SearchRows bounds the entries outside of the index that one search reads.
 	SearchRows = 50_000
-	// SearchRuns bounds the runs that are one row of the ledger, have ended, and are read by one search.
-	SearchRuns = 5_000
 )
 
 // SearchQuery finds the newest entries that its words find.

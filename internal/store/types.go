@@ -215,8 +215,6 @@ type Started struct {
 	Entries []chat.TranscriptEntry
 	// Job is the job of a cron run at the begin of the attempt, when the store reads it with the start; nil = the caller reads it.
 	Job *cron.Job
-	// Begun is what the store remembers of the start, for [FinishParams]; only the store knows its type. nil = nothing.
-	Begun any
 }
 
 // FinishParams ends a run.
@@ -246,8 +244,6 @@ type FinishParams struct {
 	Preview string
 	// Cron, for a message that is an attempt of a cron run, closes its ledger row; nil = it is none.
 	Cron *cron.AttemptEnd
-	// Begun is that of the start of the run, so that the store need not read again what it has read then. It changes no result; nil = the store reads.
-	Begun any
 }
 
 // Finished is a run that has ended.

@@ -41,8 +41,7 @@ func (s *Store) Accept(ctx context.Context, p store.AcceptParams) (store.Accepte
 		return store.Accepted{}, err
 	}
 	how := single
-	a.compact = namesCompact(&p.Message)
-	if p.Offset == nil && len(a.body) <= maxGroupedBytes && !a.compact {
+	if p.Offset == nil && len(a.body) <= maxGroupedBytes {
 		if how, err = s.accepts.do(ctx, a); err != nil {
 			return store.Accepted{}, fmt.Errorf("accepting a message: %w", err)
 		}
@@ -69,7 +68,6 @@ type acceptOp struct {
 	body      string
 	sessionID string // of the session if it is new
 	deadOwner string // owner that the statement found dead, "" = none
-	compact   bool   // its session or its name may be that of a compact run
 	out       store.Accepted
 }
 
@@ -94,13 +92,6 @@ func (a *acceptOp) session() string { return a.p.Message.Session.String() }
 // answer was lost.
 func (a *acceptOp) accept(ctx context.Context, repeated bool) error {
 	a.out = store.Accepted{}
-	if a.compact {
-		b := &pgx.Batch{}
-		expandRuns(b, store.CompactRunOf(a.p.Message.Session), store.CompactRunOfMessage(a.p.Message.ID), store.CompactRunOfMessage(a.p.Message.Dedupe))
-		if err := send(ctx, a.s.turns, b); err != nil {
-			return err
-		}
-	}
 	err := a.insertInOneTrip(ctx)
 	for again := 0; errors.Is(err, errNotStored) && again < maxTries; again++ { // more than once only if the message was offered again meanwhile
 		err = a.insertWhenFull(ctx, repeated)
@@ -202,7 +193,6 @@ func (a *acceptOp) countExcess(ctx context.Context, tx pgx.Tx) (over int, stored
 // insert adds the accept statement to a batch and sends it. Bound limits the messages that wait; 0 = no bound.
 func (a *acceptOp) insert(ctx context.Context, to sender, b *pgx.Batch, bound int) error {
 	full := false
-	expandSession(b, a.p.Message.Session)
 	a.moveOffset(b)
 	b.Queue(acceptSQL, a.args(bound)...).QueryRow(func(row pgx.Row) error {
 		err := a.scan(row)

@@ -2,13 +2,10 @@ package postgres_test
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
-	"laneway/internal/store"
 	"laneway/internal/store/postgres"
 	"laneway/internal/store/storetest"
 )
@@ -21,30 +18,6 @@ func TestConformance(t *testing.T) {
 func BenchmarkStore(b *testing.B) { storetest.Bench(b, newDatabases(b).harness) }
 
 func BenchmarkCron(b *testing.B) { storetest.BenchCron(b, newDatabases(b).harness) }
-
-// remembering gives back to an end what the start of its run has returned for it, as dispatch does; of each third end it does not, so that the suite
-// runs over both ways.
-type remembering struct {
-	*postgres.Store
-
-	begun sync.Map // by run
-	ends  atomic.Int64
-}
-
-func (r *remembering) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
-	s, err := r.Store.Start(ctx, p)
-	if s.Begun != nil {
-		r.begun.Store(p.RunID, s.Begun)
-	}
-	return s, err
-}
-
-func (r *remembering) Finish(ctx context.Context, p store.FinishParams) (store.Finished, error) {
-	if r.ends.Add(1)%3 != 0 {
-		p.Begun, _ = r.begun.Load(p.RunID)
-	}
-	return r.Store.Finish(ctx, p)
-}
 
 // open makes a store. In tests it plans no statement before its first use unless the test asks for it: the plans of four connections cost more than
 // most tests do.

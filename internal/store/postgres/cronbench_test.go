@@ -117,7 +117,7 @@ func fireAll(b *testing.B, s *postgres.Store, workers int) {
 func fire(tb testing.TB, s *postgres.Store, l cron.Launched) error {
 	tb.Helper()
 	c := store.Claim{Session: l.Message.Session, Node: "n1", Epoch: l.Epoch}
-	began, err := s.Start(tb.Context(), store.StartParams{
+	_, err := s.Start(tb.Context(), store.StartParams{
 		Claim: c, RunID: l.Message.ID, Lane: "cron", Seqs: []int64{l.Seq},
 		Cron: &cron.AttemptStart{RunID: l.Run.ID, Attempt: 1, Node: "n1"},
 	})
@@ -125,7 +125,7 @@ func fire(tb testing.TB, s *postgres.Store, l cron.Launched) error {
 		return err
 	}
 	_, err = s.Finish(tb.Context(), store.FinishParams{
-		Claim: c, RunID: l.Message.ID, State: store.RunOK, Outcome: chat.OutcomeAnswered, Begun: began.Begun,
+		Claim: c, RunID: l.Message.ID, State: store.RunOK, Outcome: chat.OutcomeAnswered,
 		Cron: &cron.AttemptEnd{
 			RunID: l.Run.ID, Attempt: cron.Attempt{Number: 1, State: cron.AttemptOK}, State: cron.RunOK, Summary: "done",
 			Job: func(j cron.Job, r cron.Run, _ time.Time) *cron.Job {

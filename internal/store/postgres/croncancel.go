@@ -204,7 +204,6 @@ func (s *Store) endRuns(ctx context.Context, tx pgx.Tx, ids []string, p cron.Can
 		keys  []string
 	)
 	b := &pgx.Batch{}
-	expandRuns(b, ids...)
 	b.Queue(cancelRetryingSQL, s.clock(), ids, reason, note).Query(collect(&ended, scanCancelled))
 	b.Queue(`SELECT DISTINCT i.session_key FROM cron_run_logs l JOIN inbox i ON i.message_id = l.run_id
 		WHERE l.id = ANY($1::text[]) AND l.finished_at IS NULL`, ids).Query(collect(&keys, scanText))

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -83,7 +82,6 @@ type claiming struct {
 	out           cron.Claimed
 	found         []cron.Launched // of earlier calls whose commit was unknown
 	jobs, retries bool            // phases that are committed
-	recorded      bool            // expect that rows of the ledger exist
 	taken         bool            // check first whether message names are in use
 }
 
@@ -131,10 +129,6 @@ func (c *claiming) addCommitted(ctx context.Context) error {
 
 func (c *claiming) claimJobs(ctx context.Context) error {
 	err := c.commitJobs(ctx)
-	if errors.Is(err, errRecorded) || isUnique(err) && !c.recorded {
-		c.recorded = true
-		err = c.commitJobs(ctx)
-	}
 	if isUnique(err) && !c.taken {
 		// Another message has the name that the message of a run needs. One such job must not delay the others.
 		c.taken = true
@@ -155,7 +149,6 @@ func (c *claiming) commitJobs(ctx context.Context) error {
 		c.s.unknownLaunches.add(b.out.Launched)
 		return err
 	}
-	c.s.claims.add(b.claimed)
 	if len(c.out.Launched) == 0 {
 		c.out.Launched = b.out.Launched
 	} else {
@@ -175,9 +168,6 @@ type claimBatch struct {
 	broken []cron.Job
 	more   bool
 	out    cron.Claimed
-
-	claimed []*claimedRun // what their starts need
-	version uint32        // of the rows that this transaction writes
 }
 
 // limit is how many rows a claim may still take, plus one that shows whether there are more. It is part of the text of a statement: a
@@ -323,13 +313,12 @@ func (b *claimBatch) write(ctx context.Context, tx pgx.Tx) error {
 	if err := b.cancel(ctx, tx, cancel); err != nil {
 		return err
 	}
-	l := launching{s: b.s, node: b.p.Node, now: b.out.Now, checkNames: b.taken, expectNew: !b.recorded}
+	l := launching{s: b.s, node: b.p.Node, now: b.out.Now, checkNames: b.taken}
 	if err := l.run(ctx, tx, launches, rows); err != nil {
 		return err
 	}
 	b.out.Launched, b.out.Recorded = l.launched, l.recorded
 	b.out.Finished = append(b.out.Finished, l.recorded...)
-	b.claimed = l.claimed
 	return b.decided(ctx, tx, verdicts, jobs)
 }
 

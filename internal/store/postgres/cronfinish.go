@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
 )
@@ -31,7 +30,7 @@ WHERE l.ctid = b.place AND l.run_id = v.message AND l.state = 'queued'`
 // The ends of several attempts. Jobs are locked before sessions, as everywhere; no statement waits for the row of a job or of a session.
 const (
 	lockFreeJobsSQL = `SELECT ` + jobView + ` FROM cron_jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE SKIP LOCKED`
-	jobsSQL         = `SELECT ` + jobView + `, xmin FROM cron_jobs WHERE id = ANY($1::text[])`
+	jobsSQL         = `SELECT ` + jobView + ` FROM cron_jobs WHERE id = ANY($1::text[])`
 	existingJobsSQL = `SELECT id FROM cron_jobs WHERE id = ANY($1::text[])`
 
 	// runningSQL returns the numbers of the proved claims whose run is running under the claim. Parameters: $1 runs, $2 sessions, $3 nodes,
@@ -46,17 +45,15 @@ WHERE n.i = ANY (` + heldSQL + `) AND r.state = 'running'
 	// narrowSQL sets the numbers of the claims that the next statement reads with heldSQL.
 	narrowSQL = `SELECT set_config('laneway.held', $1, true)`
 
-	// endManySQL is endSQL for several attempts: one array for each column. The last three are of compact runs.
+	// endManySQL is endSQL for several attempts: one array for each column.
 	endManySQL = `
 UPDATE cron_run_logs l SET state = v.state, reason = NULLIF(v.reason, ''), finished_at = NULLIF(v.finished, 0),
 	next_attempt_at = NULLIF(v.next, 0), duration_ms = v.took, attempts = v.attempts, error = v.error, error_class = v.class,
 	summary = v.summary, model = v.model, provider = v.provider, input_tokens = v.input, output_tokens = v.output,
-	delivery = v.delivery, suppressed_by = v.suppressed, delivery_error = v.undelivered,
-	entries = l.entries + v.n, transcript = l.transcript || v.added, preview = v.preview
+	delivery = v.delivery, suppressed_by = v.suppressed, delivery_error = v.undelivered
 FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[],
-	$11::text[], $12::text[], $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[], $18::bigint[], $19::text[], $20::text[])
-	AS v(id, state, reason, finished, next, took, attempts, error, class, summary, model, provider, input, output, delivery, suppressed, undelivered,
-	n, added, preview)
+	$11::text[], $12::text[], $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[])
+	AS v(id, state, reason, finished, next, took, attempts, error, class, summary, model, provider, input, output, delivery, suppressed, undelivered)
 CROSS JOIN LATERAL (SELECT ctid AS place FROM cron_run_logs WHERE id = v.id OFFSET 0) b
 WHERE l.ctid = b.place AND l.finished_at IS NULL`
 
@@ -101,15 +98,10 @@ func (s *Store) readJobs(b *pgx.Batch, list []*startOp) {
 			of[job] = append(of[job], g)
 		}
 	}
-	var version uint32
-	b.Queue(jobsSQL, slices.Sorted(maps.Keys(of))).Query(each(s.jobScanner(&version), func(j storedJob) {
-		j.version = version
+	b.Queue(jobsSQL, slices.Sorted(maps.Keys(of))).Query(each(s.jobScanner(), func(j storedJob) {
 		for _, g := range of[j.ID] {
 			job := clone(j.Job)
 			g.out.Job = &job
-			if g.begun != nil {
-				g.begun.job, g.begun.active = &j, jobActivity{j.State.Queued, j.State.RunningAt}
-			}
 		}
 	}))
 }
@@ -126,23 +118,18 @@ type finishCronOps struct {
 	rows  map[string]loggedRun
 	nowMs int64
 
-	compact bool // they are compact runs
-	done    []bool
+	done []bool
 }
 
 // finishCronGroup is one transaction for attempts of different sessions and jobs. It leaves out an attempt whose job is locked by another
 // transaction or is the job of another attempt of the group.
 func (s *Store) finishCronGroup(ctx context.Context, list []*finishOp) ([]bool, error) {
-	a := newFinishCronOps(s, list)
-	err := s.readThenWrite(ctx, a.read, a.write)
-	return a.done, err
-}
-
-func newFinishCronOps(s *Store, list []*finishOp) *finishCronOps {
-	return &finishCronOps{
+	a := finishCronOps{
 		s: s, list: list, held: map[int]bool{}, jobs: map[string]storedJob{}, known: map[string]bool{}, rows: map[string]loggedRun{},
 		done: make([]bool, len(list)),
 	}
+	err := s.readThenWrite(ctx, a.read, a.write)
+	return a.done, err
 }
 
 // jobOf is the job that the end of an attempt changes; "" = none.
@@ -167,11 +154,6 @@ func (a *finishCronOps) read(b *pgx.Batch) {
 	if len(jobs) > 0 {
 		b.Queue(lockFreeJobsSQL, jobs).Query(each(a.s.jobScanner(), func(j storedJob) { a.jobs[j.ID] = j }))
 		b.Queue(existingJobsSQL, jobs).Query(each(scanText, func(id string) { a.known[id] = true }))
-	}
-	if a.compact {
-		a.readCompact(b)
-		b.Queue(readClockSQL, a.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&a.nowMs) })
-		return
 	}
 	claims := column(a.list, func(e *finishOp) store.Claim { return e.p.Claim })
 	a.s.holdAll(b, claims)
@@ -217,11 +199,7 @@ func (a *finishCronOps) write(b *pgx.Batch) error {
 		return nil
 	}
 	list := column(ours, func(i int) *finishOp { return a.list[i] })
-	if a.compact {
-		a.queueCompact(b, ours, list)
-	} else {
-		a.queue(b, ours, list)
-	}
+	a.queue(b, ours, list)
 	return a.record(b, list)
 }
 
@@ -251,7 +229,7 @@ func (a *finishCronOps) record(b *pgx.Batch, list []*finishOp) error {
 	now := fromMillis(a.nowMs)
 	var (
 		runs    []cron.Run
-		ends    []runEnd
+		texts   []string // their attempts
 		changed []cron.Job
 		gone    []string
 	)
@@ -265,7 +243,7 @@ func (a *finishCronOps) record(b *pgx.Batch, list []*finishOp) error {
 		if err != nil {
 			return err
 		}
-		runs, ends = append(runs, r), append(ends, e.runEnd(clean(text), a.compact))
+		runs, texts = append(runs, r), append(texts, clean(text))
 		old, ok := a.jobs[jobOf(e.p.Cron)]
 		if !ok {
 			continue
@@ -279,7 +257,7 @@ func (a *finishCronOps) record(b *pgx.Batch, list []*finishOp) error {
 			return err
 		}
 	}
-	queueEnds(b, runs, ends)
+	queueEnds(b, runs, texts)
 	queueJobStates(b, changed)
 	if len(gone) > 0 {
 		b.Queue(`DELETE FROM cron_jobs WHERE id = ANY($1::text[])`, gone)
@@ -306,27 +284,7 @@ func usualChange(old *storedJob, next *cron.Job) bool {
 	return old.broken == "" && cron.SameBesidesCounters(&old.Job, next)
 }
 
-// runEnd has columns of a row of the ledger that are not in its run.
-type runEnd struct {
-	attempts string
-	// n entries are added to the transcript of a compact run; preview is that of its answer.
-	n              int64
-	added, preview string
-}
-
-// runEnd is the end of a run; compact: of a compact one.
-func (e *finishOp) runEnd(attempts string, compact bool) runEnd {
-	if !compact {
-		return runEnd{attempts: attempts}
-	}
-	r := runEnd{attempts: attempts, n: int64(len(e.p.Transcript)), added: e.answer, preview: chat.Cut(clean(e.p.Preview), previewBytes)}
-	if e.opened > 0 && r.added != "" {
-		r.added = "," + r.added
-	}
-	return r
-}
-
-func queueEnds(b *pgx.Batch, runs []cron.Run, ends []runEnd) {
+func queueEnds(b *pgx.Batch, runs []cron.Run, attempts []string) {
 	if len(runs) == 0 {
 		return
 	}
@@ -335,14 +293,11 @@ func queueEnds(b *pgx.Batch, runs []cron.Run, ends []runEnd) {
 	b.Queue(endManySQL, text(func(r cron.Run) string { return r.ID }), text(func(r cron.Run) string { return string(r.State) }),
 		text(func(r cron.Run) string { return string(r.Reason) }), number(func(r cron.Run) int64 { return ms(r.FinishedAt) }),
 		number(func(r cron.Run) int64 { return ms(r.NextAttempt) }), number(func(r cron.Run) int64 { return r.Duration.Milliseconds() }),
-		column(ends, func(e runEnd) string { return e.attempts }),
-		text(func(r cron.Run) string { return r.Error }), text(func(r cron.Run) string { return r.ErrorClass }),
+		attempts, text(func(r cron.Run) string { return r.Error }), text(func(r cron.Run) string { return r.ErrorClass }),
 		text(func(r cron.Run) string { return r.Summary }), text(func(r cron.Run) string { return r.Model }),
 		text(func(r cron.Run) string { return r.Provider }), number(func(r cron.Run) int64 { return r.InputTokens }),
 		number(func(r cron.Run) int64 { return r.OutputTokens }), text(func(r cron.Run) string { return string(r.Delivery) }),
-		text(func(r cron.Run) string { return r.SuppressedBy }), text(func(r cron.Run) string { return r.DeliveryError }),
-		column(ends, func(e runEnd) int64 { return e.n }), column(ends, func(e runEnd) string { return e.added }),
-		column(ends, func(e runEnd) string { return e.preview }))
+		text(func(r cron.Run) string { return r.SuppressedBy }), text(func(r cron.Run) string { return r.DeliveryError }))
 }
 
 func queueJobStates(b *pgx.Batch, jobs []cron.Job) {
@@ -376,7 +331,7 @@ func withoutEndedRun(j cron.Job) cron.Job {
 
 // fitsGroup reports whether an end may join a group: a large one would delay the others.
 func (e *finishOp) fitsGroup() bool {
-	n := len(e.outgoing) + len(e.transcript) + len(e.answer)
+	n := len(e.outgoing) + len(e.transcript)
 	if e.p.Cron != nil {
 		n += min(len(e.p.Cron.Summary), summaryBytes) + len(e.p.Cron.Error)
 	}

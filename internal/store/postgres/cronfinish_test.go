@@ -64,7 +64,6 @@ func (c *nodesOfTest) lockWith(sql string, args ...any) {
 func newCronNodes(t *testing.T) *nodesOfTest {
 	t.Helper()
 	s, url := cronStore(t)
-	exec(t, url, `UPDATE nodes SET compact = 0`) // so that runs have rows of their own
 	return &nodesOfTest{t: t, url: url, s: s}
 }
 

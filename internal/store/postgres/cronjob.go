@@ -85,8 +85,6 @@ type storedJob struct {
 	cron.Job
 
 	broken string
-	// version is the transaction that has written the row; 0 = it was not read.
-	version uint32
 }
 
 // same reports whether storing j would change nothing.
@@ -102,10 +100,9 @@ func scanJob(row pgx.CollectableRow) (storedJob, error) {
 	return newJobScan(cron.DecodeParts).scan(row)
 }
 
-// jobScanner is scanJob for the rows of one statement, by operations that read a job again and again. more are targets for the columns after those of
-// jobView.
-func (s *Store) jobScanner(more ...any) pgx.RowToFunc[storedJob] {
-	return newJobScan(s.parts.Decode, more...).scan
+// jobScanner is scanJob for the rows of one statement, by operations that read a job again and again.
+func (s *Store) jobScanner() pgx.RowToFunc[storedJob] {
+	return newJobScan(s.parts.Decode).scan
 }
 
 // jobScan receives rows of jobs, one after the other.
@@ -121,10 +118,10 @@ type jobScan struct {
 	targets []any
 }
 
-func newJobScan(decode func(cron.Parts, *cron.Job) error, more ...any) *jobScan {
+func newJobScan(decode func(cron.Parts, *cron.Job) error) *jobScan {
 	v := &jobScan{decode: decode}
 	j, st, r := &v.j, &v.j.State, &v.times
-	v.targets = append([]any{
+	v.targets = []any{
 		&j.ID, &j.Owner, &j.Key, &j.KeyDerived, &j.Name, &j.DisplayName, &j.Description, &j.Principal, &j.Agent, &j.AccountID,
 		&j.Lane, &v.kind, &v.parts.Schedule, &v.parts.TZ,
 		&j.JitterMs, &r.starts, &r.ends, &j.MaxRuns, &j.Session, &j.WakeMode,
@@ -135,7 +132,7 @@ func newJobScan(decode func(cron.Parts, *cron.Job) error, more ...any) *jobScan 
 		&v.took, &st.LastDelivery, &st.LastDeliveryError, &r.lastAlert,
 		&st.ConsecutiveErrors, &st.ConsecutiveSkipped,
 		&r.undeliverable, &st.DeliveryPause.Reason, &st.DeliveryPause.Channel, &st.DeliveryPause.ChatID, &st.Queued, &r.running,
-	}, more...)
+	}
 	return v
 }
 

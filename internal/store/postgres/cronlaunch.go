@@ -11,7 +11,6 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
-	"laneway/internal/store"
 )
 
 const (
@@ -64,11 +63,7 @@ type launching struct {
 	now  time.Time
 	// checkNames checks first whether another message has the name of a message of a run; such a run is recorded as an error.
 	checkNames bool
-	// expectNew uses launchSQL for the usual rows, which ends with an error when a row exists. The jobs must be locked.
-	expectNew bool
-	compact   map[string]*newRow // rows of the compact runs
 
-	claimed  []*claimedRun // the compact ones of launched
 	launched []cron.Launched
 	recorded []cron.Run
 	existing []string
@@ -88,59 +83,21 @@ func (l *launching) run(ctx context.Context, tx pgx.Tx, launches []cron.Launch, 
 		return err
 	}
 	rows = append(slices.Clone(rows), refused...)
+	fresh := make([]loggedRun, 0, len(launches)+len(rows))
 	for i := range launches {
 		launches[i].Run = l.queued(&launches[i])
-	}
-	free, err := l.compactFree(ctx, tx, launches)
-	if err != nil {
-		return err
-	}
-	fresh := make([]newRow, 0, len(launches)+len(rows))
-	l.compact = make(map[string]*newRow, len(free))
-	for i := range launches {
-		row := newRow{run: launches[i].Run, message: launches[i].Message.ID}
-		if free[row.run.ID] {
-			if row, err = newCompact(row.run, &launches[i].Message); err != nil {
-				return err
-			}
-		}
-		fresh = append(fresh, row)
-		if row.compact {
-			l.compact[row.run.ID] = &fresh[len(fresh)-1] // which has place for all
-		}
+		fresh = append(fresh, loggedRun{Run: launches[i].Run, message: launches[i].Message.ID})
 	}
 	for _, r := range rows {
-		fresh = append(fresh, newRow{run: r})
+		fresh = append(fresh, loggedRun{Run: r})
 	}
-	added, err := l.insert(ctx, tx, fresh)
-	if err != nil {
+	var added []string
+	b := &pgx.Batch{}
+	l.s.record(b, l.node, fresh, &added)
+	if err := send(ctx, tx, b); err != nil {
 		return err
 	}
 	return l.sort(ctx, tx, launches, rows, added)
-}
-
-// insert inserts rows into the ledger and returns the ids of those that are new.
-func (l *launching) insert(ctx context.Context, tx pgx.Tx, rows []newRow) (added []string, err error) {
-	b := &pgx.Batch{}
-	if l.expectNew {
-		usual := make([]*newRow, 0, len(rows))
-		var others []newRow
-		for i := range rows {
-			if rows[i].usual() {
-				usual, added = append(usual, &rows[i]), append(added, rows[i].run.ID)
-			} else {
-				others = append(others, rows[i])
-			}
-		}
-		if len(usual) > 0 {
-			l.s.launch(b, l.node, usual)
-		}
-		rows = others
-	}
-	if len(rows) > 0 {
-		l.s.record(b, l.node, rows, &added)
-	}
-	return added, send(ctx, tx, b)
 }
 
 // sort separates new runs from existing ones, and places the messages of the new ones.
@@ -150,7 +107,6 @@ func (l *launching) sort(ctx context.Context, tx pgx.Tx, launches []cron.Launch,
 		isNew[id] = true
 	}
 	var place []placed
-	l.launched, l.claimed = slices.Grow(l.launched, len(launches)), slices.Grow(l.claimed, len(l.compact))
 	for i := range launches {
 		c := &launches[i]
 		if !isNew[c.Run.ID] {
@@ -158,11 +114,6 @@ func (l *launching) sort(ctx context.Context, tx pgx.Tx, launches []cron.Launch,
 			continue
 		}
 		delete(isNew, c.Run.ID) // a second one of the same name is not new
-		if row := l.compact[c.Run.ID]; row != nil {
-			l.launched = append(l.launched, l.launchedCompact(c, row.sessionID))
-			l.claimed = append(l.claimed, &claimedRun{run: c.Run, principal: row.principal, sessionID: row.sessionID})
-			continue
-		}
 		place = append(place, placed{run: c.Run, message: c.Message})
 	}
 	for _, r := range rows {
@@ -286,7 +237,6 @@ func (s *Store) sessionSlots(ctx context.Context, tx pgx.Tx, node string, list [
 	}
 	key := func(m chat.Message) string { return m.Session.String() }
 	b := &pgx.Batch{}
-	expandRuns(b, column(first, func(m chat.Message) string { return store.CompactRunOf(m.Session) })...) // which an outage left
 	b.Queue(lockSessionsSQL, column(first, key))
 	b.Queue(placeSQL, s.clock(), node, column(first, key), column(first, func(m chat.Message) string { return m.Session.Agent }),
 		column(first, func(m chat.Message) string { return m.Principal }), ids, column(first, func(m chat.Message) string { return m.Lane }),

@@ -325,7 +325,7 @@ func (s *Store) skipped(ctx context.Context, tx pgx.Tx, r *cron.Run, out *cron.C
 	}
 	var added []string
 	b := &pgx.Batch{}
-	s.record(b, "", []newRow{{run: *r}}, &added)
+	s.record(b, "", []loggedRun{{Run: *r}}, &added)
 	if err := send(ctx, tx, b); err != nil {
 		return err
 	}

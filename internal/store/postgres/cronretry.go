@@ -138,8 +138,7 @@ func (d *unknownLaunches) all() []cron.Launched {
 }
 
 const committedSQL = `SELECT i.message_id, i.seq, COALESCE(s.owner, ''), s.epoch FROM inbox i JOIN sessions s ON s.key = i.session_key
-WHERE i.message_id = ANY($1::text[]) AND i.state = 'waiting'
-UNION ALL SELECT l.id, 1, l.node, 1 FROM cron_run_logs l WHERE l.id = ANY($1::text[]) AND l.compact = 1 AND l.state = 'queued'`
+WHERE i.message_id = ANY($1::text[]) AND i.state = 'waiting'`
 
 // committedLaunches finds which of the unknown launches wait for this node, and forgets the others.
 func (s *Store) committedLaunches(ctx context.Context, node string) ([]cron.Launched, error) {

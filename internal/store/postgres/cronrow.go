@@ -2,11 +2,9 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"laneway/internal/chat"
@@ -70,84 +68,31 @@ func scanLog(row pgx.CollectableRow) (loggedRun, error) {
 // node, then one array for each column.
 const recordSQL = `
 INSERT INTO cron_run_logs (id, job_id, job_name, job_key, owner, agent, lane, session_key, scheduled_for, trigger, state, reason, dst,
-	slot_count, slot_until, fire_at, error, error_class, summary, delivery, suppressed_by, run_id, claimed_at, finished_at, node,
-	compact, principal, session_id, body)
+	slot_count, slot_until, fire_at, error, error_class, summary, delivery, suppressed_by, run_id, claimed_at, finished_at, node)
 SELECT v.id, v.job, v.name, v.key, v.owner, v.agent, v.lane, v.session, v.slot, v.trigger, v.state, NULLIF(v.reason, ''), v.dst,
 	v.n, NULLIF(v.until, 0), NULLIF(v.fire, 0), v.error, v.class, v.summary, v.delivery, v.suppressed, NULLIF(v.message, ''), t.now,
-	CASE WHEN v.message = '' THEN t.now END, $2, v.compact, v.principal, v.session_id, v.body
+	CASE WHEN v.message = '' THEN t.now END, $2
 FROM (SELECT ` + nowSQL + ` AS now) t, unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
 	$10::text[], $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::bigint[], $17::bigint[], $18::bigint[],
-	$19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[], $25::bigint[], $26::text[], $27::text[], $28::text[])
+	$19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[])
 	AS v(id, job, name, key, owner, agent, lane, session, slot, trigger, state, reason, dst, n, until, fire, error, class, summary,
-	delivery, suppressed, message, compact, principal, session_id, body)
+	delivery, suppressed, message)
 WHERE v.trigger NOT IN ('schedule', 'catchup') OR (
 	SELECT count(*) FROM cron_run_logs o WHERE o.job_id = v.job AND o.scheduled_for = v.slot AND o.trigger IN ('schedule', 'catchup')) = 0
 ON CONFLICT DO NOTHING
 RETURNING id`
 
-// launchSQL inserts the rows of compact runs that a claim launches, while it has their jobs locked: so nothing else makes rows of their slots, and the statement
-// counts them before and needs no ON CONFLICT, which costs two more lookups and a record of the log for each row. Parameters: $1 clock, $2 node, then one array
-// for each column.
-const launchSQL = `
-INSERT INTO cron_run_logs (id, job_id, job_name, job_key, owner, agent, lane, session_key, scheduled_for, trigger, state, fire_at, run_id, claimed_at,
-	node, compact, principal, session_id, body)
-SELECT v.id, v.job, v.name, v.key, v.owner, v.agent, v.lane, v.session, v.slot, 'schedule', 'queued', NULLIF(v.fire, 0), v.id, t.now,
-	$2, 1, v.principal, v.session_id, v.body
-FROM (SELECT ` + nowSQL + ` AS now) t, unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-	$10::text[], $11::bigint[], $12::bigint[], $13::text[], $14::text[], $15::text[])
-	AS v(id, job, name, key, owner, agent, lane, session, slot, fire, principal, session_id, body)
-WHERE (SELECT count(*) FROM cron_run_logs o WHERE o.job_id = v.job AND o.scheduled_for = v.slot AND o.trigger IN ('schedule', 'catchup')) = 0`
-
-// errRecorded means that a row of launchSQL exists: recordSQL says which.
-var errRecorded = errors.New("a slot of the claim is in the ledger")
-
-// launch queues launchSQL.
-func (s *Store) launch(b *pgx.Batch, node string, rows []*newRow) {
-	text := func(of func(r *cron.Run) string) []string {
-		return column(rows, func(n *newRow) string { return clean(of(&n.run)) })
-	}
-	b.Queue(launchSQL, s.clock(), node, text(func(r *cron.Run) string { return r.ID }), text(func(r *cron.Run) string { return r.JobID }),
-		text(func(r *cron.Run) string { return r.JobName }), text(func(r *cron.Run) string { return r.JobKey }),
-		text(func(r *cron.Run) string { return r.Owner }), text(func(r *cron.Run) string { return r.Agent }),
-		text(func(r *cron.Run) string { return r.Lane }), text(func(r *cron.Run) string { return r.SessionKey }),
-		column(rows, func(n *newRow) int64 { return ms(n.run.ScheduledFor) }), column(rows, func(n *newRow) int64 { return ms(n.run.FireAt) }), column(rows, func(n *newRow) string { return n.principal }),
-		column(rows, func(n *newRow) string { return n.sessionID }), column(rows, func(n *newRow) string { return n.body })).
-		Exec(func(tag pgconn.CommandTag) error {
-			if tag.RowsAffected() != int64(len(rows)) {
-				return errRecorded
-			}
-			return nil
-		})
-}
-
-// usual reports whether the row has only columns of launchSQL: it is that of a compact run of one slot.
-func (n *newRow) usual() bool {
-	r := &n.run
-	return n.compact && n.message == r.ID && r.State == cron.RunQueued && r.Trigger == cron.TriggerSchedule &&
-		r.Reason == "" && r.DST == "" && r.SlotCount == 1 && r.SlotUntil.IsZero() && r.Error == "" && r.ErrorClass == "" && r.Summary == "" &&
-		r.Delivery == "" && r.SuppressedBy == ""
-}
-
-// newRow is a row to be inserted into the ledger.
-type newRow struct {
-	run     cron.Run
-	message string
-	// of a compact run
-	compact                    bool
-	principal, sessionID, body string
-}
-
 // record queues recordSQL; the ids of the rows that are new go to added.
-func (s *Store) record(b *pgx.Batch, node string, rows []newRow, added *[]string) {
+func (s *Store) record(b *pgx.Batch, node string, rows []loggedRun, added *[]string) {
 	b.Queue(recordSQL, append([]any{s.clock(), node}, rowArrays(rows)...)...).Query(collect(added, scanText))
 }
 
-func rowArrays(rows []newRow) []any {
+func rowArrays(rows []loggedRun) []any {
 	text := func(of func(r *cron.Run) string) []string {
-		return columnOf(rows, func(n *newRow) string { return clean(of(&n.run)) })
+		return columnOf(rows, func(n *loggedRun) string { return clean(of(&n.Run)) })
 	}
 	number := func(of func(r *cron.Run) int64) []int64 {
-		return columnOf(rows, func(n *newRow) int64 { return of(&n.run) })
+		return columnOf(rows, func(n *loggedRun) int64 { return of(&n.Run) })
 	}
 	return []any{
 		text(func(r *cron.Run) string { return r.ID }), text(func(r *cron.Run) string { return r.JobID }),
@@ -160,9 +105,7 @@ func rowArrays(rows []newRow) []any {
 		number(func(r *cron.Run) int64 { return ms(r.SlotUntil) }), number(func(r *cron.Run) int64 { return ms(r.FireAt) }),
 		text(func(r *cron.Run) string { return r.Error }), text(func(r *cron.Run) string { return r.ErrorClass }),
 		text(func(r *cron.Run) string { return chat.Cut(clean(r.Summary), summaryBytes) }), text(func(r *cron.Run) string { return string(r.Delivery) }),
-		text(func(r *cron.Run) string { return r.SuppressedBy }), columnOf(rows, func(n *newRow) string { return n.message }),
-		columnOf(rows, func(n *newRow) int64 { return flag(n.compact) }), columnOf(rows, func(n *newRow) string { return n.principal }),
-		columnOf(rows, func(n *newRow) string { return n.sessionID }), columnOf(rows, func(n *newRow) string { return n.body }),
+		text(func(r *cron.Run) string { return r.SuppressedBy }), columnOf(rows, func(n *loggedRun) string { return n.message }),
 	}
 }
 

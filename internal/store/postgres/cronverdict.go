@@ -42,33 +42,7 @@ func (b *claimBatch) decided(ctx context.Context, tx pgx.Tx, verdicts []cron.Ver
 			b.out.Resumed = append(b.out.Resumed, job)
 		}
 	}
-	if len(settled) > 0 {
-		batch.Queue(`SELECT xmin FROM cron_jobs WHERE id = $1`, settled[0].JobID).QueryRow(func(row pgx.Row) error { return row.Scan(&b.version) })
-	}
-	if err := send(ctx, tx, batch); err != nil {
-		return err
-	}
-	b.remember()
-	return nil
-}
-
-// remember gives the claimed runs their jobs.
-func (b *claimBatch) remember() {
-	jobs := make(map[string]*storedJob, len(b.claimed))
-	for i := range b.claimed {
-		jobs[b.claimed[i].run.JobID] = nil
-	}
-	for i := range b.out.Jobs {
-		if j := &b.out.Jobs[i]; b.version != 0 {
-			if _, claimed := jobs[j.ID]; claimed {
-				jobs[j.ID] = &storedJob{Job: clone(*j), version: b.version}
-			}
-		}
-	}
-	b.claimed = slices.DeleteFunc(b.claimed, func(c *claimedRun) bool { return jobs[c.run.JobID] == nil })
-	for i := range b.claimed {
-		b.claimed[i].job = jobs[b.claimed[i].run.JobID]
-	}
+	return send(ctx, tx, batch)
 }
 
 // after is a job as it is after a verdict that made some runs.

@@ -151,7 +151,7 @@ func (h *handles) open(tb testing.TB) store.Store {
 		s = openKept(tb, h.db.url, h.now)
 	}
 	h.list = append(h.list, s)
-	return &remembering{Store: s.Store}
+	return s.Store
 }
 
 func openKept(tb testing.TB, url string, now func() time.Time) *keptStore {

@@ -31,9 +31,6 @@ ON CONFLICT DO NOTHING`
 
 func (s *Store) remove(ctx context.Context, tx pgx.Tx, p store.DeleteParams) (out store.Deleted, err error) {
 	key := p.Session.String()
-	if err := s.expandNow(ctx, tx, p.Session); err != nil {
-		return out, err
-	}
 	// The lock is a statement of its own, so that the checks below see a run that began meanwhile.
 	if tag, err := tx.Exec(ctx, lockSQL, key); err != nil || tag.RowsAffected() == 0 {
 		return out, err

@@ -26,11 +26,7 @@
 //
 // Cron takes its locks in one order: jobs, ledger rows that retry, sessions, the rows of the sessions. A claim checks first, in one round
 // trip that reads two index entries, whether anything is due. It locks the due jobs, decides in Go and writes arrays: a few statements for
-// hundreds of fires. The execution of a run is a message. An isolated run has its message and its session in its ledger row (compact.go); operations
-// that do not know such runs begin with statements that expand them, behind the lock of that row. A claim makes them only while every live node knows
-// them. Every statement that ends a message ends its run in the same transaction. What a claim has written into the rows of such a run and of its job is
-// remembered for the start of the run, and what the start has written for its end: with the versions of the rows, by which the statement finds out whether they
-// are still so (compactclaimed.go, compactbegun.go).
+// hundreds of fires. The execution of a run is a message. Every statement that ends a message ends its run in the same transaction.
 // When the answer of a claim's commit is lost because the connection broke, the next claim returns its launches.
 //
 // # What it promises

@@ -90,7 +90,6 @@ func (s *Store) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Wait
 	err = s.do(ctx, "ending waiting messages", func(ctx context.Context) error {
 		before, ended, runs = nil, nil, nil
 		b := &pgx.Batch{}
-		expandRuns(b, store.CompactRunOf(p.Session))
 		b.Queue(lockSQL, p.Session.String())
 		if p.Again {
 			b.Queue(endedBeforeSQL, p.Session.String(), p.Seqs, string(p.Outcome), clean(p.Reason)).Query(collect(&before, scanWaiting))

@@ -71,19 +71,11 @@ func (s *Store) AttemptsTogether(ctx context.Context, list []store.FinishParams)
 	return s.endTogether(ctx, list, s.finishCronGroup)
 }
 
-// CompactTogether is one group of compact runs, and which of them it ended.
-func (s *Store) CompactTogether(ctx context.Context, list []store.FinishParams) ([]bool, []store.Finished, error) {
-	return s.endTogether(ctx, list, s.finishCompactGroup)
-}
-
 func (s *Store) endTogether(ctx context.Context, list []store.FinishParams, together func(context.Context, []*finishOp) ([]bool, error)) ([]bool, []store.Finished, error) {
 	ops := make([]*finishOp, len(list))
 	for i, p := range list {
 		e, err := s.newFinishOp(p)
 		if err != nil {
-			return nil, nil, err
-		}
-		if e.transcript, err = encodeEntries(p.Transcript, p.RunID); err != nil {
 			return nil, nil, err
 		}
 		ops[i] = e

@@ -42,9 +42,6 @@ WITH c AS MATERIALIZED (
 )
 SELECT set_config('laneway.held', COALESCE(string_agg(i::text, ','), ''), true) FROM held`
 
-// liveNodes are those of the nodes $3 whose lease holds. They are read once for a statement, and most often are one.
-const liveNodes = `ARRAY(SELECT n.id FROM nodes n WHERE n.id = ANY ($3::text[]) AND n.lease_until > ` + nowSQL + `)`
-
 // numbersSQL are the numbers i of a statement's arrays, of which $2 is one. Its bounds exclude nothing. They let the planner expect a
 // single row, and so begin with the arrays and look the rows up one by one; else it may read the tables and search the arrays for each row.
 const numbersSQL = `(SELECT ordinality::int AS i FROM unnest($2::text[]) WITH ORDINALITY WHERE ordinality BETWEEN 1 AND 1000000) numbers`

@@ -31,14 +31,6 @@ func (s *Store) Finish(ctx context.Context, p store.FinishParams) (store.Finishe
 	if err != nil {
 		return store.Finished{}, err
 	}
-	if store.CompactRunOf(p.Session) != "" {
-		if how, err := e.finishCompact(ctx); err != nil || how == grouped {
-			return e.out, err
-		}
-		if e.transcript, err = encodeEntries(p.Transcript, p.RunID); err != nil {
-			return store.Finished{}, err
-		}
-	}
 	how := single
 	if !p.Requeue && !p.Journal && e.fitsGroup() {
 		together := s.finishes
@@ -72,8 +64,6 @@ type finishOp struct {
 	notice     string // id of the last notice, or ""
 	noticeN    int64
 	messages   int
-	opened     int64  // how many entries the transcript of a compact run has
-	answer     string // the entries that the end of a compact run adds
 	out        store.Finished
 }
 
@@ -95,7 +85,7 @@ func (s *Store) newFinishOp(p store.FinishParams) (*finishOp, error) {
 		rows = append(rows, o)
 	}
 	var err error
-	if e.outgoing, err = encodeOutgoing(rows); err != nil || store.CompactFinish(&p) {
+	if e.outgoing, err = encodeOutgoing(rows); err != nil {
 		return e, err
 	}
 	e.transcript, err = encodeEntries(p.Transcript, p.RunID)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/store"
 	"laneway/internal/store/postgres"
+	"laneway/internal/store/storetest"
 	"laneway/internal/testpg"
 )
 
@@ -49,6 +51,39 @@ func TestMigrateUpDownUp(t *testing.T) {
 	if err != nil || len(list) != steps || !list[0].Applied || list[0].Version != 1 {
 		t.Fatalf("status %+v, %v", list, err)
 	}
+}
+
+// TestRunsThatWereOneRowBecomeMessages: the step that ends the second form of a run writes the rows of all runs that have it, whatever their state.
+func TestRunsThatWereOneRowBecomeMessages(t *testing.T) {
+	t.Parallel()
+	const step = 41
+	ctx, url := t.Context(), testpg.DB(t)
+	for {
+		list, err := postgres.MigrateStatus(ctx, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(list, func(m postgres.Migration) bool { return m.Version == step && m.Applied }) {
+			break
+		}
+		if _, err := postgres.MigrateDown(ctx, url, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t, url, storetest.OneRowRunsSQL)
+	if _, err := postgres.MigrateUp(ctx, url, nil); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, postgres.Config{URL: url})
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := s.Register(ctx, store.Node{ID: "node"}); err != nil {
+		t.Fatal(err)
+	}
+	storetest.CheckOneRowRuns(t, s, "node")
 }
 
 func TestAMigrationIsLoggedAsOneLine(t *testing.T) {

@@ -17,10 +17,10 @@ const (
 	expireOthersSQL = `UPDATE nodes SET lease_until = ` + nowSQL + ` WHERE id <> $2 AND lease_until > ` + nowSQL
 
 	registerSQL = `
-INSERT INTO nodes (id, started_at, lease_until, lease_ms, addr, version, compact)
-VALUES ($2, ` + nowSQL + `, ` + nowSQL + ` + $3::bigint, $3::bigint, $4, $5, 1)
+INSERT INTO nodes (id, started_at, lease_until, lease_ms, addr, version)
+VALUES ($2, ` + nowSQL + `, ` + nowSQL + ` + $3::bigint, $3::bigint, $4, $5)
 ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, lease_until = excluded.lease_until, lease_ms = excluded.lease_ms,
-	addr = excluded.addr, version = excluded.version, compact = 1, draining = false, draining_since = NULL`
+	addr = excluded.addr, version = excluded.version, draining = false, draining_since = NULL`
 )
 
 // Register makes a new incarnation, see store.Nodes.
@@ -51,8 +51,6 @@ WHERE r.ended_at IS NULL AND r.state = 'stopping'
 func (s *Store) Unregister(ctx context.Context, nodeID string) error {
 	err := s.do(ctx, "unregistering this gateway", func(ctx context.Context) error {
 		b := &pgx.Batch{}
-		b.Queue(expandOfNodeSQL, nodeID) // so that every node can sweep them, also one that does not know compact runs
-		b.Queue(expandSQL)
 		b.Queue(`UPDATE leases SET owner = NULL WHERE owner = $1`, nodeID)
 		b.Queue(`UPDATE sessions SET owner = NULL WHERE owner = $1`, nodeID)
 		b.Queue(`DELETE FROM nodes WHERE id = $1`, nodeID)

@@ -55,10 +55,6 @@ type Store struct {
 
 	parts cron.PartsDecoder
 
-	compactStarts   *group[*startOp] // of runs that are one row
-	claims          *claimedRuns
-	compactFinishes *group[*finishOp]
-
 	beat *control // heartbeats only
 	ctrl *control // stops and pings
 	now  func() time.Time
@@ -100,7 +96,6 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 
 		recentEntries:   recentEntries,
 		unknownLaunches: newUnknownLaunches(),
-		claims:          newClaimedRuns(),
 		step:            step,
 	}
 	s.Store = sqlstore.New(engine{s})
@@ -109,7 +104,6 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.accepts, s.starts = newGroup(s.log, s.acceptGroup), newGroup(s.log, s.startGroup)
 	s.finishes, s.cronFinishes = newGroup(s.log, s.finishGroup), newGroup(s.log, s.finishCronGroup)
-	s.compactStarts, s.compactFinishes = newGroup(s.log, s.startCompactGroup), newGroup(s.log, s.finishCompactGroup)
 	s.wake = newWaker(s.pool, pc.ConnConfig, s.log)
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -249,8 +243,6 @@ func (s *Store) Close() error {
 	s.starts.close()
 	s.finishes.close()
 	s.cronFinishes.close()
-	s.compactStarts.close()
-	s.compactFinishes.close()
 	s.turns.Close()
 	s.pool.Close()
 	return errors.Join(s.beat.close(), s.ctrl.close())

@@ -35,9 +35,6 @@ func (s *Store) MessageByID(ctx context.Context, id string) (store.Waiting, erro
 	var out store.Waiting
 	err := s.do(ctx, "reading a message", func(ctx context.Context) (err error) {
 		out, err = one(ctx, s, scanWaiting, `SELECT `+waitingColumns+` FROM inbox i WHERE i.message_id = $1`, id)
-		if store.CompactRunOfMessage(id) == id && errors.Is(err, pgx.ErrNoRows) {
-			out, err = one(ctx, s, scanWaiting, `SELECT `+waitingColumns+` FROM compact_inbox i WHERE i.of = $1`, id)
-		}
 		return orNone(err, chat.ErrNotFound)
 	})
 	return out, err
@@ -100,30 +97,9 @@ func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, after in
 		b := &pgx.Batch{}
 		b.Queue(`SELECT count(*)`+from, key.String()).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
 		b.Queue(page, key.String(), after, max(limit, 0)).Query(collect(&out, scanWaiting))
-		if err := send(ctx, s.pool, b); err != nil || total > 0 {
-			return err
-		}
-		list, err := s.pendingCompact(ctx, key)
-		if total = len(list); after < 1 && limit > 0 { // its number is 1
-			out = list
-		}
-		return err
+		return send(ctx, s.pool, b)
 	})
 	return out, total, err
-}
-
-// pendingCompact is the message of a compact run, if it waits.
-func (s *Store) pendingCompact(ctx context.Context, key chat.SessionKey) ([]store.Waiting, error) {
-	id := store.CompactRunOf(key)
-	if id == "" {
-		return nil, nil
-	}
-	rows, err := s.pool.Query(ctx, `SELECT `+waitingColumns+` FROM compact_inbox i WHERE i.of = $1 AND i.session_key = $2 AND i.state = 'waiting'`,
-		id, key.String())
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, scanWaiting)
 }
 
 // RunByID reads a run; chat.ErrNotFound.
@@ -131,9 +107,6 @@ func (s *Store) RunByID(ctx context.Context, id string) (store.Run, error) {
 	var out store.Run
 	err := s.do(ctx, "reading a run", func(ctx context.Context) (err error) {
 		out, err = one(ctx, s, scanRun, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, id)
-		if store.CompactRunOfMessage(id) == id && errors.Is(err, pgx.ErrNoRows) {
-			out, err = one(ctx, s, scanRun, `SELECT `+runColumns+` FROM compact_runs r WHERE r.of = $1`, id)
-		}
 		return orNone(err, chat.ErrNotFound)
 	})
 	return out, err
@@ -143,8 +116,7 @@ func (s *Store) RunByID(ctx context.Context, id string) (store.Run, error) {
 func (s *Store) CountUnfinished(ctx context.Context) (int, error) {
 	var n int
 	err := s.do(ctx, "counting unfinished messages", func(ctx context.Context) error {
-		return s.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM inbox WHERE ended_at IS NULL)
-			+ (SELECT count(*) FROM cron_run_logs WHERE finished_at IS NULL AND compact = 1)`).Scan(&n)
+		return s.pool.QueryRow(ctx, `SELECT count(*) FROM inbox WHERE ended_at IS NULL`).Scan(&n)
 	})
 	return n, err
 }

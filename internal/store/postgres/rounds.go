@@ -44,9 +44,6 @@ func (s *Store) RecordResult(ctx context.Context, c store.Claim, runID string, a
 
 func (s *Store) recordRow(ctx context.Context, c store.Claim, runID string, row store.JournalRow) error {
 	return s.do(ctx, "recording a round", func(ctx context.Context) error {
-		if err := s.expandNow(ctx, s.turns, c.Session); err != nil {
-			return err
-		}
 		b := &pgx.Batch{}
 		s.fence(b, c)
 		b.Queue(recordRoundSQL, runID, c.Session.String(), c.Node, c.Epoch, row.Round, row.Kind, row.N, clean(row.Body)).

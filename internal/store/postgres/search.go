@@ -66,19 +66,6 @@ const (
 		CROSS JOIN LATERAL (SELECT * FROM transcript t WHERE t.session_key = e.session_key AND t.session_id = e.session_id AND t.seq = e.seq OFFSET 0) t
 		JOIN sessions s ON s.key = t.session_key ORDER BY t.at DESC, t.session_key, t.seq DESC`
 
-	runsFilter = ` AND compact = 1 AND ($1 = '' OR principal = $1) AND ($2 = '' OR session_key = $2) AND ($3 = '' OR agent = $3) AND principal <> $6`
-
-	// runsSQL reads the runs that are one row of the ledger: those that run, and the newest that have ended. $7 how many of these, $8 their bytes.
-	runsSQL = `SELECT t.session_key, t.session_id, s.principal, ` + entryReadColumns + ` FROM (
-			SELECT id, principal, sum(octet_length(transcript)) OVER (ORDER BY scheduled_for DESC, id DESC ROWS UNBOUNDED PRECEDING) AS upto FROM (
-				SELECT l.* FROM ` + ledgerOwners + ` o CROSS JOIN LATERAL (
-					SELECT id, principal, scheduled_for, transcript FROM cron_run_logs l
-					WHERE l.owner = o.owner AND finished_at IS NOT NULL AND finished_at >= $4` + runsFilter + ` ORDER BY scheduled_for DESC, id DESC LIMIT $7
-				) l ORDER BY scheduled_for DESC, id DESC LIMIT $7
-			) newest
-			UNION ALL SELECT id, principal, 0 FROM cron_run_logs WHERE finished_at IS NULL AND started_at >= $4` + runsFilter + `
-		) s JOIN compact_transcript t ON t.of = s.id WHERE s.upto <= $8 AND t.at >= $4 AND ($5::bigint = 0 OR t.at <= $5)`
-
 	// searchSettingsSQL has each search planned for its own, because how to read depends on how many entries have the words, and without what costs more
 	// than most searches take.
 	searchSettingsSQL = `SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true), set_config('max_parallel_workers_per_gather', '0', true)`
@@ -145,10 +132,7 @@ func (f *search) run(ctx context.Context) error {
 	if err := f.source(ctx, tailSQL, store.SearchRows); err != nil {
 		return err
 	}
-	if err := f.indexed(ctx); err != nil {
-		return err
-	}
-	return f.runs(ctx)
+	return f.indexed(ctx)
 }
 
 // indexed reads entries that are in the index. A word of a query finds the words that begin with it, so the index merges all entries of all of them before it
@@ -190,16 +174,6 @@ func (f *search) loose(ctx context.Context, terms []words.Term, butRarest bool) 
 		return nil, err
 	}
 	return store.Uncommon(terms, found, of, butRarest), nil
-}
-
-// runs reads the runs that are one row of the ledger, with bounds of their own.
-func (f *search) runs(ctx context.Context) error {
-	rows, err := f.tx.Query(ctx, runsSQL, f.args(store.SearchRuns, store.SearchBytes)...)
-	if err != nil {
-		return err
-	}
-	_, err = f.read(rows)
-	return err
 }
 
 // args are those of searchWhere and more.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,22 +19,10 @@ import (
 const defaultSessions = 50
 
 // sessionColumns are what scanSession reads, of a table named s.
-const sessionColumns = sessionOnly + `, ` + sessionRuns
-
-const (
-	sessionRuns = `ARRAY(SELECT r.id FROM runs r WHERE r.session_key = s.key AND r.ended_at IS NULL AND r.state IN ('running', 'yielded') ORDER BY r.seq_from)`
-	sessionOnly = `s.key, s.session_id, s.principal, s.lane, COALESCE(s.owner, ''), s.epoch, s.last_seq, s.taken_seq, s.done_seq,
+const sessionColumns = `s.key, s.session_id, s.principal, s.lane, COALESCE(s.owner, ''), s.epoch, s.last_seq, s.taken_seq, s.done_seq,
 	s.stop_seq, s.run_limit, s.waiting, s.mode, s.notes, s.created_at, s.updated_at, s.last_message_at, s.last_run_id, s.last_state,
-	s.last_cause, s.last_error, s.preview, s.total_tokens`
-)
-
-const (
-	// compactColumns are sessionColumns of the view of compact runs.
-	compactColumns = sessionOnly + `, ARRAY(SELECT r.id FROM compact_runs r WHERE r.of = s.of AND r.state = 'running')`
-	// anyColumns are sessionColumns of anySession. A compact run that runs owns its session.
-	anyColumns = sessionOnly + `, CASE WHEN s.of <> '' AND s.waiting = 0 AND s.owner IS NOT NULL THEN ARRAY[s.of]
-	ELSE ` + sessionRuns + ` END`
-)
+	s.last_cause, s.last_error, s.preview, s.total_tokens,
+	ARRAY(SELECT r.id FROM runs r WHERE r.session_key = s.key AND r.ended_at IS NULL AND r.state IN ('running', 'yielded') ORDER BY r.seq_from)`
 
 func scanSession(row pgx.CollectableRow) (store.Session, error) {
 	var (
@@ -63,35 +50,16 @@ func (s *Store) Session(ctx context.Context, key chat.SessionKey, visible string
 	err := s.do(ctx, "reading a session", func(ctx context.Context) (err error) {
 		out, err = one(ctx, s, scanSession,
 			`SELECT `+sessionColumns+` FROM sessions s WHERE s.key = $1 AND ($2 = '' OR s.principal = $2)`, key.String(), visible)
-		if id := store.CompactRunOf(key); id != "" && errors.Is(err, pgx.ErrNoRows) {
-			out, err = one(ctx, s, scanSession, `SELECT `+compactColumns+` FROM compact_sessions s
-				WHERE s.of = $1 AND s.key = $2 AND ($3 = '' OR s.principal = $3)`, id, key.String(), visible)
-		}
 		return orNone(err, chat.ErrSessionNotFound)
 	})
 	return out, err
 }
 
-// anySession are the sessions and those of compact runs, with the columns that lists read. $3 is the earliest change; compact runs are read by the
-// indexes of active and of finished runs.
-const (
-	anySession = `(SELECT '' AS of, ` + listedColumns + ` FROM sessions
-	UNION ALL SELECT of, ` + listedColumns + ` FROM compact_sessions WHERE finished_at IS NULL
-	UNION ALL SELECT of, ` + listedColumns + ` FROM compact_sessions WHERE finished_at >= $3)`
-
-	listedColumns = `key, session_id, agent, principal, lane, owner, epoch, last_seq, taken_seq, done_seq, stop_seq, run_limit, waiting, mode, notes,
-	created_at, updated_at, last_message_at, last_run_id, last_state, last_cause, last_error, preview, total_tokens`
-)
-
 // ListSessions lists sessions, the one that changed last first, and returns how many match the filter.
 func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]store.Session, int, error) {
-	const where = ` s WHERE ($1 = '' OR s.principal = $1) AND ($2 = '' OR s.agent = $2) AND s.updated_at >= $3
+	const from = ` FROM sessions s WHERE ($1 = '' OR s.principal = $1) AND ($2 = '' OR s.agent = $2) AND s.updated_at >= $3
 		AND ($4 = '' OR position($4 IN lower(s.key)) > 0 OR position($4 IN lower(s.preview)) > 0)
 		AND NOT ($5 AND (s.key LIKE 'agent:' || s.agent || ':cron:%:%' OR s.key LIKE 'agent:' || s.agent || ':task:%'))`
-	from, listed := ` FROM `+anySession+where, anyColumns
-	if f.NoRuns {
-		from, listed = ` FROM sessions`+where, sessionColumns
-	}
 	order := ` ORDER BY s.updated_at DESC, s.key`
 	if f.ByLastMessage {
 		order = ` ORDER BY s.last_message_at DESC, s.key`
@@ -110,7 +78,7 @@ func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]stor
 		b := &pgx.Batch{}
 		b.Queue(`SELECT count(*)`+from, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
 		page := within(`SELECT s.*, octet_length(s.notes) + octet_length(s.preview) + octet_length(s.last_error) AS page_size`+from+order+` LIMIT $6 OFFSET $7`, readBytes())
-		b.Queue(`SELECT `+listed+` FROM `+page+` s ORDER BY page_n`,
+		b.Queue(`SELECT `+sessionColumns+` FROM `+page+` s ORDER BY page_n`,
 			append(slices.Clip(args), cmp.Or(f.Limit, defaultSessions), max(f.Offset, 0))...).Query(collect(&out, scanSession))
 		return send(ctx, s.pool, b)
 	})
@@ -143,7 +111,6 @@ func (s *Store) withSession(ctx context.Context, op string, key chat.SessionKey,
 	}
 	return s.do(ctx, op, func(ctx context.Context) error {
 		b := &pgx.Batch{}
-		expandSession(b, key)
 		b.Queue(makeSQL, s.clock(), key.String(), key.Agent, principal, id)
 		queue(b)
 		return send(ctx, s.pool, b)
@@ -160,9 +127,6 @@ func (s *Store) SetSessionMode(ctx context.Context, key chat.SessionKey, princip
 // GiveSession makes another principal the owner of a session, see store.Sessions.
 func (s *Store) GiveSession(ctx context.Context, key chat.SessionKey, from, to string) error {
 	return s.within(ctx, "giving a session", func(ctx context.Context, tx pgx.Tx) error {
-		if err := s.expandNow(ctx, tx, key); err != nil {
-			return err
-		}
 		tag, err := tx.Exec(ctx, `UPDATE sessions SET principal = $4, updated_at = `+nowSQL+` WHERE key = $2 AND principal = $3`,
 			s.clock(), key.String(), from, to)
 		if err != nil || tag.RowsAffected() == 0 {
@@ -212,7 +176,6 @@ func (s *Store) reset(ctx context.Context, tx pgx.Tx, p store.ResetParams) (stor
 	}
 	key, before := p.Session.String(), ""
 	b := &pgx.Batch{}
-	expandSession(b, p.Session)
 	b.Queue(makeSQL, s.clock(), key, p.Session.Agent, p.Principal, first)
 	b.Queue(`SELECT session_id FROM sessions WHERE key = $1 FOR UPDATE`, key).QueryRow(func(row pgx.Row) error { return row.Scan(&before) })
 	if err := send(ctx, tx, b); err != nil {

@@ -84,11 +84,6 @@ GROUP BY r.id, s.key`
 // Start turns waiting messages into a run, see store.Inbox. It takes one round trip, which concurrent starts share.
 func (s *Store) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
 	g := &startOp{s: s, p: p}
-	if store.CompactRunOf(p.Session) != "" {
-		if how, err := g.startCompact(ctx); err != nil || how == grouped {
-			return g.out, err
-		}
-	}
 	var err error
 	if g.entries, err = encodeEntries(p.Transcript, p.RunID); err != nil {
 		return store.Started{}, err
@@ -110,9 +105,6 @@ type startOp struct {
 	s       *Store
 	p       store.StartParams
 	entries string
-	opening string      // the entries of a compact run
-	begun   *begun      // of a compact run; nil = it is none
-	claimed *claimedRun // of a compact run whose claim is remembered; nil = it is not
 	out     store.Started
 }
 
@@ -239,9 +231,6 @@ func (s *Store) Join(ctx context.Context, p store.StartParams) ([]int64, error) 
 	var joined []int64
 	err = s.do(ctx, "joining messages to a run", func(ctx context.Context) error {
 		joined = nil
-		if err := s.expandNow(ctx, s.pool, p.Session); err != nil {
-			return err
-		}
 		b := &pgx.Batch{}
 		s.fence(b, p.Claim)
 		b.Queue(joinSQL, s.clock(), p.Session.String(), p.RunID, p.Node, p.Epoch, p.Seqs, len(p.Transcript), entriesJSON, p.Round).

@@ -57,7 +57,6 @@ func (s *Store) Stop(ctx context.Context, p store.StopParams) (store.Stopped, er
 func (s *Store) stop(ctx context.Context, tx pgx.Tx, p store.StopParams, args []any, out *store.Stopped) error {
 	key, scope := p.Session.String(), string(p.Scope)
 	b := &pgx.Batch{}
-	expandRuns(b, store.CompactRunOf(p.Session))
 	b.Queue(lockSQL, key)
 	b.Queue(stopRunsSQL, key, scope, p.MessageID, clean(p.By)).Query(collect(&out.Running, scanRunningRun))
 	if err := send(ctx, tx, b); err != nil {

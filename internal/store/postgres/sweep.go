@@ -71,7 +71,6 @@ WHERE r.id IN (SELECT i.run_id FROM inbox i WHERE i.session_key = ANY($1::text[]
 	forgetSQL = `
 DELETE FROM nodes n WHERE n.lease_until <= ` + nowSQL + ` - $2::bigint
   AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.owner = n.id AND r.ended_at IS NULL)
-  AND NOT EXISTS (SELECT 1 FROM cron_run_logs l WHERE l.finished_at IS NULL AND l.compact = 1 AND l.node = n.id)
   AND NOT EXISTS (SELECT 1 FROM inbox i JOIN sessions s ON s.key = i.session_key WHERE i.ended_at IS NULL AND s.owner = n.id)`
 )
 
@@ -98,8 +97,6 @@ func (s *Store) sweep(ctx context.Context, tx pgx.Tx, p store.SweepParams) ([]st
 	b.Queue(aliveSQL, s.clock(), p.Node)
 	b.Queue(endStoppingOfDeadSQL, s.clock())
 	b.Queue(forgetSQL, s.clock(), keepDeadNode.Milliseconds())
-	b.Queue(expandOfDeadSQL, s.clock(), max(p.Limit, 0))
-	b.Queue(expandSQL)
 	b.Queue(orphansSQL, s.clock(), p.Limit, p.Agents).Query(collect(&waiting, pgx.RowToStructByPos[sized]))
 	if err := send(ctx, tx, b); err != nil || len(waiting) == 0 {
 		return nil, err

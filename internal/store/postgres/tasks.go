@@ -38,9 +38,6 @@ func (s *Store) Spawn(ctx context.Context, p store.SpawnParams) (store.Accepted,
 	repeated := false
 	err = s.do(ctx, "accepting a sub-turn", func(ctx context.Context) error {
 		a.out = store.Accepted{}
-		if err := s.expandNow(ctx, s.turns, p.Session); err != nil {
-			return err
-		}
 		err := pgx.BeginFunc(ctx, s.turns, func(tx pgx.Tx) error { return s.spawn(ctx, tx, p, a) })
 		if errors.Is(err, errKnown) || isUnique(err) {
 			err = a.findDuplicate(ctx, repeated)
@@ -97,9 +94,6 @@ func (s *Store) Yield(ctx context.Context, c store.Claim, runID string, away boo
 		state = store.RunYielded
 	}
 	return s.do(ctx, "yielding a run", func(ctx context.Context) error {
-		if err := s.expandNow(ctx, s.turns, c.Session); err != nil {
-			return err
-		}
 		b := &pgx.Batch{}
 		s.fence(b, c)
 		b.Queue(yieldSQL, runID, c.Session.String(), c.Node, c.Epoch, state).QueryRow(func(row pgx.Row) error { return row.Scan(nil) })

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -72,15 +71,12 @@ func (s *Store) AppendTranscript(
 	return numbered(entries, last, fromMillis(now)), nil
 }
 
-// AppendSummary adds a summary, see store.Sessions. One round trip, and one more where the session may be a compact run's.
+// AppendSummary adds a summary, see store.Sessions. One round trip.
 func (s *Store) AppendSummary(ctx context.Context, p store.SummaryParams) (e chat.TranscriptEntry, added bool, err error) {
 	e = p.Entry()
 	e.Text = clean(e.Text)
 	var at int64
 	err = s.do(ctx, "appending a summary", func(ctx context.Context) error {
-		if err := s.expandNow(ctx, s.pool, p.Session); err != nil {
-			return err
-		}
 		return s.pool.QueryRow(ctx, appendSummarySQL, s.clock(), p.Session.String(), p.SessionID, p.RunID, e.Text, p.Tokens, p.Covers.From, p.Covers.To).
 			Scan(&e.Seq, &at)
 	})
@@ -171,11 +167,6 @@ WHERE t.session_key = $1 AND t.session_id = (SELECT CASE WHEN $2 = '' THEN (SELE
 	THEN EXISTS (SELECT 1 FROM kept_transcripts WHERE session_key = $1 AND session_id = $2 AND ($4 = '' OR principal = $4))
 	ELSE EXISTS (SELECT 1 FROM sessions WHERE key = $1) END)`
 
-	// compactWhere is entriesWhere for the compact run $1, whose session has one transcript.
-	compactWhere = `
-FROM compact_transcript t
-WHERE t.of = $1 AND ($2 = '' OR t.session_id = $2) AND ($3 = '' OR t.run_id = $3) AND $4::text IS NOT NULL`
-
 	countEntriesSQL = `SELECT count(*), COALESCE(max(t.seq), 0)` + entriesWhere
 
 	// $5 how many characters a text may have, 0 = all it has; $6 bytes of all texts; $7 limit; $8 a sequence number, or how many entries are passed over.
@@ -195,39 +186,25 @@ func pageOf(query string) string {
 
 // Transcript reads a piece of a transcript, see store.TranscriptQuery.
 func (s *Store) Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error) {
-	out, err := s.entriesOf(ctx, q, false)
-	if err == nil && out.SessionID == "" && len(out.Entries) == 0 && store.CompactRunOf(q.Session) != "" {
-		return s.entriesOf(ctx, q, true)
-	}
-	return out, err
-}
-
-// entriesOf reads a piece of a transcript: of its table, or of the row of a compact run.
-func (s *Store) entriesOf(ctx context.Context, q store.TranscriptQuery, compact bool) (store.Transcript, error) {
 	var out store.Transcript
 	forward := q.After > 0 || q.FromStart
 	page, place := pageOf(backwardSQL), int64(max(q.Offset, 0))
 	if forward {
 		page, place = pageOf(forwardSQL), q.After
 	}
-	current, count, of := currentSQL, countEntriesSQL, q.Session.String()
-	if compact {
-		of = store.CompactRunOf(q.Session)
-		current = `SELECT session_id FROM compact_sessions WHERE of = $1`
-		count, page = strings.Replace(count, entriesWhere, compactWhere, 1), strings.Replace(page, entriesWhere, compactWhere, 1)
-	}
+	key := q.Session.String()
 	err := s.do(ctx, "reading a transcript", func(ctx context.Context) error {
 		out = store.Transcript{}
-		args := []any{of, q.SessionID, q.RunID, q.Visible}
+		args := []any{key, q.SessionID, q.RunID, q.Visible}
 		b := &pgx.Batch{}
-		b.Queue(current, of).QueryRow(func(row pgx.Row) error {
+		b.Queue(currentSQL, key).QueryRow(func(row pgx.Row) error {
 			if err := row.Scan(&out.SessionID); !errors.Is(err, pgx.ErrNoRows) {
 				return err
 			}
 			return nil
 		})
 		if q.Summary {
-			b.Queue(summarySQL, q.Session.String(), q.SessionID).Query(func(rows pgx.Rows) error {
+			b.Queue(summarySQL, key, q.SessionID).Query(func(rows pgx.Rows) error {
 				list, err := pgx.CollectRows(rows, scanEntry)
 				if len(list) > 0 {
 					out.Summary = list[0]
@@ -235,7 +212,7 @@ func (s *Store) entriesOf(ctx context.Context, q store.TranscriptQuery, compact 
 				return err
 			})
 		}
-		b.Queue(count, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total, &out.LastSeq) })
+		b.Queue(countEntriesSQL, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total, &out.LastSeq) })
 		b.Queue(page, append(args, max(q.MaxChars, 0), cmp.Or(q.MaxBytes, store.ReadBytes), cmp.Or(q.Limit, defaultEntries), place)...).
 			Query(collect(&out.Entries, scanEntry))
 		return send(ctx, s.pool, b)

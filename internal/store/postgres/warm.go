@@ -21,7 +21,6 @@ func turnStatements() []string {
 		fenceFreeSQL, holdSQL, startOneSQL, startManySQL, beginSQL, beginManySQL, jobsSQL,
 		finishOneSQL, finishManySQL, mergedSQL,
 		lockFreeJobsSQL, existingJobsSQL, runningSQL, logsSQL, readClockSQL, narrowSQL, endManySQL, jobStatesSQL,
-		startCompactSQL, startClaimedSQL, finishBegunSQL, finishBegunSendSQL, runningCompactSQL, enqueueSQL,
 	}
 }
 

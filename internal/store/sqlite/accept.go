@@ -46,11 +46,6 @@ func (t *tx) accept(ctx context.Context, in *incoming) (out store.Accepted, err 
 	if err := t.moveOffset(ctx, in.Offset); err != nil {
 		return out, err
 	}
-	for _, name := range []string{in.Message.ID, in.Message.Dedupe} { // the unique indexes must know the messages of compact runs
-		if _, err := t.expand(ctx, store.CompactRunOfMessage(name)); err != nil {
-			return out, err
-		}
-	}
 	r, found, err := t.find(ctx, in.Message.Session)
 	if err != nil {
 		return out, err

@@ -93,11 +93,6 @@ func (w *writer) begin(ctx context.Context) (*tx, error) {
 	if _, err := t.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return nil, w.undo(ctx, fmt.Errorf("begin: %w", err))
 	}
-	var version int64
-	if err := t.one(ctx, "PRAGMA data_version").Scan(&version); err != nil {
-		return nil, w.undo(ctx, fmt.Errorf("look for changes by other programs: %w", err))
-	}
-	t.jobs.sawVersion(version)
 	w.reach(boundaryBegun)
 	return t, nil
 }
@@ -127,7 +122,6 @@ func (w *writer) applyWithSavepoint(ctx context.Context, t *tx, o *op) error {
 		return fmt.Errorf("set a savepoint: %w", err)
 	}
 	if w.apply(ctx, t, o); o.err != nil {
-		t.jobs.clear()
 		if _, err := t.exec(ctx, "ROLLBACK TO op"); err != nil {
 			return o.cause
 		}
@@ -158,7 +152,6 @@ func (w *writer) undo(ctx context.Context, err error) error {
 // rollback ends a transaction because of err, and closes the connection when err makes its state uncertain.
 func (w *writer) rollback(ctx context.Context, err error) {
 	t := &tx{session: w.conn}
-	t.jobs.clear()
 	if _, rollback := t.exec(ctx, "ROLLBACK"); rollback != nil {
 		// Usual when SQLite has rolled back by itself; a connection that is still in a transaction fails at the next BEGIN.
 		w.log.DebugContext(ctx, "store rollback", "err", rollback)

@@ -46,7 +46,7 @@ func (t *tx) beginFirst(ctx context.Context, p *store.StartParams) (done bool, e
 	if err != nil {
 		return false, err
 	}
-	n, err := t.execOf(ctx, jobOfRun(p.Cron.RunID), `
+	n, err := t.exec(ctx, `
 		UPDATE cron_run_logs SET state = 'running', attempt = ?, attempts = ?, started_at = ?, node = ?, run_id = ?
 		WHERE id = ? AND state = 'queued' AND attempt = 0 AND attempts = '[]' AND started_at IS NULL`,
 		a.Number, attempts, t.now, a.Node, p.RunID, p.Cron.RunID)
@@ -82,22 +82,14 @@ func (t *tx) endOfJob(ctx context.Context, p *store.FinishParams, r *ledgerRow) 
 	if none(err) {
 		return nil
 	}
-	if err != nil {
+	if err != nil || j.unreadable {
 		return err
-	}
-	return t.changeEnded(ctx, p, r, j)
-}
-
-// changeEnded changes a job by the end of its run; nil = there is none any more.
-func (t *tx) changeEnded(ctx context.Context, p *store.FinishParams, r *ledgerRow, j *storedJob) error {
-	if j == nil || j.unreadable || !r.State.Final() || p.Cron.Job == nil {
-		return nil
 	}
 	next := p.Cron.Job(cloneJob(&j.Job), r.Run, instant(t.now))
 	if next == nil {
 		return t.removeJob(ctx, j.ID)
 	}
-	_, err := t.replaceJob(ctx, j, next)
+	_, err = t.replaceJob(ctx, j, next)
 	return err
 }
 
@@ -169,7 +161,7 @@ func (t *tx) delivered(ctx context.Context, messageID, kind string, out sent) er
 	}
 	var jobID, became string
 	var startedAt int64
-	err := t.changeOf(ctx, jobOfRun(id), `
+	err := t.change(ctx, `
 		UPDATE cron_run_logs SET
 			delivery = CASE WHEN ?1 = 'delivered' AND delivery = 'not-delivered' AND delivery_error <> '' THEN delivery ELSE ?1 END,
 			delivery_error = CASE WHEN ?1 = 'delivered' AND delivery = 'not-delivered' THEN delivery_error ELSE ?2 END,
@@ -180,7 +172,7 @@ func (t *tx) delivered(ctx context.Context, messageID, kind string, out sent) er
 		return nil
 	}
 	if err == nil {
-		_, err = t.execOf(ctx, jobID, `UPDATE cron_jobs SET last_delivery = ?, last_delivery_error = ? WHERE id = ? AND last_run_at = ?`, became, out.reason, jobID, startedAt)
+		_, err = t.exec(ctx, `UPDATE cron_jobs SET last_delivery = ?, last_delivery_error = ? WHERE id = ? AND last_run_at = ?`, became, out.reason, jobID, startedAt)
 	}
 	return err
 }

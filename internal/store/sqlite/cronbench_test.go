@@ -232,9 +232,9 @@ func bareClaim(ctx context.Context, s *Store, limit int) ([][2]string, error) {
 		for _, d := range list {
 			id := fmt.Sprintf("schedule:%s:%d", d.job, d.slot)
 			_, err := t.exec(ctx, `INSERT INTO cron_run_logs (id, job_id, job_name, job_key, owner, agent, lane, session_key, scheduled_for, trigger, state, fire_at, claimed_at,
-					run_id, node, compact, principal, session_id, body)
-				VALUES (?, ?, 'a name', 'a key', 'gateway', 'main', 'cron', ?, ?, 'schedule', 'queued', ?, ?, ?, 'node', 1, 'gateway', ?, '{"text":"Write the digest"}')`,
-				id, d.job, "agent:main:cron:"+id, d.slot, d.slot, t.now, id, id)
+					run_id, node)
+				VALUES (?, ?, 'a name', 'a key', 'gateway', 'main', 'cron', ?, ?, 'schedule', 'queued', ?, ?, ?, 'node')`,
+				id, d.job, "agent:main:cron:"+id, d.slot, d.slot, t.now, id)
 			if err != nil {
 				return nil, err
 			}
@@ -251,7 +251,7 @@ func bareClaim(ctx context.Context, s *Store, limit int) ([][2]string, error) {
 // bareRun starts and ends a run.
 func bareRun(ctx context.Context, s *Store, id, job string) error {
 	err := s.write.do(ctx, ordinary("bare"), func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, `UPDATE cron_run_logs SET state = 'running', attempt = 1, attempts = '[{"number":1}]', started_at = ?, transcript = '{"role":"user"}', entries = 1
+		n, err := t.exec(ctx, `UPDATE cron_run_logs SET state = 'running', attempt = 1, attempts = '[{"number":1}]', started_at = ?
 			WHERE id = ? AND state = 'queued' AND node = 'node' AND EXISTS (SELECT 1 FROM nodes WHERE id = 'node' AND lease_until > ?)`, t.now, id, t.now)
 		return oneRow(n, err)
 	})
@@ -259,8 +259,7 @@ func bareRun(ctx context.Context, s *Store, id, job string) error {
 		return err
 	}
 	return s.write.do(ctx, ordinary("bare"), func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, `UPDATE cron_run_logs SET state = 'ok', finished_at = ?, duration_ms = 1, attempts = '[{"number":1,"state":"ok"}]', summary = 'done',
-				entries = 2, transcript = transcript || ',{"role":"assistant"}', preview = 'done'
+		n, err := t.exec(ctx, `UPDATE cron_run_logs SET state = 'ok', finished_at = ?, duration_ms = 1, attempts = '[{"number":1,"state":"ok"}]', summary = 'done'
 			WHERE id = ? AND state = 'running' AND node = 'node' AND EXISTS (SELECT 1 FROM nodes WHERE id = 'node' AND lease_until > ?)`, t.now, id, t.now)
 		if err := oneRow(n, err); err != nil {
 			return err

@@ -103,13 +103,8 @@ type claiming struct {
 
 // jobs decides about the due jobs, and returns how many there were.
 func (c *claiming) jobs(ctx context.Context, p *cron.ClaimParams, limit int) (int, error) {
-	rows, err := c.query(ctx, `SELECT id, rowid FROM cron_jobs WHERE `+plannedJobs+` AND next_run_at <= ?1 AND `+ofAgents+` ORDER BY next_run_at, id LIMIT +?3`, c.now, c.agents, limit)
-	taken, err := collect(rows, err, scanDueRow)
-	if err != nil || len(taken) == 0 {
-		return 0, err
-	}
-	found, err := c.jobsWithRuns(ctx, taken)
-	if err != nil {
+	found, err := c.dueJobs(ctx, c.agents, limit)
+	if err != nil || len(found) == 0 {
 		return 0, err
 	}
 	jobs, due, err := c.readable(ctx, found)
@@ -134,8 +129,8 @@ func (c *claiming) jobs(ctx context.Context, p *cron.ClaimParams, limit int) (in
 }
 
 // readable leaves out jobs that cannot be decoded, and marks them: lists show the mark, and they fire no more.
-func (c *claiming) readable(ctx context.Context, found []*cachedJob) (map[string]*cachedJob, []cron.DueJob, error) {
-	jobs := make(map[string]*cachedJob, len(found))
+func (c *claiming) readable(ctx context.Context, found []*jobWithRuns) (map[string]*jobWithRuns, []cron.DueJob, error) {
+	jobs := make(map[string]*jobWithRuns, len(found))
 	due := make([]cron.DueJob, 0, len(found))
 	for _, j := range found {
 		if j.unreadable {
@@ -150,9 +145,9 @@ func (c *claiming) readable(ctx context.Context, found []*cachedJob) (map[string
 	return jobs, due, nil
 }
 
-func (c *claiming) invalidate(ctx context.Context, j *cachedJob, why string) error {
+func (c *claiming) invalidate(ctx context.Context, j *jobWithRuns, why string) error {
 	j.Invalid = why
-	if _, err := c.execOf(ctx, j.ID, `UPDATE cron_jobs SET invalid = ? WHERE id = ?`, why, j.ID); err != nil {
+	if _, err := c.exec(ctx, `UPDATE cron_jobs SET invalid = ? WHERE id = ?`, why, j.ID); err != nil {
 		return err
 	}
 	c.out.Jobs = append(c.out.Jobs, j.Job)
@@ -190,12 +185,12 @@ func (t *tx) runsToday(ctx context.Context, owner string) (n int, err error) {
 }
 
 // settleJob writes the decision about one job. The launches are collected: one statement writes them for all jobs.
-func (c *claiming) settleJob(ctx context.Context, j *cachedJob, v *cron.Verdict) error {
+func (c *claiming) settleJob(ctx context.Context, j *jobWithRuns, v *cron.Verdict) error {
 	if v.Invalid != "" {
 		return c.invalidate(ctx, j, v.Invalid)
 	}
 	for _, id := range v.Cancel {
-		if !j.hasActive(id) {
+		if !slices.ContainsFunc(j.active, func(r activeRun) bool { return r.id == id }) {
 			continue
 		}
 		if err := c.replaceRun(ctx, id); err != nil {
@@ -232,19 +227,19 @@ func (c *claiming) replaceRun(ctx context.Context, id string) error {
 }
 
 // advance moves the job to its next slot, and ends a pause whose end has come.
-func (c *claiming) advance(ctx context.Context, j *cachedJob, v *cron.Verdict) error {
+func (c *claiming) advance(ctx context.Context, j *jobWithRuns, v *cron.Verdict) error {
 	resumed := j.Pause != nil
 	s := &j.State
 	s.Next, s.NextRunAt, s.Fired, s.ConsecutiveSkipped = instant(millis(v.Next)), instant(millis(v.NextRunAt)), v.Fired, v.ConsecutiveSkipped
 	var err error
 	if !resumed && !v.Disable {
-		_, err = c.execKept(ctx, `UPDATE cron_jobs SET next_slot = ?, next_run_at = ?, fired = ?, consecutive_skipped = ? WHERE id = ?`,
+		_, err = c.exec(ctx, `UPDATE cron_jobs SET next_slot = ?, next_run_at = ?, fired = ?, consecutive_skipped = ? WHERE id = ?`,
 			zero(millis(s.Next)), zero(millis(s.NextRunAt)), s.Fired, s.ConsecutiveSkipped, j.ID)
 		c.out.Jobs = append(c.out.Jobs, cloneJob(&j.Job))
 		return err
 	}
 	j.Enabled, j.Pause = j.Enabled && !v.Disable, nil
-	_, err = c.execKept(ctx, `UPDATE cron_jobs SET next_slot = ?, next_run_at = ?, fired = ?, consecutive_skipped = ?, enabled = ?,
+	_, err = c.exec(ctx, `UPDATE cron_jobs SET next_slot = ?, next_run_at = ?, fired = ?, consecutive_skipped = ?, enabled = ?,
 		paused_note = '', paused_by = '', paused_at = NULL, paused_until = NULL WHERE id = ?`,
 		zero(millis(s.Next)), zero(millis(s.NextRunAt)), s.Fired, s.ConsecutiveSkipped, bit(j.Enabled), j.ID)
 	if err != nil {

@@ -169,7 +169,7 @@ func (t *tx) insertJob(ctx context.Context, j *cron.Job) error {
 	if err != nil {
 		return chat.Errorf(chat.CodeInvalid, "the job cannot be stored: %v", err)
 	}
-	_, err = t.execOf(ctx, j.ID, `INSERT INTO cron_jobs (id, `+jobColumns+`) VALUES (?, `+jobMarks+`)`, append([]any{j.ID}, jobArgs(j, &parts)...)...)
+	_, err = t.exec(ctx, `INSERT INTO cron_jobs (id, `+jobColumns+`) VALUES (?, `+jobMarks+`)`, append([]any{j.ID}, jobArgs(j, &parts)...)...)
 	if err != nil {
 		return err
 	}
@@ -190,14 +190,14 @@ func (t *tx) storeJob(ctx context.Context, old *storedJob, next *cron.Job) (chan
 	case same && samePlan:
 		return true, t.storeJobState(ctx, old.ID, &state)
 	case same:
-		_, err = t.execOf(ctx, old.ID, `UPDATE cron_jobs SET (`+stateColumns+`) = (`+stateMarks+`) WHERE id = ?`, append(stateArgs(next), old.ID)...)
+		_, err = t.exec(ctx, `UPDATE cron_jobs SET (`+stateColumns+`) = (`+stateMarks+`) WHERE id = ?`, append(stateArgs(next), old.ID)...)
 		return true, err
 	}
 	parts, err := t.partsOf(old, next)
 	if err != nil {
 		return false, err
 	}
-	_, err = t.execOf(ctx, old.ID, `UPDATE cron_jobs SET (`+jobColumns+`) = (`+jobMarks+`) WHERE id = ?`, append(jobArgs(next, &parts), old.ID)...)
+	_, err = t.exec(ctx, `UPDATE cron_jobs SET (`+jobColumns+`) = (`+jobMarks+`) WHERE id = ?`, append(jobArgs(next, &parts), old.ID)...)
 	if err != nil {
 		return false, err
 	}
@@ -215,7 +215,7 @@ func planOf(s *cron.JobState) plan { return plan{s.Next, s.NextRunAt, s.Activate
 // storeJobState writes the columns that the end of a run usually changes. SQLite rewrites the indexes of every column that a statement
 // names, whether its value differs or not; so this one names no indexed column.
 func (t *tx) storeJobState(ctx context.Context, id string, s *cron.JobState) error {
-	_, err := t.execOf(ctx, id, `
+	_, err := t.exec(ctx, `
 		UPDATE cron_jobs SET run_count = ?, error_count = ?, last_run_at = ?, last_state = ?, last_error = ?, last_error_class = ?, last_duration_ms = ?,
 			last_delivery = ?, last_delivery_error = ?, last_alert_at = ?, consecutive_errors = ?, consecutive_skipped = ?
 		WHERE id = ?`,
@@ -269,7 +269,7 @@ func cloneJob(j *cron.Job) cron.Job {
 
 // removeJob deletes a job; its ledger stays.
 func (t *tx) removeJob(ctx context.Context, id string) error {
-	if _, err := t.execOf(ctx, id, `DELETE FROM cron_jobs WHERE id = ?`, id); err != nil {
+	if _, err := t.exec(ctx, `DELETE FROM cron_jobs WHERE id = ?`, id); err != nil {
 		return err
 	}
 	return t.countChange(ctx)

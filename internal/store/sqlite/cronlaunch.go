@@ -26,26 +26,19 @@ type launcher struct {
 	free bool
 	// sessions that exist or existed; all others need no statement
 	sessions map[string]bool
-	// names are the ids of runs that another message has as its id or key
-	names map[string]bool
 }
 
 // newLauncher looks up all sessions of a list with one statement: usually every run has a session of its own, which is new.
 func (t *tx) newLauncher(ctx context.Context, node string, list []*launching) (*launcher, error) {
-	l := &launcher{tx: t, node: node, sessions: map[string]bool{}, names: map[string]bool{}}
+	l := &launcher{tx: t, node: node, sessions: map[string]bool{}}
 	err := t.one(ctx, `SELECT count(*) FROM nodes WHERE id = ? AND lease_until > ? AND draining = 0`, node, t.now).Scan(&l.free)
 	if err != nil {
 		return nil, err
 	}
 	keys := make([]string, 0, len(list))
-	ids, dedupes := make([]string, 0, len(list)), make([]string, 0, len(list))
 	for _, it := range list {
 		it.key = it.message.Session.String()
 		keys = append(keys, it.key)
-		ids, dedupes = append(ids, it.message.ID), append(dedupes, it.message.Dedupe)
-	}
-	if err := l.findNames(ctx, ids, dedupes); err != nil {
-		return nil, err
 	}
 	names, err := encode(keys)
 	if err != nil {
@@ -59,26 +52,6 @@ func (t *tx) newLauncher(ctx context.Context, node string, list []*launching) (*
 		l.sessions[key] = true
 	}
 	return l, err
-}
-
-// findNames looks up which names of messages are in use.
-func (l *launcher) findNames(ctx context.Context, ids, dedupes []string) error {
-	text1, err := encode(ids)
-	if err != nil {
-		return err
-	}
-	text2, err := encode(dedupes)
-	if err != nil {
-		return err
-	}
-	rows, err := l.query(ctx, `
-		SELECT message_id FROM inbox WHERE message_id IN (SELECT value FROM json_each(?))
-		UNION ALL SELECT substr(dedupe, 6) FROM inbox WHERE dedupe IN (SELECT value FROM json_each(?))`, text1, text2)
-	found, err := collect(rows, err, text)
-	for _, id := range found {
-		l.names[id] = true
-	}
-	return err
 }
 
 // launchAll makes ledger rows and messages of the runs that do not exist yet.
@@ -146,10 +119,6 @@ func (l *launcher) launch(ctx context.Context, it *launching) (out cron.Launched
 	switch {
 	case m.Session.IsZero() || l.sessions[it.key]:
 		out, ok, err = l.intoExisting(ctx, m)
-	case it.row == nil && l.free && !l.names[it.run.ID] && store.Compactable(&it.run, m):
-		return l.compact(ctx, it)
-	case store.CompactRunOf(m.Session) != "": // perhaps of another run, which may be compact
-		out, ok, err = l.intoExisting(ctx, m)
 	default:
 		out, ok, err = l.intoNew(ctx, m)
 	}
@@ -166,14 +135,6 @@ func (l *launcher) launch(ctx context.Context, it *launching) (out cron.Launched
 	}
 	out.Run, out.Message = it.run, *m
 	return out, ok, l.note(ctx, it)
-}
-
-// compact makes a run that is one row.
-func (l *launcher) compact(ctx context.Context, it *launching) (out cron.Launched, ok bool, err error) {
-	it.run.SessionKey, it.run.ClaimedAt, it.run.State, it.run.Node = it.key, instant(l.now), cron.RunQueued, l.node
-	out = cron.Launched{Run: it.run, Message: it.message, Seq: 1, Epoch: store.CompactEpoch, Mine: true, Owner: l.node}
-	out.SessionID, err = l.insertCompact(ctx, &it.run, &it.message)
-	return out, err == nil, err
 }
 
 // note writes the ledger: a new row, or the next attempt of an existing one.

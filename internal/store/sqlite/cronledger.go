@@ -89,7 +89,7 @@ func (t *tx) insertRun(ctx context.Context, r *cron.Run, message string) (fresh 
 	if err != nil {
 		return false, err
 	}
-	n, err := t.execOf(ctx, r.JobID, `INSERT INTO cron_run_logs (`+ledgerColumns+`) VALUES (`+ledgerMarks+`) ON CONFLICT DO NOTHING`, args...)
+	n, err := t.exec(ctx, `INSERT INTO cron_run_logs (`+ledgerColumns+`) VALUES (`+ledgerMarks+`) ON CONFLICT DO NOTHING`, args...)
 	if n == 1 && err == nil {
 		t.noteEnd(r)
 	}
@@ -103,36 +103,9 @@ func (t *tx) noteEnd(r *cron.Run) {
 	}
 }
 
-// insertCompact adds a row of a run that is queued and has no other row, see store.Compactable. It returns the id of its transcript.
-func (t *tx) insertCompact(ctx context.Context, r *cron.Run, m *chat.Message) (transcript string, err error) {
-	body, err := encode(m.Content)
-	if err != nil {
-		return "", err
-	}
-	transcript = newID()
-	_, err = t.execKept(ctx, `
-		INSERT INTO cron_run_logs (id, job_id, job_name, job_key, owner, agent, lane, session_key, scheduled_for, trigger, state, dst,
-			fire_at, claimed_at, run_id, node, compact, principal, session_id, body)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?, 1, ?, ?, ?)`,
-		r.ID, r.JobID, r.JobName, r.JobKey, r.Owner, r.Agent, r.Lane, r.SessionKey, millis(r.ScheduledFor), string(r.Trigger), string(r.DST),
-		zero(millis(r.FireAt)), t.now, m.ID, r.Node, m.Principal, transcript, body)
-	if err != nil {
-		return "", err
-	}
-	slot, fireAt := instant(millis(r.ScheduledFor)), instant(millis(r.FireAt))
-	t.jobs.launched(&activeRun{
-		id: r.ID, session: r.SessionKey, state: cron.RunQueued, claimedAt: instant(t.now), slot: slot,
-		row: &compactRow{principal: m.Principal, transcript: transcript, run: cron.Run{
-			ID: r.ID, JobID: r.JobID, JobName: r.JobName, JobKey: r.JobKey, Owner: r.Owner, Agent: r.Agent, Lane: r.Lane, SessionKey: r.SessionKey,
-			ScheduledFor: slot, Trigger: r.Trigger, State: cron.RunQueued, DST: r.DST, SlotCount: 1, FireAt: fireAt, ClaimedAt: instant(t.now), Node: r.Node,
-		}},
-	})
-	return transcript, nil
-}
-
 // insertQueued adds a row of a run that is queued: most columns are empty yet.
 func (t *tx) insertQueued(ctx context.Context, r *cron.Run, message string) error {
-	_, err := t.execOf(ctx, r.JobID, `
+	_, err := t.exec(ctx, `
 		INSERT INTO cron_run_logs (id, job_id, job_name, job_key, owner, agent, lane, session_key, scheduled_for, trigger, state, dst,
 			fire_at, claimed_at, run_id, node)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?)`,
@@ -175,7 +148,7 @@ func (t *tx) storeRun(ctx context.Context, r *ledgerRow) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.execOf(ctx, r.JobID, `
+	_, err = t.exec(ctx, `
 		UPDATE cron_run_logs SET state = ?, reason = ?, fire_at = ?, started_at = ?, finished_at = ?, next_attempt_at = ?, duration_ms = ?, attempt = ?,
 			attempts = ?, error = ?, error_class = ?, summary = ?, model = ?, provider = ?, input_tokens = ?, output_tokens = ?, run_id = ?,
 			delivery = ?, delivery_error = ?, suppressed_by = ?, node = ?

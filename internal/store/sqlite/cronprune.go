@@ -101,7 +101,7 @@ func (t *tx) prune(ctx context.Context, id string) (n int, err error) {
 		`DELETE FROM runs WHERE state NOT IN ('running', 'stopping', 'yielded') AND (id = ?1 OR id > ?1 || '/' AND id < ?1 || '0')`,
 		`DELETE FROM cron_run_logs WHERE id = ?1`,
 	} {
-		if _, err := t.execOf(ctx, r.JobID, statement, id); err != nil {
+		if _, err := t.exec(ctx, statement, id); err != nil {
 			return 0, err
 		}
 	}

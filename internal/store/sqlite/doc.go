@@ -20,16 +20,10 @@
 // # Jobs and their ledger
 //
 // A fire is a message: [Store.Claim] writes the ledger row, the message, its session and the next slot of the job in one operation, and
-// from there the run is handled as every message. An isolated run has its message and its session in its ledger row (compact.go) until another
-// operation than its Start and its successful Finish needs them: whatever looks for a session or a run on the writer's connection expands it
-// first. So the ledger has no lease of its own. It follows the messages: Start, Finish, a
+// from there the run is handled as every message. So the ledger has no lease of its own. It follows the messages: Start, Finish, a
 // takeover, a stop and a delivery change its row in the transaction in which they happen. A claim takes at most 500 jobs, because no other
 // operation writes meanwhile; its cost follows what is due, whatever the number of jobs. A ledger row enters the indexes of history when it
 // is finished.
-//
-// The writer keeps the jobs that it has read last, with their active runs (jobcache.go). So the second claim of a job, and start and end of its runs, read
-// nothing. Every statement that changes a job or one of its runs removes it from this cache or keeps it up to date, a statement of which nothing is known
-// empties it, and so do a rollback and a commit of another program.
 //
 // A job whose texts cannot be decoded is listed and does not fire, and its texts stay until a change replaces them. When another message
 // has the id that the message of a run needs, that one run ends with an error. Pruning a run also deletes the session that it had for

@@ -16,15 +16,8 @@ func (s *Store) Finish(ctx context.Context, p store.FinishParams) (store.Finishe
 	if p.Outcome == "" && !p.Requeue {
 		return store.Finished{}, chat.Errorf(chat.CodeInvalid, "a run that ends needs an outcome")
 	}
-	o, err := newFinish(&p)
-	if err != nil {
-		return store.Finished{}, explain("finish a run", err)
-	}
 	return result(ctx, s.write, ordinary("finish a run"), func(ctx context.Context, t *tx) (store.Finished, error) {
-		if out, finished, err := t.finishCompact(ctx, o); finished || err != nil {
-			return out, err
-		}
-		return t.finish(ctx, &o.FinishParams)
+		return t.finish(ctx, &p)
 	})
 }
 

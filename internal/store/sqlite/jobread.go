@@ -2,54 +2,47 @@ package sqlite
 
 import (
 	"context"
+	"errors"
+	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/cron"
 )
 
-// dueRow is a job that a claim takes, and where its row is within the transaction.
-type dueRow struct {
-	id    string
-	place int64
+// activeRun is what a claim sees of an active run.
+type activeRun struct {
+	id, session string
+	state       cron.RunState
+	startedAt   time.Time
 }
 
-func scanDueRow(row scanner) (d dueRow, err error) {
-	err = row.Scan(&d.id, &d.place)
-	return d, err
+// jobWithRuns is a job with its active runs, those that were claimed first at first.
+type jobWithRuns struct {
+	*storedJob
+
+	active []activeRun
 }
 
-// jobsWithRuns returns jobs with their active runs, in the order of the rows. It reads those that are not cached.
-func (t *tx) jobsWithRuns(ctx context.Context, due []dueRow) ([]*cachedJob, error) {
-	list := make([]*cachedJob, len(due))
-	at := map[string]int{}
-	var places []int64
-	var ids []string
-	for i, d := range due {
-		if list[i] = t.jobs.get(d.id); list[i] == nil {
-			at[d.id], places, ids = i, append(places, d.place), append(ids, d.id)
-		}
-	}
-	if len(ids) == 0 {
-		return list, nil
-	}
-	named, err := encode(places)
-	if err != nil {
+// dueJobs reads the jobs that are due in the order of their times, with their active runs.
+func (t *tx) dueJobs(ctx context.Context, agents any, limit int) ([]*jobWithRuns, error) {
+	rows, err := t.query(ctx, `SELECT `+asOne+`id, `+jobColumns+column+` FROM cron_jobs WHERE `+plannedJobs+` AND next_run_at <= ?1 AND `+ofAgents+`
+		ORDER BY next_run_at, id LIMIT +?3`, t.now, agents, limit)
+	list, err := collect(rows, err, func(row scanner) (*jobWithRuns, error) {
+		j, err := t.scanDue(packed{row})
+		return &jobWithRuns{storedJob: j}, err
+	})
+	if err != nil || len(list) == 0 {
 		return nil, err
 	}
-	rows, err := t.query(ctx, `SELECT `+asOne+`id, `+jobColumns+column+` FROM cron_jobs WHERE rowid IN (SELECT value FROM json_each(?))`, named)
-	found, err := collect(rows, err, func(row scanner) (*storedJob, error) { return t.scanDue(packed{row}) })
-	if err != nil {
-		return nil, err
+	ids := make([]string, len(list))
+	for i, j := range list {
+		ids[i] = j.ID
 	}
 	active, err := t.activeRuns(ctx, ids)
-	if err != nil {
-		return nil, err
+	for _, j := range list {
+		j.active = active[j.ID]
 	}
-	for _, j := range found {
-		known := &cachedJob{storedJob: j, active: active[j.ID]}
-		list[at[j.ID]] = known
-		t.jobs.put(known)
-	}
-	return list, nil
+	return list, err
 }
 
 // activeRuns reads the active runs of jobs, those that were claimed first at first.
@@ -58,12 +51,12 @@ func (t *tx) activeRuns(ctx context.Context, jobs []string) (map[string][]active
 	if err != nil {
 		return nil, err
 	}
-	rows, err := t.query(ctx, `SELECT job_id, id, session_key, state, claimed_at, started_at, scheduled_for FROM cron_run_logs
+	rows, err := t.query(ctx, `SELECT job_id, id, session_key, state, started_at FROM cron_run_logs
 		WHERE state IN ('queued', 'running', 'retrying') AND job_id IN (SELECT value FROM json_each(?)) ORDER BY claimed_at, scheduled_for, id`, names)
 	all := map[string][]activeRun{}
 	var job string
 	var r activeRun
-	columns := []any{&job, &r.id, &r.session, (*string)(&r.state), timeColumn{&r.claimedAt}, timeColumn{&r.startedAt}, timeColumn{&r.slot}}
+	columns := []any{&job, &r.id, &r.session, (*string)(&r.state), timeColumn{&r.startedAt}}
 	_, err = collect(rows, err, func(row scanner) (none struct{}, err error) {
 		if err = row.Scan(columns...); err == nil {
 			all[job] = append(all[job], r)
@@ -73,12 +66,36 @@ func (t *tx) activeRuns(ctx context.Context, jobs []string) (map[string][]active
 	return all, err
 }
 
-// cachedRun is the cached job of a compact run and that run, which has a state; nil = they are not cached.
-func (t *tx) cachedRun(runID, job string, state cron.RunState) (*cachedJob, *activeRun) {
-	if j := t.jobs.get(job); j != nil {
-		if r := j.compactRun(runID, state); r != nil {
-			return j, r
+// dueJob is a job with its active runs, as a decision gets it.
+func dueJob(j *cron.Job, active []activeRun) cron.DueJob {
+	d := cron.DueJob{Job: cloneJob(j)}
+	for i := range active {
+		r := &active[i]
+		d.Active, d.Session = append(d.Active, r.id), r.session
+		if r.state != cron.RunRunning {
+			continue
+		}
+		if d.Running++; d.Running == 1 {
+			d.Job.State.RunningAt = r.startedAt
 		}
 	}
-	return nil, nil
+	d.Job.State.Queued = len(d.Active)
+	return d
+}
+
+// jobOf reads the job of a run with the start of the run, because a transaction of its own costs more than the statement. It returns nil when the job was
+// removed or cannot be decoded.
+func (t *tx) jobOf(ctx context.Context, runID string) (*cron.Job, error) {
+	_, id, _, err := cron.ParseRunID(runID)
+	if err != nil {
+		return nil, nil //nolint:nilerr,nilnil // the run of no job
+	}
+	j, err := findJob(ctx, t, id, "")
+	if errors.Is(err, chat.ErrNotFound) || err == nil && j.unreadable {
+		return nil, nil //nolint:nilnil // see above
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &j.Job, nil
 }

@@ -12,14 +12,8 @@ const defaultSessions = 50
 
 // Two texts, because a statement cannot take its order as a parameter.
 const (
-	sessionsMatching = ` WHERE (?2 = '' OR principal = ?2) AND (?3 = '' OR agent = ?3) AND updated_at >= ?1
+	sessionsMatching = ` FROM sessions WHERE (?2 = '' OR principal = ?2) AND (?3 = '' OR agent = ?3) AND updated_at >= ?1
 		AND NOT (?4 AND (key LIKE 'agent:' || agent || ':cron:%:%' OR key LIKE 'agent:' || agent || ':task:%'))`
-	// anySession are the columns of sessions that lists look at. The sessions of compact runs are read by the indexes of active and of finished runs; ?1
-	// is the earliest change.
-	anySession = ` FROM (SELECT ` + listed + ` FROM sessions
-		UNION ALL SELECT ` + listed + ` FROM compact_sessions WHERE ` + runsActive + `
-		UNION ALL SELECT ` + listed + ` FROM compact_sessions WHERE finished_at >= ?1)`
-	listed = `key, agent, principal, updated_at, last_message_at, notes, preview, last_error`
 	// sessionBytes are the bytes of the texts of a row whose length has no other bound.
 	sessionBytes = `octet_length(notes) + octet_length(preview) + octet_length(last_error)`
 	byUpdate     = ` ORDER BY updated_at DESC, key`
@@ -52,23 +46,18 @@ func matching(ctx context.Context, q querier, f *store.SessionFilter) (keys []st
 	if f.ByLastMessage {
 		order = byMessage
 	}
-	from := anySession
-	if f.NoRuns {
-		from = ` FROM sessions`
-	}
-	from += sessionsMatching
 	args := []any{millis(f.ActiveSince), f.Visible, f.Agent, bit(f.NoRuns)}
 	limit, offset := cmp.Or(f.Limit, defaultSessions), max(f.Offset, 0)
 	if f.Search == "" {
-		if err := q.one(ctx, `SELECT count(*)`+from, args...).Scan(&total); err != nil {
+		if err := q.one(ctx, `SELECT count(*)`+sessionsMatching, args...).Scan(&total); err != nil {
 			return nil, 0, err
 		}
-		rows, err := q.query(ctx, `SELECT key, `+sessionBytes+from+order+` LIMIT +?5 OFFSET ?6`, append(args, limit, offset)...)
+		rows, err := q.query(ctx, `SELECT key, `+sessionBytes+sessionsMatching+order+` LIMIT +?5 OFFSET ?6`, append(args, limit, offset)...)
 		keys, err = idsWithin(rows, err, store.NewBudget(0))
 		return keys, total, err
 	}
 	found := page{limit: limit, offset: offset, budget: store.NewBudget(0)}
-	rows, err := q.query(ctx, `SELECT key, `+sessionBytes+`, preview`+from+order, args...)
+	rows, err := q.query(ctx, `SELECT key, `+sessionBytes+`, preview`+sessionsMatching+order, args...)
 	if err := found.search(rows, err, 1, f.Search); err != nil {
 		return nil, 0, err
 	}

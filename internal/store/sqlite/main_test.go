@@ -65,13 +65,10 @@ func migrated(tb testing.TB) string {
 
 func openAt(tb testing.TB, path string, now func() time.Time) *Store {
 	tb.Helper()
-	cfg := Config{Path: path, Now: now}
-	opened := checked(tb, &cfg)
-	s, err := Open(tb.Context(), cfg)
+	s, err := Open(tb.Context(), Config{Path: path, Now: now})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	opened(s)
 	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			tb.Errorf("close: %v", err)

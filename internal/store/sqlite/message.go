@@ -221,8 +221,7 @@ func (t *tx) endedBefore(ctx context.Context, p store.EndParams) ([]store.Waitin
 // MessageByID finds a message by its id; chat.ErrNotFound.
 func (s *Store) MessageByID(ctx context.Context, id string) (m store.Waiting, err error) {
 	err = s.view(ctx, "find a message", func(ctx context.Context, q querier) (err error) {
-		m, err = scanMessage(q.one(ctx, `SELECT `+messageColumns+` FROM inbox WHERE message_id = ?1
-			UNION ALL SELECT `+messageColumns+` FROM compact_inbox WHERE of = ?1`, id))
+		m, err = scanMessage(q.one(ctx, `SELECT `+messageColumns+` FROM inbox WHERE message_id = ?`, id))
 		if none(err) {
 			return chat.ErrNotFound
 		}
@@ -272,16 +271,6 @@ func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, after in
 		if err == nil {
 			list, err = queuedWithin(ctx, q, place{key.String(), after, max(limit, 0)}, store.NewBudget(0))
 		}
-		if err != nil || total > 0 {
-			return err
-		}
-		rows, err := q.query(ctx, `SELECT `+messageColumns+` FROM compact_inbox WHERE of = ? AND session_key = ? AND state = 'waiting'`,
-			store.CompactRunOf(key), key.String())
-		list, err = collect(rows, err, scanMessage)
-		total = len(list)
-		if after >= 1 || limit <= 0 { // it is the only message, and has the number 1
-			list = nil
-		}
 		return err
 	})
 	return list, total, err
@@ -290,8 +279,7 @@ func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, after in
 // CountUnfinished counts messages without an outcome.
 func (s *Store) CountUnfinished(ctx context.Context) (n int, err error) {
 	err = s.view(ctx, "count unfinished messages", func(ctx context.Context, q querier) error {
-		return q.one(ctx, `SELECT (SELECT count(*) FROM inbox WHERE state <> 'done')
-			+ (SELECT count(*) FROM cron_run_logs WHERE `+runsActive+` AND compact = 1)`).Scan(&n)
+		return q.one(ctx, `SELECT count(*) FROM inbox WHERE state <> 'done'`).Scan(&n)
 	})
 	return n, err
 }

@@ -68,7 +68,6 @@ func (t *tx) forget(ctx context.Context) error {
 	_, err := t.exec(ctx, `
 		DELETE FROM nodes WHERE lease_until <= ?
 		AND NOT EXISTS (SELECT 1 FROM runs WHERE state IN ('running', 'stopping', 'yielded') AND owner = nodes.id)
-		AND NOT EXISTS (SELECT 1 FROM cron_run_logs r WHERE r.state IN ('queued', 'running', 'retrying') AND r.compact = 1 AND r.node = nodes.id)
 		AND NOT EXISTS (SELECT 1 FROM inbox i JOIN sessions s ON s.key = i.session_key WHERE i.state <> 'done' AND s.owner = nodes.id)`,
 		t.now-nodeKept.Milliseconds())
 	return err

@@ -25,16 +25,8 @@ type querier interface {
 // value, and SQLite compiles the statement again after each binding.
 type session struct {
 	conn  *sql.Conn
-	stmts map[string]statement
+	stmts map[string]*sql.Stmt
 	parts cron.PartsDecoder
-	jobs  jobCache // of the writer
-}
-
-// statement is a prepared statement.
-type statement struct {
-	*sql.Stmt
-
-	changesJobs bool // see jobCache
 }
 
 func connect(ctx context.Context, db *sql.DB) (*session, error) {
@@ -42,41 +34,28 @@ func connect(ctx context.Context, db *sql.DB) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return &session{conn: conn, stmts: map[string]statement{}}, nil
+	return &session{conn: conn, stmts: map[string]*sql.Stmt{}}, nil
 }
 
-func (s *session) prepared(ctx context.Context, text string) (statement, error) {
+func (s *session) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
 	if stmt, ok := s.stmts[text]; ok {
 		return stmt, nil
 	}
-	prepared, err := s.conn.PrepareContext(ctx, text)
+	stmt, err := s.conn.PrepareContext(ctx, text)
 	if err != nil {
-		return statement{}, fmt.Errorf("prepare %q: %w", text, err)
+		return nil, fmt.Errorf("prepare %q: %w", text, err)
 	}
-	stmt := statement{prepared, changesJobs(text)}
 	s.stmts[text] = stmt
 	return stmt, nil
 }
 
-// uncached is prepared for a statement of which the cache of jobs knows nothing.
-func (s *session) uncached(ctx context.Context, text string) (*sql.Stmt, error) {
-	stmt, err := s.prepared(ctx, text)
-	if stmt.changesJobs {
-		s.jobs.clear()
-	}
-	return stmt.Stmt, err
-}
-
 // exec runs a statement and returns how many rows it changed.
 func (s *session) exec(ctx context.Context, text string, args ...any) (int64, error) {
-	stmt, err := s.uncached(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
+	stmt, err := s.prepared(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
 	if err != nil {
 		return 0, err
 	}
-	return changed(stmt.ExecContext(ctx, args...))
-}
-
-func changed(result sql.Result, err error) (int64, error) {
+	result, err := stmt.ExecContext(ctx, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -84,7 +63,7 @@ func changed(result sql.Result, err error) (int64, error) {
 }
 
 func (s *session) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
-	stmt, err := s.uncached(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
+	stmt, err := s.prepared(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +71,7 @@ func (s *session) query(ctx context.Context, text string, args ...any) (*sql.Row
 }
 
 func (s *session) one(ctx context.Context, text string, args ...any) *sql.Row {
-	stmt, err := s.uncached(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
+	stmt, err := s.prepared(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
 	if err != nil {
 		// The row carries the error to Scan: asking the connection for the same text again returns the same error.
 		return s.conn.QueryRowContext(ctx, text, args...)
@@ -124,33 +103,6 @@ type tx struct {
 func (t *tx) exec(ctx context.Context, text string, args ...any) (int64, error) {
 	t.wrote = true
 	return t.session.exec(ctx, text, args...)
-}
-
-// execOf is exec for a statement that changes only this job or its runs; "" = it is not known which.
-func (t *tx) execOf(ctx context.Context, job, text string, args ...any) (int64, error) {
-	t.jobs.drop(job)
-	return t.execKept(ctx, text, args...)
-}
-
-// execKept is exec for a statement after which the caller brings the cache of jobs up to date.
-func (t *tx) execKept(ctx context.Context, text string, args ...any) (int64, error) {
-	t.wrote = true
-	stmt, err := t.prepared(ctx, text)
-	if err != nil {
-		return 0, err
-	}
-	return changed(stmt.ExecContext(ctx, args...))
-}
-
-// changeOf is change for a statement that changes only this job or its runs.
-func (t *tx) changeOf(ctx context.Context, job, text string, args ...any) *sql.Row {
-	stmt, err := t.prepared(ctx, text)
-	if err != nil {
-		return t.change(ctx, text, args...)
-	}
-	t.wrote = true
-	t.jobs.drop(job)
-	return stmt.QueryRowContext(ctx, args...)
 }
 
 // change runs a statement that returns the row that it changes.

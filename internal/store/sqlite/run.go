@@ -48,9 +48,6 @@ func (t *tx) findRun(ctx context.Context, id string) (u *run, known bool, err er
 // holdRun is the fence of a run, in one statement: the claim holds, and the run runs under exactly this claim. It returns the id of the transcript
 // that the run writes to.
 func (t *tx) holdRun(ctx context.Context, c store.Claim, runID string) (r *row, transcript string, err error) {
-	if _, err := t.expand(ctx, store.CompactRunOf(c.Session)); err != nil {
-		return nil, "", err
-	}
 	r = &row{}
 	row := t.one(ctx, `SELECT `+asOne+rowColumns+`, runs.session_id`+column+` FROM sessions s LEFT JOIN nodes n ON n.id = s.owner
 		JOIN runs ON runs.id = ? AND runs.session_key = s.key AND runs.state IN ('running', 'yielded') AND runs.owner = ? AND runs.epoch = ? WHERE s.key = ?`,
@@ -65,7 +62,7 @@ func (t *tx) holdRun(ctx context.Context, c store.Claim, runID string) (r *row, 
 // RunByID reads a run; chat.ErrNotFound.
 func (s *Store) RunByID(ctx context.Context, id string) (out store.Run, err error) {
 	err = s.view(ctx, "find a run", func(ctx context.Context, q querier) error {
-		u, err := scanRun(q.one(ctx, `SELECT `+runColumns+` FROM runs WHERE id = ?1 UNION ALL SELECT `+runColumns+` FROM compact_runs WHERE of = ?1`, id))
+		u, err := scanRun(q.one(ctx, `SELECT `+runColumns+` FROM runs WHERE id = ?`, id))
 		if none(err) {
 			return chat.ErrNotFound
 		}

@@ -32,9 +32,6 @@ func (s *Store) SearchTranscripts(ctx context.Context, q store.SearchQuery) (out
 				return err
 			}
 		}
-		if err := find.runs(ctx, r); err != nil {
-			return err
-		}
 		out = find.result()
 		return nil
 	})
@@ -51,7 +48,6 @@ type search struct {
 	full, short bool
 	back        time.Time
 	below       int64 // the rowid down to which entries of the index were read
-	every       bool  // what is read comes in no order: enough is not a reason to end
 }
 
 func (f *search) result() store.SearchResult {
@@ -98,26 +94,6 @@ const recentBytes = 1 << 20
 type searchBounds struct {
 	recent int // of the newest entries are read without the index
 	loose  int // entries are read that may not have the common words, before the index is asked for them as well
-}
-
-// runsSQL reads the runs that are one row of the ledger: those that run, and the newest that have ended. ?1 how many.
-const runsSQL = `SELECT t.session_key, t.session_id, s.principal, t.seq, t.run_id, t.role, t.content, t.sender, t.tokens, t.stop_reason, t.command, t.at
-	FROM (SELECT id, principal FROM cron_run_logs INDEXED BY cron_runs_active WHERE state IN ('queued', 'running', 'retrying') AND started_at >= ?5` + runsFilter + `
-		UNION ALL SELECT * FROM (SELECT id, principal FROM cron_run_logs WHERE finished_at IS NOT NULL AND finished_at >= ?5` + runsFilter + `
-			ORDER BY finished_at DESC LIMIT +?1)) s
-	CROSS JOIN compact_transcript t ON t.of = s.id WHERE t.at >= ?5 AND (?6 = 0 OR t.at <= ?6)`
-
-const runsFilter = ` AND compact = 1 AND (?2 = '' OR principal = ?2) AND (?3 = '' OR session_key = ?3) AND (?4 = '' OR agent = ?4) AND principal <> ?7`
-
-// runs reads the runs that are one row of the ledger, with bounds of their own.
-func (f *search) runs(ctx context.Context, r querier) error {
-	of := search{q: f.q, budget: store.NewBudget(store.SearchBytes), every: true}
-	rows, err := r.query(ctx, runsSQL, of.args(store.SearchRuns)...)
-	if _, err = of.read(rows, err); err != nil {
-		return err
-	}
-	f.hits = append(f.hits, of.hits...)
-	return nil
 }
 
 func (f *search) args(first any) []any {
@@ -265,7 +241,7 @@ func (f *search) take(h store.Hit) {
 	if hit, ok := f.q.Hit(h); ok {
 		f.hits = append(f.hits, hit)
 	}
-	if len(f.hits) > f.q.Most() && !f.every {
+	if len(f.hits) > f.q.Most() {
 		f.full = true
 	}
 }

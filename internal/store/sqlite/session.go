@@ -6,7 +6,6 @@ import (
 	"github.com/google/uuid"
 
 	"laneway/internal/chat"
-	"laneway/internal/store"
 )
 
 // row has the columns of a sessions row that the write operations need. They read it once, change it here and write it back with save:
@@ -37,19 +36,8 @@ func (r *row) fields() []any {
 	}
 }
 
-// find reads a session; ok is false when there is none. The run of a session that is in the ledger only is expanded.
+// find reads a session; ok is false when it does not exist.
 func (t *tx) find(ctx context.Context, key chat.SessionKey) (r *row, ok bool, err error) {
-	r, ok, err = t.findRow(ctx, key)
-	if ok || err != nil {
-		return r, ok, err
-	}
-	if expanded, err := t.expand(ctx, store.CompactRunOf(key)); !expanded || err != nil {
-		return nil, false, err
-	}
-	return t.findRow(ctx, key)
-}
-
-func (t *tx) findRow(ctx context.Context, key chat.SessionKey) (r *row, ok bool, err error) {
 	r = &row{}
 	err = packed{t.one(ctx, `SELECT `+asOne+rowColumns+column+` FROM sessions s LEFT JOIN nodes n ON n.id = s.owner WHERE s.key = ?`,
 		t.now, key.String())}.Scan(r.fields()...)

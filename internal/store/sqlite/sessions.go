@@ -22,7 +22,7 @@ func scanSession(row scanner) (s store.Session, err error) {
 func readSession(ctx context.Context, q querier, key chat.SessionKey) (store.Session, error) {
 	s, err := scanSession(q.one(ctx, `SELECT `+sessionColumns+` FROM sessions WHERE key = ?`, key.String()))
 	if none(err) {
-		return readCompact(ctx, q, key)
+		return store.Session{}, chat.ErrSessionNotFound
 	}
 	if err != nil {
 		return store.Session{}, err
@@ -115,9 +115,6 @@ func (s *Store) SetSessionMode(ctx context.Context, key chat.SessionKey, princip
 // GiveSession makes another principal the owner of a session; see the port.
 func (s *Store) GiveSession(ctx context.Context, key chat.SessionKey, from, to string) error {
 	return s.write.do(ctx, ordinary("give a session"), func(ctx context.Context, t *tx) error {
-		if _, err := t.expand(ctx, store.CompactRunOf(key)); err != nil {
-			return err
-		}
 		n, err := t.exec(ctx, `UPDATE sessions SET principal = ?, updated_at = ? WHERE key = ? AND principal = ?`, to, t.now, key.String(), from)
 		if err != nil || n == 0 {
 			return err

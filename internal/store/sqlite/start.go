@@ -26,15 +26,8 @@ func (r *row) heldBy(c store.Claim) bool {
 
 // Start turns waiting messages into a run; see the port.
 func (s *Store) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
-	o, err := newStart(&p)
-	if err != nil {
-		return store.Started{}, explain("start a run", err)
-	}
 	return result(ctx, s.write, ordinary("start a run"), func(ctx context.Context, t *tx) (store.Started, error) {
-		if out, started, err := t.startCompact(ctx, o); started || err != nil {
-			return out, err
-		}
-		return t.start(ctx, &o.StartParams)
+		return t.start(ctx, &p)
 	})
 }
 
@@ -73,6 +66,9 @@ func (t *tx) start(ctx context.Context, p *store.StartParams) (out store.Started
 	}
 	if p.Cron != nil {
 		if err := t.beginAttempt(ctx, p); err != nil {
+			return out, err
+		}
+		if out.Job, err = t.jobOf(ctx, p.Cron.RunID); err != nil {
 			return out, err
 		}
 	}

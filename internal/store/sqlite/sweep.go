@@ -24,9 +24,6 @@ func (s *Store) Sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, 
 		if held {
 			return nil, t.forget(ctx)
 		}
-		if err := t.expandOfDead(ctx, max(p.Limit, 0)); err != nil {
-			return nil, err
-		}
 		taken, err := t.sweep(ctx, p)
 		if err != nil {
 			return nil, err

@@ -144,23 +144,19 @@ func (s *Store) Transcript(ctx context.Context, p store.TranscriptQuery) (out st
 	err = s.view(ctx, "read the transcript", func(ctx context.Context, q querier) error {
 		key := p.Session.String()
 		err := q.one(ctx, `SELECT session_id FROM sessions WHERE key = ?`, key).Scan(&out.SessionID)
-		compact := ""
-		if none(err) {
-			compact, out.SessionID, err = sourceOf(ctx, q, p.Session)
-		}
-		if err != nil {
+		if err != nil && !none(err) {
 			return err
 		}
 		id, err := readable(ctx, q, &p, out.SessionID)
 		if err != nil || id == "" {
 			return err
 		}
-		err = q.one(ctx, `SELECT count(*), coalesce(max(seq), 0)`+entriesOf(compact)+`session_key = ?1 AND session_id = ?2 AND (?3 = '' OR run_id = ?3)
-			AND ?4 + ?5 + ?6 = 0`, key, id, p.RunID, 0, 0, 0, compact).Scan(&out.Total, &out.LastSeq)
+		err = q.one(ctx, `SELECT count(*), coalesce(max(seq), 0) FROM transcript WHERE session_key = ?1 AND session_id = ?2 AND (?3 = '' OR run_id = ?3)`,
+			key, id, p.RunID).Scan(&out.Total, &out.LastSeq)
 		if err != nil {
 			return err
 		}
-		if out.Entries, err = entries(ctx, q, id, compact, &p); err != nil || !p.Summary {
+		if out.Entries, err = entries(ctx, q, id, &p); err != nil || !p.Summary {
 			return err
 		}
 		out.Summary, err = scanEntry(q.one(ctx, `SELECT `+entryColumns+` FROM transcript WHERE session_key = ?1 AND session_id = ?2
@@ -195,21 +191,21 @@ func readable(ctx context.Context, q querier, p *store.TranscriptQuery, current 
 const shortColumns = `seq, run_id, role, CASE WHEN ?5 = 0 OR octet_length(content) <= ?5 THEN content ELSE substr(CAST(content AS BLOB), 1, 4 * (?5 + 1)) END,
 	sender, tokens, stop_reason, command, from_seq, to_seq, at`
 
-// entries reads one page, always oldest first; compact is what sourceOf returned. Rows are read one after the other until the bytes are used up.
-func entries(ctx context.Context, q querier, id, compact string, p *store.TranscriptQuery) ([]chat.TranscriptEntry, error) {
+// entries reads one page, always oldest first. Rows are read one after the other until the bytes are used up.
+func entries(ctx context.Context, q querier, id string, p *store.TranscriptQuery) ([]chat.TranscriptEntry, error) {
 	short := func(row scanner) (chat.TranscriptEntry, error) {
 		e, err := scanEntry(row)
 		e.Text = store.FirstChars(e.Text, p.MaxChars)
 		return e, err
 	}
-	text := `SELECT ` + shortColumns + entriesOf(compact) + `session_key = ?1 AND session_id = ?2 AND (?3 = '' OR run_id = ?3) ORDER BY seq DESC LIMIT +?4 OFFSET ?6`
+	text := `SELECT ` + shortColumns + ` FROM transcript WHERE session_key = ?1 AND session_id = ?2 AND (?3 = '' OR run_id = ?3) ORDER BY seq DESC LIMIT +?4 OFFSET ?6`
 	at := int64(max(p.Offset, 0))
 	forward := p.After > 0 || p.FromStart
 	if forward {
-		text = `SELECT ` + shortColumns + entriesOf(compact) + `session_key = ?1 AND session_id = ?2 AND (?3 = '' OR run_id = ?3) AND seq > ?6 ORDER BY seq LIMIT +?4`
+		text = `SELECT ` + shortColumns + ` FROM transcript WHERE session_key = ?1 AND session_id = ?2 AND (?3 = '' OR run_id = ?3) AND seq > ?6 ORDER BY seq LIMIT +?4`
 		at = p.After
 	}
-	rows, err := q.query(ctx, text, p.Session.String(), id, p.RunID, cmp.Or(p.Limit, defaultEntries), max(p.MaxChars, 0), at, compact)
+	rows, err := q.query(ctx, text, p.Session.String(), id, p.RunID, cmp.Or(p.Limit, defaultEntries), max(p.MaxChars, 0), at)
 	list, err := collectWithin(rows, err, short, store.NewBudget(p.MaxBytes), func(e chat.TranscriptEntry) int { return len(e.Text) })
 	if !forward {
 		slices.Reverse(list)

@@ -30,7 +30,7 @@ func Bench(b *testing.B, open Opener) {
 // bench is a store with one node that lives longer than any benchmark.
 func bench(b *testing.B, open Opener) (*world, string) {
 	b.Helper()
-	w := &world{reporter: b, tb: b, ctx: b.Context(), clock: newClock(), ids: &atomic.Int64{}, forms: &atomic.Bool{}}
+	w := &world{reporter: b, tb: b, ctx: b.Context(), clock: newClock(), ids: &atomic.Int64{}}
 	w.h = open(b, nil)
 	w.st = w.h.Open()
 	node := w.id("node")

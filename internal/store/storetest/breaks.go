@@ -50,7 +50,6 @@ func breaks() []breach {
 		{id: "I2.state", sql: `UPDATE cron_run_logs SET state = 'lost' WHERE state = 'ok'`},
 		{id: "I2.retry", sql: `UPDATE cron_run_logs SET next_attempt_at = 5 WHERE state = 'ok'`},
 		{id: "I2.stuck", sql: `UPDATE cron_run_logs SET run_id = 'nothing', node = 'nothing' WHERE state = 'running'`},
-		{id: "I2.compact", sql: `UPDATE cron_run_logs SET compact = 1 WHERE state = 'retrying'`},
 		{id: "I2.lost", sql: `UPDATE cron_run_logs SET run_id = 'nothing' WHERE state = 'queued'`},
 		{id: "I2.dead", sql: `UPDATE cron_jobs SET next_run_at = 0 WHERE id = 'j1'`},
 		{id: "I2.late", sql: `UPDATE cron_jobs SET next_run_at = 1 WHERE id = 'j1'`},

@@ -89,14 +89,11 @@ func (w *world) isStored(d decided) {
 	equal(w, "job after "+d.name, got, []any{v.Next.UTC(), v.NextRunAt.UTC(), v.Fired, !v.Disable, v.ConsecutiveSkipped})
 }
 
-// decisionTable makes one job for each combination. Without a run that has started, a combination has one form.
+// decisionTable makes one job for each combination.
 func (w *world) decisionTable() []decided {
 	w.Helper()
 	node := w.node()
 	states := []cron.RunState{"", cron.RunQueued, cron.RunRunning}
-	if w.expanded {
-		states = []cron.RunState{cron.RunRunning}
-	}
 	var table []decided
 	for _, kind := range []schedule.Kind{schedule.KindAt, schedule.KindEvery, schedule.KindCron} {
 		for _, missed := range []cron.MissedPolicy{

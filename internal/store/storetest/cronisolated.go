@@ -39,7 +39,7 @@ func (w *world) beginSaying(l cron.Launched, entries ...chat.TranscriptEntry) (s
 	w.Helper()
 	c := claimOfRun(l)
 	s, err := w.st.Start(w.ctx, store.StartParams{
-		Claim: c, RunID: l.Message.ID, Lane: w.laneOfRuns(), Seqs: []int64{l.Seq}, Cron: w.attempt(l.Message.ID, c.Node), Transcript: entries,
+		Claim: c, RunID: l.Message.ID, Lane: "cron", Seqs: []int64{l.Seq}, Cron: w.attempt(l.Message.ID, c.Node), Transcript: entries,
 	})
 	w.ok(err)
 	return c, s

@@ -106,7 +106,7 @@ func downFor(w *world, down time.Duration) {
 	}
 }
 
-// matrix makes a job for every place of the table. A job without an active run has one form.
+// matrix makes a job for every place of the table.
 func (w *world) matrix(node string, down time.Duration) (all []matrixEntry) {
 	w.Helper()
 	add := func(kind schedule.Kind, missed cron.MissedPolicy, overlap cron.OverlapPolicy) {
@@ -114,9 +114,7 @@ func (w *world) matrix(node string, down time.Duration) (all []matrixEntry) {
 		if kind == schedule.KindAt {
 			cell.kind = "once"
 		}
-		if !w.expanded {
-			all = append(all, matrixEntry{cell: cell, job: w.matrixJob(kind, missed, overlap)})
-		}
+		all = append(all, matrixEntry{cell: cell, job: w.matrixJob(kind, missed, overlap)})
 		cell.overlap = overlap
 		j := w.matrixJob(kind, missed, overlap)
 		l := w.byHand(node, j)

@@ -27,7 +27,7 @@ CREATE TABLE leases (name, owner, epoch, next_offset);
 CREATE TABLE cron_jobs (id, owner, key, name, kind, enabled, next_slot, next_run_at, invalid, last_error, revision, fired, updated_at,
 	paused_at, paused_until);
 CREATE TABLE cron_run_logs (id, job_id, owner, scheduled_for, trigger, state, reason, claimed_at, started_at, finished_at,
-	next_attempt_at, run_id, attempt, error, delivery_error, session_key, lane, node, compact DEFAULT 0);
+	next_attempt_at, run_id, attempt, error, delivery_error, session_key, lane, node);
 CREATE TABLE hold (who);
 CREATE TABLE audit_log (id, who, verb, object, before_hash, after_hash, peer, request_id, at);
 `

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -106,26 +105,6 @@ func areas() []area {
 	}
 }
 
-// runTwice runs a test of jobs, and then once more with runs that start in another lane than the one they were claimed for, which no compact run does: their
-// turns are those of messages from the start. A test in which no run starts would be the same, and the memory store has one form of runs.
-func runTwice(t *testing.T, open Opener, tt test) {
-	t.Helper()
-	var again bool
-	t.Run("compact", func(t *testing.T) {
-		w := newWorld(t, open)
-		tt.run(w)
-		again = w.forms.Load() && w.st.Kind() != "memory"
-	})
-	if !again {
-		return
-	}
-	t.Run("expanded", func(t *testing.T) {
-		w := newWorld(t, open)
-		w.expanded = true
-		tt.run(w)
-	})
-}
-
 // Run runs every test of the suite as a parallel subtest of t, but those of the areas that except names.
 func Run(t *testing.T, open Opener, except ...string) {
 	t.Helper()
@@ -138,10 +117,6 @@ func Run(t *testing.T, open Opener, except ...string) {
 			for _, tt := range a.tests {
 				t.Run(tt.name, func(t *testing.T) {
 					t.Parallel()
-					if strings.HasPrefix(a.name, "Cron") {
-						runTwice(t, open, tt)
-						return
-					}
 					tt.run(newWorld(t, open))
 				})
 			}

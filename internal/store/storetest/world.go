@@ -44,15 +44,12 @@ type world struct {
 	cap int
 	// broken: a test broke the tables on purpose, and they are not looked at afterwards.
 	broken bool
-	// expanded: runs of jobs start in a way that no compact run does, see [runTwice]. forms: a run has started, so that the test is not the same without it.
-	expanded bool
-	forms    *atomic.Bool
-	ids      *atomic.Int64
+	ids    *atomic.Int64
 }
 
 func newWorld(t *testing.T, open Opener) *world {
 	t.Helper()
-	w := &world{reporter: t, tb: t, ctx: t.Context(), clock: newClock(), cap: 1 << 20, ids: &atomic.Int64{}, forms: &atomic.Bool{}}
+	w := &world{reporter: t, tb: t, ctx: t.Context(), clock: newClock(), cap: 1 << 20, ids: &atomic.Int64{}}
 	w.h = open(t, w.clock.now)
 	w.st = w.h.Open()
 	t.Cleanup(func() {
@@ -131,20 +128,11 @@ func (w *world) start(c store.Claim, runID string, seqs ...int64) store.Started 
 	w.Helper()
 	p := store.StartParams{Claim: c, RunID: runID, Lane: "main", Seqs: seqs, Cron: w.attempt(runID, c.Node)}
 	if p.Cron != nil {
-		p.Lane = w.laneOfRuns()
+		p.Lane = "cron"
 	}
 	s, err := w.st.Start(w.ctx, p)
 	w.ok(err)
 	return s
-}
-
-// laneOfRuns is the lane in which a run of a job starts: that of its claim, or another one, see [runTwice].
-func (w *world) laneOfRuns() string {
-	w.forms.Store(true)
-	if w.expanded {
-		return "main"
-	}
-	return "cron"
 }
 
 func answered(c store.Claim, runID string) store.FinishParams {
