@@ -57,10 +57,21 @@ func foreignRows() []startRow {
 			return errors.Join(err, os.Chown(path, uid, gid), os.Chmod(path, mode))
 		}
 	}
+	config := func(uid int, dirMode os.FileMode) func(dir string) error {
+		return func(dir string) error {
+			etc := filepath.Join(dir, "etc")
+			file := filepath.Join(etc, "c.yaml")
+			return errors.Join(os.Mkdir(etc, 0o755), os.WriteFile(file, []byte("drain_timeout: 1s\n"), 0o600), os.Chown(file, uid, 0), os.Chmod(etc, dirMode))
+		}
+	}
+	ours := []string{"LANEWAY_CONFIG=DIR/etc/c.yaml"}
 	if os.Geteuid() != 0 {
 		return nil // the rows of one owner are in the other lists
 	}
 	return []startRow{
+		{name: "configuration of another user", env: ours, prepare: config(65534, 0o755), code: 78, says: "who could choose what root runs; run: chown root "},
+		{name: "configuration in a directory for all", env: ours, prepare: config(0, 0o777), code: 78, says: "so others could replace it; run: chmod go-w "},
+		{name: "configuration of root in a sticky directory", env: ours, prepare: config(0, 0o777|os.ModeSticky)},
 		{name: "data directory of another user", prepare: give("data", 0o700, 65534, 0), code: 78, says: "and this is user root (0); start the gateway as its owner", dataThere: true},
 		{name: "file of another group", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, prepare: give("t", 0o640, 0, 65534), code: 78, says: "t has mode 0640; run: chmod 600 "},
 		{name: "file of our group", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, prepare: give("t", 0o640, 0, 0)},
