@@ -155,11 +155,15 @@ func TestTheProgramOfAnAgentHasToolsForItsTurn(t *testing.T) {
 
 // TestAProgramThatRunsAgainDoublesNothing kills the gateway behind calls of a program, at each commit of the last one. The program makes all of its calls again.
 func TestAProgramThatRunsAgainDoublesNothing(t *testing.T) {
+	const (
+		messages    = "FROM transcript WHERE role = 'assistant' AND content = 'again' AND session_key = 'SESSION'"
+		lastMessage = "DELETE " + messages + " AND seq = (SELECT max(seq) " + messages + ")"
+	)
 	steps := map[string][]string{
 		"AfterTheResults":          nil,
 		"AfterTheToolHasRun":       {"DELETE FROM turn_rounds WHERE kind = 'result' AND round = 3"},
-		"AfterTheRoundIsRecorded":  {"DELETE FROM turn_rounds WHERE kind = 'result' AND round = 3", "DELETE FROM outbox WHERE payload = 'again'"},
-		"BeforeTheRoundIsRecorded": {"DELETE FROM turn_rounds WHERE round = 3", "DELETE FROM outbox WHERE payload = 'again'"},
+		"AfterTheRoundIsRecorded":  {"DELETE FROM turn_rounds WHERE kind = 'result' AND round = 3", lastMessage},
+		"BeforeTheRoundIsRecorded": {"DELETE FROM turn_rounds WHERE round = 3", lastMessage},
 		"AfterNoResultWasRecorded": {"DELETE FROM turn_rounds WHERE kind = 'result'"},
 	}
 	onBothStores(t, func(t *testing.T, database string) {
@@ -168,7 +172,6 @@ func TestAProgramThatRunsAgainDoublesNothing(t *testing.T) {
 		o := OpenOracle(t, g, database)
 		for name, undo := range steps {
 			session, reminder := "agent:main:"+strings.ToLower(name), "call "+name
-			before := o.Count("SELECT count(*) FROM outbox WHERE payload = 'again'")
 			c := mustDial(t, g, nil)
 			// The same call twice is two calls, also when it runs again.
 			say(t, c, session, name, fmt.Sprintf("remind {\"when\":\"in 5h\",\"text\":%q}\nmessage {\"text\":\"again\"}\nmessage {\"text\":\"again\"}\nhang\nsessions {\"action\":\"list\"}", reminder))
@@ -178,9 +181,7 @@ func TestAProgramThatRunsAgainDoublesNothing(t *testing.T) {
 			g.Kill()
 			db := writable(t, g, database)
 			for _, statement := range undo {
-				if statement == "DELETE FROM outbox WHERE payload = 'again'" {
-					statement = "DELETE FROM outbox WHERE payload = 'again' AND id = (SELECT max(id) FROM outbox WHERE payload = 'again')"
-				}
+				statement = strings.ReplaceAll(statement, "SESSION", session)
 				if _, err := db.ExecContext(t.Context(), statement); err != nil {
 					t.Fatalf("%s: %v", statement, err)
 				}
@@ -192,7 +193,7 @@ func TestAProgramThatRunsAgainDoublesNothing(t *testing.T) {
 			if n := o.Count("SELECT count(*) FROM cron_jobs WHERE name = '" + reminder + "'"); n != 1 {
 				t.Errorf("%s: %d reminders, want 1", name, n)
 			}
-			if n := o.Count("SELECT count(*) FROM outbox WHERE payload = 'again'") - before; n != 2 {
+			if n := o.Count("SELECT count(*) " + strings.ReplaceAll(messages, "SESSION", session)); n != 2 {
 				t.Errorf("%s: %d messages, want 2", name, n)
 			}
 			text := historyOf(t, mustDial(t, g, nil), session)
