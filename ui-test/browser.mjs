@@ -9,6 +9,9 @@ export const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js")
 const executablePath = process.env.CHROMIUM ?? ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((p) => existsSync(p));
 if (!executablePath) throw new Error("Chromium is not installed; install Debian's chromium, or name one in CHROMIUM");
 
+// WAIT bounds every wait for the page; a test fails after it, and no test depends on the speed of the machine.
+const WAIT = 60_000;
+
 let browser = null;
 
 export async function openBrowser(args = []) { browser = await chromium.launch({ executablePath, args: ["--no-sandbox", ...args] }); return browser; }
@@ -18,7 +21,7 @@ export const closeBrowser = () => browser.close();
 export async function open(options = {}) {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, bypassCSP: false, ...options });
   const p = await context.newPage();
-  p.setDefaultTimeout(20_000);
+  p.setDefaultTimeout(WAIT);
   p.complaints = [];
   p.elsewhere = [];
   p.on("console", (m) => { if (m.type() === "error" || m.type() === "warning") p.complaints.push(m.text()); });

@@ -11,7 +11,7 @@ import { proxy } from "./proxy.mjs";
 
 const PAGES = ["overview", "chat", "chat/agent:main:main", "jobs", "people"];
 const SCREENS = [[1440, 900], [834, 1112], [390, 844], [320, 640]];
-const HOSTILE = "<img src=x onerror=alert(1)> [x](javascript:alert(1)) \u202egpj.exe " + "w".repeat(3000);
+const HOSTILE = "<img src=x onerror=alert(1)> [x](javascript:alert(1)) \u202egpj.exe " + "w".repeat(600);
 
 before(() => openBrowser());
 after(() => closeBrowser());
