@@ -68,8 +68,11 @@ func (w *writer) transaction(ctx context.Context, batch []*op) error {
 		}
 	}
 	w.reach(boundaryApplied)
-	if _, err := t.exec(ctx, "COMMIT"); err != nil {
+	if _, err := t.session.exec(ctx, "COMMIT"); err != nil {
 		return w.undo(ctx, fmt.Errorf("commit: %w", err))
+	}
+	if t.changed {
+		w.gate.Changed()
 	}
 	w.reach(boundaryCommitted)
 	return nil
@@ -90,8 +93,16 @@ func (w *writer) begin(ctx context.Context) (*tx, error) {
 		w.conn = conn
 	}
 	t := &tx{session: w.conn}
-	if _, err := t.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+	if _, err := t.session.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return nil, w.undo(ctx, fmt.Errorf("begin: %w", err))
+	}
+	var version int64
+	if err := t.one(ctx, "PRAGMA data_version").Scan(&version); err != nil {
+		return nil, w.undo(ctx, fmt.Errorf("look for changes by other programs: %w", err))
+	}
+	if version != w.version { // another program has committed
+		w.version = version
+		w.gate.Changed()
 	}
 	w.reach(boundaryBegun)
 	return t, nil
@@ -118,15 +129,15 @@ func (w *writer) apply(ctx context.Context, t *tx, o *op) {
 // applyWithSavepoint is apply under a savepoint. The operation's own failure is its result; the returned error means that the transaction
 // is broken: some errors (disk full, input/output) make SQLite roll back everything by itself, and then the savepoint is gone.
 func (w *writer) applyWithSavepoint(ctx context.Context, t *tx, o *op) error {
-	if _, err := t.exec(ctx, "SAVEPOINT op"); err != nil {
+	if _, err := t.session.exec(ctx, "SAVEPOINT op"); err != nil {
 		return fmt.Errorf("set a savepoint: %w", err)
 	}
 	if w.apply(ctx, t, o); o.err != nil {
-		if _, err := t.exec(ctx, "ROLLBACK TO op"); err != nil {
+		if _, err := t.session.exec(ctx, "ROLLBACK TO op"); err != nil {
 			return o.cause
 		}
 	}
-	if _, err := t.exec(ctx, "RELEASE op"); err != nil {
+	if _, err := t.session.exec(ctx, "RELEASE op"); err != nil {
 		return fmt.Errorf("release a savepoint: %w", err)
 	}
 	return nil
@@ -152,7 +163,7 @@ func (w *writer) undo(ctx context.Context, err error) error {
 // rollback ends a transaction because of err, and closes the connection when err makes its state uncertain.
 func (w *writer) rollback(ctx context.Context, err error) {
 	t := &tx{session: w.conn}
-	if _, rollback := t.exec(ctx, "ROLLBACK"); rollback != nil {
+	if _, rollback := t.session.exec(ctx, "ROLLBACK"); rollback != nil {
 		// Usual when SQLite has rolled back by itself; a connection that is still in a transaction fails at the next BEGIN.
 		w.log.DebugContext(ctx, "store rollback", "err", rollback)
 	}

@@ -23,27 +23,46 @@ func (s *Store) ClaimOutgoing(ctx context.Context, nodeID string, channels []str
 	if err != nil {
 		return nil, err
 	}
-	return result(ctx, s.write, ordinary("claim outgoing messages"), func(ctx context.Context, t *tx) ([]store.Outgoing, error) {
+	// Each list of channels is a poll of its own.
+	return poll(ctx, s, store.Poll{Kind: pollOutgoing, Node: nodeID, Of: names}, func(ctx context.Context, t *tx) (f found[[]store.Outgoing], err error) {
 		if err := t.proveAlive(ctx, nodeID); err != nil {
-			return nil, err
+			return f, err
 		}
 		if held, err := t.held(ctx); err != nil || held {
-			return nil, err
+			return f, err
 		}
 		if err := t.giveBack(ctx); err != nil {
-			return nil, err
+			return f, err
 		}
-		due, err := t.due(ctx, names, max(limit, 0))
-		if err != nil {
-			return nil, err
+		if f.out, err = t.due(ctx, names, max(limit, 0)); err != nil {
+			return f, err
 		}
-		for i := range due {
-			if err := t.claim(ctx, nodeID, &due[i]); err != nil {
-				return nil, err
+		if len(f.out) == 0 && limit > 0 {
+			f.idle = true
+			f.next, err = t.nextOutgoing(ctx, nodeID)
+			return f, err
+		}
+		for i := range f.out {
+			if err := t.claim(ctx, nodeID, &f.out[i]); err != nil {
+				return f, err
 			}
 		}
-		return due, nil
+		return f, nil
 	})
+}
+
+// nextOutgoing is when time alone makes an outgoing row of any channel due: its next attempt, its expiry, or the end of the lease of another node that
+// sends it; 0 = never.
+func (t *tx) nextOutgoing(ctx context.Context, nodeID string) (at int64, err error) {
+	ends, err := leaseEnds(ctx, t, nodeID, t.now)
+	if err != nil {
+		return 0, err
+	}
+	var expires int64
+	err = t.one(ctx, `
+		SELECT coalesce(min(CASE WHEN next_at > ?1 THEN next_at END), 0), coalesce(min(CASE WHEN expires_at > ?1 THEN expires_at END), 0)
+		FROM outbox WHERE state IN ('pending', 'sending')`, t.now).Scan(&at, &expires)
+	return earlier(earlier(at, expires), ends), err
 }
 
 // giveBack makes the rows that dead nodes were sending due again. Whether they arrived is unknown.

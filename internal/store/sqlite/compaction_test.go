@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/storetest"
 	"laneway/internal/words"
 )
 
@@ -19,7 +20,7 @@ func TestACompactionGivesEveryFreePageBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if free := query(t, outside(t, s.path), `PRAGMA freelist_count`)[0][0].(int64); free != 0 || pages() > 200 || before < 3000 {
+	if free := storetest.Query(t, outside(t, s.path), `PRAGMA freelist_count`)[0][0].(int64); free != 0 || pages() > 200 || before < 3000 {
 		t.Errorf("%d pages are free, the file has %d after %d (%s)", free, pages(), before, report)
 	}
 	if !strings.HasPrefix(report, "12.") || !strings.Contains(report, "MiB given back") {
@@ -48,7 +49,7 @@ func TestACompactionMergesTheSearchIndex(t *testing.T) {
 		}
 	}
 	segments := func() int64 {
-		return query(t, outside(t, s.path), `SELECT count(DISTINCT segid) FROM transcript_words_idx`)[0][0].(int64)
+		return storetest.Query(t, outside(t, s.path), `SELECT count(DISTINCT segid) FROM transcript_words_idx`)[0][0].(int64)
 	}
 	before := segments()
 	if _, err := s.Compact(t.Context()); err != nil {

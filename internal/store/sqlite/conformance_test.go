@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"database/sql"
 	"testing"
 	"time"
 
@@ -33,13 +32,14 @@ func harness(tb testing.TB, now func() time.Time) storetest.Harness {
 		},
 		Query: func(tb testing.TB, text string, args ...any) [][]any {
 			tb.Helper()
-			return query(tb, below, text, args...)
+			return storetest.Query(tb, below, text, args...)
 		},
 		Exec: func(tb testing.TB, text string) {
 			tb.Helper()
 			if _, err := below.Exec(text); err != nil {
 				tb.Fatalf("%s: %v", text, err)
 			}
+			s.gate.Changed() // the writer would see it with its next transaction
 		},
 	}
 }
@@ -60,33 +60,4 @@ func reopen(tb testing.TB, old *Store, path string, now func() time.Time) *Store
 		tb.Fatal(err)
 	}
 	return s
-}
-
-func query(tb testing.TB, db *sql.DB, text string, args ...any) [][]any {
-	tb.Helper()
-	rows, err := db.Query(text, args...)
-	if err != nil {
-		tb.Fatalf("%s: %v", text, err)
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	var out [][]any
-	for rows.Next() {
-		values := make([]any, len(columns))
-		into := make([]any, len(columns))
-		for i := range values {
-			into[i] = &values[i]
-		}
-		if err := rows.Scan(into...); err != nil {
-			tb.Fatal(err)
-		}
-		out = append(out, values)
-	}
-	if err := rows.Err(); err != nil {
-		tb.Fatal(err)
-	}
-	return out
 }

@@ -12,6 +12,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
+	"laneway/internal/store/storetest"
 )
 
 // startOfTime is the clock of these tests.
@@ -38,7 +39,7 @@ func claimed(t *testing.T, s *Store, decide func(time.Time, []cron.DueJob) []cro
 
 func count(t *testing.T, s *Store, text string, args ...any) int64 {
 	t.Helper()
-	return query(t, outside(t, s.path), text, args...)[0][0].(int64)
+	return storetest.Query(t, outside(t, s.path), text, args...)[0][0].(int64)
 }
 
 // everythingOfCron calls every operation of cron at least once.
@@ -267,7 +268,7 @@ func TestTextsThatCannotBeReadSurviveAChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := query(t, outside(t, s.path), `SELECT schedule FROM cron_jobs`)[0][0]; got != broken {
+	if got := storetest.Query(t, outside(t, s.path), `SELECT schedule FROM cron_jobs`)[0][0]; got != broken {
 		t.Errorf("the schedule is now %v, want it as it was", got)
 	}
 }

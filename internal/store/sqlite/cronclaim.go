@@ -7,6 +7,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/store"
 	"laneway/internal/store/sqlstore"
 )
 
@@ -26,14 +27,24 @@ func (s *Store) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, er
 	if p.Limit <= 0 || p.Limit > maxClaim {
 		p.Limit = maxClaim
 	}
-	return result(ctx, s.write, ordinary("claim due jobs"), func(ctx context.Context, t *tx) (cron.Claimed, error) {
+	of, err := pollOf(pollJobs, p.Node, p.Agents)
+	if err != nil {
+		return cron.Claimed{}, err
+	}
+	if next, resting, err := s.resting(ctx, of); resting || err != nil {
+		return cron.Claimed{Now: instant(s.now().UnixMilli()), Next: next}, err
+	}
+	return look(ctx, s, of, func(ctx context.Context, t *tx) (f found[cron.Claimed], err error) {
 		if err := t.proveAlive(ctx, p.Node); err != nil {
-			return cron.Claimed{}, err
+			return f, err
 		}
+		f.out.Now = instant(t.now)
 		if held, err := t.held(ctx); err != nil || held {
-			return cron.Claimed{Now: instant(t.now)}, err
+			return f, err
 		}
-		return t.claimJobs(ctx, &p)
+		f.out, err = t.claimJobs(ctx, &p)
+		f.idle, f.next = len(f.out.Jobs)+len(f.out.Launched) == 0, millis(f.out.Next)
+		return f, err
 	})
 }
 

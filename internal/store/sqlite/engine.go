@@ -28,8 +28,15 @@ func (e engine) Update(ctx context.Context, doing string, change func(ctx contex
 }
 
 // Control implements sqlstore.Engine: the operation goes to the front of the writer's queue.
-func (e engine) Control(ctx context.Context, _ sqlstore.Line, doing string, change func(ctx context.Context, tx sqlstore.Tx) error) error {
-	return e.write.do(ctx, urgent(doing), func(ctx context.Context, t *tx) error { return change(ctx, t.shared()) })
+func (e engine) Control(ctx context.Context, line sqlstore.Line, doing string, change func(ctx context.Context, tx sqlstore.Tx) error) error {
+	return e.write.do(ctx, urgent(doing), func(ctx context.Context, t *tx) error {
+		changed := t.changed
+		err := change(ctx, t.shared())
+		if line == sqlstore.Beat {
+			t.changed = changed // a longer lease makes nothing due
+		}
+		return err
+	})
 }
 
 // engineRow adds Values to a row of database/sql.
@@ -53,11 +60,14 @@ type engineTx struct {
 	session *session
 	now     int64
 	wrote   *bool // nil = a View
+	changed *bool // as wrote; of the transaction
 	args    []any
 }
 
 // shared is the transaction as operations of sqlstore use it.
-func (t *tx) shared() *engineTx { return &engineTx{session: t.session, now: t.now, wrote: &t.wrote} }
+func (t *tx) shared() *engineTx {
+	return &engineTx{session: t.session, now: t.now, wrote: &t.wrote, changed: &t.changed}
+}
 
 // Now implements sqlstore.Tx.
 func (t *engineTx) Now(context.Context) (int64, error) { return t.now, nil }
@@ -108,7 +118,9 @@ func (t *engineTx) each(text string, args []any, run func(s *sqlstore.Statement,
 func (t *engineTx) Exec(ctx context.Context, text string, args ...any) (changed int64, err error) {
 	err = t.each(text, args, func(s *sqlstore.Statement, args []any) error {
 		n, err := t.session.exec(ctx, s.SQL, args...)
-		changed += n
+		if changed += n; n > 0 && t.changed != nil {
+			*t.changed = true
+		}
 		return err
 	})
 	return changed, err
@@ -117,6 +129,9 @@ func (t *engineTx) Exec(ctx context.Context, text string, args ...any) (changed 
 // Query implements sqlstore.Tx.
 func (t *engineTx) Query(ctx context.Context, text string, scan func(sqlstore.Row) error, args ...any) error {
 	err := t.each(text, args, func(s *sqlstore.Statement, args []any) (err error) {
+		if t.changed != nil && s.Writes {
+			*t.changed = true
+		}
 		rows, err := t.session.query(ctx, s.SQL, args...)
 		if err != nil {
 			return err

@@ -24,17 +24,30 @@ func (s *Store) Register(ctx context.Context, n store.Node) error {
 	if lease <= 0 {
 		lease = defaultLease
 	}
-	return s.write.do(ctx, urgent("register this gateway"), func(ctx context.Context, t *tx) error {
+	until, err := result(ctx, s.write, urgent("register this gateway"), func(ctx context.Context, t *tx) (int64, error) {
 		if n.Exclusive {
 			// They stay as rows: a node whose row exists has crashed, and its runs count that.
 			if _, err := t.exec(ctx, `UPDATE nodes SET lease_until = min(lease_until, ?) WHERE id <> ?`, t.now, n.ID); err != nil {
-				return err
+				return 0, err
 			}
 		}
 		_, err := t.exec(ctx, `REPLACE INTO nodes (id, started_at, lease_until, lease_ms, addr, version) VALUES (?, ?, ?, ?, ?, ?)`,
 			n.ID, t.now, t.now+wait(lease), wait(lease), n.Addr, n.Version)
-		return err
+		return t.now + wait(lease), err
 	})
+	if err == nil {
+		s.gate.Leased(n.ID, instant(until))
+	}
+	return err
+}
+
+// Heartbeat extends the lease if it is still valid; see the port.
+func (s *Store) Heartbeat(ctx context.Context, nodeID string) (store.Beat, error) {
+	beat, err := s.Store.Heartbeat(ctx, nodeID)
+	if err == nil {
+		s.gate.Leased(nodeID, beat.LeaseUntil)
+	}
+	return beat, err
 }
 
 func text(row scanner) (s string, err error) {
@@ -44,6 +57,7 @@ func text(row scanner) (s string, err error) {
 
 // Unregister is the clean stop. Running runs keep their state: because their node has no row the next owner counts no crash.
 func (s *Store) Unregister(ctx context.Context, nodeID string) error {
+	s.gate.Leased(nodeID, time.Time{})
 	return s.write.do(ctx, urgent("unregister this gateway"), func(ctx context.Context, t *tx) error {
 		for _, statement := range []string{
 			`DELETE FROM nodes WHERE id = ?`,

@@ -78,6 +78,7 @@ type Store struct {
 	lock  *fileLock
 	write *writer
 	read  *reader
+	gate  *store.Gate
 
 	search searchBounds
 	before func(ctx context.Context, doing string) error // of Config
@@ -90,7 +91,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: cfg.Path, now: cfg.Now, log: cfg.Logger, lock: lock, search: cfg.search, before: cfg.Before}
+	s := &Store{path: cfg.Path, now: cfg.Now, log: cfg.Logger, lock: lock, search: cfg.search, before: cfg.Before, gate: &store.Gate{}}
 	s.Store = sqlstore.New(engine{s})
 	if err := s.open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, lock.release())
@@ -121,7 +122,7 @@ func (s *Store) open(ctx context.Context, cfg Config) error {
 	if s.read, err = openReader(cfg); err != nil {
 		return errors.Join(err, db.Close())
 	}
-	s.write = newWriter(context.WithoutCancel(ctx), db, cfg)
+	s.write = newWriter(context.WithoutCancel(ctx), db, s.gate, cfg)
 	return nil
 }
 
@@ -133,6 +134,7 @@ func (s *Store) Close() error {
 	}
 	// Readers first: the last connection to leave empties the log, and it must be one that may write.
 	err := errors.Join(s.read.close(), s.write.db.Close(), s.lock.release())
+	s.gate.Changed() // polls get the error of a closed store, too
 	if err != nil {
 		return fmt.Errorf("close the database: %w", err)
 	}

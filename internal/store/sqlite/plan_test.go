@@ -12,6 +12,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/storetest"
 )
 
 // TestNoStatementReadsTheWholeHistory looks at the plan of every statement that the store has prepared while all its operations ran: none may
@@ -61,7 +62,7 @@ func TestNoStatementReadsTheWholeHistory(t *testing.T) {
 		if !strings.Contains(text, "SELECT") && !strings.Contains(text, "UPDATE") && !strings.Contains(text, "DELETE") {
 			continue
 		}
-		for _, step := range query(t, db, "EXPLAIN QUERY PLAN "+text, make([]any, 64)...) {
+		for _, step := range storetest.Query(t, db, "EXPLAIN QUERY PLAN "+text, make([]any, 64)...) {
 			detail := fmt.Sprint(step[3])
 			if strings.HasPrefix(detail, "SEARCH") && slices.Contains(ofDeletion, text) {
 				continue

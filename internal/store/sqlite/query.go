@@ -95,6 +95,8 @@ type tx struct {
 	*session
 	now   int64 // the store's clock at this operation, milliseconds
 	wrote bool  // the operation may have changed something
+	// changed: an operation of the transaction has changed rows that a poll may look at.
+	changed bool
 	// finished are the rows of the ledger that got their end in this operation; insertRun and storeRun, which write every end, add them.
 	finished []cron.Run
 }
@@ -102,12 +104,14 @@ type tx struct {
 // exec runs a statement and returns how many rows it changed.
 func (t *tx) exec(ctx context.Context, text string, args ...any) (int64, error) {
 	t.wrote = true
-	return t.session.exec(ctx, text, args...)
+	n, err := t.session.exec(ctx, text, args...)
+	t.changed = t.changed || n > 0
+	return n, err
 }
 
 // change runs a statement that returns the row that it changes.
 func (t *tx) change(ctx context.Context, text string, args ...any) *sql.Row {
-	t.wrote = true
+	t.wrote, t.changed = true, true
 	return t.one(ctx, text, args...)
 }
 

@@ -171,7 +171,7 @@ func (s *Store) Upkeep(ctx context.Context) (string, error) {
 				return false, err
 			}
 			pages += min(free, shrinkPages)
-			return true, t.shrink(ctx)
+			return true, t.vacuum(ctx)
 		})
 		if !left {
 			break

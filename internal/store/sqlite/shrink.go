@@ -11,13 +11,13 @@ const slackPages = 1024
 // shrinkPages go at once: 1 MiB.
 const shrinkPages = 256
 
-// shrink returns pages that deleted rows have left to the disk, some at each sweep: a millisecond of work.
-func (t *tx) shrink(ctx context.Context) error {
+// shrink returns pages that deleted rows have left to the disk, some at each sweep: a millisecond of work. It reports whether there may be more.
+func (t *tx) shrink(ctx context.Context) (more bool, err error) {
 	var free int
 	if err := t.one(ctx, `PRAGMA freelist_count`).Scan(&free); err != nil || free <= slackPages {
-		return err
+		return false, err
 	}
-	return t.vacuum(ctx)
+	return true, t.vacuum(ctx)
 }
 
 // vacuum returns shrinkPages free pages, or all there are.

@@ -10,29 +10,50 @@ import (
 
 // Sweep takes over sessions that no live node owns; see the port. A dead node gets chat.ErrFenced.
 func (s *Store) Sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, error) {
-	return result(ctx, s.write, ordinary("sweep"), func(ctx context.Context, t *tx) ([]store.Taken, error) {
+	of, err := pollOf(pollSweep, p.Node, p.Agents)
+	if err != nil {
+		return nil, err
+	}
+	return poll(ctx, s, of, func(ctx context.Context, t *tx) (f found[[]store.Taken], err error) {
 		if err := t.proveAlive(ctx, p.Node); err != nil {
-			return nil, err
+			return f, err
 		}
 		if err := t.endStoppingOfDead(ctx); err != nil {
-			return nil, err
+			return f, err
 		}
 		held, err := t.held(ctx)
 		if err != nil {
-			return nil, err
+			return f, err
 		}
 		if held {
-			return nil, t.forget(ctx)
+			return f, t.forget(ctx)
 		}
-		taken, err := t.sweep(ctx, p)
-		if err != nil {
-			return nil, err
+		if f.out, err = t.sweep(ctx, p); err != nil {
+			return f, err
 		}
 		if err := t.forget(ctx); err != nil {
-			return nil, err
+			return f, err
 		}
-		return taken, t.shrink(ctx)
+		more, err := t.shrink(ctx)
+		if err != nil || more || len(f.out) > 0 || p.Limit <= 0 {
+			return f, err
+		}
+		f.idle = true
+		f.next, err = t.nextOrphan(ctx, p.Node)
+		return f, err
 	})
+}
+
+// nextOrphan is when time alone gives a sweep work: the end of a debounce window or of the lease of another node; 0 = never.
+func (t *tx) nextOrphan(ctx context.Context, nodeID string) (at int64, err error) {
+	ends, err := leaseEnds(ctx, t, nodeID, t.now)
+	if err != nil {
+		return 0, err
+	}
+	err = t.one(ctx, `
+		SELECT coalesce(min(s.debounce_until), 0) FROM (SELECT DISTINCT session_key FROM inbox WHERE state <> 'done') AS u
+		JOIN sessions s ON s.key = u.session_key WHERE s.debounce_until > ?`, t.now).Scan(&at)
+	return earlier(at, ends), err
 }
 
 func (t *tx) sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, error) {
@@ -148,16 +169,18 @@ func (t *tx) taken(ctx context.Context, r *row, list []store.Waiting) (store.Tak
 
 // Hinted returns what other nodes accepted for sessions of this one; see the port. A dead node owns no session.
 func (s *Store) Hinted(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
-	return result(ctx, s.write, ordinary("look for hinted messages"), func(ctx context.Context, t *tx) ([]store.Taken, error) {
+	return poll(ctx, s, store.Poll{Kind: pollHinted, Node: nodeID}, func(ctx context.Context, t *tx) (f found[[]store.Taken], err error) {
 		rows, err := t.query(ctx, `
 			SELECT octet_length(body), `+messageColumns+` FROM inbox WHERE state <> 'done' AND state <> 'running' AND node <> ?
 			AND EXISTS (SELECT 1 FROM sessions s JOIN nodes n ON n.id = s.owner WHERE s.key = inbox.session_key AND s.owner = ? AND n.lease_until > ?)
 			ORDER BY session_key, seq LIMIT +?`, nodeID, nodeID, t.now, max(limit, 0))
 		list, err := messagesWithin(rows, err, store.NewBudget(0))
 		if err != nil {
-			return nil, err
+			return f, err
 		}
-		return t.hinted(ctx, list)
+		f.idle = len(list) == 0 && limit > 0
+		f.out, err = t.hinted(ctx, list)
+		return f, err
 	})
 }
 

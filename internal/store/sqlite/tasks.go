@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"time"
 
 	"laneway/internal/store"
 )
@@ -133,12 +134,20 @@ func tasksSQL(f store.TaskFilter) (sql string) {
 
 // LeftTasks lists what a crash may have left; see the port. Its cost follows the open sub-turns.
 func (s *Store) LeftTasks(ctx context.Context, limit int) (list []store.Task, err error) {
-	err = s.view(ctx, "list left sub-turns", func(ctx context.Context, q querier) error {
+	p := store.Poll{Kind: pollTasks}
+	if _, resting, err := s.resting(ctx, p); resting || err != nil {
+		return nil, err
+	}
+	now, changes := s.now(), s.gate.Changes()
+	err = s.view(ctx, pollTasks, func(ctx context.Context, q querier) error {
 		rows, err := q.query(ctx, openTasks+` AND CASE WHEN i.state = 'done' THEN i.announce = 1
 			WHEN p.outcome IN ('stopped', 'superseded') THEN 1 ELSE p.outcome IS NOT NULL AND i.announce = 0 END
 			ORDER BY i.accepted_at, i.message_id LIMIT +?2`, store.TaskText, max(limit, 0))
 		list, err = collect(rows, err, scanTask)
 		return err
 	})
+	if err == nil && len(list) == 0 && limit > 0 {
+		s.gate.Rest(p, changes, now, time.Time{})
+	}
 	return list, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/storetest"
 )
 
 func TestUpkeepGivesFreePagesBackAndCopiesTheLog(t *testing.T) {
@@ -51,7 +52,7 @@ func emptied(t *testing.T, mebibytes int) (s *Store, before int64, pages func() 
 			t.Fatal(err)
 		}
 	}
-	pages = func() int64 { return query(t, outside(t, s.path), `PRAGMA page_count`)[0][0].(int64) }
+	pages = func() int64 { return storetest.Query(t, outside(t, s.path), `PRAGMA page_count`)[0][0].(int64) }
 	before = pages()
 	if _, err := s.DeleteSession(t.Context(), store.DeleteParams{Session: key}); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"laneway/internal/store"
 )
 
 // maxBatch is how many operations share one commit. More would gain nothing (the flush is then some percent of the batch) and would make
@@ -41,6 +43,7 @@ type writer struct {
 	db     *sql.DB
 	now    func() time.Time
 	log    *slog.Logger
+	gate   *store.Gate
 	at     func(boundary)
 	before func(ctx context.Context, doing string) error // of Config
 	born   time.Time                                     // for the age, which must not follow the wall clock
@@ -53,12 +56,13 @@ type writer struct {
 	ended   chan struct{}
 	working atomic.Int64 // since when, as nanoseconds after born; 0 = idle
 
-	conn *session // of the goroutine alone; nil = to be opened
+	conn    *session // of the goroutine alone; nil = to be opened
+	version int64    // of the data when the last transaction began; also of the goroutine
 }
 
 // newWriter starts the goroutine; close ends it.
-func newWriter(ctx context.Context, db *sql.DB, cfg Config) *writer {
-	w := &writer{db: db, now: cfg.Now, log: cfg.Logger, at: cfg.at, before: cfg.Before, born: time.Now(), ended: make(chan struct{})} //nolint:forbidigo // monotonic, never stored
+func newWriter(ctx context.Context, db *sql.DB, gate *store.Gate, cfg Config) *writer {
+	w := &writer{db: db, now: cfg.Now, log: cfg.Logger, gate: gate, at: cfg.at, before: cfg.Before, born: time.Now(), ended: make(chan struct{})} //nolint:forbidigo // monotonic, never stored
 	w.some = sync.NewCond(&w.mu)
 	go w.loop(ctx)
 	return w

@@ -44,14 +44,17 @@ var template = sync.OnceValues(func() (content []byte, err error) {
 	return os.ReadFile(path)
 })
 
-// Open opens an empty store that is closed at the end of the test. It sets Path and Unsynced of cfg; a failure ends the test.
+// Open opens an empty store that is closed at the end of the test. Its file is in a directory of its own unless cfg names a path, and Unsynced is set.
+// A failure ends the test.
 func Open(tb testing.TB, cfg sqlite.Config) *sqlite.Store {
 	tb.Helper()
 	content, err := template()
 	if err != nil {
 		tb.Fatalf("make the database template: %v", err)
 	}
-	cfg.Path, cfg.Unsynced = filepath.Join(tb.TempDir(), "laneway.db"), true
+	if cfg.Unsynced = true; cfg.Path == "" {
+		cfg.Path = filepath.Join(tb.TempDir(), "laneway.db")
+	}
 	if err := os.WriteFile(cfg.Path, content, 0o600); err != nil {
 		tb.Fatal(err)
 	}
