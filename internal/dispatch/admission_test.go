@@ -13,7 +13,8 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/dispatch"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // bounds are small limits for callers of the gateway.
@@ -58,7 +59,7 @@ func (h *harness) active(lane string) int {
 // A credential that sees its own only asked for another lane and for a day, and took all slots of both lanes for as long as it liked.
 func TestACallerThatSeesItsOwnTakesNoLaneForItself(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), lanes(8), bounds(3, 100, 0))
+		h := open(t, newStore(t), lanes(8), bounds(3, 100, 0))
 		began := time.Now()
 		accepted, err := h.sendAs(lab(), 10, "sleep 23h", func(m *chat.Message) {
 			m.Lane, m.Content.Options.TimeoutMs = "cron", (24 * time.Hour).Milliseconds()
@@ -92,7 +93,7 @@ func TestWaitingMessagesOfACallerAreBounded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				h := open(t, newStore(), lanes(4), bounds(2, 5, 9))
+				h := open(t, newStore(t), lanes(4), bounds(2, 5, 9))
 				accepted, err := h.sendAs(c.by, 30, "sleep 1m")
 				want(t, "accepted", accepted, c.want)
 				var e *chat.Error
@@ -115,7 +116,7 @@ func TestWaitingMessagesOfACallerAreBounded(t *testing.T) {
 // After a restart the rows have the principals of the waiting messages, and the named tokens who sees its own only: both count as before.
 func TestMessagesTakenOverKeepTheirPrincipal(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := memory.New(memory.Config{})
+		st := sqlitetest.Open(t, sqlite.Config{})
 		h := open(t, st, lanes(4), bounds(2, 100, 0))
 		h.sendAs(lab(), 8, "sleep 1h")
 		want(t, "turns", h.active("main"), 2)
@@ -141,7 +142,7 @@ func TestMessagesTakenOverKeepTheirPrincipal(t *testing.T) {
 // A slot of a job is never refused for the number of waiting messages; a run by hand is, as any other call.
 func TestSlotsOfJobsAreNeverRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(), lanes(4), bounds(1, 1, 0))
+		h := openCron(t, newStore(t), lanes(4), bounds(1, 1, 0))
 		by := lab()
 		by.Scopes = []string{"operator.admin"}
 		var members cron.Members
@@ -171,7 +172,7 @@ func TestSlotsOfJobsAreNeverRefused(t *testing.T) {
 func TestMessagesAreRefusedWhileTheDiskIsNearlyFull(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var low atomic.Bool
-		h := open(t, newStore(), func(c *dispatch.Config) {
+		h := open(t, newStore(t), func(c *dispatch.Config) {
 			c.Space = func() error {
 				if low.Load() {
 					return errors.New("12 bytes are free")
@@ -212,7 +213,7 @@ func TestMessagesAreRefusedWhileTheDiskIsNearlyFull(t *testing.T) {
 // A caller may name so many sessions; those that exist, those that the gateway makes and those of others do not suffer from it.
 func TestNamedSessionsOfACallerAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), bounds(10, 0, 0), func(c *dispatch.Config) { c.OwnSessions, c.CallerSessions = 3, 5 })
+		h := open(t, newStore(t), bounds(10, 0, 0), func(c *dispatch.Config) { c.OwnSessions, c.CallerSessions = 3, 5 })
 		for by, limit := range map[string]int{"lab": 3, "gateway": 5} {
 			caller := chat.Caller{Principal: by, Scopes: []string{"operator.admin"}, Own: by == "lab"}
 			accepted, err := h.sendAs(caller, 9, "hello")
@@ -250,7 +251,7 @@ func TestNamedSessionsOfACallerAreBounded(t *testing.T) {
 // One backfill makes up to 1,000 runs; a credential that sees its own could have as many of them waiting as it liked, and its runs filled the lane for minutes.
 func TestABackfillCountsAmongTheWaitingMessagesOfItsCaller(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(), lanes(4), bounds(1, 5, 0))
+		h := openCron(t, newStore(t), lanes(4), bounds(1, 5, 0))
 		by := lab()
 		by.Scopes = []string{"operator.admin"}
 		h.put(everySecond("tick", "sleep 2s"), func(j *cron.Job) { j.Owner, j.Schedule.EveryMs, j.Enabled = by.Principal, 60_000, false })

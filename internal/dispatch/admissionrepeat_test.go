@@ -11,7 +11,7 @@ import (
 // the sender wait as may wait: the repetition ends at the message that is there, the other is refused as a reused key, and a new one by the bound.
 func TestARepeatedMessageIsAnsweredAtTheBoundOfItsSender(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), lanes(8), bounds(1, 2, 0))
+		h := open(t, newStore(t), lanes(8), bounds(1, 2, 0))
 		messages := make([]chat.Message, 3)
 		for i := range messages {
 			messages[i] = h.msg("agent:main:lab-"+string(rune('a'+i)), "sleep 1h")

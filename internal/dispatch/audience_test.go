@@ -29,7 +29,7 @@ func TestNoWayOfAGroupReadsThePrivateChatsOfItsMember(t *testing.T) {
 		search  = `history_search {\"query\":\"tulip\"}`
 	)
 	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(), withTeam)
+		h := openCron(t, newStore(t), withTeam)
 		defer h.close()
 		h.end(h.send(private, "the password is tulip", alone("7")))
 		h.end(h.send(private, remindTea, alone("7")))
@@ -72,7 +72,7 @@ func TestNoWayOfAGroupReadsThePrivateChatsOfItsMember(t *testing.T) {
 // TestAPersonShowsAGroupWhatIsTheirs lets the person allow one call. The button is of no use to another member.
 func TestAPersonShowsAGroupWhatIsTheirs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(), withTeam)
+		h := openCron(t, newStore(t), withTeam)
 		defer h.close()
 		h.end(h.send("agent:main:asker:direct:7", "the password is tulip", alone("7")))
 		e := h.end(h.send(groupOfAsker, `sessions {"action":"history","session":"agent:main:asker:direct:7"}`, member("7")))
@@ -102,7 +102,7 @@ func TestAPersonShowsAGroupWhatIsTheirs(t *testing.T) {
 // TestASessionOfAnotherPrincipalIsSharedWithIt holds the rule for two credentials in one session of the web: the one that does not own it shows it alone.
 func TestASessionOfAnotherPrincipalIsSharedWithIt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(), withTeam)
+		h := openCron(t, newStore(t), withTeam)
 		defer h.close()
 		bobs := func(m *chat.Message) { m.Principal = "bob" }
 		h.end(h.send("agent:main:diary", "dear diary", bobs))

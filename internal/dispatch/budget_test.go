@@ -13,7 +13,8 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/dispatch"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 	"laneway/internal/usage"
 )
 
@@ -95,7 +96,7 @@ func tokensOf(t *testing.T, st usage.Store, by usage.Grouping) map[string]int64 
 func TestABudgetEndsThirtyTurnsWithinOneRoundEach(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const turns, limit = 30, 10_000
-		st := newStore()
+		st := newStore(t)
 		h := open(t, st, lanes(turns), budgets(usage.Budgets{Day: usage.Limit{Tokens: limit}}))
 		var ids []string
 		for i := range turns {
@@ -134,7 +135,7 @@ func TestABudgetEndsThirtyTurnsWithinOneRoundEach(t *testing.T) {
 // TestTextBeforeABudgetIsKept: a turn that a budget ends in its middle is partial work.
 func TestTextBeforeABudgetIsKept(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), budgets(usage.Budgets{Turn: usage.Limit{Tokens: 250}}))
+		h := open(t, newStore(t), budgets(usage.Budgets{Turn: usage.Limit{Tokens: 250}}))
 		end := h.end(h.send("agent:main:a", sixteen, replyTo("1")))
 		if end.Reason != "budget" || end.Text != "xxx" || end.Message != "The budget of one turn is used up (300 of 250 tokens); ask for less at once." {
 			t.Errorf("the turn ended %+v", end)
@@ -148,7 +149,7 @@ func TestTextBeforeABudgetIsKept(t *testing.T) {
 // TestPeopleGetOneNoticeForEachLevelOfABudget also after a restart and from a second replica.
 func TestPeopleGetOneNoticeForEachLevelOfABudget(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		limits := budgets(usage.Budgets{Principal: usage.Limit{Tokens: 1000}})
 		h := open(t, st, limits)
 		h.end(h.send("agent:main:a", "a b c d e f g", replyTo("1")))
@@ -227,7 +228,7 @@ func TestAMessageOverTheBudgetGetsOneReplyADay(t *testing.T) {
 
 func TestAJobOverItsBudgetIsSkipped(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := memory.New(memory.Config{})
+		st := sqlitetest.Open(t, sqlite.Config{})
 		h := openCron(t, st, budgets(usage.Budgets{Job: usage.Limit{Tokens: 250}}))
 		h.put(everySecond("burns", "a"), func(j *cron.Job) { j.Delivery = cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "7"} })
 		h.put(everySecond("other", "a"))
@@ -264,7 +265,7 @@ func TestAJobOverItsBudgetIsSkipped(t *testing.T) {
 // TestAJobIsSkippedByAProcessThatHasNotSeenItsBudget: after a restart the turn finds out what the claim does not know.
 func TestAJobIsSkippedByAProcessThatHasNotSeenItsBudget(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := memory.New(memory.Config{})
+		st := sqlitetest.Open(t, sqlite.Config{})
 		limits := budgets(usage.Budgets{Job: usage.Limit{Tokens: 150}})
 		h := openCron(t, st, limits)
 		h.put(everySecond("burns", "a"), func(j *cron.Job) { j.Alert = cron.Alert{IncludeSkipped: true, After: 2} })
@@ -297,7 +298,7 @@ func TestAJobIsSkippedByAProcessThatHasNotSeenItsBudget(t *testing.T) {
 
 func TestStatusShowsUsageToThoseWhoMaySeeIt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), budgets(usage.Budgets{Principal: usage.Limit{Tokens: 5000}, Day: usage.Limit{Tokens: 9000}}))
+		h := open(t, newStore(t), budgets(usage.Budgets{Principal: usage.Limit{Tokens: 5000}, Day: usage.Limit{Tokens: 9000}}))
 		h.end(h.send("agent:main:a", "a b"))
 		h.end(h.send("agent:main:b", "a", func(m *chat.Message) { m.Principal = "other" }))
 		for who, lines := range map[string][2]string{
@@ -319,7 +320,7 @@ func TestStatusShowsUsageToThoseWhoMaySeeIt(t *testing.T) {
 // TestUnreportedUsageIsEstimated: an endpoint that counts nothing does not make a budget endless.
 func TestUnreportedUsageIsEstimated(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := open(t, st, func(c *dispatch.Config) { c.Agents[0].EstimateUsage = true })
 		end := h.end(h.send("agent:main:a", strings.Repeat("word ", 60)))
 		if end.Usage.InputTokens < 60 || end.Usage.OutputTokens < 60 {

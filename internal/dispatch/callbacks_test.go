@@ -17,7 +17,8 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // deciding is a store that knows which goroutine is inside of a function that an operation was given, and refuses every operation that comes from there:
@@ -31,9 +32,10 @@ type deciding struct {
 	nested []string
 }
 
-func newDeciding() *deciding {
+func newDeciding(t *testing.T) *deciding {
+	t.Helper()
 	d := &deciding{inside: map[string]string{}, ran: map[string]int{}}
-	d.cronStore = memory.New(memory.Config{Before: d.enter})
+	d.cronStore = sqlitetest.Open(t, sqlite.Config{Before: d.enter})
 	return d
 }
 
@@ -161,7 +163,7 @@ func operationsWithFunctions() []string {
 // their types, so that a new one is missed here until something calls its function.
 func TestNoFunctionGivenToTheStoreCallsTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := newDeciding()
+		st := newDeciding(t)
 		h := openCron(t, st)
 		by := chat.Caller{Principal: "token:ann", Own: true}
 		members := func(name string) cron.Members {

@@ -15,7 +15,7 @@ const inWords = "Write /queue queue, followup, interrupt, collect, steer or defa
 // What a command offers is offered everywhere: as buttons for the person who asked where the channel has some, in words elsewhere.
 func TestAChoiceIsButtonsWhereThereAreSomeAndWordsElsewhere(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		h.send("agent:main:asker:direct:7", "/queue", func(m *chat.Message) {
 			m.Channel, m.Content.Sender.ID = "asker", "7"
 			m.Content.Options.ReplyTo = chat.Target{Channel: "asker", ChatID: "7", Thread: "3"}
@@ -55,7 +55,7 @@ func TestAChoiceIsButtonsWhereThereAreSomeAndWordsElsewhere(t *testing.T) {
 // A choice that was not delivered is offered again, with its buttons.
 func TestAChoiceSurvivesAFailedAttempt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		failed := 0
 		h.asker.fail = func(chat.Reply) error {
 			if failed++; failed < 3 {

@@ -147,7 +147,7 @@ func summaries(t *testing.T, st dispatch.Store, session string) (list []chat.Tra
 func TestManyTurnsInAWindowOfEightThousandTokens(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		turns := int(positive(t, "LANEWAY_TEST_TURNS", 600))
-		st := newStore()
+		st := newStore(t)
 		model := &scripted{window: 8000, takes: time.Second, sums: 20 * time.Second}
 		h := open(t, st, compacting(model))
 		slowest := time.Duration(0)
@@ -194,7 +194,7 @@ func TestManyTurnsInAWindowOfEightThousandTokens(t *testing.T) {
 // TestAConversationGoesOnWhenItsSummariesFail with what fits, and tries again after a while.
 func TestAConversationGoesOnWhenItsSummariesFail(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		model := &scripted{window: 4000, takes: time.Second, sums: time.Second}
 		model.fails.Store(true)
 		h := open(t, st, compacting(model))
@@ -224,7 +224,7 @@ func TestAConversationGoesOnWhenItsSummariesFail(t *testing.T) {
 func TestAPersonOfOneTurnAtOnceDoesNotWaitForASummary(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		model := &scripted{window: 4000, takes: time.Second, sums: time.Minute}
-		h := open(t, newStore(), compacting(model), func(c *dispatch.Config) { c.UserTurns = 1 })
+		h := open(t, newStore(t), compacting(model), func(c *dispatch.Config) { c.UserTurns = 1 })
 		for i := range 80 {
 			before := time.Now()
 			h.end(h.send("agent:main:box:direct:7", fmt.Sprintf("fact-%d ", i)+strings.Repeat("words ", 20), func(m *chat.Message) { m.Principal = "telegram:1:7" }))
@@ -243,7 +243,7 @@ func TestAPersonOfOneTurnAtOnceDoesNotWaitForASummary(t *testing.T) {
 
 func TestCompactByHand(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		model := &scripted{window: 8000, takes: time.Second, sums: time.Hour, release: make(chan struct{})}
 		h := open(t, st, compacting(model))
 		say := func(text string, change ...func(*chat.Message)) string {
@@ -291,7 +291,7 @@ func TestCompactByHand(t *testing.T) {
 
 func TestCompactIsRefusedWhereThereIsNoWindow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		h.send("agent:main:a", "/compact", typed, replyTo("1"))
 		synctest.Wait()
 		wantList(t, "the answer", h.box.texts("1"), []string{"/compact failed: this agent keeps its conversations by itself; there is nothing to summarise."})
@@ -315,7 +315,7 @@ func (r *reporting) Run(ctx context.Context, req agent.Request, emit func(agent.
 // TestTheThrottleCountsWhatTheProviderCounted: the estimate errs high, and a session is throttled by the real count where there is one.
 func TestTheThrottleCountsWhatTheProviderCounted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		model := &scripted{window: 8000, takes: time.Second, sums: time.Second}
 		counts := &reporting{scripted: model}
 		counts.tokens.Store(1000)

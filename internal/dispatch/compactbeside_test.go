@@ -61,7 +61,7 @@ func compactionSession(t *testing.T, st dispatch.Store) string {
 func TestASummaryHoldsNoSlotOfItsLane(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		model := &scripted{window: 4000, takes: time.Second, sums: time.Minute}
-		h := open(t, newStore(), compacting(model), lanes(1))
+		h := open(t, newStore(t), compacting(model), lanes(1))
 		for i := range 80 {
 			before := time.Now()
 			h.end(h.send(longSession, line(i)))
@@ -80,7 +80,7 @@ func TestASummaryHoldsNoSlotOfItsLane(t *testing.T) {
 func TestSummariesAreWrittenEightAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		model := &scripted{window: 4000, takes: time.Second, sums: time.Minute}
-		h := open(t, newStore(), compacting(model))
+		h := open(t, newStore(t), compacting(model))
 		const conversations = 20
 		for i := range 40 {
 			var ids []string
@@ -105,7 +105,7 @@ func TestSummariesAreWrittenEightAtOnce(t *testing.T) {
 // TestACompactionThatNeverRanIsBegunAgain: its message was ended while it waited for a slot, so this process has seen no turn of it.
 func TestACompactionThatNeverRanIsBegunAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		model := &scripted{window: 4000, takes: time.Second, sums: time.Second}
 		h := open(t, st, compacting(model), func(c *dispatch.Config) {
 			c.Lanes = []scheduler.Lane{{Name: "main", Limit: 1}, {Name: "team", Limit: 1}}
@@ -142,7 +142,7 @@ func TestACompactionThatNeverRanIsBegunAgain(t *testing.T) {
 // would not reach.
 func TestAStoppedCompactionLeavesNoneOfItsText(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		model := &scripted{window: 8000, takes: time.Second, sums: time.Hour, writes: "They said fact-0 and "}
 		h := open(t, st, compacting(model))
 		for i := range 12 {
@@ -264,7 +264,7 @@ func TestTwoReplicasCompactAConversationOnce(t *testing.T) {
 // TestAReplicaThatLostItsLeaseCompactsAgainLater: the other replica has made the summary that it had begun.
 func TestAReplicaThatLostItsLeaseCompactsAgainLater(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		c, off := cord(st)
 		model := &scripted{window: 4000, takes: time.Second, sums: 10 * time.Second}
 		h := open(t, c, compacting(model))
@@ -329,7 +329,7 @@ func TestASummaryWhoseCommitWasNotAnsweredIsReported(t *testing.T) {
 // TestTheSharedSessionOfAJobIsCompacted: a job that goes on with one conversation for months.
 func TestTheSharedSessionOfAJobIsCompacted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		model := &scripted{window: 4000, takes: time.Second, sums: 10 * time.Second}
 		h := openCron(t, st, compacting(model))
 		h.put(cron.Job{ID: "watch", Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000}, Payload: cron.Payload{Text: line(0)}}, func(j *cron.Job) { j.Session = "session:" + longSession })

@@ -18,7 +18,7 @@ import (
 // stores are the stores of a test in virtual time, each empty. What they return ends within the bubble.
 func stores(t *testing.T) map[string]modelStore {
 	t.Helper()
-	list := map[string]modelStore{"memory": memoryModel, "sqlite": sqliteModel(t.TempDir())}
+	list := map[string]modelStore{"sqlite": sqliteModel}
 	if os.Getenv(testpg.URLVariable) != "" {
 		open := postgresModel(testpg.DB(t))
 		list["postgres"] = func(t *testing.T) cronStore { return unwoken{open(t)} }

@@ -13,12 +13,13 @@ import (
 	"laneway/internal/dispatch"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 func TestAMessageIsAnsweredAndItsEventsAreInOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		id := h.send("main", "hello")
 		e := h.end(id)
@@ -36,7 +37,7 @@ func TestAMessageIsAnsweredAndItsEventsAreInOrder(t *testing.T) {
 
 func TestTheSameMessageOfferedTwiceIsOneMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		m := h.msg("main", "hello")
 		m.Dedupe = "tester/chat.send/" + m.ID
@@ -56,7 +57,7 @@ func TestTheSameMessageOfferedTwiceIsOneMessage(t *testing.T) {
 
 func TestASessionIsSerialAndInOrderOthersDoNotWait(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		began := time.Now()
 		h.send("one", "sleep 10s")
@@ -75,7 +76,7 @@ func TestASessionIsSerialAndInOrderOthersDoNotWait(t *testing.T) {
 
 func TestAGroupRunsThreeTurnsAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		var last string
 		for range 7 {
@@ -88,7 +89,7 @@ func TestAGroupRunsThreeTurnsAtOnce(t *testing.T) {
 
 func TestTypedMessagesOfOnePersonBecomeOneTurn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		first := h.send("main", "one", typed)
 		time.Sleep(300 * time.Millisecond)
@@ -104,7 +105,7 @@ func TestTypedMessagesOfOnePersonBecomeOneTurn(t *testing.T) {
 
 func TestCollectMakesOneTurnOfWhatWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), queue(dispatch.QueueRules{Settings: scheduler.Settings{Mode: scheduler.ModeCollect}}))
+		h := open(t, newStore(t), queue(dispatch.QueueRules{Settings: scheduler.Settings{Mode: scheduler.ModeCollect}}))
 		defer h.close()
 		h.send("main", "sleep 5s")
 		h.send("main", "a")
@@ -115,7 +116,7 @@ func TestCollectMakesOneTurnOfWhatWaits(t *testing.T) {
 
 func TestInterruptNeverRunsTwoTurnsAtOnceAndSupersedesTheRest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		ids := []string{h.send("main", "deaf 3s")}
 		synctest.Wait() // it has begun: one that is interrupted before that ends at once, and what came after it may be answered
@@ -134,7 +135,7 @@ func TestInterruptNeverRunsTwoTurnsAtOnceAndSupersedesTheRest(t *testing.T) {
 
 func TestStopEndsTheRunningTurnAndKeepsItsText(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		id := h.send("main", "sleep 1h")
 		next := h.send("main", "next")
@@ -159,7 +160,7 @@ func TestStopEndsTheRunningTurnAndKeepsItsText(t *testing.T) {
 
 func TestATurnThatIgnoresItsStopIsFinishedWithoutIt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		id := h.send("main", "deaf 10s")
 		next := h.send("main", "next")
@@ -187,7 +188,7 @@ func TestATurnThatIgnoresItsStopIsFinishedWithoutIt(t *testing.T) {
 
 func TestStopWithNothingRunningTakesTheOldestWaiting(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), lanes(1))
+		h := open(t, newStore(t), lanes(1))
 		defer h.close()
 		blocker := h.send("other", "sleep 1m")
 		waiting := h.send("main", "a")
@@ -206,8 +207,8 @@ func TestStopWithNothingRunningTakesTheOldestWaiting(t *testing.T) {
 func TestStopReachesTheTurnWhileTheDatabaseIsSlow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		slow := atomic.Bool{}
-		st := memory.New(memory.Config{Before: func(ctx context.Context, op string) error {
-			if slow.Load() && op != "Heartbeat" {
+		st := sqlitetest.Open(t, sqlite.Config{Before: func(ctx context.Context, op string) error {
+			if slow.Load() && op != "extend the lease of this gateway" {
 				time.Sleep(3 * time.Second)
 			}
 			return nil
@@ -234,7 +235,7 @@ func TestStopReachesTheTurnWhileTheDatabaseIsSlow(t *testing.T) {
 
 func TestAFailingAndAPanickingTurnAreOutcomesAndTheSessionGoesOn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		e := h.end(h.send("main", "fail"))
 		want(t, "outcome", e.Outcome, chat.OutcomeFailed)
@@ -248,7 +249,7 @@ func TestAFailingAndAPanickingTurnAreOutcomesAndTheSessionGoesOn(t *testing.T) {
 
 func TestATurnHasATimeLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		e := h.end(h.send("main", "sleep 1h", func(m *chat.Message) { m.Content.Options.TimeoutMs = 5000 }))
 		want(t, "outcome", e.Outcome, chat.OutcomeFailed)
@@ -259,7 +260,7 @@ func TestATurnHasATimeLimit(t *testing.T) {
 
 func TestATurnDoesNotDieWithTheCallerThatSentIt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		ctx, gone := context.WithCancel(t.Context())
 		m := h.msg("main", "sleep 2s")
@@ -273,7 +274,7 @@ func TestATurnDoesNotDieWithTheCallerThatSentIt(t *testing.T) {
 
 func TestBadMessagesAreRefusedWithASentenceAndNothingIsStored(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		for name, change := range map[string]func(*chat.Message){
 			"blank":    func(m *chat.Message) { m.Content.Text = " \n" },
@@ -304,7 +305,7 @@ func TestBadMessagesAreRefusedWithASentenceAndNothingIsStored(t *testing.T) {
 
 func TestAFullQueueGivesThePersonOneNoticePerBurst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		running := h.send("box:direct:7", "sleep 1m", replyTo("7"))
 		var ids []string
@@ -339,7 +340,7 @@ func TestAFullQueueGivesThePersonOneNoticePerBurst(t *testing.T) {
 
 func TestDropNewRefusesTheIncomingMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), queue(dispatch.QueueRules{Drop: chat.DropNew}))
+		h := open(t, newStore(t), queue(dispatch.QueueRules{Drop: chat.DropNew}))
 		defer h.close()
 		running := h.send("main", "sleep 10s")
 		var ids []string

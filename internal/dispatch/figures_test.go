@@ -11,7 +11,8 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/dispatch"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // endings counts the runs that ended, as the observer of cron gets them.
@@ -32,7 +33,7 @@ func TestFiguresAreFreshWithoutACallOfStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(500 * time.Millisecond) // so that the figures, taken each 15 s from the start, are not taken in the instant of a fire
 		seen := &endings{count: map[string]int{}}
-		h := openCron(t, memory.New(memory.Config{}), func(c *dispatch.Config) { c.Cron.Observer = seen })
+		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}), func(c *dispatch.Config) { c.Cron.Observer = seen })
 		h.box.fail = func(chat.Reply) error { return &channel.SendError{Reason: "rate_limited", RetryAfter: time.Hour} }
 		if f := h.d.Figures(); f.OutboxWaiting != 0 || f.Cron.OldestDue >= 0 {
 			t.Errorf("before anything happened: %+v", f)

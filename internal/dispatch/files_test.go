@@ -71,7 +71,7 @@ const (
 func TestFilesOfAnAnswerReachThePersonBehindItsText(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		opt, dir := keepFiles(t)
-		h := open(t, newStore(), opt)
+		h := open(t, newStore(t), opt)
 		id := h.send("agent:main:asker:direct:7", "files b.txt missing.txt a.txt", toAsker)
 		end := h.end(id)
 		after(10 * time.Second)
@@ -99,7 +99,7 @@ func TestFilesOfAnAnswerReachThePersonBehindItsText(t *testing.T) {
 func TestWhereOnlyWordsAreShownFilesAreLines(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		opt, dir := keepFiles(t)
-		h := open(t, newStore(), opt)
+		h := open(t, newStore(t), opt)
 		h.end(h.send("agent:main:box:direct:7", "files a.txt", replyTo("7")))
 		web := h.end(h.send("main", "files a.txt"))
 		after(10 * time.Second)
@@ -113,7 +113,7 @@ func TestWhereOnlyWordsAreShownFilesAreLines(t *testing.T) {
 func TestAFileMayBeTheWholeAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		opt, dir := keepFiles(t)
-		h := open(t, newStore(), opt)
+		h := open(t, newStore(t), opt)
 		end := h.end(h.send("agent:main:asker:direct:7", "bare-files a.txt", toAsker))
 		after(10 * time.Second)
 		wantList(t, "shown", h.shown(dir), []string{"a.txt=a.txt"})
@@ -125,7 +125,7 @@ func TestAFileMayBeTheWholeAnswer(t *testing.T) {
 func TestAFailedTurnKeepsNoFiles(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		opt, dir := keepFiles(t)
-		h := open(t, newStore(), opt)
+		h := open(t, newStore(t), opt)
 		h.end(h.send("agent:main:asker:direct:7", "fail-files a.txt", toAsker))
 		after(10 * time.Second)
 		want(t, "messages", len(h.shown(dir)), 1)
@@ -138,7 +138,7 @@ func TestAFailedTurnKeepsNoFiles(t *testing.T) {
 func TestOnlyTheFileThatFailedIsSentAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		opt, dir := keepFiles(t)
-		h := open(t, newStore(), opt)
+		h := open(t, newStore(t), opt)
 		tries := 0
 		h.asker.fail = func(r chat.Reply) error {
 			if r.File != nil && r.File.Name == "b.txt" {
@@ -170,7 +170,7 @@ func TestFilesOfAJob(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				opt, dir := keepFiles(t)
-				h := openCron(t, newStore(), bodies, opt)
+				h := openCron(t, newStore(t), bodies, opt)
 				h.put(once("job", c.text, time.Second), deliverTo(cron.Delivery{
 					Mode: cron.DeliverAnnounce, Channel: "asker", To: "7", Thread: "3",
 					Options: []byte(`{"completionDestination":{"mode":"webhook","to":"` + hookURL + `"}}`),
@@ -195,7 +195,7 @@ func TestFilesOfAJob(t *testing.T) {
 // The notice about a failure and the webhook about it are two rows of one run.
 func TestAFailureReachesThePersonAndTheWebhook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(), bodies)
+		h := openCron(t, newStore(t), bodies)
 		h.put(once("bad", "fail bad_request", time.Second), deliverTo(cron.Delivery{
 			Mode: cron.DeliverAnnounce, Channel: "box", To: "9", Options: []byte(`{"completionDestination":{"mode":"webhook","to":"` + hookURL + `"}}`),
 		}))
@@ -210,7 +210,7 @@ func TestAFailureReachesThePersonAndTheWebhook(t *testing.T) {
 func TestOldFilesAreRemovedWithOldMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opt, dir := keepFiles(t)
-		h := openCron(t, newStore(), opt, func(c *dispatch.Config) { c.Cron.MessageRetention = time.Hour })
+		h := openCron(t, newStore(t), opt, func(c *dispatch.Config) { c.Cron.MessageRetention = time.Hour })
 		h.asker.fail = func(r chat.Reply) error {
 			if r.File != nil && r.File.Name == "b.txt" {
 				return errors.New("down")

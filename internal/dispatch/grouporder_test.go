@@ -31,7 +31,7 @@ func (s slowStarts) Start(ctx context.Context, p store.StartParams) (store.Start
 // message in their prompt, run at the same time as it, and a session beside it waits for nothing.
 func TestTurnsOfAGroupStartInTheOrderOfTheirMessages(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		slow := slowStarts{Store: newStore(), took: func(p store.StartParams) time.Duration {
+		slow := slowStarts{Store: newStore(t), took: func(p store.StartParams) time.Duration {
 			if p.Session.Kind() != chat.KindGroup {
 				return 0
 			}

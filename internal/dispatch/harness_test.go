@@ -25,7 +25,8 @@ import (
 	"laneway/internal/dispatch"
 	"laneway/internal/gateway"
 	"laneway/internal/scheduler"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -174,7 +175,7 @@ func leave(req agent.Request, word string, names []string, emit func(agent.Event
 	return res, nil
 }
 
-// harness is a dispatcher on a memory store inside a synctest bubble.
+// harness is a dispatcher on a store inside a synctest bubble.
 type harness struct {
 	t      *testing.T
 	st     dispatch.Store
@@ -366,4 +367,7 @@ func inBubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
-func newStore() *memory.Store { return memory.New(memory.Config{}) }
+func newStore(tb testing.TB) *sqlite.Store {
+	tb.Helper()
+	return sqlitetest.Open(tb, sqlite.Config{})
+}

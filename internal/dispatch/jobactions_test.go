@@ -49,7 +49,7 @@ const annaHere, bertHere = "agent:main:box:direct:7", "agent:main:box:direct:8"
 
 func TestAReminderArrivesOnTimeWithoutTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		answer := h.command(annaHere, "/remind in 20m call Anna", "7", "7")
 		if !strings.HasPrefix(answer, "I will remind you at ") || !strings.HasSuffix(answer, ": call Anna") {
 			t.Errorf("the answer is %q", answer)
@@ -73,7 +73,7 @@ func TestAReminderArrivesOnTimeWithoutTheAgent(t *testing.T) {
 
 func TestAJobMadeInAChatAsksTheAgentAndAnswersThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		h.command(annaHere, "/cron add every 30m look at the mail", "7", "7")
 		time.Sleep(30*time.Minute + time.Second)
 		synctest.Wait()
@@ -87,7 +87,7 @@ func TestAJobMadeInAChatAsksTheAgentAndAnswersThere(t *testing.T) {
 // Two jobs of one name fired side by side after the second /cron add.
 func TestAJobOfAChatIsReplacedByItsName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		h.command(annaHere, "/cron add every 2h water the plants", "7", "7")
 		if answer := h.command(annaHere, "/cron add every 3h water the plants", "7", "7"); !strings.Contains(answer, "there is a job of this name already: 1. water the plants (every 2h)") {
 			t.Errorf("the second answer is %q", answer)
@@ -109,7 +109,7 @@ func TestAJobOfAChatIsReplacedByItsName(t *testing.T) {
 
 func TestTheSameWishTwiceIsOneJobAndInAnotherChatASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		h.command(annaHere, "/remind tomorrow 9:00 tea", "7", "7")
 		if answer := h.command(annaHere, "/remind tomorrow 9:00 tea", "7", "7"); !strings.HasPrefix(answer, "That is planned already") {
 			t.Errorf("the second answer is %q", answer)
@@ -123,7 +123,7 @@ func TestTheSameWishTwiceIsOneJobAndInAnotherChatASecond(t *testing.T) {
 
 func TestACommandReachesNoJobOfAnotherPerson(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		h.command(annaHere, "/remind tomorrow 9:00 secret", "7", "7")
 		page, err := h.jobs.Jobs(t.Context(), cron.JobFilter{Limit: 1})
 		if err != nil {
@@ -152,7 +152,7 @@ func TestACommandReachesNoJobOfAnotherPerson(t *testing.T) {
 
 func TestBadPlansGetASentenceAndStoreNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(), func(c *dispatch.Config) { c.Cron.MaxJobsOfUser = 1 })
+		h := openCron(t, newStore(t), func(c *dispatch.Config) { c.Cron.MaxJobsOfUser = 1 })
 		for _, text := range []string{
 			"/remind", "/remind soon tea", "/remind in 20m", "/remind every 59s tea", "/remind in 9000h tea", "/remind 1999-12-31 9:00 tea", "/remind every 99999999999d x",
 			"/cron add", `/cron add "* * * * * *" x`, `/cron add "0 0 30 2 *" x`, "/cron add 61 * * * * x", "/cron add @every 1s x", "/cron add in 20m " + strings.Repeat("x", 66_000),
@@ -179,7 +179,7 @@ func TestBadPlansGetASentenceAndStoreNothing(t *testing.T) {
 
 func TestAnOperatorNeedsTheScopeOfTheCallToChangeJobsByACommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		scope := func(s string) func(*chat.Message) { return func(m *chat.Message) { m.Scope = s } }
 		id := h.send("main", "/remind every 10s tea", scope("operator.write"))
 		if text := h.end(id).Text; !strings.Contains(text, "operator.admin") {
@@ -211,7 +211,7 @@ func storeQuery(session string) store.TranscriptQuery {
 
 func TestAJobOfOneMomentFiresAgainWhenItIsAddedWithAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		by := chat.Caller{Principal: "gateway", Scopes: []string{"operator.admin"}}
 		add := func(in time.Duration) cron.Put {
 			t.Helper()
@@ -247,7 +247,7 @@ func TestAJobOfOneMomentFiresAgainWhenItIsAddedWithAnother(t *testing.T) {
 // Runs of a person over the day's number are skipped with a row, and the person gets one alert; when a day has passed runs start again.
 func TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(), func(c *dispatch.Config) { c.Cron.MaxRunsPerDay = 3 })
+		h := openCron(t, newStore(t), func(c *dispatch.Config) { c.Cron.MaxRunsPerDay = 3 })
 		h.command(annaHere, "/cron add every 30m look at the mail", "7", "7")
 		h.command(annaHere, "/cron add every 40m look at the door", "7", "7")
 		h.command("agent:main:box:direct:8", "/cron add every 2h water the flowers", "8", "8") // another person's share is not touched

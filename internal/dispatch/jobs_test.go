@@ -11,7 +11,8 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/dispatch"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // jobHarness is a harness whose jobs fire.
@@ -102,7 +103,7 @@ func everySecond(id, text string) cron.Job {
 
 func TestAJobFiresOnItsMillisecondAndOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, memory.New(memory.Config{}))
+		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}))
 		h.put(everySecond("tick", "hello"))
 		time.Sleep(10*time.Second + 500*time.Millisecond)
 		synctest.Wait()
@@ -129,7 +130,7 @@ func TestAJobFiresOnItsMillisecondAndOnce(t *testing.T) {
 
 func TestAFailedRunIsTriedAgainAndThenAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, memory.New(memory.Config{}))
+		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}))
 		h.put(cron.Job{ID: "bad", Schedule: schedule.Spec{Kind: schedule.KindAt, At: time.Now().Add(time.Second)}, Payload: cron.Payload{Text: "fail"}})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
@@ -152,7 +153,7 @@ func TestAFailedRunIsTriedAgainAndThenAnError(t *testing.T) {
 
 func TestAFireWhileARunIsActiveIsSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, memory.New(memory.Config{}))
+		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}))
 		h.put(everySecond("slow", "sleep 2500ms"))
 		time.Sleep(7*time.Second + 200*time.Millisecond)
 		synctest.Wait()
@@ -173,7 +174,7 @@ func TestAFireWhileARunIsActiveIsSkipped(t *testing.T) {
 
 func TestABufferedFireStartsWhenTheActiveRunEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, memory.New(memory.Config{}))
+		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}))
 		h.put(everySecond("buf", "sleep 2500ms"), func(j *cron.Job) { j.Overlap = cron.OverlapBufferOne })
 		time.Sleep(6*time.Second + 200*time.Millisecond)
 		synctest.Wait()
@@ -195,7 +196,7 @@ func TestABufferedFireStartsWhenTheActiveRunEnds(t *testing.T) {
 
 func TestCancelPreviousStopsTheOlderRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, memory.New(memory.Config{}))
+		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}))
 		h.put(everySecond("new", "sleep 1h"), func(j *cron.Job) {
 			j.Overlap, j.Schedule.EveryMs = cron.OverlapCancelPrevious, 5000
 		})
@@ -215,7 +216,7 @@ func TestCancelPreviousStopsTheOlderRun(t *testing.T) {
 // TestEveryRunOfARemovedJobIsAStartedEvent lets two slots of an outage catch up for a job that its first run removes: watchers get both starts and both ends.
 func TestEveryRunOfARemovedJobIsAStartedEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st, step := steppedStore()
+		st, step := steppedStore(t)
 		var mu sync.Mutex
 		got := map[cron.Action]int{}
 		h := openWatched(t, st, func(e cron.Event) {

@@ -90,7 +90,7 @@ func TestAnAnswerIsTriedOnceWhereTheChatIsGoneAndPeopleGetAnAlert(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := openGone(t, newStore(), "hello", func(j *cron.Job) {
+				h := openGone(t, newStore(t), "hello", func(j *cron.Job) {
 					j.Alert.Delivery = c.alert
 					if c.options != "" {
 						j.Delivery.Options = []byte(c.options)
@@ -156,7 +156,7 @@ func TestTheDeliveryToAChatThatWasGoneGoesOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := openGone(t, newStore(), "hello")
+				h := openGone(t, newStore(t), "hello")
 				after(2*time.Minute + 30*time.Second)
 				wantList(t, "ledger", h.deliveries(), []string{goneOnce, goneAgain})
 				if _, err := h.d.CronUpdate(t.Context(), "digest", cron.Members{"description": []byte(`"another"`)}, "", operator()); err != nil {
@@ -182,7 +182,7 @@ func TestTheDeliveryToAChatThatWasGoneGoesOn(t *testing.T) {
 
 func TestARefusedTextPausesNoDelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openGone(t, newStore(), "hello")
+		h := openGone(t, newStore(t), "hello")
 		h.box.change(func() {
 			h.box.fail = func(chat.Reply) error {
 				h.tries++
@@ -200,7 +200,7 @@ func TestARefusedTextPausesNoDelivery(t *testing.T) {
 // TestTheAlertOfAFailingJobPassesOverAChatThatIsGone: its notices go where its answers would, and no one reads there.
 func TestTheAlertOfAFailingJobPassesOverAChatThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openGone(t, newStore(), "fail bad_request")
+		h := openGone(t, newStore(t), "fail bad_request")
 		after(3*time.Minute + 30*time.Second)
 		want(t, "tries", h.tries, 1)
 		sent := h.onTheWeb()
@@ -214,7 +214,7 @@ func TestTheAlertOfAFailingJobPassesOverAChatThatIsGone(t *testing.T) {
 // TestAnAnswerOnItsWayToAChatThatTheJobHasLeftPausesNothing: the job was edited while its answer waited.
 func TestAnAnswerOnItsWayToAChatThatTheJobHasLeftPausesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openGone(t, newStore(), "hello")
+		h := openGone(t, newStore(t), "hello")
 		h.box.change(func() { h.box.delay = func(chat.Reply) time.Duration { return 10 * time.Second } })
 		after(time.Minute + 5*time.Second)
 		if _, err := h.d.CronUpdate(t.Context(), "digest", cron.Members{"delivery": []byte(`{"to":"10"}`)}, "", operator()); err != nil {
@@ -233,7 +233,7 @@ func TestAnAnswerOnItsWayToAChatThatTheJobHasLeftPausesNothing(t *testing.T) {
 // TestAProcessThatDiesBeforeItNotesAGoneChatLeavesItToTheNext: the answer is sent once more, and then it is as if nothing had been.
 func TestAProcessThatDiesBeforeItNotesAGoneChatLeavesItToTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		cut, off := cord(st)
 		h := openGone(t, cut, "hello")
 		fail := h.box.fail
@@ -265,7 +265,7 @@ func TestAProcessThatDiesBeforeItNotesAGoneChatLeavesItToTheNext(t *testing.T) {
 
 func TestWhatFailuresHaveSwitchedOffIsOnAgainAfterAResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		h.put(everySecond("bad", "fail bad_request"), func(j *cron.Job) { j.PauseAfter = 3 })
 		after(10 * time.Second)
 		want(t, "switched off", h.job("bad").AutoDisabled, true)
@@ -283,7 +283,7 @@ func TestWhatFailuresHaveSwitchedOffIsOnAgainAfterAResume(t *testing.T) {
 // TestNothingGrowsInAChatThatIsGone: what is shown of an answer while it is made goes to that chat, too.
 func TestNothingGrowsInAChatThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		h.asker.change(func() {
 			h.asker.fail = func(chat.Reply) error { return &channel.SendError{Reason: "blocked", Permanent: true, Gone: true} }
 		})

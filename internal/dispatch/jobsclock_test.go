@@ -10,13 +10,15 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/dispatch"
 	"laneway/internal/scheduler"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // steppedStore is a store whose clock can be set.
-func steppedStore() (st *memory.Store, step func(time.Duration)) {
+func steppedStore(t *testing.T) (st *sqlite.Store, step func(time.Duration)) {
+	t.Helper()
 	var shift atomic.Int64
-	st = memory.New(memory.Config{Now: func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }})
+	st = sqlitetest.Open(t, sqlite.Config{Now: func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }})
 	return st, func(d time.Duration) { shift.Add(int64(d)) }
 }
 
@@ -41,7 +43,7 @@ func (h *jobHarness) slotsOnce(job string) (ok, missed int64) {
 
 func TestAClockThatIsSetForwardIsCaughtUpByThePolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st, step := steppedStore()
+		st, step := steppedStore(t)
 		h := openCron(t, st)
 		h.put(everySecond("tick", "hello"), func(j *cron.Job) { j.Schedule.EveryMs = 60_000 })
 		after(2*time.Minute + 30*time.Second)
@@ -62,7 +64,7 @@ func TestAClockThatIsSetForwardIsCaughtUpByThePolicy(t *testing.T) {
 
 func TestAClockThatIsSetBackFiresNoSlotTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st, step := steppedStore()
+		st, step := steppedStore(t)
 		h := openCron(t, st)
 		h.put(everySecond("tick", "hello"), func(j *cron.Job) { j.Schedule.EveryMs = 60_000 })
 		after(10*time.Minute + 30*time.Second)
@@ -84,7 +86,7 @@ func TestAClockThatIsSetBackFiresNoSlotTwice(t *testing.T) {
 func TestJobsThatWereDownForHoursComeBackBoundedAndSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jobs, lane = 1_000, 20
-		st, step := steppedStore()
+		st, step := steppedStore(t)
 		h := openCron(t, st, func(c *dispatch.Config) {
 			c.Lanes = []scheduler.Lane{{Name: "main", Limit: lane}, {Name: "cron", Limit: lane}}
 		})

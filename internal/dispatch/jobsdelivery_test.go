@@ -40,7 +40,7 @@ func TestAWebhookGetsTheRunAndTheLedgerWhetherItArrived(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := openCron(t, newStore(), bodies)
+				h := openCron(t, newStore(t), bodies)
 				var keys []string
 				h.hook.fail = func(r chat.Reply) error {
 					keys = append(keys, r.RunID)
@@ -72,7 +72,7 @@ func TestAWebhookGetsTheRunAndTheLedgerWhetherItArrived(t *testing.T) {
 
 func TestARunThatNeededARetryIsReportedOnceUnderItsOwnID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(), bodies)
+		h := openCron(t, newStore(t), bodies)
 		h.put(once("bad", "fail", time.Second), deliverTo(cron.Delivery{Mode: cron.DeliverWebhook, To: hookURL}))
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
@@ -90,7 +90,7 @@ func TestARunThatNeededARetryIsReportedOnceUnderItsOwnID(t *testing.T) {
 
 func TestTheCompletionIsSentBesideTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(), bodies)
+		h := openCron(t, newStore(t), bodies)
 		h.hook.fail = func(chat.Reply) error { return &channel.SendError{Reason: "refused", Permanent: true} }
 		var sent []string
 		fail := h.hook.fail
@@ -119,7 +119,7 @@ func TestAlertsAboutFailuresGoWhereTheJobNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := openCron(t, newStore(), bodies)
+				h := openCron(t, newStore(t), bodies)
 				h.put(cron.Job{ID: "bad", Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 120_000}, Payload: cron.Payload{Text: "fail"}},
 					deliverTo(cron.Delivery{Mode: cron.DeliverNone, Options: []byte(c.options)}))
 				time.Sleep(2*time.Minute + time.Minute) // the first run has failed
@@ -142,7 +142,7 @@ func TestSkippedSlotsGiveOneAlertWhereTheJobAsksForIt(t *testing.T) {
 	}{"wanted": {true, 1}, "not wanted": {false, 0}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := openCron(t, newStore())
+				h := openCron(t, newStore(t))
 				h.put(everySecond("slow", "sleep 9m"), func(j *cron.Job) {
 					j.Alert = cron.Alert{After: 3, IncludeSkipped: c.include, Delivery: cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "ops"}}
 				})

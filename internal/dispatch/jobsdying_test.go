@@ -13,7 +13,8 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/dispatch"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // dying is a store that can be cut off from one process, as a kill does: nothing that the process does from then on has an effect.
@@ -129,7 +130,7 @@ func (s dying) Sweep(ctx context.Context, sp store.SweepParams) ([]store.Taken, 
 // owner of the session gets the hint and begins the second run at the end of the first, without its next sweep.
 func TestAWaitingRunBeginsWhenTheRunOfAnotherProcessEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st, wake, off := memory.New(memory.Config{}), &modelWake{}, &atomic.Bool{}
+		st, wake, off := sqlitetest.Open(t, sqlite.Config{}), &modelWake{}, &atomic.Bool{}
 		rare := func(c *dispatch.Config) { c.Sweep = time.Minute }
 		a, b := openCron(t, dying{st, off, wake}, rare), openCron(t, dying{st, off, wake}, rare)
 		job := a.put(everySecond("twice", "sleep 1s"), func(j *cron.Job) { j.Schedule.EveryMs, j.Overlap = 3_600_000, cron.OverlapBufferOne })

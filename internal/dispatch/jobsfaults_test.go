@@ -13,7 +13,8 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 func TestAFailureThatDoesNotPassIsNotTriedAgain(t *testing.T) {
@@ -33,7 +34,7 @@ func TestAFailureThatDoesNotPassIsNotTriedAgain(t *testing.T) {
 	} {
 		t.Run(string(c.reason), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := openCron(t, newStore())
+				h := openCron(t, newStore(t))
 				h.put(once("bad", "fail "+string(c.reason), time.Second), func(j *cron.Job) { j.Retry.Retries = c.retries })
 				after(10 * time.Minute)
 				runs := h.runs("bad")
@@ -55,7 +56,7 @@ func TestAFailureThatDoesNotPassIsNotTriedAgain(t *testing.T) {
 
 func TestARunThatADrainCutsGoesOnElsewhereAndIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		a := openCron(t, st)
 		a.put(once("long", "sleep 1h", time.Second), func(j *cron.Job) {
 			j.Timeout, j.Alert.After = 3*time.Hour, 1
@@ -106,7 +107,7 @@ func TestAJobThatRunsAtMostOnceIsInterruptedByACrashWithOneAlert(t *testing.T) {
 		for _, kind := range []schedule.Kind{schedule.KindAt, schedule.KindEvery} {
 			t.Run(string(kind)+" to "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					st := newStore()
+					st := newStore(t)
 					line, off := cord(st)
 					a := openCron(t, line)
 					job := once("care", "sleep 10m", time.Second)
@@ -141,7 +142,7 @@ func TestAJobThatRunsAtMostOnceIsInterruptedByACrashWithOneAlert(t *testing.T) {
 
 func TestAJobThatKeepsFailingIsDisabledWithOneAlert(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		bad := cron.Job{ID: "bad", Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000}, Payload: cron.Payload{Text: "fail"}}
 		h.put(bad, func(j *cron.Job) {
 			j.PauseAfter, j.Retry.Retries, j.Alert.After = 3, 0, 5
@@ -169,7 +170,7 @@ func TestAJobThatKeepsFailingIsDisabledWithOneAlert(t *testing.T) {
 func TestAnOutageOfTheDatabaseDuringARunCostsNeitherTheRunNorASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
-		st := memory.New(memory.Config{Before: func(context.Context, string) error {
+		st := sqlitetest.Open(t, sqlite.Config{Before: func(context.Context, string) error {
 			if down.Load() {
 				return chat.ErrStoreUnavailable
 			}
@@ -208,7 +209,7 @@ func TestARunThatIsLateNamesTheMomentForWhichItWasPlanned(t *testing.T) {
 	}{"an hour": {time.Hour, true}, "a minute": {time.Minute, true}, "less than a minute": {50 * time.Second, false}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				st := newStore()
+				st := newStore(t)
 				a := openCron(t, st)
 				a.put(once("late", "water the plants", time.Hour))
 				slot := time.Now().Add(time.Hour)

@@ -12,12 +12,12 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/dispatch"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
 )
 
 func TestOldMessagesAreRemovedByABuiltInJobEveryNight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(), func(c *dispatch.Config) { c.Cron.MessageRetention = time.Hour })
+		h := openCron(t, newStore(t), func(c *dispatch.Config) { c.Cron.MessageRetention = time.Hour })
 		old := h.send("main", "hello", replyTo("5"))
 		h.end(old)
 		after(3 * time.Hour)
@@ -44,7 +44,7 @@ func TestOldMessagesAreRemovedByABuiltInJobEveryNight(t *testing.T) {
 
 func TestWithoutARetentionNothingIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		id := h.send("main", "hello")
 		h.end(id)
 		after(4 * time.Hour)
@@ -57,7 +57,7 @@ func TestWithoutARetentionNothingIsRemoved(t *testing.T) {
 
 func TestOldSessionsOfTasksAreRemovedByABuiltInJobEveryNight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(), team(&branching{}), func(c *dispatch.Config) { c.Cron.Retention = time.Hour })
+		h := openCron(t, newStore(t), team(&branching{}), func(c *dispatch.Config) { c.Cron.Retention = time.Hour })
 		h.end(h.send("agent:main:own", calling(delegated("old"), spawns("old", true))))
 		after(3 * time.Hour)
 		h.end(h.send("agent:main:own", calling(delegated("young"))))
@@ -81,7 +81,7 @@ func TestOldSessionsOfTasksAreRemovedByABuiltInJobEveryNight(t *testing.T) {
 func TestOldSessionsOfCompactionsAreRemovedByABuiltInJobEveryNight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		model := &scripted{window: 4000, takes: time.Second, sums: time.Second}
-		h := openCron(t, newStore(), compacting(model), func(c *dispatch.Config) { c.Cron.Retention = time.Hour })
+		h := openCron(t, newStore(t), compacting(model), func(c *dispatch.Config) { c.Cron.Retention = time.Hour })
 		for i := range 40 {
 			h.end(h.send(longSession, line(i)))
 		}
@@ -120,7 +120,7 @@ func wantSessions(t *testing.T, st dispatch.Store, agent string, want int) {
 
 // compacted is a store that counts its compactions.
 type compacted struct {
-	*memory.Store
+	*sqlite.Store
 
 	times []time.Time
 }
@@ -132,7 +132,7 @@ func (c *compacted) Compact(context.Context) (string, error) {
 
 func TestTheStoreIsCompactedEverySunday(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := &compacted{Store: newStore()}
+		st := &compacted{Store: newStore(t)}
 		var h *jobHarness
 		for range 15 { // a process runs from 3:55 to 4:15 of each day: the seconds of one that waits cost the test the most
 			until(3, 55)

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,9 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"laneway/internal/cron"
-	"laneway/internal/store/memory"
 	"laneway/internal/store/postgres"
-	"laneway/internal/store/sqlite"
 	"laneway/internal/testpg"
 )
 
@@ -26,19 +22,7 @@ const historySteps = 100
 // modelStore makes an empty store for each history. It is opened and closed within the bubble of the history.
 type modelStore func(t *testing.T) cronStore
 
-func memoryModel(*testing.T) cronStore { return memory.New(memory.Config{}) }
-
-func sqliteModel(dir string) modelStore {
-	n := 0
-	return func(t *testing.T) cronStore {
-		n++
-		st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(dir, strconv.Itoa(n), "model.db")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return st
-	}
-}
+func sqliteModel(t *testing.T) cronStore { return newStore(t) }
 
 func postgresModel(url string) modelStore {
 	return func(t *testing.T) cronStore {
@@ -127,11 +111,8 @@ func modelHistories(t *testing.T, open modelStore, processes int, first, n uint6
 func TestRandomHistoriesOfAJobAreThoseOfThePlainModel(t *testing.T) {
 	first := positive(t, "LANEWAY_TEST_FIRST_SEED", 1)
 	for _, processes := range []int{1, 2} {
-		t.Run(fmt.Sprintf("memory/%d", processes), func(t *testing.T) {
-			modelHistories(t, memoryModel, processes, first, positive(t, "LANEWAY_TEST_MODEL", 10))
-		})
 		t.Run(fmt.Sprintf("sqlite/%d", processes), func(t *testing.T) {
-			modelHistories(t, sqliteModel(t.TempDir()), processes, first, positive(t, "LANEWAY_TEST_MODEL", 2))
+			modelHistories(t, sqliteModel, processes, first, positive(t, "LANEWAY_TEST_MODEL", 10))
 		})
 		t.Run(fmt.Sprintf("postgres/%d", processes), func(t *testing.T) {
 			if os.Getenv(testpg.URLVariable) == "" {

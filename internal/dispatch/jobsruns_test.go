@@ -14,7 +14,8 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/dispatch"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // operator is who makes the jobs of these tests.
@@ -69,7 +70,7 @@ func (h *jobHarness) enable(id, word string) {
 
 func TestSwitchingAJobOffAndOnBeforeItsSlotKeepsTheSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		h.put(once("at", "hello", 1500*time.Millisecond))
 		after(1200 * time.Millisecond)
 		for _, word := range []string{"false", "true"} {
@@ -86,7 +87,7 @@ func TestSwitchingAJobOffAndOnBeforeItsSlotKeepsTheSlot(t *testing.T) {
 
 func TestAPausedJobDoesNotFireAndResumingCountsWhatPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		h.put(everySecond("tick", "hello"), func(j *cron.Job) { j.Schedule.EveryMs = 10_000 })
 		after(10*time.Second - time.Since(time.Now().Truncate(10*time.Second)) + 100*time.Millisecond)
 		wantList(t, "before", h.states("tick"), []string{"ok"})
@@ -116,7 +117,7 @@ func TestAPausedJobDoesNotFireAndResumingCountsWhatPassed(t *testing.T) {
 
 func TestAPauseWithAnEndResumesByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		h.put(everySecond("tick", "hello"), func(j *cron.Job) { j.Schedule.EveryMs = 10_000 })
 		until := time.Now().Add(25 * time.Second)
 		if _, err := h.d.CronPause(t.Context(), "tick", "holidays", until, operator()); err != nil {
@@ -138,7 +139,7 @@ func TestAPauseWithAnEndResumesByItself(t *testing.T) {
 
 func TestABackfillRunsThePastSlotsOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		h.put(everySecond("tick", "sleep 2s"), func(j *cron.Job) { j.Schedule.EveryMs = 3_600_000 })
 		now := time.Now().Truncate(time.Hour)
 		p := cron.BackfillParams{ID: "tick", From: now.Add(-3 * time.Hour), To: now, MaxRuns: 10, DryRun: true}
@@ -177,7 +178,7 @@ func TestABackfillRunsThePastSlotsOneAfterTheOther(t *testing.T) {
 
 func TestACancelledRunEndsAtOnceAndIsNotTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(), lanes(1))
+		h := openCron(t, newStore(t), lanes(1))
 		h.put(once("running", "sleep 1h", time.Second))
 		h.put(once("waiting", "hello", 2*time.Second))
 		after(3 * time.Second)
@@ -212,7 +213,7 @@ func TestACancelledRunEndsAtOnceAndIsNotTriedAgain(t *testing.T) {
 
 func TestRunNowReportsWhyItDidNotRunAndLeavesThePlanAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		h.put(once("tomorrow", "sleep 5s", 24*time.Hour), func(j *cron.Job) { j.DeleteAfter = true })
 		planned := h.job("tomorrow").State.NextRunAt
 		run, reason, err := h.d.CronRun(t.Context(), "tomorrow", cron.RunForce, operator(), nil)
@@ -240,7 +241,7 @@ func TestRunNowReportsWhyItDidNotRunAndLeavesThePlanAlone(t *testing.T) {
 
 func TestAnEditWhileARunRunsIsKeptAndAnEarlierPlanDoesNotComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, memory.New(memory.Config{}))
+		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}))
 		h.put(everySecond("tick", "sleep 10s"), func(j *cron.Job) { j.Schedule.EveryMs = 60_000 })
 		after(61 * time.Second)
 		wantList(t, "before", h.states("tick"), []string{"running"})
@@ -263,7 +264,7 @@ func TestAnEditWhileARunRunsIsKeptAndAnEarlierPlanDoesNotComeBack(t *testing.T) 
 
 // slowClaims takes a while for each job that it claims, as a database does.
 type slowClaims struct {
-	*memory.Store
+	*sqlite.Store
 
 	each time.Duration
 }
@@ -277,7 +278,7 @@ func (s slowClaims) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed
 
 func TestABurstStartsAsFastAsItIsClaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := &jobHarness{jobs: st}
 		h.harness = open(t, slowClaims{st, time.Millisecond}, lanes(1200), func(c *dispatch.Config) { c.Cron.Fires, c.Cron.Enabled = true, true })
 		const jobs = 1200 // more than one claim takes

@@ -9,7 +9,8 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // toWeb is a delivery to a session, "" = the main one.
@@ -52,7 +53,7 @@ func (h *harness) finals(session string) []string {
 
 func TestTheAnswerOfAJobIsALineOfTheSessionThatItNames(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := openCron(t, st)
 		h.put(once("named", "hello", time.Second), toWeb("agent:main:notes"))
 		h.put(once("unnamed", "hi", time.Second), deliverTo(cron.Delivery{Mode: cron.DeliverAnnounce}))
@@ -74,7 +75,7 @@ func TestTheAnswerOfAJobIsALineOfTheSessionThatItNames(t *testing.T) {
 
 func TestAnAnswerThatWasGivenInTheSessionItselfIsThereOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := openCron(t, st)
 		h.put(once("own", "hello", time.Second), toWeb("agent:main:notes"), func(j *cron.Job) { j.Session = "session:agent:main:notes" })
 		after(3 * time.Second)
@@ -125,7 +126,7 @@ func TestAProcessThatDiesWhileItDeliversToTheWebLosesAndDoublesNothing(t *testin
 	for name, before := range map[string]bool{"before the line is written": true, "after it, before that is noted": false} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				st := newStore()
+				st := newStore(t)
 				c, off := cord(st)
 				dying := deliveries{power: c.(*power), append: func(do func() error) error {
 					if before {
@@ -163,7 +164,7 @@ func TestADeliveryToTheWebOutlivesAnOutageOfTheStore(t *testing.T) {
 	for name, committed := range map[string]bool{"nothing was written": false, "only the answer of the store was lost": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				st, fails := newStore(), 3
+				st, fails := newStore(t), 3
 				c, _ := cord(st)
 				h := openCron(t, deliveries{power: c.(*power), append: func(do func() error) error {
 					if fails--; fails < 0 {
@@ -189,7 +190,7 @@ func TestADeliveryToTheWebOutlivesAnOutageOfTheStore(t *testing.T) {
 
 func TestAlertsAreLinesOfTheSession(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := openCron(t, st)
 		h.put(cron.Job{ID: "bad", Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 120_000}, Payload: cron.Payload{Text: "fail"}},
 			deliverTo(cron.Delivery{Mode: cron.DeliverNone}), func(j *cron.Job) {
@@ -212,7 +213,7 @@ func TestAlertsAreLinesOfTheSession(t *testing.T) {
 
 func TestAChatUsersJobDeliversNothingToASessionOfAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := memory.New(memory.Config{})
+		st := sqlitetest.Open(t, sqlite.Config{})
 		h := openCron(t, st)
 		h.end(h.send("agent:main:notes", "mine")) // the session is another principal's
 		for job, to := range map[string]string{"foreign": "agent:main:notes", "gone": "agent:absent:notes"} {

@@ -62,7 +62,7 @@ func TestAMessageWhoseEndWasNotAnsweredHasOneFinalEvent(t *testing.T) {
 		for _, kind := range []string{"memory", "sqlite"} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
-					st := &mute{cronStore: newStore()}
+					st := &mute{cronStore: newStore(t)}
 					if kind == "sqlite" {
 						db, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "lost.db")})
 						if err != nil {

@@ -15,7 +15,7 @@ import (
 // predecessor by sharing the turn of a message before that.
 func TestABatchDoesNotPassWhatAnotherProcessTookIn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		owner, other := open(t, st, lanes(1)), open(t, st, lanes(1))
 		owner.send("elsewhere", "sleep 10s") // nothing of the session starts before all of it is known
 		owner.send("main", "1")
@@ -38,7 +38,7 @@ func TestABatchDoesNotPassWhatAnotherProcessTookIn(t *testing.T) {
 // pass it when the hints are read, although nothing of the session runs then.
 func TestHintsDoNotPassWhatIsParked(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		owner, other := open(t, st), open(t, st)
 		owner.send("main", "sleep 1ms")
 		named := func(id string) func(*chat.Message) { return func(m *chat.Message) { m.ID = id } }
@@ -59,7 +59,7 @@ func TestHintsDoNotPassWhatIsParked(t *testing.T) {
 // grace of the old turn ends then, which must not touch the new one.
 func TestAStuckTurnOfALostLeaseLeavesItsSuccessorAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st, off := cord(newStore())
+		st, off := cord(newStore(t))
 		h := open(t, st, func(c *dispatch.Config) {
 			c.Lease, c.Heartbeat, c.Sweep = 5*time.Second, time.Second, 200*time.Millisecond
 		})

@@ -102,7 +102,7 @@ const remindTea = `remind {"when":"in 5h","text":"tea"}`
 // TestBehindAResultFromOutsideAToolAsks calls a tool of another server, which only reads, and then one that acts, in a turn of the person's own words.
 func TestBehindAResultFromOutsideAToolAsks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st, out := newStore(), &outside{}
+		st, out := newStore(t), &outside{}
 		h := openCron(t, st, withServer(out))
 		defer h.close()
 		e := h.end(h.send("agent:main:asker:direct:7", "mail_read {}\n"+remindTea+"\nmail_send {}", member("7")))
@@ -124,7 +124,7 @@ func TestBehindAResultFromOutsideAToolAsks(t *testing.T) {
 func TestAnAllowedCallOfAServerIsMadeOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		out := &outside{takes: 40 * time.Second}
-		h := openCron(t, newStore(), withServer(out))
+		h := openCron(t, newStore(t), withServer(out))
 		defer h.close()
 		h.end(h.send(groupOfAsker, "mail_send {}", member("7")))
 		want(t, "calls before the button", out.made("send"), 0)
@@ -149,7 +149,7 @@ func TestAnAllowedCallOfAServerIsMadeOnce(t *testing.T) {
 // TestACallOfAServerIsNotRepeatedByTheNextProcess ends the process while the server works: the call may have been made, so it is not made again.
 func TestACallOfAServerIsNotRepeatedByTheNextProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st, out := newStore(), &outside{takes: time.Hour}
+		st, out := newStore(t), &outside{takes: time.Hour}
 		c, dead := cord(st)
 		h := openCron(t, c, withServer(out))
 		h.end(h.send(groupOfAsker, "mail_send {}", member("7")))
@@ -171,7 +171,7 @@ func TestACallOfAServerIsNotRepeatedByTheNextProcess(t *testing.T) {
 func TestAToolOfAServerThatActsIsRefusedInAJob(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		out := &outside{}
-		h := openCron(t, newStore(), withServer(out))
+		h := openCron(t, newStore(t), withServer(out))
 		defer h.close()
 		h.put(once("j", "mail_read {}\nmail_send {}", time.Second))
 		time.Sleep(2 * time.Minute)

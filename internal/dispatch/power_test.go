@@ -6,7 +6,6 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
 	"laneway/internal/usage"
 )
 
@@ -18,7 +17,7 @@ type power struct {
 }
 
 // cord is the store as one harness sees it.
-func cord(st *memory.Store) (cronStore, *atomic.Bool) {
+func cord(st cronStore) (cronStore, *atomic.Bool) {
 	off := &atomic.Bool{}
 	return &power{cronStore: st, off: off}, off
 }

@@ -40,7 +40,7 @@ func (p *program) Run(ctx context.Context, req agent.Request, emit func(agent.Ev
 func TestAProgramWaitsForTasksAsLongAsItsTurn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := &program{opened: make(chan agent.Toolbox, 1)}
-		h := open(t, newStore(), team(&p.branching), func(c *dispatch.Config) {
+		h := open(t, newStore(t), team(&p.branching), func(c *dispatch.Config) {
 			c.Access = p
 			for i := range c.Agents {
 				c.Agents[i].Program, c.Agents[i].Runner = true, p

@@ -14,7 +14,8 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/dispatch"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 const groupOfAsker = "agent:main:asker:group:5"
@@ -72,7 +73,7 @@ func jobsOf(t *testing.T, st dispatch.Store, owner string) int {
 // answer counts.
 func TestAToolActsInAGroupWhenItsPersonPressesTheButton(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st, runner := newStore(), &reminding{}
+		st, runner := newStore(t), &reminding{}
 		h := openCron(t, st, withRunner(runner, dispatch.Tools{Default: true}))
 		defer h.close()
 		id := h.send(groupOfAsker, "remind us", member("7"))
@@ -119,7 +120,7 @@ func TestAToolActsInAGroupWhenItsPersonPressesTheButton(t *testing.T) {
 
 func TestADeniedCallIsNotMade(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := openCron(t, st, withRunner(&reminding{}, dispatch.Tools{Default: true}))
 		defer h.close()
 		h.end(h.send(groupOfAsker, "remind us", member("7")))
@@ -134,7 +135,7 @@ func TestADeniedCallIsNotMade(t *testing.T) {
 
 func TestAQuestionIsTooOldAfterTenMinutes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := openCron(t, st, withRunner(&reminding{}, dispatch.Tools{Default: true}))
 		defer h.close()
 		h.end(h.send(groupOfAsker, "remind us", member("7")))
@@ -150,7 +151,7 @@ func TestAQuestionIsTooOldAfterTenMinutes(t *testing.T) {
 // TestAQuestionSurvivesARestart asks in one process and answers in the next one.
 func TestAQuestionSurvivesARestart(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := openCron(t, st, withRunner(&reminding{}, dispatch.Tools{Default: true}))
 		h.end(h.send(groupOfAsker, "remind us", member("7")))
 		allow := h.asked(0).Rows[0][0].Text
@@ -168,12 +169,12 @@ func newID(id string) func(*chat.Message) { return func(m *chat.Message) { m.ID 
 
 // TestAnAllowedCallIsMadeByTheNextProcess cuts a process off between the answer and the call, and, in the second case, between the call and its record.
 func TestAnAllowedCallIsMadeByTheNextProcess(t *testing.T) {
-	for _, op := range []string{"PutJob", "EndQuestion"} {
+	for _, op := range []string{"store a job", "end a question"} {
 		t.Run(op, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				var off atomic.Bool
-				st := memory.New(memory.Config{Before: func(ctx context.Context, called string) error {
-					if (called == op || called == "EndQuestion") && off.Load() {
+				st := sqlitetest.Open(t, sqlite.Config{Before: func(ctx context.Context, called string) error {
+					if (called == op || called == "end a question") && off.Load() {
 						<-ctx.Done()
 						return chat.ErrStoreUnavailable
 					}
@@ -211,7 +212,7 @@ func TestAnAllowedCallIsMadeByTheNextProcess(t *testing.T) {
 // TestWithoutAButtonToolsThatActAreRefused holds who cannot be asked: members of a group without buttons, hooks, and turns of jobs.
 func TestWithoutAButtonToolsThatActAreRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st, runner := newStore(), &reminding{}
+		st, runner := newStore(t), &reminding{}
 		h := openCron(t, st, withRunner(runner, dispatch.Tools{Names: []string{"remind"}}))
 		defer h.close()
 		for name, change := range map[string]func(*chat.Message){
@@ -233,7 +234,7 @@ func TestWithoutAButtonToolsThatActAreRefused(t *testing.T) {
 // TestACredentialAnswersInWords lets text from outside ask for a job in a session of a credential, which has no buttons.
 func TestACredentialAnswersInWords(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := openCron(t, st, withRunner(&reminding{}, dispatch.Tools{Default: true}))
 		defer h.close()
 		h.end(h.send("agent:main:own", "make a job", external))
@@ -272,7 +273,7 @@ func TestACredentialAnswersInWords(t *testing.T) {
 // TestARepeatedCallAsksOnce repeats the call of a turn under its key, as a turn that runs again does.
 func TestARepeatedCallAsksOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(), withRunner(&repeating{}, dispatch.Tools{Default: true}))
+		h := openCron(t, newStore(t), withRunner(&repeating{}, dispatch.Tools{Default: true}))
 		defer h.close()
 		h.end(h.send(groupOfAsker, "twice", member("7")))
 		want(t, "questions", h.questionsAsked(), 1)
@@ -282,7 +283,7 @@ func TestARepeatedCallAsksOnce(t *testing.T) {
 // TestOpenQuestionsAreBounded lets a turn ask for more than a person is shown.
 func TestOpenQuestionsAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := openCron(t, st, withRunner(&repeating{calls: store.MaxQuestions + 5}, dispatch.Tools{Default: true}))
 		defer h.close()
 		e := h.end(h.send(groupOfAsker, "many", member("7")))

@@ -12,7 +12,7 @@ import (
 // TestASessionWithoutAChannelInItsKeyQueuesAsTheWeb reads the mode of sessions that were given none.
 func TestASessionWithoutAChannelInItsKeyQueuesAsTheWeb(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), func(c *dispatch.Config) {
+		h := open(t, newStore(t), func(c *dispatch.Config) {
 			c.Queue = func(_, channel, _ string) dispatch.QueueRules {
 				modes := map[string]scheduler.QueueMode{"web": scheduler.ModeCollect, "hook": scheduler.ModeInterrupt, "box": scheduler.ModeSteer}
 				return dispatch.QueueRules{Settings: scheduler.Settings{Mode: modes[channel]}}

@@ -56,7 +56,7 @@ func TestACommandIsNotLostBetweenItsRecordAndItsAnswer(t *testing.T) {
 		for _, restart := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
-					mem := newStore()
+					mem := newStore(t)
 					st := &lossy{cronStore: mem}
 					h := openCron(t, st)
 					st.accepts.Store(c.accepts)
@@ -98,7 +98,7 @@ func TestACommandIsNotLostBetweenItsRecordAndItsAnswer(t *testing.T) {
 // What names a job by its number is not done twice: the numbers have moved.
 func TestACommandThatMayHaveRemovedAJobRemovesNoOther(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := &lossy{cronStore: newStore()}
+		st := &lossy{cronStore: newStore(t)}
 		h := openCron(t, st)
 		h.command(annaHere, "/remind tomorrow 9:00 tea", "7", "7")
 		h.command(annaHere, "/remind tomorrow 10:00 milk", "7", "7")
@@ -120,7 +120,7 @@ func TestACommandThatMayHaveRemovedAJobRemovesNoOther(t *testing.T) {
 // A command that was answered is not executed again, also after the transcript that shows it is in the archive.
 func TestAnAnsweredCommandIsOver(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		model := func() string {
 			s, err := h.st.Session(t.Context(), h.msg(annaHere, "x").Session, "")
 			if err != nil {

@@ -52,7 +52,7 @@ func refusedAsAbsent(t *testing.T, what string, err error) {
 
 func TestNoCallerMakesASessionThatWillBeMadeForAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := openCron(t, st)
 		defer h.close()
 		for _, key := range othersKeys {
@@ -91,7 +91,7 @@ func TestNoCallerMakesASessionThatWillBeMadeForAnother(t *testing.T) {
 
 func TestACredentialThatSeesItsOwnSpeaksInNoChatOfAChannel(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		defer h.close()
 		chatOf := func(more ...string) map[string]any {
 			at := map[string]any{"mode": "announce", "channel": "telegram", "to": "4711"}
@@ -124,7 +124,7 @@ func TestACredentialThatSeesItsOwnSpeaksInNoChatOfAChannel(t *testing.T) {
 // A session may have been made before by another principal than the one in its key: by an operator, or before sessions were separated.
 func TestASessionThatAnotherMadeBelongsToTheOneWhomItsKeyNames(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := openCron(t, st)
 		defer h.close()
 		for key, principal := range map[string]string{

@@ -72,7 +72,7 @@ func until(hour, minute int) {
 // of the jobs only, because the seconds of a process that waits cost the test the most.
 func TestDaysAndWeeksAreRolledUpByBuiltInJobs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		for i := range 16 {
 			until(0, 55)
 			h := openCron(t, st, rollingUp(st, time.UTC))
@@ -146,7 +146,7 @@ func rolledAt(t *testing.T, h *jobHarness) {
 
 func TestRollUpsAreOffUntilAnAgentIsNamed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		jobs := func(want int) (list []cron.Job) {
 			t.Helper()
 			page, err := st.Jobs(t.Context(), cron.JobFilter{IncludeSystem: true, Limit: 100})
@@ -185,7 +185,7 @@ func TestRollUpsAreOffUntilAnAgentIsNamed(t *testing.T) {
 // TestWhatTheAgentRefusesHoldsUpNothing: a day that the agent refuses is passed over, and tried again by the next run.
 func TestWhatTheAgentRefusesHoldsUpNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		var refuses atomic.Bool
 		refuses.Store(true)
 		opts := []option{rollingUp(st, time.UTC), func(c *dispatch.Config) {
@@ -222,7 +222,7 @@ func TestWhatTheAgentRefusesHoldsUpNothing(t *testing.T) {
 
 func TestTocShowsThePersonsOwnAndInAGroupThatGroup(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := openCron(t, st, rollingUp(st, time.UTC))
 		h.end(h.send("agent:main:telegram:direct:7", "fact-1", ofAnn))
 		h.end(h.send("agent:main:telegram:group:-1", "fact-2", ofAnn))

@@ -36,7 +36,7 @@ func tableOfCommands(t *testing.T) *command.Table {
 // nothing is done and the reply names the scope it needs.
 func TestACommandNeedsWhatItsMethodNeeds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		methods := gateway.Needs()
 		jobs := func() int {
 			page, err := h.d.CronList(t.Context(), cron.JobFilter{Limit: 10}, operator())
@@ -95,7 +95,7 @@ func TestNoCommandStandsForLessThanItDoes(t *testing.T) {
 // A person in a chat resets the own private chat, and no group, although they may have written there first, and no session of another person.
 func TestAPersonResetsTheOwnPrivateChatOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := openCron(t, st)
 		defer h.close()
 		as := func(user string) func(*chat.Message) {

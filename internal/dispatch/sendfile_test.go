@@ -73,7 +73,7 @@ func TestAToolSendsFilesOfItsTurnAndNoOthers(t *testing.T) {
 			named("", "", "x"), named("a", "b", "c"),
 			{},
 		}}
-		h := open(t, newStore(), opt, withRunner(runner, dispatch.Tools{Default: true}))
+		h := open(t, newStore(t), opt, withRunner(runner, dispatch.Tools{Default: true}))
 		end := h.end(h.send("agent:main:asker:direct:7", "go", toAsker))
 		after(10 * time.Second)
 		got := strings.Split(end.Text, "\n")
@@ -97,7 +97,7 @@ func TestACallThatIsMadeAgainSendsNoSecondFile(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		opt, dir := keepFiles(t)
 		runner := &sending{twice: true, outside: "none", calls: []map[string]string{named("a.txt", "", ""), named("", "b.txt", "text")}}
-		h := open(t, newStore(), opt, withRunner(runner, dispatch.Tools{Default: true}))
+		h := open(t, newStore(t), opt, withRunner(runner, dispatch.Tools{Default: true}))
 		end := h.end(h.send("agent:main:asker:direct:7", "go", toAsker))
 		after(10 * time.Second)
 		wantList(t, "shown", h.shown(dir), []string{"a.txt=from a", "b.txt=text", end.Text})
@@ -115,7 +115,7 @@ func TestATurnSendsAtMostTenFiles(t *testing.T) {
 		for range files.MaxFiles + 2 {
 			runner.calls = append(runner.calls, named("", "f.txt", "text"))
 		}
-		h := open(t, newStore(), opt, withRunner(runner, dispatch.Tools{Default: true}))
+		h := open(t, newStore(t), opt, withRunner(runner, dispatch.Tools{Default: true}))
 		end := h.end(h.send("agent:main:asker:direct:7", "go", toAsker))
 		after(10 * time.Second)
 		want(t, "refusals", strings.Count(end.Text, "a turn sends at most 10 files"), 2)
@@ -127,7 +127,7 @@ func TestATurnSendsAtMostTenFiles(t *testing.T) {
 func TestWhereNoFilesAreShownTheToolIsNotOffered(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		opt, dir := keepFiles(t)
-		h := open(t, newStore(), opt, withRunner(&sending{outside: "none", calls: []map[string]string{named("a.txt", "", "")}}, dispatch.Tools{Default: true}))
+		h := open(t, newStore(t), opt, withRunner(&sending{outside: "none", calls: []map[string]string{named("a.txt", "", "")}}, dispatch.Tools{Default: true}))
 		for _, change := range []func(*chat.Message){func(*chat.Message) {}, replyTo("7")} {
 			if end := h.end(h.send("agent:main:words", "go", change)); !strings.Contains(end.Text, "there is no tool send_file") {
 				t.Errorf("got %q", end.Text)

@@ -12,7 +12,7 @@ import (
 
 func TestARepeatedResetSparesTheNewConversation(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		key, by := chat.MainKey("main"), chat.Caller{Principal: "tester", Scopes: []string{chat.ScopeWrite}}
 		o := &chat.IdempotencyKey{Owner: "tester", Method: "sessions.reset", Key: "k", Hash: "h"}
@@ -41,7 +41,7 @@ func TestARepeatedResetSparesTheNewConversation(t *testing.T) {
 
 func TestARepeatedDeleteSparesTheNewSession(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		p := store.DeleteParams{Session: chat.MainKey("main"), IdempotencyKey: &chat.IdempotencyKey{Owner: "tester", Method: "sessions.delete", Key: "k", Hash: "h"}}
 		remove := func() {
@@ -64,7 +64,7 @@ func TestARepeatedDeleteSparesTheNewSession(t *testing.T) {
 // The check in front of the acceptance and the acceptance itself are two steps; a caller that makes the session in between owns it.
 func TestOfTwoWhoMakeASessionAtOnceOneOwnsIt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		for round := range 50 {
 			key := fmt.Sprintf("room%d", round)
@@ -93,7 +93,7 @@ func TestOfTwoWhoMakeASessionAtOnceOneOwnsIt(t *testing.T) {
 
 func TestCommandsReachNoSessionOfAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		id := h.send("main", "sleep 5s")
 		time.Sleep(time.Second)

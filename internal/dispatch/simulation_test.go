@@ -1,10 +1,12 @@
 package dispatch_test
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -15,7 +17,8 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/dispatch"
 	"laneway/internal/scheduler"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 	"laneway/internal/store/storetest"
 )
 
@@ -67,7 +70,7 @@ type tally struct {
 type simulation struct {
 	t     *testing.T
 	dice  *rand.Rand
-	st    *memory.Store
+	st    *sqlite.Store
 	alive []*simulated
 	dead  []*simulated
 	ids   []string
@@ -97,11 +100,9 @@ func simulate(t *testing.T, seed uint64, total *tally) {
 			t.Logf("LANEWAY_TEST_FIRST_SEED=%d LANEWAY_TEST_SEEDS=1", seed)
 		}
 	}()
-	var mirror *storetest.Mirror
-	var end time.Time
 	synctest.Test(t, func(t *testing.T) {
-		st := newStore()
-		mirror = storetest.NewMirror(st)
+		path := filepath.Join(t.TempDir(), "laneway.db")
+		st := sqlitetest.Open(t, sqlite.Config{Path: path})
 		s := &simulation{t: t, dice: rand.New(rand.NewPCG(seed, 7)), st: st, tally: total}
 		s.open()
 		s.open()
@@ -109,10 +110,16 @@ func simulate(t *testing.T, seed uint64, total *tally) {
 			s.step()
 		}
 		s.finish()
-		end = time.Now()
+		db, err := sql.Open("sqlite", "file:"+path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		storetest.CheckInvariants(t, func(tb testing.TB, text string, args ...any) [][]any {
+			tb.Helper()
+			return storetest.Query(tb, db, text, args...)
+		}, time.Now(), dispatch.DefaultLease, 4)
 	})
-	defer mirror.Close()
-	storetest.CheckInvariants(t, mirror.Query, end, dispatch.DefaultLease, 4) // outside of the bubble: the copy has goroutines of its own
 }
 
 func (s *simulation) open() {

@@ -8,14 +8,15 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/dispatch"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // TestStopCommandWorksWhileEveryLaneIsFull: two chats fill the lane for 14 s, a third waits and sends /stop, then the first does. Other chats
 // are taken in meanwhile without a delay.
 func TestStopCommandWorksWhileEveryLaneIsFull(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), lanes(2))
+		h := open(t, newStore(t), lanes(2))
 		defer h.close()
 		began := time.Now()
 		a, b := h.send("a", "sleep 14s"), h.send("b", "sleep 14s")
@@ -41,7 +42,7 @@ func TestStopCommandWorksWhileEveryLaneIsFull(t *testing.T) {
 // TestStopAllTakesRunningWaitingAndDebounced sends /stopall behind a lane that others hold, with ten messages waiting and one in the window.
 func TestStopAllTakesRunningWaitingAndDebounced(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), lanes(1), queue(dispatch.QueueRules{Cap: 11}))
+		h := open(t, newStore(t), lanes(1), queue(dispatch.QueueRules{Cap: 11}))
 		defer h.close()
 		holder := h.send("other", "sleep 1m")
 		var ids []string
@@ -74,8 +75,8 @@ func TestStopAllTakesRunningWaitingAndDebounced(t *testing.T) {
 func TestNothingStartsBetweenTheSignalOfAStopAndItsRow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		between := func() {}
-		st := memory.New(memory.Config{Before: func(_ context.Context, op string) error {
-			if op == "Stop" {
+		st := sqlitetest.Open(t, sqlite.Config{Before: func(_ context.Context, op string) error {
+			if op == "stop" {
 				between()
 			}
 			return nil
@@ -101,7 +102,7 @@ func TestNothingStartsBetweenTheSignalOfAStopAndItsRow(t *testing.T) {
 // TestAStoppedTurnIsNeverOverlapped: the runner ignores its context for three seconds; every message meanwhile waits for its return.
 func TestAStoppedTurnIsNeverOverlapped(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		began := time.Now()
 		deaf := h.send("main", "deaf 3s")
@@ -152,7 +153,7 @@ func TestCommandsActAtOnceAndCutTheBatch(t *testing.T) {
 	for text, c := range cases {
 		t.Run(text, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				h := open(t, newStore())
+				h := open(t, newStore(t))
 				defer h.close()
 				before := h.send("main", "before", typed)
 				time.Sleep(100 * time.Millisecond)

@@ -53,7 +53,7 @@ func only(id string, gate <-chan struct{}) func(string) {
 func TestAStopReachesATurnThatBeganBehindItsSignal(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		written, asked := make(chan struct{}), make(chan struct{})
-		h := open(t, &gated{Store: newStore(), finish: only("m1", written), stop: only("", asked)})
+		h := open(t, &gated{Store: newStore(t), finish: only("m1", written), stop: only("", asked)})
 		defer h.close()
 		h.send("main", "hello")
 		next := h.send("main", "sleep 1h")
@@ -78,7 +78,7 @@ func TestAStopReachesATurnThatBeganBehindItsSignal(t *testing.T) {
 func TestAStopIsNotSpentOnAMessageThatAnotherStopHasEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		written, begun := make(chan struct{}), make(chan struct{})
-		h := open(t, &gated{Store: newStore(), finish: only("m1", written), start: only("m2", begun)})
+		h := open(t, &gated{Store: newStore(t), finish: only("m1", written), start: only("m2", begun)})
 		defer h.close()
 		h.send("main", "hello")
 		ended := h.send("main", "ended by the first stop")
@@ -105,7 +105,7 @@ func TestAStopIsNotSpentOnAMessageThatAnotherStopHasEnded(t *testing.T) {
 func TestAStopThatComesTooLateSaysSo(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		written := make(chan struct{})
-		h := open(t, &gated{Store: newStore(), finish: only("m1", written)})
+		h := open(t, &gated{Store: newStore(t), finish: only("m1", written)})
 		defer h.close()
 		first := h.send("main", "hello")
 		synctest.Wait()

@@ -14,7 +14,7 @@ import (
 func TestAStopFromAnotherProcessKeepsItsReason(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for scope, reason := range map[store.StopScope]string{store.StopOne: "stop", store.StopAll: "stopall"} {
-			st := newStore()
+			st := newStore(t)
 			owner, other := open(t, st), open(t, st)
 			id := owner.send("main", "sleep 1h")
 			synctest.Wait()

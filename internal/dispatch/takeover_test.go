@@ -14,7 +14,8 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/dispatch"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // abandon ends a harness whose process was killed.
@@ -28,7 +29,7 @@ func (h *harness) abandon() {
 
 func TestADeadProcessLosesNothingAndTheOrderIsKept(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		c, off := cord(st)
 		h := open(t, c)
 		running := h.send("main", "sleep 20s")
@@ -68,7 +69,7 @@ func TestADeadProcessLosesNothingAndTheOrderIsKept(t *testing.T) {
 
 func TestAMessageThatKillsItsProcessThreeTimesIsDead(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		var processes []*harness
 		var killer, after string
 		for i := range store.MaxCrashes {
@@ -99,7 +100,7 @@ func TestAMessageThatKillsItsProcessThreeTimesIsDead(t *testing.T) {
 
 func TestAProcessThatLosesItsLeaseWritesNothingAndGoesOnAsANewOne(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		c, off := cord(st)
 		h := open(t, c)
 		defer h.close()
@@ -134,7 +135,7 @@ func TestAProcessThatLosesItsLeaseWritesNothingAndGoesOnAsANewOne(t *testing.T) 
 
 func TestDrainInterruptsAtTheDeadlineAndTheNextProcessRunsItAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := open(t, st, lanes(100))
 		quick := h.send("quick", "sleep 3s")
 		var long []string
@@ -184,7 +185,7 @@ func TestDrainInterruptsAtTheDeadlineAndTheNextProcessRunsItAgain(t *testing.T) 
 
 func TestAtMostOnceMessagesGetANoticeInsteadOfASecondRun(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := open(t, st)
 		once := func(m *chat.Message) { replyTo("9")(m); m.Content.Options.AtMostOnce = true }
 		id := h.send("box:direct:9", "sleep 1h", once)
@@ -207,7 +208,7 @@ func TestAtMostOnceMessagesGetANoticeInsteadOfASecondRun(t *testing.T) {
 
 func TestAStopIsNotForgottenByACrash(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		c, off := cord(st)
 		h := open(t, c)
 		id := h.send("main", "deaf 10m")
@@ -227,7 +228,7 @@ func TestAStopIsNotForgottenByACrash(t *testing.T) {
 func TestTheEndOfATurnIsWrittenWhenTheDatabaseIsBack(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		down := atomic.Bool{}
-		st := memory.New(memory.Config{Before: func(context.Context, string) error {
+		st := sqlitetest.Open(t, sqlite.Config{Before: func(context.Context, string) error {
 			if down.Load() {
 				return chat.ErrStoreUnavailable
 			}
@@ -252,7 +253,7 @@ func TestTheEndOfATurnIsWrittenWhenTheDatabaseIsBack(t *testing.T) {
 
 func TestASlowChatDelaysNoOtherAndKeepsItsOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		h.box.delay = func(r chat.Reply) time.Duration {
 			if r.Target.ChatID == "slow" {
@@ -296,7 +297,7 @@ func TestASlowChatDelaysNoOtherAndKeepsItsOrder(t *testing.T) {
 
 func TestAMessageOfferedAgainDoesNotPassOlderOnes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		c, off := cord(st)
 		h := open(t, c, lanes(1))
 		blocker := h.send("other", "sleep 10m")
@@ -329,8 +330,8 @@ func TestAStartWithoutAnAnswerLetsNoMessagePass(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		left := atomic.Int64{}
 		left.Store(3)
-		st := memory.New(memory.Config{Before: func(_ context.Context, op string) error {
-			if op == "Start" && left.Add(-1) >= 0 {
+		st := sqlitetest.Open(t, sqlite.Config{Before: func(_ context.Context, op string) error {
+			if op == "start a run" && left.Add(-1) >= 0 {
 				return context.DeadlineExceeded
 			}
 			return nil
@@ -341,5 +342,8 @@ func TestAStartWithoutAnAnswerLetsNoMessagePass(t *testing.T) {
 		want(t, "second", h.end(second).Outcome, chat.OutcomeAnswered)
 		want(t, "first", h.end(first).Outcome, chat.OutcomeAnswered)
 		wantList(t, "order", h.runner.texts(), []string{"a", "b"})
+		if left.Load() > -2 {
+			t.Errorf("%d starts were not lost", left.Load()+2)
+		}
 	})
 }

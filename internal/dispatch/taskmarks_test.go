@@ -44,7 +44,7 @@ func TestATaskThatHasReadNothingFromOutsideLeavesToolsFree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				st := newStore()
+				st := newStore(t)
 				h := openCron(t, st, withTeam)
 				defer h.close()
 				e := h.end(h.send("agent:main:asker:direct:7", tt.text+"\n"+remindTea, member("7")))
@@ -78,7 +78,7 @@ func (r askingTwice) Run(ctx context.Context, req agent.Request, emit func(agent
 // TestTheMarkOfATaskIsInTheStore reads the end of a sub-turn that has ended before its parent waits for it.
 func TestTheMarkOfATaskIsInTheStore(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(), withTeam, func(c *dispatch.Config) { c.Agents[0].Runner = askingTwice{} })
+		h := openCron(t, newStore(t), withTeam, func(c *dispatch.Config) { c.Agents[0].Runner = askingTwice{} })
 		defer h.close()
 		want(t, "one that has read", h.end(h.send("agent:main:own", `twice {"wait":true,"task":"mail_read {}"}`)).Text, "true done by the server")
 		want(t, "one that has not", h.end(h.send("agent:main:own", `twice {"wait":true,"task":"count"}`)).Text, "false there is no tool count")

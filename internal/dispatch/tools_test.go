@@ -13,7 +13,8 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/dispatch"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // reminding is a runner that tries to set a reminder in every turn and answers with what became of that, "none" without tools. With waiting it
@@ -81,7 +82,7 @@ func TestAModelThatCanPlanKnowsTheClockOfThePerson(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				runner := &script{}
-				h := openCron(t, memory.New(memory.Config{}), withRunner(runner, c.tools))
+				h := openCron(t, sqlitetest.Open(t, sqlite.Config{}), withRunner(runner, c.tools))
 				defer h.close()
 				if c.zone != "" {
 					h.command(annaHere, "/timezone "+c.zone, "7", "7")
@@ -109,7 +110,7 @@ func TestOnlyThePersonsOwnWordsMakeJobs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runner := &reminding{}
-		h := openCron(t, memory.New(memory.Config{}), withRunner(runner, dispatch.Tools{Default: true}))
+		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}), withRunner(runner, dispatch.Tools{Default: true}))
 		defer h.close()
 		for _, tt := range []struct {
 			name, session, want string
@@ -146,7 +147,7 @@ func TestListedToolsAreThereInEveryTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runner := &reminding{}
-		h := open(t, memory.New(memory.Config{}), withRunner(runner, dispatch.Tools{Default: true, Names: []string{"remind"}}))
+		h := open(t, sqlitetest.Open(t, sqlite.Config{}), withRunner(runner, dispatch.Tools{Default: true, Names: []string{"remind"}}))
 		defer h.close()
 		id := h.send("agent:main:own", "x", from("api"))
 		h.end(id)
@@ -166,7 +167,7 @@ func TestWordsOfAnotherPersonEndTheRightToCreate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runner := &reminding{waiting: true}
-		h := open(t, memory.New(memory.Config{}), withRunner(runner, dispatch.Tools{Default: true}))
+		h := open(t, sqlitetest.Open(t, sqlite.Config{}), withRunner(runner, dispatch.Tools{Default: true}))
 		defer h.close()
 		id := h.send("agent:main:shared", "wait")
 		time.Sleep(5 * time.Second)

@@ -36,7 +36,7 @@ func TestATurnThatIsTakenOverContinuesBehindItsRounds(t *testing.T) {
 			}
 			c.Agents[0].Runner, c.Agents[0].Tools = runner, dispatch.Tools{Default: true}
 		}
-		st := newStore()
+		st := newStore(t)
 		c, off := cord(st)
 		h := open(t, c, withModel)
 		id := h.send("agent:main:own", "remind me of the tea")

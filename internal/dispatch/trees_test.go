@@ -121,7 +121,7 @@ func (h *harness) wantSlots() {
 func TestAColleaguesAnswerIsTheResultOfTheCall(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
-		h := open(t, newStore(), team(b))
+		h := open(t, newStore(t), team(b))
 		defer h.close()
 		e := h.end(h.send("agent:main:own", calling(delegated("ready"), spawns("done", true), delegated("fail"))))
 		want(t, "outcome", e.Outcome, chat.OutcomeAnswered)
@@ -140,7 +140,7 @@ func TestAColleaguesAnswerIsTheResultOfTheCall(t *testing.T) {
 func TestATreeFinishesWithOneSlotInEveryLane(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
-		h := open(t, newStore(), team(b), lanes(1))
+		h := open(t, newStore(t), team(b), lanes(1))
 		defer h.close()
 		leaf := calling(delegatedBack("sleep 1s"), spawns("sleep 1s", true))
 		middle := calling(spawns(leaf, true), delegatedBack("sleep 1s"))
@@ -162,7 +162,7 @@ func TestATreeFinishesWithOneSlotInEveryLane(t *testing.T) {
 func TestTreesAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
-		h := open(t, newStore(), team(b))
+		h := open(t, newStore(t), team(b))
 		defer h.close()
 		deep := "leaf"
 		for range 4 {
@@ -193,7 +193,7 @@ func TestTreesAreBounded(t *testing.T) {
 func TestAnnouncementsShareATurn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
-		h := open(t, newStore(), team(b), queue(dispatch.QueueRules{Cap: 1}))
+		h := open(t, newStore(t), team(b), queue(dispatch.QueueRules{Cap: 1}))
 		defer h.close()
 		const session = "agent:main:box:direct:7"
 		e := h.end(h.send(session, calling(spawns("sleep 1s", false), spawns("sleep 2s", false), spawns("sleep 3s", false)), replyTo("7")))
@@ -224,7 +224,7 @@ func TestAStopReachesTheWholeTree(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				b := &branching{}
-				h := open(t, newStore(), team(b), lanes(2))
+				h := open(t, newStore(t), team(b), lanes(2))
 				defer h.close()
 				root := calling(delegated(calling(spawns("sleep 1h", true), spawns("deaf 1h", true))), delegated("sleep 1h"), delegated("sleep 1h"), spawns("sleep 1h", false))
 				id := h.send("agent:main:own", root)
@@ -261,7 +261,7 @@ func TestAStopReachesTheWholeTree(t *testing.T) {
 func TestAStopWithoutARunningTurnStopsBackgroundTasks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
-		h := open(t, newStore(), team(b))
+		h := open(t, newStore(t), team(b))
 		defer h.close()
 		h.end(h.send("agent:main:own", calling(spawns("sleep 1h", false))))
 		time.Sleep(time.Second)
@@ -276,7 +276,7 @@ func TestAStopWithoutARunningTurnStopsBackgroundTasks(t *testing.T) {
 func TestASubTurnHasTheRightsOfItsParent(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
-		h := open(t, newStore(), team(b))
+		h := open(t, newStore(t), team(b))
 		defer h.close()
 		remind := asked{Tool: "remind", Args: map[string]any{"when": "in 5h", "text": "tea"}}
 		text := calling(delegated(calling(remind)))
@@ -304,7 +304,7 @@ func TestASubTurnHasTheRightsOfItsParent(t *testing.T) {
 // parent again, which finds the answer that is there and waits for the other one.
 func TestATurnThatWaitsIsTakenOverWithItsSubTurns(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b, st := &branching{}, newStore()
+		b, st := &branching{}, newStore(t)
 		c, off := cord(st)
 		h := open(t, c, team(b))
 		id := h.send("agent:main:own", calling(delegated("quick"), delegated("sleep 1m"), spawns("sleep 2m", false)))

@@ -12,7 +12,7 @@ import (
 // sub-turns wait for the slot, directly or a level below, are left for the next process at once.
 func TestADrainLeavesATurnWhoseSubTurnsMayNotStart(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b, st := &branching{}, newStore()
+		b, st := &branching{}, newStore(t)
 		h := open(t, st, team(b), lanes(1))
 		runs := h.send("agent:main:runs", calling(delegated("sleep 5s")))
 		time.Sleep(time.Second)

@@ -12,7 +12,7 @@ import (
 // TestTheEndOfATaskOfAJobGoesWhereTheAnswersOfTheJobGo lets the turns of jobs start a task in the background each.
 func TestTheEndOfATaskOfAJobGoesWhereTheAnswersOfTheJobGo(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		h := openCron(t, st, team(&branching{}))
 		defer h.close()
 		text := func(report string) string { return calling(spawns(report, false)) }

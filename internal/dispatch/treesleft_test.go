@@ -31,7 +31,7 @@ func TestAnAnnouncementThatWasLostIsMadeLater(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, lost := &branching{}, &atomic.Bool{}
 		lost.Store(true)
-		h := open(t, losesAnnouncements{newStore(), lost}, team(b))
+		h := open(t, losesAnnouncements{newStore(t), lost}, team(b))
 		defer h.close()
 		h.end(h.send("agent:main:own", calling(spawns("sleep 1s", false))))
 		time.Sleep(time.Minute)
@@ -48,7 +48,7 @@ func TestAnAnnouncementThatWasLostIsMadeLater(t *testing.T) {
 // stopped, and the rest of the tree with it, background tasks included.
 func TestATreeWhoseStopWasCutOffIsStoppedLater(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b, st := &branching{}, newStore()
+		b, st := &branching{}, newStore(t)
 		c, off := cord(st)
 		h := open(t, c, team(b))
 		id := h.send("agent:main:own", calling(delegated(calling(spawns("sleep 1h", true))), spawns("sleep 1h", false)))
@@ -73,7 +73,7 @@ func TestATreeWhoseStopWasCutOffIsStoppedLater(t *testing.T) {
 func TestASubTurnEndsWithAParentThatRanOutOfTime(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
-		h := open(t, newStore(), team(b), lanes(1))
+		h := open(t, newStore(t), team(b), lanes(1))
 		defer h.close()
 		id := h.send("agent:main:own", calling(delegated("sleep 1h"), spawns("sleep 1m", false)), func(m *chat.Message) { m.Content.Options.TimeoutMs = 11_000 })
 		want(t, "outcome", h.end(id).Outcome, chat.OutcomeFailed)
@@ -94,7 +94,7 @@ func TestASubTurnEndsWithAParentThatRanOutOfTime(t *testing.T) {
 func TestAStopOfASessionEndsAllOfItsTasks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
-		h := open(t, newStore(), team(b), lanes(2))
+		h := open(t, newStore(t), team(b), lanes(2))
 		defer h.close()
 		const requests, each = 15, 8
 		var calls []asked
@@ -120,7 +120,7 @@ func TestAPersonWhoMayStopTheirOwnStopsTheirTasks(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				b := &branching{}
-				h := open(t, newStore(), team(b))
+				h := open(t, newStore(t), team(b))
 				defer h.close()
 				const session = "agent:main:box:group:5"
 				by := func(name string) func(*chat.Message) {

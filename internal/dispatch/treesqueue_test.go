@@ -16,7 +16,7 @@ import (
 func TestAnAnnouncementChangesNoRuleOfItsSession(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
-		h := open(t, newStore(), team(b), func(c *dispatch.Config) {
+		h := open(t, newStore(t), team(b), func(c *dispatch.Config) {
 			c.Queue = func(_, channel, _ string) dispatch.QueueRules {
 				if channel == "box" {
 					return dispatch.QueueRules{Settings: scheduler.Settings{MaxConcurrent: 1, Mode: scheduler.ModeCollect}}
@@ -47,7 +47,7 @@ func TestAnAnnouncementWaitsInAnyMode(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				b := &branching{}
-				h := open(t, newStore(), team(b), queue(dispatch.QueueRules{Settings: scheduler.Settings{Mode: mode}}))
+				h := open(t, newStore(t), team(b), queue(dispatch.QueueRules{Settings: scheduler.Settings{Mode: mode}}))
 				defer h.close()
 				const session = "agent:main:own"
 				h.end(h.send(session, calling(spawns("sleep 5s", false))))
@@ -66,7 +66,7 @@ func TestAnAnnouncementWaitsInAnyMode(t *testing.T) {
 func TestATurnWhoseCallEndsEarlyGoesOnWithASlot(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
-		h := open(t, newStore(), team(b), lanes(1))
+		h := open(t, newStore(t), team(b), lanes(1))
 		defer h.close()
 		call := delegated("sleep 5m")
 		call.Within = 10 * time.Second

@@ -13,7 +13,8 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/dispatch"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // asks is a runner that asks its person with a minute for the answer, and answers with what they chose.
@@ -83,7 +84,7 @@ func texts(c *chat.Choice) (list []string) {
 
 func TestAnAgentAsksItsPersonByButtons(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), runBy(asks{}))
+		h := open(t, newStore(t), runBy(asks{}))
 		id := h.send(askerChat, "go", askerMessage("7"))
 		q := h.asked(0)
 		buttons := texts(q)
@@ -115,7 +116,7 @@ func TestAnAgentAsksItsPersonByButtons(t *testing.T) {
 
 func TestAnAgentIsRefusedByAButton(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), runBy(asks{}))
+		h := open(t, newStore(t), runBy(asks{}))
 		id := h.send(askerChat, "go", askerMessage("7"))
 		want(t, "the answer", h.by7(texts(h.asked(0))[1]), "The answer is: No.")
 		want(t, "the turn", h.end(id).Text, "No")
@@ -126,7 +127,7 @@ func TestAnAgentIsRefusedByAButton(t *testing.T) {
 func TestOfSeveralOptionsThePersonChoosesOneByItsNumber(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		options := []agent.Option{{Label: "Once", Allow: true}, {Label: "Always", Allow: true}, {Label: "No"}}
-		h := open(t, newStore(), runBy(asks{options: options}))
+		h := open(t, newStore(t), runBy(asks{options: options}))
 		id := h.send(askerChat, "go", askerMessage("7"))
 		q := h.asked(0)
 		buttons := texts(q)
@@ -145,7 +146,7 @@ func TestOfSeveralOptionsThePersonChoosesOneByItsNumber(t *testing.T) {
 
 func TestAQuestionThatIsNotAnsweredEndsWithItsTime(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), runBy(asks{}))
+		h := open(t, newStore(t), runBy(asks{}))
 		id := h.send(askerChat, "go", askerMessage("7"))
 		allow := texts(h.asked(0))[0]
 		want(t, "the turn", h.end(id).Text, "no answer")
@@ -158,7 +159,7 @@ func TestAQuestionThatIsNotAnsweredEndsWithItsTime(t *testing.T) {
 
 func TestAStopEndsTheQuestionOfItsTurn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), runBy(asks{}))
+		h := open(t, newStore(t), runBy(asks{}))
 		id := h.send(askerChat, "go", askerMessage("7"))
 		allow := texts(h.asked(0))[0]
 		began := time.Now()
@@ -179,7 +180,7 @@ func TestATurnThatRunsAgainAsksAgain(t *testing.T) {
 	for _, how := range []string{"Drain", "Kill"} {
 		t.Run(how, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				st := newStore()
+				st := newStore(t)
 				c, off := cord(st)
 				h := open(t, c, runBy(asks{}))
 				id := h.send(askerChat, "go", askerMessage("7"))
@@ -221,7 +222,7 @@ func (h *harness) drain(limit time.Duration) {
 // TestAnAnswerComesToAnotherReplica answers in a process that does not run the turn, on a store without hints.
 func TestAnAnswerComesToAnotherReplica(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		owner, other := open(t, st, runBy(asks{})), open(t, st, runBy(asks{}))
 		time.Sleep(10 * time.Second) // they know each other
 		id := owner.send(askerChat, "go", askerMessage("7"))
@@ -249,8 +250,8 @@ func TestAnAnswerComesToAnotherReplica(t *testing.T) {
 func TestAnAnswerIsReadAgainAfterAFault(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var reads atomic.Int64
-		st := memory.New(memory.Config{Before: func(_ context.Context, op string) error {
-			if op == "Question" && reads.Add(1) == 2 { // the first is of the command
+		st := sqlitetest.Open(t, sqlite.Config{Before: func(_ context.Context, op string) error {
+			if op == "read a question" && reads.Add(1) == 2 { // the first is of the command
 				return chat.ErrStoreUnavailable
 			}
 			return nil
@@ -259,6 +260,9 @@ func TestAnAnswerIsReadAgainAfterAFault(t *testing.T) {
 		id := h.send(askerChat, "go", askerMessage("7"))
 		want(t, "the answer", h.by7(texts(h.asked(0))[0]), "The answer is: Yes.")
 		want(t, "the turn", h.end(id).Text, "Yes")
+		if reads.Load() < 3 {
+			t.Errorf("the question was read %d times", reads.Load())
+		}
 		h.close()
 	})
 }
@@ -266,7 +270,7 @@ func TestAnAnswerIsReadAgainAfterAFault(t *testing.T) {
 // TestOnTheWebAQuestionIsALineOfTheConversation: it is answered by writing the command.
 func TestOnTheWebAQuestionIsALineOfTheConversation(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), runBy(asks{}))
+		h := open(t, newStore(t), runBy(asks{}))
 		id := h.send("web", "go")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -291,7 +295,7 @@ func TestOnTheWebAQuestionIsALineOfTheConversation(t *testing.T) {
 
 func TestWhereNoPersonCanBeAskedNothingIsAsked(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), runBy(asks{}))
+		h := open(t, newStore(t), runBy(asks{}))
 		for name, change := range map[string]func(m *chat.Message){
 			"NoButtons": replyTo("7"),
 			"API":       func(m *chat.Message) { m.Channel = "api" },
@@ -316,7 +320,7 @@ func teamThatAsks(c *dispatch.Config) {
 // TestASubTurnAsksAtTheRootOfItsTree: the person is where the request came from, and reads which agent asks.
 func TestASubTurnAsksAtTheRootOfItsTree(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), teamThatAsks)
+		h := open(t, newStore(t), teamThatAsks)
 		id := h.send(askerChat, calling(delegated("go")), askerMessage("7"))
 		allow := texts(h.asked(0))[0]
 		if sent := h.asker.texts("7"); !strings.HasPrefix(sent[len(sent)-1], "The agent coder wants to do this for you: delete it") {
@@ -333,7 +337,7 @@ func TestATurnOfAJobAsksNone(t *testing.T) {
 	for name, message := range map[string]string{"Itself": "go", "ItsSubTurn": calling(delegated("go"))} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				h := openCron(t, newStore(), teamThatAsks, func(c *dispatch.Config) {
+				h := openCron(t, newStore(t), teamThatAsks, func(c *dispatch.Config) {
 					if name == "Itself" {
 						c.Agents[0].Runner = asks{}
 					}
@@ -353,7 +357,7 @@ func TestATurnOfAJobAsksNone(t *testing.T) {
 // TestATurnOfSeveralPeopleAsksNone lets another person write into a turn before it asks.
 func TestATurnOfSeveralPeopleAsksNone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), runBy(asks{pause: 10 * time.Second}))
+		h := open(t, newStore(t), runBy(asks{pause: 10 * time.Second}))
 		id := h.send("agent:main:shared", "wait")
 		time.Sleep(5 * time.Second)
 		h.send("agent:main:shared", "and allow it", mode(chat.ModeSteer), func(m *chat.Message) { m.Principal = "mallory" })

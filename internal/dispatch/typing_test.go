@@ -13,7 +13,8 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/scheduler"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // TestFastTypingStartsWithinTheMaximumAndLosesNothing: the window is held open by a person who goes on typing, up to its maximum; then a batch
@@ -30,7 +31,7 @@ func TestFastTypingStartsWithinTheMaximumAndLosesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				h := open(t, newStore())
+				h := open(t, newStore(t))
 				defer h.close()
 				began := time.Now()
 				var ids []string
@@ -67,7 +68,7 @@ func TestTopicsOfOnePersonStaySeparate(t *testing.T) {
 	for name, key := range map[string]string{"topics of a group": "box:group:1", "private threads": "box:direct:7"} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				h := open(t, newStore())
+				h := open(t, newStore(t))
 				defer h.close()
 				in := func(topic string) func(*chat.Message) {
 					return func(m *chat.Message) {
@@ -96,7 +97,7 @@ func TestTopicsOfOnePersonStaySeparate(t *testing.T) {
 // TestProgramsPayNoWindow: what no person typed starts at once, and what waited behind a turn starts right after it, typed or not.
 func TestProgramsPayNoWindow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := openCron(t, memory.New(memory.Config{}))
+		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}))
 		slot := time.Now().Add(3 * time.Second)
 		h.put(cron.Job{ID: "job", Schedule: schedule.Spec{Kind: schedule.KindAt, At: slot}, Payload: cron.Payload{Text: "by the clock"}})
 		sentAt := time.Now()
@@ -125,7 +126,7 @@ func TestProgramsPayNoWindow(t *testing.T) {
 // turn is answered and knows where its own message came from.
 func TestEachTurnHasAContextOfItsOwn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore())
+		h := open(t, newStore(t))
 		defer h.close()
 		socket, gone := context.WithCancel(t.Context())
 		web := h.msg("box:direct:7", "sleep 1s")
@@ -158,7 +159,7 @@ func TestEachTurnHasAContextOfItsOwn(t *testing.T) {
 // TestRunsOfOneJobHaveIdsOfTheirOwn: two runs at once; the first ends, and the second is still listed and can be cancelled.
 func TestRunsOfOneJobHaveIdsOfTheirOwn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := openCron(t, memory.New(memory.Config{}))
+		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}))
 		h.put(everySecond("both", "sleep 15s"), func(j *cron.Job) {
 			j.Overlap, j.Schedule.EveryMs = cron.OverlapConcurrent, 10_000
 		})

@@ -43,7 +43,7 @@ func TestTypingIsShownUntilTheTurnEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				h := open(t, newStore())
+				h := open(t, newStore(t))
 				defer h.close()
 				began := time.Now()
 				id := h.send("box:direct:7", c.text, replyTo("7"), func(m *chat.Message) { m.Content.Options.TimeoutMs = c.timeout.Milliseconds() })
@@ -68,7 +68,7 @@ func TestTypingIsShownUntilTheTurnEnds(t *testing.T) {
 // TestAJobShowsNoTyping: no person waits for the answer of a job.
 func TestAJobShowsNoTyping(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore())
+		h := openCron(t, newStore(t))
 		h.put(once("quiet", "sleep 20s", time.Second), deliverTo(cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "7"}))
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -22,7 +22,7 @@ func second(runner agent.Runner) option {
 // later one that has it finishes it: one crash is counted, not one for each process that looked.
 func TestARunWaitsForAProcessThatHasItsAgent(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		c, off := cord(st)
 		killed := open(t, c, second(&script{}))
 		running, waiting := killed.send("agent:second:main", "sleep 5m"), killed.send("agent:second:main", "waits for the first one")

@@ -50,7 +50,7 @@ func TestAnUndeliveredCodeIsSentLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
-		b.breakRecords(recordsError{chat.ErrStoreUnavailable, "CreatePairing"})
+		b.breakRecords(recordsError{chat.ErrStoreUnavailable, "open a pairing"})
 		b.srv.Say(bob, bob, "hello?")
 		after(20 * time.Second)
 		wantTexts(t, "without a store bob reads", b.srv.Texts(bob))

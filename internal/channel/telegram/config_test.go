@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"laneway/internal/channel/telegram"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // newPlain makes a channel with its own transport.
 func newPlain(t *testing.T, token, address string) *telegram.Channel {
 	t.Helper()
-	ch, err := telegram.New(telegram.Config{Token: token, APIURL: address, Agent: "main"}, telegram.Deps{Records: memory.New(memory.Config{})})
+	ch, err := telegram.New(telegram.Config{Token: token, APIURL: address, Agent: "main"}, telegram.Deps{Records: sqlitetest.Open(t, sqlite.Config{})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +24,7 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	const token = "123456789:secret-canary-123456789"
 	good := telegram.Config{Token: token, Agent: "main"}
-	deps := telegram.Deps{Records: memory.New(memory.Config{})}
+	deps := telegram.Deps{Records: sqlitetest.Open(t, sqlite.Config{})}
 	for name, c := range map[string]struct {
 		change func(*telegram.Config)
 		want   string

@@ -18,7 +18,8 @@ import (
 	"laneway/internal/cron/service"
 	"laneway/internal/dispatch"
 	"laneway/internal/gateway"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 	"laneway/internal/testtelegram"
 )
 
@@ -64,7 +65,7 @@ func (s *storyteller) Run(ctx context.Context, req agent.Request, emit func(agen
 type home struct {
 	t         *testing.T
 	srv       *testtelegram.Server
-	st        *memory.Store
+	st        *sqlite.Store
 	agent     *storyteller
 	log       *logBuffer
 	down      bool
@@ -80,7 +81,7 @@ type home struct {
 func newHome(t *testing.T) *home {
 	t.Helper()
 	h := &home{t: t, srv: testtelegram.New(testtelegram.Config{}), agent: &storyteller{}, log: &logBuffer{}}
-	h.st = memory.New(memory.Config{Before: func(context.Context, string) error {
+	h.st = sqlitetest.Open(t, sqlite.Config{Before: func(context.Context, string) error {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.down {

@@ -20,7 +20,8 @@ import (
 	"laneway/internal/channel"
 	"laneway/internal/channel/telegram"
 	"laneway/internal/chat"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 	"laneway/internal/testtelegram"
 )
 
@@ -36,7 +37,7 @@ type bot struct {
 	t       *testing.T
 	srv     *testtelegram.Server
 	ch      *telegram.Channel
-	records *memory.Store
+	records *sqlite.Store
 	fault   atomic.Pointer[error] // of the records
 	files   *os.Root
 	log     *logBuffer
@@ -93,7 +94,7 @@ type setup struct {
 func newBot(t *testing.T, change func(*setup)) *bot {
 	t.Helper()
 	b := &bot{t: t, log: &logBuffer{}, seen: map[string]bool{}}
-	b.records = memory.New(memory.Config{Before: func(_ context.Context, operation string) error {
+	b.records = sqlitetest.Open(t, sqlite.Config{Before: func(_ context.Context, operation string) error {
 		err := b.fault.Load()
 		if err == nil {
 			return nil

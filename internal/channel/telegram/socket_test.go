@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"laneway/internal/channel/telegram"
-	"laneway/internal/store/memory"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
 	"laneway/internal/testtelegram"
 )
 
@@ -22,7 +23,7 @@ func TestOverSockets(t *testing.T) {
 	var err error
 	b.ch, err = telegram.New(
 		telegram.Config{Token: srv.Token(), APIURL: ts.URL, Agent: "main", Allow: []int64{anna}, PollTimeout: 2 * time.Second},
-		telegram.Deps{Records: memory.New(memory.Config{})},
+		telegram.Deps{Records: sqlitetest.Open(t, sqlite.Config{})},
 	)
 	if err != nil {
 		t.Fatal(err)
