@@ -50,10 +50,9 @@ func look[T any](ctx context.Context, s *Store, p store.Poll, read func(ctx cont
 
 // resting reports whether a poll needs no read. Then it is an operation all the same, for Before of the configuration.
 func (s *Store) resting(ctx context.Context, p store.Poll) (next time.Time, yes bool, err error) {
-	if ctx.Err() != nil {
-		return next, false, nil // the operation says so
+	if ctx.Err() == nil { // otherwise the operation says so
+		next, yes = s.gate.Resting(p, s.now())
 	}
-	next, yes = s.gate.Resting(p, s.now())
 	if yes {
 		err = s.before(ctx, p.Kind)
 	}
