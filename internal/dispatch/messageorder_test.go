@@ -20,7 +20,7 @@ func messageCall(text string) chat.ToolCall {
 // TestAMessageToTheWebIsInTheTranscriptWhenItsCallReturns holds what the order depends on: the answer of the turn, too, goes into the transcript.
 func TestAMessageToTheWebIsInTheTranscriptWhenItsCallReturns(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		var seen []string
 		h := open(t, st, withRunner(runnerFunc(func(ctx context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
 			for range 2 { // a call that is repeated under its key adds nothing
@@ -55,7 +55,7 @@ func (s slowFirst) Enqueue(ctx context.Context, rows []store.Outgoing) error {
 func TestMessagesOfAProgramArriveInTheOrderOfItsCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := &program{opened: make(chan agent.Toolbox, 1)}
-		h := open(t, slowFirst{newStore()}, withRunner(runnerFunc(func(ctx context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
+		h := open(t, slowFirst{newStore(t)}, withRunner(runnerFunc(func(ctx context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
 			_, end := req.OpenTools(ctx)
 			defer end()
 			box := <-p.opened

@@ -7,7 +7,6 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
-	"laneway/internal/store"
 	"laneway/internal/store/sqlstore"
 )
 
