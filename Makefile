@@ -19,22 +19,20 @@ PKG     ?= ./...
 RUN     ?= .
 TIMEOUT ?= 30m
 # Some tests run without the race detector, which slows them down up to ten times: the conformance suites of the stores on SQLite, whose engine is
-# C translated to Go, and on Postgres (their races run with it, and on memory the whole suite does); SLOW, a million turns whose memory is counted,
+# C translated to Go, and on Postgres (their races run with it); SLOW, a million turns whose memory is counted,
 # which would be the detector's, and the random histories, which are long, and in which the runtime of the detector broke once; and LONG, which `make chaos`
-# runs with it: long virtual times on three stores, of outages and of nights, copies of stores, scripts of the command line, texts that one goroutine renders, thousands
+# runs with it: long virtual times on both stores, of outages and of nights, copies of stores, scripts of the command line, texts that one goroutine renders, thousands
 # of answers that are compared byte by byte, files and answers of 10 MB and more, schedules beside a second search, programs that are killed while they
-# write to SQLite, its migrations, and single operations on it one after the other. BIG are reads of many bytes by one goroutine, in the suite of the
-# stores on memory.
+# write to SQLite, its migrations, and single operations on it one after the other.
 SLOW     := TestIdleSessionsLeaveNothing|TestRandomHistoriesKeepEveryPromise|TestRandomHistoriesOfAJobAreThoseOfThePlainModel
 LONG     := TestAKillInAnyStepOfACompactionLeavesOneSummary|TestAResetOrDeletionBesideACompactionLeavesNoSummary|TestTwoReplicasCompactAConversationOnce|TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert|TestAnOutageUsesUpNoAttempts|TestEveryTableIsCopiedThereAndBack|TestAnInterruptedCopyGoesOn|TestScripts|TestManyTexts|TestWordsSurvive|TestDeepTextIsRead|TestRenderingCostsNoMoreThanTheText|TestAnswersAboutJobsKeepTheirBytes|TestBadAnswers|TestAnswersThatComeTooFastArePaced|TestRunNowReportsWhyItDidNotRunAndLeavesThePlanAlone|TestTheStatementIsTheFence|TestTheComparisonSeesAStaleCache|TestAFireCountsWhatHappensInBetween|TestDaysAndWeeksAreRolledUpByBuiltInJobs|TestJobsThatWereDownForHoursComeBackBoundedAndSpread|TestTheStoreIsCompactedEverySunday|TestOldMessagesAreRemovedByABuiltInJobEveryNight|TestOldSessionsOfTasksAreRemovedByABuiltInJobEveryNight|TestOldSessionsOfCompactionsAreRemovedByABuiltInJobEveryNight|TestWithoutARetentionNothingIsRemoved|TestOldFilesAreRemovedWithOldMessages|TestEveryZoneAgreesWithTheWalkingOracle|TestUploadsAreRefusedBeforeTheyFillTheDisk|TestLargeUploads|TestTheLargestAttachmentIsTakenToTheByte|TestALargeFileHasMoreTime|TestFarYearsAgreeWithTheWalkingOracle|TestPeculiarZonesAgreeWithTheWalkingOracle|TestSearchAgreesWithGronxInUTC|TestMigrationsGoUpAndDownAndKeepWhatIsNotTheirs|TestAKillWhileIndexingLeavesAWholeIndex|TestACrashAtACommitBoundaryLosesNothingAcknowledged|TestACopyRefusesWhatItWouldDestroy|TestASourceThatChangedBetweenTwoAttemptsIsNoticed|TestTextsThatPostgresCannotStoreAreCounted|TestAfterAnOutageEverythingThatWaitsGoesOut|TestFiveMinutesWithoutTelegramAtTheStartDelayNothingElse
-BIG      := ^TestMemoryStore$$/^BigReads$$
 # Where they are, beside the conformance suites.
-LONGIN   := ./internal/store/sqlite ./internal/store/memory ./internal/dispatch ./internal/channel/telegram ./internal/gateway ./internal/store/transfer ./internal/testtelegram ./cmd/laneway ./internal/cron/schedule
-SLOWRACE := ^(TestStore|TestConformance|$(SLOW)|$(LONG))$$|$(BIG)
+LONGIN   := ./internal/store/sqlite ./internal/dispatch ./internal/channel/telegram ./internal/gateway ./internal/store/transfer ./internal/testtelegram ./cmd/laneway ./internal/cron/schedule
+SLOWRACE := ^(TestStore|TestConformance|$(SLOW)|$(LONG))$$
 # The detector looks at the areas Race and CronRace of these two suites alone, and the other stage at all others. Their names are the only ones that
 # end so.
 SKIPPLAIN := ^(TestStore|TestConformance)$$/^(Race|CronRace)$$
-SKIPRACE := ^(TestStore|TestConformance)$$/([^e]|[^c]e|[^a]ce)$$|^($(SLOW)|$(LONG))$$|$(BIG)
+SKIPRACE := ^(TestStore|TestConformance)$$/([^e]|[^c]e|[^a]ce)$$|^($(SLOW)|$(LONG))$$
 # The detector does not look into that engine elsewhere either: it guards its memory itself.
 RACE    := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 RACED   := env CGO_ENABLED=1 $(GO) test $(RACE)
@@ -130,7 +128,7 @@ chaos: ## the scenarios against real processes at full length: 200 kills, long l
 	LANEWAY_TEST_PROBES=200 LANEWAY_TEST_READS=10000 LANEWAY_TEST_HOSTILE=1 LANEWAY_TEST_HANDOVERS=50 LANEWAY_TEST_RESTARTS=50 LANEWAY_TEST_STOPS=1000 \
 	LANEWAY_TEST_DATABASE_CRASHES=200 LANEWAY_TEST_TURNS=2000 LANEWAY_TEST_COPY_MESSAGES=100000 LANEWAY_TEST_COPY_JOBS=10000 $(GO) run ./cmd/testpg -- $(RACED) -count=1 -timeout 80m -v ./internal/teste2e
 	$(GO) test -count=1 -timeout 60m ./internal/channel/telegram -run 'TestManyTexts$$' -texts 1000000
-	LANEWAY_TEST_TURNS=2000 $(TESTPG) $(RACED) -count=1 -timeout 60m -run '^(TestManyTurnsInAWindowOfEightThousandTokens|$(LONG))$$|$(BIG)' $(LONGIN)
+	LANEWAY_TEST_TURNS=2000 $(TESTPG) $(RACED) -count=1 -timeout 60m -run '^(TestManyTurnsInAWindowOfEightThousandTokens|$(LONG))$$' $(LONGIN)
 	$(MAKE) trees
 	$(MAKE) abuse
 

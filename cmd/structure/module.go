@@ -89,7 +89,7 @@ func support(dir string) bool {
 			return true
 		}
 	}
-	return dir == "internal/store/memory" || dir == "cmd/structure" || strings.HasPrefix(dir, "docs/")
+	return dir == "cmd/structure" || strings.HasPrefix(dir, "docs/")
 }
 
 // product lists the files of the product.

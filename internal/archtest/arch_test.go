@@ -52,7 +52,7 @@ func list(t *testing.T, args ...string) []goPackage {
 // under reports whether a package is path or lies below it.
 func under(pkg, path string) bool { return pkg == path || strings.HasPrefix(pkg, path+"/") }
 
-// support reports whether one of our packages belongs to tests: it is called …test or test…, or it is the fake store.
+// support reports whether one of our packages belongs to tests: it is called …test or test….
 func support(pkg string) bool {
 	if !under(pkg, module+"/internal") && !under(pkg, module+"/cmd") {
 		return false
@@ -62,7 +62,7 @@ func support(pkg string) bool {
 			return true
 		}
 	}
-	return under(pkg, module+"/internal/store/memory")
+	return false
 }
 
 func TestTheProgramLinksNothingOfTests(t *testing.T) {
@@ -334,7 +334,7 @@ func rules() []rule {
 			},
 		},
 		{
-			name: "tests' packages are imported by tests only", example: imports{"laneway/internal/app", "laneway/internal/store/memory"},
+			name: "tests' packages are imported by tests only", example: imports{"laneway/internal/app", "laneway/internal/store/sqlite/sqlitetest"},
 			applies: func(p string) bool { return !support(p) },
 			refuses: func(p string) bool {
 				return support(p) || slices.Contains([]string{"testing", "go.uber.org/goleak", "pgregory.net/rapid"}, p)

@@ -1,6 +1,6 @@
 // Package store is the port to what is durable: some thirty semantic operations, each atomic, each safe to retry as a whole.
-// The adapters below it (postgres, sqlite) hold the only SQL of the code base; memory is a fake for other packages' tests;
-// storetest is the one suite that all of them pass.
+// The adapters below it (postgres, sqlite) hold the only SQL of the code base; storetest is the
+// one suite that both pass, and sqlite/sqlitetest opens the store of other packages' tests.
 //
 // # What it promises
 //

@@ -31,7 +31,7 @@ type Store interface {
 	Zones
 	Holds
 
-	// Kind is "sqlite", "postgres" or "memory". Status pages show it instead of a path or an address.
+	// Kind is "sqlite" or "postgres". Status pages show it instead of a path or an address.
 	Kind() string
 	// Ping returns nil when the store can be used, else an error with the reason (unreachable, read-only). It returns within the context. An error
 	// that wraps [ErrSchema]: a step of the schema that this program needs is missing. A newer schema is none: steps only extend it.

@@ -46,7 +46,7 @@ type HealthScheduler struct {
 
 // HealthSessions counts sessions.
 type HealthSessions struct {
-	Path   string   `json:"path"`   // which store has them: sqlite, postgres or memory
+	Path   string   `json:"path"`   // which store has them: sqlite or postgres
 	Count  int      `json:"count"`  // how many there are; 0 for a credential that sees its own
 	Recent []string `json:"recent"` // always empty; see sessions.list
 }

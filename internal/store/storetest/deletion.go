@@ -120,13 +120,6 @@ func (w *world) found() map[string]bool {
 	return where
 }
 
-// sqlOnly leaves a test out on the memory store, which is removed soon and has no tables to look at.
-func (w *world) sqlOnly() {
-	if w.h.Query == nil {
-		w.tb.Skip("the memory store keeps what a deletion has to remove until it ends with its process")
-	}
-}
-
 func contentOfMark(files ...string) chat.Content {
 	c := chat.Content{Text: mark, Sender: chat.Sender{ID: mark, Name: mark}, Options: chat.Options{SystemPrompt: mark}}
 	for _, f := range files {
@@ -212,7 +205,6 @@ func (w *world) plantJob(node string, key chat.SessionKey) {
 }
 
 func deletionLeavesNothing(w *world) {
-	w.sqlOnly()
 	node := w.node()
 	key := w.plant(node)
 	before := w.found()
@@ -239,7 +231,6 @@ func deletionLeavesNothing(w *world) {
 }
 
 func deletionOfARun(w *world) {
-	w.sqlOnly()
 	node := w.node()
 	w.job(nil)
 	l := w.due(node)
@@ -255,7 +246,6 @@ func deletionOfARun(w *world) {
 }
 
 func deletionRemovesTasks(w *world) {
-	w.sqlOnly()
 	node := w.node()
 	other, parent, _ := w.turn(node, w.key())
 	kept := w.spawn(other, parent, parent)
@@ -272,7 +262,6 @@ func deletionRemovesTasks(w *world) {
 }
 
 func deletionWaitsForTasks(w *world) {
-	w.sqlOnly()
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
 	p := w.spawn(c, run, run)
@@ -291,7 +280,6 @@ func deletionWaitsForTasks(w *world) {
 }
 
 func deletionEndsOutgoing(w *world) {
-	w.sqlOnly()
 	node, key := w.node(), w.key()
 	w.write(key, 1, 1)
 	sending, waiting, other := w.outgoing("telegram:1", "7"), w.outgoing("telegram:1", "7"), w.outgoing("telegram:1", "8")
@@ -312,7 +300,6 @@ func deletionEndsOutgoing(w *world) {
 }
 
 func deletionListsFiles(w *world) {
-	w.sqlOnly()
 	node := w.node()
 	key := w.plant(node)
 	other := w.message(node, w.key())

@@ -21,7 +21,6 @@ func (w *world) holdGateway(reason string) {
 }
 
 func heldDoesNothing(w *world) {
-	w.sqlOnly()
 	node := w.node()
 	w.enqueue(w.outgoing("web", "7"))
 	w.job(nil)
@@ -47,7 +46,6 @@ func heldDoesNothing(w *world) {
 }
 
 func holdOnce(w *world) {
-	w.sqlOnly()
 	w.ok(w.st.ReleaseHold(w.ctx, store.ChangedBy{Who: "cli"}))
 	w.holdGateway("first")
 	w.clock.advance(time.Second)
@@ -62,7 +60,6 @@ func holdOnce(w *world) {
 }
 
 func heldAnswers(w *world) {
-	w.sqlOnly()
 	w.holdGateway("")
 	c, run, _ := w.turn(w.node(), w.key())
 	w.finish(answered(c, run))

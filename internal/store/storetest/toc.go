@@ -289,10 +289,8 @@ func tocDeleted(w *world) {
 	w.makeNode(annsWeek(), "")
 	w.makeNode(annsMonth(), "")
 	equal(w, "due", len(w.dueNames(store.TocWeek))+len(w.dueNames(store.TocMonth)), 0)
-	if w.st.Kind() != "memory" {
-		rows := w.h.Query(w.tb, `SELECT (SELECT count(*) FROM toc_parts) + (SELECT count(*) FROM toc_nodes)`)
-		equal(w, "rows", fmt.Sprint(rows[0][0]), "0")
-	}
+	rows := w.h.Query(w.tb, `SELECT (SELECT count(*) FROM toc_parts) + (SELECT count(*) FROM toc_nodes)`)
+	equal(w, "rows", fmt.Sprint(rows[0][0]), "0")
 }
 
 func tocDeletedMeanwhile(w *world) {

@@ -154,7 +154,7 @@ func (w *world) touched() chat.SessionKey {
 }
 
 func kindIsAWord(w *world) {
-	kinds := fmt.Sprint([]string{"memory", "postgres", "sqlite"})
+	kinds := fmt.Sprint([]string{"postgres", "sqlite"})
 	if kind := w.st.Kind(); kind == "" || !strings.Contains(kinds, kind) {
 		w.Fatalf("kind %q, want one of %s", kind, kinds)
 	}
