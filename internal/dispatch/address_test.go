@@ -37,7 +37,7 @@ func TestAReplyToTheChatOfASessionNamesTheAccount(t *testing.T) {
 		}
 	}
 	inBubble(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		lease(t, st, "telegram:666")
 		h := open(t, st)
 		defer h.close()
@@ -52,7 +52,7 @@ func TestAReplyToTheChatOfASessionNamesTheAccount(t *testing.T) {
 		want(t, "a session without a chat", account(t, st, m.ID), "")
 	})
 	synctest.Test(t, func(t *testing.T) {
-		st := newStore()
+		st := newStore(t)
 		lease(t, st, "telegram:666", "telegram:777")
 		h := open(t, st)
 		defer h.close()
