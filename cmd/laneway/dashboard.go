@@ -57,14 +57,14 @@ func (c *dashboardCmd) Run(ctx context.Context, env *environment) error {
 	if err != nil {
 		return err
 	}
-	base, err := c.base(loaded.Config)
+	socket, base, err := c.addresses(env, loaded.Config)
 	if err != nil {
 		return err
 	}
 	if !loaded.Config.Dashboard {
 		return errors.New("the dashboard is switched off; set dashboard: true")
 	}
-	made, token, err := c.token(ctx, env, loaded.Config)
+	made, token, err := c.token(ctx, env, loaded.Config, socket)
 	if err != nil {
 		return err
 	}
@@ -81,20 +81,26 @@ func (c *dashboardCmd) Run(ctx context.Context, env *environment) error {
 	return nil
 }
 
-// base is the address of the gateway for a browser, without a slash at its end.
-func (c *dashboardCmd) base(cfg config.Config) (string, error) {
+// addresses are that of the gateway's socket, which is LANEWAY_URL or the listener on this host, and that of the gateway for a browser, without a slash at its end.
+func (c *dashboardCmd) addresses(env *environment, cfg config.Config) (socket, base string, err error) {
+	socket = "ws://" + localAddress(cfg.Listen)
+	if named, _ := env.lookupEnv("LANEWAY_URL"); named != "" {
+		if socket, err = socketAddress(named); err != nil {
+			return "", "", err
+		}
+	}
 	if c.URL == "" {
-		return "http://" + localAddress(cfg.Listen), nil
+		return socket, "http" + strings.TrimPrefix(strings.TrimSuffix(strings.TrimSuffix(socket, "/ws"), "/"), "ws"), nil
 	}
 	address := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(c.URL, "/"), "/dashboard"), "/")
 	if !strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://") {
-		return "", usageError("--url must begin with https:// or http://")
+		return "", "", usageError("--url must begin with https:// or http://")
 	}
-	return address, nil
+	return socket, address, nil
 }
 
 // token makes the token, and removes those of this command that have expired. The gateway must accept it: a page without a gateway would only report that.
-func (c *dashboardCmd) token(ctx context.Context, env *environment, cfg config.Config) (made app.Token, token secret.Secret, err error) {
+func (c *dashboardCmd) token(ctx context.Context, env *environment, cfg config.Config, socket string) (made app.Token, token secret.Secret, err error) {
 	list, err := env.tokens.List(ctx, cfg)
 	if err != nil {
 		return made, token, fmt.Errorf("reading the tokens: %w", err)
@@ -112,7 +118,7 @@ func (c *dashboardCmd) token(ctx context.Context, env *environment, cfg config.C
 	if err != nil {
 		return made, token, fmt.Errorf("making the token: %w", err)
 	}
-	conn, err := env.dial(ctx, target{URL: "ws://" + localAddress(cfg.Listen), Token: token})
+	conn, err := env.dial(ctx, target{URL: socket, Token: token})
 	if err != nil {
 		return made, token, errors.Join(err, env.tokens.Revoke(context.WithoutCancel(ctx), cfg, made.Name, here()))
 	}

@@ -45,6 +45,22 @@ func TestDashboardPrintsALinkWithATokenThatExpires(t *testing.T) {
 	}
 }
 
+func TestDashboardUsesTheAddressOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	b := accepting(tokenBench(t))
+	lookup := b.env.lookupEnv
+	b.env.lookupEnv = func(name string) (string, bool) {
+		if name == "LANEWAY_URL" {
+			return "ws://127.0.0.1:4711/ws", true
+		}
+		return lookup(name)
+	}
+	b.run(t, exitOK, "dashboard", "--print")
+	if got := b.stdout.String(); !strings.HasPrefix(got, "http://127.0.0.1:4711/dashboard/#token=") {
+		t.Errorf("link %q", got)
+	}
+}
+
 func TestDashboardLeavesNoTokenWithoutAGateway(t *testing.T) {
 	t.Parallel()
 	b := tokenBench(t)
