@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestAnIsolatedRunIsOneRowUntilItIsSpokenTo runs a job by hand, reads its session as any other, lets its process die, and then talks to it.
-func TestAnIsolatedRunIsOneRowUntilItIsSpokenTo(t *testing.T) {
+// TestTheSessionOfAnIsolatedRunIsLikeEveryOther runs a job by hand, reads its session, lets its process die, and then talks to it.
+func TestTheSessionOfAnIsolatedRunIsLikeEveryOther(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()
@@ -24,8 +24,8 @@ func TestAnIsolatedRunIsOneRowUntilItIsSpokenTo(t *testing.T) {
 			return o.Count(`SELECT (SELECT count(*) FROM sessions WHERE key LIKE '%:cron:%') + (SELECT count(*) FROM inbox WHERE message_id = '` + run + `')
 				+ (SELECT count(*) FROM runs WHERE id = '` + run + `')`)
 		}
-		if n := rows(); n != 0 {
-			t.Errorf("the run has %d rows besides that of the ledger", n)
+		if n := rows(); n != 3 {
+			t.Errorf("the run has %d rows besides that of the ledger, want a session, a message and a turn", n)
 		}
 		session := strings.Join(o.Rows("SELECT session_key FROM cron_run_logs WHERE id = '"+run+"'"), "")
 		texts := func(c *Client) []string { return notes(t, c, session, "") }
@@ -50,7 +50,7 @@ func TestAnIsolatedRunIsOneRowUntilItIsSpokenTo(t *testing.T) {
 			t.Errorf("the conversation is %q, want it to go on behind %q", got, before)
 		}
 		if n := rows(); n != 3 {
-			t.Errorf("the run has %d rows besides that of the ledger, want 3: it was spoken to", n)
+			t.Errorf("the run has %d rows besides that of the ledger after the next message, want the same 3", n)
 		}
 		o.Check(cronLease)
 	})
