@@ -37,7 +37,7 @@ SKIPRACE := ^(TestStore|TestConformance)$$/([^e]|[^c]e|[^a]ce)$$|^($(SLOW)|$(LON
 RACE    := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 RACED   := env CGO_ENABLED=1 $(GO) test $(RACE)
 # How many parallel tests of a package run at once, and of internal/teste2e, whose real processes wait for most of their time.
-TOGETHER ?= 6
+TOGETHER ?= 4
 WAITING  ?= 8
 # Where the linked test binaries of this checkout stay: beside Go's cache, see scripts/test.
 BINARIES = $(shell dirname "$$($(GO) env GOCACHE)")/laneway-tests-$(shell pwd -P | cksum | cut -d" " -f1)

@@ -7,7 +7,7 @@
 // # What is counted
 //
 // Product: Go files that are neither tests nor test support. Test support is a package whose path has a part that begins with "test" or
-// ends with "test", the in-memory store, and this program. Generated files are not counted.
+// ends with "test", and this program. Generated files are not counted.
 //
 // Methods: the methods that are declared with a type as receiver, value or pointer. Store adapters are printed but have no bound.
 //

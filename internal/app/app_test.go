@@ -30,7 +30,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	patience   = 30 * time.Second // for what must happen; never how long a test takes
+	patience   = 3 * time.Minute // for what must happen; never how long a test takes
 	ownerToken = "owner-token-0123456789-abcdefghijk"
 	hookSecret = "hook-secret-0123456789-abcdefghijk"
 )
