@@ -57,7 +57,7 @@ func PlainText(req Request) string {
 // from the transcript are shown in brackets on the user's side, because only the operator may speak as the system.
 func Conversation(req Request, system string, window, reserve int) (string, []Line) {
 	system, input := fixed(req, system)
-	budget := window - reserve - FixedTokens(req, system)
+	budget := window - reserve - fixedTokens(system, input)
 	past := CutHistory(earlier(req), budget)
 	lines := make([]Line, 0, len(past)+1)
 	for _, entry := range past {
@@ -82,16 +82,14 @@ func fixed(req Request, system string) (prompt, input string) {
 	return system, input
 }
 
-// FixedTokens is an estimate of what is never cut of a request: the system prompt and the new input.
-func FixedTokens(req Request, system string) int {
-	system, input := fixed(req, system)
+func fixedTokens(system, input string) int {
 	return EstimateTokens(system) + EstimateTokens(input) + 2*entryOverhead
 }
 
 // RoundTokens is how many tokens the tools and rounds of a turn may have in a window, of which reserve is left for the answer and for pictures. A quarter
 // stays for the conversation before the turn, if there is one.
 func RoundTokens(req Request, system string, window, reserve int) int {
-	left := window - reserve - FixedTokens(req, system)
+	left := window - reserve - fixedTokens(fixed(req, system))
 	if len(req.History) > 0 {
 		left = left * 3 / 4
 	}

@@ -151,7 +151,7 @@ func (r *Runner) reserve(params modelhttp.Params) int {
 	return min(limit, r.cfg.ContextWindow/2)
 }
 
-// body is the request. The rounds stand behind the new input, because they answer it.
+// body is the request. The rounds follow the new input, because they answer it.
 func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation, images toolloop.Images) request {
 	limit := r.cfg.MaxTokens
 	if params.MaxTokens != nil {

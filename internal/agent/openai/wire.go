@@ -115,7 +115,7 @@ func (r *Runner) reserve(params modelhttp.Params) int {
 	return min(answerReserve, r.cfg.ContextWindow/4)
 }
 
-// body is the request. The rounds stand behind the new input, because they answer it.
+// body is the request. The rounds follow the new input, because they answer it.
 func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation, images toolloop.Images) request {
 	system, lines := agent.Conversation(req, r.cfg.System, r.cfg.ContextWindow, r.reserve(params)+talk.Tokens()+images.Tokens())
 	out := request{

@@ -42,7 +42,7 @@ func (l *loop) work(ctx context.Context, index int, again bool) error {
 		case <-ctx.Done():
 		}
 		if err := agent.Ended(ctx); err != nil {
-			return err // a result that came of the end of the turn is none
+			return err // what a call returns because its turn ends is no result
 		}
 		if err := l.take(ctx, round, d); err != nil {
 			return err

@@ -3,6 +3,7 @@ package toolloop
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,15 +20,14 @@ const maxRead = 8 << 10
 // cutSizes are how many bytes of an older result are kept, one after the other until the rounds fit; 0 leaves the pointer alone.
 var cutSizes = [...]int{2048, 512, 0} //nolint:gochecknoglobals // a constant
 
-// window keeps the rounds of a turn within the part of the context window that is left for them. A result that was cut stays cut, so that what the model
-// was given does not change more often than needed: the caches of providers live on it.
+// window keeps the rounds of a turn within the part of the context window that is left for them. What was cut stays cut, so that what the model was given
+// does not change more often than needed: the caches of providers depend on it.
 type window struct {
-	tokens int            // for tools and rounds; 0 = no bound
-	kept   map[[2]int]int // bytes that are kept of a result, by round and call; absent = all
+	tokens int         // for tools and rounds; 0 = no bound
+	kept   map[int]int // bytes that are kept of each result, by the index of the round; absent = all
 }
 
-// fit returns the rounds as the model gets them: where they would not fit, the oldest results are cut to head, tail and a pointer. The newest results share
-// what is left.
+// fit returns the rounds as the model gets them: where they would not fit, the oldest ones are cut first. The results of the newest round share what is left.
 func (w *window) fit(rounds []agent.Round, tools []agent.ToolSpec) []agent.Round {
 	if w.tokens == 0 || len(rounds) == 0 {
 		return rounds
@@ -39,35 +39,34 @@ func (w *window) fit(rounds []agent.Round, tools []agent.ToolSpec) []agent.Round
 	return w.cut(rounds)
 }
 
-// shorten cuts results until the total is three quarters of the window, so that the next rounds need no further cut.
+// shorten cuts rounds until the total is three quarters of the window, so that the next rounds need no further cut.
 func (w *window) shorten(rounds []agent.Round, total func() int) {
 	if w.kept == nil {
-		w.kept = map[[2]int]int{}
+		w.kept = map[int]int{}
 	}
 	enough := w.tokens * 3 / 4
 	newest := len(rounds) - 1
 	for i, size := range cutSizes {
 		for r := range newest {
-			w.limit(rounds, r, size)
+			w.limit(r, size)
 			if total() <= enough {
 				return
 			}
 		}
 		if i == 0 { // the older results are short; the newest ones have the rest
-			before := total()
-			n := max(len(rounds[newest].Results), 1)
 			all := 0
 			for _, result := range rounds[newest].Results {
 				all += agent.EstimateTokens(result.Text)
 			}
-			w.limit(rounds, newest, max(2*(enough-before+all)/n, cutSizes[0])) // an estimate has at most half a token for each byte
+			share := 2 * (enough - total() + all) / max(len(rounds[newest].Results), 1) // an estimate has at most half a token for each byte
+			w.limit(newest, max(share, size))
 			if total() <= w.tokens {
 				return
 			}
 		}
 	}
 	for _, size := range cutSizes {
-		w.limit(rounds, newest, size)
+		w.limit(newest, size)
 		if total() <= w.tokens {
 			return
 		}
@@ -75,36 +74,39 @@ func (w *window) shorten(rounds []agent.Round, total func() int) {
 }
 
 // limit keeps at most size bytes of each result of a round.
-func (w *window) limit(rounds []agent.Round, r, size int) {
-	for c, result := range rounds[r].Results {
-		if had, ok := w.kept[[2]int{r, c}]; len(result.Text) > size+256 && (!ok || had > size) { // a pointer has some hundred bytes
-			w.kept[[2]int{r, c}] = size
-		}
+func (w *window) limit(r, size int) {
+	if had, ok := w.kept[r]; !ok || had > size {
+		w.kept[r] = size
 	}
 }
 
-// cut returns copies of the rounds with their results as they are kept.
+// pointerBytes is how much longer than what is kept of it a result must be, so that a pointer is worth its place.
+const pointerBytes = 256
+
+// cut returns copies of the rounds with what is kept of their results. Long arguments go with them: the model needs them less than what they brought.
 func (w *window) cut(rounds []agent.Round) []agent.Round {
 	if len(w.kept) == 0 {
 		return rounds
 	}
-	out := make([]agent.Round, len(rounds))
-	for r, round := range rounds {
-		out[r] = round
-		out[r].Results = make([]*chat.ToolResult, len(round.Results))
+	out := slices.Clone(rounds)
+	for r, size := range w.kept {
+		round := &out[r]
+		round.Calls, round.Results = slices.Clone(round.Calls), slices.Clone(round.Results)
 		for c, result := range round.Results {
-			out[r].Results[c] = result
-			if size, ok := w.kept[[2]int{r, c}]; ok {
+			if len(result.Text) > size+pointerBytes {
 				short := *result
 				short.Text = headAndTail(short.Text, size, strconv.Itoa(r+1)+"."+strconv.Itoa(c+1))
-				out[r].Results[c] = &short
+				round.Results[c] = &short
+			}
+			if args := &round.Calls[c].Args; len(*args) > size+pointerBytes {
+				*args = fmt.Sprintf(`{"left_out_bytes":%d}`, len(*args))
 			}
 		}
 	}
 	return out
 }
 
-// headAndTail keeps size bytes of a text, two thirds of them from its beginning, and says how the rest is read.
+// headAndTail keeps size bytes of a result, two thirds of them from its beginning, and states the call that returns the rest.
 func headAndTail(text string, size int, call string) string {
 	head := chat.Cut(text, size*2/3)
 	tail := strings.ToValidUTF8(text[len(text)-size/3:], "")

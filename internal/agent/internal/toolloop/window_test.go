@@ -26,7 +26,7 @@ func (m *reader) Ask(_ context.Context, talk toolloop.Conversation) (toolloop.Re
 	reply := toolloop.Reply{StopReason: agent.StopNormal}
 	switch n := len(talk.Rounds); {
 	case n < m.rounds:
-		reply.Calls = []chat.ToolCall{{ID: fmt.Sprint("a", n), Name: "set", Args: "{}"}, {ID: fmt.Sprint("b", n), Name: "set", Args: "{}"}}
+		reply.Calls = []chat.ToolCall{{ID: fmt.Sprint("a", n), Name: "set", Args: "{}"}, {ID: fmt.Sprint("b", n), Name: "set", Args: `{"text":"` + strings.Repeat("z", 9_000) + `"}`}}
 	case n == m.rounds:
 		if last := talk.Tools[len(talk.Tools)-1].Name; last != "result" {
 			return reply, fmt.Errorf("the last tool is %q", last)
@@ -39,6 +39,7 @@ func (m *reader) Ask(_ context.Context, talk toolloop.Conversation) (toolloop.Re
 	return reply, nil
 }
 
+// The arguments of the calls are long, too: a model writes files with them.
 func TestResultsThatDoNotFitAreCutAndCanBeRead(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{2_000, 14_000, 100_000} {
