@@ -13,8 +13,6 @@ import (
 // engine runs the operations of sqlstore: a View on any connection of the pool, an Update in a transaction.
 type engine struct{ *Store }
 
-var dialect = sqlstore.Postgres() //nolint:gochecknoglobals // a cache of texts, which are constants
-
 // View implements sqlstore.Engine.
 func (e engine) View(ctx context.Context, doing string, see func(ctx context.Context, tx sqlstore.Tx) error) error {
 	return e.do(ctx, doing, func(ctx context.Context) error { return see(ctx, &engineTx{Store: e.Store, to: e.pool}) })
@@ -59,7 +57,7 @@ func (t *engineTx) PerEngine(postgres, _ string) string { return postgres }
 
 // statement is a text with its arguments.
 func (t *engineTx) statement(text string, args []any) (string, []any, error) {
-	s := dialect.Of(text)
+	s := t.dialect.Of(text)
 	plain, rows, err := s.Split(args)
 	if err != nil {
 		return "", nil, err

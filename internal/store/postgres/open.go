@@ -53,7 +53,8 @@ type Store struct {
 	finishes     *group[*finishOp]
 	cronFinishes *group[*finishOp] // finishes that the ledger of cron takes part in
 
-	parts cron.PartsDecoder
+	dialect *sqlstore.Dialect
+	parts   cron.PartsDecoder
 
 	beat *control // heartbeats only
 	ctrl *control // stops and pings
@@ -97,6 +98,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		recentEntries:   recentEntries,
 		unknownLaunches: newUnknownLaunches(),
 		step:            step,
+		dialect:         sqlstore.Postgres(),
 	}
 	s.Store = sqlstore.New(engine{s})
 	if err := s.openConns(ctx, pc, cfg); err != nil {

@@ -11,8 +11,6 @@ import (
 // engine runs the operations of sqlstore: a View on one of the readers, an Update in the writer's transaction.
 type engine struct{ *Store }
 
-var dialect = sqlstore.SQLite() //nolint:gochecknoglobals // a cache of texts, which are constants
-
 // View implements sqlstore.Engine.
 func (e engine) View(ctx context.Context, doing string, see func(ctx context.Context, tx sqlstore.Tx) error) error {
 	return e.view(ctx, doing, func(ctx context.Context, q querier) error {
@@ -77,7 +75,7 @@ func (t *engineTx) PerEngine(_, sqlite string) string { return sqlite }
 
 // each calls run with the arguments of each execution of a statement.
 func (t *engineTx) each(text string, args []any, run func(s *sqlstore.Statement, args []any) error) error {
-	s := dialect.Of(text)
+	s := t.session.dialect.Of(text)
 	if t.wrote != nil && s.Writes {
 		*t.wrote = true
 	}

@@ -10,6 +10,7 @@ import (
 
 	"laneway/internal/cron"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // querier is what the writer's transaction and a reader's snapshot have in common.
@@ -27,6 +28,8 @@ type session struct {
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt
 	parts cron.PartsDecoder
+	// dialect keeps what the texts of sqlstore are here, as stmts keeps what is prepared.
+	dialect *sqlstore.Dialect
 }
 
 func connect(ctx context.Context, db *sql.DB) (*session, error) {
@@ -34,7 +37,7 @@ func connect(ctx context.Context, db *sql.DB) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return &session{conn: conn, stmts: map[string]*sql.Stmt{}}, nil
+	return &session{conn: conn, stmts: map[string]*sql.Stmt{}, dialect: sqlstore.SQLite()}, nil
 }
 
 func (s *session) prepared(ctx context.Context, text string) (*sql.Stmt, error) {

@@ -60,7 +60,11 @@ func (s Usage) AddUsage(ctx context.Context, b usage.Batch, day string, read []u
 	for _, scope := range read {
 		scopes = append(scopes, []any{string(scope.Kind), scope.Name})
 	}
-	err = s.db.Update(ctx, "count what agents use", func(ctx context.Context, tx Tx) error {
+	run := s.db.Update
+	if len(b.Records) == 0 {
+		run = s.db.View
+	}
+	err = run(ctx, "count what agents use", func(ctx context.Context, tx Tx) error {
 		spent = make(map[usage.Scope]usage.Spent, len(read))
 		if err := addUsage(ctx, tx, &b); err != nil {
 			return err
