@@ -305,7 +305,7 @@ func (a actions) Compact(ctx context.Context, c command.Call) (command.Compactio
 	}
 	defer a.d.turns.compactions.asked(tr.SessionID)
 	m := compactMessage(c.Session, tr.SessionID, c.Principal)
-	if runs, err := a.d.compacts(ctx, m.Session); runs || err != nil {
+	if runs, err := compacts(ctx, a.d.store, m.Session); runs || err != nil {
 		return command.CompactionRunning, err
 	}
 	by := compaction{session: c.Session, transcript: tr.SessionID, all: true}
@@ -322,8 +322,8 @@ func (a actions) Compact(ctx context.Context, c command.Call) (command.Compactio
 }
 
 // compacts reports whether a compaction waits or runs, in any process. key is that of its session.
-func (d *Dispatcher) compacts(ctx context.Context, key chat.SessionKey) (bool, error) {
-	s, err := d.store.Session(ctx, key, "")
+func compacts(ctx context.Context, sessions store.Sessions, key chat.SessionKey) (bool, error) {
+	s, err := sessions.Session(ctx, key, "")
 	if errors.Is(err, chat.ErrSessionNotFound) {
 		return false, nil
 	}

@@ -175,7 +175,7 @@ func (s toolSessions) Send(ctx context.Context, o store.Outgoing) error {
 	}
 	err := s.node.WhileAlive(ctx, func(ctx context.Context) error { return s.store.Enqueue(ctx, []store.Outgoing{o}) })
 	if err != nil {
-		return fmt.Errorf("sending a text of a tool: %w", err)
+		return fmt.Errorf("sending the message of a tool: %w", err)
 	}
 	s.outbox.Wake()
 	return nil
@@ -185,14 +185,14 @@ func (s toolSessions) Send(ctx context.Context, o store.Outgoing) error {
 func (s toolSessions) append(ctx context.Context, o store.Outgoing) error {
 	key, err := chat.ParseSessionKey(o.Target.ChatID, o.Session.Agent)
 	if err != nil {
-		return fmt.Errorf("the session of a text of a tool: %w", err)
+		return fmt.Errorf("reading the session for the message of a tool: %w", err)
 	}
 	err = s.node.WhileAlive(ctx, func(ctx context.Context) error {
 		_, err := s.AppendReply(ctx, key, chat.Reply{ID: o.RunID, RunID: o.RunID, Target: o.Target, Principal: o.Principal, Kind: o.Kind, Text: o.Text})
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("delivering a text of a tool: %w", err)
+		return fmt.Errorf("delivering the message of a tool: %w", err)
 	}
 	return nil
 }
