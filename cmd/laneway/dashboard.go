@@ -139,7 +139,7 @@ func (c *dashboardCmd) open(ctx context.Context, env *environment, dir, link, wo
 	}
 	exited, err := browse(env, "file://"+f.Name())
 	if err != nil {
-		return fmt.Errorf("opening a browser: %w; try laneway dashboard --print", err)
+		return fmt.Errorf("no browser could be opened here (%w); laneway dashboard --print prints a link for another one", err)
 	}
 	env.note(words + "; the browser opens the page, and this command ends in a minute or with Ctrl+C")
 	for after := time.After(dashboardPage); ; {
@@ -150,7 +150,7 @@ func (c *dashboardCmd) open(ctx context.Context, env *environment, dir, link, wo
 			return nil
 		case err, open := <-exited:
 			if err != nil {
-				return fmt.Errorf("the browser ended: %w; try laneway dashboard --print", err)
+				return fmt.Errorf("no browser could be opened here (%w); laneway dashboard --print prints a link for another one", err)
 			}
 			if !open {
 				exited = nil // an opener ends at once, and the browser has yet to read the page
