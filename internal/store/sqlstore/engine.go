@@ -14,8 +14,8 @@ import (
 type Engine interface {
 	// View runs see outside of a transaction. On SQLite all its statements read one state of the database; on PostgreSQL each statement reads its own.
 	View(ctx context.Context, doing string, see func(ctx context.Context, tx Tx) error) error
-	// Update runs change in one transaction, which is committed when change returns nil. The engine may run change again after a conflict, so it sets its
-	// results and changes nothing else but the database. Errors of change are returned unchanged when they are of type *chat.Error; others get
+	// Update runs change in one transaction, which is committed when change returns nil. The engine may run change again after a conflict, and it may run
+	// change after Update has returned because ctx has ended; so change owns what it needs and changes nothing but the database, see result. Errors of change are returned unchanged when they are of type *chat.Error; others get
 	// doing as their context.
 	Update(ctx context.Context, doing string, change func(ctx context.Context, tx Tx) error) error
 	// Control is an Update that never waits for those of turns and messages.
@@ -94,6 +94,30 @@ func list[T any](ctx context.Context, db Engine, q query, scan func(Row) (T, err
 		return err
 	})
 	return found, err
+}
+
+// transaction is the Update of an engine, or a Control.
+type transaction func(ctx context.Context, doing string, change func(ctx context.Context, tx Tx) error) error
+
+// result is a transaction with a result. A change may still run when its caller has returned because ctx has ended, so it must not write variables of the
+// caller: what it returns is read after the commit only.
+func result[T any](ctx context.Context, in transaction, doing string, change func(ctx context.Context, tx Tx) (T, error)) (T, error) {
+	var none, out T
+	err := in(ctx, doing, func(ctx context.Context, tx Tx) (err error) {
+		out, err = change(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return none, err
+	}
+	return out, nil
+}
+
+// control is a Control on a line.
+func control(db Engine, line Line) transaction {
+	return func(ctx context.Context, doing string, change func(ctx context.Context, tx Tx) error) error {
+		return db.Control(ctx, line, doing, change)
+	}
 }
 
 // value is a View that reads one value; the zero value when there is no row.

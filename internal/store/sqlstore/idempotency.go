@@ -77,15 +77,13 @@ func (s Calls) IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (an
 }
 
 // PruneIdempotencyRecords deletes old records; see store.IdempotencyRecords.
-func (s Calls) PruneIdempotencyRecords(ctx context.Context, limit int) (n int, err error) {
-	err = s.db.Update(ctx, "prune the answers", func(ctx context.Context, tx Tx) error {
+func (s Calls) PruneIdempotencyRecords(ctx context.Context, limit int) (int, error) {
+	return result(ctx, s.db.Update, "prune the answers", func(ctx context.Context, tx Tx) (int, error) {
 		done, err := tx.Exec(ctx, `
 			WITH old AS MATERIALIZED (SELECT owner, method, key FROM answers WHERE at <= {now} - $1 ORDER BY at {limit $2} {skip})
 			DELETE FROM answers WHERE (owner, method, key) IN (SELECT owner, method, key FROM old)`, store.IdempotencyTTL.Milliseconds(), limit)
-		n = int(done)
-		return err
+		return int(done), err
 	})
-	return n, err
 }
 
 // Audit adds one row to the log of changes.

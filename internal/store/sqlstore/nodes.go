@@ -26,15 +26,10 @@ const (
 )
 
 // Heartbeat extends the lease of a live node; see store.Nodes.
-func (s Nodes) Heartbeat(ctx context.Context, nodeID string) (b store.Beat, err error) {
-	err = s.db.Control(ctx, Beat, "extend the lease of this gateway", func(ctx context.Context, tx Tx) (err error) {
-		b, err = beat(ctx, tx, nodeID)
-		return err
+func (s Nodes) Heartbeat(ctx context.Context, nodeID string) (store.Beat, error) {
+	return result(ctx, control(s.db, Beat), "extend the lease of this gateway", func(ctx context.Context, tx Tx) (store.Beat, error) {
+		return beat(ctx, tx, nodeID)
 	})
-	if err != nil {
-		return store.Beat{}, err
-	}
-	return b, nil
 }
 
 func beat(ctx context.Context, tx Tx, nodeID string) (b store.Beat, err error) {
@@ -70,12 +65,10 @@ func stopRequests(ctx context.Context, tx Tx, nodeID string) ([]store.StopReques
 }
 
 // StopRequests reads the stop requests for runs of a node; see store.Waker.
-func (s Nodes) StopRequests(ctx context.Context, nodeID string) (stops []store.StopRequest, err error) {
-	err = s.db.Control(ctx, Stop, "read stop requests", func(ctx context.Context, tx Tx) (err error) {
-		stops, err = stopRequests(ctx, tx, nodeID)
-		return err
+func (s Nodes) StopRequests(ctx context.Context, nodeID string) ([]store.StopRequest, error) {
+	return result(ctx, control(s.db, Stop), "read stop requests", func(ctx context.Context, tx Tx) ([]store.StopRequest, error) {
+		return stopRequests(ctx, tx, nodeID)
 	})
-	return stops, err
 }
 
 // SetDraining marks the node; the first mark keeps its time. For an unknown node it does nothing.
@@ -109,18 +102,17 @@ func ProveAlive(ctx context.Context, tx Tx, nodeID string) error {
 
 // AcquireLease takes a named lease that no live node holds, or confirms that nodeID holds it; see store.Nodes.
 func (s Nodes) AcquireLease(ctx context.Context, name, nodeID string) (l store.Lease, ok bool, err error) {
-	err = s.db.Update(ctx, "acquire the lease "+name, func(ctx context.Context, tx Tx) error {
-		l = store.Lease{Name: name, Owner: nodeID}
+	l, err = result(ctx, s.db.Update, "acquire the lease "+name, func(ctx context.Context, tx Tx) (store.Lease, error) {
+		l := store.Lease{Name: name, Owner: nodeID}
 		if err := ProveAlive(ctx, tx, nodeID); err != nil {
-			return err
+			return l, err
 		}
-		ok, err = one(ctx, tx, acquireSQL, into(&l.Epoch, &l.NextOffset), name, nodeID)
-		return err
+		if ok, err := one(ctx, tx, acquireSQL, into(&l.Epoch, &l.NextOffset), name, nodeID); err != nil || !ok {
+			return store.Lease{}, err
+		}
+		return l, nil
 	})
-	if err != nil || !ok {
-		return store.Lease{}, false, err
-	}
-	return l, true, nil
+	return l, l.Owner != "", err
 }
 
 // ReleaseLease gives a lease back, which keeps its offset. It does nothing when the claim is not current.

@@ -29,35 +29,34 @@ func (s Access) Paired(ctx context.Context, p channel.Peer) (bool, error) {
 }
 
 // CreatePairing opens a request under a fresh code.
-func (s Access) CreatePairing(ctx context.Context, p channel.Peer, name string) (made channel.Pairing, err error) {
+func (s Access) CreatePairing(ctx context.Context, p channel.Peer, name string) (channel.Pairing, error) {
 	id, err := newID()
 	if err != nil {
-		return made, err
+		return channel.Pairing{}, err
 	}
 	code := channel.NewPairingCode()
-	err = s.db.Update(ctx, "open a pairing", func(ctx context.Context, tx Tx) error {
+	return result(ctx, s.db.Update, "open a pairing", func(ctx context.Context, tx Tx) (made channel.Pairing, err error) {
 		if err := lockName(ctx, tx, "pairings", p.Channel); err != nil {
-			return err
+			return made, err
 		}
 		if _, err := tx.Exec(ctx, `DELETE FROM pairings WHERE expires_at <= {now}`); err != nil {
-			return err
+			return made, err
 		}
 		var inChat, inBot int
-		_, err := one(ctx, tx, `SELECT count(*) FILTER (WHERE chat_id = $2), count(*) FROM pairings WHERE channel = $1`, into(&inChat, &inBot), p.Channel, p.ChatID)
+		_, err = one(ctx, tx, `SELECT count(*) FILTER (WHERE chat_id = $2), count(*) FROM pairings WHERE channel = $1`, into(&inChat, &inBot), p.Channel, p.ChatID)
 		switch {
 		case err != nil:
-			return err
+			return made, err
 		case inChat >= channel.MaxPairingsPerChat:
-			return channel.ErrPairingChatFull
+			return made, channel.ErrPairingChatFull
 		case inBot >= channel.MaxPairingsPerBot:
-			return channel.ErrPairingBotFull
+			return made, channel.ErrPairingBotFull
 		}
 		_, err = one(ctx, tx, `INSERT INTO pairings (`+pairingColumns+`) VALUES ($1, $2, $3, $4, $5, $6, {now}, {now} + $7) RETURNING `+pairingColumns,
 			func(r Row) (err error) { made, err = scanPairing(r); return err },
 			code, id, p.Channel, p.UserID, p.ChatID, name, channel.PairingLife.Milliseconds())
-		return err
+		return made, err
 	})
-	return made, err
 }
 
 // OpenPairings lists the open requests.
@@ -77,34 +76,32 @@ func takePairing(ctx context.Context, tx Tx, ref channel.PairingRef) (p channel.
 }
 
 // ApprovePairing lets a peer in.
-func (s Access) ApprovePairing(ctx context.Context, ref channel.PairingRef, by store.ChangedBy) (p channel.Pairing, err error) {
-	err = s.db.Update(ctx, "approve a pairing", func(ctx context.Context, tx Tx) (err error) {
+func (s Access) ApprovePairing(ctx context.Context, ref channel.PairingRef, by store.ChangedBy) (channel.Pairing, error) {
+	return result(ctx, s.db.Update, "approve a pairing", func(ctx context.Context, tx Tx) (p channel.Pairing, err error) {
 		if p, err = takePairing(ctx, tx, ref); err != nil {
-			return err
+			return p, err
 		}
 		if _, err := tx.Exec(ctx, `DELETE FROM pairings WHERE `+peerCondition, p.Channel, p.UserID, p.ChatID); err != nil {
-			return err
+			return p, err
 		}
 		_, err = tx.Exec(ctx, `INSERT INTO pairing_grants (channel, user_id, chat_id, name, approved_by, approved_at) VALUES ($1, $2, $3, $4, $5, {now})
 			ON CONFLICT (channel, user_id, chat_id) DO UPDATE SET name = excluded.name, approved_by = excluded.approved_by, approved_at = excluded.approved_at`,
 			p.Channel, p.UserID, p.ChatID, p.Name, by.Who)
 		if err != nil {
-			return err
+			return p, err
 		}
-		return LogChange(ctx, tx, by, pairingChange(channel.VerbPairApprove, p.Peer, p.State(), channel.Grant{Name: p.Name, ApprovedBy: by.Who}.State()))
+		return p, LogChange(ctx, tx, by, pairingChange(channel.VerbPairApprove, p.Peer, p.State(), channel.Grant{Name: p.Name, ApprovedBy: by.Who}.State()))
 	})
-	return p, err
 }
 
 // DismissPairing ends a request.
-func (s Access) DismissPairing(ctx context.Context, ref channel.PairingRef, by store.ChangedBy) (p channel.Pairing, err error) {
-	err = s.db.Update(ctx, "dismiss a pairing", func(ctx context.Context, tx Tx) (err error) {
+func (s Access) DismissPairing(ctx context.Context, ref channel.PairingRef, by store.ChangedBy) (channel.Pairing, error) {
+	return result(ctx, s.db.Update, "dismiss a pairing", func(ctx context.Context, tx Tx) (p channel.Pairing, err error) {
 		if p, err = takePairing(ctx, tx, ref); err != nil {
-			return err
+			return p, err
 		}
-		return LogChange(ctx, tx, by, pairingChange(channel.VerbPairDismiss, p.Peer, p.State(), ""))
+		return p, LogChange(ctx, tx, by, pairingChange(channel.VerbPairDismiss, p.Peer, p.State(), ""))
 	})
-	return p, err
 }
 
 func pairingChange(verb string, p channel.Peer, before, after string) Change {
@@ -121,14 +118,13 @@ func (s Access) Grants(ctx context.Context, of string) ([]channel.Grant, error) 
 }
 
 // RevokePairing takes a right away.
-func (s Access) RevokePairing(ctx context.Context, p channel.Peer, by store.ChangedBy) (had bool, err error) {
-	err = s.db.Update(ctx, "revoke a pairing", func(ctx context.Context, tx Tx) (err error) {
+func (s Access) RevokePairing(ctx context.Context, p channel.Peer, by store.ChangedBy) (bool, error) {
+	return result(ctx, s.db.Update, "revoke a pairing", func(ctx context.Context, tx Tx) (had bool, err error) {
 		var g channel.Grant
 		had, err = one(ctx, tx, `DELETE FROM pairing_grants WHERE `+peerCondition+` RETURNING name, approved_by`, into(&g.Name, &g.ApprovedBy), p.Channel, p.UserID, p.ChatID)
 		if err != nil || !had {
-			return err
+			return had, err
 		}
-		return LogChange(ctx, tx, by, pairingChange(channel.VerbPairRevoke, p, g.State(), ""))
+		return true, LogChange(ctx, tx, by, pairingChange(channel.VerbPairRevoke, p, g.State(), ""))
 	})
-	return had && err == nil, err
 }

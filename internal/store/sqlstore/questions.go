@@ -82,11 +82,11 @@ func (s Questions) Question(ctx context.Context, id string) (q store.Question, e
 }
 
 // AnswerQuestion answers a question; see store.Questions.
-func (s Questions) AnswerQuestion(ctx context.Context, a store.AnswerQuestion) (next store.Question, err error) {
-	err = s.db.Update(ctx, "answer a question", func(ctx context.Context, tx Tx) error {
+func (s Questions) AnswerQuestion(ctx context.Context, a store.AnswerQuestion) (store.Question, error) {
+	return result(ctx, s.db.Update, "answer a question", func(ctx context.Context, tx Tx) (next store.Question, err error) {
 		q, err := readQuestion(ctx, tx, questionByID+` AND owner = $2 {lock}`, a.ID, a.By)
 		if err != nil {
-			return err
+			return next, err
 		}
 		var (
 			now   int64
@@ -94,56 +94,49 @@ func (s Questions) AnswerQuestion(ctx context.Context, a store.AnswerQuestion) (
 		)
 		_, err = one(ctx, tx, `SELECT {now}, EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND lease_until > {now})`, into(&now, &alive), q.Waits)
 		if err != nil {
-			return err
+			return next, err
 		}
 		next, err = q.Answered(a, time.UnixMilli(now), alive)
 		if err != nil || next.State == q.State {
-			return err
+			return next, err
 		}
-		node, result := next.Columns(a.Node)
-		_, err = tx.Exec(ctx, `UPDATE tool_questions SET state = $2, node = $3, result = $4 WHERE id = $1`, q.ID, next.State, node, result)
-		return err
+		node, end := next.Columns(a.Node)
+		_, err = tx.Exec(ctx, `UPDATE tool_questions SET state = $2, node = $3, result = $4 WHERE id = $1`, q.ID, next.State, node, end)
+		return next, err
 	})
-	return next, err
 }
 
 // CloseQuestion ends the wait of a turn; see store.Questions.
-func (s Questions) CloseQuestion(ctx context.Context, id string) (q store.Question, err error) {
-	err = s.db.Update(ctx, "close a question", func(ctx context.Context, tx Tx) error {
+func (s Questions) CloseQuestion(ctx context.Context, id string) (store.Question, error) {
+	return result(ctx, s.db.Update, "close a question", func(ctx context.Context, tx Tx) (store.Question, error) {
 		_, err := tx.Exec(ctx, `UPDATE tool_questions SET state = 'closed' WHERE id = $1 AND state = 'open' AND node <> ''`, id)
 		if err != nil {
-			return err
+			return store.Question{}, err
 		}
-		q, err = readQuestion(ctx, tx, questionByID, id)
-		return err
+		return readQuestion(ctx, tx, questionByID, id)
 	})
-	return q, err
 }
 
 // EndQuestion stores the result of a call; see store.Questions.
-func (s Questions) EndQuestion(ctx context.Context, id string, result chat.ToolResult) (first bool, err error) {
-	body, err := encode(result)
+func (s Questions) EndQuestion(ctx context.Context, id string, end chat.ToolResult) (first bool, err error) {
+	body, err := encode(end)
 	if err != nil {
 		return false, err
 	}
-	err = s.db.Update(ctx, "end a question", func(ctx context.Context, tx Tx) error {
+	return result(ctx, s.db.Update, "end a question", func(ctx context.Context, tx Tx) (bool, error) {
 		n, err := tx.Exec(ctx, `UPDATE tool_questions SET state = 'done', result = $2 WHERE id = $1 AND state = 'allowed'`, id, body)
-		first = n > 0
-		return err
+		return n > 0, err
 	})
-	return first && err == nil, err
 }
 
 // TakeQuestions gives the node calls whose node has ended; see store.Questions. It writes only when there are some.
-func (s Questions) TakeQuestions(ctx context.Context, nodeID string, limit int) (taken []store.Question, err error) {
+func (s Questions) TakeQuestions(ctx context.Context, nodeID string, limit int) ([]store.Question, error) {
 	some, err := value[bool](ctx, s.db, query{"look for questions without a node", `SELECT EXISTS (SELECT 1 ` + leftQuestions + `)`, nil})
 	if err != nil || !some {
 		return nil, err
 	}
-	err = s.db.Update(ctx, "take questions over", func(ctx context.Context, tx Tx) (err error) {
-		taken, err = all(ctx, tx, `WITH free AS MATERIALIZED (SELECT q.id `+leftQuestions+` ORDER BY q.id {limit $2} {skip})
+	return result(ctx, s.db.Update, "take questions over", func(ctx context.Context, tx Tx) ([]store.Question, error) {
+		return all(ctx, tx, `WITH free AS MATERIALIZED (SELECT q.id `+leftQuestions+` ORDER BY q.id {limit $2} {skip})
 			UPDATE tool_questions SET node = $1 WHERE id IN (SELECT id FROM free) RETURNING `+questionColumns, scanQuestion, nodeID, limit)
-		return err
 	})
-	return taken, err
 }

@@ -75,35 +75,31 @@ func (s Access) PutButtons(ctx context.Context, set channel.ButtonSet) error {
 
 // TakeButton reads a button, marks it as used and removes the others of its set. Presses of one account's buttons are serialised, so that
 // the second of two concurrent ones finds the result of the first.
-func (s Access) TakeButton(ctx context.Context, id string, by channel.Peer, press int64) (text string, err error) {
-	err = s.db.Update(ctx, "take a button", func(ctx context.Context, tx Tx) error {
+func (s Access) TakeButton(ctx context.Context, id string, by channel.Peer, press int64) (string, error) {
+	return result(ctx, s.db.Update, "take a button", func(ctx context.Context, tx Tx) (text string, err error) {
 		var (
 			owner  channel.Peer
 			setID  string
 			usedBy int64
 		)
 		if err := lockName(ctx, tx, "buttons", by.Channel); err != nil {
-			return err
+			return "", err
 		}
 		found, err := one(ctx, tx, `SELECT set_id, channel, chat_id, user_id, text, COALESCE(used_by, 0) FROM buttons WHERE id = $1 AND expires_at > {now}`,
 			into(&setID, &owner.Channel, &owner.ChatID, &owner.UserID, &text, &usedBy), id)
 		switch {
 		case err != nil:
-			return err
+			return "", err
 		case !found:
-			return channel.ErrButtonUnknown
+			return "", channel.ErrButtonUnknown
 		}
 		if again, err := channel.CheckPress(owner, by, usedBy, press); again || err != nil {
-			return err
+			return text, err
 		}
 		if _, err := tx.Exec(ctx, `DELETE FROM buttons WHERE set_id = $1 AND id <> $2`, setID, id); err != nil {
-			return err
+			return "", err
 		}
 		_, err = tx.Exec(ctx, `UPDATE buttons SET used_by = $2 WHERE id = $1`, id, press)
-		return err
+		return text, err
 	})
-	if err != nil {
-		return "", err
-	}
-	return text, nil
 }

@@ -55,21 +55,21 @@ const (
 )
 
 // AddUsage adds a batch and reads totals; see usage.Store.
-func (s Usage) AddUsage(ctx context.Context, b usage.Batch, day string, read []usage.Scope) (spent map[usage.Scope]usage.Spent, err error) {
+func (s Usage) AddUsage(ctx context.Context, b usage.Batch, day string, read []usage.Scope) (map[usage.Scope]usage.Spent, error) {
 	scopes := make(Set, 0, len(read))
 	for _, scope := range read {
 		scopes = append(scopes, []any{string(scope.Kind), scope.Name})
 	}
-	run := s.db.Update
+	in := s.db.Update
 	if len(b.Records) == 0 {
-		run = s.db.View
+		in = s.db.View
 	}
-	err = run(ctx, "count what agents use", func(ctx context.Context, tx Tx) error {
-		spent = make(map[usage.Scope]usage.Spent, len(read))
+	return result(ctx, in, "count what agents use", func(ctx context.Context, tx Tx) (map[usage.Scope]usage.Spent, error) {
+		spent := make(map[usage.Scope]usage.Spent, len(read))
 		if err := addUsage(ctx, tx, &b); err != nil {
-			return err
+			return nil, err
 		}
-		return tx.Query(ctx, readTotalsSQL, func(r Row) error {
+		err := tx.Query(ctx, readTotalsSQL, func(r Row) error {
 			var (
 				kind  string
 				scope usage.Scope
@@ -80,8 +80,8 @@ func (s Usage) AddUsage(ctx context.Context, b usage.Batch, day string, read []u
 			spent[scope] = one
 			return err
 		}, day, scopes)
+		return spent, err
 	})
-	return spent, err
 }
 
 func addUsage(ctx context.Context, tx Tx, b *usage.Batch) error {
@@ -153,9 +153,8 @@ func (s Usage) UsageRows(ctx context.Context, q usage.Query) ([]usage.Row, error
 }
 
 // PruneUsage deletes old counters; see usage.Store.
-func (s Usage) PruneUsage(ctx context.Context, before string, limit int) (n int, err error) {
-	err = s.db.Update(ctx, "remove old counters of usage", func(ctx context.Context, tx Tx) error {
-		n = 0
+func (s Usage) PruneUsage(ctx context.Context, before string, limit int) (int, error) {
+	return result(ctx, s.db.Update, "remove old counters of usage", func(ctx context.Context, tx Tx) (n int, err error) {
 		for _, text := range []string{
 			`WITH old AS MATERIALIZED (SELECT day, principal, agent, model, job FROM usage_counters WHERE day < $1 {limit $2})
 				DELETE FROM usage_counters WHERE (day, principal, agent, model, job) IN (SELECT day, principal, agent, model, job FROM old)`,
@@ -166,13 +165,12 @@ func (s Usage) PruneUsage(ctx context.Context, before string, limit int) (n int,
 		} {
 			done, err := tx.Exec(ctx, text, before, limit-n)
 			if err != nil {
-				return err
+				return n, err
 			}
 			if n += int(done); n >= limit {
-				return nil
+				return n, nil
 			}
 		}
-		return nil
+		return n, nil
 	})
-	return n, err
 }
