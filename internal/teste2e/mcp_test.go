@@ -223,6 +223,7 @@ func TestToolsKeepTheBoundsOfJobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer func() { _ = program.Close() }()
 		w, c := watch(t, g), mustDial(t, g, nil)
 		for i, step := range steps {
 			if got := callTool(ctx, program, "cron", step.args); !strings.Contains(got, step.want) {
