@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // offsetSQL proves the lease of a poller and moves its offset. The offset never goes back: an old message that is offered again must not
@@ -40,21 +41,21 @@ func (s *Store) Accept(ctx context.Context, p store.AcceptParams) (store.Accepte
 	if err != nil {
 		return store.Accepted{}, err
 	}
-	how := single
-	if p.Offset == nil && len(a.body) <= maxGroupedBytes {
-		if how, err = s.accepts.do(ctx, a); err != nil {
+	how := sqlstore.Single
+	if p.Offset == nil && len(a.body) <= sqlstore.MaxGrouped {
+		if how, err = s.accepts.Do(ctx, a); err != nil {
 			return store.Accepted{}, fmt.Errorf("accepting a message: %w", err)
 		}
 	}
-	repeated := how == unknown
+	repeated := how == sqlstore.Unknown
 	err = s.do(ctx, "accepting a message", func(ctx context.Context) error {
-		if how != grouped {
+		if how != sqlstore.Grouped {
 			err := a.accept(ctx, repeated)
 			repeated = true
 			if err != nil {
 				return err
 			}
-			how = grouped
+			how = sqlstore.Grouped
 		}
 		return a.endRunsOfDeadOwner(ctx)
 	})
@@ -86,7 +87,7 @@ func (s *Store) newAcceptOp(p store.AcceptParams) (*acceptOp, error) {
 	return &acceptOp{s: s, p: p, body: body, sessionID: id}, nil
 }
 
-func (a *acceptOp) session() string { return a.p.Message.Session.String() }
+func (a *acceptOp) Name() string { return a.p.Message.Session.String() }
 
 // accept is one try of the message in a transaction of its own. Repeated is true when an earlier try may have been committed although its
 // answer was lost.

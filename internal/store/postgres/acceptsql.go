@@ -141,7 +141,7 @@ func (s *Store) acceptGroup(ctx context.Context, list []*acceptOp) ([]bool, erro
 func (a *acceptOp) row() []any {
 	m := a.p.Message
 	return []any{
-		a.session(), m.Session.Agent, m.Principal, a.sessionID, m.Lane, a.p.Node, flag(a.p.Take), int64(a.waitingLimit()), int64(max(a.p.RunLimit, 1)),
+		a.Name(), m.Session.Agent, m.Principal, a.sessionID, m.Lane, a.p.Node, flag(a.p.Take), int64(a.waitingLimit()), int64(max(a.p.RunLimit, 1)),
 		a.p.Hold.Milliseconds(), m.ID, m.Dedupe, m.ParamsHash, m.Channel, m.ExternalID, m.Content.Sender.ID, a.body,
 		flag(a.p.Unqueued), flag(a.p.Joins), flag(a.p.Own),
 	}

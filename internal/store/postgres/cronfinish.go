@@ -12,6 +12,7 @@ import (
 
 	"laneway/internal/cron"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // The statements about ledger rows look them up by id first and then by place (ctid). Without statistics the planner would otherwise use
@@ -335,5 +336,5 @@ func (e *finishOp) fitsGroup() bool {
 	if e.p.Cron != nil {
 		n += min(len(e.p.Cron.Summary), summaryBytes) + len(e.p.Cron.Error)
 	}
-	return n <= maxGroupedBytes
+	return n <= sqlstore.MaxGrouped
 }

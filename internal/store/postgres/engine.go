@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"laneway/internal/store/sqlstore"
 )
@@ -20,9 +21,49 @@ func (e engine) View(ctx context.Context, doing string, see func(ctx context.Con
 
 // Update implements sqlstore.Engine.
 func (e engine) Update(ctx context.Context, doing string, change func(ctx context.Context, tx sqlstore.Tx) error) error {
+	return e.tries(ctx, doing, e.pool, false, change)
+}
+
+// Turn implements sqlstore.Engine: turns have connections of their own.
+func (e engine) Turn(ctx context.Context, doing string, share sqlstore.Share, change func(ctx context.Context, tx sqlstore.Tx) error) error {
+	if share != sqlstore.Shared {
+		return e.tries(ctx, doing, e.turns, share == sqlstore.Again, change)
+	}
+	return e.shareable(ctx, doing, e.pooled(ctx, e.turns, &engineTx{Store: e.Store}, change))
+}
+
+// Groups implements sqlstore.Engine.
+func (engine) Groups() bool { return true }
+
+// shareable is the error of a transaction that several operations share: each of them is then tried by itself.
+func (s *Store) shareable(ctx context.Context, doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	s.log.DebugContext(ctx, "operations that shared a transaction are tried by themselves", "op", doing, "err", translate(err))
+	if broken(err) {
+		err = errors.Join(sqlstore.ErrUnknown, err)
+	}
+	return err
+}
+
+// tries repeats a transaction, as do does.
+func (e engine) tries(ctx context.Context, doing string, pool *pgxpool.Pool, repeated bool, change func(ctx context.Context, tx sqlstore.Tx) error) error {
 	return e.do(ctx, doing, func(ctx context.Context) error {
-		return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error { return change(ctx, &engineTx{Store: e.Store, to: tx}) })
+		err := e.pooled(ctx, pool, &engineTx{Store: e.Store, repeated: repeated}, change)
+		repeated = repeated || err != nil && broken(err)
+		return err
 	})
+}
+
+// pooled runs a transaction on a connection of a pool.
+func (e engine) pooled(ctx context.Context, pool *pgxpool.Pool, t *engineTx, change func(ctx context.Context, tx sqlstore.Tx) error) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release() // which closes a connection that is still within a transaction
+	return t.run(ctx, conn.Conn(), change)
 }
 
 // Control implements sqlstore.Engine: each line has a connection of its own.
@@ -31,8 +72,12 @@ func (e engine) Control(ctx context.Context, line sqlstore.Line, doing string, c
 	if line == sqlstore.Beat {
 		conn = e.beat
 	}
+	repeated := false
 	return e.control(ctx, doing, conn, func(conn *pgx.Conn) error {
-		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return change(ctx, &engineTx{Store: e.Store, to: tx}) })
+		t := &engineTx{Store: e.Store, repeated: repeated}
+		err := t.run(ctx, conn, change)
+		repeated = repeated || err != nil && broken(err)
+		return err
 	})
 }
 
@@ -43,7 +88,78 @@ type engineTx struct {
 	to interface {
 		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+		SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 	}
+	// waiting are the statements that travel with the next one; nil = each travels at once, outside of a transaction or in one of the caller.
+	waiting  *pgx.Batch
+	begun    bool
+	repeated bool
+}
+
+// run runs a transaction. Its begin travels with the first statement and its commit with the last ones. A change without a statement has no transaction.
+func (t *engineTx) run(ctx context.Context, conn *pgx.Conn, change func(ctx context.Context, tx sqlstore.Tx) error) error {
+	t.to, t.waiting = conn, &pgx.Batch{}
+	err := change(ctx, t)
+	if err == nil && (t.begun || t.waiting.Len() > 0) {
+		t.begin()
+		t.waiting.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
+			if tag.String() == "ROLLBACK" { // a statement failed, and its error was passed over
+				return pgx.ErrTxCommitRollback
+			}
+			return nil
+		})
+		err = t.flush(ctx)
+	}
+	if err == nil || !t.begun || conn.IsClosed() {
+		return err
+	}
+	if _, undo := conn.Exec(context.WithoutCancel(ctx), "ROLLBACK"); undo != nil && !repeatable(undo) {
+		return errors.Join(err, undo)
+	}
+	return err
+}
+
+// begin puts the begin of the transaction before the first statement.
+func (t *engineTx) begin() {
+	if t.begun {
+		return
+	}
+	t.begun = true
+	first := &pgx.Batch{}
+	first.Queue("BEGIN")
+	first.QueuedQueries = append(first.QueuedQueries, t.waiting.QueuedQueries...)
+	t.waiting = first
+}
+
+// flush sends the statements that wait.
+func (t *engineTx) flush(ctx context.Context) error {
+	t.begin()
+	b := t.waiting
+	t.waiting = &pgx.Batch{}
+	return t.to.SendBatch(ctx, b).Close()
+}
+
+// Repeated implements sqlstore.Tx.
+func (t *engineTx) Repeated() bool { return t.repeated }
+
+// Later implements sqlstore.Tx.
+func (t *engineTx) Later(ctx context.Context, text string, scan func(sqlstore.Row) error, args ...any) error {
+	if t.waiting == nil {
+		if scan == nil {
+			_, err := t.Exec(ctx, text, args...)
+			return err
+		}
+		return t.Query(ctx, text, scan, args...)
+	}
+	sql, all, err := t.statement(text, args)
+	if err != nil {
+		return err
+	}
+	q := t.waiting.Queue(sql, all...)
+	if scan != nil {
+		q.Query(func(rows pgx.Rows) error { return scanAll(rows, scan) })
+	}
+	return nil
 }
 
 // Now implements sqlstore.Tx. The clock of a transaction is the time at which it began.
@@ -69,6 +185,8 @@ func (t *engineTx) statement(text string, args []any) (string, []any, error) {
 			all = append(all, clean(v))
 		case []string:
 			all = append(all, cleanAll(v))
+		case []int64:
+			all = append(all, append([]int64{}, v...)) // nil is NULL there
 		default:
 			all = append(all, v)
 		}
@@ -87,17 +205,31 @@ func (t *engineTx) statement(text string, args []any) (string, []any, error) {
 }
 
 // Exec implements sqlstore.Tx.
-func (t *engineTx) Exec(ctx context.Context, text string, args ...any) (int64, error) {
+func (t *engineTx) Exec(ctx context.Context, text string, args ...any) (changed int64, err error) {
 	sql, all, err := t.statement(text, args)
 	if err != nil {
 		return 0, err
 	}
-	tag, err := t.to.Exec(ctx, sql, all...)
-	return tag.RowsAffected(), err
+	if t.waiting == nil {
+		tag, err := t.to.Exec(ctx, sql, all...)
+		return tag.RowsAffected(), err
+	}
+	t.waiting.Queue(sql, all...).Exec(func(tag pgconn.CommandTag) error {
+		changed = tag.RowsAffected()
+		return nil
+	})
+	err = t.flush(ctx)
+	return changed, err
 }
 
 // Query implements sqlstore.Tx.
 func (t *engineTx) Query(ctx context.Context, text string, scan func(sqlstore.Row) error, args ...any) error {
+	if t.waiting != nil {
+		if err := t.Later(ctx, text, scan, args...); err != nil {
+			return err
+		}
+		return t.flush(ctx)
+	}
 	sql, all, err := t.statement(text, args)
 	if err != nil {
 		return err
@@ -106,6 +238,11 @@ func (t *engineTx) Query(ctx context.Context, text string, scan func(sqlstore.Ro
 	if err != nil {
 		return err
 	}
+	return scanAll(rows, scan)
+}
+
+// scanAll reads the rows of a statement to its end, which has its error.
+func scanAll(rows pgx.Rows, scan func(sqlstore.Row) error) error {
 	defer rows.Close()
 	for rows.Next() {
 		if err := scan(rows); err != nil {
@@ -115,7 +252,7 @@ func (t *engineTx) Query(ctx context.Context, text string, scan func(sqlstore.Ro
 			return err
 		}
 	}
-	rows.Close() // which reads the end of the statement, and its error
+	rows.Close()
 	return rows.Err()
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/cron"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // Traced is cfg with a tracer of its statements.
@@ -117,3 +118,6 @@ func (s *Store) EachConnection(ctx context.Context, fn func(purpose string, conn
 	}
 	return errors.Join(errors.Join(faults...), fn("hints", listener), listener.Close(ctx))
 }
+
+// Engine runs transactions on the store's connections.
+func (s *Store) Engine() sqlstore.Engine { return engine{s} }

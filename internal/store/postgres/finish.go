@@ -10,6 +10,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // previewBytes is how much of an answer a list shows.
@@ -31,17 +32,17 @@ func (s *Store) Finish(ctx context.Context, p store.FinishParams) (store.Finishe
 	if err != nil {
 		return store.Finished{}, err
 	}
-	how := single
+	how := sqlstore.Single
 	if !p.Requeue && !p.Journal && e.fitsGroup() {
 		together := s.finishes
 		if p.Cron != nil {
 			together = s.cronFinishes
 		}
-		if how, err = together.do(ctx, e); err != nil {
+		if how, err = together.Do(ctx, e); err != nil {
 			return store.Finished{}, fmt.Errorf("finishing a run: %w", err)
 		}
 	}
-	if how == grouped {
+	if how == sqlstore.Grouped {
 		err = s.do(ctx, "reading merged messages", e.readMerged)
 		return e.out, err
 	}
@@ -92,7 +93,7 @@ func (s *Store) newFinishOp(p store.FinishParams) (*finishOp, error) {
 	return e, err
 }
 
-func (e *finishOp) session() string { return e.p.Session.String() }
+func (e *finishOp) Name() string { return e.p.Session.String() }
 
 // finishGroup is one transaction for runs of different sessions.
 func (s *Store) finishGroup(ctx context.Context, list []*finishOp) ([]bool, error) {
@@ -117,7 +118,7 @@ func (s *Store) finishArgs(list []*finishOp) []any {
 func (e *finishOp) row() []any {
 	p := e.p
 	return []any{
-		e.session(), p.RunID, p.Node, p.Epoch, e.endState(), clean(p.Cause), clean(p.Error),
+		e.Name(), p.RunID, p.Node, p.Epoch, e.endState(), clean(p.Cause), clean(p.Error),
 		int64(p.Usage.InputTokens), int64(p.Usage.OutputTokens), clean(p.Usage.Model), clean(p.Usage.Provider),
 		flag(p.StillRunning), int64(len(p.Transcript)), string(p.Outcome), chat.Cut(clean(p.Preview), previewBytes), p.State,
 		e.notice, e.noticeN, clean(p.Detail),
@@ -230,7 +231,7 @@ func (e *finishOp) finishedBefore(ctx context.Context, refusal error) error {
 	}
 	ended := store.EndedRun{Run: run}
 	var now int64
-	if err := e.s.pool.QueryRow(ctx, endedSQL, e.s.clock(), e.session()).Scan(&ended.Owner, &ended.Epoch, &now); err != nil {
+	if err := e.s.pool.QueryRow(ctx, endedSQL, e.s.clock(), e.Name()).Scan(&ended.Owner, &ended.Epoch, &now); err != nil {
 		return err
 	}
 	if ended.Entries, err = e.s.runEntries(ctx, e.p.Session, e.p.RunID, len(e.p.Transcript)); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // The start of runs marks the messages that still wait as running and makes or continues their runs. It does nothing for a run that has no
@@ -88,13 +89,13 @@ func (s *Store) Start(ctx context.Context, p store.StartParams) (store.Started, 
 	if g.entries, err = encodeEntries(p.Transcript, p.RunID); err != nil {
 		return store.Started{}, err
 	}
-	how := single
-	if len(g.entries) <= maxGroupedBytes {
-		if how, err = s.starts.do(ctx, g); err != nil {
+	how := sqlstore.Single
+	if len(g.entries) <= sqlstore.MaxGrouped {
+		if how, err = s.starts.Do(ctx, g); err != nil {
 			return store.Started{}, fmt.Errorf("starting a run: %w", err)
 		}
 	}
-	if how != grouped {
+	if how != sqlstore.Grouped {
 		err = s.do(ctx, "starting a run", g.start)
 	}
 	return g.out, err
@@ -108,7 +109,7 @@ type startOp struct {
 	out     store.Started
 }
 
-func (g *startOp) session() string { return g.p.Session.String() }
+func (g *startOp) Name() string { return g.p.Session.String() }
 
 // startGroup is one transaction for runs of different sessions.
 func (s *Store) startGroup(ctx context.Context, list []*startOp) ([]bool, error) {
@@ -147,14 +148,14 @@ func (s *Store) startArgs(list []*startOp) []any {
 		}
 	}
 	args := columns(s.clock(), list, func(g *startOp) []any {
-		return []any{g.session(), g.p.RunID, g.p.Node, g.p.Epoch, g.p.Lane, int64(len(g.p.Transcript))}
+		return []any{g.Name(), g.p.RunID, g.p.Node, g.p.Epoch, g.p.Lane, int64(len(g.p.Transcript))}
 	})
 	return append(args, of, seqs, joined(list, func(g *startOp) string { return g.entries }))
 }
 
 // startedBefore returns the result when there was nothing to do: the run is running already, or no message is left for it.
 func (g *startOp) startedBefore(ctx context.Context) error {
-	row := g.s.turns.QueryRow(ctx, startedSQL, g.session(), g.p.RunID)
+	row := g.s.turns.QueryRow(ctx, startedSQL, g.Name(), g.p.RunID)
 	err := g.scan(row)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

@@ -37,6 +37,14 @@ func (e engine) Control(ctx context.Context, line sqlstore.Line, doing string, c
 	})
 }
 
+// Turn implements sqlstore.Engine.
+func (e engine) Turn(ctx context.Context, doing string, _ sqlstore.Share, change func(ctx context.Context, tx sqlstore.Tx) error) error {
+	return e.Update(ctx, doing, change)
+}
+
+// Groups implements sqlstore.Engine: the writer takes everything that waits into one transaction.
+func (engine) Groups() bool { return false }
+
 // engineRow adds Values to a row of database/sql.
 type engineRow struct{ *sql.Rows }
 
@@ -70,6 +78,18 @@ func (t *tx) shared() *engineTx {
 // Now implements sqlstore.Tx.
 func (t *engineTx) Now(context.Context) (int64, error) { return t.now, nil }
 
+// Repeated implements sqlstore.Tx: what fails was not committed.
+func (t *engineTx) Repeated() bool { return false }
+
+// Later implements sqlstore.Tx.
+func (t *engineTx) Later(ctx context.Context, text string, scan func(sqlstore.Row) error, args ...any) error {
+	if scan != nil {
+		return t.Query(ctx, text, scan, args...)
+	}
+	_, err := t.Exec(ctx, text, args...)
+	return err
+}
+
 // PerEngine implements sqlstore.Tx.
 func (t *engineTx) PerEngine(_, sqlite string) string { return sqlite }
 
@@ -85,12 +105,15 @@ func (t *engineTx) each(text string, args []any, run func(s *sqlstore.Statement,
 	}
 	t.args = t.args[:0]
 	for _, v := range plain {
-		if list, ok := v.([]string); ok {
-			text, err := encode(append([]string{}, list...))
-			if err != nil {
-				return err
-			}
-			v = text
+		var err error
+		switch list := v.(type) {
+		case []string:
+			v, err = encode(append([]string{}, list...))
+		case []int64:
+			v, err = encode(append([]int64{}, list...))
+		}
+		if err != nil {
+			return err
 		}
 		t.args = append(t.args, v)
 	}

@@ -148,3 +148,11 @@ func (e visitorEngine) Update(ctx context.Context, doing string, change func(ctx
 func (e visitorEngine) Control(ctx context.Context, _ sqlstore.Line, doing string, change func(ctx context.Context, tx sqlstore.Tx) error) error {
 	return e.Update(ctx, doing, change)
 }
+
+// Turn implements sqlstore.Engine.
+func (e visitorEngine) Turn(ctx context.Context, doing string, _ sqlstore.Share, change func(ctx context.Context, tx sqlstore.Tx) error) error {
+	return e.Update(ctx, doing, change)
+}
+
+// Groups implements sqlstore.Engine.
+func (visitorEngine) Groups() bool { return false }

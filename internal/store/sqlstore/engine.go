@@ -20,7 +20,21 @@ type Engine interface {
 	Update(ctx context.Context, doing string, change func(ctx context.Context, tx Tx) error) error
 	// Control is an Update that never waits for those of turns and messages.
 	Control(ctx context.Context, line Line, doing string, change func(ctx context.Context, tx Tx) error) error
+	// Turn is an Update of the life of messages.
+	Turn(ctx context.Context, doing string, share Share, change func(ctx context.Context, tx Tx) error) error
+	// Groups reports whether operations that run at the same time are to share a transaction, see [Group]. False: the engine does so by itself.
+	Groups() bool
 }
+
+// Share is how an operation has its transaction.
+type Share int
+
+// The shares.
+const (
+	Alone  Share = iota // as in an Update
+	Again               // Alone, after a transaction that was perhaps committed, see Tx.Repeated
+	Shared              // with others: it is tried once, and an error wraps [ErrUnknown] when it was perhaps committed
+)
 
 // Line names operations that wait for each other only.
 type Line int
@@ -38,6 +52,12 @@ type Tx interface {
 	Exec(ctx context.Context, text string, args ...any) (int64, error)
 	// Query calls scan for each row, in order, until it returns an error; [ErrEnough] ends the reading without one.
 	Query(ctx context.Context, text string, scan func(Row) error, args ...any) error
+	// Later is a statement that runs in the same transaction before the next Exec or Query, or at the end. On PostgreSQL they travel together, the first
+	// with the begin and the last with the commit. Scan reads its rows then; nil = they are not read. At the end it must not refuse: the transaction may be
+	// committed when it is called.
+	Later(ctx context.Context, text string, scan func(Row) error, args ...any) error
+	// Repeated reports that an earlier try of this change may have been committed although its answer was lost.
+	Repeated() bool
 	// Now is the store's clock in milliseconds. Within an Update it stays the same, and {now} has the same value.
 	Now(ctx context.Context) (int64, error)
 	// PerEngine returns the text for the engine of this transaction, where the engines deserve different statements.

@@ -14,6 +14,7 @@ import (
 //	{lock}, {skip}     FOR UPDATE, FOR UPDATE SKIP LOCKED; nothing on SQLite, which has one writer
 //	{limit $1}         LIMIT with a parameter
 //	{in $1}            = ANY of a parameter of type []string
+//	{ints $1}          the same for []int64
 //	{json x}           the text x as a JSON value
 //	{least}, {greatest}   the function of several values
 //	{true x}           a boolean column in the form of a partial index
@@ -115,6 +116,8 @@ func (d *Dialect) replace(s *Statement, types []string, name, of string) string 
 		postgres, sqlite = "LIMIT "+of, "LIMIT +"+of
 	case "in":
 		postgres, sqlite = "= ANY("+of+"::text[])", "IN (SELECT value FROM json_each("+of+"))"
+	case "ints":
+		postgres, sqlite = "= ANY("+of+"::bigint[])", "IN (SELECT value FROM json_each("+of+"))"
 	case "json":
 		postgres, sqlite = of+"::json", of
 	case "least":

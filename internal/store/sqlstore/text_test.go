@@ -15,6 +15,7 @@ func TestATextBecomesAStatementOfEachEngine(t *testing.T) {
 		{"locks that pass over others", `SELECT 1 {skip}`, `SELECT 1 FOR UPDATE SKIP LOCKED`, `SELECT 1 `},
 		{"limits", `SELECT 1 {limit $1}`, `SELECT 1 LIMIT $1`, `SELECT 1 LIMIT +?1`},
 		{"lists", `x {in $1}`, `x = ANY($1::text[])`, `x IN (SELECT value FROM json_each(?1))`},
+		{"lists of numbers", `x {ints $1}`, `x = ANY($1::bigint[])`, `x IN (SELECT value FROM json_each(?1))`},
 		{"JSON", `{json i.body} ->> 'text'`, `i.body::json ->> 'text'`, `i.body ->> 'text'`},
 		{"functions of several values", `{least}(a, {greatest}(b, c))`, `least(a, greatest(b, c))`, `min(a, max(b, c))`},
 		{"booleans of an index", `WHERE {true enabled}`, `WHERE enabled`, `WHERE enabled = 1`},

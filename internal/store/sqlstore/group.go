@@ -1,51 +1,51 @@
-package postgres
+package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 const (
 	// maxGroup is how many operations share a transaction. With more the first would wait for the last.
 	maxGroup = 64
-	// maxGroupedBytes is how many bytes of text an operation may bring into a group: a large one would delay the others.
-	maxGroupedBytes = 64 << 10
+	// MaxGrouped is how many bytes of text an operation may bring into a group: a large one would delay the others.
+	MaxGrouped = 64 << 10
 	// patience is how long the others wait for the transaction that runs. A connection that hangs must not stop the whole kind.
 	patience = time.Second
 )
 
-// commitResult is the result of an operation in a group.
-type commitResult int
+// ErrUnknown is wrapped when a transaction was perhaps committed.
+var ErrUnknown = errors.New("perhaps committed")
+
+// CommitResult is the result of an operation in a group.
+type CommitResult int
 
 const (
-	single  commitResult = iota // nothing was written: the caller runs it in a transaction of its own, where it may wait and gets the reason of a refusal
-	grouped                     // committed
-	unknown                     // the connection broke: perhaps committed. The caller repeats it in a transaction of its own
+	Single  CommitResult = iota // nothing was written: the caller runs it in a transaction of its own, where it may wait and gets the reason of a refusal
+	Grouped                     // committed
+	Unknown                     // the connection broke: perhaps committed. The caller repeats it in a transaction of its own
 )
 
-// groupable is an operation that may share its transaction with others of its kind.
-type groupable interface {
-	// session is the session whose row the operation locks. A group has at most one operation of a session.
-	session() string
+// Operation is an operation that may share its transaction with others of its kind.
+type Operation interface {
+	// Name is what the operation locks, as the key of a session. A transaction has at most one operation of a name.
+	Name() string
 }
 
-// group lets concurrent operations of one kind share a transaction: one round trip, one start of each statement, one flush. One transaction
+// Group lets concurrent operations of one kind share a transaction: one round trip, one start of each statement, one flush. One transaction
 // of a kind runs at a time. When none runs, an operation starts at once, with those of the goroutines that are ready at that moment; the others
 // wait and share the next transaction when it ends: most of the cost of a statement is its start, and most of the cost of a commit is its flush,
 // so a second one beside it would only split the group.
 // A group waits for no lock and handles the usual case only: an operation that it cannot settle in one pass has written nothing, and its
 // caller runs it alone.
-type group[O groupable] struct {
+type Group[O Operation] struct {
 	// write runs the operations in one transaction and returns which of them it has done. The others have written nothing.
 	write func(ctx context.Context, ops []O) (done []bool, err error)
-	log   *slog.Logger
 
 	batches sync.WaitGroup
 
@@ -59,7 +59,7 @@ type group[O groupable] struct {
 type slot struct{ timer *time.Timer }
 
 // occupy gives the slot to a new transaction; the caller holds g.mu.
-func (g *group[O]) occupy() *slot {
+func (g *Group[O]) occupy() *slot {
 	s := &slot{}
 	s.timer = time.AfterFunc(patience, func() { g.vacate(s) })
 	g.running = s
@@ -67,7 +67,7 @@ func (g *group[O]) occupy() *slot {
 }
 
 // vacate lets the next batch run, unless it does already.
-func (g *group[O]) vacate(s *slot) {
+func (g *Group[O]) vacate(s *slot) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s.timer.Stop()
@@ -78,10 +78,10 @@ func (g *group[O]) vacate(s *slot) {
 }
 
 // waiter is one caller's operation in a group.
-type waiter[O groupable] struct {
+type waiter[O Operation] struct {
 	op     O
 	batch  *opBatch // nil while it waits
-	result chan commitResult
+	result chan CommitResult
 }
 
 // opBatch is one transaction. It is cancelled when no caller waits for it any more.
@@ -90,21 +90,22 @@ type opBatch struct {
 	callers int // callers that still wait
 }
 
-func newGroup[O groupable](log *slog.Logger, write func(context.Context, []O) ([]bool, error)) *group[O] {
-	return &group[O]{write: write, log: log}
+// NewGroup makes a group; an error of write that wraps [ErrUnknown] may have been committed.
+func NewGroup[O Operation](write func(context.Context, []O) ([]bool, error)) *Group[O] {
+	return &Group[O]{write: write}
 }
 
-// do runs an operation and returns its commit result. It runs in the caller's goroutine when no transaction of the group
+// Do runs an operation and returns its commit result. It runs in the caller's goroutine when no transaction of the group
 // runs; else it waits for the next batch, or for ctx. When ctx ends the operation happens as a whole or not at all, and its fields still
 // belong to the group.
-func (g *group[O]) do(ctx context.Context, op O) (commitResult, error) {
+func (g *Group[O]) Do(ctx context.Context, op O) (CommitResult, error) {
 	if ctx.Err() != nil {
-		return single, context.Cause(ctx)
+		return Single, context.Cause(ctx)
 	}
 	s := &waiter[O]{op: op}
 	switch how, own := g.offer(s); how {
 	case refused:
-		return single, nil
+		return Single, nil
 	case runNow:
 		runtime.Gosched() // turns often start, or end, at the same moment: the operations of goroutines that are ready join
 		if !g.joined(s, own) {
@@ -117,16 +118,16 @@ func (g *group[O]) do(ctx context.Context, op O) (commitResult, error) {
 		return f, nil
 	case <-ctx.Done():
 		g.leave(s)
-		return single, context.Cause(ctx)
+		return Single, context.Cause(ctx)
 	}
 }
 
 // joined makes an operation that has the slot a member of the next batch, which begins now, when others have come meanwhile.
-func (g *group[O]) joined(s *waiter[O], own *slot) bool {
+func (g *Group[O]) joined(s *waiter[O], own *slot) bool {
 	g.mu.Lock()
 	others := len(g.waiting) > 0
 	if others {
-		s.result = make(chan commitResult, 1)
+		s.result = make(chan CommitResult, 1)
 		g.waiting = slices.Insert(g.waiting, 0, s)
 	}
 	g.mu.Unlock()
@@ -138,12 +139,12 @@ func (g *group[O]) joined(s *waiter[O], own *slot) bool {
 }
 
 // runSingle runs an operation in its caller's goroutine.
-func (g *group[O]) runSingle(ctx context.Context, op O, own *slot) (commitResult, error) {
+func (g *Group[O]) runSingle(ctx context.Context, op O, own *slot) (CommitResult, error) {
 	defer g.batches.Done()
 	done, err := g.guard(ctx, []O{op})
 	g.vacate(own)
 	if err != nil && ctx.Err() != nil {
-		return single, context.Cause(ctx)
+		return Single, context.Cause(ctx)
 	}
 	return resultOf(0, done, err), nil
 }
@@ -158,7 +159,7 @@ const (
 )
 
 // offer admits an operation; the slot is that of one that runs now.
-func (g *group[O]) offer(s *waiter[O]) (admission, *slot) {
+func (g *Group[O]) offer(s *waiter[O]) (admission, *slot) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -168,12 +169,12 @@ func (g *group[O]) offer(s *waiter[O]) (admission, *slot) {
 		g.batches.Add(1)
 		return runNow, g.occupy()
 	}
-	s.result = make(chan commitResult, 1)
+	s.result = make(chan CommitResult, 1)
 	g.waiting = append(g.waiting, s)
 	return queued, nil
 }
 
-func (g *group[O]) leave(s *waiter[O]) {
+func (g *Group[O]) leave(s *waiter[O]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if s.batch == nil {
@@ -185,9 +186,9 @@ func (g *group[O]) leave(s *waiter[O]) {
 	}
 }
 
-// sendNext starts a batch with waiting operations, if there are any; the caller holds g.mu. The goroutine ends with the transaction; close
+// sendNext starts a batch with waiting operations, if there are any; the caller holds g.mu. The goroutine ends with the transaction; Close
 // waits for it.
-func (g *group[O]) sendNext() {
+func (g *Group[O]) sendNext() {
 	if len(g.waiting) == 0 {
 		return
 	}
@@ -200,21 +201,21 @@ func (g *group[O]) sendNext() {
 }
 
 // takeBatch takes the next operations in the order of their arrival: at most one of each session.
-func (g *group[O]) takeBatch(f *opBatch) []*waiter[O] {
+func (g *Group[O]) takeBatch(f *opBatch) []*waiter[O] {
 	if len(g.waiting) == 1 {
 		list := g.waiting
 		list[0].batch, g.waiting = f, nil
 		return list
 	}
 	list := make([]*waiter[O], 0, min(len(g.waiting), maxGroup))
-	sessions := make(map[string]bool, cap(list))
+	names := make(map[string]bool, cap(list))
 	rest := g.waiting[:0]
 	for _, s := range g.waiting {
-		if len(list) == maxGroup || sessions[s.op.session()] {
+		if len(list) == maxGroup || names[s.op.Name()] {
 			rest = append(rest, s)
 			continue
 		}
-		sessions[s.op.session()] = true
+		names[s.op.Name()] = true
 		s.batch = f
 		list = append(list, s)
 	}
@@ -223,7 +224,7 @@ func (g *group[O]) takeBatch(f *opBatch) []*waiter[O] {
 	return list
 }
 
-func (g *group[O]) runBatch(ctx context.Context, f *opBatch, list []*waiter[O], own *slot) {
+func (g *Group[O]) runBatch(ctx context.Context, f *opBatch, list []*waiter[O], own *slot) {
 	defer f.cancel()
 	ops := make([]O, len(list))
 	for i, s := range list {
@@ -236,88 +237,84 @@ func (g *group[O]) runBatch(ctx context.Context, f *opBatch, list []*waiter[O], 
 	}
 }
 
-func resultOf(i int, done []bool, err error) commitResult {
+func resultOf(i int, done []bool, err error) CommitResult {
 	switch {
-	case err != nil && broken(err):
-		return unknown
+	case errors.Is(err, ErrUnknown):
+		return Unknown
 	case err != nil || !done[i]:
-		return single
+		return Single
 	default:
-		return grouped
+		return Grouped
 	}
 }
 
 // guard turns a panic into an error: the other operations of the group belong to other callers. When the operation runs alone it panics in
 // its caller's goroutine.
-func (g *group[O]) guard(ctx context.Context, ops []O) (done []bool, err error) {
+func (g *Group[O]) guard(ctx context.Context, ops []O) (done []bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("defect in a store operation: %v", r)
 		}
 	}()
-	done, err = g.write(ctx, ops)
-	if err != nil {
-		g.log.DebugContext(ctx, "operations that shared a transaction are tried by themselves", "operations", len(ops), "err", translate(err))
-	}
-	return done, err
+	return g.write(ctx, ops)
 }
 
-// close refuses new operations and waits until those that run or wait have ended.
-func (g *group[O]) close() {
+// Close refuses new operations and waits until those that run or wait have ended.
+func (g *Group[O]) Close() {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
 	g.batches.Wait()
 }
 
-// scanResults reads the rows of a group's statement. The first column of a row is the number of its operation, which is then done.
-func scanResults[O any](rows pgx.Rows, ops []O, done []bool, scan func(O, pgx.Row) error) error {
-	var i int
-	first := []any{&i}
-	for rows.Next() {
-		if missing := len(rows.FieldDescriptions()) - len(first); missing > 0 {
-			first = append(first, make([]any, missing)...)
-		}
-		if err := rows.Scan(first...); err != nil {
-			return err
-		}
-		if err := scan(ops[i-1], rows); err != nil {
-			return err
-		}
-		done[i-1] = true
-	}
-	return rows.Err()
+// together runs operations of one kind on an engine, in transactions that they share where the engine wants it.
+type together[O Operation] struct {
+	db    Engine
+	doing string
+	// run runs operations in one transaction and returns which of them it has done. The others have written nothing, and run alone. Alone, an operation may
+	// wait for locks, and is done or returns the reason.
+	run   func(ctx context.Context, tx Tx, ops []O, alone bool) (done []bool, err error)
+	group *Group[O] // nil = the engine shares transactions by itself
 }
 
-// columns are the parameters of a group's statement after the clock: the columns of its rows as arrays. For one row they are the plain
-// values, because the statement for one row takes them so: most groups have one member, and arrays cost both sides more. A row has text and
-// int64 only.
-func columns[O any](clock any, ops []O, row func(O) []any) []any {
-	first := row(ops[0])
-	args := append(make([]any, 0, len(first)+4), clock)
-	if len(ops) == 1 {
-		return append(args, first...)
+func newTogether[O Operation](db Engine, doing string, run func(ctx context.Context, tx Tx, ops []O, alone bool) ([]bool, error)) *together[O] {
+	t := &together[O]{db: db, doing: doing, run: run}
+	if db.Groups() {
+		t.group = NewGroup(func(ctx context.Context, ops []O) (done []bool, err error) {
+			err = db.Turn(ctx, doing, Shared, func(ctx context.Context, tx Tx) (err error) {
+				done, err = run(ctx, tx, ops, false)
+				return err
+			})
+			return done, err
+		})
 	}
-	rows := make([][]any, len(ops))
-	for i, op := range ops {
-		rows[i] = row(op)
-	}
-	for c, v := range first {
-		if _, ok := v.(int64); ok {
-			args = append(args, pick[int64](rows, c))
-		} else {
-			args = append(args, pick[string](rows, c))
-		}
-	}
-	return args
+	return t
 }
 
-func pick[T any](rows [][]any, c int) []T {
-	list := make([]T, 0, len(rows))
-	for _, row := range rows {
-		if v, ok := row[c].(T); ok { // a row of another type would leave the array too short, which the statement refuses
-			list = append(list, v)
+// do runs an operation that brings so many bytes. What the operation returns stands in it, and is read when do has returned nil only.
+func (t *together[O]) do(ctx context.Context, op O, bytes int) error {
+	share := Alone
+	if t.group != nil && bytes <= MaxGrouped {
+		switch how, err := t.group.Do(ctx, op); {
+		case err != nil:
+			return fmt.Errorf("%s: %w", t.doing, err)
+		case how == Grouped:
+			return nil
+		case how == Unknown:
+			share = Again
 		}
 	}
-	return list
+	return t.db.Turn(ctx, t.doing, share, func(ctx context.Context, tx Tx) error {
+		done, err := t.run(ctx, tx, []O{op}, true)
+		if err == nil && !done[0] {
+			err = fmt.Errorf("defect: %s was not done and has no reason", t.doing)
+		}
+		return err
+	})
+}
+
+func (t *together[O]) close() {
+	if t.group != nil {
+		t.group.Close()
+	}
 }
