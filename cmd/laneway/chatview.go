@@ -19,6 +19,8 @@ func (l *chatLoop) conclude(end turnEnd) {
 	}
 	if end.Text != "" {
 		e.Message = &wire.ChatMessage{Content: []wire.TextPart{{Type: "text", Text: end.Text}}}
+	} else if end.Note != "" {
+		e.Message = &wire.ChatMessage{Note: end.Note}
 	}
 	l.show(e)
 }
@@ -88,6 +90,10 @@ func (l *chatLoop) end(e wire.ChatEvent) {
 		l.complain(e.ErrorMessage)
 	case "merged":
 		l.complain("another message of the session took this one along")
+	default:
+		if end.Note != "" {
+			l.remark(end.Note)
+		}
 	}
 	l.readyAgain()
 }
@@ -141,6 +147,15 @@ func (l *chatLoop) cleanEnd() string {
 // notice prints a line about the connection.
 func (l *chatLoop) notice(sentence string) {
 	l.write(l.env.style(styleDim, "laneway: "+sentence) + "\n")
+}
+
+// remark prints a sentence in place of an answer: on the terminal in the conversation, else on standard error.
+func (l *chatLoop) remark(sentence string) {
+	if l.interactive {
+		l.write(l.env.style(styleDim, oneLine(sentence)) + "\n")
+		return
+	}
+	l.env.note(sentence)
 }
 
 func (l *chatLoop) write(s string) {

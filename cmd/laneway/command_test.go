@@ -103,6 +103,30 @@ func TestATimeoutPrintsTheAnswerOfARunThatHasEnded(t *testing.T) {
 	})
 }
 
+// TestAnEmptyAnswerIsShownOnStandardError leaves standard output to programs, for which the answer is empty, and does so after a lost connection, too.
+func TestAnEmptyAnswerIsShownOnStandardError(t *testing.T) {
+	t.Parallel()
+	const note = "(empty answer: the model stopped at its length limit)\n"
+	for _, text := range []string{"nothing", "nothing-gone"} {
+		b := newBench("")
+		b.run(t, exitOK, "send", text)
+		if b.stdout.String() != "" || !strings.HasSuffix(b.stderr.String(), note) {
+			t.Errorf("send %s: got %q and %q", text, b.stdout.String(), b.stderr.String())
+		}
+	}
+	b := newBench("")
+	b.run(t, exitOK, "send", "nothing", "--json")
+	var end turnEnd
+	if err := json.Unmarshal(b.stdout.Bytes(), &end); err != nil || end.Text != "" || end.Note+"\n" != note || end.StopReason != "length" {
+		t.Errorf("got %v, %+v", err, end)
+	}
+	b = newBench("nothing\nthen\n")
+	b.run(t, exitOK, "chat")
+	if got := b.stdout.String(); got != "then\n" || !strings.HasSuffix(b.stderr.String(), note) {
+		t.Errorf("chat: got %q and %q", got, b.stderr.String())
+	}
+}
+
 func TestASignalStopsTheRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

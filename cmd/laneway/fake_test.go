@@ -8,13 +8,14 @@ import (
 	"sync"
 	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/client"
 	"laneway/internal/wire"
 )
 
 // fakeGateway behaves as a gateway does towards one client: runs live on when a connection is lost, and a message that is sent
 // again under its key attaches to its run. What a message says directs it: `refuse`, `fail`, `hang`, `silent` (it ends without an event), `cut` (the connection is
-// lost once in the middle of the answer), `gone` (lost, and ended when the client is back), `merge`; everything else is answered with itself.
+// lost once in the middle of the answer), `gone` (lost, and ended when the client is back), `merge`, `nothing` (an empty answer); everything else is answered with itself.
 type fakeGateway struct {
 	mu      sync.Mutex
 	runs    map[string]*fakeRun
@@ -226,6 +227,9 @@ func (c *fakeConn) send(p wire.ChatSendParams) (wire.ChatSendResult, error) {
 	run := &fakeRun{session: p.SessionKey, text: p.Message}
 	c.gateway.runs[p.IdempotencyKey] = run
 	half := len(p.Message) / 2
+	if strings.HasPrefix(p.Message, "nothing") {
+		half = 0
+	}
 	c.delta(p.IdempotencyKey, run, p.Message[:half])
 	switch p.Message {
 	case "hang":
@@ -233,7 +237,7 @@ func (c *fakeConn) send(p wire.ChatSendParams) (wire.ChatSendResult, error) {
 		run.ended, run.shown = "ok", p.Message
 	case "cut":
 		c.lose()
-	case "gone":
+	case "gone", "nothing-gone":
 		run.ended, run.shown = "ok", p.Message
 		c.lose()
 	default:
@@ -256,6 +260,10 @@ func (c *fakeConn) finish(key string, run *fakeRun) {
 		c.event(wire.ChatEvent{RunID: key, State: wire.ChatError, ErrorMessage: "the model said no"})
 	case "merge":
 		c.event(wire.ChatEvent{RunID: key, State: wire.ChatFinal, StopReason: "merged", Yielded: true})
+	case "nothing":
+		m := said("")
+		m.Note = chat.EmptyAnswer("length")
+		c.event(wire.ChatEvent{RunID: key, State: wire.ChatFinal, StopReason: "length", Message: m})
 	default:
 		run.shown = run.text
 		c.event(wire.ChatEvent{RunID: key, State: wire.ChatFinal, StopReason: "stop", Message: said(run.text)})
@@ -294,8 +302,11 @@ func (c *fakeConn) history() wire.HistoryPage[wire.HistoryMessage] {
 	result := wire.HistoryPage[wire.HistoryMessage]{SessionKey: "agent:main:main", SessionID: "s-1", TotalMessages: 2}
 	result.Messages = []wire.HistoryMessage{{Role: "user", Content: []wire.TextPart{{Text: "earlier question"}}, Timestamp: testNow().UnixMilli()}}
 	for key, run := range c.gateway.runs {
-		said := said(run.shown)
-		result.Messages = append(result.Messages, wire.HistoryMessage{Role: said.Role, Content: said.Content, Timestamp: said.Timestamp, RunID: key})
+		said, stop := said(run.shown), "stop"
+		if run.text == "nothing-gone" {
+			said, stop = &wire.ChatMessage{Role: "system", Content: []wire.TextPart{{Text: chat.EmptyAnswer("length")}}}, "length"
+		}
+		result.Messages = append(result.Messages, wire.HistoryMessage{Role: said.Role, Content: said.Content, Timestamp: said.Timestamp, RunID: key, StopReason: stop})
 	}
 	return result
 }

@@ -205,6 +205,9 @@ func (c *sendCmd) print(env *environment, end turnEnd) error {
 			return fmt.Errorf("writing the answer: %w", err)
 		}
 	}
+	if end.Note != "" { // not on standard output: for a program that reads it the answer is empty
+		env.note(end.Note)
+	}
 	return end.err()
 }
 

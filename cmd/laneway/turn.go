@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"laneway/internal/chat"
 	"laneway/internal/client"
 	"laneway/internal/retry"
 	"laneway/internal/wire"
@@ -36,6 +37,8 @@ type turnEnd struct {
 	Status     string `json:"status"`
 	StopReason string `json:"stopReason,omitempty"`
 	Text       string `json:"text"`
+	// Note is a sentence in place of an answer without text.
+	Note       string `json:"note,omitempty"`
 	Error      string `json:"error,omitempty"`
 	DurationMs int64  `json:"durationMs"`
 }
@@ -187,6 +190,9 @@ func (c *conversation) question(event wire.ChatEvent) error {
 
 func endOf(e wire.ChatEvent) turnEnd {
 	end := turnEnd{RunID: e.RunID, SessionKey: e.SessionKey, Status: "ok", StopReason: e.StopReason, Text: e.Message.Text()}
+	if e.Message != nil {
+		end.Note = e.Message.Note
+	}
 	switch {
 	case e.State == wire.ChatAborted:
 		end.Status = "aborted"
@@ -243,8 +249,12 @@ func (c *conversation) recorded(ctx context.Context, key, status string) (turnEn
 	}
 	end.SessionKey = history.SessionKey
 	for _, m := range history.Messages {
-		if m.RunID == key && m.Role == "assistant" {
+		switch {
+		case m.RunID != key:
+		case m.Role == chat.RoleAssistant:
 			end.Text, end.StopReason = m.Text(), m.StopReason
+		case m.Role == chat.RoleSystem && m.Text() == chat.EmptyAnswer(m.StopReason):
+			end.Note, end.StopReason = m.Text(), m.StopReason
 		}
 	}
 	if status != "ok" {

@@ -38,7 +38,7 @@ type Event struct {
 	// Reason: for Aborted stop, stopall, superseded, stale, cleared, reset, draining; for Failed the [FailReason]; for
 	// Session created, message, queued, run.started, run.finished, reset, delete.
 	Reason string
-	// Message is a sentence for a person (Failed). Detail is what the service behind the agent wrote, for administrators; "" = nothing.
+	// Message is a sentence for a person (Failed, and Final without text). Detail is what the service behind the agent wrote, for administrators; "" = nothing.
 	Message, Detail string
 	// MergedInto is the run that took the message along (Final).
 	MergedInto string

@@ -5,6 +5,14 @@ import (
 	"errors"
 )
 
+// EmptyAnswer is what a person reads in place of an answer without text. stop is its stop reason, see [RunEnd].
+func EmptyAnswer(stop string) string {
+	if stop == "length" {
+		return "(empty answer: the model stopped at its length limit)"
+	}
+	return "(empty answer)"
+}
+
 // SentenceOf is what a person is shown of an error: the sentence of an [Error], never its cause.
 func SentenceOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {

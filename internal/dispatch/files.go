@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -29,7 +30,7 @@ func (e *ending) reply() string { return strings.TrimSuffix(e.text, e.lines) }
 
 // replies are the rows of an answer: its text, then each file in a row of its own, so that a process that dies in between sends at most one again.
 func replies(lead store.Waiting, runID string, end ending) []store.Outgoing {
-	row := store.Outgoing{ID: newID(), RunID: runID, Session: lead.Session, Principal: lead.Principal, Target: lead.Content.Options.ReplyTo, Kind: store.KindReply, Text: end.reply(), Count: 1}
+	row := store.Outgoing{ID: newID(), RunID: runID, Session: lead.Session, Principal: lead.Principal, Target: lead.Content.Options.ReplyTo, Kind: store.KindReply, Text: cmp.Or(end.empty, end.reply()), Count: 1}
 	var rows []store.Outgoing
 	if strings.TrimSpace(row.Text) != "" || len(end.files) == 0 {
 		rows = append(rows, row)

@@ -1,10 +1,12 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"laneway/internal/agent"
@@ -29,6 +31,7 @@ type ending struct {
 	text    string // the answer, or its text before the end
 	lines   string // the end of text that stands for the files
 	files   []chat.Attachment
+	empty   string // for a person in place of an answer without text; "" = there is text, or nothing is to be said
 	stop    string // stop reason of the transcript entry
 	usage   chat.Usage
 	requeue bool // the messages wait again
@@ -39,8 +42,19 @@ func (e *ending) fail(outcome chat.Outcome, state, reason, message string) {
 	e.outcome, e.state, e.reason, e.message, e.stop = outcome, state, reason, message, "error"
 }
 
+// sentence is what a person reads in place of an answer; "" = there is one, or nothing is to be said.
+func (e *ending) sentence() string { return cmp.Or(e.message, e.empty) }
+
 // notedText is how many bytes of a message its note repeats, to distinguish it from others that ran at the same time.
 const notedText = 80
+
+// noteEmpty lets an answer without text and files be shown as what it is, unless the agent has sent something to the person itself, or no person has asked.
+// The answer stays empty for programs.
+func (t *turn) noteEmpty(end *ending) {
+	if end.outcome == chat.OutcomeAnswered && strings.TrimSpace(end.text) == "" && !t.rows[len(t.rows)-1].Content.System && !t.journal.sent() {
+		end.empty = chat.EmptyAnswer(end.stop)
+	}
+}
 
 // endNote shows readers of the transcript, above all the agent of the next turn, that a message has no complete answer. Without it the next prompt would
 // hold its text as if it were asked still, and a failed message that is sent again would be there twice as one. "" = there is no note.
@@ -64,7 +78,7 @@ func outgoing(lead store.Waiting, runID string, end ending) []store.Outgoing {
 	if to.IsZero() {
 		return nil
 	}
-	if end.outcome == chat.OutcomeAnswered && end.text != "" {
+	if end.outcome == chat.OutcomeAnswered && (end.text != "" || end.empty != "") {
 		return replies(lead, runID, end)
 	}
 	n := notice(lead, end.outcome, end.reason, end.message)
@@ -79,7 +93,7 @@ func outgoing(lead store.Waiting, runID string, end ending) []store.Outgoing {
 func (t *turn) endEvent(end ending, fin store.Finished) chat.Event {
 	kind := endKind(end.outcome)
 	e := t.run.Event(kind)
-	e.Text, e.Reason, e.Message, e.Detail, e.Usage = end.text, end.reason, end.message, end.detail, end.usage
+	e.Text, e.Reason, e.Message, e.Detail, e.Usage = end.text, end.reason, end.sentence(), end.detail, end.usage
 	switch kind { //nolint:exhaustive // a failure has the reason of its ending
 	case chat.EventFinal:
 		e.Reason = end.stop
@@ -247,7 +261,7 @@ func (ts *turns) answer(t *turn, end ending) []chat.TranscriptEntry {
 		}
 		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleAssistant, Text: end.text, Tokens: tokens, StopReason: end.stop})
 	}
-	if note := endNote(t.rows[len(t.rows)-1], end.outcome); note != "" {
+	if note := cmp.Or(end.empty, endNote(t.rows[len(t.rows)-1], end.outcome)); note != "" {
 		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleSystem, Text: note, Tokens: agent.EstimateTokens(note), StopReason: end.stop})
 	}
 	return entries
@@ -270,7 +284,7 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 	for _, m := range fin.Merged {
 		ts.events.Publish(chat.Event{Kind: chat.EventFinal, Session: m.Session, Principal: t.run.Principal, RunID: m.MessageID, Seq: events.FirstOfTurn, Lane: t.run.Lane, MergedInto: t.run.RunID, Reason: "merged"})
 		ts.obs.Ended(t.run.Lane, chat.OutcomeMerged, "")
-		ts.events.Ended(chat.RunEnd{RunID: m.MessageID, Session: m.Session, Outcome: chat.OutcomeMerged, MergedInto: t.run.RunID, Text: end.text, StopReason: end.stop, Usage: end.usage})
+		ts.events.Ended(chat.RunEnd{RunID: m.MessageID, Session: m.Session, Outcome: chat.OutcomeMerged, MergedInto: t.run.RunID, Message: end.empty, Text: end.text, StopReason: end.stop, Usage: end.usage})
 	}
 	if end.outcome != chat.OutcomeAnswered {
 		for _, r := range t.rows[:len(t.rows)-1] {
@@ -281,7 +295,7 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 	ts.events.PublishSession(lead.Session, t.run.Principal, "run.finished", t.run.RunID)
 	ts.obs.Ended(t.run.Lane, end.outcome, end.reason)
 	ended := chat.RunEnd{
-		RunID: lead.MessageID, Session: lead.Session, Outcome: end.outcome, Reason: end.reason, Message: end.message, Detail: end.detail, Text: end.text, StopReason: end.stop,
+		RunID: lead.MessageID, Session: lead.Session, Outcome: end.outcome, Reason: end.reason, Message: end.sentence(), Detail: end.detail, Text: end.text, StopReason: end.stop,
 		Usage: end.usage, Duration: fin.EndedAt.Sub(t.started.StartedAt), Waited: t.started.StartedAt.Sub(lead.AcceptedAt),
 		Foreign: t.journal.foreign(),
 	}

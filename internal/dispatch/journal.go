@@ -11,6 +11,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
+	"laneway/internal/tool"
 	"laneway/internal/usage"
 )
 
@@ -146,6 +147,20 @@ func (j *journal) foreign() bool {
 	return slices.ContainsFunc(j.rounds, func(r store.Round) bool {
 		return slices.ContainsFunc(r.Results, func(result *chat.ToolResult) bool { return result != nil && result.Foreign })
 	})
+}
+
+// sent reports whether the agent has sent something into its own conversation by a call.
+func (j *journal) sent() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, r := range j.rounds {
+		for i, call := range r.Calls {
+			if r.Results[i] != nil && !r.Results[i].IsError && tool.Sends(call) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // used reports whether rows of the run may be in the store.

@@ -90,6 +90,7 @@ func (ts *turns) run(ctx context.Context, st *scheduler.Turn[work]) error {
 	end := ts.judge(ctx, t, res, err)
 	t.past.measure(t, res)
 	ts.takeFiles(ctx, t, &end, res.Attachments)
+	t.noteEmpty(&end)
 	ts.finish(ctx, t, end)
 	took, waited := time.Since(began), t.started.StartedAt.Sub(t.rows[0].AcceptedAt)
 	ts.obs.TurnEnded(t.run.Lane, end.outcome, took, waited)

@@ -74,6 +74,8 @@ func (p *parts) endOf(ctx context.Context, messageID string) (chat.RunEnd, bool,
 			end.Text, end.StopReason = e.Text, e.StopReason
 		case e.StopReason == chat.StopForeign:
 			end.Foreign = true
+		case e.Role == chat.RoleSystem && e.Text == chat.EmptyAnswer(e.StopReason):
+			end.Message, end.StopReason = e.Text, e.StopReason
 		}
 	}
 	return end, true, nil

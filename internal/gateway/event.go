@@ -67,7 +67,7 @@ func chatFinal(ev *chat.Event) wire.ChatEvent {
 		return p
 	}
 	p.Message = assistantMessage(ev.Text, ev.At)
-	p.Message.Command = ev.Command
+	p.Message.Command, p.Message.Note = ev.Command, ev.Message
 	p.Usage = usageOf(ev.Usage)
 	p.StopReason = ev.Reason
 	if p.StopReason == "" {

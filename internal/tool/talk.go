@@ -2,6 +2,7 @@ package tool
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -43,6 +44,21 @@ func (t *Table) message() Tool {
 			}
 			return "The text is on its way.", t.deps.Sessions.Send(ctx, o)
 		},
+	}
+}
+
+// Sends reports whether a call that succeeded has sent the person something in the conversation of its turn.
+func Sends(call chat.ToolCall) bool {
+	switch call.Name {
+	case "send_file":
+		return true
+	case "message":
+		var a struct {
+			Session string `json:"session"`
+		}
+		return json.Unmarshal([]byte(call.Args), &a) == nil && a.Session == ""
+	default:
+		return false
 	}
 }
 

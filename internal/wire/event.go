@@ -74,6 +74,7 @@ type ChatMessage struct {
 	Content   []TextPart `json:"content"`                    // the text, in one part
 	Timestamp int64      `json:"timestamp"`                  // when, in Unix milliseconds
 	Command   bool       `json:"command,omitempty"`          // it is the reply to a chat command
+	Note      string     `json:"note,omitempty"`             // final: a sentence for a person in place of an answer without text
 }
 
 // TextPart is a part of a message.

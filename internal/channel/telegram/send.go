@@ -64,7 +64,7 @@ func (s *sender) deliver(ctx context.Context, r chat.Reply, to address, done pro
 	}
 	d := render(r.Text)
 	if len(d.chunks(maxUnits)) == 0 {
-		d = plain("(an empty answer)")
+		d = plain(chat.EmptyAnswer(""))
 	}
 	if r.Kind == kindReply {
 		if preview := s.previews.take(ctx, to, r.RunID); preview != 0 && done.First == "" {

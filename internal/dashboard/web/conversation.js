@@ -96,7 +96,7 @@ export class Conversation {
     const text = p.message ? textOf(p.message) : undefined;
     switch (p.state) {
       case "delta": this.#grow(p.runId, text ?? ""); break;
-      case "final": this.#end(p.runId, p.yielded ? undefined : text, p.yielded ? "answered together with a later message" : undefined); break;
+      case "final": this.#end(p.runId, p.yielded ? undefined : text, p.yielded ? "answered together with a later message" : p.message?.note); break;
       case "aborted": this.#end(p.runId, text, `stopped (${p.stopReason})`); break;
       case "error": this.#end(p.runId, text, p.errorMessage); break;
       default:
