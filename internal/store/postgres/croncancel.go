@@ -15,7 +15,7 @@ import (
 
 const (
 	// cancelRetryingSQL ends runs that wait for their next attempt: they have no message in an inbox.
-	cancelRetryingSQL = `UPDATE cron_run_logs l SET ` + cancelled + `, reason = $3, error = $4
+	cancelRetryingSQL = `UPDATE cron_run_logs l SET ` + cancelled + `, reason = $3, error = COALESCE(NULLIF($4, ''), l.error)
 FROM inbox i WHERE l.id = ANY($2::text[]) AND l.state = 'retrying' AND i.message_id = l.run_id
 RETURNING l.id, l.job_id, COALESCE(l.run_id, ''), i.session_key, i.seq, false, ''`
 
@@ -27,7 +27,7 @@ WITH i AS (
 	  AND i.ended_at IS NULL AND i.state IN ('held', 'waiting')
 	RETURNING l.id, i.session_key, i.seq, i.message_id
 )
-UPDATE cron_run_logs l SET ` + cancelled + `, reason = $3, error = $4
+UPDATE cron_run_logs l SET ` + cancelled + `, reason = $3, error = COALESCE(NULLIF($4, ''), l.error)
 FROM i WHERE l.id = i.id
 RETURNING l.id, l.job_id, i.message_id, i.session_key, i.seq, false, ''`
 
@@ -38,7 +38,7 @@ WITH r AS (
 	FROM cron_run_logs l WHERE l.id = ANY($1::text[]) AND l.state = 'running' AND r.id = l.run_id AND r.ended_at IS NULL AND r.state IN ('running', 'yielded')
 	RETURNING l.id, r.session_key, r.seq_to, r.owner
 )
-UPDATE cron_run_logs l SET reason = $2
+UPDATE cron_run_logs l SET reason = $2, error = COALESCE(NULLIF($4, ''), l.error)
 FROM r WHERE l.id = r.id
 RETURNING l.id, l.job_id, l.run_id, r.session_key, r.seq_to, true, r.owner`
 
@@ -169,7 +169,7 @@ func finishedRows(ctx context.Context, tx pgx.Tx, ids []string) ([]cron.Run, err
 func runsOf(ctx context.Context, tx sender, ended []store.Waiting) error {
 	var seqs []int64
 	for _, w := range ended {
-		if isAttempt(w.MessageID) {
+		if cron.RunOfMessage(w.MessageID) != "" {
 			seqs = append(seqs, w.Seq)
 		}
 	}
@@ -213,7 +213,7 @@ func (s *Store) endRuns(ctx context.Context, tx pgx.Tx, ids []string, p cron.Can
 	b = &pgx.Batch{}
 	b.Queue(lockSessionsSQL, keys)
 	b.Queue(cancelWaitingSQL, s.clock(), ids, reason, note).Query(collect(&ended, scanCancelled))
-	b.Queue(cancelRunningSQL, ids, reason, by).Query(collect(&ended, scanCancelled))
+	b.Queue(cancelRunningSQL, ids, reason, by, note).Query(collect(&ended, scanCancelled))
 	b.Queue(settleManySQL, s.clock(), keys)
 	err := send(ctx, tx, b)
 	order := map[string]int{}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -20,7 +19,7 @@ import (
 
 // beginManySQL is beginSQL for several attempts. Parameters: arrays of the runs of the ledger, attempts, nodes, messages and epochs.
 const beginManySQL = `
-UPDATE cron_run_logs l SET state = 'running', attempt = v.attempt, node = v.node, started_at = COALESCE(l.started_at, r.started_at),
+UPDATE cron_run_logs l SET state = 'running', error = '', error_class = '', attempt = v.attempt, node = v.node, started_at = COALESCE(l.started_at, r.started_at),
 	attempts = CASE WHEN l.attempts IN ('', '[]') THEN '[' ELSE left(l.attempts, -1) || ',' END
 		|| '{"attempt":' || v.attempt || ',"startedAtMs":' || r.started_at || ',"node":' || to_json(v.node) || '}]'
 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::bigint[]) AS v(id, attempt, node, message, epoch)
@@ -51,10 +50,10 @@ WHERE n.i = ANY (` + heldSQL + `) AND r.state = 'running'
 UPDATE cron_run_logs l SET state = v.state, reason = NULLIF(v.reason, ''), finished_at = NULLIF(v.finished, 0),
 	next_attempt_at = NULLIF(v.next, 0), duration_ms = v.took, attempts = v.attempts, error = v.error, error_class = v.class,
 	summary = v.summary, model = v.model, provider = v.provider, input_tokens = v.input, output_tokens = v.output,
-	delivery = v.delivery, suppressed_by = v.suppressed, delivery_error = v.undelivered
+	delivery = v.delivery, suppressed_by = v.suppressed, delivery_error = v.undelivered, node = v.node
 FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[],
-	$11::text[], $12::text[], $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[])
-	AS v(id, state, reason, finished, next, took, attempts, error, class, summary, model, provider, input, output, delivery, suppressed, undelivered)
+	$11::text[], $12::text[], $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[])
+	AS v(id, state, reason, finished, next, took, attempts, error, class, summary, model, provider, input, output, delivery, suppressed, undelivered, node)
 CROSS JOIN LATERAL (SELECT ctid AS place FROM cron_run_logs WHERE id = v.id OFFSET 0) b
 WHERE l.ctid = b.place AND l.finished_at IS NULL`
 
@@ -101,7 +100,7 @@ func (s *Store) readJobs(b *pgx.Batch, list []*startOp) {
 	}
 	b.Queue(jobsSQL, slices.Sorted(maps.Keys(of))).Query(each(s.jobScanner(), func(j storedJob) {
 		for _, g := range of[j.ID] {
-			job := clone(j.Job)
+			job := j.Clone()
 			g.out.Job = &job
 		}
 	}))
@@ -236,10 +235,13 @@ func (a *finishCronOps) record(b *pgx.Batch, list []*finishOp) error {
 	)
 	for _, e := range list {
 		row, ok := a.rows[e.p.Cron.RunID]
-		if !ok || !row.State.Active() {
+		if !ok {
 			continue
 		}
-		r := ended(row.Run, e.p.Cron, now)
+		r, changes := row.Ended(e.p.Cron, e.p.Node, now)
+		if !changes {
+			continue
+		}
 		text, err := cron.EncodeAttempts(r.Attempts)
 		if err != nil {
 			return err
@@ -249,7 +251,7 @@ func (a *finishCronOps) record(b *pgx.Batch, list []*finishOp) error {
 		if !ok {
 			continue
 		}
-		next := e.p.Cron.Job(withoutEndedRun(old.Job), r, now)
+		next := e.p.Cron.Job(old.Clone().WithoutEnded(), r, now)
 		if next == nil {
 			gone = append(gone, old.ID)
 			continue
@@ -298,7 +300,7 @@ func queueEnds(b *pgx.Batch, runs []cron.Run, attempts []string) {
 		text(func(r cron.Run) string { return r.Summary }), text(func(r cron.Run) string { return r.Model }),
 		text(func(r cron.Run) string { return r.Provider }), number(func(r cron.Run) int64 { return r.InputTokens }),
 		number(func(r cron.Run) int64 { return r.OutputTokens }), text(func(r cron.Run) string { return string(r.Delivery) }),
-		text(func(r cron.Run) string { return r.SuppressedBy }), text(func(r cron.Run) string { return r.DeliveryError }))
+		text(func(r cron.Run) string { return r.SuppressedBy }), text(func(r cron.Run) string { return r.DeliveryError }), text(func(r cron.Run) string { return r.Node }))
 }
 
 func queueJobStates(b *pgx.Batch, jobs []cron.Job) {
@@ -321,20 +323,11 @@ func queueJobStates(b *pgx.Batch, jobs []cron.Job) {
 		number(func(s *cron.JobState) int64 { return int64(s.ConsecutiveSkipped) }))
 }
 
-// withoutEndedRun is a job without the run that is ending: it does not count as active any more.
-func withoutEndedRun(j cron.Job) cron.Job {
-	view := clone(j)
-	if view.State.Queued--; view.State.Queued <= 0 {
-		view.State.Queued, view.State.RunningAt = 0, time.Time{}
-	}
-	return view
-}
-
 // fitsGroup reports whether an end may join a group: a large one would delay the others.
 func (e *finishOp) fitsGroup() bool {
 	n := len(e.outgoing) + len(e.transcript)
 	if e.p.Cron != nil {
-		n += min(len(e.p.Cron.Summary), summaryBytes) + len(e.p.Cron.Error)
+		n += min(len(e.p.Cron.Summary), cron.MaxSummary) + len(e.p.Cron.Error)
 	}
 	return n <= sqlstore.MaxGrouped
 }

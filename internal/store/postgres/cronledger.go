@@ -1,25 +1,19 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"laneway/internal/chat"
 	"laneway/internal/cron"
 )
-
-// summaryBytes is how much of an answer the ledger keeps.
-const summaryBytes = 16_384
 
 const (
 	// beginSQL writes the begin of an attempt, if its message has become a run under the claim. Parameters: $1 run of the ledger, $2
 	// attempt, $3 node, $4 message, $5 epoch.
 	beginSQL = `
-UPDATE cron_run_logs l SET state = 'running', attempt = $2, node = $3, started_at = COALESCE(l.started_at, r.started_at),
+UPDATE cron_run_logs l SET state = 'running', error = '', error_class = '', attempt = $2, node = $3, started_at = COALESCE(l.started_at, r.started_at),
 	attempts = CASE WHEN l.attempts IN ('', '[]') THEN '[' ELSE left(l.attempts, -1) || ',' END
 		|| '{"attempt":' || $2::bigint || ',"startedAtMs":' || r.started_at || ',"node":' || to_json($3::text) || '}]'
 FROM runs r
@@ -29,7 +23,7 @@ WHERE l.id = $1 AND l.run_id = $4 AND l.state = 'queued' AND r.id = $4 AND r.sta
 	endSQL = `
 UPDATE cron_run_logs l SET state = $2, reason = $3, finished_at = $4, next_attempt_at = $5, duration_ms = $6, attempts = $7, error = $8,
 	error_class = $9, summary = $10, model = $11, provider = $12, input_tokens = $13, output_tokens = $14, delivery = $15,
-	suppressed_by = $16, delivery_error = $17
+	suppressed_by = $16, delivery_error = $17, node = $18
 WHERE l.id = $1 AND l.finished_at IS NULL`
 
 	// leftSQL finds ledger rows in state running whose messages wait again.
@@ -43,6 +37,7 @@ FROM unnest($1::text[], $2::text[]) AS v(id, attempts) WHERE l.id = v.id AND l.s
 // cronFinishOp is the ledger's part of a Finish.
 type cronFinishOp struct {
 	end   *cron.AttemptEnd
+	node  string
 	rows  []loggedRun
 	jobs  []storedJob
 	nowMs int64
@@ -63,75 +58,21 @@ func (a *cronFinishOp) read(b *pgx.Batch, clock any) {
 // write queues the end of the attempt and the resulting change of the job. A ledger row that is finished already stays unchanged, and so does
 // one whose attempt has ended: a repetition must not compute the change of the job again.
 func (a *cronFinishOp) write(b *pgx.Batch) error {
-	if len(a.rows) == 0 || !a.rows[0].State.Active() || a.rows[0].State == cron.RunRetrying {
+	if len(a.rows) == 0 {
 		return nil
 	}
 	now := fromMillis(a.nowMs)
-	r := ended(a.rows[0].Run, a.end, now)
+	r, changes := a.rows[0].Ended(a.end, a.node, now)
+	if !changes {
+		return nil
+	}
 	attempts, err := cron.EncodeAttempts(r.Attempts)
 	if err != nil {
 		return err
 	}
 	b.Queue(endSQL, r.ID, string(r.State), orNull(string(r.Reason)), millis(r.FinishedAt), millis(r.NextAttempt), r.Duration.Milliseconds(),
-		clean(attempts), r.Error, r.ErrorClass, r.Summary, r.Model, r.Provider, r.InputTokens, r.OutputTokens, string(r.Delivery), r.SuppressedBy, r.DeliveryError)
+		clean(attempts), r.Error, r.ErrorClass, r.Summary, r.Model, r.Provider, r.InputTokens, r.OutputTokens, string(r.Delivery), r.SuppressedBy, r.DeliveryError, r.Node)
 	return a.updateJob(b, r, now)
-}
-
-// ended is the row as it is after an attempt.
-func ended(r cron.Run, p *cron.AttemptEnd, now time.Time) cron.Run {
-	endAttempt(r.Attempts, p.Attempt, now)
-	r.State, r.Error, r.ErrorClass = p.State, clean(p.Error), clean(p.ErrorClass)
-	if p.State == cron.RunCancelled { // the requester of the stop gave the reason
-		r.Reason = cmp.Or(r.Reason, p.Reason, cron.ReasonStopped)
-	} else {
-		r.Reason = p.Reason
-	}
-	if p.Summary != "" {
-		r.Summary = chat.Cut(clean(p.Summary), summaryBytes)
-	}
-	if p.Usage.Model != "" {
-		r.Model = clean(p.Usage.Model)
-	}
-	if p.Usage.Provider != "" {
-		r.Provider = clean(p.Usage.Provider)
-	}
-	r.InputTokens += int64(p.Usage.InputTokens)
-	r.OutputTokens += int64(p.Usage.OutputTokens)
-	r.Delivery, r.DeliveryError, r.SuppressedBy = p.Delivery, clean(p.DeliveryError), clean(p.SuppressedBy)
-	r.NextAttempt, r.FinishedAt = time.Time{}, time.Time{}
-	switch {
-	case p.State == cron.RunRetrying:
-		r.NextAttempt = whole(p.NextAttempt)
-	case p.State.Final():
-		r.FinishedAt = now
-		if !r.StartedAt.IsZero() {
-			r.Duration = max(now.Sub(r.StartedAt), 0)
-		}
-	}
-	return r
-}
-
-// endAttempt keeps the begin and the node of the attempt; the other members are the caller's.
-func endAttempt(list []cron.Attempt, a cron.Attempt, now time.Time) {
-	a.FinishedAt = now
-	for i, have := range list {
-		if have.Number != a.Number || have.State != "" {
-			continue
-		}
-		a.StartedAt = have.StartedAt
-		if a.Node == "" {
-			a.Node = have.Node
-		}
-		list[i] = a
-		return
-	}
-}
-
-// interrupted ends the attempt that was running.
-func interrupted(list []cron.Attempt, now time.Time) {
-	if n := len(list); n > 0 && list[n-1].State == "" {
-		list[n-1].State, list[n-1].FinishedAt = cron.AttemptInterrupted, now
-	}
 }
 
 func (a *cronFinishOp) updateJob(b *pgx.Batch, r cron.Run, now time.Time) error {
@@ -139,7 +80,7 @@ func (a *cronFinishOp) updateJob(b *pgx.Batch, r cron.Run, now time.Time) error 
 		return nil
 	}
 	old := a.jobs[0]
-	job := a.end.Job(withoutEndedRun(old.Job), r, now)
+	job := a.end.Job(old.Clone().WithoutEnded(), r, now)
 	if job == nil {
 		b.Queue(`DELETE FROM cron_jobs WHERE id = $1`, old.ID)
 		return nil
@@ -159,8 +100,8 @@ func (s *Store) waitAgain(ctx context.Context, tx pgx.Tx, left []loggedRun, now 
 		return nil
 	}
 	texts := make([]string, len(left))
-	for i, r := range left {
-		interrupted(r.Attempts, now)
+	for i, l := range left {
+		r, _ := l.WaitsAgain(now)
 		text, err := cron.EncodeAttempts(r.Attempts)
 		if err != nil {
 			return err
@@ -169,13 +110,6 @@ func (s *Store) waitAgain(ctx context.Context, tx pgx.Tx, left []loggedRun, now 
 	}
 	_, err := tx.Exec(ctx, waitAgainSQL, column(left, func(r loggedRun) string { return r.ID }), texts)
 	return err
-}
-
-// isAttempt reports whether a message is named like the attempt of a run.
-func isAttempt(message string) bool {
-	run, _, _ := strings.Cut(message, "/")
-	_, _, _, err := cron.ParseRunID(run)
-	return err == nil
 }
 
 const (

@@ -113,7 +113,7 @@ func (s *Store) putOld(ctx context.Context, tx pgx.Tx, p cron.PutParams, old sto
 		}
 		old.Job = old.Unfired(fires)
 	}
-	given := clone(old.Job)
+	given := old.Clone()
 	job, err := p.Change(&given, now)
 	if err != nil {
 		return out, err
@@ -210,18 +210,6 @@ func (s *Store) audit(b *pgx.Batch, a *cron.Audit) error {
 	return nil
 }
 
-// clone is a deep copy.
-func clone(j cron.Job) cron.Job {
-	if j.Pause != nil {
-		pause := *j.Pause
-		j.Pause = &pause
-	}
-	for _, text := range []*[]byte{&j.Payload.Options, &j.Delivery.Options, &j.Alert.Delivery.Options} {
-		*text = append([]byte(nil), *text...)
-	}
-	return j
-}
-
 // ChangeJob changes or removes a job, see cron.JobStore.
 func (s *Store) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Changed, error) {
 	var out cron.Changed
@@ -252,7 +240,7 @@ func (s *Store) change(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, out 
 	if err := s.endActive(ctx, tx, p, &old, out); err != nil {
 		return err
 	}
-	job, err := p.Change(clone(old.Job), now)
+	job, err := p.Change(old.Clone(), now)
 	if err != nil {
 		return err
 	}

@@ -3,13 +3,11 @@ package postgres
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
-	"laneway/internal/store"
 )
 
 const (
@@ -69,9 +67,7 @@ func (c *claiming) dueRetries(ctx context.Context, tx pgx.Tx) ([]placed, error) 
 		return nil, err
 	}
 	for i := range list {
-		r := &list[i].run
-		r.State, r.Node = cron.RunQueued, c.p.Node
-		r.NextAttempt = time.Time{}
+		list[i].run.Node = c.p.Node
 	}
 	return list, nil
 }
@@ -90,15 +86,10 @@ func scanRetry(row pgx.CollectableRow) (placed, error) {
 	if err != nil {
 		return placed{}, err
 	}
-	return placed{run: run.Run, message: nextMessage(run.Run, w, hash)}, nil
-}
-
-func nextMessage(r cron.Run, last store.Waiting, hash string) chat.Message {
-	id := attemptID(r.ID, r.Attempt+1)
-	return chat.Message{
-		Session: last.Session, ID: id, Lane: last.Lane, Principal: last.Principal, Channel: last.Channel,
-		Dedupe: "cron:" + id, ParamsHash: hash, Content: last.Content,
-	}
+	r, m := run.Retried("", chat.Message{
+		Session: w.Session, Lane: w.Lane, Principal: w.Principal, Channel: w.Channel, ExternalID: w.ExternalID, ParamsHash: hash, Content: w.Content,
+	})
+	return placed{run: r, message: m}, nil
 }
 
 // unknownLaunches are launches whose commit got no answer. If they were committed, this process owns their sessions and must submit them:

@@ -104,7 +104,7 @@ func rowArrays(rows []loggedRun) []any {
 		text(func(r *cron.Run) string { return string(r.DST) }), number(func(r *cron.Run) int64 { return max(r.SlotCount, 1) }),
 		number(func(r *cron.Run) int64 { return ms(r.SlotUntil) }), number(func(r *cron.Run) int64 { return ms(r.FireAt) }),
 		text(func(r *cron.Run) string { return r.Error }), text(func(r *cron.Run) string { return r.ErrorClass }),
-		text(func(r *cron.Run) string { return chat.Cut(clean(r.Summary), summaryBytes) }), text(func(r *cron.Run) string { return string(r.Delivery) }),
+		text(func(r *cron.Run) string { return chat.Cut(clean(r.Summary), cron.MaxSummary) }), text(func(r *cron.Run) string { return string(r.Delivery) }),
 		text(func(r *cron.Run) string { return r.SuppressedBy }), columnOf(rows, func(n *loggedRun) string { return n.message }),
 	}
 }

@@ -36,25 +36,11 @@ func (b *claimBatch) decided(ctx context.Context, tx pgx.Tx, verdicts []cron.Ver
 	}
 	b.out.Jobs = slices.Grow(b.out.Jobs, len(verdicts))
 	for _, v := range verdicts {
-		job := after(*jobs[v.JobID], v, queued[v.JobID])
+		job := jobs[v.JobID].Decided(v, queued[v.JobID])
 		b.out.Jobs = append(b.out.Jobs, job)
 		if jobs[v.JobID].Pause != nil && job.Pause == nil {
 			b.out.Resumed = append(b.out.Resumed, job)
 		}
 	}
 	return send(ctx, tx, batch)
-}
-
-// after is a job as it is after a verdict that made some runs.
-func after(j cron.Job, v cron.Verdict, made int) cron.Job {
-	if v.Invalid != "" {
-		j.Invalid = v.Invalid
-		return j
-	}
-	j.Pause = nil
-	j.Enabled = j.Enabled && !v.Disable
-	st := &j.State
-	st.Next, st.NextRunAt, st.Fired, st.ConsecutiveSkipped = whole(v.Next), whole(v.NextRunAt), v.Fired, v.ConsecutiveSkipped
-	st.Queued += made
-	return j
 }

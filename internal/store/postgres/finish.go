@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlstore"
 )
@@ -139,7 +140,7 @@ func (e *finishOp) write(ctx context.Context) error {
 	switch {
 	case e.p.Cron != nil:
 		return e.attempt(ctx)
-	case e.p.Requeue && isAttempt(e.p.RunID):
+	case e.p.Requeue && cron.RunOfMessage(e.p.RunID) != "":
 		return pgx.BeginFunc(ctx, e.s.turns, func(tx pgx.Tx) error { return e.requeueAttempt(ctx, tx) })
 	}
 	b := &pgx.Batch{}
@@ -174,7 +175,7 @@ func (e *finishOp) scan(row pgx.Row) error {
 
 // attempt ends the attempt of a cron run.
 func (e *finishOp) attempt(ctx context.Context) error {
-	a := cronFinishOp{end: e.p.Cron}
+	a := cronFinishOp{end: e.p.Cron, node: e.p.Node}
 	read := func(b *pgx.Batch) {
 		a.lockJob(b)
 		e.s.fence(b, e.p.Claim)

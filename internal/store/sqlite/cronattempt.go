@@ -3,19 +3,10 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"laneway/internal/cron"
 	"laneway/internal/store"
 )
-
-// lasted is the time from the first start of a run to its end.
-func lasted(r *cron.Run) time.Duration {
-	if r.StartedAt.IsZero() || r.FinishedAt.Before(r.StartedAt) {
-		return 0
-	}
-	return r.FinishedAt.Sub(r.StartedAt)
-}
 
 // beginAttempt writes the begin of an attempt into the ledger. A row that has an outcome keeps it.
 func (t *tx) beginAttempt(ctx context.Context, p *store.StartParams) error {
@@ -26,15 +17,10 @@ func (t *tx) beginAttempt(ctx context.Context, p *store.StartParams) error {
 	if err != nil || !known || !r.State.Active() {
 		return err
 	}
-	at := instant(t.now)
-	closeAttempt(&r.Run, cron.AttemptInterrupted, at) // left open by a process that died
-	r.Attempt = max(r.Attempt+1, p.Cron.Attempt)
-	r.Node = cmp.Or(p.Cron.Node, p.Node)
-	r.Attempts = append(r.Attempts, cron.Attempt{Number: r.Attempt, StartedAt: at, Node: r.Node})
-	if r.StartedAt.IsZero() {
-		r.StartedAt = at
-	}
-	r.State, r.NextAttempt, r.message = cron.RunRunning, instant(0), p.RunID
+	begin := *p.Cron
+	begin.Node = cmp.Or(begin.Node, p.Node)
+	r.Run, _ = r.Began(begin, instant(t.now))
+	r.message = p.RunID
 	return t.storeRun(ctx, r)
 }
 
@@ -53,20 +39,16 @@ func (t *tx) beginFirst(ctx context.Context, p *store.StartParams) (done bool, e
 	return n == 1, err
 }
 
-// closeAttempt ends the open attempt, if there is one.
-func closeAttempt(r *cron.Run, state cron.AttemptState, at time.Time) {
-	if n := len(r.Attempts); n > 0 && r.Attempts[n-1].FinishedAt.IsZero() {
-		r.Attempts[n-1].State, r.Attempts[n-1].FinishedAt = state, at
-	}
-}
-
 // endAttempt writes the end of an attempt into the ledger and, when the run is finished, into its job.
 func (t *tx) endAttempt(ctx context.Context, p *store.FinishParams) error {
 	r, known, err := findLedger(ctx, t, p.Cron.RunID)
-	if err != nil || !known || !r.State.Active() {
+	if err != nil || !known {
 		return err
 	}
-	t.apply(r, p)
+	var changes bool
+	if r.Run, changes = r.Ended(p.Cron, p.Node, instant(t.now)); !changes {
+		return nil
+	}
 	if err := t.storeRun(ctx, r); err != nil {
 		return err
 	}
@@ -85,7 +67,7 @@ func (t *tx) endOfJob(ctx context.Context, p *store.FinishParams, r *ledgerRow) 
 	if err != nil || j.unreadable {
 		return err
 	}
-	next := p.Cron.Job(cloneJob(&j.Job), r.Run, instant(t.now))
+	next := p.Cron.Job(j.Clone(), r.Run, instant(t.now))
 	if next == nil {
 		return t.removeJob(ctx, j.ID)
 	}
@@ -93,55 +75,20 @@ func (t *tx) endOfJob(ctx context.Context, p *store.FinishParams, r *ledgerRow) 
 	return err
 }
 
-// apply changes the row by the end of the attempt. The times are the store's; the usage of the attempts adds up to that of the run.
-func (t *tx) apply(r *ledgerRow, p *store.FinishParams) {
-	e, at := p.Cron, instant(t.now)
-	attempt := e.Attempt
-	attempt.FinishedAt = at
-	fill(&attempt.Node, p.Node)
-	if n := len(r.Attempts); n > 0 && r.Attempts[n-1].FinishedAt.IsZero() {
-		open := r.Attempts[n-1]
-		attempt.Number, attempt.StartedAt = open.Number, open.StartedAt
-		r.Attempts = r.Attempts[:n-1]
-	}
-	r.Attempts = append(r.Attempts, attempt)
-	cancelled := r.Reason
-	r.State, r.Reason, r.NextAttempt = e.State, e.Reason, instant(0)
-	if e.State != cron.RunCancelled {
-		r.Error = e.Error
-	} else { // the requester of the stop gave the reason
-		r.Reason = cmp.Or(cancelled, e.Reason, cron.ReasonStopped)
-		r.Error = cmp.Or(r.Error, e.Error)
-	}
-	r.ErrorClass, r.Delivery, r.DeliveryError, r.SuppressedBy = e.ErrorClass, e.Delivery, e.DeliveryError, e.SuppressedBy
-	if e.Summary != "" {
-		r.Summary = summaryOf(e.Summary)
-	}
-	r.Model, r.Provider = cmp.Or(e.Usage.Model, r.Model), cmp.Or(e.Usage.Provider, r.Provider)
-	r.InputTokens += int64(e.Usage.InputTokens)
-	r.OutputTokens += int64(e.Usage.OutputTokens)
-	r.Node = p.Node
-	switch {
-	case r.State == cron.RunRetrying:
-		r.NextAttempt = instant(millis(e.NextAttempt))
-	case r.State.Final():
-		r.FinishedAt = at
-		r.Duration = lasted(&r.Run)
-	}
-}
-
 // waitAgain puts the run of a message that was running back: its attempt was interrupted, and the message waits for another one.
 func (t *tx) waitAgain(ctx context.Context, messageID string) error {
-	id := runOf(messageID)
+	id := cron.RunOfMessage(messageID)
 	if id == "" {
 		return nil
 	}
 	r, known, err := findLedger(ctx, t, id)
-	if err != nil || !known || r.State != cron.RunRunning || r.message != messageID {
+	if err != nil || !known || r.message != messageID {
 		return err
 	}
-	closeAttempt(&r.Run, cron.AttemptInterrupted, instant(t.now))
-	r.State = cron.RunQueued
+	var changes bool
+	if r.Run, changes = r.WaitsAgain(instant(t.now)); !changes {
+		return nil
+	}
 	return t.storeRun(ctx, r)
 }
 
@@ -155,7 +102,7 @@ type sent struct {
 // delivered writes the delivery of an answer into the ledger. Only replies and webhooks count: a notice is no answer. One part that failed
 // makes the whole answer not delivered.
 func (t *tx) delivered(ctx context.Context, messageID, kind string, out sent) error {
-	id := runOf(messageID)
+	id := cron.RunOfMessage(messageID)
 	if id == "" || out.status == "" || kind == store.KindNotice {
 		return nil
 	}

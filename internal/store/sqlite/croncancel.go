@@ -3,7 +3,6 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"strings"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
@@ -98,9 +97,7 @@ func (t *tx) cancel(ctx context.Context, r *ledgerRow, c cancellation) (out cron
 	if err != nil && !none(err) {
 		return out, err
 	}
-	r.Reason = c.reason
-	fill(&c.note, r.Error)
-	r.Error = c.note
+	r.Run, _ = r.Cancel(c.reason, c.note, instant(t.now))
 	if r.State == cron.RunRunning {
 		out.Running, out.Node = true, r.Node
 		_, err := t.exec(ctx, `UPDATE runs SET stop_by = coalesce(stop_by, ?) WHERE id = ? AND state IN ('running', 'yielded')`,
@@ -110,8 +107,6 @@ func (t *tx) cancel(ctx context.Context, r *ledgerRow, c cancellation) (out cron
 		}
 		return out, t.storeRun(ctx, r)
 	}
-	r.State, r.NextAttempt, r.FinishedAt = cron.RunCancelled, instant(0), instant(t.now)
-	r.Duration = lasted(&r.Run)
 	if err := t.storeRun(ctx, r); err != nil {
 		return out, err
 	}
@@ -137,18 +132,9 @@ func (t *tx) endMessage(ctx context.Context, key chat.SessionKey, seq int64, rea
 	return t.save(ctx, r)
 }
 
-// runOf is the run whose attempt a message is; "" = the message is none.
-func runOf(messageID string) string {
-	id, _, _ := strings.Cut(messageID, "/")
-	if _, _, _, err := cron.ParseRunID(id); err != nil {
-		return ""
-	}
-	return id
-}
-
 // endedRun is the row of the ledger that is over for a message; nil = there is none.
 func (t *tx) endedRun(ctx context.Context, messageID string) (*cron.Run, error) {
-	id := runOf(messageID)
+	id := cron.RunOfMessage(messageID)
 	if id == "" {
 		return nil, nil //nolint:nilnil // most messages are of no job
 	}
@@ -161,25 +147,18 @@ func (t *tx) endedRun(ctx context.Context, messageID string) (*cron.Run, error) 
 
 // endUnrun ends the run of a message that got an outcome without running.
 func (t *tx) endUnrun(ctx context.Context, m *store.Waiting) error {
-	id := runOf(m.MessageID)
+	id := cron.RunOfMessage(m.MessageID)
 	if id == "" {
 		return nil
 	}
 	r, known, err := findLedger(ctx, t, id)
-	if err != nil || !known || !r.State.Active() || r.message != m.MessageID {
+	if err != nil || !known || r.message != m.MessageID {
 		return err
 	}
-	switch m.Outcome {
-	case chat.OutcomeInterrupted, chat.OutcomeDead:
-		r.State, r.Error = cron.RunInterrupted, m.Reason
-	case chat.OutcomeFailed:
-		r.State, r.Error = cron.RunError, m.Reason
-	default:
-		r.State = cron.RunCancelled
-		fill(&r.Reason, cron.ReasonStopped)
+	var changes bool
+	if r.Run, changes = r.EndedWaiting(m.Outcome, m.Reason, instant(t.now)); !changes {
+		return nil
 	}
-	r.FinishedAt = instant(t.now)
-	r.Duration = lasted(&r.Run)
 	m.CronRun = &r.Run
 	return t.storeRun(ctx, r)
 }

@@ -245,7 +245,7 @@ func (c *claiming) advance(ctx context.Context, j *jobWithRuns, v *cron.Verdict)
 	if !resumed && !v.Disable {
 		_, err = c.exec(ctx, `UPDATE cron_jobs SET next_slot = ?, next_run_at = ?, fired = ?, consecutive_skipped = ? WHERE id = ?`,
 			zero(millis(s.Next)), zero(millis(s.NextRunAt)), s.Fired, s.ConsecutiveSkipped, j.ID)
-		c.out.Jobs = append(c.out.Jobs, cloneJob(&j.Job))
+		c.out.Jobs = append(c.out.Jobs, j.Job.Clone())
 		return err
 	}
 	j.Enabled, j.Pause = j.Enabled && !v.Disable, nil
@@ -255,9 +255,9 @@ func (c *claiming) advance(ctx context.Context, j *jobWithRuns, v *cron.Verdict)
 	if err != nil {
 		return err
 	}
-	c.out.Jobs = append(c.out.Jobs, cloneJob(&j.Job))
+	c.out.Jobs = append(c.out.Jobs, j.Job.Clone())
 	if resumed {
-		c.out.Resumed = append(c.out.Resumed, cloneJob(&j.Job))
+		c.out.Resumed = append(c.out.Resumed, j.Job.Clone())
 	}
 	return c.countChange(ctx)
 }

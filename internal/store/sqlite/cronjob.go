@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"reflect"
-	"slices"
 	"time"
 
 	"laneway/internal/chat"
@@ -242,7 +241,7 @@ func (t *tx) partsOf(old *storedJob, next *cron.Job) (cron.Parts, error) {
 
 // asRead is a copy of a job as it would be read back: without derived members, nothing shared, with the store's precision.
 func asRead(j *cron.Job) cron.Job {
-	c := cloneJob(j)
+	c := j.Clone()
 	c.State.Queued, c.State.RunningAt = 0, instant(0)
 	if c.Pause != nil {
 		c.Pause.At, c.Pause.Until = instant(millis(c.Pause.At)), instant(millis(c.Pause.Until))
@@ -251,19 +250,6 @@ func asRead(j *cron.Job) cron.Job {
 	for _, at := range []*time.Time{&c.StartsAt, &c.EndsAt, &c.CreatedAt, &c.UpdatedAt, &c.Schedule.At, &s.Next, &s.NextRunAt, &s.ActivatedAt, &s.LastRunAt, &s.LastAlertAt, &s.DeliveryPause.Since} {
 		*at = instant(millis(*at))
 	}
-	return c
-}
-
-// cloneJob shares nothing with j, so that a caller that changes the copy does not change the original, with which it is compared.
-func cloneJob(j *cron.Job) cron.Job {
-	c := *j
-	if j.Pause != nil {
-		pause := *j.Pause
-		c.Pause = &pause
-	}
-	c.Payload.Options = slices.Clone(j.Payload.Options)
-	c.Delivery.Options = slices.Clone(j.Delivery.Options)
-	c.Alert.Delivery.Options = slices.Clone(j.Alert.Delivery.Options)
 	return c
 }
 

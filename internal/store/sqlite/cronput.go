@@ -62,7 +62,7 @@ func (t *tx) namesake(ctx context.Context, p *cron.PutParams) (*storedJob, error
 
 // putOld changes a job that exists.
 func (t *tx) putOld(ctx context.Context, p *cron.PutParams, old *storedJob) (out cron.PutResult, err error) {
-	given := cloneJob(&old.Job)
+	given := old.Job.Clone()
 	if p.EndWaiting != "" {
 		var fires int
 		if out.Ended, fires, err = t.endWaiting(ctx, old.ID, false, cancellation{reason: p.EndWaiting}); err != nil {
@@ -178,14 +178,14 @@ func (s *Store) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Change
 }
 
 func (t *tx) changeJob(ctx context.Context, p *cron.ChangeParams, old *storedJob) (out cron.Changed, err error) {
-	given := cloneJob(&old.Job)
+	given := old.Job.Clone()
 	fires, err := t.endActive(ctx, p, old, &out)
 	if err != nil {
 		return out, err
 	}
 	given = given.Unfired(fires)
 	out.Old = given
-	next, err := p.Change(cloneJob(&given), instant(t.now))
+	next, err := p.Change(given.Clone(), instant(t.now))
 	if err != nil {
 		return cron.Changed{}, err
 	}

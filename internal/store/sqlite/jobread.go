@@ -68,7 +68,7 @@ func (t *tx) activeRuns(ctx context.Context, jobs []string) (map[string][]active
 
 // dueJob is a job with its active runs, as a decision gets it.
 func dueJob(j *cron.Job, active []activeRun) cron.DueJob {
-	d := cron.DueJob{Job: cloneJob(j)}
+	d := cron.DueJob{Job: j.Clone()}
 	for i := range active {
 		r := &active[i]
 		d.Active, d.Session = append(d.Active, r.id), r.session

@@ -155,7 +155,7 @@ func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone
 		case old.Revision != p.Revision || old.State.DeliveryPause.Holds(to):
 			return out, nil
 		}
-		job := cloneJob(&old.Job)
+		job := old.Job.Clone()
 		job.State.DeliveryPause = cron.DeliveryPause{Since: instant(t.now), Reason: p.Error, Channel: to.Channel, ChatID: to.ChatID}
 		if _, err := t.storeJob(ctx, old, &job); err != nil {
 			return out, err

@@ -70,8 +70,12 @@ func cancelRetrying(w *world) {
 	equal(w, "cancelled", []any{len(list), list[0].Running}, []any{1, false})
 	r := w.ledger(l.Run.ID)
 	equal(w, "ledger", []any{r.State, r.Reason, r.NextAttempt.IsZero(), len(r.Attempts)}, []any{cron.RunCancelled, cron.ReasonStopped, true, 1})
+	equal(w, "error of its last attempt", []any{r.Error, r.ErrorClass}, []any{"backend answered 503", "overloaded"})
 	w.pass(10*time.Second, node)
 	equal(w, "tried again", len(w.claimDue(node).Launched), 0)
+	l = w.failOnce(node, time.Second)
+	w.cancel(cron.CancelParams{RunID: l.Run.ID, Note: "not needed any more", By: "ann"})
+	equal(w, "error with a note", w.ledger(l.Run.ID).Error, "not needed any more")
 }
 
 func cancelRunning(w *world) {
@@ -97,10 +101,20 @@ func cancelKeepsItsReason(w *world) {
 	j := w.job(nil)
 	l := w.due(node)
 	c := w.begin(l)
-	w.cancel(cron.CancelParams{JobID: j.ID, Reason: cron.ReasonReplaced, By: "cron"})
-	w.endRun(c, l.Message.ID, cron.RunCancelled, func(e *cron.AttemptEnd) { e.Reason = cron.ReasonStopped })
+	w.cancel(cron.CancelParams{JobID: j.ID, Reason: cron.ReasonReplaced, Note: "a newer one came", By: "cron"})
+	w.endRun(c, l.Message.ID, cron.RunCancelled, func(e *cron.AttemptEnd) { e.Reason, e.Error = cron.ReasonStopped, "the turn was stopped" })
 	r := w.ledger(l.Run.ID)
-	equal(w, "ledger", []any{r.State, r.Reason}, []any{cron.RunCancelled, cron.ReasonReplaced})
+	equal(w, "ledger", []any{r.State, r.Reason, r.Error}, []any{cron.RunCancelled, cron.ReasonReplaced, "a newer one came"})
+	l = w.due(node)
+	c = w.begin(l)
+	w.cancel(cron.CancelParams{JobID: j.ID, By: "ann"})
+	w.endRun(c, l.Message.ID, cron.RunCancelled, func(e *cron.AttemptEnd) { e.Error = "the turn was stopped" })
+	equal(w, "error without a note", w.ledger(l.Run.ID).Error, "the turn was stopped")
+	l = w.failOnce(node, time.Second)
+	w.clock.advance(time.Second)
+	w.begin(w.launchOne(node))
+	r = w.ledger(l.Run.ID)
+	equal(w, "error while the second attempt runs", []any{r.Error, r.ErrorClass, r.Attempts[0].Error}, []any{"", "", "backend answered 503"})
 }
 
 func cancelOver(w *world) {

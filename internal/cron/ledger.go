@@ -1,0 +1,210 @@
+package cron
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+)
+
+// The rules of the ledger: what each event makes of a run. They are the only ones that say so. A row that is over never changes, so each rule reports
+// whether the event changes the run at all. Only an attempt that runs is open, and it is the last one.
+
+// MaxSummary is how much of an answer the ledger keeps, in bytes.
+const MaxSummary = 16_384
+
+// Began is the run after the begin of an attempt on a node. An attempt that a dead process left open is closed. Error is that of the attempt that runs,
+// so there is none yet; earlier ones have theirs in Attempts.
+func (r Run) Began(s AttemptStart, now time.Time) (Run, bool) {
+	if !r.State.Active() {
+		return r, false
+	}
+	r.Attempts = closed(r.Attempts, now)
+	r.Attempt, r.Node = max(r.Attempt+1, s.Attempt), s.Node
+	r.Attempts = append(slices.Clip(r.Attempts), Attempt{Number: r.Attempt, StartedAt: now, Node: s.Node})
+	if r.StartedAt.IsZero() {
+		r.StartedAt = now
+	}
+	r.State, r.NextAttempt, r.Error, r.ErrorClass = RunRunning, time.Time{}, "", ""
+	return r, true
+}
+
+// Ended is the run after the end of its attempt on a node. The usage of the attempts adds up. The reason and the error of a run that was cancelled are those of the cancellation.
+func (r Run) Ended(e *AttemptEnd, node string, now time.Time) (Run, bool) {
+	if !r.State.Active() || r.State == RunRetrying {
+		return r, false
+	}
+	attempt := e.Attempt
+	attempt.FinishedAt, attempt.Node = now, cmp.Or(attempt.Node, node)
+	attempt.Error = chat.CleanText(attempt.Error)
+	list := append([]Attempt(nil), r.Attempts...)
+	if n := len(list); n > 0 && list[n-1].State == "" {
+		attempt.Number, attempt.StartedAt = list[n-1].Number, list[n-1].StartedAt
+		list = list[:n-1]
+	}
+	r.Attempts = append(list, attempt)
+	if e.State == RunCancelled {
+		r.Reason, r.Error = cmp.Or(r.Reason, e.Reason, ReasonStopped), cmp.Or(r.Error, chat.CleanText(e.Error))
+	} else {
+		r.Reason, r.Error = e.Reason, chat.CleanText(e.Error)
+	}
+	r.State, r.ErrorClass, r.Node, r.NextAttempt = e.State, e.ErrorClass, node, time.Time{}
+	r.Delivery, r.DeliveryError, r.SuppressedBy = e.Delivery, chat.CleanText(e.DeliveryError), e.SuppressedBy
+	if e.Summary != "" {
+		r.Summary = chat.Cut(chat.CleanText(e.Summary), MaxSummary)
+	}
+	r.Model, r.Provider = cmp.Or(e.Usage.Model, r.Model), cmp.Or(e.Usage.Provider, r.Provider)
+	r.InputTokens += int64(e.Usage.InputTokens)
+	r.OutputTokens += int64(e.Usage.OutputTokens)
+	if r.State == RunRetrying {
+		r.NextAttempt = wholeMs(e.NextAttempt)
+	}
+	if r.State.Final() {
+		r = r.over(r.State, now)
+	}
+	return r, true
+}
+
+// WaitsAgain is a run whose process has left it: its message waits for another attempt.
+func (r Run) WaitsAgain(now time.Time) (Run, bool) {
+	if r.State != RunRunning {
+		return r, false
+	}
+	r.State, r.Attempts = RunQueued, closed(r.Attempts, now)
+	return r, true
+}
+
+// Cancel is the run after a cancellation. One that runs is asked to stop: it keeps the reason and the note for the end of its attempt. Any
+// other ends. The note is the error of the run; without one it keeps the error of its last attempt.
+func (r Run) Cancel(reason Reason, note string, now time.Time) (Run, bool) {
+	if !r.State.Active() {
+		return r, false
+	}
+	r.Reason, r.Error = cmp.Or(reason, ReasonStopped), cmp.Or(chat.CleanText(note), r.Error)
+	if r.State != RunRunning {
+		r = r.over(RunCancelled, now)
+	}
+	return r, true
+}
+
+// EndedWaiting is a run whose message has got an outcome without running.
+func (r Run) EndedWaiting(outcome chat.Outcome, reason string, now time.Time) (Run, bool) {
+	if !r.State.Active() {
+		return r, false
+	}
+	state := RunCancelled
+	switch outcome { //nolint:exhaustive // the others cancel
+	case chat.OutcomeInterrupted, chat.OutcomeDead:
+		state, r.Error = RunInterrupted, reason
+	case chat.OutcomeFailed:
+		state, r.Error = RunError, reason
+	default:
+		r.Reason = cmp.Or(r.Reason, ReasonStopped)
+	}
+	return r.over(state, now), true
+}
+
+// Launched is a new run that waits to start, on the node that has claimed it.
+func (r Run) Launched(node string, session chat.SessionKey, now time.Time) Run {
+	r = r.stored()
+	r.State, r.ClaimedAt, r.Node, r.SessionKey = RunQueued, now, node, cmp.Or(r.SessionKey, session.String())
+	return r
+}
+
+// Recorded is a new row that does not run: its slot was skipped or missed, or it cannot run.
+func (r Run) Recorded(node string, now time.Time) Run {
+	r = r.stored()
+	r.ClaimedAt, r.FinishedAt, r.Node = now, now, node
+	return r
+}
+
+// Refused is a new row of a run whose message cannot be stored, because another message has its name.
+func (r Run) Refused() Run {
+	r.State, r.ErrorClass = RunError, "unknown"
+	r.Error = "another message has the name of this run: the run cannot use it"
+	return r
+}
+
+// Retried is a run whose next attempt is due, with the message of that attempt: the last one under another name.
+func (r Run) Retried(node string, last chat.Message) (Run, chat.Message) {
+	r.State, r.NextAttempt, r.Node = RunQueued, time.Time{}, node
+	last.ID = r.ID + "/" + strconv.Itoa(r.Attempt+1)
+	last.Dedupe = "cron:" + last.ID
+	return r, last
+}
+
+// RunOfMessage is the run whose attempt a message is; "" = the message is of no job.
+func RunOfMessage(messageID string) string {
+	id, _, _ := strings.Cut(messageID, "/")
+	if _, _, _, err := ParseRunID(id); err != nil {
+		return ""
+	}
+	return id
+}
+
+// over is the run with its end.
+func (r Run) over(state RunState, now time.Time) Run {
+	r.State, r.FinishedAt, r.NextAttempt = state, now, time.Time{}
+	if r.Duration = 0; !r.StartedAt.IsZero() {
+		r.Duration = max(now.Sub(r.StartedAt), 0)
+	}
+	return r
+}
+
+// stored is the run with the precision and the bounds of the ledger.
+func (r Run) stored() Run {
+	r.ScheduledFor, r.SlotUntil, r.FireAt = wholeMs(r.ScheduledFor), wholeMs(r.SlotUntil), wholeMs(r.FireAt)
+	r.SlotCount = max(r.SlotCount, 1)
+	r.Error, r.Summary = chat.CleanText(r.Error), chat.Cut(chat.CleanText(r.Summary), MaxSummary)
+	return r
+}
+
+// closed are attempts of which none runs.
+func closed(list []Attempt, now time.Time) []Attempt {
+	n := len(list)
+	if n == 0 || list[n-1].State != "" {
+		return list
+	}
+	list = append([]Attempt(nil), list...)
+	list[n-1].State, list[n-1].FinishedAt = AttemptInterrupted, now
+	return list
+}
+
+// wholeMs is an instant with the precision of the store; the zero time stays.
+func wholeMs(t time.Time) time.Time { return moment(millis(t)) }
+
+// Decided is the job after a verdict that made some runs.
+func (j Job) Decided(v Verdict, made int) Job {
+	if v.Invalid != "" {
+		j.Invalid = v.Invalid
+		return j
+	}
+	j.Pause, j.Enabled = nil, j.Enabled && !v.Disable
+	s := &j.State
+	s.Next, s.NextRunAt, s.Fired, s.ConsecutiveSkipped = wholeMs(v.Next), wholeMs(v.NextRunAt), v.Fired, v.ConsecutiveSkipped
+	s.Queued += made
+	return j
+}
+
+// WithoutEnded is the job without a run that is ending: it does not count as active any more.
+func (j Job) WithoutEnded() Job {
+	if j.State.Queued--; j.State.Queued <= 0 {
+		j.State.Queued, j.State.RunningAt = 0, time.Time{}
+	}
+	return j
+}
+
+// Clone shares nothing with j, so that a function that changes the copy in place does not change the original.
+func (j Job) Clone() Job {
+	if j.Pause != nil {
+		pause := *j.Pause
+		j.Pause = &pause
+	}
+	for _, text := range []*[]byte{&j.Payload.Options, &j.Delivery.Options, &j.Alert.Delivery.Options} {
+		*text = append([]byte(nil), *text...)
+	}
+	return j
+}
