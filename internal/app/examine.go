@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"laneway/internal/config"
+	"laneway/internal/ownership"
 	"laneway/internal/secret"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlite"
@@ -39,6 +41,7 @@ const (
 	ruleMargin    = 5 * time.Second
 	drainMargin   = 2 * time.Second
 	forgottenDead = 24 * time.Hour
+	rollbackShown = 7 * 24 * time.Hour
 )
 
 // ExamineStore looks whether the configured database can be used: that it answers, that its schema fits this program, what its clock
@@ -71,6 +74,7 @@ func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secre
 		found = append(found, examineClock(now, clock()))
 		found = append(found, examineRules(ctx, s, ruleValues(cfg, now))...)
 		found = append(found, examineSecrets(ctx, s, secrets))
+		found = append(found, examineRollbacks(ctx, s, now)...)
 	}
 	if err := s.Close(); err != nil {
 		found = append(found, Finding{Warning, err.Error(), ""})
@@ -155,6 +159,29 @@ func examineSecrets(ctx context.Context, look store.Inspector, secrets []secret.
 		}
 	}
 	return Finding{Weight: Fine, Text: fmt.Sprintf("none of %d secrets stands in the errors and addresses of the tables", len(secrets))}
+}
+
+// examineRollbacks reports when the database was found to have lost commits.
+func examineRollbacks(ctx context.Context, look store.Inspector, now time.Time) []Finding {
+	rows, err := look.Violations(ctx, store.Rollbacks(), map[string]any{"since": now.Add(-rollbackShown).UnixMilli()}, rowsPerRule)
+	if err != nil {
+		return []Finding{{Failure, fmt.Sprintf("whether the database lost commits could not be read: %v", err), ""}}
+	}
+	var found []Finding
+	for _, row := range rows {
+		at, err := strconv.ParseInt(row[1], 10, 64)
+		if err != nil {
+			return []Finding{{Failure, fmt.Sprintf("whether the database lost commits could not be read: %v", err), ""}}
+		}
+		text := "the database lost commits before " + time.UnixMilli(at).UTC().Format(time.DateTime) + " UTC"
+		if row[2] == string(ownership.SignHistory) {
+			text += fmt.Sprintf(" (from %s to %s)", row[3], row[4])
+		}
+		found = append(found, Finding{
+			Warning, text + "; messages acknowledged shortly before may be missing", "ask for them again; with synchronous replication a failover loses nothing",
+		})
+	}
+	return found
 }
 
 func holdsSecret(text string, secrets []secret.Secret) bool {

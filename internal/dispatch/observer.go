@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/ownership"
 )
 
 // Observer counts what happens, for metrics. Arguments are from closed sets; methods must not block.
@@ -30,6 +31,8 @@ type Observer interface {
 	LeaseLost()
 	// TakenOver: sessions were taken over by the sweep.
 	TakenOver(sessions int)
+	// RolledBack: the database has lost commits, see package ownership.
+	RolledBack(sign ownership.RollbackSign)
 }
 
 // NopObserver observes nothing.
@@ -67,3 +70,6 @@ func (NopObserver) LeaseLost() {}
 
 // TakenOver does nothing.
 func (NopObserver) TakenOver(int) {}
+
+// RolledBack does nothing.
+func (NopObserver) RolledBack(ownership.RollbackSign) {}

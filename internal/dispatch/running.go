@@ -46,3 +46,14 @@ func (r *runningTurns) get(st *scheduler.Turn[work]) (runningTurn, bool) {
 	t, ok := r.by[st]
 	return t, ok
 }
+
+// ids are the runs of the turns.
+func (r *runningTurns) ids() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := make(map[string]bool, len(r.by))
+	for _, t := range r.by {
+		ids[t.run.RunID] = true
+	}
+	return ids
+}

@@ -9,7 +9,10 @@ import (
 )
 
 // takeover does for the queue what ownership decides; it implements [ownership.Handler].
-type takeover struct{ q *queue }
+type takeover struct {
+	q       *queue
+	running *runningTurns
+}
 
 // Resume runs the unfinished messages of sessions that this process owns, and those that have waited too long for a predecessor.
 func (t takeover) Resume(ctx context.Context, sessions []store.Taken) {
@@ -30,6 +33,9 @@ func (t takeover) LeaseLost() {
 	t.q.sched.ResetAll()
 	t.q.order.clear()
 }
+
+// Running are the ids of the runs that execute.
+func (t takeover) Running() map[string]bool { return t.running.ids() }
 
 // resume submits the unfinished messages of a session: runs that had begun as one item each, the others as they came.
 func (q *queue) resume(ctx context.Context, t store.Taken) {

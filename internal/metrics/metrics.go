@@ -22,6 +22,7 @@ import (
 	"laneway/internal/dispatch"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/socket"
+	"laneway/internal/ownership"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -41,6 +42,7 @@ type Metrics struct {
 	commands                       *prometheus.CounterVec
 	leaseLost                      prometheus.Counter
 	takenOver                      prometheus.Counter
+	rolledBack                     *prometheus.CounterVec
 	refused                        *prometheus.CounterVec
 	stuck                          *prometheus.CounterVec
 	unknown                        prometheus.Counter
@@ -91,6 +93,7 @@ func New(version, commit string) *Metrics {
 	m.stored = m.histograms("store_operation_seconds", "Time that the store takes for the three operations of a turn.", waitBuckets(), "operation")
 	m.leaseLost = m.counter("lease_lost_total", "Times this process was declared dead or could not reach the database in time.")
 	m.takenOver = m.counter("sessions_taken_over_total", "Sessions taken over from a process that was gone.")
+	m.rolledBack = m.counters("database_rollbacks_total", "Times the database was found to have lost commits, by what showed it.", "reason")
 	m.conns = prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "laneway", Name: "ws_connections", Help: "Open WebSocket connections."})
 	m.rpcTime = prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "laneway", Name: "rpc_duration_seconds", Help: "Time from a request to its answer.", Buckets: waitBuckets()})
 	m.registry.MustRegister(m.conns, m.rpcTime)
@@ -130,6 +133,9 @@ func (m *Metrics) begin() {
 	}
 	for _, reason := range []string{"mismatch", "missing", "locked", "hook"} {
 		m.authFailed.WithLabelValues(reason)
+	}
+	for _, sign := range ownership.RollbackSigns() {
+		m.rolledBack.WithLabelValues(string(sign))
 	}
 	for _, reason := range socket.CloseReasons() {
 		m.closed.WithLabelValues(string(reason))
@@ -236,6 +242,9 @@ func (o dispatchObserver) CommandRun(name string, ok bool) {
 }
 func (o dispatchObserver) LeaseLost()      { o.m.leaseLost.Inc() }
 func (o dispatchObserver) TakenOver(n int) { o.m.takenOver.Add(float64(n)) }
+func (o dispatchObserver) RolledBack(sign ownership.RollbackSign) {
+	o.m.rolledBack.WithLabelValues(string(sign)).Inc()
+}
 
 func yes(b bool) string {
 	if b {

@@ -18,6 +18,13 @@
 // that has begun is not abandoned half-way, because its caller has to know whether it was committed. Operations of the store may be repeated as a
 // whole, so an unknown result is resolved by asking again.
 //
+// # A database that went back in time
+//
+// A failover to a standby that was behind, or a restored copy, loses commits that this process has seen. Each heartbeat compares: the history that the
+// database continues with the one before, and the runs that the database assigns to this process with those that it executes. Where they differ
+// the process gives its incarnation up and reads everything again; the loss is logged, counted and noted in the log of changes. What the database has
+// forgotten cannot be restored from memory.
+//
 // # Crash points
 //
 // Between a heartbeat and the next one: the lease ends, another replica sweeps. Between Register and the first sweep: nothing is owned yet. During

@@ -60,6 +60,10 @@ func (n *Node) heartbeat(ctx context.Context) time.Duration {
 	beat, err := n.store.Heartbeat(ctx, me.id)
 	switch {
 	case err == nil:
+		if sign, before := n.witness.sees(beat, n.handler.Running(), asked, n.cfg.Lease); sign != "" {
+			n.startOver(ctx, me, sign, before, beat.History)
+			return 0
+		}
 		n.current.Store(&incarnation{id: me.id, lease: n.until(asked), leases: me.leases})
 		n.peers.CompareAndSwap(known, new(beat.OtherNodes > 0)) // a sign that came meanwhile is newer than what the store counted
 		n.setHold(ctx, beat.Hold)

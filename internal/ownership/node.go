@@ -31,6 +31,7 @@ type Store interface {
 	Sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, error)
 	Hinted(ctx context.Context, nodeID string, limit int) ([]store.Taken, error)
 	Hold(ctx context.Context) (*store.Hold, error)
+	Audit(ctx context.Context, a chat.Audit) error
 }
 
 // Handler does what ownership decides. Its methods are called on the goroutines of [Node.Run].
@@ -41,6 +42,8 @@ type Handler interface {
 	Stop(request store.StopRequest)
 	// LeaseLost gives up what runs and what waits in memory: another replica may own it already.
 	LeaseLost()
+	// Running are the ids of the runs that execute, also of those that are on their way out. The caller owns the map.
+	Running() map[string]bool
 }
 
 // Observer counts, for metrics. Methods must not block.
@@ -49,6 +52,8 @@ type Observer interface {
 	LeaseLost()
 	// TakenOver: a sweep took sessions over.
 	TakenOver(sessions int)
+	// RolledBack: the database has lost commits.
+	RolledBack(sign RollbackSign)
 }
 
 // Config of a [Node]. Zero values are defaults.
@@ -98,6 +103,7 @@ type Node struct {
 	sweepNow   chan struct{}              // capacity 1: look again
 	registered chan struct{}              // capacity 1: there is a new incarnation, whose stops come by another channel
 	hold       atomic.Pointer[store.Hold] // nil = the gateway is not held
+	witness    witness                    // touched by the goroutine of the heartbeat only
 	sweptAt    atomic.Int64               // Unix nanoseconds of the last turn of the sweep loop
 	life       context.Context            //nolint:containedctx // of the loops: its end ends the waits of final writes, which survive the contexts of their callers
 	end        context.CancelFunc

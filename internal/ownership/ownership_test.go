@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,6 +28,13 @@ type handler struct {
 	taken   []store.Taken
 	stopped []store.StopRequest
 	lost    int
+	running map[string]bool
+}
+
+func (h *handler) Running() map[string]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.running)
 }
 
 func (h *handler) Resume(_ context.Context, sessions []store.Taken) {
@@ -58,6 +66,8 @@ type quiet struct{}
 
 func (quiet) LeaseLost()    {}
 func (quiet) TakenOver(int) {}
+
+func (quiet) RolledBack(ownership.RollbackSign) {}
 
 // cut is a store whose calls fail while off is set.
 type cut struct {

@@ -53,7 +53,8 @@ type ChangedBy = chat.ChangedBy
 const (
 	VerbTokenCreate = "token.create"
 	VerbTokenRevoke = "token.revoke"
-	VerbTokenRotate = "token.rotate" // a secret of the configuration, by its file
+	VerbRollback    = "database.rollback" // the database was found to have lost commits; before and after are its histories, see [Beat]
+	VerbTokenRotate = "token.rotate"      // a secret of the configuration, by its file
 )
 
 // Credentials is an optional ability of a store: it keeps named tokens. Every change writes one row of the log of changes in the same

@@ -154,6 +154,14 @@ func RevealingTexts() Invariant {
 		SELECT place, id, content FROM (` + revealingTexts + `) AS texts WHERE coalesce(content, '') <> ''`}
 }
 
+// Rollbacks is a query for when replicas noticed since a moment that the database had lost commits: the verb, when it was noticed first, by which sign, and the
+// histories before and after.
+func Rollbacks() Invariant {
+	return Invariant{ID: VerbRollback, Rule: "The database loses no commits.", Params: []string{"since"}, SQL: `
+		SELECT verb, min(at), object, before_hash, after_hash FROM audit_log
+		WHERE verb = '` + VerbRollback + `' AND at > :since GROUP BY verb, object, before_hash, after_hash ORDER BY min(at)`}
+}
+
 // cronInvariants are the rules of jobs and their ledger. A job that is paused, or whose row cannot be decoded, is enabled and still does
 // not fire. An absent time is NULL or 0, an absent reason NULL or empty.
 func cronInvariants() []Invariant {

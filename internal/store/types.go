@@ -48,12 +48,18 @@ type Beat struct {
 	Now, LeaseUntil time.Time
 	// Stops are the stop requests for runs of this node, from any node, with reason and requester.
 	Stops []StopRequest
+	// Runs are the ids of the runs that the database assigns to this node and that have a slot or are stopping. A node that runs none of them any more has
+	// ended one whose end the database has lost.
+	Runs []string
 	// Leases are the named leases that the node holds.
 	Leases []string
 	// OtherNodes is how many other nodes are alive.
 	OtherNodes int
 	// Hold is why the gateway is held; nil = it is not.
 	Hold *Hold
+	// History names the history of commits that the database continues; another one = the database was restored or failed over, and commits may be
+	// missing. "" = the database does not say.
+	History string
 }
 
 // StopRequest asks the owner of a run to cancel it.

@@ -49,6 +49,7 @@ type cutLine struct {
 	url string
 
 	mu    sync.Mutex
+	to    *pgx.ConnConfig
 	down  bool
 	conns map[net.Conn]struct{}
 }
@@ -64,7 +65,7 @@ func cuttable(t *testing.T, database string) *cutLine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cutLine{conns: map[net.Conn]struct{}{}}
+	c := &cutLine{to: cfg, conns: map[net.Conn]struct{}{}}
 	user := url.User(cfg.User)
 	if cfg.Password != "" {
 		user = url.UserPassword(cfg.User, cfg.Password)
@@ -83,7 +84,7 @@ func cuttable(t *testing.T, database string) *cutLine {
 				return
 			}
 			if c.add(client) {
-				relays.Go(func() { c.relay(client, cfg) })
+				relays.Go(func() { c.relay(client) })
 			}
 		}
 	})
@@ -118,9 +119,27 @@ func (c *cutLine) mend() {
 	c.down = false
 }
 
-func (c *cutLine) relay(client net.Conn, cfg *pgx.ConnConfig) {
+// lead makes new connections go to another server.
+func (c *cutLine) lead(t *testing.T, database string) {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.to = cfg
+}
+
+func (c *cutLine) target() (network, address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return pgconn.NetworkAddress(c.to.Host, c.to.Port)
+}
+
+func (c *cutLine) relay(client net.Conn) {
 	defer client.Close()
-	network, address := pgconn.NetworkAddress(cfg.Host, cfg.Port)
+	network, address := c.target()
 	server, err := new(net.Dialer).DialContext(context.Background(), network, address)
 	if err != nil || !c.add(server) {
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
@@ -61,9 +62,46 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if cfg.MaxConnections == 0 {
 		cfg.MaxConnections = 1000
 	}
+	return startServer(ctx, cfg, func(s *Server) error {
+		return s.run(ctx, "initdb", "--pgdata="+s.data(), "--username="+superuser, "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
+	})
+}
+
+// StartStandby makes a standby of the server at primary, a connection string in the form of libpq, and returns when it answers. It has the settings of s and
+// receives what the primary commits, asynchronously. The caller stops it, see [Server.Promote].
+func (s *Server) StartStandby(ctx context.Context, primary string) (*Server, error) {
+	cfg := s.cfg
+	cfg.Name = ""
+	cfg.Settings = maps.Clone(cfg.Settings)
+	if cfg.Settings == nil {
+		cfg.Settings = map[string]string{}
+	}
+	cfg.Settings["primary_conninfo"] = primary
+	return startServer(ctx, cfg, func(s *Server) error {
+		if err := s.run(ctx, "pg_basebackup", "--pgdata="+s.data(), "--dbname="+primary, "--checkpoint=fast", "--no-sync", "--wal-method=stream"); err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(s.data(), "standby.signal"), nil, 0o600)
+	})
+}
+
+// Promote makes a standby a primary; it returns when it accepts writes.
+func (s *Server) Promote(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, s.URL())
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "SELECT pg_promote(true, 60)")
+	return errors.Join(err, conn.Close(ctx))
+}
+
+func startServer(ctx context.Context, cfg ServerConfig, fill func(s *Server) error) (*Server, error) {
 	s := &Server{cfg: cfg}
-	if err := s.create(ctx); err != nil {
+	if err := s.create(); err != nil {
 		return nil, errors.Join(err, s.remove())
+	}
+	if err := fill(s); err != nil {
+		return nil, errors.Join(fmt.Errorf("making a Postgres cluster: %w", err), s.remove())
 	}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop())
@@ -101,20 +139,20 @@ func (s *Server) Halt(crash bool) error {
 	return s.halt(syscall.SIGINT)
 }
 
-func (s *Server) create(ctx context.Context) (err error) {
+func (s *Server) create() (err error) {
 	if s.runAs, err = unprivileged(); err != nil {
 		return err
 	}
 	if s.dir, err = socketDir(s.cfg.Dir, s.cfg.Name); err != nil {
 		return err
 	}
-	if err := s.runAs.give(s.dir); err != nil {
-		return err
-	}
-	initdb := s.command(ctx, "initdb", "--pgdata="+s.data(), "--username="+superuser, "--auth=trust", "--no-sync",
-		"--encoding=UTF8", "--locale=C")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return fmt.Errorf("making a Postgres cluster: %w\n%s", err, out)
+	return s.runAs.give(s.dir)
+}
+
+// run runs a program of the server to its end.
+func (s *Server) run(ctx context.Context, program string, args ...string) error {
+	if out, err := s.command(ctx, program, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", program, err, out)
 	}
 	return nil
 }

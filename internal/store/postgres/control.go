@@ -14,6 +14,8 @@ type control struct {
 	cfg  *pgx.ConnConfig
 	turn chan struct{} // holds one token; the goroutine that has it may use conn
 	conn *pgx.Conn
+	// history is what the database of conn continues, see [store.Beat].
+	history string
 }
 
 func newControl(cfg *pgx.ConnConfig) *control {
@@ -35,9 +37,21 @@ func (c *control) use(ctx context.Context, fn func(*pgx.Conn) error) error {
 		if err != nil {
 			return err
 		}
-		c.conn = conn
+		c.conn, c.history = conn, historyOf(ctx, conn)
 	}
 	return fn(c.conn)
+}
+
+// historyOf names the history of commits that a database continues: a restored copy of another cluster has another system identifier, and a promoted standby
+// another timeline. A failover breaks connections, so each new one is asked once. "" = a compatible database that does not say, or a standby.
+func historyOf(ctx context.Context, conn *pgx.Conn) string {
+	var name string
+	err := conn.QueryRow(ctx, `SELECT 'system ' || system_identifier || ', timeline ' || substring(pg_walfile_name(pg_current_wal_lsn()) FOR 8)
+		FROM pg_control_system()`).Scan(&name)
+	if err != nil {
+		return ""
+	}
+	return name
 }
 
 // close waits for the operation under way and closes the connection.

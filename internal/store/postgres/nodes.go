@@ -62,3 +62,16 @@ func (s *Store) Unregister(ctx context.Context, nodeID string) error {
 	}
 	return err
 }
+
+// Heartbeat adds to the common operation which history the database continues.
+func (s *Store) Heartbeat(ctx context.Context, nodeID string) (store.Beat, error) {
+	b, err := s.Store.Heartbeat(ctx, nodeID)
+	if err != nil {
+		return b, err
+	}
+	err = s.beat.use(ctx, func(*pgx.Conn) error {
+		b.History = s.beat.history
+		return nil
+	})
+	return b, err
+}

@@ -14,10 +14,9 @@ type Nodes struct{ db Engine }
 const (
 	beatSQL = `UPDATE nodes SET lease_until = {now} + lease_ms WHERE id = $1 AND lease_until > {now} RETURNING {now}, lease_until`
 
-	stopsSQL = `SELECT session_key, id, stop_by FROM runs WHERE ended_at IS NULL AND state IN ('running', 'yielded') AND owner = $1 AND stop_by <> '' ORDER BY id`
+	openRunsSQL = `SELECT session_key, id, state, COALESCE(stop_by, '') FROM runs WHERE ended_at IS NULL AND state IN ('running', 'stopping', 'yielded') AND owner = $1 ORDER BY id`
 	// Without the hint SQLite reads all runs of the history in the order of their ids.
-	stopsOnSQLite = `SELECT session_key, id, stop_by FROM runs INDEXED BY runs_open
-		WHERE state IN ('running', 'stopping', 'yielded') AND state <> 'stopping' AND owner = $1 AND stop_by <> '' ORDER BY id`
+	openRunsOnSQLite = `SELECT session_key, id, state, COALESCE(stop_by, '') FROM runs INDEXED BY runs_open WHERE state IN ('running', 'stopping', 'yielded') AND owner = $1 ORDER BY id`
 
 	acquireSQL = `INSERT INTO leases AS l (name, owner, epoch) VALUES ($1, $2, 1)
 		ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, epoch = l.epoch + CASE WHEN l.owner = excluded.owner THEN 0 ELSE 1 END
@@ -40,7 +39,7 @@ func beat(ctx context.Context, tx Tx, nodeID string) (b store.Beat, err error) {
 	case !alive:
 		return b, chat.ErrFenced
 	}
-	if b.Stops, err = stopRequests(ctx, tx, nodeID); err != nil {
+	if b.Runs, b.Stops, err = openRuns(ctx, tx, nodeID); err != nil {
 		return b, err
 	}
 	b.Leases, err = all(ctx, tx, `SELECT name FROM leases WHERE owner = $1 ORDER BY name`, func(r Row) (name string, err error) {
@@ -57,17 +56,32 @@ func beat(ctx context.Context, tx Tx, nodeID string) (b store.Beat, err error) {
 	return b, err
 }
 
-func stopRequests(ctx context.Context, tx Tx, nodeID string) ([]store.StopRequest, error) {
-	return all(ctx, tx, tx.PerEngine(stopsSQL, stopsOnSQLite), func(r Row) (q store.StopRequest, err error) {
-		err = r.Scan(keyColumn{&q.Session}, &q.RunID, &q.By)
-		return q, err
+// openRuns reads the runs of a node: those that have a slot or are stopping, and the requests to stop one.
+func openRuns(ctx context.Context, tx Tx, nodeID string) (runs []string, stops []store.StopRequest, err error) {
+	err = tx.Query(ctx, tx.PerEngine(openRunsSQL, openRunsOnSQLite), func(r Row) error {
+		var (
+			q     store.StopRequest
+			state string
+		)
+		if err := r.Scan(keyColumn{&q.Session}, &q.RunID, &state, &q.By); err != nil {
+			return err
+		}
+		if state != store.RunYielded {
+			runs = append(runs, q.RunID)
+		}
+		if state != store.RunStopping && q.By != "" {
+			stops = append(stops, q)
+		}
+		return nil
 	}, nodeID)
+	return runs, stops, err
 }
 
 // StopRequests reads the stop requests for runs of a node; see store.Waker.
 func (s Nodes) StopRequests(ctx context.Context, nodeID string) ([]store.StopRequest, error) {
 	return result(ctx, control(s.db, Stop), "read stop requests", func(ctx context.Context, tx Tx) ([]store.StopRequest, error) {
-		return stopRequests(ctx, tx, nodeID)
+		_, stops, err := openRuns(ctx, tx, nodeID)
+		return stops, err
 	})
 }
 

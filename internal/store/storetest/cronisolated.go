@@ -217,6 +217,7 @@ func isolatedStops(w *world) {
 	w.ok(err)
 	equal(w, "stopped", st.Running, []store.RunningRun{{RunID: l.Message.ID, Node: node}})
 	beat := w.beat(node)
+	equal(w, "the run of the node", beat.Runs, []string{l.Message.ID})
 	equal(w, "its owner is asked", beat.Stops, []store.StopRequest{{Session: l.Message.Session, RunID: l.Message.ID, By: "ann"}})
 	w.endRun(c, l.Message.ID, cron.RunCancelled, nil)
 	equal(w, "the ledger", w.ledger(l.Run.ID).State, cron.RunCancelled)

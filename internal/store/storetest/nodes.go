@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"laneway/internal/chat"
@@ -10,6 +11,7 @@ import (
 func nodeTests() []test {
 	return []test{
 		{"HeartbeatExtendsTheLease", heartbeatExtends},
+		{"RunsAreToldToTheirNode", ownRuns},
 		{"DeadNodeStaysDead", deadNodeStaysDead},
 		{"UnknownNodeHasNoHeartbeat", unknownNode},
 		{"DefaultLease", defaultLease},
@@ -33,6 +35,29 @@ func heartbeatExtends(w *world) {
 	}
 	w.node()
 	equal(w, "other nodes", w.beat(node).OtherNodes, 1)
+}
+
+// ownRuns: what a node is told to run is what it has started and not ended.
+func ownRuns(w *world) {
+	node, other, key := w.node(), w.node(), w.key()
+	c, first, _ := w.turn(node, key)
+	_, stopping, _ := w.turn(node, w.key())
+	_, foreign, _ := w.turn(other, w.key())
+	runs := func(node string) []string {
+		list := w.beat(node).Runs
+		slices.Sort(list)
+		return list
+	}
+	both := []string{first, stopping}
+	slices.Sort(both)
+	equal(w, "runs", runs(node), both)
+	equal(w, "runs of another node", runs(other), []string{foreign})
+	w.finish(answered(c, first))
+	equal(w, "runs after an end", runs(node), []string{stopping})
+	w.ok(w.st.Unregister(w.ctx, other))
+	next := w.node()
+	w.sweep(next)
+	equal(w, "runs that were taken over and wait", len(runs(next)), 0)
 }
 
 func deadNodeStaysDead(w *world) {

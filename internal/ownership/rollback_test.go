@@ -1,0 +1,145 @@
+package ownership_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/ownership"
+	"laneway/internal/store"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/store/sqlite/sqlitetest"
+)
+
+// forgetful is a store whose heartbeats say what a test puts into them.
+type forgetful struct {
+	*sqlite.Store
+
+	mu      sync.Mutex
+	history string
+	runs    []string
+	noted   []chat.Audit
+}
+
+func (f *forgetful) set(history string, runs ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.history, f.runs = history, runs
+}
+
+func (f *forgetful) Heartbeat(ctx context.Context, id string) (store.Beat, error) {
+	b, err := f.Store.Heartbeat(ctx, id)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b.History, b.Runs = f.history, slices.Clone(f.runs)
+	return b, err
+}
+
+func (f *forgetful) Audit(ctx context.Context, a chat.Audit) error {
+	f.mu.Lock()
+	f.noted = append(f.noted, a)
+	f.mu.Unlock()
+	return f.Store.Audit(ctx, a)
+}
+
+// rollbacks is an observer that keeps the signs of lost commits.
+type rollbacks struct {
+	quiet
+
+	mu    sync.Mutex
+	signs []ownership.RollbackSign
+}
+
+func (r *rollbacks) RolledBack(s ownership.RollbackSign) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.signs = append(r.signs, s)
+}
+
+// rollbackTest runs a node over a forgetful store; check gets what happened after the last step, whose time is past.
+func rollbackTest(t *testing.T, steps func(st *forgetful, h *handler), lost int, signs []ownership.RollbackSign, noted []chat.Audit) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		st, obs, h := &forgetful{Store: sqlitetest.Open(t, sqlite.Config{}), history: "one"}, &rollbacks{}, &handler{}
+		n := ownership.New(ownership.Config{}, st, h, obs, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		var loop sync.WaitGroup
+		loop.Go(func() { n.Run(ctx) })
+		defer loop.Wait()
+		defer cancel()
+		time.Sleep(ownership.DefaultLease)
+		first := n.ID()
+		steps(st, h)
+		synctest.Wait()
+		if _, got := h.counts(); got != lost {
+			t.Errorf("the work was given up %d times, want %d", got, lost)
+		}
+		if !slices.Equal(obs.signs, signs) {
+			t.Errorf("the signs are %v, want %v", obs.signs, signs)
+		}
+		if !slices.Equal(st.noted, noted) {
+			t.Errorf("the log of changes has %+v, want %+v", st.noted, noted)
+		}
+		if next, err := n.Alive(); err != nil || (next == first) != (lost == 0) {
+			t.Errorf("the incarnation is %q (%v), before it was %q, with %d losses", next, err, first, lost)
+		}
+		nodes, err := st.LiveNodes(ctx)
+		if err != nil || len(nodes) != 1 {
+			t.Errorf("%d nodes live (%v), want the one incarnation: what another owned would wait for its lease", len(nodes), err)
+		}
+	})
+}
+
+func note(sign, before, after string) chat.Audit {
+	return chat.Audit{Who: "gateway", Verb: store.VerbRollback, Object: sign, Before: before, After: after}
+}
+
+func TestAnotherHistoryOfTheDatabaseMakesANewIncarnation(t *testing.T) {
+	t.Parallel()
+	rollbackTest(t, func(st *forgetful, _ *handler) {
+		st.set("two")
+		time.Sleep(ownership.DefaultLease)
+	}, 1, []ownership.RollbackSign{ownership.SignHistory}, []chat.Audit{note("history", "one", "two")})
+}
+
+func TestADatabaseThatDoesNotNameItsHistoryForAWhileIsTheSame(t *testing.T) {
+	t.Parallel()
+	rollbackTest(t, func(st *forgetful, _ *handler) {
+		st.set("")
+		time.Sleep(ownership.DefaultLease)
+		st.set("one")
+		time.Sleep(ownership.DefaultLease)
+	}, 0, nil, nil)
+}
+
+func TestARunThatIsNotExecutedForALeaseMakesANewIncarnation(t *testing.T) {
+	t.Parallel()
+	rollbackTest(t, func(st *forgetful, h *handler) {
+		h.mu.Lock()
+		h.running = map[string]bool{"runs": true}
+		h.mu.Unlock()
+		st.set("one", "runs", "ended")
+		time.Sleep(ownership.DefaultLease - time.Second)
+		if _, lost := h.counts(); lost != 0 {
+			t.Error("the work was given up before the run was missing for a lease")
+		}
+		time.Sleep(ownership.DefaultLease / 2)
+		st.set("one", "runs")
+		time.Sleep(ownership.DefaultLease)
+	}, 1, []ownership.RollbackSign{ownership.SignRuns}, []chat.Audit{note("runs", "one", "one")})
+}
+
+func TestRunsThatStartOrEndDuringAHeartbeatChangeNothing(t *testing.T) {
+	t.Parallel()
+	rollbackTest(t, func(st *forgetful, _ *handler) {
+		for _, run := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} { // each is missing in two heartbeats or one
+			st.set("one", run)
+			time.Sleep(ownership.DefaultLease / 3)
+		}
+	}, 0, nil, nil)
+}
