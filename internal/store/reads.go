@@ -21,6 +21,9 @@ func NewBudget(bytes int) *Budget {
 	return &Budget{bytes: bytes}
 }
 
+// Bytes is how many bytes the budget has.
+func (b *Budget) Bytes() int { return b.bytes }
+
 // Take reports whether a row whose texts have n bytes still belongs to the read. The first row always does. After the first row that does
 // not, none does.
 func (b *Budget) Take(n int) bool {

@@ -102,6 +102,19 @@ type TranscriptQuery struct {
 	Visible string
 }
 
+// Readable is the transcript to read, "" when the caller may read none: one that a deletion kept is its owner's, every other one the session's. current is the
+// session's current transcript, "" = there is no session; owner that of a kept one, nil = it was not kept.
+func (q *TranscriptQuery) Readable(current string, owner *string) string {
+	switch {
+	case q.SessionID == "" || q.SessionID == current:
+		return current
+	case owner == nil && current != "", owner != nil && (q.Visible == "" || q.Visible == *owner):
+		return q.SessionID
+	default:
+		return ""
+	}
+}
+
 // Transcript is a piece of a conversation.
 type Transcript struct {
 	SessionID string // of the session's current transcript, "" = unknown session

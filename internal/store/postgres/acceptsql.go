@@ -29,7 +29,7 @@ WITH t AS (
 		CASE WHEN $8::boolean AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $7 AND n.lease_until > c.now AND NOT n.draining) THEN $7 END AS taker
 	FROM (SELECT ` + nowSQL + ` AS now) c
 	LEFT JOIN sessions b ON b.key = $2
-	LEFT JOIN graves g ON g.key = $2
+	LEFT JOIN tombstones g ON g.key = $2
 ), s AS (
 	INSERT INTO sessions AS s (key, agent, principal, session_id, lane, owner, epoch, last_seq, taken_seq, done_seq,
 		waiting, run_limit, debounce_until, created_at, updated_at, last_message_at)
@@ -81,7 +81,7 @@ WITH m AS MATERIALIZED (
 	SELECT m.*, c.now, b.key IS NULL AS fresh, COALESCE(g.epoch, 0) AS old_epoch, COALESCE(g.last_seq, 0) AS old_seq,
 		CASE WHEN NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = b.owner AND n.lease_until > c.now) THEN b.owner END AS dead,
 		CASE WHEN m.takes = 1 AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = m.node AND n.lease_until > c.now AND NOT n.draining) THEN m.node END AS taker
-	FROM m CROSS JOIN c LEFT JOIN sessions b ON b.key = m.key LEFT JOIN graves g ON g.key = m.key
+	FROM m CROSS JOIN c LEFT JOIN sessions b ON b.key = m.key LEFT JOIN tombstones g ON g.key = m.key
 	WHERE NOT EXISTS (SELECT 1 FROM inbox d WHERE d.message_id = m.message_id)
 	  AND NOT EXISTS (SELECT 1 FROM inbox d WHERE d.dedupe = m.dedupe)
 ), held AS (

@@ -30,7 +30,7 @@ INSERT INTO sessions AS s (key, agent, principal, session_id, lane, owner, epoch
 SELECT v.key, v.agent, v.principal, v.id, v.lane, t.taker, COALESCE(g.epoch, 0) + CASE WHEN t.taker IS NULL THEN 0 ELSE 1 END,
 	COALESCE(g.last_seq, 0) + v.n, COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), v.n, t.now, t.now, t.now
 FROM t, unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[]) AS v(key, agent, principal, id, lane, n)
-LEFT JOIN graves g ON g.key = v.key
+LEFT JOIN tombstones g ON g.key = v.key
 ON CONFLICT (key) DO UPDATE SET
 	last_seq = s.last_seq + excluded.waiting,
 	waiting = s.waiting + excluded.waiting,

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/store/sqlstore"
 )
 
-// DeleteSession removes a session that has no running run, with what belongs to it, see store.Sessions. Its tombstone is a row of the table graves.
+// DeleteSession removes a session that has no running run, with what belongs to it, see store.Sessions.
 func (s *Store) DeleteSession(ctx context.Context, p store.DeleteParams) (out store.Deleted, err error) {
 	err = s.within(ctx, "deleting a session", func(ctx context.Context, tx pgx.Tx) error {
 		out, err = sqlstore.Idempotent(ctx, s.shared(tx), p.IdempotencyKey, func() (store.Deleted, error) { return s.remove(ctx, tx, p) })
@@ -111,7 +111,7 @@ func (s *Store) removeOne(ctx context.Context, tx pgx.Tx, r removal, out *store.
 		b.Queue(`DELETE FROM transcript t WHERE t.session_key = $1
 			AND NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = $1 AND k.session_id = t.session_id)`, r.key)
 	}
-	b.Queue(`INSERT INTO graves AS g (key, last_seq, epoch) SELECT key, last_seq, epoch FROM sessions WHERE key = $1
+	b.Queue(`INSERT INTO tombstones AS g (key, last_seq, epoch) SELECT key, last_seq, epoch FROM sessions WHERE key = $1
 		ON CONFLICT (key) DO UPDATE SET last_seq = GREATEST(g.last_seq, excluded.last_seq), epoch = GREATEST(g.epoch, excluded.epoch)`, r.key)
 	b.Queue(`DELETE FROM sessions WHERE key = $1`, r.key)
 	if err := send(ctx, tx, b); err != nil {

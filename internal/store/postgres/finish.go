@@ -155,7 +155,7 @@ func (e *finishOp) queue(b *pgx.Batch) {
 	case e.p.Requeue:
 		sql = requeueSQL
 	case e.p.Journal:
-		b.Queue(endJournalSQL, e.p.RunID)
+		b.Queue(`DELETE FROM turn_rounds WHERE run_id = $1`, e.p.RunID)
 	}
 	b.Queue(sql, e.s.finishArgs([]*finishOp{e})...).QueryRow(e.scan)
 }

@@ -48,8 +48,8 @@ WITH old AS MATERIALIZED (
 	ORDER BY s.key LIMIT $2 FOR UPDATE OF s SKIP LOCKED
 ), s AS (
 	DELETE FROM sessions s USING old WHERE s.key = old.key RETURNING s.key, s.last_seq, s.epoch
-), tombstones AS (
-	INSERT INTO graves AS g (key, last_seq, epoch) SELECT key, last_seq, epoch FROM s WHERE key LIKE '%:cron:compact:%'
+), left_behind AS (
+	INSERT INTO tombstones AS g (key, last_seq, epoch) SELECT key, last_seq, epoch FROM s WHERE key LIKE '%:cron:compact:%'
 	ON CONFLICT (key) DO UPDATE SET last_seq = GREATEST(g.last_seq, excluded.last_seq), epoch = GREATEST(g.epoch, excluded.epoch)
 ), messages AS (
 	DELETE FROM inbox i USING s WHERE i.session_key = s.key

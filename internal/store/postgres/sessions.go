@@ -100,7 +100,7 @@ func (s *Store) CountNamed(ctx context.Context, principal string) (int, error) {
 const makeSQL = `
 INSERT INTO sessions (key, agent, principal, session_id, epoch, last_seq, taken_seq, done_seq, created_at, updated_at)
 SELECT $2, $3, $4, $5, COALESCE(g.epoch, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), now, now
-FROM (SELECT ` + nowSQL + ` AS now) t LEFT JOIN graves g ON g.key = $2
+FROM (SELECT ` + nowSQL + ` AS now) t LEFT JOIN tombstones g ON g.key = $2
 ON CONFLICT (key) DO NOTHING`
 
 // withSession runs the statements that queue adds, behind one that makes the session if needed.

@@ -16,9 +16,6 @@ import (
 // minute; the search index is made from the transcripts again.
 var ownTables = []string{versionTable, "nodes", "allowances", "search_progress", "search_transcripts", "search_entries", transfer.ProgressTable} //nolint:gochecknoglobals // a constant
 
-// commonNames are the tables whose name differs from that in SQLite.
-var commonNames = map[string]string{"graves": "deleted_sessions"} //nolint:gochecknoglobals // a constant
-
 // Transfer is a database that is open for a copy. No gateway can join it until [Transfer.Close].
 type Transfer struct {
 	conn *pgx.Conn
@@ -190,7 +187,7 @@ func (t *Transfer) Tables(ctx context.Context) ([]transfer.Table, error) {
 			return fmt.Errorf("column %s.%s has the type %s, which a copy does not know", name, column, typ)
 		}
 		if tables[name] == nil {
-			tables[name] = &transfer.Table{Name: commonName(name)}
+			tables[name] = &transfer.Table{Name: name}
 		}
 		tables[name].Columns = append(tables[name].Columns, transfer.Column{Name: column, Kind: kind, Nullable: nullable})
 		return nil
@@ -206,7 +203,7 @@ func (t *Transfer) Tables(ctx context.Context) ([]transfer.Table, error) {
 		}),
 		t.names(ctx, tableReferencesSQL, func(name, other string) {
 			if table := tables[name]; table != nil {
-				table.References = append(table.References, commonName(other))
+				table.References = append(table.References, other)
 			}
 		}),
 	)
@@ -240,29 +237,9 @@ func (t *Transfer) each(ctx context.Context, sql string, fn func(pgx.Rows) error
 	return translate(rows.Err())
 }
 
-func commonName(name string) string {
-	if common, ok := commonNames[name]; ok {
-		return common
-	}
-	return name
-}
-
-// local is the name of the table in this engine.
-func local(t transfer.Table) pgx.Identifier {
-	for name, common := range commonNames {
-		if common == t.Name {
-			return pgx.Identifier{name}
-		}
-	}
-	return pgx.Identifier{t.Name}
-}
-
-// localName is the same, ready for a statement.
-func localName(t transfer.Table) string { return local(t).Sanitize() }
-
 // Count is the number of rows.
 func (t *Transfer) Count(ctx context.Context, table transfer.Table) (n int64, err error) {
-	err = t.reads().QueryRow(ctx, `SELECT count(*) FROM `+localName(table)).Scan(&n)
+	err = t.reads().QueryRow(ctx, `SELECT count(*) FROM `+pgx.Identifier{table.Name}.Sanitize()).Scan(&n)
 	return n, translate(err)
 }
 
@@ -278,7 +255,7 @@ func (t *Transfer) Page(ctx context.Context, table transfer.Table, after []trans
 		}
 		where = " WHERE (" + key + ") > (" + strings.Join(places, ", ") + ")"
 	}
-	rows, err := t.reads().Query(ctx, fmt.Sprintf(`SELECT %s FROM %s%s ORDER BY %s LIMIT %d`, identifiers(columnNames(table)), localName(table), where, key, transfer.PageRows), args...)
+	rows, err := t.reads().Query(ctx, fmt.Sprintf(`SELECT %s FROM %s%s ORDER BY %s LIMIT %d`, identifiers(columnNames(table)), pgx.Identifier{table.Name}.Sanitize(), where, key, transfer.PageRows), args...)
 	if err != nil {
 		return nil, translate(err)
 	}

@@ -44,7 +44,7 @@ func insertRows(ctx context.Context, tx pgx.Tx, table transfer.Table, rows []tra
 		return nil
 	}
 	names := columnNames(table)
-	description, err := tx.Prepare(ctx, "", `SELECT `+identifiers(names)+` FROM `+localName(table))
+	description, err := tx.Prepare(ctx, "", `SELECT `+identifiers(names)+` FROM `+pgx.Identifier{table.Name}.Sanitize())
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func insertRows(ctx context.Context, tx pgx.Tx, table transfer.Table, rows []tra
 	for i, field := range description.Fields {
 		booleans[i] = field.DataTypeOID == pgtype.BoolOID
 	}
-	_, err = tx.CopyFrom(ctx, local(table), names, pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) {
+	_, err = tx.CopyFrom(ctx, pgx.Identifier{table.Name}, names, pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) {
 		values := make([]any, len(names))
 		for j, v := range rows[i] {
 			if n, ok := v.(int64); ok && booleans[j] {
@@ -88,7 +88,7 @@ func (t *Transfer) Finish(ctx context.Context, tables []transfer.Table) error {
 	})
 	for _, table := range tables {
 		if err == nil {
-			_, err = t.conn.Exec(ctx, `ANALYZE `+localName(table))
+			_, err = t.conn.Exec(ctx, `ANALYZE `+pgx.Identifier{table.Name}.Sanitize())
 		}
 	}
 	return translate(err)

@@ -218,7 +218,7 @@ func TestPruneTakesWhatTheRunHadForItself(t *testing.T) {
 	}
 	for text, want := range map[string]int64{
 		`SELECT count(*) FROM cron_run_logs`: 0, `SELECT count(*) FROM runs`: 0, `SELECT count(*) FROM inbox`: 1,
-		`SELECT count(*) FROM sessions`: 1, `SELECT count(*) FROM deleted_sessions`: 0, `SELECT count(DISTINCT session_key) FROM transcript`: 1,
+		`SELECT count(*) FROM sessions`: 1, `SELECT count(*) FROM tombstones`: 0, `SELECT count(DISTINCT session_key) FROM transcript`: 1,
 	} {
 		if got := count(t, s, text); got != want {
 			t.Errorf("%s: got %d, want %d", text, got, want)

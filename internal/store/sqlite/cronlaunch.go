@@ -46,7 +46,7 @@ func (t *tx) newLauncher(ctx context.Context, node string, list []*launching) (*
 	}
 	rows, err := t.query(ctx, `
 		SELECT key FROM sessions WHERE key IN (SELECT value FROM json_each(?1))
-		UNION ALL SELECT key FROM deleted_sessions WHERE key IN (SELECT value FROM json_each(?1))`, names)
+		UNION ALL SELECT key FROM tombstones WHERE key IN (SELECT value FROM json_each(?1))`, names)
 	found, err := collect(rows, err, text)
 	for _, key := range found {
 		l.sessions[key] = true

@@ -128,7 +128,7 @@ func (t *tx) dropSession(ctx context.Context, key string) error {
 	for _, statement := range []string{
 		`DELETE FROM transcript WHERE session_key = ?`,
 		`DELETE FROM sessions WHERE key = ?`,
-		`DELETE FROM deleted_sessions WHERE key = ?`,
+		`DELETE FROM tombstones WHERE key = ?`,
 	} {
 		if _, err := t.exec(ctx, statement, key); err != nil {
 			return err

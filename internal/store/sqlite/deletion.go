@@ -145,7 +145,7 @@ func (t *tx) removeSession(ctx context.Context, r *row) (ended []store.Waiting, 
 		}
 		ended = append(ended, store.WithoutContent(list)...)
 	}
-	if _, err := t.exec(ctx, `REPLACE INTO deleted_sessions (key, last_seq, epoch) VALUES (?, ?, ?)`, r.key, r.lastSeq, r.epoch); err != nil {
+	if _, err := t.exec(ctx, `REPLACE INTO tombstones (key, last_seq, epoch) VALUES (?, ?, ?)`, r.key, r.lastSeq, r.epoch); err != nil {
 		return nil, err
 	}
 	_, err = t.exec(ctx, `DELETE FROM sessions WHERE key = ?`, r.key)

@@ -6,6 +6,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // previewBytes is how much of an answer a list shows.
@@ -44,8 +45,10 @@ func (t *tx) finish(ctx context.Context, p *store.FinishParams) (out store.Finis
 	if err := t.closeRun(ctx, p); err != nil {
 		return out, err
 	}
-	if err := t.endJournal(ctx, p); err != nil {
-		return out, err
+	if p.Journal && !p.Requeue {
+		if err := sqlstore.EndJournal(ctx, t.shared(), p.RunID); err != nil {
+			return out, err
+		}
 	}
 	if err := t.ledger(ctx, p); err != nil {
 		return out, err
@@ -80,7 +83,7 @@ func (t *tx) finishedBefore(ctx context.Context, p *store.FinishParams) (out sto
 	if err != nil && !none(err) {
 		return out, err
 	}
-	if e.Entries, err = t.newestOfRun(ctx, u, len(p.Transcript)); err != nil {
+	if e.Entries, err = sqlstore.RunEntries(ctx, t.shared(), u.Session.String(), u.ID, len(p.Transcript)); err != nil {
 		return out, err
 	}
 	rows, err := t.query(ctx, `

@@ -148,7 +148,7 @@ func (t *tx) dropSideTurns(ctx context.Context, key string) error {
 	if err := t.dropSession(ctx, key); err != nil || sessionKey(key).OfTask() {
 		return err
 	}
-	_, err := t.exec(ctx, `INSERT INTO deleted_sessions (key, last_seq, epoch) VALUES (?, ?, ?)`, key, last, epoch)
+	_, err := t.exec(ctx, `INSERT INTO tombstones (key, last_seq, epoch) VALUES (?, ?, ?)`, key, last, epoch)
 	return err
 }
 

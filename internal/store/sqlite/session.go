@@ -55,7 +55,7 @@ func (t *tx) findOrMake(ctx context.Context, key chat.SessionKey, principal stri
 		return r, false, err
 	}
 	r = &row{key: key.String(), id: newID(), principal: principal, runLimit: 1, notes: map[string]string{}}
-	err = t.one(ctx, `SELECT last_seq, epoch FROM deleted_sessions WHERE key = ?`, r.key).Scan(&r.lastSeq, &r.epoch)
+	err = t.one(ctx, `SELECT last_seq, epoch FROM tombstones WHERE key = ?`, r.key).Scan(&r.lastSeq, &r.epoch)
 	if err != nil && !none(err) {
 		return nil, false, err
 	}

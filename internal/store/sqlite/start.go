@@ -5,6 +5,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // hold is the fence of every write by a turn: it reads the session and proves that the claim still holds, by the store's clock.
@@ -155,7 +156,7 @@ func (t *tx) startedBefore(ctx context.Context, r *row, u *run, p *store.StartPa
 	})
 	r.describeRun(u, &out)
 	if err == nil && u.Attempt == 1 {
-		out.Entries, err = t.newestOfRun(ctx, u, len(p.Transcript))
+		out.Entries, err = sqlstore.RunEntries(ctx, t.shared(), u.Session.String(), u.ID, len(p.Transcript))
 	}
 	return out, err
 }
@@ -182,8 +183,10 @@ func (s *Store) Join(ctx context.Context, p store.StartParams) ([]int64, error) 
 		if _, err := t.append(ctx, r, transcript, p.Transcript); err != nil {
 			return nil, err
 		}
-		if err := t.recordInput(ctx, &p, seqsOf(list)); err != nil {
-			return nil, err
+		if p.Round > 0 {
+			if err := sqlstore.RecordInput(ctx, t.shared(), p.RunID, p.Round, seqsOf(list)); err != nil {
+				return nil, err
+			}
 		}
 		return seqsOf(list), t.save(ctx, r)
 	})

@@ -66,3 +66,21 @@ func encode(v any) (string, error) {
 	}
 	return string(text), nil
 }
+
+// jsonColumn is a column with a JSON text; an empty one leaves the zero value.
+type jsonColumn struct{ to any }
+
+// Scan implements sql.Scanner.
+func (c jsonColumn) Scan(v any) error {
+	text, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("a JSON text is stored as %T", v)
+	}
+	if text == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(text), c.to); err != nil {
+		return fmt.Errorf("decode a stored JSON text: %w", err)
+	}
+	return nil
+}

@@ -6,14 +6,17 @@ type Store struct {
 	Calls
 	Holds
 	Inspection
+	Journal
 	Nodes
 	Questions
+	Sessions
 	Usage
 }
 
 // New returns the operations on an engine.
 func New(db Engine) Store {
 	return Store{
-		Access: Access{db}, Calls: Calls{db}, Holds: Holds{db}, Inspection: Inspection{db}, Nodes: Nodes{db}, Questions: Questions{db}, Usage: Usage{db},
+		Access: Access{db}, Calls: Calls{db}, Holds: Holds{db}, Inspection: Inspection{db}, Journal: Journal{db}, Nodes: Nodes{db}, Questions: Questions{db},
+		Sessions: Sessions{db}, Usage: Usage{db},
 	}
 }

@@ -1,0 +1,134 @@
+package sqlstore
+
+import (
+	"context"
+	"slices"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+const (
+	// makeSessionSQL makes a session unless it exists. One that was deleted goes on with its numbers, so that no message, claim or run from before the
+	// deletion matches one of the new session.
+	makeSessionSQL = `INSERT INTO sessions (key, agent, principal, session_id, epoch, last_seq, taken_seq, done_seq, created_at, updated_at)
+		SELECT $1, $2, $3, $4, COALESCE(g.epoch, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), c.now, c.now
+		FROM (SELECT {now} AS now) c LEFT JOIN tombstones g ON g.key = $1 WHERE true ON CONFLICT (key) DO NOTHING`
+
+	numberEntriesSQL = `UPDATE sessions SET transcript_seq = transcript_seq + $2, updated_at = {now} WHERE key = $1 RETURNING session_id, transcript_seq, updated_at`
+
+	insertEntriesSQL = `{set seq int, run text, role text, content text, sender text, tokens int, reason text, command bool, from_seq int, to_seq int}
+		INSERT INTO transcript (session_key, session_id, seq, run_id, role, content, sender, tokens, stop_reason, command, from_seq, to_seq, reply_id, at)
+		SELECT $1, $2, v.seq, v.run, v.role, v.content, v.sender, v.tokens, v.reason, v.command, v.from_seq, v.to_seq, $3, CAST($4 AS bigint) {from} WHERE true`
+
+	// numberSummarySQL makes room for a summary unless one stands for the row already. $2 transcript, $3 last row.
+	numberSummarySQL = `UPDATE sessions SET transcript_seq = transcript_seq + 1, summary_id = session_id, summary_seq = transcript_seq + 1, summary_to = $3,
+		updated_at = {now} WHERE key = $1 AND session_id = $2 AND NOT (summary_id = session_id AND summary_to >= $3) RETURNING transcript_seq, updated_at`
+)
+
+// makeSession makes a session unless it exists.
+func makeSession(ctx context.Context, tx Tx, key chat.SessionKey, principal string) error {
+	id, err := newID()
+	if err != nil {
+		return err
+	}
+	return tx.Later(ctx, makeSessionSQL, nil, key.String(), key.Agent, principal, id)
+}
+
+// Addition is where entries are added: to a transcript of a session, the current one or an archived one, after the newest number of the session. Numbers grow
+// over all transcripts of a session, so that a late entry of an archived one has its own.
+type Addition struct {
+	Session, Transcript string
+	After, At           int64
+	Reply               string // the reply that the entry is; '' = none
+}
+
+// InsertEntries adds entries and returns them as they are stored. The caller has given the session's row the numbers.
+func InsertEntries(ctx context.Context, tx Tx, to Addition, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error) {
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	added, rows := slices.Clone(entries), make(Set, 0, len(entries))
+	for i := range added {
+		e, sender := &added[i], ""
+		if e.Sender != (chat.Sender{}) {
+			var err error
+			if sender, err = encode(e.Sender); err != nil {
+				return nil, err
+			}
+		}
+		e.Seq, e.At, e.Text, e.StopReason = to.After+1+int64(i), fromMillis(to.At), chat.CleanText(e.Text), chat.CleanText(e.StopReason)
+		rows = append(rows, []any{e.Seq, e.RunID, e.Role, e.Text, sender, e.Tokens, e.StopReason, e.Command, e.Covers.From, e.Covers.To})
+	}
+	return added, tx.Later(ctx, insertEntriesSQL, nil, to.Session, to.Transcript, to.Reply, to.At, rows)
+}
+
+// appendEntries adds entries to the current transcript of a session, which exists. reply is as in Addition.
+func appendEntries(ctx context.Context, tx Tx, key chat.SessionKey, entries []chat.TranscriptEntry, reply string) ([]chat.TranscriptEntry, error) {
+	to := Addition{Session: key.String(), Reply: reply}
+	if _, err := one(ctx, tx, numberEntriesSQL, into(&to.Transcript, &to.After, &to.At), to.Session, len(entries)); err != nil {
+		return nil, err
+	}
+	to.After -= int64(len(entries))
+	return InsertEntries(ctx, tx, to, entries)
+}
+
+// AppendTranscript adds entries outside of a run; see store.Sessions.
+func (s Sessions) AppendTranscript(
+	ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry,
+) ([]chat.TranscriptEntry, error) {
+	return result(ctx, s.db.Update, "append to a transcript", func(ctx context.Context, tx Tx) ([]chat.TranscriptEntry, error) {
+		if err := makeSession(ctx, tx, key, principal); err != nil {
+			return nil, err
+		}
+		return appendEntries(ctx, tx, key, entries, "")
+	})
+}
+
+// AppendSummary adds a summary; see store.Sessions.
+func (s Sessions) AppendSummary(ctx context.Context, p store.SummaryParams) (e chat.TranscriptEntry, added bool, err error) {
+	e, err = result(ctx, s.db.Update, "append a summary", func(ctx context.Context, tx Tx) (e chat.TranscriptEntry, err error) {
+		to := Addition{Session: p.Session.String(), Transcript: p.SessionID}
+		ok, err := one(ctx, tx, numberSummarySQL, into(&to.After, &to.At), to.Session, p.SessionID, p.Covers.To)
+		switch {
+		case err != nil:
+			return e, err
+		case !ok: // a run whose summary is the newest one gets it again: its commit was not answered
+			_, err = one(ctx, tx, summarySQL+` AND run_id = $3`, entryInto(&e), to.Session, p.SessionID, p.RunID)
+			return e, err
+		}
+		to.After--
+		entries, err := InsertEntries(ctx, tx, to, []chat.TranscriptEntry{p.Entry()})
+		if err != nil {
+			return e, err
+		}
+		return entries[0], nil
+	})
+	return e, e.Seq > 0, err
+}
+
+// AppendReply adds one entry as the delivery of a reply; see store.Sessions. The lock of the session's row orders concurrent deliveries of one reply.
+func (s Sessions) AppendReply(ctx context.Context, p store.ReplyParams) (store.Replied, error) {
+	return result(ctx, s.db.Update, "deliver a reply into a transcript", func(ctx context.Context, tx Tx) (out store.Replied, err error) {
+		if err := makeSession(ctx, tx, p.Session, p.Principal); err != nil {
+			return out, err
+		}
+		if _, err := one(ctx, tx, `SELECT principal FROM sessions WHERE key = $1 {lock}`, into(&out.Principal), p.Session.String()); err != nil {
+			return out, err
+		}
+		if p.Own && out.Principal != p.Principal {
+			return out, chat.ErrSessionNotFound
+		}
+		had, err := one(ctx, tx, `SELECT `+entryColumns+` FROM transcript WHERE session_key = $1 AND reply_id = $2 AND reply_id <> ''`,
+			entryInto(&out.Entry), p.Session.String(), p.ID)
+		if err != nil || had {
+			return out, err
+		}
+		entries, err := appendEntries(ctx, tx, p.Session, []chat.TranscriptEntry{p.Entry}, p.ID)
+		if err != nil {
+			return out, err
+		}
+		out.Entry = entries[0]
+		return out, nil
+	})
+}

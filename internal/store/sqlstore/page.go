@@ -1,0 +1,57 @@
+package sqlstore
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"laneway/internal/store"
+)
+
+// page is a list whose texts are bounded in bytes: columns of the rows of a query, which has an order and a limit, and a column page_size with the bytes of
+// a row. bytes bounds them all; 0 = store.ReadBytes. At least one row is read.
+type page struct {
+	columns, rows string
+	bytes         int
+	args          []any
+}
+
+// uptoStart and uptoEnd have PostgreSQL compute lengths without reading the texts, and send the texts of the selected rows only.
+const uptoStart, uptoEnd = `(SELECT * FROM (SELECT *, row_number() OVER page_w AS page_n, sum(page_size) OVER page_w AS page_upto FROM (`,
+	`) page_all WINDOW page_w AS (ROWS UNBOUNDED PRECEDING)) page_sum WHERE page_upto <= `
+
+// readPage reads a page. SQLite gives one row after the other, so there the reading ends when the bytes are used up.
+func readPage[T any](ctx context.Context, tx Tx, p page, scan func(Row) (T, error)) (list []T, err error) {
+	budget, args := store.NewBudget(p.bytes), p.args
+	text := tx.PerEngine("", `SELECT page_size, `+p.columns+` FROM (`+p.rows+`) page_all`)
+	if text == "" {
+		bound := "CAST($" + strconv.Itoa(len(args)+1) + " AS bigint)"
+		text = `SELECT page_size, ` + p.columns + ` FROM ` + uptoStart + p.rows + uptoEnd + bound + ` OR page_upto = page_size) page_rows ORDER BY page_n`
+		args = append(slices.Clip(args), budget.Bytes())
+	}
+	err = tx.Query(ctx, text, func(r Row) error {
+		var size int
+		v, err := scan(after{r, []any{&size}})
+		if err != nil {
+			return err
+		}
+		if !budget.Take(size) {
+			return ErrEnough
+		}
+		list = append(list, v)
+		return nil
+	}, args...)
+	return list, err
+}
+
+// after is a row whose first columns go elsewhere.
+type after struct {
+	Row
+
+	first []any
+}
+
+// Scan reads the whole row.
+func (a after) Scan(dest ...any) error {
+	return a.Row.Scan(append(slices.Clip(a.first), dest...)...)
+}

@@ -1,0 +1,71 @@
+package sqlstore
+
+import (
+	"context"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// Journal is what the models of running turns asked for and were given.
+type Journal struct{ db Engine }
+
+var _ store.Journal = Journal{}
+
+const recordSQL = `INSERT INTO turn_rounds (run_id, round, kind, n, body) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`
+
+// RecordRound commits what a model asked for; see store.Journal.
+func (s Journal) RecordRound(ctx context.Context, c store.Claim, runID string, round chat.Round) error {
+	row, err := store.AskedRow(round)
+	if err != nil {
+		return err
+	}
+	return s.record(ctx, c, runID, row)
+}
+
+// RecordResult commits the result of a call; see store.Journal.
+func (s Journal) RecordResult(ctx context.Context, c store.Claim, runID string, at store.CallRef, result chat.ToolResult) error {
+	row, err := store.ResultRow(at, result)
+	if err != nil {
+		return err
+	}
+	return s.record(ctx, c, runID, row)
+}
+
+func (s Journal) record(ctx context.Context, c store.Claim, runID string, row store.JournalRow) error {
+	return s.db.Turn(ctx, "record a round", Alone, func(ctx context.Context, tx Tx) error {
+		if err := fenceRun(ctx, tx, c, runID); err != nil {
+			return err
+		}
+		return tx.Later(ctx, recordSQL, nil, runID, row.Round, row.Kind, row.N, row.Body)
+	})
+}
+
+// RecordInput notes which messages joined a run behind a round.
+func RecordInput(ctx context.Context, tx Tx, runID string, round int, seqs []int64) error {
+	for _, seq := range seqs {
+		if err := tx.Later(ctx, recordSQL, nil, runID, round, store.RowInput, seq, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EndJournal removes the rounds of a run that ends.
+func EndJournal(ctx context.Context, tx Tx, runID string) error {
+	return tx.Later(ctx, `DELETE FROM turn_rounds WHERE run_id = $1`, nil, runID)
+}
+
+// Rounds reads what is recorded of a run; see store.Journal.
+func (s Journal) Rounds(ctx context.Context, runID string) ([]store.Round, error) {
+	rows, err := list(ctx, s.db, query{
+		"read the rounds of a run", `SELECT round, kind, n, body FROM turn_rounds WHERE run_id = $1 ORDER BY round, kind, n`, []any{runID},
+	}, func(r Row) (row store.JournalRow, err error) {
+		err = r.Scan(&row.Round, &row.Kind, &row.N, &row.Body)
+		return row, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return store.RoundsOf(rows)
+}

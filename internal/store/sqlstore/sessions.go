@@ -1,0 +1,4 @@
+package sqlstore
+
+// Sessions are conversations and their transcripts.
+type Sessions struct{ db Engine }
