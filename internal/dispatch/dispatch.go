@@ -172,7 +172,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 		p.channels[c.Name()] = c
 	}
 	d := &Dispatcher{parts: p, started: time.Now()}
-	d.figures.parts = p
+	d.figures.parts, d.figures.warned = p, map[string]bool{}
 	if err := d.connect(ctx, deps); err != nil {
 		return nil, err
 	}

@@ -2,11 +2,16 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"laneway/internal/cron"
 	"laneway/internal/retry"
+	"laneway/internal/store"
 )
 
 const (
@@ -21,6 +26,8 @@ const (
 type Figures struct {
 	OutboxWaiting int
 	Cron          cron.Summary // OldestDue negative = nothing is due
+	// AgentMissing is work that waits for an agent that no live process has, one sentence for each agent.
+	AgentMissing []string
 }
 
 // figures keeps the counts fresh, so that a scrape of the metrics asks the database nothing.
@@ -28,6 +35,9 @@ type figures struct {
 	*parts
 
 	last atomic.Pointer[Figures]
+	// left is what the last look found without a live process, by agent; warned are the agents in the log. They are touched by the loop only.
+	left   map[string]store.Unowned
+	warned map[string]bool
 }
 
 // current answers at once, without the database. Before the first look nothing waits.
@@ -62,9 +72,66 @@ func (f *figures) read(ctx context.Context) {
 		}
 		next.Cron, err = f.store.Summary(ctx, "")
 	}
+	if err == nil {
+		next.AgentMissing, err = f.agentMissing(ctx, next.AgentMissing)
+	}
 	if err != nil {
 		f.log.DebugContext(ctx, "the figures of the store cannot be read; the last ones stay", "err", err)
 		return
 	}
 	f.last.Store(&next)
+}
+
+// agentMissing names the agents for which work waits and that no live process has. was is what the last look named. A process with the agent takes its work within
+// a second, so what two looks find has none. Each agent is a warning once, until nothing waits for it.
+func (f *figures) agentMissing(ctx context.Context, was []string) ([]string, error) {
+	if f.node.Hold() != nil { // every process leaves the work, and the hold is a problem of its own
+		f.left = nil
+		return nil, nil
+	}
+	left, err := f.store.Unowned(ctx)
+	if err != nil {
+		return was, err
+	}
+	maps.DeleteFunc(left, func(agent string, _ store.Unowned) bool {
+		_, ours := f.agents[agent]
+		return ours
+	})
+	before := f.left
+	f.left = left
+	var missing []string
+	for _, agent := range slices.Sorted(maps.Keys(left)) {
+		if _, still := before[agent]; !still {
+			continue
+		}
+		n := left[agent]
+		missing = append(missing, missingSentence(agent, n))
+		if !f.warned[agent] {
+			f.warned[agent] = true
+			f.log.WarnContext(ctx, "work waits for an agent that no running gateway has", "agent", agent, "messages", n.Messages, "jobs", n.Jobs, "cure", missingCure)
+		}
+	}
+	maps.DeleteFunc(f.warned, func(agent string, _ bool) bool {
+		_, still := left[agent]
+		return !still
+	})
+	return missing, nil
+}
+
+const missingCure = "start a gateway that has the agent in its configuration, or reset the sessions and disable the jobs"
+
+func missingSentence(agent string, n store.Unowned) string {
+	var what []string
+	for _, part := range []struct {
+		n    int
+		noun string
+	}{{n.Messages, "message"}, {n.Jobs, "job"}} {
+		switch {
+		case part.n == 1:
+			what = append(what, "1 "+part.noun)
+		case part.n > 1:
+			what = append(what, fmt.Sprintf("%d %ss", part.n, part.noun))
+		}
+	}
+	return fmt.Sprintf("agent %s: %s wait for it, and no running gateway has it: %s", agent, strings.Join(what, " and "), missingCure)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -185,6 +186,7 @@ type harness struct {
 	hook   *postbox // what goes to URLs
 	asker  *asker   // has buttons, as the others have not
 	web    *web.Channel
+	log    warnings
 	mu     sync.Mutex
 	events []chat.Event
 	cancel context.CancelFunc
@@ -235,7 +237,7 @@ func build(t *testing.T, st dispatch.Store, opts ...option) *harness {
 	}
 	work, cancelWork := context.WithCancelCause(t.Context())
 	h.work = cancelWork
-	h.d, err = dispatch.New(work, cfg, dispatch.Deps{Store: st, Commands: table, Needs: gateway.Needs(), Channels: []channel.Channel{h.box, h.hook, h.asker, h.web}})
+	h.d, err = dispatch.New(work, cfg, dispatch.Deps{Store: st, Commands: table, Needs: gateway.Needs(), Channels: []channel.Channel{h.box, h.hook, h.asker, h.web}, Logger: slog.New(&h.log)})
 	if err != nil {
 		t.Fatal(err)
 	}

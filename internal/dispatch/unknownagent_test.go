@@ -1,6 +1,9 @@
 package dispatch_test
 
 import (
+	"context"
+	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +21,40 @@ func second(runner agent.Runner) option {
 	}
 }
 
+// warnings keeps the warnings of a log.
+type warnings struct {
+	mu  sync.Mutex
+	all []slog.Record
+}
+
+func (w *warnings) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+
+func (w *warnings) Handle(_ context.Context, r slog.Record) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, r)
+	return nil
+}
+
+func (w *warnings) WithAttrs([]slog.Attr) slog.Handler { return w }
+
+func (w *warnings) WithGroup(string) slog.Handler { return w }
+
+// of are the values of an attribute of all warnings that have it.
+func (w *warnings) of(key string) (values []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.all {
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key == key {
+				values = append(values, a.Value.String())
+			}
+			return true
+		})
+	}
+	return values
+}
+
 // TestARunWaitsForAProcessThatHasItsAgent ends the only process with an agent in the middle of a run. A process that lacks the agent leaves its work, and a
 // later one that has it finishes it: one crash is counted, not one for each process that looked.
 func TestARunWaitsForAProcessThatHasItsAgent(t *testing.T) {
@@ -33,6 +70,10 @@ func TestARunWaitsForAProcessThatHasItsAgent(t *testing.T) {
 		lacking := open(t, st)
 		defer lacking.close()
 		time.Sleep(time.Minute)
+		wantList(t, "agents that are missing", lacking.d.Status(t.Context()).AgentMissing, []string{"agent second: 2 messages wait for it, and no running gateway has it: " +
+			"start a gateway that has the agent in its configuration, or reset the sessions and disable the jobs"})
+		time.Sleep(time.Minute)
+		wantList(t, "warnings", lacking.log.of("cure"), []string{"start a gateway that has the agent in its configuration, or reset the sessions and disable the jobs"})
 		want(t, "runs of the agent that it has", lacking.active("main"), 1)
 		for _, id := range []string{running, waiting} {
 			m, err := st.MessageByID(t.Context(), id)
@@ -46,6 +87,8 @@ func TestARunWaitsForAProcessThatHasItsAgent(t *testing.T) {
 		defer having.close()
 		want(t, "outcome of the interrupted run", having.end(running).Outcome, chat.OutcomeAnswered)
 		want(t, "outcome of what waited", having.end(waiting).Outcome, chat.OutcomeAnswered)
+		time.Sleep(time.Minute)
+		want(t, "agents that are missing when a process has them", len(lacking.d.Status(t.Context()).AgentMissing), 0)
 		m, err := st.MessageByID(t.Context(), running)
 		if err != nil {
 			t.Fatal(err)

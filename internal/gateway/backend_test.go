@@ -51,6 +51,8 @@ type fakeBackend struct {
 	panics   bool
 	notReady error
 	channels []chat.ChannelStatus
+
+	agentMissing []string
 }
 
 type fakeSession struct {

@@ -186,6 +186,17 @@ func TestHealthSaysWhatStandsStill(t *testing.T) {
 	}
 }
 
+func TestHealthNamesAgentsThatNoGatewayHas(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	const missing = "agent coder: 1 message waits for it"
+	b.fakeBackend.set(func() { b.fakeBackend.agentMissing = []string{missing} })
+	h := b.login(readToken).must("health", params{"probe": true, "extended": true})
+	if got := h["problems"].([]any); !slices.Equal(got, []any{missing}) || h["ok"] != nil {
+		t.Errorf("problems %q, ok %v", got, h["ok"])
+	}
+}
+
 func TestHealthStatusAndLanes(t *testing.T) {
 	t.Parallel()
 	b := start(t)

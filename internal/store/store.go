@@ -58,6 +58,9 @@ type Nodes interface {
 	Unregister(ctx context.Context, nodeID string) error
 	// LiveNodes lists nodes whose lease is valid, oldest first.
 	LiveNodes(ctx context.Context) ([]chat.NodeStatus, error)
+	// Unowned counts by agent what no live node works on: messages of sessions without a live owner, due jobs, due retries. A node that has their agent takes
+	// them over within a second. Work of the gateway itself is left out: every node takes that.
+	Unowned(ctx context.Context) (map[string]Unowned, error)
 	// AcquireLease takes the named lease if no live node holds it, or confirms that nodeID holds it. The epoch grows with each new holder.
 	// ok is false when another live node holds it.
 	AcquireLease(ctx context.Context, name, nodeID string) (l Lease, ok bool, err error)

@@ -42,6 +42,9 @@ type Node struct {
 	Exclusive bool
 }
 
+// Unowned is what waits for an agent and has no live node.
+type Unowned struct{ Messages, Jobs int }
+
 // Beat is the result of a heartbeat.
 type Beat struct {
 	// Now is the store's clock; LeaseUntil the new end of the lease.

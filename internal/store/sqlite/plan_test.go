@@ -175,6 +175,8 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	must(s.ReleaseLease(ctx, lease))
 	_, err = s.OutboxCounts(ctx)
 	must(err)
+	_, err = s.Unowned(ctx)
+	must(err)
 	_, err = s.AppendTranscript(ctx, key, "ann", entries)
 	must(err)
 	for _, q := range []store.TranscriptQuery{{Session: key}, {Session: key, FromStart: true}} {

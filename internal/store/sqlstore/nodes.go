@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -103,6 +104,47 @@ func (s Nodes) LiveNodes(ctx context.Context) ([]chat.NodeStatus, error) {
 		n.Lease = time.Duration(left) * time.Millisecond
 		return n, err
 	})
+}
+
+// Each engine has its own condition of the index of unfinished messages, and of jobs that may become due.
+const (
+	unownedSQL = `SELECT s.agent, true, count(*) FROM inbox i JOIN sessions s ON s.key = i.session_key
+		WHERE i.ended_at IS NULL AND ` + unownedSession + ` GROUP BY s.agent
+		UNION ALL SELECT agent, false, count(*) FROM cron_jobs WHERE enabled AND invalid = '' AND next_run_at <= {now} AND (paused_at IS NULL OR paused_until IS NOT NULL)` + unownedRest
+	unownedOnSQLite = `SELECT s.agent, true, count(*) FROM inbox i JOIN sessions s ON s.key = i.session_key
+		WHERE i.state <> 'done' AND ` + unownedSession + ` GROUP BY s.agent
+		UNION ALL SELECT agent, false, count(*) FROM cron_jobs WHERE enabled = 1 AND next_run_at IS NOT NULL AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL)
+		AND next_run_at <= {now}` + unownedRest
+
+	unownedSession = `s.debounce_until <= {now} AND s.principal <> '` + cron.SystemOwner + `' AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = s.owner AND n.lease_until > {now})`
+	unownedRest    = ` AND owner <> '` + cron.SystemOwner + `' GROUP BY agent
+		UNION ALL SELECT agent, false, count(*) FROM cron_run_logs WHERE state = 'retrying' AND next_attempt_at <= {now} AND owner <> '` + cron.SystemOwner + `' GROUP BY agent`
+)
+
+// Unowned counts by agent what no live node works on; see store.Nodes.
+func (s Nodes) Unowned(ctx context.Context) (left map[string]store.Unowned, err error) {
+	err = s.db.View(ctx, "count the work that no gateway has", func(ctx context.Context, tx Tx) error {
+		left = map[string]store.Unowned{}
+		return tx.Query(ctx, tx.PerEngine(unownedSQL, unownedOnSQLite), func(r Row) error {
+			var (
+				agent    string
+				messages bool
+				n        int
+			)
+			if err := r.Scan(&agent, &messages, &n); err != nil {
+				return err
+			}
+			of := left[agent]
+			if messages {
+				of.Messages += n
+			} else {
+				of.Jobs += n
+			}
+			left[agent] = of
+			return nil
+		})
+	})
+	return left, err
 }
 
 // ProveAlive is the fence of operations that need a live node but no session: chat.ErrFenced when its lease has ended.

@@ -80,6 +80,7 @@ func claimsOfAgents(w *world) {
 	equal(w, "launched without the agent", ids, []string{system.ID})
 	ids, next := claim("main")
 	equal(w, "launched again", []any{len(ids), next.UTC()}, []any{0, w.stored(system.ID).State.NextRunAt.UTC()})
+	equal(w, "left for a node with the agent", w.unowned(), map[string]store.Unowned{"coder": {Jobs: 1}})
 	equal(w, "slot of the other job", w.stored(other.ID).State.Next, other.State.Next)
 
 	c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Agents: []string{"main", "coder"}, Decide: decide})
@@ -89,6 +90,7 @@ func claimsOfAgents(w *world) {
 	w.clock.advance(2 * time.Second)
 	ids, next = claim("main")
 	equal(w, "retries without the agent", []any{len(ids), next.UTC()}, []any{0, w.stored(system.ID).State.NextRunAt.UTC()})
+	equal(w, "retries that are left for a node with the agent", w.unowned(), map[string]store.Unowned{"coder": {Jobs: 1}})
 	ids, _ = claim("coder")
 	equal(w, "retries with the agent", ids, []string{other.ID})
 }

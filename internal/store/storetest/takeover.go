@@ -371,8 +371,18 @@ func sweepAgents(w *world) {
 	equal(w, "taken without the agent", len(taken), 1)
 	equal(w, "session of a job of the gateway", taken[0].Session, system)
 	equal(w, "taken again", len(sweep("main", "writer")), 0)
+	equal(w, "left for a node with the agent", w.unowned(), map[string]store.Unowned{"coder": {Messages: 1}})
 	equal(w, "run and owner", []any{w.run(run).State, w.run(run).Crashes, w.session(coder).Owner, w.session(coder).Epoch}, []any{store.RunRunning, 0, first, int64(1)})
 	taken = sweep("main", "coder")
 	equal(w, "taken with the agent", len(taken), 1)
 	equal(w, "session, epoch and crashes", []any{taken[0].Session, taken[0].Epoch, taken[0].Runs[run].Crashes}, []any{coder, int64(2), 1})
+	equal(w, "left when a node has it", w.unowned(), nil)
+}
+
+// unowned is what no live node works on, by agent.
+func (w *world) unowned() map[string]store.Unowned {
+	w.Helper()
+	left, err := w.st.Unowned(w.ctx)
+	w.ok(err)
+	return left
 }
