@@ -82,11 +82,22 @@ type Typer interface {
 	Typing(ctx context.Context, to chat.Target)
 }
 
-// Streamer shows an answer while it grows. Update gets the text so far; it may skip states and never blocks. The final text comes through Send.
+// Preview is what a person is shown of an answer that is being made.
+type Preview struct {
+	// Text is the answer so far.
+	Text string
+	// Step is what the agent does besides writing, "" = nothing: the name of its latest call of a tool that has no result. Since is when it began.
+	Step  string
+	Since time.Time
+	// Steps is how many calls of tools the turn has made.
+	Steps int
+}
+
+// Streamer shows an answer while it is being made. Update gets its latest state; it may skip states and never blocks. The final text comes through Send.
 type Streamer interface {
-	Update(to chat.Target, runID, text string)
-	// Finish ends the preview of a run; the final reply replaces it.
-	Finish(to chat.Target, runID string)
+	Update(to chat.Target, runID string, p Preview)
+	// Finish ends the preview of a run. With replaced a reply with the final text follows, which replaces it; otherwise its text stays, and its step is taken away.
+	Finish(to chat.Target, runID string, replaced bool)
 	// EndPreviews ends all previews for good: later updates do nothing. When it returns, no call of a preview is under way, unless ctx ended first.
 	EndPreviews(ctx context.Context)
 }

@@ -179,6 +179,7 @@ func (ts *turns) finish(ctx context.Context, t *turn, end ending) {
 	}
 	if end.nothing {
 		ts.obs.Fenced("finish")
+		ts.signs.endPreview(t.rows[len(t.rows)-1].Content.Options.ReplyTo, t.run.RunID, nil)
 		return
 	}
 	if end.outcome != chat.OutcomeAnswered {
@@ -237,6 +238,9 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 		ts.obs.Stored("finish", time.Since(asked))
 		return err
 	})
+	if err != nil { // the process that ends the turn shows it anew
+		ts.signs.endPreview(lead.Content.Options.ReplyTo, t.run.RunID, nil)
+	}
 	switch {
 	case errors.Is(err, chat.ErrFenced):
 		ts.obs.Fenced("finish")
@@ -246,7 +250,7 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 		ts.log.ErrorContext(ctx, "a turn's end could not be written; it will run again", "session", lead.Session.String(), "run_id", t.run.RunID, "err", err)
 		return false
 	}
-	ts.publishEnd(ctx, t, end, fin)
+	ts.publishEnd(ctx, t, end, fin, p.Outgoing)
 	publish(fin.EndedAt)
 	return true
 }
@@ -267,14 +271,14 @@ func (ts *turns) answer(t *turn, end ending) []chat.TranscriptEntry {
 	return entries
 }
 
-// publishEnd publishes an end that is committed.
-func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.Finished) {
+// publishEnd publishes an end that is committed with its replies.
+func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.Finished, replies []store.Outgoing) {
 	ts.outbox.Wake()
 	lead := t.rows[len(t.rows)-1]
 	if fin.Released {
 		ts.queue.order.release(lead.Session, t.claim.Epoch)
 	}
-	ts.signs.endPreview(lead.Content.Options.ReplyTo, t.run.RunID)
+	ts.signs.endPreview(lead.Content.Options.ReplyTo, t.run.RunID, replies)
 	if end.requeue {
 		ts.node.SweepNow()
 		return

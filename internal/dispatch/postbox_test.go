@@ -59,14 +59,19 @@ func (p *postbox) change(f func()) {
 type asker struct {
 	postbox
 
-	shown int // how often something that grows was shown
+	shown    []channel.Preview // of answers that are being made
+	replaced []bool            // of those that have ended
 }
 
-// Update counts.
-func (a *asker) Update(chat.Target, string, string) { a.change(func() { a.shown++ }) }
+// Update keeps the preview.
+func (a *asker) Update(_ chat.Target, _ string, p channel.Preview) {
+	a.change(func() { a.shown = append(a.shown, p) })
+}
 
-// Finish has nothing to end.
-func (*asker) Finish(chat.Target, string) {}
+// Finish keeps what becomes of the preview.
+func (a *asker) Finish(_ chat.Target, _ string, replaced bool) {
+	a.change(func() { a.replaced = append(a.replaced, replaced) })
+}
 
 // EndPreviews has nothing to end.
 func (*asker) EndPreviews(context.Context) {}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,16 +47,21 @@ func (sg *signs) typing(ctx context.Context, to chat.Target) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-func (sg *signs) preview(to chat.Target, runID, text string) {
+func (sg *signs) preview(to chat.Target, runID string, p channel.Preview) {
 	if s, ok := sg.channels[to.Channel].(channel.Streamer); ok {
-		s.Update(to, runID, text)
+		s.Update(to, runID, p)
 	}
 }
 
-func (sg *signs) endPreview(to chat.Target, runID string) {
-	if s, ok := sg.channels[to.Channel].(channel.Streamer); ok {
-		s.Finish(to, runID)
+// endPreview ends the preview of a run; replies are what is sent at its end.
+func (sg *signs) endPreview(to chat.Target, runID string, replies []store.Outgoing) {
+	s, ok := sg.channels[to.Channel].(channel.Streamer)
+	if !ok {
+		return
 	}
+	s.Finish(to, runID, slices.ContainsFunc(replies, func(o store.Outgoing) bool {
+		return o.Target == to && o.RunID == runID && o.Kind == store.KindReply && o.File == nil
+	}))
 }
 
 // endPreviews ends the previews of every channel for good. It returns when no call of them is under way, or when ctx has ended.

@@ -49,6 +49,8 @@ type turn struct {
 	past past
 	// audience is who reads its answer; it is set before its agent runs.
 	audience chat.Audience
+	// steps are its calls of tools; they are touched on the goroutine of the turn only.
+	steps steps
 	// waits are its calls that wait for sub-turns; nil until its agent is about to run.
 	waits *waits
 }
@@ -293,16 +295,23 @@ func (ts *turns) callAgent(ctx context.Context, t *turn, req agent.Request, emit
 func (ts *turns) emit(t *turn, lead store.Waiting, e agent.Event) {
 	switch e.Kind {
 	case agent.EventDelta:
-		whole, ok := t.run.Grow(chat.CleanText(e.Text))
-		if !ok {
-			return
-		}
-		if to := lead.Content.Options.ReplyTo; t.attempt.HeldBack(to) == "" {
-			ts.signs.preview(to, t.run.RunID, whole)
+		if whole, ok := t.run.Grow(chat.CleanText(e.Text)); ok {
+			t.steps.write()
+			ts.showSoFar(t, lead, whole)
 		}
 	case agent.EventTool:
-		t.run.Tool(e.Tool)
+		if whole, ok := t.run.Tool(e.Tool); ok {
+			t.steps.take(e.Tool)
+			ts.showSoFar(t, lead, whole)
+		}
 	case agent.EventUsage: // written at the end
+	}
+}
+
+// showSoFar shows the person of a turn its text so far and its step.
+func (ts *turns) showSoFar(t *turn, lead store.Waiting, text string) {
+	if to := lead.Content.Options.ReplyTo; t.attempt.HeldBack(to) == "" {
+		ts.signs.preview(to, t.run.RunID, t.steps.preview(text))
 	}
 }
 

@@ -104,16 +104,16 @@ func (r *Run) Grow(text string) (whole string, ok bool) {
 	return e.Text, r.log.next(&e)
 }
 
-// Tool publishes a step of a tool call, as Grow does with text.
-func (r *Run) Tool(step *chat.ToolEvent) {
+// Tool publishes a step of a tool call, as Grow does with text. It returns the whole text, too.
+func (r *Run) Tool(step *chat.ToolEvent) (whole string, ok bool) {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
 	if r.finished || r.log.current != r {
-		return
+		return "", false
 	}
 	e := r.Event(chat.EventTool)
 	e.Tool = step
-	r.log.next(&e)
+	return r.text.String(), r.log.next(&e)
 }
 
 // Close decides the end of the run and returns its text. The second caller gets false.

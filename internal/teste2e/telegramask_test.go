@@ -2,7 +2,9 @@ package teste2e
 
 import (
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"laneway/internal/testtelegram"
 )
@@ -29,6 +31,7 @@ func TestAnACPAgentAsksByButtonsInTelegram(t *testing.T) {
 		const applied, skipped = "The changes have been applied.", "I understand you prefer not to make that change."
 
 		asked := question("change the configuration")
+		c.Await("the step is shown", func() bool { return c.Count(anna, "Modifying critical configuration file… 10 s") == 1 })
 		c.Telegram.Press(anna, bob, asked.ID, asked.button(t, "Allow: this change").Data)
 		c.Await("the press of another person is refused", func() bool { return c.pressAnswers("You may not use this") == 1 })
 		if n := c.Count(anna, applied); n != 0 {
@@ -48,6 +51,9 @@ func TestAnACPAgentAsksByButtonsInTelegram(t *testing.T) {
 		c.Telegram.Press(anna, anna, asked.ID, asked.button(t, "Allow: this change").Data)
 		c.Await("a late press is answered", func() bool { return c.Count(anna, "there is no open question")+c.pressAnswers("too old") == 1 })
 		c.rest()
+		if n := c.Count(anna, "…"); n != 0 {
+			t.Errorf("a step is left: %q", c.Telegram.Texts(anna))
+		}
 		if n := c.Count(anna, applied); n != 1 {
 			t.Errorf("%d changes are made, want the one that was allowed", n)
 		}
@@ -55,5 +61,23 @@ func TestAnACPAgentAsksByButtonsInTelegram(t *testing.T) {
 			t.Errorf("%d questions are left open", n)
 		}
 		c.Close()
+	})
+}
+
+// TestADrainLeavesNoStepOfATurnThatRunsAgain ends a gateway while an agent of the SDK waits for a permission, in a group.
+func TestADrainLeavesNoStepOfATurnThatRunsAgain(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		program := buildExample(t, "github.com/coder/acp-go-sdk/example/agent")
+		c := openChatroomOf(t, database, "{runner: acp, command: ["+program+"]}", "    groups: [-100500]\n    members: any\n    activation: always\ndrain_timeout: 2s\n", testtelegram.Config{})
+		c.Start()
+		c.Telegram.Say(forum, anna, "change the configuration")
+		c.Await("the step is shown", func() bool { return c.Count(forum, "Modifying critical configuration file…") == 1 })
+		c.Signal(syscall.SIGTERM)
+		if _, code := c.WaitExit(20 * time.Second); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		if n := c.Count(forum, "Modifying critical configuration file…"); n != 0 {
+			t.Errorf("the group reads %q", c.Telegram.Texts(forum))
+		}
 	})
 }

@@ -22,6 +22,7 @@ func parameters(method string) ([]string, bool) {
 		"sendMessage":            {"chat_id", "message_thread_id", "text", "parse_mode", "link_preview_options", "reply_parameters", "reply_markup", "disable_notification"},
 		"editMessageText":        {"chat_id", "message_id", "text", "parse_mode", "link_preview_options", "reply_markup"},
 		"editMessageReplyMarkup": {"chat_id", "message_id", "reply_markup"},
+		"deleteMessage":          {"chat_id", "message_id"},
 		"sendMessageDraft":       {"chat_id", "message_thread_id", "draft_id", "text", "parse_mode"},
 		"sendChatAction":         {"chat_id", "message_thread_id", "action"},
 		"setMessageReaction":     {"chat_id", "message_id", "reaction", "is_big"},
@@ -76,6 +77,8 @@ func (s *Server) perform(ctx context.Context, method string, p url.Values, file 
 		return s.editMessageText(p)
 	case "editMessageReplyMarkup":
 		return s.editMessageReplyMarkup(p)
+	case "deleteMessage":
+		return s.deleteMessage(p)
 	case "sendMessageDraft":
 		return s.sendMessageDraft(p)
 	case "sendChatAction":
@@ -202,6 +205,19 @@ func (s *Server) editMessageReplyMarkup(p url.Values) answer {
 	}
 	m.Buttons = buttons
 	return ok(s.messageJSON(r, m))
+}
+
+func (s *Server) deleteMessage(p url.Values) answer {
+	r, refused := s.reach(p.Get("chat_id"))
+	if refused != nil {
+		return *refused
+	}
+	m := r.find(p.Get("message_id"))
+	if m == nil {
+		return badRequest("message to delete not found")
+	}
+	r.messages = slices.DeleteFunc(r.messages, func(other *Message) bool { return other == m })
+	return ok(true)
 }
 
 func (s *Server) sendMessageDraft(p url.Values) answer {

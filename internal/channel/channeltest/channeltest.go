@@ -336,8 +336,8 @@ func signsDoNotBlock(r *receiver) {
 		ty.Typing(ctx, r.Target)
 	}
 	if s, ok := r.Channel.(channel.Streamer); ok {
-		s.Update(r.Target, "run", "text")
-		s.Finish(r.Target, "run")
+		s.Update(r.Target, "run", channel.Preview{Text: "text", Step: "step", Since: began, Steps: 1})
+		s.Finish(r.Target, "run", false)
 	}
 	r.Channel.Status()
 	if d := time.Since(began); d > time.Second {

@@ -223,15 +223,17 @@ func (c *Channel) Queued(ctx context.Context, _ chat.Target, messageID string) {
 	c.signs.queued(ctx, messageID)
 }
 
-// Update implements [channel.Streamer]: the text is shown within the next second.
-func (c *Channel) Update(target chat.Target, runID, text string) {
+// Update implements [channel.Streamer]: the state is shown within the next second.
+func (c *Channel) Update(target chat.Target, runID string, p channel.Preview) {
 	if to, err := c.addresses.address(target); err == nil {
-		c.previews.update(to, runID, text)
+		c.previews.update(to, runID, p)
 	}
 }
 
-// Finish implements [channel.Streamer]. What is shown stays until the final text replaces it.
-func (c *Channel) Finish(_ chat.Target, runID string) { c.previews.finish(runID) }
+// Finish implements [channel.Streamer]. The text that is shown stays until the final one replaces it.
+func (c *Channel) Finish(_ chat.Target, runID string, replaced bool) {
+	c.previews.finish(runID, replaced)
+}
 
 // EndPreviews implements [channel.Streamer].
 func (c *Channel) EndPreviews(ctx context.Context) { c.previews.endAll(ctx) }

@@ -37,7 +37,8 @@
 // was for no chat. The messages of a long reply that have arrived are recorded with its row: a further attempt, in any process, continues after them.
 //
 // While a turn runs its text is shown: in private chats as a draft, where the API has drafts, else as a message that is edited at most once a second.
-// The final text replaces that message. A state that would look the same is not sent. The id of that message is in memory until the final text is sent. When a process is
+// Below the text stands what the agent does meanwhile, in one line with its time, which changes every ten seconds. The final text replaces that message; where no reply
+// does, the line is taken away, and a message that has nothing else is deleted. A state that would look the same is not sent. The id of that message is in memory until the final text is sent. When a process is
 // killed while a message grows, that message stays, and the answer, which the next process gives, is another message below it. When it is unknown
 // whether the first message of a preview has arrived, no second one is posted, so at most one stays in that case as well.
 //

@@ -6,12 +6,13 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"laneway/internal/chat"
+	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+
+	"laneway/internal/channel"
 )
 
 const (
@@ -20,8 +21,6 @@ const (
 	// previewLife is how long the preview of a run that ended is kept for its final text; maxPreviews bounds their number.
 	previewLife = 10 * time.Minute
 	maxPreviews = 1000
-	// previewBytes is how much of a long answer is rendered each time to show one message of it: enough for its 4096 units with their markup.
-	previewBytes = 32 << 10
 	// draftless is how long no draft is tried in a chat that refused one.
 	draftless = time.Hour
 )
@@ -46,13 +45,14 @@ type previews struct {
 	all    map[string]*preview // by run id
 }
 
-// preview is one answer. The mutex of previews guards all fields except shown and unknown. Only the loop sends, and only the loop changes to, message,
-// shown and unknown.
+// preview is one answer. The mutex of previews guards all fields except shown, line and unknown. Only the loop sends, and only the loop changes to, message,
+// shown, line and unknown. After the loop [previews.tidy] is in its place.
 type preview struct {
 	to      address
-	text    string
+	now     channel.Preview
 	message int    // that shows it; 0 = none
 	shown   string // HTML of what is shown, "" = nothing
+	line    bool   // what is shown has the line of a step
 	// unknown: the first message may have arrived or not. No second one is posted, because both could stand in the chat.
 	unknown bool
 	draft   int64
@@ -76,8 +76,8 @@ func (p *previews) close() {
 	p.wg.Wait()
 }
 
-// update shows the text so far within the next second. It never blocks. It starts the goroutine of the answer when there is none.
-func (p *previews) update(to address, runID, text string) {
+// update shows a state of an answer within the next second. It never blocks. It starts the goroutine of the answer when there is none.
+func (p *previews) update(to address, runID string, now channel.Preview) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.ctx == nil || p.ctx.Err() != nil {
@@ -89,7 +89,7 @@ func (p *previews) update(to address, runID, text string) {
 		v = &preview{to: to, draft: draftID(runID)}
 		p.all[runID] = v
 	}
-	v.text, v.touched = text, time.Now()
+	v.now, v.touched = now, time.Now()
 	if v.stop == nil {
 		p.start(v)
 	}
@@ -132,12 +132,26 @@ func draftID(runID string) int64 {
 	return int64(h.Sum32()>>1) + 1
 }
 
-func (p *previews) finish(runID string) {
+// finish ends the preview of a run. A preview that no reply replaces is left without the line of its step, and one that has nothing else is deleted. That holds after
+// endAll, too: it touches no other message.
+func (p *previews) finish(runID string, replaced bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if v := p.all[runID]; v != nil {
-		v.finish()
+	v := p.all[runID]
+	if v == nil {
+		return
 	}
+	v.finish()
+	if replaced || p.ctx == nil {
+		return
+	}
+	before, ended, ctx := v.ended, make(chan struct{}), context.WithoutCancel(p.ctx)
+	v.ended = ended
+	p.wg.Go(func() {
+		defer close(ended)
+		<-before
+		p.tidy(ctx, v)
+	})
 }
 
 // finish ends the loop of a preview. The mutex is held.
@@ -171,7 +185,7 @@ func (p *previews) endAll(ctx context.Context) {
 // take ends the preview of a run and returns the message that its final text replaces, 0 = none. It waits for a call that is under way, so that no
 // older text can arrive after the final one.
 func (p *previews) take(ctx context.Context, to address, runID string) int {
-	p.finish(runID)
+	p.finish(runID, true)
 	p.mu.Lock()
 	v := p.all[runID]
 	p.mu.Unlock()
@@ -193,7 +207,7 @@ func (p *previews) take(ctx context.Context, to address, runID string) int {
 
 // show is the loop of one preview.
 func (p *previews) show(ctx context.Context, v loop) {
-	shown := ""
+	var shown frame
 	t := time.NewTimer(0)
 	defer t.Stop()
 	for {
@@ -204,11 +218,8 @@ func (p *previews) show(ctx context.Context, v loop) {
 			return
 		case <-t.C:
 		}
-		p.mu.Lock()
-		text := v.text
-		p.mu.Unlock()
-		if text != shown && p.step(ctx, v.preview, text) {
-			shown = text
+		if next, _ := p.frameOf(v.preview); next != shown && p.step(ctx, v.preview, next) {
+			shown = next
 		}
 		t.Reset(previewEvery)
 		if !p.changed(ctx, v, shown) {
@@ -218,15 +229,21 @@ func (p *previews) show(ctx context.Context, v loop) {
 }
 
 // changed waits until there is something new to show; false at the end.
-func (p *previews) changed(ctx context.Context, v loop, shown string) bool {
+func (p *previews) changed(ctx context.Context, v loop, shown frame) bool {
+	tick := time.NewTimer(stepEvery)
+	defer tick.Stop()
 	for {
-		p.mu.Lock()
-		fresh := v.text != shown
-		p.mu.Unlock()
-		if fresh {
+		next, until := p.frameOf(v.preview)
+		if next != shown {
 			return true
 		}
+		var due <-chan time.Time // a text alone changes by an update only
+		if until > 0 {
+			tick.Reset(until)
+			due = tick.C
+		}
 		select {
+		case <-due:
 		case <-v.wake:
 		case <-v.stop:
 			return false
@@ -236,9 +253,9 @@ func (p *previews) changed(ctx context.Context, v loop, shown string) bool {
 	}
 }
 
-// step shows one state of the text; false = try again later. A state that would look the same is not sent again. Another process may have the turn once
+// step shows one state; false = try again later. A state that would look the same is not sent again. Another process may have the turn once
 // the lease of this one has ended.
-func (p *previews) step(ctx context.Context, v *preview, text string) bool {
+func (p *previews) step(ctx context.Context, v *preview, f frame) bool {
 	if p.alive() != nil {
 		return false
 	}
@@ -246,7 +263,7 @@ func (p *previews) step(ctx context.Context, v *preview, text string) bool {
 	to, message := v.to, v.message
 	p.mu.Unlock()
 	if message == 0 && !to.group() && p.takesDrafts(to) {
-		part, ok := draftOf(text)
+		part, ok := f.end()
 		if !ok || part.html == v.shown {
 			return true
 		}
@@ -259,40 +276,54 @@ func (p *previews) step(ctx context.Context, v *preview, text string) bool {
 		}
 		v.shown = ""
 	}
-	chunks := render(chat.Cut(text, previewBytes)).chunks(maxUnits)
-	if len(chunks) == 0 || chunks[0].html == v.shown || v.unknown {
+	part, ok := f.begin()
+	if !ok || part.html == v.shown || v.unknown {
 		return true
 	}
 	if !p.limits.spare(to.chat, true) {
 		return false
 	}
-	id, err := p.poster.post(ctx, outgoing{to: to, chunk: chunks[0], edit: message}, false)
+	id, err := p.poster.post(ctx, outgoing{to: to, chunk: part, edit: message}, false)
 	if err != nil {
 		return p.notShown(ctx, v, err)
 	}
 	p.mu.Lock()
 	v.message = id
 	p.mu.Unlock()
-	v.shown = chunks[0].html
+	v.shown, v.line = part.html, f.line != ""
 	return true
 }
 
-// draftOf is the part of a text that a draft shows: its end, because that is new. The text before it is left out in steps of [previewBytes], so that the
-// first line does not change each second. A block of code that began before is opened again.
-func draftOf(text string) (chunk, bool) {
-	if from := (len(text)/previewBytes - 1) * previewBytes; from > 0 {
-		from = len(chat.Cut(text, from))
-		fences := strings.Count("\n"+text[:from], "\n```")
-		text = text[from:]
-		if fences%2 == 1 {
-			text = "```\n" + text
+// tidy takes the line of a step away from a preview that has ended. It is tried once.
+func (p *previews) tidy(ctx context.Context, v *preview) {
+	ctx, cancel := context.WithTimeout(ctx, signTime)
+	defer cancel()
+	p.mu.Lock()
+	to, message, f := v.to, v.message, frame{text: v.now.Text}
+	p.mu.Unlock()
+	if message == 0 || !v.line {
+		return
+	}
+	if err := p.limits.wait(ctx, to.chat); err != nil {
+		return
+	}
+	part, ok := f.begin()
+	if ok {
+		if _, err := p.poster.post(ctx, outgoing{to: to, chunk: part, edit: message}, false); err != nil {
+			p.failed(ctx, to, err)
+			return
 		}
+	} else {
+		err := p.api.call(ctx, signTime, "deleteMessage", tgbotapi.Params{"chat_id": number(to.chat), "message_id": number(int64(message))}, nil)
+		if err != nil {
+			p.failed(ctx, to, err)
+			return
+		}
+		p.mu.Lock()
+		v.message = 0
+		p.mu.Unlock()
 	}
-	chunks := render(text).chunks(maxUnits)
-	if len(chunks) == 0 {
-		return chunk{}, false
-	}
-	return chunks[len(chunks)-1], true
+	v.shown, v.line = part.html, false
 }
 
 // takesDrafts reports whether a draft is worth a call.

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"laneway/internal/channel"
 	"laneway/internal/testtelegram"
 )
 
@@ -14,10 +15,10 @@ func (b *bot) grow(run string, chatID int64, words int) string {
 	text := ""
 	for range words {
 		text += "word "
-		b.ch.Update(to(chatID, ""), run, text)
+		b.ch.Update(to(chatID, ""), run, channel.Preview{Text: text})
 		after(100 * time.Millisecond)
 	}
-	b.ch.Finish(to(chatID, ""), run)
+	b.ch.Finish(to(chatID, ""), run, true)
 	return text
 }
 
@@ -75,11 +76,11 @@ func TestLongAnswerContinuesBehindThePreview(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		text := strings.Repeat("A rather long answer. ", 500)
-		b.ch.Update(to(anna, ""), "run-1", text[:3000])
+		b.ch.Update(to(anna, ""), "run-1", channel.Preview{Text: text[:3000]})
 		after(3 * time.Second)
-		b.ch.Update(to(anna, ""), "run-1", text)
+		b.ch.Update(to(anna, ""), "run-1", channel.Preview{Text: text})
 		after(3 * time.Second)
-		b.ch.Finish(to(anna, ""), "run-1")
+		b.ch.Finish(to(anna, ""), "run-1", true)
 		b.mustSend("1", to(anna, ""), text)
 		if got := strings.Join(b.srv.Texts(anna), ""); got != strings.TrimRight(text, " ") {
 			t.Errorf("%d bytes instead of %d", len(got), len(text))
@@ -116,7 +117,7 @@ func TestPreviewIsGoneOrTheSame(t *testing.T) {
 			b.start()
 			text := b.grow("run-1", anna, 5)
 			after(5 * time.Second)
-			b.ch.Update(to(anna, ""), "run-1", text)
+			b.ch.Update(to(anna, ""), "run-1", channel.Preview{Text: text})
 			after(5 * time.Second)
 			b.mustSend("1", to(anna, ""), text)
 			wantTexts(t, "anna reads", b.srv.Texts(anna), strings.TrimSpace(text))
@@ -168,10 +169,10 @@ func TestUnchangedPreviewIsNotSentAgain(t *testing.T) {
 		text := strings.Repeat("A rather long answer. ", 500)
 		for range 300 {
 			text += "word "
-			b.ch.Update(to(group, ""), "run-1", text)
+			b.ch.Update(to(group, ""), "run-1", channel.Preview{Text: text})
 			after(100 * time.Millisecond)
 		}
-		b.ch.Finish(to(group, ""), "run-1")
+		b.ch.Finish(to(group, ""), "run-1", true)
 		if posts, edits := len(b.srv.Calls("sendMessage")), len(b.srv.Calls("editMessageText")); posts != 1 || edits != 0 {
 			t.Errorf("%d messages and %d edits for a text that did not change", posts, edits)
 		}
@@ -235,10 +236,10 @@ func TestPreviewOutlivesItsTopic(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		for range 40 {
-			b.ch.Update(to(group, "77"), "run-1", time.Now().String())
+			b.ch.Update(to(group, "77"), "run-1", channel.Preview{Text: time.Now().String()})
 			after(100 * time.Millisecond)
 		}
-		b.ch.Finish(to(group, "77"), "run-1")
+		b.ch.Finish(to(group, "77"), "run-1", true)
 		if n := len(b.srv.Texts(group)); n != 1 {
 			t.Errorf("%d previews", n)
 		}

@@ -43,13 +43,13 @@ func TestFloodCoolsOneChat(t *testing.T) {
 			t.Errorf("the other chat: %v after %s", err, time.Since(began))
 		}
 		b.ch.Typing(t.Context(), to(anna, "")) // not inside of the window
-		b.ch.Update(to(anna, ""), "run-1", "growing")
+		b.ch.Update(to(anna, ""), "run-1", channel.Preview{Text: "growing"})
 		after(3 * time.Second)
 		_, err = b.send("1", to(anna, ""), "for anna")
 		if failed := wantSendError(t, err, "rate_limited", false); failed.RetryAfter > 7*time.Second {
 			t.Errorf("inside of the window: %+v", failed)
 		}
-		b.ch.Finish(to(anna, ""), "run-1")
+		b.ch.Finish(to(anna, ""), "run-1", true)
 		b.mustSend("1", to(anna, ""), "for anna")
 		wantTexts(t, "anna reads", b.srv.Texts(anna), "for anna")
 		b.stop()
@@ -273,7 +273,7 @@ func TestTooLongKeepsThePreviewsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
-		b.ch.Update(to(anna, ""), "run-1", "growing")
+		b.ch.Update(to(anna, ""), "run-1", channel.Preview{Text: "growing"})
 		after(3 * time.Second)
 		b.srv.Break("editMessageText", testtelegram.Refuse(400, "Bad Request: message is too long"))
 		long := strings.TrimSpace(strings.Repeat("word ", 700))

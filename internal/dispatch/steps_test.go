@@ -1,0 +1,79 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/retry"
+)
+
+// stepping is a runner that makes two calls of tools, the second one while the first one runs, with text around them.
+type stepping struct{}
+
+func (stepping) Run(ctx context.Context, _ agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	answer := agent.NewAnswer(0, emit)
+	call := func(phase, id, name string) error {
+		emit(agent.Event{Kind: agent.EventTool, Tool: &chat.ToolEvent{Phase: phase, CallID: id, Name: name}})
+		if err := retry.Sleep(ctx, 10*time.Second); err != nil {
+			return context.Cause(ctx)
+		}
+		return nil
+	}
+	for _, do := range []func() error{
+		func() error { return answer.Append("one ") },
+		func() error { return call("start", "a", "go test") },
+		func() error { return call("start", "b", "grep") },
+		func() error { return call("update", "b", "grep") },
+		func() error { return call("result", "b", "grep") },
+		func() error { return answer.Append("two ") },
+		func() error { return call("result", "a", "go test") },
+		func() error { return answer.Append("three") },
+	} {
+		if err := do(); err != nil {
+			return agent.Result{Text: answer.Text()}, err
+		}
+	}
+	return agent.Result{Text: answer.Text(), StopReason: agent.StopNormal}, nil
+}
+
+// TestAPersonIsShownTheStepOfATurn: the call that began last and has no result, or that the agent works, and nothing while it writes.
+func TestAPersonIsShownTheStepOfATurn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(t), runBy(stepping{}))
+		began := time.Now()
+		want(t, "outcome", h.end(h.send(askerChat, "go", askerMessage("7"))).Outcome, chat.OutcomeAnswered)
+		after(time.Second)
+		var got []string
+		for _, p := range h.asker.shown {
+			line := fmt.Sprintf("%q", p.Text)
+			if p.Step != "" {
+				line += fmt.Sprintf(" %s since %.0f s", p.Step, p.Since.Sub(began).Seconds())
+			}
+			got = append(got, fmt.Sprintf("%s, %d", line, p.Steps))
+		}
+		wantList(t, "shown", got, []string{
+			`"one ", 0`, `"one " go test since 0 s, 1`, `"one " grep since 10 s, 2`, `"one " grep since 10 s, 2`, `"one " go test since 0 s, 2`,
+			`"one two " go test since 0 s, 2`, `"one two " working since 40 s, 2`, `"one two three", 2`,
+		})
+		want(t, "replaced", fmt.Sprint(h.asker.replaced), "[true]")
+		h.close()
+	})
+}
+
+// TestNoReplyReplacesThePreviewOfAStoppedTurn.
+func TestNoReplyReplacesThePreviewOfAStoppedTurn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(t), runBy(stepping{}))
+		id := h.send(askerChat, "go", askerMessage("7"))
+		time.Sleep(15 * time.Second)
+		h.send(askerChat, "/stop", askerMessage("7"))
+		want(t, "outcome", h.end(id).Outcome, chat.OutcomeStopped)
+		after(time.Second)
+		want(t, "replaced", fmt.Sprint(h.asker.replaced), "[false]")
+		h.close()
+	})
+}
