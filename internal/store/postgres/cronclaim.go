@@ -332,3 +332,15 @@ func (b *claimBatch) cancel(ctx context.Context, tx pgx.Tx, ids []string) (err e
 
 // whole is an instant with the precision of the tables.
 func whole(t time.Time) time.Time { return fromMillis(ms(t)) }
+
+func eachCount(rows pgx.Rows, use func(channel string, n int)) error {
+	var (
+		channel string
+		n       int
+	)
+	_, err := pgx.ForEachRow(rows, []any{&channel, &n}, func() error {
+		use(channel, n)
+		return nil
+	})
+	return err
+}

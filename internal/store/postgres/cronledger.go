@@ -112,34 +112,3 @@ func (s *Store) waitAgain(ctx context.Context, tx pgx.Tx, left []loggedRun, now 
 	return err
 }
 
-const (
-	// arrivedSQL writes a delivery into the ledger: the answer of a run is delivered, unless another part of it is not. $1 id of the outbox
-	// row.
-	arrivedSQL = `
-WITH o AS (SELECT * FROM outbox WHERE id = $1 AND state = 'delivered' AND kind <> 'notice'), l AS (
-	UPDATE cron_run_logs l SET provider_message_id = o.provider_id,
-		delivery = CASE WHEN ` + partFailed + ` THEN l.delivery ELSE 'delivered' END,
-		delivery_error = CASE WHEN ` + partFailed + ` THEN l.delivery_error ELSE '' END
-	FROM o WHERE l.id = split_part(o.run_id, '/', 1) AND l.run_id = o.run_id
-	RETURNING l.job_id, l.started_at, l.delivery, l.delivery_error
-)` + lastDelivery
-
-	partFailed = `EXISTS (SELECT 1 FROM outbox f WHERE f.run_id = o.run_id AND f.kind <> 'notice' AND f.state IN ('failed', 'expired', 'maybe_sent'))`
-
-	// failedSQL writes the final failure of a delivery into the ledger.
-	failedSQL = `
-WITH o AS (SELECT * FROM outbox WHERE id = $1 AND state IN ('failed', 'maybe_sent') AND kind <> 'notice'), l AS (
-	UPDATE cron_run_logs l SET delivery = CASE WHEN o.maybe_sent THEN 'unknown' ELSE 'not-delivered' END, delivery_error = o.last_error
-	FROM o WHERE l.id = split_part(o.run_id, '/', 1) AND l.run_id = o.run_id
-	RETURNING l.job_id, l.started_at, l.delivery, l.delivery_error
-)` + lastDelivery
-
-	// tooLateSQL writes the expiry of the outgoing messages o into the ledger.
-	tooLateSQL = `UPDATE cron_run_logs l SET delivery = 'not-delivered', delivery_error = 'it was not sent in time'
-	FROM o WHERE l.id = split_part(o.run_id, '/', 1) AND l.run_id = o.run_id
-	RETURNING l.job_id, l.started_at, l.delivery, l.delivery_error`
-
-	// lastDelivery copies the delivery into the job when the run was the job's last one.
-	lastDelivery = `UPDATE cron_jobs j SET last_delivery = l.delivery, last_delivery_error = l.delivery_error
-	FROM l WHERE j.id = l.job_id AND j.last_run_at = l.started_at`
-)

@@ -110,7 +110,7 @@ func TestAFailedChangeLeavesNothing(t *testing.T) {
 		},
 		"an error is passed over": func(ctx context.Context, tx sqlstore.Tx) error {
 			_, err := tx.Exec(ctx, addNote, 1)
-			_, _ = tx.Exec(ctx, `SELECT 1 / $1::bigint`, 0) //nolint:errcheck // the defect that is tested
+			_, _ = tx.Exec(ctx, `SELECT 1 / $1::bigint`, 0)
 			return err
 		},
 	} {

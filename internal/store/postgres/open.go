@@ -100,7 +100,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		step:            step,
 		dialect:         sqlstore.Postgres(),
 	}
-	s.Store = sqlstore.New(engine{s})
+	s.Store = sqlstore.New(engine{s}, ledger{s})
 	if err := s.openConns(ctx, pc, cfg); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", translate(err)), s.beat.close(), s.ctrl.close())
 	}

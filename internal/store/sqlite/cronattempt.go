@@ -91,35 +91,3 @@ func (t *tx) waitAgain(ctx context.Context, messageID string) error {
 	}
 	return t.storeRun(ctx, r)
 }
-
-// sent is the delivery state of an outgoing message.
-type sent struct {
-	status     cron.DeliveryStatus // "" = not yet decided
-	providerID string
-	reason     string
-}
-
-// delivered writes the delivery of an answer into the ledger. Only replies and webhooks count: a notice is no answer. One part that failed
-// makes the whole answer not delivered.
-func (t *tx) delivered(ctx context.Context, messageID, kind string, out sent) error {
-	id := cron.RunOfMessage(messageID)
-	if id == "" || out.status == "" || kind == store.KindNotice {
-		return nil
-	}
-	var jobID, became string
-	var startedAt int64
-	err := t.change(ctx, `
-		UPDATE cron_run_logs SET
-			delivery = CASE WHEN ?1 = 'delivered' AND delivery = 'not-delivered' AND delivery_error <> '' THEN delivery ELSE ?1 END,
-			delivery_error = CASE WHEN ?1 = 'delivered' AND delivery = 'not-delivered' THEN delivery_error ELSE ?2 END,
-			provider_message_id = CASE WHEN ?3 <> '' THEN ?3 ELSE provider_message_id END
-		WHERE id = ?4 AND run_id = ?5 RETURNING job_id, delivery, delivery_error, coalesce(started_at, 0)`,
-		string(out.status), out.reason, out.providerID, id, messageID).Scan(&jobID, &became, &out.reason, &startedAt)
-	if none(err) {
-		return nil
-	}
-	if err == nil {
-		_, err = t.exec(ctx, `UPDATE cron_jobs SET last_delivery = ?, last_delivery_error = ? WHERE id = ? AND last_run_at = ?`, became, out.reason, jobID, startedAt)
-	}
-	return err
-}

@@ -84,3 +84,24 @@ func (c jsonColumn) Scan(v any) error {
 	}
 	return nil
 }
+
+// span is a length of time in milliseconds, rounded up: a lease or window is never shorter than requested. A negative one is 0.
+func span(d time.Duration) int64 {
+	return max(int64((d+time.Millisecond-1)/time.Millisecond), 0)
+}
+
+// null stores the absence of a text as NULL, where queries ask for it.
+func null(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// zero stores the absence of a number as NULL.
+func zero(n int64) any {
+	if n == 0 {
+		return nil
+	}
+	return n
+}

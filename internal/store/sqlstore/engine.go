@@ -22,6 +22,8 @@ type Engine interface {
 	Control(ctx context.Context, line Line, doing string, change func(ctx context.Context, tx Tx) error) error
 	// Turn is an Update of the life of messages.
 	Turn(ctx context.Context, doing string, share Share, change func(ctx context.Context, tx Tx) error) error
+	// Poll is an Update that looks for due work again and again. The engine may leave it out when it knows that the look can find nothing, see [store.Gate].
+	Poll(ctx context.Context, p store.Poll, look func(ctx context.Context, tx Tx) (Rest, error)) error
 	// Groups reports whether operations that run at the same time are to share a transaction, see [Group]. False: the engine does so by itself.
 	Groups() bool
 }

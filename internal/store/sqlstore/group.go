@@ -25,6 +25,7 @@ var ErrUnknown = errors.New("perhaps committed")
 // CommitResult is the result of an operation in a group.
 type CommitResult int
 
+// The results.
 const (
 	Single  CommitResult = iota // nothing was written: the caller runs it in a transaction of its own, where it may wait and gets the reason of a refusal
 	Grouped                     // committed

@@ -19,6 +19,8 @@ const (
 	// Without the hint SQLite reads all runs of the history in the order of their ids.
 	openRunsOnSQLite = `SELECT session_key, id, state, COALESCE(stop_by, '') FROM runs INDEXED BY runs_open WHERE state IN ('running', 'stopping', 'yielded') AND owner = $1 ORDER BY id`
 
+	aliveSQL = `SELECT 1 FROM nodes WHERE id = $1 AND lease_until > {now}`
+
 	acquireSQL = `INSERT INTO leases AS l (name, owner, epoch) VALUES ($1, $2, 1)
 		ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, epoch = l.epoch + CASE WHEN l.owner = excluded.owner THEN 0 ELSE 1 END
 		WHERE l.owner IS NULL OR l.owner = excluded.owner OR NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = l.owner AND n.lease_until > {now})
@@ -149,7 +151,7 @@ func (s Nodes) Unowned(ctx context.Context) (left map[string]store.Unowned, err 
 
 // ProveAlive is the fence of operations that need a live node but no session: chat.ErrFenced when its lease has ended.
 func ProveAlive(ctx context.Context, tx Tx, nodeID string) error {
-	alive, err := one(ctx, tx, `SELECT 1 FROM nodes WHERE id = $1 AND lease_until > {now}`, func(Row) error { return nil }, nodeID)
+	alive, err := one(ctx, tx, aliveSQL, func(Row) error { return nil }, nodeID)
 	if err == nil && !alive {
 		err = chat.ErrFenced
 	}

@@ -8,15 +8,16 @@ type Store struct {
 	Inspection
 	Journal
 	Nodes
+	Outbox
 	Questions
 	Sessions
 	Usage
 }
 
 // New returns the operations on an engine.
-func New(db Engine) Store {
+func New(db Engine, jobs Ledger) Store {
 	return Store{
-		Access: Access{db}, Calls: Calls{db}, Holds: Holds{db}, Inspection: Inspection{db}, Journal: Journal{db}, Nodes: Nodes{db}, Questions: Questions{db},
-		Sessions: Sessions{db}, Usage: Usage{db},
+		Access: Access{db}, Calls: Calls{db}, Holds: Holds{db}, Inspection: Inspection{db}, Journal: Journal{db}, Nodes: Nodes{db}, Outbox: Outbox{db, jobs},
+		Questions: Questions{db}, Sessions: Sessions{db}, Usage: Usage{db},
 	}
 }

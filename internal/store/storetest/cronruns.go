@@ -25,6 +25,7 @@ func cronRunTests() []test {
 		{"FailedDeliveryLeavesTheRunOK", failedDelivery},
 		{"UnsentAnswerSaysWhy", unsentAnswer},
 		{"AddressThatIsGonePausesTheDelivery", addressGone},
+		{"AnswerWithALostPartIsNotDelivered", lostPart},
 		{"AddressThatIsGoneOfAChangedJob", addressGoneOfAChangedJob},
 		{"AddressThatIsGoneByAStaleNode", addressGoneByAStaleNode},
 		{"NoticeIsNotTheAnswer", noticeIsNotTheAnswer},
@@ -250,6 +251,43 @@ func deliveryStatus(w *world) {
 	w.ok(w.st.Delivered(w.ctx, node, o.ID, "provider-7"))
 	r := w.ledger(l.Run.ID)
 	equal(w, "delivered", []any{r.State, r.Delivery, r.ProviderMessageID, r.DeliveryError}, []any{cron.RunOK, cron.DeliveryDone, "provider-7", ""})
+}
+
+// lostPart: a part of an answer that arrives after another one was lost, perhaps lost or too late does not make the answer delivered.
+func lostPart(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	for _, c := range []struct {
+		name   string
+		lose   func(o store.Outgoing)
+		want   cron.DeliveryStatus
+		reason string
+	}{
+		{"failed", func(o store.Outgoing) {
+			w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "blocked", Permanent: true}))
+		}, cron.DeliveryNot, "blocked"},
+		{"perhaps failed", func(o store.Outgoing) {
+			w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "timeout", Permanent: true, MaybeSent: true}))
+		}, cron.DeliveryUnknown, "timeout"},
+	} {
+		l := w.due(node)
+		p := w.ending(w.begin(l), l.Message.ID, cron.RunOK, func(e *cron.AttemptEnd) {
+			e.Delivery, e.Job = cron.DeliveryUnknown, func(old cron.Job, r cron.Run, now time.Time) *cron.Job {
+				next, _ := old.After(r, now)
+				return next
+			}
+		})
+		for n := range 2 {
+			p.Outgoing = append(p.Outgoing, store.Outgoing{N: n, Kind: store.KindReply, Text: "part", Session: l.Message.Session, Target: chat.Target{Channel: "web", ChatID: "1"}})
+		}
+		w.finish(p)
+		c.lose(w.claimOne(node))
+		w.ok(w.st.Delivered(w.ctx, node, w.claimOne(node).ID, "provider-8"))
+		r := w.ledger(l.Run.ID)
+		equal(w, c.name, []any{r.Delivery, r.DeliveryError, r.ProviderMessageID}, []any{c.want, c.reason, "provider-8"})
+		st := w.stored(j.ID).State
+		equal(w, "job after "+c.name, []any{st.LastDelivery, st.LastDeliveryError}, []any{c.want, c.reason})
+	}
 }
 
 func failedDelivery(w *world) {

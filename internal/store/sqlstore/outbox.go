@@ -1,0 +1,294 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// Outbox are the outgoing messages.
+type Outbox struct {
+	db   Engine
+	jobs Ledger
+}
+
+var _ store.Outbox = Outbox{}
+
+const (
+	// unsent is the condition of the index of rows that wait or are under way. The engines have it in two forms.
+	unsent = `done_at IS NULL AND state IN ('pending', 'sending')`
+
+	addOutgoingSQL = `{set id text, run text, n int, session text, channel text, chat text, thread text, kind text, payload text, many text, count int, word text,
+			epoch int, delay int, expires int, choice text, file text, principal text}
+		INSERT INTO outbox (id, run_id, n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce, epoch,
+			next_at, expires_at, created_at, choice, file, principal)
+		SELECT v.id, v.run, v.n, v.session, v.channel, v.chat, v.thread, v.kind, v.payload, v.many, v.count, v.word, v.epoch,
+			{now} + v.delay, v.expires, {now}, v.choice, v.file, v.principal {from} WHERE true ON CONFLICT DO NOTHING`
+
+	// raiseSQL counts messages on a row of the same word that no attempt was made to send.
+	raiseSQL = `UPDATE outbox SET count = count + $1 WHERE id = (
+			SELECT id FROM outbox WHERE ` + unsent + ` AND state = 'pending' AND attempt = 0
+				AND channel = $2 AND chat_id = $3 AND coalesce = $4 AND session_key IN ($5, $6) ORDER BY place LIMIT 1)
+		AND state = 'pending' AND attempt = 0 RETURNING id`
+
+	// giveBackSQL makes the rows that dead nodes were sending due again. Whether they arrived is unknown.
+	giveBackSQL = `WITH lost AS MATERIALIZED (SELECT o.id FROM outbox o WHERE o.done_at IS NULL AND o.state IN ('pending', 'sending') AND o.state = 'sending'
+			AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = o.node AND n.lease_until > {now}) {skip})
+		UPDATE outbox SET state = 'pending', node = '', next_at = {now}, maybe_sent = true WHERE id IN (SELECT id FROM lost)`
+
+	// dueSQL finds the rows that are too late, and for each chat the oldest one that is due, if none of that chat is under way and none before it waits for
+	// another attempt. Because it takes only the oldest, two nodes cannot take two messages of one chat. Should their snapshots differ all the same, an index
+	// of PostgreSQL refuses the second, which then looks again.
+	dueSQL = `SELECT o.id, COALESCE(o.expires_at <= {now}, false) FROM outbox o
+		WHERE o.done_at IS NULL AND o.state IN ('pending', 'sending') AND o.state = 'pending' AND o.channel {in $1}
+			AND (COALESCE(o.expires_at <= {now}, false) OR o.next_at <= {now} AND NOT EXISTS (
+				SELECT 1 FROM outbox e WHERE e.done_at IS NULL AND e.state IN ('pending', 'sending') AND e.channel = o.channel AND e.chat_id = o.chat_id
+				AND (e.state = 'sending' OR e.place < o.place AND (e.attempt > 0 OR e.next_at <= {now}) AND (e.expires_at IS NULL OR e.expires_at > {now}))))
+		ORDER BY o.place {limit $2} {skip}`
+
+	claimedColumns = ` RETURNING id, COALESCE(run_id, ''), n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce, attempt, epoch,
+		COALESCE(expires_at, 0), maybe_sent, created_at, choice, file, principal, progress, place`
+	expireSQL = `UPDATE outbox SET state = 'expired', done_at = {now} WHERE id {in $1}` + claimedColumns
+	takeSQL   = `UPDATE outbox SET state = 'sending', node = $2, attempt = attempt + 1 WHERE id {in $1}` + claimedColumns
+
+	nextOutgoingSQL = `SELECT COALESCE(min(CASE WHEN next_at > {now} THEN next_at END), 0), COALESCE(min(CASE WHEN expires_at > {now} THEN expires_at END), 0)
+		FROM outbox WHERE ` + unsent
+)
+
+// outgoingRows are outgoing messages as a row set; a message without an id gets one.
+func outgoingRows(list []store.Outgoing) (Set, error) {
+	rows := make(Set, 0, len(list))
+	for i := range list {
+		o := &list[i]
+		id, err := newID()
+		if err != nil {
+			return nil, err
+		}
+		choice, err := encodePart(o.Choice)
+		if err != nil {
+			return nil, err
+		}
+		file, err := encodePart(o.File)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, []any{
+			cmp.Or(o.ID, id), null(o.RunID), o.N, o.Session.String(), o.Target.Channel, o.Target.ChatID, o.Target.Thread, o.Kind, o.Text, o.TextMany,
+			max(o.Count, 1), o.Coalesce, o.Epoch, span(o.Delay), zero(millis(o.ExpiresAt)), choice, file, o.Principal,
+		})
+	}
+	return rows, nil
+}
+
+// encodePart is the column of a part that a row may have, "" = none.
+func encodePart[T any](part *T) (string, error) {
+	if part == nil {
+		return "", nil
+	}
+	return encode(part)
+}
+
+// addOutgoing adds rows; those that exist are left alone.
+func addOutgoing(ctx context.Context, tx Tx, list []store.Outgoing) error {
+	if len(list) == 0 {
+		return nil
+	}
+	rows, err := outgoingRows(list)
+	if err != nil {
+		return err
+	}
+	return tx.Later(ctx, addOutgoingSQL, nil, rows)
+}
+
+// notify counts messages on the row of a notice of the same word for the session, or for that of the notice, that no attempt was made to send; without one it
+// adds a row. It returns the row's id, "" when there is no notice.
+func notify(ctx context.Context, tx Tx, session string, notice *store.Outgoing, count int) (id string, err error) {
+	if notice == nil {
+		return "", nil
+	}
+	if notice.Coalesce != "" {
+		found, err := one(ctx, tx, raiseSQL, into(&id), count, notice.Target.Channel, notice.Target.ChatID, notice.Coalesce, notice.Session.String(), session)
+		if found || err != nil {
+			return id, err
+		}
+	}
+	o := *notice
+	o.Count = count
+	if o.ID == "" {
+		if o.ID, err = newID(); err != nil {
+			return "", err
+		}
+	}
+	return o.ID, addOutgoing(ctx, tx, []store.Outgoing{o})
+}
+
+// Enqueue adds outgoing messages outside of a run; see store.Outbox.
+func (s Outbox) Enqueue(ctx context.Context, rows []store.Outgoing) error {
+	return s.db.Update(ctx, "enqueue outgoing messages", func(ctx context.Context, tx Tx) error {
+		for rest := rows; len(rest) > 0; {
+			n := slices.IndexFunc(rest, func(o store.Outgoing) bool { return o.Coalesce != "" })
+			if n < 0 {
+				n = len(rest)
+			}
+			if err := addOutgoing(ctx, tx, rest[:n]); err != nil {
+				return err
+			}
+			if rest = rest[n:]; len(rest) == 0 {
+				break
+			}
+			o := &rest[0]
+			// Messages of one word are counted one after the other, or two of them would make two rows.
+			if err := lockName(ctx, tx, "outbox", o.Coalesce); err != nil {
+				return err
+			}
+			if _, err := notify(ctx, tx, o.Session.String(), o, max(o.Count, 1)); err != nil {
+				return err
+			}
+			rest = rest[1:]
+		}
+		return nil
+	})
+}
+
+// ClaimOutgoing takes what is due; see store.Outbox. A dead node gets chat.ErrFenced.
+func (s Outbox) ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]store.Outgoing, error) {
+	p, err := pollOf("claim outgoing messages", nodeID, channels)
+	if err != nil {
+		return nil, err
+	}
+	return poll(ctx, s.db, p, func(ctx context.Context, tx Tx) (f found[[]store.Outgoing], err error) {
+		late, head, err := dueOutgoing(ctx, tx, nodeID, channels, max(limit, 0))
+		switch {
+		case err != nil:
+			return f, err
+		case len(late)+len(head) == 0:
+			f.idle = limit > 0
+			f.next = func(ctx context.Context, tx Tx) (int64, error) { return nextOutgoing(ctx, tx, nodeID) }
+			return f, nil
+		}
+		f.out, err = s.take(ctx, tx, nodeID, late, head)
+		return f, err
+	})
+}
+
+// dueOutgoing finds and locks what is too late and what is due.
+func dueOutgoing(ctx context.Context, tx Tx, nodeID string, channels []string, limit int) (late, head []string, err error) {
+	alive, held := false, false
+	err = tx.Later(ctx, aliveSQL, func(Row) error { alive = true; return nil }, nodeID)
+	if err == nil {
+		err = tx.Later(ctx, store.HoldSQL, func(Row) error { held = true; return nil })
+	}
+	if err == nil {
+		err = tx.Later(ctx, giveBackSQL, nil)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	err = tx.Query(ctx, dueSQL, func(r Row) error {
+		var (
+			id      string
+			expired bool
+		)
+		if err := r.Scan(&id, &expired); err != nil {
+			return err
+		}
+		if expired {
+			late = append(late, id)
+		} else {
+			head = append(head, id)
+		}
+		return nil
+	}, channels, limit)
+	switch {
+	case err == nil && !alive:
+		return nil, nil, chat.ErrFenced
+	case held:
+		return nil, nil, err
+	}
+	return late, head, err
+}
+
+// claimed is a row with its place.
+type claimed struct {
+	store.Outgoing
+
+	place int64
+}
+
+func scanClaimed(r Row) (o claimed, err error) {
+	err = r.Scan(&o.ID, &o.RunID, &o.N, keyColumn{&o.Session}, &o.Target.Channel, &o.Target.ChatID, &o.Target.Thread, &o.Kind, &o.Text, &o.TextMany, &o.Count,
+		&o.Coalesce, &o.Attempt, &o.Epoch, instant{&o.ExpiresAt}, &o.MaybeSent, instant{&o.CreatedAt}, jsonColumn{&o.Choice}, jsonColumn{&o.File},
+		&o.Principal, &o.Progress, &o.place)
+	return o, err
+}
+
+// take leases rows to the node and ends those that are too late.
+func (s Outbox) take(ctx context.Context, tx Tx, nodeID string, late, head []string) ([]store.Outgoing, error) {
+	expired, err := all(ctx, tx, expireSQL, scanClaimed, late)
+	if err != nil {
+		return nil, err
+	}
+	list, err := all(ctx, tx, takeSQL, scanClaimed, head, nodeID)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range expired {
+		o.Expired = true
+		list = append(list, o)
+		if err := noteDelivery(ctx, tx, o.RunID, o.Kind, delivery{status: cron.DeliveryNot, reason: "it was not sent in time"}); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(list, func(a, b claimed) int { return cmp.Compare(a.place, b.place) })
+	out := make([]store.Outgoing, len(list))
+	for i, o := range list {
+		out[i] = o.Outgoing
+	}
+	return out, nil
+}
+
+// nextOutgoing is when time alone makes an outgoing row of any channel due: its next attempt, its expiry, or the end of the lease of another node that sends
+// it; 0 = never.
+func nextOutgoing(ctx context.Context, tx Tx, nodeID string) (int64, error) {
+	ends, err := leaseEnds(ctx, tx, nodeID)
+	if err != nil {
+		return 0, err
+	}
+	var at, expires int64
+	_, err = one(ctx, tx, nextOutgoingSQL, into(&at, &expires))
+	return earlier(earlier(at, expires), ends), err
+}
+
+// OutboxCounts counts what is not yet delivered, what failed for good and what may have arrived, by channel.
+func (s Outbox) OutboxCounts(ctx context.Context) (map[string]store.OutboxCount, error) {
+	var counts map[string]store.OutboxCount
+	err := s.db.View(ctx, "count outgoing messages", func(ctx context.Context, tx Tx) error {
+		counts = map[string]store.OutboxCount{}
+		for where, of := range map[string]func(c *store.OutboxCount) *int{
+			unsent:                 func(c *store.OutboxCount) *int { return &c.Waiting },
+			`state = 'failed'`:     func(c *store.OutboxCount) *int { return &c.Failed },
+			`state = 'maybe_sent'`: func(c *store.OutboxCount) *int { return &c.MaybeSent },
+		} {
+			err := tx.Query(ctx, `SELECT channel, count(*) FROM outbox WHERE `+where+` GROUP BY channel`, func(r Row) error {
+				var (
+					channel string
+					n       int
+				)
+				err := r.Scan(&channel, &n)
+				c := counts[channel]
+				*of(&c) = n
+				counts[channel] = c
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return counts, err
+}
