@@ -121,11 +121,12 @@ bench-once: ## every benchmark once, to see that they work
 	$(TESTPG) $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./...
 
 .PHONY: chaos
-chaos: ## the scenarios against real processes at full length: 200 kills, long load; the invariants at the end
+chaos: ## the scenarios against real processes at full length (KILLS=200, RESTARTS=20 with MESSAGES=500 of Telegram, LOAD_SECONDS=600); the invariants at the end
 	LANEWAY_TEST_CONNS=20 LANEWAY_TEST_KILLS=$${KILLS:-200} LANEWAY_TEST_CRON_KILLS=$${KILLS:-200} LANEWAY_TEST_CRON_STARTS=$${KILLS:-200} LANEWAY_TEST_RAPID_JOBS=10000 \
 	LANEWAY_TEST_REPLICA_KILLS=50 LANEWAY_TEST_REPLICA_JOBS=100 LANEWAY_TEST_LOAD_SECONDS=$${LOAD_SECONDS:-600} \
 	LANEWAY_TEST_SOCKETS=10000 LANEWAY_TEST_UNAUTHENTICATED=5000 LANEWAY_TEST_ABUSES=50 LANEWAY_TEST_FRAGMENTS=1000000 LANEWAY_TEST_DROPS=1000 \
 	LANEWAY_TEST_PROBES=200 LANEWAY_TEST_READS=10000 LANEWAY_TEST_HOSTILE=1 LANEWAY_TEST_HANDOVERS=50 LANEWAY_TEST_RESTARTS=50 LANEWAY_TEST_STOPS=1000 \
+	LANEWAY_TEST_TELEGRAM_RESTARTS=$${RESTARTS:-20} LANEWAY_TEST_TELEGRAM_MESSAGES=$${MESSAGES:-500} \
 	LANEWAY_TEST_DATABASE_CRASHES=200 LANEWAY_TEST_TURNS=2000 LANEWAY_TEST_COPY_MESSAGES=100000 LANEWAY_TEST_COPY_JOBS=10000 $(GO) run ./cmd/testpg -- $(RACED) -count=1 -timeout 80m -v ./internal/teste2e
 	$(GO) test -count=1 -timeout 60m ./internal/channel/telegram -run 'TestManyTexts$$' -texts 1000000
 	LANEWAY_TEST_TURNS=2000 $(TESTPG) $(RACED) -count=1 -timeout 60m -run '^(TestManyTurnsInAWindowOfEightThousandTokens|$(LONG))$$' $(LONGIN)

@@ -45,7 +45,7 @@ func (c *commands) checkNeeds() error {
 
 // run records a command, executes it and answers it. It takes no slot and no place in the queue. A repetition of one that was answered
 // is not executed again; one that a crash or a lost answer of the store left between its record and its answer is completed: see redo.
-func (c *commands) run(ctx context.Context, m chat.Message, offset *store.Lease, cmd command.Command, call command.Call) (chat.Receipt, error) {
+func (c *commands) run(ctx context.Context, m chat.Message, cmd command.Command, call command.Call) (chat.Receipt, error) {
 	if m.Own { // an urgent one does not wait for the answer of the store about its record
 		if err := c.access.mayUse(ctx, m.Session, m.Principal); err != nil {
 			return chat.Receipt{}, err
@@ -57,7 +57,7 @@ func (c *commands) run(ctx context.Context, m chat.Message, offset *store.Lease,
 	}
 	receipt := chat.Receipt{RunID: m.ID, Session: m.Session, AcceptedAt: time.Now(), State: store.StateDone, Outcome: chat.OutcomeAnswered, Command: true}
 	rec := make(chan recorded, 1)
-	c.background.Go(func() { rec <- c.record(context.WithoutCancel(ctx), m, offset) })
+	c.background.Go(func() { rec <- c.record(context.WithoutCancel(ctx), m) })
 	wait := urgentWait
 	if !cmd.Urgent {
 		wait = commandTime
@@ -108,10 +108,10 @@ type recorded struct {
 	err error
 }
 
-func (c *commands) record(ctx context.Context, m chat.Message, offset *store.Lease) recorded {
+func (c *commands) record(ctx context.Context, m chat.Message) recorded {
 	ctx, cancel := context.WithTimeoutCause(ctx, commandTime, errors.New("recording the command took too long"))
 	defer cancel()
-	acc, err := c.access.accept(ctx, store.AcceptParams{Node: c.node.ID(), Message: m, Unqueued: true, Offset: offset, Own: m.Own})
+	acc, err := c.access.accept(ctx, store.AcceptParams{Node: c.node.ID(), Message: m, Unqueued: true, Own: m.Own})
 	if err != nil {
 		c.log.WarnContext(ctx, "a command was not recorded", "session", m.Session.String(), "err", err)
 	}

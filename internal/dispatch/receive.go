@@ -37,7 +37,7 @@ func (r *receiver) receive(ctx context.Context, m chat.Message, by *chat.Caller)
 		return chat.Receipt{}, err
 	}
 	if cmd, name, args, ok := r.commands.table.Parse(m.Content.Text, m.BotName); ok && !m.Content.System && !m.Content.External {
-		return r.commands.run(ctx, m, r.offset(m), cmd, command.Call{Name: name, Args: args})
+		return r.commands.run(ctx, m, cmd, command.Call{Name: name, Args: args})
 	}
 	if r.node.Draining() {
 		return chat.Receipt{}, chat.ErrDraining
@@ -137,7 +137,7 @@ func (r *receiver) accept(ctx context.Context, m chat.Message) (receipt chat.Rec
 		return chat.Receipt{}, false, err
 	}
 	p := r.queue.params(m)
-	p.Node, p.Offset = node, r.offset(m)
+	p.Node = node
 	asked := time.Now()
 	acc, err := r.access.accept(ctx, p)
 	r.obs.Stored("accept", time.Since(asked))
@@ -192,19 +192,6 @@ func duplicateReceipt(w store.Waiting) chat.Receipt {
 		RunID: w.MessageID, Session: w.Session, Seq: w.Seq, AcceptedAt: w.AcceptedAt, Duplicate: true,
 		State: w.State, Outcome: w.Outcome, Queued: w.State == store.StateHeld || w.State == store.StateWaiting,
 	}
-}
-
-// offset is the position of a polled channel that moves in the transaction of the message.
-func (r *receiver) offset(m chat.Message) *store.Lease {
-	if m.ExternalID == 0 {
-		return nil
-	}
-	l, ok := r.node.Held(m.Channel)
-	if !ok {
-		return nil
-	}
-	l.NextOffset = m.ExternalID + 1
-	return &l
 }
 
 // deferText makes a system text durable that the next turn of its session sees before its message. It starts nothing. The same Dedupe

@@ -81,14 +81,21 @@ func (f *fleet) settle() {
 	f.rest()
 }
 
-// Restarts one after the other, in the middle of the traffic: a provider that answers within the drain timeout shows each answer once. LANEWAY_TEST_RESTARTS sets
-// their number, at most twenty, with 25 messages each.
+// interruptions are how often a replica is ended in the middle of the traffic, and how many messages people write before each time. make chaos sets both
+// by RESTARTS and MESSAGES, which is the sum.
+func interruptions(t *testing.T, usual int) (times, messages int) {
+	t.Helper()
+	times = number(t, "LANEWAY_TEST_TELEGRAM_RESTARTS", usual)
+	return times, max(1, number(t, "LANEWAY_TEST_TELEGRAM_MESSAGES", 25*times)/times)
+}
+
+// Restarts one after the other, in the middle of the traffic: a provider that answers within the drain timeout shows each answer once.
 func TestRollingRestartsSendEveryTelegramAnswerOnce(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		f := openFleet(t, database)
-		restarts := min(number(t, "LANEWAY_TEST_RESTARTS", 4), 20)
+		restarts, messages := interruptions(t, 4)
 		for i := range restarts {
-			f.ask(25)
+			f.ask(messages)
 			g := f.replicas[i%len(f.replicas)]
 			g.Signal(syscall.SIGTERM)
 			if took, code := g.WaitExit(13 * time.Second); code != 0 {
@@ -116,9 +123,9 @@ func TestRollingRestartsSendEveryTelegramAnswerOnce(t *testing.T) {
 func TestKilledReplicasRepeatAtMostTheRequestOnTheWire(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		f := openFleet(t, database)
-		kills := min(number(t, "LANEWAY_TEST_RESTARTS", 3), 20)
+		kills, messages := interruptions(t, 3)
 		for i := range kills {
-			f.ask(25)
+			f.ask(messages)
 			g := f.replicas[i%len(f.replicas)]
 			g.Kill()
 			f.spoken = append(f.spoken, g.Output())

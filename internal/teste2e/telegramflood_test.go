@@ -1,0 +1,69 @@
+package teste2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/testmodel"
+	"laneway/internal/testpg"
+	"laneway/internal/testtelegram"
+)
+
+// TestAFloodOfOnePersonDelaysNoOther: two hundred messages of Anna wait at Telegram when the bot begins to poll, and Bob's comes after them. He has his first answer
+// within a second of the first poll. Of Anna's, which Telegram shows before his, as many as one person may send in a minute are accepted.
+func TestAFloodOfOnePersonDelaysNoOther(t *testing.T) {
+	const flood, aMinute = 200, 20
+	onBothStores(t, func(t *testing.T, database string) {
+		c := openChatroom(t, database, "    allow: [7, 8]\n    queue: {mode: followup, debounce_ms: 0}\n", testtelegram.Config{Drafts: true})
+		c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
+			return testmodel.Reply{Pieces: []string{"You said: " + call.Last()}}
+		})
+		c.AtOnce()
+		for i := range flood {
+			c.Telegram.Say(anna, anna, fmt.Sprintf("flood %03d", i))
+		}
+		c.Telegram.Say(bob, bob, "hello from Bob")
+		c.Start()
+		c.Await("Bob's answer", func() bool { return c.Count(bob, "You said: hello from Bob") == 1 })
+		polls := c.Telegram.Calls("getUpdates")
+		for _, m := range c.Telegram.Messages(bob) {
+			if took := m.SentAt.Sub(polls[0].At); strings.Contains(m.Text, "hello from Bob") && took > time.Second {
+				t.Errorf("Bob's answer came %s after the first poll, by %d polls", took, len(polls))
+			} else {
+				t.Logf("figure: Bob's answer came %s after the first poll, by %d polls", took.Round(time.Millisecond), len(polls))
+			}
+		}
+		if n := OpenOracle(t, c.Gateway, database).Count("SELECT count(*) FROM inbox WHERE session_key LIKE '%:7'"); n != aMinute {
+			t.Errorf("%d messages of Anna are accepted, want %d", n, aMinute)
+		}
+		c.Close()
+	})
+}
+
+// TestMessagesOfOnePollShareTransactions: a hundred people have written while the bot was away. Their messages come in one poll and wait for no common row: they are
+// stored by a few transactions. One that would wait for a row of the bot would have a transaction of its own.
+func TestMessagesOfOnePollShareTransactions(t *testing.T) {
+	t.Parallel()
+	c := loadedChatroom(t, testpg.DB(t), "lanes: {main: 1}\n")
+	answer := make(chan struct{})
+	c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
+		<-answer // the other rows are as they were inserted
+		return testmodel.Reply{Pieces: []string{"You said: " + call.Last()}}
+	})
+	c.ask()
+	c.Start()
+	o := OpenOracle(t, c.Gateway, c.database)
+	eventually(t, "all are accepted, and one turn runs", 20*time.Second, func() bool {
+		return o.Count("SELECT count(*) FROM inbox WHERE state = 'waiting'") == hundred-1
+	})
+	n := o.Count("SELECT count(DISTINCT xmin::text) FROM inbox WHERE state = 'waiting'")
+	t.Logf("figure: %d transactions for %d messages", n, hundred-1)
+	if n > hundred/2 {
+		t.Errorf("%d transactions stored %d messages of one poll", n, hundred-1)
+	}
+	close(answer)
+	c.wantAll()
+	c.Close()
+}
