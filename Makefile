@@ -70,9 +70,10 @@ short: ## every test without the race detector, for between two edits
 	$(TESTPG) $(GO) test -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
 
 .PHONY: lint
-lint: ## golangci-lint at the pinned version; formatting as a difference; repetitions in documents
+lint: ## golangci-lint at the pinned version; formatting as a difference; repetitions in documents; Compose files by the library of docker compose
 	$(LINT) run --allow-parallel-runners $(PKG)
 	$(LINT) fmt --diff
+	cd tools/compose && $(GO) run . ../../compose.yaml ../../internal/testpg/compose.yaml
 	$(GO) test -count=1 -run NoDocumentSaysAThingTwice ./internal/archtest
 
 .PHONY: fmt
