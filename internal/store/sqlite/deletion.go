@@ -98,7 +98,7 @@ func (t *tx) removeOne(ctx context.Context, key string, below, keep bool, out *s
 
 // removeTranscripts removes the summaries of a session, and its transcripts unless they are kept.
 func (t *tx) removeTranscripts(ctx context.Context, r *row, keep bool) error {
-	if err := t.removeToc(ctx, r.key); err != nil {
+	if err := sqlstore.RemoveToc(ctx, t.shared(), r.key); err != nil {
 		return err
 	}
 	if keep {

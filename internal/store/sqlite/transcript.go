@@ -13,11 +13,3 @@ func (t *tx) append(ctx context.Context, r *row, id string, entries []chat.Trans
 	r.transcriptSeq += int64(len(added))
 	return added, err
 }
-
-const entryColumns = `seq, run_id, role, content, sender, tokens, stop_reason, command, from_seq, to_seq, at`
-
-func scanEntry(row scanner) (e chat.TranscriptEntry, err error) {
-	err = row.Scan(&e.Seq, &e.RunID, &e.Role, &e.Text, jsonColumn{&e.Sender}, &e.Tokens, &e.StopReason, &e.Command,
-		&e.Covers.From, &e.Covers.To, timeColumn{&e.At})
-	return e, err
-}

@@ -26,13 +26,12 @@ const (
 		updated_at = {now} WHERE key = $1 AND session_id = $2 AND NOT (summary_id = session_id AND summary_to >= $3) RETURNING transcript_seq, updated_at`
 )
 
-// makeSession makes a session unless it exists.
-func makeSession(ctx context.Context, tx Tx, key chat.SessionKey, principal string) error {
-	id, err := newID()
-	if err != nil {
-		return err
+// makeSession makes a session unless it exists. A session that it makes has the transcript first.
+func makeSession(ctx context.Context, tx Tx, key chat.SessionKey, principal string) (first string, err error) {
+	if first, err = newID(); err != nil {
+		return "", err
 	}
-	return tx.Later(ctx, makeSessionSQL, nil, key.String(), key.Agent, principal, id)
+	return first, tx.Later(ctx, makeSessionSQL, nil, key.String(), key.Agent, principal, first)
 }
 
 // Addition is where entries are added: to a transcript of a session, the current one or an archived one, after the newest number of the session. Numbers grow
@@ -78,7 +77,7 @@ func (s Sessions) AppendTranscript(
 	ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry,
 ) ([]chat.TranscriptEntry, error) {
 	return result(ctx, s.db.Update, "append to a transcript", func(ctx context.Context, tx Tx) ([]chat.TranscriptEntry, error) {
-		if err := makeSession(ctx, tx, key, principal); err != nil {
+		if _, err := makeSession(ctx, tx, key, principal); err != nil {
 			return nil, err
 		}
 		return appendEntries(ctx, tx, key, entries, "")
@@ -110,7 +109,7 @@ func (s Sessions) AppendSummary(ctx context.Context, p store.SummaryParams) (e c
 // AppendReply adds one entry as the delivery of a reply; see store.Sessions. The lock of the session's row orders concurrent deliveries of one reply.
 func (s Sessions) AppendReply(ctx context.Context, p store.ReplyParams) (store.Replied, error) {
 	return result(ctx, s.db.Update, "deliver a reply into a transcript", func(ctx context.Context, tx Tx) (out store.Replied, err error) {
-		if err := makeSession(ctx, tx, p.Session, p.Principal); err != nil {
+		if _, err := makeSession(ctx, tx, p.Session, p.Principal); err != nil {
 			return out, err
 		}
 		if _, err := one(ctx, tx, `SELECT principal FROM sessions WHERE key = $1 {lock}`, into(&out.Principal), p.Session.String()); err != nil {

@@ -103,6 +103,24 @@ func all[T any](ctx context.Context, tx Tx, text string, scan func(Row) (T, erro
 	return list, err
 }
 
+// statement is a text with its arguments.
+type statement struct {
+	text string
+	args []any
+}
+
+func with(text string, args ...any) statement { return statement{text, args} }
+
+// later queues statements of which no result is read.
+func later(ctx context.Context, tx Tx, list ...statement) error {
+	for _, s := range list {
+		if err := tx.Later(ctx, s.text, nil, s.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // query is a statement with its arguments; doing names the operation in errors.
 type query struct {
 	doing, text string

@@ -31,7 +31,7 @@ func readPage[T any](ctx context.Context, tx Tx, p page, scan func(Row) (T, erro
 	}
 	err = tx.Query(ctx, text, func(r Row) error {
 		var size int
-		v, err := scan(after{r, []any{&size}})
+		v, err := scan(prefixed{r, []any{&size}})
 		if err != nil {
 			return err
 		}
@@ -44,14 +44,14 @@ func readPage[T any](ctx context.Context, tx Tx, p page, scan func(Row) (T, erro
 	return list, err
 }
 
-// after is a row whose first columns go elsewhere.
-type after struct {
+// prefixed is a row whose first columns go elsewhere.
+type prefixed struct {
 	Row
 
 	first []any
 }
 
 // Scan reads the whole row.
-func (a after) Scan(dest ...any) error {
-	return a.Row.Scan(append(slices.Clip(a.first), dest...)...)
+func (p prefixed) Scan(dest ...any) error {
+	return p.Row.Scan(append(slices.Clip(p.first), dest...)...)
 }

@@ -4,6 +4,7 @@ package sqlstore
 type Store struct {
 	Access
 	Calls
+	Contents
 	Holds
 	Inspection
 	Journal
@@ -11,13 +12,14 @@ type Store struct {
 	Outbox
 	Questions
 	Sessions
+	SubTurns
 	Usage
 }
 
 // New returns the operations on an engine.
 func New(db Engine, jobs Ledger) Store {
 	return Store{
-		Access: Access{db}, Calls: Calls{db}, Holds: Holds{db}, Inspection: Inspection{db}, Journal: Journal{db}, Nodes: Nodes{db}, Outbox: Outbox{db, jobs},
-		Questions: Questions{db}, Sessions: Sessions{db}, Usage: Usage{db},
+		Access: Access{db}, Calls: Calls{db}, Contents: Contents{db}, Holds: Holds{db}, Inspection: Inspection{db}, Journal: Journal{db}, Nodes: Nodes{db},
+		Outbox: Outbox{db, jobs}, Questions: Questions{db}, Sessions: Sessions{db}, SubTurns: SubTurns{db}, Usage: Usage{db},
 	}
 }

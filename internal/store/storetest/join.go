@@ -123,6 +123,7 @@ func joinToEnded(w *world) {
 	p := stopped(c, id)
 	p.StillRunning = true
 	w.finish(p)
+	equal(w, "a run that stops is active", w.session(key).ActiveRuns, []string{id})
 	_, b := w.acceptText(node, key)
 	_, err := w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: id, Lane: "main", Seqs: []int64{b.Seq}})
 	w.fails(err, chat.ErrFenced)

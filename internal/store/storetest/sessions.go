@@ -18,6 +18,7 @@ func sessionTests() []test {
 		{"ListLeavesOutRunsOfJobsAndSubTurns", listWithoutRuns},
 		{"NamedSessionsAreCounted", namedSessionsAreCounted},
 		{"SearchTakesSignsLiterally", searchTakesSignsLiterally},
+		{"SearchFoldsTheCaseOfAllLetters", searchFoldsTheCase},
 		{"ModeIsStored", modeIsStored},
 		{"NotesAreStored", notesAreStored},
 		{"ASessionIsGivenOnce", sessionIsGivenOnce},
@@ -170,6 +171,13 @@ func searchTakesSignsLiterally(w *world) {
 		equal(w, "search for "+search, names, []string{want})
 		equal(w, "total", total, 1)
 	}
+}
+
+func searchFoldsTheCase(w *world) {
+	w.rooms(w.node(), "main", "ann", "Ärger", "ärgern", "aerger")
+	names, total := w.list(store.SessionFilter{Search: "ÄRGER"})
+	equal(w, "names", names, []string{"ärgern", "Ärger"})
+	equal(w, "total", total, 2)
 }
 
 func modeIsStored(w *world) {

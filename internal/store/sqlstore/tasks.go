@@ -1,0 +1,118 @@
+package sqlstore
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// SubTurns are messages that running turns have asked for.
+type SubTurns struct{ db Engine }
+
+// Yield notes that a run has no slot, or has one again; see store.Tasks.
+func (s SubTurns) Yield(ctx context.Context, c store.Claim, runID string, away bool) error {
+	state := store.RunRunning
+	if away {
+		state = store.RunYielded
+	}
+	return s.db.Turn(ctx, "yield a run", Alone, func(ctx context.Context, tx Tx) error {
+		if err := fenceRun(ctx, tx, c, runID); err != nil {
+			return err
+		}
+		return tx.Later(ctx, `UPDATE runs SET state = $2 WHERE id = $1`, nil, runID, state)
+	})
+}
+
+// Announced notes that the end of a sub-turn needs no announcement any more; see store.Tasks.
+func (s SubTurns) Announced(ctx context.Context, id string) error {
+	return s.db.Turn(ctx, "note an announcement", Alone, func(ctx context.Context, tx Tx) error {
+		return tx.Later(ctx, `UPDATE inbox SET announce = 0 WHERE message_id = $1`, nil, id)
+	})
+}
+
+// taskSQL reads sub-turns; %s is the hint of an index, and conditions follow. $1 characters of the message.
+const taskSQL = `SELECT i.message_id, i.session_key, i.parent, i.root, i.lane, substr({json i.body} ->> 'text', 1, CAST($1 AS integer)), i.principal, i.state,
+		COALESCE(i.outcome, ''), i.reason, COALESCE(r.error, ''), i.announce = 1, COALESCE(p.outcome, ''), i.accepted_at, r.started_at, i.ended_at,
+		COALESCE(r.state, '')
+	FROM inbox i%s LEFT JOIN inbox p ON p.message_id = i.parent LEFT JOIN runs r ON r.id = i.message_id WHERE i.parent IS NOT NULL`
+
+// taskRows is taskSQL with an index that SQLite is to use; "" = as it chooses.
+func taskRows(tx Tx, index string) string {
+	if index != "" {
+		index = tx.PerEngine("", " INDEXED BY "+index)
+	}
+	return strings.Replace(taskSQL, "%s", index, 1)
+}
+
+// openMessages is the condition of the indexes of unfinished messages, of a table named i.
+func openMessages(tx Tx) string { return tx.PerEngine(`i.ended_at IS NULL`, `i.state <> 'done'`) }
+
+// openTasks has the condition of the index inbox_tasks.
+func openTasks(tx Tx) string {
+	return taskRows(tx, "inbox_tasks") + ` AND (` + openMessages(tx) + ` OR i.announce = 1)`
+}
+
+func scanTask(r Row) (v store.Task, err error) {
+	var ran string
+	err = r.Scan(&v.ID, keyColumn{&v.Session}, &v.Parent, &v.Root, &v.Lane, &v.Text, &v.Principal, &v.State, &v.Outcome, &v.Reason, &v.Error, &v.Announce,
+		&v.ParentOutcome, instant{&v.AcceptedAt}, instant{&v.StartedAt}, instant{&v.EndedAt}, &ran)
+	v.Agent = v.Session.Agent
+	return v.Ran(ran), err
+}
+
+// Tasks lists sub-turns; see store.Tasks.
+func (s SubTurns) Tasks(ctx context.Context, f store.TaskFilter) (list []store.Task, err error) {
+	err = s.db.View(ctx, "list sub-turns", func(ctx context.Context, tx Tx) (err error) {
+		text, args := tasksSQL(tx, f)
+		list, err = all(ctx, tx, text, scanTask, args...)
+		return err
+	})
+	return list, err
+}
+
+// tasksSQL has the conditions that select something, so that each is found by its index.
+func tasksSQL(tx Tx, f store.TaskFilter) (text string, args []any) {
+	args = []any{store.TaskText, f.Most()}
+	switch {
+	case f.ID != "" || len(f.Parents) > 0:
+		text = taskRows(tx, "")
+	case f.Open:
+		text = openTasks(tx)
+	default:
+		text = taskRows(tx, "inbox_task_times")
+	}
+	where := func(condition string, value any) {
+		args = append(args, value)
+		text += ` AND ` + strings.Replace(condition, "$n", "$"+strconv.Itoa(len(args)), 1)
+	}
+	if f.Open {
+		text += ` AND ` + openMessages(tx)
+	}
+	if f.ID != "" {
+		where(`i.message_id = $n`, f.ID)
+	}
+	if len(f.Parents) > 0 {
+		where(`i.parent {in $n}`, f.Parents)
+	}
+	if f.Visible != "" {
+		where(`i.principal = $n`, f.Visible)
+	}
+	if !f.RootSession.IsZero() {
+		where(`EXISTS (SELECT 1 FROM inbox q WHERE q.message_id = i.root AND q.session_key = $n)`, f.RootSession.String())
+	}
+	return text + ` ORDER BY i.accepted_at DESC, i.message_id {limit $2}`, args // the order of the index inbox_task_times
+}
+
+// LeftTasks lists what a crash may have left; see store.Tasks. Its cost follows the open sub-turns.
+func (s SubTurns) LeftTasks(ctx context.Context, limit int) (list []store.Task, err error) {
+	const left = ` AND CASE WHEN i.state = 'done' THEN i.announce = 1 WHEN p.outcome IN ('` + string(chat.OutcomeStopped) + `', '` + string(chat.OutcomeSuperseded) + `') THEN true
+		ELSE p.outcome IS NOT NULL AND i.announce = 0 END ORDER BY i.accepted_at, i.message_id {limit $2}`
+	err = s.db.View(ctx, "list left sub-turns", func(ctx context.Context, tx Tx) (err error) {
+		list, err = all(ctx, tx, openTasks(tx)+left, scanTask, store.TaskText, max(limit, 0))
+		return err
+	})
+	return list, err
+}
