@@ -52,13 +52,12 @@ func PlainText(req Request) string {
 // Conversation is a request as a model wants it: a system prompt, then lines that begin with the user, alternate, and end
 // with the new input, to which the person's clock belongs: there, what came before it stays the same text for the caches of
 // providers. Providers and the chat templates of open models refuse anything else. History is cut with
-// [CutHistory] so that the whole fits into window tokens with reserve left for the answer; the new input is never cut.
+// [CutHistory] so that the whole fits into room; the new input is never cut.
 // Empty lines and the replies to chat commands are left out. Neighbours of the same role become one line, and system notes
 // from the transcript are shown in brackets on the user's side, because only the operator may speak as the system.
-func Conversation(req Request, system string, window, reserve int) (string, []Line) {
+func Conversation(req Request, system string, room Room) (string, []Line) {
 	system, input := fixed(req, system)
-	budget := window - reserve - fixedTokens(system, input)
-	past := CutHistory(earlier(req), budget)
+	past := CutHistory(earlier(req), room.left(system, input))
 	lines := make([]Line, 0, len(past)+1)
 	for _, entry := range past {
 		lines = appendLine(lines, lineOf(entry, req.Session.Kind() == chat.KindGroup))
@@ -82,14 +81,35 @@ func fixed(req Request, system string) (prompt, input string) {
 	return system, input
 }
 
-func fixedTokens(system, input string) int {
-	return EstimateTokens(system) + EstimateTokens(input) + 2*entryOverhead
+// Room is the part of a context window that a request may fill.
+type Room struct {
+	// Window is that of the model; Reserve is left for the answer and for pictures. Both are tokens as the provider counts them.
+	Window, Reserve int
+	// Rounds is how many tokens the tools and rounds of the turn have, as [Ratio.Window] counts them.
+	Rounds int
+	Ratio  Ratio
 }
 
-// RoundTokens is how many tokens the tools and rounds of a turn may have in a window, of which reserve is left for the answer and for pictures. A quarter
-// stays for the conversation before the turn, if there is one.
-func RoundTokens(req Request, system string, window, reserve int) int {
-	left := window - reserve - fixedTokens(fixed(req, system))
+// left is how many estimated tokens are left besides the system prompt and the new input. If the provider counts that input as [Ratio.New], half of the reserve is
+// still left.
+func (r Room) left(system, input string) int {
+	estimate := EstimateTokens(input)
+	fits := min(r.Ratio.Window(r.Window-r.Reserve)-estimate, r.Ratio.Window(r.Window-r.Reserve/2)-r.Ratio.New(estimate))
+	return fits - r.Rounds - EstimateTokens(system) - 2*entryOverhead
+}
+
+// EstimateRequest is the estimate of a conversation without its tools and rounds.
+func EstimateRequest(system string, lines []Line) int {
+	n := EstimateTokens(system)
+	for _, line := range lines {
+		n += EstimateTokens(line.Text) + entryOverhead
+	}
+	return n
+}
+
+// RoundTokens is how many estimated tokens the tools and rounds of a turn may have. A quarter stays for the conversation before the turn, if there is one.
+func RoundTokens(req Request, system string, room Room) int {
+	left := room.left(fixed(req, system))
 	if len(req.History) > 0 {
 		left = left * 3 / 4
 	}

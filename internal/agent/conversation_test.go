@@ -22,7 +22,7 @@ func TestTheClockOfThePersonComesWithTheNewInput(t *testing.T) {
 		Clock: "Tue 24 Nov 2026 14:05 CET (Europe/Berlin)", Messages: []chat.Content{{Text: "remind me"}}, SystemPrompt: "be brief",
 		History: []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "hello"}, {Role: chat.RoleAssistant, Text: "hi"}},
 	}
-	system, lines := agent.Conversation(req, "", 8000, 100)
+	system, lines := agent.Conversation(req, "", agent.Room{Window: 8000, Reserve: 100})
 	want := []agent.Line{{Role: chat.RoleUser, Text: "hello"}, {Role: chat.RoleAssistant, Text: "hi"}, {
 		Role: chat.RoleUser, Text: "[note] For the person it is Tue 24 Nov 2026 14:05 CET (Europe/Berlin).\nremind me",
 	}}
@@ -82,7 +82,7 @@ func TestConversation(t *testing.T) {
 			{Role: chat.RoleAssistant, Text: "answer"},
 		},
 	}
-	system, lines := agent.Conversation(req, "own", 10_000, 100)
+	system, lines := agent.Conversation(req, "own", agent.Room{Window: 10_000, Reserve: 100})
 	want := []agent.Line{
 		{Role: chat.RoleUser, Text: "question\n[note] restarted"},
 		{Role: chat.RoleAssistant, Text: "answer"},
@@ -94,7 +94,7 @@ func TestConversation(t *testing.T) {
 		t.Errorf("system %q, lines (-want +got):\n%s", system, diff)
 	}
 	req.SystemPrompt = "theirs"
-	if system, _ = agent.Conversation(req, "own", 10_000, 100); system != "theirs" {
+	if system, _ = agent.Conversation(req, "own", agent.Room{Window: 10_000, Reserve: 100}); system != "theirs" {
 		t.Errorf("system: got %q, want the request's own", system)
 	}
 }
@@ -112,7 +112,7 @@ func TestConversationsAlternateAndFit(t *testing.T) {
 			}
 		})).Draw(t, "history")
 		window := rapid.IntRange(1, 400).Draw(t, "window")
-		_, lines := agent.Conversation(agent.Request{Messages: []chat.Content{{Text: "input"}}, History: history}, "", window, window/4)
+		_, lines := agent.Conversation(agent.Request{Messages: []chat.Content{{Text: "input"}}, History: history}, "", agent.Room{Window: window, Reserve: window / 4})
 		total := 0
 		for i, line := range lines {
 			if want := []string{chat.RoleUser, chat.RoleAssistant}[i%2]; line.Role != want {
@@ -134,7 +134,7 @@ func TestCutHistory(t *testing.T) {
 	var history []chat.TranscriptEntry
 	for i := range 10 {
 		role := []string{chat.RoleUser, chat.RoleAssistant}[i%2]
-		history = append(history, chat.TranscriptEntry{Seq: int64(i), Role: role, Tokens: 94}) // 100 with the overhead
+		history = append(history, chat.TranscriptEntry{Seq: int64(i), Role: role, Text: strings.Repeat("x", 188)}) // 94 tokens, 100 with the overhead
 	}
 	for budget, want := range map[int]int{-1: 0, 0: 0, 99: 0, 100: 0, 200: 2, 350: 2, 400: 4, 999: 8, 1000: 10, 5000: 10} {
 		got := agent.CutHistory(history, budget)
@@ -160,7 +160,7 @@ func ExampleConversation() {
 			{Role: chat.RoleUser, Text: "What time is it in Oslo?"},
 			{Role: chat.RoleAssistant, Text: "Half past nine."},
 		},
-	}, "", 1000, 100)
+	}, "", agent.Room{Window: 1000, Reserve: 100})
 	for _, line := range lines {
 		fmt.Printf("%s: %s\n", line.Role, line.Text)
 	}

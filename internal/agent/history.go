@@ -17,13 +17,9 @@ func EstimateTokens(text string) int {
 	return max(byBytes, byRunes)
 }
 
-// EstimateEntry is the estimate of one transcript line; a count that a provider gave wins.
-func EstimateEntry(e chat.TranscriptEntry) int {
-	if e.Tokens > 0 {
-		return e.Tokens + entryOverhead
-	}
-	return EstimateTokens(e.Text) + entryOverhead
-}
+// EstimateEntry is the estimate of one transcript line. It is of the same kind for every line, so that a [Ratio] fits the whole; what a provider counted for an
+// answer includes thoughts that are not sent again.
+func EstimateEntry(e chat.TranscriptEntry) int { return EstimateTokens(e.Text) + entryOverhead }
 
 // CutHistory keeps the newest entries that fit into budget tokens, oldest first. It never begins with an answer whose
 // question was cut off. A summary in front of the others stays while it fits alone. A budget <= 0 keeps nothing.

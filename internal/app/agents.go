@@ -30,6 +30,7 @@ type surroundings struct {
 	reaper *process.Reaper             // nil = what programs leave is not ended
 	// passed are the variables that pass to an agent besides; nil = none.
 	passed func(config.Agent) map[string]string
+	gauge  *agent.Gauge // of the agent's endpoint; nil = none
 }
 
 // bridge is the program that serves the tools of a turn over standard input and output.
@@ -56,21 +57,38 @@ func buildAgents(cfg config.Config, around surroundings, log *slog.Logger) ([]di
 			return 1
 		}
 	})
+	gauges := gaugesByEndpoint{}
 	agents := make([]dispatch.Agent, 0, len(ids))
 	for _, id := range ids {
 		a := cfg.Agents[id]
+		around.gauge = gauges.of(a)
 		runner, err := buildRunner(a, around, log.With("agent", id))
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", id, err)
 		}
 		agents = append(agents, dispatch.Agent{
 			Info:   agent.Info{ID: id, Name: nameOf(id, a), Model: a.Model, Runner: a.Runner, Servers: a.MCP},
-			Runner: runner, ContextWindow: a.ContextWindow, Timeout: time.Duration(a.Timeout), SystemPrompt: a.System,
+			Runner: runner, ContextWindow: a.ContextWindow, Gauge: around.gauge, Timeout: time.Duration(a.Timeout), SystemPrompt: a.System,
 			Tools: toolsOf(a), Program: isProgram(a), Kept: a.Runner == config.RunnerACP,
 			EstimateUsage: isModel(a), Compacts: isModel(a),
 		})
 	}
 	return agents, nil
+}
+
+// gaugesByEndpoint are what is known of how endpoints count tokens. Agents of one endpoint share it.
+type gaugesByEndpoint map[string]*agent.Gauge
+
+// of is the gauge for the endpoint of an agent; nil = there is no model behind it.
+func (g gaugesByEndpoint) of(a config.Agent) *agent.Gauge {
+	if !isModel(a) {
+		return nil
+	}
+	endpoint := a.Runner + " " + a.BaseURL
+	if g[endpoint] == nil {
+		g[endpoint] = &agent.Gauge{}
+	}
+	return g[endpoint]
 }
 
 // closeAgents ends what runners keep between turns: processes and idle connections.
@@ -133,13 +151,13 @@ func buildRunner(a config.Agent, around surroundings, log *slog.Logger) (agent.R
 		}, modelTransport(), log)
 	case config.RunnerOpenAI:
 		return openai.New(openai.Config{
-			BaseURL: a.BaseURL, APIKey: secret.New(a.APIKey.Reveal()), Model: a.Model, ContextWindow: a.ContextWindow,
+			BaseURL: a.BaseURL, APIKey: secret.New(a.APIKey.Reveal()), Model: a.Model, ContextWindow: a.ContextWindow, Gauge: around.gauge,
 			MaxTokens: a.MaxTokens, Temperature: a.Temperature, TopP: a.TopP, Stop: a.Stop, MaxAnswer: a.OutputLimit,
 			FirstByte: time.Duration(a.FirstByteTimeout), Silence: time.Duration(a.SilenceTimeout), Retries: retries(a.Retries),
 		}, modelTransport(), log)
 	case config.RunnerAnthropic:
 		return anthropic.New(anthropic.Config{
-			BaseURL: a.BaseURL, APIKey: secret.New(a.APIKey.Reveal()), Model: a.Model, ContextWindow: a.ContextWindow,
+			BaseURL: a.BaseURL, APIKey: secret.New(a.APIKey.Reveal()), Model: a.Model, ContextWindow: a.ContextWindow, Gauge: around.gauge,
 			MaxTokens: a.MaxTokens, Temperature: a.Temperature, TopP: a.TopP, Stop: a.Stop, MaxAnswer: a.OutputLimit,
 			FirstByte: time.Duration(a.FirstByteTimeout), Silence: time.Duration(a.SilenceTimeout), Retries: retries(a.Retries),
 		}, modelTransport(), log)

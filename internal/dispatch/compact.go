@@ -71,7 +71,7 @@ func (ts *turns) compactLater(ctx context.Context, t *turn, fin store.Finished) 
 	if n := len(fin.Entries); n > 0 && t.past.real > 0 {
 		ts.compactions.note(lead.Session, counted{t.started.SessionID, fin.Entries[n-1].Seq, t.past.real})
 	}
-	if t.past.tokens+t.past.answer <= t.past.room {
+	if !t.past.full() {
 		return
 	}
 	message := compactMessage(lead.Session, t.started.SessionID, t.run.Principal)
@@ -224,7 +224,8 @@ func (ts *turns) usualTools(a Agent) agent.Toolbox {
 // oldest reads what is to be summarised: the rows behind those that the newest summary stands for, without the newest rows, which fill a third of the room
 // (by hand a sixth), and no more than half of a window.
 func (ts *turns) oldest(ctx context.Context, a Agent, c compaction) (p piece, err error) {
-	room := roomOf(a, &agent.Request{SystemPrompt: a.SystemPrompt, Tools: ts.usualTools(a)})
+	ratio := a.ratio("", c.session)
+	room := roomOf(a, ratio, &agent.Request{SystemPrompt: a.SystemPrompt, Tools: ts.usualTools(a)})
 	if c.session.IsZero() || room < leastRoom {
 		return piece{}, nil
 	}
@@ -245,10 +246,10 @@ func (ts *turns) oldest(ctx context.Context, a Agent, c compaction) (p piece, er
 	if len(kept) > 0 {
 		last = kept[0].Seq - 1
 	}
-	if err := ts.readPiece(ctx, c, &p, last, a.ContextWindow/2); err != nil {
+	if err := ts.readPiece(ctx, c, &p, last, ratio.Window(a.ContextWindow/2)); err != nil {
 		return piece{}, err
 	}
-	if !c.all && p.size() < room/6 { // another compaction was faster
+	if !c.all && p.size() < room/3 { // another compaction was faster
 		p.rows = nil
 	}
 	return p, nil

@@ -49,7 +49,7 @@ func (s *scripted) Run(ctx context.Context, req agent.Request, emit func(agent.E
 	if most, ok := req.Params["max_tokens"].(int); ok {
 		reserve = most
 	}
-	system, lines := agent.Conversation(req, "", s.window, reserve)
+	system, lines := agent.Conversation(req, "", agent.Room{Window: s.window, Reserve: reserve})
 	total := agent.EstimateTokens(system) + reserve
 	var texts strings.Builder
 	for _, line := range lines {

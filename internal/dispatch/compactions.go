@@ -22,10 +22,17 @@ const (
 
 // past is the size of the conversation that the agent of a turn got.
 type past struct {
-	room   int // tokens that fit, less the messages of the turn; 0 = nothing was read
-	tokens int // of the history, the part that did not fit included as far as it was read
-	// answer is an estimate of what the turn adds; real is what the provider counted in its last request, 0 = nothing.
-	answer, real int
+	room   int // estimated tokens that fit, less the messages of the turn; 0 = nothing was read
+	tokens int // of the history by estimate, the part that did not fit included as far as it was read
+	// answer is an estimate of what the turn adds; real is what the provider counted in its last request and answer, 0 = nothing. window is as the provider counts.
+	answer, real, window int
+}
+
+// full reports whether the conversation fills three quarters of the window: by estimate, or as the provider has counted it, where enough of that is
+// conversation.
+func (p *past) full() bool {
+	filled := p.tokens + p.answer
+	return filled > p.room || p.real > p.window-p.window/4 && filled > p.room/2
 }
 
 // measure adds what a turn has brought.

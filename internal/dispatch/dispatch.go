@@ -96,6 +96,8 @@ type Agent struct {
 	Runner agent.Runner
 	// ContextWindow in tokens; 0 = unknown: the history is cut to 24 000 tokens and the throttle is off.
 	ContextWindow int
+	// Gauge knows how the model behind it counts tokens; nil = as estimated.
+	Gauge *agent.Gauge
 	// Compacts: the older part of its conversations is summarised when they fill the context window.
 	Compacts bool
 	// Timeout of a turn; 0 = 10 minutes.

@@ -30,7 +30,7 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 		req.SystemPrompt = joinNonEmpty("\n\n", req.SystemPrompt, extra)
 	}
 	budget := t.budget(&req)
-	t.past.room = budget
+	t.past.room, t.past.window = budget, t.agent.ContextWindow
 	var history []chat.TranscriptEntry
 	if !t.attempt.Isolated() {
 		err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) { // a database that is away for a moment is no reason to give the turn up
@@ -83,22 +83,30 @@ func joinNonEmpty(sep string, a, b string) string {
 	return a + sep + b
 }
 
-// budget is how many tokens of history fit: the window less the answer's quarter, the prompt and the new messages.
+// budget is how many estimated tokens of history fit: the window less the answer's quarter, the prompt and the new messages.
 func (t *turn) budget(req *agent.Request) int {
 	window := t.agent.ContextWindow
 	if window == 0 {
 		return defaultHistory
 	}
-	left := roomOf(t.agent, req)
+	left := roomOf(t.agent, t.agent.ratio(req.Model, req.Session), req)
 	for _, r := range t.rows {
 		left -= agent.EstimateTokens(r.Content.Text)
 	}
 	return left
 }
 
-// roomOf is how many tokens of an agent's window are for the conversation: three quarters, less the prompt and the tools.
-func roomOf(a Agent, req *agent.Request) int {
-	return a.ContextWindow - a.ContextWindow/4 - agent.EstimateTokens(req.SystemPrompt) - toolTokens(req.Tools)
+// roomOf is how many estimated tokens of an agent's window are for the conversation: three quarters, less the prompt and the tools.
+func roomOf(a Agent, ratio agent.Ratio, req *agent.Request) int {
+	return ratio.Window(a.ContextWindow-a.ContextWindow/4) - agent.EstimateTokens(req.SystemPrompt) - toolTokens(req.Tools)
+}
+
+// ratio is how the provider of an agent counts tokens in a session; model is the one that was chosen there, "" = the agent's own.
+func (a Agent) ratio(model string, key chat.SessionKey) agent.Ratio {
+	if model == "" {
+		model = a.Info.Model
+	}
+	return a.Gauge.Ratio(model, key.String())
 }
 
 func toolTokens(tools agent.Toolbox) int {
@@ -166,25 +174,25 @@ func (ts *turns) estimate(ctx context.Context, session string) (tokens, window i
 	return tokens, window
 }
 
-// size is how many tokens a conversation has: what the provider counted in its last turn and the rows behind that, else an estimate of all that an agent
+// size is how many tokens a conversation has: what the provider counted in its last turn and the rows after that, else an estimate of all that an agent
 // would get.
 func (ts *turns) size(ctx context.Context, key chat.SessionKey, most int) (tokens int, err error) {
+	ratio := ts.agents[key.Agent].ratio("", key)
 	if counted, ok := ts.compactions.counted(key); ok {
 		tr, err := ts.store.Transcript(ctx, store.TranscriptQuery{Session: key, After: counted.seq, MaxBytes: historyPage, Summary: true})
 		if err != nil {
 			return 0, fmt.Errorf("reading the newest rows: %w", err)
 		}
 		if tr.SessionID == counted.sessionID && tr.Summary.Seq <= counted.seq {
-			tokens = counted.tokens
 			for _, e := range tr.Entries {
 				tokens += agent.EstimateEntry(e)
 			}
-			return tokens, nil
+			return counted.tokens + ratio.Counted(tokens), nil
 		}
 	}
-	history, err := ts.history(ctx, key, "", "", most)
+	history, err := ts.history(ctx, key, "", "", ratio.Window(most))
 	for _, e := range history {
 		tokens += agent.EstimateEntry(e)
 	}
-	return tokens, err
+	return ratio.Counted(tokens), err
 }

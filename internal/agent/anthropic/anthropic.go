@@ -44,6 +44,8 @@ type Config struct {
 	Temperature, TopP *float64
 	// Stop are texts at which the model ends, at most 16.
 	Stop []string
+	// Gauge learns how the endpoint counts tokens; nil = estimates are taken as they are.
+	Gauge *agent.Gauge
 	// MaxAnswer in bytes; default [agent.DefaultMaxAnswer].
 	MaxAnswer int
 	// FirstByte and Silence bound the wait for the first and for each further line; default 60 s, negative = off.
@@ -157,7 +159,12 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	text := toolloop.NewText(r.cfg.MaxAnswer, emit)
 	t := &turn{runner: r, req: req, params: params, text: text, images: toolloop.ImagesOf(req)}
 	return toolloop.Run(ctx, req, t, text, toolloop.Options{
-		Support: r.support, Window: agent.RoundTokens(req, r.cfg.System, r.cfg.ContextWindow, r.reserve(params)+t.images.Tokens()),
+		Support: r.support,
+		Window: func() (int, agent.Ratio) {
+			room := r.room(req, params, t.images)
+			return agent.RoundTokens(req, r.cfg.System, room), room.Ratio
+		},
+		Learn: func(estimated, counted int) { r.cfg.Gauge.Note(r.model(req), req.Session.String(), estimated, counted) },
 	})
 }
 
@@ -174,7 +181,8 @@ type turn struct {
 func (t *turn) Ask(ctx context.Context, talk toolloop.Conversation) (toolloop.Reply, error) {
 	answer := &answer{client: t.runner.client, text: t.text}
 	for {
-		body, err := json.Marshal(t.runner.body(t.req, t.params, talk, t.images))
+		request, estimated := t.runner.body(t.req, t.params, talk, t.images)
+		body, err := json.Marshal(request)
 		if err != nil {
 			return toolloop.Reply{StopReason: agent.StopNormal}, modelhttp.Fail(chat.FailBadRequest, err)
 		}
@@ -183,7 +191,9 @@ func (t *turn) Ask(ctx context.Context, talk toolloop.Conversation) (toolloop.Re
 			return answer
 		})
 		if err == nil || answer.Begun() || !t.images.Refused(err) {
-			return answer.reply(t.runner.model(t.req)), err
+			reply := answer.reply(t.runner.model(t.req))
+			reply.Estimated = estimated
+			return reply, err
 		}
 	}
 }

@@ -99,8 +99,8 @@ func TestHistoryIsCutToTheContextWindow(t *testing.T) {
 	req := agenttest.Request("last")
 	for i := range 100 {
 		req.History = append(req.History,
-			chat.TranscriptEntry{Role: chat.RoleUser, Text: fmt.Sprintf("question %d", i), Tokens: 100},
-			chat.TranscriptEntry{Role: chat.RoleAssistant, Text: fmt.Sprintf("answer %d", i), Tokens: 100})
+			chat.TranscriptEntry{Role: chat.RoleUser, Text: fmt.Sprintf("question %03d", i) + strings.Repeat(".", 188)}, // 100 tokens
+			chat.TranscriptEntry{Role: chat.RoleAssistant, Text: fmt.Sprintf("answer %03d", i) + strings.Repeat(".", 190)})
 	}
 	call := sent(t, openai.Config{ContextWindow: 2000, MaxTokens: 500}, req)
 	if n := len(call.Messages); n < 9 || n > 15 || n%2 != 1 {

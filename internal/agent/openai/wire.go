@@ -115,10 +115,17 @@ func (r *Runner) reserve(params modelhttp.Params) int {
 	return min(answerReserve, r.cfg.ContextWindow/4)
 }
 
-// body is the request. The rounds follow the new input, because they answer it.
-func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation, images toolloop.Images) request {
-	system, lines := agent.Conversation(req, r.cfg.System, r.cfg.ContextWindow, r.reserve(params)+talk.Tokens()+images.Tokens())
-	out := request{
+// room is what a request may fill of the window.
+func (r *Runner) room(req agent.Request, params modelhttp.Params, images toolloop.Images) agent.Room {
+	return agent.Room{Window: r.cfg.ContextWindow, Reserve: r.reserve(params) + images.Tokens(), Ratio: r.cfg.Gauge.Ratio(r.model(req), req.Session.String())}
+}
+
+// body is the request and what is estimated for it, 0 = it has pictures. The rounds follow the new input, because they answer it.
+func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation, images toolloop.Images) (out request, estimated int) {
+	room := r.room(req, params, images)
+	room.Rounds = talk.Room(room.Ratio)
+	system, lines := agent.Conversation(req, r.cfg.System, room)
+	out = request{
 		Model: r.model(req), Stream: true,
 		Temperature: params.Temperature, TopP: params.TopP, Stop: params.Stop,
 		ReasoningEffort: effort(req.Thinking),
@@ -150,7 +157,10 @@ func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.
 	if r.cfg.SendUser {
 		out.User = req.Session.String()
 	}
-	return out
+	if len(images.List) == 0 {
+		estimated = agent.EstimateRequest(system, lines) + talk.Tokens()
+	}
+	return out, estimated
 }
 
 // content is the new input: a text, or a text with pictures.

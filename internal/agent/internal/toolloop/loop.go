@@ -58,13 +58,28 @@ func (c Conversation) Tokens() int {
 		n += agent.EstimateTokens(tool.Name + tool.Description + string(tool.Schema))
 	}
 	for _, round := range c.Rounds {
-		n += agent.EstimateTokens(round.Text) + agent.EstimateTokens(string(round.Extra))
-		for i, call := range round.Calls {
-			n += agent.EstimateTokens(call.Name+call.Args) + agent.EstimateTokens(round.Results[i].Text)
-		}
-		for _, message := range round.Input {
-			n += agent.EstimateTokens(message.Text)
-		}
+		n += tokensOf(round)
+	}
+	return n
+}
+
+// Room is what the conversation takes of a window besides the request of the turn: its last round is new to the model.
+func (c Conversation) Room(ratio agent.Ratio) int {
+	n := c.Tokens()
+	if last := len(c.Rounds) - 1; last >= 0 {
+		newest := tokensOf(c.Rounds[last])
+		n += ratio.New(newest) - newest
+	}
+	return n
+}
+
+func tokensOf(round agent.Round) int {
+	n := agent.EstimateTokens(round.Text) + agent.EstimateTokens(string(round.Extra))
+	for i, call := range round.Calls {
+		n += agent.EstimateTokens(call.Name+call.Args) + agent.EstimateTokens(round.Results[i].Text)
+	}
+	for _, message := range round.Input {
+		n += agent.EstimateTokens(message.Text)
 	}
 	return n
 }
@@ -74,7 +89,9 @@ type Reply struct {
 	Calls []chat.ToolCall
 	Extra json.RawMessage
 	// Usage of this request alone.
-	Usage      chat.Usage
+	Usage chat.Usage
+	// Estimated is what was estimated for the request; 0 = it had pictures, which no estimate fits.
+	Estimated  int
 	StopReason string
 }
 
@@ -90,8 +107,11 @@ type Options struct {
 	Support *Support
 	// CallTime is how long one call may take; 0 = [DefaultCallTime].
 	CallTime time.Duration
-	// Window is how many tokens of the context window the tools and the rounds of a turn may have, as [Conversation.Tokens] counts them; 0 = no bound.
-	Window int
+	// Window is how many estimated tokens the tools and the rounds of a turn may have ([Conversation.Room]), with the ratio that it was computed by. It is
+	// asked before each request, because each answer teaches the ratio. nil = no bound.
+	Window func() (tokens int, ratio agent.Ratio)
+	// Learn takes what was estimated for a request and what the provider counted; nil = it is not needed.
+	Learn func(estimated, counted int)
 }
 
 // Run executes a turn: it asks the model until it answers without calls. The text of the answer is in text. A failure after the first round keeps the text
@@ -100,7 +120,7 @@ func Run(ctx context.Context, req agent.Request, model Model, text *Text, option
 	if options.CallTime == 0 {
 		options.CallTime = DefaultCallTime
 	}
-	l := &loop{req: req, model: model, text: text, options: options, window: window{tokens: options.Window}}
+	l := &loop{req: req, model: model, text: text, options: options}
 	if req.Tools != nil {
 		l.tools = req.Tools.Specs()
 	}
@@ -133,6 +153,9 @@ func (l *loop) run(ctx context.Context) (stop string, err error) {
 		reply, err := l.ask(ctx)
 		reply.Usage = reply.Usage.Clamped()
 		l.usage.Add(reply.Usage)
+		if l.options.Learn != nil && err == nil {
+			l.options.Learn(reply.Estimated, reply.Usage.InputTokens)
+		}
 		if err != nil || len(reply.Calls) == 0 {
 			return reply.StopReason, err
 		}
@@ -165,6 +188,7 @@ func (l *loop) conclude(ctx context.Context, reply Reply) (stop string, err erro
 		return agent.StopNormal, err
 	}
 	l.text.nextRound()
+	l.measure()
 	reply, err = l.model.Ask(ctx, Conversation{Rounds: []agent.Round{retold(l.window.fit(l.rounds, nil))}})
 	l.usage.Add(reply.Usage.Clamped())
 	if err == nil && len(reply.Calls) > 0 && !l.text.Begun() {
@@ -264,9 +288,17 @@ func (l *loop) ask(ctx context.Context) (Reply, error) {
 
 // bound brings the rounds into the window, and offers the tool that reads what was left out.
 func (l *loop) bound(c *Conversation) {
+	l.measure()
 	c.Rounds = l.window.fit(l.rounds, c.Tools)
 	if len(l.window.kept) > 0 && len(l.tools) > 0 && l.spec(chat.ToolCall{Name: resultTool}).Name == "" {
 		c.Tools = append(slices.Clip(c.Tools), resultSpec())
+	}
+}
+
+// measure asks how large the window of the rounds is by now.
+func (l *loop) measure() {
+	if l.options.Window != nil {
+		l.window.tokens, l.window.ratio = l.options.Window()
 	}
 }
 

@@ -24,6 +24,7 @@ var cutSizes = [...]int{2048, 512, 0} //nolint:gochecknoglobals // a constant
 // does not change more often than needed: the caches of providers depend on it.
 type window struct {
 	tokens int         // for tools and rounds; 0 = no bound
+	ratio  agent.Ratio // by which tokens was computed
 	kept   map[int]int // bytes that are kept of each result, by the index of the round; absent = all
 }
 
@@ -32,7 +33,7 @@ func (w *window) fit(rounds []agent.Round, tools []agent.ToolSpec) []agent.Round
 	if w.tokens == 0 || len(rounds) == 0 {
 		return rounds
 	}
-	total := func() int { return Conversation{Tools: tools, Rounds: w.cut(rounds)}.Tokens() }
+	total := func() int { return Conversation{Tools: tools, Rounds: w.cut(rounds)}.Room(w.ratio) }
 	if total() > w.tokens {
 		w.shorten(rounds, total)
 	}
@@ -58,7 +59,7 @@ func (w *window) shorten(rounds []agent.Round, total func() int) {
 			for _, result := range rounds[newest].Results {
 				all += agent.EstimateTokens(result.Text)
 			}
-			share := 2 * (enough - total() + all) / max(len(rounds[newest].Results), 1) // an estimate has at most half a token for each byte
+			share := 2 * (enough - total() + w.ratio.New(all)) / max(len(rounds[newest].Results), 1) // an estimate has at most half a token for each byte
 			w.limit(newest, max(share, size))
 			if total() <= w.tokens {
 				return

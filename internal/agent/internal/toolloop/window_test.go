@@ -51,7 +51,7 @@ func TestResultsThatDoNotFitAreCutAndCanBeRead(t *testing.T) {
 				m := &reader{rounds: 12}
 				m.text = toolloop.NewText(1<<20, func(agent.Event) {})
 				req := agent.Request{Tools: b, Journal: b, IdempotencyKey: "run"}
-				result, err := toolloop.Run(t.Context(), req, m, m.text, toolloop.Options{Window: window})
+				result, err := toolloop.Run(t.Context(), req, m, m.text, toolloop.Options{Window: func() (int, agent.Ratio) { return window, 1 }})
 				if err != nil || result.Text != "done" {
 					t.Fatalf("the turn ended with %q, %v; want an answer", result.Text, err)
 				}
@@ -78,7 +78,7 @@ func TestResultsThatFitStayWhole(t *testing.T) {
 	m.text = toolloop.NewText(1<<20, func(agent.Event) {})
 	m.calls = []chat.ToolCall{{ID: "a", Name: "set", Args: "{}"}}
 	req := agent.Request{Tools: b, Journal: b, IdempotencyKey: "run"}
-	if _, err := toolloop.Run(t.Context(), req, m, m.text, toolloop.Options{Window: 5_000}); err != nil {
+	if _, err := toolloop.Run(t.Context(), req, m, m.text, toolloop.Options{Window: func() (int, agent.Ratio) { return 5_000, 1 }}); err != nil {
 		t.Fatal(err)
 	}
 	last := m.asked[len(m.asked)-1]
