@@ -98,7 +98,7 @@ func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) erro
 	if err := table(env.stdout, overview(env.now(), status, health)); err != nil {
 		return err
 	}
-	for _, rows := range [][][]string{laneRows(lanes), channelRows(channels), nodeRows(status)} {
+	for _, rows := range [][][]string{laneRows(lanes), programRows(status), channelRows(channels), nodeRows(status)} {
 		if len(rows) < 2 {
 			continue
 		}
@@ -162,6 +162,19 @@ func laneRows(l wire.LanesOfNode) [][]string {
 			cell(lane.Name, 20), strconv.Itoa(lane.Active), strconv.Itoa(lane.Yielded), strconv.Itoa(lane.Capacity), strconv.Itoa(lane.Waiting),
 			short(time.Duration(lane.OldestWaitMs) * time.Millisecond), strconv.FormatInt(lane.Started, 10), strconv.FormatInt(lane.Failed, 10),
 		})
+	}
+	return rows
+}
+
+// programRows has a line for each agent that keeps processes.
+func programRows(s wire.StatusResult) [][]string {
+	rows := [][]string{{"AGENT", "PROCESSES", "LIMIT", "MEMORY", "EVICTED"}}
+	for _, p := range s.Programs {
+		memory := "-"
+		if p.Memory > 0 {
+			memory = size(p.Memory)
+		}
+		rows = append(rows, []string{cell(p.Agent, 30), strconv.Itoa(p.Processes), strconv.Itoa(p.Limit), memory, strconv.FormatInt(p.Evicted, 10)})
 	}
 	return rows
 }

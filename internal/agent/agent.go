@@ -45,6 +45,21 @@ type Runner interface {
 	Run(ctx context.Context, req Request, emit func(Event)) (Result, error)
 }
 
+// Host is a runner with processes that outlive turns.
+type Host interface {
+	Processes() Processes
+}
+
+// Processes are those of one agent.
+type Processes struct {
+	// Living are at most Most.
+	Living, Most int
+	// Memory is what they and their children have in memory, in bytes; 0 = unknown.
+	Memory int64
+	// Evicted is how many have ended to make room for another session.
+	Evicted int64
+}
+
 // Request is everything a turn needs. Runners must not change what its slices point to.
 type Request struct {
 	Session chat.SessionKey
@@ -86,6 +101,8 @@ type Request struct {
 	Files Files
 	// Asker asks the person of the turn; nil = there is no person who can be asked, and what needs a permission is refused.
 	Asker Asker
+	// Awaited: another turn, which may be one of this runner, waits for this one. The runner fails it as overloaded where it would have to wait for the end of others.
+	Awaited bool
 	// CallOnce: the caller repeats a failed turn by rules of its own (a job does). The runner makes each call to what is behind it once, and
 	// returns the failure, with Retryable as it is.
 	CallOnce bool

@@ -123,6 +123,16 @@ type SystemStatus struct {
 	Channels      []ChannelStatus
 	OutboxWaiting int
 	OutboxFailed  int
+	// Programs are the agents that keep processes, in the order of the configuration.
+	Programs []ProgramStatus
+}
+
+// ProgramStatus is the processes of one agent on this gateway.
+type ProgramStatus struct {
+	Agent string
+	// Processes are at most Limit. Memory is what they have in memory, in bytes; 0 = unknown. Evicted have ended to make room for another session.
+	Processes, Limit int
+	Memory, Evicted  int64
 }
 
 // Progress reports whether the loops run. A negative age means that the loop does not exist in this process.

@@ -22,6 +22,9 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 	req := ts.baseRequest(ctx, t)
 	req.Clock = ts.clock(ctx, t, req.Tools)
 	req.SystemPrompt, req.Thinking, req.Params = t.agent.SystemPrompt, lead.Content.Options.Thinking, lead.Content.Options.Params
+	if task := lead.Content.Options.Task; task != nil {
+		req.Awaited = task.Parent != "" && !task.Announce
+	}
 	req.Model, req.CallOnce = t.started.Notes[noteModel], t.attempt.Unattended()
 	if lead.Content.Options.Model != "" {
 		req.Model = lead.Content.Options.Model

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/store"
 )
@@ -109,6 +110,12 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 		delete(counts, st.Name)
 	}
 	s.Channels = append(s.Channels, d.unserved(ctx, counts)...)
+	for _, a := range d.cfg.Agents {
+		if host, ok := a.Runner.(agent.Host); ok {
+			p := host.Processes()
+			s.Programs = append(s.Programs, chat.ProgramStatus{Agent: a.Info.ID, Processes: p.Living, Limit: p.Most, Memory: p.Memory, Evicted: p.Evicted})
+		}
+	}
 	return s
 }
 

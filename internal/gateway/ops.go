@@ -50,6 +50,9 @@ func (o overview) status(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wir
 	if st.DiskLow {
 		out.Disk = diskLow
 	}
+	for _, p := range st.Programs {
+		out.Programs = append(out.Programs, wire.StatusProgram{Agent: p.Agent, Processes: p.Processes, Limit: p.Limit, Memory: p.Memory, Evicted: p.Evicted})
+	}
 	for _, l := range lanes.Lanes {
 		out.Lanes[l.Name] = wire.LaneCount{Capacity: l.Capacity, Active: l.Active, Waiting: l.Waiting}
 	}

@@ -276,6 +276,9 @@ func (p *Process) rest(take func([]byte) error) error {
 	return take(raw)
 }
 
+// Group is the number of the process group, for [Memory].
+func (p *Process) Group() int { return p.cmd.Process.Pid }
+
 // LastLines is the end of standard error so far in one line, as in [Exit].
 func (p *Process) LastLines() string { return p.lines.last() }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -146,24 +145,8 @@ type child struct {
 
 // children lists the children of a process. The kernel lists them itself only where it was built for that, so all processes are read.
 func children(parent int) (list []child) {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = dir.Close() }()
-	names, _ := dir.Readdirnames(-1) //nolint:errcheck // what could be read is listed
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		raw, err := os.ReadFile("/proc/" + name + "/stat") //nolint:gosec // a number
-		if err != nil {                                    // it has ended
-			continue
-		}
-		// pid (name) state parent group …; the name may contain anything.
-		fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
-		if len(fields) < 3 || fields[1] != strconv.Itoa(parent) {
+	for pid, fields := range stats() {
+		if fields[1] != strconv.Itoa(parent) {
 			continue
 		}
 		group, err := strconv.Atoi(fields[2])

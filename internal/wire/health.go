@@ -75,6 +75,16 @@ type StatusResult struct {
 	Lanes    map[string]LaneCount `json:"lanes"`                          // the lanes, by name
 	Nodes    []StatusNode         `json:"nodes"`                          // the live processes of this store
 	Disk     string               `json:"disk,omitempty" rule:"enum=low"` // low = new messages are refused; absent = there is space
+	Programs []StatusProgram      `json:"programs,omitempty"`             // the agents that keep processes; absent = no agent does
+}
+
+// StatusProgram is the processes of an agent.
+type StatusProgram struct {
+	Agent     string `json:"agent"`                 // its id
+	Processes int    `json:"processes"`             // those that live
+	Limit     int    `json:"limit"`                 // max_processes of the agent
+	Memory    int64  `json:"memoryBytes,omitempty"` // what they and their children have in memory; absent = unknown
+	Evicted   int64  `json:"evicted"`               // how many have ended to make room for another session
 }
 
 // StatusSessions counts sessions.

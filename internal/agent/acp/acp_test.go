@@ -102,59 +102,6 @@ func TestAnAgentRemembersItsConversation(t *testing.T) {
 	}
 }
 
-func TestAProcessThatIsNotUsedEnds(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	runner := open(t, script{Script: agenttest.Script{Repeat: true}, Dir: dir}, acp.Config{Idle: 20 * time.Millisecond})
-	for _, text := range []string{"one", "two"} {
-		if got, err := run(t, runner, request("a", "run-"+text, text)); err != nil || got.Text != text {
-			t.Fatalf("got %q and %v", got.Text, err)
-		}
-		eventually(t, "no process is left", func() bool { _, living := starts(t, dir); return len(living) == 0 })
-	}
-	if all, _ := starts(t, dir); len(all) != 2 {
-		t.Errorf("started %d times, want again after the idle time", len(all))
-	}
-}
-
-func TestProcessesAreBounded(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	runner := open(t, script{Script: agenttest.Script{Repeat: true}, Dir: dir, Closes: true}, acp.Config{MaxProcesses: 2})
-	for _, session := range []string{"a", "b", "a", "c", "a"} { // c takes the place of b
-		if _, err := run(t, runner, request(session, "run", session)); err != nil {
-			t.Fatal(err)
-		}
-		if _, living := starts(t, dir); len(living) > 2 {
-			t.Errorf("%d processes live", len(living))
-		}
-	}
-	if all, _ := starts(t, dir); !slices.Equal(all, []string{"agent:main:a", "agent:main:b", "agent:main:c"}) {
-		t.Errorf("started for %q, want that the session that waited the longest made room", all)
-	}
-}
-
-func TestWhileAllProcessesWorkATurnIsRefused(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	runner := open(t, script{Script: agenttest.Script{Hang: true}, Dir: dir}, acp.Config{MaxProcesses: 1})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		_, err := runner.Run(ctx, request("a", "run-1", "one"), func(agent.Event) {})
-		done <- err
-	}()
-	eventually(t, "the first turn runs", func() bool { return len(prompts(t, dir)) == 1 })
-	_, err := run(t, runner, request("b", "run-2", "two"))
-	if failed, ok := errors.AsType[*agent.Error](err); !ok || failed.Reason != chat.FailOverloaded || !failed.Retryable {
-		t.Errorf("got %v, want overloaded", err)
-	}
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("the first turn: got %v", err)
-	}
-}
-
 func TestAStopKeepsAnAgentThatObeysAndEndsOneThatDoesNot(t *testing.T) {
 	t.Parallel()
 	for name, deaf := range map[string]bool{"Obeys": false, "Deaf": true} {

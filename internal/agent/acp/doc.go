@@ -6,7 +6,8 @@
 // Each session of the gateway has a process of its own, which is started by the first turn of the session and is used for its later turns ([pool]). A process runs
 // one turn at a time; a second turn of the session waits for the first. A process that was not used for the idle time ends: its
 // standard input is closed, and what remains after a second is killed. At most MaxProcesses live at the same time: for a new one the process ends that
-// waits the longest; while all of them work, the turn fails as overloaded. [Runner.Close] ends all.
+// was not used the longest. While all of them work, turns wait in their order; a turn that another turn waits for fails as overloaded, because both could wait for each
+// other. [Runner.Close] ends all.
 //
 // The environment is clean, as for the command runner: PATH, HOME, LANG, TZ, what is configured, and LANEWAY_SESSION and LANEWAY_AGENT, and the tools of the turn, see below.
 //

@@ -111,6 +111,8 @@ func (p *peer) keep(life context.Context, into *io.PipeWriter) {
 		p.stop(err)
 	}
 	_ = into.Close() // never fails
+	mute := time.AfterFunc(cancelTime, func() { p.stop(errDisconnected) })
+	defer mute.Stop()
 	p.exit = p.proc.Wait()
 	p.pool.live(p, false)
 	close(p.gone)

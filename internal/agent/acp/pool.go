@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,10 +19,13 @@ type pool struct {
 	most int
 	log  *slog.Logger
 
-	mu     sync.Mutex
-	seats  map[string]*seat
-	peers  map[*peer]bool // those whose process lives
-	closed bool
+	mu      sync.Mutex
+	seats   map[string]*seat
+	leaving map[*seat]bool // without a place in seats, their processes are about to end
+	waiting []*waiter      // in the order in which they came
+	evicted int64          // how many processes made room for another session
+	peers   map[*peer]bool // those whose process lives
+	closed  bool
 	// group counts the goroutines of peers and of seats that end.
 	group sync.WaitGroup
 }
@@ -38,18 +43,34 @@ type seat struct {
 	since time.Time // when it was given back
 }
 
+// place is a seat at which a turn is registered. before is a seat whose process has to end first; nil = none.
+type place struct{ seat, before *seat }
+
+// waiter is a turn that waits for a place.
+type waiter struct {
+	session string
+	got     chan place // capacity 1; closed with the pool
+}
+
 var errClosed = errors.New("the runner is closed")
 
-// take waits until the seat of a session is free and returns it. A process that has ended since is gone from it. The caller gives the seat back.
-func (p *pool) take(ctx context.Context, session string) (*seat, error) {
-	s, victim, err := p.enter(session)
+// take waits until the session has a place and its seat is free, and returns the seat. A process that has ended since is gone from it. The caller gives the seat back.
+// waits is called once before a wait for a place, which a turn (sub) is not given that another turn waits for: that one may hold the place.
+func (p *pool) take(ctx context.Context, session string, sub bool, waits func()) (*seat, error) {
+	at, w, err := p.enter(session, sub)
 	if err != nil {
 		return nil, err
 	}
-	if victim != nil && victim.peer != nil {
-		p.group.Go(func() { p.end(victim) })
+	if w != nil {
+		waits()
+		if at, err = p.await(ctx, w); err != nil {
+			return nil, err
+		}
+	}
+	s := at.seat
+	if at.before != nil && at.before.peer != nil {
 		select {
-		case <-victim.peer.gone:
+		case <-at.before.peer.gone:
 		case <-ctx.Done():
 		}
 	}
@@ -59,23 +80,62 @@ func (p *pool) take(ctx context.Context, session string) (*seat, error) {
 		p.leave(s)
 		return nil, agent.Ended(ctx)
 	}
-	if s.peer != nil && s.peer.ended() {
-		s.peer = nil
-	}
+	s.forget()
 	return s, nil
 }
 
-// enter registers a turn at the seat of its session. When a new seat is one too many, victim is the one that waits the longest, taken, for the caller to end.
-func (p *pool) enter(session string) (s, victim *seat, err error) {
+// enter registers a turn at the seat of its session. While there is no place for that, the turn is a waiter.
+func (p *pool) enter(session string, sub bool) (place, *waiter, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, nil, agent.NewError(chat.FailUnknown, "The gateway is about to end; try again later.", errClosed)
+		return place{}, nil, agent.NewError(chat.FailUnknown, "The gateway is about to end; try again later.", errClosed)
 	}
-	if s = p.seats[session]; s == nil {
-		if len(p.seats) >= p.most {
-			if victim = p.longestFree(); victim == nil {
-				return nil, nil, agent.NewError(chat.FailOverloaded, "All processes of this agent are at work; try again in a minute.", nil)
+	if len(p.waiting) == 0 || p.seats[session] != nil {
+		if at, ok := p.find(session); ok {
+			return at, nil, nil
+		}
+	}
+	if sub {
+		return place{}, nil, agent.NewError(chat.FailOverloaded, "All processes of this agent are at work; try again in a minute.", nil)
+	}
+	w := &waiter{session: session, got: make(chan place, 1)}
+	p.waiting = append(p.waiting, w)
+	return place{}, w, nil
+}
+
+// await waits for the place of a waiter.
+func (p *pool) await(ctx context.Context, w *waiter) (place, error) {
+	select {
+	case at, ok := <-w.got:
+		if !ok {
+			return place{}, agent.NewError(chat.FailUnknown, "The gateway is about to end; try again later.", errClosed)
+		}
+		return at, nil
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	at := slices.Index(p.waiting, w)
+	if at >= 0 {
+		p.waiting = slices.Delete(p.waiting, at, at+1)
+	}
+	p.mu.Unlock()
+	if at < 0 {
+		if given, ok := <-w.got; ok {
+			p.leave(given.seat)
+		}
+	}
+	return place{}, agent.Ended(ctx)
+}
+
+// find registers a turn at the seat of its session: the one there is, or a new one. For one too many the process of the session ends that has not used it the longest.
+// The lock is held.
+func (p *pool) find(session string) (at place, ok bool) {
+	s := p.seats[session]
+	if s == nil {
+		if len(p.seats)+len(p.leaving) >= p.most {
+			if at.before = p.makeRoom(); at.before == nil {
+				return place{}, false
 			}
 		}
 		s = &seat{session: session, free: make(chan struct{}, 1)}
@@ -87,11 +147,16 @@ func (p *pool) enter(session string) (s, victim *seat, err error) {
 		s.timer = nil
 	}
 	s.users++
-	return s, victim, nil
+	at.seat = s
+	return at, true
 }
 
-// longestFree takes the seat that was given back first and that no turn waits for, out of the pool; nil = there is none.
-func (p *pool) longestFree() *seat {
+// makeRoom returns a seat whose process ends without it, or else ends the process of the seat that was given back first; nil = all are at work. The lock is held.
+func (p *pool) makeRoom() *seat {
+	for s := range p.leaving {
+		delete(p.leaving, s)
+		return s
+	}
 	var found *seat
 	for _, s := range p.seats {
 		if s.users == 0 && (found == nil || s.since.Before(found.since)) {
@@ -100,9 +165,36 @@ func (p *pool) longestFree() *seat {
 	}
 	if found != nil {
 		p.remove(found)
+		if found.peer != nil {
+			p.evicted++
+		}
+		p.group.Go(func() { p.end(found) })
 	}
 	return found
 }
+
+// pass gives places to the turns that wait, in their order. The lock is held.
+func (p *pool) pass() {
+	for len(p.waiting) > 0 {
+		at, ok := p.find(p.waiting[0].session)
+		if !ok {
+			return
+		}
+		p.waiting[0].got <- at
+		p.waiting = p.waiting[1:]
+	}
+}
+
+// forget takes a process from its seat that has ended, or whose connection has. It waits for the end, killTime at most.
+func (s *seat) forget() {
+	if s.peer != nil && s.peer.ended() {
+		s.peer.kill(errDisconnected)
+		<-s.peer.gone
+		s.peer = nil
+	}
+}
+
+var errDisconnected = errors.New("the connection to the agent has ended")
 
 // remove takes a seat that no turn uses out of the pool: no turn can come to it any more.
 func (p *pool) remove(s *seat) {
@@ -114,9 +206,7 @@ func (p *pool) remove(s *seat) {
 
 // giveBack ends the use of a seat by a turn.
 func (p *pool) giveBack(s *seat) {
-	if s.peer != nil && s.peer.ended() {
-		s.peer = nil
-	}
+	s.forget()
 	has := s.peer != nil
 	s.free <- struct{}{}
 	p.mu.Lock()
@@ -124,12 +214,14 @@ func (p *pool) giveBack(s *seat) {
 	s.users--
 	switch {
 	case s.users > 0:
+		return
 	case !has:
 		p.remove(s)
 	default:
 		s.since = time.Now()
 		s.timer = time.AfterFunc(p.idle, func() { p.expire(s) })
 	}
+	p.pass()
 }
 
 // leave ends the wait for a seat.
@@ -140,6 +232,7 @@ func (p *pool) leave(s *seat) {
 	if s.users == 0 && s.timer == nil {
 		s.since = time.Now()
 		s.timer = time.AfterFunc(p.idle, func() { p.expire(s) })
+		p.pass()
 	}
 }
 
@@ -151,15 +244,21 @@ func (p *pool) expire(s *seat) {
 		return
 	}
 	p.remove(s)
+	p.leaving[s] = true
 	p.group.Add(1)
+	p.pass()
 	p.mu.Unlock()
 	defer p.group.Done()
 	p.end(s)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.leaving, s)
+	p.pass()
 }
 
 // end ends the process of a seat that was removed, and waits for its end.
 func (p *pool) end(s *seat) {
-	if s.peer == nil || s.peer.ended() {
+	if s.peer == nil {
 		return
 	}
 	p.log.Info("the process of an agent ends; its session has not used it", "session", s.session)
@@ -193,6 +292,10 @@ func (p *pool) live(one *peer, lives bool) {
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true
+	for _, w := range p.waiting {
+		close(w.got)
+	}
+	p.waiting = nil
 	for _, s := range p.seats {
 		if s.timer != nil {
 			s.timer.Stop()
@@ -203,4 +306,11 @@ func (p *pool) close() {
 	}
 	p.mu.Unlock()
 	p.group.Wait()
+}
+
+// processes are those that live.
+func (p *pool) processes() (living []*peer, evicted int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.peers)), p.evicted
 }

@@ -51,7 +51,7 @@ func New(cfg Config, lookup func(string) (string, bool), log *slog.Logger) (*Run
 		cfg.Argv = append([]string{path}, cfg.Argv[1:]...)
 	}
 	r := &Runner{cfg: cfg, env: process.Environment(cfg.Env, lookup), noise: rate.NewLimiter(10, 50), log: log}
-	r.pool = pool{idle: cfg.Idle, most: cfg.MaxProcesses, seats: map[string]*seat{}, peers: map[*peer]bool{}, log: log}
+	r.pool = pool{idle: cfg.Idle, most: cfg.MaxProcesses, seats: map[string]*seat{}, leaving: map[*seat]bool{}, peers: map[*peer]bool{}, log: log}
 	return r, nil
 }
 
@@ -63,7 +63,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	if err := agent.Ended(ctx); err != nil {
 		return agent.Result{}, err
 	}
-	s, err := r.pool.take(ctx, req.Session.String())
+	s, err := r.takeShown(ctx, req, emit)
 	if err != nil {
 		return agent.Result{}, err
 	}
@@ -88,14 +88,41 @@ func (r *Runner) startShown(ctx context.Context, session chat.SessionKey, access
 	if !r.cfg.Installs || r.installed.Load() {
 		return r.start(ctx, session, access)
 	}
-	step := chat.ToolEvent{Phase: "start", CallID: "install", Name: "Starting the agent; the first start installs it and may take a minute"}
-	emit(agent.Event{Kind: agent.EventTool, Tool: &step})
+	end := showStep(emit, "install", "Starting the agent; the first start installs it and may take a minute")
 	p, err := r.start(ctx, session, access)
-	end := step
-	end.Phase, end.IsError = "result", err != nil
-	emit(agent.Event{Kind: agent.EventTool, Tool: &end})
+	end(err)
 	r.installed.Store(err == nil)
 	return p, err
+}
+
+// takeShown is the seat of the turn's session. While it waits for a place, a step of the turn shows it.
+func (r *Runner) takeShown(ctx context.Context, req agent.Request, emit func(agent.Event)) (*seat, error) {
+	end := func(error) {}
+	s, err := r.pool.take(ctx, req.Session.String(), req.Awaited, func() {
+		end = showStep(emit, "wait", fmt.Sprintf("Waiting: all %d processes of this agent are at work", r.cfg.MaxProcesses))
+	})
+	end(err)
+	return s, err
+}
+
+// showStep shows something that the turn waits for as a call of a tool, until end is called.
+func showStep(emit func(agent.Event), id, name string) (end func(error)) {
+	emit(agent.Event{Kind: agent.EventTool, Tool: &chat.ToolEvent{Phase: "start", CallID: id, Name: name}})
+	return func(err error) {
+		emit(agent.Event{Kind: agent.EventTool, Tool: &chat.ToolEvent{Phase: "result", CallID: id, Name: name, IsError: err != nil}})
+	}
+}
+
+// Processes implements [agent.Host].
+func (r *Runner) Processes() agent.Processes {
+	living, evicted := r.pool.processes()
+	all := agent.Processes{Living: len(living), Most: r.cfg.MaxProcesses, Evicted: evicted}
+	groups := make([]int, 0, len(living))
+	for _, p := range living {
+		groups = append(groups, p.proc.Group())
+	}
+	all.Memory = process.Memory(groups)
+	return all
 }
 
 // spec is the program of a session. The token of its tools is that of the session, see [agent.ToolAccess].

@@ -1,16 +1,17 @@
 package acp_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	sdk "github.com/coder/acp-go-sdk"
 	"go.uber.org/goleak"
@@ -73,6 +74,10 @@ type script struct {
 	// Crash ends the process, Deaf ignores session/cancel and SIGTERM.
 	Crash bool
 	Deaf  bool
+	// Mutes closes its output a moment after it has answered, and lives.
+	Mutes bool
+	// Holds is how many MiB a session holds until it is closed.
+	Holds int
 }
 
 // scripted is the agent.
@@ -88,10 +93,11 @@ type scripted struct {
 	n      int
 	mcp    []sdk.McpServer // of the latest session
 	signed string          // the method of authentication
+	held   map[sdk.SessionId][]byte
 }
 
 func beAgent(text string) error {
-	a := &scripted{open: make(chan struct{}), stop: map[sdk.SessionId]context.CancelFunc{}}
+	a := &scripted{open: make(chan struct{}), stop: map[sdk.SessionId]context.CancelFunc{}, held: map[sdk.SessionId][]byte{}}
 	if err := json.Unmarshal([]byte(text), &a.script); err != nil {
 		return err
 	}
@@ -109,7 +115,7 @@ func beAgent(text string) error {
 	a.link = sdk.NewAgentSideConnection(a, os.Stdout, &a.in)
 	close(a.open)
 	<-a.link.Done()
-	if a.script.Deaf {
+	if a.script.Deaf || a.script.Mutes {
 		select {}
 	}
 	return nil
@@ -165,6 +171,10 @@ func (a *scripted) CloseSession(_ context.Context, req sdk.CloseSessionRequest) 
 		return sdk.CloseSessionResponse{}, err
 	}
 	fmt.Fprintln(f, req.SessionId)
+	a.mu.Lock()
+	delete(a.held, req.SessionId)
+	a.mu.Unlock()
+	debug.FreeOSMemory()
 	return sdk.CloseSessionResponse{}, f.Close()
 }
 
@@ -179,7 +189,9 @@ func (a *scripted) NewSession(_ context.Context, req sdk.NewSessionRequest) (sdk
 	defer a.mu.Unlock()
 	a.n++
 	a.mcp = req.McpServers
-	return sdk.NewSessionResponse{SessionId: sdk.SessionId(fmt.Sprintf("session-%d", a.n))}, nil
+	id := sdk.SessionId(fmt.Sprintf("session-%d", a.n))
+	a.held[id] = bytes.Repeat([]byte{1}, a.script.Holds<<20)
+	return sdk.NewSessionResponse{SessionId: id}, nil
 }
 
 func (a *scripted) Cancel(_ context.Context, n sdk.CancelNotification) error {
@@ -211,186 +223,12 @@ func (a *scripted) Prompt(_ context.Context, req sdk.PromptRequest) (sdk.PromptR
 		}
 		return sdk.PromptResponse{}, err
 	}
+	if a.script.Mutes {
+		time.AfterFunc(50*time.Millisecond, func() { _ = os.Stdout.Close() })
+	}
 	reason := sdk.StopReasonEndTurn
 	if a.script.Fail == chat.FailRefusal {
 		reason = sdk.StopReasonRefusal
 	}
 	return sdk.PromptResponse{StopReason: reason, Usage: &sdk.Usage{InputTokens: 3, OutputTokens: 4}}, nil
-}
-
-func (a *scripted) say(req sdk.PromptRequest, text string) error {
-	return a.update(req, sdk.UpdateAgentMessageText(text))
-}
-
-func (a *scripted) update(req sdk.PromptRequest, u sdk.SessionUpdate) error {
-	return a.conn().SessionUpdate(context.Background(), sdk.SessionNotification{SessionId: req.SessionId, Update: u})
-}
-
-func (a *scripted) play(ctx context.Context, req sdk.PromptRequest) error {
-	s := a.script
-	if s.Noise {
-		fmt.Println("a line of a library")
-		fmt.Println(`{"jsonrpc":"2.0"}`)
-		fmt.Println(`{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"of_the_future"}}}`)
-		fmt.Println(`{"jsonrpc":"2.0","method":"_vendor/thing"}`)
-	}
-	if s.Details {
-		fmt.Fprintln(os.Stderr, "the disk is on fire")
-		return &sdk.RequestError{Code: -32603, Message: "Internal error", Data: map[string]any{"details": "quota of key-12345 is used up"}}
-	}
-	for _, block := range req.Prompt {
-		if _, dir, named := strings.Cut(blockText(block), "write them to the directory "); named && s.Leaves {
-			if err := os.WriteFile(filepath.Join(dir, "report.txt"), []byte("done"), 0o600); err != nil {
-				return err
-			}
-		}
-	}
-	if err := a.answer(req); err != nil {
-		return err
-	}
-	if s.Calls {
-		if err := a.calls(req); err != nil {
-			return err
-		}
-	}
-	if s.Asks > 0 {
-		if err := a.ask(ctx, req); err != nil {
-			return err
-		}
-	}
-	if s.Flood {
-		a.in.stopped.Store(true)
-		for i := 0; ; i++ {
-			if _, err := fmt.Printf(`{"jsonrpc":"2.0","id":"r%d","method":"session/request_permission","params":{"sessionId":%q,"options":[{"kind":"allow_once","name":"a","optionId":"a"}],"toolCall":{"toolCallId":"c"}}}`+"\n", i, req.SessionId); err != nil {
-				return err
-			}
-		}
-	}
-	if s.LongLine {
-		for {
-			if _, err := os.Stdout.WriteString(strings.Repeat("x", 1<<20)); err != nil {
-				return err
-			}
-		}
-	}
-	switch {
-	case s.Crash, s.Fail == chat.FailProgram:
-		fmt.Fprintln(os.Stderr, "it went wrong")
-		os.Exit(3)
-	case s.Hang:
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	return nil
-}
-
-// answer is the text of the script.
-func (a *scripted) answer(req sdk.PromptRequest) error {
-	s := a.script
-	pieces := s.Pieces
-	if s.Repeat {
-		pieces = []string{req.Prompt[len(req.Prompt)-1].Text.Text}
-	}
-	if s.Blocks {
-		var texts []string
-		for _, b := range req.Prompt {
-			texts = append(texts, blockText(b))
-		}
-		raw, err := json.Marshal(map[string]any{"session": req.SessionId, "pid": os.Getpid(), "blocks": texts})
-		if err != nil {
-			return err
-		}
-		pieces = []string{string(raw)}
-	}
-	if s.Tools {
-		a.mu.Lock()
-		raw, err := json.Marshal(offered{a.mcp, os.Getenv("LANEWAY_MCP_URL"), os.Getenv("LANEWAY_MCP_TOKEN"), string(req.SessionId)})
-		a.mu.Unlock()
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(os.Stderr, "the token is", os.Getenv("LANEWAY_MCP_TOKEN"))
-		pieces = []string{string(raw)}
-	}
-	for range s.Burst {
-		pieces = append(pieces, "x")
-	}
-	for _, piece := range pieces {
-		if err := a.say(req, piece); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// blockText is a block in words.
-func blockText(b sdk.ContentBlock) string {
-	switch {
-	case b.Image != nil:
-		return "image " + b.Image.MimeType + " " + b.Image.Data
-	case b.ResourceLink != nil:
-		return "link " + b.ResourceLink.Name + " " + b.ResourceLink.Uri
-	case b.Text != nil:
-		return b.Text.Text
-	default:
-		return "?"
-	}
-}
-
-// offered is what an agent with Tools answers.
-type offered struct {
-	Servers             []sdk.McpServer
-	URL, Token, Session string
-}
-
-func (a *scripted) calls(req sdk.PromptRequest) error {
-	return errors.Join(
-		a.update(req, sdk.StartToolCall("c1", "Reading a\u202efile", sdk.WithStartRawInput(map[string]any{"path": "a"}))),
-		a.update(req, sdk.UpdateToolCall("c1", sdk.WithUpdateStatus(sdk.ToolCallStatusInProgress))),
-		a.update(req, sdk.UpdateToolCall("c1", sdk.WithUpdateStatus(sdk.ToolCallStatusCompleted), sdk.WithUpdateRawOutput("content"))),
-		a.update(req, sdk.StartToolCall("c2", "Writing")),
-		a.update(req, sdk.UpdateToolCall("c2", sdk.WithUpdateStatus(sdk.ToolCallStatusFailed))),
-		a.update(req, sdk.StartToolCall("c3", "Never ending")),
-		a.say(req, "Behind."),
-	)
-}
-
-// ask asks for permissions and answers with the outcomes, in order.
-func (a *scripted) ask(ctx context.Context, req sdk.PromptRequest) error {
-	outcomes := make([]string, a.script.Asks)
-	unstopped := context.WithoutCancel(ctx) // the answer may come behind session/cancel
-	var group sync.WaitGroup
-	for i := range outcomes {
-		group.Go(func() {
-			title := fmt.Sprintf("Deleting %d\u202e", i)
-			want := sdk.RequestPermissionRequest{
-				SessionId: req.SessionId,
-				ToolCall:  sdk.ToolCallUpdate{ToolCallId: "c", Title: &title, RawInput: map[string]any{"path": "/a"}},
-				Options: []sdk.PermissionOption{
-					{Kind: sdk.PermissionOptionKindAllowOnce, Name: "Allow", OptionId: "allow"},
-					{Kind: sdk.PermissionOptionKindRejectOnce, Name: "Reject", OptionId: "reject"},
-				},
-			}
-			if a.script.Wants != nil {
-				want = *a.script.Wants
-				want.SessionId = req.SessionId
-			}
-			response, err := a.conn().RequestPermission(unstopped, want)
-			switch {
-			case err != nil:
-				outcomes[i] = err.Error()
-			case response.Outcome.Selected != nil:
-				outcomes[i] = string(response.Outcome.Selected.OptionId)
-			default:
-				outcomes[i] = "cancelled"
-			}
-		})
-	}
-	group.Wait()
-	if a.script.Dir != "" {
-		if err := os.WriteFile(filepath.Join(a.script.Dir, "outcomes"), []byte(strings.Join(outcomes, " ")), 0o600); err != nil {
-			return err
-		}
-	}
-	return a.say(req, strings.Join(outcomes, " "))
 }

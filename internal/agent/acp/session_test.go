@@ -3,6 +3,7 @@ package acp_test
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -36,6 +37,41 @@ func TestAConversationBegunAnewFreesTheOldSession(t *testing.T) {
 			}
 			if _, living := starts(t, dir); len(living) > 0 {
 				t.Errorf("%d processes live", len(living))
+			}
+		})
+	}
+}
+
+// TestFiftyConversationsHoldTheMemoryOfOne: a session of this agent holds 4 MiB until it is closed.
+func TestFiftyConversationsHoldTheMemoryOfOne(t *testing.T) {
+	t.Parallel()
+	for name, closes := range map[string]bool{"Closes": true, "EndsItsProcess": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			runner := open(t, script{Blocks: true, Closes: closes, Holds: 4, Dir: dir}, acp.Config{})
+			var first, last int64
+			var opened []string
+			for n := range 51 {
+				session := look(t, runner, request("a", fmt.Sprint("run-", n), "begin")).Session // without a history
+				opened = append(opened, session)
+				all := runner.Processes()
+				if all.Living != 1 {
+					t.Fatalf("after %d conversations: %+v", n, all)
+				}
+				if n == 0 {
+					first = all.Memory
+				}
+				last = all.Memory
+			}
+			if last > first+40<<20 {
+				t.Errorf("%d MiB grew to %d MiB", first>>20, last>>20)
+			}
+			if closes {
+				raw, err := os.ReadFile(filepath.Join(dir, "closed"))
+				if err != nil || !slices.Equal(strings.Fields(string(raw)), opened[:50]) {
+					t.Errorf("closed %q, %v; want all of %q but the last", raw, err, opened)
+				}
 			}
 		})
 	}

@@ -1,0 +1,52 @@
+package process
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Memory is what the processes of groups have in memory, in bytes (their resident sets; pages that they share count for each); 0 = unknown.
+func Memory(groups []int) (total int64) {
+	if len(groups) == 0 {
+		return 0
+	}
+	page := int64(os.Getpagesize())
+	for _, raw := range stats() {
+		if group, err := strconv.Atoi(raw[2]); err != nil || !slices.Contains(groups, group) || len(raw) < 22 {
+			continue
+		}
+		if pages, err := strconv.ParseInt(raw[21], 10, 64); err == nil {
+			total += pages * page
+		}
+	}
+	return total
+}
+
+// stats are the fields of /proc/PID/stat of every process behind its name: state, parent, group, …; pid is the number of the process.
+func stats() map[int][]string {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = dir.Close() }()
+	names, _ := dir.Readdirnames(-1) //nolint:errcheck // what could be read is listed
+	all := map[int][]string{}
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		raw, err := os.ReadFile("/proc/" + name + "/stat") //nolint:gosec // a number
+		if err != nil {                                    // it has ended
+			continue
+		}
+		// pid (name) state parent group …; the name may contain anything.
+		if fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:])); len(fields) >= 3 {
+			all[pid] = fields
+		}
+	}
+	return all
+}
