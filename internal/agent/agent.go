@@ -48,6 +48,8 @@ type Runner interface {
 // Host is a runner with processes that outlive turns.
 type Host interface {
 	Processes() Processes
+	// EndSession frees what the runner holds for a conversation that was deleted or begun anew. It returns at once, and a turn that runs goes on.
+	EndSession(session chat.SessionKey)
 }
 
 // Processes are those of one agent.

@@ -207,6 +207,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 			service.Topic: func(ctx context.Context, text string) { d.svc.Events.Receive(ctx, text) }, topicAnswer: d.questions.receive,
 		},
 	}, p.store, d.owner, p.log)
+	d.publisher.Subscribe(d.endAgentSession, func(chat.Event) bool { return false })
 	d.sender = outbox.New(outbox.Config{Channels: p.channels, Gone: func(ctx context.Context, o store.Outgoing, u store.UndeliveredParams) error {
 		return d.svc.Delivery.AddressGone(ctx, o, u)
 	}}, p.store, d.owner, p.obs, p.log)

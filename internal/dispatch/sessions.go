@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"laneway/internal/agent"
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/events"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -114,4 +116,14 @@ func (d *Dispatcher) Search(ctx context.Context, q store.SearchQuery) (store.Sea
 // PendingInputs lists messages that are accepted and not yet run.
 func (d *Dispatcher) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error) {
 	return d.store.PendingInputs(ctx, key, after, limit)
+}
+
+// endAgentSession frees what the agent of a session holds for a conversation that is over, in whatever process of the cluster that was decided.
+func (p *parts) endAgentSession(e chat.Event) {
+	if e.Kind != chat.EventSession || (e.Reason != reasonReset && e.Reason != events.ReasonDeleted) {
+		return
+	}
+	if host, ok := p.agents[e.Session.Agent].Runner.(agent.Host); ok {
+		host.EndSession(e.Session)
+	}
 }

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/store"
 )
@@ -107,5 +109,35 @@ func TestCommandsReachNoSessionOfAnother(t *testing.T) {
 			t.Errorf("a deferred text: %v", err)
 		}
 		want(t, "the turn", h.end(id).Outcome, chat.OutcomeAnswered)
+	})
+}
+
+// hosting is a runner that keeps something for each session.
+type hosting struct {
+	stepping
+
+	ended *[]string
+}
+
+func (hosting) Processes() agent.Processes { return agent.Processes{Living: 1, Most: 2, Memory: 3} }
+
+func (r hosting) EndSession(key chat.SessionKey) { *r.ended = append(*r.ended, key.String()) }
+
+// TestAnAgentFreesConversationsThatAreOver: one that was begun anew, and one that was deleted.
+func TestAnAgentFreesConversationsThatAreOver(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var ended []string
+		h := open(t, newStore(t), runBy(hosting{ended: &ended}))
+		for _, session := range []string{"anew", "deleted", "kept"} {
+			h.end(h.send("agent:main:"+session, "hello"))
+		}
+		h.end(h.send("agent:main:anew", "/new"))
+		if _, err := h.d.Delete(t.Context(), store.DeleteParams{Session: chat.SessionKey{Agent: "main", Rest: "deleted"}}, chat.Caller{Principal: "tester"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		wantList(t, "freed", ended, []string{"agent:main:anew", "agent:main:deleted"})
+		want(t, "programs", fmt.Sprint(h.d.Status(t.Context()).Programs), "[{main 1 2 3 0}]")
+		h.close()
 	})
 }

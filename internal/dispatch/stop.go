@@ -195,7 +195,7 @@ func (sp *stops) reset(ctx context.Context, key chat.SessionKey, by chat.Caller,
 		return "", err
 	}
 	if s.SessionID == p.NewID {
-		sp.events.PublishSession(key, s.Principal, "reset", "")
+		sp.events.PublishSession(key, s.Principal, reasonReset, "")
 	}
 	return s.SessionID, nil
 }

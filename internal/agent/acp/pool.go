@@ -314,3 +314,27 @@ func (p *pool) processes() (living []*peer, evicted int64) {
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Keys(p.peers)), p.evicted
 }
+
+// endSession ends the session of an agent after its turns. An agent that cannot close a session loses its process.
+func (p *pool) endSession(session string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.seats[session]
+	if p.closed || s == nil {
+		return
+	}
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+	s.users++
+	p.group.Go(func() {
+		<-s.free
+		s.forget()
+		if s.peer != nil {
+			s.peer.endSession()
+			s.forget()
+		}
+		p.giveBack(s)
+	})
+}

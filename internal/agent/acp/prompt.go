@@ -16,10 +16,10 @@ import (
 )
 
 // blocks are the prompt of a turn. An agent that begins new is given the system prompt of the request and the history; one that remembers the conversation is given what
-// others have added to it since. When the conversation was begun anew, so is the agent's session; and when the turn is the first one of it that has tools, because an agent
+// others have added to it since. When the conversation was begun anew, or the agent's session has ended, the agent gets another one; so it does when the turn is the first one of it that has tools, because an agent
 // learns of them with its session. dir is the directory for files of the turn, "" = none.
 func (p *peer) blocks(ctx context.Context, req agent.Request, access agent.ToolAccess, dir string) ([]sdk.ContentBlock, error) {
-	if p.forgot(req) || (access.Token != "" && !p.tools) {
+	if p.id == "" || p.forgot(req) || (access.Token != "" && !p.tools) {
 		if err := p.begin(ctx, access); err != nil {
 			return nil, err
 		}

@@ -71,9 +71,8 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	access, endTools := req.ProgramTools(ctx) // here, because the process works for this turn alone until the seat is given back
 	defer endTools()
 	if s.peer != nil && s.peer.forgot(req) && !s.peer.closes() { // its sessions end with its process only
-		s.peer.quit()
-		<-s.peer.gone
-		s.peer = nil
+		s.peer.endSession()
+		s.forget()
 	}
 	if s.peer == nil {
 		if s.peer, err = r.startShown(ctx, req.Session, access, emit); err != nil {
@@ -112,6 +111,9 @@ func showStep(emit func(agent.Event), id, name string) (end func(error)) {
 		emit(agent.Event{Kind: agent.EventTool, Tool: &chat.ToolEvent{Phase: "result", CallID: id, Name: name, IsError: err != nil}})
 	}
 }
+
+// EndSession implements [agent.Host].
+func (r *Runner) EndSession(session chat.SessionKey) { r.pool.endSession(session.String()) }
 
 // Processes implements [agent.Host].
 func (r *Runner) Processes() agent.Processes {

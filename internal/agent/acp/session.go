@@ -54,6 +54,17 @@ func (p *peer) closeSession(ctx context.Context, id sdk.SessionId) {
 	}
 }
 
+// endSession ends the session of the agent between turns: by session/close, or with the process. The next turn makes another one.
+func (p *peer) endSession() {
+	if !p.closes() {
+		p.quit()
+		<-p.gone
+		return
+	}
+	p.closeSession(context.Background(), p.id) //nolint:forbidigo // it is bounded, and no turn runs
+	p.id, p.runs, p.seen, p.tools = "", nil, 0, false
+}
+
 // forgot reports whether the conversation was begun anew since the agent's last turn.
 func (p *peer) forgot(req agent.Request) bool {
 	return len(p.runs) > 0 && !remembered(req.History, p.runs[len(p.runs)-1])

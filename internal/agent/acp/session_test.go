@@ -42,6 +42,30 @@ func TestAConversationBegunAnewFreesTheOldSession(t *testing.T) {
 	}
 }
 
+// TestAConversationThatEndedFreesItsSession after its turn, without a further one: by session/close, or with the process. The next turn has another session.
+func TestAConversationThatEndedFreesItsSession(t *testing.T) {
+	t.Parallel()
+	for name, closes := range map[string]bool{"Closes": true, "EndsItsProcess": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			runner := open(t, script{Blocks: true, Closes: closes, Dir: dir}, acp.Config{})
+			first := look(t, runner, request("a", "run-1", "one"))
+			runner.EndSession(chat.SessionKey{Agent: "main", Rest: "other"})
+			runner.EndSession(chat.SessionKey{Agent: "main", Rest: "a"})
+			eventually(t, "the session is freed", func() bool {
+				raw, err := os.ReadFile(filepath.Join(dir, "closed"))
+				_, living := starts(t, dir)
+				return closes && err == nil && string(raw) == first.Session+"\n" || !closes && len(living) == 0
+			})
+			second := look(t, runner, request("a", "run-2", "two", entry(1, "run-1", chat.RoleUser, "one")))
+			if (first.PID == second.PID) != closes || closes && second.Session == first.Session || len(second.Blocks) != 2 || !strings.HasSuffix(second.Blocks[0], `[{"role":"user","text":"one"}]`) {
+				t.Errorf("got %+v after %+v, want another session with the history", second, first)
+			}
+		})
+	}
+}
+
 // TestFiftyConversationsHoldTheMemoryOfOne: a session of this agent holds 4 MiB until it is closed.
 func TestFiftyConversationsHoldTheMemoryOfOne(t *testing.T) {
 	t.Parallel()
