@@ -149,24 +149,3 @@ func clearing(r removal) *pgx.Batch {
 	b.Queue(summaries, of)
 	return b
 }
-
-// filesNamedSQL reads the whole inbox.
-const filesNamedSQL = `
-WITH named AS (
-	SELECT f ->> 'path' AS path FROM inbox i, json_array_elements(i.body::json -> 'attachments') f WHERE i.body LIKE '%"attachments":%'
-	UNION SELECT file::json ->> 'path' FROM outbox WHERE done_at IS NULL AND file <> ''
-)
-SELECT path FROM named WHERE path = ANY($1::text[])`
-
-// FilesNamed returns the paths that messages name; see the port.
-func (s *Store) FilesNamed(ctx context.Context, paths []string) (named []string, err error) {
-	err = s.do(ctx, "looking for messages that name files", func(ctx context.Context) error {
-		rows, err := s.pool.Query(ctx, filesNamedSQL, paths)
-		if err != nil {
-			return err
-		}
-		named, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return err
-	})
-	return named, err
-}

@@ -40,6 +40,9 @@ func (s *Store) MessageByID(ctx context.Context, id string) (store.Waiting, erro
 	return out, err
 }
 
+// joinedAhead is how far after its run a message may lie that joined it.
+const joinedAhead = 1000
+
 // filesOfRunsSQL reads the messages of the range in which those of the runs lie. Parameters: $1 the session, $2 the runs, $3 joinedAhead.
 const filesOfRunsSQL = `
 WITH named AS MATERIALIZED (SELECT id, seq_from, seq_to FROM runs WHERE session_key = $1 AND id = ANY($2::text[]))

@@ -151,23 +151,3 @@ func (t *tx) removeSession(ctx context.Context, r *row) (ended []store.Waiting, 
 	_, err = t.exec(ctx, `DELETE FROM sessions WHERE key = ?`, r.key)
 	return ended, err
 }
-
-// FilesNamed returns the paths that messages name; see the port.
-func (s *Store) FilesNamed(ctx context.Context, paths []string) (named []string, err error) {
-	list, err := encode(append([]string{}, paths...))
-	if err != nil {
-		return nil, err
-	}
-	err = s.view(ctx, "look for messages that name files", func(ctx context.Context, q querier) error {
-		rows, err := q.query(ctx, filesNamedSQL, list)
-		named, err = collect(rows, err, text)
-		return err
-	})
-	return named, err
-}
-
-// filesNamedSQL reads the whole inbox, in a snapshot and not in the writer.
-const filesNamedSQL = `
-	WITH p AS MATERIALIZED (SELECT value AS path FROM json_each(?1))
-	SELECT path FROM p WHERE path IN (SELECT f.value ->> '$.path' FROM inbox i, json_each(i.body, '$.attachments') f WHERE i.body LIKE '%"attachments":%')
-		OR path IN (SELECT file ->> '$.path' FROM outbox WHERE state IN ('pending', 'sending') AND file <> '')`

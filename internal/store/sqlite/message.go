@@ -230,6 +230,9 @@ func (s *Store) MessageByID(ctx context.Context, id string) (m store.Waiting, er
 	return m, err
 }
 
+// joinedAhead is how far after its run a message may lie that joined it.
+const joinedAhead = 1000
+
 // filesOfRunsSQL reads the messages of the range in which those of the runs lie. Parameters: ?1 the session, ?2 a JSON array of runs, ?3 joinedAhead.
 const filesOfRunsSQL = `
 	WITH named AS MATERIALIZED (SELECT id, seq_from, seq_to FROM runs WHERE session_key = ?1 AND id IN (SELECT value FROM json_each(?2)))

@@ -47,15 +47,20 @@ func millis(t time.Time) int64 {
 // keyColumn is a column with the key of a session.
 type keyColumn struct{ to *chat.SessionKey }
 
-// Scan implements sql.Scanner. It checks nothing: keys were checked before they were stored.
+// Scan implements sql.Scanner.
 func (c keyColumn) Scan(v any) error {
 	text, ok := v.(string)
 	if !ok {
 		return fmt.Errorf("a session key is stored as %T", v)
 	}
-	agent, rest, _ := strings.Cut(strings.TrimPrefix(text, "agent:"), ":")
-	*c.to = chat.SessionKey{Agent: agent, Rest: rest}
+	*c.to = parseKey(text)
 	return nil
+}
+
+// parseKey is the inverse of chat.SessionKey.String. It checks nothing: keys were checked before they were stored.
+func parseKey(text string) chat.SessionKey {
+	agent, rest, _ := strings.Cut(strings.TrimPrefix(text, "agent:"), ":")
+	return chat.SessionKey{Agent: agent, Rest: rest}
 }
 
 // encode makes the JSON text of a column.
