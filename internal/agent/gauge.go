@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"maps"
 	"sync"
 )
 
@@ -33,6 +34,8 @@ func (r Ratio) New(estimate int) int { return r.Window(int(Ratio(estimate) * max
 
 // Gauge learns the ratios of one endpoint from what it reports for requests. It is safe for concurrent use; nil knows nothing and learns nothing.
 type Gauge struct {
+	endpoint string
+
 	mu       sync.Mutex
 	models   map[string]Ratio
 	sessions map[string]Ratio
@@ -43,9 +46,31 @@ const (
 	leastGauged = 256
 	// modelShare and sessionShare are the weights of a new count beside what was known.
 	modelShare, sessionShare Ratio = 0.2, 0.5
-	// mostGauged is of how many sessions a gauge remembers a ratio.
-	mostGauged = 10_000
+	// mostSessions and mostModels are of how many sessions and models a gauge remembers a ratio: clients of /v1 may name any model.
+	mostSessions, mostModels = 10_000, 100
 )
+
+// NewGauge makes a gauge for an endpoint, whose name holds no secret.
+func NewGauge(endpoint string) *Gauge {
+	return &Gauge{endpoint: endpoint, models: map[string]Ratio{}, sessions: map[string]Ratio{}}
+}
+
+// Endpoint is its name.
+func (g *Gauge) Endpoint() string { return g.endpoint }
+
+// Ratios are those of all models. The caller owns the map.
+func (g *Gauge) Ratios() map[string]Ratio {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.models)
+}
+
+// Restore sets what an earlier process has learned of a model.
+func (g *Gauge) Restore(model string, r Ratio) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.models[model] = min(max(r, leastRatio), mostRatio)
+}
 
 // Ratio is that of a session's last requests, else that of the model, smoothed over all sessions.
 func (g *Gauge) Ratio(model, session string) Ratio {
@@ -69,14 +94,13 @@ func (g *Gauge) Note(model, session string, estimated, counted int) {
 	seen := min(max(Ratio(counted)/Ratio(estimated), leastRatio), mostRatio)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.models == nil || len(g.sessions) >= mostGauged {
-		g.sessions = map[string]Ratio{}
-	}
-	if g.models == nil {
-		g.models = map[string]Ratio{}
+	if len(g.sessions) >= mostSessions {
+		clear(g.sessions) // the ratio of the model takes their place
 	}
 	before := g.models[model].known()
-	g.models[model] = before + (seen-before)*modelShare
+	if _, ok := g.models[model]; ok || len(g.models) < mostModels {
+		g.models[model] = before + (seen-before)*modelShare
+	}
 	of, ok := g.sessions[session]
 	if !ok {
 		of = before

@@ -30,7 +30,7 @@ func TestARatioFollowsWhatTheProviderCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := &agent.Gauge{}
+			g := agent.NewGauge("e")
 			for _, n := range c.counts {
 				g.Note("m", n.session, n.estimated, n.counted)
 			}

@@ -86,7 +86,7 @@ func (g gaugesByEndpoint) of(a config.Agent) *agent.Gauge {
 	}
 	endpoint := a.Runner + " " + a.BaseURL
 	if g[endpoint] == nil {
-		g[endpoint] = &agent.Gauge{}
+		g[endpoint] = agent.NewGauge(endpoint)
 	}
 	return g[endpoint]
 }

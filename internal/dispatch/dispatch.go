@@ -145,6 +145,7 @@ type Dispatcher struct {
 	stops     *stops
 	signs     *signs
 	figures   figures
+	gauges    *gauges
 	started   time.Time
 }
 
@@ -187,6 +188,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	d.signs = &signs{parts: p}
 	d.queue = &queue{parts: p, signs: d.signs}
 	d.queue.rules.Store(&cfg.Queue)
+	d.gauges = &gauges{parts: p, saved: map[store.TokenRatio]int{}}
 	d.questions = &questions{parts: p, outside: newOutsideCalls(), waiting: map[string]chan struct{}{}}
 	d.turns = &turns{parts: p, queue: d.queue, signs: d.signs, questions: d.questions, compactions: newCompactions()}
 	d.admission = &admission{parts: p}

@@ -25,6 +25,7 @@ func (d *Dispatcher) Register(ctx context.Context) error {
 		return err
 	}
 	d.publisher.Announce()
+	d.gauges.load(ctx)
 	return nil
 }
 
@@ -40,7 +41,7 @@ func (d *Dispatcher) Lease(ctx context.Context, name string) (next int64, ok boo
 // have ended. It does not end the turns: Drain does.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){d.owner.Run, d.sender.Run, d.figures.run, d.publisher.Run, d.meter.Run, d.questions.run, d.trees.run} {
+	for _, loop := range []func(context.Context){d.owner.Run, d.sender.Run, d.figures.run, d.publisher.Run, d.meter.Run, d.questions.run, d.trees.run, d.gauges.run} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Wait()

@@ -104,17 +104,22 @@ func (e *countingEndpoint) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // open starts a gateway whose only agent is the endpoint.
-func (e *countingEndpoint) open(t *testing.T) *harness {
+func (e *countingEndpoint) open(t *testing.T, st dispatch.Store) *harness {
 	t.Helper()
-	gauge := &agent.Gauge{}
+	gauge := agent.NewGauge("e")
 	runner, err := openai.New(openai.Config{BaseURL: "http://model", Model: "m", ContextWindow: e.window, Gauge: gauge}, e, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return open(t, newStore(t), func(c *dispatch.Config) {
+	h := build(t, st, func(c *dispatch.Config) {
 		a := &c.Agents[0]
 		a.Runner, a.Gauge, a.ContextWindow, a.Compacts, a.Info.Model, a.Tools = runner, gauge, e.window, true, "m", dispatch.Tools{Default: e.tools}
 	})
+	if err := h.d.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	return h
 }
 
 // TestCompactionStartsWhenTheProviderCountsThreeQuarters: whatever the tokenizer, with messages of 4 % of the window, and nothing larger than the window is ever sent.
@@ -125,7 +130,7 @@ func TestCompactionStartsWhenTheProviderCountsThreeQuarters(t *testing.T) {
 			t.Run(fmt.Sprintf("%v characters a token, tools %t", perToken, tools), func(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
 					e := &countingEndpoint{window: window, perToken: perToken, tools: tools}
-					h := e.open(t)
+					h := e.open(t, newStore(t))
 					text := strings.Repeat("we talk of roses, ", int(window*0.04*perToken)/18)
 					for i := range 90 {
 						if end := h.end(h.send("agent:main:long", text)); end.Outcome != chat.OutcomeAnswered {
@@ -157,7 +162,7 @@ func TestCompactionStartsWhenTheProviderCountsThreeQuarters(t *testing.T) {
 func TestAConversationThatChangesItsScriptStaysInItsWindow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		e := &countingEndpoint{window: 16_000, perToken: 4}
-		h := e.open(t)
+		h := e.open(t, newStore(t))
 		for i := range 120 {
 			text := strings.Repeat("we talk of roses, ", 140)
 			if i/20%2 == 1 {
@@ -173,6 +178,30 @@ func TestAConversationThatChangesItsScriptStaysInItsWindow(t *testing.T) {
 		h.close()
 		if e.refused > 0 || e.most > e.window {
 			t.Errorf("%d requests were larger than the window; the largest has %d of %d tokens", e.refused, e.most, e.window)
+		}
+	})
+}
+
+// TestARestartKeepsHowAnEndpointCountsTokens: a conversation that fills 60 % of the window by the provider's count is not compacted by the next process.
+func TestARestartKeepsHowAnEndpointCountsTokens(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e, st := &countingEndpoint{window: 16_000, perToken: 4}, newStore(t)
+		say := func(h *harness, id string) {
+			text := strings.Repeat("we talk of roses, ", 140)
+			if end := h.end(h.send("agent:main:long", text, func(m *chat.Message) { m.ID = id })); end.Outcome != chat.OutcomeAnswered {
+				t.Fatalf("a turn ended %+v", end)
+			}
+		}
+		h := e.open(t, st)
+		for i := range 14 {
+			say(h, fmt.Sprint("before", i))
+		}
+		h.close()
+		h = e.open(t, st)
+		say(h, "after")
+		h.close()
+		if fill := float64(e.turn) / float64(e.window); fill < 0.55 || len(e.summaries) > 0 {
+			t.Errorf("after the restart the provider counts %.0f %% of the window, and there were %d compactions; want the whole conversation", 100*fill, len(e.summaries))
 		}
 	})
 }

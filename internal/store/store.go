@@ -29,6 +29,7 @@ type Store interface {
 	Toc
 	Retention
 	Zones
+	TokenRatios
 	Holds
 
 	// Kind is "sqlite" or "postgres". Status pages show it instead of a path or an address.

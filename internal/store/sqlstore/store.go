@@ -11,6 +11,7 @@ type Store struct {
 	Nodes
 	Outbox
 	Questions
+	Ratios
 	Retention
 	Sessions
 	SubTurns
@@ -21,6 +22,7 @@ type Store struct {
 func New(db Engine, jobs Ledger) Store {
 	return Store{
 		Access: Access{db}, Calls: Calls{db}, Contents: Contents{db}, Holds: Holds{db}, Inspection: Inspection{db}, Journal: Journal{db}, Nodes: Nodes{db},
-		Outbox: Outbox{db, jobs}, Questions: Questions{db}, Retention: Retention{db}, Sessions: Sessions{db}, SubTurns: SubTurns{db}, Usage: Usage{db},
+		Outbox: Outbox{db, jobs}, Questions: Questions{db}, Ratios: Ratios{db}, Retention: Retention{db}, Sessions: Sessions{db}, SubTurns: SubTurns{db},
+		Usage: Usage{db},
 	}
 }

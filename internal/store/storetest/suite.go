@@ -82,6 +82,7 @@ func areas() []area {
 		{"Retention", retentionTests()},
 		{"Search", searchTests()},
 		{"Zones", zoneTests()},
+		{"TokenRatios", ratioTests()},
 		{"Hold", holdTests()},
 		{"Values", valueTests()},
 		{"Cancel", cancelTests()},
