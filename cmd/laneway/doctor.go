@@ -83,6 +83,7 @@ func checks() []check {
 		{name: "gateway", run: checkGateway},
 		{name: "credential", run: checkCredential},
 		{name: "channels", run: checkChannels},
+		{name: "problems", run: checkProblems},
 	}
 }
 
@@ -261,4 +262,20 @@ func checkCredential(ctx context.Context, p *patient) []finding {
 		return warning(fmt.Sprintf("the gateway has version %s, this program %s", cell(status.Version, 20), own), "use the same version of both")
 	}
 	return ok("accepted by %s", cell(status.NodeID, 40))
+}
+
+// checkProblems asks the running gateway what is wrong with it and with the work of all.
+func checkProblems(ctx context.Context, p *patient) []finding {
+	report := wire.HealthResult{HealthExtra: &wire.HealthExtra{}}
+	if err := p.flags.client().call(ctx, p.env, "health", map[string]any{"extended": true}, &report); err != nil {
+		return warning("not checked: no gateway answers", "start it, or give --url and --token")
+	}
+	if len(report.Problems) == 0 {
+		return ok("the gateway has none")
+	}
+	var all []finding
+	for _, problem := range report.Problems {
+		all = append(all, warning(problem, "")...)
+	}
+	return all
 }

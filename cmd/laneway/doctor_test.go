@@ -71,6 +71,9 @@ func TestDoctorKnowsTheRunningAgentAndTheDisk(t *testing.T) {
 	if got := b.stdout.String(); !strings.Contains(got, "ok       agents          main: the running gateway answers with openai, this configuration says echo\n") {
 		t.Errorf("agents:\n%s", got)
 	}
+	if got := b.stdout.String(); !strings.Contains(got, "warning  problems        one thing\n") {
+		t.Errorf("problems:\n%s", got)
+	}
 	b = newBench("", "LANEWAY_DATA", prepared(t, 0o700, 0o600, os.Geteuid(), os.Geteuid()), "LANEWAY_URL", "http://127.0.0.1:1")
 	b.gateway.refuse = errors.New("no process listens")
 	b.run(t, exitFailure, "doctor")

@@ -116,8 +116,8 @@ type SystemStatus struct {
 	Progress      Progress
 	// DiskLow: a disk has less free space than the floor, so that new messages are refused.
 	DiskLow bool
-	// AgentMissing is work that waits for an agent that no live process has, one sentence for each agent.
-	AgentMissing []string
+	// Stranded is work that no live process can do, one sentence for each agent that is missing and each account that no process sends for.
+	Stranded []string
 	// Held says since when and why the gateway is held; "" = it is not.
 	Held          string
 	Channels      []ChannelStatus

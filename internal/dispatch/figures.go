@@ -122,16 +122,19 @@ const missingCure = "start a gateway that has the agent in its configuration, or
 
 func missingSentence(agent string, n store.Unowned) string {
 	var what []string
-	for _, part := range []struct {
-		n    int
-		noun string
-	}{{n.Messages, "message"}, {n.Jobs, "job"}} {
-		switch {
-		case part.n == 1:
-			what = append(what, "1 "+part.noun)
-		case part.n > 1:
-			what = append(what, fmt.Sprintf("%d %ss", part.n, part.noun))
-		}
+	if n.Messages > 0 {
+		what = append(what, waiting(n.Messages, "message"))
 	}
-	return fmt.Sprintf("agent %s: %s wait for it, and no running gateway has it: %s", agent, strings.Join(what, " and "), missingCure)
+	if n.Jobs > 0 {
+		what = append(what, waiting(n.Jobs, "job"))
+	}
+	return fmt.Sprintf("agent %s: %s for it, and no running gateway has it: %s", agent, strings.Join(what, " and "), missingCure)
+}
+
+// waiting is "1 message waits" or "2 messages wait".
+func waiting(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun + " waits"
+	}
+	return fmt.Sprintf("%d %ss wait", n, noun)
 }

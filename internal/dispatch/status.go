@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"laneway/internal/agent"
@@ -85,7 +85,7 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 	s := chat.SystemStatus{
 		NodeID: d.NodeID(), BootID: d.cfg.BootID, Version: d.cfg.Version, StartedAt: d.started, Draining: d.node.Draining(),
 		Store: d.store.Kind(), Lanes: d.Lanes(), Progress: d.Progress(),
-		DiskLow: d.admission.diskFault() != nil, AgentMissing: d.Figures().AgentMissing,
+		DiskLow: d.admission.diskFault() != nil, Stranded: slices.Clone(d.Figures().AgentMissing),
 	}
 	if h := d.node.Hold(); h != nil {
 		s.Held = h.Sentence()
@@ -109,7 +109,7 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 		s.Channels = append(s.Channels, st)
 		delete(counts, st.Name)
 	}
-	s.Channels = append(s.Channels, d.unserved(ctx, counts)...)
+	s.Stranded = append(s.Stranded, d.unserved(ctx, counts)...)
 	for _, a := range d.cfg.Agents {
 		if host, ok := a.Runner.(agent.Host); ok {
 			p := host.Processes()
@@ -119,26 +119,21 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 	return s
 }
 
-// unserved are channels for which messages wait although no live process sends them. counts are those of channels that this process does not have.
-func (d *Dispatcher) unserved(ctx context.Context, counts map[string]store.OutboxCount) []chat.ChannelStatus {
-	if !slices.ContainsFunc(slices.Collect(maps.Values(counts)), func(c store.OutboxCount) bool { return c.Waiting > 0 }) {
+// unserved names the accounts for which messages wait although no live process sends them. counts are those of channels that this process does not have.
+func (d *Dispatcher) unserved(ctx context.Context, counts map[string]store.OutboxCount) []string {
+	maps.DeleteFunc(counts, func(_ string, c store.OutboxCount) bool { return c.Waiting == 0 })
+	if len(counts) == 0 || d.node.Hold() != nil { // a held gateway sends nothing, and the hold is a problem of its own
 		return nil
 	}
 	leases, err := d.store.NamedLeases(ctx)
 	if err != nil {
 		return nil // as above: what cannot be read is left out
 	}
-	var all []chat.ChannelStatus
+	var all []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		c := counts[name]
-		if c.Waiting == 0 || leases[name] {
-			continue
+		if !leases[name] {
+			all = append(all, fmt.Sprintf("channel %s: %s to be sent, and no running gateway has it: start a gateway with this account", name, waiting(counts[name].Waiting, "message")))
 		}
-		_, account, _ := strings.Cut(name, ":")
-		all = append(all, chat.ChannelStatus{
-			Name: name, ID: chat.ChannelKind(name), AccountID: cmp.Or(account, "without account"), State: "stopped", LastPollAge: -1,
-			LastError: "messages wait, and no running gateway sends them: start one with this account", OutboxWaiting: c.Waiting, OutboxFailed: c.Failed,
-		})
 	}
 	return all
 }

@@ -70,7 +70,7 @@ func TestARunWaitsForAProcessThatHasItsAgent(t *testing.T) {
 		lacking := open(t, st)
 		defer lacking.close()
 		time.Sleep(time.Minute)
-		wantList(t, "agents that are missing", lacking.d.Status(t.Context()).AgentMissing, []string{"agent second: 2 messages wait for it, and no running gateway has it: " +
+		wantList(t, "agents that are missing", lacking.d.Status(t.Context()).Stranded, []string{"agent second: 2 messages wait for it, and no running gateway has it: " +
 			"start a gateway that has the agent in its configuration, or reset the sessions and disable the jobs"})
 		time.Sleep(time.Minute)
 		wantList(t, "warnings", lacking.log.of("cure"), []string{"start a gateway that has the agent in its configuration, or reset the sessions and disable the jobs"})
@@ -88,7 +88,7 @@ func TestARunWaitsForAProcessThatHasItsAgent(t *testing.T) {
 		want(t, "outcome of the interrupted run", having.end(running).Outcome, chat.OutcomeAnswered)
 		want(t, "outcome of what waited", having.end(waiting).Outcome, chat.OutcomeAnswered)
 		time.Sleep(time.Minute)
-		want(t, "agents that are missing when a process has them", len(lacking.d.Status(t.Context()).AgentMissing), 0)
+		want(t, "agents that are missing when a process has them", len(lacking.d.Status(t.Context()).Stranded), 0)
 		m, err := st.MessageByID(t.Context(), running)
 		if err != nil {
 			t.Fatal(err)
@@ -101,6 +101,26 @@ func TestARunWaitsForAProcessThatHasItsAgent(t *testing.T) {
 		want(t, "attempts", r.Attempt, 2)
 		want(t, "crashes", r.Crashes, 1)
 		killed.abandon()
+	})
+}
+
+// TestMessagesThatNoProcessSendsAreNamed has a message for a bot of a process that is gone.
+func TestMessagesThatNoProcessSendsAreNamed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore(t)
+		h := open(t, st)
+		defer h.close()
+		if err := st.Enqueue(t.Context(), []store.Outgoing{{Kind: store.KindNotice, Text: "old", Count: 1, Target: chat.Target{Channel: "telegram:99", ChatID: "7"}}}); err != nil {
+			t.Fatal(err)
+		}
+		wantList(t, "problems", h.d.Status(t.Context()).Stranded, []string{"channel telegram:99: 1 message waits to be sent, and no running gateway has it: start a gateway with this account"})
+		if err := st.Register(t.Context(), store.Node{ID: "other", Lease: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, err := st.AcquireLease(t.Context(), "telegram:99", "other"); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		want(t, "problems while another process has the bot", len(h.d.Status(t.Context()).Stranded), 0)
 	})
 }
 

@@ -52,7 +52,7 @@ type fakeBackend struct {
 	notReady error
 	channels []chat.ChannelStatus
 
-	agentMissing []string
+	stranded []string
 }
 
 type fakeSession struct {

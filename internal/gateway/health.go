@@ -79,7 +79,7 @@ func problemsOf(st *chat.SystemStatus) []string {
 	if st.DiskLow {
 		problems = append(problems, "disk: it has too little free space; new messages are refused until there is more")
 	}
-	problems = append(problems, st.AgentMissing...)
+	problems = append(problems, st.Stranded...)
 	if st.Progress.StalledFor >= stalledAfter {
 		problems = append(problems, fmt.Sprintf("work has been ready for %s and nothing starts", st.Progress.StalledFor.Round(time.Second)))
 	}

@@ -186,11 +186,11 @@ func TestHealthSaysWhatStandsStill(t *testing.T) {
 	}
 }
 
-func TestHealthNamesAgentsThatNoGatewayHas(t *testing.T) {
+func TestHealthNamesWorkThatNoGatewayCanDo(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	const missing = "agent coder: 1 message waits for it"
-	b.fakeBackend.set(func() { b.fakeBackend.agentMissing = []string{missing} })
+	b.fakeBackend.set(func() { b.fakeBackend.stranded = []string{missing} })
 	h := b.login(readToken).must("health", params{"probe": true, "extended": true})
 	if got := h["problems"].([]any); !slices.Equal(got, []any{missing}) || h["ok"] != nil {
 		t.Errorf("problems %q, ok %v", got, h["ok"])
