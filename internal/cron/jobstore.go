@@ -189,6 +189,19 @@ type DueJob struct {
 	Ran []SlotRun
 }
 
+// AddActive adds an active run of the job, the oldest first.
+func (d *DueJob) AddActive(r Run) {
+	d.Active, d.Session = append(d.Active, r.ID), r.SessionKey
+	d.Job.State.Queued = len(d.Active)
+	if r.State != RunRunning {
+		return
+	}
+	if st := &d.Job.State; d.Running == 0 || r.StartedAt.Before(st.RunningAt) {
+		st.RunningAt = r.StartedAt
+	}
+	d.Running++
+}
+
 // Verdict is what happens to one due job.
 type Verdict struct {
 	JobID string

@@ -152,7 +152,11 @@ func (a *acceptOp) insertWhenFull(ctx context.Context, repeated bool) error {
 		if err := a.insert(ctx, tx, b, 0); err != nil {
 			return err
 		}
-		return errors.Join(runsOf(ctx, tx, a.out.Dropped), runsOf(ctx, tx, a.out.Superseded))
+		shared := a.s.shared(tx)
+		if err := sqlstore.EndRunsOf(ctx, shared, a.out.Dropped); err != nil {
+			return err
+		}
+		return sqlstore.EndRunsOf(ctx, shared, a.out.Superseded)
 	})
 }
 

@@ -157,3 +157,12 @@ func pick[T any](rows [][]any, c int) []T {
 	}
 	return list
 }
+
+// column takes one value of each element.
+func column[T, V any](list []T, of func(T) V) []V {
+	out := make([]V, len(list))
+	for i, v := range list {
+		out[i] = of(v)
+	}
+	return out
+}

@@ -19,27 +19,6 @@ import (
 	"laneway/internal/testpg"
 )
 
-// TestLaunchInDoubtIsHandedOut: what a claim has committed without hearing of it comes with the next one, once.
-func TestLaunchInDoubtIsHandedOut(t *testing.T) {
-	t.Parallel()
-	s, url := cronStore(t)
-	addJobs(t, url, 3)
-	launched := claimAll(t, s)
-	if len(launched) != 3 {
-		t.Fatalf("launched %d runs", len(launched))
-	}
-	never := launched[2]
-	never.Message.ID = "schedule:never:1"
-	s.AddUnknown([]cron.Launched{launched[0], never})
-	again := claimAll(t, s)
-	if len(again) != 1 || again[0].Message.ID != launched[0].Message.ID || !again[0].Mine || again[0].Seq != launched[0].Seq {
-		t.Fatalf("handed out %+v", again)
-	}
-	if more := claimAll(t, s); len(more) > 0 {
-		t.Fatalf("handed out again: %+v", more)
-	}
-}
-
 // TestTakenNameStopsOnlyItsRun: a message with the id that a run needs must not delay the other jobs.
 func TestTakenNameStopsOnlyItsRun(t *testing.T) {
 	t.Parallel()

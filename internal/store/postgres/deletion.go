@@ -76,7 +76,7 @@ func (s *Store) remove(ctx context.Context, tx pgx.Tx, p store.DeleteParams) (ou
 		}
 	}
 	b := &pgx.Batch{}
-	if err := s.audit(b, p.Audit.Between(id, "")); err != nil {
+	if err := sqlstore.Audit(ctx, s.queued(b), p.Audit.Between(id, ""), ""); err != nil {
 		return out, err
 	}
 	return out, send(ctx, tx, b)
@@ -103,8 +103,6 @@ func (s *Store) removeOne(ctx context.Context, tx pgx.Tx, r removal, out *store.
 	b.Queue(`WITH i AS (
 		UPDATE inbox SET state = 'done', outcome = 'stopped', reason = 'delete', ended_at = `+nowSQL+`
 		WHERE session_key = $2 AND ended_at IS NULL RETURNING *
-	), cancelled AS (
-		`+cancelMessagesSQL+`
 	) SELECT `+waitingColumns+` FROM i ORDER BY i.seq`, s.clock(), r.key).Query(collect(&ended, scanWaiting))
 	if r.keep {
 		b.Queue(keepTranscriptsSQL, r.key)
@@ -120,7 +118,7 @@ func (s *Store) removeOne(ctx context.Context, tx pgx.Tx, r removal, out *store.
 		return err
 	}
 	ended = store.WithoutContent(ended)
-	if err := runsOf(ctx, tx, ended); err != nil {
+	if err := sqlstore.EndRunsOf(ctx, s.shared(tx), ended); err != nil {
 		return err
 	}
 	out.Ended = append(out.Ended, ended...)

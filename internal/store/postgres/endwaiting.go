@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // The statements that end waiting messages differ only in the messages (v). The session's row is locked already. Parameters: $1 clock, $2
@@ -48,8 +49,6 @@ const (
 		notice_id = COALESCE((SELECT id FROM raised UNION ALL SELECT id FROM added), notice_id)
 	WHERE session_key = $2 AND seq = ANY (ARRAY(SELECT seq FROM v)) AND ended_at IS NULL
 	RETURNING *
-), cancelled AS (
-	` + cancelMessagesSQL + `
 )
 SELECT ` + waitingColumns + ` FROM i ORDER BY i.seq`
 )
@@ -83,25 +82,22 @@ func (s *Store) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Wait
 	if err != nil {
 		return nil, err
 	}
-	var (
-		before, ended []store.Waiting
-		runs          []loggedRun
-	)
-	err = s.do(ctx, "ending waiting messages", func(ctx context.Context) error {
-		before, ended, runs = nil, nil, nil
+	var all []store.Waiting
+	err = s.within(ctx, "ending waiting messages", func(ctx context.Context, tx pgx.Tx) error {
+		all = nil
 		b := &pgx.Batch{}
 		b.Queue(lockSQL, p.Session.String())
 		if p.Again {
-			b.Queue(endedBeforeSQL, p.Session.String(), p.Seqs, string(p.Outcome), clean(p.Reason)).Query(collect(&before, scanWaiting))
+			b.Queue(endedBeforeSQL, p.Session.String(), p.Seqs, string(p.Outcome), clean(p.Reason)).Query(collect(&all, scanWaiting))
 		}
 		p.Again = true // for the next try: this one may be committed without an answer
-		b.Queue(endSeqsSQL, append(slices.Clip(args), p.Seqs)...).Query(collect(&ended, scanWaiting))
+		b.Queue(endSeqsSQL, append(slices.Clip(args), p.Seqs)...).Query(collect(&all, scanWaiting))
 		b.Queue(settleSQL, s.clock(), p.Session.String(), false)
-		b.Queue(runsOfMessagesSQL, p.Session.String(), p.Seqs).Query(collect(&runs, scanLog)) // in the same round trip: which ones end is not known before
-		return send(ctx, s.pool, b)
+		if err := send(ctx, tx, b); err != nil {
+			return err
+		}
+		return sqlstore.EndRunsOf(ctx, s.shared(tx), all)
 	})
-	all := append(before, ended...)
-	attachRuns(all, runs)
 	return all, err
 }
 

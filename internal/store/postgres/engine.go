@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"laneway/internal/cron"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlstore"
 )
@@ -35,8 +34,8 @@ func (e engine) Turn(ctx context.Context, doing string, share sqlstore.Share, ch
 }
 
 // Poll implements sqlstore.Engine. Other replicas change the database, so every look reads.
-func (e engine) Poll(ctx context.Context, p store.Poll, look func(ctx context.Context, tx sqlstore.Tx) (sqlstore.Rest, error)) error {
-	return e.Update(ctx, p.Kind, func(ctx context.Context, tx sqlstore.Tx) error {
+func (e engine) Poll(ctx context.Context, p store.Poll, look func(ctx context.Context, tx sqlstore.Tx) (sqlstore.Rest, error)) (*sqlstore.Rested, error) {
+	return nil, e.Update(ctx, p.Kind, func(ctx context.Context, tx sqlstore.Tx) error {
 		_, err := look(ctx, tx)
 		return err
 	})
@@ -293,28 +292,5 @@ func cleanSet(rows sqlstore.Set) sqlstore.Set {
 	return out
 }
 
-// ledger is what sqlstore needs of jobs.
-type ledger struct{ *Store }
-
-// raw sends what waits, and returns the transaction for statements of this package.
-func raw(ctx context.Context, tx sqlstore.Tx) (*pgx.Conn, error) {
-	t := tx.(*engineTx) //nolint:forcetypeassert,errcheck // transactions of this engine
-	if err := t.flush(ctx); err != nil {
-		return nil, err
-	}
-	return t.to.(*pgx.Conn), nil //nolint:forcetypeassert,errcheck // that of a transaction
-}
-
-// Job implements sqlstore.Ledger.
-func (l ledger) Job(ctx context.Context, tx sqlstore.Tx, id string) (*cron.Job, error) {
-	conn, err := raw(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := conn.Query(ctx, jobByIDSQL, id, "")
-	if err != nil {
-		return nil, err
-	}
-	j, err := pgx.CollectExactlyOneRow(rows, scanJob)
-	return &j.Job, err
-}
+// queued is a batch as operations of sqlstore use it that read nothing: its statements travel with the batch.
+func (s *Store) queued(b *pgx.Batch) sqlstore.Tx { return &engineTx{Store: s, waiting: b, begun: true} }

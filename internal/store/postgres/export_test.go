@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"laneway/internal/cron"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlstore"
 )
@@ -23,16 +22,6 @@ func (s *Store) BoundSearch(recent int) { s.recentEntries = recent }
 
 // TurnStatements is how many statements a connection for turns has planned.
 func TurnStatements() int64 { return int64(len(turnStatements())) }
-
-// RunStatements are the statements of a list of runs: the page and the count, with their arguments.
-func RunStatements(f cron.RunFilter) (page, total string, args []any) {
-	c := runConditions(f)
-	l := newRunList(f, c)
-	return l.page, l.total(), c.args
-}
-
-// AddUnknown lets the store believe that the commit of these launches got no answer.
-func (s *Store) AddUnknown(list []cron.Launched) { s.unknownLaunches.add(list) }
 
 // AcceptTogether is one group of messages, and which of them it stored.
 func (s *Store) AcceptTogether(ctx context.Context, list []store.AcceptParams) ([]bool, []store.Accepted, error) {
@@ -85,12 +74,11 @@ func (s *Store) endTogether(ctx context.Context, list []store.FinishParams, toge
 	return done, column(ops, func(e *finishOp) store.Finished { return e.out }), err
 }
 
-// Unchanged reports whether the store has nothing in memory that it did not have when it was opened: no goroutine for hints, and no launch
-// whose commit got no answer.
+// Unchanged reports whether the store has nothing in memory that it did not have when it was opened: no goroutine for hints.
 func (s *Store) Unchanged() bool {
 	s.wake.mu.Lock()
 	defer s.wake.mu.Unlock()
-	return !s.wake.sending && !s.wake.listening && len(s.unknownLaunches.all()) == 0
+	return !s.wake.sending && !s.wake.listening
 }
 
 // WarmConns is how many connections for turns are kept open.

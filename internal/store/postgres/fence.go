@@ -88,7 +88,7 @@ func send(ctx context.Context, to sender, b *pgx.Batch) error {
 }
 
 // readThenWrite is a transaction of two round trips: BEGIN travels with the reads, COMMIT with the writes.
-func (s *Store) readThenWrite(ctx context.Context, read func(*pgx.Batch), write func(*pgx.Batch) error) error {
+func (s *Store) readThenWrite(ctx context.Context, read, write func(*pgx.Batch) error) error {
 	conn, err := s.turns.Acquire(ctx)
 	if err != nil {
 		return err
@@ -96,8 +96,9 @@ func (s *Store) readThenWrite(ctx context.Context, read func(*pgx.Batch), write 
 	defer conn.Release() // which closes a connection that is still within a transaction
 	b := &pgx.Batch{}
 	b.Queue("BEGIN")
-	read(b)
-	err = send(ctx, conn, b)
+	if err = read(b); err == nil {
+		err = send(ctx, conn, b)
+	}
 	if err == nil {
 		b = &pgx.Batch{}
 		if err = write(b); err == nil {

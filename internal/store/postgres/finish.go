@@ -173,34 +173,6 @@ func (e *finishOp) scan(row pgx.Row) error {
 	return nil
 }
 
-// attempt ends the attempt of a cron run.
-func (e *finishOp) attempt(ctx context.Context) error {
-	a := cronFinishOp{end: e.p.Cron, node: e.p.Node}
-	read := func(b *pgx.Batch) {
-		a.lockJob(b)
-		e.s.fence(b, e.p.Claim)
-		a.read(b, e.s.clock())
-	}
-	write := func(b *pgx.Batch) error {
-		e.queue(b)
-		return a.write(b)
-	}
-	return e.s.readThenWrite(ctx, read, write)
-}
-
-// requeueAttempt lets the ledger row wait again with its message, when the caller did not name the attempt.
-func (e *finishOp) requeueAttempt(ctx context.Context, tx pgx.Tx) error {
-	var left []loggedRun
-	b := &pgx.Batch{}
-	e.s.fence(b, e.p.Claim)
-	e.queue(b)
-	b.Queue(leftSQL, []string{e.p.Session.String()}).Query(collect(&left, scanLog))
-	if err := send(ctx, tx, b); err != nil {
-		return err
-	}
-	return e.s.waitAgain(ctx, tx, left, e.out.EndedAt)
-}
-
 // readMerged reads the messages that ended merged, if there can be any.
 func (e *finishOp) readMerged(ctx context.Context) error {
 	if e.messages < 2 || e.p.Requeue || e.p.Outcome != chat.OutcomeAnswered {

@@ -54,7 +54,6 @@ type Store struct {
 	cronFinishes *sqlstore.Group[*finishOp] // finishes that the ledger of cron takes part in
 
 	dialect *sqlstore.Dialect
-	parts   cron.PartsDecoder
 
 	beat *control // heartbeats only
 	ctrl *control // stops and pings
@@ -62,10 +61,9 @@ type Store struct {
 	log  *slog.Logger
 	wake *waker
 
-	recentEntries   int // of a search
-	unknownLaunches *unknownLaunches
-	step            int64 // the newest step of the schema that this program has
-	wanted          int   // connections of the pools, as configured
+	recentEntries int   // of a search
+	step          int64 // the newest step of the schema that this program has
+	wanted        int   // connections of the pools, as configured
 }
 
 var (
@@ -95,12 +93,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		now:  cfg.Now,
 		log:  cfg.Logger,
 
-		recentEntries:   recentEntries,
-		unknownLaunches: newUnknownLaunches(),
-		step:            step,
-		dialect:         sqlstore.Postgres(),
+		recentEntries: recentEntries,
+		step:          step,
+		dialect:       sqlstore.Postgres(),
 	}
-	s.Store = sqlstore.New(engine{s}, ledger{s})
+	s.Store = sqlstore.New(engine{s})
 	if err := s.openConns(ctx, pc, cfg); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", translate(err)), s.beat.close(), s.ctrl.close())
 	}

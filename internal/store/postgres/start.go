@@ -90,7 +90,7 @@ func (s *Store) Start(ctx context.Context, p store.StartParams) (store.Started, 
 		return store.Started{}, err
 	}
 	how := sqlstore.Single
-	if len(g.entries) <= sqlstore.MaxGrouped {
+	if len(g.entries) <= sqlstore.MaxGrouped && !g.furtherAttempt() {
 		if how, err = s.starts.Do(ctx, g); err != nil {
 			return store.Started{}, fmt.Errorf("starting a run: %w", err)
 		}
@@ -122,7 +122,9 @@ func (s *Store) startGroup(ctx context.Context, list []*startOp) ([]bool, error)
 	b.Queue(sql, s.startArgs(list)...).Query(func(rows pgx.Rows) error {
 		return scanResults(rows, list, done, (*startOp).scan)
 	})
-	queueBegins(b, list)
+	if err := s.queueBegins(ctx, s.queued(b), list); err != nil {
+		return nil, err
+	}
 	return done, send(ctx, s.turns, b)
 }
 
@@ -132,12 +134,27 @@ func (g *startOp) start(ctx context.Context) error {
 	b := &pgx.Batch{}
 	g.s.fence(b, g.p.Claim)
 	b.Queue(startOneSQL, g.s.startArgs([]*startOp{g})...).QueryRow(g.scan)
-	queueBegins(b, []*startOp{g})
-	err := send(ctx, g.s.turns, b)
+	err := g.send(ctx, b)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return g.startedBefore(ctx)
 	}
 	return err
+}
+
+// send writes the begin of the run and, if it is an attempt of a cron run, that of the attempt.
+func (g *startOp) send(ctx context.Context, b *pgx.Batch) error {
+	if !g.furtherAttempt() {
+		if err := g.s.queueBegins(ctx, g.s.queued(b), []*startOp{g}); err != nil {
+			return err
+		}
+		return send(ctx, g.s.turns, b)
+	}
+	return pgx.BeginFunc(ctx, g.s.turns, func(tx pgx.Tx) error {
+		if err := send(ctx, tx, b); err != nil {
+			return err
+		}
+		return g.s.queueBegins(ctx, g.s.shared(tx), []*startOp{g})
+	})
 }
 
 func (s *Store) startArgs(list []*startOp) []any {

@@ -8,6 +8,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // stopRunsSQL asks the runs that a stop selects; the first requester stays recorded. $1 session, $2 scope, $3 message id, $4 requester. A
@@ -79,7 +80,7 @@ func (s *Store) stop(ctx context.Context, tx pgx.Tx, p store.StopParams, args []
 	if p.Scope != store.StopAll {
 		out.Cutoff = 0
 	}
-	return runsOf(ctx, tx, out.Waiting)
+	return sqlstore.EndRunsOf(ctx, s.shared(tx), out.Waiting)
 }
 
 func scanRunningRun(row pgx.CollectableRow) (store.RunningRun, error) {

@@ -9,6 +9,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // keepDeadNode is how long the row of a dead node is kept. The row distinguishes a crash from a clean stop, which deletes it.
@@ -112,18 +113,14 @@ func (s *Store) sweep(ctx context.Context, tx pgx.Tx, p store.SweepParams) ([]st
 	b = &pgx.Batch{}
 	b.Queue(interruptSQL, s.clock(), keys)
 	var (
-		r    takenRows
-		left []loggedRun
-		now  int64
+		r takenRows
 	)
 	r.queue(b, keys)
-	b.Queue(leftSQL, keys).Query(collect(&left, scanLog))
 	b.Queue(forgetSQL, s.clock(), keepDeadNode.Milliseconds()) // whose last work this was
-	b.Queue(`SELECT `+nowSQL, s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	if err := send(ctx, tx, b); err != nil {
 		return nil, err
 	}
-	return r.assemble(), s.waitAgain(ctx, tx, left, fromMillis(now))
+	return r.assemble(), sqlstore.WaitAgain(ctx, s.shared(tx), column(r.messages, func(m store.Waiting) string { return m.MessageID }))
 }
 
 // sized is a session with the bytes of its unfinished messages.

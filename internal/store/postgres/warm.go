@@ -18,9 +18,9 @@ const defaultWarm = 4
 func turnStatements() []string {
 	return []string{
 		acceptFreeSQL, acceptManySQL,
-		fenceFreeSQL, holdSQL, startOneSQL, startManySQL, beginSQL, beginManySQL, jobsSQL,
+		fenceFreeSQL, holdSQL, startOneSQL, startManySQL,
 		finishOneSQL, finishManySQL, mergedSQL,
-		lockFreeJobsSQL, existingJobsSQL, runningSQL, logsSQL, readClockSQL, narrowSQL, endManySQL, jobStatesSQL,
+		runningSQL, narrowSQL,
 	}
 }
 

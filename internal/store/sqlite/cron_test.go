@@ -160,7 +160,7 @@ func TestAStolenMessageIDStopsNothingElse(t *testing.T) {
 		t.Fatalf("launched %+v, want the other job's run alone", c.Launched)
 	}
 	r, err := s.Run(t.Context(), stolen, "")
-	if err != nil || r.State != cron.RunError || !strings.Contains(r.Error, "belongs to another message") || r.FinishedAt.IsZero() {
+	if err != nil || r.State != cron.RunError || !strings.Contains(r.Error, "another message has the name") || r.FinishedAt.IsZero() {
 		t.Errorf("the run of the stolen id: %+v (%v), want an error that says so", r, err)
 	}
 	if left := count(t, s, `SELECT count(*) FROM sessions WHERE key LIKE '%:cron:job-0000000:%'`); left != 0 {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"golang.org/x/sync/errgroup"
 	"os"
 	"strconv"
 	"sync"
@@ -47,10 +48,13 @@ func fire(_ time.Time, due []cron.DueJob) []cron.Verdict {
 func launchOf(j *cron.Job, trigger cron.Trigger, slot time.Time) cron.Launch {
 	id := cron.RunID(trigger, j.ID, slot)
 	return cron.Launch{
-		Run: cron.Run{ID: id, State: cron.RunQueued, Trigger: trigger, ScheduledFor: slot, FireAt: slot},
+		Run: cron.Run{
+			ID: id, State: cron.RunQueued, Trigger: trigger, ScheduledFor: slot, FireAt: slot, JobID: j.ID, JobName: j.Name, JobKey: j.Key,
+			Owner: j.Owner, Agent: j.Agent, Lane: j.Lane,
+		},
 		Message: chat.Message{
 			Session: chat.SessionKey{Agent: j.Agent, Rest: "cron:" + j.ID + ":" + string(trigger) + "-" + strconv.FormatInt(slot.UnixMilli(), 10)},
-			ID:      id, Lane: j.Lane, Channel: "cron", Content: chat.Content{Text: j.Payload.Text, System: true},
+			ID:      id, Dedupe: "cron:" + id, Principal: j.Owner, Lane: j.Lane, Channel: "cron", Content: chat.Content{Text: j.Payload.Text, System: true},
 		},
 	}
 }
@@ -58,20 +62,17 @@ func launchOf(j *cron.Job, trigger cron.Trigger, slot time.Time) cron.Launch {
 // fillJobs stores n jobs that are due at anchor.
 func fillJobs(tb testing.TB, s *Store, n int, anchor time.Time) {
 	tb.Helper()
-	const batch = 5000
-	for from := 0; from < n; from += batch {
-		err := s.write.do(tb.Context(), ordinary("fill"), func(ctx context.Context, t *tx) error {
-			for i := from; i < min(from+batch, n); i++ {
-				j := minutely(fmt.Sprintf("job-%07d", i), anchor)
-				if err := t.insertJob(ctx, &j); err != nil {
-					return err
-				}
-			}
-			return nil
+	var group errgroup.Group
+	group.SetLimit(64) // which the writer combines
+	for i := range n {
+		group.Go(func() error {
+			j := minutely(fmt.Sprintf("job-%07d", i), anchor)
+			_, err := s.PutJob(tb.Context(), cron.PutParams{Owner: j.Owner, Key: j.Key, Change: func(*cron.Job, time.Time) (*cron.Job, error) { return &j, nil }})
+			return err
 		})
-		if err != nil {
-			tb.Fatal(err)
-		}
+	}
+	if err := group.Wait(); err != nil {
+		tb.Fatal(err)
 	}
 }
 

@@ -48,7 +48,7 @@ func (t *tx) remove(ctx context.Context, p store.DeleteParams) (out store.Delete
 			return out, err
 		}
 	}
-	return out, t.audit(ctx, p.Audit.Between(r.id, ""), r.key)
+	return out, sqlstore.Audit(ctx, t.shared(), p.Audit.Between(r.id, ""), r.key)
 }
 
 // removeOne removes one session of a deletion; below: it belongs to the one that is deleted, whose transcripts alone may be kept.

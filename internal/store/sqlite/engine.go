@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 
-	"laneway/internal/cron"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlstore"
 )
@@ -45,15 +44,18 @@ func (e engine) Turn(ctx context.Context, doing string, _ sqlstore.Share, change
 }
 
 // Poll implements sqlstore.Engine.
-func (e engine) Poll(ctx context.Context, p store.Poll, see func(ctx context.Context, tx sqlstore.Tx) (sqlstore.Rest, error)) error {
-	_, err := poll(ctx, e.Store, p, func(ctx context.Context, t *tx) (f found[struct{}], err error) {
+func (e engine) Poll(ctx context.Context, p store.Poll, see func(ctx context.Context, tx sqlstore.Tx) (sqlstore.Rest, error)) (*sqlstore.Rested, error) {
+	if next, resting, err := e.resting(ctx, p); resting || err != nil {
+		return &sqlstore.Rested{Now: instant(e.now().UnixMilli()), Next: next}, err
+	}
+	_, err := look(ctx, e.Store, p, func(ctx context.Context, t *tx) (f found[struct{}], err error) {
 		rest, err := see(ctx, t.shared())
 		if f.idle = rest.Idle; err == nil && rest.Idle && rest.Next != nil {
 			f.next, err = rest.Next(ctx, t.shared())
 		}
 		return f, err
 	})
-	return err
+	return nil, err
 }
 
 // Groups implements sqlstore.Engine: the writer takes everything that waits into one transaction.
@@ -78,7 +80,6 @@ func (r engineRow) Values() ([]any, error) {
 // engineTx runs statements on a connection.
 type engineTx struct {
 	session *session
-	tx      *tx // nil = a View
 	now     int64
 	wrote   *bool // nil = a View
 	changed *bool // as wrote; of the transaction
@@ -87,7 +88,7 @@ type engineTx struct {
 
 // shared is the transaction as operations of sqlstore use it.
 func (t *tx) shared() *engineTx {
-	return &engineTx{session: t.session, tx: t, now: t.now, wrote: &t.wrote, changed: &t.changed}
+	return &engineTx{session: t.session, now: t.now, wrote: &t.wrote, changed: &t.changed}
 }
 
 // Now implements sqlstore.Tx.
@@ -184,18 +185,4 @@ func (t *engineTx) Query(ctx context.Context, text string, scan func(sqlstore.Ro
 		return nil
 	}
 	return err
-}
-
-// ledger is what sqlstore needs of jobs.
-type ledger struct{}
-
-func writes(t sqlstore.Tx) *tx { return t.(*engineTx).tx } //nolint:forcetypeassert,errcheck // transactions of this engine
-
-// Job implements sqlstore.Ledger.
-func (ledger) Job(ctx context.Context, t sqlstore.Tx, id string) (*cron.Job, error) {
-	j, err := findJob(ctx, writes(t), id, "")
-	if err != nil {
-		return nil, err
-	}
-	return &j.Job, nil
 }

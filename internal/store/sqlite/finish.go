@@ -18,11 +18,11 @@ func (s *Store) Finish(ctx context.Context, p store.FinishParams) (store.Finishe
 		return store.Finished{}, chat.Errorf(chat.CodeInvalid, "a run that ends needs an outcome")
 	}
 	return result(ctx, s.write, ordinary("finish a run"), func(ctx context.Context, t *tx) (store.Finished, error) {
-		return t.finish(ctx, &p)
+		return t.finish(ctx, s.Cron, &p)
 	})
 }
 
-func (t *tx) finish(ctx context.Context, p *store.FinishParams) (out store.Finished, err error) {
+func (t *tx) finish(ctx context.Context, jobs sqlstore.Cron, p *store.FinishParams) (out store.Finished, err error) {
 	r, transcript, err := t.holdRun(ctx, p.Claim, p.RunID)
 	if errors.Is(err, chat.ErrFenced) {
 		return t.finishedBefore(ctx, p)
@@ -50,7 +50,7 @@ func (t *tx) finish(ctx context.Context, p *store.FinishParams) (out store.Finis
 			return out, err
 		}
 	}
-	if err := t.ledger(ctx, p); err != nil {
+	if err := t.ledger(ctx, jobs, p); err != nil {
 		return out, err
 	}
 	if out.Entries, err = t.append(ctx, r, transcript, p.Transcript); err != nil {
@@ -100,12 +100,12 @@ func (t *tx) finishedBefore(ctx context.Context, p *store.FinishParams) (out sto
 }
 
 // ledger writes the end into the ledger of cron, when the run was an attempt of a cron run.
-func (t *tx) ledger(ctx context.Context, p *store.FinishParams) error {
+func (t *tx) ledger(ctx context.Context, jobs sqlstore.Cron, p *store.FinishParams) error {
 	switch {
 	case p.Cron != nil:
-		return t.endAttempt(ctx, p)
+		return jobs.EndAttempt(ctx, t.shared(), p.Cron, p.Node)
 	case p.Requeue:
-		return t.waitAgain(ctx, p.RunID)
+		return sqlstore.WaitAgain(ctx, t.shared(), []string{p.RunID})
 	default:
 		return nil
 	}

@@ -12,7 +12,6 @@ const (
 	pollSweep     = "sweep"
 	pollHinted    = "look for hinted messages"
 	pollOutgoing  = "claim outgoing messages"
-	pollJobs      = "claim due jobs"
 	pollQuestions = "look for questions without a node"
 	pollTasks     = "list left sub-turns"
 )

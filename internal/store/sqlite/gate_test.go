@@ -24,7 +24,7 @@ func polls(ctx context.Context, s *Store, node string) map[string]func() (bool, 
 			l, err := s.ClaimOutgoing(ctx, node, []string{"telegram:1"}, 10)
 			return len(l) > 0, err
 		},
-		pollJobs: func() (bool, error) {
+		"claim due jobs": func() (bool, error) {
 			c, err := s.Claim(ctx, cron.ClaimParams{Node: node, Decide: func(time.Time, []cron.DueJob) []cron.Verdict { return nil }})
 			return len(c.Jobs)+len(c.Launched) > 0, err
 		},

@@ -20,37 +20,6 @@ func (t *tx) held(ctx context.Context) (held bool, err error) {
 	return held, err
 }
 
-func readHeldWork(ctx context.Context, q querier, now int64) (w store.HeldWork, err error) {
-	w.Now = instant(now)
-	if err := q.one(ctx, store.HeldWorkSQL).Scan(&w.Outgoing, &w.Unfinished); err != nil {
-		return w, err
-	}
-	rows, err := q.query(ctx, selectJob+`WHERE `+plannedJobs+` AND next_run_at <= ? ORDER BY next_run_at, id`, now)
-	jobs, err := collect(rows, err, scanJob)
-	for _, j := range jobs {
-		w.Due = append(w.Due, j.Job)
-	}
-	return w, err
-}
-
-// Held is what waits for the release; see store.Holds.
-func (s *Store) Held(ctx context.Context) (w store.HeldWork, err error) {
-	err = s.view(ctx, "read what is held", func(ctx context.Context, q querier) (err error) {
-		w, err = readHeldWork(ctx, q, s.now().UnixMilli())
-		return err
-	})
-	return w, err
-}
-
-// Held is what waits for the release; see store.Holds.
-func (v *Visitor) Held(ctx context.Context) (w store.HeldWork, err error) {
-	err = v.do(ctx, "read what is held", "BEGIN", func(t *tx) error {
-		w, err = readHeldWork(ctx, t, t.now)
-		return err
-	})
-	return w, err
-}
-
 // holdCopy holds the gateway that a backup will be: the database at path, which no process uses. A database of an older schema has no table for it yet.
 func holdCopy(ctx context.Context, path string, at int64, h store.Hold) (err error) {
 	db, err := sql.Open("sqlite", dsn(path, false))

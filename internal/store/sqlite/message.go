@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // messageColumns are read by messageFields, in this order.
@@ -101,12 +102,9 @@ func (t *tx) end(ctx context.Context, r *row, list []store.Waiting, e ending) er
 			return err
 		}
 		m.State, m.Outcome, m.Reason = store.StateDone, e.outcome, e.reason
-		if err := t.endUnrun(ctx, m); err != nil {
-			return err
-		}
 	}
 	r.waiting -= int64(len(list))
-	return nil
+	return sqlstore.EndRunsOf(ctx, t.shared(), list)
 }
 
 // queued reads the messages of a session that wait for a turn, oldest first, at most limit.
@@ -210,12 +208,9 @@ func (t *tx) endedBefore(ctx context.Context, p store.EndParams) ([]store.Waitin
 		case err != nil:
 			return nil, err
 		}
-		if m.CronRun, err = t.endedRun(ctx, m.MessageID); err != nil {
-			return nil, err
-		}
 		list = append(list, m)
 	}
-	return list, nil
+	return list, sqlstore.EndRunsOf(ctx, t.shared(), list)
 }
 
 // MessageByID finds a message by its id; chat.ErrNotFound.

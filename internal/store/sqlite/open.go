@@ -92,7 +92,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{path: cfg.Path, now: cfg.Now, log: cfg.Logger, lock: lock, search: cfg.search, before: cfg.Before, gate: &store.Gate{}}
-	s.Store = sqlstore.New(engine{s}, ledger{})
+	s.Store = sqlstore.New(engine{s})
 	if err := s.open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, lock.release())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlstore"
 )
@@ -28,11 +29,11 @@ func (r *row) heldBy(c store.Claim) bool {
 // Start turns waiting messages into a run; see the port.
 func (s *Store) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
 	return result(ctx, s.write, ordinary("start a run"), func(ctx context.Context, t *tx) (store.Started, error) {
-		return t.start(ctx, &p)
+		return t.start(ctx, s.Cron, &p)
 	})
 }
 
-func (t *tx) start(ctx context.Context, p *store.StartParams) (out store.Started, err error) {
+func (t *tx) start(ctx context.Context, jobs sqlstore.Cron, p *store.StartParams) (out store.Started, err error) {
 	r, err := t.hold(ctx, p.Claim)
 	if err != nil {
 		return out, err
@@ -66,10 +67,8 @@ func (t *tx) start(ctx context.Context, p *store.StartParams) (out store.Started
 		}
 	}
 	if p.Cron != nil {
-		if err := t.beginAttempt(ctx, p); err != nil {
-			return out, err
-		}
-		if out.Job, err = t.jobOf(ctx, p.Cron.RunID); err != nil {
+		err := jobs.BeginAttempts(ctx, t.shared(), []store.StartParams{*p}, func(_ int, j cron.Job) { out.Job = &j })
+		if err != nil {
 			return out, err
 		}
 	}

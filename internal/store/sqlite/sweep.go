@@ -6,6 +6,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // Sweep takes over sessions that no live node owns; see the port. A dead node gets chat.ErrFenced.
@@ -83,10 +84,12 @@ func (t *tx) sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, err
 		if err != nil {
 			return nil, err
 		}
+		ids := make([]string, len(list))
 		for i := range list {
-			if err := t.waitAgain(ctx, list[i].MessageID); err != nil {
-				return nil, err
-			}
+			ids[i] = list[i].MessageID
+		}
+		if err := sqlstore.WaitAgain(ctx, t.shared(), ids); err != nil {
+			return nil, err
 		}
 		taken, err := t.taken(ctx, r, list)
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // ownTables are the tables that a copy leaves out: each database has its own. nodes are the processes on it, none of which lives; the counter of changed jobs only lets a
 // reader of a list notice a change; the search index is made from the transcripts again.
-var ownTables = []string{"goose_db_version", "nodes", "cron_changes", "search_state", transfer.ProgressTable} //nolint:gochecknoglobals // a constant
+var ownTables = []string{"goose_db_version", "nodes", "search_state", transfer.ProgressTable} //nolint:gochecknoglobals // a constant
 
 // Transfer is a database that is open for a copy. No gateway can use the database until [Transfer.Close].
 type Transfer struct {

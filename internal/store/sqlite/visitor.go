@@ -53,7 +53,7 @@ func Visit(ctx context.Context, cfg Config) (*Visitor, error) {
 	if v.now == nil {
 		v.now = time.Now //nolint:forbidigo // the default of the injected clock
 	}
-	all := sqlstore.New(visitorEngine{v}, ledger{})
+	all := sqlstore.New(visitorEngine{v})
 	v.Access, v.Holds, v.Inspection = all.Access, all.Holds, all.Inspection
 	if err := v.checkSchema(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -158,8 +158,8 @@ func (e visitorEngine) Turn(ctx context.Context, doing string, _ sqlstore.Share,
 func (visitorEngine) Groups() bool { return false }
 
 // Poll implements sqlstore.Engine.
-func (e visitorEngine) Poll(ctx context.Context, p store.Poll, look func(ctx context.Context, tx sqlstore.Tx) (sqlstore.Rest, error)) error {
-	return e.Update(ctx, p.Kind, func(ctx context.Context, tx sqlstore.Tx) error {
+func (e visitorEngine) Poll(ctx context.Context, p store.Poll, look func(ctx context.Context, tx sqlstore.Tx) (sqlstore.Rest, error)) (*sqlstore.Rested, error) {
+	return nil, e.Update(ctx, p.Kind, func(ctx context.Context, tx sqlstore.Tx) error {
 		_, err := look(ctx, tx)
 		return err
 	})

@@ -137,7 +137,8 @@ func (s Outbox) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone
 		if err := addOutgoing(ctx, tx, p.Outgoing); err != nil {
 			return out, err
 		}
-		out.Job, err = s.jobs.Job(ctx, tx, p.JobID)
+		job, err := s.jobs.findJob(ctx, tx, p.JobID, "")
+		out.Job = &job.Job
 		return out, err
 	})
 }

@@ -23,7 +23,7 @@ type Engine interface {
 	// Turn is an Update of the life of messages.
 	Turn(ctx context.Context, doing string, share Share, change func(ctx context.Context, tx Tx) error) error
 	// Poll is an Update that looks for due work again and again. The engine may leave it out when it knows that the look can find nothing, see [store.Gate].
-	Poll(ctx context.Context, p store.Poll, look func(ctx context.Context, tx Tx) (Rest, error)) error
+	Poll(ctx context.Context, p store.Poll, look func(ctx context.Context, tx Tx) (Rest, error)) (*Rested, error)
 	// Groups reports whether operations that run at the same time are to share a transaction, see [Group]. False: the engine does so by itself.
 	Groups() bool
 }
@@ -190,8 +190,7 @@ func LogChange(ctx context.Context, tx Tx, by store.ChangedBy, c Change) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, logChangeSQL, id, by.Who, c.Verb, c.Object, c.Before, c.After, by.Peer, by.RequestID)
-	return err
+	return tx.Later(ctx, logChangeSQL, nil, id, by.Who, c.Verb, c.Object, c.Before, c.After, by.Peer, by.RequestID)
 }
 
 // lockName lets one transaction at a time go on that uses this name; the lock ends with the transaction.

@@ -3,11 +3,17 @@ package sqlstore
 import (
 	"context"
 
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
 // Holds is whether the gateway is held.
-type Holds struct{ db Engine }
+type Holds struct {
+	db   Engine
+	jobs Cron
+}
+
+var _ store.Holds = Holds{}
 
 // Hold reads the hold; see store.Holds.
 func (s Holds) Hold(ctx context.Context) (h *store.Hold, err error) {
@@ -52,4 +58,26 @@ func (s Holds) ReleaseHold(ctx context.Context, by store.ChangedBy) error {
 		}
 		return LogChange(ctx, tx, by, Change{Verb: store.VerbRelease})
 	})
+}
+
+// Held is what waits for the release; see store.Holds.
+func (s Holds) Held(ctx context.Context) (w store.HeldWork, err error) {
+	err = s.db.View(ctx, "read what is held", func(ctx context.Context, tx Tx) error {
+		w = store.HeldWork{}
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return err
+		}
+		w.Now = fromMillis(now)
+		if _, err := one(ctx, tx, store.HeldWorkSQL, into(&w.Outgoing, &w.Unfinished)); err != nil {
+			return err
+		}
+		scan := s.jobs.scanner()
+		w.Due, err = all(ctx, tx, readJob+jobPlanned+` AND next_run_at <= {now} ORDER BY next_run_at, id`, func(r Row) (cron.Job, error) {
+			j, err := scan(r)
+			return j.Job, err
+		})
+		return err
+	})
+	return w, err
 }

@@ -13,7 +13,7 @@ import (
 // Outbox are the outgoing messages.
 type Outbox struct {
 	db   Engine
-	jobs Ledger
+	jobs Cron
 }
 
 var _ store.Outbox = Outbox{}

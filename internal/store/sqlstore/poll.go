@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"time"
 
 	"laneway/internal/store"
 )
@@ -14,6 +15,9 @@ type Rest struct {
 	Next func(ctx context.Context, tx Tx) (int64, error)
 }
 
+// Rested is a look that was left out at Now. It can find nothing before Next; the zero time = before a change.
+type Rested struct{ Now, Next time.Time }
+
 // found is what a poll has read.
 type found[T any] struct {
 	out  T
@@ -24,7 +28,7 @@ type found[T any] struct {
 // poll runs a look for due work, unless the engine knows that it can find nothing.
 func poll[T any](ctx context.Context, db Engine, p store.Poll, look func(ctx context.Context, tx Tx) (found[T], error)) (T, error) {
 	var none, out T
-	err := db.Poll(ctx, p, func(ctx context.Context, tx Tx) (Rest, error) {
+	_, err := db.Poll(ctx, p, func(ctx context.Context, tx Tx) (Rest, error) {
 		f, err := look(ctx, tx)
 		out = f.out
 		return Rest{Idle: f.idle, Next: f.next}, err

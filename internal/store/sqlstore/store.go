@@ -5,6 +5,7 @@ type Store struct {
 	Access
 	Calls
 	Contents
+	Cron
 	Holds
 	Inspection
 	Journal
@@ -19,10 +20,11 @@ type Store struct {
 }
 
 // New returns the operations on an engine.
-func New(db Engine, jobs Ledger) Store {
+func New(db Engine) Store {
+	jobs := newCron(db)
 	return Store{
-		Access: Access{db}, Calls: Calls{db}, Contents: Contents{db}, Holds: Holds{db}, Inspection: Inspection{db}, Journal: Journal{db}, Nodes: Nodes{db},
-		Outbox: Outbox{db, jobs}, Questions: Questions{db}, Ratios: Ratios{db}, Retention: Retention{db}, Sessions: Sessions{db}, SubTurns: SubTurns{db},
-		Usage: Usage{db},
+		Access: Access{db}, Calls: Calls{db}, Contents: Contents{db}, Cron: jobs, Holds: Holds{db, jobs}, Inspection: Inspection{db}, Journal: Journal{db},
+		Nodes: Nodes{db}, Outbox: Outbox{db, jobs}, Questions: Questions{db}, Ratios: Ratios{db}, Retention: Retention{db}, Sessions: Sessions{db},
+		SubTurns: SubTurns{db}, Usage: Usage{db},
 	}
 }

@@ -1,0 +1,308 @@
+package sqlstore
+
+import (
+	"context"
+
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// beginFirstSQL is the begin of first attempts, which need not be read. The text of the attempt is that of cron.EncodeAttempts.
+const beginFirstSQL = `{set run text, node text, quoted text, message text, owner text, epoch int}
+	UPDATE cron_run_logs AS l SET state = 'running', attempt = 1, started_at = {now}, node = v.node, run_id = v.message,
+		attempts = '[{"attempt":1,"startedAtMs":' || {now} || ',"node":' || v.quoted || '}]'
+	{from} WHERE l.id = v.run AND l.state = 'queued' AND l.attempt = 0
+		AND EXISTS (SELECT 1 FROM runs r WHERE r.id = v.message AND r.state = 'running' AND r.owner = v.owner AND r.epoch = v.epoch)`
+
+// BeginAttempts writes the begin of attempts whose messages have become runs into the ledger, and reads their jobs: job gets those that exist and can be
+// decoded, at the latest at the end of the transaction. It asks nothing at once for first attempts.
+func (s Cron) BeginAttempts(ctx context.Context, tx Tx, list []store.StartParams, job func(i int, j cron.Job)) error {
+	var (
+		first Set
+		again []string
+		of    = map[string][]int{}
+	)
+	for i := range list {
+		if list[i].Cron == nil {
+			continue
+		}
+		begin := beginOn(&list[i])
+		if _, id, _, err := cron.ParseRunID(begin.RunID); err == nil {
+			of[id] = append(of[id], i)
+		}
+		if begin.Attempt > 1 {
+			again = append(again, begin.RunID)
+			continue
+		}
+		quoted, err := encode(begin.Node)
+		if err != nil {
+			return err
+		}
+		first = append(first, []any{begin.RunID, begin.Node, quoted, list[i].RunID, list[i].Node, list[i].Epoch})
+	}
+	if len(first) > 0 {
+		if err := tx.Later(ctx, beginFirstSQL, nil, first); err != nil {
+			return err
+		}
+	}
+	if err := beginAgain(ctx, tx, again, list); err != nil {
+		return err
+	}
+	return s.readJobsOf(ctx, tx, of, job)
+}
+
+// beginOn is the begin of an attempt on the node that starts its message, unless another is named.
+func beginOn(p *store.StartParams) cron.AttemptStart {
+	begin := *p.Cron
+	if begin.Node == "" {
+		begin.Node = p.Node
+	}
+	return begin
+}
+
+func beginAgain(ctx context.Context, tx Tx, ids []string, list []store.StartParams) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return err
+	}
+	rows, err := readRuns(ctx, tx, ids)
+	if err != nil {
+		return err
+	}
+	var begun []loggedRun
+	for i := range list {
+		if list[i].Cron == nil || list[i].Cron.Attempt <= 1 {
+			continue
+		}
+		r, ok := rows[list[i].Cron.RunID]
+		if !ok || r.State != cron.RunQueued {
+			continue
+		}
+		r.Run, _ = r.Began(beginOn(&list[i]), fromMillis(now))
+		r.message = list[i].RunID
+		begun = append(begun, r)
+	}
+	return storeRuns(ctx, tx, begun...)
+}
+
+func (s Cron) readJobsOf(ctx context.Context, tx Tx, of map[string][]int, job func(i int, j cron.Job)) error {
+	if len(of) == 0 {
+		return nil
+	}
+	ids := make([]string, 0, len(of))
+	for id := range of {
+		ids = append(ids, id)
+	}
+	scan := s.scanner()
+	return tx.Later(ctx, readJob+`id {in $1}`, func(r Row) error {
+		j, err := scan(r)
+		if err != nil || j.broken != "" {
+			return err
+		}
+		for _, i := range of[j.ID] {
+			job(i, j.Clone())
+		}
+		return nil
+	}, ids)
+}
+
+// Ends are the ends of attempts in one transaction. Jobs are locked before sessions, as everywhere.
+type Ends struct {
+	cron  Cron
+	list  []*cron.AttemptEnd
+	jobs  map[string]storedJob
+	known map[string]bool // jobs that exist, locked by another transaction or not
+	rows  map[string]loggedRun
+	now   int64
+}
+
+// jobOfEnd is the job that the end of an attempt changes; "" = none.
+func jobOfEnd(e *cron.AttemptEnd) string {
+	if e.Job == nil || !e.State.Final() {
+		return ""
+	}
+	_, job, _, err := cron.ParseRunID(e.RunID)
+	if err != nil {
+		return ""
+	}
+	return job
+}
+
+// LockEnds locks the jobs that the ends of attempts change, before their sessions are locked. Several ends wait for no lock; a single one does.
+func (s Cron) LockEnds(ctx context.Context, tx Tx, list []*cron.AttemptEnd, wait bool) (*Ends, error) {
+	e := &Ends{cron: s, list: list, jobs: map[string]storedJob{}, known: map[string]bool{}, rows: map[string]loggedRun{}}
+	var ids []string
+	for _, end := range list {
+		if id := jobOfEnd(end); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return e, nil
+	}
+	lock := `id {in $1} ORDER BY id {skip}`
+	if wait {
+		lock = `id {in $1} ORDER BY id {lock}`
+	}
+	scan := s.scanner()
+	err := tx.Later(ctx, readJobAlone+lock, func(r Row) error {
+		j, err := scan(r)
+		e.jobs[j.ID] = j
+		return err
+	}, ids)
+	if err != nil || wait {
+		return e, err
+	}
+	return e, tx.Later(ctx, `SELECT id FROM cron_jobs WHERE id {in $1}`, func(r Row) error {
+		var id string
+		err := r.Scan(&id)
+		e.known[id] = true
+		return err
+	}, ids)
+}
+
+// Read reads the rows of the ledger. Their sessions are locked.
+func (e *Ends) Read(ctx context.Context, tx Tx) error {
+	ids := make([]string, len(e.list))
+	for i, end := range e.list {
+		ids[i] = end.RunID
+	}
+	scan := logScanner(&e.now)
+	return tx.Later(ctx, `SELECT `+logColumns+`, {now} FROM cron_run_logs WHERE id {in $1}`, func(row Row) error {
+		r, err := scan(row)
+		e.rows[r.ID] = r
+		return err
+	}, ids)
+}
+
+// Ready are those of the ends whose fence is held that this transaction can write: it has their jobs, each one once.
+func (e *Ends) Ready(held []bool) []bool {
+	ready, used := make([]bool, len(e.list)), map[string]bool{}
+	for i, end := range e.list {
+		job := jobOfEnd(end)
+		_, locked := e.jobs[job]
+		ready[i] = held[i] && !used[job] && (locked || !e.known[job])
+		if ready[i] && job != "" {
+			used[job] = true
+		}
+	}
+	return ready
+}
+
+// Write writes an end by a node into the ledger and into its job, when Read has been answered. A row whose attempt has ended stays as it is: a repetition
+// must not compute the change of the job again.
+func (e *Ends) Write(ctx context.Context, tx Tx, written map[int]string) error {
+	var (
+		runs   []loggedRun
+		counts Set
+	)
+	for i, end := range e.list {
+		node, ok := written[i]
+		r, known := e.rows[end.RunID]
+		if !ok || !known {
+			continue
+		}
+		now := fromMillis(e.now)
+		if r.Run, ok = r.Ended(end, node, now); !ok {
+			continue
+		}
+		runs = append(runs, r)
+		old, ok := e.jobs[jobOfEnd(end)]
+		if !ok || old.broken != "" {
+			continue
+		}
+		next := end.Job(old.Clone(), r.Run, now)
+		switch {
+		case next == nil:
+			if err := removeJob(ctx, tx, old.ID); err != nil {
+				return err
+			}
+		case cron.SameBesidesCounters(&old.Job, next):
+			counts = append(counts, counters(next))
+		default:
+			if _, err := storeJob(ctx, tx, old, *next); err != nil {
+				return err
+			}
+		}
+	}
+	if err := storeRuns(ctx, tx, runs...); err != nil || len(counts) == 0 {
+		return err
+	}
+	return tx.Later(ctx, countersSQL, nil, counts)
+}
+
+// EndAttempt writes the end of one attempt, where no lock has an order.
+func (s Cron) EndAttempt(ctx context.Context, tx Tx, e *cron.AttemptEnd, node string) error {
+	ends, err := s.LockEnds(ctx, tx, []*cron.AttemptEnd{e}, true)
+	if err != nil {
+		return err
+	}
+	if err := ends.Read(ctx, tx); err != nil {
+		return err
+	}
+	return ends.Write(ctx, tx, map[int]string{0: node})
+}
+
+// removeJob deletes a job; its ledger stays.
+func removeJob(ctx context.Context, tx Tx, id string) error {
+	return tx.Later(ctx, `DELETE FROM cron_jobs WHERE id = $1`, nil, id)
+}
+
+// WaitAgain lets the runs of messages that were running wait: their attempts were interrupted.
+func WaitAgain(ctx context.Context, tx Tx, messages []string) error {
+	return changeRunsOf(ctx, tx, messages, func(r *loggedRun, now int64) (changed bool) {
+		r.Run, changed = r.WaitsAgain(fromMillis(now))
+		return changed
+	})
+}
+
+// EndRunsOf ends the runs of messages that have got an outcome without running, and puts the rows into the messages.
+func EndRunsOf(ctx context.Context, tx Tx, ended []store.Waiting) error {
+	messages := make([]string, len(ended))
+	at := make(map[string]int, len(ended))
+	for i := range ended {
+		messages[i] = ended[i].MessageID
+		at[ended[i].MessageID] = i
+	}
+	return changeRunsOf(ctx, tx, messages, func(r *loggedRun, now int64) (changed bool) {
+		m := &ended[at[r.message]]
+		r.Run, changed = r.EndedWaiting(m.Outcome, m.Reason, fromMillis(now))
+		if r.State.Final() {
+			run := r.Run
+			m.CronRun = &run
+		}
+		return changed
+	})
+}
+
+// changeRunsOf changes the rows whose current attempt is one of the messages; those of no job cost nothing.
+func changeRunsOf(ctx context.Context, tx Tx, messages []string, change func(r *loggedRun, now int64) bool) error {
+	of := map[string]string{} // run → message
+	ids := make([]string, 0, len(messages))
+	for _, m := range messages {
+		if id := cron.RunOfMessage(m); id != "" {
+			of[id], ids = m, append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return err
+	}
+	rows, err := readRuns(ctx, tx, ids)
+	if err != nil {
+		return err
+	}
+	var changed []loggedRun
+	for _, id := range ids {
+		if r, ok := rows[id]; ok && r.message == of[id] && change(&r, now) {
+			changed = append(changed, r)
+		}
+	}
+	return storeRuns(ctx, tx, changed...)
+}

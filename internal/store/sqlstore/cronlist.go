@@ -1,0 +1,234 @@
+package sqlstore
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+const (
+	// jobFires is the condition for jobs with planned fires, jobsSeen that for the jobs that $1 may see; $2 = 1 = the gateway's own ones too.
+	jobFires = `({true enabled} AND paused_at IS NULL AND invalid = '')`
+	jobsSeen = `($2 = 1 OR owner <> 'system') AND ($1 = '' OR owner = $1)`
+
+	jobsMatching = ` FROM cron_jobs WHERE ` + jobsSeen + ` AND ($3 < 0 OR (CASE WHEN ` + jobFires + ` THEN 1 ELSE 0 END) = $3) AND ($4 = '' OR kind = $4)
+		AND ($5 = '' OR last_state = CASE WHEN $5 = 'never' THEN '' ELSE $5 END) AND ($6 = '' OR agent = $6)`
+
+	// jobBytes and runBytes are the bytes of the texts of a row, that of a job without its payload.
+	jobBytes = `octet_length(delivery) + octet_length(alert) + octet_length(policy) + octet_length(schedule)
+		+ octet_length(description) + octet_length(invalid) + octet_length(last_error) + octet_length(last_delivery_error)`
+	runBytes = `octet_length(attempts) + octet_length(error) + octet_length(summary) + octet_length(delivery_error)`
+
+	// PostgreSQL searches by itself. SQLite folds the case of ASCII letters only, so the texts are compared in Go.
+	jobsFound = ` AND (position($7 IN lower(id)) > 0 OR position($7 IN lower(name)) > 0 OR position($7 IN lower(display_name)) > 0
+		OR position($7 IN lower(key)) > 0 OR position($7 IN lower(description)) > 0)`
+	jobTexts = `, name, display_name, key, description`
+
+	// mostCounted is how far the rows of a ledger are counted: to count millions would make every list slow.
+	mostCounted = 100_000
+)
+
+// Jobs lists jobs; see cron.JobStore.
+func (s Cron) Jobs(ctx context.Context, f cron.JobFilter) (out cron.JobPage, err error) {
+	fires := -1
+	if f.Enabled != nil {
+		fires = number(*f.Enabled)
+	}
+	err = s.db.View(ctx, "list jobs", func(ctx context.Context, tx Tx) error {
+		out = cron.JobPage{}
+		args := []any{f.Visible, number(f.IncludeSystem), fires, string(f.Kind), f.LastStateWord(), f.Agent}
+		var jobs, changes int64
+		if _, err := one(ctx, tx, `SELECT count(*), CAST(COALESCE(sum(list_mark), 0) AS bigint) FROM cron_jobs WHERE `+jobsSeen, into(&jobs, &changes), args[:2]...); err != nil {
+			return err
+		}
+		out.Revision = "r" + strconv.FormatInt(jobs, 36) + "." + strconv.FormatInt(changes, 36)
+		size := jobBytes
+		if !f.WithoutPayload {
+			size = `octet_length(payload) + ` + jobBytes
+		}
+		from, texts := jobsMatching, ""
+		if f.Query != "" {
+			from, texts = from+tx.PerEngine(jobsFound, ""), tx.PerEngine("", jobTexts)
+			if texts == "" {
+				args = append(args, strings.ToLower(f.Query))
+			}
+		}
+		p := idPage{limit: f.Limit, offset: f.Offset, texts: strings.Count(texts, ","), find: strings.ToLower(f.Query)}
+		text := `SELECT id, ` + size + texts + from + jobOrder(tx, &f)
+		if bounded := f.Limit > 0 && texts == ""; bounded {
+			if _, err := one(ctx, tx, `SELECT count(*)`+from, into(&out.Total), args...); err != nil {
+				return err
+			}
+			n := len(args)
+			text += ` {limit $` + strconv.Itoa(n+1) + `} OFFSET $` + strconv.Itoa(n+2)
+			args, p.offset = append(slices.Clip(args), f.Limit, max(f.Offset, 0)), 0
+		}
+		if err := p.read(ctx, tx, text, args...); err != nil {
+			return err
+		}
+		out.Total = max(out.Total, p.total)
+		out.Jobs, err = s.jobsNamed(ctx, tx, p.ids, f.WithoutPayload)
+		return err
+	})
+	return out, err
+}
+
+// number is a boolean as a number.
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// jobOrder is the order of a list. Jobs without the value come last.
+func jobOrder(tx Tx, f *cron.JobFilter) string {
+	direction := ""
+	if f.Descending {
+		direction = " DESC"
+	}
+	switch f.SortBy {
+	case "name":
+		name := tx.PerEngine(`name COLLATE "C"`, `name`)
+		return ` ORDER BY name = '', ` + name + direction + `, id`
+	case "id":
+		return ` ORDER BY id` + direction
+	case "updatedAt":
+		return ` ORDER BY updated_at = 0, updated_at` + direction + `, id`
+	default:
+		return ` ORDER BY next_run_at IS NULL, next_run_at` + direction + `, id`
+	}
+}
+
+func (s Cron) jobsNamed(ctx context.Context, tx Tx, ids []string, withoutPayload bool) ([]cron.Job, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	text := readJob + `id {in $1}`
+	if withoutPayload {
+		text = strings.Replace(text, " payload,", " '"+cron.PayloadLeftOut+"',", 1)
+	}
+	scan := s.scanner()
+	list, err := all(ctx, tx, text, func(r Row) (cron.Job, error) {
+		j, err := scan(r)
+		return j.Job, err
+	}, ids)
+	return inOrder(list, ids, func(j *cron.Job) string { return j.ID }), err
+}
+
+// inOrder sorts rows that were read by their ids in the order of these.
+func inOrder[T any](list []T, ids []string, id func(*T) string) []T {
+	at := make(map[string]int, len(ids))
+	for i, v := range ids {
+		at[v] = i
+	}
+	slices.SortFunc(list, func(a, b T) int { return at[id(&a)] - at[id(&b)] })
+	return list
+}
+
+// idPage is a piece of a list. It keeps no more rows than it returns: as many as its limit, and as a read may have bytes.
+type idPage struct {
+	limit, offset int // 0 = no limit
+	texts         int // further columns, which are searched for find
+	find          string
+	most          int // counted rows; 0 = all
+
+	total int
+	ids   []string
+}
+
+// read reads the rows of a query: an id, the bytes of the row, and the texts that are searched.
+func (p *idPage) read(ctx context.Context, tx Tx, text string, args ...any) error {
+	var (
+		id     string
+		size   int
+		full   bool
+		budget = store.NewBudget(0)
+		texts  = make([]string, p.texts)
+		dest   = []any{&id, &size}
+	)
+	for i := range texts {
+		dest = append(dest, &texts[i])
+	}
+	return tx.Query(ctx, text, func(r Row) error {
+		if err := r.Scan(dest...); err != nil {
+			return err
+		}
+		if p.texts > 0 && !strings.Contains(strings.ToLower(id+"\x00"+strings.Join(texts, "\x00")), p.find) {
+			return nil
+		}
+		p.total++
+		if p.most > 0 && p.total >= p.most {
+			return ErrEnough
+		}
+		if full || p.total <= max(p.offset, 0) {
+			return nil
+		}
+		if full = p.limit > 0 && len(p.ids) >= p.limit || !budget.Take(size); !full {
+			p.ids = append(p.ids, id)
+		}
+		return nil
+	}, args...)
+}
+
+// Summary counts for status pages; see cron.JobStore.
+func (s Cron) Summary(ctx context.Context, visible string) (out cron.Summary, err error) {
+	const (
+		jobs   = `(SELECT count(*) FROM cron_jobs WHERE owner <> 'system' AND ($1 = '' OR owner = $1)`
+		due    = ` FROM cron_jobs WHERE ` + jobPlanned + ` AND next_run_at <= {now} AND paused_at IS NULL AND ($1 = '' OR owner = $1))`
+		active = ` FROM cron_run_logs WHERE finished_at IS NULL AND ($1 = '' OR owner = $1)`
+		waits  = active + ` AND state = 'queued' AND COALESCE(fire_at, scheduled_for) <= {now})`
+	)
+	err = s.db.View(ctx, "count jobs", func(ctx context.Context, tx Tx) error {
+		var (
+			ready, waiting  int
+			oldest, longest time.Time
+			now             time.Time
+		)
+		out = cron.Summary{OldestDue: -1}
+		_, err := one(ctx, tx, `SELECT `+jobs+`), `+jobs+` AND paused_at IS NOT NULL), (SELECT count(*)`+active+` AND state = 'running'),
+			(SELECT count(*)`+waits+`, (SELECT min(COALESCE(fire_at, scheduled_for))`+waits,
+			into(&out.Jobs, &out.Paused, &out.Running, &waiting, instant{&longest}), visible)
+		if err != nil {
+			return err
+		}
+		_, err = one(ctx, tx, `SELECT (SELECT count(*)`+due+`, (SELECT min(next_run_at)`+due+`, {now}, `+firstDue(jobPlanned+` AND ($1 = '' OR owner = $1)`, `($1 = '' OR owner = $1)`),
+			into(&ready, instant{&oldest}, instant{&now}, instant{&out.NextWake}), visible)
+		out.Backlog = ready + waiting
+		if first := cron.Earlier(oldest, longest); !first.IsZero() {
+			out.OldestDue = now.Sub(first)
+		}
+		return err
+	})
+	return out, err
+}
+
+// firstDue is the earliest time at which a job or a retry becomes due. Each half reads the first entry of an index.
+func firstDue(jobs, runs string) string {
+	return `(SELECT min(at) FROM (
+		SELECT at FROM (SELECT next_run_at AS at FROM cron_jobs WHERE ` + jobs + ` ORDER BY next_run_at, id LIMIT 1) job
+		UNION ALL SELECT at FROM (SELECT next_attempt_at AS at FROM cron_run_logs WHERE next_attempt_at IS NOT NULL AND ` + runs + ` ORDER BY next_attempt_at LIMIT 1) retry) first)`
+}
+
+// Run reads one row of the ledger; chat.ErrNotFound.
+func (s Cron) Run(ctx context.Context, id, visible string) (out cron.Run, err error) {
+	err = s.db.View(ctx, "read a run", func(ctx context.Context, tx Tx) error {
+		rows, err := readRuns(ctx, tx, []string{id})
+		if err != nil {
+			return err
+		}
+		r, known := rows[id]
+		if !known || visible != "" && r.Owner != visible {
+			return chat.ErrNotFound
+		}
+		out = r.Run
+		return nil
+	})
+	return out, err
+}

@@ -1,0 +1,271 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
+)
+
+const (
+	// jobColumns are the columns of a job that jobArgs writes and jobRow reads, in this order; the id comes before them.
+	jobColumns = `owner, key, key_derived, name, display_name, description, principal, agent, account_id, lane, kind, schedule, tz,
+		jitter_ms, starts_at, ends_at, max_runs, session, wake_mode, payload, delivery, alert, policy, enabled, paused_note, paused_by,
+		paused_at, paused_until, auto_disabled, invalid, revision, created_at, updated_at, next_slot, next_run_at, activated_at, fired,
+		run_count, error_count, last_run_at, last_state, last_error, last_error_class, last_duration_ms, last_delivery,
+		last_delivery_error, last_alert_at, consecutive_errors, consecutive_skipped,
+		delivery_paused_at, delivery_paused_why, delivery_paused_channel, delivery_paused_chat`
+
+	// jobActive is what follows from the ledger: the number of active runs, and the first start of those that run.
+	jobActive = `(SELECT count(*) FROM cron_run_logs l WHERE l.job_id = cron_jobs.id AND l.finished_at IS NULL),
+		(SELECT min(l.started_at) FROM cron_run_logs l WHERE l.job_id = cron_jobs.id AND l.finished_at IS NULL AND l.state = 'running')`
+
+	// readJob reads jobs with what follows from the ledger, and the clock; readJobAlone without that.
+	readJob      = `SELECT id, ` + jobColumns + `, ` + jobActive + `, {now} FROM cron_jobs WHERE `
+	readJobAlone = `SELECT id, ` + jobColumns + `, 0, NULL, {now} FROM cron_jobs WHERE `
+
+	// jobPlanned is the condition of the index of jobs that may become due, to fire or to resume.
+	jobPlanned = `{true enabled} AND next_run_at IS NOT NULL AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL)`
+)
+
+// storedJob is a row of a job. Texts that cannot be decoded must survive a change of another column; broken is why they cannot.
+type storedJob struct {
+	cron.Job
+
+	parts  cron.Parts
+	broken string
+	now    time.Time // when it was read
+}
+
+// jobScan receives rows of jobs, one after the other.
+type jobScan struct {
+	row      storedJob
+	pause    cron.Pause
+	pausedAt sql.NullInt64
+	took     int64
+	kind     schedule.Kind
+	decode   func(cron.Parts, *cron.Job) error
+
+	targets []any
+}
+
+// scanner returns a scan function for the rows of one statement.
+func (s Cron) scanner() func(Row) (storedJob, error) {
+	v := &jobScan{decode: s.parts.Decode}
+	j, st := &v.row.Job, &v.row.State
+	v.targets = []any{
+		&j.ID, &j.Owner, &j.Key, &j.KeyDerived, &j.Name, &j.DisplayName, &j.Description, &j.Principal, &j.Agent, &j.AccountID, &j.Lane, (*string)(&v.kind),
+		&v.row.parts.Schedule, &v.row.parts.TZ, &j.JitterMs, instant{&j.StartsAt}, instant{&j.EndsAt}, &j.MaxRuns, &j.Session, &j.WakeMode,
+		&v.row.parts.Payload, &v.row.parts.Delivery, &v.row.parts.Alert, &v.row.parts.Policy, &j.Enabled, &v.pause.Note, &v.pause.By,
+		&v.pausedAt, instant{&v.pause.Until}, &j.AutoDisabled, &j.Invalid, &j.Revision, instant{&j.CreatedAt}, instant{&j.UpdatedAt},
+		instant{&st.Next}, instant{&st.NextRunAt}, instant{&st.ActivatedAt}, &st.Fired, &st.RunCount, &st.ErrorCount,
+		instant{&st.LastRunAt}, (*string)(&st.LastState), &st.LastError, &st.LastErrorClass, &v.took, (*string)(&st.LastDelivery),
+		&st.LastDeliveryError, instant{&st.LastAlertAt}, &st.ConsecutiveErrors, &st.ConsecutiveSkipped,
+		instant{&st.DeliveryPause.Since}, &st.DeliveryPause.Reason, &st.DeliveryPause.Channel, &st.DeliveryPause.ChatID,
+		&st.Queued, instant{&st.RunningAt}, instant{&v.row.now},
+	}
+	return v.scan
+}
+
+// scan reads a row. One whose texts cannot be decoded is a job too, with the reason in Invalid.
+func (v *jobScan) scan(row Row) (storedJob, error) {
+	v.row, v.pause = storedJob{}, cron.Pause{}
+	if err := row.Scan(v.targets...); err != nil {
+		return storedJob{}, err
+	}
+	j := &v.row
+	j.State.LastDuration = lasting(v.took)
+	if v.pausedAt.Valid {
+		pause := v.pause
+		pause.At = fromMillis(v.pausedAt.Int64)
+		j.Pause = &pause
+	}
+	if err := v.decode(j.parts, &j.Job); err != nil {
+		j.Schedule.Kind, j.broken = v.kind, err.Error()
+		if j.Invalid == "" {
+			j.Invalid = j.broken
+		}
+	}
+	return *j, nil
+}
+
+// lasting is a stored length of time.
+func lasting(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+// jobArgs are the values of jobColumns. Two jobs are the same if their values are.
+func jobArgs(j cron.Job, parts cron.Parts) []any {
+	var (
+		pause    cron.Pause
+		pausedAt any
+	)
+	if j.Pause != nil {
+		pause, pausedAt = *j.Pause, millis(j.Pause.At)
+	}
+	st := &j.State
+	return []any{
+		j.Owner, j.Key, j.KeyDerived, j.Name, j.DisplayName, j.Description, j.Principal, j.Agent, j.AccountID, j.Lane, string(j.Schedule.Kind),
+		parts.Schedule, parts.TZ, j.JitterMs, orNull(j.StartsAt), orNull(j.EndsAt), int64(j.MaxRuns), j.Session, j.WakeMode,
+		parts.Payload, parts.Delivery, parts.Alert, parts.Policy, j.Enabled, pause.Note, pause.By,
+		pausedAt, orNull(pause.Until), j.AutoDisabled, j.Invalid, j.Revision, millis(j.CreatedAt), millis(j.UpdatedAt),
+		orNull(st.Next), orNull(st.NextRunAt), orNull(st.ActivatedAt), int64(st.Fired), st.RunCount, st.ErrorCount, orNull(st.LastRunAt),
+		string(st.LastState), st.LastError, st.LastErrorClass, st.LastDuration.Milliseconds(), string(st.LastDelivery), st.LastDeliveryError,
+		orNull(st.LastAlertAt), int64(st.ConsecutiveErrors), int64(st.ConsecutiveSkipped),
+		orNull(st.DeliveryPause.Since), st.DeliveryPause.Reason, st.DeliveryPause.Channel, st.DeliveryPause.ChatID,
+	}
+}
+
+// orNull is a time as a column without a value for the zero time.
+func orNull(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMilli()
+}
+
+// encodeJob is jobArgs of a job that a caller gives.
+func encodeJob(j cron.Job) (parts cron.Parts, args []any, err error) {
+	j.Schedule.At = fromMillis(millis(j.Schedule.At))
+	if parts, err = cron.EncodeParts(j); err != nil {
+		return parts, nil, chat.Errorf(chat.CodeInvalid, "the job cannot be stored: %v", err)
+	}
+	return parts, jobArgs(j, parts), nil
+}
+
+// replacement are the values of j in place of the old row, nil when it would change nothing. Texts that cannot be decoded stay unless the change writes new ones.
+func (old storedJob) replacement(j cron.Job) ([]any, error) {
+	parts, args, err := encodeJob(j)
+	if err != nil {
+		return nil, err
+	}
+	was, before, err := encodeJob(old.Job)
+	if err == nil && slices.Equal(args, before) {
+		return nil, nil
+	}
+	if err == nil && old.broken != "" && was == parts {
+		args = jobArgs(j, old.parts)
+	}
+	return args, nil
+}
+
+// marks are the parameters of as many columns, from a number on.
+func marks(columns string, from int) string {
+	var b strings.Builder
+	for i := range strings.Count(columns, ",") + 1 {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString("$" + strconv.Itoa(from+i))
+	}
+	return b.String()
+}
+
+// Lists of jobs have a revision: the sum of list_mark. A new job begins with a number of its own, and each change of what people decided adds one.
+func insertJobSQL() string {
+	return `INSERT INTO cron_jobs (id, list_mark, ` + jobColumns + `) VALUES ($1, $2, ` + marks(jobColumns, 3) + `) ON CONFLICT DO NOTHING`
+}
+
+func updateJobSQL() string {
+	return `UPDATE cron_jobs SET list_mark = list_mark + 1, (` + jobColumns + `) = (` + marks(jobColumns, 2) + `) WHERE id = $1`
+}
+
+// insertJob adds a job; fresh is false when its id or its key is taken.
+func insertJob(ctx context.Context, tx Tx, j cron.Job) (fresh bool, err error) {
+	_, args, err := encodeJob(j)
+	if err != nil {
+		return false, err
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(j.ID)) //nolint:errcheck // a hash takes everything
+	n, err := tx.Exec(ctx, insertJobSQL(), append([]any{j.ID, int64(h.Sum32())}, args...)...)
+	return n == 1, err
+}
+
+// storeJob writes j in place of the old row, which is locked, and reports whether it changes anything. Its id and its owner never change.
+func storeJob(ctx context.Context, tx Tx, old storedJob, j cron.Job) (changed bool, err error) {
+	if j.ID != old.ID || j.Owner != old.Owner {
+		return false, chat.Errorf(chat.CodeInvalid, "the id and the owner of a job never change")
+	}
+	args, err := old.replacement(j)
+	if err != nil || args == nil {
+		return false, err
+	}
+	if j.Key != old.Key {
+		if err := keyIsFree(ctx, tx, j); err != nil {
+			return false, err
+		}
+	}
+	return true, tx.Later(ctx, updateJobSQL(), nil, append([]any{old.ID}, args...)...)
+}
+
+func keyIsFree(ctx context.Context, tx Tx, j cron.Job) error {
+	if err := lockName(ctx, tx, "cron_jobs", ""); err != nil {
+		return err
+	}
+	taken, err := one(ctx, tx, `SELECT 1 FROM cron_jobs WHERE owner = $1 AND key = $2`, func(Row) error { return nil }, j.Owner, j.Key)
+	if err == nil && (taken || j.Key == "") {
+		err = chat.Errorf(chat.CodeConflict, "another job has the key %q: choose another name or schedule", j.Key)
+	}
+	return err
+}
+
+// countersSQL writes the columns that the end of a run usually changes. SQLite rewrites the indexes of every column that a statement names, whether its
+// value differs or not; so this one names no indexed column.
+const countersSQL = `{set id text, runs int, errors int, at int, state text, error text, class text, took int, delivery text, undelivered text, alert int, failed int, skipped int}
+	UPDATE cron_jobs AS j SET run_count = v.runs, error_count = v.errors, last_run_at = NULLIF(v.at, 0), last_state = v.state, last_error = v.error,
+		last_error_class = v.class, last_duration_ms = v.took, last_delivery = v.delivery, last_delivery_error = v.undelivered,
+		last_alert_at = NULLIF(v.alert, 0), consecutive_errors = v.failed, consecutive_skipped = v.skipped
+	{from} WHERE j.id = v.id`
+
+func counters(j *cron.Job) []any {
+	st := &j.State
+	return []any{
+		j.ID, st.RunCount, st.ErrorCount, millis(st.LastRunAt), string(st.LastState), st.LastError, st.LastErrorClass, st.LastDuration.Milliseconds(),
+		string(st.LastDelivery), st.LastDeliveryError, millis(st.LastAlertAt), int64(st.ConsecutiveErrors), int64(st.ConsecutiveSkipped),
+	}
+}
+
+// findJob reads a job that visible may see; chat.ErrNotFound.
+func (s Cron) findJob(ctx context.Context, tx Tx, id, visible string) (j storedJob, err error) {
+	scan := s.scanner()
+	found, err := one(ctx, tx, readJob+`id = $1 AND ($2 = '' OR owner = $2)`, func(r Row) (err error) {
+		j, err = scan(r)
+		return err
+	}, id, visible)
+	if err == nil && !found {
+		err = chat.ErrNotFound
+	}
+	return j, err
+}
+
+// lockJob locks a job and then reads it with the clock. The lock is a statement of its own: the one that reads the job and its runs begins after it, and so
+// sees the commits that the lock has waited for.
+func (s Cron) lockJob(ctx context.Context, tx Tx, where string, args ...any) (j storedJob, found bool, err error) {
+	locked := true
+	if text := tx.PerEngine(`SELECT id FROM cron_jobs WHERE `+where+` FOR UPDATE`, ""); text != "" {
+		locked = false
+		err := tx.Later(ctx, text, func(Row) error {
+			locked = true
+			return nil
+		}, args...)
+		if err != nil {
+			return j, false, err
+		}
+	}
+	scan := s.scanner()
+	found, err = one(ctx, tx, readJob+where, func(r Row) (err error) {
+		j, err = scan(r)
+		return err
+	}, args...)
+	if err != nil {
+		return j, false, fmt.Errorf("read a job: %w", err)
+	}
+	return j, found && locked, nil // one that was made between the statements is not locked
+}
