@@ -23,7 +23,7 @@ WITH l AS (
 )
 SELECT 1 / count(*) FROM l`
 
-// ownSQL divides by zero when the session belongs to another principal. It tells a refusal apart from a full queue after acceptSQL stored
+// ownSQL divides by zero when the session belongs to another principal. It separates a refusal from a full queue after acceptSQL stored
 // nothing.
 const ownSQL = `SELECT 1 / count(*) FROM sessions WHERE key = $1 AND principal = $2`
 

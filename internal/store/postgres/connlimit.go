@@ -23,7 +23,7 @@ type ConnLimit struct {
 	Wanted int
 }
 
-// Sentence says what the limit has to be.
+// Sentence is what the limit has to be.
 func (l ConnLimit) Sentence(wanted int) string {
 	return fmt.Sprintf("the database lets the role %s open %d connections; a gateway needs at least %d, and up to %d with this configuration:"+
 		" raise CONNECTION LIMIT of the role or of the database, or lower database_conns", l.Role, l.Limit, LeastConns, wanted)

@@ -31,7 +31,7 @@ type LiveNodesError struct {
 	Nodes []string
 }
 
-// Error says what to do.
+// Error is what to do.
 func (e *LiveNodesError) Error() string {
 	return fmt.Sprintf("gateways use this database (%s), and each message fails without the step: stop them first", strings.Join(e.Nodes, ", "))
 }

@@ -31,7 +31,7 @@ const (
 		ORDER BY p.i, t.seq LIMIT $3`
 
 	// lockProgressSQL locks the rows of progress of sessions, $1: a deletion of a session waits for a transaction that indexes it, and the other way
-	// round. Whatever comes behind this statement sees what the other one has done. A session that is gone may get a row, which says nothing.
+	// round. Whatever comes behind this statement sees what the other one has done. A session that is gone may get a row, which means nothing.
 	lockProgressSQL = `INSERT INTO search_progress AS p (session_key, upto) SELECT key, 0 FROM unnest($1::text[]) AS u(key) ORDER BY key
 		ON CONFLICT (session_key) DO UPDATE SET upto = p.upto`
 

@@ -24,8 +24,8 @@ func turnStatements() []string {
 	}
 }
 
-// plannedConns is how many connections for turns are planned before they are used. An address that says pool_min_conns=0 asks for none, which the
-// configuration of a pool does not tell from an address that says nothing.
+// plannedConns is how many connections for turns are planned before they are used. An address with pool_min_conns=0 asks for none, which the
+// configuration of a pool does not distinguish from an address without it.
 func plannedConns(cfg Config, pc *pgxpool.Config) int {
 	if cfg.WarmConns != 0 {
 		return max(cfg.WarmConns, 0)

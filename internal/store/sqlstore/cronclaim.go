@@ -65,15 +65,17 @@ func (s Cron) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, erro
 	if err != nil {
 		return out, err
 	}
-	if err := s.addUnknown(ctx, &out, p.Node); err != nil || out.Next.IsZero() || out.Next.After(out.Now) {
+	if err := s.addUnknown(ctx, &out, p.Node); err != nil {
 		return out, err
 	}
 	found := slices.Clip(out.Launched)
-	for _, part := range []func(c *claiming, ctx context.Context, tx Tx) error{(*claiming).jobs, (*claiming).retries} {
-		if err := s.claim(ctx, &out, p, part); err != nil {
-			return out, err
+	if !out.Next.IsZero() && !out.Next.After(out.Now) {
+		for _, part := range []func(c *claiming, ctx context.Context, tx Tx) error{(*claiming).jobs, (*claiming).retries} {
+			if err := s.claim(ctx, &out, p, part); err != nil {
+				return out, err
+			}
+			p.Limit = max(p.Limit-len(out.Jobs), 0)
 		}
-		p.Limit = max(p.Limit-len(out.Jobs), 0)
 	}
 	s.unknown.remove(found)
 	return out, nil

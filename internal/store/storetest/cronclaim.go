@@ -58,6 +58,7 @@ func claimIsOneThing(w *world) {
 	after := w.stored(j.ID)
 	equal(w, "next slot", []any{after.State.Next, after.State.Fired, after.State.Queued, after.Revision, after.Enabled},
 		[]any{slot.Add(interval), 1, 1, j.Revision, true})
+	equal(w, "job as the claim returns it", c.Jobs, []cron.Job{after})
 	equal(w, "nothing more is due", len(w.claimDue(node).Launched), 0)
 }
 

@@ -1,0 +1,73 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"laneway/internal/cron"
+	"laneway/internal/store/sqlstore"
+)
+
+// lossy is an engine that commits an Update whose answer is lost. It then tries it again, or returns an error.
+type lossy struct {
+	sqlstore.Engine
+
+	lose, again bool
+}
+
+var errNoAnswer = errors.New("no answer")
+
+func (e *lossy) Update(ctx context.Context, doing string, change func(ctx context.Context, tx sqlstore.Tx) error) error {
+	err := e.Engine.Update(ctx, doing, change)
+	if err != nil || !e.lose {
+		return err
+	}
+	e.lose = false
+	if !e.again {
+		return errNoAnswer
+	}
+	return e.Engine.Update(ctx, doing, func(ctx context.Context, tx sqlstore.Tx) error { return change(ctx, repeated{tx}) })
+}
+
+// repeated is a transaction after one that was perhaps committed.
+type repeated struct{ sqlstore.Tx }
+
+func (repeated) Repeated() bool { return true }
+
+// TestLaunchesWhoseCommitGotNoAnswerAreHandedOutOnce: this process owns their sessions, so nothing else would ever submit them.
+func TestLaunchesWhoseCommitGotNoAnswerAreHandedOutOnce(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]bool{"by the next claim": false, "by the next try of the claim": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, now := withJobs(t, 3)
+			db := &lossy{Engine: engine{s}, lose: true, again: again}
+			jobs := sqlstore.New(db).Cron
+			*now = now.Add(time.Minute)
+			claim := func() ([]cron.Launched, error) {
+				c, err := jobs.Claim(t.Context(), cron.ClaimParams{Node: "node", Decide: fire})
+				return c.Launched, err
+			}
+			list, err := claim()
+			if !again {
+				if !errors.Is(err, errNoAnswer) {
+					t.Fatalf("the claim returned %v", err)
+				}
+				list, err = claim()
+			}
+			if err != nil || len(list) != 3 {
+				t.Fatalf("%d launches were handed out (%v), want 3", len(list), err)
+			}
+			for _, l := range list {
+				if !l.Mine || l.Owner != "node" || l.Seq != 1 || l.Epoch != 1 {
+					t.Errorf("handed out %+v", l)
+				}
+			}
+			if more, err := claim(); err != nil || len(more) > 0 {
+				t.Errorf("%d launches were handed out again (%v)", len(more), err)
+			}
+		})
+	}
+}
