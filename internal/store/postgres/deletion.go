@@ -97,9 +97,11 @@ func (s *Store) removeOne(ctx context.Context, tx pgx.Tx, r removal, out *store.
 	if err := sqlstore.RemoveToc(ctx, s.shared(tx), r.key); err != nil {
 		return err
 	}
+	if err := sqlstore.Unindex(ctx, s.shared(tx), r.key); err != nil {
+		return err
+	}
 	b := &pgx.Batch{}
 	b.Queue(store.FilesOfSessionSQL, r.key).Query(collect(&bodies, pgx.RowTo[string]))
-	unindex(b, r.key)
 	b.Queue(`WITH i AS (
 		UPDATE inbox SET state = 'done', outcome = 'stopped', reason = 'delete', ended_at = `+nowSQL+`
 		WHERE session_key = $2 AND ended_at IS NULL RETURNING *

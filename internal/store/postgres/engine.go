@@ -20,6 +20,15 @@ func (e engine) View(ctx context.Context, doing string, see func(ctx context.Con
 	return e.do(ctx, doing, func(ctx context.Context) error { return see(ctx, &engineTx{Store: e.Store, to: e.pool}) })
 }
 
+// Snapshot implements sqlstore.Engine.
+func (e engine) Snapshot(ctx context.Context, doing string, see func(ctx context.Context, tx sqlstore.Tx) error) error {
+	return e.do(ctx, doing, func(ctx context.Context) error {
+		return pgx.BeginTxFunc(ctx, e.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+			return see(ctx, e.shared(tx))
+		})
+	})
+}
+
 // Update implements sqlstore.Engine.
 func (e engine) Update(ctx context.Context, doing string, change func(ctx context.Context, tx sqlstore.Tx) error) error {
 	return e.tries(ctx, doing, e.pool, false, change)

@@ -18,7 +18,7 @@ func Traced(cfg Config, t pgx.QueryTracer) Config {
 }
 
 // BoundSearch lets a search read so many of the newest entries without the index of words.
-func (s *Store) BoundSearch(recent int) { s.recentEntries = recent }
+func (s *Store) BoundSearch(recent int) { s.Recent = recent }
 
 // TurnStatements is how many statements a connection for turns has planned.
 func TurnStatements() int64 { return int64(len(turnStatements())) }

@@ -61,9 +61,8 @@ type Store struct {
 	log  *slog.Logger
 	wake *waker
 
-	recentEntries int   // of a search
-	step          int64 // the newest step of the schema that this program has
-	wanted        int   // connections of the pools, as configured
+	step   int64 // the newest step of the schema that this program has
+	wanted int   // connections of the pools, as configured
 }
 
 var (
@@ -93,9 +92,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		now:  cfg.Now,
 		log:  cfg.Logger,
 
-		recentEntries: recentEntries,
-		step:          step,
-		dialect:       sqlstore.Postgres(),
+		step:    step,
+		dialect: sqlstore.Postgres(),
 	}
 	s.Store = sqlstore.New(engine{s})
 	if err := s.openConns(ctx, pc, cfg); err != nil {

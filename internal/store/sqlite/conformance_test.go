@@ -51,13 +51,12 @@ func reopen(tb testing.TB, old *Store, path string, now func() time.Time) *Store
 			tb.Fatal(err)
 		}
 	}
-	cfg := Config{Path: path, Now: now}
-	if _, benchmark := tb.(*testing.B); !benchmark {
-		cfg.search = searchBounds{recent: 2, loose: 1} // so that a few entries reach each step of a search
-	}
-	s, err := Open(tb.Context(), cfg)
+	s, err := Open(tb.Context(), Config{Path: path, Now: now})
 	if err != nil {
 		tb.Fatal(err)
+	}
+	if _, benchmark := tb.(*testing.B); !benchmark {
+		s.Recent, s.Loose = 2, 1 // so that a few entries reach each step of a search
 	}
 	return s
 }

@@ -115,7 +115,7 @@ func (t *tx) keep(ctx context.Context, r *row) error {
 	if err != nil {
 		return err
 	}
-	return t.unindex(ctx, r.key)
+	return sqlstore.Unindex(ctx, t.shared(), r.key)
 }
 
 // drop deletes the transcripts of a session, and those that its principal has kept of earlier ones.

@@ -19,6 +19,11 @@ func (e engine) View(ctx context.Context, doing string, see func(ctx context.Con
 	})
 }
 
+// Snapshot implements sqlstore.Engine.
+func (e engine) Snapshot(ctx context.Context, doing string, see func(ctx context.Context, tx sqlstore.Tx) error) error {
+	return e.View(ctx, doing, see)
+}
+
 // Update implements sqlstore.Engine.
 func (e engine) Update(ctx context.Context, doing string, change func(ctx context.Context, tx sqlstore.Tx) error) error {
 	return e.write.do(ctx, ordinary(doing), func(ctx context.Context, t *tx) error {

@@ -42,8 +42,6 @@ type Config struct {
 
 	// at is called by the writer at the boundaries of a commit; tests end the process there. nil = never.
 	at func(boundary)
-	// search bounds searches; zero = as usual. Tests make them so small that a few entries reach each step of a search.
-	search searchBounds
 }
 
 // boundary is a moment of a commit. A crash at each of them has another result.
@@ -80,7 +78,6 @@ type Store struct {
 	read  *reader
 	gate  *store.Gate
 
-	search searchBounds
 	before func(ctx context.Context, doing string) error // of Config
 }
 
@@ -91,7 +88,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: cfg.Path, now: cfg.Now, log: cfg.Logger, lock: lock, search: cfg.search, before: cfg.Before, gate: &store.Gate{}}
+	s := &Store{path: cfg.Path, now: cfg.Now, log: cfg.Logger, lock: lock, before: cfg.Before, gate: &store.Gate{}}
 	s.Store = sqlstore.New(engine{s})
 	if err := s.open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, lock.release())
@@ -176,9 +173,6 @@ func prepare(cfg Config) (Config, *fileLock, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.search == (searchBounds{}) {
-		cfg.search = searchBounds{recent: 500, loose: 2000}
 	}
 	if cfg.Before == nil {
 		cfg.Before = func(context.Context, string) error { return nil }

@@ -139,6 +139,11 @@ func (e visitorEngine) View(ctx context.Context, doing string, see func(ctx cont
 	return e.v.do(ctx, doing, "BEGIN", func(t *tx) error { return see(ctx, t.shared()) })
 }
 
+// Snapshot implements sqlstore.Engine.
+func (e visitorEngine) Snapshot(ctx context.Context, doing string, see func(ctx context.Context, tx sqlstore.Tx) error) error {
+	return e.View(ctx, doing, see)
+}
+
 // Update implements sqlstore.Engine.
 func (e visitorEngine) Update(ctx context.Context, doing string, change func(ctx context.Context, tx sqlstore.Tx) error) error {
 	return e.v.do(ctx, doing, "BEGIN IMMEDIATE", func(t *tx) error { return change(ctx, t.shared()) })

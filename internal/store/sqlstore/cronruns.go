@@ -28,7 +28,7 @@ func (c *conditions) arg(v any) string {
 	return "$" + strconv.Itoa(len(c.args))
 }
 
-func words[T ~string](list []T) []string {
+func asStrings[T ~string](list []T) []string {
 	out := make([]string, len(list))
 	for i, v := range list {
 		out[i] = string(v)
@@ -62,7 +62,7 @@ func newRunList(tx Tx, f *cron.RunFilter) *runList {
 	c.add(f.JobID != "", "job_id = %s", f.JobID)
 	c.add(f.RunID != "", "id = %s", f.RunID)
 	c.add(f.Agent != "", "agent = %s", f.Agent)
-	c.add(len(f.Deliveries) > 0, "delivery {in %s}", words(f.Deliveries))
+	c.add(len(f.Deliveries) > 0, "delivery {in %s}", asStrings(f.Deliveries))
 	c.add(!f.Since.IsZero(), "scheduled_for >= %s", millis(f.Since))
 	c.add(!f.Until.IsZero(), "scheduled_for <= %s", millis(f.Until))
 	c.add(f.Query != "" && tx.PerEngine("sql", "") != "", runsFound, strings.ToLower(f.Query))

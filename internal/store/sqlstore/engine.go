@@ -14,6 +14,8 @@ import (
 type Engine interface {
 	// View runs see outside of a transaction. On SQLite all its statements read one state of the database; on PostgreSQL each statement reads its own.
 	View(ctx context.Context, doing string, see func(ctx context.Context, tx Tx) error) error
+	// Snapshot is a View whose statements all read one state of the database, on PostgreSQL in a transaction that may have settings.
+	Snapshot(ctx context.Context, doing string, see func(ctx context.Context, tx Tx) error) error
 	// Update runs change in one transaction, which is committed when change returns nil. The engine may run change again after a conflict, and it may run
 	// change after Update has returned because ctx has ended; so change owns what it needs and changes nothing but the database, see result. Errors of change are returned unchanged when they are of type *chat.Error; others get
 	// doing as their context.

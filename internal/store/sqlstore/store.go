@@ -14,6 +14,7 @@ type Store struct {
 	Questions
 	Ratios
 	Retention
+	Search
 	Sessions
 	SubTurns
 	Usage
@@ -24,7 +25,7 @@ func New(db Engine) Store {
 	jobs := newCron(db)
 	return Store{
 		Access: Access{db}, Calls: Calls{db}, Contents: Contents{db}, Cron: jobs, Holds: Holds{db, jobs}, Inspection: Inspection{db}, Journal: Journal{db},
-		Nodes: Nodes{db}, Outbox: Outbox{db, jobs}, Questions: Questions{db}, Ratios: Ratios{db}, Retention: Retention{db}, Sessions: Sessions{db},
-		SubTurns: SubTurns{db}, Usage: Usage{db},
+		Nodes: Nodes{db}, Outbox: Outbox{db, jobs}, Questions: Questions{db}, Ratios: Ratios{db}, Retention: Retention{db}, Search: Search{db: db},
+		Sessions: Sessions{db}, SubTurns: SubTurns{db}, Usage: Usage{db},
 	}
 }
