@@ -114,7 +114,7 @@ recording: build ## docs/recording.svg: the terminal of the README, from a run
 	mv docs/recording.svg.new docs/recording.svg
 
 .PHONY: peers
-peers: ## fires and turns beside River and the bare engine in the same run (ROUNDS=5, JOBS=5000)
+peers: ## laneway beside PicoClaw (PICOCLAW=directory with its sources), River and the bare engine (ROUNDS=5, JOBS=5000, ONLY=gateways)
 	scripts/peers
 
 .PHONY: bench-once

@@ -13,7 +13,7 @@ import (
 	"laneway/internal/testmodel"
 )
 
-func withTimeout(t *testing.T, d time.Duration) context.Context {
+func withTimeout(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)

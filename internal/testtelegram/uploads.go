@@ -1,6 +1,7 @@
 package testtelegram
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -35,6 +36,10 @@ var errForm = errors.New("the form cannot be read")
 
 // readForm reads the parameters of a call, and its file where it has one.
 func readForm(r *http.Request, method string) (url.Values, *File, error) {
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+		form, err := readJSON(r)
+		return form, nil, err
+	}
 	if !strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data") {
 		err := r.ParseForm()
 		return r.Form, nil, err
@@ -119,4 +124,21 @@ func (s *Server) sendFile(method string, p url.Values, file *File) answer {
 	r.next++
 	r.messages = append(r.messages, m)
 	return ok(s.messageJSON(r, m))
+}
+
+// readJSON reads the parameters of a JSON body: strings as they are, everything else as its JSON text.
+func readJSON(r *http.Request) (url.Values, error) {
+	var body map[string]json.RawMessage
+	if err := json.NewDecoder(io.LimitReader(r.Body, MaxUpload)).Decode(&body); err != nil {
+		return nil, errForm
+	}
+	form := url.Values{}
+	for name, raw := range body {
+		text := string(raw)
+		if err := json.Unmarshal(raw, &text); err != nil {
+			text = string(raw)
+		}
+		form.Set(name, text)
+	}
+	return form, nil
 }
