@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,14 +48,7 @@ func TestAnEmptyAnswerIsSaidToBeEmptyWithItsReason(t *testing.T) {
 				id := h.send("agent:main:own", "go", replyTo("7"), func(m *chat.Message) { m.Content.System = c.system })
 				end := h.end(id)
 				time.Sleep(10 * time.Second)
-				var got string
-				for i, text := range h.box.texts("7") {
-					if i > 0 {
-						got += " | "
-					}
-					got += text
-				}
-				want(t, "messages", got, c.chat)
+				want(t, "messages", strings.Join(h.box.texts("7"), " | "), c.chat)
 				want(t, "answer", end.Text, c.answer.Text)
 				want(t, "sentence of the end", end.Message, c.note)
 				stored := h.end(id)
