@@ -1,14 +1,10 @@
 package postgres
 
 import (
-	"context"
 	"encoding/binary"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-
-	"laneway/internal/store/sqlstore"
 )
 
 // arrayCodec is pgx's codec of arrays with plans of its own for []string and []int64, which are the columns of the statements of groups and claims: pgx makes an
@@ -96,73 +92,4 @@ func appendArrayHeader(buf []byte, element uint32, n int) []byte {
 		buf = binary.BigEndian.AppendUint32(buf, v)
 	}
 	return buf
-}
-
-// newGroup is a group whose operations are not in sqlstore yet.
-func newGroup[O sqlstore.Operation](s *Store, write func(context.Context, []O) ([]bool, error)) *sqlstore.Group[O] {
-	return sqlstore.NewGroup(func(ctx context.Context, ops []O) ([]bool, error) {
-		done, err := write(ctx, ops)
-		return done, s.shareable(ctx, "run operations together", err)
-	})
-}
-
-// scanResults reads the rows of a group's statement. The first column of a row is the number of its operation, which is then done.
-func scanResults[O any](rows pgx.Rows, ops []O, done []bool, scan func(O, pgx.Row) error) error {
-	var i int
-	first := []any{&i}
-	for rows.Next() {
-		if missing := len(rows.FieldDescriptions()) - len(first); missing > 0 {
-			first = append(first, make([]any, missing)...)
-		}
-		if err := rows.Scan(first...); err != nil {
-			return err
-		}
-		if err := scan(ops[i-1], rows); err != nil {
-			return err
-		}
-		done[i-1] = true
-	}
-	return rows.Err()
-}
-
-// columns are the parameters of a group's statement after the clock: the columns of its rows as arrays. For one row they are the plain
-// values, because the statement for one row takes them so: most groups have one member, and arrays cost both sides more. A row has text and
-// int64 only.
-func columns[O any](clock any, ops []O, row func(O) []any) []any {
-	first := row(ops[0])
-	args := append(make([]any, 0, len(first)+4), clock)
-	if len(ops) == 1 {
-		return append(args, first...)
-	}
-	rows := make([][]any, len(ops))
-	for i, op := range ops {
-		rows[i] = row(op)
-	}
-	for c, v := range first {
-		if _, ok := v.(int64); ok {
-			args = append(args, pick[int64](rows, c))
-		} else {
-			args = append(args, pick[string](rows, c))
-		}
-	}
-	return args
-}
-
-func pick[T any](rows [][]any, c int) []T {
-	list := make([]T, 0, len(rows))
-	for _, row := range rows {
-		if v, ok := row[c].(T); ok { // a row of another type would leave the array too short, which the statement refuses
-			list = append(list, v)
-		}
-	}
-	return list
-}
-
-// column takes one value of each element.
-func column[T, V any](list []T, of func(T) V) []V {
-	out := make([]V, len(list))
-	for i, v := range list {
-		out[i] = of(v)
-	}
-	return out
 }

@@ -91,7 +91,7 @@ func TestAttemptsEndTogetherEachUnderItsFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	ends = append(ends, ends[0]) // another one of the same job
-	done, out, err := c.s.AttemptsTogether(t.Context(), ends)
+	done, out, err := c.s.FinishTogether(t.Context(), ends)
 	c.wantDone(done, err, true, false, false, false, true, false, false, true, false)
 	if !out[0].Released || out[0].EndedAt.IsZero() {
 		t.Errorf("got %+v, want the session released and a time", out[0])
@@ -152,7 +152,7 @@ func TestAJobThatChangesWithItsRunIsWrittenAsAWhole(t *testing.T) {
 		s.LastState, s.LastError, s.LastErrorClass, s.LastDelivery, s.LastDeliveryError = cron.RunError, "a", "b", "c", "d"
 		return &j
 	}
-	done, _, err := c.s.AttemptsTogether(t.Context(), ends)
+	done, _, err := c.s.FinishTogether(t.Context(), ends)
 	c.wantDone(done, err, true, true, true)
 	c.wantRows(`SELECT name || ' ' || enabled || ' ' || auto_disabled || ' ' || error_count || ' ' || COALESCE(next_run_at, 0) FROM cron_jobs WHERE name < 'job 3' ORDER BY name`,
 		"job 1 false true 7 0")

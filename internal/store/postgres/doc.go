@@ -2,24 +2,17 @@
 //
 // # Central ideas
 //
+// The operations are those of package sqlstore. This package has connections, transactions, groups, and what only PostgreSQL can do.
+//
 // The row of a session is its lock. Every change of a session's messages, runs or counters locks that row first, so the operations on one
 // session are serial and those on different sessions never wait for each other. Under READ COMMITTED every statement sees what was
 // committed before it began; therefore the lock is always taken by an earlier statement than the one that reads. A single statement that
 // locked and read at once would decide on a snapshot from before the lock, and wake-ups would be lost.
 //
-// The fence is the lock: the first statement of a write by a turn locks the session's row only if (owner, epoch) is the caller's and the
-// caller's lease is valid. If it finds no such row it divides by zero on purpose: the database then refuses every other statement of the
-// same batch, and the caller gets chat.ErrFenced. So a fenced write costs one round trip and leaves nothing behind.
-//
-// An operation is one round trip. Its statements travel as a pipeline, which PostgreSQL runs as one transaction. Accept is one statement:
-// it gives the sequence number, stores the message and takes a session without an owner. It changes nothing for a message that was accepted
-// before. The unique index finds a concurrent duplicate and undoes the statement, so that it uses no number up.
-//
-// Accepts, starts and finishes of different sessions that run at the same time share one transaction (group): one start of each statement
-// and one flush for all. A group skips the sessions that another transaction has locked, proves the fence of each claim, and handles the
-// usual case only; an operation that it leaves out has written nothing and runs in a transaction of its own. A single operation does not
-// wait for others. The ends of cron runs share a transaction of two round trips: it reads jobs and ledger, decides in Go, and writes
-// arrays.
+// An operation of a turn is two round trips: BEGIN travels with the statements that lock and read, COMMIT with those that write. Between them
+// it decides in Go. Accepts, starts and finishes of different sessions that run at the same time share one transaction (sqlstore.Group): one start of each
+// statement and one flush for all. A group skips the sessions that another transaction has locked, proves the fence of each claim, and handles the usual
+// case only; an operation that it leaves out has written nothing and runs in a transaction of its own. A single operation does not wait for others.
 //
 // Only the database's clock counts. Every statement takes the time as its first parameter; it is NULL (the database's clock) unless a test
 // injects one.

@@ -45,7 +45,7 @@ func TestTranslate(t *testing.T) {
 		"cancelled":                       {err: context.Canceled, want: context.Canceled},
 		"application":                     {err: chat.ErrQueueFull, want: chat.ErrQueueFull},
 		"a chat with a message under way": {err: &pgconn.PgError{Code: "23505", ConstraintName: "outbox_under_way"}, repeatable: true},
-		"duplicate":                       {err: &pgconn.PgError{Code: "23505", ConstraintName: "inbox_dedupe"}},
+		"duplicate":                       {err: &pgconn.PgError{Code: "23505", ConstraintName: "inbox_dedupe"}, repeatable: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"laneway/internal/store"
 	"laneway/internal/store/sqlstore"
 )
 
@@ -22,57 +21,6 @@ func (s *Store) BoundSearch(recent int) { s.Recent = recent }
 
 // TurnStatements is how many statements a connection for turns has planned.
 func TurnStatements() int64 { return int64(len(turnStatements())) }
-
-// AcceptTogether is one group of messages, and which of them it stored.
-func (s *Store) AcceptTogether(ctx context.Context, list []store.AcceptParams) ([]bool, []store.Accepted, error) {
-	ops := make([]*acceptOp, len(list))
-	for i, p := range list {
-		a, err := s.newAcceptOp(p)
-		if err != nil {
-			return nil, nil, err
-		}
-		ops[i] = a
-	}
-	done, err := s.acceptGroup(ctx, ops)
-	return done, column(ops, func(a *acceptOp) store.Accepted { return a.out }), err
-}
-
-// StartTogether is one group of runs, and which of them it began.
-func (s *Store) StartTogether(ctx context.Context, list []store.StartParams) ([]bool, []store.Started, error) {
-	ops := make([]*startOp, len(list))
-	for i, p := range list {
-		entriesJSON, err := encodeEntries(p.Transcript, p.RunID)
-		if err != nil {
-			return nil, nil, err
-		}
-		ops[i] = &startOp{s: s, p: p, entries: entriesJSON}
-	}
-	done, err := s.startGroup(ctx, ops)
-	return done, column(ops, func(g *startOp) store.Started { return g.out }), err
-}
-
-// FinishTogether is one group of runs, and which of them it ended.
-func (s *Store) FinishTogether(ctx context.Context, list []store.FinishParams) ([]bool, []store.Finished, error) {
-	return s.endTogether(ctx, list, s.finishGroup)
-}
-
-// AttemptsTogether is one group of attempts of cron runs, and which of them it ended.
-func (s *Store) AttemptsTogether(ctx context.Context, list []store.FinishParams) ([]bool, []store.Finished, error) {
-	return s.endTogether(ctx, list, s.finishCronGroup)
-}
-
-func (s *Store) endTogether(ctx context.Context, list []store.FinishParams, together func(context.Context, []*finishOp) ([]bool, error)) ([]bool, []store.Finished, error) {
-	ops := make([]*finishOp, len(list))
-	for i, p := range list {
-		e, err := s.newFinishOp(p)
-		if err != nil {
-			return nil, nil, err
-		}
-		ops[i] = e
-	}
-	done, err := together(ctx, ops)
-	return done, column(ops, func(e *finishOp) store.Finished { return e.out }), err
-}
 
 // Unchanged reports whether the store has nothing in memory that it did not have when it was opened: no goroutine for hints.
 func (s *Store) Unchanged() bool {

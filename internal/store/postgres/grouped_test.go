@@ -133,7 +133,10 @@ func TestAcceptTogetherLeavesOutWhatIsNotStraight(t *testing.T) {
 		message("n", named("old"), "old-2"), full, message("n", named("twice"), "twice-1"), message("n", named("locked"), "locked-2"),
 		message("n", named("new"), "new-1"), message("n", named("orphan"), "orphan-2"), command, foreign,
 	})
-	c.wantDone(done, err, true, false, false, false, true, true, true, false)
+	c.wantDone(done, err, true, false, true, false, true, true, true, false)
+	if got := out[2]; !got.Duplicate || got.Existing.MessageID != "twice-1" {
+		t.Errorf("the message that was there: got %+v, want it as a duplicate", got)
+	}
 	type key struct {
 		seq    int64
 		owner  string
@@ -178,7 +181,10 @@ func TestStartTogetherKeepsTheFenceOfEach(t *testing.T) {
 		starting(claims["running"], "running-1", 1), starting(claims["locked"], "locked-1", 1), starting(orphan, "orphan-1", 1),
 		starting(claims["two"], "two-2", 1, 2),
 	})
-	c.wantDone(done, err, true, false, false, false, false, false, false, true)
+	c.wantDone(done, err, true, false, false, true, false, false, false, true)
+	if got := out[3]; len(got.Seqs) > 0 {
+		t.Errorf("the message that has ended began: %+v", got)
+	}
 	if got := out[7]; !slices.Equal(got.Seqs, []int64{1, 2}) || got.Attempt != 1 || len(got.Entries) != 1 || got.Entries[0].Seq != 1 {
 		t.Errorf("got %+v, want a first attempt with both messages and the first entry", got)
 	}

@@ -48,11 +48,6 @@ type Store struct {
 	pool  *pgxpool.Pool
 	turns *pgxpool.Pool // accept, start and finish, see planForTurns
 
-	accepts      *sqlstore.Group[*acceptOp]
-	starts       *sqlstore.Group[*startOp]
-	finishes     *sqlstore.Group[*finishOp]
-	cronFinishes *sqlstore.Group[*finishOp] // finishes that the ledger of cron takes part in
-
 	dialect *sqlstore.Dialect
 
 	beat *control // heartbeats only
@@ -99,8 +94,6 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := s.openConns(ctx, pc, cfg); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", translate(err)), s.beat.close(), s.ctrl.close())
 	}
-	s.accepts, s.starts = newGroup(s, s.acceptGroup), newGroup(s, s.startGroup)
-	s.finishes, s.cronFinishes = newGroup(s, s.finishGroup), newGroup(s, s.finishCronGroup)
 	s.wake = newWaker(s.pool, pc.ConnConfig, s.log)
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -236,10 +229,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 // Close ends the store. Operations that are under way end first.
 func (s *Store) Close() error {
 	s.wake.close()
-	s.accepts.Close()
-	s.starts.Close()
-	s.finishes.Close()
-	s.cronFinishes.Close()
+	s.EndGroups()
 	s.turns.Close()
 	s.pool.Close()
 	return errors.Join(s.beat.close(), s.ctrl.close())

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"laneway/internal/retry"
+	"laneway/internal/store/sqlstore"
 )
 
 // maxTries is how often an operation is tried in all.
@@ -55,11 +57,11 @@ func repeatable(err error) bool {
 		case codeSerialization, codeDeadlock, codeShutdown, codeCrashShutdown, codeStarting:
 			return true
 		case codeUnique:
-			// Another node was faster with that chat, or with that reply.
-			return pgErr.ConstraintName == "outbox_under_way" || pgErr.ConstraintName == "transcript_reply"
+			// Another one was faster with that chat, that reply or that message.
+			return slices.Contains([]string{"outbox_under_way", "transcript_reply", "inbox_message", "inbox_dedupe"}, pgErr.ConstraintName)
 		default:
 			return false
 		}
 	}
-	return pgconn.SafeToRetry(err) || broken(err)
+	return errors.Is(err, sqlstore.ErrAgain) || pgconn.SafeToRetry(err) || broken(err)
 }

@@ -115,6 +115,15 @@ func (w *waker) wakeups(node string) <-chan struct{} {
 	return ch
 }
 
+// Unregister is the clean stop of a node, see store.Nodes.
+func (s *Store) Unregister(ctx context.Context, nodeID string) error {
+	err := s.Store.Unregister(ctx, nodeID)
+	if err == nil {
+		s.wake.forget(nodeID)
+	}
+	return err
+}
+
 func (w *waker) forget(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,19 +9,21 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"laneway/internal/store/sqlstore"
 )
 
 // defaultWarm is one connection for each kind of group, so that a first burst neither connects nor plans.
 const defaultWarm = 4
 
-// turnStatements are the statements of groups, which every connection for turns has planned before its first use.
+// turnStatements are the statements of turns, which every connection for them has planned before its first use.
 func turnStatements() []string {
-	return []string{
-		acceptFreeSQL, acceptManySQL,
-		fenceFreeSQL, holdSQL, startOneSQL, startManySQL,
-		finishOneSQL, finishManySQL, mergedSQL,
-		runningSQL, narrowSQL,
+	d := sqlstore.Postgres()
+	list := []string{}
+	for _, text := range sqlstore.TurnTexts() {
+		list = append(list, d.Of(text).SQL)
 	}
+	return list
 }
 
 // plannedConns is how many connections for turns are planned before they are used. An address with pool_min_conns=0 asks for none, which the

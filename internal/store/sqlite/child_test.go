@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"laneway/internal/chat"
 	"laneway/internal/store"
 )
@@ -111,7 +113,7 @@ func loadBeside(path string, beside func(*Store)) error {
 	if err != nil {
 		return err
 	}
-	node := newID()
+	node := uuid.NewString()
 	if err := s.Register(context.Background(), store.Node{ID: node, Lease: time.Hour, Exclusive: true}); err != nil {
 		return err
 	}

@@ -3,13 +3,14 @@ package sqlite
 import (
 	"context"
 	"fmt"
-	"golang.org/x/sync/errgroup"
 	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"

@@ -140,7 +140,7 @@ func (t *tx) removeSession(ctx context.Context, r *row) (ended []store.Waiting, 
 			break
 		}
 		after = list[len(list)-1].Seq
-		if err := t.end(ctx, r, list, ending{outcome: chat.OutcomeStopped, reason: "delete"}); err != nil {
+		if err := sqlstore.EndDeleted(ctx, t.shared(), r.key, list); err != nil {
 			return nil, err
 		}
 		ended = append(ended, store.WithoutContent(list)...)

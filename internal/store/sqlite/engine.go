@@ -53,13 +53,22 @@ func (e engine) Poll(ctx context.Context, p store.Poll, see func(ctx context.Con
 	if next, resting, err := e.resting(ctx, p); resting || err != nil {
 		return &sqlstore.Rested{Now: instant(e.now().UnixMilli()), Next: next}, err
 	}
-	_, err := look(ctx, e.Store, p, func(ctx context.Context, t *tx) (f found[struct{}], err error) {
-		rest, err := see(ctx, t.shared())
-		if f.idle = rest.Idle; err == nil && rest.Idle && rest.Next != nil {
-			f.next, err = rest.Next(ctx, t.shared())
+	changes := e.gate.Changes()
+	f, err := result(ctx, e.write, ordinary(p.Kind), func(ctx context.Context, t *tx) (f rest, err error) {
+		r, err := see(ctx, t.shared())
+		f.idle, f.now = r.Idle, t.now
+		if err == nil && p.Kind == pollSweep {
+			more, shrink := t.shrink(ctx)
+			f.idle, err = f.idle && !more, shrink
+		}
+		if err == nil && f.idle && r.Next != nil {
+			f.next, err = r.Next(ctx, t.shared())
 		}
 		return f, err
 	})
+	if err == nil && f.idle {
+		e.gate.Rest(p, changes, instant(f.now), instant(f.next))
+	}
 	return nil, err
 }
 

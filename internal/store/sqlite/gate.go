@@ -16,35 +16,10 @@ const (
 	pollTasks     = "list left sub-turns"
 )
 
-// found is what a poll has read.
-type found[T any] struct {
-	out T
-	// idle: the poll has found nothing, and before next (0 = never) only a change can make it find something.
-	idle bool
-	next int64
-	now  int64 // when it read
-}
-
-// poll runs a look for due work, unless it can find nothing.
-func poll[T any](ctx context.Context, s *Store, p store.Poll, read func(ctx context.Context, t *tx) (found[T], error)) (out T, err error) {
-	if _, resting, err := s.resting(ctx, p); resting || err != nil {
-		return out, err
-	}
-	return look(ctx, s, p, read)
-}
-
-// look is poll of which is known that it does not rest.
-func look[T any](ctx context.Context, s *Store, p store.Poll, read func(ctx context.Context, t *tx) (found[T], error)) (T, error) {
-	changes := s.gate.Changes()
-	f, err := result(ctx, s.write, ordinary(p.Kind), func(ctx context.Context, t *tx) (found[T], error) {
-		f, err := read(ctx, t)
-		f.now = t.now
-		return f, err
-	})
-	if err == nil && f.idle {
-		s.gate.Rest(p, changes, instant(f.now), instant(f.next))
-	}
-	return f.out, err
+// rest is a look that was made at now: when it is idle, it has found nothing, and before next (0 = never) only a change can make it find something.
+type rest struct {
+	idle      bool
+	next, now int64
 }
 
 // resting reports whether a poll needs no read. Then it is an operation all the same, for Before of the configuration.
@@ -62,20 +37,6 @@ func (s *Store) resting(ctx context.Context, p store.Poll) (next time.Time, yes 
 func leaseEnds(ctx context.Context, q querier, nodeID string, now int64) (at int64, err error) {
 	err = q.one(ctx, `SELECT coalesce(min(lease_until), 0) FROM nodes WHERE lease_until > ? AND id <> ?`, now, nodeID).Scan(&at)
 	return at, err
-}
-
-// earlier is the earlier of two instants, 0 = never.
-func earlier(a, b int64) int64 {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
-}
-
-// pollOf names a poll of a node that looks at some of the work only; each list is a poll of its own.
-func pollOf(kind, nodeID string, of []string) (store.Poll, error) {
-	names, err := encode(of)
-	return store.Poll{Kind: kind, Node: nodeID, Of: names}, err
 }
 
 // TakeQuestions gives the node calls whose node has ended; see the port.

@@ -14,12 +14,6 @@ var (
 	_ store.Holds = (*Visitor)(nil)
 )
 
-// held reports whether the gateway is held.
-func (t *tx) held(ctx context.Context) (held bool, err error) {
-	err = t.one(ctx, `SELECT EXISTS (SELECT 1 FROM hold)`).Scan(&held)
-	return held, err
-}
-
 // holdCopy holds the gateway that a backup will be: the database at path, which no process uses. A database of an older schema has no table for it yet.
 func holdCopy(ctx context.Context, path string, at int64, h store.Hold) (err error) {
 	db, err := sql.Open("sqlite", dsn(path, false))

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
 
 	"laneway/internal/cron"
 	"laneway/internal/store"
@@ -112,12 +111,6 @@ func (t *tx) exec(ctx context.Context, text string, args ...any) (int64, error) 
 	return n, err
 }
 
-// change runs a statement that returns the row that it changes.
-func (t *tx) change(ctx context.Context, text string, args ...any) *sql.Row {
-	t.wrote, t.changed = true, true
-	return t.one(ctx, text, args...)
-}
-
 // collect reads all rows of a query with scan, in order; no rows are an empty result.
 func collect[T any](rows *sql.Rows, err error, scan func(scanner) (T, error)) ([]T, error) {
 	if err != nil {
@@ -155,72 +148,8 @@ func collectWithin[T any](rows *sql.Rows, err error, scan func(scanner) (T, erro
 	return out, rows.Err()
 }
 
-// sized is a row's id with the bytes of its texts, so that a list is cut before its texts are read. A query that has to sort its rows sorts
-// these and not the texts.
-type sized struct {
-	id    string
-	bytes int
-}
-
-func scanSized(row scanner) (v sized, err error) {
-	err = row.Scan(&v.id, &v.bytes)
-	return v, err
-}
-
-// idsWithin are the ids of the rows of a query that belong to one read. The query selects what scanSized reads.
-func idsWithin(rows *sql.Rows, err error, b *store.Budget) ([]string, error) {
-	list, err := collectWithin(rows, err, scanSized, b, func(v sized) int { return v.bytes })
-	ids := make([]string, 0, len(list))
-	for _, v := range list {
-		ids = append(ids, v.id)
-	}
-	return ids, err
-}
-
-// page is a piece of a list that is searched in Go: SQLite folds the case of ASCII letters only. It keeps no more rows than it returns.
-type page struct {
-	limit, offset int // as pageOf gives them
-	budget        *store.Budget
-	full          bool
-	total         int
-	ids           []string
-}
-
-// add counts a row that fits the search, and keeps it if it belongs to the page.
-func (p *page) add(v sized) {
-	p.total++
-	if p.full || p.total <= p.offset {
-		return
-	}
-	p.full = p.limit != unlimited && len(p.ids) >= p.limit || !p.budget.Take(v.bytes)
-	if !p.full {
-		p.ids = append(p.ids, v.id)
-	}
-}
-
-// search adds the rows in which a text occurs. A row is an id, its bytes, and n texts that are looked at; the id is looked at as well.
-func (p *page) search(rows *sql.Rows, err error, n int, text string) error {
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	text = strings.ToLower(text)
-	var v sized
-	texts := make([]string, n)
-	into := []any{&v.id, &v.bytes}
-	for i := range texts {
-		into = append(into, &texts[i])
-	}
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return err
-		}
-		if strings.Contains(strings.ToLower(v.id+"\x00"+strings.Join(texts, "\x00")), text) {
-			p.add(v)
-		}
-	}
-	return rows.Err()
-}
+// unlimited makes SQLite apply no LIMIT.
+const unlimited = -1
 
 // scanner is a row.
 type scanner interface{ Scan(dest ...any) error }

@@ -17,9 +17,10 @@ const (
 
 	numberEntriesSQL = `UPDATE sessions SET transcript_seq = transcript_seq + $2, updated_at = {now} WHERE key = $1 RETURNING session_id, transcript_seq, updated_at`
 
-	insertEntriesSQL = `{set seq int, run text, role text, content text, sender text, tokens int, reason text, command bool, from_seq int, to_seq int}
+	insertEntriesSQL = `{set session text, transcript text, seq int, run text, role text, content text, sender text, tokens int, reason text, command bool,
+			from_seq int, to_seq int, reply text, at int}
 		INSERT INTO transcript (session_key, session_id, seq, run_id, role, content, sender, tokens, stop_reason, command, from_seq, to_seq, reply_id, at)
-		SELECT $1, $2, v.seq, v.run, v.role, v.content, v.sender, v.tokens, v.reason, v.command, v.from_seq, v.to_seq, $3, CAST($4 AS bigint) {from} WHERE true`
+		SELECT v.session, v.transcript, v.seq, v.run, v.role, v.content, v.sender, v.tokens, v.reason, v.command, v.from_seq, v.to_seq, v.reply, v.at {from} WHERE true`
 
 	// numberSummarySQL makes room for a summary unless one stands for the row already. $2 transcript, $3 last row.
 	numberSummarySQL = `UPDATE sessions SET transcript_seq = transcript_seq + 1, summary_id = session_id, summary_seq = transcript_seq + 1, summary_to = $3,
@@ -44,22 +45,38 @@ type Addition struct {
 
 // InsertEntries adds entries and returns them as they are stored. The caller has given the session's row the numbers.
 func InsertEntries(ctx context.Context, tx Tx, to Addition, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error) {
-	if len(entries) == 0 {
-		return nil, nil
+	added, rows, err := to.rows(entries)
+	if err != nil {
+		return nil, err
 	}
+	return added, addEntries(ctx, tx, rows)
+}
+
+// rows are entries as they are stored, and as a row set.
+func (to Addition) rows(entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, Set, error) {
 	added, rows := slices.Clone(entries), make(Set, 0, len(entries))
 	for i := range added {
 		e, sender := &added[i], ""
 		if e.Sender != (chat.Sender{}) {
 			var err error
 			if sender, err = encode(e.Sender); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 		e.Seq, e.At, e.Text, e.StopReason = to.After+1+int64(i), fromMillis(to.At), chat.CleanText(e.Text), chat.CleanText(e.StopReason)
-		rows = append(rows, []any{e.Seq, e.RunID, e.Role, e.Text, sender, e.Tokens, e.StopReason, e.Command, e.Covers.From, e.Covers.To})
+		rows = append(rows, []any{
+			to.Session, to.Transcript, e.Seq, e.RunID, e.Role, e.Text, sender, e.Tokens, e.StopReason, e.Command, e.Covers.From, e.Covers.To, to.Reply, to.At,
+		})
 	}
-	return added, tx.Later(ctx, insertEntriesSQL, nil, to.Session, to.Transcript, to.Reply, to.At, rows)
+	return added, rows, nil
+}
+
+// addEntries adds the rows of entries.
+func addEntries(ctx context.Context, tx Tx, rows Set) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	return tx.Later(ctx, insertEntriesSQL, nil, rows)
 }
 
 // appendEntries adds entries to the current transcript of a session, which exists. reply is as in Addition.

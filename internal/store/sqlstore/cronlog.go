@@ -34,9 +34,17 @@ func logScanner(further ...any) func(Row) (loggedRun, error) {
 	v := &logScan{}
 	r := &v.row.Run
 	v.targets = append([]any{
-		&r.ID, &r.JobID, &r.JobName, &r.JobKey, &r.Owner, &r.Agent, &r.Lane, &r.SessionKey, instant{&r.ScheduledFor}, (*string)(&r.Trigger), (*string)(&r.State),
-		(*string)(&r.Reason), (*string)(&r.DST), &r.SlotCount, instant{&r.SlotUntil}, instant{&r.FireAt}, instant{&r.ClaimedAt}, instant{&r.StartedAt},
-		instant{&r.FinishedAt}, instant{&r.NextAttempt}, &v.took, &r.Attempt, &v.attempts, &r.Error, &r.ErrorClass, &r.Summary,
+		&r.ID, &r.JobID, &r.JobName, &r.JobKey, &r.Owner, &r.Agent, &r.Lane, &r.SessionKey,
+		instant{&r.ScheduledFor},
+		(*string)(&r.Trigger), (*string)(&r.State),
+		(*string)(&r.Reason), (*string)(&r.DST), &r.SlotCount,
+		instant{&r.SlotUntil},
+		instant{&r.FireAt},
+		instant{&r.ClaimedAt},
+		instant{&r.StartedAt},
+		instant{&r.FinishedAt},
+		instant{&r.NextAttempt},
+		&v.took, &r.Attempt, &v.attempts, &r.Error, &r.ErrorClass, &r.Summary,
 		&r.Model, &r.Provider, &r.InputTokens, &r.OutputTokens,
 		(*string)(&r.Delivery), &r.DeliveryError, &r.ProviderMessageID, &r.SuppressedBy, &r.Node, &v.row.message,
 	}, further...)

@@ -63,14 +63,30 @@ func (s Cron) scanner() func(Row) (storedJob, error) {
 	j, st := &v.row.Job, &v.row.State
 	v.targets = []any{
 		&j.ID, &j.Owner, &j.Key, &j.KeyDerived, &j.Name, &j.DisplayName, &j.Description, &j.Principal, &j.Agent, &j.AccountID, &j.Lane, (*string)(&v.kind),
-		&v.row.parts.Schedule, &v.row.parts.TZ, &j.JitterMs, instant{&j.StartsAt}, instant{&j.EndsAt}, &j.MaxRuns, &j.Session, &j.WakeMode,
+		&v.row.parts.Schedule, &v.row.parts.TZ, &j.JitterMs,
+		instant{&j.StartsAt},
+		instant{&j.EndsAt},
+		&j.MaxRuns, &j.Session, &j.WakeMode,
 		&v.row.parts.Payload, &v.row.parts.Delivery, &v.row.parts.Alert, &v.row.parts.Policy, &j.Enabled, &v.pause.Note, &v.pause.By,
-		&v.pausedAt, instant{&v.pause.Until}, &j.AutoDisabled, &j.Invalid, &j.Revision, instant{&j.CreatedAt}, instant{&j.UpdatedAt},
-		instant{&st.Next}, instant{&st.NextRunAt}, instant{&st.ActivatedAt}, &st.Fired, &st.RunCount, &st.ErrorCount,
-		instant{&st.LastRunAt}, (*string)(&st.LastState), &st.LastError, &st.LastErrorClass, &v.took, (*string)(&st.LastDelivery),
-		&st.LastDeliveryError, instant{&st.LastAlertAt}, &st.ConsecutiveErrors, &st.ConsecutiveSkipped,
-		instant{&st.DeliveryPause.Since}, &st.DeliveryPause.Reason, &st.DeliveryPause.Channel, &st.DeliveryPause.ChatID,
-		&st.Queued, instant{&st.RunningAt}, instant{&v.row.now},
+		&v.pausedAt,
+		instant{&v.pause.Until},
+		&j.AutoDisabled, &j.Invalid, &j.Revision,
+		instant{&j.CreatedAt},
+		instant{&j.UpdatedAt},
+		instant{&st.Next},
+		instant{&st.NextRunAt},
+		instant{&st.ActivatedAt},
+		&st.Fired, &st.RunCount, &st.ErrorCount,
+		instant{&st.LastRunAt},
+		(*string)(&st.LastState), &st.LastError, &st.LastErrorClass, &v.took, (*string)(&st.LastDelivery),
+		&st.LastDeliveryError,
+		instant{&st.LastAlertAt},
+		&st.ConsecutiveErrors, &st.ConsecutiveSkipped,
+		instant{&st.DeliveryPause.Since},
+		&st.DeliveryPause.Reason, &st.DeliveryPause.Channel, &st.DeliveryPause.ChatID,
+		&st.Queued,
+		instant{&st.RunningAt},
+		instant{&v.row.now},
 	}
 	return v.scan
 }
@@ -183,7 +199,7 @@ func insertJob(ctx context.Context, tx Tx, j cron.Job) (fresh bool, err error) {
 		return false, err
 	}
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(j.ID)) //nolint:errcheck // a hash takes everything
+	_, _ = h.Write([]byte(j.ID))
 	n, err := tx.Exec(ctx, insertJobSQL(), append([]any{j.ID, int64(h.Sum32())}, args...)...)
 	return n == 1, err
 }

@@ -88,6 +88,58 @@ func (s Nodes) StopRequests(ctx context.Context, nodeID string) ([]store.StopReq
 	})
 }
 
+// defaultLease is how long a node lives without a heartbeat when [store.Node] does not set it.
+const defaultLease = 15 * time.Second
+
+const (
+	// They stay as rows: a node whose row exists has crashed, and its runs count that.
+	expireOthersSQL = `UPDATE nodes SET lease_until = {now} WHERE id <> $1 AND lease_until > {now}`
+
+	registerSQL = `INSERT INTO nodes (id, started_at, lease_until, lease_ms, addr, version) VALUES ($1, {now}, {now} + $2, $2, $3, $4)
+		ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, lease_until = excluded.lease_until, lease_ms = excluded.lease_ms,
+			addr = excluded.addr, version = excluded.version, draining = false, draining_since = NULL RETURNING lease_until`
+)
+
+// Register makes a new incarnation; see store.Nodes.
+func (s Nodes) Register(ctx context.Context, n store.Node) error {
+	_, err := s.Registered(ctx, n)
+	return err
+}
+
+// Registered is Register; it returns the end of the lease.
+func (s Nodes) Registered(ctx context.Context, n store.Node) (time.Time, error) {
+	if n.ID == "" {
+		return time.Time{}, chat.Errorf(chat.CodeInvalid, "a node needs an id")
+	}
+	if n.Lease <= 0 {
+		n.Lease = defaultLease
+	}
+	return result(ctx, s.db.Update, "register this gateway", func(ctx context.Context, tx Tx) (until time.Time, err error) {
+		if n.Exclusive {
+			if err := tx.Later(ctx, expireOthersSQL, nil, n.ID); err != nil {
+				return until, err
+			}
+		}
+		_, err = one(ctx, tx, registerSQL, into(instant{&until}), n.ID, span(n.Lease), n.Addr, n.Version)
+		return until, err
+	})
+}
+
+// Unregister is the clean stop of a node; see store.Nodes. Running runs keep their state: because their node has no row the next owner counts no crash. It
+// reads all sessions once: ownership has no index on purpose.
+func (s Nodes) Unregister(ctx context.Context, nodeID string) error {
+	return s.db.Update(ctx, "unregister this gateway", func(ctx context.Context, tx Tx) error {
+		for _, text := range []string{
+			`UPDATE leases SET owner = NULL WHERE owner = $1`, `UPDATE sessions SET owner = NULL WHERE owner = $1`, `DELETE FROM nodes WHERE id = $1`,
+		} {
+			if err := tx.Later(ctx, text, nil, nodeID); err != nil {
+				return err
+			}
+		}
+		return tx.Later(ctx, endStoppingOfDeadSQL, nil)
+	})
+}
+
 // SetDraining marks the node; the first mark keeps its time. For an unknown node it does nothing.
 func (s Nodes) SetDraining(ctx context.Context, nodeID string) error {
 	return s.db.Update(ctx, "mark this gateway as draining", func(ctx context.Context, tx Tx) error {

@@ -11,7 +11,8 @@ import (
 // Dialect turns the texts of this package into statements of an engine. The texts are PostgreSQL's SQL without what SQLite lacks, and with these marks:
 //
 //	{now}              the store's clock, milliseconds
-//	{lock}, {skip}     FOR UPDATE, FOR UPDATE SKIP LOCKED; nothing on SQLite, which has one writer
+//	{lock}, {skip}     FOR UPDATE, FOR UPDATE SKIP LOCKED, {skip s} of the table s; nothing on SQLite, which has one writer
+//	{booted}           when the database began to run, milliseconds; 0 = unknown, as on SQLite. The text has a {now}
 //	{limit $1}         LIMIT with a parameter
 //	{in $1}            = ANY of a parameter of type []string
 //	{ints $1}          the same for []int64
@@ -102,6 +103,8 @@ func (d *Dialect) resolve(text string) *Statement {
 // clock is the database's clock where the parameter gives none.
 const clock = `COALESCE($%d::bigint, (date_part('epoch', now()) * 1000)::bigint)`
 
+const booted = `CASE WHEN $%d::bigint IS NULL THEN (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint ELSE 0 END`
+
 func (d *Dialect) replace(s *Statement, types []string, name, of string) string {
 	var postgres, sqlite string
 	switch name {
@@ -111,6 +114,11 @@ func (d *Dialect) replace(s *Statement, types []string, name, of string) string 
 		postgres = "FOR UPDATE"
 	case "skip":
 		postgres = "FOR UPDATE SKIP LOCKED"
+		if of != "" {
+			postgres = "FOR UPDATE OF " + of + " SKIP LOCKED"
+		}
+	case "booted": // an injected clock has none
+		postgres, sqlite = fmt.Sprintf(booted, s.Now), "0"
 	case "limit":
 		// With LIMIT ? SQLite's planner looks at the value and compiles the statement again after each binding.
 		postgres, sqlite = "LIMIT "+of, "LIMIT +"+of

@@ -13,6 +13,12 @@ func TestATextBecomesAStatementOfEachEngine(t *testing.T) {
 		{"the clock is the parameter after the others", `SELECT {now} - $1`, `SELECT COALESCE($2::bigint, (date_part('epoch', now()) * 1000)::bigint) - $1`, `SELECT ?2 - ?1`},
 		{"locks", `SELECT 1 {lock}`, `SELECT 1 FOR UPDATE`, `SELECT 1 `},
 		{"locks that pass over others", `SELECT 1 {skip}`, `SELECT 1 FOR UPDATE SKIP LOCKED`, `SELECT 1 `},
+		{"locks of one table", `SELECT 1 {skip s}`, `SELECT 1 FOR UPDATE OF s SKIP LOCKED`, `SELECT 1 `},
+		{
+			"the start of the database", `SELECT {booted} < {now}`,
+			`SELECT CASE WHEN $1::bigint IS NULL THEN (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint ELSE 0 END < COALESCE($1::bigint, (date_part('epoch', now()) * 1000)::bigint)`,
+			`SELECT 0 < ?1`,
+		},
 		{"limits", `SELECT 1 {limit $1}`, `SELECT 1 LIMIT $1`, `SELECT 1 LIMIT +?1`},
 		{"lists", `x {in $1}`, `x = ANY($1::text[])`, `x IN (SELECT value FROM json_each(?1))`},
 		{"lists of numbers", `x {ints $1}`, `x = ANY($1::bigint[])`, `x IN (SELECT value FROM json_each(?1))`},

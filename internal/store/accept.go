@@ -1,0 +1,41 @@
+package store
+
+import (
+	"slices"
+
+	"laneway/internal/chat"
+)
+
+// Displaces selects what a new message ends of a session with this stored mode, whose messages wait, oldest first: all of them when it interrupts a full
+// queue, else those that are too many once it is there. chat.ErrQueueFull: it is refused itself. Messages that are held or have a slot already do not count.
+func (p *AcceptParams) Displaces(waiting []Waiting, stored chat.QueueMode) ([]Waiting, chat.Outcome, error) {
+	free := slices.DeleteFunc(slices.Clone(waiting), func(m Waiting) bool { return slices.Contains(p.Starting, m.Seq) })
+	queued := slices.DeleteFunc(slices.Clone(free), func(m Waiting) bool { return m.State == StateHeld })
+	over := len(queued) + 1 - p.Cap
+	switch {
+	case p.Cap <= 0 || p.Joins || p.Unqueued || over <= 0:
+		return nil, "", nil
+	case p.Interrupts(stored):
+		return free, chat.OutcomeSuperseded, nil
+	case p.Drop == chat.DropNew:
+		return nil, "", chat.ErrQueueFull
+	default:
+		return queued[:over], chat.OutcomeDropped, nil
+	}
+}
+
+// DisplacedReason is the reason of a message that was displaced with this outcome.
+func DisplacedReason(o chat.Outcome) string {
+	if o == chat.OutcomeSuperseded {
+		return ReasonSuperseded
+	}
+	return string(chat.FailQueueFull)
+}
+
+// NoticeOf is what is sent about messages that were displaced with this outcome; nil = nothing.
+func (p *AcceptParams) NoticeOf(o chat.Outcome) *Outgoing {
+	if o == chat.OutcomeDropped {
+		return p.DropNotice
+	}
+	return nil
+}

@@ -1,0 +1,327 @@
+package sqlstore
+
+import (
+	"context"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+const (
+	// makeRowsSQL makes sessions that do not exist, unless the message was accepted before: a new session must not come from a duplicate whose session was
+	// deleted. One that was deleted goes on with its numbers, so that no message, claim or run from before the deletion matches one of the new session.
+	makeRowsSQL = `{set key text, agent text, principal text, id text, lane text, message text, dedupe text}
+		INSERT INTO sessions (key, agent, principal, session_id, lane, epoch, last_seq, taken_seq, done_seq, created_at, updated_at)
+		SELECT v.key, v.agent, v.principal, v.id, v.lane, COALESCE(g.epoch, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), o.now, o.now
+		FROM (SELECT {now} AS now) o {and} LEFT JOIN tombstones g ON g.key = v.key
+		WHERE NOT EXISTS (SELECT 1 FROM inbox d WHERE d.message_id = v.message) AND NOT EXISTS (SELECT 1 FROM inbox d WHERE d.dedupe = v.dedupe)
+			AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.key = v.key)
+		ON CONFLICT (key) DO NOTHING`
+
+	acceptedSQL = `SELECT i.session_key, i.seq, COALESCE(i.message_id, ''), i.state, COALESCE(i.outcome, ''), i.reason, COALESCE(i.run_id, ''),
+			COALESCE(i.merged_into, 0), i.lane, i.principal, i.channel, i.external_id, i.body, i.accepted_at,
+			COALESCE(i.dedupe, ''), i.params_hash, i.node, COALESCE(s.owner, ''), COALESCE(s.epoch, 0), COALESCE(s.session_id, ''), COALESCE(s.principal, ''),
+			COALESCE(s.mode, '')
+		FROM inbox i LEFT JOIN sessions s ON s.key = i.session_key WHERE i.message_id {in $1} OR i.dedupe {in $2}`
+
+	// takersSQL are the nodes that may take sessions.
+	takersSQL = `SELECT id FROM nodes WHERE id {in $1} AND lease_until > {now} AND NOT draining`
+
+	// offsetSQL proves the lease of a poller and moves its offset. It never goes back: an old message that is offered again must not make the poller fetch
+	// newer ones a second time.
+	offsetSQL = `UPDATE leases SET next_offset = {greatest}(COALESCE(next_offset, 0), $4) WHERE name = $1 AND owner = $2 AND epoch = $3
+		AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $2 AND n.lease_until > {now}) RETURNING 1`
+
+	addMessagesSQL = `{set key text, seq int, id text, dedupe text, hash text, channel text, external int, principal text, sender text, body text, lane text,
+			state text, outcome text, reason text, node text, done bool}
+		INSERT INTO inbox (session_key, seq, message_id, dedupe, params_hash, channel, external_id, principal, sender, body, lane,
+			state, outcome, reason, node, accepted_at, ended_at)
+		SELECT v.key, v.seq, v.id, NULLIF(v.dedupe, ''), v.hash, v.channel, v.external, v.principal, v.sender, v.body, v.lane,
+			v.state, NULLIF(v.outcome, ''), v.reason, v.node, {now}, CASE WHEN v.done THEN {now} END {from} WHERE true`
+)
+
+// Accept makes a message durable; see store.Inbox.
+func (s Inbox) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
+	o, err := newAcceptOp(p)
+	if err != nil {
+		return store.Accepted{}, err
+	}
+	bytes := len(o.body)
+	if p.Offset != nil {
+		bytes = MaxGrouped + 1 // its lease may be lost, and then the others must not be
+	}
+	if err := s.accepts.do(ctx, o, bytes); err != nil {
+		return store.Accepted{}, err
+	}
+	return o.out, nil
+}
+
+// acceptOp is one Accept under way.
+type acceptOp struct {
+	p            store.AcceptParams
+	body, sender string
+	sessionID    string // of the session if it is new
+	out          store.Accepted
+}
+
+func newAcceptOp(p store.AcceptParams) (o *acceptOp, err error) {
+	if p.Message.ID == "" || p.Message.Session.IsZero() {
+		return nil, chat.Errorf(chat.CodeInvalid, "a message needs an id and a session")
+	}
+	if p.Unqueued {
+		p.Take, p.Cap, p.Hold = false, 0, 0
+	}
+	o = &acceptOp{p: p}
+	if o.body, err = encode(p.Message.Content); err != nil {
+		return nil, err
+	}
+	if o.sender, err = encode(p.Message.Content.Sender); err != nil {
+		return nil, err
+	}
+	o.sessionID, err = newID()
+	return o, err
+}
+
+// Name implements Operation.
+func (o *acceptOp) Name() string { return o.p.Message.Session.String() }
+
+// AcceptOn is Accept in a transaction.
+func (s Inbox) AcceptOn(ctx context.Context, tx Tx, p store.AcceptParams) (store.Accepted, error) {
+	o, err := newAcceptOp(p)
+	if err != nil {
+		return store.Accepted{}, err
+	}
+	_, err = s.acceptAll(ctx, tx, []*acceptOp{o}, true)
+	return o.out, err
+}
+
+// accepting is one transaction of accepts.
+type accepting struct {
+	tx       Tx
+	alone    bool
+	sessions *sessionRows
+	known    []knownMessage
+	takers   map[string]bool
+
+	messages Set
+	changed  []*sessionRow
+	dead     bool // an owner of a session is dead
+}
+
+// knownMessage is a message that was accepted before, with its session as it is now.
+type knownMessage struct {
+	store.Accepted
+
+	dedupe, hash, node string
+}
+
+func (s Inbox) acceptAll(ctx context.Context, tx Tx, ops []*acceptOp, alone bool) (done []bool, err error) {
+	a := &accepting{tx: tx, alone: alone, takers: map[string]bool{}}
+	if err := a.read(ctx, ops); err != nil {
+		return nil, err
+	}
+	done = make([]bool, len(ops))
+	for i, o := range ops {
+		o.out = store.Accepted{}
+		if done[i], err = a.accept(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	return done, a.write(ctx)
+}
+
+// read makes and locks the sessions and reads what the decisions need, in one round trip.
+func (a *accepting) read(ctx context.Context, ops []*acceptOp) (err error) {
+	var (
+		keys, ids, dedupes, nodes []string
+		rows                      Set
+	)
+	for _, o := range ops {
+		m := &o.p.Message
+		keys, ids = append(keys, o.Name()), append(ids, m.ID)
+		if m.Dedupe != "" {
+			dedupes = append(dedupes, m.Dedupe)
+		}
+		if o.p.Take {
+			nodes = append(nodes, o.p.Node)
+		}
+		rows = append(rows, []any{o.Name(), m.Session.Agent, m.Principal, o.sessionID, m.Lane, m.ID, m.Dedupe})
+	}
+	if o := ops[0].p.Offset; o != nil { // it runs alone
+		held, err := one(ctx, a.tx, offsetSQL, func(Row) error { return nil }, o.Name, o.Owner, o.Epoch, o.NextOffset)
+		if err == nil && !held {
+			err = chat.ErrFenced
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := a.tx.Later(ctx, makeRowsSQL, nil, rows); err != nil {
+		return err
+	}
+	if a.sessions, err = lockRows(ctx, a.tx, keys, a.alone); err != nil {
+		return err
+	}
+	if len(nodes) > 0 {
+		err := a.tx.Later(ctx, takersSQL, func(r Row) error {
+			var id string
+			err := r.Scan(&id)
+			a.takers[id] = true
+			return err
+		}, nodes)
+		if err != nil {
+			return err
+		}
+	}
+	a.known, err = all(ctx, a.tx, acceptedSQL, scanKnown, ids, dedupes)
+	return err
+}
+
+func scanKnown(r Row) (k knownMessage, err error) {
+	old := &k.Existing
+	err = r.Scan(append(messageTargets(old), &k.dedupe, &k.hash, &k.node, &k.Owner, &k.Epoch, &k.SessionID, &k.Principal, (*string)(&k.Mode))...)
+	k.Duplicate, k.Seq, k.AcceptedAt = true, old.Seq, old.AcceptedAt
+	return k, err
+}
+
+// duplicateOf finds the message that was accepted before: the dedupe key decides before the id.
+func (a *accepting) duplicateOf(m *chat.Message) *knownMessage {
+	var same *knownMessage
+	for i := range a.known {
+		switch k := &a.known[i]; {
+		case m.Dedupe != "" && k.dedupe == m.Dedupe:
+			return k
+		case k.Existing.MessageID == m.ID:
+			same = k
+		}
+	}
+	return same
+}
+
+// duplicate is the result for a message that was accepted before. After a try whose answer was lost the message of this call is no duplicate: its caller
+// has not got its result yet.
+func (a *accepting) duplicate(o *acceptOp, k *knownMessage) error {
+	m := &o.p.Message
+	if k.dedupe != m.Dedupe || k.hash != "" && m.ParamsHash != "" && k.hash != m.ParamsHash {
+		return chat.ErrKeyReused
+	}
+	o.out = k.Accepted
+	o.out.Mine = k.Owner != "" && k.Owner == o.p.Node
+	if a.tx.Repeated() && k.Existing.MessageID == m.ID && k.node == o.p.Node {
+		o.out.Duplicate, o.out.Existing = false, store.Waiting{}
+	}
+	return nil
+}
+
+// accept decides about one message. Of several, it leaves the unusual ones for a transaction of their own.
+func (a *accepting) accept(ctx context.Context, o *acceptOp) (done bool, err error) {
+	p := &o.p
+	if k := a.duplicateOf(&p.Message); k != nil {
+		err := a.duplicate(o, k)
+		if err != nil && !a.alone {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	r := a.sessions.of(o.Name())
+	own := r != nil && (!p.Own || r.principal == p.Message.Principal)
+	full := r != nil && p.Cap > 0 && !p.Joins && r.waiting >= int64(p.Cap)
+	switch {
+	case !a.alone && (!own || full):
+		return false, nil
+	case r == nil: // it was deleted between the statements
+		return false, ErrAgain
+	case !own:
+		return false, chat.ErrSessionNotFound
+	}
+	o.out.Created, o.out.Behind = r.id == o.sessionID, int(r.waiting)
+	if full {
+		if err := a.makeRoom(ctx, o, r); err != nil {
+			return false, err
+		}
+	}
+	a.admit(o, r)
+	return true, nil
+}
+
+// makeRoom refuses the new message, drops the oldest ones that wait, or lets an interrupt end all of them. Only messages that wait for a turn of their own count:
+// neither held ones, which belong to the turn of another message, nor those that have a slot although their Start is still to come. The waiting ones of the
+// row include held ones, so that only proves that there is a place, which is the usual case.
+func (a *accepting) makeRoom(ctx context.Context, o *acceptOp, r *sessionRow) error {
+	waiting, err := all(ctx, a.tx, `SELECT `+messageColumns+queuedFrom+` ORDER BY seq`, scanMessage, r.key)
+	if err != nil {
+		return err
+	}
+	ended, e, err := o.p.Displaces(waiting, chat.QueueMode(r.mode))
+	if err != nil || len(ended) == 0 {
+		return err
+	}
+	if err := endMessages(ctx, a.tx, r.key, ended, ending{outcome: e, reason: store.DisplacedReason(e), notice: o.p.NoticeOf(e)}); err != nil {
+		return err
+	}
+	if e == chat.OutcomeSuperseded {
+		o.out.Superseded = ended
+	} else {
+		o.out.Dropped = ended
+	}
+	r.waiting -= int64(len(ended))
+	var oldest int64
+	_, err = one(ctx, a.tx, `SELECT COALESCE(min(seq), 0) FROM inbox WHERE session_key = $1 AND `+unended, into(&oldest), r.key)
+	r.settle(oldest)
+	return err
+}
+
+// admit adds the message to the session. The accepting node becomes the owner of a session that no live node owns. A session with older unfinished messages is
+// left to the sweep: only the sweep moves all of them to the new owner, with the runs that had begun.
+func (a *accepting) admit(o *acceptOp, r *sessionRow) {
+	p, m, now := &o.p, &o.p.Message, a.sessions.now
+	state, outcome, reason := store.StateWaiting, "", ""
+	switch idle := r.idle(); {
+	case p.Unqueued:
+		state, outcome, reason = store.StateDone, string(chat.OutcomeAnswered), store.ReasonCommand
+		if idle {
+			r.doneSeq++
+			r.takenSeq = max(r.takenSeq, r.doneSeq)
+		}
+	case p.Joins:
+		state = store.StateHeld
+		fallthrough
+	default:
+		if a.takers[p.Node] && p.Take && idle && !r.ownerAlive {
+			a.dead = a.dead || r.owner != ""
+			r.owner, r.ownerAlive = p.Node, true
+			r.epoch++
+		}
+		r.waiting++
+		r.runLimit = int64(max(p.RunLimit, 1))
+		if p.Hold > 0 {
+			r.debounceUntil = max(r.debounceUntil, now+span(p.Hold))
+		}
+	}
+	r.lastSeq++
+	r.lane, r.lastMessageAt = m.Lane, now
+	a.messages = append(a.messages, []any{
+		r.key, r.lastSeq, m.ID, m.Dedupe, m.ParamsHash, m.Channel, m.ExternalID, m.Principal, a.tx.PerEngine(m.Content.Sender.ID, o.sender), o.body, m.Lane,
+		state, outcome, reason, p.Node, p.Unqueued,
+	})
+	a.changed = append(a.changed, r)
+	out := &o.out
+	out.Seq, out.AcceptedAt = r.lastSeq, fromMillis(now)
+	out.Owner, out.Epoch, out.Mine = r.owner, r.epoch, r.owner != "" && r.owner == p.Node
+	out.SessionID, out.Principal, out.Mode = r.id, r.principal, chat.QueueMode(r.mode)
+}
+
+func (a *accepting) write(ctx context.Context) error {
+	if len(a.messages) == 0 {
+		return nil
+	}
+	if a.dead { // a run that a dead owner was stopping has no goroutine any more
+		if err := a.tx.Later(ctx, endStoppingOfDeadSQL, nil); err != nil {
+			return err
+		}
+	}
+	if err := a.tx.Later(ctx, addMessagesSQL, nil, a.messages); err != nil {
+		return err
+	}
+	return saveRows(ctx, a.tx, a.changed...)
+}

@@ -1,0 +1,407 @@
+package sqlstore
+
+import (
+	"context"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// previewBytes is how much of an answer a list shows.
+const previewBytes = 200
+
+const (
+	// runMembersSQL are the messages of runs.
+	runMembersSQL = `{set key text, run text} SELECT i.session_key, i.seq, COALESCE(i.message_id, '') FROM inbox i {and}
+		WHERE i.session_key = v.key AND i.ended_at IS NULL AND i.state <> 'done' AND i.state = 'running' AND i.run_id = v.run ORDER BY i.session_key, i.seq`
+
+	endMembersSQL = `{set key text, seq int, outcome text, reason text, lead int, notice text, run text, n int}
+		UPDATE inbox AS i SET state = 'done', outcome = v.outcome, reason = v.reason, merged_into = NULLIF(v.lead, 0), ended_at = {now},
+			notice_id = CASE WHEN v.notice = '' THEN i.notice_id
+				ELSE COALESCE(i.notice_id, (SELECT o.id FROM outbox o WHERE o.run_id = v.run AND o.n = v.n), v.notice) END
+		{from} WHERE i.session_key = v.key AND i.seq = v.seq`
+	// Messages that wait again are held, because they have a place already.
+	holdMembersSQL = `{set key text, seq int} UPDATE inbox AS i SET state = 'held' {from} WHERE i.session_key = v.key AND i.seq = v.seq`
+	mergedSQL      = `{set key text, seq int} SELECT i.session_key, i.seq, COALESCE(i.message_id, ''), i.state, COALESCE(i.outcome, ''), i.reason, COALESCE(i.run_id, ''),
+			COALESCE(i.merged_into, 0), i.lane, i.principal, i.channel, i.external_id, i.body, i.accepted_at
+		FROM inbox i {and} WHERE i.session_key = v.key AND i.seq = v.seq`
+	mergedBeforeSQL = `SELECT ` + messageColumns + ` FROM inbox WHERE session_key = $1 AND seq >= $2 AND run_id = $3 AND outcome = 'merged' ORDER BY seq`
+
+	endRunsSQL = `{set id text, state text, cause text, error text, detail text, input int, output int, model text, provider text, still bool}
+		UPDATE runs AS r SET state = v.state, cause = v.cause, error = v.error, detail = v.detail, ended_at = CASE WHEN v.still THEN NULL ELSE {now} END,
+			input_tokens = v.input, output_tokens = v.output, model = v.model, provider = v.provider {from} WHERE r.id = v.id`
+
+	// rememberSQL is saveRowsSQL with the columns of the run that ended last, which lists show.
+	rememberSQL = `{set key text, owner text, taken int, done int, waiting int, entry int, run text, state text, cause text, error text, tokens int, preview text}
+		UPDATE sessions AS s SET owner = NULLIF(v.owner, ''), taken_seq = v.taken, done_seq = v.done, waiting = v.waiting, transcript_seq = v.entry,
+			updated_at = {now}, last_run_id = v.run, last_state = v.state, last_cause = v.cause, last_error = v.error, total_tokens = s.total_tokens + v.tokens,
+			preview = CASE WHEN v.preview = '' THEN s.preview ELSE v.preview END {from} WHERE s.key = v.key`
+)
+
+// Finish ends a run; see store.Inbox.
+func (s Inbox) Finish(ctx context.Context, p store.FinishParams) (store.Finished, error) {
+	if p.Outcome == "" && !p.Requeue {
+		return store.Finished{}, chat.Errorf(chat.CodeInvalid, "a run that ends needs an outcome")
+	}
+	o := &finishOp{p: p}
+	bytes := sizeOf(p.Transcript)
+	for i := range p.Outgoing {
+		bytes += len(p.Outgoing[i].Text)
+	}
+	if p.Cron != nil {
+		bytes += min(len(p.Cron.Summary), cron.MaxSummary) + len(p.Cron.Error)
+	}
+	if err := s.finishes.do(ctx, o, bytes); err != nil {
+		return store.Finished{}, err
+	}
+	return o.out, nil
+}
+
+// finishOp is one Finish under way.
+type finishOp struct {
+	p   store.FinishParams
+	out store.Finished
+}
+
+// Name implements Operation.
+func (o *finishOp) Name() string { return o.p.Session.String() }
+
+// member is a message of a run.
+type member struct {
+	seq int64
+	id  string
+}
+
+// leader is the number of the message that gave the run its id, else of the newest.
+func leader(list []member, runID string) (seq int64) {
+	for _, m := range list {
+		if seq = m.seq; m.id == runID {
+			break
+		}
+	}
+	return seq
+}
+
+// finishing is one transaction of ends.
+type finishing struct {
+	tx       Tx
+	alone    bool
+	sessions *sessionRows
+	runs     map[string]runRow
+	members  map[string][]member // by session
+	rest     map[string]rest
+	ends     *Ends
+	ready    []bool         // of ends
+	end      map[int]int    // of the operations, their ends
+	written  map[int]string // ends that are written, and by which node
+
+	outgoing                             []store.Outgoing
+	ended, held, closed, entries, memory Set
+	merged                               Set
+	mergedOf                             map[string]*finishOp
+	journals, again                      []string
+	changed                              []*sessionRow
+}
+
+func (s Inbox) finishAll(ctx context.Context, tx Tx, ops []*finishOp, alone bool) (done []bool, err error) {
+	f := &finishing{
+		tx: tx, alone: alone, runs: map[string]runRow{}, members: map[string][]member{}, end: map[int]int{}, written: map[int]string{},
+		mergedOf: map[string]*finishOp{},
+	}
+	if err := f.read(ctx, s.cron, ops); err != nil {
+		return nil, err
+	}
+	done = make([]bool, len(ops))
+	for i, o := range ops {
+		o.out = store.Finished{}
+		if done[i], err = f.finish(ctx, i, o); err != nil {
+			return nil, err
+		}
+	}
+	return done, f.write(ctx)
+}
+
+// read locks the jobs and then the sessions, and reads what the decisions need, in one round trip.
+func (f *finishing) read(ctx context.Context, jobs Cron, ops []*finishOp) (err error) {
+	var (
+		keys, ids []string
+		of        Set
+		ends      []*cron.AttemptEnd
+	)
+	for i, o := range ops {
+		keys, ids, of = append(keys, o.Name()), append(ids, o.p.RunID), append(of, []any{o.Name(), o.p.RunID})
+		if o.p.Cron != nil {
+			f.end[i] = len(ends)
+			ends = append(ends, o.p.Cron)
+		}
+	}
+	if len(ends) > 0 {
+		if f.ends, err = jobs.LockEnds(ctx, f.tx, ends, f.alone); err != nil {
+			return err
+		}
+	}
+	if f.sessions, err = lockRows(ctx, f.tx, keys, f.alone); err != nil {
+		return err
+	}
+	err = f.tx.Later(ctx, runMembersSQL, func(r Row) error {
+		var (
+			key string
+			m   member
+		)
+		err := r.Scan(&key, &m.seq, &m.id)
+		f.members[key] = append(f.members[key], m)
+		return err
+	}, of)
+	if err != nil {
+		return err
+	}
+	if f.rest, err = readRest(ctx, f.tx, of); err != nil {
+		return err
+	}
+	if len(ends) > 0 {
+		if err := f.ends.Read(ctx, f.tx); err != nil {
+			return err
+		}
+	}
+	err = f.tx.Query(ctx, runsByIDSQL, func(r Row) error {
+		u, err := scanRun(r)
+		f.runs[u.ID] = u
+		return err
+	}, ids)
+	if err != nil || len(ends) == 0 {
+		return err
+	}
+	held := make([]bool, len(ends))
+	for i, end := range f.end {
+		held[end] = f.holds(ops[i].p.Claim, ops[i].p.RunID) != nil
+	}
+	f.ready = f.ends.Ready(held)
+	return nil
+}
+
+// holds is the fence of a run: it returns the session when the claim holds and the run runs under it.
+func (f *finishing) holds(c store.Claim, runID string) *sessionRow {
+	if u := f.runs[runID]; !u.under(c) {
+		return nil
+	}
+	return f.sessions.heldBy(c)
+}
+
+// finish decides about one run. Of several, it leaves those that it cannot end for a transaction of their own.
+func (f *finishing) finish(ctx context.Context, i int, o *finishOp) (done bool, err error) {
+	p := &o.p
+	r, u := f.holds(p.Claim, p.RunID), f.runs[p.RunID]
+	end, isEnd := f.end[i]
+	switch {
+	case r == nil:
+		if !f.alone {
+			return false, nil
+		}
+		return true, f.finishedBefore(ctx, o, u)
+	case isEnd && !f.ready[end] && !f.alone: // its job is locked, or another end of this transaction has it
+		return false, nil
+	case isEnd:
+		f.written[end] = p.Node
+	}
+	notice, err := f.send(p)
+	if err != nil {
+		return false, err
+	}
+	if p.Requeue {
+		f.requeue(o, r)
+	} else {
+		f.endMembers(o, r, notice)
+		if p.Journal {
+			f.journals = append(f.journals, p.RunID)
+		}
+	}
+	state := p.State
+	if p.StillRunning {
+		state = store.RunStopping
+	}
+	f.closed = append(f.closed, []any{
+		p.RunID, state, p.Cause, p.Error, p.Detail, int64(p.Usage.InputTokens), int64(p.Usage.OutputTokens), p.Usage.Model, p.Usage.Provider, p.StillRunning,
+	})
+	to := Addition{Session: r.key, Transcript: u.transcript, After: r.transcriptSeq, At: f.sessions.now}
+	added, rows, err := to.rows(p.Transcript)
+	if err != nil {
+		return false, err
+	}
+	f.entries = append(f.entries, rows...)
+	r.transcriptSeq += int64(len(added))
+	o.out.Entries, o.out.EndedAt = added, fromMillis(f.sessions.now)
+	if p.Requeue {
+		f.changed = append(f.changed, r)
+		return true, nil
+	}
+	left := f.rest[r.key]
+	if p.StillRunning {
+		left.active++
+	}
+	r.settle(left.oldest)
+	o.out.Released = r.release(left.active)
+	f.memory = append(f.memory, []any{
+		r.key, r.owner, r.takenSeq, r.doneSeq, r.waiting, r.transcriptSeq, p.RunID, p.State, p.Cause, p.Error,
+		int64(p.Usage.InputTokens + p.Usage.OutputTokens), chat.Cut(chat.CleanText(p.Preview), previewBytes),
+	})
+	return true, nil
+}
+
+// notice is a row about which the messages of a run are told: its id, unless a row of its run and number exists.
+type notice struct {
+	id string
+	n  int
+}
+
+// send adds the outgoing rows of a run under its epoch and returns its notice.
+func (f *finishing) send(p *store.FinishParams) (last notice, err error) {
+	for i := range p.Outgoing {
+		o := p.Outgoing[i]
+		o.RunID, o.Epoch = p.RunID, p.Epoch
+		if o.ID == "" {
+			if o.ID, err = newID(); err != nil {
+				return last, err
+			}
+		}
+		if o.Kind == store.KindNotice {
+			last = notice{o.ID, o.N}
+		}
+		f.outgoing = append(f.outgoing, o)
+	}
+	return last, nil
+}
+
+// endMembers gives the messages of a run their outcomes.
+func (f *finishing) endMembers(o *finishOp, r *sessionRow, about notice) {
+	p := &o.p
+	lead := leader(f.members[r.key], p.RunID)
+	for _, m := range f.members[r.key] {
+		outcome, into := p.Outcome, int64(0)
+		if m.seq != lead && outcome == chat.OutcomeAnswered {
+			outcome, into = chat.OutcomeMerged, lead
+			f.merged = append(f.merged, []any{r.key, m.seq})
+			f.mergedOf[r.key] = o
+		}
+		f.ended = append(f.ended, []any{r.key, m.seq, string(outcome), p.Cause, into, about.id, p.RunID, int64(about.n)})
+	}
+}
+
+// requeue lets the messages of a run wait again.
+func (f *finishing) requeue(o *finishOp, r *sessionRow) {
+	for _, m := range f.members[r.key] {
+		f.held = append(f.held, []any{r.key, m.seq})
+		r.waiting++
+		if o.p.Cron == nil {
+			f.again = append(f.again, m.id)
+		}
+	}
+}
+
+func (f *finishing) write(ctx context.Context) error {
+	if len(f.closed) == 0 {
+		return nil
+	}
+	if err := addOutgoing(ctx, f.tx, f.outgoing); err != nil {
+		return err
+	}
+	for _, w := range []struct {
+		text string
+		rows Set
+	}{{endMembersSQL, f.ended}, {holdMembersSQL, f.held}, {endRunsSQL, f.closed}, {rememberSQL, f.memory}} {
+		if len(w.rows) == 0 {
+			continue
+		}
+		if err := f.tx.Later(ctx, w.text, nil, w.rows); err != nil {
+			return err
+		}
+	}
+	if err := addEntries(ctx, f.tx, f.entries); err != nil {
+		return err
+	}
+	if err := saveRows(ctx, f.tx, f.changed...); err != nil {
+		return err
+	}
+	if len(f.journals) > 0 {
+		if err := f.tx.Later(ctx, `DELETE FROM turn_rounds WHERE run_id {in $1}`, nil, f.journals); err != nil {
+			return err
+		}
+	}
+	if len(f.merged) > 0 {
+		err := f.tx.Later(ctx, mergedSQL, func(r Row) error {
+			m, err := scanMessage(r)
+			o := f.mergedOf[m.Session.String()]
+			o.out.Merged = append(o.out.Merged, m)
+			return err
+		}, f.merged)
+		if err != nil {
+			return err
+		}
+	}
+	if err := WaitAgain(ctx, f.tx, f.again); err != nil || f.ends == nil {
+		return err
+	}
+	return f.ends.Write(ctx, f.tx, f.written)
+}
+
+// finishedBefore returns the result of an earlier Finish with the same parameters; chat.ErrFenced when there was none.
+func (f *finishing) finishedBefore(ctx context.Context, o *finishOp, u runRow) (err error) {
+	if u.ID == "" {
+		return chat.ErrFenced
+	}
+	key, p := u.Session.String(), o.p
+	e := store.EndedRun{Run: u.Run}
+	if _, err := one(ctx, f.tx, `SELECT COALESCE(owner, ''), epoch FROM sessions WHERE key = $1`, into(&e.Owner, &e.Epoch), key); err != nil {
+		return err
+	}
+	if e.Entries, err = RunEntries(ctx, f.tx, key, u.ID, len(p.Transcript)); err != nil {
+		return err
+	}
+	if e.Merged, err = all(ctx, f.tx, mergedBeforeSQL, scanMessage, key, u.SeqFrom, u.ID); err != nil {
+		return err
+	}
+	now, err := f.tx.Now(ctx)
+	if err != nil {
+		return err
+	}
+	p.Cause = chat.CleanText(p.Cause)
+	p.Transcript = append([]chat.TranscriptEntry(nil), p.Transcript...)
+	for i := range p.Transcript {
+		p.Transcript[i].Text = chat.CleanText(p.Transcript[i].Text)
+	}
+	out, ok := p.Repeats(e, fromMillis(now))
+	if !ok {
+		return chat.ErrFenced
+	}
+	o.out = out
+	return nil
+}
+
+// EndStopping ends a run whose goroutine has returned; see store.Inbox.
+func (s Inbox) EndStopping(ctx context.Context, c store.Claim, runID string) error {
+	return s.db.Update(ctx, "end a stopped run", func(ctx context.Context, tx Tx) error {
+		key := c.Session.String()
+		sessions, err := lockRows(ctx, tx, []string{key}, true)
+		if err != nil {
+			return err
+		}
+		left, err := readRest(ctx, tx, Set{{key, runID}})
+		if err != nil {
+			return err
+		}
+		stopping, err := one(ctx, tx, `SELECT 1 FROM runs WHERE id = $1 AND session_key = $2 AND state = 'stopping'`, func(Row) error { return nil }, runID, key)
+		if err != nil || !stopping {
+			return err
+		}
+		r := sessions.heldBy(c)
+		if r == nil {
+			return chat.ErrFenced
+		}
+		if err := tx.Later(ctx, `UPDATE runs SET state = 'stopped', ended_at = {now} WHERE id = $1`, nil, runID); err != nil {
+			return err
+		}
+		r.settle(left[key].oldest)
+		r.release(left[key].active)
+		return saveRows(ctx, tx, r)
+	})
+}

@@ -1,0 +1,148 @@
+package sqlstore
+
+import (
+	"context"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// Inbox is the life of messages from their acceptance to their outcome.
+type Inbox struct {
+	db   Engine
+	cron Cron
+
+	accepts  *together[*acceptOp]
+	starts   *together[*startOp]
+	finishes *together[*finishOp]
+}
+
+var _ store.Inbox = Inbox{}
+
+func newInbox(db Engine, jobs Cron) Inbox {
+	s := Inbox{db: db, cron: jobs}
+	s.accepts = newTogether(db, "accept a message", s.acceptAll)
+	s.starts = newTogether(db, "start a run", s.startAll)
+	s.finishes = newTogether(db, "finish a run", s.finishAll)
+	return s
+}
+
+// EndGroups waits for the transactions that operations share, and lets none begin.
+func (s Inbox) EndGroups() {
+	s.accepts.close()
+	s.starts.close()
+	s.finishes.close()
+}
+
+const (
+	// unended is the condition of the index of messages without an outcome. The engines have it in two forms.
+	unended = `ended_at IS NULL AND state <> 'done'`
+
+	// messageColumns are what scanMessage reads.
+	messageColumns = `session_key, seq, COALESCE(message_id, ''), state, COALESCE(outcome, ''), reason, COALESCE(run_id, ''),
+		COALESCE(merged_into, 0), lane, principal, channel, external_id, body, accepted_at`
+
+	// queuedFrom are the messages of a session $1 that wait.
+	queuedFrom = ` FROM inbox WHERE session_key = $1 AND ` + unended + ` AND state <> 'running'`
+
+	// filesOfRunsSQL reads the messages of the range in which those of the runs lie. $1 session, $2 runs, $3 joinedAhead.
+	filesOfRunsSQL = `WITH named AS MATERIALIZED (SELECT id, seq_from, seq_to FROM runs WHERE session_key = $1 AND id {in $2})
+		SELECT run_id, {json body} ->> 'attachments' FROM inbox
+		WHERE session_key = $1 AND seq BETWEEN (SELECT min(seq_from) FROM named) AND (SELECT max(seq_to) FROM named) + $3
+			AND run_id IN (SELECT id FROM named) AND {json body} ->> 'attachments' IS NOT NULL
+		ORDER BY seq`
+
+	// runColumns are what scanRun reads.
+	runColumns = `id, session_key, session_id, seq_from, seq_to, lane, owner, epoch, attempt, crashes, state, cause, error, detail, COALESCE(stop_by, ''),
+		queued_at, started_at, ended_at, input_tokens, output_tokens, model, provider`
+)
+
+func scanMessage(r Row) (m store.Waiting, err error) {
+	err = r.Scan(messageTargets(&m)...)
+	return m, err
+}
+
+// messageTargets are where messageColumns are read.
+func messageTargets(m *store.Waiting) []any {
+	return []any{
+		keyColumn{&m.Session},
+		&m.Seq, &m.MessageID, &m.State, (*string)(&m.Outcome), &m.Reason, &m.RunID, &m.MergedInto, &m.Lane, &m.Principal, &m.Channel,
+		&m.ExternalID,
+		jsonColumn{&m.Content},
+		instant{&m.AcceptedAt},
+	}
+}
+
+// runRow is a run with the transcript that it writes to.
+type runRow struct {
+	store.Run
+
+	transcript string
+}
+
+func scanRun(r Row) (u runRow, err error) {
+	err = r.Scan(&u.ID, keyColumn{&u.Session}, &u.transcript, &u.SeqFrom, &u.SeqTo, &u.Lane, &u.Owner, &u.Epoch, &u.Attempt, &u.Crashes,
+		&u.State, &u.Cause, &u.Error, &u.Detail, &u.StopBy, instant{&u.QueuedAt}, instant{&u.StartedAt}, instant{&u.EndedAt},
+		&u.Usage.InputTokens, &u.Usage.OutputTokens, &u.Usage.Model, &u.Usage.Provider)
+	return u, err
+}
+
+// first reads the first row of a query; chat.ErrNotFound when there is none.
+func first[T any](ctx context.Context, db Engine, q query, scan func(Row) (T, error)) (v T, err error) {
+	err = db.View(ctx, q.doing, func(ctx context.Context, tx Tx) error {
+		found, err := one(ctx, tx, q.text, func(r Row) (err error) { v, err = scan(r); return err }, q.args...)
+		if err == nil && !found {
+			err = chat.ErrNotFound
+		}
+		return err
+	})
+	return v, err
+}
+
+// MessageByID finds a message by its id; chat.ErrNotFound.
+func (s Inbox) MessageByID(ctx context.Context, id string) (store.Waiting, error) {
+	return first(ctx, s.db, query{"find a message", `SELECT ` + messageColumns + ` FROM inbox WHERE message_id = $1`, []any{id}}, scanMessage)
+}
+
+// RunByID reads a run; chat.ErrNotFound.
+func (s Inbox) RunByID(ctx context.Context, id string) (store.Run, error) {
+	u, err := first(ctx, s.db, query{"find a run", `SELECT ` + runColumns + ` FROM runs WHERE id = $1`, []any{id}}, scanRun)
+	return u.Run, err
+}
+
+// FilesOfRuns lists the files that came with the messages of runs; see store.Inbox.
+func (s Inbox) FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (found map[string][]chat.Attachment, err error) {
+	err = s.db.View(ctx, "look for files of messages", func(ctx context.Context, tx Tx) error {
+		found = make(map[string][]chat.Attachment, len(runs))
+		return tx.Query(ctx, filesOfRunsSQL, func(r Row) error {
+			var (
+				run   string
+				files []chat.Attachment
+			)
+			err := r.Scan(&run, jsonColumn{&files})
+			found[run] = append(found[run], files...)
+			return err
+		}, key.String(), runs, joinedAhead)
+	})
+	return found, err
+}
+
+// PendingInputs lists the waiting messages of a session, oldest first, and returns the number of all of them.
+func (s Inbox) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) (list []store.Waiting, total int, err error) {
+	err = s.db.View(ctx, "list waiting messages", func(ctx context.Context, tx Tx) (err error) {
+		if _, err := one(ctx, tx, `SELECT count(*)`+queuedFrom, into(&total), key.String()); err != nil {
+			return err
+		}
+		list, err = readPage(ctx, tx, page{
+			columns: messageColumns, rows: `SELECT *, octet_length(body) AS page_size` + queuedFrom + ` AND seq > $2 ORDER BY seq {limit $3}`,
+			args: []any{key.String(), after, max(limit, 0)},
+		}, scanMessage)
+		return err
+	})
+	return list, total, err
+}
+
+// CountUnfinished counts messages without an outcome.
+func (s Inbox) CountUnfinished(ctx context.Context) (int, error) {
+	return value[int](ctx, s.db, query{"count unfinished messages", `SELECT count(*) FROM inbox WHERE ` + unended, nil})
+}

@@ -1,0 +1,313 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+const (
+	runsByIDSQL = `SELECT ` + runColumns + ` FROM runs WHERE id {in $1}`
+
+	// startableSQL are those of some messages that wait; the others have an outcome or run.
+	startableSQL = `{set key text, seq int} SELECT i.session_key, i.seq, i.accepted_at FROM inbox i {and}
+		WHERE i.session_key = v.key AND i.seq = v.seq AND i.ended_at IS NULL AND i.state <> 'done' AND i.state <> 'running'`
+
+	runMessagesSQL = `{set key text, seq int, run text} UPDATE inbox AS i SET state = 'running', run_id = v.run {from} WHERE i.session_key = v.key AND i.seq = v.seq`
+
+	putRunsSQL = `{set id text, key text, transcript text, first int, last int, lane text, owner text, epoch int, queued int, started int}
+		INSERT INTO runs AS r (id, session_key, session_id, seq_from, seq_to, lane, owner, epoch, state, queued_at, started_at, stop_by)
+		SELECT v.id, v.key, v.transcript, v.first, v.last, v.lane, v.owner, v.epoch, 'running', v.queued, v.started, '' {from} WHERE true
+		ON CONFLICT (id) DO UPDATE SET lane = excluded.lane, owner = excluded.owner, epoch = excluded.epoch, attempt = r.attempt + 1, state = 'running', cause = '',
+			started_at = excluded.started_at, ended_at = NULL`
+
+	// startedLaterSQL is when the first attempts of later messages began; first attempts stay in the order of their messages in the table, whichever Start
+	// came first.
+	startedLaterSQL = `SELECT COALESCE(min(r.started_at), 0) FROM inbox i JOIN runs r ON r.id = i.run_id
+		WHERE i.session_key = $1 AND i.seq > $2 AND r.attempt = 1 AND r.seq_from > $2`
+
+	membersSQL = `SELECT seq FROM inbox WHERE session_key = $1 AND ` + unended + ` AND state = 'running' AND run_id = $2 ORDER BY seq`
+
+	recordInputSQL = `{set n int} INSERT INTO turn_rounds (run_id, round, kind, n, body) SELECT $1, $2, '` + store.RowInput + `', v.n, '' {from} WHERE true`
+
+	// joinedSQL are messages that an earlier call has joined to a run: they have higher numbers than those that it began with.
+	joinedSQL = `SELECT i.seq FROM inbox i JOIN runs r ON r.id = i.run_id
+		WHERE i.session_key = $1 AND i.seq {ints $2} AND i.state = 'running' AND i.run_id = $3 AND i.seq > r.seq_to ORDER BY i.seq`
+)
+
+// Start turns waiting messages into a run; see store.Inbox.
+func (s Inbox) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
+	o := &startOp{p: p}
+	if err := s.starts.do(ctx, o, sizeOf(p.Transcript)); err != nil {
+		return store.Started{}, err
+	}
+	return o.out, nil
+}
+
+// sizeOf is how many bytes of text entries have.
+func sizeOf(entries []chat.TranscriptEntry) (n int) {
+	for i := range entries {
+		n += len(entries[i].Text)
+	}
+	return n
+}
+
+// startOp is one Start under way.
+type startOp struct {
+	p   store.StartParams
+	out store.Started
+}
+
+// Name implements Operation.
+func (o *startOp) Name() string { return o.p.Session.String() }
+
+// waitingMessage is a message that can start.
+type waitingMessage struct{ seq, acceptedAt int64 }
+
+// starting is one transaction of starts.
+type starting struct {
+	tx       Tx
+	alone    bool
+	sessions *sessionRows
+	runs     map[string]runRow
+	waiting  map[string][]waitingMessage // by session, in order
+
+	taken, begun, entries Set
+	changed               []*sessionRow
+	started               []*startOp
+}
+
+func (s Inbox) startAll(ctx context.Context, tx Tx, ops []*startOp, alone bool) (done []bool, err error) {
+	b := &starting{tx: tx, alone: alone}
+	if err := b.read(ctx, ops); err != nil {
+		return nil, err
+	}
+	done = make([]bool, len(ops))
+	for i, o := range ops {
+		o.out = store.Started{}
+		if done[i], err = b.start(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	return done, b.write(ctx, s.cron)
+}
+
+func (b *starting) read(ctx context.Context, ops []*startOp) (err error) {
+	var (
+		keys, ids []string
+		messages  Set
+	)
+	for _, o := range ops {
+		keys, ids = append(keys, o.Name()), append(ids, o.p.RunID)
+		for _, seq := range o.p.Seqs {
+			messages = append(messages, []any{o.Name(), seq})
+		}
+	}
+	if b.sessions, err = lockRows(ctx, b.tx, keys, b.alone); err != nil {
+		return err
+	}
+	if b.waiting, err = readStartable(ctx, b.tx, messages); err != nil {
+		return err
+	}
+	b.runs = make(map[string]runRow, len(ids))
+	return b.tx.Query(ctx, runsByIDSQL, func(r Row) error {
+		u, err := scanRun(r)
+		b.runs[u.ID] = u
+		return err
+	}, ids)
+}
+
+// readStartable reads those of some messages, each a row (key, seq), that can start: they are there after the next Query.
+func readStartable(ctx context.Context, tx Tx, messages Set) (map[string][]waitingMessage, error) {
+	list := make(map[string][]waitingMessage, len(messages))
+	return list, tx.Later(ctx, startableSQL, func(r Row) error {
+		var (
+			key string
+			m   waitingMessage
+		)
+		err := r.Scan(&key, &m.seq, &m.acceptedAt)
+		list[key] = append(list[key], m)
+		return err
+	}, messages)
+}
+
+// take marks the messages of a session that can start as taken by a run, and returns their numbers.
+func (b *starting) take(r *sessionRow, runID string) (seqs []int64) {
+	list := b.waiting[r.key]
+	slices.SortFunc(list, func(a, c waitingMessage) int { return cmp.Compare(a.seq, c.seq) })
+	for _, m := range list {
+		seqs = append(seqs, m.seq)
+		b.taken = append(b.taken, []any{r.key, m.seq, runID})
+		r.waiting--
+		r.takenSeq = max(r.takenSeq, m.seq)
+	}
+	return seqs
+}
+
+// start decides about one run. Of several, it leaves the unusual ones for a transaction of their own.
+func (b *starting) start(ctx context.Context, o *startOp) (done bool, err error) {
+	p := &o.p
+	r := b.sessions.heldBy(p.Claim)
+	u, known := b.runs[p.RunID]
+	switch {
+	case r == nil && b.alone:
+		return false, chat.ErrFenced
+	case r == nil || !b.alone && known && (u.Session != p.Session || u.State == store.RunRunning):
+		return false, nil
+	case known && u.Session != p.Session:
+		return false, chat.Errorf(chat.CodeConflict, "the run %s belongs to another session", p.RunID)
+	case known && u.State == store.RunRunning:
+		return true, b.startedBefore(ctx, o, r, u)
+	case len(b.waiting[r.key]) == 0:
+		return true, nil
+	}
+	before, queued := r.takenSeq, b.waiting[r.key]
+	last := queued[len(queued)-1].seq
+	for _, m := range queued {
+		last = max(last, m.seq)
+	}
+	at := b.sessions.now
+	switch {
+	case known:
+		u.Attempt++
+	case before > last: // else no later message was taken, and there is nothing to look for
+		if !b.alone {
+			return false, nil
+		}
+		var later int64
+		if _, err := one(ctx, b.tx, startedLaterSQL, into(&later), r.key, last); err != nil {
+			return false, err
+		}
+		if later > 0 {
+			at = min(at, later)
+		}
+		fallthrough
+	default:
+		u = runRow{transcript: r.id}
+		u.Attempt = 1
+	}
+	u.StartedAt = fromMillis(at)
+	o.out.Seqs = b.take(r, p.RunID)
+	queuedAt := queued[0].acceptedAt
+	b.begun = append(b.begun, []any{p.RunID, r.key, u.transcript, o.out.Seqs[0], last, p.Lane, p.Node, p.Epoch, queuedAt, at})
+	if u.Attempt == 1 {
+		to := Addition{Session: r.key, Transcript: u.transcript, After: r.transcriptSeq, At: b.sessions.now}
+		added, rows, err := to.rows(p.Transcript)
+		if err != nil {
+			return false, err
+		}
+		o.out.Entries = added
+		b.entries = append(b.entries, rows...)
+		r.transcriptSeq += int64(len(added))
+	}
+	r.describe(u, &o.out)
+	b.changed, b.started = append(b.changed, r), append(b.started, o)
+	return true, nil
+}
+
+func (r *sessionRow) describe(u runRow, out *store.Started) {
+	out.Attempt, out.Crashes, out.StopBy, out.StartedAt = u.Attempt, u.Crashes, u.StopBy, u.StartedAt
+	out.SessionID, out.Principal, out.Notes = u.transcript, r.principal, r.notes
+}
+
+// startedBefore returns the result of an earlier Start for a run that runs already.
+func (b *starting) startedBefore(ctx context.Context, o *startOp, r *sessionRow, u runRow) (err error) {
+	o.out.Seqs, err = all(ctx, b.tx, membersSQL, scanNumber, r.key, u.ID)
+	r.describe(u, &o.out)
+	if err == nil && u.Attempt == 1 {
+		o.out.Entries, err = RunEntries(ctx, b.tx, r.key, u.ID, len(o.p.Transcript))
+	}
+	return err
+}
+
+func scanNumber(r Row) (n int64, err error) {
+	err = r.Scan(&n)
+	return n, err
+}
+
+func (b *starting) write(ctx context.Context, jobs Cron) error {
+	if len(b.started) == 0 {
+		return nil
+	}
+	if err := b.tx.Later(ctx, runMessagesSQL, nil, b.taken); err != nil {
+		return err
+	}
+	if err := b.tx.Later(ctx, putRunsSQL, nil, b.begun); err != nil {
+		return err
+	}
+	if err := addEntries(ctx, b.tx, b.entries); err != nil {
+		return err
+	}
+	if err := saveRows(ctx, b.tx, b.changed...); err != nil {
+		return err
+	}
+	attempts := make([]store.StartParams, len(b.started))
+	for i, o := range b.started {
+		attempts[i] = o.p
+		if o.p.Cron != nil && o.out.Attempt > 1 { // a drain or a crash has cut an attempt of this message
+			begin := *o.p.Cron
+			begin.Attempt = max(begin.Attempt, o.out.Attempt)
+			attempts[i].Cron = &begin
+		}
+	}
+	return jobs.BeginAttempts(ctx, b.tx, attempts, func(i int, j cron.Job) { b.started[i].out.Job = &j })
+}
+
+// Join adds waiting messages to a running run; see store.Inbox. The range of the run stays what it began with: messages of other runs may lie between.
+func (s Inbox) Join(ctx context.Context, p store.StartParams) ([]int64, error) {
+	return result(ctx, func(ctx context.Context, doing string, change func(ctx context.Context, tx Tx) error) error {
+		return s.db.Turn(ctx, doing, Alone, change)
+	}, "join a run", func(ctx context.Context, tx Tx) (seqs []int64, err error) {
+		b := &starting{tx: tx, alone: true}
+		if err := b.read(ctx, []*startOp{{p: p}}); err != nil {
+			return nil, err
+		}
+		r, u := b.sessions.heldBy(p.Claim), b.runs[p.RunID]
+		if r == nil || !u.under(p.Claim) {
+			return nil, chat.ErrFenced
+		}
+		if seqs = b.take(r, p.RunID); len(seqs) == 0 {
+			return all(ctx, tx, joinedSQL, scanNumber, r.key, p.Seqs, p.RunID)
+		}
+		if err := tx.Later(ctx, runMessagesSQL, nil, b.taken); err != nil {
+			return nil, err
+		}
+		to := Addition{Session: r.key, Transcript: u.transcript, After: r.transcriptSeq, At: b.sessions.now}
+		added, rows, err := to.rows(p.Transcript)
+		if err != nil {
+			return nil, err
+		}
+		r.transcriptSeq += int64(len(added))
+		if err := addEntries(ctx, tx, rows); err != nil {
+			return nil, err
+		}
+		if p.Round > 0 {
+			inputs := make(Set, len(seqs))
+			for i, seq := range seqs {
+				inputs[i] = []any{seq}
+			}
+			if err := tx.Later(ctx, recordInputSQL, nil, p.RunID, p.Round, inputs); err != nil {
+				return nil, err
+			}
+		}
+		return seqs, saveRows(ctx, tx, r)
+	})
+}
+
+// under reports whether a run runs under a claim.
+func (u *runRow) under(c store.Claim) bool {
+	return u.Session == c.Session && u.Owner == c.Node && u.Epoch == c.Epoch && (u.State == store.RunRunning || u.State == store.RunYielded)
+}
+
+// TurnTexts are the texts of accepts, starts and ends without what is rare in them.
+func TurnTexts() []string {
+	return []string{
+		makeRowsSQL, lockRowsSQL, lockFreeRowsSQL, rowsSQL, takersSQL, acceptedSQL, addMessagesSQL, saveRowsSQL,
+		startableSQL, runsByIDSQL, runMessagesSQL, putRunsSQL, insertEntriesSQL,
+		runMembersSQL, restSQL, addOutgoingSQL, endMembersSQL, endRunsSQL, rememberSQL,
+	}
+}

@@ -1,0 +1,85 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+const (
+	runningRunsSQL = `SELECT ` + runColumns + ` FROM runs
+		WHERE session_key = $1 AND ended_at IS NULL AND state IN ('running', 'stopping', 'yielded') AND state <> 'stopping' ORDER BY seq_from`
+	// Without the hint SQLite reads all runs of the session in the order of their numbers.
+	runningRunsOnSQLite = `SELECT ` + runColumns + ` FROM runs INDEXED BY runs_open
+		WHERE session_key = $1 AND state IN ('running', 'stopping', 'yielded') AND state <> 'stopping' ORDER BY seq_from`
+
+	// The first requester stays recorded.
+	stopRunsSQL = `UPDATE runs SET stop_by = $2 WHERE id {in $1} AND COALESCE(stop_by, '') = ''`
+)
+
+// Stop records a stop; see store.Inbox. It waits for no turn.
+func (s Inbox) Stop(ctx context.Context, p store.StopParams) (store.Stopped, error) {
+	return result(ctx, control(s.db, Stop), "stop", func(ctx context.Context, tx Tx) (out store.Stopped, err error) {
+		key := p.Session.String()
+		runs, err := meets(ctx, tx, &p, &out)
+		if err != nil {
+			return out, err
+		}
+		ids := make([]string, len(runs))
+		for i, u := range runs {
+			ids[i] = u.ID
+			out.Running = append(out.Running, store.RunningRun{RunID: u.ID, Node: u.Owner})
+		}
+		if len(ids) > 0 {
+			if err := tx.Later(ctx, stopRunsSQL, nil, ids, cmp.Or(p.By, p.Reason, "stop")); err != nil {
+				return out, err
+			}
+		}
+		if err := endMessages(ctx, tx, key, out.Waiting, ending{outcome: chat.OutcomeStopped, reason: p.Reason}); err != nil {
+			return out, err
+		}
+		if p.Scope == store.StopAll {
+			_, err = one(ctx, tx, `UPDATE sessions SET stop_seq = last_seq WHERE key = $1 RETURNING stop_seq`, into(&out.Cutoff), key)
+			if err != nil {
+				return out, err
+			}
+		}
+		return out, settle(ctx, tx, []string{key})
+	})
+}
+
+// meets locks the session and reads what a stop selects: the runs, and the messages that wait.
+func meets(ctx context.Context, tx Tx, p *store.StopParams, out *store.Stopped) (runs []store.Run, err error) {
+	key := p.Session.String()
+	if _, err := lockRows(ctx, tx, []string{key}, true); err != nil {
+		return nil, err
+	}
+	running, err := all(ctx, tx, tx.PerEngine(runningRunsSQL, runningRunsOnSQLite), func(r Row) (store.Run, error) {
+		u, err := scanRun(r)
+		return u.Run, err
+	}, key)
+	if err != nil {
+		return nil, err
+	}
+	waiting, err := all(ctx, tx, `SELECT `+messageColumns+queuedFrom+` ORDER BY seq`, scanMessage, key)
+	if err != nil {
+		return nil, err
+	}
+	named, err := namedRun(ctx, tx, p)
+	if err != nil {
+		return nil, err
+	}
+	runs, out.Waiting, err = p.Meets(running, waiting, named)
+	return runs, err
+}
+
+// namedRun is the run that the id of a stop names: that of a message which runs, else the one with this id.
+func namedRun(ctx context.Context, tx Tx, p *store.StopParams) (run string, err error) {
+	if p.Scope != store.StopRun {
+		return "", nil
+	}
+	_, err = one(ctx, tx, `SELECT run_id FROM inbox WHERE message_id = $1 AND session_key = $2 AND state = 'running'`, into(&run), p.MessageID, p.Session.String())
+	return cmp.Or(run, p.MessageID), err
+}

@@ -1,0 +1,223 @@
+package sqlstore
+
+import (
+	"context"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// nodeKept is how long the row of a dead node is kept. The row distinguishes a crash from a clean stop, which deletes it.
+const nodeKept = 10 * time.Minute
+
+const (
+	// ownerless is the condition that no live node owns a session s. While the database has run for less than a lease, no node counts as dead: owners could
+	// not extend their leases while it did not run.
+	ownerless = `NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = s.owner
+		AND (n.lease_until > {now} OR n.lease_until > {booted} - n.lease_ms AND {now} < {booted} + n.lease_ms))`
+
+	// orphansSQL locks sessions to be taken over, the longest waiting first. Rows that another sweeper has locked are passed over. $1 = 1 = all agents, else
+	// those of $2.
+	orphansSQL = `SELECT s.key, w.size FROM (
+			SELECT session_key, min(accepted_at) AS since, sum(octet_length(body)) AS size FROM inbox WHERE ` + unended + ` GROUP BY session_key) w
+		JOIN sessions s ON s.key = w.session_key
+		WHERE s.debounce_until <= {now} AND ` + ownerless + ` AND ($1 = 1 OR s.principal = '` + cron.SystemOwner + `' OR s.agent {in $2})
+		ORDER BY w.since, s.key {limit $3} {skip s}`
+
+	// takeOverSQL looks again, now that the rows are locked.
+	takeOverSQL = `UPDATE sessions AS s SET owner = $2, epoch = s.epoch + 1, updated_at = {now} WHERE s.key {in $1} AND s.done_seq < s.last_seq AND ` + ownerless + `
+		RETURNING key`
+
+	// interruptSQL ends what ran under the old owners. It counts as a crash unless the owner's row is missing: a clean stop deletes it.
+	interruptSQL = `UPDATE runs SET state = CASE WHEN state = 'stopping' THEN 'stopped' ELSE 'interrupted' END, ended_at = {now},
+			crashes = crashes + CASE WHEN state = 'running' AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = runs.owner) THEN 1 ELSE 0 END
+		WHERE session_key {in $1} AND ended_at IS NULL AND state IN ('running', 'stopping', 'yielded')`
+	// Their messages are held, because they have a place already.
+	countLeftSQL = `UPDATE sessions SET waiting = waiting + (SELECT count(*) FROM inbox i
+		WHERE i.session_key = sessions.key AND i.ended_at IS NULL AND i.state <> 'done' AND i.state = 'running') WHERE key {in $1}`
+	holdLeftSQL = `UPDATE inbox SET state = 'held' WHERE session_key {in $1} AND ` + unended + ` AND state = 'running'`
+
+	takenSQL = `SELECT s.key, COALESCE(s.owner, ''), s.epoch, s.run_limit, s.mode, s.principal, s.stop_seq, s.last_seq FROM sessions s WHERE s.key {in $1}
+		ORDER BY (SELECT min(i.accepted_at) FROM inbox i WHERE i.session_key = s.key AND i.ended_at IS NULL AND i.state <> 'done'), s.key`
+	takenMessagesSQL = `SELECT ` + messageColumns + ` FROM inbox WHERE session_key {in $1} AND ` + unended + ` ORDER BY session_key, seq`
+	takenRunsSQL     = `SELECT ` + runColumns + ` FROM runs WHERE id IN (SELECT run_id FROM inbox WHERE session_key {in $1} AND ` + unended + `)`
+
+	// forgetSQL deletes the rows of nodes that died long ago, unless they still have work: without its row the takeover would look like one after a clean
+	// stop.
+	forgetSQL = `DELETE FROM nodes WHERE lease_until <= {now} - $1
+		AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.ended_at IS NULL AND r.state IN ('running', 'stopping', 'yielded') AND r.owner = nodes.id)
+		AND NOT EXISTS (SELECT 1 FROM inbox i JOIN sessions s ON s.key = i.session_key WHERE i.ended_at IS NULL AND i.state <> 'done' AND s.owner = nodes.id)`
+
+	nextOrphanSQL = `SELECT COALESCE(min(s.debounce_until), 0) FROM (SELECT DISTINCT session_key FROM inbox WHERE ` + unended + `) u
+		JOIN sessions s ON s.key = u.session_key WHERE s.debounce_until > {now}`
+
+	// hintedSQL finds messages that other nodes accepted for sessions of $1, the longest waiting session first.
+	hintedSQL = `SELECT i.*, octet_length(i.body) AS page_size FROM inbox i JOIN sessions s ON s.key = i.session_key AND s.owner = $1
+		WHERE i.ended_at IS NULL AND i.state <> 'done' AND i.state <> 'running' AND i.node <> $1
+			AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $1 AND n.lease_until > {now})
+		ORDER BY (SELECT min(o.accepted_at) FROM inbox o WHERE o.session_key = i.session_key AND o.ended_at IS NULL AND o.state <> 'done'), i.session_key, i.seq
+		{limit $2}`
+)
+
+// Sweep takes over sessions that no live node owns; see store.Inbox. A dead node gets chat.ErrFenced.
+func (s Inbox) Sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, error) {
+	of, err := pollOf("sweep", p.Node, p.Agents)
+	if err != nil {
+		return nil, err
+	}
+	return poll(ctx, s.db, of, func(ctx context.Context, tx Tx) (f found[[]store.Taken], err error) {
+		orphans, held, err := findOrphans(ctx, tx, p)
+		switch {
+		case err != nil || held:
+			return f, err
+		case len(orphans) == 0:
+			f.idle = p.Limit > 0
+			f.next = func(ctx context.Context, tx Tx) (int64, error) { return nextOrphan(ctx, tx, p.Node) }
+			return f, nil
+		}
+		f.out, err = takeOver(ctx, tx, orphans, p.Node)
+		return f, err
+	})
+}
+
+// findOrphans locks the sessions to be taken over whose messages belong to one read.
+func findOrphans(ctx context.Context, tx Tx, p store.SweepParams) (keys []string, held bool, err error) {
+	alive := false
+	err = tx.Later(ctx, aliveSQL, func(Row) error { alive = true; return nil }, p.Node)
+	if err == nil {
+		err = tx.Later(ctx, endStoppingOfDeadSQL, nil)
+	}
+	if err == nil {
+		err = tx.Later(ctx, forgetSQL, nil, nodeKept.Milliseconds())
+	}
+	if err == nil {
+		err = tx.Later(ctx, store.HoldSQL, func(Row) error { held = true; return nil })
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	every := 0
+	if p.Agents == nil {
+		every = 1
+	}
+	budget := store.NewBudget(0)
+	err = tx.Query(ctx, orphansSQL, func(r Row) error {
+		var (
+			key  string
+			size int
+		)
+		if err := r.Scan(&key, &size); err != nil {
+			return err
+		}
+		if budget.Take(size) {
+			keys = append(keys, key)
+		}
+		return nil
+	}, every, p.Agents, max(p.Limit, 0))
+	if err == nil && !alive {
+		err = chat.ErrFenced
+	}
+	return keys, held, err
+}
+
+// takeOver moves sessions to a new owner. What ran under the old one is interrupted and waits again.
+func takeOver(ctx context.Context, tx Tx, orphans []string, nodeID string) ([]store.Taken, error) {
+	keys, err := all(ctx, tx, takeOverSQL, func(r Row) (key string, err error) {
+		err = r.Scan(&key)
+		return key, err
+	}, orphans, nodeID)
+	if err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	for _, text := range []string{interruptSQL, countLeftSQL, holdLeftSQL} {
+		if err := tx.Later(ctx, text, nil, keys); err != nil {
+			return nil, err
+		}
+	}
+	messages, err := all(ctx, tx, takenMessagesSQL, scanMessage, keys)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(messages))
+	for i := range messages {
+		ids[i] = messages[i].MessageID
+	}
+	if err := WaitAgain(ctx, tx, ids); err != nil {
+		return nil, err
+	}
+	list, err := readTaken(ctx, tx, keys, messages)
+	if err != nil {
+		return nil, err
+	}
+	return list, tx.Later(ctx, forgetSQL, nil, nodeKept.Milliseconds()) // whose last work this was
+}
+
+// readTaken gives sessions their messages, which come in the order of the sessions, and the runs of these. Sessions without messages are left out.
+func readTaken(ctx context.Context, tx Tx, keys []string, messages []store.Waiting) (list []store.Taken, err error) {
+	of := map[chat.SessionKey][]store.Waiting{}
+	for _, m := range messages {
+		of[m.Session] = append(of[m.Session], m)
+	}
+	runs := map[string]store.Run{}
+	err = tx.Later(ctx, takenRunsSQL, func(r Row) error {
+		u, err := scanRun(r)
+		runs[u.ID] = u.Run
+		return err
+	}, keys)
+	if err != nil {
+		return nil, err
+	}
+	taken, err := all(ctx, tx, takenSQL, func(r Row) (t store.Taken, err error) {
+		err = r.Scan(keyColumn{&t.Session}, &t.Node, &t.Epoch, &t.RunLimit, (*string)(&t.Mode), &t.Principal, &t.Cutoff, &t.LastSeq)
+		return t, err
+	}, keys)
+	for _, t := range taken {
+		if t.Messages = of[t.Session]; len(t.Messages) == 0 {
+			continue
+		}
+		t.Runs = map[string]store.Run{}
+		for i := range t.Messages {
+			if run, ok := runs[t.Messages[i].RunID]; ok {
+				t.Runs[run.ID] = run
+			}
+		}
+		list = append(list, t)
+	}
+	return list, err
+}
+
+// nextOrphan is when time alone gives a sweep work: the end of a debounce window or of the lease of another node; 0 = never.
+func nextOrphan(ctx context.Context, tx Tx, nodeID string) (at int64, err error) {
+	ends, err := leaseEnds(ctx, tx, nodeID)
+	if err != nil {
+		return 0, err
+	}
+	_, err = one(ctx, tx, nextOrphanSQL, into(&at))
+	return earlier(at, ends), err
+}
+
+// Hinted returns what other nodes accepted for sessions of this one; see store.Inbox. A dead node owns no session.
+func (s Inbox) Hinted(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
+	return poll(ctx, s.db, store.Poll{Kind: "look for hinted messages", Node: nodeID}, func(ctx context.Context, tx Tx) (f found[[]store.Taken], err error) {
+		messages, err := readPage(ctx, tx, page{columns: messageColumns, rows: hintedSQL, args: []any{nodeID, max(limit, 0)}}, scanMessage)
+		if err != nil || len(messages) == 0 {
+			f.idle = limit > 0
+			return f, err
+		}
+		keys, seen := []string{}, map[string]bool{}
+		for i := range messages {
+			if key := messages[i].Session.String(); !seen[key] {
+				keys, seen[key] = append(keys, key), true
+			}
+		}
+		taken, err := readTaken(ctx, tx, keys, messages)
+		for _, t := range taken {
+			if t.Node == nodeID { // else it has moved to another owner meanwhile
+				f.out = append(f.out, t)
+			}
+		}
+		return f, err
+	})
+}
