@@ -121,7 +121,7 @@ func (w *writer) applyAll(ctx context.Context, t *tx, batch []*op) (torn *op) {
 
 // apply runs one operation and keeps its result.
 func (w *writer) apply(ctx context.Context, t *tx, o *op) {
-	t.now, t.wrote, t.finished = w.now().UnixMilli(), false, nil
+	t.now, t.wrote = w.now().UnixMilli(), false
 	o.cause = w.guard(ctx, t, o)
 	o.err = explain(o.doing, o.cause)
 }

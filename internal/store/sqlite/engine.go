@@ -91,6 +91,12 @@ func (r engineRow) Values() ([]any, error) {
 	return values, r.Scan(into...)
 }
 
+// packedRow is a row whose only column has all of them.
+type packedRow struct{ engineRow }
+
+// Scan implements sqlstore.Row.
+func (r packedRow) Scan(dest ...any) error { return packed{r.Rows}.Scan(dest...) }
+
 // engineTx runs statements on a connection.
 type engineTx struct {
 	session *session
@@ -188,8 +194,12 @@ func (t *engineTx) Query(ctx context.Context, text string, scan func(sqlstore.Ro
 			return err
 		}
 		defer func() { err = errors.Join(err, rows.Close()) }()
+		var row sqlstore.Row = engineRow{rows}
+		if s.Packed {
+			row = packedRow{engineRow{rows}}
+		}
 		for rows.Next() {
-			if err := scan(engineRow{rows}); err != nil {
+			if err := scan(row); err != nil {
 				return err
 			}
 		}

@@ -158,6 +158,9 @@ func (v value) into(to any) error {
 	case timeColumn:
 		*to.to = instant(v.number)
 		return nil
+	case interface{ SetMillis(ms int64) }: // which makes no interface value of the number
+		to.SetMillis(v.number)
+		return nil
 	case sql.Scanner:
 		return to.Scan(v.plain())
 	}

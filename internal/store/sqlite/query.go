@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"laneway/internal/cron"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlstore"
 )
@@ -16,8 +15,6 @@ import (
 type querier interface {
 	query(ctx context.Context, text string, args ...any) (*sql.Rows, error)
 	one(ctx context.Context, text string, args ...any) *sql.Row
-	// decode reads the texts of a job.
-	decode(p cron.Parts, j *cron.Job) error
 }
 
 // session is one connection with its prepared statements. Compiling a statement takes several times as long as running it. The
@@ -26,7 +23,6 @@ type querier interface {
 type session struct {
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt
-	parts cron.PartsDecoder
 	// dialect keeps what the texts of sqlstore are here, as stmts keeps what is prepared.
 	dialect *sqlstore.Dialect
 }
@@ -81,8 +77,6 @@ func (s *session) one(ctx context.Context, text string, args ...any) *sql.Row {
 	return stmt.QueryRowContext(ctx, args...)
 }
 
-func (s *session) decode(p cron.Parts, j *cron.Job) error { return s.parts.Decode(p, j) }
-
 // discard closes the connection itself. ErrBadConn makes database/sql drop it from the pool.
 func (s *session) discard() {
 	for _, stmt := range s.stmts {
@@ -99,8 +93,6 @@ type tx struct {
 	wrote bool  // the operation may have changed something
 	// changed: an operation of the transaction has changed rows that a poll may look at.
 	changed bool
-	// finished are the rows of the ledger that got their end in this operation; insertRun and storeRun, which write every end, add them.
-	finished []cron.Run
 }
 
 // exec runs a statement and returns how many rows it changed.

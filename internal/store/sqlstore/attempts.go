@@ -96,8 +96,9 @@ func (s Cron) readJobsOf(ctx context.Context, tx Tx, of map[string][]int, job fu
 	for id := range of {
 		ids = append(ids, id)
 	}
+	which, arg := idIn(ids)
 	scan := s.scanner()
-	return tx.Later(ctx, readJob+`id {in $1}`, func(r Row) error {
+	return tx.Later(ctx, readJob+which, func(r Row) error {
 		j, err := scan(r)
 		if err != nil || j.broken != "" {
 			return err
@@ -106,7 +107,7 @@ func (s Cron) readJobsOf(ctx context.Context, tx Tx, of map[string][]int, job fu
 			job(i, j.Clone())
 		}
 		return nil
-	}, ids)
+	}, arg)
 }
 
 // Ends are the ends of attempts in one transaction. Jobs are locked before sessions, as everywhere.
@@ -143,25 +144,26 @@ func (s Cron) LockEnds(ctx context.Context, tx Tx, list []*cron.AttemptEnd, wait
 	if len(ids) == 0 {
 		return e, nil
 	}
-	lock := `id {in $1} ORDER BY id {skip}`
+	which, arg := idIn(ids)
+	lock := ` ORDER BY id {skip}`
 	if wait {
-		lock = `id {in $1} ORDER BY id {lock}`
+		lock = ` ORDER BY id {lock}`
 	}
 	scan := s.scanner()
-	err := tx.Later(ctx, readJobAlone+lock, func(r Row) error {
+	err := tx.Later(ctx, readJobAlone+which+lock, func(r Row) error {
 		j, err := scan(r)
 		e.jobs[j.ID] = j
 		return err
-	}, ids)
+	}, arg)
 	if err != nil || wait {
 		return e, err
 	}
-	return e, tx.Later(ctx, `SELECT id FROM cron_jobs WHERE id {in $1}`, func(r Row) error {
+	return e, tx.Later(ctx, `SELECT id FROM cron_jobs WHERE `+which, func(r Row) error {
 		var id string
 		err := r.Scan(&id)
 		e.known[id] = true
 		return err
-	}, ids)
+	}, arg)
 }
 
 // Read reads the rows of the ledger. Their sessions are locked.
@@ -170,12 +172,13 @@ func (e *Ends) Read(ctx context.Context, tx Tx) error {
 	for i, end := range e.list {
 		ids[i] = end.RunID
 	}
+	which, arg := idIn(ids)
 	scan := logScanner(&e.now)
-	return tx.Later(ctx, `SELECT `+logColumns+`, {now} FROM cron_run_logs WHERE id {in $1}`, func(row Row) error {
+	return tx.Later(ctx, `SELECT {row `+logColumns+`, {now}} FROM cron_run_logs WHERE `+which, func(row Row) error {
 		r, err := scan(row)
 		e.rows[r.ID] = r
 		return err
-	}, ids)
+	}, arg)
 }
 
 // Ready are those of the ends whose fence is held that this transaction can write: it has their jobs, each one once.

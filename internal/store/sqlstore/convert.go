@@ -28,6 +28,9 @@ func (c instant) Scan(v any) error {
 	return nil
 }
 
+// SetMillis is Scan of a number.
+func (c instant) SetMillis(ms int64) { *c.to = fromMillis(ms) }
+
 // fromMillis is the time of a stored number; 0 is the zero time.
 func fromMillis(ms int64) time.Time {
 	if ms == 0 {

@@ -178,7 +178,7 @@ func (s Cron) change(ctx context.Context, tx Tx, p *cron.ChangeParams, old store
 	}
 	if p.Skipped != nil && p.Skipped.ID != "" {
 		r := p.Skipped.Recorded("", old.now)
-		fresh, err := addRuns(ctx, tx, []loggedRun{{Run: r}})
+		fresh, err := addRuns(ctx, tx, []loggedRun{{Run: r}}, true)
 		if err != nil {
 			return out, err
 		}

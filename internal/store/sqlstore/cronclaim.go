@@ -136,9 +136,9 @@ type claiming struct {
 // claim runs a part of a claim and adds what it has made to out.
 func (s Cron) claim(ctx context.Context, out *cron.Claimed, p cron.ClaimParams, part func(c *claiming, ctx context.Context, tx Tx) error) error {
 	tried := &unknownLaunches{list: map[string]cron.Launched{}}
-	try := func(checkNames bool) (*claiming, error) {
+	try := func(each bool) (*claiming, error) {
 		return result(ctx, s.db.Update, "claim due jobs", func(ctx context.Context, tx Tx) (c *claiming, err error) {
-			c = &claiming{cron: s, p: p, launching: launching{node: p.Node, checkNames: checkNames}}
+			c = &claiming{cron: s, p: p, launching: launching{node: p.Node, each: each}}
 			if tx.Repeated() {
 				var gone []cron.Launched
 				if c.found, gone, err = committed(ctx, tx, p.Node, tried.all()); err != nil {
@@ -154,7 +154,7 @@ func (s Cron) claim(ctx context.Context, out *cron.Claimed, p cron.ClaimParams, 
 		})
 	}
 	c, err := try(false)
-	if errors.Is(err, errNameTaken) {
+	if errors.Is(err, errNotNew) {
 		c, err = try(true)
 	}
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 // EnqueueRuns makes runs that a caller asked for; see cron.JobStore.
 func (s Cron) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
 	tried := &unknownLaunches{list: map[string]cron.Launched{}}
-	try := func(checkNames bool) (cron.Enqueued, error) {
+	try := func(each bool) (cron.Enqueued, error) {
 		return result(ctx, s.db.Update, "enqueue runs", func(ctx context.Context, tx Tx) (cron.Enqueued, error) {
 			return Idempotent(ctx, tx, p.IdempotencyKey, func() (cron.Enqueued, error) {
-				out, err := s.enqueue(ctx, tx, &p, checkNames)
+				out, err := s.enqueue(ctx, tx, &p, each)
 				if err == nil {
 					tried.add(out.Launched)
 				}
@@ -25,7 +25,7 @@ func (s Cron) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enque
 		})
 	}
 	out, err := try(false)
-	if errors.Is(err, errNameTaken) {
+	if errors.Is(err, errNotNew) {
 		out, err = try(true)
 	}
 	if err != nil {
@@ -34,7 +34,7 @@ func (s Cron) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enque
 	return out, err
 }
 
-func (s Cron) enqueue(ctx context.Context, tx Tx, p *cron.EnqueueParams, checkNames bool) (out cron.Enqueued, err error) {
+func (s Cron) enqueue(ctx context.Context, tx Tx, p *cron.EnqueueParams, each bool) (out cron.Enqueued, err error) {
 	j, found, err := s.lockJob(ctx, tx, `id = $1 AND ($2 = '' OR owner = $2)`, p.JobID, p.Visible)
 	if err == nil && !found {
 		err = chat.ErrNotFound
@@ -62,7 +62,7 @@ func (s Cron) enqueue(ctx context.Context, tx Tx, p *cron.EnqueueParams, checkNa
 			out.Existing = append(out.Existing, l.Run.ID)
 		}
 	}
-	l := launching{node: p.Node, now: millis(j.now), checkNames: checkNames}
+	l := launching{node: p.Node, now: millis(j.now), each: each}
 	if err := l.run(ctx, tx, slices.DeleteFunc(launches, func(l cron.Launch) bool { return l.Exists }), nil); err != nil {
 		return out, err
 	}

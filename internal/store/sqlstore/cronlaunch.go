@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 
@@ -15,17 +14,14 @@ import (
 type launching struct {
 	node string
 	now  int64
-	// checkNames looks first whether another message has the name of a message of a run; such a run is recorded as an error.
-	checkNames bool
+	// each: it looks which runs are new, and whether another message has the name of a message of a run; such a run is recorded as an error. Otherwise all are
+	// taken for new ones, see errNotNew.
+	each bool
 
 	launched          []cron.Launched
 	recorded, refused []cron.Run
 	existing          []string
 }
-
-// errNameTaken means that another message has the name that the message of a run needs. One such run must not delay the others: the operation is repeated
-// with checkNames.
-var errNameTaken = errors.New("another message has the name of a run")
 
 // run makes new runs and rows of slots that do not run.
 func (l *launching) run(ctx context.Context, tx Tx, launches []cron.Launch, rows []cron.Run) error {
@@ -52,7 +48,7 @@ func (l *launching) run(ctx context.Context, tx Tx, launches []cron.Launch, rows
 	for i := range rows {
 		fresh = append(fresh, loggedRun{Run: rows[i].Recorded(l.node, now)})
 	}
-	isNew, err := addRuns(ctx, tx, fresh)
+	isNew, err := addRuns(ctx, tx, fresh, l.each)
 	if err != nil {
 		return err
 	}
@@ -61,7 +57,7 @@ func (l *launching) run(ctx context.Context, tx Tx, launches []cron.Launch, rows
 
 // takenNames are the ids of messages of runs that another message has, or whose key it has.
 func (l *launching) takenNames(ctx context.Context, tx Tx, launches []cron.Launch) (map[string]bool, error) {
-	if !l.checkNames {
+	if !l.each {
 		return nil, nil
 	}
 	ids, keys, of := make([]string, len(launches)), make([]string, len(launches)), map[string]string{}
@@ -168,7 +164,7 @@ func (l *launching) place(ctx context.Context, tx Tx, list []cron.Launched) erro
 	}
 	n, err := tx.Exec(ctx, putMessagesSQL, l.node, messages)
 	if err == nil && int(n) != len(list) {
-		err = errNameTaken
+		err = errNotNew
 	}
 	l.launched = append(l.launched, list...)
 	return err

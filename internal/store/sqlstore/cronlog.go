@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"laneway/internal/cron"
@@ -65,6 +66,10 @@ func (v *logScan) scan(row Row) (loggedRun, error) {
 	return r, nil
 }
 
+// errNotNew means that a run exists, or that another message has the name that the message of a run needs. The operation is then repeated and looks at each
+// by itself: one such run must not delay the others.
+var errNotNew = errors.New("a run or its message is not new")
+
 // addRunsSQL adds rows of runs that wait to start or never run. A row whose run exists is left out.
 const addRunsSQL = `{set id text, job text, name text, key text, owner text, agent text, lane text, session text, slot int, trigger text, state text, reason text,
 		dst text, n int, until int, fire int, claimed int, finished int, error text, class text, summary text, delivery text, suppressed text, node text, message text}
@@ -72,10 +77,10 @@ const addRunsSQL = `{set id text, job text, name text, key text, owner text, age
 		slot_count, slot_until, fire_at, claimed_at, finished_at, error, error_class, summary, delivery, suppressed_by, node, run_id)
 	SELECT v.id, v.job, v.name, v.key, v.owner, v.agent, v.lane, v.session, v.slot, v.trigger, v.state, NULLIF(v.reason, ''), v.dst,
 		v.n, NULLIF(v.until, 0), NULLIF(v.fire, 0), v.claimed, NULLIF(v.finished, 0), v.error, v.class, v.summary, v.delivery, v.suppressed, v.node, v.message
-	{from} WHERE true ON CONFLICT DO NOTHING RETURNING id`
+	{from} WHERE true ON CONFLICT DO NOTHING`
 
-// addRuns adds rows and returns the ids of those that are new.
-func addRuns(ctx context.Context, tx Tx, rows []loggedRun) (map[string]bool, error) {
+// addRuns adds rows and returns the ids of those that are new. Unless it looks at each, all have to be new.
+func addRuns(ctx context.Context, tx Tx, rows []loggedRun, each bool) (map[string]bool, error) {
 	if len(rows) == 0 {
 		return nil, nil
 	}
@@ -89,12 +94,22 @@ func addRuns(ctx context.Context, tx Tx, rows []loggedRun) (map[string]bool, err
 		}
 	}
 	fresh := make(map[string]bool, len(rows))
-	err := tx.Query(ctx, addRunsSQL, func(r Row) error {
-		var id string
-		err := r.Scan(&id)
-		fresh[id] = true
-		return err
-	}, set)
+	if each {
+		err := tx.Query(ctx, addRunsSQL+` RETURNING id`, func(r Row) error {
+			var id string
+			err := r.Scan(&id)
+			fresh[id] = true
+			return err
+		}, set)
+		return fresh, err
+	}
+	n, err := tx.Exec(ctx, addRunsSQL, set)
+	if err == nil && int(n) != len(rows) {
+		err = errNotNew
+	}
+	for i := range rows {
+		fresh[rows[i].ID] = true
+	}
 	return fresh, err
 }
 
@@ -128,14 +143,23 @@ func storeRuns(ctx context.Context, tx Tx, rows ...loggedRun) error {
 	return tx.Later(ctx, storeRunsSQL, nil, set)
 }
 
+// idIn is a condition for rows with these ids, and its parameter. A single one needs no list.
+func idIn(ids []string) (condition string, arg any) {
+	if len(ids) == 1 {
+		return `id = $1`, ids[0]
+	}
+	return `id {in $1}`, ids
+}
+
 // readRuns reads rows by their ids.
 func readRuns(ctx context.Context, tx Tx, ids []string) (map[string]loggedRun, error) {
 	found := make(map[string]loggedRun, len(ids))
 	scan := logScanner()
-	err := tx.Query(ctx, `SELECT `+logColumns+` FROM cron_run_logs WHERE id {in $1}`, func(row Row) error {
+	which, arg := idIn(ids)
+	err := tx.Query(ctx, `SELECT {row `+logColumns+`} FROM cron_run_logs WHERE `+which, func(row Row) error {
 		r, err := scan(row)
 		found[r.ID] = r
 		return err
-	}, ids)
+	}, arg)
 	return found, err
 }

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -29,8 +28,8 @@ const (
 		(SELECT min(l.started_at) FROM cron_run_logs l WHERE l.job_id = cron_jobs.id AND l.finished_at IS NULL AND l.state = 'running')`
 
 	// readJob reads jobs with what follows from the ledger, and the clock; readJobAlone without that.
-	readJob      = `SELECT id, ` + jobColumns + `, ` + jobActive + `, {now} FROM cron_jobs WHERE `
-	readJobAlone = `SELECT id, ` + jobColumns + `, 0, NULL, {now} FROM cron_jobs WHERE `
+	readJob      = `SELECT {row id, ` + jobColumns + `, ` + jobActive + `, {now}} FROM cron_jobs WHERE `
+	readJobAlone = `SELECT {row id, ` + jobColumns + `, 0, NULL, {now}} FROM cron_jobs WHERE `
 
 	// jobPlanned is the condition of the index of jobs that may become due, to fire or to resume.
 	jobPlanned = `{true enabled} AND next_run_at IS NOT NULL AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL)`
@@ -49,7 +48,7 @@ type storedJob struct {
 type jobScan struct {
 	row      storedJob
 	pause    cron.Pause
-	pausedAt sql.NullInt64
+	pausedAt *int64
 	took     int64
 	kind     schedule.Kind
 	decode   func(cron.Parts, *cron.Job) error
@@ -99,9 +98,9 @@ func (v *jobScan) scan(row Row) (storedJob, error) {
 	}
 	j := &v.row
 	j.State.LastDuration = lasting(v.took)
-	if v.pausedAt.Valid {
+	if v.pausedAt != nil {
 		pause := v.pause
-		pause.At = fromMillis(v.pausedAt.Int64)
+		pause.At = fromMillis(*v.pausedAt)
 		j.Pause = &pause
 	}
 	if err := v.decode(j.parts, &j.Job); err != nil {

@@ -18,6 +18,7 @@ import (
 //	{ints $1}          the same for []int64
 //	{json x}           the text x as a JSON value
 //	{least}, {greatest}   the function of several values
+//	{row a, b, c}      all columns of a wide row, each a text, a whole number or NULL
 //	{true x}           a boolean column in the form of a partial index
 //	{set a text, b int, c bool}   declares the row set v of the statement; it stands first
 //	v.a                a column of the row set
@@ -43,6 +44,8 @@ type Statement struct {
 	Now int
 	// Writes reports that the statement may change rows.
 	Writes bool
+	// Packed reports that a row is one column, a JSON array.
+	Packed bool
 
 	first int // number of the first parameter of the row set
 	names []string
@@ -84,6 +87,7 @@ func (d *Dialect) resolve(text string) *Statement {
 	if strings.Contains(text, "{now}") {
 		last++
 		s.Now = last
+		text = strings.ReplaceAll(text, "{now}", d.now(last)) // at first: it may stand in another mark
 	}
 	s.first = last + 1
 	text = anyMark.ReplaceAllStringFunc(text, func(mark string) string {
@@ -105,11 +109,16 @@ const clock = `COALESCE($%d::bigint, (date_part('epoch', now()) * 1000)::bigint)
 
 const booted = `CASE WHEN $%d::bigint IS NULL THEN (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint ELSE 0 END`
 
+func (d *Dialect) now(n int) string {
+	if d.sqlite {
+		return "$" + strconv.Itoa(n)
+	}
+	return fmt.Sprintf(clock, n)
+}
+
 func (d *Dialect) replace(s *Statement, types []string, name, of string) string {
 	var postgres, sqlite string
 	switch name {
-	case "now":
-		postgres, sqlite = fmt.Sprintf(clock, s.Now), "$"+strconv.Itoa(s.Now)
 	case "lock":
 		postgres = "FOR UPDATE"
 	case "skip":
@@ -134,6 +143,10 @@ func (d *Dialect) replace(s *Statement, types []string, name, of string) string 
 		postgres, sqlite = "greatest", "max"
 	case "true":
 		postgres, sqlite = of, of+" = 1"
+	case "row":
+		// The driver allocates the name, the type and the value of each column, which for a wide row is most of what it costs.
+		s.Packed = d.sqlite
+		postgres, sqlite = of, "json_array("+of+")"
 	case "from":
 		postgres = "FROM " + s.recordset(types)
 	case "and":
