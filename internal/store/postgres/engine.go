@@ -216,7 +216,7 @@ func (t *engineTx) statement(text string, args []any) (string, []any, error) {
 		all = append(all, t.clock())
 	}
 	if s.HasSet() {
-		list, err := s.JSON(cleanSet(rows))
+		list, err := s.JSON(rows, clean)
 		if err != nil {
 			return "", nil, err
 		}
@@ -284,19 +284,6 @@ func cleanAll(list []string) []string {
 	out := make([]string, len(list))
 	for i, v := range list {
 		out[i] = clean(v)
-	}
-	return out
-}
-
-func cleanSet(rows sqlstore.Set) sqlstore.Set {
-	out := make(sqlstore.Set, len(rows))
-	for i, row := range rows {
-		out[i] = append([]any{}, row...)
-		for c, v := range row {
-			if text, ok := v.(string); ok {
-				out[i][c] = clean(text)
-			}
-		}
 	}
 	return out
 }

@@ -237,18 +237,6 @@ func (e *Ends) Write(ctx context.Context, tx Tx, written map[int]string) error {
 	return tx.Later(ctx, countersSQL, nil, counts)
 }
 
-// EndAttempt writes the end of one attempt, where no lock has an order.
-func (s Cron) EndAttempt(ctx context.Context, tx Tx, e *cron.AttemptEnd, node string) error {
-	ends, err := s.LockEnds(ctx, tx, []*cron.AttemptEnd{e}, true)
-	if err != nil {
-		return err
-	}
-	if err := ends.Read(ctx, tx); err != nil {
-		return err
-	}
-	return ends.Write(ctx, tx, map[int]string{0: node})
-}
-
 // removeJob deletes a job; its ledger stays.
 func removeJob(ctx context.Context, tx Tx, id string) error {
 	return tx.Later(ctx, `DELETE FROM cron_jobs WHERE id = $1`, nil, id)

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 )
 
 // Set is the row set of a statement: rows with the columns that its text declares. A value is a string, an integer or a boolean.
@@ -24,23 +25,57 @@ func (s *Statement) Split(args []any) (plain []any, rows Set, err error) {
 	return nil, nil, fmt.Errorf("the last argument of a statement with a row set is not a Set: %s", s.SQL)
 }
 
-// JSON is the row set as PostgreSQL gets it.
-func (s *Statement) JSON(rows Set) (string, error) {
-	list := make([]map[string]any, len(rows))
+// JSON is the row set as PostgreSQL gets it; clean makes a string one that it can store.
+func (s *Statement) JSON(rows Set, clean func(string) string) (string, error) {
+	b := append(make([]byte, 0, 64*len(rows)*len(s.names)+2), '[')
 	for i, row := range rows {
 		if len(row) != len(s.names) {
 			return "", fmt.Errorf("a row has %d values for the columns %v", len(row), s.names)
 		}
-		list[i] = make(map[string]any, len(row))
+		if i > 0 {
+			b = append(b, ',')
+		}
 		for c, v := range row {
-			list[i][s.names[c]] = v
+			b = append(append(append(b, "{,"[min(c, 1)], '"'), s.names[c]...), `":`...)
+			var err error
+			if b, err = appendJSON(b, v, clean); err != nil {
+				return "", fmt.Errorf("encode a row set: %w", err)
+			}
+		}
+		b = append(b, '}')
+	}
+	return string(append(b, ']')), nil
+}
+
+// appendJSON appends a value. Most are numbers and plain words, which need no reflection.
+func appendJSON(b []byte, v any, clean func(string) string) ([]byte, error) {
+	switch v := v.(type) {
+	case int64:
+		return strconv.AppendInt(b, v, 10), nil
+	case int:
+		return strconv.AppendInt(b, int64(v), 10), nil
+	case bool:
+		return strconv.AppendBool(b, v), nil
+	case string:
+		text := clean(v)
+		if plain(text) {
+			return append(append(append(b, '"'), text...), '"'), nil
+		}
+		quoted, err := json.Marshal(text)
+		return append(b, quoted...), err
+	}
+	text, err := json.Marshal(v)
+	return append(b, text...), err
+}
+
+// plain reports whether a string is the same in JSON.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c > '~' {
+			return false
 		}
 	}
-	text, err := json.Marshal(list)
-	if err != nil {
-		return "", fmt.Errorf("encode a row set: %w", err)
-	}
-	return string(text), nil
+	return true
 }
 
 // Parameters adds a row of the set to the plain arguments, for SQLite.

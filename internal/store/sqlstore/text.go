@@ -160,6 +160,8 @@ func (d *Dialect) replace(s *Statement, types []string, name, of string) string 
 	return postgres
 }
 
+// recordset are the rows of a set. The bounds of their numbers exclude nothing: they let the planner expect a single row, and so look up the rows of other
+// tables one by one. Else it expects a hundred, and may read all of a table whose statistics are old.
 func (s *Statement) recordset(types []string) string {
 	columns := make([]string, len(types))
 	for i, kind := range types {
@@ -169,7 +171,8 @@ func (s *Statement) recordset(types []string) string {
 		}
 		columns[i] = s.names[i] + " " + sql
 	}
-	return fmt.Sprintf("json_to_recordset($%d::json) AS v(%s)", s.first, strings.Join(columns, ", "))
+	return fmt.Sprintf("(SELECT * FROM ROWS FROM (json_to_recordset($%d::json) AS (%s)) WITH ORDINALITY AS v(%s, row_n) WHERE row_n BETWEEN 1 AND 1000000) v",
+		s.first, strings.Join(columns, ", "), strings.Join(s.names, ", "))
 }
 
 // columnsAsParameters replaces the columns of the row set by parameters, in the order of their first use.

@@ -27,12 +27,12 @@ func TestATextBecomesAStatementOfEachEngine(t *testing.T) {
 		{"booleans of an index", `WHERE {true enabled}`, `WHERE enabled`, `WHERE enabled = 1`},
 		{
 			"row sets", `{set a text, b int} UPDATE t SET x = v.b, y = v.a, z = v.b {from} WHERE k = $1`,
-			` UPDATE t SET x = v.b, y = v.a, z = v.b FROM json_to_recordset($2::json) AS v(a text, b bigint) WHERE k = $1`,
+			` UPDATE t SET x = v.b, y = v.a, z = v.b FROM (SELECT * FROM ROWS FROM (json_to_recordset($2::json) AS (a text, b bigint)) WITH ORDINALITY AS v(a, b, row_n) WHERE row_n BETWEEN 1 AND 1000000) v WHERE k = $1`,
 			` UPDATE t SET x = ?2, y = ?3, z = ?2  WHERE k = ?1`,
 		},
 		{
 			"row sets beside a table", `{set a bool} SELECT 1 FROM t {and} WHERE t.a = v.a`,
-			` SELECT 1 FROM t , json_to_recordset($1::json) AS v(a boolean) WHERE t.a = v.a`, ` SELECT 1 FROM t  WHERE t.a = ?1`,
+			` SELECT 1 FROM t , (SELECT * FROM ROWS FROM (json_to_recordset($1::json) AS (a boolean)) WITH ORDINALITY AS v(a, row_n) WHERE row_n BETWEEN 1 AND 1000000) v WHERE t.a = v.a`, ` SELECT 1 FROM t  WHERE t.a = ?1`,
 		},
 	} {
 		if got := Postgres().Of(c.text).SQL; got != c.postgres {
