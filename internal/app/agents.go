@@ -179,7 +179,7 @@ func buildACP(a config.Agent, around surroundings, log *slog.Logger) (agent.Runn
 			log.Warn("turns of an agent will fail", "err", err)
 			cfg.Argv = append([]string{preset.Program}, preset.Args...)
 		}
-		cfg.NoServers = preset.NoServers
+		cfg.NoServers, cfg.UsageOfSession = preset.NoServers, preset.UsageOfSession
 		cfg.SignIn = "run: " + preset.Login + " (as the user of the gateway)"
 		if len(preset.Keys) > 0 {
 			cfg.SignIn += ", or set " + preset.Keys[0]

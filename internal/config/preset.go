@@ -24,6 +24,8 @@ type Preset struct {
 	Auth string
 	// Pass are further variables that pass to the agent, such as addresses and models.
 	Pass []string
+	// UsageOfSession: the agent reports the tokens of its session, not those of the turn.
+	UsageOfSession bool
 	// NoServers: the agent refuses MCP servers, so its sessions are made without the tools of the gateway.
 	NoServers bool
 }
@@ -38,7 +40,7 @@ func Presets() []Preset {
 		},
 		{
 			Name: "codex", Title: "Codex", Program: "codex-acp", Package: "@agentclientprotocol/codex-acp@2",
-			Keys: []string{"CODEX_API_KEY", "OPENAI_API_KEY"}, Login: "codex login", Auth: "api-key", Pass: []string{"CODEX_*", "OPENAI_BASE_URL"},
+			Keys: []string{"CODEX_API_KEY", "OPENAI_API_KEY"}, Login: "codex login", Auth: "api-key", Pass: []string{"CODEX_*", "OPENAI_BASE_URL", "INITIAL_AGENT_MODE"},
 		},
 		{
 			Name: "gemini", Title: "Gemini CLI", Program: "gemini", Args: []string{"--acp"}, Package: "@google/gemini-cli@0",
@@ -54,7 +56,7 @@ func Presets() []Preset {
 		},
 		{
 			Name: "copilot", Title: "GitHub Copilot CLI", Program: "copilot", Args: []string{"--acp"}, Package: "@github/copilot@1",
-			Keys: []string{"COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"}, Login: "copilot login", Pass: []string{"COPILOT_*"},
+			Keys: []string{"COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"}, Login: "copilot login", Pass: []string{"COPILOT_*"}, UsageOfSession: true,
 		},
 		{
 			Name: "openclaw", Title: "OpenClaw", Program: "openclaw", Args: []string{"acp"}, Package: "openclaw@2026",

@@ -30,6 +30,10 @@ func (s *steps) take(e *chat.ToolEvent) {
 	case "start":
 		s.count++
 		s.open = append(s.open, step{e.CallID, e.Name, time.Now()})
+	case "update":
+		if i := slices.IndexFunc(s.open, func(o step) bool { return o.id == e.CallID }); i >= 0 {
+			s.open[i].name = e.Name
+		}
 	case "result":
 		s.open = slices.DeleteFunc(s.open, func(o step) bool { return o.id == e.CallID })
 		s.since, s.idle = time.Now(), true

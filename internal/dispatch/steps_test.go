@@ -27,7 +27,7 @@ func (stepping) Run(ctx context.Context, _ agent.Request, emit func(agent.Event)
 		func() error { return answer.Append("one ") },
 		func() error { return call("start", "a", "go test") },
 		func() error { return call("start", "b", "grep") },
-		func() error { return call("update", "b", "grep") },
+		func() error { return call("update", "b", "grep -r") },
 		func() error { return call("result", "b", "grep") },
 		func() error { return answer.Append("two ") },
 		func() error { return call("result", "a", "go test") },
@@ -56,7 +56,7 @@ func TestAPersonIsShownTheStepOfATurn(t *testing.T) {
 			got = append(got, fmt.Sprintf("%s, %d", line, p.Steps))
 		}
 		wantList(t, "shown", got, []string{
-			`"one ", 0`, `"one " go test since 0 s, 1`, `"one " grep since 10 s, 2`, `"one " grep since 10 s, 2`, `"one " go test since 0 s, 2`,
+			`"one ", 0`, `"one " go test since 0 s, 1`, `"one " grep since 10 s, 2`, `"one " grep -r since 10 s, 2`, `"one " go test since 0 s, 2`,
 			`"one two " go test since 0 s, 2`, `"one two " working since 40 s, 2`, `"one two three", 2`,
 		})
 		want(t, "replaced", fmt.Sprint(h.asker.replaced), "[true]")

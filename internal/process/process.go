@@ -279,8 +279,33 @@ func (p *Process) rest(take func([]byte) error) error {
 // Group is the number of the process group, for [Memory].
 func (p *Process) Group() int { return p.cmd.Process.Pid }
 
-// LastLines is the end of standard error so far in one line, as in [Exit].
-func (p *Process) LastLines() string { return p.lines.last() }
+// Lines is how many lines of standard error have come so far, for [Process.LastLines].
+func (p *Process) Lines() int {
+	p.lines.mu.Lock()
+	defer p.lines.mu.Unlock()
+	return p.lines.count
+}
+
+// LastLines is the end of standard error after so many lines, in one line as in [Exit]. It waits for a first one, because standard error is read beside standard output, but
+// not longer than patience.
+func (p *Process) LastLines(after int, patience time.Duration) string {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		text, next := p.lines.lastAfter(after)
+		if text != "" {
+			return text
+		}
+		select {
+		case <-next:
+		case <-p.errEnd:
+			text, _ = p.lines.lastAfter(after)
+			return text
+		case <-timer.C:
+			return ""
+		}
+	}
+}
 
 // Wait ends everything that belongs to the process and returns how it ended. It blocks until the leader has ended: by itself, or, after
 // the end of the context of Start, within the grace time.

@@ -29,12 +29,14 @@ type stderrLines struct {
 	noise   *rate.Limiter
 	leftOut int
 
-	mu    sync.Mutex
-	lines []string // the goroutine that reads writes them
+	mu      sync.Mutex // the goroutine that reads changes what follows
+	lines   []string   // the last ones
+	count   int        // of all
+	changed chan struct{}
 }
 
 func newStderrLines(spec Spec) *stderrLines {
-	s := &stderrLines{log: spec.Log, hide: spec.Hide, noise: spec.Noise}
+	s := &stderrLines{log: spec.Log, hide: spec.Hide, noise: spec.Noise, changed: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -94,13 +96,23 @@ func visible(r rune) rune {
 func (s *stderrLines) keep(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.count++
+	close(s.changed)
+	s.changed = make(chan struct{})
 	s.lines = append(s.lines, line)
 	s.lines = slices.Delete(s.lines, 0, max(0, len(s.lines)-keptLines))
 }
 
 // last is the end of it in one line, for a sentence.
 func (s *stderrLines) last() string {
+	text, _ := s.lastAfter(0)
+	return text
+}
+
+// lastAfter is the end of what came after so many lines, and a channel that the next line closes.
+func (s *stderrLines) lastAfter(count int) (text string, next <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return chat.Cut(strings.Join(s.lines, " / "), maxLast)
+	fresh := s.lines[max(0, len(s.lines)-(s.count-count)):]
+	return chat.Cut(strings.Join(fresh, " / "), maxLast), s.changed
 }

@@ -73,7 +73,7 @@ func (a *acpAgent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.Promp
 		case "token":
 			text = token
 		default:
-			text = callTool(ctx, session, word, args)
+			text = callTool(ctx, session, "laneway_"+word, args)
 		}
 		update := acp.SessionNotification{SessionId: req.SessionId, Update: acp.UpdateAgentMessageText(text + "\n")}
 		if err := a.conn.SessionUpdate(ctx, update); err != nil {
@@ -125,7 +125,7 @@ func TestAnACPAgentCallsTheToolsOfItsTurns(t *testing.T) {
 			say(t, c, session, id+"-1", fmt.Sprintf("token\ntools\nremind {\"when\":\"in 5h\",\"text\":%q}", name))
 			end := w.await(t, id+"-1")
 			lines := strings.Split(end.text, "\n")
-			if end.state != "final" || len(lines) < 3 || !strings.Contains(lines[1], "cron ") || !strings.Contains(lines[1], "remind") || !strings.Contains(lines[2], "Reminder ") {
+			if end.state != "final" || len(lines) < 3 || !strings.Contains(lines[1], "laneway_cron ") || !strings.Contains(lines[1], "laneway_remind") || !strings.Contains(lines[2], "Reminder ") {
 				t.Fatalf("%s: %v %q", id, end, end.text)
 			}
 			token := lines[0]
@@ -152,4 +152,29 @@ func TestAnACPAgentCallsTheToolsOfItsTurns(t *testing.T) {
 		}
 		eventually(t, "no journal is left", 10*time.Second, func() bool { return o.Count("SELECT count(*) FROM turn_rounds") == 0 })
 	})
+}
+
+// TestAPrefixStandsBeforeEveryTool that a client lists and calls; another form of it is refused.
+func TestAPrefixStandsBeforeEveryTool(t *testing.T) {
+	g := Install(t, "", "")
+	g.Start()
+	ctx, token := withTimeout(t, time.Minute), g.makeToken(t, "pat", "write", "own")
+	dialWhenKnown(t, g, token, nil)
+	session, err := dialTools(ctx, g.URL()+"/mcp?prefix=our_", token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = session.Close() }()
+	names := toolNames(ctx, session)
+	for _, name := range names {
+		if !strings.HasPrefix(name, "our_") {
+			t.Errorf("a tool is named %q", name)
+		}
+	}
+	if got := callTool(ctx, session, "our_remind", `{"when":"in 5h","text":"eat"}`); len(names) < 4 || !strings.Contains(got, "Reminder ") {
+		t.Errorf("of %q, our_remind got %q", names, got)
+	}
+	if _, err := dialTools(ctx, g.URL()+"/mcp?prefix=Our-", token); err == nil || !strings.Contains(err.Error(), "Bad Request") {
+		t.Errorf("a prefix of another form: %v", err)
+	}
 }

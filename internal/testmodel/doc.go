@@ -1,5 +1,5 @@
 // Package testmodel is a model server for tests: it speaks the chat completions API of OpenAI and the Messages API of
-// Anthropic, records what it was asked, and fails in every way in which real ones do.
+// Anthropic, for foreign programs also the Responses API of OpenAI and that of Gemini, records what it was asked, and fails in every way in which real ones do.
 //
 // A [Server] asks one function, set with [Server.Answer], what to reply to each [Call]; a [Reply] is an answer in pieces,
 // a fault, or both. Without a function it repeats the last message of the user. Everything is counted: calls, calls that are being answered, and

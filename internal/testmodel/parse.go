@@ -12,30 +12,38 @@ func parse(c Call) (Call, error) {
 	var body struct {
 		Model    string        `json:"model"`
 		User     string        `json:"user"`
-		System   string        `json:"system"`
+		System   blockText     `json:"system"`
 		Stream   bool          `json:"stream"`
 		Messages []wireMessage `json:"messages"`
 		Metadata struct {
 			UserID string `json:"user_id"` //nolint:tagliatelle // a foreign wire
 		} `json:"metadata"`
 		Tools []struct {
-			Name     string   `json:"name"`
-			Function wireFunc `json:"function"`
+			Name      string     `json:"name"`
+			Function  wireFunc   `json:"function"`
+			Functions []wireFunc `json:"functionDeclarations"`
 		} `json:"tools"`
 		ToolChoice any `json:"tool_choice"` //nolint:tagliatelle // a foreign wire
 	}
 	if err := json.Unmarshal(c.Body, &body); err != nil {
 		return c, err
 	}
-	c.Model, c.User, c.System, c.Stream = body.Model, body.User+body.Metadata.UserID, body.System, body.Stream
+	c.Model, c.User, c.System, c.Stream = body.Model, body.User+body.Metadata.UserID, string(body.System), body.Stream
 	for _, tool := range body.Tools {
-		c.Tools = append(c.Tools, cmp.Or(tool.Name, tool.Function.Name))
+		if name := cmp.Or(tool.Name, tool.Function.Name); name != "" {
+			c.Tools = append(c.Tools, name)
+		}
 	}
 	switch choice := body.ToolChoice.(type) {
 	case string:
 		c.ToolChoice = choice
 	case map[string]any:
 		c.ToolChoice, _ = choice["type"].(string) //nolint:errcheck // none is the empty text
+	}
+	for _, tool := range body.Tools { // of Gemini
+		for _, function := range tool.Functions {
+			c.Tools = append(c.Tools, function.Name)
+		}
 	}
 	for _, wire := range body.Messages {
 		message, err := wire.message()
@@ -80,8 +88,28 @@ type wireBlock struct {
 	Name    string          `json:"name"`
 	Input   json.RawMessage `json:"input"`
 	UseID   string          `json:"tool_use_id"` //nolint:tagliatelle // a foreign wire
-	Content string          `json:"content"`
+	Content blockText       `json:"content"`
 	IsError bool            `json:"is_error"` //nolint:tagliatelle // a foreign wire
+}
+
+// blockText is a text, or blocks of which those of text are joined.
+type blockText string
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (t *blockText) UnmarshalJSON(raw []byte) error {
+	if len(raw) > 0 && raw[0] == '"' {
+		return json.Unmarshal(raw, (*string)(t))
+	}
+	var blocks []struct {
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal(raw, &blocks); err != nil {
+		return err
+	}
+	for _, b := range blocks {
+		*t += blockText(b.Text)
+	}
+	return nil
 }
 
 func (w wireMessage) message() (Message, error) {
@@ -109,7 +137,7 @@ func (w wireMessage) message() (Message, error) {
 		case "tool_use":
 			m.Calls = append(m.Calls, ToolCall{ID: b.ID, Name: b.Name, Args: string(b.Input)})
 		case "tool_result":
-			m.Results = append(m.Results, ToolResult{ID: b.UseID, Text: b.Content, IsError: b.IsError})
+			m.Results = append(m.Results, ToolResult{ID: b.UseID, Text: string(b.Content), IsError: b.IsError})
 		}
 	}
 	return m, nil

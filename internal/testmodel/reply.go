@@ -186,10 +186,16 @@ func (s script) hang() {
 }
 
 func (s script) voice() voice {
-	if s.call.Protocol == Anthropic {
+	switch s.call.Protocol {
+	case Anthropic:
 		return messages{s}
+	case Responses:
+		return responses{s}
+	case Gemini:
+		return gemini{s}
+	default:
+		return completions{s}
 	}
-	return completions{s}
 }
 
 func jsonText(value any) string {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,9 @@ type Protocol string
 const (
 	OpenAI    Protocol = "openai"
 	Anthropic Protocol = "anthropic"
+	// Responses is OpenAI's other API, Gemini that of Google; of their calls only the model, the tools and the body are known.
+	Responses Protocol = "responses"
+	Gemini    Protocol = "gemini"
 )
 
 // Message is one line of a conversation.
@@ -250,11 +254,19 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 		call.Protocol = OpenAI
 	case "/v1/messages":
 		call.Protocol = Anthropic
+	case "/v1/responses":
+		call.Protocol = Responses
 	default:
-		http.NotFound(w, r)
-		return
+		if !strings.HasSuffix(r.URL.Path, ":streamGenerateContent") && !strings.HasSuffix(r.URL.Path, ":generateContent") {
+			http.NotFound(w, r)
+			return
+		}
+		call.Protocol = Gemini
 	}
 	call, err = parse(call)
+	if call.Protocol == Gemini {
+		call.Stream = strings.HasSuffix(r.URL.Path, ":streamGenerateContent")
+	}
 	if err != nil {
 		http.Error(w, `{"error":{"message":"the body is not JSON","type":"invalid_request_error"}}`, http.StatusBadRequest)
 		return

@@ -109,7 +109,11 @@ func (m messages) event(name string, members object) string {
 }
 
 func (m messages) begin() string {
-	return m.event("message_start", object{"message": object{"model": m.call.Model, "usage": m.usage(m.reply.InputTokens, 0)}}) +
+	message := object{
+		"id": "msg_1", "type": "message", "role": "assistant", "content": []object{}, "model": m.call.Model, "stop_reason": nil, "stop_sequence": nil,
+		"usage": m.usage(m.reply.InputTokens, 0),
+	}
+	return m.event("message_start", object{"message": message}) +
 		m.event("content_block_start", object{"index": 0, "content_block": object{"type": "text", "text": ""}}) +
 		m.event("ping", object{})
 }
@@ -164,7 +168,7 @@ func (m messages) whole() string {
 		content = append(content, object{"type": "tool_use", "id": call.ID, "name": call.Name, "input": json.RawMessage(call.Args)})
 	}
 	return jsonText(object{
-		"type": "message", "model": m.call.Model, "stop_reason": m.finishReason("end_turn", "tool_use"),
+		"id": "msg_1", "type": "message", "role": "assistant", "model": m.call.Model, "stop_reason": m.finishReason("end_turn", "tool_use"),
 		"content": content,
 		"usage":   m.usage(m.reply.InputTokens, m.reply.OutputTokens),
 	})

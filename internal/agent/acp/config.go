@@ -56,6 +56,8 @@ type Config struct {
 	Auth string
 	// SignIn is what the operator does when the agent wants to be signed in, as the end of a sentence; "" = nothing is known about this.
 	SignIn string
+	// UsageOfSession: the agent reports what its session has used since it began; otherwise what the turn has.
+	UsageOfSession bool
 	// NoServers: the agent refuses MCP servers, so it gets no tools of the gateway.
 	NoServers bool
 	// Reaper ends what leaves the group of a process; nil = that outlives the process.

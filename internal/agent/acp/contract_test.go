@@ -3,6 +3,7 @@ package acp_test
 import (
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -50,7 +51,9 @@ func openLogged(t *testing.T, s script, cfg acp.Config, log *slog.Logger) *acp.R
 	if cfg.Dir == "" {
 		cfg.Dir = t.TempDir()
 	}
-	cfg.Env = map[string]string{scriptVariable: string(text)}
+	env := map[string]string{scriptVariable: string(text)}
+	maps.Copy(env, cfg.Env)
+	cfg.Env = env
 	runner, err := acp.New(cfg, os.LookupEnv, log)
 	if err != nil {
 		t.Fatalf("New: %v", err)

@@ -33,7 +33,7 @@ type link struct {
 	in     *bufio.Reader
 	ready  chan struct{}
 	out    io.Writer
-	update func(sdk.SessionUpdate)
+	update func(sdk.SessionNotification)
 	log    *slog.Logger
 
 	rest  []byte // of a message that was read in part
@@ -43,7 +43,7 @@ type link struct {
 	broken atomic.Pointer[error]
 }
 
-func newLink(from *io.PipeReader, out io.Writer, update func(sdk.SessionUpdate), log *slog.Logger) *link {
+func newLink(from *io.PipeReader, out io.Writer, update func(sdk.SessionNotification), log *slog.Logger) *link {
 	return &link{from: from, in: bufio.NewReaderSize(from, 64<<10), ready: make(chan struct{}), out: out, update: update, log: log}
 }
 
@@ -137,7 +137,7 @@ func (l *link) take(params json.RawMessage) {
 		l.log.Debug("an update of an agent is not understood", "bytes", len(params))
 		return
 	}
-	l.update(n.Update)
+	l.update(n)
 }
 
 // Write implements [io.Writer]. The SDK writes one message at a time.

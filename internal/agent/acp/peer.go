@@ -40,9 +40,11 @@ type peer struct {
 	id    sdk.SessionId // "" = no session yet
 	tools bool          // the session has the tools of the gateway
 	hello sdk.InitializeResponse
-	alone bool     // the agent has refused MCP servers
-	runs  []string // the latest turns that the agent has seen, the last one at the end
-	seen  int64    // number of the last entry of the transcript that it has seen
+	alone bool       // the agent has refused MCP servers
+	runs  []string   // the latest turns that the agent has seen, the last one at the end
+	seen  int64      // number of the last entry of the transcript that it has seen
+	noted int        // lines of standard error before the turn
+	used  chat.Usage // by its session, where the agent reports that
 }
 
 // start starts the process of a session, opens the connection to it, and makes a session of the agent.
@@ -185,10 +187,10 @@ func (p *peer) quit() {
 
 var errIdle = errors.New("the session has not used its process")
 
-// update gives an update of the agent to the turn that runs. What comes outside of a turn is dropped.
-func (p *peer) update(u sdk.SessionUpdate) {
-	if t := p.current(); t != nil {
-		t.update(u)
+// update gives an update of the agent to the turn that runs. What comes outside of a turn, or for another session, is dropped.
+func (p *peer) update(n sdk.SessionNotification) {
+	if t := p.current(); t != nil && t.session == n.SessionId {
+		t.update(n.Update)
 	}
 }
 
@@ -242,7 +244,7 @@ func (p *peer) failure(ctx context.Context, err error) error {
 		return agent.NewError(chat.FailAuth, text, errors.New(p.hide.Replace(err.Error())))
 	case errors.As(err, &refused):
 		text := "The agent reported a failure: " + p.words(refused) + "."
-		if last := p.proc.LastLines(); last != "" {
+		if last := p.proc.LastLines(p.noted, stderrTime); last != "" {
 			text += " Its last output: " + last
 		}
 		return agent.NewError(chat.FailProgram, text, errors.New(p.hide.Replace(err.Error())))
@@ -250,6 +252,9 @@ func (p *peer) failure(ctx context.Context, err error) error {
 		return agent.NewError(chat.FailProgram, "The agent behind this session failed; try again.", err)
 	}
 }
+
+// stderrTime is how long a failure waits for a line of standard error.
+const stderrTime = 200 * time.Millisecond
 
 // authRequired is the code of ACP for an agent that has to be signed in.
 const authRequired = -32000

@@ -21,6 +21,7 @@ func (c client) RequestPermission(_ context.Context, req sdk.RequestPermissionRe
 	if t == nil {
 		return cancelled(), nil
 	}
+	t.update(sdk.SessionUpdate{ToolCallUpdate: &sdk.SessionToolCallUpdate{ToolCallId: req.ToolCall.ToolCallId, Title: req.ToolCall.Title, RawInput: req.ToolCall.RawInput}})
 	chosen, asked := t.ask(req, c.peer.dir)
 	if t.over.Err() != nil {
 		return cancelled(), nil //nolint:nilerr // as the protocol demands after session/cancel

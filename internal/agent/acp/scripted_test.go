@@ -58,8 +58,6 @@ type script struct {
 	// Alone refuses MCP servers, Key wants authenticate with this method before it makes a session.
 	Alone bool
 	Key   string
-	// Details fails with an error that has details, after a line of standard error.
-	Details bool
 	// Leaves writes a file into the directory that the prompt names.
 	Leaves bool
 	// Asks asks for a permission so many times at once, and answers with the outcomes.
@@ -69,13 +67,20 @@ type script struct {
 	// Flood are requests to the client without end whose responses it does not read, LongLine is a message without end.
 	Flood    bool
 	LongLine bool
-	// Noise are lines that are no messages.
+	// Noise are lines that are no messages, and updates that are none of the turn: of a kind of the future, of another session, and behind the response.
 	Noise bool
+	// Reason is a reason of the end that the protocol does not know, Used what it reports as its usage.
+	Reason string
+	Used   *sdk.Usage
+	// Refuses is the error of each prompt, after lines of standard error.
+	Refuses *sdk.RequestError
 	// Crash ends the process, Deaf ignores session/cancel and SIGTERM.
 	Crash bool
 	Deaf  bool
 	// Mutes closes its output a moment after it has answered, and lives.
 	Mutes bool
+	// Replay is a file with the lines of another agent, which it says instead of everything else.
+	Replay string
 	// Holds is how many MiB a session holds until it is closed.
 	Holds int
 }
@@ -100,6 +105,9 @@ func beAgent(text string) error {
 	a := &scripted{open: make(chan struct{}), stop: map[sdk.SessionId]context.CancelFunc{}, held: map[sdk.SessionId][]byte{}}
 	if err := json.Unmarshal([]byte(text), &a.script); err != nil {
 		return err
+	}
+	if a.script.Replay != "" {
+		return replay(a.script.Replay)
 	}
 	if a.script.Dir != "" {
 		f, err := os.OpenFile(filepath.Join(a.script.Dir, "starts"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -230,5 +238,12 @@ func (a *scripted) Prompt(_ context.Context, req sdk.PromptRequest) (sdk.PromptR
 	if a.script.Fail == chat.FailRefusal {
 		reason = sdk.StopReasonRefusal
 	}
-	return sdk.PromptResponse{StopReason: reason, Usage: &sdk.Usage{InputTokens: 3, OutputTokens: 4}}, nil
+	if a.script.Reason != "" {
+		reason = sdk.StopReason(a.script.Reason)
+	}
+	used := &sdk.Usage{InputTokens: 3, OutputTokens: 4}
+	if a.script.Used != nil {
+		used = a.script.Used
+	}
+	return sdk.PromptResponse{StopReason: reason, Usage: used}, nil
 }

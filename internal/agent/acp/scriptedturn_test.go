@@ -30,10 +30,14 @@ func (a *scripted) play(ctx context.Context, req sdk.PromptRequest) error {
 		fmt.Println(`{"jsonrpc":"2.0"}`)
 		fmt.Println(`{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"of_the_future"}}}`)
 		fmt.Println(`{"jsonrpc":"2.0","method":"_vendor/thing"}`)
+		for _, session := range []string{"another", string(req.SessionId)} {
+			fmt.Printf(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%q,"update":{"sessionUpdate":"of_the_future","content":{"type":"text","text":"stray"}}}}`+"\n", session)
+		}
+		fmt.Println(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"another","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"stray"}}}}`)
 	}
-	if s.Details {
+	if s.Refuses != nil {
 		fmt.Fprintln(os.Stderr, "the disk is on fire")
-		return &sdk.RequestError{Code: -32603, Message: "Internal error", Data: map[string]any{"details": "quota of key-12345 is used up"}}
+		return s.Refuses
 	}
 	for _, block := range req.Prompt {
 		if _, dir, named := strings.Cut(blockText(block), "write them to the directory "); named && s.Leaves {
@@ -144,7 +148,9 @@ func (a *scripted) calls(req sdk.PromptRequest) error {
 	return errors.Join(
 		a.update(req, sdk.StartToolCall("c1", "Reading a\u202efile", sdk.WithStartRawInput(map[string]any{"path": "a"}))),
 		a.update(req, sdk.UpdateToolCall("c1", sdk.WithUpdateStatus(sdk.ToolCallStatusInProgress))),
+		a.update(req, sdk.UpdateToolCall("c1", sdk.WithUpdateTitle("Reading a"))),
 		a.update(req, sdk.UpdateToolCall("c1", sdk.WithUpdateStatus(sdk.ToolCallStatusCompleted), sdk.WithUpdateRawOutput("content"))),
+		a.update(req, sdk.UpdateToolCall("c2", sdk.WithUpdateTitle("Writing"))), // without a beginning, which comes then
 		a.update(req, sdk.StartToolCall("c2", "Writing")),
 		a.update(req, sdk.UpdateToolCall("c2", sdk.WithUpdateStatus(sdk.ToolCallStatusFailed))),
 		a.update(req, sdk.StartToolCall("c3", "Never ending")),

@@ -25,7 +25,7 @@ func (p *peer) begin(ctx context.Context, access agent.ToolAccess) error {
 		return fmt.Errorf("making a session: %w", orCause(ctx, err))
 	}
 	p.closeSession(ctx, p.id)
-	p.id, p.runs, p.seen, p.tools = session.SessionId, nil, 0, access.Token != ""
+	p.id, p.runs, p.seen, p.tools, p.used = session.SessionId, nil, 0, access.Token != "", chat.Usage{}
 	return nil
 }
 
@@ -87,20 +87,22 @@ func (p *peer) words(refused *sdk.RequestError) string {
 	return strings.TrimRight(chat.Cut(chat.Printable(chat.CleanText(p.hide.Replace(text))), most), ". ")
 }
 
-// servers offer the tools of the gateway to the agent: over HTTP where it takes that, otherwise by a program that it starts.
+// servers offer the tools of the gateway to the agent: over HTTP where it takes that, otherwise by a program that it starts. Their names have a prefix, because some agents
+// have tools of such names themselves and do not tell them apart by their server.
 func (p *peer) servers(access agent.ToolAccess) []sdk.McpServer {
 	const name = "laneway"
+	address := access.URL + "?prefix=" + name + "_"
 	switch {
 	case access.Token == "", p.alone, p.cfg.NoServers:
 		return []sdk.McpServer{}
 	case p.hello.AgentCapabilities.McpCapabilities.Http:
 		return []sdk.McpServer{{Http: &sdk.McpServerHttpInline{
-			Type: "http", Name: name, Url: access.URL, Headers: []sdk.HttpHeader{{Name: "Authorization", Value: "Bearer " + access.Token}},
+			Type: "http", Name: name, Url: address, Headers: []sdk.HttpHeader{{Name: "Authorization", Value: "Bearer " + access.Token}},
 		}}}
 	case len(p.cfg.Bridge) > 0:
 		return []sdk.McpServer{{Stdio: &sdk.McpServerStdio{
 			Name: name, Command: p.cfg.Bridge[0], Args: p.cfg.Bridge[1:],
-			Env: []sdk.EnvVariable{{Name: urlVariable, Value: access.URL}, {Name: tokenVariable, Value: access.Token}},
+			Env: []sdk.EnvVariable{{Name: urlVariable, Value: address}, {Name: tokenVariable, Value: access.Token}},
 		}}}
 	default:
 		return []sdk.McpServer{}
@@ -136,6 +138,7 @@ func (r *Runner) Probe(ctx context.Context) (Identity, error) {
 		words string
 	}{
 		{can.PromptCapabilities.Image, "pictures"}, {can.McpCapabilities.Http, "tools over HTTP"}, {p.closes(), "closing sessions"},
+		{can.LoadSession, "loading sessions"}, {can.SessionCapabilities.Resume != nil, "resuming sessions"},
 	} {
 		if one.can {
 			who.Abilities = append(who.Abilities, one.words)

@@ -1,10 +1,8 @@
 package acp_test
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -101,23 +99,6 @@ func TestFiftyConversationsHoldTheMemoryOfOne(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatRefusesServersWorksWithoutThem(t *testing.T) {
-	t.Parallel()
-	var log strings.Builder
-	runner := openLogged(t, script{Alone: true, Blocks: true}, acp.Config{Bridge: []string{"bridge"}}, slog.New(slog.NewTextHandler(&log, nil)))
-	for _, id := range []string{"run-1", "run-2"} {
-		req := request("a", id, "one", entry(1, "run-1", chat.RoleUser, "one"))
-		req.OpenTools = func(context.Context) (agent.ToolAccess, func()) {
-			return agent.ToolAccess{URL: "http://127.0.0.1:1", Token: "token"}, func() {}
-		}
-		look(t, runner, req)
-	}
-	runner.Close()
-	if strings.Count(log.String(), "trying without them") != 1 || !strings.Contains(log.String(), "no servers per session") {
-		t.Errorf("log:\n%s", &log)
-	}
-}
-
 func TestAKeyAuthenticates(t *testing.T) {
 	t.Parallel()
 	if got, err := run(t, open(t, script{Key: "api-key", Script: agenttest.Script{Repeat: true}}, acp.Config{Auth: "api-key"}), request("a", "run", "fine")); err != nil || got.Text != "fine" {
@@ -126,20 +107,6 @@ func TestAKeyAuthenticates(t *testing.T) {
 	_, err := run(t, open(t, script{Key: "api-key"}, acp.Config{SignIn: "run: agent login"}), request("a", "run", "one"))
 	if agent.ReasonOf(err) != chat.FailAuth || !strings.Contains(err.Error(), "run: agent login") {
 		t.Errorf("got %v, want what to do", err)
-	}
-}
-
-// TestAFailureHasTheDetails of the agent and its last output, without the values of its variables.
-func TestAFailureHasTheDetails(t *testing.T) {
-	t.Parallel()
-	runner, err := acp.New(acp.Config{Argv: self(t), Dir: t.TempDir(), Env: map[string]string{scriptVariable: `{"Details":true}`, "KEY": "key-12345"}}, os.LookupEnv, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(runner.Close)
-	_, err = run(t, runner, request("a", "run", "one"))
-	if text := err.Error(); !strings.Contains(text, "quota of ") || !strings.Contains(text, "is used up") || strings.Contains(text, "key-12345") {
-		t.Errorf("got %v", err)
 	}
 }
 

@@ -40,11 +40,11 @@ func TestAnAgentGetsTheToolsOfTheGateway(t *testing.T) {
 	access := agent.ToolAccess{URL: "http://127.0.0.1:1/mcp", Token: "lwturn_secret-of-the-session"}
 	bridge := []string{"/opt/laneway", "mcp"}
 	overHTTP := []sdk.McpServer{{Http: &sdk.McpServerHttpInline{
-		Type: "http", Name: "laneway", Url: access.URL, Headers: []sdk.HttpHeader{{Name: "Authorization", Value: "Bearer " + access.Token}},
+		Type: "http", Name: "laneway", Url: access.URL + "?prefix=laneway_", Headers: []sdk.HttpHeader{{Name: "Authorization", Value: "Bearer " + access.Token}},
 	}}}
 	byProgram := []sdk.McpServer{{Stdio: &sdk.McpServerStdio{
 		Name: "laneway", Command: "/opt/laneway", Args: []string{"mcp"},
-		Env: []sdk.EnvVariable{{Name: "LANEWAY_MCP_URL", Value: access.URL}, {Name: "LANEWAY_MCP_TOKEN", Value: access.Token}},
+		Env: []sdk.EnvVariable{{Name: "LANEWAY_MCP_URL", Value: access.URL + "?prefix=laneway_"}, {Name: "LANEWAY_MCP_TOKEN", Value: access.Token}},
 	}}}
 	for name, tt := range map[string]struct {
 		http   bool

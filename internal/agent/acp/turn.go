@@ -16,6 +16,7 @@ const maxEvents = 256
 
 // turn is one prompt on its way. The fields above the blank line are also used by the goroutines of the connection.
 type turn struct {
+	session  sdk.SessionId // of the agent; what comes for another one is not part of the turn
 	updates  chan sdk.SessionUpdate
 	over     context.Context //nolint:containedctx // ends when nothing of the agent is wanted any more: the turn ends or is stopped
 	stop     context.CancelFunc
@@ -26,13 +27,15 @@ type turn struct {
 	answer *agent.Answer
 	emit   func(agent.Event)
 	calls  map[sdk.ToolCallId]string // those without a result, with their names
+	known  map[sdk.ToolCallId]bool   // those that have begun
 	gap    bool                      // a call stands between the text and what follows
+	pieces chat.Usage                // what pieces of text have reported
 }
 
 func (r *Runner) newTurn(req agent.Request, emit func(agent.Event)) *turn {
 	return &turn{
 		updates: make(chan sdk.SessionUpdate, maxEvents), asker: req.Asker, asking: make(chan struct{}, maxQuestions), patience: r.cfg.QuestionTime,
-		answer: agent.NewAnswer(r.cfg.MaxAnswer, emit), emit: emit, calls: map[sdk.ToolCallId]string{},
+		answer: agent.NewAnswer(r.cfg.MaxAnswer, emit), emit: emit, calls: map[sdk.ToolCallId]string{}, known: map[sdk.ToolCallId]bool{},
 	}
 }
 
@@ -63,6 +66,7 @@ func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAcce
 	if err != nil {
 		return agent.Result{}, p.failure(ctx, err)
 	}
+	t.session, p.noted = p.id, p.proc.Lines()
 	t.over, t.stop = context.WithCancel(ctx)
 	defer t.stop()
 	p.setTurn(t)
@@ -77,7 +81,7 @@ func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAcce
 	}
 	p.saw(req)
 	how, err := p.follow(t, end)
-	result := agent.Result{Text: t.answer.Text(), Usage: usageOf(how.response), StopReason: agent.StopNormal}
+	result := agent.Result{Text: t.answer.Text(), Usage: p.reported(t, how.response), StopReason: agent.StopNormal}
 	t.endCalls()
 	switch {
 	case agent.Ended(ctx) != nil:
@@ -87,7 +91,7 @@ func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAcce
 	case how.err != nil:
 		return result, p.failure(ctx, how.err)
 	}
-	if result.Usage != (chat.Usage{}) {
+	if result.Usage.InputTokens+result.Usage.OutputTokens > 0 {
 		t.emit(agent.Event{Kind: agent.EventUsage, Usage: result.Usage})
 	}
 	if result.StopReason, err = stopReason(how.response.StopReason); err != nil {
@@ -161,11 +165,4 @@ func stopReason(reason sdk.StopReason) (string, error) {
 	default:
 		return agent.StopNormal, nil
 	}
-}
-
-func usageOf(response sdk.PromptResponse) chat.Usage {
-	if response.Usage == nil {
-		return chat.Usage{}
-	}
-	return chat.Usage{InputTokens: response.Usage.InputTokens, OutputTokens: response.Usage.OutputTokens, Provider: "acp"}.Clamped()
 }

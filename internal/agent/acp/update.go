@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -19,7 +20,7 @@ const (
 	// maxShown bounds arguments and results of events, maxTitle names of calls, in bytes.
 	maxShown = 16 << 10
 	maxTitle = 200
-	// maxCalls is how many calls of a turn without a result are remembered.
+	// maxCalls is how many calls of a turn are remembered.
 	maxCalls = 1000
 )
 
@@ -29,6 +30,7 @@ var errNotCancelled = errors.New("the agent did not end its turn")
 func (t *turn) take(u sdk.SessionUpdate) error {
 	switch {
 	case u.AgentMessageChunk != nil:
+		t.besidePiece(u.AgentMessageChunk.Meta)
 		return t.text(u.AgentMessageChunk.Content)
 	case u.ToolCall != nil:
 		t.call(u.ToolCall)
@@ -55,24 +57,43 @@ func (t *turn) text(block sdk.ContentBlock) error {
 }
 
 func (t *turn) call(c *sdk.SessionUpdateToolCall) {
+	if t.known[c.ToolCallId] {
+		t.callUpdate(&sdk.SessionToolCallUpdate{ToolCallId: c.ToolCallId, Title: &c.Title, Status: &c.Status, RawOutput: c.RawOutput, Content: c.Content})
+		return
+	}
 	t.gap = true
 	name := chat.Cut(chat.Printable(c.Title), maxTitle)
-	if len(t.calls) < maxCalls {
-		t.calls[c.ToolCallId] = name
+	if len(t.known) < maxCalls {
+		t.calls[c.ToolCallId], t.known[c.ToolCallId] = name, true
 	}
 	t.tool(chat.ToolEvent{Phase: "start", CallID: string(c.ToolCallId), Name: name, Args: shown(c.RawInput)})
 	t.ended(c.ToolCallId, c.Status, c.RawOutput, c.Content)
 }
 
+// callUpdate takes the title over: some agents know what a call does only after its beginning. The first update of a call that was not announced begins it: some agents
+// announce a call by their request for its permission alone.
 func (t *turn) callUpdate(c *sdk.SessionToolCallUpdate) {
+	title := ""
+	if c.Title != nil {
+		title = *c.Title
+	}
+	if !t.known[c.ToolCallId] && len(t.known) < maxCalls {
+		t.call(&sdk.SessionUpdateToolCall{ToolCallId: c.ToolCallId, Title: cmp.Or(title, "tool"), RawInput: c.RawInput})
+	}
 	status := sdk.ToolCallStatus("")
 	if c.Status != nil {
 		status = *c.Status
 	}
+	was, open := t.calls[c.ToolCallId]
+	name := was
+	if open && title != "" {
+		name = chat.Cut(chat.Printable(title), maxTitle)
+		t.calls[c.ToolCallId] = name
+	}
 	if t.ended(c.ToolCallId, status, c.RawOutput, c.Content) {
 		return
 	}
-	if name, open := t.calls[c.ToolCallId]; open && status != "" {
+	if open && (status == sdk.ToolCallStatusInProgress || name != was) {
 		t.tool(chat.ToolEvent{Phase: "update", CallID: string(c.ToolCallId), Name: name, Result: string(status)})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -81,6 +82,9 @@ type Handler struct {
 	serve  *sdk.StreamableHTTPHandler
 	hidden *slog.Logger
 }
+
+// prefixForm is what a client may put before the names of tools.
+var prefixForm = regexp.MustCompile(`^[a-z0-9_]{0,20}$`)
 
 // serverOf is the key of the server of one request in its context.
 type serverOf struct{}
@@ -171,9 +175,13 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, began time.Time
 	server := sdk.NewServer(&sdk.Implementation{Name: "laneway", Version: h.deps.Version}, &sdk.ServerOptions{
 		Logger: h.hidden, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 	})
-	ctx := r.Context()
+	ctx, prefix := r.Context(), r.URL.Query().Get("prefix")
+	if !prefixForm.MatchString(prefix) {
+		h.fail(w, r, began, fault.Invalid("prefix must be up to 20 of the characters a-z, 0-9 and _"))
+		return
+	}
 	for _, spec := range box.Specs() {
-		server.AddTool(&sdk.Tool{Name: spec.Name, Description: spec.Description, InputSchema: spec.Schema}, h.call(ctx, box, spec.Name))
+		server.AddTool(&sdk.Tool{Name: prefix + spec.Name, Description: spec.Description, InputSchema: spec.Schema}, h.call(ctx, box, spec.Name))
 	}
 	h.serve.ServeHTTP(w, r.WithContext(context.WithValue(ctx, serverOf{}, server)))
 	h.deps.Server.Count(methodName, nil, time.Since(began))
