@@ -10,7 +10,7 @@ import (
 	"laneway/internal/cron"
 )
 
-// What the deletion of a session removes. The statements serve both engines; $1 is the key of a session.
+// What the deletion of a session removes. $1 is the key of a session.
 
 const (
 	// BelowSQL lists the sessions that a deletion removes with a session: those of its sub-turns, and those in which its transcripts were compacted. The
@@ -68,8 +68,8 @@ func runOfSession(key chat.SessionKey) string {
 	return id
 }
 
-// EndOutgoingSQL ends what waits to be sent for a session. $2 is the time in milliseconds.
-const EndOutgoingSQL = `UPDATE outbox SET state = '` + OutDeleted + `', done_at = $2 WHERE done_at IS NULL AND ` + outgoingOf
+// EndOutgoingSQL ends what waits to be sent for a session.
+const EndOutgoingSQL = `UPDATE outbox SET state = '` + OutDeleted + `', done_at = {now} WHERE done_at IS NULL AND ` + outgoingOf
 
 // DropSQL are the statements that remove the messages and runs of a sub-turn, after [ClearSQL]: no list shows it any more.
 func DropSQL() []string {

@@ -62,14 +62,6 @@ type Deleted struct {
 	Files []chat.Attachment `json:"-"`
 }
 
-// WithoutContent removes the content from messages, in place.
-func WithoutContent(list []Waiting) []Waiting {
-	for i := range list {
-		list[i].Content = chat.Content{}
-	}
-	return list
-}
-
 // SessionFilter restricts ListSessions.
 type SessionFilter struct {
 	Visible, Agent, Search string

@@ -12,6 +12,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 	"laneway/internal/store/storetest"
 )
 
@@ -54,6 +55,9 @@ func TestNoStatementReadsTheWholeHistory(t *testing.T) {
 	compiledAgain := regexp.MustCompile(`(?i)\bLIMIT\s+[?:@$]`) // by SQLite after each binding
 	// A deletion reads everything that its session ever had, because it removes it.
 	ofDeletion := append(store.ClearSQL(), store.BelowSQL, store.FilesOfSessionSQL)
+	for i, text := range ofDeletion {
+		ofDeletion[i] = sqlstore.SQLite().Of(text).SQL
+	}
 	db := outside(t, s.path)
 	for _, text := range slices.Sorted(maps.Keys(texts)) {
 		if compiledAgain.MatchString(text) {

@@ -21,8 +21,8 @@ const (
 		ON CONFLICT (session_key) DO UPDATE SET upto = p.upto`
 )
 
-// Unindex removes the entries of a session from the index; its transcripts stay.
-func Unindex(ctx context.Context, tx Tx, key string) error {
+// unindex removes the entries of a session from the index; its transcripts stay.
+func unindex(ctx context.Context, tx Tx, key string) error {
 	if onSQLite(tx) {
 		return later(ctx, tx, with(`DELETE FROM transcript_words WHERE rowid IN (SELECT rowid FROM transcript WHERE session_key = $1)`, key),
 			with(`UPDATE search_state SET removals = removals + 1`))

@@ -197,11 +197,6 @@ func endMessages(ctx context.Context, tx Tx, session string, list []store.Waitin
 	return EndRunsOf(ctx, tx, list)
 }
 
-// EndDeleted ends messages of a locked session that wait while it is deleted.
-func EndDeleted(ctx context.Context, tx Tx, session string, list []store.Waiting) error {
-	return endMessages(ctx, tx, session, list, ending{outcome: chat.OutcomeStopped, reason: "delete"})
-}
-
 // EndWaiting gives waiting messages an outcome; see store.Inbox.
 func (s Inbox) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Waiting, error) {
 	if p.Outcome == "" {

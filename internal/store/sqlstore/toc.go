@@ -165,8 +165,8 @@ func (s Contents) Toc(ctx context.Context, q store.TocQuery) (list []store.TocNo
 	return list, err
 }
 
-// RemoveToc removes what a session was about. The texts that were made of it go, and what they were made of besides it makes them due.
-func RemoveToc(ctx context.Context, tx Tx, key string) error {
+// removeToc removes what a session was about. The texts that were made of it go, and what they were made of besides it makes them due.
+func removeToc(ctx context.Context, tx Tx, key string) error {
 	return later(ctx, tx, with(lockTocSQL, key), with(tocDueSQL, key, false, ""),
 		with(`DELETE FROM toc_parts WHERE session_key = $1`, key), with(`DELETE FROM toc_progress WHERE session_key = $1`, key))
 }
