@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/store"
 )
 
@@ -26,7 +27,7 @@ const availableSQL = `LEAST($4::bigint, a.tokens + GREATEST(excluded.at - a.at, 
 func (s *Store) TakeAllowance(ctx context.Context, name string, n, perMinute int) (got int, wait time.Duration, err error) {
 	var left float64
 	err = s.do(ctx, "taking an allowance", func(ctx context.Context) error {
-		return s.pool.QueryRow(ctx, allowanceSQL, s.clock(), clean(name), n, perMinute).Scan(&got, &left)
+		return s.pool.QueryRow(ctx, allowanceSQL, s.clock(), chat.CleanText(name), n, perMinute).Scan(&got, &left)
 	})
 	if err != nil || got > 0 {
 		return got, 0, err

@@ -45,7 +45,7 @@ func (w *waker) broadcast(text string) {
 	if w.ctx.Err() != nil || len(w.texts) >= maxTexts || len(text) > store.MaxBroadcast || strings.Contains(text, "\n") {
 		return
 	}
-	w.texts = append(w.texts, clean(text))
+	w.texts = append(w.texts, chat.CleanText(text))
 	w.startSender()
 }
 

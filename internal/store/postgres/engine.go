@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"laneway/internal/chat"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlstore"
 )
@@ -203,7 +204,7 @@ func (t *engineTx) statement(text string, args []any) (string, []any, error) {
 	for _, v := range plain {
 		switch v := v.(type) {
 		case string:
-			all = append(all, clean(v))
+			all = append(all, chat.CleanText(v))
 		case []string:
 			all = append(all, cleanAll(v))
 		case []int64:
@@ -216,7 +217,7 @@ func (t *engineTx) statement(text string, args []any) (string, []any, error) {
 		all = append(all, t.clock())
 	}
 	if s.HasSet() {
-		list, err := s.JSON(rows, clean)
+		list, err := s.JSON(rows, chat.CleanText)
 		if err != nil {
 			return "", nil, err
 		}
@@ -283,10 +284,7 @@ func (s *Store) shared(tx pgx.Tx) sqlstore.Tx { return &engineTx{Store: s, to: t
 func cleanAll(list []string) []string {
 	out := make([]string, len(list))
 	for i, v := range list {
-		out[i] = clean(v)
+		out[i] = chat.CleanText(v)
 	}
 	return out
 }
-
-// queued is a batch as operations of sqlstore use it that read nothing: its statements travel with the batch.
-func (s *Store) queued(b *pgx.Batch) sqlstore.Tx { return &engineTx{Store: s, waiting: b, begun: true} }

@@ -65,9 +65,6 @@ func translate(err error) error {
 }
 
 func translateCode(pgErr *pgconn.PgError, err error) error {
-	if pgErr.Code == codeFence {
-		return chat.ErrFenced
-	}
 	if pgErr.Code == codeNoTable || pgErr.Code == codeNoColumn {
 		// The server's sentence names the table or column of this program, and no value.
 		return unavailable(fmt.Sprintf(sentenceSchema, pgErr.Message), fmt.Errorf("%w: %w", store.ErrSchema, pgErr))

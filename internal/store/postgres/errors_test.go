@@ -23,7 +23,6 @@ func TestTranslate(t *testing.T) {
 		sentence   string
 		repeatable bool
 	}{
-		"fence":                           {err: code("22012"), want: chat.ErrFenced},
 		"read-only":                       {err: code("25006"), want: chat.ErrStoreUnavailable, sentence: sentenceReadOnly},
 		"disk full":                       {err: code("53100"), want: chat.ErrStoreUnavailable, sentence: sentenceFull},
 		"connections":                     {err: code("53300"), want: chat.ErrStoreUnavailable, sentence: sentenceTooMany},
@@ -66,27 +65,5 @@ func TestTranslate(t *testing.T) {
 	}
 	if translate(nil) != nil {
 		t.Error("no error became one")
-	}
-}
-
-func TestCleanKeepsWhatPostgresTakes(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"": "", "plain": "plain", "a\x00b": "ab", "caf\xe9": "caf\uFFFD", "日本 🙂": "日本 🙂",
-	} {
-		if got := clean(in); got != want {
-			t.Errorf("clean(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
-func TestKeysReadBack(t *testing.T) {
-	t.Parallel()
-	for _, key := range []chat.SessionKey{
-		chat.MainKey("main"), chat.PeerKey("a-b", "telegram:7", "group", "-100", "5"), {Agent: "x", Rest: "api:://:"},
-	} {
-		if got := parseKey(key.String()); got != key {
-			t.Errorf("got %+v, want %+v", got, key)
-		}
 	}
 }

@@ -22,7 +22,6 @@ const (
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
 	codeUnique        = "23505"
-	codeFence         = "22012" // division by zero: see the package comment
 )
 
 // do runs an operation until it succeeds, fails for good, or has been tried maxTries times. Every operation is safe to

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"laneway/internal/chat"
 	"laneway/internal/store/transfer"
 )
 
@@ -149,7 +150,7 @@ func (t *Transfer) Close() error {
 func (t *Transfer) Name() string { return t.name }
 
 // Storable is text without what PostgreSQL refuses.
-func (t *Transfer) Storable(text string) string { return clean(text) }
+func (t *Transfer) Storable(text string) string { return chat.CleanText(text) }
 
 const (
 	tableColumnsSQL = `

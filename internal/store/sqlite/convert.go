@@ -3,10 +3,7 @@ package sqlite
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
-
-	"laneway/internal/chat"
 )
 
 // instant is a stored time; 0 and NULL (scanned as 0) are the zero time.
@@ -15,13 +12,6 @@ func instant(ms int64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMilli(ms).UTC()
-}
-
-// sessionKey reads a key from a table; there it always has its prefix.
-func sessionKey(s string) chat.SessionKey {
-	rest, _ := strings.CutPrefix(s, "agent:")
-	agent, rest, _ := strings.Cut(rest, ":")
-	return chat.SessionKey{Agent: agent, Rest: rest}
 }
 
 // encode makes the JSON text of a column.

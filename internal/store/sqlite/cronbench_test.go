@@ -226,8 +226,19 @@ func bareClaim(ctx context.Context, s *Store, limit int) ([][2]string, error) {
 			job  string
 			slot int64
 		}
-		list, err := collect(rows, err, func(r scanner) (d due, err error) { return d, r.Scan(&d.job, &d.slot) })
 		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = rows.Close() }()
+		var list []due
+		for rows.Next() {
+			var d due
+			if err := rows.Scan(&d.job, &d.slot); err != nil {
+				return nil, err
+			}
+			list = append(list, d)
+		}
+		if err := rows.Err(); err != nil {
 			return nil, err
 		}
 		var runs [][2]string

@@ -30,8 +30,3 @@ func (s *Store) Unregister(ctx context.Context, nodeID string) error {
 	s.gate.Leased(nodeID, time.Time{})
 	return s.Store.Unregister(ctx, nodeID)
 }
-
-func text(row scanner) (s string, err error) {
-	err = row.Scan(&s)
-	return s, err
-}

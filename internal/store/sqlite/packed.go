@@ -13,12 +13,11 @@ import (
 // Wide rows are read as one column, a JSON array: the driver allocates the name, the type and the value of every column, which for a row of fifty
 // columns was most of what the end of a run allocated. Texts share the memory of the array.
 
-// asOne and column make a list of columns one column. They are constants, as the statements are: to put one together costs more than to find it
-// among those that are prepared.
-const asOne, column = `json_array(`, `) AS r`
-
 // packed is a row whose only column has all of them.
 type packed struct{ scanner }
+
+// scanner is a row.
+type scanner interface{ Scan(dest ...any) error }
 
 // Scan reads the elements of the array into dest, as Scan of a row does with columns.
 func (p packed) Scan(dest ...any) error {
@@ -154,9 +153,6 @@ func (v value) into(to any) error {
 			number := v.number
 			*to = &number
 		}
-		return nil
-	case timeColumn:
-		*to.to = instant(v.number)
 		return nil
 	case interface{ SetMillis(ms int64) }: // which makes no interface value of the number
 		to.SetMillis(v.number)

@@ -4,10 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 
-	"laneway/internal/store"
 	"laneway/internal/store/sqlstore"
 )
 
@@ -102,49 +100,3 @@ func (t *tx) exec(ctx context.Context, text string, args ...any) (int64, error) 
 	t.changed = t.changed || n > 0
 	return n, err
 }
-
-// collect reads all rows of a query with scan, in order; no rows are an empty result.
-func collect[T any](rows *sql.Rows, err error, scan func(scanner) (T, error)) ([]T, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	var out []T
-	for rows.Next() {
-		v, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	return out, rows.Err()
-}
-
-// collectWithin is collect that stops before the rows have more bytes together than the budget, as size counts them.
-func collectWithin[T any](rows *sql.Rows, err error, scan func(scanner) (T, error), b *store.Budget, size func(T) int) ([]T, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	var out []T
-	for rows.Next() {
-		v, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		if !b.Take(size(v)) {
-			break
-		}
-		out = append(out, v)
-	}
-	return out, rows.Err()
-}
-
-// unlimited makes SQLite apply no LIMIT.
-const unlimited = -1
-
-// scanner is a row.
-type scanner interface{ Scan(dest ...any) error }
-
-// none reports that a single row does not exist.
-func none(err error) bool { return errors.Is(err, sql.ErrNoRows) }
