@@ -6,11 +6,20 @@ import (
 	"laneway/internal/chat"
 )
 
-// Displaces selects what a new message ends of a session with this stored mode, whose messages wait, oldest first: all of them when it interrupts a full
-// queue, else those that are too many once it is there. chat.ErrQueueFull: it is refused itself. Messages that are held or have a slot already do not count.
-func (p *AcceptParams) Displaces(waiting []Waiting, stored chat.QueueMode) ([]Waiting, chat.Outcome, error) {
-	free := slices.DeleteFunc(slices.Clone(waiting), func(m Waiting) bool { return slices.Contains(p.Starting, m.Seq) })
-	queued := slices.DeleteFunc(slices.Clone(free), func(m Waiting) bool { return m.State == StateHeld })
+// Displaces selects what a new message ends of a session with this stored mode, whose messages wait, oldest first, of which their numbers and states are
+// read: all of them when it interrupts a full queue, else those that are too many once it is there. chat.ErrQueueFull: it is refused itself. Messages that are
+// held or have a slot already do not count.
+func (p *AcceptParams) Displaces(waiting []Waiting, stored chat.QueueMode) (seqs []int64, outcome chat.Outcome, err error) {
+	var free, queued []int64
+	for i := range waiting {
+		m := &waiting[i]
+		if slices.Contains(p.Starting, m.Seq) {
+			continue
+		}
+		if free = append(free, m.Seq); m.State != StateHeld {
+			queued = append(queued, m.Seq)
+		}
+	}
 	over := len(queued) + 1 - p.Cap
 	switch {
 	case p.Cap <= 0 || p.Joins || p.Unqueued || over <= 0:

@@ -248,12 +248,19 @@ func (a *accepting) accept(ctx context.Context, o *acceptOp) (done bool, err err
 // neither held ones, which belong to the turn of another message, nor those that have a slot although their Start is still to come. The waiting ones of the
 // row include held ones, so that only proves that there is a place, which is the usual case.
 func (a *accepting) makeRoom(ctx context.Context, o *acceptOp, r *sessionRow) error {
-	waiting, err := all(ctx, a.tx, `SELECT `+messageColumns+queuedFrom+` ORDER BY seq`, scanMessage, r.key)
+	waiting, err := all(ctx, a.tx, `SELECT seq, state`+queuedFrom+` ORDER BY seq`, func(r Row) (m store.Waiting, err error) {
+		err = r.Scan(&m.Seq, &m.State)
+		return m, err
+	}, r.key)
 	if err != nil {
 		return err
 	}
-	ended, e, err := o.p.Displaces(waiting, chat.QueueMode(r.mode))
-	if err != nil || len(ended) == 0 {
+	seqs, e, err := o.p.Displaces(waiting, chat.QueueMode(r.mode))
+	if err != nil || len(seqs) == 0 {
+		return err
+	}
+	ended, err := all(ctx, a.tx, messagesSQL, scanMessage, r.key, seqs)
+	if err != nil {
 		return err
 	}
 	if err := endMessages(ctx, a.tx, r.key, ended, ending{outcome: e, reason: store.DisplacedReason(e), notice: o.p.NoticeOf(e)}); err != nil {

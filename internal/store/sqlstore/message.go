@@ -42,6 +42,8 @@ const (
 	messageColumns = `session_key, seq, COALESCE(message_id, ''), state, COALESCE(outcome, ''), reason, COALESCE(run_id, ''),
 		COALESCE(merged_into, 0), lane, principal, channel, external_id, body, accepted_at`
 
+	messagesSQL = `SELECT ` + messageColumns + ` FROM inbox WHERE session_key = $1 AND seq {ints $2} ORDER BY seq`
+
 	// queuedFrom are the messages of a session $1 that wait.
 	queuedFrom = ` FROM inbox WHERE session_key = $1 AND ` + unended + ` AND state <> 'running'`
 

@@ -207,7 +207,7 @@ func (s Inbox) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Waiti
 		if _, err := lockRows(ctx, tx, []string{key}, true); err != nil {
 			return nil, err
 		}
-		list, err := all(ctx, tx, `SELECT `+messageColumns+` FROM inbox WHERE session_key = $1 AND seq {ints $2} ORDER BY seq`, scanMessage, key, p.Seqs)
+		list, err := all(ctx, tx, messagesSQL, scanMessage, key, p.Seqs)
 		if err != nil {
 			return nil, err
 		}

@@ -63,7 +63,14 @@ func meets(ctx context.Context, tx Tx, p *store.StopParams, out *store.Stopped) 
 	if err != nil {
 		return nil, err
 	}
-	waiting, err := all(ctx, tx, `SELECT `+messageColumns+queuedFrom+` ORDER BY seq`, scanMessage, key)
+	which, args := ` ORDER BY seq`, []any{key}
+	switch p.Scope { //nolint:exhaustive // the others read all
+	case store.StopOne:
+		which = ` ORDER BY seq LIMIT 1`
+	case store.StopRun:
+		which, args = ` AND message_id = $2`, append(args, p.MessageID)
+	}
+	waiting, err := all(ctx, tx, `SELECT `+messageColumns+queuedFrom+which, scanMessage, args...)
 	if err != nil {
 		return nil, err
 	}
