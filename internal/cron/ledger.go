@@ -96,7 +96,7 @@ func (r Run) EndedWaiting(outcome chat.Outcome, reason string, now time.Time) (R
 		return r, false
 	}
 	state := RunCancelled
-	switch outcome { //nolint:exhaustive // the others cancel
+	switch outcome {
 	case chat.OutcomeInterrupted, chat.OutcomeDead:
 		state, r.Error = RunInterrupted, reason
 	case chat.OutcomeFailed:

@@ -138,7 +138,7 @@ func TestRetryIsTheLastMessageUnderAnotherName(t *testing.T) {
 // TestLedgerHoldsInEveryHistory makes random histories of a run and checks what is true of every row.
 func TestLedgerHoldsInEveryHistory(t *testing.T) {
 	t.Parallel()
-	dice := rand.New(rand.NewPCG(7, 83)) //nolint:gosec // no secret
+	dice := rand.New(rand.NewPCG(7, 83))
 	reached := map[RunState]int{}
 	for range 3000 {
 		now := noon

@@ -12,8 +12,11 @@ import (
 const previewBytes = 200
 
 const (
-	// runMembersSQL are the messages of runs.
-	runMembersSQL = `{set key text, run text} SELECT i.session_key, i.seq, COALESCE(i.message_id, '') FROM inbox i {and}
+	// runMembersSQL are the messages of runs. PostgreSQL has to be kept from reading all unfinished messages, see startableSQL.
+	runMembersSQL = `{set key text, run text} SELECT i.session_key, i.seq, COALESCE(i.message_id, '') {from} CROSS JOIN LATERAL (
+			SELECT session_key, seq, message_id, state, run_id FROM inbox WHERE session_key = v.key AND ended_at IS NULL OFFSET 0) i
+		WHERE i.state = 'running' AND i.run_id = v.run ORDER BY i.session_key, i.seq`
+	runMembersOnSQLite = `{set key text, run text} SELECT i.session_key, i.seq, COALESCE(i.message_id, '') FROM inbox i {and}
 		WHERE i.session_key = v.key AND i.ended_at IS NULL AND i.state <> 'done' AND i.state = 'running' AND i.run_id = v.run ORDER BY i.session_key, i.seq`
 
 	endMembersSQL = `{set key text, seq int, outcome text, reason text, lead int, notice text, run text, n int}
@@ -144,7 +147,7 @@ func (f *finishing) read(ctx context.Context, jobs Cron, ops []*finishOp) (err e
 	if f.sessions, err = lockRows(ctx, f.tx, keys, f.alone); err != nil {
 		return err
 	}
-	err = f.tx.Later(ctx, runMembersSQL, func(r Row) error {
+	err = f.tx.Later(ctx, f.tx.PerEngine(runMembersSQL, runMembersOnSQLite), func(r Row) error {
 		var (
 			key string
 			m   member
