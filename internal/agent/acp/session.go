@@ -137,8 +137,11 @@ func (r *Runner) Probe(ctx context.Context) (Identity, error) {
 		can   bool
 		words string
 	}{
-		{can.PromptCapabilities.Image, "pictures"}, {can.McpCapabilities.Http, "tools over HTTP"}, {p.closes(), "closing sessions"},
-		{can.LoadSession, "loading sessions"}, {can.SessionCapabilities.Resume != nil, "resuming sessions"},
+		{can.PromptCapabilities.Image, "pictures"},
+		{can.McpCapabilities.Http, "tools over HTTP"},
+		{p.closes(), "closing sessions"},
+		{can.LoadSession, "loading sessions"},
+		{can.SessionCapabilities.Resume != nil, "resuming sessions"},
 	} {
 		if one.can {
 			who.Abilities = append(who.Abilities, one.words)
