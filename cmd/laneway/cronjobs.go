@@ -23,6 +23,7 @@ type cronCmd struct {
 	Run      cronRun      `cmd:"" help:"Run a job now."`
 	Cancel   cronCancel   `cmd:"" help:"End active runs of a job, or one run."`
 	Runs     cronRuns     `cmd:"" help:"Show what became of the fires."`
+	Why      cronWhy      `cmd:"" help:"Say why a slot of a job ran or did not run."`
 	Next     cronNext     `cmd:"" help:"Show the next fires of a schedule; needs no gateway."`
 	Backfill cronBackfill `cmd:"" help:"Run the fires of a time that has passed."`
 	Import   cronImport   `cmd:"" help:"Make or change jobs from a file of laneway cron export."`

@@ -63,8 +63,8 @@ func TestTextThatWasNotCountedIsNeverLessThanItsEstimate(t *testing.T) {
 	t.Parallel()
 	for _, r := range []agent.Ratio{0, 0.5, 0.8, 1, 1.5, 2} {
 		window := r.Window(10_000)
-		if real := r.Counted(window); real > 10_000 {
-			t.Errorf("ratio %v: a full window is %d of 10000 tokens", r, real)
+		if counted := r.Counted(window); counted > 10_000 {
+			t.Errorf("ratio %v: a full window is %d of 10000 tokens", r, counted)
 		}
 		if taken := r.New(1000); r.Counted(taken) < 999 || taken < 1000 {
 			t.Errorf("ratio %v: 1000 new tokens take %d of the window, which are %d counted", r, taken, r.Counted(taken))

@@ -26,6 +26,8 @@ type JobActions interface {
 	ResumeJob(ctx context.Context, c Call, id string) (cron.Job, error)
 	// RunJob starts a run now; reason is why there was none.
 	RunJob(ctx context.Context, c Call, id string) (reason string, err error)
+	// ExplainJob explains a slot of a job; when is a moment in words.
+	ExplainJob(ctx context.Context, c Call, id, when string) (cron.Explanation, error)
 }
 
 // NewJob is what a person asked for.
@@ -45,9 +47,9 @@ func jobCommands() []Command {
 			Description: "Send you a text later: in 20m, 15:00, tomorrow 9:00, every 30m.", Run: textOnly(runRemind),
 		},
 		{
-			Name: "cron", Args: "[add WHEN TEXT | list | show N | pause N | resume N | run N | rm N]", Category: "jobs", Method: "cron.list",
+			Name: "cron", Args: "[add WHEN TEXT | list | show N | why N WHEN | pause N | resume N | run N | rm N]", Category: "jobs", Method: "cron.list",
 			Verbs: map[string]string{
-				"add": "cron.add", "replace": "cron.add", "new": "cron.add", "show": "cron.get", "pause": "cron.pause", "resume": "cron.resume", "run": "cron.run", "rm": "cron.remove", "remove": "cron.remove",
+				"add": "cron.add", "replace": "cron.add", "new": "cron.add", "show": "cron.get", "why": "cron.explain", "pause": "cron.pause", "resume": "cron.resume", "run": "cron.run", "rm": "cron.remove", "remove": "cron.remove",
 			},
 			Description: "Let the agent do something by the clock, and look after such jobs.", Run: runCron,
 		},
@@ -82,10 +84,12 @@ func runCron(ctx context.Context, a Actions, c Call) (Answer, error) {
 	case "add", "replace", "new":
 		text, err := addCron(ctx, a, c, strings.ToLower(verb), rest)
 		return Answer{Text: text}, err
+	case "why":
+		return whyJob(ctx, a, c, rest)
 	case "show", "pause", "resume", "run", "rm", "remove":
 		return onJob(ctx, a, c, strings.ToLower(verb), rest)
 	default:
-		return Answer{}, chat.Errorf(chat.CodeInvalid, "I do not know /cron %s; use add, replace, new, list, show, pause, resume, run or rm", chat.Cut(verb, 20))
+		return Answer{}, chat.Errorf(chat.CodeInvalid, "I do not know /cron %s; use add, replace, new, list, show, why, pause, resume, run or rm", chat.Cut(verb, 20))
 	}
 }
 

@@ -24,6 +24,21 @@ const (
 	RunIfEnabled RunMode = "if-enabled"
 )
 
+// ExplainParams ask why slots of a job ran or did not: that at a moment, in words (At, see [schedule.ParsePast]) or as an instant (Moment), all from From until Until, or,
+// where nothing is given, the newest one that has passed.
+type ExplainParams struct {
+	ID          string
+	At          string
+	Moment      time.Time
+	From, Until time.Time
+}
+
+// Explained is the answer, with the zone of its times.
+type Explained struct {
+	Zone  string
+	Slots []Explanation
+}
+
 // BackfillParams ask for the slots of a job in a stretch of the past.
 type BackfillParams struct {
 	ID             string

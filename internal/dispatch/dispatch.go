@@ -39,6 +39,7 @@ const (
 type Store interface {
 	store.Store
 	cron.JobStore
+	cron.History
 	usage.Store
 }
 
@@ -202,7 +203,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 		return err
 	}
 	d.owner = ownership.New(ownership.Config{
-		Version: cfg.Version, Addr: cfg.Addr, Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Sweep: cfg.Sweep, Agents: d.agentIDs(), Exclusive: cfg.Exclusive,
+		Version: cfg.Version, Addr: cfg.Addr, Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Sweep: cfg.Sweep, Agents: d.agentIDs(), Fires: cfg.Cron.Fires, Exclusive: cfg.Exclusive,
 	}, p.store, takeover{d.queue, &d.turns.running}, p.obs, p.log)
 	d.publisher = events.New(events.Config{
 		DefaultAgent: d.DefaultAgent(), End: p.endEvent, Topics: events.Topics{

@@ -121,3 +121,12 @@ func (a actions) RunJob(ctx context.Context, c command.Call, id string) (reason 
 	_, not, err := a.d.CronRun(ctx, id, cron.RunForce, by, onceOf(c))
 	return not, err
 }
+
+// ExplainJob is /cron why.
+func (a actions) ExplainJob(ctx context.Context, c command.Call, id, when string) (cron.Explanation, error) {
+	found, err := a.d.svc.Editor.Explain(ctx, cron.ExplainParams{ID: id, At: when}, chatCaller(c))
+	if err != nil {
+		return cron.Explanation{}, err
+	}
+	return found.Slots[0], nil
+}

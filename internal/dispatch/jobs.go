@@ -118,6 +118,11 @@ func (c jobCalls) CronPreview(ctx context.Context, id string, m cron.Members, fr
 	return c.svc.Editor.Preview(ctx, service.PreviewParams{ID: id, Schedule: m, From: from, Count: count}, by)
 }
 
+// CronExplain says what became of slots, see [service.Editor.Explain].
+func (c jobCalls) CronExplain(ctx context.Context, p cron.ExplainParams, by chat.Caller) (cron.Explained, error) {
+	return c.svc.Editor.Explain(ctx, p, by)
+}
+
 // CronRuns lists rows of the ledger.
 func (c jobCalls) CronRuns(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error) {
 	return c.svc.Runs.List(ctx, f, by)

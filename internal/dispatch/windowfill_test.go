@@ -35,7 +35,7 @@ type endpointRequest struct {
 	Messages []struct {
 		Role      string
 		Content   string
-		ToolCalls []json.RawMessage `json:"tool_calls"`
+		ToolCalls []json.RawMessage `json:"tool_calls"` //nolint:tagliatelle // as the API names it
 	}
 	Tools []json.RawMessage
 }

@@ -55,6 +55,10 @@ func (target) CronPreview(_ context.Context, id string, _ cron.Members, _ time.T
 	return cron.Preview{}, meant(id)
 }
 
+func (target) CronExplain(_ context.Context, p cron.ExplainParams, _ gateway.Caller) (cron.Explained, error) {
+	return cron.Explained{}, meant(p.ID)
+}
+
 func (target) CronBackfill(_ context.Context, p cron.BackfillParams, _ gateway.Caller) ([]cron.BackfillFire, error) {
 	return nil, meant(p.ID)
 }

@@ -22,7 +22,7 @@ func goodParams() map[string]params {
 		"tasks.get": {"id": "t1"}, "tasks.stop": {"id": "t1"},
 		"cron.add":    {"name": "n", "schedule": 1, "sessionTarget": 1, "payload": 1},
 		"cron.create": {"name": "n", "schedule": 1, "message": "m"},
-		"cron.get":    job, "cron.resume": job, "cron.run": job, "cron.cancel": job, "cron.remove": job, "cron.delete": job, "cron.preview": job,
+		"cron.get":    job, "cron.resume": job, "cron.run": job, "cron.cancel": job, "cron.remove": job, "cron.delete": job, "cron.preview": job, "cron.explain": {"id": "job", "at": "9:00"},
 		"cron.update": {"id": "x", "patch": params{}}, "cron.pause": {"id": "x", "note": "n"}, "cron.toggle": {"id": "x", "enabled": true},
 		"cron.backfill": {"id": "x", "fromMs": 1, "toMs": 2},
 	}

@@ -114,6 +114,13 @@ func (b *jobBook) CronPreview(_ context.Context, _ string, _ cron.Members, from 
 	return cron.Timetable{Schedule: s}.Preview(from, count), nil
 }
 
+func (b *jobBook) CronExplain(context.Context, cron.ExplainParams, gateway.Caller) (cron.Explained, error) {
+	at := time.UnixMilli(1_700_000_000_000)
+	return cron.Explained{Zone: "UTC", Slots: []cron.Explanation{{
+		Slot: at, Why: cron.WhyUnplanned, Text: "It is no slot.", Cure: "wait", RunID: "r1", Before: at, After: at, Changes: []cron.JobChange{{At: at, Who: "ann", Verb: "cron.update"}},
+	}}}, nil
+}
+
 func (b *jobBook) CronBackfill(context.Context, cron.BackfillParams, gateway.Caller) ([]cron.BackfillFire, error) {
 	_, run := b.now()
 	return []cron.BackfillFire{{Slot: time.UnixMilli(1_700_000_000_000), RunID: run.ID}, {Slot: time.UnixMilli(1_700_000_060_000), RunID: "r2", Exists: true}}, nil

@@ -66,6 +66,8 @@ type Config struct {
 	Sweep time.Duration
 	// Agents are those that this process has: it takes over no work of others. nil = all.
 	Agents []string
+	// Fires: this process fires jobs.
+	Fires bool
 	// Exclusive: no other process can use the store, so what earlier processes owned is free at once.
 	Exclusive bool
 }
@@ -234,7 +236,7 @@ func (n *Node) Register(ctx context.Context) error {
 
 func (n *Node) register(ctx context.Context) error {
 	row := store.Node{
-		ID: uuid.Must(uuid.NewV7()).String(), Addr: n.cfg.Addr, Version: n.cfg.Version, Lease: n.cfg.Lease, Exclusive: n.cfg.Exclusive,
+		ID: uuid.Must(uuid.NewV7()).String(), Addr: n.cfg.Addr, Version: n.cfg.Version, Lease: n.cfg.Lease, Exclusive: n.cfg.Exclusive, Fires: n.cfg.Fires,
 	}
 	asked := time.Now()
 	if err := n.store.Register(ctx, row); err != nil {

@@ -40,6 +40,8 @@ type Node struct {
 	// Lease is how long the node counts as alive without a heartbeat; 0 = 15 s.
 	Lease     time.Duration
 	Exclusive bool
+	// Fires: the process fires jobs. When none does, an outage begins, see cron.History.
+	Fires bool
 }
 
 // Unowned is what waits for an agent and has no live node.

@@ -40,7 +40,7 @@ func methodReach() map[string]reach {
 		"chat.history": hidden, "chat.abort": hidden, "sessions.describe": hidden, "sessions.delete": hidden,
 		"chat.send": taken, "agent": taken, "wake": taken, "sessions.reset": taken,
 		"cron.add": taken, "cron.create": unowned, // which names no session
-		"cron.get": hidden, "cron.runs": hidden, "cron.preview": hidden, "cron.update": hidden, "cron.remove": hidden, "cron.delete": hidden, "cron.toggle": hidden,
+		"cron.get": hidden, "cron.runs": hidden, "cron.preview": hidden, "cron.explain": hidden, "cron.update": hidden, "cron.remove": hidden, "cron.delete": hidden, "cron.toggle": hidden,
 		"cron.pause": hidden, "cron.resume": hidden, "cron.run": hidden, "cron.backfill": hidden, "cron.cancel": hidden,
 		"usage.status": counted, "usage.list": counted,
 		"channels.pairing.list": operators, "channels.pairing.approve": operators, "channels.pairing.dismiss": operators, "channels.pairing.revoke": operators,

@@ -91,6 +91,7 @@ func thefts() map[string][]theft {
 			{always(map[string]any{"query": "secret"}), "", empty},
 		},
 		"cron.preview":     {{byID(nil), gone, nil}},
+		"cron.explain":     {{byID(map[string]any{"at": "9:00"}), gone, nil}},
 		"cron.status":      {{always(nil), "", own}},
 		"scheduler.status": {{always(nil), "", own}},
 	}

@@ -63,6 +63,7 @@ var everyCommand = []asUsers{
 	{"cron run tea --wait", 0, 1, 1, "", tooFew},
 	{"cron runs tea", 0, 1, 0, "", ""},
 	{"cron cancel tea", 0, 1, 0, "", ""},
+	{"cron why tea 9:00", 0, 1, 0, "made later", "made later"},
 	{"cron backfill tea --from 2026-01-01T00:00:00Z --to 2026-01-01T03:00:00Z --dry-run", 0, 1, 1, "", tooFew},
 	{"cron export", 0, 1, 0, "tea", "tea"},
 	{"cron import %D/jobs.yaml", 0, 1, 1, "", tooFew},

@@ -230,6 +230,40 @@ type PreviewFire struct {
 	DST            string `json:"dst,omitempty"`  // what a change of the clock does to it
 }
 
+// CronExplainParams are the parameters of cron.explain: at or atMs for one slot, fromMs and untilMs for all slots of at most 26 hours; without any, the newest slot that has passed.
+type CronExplainParams struct {
+	ID    string `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job; also one that was removed
+	At    string `json:"at,omitempty" rule:"min=1,max=64"`          // the moment in words: 9:00, yesterday 9:00, monday 8:30, 2027-03-02 09:00, in the time zone of the job
+	AtMs  int64  `json:"atMs,omitempty" rule:"min=1"`               // the moment, in Unix milliseconds; a whole minute stands for all of it
+	From  int64  `json:"fromMs,omitempty" rule:"min=1"`             // the first moment, in Unix milliseconds
+	Until int64  `json:"untilMs,omitempty" rule:"min=1"`            // the last moment, in Unix milliseconds
+}
+
+// CronExplainResult is the result of cron.explain.
+type CronExplainResult struct {
+	Timezone string          `json:"timezone"` // the time zone of the times in the texts
+	Slots    []ExplainedSlot `json:"slots"`    // one for each slot; for one moment exactly one
+}
+
+// ExplainedSlot is what became of a slot.
+type ExplainedSlot struct {
+	SlotMs   int64       `json:"slotMs"`             // the slot, or the moment that is none, in Unix milliseconds
+	Why      string      `json:"why"`                // the answer in a word of a closed set
+	Text     string      `json:"text"`               // the answer in a sentence with figures
+	Cure     string      `json:"cure,omitempty"`     // what to do
+	RunID    string      `json:"runId,omitempty"`    // the row of the ledger
+	BeforeMs int64       `json:"beforeMs,omitempty"` // the slot before a moment that is none
+	AfterMs  int64       `json:"afterMs,omitempty"`  // the slot after it
+	Changes  []JobChange `json:"changes,omitempty"`  // changes of the job since, the newest first
+}
+
+// JobChange is a change of a job.
+type JobChange struct {
+	TS   int64  `json:"ts"`   // when, in Unix milliseconds
+	Who  string `json:"who"`  // who made it
+	Verb string `json:"verb"` // what it was: cron.update, cron.pause, …
+}
+
 // CronStatusResult is the result of cron.status.
 type CronStatusResult struct {
 	Enabled         bool   `json:"enabled"`         // jobs fire

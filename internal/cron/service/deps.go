@@ -13,7 +13,9 @@ import (
 // Store is what the service needs of the store besides the jobs themselves. The contracts are those of package store.
 type Store interface {
 	cron.JobStore
+	cron.History
 
+	Hold(ctx context.Context) (*store.Hold, error)
 	Now(ctx context.Context) (time.Time, error)
 	NamedLeases(ctx context.Context) (map[string]bool, error)
 	IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (json.RawMessage, error)

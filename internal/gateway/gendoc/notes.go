@@ -102,6 +102,7 @@ func cronReadNotes() map[string]note {
 		"cron.list":    {Does: "Lists jobs, page by page."},
 		"cron.get":     {Does: "Shows one job.", Errors: []string{"CRON_JOB_NOT_FOUND"}},
 		"cron.runs":    {Does: "Lists what became of every planned fire, newest first."},
+		"cron.explain": {Does: "Says what became of a slot, or of each slot of at most 26 hours: whether it ran, why not, and what to do.", Errors: []string{"CRON_JOB_NOT_FOUND"}},
 		"cron.preview": {Does: "Computes the next fires of a job or of a schedule, with the function that decides the real ones.", Errors: []string{"CRON_INVALID_SCHEDULE", "CRON_JOB_NOT_FOUND"}},
 	}
 }

@@ -28,6 +28,7 @@ type Backend interface {
 	CronRun(ctx context.Context, id string, mode cron.RunMode, by chat.Caller, o *chat.IdempotencyKey) (runID string, reason string, err error)
 	CronCancel(ctx context.Context, p cron.CancelParams, by chat.Caller) ([]string, error)
 	CronPreview(ctx context.Context, id string, m cron.Members, from time.Time, count int, by chat.Caller) (cron.Preview, error)
+	CronExplain(ctx context.Context, p cron.ExplainParams, by chat.Caller) (cron.Explained, error)
 	CronBackfill(ctx context.Context, p cron.BackfillParams, by chat.Caller) ([]cron.BackfillFire, error)
 	CronCounts(ctx context.Context, by chat.Caller) (s cron.Summary, enabled bool)
 	CronTicked() (last time.Time, running bool)
@@ -70,6 +71,7 @@ func Methods(backend Backend, node Node) []*rpc.Method {
 		rpc.Define("cron.list", chat.ScopeRead, h.list, rpc.Lists),
 		rpc.Define("cron.runs", chat.ScopeRead, h.runs, rpc.Lists),
 		rpc.Define("cron.preview", chat.ScopeRead, h.preview),
+		rpc.Define("cron.explain", chat.ScopeRead, h.explain),
 		rpc.Define("cron.status", chat.ScopeRead, h.status),
 		rpc.Define("scheduler.status", chat.ScopeRead, h.scheduler, rpc.Lists),
 	}
@@ -261,6 +263,40 @@ func previewView(p cron.Preview) wire.CronPreviewResult {
 		})
 	}
 	return out
+}
+
+func (h handlers) explain(ctx context.Context, c *rpc.Call, p wire.CronExplainParams) (wire.CronExplainResult, error) {
+	whole := p.From != 0 || p.Until != 0
+	if p.At != "" && p.AtMs != 0 || whole && (p.At != "" || p.AtMs != 0 || p.From == 0 || p.Until == 0) {
+		return wire.CronExplainResult{}, c.BadParam("", "must have at most one of at, atMs, and fromMs with untilMs")
+	}
+	found, err := h.backend.CronExplain(ctx, cron.ExplainParams{
+		ID: p.ID, At: p.At, Moment: momentOf(p.AtMs), From: momentOf(p.From), Until: momentOf(p.Until),
+	}, c.Caller())
+	if err != nil {
+		return wire.CronExplainResult{}, err
+	}
+	return explainView(found), nil
+}
+
+func explainView(e cron.Explained) wire.CronExplainResult {
+	out := wire.CronExplainResult{Timezone: e.Zone, Slots: make([]wire.ExplainedSlot, 0, len(e.Slots))}
+	for _, x := range e.Slots {
+		s := wire.ExplainedSlot{SlotMs: x.Slot.UnixMilli(), Why: string(x.Why), Text: x.Text, Cure: x.Cure, RunID: x.RunID, BeforeMs: msOf(x.Before), AfterMs: msOf(x.After)}
+		for _, c := range x.Changes {
+			s.Changes = append(s.Changes, wire.JobChange{TS: c.At.UnixMilli(), Who: c.Who, Verb: c.Verb})
+		}
+		out.Slots = append(out.Slots, s)
+	}
+	return out
+}
+
+// msOf is an instant in Unix milliseconds; 0 = there is none.
+func msOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
 }
 
 func (h handlers) status(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wire.CronStatusResult, error) {

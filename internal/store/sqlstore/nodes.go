@@ -95,9 +95,9 @@ const (
 	// They stay as rows: a node whose row exists has crashed, and its runs count that.
 	expireOthersSQL = `UPDATE nodes SET lease_until = {now} WHERE id <> $1 AND lease_until > {now}`
 
-	registerSQL = `INSERT INTO nodes (id, started_at, lease_until, lease_ms, addr, version) VALUES ($1, {now}, {now} + $2, $2, $3, $4)
+	registerSQL = `INSERT INTO nodes (id, started_at, lease_until, lease_ms, addr, version, fires) VALUES ($1, {now}, {now} + $2, $2, $3, $4, $5)
 		ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, lease_until = excluded.lease_until, lease_ms = excluded.lease_ms,
-			addr = excluded.addr, version = excluded.version, draining = false, draining_since = NULL RETURNING lease_until`
+			addr = excluded.addr, version = excluded.version, fires = excluded.fires, draining = false, draining_since = NULL RETURNING lease_until`
 )
 
 // Register makes a new incarnation; see store.Nodes.
@@ -115,12 +115,15 @@ func (s Nodes) Registered(ctx context.Context, n store.Node) (time.Time, error) 
 		n.Lease = defaultLease
 	}
 	return result(ctx, s.db.Update, "register this gateway", func(ctx context.Context, tx Tx) (until time.Time, err error) {
+		if err := endOutage(ctx, tx, n); err != nil {
+			return until, err
+		}
 		if n.Exclusive {
 			if err := tx.Later(ctx, expireOthersSQL, nil, n.ID); err != nil {
 				return until, err
 			}
 		}
-		_, err = one(ctx, tx, registerSQL, into(instant{&until}), n.ID, span(n.Lease), n.Addr, n.Version)
+		_, err = one(ctx, tx, registerSQL, into(instant{&until}), n.ID, span(n.Lease), n.Addr, n.Version, n.Fires)
 		return until, err
 	})
 }
@@ -130,6 +133,7 @@ func (s Nodes) Registered(ctx context.Context, n store.Node) (time.Time, error) 
 func (s Nodes) Unregister(ctx context.Context, nodeID string) error {
 	return s.db.Update(ctx, "unregister this gateway", func(ctx context.Context, tx Tx) error {
 		for _, text := range []string{
+			beginOutageSQL,
 			`UPDATE leases SET owner = NULL WHERE owner = $1`, `UPDATE sessions SET owner = NULL WHERE owner = $1`, `DELETE FROM nodes WHERE id = $1`,
 		} {
 			if err := tx.Later(ctx, text, nil, nodeID); err != nil {

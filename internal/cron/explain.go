@@ -1,0 +1,341 @@
+package cron
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Why is the answer to "why did this slot run, or not run?". The set is closed.
+type Why string
+
+// The answers.
+const (
+	WhyRan         Why = "ran"
+	WhyFailed      Why = "failed"
+	WhyRunning     Why = "running"
+	WhyRetrying    Why = "retrying"
+	WhyWaiting     Why = "waiting" // for its lane or its session, or for the claim
+	WhySkipped     Why = "skipped" // overlap, budget, a full buffer
+	WhyPaused      Why = "paused"
+	WhyMissed      Why = "missed"       // it was decided later, by the policy of the job
+	WhyNoReplica   Why = "no replica"   // nothing fires jobs since before the slot
+	WhyHeld        Why = "held"         // the gateway is held
+	WhyCancelled   Why = "cancelled"    // by a person, by a newer run, with its job
+	WhyInterrupted Why = "interrupted"  // its process died
+	WhyInvalid     Why = "invalid"      // the row of the job cannot be understood
+	WhyClock       Why = "clock change" // daylight saving dropped the wall time
+	WhyUnplanned   Why = "not in the schedule"
+	WhyMadeLater   Why = "made later"
+	WhyChanged     Why = "changed since" // the schedule has been changed since
+	WhyDisabled    Why = "disabled"
+	WhyEnded       Why = "ended" // the end of the job, or its number of runs
+	WhyRemoved     Why = "removed"
+	WhyForgotten   Why = "older than the history"
+	WhyNotDue      Why = "not due yet"
+	WhyUnknown     Why = "unknown" // a defect
+)
+
+// Explanation says what became of one slot.
+type Explanation struct {
+	// Slot is the slot, or the moment that was asked about where no slot is there.
+	Slot time.Time
+	Why  Why
+	// Text is one sentence with figures, Cure what to do; "" = nothing is to be done.
+	Text, Cure string
+	RunID      string // the row of the ledger; "" = there is none
+	// Before and After are the nearest slots where the moment is none; zero = there is none.
+	Before, After time.Time
+	// Changes of the job since the slot, the newest first.
+	Changes []JobChange
+}
+
+// Sentence is the answer with what to do.
+func (x Explanation) Sentence() string {
+	if x.Cure == "" {
+		return x.Text
+	}
+	return x.Text + " What to do: " + x.Cure + "."
+}
+
+// JobChange is a change of a job, as the log of changes has it.
+type JobChange struct {
+	At   time.Time
+	Who  string
+	Verb string // cron.update, cron.pause, …
+}
+
+// Outage is a time during which no process fired jobs; a zero Until = it goes on.
+type Outage struct{ From, Until time.Time }
+
+// Evidence is what an explanation is made of.
+type Evidence struct {
+	// Job is the job as it is now; nil = it was removed. Timetable is nil where it cannot be computed.
+	Job       *Job
+	Timetable *Timetable
+	// Rows are those of the ledger whose slots include the moment, in any order.
+	Rows []Run
+	// Outages that meet the moment or are later, oldest first.
+	Outages []Outage
+	// Changes of the job since the moment, newest first.
+	Changes []JobChange
+	Now     time.Time
+	// Kept is how far back the ledger reaches by its retention; zero = without a limit.
+	Kept time.Time
+	Held bool
+	// Zone is that of the times in the texts.
+	Zone *time.Location
+}
+
+// After is the end of the time that a moment stands for: a person who says 9:00 means that minute, and one who names a second means that second.
+func After(at time.Time) time.Time {
+	if at.Second() == 0 && at.Nanosecond() == 0 {
+		return at.Add(time.Minute)
+	}
+	return at.Truncate(time.Second).Add(time.Second)
+}
+
+// Explain says what became of the slot at a moment, see [After]. It is pure.
+func Explain(at time.Time, e Evidence) Explanation {
+	x := Explanation{Slot: at, Changes: e.Changes}
+	if row, ok := e.row(at); ok {
+		x.RunID = row.ID
+		if row.SlotCount <= 1 {
+			x.Slot = row.ScheduledFor
+		} else if slot, ok := e.slotIn(at); ok {
+			x.Slot = slot
+		}
+		x.Why, x.Text, x.Cure = e.ofRow(row)
+		return x
+	}
+	slot, planned := e.slotIn(at)
+	if planned {
+		x.Slot = slot
+	}
+	x.Why, x.Text, x.Cure = e.withoutRow(x.Slot, planned)
+	if x.Why == WhyUnplanned || x.Why == WhyClock {
+		x.Before, x.After = e.nearest(at)
+		if near := e.both(x.Before, x.After); near != "" {
+			x.Text += " " + near
+		}
+	}
+	return x
+}
+
+// row is that of the ledger which says most about a moment: a slot of its own before one that stands for many, a planned run before one by hand.
+func (e Evidence) row(at time.Time) (Run, bool) {
+	rank := func(r Run) int {
+		switch {
+		case r.SlotCount > 1:
+			return 2
+		case !r.Trigger.Planned():
+			return 1
+		}
+		return 0
+	}
+	var found []Run
+	for _, r := range e.Rows {
+		last := r.ScheduledFor
+		if r.SlotCount > 1 {
+			last = r.SlotUntil
+		}
+		if r.ScheduledFor.Before(After(at)) && !last.Before(at) {
+			found = append(found, r)
+		}
+	}
+	if len(found) == 0 {
+		return Run{}, false
+	}
+	return slices.MinFunc(found, func(a, b Run) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.ScheduledFor.Compare(b.ScheduledFor))
+	}), true
+}
+
+// slotIn is the first slot of the schedule in the time of a moment.
+func (e Evidence) slotIn(at time.Time) (time.Time, bool) {
+	if e.Timetable == nil {
+		return time.Time{}, false
+	}
+	fire, ok := e.Timetable.Schedule.Next(at.Add(-1))
+	return fire.Slot, ok && fire.Slot.Before(After(at))
+}
+
+// Newest is the newest slot that has passed; without one it is now.
+func (e Evidence) Newest() time.Time {
+	if before, _ := e.nearest(e.Now); !before.IsZero() {
+		return before
+	}
+	return e.Now
+}
+
+// nearest are the slots around a moment.
+func (e Evidence) nearest(at time.Time) (before, after time.Time) {
+	if e.Timetable == nil {
+		return before, after
+	}
+	if last := e.Timetable.newest(at.Add(-nearestSearch), at, 1); len(last) == 1 {
+		before = last[0].Slot
+	}
+	if next, ok := e.Timetable.Schedule.Next(at); ok && !e.Timetable.ended(next.Slot) {
+		after = next.Slot
+	}
+	return before, after
+}
+
+// nearestSearch is how far back the slot before a moment is looked for.
+const nearestSearch = 400 * 24 * time.Hour
+
+func (e Evidence) both(before, after time.Time) string {
+	switch {
+	case before.IsZero() && after.IsZero():
+		return ""
+	case before.IsZero():
+		return "The next slot is " + e.when(after) + "."
+	case after.IsZero():
+		return "The slot before is " + e.when(before) + "."
+	}
+	return "The nearest slots are " + e.when(before) + " and " + e.when(after) + "."
+}
+
+// withoutRow explains a moment of which the ledger knows nothing.
+func (e Evidence) withoutRow(slot time.Time, planned bool) (why Why, text, cure string) {
+	j := e.Job
+	switch {
+	case j == nil:
+		return WhyRemoved, "The job was removed, and the ledger has no slot at that time.", ""
+	case j.Invalid != "":
+		return WhyInvalid, "The stored job cannot be understood: " + sentence(j.Invalid), "change the job, or make it anew"
+	case slot.Before(j.CreatedAt):
+		return WhyMadeLater, "The job was made at " + e.when(j.CreatedAt) + ".", ""
+	case !planned:
+		return e.unplanned(slot)
+	case slot.After(e.Now):
+		return e.coming(slot)
+	case !e.Kept.IsZero() && slot.Before(e.Kept):
+		return WhyForgotten, "The ledger keeps its rows since " + e.when(e.Kept) + " only.", "raise cron.retention"
+	}
+	return e.passed(slot)
+}
+
+// unplanned explains a moment that is no slot of the present schedule.
+func (e Evidence) unplanned(at time.Time) (why Why, text, cure string) {
+	if t := e.Timetable; t != nil {
+		for _, lost := range t.Schedule.Lost(at.Add(-24*time.Hour), at.Add(24*time.Hour)) {
+			if apart := lost.Slot.Sub(at).Abs(); apart <= 2*time.Hour {
+				return WhyClock, "The clock went forward at " + e.when(lost.Slot) + " and the wall time did not exist; the job skips such slots.", "set the rule for the gap to run_after"
+			}
+		}
+	}
+	if c, ok := e.changed(at); ok {
+		return WhyChanged, "It is no slot of the present schedule, which was changed at " + e.when(c.At) + " by " + c.Who + ".", ""
+	}
+	return WhyUnplanned, "It is no slot of the schedule.", ""
+}
+
+// changed is the oldest edit of the job after a moment, from which on its schedule may be another one.
+func (e Evidence) changed(at time.Time) (JobChange, bool) {
+	if e.Job == nil || !e.Job.State.ActivatedAt.After(at) {
+		return JobChange{}, false
+	}
+	for _, c := range slices.Backward(e.Changes) {
+		if c.Verb == "cron.update" || c.Verb == "cron.add" {
+			return c, true
+		}
+	}
+	return JobChange{}, false
+}
+
+// stopped explains why a job has no planned fire; "" = it has.
+func (e Evidence) stopped(slot time.Time) (why Why, text, cure string) {
+	switch j := e.Job; {
+	case j.Pause != nil && !j.Pause.At.After(later(slot, e.Now)):
+		text = "The job has been paused since " + e.when(j.Pause.At)
+		if j.Pause.By != "" {
+			text += " by " + j.Pause.By
+		}
+		if j.Pause.Note != "" {
+			text += " (" + j.Pause.Note + ")"
+		}
+		return WhyPaused, text + ".", "laneway cron resume"
+	case j.AutoDisabled:
+		return WhyDisabled, fmt.Sprintf("The job was switched off after %d failures in a row: %s", j.State.ConsecutiveErrors, sentence(j.State.LastError)), "mend the cause, then enable the job"
+	case e.Timetable != nil && e.Timetable.ended(slot):
+		return WhyEnded, "The job ended at " + e.when(j.EndsAt) + ".", ""
+	case j.MaxRuns > 0 && j.State.Fired >= j.MaxRuns:
+		return WhyEnded, fmt.Sprintf("The job has had its %d runs.", j.MaxRuns), ""
+	case !j.Enabled:
+		return WhyDisabled, "The job is disabled" + e.by("cron.update") + ".", "enable the job"
+	}
+	return "", "", ""
+}
+
+// by is who made the newest change of a kind.
+func (e Evidence) by(verb string) string {
+	for _, c := range e.Changes {
+		if c.Verb == verb {
+			return ", last changed at " + e.when(c.At) + " by " + c.Who
+		}
+	}
+	return ""
+}
+
+func (e Evidence) coming(slot time.Time) (why Why, text, cure string) {
+	if why, text, cure = e.stopped(slot); why != "" {
+		return why, text, cure
+	}
+	return WhyNotDue, "It is due in " + lasting(slot.Sub(e.Now)) + ".", ""
+}
+
+// passed explains a slot of the schedule that has passed and has no row.
+func (e Evidence) passed(slot time.Time) (why Why, text, cure string) {
+	j := e.Job
+	if why, text, cure = e.stopped(slot); why != "" {
+		return why, text, cure
+	}
+	if o, ok := e.outage(slot); ok && o.Until.IsZero() {
+		return WhyNoReplica, "No replica has fired jobs since " + e.when(o.From) + ".", "start a gateway with the role cron; it decides about the slot by the policy of the job"
+	}
+	if e.Held {
+		return WhyHeld, "The gateway is held, so no job starts.", "laneway release"
+	}
+	if c, ok := e.changed(slot); ok {
+		return WhyChanged, "The schedule was changed at " + e.when(c.At) + " by " + c.Who + "; under the one before this was perhaps no slot.", ""
+	}
+	if j.State.ActivatedAt.After(slot) {
+		return WhyMadeLater, "The schedule is in force since " + e.when(j.State.ActivatedAt) + ".", ""
+	}
+	if !j.State.Next.After(slot) {
+		return WhyWaiting, "It is due since " + lasting(e.Now.Sub(slot)) + " and not claimed yet.", "laneway status says whether jobs are claimed"
+	}
+	return WhyUnknown, "The ledger has no row for this slot, and nothing explains it.", "keep a copy of the database and report this with the log of the gateway"
+}
+
+// outage is the one during which a slot fell due.
+func (e Evidence) outage(slot time.Time) (Outage, bool) {
+	for _, o := range e.Outages {
+		if !o.From.After(slot.Add(tickSlack)) && (o.Until.IsZero() || o.Until.After(slot)) {
+			return o, true
+		}
+	}
+	return Outage{}, false
+}
+
+// SlotsOf are the slots of a stretch of time that are explained one by one: those of the schedule and those of rows of the ledger, oldest first.
+func (e Evidence) SlotsOf(from, until time.Time, most int) []time.Time {
+	var slots []time.Time
+	if e.Timetable != nil {
+		fires, _ := e.Timetable.Between(from.Add(-1), until, most)
+		for _, f := range fires {
+			slots = append(slots, f.Slot)
+		}
+	}
+	for _, r := range e.Rows {
+		if !r.ScheduledFor.Before(from) && !r.ScheduledFor.After(until) && r.SlotCount <= 1 {
+			slots = append(slots, r.ScheduledFor)
+		}
+	}
+	slices.SortFunc(slots, time.Time.Compare)
+	slots = slices.CompactFunc(slots, time.Time.Equal)
+	return slots[:min(len(slots), most)]
+}

@@ -1,0 +1,66 @@
+package sqlstore
+
+import (
+	"context"
+	"time"
+
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// History is what is kept of the past of jobs besides the ledger.
+type History struct{ db Engine }
+
+var _ cron.History = History{}
+
+const (
+	// outagesKept is how long an outage is kept.
+	outagesKept = 400 * 24 * time.Hour
+
+	// A process that fires jobs and leaves alone begins an outage. $1 its node.
+	beginOutageSQL = `INSERT INTO cron_outages (from_at) SELECT {now} FROM nodes n WHERE n.id = $1 AND n.fires
+		AND NOT EXISTS (SELECT 1 FROM nodes o WHERE o.id <> $1 AND o.fires AND o.lease_until > {now})
+		AND NOT EXISTS (SELECT 1 FROM cron_outages c WHERE c.until_at IS NULL) ON CONFLICT (from_at) DO NOTHING`
+
+	endOutageSQL = `UPDATE cron_outages SET until_at = {now} WHERE until_at IS NULL`
+
+	// After a crash the outage began with the last heartbeat of the last process. $2: no other process can use the store, whatever its lease says.
+	crashOutageSQL = `INSERT INTO cron_outages (from_at, until_at)
+		SELECT d.last, {now} FROM (SELECT max(lease_until - lease_ms) AS last FROM nodes WHERE fires AND id <> $1) d
+		WHERE d.last IS NOT NULL AND d.last < {now} AND (CAST($2 AS boolean) OR NOT EXISTS (SELECT 1 FROM nodes o WHERE o.fires AND o.id <> $1 AND o.lease_until > {now}))
+			AND NOT EXISTS (SELECT 1 FROM cron_outages c WHERE c.until_at IS NULL OR c.until_at > d.last) ON CONFLICT (from_at) DO NOTHING`
+)
+
+// endOutage notes that a process fires jobs from now on. It stands before the registration of the node.
+func endOutage(ctx context.Context, tx Tx, n store.Node) error {
+	if !n.Fires {
+		return nil
+	}
+	return later(ctx, tx,
+		with(crashOutageSQL, n.ID, n.Exclusive), with(endOutageSQL), with(`DELETE FROM cron_outages WHERE until_at < {now} - $1`, outagesKept.Milliseconds()))
+}
+
+// Outages lists them; see cron.History.
+func (s History) Outages(ctx context.Context, since time.Time, limit int) ([]cron.Outage, error) {
+	return list(ctx, s.db, query{
+		"read when no gateway fired jobs", `SELECT from_at, COALESCE(until_at, 0) FROM cron_outages WHERE until_at IS NULL OR until_at > $1 ORDER BY from_at {limit $2}`,
+		[]any{since.UnixMilli(), limit},
+	}, func(r Row) (o cron.Outage, err error) {
+		var until int64
+		if err = r.Scan(instant{&o.From}, &until); until > 0 {
+			o.Until = fromMillis(until)
+		}
+		return o, err
+	})
+}
+
+// JobChanges lists them; see cron.History.
+func (s History) JobChanges(ctx context.Context, id, key string, since time.Time, limit int) ([]cron.JobChange, error) {
+	return list(ctx, s.db, query{
+		"read the changes of a job", `SELECT at, who, verb FROM audit_log WHERE object {in $1} AND at >= $2 AND verb LIKE 'cron.%' ORDER BY at DESC, id DESC {limit $3}`,
+		[]any{[]string{id, key}, since.UnixMilli(), limit},
+	}, func(r Row) (c cron.JobChange, err error) {
+		err = r.Scan(instant{&c.At}, &c.Who, &c.Verb)
+		return c, err
+	})
+}
