@@ -146,7 +146,7 @@ type Sessions interface {
 	// IdempotencyKey, a repetition changes nothing and returns the transcript that the first call began, with Key and SessionID only.
 	ResetSession(ctx context.Context, p ResetParams) (Session, error)
 	// DeleteSession removes the session and, unless they are to be kept, its transcripts, and with it the sessions of its sub-turns and its compactions
-	// ([BelowSQL]). Waiting messages end stopped, outgoing ones end deleted. What stays of it has no content any more ([ClearSQL]).
+	// and those below these. Waiting messages end stopped, outgoing ones end deleted. What stays of it (ids, numbers, usage) has no content any more.
 	// chat.ErrConflict: the current transcript is not ExpectID, or a run of one of the sessions is running. An unknown session: Deleted false. With
 	// IdempotencyKey, a repetition changes nothing and returns the result of the first call.
 	DeleteSession(ctx context.Context, p DeleteParams) (Deleted, error)

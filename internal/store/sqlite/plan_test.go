@@ -12,7 +12,6 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
-	"laneway/internal/store/sqlstore"
 	"laneway/internal/store/storetest"
 )
 
@@ -22,12 +21,47 @@ func TestNoStatementReadsTheWholeHistory(t *testing.T) {
 	t.Parallel()
 	clock := time.UnixMilli(1_700_000_000_000)
 	s := openAt(t, migrated(t), func() time.Time { return clock })
-	everything(t, s, &clock)
+	ofDeletion := everything(t, s, &clock)
 	everythingOfCron(t, s, &clock)
 	everythingOfTasks(t, s)
 	if _, err := s.Upkeep(t.Context()); err != nil { // it must not lead the planner astray
 		t.Fatal(err)
 	}
+	texts := prepared(t, s)
+	const atLeast = 100
+	if len(texts) < atLeast {
+		t.Fatalf("only %d statements were prepared, want at least %d: the scenario misses operations", len(texts), atLeast)
+	}
+	// A whole table, or everything that a session ever had.
+	history := regexp.MustCompile(`^SCAN (i|b|r|runs|inbox|outbox|transcript|cron_run_logs|audit_log)\b|^SEARCH (i|inbox|runs)\b.* \(session_key=\?\)$`)
+	bounded := regexp.MustCompile(`USING (COVERING )?INDEX (inbox_unfinished|inbox_tasks|inbox_task_times|runs_active|runs_open|outbox_open|outbox_failed|outbox_maybe_sent|cron_runs_active|cron_runs_retry)`)
+	compiledAgain := regexp.MustCompile(`(?i)\bLIMIT\s+[?:@$]`) // by SQLite after each binding
+	db := outside(t, s.path)
+	for _, text := range slices.Sorted(maps.Keys(texts)) {
+		if compiledAgain.MatchString(text) {
+			t.Errorf("%s\nis compiled for each use: write LIMIT +?", text)
+		}
+		if !strings.Contains(text, "SELECT") && !strings.Contains(text, "UPDATE") && !strings.Contains(text, "DELETE") {
+			continue
+		}
+		for _, step := range storetest.Query(t, db, "EXPLAIN QUERY PLAN "+text, make([]any, 64)...) {
+			detail := fmt.Sprint(step[3])
+			if strings.HasPrefix(detail, "SEARCH") && ofDeletion[text] {
+				continue
+			}
+			if history.MatchString(detail) && !bounded.MatchString(detail) {
+				t.Errorf("%s\nplan: %s", text, detail)
+			}
+			if strings.Contains(detail, " cron_jobs") && strings.Contains(text, "paused_until IS NOT NULL") && !strings.Contains(detail, "cron_jobs_due") {
+				t.Errorf("%s\nplan: %s: want the index of what may become due", text, detail)
+			}
+		}
+	}
+}
+
+// prepared are the statements that the store has prepared.
+func prepared(t *testing.T, s *Store) map[string]bool {
+	t.Helper()
 	texts := map[string]bool{}
 	err := s.write.do(t.Context(), ordinary("look"), func(_ context.Context, x *tx) error {
 		for text := range x.stmts {
@@ -45,40 +79,7 @@ func TestNoStatementReadsTheWholeHistory(t *testing.T) {
 		}
 		s.read.slots <- r
 	}
-	const atLeast = 100
-	if len(texts) < atLeast {
-		t.Fatalf("only %d statements were prepared, want at least %d: the scenario misses operations", len(texts), atLeast)
-	}
-	// A whole table, or everything that a session ever had.
-	history := regexp.MustCompile(`^SCAN (i|b|r|runs|inbox|outbox|transcript|cron_run_logs|audit_log)\b|^SEARCH (i|inbox|runs)\b.* \(session_key=\?\)$`)
-	bounded := regexp.MustCompile(`USING (COVERING )?INDEX (inbox_unfinished|inbox_tasks|inbox_task_times|runs_active|runs_open|outbox_open|outbox_failed|outbox_maybe_sent|cron_runs_active|cron_runs_retry)`)
-	compiledAgain := regexp.MustCompile(`(?i)\bLIMIT\s+[?:@$]`) // by SQLite after each binding
-	// A deletion reads everything that its session ever had, because it removes it.
-	ofDeletion := append(store.ClearSQL(), store.BelowSQL, store.FilesOfSessionSQL)
-	for i, text := range ofDeletion {
-		ofDeletion[i] = sqlstore.SQLite().Of(text).SQL
-	}
-	db := outside(t, s.path)
-	for _, text := range slices.Sorted(maps.Keys(texts)) {
-		if compiledAgain.MatchString(text) {
-			t.Errorf("%s\nis compiled for each use: write LIMIT +?", text)
-		}
-		if !strings.Contains(text, "SELECT") && !strings.Contains(text, "UPDATE") && !strings.Contains(text, "DELETE") {
-			continue
-		}
-		for _, step := range storetest.Query(t, db, "EXPLAIN QUERY PLAN "+text, make([]any, 64)...) {
-			detail := fmt.Sprint(step[3])
-			if strings.HasPrefix(detail, "SEARCH") && slices.Contains(ofDeletion, text) {
-				continue
-			}
-			if history.MatchString(detail) && !bounded.MatchString(detail) {
-				t.Errorf("%s\nplan: %s", text, detail)
-			}
-			if strings.Contains(detail, " cron_jobs") && strings.Contains(text, "paused_until IS NOT NULL") && !strings.Contains(detail, "cron_jobs_due") {
-				t.Errorf("%s\nplan: %s: want the index of what may become due", text, detail)
-			}
-		}
-	}
+	return texts
 }
 
 func keys[V any](m map[string]V) map[string]bool {
@@ -89,8 +90,9 @@ func keys[V any](m map[string]V) map[string]bool {
 	return out
 }
 
-// everything calls every operation of the port at least once.
-func everything(t *testing.T, s *Store, clock *time.Time) {
+// everything calls every operation of the port at least once. It returns the statements of a deletion, which reads everything that its session ever had,
+// because it removes it.
+func everything(t *testing.T, s *Store, clock *time.Time) (ofDeletion map[string]bool) {
 	t.Helper()
 	ctx := t.Context()
 	must := func(err error) {
@@ -195,8 +197,11 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	must(s.SetNote(ctx, key, "ann", "model", "big"))
 	_, err = s.ResetSession(ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "other"})
 	must(err)
+	before := prepared(t, s)
 	_, err = s.DeleteSession(ctx, store.DeleteParams{Session: key, ExpectID: "other"})
 	must(err)
+	ofDeletion = prepared(t, s)
+	maps.DeleteFunc(ofDeletion, func(text string, _ bool) bool { return before[text] })
 	_, err = s.MessageByID(ctx, "a")
 	must(err)
 	_, err = s.RunByID(ctx, "a")
@@ -211,6 +216,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	must(err)
 	must(s.SetDraining(ctx, "second"))
 	must(s.Unregister(ctx, "second"))
+	return ofDeletion
 }
 
 func TestPagesOfDeletedSessionsGoBackToTheDisk(t *testing.T) {

@@ -35,16 +35,16 @@ func makeSession(ctx context.Context, tx Tx, key chat.SessionKey, principal stri
 	return first, tx.Later(ctx, makeSessionSQL, nil, key.String(), key.Agent, principal, first)
 }
 
-// Addition is where entries are added: to a transcript of a session, the current one or an archived one, after the newest number of the session. Numbers grow
+// addition is where entries are added: to a transcript of a session, the current one or an archived one, after the newest number of the session. Numbers grow
 // over all transcripts of a session, so that a late entry of an archived one has its own.
-type Addition struct {
+type addition struct {
 	Session, Transcript string
 	After, At           int64
 	Reply               string // the reply that the entry is; '' = none
 }
 
-// InsertEntries adds entries and returns them as they are stored. The caller has given the session's row the numbers.
-func InsertEntries(ctx context.Context, tx Tx, to Addition, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error) {
+// insertEntries adds entries and returns them as they are stored. The caller has given the session's row the numbers.
+func insertEntries(ctx context.Context, tx Tx, to addition, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error) {
 	added, rows, err := to.rows(entries)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func InsertEntries(ctx context.Context, tx Tx, to Addition, entries []chat.Trans
 }
 
 // rows are entries as they are stored, and as a row set.
-func (to Addition) rows(entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, Set, error) {
+func (to addition) rows(entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, Set, error) {
 	added, rows := slices.Clone(entries), make(Set, 0, len(entries))
 	for i := range added {
 		e, sender := &added[i], ""
@@ -79,14 +79,14 @@ func addEntries(ctx context.Context, tx Tx, rows Set) error {
 	return tx.Later(ctx, insertEntriesSQL, nil, rows)
 }
 
-// appendEntries adds entries to the current transcript of a session, which exists. reply is as in Addition.
+// appendEntries adds entries to the current transcript of a session, which exists. reply is as in addition.
 func appendEntries(ctx context.Context, tx Tx, key chat.SessionKey, entries []chat.TranscriptEntry, reply string) ([]chat.TranscriptEntry, error) {
-	to := Addition{Session: key.String(), Reply: reply}
+	to := addition{Session: key.String(), Reply: reply}
 	if _, err := one(ctx, tx, numberEntriesSQL, into(&to.Transcript, &to.After, &to.At), to.Session, len(entries)); err != nil {
 		return nil, err
 	}
 	to.After -= int64(len(entries))
-	return InsertEntries(ctx, tx, to, entries)
+	return insertEntries(ctx, tx, to, entries)
 }
 
 // AppendTranscript adds entries outside of a run; see store.Sessions.
@@ -104,7 +104,7 @@ func (s Sessions) AppendTranscript(
 // AppendSummary adds a summary; see store.Sessions.
 func (s Sessions) AppendSummary(ctx context.Context, p store.SummaryParams) (e chat.TranscriptEntry, added bool, err error) {
 	e, err = result(ctx, s.db.Update, "append a summary", func(ctx context.Context, tx Tx) (e chat.TranscriptEntry, err error) {
-		to := Addition{Session: p.Session.String(), Transcript: p.SessionID}
+		to := addition{Session: p.Session.String(), Transcript: p.SessionID}
 		ok, err := one(ctx, tx, numberSummarySQL, into(&to.After, &to.At), to.Session, p.SessionID, p.Covers.To)
 		switch {
 		case err != nil:
@@ -114,7 +114,7 @@ func (s Sessions) AppendSummary(ctx context.Context, p store.SummaryParams) (e c
 			return e, err
 		}
 		to.After--
-		entries, err := InsertEntries(ctx, tx, to, []chat.TranscriptEntry{p.Entry()})
+		entries, err := insertEntries(ctx, tx, to, []chat.TranscriptEntry{p.Entry()})
 		if err != nil {
 			return e, err
 		}

@@ -242,16 +242,16 @@ func removeJob(ctx context.Context, tx Tx, id string) error {
 	return tx.Later(ctx, `DELETE FROM cron_jobs WHERE id = $1`, nil, id)
 }
 
-// WaitAgain lets the runs of messages that were running wait: their attempts were interrupted.
-func WaitAgain(ctx context.Context, tx Tx, messages []string) error {
+// waitAgain lets the runs of messages that were running wait: their attempts were interrupted.
+func waitAgain(ctx context.Context, tx Tx, messages []string) error {
 	return changeRunsOf(ctx, tx, messages, func(r *loggedRun, now int64) (changed bool) {
 		r.Run, changed = r.WaitsAgain(fromMillis(now))
 		return changed
 	})
 }
 
-// EndRunsOf ends the runs of messages that have got an outcome without running, and puts the rows into the messages.
-func EndRunsOf(ctx context.Context, tx Tx, ended []store.Waiting) error {
+// endRunsOf ends the runs of messages that have got an outcome without running, and puts the rows into the messages.
+func endRunsOf(ctx context.Context, tx Tx, ended []store.Waiting) error {
 	messages := make([]string, len(ended))
 	at := make(map[string]int, len(ended))
 	for i := range ended {

@@ -37,7 +37,7 @@ func (s Access) CreateCredential(ctx context.Context, c store.Credential, by sto
 		if n == 0 {
 			return chat.Errorf(chat.CodeConflict, "there is a token %s already: revoke it first, or choose another name", c.Name)
 		}
-		return LogChange(ctx, tx, by, Change{store.VerbTokenCreate, c.Name, "", c.Hash()})
+		return logChange(ctx, tx, by, Change{store.VerbTokenCreate, c.Name, "", c.Hash()})
 	})
 }
 
@@ -53,7 +53,7 @@ func (s Access) RevokeCredential(ctx context.Context, name string, by store.Chan
 		case !found:
 			return chat.Errorf(chat.CodeNotFound, "there is no token %s", name)
 		}
-		return LogChange(ctx, tx, by, Change{store.VerbTokenRevoke, name, c.Hash(), ""})
+		return logChange(ctx, tx, by, Change{store.VerbTokenRevoke, name, c.Hash(), ""})
 	})
 }
 

@@ -27,7 +27,7 @@ func (s Cron) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, err
 	}
 	return result(ctx, s.db.Update, "store a job", func(ctx context.Context, tx Tx) (cron.PutResult, error) {
 		first := false
-		out, err := Idempotent(ctx, tx, p.IdempotencyKey, func() (cron.PutResult, error) {
+		out, err := idempotent(ctx, tx, p.IdempotencyKey, func() (cron.PutResult, error) {
 			first = true
 			return s.put(ctx, tx, &p)
 		})
@@ -102,7 +102,7 @@ func (s Cron) putOld(ctx context.Context, tx Tx, p *cron.PutParams, old storedJo
 		return out, err
 	}
 	out.Job = read.Job
-	return out, Audit(ctx, tx, p.Audit.Between(old.Revision, out.Job.Revision), old.ID)
+	return out, audit(ctx, tx, p.Audit.Between(old.Revision, out.Job.Revision), old.ID)
 }
 
 // putNew adds a job within the limits. It adds none when there is one of its id or key already.
@@ -130,7 +130,7 @@ func (s Cron) putNew(ctx context.Context, tx Tx, p *cron.PutParams) (out cron.Pu
 		return out, err
 	}
 	out.Job = read.Job
-	return out, Audit(ctx, tx, p.Audit.Between("", next.Revision), next.ID)
+	return out, audit(ctx, tx, p.Audit.Between("", next.Revision), next.ID)
 }
 
 // jobLimits refuses a new job when there are too many. The lock keeps their number until the commit.
@@ -205,7 +205,7 @@ func (s Cron) change(ctx context.Context, tx Tx, p *cron.ChangeParams, old store
 	if !out.Changed && len(out.Ended) == 0 {
 		return out, nil
 	}
-	return out, Audit(ctx, tx, p.Audit.Between(out.Revisions()), old.ID)
+	return out, audit(ctx, tx, p.Audit.Between(out.Revisions()), old.ID)
 }
 
 // endActive ends the runs that a change cancels, and returns the job as the change gets it: planned fires among those that waited do not count.

@@ -15,7 +15,7 @@ func (s Cron) CancelRuns(ctx context.Context, p cron.CancelParams) (cron.Cancell
 		return cron.Cancelled{}, chat.Errorf(chat.CodeInvalid, "a run or a job has to be named")
 	}
 	return result(ctx, control(s.db, Stop), "cancel runs", func(ctx context.Context, tx Tx) (cron.Cancelled, error) {
-		return Idempotent(ctx, tx, p.IdempotencyKey, func() (cron.Cancelled, error) {
+		return idempotent(ctx, tx, p.IdempotencyKey, func() (cron.Cancelled, error) {
 			ids, err := meant(ctx, tx, &p)
 			if err != nil {
 				return cron.Cancelled{}, err
@@ -24,7 +24,7 @@ func (s Cron) CancelRuns(ctx context.Context, p cron.CancelParams) (cron.Cancell
 			if err != nil || len(out.Runs) == 0 {
 				return out, err
 			}
-			return out, Audit(ctx, tx, p.Audit.Between(out.States()), cmp.Or(p.RunID, p.JobID))
+			return out, audit(ctx, tx, p.Audit.Between(out.States()), cmp.Or(p.RunID, p.JobID))
 		})
 	})
 }

@@ -15,7 +15,7 @@ func (s Cron) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enque
 	tried := &unknownLaunches{list: map[string]cron.Launched{}}
 	try := func(each bool) (cron.Enqueued, error) {
 		return result(ctx, s.db.Update, "enqueue runs", func(ctx context.Context, tx Tx) (cron.Enqueued, error) {
-			return Idempotent(ctx, tx, p.IdempotencyKey, func() (cron.Enqueued, error) {
+			return idempotent(ctx, tx, p.IdempotencyKey, func() (cron.Enqueued, error) {
 				out, err := s.enqueue(ctx, tx, &p, each)
 				if err == nil {
 					tried.add(out.Launched)
@@ -75,7 +75,7 @@ func (s Cron) enqueue(ctx context.Context, tx Tx, p *cron.EnqueueParams, each bo
 	case len(l.launched) == 0:
 		return out, nil
 	}
-	return out, Audit(ctx, tx, p.Audit.Between(j.Revision, j.Revision), j.ID)
+	return out, audit(ctx, tx, p.Audit.Between(j.Revision, j.Revision), j.ID)
 }
 
 // ran lists the runs of some slots of a job.

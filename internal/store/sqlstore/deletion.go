@@ -8,7 +8,24 @@ import (
 	"laneway/internal/store"
 )
 
+// What the deletion of a session removes. $1 is the key of a session.
 const (
+	// belowSQL lists the sessions that a deletion removes with a session: those of its sub-turns, and those in which its transcripts were compacted. The
+	// sessions below these follow with a query for each, see store.Deleting.
+	belowSQL = `SELECT i.session_key FROM inbox m JOIN inbox i ON i.parent = m.message_id WHERE m.session_key = $1 AND i.session_key LIKE 'agent:%:task:%'
+		UNION SELECT i.session_key FROM inbox m JOIN inbox i ON i.root = m.message_id WHERE m.session_key = $1 AND i.session_key LIKE 'agent:%:task:%'
+		UNION SELECT c.key FROM sessions s JOIN transcript t ON t.session_key = s.key
+			JOIN sessions c ON c.key = 'agent:' || s.agent || ':cron:compact:' || t.session_id WHERE s.key = $1`
+
+	// filesOfSessionSQL reads what the messages of a session name, each a JSON object with attachments.
+	filesOfSessionSQL = `SELECT body FROM inbox WHERE session_key = $1 AND body LIKE '%"attachments":%'
+		UNION ALL SELECT '{"attachments":[' || file || ']}' FROM outbox WHERE ` + outgoingOf + ` AND file <> ''`
+
+	// outgoingOf selects what is sent for a session, and what is sent to it.
+	outgoingOf = `(session_key = $1 AND session_key <> '' OR chat_id = $1 AND channel = 'web')`
+
+	emptySummarySQL = `UPDATE cron_run_logs SET summary = '' WHERE summary <> '' AND `
+
 	// keepTranscriptsSQL keeps the transcripts of a session for its principal. Those that an earlier session of the key has left keep their owner.
 	keepTranscriptsSQL = `INSERT INTO kept_transcripts (session_key, session_id, principal)
 		SELECT DISTINCT t.session_key, t.session_id, s.principal FROM transcript t JOIN sessions s ON s.key = t.session_key WHERE t.session_key = $1
@@ -23,7 +40,7 @@ const (
 // DeleteSession removes a session that does not run, with what belongs to it; see store.Sessions.
 func (s Sessions) DeleteSession(ctx context.Context, p store.DeleteParams) (store.Deleted, error) {
 	return result(ctx, s.db.Update, "delete a session", func(ctx context.Context, tx Tx) (store.Deleted, error) {
-		return Idempotent(ctx, tx, p.IdempotencyKey, func() (store.Deleted, error) { return remove(ctx, tx, p) })
+		return idempotent(ctx, tx, p.IdempotencyKey, func() (store.Deleted, error) { return remove(ctx, tx, p) })
 	})
 }
 
@@ -37,7 +54,7 @@ func remove(ctx context.Context, tx Tx, p store.DeleteParams) (out store.Deleted
 	case p.ExpectID != "" && id != p.ExpectID:
 		return out, chat.ErrConflict
 	}
-	keys, err := store.Deleting(key, func(key string) ([]string, error) { return all(ctx, tx, store.BelowSQL, scanText, key) })
+	keys, err := store.Deleting(key, func(key string) ([]string, error) { return all(ctx, tx, belowSQL, scanText, key) })
 	if err != nil {
 		return out, err
 	}
@@ -62,7 +79,7 @@ func remove(ctx context.Context, tx Tx, p store.DeleteParams) (out store.Deleted
 			return out, err
 		}
 	}
-	return out, Audit(ctx, tx, p.Audit.Between(id, ""), key)
+	return out, audit(ctx, tx, p.Audit.Between(id, ""), key)
 }
 
 // removal is the removal of one session of a deletion. below: it belongs to the one that is deleted, whose transcripts alone may be kept.
@@ -72,7 +89,7 @@ type removal struct {
 }
 
 func removeOne(ctx context.Context, tx Tx, r removal, out *store.Deleted) error {
-	bodies, err := all(ctx, tx, store.FilesOfSessionSQL, scanText, r.key)
+	bodies, err := all(ctx, tx, filesOfSessionSQL, scanText, r.key)
 	if err != nil {
 		return err
 	}
@@ -110,18 +127,38 @@ func removeOne(ctx context.Context, tx Tx, r removal, out *store.Deleted) error 
 	return empty(ctx, tx, r)
 }
 
-// empty takes the content out of what stays of a session.
+// empty takes the content out of what stays of a session. The messages keep their ids and hashes, so that none is accepted a second time. The runs keep their
+// numbers and usage. Of a sub-turn neither stays, because a list would show it.
 func empty(ctx context.Context, tx Tx, r removal) error {
-	statements := append([]string{store.EndOutgoingSQL}, store.ClearSQL()...)
 	key := parseKey(r.key)
+	statements := []string{
+		`UPDATE outbox SET state = '` + store.OutDeleted + `', done_at = {now} WHERE done_at IS NULL AND ` + outgoingOf,
+		`UPDATE inbox SET body = '{}', sender = '' WHERE session_key = $1`,
+		`DELETE FROM turn_rounds WHERE run_id IN (SELECT id FROM runs WHERE session_key = $1)`,
+		`UPDATE runs SET error = '', detail = '' WHERE session_key = $1`,
+		`DELETE FROM tool_questions WHERE session_key = $1`,
+		`UPDATE outbox SET payload = '', text_many = '', choice = '', file = '', last_error = '' WHERE ` + outgoingOf,
+	}
 	if r.below && key.OfTask() {
-		statements = append(statements, store.DropSQL()...)
+		statements = append(statements, `DELETE FROM inbox WHERE session_key = $1`, `DELETE FROM runs WHERE session_key = $1`)
 	}
 	for _, text := range statements {
 		if err := tx.Later(ctx, text, nil, r.key); err != nil {
 			return err
 		}
 	}
-	summaries, of := store.ClearSummariesSQL(key)
-	return tx.Later(ctx, summaries, nil, of)
+	return emptySummaries(ctx, tx, key)
+}
+
+// emptySummaries empties the summaries of the runs of jobs in a session. They are found by the id of the run that has the session for itself, else by the index
+// of sessions that runs share.
+func emptySummaries(ctx context.Context, tx Tx, key chat.SessionKey) error {
+	switch run := store.RunOfSession(key); {
+	case run != "":
+		return tx.Later(ctx, emptySummarySQL+`id = $1`, nil, run)
+	case strings.Contains(strings.ToLower(key.String()), ":cron:"): // in SQLite LIKE ignores the case
+		return tx.Later(ctx, emptySummarySQL+`session_key = $1`, nil, key.String())
+	default:
+		return tx.Later(ctx, emptySummarySQL+`session_key = $1 AND session_key NOT LIKE '%:cron:%'`, nil, key.String())
+	}
 }

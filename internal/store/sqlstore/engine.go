@@ -186,8 +186,8 @@ type Change struct{ Verb, Object, Before, After string }
 // Nothing ever changes or removes a row of the log.
 const logChangeSQL = `INSERT INTO audit_log (id, who, verb, object, before_hash, after_hash, peer, request_id, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, {now})`
 
-// LogChange adds a row to the log of changes.
-func LogChange(ctx context.Context, tx Tx, by store.ChangedBy, c Change) error {
+// logChange adds a row to the log of changes.
+func logChange(ctx context.Context, tx Tx, by store.ChangedBy, c Change) error {
 	id, err := newID()
 	if err != nil {
 		return err

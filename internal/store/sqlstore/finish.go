@@ -226,7 +226,7 @@ func (f *finishing) finish(ctx context.Context, i int, o *finishOp) (done bool, 
 	f.closed = append(f.closed, []any{
 		p.RunID, state, p.Cause, p.Error, p.Detail, int64(p.Usage.InputTokens), int64(p.Usage.OutputTokens), p.Usage.Model, p.Usage.Provider, p.StillRunning,
 	})
-	to := Addition{Session: r.key, Transcript: u.transcript, After: r.transcriptSeq, At: f.sessions.now}
+	to := addition{Session: r.key, Transcript: u.transcript, After: r.transcriptSeq, At: f.sessions.now}
 	added, rows, err := to.rows(p.Transcript)
 	if err != nil {
 		return false, err
@@ -341,7 +341,7 @@ func (f *finishing) write(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := WaitAgain(ctx, f.tx, f.again); err != nil || f.ends == nil {
+	if err := waitAgain(ctx, f.tx, f.again); err != nil || f.ends == nil {
 		return err
 	}
 	return f.ends.Write(ctx, f.tx, f.written)
@@ -357,7 +357,7 @@ func (f *finishing) finishedBefore(ctx context.Context, o *finishOp, u runRow) (
 	if _, err := one(ctx, f.tx, `SELECT COALESCE(owner, ''), epoch FROM sessions WHERE key = $1`, into(&e.Owner, &e.Epoch), key); err != nil {
 		return err
 	}
-	if e.Entries, err = RunEntries(ctx, f.tx, key, u.ID, len(p.Transcript)); err != nil {
+	if e.Entries, err = runEntries(ctx, f.tx, key, u.ID, len(p.Transcript)); err != nil {
 		return err
 	}
 	if e.Merged, err = all(ctx, f.tx, mergedBeforeSQL, scanMessage, key, u.SeqFrom, u.ID); err != nil {

@@ -45,7 +45,7 @@ func (s Holds) SetHold(ctx context.Context, h store.Hold, by store.ChangedBy) er
 		if err != nil || n == 0 {
 			return err
 		}
-		return LogChange(ctx, tx, by, Change{Verb: store.VerbHold})
+		return logChange(ctx, tx, by, Change{Verb: store.VerbHold})
 	})
 }
 
@@ -56,7 +56,7 @@ func (s Holds) ReleaseHold(ctx context.Context, by store.ChangedBy) error {
 		if err != nil || n == 0 {
 			return err
 		}
-		return LogChange(ctx, tx, by, Change{Verb: store.VerbRelease})
+		return logChange(ctx, tx, by, Change{Verb: store.VerbRelease})
 	})
 }
 

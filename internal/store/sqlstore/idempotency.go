@@ -23,9 +23,9 @@ const (
 	findRecordSQL = `SELECT hash, answer FROM answers WHERE owner = $1 AND method = $2 AND key = $3 AND at > {now} - $4`
 )
 
-// Idempotent runs do and writes its result in the same transaction. When a record of this key exists, Idempotent returns its result and
+// idempotent runs do and writes its result in the same transaction. When a record of this key exists, idempotent returns its result and
 // does not run do. Without a key it only runs do.
-func Idempotent[T any](ctx context.Context, tx Tx, o *chat.IdempotencyKey, do func() (T, error)) (out T, err error) {
+func idempotent[T any](ctx context.Context, tx Tx, o *chat.IdempotencyKey, do func() (T, error)) (out T, err error) {
 	if o == nil {
 		return do()
 	}
@@ -88,16 +88,16 @@ func (s Calls) PruneIdempotencyRecords(ctx context.Context, limit int) (int, err
 
 // Audit adds one row to the log of changes.
 func (s Calls) Audit(ctx context.Context, a chat.Audit) error {
-	return s.db.Update(ctx, "write the log of changes", func(ctx context.Context, tx Tx) error { return Audit(ctx, tx, &a, "") })
+	return s.db.Update(ctx, "write the log of changes", func(ctx context.Context, tx Tx) error { return audit(ctx, tx, &a, "") })
 }
 
-// Audit adds a row to the log of changes; nil = none. The row's object is the object of a, or the given one when that is empty.
-func Audit(ctx context.Context, tx Tx, a *chat.Audit, object string) error {
+// audit adds a row to the log of changes; nil = none. The row's object is the object of a, or the given one when that is empty.
+func audit(ctx context.Context, tx Tx, a *chat.Audit, object string) error {
 	if a == nil {
 		return nil
 	}
 	if a.Object != "" {
 		object = a.Object
 	}
-	return LogChange(ctx, tx, store.ChangedBy{Who: a.Who, Peer: a.Peer, RequestID: a.RequestID}, Change{a.Verb, object, a.Before, a.After})
+	return logChange(ctx, tx, store.ChangedBy{Who: a.Who, Peer: a.Peer, RequestID: a.RequestID}, Change{a.Verb, object, a.Before, a.After})
 }

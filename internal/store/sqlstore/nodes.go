@@ -205,8 +205,8 @@ func (s Nodes) Unowned(ctx context.Context) (left map[string]store.Unowned, err 
 	return left, err
 }
 
-// ProveAlive is the fence of operations that need a live node but no session: chat.ErrFenced when its lease has ended.
-func ProveAlive(ctx context.Context, tx Tx, nodeID string) error {
+// proveAlive is the fence of operations that need a live node but no session: chat.ErrFenced when its lease has ended.
+func proveAlive(ctx context.Context, tx Tx, nodeID string) error {
 	alive, err := one(ctx, tx, aliveSQL, func(Row) error { return nil }, nodeID)
 	if err == nil && !alive {
 		err = chat.ErrFenced
@@ -218,7 +218,7 @@ func ProveAlive(ctx context.Context, tx Tx, nodeID string) error {
 func (s Nodes) AcquireLease(ctx context.Context, name, nodeID string) (l store.Lease, ok bool, err error) {
 	l, err = result(ctx, s.db.Update, "acquire the lease "+name, func(ctx context.Context, tx Tx) (store.Lease, error) {
 		l := store.Lease{Name: name, Owner: nodeID}
-		if err := ProveAlive(ctx, tx, nodeID); err != nil {
+		if err := proveAlive(ctx, tx, nodeID); err != nil {
 			return l, err
 		}
 		if ok, err := one(ctx, tx, acquireSQL, into(&l.Epoch, &l.NextOffset), name, nodeID); err != nil || !ok {

@@ -90,7 +90,7 @@ func (s Access) ApprovePairing(ctx context.Context, ref channel.PairingRef, by s
 		if err != nil {
 			return p, err
 		}
-		return p, LogChange(ctx, tx, by, pairingChange(channel.VerbPairApprove, p.Peer, p.State(), channel.Grant{Name: p.Name, ApprovedBy: by.Who}.State()))
+		return p, logChange(ctx, tx, by, pairingChange(channel.VerbPairApprove, p.Peer, p.State(), channel.Grant{Name: p.Name, ApprovedBy: by.Who}.State()))
 	})
 }
 
@@ -100,7 +100,7 @@ func (s Access) DismissPairing(ctx context.Context, ref channel.PairingRef, by s
 		if p, err = takePairing(ctx, tx, ref); err != nil {
 			return p, err
 		}
-		return p, LogChange(ctx, tx, by, pairingChange(channel.VerbPairDismiss, p.Peer, p.State(), ""))
+		return p, logChange(ctx, tx, by, pairingChange(channel.VerbPairDismiss, p.Peer, p.State(), ""))
 	})
 }
 
@@ -125,6 +125,6 @@ func (s Access) RevokePairing(ctx context.Context, p channel.Peer, by store.Chan
 		if err != nil || !had {
 			return had, err
 		}
-		return true, LogChange(ctx, tx, by, pairingChange(channel.VerbPairRevoke, p, g.State(), ""))
+		return true, logChange(ctx, tx, by, pairingChange(channel.VerbPairRevoke, p, g.State(), ""))
 	})
 }

@@ -41,8 +41,8 @@ func (s Journal) record(ctx context.Context, c store.Claim, runID string, row st
 	})
 }
 
-// RecordInput notes which messages joined a run behind a round.
-func RecordInput(ctx context.Context, tx Tx, runID string, round int, seqs []int64) error {
+// recordInput notes which messages joined a run behind a round.
+func recordInput(ctx context.Context, tx Tx, runID string, round int, seqs []int64) error {
 	for _, seq := range seqs {
 		if err := tx.Later(ctx, recordSQL, nil, runID, round, store.RowInput, seq, ""); err != nil {
 			return err
@@ -51,8 +51,8 @@ func RecordInput(ctx context.Context, tx Tx, runID string, round int, seqs []int
 	return nil
 }
 
-// EndJournal removes the rounds of a run that ends.
-func EndJournal(ctx context.Context, tx Tx, runID string) error {
+// endJournal removes the rounds of a run that ends.
+func endJournal(ctx context.Context, tx Tx, runID string) error {
 	return tx.Later(ctx, `DELETE FROM turn_rounds WHERE run_id = $1`, nil, runID)
 }
 

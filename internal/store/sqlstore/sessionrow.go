@@ -194,7 +194,7 @@ func endMessages(ctx context.Context, tx Tx, session string, list []store.Waitin
 	if err := tx.Later(ctx, endMessagesSQL, nil, session, string(e.outcome), e.reason, null(notice), set); err != nil {
 		return err
 	}
-	return EndRunsOf(ctx, tx, list)
+	return endRunsOf(ctx, tx, list)
 }
 
 // EndWaiting gives waiting messages an outcome; see store.Inbox.
@@ -220,7 +220,7 @@ func (s Inbox) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Waiti
 				before = append(before, m)
 			}
 		}
-		if err := EndRunsOf(ctx, tx, before); err != nil {
+		if err := endRunsOf(ctx, tx, before); err != nil {
 			return nil, err
 		}
 		if len(ended) == 0 {

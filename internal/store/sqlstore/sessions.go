@@ -212,7 +212,7 @@ func (s Sessions) ResetSession(ctx context.Context, p store.ResetParams) (store.
 		return store.Session{}, chat.Errorf(chat.CodeInvalid, "a new transcript needs an id")
 	}
 	return result(ctx, s.db.Update, "reset a session", func(ctx context.Context, tx Tx) (out store.Session, err error) {
-		id, err := Idempotent(ctx, tx, p.IdempotencyKey, func() (string, error) {
+		id, err := idempotent(ctx, tx, p.IdempotencyKey, func() (string, error) {
 			out, err = reset(ctx, tx, p)
 			return out.SessionID, err
 		})
@@ -239,7 +239,7 @@ func reset(ctx context.Context, tx Tx, p store.ResetParams) (store.Session, erro
 		if before == first { // it was made for this
 			before = ""
 		}
-		if err := Audit(ctx, tx, p.Audit.Between(before, p.NewID), p.Session.String()); err != nil {
+		if err := audit(ctx, tx, p.Audit.Between(before, p.NewID), p.Session.String()); err != nil {
 			return store.Session{}, err
 		}
 	}

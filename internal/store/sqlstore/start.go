@@ -196,7 +196,7 @@ func (b *starting) start(ctx context.Context, o *startOp) (done bool, err error)
 	queuedAt := queued[0].acceptedAt
 	b.begun = append(b.begun, []any{p.RunID, r.key, u.transcript, o.out.Seqs[0], last, p.Lane, p.Node, p.Epoch, queuedAt, at})
 	if u.Attempt == 1 {
-		to := Addition{Session: r.key, Transcript: u.transcript, After: r.transcriptSeq, At: b.sessions.now}
+		to := addition{Session: r.key, Transcript: u.transcript, After: r.transcriptSeq, At: b.sessions.now}
 		added, rows, err := to.rows(p.Transcript)
 		if err != nil {
 			return false, err
@@ -220,7 +220,7 @@ func (b *starting) startedBefore(ctx context.Context, o *startOp, r *sessionRow,
 	o.out.Seqs, err = all(ctx, b.tx, membersSQL, scanNumber, r.key, u.ID)
 	r.describe(u, &o.out)
 	if err == nil && u.Attempt == 1 {
-		o.out.Entries, err = RunEntries(ctx, b.tx, r.key, u.ID, len(o.p.Transcript))
+		o.out.Entries, err = runEntries(ctx, b.tx, r.key, u.ID, len(o.p.Transcript))
 	}
 	return err
 }
@@ -277,7 +277,7 @@ func (s Inbox) Join(ctx context.Context, p store.StartParams) ([]int64, error) {
 		if err := tx.Later(ctx, runMessagesSQL, nil, b.taken); err != nil {
 			return nil, err
 		}
-		to := Addition{Session: r.key, Transcript: u.transcript, After: r.transcriptSeq, At: b.sessions.now}
+		to := addition{Session: r.key, Transcript: u.transcript, After: r.transcriptSeq, At: b.sessions.now}
 		added, rows, err := to.rows(p.Transcript)
 		if err != nil {
 			return nil, err

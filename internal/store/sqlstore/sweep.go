@@ -144,7 +144,7 @@ func takeOver(ctx context.Context, tx Tx, orphans []string, nodeID string) ([]st
 	for i := range messages {
 		ids[i] = messages[i].MessageID
 	}
-	if err := WaitAgain(ctx, tx, ids); err != nil {
+	if err := waitAgain(ctx, tx, ids); err != nil {
 		return nil, err
 	}
 	list, err := readTaken(ctx, tx, keys, messages)

@@ -87,8 +87,8 @@ func entryInto(e *chat.TranscriptEntry) func(Row) error {
 	return func(r Row) (err error) { *e, err = scanEntry(r); return err }
 }
 
-// RunEntries reads the newest n entries that a run has written, oldest first.
-func RunEntries(ctx context.Context, tx Tx, session, runID string, n int) ([]chat.TranscriptEntry, error) {
+// runEntries reads the newest n entries that a run has written, oldest first.
+func runEntries(ctx context.Context, tx Tx, session, runID string, n int) ([]chat.TranscriptEntry, error) {
 	if n == 0 {
 		return nil, nil
 	}
