@@ -329,3 +329,32 @@ func TestATurnThatWaitsIsTakenOverWithItsSubTurns(t *testing.T) {
 		h.abandon()
 	})
 }
+
+// TestASubTurnKnowsThatItIsAwaited: one that a call waits for may not wait for what its parent holds. One that goes on beside its parent, the announcement of its end, and
+// the parent may.
+func TestASubTurnKnowsThatItIsAwaited(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := &branching{}
+		h := open(t, newStore(t), team(b))
+		defer h.close()
+		h.end(h.send("agent:main:own", calling(delegated("delegated"), spawns("spawned", true), spawns("beside", false))))
+		after(10 * time.Second)
+		got := map[string]bool{}
+		for i, text := range b.texts() {
+			req, _, _ := b.call(i)
+			got[text] = req.Awaited
+		}
+		awaited := 0
+		for text, is := range got {
+			if is {
+				awaited++
+			}
+			if is != (text == "delegated" || text == "spawned") {
+				t.Errorf("the turn of %q: awaited %v", text, is)
+			}
+		}
+		if _, ran := got["beside"]; awaited != 2 || !ran || len(got) < 4 {
+			t.Errorf("turns %v", got)
+		}
+	})
+}

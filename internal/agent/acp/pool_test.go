@@ -3,6 +3,7 @@ package acp_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -130,7 +131,7 @@ func TestAHundredSessionsShareEightProcesses(t *testing.T) {
 			most = max(most, len(living))
 		}
 	}
-	if all := runner.Processes(); most > 8 || all.Living > 8 || all.Most != 8 || all.Evicted < 92 || all.Memory < int64(all.Living)<<20 {
+	if all := runner.Processes(); most > 8 || all.Living > 8 || all.Most != 8 || all.Evicted < 92 || runtime.GOOS == "linux" && all.Memory < int64(all.Living)<<20 {
 		t.Errorf("%d processes lived at once, and %+v", most, all)
 	}
 }
