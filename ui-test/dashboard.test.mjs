@@ -291,6 +291,22 @@ test("the page works below a path of a proxy", async () => {
   await g.stop();
 });
 
+test("an answer without text is shown as empty, also when the page is read again", async () => {
+  const g = await Gateway.start("sqlite", { agent: 'main: {runner: command, command: ["true"]}' });
+  const p = await open();
+  await signIn(p, g.url, TOKEN);
+  await go(p, "#/chat/agent:main:main");
+  await p.fill("textarea", "say nothing");
+  await p.press("textarea", "Enter");
+  await p.waitForFunction(() => document.querySelector(".bubble.assistant .note")?.textContent === "(empty answer)");
+  await p.reload();
+  await p.waitForFunction(() => document.querySelector(".bubble.system .text")?.textContent.trim() === "(empty answer)");
+  assert.equal(await p.locator(".bubble.assistant").count(), 0);
+  clean(p);
+  await p.context().close();
+  await g.stop();
+});
+
 test("a refused origin is named with the setting that is missing", async () => {
   const g = await Gateway.start();
   const front = await proxy(g.url, "/laneway", new URL(g.url).host);
