@@ -43,8 +43,11 @@ func (e engine) Turn(ctx context.Context, doing string, share sqlstore.Share, ch
 	return e.shareable(ctx, doing, e.pooled(ctx, e.turns, &engineTx{Store: e.Store}, change))
 }
 
-// Poll implements sqlstore.Engine. Other replicas change the database, so every look reads.
+// Poll implements sqlstore.Engine.
 func (e engine) Poll(ctx context.Context, p store.Poll, look func(ctx context.Context, tx sqlstore.Tx) (sqlstore.Rest, error)) (*sqlstore.Rested, error) {
+	if may, err := e.mayFind(ctx, p); !may || err != nil {
+		return nil, err
+	}
 	return nil, e.Update(ctx, p.Kind, func(ctx context.Context, tx sqlstore.Tx) error {
 		_, err := look(ctx, tx)
 		return err
@@ -93,7 +96,7 @@ func (e engine) Control(ctx context.Context, line sqlstore.Line, doing string, c
 	}
 	repeated := false
 	return e.control(ctx, doing, conn, func(conn *pgx.Conn) error {
-		t := &engineTx{Store: e.Store, repeated: repeated}
+		t := &engineTx{Store: e.Store, repeated: repeated, quiet: line == sqlstore.Beat}
 		err := t.run(ctx, conn, change)
 		repeated = repeated || err != nil && broken(err)
 		return err
@@ -113,6 +116,8 @@ type engineTx struct {
 	waiting  *pgx.Batch
 	begun    bool
 	repeated bool
+	changed  bool // rows
+	quiet    bool // what it changes makes nothing due
 }
 
 // run runs a transaction. Its begin travels with the first statement and its commit with the last ones. A change without a statement has no transaction.
@@ -128,6 +133,9 @@ func (t *engineTx) run(ctx context.Context, conn *pgx.Conn, change func(ctx cont
 			return nil
 		})
 		err = t.flush(ctx)
+	}
+	if err == nil && t.changed && !t.quiet {
+		t.gate.changed()
 	}
 	if err == nil || !t.begun || conn.IsClosed() {
 		return err
@@ -179,9 +187,19 @@ func (t *engineTx) Later(ctx context.Context, text string, scan func(sqlstore.Ro
 	}
 	q := t.waiting.Queue(sql, all...)
 	if scan != nil {
-		q.Query(func(rows pgx.Rows) error { return scanAll(rows, scan) })
+		q.Query(func(rows pgx.Rows) error { return t.scanAll(rows, scan) })
+	} else {
+		q.Exec(func(tag pgconn.CommandTag) error {
+			t.note(tag)
+			return nil
+		})
 	}
 	return nil
+}
+
+// note notes whether a statement has changed rows.
+func (t *engineTx) note(tag pgconn.CommandTag) {
+	t.changed = t.changed || tag.RowsAffected() > 0 && !tag.Select()
 }
 
 // Now implements sqlstore.Tx. The clock of a transaction is the time at which it began.
@@ -238,6 +256,7 @@ func (t *engineTx) Exec(ctx context.Context, text string, args ...any) (changed 
 	}
 	t.waiting.Queue(sql, all...).Exec(func(tag pgconn.CommandTag) error {
 		changed = tag.RowsAffected()
+		t.note(tag)
 		return nil
 	})
 	err = t.flush(ctx)
@@ -260,11 +279,11 @@ func (t *engineTx) Query(ctx context.Context, text string, scan func(sqlstore.Ro
 	if err != nil {
 		return err
 	}
-	return scanAll(rows, scan)
+	return t.scanAll(rows, scan)
 }
 
 // scanAll reads the rows of a statement to its end, which has its error.
-func scanAll(rows pgx.Rows, scan func(sqlstore.Row) error) error {
+func (t *engineTx) scanAll(rows pgx.Rows, scan func(sqlstore.Row) error) error {
 	defer rows.Close()
 	for rows.Next() {
 		if err := scan(rows); err != nil {
@@ -275,6 +294,7 @@ func scanAll(rows pgx.Rows, scan func(sqlstore.Row) error) error {
 		}
 	}
 	rows.Close()
+	t.note(rows.CommandTag())
 	return rows.Err()
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
+	"laneway/internal/store"
 	"laneway/internal/store/postgres"
 	"laneway/internal/store/sqlstore"
 	"laneway/internal/testpg"
@@ -120,5 +122,25 @@ func TestAFailedChangeLeavesNothing(t *testing.T) {
 	}
 	if got := query(t, url, `SELECT count(*) FROM notes`)[0][0]; got != int64(0) {
 		t.Errorf("%v notes are left, want none", got)
+	}
+}
+
+// TestAHeartbeatNamesTheHistoryOfTheDatabase: a failover that loses commits is noticed by it.
+func TestAHeartbeatNamesTheHistoryOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	url := testpg.DB(t)
+	s := open(t, postgres.Config{URL: url})
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.Register(t.Context(), store.Node{ID: "n"}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Heartbeat(t.Context(), "n")
+	system := query(t, url, `SELECT system_identifier::text FROM pg_control_system()`)[0][0].(string) //nolint:forcetypeassert,errcheck // a text
+	if err != nil || !strings.Contains(b.History, system) {
+		t.Errorf("the history is %q, %v, want one of the system %s", b.History, err, system)
 	}
 }

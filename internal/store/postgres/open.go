@@ -49,6 +49,7 @@ type Store struct {
 	turns *pgxpool.Pool // accept, start and finish, see planForTurns
 
 	dialect *sqlstore.Dialect
+	gate    gate
 
 	beat *control // heartbeats only
 	ctrl *control // stops and pings
@@ -95,6 +96,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", translate(err)), s.beat.close(), s.ctrl.close())
 	}
 	s.wake = newWaker(s.pool, pc.ConnConfig, s.log)
+	s.wake.hinted = s.gate.changed
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

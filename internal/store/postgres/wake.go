@@ -40,6 +40,7 @@ type waker struct {
 	targets            map[string]bool
 	local              map[string]chan struct{}
 	texts              []string    // to be sent
+	hinted             func()      // is called before a hint is delivered
 	received           chan string // broadcasts of other processes; nil = there is no reader
 	missed             bool        // texts may have been lost, and the reader was not informed yet
 
@@ -50,7 +51,7 @@ func newWaker(pool *pgxpool.Pool, cfg *pgx.ConnConfig, log *slog.Logger) *waker 
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // a store lives until Close
 	return &waker{
 		pool: pool, cfg: cfg.Copy(), log: log, ctx: ctx, cancel: cancel, look: make(chan struct{}, 1), tried: make(chan struct{}),
-		targets: map[string]bool{}, local: map[string]chan struct{}{}, from: uuid.NewString(),
+		hinted: func() {}, targets: map[string]bool{}, local: map[string]chan struct{}{}, from: uuid.NewString(),
 	}
 }
 
@@ -113,15 +114,6 @@ func (w *waker) wakeups(node string) <-chan struct{} {
 	}
 	w.startListener()
 	return ch
-}
-
-// Unregister is the clean stop of a node, see store.Nodes.
-func (s *Store) Unregister(ctx context.Context, nodeID string) error {
-	err := s.Store.Unregister(ctx, nodeID)
-	if err == nil {
-		s.wake.forget(nodeID)
-	}
-	return err
 }
 
 func (w *waker) forget(node string) {
@@ -251,6 +243,7 @@ func (w *waker) closeConn(conn *pgx.Conn) {
 }
 
 func (w *waker) wakeLocal(node string) {
+	w.hinted()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ch, ok := w.local[node]; ok {
@@ -259,6 +252,7 @@ func (w *waker) wakeLocal(node string) {
 }
 
 func (w *waker) wakeAll() {
+	w.hinted()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, ch := range w.local {

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // What the polls are called: to the gate, and in errors.
 const (
-	pollSweep     = "sweep"
-	pollHinted    = "look for hinted messages"
-	pollOutgoing  = "claim outgoing messages"
+	pollSweep     = sqlstore.PollSweep
+	pollHinted    = sqlstore.PollHinted
+	pollOutgoing  = sqlstore.PollOutgoing
 	pollQuestions = "look for questions without a node"
 	pollTasks     = "list left sub-turns"
 )

@@ -156,7 +156,7 @@ func (s Outbox) Enqueue(ctx context.Context, rows []store.Outgoing) error {
 
 // ClaimOutgoing takes what is due; see store.Outbox. A dead node gets chat.ErrFenced.
 func (s Outbox) ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]store.Outgoing, error) {
-	p, err := pollOf("claim outgoing messages", nodeID, channels)
+	p, err := pollOf(PollOutgoing, nodeID, channels)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,27 @@ import (
 	"laneway/internal/store"
 )
 
+// The polls that an engine may leave out.
+const (
+	PollSweep    = "sweep"
+	PollHinted   = "look for hinted messages"
+	PollOutgoing = "claim outgoing messages"
+)
+
+const mayBeDueSQL = `SELECT NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND lease_until > {now}),
+	EXISTS (SELECT 1 FROM inbox WHERE ` + unended + `),
+	EXISTS (SELECT 1 FROM runs WHERE ended_at IS NULL AND state IN ('running', 'stopping', 'yielded') AND state = 'stopping')
+		OR EXISTS (SELECT 1 FROM nodes WHERE lease_until <= {now} - $2),
+	EXISTS (SELECT 1 FROM outbox WHERE ` + unsent + ` AND (state = 'sending' OR next_at <= {now} OR expires_at <= {now}))`
+
+// Due reads which polls of a node may find something, in one statement that costs the same however much history there is. All polls of a dead node are to
+// find out that it is dead.
+func Due(ctx context.Context, tx Tx, nodeID string) (map[string]bool, error) {
+	var dead, unfinished, upkeep, outgoing bool
+	_, err := one(ctx, tx, mayBeDueSQL, into(&dead, &unfinished, &upkeep, &outgoing), nodeID, nodeKept.Milliseconds())
+	return map[string]bool{PollSweep: dead || unfinished || upkeep, PollHinted: dead || unfinished, PollOutgoing: dead || outgoing}, err
+}
+
 // Rest is what a look for due work says about the next one.
 type Rest struct {
 	// Idle: the look has found nothing, and before Next only a change can make it find something.

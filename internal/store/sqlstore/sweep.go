@@ -63,7 +63,7 @@ const (
 
 // Sweep takes over sessions that no live node owns; see store.Inbox. A dead node gets chat.ErrFenced.
 func (s Inbox) Sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, error) {
-	of, err := pollOf("sweep", p.Node, p.Agents)
+	of, err := pollOf(PollSweep, p.Node, p.Agents)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func nextOrphan(ctx context.Context, tx Tx, nodeID string) (at int64, err error)
 
 // Hinted returns what other nodes accepted for sessions of this one; see store.Inbox. A dead node owns no session.
 func (s Inbox) Hinted(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
-	return poll(ctx, s.db, store.Poll{Kind: "look for hinted messages", Node: nodeID}, func(ctx context.Context, tx Tx) (f found[[]store.Taken], err error) {
+	return poll(ctx, s.db, store.Poll{Kind: PollHinted, Node: nodeID}, func(ctx context.Context, tx Tx) (f found[[]store.Taken], err error) {
 		messages, err := readPage(ctx, tx, page{columns: messageColumns, rows: hintedSQL, args: []any{nodeID, max(limit, 0)}}, scanMessage)
 		if err != nil || len(messages) == 0 {
 			f.idle = limit > 0

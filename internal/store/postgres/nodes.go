@@ -1,0 +1,31 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/store"
+)
+
+// Unregister is the clean stop of a node, see store.Nodes.
+func (s *Store) Unregister(ctx context.Context, nodeID string) error {
+	err := s.Store.Unregister(ctx, nodeID)
+	if err == nil {
+		s.wake.forget(nodeID)
+	}
+	return err
+}
+
+// Heartbeat adds to the common operation which history the database continues.
+func (s *Store) Heartbeat(ctx context.Context, nodeID string) (store.Beat, error) {
+	b, err := s.Store.Heartbeat(ctx, nodeID)
+	if err != nil {
+		return b, err
+	}
+	err = s.beat.use(ctx, func(*pgx.Conn) error {
+		b.History = s.beat.history
+		return nil
+	})
+	return b, err
+}
