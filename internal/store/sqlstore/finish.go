@@ -167,11 +167,7 @@ func (f *finishing) read(ctx context.Context, jobs Cron, ops []*finishOp) (err e
 			return err
 		}
 	}
-	err = f.tx.Query(ctx, runsByIDSQL, func(r Row) error {
-		u, err := scanRun(r)
-		f.runs[u.ID] = u
-		return err
-	}, ids)
+	f.runs, err = runsByID(ctx, f.tx, ids)
 	if err != nil || len(ends) == 0 {
 		return err
 	}

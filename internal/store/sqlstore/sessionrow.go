@@ -26,9 +26,11 @@ const (
 	lockRowsSQL     = `SELECT key FROM sessions WHERE key {in $1} ORDER BY key {lock}`
 	lockFreeRowsSQL = `SELECT key FROM sessions WHERE key {in $1} ORDER BY key {skip}`
 
-	rowsSQL = `SELECT s.key, s.session_id, s.principal, s.mode, s.lane, COALESCE(s.owner, ''), COALESCE(n.lease_until > {now}, false), s.epoch,
-			s.last_seq, s.taken_seq, s.done_seq, s.stop_seq, s.waiting, s.run_limit, s.debounce_until, s.last_message_at, s.transcript_seq, s.notes, {now}
-		FROM sessions s LEFT JOIN nodes n ON n.id = s.owner WHERE s.key {in $1}`
+	readRows = `SELECT {row s.key, s.session_id, s.principal, s.mode, s.lane, COALESCE(s.owner, ''), COALESCE(n.lease_until > {now}, false), s.epoch,
+			s.last_seq, s.taken_seq, s.done_seq, s.stop_seq, s.waiting, s.run_limit, s.debounce_until, s.last_message_at, s.transcript_seq, s.notes, {now}}
+		FROM sessions s LEFT JOIN nodes n ON n.id = s.owner WHERE `
+	rowsSQL = readRows + `s.key {in $1}`
+	rowSQL  = readRows + `s.key = $1`
 
 	saveRowsSQL = `{set key text, lane text, owner text, epoch int, last int, taken int, done int, waiting int, runs int, hold int, message int, entry int}
 		UPDATE sessions AS s SET lane = v.lane, owner = NULLIF(v.owner, ''), epoch = v.epoch, last_seq = v.last, taken_seq = v.taken, done_seq = v.done,
@@ -69,13 +71,17 @@ func lockRows(ctx context.Context, tx Tx, keys []string, wait bool) (*sessionRow
 			return nil, err
 		}
 	}
-	return l, tx.Later(ctx, rowsSQL, func(r Row) error {
+	text, arg := rowsSQL, any(keys)
+	if len(keys) == 1 { // the usual case needs no list
+		text, arg = rowSQL, keys[0]
+	}
+	return l, tx.Later(ctx, text, func(r Row) error {
 		s := &sessionRow{}
 		err := r.Scan(&s.key, &s.id, &s.principal, &s.mode, &s.lane, &s.owner, &s.ownerAlive, &s.epoch, &s.lastSeq, &s.takenSeq, &s.doneSeq,
 			&s.stopSeq, &s.waiting, &s.runLimit, &s.debounceUntil, &s.lastMessageAt, &s.transcriptSeq, jsonColumn{&s.notes}, &l.now)
 		l.rows[s.key] = s
 		return err
-	}, keys)
+	}, arg)
 }
 
 // of returns a session; nil = it does not exist, or another transaction has locked it.

@@ -11,7 +11,9 @@ import (
 )
 
 const (
-	runsByIDSQL = `SELECT ` + runColumns + ` FROM runs WHERE id {in $1}`
+	readRunRows = `SELECT {row ` + runColumns + `} FROM runs WHERE `
+	runsByIDSQL = readRunRows + `id {in $1}`
+	runByIDSQL  = readRunRows + `id = $1`
 
 	// startableSQL are those of some messages that wait; the others have an outcome or run. It does not say ended_at IS NULL: the planner of PostgreSQL would
 	// read all unfinished messages, when its statistics are old, in place of these by their key.
@@ -114,12 +116,22 @@ func (b *starting) read(ctx context.Context, ops []*startOp) (err error) {
 	if b.waiting, err = readStartable(ctx, b.tx, messages); err != nil {
 		return err
 	}
-	b.runs = make(map[string]runRow, len(ids))
-	return b.tx.Query(ctx, runsByIDSQL, func(r Row) error {
+	b.runs, err = runsByID(ctx, b.tx, ids)
+	return err
+}
+
+// runsByID reads runs. The usual case, a single one, needs no list.
+func runsByID(ctx context.Context, tx Tx, ids []string) (map[string]runRow, error) {
+	text, arg := runsByIDSQL, any(ids)
+	if len(ids) == 1 {
+		text, arg = runByIDSQL, ids[0]
+	}
+	runs := make(map[string]runRow, len(ids))
+	return runs, tx.Query(ctx, text, func(r Row) error {
 		u, err := scanRun(r)
-		b.runs[u.ID] = u
+		runs[u.ID] = u
 		return err
-	}, ids)
+	}, arg)
 }
 
 // readStartable reads those of some messages, each a row (key, seq), that can start: they are there after the next Query.
