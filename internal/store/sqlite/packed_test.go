@@ -14,7 +14,7 @@ type instantColumn struct{ to *time.Time }
 
 // Scan implements sql.Scanner.
 func (c instantColumn) Scan(v any) error {
-	ms, _ := v.(int64) //nolint:errcheck // NULL is 0
+	ms, _ := v.(int64) // NULL is 0
 	c.SetMillis(ms)
 	return nil
 }

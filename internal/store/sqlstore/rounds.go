@@ -41,21 +41,6 @@ func (s Journal) record(ctx context.Context, c store.Claim, runID string, row st
 	})
 }
 
-// recordInput notes which messages joined a run behind a round.
-func recordInput(ctx context.Context, tx Tx, runID string, round int, seqs []int64) error {
-	for _, seq := range seqs {
-		if err := tx.Later(ctx, recordSQL, nil, runID, round, store.RowInput, seq, ""); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// endJournal removes the rounds of a run that ends.
-func endJournal(ctx context.Context, tx Tx, runID string) error {
-	return tx.Later(ctx, `DELETE FROM turn_rounds WHERE run_id = $1`, nil, runID)
-}
-
 // Rounds reads what is recorded of a run; see store.Journal.
 func (s Journal) Rounds(ctx context.Context, runID string) ([]store.Round, error) {
 	rows, err := list(ctx, s.db, query{

@@ -12,6 +12,8 @@ import (
 // Sessions are conversations and their transcripts.
 type Sessions struct{ db Engine }
 
+var _ store.Sessions = Sessions{}
+
 // defaultSessions is how many sessions a list has without a limit.
 const defaultSessions = 50
 

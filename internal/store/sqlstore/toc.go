@@ -15,6 +15,8 @@ import (
 // what is made of them due in the same transaction; so a week that was begun before does not end with what it has read.
 type Contents struct{ db Engine }
 
+var _ store.Toc = Contents{}
+
 const (
 	notKept = ` AND NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = t.session_key AND k.session_id = t.session_id)`
 
