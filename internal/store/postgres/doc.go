@@ -10,7 +10,7 @@
 // locked and read at once would decide on a snapshot from before the lock, and wake-ups would be lost.
 //
 // An operation of a turn is two round trips: BEGIN travels with the statements that lock and read, COMMIT with those that write. Between them
-// it decides in Go. Accepts, starts and finishes of different sessions that run at the same time share one transaction (sqlstore.Group): one start of each
+// it decides in Go. Accepts, starts and finishes of different sessions that run at the same time share one transaction (a group of sqlstore): one start of each
 // statement and one flush for all. A group skips the sessions that another transaction has locked, proves the fence of each claim, and handles the usual
 // case only; an operation that it leaves out has written nothing and runs in a transaction of its own. A single operation does not wait for others.
 //

@@ -48,7 +48,7 @@ func (s Inbox) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted
 	}
 	bytes := len(o.body)
 	if p.Offset != nil {
-		bytes = MaxGrouped + 1 // its lease may be lost, and then the others must not be
+		bytes = maxGrouped + 1 // its lease may be lost, and then the others must not be
 	}
 	if err := s.accepts.do(ctx, o, bytes); err != nil {
 		return store.Accepted{}, err
@@ -82,7 +82,7 @@ func newAcceptOp(p store.AcceptParams) (o *acceptOp, err error) {
 	return o, err
 }
 
-// Name implements Operation.
+// Name implements operation.
 func (o *acceptOp) Name() string { return o.p.Message.Session.String() }
 
 // AcceptOn is Accept in a transaction.

@@ -7,7 +7,7 @@
 // An [Engine] knows connections, transactions, locks and files, and nothing about messages or jobs. Both engines have the same tables and columns. Times are
 // integer milliseconds, booleans are booleans or 0 and 1, JSON is text.
 //
-// Operations of the same kind that run at the same time share a transaction, see [Group]: an operation takes all of them, reads and locks, decides in Go, and
+// Operations of the same kind that run at the same time share a transaction, see group: an operation takes all of them, reads and locks, decides in Go, and
 // writes. Statements whose rows are not needed at once travel together (Tx.Later), so a transaction has as many round trips as decisions.
 //
 // An Update may run again after a conflict, as a whole. Two transactions on PostgreSQL run at the same time: an operation that counts and then adds locks

@@ -26,7 +26,7 @@ type Engine interface {
 	Turn(ctx context.Context, doing string, share Share, change func(ctx context.Context, tx Tx) error) error
 	// Poll is an Update that looks for due work again and again. The engine may leave it out when it knows that the look can find nothing, see [store.Gate].
 	Poll(ctx context.Context, p store.Poll, look func(ctx context.Context, tx Tx) (Rest, error)) (*Rested, error)
-	// Groups reports whether operations that run at the same time are to share a transaction, see [Group]. False: the engine does so by itself.
+	// Groups reports whether operations that run at the same time are to share a transaction, see group. False: the engine does so by itself.
 	Groups() bool
 }
 

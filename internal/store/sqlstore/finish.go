@@ -67,7 +67,7 @@ type finishOp struct {
 	out store.Finished
 }
 
-// Name implements Operation.
+// Name implements operation.
 func (o *finishOp) Name() string { return o.p.Session.String() }
 
 // member is a message of a run.

@@ -13,8 +13,8 @@ import (
 const (
 	// maxGroup is how many operations share a transaction. With more the first would wait for the last.
 	maxGroup = 64
-	// MaxGrouped is how many bytes of text an operation may bring into a group: a large one would delay the others.
-	MaxGrouped = 64 << 10
+	// maxGrouped is how many bytes of text an operation may bring into a group: a large one would delay the others.
+	maxGrouped = 64 << 10
 	// patience is how long the others wait for the transaction that runs. A connection that hangs must not stop the whole kind.
 	patience = time.Second
 )
@@ -22,29 +22,29 @@ const (
 // ErrUnknown is wrapped when a transaction was perhaps committed.
 var ErrUnknown = errors.New("perhaps committed")
 
-// CommitResult is the result of an operation in a group.
-type CommitResult int
+// commitResult is the result of an operation in a group.
+type commitResult int
 
 // The results.
 const (
-	Single  CommitResult = iota // nothing was written: the caller runs it in a transaction of its own, where it may wait and gets the reason of a refusal
-	Grouped                     // committed
-	Unknown                     // the connection broke: perhaps committed. The caller repeats it in a transaction of its own
+	single  commitResult = iota // nothing was written: the caller runs it in a transaction of its own, where it may wait and gets the reason of a refusal
+	grouped                     // committed
+	unknown                     // the connection broke: perhaps committed. The caller repeats it in a transaction of its own
 )
 
-// Operation is an operation that may share its transaction with others of its kind.
-type Operation interface {
+// operation is what may share its transaction with others of its kind.
+type operation interface {
 	// Name is what the operation locks, as the key of a session. A transaction has at most one operation of a name.
 	Name() string
 }
 
-// Group lets concurrent operations of one kind share a transaction: one round trip, one start of each statement, one flush. One transaction
+// group lets concurrent operations of one kind share a transaction: one round trip, one start of each statement, one flush. One transaction
 // of a kind runs at a time. When none runs, an operation starts at once, with those of the goroutines that are ready at that moment; the others
 // wait and share the next transaction when it ends: most of the cost of a statement is its start, and most of the cost of a commit is its flush,
 // so a second one beside it would only split the group.
 // A group waits for no lock and handles the usual case only: an operation that it cannot settle in one pass has written nothing, and its
 // caller runs it alone.
-type Group[O Operation] struct {
+type group[O operation] struct {
 	// write runs the operations in one transaction and returns which of them it has done. The others have written nothing.
 	write func(ctx context.Context, ops []O) (done []bool, err error)
 
@@ -60,7 +60,7 @@ type Group[O Operation] struct {
 type slot struct{ timer *time.Timer }
 
 // occupy gives the slot to a new transaction; the caller holds g.mu.
-func (g *Group[O]) occupy() *slot {
+func (g *group[O]) occupy() *slot {
 	s := &slot{}
 	s.timer = time.AfterFunc(patience, func() { g.vacate(s) })
 	g.running = s
@@ -68,7 +68,7 @@ func (g *Group[O]) occupy() *slot {
 }
 
 // vacate lets the next batch run, unless it does already.
-func (g *Group[O]) vacate(s *slot) {
+func (g *group[O]) vacate(s *slot) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s.timer.Stop()
@@ -79,10 +79,10 @@ func (g *Group[O]) vacate(s *slot) {
 }
 
 // waiter is one caller's operation in a group.
-type waiter[O Operation] struct {
+type waiter[O operation] struct {
 	op     O
 	batch  *opBatch // nil while it waits
-	result chan CommitResult
+	result chan commitResult
 }
 
 // opBatch is one transaction. It is cancelled when no caller waits for it any more.
@@ -91,22 +91,22 @@ type opBatch struct {
 	callers int // callers that still wait
 }
 
-// NewGroup makes a group; an error of write that wraps [ErrUnknown] may have been committed.
-func NewGroup[O Operation](write func(context.Context, []O) ([]bool, error)) *Group[O] {
-	return &Group[O]{write: write}
+// newGroup makes a group; an error of write that wraps [ErrUnknown] may have been committed.
+func newGroup[O operation](write func(context.Context, []O) ([]bool, error)) *group[O] {
+	return &group[O]{write: write}
 }
 
-// Do runs an operation and returns its commit result. It runs in the caller's goroutine when no transaction of the group
+// do runs an operation and returns its commit result. It runs in the caller's goroutine when no transaction of the group
 // runs; else it waits for the next batch, or for ctx. When ctx ends the operation happens as a whole or not at all, and its fields still
 // belong to the group.
-func (g *Group[O]) Do(ctx context.Context, op O) (CommitResult, error) {
+func (g *group[O]) do(ctx context.Context, op O) (commitResult, error) {
 	if ctx.Err() != nil {
-		return Single, context.Cause(ctx)
+		return single, context.Cause(ctx)
 	}
 	s := &waiter[O]{op: op}
 	switch how, own := g.offer(s); how {
 	case refused:
-		return Single, nil
+		return single, nil
 	case runNow:
 		runtime.Gosched() // turns often start, or end, at the same moment: the operations of goroutines that are ready join
 		if !g.joined(s, own) {
@@ -119,16 +119,16 @@ func (g *Group[O]) Do(ctx context.Context, op O) (CommitResult, error) {
 		return f, nil
 	case <-ctx.Done():
 		g.leave(s)
-		return Single, context.Cause(ctx)
+		return single, context.Cause(ctx)
 	}
 }
 
 // joined makes an operation that has the slot a member of the next batch, which begins now, when others have come meanwhile.
-func (g *Group[O]) joined(s *waiter[O], own *slot) bool {
+func (g *group[O]) joined(s *waiter[O], own *slot) bool {
 	g.mu.Lock()
 	others := len(g.waiting) > 0
 	if others {
-		s.result = make(chan CommitResult, 1)
+		s.result = make(chan commitResult, 1)
 		g.waiting = slices.Insert(g.waiting, 0, s)
 	}
 	g.mu.Unlock()
@@ -140,12 +140,12 @@ func (g *Group[O]) joined(s *waiter[O], own *slot) bool {
 }
 
 // runSingle runs an operation in its caller's goroutine.
-func (g *Group[O]) runSingle(ctx context.Context, op O, own *slot) (CommitResult, error) {
+func (g *group[O]) runSingle(ctx context.Context, op O, own *slot) (commitResult, error) {
 	defer g.batches.Done()
 	done, err := g.guard(ctx, []O{op})
 	g.vacate(own)
 	if err != nil && ctx.Err() != nil {
-		return Single, context.Cause(ctx)
+		return single, context.Cause(ctx)
 	}
 	return resultOf(0, done, err), nil
 }
@@ -160,7 +160,7 @@ const (
 )
 
 // offer admits an operation; the slot is that of one that runs now.
-func (g *Group[O]) offer(s *waiter[O]) (admission, *slot) {
+func (g *group[O]) offer(s *waiter[O]) (admission, *slot) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -170,12 +170,12 @@ func (g *Group[O]) offer(s *waiter[O]) (admission, *slot) {
 		g.batches.Add(1)
 		return runNow, g.occupy()
 	}
-	s.result = make(chan CommitResult, 1)
+	s.result = make(chan commitResult, 1)
 	g.waiting = append(g.waiting, s)
 	return queued, nil
 }
 
-func (g *Group[O]) leave(s *waiter[O]) {
+func (g *group[O]) leave(s *waiter[O]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if s.batch == nil {
@@ -187,9 +187,9 @@ func (g *Group[O]) leave(s *waiter[O]) {
 	}
 }
 
-// sendNext starts a batch with waiting operations, if there are any; the caller holds g.mu. The goroutine ends with the transaction; Close
+// sendNext starts a batch with waiting operations, if there are any; the caller holds g.mu. The goroutine ends with the transaction; close
 // waits for it.
-func (g *Group[O]) sendNext() {
+func (g *group[O]) sendNext() {
 	if len(g.waiting) == 0 {
 		return
 	}
@@ -202,7 +202,7 @@ func (g *Group[O]) sendNext() {
 }
 
 // takeBatch takes the next operations in the order of their arrival: at most one of each session.
-func (g *Group[O]) takeBatch(f *opBatch) []*waiter[O] {
+func (g *group[O]) takeBatch(f *opBatch) []*waiter[O] {
 	if len(g.waiting) == 1 {
 		list := g.waiting
 		list[0].batch, g.waiting = f, nil
@@ -225,7 +225,7 @@ func (g *Group[O]) takeBatch(f *opBatch) []*waiter[O] {
 	return list
 }
 
-func (g *Group[O]) runBatch(ctx context.Context, f *opBatch, list []*waiter[O], own *slot) {
+func (g *group[O]) runBatch(ctx context.Context, f *opBatch, list []*waiter[O], own *slot) {
 	defer f.cancel()
 	ops := make([]O, len(list))
 	for i, s := range list {
@@ -238,20 +238,20 @@ func (g *Group[O]) runBatch(ctx context.Context, f *opBatch, list []*waiter[O], 
 	}
 }
 
-func resultOf(i int, done []bool, err error) CommitResult {
+func resultOf(i int, done []bool, err error) commitResult {
 	switch {
 	case errors.Is(err, ErrUnknown):
-		return Unknown
+		return unknown
 	case err != nil || !done[i]:
-		return Single
+		return single
 	default:
-		return Grouped
+		return grouped
 	}
 }
 
 // guard turns a panic into an error: the other operations of the group belong to other callers. When the operation runs alone it panics in
 // its caller's goroutine.
-func (g *Group[O]) guard(ctx context.Context, ops []O) (done []bool, err error) {
+func (g *group[O]) guard(ctx context.Context, ops []O) (done []bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("defect in a store operation: %v", r)
@@ -260,8 +260,8 @@ func (g *Group[O]) guard(ctx context.Context, ops []O) (done []bool, err error) 
 	return g.write(ctx, ops)
 }
 
-// Close refuses new operations and waits until those that run or wait have ended.
-func (g *Group[O]) Close() {
+// close refuses new operations and waits until those that run or wait have ended.
+func (g *group[O]) close() {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
@@ -269,19 +269,19 @@ func (g *Group[O]) Close() {
 }
 
 // together runs operations of one kind on an engine, in transactions that they share where the engine wants it.
-type together[O Operation] struct {
+type together[O operation] struct {
 	db    Engine
 	doing string
 	// run runs operations in one transaction and returns which of them it has done. The others have written nothing, and run alone. Alone, an operation may
 	// wait for locks, and is done or returns the reason.
 	run   func(ctx context.Context, tx Tx, ops []O, alone bool) (done []bool, err error)
-	group *Group[O] // nil = the engine shares transactions by itself
+	group *group[O] // nil = the engine shares transactions by itself
 }
 
-func newTogether[O Operation](db Engine, doing string, run func(ctx context.Context, tx Tx, ops []O, alone bool) ([]bool, error)) *together[O] {
+func newTogether[O operation](db Engine, doing string, run func(ctx context.Context, tx Tx, ops []O, alone bool) ([]bool, error)) *together[O] {
 	t := &together[O]{db: db, doing: doing, run: run}
 	if db.Groups() {
-		t.group = NewGroup(func(ctx context.Context, ops []O) (done []bool, err error) {
+		t.group = newGroup(func(ctx context.Context, ops []O) (done []bool, err error) {
 			err = db.Turn(ctx, doing, Shared, func(ctx context.Context, tx Tx) (err error) {
 				done, err = run(ctx, tx, ops, false)
 				return err
@@ -295,13 +295,13 @@ func newTogether[O Operation](db Engine, doing string, run func(ctx context.Cont
 // do runs an operation that brings so many bytes. What the operation returns stands in it, and is read when do has returned nil only.
 func (t *together[O]) do(ctx context.Context, op O, bytes int) error {
 	share := Alone
-	if t.group != nil && bytes <= MaxGrouped {
-		switch how, err := t.group.Do(ctx, op); {
+	if t.group != nil && bytes <= maxGrouped {
+		switch how, err := t.group.do(ctx, op); {
 		case err != nil:
 			return fmt.Errorf("%s: %w", t.doing, err)
-		case how == Grouped:
+		case how == grouped:
 			return nil
-		case how == Unknown:
+		case how == unknown:
 			share = Again
 		}
 	}
@@ -316,6 +316,6 @@ func (t *together[O]) do(ctx context.Context, op O, bytes int) error {
 
 func (t *together[O]) close() {
 	if t.group != nil {
-		t.group.Close()
+		t.group.close()
 	}
 }

@@ -55,14 +55,14 @@ func (g *gate) write(ctx context.Context, ops []*entrant) ([]bool, error) {
 // callers give operations to a group, each in a goroutine of its own, and keep their commit results.
 type callers struct {
 	t       *testing.T
-	group   *Group[*entrant]
-	results map[int]chan CommitResult
+	group   *group[*entrant]
+	results map[int]chan commitResult
 	leave   map[int]context.CancelCauseFunc
 }
 
 func newCallers(t *testing.T, g *gate) *callers {
 	t.Helper()
-	return &callers{t: t, group: NewGroup(g.write), results: map[int]chan CommitResult{}, leave: map[int]context.CancelCauseFunc{}}
+	return &callers{t: t, group: newGroup(g.write), results: map[int]chan commitResult{}, leave: map[int]context.CancelCauseFunc{}}
 }
 
 var errLeft = errors.New("left")
@@ -70,10 +70,10 @@ var errLeft = errors.New("left")
 func (c *callers) enter(n int, key string) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancelCause(c.t.Context())
-	end := make(chan CommitResult, 1)
+	end := make(chan commitResult, 1)
 	c.results[n], c.leave[n] = end, cancel
 	go func() {
-		f, err := c.group.Do(ctx, &entrant{key: key, n: n})
+		f, err := c.group.do(ctx, &entrant{key: key, n: n})
 		if err != nil && !errors.Is(err, errLeft) {
 			c.t.Errorf("operation %d: %v", n, err)
 		}
@@ -85,7 +85,7 @@ func (c *callers) enter(n int, key string) {
 	synctest.Wait()
 }
 
-func (c *callers) wantResult(n int, want CommitResult) {
+func (c *callers) wantResult(n int, want commitResult) {
 	c.t.Helper()
 	if got := <-c.results[n]; got != want {
 		c.t.Errorf("operation %d: result %d, want %d", n, got, want)
@@ -133,9 +133,9 @@ func TestOneRunsAtOnceAndTheRestTogether(t *testing.T) {
 		wantGroup(t, g, 12)
 		g.answers <- nil
 		for n := range c.results {
-			c.wantResult(n, Grouped)
+			c.wantResult(n, grouped)
 		}
-		c.group.Close()
+		c.group.close()
 	})
 }
 
@@ -162,12 +162,12 @@ func TestTheFirstOfOperationsWaitsForThoseThatComeWithIt(t *testing.T) {
 		synctest.Wait()
 		wantGroup(t, g, 2) // another of the session of the first
 		g.answers <- nil
-		if got := <-first.result; got != Grouped {
-			t.Errorf("the first operation: result %d, want %d", got, Grouped)
+		if got := <-first.result; got != grouped {
+			t.Errorf("the first operation: result %d, want %d", got, grouped)
 		}
-		c.wantResult(1, Grouped)
-		c.wantResult(2, Grouped)
-		c.group.Close()
+		c.wantResult(1, grouped)
+		c.wantResult(2, grouped)
+		c.group.close()
 	})
 }
 
@@ -192,9 +192,9 @@ func TestAHangingTransactionLetsTheNextGroupRun(t *testing.T) {
 		wantGroup(t, g, 2)
 		g.answers <- nil
 		for n := range c.results {
-			c.wantResult(n, Grouped)
+			c.wantResult(n, grouped)
 		}
-		c.group.Close()
+		c.group.close()
 	})
 }
 
@@ -215,9 +215,9 @@ func TestAGroupIsBounded(t *testing.T) {
 		g.answers <- nil
 		g.answers <- nil
 		for n := range c.results {
-			c.wantResult(n, Grouped)
+			c.wantResult(n, grouped)
 		}
-		c.group.Close()
+		c.group.close()
 	})
 }
 
@@ -226,11 +226,11 @@ func TestACallerRunsAloneWhatItsGroupDidNotDo(t *testing.T) {
 	for name, tt := range map[string]struct {
 		done []bool
 		err  error
-		want []CommitResult
+		want []commitResult
 	}{
-		"one is refused":        {done: []bool{true, false, true}, want: []CommitResult{Grouped, Single, Grouped}},
-		"the statement fails":   {err: errors.New("refused"), want: []CommitResult{Single, Single, Single}},
-		"the connection breaks": {err: ErrUnknown, want: []CommitResult{Unknown, Unknown, Unknown}},
+		"one is refused":        {done: []bool{true, false, true}, want: []commitResult{grouped, single, grouped}},
+		"the statement fails":   {err: errors.New("refused"), want: []commitResult{single, single, single}},
+		"the connection breaks": {err: ErrUnknown, want: []commitResult{unknown, unknown, unknown}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -251,7 +251,7 @@ func TestACallerRunsAloneWhatItsGroupDidNotDo(t *testing.T) {
 				for n, want := range tt.want {
 					c.wantResult(n, want)
 				}
-				c.group.Close()
+				c.group.close()
 			})
 		})
 	}
@@ -274,8 +274,8 @@ func TestACallerThatLeavesDelaysNoOther(t *testing.T) {
 		synctest.Wait()
 		wantGroup(t, g, 11)
 		g.answers <- nil
-		c.wantResult(11, Grouped)
-		c.group.Close()
+		c.wantResult(11, grouped)
+		c.group.close()
 	})
 }
 
@@ -286,10 +286,10 @@ func TestAClosedGroupRefusesOperations(t *testing.T) {
 		c := newCallers(t, g)
 		c.enter(0, "a")
 		closed := make(chan struct{})
-		go func() { c.group.Close(); close(closed) }()
+		go func() { c.group.close(); close(closed) }()
 		synctest.Wait()
 		c.enter(1, "b")
-		c.wantResult(1, Single)
+		c.wantResult(1, single)
 		select {
 		case <-closed:
 			t.Error("closed while a batch runs")
@@ -297,6 +297,6 @@ func TestAClosedGroupRefusesOperations(t *testing.T) {
 		}
 		g.answers <- nil
 		<-closed
-		c.wantResult(0, Grouped)
+		c.wantResult(0, grouped)
 	})
 }

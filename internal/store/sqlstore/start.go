@@ -65,7 +65,7 @@ type startOp struct {
 	out store.Started
 }
 
-// Name implements Operation.
+// Name implements operation.
 func (o *startOp) Name() string { return o.p.Session.String() }
 
 // waitingMessage is a message that can start.
