@@ -8,11 +8,10 @@ import (
 )
 
 // beginFirstSQL is the begin of first attempts, which need not be read. The text of the attempt is that of cron.EncodeAttempts.
-const beginFirstSQL = `{set run text, node text, quoted text, message text, owner text, epoch int}
+const beginFirstSQL = `{set run text, node text, quoted text, message text}
 	UPDATE cron_run_logs AS l SET state = 'running', attempt = 1, started_at = {now}, node = v.node, run_id = v.message,
 		attempts = '[{"attempt":1,"startedAtMs":' || {now} || ',"node":' || v.quoted || '}]'
-	{from} WHERE l.id = v.run AND l.state = 'queued' AND l.attempt = 0
-		AND EXISTS (SELECT 1 FROM runs r WHERE r.id = v.message AND r.state = 'running' AND r.owner = v.owner AND r.epoch = v.epoch)`
+	{from} WHERE l.id = v.run AND l.state = 'queued' AND l.attempt = 0`
 
 // BeginAttempts writes the begin of attempts whose messages have become runs into the ledger, and reads their jobs: job gets those that exist and can be
 // decoded, at the latest at the end of the transaction. It asks nothing at once for first attempts.
@@ -38,7 +37,7 @@ func (s Cron) BeginAttempts(ctx context.Context, tx Tx, list []store.StartParams
 		if err != nil {
 			return err
 		}
-		first = append(first, []any{begin.RunID, begin.Node, quoted, list[i].RunID, list[i].Node, list[i].Epoch})
+		first = append(first, []any{begin.RunID, begin.Node, quoted, list[i].RunID})
 	}
 	if len(first) > 0 {
 		if err := tx.Later(ctx, beginFirstSQL, nil, first); err != nil {
