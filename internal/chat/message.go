@@ -220,8 +220,11 @@ type TranscriptEntry struct {
 	StopReason string `json:"stopReason,omitempty"` // stop, stopped, error, …
 	Command    bool   `json:"command,omitempty"`
 	// Covers are the rows that a summary stands for; zero = it is no summary.
-	Covers SeqRange  `json:"covers,omitzero"`
-	At     time.Time `json:"at"`
+	Covers SeqRange `json:"covers,omitzero"`
+	// Outside: the text comes from outside, or was made from text that does: a forwarded message, the result of a tool of another server, what a turn answered
+	// that was given some, a summary of such rows. A turn that is given the row asks before it acts.
+	Outside bool      `json:"outside,omitempty"`
+	At      time.Time `json:"at"`
 }
 
 // The stop reasons of notes about calls of tools. StopForeign: the result had text from outside, see [ToolResult].

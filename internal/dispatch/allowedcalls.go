@@ -85,7 +85,7 @@ func shortened(text string) string {
 func (q *questions) note(ctx context.Context, p tool.Pending, result chat.ToolResult) {
 	text := callNote(chat.ToolCall{Name: p.Tool, Args: p.Args}, &result)
 	_, err := q.store.AppendTranscript(ctx, p.Session, p.Asked.Principal, []chat.TranscriptEntry{{
-		Role: chat.RoleSystem, Text: text, Tokens: agent.EstimateTokens(text), StopReason: chat.StopTool,
+		Role: chat.RoleSystem, Text: text, Tokens: agent.EstimateTokens(text), StopReason: chat.StopTool, Outside: result.Foreign,
 	}})
 	if err != nil {
 		q.log.WarnContext(ctx, "an allowed call is not in the transcript", "session", p.Session.String(), "err", err)

@@ -155,6 +155,7 @@ func (ts *turns) addSummary(ctx context.Context, t *turn, c compaction, p piece,
 	text = summaryHead + chat.Cut(text, 2*p.tokens) // an estimate counts a token for two bytes at least
 	s := store.SummaryParams{
 		Session: c.session, SessionID: c.transcript, RunID: t.run.RunID, Text: text, Tokens: agent.EstimateTokens("[note] " + text), Covers: p.covers,
+		Outside: hasOutside(p.history()),
 	}
 	added := false
 	err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -263,12 +264,17 @@ func (ts *turns) answer(t *turn, end ending) []chat.TranscriptEntry {
 		if tokens == 0 {
 			tokens = agent.EstimateTokens(end.text)
 		}
-		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleAssistant, Text: end.text, Tokens: tokens, StopReason: end.stop})
+		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleAssistant, Text: end.text, Tokens: tokens, StopReason: end.stop, Outside: t.readOutside()})
 	}
 	if note := cmp.Or(end.empty, endNote(t.rows[len(t.rows)-1], end.outcome)); note != "" {
 		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleSystem, Text: note, Tokens: agent.EstimateTokens(note), StopReason: end.stop})
 	}
 	return entries
+}
+
+// readOutside reports whether a turn was given text from outside: its answer may repeat it.
+func (t *turn) readOutside() bool {
+	return t.outside || t.journal.foreign() || slices.ContainsFunc(t.rows, fromOutside)
 }
 
 // publishEnd publishes an end that is committed with its replies.

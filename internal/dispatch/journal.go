@@ -235,7 +235,7 @@ func (j *journal) entries() []chat.TranscriptEntry {
 			if r.Results[i] != nil && r.Results[i].Foreign {
 				stop = chat.StopForeign
 			}
-			entries = append(entries, chat.TranscriptEntry{RunID: j.runID, Role: chat.RoleSystem, Text: text, Tokens: agent.EstimateTokens(text), StopReason: stop})
+			entries = append(entries, chat.TranscriptEntry{RunID: j.runID, Role: chat.RoleSystem, Text: text, Tokens: agent.EstimateTokens(text), StopReason: stop, Outside: stop == chat.StopForeign})
 		}
 	}
 	return entries

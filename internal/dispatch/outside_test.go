@@ -120,6 +120,39 @@ func TestBehindAResultFromOutsideAToolAsks(t *testing.T) {
 	})
 }
 
+// TestTextFromOutsideIsRememberedAsLongAsTheModelIsGivenIt: what was forwarded, or read by a tool, makes a later turn of the person's own words ask, until the
+// conversation begins anew.
+func TestTextFromOutsideIsRememberedAsLongAsTheModelIsGivenIt(t *testing.T) {
+	for name, first := range map[string]func(h *jobHarness){
+		"a forwarded message": func(h *jobHarness) {
+			h.end(h.send("agent:main:asker:direct:7", "remind them of tea", member("7"), func(m *chat.Message) { m.Content.External = true }))
+		},
+		"the result of a tool": func(h *jobHarness) { h.end(h.send("agent:main:asker:direct:7", "mail_read {}", member("7"))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				st := newStore(t)
+				h := openCron(t, st, withServer(&outside{}))
+				defer h.close()
+				first(h)
+				asked := h.questionsAsked()
+				if e := h.end(h.send("agent:main:asker:direct:7", remindTea, member("7"))); !strings.Contains(e.Text, "because it was asked for in a conversation with text from outside") {
+					t.Errorf("the next turn answered %q, want that the person is asked", e.Text)
+				}
+				want(t, "jobs without the button", jobsOf(t, st, ""), 0)
+				want(t, "questions", h.questionsAsked(), asked+1)
+				if text := h.questionText(asked); !strings.Contains(text, "You are asked because the agent wants this in a conversation with text from outside.") {
+					t.Errorf("the question is %q, which does not say why", text)
+				}
+				h.end(h.send("agent:main:asker:direct:7", "/new", member("7")))
+				if e := h.end(h.send("agent:main:asker:direct:7", remindTea, member("7"))); !strings.Contains(e.Text, "Reminder ") {
+					t.Errorf("a turn of a new conversation answered %q", e.Text)
+				}
+			})
+		})
+	}
+}
+
 // TestAnAllowedCallOfAServerIsMadeOnce holds that the command does not wait for a server that takes its time, and that the button works once.
 func TestAnAllowedCallOfAServerIsMadeOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -60,6 +60,22 @@ func (h *harness) questionsAsked() (n int) {
 	return n
 }
 
+// questionText is the text of a question.
+func (h *harness) questionText(n int) (text string) {
+	h.asker.change(func() {
+		for _, r := range h.asker.sent {
+			if r.Choice == nil {
+				continue
+			}
+			if n == 0 {
+				text = r.Text
+			}
+			n--
+		}
+	})
+	return text
+}
+
 func jobsOf(t *testing.T, st dispatch.Store, owner string) int {
 	t.Helper()
 	page, err := st.Jobs(t.Context(), cron.JobFilter{Visible: owner, Limit: 100})

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
@@ -48,6 +49,7 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 		t.past.tokens += agent.EstimateEntry(e)
 	}
 	req.History = agent.CutHistory(history, budget)
+	t.outside = hasOutside(req.History)
 	req.BeforeRound = func(ctx context.Context) error { return ts.allow(ctx, t) }
 	if t.agent.EstimateUsage {
 		t.journal.estimate = func() int { return estimateRequest(req) }
@@ -154,6 +156,11 @@ func (ts *turns) history(ctx context.Context, key chat.SessionKey, sessionID, ru
 		out = append([]chat.TranscriptEntry{summary}, out...)
 	}
 	return out, nil
+}
+
+// hasOutside reports whether one of the rows has text from outside.
+func hasOutside(rows []chat.TranscriptEntry) bool {
+	return slices.ContainsFunc(rows, func(e chat.TranscriptEntry) bool { return e.Outside })
 }
 
 // spoken reports whether a row is a part of the conversation: no command, and no summary of other rows.

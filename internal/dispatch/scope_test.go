@@ -17,7 +17,7 @@ func spoken() map[string]string {
 		"new ": "/new", "stop ": "/stop", "stopall ": "/stopall", "status ": "/status", "agent ": "/agent", "whoami ": "/whoami", "id ": "/id", "help ": "/help",
 		"tasks ": "/tasks", "tasks stop": "/tasks stop 1",
 		"queue ": "/queue", "queue clear": "/queue  CLEAR", "queue *": "/queue collect", "model ": "/model", "model *": "/model default",
-		"remind ": "/remind in 20m tea", "jobs ": "/jobs", "cron ": "/cron", "cron add": "/cron ADD 9:00 stretch", "cron new": "/cron new 9:00 walk", "cron replace": "/cron replace 10:00 first", "cron show": "/cron show 1",
+		"remind ": "/remind in 20m tea", "jobs ": "/jobs", "cron ": "/cron", "cron add": "/cron ADD 9:00 stretch", "cron new": "/cron new 9:00 walk", "cron replace": "/cron replace 10:00 first", "cron show": "/cron show 1", "cron why": "/cron why 1 9:00",
 		"cron pause": "/cron pause 1", "cron resume": "/cron\tresume 1", "cron run": "/cron run 1", "cron rm": "/cron rm 1", "cron remove": "/cron remove 1",
 		"compact ": "/compact", "toc ": "/toc", "timezone ": "/timezone", "timezone *": "/timezone default", "answer ": "/answer q 1", "allow ": "/allow q", "deny ": "/deny q",
 	}

@@ -10,10 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/dispatch"
+	"laneway/internal/store"
 	"laneway/internal/store/sqlite"
 	"laneway/internal/tool"
 )
@@ -228,6 +231,7 @@ func (m *matrix) cell(c matrixChannel, call string) (verdict rune, text string) 
 		})
 		time.Sleep(10 * time.Second)
 	} else {
+		m.begin(c)
 		m.end(m.send(c.session, call, c.message))
 	}
 	synctest.Wait()
@@ -254,6 +258,18 @@ func (m *matrix) cell(c matrixChannel, call string) (verdict rune, text string) 
 		return cellBroken, "allowed: " + asked.Result.Text
 	}
 	return cellAsks, asked.Result.Text
+}
+
+// begin makes the conversation new: what an earlier call has read from outside would make the next one ask.
+func (m *matrix) begin(c matrixChannel) {
+	m.t.Helper()
+	key, err := chat.ParseSessionKey(c.session, "main")
+	if err == nil {
+		_, err = m.st.ResetSession(m.t.Context(), store.ResetParams{Session: key, Principal: c.principal, NewID: uuid.NewString()})
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
 }
 
 // vague reports a text that gives no reason.

@@ -131,10 +131,12 @@ func (ts *turns) asks(t *turn) string {
 		return place.Asks
 	case t.atRoot(texts[0], place).Session.Kind() == chat.KindGroup:
 		return "in a group"
-	case slices.ContainsFunc(texts, func(m fromWhom) bool { return m.Content.External || m.Channel == hookRoute }):
+	case slices.ContainsFunc(texts, func(m fromWhom) bool { return fromOutside(m.Waiting) }):
 		return "in a turn that text from outside has caused"
 	case t.journal.foreign():
 		return "in a turn that has read text from outside"
+	case t.outside:
+		return "in a conversation with text from outside"
 	default:
 		return ""
 	}

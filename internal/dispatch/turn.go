@@ -47,6 +47,8 @@ type turn struct {
 	over *usage.State
 	// past is how large the conversation is that its agent got; it is touched on the goroutine of the turn only.
 	past past
+	// outside: the conversation that its agent is given has text from outside. It is set before the agent runs.
+	outside bool
 	// audience is who reads its answer; it is set before its agent runs.
 	audience chat.Audience
 	// steps are its calls of tools; they are touched on the goroutine of the turn only.
@@ -171,8 +173,11 @@ func entryOf(r store.Waiting, runID string) chat.TranscriptEntry {
 	for _, file := range r.Content.Attachments { // later turns are not shown the file itself
 		text = joinNonEmpty("\n", text, file.InText())
 	}
-	return chat.TranscriptEntry{RunID: runID, Role: role, Text: text, Sender: r.Content.Sender, Tokens: agent.EstimateTokens(text)}
+	return chat.TranscriptEntry{RunID: runID, Role: role, Text: text, Sender: r.Content.Sender, Tokens: agent.EstimateTokens(text), Outside: fromOutside(r)}
 }
+
+// fromOutside reports whether the text of a message comes from outside.
+func fromOutside(r store.Waiting) bool { return r.Content.External || r.Channel == hookRoute }
 
 // keptContext is what a message brings along for the transcript. It belongs to no run.
 func keptContext(r store.Waiting) []chat.TranscriptEntry {

@@ -126,6 +126,8 @@ type SummaryParams struct {
 	RunID, Text string
 	Tokens      int
 	Covers      chat.SeqRange
+	// Outside: one of the rows has text from outside.
+	Outside bool
 }
 
 // StopSummary is the stop reason of a summary.
@@ -134,7 +136,7 @@ const StopSummary = "summary"
 // Entry is the row of the summary, without its number and time.
 func (p SummaryParams) Entry() chat.TranscriptEntry {
 	return chat.TranscriptEntry{
-		RunID: p.RunID, Role: chat.RoleSystem, Text: p.Text, Tokens: p.Tokens, StopReason: StopSummary, Covers: p.Covers,
+		RunID: p.RunID, Role: chat.RoleSystem, Text: p.Text, Tokens: p.Tokens, StopReason: StopSummary, Covers: p.Covers, Outside: p.Outside,
 	}
 }
 

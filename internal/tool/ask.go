@@ -35,6 +35,8 @@ type Pending struct {
 	Target chat.Target `json:"target,omitzero"`
 	Tool   string      `json:"tool"`
 	Args   string      `json:"args"`
+	// Why is why the person is asked, as the end of a sentence.
+	Why string `json:"why,omitempty"`
 	// Readers are who will see the result besides the person, where the call shows more than belongs to the conversation; "" = it does not.
 	Readers string `json:"readers,omitempty"`
 }
@@ -48,6 +50,9 @@ func (p Pending) ID() string {
 // Words are the call as a person reads it, with who will see what it returns.
 func (p Pending) Words() string {
 	words := chat.AllVisible(p.Tool + " " + p.Args)
+	if p.Why != "" && p.Readers == "" {
+		words += "\nYou are asked because the agent wants this " + p.Why + "."
+	}
 	if p.Readers != "" {
 		words += "\nThis shows what is yours alone: " + p.Readers + " will see the result."
 	}
@@ -71,6 +76,7 @@ func (b *box) ask(ctx context.Context, turn Turn, one Tool, p Pending, why strin
 	if err := one.check(ctx, turn, p.Key, []byte(p.Args)); err != nil {
 		return "", err
 	}
+	p.Why = why
 	p.Asked, p.Session, p.Sender, p.Channel, p.Target = turn.Asked, turn.Session, turn.Sender, turn.Channel, turn.Target
 	if err := b.questions.Ask(ctx, p); err != nil {
 		return "", err

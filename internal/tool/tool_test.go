@@ -361,7 +361,7 @@ func TestAPersonIsAskedBeforeAToolActs(t *testing.T) {
 		t.Fatalf("got %+v with %d jobs and %d questions", got, len(s.added), len(q.asked))
 	}
 	p := q.asked[0]
-	if len(p.ID()) != 12 || p.Words() != `remind {"when":"in 2h","text":"tea"}` {
+	if len(p.ID()) != 12 || p.Words() != `remind {"when":"in 2h","text":"tea"}`+"\nYou are asked because the agent wants this in a group." {
 		t.Errorf("asked %q: %s", p.ID(), p.Words())
 	}
 	if result := table.Make(t.Context(), p); result.IsError || len(s.added) != 1 || s.calls[0].ID != "key/1" || s.calls[0].Principal != "asker:7" || s.calls[0].Sender.ID != "7" {

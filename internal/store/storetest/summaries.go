@@ -42,7 +42,7 @@ func (w *world) summed(key chat.SessionKey) store.Transcript {
 }
 
 func summaryOf(key chat.SessionKey, id, text string, from, to int64) store.SummaryParams {
-	return store.SummaryParams{Session: key, SessionID: id, RunID: "r", Text: text, Tokens: 5, Covers: chat.SeqRange{From: from, To: to}}
+	return store.SummaryParams{Session: key, SessionID: id, RunID: "r", Text: text, Tokens: 5, Covers: chat.SeqRange{From: from, To: to}, Outside: true}
 }
 
 func summaryNamesRows(w *world) {
@@ -56,7 +56,7 @@ func summaryNamesRows(w *world) {
 	equal(w, "summary", after.Summary, e)
 	equal(w, "rows", len(after.Entries), 4)
 	equal(w, "the row", after.Entries[3], e)
-	equal(w, "its parts", []any{e.Seq, e.Role, e.StopReason, e.Tokens, e.Covers, e.RunID}, []any{int64(4), chat.RoleSystem, "summary", 5, chat.SeqRange{From: 1, To: 2}, "r"})
+	equal(w, "its parts", []any{e.Seq, e.Role, e.StopReason, e.Tokens, e.Covers, e.RunID, e.Outside}, []any{int64(4), chat.RoleSystem, "summary", 5, chat.SeqRange{From: 1, To: 2}, "r", true})
 	equal(w, "other rows", after.Entries[0].Covers, chat.SeqRange{})
 	w.st = w.h.Reopen()
 	equal(w, "after a restart", w.summed(key).Summary, e)

@@ -64,7 +64,7 @@ func entriesReadBack(w *world) {
 	w.acceptText(node, key)
 	in := []chat.TranscriptEntry{
 		{RunID: "r", Role: chat.RoleUser, Text: "question", Sender: chat.Sender{ID: "1", Name: "Ann"}},
-		{RunID: "r", Role: chat.RoleAssistant, Text: "answer", Tokens: 12, StopReason: "stop"},
+		{RunID: "r", Role: chat.RoleAssistant, Text: "answer", Tokens: 12, StopReason: "stop", Outside: true},
 		{Role: chat.RoleSystem, Text: "", Command: true},
 	}
 	added, err := w.st.AppendTranscript(w.ctx, key, "ann", in)
