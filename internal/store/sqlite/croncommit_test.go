@@ -71,3 +71,22 @@ func TestLaunchesWhoseCommitGotNoAnswerAreHandedOutOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestRunsByHandWhoseCommitGotNoAnswerComeWithTheNextClaim: the next try of the call finds that the run exists, and launches nothing.
+func TestRunsByHandWhoseCommitGotNoAnswerComeWithTheNextClaim(t *testing.T) {
+	t.Parallel()
+	s, _ := withJobs(t, 1)
+	jobs := sqlstore.New(&lossy{Engine: engine{s}, lose: true, again: true}).Cron
+	out, err := jobs.EnqueueRuns(t.Context(), cron.EnqueueParams{Node: "node", JobID: "job-0000000", Make: func(d cron.DueJob, now time.Time) ([]cron.Launch, error) {
+		return []cron.Launch{launchOf(&d.Job, cron.TriggerManual, now)}, nil
+	}})
+	if err != nil || len(out.Launched) > 0 || len(out.Existing) != 1 {
+		t.Fatalf("the call made %+v (%v)", out, err)
+	}
+	for _, want := range []int{1, 0} {
+		c, err := jobs.Claim(t.Context(), cron.ClaimParams{Node: "node", Decide: fire})
+		if err != nil || len(c.Launched) != want {
+			t.Errorf("the claim handed out %d launches (%v), want %d", len(c.Launched), err, want)
+		}
+	}
+}

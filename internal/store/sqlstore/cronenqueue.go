@@ -28,9 +28,8 @@ func (s Cron) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enque
 	if errors.Is(err, errNotNew) {
 		out, err = try(true)
 	}
-	if err != nil {
-		s.unknown.add(tried.all())
-	}
+	tried.remove(out.Launched)
+	s.unknown.add(tried.all()) // of a try that was perhaps committed; the next claim knows
 	return out, err
 }
 
