@@ -139,7 +139,7 @@ func TestAHeartbeatNamesTheHistoryOfTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := s.Heartbeat(t.Context(), "n")
-	system := query(t, url, `SELECT system_identifier::text FROM pg_control_system()`)[0][0].(string) //nolint:forcetypeassert,errcheck // a text
+	system := query(t, url, `SELECT system_identifier::text FROM pg_control_system()`)[0][0].(string)
 	if err != nil || !strings.Contains(b.History, system) {
 		t.Errorf("the history is %q, %v, want one of the system %s", b.History, err, system)
 	}
