@@ -141,7 +141,7 @@ func cronAbuses() map[string]abuseCall {
 			}
 			return `{"limit":200,"extended":true,"includeDisabled":true,"includeSystem":true,"sortBy":"name"}`
 		}},
-		"cron.get": {abuseAdmin, false, job(`,"extended":true`)},
+		"cron.get":     {abuseAdmin, false, job(`,"extended":true`)},
 		"cron.explain": {abuseAdmin, false, job(`,"fromMs":1700000000000,"untilMs":1700093600000`)},
 		"cron.preview": {abuseAdmin, false, func(_ *world, _, n int) string {
 			expr := []string{"59 59 23 29 2 *", "0 0 0 29 2 1", "59 59 23 31 12 7"}[n%3]

@@ -26,9 +26,19 @@ func (w *world) firing(exclusive bool) string {
 	return id
 }
 
+// past is what the store keeps of the past of jobs.
+func (w *world) past() cron.History {
+	w.Helper()
+	h, ok := w.st.(cron.History)
+	if !ok {
+		w.Fatalf("the store keeps no history of jobs")
+	}
+	return h
+}
+
 func (w *world) outages() []cron.Outage {
 	w.Helper()
-	list, err := w.st.(cron.History).Outages(w.ctx, time.UnixMilli(1), many)
+	list, err := w.past().Outages(w.ctx, time.UnixMilli(1), many)
 	w.ok(err)
 	for i := range list {
 		list[i].From = list[i].From.UTC()
@@ -50,7 +60,7 @@ func outageOfAStop(w *world) {
 	until := w.clock.now()
 	w.firing(false)
 	equal(w, "outages", w.outages(), []cron.Outage{{From: from, Until: until}})
-	list, err := w.st.(cron.History).Outages(w.ctx, until, many)
+	list, err := w.past().Outages(w.ctx, until, many)
 	w.ok(err)
 	equal(w, "outages after its end", len(list), 0)
 	w.clock.advance(401 * 24 * time.Hour)
@@ -107,7 +117,7 @@ func changesOfAJob(w *world) {
 	note("bob", "session.delete", "id")
 	changes := func(since time.Time, limit int) []cron.JobChange {
 		w.Helper()
-		list, err := w.st.(cron.History).JobChanges(w.ctx, "id", "key", since, limit)
+		list, err := w.past().JobChanges(w.ctx, "id", "key", since, limit)
 		w.ok(err)
 		for i := range list {
 			list[i].At = list[i].At.UTC()
