@@ -29,6 +29,23 @@ async function each(p, kind) {
   }
 }
 
+// why makes slots that are missed while no gateway is there, and takes pictures of the answer.
+async function why(p, g) {
+  await g.cli("cron", "add", "--name", "watch", "--every", "2s", "--missed", "skip", "--message", "Look at the queue");
+  const runs = async () => JSON.parse(await g.cli("cron", "runs", "watch", "--json")).entries;
+  await eventually("a run of watch has ended", async () => (await runs()).length > 0);
+  await g.kill();
+  const killed = Date.now();
+  await eventually("slots pass while no gateway is there", () => Date.now() - killed > 5_000);
+  await g.serve();
+  const missed = await eventually("the slots of the outage are decided", async () => (await runs()).find((r) => r.outcome === "missed"));
+  await g.cli("cron", "pause", "watch");
+  await live(p);
+  await go(p, `#/jobs/${missed.jobId}?why=${encodeURIComponent(new Date(missed.scheduledForMs).toISOString())}`);
+  await p.waitForSelector("#why-answer .sentence");
+  await shoot(p, "why-full");
+}
+
 // fill makes jobs in each state, conversations, and lanes that are busy, one of them full.
 async function fill(g) {
   const job = (name, ...rest) => g.cli("cron", "add", "--name", name, "--message", `Run the ${name}`, ...rest);
@@ -46,7 +63,7 @@ async function fill(g) {
 }
 
 await openBrowser();
-const g = await Gateway.start("sqlite", { agent: "main: {runner: echo, chunk: 40, chunk_delay: 400ms}", more: "lanes: {main: 4}\n" });
+const g = await Gateway.start("sqlite", { agent: "main: {runner: echo, chunk: 40, chunk_delay: 400ms}", more: "lanes: {main: 4}\ncluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\n" });
 try {
   const out = await open();
   await out.goto(`${g.url}/dashboard`);
@@ -58,6 +75,7 @@ try {
   const p = await open();
   await signIn(p, g.url, TOKEN);
   await each(p, "empty");
+  await why(p, g);
   await fill(g);
   await each(p, "full");
   await go(p, "#/overview");

@@ -177,6 +177,25 @@ func TestFilesKeepToThePolicy(t *testing.T) {
 	}
 }
 
+// An answer of cron.explain without a mark of its own would look like a warning.
+func TestEveryAnswerAboutASlotHasAMark(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("../cron/explain.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := regexp.MustCompile(`(?m)^\tWhy\w+ +Why = ("[^"]+")`).FindAllSubmatch(source, -1)
+	if len(answers) < 20 {
+		t.Fatalf("%d answers", len(answers))
+	}
+	page := ours(t)["pages/why.js"]
+	for _, a := range answers {
+		if !strings.Contains(page, string(a[1])+": ") {
+			t.Errorf("%s has no mark", a[1])
+		}
+	}
+}
+
 // The page with everything that the overview needs has a budget of 80 KB as it is sent.
 func TestThePageKeepsToItsSize(t *testing.T) {
 	t.Parallel()

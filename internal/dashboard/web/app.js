@@ -4,6 +4,7 @@ import { Chat } from "./pages/chat.js";
 import { Jobs } from "./pages/jobs.js";
 import { Overview } from "./pages/overview.js";
 import { People } from "./pages/people.js";
+import { Ask } from "./pages/why.js";
 import { nextTheme, theme } from "./preferences.js";
 import { Question, SignIn } from "./signin.js";
 import { fault, health, knows, link, live, may, me, now, retry, route, signOut, start } from "./store.js";
@@ -44,6 +45,7 @@ function Header({ current }) {
     <a class="brand" href="#/overview" aria-label="laneway"><img src="icon.svg" alt="" width="22" height="22"/><span>laneway</span></a>
     <nav id="nav" aria-label="Pages">${[...PAGES].filter(([, p]) => p.shown()).map(([name, p]) => html`<a key=${name} href=${`#/${name}`} aria-current=${name === current ? "page" : undefined}>${p.title}</a>`)}</nav>
     <div id="link" class="link" role="status"><${Health}/><${Link}/></div>
+    ${knows("cron.list") && knows("cron.explain") && html`<${Ask}/>`}
     <div class="account"><span id="name" class="ellipsis" title=${`signed in as ${plain(me.value.name)}, ${rank}`}>${plain(me.value.name)} · ${rank}</span>
       <button type="button" class="plain" onClick=${nextTheme} aria-label=${`Theme: ${theme.value}`} title=${`Theme: ${theme.value}`}>${{ system: "◐", light: "○", dark: "●" }[theme.value]}</button>
       <button type="button" class="plain" id="signout" onClick=${() => signOut()}>Sign out</button></div>

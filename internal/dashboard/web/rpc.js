@@ -11,6 +11,7 @@ export class Refused extends Error {
   constructor(error) {
     super(error.message);
     this.code = error.details?.code ?? error.code;
+    this.field = error.details?.field ?? ""; // the member that is wrong; the message begins with it
     this.retryable = error.retryable === true;
   }
 }

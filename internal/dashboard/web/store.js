@@ -71,6 +71,21 @@ const resources = [health, status, lanes, channels, jobs, people, sessions];
 
 export const runsOf = (id) => list("cron.runs", "entries", { id }, 20);
 
+// explain asks what became of a slot: at is a time in words, "" = the newest slot that has passed.
+export const explain = (id, at) => call("cron.explain", at ? { id, at } : { id });
+
+// jobsOf finds the jobs of a question such as "digest yesterday 9:00": a name, then a time of at most three words. A whole name goes before a part of one,
+// and a longer name before a shorter one.
+export async function jobsOf(text) {
+  const words = text.split(/\s+/);
+  const splits = await Promise.all(Array.from({ length: Math.min(4, words.length) }, async (_, n) => {
+    const name = words.slice(0, words.length - n).join(" ");
+    return { name, at: words.slice(words.length - n).join(" "), jobs: await list("cron.list", "jobs", { query: name, includeDisabled: true }, 200) };
+  }));
+  const named = (fits) => splits.map((s) => ({ ...s, jobs: s.jobs.filter((j) => [j.id, j.name, j.displayName].some((n) => n && fits(n.toLowerCase(), s.name.toLowerCase()))) })).find((s) => s.jobs.length > 0);
+  return named((a, b) => a === b) ?? named((a, b) => a.includes(b)) ?? { ...splits.at(-1), jobs: [] };
+}
+
 // listeners get the events of conversations.
 export const listeners = new Set();
 
@@ -159,8 +174,9 @@ function begin() {
 }
 
 function parse() {
-  const [page, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
-  return { page, rest: rest.map((r) => { try { return decodeURIComponent(r); } catch { return r; } }) };
+  const [path, query] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
+  const [page, ...rest] = path.split("/");
+  return { page, query: new URLSearchParams(query), rest: rest.map((r) => { try { return decodeURIComponent(r); } catch { return r; } }) };
 }
 
 export const retry = () => gateway?.retry();

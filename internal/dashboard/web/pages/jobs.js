@@ -1,22 +1,35 @@
 // Jobs: what will run when, and how it went.
 
-import { call, jobs, may, now, route, runsOf } from "../store.js";
-import { html, useEffect, useSignal } from "../ui/html.js";
+import { call, jobs, knows, live, may, now, route, runsOf } from "../store.js";
+import { html, useEffect, useRef, useSignal } from "../ui/html.js";
 import { Act, Loading, Mark, Table, useHeldOrder } from "../ui/parts.js";
 import { ago, moment, plain, span, when } from "../ui/text.js";
+import { Slot, Why, addressOf } from "./why.js";
+
+const HEADS = ["Name", "Schedule", "Next", "Last", "State", ""];
+const NOT_RUN = ["skipped", "missed", "error", "cancelled", "interrupted"];
 
 export function Jobs() {
   useEffect(jobs.use, []);
-  const list = jobs.data.value;
-  const held = useHeldOrder(list ?? [], (j) => j.id);
-  if (!list) return html`<${Loading} of=${jobs} what="the jobs"/>`;
-  const open = list.find((j) => j.id === route.value.rest[0]);
-  const heads = ["Name", "Schedule", "Next", "Last", "State", ""];
-  return html`<${Loading} of=${jobs} what="the jobs"/>
-    ${held.moved > 0 && html`<p><button type="button" onClick=${held.sort}>The order has changed: sort again</button></p>`}
-    <section ref=${held.box}><${Table} label="Jobs" heads=${heads} rows=${held.shown.map(row)}
-      empty=${html`No jobs yet. A job starts a turn by the clock. In a terminal: <code>laneway cron add --help</code>`}/></section>
-    ${open && html`<${History} key=${open.id} job=${open}/>`}`;
+  const id = route.value.rest[0];
+  return html`<${Loading} of=${jobs} what="the jobs"/>${id ? html`<${Job} key=${id} id=${id}/>` : jobs.data.value && html`<${List} list=${jobs.data.value}/>`}`;
+}
+
+function List({ list }) {
+  const held = useHeldOrder(list, (j) => j.id);
+  return html`${held.moved > 0 && html`<p><button type="button" onClick=${held.sort}>The order has changed: sort again</button></p>`}
+    <section ref=${held.box}><${Table} label="Jobs" heads=${HEADS} rows=${held.shown.map(row)}
+      empty=${html`No jobs yet. A job starts a turn by the clock. In a terminal: <code>laneway cron add --help</code>`}/></section>`;
+}
+
+// Job is the view of one job; also of one that was removed, whose history is still there.
+function Job({ id }) {
+  const job = jobs.data.value?.find((j) => j.id === id), head = useRef(null);
+  useEffect(() => { if (document.activeElement === document.body) head.current.focus(); }, [route.value]); // after a link or a question, whose element has gone
+  return html`<div class="title"><h2 id="job" ref=${head} tabindex="-1">${plain(job ? job.displayName || job.name : id)}</h2> <a class="target" href="#/jobs">All jobs</a></div>
+    ${knows("cron.explain") && html`<${Why} id=${id} changed=${`${job?.updatedAtMs} ${job?.lastRunAtMs} ${job?.state?.runningAtMs}`}/>`}
+    ${job ? html`<${Table} label="Job" heads=${HEADS.slice(1)} rows=${[{ ...row(job), cells: row(job).cells.slice(1) }]}/>` : jobs.data.value && html`<p class="quiet">No job of the list has this id. It may have been removed; its history is kept.</p>`}
+    <${History} id=${id} job=${job}/>`;
 }
 
 function row(j) {
@@ -28,7 +41,7 @@ function row(j) {
   return {
     id: j.id,
     cells: [
-      html`<a href=${`#/jobs/${encodeURIComponent(j.id)}`} title=${j.id}>${plain(j.displayName || j.name)}</a>`, schedule(j.schedule, now.value), j.enabled ? when(j.nextRunAtMs, now.value) : "–",
+      html`<a href=${addressOf(j.id)} title=${j.id}>${plain(j.displayName || j.name)}</a>`, schedule(j.schedule, now.value), j.enabled ? when(j.nextRunAtMs, now.value) : "–",
       last ? html`<${Mark} kind=${last}>${last}, ${ago(j.lastRunAtMs, now.value)}<//>${last === "error" ? html` <span class="quiet">${plain(j.lastRunError || j.state?.lastErrorReason)}</span>` : ""}` : html`<span class="quiet">never</span>`,
       state,
     ],
@@ -45,14 +58,18 @@ function schedule(s = {}, at) {
   return html`<code>${plain(s.expr ?? s.kind)}</code> <span class="quiet">${plain(s.tz)}</span>`;
 }
 
-function History({ job }) {
+function History({ id, job }) {
   const runs = useSignal(undefined), failed = useSignal("");
-  useEffect(() => { runsOf(job.id).then((r) => { runs.value = r; }, (e) => { failed.value = e.message; }); }, [job.lastRunAtMs, job.state?.runningAtMs]);
-  const rows = (runs.value ?? []).map((r) => ({
-    id: r.runId ?? `${r.scheduledForMs}-${r.ts}`,
-    cells: [moment(r.scheduledForMs ?? r.runAtMs ?? r.ts), html`<${Mark} kind=${r.outcome === "queued" ? "waiting" : r.outcome ?? r.status}>${r.outcome ?? r.status}<//>`, r.durationMs === undefined ? "" : span(r.durationMs), plain(r.error || r.reason || r.summary)],
-  }));
-  return html`<section aria-labelledby="history"><h2 id="history">Runs of ${plain(job.displayName || job.name)} <a href="#/jobs">close</a></h2>
-    ${failed.value && html`<p class="fault" role="alert">${failed.value}</p>`}
-    <${Table} label="Runs" heads=${["Time", "Outcome", "Took", "Answer or reason"]} rows=${rows} empty=${runs.value ? "It has not run yet." : "Reading the runs …"}/></section>`;
+  useEffect(() => { if (live.value) runsOf(id).then((r) => { runs.value = r; failed.value = ""; }, (e) => { failed.value = e.message; }); }, [live.value, job?.lastRunAtMs, job?.state?.runningAtMs]);
+  const rows = (runs.value ?? []).map((r) => {
+    const outcome = r.outcome ?? r.status, slot = r.scheduledForMs ?? r.runAtMs ?? r.ts;
+    return {
+      id: r.runId ?? `${r.scheduledForMs}-${r.ts}`,
+      cells: [moment(slot), html`<${Mark} kind=${outcome === "queued" ? "waiting" : outcome}>${outcome}<//>`, r.durationMs === undefined ? "" : span(r.durationMs), plain(r.error || r.reason || r.summary)],
+      acts: r.scheduledForMs && NOT_RUN.includes(outcome) && knows("cron.explain") ? html`<${Slot} id=${id} ms=${slot} zone=${job?.schedule?.tz}>why<span class="only-read"> it is ${outcome}, ${moment(slot)}</span><//>` : "",
+    };
+  });
+  return html`<section aria-labelledby="history"><h2 id="history">Runs</h2>
+    ${failed.value && html`<p class="fault" role="alert">${plain(failed.value)}</p>`}
+    <${Table} label="Runs" heads=${["Time", "Outcome", "Took", "Answer or reason", ""]} rows=${rows} empty=${runs.value ? "It has not run yet." : "Reading the runs …"}/></section>`;
 }

@@ -23,6 +23,21 @@ export const time = (ms) => new Date(ms).toLocaleTimeString();
 
 export const moment = (ms) => new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
 
+// inZone is a moment in the time zone of a job; in that of the browser where it does not know the other one.
+export function inZone(ms, timeZone) {
+  const form = { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", ...(ms % 60000 ? { second: "2-digit" } : {}) };
+  try { return new Date(ms).toLocaleString([], { ...form, timeZone }); } catch { return new Date(ms).toLocaleString([], form); }
+}
+
+// stamp is a moment as a person can read it and the gateway understands it: 2027-03-02T09:00:00+01:00.
+export function stamp(ms, timeZone) {
+  const form = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "longOffset" };
+  let format;
+  try { format = new Intl.DateTimeFormat("en", { ...form, timeZone }); } catch { format = new Intl.DateTimeFormat("en", form); }
+  const p = Object.fromEntries(format.formatToParts(ms).map(({ type, value }) => [type, value]));
+  return `${p.year}-${p.month}-${p.day}T${p.hour}:${p.minute}:${p.second}${p.timeZoneName.replace("GMT", "") || "Z"}`;
+}
+
 export function when(ms, now) {
   if (!ms) return "–";
   const left = ms - now;

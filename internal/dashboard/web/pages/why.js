@@ -1,0 +1,110 @@
+// Why: what became of a slot of a job. The field of a job asks about a time; the field of the header finds the job by its name, too.
+
+import { explain, jobsOf, live, route } from "../store.js";
+import { html, useEffect, useRef, useSignal } from "../ui/html.js";
+import { Mark } from "../ui/parts.js";
+import { inZone, plain, stamp } from "../ui/text.js";
+
+// The mark of each answer of cron.explain.
+const MARKS = {
+  "ran": "ok", "failed": "error", "running": "running", "retrying": "retrying", "waiting": "waiting", "skipped": "skipped", "paused": "paused", "missed": "missed", "no replica": "error", "held": "paused",
+  "cancelled": "cancelled", "interrupted": "interrupted", "invalid": "error", "clock change": "skipped", "not in the schedule": "planned", "made later": "planned", "changed since": "planned", "disabled": "paused",
+  "ended": "cancelled", "removed": "cancelled", "older than the history": "planned", "not due yet": "planned", "unknown": "warn",
+};
+const CHANGES = 3; // that are shown
+const NAMED = 5; // jobs that are offered when several fit
+
+// addressOf is the page of a job, with a question about a time; "" = its newest slot.
+export const addressOf = (id, at) => `#/jobs/${encodeURIComponent(id)}${at === undefined ? "" : `?why=${encodeURIComponent(at)}`}`;
+
+// Slot is a link that asks about a slot.
+export function Slot({ id, ms, zone, children }) {
+  return html`<a class="target" href=${addressOf(id, stamp(ms, zone))}>${children}</a>`;
+}
+
+// Why asks again when changed has another value: the answer about a slot that is not decided yet differs after the next fire.
+export function Why({ id, changed }) {
+  const asked = route.value.query.get("why");
+  const answer = useSignal(undefined), fault = useSignal(""), again = useSignal(0), field = useRef(null);
+  const box = useRef(null), inside = useRef(false);
+  useEffect(() => { field.current.value = asked ?? ""; }, [asked]);
+  useEffect(() => { if (inside.current && document.activeElement === document.body) box.current.focus(); inside.current = false; }, [answer.value]); // the link that asked has gone
+  useEffect(() => {
+    if (asked === null) { answer.value = undefined; fault.value = ""; return undefined; }
+    if (!live.value) return undefined;
+    let gone = false;
+    const show = (a, why) => {
+      if (gone || !live.value) return;
+      inside.current = box.current.contains(document.activeElement);
+      answer.value = a;
+      fault.value = why;
+    };
+    explain(id, asked).then((a) => show(a, ""), (e) => show(undefined, e.message.replace(`${e.field}: `, "")));
+    return () => { gone = true; };
+  }, [asked, again.value, live.value, changed]);
+  const ask = (e) => {
+    e.preventDefault();
+    const at = field.current.value.trim();
+    if (at === asked) again.value++;
+    else location.hash = addressOf(id, at);
+  };
+  return html`<section class="why" aria-labelledby="why-label">
+    <form autocomplete="off" onSubmit=${ask}><label id="why-label" for="why"><strong>Why?</strong></label>
+      <input id="why" ref=${field} placeholder="9:00" enterkeyhint="go" spellcheck="false" maxlength="64" aria-invalid=${fault.value ? "true" : undefined} aria-describedby=${fault.value ? "why-fault" : "why-hint"}/>
+      <span id="why-hint" class=${answer.value ? "only-read" : "quiet"}>A time in the zone of the job, such as yesterday 9:00, monday 8:30 or 2027-03-02 09:00, then Enter. Empty: the newest slot.</span></form>
+    <p id="why-fault" class="fault" role="alert">${plain(fault.value)}</p>
+    <div id="why-answer" ref=${box} role="status" tabindex="-1">${answer.value ? html`<${Answer} id=${id} of=${answer.value}/>` : asked !== null && !fault.value && html`<p class="quiet">${live.value ? "Asking the gateway …" : "The page asks when the gateway answers."}</p>`}</div>
+  </section>`;
+}
+
+function Answer({ id, of: { timezone: zone, slots: [s] } }) {
+  if (!s) return null;
+  const changes = s.changes ?? [];
+  return html`<p><${Mark} kind=${MARKS[s.why] ?? "warn"}><strong>${plain(s.why)}</strong><//> <span class="quiet">${inZone(s.slotMs, zone)} ${plain(zone)}</span></p>
+    <p class="sentence">${plain(s.text)}</p>
+    ${s.cure && html`<p class="cure">What to do: ${plain(s.cure)}</p>`}
+    ${changes.length > 0 && html`<ul class="changes">${changes.slice(0, CHANGES).map((c) => html`<li key=${`${c.ts} ${c.verb}`}>Changed since: ${plain(c.verb)} by ${plain(c.who)} at ${inZone(c.ts, zone)}</li>`)}
+      ${changes.length > CHANGES && html`<li key="more">and ${changes.length - CHANGES} more</li>`}</ul>`}
+    ${(s.beforeMs || s.afterMs) && html`<p class="near">${s.beforeMs && html`<span key="before">Slot before: <${Slot} id=${id} ms=${s.beforeMs} zone=${zone}>${inZone(s.beforeMs, zone)}<//></span>`}
+      ${s.afterMs && html`<span key="after">Slot after: <${Slot} id=${id} ms=${s.afterMs} zone=${zone}>${inZone(s.afterMs, zone)}<//></span>`}</p>`}`;
+}
+
+// Ask is the field of the header: "digest 9:00". The key / goes to it, Escape goes back.
+export function Ask() {
+  const field = useRef(null), from = useRef(null), note = useSignal(null);
+  useEffect(() => {
+    const key = (e) => {
+      if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, dialog")) return;
+      e.preventDefault();
+      from.current = document.activeElement;
+      field.current.select();
+    };
+    addEventListener("keydown", key);
+    return () => removeEventListener("keydown", key);
+  }, []);
+  const leave = (e) => {
+    if (e.key !== "Escape") return;
+    note.value = null;
+    field.current.blur();
+    if (from.current?.isConnected) from.current.focus();
+  };
+  const ask = async (e) => {
+    e.preventDefault();
+    const text = field.current.value.trim();
+    if (!text) return;
+    note.value = null;
+    try {
+      const { name, at, jobs } = await jobsOf(text);
+      if (jobs.length === 1) { field.current.blur(); field.current.value = ""; location.hash = addressOf(jobs[0].id, at); }
+      else if (jobs.length === 0) note.value = html`No job has “${plain(name)}” in its name.`;
+      else {
+        note.value = html`${jobs.length} jobs have “${plain(name)}” in their name: ${jobs.slice(0, NAMED).map((j) => html`<a class="target" key=${j.id} href=${addressOf(j.id, at)} title=${j.id} onClick=${() => { note.value = null; }}>${plain(j.displayName || j.name)}</a> `)}
+          ${jobs.length > NAMED && `and ${jobs.length - NAMED} more; write more of the name.`}`;
+      }
+    } catch (fault) { note.value = plain(fault.message); }
+  };
+  return html`<form class="ask" role="search" autocomplete="off" onSubmit=${ask} onKeyDown=${leave}>
+    <input id="ask" ref=${field} aria-label="Why did a job not run? Its name and a time" aria-keyshortcuts="/" aria-describedby="ask-note" placeholder="Why? digest 9:00 (key /)" enterkeyhint="go" spellcheck="false" maxlength="256"
+      onInput=${() => { note.value = null; }}/>
+    <p id="ask-note" role="alert">${note.value}</p></form>`;
+}
