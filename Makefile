@@ -84,6 +84,10 @@ fmt: ## format in place
 generate: ## make generated files again
 	$(GO) generate ./...
 
+.PHONY: schema
+schema: ## migrations/*.schema.txt, after a new migration
+	$(GO) run ./cmd/testpg -- $(GO) test -count=1 ./internal/store/sqlite ./internal/store/postgres -run '^TestTheSchemaIsTheReviewedOne$$' -update
+
 .PHONY: check
 check: lint test arch tidy generated ## what decides whether a change lands
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"laneway/internal/app"
 	"laneway/internal/client"
 	"laneway/internal/config"
 )
@@ -66,6 +67,8 @@ func reportError(err error) errorReport {
 		for _, line := range refused.Lines() {
 			r.Faults = append(r.Faults, oneLine(line))
 		}
+	case errors.Is(err, app.ErrUnreleased):
+		r.Code, r.ExitStatus = codeConfiguration, config.ExitCode
 	case errors.As(err, &usage):
 		r.Code, r.ExitStatus = codeUsage, exitUsage
 	case errors.As(err, &gateway):

@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"laneway/internal/app"
 	"laneway/internal/config"
 )
 
@@ -214,6 +215,9 @@ func (env *environment) fail(err error) int {
 			}
 			env.complain(line)
 		}
+		return config.ExitCode
+	case errors.Is(err, app.ErrUnreleased):
+		env.complain(err.Error())
 		return config.ExitCode
 	case errors.As(err, &usage):
 		env.complain(usage.Error())

@@ -12,6 +12,7 @@ import (
 	"laneway/internal/dispatch"
 	"laneway/internal/store/postgres"
 	"laneway/internal/store/sqlite"
+	"laneway/migrations"
 )
 
 const (
@@ -59,6 +60,9 @@ type Migration struct {
 	// AppliedAt is zero where it is not known.
 	AppliedAt time.Time
 }
+
+// ErrUnreleased refuses a database from before the first release.
+var ErrUnreleased = migrations.ErrUnreleased
 
 // LiveNodesError refuses a step back while gateways use the database.
 type LiveNodesError = postgres.LiveNodesError

@@ -51,7 +51,7 @@ func MigrateUp(ctx context.Context, url string, log *slog.Logger) (int, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	var steps int
-	err := withProvider(url, "migrating the database up", func(_ *sql.DB, p *goose.Provider) (err error) {
+	err := withProvider(ctx, url, "migrating the database up", func(_ *sql.DB, p *goose.Provider) (err error) {
 		steps, err = migrations.Up(ctx, p, log)
 		return err
 	})
@@ -62,7 +62,7 @@ func MigrateUp(ctx context.Context, url string, log *slog.Logger) (int, error) {
 // use the database and force is false; nothing was changed. A gateway that starts in between is not noticed.
 func MigrateDown(ctx context.Context, url string, force bool) (int64, error) {
 	var version int64
-	err := withProvider(url, "migrating the database down", func(db *sql.DB, p *goose.Provider) error {
+	err := withProvider(ctx, url, "migrating the database down", func(db *sql.DB, p *goose.Provider) error {
 		if !force {
 			if err := refuseLiveNodes(ctx, db); err != nil {
 				return err
@@ -110,9 +110,9 @@ func refuseLiveNodes(ctx context.Context, db *sql.DB) error {
 // MigrateStatus lists the steps that this program knows, oldest first. It writes nothing, also where there is no schema yet.
 func MigrateStatus(ctx context.Context, url string) ([]Migration, error) {
 	var list []Migration
-	err := withProvider(url, "reading the schema version", func(db *sql.DB, p *goose.Provider) error {
+	err := withProvider(ctx, url, "reading the schema version", func(db *sql.DB, p *goose.Provider) error {
 		var there bool
-		if err := db.QueryRowContext(ctx, `SELECT to_regclass('`+versionTable+`') IS NOT NULL`).Scan(&there); err != nil {
+		if err := db.QueryRowContext(ctx, versionsSQL).Scan(&there); err != nil {
 			return err
 		}
 		if !there { // the library would make its table
@@ -132,7 +132,7 @@ func MigrateStatus(ctx context.Context, url string) ([]Migration, error) {
 	return list, err
 }
 
-func withProvider(url, doing string, fn func(*sql.DB, *goose.Provider) error) error {
+func withProvider(ctx context.Context, url, doing string, fn func(*sql.DB, *goose.Provider) error) error {
 	pc, err := poolConfig(Config{URL: url})
 	if err != nil {
 		return err
@@ -144,10 +144,27 @@ func withProvider(url, doing string, fn func(*sql.DB, *goose.Provider) error) er
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	if err := errors.Join(fn(db, p), p.Close()); err != nil {
+	err = checkReleased(ctx, db)
+	if err == nil {
+		err = fn(db, p)
+	}
+	if err := errors.Join(err, p.Close()); err != nil {
 		return fmt.Errorf("%s: %w", doing, notOwner(translate(err)))
 	}
 	return nil
+}
+
+// checkReleased returns [migrations.ErrUnreleased] for a database from before the first release, in which nothing is changed.
+func checkReleased(ctx context.Context, db *sql.DB) error {
+	var there bool
+	if err := db.QueryRowContext(ctx, versionsSQL).Scan(&there); err != nil || !there {
+		return err
+	}
+	var version int64
+	if err := db.QueryRowContext(ctx, appliedSQL).Scan(&version); err != nil {
+		return err
+	}
+	return migrations.CheckReleased(version)
 }
 
 // notOwner explains what to do when the role may use the tables but not change them, as is recommended for the role of a gateway.
@@ -177,8 +194,8 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 	return p, nil
 }
 
-// checkSchema compares the newest step of the database with the newest one of this program. It refuses an unknown schema and never replaces
-// it: the data in it may have no other copy.
+// checkSchema compares the newest step of the database with the newest one of this program. It refuses an unknown schema and one from
+// before the first release, and never replaces them: the data may have no other copy.
 func (s *Store) checkSchema(ctx context.Context) error {
 	have, err := s.appliedStep(ctx)
 	switch {
@@ -186,6 +203,9 @@ func (s *Store) checkSchema(ctx context.Context) error {
 		return err
 	case have > s.step:
 		return schemaError(store.ErrSchema, "the database has schema version %d, newer than %d of this program: install a newer laneway", have, s.step)
+	}
+	if err := migrations.CheckReleased(have); err != nil {
+		return err
 	}
 	if err := s.checkApplied(have); err != nil {
 		return err
@@ -212,6 +232,9 @@ func (s *Store) checkApplied(have int64) error {
 	}
 	return nil
 }
+
+// versionsSQL finds out whether there is a schema.
+const versionsSQL = `SELECT to_regclass('` + versionTable + `') IS NOT NULL`
 
 const appliedSQL = `SELECT COALESCE(max(version_id), 0) FROM ` + versionTable + ` WHERE is_applied`
 

@@ -69,7 +69,8 @@ var (
 )
 
 // Open connects and checks the schema. It returns chat.ErrStoreUnavailable when the database cannot be used, and an error wrapping
-// [store.ErrSchema] when it has another schema version than this program, [ErrOldSchema] when that is older.
+// [store.ErrSchema] when it has another schema version than this program, [ErrOldSchema] when that is older, [migrations.ErrUnreleased] when it
+// is from before the first release.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	pc, err := poolConfig(cfg)
 	if err != nil {

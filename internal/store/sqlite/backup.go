@@ -17,6 +17,9 @@ func Backup(ctx context.Context, path, dest string) (err error) {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("there is no database at %s: %w", path, err)
 	}
+	if err := checkReleased(ctx, path); err != nil {
+		return err
+	}
 	if err := touch(dest); err != nil { // private from the beginning; SQLite takes an empty file as a new one
 		return err
 	}

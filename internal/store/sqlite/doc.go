@@ -41,7 +41,7 @@
 //   - A crash at any moment loses nothing that was acknowledged.
 //   - A full disk, an input/output error or a read-only file refuse writes with a sentence, leave reads working where the disk lets
 //     them, and heal without a restart.
-//   - A database of a newer schema ([ErrNewerSchema]) or of another program ([ErrForeign]) is refused and never changed.
+//   - A database of a newer schema ([ErrNewerSchema]) of another program ([ErrForeign]), or from before the first release ([migrations.ErrUnreleased]) is refused and never changed.
 //   - The cost of an operation follows the unfinished work and not the history: partial indexes have what is unfinished.
 //
 // # What it does not do

@@ -50,7 +50,7 @@ func Migrate(ctx context.Context, cfg Config, d Direction) (_ []Migration, err e
 	if d == Status {
 		return migrationsOf(ctx, cfg)
 	}
-	cfg, lock, err := prepare(cfg)
+	cfg, lock, err := prepare(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +65,9 @@ func Migrate(ctx context.Context, cfg Config, d Direction) (_ []Migration, err e
 
 // migrationsOf reads the state of every migration, without the lock and on a connection that cannot write: a gateway may use the database.
 func migrationsOf(ctx context.Context, cfg Config) (_ []Migration, err error) {
+	if err := checkReleased(ctx, cfg.Path); err != nil {
+		return nil, err
+	}
 	db, err := sql.Open("sqlite", dsn(cfg.Path, true))
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
@@ -123,6 +126,28 @@ func examine(ctx context.Context, db *sql.DB) (*goose.Provider, error) {
 			"or restore the backup made before the upgrade", ErrNewerSchema, have, know)
 	}
 	return provider, nil
+}
+
+// checkReleased returns [migrations.ErrUnreleased] for a database from before the first release. It looks through a connection that cannot write, so that such
+// a file stays as it is, with its log. What else may be wrong with the file is found, and named, by what opens it.
+func checkReleased(ctx context.Context, path string) (err error) {
+	if info, statErr := os.Stat(path); statErr != nil || info.Size() == 0 {
+		return nil // there is nothing to refuse
+	}
+	db, err := sql.Open("sqlite", dsn(path, true))
+	if err != nil {
+		return fmt.Errorf("open the database: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	var ours bool
+	if err := db.QueryRowContext(ctx, `SELECT count(*) > 0 FROM sqlite_schema WHERE name = 'goose_db_version'`).Scan(&ours); err != nil || !ours {
+		return nil // another file, or a damaged one
+	}
+	var version int64
+	if err := db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`).Scan(&version); err != nil {
+		return explain("read the schema version", err)
+	}
+	return migrations.CheckReleased(version)
 }
 
 // checkOwner separates a new file and ours from a file of another program. Without it a mistyped path would add our tables to another

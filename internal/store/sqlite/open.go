@@ -82,9 +82,10 @@ type Store struct {
 }
 
 // Open takes the data directory for this process, brings the schema up to date and starts the writer goroutine, which
-// ends with [Store.Close]. Errors: [ErrInUse], [ErrNewerSchema], [ErrForeign], chat.ErrStoreUnavailable. ctx bounds the opening only.
+// ends with [Store.Close]. Errors: [ErrInUse], [ErrNewerSchema], [ErrForeign],
+// [migrations.ErrUnreleased], chat.ErrStoreUnavailable. ctx bounds the opening only.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
-	cfg, lock, err := prepare(cfg)
+	cfg, lock, err := prepare(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +164,8 @@ func (s *Store) Ping(ctx context.Context) error {
 // WriterAge is how long the current batch has been running; 0 when the writer is idle.
 func (s *Store) WriterAge() time.Duration { return s.write.age() }
 
-// prepare checks cfg, fills its defaults, makes the directory and the file, and takes the lock.
-func prepare(cfg Config) (Config, *fileLock, error) {
+// prepare checks cfg, fills its defaults, makes the directory and the file, and takes the lock. A database from before the first release is refused.
+func prepare(ctx context.Context, cfg Config) (Config, *fileLock, error) {
 	if cfg.Path == "" {
 		return cfg, nil, errors.New("the path of the SQLite database is empty: name a file, as in sqlite:laneway.db")
 	}
@@ -185,6 +186,9 @@ func prepare(cfg Config) (Config, *fileLock, error) {
 		return cfg, nil, err
 	}
 	cfg.Path = path
+	if err := checkReleased(ctx, path); err != nil {
+		return cfg, nil, err
+	}
 	lock, err := lockFile(path)
 	if err != nil {
 		return cfg, nil, err

@@ -40,7 +40,7 @@ func OpenTarget(ctx context.Context, cfg Config) (*Transfer, error) {
 }
 
 func openTransfer(ctx context.Context, cfg Config, target bool) (*Transfer, error) {
-	cfg, lock, err := prepare(cfg)
+	cfg, lock, err := prepare(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -35,13 +35,17 @@ var (
 )
 
 // Visit opens the database without locking the data directory. fs.ErrNotExist is wrapped when there is none; [ErrForeign] and
-// [ErrNewerSchema] as in [Open]; [ErrOldSchema] when it has to be migrated first.
+// [ErrNewerSchema] as in [Open]; [ErrOldSchema] when it has to be migrated first, [migrations.ErrUnreleased]
+// when that is impossible.
 func Visit(ctx context.Context, cfg Config) (*Visitor, error) {
 	if _, err := os.Stat(cfg.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no database at %s; laneway serve makes it: %w", cfg.Path, fs.ErrNotExist)
 	}
 	path, err := resolve(cfg.Path)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkReleased(ctx, path); err != nil {
 		return nil, err
 	}
 	db, err := sql.Open("sqlite", dsn(path, false))
