@@ -160,6 +160,27 @@ for (const engine of ENGINES) {
       await p.context().close();
     });
 
+    test("without a connection no answer of another question is shown, and the page asks when the gateway is back", async () => {
+      const p = await open();
+      await signIn(p, g.url, TOKEN);
+      await go(p, `#/jobs/${digest}?why=9%3A00`);
+      const before = await answer(p);
+      await g.kill();
+      await shows(p, "#link", "offline since");
+      assert.deepEqual(await answer(p), before);
+      await p.fill("#why", "2031-03-04 12:34");
+      await p.press("#why", "Enter");
+      await shows(p, "#why-answer", "The page asks when the gateway answers.");
+      assert.equal(await p.locator("#why-answer .sentence").count(), 0);
+      await p.fill("#ask", "ping 9:00");
+      await p.press("#ask", "Enter");
+      await shows(p, "#ask-note", "The gateway is not connected; nothing was done.");
+      assert.equal(await p.inputValue("#ask"), "ping 9:00");
+      await g.serve();
+      await p.waitForFunction(() => document.querySelector("#why-answer strong")?.textContent === "not in the schedule");
+      await p.context().close();
+    });
+
     test("an answer fits each screen and has no finding of axe, light and dark", async () => {
       const p = await open();
       await signIn(p, g.url, TOKEN);

@@ -39,21 +39,23 @@ export function Why({ id, changed }) {
       answer.value = a;
       fault.value = why;
     };
-    explain(id, asked).then((a) => show(a, ""), (e) => show(undefined, e.message.replace(`${e.field}: `, "")));
+    explain(id, asked).then((a) => show({ ...a, asked }, ""), (e) => show(undefined, e.message.replace(`${e.field}: `, "")));
     return () => { gone = true; };
   }, [asked, again.value, live.value, changed]);
+  const shown = live.value || answer.value?.asked === asked ? answer.value : undefined; // while it is asked, the old answer stays with its slot
   const ask = (e) => {
     e.preventDefault();
     const at = field.current.value.trim();
+    fault.value = "";
     if (at === asked) again.value++;
     else location.hash = addressOf(id, at);
   };
   return html`<section class="why" aria-labelledby="why-label">
     <form autocomplete="off" onSubmit=${ask}><label id="why-label" for="why"><strong>Why?</strong></label>
       <input id="why" ref=${field} placeholder="9:00" enterkeyhint="go" spellcheck="false" maxlength="64" aria-invalid=${fault.value ? "true" : undefined} aria-describedby=${fault.value ? "why-fault" : "why-hint"}/>
-      <span id="why-hint" class=${answer.value ? "only-read" : "quiet"}>A time in the zone of the job, such as yesterday 9:00, monday 8:30 or 2027-03-02 09:00, then Enter. Empty: the newest slot.</span></form>
+      <span id="why-hint" class=${shown ? "only-read" : "quiet"}>A time in the zone of the job, such as yesterday 9:00, monday 8:30 or 2027-03-02 09:00, then Enter. Empty: the newest slot.</span></form>
     <p id="why-fault" class="fault" role="alert">${plain(fault.value)}</p>
-    <div id="why-answer" ref=${box} role="status" tabindex="-1">${answer.value ? html`<${Answer} id=${id} of=${answer.value}/>` : asked !== null && !fault.value && html`<p class="quiet">${live.value ? "Asking the gateway …" : "The page asks when the gateway answers."}</p>`}</div>
+    <div id="why-answer" ref=${box} role="status" tabindex="-1">${shown ? html`<${Answer} id=${id} of=${shown}/>` : asked !== null && !fault.value && html`<p class="quiet">${live.value ? "Asking the gateway …" : "The page asks when the gateway answers."}</p>`}</div>
   </section>`;
 }
 
