@@ -28,7 +28,7 @@ func ParsePast(text string, now time.Time, tz string) (time.Time, error) {
 	}
 	spec, rest, err := ParseWhen(text, from, tz)
 	if err != nil || rest != "" || spec.Kind != KindAt {
-		return time.Time{}, NewInvalid(FieldAt, InvalidSyntax, "%s is not a moment; write 9:00, yesterday 9:00, monday 8:30 or 2027-03-02 09:00", Excerpt(text))
+		return time.Time{}, NewInvalid(fieldWhen, InvalidSyntax, "%s is not a moment; write 9:00, yesterday 9:00, monday 8:30 or 2027-03-02 09:00", Excerpt(text))
 	}
 	return spec.At, nil
 }
