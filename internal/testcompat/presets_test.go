@@ -39,7 +39,9 @@ func presetCases() map[string]presetCase {
 			want: "streams, asks, pictures, files, loads, resumes, closes, counts",
 		},
 		"codex": {
-			env: func(string) map[string]string { return map[string]string{"CODEX_API_KEY": key, "INITIAL_AGENT_MODE": "workspace-write"} },
+			env: func(string) map[string]string {
+				return map[string]string{"CODEX_API_KEY": key, "INITIAL_AGENT_MODE": "workspace-write"}
+			},
 			files: map[string]func(string) string{".codex/config.toml": func(url string) string {
 				return "model = \"test\"\nmodel_provider = \"test\"\n[model_providers.test]\nname = \"Test\"\nbase_url = \"" + url + "/v1\"\nwire_api = \"responses\"\nenv_key = \"CODEX_API_KEY\"\n"
 			}},
