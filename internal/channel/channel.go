@@ -26,8 +26,8 @@ type Receiver interface {
 	// After [chat.ErrStoreUnavailable] and [chat.ErrDraining] the channel offers the same message again. The message's idempotency key makes that safe.
 	Receive(ctx context.Context, m chat.Message) (chat.Receipt, error)
 	// Lease acquires or renews the right to poll the provider under name: one process holds it at a time. ok is false while another process
-	// holds it. next is the offset that was stored with it, 0 = none. After an error it is unknown which process holds it.
-	Lease(ctx context.Context, name string) (next int64, ok bool, err error)
+	// holds it. After an error it is unknown which process holds it.
+	Lease(ctx context.Context, name string) (ok bool, err error)
 	// Alive is nil while this process may act: its lease in the store has not ended. It answers from memory, and a channel asks before it shows an
 	// answer that grows.
 	Alive() error

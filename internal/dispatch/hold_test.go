@@ -30,7 +30,7 @@ func TestAHeldGatewayIsForAdministrators(t *testing.T) {
 		h := open(t, db)
 		defer h.close()
 		lease := func() bool {
-			_, ok, err := h.d.Lease(t.Context(), "telegram:1")
+			ok, err := h.d.Lease(t.Context(), "telegram:1")
 			if err != nil {
 				t.Fatal(err)
 			}

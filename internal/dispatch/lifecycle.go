@@ -33,7 +33,7 @@ func (d *Dispatcher) Register(ctx context.Context) error {
 func (d *Dispatcher) NodeID() string { return d.owner.ID() }
 
 // Lease takes or confirms a named lease for this process; a channel polls only while it holds its own.
-func (d *Dispatcher) Lease(ctx context.Context, name string) (next int64, ok bool, err error) {
+func (d *Dispatcher) Lease(ctx context.Context, name string) (ok bool, err error) {
 	return d.owner.Acquire(ctx, name)
 }
 

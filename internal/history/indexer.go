@@ -25,7 +25,7 @@ type Store interface {
 type IndexerConfig struct {
 	Store Store
 	// Lease takes or confirms a named lease for this process; ok is false while another replica holds it.
-	Lease func(ctx context.Context, name string) (next int64, ok bool, err error)
+	Lease func(ctx context.Context, name string) (ok bool, err error)
 	// Jitter is a random part of d, to spread replicas; nil = of the random source.
 	Jitter func(d time.Duration) time.Duration
 	// Log gets failures; nil discards.
@@ -63,7 +63,7 @@ func (x *Indexer) Run(ctx context.Context) {
 
 // commit indexes what is new when this process is the one to do it.
 func (x *Indexer) commit(ctx context.Context) {
-	_, mine, err := x.cfg.Lease(ctx, IndexLease)
+	mine, err := x.cfg.Lease(ctx, IndexLease)
 	if err == nil && !mine {
 		return
 	}

@@ -29,13 +29,13 @@ func (x *index) IndexTranscripts(context.Context) (int, error) {
 // leases gives the lease to one holder at a time.
 type leases struct{ holder atomic.Pointer[string] }
 
-func (l *leases) of(name string) func(context.Context, string) (int64, bool, error) {
-	return func(_ context.Context, lease string) (int64, bool, error) {
+func (l *leases) of(name string) func(context.Context, string) (bool, error) {
+	return func(_ context.Context, lease string) (bool, error) {
 		if lease != history.IndexLease {
-			return 0, false, errors.New("another lease: " + lease)
+			return false, errors.New("another lease: " + lease)
 		}
 		l.holder.CompareAndSwap(nil, &name)
-		return 0, *l.holder.Load() == name, nil
+		return *l.holder.Load() == name, nil
 	}
 }
 

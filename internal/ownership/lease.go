@@ -43,22 +43,22 @@ func (l *namedLeases) set(lease store.Lease, held bool) {
 }
 
 // Acquire takes or confirms a named lease for this process, for example of a channel that one replica polls. ok is false while another replica
-// holds it, while this process drains and others may take it, and while the gateway is held. next is the stored position of the lease.
-func (n *Node) Acquire(ctx context.Context, name string) (next int64, ok bool, err error) {
+// holds it, while this process drains and others may take it, and while the gateway is held.
+func (n *Node) Acquire(ctx context.Context, name string) (ok bool, err error) {
 	me, err := n.alive()
 	if err != nil {
-		return 0, false, err
+		return false, err
 	}
 	if n.releasing() || n.Hold() != nil {
-		return 0, false, nil
+		return false, nil
 	}
 	l, ok, err := n.store.AcquireLease(ctx, name, me.id)
 	if err != nil {
-		return 0, false, err
+		return false, err
 	}
 	l.Name = name
 	me.leases.set(l, ok)
-	return l.NextOffset, ok, nil
+	return ok, nil
 }
 
 // Held is a named lease that the current incarnation holds.

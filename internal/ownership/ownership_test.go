@@ -292,14 +292,14 @@ func TestADrainReleasesNamedLeasesForOtherReplicasOnly(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := start(t, ownership.Config{Exclusive: exclusive}, sqlitetest.Open(t, sqlite.Config{}))
 				defer p.end()
-				if _, ok, err := p.Acquire(t.Context(), "box"); !ok || err != nil {
+				if ok, err := p.Acquire(t.Context(), "box"); !ok || err != nil {
 					t.Fatalf("acquire: %v, %v", ok, err)
 				}
 				p.Drain(t.Context())
 				if _, held := p.Held("box"); held != exclusive {
 					t.Errorf("held after the drain: %v", held)
 				}
-				if _, ok, err := p.Acquire(t.Context(), "box"); ok != exclusive || err != nil {
+				if ok, err := p.Acquire(t.Context(), "box"); ok != exclusive || err != nil {
 					t.Errorf("acquired after the drain: %v, %v", ok, err)
 				}
 			})

@@ -69,10 +69,6 @@ func messageInvariants() []Invariant {
 			LEFT JOIN nodes n ON n.id = s.owner AND n.lease_until > :gone
 			WHERE i.state <> 'done' AND i.accepted_at < :gone AND n.id IS NULL AND NOT EXISTS (SELECT 1 FROM hold)
 			GROUP BY i.session_key`},
-		{ID: "I6.offset", Rule: "The offset lies behind every accepted message of its source.", SQL: `
-			SELECT 'I6.offset', i.channel, i.external_id FROM inbox i
-			JOIN leases l ON l.name = i.channel
-			WHERE coalesce(l.next_offset, 0) <> 0 AND i.external_id >= l.next_offset`},
 		{ID: "I6.receipt", Rule: "Delivered means that the provider's id is known.", SQL: `
 			SELECT 'I6.receipt', id, run_id FROM outbox
 			WHERE state = 'delivered' AND coalesce(provider_id, '') = ''`},

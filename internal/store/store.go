@@ -75,7 +75,7 @@ type Nodes interface {
 type Inbox interface {
 	// Accept makes a message durable, see [AcceptParams]. Sequence numbers of a session have no gaps: a refusal or a duplicate uses none up.
 	// chat.ErrQueueFull: the queue is at Cap and Drop is DropNew. chat.ErrKeyReused: Dedupe or MessageID exist with another
-	// ParamsHash or under another Dedupe. chat.ErrFenced: Offset was given and its lease is lost; nothing was stored.
+	// ParamsHash or under another Dedupe.
 	Accept(ctx context.Context, p AcceptParams) (Accepted, error)
 	// Start turns waiting messages into a run. Messages that have an outcome meanwhile are left out; when none is left nothing is
 	// written and Started.Seqs is empty. A run that exists (an earlier attempt) goes on with attempt + 1. started_at of a first

@@ -74,12 +74,10 @@ type StopRequest struct {
 	RunID, By string
 }
 
-// Lease is a named exclusive right (the poller of one bot) with the offset that belongs to it.
+// Lease is a named exclusive right (the poller of one bot).
 type Lease struct {
 	Name, Owner string
 	Epoch       int64
-	// NextOffset is the first provider message that has not been accepted; 0 = unknown.
-	NextOffset int64
 }
 
 // Claim is the proof that a write needs: this node owns the session at this epoch.
@@ -115,8 +113,6 @@ type AcceptParams struct {
 	// Joins: the message is expected to share the turn of the one before it (typed within its debounce window). Its row is held, not
 	// waiting, and does not count towards Cap: what waits is turns.
 	Joins bool
-	// Offset moves the lease's NextOffset in the same transaction; nil = none. A duplicate moves it as well.
-	Offset *Lease
 	// Unqueued messages (executed chat commands) get a sequence number and at once the outcome answered; they never wait, count
 	// towards no cap and take no ownership.
 	Unqueued bool

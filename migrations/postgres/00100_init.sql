@@ -23,10 +23,9 @@ CREATE TABLE nodes (
 
 -- Named exclusive rights, such as to poll one bot.
 CREATE TABLE leases (
-    name        text NOT NULL PRIMARY KEY,
-    owner       text, -- a node; NULL = free
-    epoch       bigint NOT NULL DEFAULT 0, -- grows with each change of the owner
-    next_offset bigint -- the first message of the provider that was not accepted; NULL = unknown
+    name  text NOT NULL PRIMARY KEY,
+    owner text, -- a node; NULL = free
+    epoch bigint NOT NULL DEFAULT 0 -- grows with each change of the owner
 ) WITH (fillfactor = 50);
 
 -- One row holds the gateway: nothing is sent, received from channels or started by the clock. A backup has it.

@@ -22,10 +22,9 @@ CREATE TABLE nodes (
 
 -- Named exclusive rights, such as to poll one bot.
 CREATE TABLE leases (
-    name        TEXT NOT NULL PRIMARY KEY,
-    owner       TEXT, -- a node; NULL = free
-    epoch       INTEGER NOT NULL DEFAULT 0, -- grows with each change of the owner
-    next_offset INTEGER -- the first message of the provider that was not accepted; NULL = unknown
+    name  TEXT NOT NULL PRIMARY KEY,
+    owner TEXT, -- a node; NULL = free
+    epoch INTEGER NOT NULL DEFAULT 0 -- grows with each change of the owner
 ) STRICT, WITHOUT ROWID;
 
 -- One row holds the gateway: nothing is sent, received from channels or started by the clock. A backup has it.

@@ -136,7 +136,7 @@ func (Held) Record(context.Context, string) error { return nil }
 func (r *receiver) Alive() error { return nil }
 
 // Lease implements [channel.Receiver]: there is no other process.
-func (r *receiver) Lease(context.Context, string) (int64, bool, error) { return 0, true, nil }
+func (r *receiver) Lease(context.Context, string) (bool, error) { return true, nil }
 
 func (r *receiver) messages() []chat.Message {
 	r.mu.Lock()

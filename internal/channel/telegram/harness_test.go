@@ -145,15 +145,14 @@ func (b *bot) Alive() error {
 }
 
 // Lease is the store's answer to who may poll.
-func (b *bot) Lease(context.Context, string) (int64, bool, error) {
+func (b *bot) Lease(context.Context, string) (bool, error) {
 	b.mu.Lock()
 	f := b.lease
 	b.mu.Unlock()
 	if f == nil {
-		return 0, true, nil
+		return true, nil
 	}
-	ok, err := f()
-	return 0, ok, err
+	return f()
 }
 
 // Receive implements [channel.Receiver].

@@ -51,7 +51,7 @@ var errLeaseTime = errors.New("the call for the lease took too long")
 
 // leaser grants the right to poll; see [channel.Receiver].
 type leaser interface {
-	Lease(ctx context.Context, name string) (next int64, ok bool, err error)
+	Lease(ctx context.Context, name string) (ok bool, err error)
 }
 
 // pollerConfig are the settings of [Config] about getting updates.
@@ -99,7 +99,7 @@ func (p *poller) serveWebhook(ctx context.Context, served leaser) {
 		if err == nil {
 			p.conn.set(ctx, stateConnected, "")
 			for ctx.Err() == nil {
-				if _, _, err := served.Lease(ctx, p.cfg.name); err != nil {
+				if _, err := served.Lease(ctx, p.cfg.name); err != nil {
 					p.log.DebugContext(ctx, "other processes do not see that the bot is served", "err", err)
 				}
 				if retry.Sleep(ctx, servedPause) != nil {
@@ -182,7 +182,7 @@ func (p *poller) leased(ctx context.Context) (time.Duration, bool) {
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, leaseTime, errLeaseTime)
 	defer cancel()
-	_, ok, err := p.lease.Lease(limited, p.cfg.name)
+	ok, err := p.lease.Lease(limited, p.cfg.name)
 	switch {
 	case ctx.Err() != nil:
 		return 0, false

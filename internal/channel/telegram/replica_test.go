@@ -63,7 +63,7 @@ type shared struct {
 	node *bot
 }
 
-func (s shared) Lease(ctx context.Context, name string) (int64, bool, error) {
+func (s shared) Lease(ctx context.Context, name string) (bool, error) {
 	return s.node.Lease(ctx, name)
 }
 

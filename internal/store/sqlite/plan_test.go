@@ -109,9 +109,6 @@ func everything(t *testing.T, s *Store, clock *time.Time) (ofDeletion map[string
 		t.Helper()
 		p := message(node, "room", id)
 		p.Cap, p.Drop, p.DropNotice = 2, chat.DropOld, notice
-		if node == "first" {
-			p.Offset = &lease
-		}
 		a, err := s.Accept(ctx, p)
 		must(err)
 		return a

@@ -27,11 +27,6 @@ const (
 	// takersSQL are the nodes that may take sessions.
 	takersSQL = `SELECT id FROM nodes WHERE id {in $1} AND lease_until > {now} AND NOT draining`
 
-	// offsetSQL proves the lease of a poller and moves its offset. It never goes back: an old message that is offered again must not make the poller fetch
-	// newer ones a second time.
-	offsetSQL = `UPDATE leases SET next_offset = {greatest}(COALESCE(next_offset, 0), $4) WHERE name = $1 AND owner = $2 AND epoch = $3
-		AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $2 AND n.lease_until > {now}) RETURNING 1`
-
 	addMessagesSQL = `{set key text, seq int, id text, dedupe text, hash text, channel text, external int, principal text, sender text, body text, lane text,
 			state text, outcome text, reason text, node text, done bool}
 		INSERT INTO inbox (session_key, seq, message_id, dedupe, params_hash, channel, external_id, principal, sender, body, lane,
@@ -46,11 +41,7 @@ func (s Inbox) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted
 	if err != nil {
 		return store.Accepted{}, err
 	}
-	bytes := len(o.body)
-	if p.Offset != nil {
-		bytes = maxGrouped + 1 // its lease may be lost, and then the others must not be
-	}
-	if err := s.accepts.do(ctx, o, bytes); err != nil {
+	if err := s.accepts.do(ctx, o, len(o.body)); err != nil {
 		return store.Accepted{}, err
 	}
 	return o.out, nil
@@ -146,15 +137,6 @@ func (a *accepting) read(ctx context.Context, ops []*acceptOp) (err error) {
 			nodes = append(nodes, o.p.Node)
 		}
 		rows = append(rows, []any{o.Name(), m.Session.Agent, m.Principal, o.sessionID, m.Lane, m.ID, m.Dedupe})
-	}
-	if o := ops[0].p.Offset; o != nil { // it runs alone
-		held, err := one(ctx, a.tx, offsetSQL, func(Row) error { return nil }, o.Name, o.Owner, o.Epoch, o.NextOffset)
-		if err == nil && !held {
-			err = chat.ErrFenced
-		}
-		if err != nil {
-			return err
-		}
 	}
 	if err := a.tx.Later(ctx, makeRowsSQL, nil, rows); err != nil {
 		return err

@@ -24,7 +24,7 @@ const (
 	acquireSQL = `INSERT INTO leases AS l (name, owner, epoch) VALUES ($1, $2, 1)
 		ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, epoch = l.epoch + CASE WHEN l.owner = excluded.owner THEN 0 ELSE 1 END
 		WHERE l.owner IS NULL OR l.owner = excluded.owner OR NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = l.owner AND n.lease_until > {now})
-		RETURNING epoch, COALESCE(next_offset, 0)`
+		RETURNING epoch`
 )
 
 // Heartbeat extends the lease of a live node; see store.Nodes.
@@ -221,7 +221,7 @@ func (s Nodes) AcquireLease(ctx context.Context, name, nodeID string) (l store.L
 		if err := proveAlive(ctx, tx, nodeID); err != nil {
 			return l, err
 		}
-		if ok, err := one(ctx, tx, acquireSQL, into(&l.Epoch, &l.NextOffset), name, nodeID); err != nil || !ok {
+		if ok, err := one(ctx, tx, acquireSQL, into(&l.Epoch), name, nodeID); err != nil || !ok {
 			return store.Lease{}, err
 		}
 		return l, nil
@@ -229,7 +229,7 @@ func (s Nodes) AcquireLease(ctx context.Context, name, nodeID string) (l store.L
 	return l, l.Owner != "", err
 }
 
-// ReleaseLease gives a lease back, which keeps its offset. It does nothing when the claim is not current.
+// ReleaseLease gives a lease back. It does nothing when the claim is not current.
 func (s Nodes) ReleaseLease(ctx context.Context, l store.Lease) error {
 	return s.db.Update(ctx, "release the lease "+l.Name, func(ctx context.Context, tx Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE leases SET owner = NULL WHERE name = $1 AND owner = $2 AND epoch = $3`, l.Name, l.Owner, l.Epoch)

@@ -32,7 +32,6 @@ func breaks() []breach {
 		{id: "I4.lane", sql: `UPDATE runs SET lane = 'cron' WHERE id = 'a2'`, values: map[string]string{"cron": "0"}},
 		{id: "I5.order", sql: `UPDATE runs SET started_at = started_at - 60000, ended_at = started_at - 60000 WHERE id = 'b2'`},
 		{id: "I5.stranded", sql: `UPDATE inbox SET accepted_at = 1 WHERE session_key = 'agent:main:free'`},
-		{id: "I6.offset", sql: `UPDATE leases SET next_offset = 41 WHERE name = 'telegram:1'`},
 		{id: "I6.receipt", sql: `UPDATE outbox SET provider_id = '' WHERE run_id = 'a1'`},
 		{id: "I7.drain", sql: `UPDATE nodes SET draining = true, draining_since = 1 WHERE id = 'n1'`},
 		{id: "I7.left", sql: `UPDATE runs SET owner = 'absent' WHERE id = 'a2'`},
@@ -167,12 +166,11 @@ func (w *world) exampleRun(rest, id string) {
 func (w *world) exampleDrop() {
 	w.Helper()
 	key := exampleKey("tele")
-	l, got, err := w.st.AcquireLease(w.ctx, "telegram:1", "n1")
+	_, got, err := w.st.AcquireLease(w.ctx, "telegram:1", "n1")
 	w.ok(err)
 	equal(w, "lease taken", got, true)
 	p := w.message("n1", key)
-	p.Message.Channel, p.Message.ExternalID, p.Offset = "telegram:1", 41, &l
-	l.NextOffset = 42
+	p.Message.Channel, p.Message.ExternalID = "telegram:1", 41
 	a := w.accept(p)
 	ended, err := w.st.EndWaiting(w.ctx, store.EndParams{
 		Session: key, Seqs: []int64{a.Seq}, Outcome: chat.OutcomeDropped, Reason: "queue_full",

@@ -102,11 +102,10 @@ func tenMegabytes(w *world) {
 func numbersBeyond32Bits(w *world) {
 	const big = int64(1)<<62 + 3
 	node, key := w.node(), w.key()
-	l := w.hold(node)
-	p := w.update(l, key, big)
+	p := w.message(node, key)
+	p.Message.Channel, p.Message.ExternalID = poller, big
 	a := w.accept(p)
 	equal(w, "external id", w.row(p.Message.ID).ExternalID, big)
-	equal(w, "offset", w.hold(node).NextOffset, big+1)
 	c := claimOf(key, a)
 	w.start(c, p.Message.ID, a.Seq)
 	f := answered(c, p.Message.ID)
