@@ -1,6 +1,9 @@
 package chat
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // LaneStatus is a picture of one lane at one moment.
 type LaneStatus struct {
@@ -52,6 +55,12 @@ type NodeStatus struct {
 	ID, Version string
 	Draining    bool
 	Lease       time.Duration // left
+	Agents      []string      // that it has; nil = all
+}
+
+// Has reports whether the process has an agent.
+func (n NodeStatus) Has(agent string) bool {
+	return n.Agents == nil || slices.Contains(n.Agents, agent)
 }
 
 // RunEnd is how a message ended, for callers that wait for it.

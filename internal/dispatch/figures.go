@@ -82,8 +82,8 @@ func (f *figures) read(ctx context.Context) {
 	f.last.Store(&next)
 }
 
-// agentMissing names the agents for which work waits and that no live process has. was is what the last look named. A process with the agent takes its work within
-// a second, so what two looks find has none. Each agent is a warning once, until nothing waits for it.
+// agentMissing names the agents for which work waits and that no live process has. was is what the last look named. Two looks have to find it: between
+// them a process may start again. Each agent is a warning once, until nothing waits for it.
 func (f *figures) agentMissing(ctx context.Context, was []string) ([]string, error) {
 	if f.node.Hold() != nil { // every process leaves the work, and the hold is a problem of its own
 		f.left = nil
@@ -93,10 +93,6 @@ func (f *figures) agentMissing(ctx context.Context, was []string) ([]string, err
 	if err != nil {
 		return was, err
 	}
-	maps.DeleteFunc(left, func(agent string, _ store.Unowned) bool {
-		_, ours := f.agents[agent]
-		return ours
-	})
 	before := f.left
 	f.left = left
 	var missing []string

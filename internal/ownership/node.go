@@ -64,7 +64,7 @@ type Config struct {
 	Lease, Heartbeat time.Duration
 	// Sweep is how often work without an owner is looked for; 0 = 1 s.
 	Sweep time.Duration
-	// Agents are those that this process has: it takes over no work of others. nil = all.
+	// Agents are those that this process has: it takes over no work of others, and says so to other replicas. nil = all.
 	Agents []string
 	// Fires: this process fires jobs.
 	Fires bool
@@ -237,6 +237,7 @@ func (n *Node) Register(ctx context.Context) error {
 func (n *Node) register(ctx context.Context) error {
 	row := store.Node{
 		ID: uuid.Must(uuid.NewV7()).String(), Addr: n.cfg.Addr, Version: n.cfg.Version, Lease: n.cfg.Lease, Exclusive: n.cfg.Exclusive, Fires: n.cfg.Fires,
+		Agents: n.cfg.Agents,
 	}
 	asked := time.Now()
 	if err := n.store.Register(ctx, row); err != nil {

@@ -57,10 +57,10 @@ type Nodes interface {
 	// Unregister is the clean stop: ownership of all its sessions and leases is released, the node row is deleted. Sessions of it
 	// that still have a running run keep the row's state; the next owner counts no crash for them. Idempotent.
 	Unregister(ctx context.Context, nodeID string) error
-	// LiveNodes lists nodes whose lease is valid, oldest first.
+	// LiveNodes lists nodes whose lease is valid, with their agents, oldest first.
 	LiveNodes(ctx context.Context) ([]chat.NodeStatus, error)
-	// Unowned counts by agent what no live node works on: messages of sessions without a live owner, due jobs, due retries. A node that has their agent takes
-	// them over within a second. Work of the gateway itself is left out: every node takes that.
+	// Unowned counts what waits for agents that no live node has, by agent: messages of sessions without a live owner, due jobs, due retries. Work of the
+	// gateway itself is left out: every node takes that.
 	Unowned(ctx context.Context) (map[string]Unowned, error)
 	// AcquireLease takes the named lease if no live node holds it, or confirms that nodeID holds it. The epoch grows with each new holder.
 	// ok is false when another live node holds it.

@@ -42,9 +42,11 @@ type Node struct {
 	Exclusive bool
 	// Fires: the process fires jobs. When none does, an outage begins, see cron.History.
 	Fires bool
+	// Agents are those that the process has; nil = all.
+	Agents []string
 }
 
-// Unowned is what waits for an agent and has no live node.
+// Unowned is what waits for an agent that no live node has.
 type Unowned struct{ Messages, Jobs int }
 
 // Beat is the result of a heartbeat.

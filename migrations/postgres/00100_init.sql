@@ -18,7 +18,8 @@ CREATE TABLE nodes (
     version        text NOT NULL DEFAULT '',
     draining       boolean NOT NULL DEFAULT false, -- it takes no session any more
     draining_since bigint,
-    fires          boolean NOT NULL DEFAULT false -- it fires jobs
+    fires          boolean NOT NULL DEFAULT false, -- it fires jobs
+    agents         text NOT NULL DEFAULT '' -- JSON list of those that it has; '' = all
 ) WITH (fillfactor = 50);
 
 -- Named exclusive rights, such as to poll one bot.

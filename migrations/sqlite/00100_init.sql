@@ -17,7 +17,8 @@ CREATE TABLE nodes (
     version        TEXT NOT NULL DEFAULT '',
     draining       INTEGER NOT NULL DEFAULT 0, -- it takes no session any more
     draining_since INTEGER,
-    fires          INTEGER NOT NULL DEFAULT 0 -- it fires jobs
+    fires          INTEGER NOT NULL DEFAULT 0, -- it fires jobs
+    agents         TEXT NOT NULL DEFAULT '' -- JSON list of those that it has; '' = all
 ) STRICT, WITHOUT ROWID;
 
 -- Named exclusive rights, such as to poll one bot.

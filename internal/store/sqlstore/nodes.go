@@ -2,6 +2,8 @@ package sqlstore
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"laneway/internal/chat"
@@ -95,9 +97,9 @@ const (
 	// They stay as rows: a node whose row exists has crashed, and its runs count that.
 	expireOthersSQL = `UPDATE nodes SET lease_until = {now} WHERE id <> $1 AND lease_until > {now}`
 
-	registerSQL = `INSERT INTO nodes (id, started_at, lease_until, lease_ms, addr, version, fires) VALUES ($1, {now}, {now} + $2, $2, $3, $4, $5)
+	registerSQL = `INSERT INTO nodes (id, started_at, lease_until, lease_ms, addr, version, fires, agents) VALUES ($1, {now}, {now} + $2, $2, $3, $4, $5, $6)
 		ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, lease_until = excluded.lease_until, lease_ms = excluded.lease_ms,
-			addr = excluded.addr, version = excluded.version, fires = excluded.fires, draining = false, draining_since = NULL RETURNING lease_until`
+			addr = excluded.addr, version = excluded.version, fires = excluded.fires, agents = excluded.agents, draining = false, draining_since = NULL RETURNING lease_until`
 )
 
 // Register makes a new incarnation; see store.Nodes.
@@ -114,6 +116,13 @@ func (s Nodes) Registered(ctx context.Context, n store.Node) (time.Time, error) 
 	if n.Lease <= 0 {
 		n.Lease = defaultLease
 	}
+	agents := ""
+	if n.Agents != nil {
+		var err error
+		if agents, err = encode(n.Agents); err != nil {
+			return time.Time{}, err
+		}
+	}
 	return result(ctx, s.db.Update, "register this gateway", func(ctx context.Context, tx Tx) (until time.Time, err error) {
 		if err := endOutage(ctx, tx, n); err != nil {
 			return until, err
@@ -123,7 +132,7 @@ func (s Nodes) Registered(ctx context.Context, n store.Node) (time.Time, error) 
 				return until, err
 			}
 		}
-		_, err = one(ctx, tx, registerSQL, into(instant{&until}), n.ID, span(n.Lease), n.Addr, n.Version, n.Fires)
+		_, err = one(ctx, tx, registerSQL, into(instant{&until}), n.ID, span(n.Lease), n.Addr, n.Version, n.Fires, agents)
 		return until, err
 	})
 }
@@ -155,10 +164,10 @@ func (s Nodes) SetDraining(ctx context.Context, nodeID string) error {
 // LiveNodes lists nodes whose lease is valid, oldest first.
 func (s Nodes) LiveNodes(ctx context.Context) ([]chat.NodeStatus, error) {
 	return list(ctx, s.db, query{
-		"list the gateways", `SELECT id, version, draining, lease_until - {now} FROM nodes WHERE lease_until > {now} ORDER BY started_at, id`, nil,
+		"list the gateways", `SELECT id, version, draining, lease_until - {now}, agents FROM nodes WHERE lease_until > {now} ORDER BY started_at, id`, nil,
 	}, func(r Row) (n chat.NodeStatus, err error) {
 		var left int64
-		err = r.Scan(&n.ID, &n.Version, &n.Draining, &left)
+		err = r.Scan(&n.ID, &n.Version, &n.Draining, &left, jsonColumn{&n.Agents})
 		n.Lease = time.Duration(left) * time.Millisecond
 		return n, err
 	})
@@ -179,11 +188,18 @@ const (
 		UNION ALL SELECT agent, false, count(*) FROM cron_run_logs WHERE state = 'retrying' AND next_attempt_at <= {now} AND owner <> '` + cron.SystemOwner + `' GROUP BY agent`
 )
 
-// Unowned counts by agent what no live node works on; see store.Nodes.
+// Unowned counts what waits for agents that no live node has; see store.Nodes.
 func (s Nodes) Unowned(ctx context.Context) (left map[string]store.Unowned, err error) {
 	err = s.db.View(ctx, "count the work that no gateway has", func(ctx context.Context, tx Tx) error {
 		left = map[string]store.Unowned{}
-		return tx.Query(ctx, tx.PerEngine(unownedSQL, unownedOnSQLite), func(r Row) error {
+		nodes, err := all(ctx, tx, `SELECT agents FROM nodes WHERE lease_until > {now}`, func(r Row) (n chat.NodeStatus, err error) {
+			err = r.Scan(jsonColumn{&n.Agents})
+			return n, err
+		})
+		if err != nil {
+			return err
+		}
+		err = tx.Query(ctx, tx.PerEngine(unownedSQL, unownedOnSQLite), func(r Row) error {
 			var (
 				agent    string
 				messages bool
@@ -201,6 +217,10 @@ func (s Nodes) Unowned(ctx context.Context) (left map[string]store.Unowned, err 
 			left[agent] = of
 			return nil
 		})
+		maps.DeleteFunc(left, func(agent string, _ store.Unowned) bool {
+			return slices.ContainsFunc(nodes, func(n chat.NodeStatus) bool { return n.Has(agent) })
+		})
+		return err
 	})
 	return left, err
 }

@@ -64,7 +64,7 @@ func claimIsOneThing(w *world) {
 
 // claimsOfAgents lets a job of an agent become due that the node lacks, then a retry of one: neither is claimed, and neither wakes the node before its time.
 func claimsOfAgents(w *world) {
-	node := w.node()
+	node := w.nodeOf("main")
 	other := w.job(func(j *cron.Job) { j.Agent = "coder" })
 	system := w.job(func(j *cron.Job) { j.Agent, j.Owner = "coder", cron.SystemOwner })
 	w.pass(interval, node)

@@ -93,12 +93,12 @@ func defaultLease(w *world) {
 func liveNodes(w *world) {
 	first := w.node()
 	w.clock.advance(time.Second)
-	second := w.node()
+	second := w.nodeOf("main", "coder")
 	w.ok(w.st.SetDraining(w.ctx, second))
 	list, err := w.st.LiveNodes(w.ctx)
 	w.ok(err)
 	equal(w, "live nodes", list, []chat.NodeStatus{
-		{ID: first, Version: "test", Lease: lease - time.Second}, {ID: second, Version: "test", Draining: true, Lease: lease},
+		{ID: first, Version: "test", Lease: lease - time.Second}, {ID: second, Version: "test", Draining: true, Lease: lease, Agents: []string{"main", "coder"}},
 	})
 	w.clock.advance(lease - time.Second)
 	list, err = w.st.LiveNodes(w.ctx)

@@ -359,7 +359,7 @@ func sweepAgents(w *world) {
 	p.Message.Principal = cron.SystemOwner
 	w.accept(p)
 	w.clock.advance(lease)
-	second := w.node()
+	second := w.nodeOf("main", "writer")
 	sweep := func(agents ...string) []store.Taken {
 		list, err := w.st.Sweep(w.ctx, store.SweepParams{Node: second, Limit: 1, Agents: agents})
 		w.ok(err)
@@ -371,6 +371,10 @@ func sweepAgents(w *world) {
 	equal(w, "taken again", len(sweep("main", "writer")), 0)
 	equal(w, "left for a node with the agent", w.unowned(), map[string]store.Unowned{"coder": {Messages: 1}})
 	equal(w, "run and owner", []any{w.run(run).State, w.run(run).Crashes, w.session(coder).Owner, w.session(coder).Epoch}, []any{store.RunRunning, 0, first, int64(1)})
+	having := w.nodeOf("coder")
+	equal(w, "left while a node that has it has not looked", w.unowned(), nil)
+	w.ok(w.st.Unregister(w.ctx, having))
+	equal(w, "left when that node is gone", w.unowned(), map[string]store.Unowned{"coder": {Messages: 1}})
 	taken = sweep("main", "coder")
 	equal(w, "taken with the agent", len(taken), 1)
 	equal(w, "session, epoch and crashes", []any{taken[0].Session, taken[0].Epoch, taken[0].Runs[run].Crashes}, []any{coder, int64(2), 1})

@@ -89,8 +89,14 @@ func equal[V any](w *world, what string, got, want V) {
 // node registers a node and returns its id.
 func (w *world) node() string {
 	w.Helper()
+	return w.nodeOf()
+}
+
+// nodeOf is a node with some agents; without one it has all.
+func (w *world) nodeOf(agents ...string) string {
+	w.Helper()
 	id := w.id("node")
-	w.ok(w.st.Register(w.ctx, store.Node{ID: id, Addr: "127.0.0.1:1", Version: "test", Lease: lease}))
+	w.ok(w.st.Register(w.ctx, store.Node{ID: id, Addr: "127.0.0.1:1", Version: "test", Lease: lease, Agents: agents}))
 	return id
 }
 
