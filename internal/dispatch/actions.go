@@ -100,10 +100,13 @@ func (a actions) Agents() []agent.Info { return a.d.Agents() }
 // Overview is /status.
 func (a actions) Overview(ctx context.Context, c command.Call) (command.Overview, error) {
 	st := a.d.Status(ctx)
-	ag := a.d.agents[c.Session.Agent]
+	ag, ours := a.d.agents[c.Session.Agent]
 	o := command.Overview{
 		Version: st.Version, Store: st.Store, Agent: ag.Info.ID + " (" + ag.Info.Runner + ")", Model: ag.Info.Model,
 		Uptime: time.Since(st.StartedAt).Round(time.Second).String(), Lanes: st.Lanes.Lanes, ContextWindow: ag.ContextWindow,
+	}
+	if !ours {
+		o.Agent = c.Session.Agent + " (of another gateway)"
 	}
 	if c.Own {
 		o.Lanes = nil

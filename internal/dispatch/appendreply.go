@@ -12,8 +12,8 @@ import (
 // reply is there once. It is published again, because an attempt that was interrupted may not have published it. A chat user's reply goes to
 // sessions of their own only.
 func (d *Dispatcher) AppendReply(ctx context.Context, key chat.SessionKey, r chat.Reply) (seq int64, err error) {
-	if _, ok := d.agents[key.Agent]; !ok {
-		return 0, chat.ErrUnknownAgent
+	if err := d.checkAgent(ctx, key.Agent); err != nil {
+		return 0, err
 	}
 	run := r.RunID
 	if run == "" {

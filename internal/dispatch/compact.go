@@ -294,7 +294,10 @@ var errNoWindow = errors.New("this agent keeps its conversations by itself; ther
 
 // Compact is /compact.
 func (a actions) Compact(ctx context.Context, c command.Call) (command.Compaction, error) {
-	ag := a.d.agents[c.Session.Agent]
+	ag, ours := a.d.agents[c.Session.Agent]
+	if !ours {
+		return command.CompactionNothing, chat.Errorf(chat.CodeInvalid, "this gateway does not have the agent; send /compact through one that has it")
+	}
 	if !ag.Compacts || ag.ContextWindow == 0 {
 		return command.CompactionNothing, chat.Errorf(chat.CodeInvalid, "%s", errNoWindow)
 	}

@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
@@ -61,6 +63,22 @@ func (p *parts) agentIDs() []string {
 		ids = append(ids, a.Info.ID)
 	}
 	return ids
+}
+
+// checkAgent returns chat.CodeUnknownAgent when no live process has an agent.
+func (p *parts) checkAgent(ctx context.Context, id string) error {
+	if _, ours := p.agents[id]; ours {
+		return nil
+	}
+	nodes, err := p.store.LiveNodes(ctx)
+	if err != nil {
+		return fmt.Errorf("looking for a gateway with the agent: %w", err)
+	}
+	if slices.ContainsFunc(nodes, func(n chat.NodeStatus) bool { return n.Has(id) }) {
+		return nil
+	}
+	shown := chat.Cut(chat.Printable(id), 64)
+	return chat.Errorf(chat.CodeUnknownAgent, "no running gateway has the agent %q: name another one, or start a gateway that has it in its configuration", shown).With("agentId", shown)
 }
 
 // Agents lists the agents, the default one first.

@@ -27,7 +27,7 @@ type receiver struct {
 
 // receive is Receive for a caller of the gateway, whose waiting messages are bounded; nil = of a channel, which has its own bounds.
 func (r *receiver) receive(ctx context.Context, m chat.Message, by *chat.Caller) (chat.Receipt, error) {
-	if err := r.check(&m); err != nil {
+	if err := r.check(ctx, &m); err != nil {
 		return chat.Receipt{}, err
 	}
 	if err := r.holdFault(m, by); err != nil {
@@ -108,12 +108,12 @@ func highest(scopes []string) string {
 }
 
 // check fills what a message needs and refuses what cannot be a message.
-func (r *receiver) check(m *chat.Message) error {
+func (r *receiver) check(ctx context.Context, m *chat.Message) error {
 	if m.Session.IsZero() {
 		return chat.Errorf(chat.CodeInvalid, "the message names no session")
 	}
-	if _, ok := r.agents[m.Session.Agent]; !ok {
-		return chat.Errorf(chat.CodeUnknownAgent, "there is no agent %q here", m.Session.Agent).With("agentId", m.Session.Agent)
+	if err := r.checkAgent(ctx, m.Session.Agent); err != nil {
+		return err
 	}
 	if len(m.Content.Attachments) == 0 || m.Content.Text != "" {
 		if err := chat.CheckText("message", m.Content.Text, chat.MaxText); err != nil {
@@ -162,7 +162,7 @@ func (r *receiver) accept(ctx context.Context, m chat.Message) (receipt chat.Rec
 
 // acceptOwn is accept for a message of the gateway itself: no bound of a caller is for it.
 func (r *receiver) acceptOwn(ctx context.Context, m chat.Message) error {
-	if err := r.check(&m); err != nil {
+	if err := r.check(ctx, &m); err != nil {
 		return err
 	}
 	if r.node.Draining() {
@@ -201,7 +201,7 @@ func (r *receiver) deferText(ctx context.Context, m chat.Message, by chat.Caller
 	if err := notMade(m.Session, by); err != nil {
 		return err
 	}
-	if err := r.check(&m); err != nil {
+	if err := r.check(ctx, &m); err != nil {
 		return err
 	}
 	if err := r.admission.diskFault(); err != nil {

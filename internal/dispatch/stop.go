@@ -177,8 +177,8 @@ func (sp *stops) signalRun(key string, run store.RunningRun, by string) bool {
 // nothing and returns the id of the first. A caller whom
 // [chat.Caller.MayChange] refuses gets chat.CodeForbidden, and nothing was done.
 func (sp *stops) reset(ctx context.Context, key chat.SessionKey, by chat.Caller, o *chat.IdempotencyKey) (string, error) {
-	if _, ok := sp.agents[key.Agent]; !ok {
-		return "", chat.Errorf(chat.CodeUnknownAgent, "there is no agent %q here", key.Agent).With("agentId", key.Agent)
+	if err := sp.checkAgent(ctx, key.Agent); err != nil {
+		return "", err
 	}
 	if err := sp.access.mayChange(ctx, key, by); err != nil {
 		return "", err

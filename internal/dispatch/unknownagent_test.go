@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"testing"
@@ -137,5 +138,34 @@ func TestARunInTheSessionOfAnAgentThatThisProcessLacksFails(t *testing.T) {
 		}
 		want(t, "state of the attempt", runs[0].Attempts[0].State, cron.AttemptError)
 		want(t, "sentence", runs[0].Error, `there is no agent "second" here; the operator can add it to the configuration`)
+	})
+}
+
+// TestInputForAnAgentOfAnotherProcessIsAnsweredThere has a process without the agent receive a message for it, a command and a reset: the message waits for the
+// process that has the agent. When that process is gone, nothing is taken any more, and nothing is stored.
+func TestInputForAnAgentOfAnotherProcessIsAnsweredThere(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore(t)
+		having, lacking := open(t, st, second(&script{})), open(t, st)
+		defer lacking.close()
+		want(t, "outcome", having.end(lacking.send("agent:second:main", "hello")).Outcome, chat.OutcomeAnswered)
+		for _, text := range []string{"/status", "/compact", "/queue", "/new"} {
+			if _, err := lacking.d.Receive(t.Context(), lacking.msg("agent:second:main", text)); err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+		want(t, "outcome after the reset", having.end(lacking.send("agent:second:main", "again")).Outcome, chat.OutcomeAnswered)
+
+		having.close()
+		for _, text := range []string{"hello", "/status"} {
+			m := lacking.msg("agent:second:main", text)
+			_, err := lacking.d.Receive(t.Context(), m)
+			if !errors.Is(err, chat.ErrUnknownAgent) {
+				t.Errorf("%s: %v", text, err)
+			}
+			if _, err := st.MessageByID(t.Context(), m.ID); !errors.Is(err, chat.ErrNotFound) {
+				t.Errorf("%s is stored: %v", text, err)
+			}
+		}
 	})
 }

@@ -91,7 +91,7 @@ type Claim struct {
 
 // AcceptParams is one message to accept.
 type AcceptParams struct {
-	// Node is the accepting node. With Take it becomes the owner when no live node owns the session (epoch + 1).
+	// Node is the accepting node. With Take it becomes the owner when it has the agent and no live node owns the session (epoch + 1).
 	Node string
 	Take bool
 	// Message: Session, ID (required here), Lane, Principal, Channel, ExternalID, Dedupe, ParamsHash, Content.

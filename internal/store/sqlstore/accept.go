@@ -24,8 +24,8 @@ const (
 			COALESCE(s.mode, '')
 		FROM inbox i LEFT JOIN sessions s ON s.key = i.session_key WHERE i.message_id {in $1} OR i.dedupe {in $2}`
 
-	// takersSQL are the nodes that may take sessions.
-	takersSQL = `SELECT id FROM nodes WHERE id {in $1} AND lease_until > {now} AND NOT draining`
+	// takersSQL are the nodes that may take sessions of their agents.
+	takersSQL = `SELECT id, agents FROM nodes WHERE id {in $1} AND lease_until > {now} AND NOT draining`
 
 	addMessagesSQL = `{set key text, seq int, id text, dedupe text, hash text, channel text, external int, principal text, sender text, body text, lane text,
 			state text, outcome text, reason text, node text, done bool}
@@ -92,7 +92,7 @@ type accepting struct {
 	alone    bool
 	sessions *sessionRows
 	known    []knownMessage
-	takers   map[string]bool
+	takers   map[string]chat.NodeStatus
 
 	messages Set
 	changed  []*sessionRow
@@ -107,7 +107,7 @@ type knownMessage struct {
 }
 
 func (s Inbox) acceptAll(ctx context.Context, tx Tx, ops []*acceptOp, alone bool) (done []bool, err error) {
-	a := &accepting{tx: tx, alone: alone, takers: map[string]bool{}}
+	a := &accepting{tx: tx, alone: alone, takers: map[string]chat.NodeStatus{}}
 	if err := a.read(ctx, ops); err != nil {
 		return nil, err
 	}
@@ -146,9 +146,9 @@ func (a *accepting) read(ctx context.Context, ops []*acceptOp) (err error) {
 	}
 	if len(nodes) > 0 {
 		err := a.tx.Later(ctx, takersSQL, func(r Row) error {
-			var id string
-			err := r.Scan(&id)
-			a.takers[id] = true
+			var n chat.NodeStatus
+			err := r.Scan(&n.ID, jsonColumn{&n.Agents})
+			a.takers[n.ID] = n
 			return err
 		}, nodes)
 		if err != nil {
@@ -260,8 +260,8 @@ func (a *accepting) makeRoom(ctx context.Context, o *acceptOp, r *sessionRow) er
 	return err
 }
 
-// admit adds the message to the session. The accepting node becomes the owner of a session that no live node owns. A session with older unfinished messages is
-// left to the sweep: only the sweep moves all of them to the new owner, with the runs that had begun.
+// admit adds the message to the session. The accepting node becomes the owner of a session of one of its agents that no live node owns. A session with older
+// unfinished messages is left to the sweep: only the sweep moves all of them to the new owner, with the runs that had begun.
 func (a *accepting) admit(o *acceptOp, r *sessionRow) {
 	p, m, now := &o.p, &o.p.Message, a.sessions.now
 	state, outcome, reason := store.StateWaiting, "", ""
@@ -276,7 +276,7 @@ func (a *accepting) admit(o *acceptOp, r *sessionRow) {
 		state = store.StateHeld
 		fallthrough
 	default:
-		if a.takers[p.Node] && p.Take && idle && !r.ownerAlive {
+		if taker, ok := a.takers[p.Node]; ok && p.Take && idle && !r.ownerAlive && taker.Has(m.Session.Agent) {
 			a.dead = a.dead || r.owner != ""
 			r.owner, r.ownerAlive = p.Node, true
 			r.epoch++

@@ -19,6 +19,7 @@ func nodeTests() []test {
 		{"ExclusiveEndsEveryOtherNode", exclusiveEndsOthers},
 		{"DrainingNodeTakesNothing", drainingTakesNothing},
 		{"DrainingNodeKeepsWhatItHas", drainingKeeps},
+		{"NodeTakesOnlySessionsOfItsAgents", takesItsAgents},
 		{"UnregisterIsIdempotent", unregisterTwice},
 		{"ForgottenNodesAreDeleted", forgottenNodes},
 	}
@@ -132,6 +133,15 @@ func drainingTakesNothing(w *world) {
 	}
 	w.beat(node)
 	equal(w, "messages", idsOf(w.sweepOne(w.node(), key).Messages), []string{id})
+}
+
+func takesItsAgents(w *world) {
+	node, coder, writer := w.nodeOf("main", "coder"), chat.SessionKey{Agent: "coder", Rest: "main"}, chat.SessionKey{Agent: "writer", Rest: "main"}
+	_, a := w.acceptText(node, coder)
+	equal(w, "session of its agent", []any{a.Mine, a.Owner, a.Epoch}, []any{true, node, int64(1)})
+	id, a := w.acceptText(node, writer)
+	equal(w, "session of another agent", []any{a.Mine, a.Owner, a.Epoch}, []any{false, "", int64(0)})
+	equal(w, "messages for a node that has it", idsOf(w.sweepOne(w.nodeOf("writer"), writer).Messages), []string{id})
 }
 
 func drainingKeeps(w *world) {
