@@ -30,6 +30,7 @@ type Store interface {
 	Retention
 	Zones
 	TokenRatios
+	AgentSessions
 	Holds
 
 	// Kind is "sqlite" or "postgres". Status pages show it instead of a path or an address.

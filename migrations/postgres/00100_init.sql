@@ -465,6 +465,19 @@ CREATE TABLE token_ratios (
     PRIMARY KEY (endpoint, model)
 );
 
+-- The session of an agent's own that has a conversation, and the process that had it last. An agent that can load sessions goes on with it in another process.
+CREATE TABLE agent_sessions (
+    session_key   text NOT NULL PRIMARY KEY,
+    transcript    text NOT NULL, -- session_id of the conversation; another one has another session of the agent
+    agent_session text NOT NULL, -- the agent's id
+    runs          text NOT NULL, -- the latest turns that the agent has seen, separated by spaces
+    seen          bigint NOT NULL, -- number of the last entry of the transcript that it has seen
+    host          text NOT NULL,
+    pid           bigint NOT NULL,
+    pid_started   text NOT NULL, -- tells the process from a later one with its number
+    updated_at    bigint NOT NULL
+);
+
 -- What channels keep beside messages. Ids of people and chats are the provider's numbers. Open requests of pairing:
 CREATE TABLE pairings (
     code       text NOT NULL PRIMARY KEY, -- shown to the person
@@ -560,6 +573,7 @@ DROP TABLE buttons;
 DROP TABLE channel_groups;
 DROP TABLE pairing_grants;
 DROP TABLE pairings;
+DROP TABLE agent_sessions;
 DROP TABLE token_ratios;
 DROP TABLE usage_writers;
 DROP TABLE usage_totals;

@@ -467,6 +467,19 @@ CREATE TABLE token_ratios (
     PRIMARY KEY (endpoint, model)
 ) STRICT, WITHOUT ROWID;
 
+-- The session of an agent's own that has a conversation, and the process that had it last. An agent that can load sessions goes on with it in another process.
+CREATE TABLE agent_sessions (
+    session_key   TEXT NOT NULL PRIMARY KEY,
+    transcript    TEXT NOT NULL, -- session_id of the conversation; another one has another session of the agent
+    agent_session TEXT NOT NULL, -- the agent's id
+    runs          TEXT NOT NULL, -- the latest turns that the agent has seen, separated by spaces
+    seen          INTEGER NOT NULL, -- number of the last entry of the transcript that it has seen
+    host          TEXT NOT NULL,
+    pid           INTEGER NOT NULL,
+    pid_started   TEXT NOT NULL, -- tells the process from a later one with its number
+    updated_at    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- What channels keep beside messages. Ids of people and chats are the provider's numbers. Open requests of pairing:
 CREATE TABLE pairings (
     code       TEXT NOT NULL PRIMARY KEY, -- shown to the person
@@ -564,6 +577,7 @@ DROP TABLE buttons;
 DROP TABLE channel_groups;
 DROP TABLE pairing_grants;
 DROP TABLE pairings;
+DROP TABLE agent_sessions;
 DROP TABLE token_ratios;
 DROP TABLE usage_writers;
 DROP TABLE usage_totals;

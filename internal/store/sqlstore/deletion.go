@@ -121,7 +121,8 @@ func removeOne(ctx context.Context, tx Tx, r removal, out *store.Deleted) error 
 	if err := later(ctx, tx, transcripts...); err != nil {
 		return err
 	}
-	if err := later(ctx, tx, with(tombstonesSQL, []string{r.key}), with(`DELETE FROM sessions WHERE key = $1`, r.key)); err != nil {
+	if err := later(ctx, tx, with(tombstonesSQL, []string{r.key}), with(`DELETE FROM agent_sessions WHERE session_key = $1`, r.key),
+		with(`DELETE FROM sessions WHERE key = $1`, r.key)); err != nil {
 		return err
 	}
 	return empty(ctx, tx, r)

@@ -31,14 +31,14 @@ func unindex(ctx context.Context, tx Tx, key string) error {
 	return later(ctx, tx, with(lockProgressSQL, keys), with(unindexEntriesSQL, keys), with(unindexTranscriptsSQL, keys), with(unindexProgressSQL, keys))
 }
 
-// dropTranscripts deletes the transcripts of sessions, and their entries of the index; those of SQLite's leave by a trigger.
+// dropTranscripts deletes the transcripts of sessions, what their agents keep of them, and their entries of the index; those of SQLite's leave by a trigger.
 func dropTranscripts(ctx context.Context, tx Tx, keys []string) error {
 	if !onSQLite(tx) {
 		if err := later(ctx, tx, with(unindexEntriesSQL, keys), with(unindexTranscriptsSQL, keys), with(unindexProgressSQL, keys)); err != nil {
 			return err
 		}
 	}
-	return tx.Later(ctx, `DELETE FROM transcript WHERE session_key {in $1}`, nil, keys)
+	return later(ctx, tx, with(`DELETE FROM agent_sessions WHERE session_key {in $1}`, keys), with(`DELETE FROM transcript WHERE session_key {in $1}`, keys))
 }
 
 // indexing is an IndexTranscripts under way.

@@ -7,6 +7,7 @@ type Store struct {
 	Contents
 	Cron
 	History
+	AgentSessions
 	Holds
 	Inbox
 	Inspection
@@ -26,7 +27,7 @@ type Store struct {
 func New(db Engine) Store {
 	jobs := newCron(db)
 	return Store{
-		Access: Access{db}, Calls: Calls{db}, Contents: Contents{db}, Cron: jobs, History: History{db}, Holds: Holds{db, jobs}, Inbox: newInbox(db, jobs),
+		Access: Access{db}, AgentSessions: AgentSessions{db}, Calls: Calls{db}, Contents: Contents{db}, Cron: jobs, History: History{db}, Holds: Holds{db, jobs}, Inbox: newInbox(db, jobs),
 		Inspection: Inspection{db}, Journal: Journal{db}, Nodes: Nodes{db}, Outbox: Outbox{db, jobs}, Questions: Questions{db}, Ratios: Ratios{db},
 		Retention: Retention{db}, Search: Search{db: db}, Sessions: Sessions{db}, SubTurns: SubTurns{db}, Usage: Usage{db},
 	}

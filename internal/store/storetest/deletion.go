@@ -43,6 +43,7 @@ func deletionRules() map[string]string {
 		"transcript":         cleared,
 		"outbox":             cleared,
 		"tool_questions":     cleared,
+		"agent_sessions":     cleared,
 		"toc_parts":          cleared,
 		"toc_nodes":          cleared,
 		"toc_progress":       cleared,
@@ -152,6 +153,7 @@ func (w *world) plant(node string) chat.SessionKey {
 	w.finish(end) // without Journal: its rounds stay, as after a crash
 	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", mark))
 	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: w.id("q"), Owner: "ann", Session: key, Body: json.RawMessage(`{"args":"` + mark + `"}`)}))
+	w.ok(w.st.PutAgentSession(w.ctx, key, chat.AgentSession{ID: mark, Host: mark, PIDStarted: mark, Runs: []string{mark}}))
 	w.plantJob(node, key)
 	w.putPart(w.part(key, func(p *store.TocPart) { p.Text = mark }))
 	ref := store.TocRef{Owner: "ann", Level: store.TocWeek, Period: "2026-W11"}

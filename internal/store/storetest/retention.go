@@ -248,6 +248,7 @@ func oldSideTurnsGo(w *world) {
 	var gone []string
 	for _, key := range old {
 		gone = append(gone, w.aside(node, key))
+		w.ok(w.st.PutAgentSession(w.ctx, key, chat.AgentSession{ID: "a"}))
 	}
 	named := []chat.SessionKey{{Agent: "main", Rest: "task:garden"}, {Agent: "main", Rest: "x:" + chat.TaskKey("main", w.uuid()).Rest}, {Agent: "main", Rest: "Task:" + w.uuid()}, w.key()}
 	for _, key := range named {
@@ -267,6 +268,7 @@ func oldSideTurnsGo(w *world) {
 		_, err := w.st.Session(w.ctx, key, "")
 		w.fails(err, chat.ErrSessionNotFound)
 	}
+	equal(w, "sessions of agents", len(w.h.Query(w.tb, `SELECT 1 FROM agent_sessions`)), 0)
 	for _, key := range append(named, goesOn, young) {
 		w.session(key)
 	}

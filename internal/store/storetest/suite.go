@@ -83,6 +83,7 @@ func areas() []area {
 		{"Search", searchTests()},
 		{"Zones", zoneTests()},
 		{"TokenRatios", ratioTests()},
+		{"AgentSessions", agentSessionTests()},
 		{"Outages", outageTests()},
 		{"Hold", holdTests()},
 		{"Values", valueTests()},

@@ -1,0 +1,14 @@
+package chat
+
+// AgentSession is the session that an agent keeps of a conversation, and the process that had it last.
+type AgentSession struct {
+	// ID is the agent's; "" = none is known.
+	ID string
+	// Runs are the latest turns that the agent has seen, the last one at the end. Seen is the number of the last entry of the transcript that it has seen.
+	Runs []string
+	Seen int64
+	// Host is the machine of the process, PIDStarted what tells it from a later one with its number.
+	Host       string
+	PID        int
+	PIDStarted string
+}
