@@ -31,6 +31,8 @@ type surroundings struct {
 	// passed are the variables that pass to an agent besides; nil = none.
 	passed func(config.Agent) map[string]string
 	gauge  *agent.Gauge // of the agent's endpoint; nil = none
+	// sessions are those of agents over ACP; nil = they are not kept.
+	sessions acp.Sessions
 }
 
 // bridge is the program that serves the tools of a turn over standard input and output.
@@ -171,7 +173,7 @@ func buildRunner(a config.Agent, around surroundings, log *slog.Logger) (agent.R
 func buildACP(a config.Agent, around surroundings, log *slog.Logger) (agent.Runner, error) {
 	cfg := acp.Config{
 		Argv: a.Command, Dir: a.Dir, Env: around.env(a), MaxAnswer: a.OutputLimit, Idle: time.Duration(a.IdleTimeout), MaxProcesses: a.MaxProcesses,
-		QuestionTime: time.Duration(a.QuestionTimeout), Bridge: around.bridge(), Reaper: around.reaper,
+		QuestionTime: time.Duration(a.QuestionTimeout), Bridge: around.bridge(), Reaper: around.reaper, Sessions: around.sessions,
 	}
 	if preset, ok := config.PresetNamed(a.Preset); ok {
 		var err error

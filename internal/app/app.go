@@ -242,7 +242,7 @@ func (p *Process) wire(ctx context.Context) error {
 
 // surroundings are what programs of agents get of this process.
 func (p *Process) surroundings() surroundings {
-	return surroundings{lookup: p.opts.LookupEnv, self: p.opts.Program, reaper: p.opts.Reaper, passed: func(a config.Agent) map[string]string {
+	return surroundings{sessions: p.store, lookup: p.opts.LookupEnv, self: p.opts.Program, reaper: p.opts.Reaper, passed: func(a config.Agent) map[string]string {
 		return p.cfg.Passed(a, p.opts.Environ)
 	}}
 }

@@ -39,14 +39,19 @@ func stats() map[int][]string {
 		if err != nil {
 			continue
 		}
-		raw, err := os.ReadFile("/proc/" + name + "/stat") //nolint:gosec // a number
-		if err != nil {                                    // it has ended
-			continue
-		}
-		// pid (name) state parent group …; the name may contain anything.
-		if fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:])); len(fields) >= 3 {
+		if fields := stat(name); len(fields) >= 3 {
 			all[pid] = fields
 		}
 	}
 	return all
+}
+
+// stat is the fields of one process; nil = it has ended.
+func stat(pid string) []string {
+	raw, err := os.ReadFile("/proc/" + pid + "/stat") //nolint:gosec // a number
+	if err != nil {
+		return nil
+	}
+	// pid (name) state parent group …; the name may contain anything.
+	return strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
 }

@@ -474,7 +474,7 @@ CREATE TABLE agent_sessions (
     seen          bigint NOT NULL, -- number of the last entry of the transcript that it has seen
     host          text NOT NULL,
     pid           bigint NOT NULL,
-    pid_started   text NOT NULL, -- tells the process from a later one with its number
+    pid_started   text NOT NULL, -- identifies the process among those that have had its number
     updated_at    bigint NOT NULL
 );
 

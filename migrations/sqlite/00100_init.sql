@@ -476,7 +476,7 @@ CREATE TABLE agent_sessions (
     seen          INTEGER NOT NULL, -- number of the last entry of the transcript that it has seen
     host          TEXT NOT NULL,
     pid           INTEGER NOT NULL,
-    pid_started   TEXT NOT NULL, -- tells the process from a later one with its number
+    pid_started   TEXT NOT NULL, -- identifies the process among those that have had its number
     updated_at    INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 

@@ -38,6 +38,7 @@ type seen struct {
 	Session string   `json:"session"`
 	PID     int      `json:"pid"`
 	Blocks  []string `json:"blocks"`
+	Said    []string `json:"said"` // what an agent that loads sessions was told in this one, without this turn
 }
 
 func look(t *testing.T, runner agent.Runner, req agent.Request) seen {

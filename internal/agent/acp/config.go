@@ -60,6 +60,8 @@ type Config struct {
 	UsageOfSession bool
 	// NoServers: the agent refuses MCP servers, so it gets no tools of the gateway.
 	NoServers bool
+	// Sessions keeps the sessions of agents that can take them up in another process; nil = they end with their process.
+	Sessions Sessions
 	// Reaper ends what leaves the group of a process; nil = that outlives the process.
 	Reaper *process.Reaper
 }

@@ -14,8 +14,13 @@
 // # Turns
 //
 // A turn is one prompt ([turn]). Text of the agent is streamed; its thoughts and plans are not shown; its calls of tools are events. The agent remembers the
-// conversation itself, so a turn gets its new messages, and entries of the transcript that the agent has not seen. An agent that begins new (first turn, restart of the
-// gateway, crash, idle time, /new) gets the history as JSON before the message, in the budget of the context window.
+// conversation itself, so a turn gets its new messages, and entries of the transcript that the agent has not seen. An agent that begins new (first turn, /new, a session that it
+// cannot take up) gets the history as JSON before the message, in the budget of the context window.
+//
+// # Sessions of the agent
+//
+// A process that was started for a conversation takes up the session that the agent had in the process before, where the agent can (see [Sessions]): by session/resume, else
+// session/load. The process before ends first. What the agent replays is dropped. The session is stored before its first prompt and after each turn.
 //
 // # Tools
 //
@@ -49,5 +54,6 @@
 //
 // # Crash
 //
-// When the gateway is killed, its agents read the end of their input and end. The turn runs again in a new process, with the history.
+// When the gateway is killed, its agents read the end of their input and end. The turn runs again in a new process, which takes up the session, or gets the
+// history.
 package acp

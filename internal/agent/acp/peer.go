@@ -33,33 +33,40 @@ type peer struct {
 	gone chan struct{}           // closed when the process has ended
 	exit process.Exit            // valid when gone is closed
 
+	key     chat.SessionKey
+	kept    Sessions      // nil = the agent's session ends with its process
+	started string        // see process.Started
+	strays  chan struct{} // has an element when an update came outside of a turn
+
 	mu   sync.Mutex
 	turn *turn // the one that runs; nil = none
 
 	// Only the turn that runs uses these.
-	id    sdk.SessionId // "" = no session yet
-	tools bool          // the session has the tools of the gateway
-	hello sdk.InitializeResponse
-	alone bool       // the agent has refused MCP servers
-	runs  []string   // the latest turns that the agent has seen, the last one at the end
-	seen  int64      // number of the last entry of the transcript that it has seen
-	noted int        // lines of standard error before the turn
-	used  chat.Usage // by its session, where the agent reports that
+	id       sdk.SessionId // "" = no session yet
+	tools    bool          // the session has the tools of the gateway
+	hello    sdk.InitializeResponse
+	alone    bool       // the agent has refused MCP servers
+	runs     []string   // the latest turns that the agent has seen, the last one at the end
+	seen     int64      // number of the last entry of the transcript that it has seen
+	noted    int        // lines of standard error before the turn
+	used     chat.Usage // by its session, where the agent reports that
+	unstored bool       // the session, or its process, is not stored yet
 }
 
-// start starts the process of a session, opens the connection to it, and makes a session of the agent.
-func (r *Runner) start(ctx context.Context, session chat.SessionKey, access agent.ToolAccess) (*peer, error) {
+// start starts the process of a session, opens the connection to it, and takes up the session that kept has of the agent, or makes one.
+func (r *Runner) start(ctx context.Context, session chat.SessionKey, access agent.ToolAccess, kept Sessions) (*peer, error) {
 	p, err := r.open(ctx, session, access)
 	if err != nil {
 		return nil, err
 	}
+	p.kept = kept
 	limit := startTime
 	if r.cfg.Installs {
 		limit = installTime
 	}
 	greeting, cancel := context.WithTimeoutCause(ctx, limit, errSlowStart)
 	defer cancel()
-	if err = p.greet(greeting); err == nil {
+	if err = p.greet(greeting); err == nil && !p.takeUp(greeting, access) {
 		err = p.begin(greeting, access)
 	}
 	if err != nil {
@@ -86,6 +93,7 @@ func (r *Runner) open(ctx context.Context, session chat.SessionKey, access agent
 		return nil, program.NotStarted(err)
 	}
 	p := &peer{pool: &r.pool, log: log, cfg: &r.cfg, dir: dir, hide: spec.Hide, proc: proc, stop: stop, gone: make(chan struct{})}
+	p.key, p.started, p.strays = session, process.Started(proc.Group()), make(chan struct{}, 1)
 	output, into := io.Pipe()
 	p.link = newLink(output, proc, p.update, log)
 	context.AfterFunc(life, p.link.close) // the connection may have stopped to read
@@ -189,7 +197,13 @@ var errIdle = errors.New("the session has not used its process")
 
 // update gives an update of the agent to the turn that runs. What comes outside of a turn, or for another session, is dropped.
 func (p *peer) update(n sdk.SessionNotification) {
-	if t := p.current(); t != nil && t.session == n.SessionId {
+	switch t := p.current(); {
+	case t == nil:
+		select {
+		case p.strays <- struct{}{}:
+		default:
+		}
+	case t.session == n.SessionId:
 		t.update(n.Update)
 	}
 }

@@ -85,10 +85,10 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 // startShown is start. While a launcher may install the agent, a step of the turn shows it.
 func (r *Runner) startShown(ctx context.Context, session chat.SessionKey, access agent.ToolAccess, emit func(agent.Event)) (*peer, error) {
 	if !r.cfg.Installs || r.installed.Load() {
-		return r.start(ctx, session, access)
+		return r.start(ctx, session, access, r.cfg.Sessions)
 	}
 	end := showStep(emit, "install", "Starting the agent; the first start installs it and may take a minute")
-	p, err := r.start(ctx, session, access)
+	p, err := r.start(ctx, session, access, r.cfg.Sessions)
 	end(err)
 	r.installed.Store(err == nil)
 	return p, err

@@ -81,6 +81,8 @@ type script struct {
 	Mutes bool
 	// Replay is a file with the lines of another agent, which it says instead of everything else.
 	Replay string
+	// Loads: it keeps its sessions in Dir, can load them, and replays them then. Resumes: it takes them up without that.
+	Loads, Resumes bool
 	// Holds is how many MiB a session holds until it is closed.
 	Holds int
 }
@@ -162,6 +164,10 @@ func (a *scripted) capabilities() sdk.AgentCapabilities {
 	can := sdk.AgentCapabilities{
 		McpCapabilities: sdk.McpCapabilities{Http: a.script.HTTP}, PromptCapabilities: sdk.PromptCapabilities{Image: a.script.Pictures},
 	}
+	can.LoadSession = a.script.Loads
+	if a.script.Resumes {
+		can.SessionCapabilities.Resume = &sdk.SessionResumeCapabilities{}
+	}
 	if a.script.Closes {
 		can.SessionCapabilities.Close = &sdk.SessionCloseCapabilities{}
 	}
@@ -198,6 +204,9 @@ func (a *scripted) NewSession(_ context.Context, req sdk.NewSessionRequest) (sdk
 	a.n++
 	a.mcp = req.McpServers
 	id := sdk.SessionId(fmt.Sprintf("session-%d", a.n))
+	if a.script.Loads || a.script.Resumes {
+		id = sdk.SessionId(fmt.Sprintf("session-%d-%d", os.Getpid(), a.n))
+	}
 	a.held[id] = bytes.Repeat([]byte{1}, a.script.Holds<<20)
 	return sdk.NewSessionResponse{SessionId: id}, nil
 }

@@ -97,7 +97,11 @@ func (a *scripted) answer(req sdk.PromptRequest) error {
 		for _, b := range req.Prompt {
 			texts = append(texts, blockText(b))
 		}
-		raw, err := json.Marshal(map[string]any{"session": req.SessionId, "pid": os.Getpid(), "blocks": texts})
+		said, err := a.remembered(req)
+		if err != nil {
+			return err
+		}
+		raw, err := json.Marshal(map[string]any{"session": req.SessionId, "pid": os.Getpid(), "blocks": texts, "said": said})
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ func (p *peer) begin(ctx context.Context, access agent.ToolAccess) error {
 		return fmt.Errorf("making a session: %w", orCause(ctx, err))
 	}
 	p.closeSession(ctx, p.id)
-	p.id, p.runs, p.seen, p.tools, p.used = session.SessionId, nil, 0, access.Token != "", chat.Usage{}
+	p.id, p.runs, p.seen, p.tools, p.used, p.unstored = session.SessionId, nil, 0, access.Token != "", chat.Usage{}, true
 	return nil
 }
 
@@ -65,9 +65,9 @@ func (p *peer) endSession() {
 	p.id, p.runs, p.seen, p.tools = "", nil, 0, false
 }
 
-// forgot reports whether the conversation was begun anew since the agent's last turn.
+// forgot reports whether the conversation was begun anew since the agent's last turn. That may be this turn, in an attempt before.
 func (p *peer) forgot(req agent.Request) bool {
-	return len(p.runs) > 0 && !remembered(req.History, p.runs[len(p.runs)-1])
+	return len(p.runs) > 0 && p.runs[len(p.runs)-1] != req.RunID && !remembered(req.History, p.runs[len(p.runs)-1])
 }
 
 // words describe a failure of the agent: its message, and the details beside it, without the values of its variables.
@@ -119,7 +119,7 @@ type Identity struct {
 // Probe starts a process of its own, makes the first exchange and a session, ends it, and returns how the agent describes itself. It asks no model anything. The error is
 // that of a turn that cannot start.
 func (r *Runner) Probe(ctx context.Context) (Identity, error) {
-	p, err := r.start(ctx, chat.SessionKey{Agent: "probe", Rest: "probe"}, agent.ToolAccess{})
+	p, err := r.start(ctx, chat.SessionKey{Agent: "probe", Rest: "probe"}, agent.ToolAccess{}, nil)
 	if err != nil {
 		return Identity{}, err
 	}

@@ -66,6 +66,9 @@ func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAcce
 	if err != nil {
 		return agent.Result{}, p.failure(ctx, err)
 	}
+	if p.unstored {
+		p.remember(ctx)
+	}
 	t.session, p.noted = p.id, p.proc.Lines()
 	t.over, t.stop = context.WithCancel(ctx)
 	defer t.stop()
@@ -81,6 +84,7 @@ func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAcce
 	}
 	p.saw(req)
 	how, err := p.follow(t, end)
+	p.remember(ctx)
 	result := agent.Result{Text: t.answer.Text(), Usage: p.reported(t, how.response), StopReason: agent.StopNormal}
 	t.endCalls()
 	switch {

@@ -1,0 +1,150 @@
+package acp_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"laneway/internal/agent/acp"
+	"laneway/internal/chat"
+)
+
+// kept is the store of sessions of agents.
+type kept struct {
+	mu   sync.Mutex
+	sets map[string]chat.AgentSession
+}
+
+func (k *kept) AgentSession(_ context.Context, key chat.SessionKey) (chat.AgentSession, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.sets[key.String()], nil
+}
+
+func (k *kept) PutAgentSession(_ context.Context, key chat.SessionKey, s chat.AgentSession) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.sets[key.String()] = s
+	return nil
+}
+
+func keep() *kept { return &kept{sets: map[string]chat.AgentSession{}} }
+
+// TestAnAgentGoesOnWithItsSessionAfterRestarts: three turns in three gateways. What was said in the first one is known in the third one, nothing is told twice, and what
+// the agent replays is no part of an answer.
+func TestAnAgentGoesOnWithItsSessionAfterRestarts(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]script{"Loads": {Loads: true}, "Resumes": {Resumes: true}, "ClosesAndLoads": {Loads: true, Closes: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s.Blocks, s.Dir = true, t.TempDir()
+			cfg := acp.Config{Sessions: keep(), Dir: t.TempDir()}
+			history := []chat.TranscriptEntry{entry(1, "job", chat.RoleAssistant, "before")}
+			var first seen
+			for i, run := range []string{"run-1", "run-2", "run-3"} {
+				runner := open(t, s, cfg)
+				got := look(t, runner, request("a", run, "said in "+run, history...)) // fails when the answer is more than the JSON
+				runner.Close()
+				if i == 0 {
+					first = got
+					if len(got.Blocks) != 2 {
+						t.Errorf("the first turn got %q, want the history and the message", got.Blocks)
+					}
+				} else if got.Session != first.Session || got.PID == first.PID || !slices.Equal(got.Blocks, []string{"said in " + run}) {
+					t.Errorf("%s: got %+v after %+v, want its session with the message alone", run, got, first)
+				}
+				if run == "run-3" && !slices.Equal(got.Said, []string{"said in run-1", "said in run-2"}) {
+					t.Errorf("in turn three the agent knows %q", got.Said)
+				}
+				seq := int64(2*i + 2)
+				history = append(history, entry(seq, run, chat.RoleUser, "said in "+run), entry(seq+1, run, chat.RoleAssistant, "answer"))
+			}
+		})
+	}
+}
+
+// TestAnAgentGoesOnWithItsSessionAfterIdleTime in another process of the same gateway.
+func TestAnAgentGoesOnWithItsSessionAfterIdleTime(t *testing.T) {
+	t.Parallel()
+	s := script{Blocks: true, Loads: true, Dir: t.TempDir()}
+	runner := open(t, s, acp.Config{Sessions: keep(), Idle: time.Millisecond})
+	first := look(t, runner, request("a", "run-1", "one"))
+	eventually(t, "its process ends", func() bool { _, living := starts(t, s.Dir); return len(living) == 0 })
+	second := look(t, runner, request("a", "run-2", "two", entry(1, "run-1", chat.RoleUser, "one")))
+	if second.PID == first.PID || second.Session != first.Session || !slices.Equal(second.Blocks, []string{"two"}) {
+		t.Errorf("got %+v after %+v", second, first)
+	}
+}
+
+// TestATurnThatRunsAgainGoesOnWithTheSession of its first attempt, which a kill has ended.
+func TestATurnThatRunsAgainGoesOnWithTheSession(t *testing.T) {
+	t.Parallel()
+	cfg, dir := acp.Config{Sessions: keep(), Dir: t.TempDir()}, t.TempDir()
+	if _, err := run(t, open(t, script{Blocks: true, Loads: true, Crash: true, Dir: dir}, cfg), request("a", "run-1", "one")); err == nil {
+		t.Fatal("the agent did not crash")
+	}
+	again := request("a", "run-1", "one")
+	again.Attempt = 2
+	got := look(t, open(t, script{Blocks: true, Loads: true, Dir: dir}, cfg), again)
+	if !slices.Equal(got.Said, []string{"one"}) || len(got.Blocks) != 2 || !strings.HasPrefix(got.Blocks[0], "attempt 2: ") {
+		t.Errorf("got %+v, want the session of the first attempt, and the word of it", got)
+	}
+}
+
+// TestASessionThatCannotBeLoadedBeginsAnew with the transcript, once.
+func TestASessionThatCannotBeLoadedBeginsAnew(t *testing.T) {
+	t.Parallel()
+	for name, breaks := range map[string]func(dir, session string, k *kept){
+		"TheAgentHasLostIt":     func(dir, session string, _ *kept) { _ = os.Remove(filepath.Join(dir, session)) },
+		"OnAnotherMachine":      func(_, _ string, k *kept) { k.change(func(s *chat.AgentSession) { s.Host = "another" }) },
+		"WithAnUnknownProcess":  func(_, _ string, k *kept) { k.change(func(s *chat.AgentSession) { s.PIDStarted = "" }) },
+		"OfAnotherConversation": func(_, _ string, k *kept) { k.change(func(s *chat.AgentSession) { s.Runs = []string{"run-0"} }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, k := script{Blocks: true, Loads: true, Dir: t.TempDir()}, keep()
+			cfg := acp.Config{Sessions: k, Dir: t.TempDir()}
+			runner := open(t, s, cfg)
+			first := look(t, runner, request("a", "run-1", "one"))
+			runner.Close()
+			breaks(s.Dir, first.Session, k)
+			runner = open(t, s, cfg)
+			history := []chat.TranscriptEntry{entry(1, "run-1", chat.RoleUser, "one")}
+			second := look(t, runner, request("a", "run-2", "two", history...))
+			if second.Session == first.Session || len(second.Blocks) != 2 || !strings.HasPrefix(second.Blocks[0], "The conversation before this message") {
+				t.Errorf("got %+v after %+v, want another session with the transcript", second, first)
+			}
+			runner.Close()
+			third := look(t, open(t, s, cfg), request("a", "run-3", "three", append(history, entry(2, "run-2", chat.RoleUser, "two"))...))
+			if third.Session != second.Session || !slices.Equal(third.Blocks, []string{"three"}) {
+				t.Errorf("got %+v after %+v, want its session with the message alone", third, second)
+			}
+		})
+	}
+}
+
+func (k *kept) change(by func(*chat.AgentSession)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for key, s := range k.sets {
+		by(&s)
+		k.sets[key] = s
+	}
+}
+
+// TestTheProcessBeforeEndsFirst: another gateway on the machine takes a session over whose process still waits for a turn.
+func TestTheProcessBeforeEndsFirst(t *testing.T) {
+	t.Parallel()
+	s := script{Blocks: true, Loads: true, Dir: t.TempDir()}
+	cfg := acp.Config{Sessions: keep(), Dir: t.TempDir()}
+	first := look(t, open(t, s, cfg), request("a", "run-1", "one"))
+	second := look(t, open(t, s, cfg), request("a", "run-2", "two", entry(1, "run-1", chat.RoleUser, "one")))
+	if _, living := starts(t, s.Dir); second.Session != first.Session || !slices.Equal(living, []int{second.PID}) {
+		t.Errorf("got %+v after %+v, processes %d live", second, first, living)
+	}
+}

@@ -1,0 +1,71 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Started identifies a process among all that have or had its number on this machine: by the boot of the machine, and the start of the process. It is "" when no such process
+// lives.
+func Started(pid int) string {
+	fields := stat(strconv.Itoa(pid))
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil || !living(fields) {
+		return ""
+	}
+	return strings.TrimSpace(string(boot)) + " " + fields[19]
+}
+
+// living: a zombie has ended.
+func living(fields []string) bool { return len(fields) >= 22 && fields[0] != "Z" && fields[0] != "X" }
+
+// groupLives reports whether a process of the group lives whose leader pid was. A number is not given again while its group has processes.
+func groupLives(pid int, started string) bool {
+	if now := Started(pid); now != "" {
+		return now == started
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil || !strings.HasPrefix(started, strings.TrimSpace(string(boot))+" ") { // the machine was started anew
+		return false
+	}
+	for _, fields := range stats() {
+		if living(fields) && fields[2] == strconv.Itoa(pid) {
+			return true
+		}
+	}
+	return false
+}
+
+// EndLeft waits until a process and its group have ended that a gateway left behind, for patience and, after SIGKILL to its group, for patience again. started is what [Started] returned
+// for it. Any other process with its number is left alone.
+func EndLeft(ctx context.Context, pid int, started string, patience time.Duration) error {
+	if pid <= 1 || started == "" {
+		return errors.New("ending a process that was left: it is not known")
+	}
+	kill := time.NewTimer(patience)
+	defer kill.Stop()
+	end := time.NewTimer(2 * patience)
+	defer end.Stop()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for groupLives(pid, started) {
+		select {
+		case <-look.C:
+		case <-kill.C:
+			if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("ending a process that was left: %w", err)
+			}
+		case <-end.C:
+			return fmt.Errorf("ending a process that was left: %d still lives", pid)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
