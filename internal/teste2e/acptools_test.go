@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// acpVariable makes the test binary an agent over ACP, see [acpAgent]. Its value is how the agent takes MCP servers: http or stdio.
+// acpVariable makes the test binary an agent over ACP, see [acpAgent]. Its value is how the agent takes MCP servers, http or stdio, or [acpMemory].
 const acpVariable = "TESTE2E_ACP_AGENT"
 
 // acpAgent uses the MCP server of its session with the official client. Each line of a message is a step: `tools`, `token`, or a call, `NAME ARGUMENTS`.
@@ -32,7 +32,11 @@ type acpAgent struct {
 
 func runACPAgent() int {
 	a := &acpAgent{open: make(chan struct{})}
-	a.conn = acp.NewAgentSideConnection(a, os.Stdout, os.Stdin)
+	var serves acp.Agent = a
+	if os.Getenv(acpVariable) == acpMemory {
+		serves = memoryAgent{a}
+	}
+	a.conn = acp.NewAgentSideConnection(serves, os.Stdout, os.Stdin)
 	close(a.open)
 	<-a.conn.Done()
 	return 0
