@@ -82,11 +82,12 @@ func (s Cron) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, erro
 }
 
 // look finds out when the first job or retry is due. While the gateway is held nothing is.
-func (s Cron) look(ctx context.Context, p *cron.ClaimParams) (out cron.Claimed, err error) {
+func (s Cron) look(ctx context.Context, p *cron.ClaimParams) (cron.Claimed, error) {
 	of, err := pollOf("look for due jobs", p.Node, p.Agents)
 	if err != nil {
-		return out, err
+		return cron.Claimed{}, err
 	}
+	var out cron.Claimed // it is read only after the look has ended: a look may go on when its caller has left
 	rested, err := s.db.Poll(ctx, of, func(ctx context.Context, tx Tx) (rest Rest, err error) {
 		var alive, free bool
 		if _, err := one(ctx, tx, lookSQL(), into(instant{&out.Now}, &alive, &free, instant{&out.Next}), number(p.Agents == nil), p.Agents, p.Node); err != nil {
@@ -103,10 +104,13 @@ func (s Cron) look(ctx context.Context, p *cron.ClaimParams) (out cron.Claimed, 
 		rest.Next = func(context.Context, Tx) (int64, error) { return millis(next), nil }
 		return rest, nil
 	})
+	if err != nil {
+		return cron.Claimed{}, err
+	}
 	if rested != nil {
 		out.Now, out.Next = rested.Now, rested.Next
 	}
-	return out, err
+	return out, nil
 }
 
 // addUnknown adds the launches of earlier calls that were committed although the calls got no answer.
