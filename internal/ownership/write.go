@@ -3,6 +3,7 @@ package ownership
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"laneway/internal/retry"
@@ -38,7 +39,7 @@ func (n *Node) WhileAlive(ctx context.Context, op func(context.Context) error) e
 // a write was committed.
 func (n *Node) repeat(wait context.Context, late string, again func(error) bool, op func(context.Context) error) error {
 	return retry.Do(wait, retry.Options{Policy: pauses(), Retryable: again}, func(ctx context.Context) error {
-		try, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), n.cfg.Lease, errors.New(late))
+		try, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), n.cfg.Lease, fmt.Errorf("%s: %w", late, context.DeadlineExceeded))
 		defer cancel()
 		return op(try)
 	})
