@@ -95,10 +95,10 @@ func (c *Chatroom) wantNoSecret() {
 		out, errs, _ := c.CLI(ctx, "", args...)
 		places[strings.Join(args, " ")] = out + errs
 	}
-	places["metrics"] = c.metrics()
-	if !strings.Contains(places["metrics"], "laneway_telegram_calls_total") || !strings.Contains(places["metrics"], `laneway_channel_connected{account="default",channel="telegram"}`) {
-		c.t.Error("the metrics of the channel are missing")
-	}
+	eventually(c.t, "the gateway has called Telegram since its start, and its metrics say so", 30*time.Second, func() bool {
+		places["metrics"] = c.metrics()
+		return strings.Contains(places["metrics"], "laneway_telegram_calls_total") && strings.Contains(places["metrics"], `laneway_channel_connected{account="default",channel="telegram"}`)
+	})
 	oracle := OpenOracle(c.t, c.Gateway, c.database)
 	for _, table := range []string{
 		"nodes", "leases", "sessions", "inbox", "runs", "outbox", "transcript", "audit_log", "pairings", "pairing_grants", "channel_groups", "buttons",
