@@ -38,10 +38,7 @@ func (c *cronRuns) Run(ctx context.Context, env *environment) error {
 	}
 	params := map[string]any{"includeActive": c.Active, "extended": true}
 	if c.Job != "" {
-		id, err := findJob(ctx, conn, c.Job)
-		if err != nil {
-			id, err = removedJob(ctx, conn, c.Job)
-		}
+		id, err := findJobEver(ctx, conn, c.Job)
 		if err != nil {
 			return err
 		}
@@ -113,6 +110,14 @@ func took(r wire.LedgerEntry) time.Duration {
 		return 0
 	}
 	return time.Duration(*r.DurationMs) * time.Millisecond
+}
+
+// findJobEver is findJob, also for a job that was removed and that the ledger knows.
+func findJobEver(ctx context.Context, conn gatewayConn, name string) (string, error) {
+	if id, err := findJob(ctx, conn, name); err == nil {
+		return id, nil
+	}
+	return removedJob(ctx, conn, name)
 }
 
 // removedJob turns the name of a job that only the ledger knows into its id; what is no such name may be an id. Of a name that the last 200 entries with

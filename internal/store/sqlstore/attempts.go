@@ -63,11 +63,7 @@ func beginAgain(ctx context.Context, tx Tx, ids []string, list []store.StartPara
 	if len(ids) == 0 {
 		return nil
 	}
-	now, err := tx.Now(ctx)
-	if err != nil {
-		return err
-	}
-	rows, err := readRuns(ctx, tx, ids)
+	now, rows, err := runsNow(ctx, tx, ids)
 	if err != nil {
 		return err
 	}
@@ -280,11 +276,7 @@ func changeRunsOf(ctx context.Context, tx Tx, messages []string, change func(r *
 	if len(ids) == 0 {
 		return nil
 	}
-	now, err := tx.Now(ctx)
-	if err != nil {
-		return err
-	}
-	rows, err := readRuns(ctx, tx, ids)
+	now, rows, err := runsNow(ctx, tx, ids)
 	if err != nil {
 		return err
 	}
@@ -295,4 +287,12 @@ func changeRunsOf(ctx context.Context, tx Tx, messages []string, change func(r *
 		}
 	}
 	return storeRuns(ctx, tx, changed...)
+}
+
+// runsNow reads rows of the ledger, and the store's clock for what changes in them.
+func runsNow(ctx context.Context, tx Tx, ids []string) (now int64, rows map[string]loggedRun, err error) {
+	if now, err = tx.Now(ctx); err == nil {
+		rows, err = readRuns(ctx, tx, ids)
+	}
+	return now, rows, err
 }

@@ -90,3 +90,32 @@ func namedRun(ctx context.Context, tx Tx, p *store.StopParams) (run string, err 
 	_, err = one(ctx, tx, `SELECT run_id FROM inbox WHERE message_id = $1 AND session_key = $2 AND state = 'running'`, into(&run), p.MessageID, p.Session.String())
 	return cmp.Or(run, p.MessageID), err
 }
+
+// EndStopping ends a run whose goroutine has returned; see store.Inbox.
+func (s Inbox) EndStopping(ctx context.Context, c store.Claim, runID string) error {
+	return s.db.Update(ctx, "end a stopped run", func(ctx context.Context, tx Tx) error {
+		key := c.Session.String()
+		sessions, err := lockRows(ctx, tx, []string{key}, true)
+		if err != nil {
+			return err
+		}
+		left, err := readRest(ctx, tx, Set{{key, runID}})
+		if err != nil {
+			return err
+		}
+		stopping, err := one(ctx, tx, `SELECT 1 FROM runs WHERE id = $1 AND session_key = $2 AND state = 'stopping'`, func(Row) error { return nil }, runID, key)
+		if err != nil || !stopping {
+			return err
+		}
+		r := sessions.heldBy(c)
+		if r == nil {
+			return chat.ErrFenced
+		}
+		if err := tx.Later(ctx, `UPDATE runs SET state = 'stopped', ended_at = {now} WHERE id = $1`, nil, runID); err != nil {
+			return err
+		}
+		r.settle(left[key].oldest)
+		r.release(left[key].active)
+		return saveRows(ctx, tx, r)
+	})
+}
