@@ -65,7 +65,7 @@ func printWhy(env *environment, reply wire.CronExplainResult) error {
 	}
 	for i, change := range slot.Changes {
 		if i == 3 {
-			lines = append(lines, fmt.Sprintf("and %d changes more", len(slot.Changes)-i))
+			lines = append(lines, fmt.Sprintf("and %d more", len(slot.Changes)-i))
 			break
 		}
 		lines = append(lines, fmt.Sprintf("Changed since: %s by %s at %s", oneLine(change.Verb), oneLine(change.Who), time.UnixMilli(change.TS).In(zone).Format("Mon 2 Jan 15:04:05")))

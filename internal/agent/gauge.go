@@ -28,8 +28,8 @@ func (r Ratio) Window(counted int) int { return int(Ratio(counted) / r.known()) 
 // Counted is what the provider would count for an estimate.
 func (r Ratio) Counted(estimate int) int { return int(Ratio(estimate) * r.known()) }
 
-// New is what a text takes of a [Ratio.Window] that the provider has not counted yet: at least as much as estimated, because its script may be another one than
-// that of the text before it.
+// New is what text that the provider has not counted yet takes of a [Ratio.Window]: at least as much as estimated, because its script may differ from that of the
+// text before it.
 func (r Ratio) New(estimate int) int { return r.Window(int(Ratio(estimate) * max(r.known(), 1))) }
 
 // Gauge learns the ratios of one endpoint from what it reports for requests. It is safe for concurrent use; nil knows nothing and learns nothing.

@@ -44,7 +44,7 @@ type Explanation struct {
 	Why  Why
 	// Text is one sentence with figures, Cure what to do; "" = nothing is to be done.
 	Text, Cure string
-	RunID      string // the row of the ledger; "" = there is none
+	RunID      string // the row of the ledger; "" = no row
 	// Before and After are the nearest slots where the moment is none; zero = there is none.
 	Before, After time.Time
 	// Changes of the job since the slot, the newest first.

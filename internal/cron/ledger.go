@@ -10,7 +10,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// The rules of the ledger: what each event makes of a run. They are the only ones that say so. A row that is over never changes, so each rule reports
+// The rules of the ledger: what each event makes of a run. They are the only ones that say so. A row that has ended never changes, so each rule reports
 // whether the event changes the run at all. Only an attempt that runs is open, and it is the last one.
 
 // MaxSummary is how much of an answer the ledger keeps, in bytes.

@@ -118,7 +118,7 @@ func (d *Dispatcher) PendingInputs(ctx context.Context, key chat.SessionKey, aft
 	return d.store.PendingInputs(ctx, key, after, limit)
 }
 
-// endAgentSession frees what the agent of a session holds for a conversation that is over, in whatever process of the cluster that was decided.
+// endAgentSession frees what the agent of a session holds for a conversation that has ended, in whatever process of the cluster that was decided.
 func (p *parts) endAgentSession(e chat.Event) {
 	if e.Kind != chat.EventSession || (e.Reason != reasonReset && e.Reason != events.ReasonDeleted) {
 		return

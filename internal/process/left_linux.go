@@ -42,7 +42,7 @@ func groupLives(pid int, started string) bool {
 	return false
 }
 
-// EndLeft waits until a process and its group have ended that a gateway left behind, for patience and, after SIGKILL to its group, for patience again. started is what [Started] returned
+// EndLeft waits until a process and its group have ended that a gateway has left running, for patience and, after SIGKILL to its group, for patience again. started is what [Started] returned
 // for it. Any other process with its number is left alone.
 func EndLeft(ctx context.Context, pid int, started string, patience time.Duration) error {
 	if pid <= 1 || started == "" {

@@ -6,7 +6,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// AgentSessions are the sessions that agents keep of conversations. They belong to one transcript: with the reset of a conversation there is none, and its deletion
+// AgentSessions are the sessions that agents keep of conversations. They belong to one transcript: after the reset of a conversation none exists, and its deletion
 // removes them.
 type AgentSessions interface {
 	// AgentSession is the session of the agent for the current transcript of a conversation; the zero value = none is known.

@@ -247,12 +247,12 @@ type CronExplainResult struct {
 
 // ExplainedSlot is what became of a slot.
 type ExplainedSlot struct {
-	SlotMs   int64       `json:"slotMs"`             // the slot, or the moment that is none, in Unix milliseconds
+	SlotMs   int64       `json:"slotMs"`             // the slot, or the moment where no slot exists, in Unix milliseconds
 	Why      string      `json:"why"`                // the answer in a word of a closed set
 	Text     string      `json:"text"`               // the answer in a sentence with figures
 	Cure     string      `json:"cure,omitempty"`     // what to do
 	RunID    string      `json:"runId,omitempty"`    // the row of the ledger
-	BeforeMs int64       `json:"beforeMs,omitempty"` // the slot before a moment that is none
+	BeforeMs int64       `json:"beforeMs,omitempty"` // the slot before a moment without a slot
 	AfterMs  int64       `json:"afterMs,omitempty"`  // the slot after it
 	Changes  []JobChange `json:"changes,omitempty"`  // changes of the job since, the newest first
 }

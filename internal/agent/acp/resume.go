@@ -39,7 +39,7 @@ func (p *peer) loads() bool {
 	return p.kept != nil && !p.cfg.UsageOfSession && (can.LoadSession || can.SessionCapabilities.Resume != nil)
 }
 
-// takeUp goes on with the session that the agent had in a process before, after that has ended. false = there is none, or it cannot be taken up: the agent begins new.
+// takeUp goes on with the session that the agent had in a process before, after that has ended. false = there is none, or it cannot be taken up: the agent starts a new one.
 func (p *peer) takeUp(ctx context.Context, access agent.ToolAccess) bool {
 	if !p.loads() {
 		return false

@@ -82,7 +82,7 @@ func (f frame) end() (chunk, bool) {
 	return f.below(chunks[len(chunks)-1]), true
 }
 
-// chunks are the messages of a text that leave room for the line.
+// chunks are the messages of an answer that leave room for the line.
 func (f frame) chunks(text string) []chunk {
 	if f.line == "" {
 		return render(text).chunks(maxUnits)
@@ -90,7 +90,7 @@ func (f frame) chunks(text string) []chunk {
 	return render(text).chunks(maxUnits - lineUnits)
 }
 
-// alone is the line without a text.
+// alone is the line without an answer.
 func (f frame) alone() (chunk, bool) {
 	return chunk{html: "<i>" + escape(f.line) + "</i>", plain: f.line}, f.line != ""
 }

@@ -237,7 +237,7 @@ func (p *previews) changed(ctx context.Context, v loop, shown frame) bool {
 		if next != shown {
 			return true
 		}
-		var due <-chan time.Time // a text alone changes by an update only
+		var due <-chan time.Time // an answer alone changes by an update only
 		if until > 0 {
 			tick.Reset(until)
 			due = tick.C

@@ -211,7 +211,7 @@ func (t *engineTx) Now(ctx context.Context) (now int64, err error) {
 // PerEngine implements sqlstore.Tx.
 func (t *engineTx) PerEngine(postgres, _ string) string { return postgres }
 
-// statement is a text with its arguments.
+// statement is an SQL string with its arguments.
 func (t *engineTx) statement(text string, args []any) (string, []any, error) {
 	s := t.dialect.Of(text)
 	plain, rows, err := s.Split(args)

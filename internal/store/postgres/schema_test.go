@@ -32,7 +32,7 @@ const (
 	indexesSQL     = `SELECT replace(pg_get_indexdef(i.indexrelid), '::text', '') FROM pg_index i WHERE i.indrelid = '%s'::regclass AND NOT i.indisprimary ORDER BY i.indexrelid`
 )
 
-// TestTheSchemaIsTheReviewedOne: a change of the schema shows as a change of a text that stands beside the migrations.
+// TestTheSchemaIsTheReviewedOne: a change of the schema shows as a change of a file beside the migrations.
 func TestTheSchemaIsTheReviewedOne(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)

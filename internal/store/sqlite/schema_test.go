@@ -30,7 +30,7 @@ const (
 	indexesSQL = `SELECT sql FROM sqlite_schema WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL ORDER BY rowid`
 )
 
-// TestTheSchemaIsTheReviewedOne: a change of the schema shows as a change of a text that stands beside the migrations.
+// TestTheSchemaIsTheReviewedOne: a change of the schema shows as a change of a file beside the migrations.
 func TestTheSchemaIsTheReviewedOne(t *testing.T) {
 	t.Parallel()
 	db := outside(t, migrated(t))

@@ -98,7 +98,7 @@ func span(d time.Duration) int64 {
 	return max(int64((d+time.Millisecond-1)/time.Millisecond), 0)
 }
 
-// null stores the absence of a text as NULL, where queries ask for it.
+// null stores an empty string as NULL, where queries ask for it.
 func null(s string) any {
 	if s == "" {
 		return nil

@@ -105,7 +105,7 @@ func all[T any](ctx context.Context, tx Tx, text string, scan func(Row) (T, erro
 	return list, err
 }
 
-// statement is a text with its arguments.
+// statement is an SQL string with its arguments.
 type statement struct {
 	text string
 	args []any
