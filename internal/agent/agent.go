@@ -129,6 +129,8 @@ type Asker interface {
 type Question struct {
 	// Text is what the agent wants to do. The asker shows it as it is: the runner takes out what is not printable.
 	Text string
+	// Act is Text without the details that differ from call to call: an answer that allows it always is kept for the next question with the same. "" = none is kept.
+	Act string
 	// Options are at least one.
 	Options []Option
 }
@@ -139,6 +141,8 @@ type Option struct {
 	Label string `json:"label"`
 	// Allow: with it the agent does what it asks about, in some way; otherwise it does not.
 	Allow bool `json:"allow,omitempty"`
+	// Always: the answer counts for every later question with the same Act in the conversation.
+	Always bool `json:"always,omitempty"`
 }
 
 // EventKind sorts what a runner reports while it works.

@@ -127,6 +127,17 @@ func (h *fakeBackend) ClearQueue(context.Context, command.Call) (int, error) {
 	return 3, h.note("clear")
 }
 
+func (h *fakeBackend) Approvals(context.Context, command.Call) ([]chat.Approval, error) {
+	return []chat.Approval{{ID: "q1", Agent: "coder", Act: "run the command “make”", Label: "Allow always", At: now().Add(-30 * time.Minute)}}, nil
+}
+
+func (h *fakeBackend) RevokeApprovals(_ context.Context, _ command.Call, id string) (int, error) {
+	if id == "unknown" {
+		return 0, nil
+	}
+	return 1, h.note("revoke " + id)
+}
+
 func (h *fakeBackend) AnswerQuestion(_ context.Context, _ command.Call, a command.QuestionAnswer) (string, error) {
 	return fmt.Sprintf("question %s: %t %d", a.ID, a.Allow, a.Option), h.note("answer " + a.ID)
 }
@@ -209,6 +220,12 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{"/tasks", "1. coder: count the lines (yielded)\n2. main: " + strings.Repeat("word ", 15) + "word… (waiting)", ""},
 		{"/tasks stop 1", "Stopped: coder: count the lines", "stop task t-1"},
 		{"/tasks STOP t-2", "Stopped: main: " + strings.Repeat("word ", 15) + "word…", "stop task t-2"},
+		{
+			"/approvals", "Allowed in this conversation until /new:\nq1: coder may run the command “make” (Allow always, Sun 22 Nov 2026 14:30 CET)\n" +
+				"/approvals revoke q1 revokes one, /approvals revoke all revokes all.", "",
+		},
+		{"/approvals revoke q1", "Revoked: 1. The agent asks again, unless it remembers the answer itself: /new ends that.", "revoke q1"},
+		{"/approvals REVOKE all", "Revoked: 1. The agent asks again, unless it remembers the answer itself: /new ends that.", "revoke "},
 		{"/whoami", "You are gateway (web user 7).", ""},
 		{"/id", "This conversation is agent:main:main. Its address is web:5.", ""},
 	} {
@@ -342,7 +359,7 @@ func TestBadArgumentsAreRefusedAndChangeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{
-		"/queue sideways", "/timezone Mars/Olympus", "/timezone Local", "/model " + strings.Repeat("x", 201), "/model a\u202eb",
+		"/queue sideways", "/timezone Mars/Olympus", "/approvals revoke", "/approvals forget q1", "/approvals revoke unknown", "/timezone Local", "/model " + strings.Repeat("x", 201), "/model a\u202eb",
 		"/remind", "/remind tea", "/remind in 20m", "/remind 25:00 tea", "/remind every", "/remind yesterday 9:00 tea", "/cron add", "/cron add 99 99 * * * x",
 		`/cron add "0 9 * *" x`, "/cron add @every 1s x", "/cron fly", "/cron pause 0", "/cron show 9", "/cron pause 4", "/cron rm nothing", "/cron rm news", "/cron run -1", "/cron why", "/cron why nothing 9:00", "/cron why 7 9:00",
 		"/tasks stop", "/tasks stop 3", "/tasks 1", "/tasks fly 1",

@@ -38,6 +38,10 @@ type Actions interface {
 	SetModel(ctx context.Context, c Call, model string) error
 	// AnswerQuestion answers a question of an agent: a call of a tool that is allowed is made, and a turn that waits goes on. The text is for the person.
 	AnswerQuestion(ctx context.Context, c Call, answer QuestionAnswer) (string, error)
+	// Approvals are what the person has allowed agents for all turns of this conversation, the oldest first.
+	Approvals(ctx context.Context, c Call) ([]chat.Approval, error)
+	// RevokeApprovals removes the one with an id, "" = all, and returns how many were removed.
+	RevokeApprovals(ctx context.Context, c Call, id string) (int, error)
 	// Compact lets the agent summarise the older part of the conversation.
 	Compact(ctx context.Context, c Call) (Compaction, error)
 	// Toc lists summaries of conversations, of day, week or month, the newest first.

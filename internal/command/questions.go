@@ -2,7 +2,9 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"strconv"
+	"strings"
 
 	"laneway/internal/chat"
 )
@@ -13,6 +15,9 @@ const (
 	Deny   = "deny"
 	Choose = "answer"
 )
+
+// Approvals lists what such answers have allowed for all turns of the conversation.
+const Approvals = "approvals"
 
 // QuestionAnswer is what a person answers to a question of an agent.
 type QuestionAnswer struct {
@@ -37,6 +42,10 @@ func questionCommands() []Command {
 			Name: Choose, Args: "ID NUMBER", Category: "session", Method: "chat.send",
 			Description: "Choose one of several answers to a question of the agent.", Run: textOnly(runChoose),
 		},
+		{
+			Name: Approvals, Args: "[revoke ID | revoke all]", Category: "session", Method: "sessions.describe", Verbs: map[string]string{"*": "chat.send"},
+			Description: "Show or revoke what agents may always do in this conversation.", Run: textOnly(runApprovals),
+		},
 	}
 }
 
@@ -56,4 +65,46 @@ func runChoose(ctx context.Context, a Actions, c Call) (string, error) {
 		return "", chat.Errorf(chat.CodeInvalid, "write the id of the question and the number of an option, as the question shows them")
 	}
 	return a.AnswerQuestion(ctx, c, QuestionAnswer{ID: id, Option: option})
+}
+
+func runApprovals(ctx context.Context, a Actions, c Call) (string, error) {
+	verb, id, _ := cutWord(c.Args)
+	id = strings.TrimSpace(id)
+	switch {
+	case verb == "":
+		return shownApprovals(ctx, a, c)
+	case !strings.EqualFold(verb, "revoke") || id == "":
+		return "", chat.Errorf(chat.CodeInvalid, "write /%s revoke and an id of the list, or all", Approvals)
+	case strings.EqualFold(id, "all"):
+		id = ""
+	}
+	n, err := a.RevokeApprovals(ctx, c, id)
+	switch {
+	case err != nil:
+		return "", err
+	case n == 0 && id != "":
+		return "", chat.Errorf(chat.CodeInvalid, "no approval has this id; /%s lists them", Approvals)
+	}
+	return fmt.Sprintf("Revoked: %d. The agent asks again, unless it remembers the answer itself: /new ends that.", n), nil
+}
+
+func shownApprovals(ctx context.Context, a Actions, c Call) (string, error) {
+	list, err := a.Approvals(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 {
+		return "No agent may do anything here without a question.", nil
+	}
+	_, zone, err := a.Clock(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString("Allowed in this conversation until /new:")
+	for _, one := range list {
+		fmt.Fprintf(&b, "\n%s: %s may %s (%s, %s)", one.ID, one.Agent, one.Act, one.Label, ShownTime(one.At, zone))
+	}
+	fmt.Fprintf(&b, "\n/%s revoke %s revokes one, /%s revoke all revokes all.", Approvals, list[0].ID, Approvals)
+	return b.String(), nil
 }

@@ -94,6 +94,16 @@ func (a actions) AnswerQuestion(ctx context.Context, c command.Call, answer comm
 	return a.d.questions.answer(ctx, c.Principal, answer)
 }
 
+// Approvals is /approvals.
+func (a actions) Approvals(ctx context.Context, c command.Call) ([]chat.Approval, error) {
+	return a.d.store.Approvals(ctx, c.Principal, c.Session)
+}
+
+// RevokeApprovals is /approvals revoke.
+func (a actions) RevokeApprovals(ctx context.Context, c command.Call, id string) (int, error) {
+	return a.d.store.Revoke(ctx, c.Principal, c.Session, id)
+}
+
 // Agents is /agent.
 func (a actions) Agents() []agent.Info { return a.d.Agents() }
 

@@ -140,15 +140,20 @@ func (q *questions) answer(ctx context.Context, by string, a command.QuestionAns
 	if err != nil {
 		return "", err
 	}
-	options, err := optionsOf(asked)
+	of, err := runners(asked)
 	if err != nil {
 		return "", err
 	}
-	n, err := pick(question{id: a.ID, options: options}, a)
+	n, err := pick(question{id: a.ID, options: of.Options}, a)
 	if err != nil {
 		return "", err
 	}
-	asked, err = q.store.AnswerQuestion(ctx, store.AnswerQuestion{ID: a.ID, By: by, Option: n, Allow: options[n-1].Allow, Node: node})
+	chosen := of.Options[n-1]
+	params := store.AnswerQuestion{ID: a.ID, By: by, Option: n, Allow: chosen.Allow, Node: node}
+	if chosen.Allow && chosen.Always && of.Act != "" {
+		params.Always = &chat.Approval{Agent: of.Agent, Act: of.Act, Label: chosen.Label}
+	}
+	asked, err = q.store.AnswerQuestion(ctx, params)
 	switch {
 	case errors.Is(err, chat.ErrNotFound):
 		return "", errNoQuestion()
@@ -157,7 +162,10 @@ func (q *questions) answer(ctx context.Context, by string, a command.QuestionAns
 	case asked.Waits != "":
 		q.wake(a.ID)
 		q.events.Send(topicAnswer, &answered{ID: a.ID}, func() {})
-		return "The answer is: " + options[n-1].Label + ".", nil
+		if params.Always != nil {
+			return "The answer is: " + chosen.Label + ". It counts here until /new; /approvals lists such answers.", nil
+		}
+		return "The answer is: " + chosen.Label + ".", nil
 	case asked.State == store.QuestionDenied:
 		return "It is not done.", nil
 	case asked.Result != nil:
@@ -178,15 +186,22 @@ func errNoQuestion() error {
 	return chat.Errorf(chat.CodeNotFound, "there is no open question like this; it was answered, it is too old, its turn has ended, or it is for another person")
 }
 
-// optionsOf are the options of a stored question.
-func optionsOf(q store.Question) (options []agent.Option, err error) {
+// runnersQuestion is what is stored of a question of a runner.
+type runnersQuestion struct {
+	Agent   string         `json:"agent"`
+	Act     string         `json:"act,omitempty"`
+	Options []agent.Option `json:"options"`
+}
+
+// runners reads a stored question. One about a call of a tool of the gateway has two options.
+func runners(q store.Question) (asked runnersQuestion, err error) {
 	if q.Waits == "" {
-		return allowOrDeny(), nil
+		return runnersQuestion{Options: allowOrDeny()}, nil
 	}
-	if err := json.Unmarshal(q.Body, &options); err != nil {
-		return nil, fmt.Errorf("reading the options of a question: %w", err)
+	if err := json.Unmarshal(q.Body, &asked); err != nil {
+		return asked, fmt.Errorf("reading a question: %w", err)
 	}
-	return options, nil
+	return asked, nil
 }
 
 // pick is the number of the option that a person means, from 1.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"laneway/internal/agent"
@@ -62,11 +63,15 @@ func (a *turnAsker) Ask(ctx context.Context, asked agent.Question) (int, error) 
 	if err != nil {
 		return 0, err
 	}
-	body, err := json.Marshal(asked.Options)
-	if err != nil {
-		return 0, fmt.Errorf("encoding options: %w", err)
+	by := a.turn.run.Session.Agent
+	if n, err := a.approved(ctx, by, asked); err != nil || n >= 0 {
+		return n, err
 	}
-	q := question{id: questionID(), who: a.who, session: a.session, agent: a.turn.run.Session.Agent, what: asked.Text, options: asked.Options, life: store.QuestionLife}
+	body, err := json.Marshal(runnersQuestion{Agent: by, Act: asked.Act, Options: asked.Options})
+	if err != nil {
+		return 0, fmt.Errorf("encoding a question: %w", err)
+	}
+	q := question{id: questionID(), who: a.who, session: a.session, agent: by, what: asked.Text, options: asked.Options, life: store.QuestionLife}
 	if until, ok := ctx.Deadline(); ok {
 		q.life = min(q.life, time.Until(until))
 	}
@@ -76,6 +81,24 @@ func (a *turnAsker) Ask(ctx context.Context, asked agent.Question) (int, error) 
 		return a.end(ctx, q.id, err)
 	}
 	return a.await(ctx, q.id, woken)
+}
+
+// approved is the number of the option that the person has chosen for all questions with the same act, from 0; -1 = none was.
+func (a *turnAsker) approved(ctx context.Context, by string, asked agent.Question) (int, error) {
+	if asked.Act == "" {
+		return -1, nil
+	}
+	list, err := a.store.Approvals(ctx, a.who.Principal, a.session)
+	if err != nil {
+		return -1, fmt.Errorf("reading approvals: %w", err)
+	}
+	for _, approval := range list {
+		option := agent.Option{Label: approval.Label, Allow: true, Always: true}
+		if n := slices.Index(asked.Options, option); n >= 0 && approval.Agent == by && approval.Act == asked.Act {
+			return n, nil
+		}
+	}
+	return -1, nil
 }
 
 // await returns the number of the chosen option, from 0.

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,8 @@ import (
 // asks is a runner that asks its person with a minute for the answer, and answers with what they chose.
 type asks struct {
 	options []agent.Option
+	// act is what an answer that counts always is about.
+	act string
 	// pause is before the question; what joins the turn meanwhile is taken.
 	pause time.Duration
 }
@@ -38,7 +41,7 @@ func (r asks) Run(ctx context.Context, req agent.Request, emit func(agent.Event)
 		}
 		bounded, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("no answer"))
 		defer cancel()
-		option, err := req.Asker.Ask(bounded, agent.Question{Text: "delete it", Options: options})
+		option, err := req.Asker.Ask(bounded, agent.Question{Text: "delete it", Act: r.act, Options: options})
 		if err == nil {
 			text = options[option].Label
 		} else {
@@ -140,6 +143,60 @@ func TestOfSeveralOptionsThePersonChoosesOneByItsNumber(t *testing.T) {
 		}
 		want(t, "the answer", h.by7(buttons[1]), "The answer is: Always.")
 		want(t, "the turn", h.end(id).Text, "Always")
+		h.close()
+	})
+}
+
+// TestAnAnswerThatCountsAlwaysOutlivesTheProcess asks the same again in another process, something else, after the answer was revoked, and after a reset.
+func TestAnAnswerThatCountsAlwaysOutlivesTheProcess(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		options := []agent.Option{{Label: "Always", Allow: true, Always: true}, {Label: "Once", Allow: true}, {Label: "Never", Always: true}}
+		st := newStore(t)
+		h := open(t, st, runBy(asks{options: options, act: "delete files"}))
+		asked, messages := 0, 0
+		own := func(m *chat.Message) { // no process repeats the id of a message of another one
+			messages++
+			m.ID = fmt.Sprintf("message-%d", messages)
+		}
+		turn := func() string {
+			t.Helper()
+			return h.send(askerChat, "go", askerMessage("7"), own)
+		}
+		choose := func(id string, option int) {
+			t.Helper()
+			h.by7(texts(h.asked(asked))[option], own)
+			asked++
+			want(t, "the turn", h.end(id).Text, options[option].Label)
+		}
+		want(t, "before", h.by7("/approvals", own), "No agent may do anything here without a question.")
+		choose(turn(), 1)
+		choose(turn(), 2)
+		id := turn()
+		first := texts(h.asked(asked))[0]
+		want(t, "the answer", h.by7(first, own), "The answer is: Always. It counts here until /new; /approvals lists such answers.")
+		want(t, "the same answer again", h.by7(first, own), "The answer is: Always. It counts here until /new; /approvals lists such answers.")
+		asked++
+		want(t, "the turn", h.end(id).Text, "Always")
+		h.close()
+		h = open(t, st, runBy(asks{options: options, act: "delete files"}))
+		asked = 0
+		want(t, "in another process", h.end(turn()).Text, "Always")
+		h.close()
+		h = open(t, st, runBy(asks{options: options, act: "write files"}))
+		choose(turn(), 1) // another act
+		h.close()
+		h = open(t, st, runBy(asks{options: options, act: "delete files"}))
+		asked = 0
+		list := h.by7("/approvals", own)
+		questionID := strings.Fields(strings.TrimPrefix(first, "/answer "))[0]
+		if want := questionID + ": main may delete files (Always, "; strings.Count(list, ": main may ") != 1 || !strings.Contains(list, want) {
+			t.Errorf("got %q, want one line with %q", list, want)
+		}
+		want(t, "revoked", h.by7("/approvals revoke "+questionID, own), "Revoked: 1. The agent asks again, unless it remembers the answer itself: /new ends that.")
+		choose(turn(), 0)
+		want(t, "allowed again", h.end(turn()).Text, "Always")
+		h.by7("/new", own)
+		choose(turn(), 1)
 		h.close()
 	})
 }

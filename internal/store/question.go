@@ -65,6 +65,8 @@ type AnswerQuestion struct {
 	Allow  bool
 	// Node makes the call that is allowed.
 	Node string
+	// Always is kept with the answer of a turn, nil = nothing is.
+	Always *chat.Approval
 }
 
 // Questions are what persons are asked. An allowed call is durable from the answer on: the node that took the answer makes it, and after the end of that node
@@ -78,6 +80,10 @@ type Questions interface {
 	// AnswerQuestion answers an open question and returns it. The same answer again returns the question as it is now. chat.ErrNotFound: there
 	// is no such question of this person, it has expired, it was answered otherwise, or the turn that waited has ended.
 	AnswerQuestion(ctx context.Context, a AnswerQuestion) (Question, error)
+	// Approvals are those of a person for the current transcript of a conversation, the oldest first, at most [chat.MaxApprovals].
+	Approvals(ctx context.Context, owner string, key chat.SessionKey) ([]chat.Approval, error)
+	// Revoke removes one of them, id "" = all, and returns how many were removed.
+	Revoke(ctx context.Context, owner string, key chat.SessionKey, id string) (int, error)
 	// CloseQuestion ends the wait of a turn: a question that is open cannot be answered any more. It returns the question as it is then; chat.ErrNotFound.
 	CloseQuestion(ctx context.Context, id string) (Question, error)
 	// EndQuestion stores the result of an allowed call. first is false when there is one already, which stays.

@@ -179,6 +179,19 @@ CREATE INDEX tool_questions_owner ON tool_questions (owner);
 CREATE INDEX tool_questions_expiry ON tool_questions (expires_at);
 CREATE INDEX tool_questions_allowed ON tool_questions (id) WHERE state = 'allowed';
 
+-- What a person has allowed an agent for all turns of a conversation. It counts for one transcript: after a reset nothing is allowed.
+CREATE TABLE approvals (
+    id          text NOT NULL PRIMARY KEY, -- of the question
+    owner       text NOT NULL, -- the principal that answered
+    session_key text NOT NULL, -- where it was asked
+    transcript  text NOT NULL, -- session_id of the conversation
+    agent       text NOT NULL,
+    act         text NOT NULL, -- what was asked, without its details
+    label       text NOT NULL, -- of the option
+    created_at  bigint NOT NULL
+);
+CREATE INDEX approvals_session ON approvals (session_key, owner);
+
 -- Outgoing messages. A file of an answer has a row of its own.
 CREATE TABLE outbox (
     id          text NOT NULL PRIMARY KEY,
@@ -590,6 +603,7 @@ DROP TABLE search_progress;
 DROP TABLE kept_transcripts;
 DROP TABLE transcript;
 DROP TABLE outbox;
+DROP TABLE approvals;
 DROP TABLE tool_questions;
 DROP TABLE turn_rounds;
 DROP TABLE runs;

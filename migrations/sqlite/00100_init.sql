@@ -177,6 +177,19 @@ CREATE INDEX tool_questions_owner ON tool_questions (owner);
 CREATE INDEX tool_questions_expiry ON tool_questions (expires_at);
 CREATE INDEX tool_questions_allowed ON tool_questions (id) WHERE state = 'allowed';
 
+-- What a person has allowed an agent for all turns of a conversation. It counts for one transcript: after a reset nothing is allowed.
+CREATE TABLE approvals (
+    id          TEXT NOT NULL PRIMARY KEY, -- of the question
+    owner       TEXT NOT NULL, -- the principal that answered
+    session_key TEXT NOT NULL, -- where it was asked
+    transcript  TEXT NOT NULL, -- session_id of the conversation
+    agent       TEXT NOT NULL,
+    act         TEXT NOT NULL, -- what was asked, without its details
+    label       TEXT NOT NULL, -- of the option
+    created_at  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX approvals_session ON approvals (session_key, owner);
+
 -- Outgoing messages. A file of an answer has a row of its own.
 CREATE TABLE outbox (
     id          TEXT NOT NULL, -- the primary key on PostgreSQL
@@ -593,6 +606,7 @@ DROP TABLE transcript_words;
 DROP TABLE kept_transcripts;
 DROP TABLE transcript;
 DROP TABLE outbox;
+DROP TABLE approvals;
 DROP TABLE tool_questions;
 DROP TABLE turn_rounds;
 DROP TABLE runs;

@@ -20,12 +20,20 @@ const (
 	maxAction    = 1000
 	maxArgument  = 120
 	maxArguments = 8
+
+	// unnamed is an action of which the agent says nothing, ellipsis stands where a value was cut.
+	unnamed  = "something that it does not name"
+	ellipsis = "…"
 )
 
 // question is a request in words: a sentence with the command, the path or the tool, and the directory. All values are the agent's: each is between quotation marks
 // that it cannot contain, on one line, and what is not visible is shown as escapes. dir is the directory of the session.
 func question(req sdk.RequestPermissionRequest, dir string) agent.Question {
-	q := agent.Question{Text: action(req.ToolCall, dir)}
+	act, details := action(req.ToolCall, dir)
+	q := agent.Question{Text: act + details, Act: act}
+	if strings.Contains(act, ellipsis+"”") || len(req.ToolCall.Locations) > maxArguments || strings.HasPrefix(act, unnamed) {
+		q.Act = "" // another question may have the same words
+	}
 	for _, o := range req.Options {
 		q.Options = append(q.Options, option(o))
 	}
@@ -50,11 +58,11 @@ func option(o sdk.PermissionOption) agent.Option {
 	if label != "" {
 		word += ": " + label
 	}
-	return agent.Option{Label: word, Allow: allow}
+	return agent.Option{Label: word, Allow: allow, Always: always}
 }
 
-// action is what the agent wants to do.
-func action(call sdk.ToolCallUpdate, dir string) string {
+// action is what the agent wants to do, and with which other arguments.
+func action(call sdk.ToolCallUpdate, dir string) (act, details string) {
 	args := arguments(call.RawInput)
 	command, path, address := args.take("command", "cmd"), args.take("file_path", "filePath", "path", "abs_path", "absolute_path"), args.take("url")
 	if own := args.take("cwd", "workdir", "directory"); own != "" {
@@ -82,7 +90,7 @@ func action(call sdk.ToolCallUpdate, dir string) string {
 	case title != "":
 		text.WriteString("use the tool " + quoted(title, maxTitle))
 	default:
-		text.WriteString("something that it does not name")
+		text.WriteString(unnamed)
 	}
 	text.WriteString(" in the directory " + quoted(dir, maxAction))
 	if title != "" && command+path+address != "" && !strings.Contains(title, command+path+address) {
@@ -93,7 +101,7 @@ func action(call sdk.ToolCallUpdate, dir string) string {
 			text.WriteString(", at " + quoted(at.Path, maxTitle))
 		}
 	}
-	return text.String() + args.words()
+	return text.String(), args.words()
 }
 
 func verb(kind sdk.ToolKind) string {
@@ -186,5 +194,5 @@ func shortened(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	return chat.Cut(s, n) + "…"
+	return chat.Cut(s, n) + ellipsis
 }

@@ -2,6 +2,7 @@ package acp_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	sdk "github.com/coder/acp-go-sdk"
@@ -50,6 +51,11 @@ func TestAQuestionIsASentenceThatHidesNothing(t *testing.T) {
 			[]sdk.PermissionOption{allow, reject},
 			`use the tool “mcp.pay” in the directory “/”; with “amount” = “12”, “to” = “{"iban":"X"}”`, plain,
 		},
+		"Long": {
+			sdk.ToolCallUpdate{RawInput: map[string]any{"command": strings.Repeat("x", 1001)}},
+			[]sdk.PermissionOption{allow, reject},
+			"run the command “" + strings.Repeat("x", 1000) + "…” in the directory “/”", plain,
+		},
 		"Nothing": {
 			sdk.ToolCallUpdate{}, []sdk.PermissionOption{allow, reject}, `something that it does not name in the directory “/”`, plain,
 		},
@@ -70,11 +76,11 @@ func TestAQuestionIsASentenceThatHidesNothing(t *testing.T) {
 			`use the tool “t” in the directory “/”`,
 			[]agent.Option{
 				{Label: "Allow: Deny", Allow: true},
-				{Label: "Allow always: Just once", Allow: true},
-				{Label: "Allow: always for this command", Allow: true},
+				{Label: "Allow always: Just once", Allow: true, Always: true},
+				{Label: "Allow: always for this command", Allow: true, Always: true},
 				{Label: "Deny: Allow"},
 				{Label: "Allow: this change", Allow: true},
-				{Label: "Deny always"},
+				{Label: "Deny always", Always: true},
 			},
 		},
 	} {
@@ -88,7 +94,11 @@ func TestAQuestionIsASentenceThatHidesNothing(t *testing.T) {
 			if _, err := run(t, runner, req); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(agent.Question{Text: tt.text, Options: tt.want}, asked); diff != "" {
+			act, _, _ := strings.Cut(tt.text, "; with ")
+			if strings.Contains(act, "does not name") || strings.Contains(act, "…") {
+				act = "" // an answer counts for this question alone
+			}
+			if diff := cmp.Diff(agent.Question{Text: tt.text, Act: act, Options: tt.want}, asked); diff != "" {
 				t.Errorf("question (-want +got):\n%s", diff)
 			}
 		})

@@ -138,6 +138,7 @@ func empty(ctx context.Context, tx Tx, r removal) error {
 		`DELETE FROM turn_rounds WHERE run_id IN (SELECT id FROM runs WHERE session_key = $1)`,
 		`UPDATE runs SET error = '', detail = '' WHERE session_key = $1`,
 		`DELETE FROM tool_questions WHERE session_key = $1`,
+		`DELETE FROM approvals WHERE session_key = $1`,
 		`UPDATE outbox SET payload = '', text_many = '', choice = '', file = '', last_error = '' WHERE ` + outgoingOf,
 	}
 	if r.below && key.OfTask() {

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"laneway/internal/chat"
@@ -102,7 +103,48 @@ func (s Questions) AnswerQuestion(ctx context.Context, a store.AnswerQuestion) (
 		}
 		node, end := next.Columns(a.Node)
 		_, err = tx.Exec(ctx, `UPDATE tool_questions SET state = $2, node = $3, result = $4 WHERE id = $1`, q.ID, next.State, node, end)
+		if err == nil && next.State == store.QuestionChosen && a.Always != nil {
+			err = approve(ctx, tx, q, *a.Always)
+		}
 		return next, err
+	})
+}
+
+// approve keeps an approval, once, and removes those of earlier transcripts and the oldest of too many.
+func approve(ctx context.Context, tx Tx, q store.Question, a chat.Approval) error {
+	if err := lockName(ctx, tx, "approvals", q.Owner); err != nil {
+		return err
+	}
+	key := q.Session.String()
+	return later(ctx, tx,
+		with(`DELETE FROM approvals WHERE session_key = $1 AND owner = $2 AND transcript <> (SELECT session_id FROM sessions WHERE key = $1)`, key, q.Owner),
+		with(`INSERT INTO approvals (id, owner, session_key, transcript, agent, act, label, created_at)
+			SELECT $1, $2, s.key, s.session_id, $4, $5, $6, {now} FROM sessions s WHERE s.key = $3
+				AND NOT EXISTS (SELECT 1 FROM approvals WHERE session_key = $3 AND owner = $2 AND agent = $4 AND act = $5 AND label = $6)`,
+			q.ID, q.Owner, key, a.Agent, a.Act, a.Label),
+		with(`DELETE FROM approvals WHERE session_key = $1 AND owner = $2 AND created_at <=
+			(SELECT created_at FROM approvals WHERE session_key = $1 AND owner = $2 ORDER BY created_at DESC LIMIT 1 OFFSET `+strconv.Itoa(chat.MaxApprovals)+`)`,
+			key, q.Owner))
+}
+
+// Approvals lists what a person has allowed; see store.Questions.
+func (s Questions) Approvals(ctx context.Context, owner string, key chat.SessionKey) ([]chat.Approval, error) {
+	return list(ctx, s.db, query{"list approvals", `SELECT a.id, a.agent, a.act, a.label, a.created_at FROM approvals a
+		JOIN sessions s ON s.key = a.session_key AND s.session_id = a.transcript
+		WHERE a.session_key = $1 AND a.owner = $2 ORDER BY a.created_at, a.id`, []any{key.String(), owner}}, func(r Row) (a chat.Approval, err error) {
+		var at int64
+		err = r.Scan(&a.ID, &a.Agent, &a.Act, &a.Label, &at)
+		a.At = time.UnixMilli(at).UTC()
+		return a, err
+	})
+}
+
+// Revoke removes approvals; see store.Questions.
+func (s Questions) Revoke(ctx context.Context, owner string, key chat.SessionKey, id string) (int, error) {
+	return result(ctx, s.db.Update, "revoke approvals", func(ctx context.Context, tx Tx) (int, error) {
+		n, err := tx.Exec(ctx, `DELETE FROM approvals WHERE session_key = $1 AND owner = $2 AND ($3 = '' OR id = $3)
+			AND transcript = (SELECT session_id FROM sessions WHERE key = $1)`, key.String(), owner, id)
+		return int(n), err
 	})
 }
 

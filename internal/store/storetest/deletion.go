@@ -43,6 +43,7 @@ func deletionRules() map[string]string {
 		"transcript":         cleared,
 		"outbox":             cleared,
 		"tool_questions":     cleared,
+		"approvals":          cleared,
 		"agent_sessions":     cleared,
 		"toc_parts":          cleared,
 		"toc_nodes":          cleared,
@@ -153,6 +154,7 @@ func (w *world) plant(node string) chat.SessionKey {
 	w.finish(end) // without Journal: its rounds stay, as after a crash
 	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", mark))
 	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: w.id("q"), Owner: "ann", Session: key, Body: json.RawMessage(`{"args":"` + mark + `"}`)}))
+	w.approve("ann", key, mark)
 	w.ok(w.st.PutAgentSession(w.ctx, key, chat.AgentSession{ID: mark, Host: mark, PIDStarted: mark, Runs: []string{mark}}))
 	w.plantJob(node, key)
 	w.putPart(w.part(key, func(p *store.TocPart) { p.Text = mark }))

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,8 @@ func questionTests() []test {
 		{"AnAllowedCallOutlivesItsNode", questionTaken},
 		{"AnAnswerReachesTheTurnThatWaits", questionWaited},
 		{"AQuestionOfATurnEndsWithTheTurn", questionClosed},
+		{"AnAnswerThatCountsAlwaysIsKeptForThePersonAndTheTranscript", approvalsKept},
+		{"TheOldestOfTooManyApprovalsGo", approvalsBounded},
 		{"AQuestionOfATurnEndsWithItsNode", questionOfDeadNode},
 		{"OfTwoOptionsAtOnceOneCounts", questionChoiceRace},
 	}
@@ -295,4 +298,78 @@ func questionChoiceRace(w *world) {
 			w.Errorf("%d answers chose option %d, and %d counts", n, i+1, q.Option)
 		}
 	}
+}
+
+// approve lets a person allow something always, and returns what is kept.
+func (w *world) approve(owner string, key chat.SessionKey, act string) chat.Approval {
+	w.Helper()
+	id, node := w.id("q"), w.node()
+	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: id, Owner: owner, Session: key, Body: json.RawMessage(`{}`), Waits: node}))
+	answer := store.AnswerQuestion{ID: id, By: owner, Option: 1, Allow: true, Always: &chat.Approval{Agent: "main", Act: act, Label: "Always"}}
+	for range 2 { // the second is a repetition
+		_, err := w.st.AnswerQuestion(w.ctx, answer)
+		w.ok(err)
+	}
+	return chat.Approval{ID: id, Agent: "main", Act: act, Label: "Always", At: w.clock.now()}
+}
+
+func (w *world) approvals(owner string, key chat.SessionKey) []chat.Approval {
+	w.Helper()
+	got, err := w.st.Approvals(w.ctx, owner, key)
+	w.ok(err)
+	return got
+}
+
+func (w *world) revoke(owner string, key chat.SessionKey, id string) int {
+	w.Helper()
+	n, err := w.st.Revoke(w.ctx, owner, key, id)
+	w.ok(err)
+	return n
+}
+
+func approvalsKept(w *world) {
+	key, other := w.key(), w.key()
+	w.write(key, 1, 1)
+	w.write(other, 1, 1)
+	first := w.approve("ann", key, "make")
+	w.clock.advance(time.Second)
+	second := w.approve("ann", key, "make install")
+	w.clock.advance(time.Second)
+	w.approve("ann", key, "make") // a second question about the same was open
+	bobs, others := w.approve("bob", key, "make"), w.approve("ann", other, "make")
+	w.st = w.h.Reopen()
+	equal(w, "of ann", w.approvals("ann", key), []chat.Approval{first, second})
+	equal(w, "of bob", w.approvals("bob", key), []chat.Approval{bobs})
+	equal(w, "in another conversation", w.approvals("ann", other), []chat.Approval{others})
+
+	equal(w, "revoked by another", w.revoke("bob", key, first.ID), 0)
+	equal(w, "revoked elsewhere", w.revoke("ann", other, first.ID), 0)
+	equal(w, "revoked", w.revoke("ann", key, first.ID), 1)
+	equal(w, "after it", w.approvals("ann", key), []chat.Approval{second})
+	third := w.approve("ann", key, "make")
+	equal(w, "allowed again", w.approvals("ann", key), []chat.Approval{second, third})
+	equal(w, "all revoked", w.revoke("ann", key, ""), 2)
+	equal(w, "after that", w.approvals("ann", key), []chat.Approval(nil))
+
+	w.approve("ann", key, "make")
+	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "second"})
+	w.ok(err)
+	equal(w, "after the reset", w.approvals("ann", key), []chat.Approval(nil))
+	next := w.approve("ann", key, "test")
+	equal(w, "of the new transcript", w.approvals("ann", key), []chat.Approval{next})
+	equal(w, "rows", len(w.h.Query(w.tb, `SELECT 1 FROM approvals WHERE owner = 'ann' AND session_key = '`+key.String()+`'`)), 1)
+	unknown := w.key()
+	w.approve("ann", unknown, "make")
+	equal(w, "without a conversation", w.approvals("ann", unknown), []chat.Approval(nil))
+}
+
+func approvalsBounded(w *world) {
+	key := w.key()
+	w.write(key, 1, 1)
+	var all []chat.Approval
+	for i := range chat.MaxApprovals + 2 {
+		all = append(all, w.approve("ann", key, strconv.Itoa(i)))
+		w.clock.advance(time.Second)
+	}
+	equal(w, "kept", w.approvals("ann", key), all[2:])
 }
