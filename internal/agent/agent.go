@@ -80,6 +80,8 @@ type Request struct {
 	Deadline time.Time
 	// SystemPrompt goes before everything else; "" = the runner's own.
 	SystemPrompt string
+	// Dir is the working directory that was chosen for the session, in the form of the runner's own; "" = the runner's own. Runners without programs ignore it.
+	Dir string
 	// Model, Thinking and Params override the runner's own where they are set.
 	Model, Thinking string
 	Params          map[string]any

@@ -72,10 +72,17 @@ func buildAgents(cfg config.Config, around surroundings, log *slog.Logger) ([]di
 			Info:   agent.Info{ID: id, Name: nameOf(id, a), Model: a.Model, Runner: a.Runner, Servers: a.MCP},
 			Runner: runner, ContextWindow: a.ContextWindow, Gauge: around.gauge, Timeout: time.Duration(a.Timeout), SystemPrompt: a.System,
 			Tools: toolsOf(a), Program: isProgram(a), Kept: a.Runner == config.RunnerACP,
-			EstimateUsage: isModel(a), Compacts: isModel(a),
+			EstimateUsage: isModel(a), Compacts: isModel(a), Dirs: dirsOf(a),
 		})
 	}
 	return agents, nil
+}
+
+func dirsOf(a config.Agent) []string {
+	if a.Dir == "" {
+		return nil
+	}
+	return append([]string{a.Dir}, a.Dirs...)
 }
 
 // gaugesByEndpoint are what is known of how endpoints count tokens. Agents of one endpoint share it.

@@ -7,6 +7,8 @@ type AgentSession struct {
 	// Runs are the latest turns that the agent has seen, the last one at the end. Seen is the number of the last entry of the transcript that it has seen.
 	Runs []string
 	Seen int64
+	// Dir is the working directory that it was made for.
+	Dir string
 	// Host is the machine of the process, PIDStarted identifies it among those that have had its number.
 	Host       string
 	PID        int

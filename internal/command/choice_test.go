@@ -52,6 +52,7 @@ func TestCommandsOfferWhatAPersonMayChoose(t *testing.T) {
 		{"/cron pause", "1. tea", "/cron pause a", "Write /cron pause and the number"},
 		{"/cron resume", "2. news", "/cron resume b", "Write /cron resume and the number"},
 		{"/cron rm", "1. tea|2. news|3. NEWS", "/cron rm a|/cron rm b|/cron rm c", "Write /cron rm and the number"},
+		{"/dir", "✓ /srv/app|/srv/site", "/dir 1|/dir 2", "Write /dir 1 (/srv/app), /dir 2 (/srv/site) to choose another."},
 		{"/stopall", "", "", ""},
 		{"/new", "", "", ""},
 	} {

@@ -127,6 +127,14 @@ func (h *fakeBackend) ClearQueue(context.Context, command.Call) (int, error) {
 	return 3, h.note("clear")
 }
 
+func (h *fakeBackend) Dirs(context.Context, command.Call) (all []string, chosen string, err error) {
+	return []string{"/srv/app", "/srv/site"}, "/srv/app", h.err
+}
+
+func (h *fakeBackend) SetDir(_ context.Context, _ command.Call, dir string) error {
+	return h.note("dir " + dir)
+}
+
 func (h *fakeBackend) Approvals(context.Context, command.Call) ([]chat.Approval, error) {
 	return []chat.Approval{{ID: "q1", Agent: "coder", Act: "run the command “make”", Label: "Allow always", At: now().Add(-30 * time.Minute)}}, nil
 }
@@ -190,6 +198,11 @@ func TestEveryCommandAnswers(t *testing.T) {
 
 		{"/model", "The model here is m.", "overview"},
 		{"/model big-1", "From now on this conversation uses big-1.", "model big-1"},
+		{"/dir", "The agent works in /srv/app.", ""},
+		{"/dir 2", "From the next turn on the agent works in /srv/site.", "dir /srv/site"},
+		{"/dir /srv/site", "From the next turn on the agent works in /srv/site.", "dir /srv/site"},
+		{"/dir 1", "From the next turn on the agent works in /srv/app.", "dir "},
+		{"/dir default", "From the next turn on the agent works in /srv/app.", "dir "},
 		{"/model default", "Back to the agent's own model.", "model "},
 		{"/allow 0a1b2c", "question 0a1b2c: true 0", "answer 0a1b2c"},
 		{"/deny 0a1b2c", "question 0a1b2c: false 0", "answer 0a1b2c"},
@@ -359,7 +372,7 @@ func TestBadArgumentsAreRefusedAndChangeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{
-		"/queue sideways", "/timezone Mars/Olympus", "/approvals revoke", "/approvals forget q1", "/approvals revoke unknown", "/timezone Local", "/model " + strings.Repeat("x", 201), "/model a\u202eb",
+		"/queue sideways", "/timezone Mars/Olympus", "/dir 0", "/dir 3", "/dir /etc", "/dir ../app", "/approvals revoke", "/approvals forget q1", "/approvals revoke unknown", "/timezone Local", "/model " + strings.Repeat("x", 201), "/model a\u202eb",
 		"/remind", "/remind tea", "/remind in 20m", "/remind 25:00 tea", "/remind every", "/remind yesterday 9:00 tea", "/cron add", "/cron add 99 99 * * * x",
 		`/cron add "0 9 * *" x`, "/cron add @every 1s x", "/cron fly", "/cron pause 0", "/cron show 9", "/cron pause 4", "/cron rm nothing", "/cron rm news", "/cron run -1", "/cron why", "/cron why nothing 9:00", "/cron why 7 9:00",
 		"/tasks stop", "/tasks stop 3", "/tasks 1", "/tasks fly 1",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"laneway/internal/agent"
@@ -36,6 +37,10 @@ type Actions interface {
 	ClearQueue(ctx context.Context, c Call) (int, error)
 	// SetModel chooses a model for the session; "" = back to the agent's.
 	SetModel(ctx context.Context, c Call, model string) error
+	// Dirs are the working directories of which this conversation may choose one, the first is the agent's own, and the one in force; empty = its agent has none.
+	// SetDir chooses one; "" = back to the agent's own.
+	Dirs(ctx context.Context, c Call) (all []string, chosen string, err error)
+	SetDir(ctx context.Context, c Call, dir string) error
 	// AnswerQuestion answers a question of an agent: a call of a tool that is allowed is made, and a turn that waits goes on. The text is for the person.
 	AnswerQuestion(ctx context.Context, c Call, answer QuestionAnswer) (string, error)
 	// Approvals are what the person has allowed agents for all turns of this conversation, the oldest first.
@@ -117,6 +122,10 @@ func core() []Command {
 			Name: "model", Args: "[name | default]", Category: "session",
 			Method: "sessions.describe", Verbs: map[string]string{"*": "agent"}, // which has the model as a param
 			Description: "Show or choose the model of this conversation.", Run: textOnly(runModel),
+		},
+		{
+			Name: "dir", Args: "[number | default]", Category: "session", Method: "sessions.describe", Verbs: map[string]string{"*": "chat.send"},
+			Description: "Show or choose the directory in which the agent of this conversation works.", Run: runDir,
 		},
 		{
 			Name: "agent", Category: "status", Method: "agents.list",
@@ -290,6 +299,55 @@ func runModel(ctx context.Context, a Actions, c Call) (string, error) {
 	default:
 		return "From now on this conversation uses " + c.Args + ".", a.SetModel(ctx, c, c.Args)
 	}
+}
+
+// runDir shows the directories with a button each, or chooses one by its number or its whole name.
+func runDir(ctx context.Context, a Actions, c Call) (Answer, error) {
+	dirs, chosen, err := a.Dirs(ctx, c)
+	if err != nil {
+		return Answer{}, err
+	}
+	if len(dirs) == 0 {
+		return Answer{Text: "The agent of this conversation has no directory of its own."}, nil
+	}
+	if c.Args == "" {
+		return shownDirs(dirs, chosen), nil
+	}
+	at := slices.Index(dirs, c.Args)
+	if n, err := strconv.Atoi(c.Args); err == nil && at < 0 {
+		at = n - 1
+	}
+	if strings.EqualFold(c.Args, "default") {
+		at = 0
+	}
+	if at < 0 || at >= len(dirs) {
+		return Answer{}, chat.Errorf(chat.CodeInvalid, "the agent may not work there; /dir lists the directories, write its number")
+	}
+	note := dirs[at]
+	if at == 0 {
+		note = ""
+	}
+	return Answer{Text: "From the next turn on the agent works in " + dirs[at] + "."}, a.SetDir(ctx, c, note)
+}
+
+func shownDirs(dirs []string, chosen string) Answer {
+	answer := Answer{Text: "The agent works in " + chosen + "."}
+	if len(dirs) == 1 {
+		return answer
+	}
+	choice := &chat.Choice{}
+	var typed []string
+	for i, dir := range dirs {
+		text, label := fmt.Sprintf("/dir %d", i+1), dir
+		if dir == chosen {
+			label = "✓ " + label
+		}
+		choice.Rows = append(choice.Rows, []chat.Button{{Label: label, Text: text}})
+		typed = append(typed, text+" ("+dir+")")
+	}
+	choice.Typed = "Write " + strings.Join(typed, ", ") + " to choose another."
+	answer.Choice = choice
+	return answer
 }
 
 func orNone(s string) string {

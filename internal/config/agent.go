@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"laneway/internal/secret"
@@ -61,6 +63,8 @@ type Agent struct {
 	Output string `yaml:"output"`
 	// Dir is the program's working directory, absolute (command, acp). {session} in it makes one for each session. Default: that of the gateway.
 	Dir string `yaml:"dir"`
+	// Dirs are further directories, of which a conversation may choose one by /dir, 20 at most (command, acp). They have the form of Dir, which must be set.
+	Dirs []string `yaml:"dirs"`
 
 	// IdleTimeout is how long the process of a session waits for the next turn, 1s to 1d (acp). Default 10m.
 	IdleTimeout Duration `yaml:"idle_timeout"`
@@ -248,10 +252,31 @@ func (a *Agent) validate(at at, id string, global Queue) {
 	for _, pattern := range a.EnvPass {
 		validatePass(at.key("env_pass"), pattern)
 	}
+	a.validateDirs(at.key("dirs"))
 	a.Price.validate(at.key("price"))
 	a.validateRunner(at)
 	a.refuseForeign(at)
 }
+
+func (a *Agent) validateDirs(at at) {
+	if len(a.Dirs) > 0 && a.Dir == "" {
+		at.addf("needs dir, which conversations use that have chosen none")
+	}
+	if len(a.Dirs) > maxDirs {
+		at.addf("has %d directories, at most %d are possible", len(a.Dirs), maxDirs)
+	}
+	for i, dir := range a.Dirs {
+		switch {
+		case !filepath.IsAbs(dir):
+			at.addf("%q is not absolute", dir)
+		case dir == a.Dir || slices.Contains(a.Dirs[:i], dir):
+			at.addf("%q is named twice", dir)
+		}
+	}
+}
+
+// maxDirs is how many directories a conversation may choose from beside the agent's own.
+const maxDirs = 20
 
 func (a *Agent) validateRunner(at at) {
 	switch a.Runner {
@@ -332,6 +357,7 @@ func (a *Agent) refuseForeign(at at) {
 	foreign("env_pass", len(a.EnvPass) > 0, RunnerCommand, RunnerACP)
 	foreign("env", len(a.Env) > 0, RunnerCommand, RunnerACP)
 	foreign("dir", a.Dir != "", RunnerCommand, RunnerACP)
+	foreign("dirs", len(a.Dirs) > 0, RunnerCommand, RunnerACP)
 	foreign("input", a.Input != "text", RunnerCommand)
 	foreign("output", a.Output != "auto", RunnerCommand)
 	foreign("url", a.URL != "", RunnerHTTP)

@@ -76,6 +76,30 @@ func TestAPresetPrefersTheInstalledProgram(t *testing.T) {
 	}
 }
 
+// TestDirectoriesToChooseFromAreChecked: each is absolute and named once, beside the agent's own.
+func TestDirectoriesToChooseFromAreChecked(t *testing.T) {
+	t.Parallel()
+	many := strings.Repeat("/x, ", 21)
+	for agent, fault := range map[string]string{
+		`preset: claude, dir: /srv/a, dirs: [/srv/b, "/srv/{session}"]`: "",
+		`preset: claude, dirs: [/srv/b]`:                                "needs dir",
+		`preset: claude, dir: /srv/a, dirs: [srv/b]`:                    `"srv/b" is not absolute`,
+		`preset: claude, dir: /srv/a, dirs: [/srv/a]`:                   `"/srv/a" is named twice`,
+		`preset: claude, dir: /srv/a, dirs: [/srv/b, /srv/b]`:           `"/srv/b" is named twice`,
+		`preset: claude, dir: /srv/a, dirs: [` + many + `]`:             "at most 20 are possible",
+		`runner: echo, dirs: [/srv/b]`:                                  "is a setting of the runner command and acp",
+	} {
+		file := filepath.Join(t.TempDir(), "laneway.yaml")
+		if err := os.WriteFile(file, []byte("agents: {main: {"+agent+"}}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Load(Options{File: file, LookupEnv: environ("LANEWAY_DATA", t.TempDir())})
+		if (err == nil) != (fault == "") || (err != nil && !strings.Contains(err.Error(), fault)) {
+			t.Errorf("%s: got %v, want %q", agent, err, fault)
+		}
+	}
+}
+
 // TestOnlyWhatAnAgentNeedsPassesToIt: the variables of its preset and of env_pass, and never a secret of the gateway.
 func TestOnlyWhatAnAgentNeedsPassesToIt(t *testing.T) {
 	t.Parallel()

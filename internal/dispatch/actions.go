@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"laneway/internal/agent"
@@ -87,6 +88,27 @@ func (a actions) ClearQueue(ctx context.Context, c command.Call) (int, error) {
 // SetModel is /model NAME.
 func (a actions) SetModel(ctx context.Context, c command.Call, model string) error {
 	return a.d.store.SetNote(ctx, c.Session, c.Principal, noteModel, model)
+}
+
+// Dirs is /dir.
+func (a actions) Dirs(ctx context.Context, c command.Call) (all []string, chosen string, err error) {
+	all = a.d.agents[c.Session.Agent].Dirs
+	if len(all) == 0 {
+		return nil, "", nil
+	}
+	s, err := a.d.store.Session(ctx, c.Session, "")
+	if errors.Is(err, chat.ErrSessionNotFound) {
+		return all, all[0], nil
+	}
+	if chosen = s.Notes[noteDir]; !slices.Contains(all, chosen) {
+		chosen = all[0]
+	}
+	return all, chosen, err
+}
+
+// SetDir is /dir NUMBER.
+func (a actions) SetDir(ctx context.Context, c command.Call, dir string) error {
+	return a.d.store.SetNote(ctx, c.Session, c.Principal, noteDir, dir)
 }
 
 // AnswerQuestion is /allow, /deny and /answer.

@@ -111,6 +111,8 @@ type Agent struct {
 	Tools Tools
 	// EstimateUsage: requests whose usage the runner does not report are counted by an estimate that errs high.
 	EstimateUsage bool
+	// Dirs are the working directories of which a conversation may choose one, the first is that of all others; empty = its runner knows none.
+	Dirs []string
 	// Program: its runner starts a program, which calls them over MCP. Kept: the program works for all turns of its session.
 	Program, Kept bool
 }

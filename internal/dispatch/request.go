@@ -27,6 +27,9 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 		req.Awaited = task.Parent != "" && !task.Announce
 	}
 	req.Model, req.CallOnce = t.started.Notes[noteModel], t.attempt.Unattended()
+	if dir := t.started.Notes[noteDir]; slices.Contains(t.agent.Dirs, dir) {
+		req.Dir = dir
+	}
 	if lead.Content.Options.Model != "" {
 		req.Model = lead.Content.Options.Model
 	}

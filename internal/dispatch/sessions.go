@@ -21,7 +21,10 @@ const (
 )
 
 // Names of session notes.
-const noteModel = "model"
+const (
+	noteModel = "model"
+	noteDir   = "dir"
+)
 
 // Session reads one session that visible ("" = every principal) may see.
 func (d *Dispatcher) Session(ctx context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error) {

@@ -1,14 +1,17 @@
 package dispatch_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/dispatch"
 	"laneway/internal/store"
 )
 
@@ -122,6 +125,50 @@ type hosting struct {
 func (hosting) Processes() agent.Processes { return agent.Processes{Living: 1, Most: 2, Memory: 3} }
 
 func (r hosting) EndSession(key chat.SessionKey) { *r.ended = append(*r.ended, key.String()) }
+
+// wherever is a runner that answers with the directory that was chosen for its session.
+type wherever struct{}
+
+func (wherever) Run(_ context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	answer := agent.NewAnswer(0, emit)
+	return agent.Result{Text: "in " + req.Dir, StopReason: agent.StopNormal}, answer.Append("in " + req.Dir)
+}
+
+// TestAConversationChoosesAmongTheDirectoriesOfItsAgent, for itself alone, and until the operator takes the directory from the list.
+func TestAConversationChoosesAmongTheDirectoriesOfItsAgent(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st, messages := newStore(t), 0
+		in := func(dirs ...string) *harness {
+			return open(t, st, runBy(wherever{}), func(c *dispatch.Config) { c.Agents[0].Dirs = dirs })
+		}
+		own := func(m *chat.Message) { // no process repeats the id of a message of another one
+			messages++
+			m.ID = fmt.Sprintf("message-%d", messages)
+		}
+		h := in("/srv/app", "/srv/site")
+		say := func(session, text, answer string) {
+			t.Helper()
+			got, _, _ := strings.Cut(h.end(h.send(session, text, own)).Text, "\n")
+			want(t, text, got, answer)
+		}
+		say("agent:main:a", "/dir", "The agent works in /srv/app.")
+		say("agent:main:a", "/dir 2", "From the next turn on the agent works in /srv/site.")
+		say("agent:main:a", "hello", "in /srv/site")
+		say("agent:main:a", "/dir", "The agent works in /srv/site.")
+		say("agent:main:b", "hello", "in ")
+		h.close()
+		h = in("/srv/app", "/srv/site")
+		say("agent:main:a", "hello", "in /srv/site")
+		say("agent:main:a", "/dir default", "From the next turn on the agent works in /srv/app.")
+		say("agent:main:a", "hello", "in ")
+		say("agent:main:a", "/dir 2", "From the next turn on the agent works in /srv/site.")
+		h.close()
+		h = in("/srv/app")
+		say("agent:main:a", "hello", "in ")
+		say("agent:main:a", "/dir", "The agent works in /srv/app.")
+		h.close()
+	})
+}
 
 // TestAnAgentFreesConversationsThatAreOver: one that was begun anew, and one that was deleted.
 func TestAnAgentFreesConversationsThatAreOver(t *testing.T) {

@@ -485,6 +485,7 @@ CREATE TABLE agent_sessions (
     agent_session text NOT NULL, -- the agent's id
     runs          text NOT NULL, -- the latest turns that the agent has seen, separated by spaces
     seen          bigint NOT NULL, -- number of the last entry of the transcript that it has seen
+    dir           text NOT NULL, -- for which it was made
     host          text NOT NULL,
     pid           bigint NOT NULL,
     pid_started   text NOT NULL, -- identifies the process among those that have had its number

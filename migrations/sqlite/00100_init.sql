@@ -487,6 +487,7 @@ CREATE TABLE agent_sessions (
     agent_session TEXT NOT NULL, -- the agent's id
     runs          TEXT NOT NULL, -- the latest turns that the agent has seen, separated by spaces
     seen          INTEGER NOT NULL, -- number of the last entry of the transcript that it has seen
+    dir           TEXT NOT NULL, -- for which it was made
     host          TEXT NOT NULL,
     pid           INTEGER NOT NULL,
     pid_started   TEXT NOT NULL, -- identifies the process among those that have had its number

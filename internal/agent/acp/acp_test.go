@@ -37,6 +37,7 @@ func run(t *testing.T, runner agent.Runner, req agent.Request) (agent.Result, er
 type seen struct {
 	Session string   `json:"session"`
 	PID     int      `json:"pid"`
+	WD      string   `json:"wd"` // the working directory of the process
 	Blocks  []string `json:"blocks"`
 	Said    []string `json:"said"` // what an agent that loads sessions was told in this one, without this turn
 }

@@ -53,9 +53,9 @@ type peer struct {
 	unstored bool       // the session, or its process, is not stored yet
 }
 
-// start starts the process of a session, opens the connection to it, and takes up the session that kept has of the agent, or makes one.
-func (r *Runner) start(ctx context.Context, session chat.SessionKey, access agent.ToolAccess, kept Sessions) (*peer, error) {
-	p, err := r.open(ctx, session, access)
+// start starts the process of a session in a directory, opens the connection to it, and takes up the session that kept has of the agent, or makes one.
+func (r *Runner) start(ctx context.Context, session chat.SessionKey, dir string, access agent.ToolAccess, kept Sessions) (*peer, error) {
+	p, err := r.open(ctx, session, dir, access)
 	if err != nil {
 		return nil, err
 	}
@@ -79,12 +79,8 @@ func (r *Runner) start(ctx context.Context, session chat.SessionKey, access agen
 }
 
 // open starts the process of a session and opens the connection to it.
-func (r *Runner) open(ctx context.Context, session chat.SessionKey, access agent.ToolAccess) (*peer, error) {
+func (r *Runner) open(ctx context.Context, session chat.SessionKey, dir string, access agent.ToolAccess) (*peer, error) {
 	log := r.log.With("session", session.String())
-	dir, err := program.Dir(r.cfg.Dir, session)
-	if err != nil {
-		return nil, err
-	}
 	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	spec := r.spec(session, dir, access, log)
 	proc, err := process.Start(life, spec)

@@ -31,7 +31,10 @@ const (
 	replayTime  = 5 * time.Second
 )
 
-var errOtherMachine = errors.New("its process was on another machine")
+var (
+	errOtherMachine = errors.New("its process was on another machine")
+	errOtherDir     = errors.New("it was made for another directory")
+)
 
 // loads reports whether the agent can take up a session of another process.
 func (p *peer) loads() bool {
@@ -67,6 +70,9 @@ func (p *peer) load(ctx context.Context, kept chat.AgentSession, access agent.To
 	}
 	if err := process.EndLeft(ctx, kept.PID, kept.PIDStarted, killTime); err != nil {
 		return err
+	}
+	if kept.Dir != p.dir {
+		return errOtherDir
 	}
 	id, servers := sdk.SessionId(kept.ID), p.servers(access)
 	if p.hello.AgentCapabilities.SessionCapabilities.Resume != nil {
@@ -124,7 +130,7 @@ func (p *peer) remember(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
 		defer cancel()
 		err = p.kept.PutAgentSession(ctx, p.key, chat.AgentSession{
-			ID: string(p.id), Runs: slices.Clone(p.runs), Seen: p.seen, Host: host, PID: p.proc.Group(), PIDStarted: p.started,
+			ID: string(p.id), Runs: slices.Clone(p.runs), Seen: p.seen, Dir: p.dir, Host: host, PID: p.proc.Group(), PIDStarted: p.started,
 		})
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"laneway/internal/agent"
+	"laneway/internal/agent/internal/program"
 	"laneway/internal/chat"
 	"laneway/internal/process"
 )
@@ -70,12 +72,21 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	defer r.pool.giveBack(s)
 	access, endTools := req.ProgramTools(ctx) // here, because the process works for this turn alone until the seat is given back
 	defer endTools()
+	dir, err := program.Dir(cmp.Or(req.Dir, r.cfg.Dir), req.Session)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	if s.peer != nil && s.peer.dir != dir { // another one was chosen
+		s.peer.quit()
+		<-s.peer.gone
+		s.peer = nil
+	}
 	if s.peer != nil && s.peer.forgot(req) && !s.peer.closes() { // its sessions end with its process only
 		s.peer.endSession()
 		s.forget()
 	}
 	if s.peer == nil {
-		if s.peer, err = r.startShown(ctx, req.Session, access, emit); err != nil {
+		if s.peer, err = r.startShown(ctx, req.Session, dir, access, emit); err != nil {
 			return agent.Result{}, err
 		}
 	}
@@ -83,12 +94,12 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 }
 
 // startShown is start. While a launcher may install the agent, a step of the turn shows it.
-func (r *Runner) startShown(ctx context.Context, session chat.SessionKey, access agent.ToolAccess, emit func(agent.Event)) (*peer, error) {
+func (r *Runner) startShown(ctx context.Context, session chat.SessionKey, dir string, access agent.ToolAccess, emit func(agent.Event)) (*peer, error) {
 	if !r.cfg.Installs || r.installed.Load() {
-		return r.start(ctx, session, access, r.cfg.Sessions)
+		return r.start(ctx, session, dir, access, r.cfg.Sessions)
 	}
 	end := showStep(emit, "install", "Starting the agent; the first start installs it and may take a minute")
-	p, err := r.start(ctx, session, access, r.cfg.Sessions)
+	p, err := r.start(ctx, session, dir, access, r.cfg.Sessions)
 	end(err)
 	r.installed.Store(err == nil)
 	return p, err

@@ -101,7 +101,8 @@ func (a *scripted) answer(req sdk.PromptRequest) error {
 		if err != nil {
 			return err
 		}
-		raw, err := json.Marshal(map[string]any{"session": req.SessionId, "pid": os.Getpid(), "blocks": texts, "said": said})
+		wd, _ := os.Getwd()
+		raw, err := json.Marshal(map[string]any{"session": req.SessionId, "pid": os.Getpid(), "wd": wd, "blocks": texts, "said": said})
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 
 	"laneway/internal/agent"
+	"laneway/internal/agent/internal/program"
 	"laneway/internal/chat"
 )
 
@@ -119,7 +120,12 @@ type Identity struct {
 // Probe starts a process of its own, makes the first exchange and a session, ends it, and returns how the agent describes itself. It asks no model anything. The error is
 // that of a turn that cannot start.
 func (r *Runner) Probe(ctx context.Context) (Identity, error) {
-	p, err := r.start(ctx, chat.SessionKey{Agent: "probe", Rest: "probe"}, agent.ToolAccess{}, nil)
+	session := chat.SessionKey{Agent: "probe", Rest: "probe"}
+	dir, err := program.Dir(r.cfg.Dir, session)
+	if err != nil {
+		return Identity{}, err
+	}
+	p, err := r.start(ctx, session, dir, agent.ToolAccess{}, nil)
 	if err != nil {
 		return Identity{}, err
 	}

@@ -179,6 +179,40 @@ func TestEachSessionHasItsDirectory(t *testing.T) {
 	}
 }
 
+// TestASessionMovesToAnotherDirectory: it gets a process there with the conversation so far, and goes on with its own session where it has one for that directory.
+func TestASessionMovesToAnotherDirectory(t *testing.T) {
+	t.Parallel()
+	first, second := t.TempDir(), t.TempDir()
+	s := script{Blocks: true, Loads: true, Dir: t.TempDir()}
+	runner := open(t, s, acp.Config{Sessions: keep(), Dir: first})
+	moved := func(n int, dir string, history ...chat.TranscriptEntry) seen {
+		t.Helper()
+		req := request("a", fmt.Sprintf("run-%d", n), fmt.Sprintf("said %d", n), history...)
+		req.Dir = dir
+		return look(t, runner, req)
+	}
+	at := func(dir string) string {
+		t.Helper()
+		dir, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	one := moved(1, "")
+	two := moved(2, second, entry(1, "run-1", chat.RoleUser, "said 1"))
+	if one.WD != at(first) || two.WD != at(second) || two.PID == one.PID || two.Session == one.Session || len(two.Blocks) != 2 {
+		t.Errorf("got %+v after %+v, want another process with the history", two, one)
+	}
+	if _, living := starts(t, s.Dir); len(living) != 1 {
+		t.Errorf("%d processes live, want 1", len(living))
+	}
+	three := moved(3, second, entry(1, "run-1", chat.RoleUser, "said 1"), entry(2, "run-2", chat.RoleUser, "said 2"))
+	if three.PID != two.PID || !slices.Equal(three.Blocks, []string{"said 3"}) {
+		t.Errorf("got %+v after %+v, want the same process", three, two)
+	}
+}
+
 func TestAProbeSaysWhatTheAgentIs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

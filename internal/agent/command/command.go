@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -71,7 +72,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	dir := outputDir(req, log)
 	access, endTools := req.ProgramTools(ctx)
 	defer endTools()
-	at, err := program.Dir(r.cfg.Dir, req.Session)
+	at, err := program.Dir(cmp.Or(req.Dir, r.cfg.Dir), req.Session)
 	if err != nil {
 		return agent.Result{}, err
 	}

@@ -25,12 +25,12 @@ func agentSessionIsKept(w *world) {
 	w.write(key, 1, 1)
 	w.write(other, 1, 1)
 	equal(w, "before", w.agentSession(key), chat.AgentSession{})
-	first := chat.AgentSession{ID: "a-1", Runs: []string{"run-1", "run-2"}, Seen: 7, Host: "here", PID: 42, PIDStarted: "boot 99"}
+	first := chat.AgentSession{ID: "a-1", Runs: []string{"run-1", "run-2"}, Seen: 7, Dir: "/a", Host: "here", PID: 42, PIDStarted: "boot 99"}
 	w.ok(w.st.PutAgentSession(w.ctx, key, first))
 	w.st = w.h.Reopen()
 	equal(w, "kept", w.agentSession(key), first)
 	equal(w, "of another conversation", w.agentSession(other), chat.AgentSession{})
-	second := chat.AgentSession{ID: "a-2", Runs: []string{"run-3"}, Seen: 9, Host: "there", PID: 43, PIDStarted: "boot 100"}
+	second := chat.AgentSession{ID: "a-2", Runs: []string{"run-3"}, Seen: 9, Dir: "/b", Host: "there", PID: 43, PIDStarted: "boot 100"}
 	w.ok(w.st.PutAgentSession(w.ctx, key, second))
 	equal(w, "replaced", w.agentSession(key), second)
 }

@@ -155,7 +155,7 @@ func (w *world) plant(node string) chat.SessionKey {
 	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", mark))
 	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: w.id("q"), Owner: "ann", Session: key, Body: json.RawMessage(`{"args":"` + mark + `"}`)}))
 	w.approve("ann", key, mark)
-	w.ok(w.st.PutAgentSession(w.ctx, key, chat.AgentSession{ID: mark, Host: mark, PIDStarted: mark, Runs: []string{mark}}))
+	w.ok(w.st.PutAgentSession(w.ctx, key, chat.AgentSession{ID: mark, Dir: mark, Host: mark, PIDStarted: mark, Runs: []string{mark}}))
 	w.plantJob(node, key)
 	w.putPart(w.part(key, func(p *store.TocPart) { p.Text = mark }))
 	ref := store.TocRef{Owner: "ann", Level: store.TocWeek, Period: "2026-W11"}
