@@ -104,18 +104,26 @@ func usageRows(by string, list wire.UsageListResult) [][]string {
 	if by != "day" {
 		head = append(head, map[string]string{"principal": "PRINCIPAL", "agent": "AGENT", "model": "MODEL", "job": "JOB"}[by])
 	}
-	rows := [][]string{append(head, "TURNS", "REQUESTS", "INPUT", "CACHED", "OUTPUT", list.Currency)}
+	rows := [][]string{append(head, "TURNS", "REQUESTS", "INPUT", "CACHED", "OUTPUT", list.Currency, "UNREPORTED")}
 	for _, r := range list.Rows {
 		line := []string{cell(r.Day, 10)}
 		if by != "day" {
 			line = append(line, cell(r.Name, 40))
 		}
-		rows = append(rows, append(line, decimal(r.Turns), decimal(r.Requests), decimal(r.InputTokens), decimal(r.CachedTokens), decimal(r.OutputTokens), money(r.CostMicros)))
+		rows = append(rows, append(line, decimal(r.Turns), decimal(r.Requests), decimal(r.InputTokens), decimal(r.CachedTokens), decimal(r.OutputTokens), money(r.CostMicros), unreported(r.UnreportedMs)))
 	}
 	return rows
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
+
+// unreported is how long turns ran of which no tokens are known.
+func unreported(ms int64) string {
+	if ms < 1000 {
+		return "-"
+	}
+	return (time.Duration(ms) * time.Millisecond).Round(time.Second).String()
+}
 
 // money is an amount of millionths.
 func money(micros int64) string { return strconv.FormatFloat(float64(micros)/1e6, 'f', 4, 64) }

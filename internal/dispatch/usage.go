@@ -81,7 +81,7 @@ func (ts *turns) endUsage(ctx context.Context, t *turn, whole chat.Usage) {
 	if !t.asked {
 		return
 	}
-	t.usage.End(whole)
+	t.usage.End(whole, time.Since(t.began))
 	if !t.usage.Asked() && !t.usage.Bounded() { // no model has answered
 		return
 	}

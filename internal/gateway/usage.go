@@ -74,7 +74,7 @@ func micros(m usage.Money) int64 { return int64(m) / 1000 }
 func usageCount(c usage.Counted) wire.UsageCount {
 	return wire.UsageCount{
 		Turns: c.Turns, Requests: c.Requests, InputTokens: c.InputTokens, OutputTokens: c.OutputTokens, CachedTokens: c.CachedTokens,
-		TotalTokens: c.Spent().Tokens, CostMicros: micros(c.Cost),
+		TotalTokens: c.Spent().Tokens, CostMicros: micros(c.Cost), UnreportedMs: c.Unreported.Milliseconds(),
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 func (h *fakeBackend) Usage(_ context.Context, by chat.Caller) (usage.Report, error) {
 	r := usage.Report{
 		Day: "2026-03-14", Zone: time.UTC, Resets: time.Date(2026, 3, 15, 0, 0, 0, 0, time.UTC), Currency: "EUR",
-		Today: usage.Counted{Turns: 2, Requests: 3, InputTokens: 70, OutputTokens: 30, CachedTokens: 5, Cost: usage.MoneyOf(0.25)},
+		Today: usage.Counted{Turns: 2, Requests: 3, InputTokens: 70, OutputTokens: 30, CachedTokens: 5, Cost: usage.MoneyOf(0.25), Unreported: 90 * time.Second},
 		Budgets: []usage.State{
 			{Scope: usage.Scope{Kind: usage.KindPrincipal, Name: by.Principal}, Limit: usage.Limit{Tokens: 120, Cost: usage.Unit}, Spent: usage.Spent{Tokens: 100, Cost: usage.MoneyOf(0.25)}},
 			{Scope: usage.Scope{Kind: usage.KindTurn}, Limit: usage.Limit{Tokens: 50}},
@@ -37,10 +37,10 @@ func TestUsageIsShown(t *testing.T) {
 	s := b.login(adminToken)
 	for method, want := range map[string]string{
 		"usage.status": `{"day":"2026-03-14","timezone":"UTC","resetsAtMs":1773532800000,"currency":"EUR",` +
-			`"today":{"turns":2,"requests":3,"inputTokens":70,"outputTokens":30,"cachedTokens":5,"totalTokens":100,"costMicros":250000},` +
+			`"today":{"turns":2,"requests":3,"inputTokens":70,"outputTokens":30,"cachedTokens":5,"totalTokens":100,"costMicros":250000,"unreportedMs":90000},` +
 			`"budgets":[{"kind":"principal","limitTokens":120,"limitMicros":1000000,"usedTokens":100,"usedMicros":250000,"level":"near"},{"kind":"turn","limitTokens":50}]}`,
 		"usage.list": `{"from":"2026-03-08","to":"2026-03-14","by":"agent","currency":"EUR",` +
-			`"rows":[{"day":"2026-03-08","name":"agent gateway","turns":0,"requests":0,"inputTokens":1,"outputTokens":0,"cachedTokens":0,"totalTokens":1,"costMicros":0}],"hasMore":false}`,
+			`"rows":[{"day":"2026-03-08","name":"agent gateway","turns":0,"requests":0,"inputTokens":1,"outputTokens":0,"cachedTokens":0,"totalTokens":1,"costMicros":0,"unreportedMs":0}],"hasMore":false}`,
 	} {
 		p := params{}
 		if method == "usage.list" {

@@ -296,7 +296,7 @@ func TestCountersAreWrittenTogether(t *testing.T) {
 				t.Fatal(err)
 			}
 			turn.Count(asked)
-			turn.End(chat.Usage{InputTokens: 90, OutputTokens: 20, Model: "m"})
+			turn.End(chat.Usage{InputTokens: 90, OutputTokens: 20, Model: "m"}, time.Minute)
 		}
 		if time.Sleep(1100 * time.Millisecond); writes.Load() != 1 {
 			t.Errorf("%d transactions for 500 turns, want 1", writes.Load())
@@ -304,6 +304,34 @@ func TestCountersAreWrittenTogether(t *testing.T) {
 		end()
 		want := usage.Counted{Turns: 500, Requests: 1000, InputTokens: 45_000, OutputTokens: 10_000, Cost: 500 * (180 + 200) * usage.Unit / 1_000_000}
 		if got := total(t, st); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	})
+}
+
+// TestATurnWithoutTokensCountsWithItsTime: one whose agent reports none, and not one that has reported some, in this attempt or in an earlier one.
+func TestATurnWithoutTokensCountsWithItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := sqlitetest.Open(t, sqlite.Config{})
+		m, end := begin(t, st, usage.Config{})
+		who := usage.Who{Principal: "anna", Agent: "main"}
+		for range 2 {
+			m.Turn(who).End(chat.Usage{}, 90*time.Second+time.Microsecond)
+		}
+		m.Turn(who).End(chat.Usage{InputTokens: 1}, time.Hour)
+		counted := m.Turn(who)
+		counted.Count(chat.Usage{InputTokens: 2})
+		counted.End(chat.Usage{}, time.Hour)
+		again := m.Turn(who)
+		again.Before(chat.Usage{OutputTokens: 3})
+		again.End(chat.Usage{}, time.Hour)
+		r, err := m.Report(t.Context(), "anna", true)
+		if want := "today: 3 tokens, and 3m0s of turns whose agents report none"; err != nil || r.Lines()[0] != want {
+			t.Errorf("got %v and %v, want %q", r.Lines(), err, want)
+		}
+		end()
+		if got, want := total(t, st), (usage.Counted{Turns: 5, Requests: 2, InputTokens: 3, Unreported: 3 * time.Minute}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	})

@@ -50,6 +50,9 @@ func (r Report) Lines() []string {
 	if r.Today.Cost > 0 {
 		line += ", " + r.Today.Cost.String() + " " + r.Currency
 	}
+	if r.Today.Unreported >= time.Second {
+		line += ", and " + r.Today.Unreported.Round(time.Second).String() + " of turns whose agents report none"
+	}
 	lines := []string{line}
 	for _, s := range r.Budgets {
 		switch s.Kind {

@@ -36,6 +36,8 @@ type Counted struct { //nolint:recvcheck // Add changes it, the others only look
 	// CachedTokens are a part of InputTokens.
 	InputTokens, OutputTokens, CachedTokens int64
 	Cost                                    Money
+	// Unreported is how long turns ran whose agent reported no tokens, in whole milliseconds. It counts in no budget.
+	Unreported time.Duration
 }
 
 // Add adds what other counted. Sums saturate.
@@ -46,6 +48,7 @@ func (c *Counted) Add(other Counted) {
 	c.OutputTokens = saturated(c.OutputTokens, other.OutputTokens)
 	c.CachedTokens = saturated(c.CachedTokens, other.CachedTokens)
 	c.Cost = saturated(c.Cost, other.Cost)
+	c.Unreported = saturated(c.Unreported, other.Unreported)
 }
 
 // saturated is the sum of two amounts that are not negative, at most the largest one.

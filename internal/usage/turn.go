@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"laneway/internal/chat"
 )
@@ -47,17 +48,17 @@ func (t *Turn) add(u chat.Usage) Money {
 }
 
 // Count counts one request to a model.
-func (t *Turn) Count(u chat.Usage) { t.count(u, 1, 0) }
+func (t *Turn) Count(u chat.Usage) { t.count(u, Counted{Requests: 1}) }
 
-func (t *Turn) count(u chat.Usage, requests, turns int64) {
+// count counts what was used, with the requests, the turns and the time that are set in c.
+func (t *Turn) count(u chat.Usage, c Counted) {
 	t.mu.Lock()
 	cost := t.add(u)
-	t.asked = t.asked || requests > 0
+	t.asked = t.asked || c.Requests > 0
 	t.mu.Unlock()
-	t.meter.count(t.who, u.Model, Counted{
-		Turns: turns, Requests: requests, InputTokens: int64(u.InputTokens), OutputTokens: int64(u.OutputTokens), CachedTokens: int64(u.CachedTokens), Cost: cost,
-	})
-	if requests > 0 {
+	c.InputTokens, c.OutputTokens, c.CachedTokens, c.Cost = int64(u.InputTokens), int64(u.OutputTokens), int64(u.CachedTokens), cost
+	t.meter.count(t.who, u.Model, c)
+	if c.Requests > 0 {
 		model := otherModel
 		if u.Model == t.meter.cfg.Models[t.who.Agent] {
 			model = u.Model
@@ -128,19 +129,23 @@ func (t *Turn) settle(ctx context.Context) ([]State, error) {
 	return states, nil
 }
 
-// End counts what the whole turn has used beyond what was counted, and the turn itself. Call it once.
-func (t *Turn) End(whole chat.Usage) {
+// End counts what the whole turn has used beyond what was counted, and the turn itself. A turn without any tokens counts with the time that its agent took. Call it once.
+func (t *Turn) End(whole chat.Usage, took time.Duration) {
 	t.mu.Lock()
 	rest := chat.Usage{
 		InputTokens: max(0, whole.InputTokens-t.counted.InputTokens), OutputTokens: max(0, whole.OutputTokens-t.counted.OutputTokens),
 		CachedTokens: max(0, whole.CachedTokens-t.counted.CachedTokens), Model: whole.Model, Provider: whole.Provider,
 	}
+	reported := t.counted.InputTokens+t.counted.OutputTokens > 0
 	t.mu.Unlock()
-	requests := int64(0)
-	if rest.InputTokens+rest.OutputTokens > 0 {
-		requests = 1
+	end := Counted{Turns: 1}
+	switch {
+	case rest.InputTokens+rest.OutputTokens > 0:
+		end.Requests = 1
+	case !reported:
+		end.Unreported = took.Truncate(time.Millisecond)
 	}
-	t.count(rest, requests, 1)
+	t.count(rest, end)
 }
 
 // Notices are the budgets that this turn has brought to a new level of today, in this process; each is returned once.

@@ -22,6 +22,7 @@ type UsageCount struct {
 	CachedTokens int64 `json:"cachedTokens"` // the part of inputTokens that the provider had in its cache
 	TotalTokens  int64 `json:"totalTokens"`  // input and output
 	CostMicros   int64 `json:"costMicros"`   // cost in millionths of the currency
+	UnreportedMs int64 `json:"unreportedMs"` // how long turns ran whose agents reported no tokens
 }
 
 // UsageBudget is a budget and what is used of it.

@@ -453,6 +453,7 @@ CREATE TABLE usage_counters (
     output_tokens bigint NOT NULL,
     cached_tokens bigint NOT NULL, -- a part of input_tokens
     cost          bigint NOT NULL, -- billionths of the currency
+    unreported    bigint NOT NULL, -- milliseconds of turns whose agents reported no tokens
     PRIMARY KEY (day, principal, agent, model, job)
 ) WITH (fillfactor = 50);
 CREATE TABLE usage_totals (

@@ -455,6 +455,7 @@ CREATE TABLE usage_counters (
     output_tokens INTEGER NOT NULL,
     cached_tokens INTEGER NOT NULL, -- a part of input_tokens
     cost          INTEGER NOT NULL, -- billionths of the currency
+    unreported    INTEGER NOT NULL, -- milliseconds of turns whose agents reported no tokens
     PRIMARY KEY (day, principal, agent, model, job)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE usage_totals (

@@ -3,8 +3,10 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"laneway/internal/usage"
 )
@@ -34,11 +36,11 @@ func sumOf(column string) string {
 }
 
 func addCountersSQL() string {
-	return `{set day text, principal text, agent text, model text, job text, turns int, requests int, input int, output int, cached int, cost int}
-		INSERT INTO usage_counters AS c (day, principal, agent, model, job, turns, requests, input_tokens, output_tokens, cached_tokens, cost)
-		SELECT v.day, v.principal, v.agent, v.model, v.job, v.turns, v.requests, v.input, v.output, v.cached, v.cost {from} WHERE true
+	return `{set day text, principal text, agent text, model text, job text, turns int, requests int, input int, output int, cached int, cost int, unreported int}
+		INSERT INTO usage_counters AS c (day, principal, agent, model, job, turns, requests, input_tokens, output_tokens, cached_tokens, cost, unreported)
+		SELECT v.day, v.principal, v.agent, v.model, v.job, v.turns, v.requests, v.input, v.output, v.cached, v.cost, v.unreported {from} WHERE true
 		ON CONFLICT (day, principal, agent, model, job) DO UPDATE SET turns = c.turns + excluded.turns, requests = c.requests + excluded.requests, ` +
-		added("input_tokens") + `, ` + added("output_tokens") + `, ` + added("cached_tokens") + `, ` + added("cost")
+		added("input_tokens") + `, ` + added("output_tokens") + `, ` + added("cached_tokens") + `, ` + added("cost") + `, ` + added("unreported")
 }
 
 func addTotalsSQL() string {
@@ -96,6 +98,7 @@ func addUsage(ctx context.Context, tx Tx, b *usage.Batch) error {
 	for _, r := range b.Records {
 		counters = append(counters, []any{
 			r.Day, r.Principal, r.Agent, r.Model, r.Job, r.Turns, r.Requests, r.InputTokens, r.OutputTokens, r.CachedTokens, int64(r.Cost),
+			r.Unreported.Milliseconds(),
 		})
 	}
 	if _, err := tx.Exec(ctx, addCountersSQL(), counters); err != nil {
@@ -143,11 +146,13 @@ func usageColumn(by usage.Grouping) (column, only string) {
 func (s Usage) UsageRows(ctx context.Context, q usage.Query) ([]usage.Row, error) {
 	column, only := usageColumn(q.By)
 	text := `SELECT day, ` + column + ` AS name, CAST(sum(turns) AS bigint), CAST(sum(requests) AS bigint), ` +
-		sumOf("input_tokens") + `, ` + sumOf("output_tokens") + `, ` + sumOf("cached_tokens") + `, ` + sumOf("cost") + `
+		sumOf("input_tokens") + `, ` + sumOf("output_tokens") + `, ` + sumOf("cached_tokens") + `, ` + sumOf("cost") + `, ` + sumOf("unreported") + `
 		FROM usage_counters WHERE day BETWEEN $1 AND $2 AND ($3 = '' OR principal = $3) AND ($4 = '' OR job = $4)` + only + `
 		GROUP BY 1, 2 ORDER BY day DESC, sum(input_tokens * 1.0) + sum(output_tokens * 1.0) DESC, 2 {limit $5}`
 	return list(ctx, s.db, query{"read what agents use", text, []any{q.From, q.To, q.Principal, q.Job, q.Most()}}, func(r Row) (u usage.Row, err error) {
-		err = r.Scan(&u.Day, &u.Name, &u.Turns, &u.Requests, &u.InputTokens, &u.OutputTokens, &u.CachedTokens, &u.Cost)
+		var unreported int64
+		err = r.Scan(&u.Day, &u.Name, &u.Turns, &u.Requests, &u.InputTokens, &u.OutputTokens, &u.CachedTokens, &u.Cost, &unreported)
+		u.Unreported = time.Duration(min(unreported, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 		return u, err
 	})
 }

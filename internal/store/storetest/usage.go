@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"time"
 
 	"laneway/internal/store"
 	"laneway/internal/usage"
@@ -41,7 +42,7 @@ func usageOf(w *world, st store.Store) usage.Store {
 func used(day, principal, job string, in, out int64) usage.Record {
 	return usage.Record{
 		Key:     usage.Key{Day: day, Principal: principal, Agent: "main", Model: "m", Job: job},
-		Counted: usage.Counted{Turns: 1, Requests: 1, InputTokens: in, OutputTokens: out, CachedTokens: in / 2, Cost: usage.Money(10 * (in + out))},
+		Counted: usage.Counted{Turns: 1, Requests: 1, InputTokens: in, OutputTokens: out, CachedTokens: in / 2, Cost: usage.Money(10 * (in + out)), Unreported: time.Duration(in) * time.Second},
 	}
 }
 
@@ -83,7 +84,7 @@ func batchCountsOnce(w *world) {
 	equal(w, "total", spent, map[usage.Scope]usage.Spent{dayScope(): tokensOf(30)})
 	rows, err := u.UsageRows(w.ctx, usage.Query{From: usageDay, To: usageDay})
 	w.ok(err)
-	equal(w, "rows", rows, []usage.Row{{Day: usageDay, Counted: usage.Counted{Turns: 3, Requests: 3, InputTokens: 15, OutputTokens: 15, CachedTokens: 6, Cost: 300}}})
+	equal(w, "rows", rows, []usage.Row{{Day: usageDay, Counted: usage.Counted{Turns: 3, Requests: 3, InputTokens: 15, OutputTokens: 15, CachedTokens: 6, Cost: 300, Unreported: 15 * time.Second}}})
 }
 
 func writersCountTogether(w *world) {
@@ -229,6 +230,6 @@ func countersSaturate(w *world) {
 	w.ok(err)
 	equal(w, "rows", rows, []usage.Row{
 		{Day: usageDay, Name: "anna", Counted: usage.Counted{Requests: 6, InputTokens: math.MaxInt64, OutputTokens: math.MaxInt64, CachedTokens: math.MaxInt64, Cost: math.MaxInt64}},
-		{Day: usageDay, Name: "bert", Counted: usage.Counted{Turns: 1, Requests: 1, InputTokens: 5, OutputTokens: 5, CachedTokens: 2, Cost: 100}},
+		{Day: usageDay, Name: "bert", Counted: usage.Counted{Turns: 1, Requests: 1, InputTokens: 5, OutputTokens: 5, CachedTokens: 2, Cost: 100, Unreported: 5 * time.Second}},
 	})
 }
