@@ -48,6 +48,9 @@ func (l leakChecked) Run() int {
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		// status N PROGRAM ARG… runs a program that must end with exit status N.

@@ -14,6 +14,9 @@ import (
 // Every module that `go version -m` finds in a program is in the document, once, with its version and checksum, and nothing else is.
 func TestEveryLinkedModuleIsInTheDocument(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	program := filepath.Join(t.TempDir(), "program")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "laneway/cmd/testpg").CombinedOutput(); err != nil {
 		t.Fatalf("building a program: %v\n%s", err, out)
@@ -62,6 +65,9 @@ func TestEveryLinkedModuleIsInTheDocument(t *testing.T) {
 
 func TestWhatIsNoProgramIsRefused(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	text := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(text, []byte("no program"), 0o600); err != nil {
 		t.Fatal(err)

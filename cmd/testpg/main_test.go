@@ -17,6 +17,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	t.Setenv(testpg.URLVariable, "postgres://given/db")
 	for name, tt := range map[string]struct { //nolint:paralleltest // the environment belongs to the process
 		args []string
@@ -42,6 +45,9 @@ func TestRun(t *testing.T) {
 
 // Without any way to a server the command is not run, and one line names the three ways.
 func TestNoWayToAServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	t.Setenv(testpg.URLVariable, "")
 	t.Setenv("PG_BIN", t.TempDir())
 	t.Setenv("PATH", t.TempDir())
@@ -60,6 +66,9 @@ func TestNoWayToAServer(t *testing.T) {
 
 // The private cluster of a run is gone afterwards.
 func TestPrivateClusterIsRemoved(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	t.Setenv(testpg.URLVariable, "")
 	dir := t.TempDir()
 	out := filepath.Join(dir, "url")
@@ -93,6 +102,9 @@ func inMemoryParent(stderr string) string {
 
 // The command's temporary files are in memory where that is possible, and gone afterwards.
 func TestTemporaryFilesInMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	t.Setenv(testpg.URLVariable, "postgres://given/db")
 	probe, remove := inMemory(memoryRoot, t.TempDir())
 	remove()
@@ -121,6 +133,9 @@ func TestTemporaryFilesInMemory(t *testing.T) {
 // Where nothing may be written, or no program may run, temporary files stay where they were.
 func TestNoMemoryToBeHad(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	if dir, _ := inMemory(filepath.Join(t.TempDir(), "nowhere"), "/checkout"); dir != "" {
 		t.Errorf("got %s", dir)
 	}
@@ -130,6 +145,9 @@ func TestNoMemoryToBeHad(t *testing.T) {
 // and what a killed run has left there must not be seen by the tests of the next.
 func TestRunsOfOneCheckoutHaveTheirDirectoryOneAfterTheOther(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	root := t.TempDir()
 	take := func(checkout string) (string, *os.File) {
 		t.Helper()
@@ -171,6 +189,9 @@ func TestRunsOfOneCheckoutHaveTheirDirectoryOneAfterTheOther(t *testing.T) {
 // Every user may write to a file system in memory, so something of another user may stand under the name.
 func TestADirectoryThatIsNotOursIsLeftAlone(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	root, elsewhere := t.TempDir(), t.TempDir()
 	dir, lock, err := locked(root, "/checkout")
 	if err != nil {

@@ -28,6 +28,9 @@ type goPackage struct {
 
 func list(t *testing.T, args ...string) []goPackage {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	command := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Name,Dir,Imports,GoFiles"}, args...)...)
 	command.Dir = "../.."
 	var stderr bytes.Buffer

@@ -143,6 +143,9 @@ func TestTheComposeFileGivesNoRights(t *testing.T) {
 // The program of the service `secrets` runs here as it stands in compose.yaml, in a directory of the test.
 func TestTheComposeFileGeneratesSecretsOnce(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	dir := t.TempDir()
 	owner := "chown"
 	if os.Geteuid() != 0 {

@@ -17,6 +17,7 @@ import (
 	"laneway/internal/dispatch"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
+	"laneway/internal/testrun"
 )
 
 // scripted is a model with a window: it counts what it gets, refuses what is larger, and summarises by keeping the facts (words such as fact-7).
@@ -143,10 +144,13 @@ func summaries(t *testing.T, st dispatch.Store, session string) (list []chat.Tra
 	}
 }
 
-// TestManyTurnsInAWindowOfEightThousandTokens talks for 600 turns, or LANEWAY_TEST_TURNS (2,000 in make chaos): never over the window, never blocked, and nothing is deleted.
+// TestManyTurnsInAWindowOfEightThousandTokens talks for 600 turns, 2,000 in make chaos: never over the window, never blocked, and nothing is deleted.
 func TestManyTurnsInAWindowOfEightThousandTokens(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	inBubble(t, func(t *testing.T) {
-		turns := int(positive(t, "LANEWAY_TEST_TURNS", 600))
+		turns := testrun.Size(600, 2000)
 		st := newStore(t)
 		model := &scripted{window: 8000, takes: time.Second, sums: 20 * time.Second}
 		h := open(t, st, compacting(model))

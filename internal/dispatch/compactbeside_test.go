@@ -179,6 +179,9 @@ func TestAStoppedCompactionLeavesNoneOfItsText(t *testing.T) {
 
 // TestAResetOrDeletionBesideACompactionLeavesNoSummary: the summary of the old conversation does not come into the new one.
 func TestAResetOrDeletionBesideACompactionLeavesNoSummary(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	ends := map[string]func(h *harness){
 		"reset": func(h *harness) { h.end(h.send(longSession, "/reset", typed)) },
 		"delete": func(h *harness) {
@@ -222,6 +225,9 @@ func TestAResetOrDeletionBesideACompactionLeavesNoSummary(t *testing.T) {
 
 // TestTwoReplicasCompactAConversationOnce: its turns run on one replica and the other in turn.
 func TestTwoReplicasCompactAConversationOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for kind, openStore := range stores(t) {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

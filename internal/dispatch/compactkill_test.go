@@ -3,7 +3,6 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,19 +18,19 @@ import (
 func stores(t *testing.T) map[string]modelStore {
 	t.Helper()
 	list := map[string]modelStore{"sqlite": sqliteModel}
-	if os.Getenv(testpg.URLVariable) != "" {
-		open := postgresModel(testpg.DB(t))
-		list["postgres"] = func(t *testing.T) cronStore { return unwoken{open(t)} }
-	}
+	postgres := postgresModel(testpg.DB(t))
+	list["postgres"] = func(t *testing.T) cronStore { return unwoken{postgres(t)} }
 	return list
 }
 
 // unwoken is a store on PostgreSQL that has nothing to wait for: a connection that listens would keep the clock of a bubble from moving.
 type unwoken struct{ cronStore }
 
-// TestAKillInAnyStepOfACompactionLeavesOneSummary kills the process before and behind each operation of the store that a compaction makes. On PostgreSQL it
-// runs by `go run ./cmd/testpg -- go test ./internal/dispatch`.
+// TestAKillInAnyStepOfACompactionLeavesOneSummary kills the process before and behind each operation of the store that a compaction makes.
 func TestAKillInAnyStepOfACompactionLeavesOneSummary(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for kind, open := range stores(t) {
 		for _, step := range []string{"Accept", "Start", "Yield", "Transcript", "AppendSummary", "Finish"} {
 			for _, done := range []bool{false, true} { // killed before the operation, behind it

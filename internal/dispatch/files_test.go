@@ -208,6 +208,9 @@ func TestAFailureReachesThePersonAndTheWebhook(t *testing.T) {
 }
 
 func TestOldFilesAreRemovedWithOldMessages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		opt, dir := keepFiles(t)
 		h := openCron(t, newStore(t), opt, func(c *dispatch.Config) { c.Cron.MessageRetention = time.Hour })

@@ -246,6 +246,9 @@ func TestAJobOfOneMomentFiresAgainWhenItIsAddedWithAnother(t *testing.T) {
 
 // Runs of a person over the day's number are skipped with a row, and the person gets one alert; when a day has passed runs start again.
 func TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore(t), func(c *dispatch.Config) { c.Cron.MaxRunsPerDay = 3 })
 		h.command(annaHere, "/cron add every 30m look at the mail", "7", "7")

@@ -84,6 +84,9 @@ func TestAClockThatIsSetBackFiresNoSlotTwice(t *testing.T) {
 
 // A thousand jobs of each minute come back after six hours: each runs once for what it missed, and no more of them at once than their lane has slots.
 func TestJobsThatWereDownForHoursComeBackBoundedAndSpread(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		const jobs, lane = 1_000, 20
 		st, step := steppedStore(t)

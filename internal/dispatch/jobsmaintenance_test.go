@@ -16,6 +16,9 @@ import (
 )
 
 func TestOldMessagesAreRemovedByABuiltInJobEveryNight(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore(t), func(c *dispatch.Config) { c.Cron.MessageRetention = time.Hour })
 		old := h.send("main", "hello", replyTo("5"))
@@ -43,6 +46,9 @@ func TestOldMessagesAreRemovedByABuiltInJobEveryNight(t *testing.T) {
 }
 
 func TestWithoutARetentionNothingIsRemoved(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore(t))
 		id := h.send("main", "hello")
@@ -56,6 +62,9 @@ func TestWithoutARetentionNothingIsRemoved(t *testing.T) {
 }
 
 func TestOldSessionsOfTasksAreRemovedByABuiltInJobEveryNight(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore(t), team(&branching{}), func(c *dispatch.Config) { c.Cron.Retention = time.Hour })
 		h.end(h.send("agent:main:own", calling(delegated("old"), spawns("old", true))))
@@ -79,6 +88,9 @@ func TestOldSessionsOfTasksAreRemovedByABuiltInJobEveryNight(t *testing.T) {
 }
 
 func TestOldSessionsOfCompactionsAreRemovedByABuiltInJobEveryNight(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		model := &scripted{window: 4000, takes: time.Second, sums: time.Second}
 		h := openCron(t, newStore(t), compacting(model), func(c *dispatch.Config) { c.Cron.Retention = time.Hour })
@@ -131,6 +143,9 @@ func (c *compacted) Compact(context.Context) (string, error) {
 }
 
 func TestTheStoreIsCompactedEverySunday(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		st := &compacted{Store: newStore(t)}
 		var h *jobHarness

@@ -3,7 +3,6 @@ package dispatch_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,6 +13,7 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/store/postgres"
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // historySteps is how long a history of the model is.
@@ -94,31 +94,31 @@ func modelHistories(t *testing.T, open modelStore, processes int, first, n uint6
 			}
 		})
 		if fault != "" {
-			t.Fatalf("history %d, after %d steps in all (LANEWAY_TEST_FIRST_SEED=%d LANEWAY_TEST_MODEL=1): %s", seed, steps, seed, fault)
+			t.Fatalf("history %d, after %d steps in all (%s=%d): %s", seed, steps, testrun.SeedVariable, seed, fault)
 		}
 		if done := seed - first + 1; done%100 == 0 && done < n {
 			t.Logf("%d steps in %d histories", steps, done)
 		}
 		if t.Failed() {
-			t.Fatalf("history %d (LANEWAY_TEST_FIRST_SEED=%d)", seed, seed)
+			t.Fatalf("history %d (%s=%d)", seed, testrun.SeedVariable, seed)
 		}
 	}
 	t.Logf("%d steps in %d histories, no difference", steps, n)
 }
 
-// TestRandomHistoriesOfAJobAreThoseOfThePlainModel compares a job with the model: on every store, with one process and with two. There are as
-// many histories for each as LANEWAY_TEST_MODEL names, a few without it.
+// TestRandomHistoriesOfAJobAreThoseOfThePlainModel compares a job with the model: on every store, with one process and with two.
 func TestRandomHistoriesOfAJobAreThoseOfThePlainModel(t *testing.T) {
-	first := positive(t, "LANEWAY_TEST_FIRST_SEED", 1)
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for _, processes := range []int{1, 2} {
 		t.Run(fmt.Sprintf("sqlite/%d", processes), func(t *testing.T) {
-			modelHistories(t, sqliteModel, processes, first, positive(t, "LANEWAY_TEST_MODEL", 10))
+			first, n := testrun.Seeds(t, 10, 500)
+			modelHistories(t, sqliteModel, processes, first, n)
 		})
 		t.Run(fmt.Sprintf("postgres/%d", processes), func(t *testing.T) {
-			if os.Getenv(testpg.URLVariable) == "" {
-				t.Skip("the model on PostgreSQL runs by `go run ./cmd/testpg -- go test ./internal/dispatch`")
-			}
-			modelHistories(t, postgresModel(testpg.DB(t)), processes, first, positive(t, "LANEWAY_TEST_MODEL", 2))
+			first, n := testrun.Seeds(t, 2, 500)
+			modelHistories(t, postgresModel(testpg.DB(t)), processes, first, n)
 		})
 	}
 }

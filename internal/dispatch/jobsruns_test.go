@@ -212,6 +212,9 @@ func TestACancelledRunEndsAtOnceAndIsNotTriedAgain(t *testing.T) {
 }
 
 func TestRunNowReportsWhyItDidNotRunAndLeavesThePlanAlone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore(t))
 		h.put(once("tomorrow", "sleep 5s", 24*time.Hour), func(j *cron.Job) { j.DeleteAfter = true })

@@ -71,6 +71,9 @@ func until(hour, minute int) {
 // TestDaysAndWeeksAreRolledUpByBuiltInJobs lets a person talk on sixteen days, from a Saturday, the first of January, on. A process runs around the hours
 // of the jobs only, because the seconds of a process that waits cost the test the most.
 func TestDaysAndWeeksAreRolledUpByBuiltInJobs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
 		for i := range 16 {

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,34 +18,18 @@ import (
 	"laneway/internal/store/sqlite"
 	"laneway/internal/store/sqlite/sqlitetest"
 	"laneway/internal/store/storetest"
+	"laneway/internal/testrun"
 )
-
-// seeds is how many random histories a simulation runs: 20, or LANEWAY_TEST_SEEDS. They begin with LANEWAY_TEST_FIRST_SEED (1), so that one
-// that failed can be run alone.
-func seeds(t *testing.T) (first, n uint64) {
-	t.Helper()
-	return positive(t, "LANEWAY_TEST_FIRST_SEED", 1), positive(t, "LANEWAY_TEST_SEEDS", 20)
-}
-
-func positive(t *testing.T, name string, usual uint64) uint64 {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return usual
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || n == 0 {
-		t.Fatalf("%s=%q is not a positive number", name, text)
-	}
-	return n
-}
 
 // TestRandomHistoriesKeepEveryPromise lets people talk at random to processes that share a store, stop, and clear, while processes die and are
 // replaced. Whatever happened, each accepted message has one outcome, no session ran more turns at once than it may, and the rows keep
 // every invariant.
 func TestRandomHistoriesKeepEveryPromise(t *testing.T) {
 	t.Parallel()
-	first, n := seeds(t)
+	if testing.Short() {
+		t.Skip("long")
+	}
+	first, n := testrun.Seeds(t, 20, 10_000)
 	var total tally
 	for seed := first; seed < first+n && !t.Failed(); seed++ {
 		simulate(t, seed, &total)
@@ -97,7 +79,7 @@ func simulate(t *testing.T, seed uint64, total *tally) {
 	t.Helper()
 	defer func() { // a failure inside the bubble leaves by runtime.Goexit
 		if t.Failed() {
-			t.Logf("LANEWAY_TEST_FIRST_SEED=%d LANEWAY_TEST_SEEDS=1", seed)
+			t.Logf("%s=%d", testrun.SeedVariable, seed)
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {

@@ -157,6 +157,9 @@ func TestFileIsStoredAndReadByItsOwnerAlone(t *testing.T) {
 
 func TestUploadsAreRefusedBeforeTheyFillTheDisk(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	b, c := startWithFiles(t, func(cfg *gateway.Config) { cfg.BytesPerMinute = 40 << 20 })
 	large := strings.Repeat("x", chat.MaxUpload+1)
 	for name, tc := range map[string]struct {

@@ -267,6 +267,9 @@ func jobCalls(t *testing.T, b *bench, book *jobBook, views []*socket) (lines []s
 // The answers and events about jobs are the same bytes as ever: those of three jobs are in the file, those of three hundred in its digest.
 func TestAnswersAboutJobsKeepTheirBytes(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	h, book := newFakeBackend(t), &jobBook{}
 	b := serve(t, h, struct {
 		*fakeBackend

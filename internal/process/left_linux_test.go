@@ -12,6 +12,9 @@ import (
 // TestWhatAGatewayHasLeftEnds with its group, and only that process: another one with its number is left alone.
 func TestWhatAGatewayHasLeftEnds(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	leave := func() *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", "trap '' TERM; sleep 600 & wait; sleep 600")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

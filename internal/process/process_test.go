@@ -45,6 +45,9 @@ func run(ctx context.Context, t *testing.T, spec process.Spec) (string, process.
 
 func TestArgumentsAreNotInterpreted(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	arguments := []string{"$(touch /tmp/never)", "`id`", "a\nb", "--flag", "'\"", "*", ""}
 	spec := process.Spec{Argv: append([]string{"printf", "<%s>"}, arguments...), Env: process.Environment(nil, nil)}
 	got, exit := run(t.Context(), t, spec)
@@ -54,6 +57,9 @@ func TestArgumentsAreNotInterpreted(t *testing.T) {
 }
 
 func TestTheEnvironmentIsNotInherited(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	t.Setenv("LANEWAY_TEST_KEY", "of the gateway")
 	lookup := func(name string) (string, bool) { return "of " + name, name == "TZ" || name == "LANEWAY_TEST_KEY" }
 	env := process.Environment(map[string]string{"A": "1\x002"}, lookup)
@@ -65,6 +71,9 @@ func TestTheEnvironmentIsNotInherited(t *testing.T) {
 
 func TestTheWholeGroupEndsWithTheContext(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	p, err := process.Start(ctx, process.Spec{
@@ -87,6 +96,9 @@ func TestTheWholeGroupEndsWithTheContext(t *testing.T) {
 
 func TestAnErrorOfTheReaderEndsTheOutput(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	p, err := process.Start(ctx, process.Spec{Argv: []string{"yes"}, Env: process.Environment(nil, nil)})
@@ -110,6 +122,9 @@ func TestAnErrorOfTheReaderEndsTheOutput(t *testing.T) {
 
 func TestStandardErrorIsBoundedAndWithoutSecrets(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	var log bytes.Buffer
 	env := map[string]string{"KEY": "secret-value"}
 	_, exit := run(t.Context(), t, process.Spec{
@@ -127,6 +142,9 @@ func TestStandardErrorIsBoundedAndWithoutSecrets(t *testing.T) {
 // TestACallerTalksToAProgram: what is written is read while the program runs, and the end of its input ends it.
 func TestACallerTalksToAProgram(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	p, err := process.Start(t.Context(), process.Spec{Argv: []string{"cat"}, Env: process.Environment(nil, nil), Talks: true})
 	if err != nil {
 		t.Fatal(err)
@@ -158,6 +176,9 @@ func TestACallerTalksToAProgram(t *testing.T) {
 // TestAProgramThatDoesNotReadDoesNotHoldItsWriter: the end of the program ends a write that waits for it.
 func TestAProgramThatDoesNotReadDoesNotHoldItsWriter(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	p, err := process.Start(ctx, process.Spec{
@@ -182,6 +203,9 @@ func TestAProgramThatDoesNotReadDoesNotHoldItsWriter(t *testing.T) {
 
 func TestAProgramThatIsNotThereIsNotStarted(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	for program, want := range map[string]error{"no-such-program": fs.ErrNotExist, "/no/such/program": fs.ErrNotExist} {
 		_, err := process.Start(t.Context(), process.Spec{Argv: []string{program}, Env: process.Environment(nil, nil)})
 		if !errors.Is(err, want) {

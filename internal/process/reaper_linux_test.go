@@ -91,6 +91,9 @@ func lives(pid string) string {
 // a process without a marker stays as long as one of the programs that may have started it.
 func TestWhatLeavesTheGroupEndsWithItsProgram(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,9 @@ import (
 // Many sessions with one message each, and many turns under one process context: a minute later nothing of them is left, neither entry nor
 // goroutine nor memory.
 func TestIdleSessionsLeaveNothing(t *testing.T) { //nolint:paralleltest // it counts the goroutines and the memory of the process
+	if testing.Short() {
+		t.Skip("long")
+	}
 	const sessions, rounds = 100_000, 10
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, config{Run: func(context.Context, *turn) error { return nil }})

@@ -2,18 +2,18 @@ package scheduler_test
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"laneway/internal/testrun"
 )
 
-// TestMain lets LANEWAY_TEST_SEEDS, the number of random histories, reach the property tests too.
+// TestMain gives the property tests as many histories as a long run has.
 func TestMain(m *testing.M) {
-	if n := os.Getenv("LANEWAY_TEST_SEEDS"); n != "" {
-		if err := flag.Set("rapid.checks", n); err != nil {
-			fmt.Fprintf(os.Stderr, "LANEWAY_TEST_SEEDS=%q is not a positive number: %v\n", n, err)
+	if testrun.Long() {
+		if err := flag.Set("rapid.checks", "10000"); err != nil {
 			os.Exit(2)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 const chaosConfig = `
@@ -162,7 +164,7 @@ func (m *met) check(t *testing.T, kills int) {
 // TestKillAtAnyPointLosesNothingAndKeepsTheOrder kills the gateway again and again while hundreds of messages are in all stages.
 func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		kills, sessions, texts := number(t, "LANEWAY_TEST_KILLS", 15), 20, 40
+		kills, sessions, texts := testrun.Size(15, 200), 20, 40
 		g := Install(t, database, chaosConfig).AtOnce()
 		g.Start()
 		token := g.Token()

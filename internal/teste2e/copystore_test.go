@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // copiedRows are what must be the same in every copy, as texts: the engines differ in the names of one table and in how they show booleans.
@@ -53,7 +54,7 @@ func sameContent(t *testing.T, what string, a, b map[string][]string) {
 // back. Nothing is lost, a repeated call has no second effect, and every slot of every job is in the ledger once.
 func TestAStoreIsCopiedThereAndBackAndJobsFireOnce(t *testing.T) {
 	t.Parallel()
-	messages, jobs := number(t, "LANEWAY_TEST_COPY_MESSAGES", 300), number(t, "LANEWAY_TEST_COPY_JOBS", 60)
+	messages, jobs := testrun.Size(300, 100_000), testrun.Size(60, 10_000)
 	url := testpg.Empty(t)
 	small, large, last := Install(t, "", cronConfig), Install(t, url, cronConfig), Install(t, "", cronConfig)
 	small.Start()

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // inFuture is a schedule of one job that fires each hour, for the first time then.
@@ -77,7 +79,7 @@ func TestChangesShortlyBeforeASlotAreAsIfNothingHadBeenClaimed(t *testing.T) {
 			other.Start()
 			gates = append(gates, connect(t, other))
 		}
-		n := number(t, "LANEWAY_TEST_PROBES", 28)
+		n := testrun.Size(28, 200)
 		kinds := []string{"pause", "remove", "move", "pause and resume", "upsert", "disable", "off and on"}
 		var list []*edge
 		begin := time.Now().Add(3*time.Second + time.Duration(n)*100*time.Millisecond)
@@ -126,7 +128,7 @@ func TestAJobThatIsPausedOrRemovedWhileItIsClaimedDoesNotFire(t *testing.T) {
 		g.Start()
 		c := connect(t, g)
 		var ids []string
-		for i := range number(t, "LANEWAY_TEST_PROBES", 20) {
+		for i := range testrun.Size(20, 200) {
 			j := addJob(t, c, fmt.Sprint("meets", i), inFuture(time.Now().Add(time.Second)), nil)
 			time.Sleep(time.Duration(i%10) * 2 * time.Millisecond)
 			if i%2 == 0 {

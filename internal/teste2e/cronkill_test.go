@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // agentThatMarks is an agent that writes down when it begins and ends a run, so that a test knows what was done whatever the rows say.
@@ -126,7 +128,7 @@ func (k *killScene) release() {
 // TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone ends the process with SIGKILL at each moment in the life of a run, while other jobs fire each second.
 func TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		rounds := number(t, "LANEWAY_TEST_CRON_KILLS", 9)
+		rounds := testrun.Size(9, 200)
 		agent, config := newAgentThatMarks(t, "0.3")
 		k := &killScene{T: t, g: Install(t, database, config).AtOnce(), agent: agent, database: database}
 		k.g.Start()

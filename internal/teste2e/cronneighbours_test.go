@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // neighbours are jobs that fire each second beside one that is up to no good. A run that a busy machine holds up for a second costs no slot.
@@ -164,7 +166,7 @@ func TestAJobWhoseAgentPanicsIsTriedAgainAndThenAnErrorAndHarmsNoOther(t *testin
 // TestTenThousandJobsMadeAndRemovedDelayNoTurn makes and removes jobs as fast as the gateway takes them.
 func TestTenThousandJobsMadeAndRemovedDelayNoTurn(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		jobs, workers := number(t, "LANEWAY_TEST_RAPID_JOBS", 500), 8
+		jobs, workers := testrun.Size(500, 10_000), 8
 		g := Install(t, database, cronConfig).AtOnce()
 		g.Start()
 		first := neighbours(t, connect(t, g), 5)
@@ -200,7 +202,7 @@ func TestTenThousandJobsMadeAndRemovedDelayNoTurn(t *testing.T) {
 // TestAStartWithinTheSecondOfASlotFiresItOnce starts the process again and again, by kill and by drain, while jobs fire each second.
 func TestAStartWithinTheSecondOfASlotFiresItOnce(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		starts := number(t, "LANEWAY_TEST_CRON_STARTS", 8)
+		starts := testrun.Size(8, 200)
 		g := Install(t, database, cronConfig).AtOnce()
 		g.Start()
 		c := connect(t, g)
@@ -244,7 +246,7 @@ func TestReadsNeverMoveThePlan(t *testing.T) {
 		o := OpenOracle(t, g, database)
 		eventually(t, "the job is due", 5*time.Second, func() bool { return time.Now().UnixMilli() > j.State.NextRunAtMs+1000 })
 		before := o.Rows("SELECT * FROM cron_jobs WHERE owner <> 'system' ORDER BY id")
-		for range number(t, "LANEWAY_TEST_READS", 200) / 10 {
+		for range testrun.Size(200, 10_000) / 10 {
 			for _, call := range []struct {
 				method string
 				params map[string]any

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled runs jobs that fire each second on two and on three replicas, and kills one of them again and again.
@@ -18,7 +19,7 @@ func TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled(t *testing.T) {
 	for _, replicas := range []int{2, 3} {
 		t.Run(strconv.Itoa(replicas), func(t *testing.T) {
 			t.Parallel()
-			jobs, kills := number(t, "LANEWAY_TEST_REPLICA_JOBS", 30), number(t, "LANEWAY_TEST_REPLICA_KILLS", 4)
+			jobs, kills := testrun.Size(30, 100), testrun.Size(4, 50)
 			database := testpg.DB(t)
 			var all []*Gateway
 			for range replicas {
@@ -76,7 +77,7 @@ func pause(d time.Duration) {
 // TestAJobMadeOnOneReplicaFiresOnAnotherWhenTheFirstIsKilled makes a reminder on a process that is killed before its moment.
 func TestAJobMadeOnOneReplicaFiresOnAnotherWhenTheFirstIsKilled(t *testing.T) {
 	t.Parallel()
-	rounds := number(t, "LANEWAY_TEST_HANDOVERS", 3)
+	rounds := testrun.Size(3, 50)
 	database := testpg.DB(t)
 	a, b := Install(t, database, cronConfig).AtOnce(), Install(t, database, cronConfig).AtOnce()
 	b.Start()
@@ -109,7 +110,7 @@ func TestAJobMadeOnOneReplicaFiresOnAnotherWhenTheFirstIsKilled(t *testing.T) {
 // attempt, and jobs to come.
 func TestASecondReplicaThatComesAndGoesChangesNothing(t *testing.T) {
 	t.Parallel()
-	starts := number(t, "LANEWAY_TEST_RESTARTS", 8)
+	starts := testrun.Size(8, 50)
 	database := testpg.DB(t)
 	a, b := Install(t, database, cronConfig).AtOnce(), Install(t, database, cronConfig).AtOnce()
 	a.Start()

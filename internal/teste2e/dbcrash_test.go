@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // TestADatabaseThatCrashesAtAnyPointFailsNoTurn crashes the server while messages are accepted, started, run and ended, again and again. Each client
@@ -23,7 +24,7 @@ func TestADatabaseThatCrashesAtAnyPointFailsNoTurn(t *testing.T) {
 	for i := range 5 {
 		addJob(t, c, fmt.Sprintf("tick-%d", i), every(time.Second), saying("sleep 20ms"))
 	}
-	rounds, people := number(t, "LANEWAY_TEST_DATABASE_CRASHES", 6), 12
+	rounds, people := testrun.Size(6, 200), 12
 	for round := range rounds {
 		var talks sync.WaitGroup
 		for person := range people {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // abuse is one thing that no client should send. It returns what must be wrong with the connection afterwards: the close code, or 0 when it
@@ -83,7 +85,7 @@ func pieces(b *bare, n int, piece string) error {
 // at none of them, however often, and keeps none of their bytes.
 func TestFrameAbuseBreaksNothing(t *testing.T) {
 	t.Parallel()
-	rounds, fragments := number(t, "LANEWAY_TEST_ABUSES", 3), number(t, "LANEWAY_TEST_FRAGMENTS", 20_000)
+	rounds, fragments := testrun.Size(3, 50), testrun.Size(20_000, 1_000_000)
 	g := Install(t, "", manySockets)
 	g.Start()
 	token := g.Token()

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // startTime bounds the time until a gateway listens; building with the race detector makes it slow on small machines.
@@ -64,33 +66,21 @@ func buildAs(path string, flags []string) (string, error) {
 // building keeps one scenario from copying a program that another one writes.
 var building sync.Mutex
 
-// buildProgram builds a package as `make build` does, without C; the race detector needs it. What it links stays in the directory that LANEWAY_TEST_BINARIES
-// names and is copied, so that the next run links nothing when the sources are the same; without that variable it is linked each time.
+// buildProgram builds a package as `make build` does, without C; the race detector needs it.
 func buildProgram(path, pkg string, flags []string) error {
 	building.Lock()
 	defer building.Unlock()
 	if err := readSources(); err != nil {
 		return err
 	}
-	linked := path
-	if dir := os.Getenv("LANEWAY_TEST_BINARIES"); dir != "" {
-		linked = filepath.Join(dir, filepath.Base(path))
-	}
-	cmd := exec.Command("go", append(append([]string{"build", "-o", linked}, flags...), pkg)...)
+	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), pkg)...)
 	if len(flags) == 0 {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
-	if linked == path {
-		return nil
-	}
-	binary, err := os.ReadFile(linked)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, binary, 0o755)
+	return nil
 }
 
 // readSources opens every directory of the module once. The go command keeps the result of a test while its code and what it has read are the same; a
@@ -183,7 +173,7 @@ func Install(tb testing.TB, database, config string, args ...string) *Gateway {
 // AtOnce gives processes on PostgreSQL connections enough for two statements of each kind to meet; scenarios in which much happens at once call it before
 // the start. See sharedServer.
 func (g *Gateway) AtOnce() *Gateway {
-	if os.Getenv(testConns) == "" {
+	if !testrun.Long() { // a long run has as many as a process has by default
 		g.env = append(g.env, "LANEWAY_DATABASE_CONNS=4")
 	}
 	return g

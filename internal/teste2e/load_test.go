@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 type lanesStatus struct {
@@ -34,7 +36,7 @@ func (l lanesStatus) main() (capacity, active int, finished int64) {
 // half as much again as 30 slots can do. And a person who waits behind it says /stop.
 func TestAFullLaneKeepsMoving(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		length := time.Duration(number(t, "LANEWAY_TEST_LOAD_SECONDS", 24)) * time.Second
+		length := time.Duration(testrun.Size(24, 600)) * time.Second
 		const groups, slots, mean = 25, 30, 3 * time.Second
 		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 1s\n").AtOnce()
 		g.Start()

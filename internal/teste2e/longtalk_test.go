@@ -8,6 +8,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 )
 
 const (
@@ -15,10 +16,9 @@ const (
 	talkReserve = 500
 )
 
-// TestAConversationOfThousandsOfTurnsFitsAWindowOfEightThousandTokens talks with one agent for LANEWAY_TEST_TURNS turns, 2,000 where the whole test is
-// asked for. No request is larger than the window, no turn waits for a summary, nothing is deleted, and what was said in the first turn is found.
+// TestAConversationOfThousandsOfTurnsFitsAWindowOfEightThousandTokens talks with one agent for 120 turns, 2,000 in a long run. No request is larger than the window, no turn waits for a summary, nothing is deleted, and what was said in the first turn is found.
 func TestAConversationOfThousandsOfTurnsFitsAWindowOfEightThousandTokens(t *testing.T) {
-	turns := number(t, "LANEWAY_TEST_TURNS", 120)
+	turns := testrun.Size(120, 2000)
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)
 		model.Answer(func(call testmodel.Call) testmodel.Reply {

@@ -2,9 +2,9 @@ package teste2e
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -24,6 +24,11 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv(acpVariable) != "" {
 		os.Exit(runACPAgent())
+	}
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("skipped: every test of this package starts processes")
+		return
 	}
 	os.Exit(run(m))
 }
@@ -51,20 +56,6 @@ func onBothStores(t *testing.T, f func(t *testing.T, database string)) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); f(t, "") })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); f(t, testpg.DB(t)) })
-}
-
-// number reads a size from the environment: make chaos asks for more than make test.
-func number(t *testing.T, name string, usual int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return usual
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("%s=%q is not a positive number", name, text)
-	}
-	return n
 }
 
 // eventually waits for a condition that other processes bring about.

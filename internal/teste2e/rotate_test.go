@@ -49,7 +49,7 @@ func TestAnotherTokenInTheFileActsWithoutARestart(t *testing.T) {
 				g.Start()
 				all = append(all, g)
 			}
-			n := number(t, "LANEWAY_TEST_ROTATED_SOCKETS", 60)
+			n := 60
 			var old, others []*bare
 			for _, g := range all {
 				old = append(old, openAll(t, g, strongToken, n)...)

@@ -1,7 +1,6 @@
 package teste2e
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"laneway/internal/testrun"
 )
 
 // migrated is the content of a SQLite file that `laneway migrate up` made: every migration, no row. A gateway that applies the migrations itself
@@ -45,9 +46,6 @@ func (g *Gateway) seed() error {
 	return errors.Join(os.Mkdir(data, 0o700), os.WriteFile(g.SQLite(), text, 0o600))
 }
 
-// testConns is the variable in which make chaos asks for as many connections as a process has by default.
-const testConns = "LANEWAY_TEST_CONNS"
-
 // sharedServer are the settings for a process whose PostgreSQL server many processes share: it plans each statement where it is first used, instead of all
 // of turns on each connection, and opens few connections. What a process costs the server is above all connecting and planning. Two connections are one
 // for turns and one for everything else; where much happens at once, see [Gateway.AtOnce], two of a kind meet.
@@ -56,5 +54,5 @@ func sharedServer(database string) []string {
 	if strings.Contains(database, "?") {
 		separator = "&"
 	}
-	return []string{"LANEWAY_DATABASE_URL=" + database + separator + "pool_min_conns=0", "LANEWAY_DATABASE_CONNS=" + cmp.Or(os.Getenv(testConns), "2")}
+	return []string{"LANEWAY_DATABASE_URL=" + database + separator + "pool_min_conns=0", "LANEWAY_DATABASE_CONNS=" + testrun.Size("2", "20")}
 }

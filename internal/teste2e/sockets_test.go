@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // manySockets lifts the caps on sockets; the deadlines and buffers stay as they are.
@@ -123,7 +125,7 @@ func calm(t *testing.T, database string) (g *Gateway, token string, p99 time.Dur
 // reaches every one of them.
 func TestIdleSocketsCostLittle(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		n := number(t, "LANEWAY_TEST_SOCKETS", 500)
+		n := testrun.Size(500, 10_000)
 		g, token, before := calm(t, database)
 
 		base := g.rss()
@@ -218,7 +220,7 @@ func speak(t *testing.T, g *Gateway, token string, perSecond int, length time.Du
 // A connection that is slow to show a credential is closed by the deadlines: 10 s for the headers, 15 s for connect. Honest clients come in all the time.
 func TestSlowConnectionsWithoutACredentialAreClosedAndDelayNoOther(t *testing.T) {
 	t.Parallel()
-	n := number(t, "LANEWAY_TEST_UNAUTHENTICATED", 150)
+	n := testrun.Size(150, 5000)
 	g, token, before := calm(t, "")
 
 	const slack = 5 * time.Second
@@ -327,7 +329,7 @@ func trickle(b *bare, kind int, limit time.Duration) error {
 // All clients connect at once after the gateway died: all get in, and quickly. A connection costs the database nothing, so there is no storm on it.
 func TestAllClientsReconnectAtOnce(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		n := number(t, "LANEWAY_TEST_SOCKETS", 500)
+		n := testrun.Size(500, 10_000)
 		g := Install(t, database, manySockets).AtOnce()
 		g.Start()
 		token := g.Token()
@@ -391,7 +393,7 @@ func (o *Oracle) transactions(database string) int {
 // A client that goes in the middle of a turn loses nothing: the turn goes on, and the answer is in the history and under its key.
 func TestClientsThatDropInMidTurnFindTheirAnswers(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		n := number(t, "LANEWAY_TEST_DROPS", 30)
+		n := testrun.Size(30, 1000)
 		g := Install(t, database, manySockets+"agents: {main: {runner: echo, delay: 150ms, chunk: 4, chunk_delay: 10ms}}\n").AtOnce()
 		g.Start()
 		token := g.Token()

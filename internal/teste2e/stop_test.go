@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // endings collects how runs ended, as one connection is told.
@@ -197,7 +199,7 @@ func TestStopReachesItsTurnWithTenThousandWaiting(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, fullLanesConfig).AtOnce()
 		g.Start()
-		fillLanes(t, g, number(t, "LANEWAY_TEST_WAITING", 10_000))
+		fillLanes(t, g, 10_000)
 		o := OpenOracle(t, g, database)
 		waiting := o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'")
 		signals, answers := stops(t, g, 200)
@@ -228,7 +230,7 @@ func TestStopReachesItsTurnWithTenThousandWaiting(t *testing.T) {
 // stopped, it is never started again, nothing overlaps, and the slots are all there at the end.
 func TestStopStormOnOneSession(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		rounds := number(t, "LANEWAY_TEST_STOPS", 150)
+		rounds := testrun.Size(150, 1000)
 		g := Install(t, database, "lanes: {main: 4}\nqueue: {cap: 100}\nagents: {main: {runner: echo, script: true, delay: 3ms}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 1s\n").AtOnce()
 		g.Start()
 		e := newEndings()

@@ -10,6 +10,7 @@ import (
 
 	"laneway/internal/testmodel"
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
 
@@ -81,12 +82,11 @@ func (f *fleet) settle() {
 	f.rest()
 }
 
-// interruptions are how often a replica is ended in the middle of the traffic, and how many messages people write before each time. make chaos sets both
-// by RESTARTS and MESSAGES, which is the sum.
+// interruptions are how often a replica is ended in the middle of the traffic, and how many messages people write before each time.
 func interruptions(t *testing.T, usual int) (times, messages int) {
 	t.Helper()
-	times = number(t, "LANEWAY_TEST_TELEGRAM_RESTARTS", usual)
-	return times, max(1, number(t, "LANEWAY_TEST_TELEGRAM_MESSAGES", 25*times)/times)
+	times = testrun.Size(usual, 20)
+	return times, max(1, testrun.Size(25*times, 500)/times)
 }
 
 // Restarts one after the other, in the middle of the traffic: a provider that answers within the drain timeout shows each answer once.

@@ -32,14 +32,29 @@ const (
 )
 
 // DB makes an empty, migrated database and returns its address. It is dropped when the test ends, even while clients are connected.
-// Without TEST_DATABASE_URL the test fails with the cure.
+// Under -short the test is skipped. Without TEST_DATABASE_URL it fails with the cure. Call it from the goroutine of the test.
 func DB(tb testing.TB) string {
 	tb.Helper()
+	return DBOn(tb, server(tb))
+}
+
+// server is the address of the server for tests.
+func server(tb testing.TB) string {
+	tb.Helper()
+	skipShort(tb)
 	admin := os.Getenv(URLVariable) //nolint:forbidigo // the launcher passes the address in this variable
 	if admin == "" {
 		tb.Fatalf("this test needs Postgres: run it by `go run ./cmd/testpg -- go test ./...`, or set %s", URLVariable)
 	}
-	return DBOn(tb, admin)
+	return admin
+}
+
+// skipShort skips a test that needs PostgreSQL under -short, and under nothing else.
+func skipShort(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("needs PostgreSQL")
+	}
 }
 
 // DBOn is DB on a server of the caller's choice.
@@ -62,10 +77,7 @@ func DBOn(tb testing.TB, admin string) string {
 // Empty makes a database without any schema, dropped when the test ends.
 func Empty(tb testing.TB) string {
 	tb.Helper()
-	admin := os.Getenv(URLVariable) //nolint:forbidigo // see DB
-	if admin == "" {
-		tb.Fatalf("this test needs Postgres: run it by `go run ./cmd/testpg -- go test ./...`, or set %s", URLVariable)
-	}
+	admin := server(tb)
 	name := uniqueName("laneway_e_")
 	err := withAdmin(tb.Context(), admin, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(tb.Context(), "CREATE DATABASE "+name)
@@ -89,6 +101,7 @@ func Empty(tb testing.TB) string {
 // this machine and fails the test where they are missing.
 func Private(tb testing.TB, cfg ServerConfig) *Server {
 	tb.Helper()
+	skipShort(tb)
 	if cfg.BinDir == "" {
 		dir, err := findBinaries(os.Getenv("PG_BIN")) //nolint:forbidigo // where the developer has them
 		if err != nil {

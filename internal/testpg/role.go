@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"os"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -17,7 +16,7 @@ const rolePassword = "of-a-test-role"
 // it before [DB] or [Empty].
 func Role(tb testing.TB) string {
 	tb.Helper()
-	admin := os.Getenv(URLVariable) //nolint:forbidigo // see DB
+	admin := server(tb)
 	name := uniqueName("laneway_r_")
 	do := func(ctx context.Context, sql string) error {
 		return withAdmin(ctx, admin, func(conn *pgx.Conn) error {

@@ -42,6 +42,9 @@ func TestDatabasesAreFreshAndApart(t *testing.T) {
 
 func TestDatabaseIsDroppedWithItsTest(t *testing.T) { //nolint:tparallel // looks at what the inner test has left
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs PostgreSQL")
+	}
 	var url string
 	t.Run("inner", func(t *testing.T) { url = DB(t) })
 	if conn, err := pgx.Connect(t.Context(), url); err == nil {
@@ -66,6 +69,9 @@ func TestOneTemplateForMany(t *testing.T) {
 
 func TestPrivateServerSurvivesACrashAndIsRemoved(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	bin, err := findBinaries("")
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +99,9 @@ func TestPrivateServerSurvivesACrashAndIsRemoved(t *testing.T) {
 // TestAStableClusterHasTheSameAddressAgain: go test keeps the results of a package while the variables that its tests read are the same, and the address is one.
 func TestAStableClusterHasTheSameAddressAgain(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	parent, err := socketDir("", "")
 	if err != nil {
 		t.Fatal(err)
@@ -125,6 +134,9 @@ func TestAStableClusterHasTheSameAddressAgain(t *testing.T) {
 
 func TestBrokenSettingIsReported(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	_, err := StartServer(t.Context(), ServerConfig{Settings: map[string]string{"shared_buffers": "nonsense"}})
 	if err == nil {
 		t.Fatal("a server with a broken setting started")

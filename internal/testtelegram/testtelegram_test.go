@@ -309,6 +309,9 @@ func TestUploads(t *testing.T) {
 
 func TestLargeUploads(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	chat := formPart(`name="chat_id"`, "7")
 	for name, tt := range map[string]upload{
 		"TooLargeForAPhoto": {"sendPhoto", chat + formPart(`name="photo"; filename="a.png"`, "\x89PNG\r\n\x1a\n"+strings.Repeat("x", testtelegram.MaxPhoto)), 400, "", 0},

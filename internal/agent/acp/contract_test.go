@@ -20,6 +20,9 @@ import (
 
 //nolint:paralleltest // the suite looks for leftover goroutines
 func TestContract(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	dir := t.TempDir()
 	agenttest.Run(t, agenttest.Subject{
 		Open: func(t *testing.T, s agenttest.Script) agent.Runner {
@@ -43,6 +46,9 @@ func open(t *testing.T, s script, cfg acp.Config) *acp.Runner {
 
 func openLogged(t *testing.T, s script, cfg acp.Config, log *slog.Logger) *acp.Runner {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	text, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
@@ -65,6 +71,9 @@ func openLogged(t *testing.T, s script, cfg acp.Config, log *slog.Logger) *acp.R
 // self is the command of this binary.
 func self(t *testing.T) []string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

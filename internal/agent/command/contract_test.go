@@ -21,11 +21,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 //nolint:paralleltest // the suite looks for leftover goroutines
 func TestContractWithPlainText(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	agenttest.Run(t, subject(t, plain, false))
 }
 
 //nolint:paralleltest // the suite looks for leftover goroutines
 func TestContractWithJSONLines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	agenttest.Run(t, subject(t, jsonLines, true))
 }
 
@@ -112,6 +118,9 @@ func shell(t *testing.T, script string, cfg command.Config) *command.Runner {
 
 func open(t *testing.T, cfg command.Config, log *slog.Logger) *command.Runner {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	runner, err := command.New(cfg, os.LookupEnv, log)
 	if err != nil {
 		t.Fatalf("New: %v", err)

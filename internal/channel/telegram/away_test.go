@@ -16,6 +16,9 @@ import (
 // channels are answered at once, the gateway is ready. Within fifteen seconds after the end of the trouble the bot answers.
 func TestFiveMinutesWithoutTelegramAtTheStartDelayNothingElse(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for name, fault := range map[string]testtelegram.Fault{
 		"hangs": {Hang: true}, "resets": {Reset: true}, "bad gateway": {HTML: 502}, "garbage": {Garbage: true}, "500": testtelegram.Refuse(500, "Internal Server Error"),
 	} {

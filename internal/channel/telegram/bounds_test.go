@@ -12,6 +12,9 @@ import (
 
 func TestTheLargestAttachmentIsTakenToTheByte(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 20_971_520
 		b := newBot(t, func(s *setup) { s.cfg.MaxAttachment = telegram.MaxAttachment })

@@ -68,6 +68,9 @@ func p99(sorted []time.Duration) time.Duration { return sorted[len(sorted)*99/10
 // TestOnePersonsFloodIsTheirOwn: one person writes a thousand messages a minute; a hundred others wait at most twice as long as without.
 func TestOnePersonsFloodIsTheirOwn(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		h := newHome(t)
 		people := h.people(100)

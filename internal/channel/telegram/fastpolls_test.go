@@ -37,6 +37,9 @@ func (i *insteadOf) RoundTrip(r *http.Request) (*http.Response, error) {
 // no wait; from there on there is one poll a second.
 func TestAnswersThatComeTooFastArePaced(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	const empty = `{"ok":true,"result":[]}`
 	refused := func(code int) (int, string) {
 		return code, fmt.Sprintf(`{"ok":false,"error_code":%d,"description":"nonsense"}`, code)

@@ -38,6 +38,9 @@ var outages = map[string]func(h *home) (end func()){
 // the chat with the longer cooldown waits.
 func TestAfterAnOutageEverythingThatWaitsGoesOut(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for name, begin := range outages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,6 +89,9 @@ func TestAfterAnOutageEverythingThatWaitsGoesOut(t *testing.T) {
 // TestAnOutageUsesUpNoAttempts: ten hours without Telegram, or sixty times a 429, lose no answer; one of yesterday is given up, with the reason.
 func TestAnOutageUsesUpNoAttempts(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for name, begin := range outages {
 		for _, hours := range []int{10, 25} {
 			if hours == 25 && name != "unreachable" {

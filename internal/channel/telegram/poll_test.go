@@ -175,6 +175,9 @@ func TestLateStart(t *testing.T) {
 
 func TestBadAnswers(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for name, f := range map[string]testtelegram.Fault{
 		"garbage": {Garbage: true}, "html": {HTML: 502}, "cut": {Cut: true}, "50 MB": {Huge: 50 << 20}, "reset": {Reset: true}, "hang": {Hang: true},
 		"500": testtelegram.Refuse(500, "Internal Server Error"), "flood": testtelegram.Flood(3), "another answer": testtelegram.Refuse(400, "Bad Request: nonsense"),

@@ -1,18 +1,15 @@
 package telegram
 
 import (
-	"flag"
 	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
-
-// texts is how many random texts TestManyTexts makes.
-var texts = flag.Int("texts", 1000, "random texts for the renderer and splitter")
 
 func TestRender(t *testing.T) {
 	t.Parallel()
@@ -147,9 +144,13 @@ func randomMarkdown(rng *rand.Rand) string {
 
 func TestManyTexts(t *testing.T) {
 	t.Parallel()
-	rng := rand.New(rand.NewPCG(uint64(*texts), 7))
+	if testing.Short() {
+		t.Skip("long")
+	}
+	texts := testrun.Size(1000, 1_000_000)
+	rng := rand.New(rand.NewPCG(uint64(texts), 7))
 	most := 0
-	for i := range *texts {
+	for i := range texts {
 		if i%10 != 0 {
 			checkParts(t, randomMarkdown(rng), 1+rng.IntN(80))
 			continue
@@ -201,6 +202,9 @@ func FuzzUnits(f *testing.F) {
 
 // TestRenderingCostsNoMoreThanTheText: an answer of 1 MiB takes as many times the work of one of 64 KiB as it is longer. Bytes are counted, because time would measure the machine.
 func TestRenderingCostsNoMoreThanTheText(t *testing.T) { //nolint:paralleltest // counts what is allocated
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for name, unit := range map[string]string{
 		"lines of code":    "x := 1 // <tag>\n",
 		"lines of text":    "A line of an answer.\n",

@@ -331,6 +331,9 @@ func TestAFileToNoAddressOfThisBot(t *testing.T) {
 // A large file has more time than a text: what it takes at a quarter of a megabyte a second.
 func TestALargeFileHasMoreTime(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	withFile(t, func(b *bot, _, text chat.Attachment) {
 		b.put("b", strings.Repeat("x", 10<<20))
 		b.srv.Break("sendDocument", testtelegram.Fault{Delay: 50 * time.Second}, testtelegram.Fault{Hang: true})

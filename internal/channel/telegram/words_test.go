@@ -147,6 +147,9 @@ func indented(first, other, block string) string {
 // TestWordsSurvive: whatever markup a word stands in, it is read, behind the words that stand before it.
 func TestWordsSurvive(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for i := range 2000 {
 		w := &writer{rng: rand.New(rand.NewPCG(uint64(i), 4))}
 		var b strings.Builder
@@ -163,6 +166,9 @@ func TestWordsSurvive(t *testing.T) {
 // TestDeepTextIsRead: what nests deeper than the structure is followed is read all the same.
 func TestDeepTextIsRead(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for name, c := range map[string]struct{ in, want string }{
 		"quotes":         {strings.Repeat("> ", 50) + "deep\n\nend", "deep end"},
 		"lists":          {strings.Repeat("- ", 50) + "deep **bold**\n\nend", "deep bold end"},

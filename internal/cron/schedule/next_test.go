@@ -81,6 +81,9 @@ func TestRareExpressionsAreFound(t *testing.T) {
 // The second judge is gronx itself, on a clock that is UTC and with seven fields.
 func TestSearchAgreesWithGronxInUTC(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	r := rand.New(rand.NewPCG(7, 8))
 	compared := 0
 	for range 1500 {

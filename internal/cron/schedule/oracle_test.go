@@ -3,12 +3,13 @@ package schedule
 import (
 	_ "embed"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // The first judge: it walks through every single minute of absolute time around
@@ -164,10 +165,13 @@ func judge(t *testing.T, known *Compiler, loc *time.Location, change time.Time, 
 	return n
 }
 
-// The full comparison takes a minute or two: CRON_ORACLE=full go test -run Oracle.
+// The comparison of a long run takes a minute or two.
 func TestEveryZoneAgreesWithTheWalkingOracle(t *testing.T) { //nolint:tparallel // the group must end before its counts are read
 	t.Parallel()
-	full := os.Getenv("CRON_ORACLE") == "full"
+	if testing.Short() {
+		t.Skip("long")
+	}
+	full := testrun.Long()
 	from, to := at(t, "2026-01-01T00:00:00Z"), at(t, "2027-01-01T00:00:00Z")
 	reach := 2 * time.Hour
 	if full {
@@ -219,6 +223,9 @@ func TestEveryZoneAgreesWithTheWalkingOracle(t *testing.T) { //nolint:tparallel 
 
 func TestPeculiarZonesAgreeWithTheWalkingOracle(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for _, c := range []struct {
 		zone, change string
 		reach        time.Duration
@@ -261,6 +268,9 @@ func TestPeculiarZonesAgreeWithTheWalkingOracle(t *testing.T) {
 // works with a rule per zone and with years of 365 days.
 func TestFarYearsAgreeWithTheWalkingOracle(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for _, zone := range []string{
 		"Europe/Berlin", "Europe/Dublin", "America/New_York", "America/Havana", "America/Santiago", "Pacific/Easter",
 		"Australia/Sydney", "Australia/Lord_Howe", "Pacific/Auckland", "Africa/Casablanca", "Asia/Tokyo", "Atlantic/Azores",

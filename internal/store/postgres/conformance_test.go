@@ -12,6 +12,9 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs PostgreSQL")
+	}
 	storetest.Run(t, newDatabases(t).harness)
 }
 

@@ -43,6 +43,9 @@ func child(role string) int {
 // process starts the test binary in a role.
 func process(t *testing.T, role, path string, extra ...string) *exec.Cmd {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	binary, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

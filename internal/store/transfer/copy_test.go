@@ -19,7 +19,7 @@ import (
 // A table or column that only one engine has cannot be copied. This test fails when a migration adds one to one engine alone.
 func TestBothEnginesHaveTheSameTables(t *testing.T) {
 	t.Parallel()
-	small, large := open(t, newSQLite(t).target), open(t, newPostgres(t).target)
+	large, small := open(t, newPostgres(t).target), open(t, newSQLite(t).target)
 	defer shut(t, small)
 	defer shut(t, large)
 	if err := transfer.Alike(tables(t, small), tables(t, large)); err != nil {
@@ -32,6 +32,9 @@ func TestBothEnginesHaveTheSameTables(t *testing.T) {
 
 func TestEveryTableIsCopiedThereAndBack(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs PostgreSQL")
+	}
 	const rows = transfer.PageRows + 200
 	for _, direction := range []struct {
 		name       string
@@ -64,6 +67,9 @@ func TestEveryTableIsCopiedThereAndBack(t *testing.T) {
 // A copy that ends in the middle of a table goes on behind the last page that was committed.
 func TestAnInterruptedCopyGoesOn(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs PostgreSQL")
+	}
 	for _, direction := range []struct {
 		name     string
 		from, to func(*testing.T) place
@@ -127,6 +133,9 @@ func asGateway(t *testing.T, p place) error {
 
 func TestACopyRefusesWhatItWouldDestroy(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs PostgreSQL")
+	}
 	from, full := newSQLite(t), newPostgres(t)
 	fill(t, from, 3)
 	fill(t, full, 3)
@@ -163,6 +172,9 @@ func half(t *testing.T, from, to place) {
 // Rows that the source got behind the position are found by the comparison, and not passed over.
 func TestASourceThatChangedBetweenTwoAttemptsIsNoticed(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs PostgreSQL")
+	}
 	from, to := newSQLite(t), newPostgres(t)
 	fill(t, from, 3)
 	half(t, from, to)
@@ -235,6 +247,9 @@ func TestNoGatewayStartsOnASourceThatIsCopied(t *testing.T) {
 // PostgreSQL cannot store every text of SQLite. It is copied as PostgreSQL would have stored it, and counted.
 func TestTextsThatPostgresCannotStoreAreCounted(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs PostgreSQL")
+	}
 	from, to := newSQLite(t), newPostgres(t)
 	s := open(t, from.target)
 	for _, table := range tables(t, s) {

@@ -87,6 +87,9 @@ func (a *address) huge(w http.ResponseWriter, id json.RawMessage, announced bool
 // TestAnAddressIsAServer holds also that an answer over the limit is refused behind the limit: the server cannot write the rest.
 func TestAnAddressIsAServer(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	web := openAddress(t)
 	cfg := external.Config{
 		URL: web.URL, Token: secret.New("key"), Tools: []string{"echo", "huge", "stream"}, CallTime: external.MaxCallTime, Relist: 100 * time.Millisecond,

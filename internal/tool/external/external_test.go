@@ -41,6 +41,9 @@ func open(t *testing.T, cfg external.Config) *external.Set {
 
 func program(t *testing.T, how string) external.Config {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -247,6 +250,9 @@ func TestAFloodOfLogMessagesIsNotDecoded(t *testing.T) {
 // TestAListThatChangesAllTheTimeIsReadSeldom lets each reading of the list be followed by another change.
 func TestAListThatChangesAllTheTimeIsReadSeldom(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	set := open(t, program(t, "restless"))
 	connected(t, set)
 	until(t, "the list was read again", func() bool { return call(t, set, "fake_lists", `{}`).Text != "1" })

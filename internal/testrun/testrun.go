@@ -1,0 +1,66 @@
+// Package testrun has what the tests of all packages decide in one place: how large a run is, where random histories begin, and how long a test waits for
+// what must happen.
+//
+// A test has two sizes: the usual one, which decides whether a change lands, and the long one of `make chaos`, which sets [LongVariable]. Random
+// histories begin at the seed in [SeedVariable] (1); a test prints the seed of a history that failed.
+//
+// No test measures how fast the machine is: it waits for a condition by [Eventually], or for at most [Patience] where it waits itself.
+package testrun
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+const (
+	// LongVariable makes histories long; any value but "" does.
+	LongVariable = "LANEWAY_TEST_LONG"
+	// SeedVariable is the first seed of random histories; with it a test runs one history.
+	SeedVariable = "LANEWAY_TEST_SEED"
+	// Patience is the bound for what must happen, on a machine that does much else. It is no promise of the product.
+	Patience = 3 * time.Minute
+)
+
+// Long reports whether the long histories of `make chaos` were asked for.
+func Long() bool { return os.Getenv(LongVariable) != "" } //nolint:forbidigo // the Makefile asks for it
+
+// Size is usual, or long in `make chaos`.
+func Size[T any](usual, long T) T {
+	if Long() {
+		return long
+	}
+	return usual
+}
+
+// Seeds are the first seed and the number of random histories: from 1 on, or the one that [SeedVariable] names.
+func Seeds(tb testing.TB, usual, long uint64) (first, n uint64) {
+	tb.Helper()
+	text := os.Getenv(SeedVariable) //nolint:forbidigo // a person asks for it
+	if text == "" {
+		return 1, Size(usual, long)
+	}
+	first, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		tb.Fatalf("%s=%q is not a seed: %v", SeedVariable, text, err)
+	}
+	return first, 1
+}
+
+// Eventually waits until a condition holds that other goroutines or processes bring about, and fails the test after [Patience]. what completes the sentence
+// "not reached: …".
+func Eventually(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	limit := time.NewTimer(Patience)
+	defer limit.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			tb.Fatalf("not reached within %s: %s", Patience, what)
+		}
+	}
+}
