@@ -171,9 +171,10 @@ func (c *sessionsReset) Run(ctx context.Context, env *environment) error {
 
 type sessionsDelete struct {
 	clientFlags
-	Key  string `arg:"" help:"Session key." complete:"sessions"`
-	Yes  bool   `help:"Do not ask; required where there is no terminal."`
-	JSON bool   `help:"Print JSON."`
+	Key      string `arg:"" help:"Session key." complete:"sessions"`
+	Branches bool   `help:"Delete the sessions that continue an earlier response of it, too; otherwise they keep what was said before."`
+	Yes      bool   `help:"Do not ask; required where there is no terminal."`
+	JSON     bool   `help:"Print JSON."`
 }
 
 // Help is the example of the command.
@@ -187,7 +188,11 @@ func (c *sessionsDelete) Run(ctx context.Context, env *environment) error {
 		if env.terminal == nil {
 			return usageError("laneway sessions delete asks a question, and this is no terminal; add --yes")
 		}
-		agreed, err := env.confirm("Delete the session " + c.Key + " with its transcripts?")
+		what := c.Key + " with its transcripts"
+		if c.Branches {
+			what += " and the sessions that have branched off it"
+		}
+		agreed, err := env.confirm("Delete the session " + what + "?")
 		if err != nil {
 			return err
 		}
@@ -196,7 +201,7 @@ func (c *sessionsDelete) Run(ctx context.Context, env *environment) error {
 		}
 	}
 	var done wire.SessionsDeleteResult
-	if err := c.call(ctx, env, "sessions.delete", wire.SessionsDeleteParams{Key: c.Key}, &done); err != nil {
+	if err := c.call(ctx, env, "sessions.delete", wire.SessionsDeleteParams{Key: c.Key, DeleteBranches: c.Branches}, &done); err != nil {
 		return err
 	}
 	if c.JSON {

@@ -142,7 +142,20 @@ type Message struct {
 	Dedupe string
 	// ParamsHash distinguishes a repeated call from another call with the same Dedupe; "" = not compared.
 	ParamsHash string
-	Content    Content
+	// Branch is where its session begins, which must be a new one; nil = with nothing.
+	Branch  *Branch
+	Content Content
+}
+
+// MaxBranches is how many times one after the other a conversation may branch.
+const MaxBranches = 100
+
+// Branch is a point in a transcript: a session that begins there has the entries up to Seq, without a copy.
+type Branch struct {
+	Session SessionKey
+	// SessionID is the transcript, Seq the number of an entry of its own.
+	SessionID string
+	Seq       int64
 }
 
 // Receipt is the answer to an accepted message. The message is durable when the caller has it.

@@ -139,8 +139,8 @@ type Limits struct {
 	OwnWaiting    int `yaml:"own_waiting"`
 	CallerWaiting int `yaml:"waiting"`
 	// OwnSessions is how many sessions one hook, or one token that sees its own only, may name; CallerSessions any other credential. More are refused
-	// with LIMIT_EXCEEDED. Those that the gateway makes (main, runs of jobs, completions without a user) do not count. Defaults 10000
-	// and 1000000. 0 = no bound.
+	// with LIMIT_EXCEEDED. A session that continues an earlier response counts, too. Those that the gateway makes (main, runs of jobs, completions
+	// without a user) do not count. Defaults 10000 and 1000000. 0 = no bound.
 	OwnSessions    int `yaml:"own_sessions"`
 	CallerSessions int `yaml:"sessions"`
 	// FreeSpace is how many bytes must be free on the disks of the data directory and of a SQLite database; below it new messages are

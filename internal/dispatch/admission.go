@@ -36,13 +36,13 @@ func (a *admission) admitMessage(ctx context.Context, m chat.Message, by *chat.C
 		if err != nil {
 			return nil, err
 		}
-		if err := a.mayName(ctx, m.Session, *by); err != nil {
+		if err := a.mayName(ctx, &m, *by); err != nil {
 			leave()
 			return nil, err
 		}
 	}
 	return func(created bool) {
-		if created && m.Session.Named() {
+		if created && counts(&m) {
 			a.namings.made(m.Principal)
 		}
 		leave()
@@ -183,13 +183,16 @@ func (s *namings) made(principal string) {
 	}
 }
 
+// counts reports whether a session that a message makes counts for the bound of its caller: one that the caller has named, or a branch.
+func counts(m *chat.Message) bool { return m.Session.Named() || m.Branch != nil }
+
 // mayName refuses to make one more session for a caller that has named as many as it may. Sessions that exist can be used.
-func (a *admission) mayName(ctx context.Context, key chat.SessionKey, by chat.Caller) error {
+func (a *admission) mayName(ctx context.Context, m *chat.Message, by chat.Caller) error {
 	limit := a.cfg.CallerSessions
 	if by.Own || a.bounded(by.Principal) {
 		limit = a.cfg.OwnSessions
 	}
-	if limit == 0 || !key.Named() {
+	if limit == 0 || !counts(m) {
 		return nil
 	}
 	c, ok := a.namings.recent(by.Principal, limit)
@@ -204,10 +207,10 @@ func (a *admission) mayName(ctx context.Context, key chat.SessionKey, by chat.Ca
 	if c.n < limit {
 		return nil
 	}
-	_, err := a.store.Session(ctx, key, "")
+	_, err := a.store.Session(ctx, m.Session, "")
 	if !errors.Is(err, chat.ErrSessionNotFound) {
 		return err
 	}
-	return chat.Errorf(chat.CodeLimit, "this credential has named %d sessions, which is the limit; use one of them, or delete some", limit).
+	return chat.Errorf(chat.CodeLimit, "this credential has %d named sessions and branches, which is the limit; use one of them, or delete some", limit).
 		With("field", "sessionKey").With("limit", limit)
 }

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/dispatch"
@@ -244,6 +246,55 @@ func TestNamedSessionsOfACallerAreBounded(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		accepted, _ := h.sendAs(lab(), 3, "hello")
 		want(t, "sessions after one was deleted", accepted, 1)
+		h.close()
+	})
+}
+
+// TestBranchesCountAmongTheSessionsOfTheirCaller: a response that is continued again and again makes a session each time.
+func TestBranchesCountAmongTheSessionsOfTheirCaller(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(t), bounds(10, 0, 0), func(c *dispatch.Config) { c.OwnSessions = 3 })
+		home := chat.SessionKey{Agent: "main", Rest: "api:" + uuid.NewString()}
+		run := h.send(home.String(), "hello")
+		h.end(run)
+		at, err := h.d.BranchAt(t.Context(), home, run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted, err := h.sendAs(lab(), 5, "again", func(m *chat.Message) {
+			m.Session, m.Branch = chat.SessionKey{Agent: "main", Rest: "api:" + uuid.NewString()}, &at
+		})
+		want(t, "branches", accepted, 3)
+		if chat.CodeOf(err) != chat.CodeLimit {
+			t.Errorf("the fourth: %v", err)
+		}
+		h.close()
+	})
+}
+
+// TestAConversationBranchesABoundedNumberOfTimes one after the other, and has all of its entries then.
+func TestAConversationBranchesABoundedNumberOfTimes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(t))
+		home := chat.SessionKey{Agent: "main", Rest: "api:" + uuid.NewString()}
+		run := h.send(home.String(), "hello")
+		h.end(run)
+		for i := range chat.MaxBranches {
+			at, err := h.d.BranchAt(t.Context(), home, run)
+			if err != nil {
+				t.Fatalf("branch %d: %v", i, err)
+			}
+			home = chat.SessionKey{Agent: "main", Rest: "api:" + uuid.NewString()}
+			run = h.send(home.String(), "more", func(m *chat.Message) { m.Branch = &at })
+			h.end(run)
+		}
+		if _, err := h.d.BranchAt(t.Context(), home, run); chat.CodeOf(err) != chat.CodeLimit {
+			t.Errorf("one more: %v", err)
+		}
+		tr, err := h.d.Transcript(t.Context(), store.TranscriptQuery{Session: home, Limit: 1000})
+		if err != nil || len(tr.Entries) != 2*(chat.MaxBranches+1) {
+			t.Errorf("%d entries, %v, want %d", len(tr.Entries), err, 2*(chat.MaxBranches+1))
+		}
 		h.close()
 	})
 }

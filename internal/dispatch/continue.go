@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
@@ -29,36 +28,17 @@ func (d *Dispatcher) Place(ctx context.Context, messageID string) (chat.Place, e
 	}, nil
 }
 
-// HistoryUntil is the conversation of a session up to the end of a run: the newest entries whose texts have at most limit bytes together, oldest first,
-// without chat commands, and without what ties them to their transcript. chat.ErrNotFound: the current transcript does not have the run.
-func (d *Dispatcher) HistoryUntil(ctx context.Context, key chat.SessionKey, runID string, limit int) ([]chat.TranscriptEntry, error) {
+// BranchAt is the end of a run in the current transcript of its session, where a new session may branch off. chat.ErrNotFound: the transcript does not have the run.
+// [chat.CodeLimit]: the conversation has branched as often as it may.
+func (d *Dispatcher) BranchAt(ctx context.Context, key chat.SessionKey, runID string) (chat.Branch, error) {
 	own, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: key, RunID: runID, Limit: 1, MaxChars: 1})
-	if err != nil {
-		return nil, fmt.Errorf("looking for a run in its transcript: %w", err)
+	switch {
+	case err != nil:
+		return chat.Branch{}, fmt.Errorf("looking for a run in its transcript: %w", err)
+	case len(own.Entries) == 0:
+		return chat.Branch{}, chat.ErrNotFound
+	case own.Branches >= chat.MaxBranches:
+		return chat.Branch{}, chat.Errorf(chat.CodeLimit, "this conversation has branched %d times, one branch off the other; begin a new one", chat.MaxBranches)
 	}
-	if len(own.Entries) == 0 {
-		return nil, chat.ErrNotFound
-	}
-	last := own.Entries[0].Seq
-	var out []chat.TranscriptEntry
-	for offset, more := 0, true; more; {
-		tr, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: key, SessionID: own.SessionID, Limit: 200, Offset: offset, MaxBytes: historyPage})
-		if err != nil {
-			return nil, fmt.Errorf("reading the history: %w", err)
-		}
-		for _, e := range slices.Backward(tr.Entries) {
-			if e.Seq > last || e.Command {
-				continue
-			}
-			if limit -= len(e.Text); limit < 0 {
-				more = false
-				break
-			}
-			out = append(out, chat.TranscriptEntry{Role: e.Role, Text: e.Text, Sender: e.Sender, Tokens: e.Tokens, StopReason: e.StopReason})
-		}
-		offset += len(tr.Entries)
-		more = more && len(tr.Entries) > 0 && offset < tr.Total
-	}
-	slices.Reverse(out)
-	return out, nil
+	return chat.Branch{Session: key, SessionID: own.SessionID, Seq: own.Entries[0].Seq}, nil
 }

@@ -207,7 +207,7 @@ func (r *receiver) deferText(ctx context.Context, m chat.Message, by chat.Caller
 	if err := r.admission.diskFault(); err != nil {
 		return err
 	}
-	if err := r.admission.mayName(ctx, m.Session, by); err != nil {
+	if err := r.admission.mayName(ctx, &m, by); err != nil {
 		return err
 	}
 	acc, err := r.store.Accept(ctx, store.AcceptParams{Node: r.node.ID(), Message: m, Unqueued: true, Own: by.Own})

@@ -21,9 +21,9 @@ type Backend interface {
 	// Audit adds a row to the log of changes for what changes nothing else.
 	Audit(ctx context.Context, a chat.Audit) error
 
-	// Place finds an accepted message by its id, and HistoryUntil a conversation up to the end of a run; see [openai.Runs].
+	// Place finds an accepted message by its id, and BranchAt the end of a run; see [openai.Runs].
 	Place(ctx context.Context, messageID string) (chat.Place, error)
-	HistoryUntil(ctx context.Context, key chat.SessionKey, runID string, limit int) ([]chat.TranscriptEntry, error)
+	BranchAt(ctx context.Context, key chat.SessionKey, runID string) (chat.Branch, error)
 
 	Agents() []agent.Info
 	Commands() []chat.CommandInfo

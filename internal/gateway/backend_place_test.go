@@ -23,18 +23,18 @@ func (h *fakeBackend) Place(_ context.Context, id string) (chat.Place, error) {
 	return at, nil
 }
 
-// HistoryUntil is the transcript up to a run.
-func (h *fakeBackend) HistoryUntil(_ context.Context, key chat.SessionKey, run string, _ int) ([]chat.TranscriptEntry, error) {
+// BranchAt is the number of the last entry of a run.
+func (h *fakeBackend) BranchAt(_ context.Context, key chat.SessionKey, run string) (chat.Branch, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.sessions[key.String()]
 	if r == nil {
-		return nil, chat.ErrNotFound
+		return chat.Branch{}, chat.ErrNotFound
 	}
 	for i := len(r.entries); i > 0; i-- {
 		if r.entries[i-1].RunID == run {
-			return append([]chat.TranscriptEntry(nil), r.entries[:i]...), nil
+			return chat.Branch{Session: key, SessionID: "current", Seq: int64(i)}, nil
 		}
 	}
-	return nil, chat.ErrNotFound
+	return chat.Branch{}, chat.ErrNotFound
 }

@@ -28,7 +28,7 @@ type Invariant struct {
 	Params []string
 }
 
-// Invariants lists the rules of the tables nodes, sessions, inbox, runs, outbox, leases, cron_jobs, cron_run_logs and audit_log. The
+// Invariants lists the rules of the tables nodes, sessions, branches, transcript, inbox, runs, outbox, leases, cron_jobs, cron_run_logs and audit_log. The
 // caller owns the slice.
 func Invariants() []Invariant {
 	all := messageInvariants()
@@ -128,6 +128,10 @@ func fenceInvariants() []Invariant {
 			SELECT 'I8.effect', o.id, o.run_id FROM outbox o
 			JOIN runs r ON r.id = o.run_id
 			WHERE o.kind = 'reply' AND o.epoch <> r.epoch`},
+		{ID: "I8.branch", Rule: "The entry is there at which a transcript branches off another one.", SQL: `
+			SELECT 'I8.branch', b.session_key, b.parent_seq FROM branches b
+			LEFT JOIN transcript t ON t.session_key = b.parent_key AND t.session_id = b.parent_id AND t.seq = b.parent_seq
+			WHERE t.seq IS NULL`},
 		{ID: "I9.secret", Rule: "No secret stands in an error or an address.", Params: []string{"secret"}, SQL: `
 			SELECT 'I9.secret', place, id FROM (` + revealingTexts + `) AS texts WHERE content LIKE '%' || :secret || '%'`},
 	}

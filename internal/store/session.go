@@ -45,6 +45,9 @@ type DeleteParams struct {
 	// KeepTranscript leaves the transcripts in the store, under their ids. They belong to the principal of the deleted session: a later
 	// session of the same key does not own them, and its deletion removes them only when it belongs to the same principal.
 	KeepTranscript bool
+	// Branches deletes the sessions of its principal that have branched off it, too. Otherwise they keep what they need of it: it becomes a part of the one of them that
+	// branched off last, and the others branch off that.
+	Branches bool
 	// IdempotencyKey and Audit are as in [ResetParams].
 	IdempotencyKey *chat.IdempotencyKey
 	Audit          *chat.Audit
@@ -113,6 +116,8 @@ type Transcript struct {
 	Entries   []chat.TranscriptEntry
 	Total     int
 	LastSeq   int64
+	// Branches is how many branches lie between it and the transcript with its first entry; 0 = all entries are its own.
+	Branches int
 	// Summary is the newest summary of a current transcript, where it was asked for; zero = there is none.
 	Summary chat.TranscriptEntry
 }

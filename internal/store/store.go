@@ -127,7 +127,7 @@ type Sessions interface {
 	// ListSessions lists newest first (or by last message). At most [ReadBytes] of notes, previews and errors; a search holds no more rows
 	// than it returns.
 	ListSessions(ctx context.Context, f SessionFilter) ([]Session, int, error)
-	// CountNamed counts the sessions of a principal whose keys a client has chosen, see [chat.SessionKey.Named].
+	// CountNamed counts the sessions of a principal whose keys a client has chosen, see [chat.SessionKey.Named], and those that are branches.
 	CountNamed(ctx context.Context, principal string) (int, error)
 	// Transcript reads entries of a transcript, at most [ReadBytes] or MaxBytes, see [TranscriptQuery]. The transcript of an unknown
 	// session is empty, except for what a deletion kept.

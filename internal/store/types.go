@@ -94,7 +94,8 @@ type AcceptParams struct {
 	// Node is the accepting node. With Take it becomes the owner when it has the agent and no live node owns the session (epoch + 1).
 	Node string
 	Take bool
-	// Message: Session, ID (required here), Lane, Principal, Channel, ExternalID, Dedupe, ParamsHash, Content.
+	// Message: Session, ID (required here), Lane, Principal, Channel, ExternalID, Dedupe, ParamsHash, Branch, Content. A branch
+	// off a conversation that is gone is chat.ErrNotFound.
 	Message chat.Message
 	// Cap is how many messages may wait (rows in state waiting; held and running ones do not count); 0 = no bound. Drop selects the message
 	// that is dropped or refused.

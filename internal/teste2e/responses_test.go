@@ -92,6 +92,50 @@ func TestResponsesContinueAndBranch(t *testing.T) {
 	})
 }
 
+// TestABranchOfAResponseCostsWhatItSends continues an early response of a long conversation again and again: the disk grows by what the requests bring, not by copies of
+// the conversation, and each branch has all of it. 152 such requests of 18 KB took 329 MB.
+func TestABranchOfAResponseCostsWhatItSends(t *testing.T) {
+	const turns, branches, size = 20, 40, 18 << 10
+	onBothStores(t, func(t *testing.T, database string) {
+		model := testmodel.Start(t)
+		model.Answer(func(testmodel.Call) testmodel.Reply { return testmodel.Reply{Pieces: []string{"yes"}} })
+		g := Install(t, database, strings.Replace(providersConfig(model), "model: test,", "model: test, context_window: 1000000,", 1))
+		g.Start()
+		o := OpenOracle(t, g, database)
+		used := func() int {
+			t.Helper()
+			if database == "" {
+				return o.Count("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()")
+			}
+			return o.Count(`SELECT CAST(sum(pg_total_relation_size(c.oid)) AS bigint) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+				WHERE n.nspname = current_schema() AND c.relkind = 'r'`)
+		}
+		id, early := "", ""
+		for i := range turns {
+			members := map[string]any{"input": fmt.Sprintf("turn %d ", i) + strings.Repeat("word ", size/5)}
+			if id != "" {
+				members["previous_response_id"] = id
+			}
+			early = id
+			id, _ = g.respondTo(t, members)
+		}
+		before := used()
+		for i := range branches {
+			g.respondTo(t, map[string]any{"input": fmt.Sprintf("branch %d ", i) + strings.Repeat("word ", size/5), "previous_response_id": early})
+			calls := model.Calls()
+			told := rounds(calls[len(calls)-1])
+			if n := strings.Count(told, "turn "); n != turns-1 || strings.Count(told, "branch ") != 1 {
+				t.Fatalf("branch %d was told %d turns, want %d", i, n, turns-1)
+			}
+		}
+		if grown, sent := used()-before, branches*size; grown > 10*sent {
+			t.Errorf("the disk grew by %d bytes for %d that were sent, want at most ten times that", grown, sent)
+		} else {
+			t.Logf("the disk grew by %d bytes for %d that were sent", grown, sent)
+		}
+	})
+}
+
 // TestACompletionAddsToItsConversationOnce: a request without a session brought its conversation twice to the model.
 func TestACompletionAddsToItsConversationOnce(t *testing.T) {
 	model := echoModel(t)

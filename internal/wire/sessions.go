@@ -92,6 +92,7 @@ type SessionsDeleteParams struct {
 	Key               string   `json:"key" rule:"required,min=1,max=512"`                // the session
 	AgentID           string   `json:"agentId,omitempty" rule:"min=1"`                   // must be its agent
 	DeleteTranscript  *bool    `json:"deleteTranscript,omitempty"`                       // false keeps its transcripts in the store; absent = true
+	DeleteBranches    bool     `json:"deleteBranches,omitempty"`                         // also the sessions of its principal that have branched off it; false: they keep the entries before their branch
 	ExpectedSessionID string   `json:"expectedSessionId,omitempty" rule:"min=1,max=128"` // refuse when it has another transcript by now
 	IdempotencyKey    string   `json:"idempotencyKey,omitempty" rule:"min=1,max=128"`    // names the call, so that it can be sent again
 }

@@ -252,6 +252,18 @@ CREATE TABLE transcript (
 );
 CREATE UNIQUE INDEX transcript_reply ON transcript (session_key, reply_id) WHERE reply_id <> '';
 
+-- Transcripts that begin with the entries of another one, up to a number. Their own entries have higher numbers.
+CREATE TABLE branches (
+    session_key text NOT NULL,
+    session_id  text NOT NULL,
+    parent_key  text NOT NULL,
+    parent_id   text NOT NULL,
+    parent_seq  bigint NOT NULL,
+    depth       bigint NOT NULL, -- how many branches lie between it and the first transcript, or have lain
+    PRIMARY KEY (session_key, session_id)
+);
+CREATE INDEX branches_parent ON branches (parent_key, parent_id, parent_seq);
+
 -- Transcripts that a deletion keeps belong to the principal of their session: a later session of the same key does not own them.
 CREATE TABLE kept_transcripts (
     session_key text NOT NULL,
@@ -603,6 +615,7 @@ DROP TABLE search_entries;
 DROP TABLE search_transcripts;
 DROP TABLE search_progress;
 DROP TABLE kept_transcripts;
+DROP TABLE branches;
 DROP TABLE transcript;
 DROP TABLE outbox;
 DROP TABLE approvals;

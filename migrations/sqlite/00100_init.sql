@@ -251,6 +251,18 @@ CREATE TABLE transcript (
 ) STRICT;
 CREATE UNIQUE INDEX transcript_reply ON transcript (session_key, reply_id) WHERE reply_id <> '';
 
+-- Transcripts that begin with the entries of another one, up to a number. Their own entries have higher numbers.
+CREATE TABLE branches (
+    session_key TEXT NOT NULL,
+    session_id  TEXT NOT NULL,
+    parent_key  TEXT NOT NULL,
+    parent_id   TEXT NOT NULL,
+    parent_seq  INTEGER NOT NULL,
+    depth       INTEGER NOT NULL, -- how many branches lie between it and the first transcript, or have lain
+    PRIMARY KEY (session_key, session_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX branches_parent ON branches (parent_key, parent_id, parent_seq);
+
 -- Transcripts that a deletion keeps belong to the principal of their session: a later session of the same key does not own them.
 CREATE TABLE kept_transcripts (
     session_key TEXT NOT NULL,
@@ -606,6 +618,7 @@ DROP TABLE toc_progress;
 DROP TABLE search_state;
 DROP TABLE transcript_words;
 DROP TABLE kept_transcripts;
+DROP TABLE branches;
 DROP TABLE transcript;
 DROP TABLE outbox;
 DROP TABLE approvals;

@@ -149,7 +149,8 @@ func (h handlers) sessionsDelete(ctx context.Context, c *rpc.Call, p wire.Sessio
 		return out, err
 	}
 	did, err := h.backend.Delete(ctx, store.DeleteParams{
-		Session: key, ExpectID: p.ExpectedSessionID, KeepTranscript: p.DeleteTranscript != nil && !*p.DeleteTranscript, IdempotencyKey: o,
+		Session: key, ExpectID: p.ExpectedSessionID, KeepTranscript: p.DeleteTranscript != nil && !*p.DeleteTranscript, Branches: p.DeleteBranches,
+		IdempotencyKey: o,
 	}, c.Caller())
 	if err != nil {
 		return wire.SessionsDeleteResult{}, err

@@ -10,13 +10,10 @@ import (
 	"laneway/internal/chat"
 )
 
-// maxHistory is how many bytes of a conversation are copied into a new session.
-const maxHistory = 1 << 20
-
 const responsePrefix = "resp_"
 
-// following is the place behind an earlier response. The session of the response goes on there when its newest message is that of the response. Else the
-// conversation branches: it is copied, up to the response, into a new session.
+// following is the place after an earlier response. The session of the response goes on there when its newest message is that of the response. Else the
+// conversation branches: a new session begins with its entries up to the response.
 //
 // Two requests may continue the same response at once. The id of a message that continues one follows from the response, so the store accepts
 // only the first; the other one branches.
@@ -47,12 +44,12 @@ func (h *Handler) branchAt(ctx context.Context, c *call, at chat.Place, agentID 
 	if !at.Ended {
 		return place{}, chat.Errorf(chat.CodeConflict, "the response %s is not complete yet; wait for its end", c.prompt.previous)
 	}
-	out := c.newPlace(agentID)
-	var err error
-	out.history, err = h.runs.HistoryUntil(ctx, at.Session, at.RunID, maxHistory)
+	point, err := h.runs.BranchAt(ctx, at.Session, at.RunID)
 	if errors.Is(err, chat.ErrNotFound) {
 		err = c.unknownResponse()
 	}
+	out := c.newPlace(agentID)
+	out.branch = &point
 	return out, err
 }
 

@@ -34,9 +34,8 @@ type Runs interface {
 	Stop(ctx context.Context, p store.StopParams) ([]string, error)
 	// Place finds an accepted message by its id; chat.ErrNotFound.
 	Place(ctx context.Context, messageID string) (chat.Place, error)
-	// HistoryUntil is a conversation up to the end of a run: its newest entries, with at most so many bytes of text. chat.ErrNotFound: the
-	// transcript has the run no longer.
-	HistoryUntil(ctx context.Context, key chat.SessionKey, runID string, limit int) ([]chat.TranscriptEntry, error)
+	// BranchAt is the end of a run, where a new session may branch off. chat.ErrNotFound: the transcript has the run no longer.
+	BranchAt(ctx context.Context, key chat.SessionKey, runID string) (chat.Branch, error)
 	Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func())
 }
 

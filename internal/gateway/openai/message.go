@@ -49,8 +49,8 @@ type place struct {
 	// id of the message; "" = a new one. claims: only one message can have it, the first that continues a response.
 	id     string
 	claims bool
-	// history goes before what the request brings along.
-	history []chat.TranscriptEntry
+	// branch is where a new session begins; nil = with nothing.
+	branch *chat.Branch
 }
 
 // placeOf is the place of a request.
@@ -118,14 +118,14 @@ func (c *call) message() chat.Message {
 		p.params[paramFormat] = p.format
 	}
 	m := chat.Message{
-		Session: c.place.key, ID: cmp.Or(c.place.id, uuid.Must(uuid.NewV7()).String()), Principal: c.cred.Name, Channel: channel,
+		Session: c.place.key, ID: cmp.Or(c.place.id, uuid.Must(uuid.NewV7()).String()), Principal: c.cred.Name, Channel: channel, Branch: c.place.branch,
 		Content: chat.Content{
 			Text: p.input, Sender: chat.Sender{ID: c.cred.Name}, Attachments: c.attachments,
 			Options: chat.Options{NoMerge: true, SystemPrompt: p.system, Thinking: p.thinking, Params: p.params, KeepContext: p.keep},
 		},
 	}
 	if c.place.fresh || p.keep {
-		m.Content.Context = append(c.place.history, p.earlier...)
+		m.Content.Context = p.earlier
 	}
 	switch dedupe := c.dedupe(); {
 	case dedupe != "":

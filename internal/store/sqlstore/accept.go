@@ -136,10 +136,14 @@ func (a *accepting) read(ctx context.Context, ops []*acceptOp) (err error) {
 		if o.p.Take {
 			nodes = append(nodes, o.p.Node)
 		}
-		rows = append(rows, []any{o.Name(), m.Session.Agent, m.Principal, o.sessionID, m.Lane, m.ID, m.Dedupe})
+		if m.Branch == nil || a.alone { // a branch may be refused, and its session must not stay: it is made in a transaction of its own
+			rows = append(rows, []any{o.Name(), m.Session.Agent, m.Principal, o.sessionID, m.Lane, m.ID, m.Dedupe})
+		}
 	}
-	if err := a.tx.Later(ctx, makeRowsSQL, nil, rows); err != nil {
-		return err
+	if len(rows) > 0 {
+		if err := a.tx.Later(ctx, makeRowsSQL, nil, rows); err != nil {
+			return err
+		}
 	}
 	if a.sessions, err = lockRows(ctx, a.tx, keys, a.alone); err != nil {
 		return err
@@ -217,6 +221,11 @@ func (a *accepting) accept(ctx context.Context, o *acceptOp) (done bool, err err
 		return false, chat.ErrSessionNotFound
 	}
 	o.out.Created, o.out.Behind = r.id == o.sessionID, int(r.waiting)
+	if at := p.Message.Branch; at != nil && o.out.Created {
+		if err := branch(ctx, a.tx, r, at); err != nil {
+			return false, err
+		}
+	}
 	if full {
 		if err := a.makeRoom(ctx, o, r); err != nil {
 			return false, err

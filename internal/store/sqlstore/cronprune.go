@@ -28,6 +28,7 @@ const (
 	forgottenMessages = `DELETE FROM inbox WHERE message_id {in $1} AND ended_at IS NOT NULL`
 	forgottenRuns     = `DELETE FROM runs WHERE id {in $1} AND ended_at IS NOT NULL`
 	forgottenSessions = `DELETE FROM sessions WHERE key {in $1} AND done_seq = last_seq
+		AND NOT EXISTS (SELECT 1 FROM branches b WHERE b.parent_key = sessions.key)
 		AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.session_key = sessions.key AND i.seq > 0) AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session_key = sessions.key AND r.seq_from > 0) RETURNING key`
 	forgottenLedgerRow = `DELETE FROM cron_run_logs WHERE id {in $1} AND finished_at IS NOT NULL`
 )

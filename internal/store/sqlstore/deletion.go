@@ -17,6 +17,11 @@ const (
 		UNION SELECT c.key FROM sessions s JOIN transcript t ON t.session_key = s.key
 			JOIN sessions c ON c.key = 'agent:' || s.agent || ':cron:compact:' || t.session_id WHERE s.key = $1`
 
+	// ofSamePrincipalSQL adds the branches off a session that have its principal.
+	ofSamePrincipalSQL = `
+		UNION SELECT c.key FROM branches b JOIN sessions s ON s.key = b.parent_key JOIN sessions c ON c.key = b.session_key AND c.principal = s.principal
+			WHERE b.parent_key = $1`
+
 	// filesOfSessionSQL reads what the messages of a session name, each a JSON object with attachments.
 	filesOfSessionSQL = `SELECT body FROM inbox WHERE session_key = $1 AND body LIKE '%"attachments":%'
 		UNION ALL SELECT '{"attachments":[' || file || ']}' FROM outbox WHERE ` + outgoingOf + ` AND file <> ''`
@@ -54,7 +59,11 @@ func remove(ctx context.Context, tx Tx, p store.DeleteParams) (out store.Deleted
 	case p.ExpectID != "" && id != p.ExpectID:
 		return out, chat.ErrConflict
 	}
-	keys, err := store.Deleting(key, func(key string) ([]string, error) { return all(ctx, tx, belowSQL, scanText, key) })
+	below := belowSQL
+	if p.Branches {
+		below += ofSamePrincipalSQL
+	}
+	keys, err := store.Deleting(key, func(key string) ([]string, error) { return all(ctx, tx, below, scanText, key) })
 	if err != nil {
 		return out, err
 	}
@@ -114,11 +123,12 @@ func removeOne(ctx context.Context, tx Tx, r removal, out *store.Deleted) error 
 	if err := unindex(ctx, tx, r.key); err != nil {
 		return err
 	}
-	transcripts := []statement{with(forgetKeptSQL, r.key), with(dropSQL, r.key)}
 	if r.keep {
-		transcripts = []statement{with(keepTranscriptsSQL, r.key)}
+		err = tx.Later(ctx, keepTranscriptsSQL, nil, r.key)
+	} else {
+		err = forget(ctx, tx, r.key)
 	}
-	if err := later(ctx, tx, transcripts...); err != nil {
+	if err != nil {
 		return err
 	}
 	if err := later(ctx, tx, with(tombstonesSQL, []string{r.key}), with(`DELETE FROM agent_sessions WHERE session_key = $1`, r.key),
@@ -126,6 +136,17 @@ func removeOne(ctx context.Context, tx Tx, r removal, out *store.Deleted) error 
 		return err
 	}
 	return empty(ctx, tx, r)
+}
+
+// forget deletes the transcripts of a session, but what branches need of them.
+func forget(ctx context.Context, tx Tx, key string) error {
+	if err := tx.Later(ctx, forgetKeptSQL, nil, key); err != nil {
+		return err
+	}
+	if err := bequeath(ctx, tx, key); err != nil {
+		return err
+	}
+	return later(ctx, tx, with(forgetBranchesSQL, key), with(dropSQL, key))
 }
 
 // empty takes the content out of what stays of a session. The messages keep their ids and hashes, so that none is accepted a second time. The runs keep their

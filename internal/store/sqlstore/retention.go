@@ -44,7 +44,8 @@ const (
 		AND (s.key GLOB 'agent:' || s.agent || ':task:????????-????-????-????-????????????'
 			OR s.key GLOB 'agent:' || s.agent || ':cron:compact:????????-????-????-????-????????????')` + sideSessionsOver
 	// A message that comes meanwhile waits for the row, or makes it young.
-	sideSessionsOver = ` AND NOT EXISTS (SELECT 1 FROM runs x WHERE x.session_key = s.key AND x.seq_from > 0 AND ` + unendedRun + `)
+	sideSessionsOver = ` AND NOT EXISTS (SELECT 1 FROM branches b WHERE b.parent_key = s.key)
+		AND NOT EXISTS (SELECT 1 FROM runs x WHERE x.session_key = s.key AND x.seq_from > 0 AND ` + unendedRun + `)
 		AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.session_key = s.key AND i.seq > 0
 			AND (i.announce = 1 OR EXISTS (SELECT 1 FROM runs x WHERE x.id IN (i.parent, i.root) AND ` + unendedRun + `)))`
 

@@ -31,6 +31,14 @@ func unindex(ctx context.Context, tx Tx, key string) error {
 	return later(ctx, tx, with(lockProgressSQL, keys), with(unindexEntriesSQL, keys), with(unindexTranscriptsSQL, keys), with(unindexProgressSQL, keys))
 }
 
+// indexAgain has the entries of a session indexed again, because it has got some that are older than what is indexed. On SQLite they are new rows.
+func indexAgain(ctx context.Context, tx Tx, key string) error {
+	if onSQLite(tx) {
+		return nil
+	}
+	return later(ctx, tx, with(lockProgressSQL, []string{key}), with(`UPDATE search_progress SET upto = 0 WHERE session_key = $1`, key))
+}
+
 // dropTranscripts deletes the transcripts of sessions, what their agents keep of them, and their entries of the index; those of SQLite's leave by a trigger.
 func dropTranscripts(ctx context.Context, tx Tx, keys []string) error {
 	if !onSQLite(tx) {

@@ -29,9 +29,10 @@ const (
 	sessionBytes = `octet_length(notes) + octet_length(preview) + octet_length(last_error) AS page_size`
 
 	// The keys that a client has chosen, see chat.SessionKey.Named; LIKE ignores the case on SQLite.
-	countNamedSQL = `SELECT count(*) FROM (SELECT substr(key, length(agent) + 8) AS rest FROM sessions WHERE principal = $1) s WHERE rest <> 'main' AND `
-	namedLike     = `rest NOT LIKE 'cron:%:%' AND rest NOT LIKE 'task:%' AND (rest NOT LIKE 'api:%' OR rest LIKE 'api:%:%')`
-	namedGlob     = `rest NOT GLOB 'cron:*:*' AND rest NOT GLOB 'task:*' AND (rest NOT GLOB 'api:*' OR rest GLOB 'api:*:*')`
+	countNamedSQL = `SELECT count(*) FROM (SELECT key, substr(key, length(agent) + 8) AS rest FROM sessions WHERE principal = $1) s WHERE rest <> 'main' AND `
+	namedLike     = `rest NOT LIKE 'cron:%:%' AND rest NOT LIKE 'task:%' AND (rest NOT LIKE 'api:%' OR rest LIKE 'api:%:%'` + orBranch
+	namedGlob     = `rest NOT GLOB 'cron:*:*' AND rest NOT GLOB 'task:*' AND (rest NOT GLOB 'api:*' OR rest GLOB 'api:*:*'` + orBranch
+	orBranch      = ` OR EXISTS (SELECT 1 FROM branches b WHERE b.session_key = s.key))`
 )
 
 func scanSession(r Row) (v store.Session, err error) {

@@ -15,9 +15,12 @@ const defaultEntries = 200
 const (
 	entryColumns = `seq, run_id, role, content, sender, tokens, stop_reason, command, from_seq, to_seq, outside, at`
 
-	// transcriptsSQL is a session's current transcript, and the owner of the transcript $2 that a deletion kept, NULL = it was not kept.
+	// transcriptsSQL is a session's current transcript, the owner of the transcript $2 that a deletion kept, NULL = it was not kept, and how many branches the
+	// transcript to read is away from its first entry.
 	transcriptsSQL = `SELECT COALESCE((SELECT session_id FROM sessions WHERE key = $1), ''),
-		(SELECT principal FROM kept_transcripts WHERE session_key = $1 AND session_id = $2)`
+		(SELECT principal FROM kept_transcripts WHERE session_key = $1 AND session_id = $2),
+		COALESCE((SELECT depth FROM branches WHERE session_key = $1
+			AND session_id = CASE WHEN $2 = '' THEN (SELECT session_id FROM sessions WHERE key = $1) ELSE $2 END), 0)`
 
 	// $1 session, $2 transcript, $3 run, '' = of all.
 	entriesFrom     = ` FROM transcript t WHERE t.session_key = $1 AND t.session_id = $2 AND ($3 = '' OR t.run_id = $3)`
@@ -32,8 +35,8 @@ const (
 		CASE WHEN CAST($4 AS bigint) > 0 AND octet_length(t.content) > $4 THEN substr(t.content, 1, CAST($4 AS integer) + 1) ELSE t.content END AS content,
 		t.sender, t.tokens, t.stop_reason, t.command, t.from_seq, t.to_seq, t.outside, t.at`
 
-	summarySQL = `SELECT ` + entryColumns + ` FROM transcript WHERE session_key = $1 AND session_id = $2
-		AND seq = (SELECT summary_seq FROM sessions WHERE key = $1 AND session_id = $2 AND summary_id = $2)`
+	summarySQL    = `SELECT ` + entryColumns + ` FROM transcript WHERE session_key = $1 AND session_id = $2 AND seq = (` + summarySeqSQL + `)`
+	summarySeqSQL = `SELECT summary_seq FROM sessions WHERE key = $1 AND session_id = $2 AND summary_id = $2`
 )
 
 func scanEntry(r Row) (e chat.TranscriptEntry, err error) {
@@ -56,20 +59,21 @@ func readTranscript(ctx context.Context, tx Tx, q *store.TranscriptQuery) (out s
 		key   = q.Session.String()
 		owner *string
 	)
-	if _, err := one(ctx, tx, transcriptsSQL, into(&out.SessionID, &owner), key, q.SessionID); err != nil {
+	if _, err := one(ctx, tx, transcriptsSQL, into(&out.SessionID, &owner, &out.Branches), key, q.SessionID); err != nil {
 		return out, err
 	}
 	id := q.Readable(out.SessionID, owner)
 	if id == "" {
 		return out, nil
 	}
-	if _, err := one(ctx, tx, countEntriesSQL, into(&out.Total, &out.LastSeq), key, id, q.RunID); err != nil {
+	texts := textsFor(out.Branches)
+	if _, err := one(ctx, tx, texts.count, into(&out.Total, &out.LastSeq), key, id, q.RunID); err != nil {
 		return out, err
 	}
-	rows, place := backwardSQL, int64(max(q.Offset, 0))
+	rows, place := texts.backward, int64(max(q.Offset, 0))
 	forward := q.After > 0 || q.FromStart
 	if forward {
-		rows, place = forwardSQL, q.After
+		rows, place = texts.forward, q.After
 	}
 	args := []any{key, id, q.RunID, max(q.MaxChars, 0), cmp.Or(q.Limit, defaultEntries), place}
 	out.Entries, err = readPage(ctx, tx, page{columns: entryColumns, rows: rows, bytes: q.MaxBytes, args: args}, scanEntry)
@@ -79,7 +83,7 @@ func readTranscript(ctx context.Context, tx Tx, q *store.TranscriptQuery) (out s
 	if err != nil || !q.Summary {
 		return out, err
 	}
-	_, err = one(ctx, tx, summarySQL, entryInto(&out.Summary), key, id)
+	_, err = one(ctx, tx, texts.summary, entryInto(&out.Summary), key, id)
 	return out, err
 }
 

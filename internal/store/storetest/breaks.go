@@ -39,6 +39,7 @@ func breaks() []breach {
 		{id: "I8.epoch", sql: `UPDATE runs SET epoch = 99 WHERE id = 'a2'`},
 		{id: "I8.twice", sql: `UPDATE runs SET seq_from = 1 WHERE id = 'b2'`},
 		{id: "I8.effect", sql: `UPDATE outbox SET epoch = 99 WHERE run_id = 'a1'`},
+		{id: "I8.branch", sql: `INSERT INTO branches (session_key, session_id, parent_key, parent_id, parent_seq, depth) VALUES ('a', 'b', 'absent', 'c', 1, 1)`},
 		{id: "I9.secret", sql: `UPDATE runs SET error = 'the key ` + canary + ` is wrong' WHERE id = 'a1'`},
 		{
 			id: "I10.queue", values: map[string]string{"cap": "1"},

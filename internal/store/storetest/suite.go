@@ -78,6 +78,7 @@ func areas() []area {
 		{"Transcript", transcriptTests()},
 		{"Sessions", sessionTests()},
 		{"Deletion", deletionTests()},
+		{"Branches", branchTests()},
 		{"Answers", idempotencyTests()},
 		{"Retention", retentionTests()},
 		{"Search", searchTests()},

@@ -1,0 +1,262 @@
+package storetest
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func branchTests() []test {
+	return []test{
+		{"ABranchHasTheEntriesOfItsParentWithoutACopy", branchReads},
+		{"ABranchKeepsTheSummaryBeforeIt", branchSummary},
+		{"ABranchOfWhatIsGoneIsNotAccepted", branchOfGone},
+		{"ADeletionLeavesWhatBranchesNeed", branchesOutliveParent},
+		{"ADeletionRemovesBranchesWhenItIsToldTo", branchesGoWithParent},
+		{"AKeptTranscriptHasItsBranches", branchOfKept},
+		{"BranchesCountAsSessionsOfTheirPrincipal", branchesCount},
+		{"ADeletionAndABranchAtOnceLoseNothing", branchRace},
+	}
+}
+
+// branchOff accepts the first message of a new session that branches off another one behind an entry, and writes entries to it.
+func (w *world) branchOff(parent chat.SessionKey, seq int64, lines ...string) chat.SessionKey {
+	w.Helper()
+	key := chat.SessionKey{Agent: "main", Rest: "api:" + w.uuid()}
+	p := w.message(w.node(), key)
+	p.Message.Branch = &chat.Branch{Session: parent, SessionID: w.session(parent).SessionID, Seq: seq}
+	equal(w, "created", w.accept(p).Created, true)
+	again, err := w.st.Accept(w.ctx, p)
+	w.ok(err)
+	equal(w, "the same message again", again.Duplicate, true)
+	w.lines(key, lines...)
+	return key
+}
+
+// lines appends entries.
+func (w *world) lines(key chat.SessionKey, lines ...string) {
+	w.Helper()
+	for _, line := range lines {
+		_, err := w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: line, RunID: "run of " + line}})
+		w.ok(err)
+	}
+}
+
+// reads expects the entries of a transcript, in all ways of reading it.
+func (w *world) reads(key chat.SessionKey, want string) {
+	w.Helper()
+	equal(w, "entries of "+key.String(), w.readAs("", key, ""), want)
+	all := w.transcript(store.TranscriptQuery{Session: key})
+	equal(w, "total", all.Total, len(strings.Fields(want)))
+	for i, e := range all.Entries {
+		one := w.transcript(store.TranscriptQuery{Session: key, Offset: len(all.Entries) - 1 - i, Limit: 1})
+		equal(w, "one entry", one.Entries, []chat.TranscriptEntry{e})
+		equal(w, "the last number", one.LastSeq, all.LastSeq)
+		next := w.transcript(store.TranscriptQuery{Session: key, After: e.Seq, Limit: 1})
+		equal(w, "the next ones", next.Entries, all.Entries[i+1:min(i+2, len(all.Entries))])
+		equal(w, "of its run", w.transcript(store.TranscriptQuery{Session: key, RunID: e.RunID}).Entries, []chat.TranscriptEntry{e})
+	}
+}
+
+func (w *world) rowsOf(key chat.SessionKey) int {
+	w.Helper()
+	return len(w.h.Query(w.tb, `SELECT 1 FROM transcript WHERE session_key = '`+key.String()+`'`))
+}
+
+func branchReads(w *world) {
+	parent := w.key()
+	w.lines(parent, "a", "b", "c", "d")
+	child := w.branchOff(parent, 2)
+	w.reads(child, "a b")
+	equal(w, "its own rows", w.rowsOf(child), 0)
+	w.lines(child, "x", "y")
+	w.lines(parent, "e")
+	w.reads(child, "a b x y")
+	grandchild := w.branchOff(child, 3, "z")
+	sibling := w.branchOff(parent, 2, "s")
+	w.reads(parent, "a b c d e")
+	w.reads(child, "a b x y")
+	w.reads(grandchild, "a b x z")
+	w.reads(sibling, "a b s")
+	equal(w, "own rows", []int{w.rowsOf(child), w.rowsOf(grandchild), w.rowsOf(sibling)}, []int{2, 1, 1})
+	equal(w, "branches", w.transcript(store.TranscriptQuery{Session: grandchild}).Branches, 2)
+	equal(w, "of the first transcript", w.transcript(store.TranscriptQuery{Session: parent}).Branches, 0)
+	equal(w, "cut", texts(w.transcript(store.TranscriptQuery{Session: grandchild, MaxBytes: 1}).Entries), []string{"z"})
+	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: parent, Principal: "ann", NewID: w.id("second")})
+	w.ok(err)
+	_, err = w.st.ResetSession(w.ctx, store.ResetParams{Session: grandchild, Principal: "ann", NewID: w.id("second")})
+	w.ok(err)
+	w.reads(child, "a b x y")
+	w.lines(grandchild, "anew")
+	w.reads(grandchild, "anew")
+	w.st = w.h.Reopen()
+	w.reads(sibling, "a b s")
+}
+
+func branchSummary(w *world) {
+	parent := w.key()
+	w.lines(parent, "a", "b", "c")
+	id := w.session(parent).SessionID
+	first, _, err := w.st.AppendSummary(w.ctx, summaryOf(parent, id, "of a and b", 1, 2))
+	w.ok(err)
+	w.lines(parent, "d")
+	before, behind := w.branchOff(parent, 3), w.branchOff(parent, 5)
+	equal(w, "of a branch before it", w.summed(before).Summary, chat.TranscriptEntry{})
+	equal(w, "of a branch behind it", w.summed(behind).Summary, first)
+	equal(w, "of a branch of that", w.summed(w.branchOff(behind, w.lastOf(behind, "x"))).Summary, first)
+	_, _, err = w.st.AppendSummary(w.ctx, summaryOf(parent, id, "of all", 1, 5))
+	w.ok(err)
+	equal(w, "after another one of the parent", w.summed(behind).Summary, first)
+	own, added, err := w.st.AppendSummary(w.ctx, summaryOf(behind, w.session(behind).SessionID, "its own", 1, 5))
+	w.ok(err)
+	equal(w, "added", added, true)
+	equal(w, "its own", w.summed(behind).Summary, own)
+	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: parent})
+	w.ok(err)
+	equal(w, "its own, after the deletion", w.summed(behind).Summary, own)
+}
+
+// lastOf writes a line and returns its number.
+func (w *world) lastOf(key chat.SessionKey, line string) int64 {
+	w.Helper()
+	w.lines(key, line)
+	return w.transcript(store.TranscriptQuery{Session: key}).LastSeq
+}
+
+func branchOfGone(w *world) {
+	parent, other := w.key(), w.key()
+	w.lines(parent, "a", "b")
+	w.lines(other, "a")
+	id := w.session(parent).SessionID
+	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: parent})
+	w.ok(err)
+	for name, at := range map[string]chat.Branch{
+		"of a deleted session":          {Session: parent, SessionID: id, Seq: 1},
+		"of an entry that is not there": {Session: other, SessionID: w.session(other).SessionID, Seq: 2},
+		"of another transcript":         {Session: other, SessionID: id, Seq: 1},
+	} {
+		p := w.message(w.node(), w.key())
+		p.Message.Branch = &at
+		_, err := w.st.Accept(w.ctx, p)
+		w.fails(err, chat.ErrNotFound)
+		_, err = w.st.Session(w.ctx, p.Message.Session, "")
+		if err == nil {
+			w.Errorf("a branch %s made a session", name)
+		}
+	}
+}
+
+func branchesOutliveParent(w *world) {
+	first := w.key()
+	w.lines(first, "a", "b")
+	parent := w.branchOff(first, 1, "p", "needle", "r", "s")
+	early, late, last := w.branchOff(parent, 2, "early"), w.branchOff(parent, 4, "late"), w.branchOff(parent, 3)
+	w.index()
+	expect := func(keys ...chat.SessionKey) {
+		w.Helper()
+		want := map[chat.SessionKey]string{early: "a p early", late: "a p needle r late", last: "a p needle", parent: "a p needle r s"}
+		for _, key := range keys {
+			w.reads(key, want[key])
+		}
+	}
+	expect(early, late, last, parent)
+	w.finds("needle", store.SearchQuery{}, "needle")
+	remove := func(key chat.SessionKey) {
+		w.Helper()
+		out, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
+		w.ok(err)
+		equal(w, "deleted", out.Deleted, true)
+		equal(w, "rows that are left", w.rowsOf(key), 0)
+		equal(w, "its branch", len(w.h.Query(w.tb, `SELECT 1 FROM branches WHERE session_key = '`+key.String()+`' OR parent_key = '`+key.String()+`'`)), 0)
+		w.index()
+	}
+	remove(parent)
+	expect(early, late, last)
+	w.finds("needle", store.SearchQuery{}, "needle")
+	remove(late)
+	expect(early, last)
+	w.finds("needle", store.SearchQuery{}, "needle")
+	remove(first)
+	expect(early, last)
+	remove(last)
+	expect(early)
+	w.finds("needle", store.SearchQuery{})
+	equal(w, "branches", len(w.h.Query(w.tb, `SELECT 1 FROM branches`)), 0)
+	remove(early)
+	equal(w, "rows", len(w.h.Query(w.tb, `SELECT 1 FROM transcript`)), 0)
+}
+
+func branchesGoWithParent(w *world) {
+	parent := w.key()
+	w.lines(parent, "a", "b")
+	child := w.branchOff(parent, 1, "c")
+	grandchild, other := w.branchOff(child, 2), w.key()
+	w.lines(other, "o")
+	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: parent, Branches: true})
+	w.ok(err)
+	for _, key := range []chat.SessionKey{parent, child, grandchild} {
+		_, err := w.st.Session(w.ctx, key, "")
+		w.fails(err, chat.ErrSessionNotFound)
+		equal(w, "rows", w.rowsOf(key), 0)
+	}
+	w.reads(other, "o")
+	equal(w, "branches", len(w.h.Query(w.tb, `SELECT 1 FROM branches`)), 0)
+}
+
+func branchOfKept(w *world) {
+	parent := w.key()
+	w.lines(parent, "a", "b")
+	child := w.branchOff(parent, 1, "c")
+	grandchild, id := w.branchOff(child, 2, "d"), w.session(child).SessionID
+	for _, key := range []chat.SessionKey{child, parent} {
+		_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: key == child})
+		w.ok(err)
+		w.reads(grandchild, "a c d")
+		equal(w, "the kept one", w.readAs("ann", child, id), "a c")
+	}
+}
+
+func branchesCount(w *world) {
+	parent := w.key()
+	w.lines(parent, "a")
+	before, err := w.st.CountNamed(w.ctx, "ann")
+	w.ok(err)
+	w.branchOff(parent, 1)
+	w.branchOff(parent, 1)
+	after, err := w.st.CountNamed(w.ctx, "ann")
+	w.ok(err)
+	equal(w, "more", after-before, 2)
+}
+
+// branchRace deletes a session while messages branch off it: each of them has what it needs, or is refused.
+func branchRace(w *world) {
+	const many = 8
+	parent, node := w.key(), w.node()
+	w.lines(parent, "a", "b", "c")
+	id := w.session(parent).SessionID
+	var (
+		keys [many]chat.SessionKey
+		errs [many + 1]error
+		all  sync.WaitGroup
+	)
+	for i := range many {
+		keys[i] = chat.SessionKey{Agent: "main", Rest: "api:" + w.uuid()}
+		p := w.message(node, keys[i])
+		p.Message.Branch = &chat.Branch{Session: parent, SessionID: id, Seq: int64(i%3 + 1)}
+		all.Go(func() { _, errs[i] = w.st.Accept(w.ctx, p) })
+	}
+	all.Go(func() { _, errs[many] = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: parent}) })
+	all.Wait()
+	w.ok(errs[many])
+	for i, key := range keys {
+		if errs[i] != nil {
+			w.fails(errs[i], chat.ErrNotFound)
+			continue
+		}
+		w.reads(key, strings.Join([]string{"a", "b", "c"}[:i%3+1], " "))
+	}
+	equal(w, fmt.Sprint("rows of ", parent), w.rowsOf(parent), 0)
+}
