@@ -277,12 +277,12 @@ func rules() []rule {
 		{
 			name: "SQL lives in the stores", example: imports{"laneway/internal/dispatch", "database/sql"},
 			applies: outside(internal+"/store", module+"/migrations"),
-			refuses: in("database/sql", "github.com/jackc", "modernc.org/sqlite", "github.com/pressly/goose"),
+			refuses: in("database/sql", "github.com/jackc", "modernc.org/sqlite", "zombiezen.com/go/sqlite", "github.com/pressly/goose"),
 		},
 		{
 			name: "SQL does not live in the port", example: imports{"laneway/internal/store", "github.com/jackc/pgx/v5"},
 			applies: exactly(internal + "/store"),
-			refuses: in("database/sql", "github.com/jackc", "modernc.org/sqlite", "github.com/pressly/goose"),
+			refuses: in("database/sql", "github.com/jackc", "modernc.org/sqlite", "zombiezen.com/go/sqlite", "github.com/pressly/goose"),
 		},
 		{
 			name: "the operations of the store know no driver", example: imports{"laneway/internal/store/sqlstore", "github.com/jackc/pgx/v5"},

@@ -2,13 +2,13 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // Backup writes the database at path as it is at one moment, and held ([store.Holds]), into the new file dest, which may be done while a gateway uses it, and checks the copy. dest is on
@@ -17,7 +17,7 @@ func Backup(ctx context.Context, path, dest string) (err error) {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("there is no database at %s: %w", path, err)
 	}
-	if err := checkReleased(ctx, path); err != nil {
+	if err := inspectFile(path); err != nil {
 		return err
 	}
 	if err := touch(dest); err != nil { // private from the beginning; SQLite takes an empty file as a new one
@@ -43,29 +43,33 @@ func Backup(ctx context.Context, path, dest string) (err error) {
 	return nil
 }
 
-func vacuumInto(ctx context.Context, path, dest string) (err error) {
-	db, err := sql.Open("sqlite", readDSN(path))
+func vacuumInto(ctx context.Context, path, dest string) error {
+	c, err := openCopying(path)
 	if err != nil {
-		return fmt.Errorf("open the database: %w", err)
+		return explain("open the database", err)
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := checkOwner(ctx, db); err != nil {
-		return err
-	}
-	_, err = db.ExecContext(ctx, `VACUUM INTO ?`, dest)
-	return explain("write the backup", err)
+	err = c.until(ctx, "write the backup", func() error {
+		if err := c.inspect(); err != nil {
+			return err
+		}
+		return c.exec(`VACUUM INTO ?`, dest)
+	})
+	return errors.Join(err, c.close())
 }
 
 // checkBackup reads every page of the copy.
 func checkBackup(ctx context.Context, dest string) (err error) {
-	db, err := sql.Open("sqlite", readDSN(dest))
+	c, err := openReading(dest)
 	if err != nil {
-		return fmt.Errorf("open the backup: %w", err)
+		return explain("open the backup", err)
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+	defer func() { err = errors.Join(err, c.close()) }()
 	var found string
-	if err := db.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&found); err != nil {
-		return explain("check the backup", err)
+	err = c.until(ctx, "check the backup", func() error {
+		return c.query(`PRAGMA quick_check(1)`, func(r sqlstore.Row) error { return r.Scan(&found) })
+	})
+	if err != nil {
+		return err
 	}
 	if found != "ok" {
 		return fmt.Errorf("the backup is damaged (%s): check the disk of the target and make it again", found)

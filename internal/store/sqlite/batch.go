@@ -21,7 +21,7 @@ func (w *writer) perform(ctx context.Context, batch []*op) {
 		return
 	}
 	if err := w.transaction(ctx, live); err != nil {
-		w.log.ErrorContext(ctx, "store transaction lost", "operations", len(live), "err", err)
+		w.cfg.Logger.ErrorContext(ctx, "store transaction lost", "operations", len(live), "err", err)
 		fail(live, err)
 	}
 	for _, o := range live {
@@ -68,7 +68,7 @@ func (w *writer) transaction(ctx context.Context, batch []*op) error {
 		}
 	}
 	w.reach(boundaryApplied)
-	if _, err := t.session.exec(ctx, "COMMIT"); err != nil {
+	if err := t.exec(`COMMIT`); err != nil {
 		return w.undo(ctx, fmt.Errorf("commit: %w", err))
 	}
 	if t.changed {
@@ -79,25 +79,24 @@ func (w *writer) transaction(ctx context.Context, batch []*op) error {
 }
 
 func (w *writer) reach(b boundary) {
-	if w.at != nil {
-		w.at(b)
+	if w.cfg.at != nil {
+		w.cfg.at(b)
 	}
 }
 
 func (w *writer) begin(ctx context.Context) (*tx, error) {
 	if w.conn == nil {
-		conn, err := connect(ctx, w.db)
+		conn, err := openWriting(w.cfg.Path, w.cfg.Unsynced)
 		if err != nil {
 			return nil, err
 		}
 		w.conn = conn
 	}
-	t := &tx{session: w.conn}
-	if _, err := t.session.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+	if err := w.conn.exec(`BEGIN IMMEDIATE`); err != nil {
 		return nil, w.undo(ctx, fmt.Errorf("begin: %w", err))
 	}
-	var version int64
-	if err := t.one(ctx, "PRAGMA data_version").Scan(&version); err != nil {
+	version, err := w.conn.number(`PRAGMA data_version`)
+	if err != nil {
 		return nil, w.undo(ctx, fmt.Errorf("look for changes by other programs: %w", err))
 	}
 	if version != w.version { // another program has committed
@@ -105,7 +104,7 @@ func (w *writer) begin(ctx context.Context) (*tx, error) {
 		w.gate.Changed()
 	}
 	w.reach(boundaryBegun)
-	return t, nil
+	return &tx{conn: w.conn}, nil
 }
 
 // applyAll runs the operations one after the other and stops at the first that may have left changes: it failed after it had written, or
@@ -121,7 +120,7 @@ func (w *writer) applyAll(ctx context.Context, t *tx, batch []*op) (torn *op) {
 
 // apply runs one operation and keeps its result.
 func (w *writer) apply(ctx context.Context, t *tx, o *op) {
-	t.now, t.wrote = w.now().UnixMilli(), false
+	t.now, t.wrote = w.cfg.Now().UnixMilli(), false
 	o.cause = w.guard(ctx, t, o)
 	o.err = explain(o.doing, o.cause)
 }
@@ -129,15 +128,15 @@ func (w *writer) apply(ctx context.Context, t *tx, o *op) {
 // applyWithSavepoint is apply under a savepoint. The operation's own failure is its result; the returned error means that the transaction
 // is broken: some errors (disk full, input/output) make SQLite roll back everything by itself, and then the savepoint is gone.
 func (w *writer) applyWithSavepoint(ctx context.Context, t *tx, o *op) error {
-	if _, err := t.session.exec(ctx, "SAVEPOINT op"); err != nil {
+	if err := t.exec(`SAVEPOINT op`); err != nil {
 		return fmt.Errorf("set a savepoint: %w", err)
 	}
 	if w.apply(ctx, t, o); o.err != nil {
-		if _, err := t.session.exec(ctx, "ROLLBACK TO op"); err != nil {
+		if err := t.exec(`ROLLBACK TO op`); err != nil {
 			return o.cause
 		}
 	}
-	if _, err := t.session.exec(ctx, "RELEASE op"); err != nil {
+	if err := t.exec(`RELEASE op`); err != nil {
 		return fmt.Errorf("release a savepoint: %w", err)
 	}
 	return nil
@@ -147,7 +146,7 @@ func (w *writer) applyWithSavepoint(ctx context.Context, t *tx, o *op) error {
 func (w *writer) guard(ctx context.Context, t *tx, o *op) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			w.log.ErrorContext(ctx, "store operation panicked", "operation", o.doing, "err", fmt.Sprint(r), "stack", string(debug.Stack()))
+			w.cfg.Logger.ErrorContext(ctx, "store operation panicked", "operation", o.doing, "err", fmt.Sprint(r), "stack", string(debug.Stack()))
 			err = fmt.Errorf("defect in a store operation: %v", r)
 		}
 	}()
@@ -162,21 +161,25 @@ func (w *writer) undo(ctx context.Context, err error) error {
 
 // rollback ends a transaction because of err, and closes the connection when err makes its state uncertain.
 func (w *writer) rollback(ctx context.Context, err error) {
-	t := &tx{session: w.conn}
-	if _, rollback := t.session.exec(ctx, "ROLLBACK"); rollback != nil {
-		// Usual when SQLite has rolled back by itself; a connection that is still in a transaction fails at the next BEGIN.
-		w.log.DebugContext(ctx, "store rollback", "err", rollback)
+	if w.conn.inTransaction() { // otherwise SQLite has rolled back by itself
+		if failed := w.conn.exec(`ROLLBACK`); failed != nil {
+			err = failed
+		}
 	}
-	if connectionLost(err) {
-		w.disconnect()
+	if !connectionLost(err) {
+		return
+	}
+	if err := w.disconnect(); err != nil {
+		w.cfg.Logger.ErrorContext(ctx, "store connection not closed", "err", err)
 	}
 }
 
 // disconnect closes the connection; the next batch opens another.
-func (w *writer) disconnect() {
-	if w.conn == nil {
-		return
-	}
-	w.conn.discard()
+func (w *writer) disconnect() error {
+	c := w.conn
 	w.conn = nil
+	if c == nil {
+		return nil
+	}
+	return c.close()
 }

@@ -32,8 +32,11 @@ func (s *Store) Compact(ctx context.Context) (string, error) {
 	if err != nil && !errors.Is(err, errCompactTime) {
 		return "", err
 	}
-	var size int
-	err = s.view(context.WithoutCancel(ctx), "read the size", func(ctx context.Context, q querier) error { return q.one(ctx, `PRAGMA page_size`).Scan(&size) })
+	var size int64
+	err = s.view(context.WithoutCancel(ctx), "read the size", func(_ context.Context, t *tx) (err error) {
+		size, err = t.number(`PRAGMA page_size`)
+		return err
+	})
 	return fmt.Sprintf("%.1f MiB given back to the disk in %d steps, the search index merged in %d", float64(pages)*float64(size)/(1<<20), given, merged), err
 }
 
@@ -63,14 +66,15 @@ func (t *tx) merge(ctx context.Context, begin bool) error {
 	if begin {
 		pages = -pages
 	}
-	var before, after int
-	if err := t.one(ctx, `SELECT total_changes()`).Scan(&before); err != nil {
+	before, err := t.number(`SELECT total_changes()`)
+	if err != nil {
 		return err
 	}
-	if _, err := t.exec(ctx, `INSERT INTO transcript_words (transcript_words, rank) VALUES ('merge', ?)`, pages); err != nil {
+	if _, err := t.Exec(ctx, `INSERT INTO transcript_words (transcript_words, rank) VALUES ('merge', ?)`, pages); err != nil {
 		return err
 	}
-	if err := t.one(ctx, `SELECT total_changes()`).Scan(&after); err != nil {
+	after, err := t.number(`SELECT total_changes()`)
+	if err != nil {
 		return err
 	}
 	if after-before < 2 { // the documented sign that there was nothing to merge
@@ -81,8 +85,8 @@ func (t *tx) merge(ctx context.Context, begin bool) error {
 
 // returnPages gives up to shrinkPages free pages back to the disk, and returns how many.
 func (t *tx) returnPages(ctx context.Context) (int, error) {
-	var before, after int
-	if err := t.one(ctx, `PRAGMA freelist_count`).Scan(&before); err != nil {
+	before, err := t.number(freePages)
+	if err != nil {
 		return 0, err
 	}
 	if before == 0 {
@@ -91,11 +95,12 @@ func (t *tx) returnPages(ctx context.Context) (int, error) {
 	if err := t.vacuum(ctx); err != nil {
 		return 0, err
 	}
-	if err := t.one(ctx, `PRAGMA freelist_count`).Scan(&after); err != nil {
+	after, err := t.number(freePages)
+	if err != nil {
 		return 0, err
 	}
 	if after == before { // a file that was made without incremental vacuum
 		return 0, errNothingLeft
 	}
-	return before - after, nil
+	return int(before - after), nil
 }

@@ -16,6 +16,7 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // largeVariable switches on what takes long to prepare.
@@ -221,37 +222,31 @@ func BenchmarkBareFires(b *testing.B) {
 // bareClaim claims due jobs and returns the ids of their runs and their own.
 func bareClaim(ctx context.Context, s *Store, limit int) ([][2]string, error) {
 	return result(ctx, s.write, ordinary("bare"), func(ctx context.Context, t *tx) ([][2]string, error) {
-		rows, err := t.query(ctx, `SELECT id, next_slot FROM cron_jobs WHERE enabled = 1 AND next_run_at <= ? ORDER BY next_run_at, id LIMIT +?`, t.now, limit)
 		type due struct {
 			job  string
 			slot int64
 		}
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = rows.Close() }()
 		var list []due
-		for rows.Next() {
+		err := t.Query(ctx, `SELECT id, next_slot FROM cron_jobs WHERE enabled = 1 AND next_run_at <= $1 ORDER BY next_run_at, id {limit $2}`, func(r sqlstore.Row) error {
 			var d due
-			if err := rows.Scan(&d.job, &d.slot); err != nil {
-				return nil, err
-			}
+			err := r.Scan(&d.job, &d.slot)
 			list = append(list, d)
-		}
-		if err := rows.Err(); err != nil {
+			return err
+		}, t.now, limit)
+		if err != nil {
 			return nil, err
 		}
 		var runs [][2]string
 		for _, d := range list {
 			id := fmt.Sprintf("schedule:%s:%d", d.job, d.slot)
-			_, err := t.exec(ctx, `INSERT INTO cron_run_logs (id, job_id, job_name, job_key, owner, agent, lane, session_key, scheduled_for, trigger, state, fire_at, claimed_at,
+			_, err := t.Exec(ctx, `INSERT INTO cron_run_logs (id, job_id, job_name, job_key, owner, agent, lane, session_key, scheduled_for, trigger, state, fire_at, claimed_at,
 					run_id, node)
 				VALUES (?, ?, 'a name', 'a key', 'gateway', 'main', 'cron', ?, ?, 'schedule', 'queued', ?, ?, ?, 'node')`,
 				id, d.job, "agent:main:cron:"+id, d.slot, d.slot, t.now, id)
 			if err != nil {
 				return nil, err
 			}
-			_, err = t.exec(ctx, `UPDATE cron_jobs SET next_slot = ?, next_run_at = ?, fired = fired + 1 WHERE id = ?`, d.slot+60_000, d.slot+60_000, d.job)
+			_, err = t.Exec(ctx, `UPDATE cron_jobs SET next_slot = ?, next_run_at = ?, fired = fired + 1 WHERE id = ?`, d.slot+60_000, d.slot+60_000, d.job)
 			if err != nil {
 				return nil, err
 			}
@@ -264,7 +259,7 @@ func bareClaim(ctx context.Context, s *Store, limit int) ([][2]string, error) {
 // bareRun starts and ends a run.
 func bareRun(ctx context.Context, s *Store, id, job string) error {
 	err := s.write.do(ctx, ordinary("bare"), func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, `UPDATE cron_run_logs SET state = 'running', attempt = 1, attempts = '[{"number":1}]', started_at = ?
+		n, err := t.Exec(ctx, `UPDATE cron_run_logs SET state = 'running', attempt = 1, attempts = '[{"number":1}]', started_at = ?
 			WHERE id = ? AND state = 'queued' AND node = 'node' AND EXISTS (SELECT 1 FROM nodes WHERE id = 'node' AND lease_until > ?)`, t.now, id, t.now)
 		return oneRow(n, err)
 	})
@@ -272,12 +267,12 @@ func bareRun(ctx context.Context, s *Store, id, job string) error {
 		return err
 	}
 	return s.write.do(ctx, ordinary("bare"), func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, `UPDATE cron_run_logs SET state = 'ok', finished_at = ?, duration_ms = 1, attempts = '[{"number":1,"state":"ok"}]', summary = 'done'
+		n, err := t.Exec(ctx, `UPDATE cron_run_logs SET state = 'ok', finished_at = ?, duration_ms = 1, attempts = '[{"number":1,"state":"ok"}]', summary = 'done'
 			WHERE id = ? AND state = 'running' AND node = 'node' AND EXISTS (SELECT 1 FROM nodes WHERE id = 'node' AND lease_until > ?)`, t.now, id, t.now)
 		if err := oneRow(n, err); err != nil {
 			return err
 		}
-		n, err = t.exec(ctx, `UPDATE cron_jobs SET run_count = run_count + 1, last_run_at = ?, last_state = 'ok' WHERE id = ?`, t.now, job)
+		n, err = t.Exec(ctx, `UPDATE cron_jobs SET run_count = run_count + 1, last_run_at = ?, last_state = 'ok' WHERE id = ?`, t.now, job)
 		return oneRow(n, err)
 	})
 }

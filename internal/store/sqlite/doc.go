@@ -17,6 +17,11 @@
 // A small pool of read-only connections serves lists, histories and counts. A read sees one snapshot, the last commit before it began; so a
 // caller that has the result of a write also reads what it wrote. Readers and the writer never wait for each other.
 //
+// # Connections
+//
+// A connection is one of zombiezen.com/go/sqlite, a thin layer on the engine that caches the prepared statements. One goroutine at a time uses it. The end
+// of a context interrupts a read; it does not interrupt the writer. goose alone, which runs the migrations, uses database/sql, while a store is opened.
+//
 // # Jobs and their ledger
 //
 // A fire is a message: [Store.Claim] writes the ledger row, the message, its session and the next slot of the job in one operation, and

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	driver "modernc.org/sqlite"
-	codes "modernc.org/sqlite/lib"
+	zombiezen "zombiezen.com/go/sqlite"
 
 	"laneway/internal/chat"
 )
@@ -14,30 +14,44 @@ import (
 // errClosed is what operations get after Close.
 var errClosed = &chat.Error{Code: chat.CodeStoreUnavailable, Message: "the database is closed because the gateway is stopping", Retryable: true}
 
+// failure is an error that the engine made.
+type failure struct {
+	code zombiezen.ResultCode // without its extension
+	error
+}
+
+// Unwrap is for errors.Is.
+func (f *failure) Unwrap() error { return f.error }
+
+func engineError(err error) error { return &failure{zombiezen.ErrCode(err).ToPrimary(), err} }
+
 // primary is the engine's result code without its extension, 0 for errors that the engine did not make.
-func primary(err error) int {
-	if e, ok := errors.AsType[*driver.Error](err); ok {
-		return e.Code() & 0xff
+func primary(err error) zombiezen.ResultCode {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.code
 	}
-	return 0
+	if e, ok := errors.AsType[*driver.Error](err); ok { // of a migration
+		return zombiezen.ResultCode(e.Code() & 0xff)
+	}
+	return zombiezen.ResultOK
 }
 
 // unavailable are the sentences for failures of the environment. Every other error of the engine is a defect of this program.
 func unavailable(err error) (sentence string, ok bool) {
 	switch primary(err) {
-	case codes.SQLITE_FULL:
+	case zombiezen.ResultFull:
 		return "the disk is full: free space where the database lies; nothing was stored", true
-	case codes.SQLITE_IOERR:
+	case zombiezen.ResultIOErr:
 		return "the disk reported an error: check the disk of the data directory", true
-	case codes.SQLITE_READONLY, codes.SQLITE_PERM, codes.SQLITE_AUTH:
+	case zombiezen.ResultReadOnly, zombiezen.ResultPerm, zombiezen.ResultAuth:
 		return "the database cannot be written: check the permissions of the data directory and whether its disk is mounted read-only", true
-	case codes.SQLITE_CANTOPEN:
+	case zombiezen.ResultCantOpen:
 		return "the database file cannot be opened: check that the data directory exists and belongs to this user", true
-	case codes.SQLITE_BUSY, codes.SQLITE_LOCKED, codes.SQLITE_PROTOCOL:
+	case zombiezen.ResultBusy, zombiezen.ResultLocked, zombiezen.ResultProtocol:
 		return "the database is locked by another program: end the program that has the database file open", true
-	case codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB:
+	case zombiezen.ResultCorrupt, zombiezen.ResultNotADB:
 		return "the database file is damaged or is not a SQLite database: restore it from a backup", true
-	case codes.SQLITE_NOMEM:
+	case zombiezen.ResultNoMem:
 		return "there is not enough memory for the database", true
 	default:
 		return "", false
@@ -64,7 +78,7 @@ func explain(doing string, err error) error {
 // disk needs no restart.
 func connectionLost(err error) bool {
 	switch primary(err) {
-	case 0, codes.SQLITE_FULL, codes.SQLITE_BUSY, codes.SQLITE_CONSTRAINT:
+	case zombiezen.ResultOK, zombiezen.ResultFull, zombiezen.ResultBusy, zombiezen.ResultConstraint:
 		return false
 	default:
 		return true
@@ -78,4 +92,12 @@ func ended(ctx context.Context, doing string) error {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	return fmt.Errorf("%s: %w (%w)", doing, err, cause)
+}
+
+// outcome is the error of an operation that the end of ctx interrupts.
+func outcome(ctx context.Context, doing string, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return ended(ctx, doing)
+	}
+	return explain(doing, err)
 }

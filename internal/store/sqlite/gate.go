@@ -34,12 +34,6 @@ func (s *Store) resting(ctx context.Context, p store.Poll) (next time.Time, yes 
 	return next, yes, err
 }
 
-// leaseEnds is when the first lease of another node ends, 0 = there is no other node. Then its work is due.
-func leaseEnds(ctx context.Context, q querier, nodeID string, now int64) (at int64, err error) {
-	err = q.one(ctx, `SELECT coalesce(min(lease_until), 0) FROM nodes WHERE lease_until > ? AND id <> ?`, now, nodeID).Scan(&at)
-	return at, err
-}
-
 // TakeQuestions gives the node calls whose node has ended; see the port.
 func (s *Store) TakeQuestions(ctx context.Context, nodeID string, limit int) ([]store.Question, error) {
 	p := store.Poll{Kind: pollQuestions, Node: nodeID}
@@ -52,8 +46,8 @@ func (s *Store) TakeQuestions(ctx context.Context, nodeID string, limit int) ([]
 		return list, err
 	}
 	var next int64
-	err = s.view(ctx, pollQuestions, func(ctx context.Context, q querier) (err error) {
-		next, err = leaseEnds(ctx, q, nodeID, now)
+	err = s.view(ctx, pollQuestions, func(_ context.Context, t *tx) (err error) { // the first lease of another node that ends makes its work due
+		next, err = t.number(`SELECT coalesce(min(lease_until), 0) FROM nodes WHERE lease_until > ? AND id <> ?`, now, nodeID)
 		return err
 	})
 	if err == nil {

@@ -45,7 +45,7 @@ func TestPollsOfAnIdleStoreReadNothing(t *testing.T) {
 		}
 	}
 	s.write.close()
-	if err := errors.Join(s.read.close(), s.write.db.Close(), s.lock.release()); err != nil {
+	if err := errors.Join(s.read.close(), s.write.disconnect(), s.lock.release()); err != nil {
 		t.Fatal(err)
 	}
 	for name, look := range all {

@@ -2,9 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"fmt"
 
 	"laneway/internal/store"
 )
@@ -15,13 +13,11 @@ var (
 )
 
 // holdCopy holds the gateway that a backup will be: the database at path, which no process uses.
-func holdCopy(ctx context.Context, path string, at int64, h store.Hold) (err error) {
-	db, err := sql.Open("sqlite", dsn(path, false))
+func holdCopy(ctx context.Context, path string, at int64, h store.Hold) error {
+	c, err := openWriting(path, false)
 	if err != nil {
-		return fmt.Errorf("open the backup: %w", err)
+		return explain("open the backup", err)
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	db.SetMaxOpenConns(1)
-	_, err = db.ExecContext(ctx, store.SetHoldSQL, at, h.Who, h.Reason)
-	return explain("hold the backup", err)
+	err = c.until(ctx, "hold the backup", func() error { return c.exec(store.SetHoldSQL, at, h.Who, h.Reason) })
+	return errors.Join(err, c.close())
 }

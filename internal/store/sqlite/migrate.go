@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/pressly/goose/v3"
 
+	"laneway/internal/store/sqlstore"
 	"laneway/migrations"
 )
 
@@ -47,123 +50,140 @@ func Migrate(ctx context.Context, cfg Config, d Direction) (_ []Migration, err e
 	if _, statErr := os.Stat(cfg.Path); d != Up && errors.Is(statErr, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no database at %s: make it with migrate up: %w", cfg.Path, statErr)
 	}
-	if d == Status {
-		return migrationsOf(ctx, cfg)
+	if d == Status { // without the lock: a gateway may use the database
+		if err := inspectFile(cfg.Path); err != nil {
+			return nil, err
+		}
+		return migrate(ctx, cfg, Status)
 	}
-	cfg, lock, err := prepare(ctx, cfg)
+	cfg, lock, err := prepare(cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.release()) }()
-	db, err := sql.Open("sqlite", dsn(cfg.Path, false))
-	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	return migrate(ctx, db, cfg.Logger, d)
-}
-
-// migrationsOf reads the state of every migration, without the lock and on a connection that cannot write: a gateway may use the database.
-func migrationsOf(ctx context.Context, cfg Config) (_ []Migration, err error) {
-	if err := checkReleased(ctx, cfg.Path); err != nil {
-		return nil, err
-	}
-	db, err := sql.Open("sqlite", dsn(cfg.Path, true))
-	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	return migrate(ctx, db, cfg.Logger, Status)
-}
-
-func migrate(ctx context.Context, db *sql.DB, log *slog.Logger, d Direction) ([]Migration, error) {
-	provider, err := examine(ctx, db)
+	c, err := openOurs(cfg)
 	if err != nil {
 		return nil, err
 	}
-	switch d {
-	case Up:
-		err = up(ctx, provider, log)
-	case Down:
-		err = down(ctx, provider, log)
-	case Status:
-	default:
-		err = fmt.Errorf("unknown direction %q: want up, down or status", d)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return list(ctx, provider)
+	defer func() { err = errors.Join(err, c.close()) }()
+	return migrate(ctx, cfg, d)
 }
 
-func migrateUp(ctx context.Context, db *sql.DB, log *slog.Logger) error {
-	provider, err := examine(ctx, db)
-	if err != nil {
+func migrate(ctx context.Context, cfg Config, d Direction) (found []Migration, err error) {
+	err = withMigrations(ctx, cfg, d == Status, func(provider *goose.Provider) (err error) {
+		switch d {
+		case Up:
+			err = up(ctx, provider, cfg.Logger)
+		case Down:
+			err = down(ctx, provider, cfg.Logger)
+		case Status:
+		default:
+			err = fmt.Errorf("unknown direction %q: want up, down or status", d)
+		}
+		if err == nil {
+			found, err = list(ctx, provider)
+		}
 		return err
-	}
-	return up(ctx, provider, log)
+	})
+	return found, err
 }
 
-// examine refuses a database that must not be changed: a file of another program, and a schema that this binary does not know.
-func examine(ctx context.Context, db *sql.DB) (*goose.Provider, error) {
-	if err := checkOwner(ctx, db); err != nil {
-		return nil, err
-	}
-	files, err := fs.Sub(migrations.SQLite, "sqlite")
-	if err != nil {
-		return nil, fmt.Errorf("read the migrations: %w", err)
-	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
-	if err != nil {
-		return nil, fmt.Errorf("read the migrations: %w", err)
-	}
-	have, know, err := provider.GetVersions(ctx)
-	if err != nil {
-		return nil, explain("read the schema version", err)
-	}
-	if have > know {
-		return nil, fmt.Errorf("%w: its schema is version %d and this program knows up to %d; install the newer laneway again, "+
-			"or restore the backup made before the upgrade", ErrNewerSchema, have, know)
-	}
-	return provider, nil
-}
-
-// checkReleased returns [migrations.ErrUnreleased] for a database from before the first release. It looks through a connection that cannot write, so that such
-// a file stays as it is, with its log. What else may be wrong with the file is found, and named, by what opens it.
-func checkReleased(ctx context.Context, path string) (err error) {
-	if info, statErr := os.Stat(path); statErr != nil || info.Size() == 0 {
-		return nil // there is nothing to refuse
-	}
-	db, err := sql.Open("sqlite", dsn(path, true))
+// withMigrations calls do with the migrations of the database, unless it has a schema that this program does not know. They have a connection of their own,
+// because goose runs on database/sql. What is set for the file itself was set before them by [openWriting].
+func withMigrations(ctx context.Context, cfg Config, readOnly bool, do func(*goose.Provider) error) (err error) {
+	db, err := sql.Open("sqlite", dsn(cfg, readOnly))
 	if err != nil {
 		return fmt.Errorf("open the database: %w", err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	var ours bool
-	if err := db.QueryRowContext(ctx, `SELECT count(*) > 0 FROM sqlite_schema WHERE name = 'goose_db_version'`).Scan(&ours); err != nil || !ours {
-		return nil // another file, or a damaged one
+	db.SetMaxOpenConns(1)
+	files, err := fs.Sub(migrations.SQLite, "sqlite")
+	if err != nil {
+		return fmt.Errorf("read the migrations: %w", err)
 	}
-	var version int64
-	if err := db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`).Scan(&version); err != nil {
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return fmt.Errorf("read the migrations: %w", err)
+	}
+	have, know, err := provider.GetVersions(ctx)
+	if err != nil {
 		return explain("read the schema version", err)
 	}
-	return migrations.CheckReleased(version)
+	if have > know {
+		return fmt.Errorf("%w: its schema is version %d and this program knows up to %d; install the newer laneway again, "+
+			"or restore the backup made before the upgrade", ErrNewerSchema, have, know)
+	}
+	return do(provider)
 }
 
-// checkOwner separates a new file and ours from a file of another program. Without it a mistyped path would add our tables to another
-// program's database.
-func checkOwner(ctx context.Context, db *sql.DB) error {
-	var tables, ours int
-	err := db.QueryRowContext(ctx, `
-		SELECT count(*), coalesce(sum(name = 'goose_db_version'), 0) FROM sqlite_schema
-		WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`).Scan(&tables, &ours)
+// dsn is the address of the file for the driver. The path is a URI, so that a question mark in a directory's name stays part of it.
+func dsn(cfg Config, readOnly bool) string {
+	q := url.Values{"mode": {"rw"}, "_busy_timeout": {strconv.FormatInt(busyTimeout.Milliseconds(), 10)}, "_pragma": {"secure_delete(FAST)"}}
+	switch {
+	case readOnly:
+		q.Set("mode", "ro")
+		q.Set("_query_only", "1")
+	case cfg.Unsynced:
+		q.Set("_synchronous", "OFF")
+	default:
+		q.Set("_synchronous", "FULL")
+	}
+	path := filepath.ToSlash(cfg.Path)
+	if path[0] != '/' {
+		path = "/" + path // a drive letter
+	}
+	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: q.Encode()}).String()
+}
+
+// openOurs opens a database that this program may change, or an empty file.
+func openOurs(cfg Config) (*conn, error) {
+	c, err := openWriting(cfg.Path, cfg.Unsynced)
 	if err != nil {
+		return nil, explain("open the database", err)
+	}
+	if err := c.inspect(); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+// inspectFile is inspect through a connection that cannot write, so that a file that is refused stays as it is, with its log. What else may be wrong with
+// the file is found, and named, by what opens it.
+func inspectFile(path string) (err error) {
+	if info, _ := os.Stat(path); info == nil || info.Size() == 0 { //nolint:errcheck,gosec // the path is the operator's own configuration
+		return nil // there is nothing to refuse
+	}
+	c, err := openReading(path)
+	if err == nil {
+		if err = c.inspect(); err == nil {
+			return c.close()
+		}
+		err = errors.Join(err, c.close())
+	}
+	if primary(err) != 0 {
+		return nil
+	}
+	return err
+}
+
+// inspect refuses a database of another program, and one from before the first release: [ErrForeign], [migrations.ErrUnreleased]. Without it a mistyped
+// path would add our tables to another program's database.
+func (c *conn) inspect() error {
+	var tables, ours, version int64
+	err := c.query(`
+		SELECT count(*), coalesce(sum(name = 'goose_db_version'), 0) FROM sqlite_schema
+		WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`, func(r sqlstore.Row) error { return r.Scan(&tables, &ours) })
+	if err == nil && ours > 0 {
+		version, err = c.number(`SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`)
+	}
+	switch {
+	case err != nil:
 		return explain("open the database", err)
-	}
-	if tables > 0 && ours == 0 {
+	case tables > 0 && ours == 0:
 		return fmt.Errorf("%w: the file has %d tables and none of laneway's; name another file with --database sqlite:PATH", ErrForeign, tables)
+	default:
+		return migrations.CheckReleased(version)
 	}
-	return nil
 }
 
 func up(ctx context.Context, provider *goose.Provider, log *slog.Logger) error {

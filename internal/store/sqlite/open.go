@@ -2,16 +2,14 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/pressly/goose/v3"
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
@@ -53,17 +51,7 @@ const (
 	boundaryCommitted boundary = "committed" // everything is durable, no caller has a result
 )
 
-const (
-	busyTimeout    = 5 * time.Second // for other programs that have the file open; connections of this process never wait for each other
-	defaultReaders = 4
-	// walPages is after how much log (4 KiB pages) it is copied into the database. Four times SQLite's default: pages that
-	// are written again and again are copied once, and one copy of 16 MiB still takes some ten milliseconds.
-	walPages = 4000
-	// cacheKiB bounds the pages that the writer keeps. SQLite's 2 MiB are too few for a batch over some hundred sessions.
-	cacheKiB = 16 << 10
-	// walKeep is how large the log file may stay after a burst, in bytes.
-	walKeep = 64 << 20
-)
+const defaultReaders = 4
 
 // Store is the embedded store. It is safe for concurrent use; make it with [Open] and end it with [Store.Close].
 type Store struct {
@@ -85,7 +73,7 @@ type Store struct {
 // ends with [Store.Close]. Errors: [ErrInUse], [ErrNewerSchema], [ErrForeign],
 // [migrations.ErrUnreleased], chat.ErrStoreUnavailable. ctx bounds the opening only.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
-	cfg, lock, err := prepare(ctx, cfg)
+	cfg, lock, err := prepare(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -97,30 +85,28 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-func (s *Store) open(ctx context.Context, cfg Config) error {
-	address := dsn(cfg.Path, false)
-	if cfg.Unsynced {
-		address = strings.Replace(address, "_synchronous=FULL", "_synchronous=OFF", 1)
-	}
-	db, err := sql.Open("sqlite", address)
+func (s *Store) open(ctx context.Context, cfg Config) (err error) {
+	c, err := openOurs(cfg)
 	if err != nil {
-		return fmt.Errorf("open the database: %w", err)
+		return err
 	}
-	// One connection at a time: the writer's, and that of the migrations before it.
-	db.SetMaxOpenConns(1)
-	if err := migrateUp(ctx, db, cfg.Logger); err != nil {
-		return errors.Join(err, db.Close())
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	err = withMigrations(ctx, cfg, false, func(provider *goose.Provider) error { return up(ctx, provider, cfg.Logger) })
+	if err != nil {
+		return err
 	}
-	if err := refuseUnfinished(ctx, db); err != nil {
-		return errors.Join(err, db.Close())
+	if err := c.refuseUnfinished(); err != nil {
+		return err
 	}
 	if s.file, err = os.Stat(cfg.Path); err != nil {
-		return errors.Join(fmt.Errorf("look at the database file: %w", err), db.Close())
+		return fmt.Errorf("look at the database file: %w", err)
 	}
-	if s.read, err = openReader(cfg); err != nil {
-		return errors.Join(err, db.Close())
-	}
-	s.write = newWriter(context.WithoutCancel(ctx), db, s.gate, cfg)
+	s.read = newReader(cfg)
+	s.write = newWriter(context.WithoutCancel(ctx), c, s.gate, cfg)
 	return nil
 }
 
@@ -130,13 +116,9 @@ func (s *Store) Close() error {
 	if !s.write.close() {
 		return nil
 	}
-	// Readers first: the last connection to leave empties the log, and it must be one that may write.
-	err := errors.Join(s.read.close(), s.write.db.Close(), s.lock.release())
 	s.gate.Changed() // polls get the error of a closed store, too
-	if err != nil {
-		return fmt.Errorf("close the database: %w", err)
-	}
-	return nil
+	// Readers first: the last connection to leave empties the log, and it must be one that may write.
+	return errors.Join(s.read.close(), s.write.disconnect(), s.lock.release())
 }
 
 // Kind is "sqlite".
@@ -156,7 +138,7 @@ func (s *Store) Ping(ctx context.Context) error {
 		}
 	}
 	return s.write.do(ctx, urgent("check the database"), func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, `UPDATE nodes SET addr = addr WHERE id = ''`)
+		_, err := t.Exec(ctx, `UPDATE nodes SET addr = addr WHERE id = ''`)
 		return err
 	})
 }
@@ -164,8 +146,8 @@ func (s *Store) Ping(ctx context.Context) error {
 // WriterAge is how long the current batch has been running; 0 when the writer is idle.
 func (s *Store) WriterAge() time.Duration { return s.write.age() }
 
-// prepare checks cfg, fills its defaults, makes the directory and the file, and takes the lock. A database from before the first release is refused.
-func prepare(ctx context.Context, cfg Config) (Config, *fileLock, error) {
+// prepare checks cfg, fills its defaults, makes the directory and the file, and takes the lock. A database that this program must not use is refused.
+func prepare(cfg Config) (Config, *fileLock, error) {
 	if cfg.Path == "" {
 		return cfg, nil, errors.New("the path of the SQLite database is empty: name a file, as in sqlite:laneway.db")
 	}
@@ -186,7 +168,7 @@ func prepare(ctx context.Context, cfg Config) (Config, *fileLock, error) {
 		return cfg, nil, err
 	}
 	cfg.Path = path
-	if err := checkReleased(ctx, path); err != nil {
+	if err := inspectFile(path); err != nil {
 		return cfg, nil, err
 	}
 	lock, err := lockFile(path)
@@ -228,39 +210,4 @@ func touch(path string) error {
 		return fmt.Errorf("make the database file: %w", err)
 	}
 	return nil
-}
-
-// dsn is the address of the file for the driver. The path is a URI, so that a question mark in a directory's name stays part of it.
-func dsn(path string, readOnly bool) string {
-	q := url.Values{}
-	q.Set("_busy_timeout", strconv.FormatInt(busyTimeout.Milliseconds(), 10))
-	if readOnly {
-		q.Set("mode", "ro")
-		q.Set("_query_only", "1")
-	} else {
-		q.Set("mode", "rw")
-		q.Set("_auto_vacuum", "2") // incremental: must be set before the first table exists
-		q.Set("_journal_mode", "WAL")
-		q.Set("_synchronous", "FULL")
-		// Overwrites deleted content in the pages that are written anyway. Pages that become free keep theirs until they are used again or returned to the disk;
-		// a backup has none of them.
-		q.Add("_pragma", "secure_delete(FAST)")
-		q.Add("_pragma", "cache_size(-"+strconv.Itoa(cacheKiB)+")")
-		q.Add("_pragma", "wal_autocheckpoint("+strconv.Itoa(walPages)+")")
-		q.Add("_pragma", "journal_size_limit("+strconv.Itoa(walKeep)+")")
-	}
-	return address(path, q)
-}
-
-// readDSN is the address of the file for a connection that only reads it, but may write another file (a backup).
-func readDSN(path string) string {
-	return address(path, url.Values{"mode": {"ro"}, "_busy_timeout": {strconv.FormatInt(busyTimeout.Milliseconds(), 10)}})
-}
-
-func address(path string, q url.Values) string {
-	path = filepath.ToSlash(path)
-	if path[0] != '/' {
-		path = "/" + path // a drive letter
-	}
-	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: q.Encode()}).String()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -59,35 +60,30 @@ func TestNoStatementReadsTheWholeHistory(t *testing.T) {
 	}
 }
 
-// prepared are the statements that the store has prepared.
+// prepared are the statements that the connections of the store keep.
 func prepared(t *testing.T, s *Store) map[string]bool {
 	t.Helper()
 	texts := map[string]bool{}
-	err := s.write.do(t.Context(), ordinary("look"), func(_ context.Context, x *tx) error {
-		for text := range x.stmts {
-			texts[text] = true
+	add := func(c *conn) {
+		for _, text := range reflect.ValueOf(c.db).Elem().FieldByName("stmts").MapKeys() {
+			texts[text.String()] = true
 		}
+	}
+	err := s.write.do(t.Context(), ordinary("look"), func(_ context.Context, x *tx) error {
+		add(x.conn)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range cap(s.read.slots) {
-		r := <-s.read.slots
-		if r != nil {
-			maps.Copy(texts, keys(r.stmts))
+		c := <-s.read.slots
+		if c != nil {
+			add(c)
 		}
-		s.read.slots <- r
+		s.read.slots <- c
 	}
 	return texts
-}
-
-func keys[V any](m map[string]V) map[string]bool {
-	out := map[string]bool{}
-	for k := range m {
-		out[k] = true
-	}
-	return out
 }
 
 // everything calls every operation of the port at least once. It returns the statements of a deletion, which reads everything that its session ever had,

@@ -2,113 +2,81 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"fmt"
 	"sync"
+	"time"
 )
 
 // reader is the pool of connections that only read. They never wait for the writer: each sees the last commit before it began. A token of
 // the channel is the right to one connection; nil is a connection that is not open yet.
 type reader struct {
-	db     *sql.DB
-	slots  chan *session
+	path   string
+	now    func() time.Time
+	slots  chan *conn
 	once   sync.Once
 	closed chan struct{}
 }
 
-func openReader(cfg Config) (*reader, error) {
-	db, err := sql.Open("sqlite", dsn(cfg.Path, true))
-	if err != nil {
-		return nil, fmt.Errorf("open the database for reading: %w", err)
-	}
-	r := &reader{db: db, slots: make(chan *session, cfg.Readers), closed: make(chan struct{})}
+func newReader(cfg Config) *reader {
+	r := &reader{path: cfg.Path, now: cfg.Now, slots: make(chan *conn, cfg.Readers), closed: make(chan struct{})}
 	for range cfg.Readers {
 		r.slots <- nil
 	}
-	return r, nil
+	return r
 }
 
 // close waits for the reads under way.
-func (r *reader) close() error {
+func (r *reader) close() (err error) {
 	r.once.Do(func() { close(r.closed) })
 	for range cap(r.slots) {
-		if s := <-r.slots; s != nil {
-			s.discard()
+		if c := <-r.slots; c != nil {
+			err = errors.Join(err, c.close())
 		}
 	}
-	return r.db.Close()
+	return err
 }
 
 // view runs see on one state of the database: several statements see one snapshot. It waits for a free connection, and ends with ctx.
-func (s *Store) view(ctx context.Context, doing string, see func(ctx context.Context, q querier) error) error {
+func (s *Store) view(ctx context.Context, doing string, see func(ctx context.Context, t *tx) error) error {
 	err := s.before(ctx, doing)
 	if err == nil {
 		err = s.read.view(ctx, see)
 	}
-	if err != nil && ctx.Err() != nil {
-		return ended(ctx, doing)
-	}
-	return explain(doing, err)
+	return outcome(ctx, doing, err)
 }
 
-func (r *reader) view(ctx context.Context, see func(ctx context.Context, q querier) error) error {
-	s, err := r.take(ctx)
+func (r *reader) view(ctx context.Context, see func(ctx context.Context, t *tx) error) error {
+	c, err := r.take(ctx)
 	if err != nil {
 		return err
 	}
-	if s == nil {
-		if s, err = connect(ctx, r.db); err != nil {
+	if c == nil {
+		if c, err = openReading(r.path); err != nil {
 			r.slots <- nil
 			return err
 		}
 	}
-	err = s.snapshot(ctx, see)
-	if err != nil && suspect(err) {
-		s.discard()
-		s = nil
+	err = c.within(ctx, `BEGIN`, false, func() error { return see(ctx, &tx{conn: c, now: r.now().UnixMilli()}) })
+	if _, world := unavailable(err); world || c.inTransaction() { // a result for the caller, as not found and cancelled, leaves the connection as it was
+		err, c = errors.Join(err, c.close()), nil
 	}
-	r.slots <- s
+	r.slots <- c
 	return err
 }
 
-// markTaken gets the right to one connection.
-func (r *reader) take(ctx context.Context) (*session, error) {
+// take gets the right to one connection.
+func (r *reader) take(ctx context.Context) (*conn, error) {
 	select {
 	case <-r.closed:
 		return nil, errClosed
 	default:
 	}
 	select {
-	case s := <-r.slots:
-		return s, nil
+	case c := <-r.slots:
+		return c, nil
 	case <-r.closed:
 		return nil, errClosed
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-}
-
-// errLost marks a connection whose transaction could not be ended.
-var errLost = errors.New("the read transaction could not be ended")
-
-func (s *session) snapshot(ctx context.Context, see func(ctx context.Context, q querier) error) error {
-	if _, err := s.exec(ctx, "BEGIN"); err != nil {
-		return errors.Join(errLost, err)
-	}
-	err := see(ctx, s)
-	// Also after the context has ended: an open snapshot would keep the log from being copied into the database.
-	if _, end := s.exec(context.WithoutCancel(ctx), "ROLLBACK"); end != nil {
-		return errors.Join(errLost, err, end)
-	}
-	return err
-}
-
-// suspect reports whether a read error makes the state of the connection uncertain; results for callers (not found, cancelled) do not.
-func suspect(err error) bool {
-	if errors.Is(err, errLost) {
-		return true
-	}
-	_, world := unavailable(err)
-	return world
 }

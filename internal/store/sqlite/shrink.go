@@ -2,10 +2,11 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
+
+	"laneway/internal/store/sqlstore"
 )
 
 // slackPages stay in the file for reuse: 4 MiB. Giving every freed page back would only make the file grow again.
@@ -14,10 +15,13 @@ const slackPages = 1024
 // shrinkPages go at once: 1 MiB.
 const shrinkPages = 256
 
+// freePages counts the pages that hold nothing.
+const freePages = `PRAGMA freelist_count`
+
 // shrink returns pages that deleted rows have left to the disk, some at each sweep: a millisecond of work. It reports whether there may be more.
 func (t *tx) shrink(ctx context.Context) (more bool, err error) {
-	var free int
-	if err := t.one(ctx, `PRAGMA freelist_count`).Scan(&free); err != nil || free <= slackPages {
+	free, err := t.number(freePages)
+	if err != nil || free <= slackPages {
 		return false, err
 	}
 	return true, t.vacuum(ctx)
@@ -25,7 +29,7 @@ func (t *tx) shrink(ctx context.Context) (more bool, err error) {
 
 // vacuum returns shrinkPages free pages, or all there are.
 func (t *tx) vacuum(ctx context.Context) error {
-	_, err := t.exec(ctx, `PRAGMA incremental_vacuum(`+strconv.Itoa(shrinkPages)+`)`)
+	_, err := t.Exec(ctx, `PRAGMA incremental_vacuum(`+strconv.Itoa(shrinkPages)+`)`)
 	return err
 }
 
@@ -35,25 +39,16 @@ func (t *tx) vacuum(ctx context.Context) error {
 // It gathers no statistics (ANALYZE, `PRAGMA optimize`). The statements are written for their indexes, most of which have unfinished work
 // only; statistics of a quiet moment make the planner read whole tables instead. A test checks the plans after an upkeep.
 func (s *Store) Upkeep(ctx context.Context) (string, error) {
-	var err error
-	pages := 0
-	for err == nil {
-		if ctx.Err() != nil {
-			return "", context.Cause(ctx)
+	_, pages, err := s.steps(ctx, "give free pages back", func(ctx context.Context, t *tx, _ int) (int, error) {
+		free, err := t.number(freePages)
+		if err == nil && free <= slackPages {
+			err = errNothingLeft
 		}
-		var left bool
-		left, err = result(ctx, s.write, ordinary("give free pages back"), func(ctx context.Context, t *tx) (bool, error) {
-			var free int
-			if err := t.one(ctx, `PRAGMA freelist_count`).Scan(&free); err != nil || free <= slackPages {
-				return false, err
-			}
-			pages += min(free, shrinkPages)
-			return true, t.vacuum(ctx)
-		})
-		if !left {
-			break
+		if err != nil {
+			return 0, err
 		}
-	}
+		return min(int(free), shrinkPages), t.vacuum(ctx)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -63,14 +58,12 @@ func (s *Store) Upkeep(ctx context.Context) (string, error) {
 
 // checkpoint copies what it can of the log into the database, on a connection of its own and in the mode that blocks no other connection.
 func (s *Store) checkpoint(ctx context.Context) (logged, copied int, err error) {
-	db, err := sql.Open("sqlite", dsn(s.path, false))
+	c, err := openWriting(s.path, false)
 	if err != nil {
-		return 0, 0, fmt.Errorf("open the database: %w", err)
+		return 0, 0, explain("open the database", err)
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	var busy int
-	if err = db.QueryRowContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`).Scan(&busy, &logged, &copied); err != nil {
-		return 0, 0, fmt.Errorf("copy the log: %w", err)
-	}
-	return logged, copied, nil
+	err = c.until(ctx, "copy the log", func() error {
+		return c.query(`PRAGMA wal_checkpoint(PASSIVE)`, func(r sqlstore.Row) error { return r.Scan(new(int), &logged, &copied) })
+	})
+	return logged, copied, errors.Join(err, c.close())
 }

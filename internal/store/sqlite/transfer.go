@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pressly/goose/v3"
+
+	"laneway/internal/store/sqlstore"
 	"laneway/internal/store/transfer"
 )
 
@@ -19,7 +21,7 @@ var ownTables = []string{"goose_db_version", "nodes", "search_state", transfer.P
 
 // Transfer is a database that is open for a copy. No gateway can use the database until [Transfer.Close].
 type Transfer struct {
-	db   *sql.DB
+	conn *conn
 	lock *fileLock
 	path string
 }
@@ -40,16 +42,15 @@ func OpenTarget(ctx context.Context, cfg Config) (*Transfer, error) {
 }
 
 func openTransfer(ctx context.Context, cfg Config, target bool) (*Transfer, error) {
-	cfg, lock, err := prepare(ctx, cfg)
+	cfg, lock, err := prepare(cfg)
 	if err != nil {
 		return nil, err
 	}
-	db, err := sql.Open("sqlite", dsn(cfg.Path, false))
+	c, err := openOurs(cfg)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the database: %w", err), lock.release())
+		return nil, errors.Join(err, lock.release())
 	}
-	db.SetMaxOpenConns(1)
-	t := &Transfer{db: db, lock: lock, path: cfg.Path}
+	t := &Transfer{conn: c, lock: lock, path: cfg.Path}
 	if err := t.readySchema(ctx, cfg, target); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -58,27 +59,29 @@ func openTransfer(ctx context.Context, cfg Config, target bool) (*Transfer, erro
 
 // readySchema makes the tables of an empty target, and refuses every other schema than that of this program.
 func (t *Transfer) readySchema(ctx context.Context, cfg Config, target bool) error {
-	steps, err := migrate(ctx, t.db, cfg.Logger, Status)
-	if err != nil {
+	err := withMigrations(ctx, cfg, false, func(provider *goose.Provider) error {
+		steps, err := list(ctx, provider)
+		if err != nil {
+			return err
+		}
+		applied := slices.ContainsFunc(steps, func(m Migration) bool { return m.Applied })
+		if target && !applied {
+			return up(ctx, provider, cfg.Logger)
+		}
+		if slices.ContainsFunc(steps, func(m Migration) bool { return !m.Applied }) {
+			return fmt.Errorf("the database %s has an older schema: bring it up to date first, laneway migrate up --database sqlite:%s", cfg.Path, cfg.Path)
+		}
+		return nil
+	})
+	if err != nil || target {
 		return err
 	}
-	applied := slices.ContainsFunc(steps, func(m Migration) bool { return m.Applied })
-	if target && !applied {
-		return migrateUp(ctx, t.db, cfg.Logger)
-	}
-	if slices.ContainsFunc(steps, func(m Migration) bool { return !m.Applied }) {
-		return fmt.Errorf("the database %s has an older schema: bring it up to date first, laneway migrate up --database sqlite:%s", cfg.Path, cfg.Path)
-	}
-	if target {
-		return nil
-	}
-	return refuseUnfinished(ctx, t.db)
+	return t.conn.refuseUnfinished()
 }
 
 // refuseUnfinished returns an error wrapping transfer.ErrUnfinished when a copy into the database has not ended.
-func refuseUnfinished(ctx context.Context, db *sql.DB) error {
-	var n int
-	err := db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?`, transfer.ProgressTable).Scan(&n)
+func (c *conn) refuseUnfinished() error {
+	n, err := c.number(`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?`, transfer.ProgressTable)
 	if err != nil {
 		return explain("open the database", err)
 	}
@@ -89,7 +92,7 @@ func refuseUnfinished(ctx context.Context, db *sql.DB) error {
 }
 
 // Close gives the database back.
-func (t *Transfer) Close() error { return errors.Join(t.db.Close(), t.lock.release()) }
+func (t *Transfer) Close() error { return errors.Join(t.conn.close(), t.lock.release()) }
 
 // Name is "sqlite:" and the path.
 func (t *Transfer) Name() string { return "sqlite:" + t.path }
@@ -98,82 +101,67 @@ func (t *Transfer) Name() string { return "sqlite:" + t.path }
 func (t *Transfer) Storable(text string) string { return text }
 
 // Tables reads the catalog. Virtual tables are indexes here, which is why they are no tables.
-func (t *Transfer) Tables(ctx context.Context) ([]transfer.Table, error) {
-	names, err := t.tableNames(ctx)
-	if err != nil {
-		return nil, explain("list the tables", err)
-	}
-	tables := make([]transfer.Table, 0, len(names))
-	for _, name := range names {
-		table, err := t.describe(ctx, name)
-		if err != nil {
-			return nil, explain("describe the table "+name, err)
+func (t *Transfer) Tables(ctx context.Context) (tables []transfer.Table, err error) {
+	err = t.conn.until(ctx, "list the tables", func() error {
+		err := t.conn.query(`SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY name`, func(r sqlstore.Row) error {
+			var name string
+			err := r.Scan(&name)
+			if !slices.Contains(ownTables, name) {
+				tables = append(tables, transfer.Table{Name: name})
+			}
+			return err
+		})
+		for i := range tables {
+			if err == nil {
+				err = t.describe(&tables[i])
+			}
 		}
-		tables = append(tables, table)
-	}
-	return tables, nil
+		return err
+	})
+	return tables, err
 }
 
-func (t *Transfer) tableNames(ctx context.Context) (names []string, err error) {
-	rows, err := t.db.QueryContext(ctx, `SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY name`)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		if !slices.Contains(ownTables, name) {
-			names = append(names, name)
-		}
-	}
-	return names, rows.Err()
-}
-
-func (t *Transfer) describe(ctx context.Context, name string) (_ transfer.Table, err error) {
-	table := transfer.Table{Name: name}
-	rows, err := t.db.QueryContext(ctx, `SELECT name, type, "notnull", pk FROM pragma_table_info(?) ORDER BY cid`, name)
-	if err != nil {
-		return table, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
+// describe reads the columns and the key of a table.
+func (t *Transfer) describe(table *transfer.Table) error {
 	keys := map[int]string{}
-	for rows.Next() {
+	err := t.conn.query(`SELECT name, type, "notnull", pk FROM pragma_table_info(?) ORDER BY cid`, func(r sqlstore.Row) error {
 		var (
 			column, typ string
 			notNull     bool
 			pk          int
 		)
-		if err := rows.Scan(&column, &typ, &notNull, &pk); err != nil {
-			return table, err
+		if err := r.Scan(&column, &typ, &notNull, &pk); err != nil {
+			return err
 		}
 		kind, known := map[string]transfer.Kind{
 			"INTEGER": transfer.Integer, "INT": transfer.Integer, "REAL": transfer.Number, "TEXT": transfer.Text, "BLOB": transfer.Bytes,
 		}[strings.ToUpper(typ)]
 		if !known {
-			return table, fmt.Errorf("column %s has the type %s, which a copy does not know", column, typ)
+			return fmt.Errorf("column %s of the table %s has the type %s, which a copy does not know", column, table.Name, typ)
 		}
 		table.Columns = append(table.Columns, transfer.Column{Name: column, Kind: kind, Nullable: !notNull && pk == 0})
 		if pk > 0 {
 			keys[pk] = column
 		}
-	}
+		return nil
+	}, table.Name)
 	for i := range len(keys) {
 		table.Key = append(table.Key, keys[i+1])
 	}
-	return table, rows.Err()
+	return err
 }
 
 // Count is the number of rows.
 func (t *Transfer) Count(ctx context.Context, table transfer.Table) (n int64, err error) {
-	err = t.db.QueryRowContext(ctx, `SELECT count(*) FROM `+quoted(table.Name)).Scan(&n)
-	return n, explain("count the rows of "+table.Name, err)
+	err = t.conn.until(ctx, "count the rows of "+table.Name, func() (err error) {
+		n, err = t.conn.number(`SELECT count(*) FROM ` + quoted(table.Name))
+		return err
+	})
+	return n, err
 }
 
 // Page reads rows behind a key.
-func (t *Transfer) Page(ctx context.Context, table transfer.Table, after []transfer.Value) (_ []transfer.Row, err error) {
+func (t *Transfer) Page(ctx context.Context, table transfer.Table, after []transfer.Value) (page []transfer.Row, err error) {
 	key := quotedList(table.Key)
 	where, args := "", []any{}
 	if after != nil {
@@ -182,35 +170,31 @@ func (t *Transfer) Page(ctx context.Context, table transfer.Table, after []trans
 			args = append(args, v)
 		}
 	}
-	rows, err := t.db.QueryContext(ctx, `SELECT `+quotedList(columnNames(table))+` FROM `+quoted(table.Name)+where+` ORDER BY `+key+` LIMIT +?`, append(args, transfer.PageRows)...) //nolint:gosec // names of the catalog, quoted
-	if err != nil {
-		return nil, explain("read the table "+table.Name, err)
+	bytes := 0
+	err = t.conn.until(ctx, "read the table "+table.Name, func() error {
+		return t.conn.query(`SELECT `+quotedList(columnNames(table))+` FROM `+quoted(table.Name)+where+` ORDER BY `+key+` LIMIT +?`, func(r sqlstore.Row) error {
+			row, size, err := scanRow(r)
+			if err != nil {
+				return err
+			}
+			page, bytes = append(page, row), bytes+size
+			if bytes >= transfer.PageBytes {
+				return sqlstore.ErrEnough
+			}
+			return nil
+		}, append(args, transfer.PageRows)...)
+	})
+	if err != nil && !errors.Is(err, sqlstore.ErrEnough) {
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	var (
-		page  []transfer.Row
-		bytes int
-	)
-	for bytes < transfer.PageBytes && rows.Next() {
-		row, size, err := scanRow(rows, len(table.Columns))
-		if err != nil {
-			return nil, explain("read the table "+table.Name, err)
-		}
-		page, bytes = append(page, row), bytes+size
-	}
-	return page, explain("read the table "+table.Name, rows.Err())
+	return page, nil
 }
 
-func scanRow(rows *sql.Rows, columns int) (transfer.Row, int, error) {
-	row, into := make(transfer.Row, columns), make([]any, columns)
-	for i := range row {
-		into[i] = (*any)(&row[i])
-	}
-	if err := rows.Scan(into...); err != nil {
-		return nil, 0, err
-	}
-	size := 8 * columns
-	for _, v := range row {
+func scanRow(r sqlstore.Row) (transfer.Row, int, error) {
+	values, err := r.Values()
+	row, size := make(transfer.Row, len(values)), 8*len(values)
+	for i, v := range values {
+		row[i] = v
 		switch v := v.(type) {
 		case string:
 			size += len(v)
@@ -218,74 +202,52 @@ func scanRow(rows *sql.Rows, columns int) (transfer.Row, int, error) {
 			size += len(v)
 		}
 	}
-	return row, size, nil
+	return row, size, err
 }
 
 // Begin reads the position of an unfinished copy.
-func (t *Transfer) Begin(ctx context.Context) ([]byte, error) {
-	if err := refuseUnfinished(ctx, t.db); !errors.Is(err, transfer.ErrUnfinished) {
+func (t *Transfer) Begin(ctx context.Context) (position []byte, err error) {
+	if err := t.conn.refuseUnfinished(); !errors.Is(err, transfer.ErrUnfinished) {
 		return nil, err
 	}
-	var text string
-	if err := t.db.QueryRowContext(ctx, `SELECT position FROM `+transfer.ProgressTable).Scan(&text); err != nil {
-		return nil, explain("read the position of the unfinished copy", err)
-	}
-	return []byte(text), nil
+	err = t.conn.until(ctx, "read the position of the unfinished copy", func() error {
+		return t.conn.query(`SELECT position FROM `+transfer.ProgressTable, func(r sqlstore.Row) error {
+			var text string
+			err := r.Scan(&text)
+			position = []byte(text)
+			return err
+		})
+	})
+	return position, err
 }
 
 // Put inserts rows and replaces the position.
 func (t *Transfer) Put(ctx context.Context, table transfer.Table, rows []transfer.Row, position []byte) error {
-	return t.commit(ctx, "write the copy", func(tx *sql.Tx) error {
-		if err := insertRows(ctx, tx, table, rows); err != nil {
+	return t.commit(ctx, "write the copy", func() error {
+		insert := `INSERT INTO ` + quoted(table.Name) + ` (` + quotedList(columnNames(table)) + `) VALUES (` + placeholders(len(table.Columns)) + `)`
+		args := make([]any, len(table.Columns))
+		for _, row := range rows {
+			for i, v := range row {
+				args[i] = v
+			}
+			if err := t.conn.exec(insert, args...); err != nil {
+				return err
+			}
+		}
+		if err := t.conn.exec(`CREATE TABLE IF NOT EXISTS ` + transfer.ProgressTable + ` (id INTEGER PRIMARY KEY CHECK (id = 1), position TEXT NOT NULL) STRICT`); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS `+transfer.ProgressTable+` (id INTEGER PRIMARY KEY CHECK (id = 1), position TEXT NOT NULL) STRICT`)
-		if err == nil {
-			_, err = tx.ExecContext(ctx, `INSERT INTO `+transfer.ProgressTable+` (id, position) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET position = excluded.position`, string(position)) //nolint:gosec // a constant
-		}
-		return err
+		return t.conn.exec(`INSERT INTO `+transfer.ProgressTable+` (id, position) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET position = excluded.position`, string(position))
 	})
-}
-
-func insertRows(ctx context.Context, tx *sql.Tx, table transfer.Table, rows []transfer.Row) (err error) {
-	if len(rows) == 0 {
-		return nil
-	}
-	insert, err := tx.PrepareContext(ctx, `INSERT INTO `+quoted(table.Name)+` (`+quotedList(columnNames(table))+`) VALUES (`+placeholders(len(table.Columns))+`)`) //nolint:gosec // names of the catalog, quoted
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, insert.Close()) }()
-	args := make([]any, len(table.Columns))
-	for _, row := range rows {
-		for i, v := range row {
-			args[i] = v
-		}
-		if _, err := insert.ExecContext(ctx, args...); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Finish deletes the position.
 func (t *Transfer) Finish(ctx context.Context, _ []transfer.Table) error {
-	return t.commit(ctx, "end the copy", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `DROP TABLE `+transfer.ProgressTable)
-		return err
-	})
+	return t.commit(ctx, "end the copy", func() error { return t.conn.exec(`DROP TABLE ` + transfer.ProgressTable) })
 }
 
-func (t *Transfer) commit(ctx context.Context, doing string, fn func(*sql.Tx) error) error {
-	tx, err := t.db.BeginTx(ctx, nil)
-	if err != nil {
-		return explain(doing, err)
-	}
-	if err := fn(tx); err != nil {
-		_ = tx.Rollback() //nolint:errcheck // the error of fn says more
-		return explain(doing, err)
-	}
-	return explain(doing, tx.Commit())
+func (t *Transfer) commit(ctx context.Context, doing string, run func() error) error {
+	return outcome(ctx, doing, t.conn.within(ctx, `BEGIN IMMEDIATE`, true, run))
 }
 
 func columnNames(t transfer.Table) []string {

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"laneway/internal/chat"
+	"github.com/pressly/goose/v3"
+
 	"laneway/internal/store"
 	"laneway/internal/store/sqlstore"
 )
@@ -23,10 +23,9 @@ type Visitor struct {
 	sqlstore.Holds
 	sqlstore.Inspection
 
-	db   *sql.DB
 	now  func() time.Time
 	mu   sync.Mutex
-	conn *session // nil = to be opened
+	conn *conn
 }
 
 var (
@@ -45,57 +44,44 @@ func Visit(ctx context.Context, cfg Config) (*Visitor, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkReleased(ctx, path); err != nil {
+	if err := inspectFile(path); err != nil {
 		return nil, err
 	}
-	db, err := sql.Open("sqlite", dsn(path, false))
+	cfg.Path = path
+	c, err := openOurs(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
+		return nil, err
 	}
-	db.SetMaxOpenConns(1)
-	v := &Visitor{db: db, now: cfg.Now}
+	if err := checkSchema(ctx, cfg); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	v := &Visitor{conn: c, now: cfg.Now}
 	if v.now == nil {
 		v.now = time.Now //nolint:forbidigo // the default of the injected clock
 	}
 	all := sqlstore.New(visitorEngine{v})
 	v.Access, v.Holds, v.Inspection = all.Access, all.Holds, all.Inspection
-	if err := v.checkSchema(ctx); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
 	return v, nil
 }
 
 // ErrOldSchema is wrapped when the database has to be migrated before this program can use it.
 var ErrOldSchema = errors.New("the database is older than this program")
 
-func (v *Visitor) checkSchema(ctx context.Context) error {
-	provider, err := examine(ctx, v.db)
-	if err != nil {
-		return err
-	}
-	pending, err := provider.HasPending(ctx)
-	if err != nil {
-		return explain("read the schema version", err)
-	}
-	if pending {
-		return fmt.Errorf("%w: start the gateway again, or run laneway migrate up", ErrOldSchema)
-	}
-	return nil
+func checkSchema(ctx context.Context, cfg Config) error {
+	return withMigrations(ctx, cfg, false, func(provider *goose.Provider) error {
+		pending, err := provider.HasPending(ctx)
+		if err != nil {
+			return explain("read the schema version", err)
+		}
+		if pending {
+			return fmt.Errorf("%w: start the gateway again, or run laneway migrate up", ErrOldSchema)
+		}
+		return nil
+	})
 }
 
 // Close closes the database.
-func (v *Visitor) Close() error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.conn != nil {
-		v.conn.discard()
-		v.conn = nil
-	}
-	if err := v.db.Close(); err != nil {
-		return fmt.Errorf("close the database: %w", err)
-	}
-	return nil
-}
+func (v *Visitor) Close() error { return v.conn.close() }
 
 // Kind is "sqlite".
 func (v *Visitor) Kind() string { return "sqlite" }
@@ -107,32 +93,7 @@ func (v *Visitor) Now(context.Context) (time.Time, error) { return instant(v.now
 func (v *Visitor) do(ctx context.Context, doing, begin string, run func(t *tx) error) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.conn == nil {
-		conn, err := connect(ctx, v.db)
-		if err != nil {
-			return explain(doing, err)
-		}
-		v.conn = conn
-	}
-	t := &tx{session: v.conn, now: v.now().UnixMilli()}
-	if _, err := t.exec(ctx, begin); err != nil {
-		return explain(doing, err)
-	}
-	err := run(t)
-	if err == nil {
-		_, err = t.exec(ctx, "COMMIT")
-	}
-	if err == nil {
-		return nil
-	}
-	if _, undo := t.exec(context.WithoutCancel(ctx), "ROLLBACK"); undo != nil {
-		v.conn.discard()
-		v.conn = nil
-	}
-	if e, ok := errors.AsType[*chat.Error](err); ok {
-		return e
-	}
-	return explain(doing, err)
+	return outcome(ctx, doing, v.conn.within(ctx, begin, true, func() error { return run(&tx{conn: v.conn, now: v.now().UnixMilli()}) }))
 }
 
 // visitorEngine runs operations of sqlstore, each in a transaction.
@@ -140,7 +101,7 @@ type visitorEngine struct{ v *Visitor }
 
 // View implements sqlstore.Engine.
 func (e visitorEngine) View(ctx context.Context, doing string, see func(ctx context.Context, tx sqlstore.Tx) error) error {
-	return e.v.do(ctx, doing, "BEGIN", func(t *tx) error { return see(ctx, t.shared()) })
+	return e.v.do(ctx, doing, `BEGIN`, func(t *tx) error { return see(ctx, t) })
 }
 
 // Snapshot implements sqlstore.Engine.
@@ -150,7 +111,7 @@ func (e visitorEngine) Snapshot(ctx context.Context, doing string, see func(ctx 
 
 // Update implements sqlstore.Engine.
 func (e visitorEngine) Update(ctx context.Context, doing string, change func(ctx context.Context, tx sqlstore.Tx) error) error {
-	return e.v.do(ctx, doing, "BEGIN IMMEDIATE", func(t *tx) error { return change(ctx, t.shared()) })
+	return e.v.do(ctx, doing, `BEGIN IMMEDIATE`, func(t *tx) error { return change(ctx, t) })
 }
 
 // Control implements sqlstore.Engine.

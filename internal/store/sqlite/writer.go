@@ -2,9 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -40,13 +38,9 @@ type op struct {
 // writer owns the only connection that writes. Its goroutine takes everything that waits into one transaction: one flush of the disk
 // for up to maxBatch operations, which is where the speed comes from. The queue needs no bound of its own: every entry is a caller that waits for it.
 type writer struct {
-	db     *sql.DB
-	now    func() time.Time
-	log    *slog.Logger
-	gate   *store.Gate
-	at     func(boundary)
-	before func(ctx context.Context, doing string) error // of Config
-	born   time.Time                                     // for the age, which must not follow the wall clock
+	cfg  Config
+	gate *store.Gate
+	born time.Time // for the age, which must not follow the wall clock
 
 	mu      sync.Mutex
 	some    *sync.Cond // something is queued, or closed
@@ -56,13 +50,13 @@ type writer struct {
 	ended   chan struct{}
 	working atomic.Int64 // since when, as nanoseconds after born; 0 = idle
 
-	conn    *session // of the goroutine alone; nil = to be opened
-	version int64    // of the data when the last transaction began; also of the goroutine
+	conn    *conn // of the goroutine alone until it has ended; nil = to be opened
+	version int64 // of the data when the last transaction began; also of the goroutine
 }
 
-// newWriter starts the goroutine; close ends it.
-func newWriter(ctx context.Context, db *sql.DB, gate *store.Gate, cfg Config) *writer {
-	w := &writer{db: db, now: cfg.Now, log: cfg.Logger, gate: gate, at: cfg.at, before: cfg.Before, born: time.Now(), ended: make(chan struct{})} //nolint:forbidigo // monotonic, never stored
+// newWriter starts the goroutine; close ends it. c is its first connection.
+func newWriter(ctx context.Context, c *conn, gate *store.Gate, cfg Config) *writer {
+	w := &writer{cfg: cfg, conn: c, gate: gate, born: time.Now(), ended: make(chan struct{})} //nolint:forbidigo // monotonic, never stored
 	w.some = sync.NewCond(&w.mu)
 	go w.loop(ctx)
 	return w
@@ -98,7 +92,7 @@ func (w *writer) submit(ctx context.Context, o *op) error {
 	if ctx.Err() != nil {
 		return ended(ctx, o.doing)
 	}
-	if err := w.before(ctx, o.doing); err != nil {
+	if err := w.cfg.Before(ctx, o.doing); err != nil {
 		return fmt.Errorf("%s: %w", o.doing, err)
 	}
 	if !w.queue(o) {
@@ -154,7 +148,6 @@ func (w *writer) loop(ctx context.Context) {
 	for {
 		batch := w.next()
 		if batch == nil {
-			w.disconnect()
 			return
 		}
 		w.working.Store(int64(max(w.elapsed(), 1)))

@@ -61,11 +61,11 @@ func TestAFailedOperationDoesNotPoisonItsBatch(t *testing.T) {
 	g := block(t, s)
 	errBad := errors.New("refused")
 	half := func(ctx context.Context, t *tx) error { // leaves a row behind before it fails
-		_, err := t.exec(ctx, `INSERT INTO leases (name, owner) VALUES ('half', 'node')`)
+		_, err := t.Exec(ctx, `INSERT INTO leases (name, owner) VALUES ('half', 'node')`)
 		return errors.Join(err, errBad)
 	}
 	broken := func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, `INSERT INTO nowhere VALUES (1)`)
+		_, err := t.Exec(ctx, `INSERT INTO nowhere VALUES (1)`)
 		return err
 	}
 	panics := func(context.Context, *tx) error { panic("a defect") }
@@ -112,8 +112,7 @@ func TestNothingIsAcknowledgedWhenTheCommitFails(t *testing.T) {
 	var own error
 	wg.Go(func() {
 		own = s.write.do(t.Context(), ordinary("sabotage"), func(ctx context.Context, t *tx) error {
-			_, err := t.exec(ctx, "ROLLBACK")
-			return err
+			return t.exec("ROLLBACK")
 		})
 	})
 	queueLength(t, s, n+1)
@@ -142,8 +141,7 @@ func TestAFullDiskRefusesWritesServesReadsAndHeals(t *testing.T) {
 	pages := func(n int) {
 		t.Helper()
 		err := s.write.do(t.Context(), ordinary("bound the file"), func(ctx context.Context, x *tx) error {
-			_, err := x.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count = %d", n))
-			return err
+			return x.exec(fmt.Sprintf("PRAGMA max_page_count = %d", n))
 		})
 		if err != nil {
 			t.Fatal(err)

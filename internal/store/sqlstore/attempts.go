@@ -169,7 +169,7 @@ func (e *Ends) Read(ctx context.Context, tx Tx) error {
 	}
 	which, arg := idIn(ids)
 	scan := logScanner(&e.now)
-	return tx.Later(ctx, `SELECT {row `+logColumns+`, {now}} FROM cron_run_logs WHERE `+which, func(row Row) error {
+	return tx.Later(ctx, `SELECT `+logColumns+`, {now} FROM cron_run_logs WHERE `+which, func(row Row) error {
 		r, err := scan(row)
 		e.rows[r.ID] = r
 		return err

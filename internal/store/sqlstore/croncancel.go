@@ -53,7 +53,7 @@ func meant(ctx context.Context, tx Tx, p *cron.CancelParams) (ids []string, err 
 // cancelActive cancels those active runs of a job that a rule selects, oldest first.
 func cancelActive(ctx context.Context, tx Tx, job string, which func(*loggedRun) bool, p cron.CancelParams) (cron.Cancelled, error) {
 	scan := logScanner()
-	rows, err := all(ctx, tx, `SELECT {row `+logColumns+`} FROM cron_run_logs WHERE finished_at IS NULL AND job_id = $1 ORDER BY claimed_at, scheduled_for, id`, scan, job)
+	rows, err := all(ctx, tx, `SELECT `+logColumns+` FROM cron_run_logs WHERE finished_at IS NULL AND job_id = $1 ORDER BY claimed_at, scheduled_for, id`, scan, job)
 	if err != nil {
 		return cron.Cancelled{}, err
 	}
@@ -199,7 +199,7 @@ func lockRuns(ctx context.Context, tx Tx, ids []string) (rows []seatedRun, err e
 	}
 	var seq int64
 	scan := logScanner(&seq)
-	return all(ctx, tx, `SELECT {row `+logColumns+`, COALESCE((SELECT i.seq FROM inbox i WHERE i.message_id = l.run_id), 0)} FROM cron_run_logs l WHERE id {in $1}`,
+	return all(ctx, tx, `SELECT `+logColumns+`, COALESCE((SELECT i.seq FROM inbox i WHERE i.message_id = l.run_id), 0) FROM cron_run_logs l WHERE id {in $1}`,
 		func(row Row) (seatedRun, error) {
 			r, err := scan(row)
 			return seatedRun{r, seq}, err

@@ -156,7 +156,7 @@ func readRuns(ctx context.Context, tx Tx, ids []string) (map[string]loggedRun, e
 	found := make(map[string]loggedRun, len(ids))
 	scan := logScanner()
 	which, arg := idIn(ids)
-	err := tx.Query(ctx, `SELECT {row `+logColumns+`} FROM cron_run_logs WHERE `+which, func(row Row) error {
+	err := tx.Query(ctx, `SELECT `+logColumns+` FROM cron_run_logs WHERE `+which, func(row Row) error {
 		r, err := scan(row)
 		found[r.ID] = r
 		return err

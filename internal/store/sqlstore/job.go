@@ -28,8 +28,8 @@ const (
 		(SELECT min(l.started_at) FROM cron_run_logs l WHERE l.job_id = cron_jobs.id AND l.finished_at IS NULL AND l.state = 'running')`
 
 	// readJob reads jobs with what follows from the ledger, and the clock; readJobAlone without that.
-	readJob      = `SELECT {row id, ` + jobColumns + `, ` + jobActive + `, {now}} FROM cron_jobs WHERE `
-	readJobAlone = `SELECT {row id, ` + jobColumns + `, 0, NULL, {now}} FROM cron_jobs WHERE `
+	readJob      = `SELECT id, ` + jobColumns + `, ` + jobActive + `, {now} FROM cron_jobs WHERE `
+	readJobAlone = `SELECT id, ` + jobColumns + `, 0, NULL, {now} FROM cron_jobs WHERE `
 
 	// jobPlanned is the condition of the index of jobs that may become due, to fire or to resume.
 	jobPlanned = `{true enabled} AND next_run_at IS NOT NULL AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL)`

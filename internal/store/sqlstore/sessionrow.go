@@ -26,8 +26,8 @@ const (
 	lockRowsSQL     = `SELECT key FROM sessions WHERE key {in $1} ORDER BY key {lock}`
 	lockFreeRowsSQL = `SELECT key FROM sessions WHERE key {in $1} ORDER BY key {skip}`
 
-	readRows = `SELECT {row s.key, s.session_id, s.principal, s.mode, s.lane, COALESCE(s.owner, ''), COALESCE(n.lease_until > {now}, false), s.epoch,
-			s.last_seq, s.taken_seq, s.done_seq, s.stop_seq, s.waiting, s.run_limit, s.debounce_until, s.last_message_at, s.transcript_seq, s.notes, {now}}
+	readRows = `SELECT s.key, s.session_id, s.principal, s.mode, s.lane, COALESCE(s.owner, ''), COALESCE(n.lease_until > {now}, false), s.epoch,
+			s.last_seq, s.taken_seq, s.done_seq, s.stop_seq, s.waiting, s.run_limit, s.debounce_until, s.last_message_at, s.transcript_seq, s.notes, {now}
 		FROM sessions s LEFT JOIN nodes n ON n.id = s.owner WHERE `
 	rowsSQL = readRows + `s.key {in $1}`
 	rowSQL  = readRows + `s.key = $1`

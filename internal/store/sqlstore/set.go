@@ -78,14 +78,15 @@ func plain(s string) bool {
 	return true
 }
 
-// Parameters adds a row of the set to the plain arguments, for SQLite.
-func (s *Statement) Parameters(plain, row []any) ([]any, error) {
+// Parameters calls bind with the number and the value of each parameter of a row of the set, for SQLite. A statement without a set has none.
+func (s *Statement) Parameters(row []any, bind func(n int, v any) error) error {
 	if len(row) != len(s.names) {
-		return nil, fmt.Errorf("a row has %d values for the columns %v", len(row), s.names)
+		return fmt.Errorf("a row has %d values for the columns %v", len(row), s.names)
 	}
-	args := append(make([]any, 0, len(plain)+len(s.order)), plain...)
-	for _, c := range s.order {
-		args = append(args, row[c])
+	for i, c := range s.order {
+		if err := bind(s.first+i, row[c]); err != nil {
+			return err
+		}
 	}
-	return args, nil
+	return nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	readRunRows = `SELECT {row ` + runColumns + `} FROM runs WHERE `
+	readRunRows = `SELECT ` + runColumns + ` FROM runs WHERE `
 	runsByIDSQL = readRunRows + `id {in $1}`
 	runByIDSQL  = readRunRows + `id = $1`
 

@@ -18,7 +18,6 @@ import (
 //	{ints $1}          the same for []int64
 //	{json x}           the text x as a JSON value
 //	{least}, {greatest}   the function of several values
-//	{row a, b, c}      all columns of a wide row, each a text, a whole number or NULL
 //	{true x}           a boolean column in the form of a partial index
 //	{set a text, b int, c bool}   declares the row set v of the statement; it stands first
 //	v.a                a column of the row set
@@ -44,8 +43,6 @@ type Statement struct {
 	Now int
 	// Writes reports that the statement may change rows.
 	Writes bool
-	// Packed reports that a row is one column, a JSON array.
-	Packed bool
 
 	first int // number of the first parameter of the row set
 	names []string
@@ -143,10 +140,6 @@ func (d *Dialect) replace(s *Statement, types []string, name, of string) string 
 		postgres, sqlite = "greatest", "max"
 	case "true":
 		postgres, sqlite = of, of+" = 1"
-	case "row":
-		// The driver allocates the name, the type and the value of each column, which for a wide row is most of what it costs.
-		s.Packed = d.sqlite
-		postgres, sqlite = of, "json_array("+of+")"
 	case "from":
 		postgres = "FROM " + s.recordset(types)
 	case "and":

@@ -1,0 +1,169 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	zombiezen "zombiezen.com/go/sqlite"
+
+	"laneway/internal/store/sqlstore"
+)
+
+const (
+	busyTimeout = 5 * time.Second // for other programs that have the file open; connections of this process never wait for each other
+	// walPages is after how much log (4 KiB pages) it is copied into the database. Four times SQLite's default: pages that
+	// are written again and again are copied once, and one copy of 16 MiB still takes some ten milliseconds.
+	walPages = 4000
+	// cacheKiB bounds the pages that the writer keeps. SQLite's 2 MiB are too few for a batch over some hundred sessions.
+	cacheKiB = 16 << 10
+	// walKeep is how large the log file may stay after a burst, in bytes.
+	walKeep = 64 << 20
+)
+
+// conn is a connection to the file. It belongs to one goroutine at a time. It keeps the statements that it has prepared: to compile one takes several
+// times as long as to run it. Their texts are constants and a few combinations, so their number is bounded. A limit that is a parameter is written
+// LIMIT +?: with LIMIT ? the planner looks at the value, and SQLite compiles the statement again after each binding.
+type conn struct {
+	db      *zombiezen.Conn
+	dialect *sqlstore.Dialect
+	row     row // of the statement that runs
+}
+
+// openWriting opens a connection that reads and writes the file, which exists. Unsynced is as in [Config].
+func openWriting(path string, unsynced bool) (*conn, error) {
+	synchronous := "FULL"
+	if unsynced {
+		synchronous = "OFF"
+	}
+	return connect(path, zombiezen.OpenReadWrite,
+		`PRAGMA auto_vacuum = INCREMENTAL`, // has an effect before the first table exists only
+		`PRAGMA journal_mode = WAL`,
+		`PRAGMA synchronous = `+synchronous,
+		// Overwrites deleted content in the pages that are written anyway. Pages that become free keep theirs until they are used again or returned to the disk;
+		// a backup has none of them.
+		`PRAGMA secure_delete = FAST`,
+		`PRAGMA cache_size = -`+strconv.Itoa(cacheKiB),
+		`PRAGMA wal_autocheckpoint = `+strconv.Itoa(walPages),
+		`PRAGMA journal_size_limit = `+strconv.Itoa(walKeep),
+	)
+}
+
+// openReading opens a connection that cannot write.
+func openReading(path string) (*conn, error) {
+	return connect(path, zombiezen.OpenReadOnly, `PRAGMA query_only = ON`)
+}
+
+// openCopying opens a connection that cannot write the file, but another one.
+func openCopying(path string) (*conn, error) { return connect(path, zombiezen.OpenReadOnly) }
+
+func connect(path string, mode zombiezen.OpenFlags, settings ...string) (*conn, error) {
+	db, err := zombiezen.OpenConn(path, mode)
+	if err != nil {
+		return nil, engineError(err)
+	}
+	db.SetBusyTimeout(busyTimeout)
+	c := &conn{db: db, dialect: sqlstore.SQLite()}
+	for _, text := range settings {
+		if err := c.exec(text); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+	}
+	return c, nil
+}
+
+// close also ends the transaction.
+func (c *conn) close() error {
+	if err := c.db.Close(); err != nil {
+		return fmt.Errorf("close the database: %w", err)
+	}
+	return nil
+}
+
+// exec runs a statement that has no marks of a [sqlstore.Dialect].
+func (c *conn) exec(text string, args ...any) error { return c.query(text, nil, args...) }
+
+// query is exec that calls scan for each row.
+func (c *conn) query(text string, scan func(sqlstore.Row) error, args ...any) error {
+	stmt, err := c.prepare(text, args)
+	if err != nil {
+		return err
+	}
+	return c.finish(stmt, c.step(stmt, scan))
+}
+
+// number is the first column of the only row.
+func (c *conn) number(text string, args ...any) (n int64, err error) {
+	err = c.query(text, func(r sqlstore.Row) error { return r.Scan(&n) }, args...)
+	return n, err
+}
+
+// prepare returns the statement with its arguments. More of them than it has parameters are for another engine.
+func (c *conn) prepare(text string, args []any) (*zombiezen.Stmt, error) {
+	stmt, err := c.db.Prepare(text)
+	if err != nil {
+		return nil, engineError(err)
+	}
+	for i := range min(len(args), stmt.BindParamCount()) {
+		if err := bind(stmt, i+1, args[i]); err != nil {
+			return nil, err
+		}
+	}
+	return stmt, nil
+}
+
+// step runs a statement to its end, or until scan, which runs no statement, returns an error. Then it can be bound and run again.
+func (c *conn) step(stmt *zombiezen.Stmt, scan func(sqlstore.Row) error) error {
+	c.row.stmt = stmt
+	for {
+		more, err := stmt.Step()
+		if err != nil {
+			err = engineError(err)
+		} else if more && scan != nil {
+			err = scan(&c.row)
+		}
+		if !more || err != nil {
+			_ = stmt.Reset() //nolint:errcheck // repeats the error of the step
+			return err
+		}
+	}
+}
+
+// finish releases what was bound, which may be long.
+func (c *conn) finish(stmt *zombiezen.Stmt, err error) error {
+	_ = stmt.ClearBindings() //nolint:errcheck // fails for an interrupted connection only; then the next use does it
+	return err
+}
+
+// inTransaction reports whether a transaction has not ended.
+func (c *conn) inTransaction() bool { return !c.db.AutocommitEnabled() }
+
+// within runs statements in a transaction, which ends when it returns, or as soon as ctx ends. commit = keep what they have written, unless one fails.
+func (c *conn) within(ctx context.Context, begin string, commit bool, run func() error) error {
+	c.db.SetInterrupt(ctx.Done())
+	defer c.db.SetInterrupt(nil)
+	err := c.exec(begin)
+	if err != nil {
+		return err
+	}
+	if err = run(); err == nil && commit {
+		err = c.exec(`COMMIT`)
+	}
+	if c.inTransaction() {
+		c.db.SetInterrupt(nil) // also after ctx has ended: an open snapshot would keep the log from being copied into the database
+		if undo := c.exec(`ROLLBACK`); undo != nil {
+			err = errors.Join(err, undo)
+		}
+	}
+	return err
+}
+
+// until runs statements, which the end of ctx interrupts; doing names them in errors.
+func (c *conn) until(ctx context.Context, doing string, run func() error) error {
+	c.db.SetInterrupt(ctx.Done())
+	err := run()
+	c.db.SetInterrupt(nil)
+	return outcome(ctx, doing, err)
+}
