@@ -54,9 +54,6 @@ func (e engine) Poll(ctx context.Context, p store.Poll, look func(ctx context.Co
 	})
 }
 
-// Groups implements sqlstore.Engine.
-func (engine) Groups() bool { return true }
-
 // shareable is the error of a transaction that several operations share: each of them is then tried by itself.
 func (s *Store) shareable(ctx context.Context, doing string, err error) error {
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"laneway/internal/chat"
+	"laneway/internal/store/sqlstore"
 )
 
 // perform runs a batch and returns every caller its result, after the commit and never before.
@@ -54,7 +55,7 @@ func (w *writer) transaction(ctx context.Context, batch []*op) error {
 		return err
 	}
 	if torn := w.applyAll(ctx, t, batch); torn != nil {
-		w.rollback(ctx, torn.cause)
+		w.rollback(ctx, torn)
 		if len(batch) == 1 {
 			return nil // it has its error, and there is no other operation
 		}
@@ -107,13 +108,68 @@ func (w *writer) begin(ctx context.Context) (*tx, error) {
 	return &tx{conn: w.conn}, nil
 }
 
-// applyAll runs the operations one after the other and stops at the first that may have left changes: it failed after it had written, or
-// the engine failed and has perhaps rolled everything back by itself. It returns that operation, nil when there is none.
-func (w *writer) applyAll(ctx context.Context, t *tx, batch []*op) (torn *op) {
-	for _, o := range batch {
-		if w.apply(ctx, t, o); o.err != nil && (t.wrote || primary(o.cause) != 0) {
-			return o
+// applyAll runs the operations, those of a kind together, and stops at the first that may have left changes: it failed after it had written, or the
+// engine failed and has perhaps rolled everything back by itself. It returns the cause of that, nil when there is none.
+func (w *writer) applyAll(ctx context.Context, t *tx, batch []*op) (torn error) {
+	for i, o := range batch {
+		if list := kindred(batch[i:]); len(list) > 1 {
+			if err := w.applyTogether(ctx, t, list); err != nil {
+				return err
+			}
 		}
+		if o.applied {
+			continue
+		}
+		if w.apply(ctx, t, o); o.err != nil && t.torn(o.cause) {
+			return o.cause
+		}
+	}
+	return nil
+}
+
+// torn reports whether an operation that failed because of cause may have left changes.
+func (t *tx) torn(cause error) bool { return t.wrote || primary(cause) != 0 }
+
+// kindred are the operations that may run together with the first one, which stands at the beginning.
+func kindred(batch []*op) []*op {
+	if first := batch[0]; len(batch) == 1 || first.batched == nil || first.applied || first.alone {
+		return nil
+	}
+	kind := batch[0].batched.Kind()
+	names := make(map[string]bool, len(batch))
+	var list []*op
+	for _, o := range batch {
+		if o.batched == nil || o.applied || o.alone || o.batched.Kind() != kind || names[o.batched.Name()] {
+			continue
+		}
+		names[o.batched.Name()] = true
+		list = append(list, o)
+	}
+	return list
+}
+
+// applyTogether runs operations of one kind. Those that it does not do run alone afterwards. An error means that changes are perhaps left of it.
+func (w *writer) applyTogether(ctx context.Context, t *tx, list []*op) error {
+	ops := make([]sqlstore.Batched, len(list))
+	for i, o := range list {
+		o.alone = true
+		ops[i] = o.batched
+	}
+	var done []bool
+	t.now, t.wrote = w.cfg.Now().UnixMilli(), false
+	err := w.guard(ctx, list[0].doing, func() (err error) {
+		done, err = ops[0].RunAll(ctx, t, ops)
+		return err
+	})
+	if err == nil {
+		for i, o := range list {
+			o.applied = done[i]
+		}
+		return nil
+	}
+	w.cfg.Logger.DebugContext(ctx, "operations that shared a transaction are tried by themselves", "op", list[0].doing, "err", err)
+	if t.torn(err) {
+		return err
 	}
 	return nil
 }
@@ -121,7 +177,12 @@ func (w *writer) applyAll(ctx context.Context, t *tx, batch []*op) (torn *op) {
 // apply runs one operation and keeps its result.
 func (w *writer) apply(ctx context.Context, t *tx, o *op) {
 	t.now, t.wrote = w.cfg.Now().UnixMilli(), false
-	o.cause = w.guard(ctx, t, o)
+	o.cause = w.guard(ctx, o.doing, func() error {
+		if o.batched != nil {
+			return o.batched.Run(ctx, t)
+		}
+		return o.run(ctx, t)
+	})
 	o.err = explain(o.doing, o.cause)
 }
 
@@ -142,15 +203,15 @@ func (w *writer) applyWithSavepoint(ctx context.Context, t *tx, o *op) error {
 	return nil
 }
 
-// guard turns a panic of one operation into its error: the other operations of the batch belong to other callers.
-func (w *writer) guard(ctx context.Context, t *tx, o *op) (err error) {
+// guard turns a panic of an operation into its error: the other operations of the batch belong to other callers.
+func (w *writer) guard(ctx context.Context, doing string, run func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			w.cfg.Logger.ErrorContext(ctx, "store operation panicked", "operation", o.doing, "err", fmt.Sprint(r), "stack", string(debug.Stack()))
+			w.cfg.Logger.ErrorContext(ctx, "store operation panicked", "operation", doing, "err", fmt.Sprint(r), "stack", string(debug.Stack()))
 			err = fmt.Errorf("defect in a store operation: %v", r)
 		}
 	}()
-	return o.run(ctx, t)
+	return run()
 }
 
 // undo is rollback for callers that return the cause.

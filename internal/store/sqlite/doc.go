@@ -7,6 +7,8 @@
 // batch fills: under load the batches grow, and a single operation never waits for others. Heartbeat, Stop, Ping and the other control
 // operations go to the front of the queue.
 //
+// The accepts, starts and ends of a batch run together, one of each session: they share the statements that read. What cannot run so runs alone.
+//
 // An operation that is refused, fails or panics undoes only itself; the rest of the batch commits. Savepoints do that where a failed
 // operation has written. A batch that needs none, which is the usual case, runs without them: they cost a copy of every page. Callers get
 // their results after the commit and never before, so every result is durable (journal in WAL mode, synchronous=FULL). When the commit

@@ -10,6 +10,8 @@ import (
 // engine runs the operations of sqlstore: a View on one of the readers, an Update in the writer's transaction.
 type engine struct{ *Store }
 
+var _ sqlstore.Batcher = engine{}
+
 // View implements sqlstore.Engine.
 func (e engine) View(ctx context.Context, doing string, see func(ctx context.Context, tx sqlstore.Tx) error) error {
 	return e.view(ctx, doing, func(ctx context.Context, t *tx) error { return see(ctx, t) })
@@ -66,5 +68,9 @@ func (e engine) Poll(ctx context.Context, p store.Poll, see func(ctx context.Con
 	return nil, err
 }
 
-// Groups implements sqlstore.Engine: the writer takes everything that waits into one transaction.
-func (engine) Groups() bool { return false }
+// Batch implements sqlstore.Batcher: the writer takes everything that waits into one transaction.
+func (e engine) Batch(ctx context.Context, doing string, b sqlstore.Batched) error {
+	o := ordinary(doing)
+	o.batched = b
+	return e.write.submit(ctx, o)
+}

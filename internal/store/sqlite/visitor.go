@@ -124,9 +124,6 @@ func (e visitorEngine) Turn(ctx context.Context, doing string, _ sqlstore.Share,
 	return e.Update(ctx, doing, change)
 }
 
-// Groups implements sqlstore.Engine.
-func (visitorEngine) Groups() bool { return false }
-
 // Poll implements sqlstore.Engine.
 func (e visitorEngine) Poll(ctx context.Context, p store.Poll, look func(ctx context.Context, tx sqlstore.Tx) (sqlstore.Rest, error)) (*sqlstore.Rested, error) {
 	return nil, e.Update(ctx, p.Kind, func(ctx context.Context, tx sqlstore.Tx) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // maxBatch is how many operations share one commit. More would gain nothing (the flush is then some percent of the batch) and would make
@@ -25,11 +26,14 @@ type work func(ctx context.Context, t *tx) error
 
 // op is a queued operation.
 type op struct {
-	doing  string
-	run    work
-	urgent bool
-	err    error // for the caller
-	cause  error // the same before explain
+	doing   string
+	run     work
+	batched sqlstore.Batched // instead of run
+	urgent  bool
+	applied bool  // together with others: it has no result but the commit
+	alone   bool  // it was not done together with others
+	err     error // for the caller
+	cause   error // the same before explain
 	// claimed is won by the writer (it runs) or by a caller whose context ended first (it never runs).
 	claimed atomic.Bool
 	done    chan struct{}

@@ -26,8 +26,24 @@ type Engine interface {
 	Turn(ctx context.Context, doing string, share Share, change func(ctx context.Context, tx Tx) error) error
 	// Poll is an Update that looks for due work again and again. The engine may leave it out when it knows that the look can find nothing, see [store.Gate].
 	Poll(ctx context.Context, p store.Poll, look func(ctx context.Context, tx Tx) (Rest, error)) (*Rested, error)
-	// Groups reports whether operations that run at the same time are to share a transaction, see group. False: the engine does so by itself.
-	Groups() bool
+}
+
+// Batcher is an engine that by itself runs operations which wait at the same time in one transaction. For another engine a group does so, see [together].
+type Batcher interface {
+	// Batch is a Turn of an operation that may run together with others of its kind.
+	Batch(ctx context.Context, doing string, op Batched) error
+}
+
+// Batched is an operation that may run together with others of its kind. An error of either run means that the transaction keeps nothing of it.
+type Batched interface {
+	// Name is what the operation locks. One run has at most one operation of a name.
+	Name() string
+	// Kind is the same for operations that may run together.
+	Kind() any
+	// Run runs the operation alone.
+	Run(ctx context.Context, tx Tx) error
+	// RunAll runs operations of this kind and returns which of them it has done. The others have written nothing, and are to run alone.
+	RunAll(ctx context.Context, tx Tx, ops []Batched) (done []bool, err error)
 }
 
 // Share is how an operation has its transaction.

@@ -268,19 +268,19 @@ func (g *group[O]) close() {
 	g.batches.Wait()
 }
 
-// together runs operations of one kind on an engine, in transactions that they share where the engine wants it.
+// together runs operations of one kind on an engine, in transactions that they share.
 type together[O operation] struct {
 	db    Engine
 	doing string
 	// run runs operations in one transaction and returns which of them it has done. The others have written nothing, and run alone. Alone, an operation may
 	// wait for locks, and is done or returns the reason.
 	run   func(ctx context.Context, tx Tx, ops []O, alone bool) (done []bool, err error)
-	group *group[O] // nil = the engine shares transactions by itself
+	group *group[O] // nil = the engine is a Batcher
 }
 
 func newTogether[O operation](db Engine, doing string, run func(ctx context.Context, tx Tx, ops []O, alone bool) ([]bool, error)) *together[O] {
 	t := &together[O]{db: db, doing: doing, run: run}
-	if db.Groups() {
+	if _, ok := db.(Batcher); !ok {
 		t.group = newGroup(func(ctx context.Context, ops []O) (done []bool, err error) {
 			err = db.Turn(ctx, doing, Shared, func(ctx context.Context, tx Tx) (err error) {
 				done, err = run(ctx, tx, ops, false)
@@ -294,8 +294,12 @@ func newTogether[O operation](db Engine, doing string, run func(ctx context.Cont
 
 // do runs an operation that brings so many bytes. What the operation returns stands in it, and is read when do has returned nil only.
 func (t *together[O]) do(ctx context.Context, op O, bytes int) error {
+	m := &batched[O]{t, op}
+	if b, ok := t.db.(Batcher); ok {
+		return b.Batch(ctx, t.doing, m)
+	}
 	share := Alone
-	if t.group != nil && bytes <= maxGrouped {
+	if bytes <= maxGrouped {
 		switch how, err := t.group.do(ctx, op); {
 		case err != nil:
 			return fmt.Errorf("%s: %w", t.doing, err)
@@ -305,17 +309,41 @@ func (t *together[O]) do(ctx context.Context, op O, bytes int) error {
 			share = Again
 		}
 	}
-	return t.db.Turn(ctx, t.doing, share, func(ctx context.Context, tx Tx) error {
-		done, err := t.run(ctx, tx, []O{op}, true)
-		if err == nil && !done[0] {
-			err = fmt.Errorf("defect: %s was not done and has no reason", t.doing)
-		}
-		return err
-	})
+	return t.db.Turn(ctx, t.doing, share, m.Run)
 }
 
 func (t *together[O]) close() {
 	if t.group != nil {
 		t.group.close()
 	}
+}
+
+// batched is an operation of one kind for a Batcher.
+type batched[O operation] struct {
+	kind *together[O]
+	op   O
+}
+
+// Name implements Batched.
+func (m *batched[O]) Name() string { return m.op.Name() }
+
+// Kind implements Batched.
+func (m *batched[O]) Kind() any { return m.kind }
+
+// Run implements Batched.
+func (m *batched[O]) Run(ctx context.Context, tx Tx) error {
+	done, err := m.kind.run(ctx, tx, []O{m.op}, true)
+	if err == nil && !done[0] {
+		err = fmt.Errorf("defect: %s was not done and has no reason", m.kind.doing)
+	}
+	return err
+}
+
+// RunAll implements Batched.
+func (m *batched[O]) RunAll(ctx context.Context, tx Tx, list []Batched) ([]bool, error) {
+	ops := make([]O, len(list))
+	for i, other := range list {
+		ops[i] = other.(*batched[O]).op //nolint:forcetypeassert,errcheck // of one kind
+	}
+	return m.kind.run(ctx, tx, ops, false)
 }
