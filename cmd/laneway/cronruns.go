@@ -93,6 +93,7 @@ func reasonOf(r wire.LedgerEntry) string {
 		"gap":         "the wall time did not exist, and the job skips such slots",
 		"window":      "no gateway ran then, and the slots are older than the job's window",
 		"policy":      "no gateway ran then, and the job skips missed slots",
+		"no_agent":    "no gateway had its agent then",
 		"max_catchup": "no gateway ran then, and the job repeats fewer slots",
 		"stopped":     "it was stopped",
 		"removed":     "the job was removed",

@@ -75,6 +75,7 @@ func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secre
 		found = append(found, examineRules(ctx, s, ruleValues(cfg, now))...)
 		found = append(found, examineSecrets(ctx, s, secrets))
 		found = append(found, examineRollbacks(ctx, s, now)...)
+		found = append(found, examineAgentless(ctx, s, ruleValues(cfg, now))...)
 	}
 	if err := s.Close(); err != nil {
 		found = append(found, Finding{Warning, err.Error(), ""})
@@ -159,6 +160,24 @@ func examineSecrets(ctx context.Context, look store.Inspector, secrets []secret.
 		}
 	}
 	return Finding{Weight: Fine, Text: fmt.Sprintf("none of %d secrets stands in the errors and addresses of the tables", len(secrets))}
+}
+
+// examineAgentless reports work that waits for an agent that none of the running gateways has.
+func examineAgentless(ctx context.Context, look store.Inspector, values map[string]any) []Finding {
+	rows, err := look.Violations(ctx, store.Agentless(), values, rowsPerRule)
+	if err != nil {
+		return []Finding{{Failure, fmt.Sprintf("whether work waits for an agent that is missing could not be read: %v", err), ""}}
+	}
+	var found []Finding
+	for _, row := range rows {
+		messages, errMessages := strconv.Atoi(row[2])
+		jobs, errJobs := strconv.Atoi(row[3])
+		if err := errors.Join(errMessages, errJobs); err != nil {
+			return []Finding{{Failure, fmt.Sprintf("whether work waits for an agent that is missing could not be read: %v", err), ""}}
+		}
+		found = append(found, Finding{Warning, store.Unowned{Messages: messages, Jobs: jobs}.Sentence(row[1]), store.UnownedCure})
+	}
+	return found
 }
 
 // examineRollbacks reports when the database was found to have lost commits.

@@ -170,6 +170,8 @@ type Cluster struct {
 	Heartbeat Duration `yaml:"heartbeat"`
 	// Sweep is how often unowned work is looked for, 100ms to 1m. Default 1s.
 	Sweep Duration `yaml:"sweep"`
+	// AgentWait is how long work waits for an agent that no running replica has, 1m to 30d, 0 = until one has it: then messages fail with a notice. Default 10m.
+	AgentWait Duration `yaml:"agent_wait"`
 }
 
 // Hook is one incoming webhook, `POST /hooks/{name}`.

@@ -39,7 +39,7 @@ func Default() Config {
 		Retention:     30 * Duration(day),
 		Limits:        defaultLimits(),
 		Budgets:       Budgets{Currency: "USD"},
-		Cluster:       Cluster{Lease: 15 * Duration(second), Heartbeat: 3 * Duration(second), Sweep: Duration(second)},
+		Cluster:       Cluster{Lease: 15 * Duration(second), Heartbeat: 3 * Duration(second), Sweep: Duration(second), AgentWait: 10 * Duration(minute)},
 		Hooks:         map[string]Hook{},
 		MCP:           MCP{Servers: map[string]MCPServer{}},
 		Log:           Log{Level: "info", Format: "text"},

@@ -199,6 +199,9 @@ func (c Cluster) validate(a at) {
 	a.durationBetween("lease", c.Lease, 3*Duration(second), 10*Duration(minute))
 	a.durationBetween("heartbeat", c.Heartbeat, Duration(second)/2, Duration(minute))
 	a.durationBetween("sweep", c.Sweep, Duration(second)/10, Duration(minute))
+	if c.AgentWait != 0 {
+		a.durationBetween("agent_wait", c.AgentWait, Duration(minute), 30*24*Duration(hour))
+	}
 	if 3*c.Heartbeat > c.Lease {
 		a.key("lease").addf("must be three heartbeats (%s) or longer, is %s", 3*c.Heartbeat, c.Lease)
 	}

@@ -112,6 +112,10 @@ func TestEachAnswerAboutASlotIsOneSentenceWithItsFigures(t *testing.T) {
 			nine, row(func(r *cron.Run) { r.State, r.Reason = cron.RunMissed, cron.ReasonPolicy }), cron.WhyMissed,
 			"No replica fired jobs then. When one was back the policy of the job ran a newer slot, or none.",
 		},
+		"missed without its agent": {
+			nine, row(func(r *cron.Run) { r.State, r.Reason = cron.RunMissed, cron.ReasonNoAgent }), cron.WhyMissed,
+			"No replica had the agent of the job, until the slot was older than the catch-up window of the job.",
+		},
 		"missed beyond the catch-up": {
 			nine, row(func(r *cron.Run) { r.State, r.Reason = cron.RunMissed, cron.ReasonMaxCatchup }), cron.WhyMissed,
 			"No replica fired jobs then. When one was back more slots had passed than the job catches up.",

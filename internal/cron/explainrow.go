@@ -91,6 +91,10 @@ func (e Evidence) slots(r Run) string {
 }
 
 func (e Evidence) missed(r Run) (why Why, text, cure string) {
+	if r.Reason == ReasonNoAgent {
+		return WhyMissed, "No replica had the agent of the job, until the slot was older than the catch-up window of the job" + e.slots(r) + ".",
+			"start a gateway that has the agent in its configuration, then backfill the slot"
+	}
 	text = "No replica fired jobs then"
 	if o, ok := e.outage(r.ScheduledFor); ok {
 		text = "No replica fired jobs from " + e.clock(o.From) + " to " + e.clock(o.Until)

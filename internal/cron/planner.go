@@ -75,6 +75,36 @@ func (p *Planner) Decide(now time.Time, due []DueJob) []Verdict {
 	return verdicts
 }
 
+// GiveUp is Decide for jobs whose agent no process has: slots that are older than the catch-up window of the job are missed, and everything else waits for the agent.
+// Jobs of the gateway itself need none.
+func (p *Planner) GiveUp(now time.Time, due []DueJob) []Verdict {
+	var verdicts []Verdict
+	for _, d := range due {
+		if d.Job.Owner == SystemOwner || d.Job.Pause != nil || d.Job.State.Next.IsZero() {
+			continue
+		}
+		t, err := p.Timetable(d.Job)
+		if err != nil {
+			verdicts = append(verdicts, Verdict{JobID: d.Job.ID, Invalid: err.Error()})
+			continue
+		}
+		window := d.Job.Missed.For(t.Schedule.Kind()).Window
+		if window == NoWindow {
+			continue
+		}
+		span, ok := t.Span(ReasonNoAgent, d.Job.State.Next.Add(-1), now.Add(-window-1))
+		if !ok {
+			continue
+		}
+		next, more := t.Next(span.Last)
+		verdicts = append(verdicts, Verdict{
+			JobID: d.Job.ID, Rows: []Run{d.Job.spanRow(span, RunMissed)}, Fired: d.Job.State.Fired, ConsecutiveSkipped: d.Job.State.ConsecutiveSkipped,
+			Next: next.Slot, NextRunAt: next.At, Disable: !more,
+		})
+	}
+	return verdicts
+}
+
 // sharesSession reports whether the runs of the job do not have a session each.
 func (j Job) sharesSession() bool { return j.Session != Isolated || j.Overlap == OverlapBufferOne }
 

@@ -52,3 +52,54 @@ func TestCatchingUpWaitsBehindAnActiveRunWhateverTheOverlapPolicy(t *testing.T) 
 		}
 	}
 }
+
+// Jobs whose agent is missing: only slots beyond the catch-up window are over.
+func TestSlotsOfAMissingAgentAreMissedAfterTheCatchUpWindow(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	hourly := func(change func(j *Job)) Job {
+		j := Job{
+			ID: "j", Owner: "ann", Agent: "coder", Session: Isolated, Enabled: true, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "0 * * * *", TZ: "UTC"},
+			State: JobState{Next: now.Add(-3 * time.Hour), NextRunAt: now.Add(-3 * time.Hour), Fired: 4, ConsecutiveSkipped: 2},
+		}
+		change(&j)
+		return j
+	}
+	at := schedule.Spec{Kind: schedule.KindAt, At: now.Add(-3 * time.Hour)}
+	for name, c := range map[string]struct {
+		change func(j *Job)
+		missed int64
+		next   time.Time // zero = no verdict, or the job is over
+		over   bool
+	}{
+		"an hour is the default":        {func(*Job) {}, 2, now.Add(-time.Hour), false},
+		"a longer window":               {func(j *Job) { j.Missed.Window = 90 * time.Minute }, 2, now.Add(-time.Hour), false},
+		"a window that has all of them": {func(j *Job) { j.Missed.Window = 3 * time.Hour }, 0, time.Time{}, false},
+		"no window":                     {func(j *Job) { j.Missed.Window = NoWindow }, 0, time.Time{}, false},
+		"an empty window":               {func(j *Job) { j.Missed.Window = EmptyWindow }, 3, now, false},
+		"once, which waits":             {func(j *Job) { j.Schedule = at }, 0, time.Time{}, false},
+		"once, within an hour":          {func(j *Job) { j.Schedule, j.Missed.Window = at, time.Hour }, 1, time.Time{}, true},
+		"paused":                        {func(j *Job) { j.Pause = &Pause{At: now.Add(-4 * time.Hour)} }, 0, time.Time{}, false},
+		"of the gateway":                {func(j *Job) { j.Owner = SystemOwner }, 0, time.Time{}, false},
+	} {
+		j := hourly(c.change)
+		verdicts := NewPlanner(schedule.NewCompiler(0), PlannerConfig{}).GiveUp(now, []DueJob{{Job: j}})
+		if c.missed == 0 {
+			if len(verdicts) != 0 {
+				t.Errorf("%s: %+v, want no verdict", name, verdicts)
+			}
+			continue
+		}
+		if len(verdicts) != 1 || len(verdicts[0].Rows) != 1 {
+			t.Errorf("%s: %+v, want one row", name, verdicts)
+			continue
+		}
+		v, row := verdicts[0], verdicts[0].Rows[0]
+		if row.State != RunMissed || row.Reason != ReasonNoAgent || row.SlotCount != c.missed || !row.ScheduledFor.Equal(j.State.Next) {
+			t.Errorf("%s: the row %+v, want %d slots", name, row, c.missed)
+		}
+		if !v.Next.Equal(c.next) || v.Disable != c.over || v.Fired != 4 || v.ConsecutiveSkipped != 2 || len(v.Runs) != 0 {
+			t.Errorf("%s: %+v, want the next slot at %s, over %t", name, v, c.next, c.over)
+		}
+	}
+}

@@ -81,6 +81,7 @@ const (
 	ReasonWindow     Reason = "window"      // missed: older than the catch-up window
 	ReasonPolicy     Reason = "policy"      // missed: the policy lets fewer run
 	ReasonMaxCatchup Reason = "max_catchup" // missed: over the number to catch up
+	ReasonNoAgent    Reason = "no_agent"    // missed: no replica had its agent until it was older than the catch-up window
 	ReasonStopped    Reason = "stopped"     // cancelled by a person
 	ReasonRemoved    Reason = "removed"     // cancelled with its job
 	ReasonReplaced   Reason = "replaced"    // cancelled for a newer run
@@ -90,7 +91,7 @@ const (
 func (r Reason) Valid() bool {
 	switch r {
 	case ReasonNone, ReasonOverlap, ReasonBudget, ReasonPaused, ReasonBufferFull, ReasonGap, ReasonWindow,
-		ReasonPolicy, ReasonMaxCatchup, ReasonStopped, ReasonRemoved, ReasonReplaced:
+		ReasonPolicy, ReasonMaxCatchup, ReasonNoAgent, ReasonStopped, ReasonRemoved, ReasonReplaced:
 		return true
 	}
 	return false

@@ -29,6 +29,9 @@ type RunnerConfig struct {
 	Batch int
 	// Agents are those of this process: jobs of others are not claimed. nil = all.
 	Agents []string
+	// Given are agents that no process has and for whose jobs no process waits any more: their slots end as missed once they are older than the catch-up window of the
+	// job. nil = none. It does not block.
+	Given func() []string
 	// Node is the id under which runs are claimed; "" while this process may not claim anything. Required.
 	Node func() string
 }
@@ -160,7 +163,7 @@ func (r *Runner) claimAll(ctx context.Context) (claims int, next time.Time, err 
 		if node == "" {
 			break
 		}
-		c, err := r.claim(ctx, node)
+		c, err := r.claim(ctx, ClaimParams{Node: node, Limit: r.cfg.Batch, Agents: r.cfg.Agents, Decide: r.planner.Decide})
 		claims++
 		if err != nil {
 			return claims, time.Time{}, err
@@ -171,16 +174,29 @@ func (r *Runner) claimAll(ctx context.Context) (claims int, next time.Time, err 
 		if c.Passed > 0 || !c.Next.After(c.Now) && !c.Next.IsZero() {
 			return claims, c.Now.Add(lockedRetry), nil
 		}
-		return claims, c.Next, nil
+		return claims, c.Next, r.giveUp(ctx, node)
 	}
 	return claims, time.Time{}, nil
 }
 
+// giveUp ends slots of agents that have been missing for too long.
+func (r *Runner) giveUp(ctx context.Context, node string) error {
+	if r.cfg.Given == nil {
+		return nil
+	}
+	agents := r.cfg.Given()
+	if len(agents) == 0 {
+		return nil
+	}
+	_, err := r.claim(ctx, ClaimParams{Node: node, Limit: r.cfg.Batch, Agents: agents, Decide: r.planner.GiveUp})
+	return err
+}
+
 // claim takes one batch and launches it.
-func (r *Runner) claim(ctx context.Context, node string) (Claimed, error) {
+func (r *Runner) claim(ctx context.Context, p ClaimParams) (Claimed, error) {
 	within, cancel := context.WithTimeoutCause(ctx, claimTime, errors.New("claiming what is due took too long"))
 	defer cancel()
-	c, err := r.store.Claim(within, ClaimParams{Node: node, Limit: r.cfg.Batch, Agents: r.cfg.Agents, Decide: r.planner.Decide})
+	c, err := r.store.Claim(within, p)
 	if err != nil {
 		return c, err
 	}

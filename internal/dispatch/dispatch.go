@@ -75,6 +75,8 @@ type Config struct {
 	// OwnSessions and CallerSessions are how many sessions the same may name, see [chat.SessionKey.Named]: more are refused with chat.CodeLimit.
 	// 0 = no bound.
 	OwnSessions, CallerSessions int
+	// AgentWait is how long messages wait for an agent that no live process has, before they fail; 0 = until one has it.
+	AgentWait time.Duration
 	// Agents, the default one first; at least one.
 	Agents []Agent
 	// Cron is what the operator decided about jobs, and about what the built-in ones remove.
@@ -178,7 +180,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 		p.channels[c.Name()] = c
 	}
 	d := &Dispatcher{parts: p, started: time.Now()}
-	d.figures.parts, d.figures.warned = p, map[string]bool{}
+	d.figures.parts, d.figures.warned, d.figures.since = p, map[string]bool{}, map[string]time.Time{}
 	if err := d.connect(ctx, deps); err != nil {
 		return nil, err
 	}
@@ -205,7 +207,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 		return err
 	}
 	d.owner = ownership.New(ownership.Config{
-		Version: cfg.Version, Addr: cfg.Addr, Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Sweep: cfg.Sweep, Agents: d.agentIDs(), Fires: cfg.Cron.Fires, Exclusive: cfg.Exclusive,
+		Version: cfg.Version, Addr: cfg.Addr, Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Sweep: cfg.Sweep, Agents: d.agentIDs(), Given: d.figures.given, Fires: cfg.Cron.Fires, Exclusive: cfg.Exclusive,
 	}, p.store, takeover{d.queue, &d.turns.running}, p.obs, p.log)
 	d.publisher = events.New(events.Config{
 		DefaultAgent: d.DefaultAgent(), End: p.endEvent, Topics: events.Topics{
@@ -239,7 +241,7 @@ func (d *Dispatcher) connectJobs() error {
 	p := d.parts
 	deps := service.Deps{
 		Store: p.store, Node: p.node, Turns: jobTurns{p, d.queue}, Callers: jobCallers{d.admission, d.access}, Publisher: p.events, Outbox: p.outbox,
-		Log: p.log, Go: p.background.Go, Agents: d.agentIDs(), Channels: p.channelNames(),
+		Log: p.log, Go: p.background.Go, Agents: d.agentIDs(), Given: d.figures.given, Channels: p.channelNames(),
 	}
 	if p.cfg.Files != nil {
 		deps.Files = p.cfg.Files

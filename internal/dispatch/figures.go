@@ -2,10 +2,8 @@ package dispatch
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +26,8 @@ type Figures struct {
 	Cron          cron.Summary // OldestDue negative = nothing is due
 	// AgentMissing is work that waits for an agent that no live process has, one sentence for each agent.
 	AgentMissing []string
+	// given are those of these agents that have been missing for [Config.AgentWait].
+	given []string
 }
 
 // figures keeps the counts fresh, so that a scrape of the metrics asks the database nothing.
@@ -36,7 +36,9 @@ type figures struct {
 
 	last atomic.Pointer[Figures]
 	// left is what the last look found without a live process, by agent; warned are the agents in the log. They are touched by the loop only.
+	// since is when each was found to be missing.
 	left   map[string]store.Unowned
+	since  map[string]time.Time
 	warned map[string]bool
 }
 
@@ -73,64 +75,52 @@ func (f *figures) read(ctx context.Context) {
 		next.Cron, err = f.store.Summary(ctx, "")
 	}
 	if err == nil {
-		next.AgentMissing, err = f.agentMissing(ctx, next.AgentMissing)
+		err = f.agentMissing(ctx, &next)
 	}
 	if err != nil {
 		f.log.DebugContext(ctx, "the figures of the store cannot be read; the last ones stay", "err", err)
-		return
+		next.given = nil // a replica may have the agent by now
 	}
 	f.last.Store(&next)
 }
 
-// agentMissing names the agents for which work waits and that no live process has. was is what the last look named. Two looks have to find it: between
-// them a process may start again. Each agent is a warning once, until nothing waits for it.
-func (f *figures) agentMissing(ctx context.Context, was []string) ([]string, error) {
+// given are the agents that have been missing for too long.
+func (f *figures) given() []string { return f.current().given }
+
+// agentMissing names the agents for which work waits and that no live process has. Two looks have to find it: between them a process may start again. Each agent is
+// a warning once, until nothing waits for it. The time of an agent begins anew with this process, so that a gateway that starts first does not give up the work of
+// the next one.
+func (f *figures) agentMissing(ctx context.Context, next *Figures) error {
 	if f.node.Hold() != nil { // every process leaves the work, and the hold is a problem of its own
-		f.left = nil
-		return nil, nil
+		clear(f.left)
+		clear(f.since)
+		next.AgentMissing, next.given = nil, nil
+		return nil
 	}
 	left, err := f.store.Unowned(ctx)
 	if err != nil {
-		return was, err
+		return err
 	}
 	before := f.left
-	f.left = left
-	var missing []string
+	f.left, next.AgentMissing, next.given = left, nil, nil
 	for _, agent := range slices.Sorted(maps.Keys(left)) {
 		if _, still := before[agent]; !still {
+			f.since[agent] = time.Now()
 			continue
 		}
 		n := left[agent]
-		missing = append(missing, missingSentence(agent, n))
+		next.AgentMissing = append(next.AgentMissing, n.Sentence(agent)+": "+store.UnownedCure)
+		if f.cfg.AgentWait > 0 && time.Since(f.since[agent]) >= f.cfg.AgentWait {
+			next.given = append(next.given, agent)
+		}
 		if !f.warned[agent] {
 			f.warned[agent] = true
-			f.log.WarnContext(ctx, "work waits for an agent that no running gateway has", "agent", agent, "messages", n.Messages, "jobs", n.Jobs, "cure", missingCure)
+			f.log.WarnContext(ctx, "work waits for an agent that no running gateway has", "agent", agent, "messages", n.Messages, "jobs", n.Jobs, "cure", store.UnownedCure)
 		}
 	}
 	maps.DeleteFunc(f.warned, func(agent string, _ bool) bool {
 		_, still := left[agent]
 		return !still
 	})
-	return missing, nil
-}
-
-const missingCure = "start a gateway that has the agent in its configuration, or reset the sessions and disable the jobs"
-
-func missingSentence(agent string, n store.Unowned) string {
-	var what []string
-	if n.Messages > 0 {
-		what = append(what, waiting(n.Messages, "message"))
-	}
-	if n.Jobs > 0 {
-		what = append(what, waiting(n.Jobs, "job"))
-	}
-	return fmt.Sprintf("agent %s: %s for it, and no running gateway has it: %s", agent, strings.Join(what, " and "), missingCure)
-}
-
-// waiting is "1 message waits" or "2 messages wait".
-func waiting(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun + " waits"
-	}
-	return fmt.Sprintf("%d %ss wait", n, noun)
+	return nil
 }

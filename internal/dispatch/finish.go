@@ -132,7 +132,7 @@ func (ts *turns) judge(ctx context.Context, t *turn, res agent.Result, err error
 	case errors.Is(err, errInterrupted):
 		end.fail(chat.OutcomeInterrupted, store.RunInterrupted, "crashed", sentence(chat.OutcomeInterrupted, ""))
 	case errors.Is(err, errNoAgent):
-		end.fail(chat.OutcomeFailed, store.RunFailed, string(chat.FailUnknownAgent), fmt.Sprintf("there is no agent %q here; the operator can add it to the configuration", t.run.Session.Agent))
+		end.fail(chat.OutcomeFailed, store.RunFailed, string(chat.FailUnknownAgent), fmt.Sprintf("no running gateway has the agent %q; the operator can start one that has it in its configuration", t.run.Session.Agent))
 	case errors.Is(err, errTurnTimeout):
 		end.fail(chat.OutcomeFailed, store.RunFailed, string(chat.FailTimeout), "the answer took too long and was ended; try again or ask for less")
 	case errors.As(err, &failed):

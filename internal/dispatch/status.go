@@ -132,7 +132,7 @@ func (d *Dispatcher) unserved(ctx context.Context, counts map[string]store.Outbo
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		if !leases[name] {
-			all = append(all, fmt.Sprintf("channel %s: %s to be sent, and no running gateway has it: start a gateway with this account", name, waiting(counts[name].Waiting, "message")))
+			all = append(all, fmt.Sprintf("channel %s: %s to be sent, and no running gateway has it: start a gateway with this account", name, store.CountWaiting(counts[name].Waiting, "message")))
 		}
 	}
 	return all

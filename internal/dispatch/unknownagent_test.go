@@ -3,7 +3,9 @@ package dispatch_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/dispatch"
 	"laneway/internal/store"
 )
@@ -105,6 +108,82 @@ func TestARunWaitsForAProcessThatHasItsAgent(t *testing.T) {
 	})
 }
 
+// TestMessagesOfAnAgentThatNoProcessHasFailAfterTheirWait: ten minutes after the last process with the agent has ended, what it ran and what waits fails with a notice, and work
+// of other agents goes on. A process that has just started waits for its own ten minutes.
+func TestMessagesOfAnAgentThatNoProcessHasFailAfterTheirWait(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore(t)
+		wait := func(c *dispatch.Config) { c.AgentWait = 10 * time.Minute }
+		c, off := cord(st)
+		killed := open(t, c, second(&script{}), wait)
+		running, waits := killed.send("agent:second:main", "sleep 5m"), killed.send("agent:second:main", "waits for the first one")
+		time.Sleep(time.Second)
+		off.Store(true)
+
+		lacking := open(t, st, wait)
+		defer lacking.close()
+		ends := func() (list []string) {
+			t.Helper()
+			for _, id := range []string{running, waits} {
+				m, err := st.MessageByID(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				list = append(list, string(m.Outcome)+m.Reason)
+			}
+			return list
+		}
+		time.Sleep(9 * time.Minute)
+		wantList(t, "before ten minutes are over", ends(), []string{"", ""})
+		time.Sleep(2 * time.Minute)
+		failed := string(chat.OutcomeFailed) + string(chat.FailUnknownAgent)
+		wantList(t, "after them", ends(), []string{failed, failed})
+		want(t, "a turn of its own agent", lacking.end(lacking.send("main", "sleep 1s", func(m *chat.Message) { m.ID = "of-its-own" })).Outcome, chat.OutcomeAnswered)
+		time.Sleep(time.Minute)
+		want(t, "problems", len(lacking.d.Status(t.Context()).Stranded), 0)
+		killed.abandon()
+	})
+}
+
+// TestSlotsOfAnAgentThatNoProcessHasAreMissedAfterTheirWindow: they wait for a process with the agent for the catch-up window of the job, then the ledger has them as missed, and
+// the job goes on when such a process comes. A job that has to run once waits for it.
+func TestSlotsOfAnAgentThatNoProcessHasAreMissedAfterTheirWindow(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore(t)
+		wait := func(c *dispatch.Config) { c.AgentWait = 10 * time.Minute }
+		having := openCron(t, st, second(&script{}), wait)
+		of := func(j *cron.Job) { j.Agent = "second" }
+		often := having.put(cron.Job{ID: "often", Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 30 * 60_000}, Payload: cron.Payload{Text: "sleep 1s"}}, of)
+		once := having.put(cron.Job{ID: "once", Schedule: schedule.Spec{Kind: schedule.KindAt, At: time.Now().Add(45 * time.Minute)}, Payload: cron.Payload{Text: "sleep 1s"}}, of)
+		time.Sleep(31 * time.Minute)
+		having.close()
+
+		lacking := openCron(t, st, wait)
+		states := func(when string, job cron.Job, want string) {
+			t.Helper()
+			var list []string
+			for _, r := range lacking.runs(job.ID) {
+				list = append(list, fmt.Sprintf("%s %s %d", r.State, r.Reason, max(1, r.SlotCount)))
+			}
+			if got := strings.Join(list, ", "); got != want {
+				t.Errorf("%s, the job %s: got %q, want %q", when, job.ID, got, want)
+			}
+		}
+		time.Sleep(55 * time.Minute) // the slot of minute 60 is 26 minutes old
+		states("within the window", often, "ok  1")
+		time.Sleep(40 * time.Minute) // minute 126: that of minute 60 is too old, those of 90 and 120 are not
+		states("after the window", often, "ok  1, missed no_agent 1")
+		states("after the window", once, "")
+		lacking.close()
+
+		lacking = openCron(t, st, second(&script{}), wait)
+		time.Sleep(time.Minute)
+		states("with the agent", often, "ok  1, missed no_agent 1, missed policy 1, ok  1")
+		states("with the agent", once, "ok  1")
+		lacking.close()
+	})
+}
+
 // TestMessagesThatNoProcessSendsAreNamed has a message for a bot of a process that is gone.
 func TestMessagesThatNoProcessSendsAreNamed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -137,7 +216,7 @@ func TestARunInTheSessionOfAnAgentThatThisProcessLacksFails(t *testing.T) {
 			t.Fatal("the job did not run")
 		}
 		want(t, "state of the attempt", runs[0].Attempts[0].State, cron.AttemptError)
-		want(t, "sentence", runs[0].Error, `there is no agent "second" here; the operator can add it to the configuration`)
+		want(t, "sentence", runs[0].Error, `no running gateway has the agent "second"; the operator can start one that has it in its configuration`)
 	})
 }
 

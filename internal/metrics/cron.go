@@ -25,7 +25,7 @@ func (m *Metrics) Cron() cron.RunnerObserver {
 	}
 	for state, reasons := range map[cron.RunState][]cron.Reason{
 		cron.RunSkipped: {cron.ReasonOverlap, cron.ReasonBudget, cron.ReasonPaused, cron.ReasonBufferFull},
-		cron.RunMissed:  {cron.ReasonWindow, cron.ReasonPolicy, cron.ReasonMaxCatchup},
+		cron.RunMissed:  {cron.ReasonWindow, cron.ReasonPolicy, cron.ReasonMaxCatchup, cron.ReasonNoAgent},
 	} {
 		for _, reason := range reasons {
 			o.recorded.WithLabelValues(string(state), string(reason))

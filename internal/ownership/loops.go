@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -121,7 +122,11 @@ func (n *Node) sweep(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, n.cfg.Lease, errors.New("the sweep took too long"))
 	defer cancel()
-	taken, err := n.store.Sweep(ctx, store.SweepParams{Node: me.id, Limit: sweepBatch, Agents: n.cfg.Agents})
+	agents := n.cfg.Agents
+	if agents != nil && n.cfg.Given != nil {
+		agents = append(slices.Clip(agents), n.cfg.Given()...)
+	}
+	taken, err := n.store.Sweep(ctx, store.SweepParams{Node: me.id, Limit: sweepBatch, Agents: agents})
 	if err != nil {
 		n.log.WarnContext(ctx, "sweep failed; trying again", "err", err)
 		return

@@ -66,6 +66,8 @@ type Config struct {
 	Sweep time.Duration
 	// Agents are those that this process has: it takes over no work of others, and says so to other replicas. nil = all.
 	Agents []string
+	// Given are agents that no process has and for whose work no process waits any more: this one takes it over, and it fails. nil = none. It does not block.
+	Given func() []string
 	// Fires: this process fires jobs.
 	Fires bool
 	// Exclusive: no other process can use the store, so what earlier processes owned is free at once.

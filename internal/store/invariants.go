@@ -38,6 +38,24 @@ func Invariants() []Invariant {
 	return append(all, nodeInvariants()...)
 }
 
+// agentless is the condition that there are live nodes and none has the agent of a row of a table: its work waits for one, see [Unowned].
+func agentless(table string) string {
+	return `(EXISTS (SELECT 1 FROM nodes m WHERE m.lease_until > :gone)
+			    AND NOT EXISTS (SELECT 1 FROM nodes m WHERE m.lease_until > :gone AND (m.agents = '' OR m.agents LIKE '%"' || ` + table + `.agent || '"%')))`
+}
+
+// Agentless finds the agents that no live node has although there are some, with how many messages and due jobs wait for each.
+func Agentless() Invariant {
+	return Invariant{ID: "agentless", Params: []string{"now", "gone"}, SQL: `
+		SELECT 'agentless', w.agent, sum(w.messages), sum(w.jobs) FROM (
+			SELECT s.agent, 1 AS messages, 0 AS jobs FROM inbox i JOIN sessions s ON s.key = i.session_key
+			LEFT JOIN nodes n ON n.id = s.owner AND n.lease_until > :gone
+			WHERE i.state <> 'done' AND n.id IS NULL
+			UNION ALL SELECT agent, 0, 1 FROM cron_jobs
+			WHERE enabled AND next_run_at > 0 AND next_run_at <= :now AND paused_at IS NULL AND coalesce(invalid, '') = '' AND owner <> 'system'
+		) w WHERE ` + agentless("w") + ` GROUP BY w.agent ORDER BY w.agent`}
+}
+
 // messageInvariants are the rules of messages. A message whose run was interrupted waits again and has a run, so the queue may be longer
 // than its bound by those.
 func messageInvariants() []Invariant {
@@ -63,11 +81,12 @@ func messageInvariants() []Invariant {
 			SELECT 'I1.behind', i.session_key, i.seq FROM inbox i
 			JOIN sessions s ON s.key = i.session_key
 			WHERE i.state <> 'done' AND i.seq <= s.done_seq`},
-		{ID: "I5.stranded", Rule: "Unfinished work has a live owner, or is younger than a lease, or the gateway is held.", Params: []string{"gone"}, SQL: `
+		{ID: "I5.stranded", Rule: "Unfinished work has a live owner, or is younger than a lease, or no live node has its agent, or the gateway is held.", Params: []string{"gone"}, SQL: `
 			SELECT 'I5.stranded', i.session_key, min(i.seq) FROM inbox i
 			JOIN sessions s ON s.key = i.session_key
 			LEFT JOIN nodes n ON n.id = s.owner AND n.lease_until > :gone
 			WHERE i.state <> 'done' AND i.accepted_at < :gone AND n.id IS NULL AND NOT EXISTS (SELECT 1 FROM hold)
+			  AND NOT ` + agentless("s") + `
 			GROUP BY i.session_key`},
 		{ID: "I6.receipt", Rule: "Delivered means that the provider's id is known.", SQL: `
 			SELECT 'I6.receipt', id, run_id FROM outbox
@@ -191,10 +210,11 @@ func cronInvariants() []Invariant {
 			SELECT 'I2.dead', id, key FROM cron_jobs
 			WHERE enabled AND kind <> 'at' AND coalesce(next_run_at, 0) = 0
 			  AND coalesce(paused_at, 0) = 0 AND coalesce(invalid, '') = ''`},
-		{ID: "I2.late", Rule: "A job whose time has come is claimed.", Params: []string{"gone"}, SQL: `
+		{ID: "I2.late", Rule: "A job whose time has come is claimed, unless no live node has its agent.", Params: []string{"gone"}, SQL: `
 			SELECT 'I2.late', id, next_run_at FROM cron_jobs
 			WHERE enabled AND next_run_at > 0 AND next_run_at < :gone
-			  AND (coalesce(paused_at, 0) = 0 OR coalesce(paused_until, 0) <> 0) AND coalesce(invalid, '') = ''`},
+			  AND (coalesce(paused_at, 0) = 0 OR coalesce(paused_until, 0) <> 0) AND coalesce(invalid, '') = ''
+			  AND (owner = 'system' OR NOT ` + agentless("cron_jobs") + `)`},
 		{ID: "I10.jobs", Rule: "No owner has more jobs than allowed.", Params: []string{"jobs"}, SQL: `
 			SELECT 'I10.jobs', owner, count(*) FROM cron_jobs
 			WHERE owner <> 'system'

@@ -2,6 +2,8 @@ package store
 
 import (
 	"cmp"
+	"fmt"
+	"strings"
 	"time"
 
 	"laneway/internal/chat"
@@ -48,6 +50,29 @@ type Node struct {
 
 // Unowned is what waits for an agent that no live node has.
 type Unowned struct{ Messages, Jobs int }
+
+// UnownedCure is what a person can do about it.
+const UnownedCure = "start a gateway that has the agent in its configuration, or reset the sessions and disable the jobs"
+
+// Sentence names the work and the agent.
+func (u Unowned) Sentence(agent string) string {
+	var what []string
+	if u.Messages > 0 {
+		what = append(what, CountWaiting(u.Messages, "message"))
+	}
+	if u.Jobs > 0 {
+		what = append(what, CountWaiting(u.Jobs, "job"))
+	}
+	return fmt.Sprintf("agent %s: %s for it, and no running gateway has it", agent, strings.Join(what, " and "))
+}
+
+// CountWaiting is "1 message waits" or "2 messages wait".
+func CountWaiting(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun + " waits"
+	}
+	return fmt.Sprintf("%d %ss wait", n, noun)
+}
 
 // Beat is the result of a heartbeat.
 type Beat struct {

@@ -64,6 +64,8 @@ type Deps struct {
 	Go func(work func())
 	// Agents are those of this process; it claims no job of another. The first one answers for jobs that name none, and for the built-in ones.
 	Agents []string
+	// Given is as in [cron.RunnerConfig].
+	Given func() []string
 	// Channels are the names of the configured channels, sorted.
 	Channels []string
 }
@@ -127,7 +129,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.maintenance = &maintenance{parts: p}
 	s.attempts = &attempts{parts: p, delivery: s.Delivery, maintenance: s.maintenance}
 	var err error
-	s.loop, err = cron.NewRunner(cron.RunnerConfig{Node: p.claimant, Agents: deps.Agents}, p.jobs, p.planner, &launcher{parts: p, delivery: s.Delivery}, cfg.Observer, p.log)
+	s.loop, err = cron.NewRunner(cron.RunnerConfig{Node: p.claimant, Agents: deps.Agents, Given: deps.Given}, p.jobs, p.planner, &launcher{parts: p, delivery: s.Delivery}, cfg.Observer, p.log)
 	if err != nil {
 		return nil, fmt.Errorf("making the cron runner: %w", err)
 	}
