@@ -23,7 +23,7 @@ import (
 //	v.a                a column of the row set
 //	{from}, {and}      FROM v, and v as a further item of a FROM
 //
-// A statement with a row set runs once on PostgreSQL, and once for each row on SQLite.
+// A statement with a row set runs once on PostgreSQL, and once for each row on SQLite. There, INSERT … SELECT … {from} WHERE true has VALUES.
 type Dialect struct {
 	sqlite bool
 	cache  sync.Map // text → *Statement; the texts are constants and their few combinations
@@ -64,6 +64,8 @@ var (
 	anyMark   = regexp.MustCompile(`\{(\w+)(?: ([^}]*))?\}`)
 	parameter = regexp.MustCompile(`\$(\d+)`)
 	setColumn = regexp.MustCompile(`\bv\.(\w+)\b`)
+	// rowOfSet is an INSERT of the rows of the set. With SELECT, SQLite expects many rows, and keeps a copy of every page that it changes until the statement ends.
+	rowOfSet = regexp.MustCompile(`(?s)^(\s*INSERT INTO [^()]*\([^()]*\)\s+)SELECT (.*?)\s+\{from\} WHERE true`)
 )
 
 func (d *Dialect) resolve(text string) *Statement {
@@ -75,6 +77,9 @@ func (d *Dialect) resolve(text string) *Statement {
 			name, kind, _ := strings.Cut(strings.TrimSpace(part), " ")
 			s.names, types = append(s.names, name), append(types, kind)
 		}
+	}
+	if d.sqlite && types != nil {
+		text = rowOfSet.ReplaceAllString(text, "${1}VALUES (${2})")
 	}
 	last := 0
 	for _, m := range parameter.FindAllStringSubmatch(text, -1) {

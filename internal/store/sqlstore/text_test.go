@@ -31,6 +31,11 @@ func TestATextBecomesAStatementOfEachEngine(t *testing.T) {
 			` UPDATE t SET x = ?2, y = ?3, z = ?2  WHERE k = ?1`,
 		},
 		{
+			"rows to insert", `{set a text} INSERT INTO t (x, y) SELECT v.a, NULLIF(v.a, '') {from} WHERE true ON CONFLICT DO NOTHING`,
+			` INSERT INTO t (x, y) SELECT v.a, NULLIF(v.a, '') FROM (SELECT * FROM ROWS FROM (json_to_recordset($1::json) AS (a text)) WITH ORDINALITY AS v(a, row_n) WHERE row_n BETWEEN 1 AND 1000000) v WHERE true ON CONFLICT DO NOTHING`,
+			` INSERT INTO t (x, y) VALUES (?1, NULLIF(?1, '')) ON CONFLICT DO NOTHING`,
+		},
+		{
 			"row sets beside a table", `{set a bool} SELECT 1 FROM t {and} WHERE t.a = v.a`,
 			` SELECT 1 FROM t , (SELECT * FROM ROWS FROM (json_to_recordset($1::json) AS (a boolean)) WITH ORDINALITY AS v(a, row_n) WHERE row_n BETWEEN 1 AND 1000000) v WHERE t.a = v.a`, ` SELECT 1 FROM t  WHERE t.a = ?1`,
 		},
