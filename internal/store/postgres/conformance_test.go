@@ -18,8 +18,6 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, newDatabases(t).harness)
 }
 
-func BenchmarkStore(b *testing.B) { storetest.Bench(b, newDatabases(b).harness) }
-
 func BenchmarkCron(b *testing.B) { storetest.BenchCron(b, newDatabases(b).harness) }
 
 // open makes a store. In tests it plans no statement before its first use unless the test asks for it: the plans of four connections cost more than

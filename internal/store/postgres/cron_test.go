@@ -19,25 +19,6 @@ import (
 	"laneway/internal/testpg"
 )
 
-// TestTakenNameStopsOnlyItsRun: a message with the id that a run needs must not delay the other jobs.
-func TestTakenNameStopsOnlyItsRun(t *testing.T) {
-	t.Parallel()
-	s, url := cronStore(t)
-	addJobs(t, url, 3)
-	first := query(t, url, `SELECT id, next_slot FROM cron_jobs ORDER BY id LIMIT 1`)[0]
-	name := cron.RunID(cron.TriggerSchedule, first[0].(string), time.UnixMilli(first[1].(int64)))
-	if _, err := s.Accept(t.Context(), message("n1", chat.MainKey("main"), name)); err != nil {
-		t.Fatal(err)
-	}
-	if launched := claimAll(t, s); len(launched) != 2 {
-		t.Fatalf("launched %d runs", len(launched))
-	}
-	r, err := s.Run(t.Context(), name, "")
-	if err != nil || r.State != cron.RunError || r.Error == "" {
-		t.Fatalf("run %+v, %v", r, err)
-	}
-}
-
 // deadlocks counts the conflicts that the database had to resolve.
 type deadlocks struct {
 	slog.Handler

@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,68 +15,6 @@ import (
 	"laneway/internal/store/postgres"
 	"laneway/internal/testpg"
 )
-
-// largeVariable asks for the benchmark with a million jobs.
-const largeVariable = "LANEWAY_BENCH_LARGE"
-
-// BenchmarkCronClaim claims 10 000 jobs that are due in the same second, with their ledger rows, sessions and messages.
-func BenchmarkCronClaim(b *testing.B) {
-	const jobs = 10_000
-	s, url := cronStore(b)
-	addJobs(b, url, jobs)
-	b.ReportAllocs()
-	for b.Loop() {
-		b.StopTimer()
-		exec(b, url, `UPDATE cron_jobs SET next_run_at = due - fired, next_slot = due - fired FROM (SELECT (date_part('epoch', now()) * 1000)::bigint - 1000 AS due) t`)
-		exec(b, url, `VACUUM cron_jobs`)
-		b.StartTimer()
-		if n := len(claimAll(b, s)); n != jobs {
-			b.Fatalf("claimed %d of %d jobs", n, jobs)
-		}
-	}
-	b.ReportMetric(jobs*float64(b.N)/b.Elapsed().Seconds(), "fires/s")
-}
-
-// BenchmarkCronIdle is the claim that finds nothing to do.
-func BenchmarkCronIdle(b *testing.B) {
-	sizes := []int{1_000, 100_000}
-	if os.Getenv(largeVariable) != "" {
-		sizes = append(sizes, 1_000_000)
-	}
-	for _, jobs := range sizes {
-		b.Run(fmt.Sprintf("jobs=%d", jobs), func(b *testing.B) {
-			s, url := cronStore(b)
-			addJobs(b, url, jobs)
-			exec(b, url, `UPDATE cron_jobs SET next_run_at = 9999999999999`)
-			exec(b, url, `VACUUM ANALYZE cron_jobs`)
-			p := claimParams()
-			b.ReportAllocs()
-			for b.Loop() {
-				if c, err := s.Claim(b.Context(), p); err != nil || len(c.Launched) > 0 {
-					b.Fatalf("claimed %d runs, %v", len(c.Launched), err)
-				}
-			}
-		})
-	}
-}
-
-// BenchmarkCronFire is the whole way of a fire: claim, start, finish with its ledger row and its job.
-func BenchmarkCronFire(b *testing.B) {
-	for _, workers := range []int{1, 16, 128} {
-		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) { benchFires(b, workers) })
-	}
-}
-
-func benchFires(b *testing.B, workers int) {
-	b.Helper()
-	s, url := cronStore(b)
-	addJobs(b, url, b.N)
-	exec(b, url, `VACUUM ANALYZE cron_jobs`)
-	b.ReportAllocs()
-	b.ResetTimer()
-	fireAll(b, s, workers)
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "fires/s")
-}
 
 // fireAll claims every job, and starts and ends the runs meanwhile with so many workers, as the gateway does.
 func fireAll(b *testing.B, s *postgres.Store, workers int) {

@@ -128,38 +128,6 @@ func TestAttemptsThatBeginTogetherAreInTheLedger(t *testing.T) {
 	}
 }
 
-// TestAJobThatChangesWithItsRunIsWrittenAsAWhole: what the end of a run changes beyond the usual counters reaches the row, in a group, too.
-func TestAJobThatChangesWithItsRunIsWrittenAsAWhole(t *testing.T) {
-	t.Parallel()
-	c := newCronNodes(t)
-	list := c.launchedJobs(3)
-	ends := make([]store.FinishParams, len(list))
-	for i, l := range list {
-		if _, err := c.s.Start(t.Context(), startOf(l)); err != nil {
-			t.Fatal(err)
-		}
-		ends[i] = endOf(l)
-	}
-	ends[0].Cron.Job = func(j cron.Job, _ cron.Run, _ time.Time) *cron.Job {
-		j.Enabled, j.AutoDisabled, j.State.ErrorCount, j.State.NextRunAt = false, true, 7, time.Time{}
-		return &j
-	}
-	ends[1].Cron.Job = func(cron.Job, cron.Run, time.Time) *cron.Job { return nil }
-	ends[2].Cron.Job = func(j cron.Job, _ cron.Run, now time.Time) *cron.Job {
-		s := &j.State
-		s.RunCount, s.ErrorCount, s.ConsecutiveErrors, s.ConsecutiveSkipped = 1, 2, 3, 4
-		s.LastRunAt, s.LastAlertAt, s.LastDuration = time.UnixMilli(5), time.UnixMilli(6), 7*time.Millisecond
-		s.LastState, s.LastError, s.LastErrorClass, s.LastDelivery, s.LastDeliveryError = cron.RunError, "a", "b", "c", "d"
-		return &j
-	}
-	done, _, err := c.s.FinishTogether(t.Context(), ends)
-	c.wantDone(done, err, true, true, true)
-	c.wantRows(`SELECT name || ' ' || enabled || ' ' || auto_disabled || ' ' || error_count || ' ' || COALESCE(next_run_at, 0) FROM cron_jobs WHERE name < 'job 3' ORDER BY name`,
-		"job 1 false true 7 0")
-	c.wantRows(`SELECT concat_ws(' ', run_count, error_count, consecutive_errors, consecutive_skipped, last_run_at, last_alert_at, last_duration_ms, last_state, last_error,
-		last_error_class, last_delivery, last_delivery_error) FROM cron_jobs WHERE name = 'job 3'`, "1 2 3 4 5 6 7 error a b c d")
-}
-
 // TestManyAttemptsAtOnceAllEnd: concurrent starts and ends, in any grouping.
 func TestManyAttemptsAtOnceAllEnd(t *testing.T) {
 	t.Parallel()

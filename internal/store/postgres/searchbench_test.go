@@ -11,7 +11,7 @@ import (
 // BenchmarkSearch searches 1,000,000 messages where that is asked for, or as many as LANEWAY_BENCH_MESSAGES names, else a few.
 func BenchmarkSearch(b *testing.B) {
 	messages := 2_000
-	if os.Getenv(largeVariable) != "" {
+	if os.Getenv("LANEWAY_BENCH_LARGE") != "" {
 		messages = 1_000_000
 	}
 	if n, err := strconv.Atoi(os.Getenv("LANEWAY_BENCH_MESSAGES")); err == nil {

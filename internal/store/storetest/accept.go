@@ -180,9 +180,11 @@ func keyReusedUnderAnotherDedupe(w *world) {
 	p := w.message(node, key)
 	w.accept(p)
 	for _, dedupe := range []string{"another", ""} {
-		p.Message.Dedupe = dedupe
-		_, err := w.st.Accept(w.ctx, p)
-		w.fails(err, chat.ErrKeyReused)
+		for _, p.Message.Session = range []chat.SessionKey{key, w.key()} {
+			p.Message.Dedupe = dedupe
+			_, err := w.st.Accept(w.ctx, p)
+			w.fails(err, chat.ErrKeyReused)
+		}
 	}
 	equal(w, "last_seq", w.session(key).LastSeq, 1)
 	_, next := w.acceptText(node, key)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +22,17 @@ func BenchCron(b *testing.B, open Opener) {
 	b.Helper()
 	b.Run("late/jobs_per_second=10", func(b *testing.B) { benchLate(b, open) })
 	b.Run("burst/jobs=10000", func(b *testing.B) { benchBurst(b, open, 10_000) })
+}
+
+// bench is a store with one node that lives longer than any benchmark.
+func bench(b *testing.B, open Opener) (*world, string) {
+	b.Helper()
+	w := &world{reporter: b, tb: b, ctx: b.Context(), clock: newClock(), ids: &atomic.Int64{}}
+	w.h = open(b, nil)
+	w.st = w.h.Open()
+	node := w.id("node")
+	w.ok(w.st.Register(w.ctx, store.Node{ID: node, Lease: 24 * time.Hour}))
+	return w, node
 }
 
 // stage is a House and observer that records when runs are launched, and passes them on.

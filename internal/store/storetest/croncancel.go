@@ -20,11 +20,6 @@ func cronCancelTests() []test {
 		{"RemovalTakesTheRunsAlong", removalCancels},
 		{"RunAfterATakeoverIsCancelled", cancelAfterTakeover},
 		{"StopOutlivesTheNodeThatRanIt", stopOutlivesItsNode},
-		{"StopOfTheMessageEndsTheRun", func(w *world) { waitingEnds(w, stopMessage) }},
-		{"StopAllEndsTheRun", func(w *world) { waitingEnds(w, stopEverything) }},
-		{"EndWaitingEndsTheRun", func(w *world) { waitingEnds(w, endMessage) }},
-		{"DeletedSessionEndsTheRun", func(w *world) { waitingEnds(w, deleteSession) }},
-		{"DropForAnotherMessageEndsTheRun", func(w *world) { waitingEnds(w, dropMessage) }},
 		{"StopOfARunningMessageLeavesTheRow", stopRunning},
 	}
 }
@@ -219,51 +214,6 @@ func stopOutlivesItsNode(w *world) {
 	w.endRun(taken.Claim, l.Message.ID, cron.RunCancelled, nil)
 	r := w.ledger(l.Run.ID)
 	equal(w, "ledger", []any{r.State, r.Reason}, []any{cron.RunCancelled, cron.ReasonStopped})
-}
-
-// waitingEnds gives the message of a queued run an outcome from outside of cron.
-func waitingEnds(w *world, end func(w *world, node string, l cron.Launched)) {
-	node := w.node()
-	j := w.job(func(j *cron.Job) { j.Session = "session:room" })
-	l := w.due(node)
-	end(w, node, l)
-	r := w.ledger(l.Run.ID)
-	equal(w, "ledger", []any{r.State, r.Reason, r.FinishedAt}, []any{cron.RunCancelled, cron.ReasonStopped, w.clock.now()})
-	equal(w, "active runs", w.stored(j.ID).State.Queued, 0)
-}
-
-func stopMessage(w *world, _ string, l cron.Launched) {
-	s, err := w.st.Stop(w.ctx, store.StopParams{
-		Session: l.Message.Session, Scope: store.StopRun, MessageID: l.Message.ID, By: "ann", Reason: "stop",
-	})
-	w.ok(err)
-	equal(w, "stopped", idsOf(s.Waiting), []string{l.Message.ID})
-}
-
-func stopEverything(w *world, _ string, l cron.Launched) {
-	s, err := w.st.Stop(w.ctx, store.StopParams{Session: l.Message.Session, Scope: store.StopAll, By: "ann", Reason: "stopall"})
-	w.ok(err)
-	equal(w, "stopped", idsOf(s.Waiting), []string{l.Message.ID})
-}
-
-func endMessage(w *world, _ string, l cron.Launched) {
-	ended, err := w.st.EndWaiting(w.ctx, store.EndParams{
-		Session: l.Message.Session, Seqs: []int64{l.Seq}, Outcome: chat.OutcomeStale, Reason: "stopall",
-	})
-	w.ok(err)
-	equal(w, "ended", idsOf(ended), []string{l.Message.ID})
-}
-
-func deleteSession(w *world, _ string, l cron.Launched) {
-	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: l.Message.Session})
-	w.ok(err)
-	equal(w, "deleted", []any{deleted.Deleted, idsOf(deleted.Ended)}, []any{true, []string{l.Message.ID}})
-}
-
-func dropMessage(w *world, node string, l cron.Launched) {
-	p := w.message(node, l.Message.Session)
-	p.Cap, p.Drop = 1, chat.DropOld
-	equal(w, "dropped", idsOf(w.accept(p).Dropped), []string{l.Message.ID})
 }
 
 func stopRunning(w *world) {

@@ -24,6 +24,8 @@ func cronClaimTests() []test {
 		{"RunThatExistsIsNotMadeAgain", existingRun},
 		{"JobThatIsNotUnderstoodIsLeftAlone", jobNotUnderstood},
 		{"BrokenRowDelaysNoOtherJob", brokenRow},
+		{"TakenMessageIDEndsOnlyItsRun", takenMessageID},
+		{"ClaimThatCannotBeWrittenLeavesNothing", failedClaim},
 		{"DisabledAndPausedJobsDoNotFire", sleepingJobs},
 		{"PauseEndsByItself", pauseEndsByItself},
 		{"ActiveRunsAndBudgetAreTold", activeRunsAreGiven},
@@ -45,7 +47,8 @@ func claimIsOneThing(w *world) {
 	w.ok(err)
 	equal(w, "due", told, []cron.DueJob{{Job: j}})
 	slot := j.State.Next
-	want := launch(j, cron.TriggerSchedule, schedule.Fire{Slot: slot, At: slot.Add(cron.Jitter(j.ID, slot, 500))})
+	want := decide(w.clock.now(), []cron.DueJob{{Job: j}})[0].Runs[0]
+	equal(w, "planned", []time.Time{want.Run.ScheduledFor, want.Run.FireAt}, []time.Time{slot, slot.Add(cron.Jitter(j.ID, slot, 500))})
 	want.Run.ClaimedAt, want.Run.Node = w.clock.now(), node
 	l := c.Launched[0]
 	equal(w, "launched", []any{len(c.Launched), l.Message, l.Seq, l.Mine, l.Owner, l.Behind, c.More, c.Now.UTC()},
@@ -262,9 +265,51 @@ func brokenRow(w *world) {
 	equal(w, "listed", len(w.jobIDs(cron.JobFilter{Limit: many})), len(bad)+1)
 	w.pass(interval, node)
 	equal(w, "jobs that the next claim looked at", len(w.claimDue(node).Jobs), 1)
+	for _, j := range bad { // a change of another member keeps what can be repaired
+		text := w.h.Query(w.tb, "SELECT schedule, payload, policy, delivery FROM cron_jobs WHERE id = '"+j.ID+"'")
+		w.alter(j.ID, func(j *cron.Job) { j.Pause = &cron.Pause{By: "ann", At: w.clock.now()} })
+		equal(w, "stored texts", w.h.Query(w.tb, "SELECT schedule, payload, policy, delivery FROM cron_jobs WHERE id = '"+j.ID+"'"), text)
+	}
 	good.ID, good.Key = bad[0].ID, bad[0].Key
 	w.alter(bad[0].ID, func(j *cron.Job) { *j = good })
 	equal(w, "written anew", w.stored(bad[0].ID).Invalid, "")
+}
+
+// takenMessageID: clients choose the ids of their messages, so one may use the id of a later run.
+func takenMessageID(w *world) {
+	node := w.node()
+	j, other := w.job(nil), w.job(nil)
+	p := w.message(node, w.key())
+	p.Message.ID = cron.RunID(cron.TriggerSchedule, j.ID, j.State.Next)
+	w.accept(p)
+	w.pass(interval, node)
+	equal(w, "the other job fires", w.launchOne(node).Run.JobID, other.ID)
+	want := decide(w.clock.now(), []cron.DueJob{{Job: j}})[0].Runs[0].Run
+	want.State, want.ErrorClass, want.Error = cron.RunError, "unknown", "another message has the name of this run: the run cannot use it"
+	want.ClaimedAt, want.FinishedAt, want.Node = w.clock.now(), w.clock.now(), node
+	equal(w, "ledger", w.ledger(p.Message.ID), want)
+	equal(w, "sessions that were made for it", w.h.Query(w.tb, "SELECT key FROM sessions WHERE key LIKE '%:cron:"+j.ID+":%'"), nil)
+	w.pass(interval, node)
+	equal(w, "launched in the next minute", w.launchOne(node).Run.JobID, j.ID)
+}
+
+// failedClaim: a claim writes many rows, and what fails in the middle takes all of them back.
+func failedClaim(w *world) {
+	node := w.node()
+	jobs := []cron.Job{w.job(nil), w.job(nil), w.job(nil)}
+	w.pass(interval, node)
+	_, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(now time.Time, due []cron.DueJob) []cron.Verdict {
+		all := decide(now, due)
+		all[1].Runs[0].Message.Content.Options.Params = map[string]any{"no JSON": func() {}}
+		return all
+	}})
+	equal(w, "refused", err != nil, true)
+	equal(w, "messages", w.unfinished(), 0)
+	for _, j := range jobs {
+		equal(w, "job", w.stored(j.ID), j)
+		equal(w, "ledger", w.history(j.ID), nil)
+	}
+	equal(w, "launched after it", len(w.claimDue(node).Launched), 3)
 }
 
 func sleepingJobs(w *world) {

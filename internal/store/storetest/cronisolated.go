@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -10,23 +9,11 @@ import (
 	"laneway/internal/store"
 )
 
-// cronIsolatedTests are about runs in sessions of their own: whatever form a store keeps them in, they are sessions, messages and runs as all others.
+// cronIsolatedTests show that a run in a session of its own is a session, a message and a run as all others, so the tests of those apply to it, too.
 func cronIsolatedTests() []test {
 	return []test{
 		{"IsARunAMessageAndASession", isolatedReads},
-		{"GoesOnWhenItIsSpokenTo", isolatedIsSpokenTo},
-		{"IsSpokenToWhileItRuns", isolatedIsSpokenToWhileItRuns},
-		{"HasOneNameEverywhere", isolatedNames},
-		{"StopsWhileItRuns", isolatedStops},
-		{"IsTakenOverWithACrash", isolatedTakeover},
-		{"IsTakenOverUntilItIsDead", isolatedDies},
-		{"LeavesNoCrashAfterACleanEnd", isolatedCleanEnd},
 		{"IsDeletedAndKept", isolatedDelete},
-		{"KeepsTextsAsTheyAre", isolatedTexts},
-		{"SendsItsAnswer", isolatedAnswer},
-		{"RefusesAnotherClaim", isolatedFence},
-		{"AsksForSubTurns", isolatedSpawns},
-		{"WaitsForSubTurns", isolatedYields},
 	}
 }
 
@@ -155,126 +142,6 @@ func (w *world) isListed(key chat.SessionKey) {
 	}
 }
 
-func isolatedIsSpokenTo(w *world) {
-	node := w.node()
-	w.job(nil)
-	l := w.due(node)
-	c, _ := w.beginSaying(l, entry(chat.RoleUser, "work", l.Message.ID))
-	p := w.ending(c, l.Message.ID, cron.RunOK, nil)
-	p.Transcript = []chat.TranscriptEntry{entry(chat.RoleAssistant, "done", l.Message.ID)}
-	w.finish(p)
-	id, a := w.acceptText(node, l.Message.Session)
-	equal(w, "the next message", []any{a.Seq, a.Epoch, a.Mine, a.Created, a.SessionID, a.Principal}, []any{int64(2), l.Epoch + 1, true, false, l.SessionID, "ann"})
-	s, err := w.st.Start(w.ctx, store.StartParams{
-		Claim: claimOf(l.Message.Session, a), RunID: id, Lane: "main", Seqs: []int64{2}, Transcript: []chat.TranscriptEntry{entry(chat.RoleUser, "and now?", id)},
-	})
-	w.ok(err)
-	equal(w, "its entry", s.Entries[0].Seq, int64(3))
-	equal(w, "transcript", textsOf(w.entriesOf(l.Message.Session)), []string{"user: work", "assistant: done", "user: and now?"})
-	w.finish(answered(claimOf(l.Message.Session, a), id))
-	equal(w, "the run of the job", []any{w.run(l.Message.ID).State, w.ledger(l.Run.ID).State}, []any{store.RunOK, cron.RunOK})
-}
-
-func isolatedIsSpokenToWhileItRuns(w *world) {
-	node := w.node()
-	w.job(nil)
-	l := w.due(node)
-	c, _ := w.beginSaying(l, entry(chat.RoleUser, "work", l.Message.ID))
-	_, a := w.acceptText(node, l.Message.Session)
-	equal(w, "the message behind it", []any{a.Seq, a.Epoch, a.Owner, a.Mine}, []any{int64(2), l.Epoch, node, true})
-	p := w.ending(c, l.Message.ID, cron.RunOK, nil)
-	p.Transcript = []chat.TranscriptEntry{entry(chat.RoleAssistant, "done", l.Message.ID)}
-	f := w.finish(p)
-	equal(w, "released", f.Released, false)
-	equal(w, "the answer", f.Entries[0].Seq, int64(2))
-	equal(w, "the ledger", w.ledger(l.Run.ID).State, cron.RunOK)
-}
-
-// isolatedNames: the names of its message are in use, whatever session another message is for.
-func isolatedNames(w *world) {
-	node := w.node()
-	w.job(nil)
-	l := w.due(node)
-	p := w.message(node, w.key())
-	p.Message.ID = l.Message.ID
-	_, err := w.st.Accept(w.ctx, p)
-	w.fails(err, chat.ErrKeyReused)
-	p = w.message(node, w.key())
-	p.Message.Dedupe, p.Message.ParamsHash = l.Message.Dedupe, ""
-	a, err := w.st.Accept(w.ctx, p)
-	w.ok(err)
-	equal(w, "the same key", []any{a.Duplicate, a.Existing.MessageID}, []any{true, l.Message.ID})
-	w.endRun(w.begin(l), l.Message.ID, cron.RunOK, nil)
-}
-
-func isolatedStops(w *world) {
-	node, other := w.node(), w.node()
-	w.job(nil)
-	w.pass(interval, node, other)
-	l := w.launchOne(node)
-	c, _ := w.beginSaying(l)
-	st, err := w.st.Stop(w.ctx, store.StopParams{Session: l.Message.Session, Scope: store.StopAll, By: "ann", Reason: "stop"})
-	w.ok(err)
-	equal(w, "stopped", st.Running, []store.RunningRun{{RunID: l.Message.ID, Node: node}})
-	beat := w.beat(node)
-	equal(w, "the run of the node", beat.Runs, []string{l.Message.ID})
-	equal(w, "its owner is asked", beat.Stops, []store.StopRequest{{Session: l.Message.Session, RunID: l.Message.ID, By: "ann"}})
-	w.endRun(c, l.Message.ID, cron.RunCancelled, nil)
-	equal(w, "the ledger", w.ledger(l.Run.ID).State, cron.RunCancelled)
-	w.ended(l.Message.ID, chat.OutcomeStopped)
-}
-
-func isolatedTakeover(w *world) {
-	first := w.node()
-	w.job(nil)
-	l := w.due(first)
-	c, _ := w.beginSaying(l, entry(chat.RoleUser, "work", l.Message.ID))
-	w.clock.advance(time.Minute)
-	second := w.node()
-	_, err := w.st.Finish(w.ctx, w.ending(c, l.Message.ID, cron.RunOK, nil))
-	w.fails(err, chat.ErrFenced)
-	taken := w.sweepOne(second, l.Message.Session)
-	equal(w, "taken", []any{taken.Epoch, taken.Node, idsOf(taken.Messages), taken.Runs[l.Message.ID].Crashes}, []any{l.Epoch + 1, second, []string{l.Message.ID}, 1})
-	equal(w, "the ledger waits", w.ledger(l.Run.ID).State, cron.RunQueued)
-	_, err = w.st.Finish(w.ctx, w.ending(c, l.Message.ID, cron.RunOK, nil))
-	w.fails(err, chat.ErrFenced)
-	s := w.start(taken.Claim, l.Message.ID, 1)
-	equal(w, "attempt", []int{s.Attempt, s.Crashes}, []int{2, 1})
-	w.endRun(taken.Claim, l.Message.ID, cron.RunOK, nil)
-	equal(w, "transcript", textsOf(w.entriesOf(l.Message.Session)), []string{"user: work"})
-	attempts := w.ledger(l.Run.ID).Attempts
-	equal(w, "attempts", []any{len(attempts), attempts[0].State, attempts[0].Node}, []any{2, cron.AttemptInterrupted, first})
-}
-
-func isolatedDies(w *world) {
-	w.job(nil)
-	node := w.node()
-	l := w.due(node)
-	claim := w.begin(l)
-	for crashes := 1; crashes <= store.MaxCrashes; crashes++ {
-		w.clock.advance(time.Minute)
-		taken := w.sweepOne(w.node(), l.Message.Session)
-		equal(w, "crashes", taken.Runs[l.Message.ID].Crashes, crashes)
-		claim = taken.Claim
-		w.start(claim, l.Message.ID, 1)
-	}
-	w.endRun(claim, l.Message.ID, cron.RunOK, nil)
-}
-
-func isolatedCleanEnd(w *world) {
-	first, second := w.node(), w.node()
-	w.job(nil)
-	w.pass(interval, first, second)
-	l := w.launchOne(first)
-	w.beginSaying(l)
-	w.ok(w.st.Unregister(w.ctx, first))
-	taken := w.sweepOne(second, l.Message.Session)
-	equal(w, "crashes", taken.Runs[l.Message.ID].Crashes, 0)
-	s := w.start(taken.Claim, l.Message.ID, 1)
-	equal(w, "attempt", s.Attempt, 2)
-	w.endRun(taken.Claim, l.Message.ID, cron.RunOK, nil)
-}
-
 func isolatedDelete(w *world) {
 	node := w.node()
 	w.job(nil)
@@ -294,77 +161,4 @@ func isolatedDelete(w *world) {
 	equal(w, "the ledger", w.ledger(l.Run.ID).State, cron.RunOK)
 	_, a := w.acceptText(node, l.Message.Session)
 	equal(w, "a new session of the key", []any{a.Seq, a.Epoch, a.Created}, []any{int64(2), l.Epoch + 1, true})
-}
-
-func isolatedTexts(w *world) {
-	node := w.node()
-	texts := []string{`"quoted" \ and {braces}, [too]`, "ünïcode 🙂\n\ttabs", strings.Repeat("long ", 100_000), "'); DROP TABLE runs; --"}
-	for i, text := range texts {
-		w.job(func(j *cron.Job) { j.Payload.Text = text })
-		l := w.due(node)
-		equal(w, "the message", w.row(l.Message.ID).Content.Text, text)
-		e := entry(chat.RoleUser, text, l.Message.ID)
-		e.Sender, e.StopReason, e.Command = chat.Sender{ID: "1", Name: text[:10]}, "stop", i%2 == 0
-		c, _ := w.beginSaying(l, e)
-		p := w.ending(c, l.Message.ID, cron.RunOK, func(a *cron.AttemptEnd) { a.Summary = text })
-		p.Transcript = []chat.TranscriptEntry{entry(chat.RoleAssistant, text, l.Message.ID)}
-		w.finish(p)
-		got := w.entriesOf(l.Message.Session)
-		equal(w, "texts", []string{got[0].Text, got[1].Text}, []string{text, text})
-		equal(w, "the rest", []any{got[0].Sender, got[0].StopReason, got[0].Command, got[1].Command}, []any{e.Sender, "stop", i%2 == 0, false})
-		for _, j := range w.jobIDs(cron.JobFilter{Limit: many}) {
-			w.alter(j, func(j *cron.Job) { j.Enabled, j.State.Next, j.State.NextRunAt = false, time.Time{}, time.Time{} })
-		}
-	}
-}
-
-// isolatedAnswer: the outgoing messages of the end are there with it, once.
-func isolatedAnswer(w *world) {
-	node := w.node()
-	w.job(nil)
-	l := w.due(node)
-	c, _ := w.beginSaying(l)
-	p := w.ending(c, l.Message.ID, cron.RunOK, nil)
-	p.Outgoing = []store.Outgoing{{Session: l.Message.Session, Kind: store.KindReply, Target: chat.Target{Channel: "web", ChatID: "1"}, Text: "done", Principal: "ann"}}
-	w.finish(p)
-	w.finish(p)
-	list, err := w.st.ClaimOutgoing(w.ctx, node, []string{"web"}, many)
-	w.ok(err)
-	equal(w, "sent", []any{len(list), list[0].RunID, list[0].Epoch, list[0].Text}, []any{1, l.Message.ID, l.Epoch, "done"})
-	w.ok(w.st.Delivered(w.ctx, node, list[0].ID, "provider-1"))
-	r := w.ledger(l.Run.ID)
-	equal(w, "the ledger", []any{r.Delivery, r.ProviderMessageID}, []any{cron.DeliveryDone, "provider-1"})
-}
-
-// isolatedFence: nothing but the claim of its owner starts or ends a run.
-func isolatedFence(w *world) {
-	node, other := w.node(), w.node()
-	w.job(nil)
-	w.pass(interval, node, other)
-	l := w.launchOne(node)
-	wrong := []store.Claim{
-		{Session: l.Message.Session, Node: other, Epoch: l.Epoch},
-		{Session: l.Message.Session, Node: node, Epoch: l.Epoch + 1},
-		{Session: l.Message.Session, Node: node, Epoch: l.Epoch - 1},
-		{Session: w.key(), Node: node, Epoch: l.Epoch},
-	}
-	before := w.ledger(l.Run.ID)
-	for _, c := range wrong {
-		_, err := w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: l.Message.ID, Lane: "cron", Seqs: []int64{1}, Cron: &cron.AttemptStart{RunID: l.Run.ID, Attempt: 1, Node: c.Node}})
-		w.fails(err, chat.ErrFenced)
-	}
-	equal(w, "the row of the ledger", w.ledger(l.Run.ID), before)
-	c, _ := w.beginSaying(l)
-	before = w.ledger(l.Run.ID)
-	for _, wrong := range wrong {
-		p := w.ending(c, l.Message.ID, cron.RunOK, nil)
-		p.Claim = wrong
-		_, err := w.st.Finish(w.ctx, p)
-		w.fails(err, chat.ErrFenced)
-	}
-	equal(w, "the row of the ledger", w.ledger(l.Run.ID), before)
-	if !slices.Contains(w.session(l.Message.Session).ActiveRuns, l.Message.ID) {
-		w.Errorf("the run does not run any more")
-	}
-	w.endRun(c, l.Message.ID, cron.RunOK, nil)
 }

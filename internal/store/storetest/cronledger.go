@@ -282,8 +282,15 @@ func prunedRun(w *world) {
 	again := w.launchOne(node)
 	w.endRun(w.begin(again), again.Message.ID, cron.RunOK, nil)
 	id, _ := w.acceptText(node, l.Message.Session)
-	equal(w, "gone", w.prune(cron.PruneParams{Before: w.clock.now().Add(time.Second), Limit: many}), 1)
-	_, err := w.cron().Run(w.ctx, l.Run.ID, "")
+	lone := w.due(node) // its session gets no other message
+	c, _ := w.beginSaying(lone, entry(chat.RoleUser, "work", lone.Message.ID))
+	w.endRun(c, lone.Message.ID, cron.RunOK, nil)
+	equal(w, "gone", w.prune(cron.PruneParams{Before: w.clock.now().Add(time.Second), Limit: many}), 2)
+	_, err := w.st.Session(w.ctx, lone.Message.Session, "")
+	w.fails(err, chat.ErrSessionNotFound)
+	equal(w, "its transcript", w.entriesOf(lone.Message.Session), nil)
+	equal(w, "tombstones", w.h.Query(w.tb, "SELECT 1 FROM tombstones"), nil)
+	_, err = w.cron().Run(w.ctx, l.Run.ID, "")
 	w.fails(err, chat.ErrNotFound)
 	for _, messageID := range []string{l.Message.ID, again.Message.ID} {
 		_, err := w.st.MessageByID(w.ctx, messageID)

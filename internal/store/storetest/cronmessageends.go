@@ -44,7 +44,8 @@ func messageEndsRun(w *world) {
 			return runs
 		})
 		r := w.ledger(m.run.Run.ID)
-		equal(w, c.by+": row", []any{r.State, r.Reason}, []any{c.state, c.reason})
+		equal(w, c.by+": row", []any{r.State, r.Reason, r.FinishedAt}, []any{c.state, c.reason, w.clock.now()})
+		equal(w, c.by+": active runs of the job", w.stored(r.JobID).State.Queued, 0)
 	}
 }
 

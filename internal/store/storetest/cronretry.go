@@ -135,6 +135,8 @@ func retryOutlivesItsJob(w *world) {
 	w.ok(err)
 	w.clock.advance(time.Second)
 	again := w.launchOne(node)
-	w.endRun(w.begin(again), again.Message.ID, cron.RunOK, nil)
+	started := w.start(claimOfRun(again), again.Message.ID, again.Seq)
+	equal(w, "the job of the start", started.Job, nil)
+	w.endRun(claimOfRun(again), again.Message.ID, cron.RunOK, nil)
 	equal(w, "ledger", w.ledger(l.Run.ID).State, cron.RunOK)
 }

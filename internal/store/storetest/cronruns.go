@@ -35,10 +35,13 @@ func cronRunTests() []test {
 
 func fromQueuedToOK(w *world) {
 	node := w.node()
-	w.job(nil)
+	j := w.job(nil)
 	l := w.due(node)
 	w.clock.advance(30 * time.Millisecond)
-	c := w.begin(l)
+	c := claimOfRun(l)
+	started := w.start(c, l.Message.ID, l.Seq)
+	equal(w, "the job of the start", *started.Job, w.stored(j.ID))
+	equal(w, "its runs", []any{started.Job.State.Queued, started.Job.State.RunningAt.UTC()}, []any{1, w.clock.now()})
 	began := w.clock.now()
 	r := w.ledger(l.Run.ID)
 	equal(w, "running", []any{r.State, r.Attempt, r.StartedAt, r.FinishedAt.IsZero(), r.Node}, []any{cron.RunRunning, 1, began, true, node})
@@ -117,24 +120,29 @@ func endChangesTheJob(w *world) {
 	before := w.stored(j.ID)
 	equal(w, "running since", before.State.RunningAt.UTC(), w.clock.now())
 	w.clock.advance(time.Second)
+	at := w.clock.now()
+	changed := func(j *cron.Job) {
+		s := &j.State
+		s.RunCount, s.ErrorCount, s.ConsecutiveErrors, s.ConsecutiveSkipped = 1, 2, 3, 4
+		s.LastRunAt, s.LastAlertAt, s.LastDuration = at.Add(time.Minute), at.Add(time.Hour), 7*time.Millisecond
+		s.LastState, s.LastError, s.LastErrorClass, s.LastDelivery, s.LastDeliveryError = cron.RunError, "a", "b", "c", "d"
+		j.Pause, j.AutoDisabled, s.Next, s.NextRunAt = &cron.Pause{Note: "failed too often", By: "cron", At: at}, true, time.Time{}, time.Time{}
+	}
 	w.endRun(c, l.Message.ID, cron.RunError, func(e *cron.AttemptEnd) {
 		e.Job = func(old cron.Job, r cron.Run, now time.Time) *cron.Job {
 			equal(w, "job", []any{old.ID, old.Revision, old.State.Next}, []any{j.ID, j.Revision, before.State.Next})
 			equal(w, "run", []any{r.ID, r.State, r.Error, r.ErrorClass, r.FinishedAt.UTC(), r.Duration, len(r.Attempts), now.UTC()},
 				[]any{l.Run.ID, cron.RunError, "backend answered 503", "overloaded", w.clock.now(), time.Second, 1, w.clock.now()})
-			old.State.LastState, old.State.LastError, old.State.LastRunAt = r.State, r.Error, r.StartedAt
-			old.State.RunCount++
-			old.State.ErrorCount++
-			old.State.ConsecutiveErrors++
-			old.Pause, old.AutoDisabled = &cron.Pause{Note: "failed too often", By: "cron", At: now}, true
-			old.State.Next, old.State.NextRunAt = time.Time{}, time.Time{}
+			changed(&old)
 			return &old
 		}
 	})
+	want := before
+	changed(&want)
+	want.State.Queued, want.State.RunningAt = 0, time.Time{}
 	after := w.stored(j.ID)
-	equal(w, "counters", []any{after.State.RunCount, after.State.ErrorCount, after.State.ConsecutiveErrors, after.State.LastState, after.State.Queued},
-		[]any{int64(1), int64(1), 1, cron.RunError, 0})
-	equal(w, "paused", []any{after.AutoDisabled, after.MayFire(), after.Pause.By, after.State.RunningAt.IsZero()}, []any{true, false, "cron", true})
+	want.Revision, want.UpdatedAt = after.Revision, after.UpdatedAt
+	equal(w, "the whole job", after, want)
 }
 
 func removedAfterRun(w *world) {

@@ -154,65 +154,6 @@ func spanRow(j cron.Job, state cron.RunState, s cron.MissedSpan) cron.Run {
 	return r
 }
 
-// decide decides about due jobs: the policies of package cron and nothing else.
-func decide(now time.Time, due []cron.DueJob) []cron.Verdict {
-	var all []cron.Verdict
-	for _, d := range due {
-		all = append(all, verdict(now, d))
-	}
-	return all
-}
-
-func verdict(now time.Time, d cron.DueJob) cron.Verdict {
-	j := d.Job
-	v := cron.Verdict{JobID: j.ID, Fired: j.State.Fired}
-	compiled, err := schedule.Compile(j.Schedule)
-	if err != nil {
-		v.Invalid = err.Error()
-		return v
-	}
-	times := j.Timetable(compiled)
-	if j.Pause != nil {
-		if span, some := times.Span(cron.ReasonPaused, j.Pause.At, now); some {
-			v.Rows = append(v.Rows, spanRow(j, cron.RunSkipped, span))
-		}
-		plan(&v, times, now)
-		return v
-	}
-	made := times.Decide(cron.Claim{Planned: j.State.Next, Now: now, Policy: j.Missed})
-	for _, span := range made.Missed {
-		v.Rows = append(v.Rows, spanRow(j, cron.RunMissed, span))
-	}
-	overlap(&v, d, made.Runs)
-	v.Fired += len(made.Runs)
-	v.Disable = !made.More
-	v.Next, v.NextRunAt = made.Next.Slot, made.Next.At
-	return v
-}
-
-func overlap(v *cron.Verdict, d cron.DueJob, runs []cron.PlannedRun) {
-	active := len(d.Active)
-	for _, r := range runs {
-		action, reason := d.Job.Overlap.Decide(active, 0)
-		if action == cron.ActionSkip {
-			v.Rows = append(v.Rows, skippedRow(d.Job, r.Slot, reason))
-			v.ConsecutiveSkipped++
-			continue
-		}
-		if action == cron.ActionReplace {
-			v.Cancel, active = d.Active, 0
-		}
-		v.Runs = append(v.Runs, launch(d.Job, r.Trigger, r.Fire))
-		active++
-	}
-}
-
-func plan(v *cron.Verdict, times cron.Timetable, now time.Time) {
-	next, ok := times.Next(now)
-	v.Disable = !ok
-	v.Next, v.NextRunAt = next.Slot, next.At
-}
-
 func (w *world) claimDue(node string) cron.Claimed {
 	w.Helper()
 	c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: decide})
@@ -344,4 +285,9 @@ func (w *world) ending(c store.Claim, messageID string, state cron.RunState, cha
 		change(p.Cron)
 	}
 	return p
+}
+
+// decide is the planner that fires in production.
+func decide(now time.Time, due []cron.DueJob) []cron.Verdict {
+	return cron.NewPlanner(schedule.NewCompiler(0), cron.PlannerConfig{}).Decide(now, due)
 }

@@ -223,7 +223,7 @@ func (c *corpus) turns(node string, n int, done *atomic.Bool) (took []time.Durat
 		}
 		question, answer := c.text(), c.text()
 		one := stopwatch()
-		c.ok(c.durableTurnOf(node, key, question, answer))
+		c.ok(c.durableTurn(node, key, question, answer))
 		took = append(took, one())
 	}
 	return took, during
@@ -279,4 +279,28 @@ func (c *corpus) indexUntil(stop <-chan struct{}) {
 func stopwatch() func() time.Duration {
 	began := time.Now()                                      //nolint:forbidigo // wall time of a benchmark
 	return func() time.Duration { return time.Since(began) } //nolint:forbidigo // wall time of a benchmark
+}
+
+// durableTurn is what a message and its answer cost the store.
+func (w *world) durableTurn(node string, key chat.SessionKey, text, answer string) error {
+	p := w.message(node, key)
+	id := p.Message.ID
+	p.Message.Content.Text = text
+	a, err := w.st.Accept(w.ctx, p)
+	if err != nil {
+		return err
+	}
+	c := claimOf(key, a)
+	question := []chat.TranscriptEntry{{RunID: id, Role: chat.RoleUser, Text: p.Message.Content.Text}}
+	start := store.StartParams{Claim: c, RunID: id, Lane: "main", Seqs: []int64{a.Seq}, Transcript: question}
+	if _, err := w.st.Start(w.ctx, start); err != nil {
+		return err
+	}
+	end := answered(c, id)
+	end.Transcript = []chat.TranscriptEntry{{RunID: id, Role: chat.RoleAssistant, Text: answer}}
+	end.Outgoing = []store.Outgoing{{
+		Session: key, Kind: store.KindReply, Text: answer, Target: chat.Target{Channel: "web", ChatID: key.Rest},
+	}}
+	_, err = w.st.Finish(w.ctx, end)
+	return err
 }

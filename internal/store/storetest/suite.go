@@ -98,7 +98,6 @@ func areas() []area {
 		{"CronHand", cronHandTests()},
 		{"CronAnswers", cronAnswerTests()},
 		{"CronDecisions", cronDecisionTests()},
-		{"CronMatrix", cronMatrixTests()},
 		{"CronRuns", cronRunTests()},
 		{"CronRetry", cronRetryTests()},
 		{"CronCancel", cronCancelTests()},

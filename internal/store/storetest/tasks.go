@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"laneway/internal/chat"
-	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -306,38 +305,4 @@ func leftTasks(w *world) {
 		w.ok(w.st.Announced(w.ctx, ended))
 	}
 	equal(w, "left after the announcement", w.left(), []string{waited, stoppedOne, stoppedTwo})
-}
-
-// isolatedSpawns: a run in a session of its own is the parent and the root of sub-turns, and they are left when it has ended.
-func isolatedSpawns(w *world) {
-	w.job(nil)
-	l := w.due(w.node())
-	c, _ := w.beginSaying(l, entry(chat.RoleUser, "work", l.Message.ID))
-	first := w.spawn(c, l.Message.ID, l.Message.ID)
-	a := w.spawned(first)
-	w.clock.advance(time.Second)
-	claim := claimOf(first.Accept.Message.Session, a)
-	w.start(claim, first.Accept.Message.ID, a.Seq)
-	second := w.spawn(claim, first.Accept.Message.ID, l.Message.ID)
-	w.spawned(second)
-	equal(w, "its tree", w.tasks(store.TaskFilter{RootSession: l.Message.Session}), []string{second.Accept.Message.ID, first.Accept.Message.ID})
-	equal(w, "the ledger", w.ledger(l.Run.ID).State, cron.RunRunning)
-	w.endRun(c, l.Message.ID, cron.RunOK, nil)
-	equal(w, "the ledger at the end", w.ledger(l.Run.ID).State, cron.RunOK)
-	equal(w, "transcript", textsOf(w.entriesOf(l.Message.Session)), []string{"user: work"})
-	equal(w, "left", w.left(), []string{first.Accept.Message.ID})
-}
-
-// isolatedYields: a run in a session of its own gives its slot back, is running for its job meanwhile, and ends well.
-func isolatedYields(w *world) {
-	w.job(nil)
-	l := w.due(w.node())
-	c, _ := w.beginSaying(l)
-	for _, away := range []bool{true, false, true} {
-		w.ok(w.st.Yield(w.ctx, c, l.Message.ID, away))
-		equal(w, "yielded", w.run(l.Message.ID).State == store.RunYielded, away)
-		equal(w, "the ledger", w.ledger(l.Run.ID).State, cron.RunRunning)
-	}
-	w.endRun(c, l.Message.ID, cron.RunOK, nil)
-	equal(w, "at the end", []any{w.run(l.Message.ID).State, w.ledger(l.Run.ID).State}, []any{store.RunOK, cron.RunOK})
 }
