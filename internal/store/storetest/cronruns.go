@@ -15,7 +15,13 @@ func cronRunTests() []test {
 		{"GoesFromQueuedToOK", fromQueuedToOK},
 		{"StartTwiceIsOneAttempt", startTwice},
 		{"FencedEndChangesNeitherRowNorJob", fencedEnd},
-		{"EndChangesTheJob", endChangesTheJob},
+		{"EndChangesTheCountersOfTheJob", func(w *world) { endChangesTheJob(w, func(*cron.Job, time.Time) {}) }},
+		{"EndChangesTheJob", func(w *world) {
+			endChangesTheJob(w, func(j *cron.Job, at time.Time) {
+				j.Pause, j.AutoDisabled = &cron.Pause{Note: "failed too often", By: "cron", At: at}, true
+				j.State.Next, j.State.NextRunAt = time.Time{}, time.Time{}
+			})
+		}},
 		{"JobIsRemovedAfterItsRun", removedAfterRun},
 		{"TakeoverQueuesTheRunAgain", takeoverQueues},
 		{"CleanStopQueuesTheRunAgain", cleanStopQueues},
@@ -112,7 +118,8 @@ func fencedEnd(w *world) {
 	equal(w, "ledger after it was over", w.ledger(l.Run.ID), over)
 }
 
-func endChangesTheJob(w *world) {
+// endChangesTheJob: what the end of a run changes reaches the job, whether it is the counters alone (for which an engine may have a shorter statement) or more.
+func endChangesTheJob(w *world, more func(j *cron.Job, at time.Time)) {
 	node := w.node()
 	j := w.job(nil)
 	l := w.due(node)
@@ -126,7 +133,7 @@ func endChangesTheJob(w *world) {
 		s.RunCount, s.ErrorCount, s.ConsecutiveErrors, s.ConsecutiveSkipped = 1, 2, 3, 4
 		s.LastRunAt, s.LastAlertAt, s.LastDuration = at.Add(time.Minute), at.Add(time.Hour), 7*time.Millisecond
 		s.LastState, s.LastError, s.LastErrorClass, s.LastDelivery, s.LastDeliveryError = cron.RunError, "a", "b", "c", "d"
-		j.Pause, j.AutoDisabled, s.Next, s.NextRunAt = &cron.Pause{Note: "failed too often", By: "cron", At: at}, true, time.Time{}, time.Time{}
+		more(j, at)
 	}
 	w.endRun(c, l.Message.ID, cron.RunError, func(e *cron.AttemptEnd) {
 		e.Job = func(old cron.Job, r cron.Run, now time.Time) *cron.Job {
