@@ -24,13 +24,14 @@ import (
 	"laneway/internal/app"
 	"laneway/internal/chat"
 	"laneway/internal/config"
+	"laneway/internal/testrun"
 	"laneway/internal/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	patience   = 3 * time.Minute // for what must happen; never how long a test takes
+	patience   = testrun.Patience
 	ownerToken = "owner-token-0123456789-abcdefghijk"
 	hookSecret = "hook-secret-0123456789-abcdefghijk"
 )

@@ -17,6 +17,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/testrun"
 )
 
 func TestLockoutHoldsForTheRightTokenToo(t *testing.T) {
@@ -111,7 +112,7 @@ func TestRevokedCredentialClosesItsSocketsOnly(t *testing.T) {
 	named.ExpiresAt = time.Now().Add(200 * time.Millisecond)
 	src.put([]auth.Credential{named}, nil)
 	var expires *socket
-	eventually(t, "the new list to count", func() bool {
+	testrun.Eventually(t, "the new list to count", func() bool {
 		s := b.dial()
 		s.send(connectFrame("ci-secret"))
 		expires = s
@@ -259,13 +260,13 @@ func TestRevokedCredentialEndsItsHTTPRequestsOnly(t *testing.T) {
 			*results[name] = b.post(completionsPath, ask("one wait two", params{"stream": name == "stream"}), as(token))
 		})
 	}
-	eventually(t, "three runs", func() bool {
+	testrun.Eventually(t, "three runs", func() bool {
 		b.fakeBackend.mu.Lock()
 		defer b.fakeBackend.mu.Unlock()
 		return len(b.fakeBackend.messages) == 3
 	})
 	src.put(nil, nil)
-	eventually(t, "the runs of the credential to be stopped", func() bool {
+	testrun.Eventually(t, "the runs of the credential to be stopped", func() bool {
 		b.fakeBackend.mu.Lock()
 		defer b.fakeBackend.mu.Unlock()
 		return len(b.fakeBackend.stops) == 2

@@ -15,6 +15,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
 	sockets "laneway/internal/gateway/socket"
+	"laneway/internal/testrun"
 )
 
 // A reader stops while answers and events are due to it: everything before the close arrives in order, then 1013 or a reset; with
@@ -44,7 +45,7 @@ func TestStoppedReaderLosesNothing(t *testing.T) {
 			break
 		}
 	}
-	eventually(t, "the slow reader to be closed", func() bool { return obs.get("closed slow") == 1 })
+	testrun.Eventually(t, "the slow reader to be closed", func() bool { return obs.get("closed slow") == 1 })
 	var seq uint64
 	for {
 		f, err := slow.tryRead()
@@ -164,7 +165,7 @@ func TestObserverCountsWithClosedLabels(t *testing.T) {
 	for _, want := range []string{
 		"health ok", "unknown INVALID_REQUEST", "chat.send INVALID_REQUEST", "chat.send QUEUE_FULL", "auth mismatch", "closed refused", "closed peer",
 	} {
-		eventually(t, want, func() bool { return obs.get(want) == 1 })
+		testrun.Eventually(t, want, func() bool { return obs.get(want) == 1 })
 	}
 	if n := obs.get("opened"); n != 2 {
 		t.Errorf("%d connections, want 2", n)

@@ -18,22 +18,6 @@ import (
 
 func deadline() time.Time { return time.Now().Add(patience) }
 
-// eventually polls for something that another goroutine brings about.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	until := time.NewTimer(patience)
-	defer until.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-until.C:
-			t.Fatalf("waited for %s in vain", what)
-		case <-tick.C:
-		}
-	}
-}
-
 func connectWith(change func(params)) map[string]any {
 	f := connectFrame(adminToken)
 	change(f["params"].(params))

@@ -19,6 +19,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/testrun"
 	"laneway/internal/wire"
 	"laneway/internal/wire/wiretest"
 )
@@ -31,7 +32,7 @@ const (
 	writeToken = "write-token-0123456789-0123456789"
 	annaToken  = "anna-token-0123456789-0123456789"
 	ottoToken  = "otto-token-0123456789-0123456789"
-	patience   = 60 * time.Second // for things that must happen; never how long a test takes
+	patience   = testrun.Patience
 )
 
 func credentials() []auth.Credential {

@@ -11,6 +11,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"laneway/internal/gateway"
+	"laneway/internal/testrun"
 )
 
 func upgradeHeaders(change map[string]string) func(*http.Request) {
@@ -187,7 +188,7 @@ func TestCapacityCountsAllSockets(t *testing.T) {
 	if code, _, _ := s.closed(); code != websocket.CloseNormalClosure {
 		t.Fatalf("close %d, want 1000", code)
 	}
-	eventually(t, "the place to be free", func() bool {
+	testrun.Eventually(t, "the place to be free", func() bool {
 		status, _, _ := b.get(http.MethodGet, "/", upgradeHeaders(nil))
 		return status == http.StatusSwitchingProtocols
 	})

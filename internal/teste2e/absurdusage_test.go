@@ -3,9 +3,9 @@ package teste2e
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 )
 
 // TestAbsurdUsageOfOneEndpointStopsNoOtherTurn has an endpoint that reports 2^62 tokens for each of its answers. The turns of other people with other agents
@@ -40,7 +40,7 @@ budgets: {currency: EUR, day: {tokens: 100000000000}, principal: {money: 1000000
 			turn("absurd", n)
 			turn("main", n)
 		}
-		eventually(t, "the counters are written", 30*time.Second, func() bool { return o.Count("SELECT sum(turns) FROM usage_counters") == 8 })
+		testrun.Eventually(t, "the counters are written", func() bool { return o.Count("SELECT sum(turns) FROM usage_counters") == 8 })
 		if n := o.Count("SELECT tokens FROM usage_totals WHERE scope = 'day'"); n != 4*2_000_000_000+4*100 {
 			t.Errorf("%d tokens of the day, want those of four answers that are clamped and of four others", n)
 		}

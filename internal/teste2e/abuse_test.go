@@ -234,7 +234,7 @@ func (a *abuseLife) rest() {
 		a.t.Fatal(err)
 	}
 	defer c.Close()
-	eventually(a.t, "the lanes are idle", 2*time.Minute, func() bool {
+	testrun.Eventually(a.t, "the lanes are idle", func() bool {
 		var st lanesStatus
 		if err := c.Into(&st, "lanes.status", map[string]any{}); err != nil {
 			a.t.Fatal(err)
@@ -368,7 +368,7 @@ func (a *abuseLife) size() int64 {
 // resetPeak makes the kernel forget the largest resident size.
 func (a *abuseLife) resetPeak() {
 	a.t.Helper()
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", a.g.current().cmd.Process.Pid), []byte("5"), 0); err != nil {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", a.g.pid()), []byte("5"), 0); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -376,7 +376,7 @@ func (a *abuseLife) resetPeak() {
 // peak is the largest resident size since resetPeak.
 func (a *abuseLife) peak() int64 {
 	a.t.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.g.current().cmd.Process.Pid))
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.g.pid()))
 	if err != nil {
 		a.t.Fatal(err)
 	}

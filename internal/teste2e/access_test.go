@@ -12,6 +12,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/command"
+	"laneway/internal/testrun"
 )
 
 // reach says what a method, or a command, does for a credential that sees its own with what belongs to another.
@@ -79,7 +80,7 @@ func (a *alice) names() []string { return []string{a.session, a.running, a.messa
 // answered, byte by byte, as what is not there.
 func TestWhatIsNotVisibleIsAnsweredAsWhatIsNotThere(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0}\n")
+		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0, requests: 0}\n")
 		g.Start()
 		a := settle(t, dialWhenKnown(t, g, g.named(t, "alice"), nil))
 		none := a.absent()
@@ -140,7 +141,7 @@ func commandReach() map[string]reach {
 // the method that it stands for has one in the table of methods.
 func TestACommandReachesNothingOfAnother(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0}\n")
+		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0, requests: 0}\n")
 		g.Start()
 		a := settle(t, dialWhenKnown(t, g, g.named(t, "alice"), nil))
 		bobs := newResetter(t, g, g.named(t, "bob"), chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin)
@@ -201,7 +202,7 @@ func figures(t *testing.T, c *Client) map[string]string {
 func operatorReads(t *testing.T, g *Gateway, what, pattern string) {
 	t.Helper()
 	re := regexp.MustCompile(pattern)
-	eventually(t, "the operator reads in hello-ok "+what, 20*time.Second, func() bool {
+	testrun.Eventually(t, "the operator reads in hello-ok "+what, func() bool {
 		c, err := Dial(g.URL(), g.Token(), nil)
 		if err != nil {
 			return false
@@ -214,8 +215,9 @@ func operatorReads(t *testing.T, g *Gateway, what, pattern string) {
 // Whatever others have and do, the figures of a credential that sees its own stay as they are: counts, the next wake, the revision of the list, the
 // lanes. Those of an operator show it.
 func TestTheFiguresOfOneCredentialShowNothingOfOthers(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0}\n")
+		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0, requests: 0}\n")
 		g.Start()
 		operatorReads(t, g, "that all parts run", `"health":{"ok":true`) // a gateway looks at its parts every two seconds
 		token := g.named(t, "bob")

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 var allowCommand = regexp.MustCompile(`/allow [0-9a-f]{12}`)
@@ -15,6 +17,7 @@ var allowCommand = regexp.MustCompile(`/allow [0-9a-f]{12}`)
 // TestAnACPAgentBehindTheWeb runs the example agent of the SDK, unmodified, behind a conversation of the web: it streams, its permission question is answered, one is
 // left unanswered, a turn is stopped, and the end of the gateway ends its process.
 func TestAnACPAgentBehindTheWeb(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		program := buildExample(t, "github.com/coder/acp-go-sdk/example/agent")
 		g := Install(t, database, "agents: {main: {runner: acp, command: ["+program+"], question_timeout: 4s}}\n")
@@ -24,7 +27,7 @@ func TestAnACPAgentBehindTheWeb(t *testing.T) {
 
 		say(t, c, session, "answered", "change the configuration")
 		var answer string
-		eventually(t, "the agent asks", 30*time.Second, func() bool {
+		testrun.Eventually(t, "the agent asks", func() bool {
 			answer = allowCommand.FindString(historyOf(t, c, session))
 			return answer != ""
 		})
@@ -63,7 +66,7 @@ func TestAnACPAgentBehindTheWeb(t *testing.T) {
 		}
 
 		say(t, c, session, "stopped", "once more")
-		eventually(t, "the turn has begun to answer", 30*time.Second, func() bool { return len(w.of("stopped")) > 2 })
+		testrun.Eventually(t, "the turn has begun to answer", func() bool { return len(w.of("stopped")) > 2 })
 		start := time.Now()
 		if _, err := c.Call("chat.abort", map[string]any{"sessionKey": session, "runId": "stopped"}, 10*time.Second); err != nil {
 			t.Fatal(err)
@@ -75,13 +78,14 @@ func TestAnACPAgentBehindTheWeb(t *testing.T) {
 			t.Errorf("%d processes of the agent, want the one of the session", n)
 		}
 		g.Kill()
-		eventually(t, "the agent has ended with its gateway", 30*time.Second, func() bool { return processesOf(t, program) == 0 })
+		testrun.Eventually(t, "the agent has ended with its gateway", func() bool { return processesOf(t, program) == 0 })
 	})
 }
 
 // TestAQuestionEndsWithItsGateway ends the gateway while a permission question is open, by kill -9 and by a drain. The turn runs again and asks again: the first question
 // can be answered no more, and the second one is.
 func TestAQuestionEndsWithItsGateway(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		program := buildExample(t, "github.com/coder/acp-go-sdk/example/agent")
 		g := Install(t, database, "agents: {main: {runner: acp, command: ["+program+"]}}\ndrain_timeout: 2s\ncluster: {lease: 3s, heartbeat: 500ms}\n")
@@ -94,7 +98,7 @@ func TestAQuestionEndsWithItsGateway(t *testing.T) {
 			c := mustDial(t, g, nil)
 			questions := func(n int) (list []string) {
 				t.Helper()
-				eventually(t, "the agent asks", 60*time.Second, func() bool {
+				testrun.Eventually(t, "the agent asks", func() bool {
 					list = allowCommand.FindAllString(historyOf(t, c, session), -1)
 					return len(list) == n
 				})

@@ -12,6 +12,7 @@ import (
 
 // TestAHundredSessionsShareTheProcessesOfAnAgent: all are answered, twenty at a time, by never more than eight processes, and the status shows these with their memory.
 func TestAHundredSessionsShareTheProcessesOfAnAgent(t *testing.T) {
+	needsProcesses(t)
 	const sessions, most = 100, 8
 	program := copyOfSelf(t)
 	g := Install(t, "", fmt.Sprintf("agents: {main: {runner: acp, command: [%q], max_processes: %d, env: {%s: http}}}\nlanes: {main: 20}\n", program, most, acpVariable))
@@ -66,10 +67,7 @@ func parsed(t *testing.T, text string) int {
 // copyOfSelf is the test binary under a name of its own, so that its processes can be counted.
 func copyOfSelf(t *testing.T) string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := ownBinary(t)
 	raw, err := os.ReadFile(self)
 	if err != nil {
 		t.Fatal(err)

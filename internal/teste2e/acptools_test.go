@@ -14,6 +14,8 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"laneway/internal/testrun"
 )
 
 // acpVariable makes the test binary an agent over ACP, see [acpAgent]. Its value is how the agent takes MCP servers, http or stdio, or [acpMemory].
@@ -111,11 +113,9 @@ func dialServer(ctx context.Context, servers []acp.McpServer) (session *mcp.Clie
 // TestAnACPAgentCallsTheToolsOfItsTurns lets agents call tools in two turns of a session, over HTTP and through `laneway mcp`. Their process is one, and so is the
 // token, which opens nothing between the turns.
 func TestAnACPAgentCallsTheToolsOfItsTurns(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		self := ownBinary(t)
 		var agents strings.Builder
 		agents.WriteString("agents:\n")
 		for id, how := range map[string]string{"main": "http", "second": "stdio"} {
@@ -154,7 +154,7 @@ func TestAnACPAgentCallsTheToolsOfItsTurns(t *testing.T) {
 		if n := o.Count("SELECT count(*) FROM cron_jobs WHERE name = 'between'"); n != 0 {
 			t.Errorf("%d reminders were made between turns", n)
 		}
-		eventually(t, "no journal is left", 10*time.Second, func() bool { return o.Count("SELECT count(*) FROM turn_rounds") == 0 })
+		testrun.Eventually(t, "no journal is left", func() bool { return o.Count("SELECT count(*) FROM turn_rounds") == 0 })
 	})
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // buildExample builds a program of the documentation.
@@ -58,6 +60,7 @@ func serveExample(t *testing.T, program string, env ...string) (address string, 
 // TestTheExamplesOfPrograms puts the shell, Python and Go agents of the documentation behind a gateway: each answers, fails in one sentence, and does what it is an
 // example for.
 func TestTheExamplesOfPrograms(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	examples, err := filepath.Abs("../../docs/examples")
 	if err != nil {
@@ -111,7 +114,7 @@ default_agent: shell
 		}
 	}
 	say(t, c, "agent:go:words", "stopped", strings.Repeat("word ", 500))
-	eventually(t, "the answer has begun", 30*time.Second, func() bool { return len(w.of("stopped")) > 3 })
+	testrun.Eventually(t, "the answer has begun", func() bool { return len(w.of("stopped")) > 3 })
 	if _, err := c.Call("chat.abort", map[string]any{"sessionKey": "agent:go:words", "runId": "stopped"}, 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +125,7 @@ default_agent: shell
 
 // TestTheExampleOfAnAgentBehindHTTP: it streams, doctor finds it, a turn that runs again after a kill gets the same answer, and without the secret there is none.
 func TestTheExampleOfAnAgentBehindHTTP(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	const secret = "agent-secret-Zk7Qw3Rt9Yb2Nc5Vm8Lp4"
 	address, _, _ := serveExample(t, buildExample(t, "laneway/docs/examples/agent-http"), "AGENT_SECRET="+secret)
@@ -147,15 +151,15 @@ func TestTheExampleOfAnAgentBehindHTTP(t *testing.T) {
 	}
 	long := strings.Repeat("word ", 100) // five seconds of answer
 	say(t, c, "agent:main:words", "killed", long)
-	eventually(t, "the answer has begun", 30*time.Second, func() bool { return len(w.of("killed")) > 3 })
+	testrun.Eventually(t, "the answer has begun", func() bool { return len(w.of("killed")) > 3 })
 	g.Kill()
 	g.Start()
 	c, w = mustDial(t, g, nil), watch(t, g)
-	eventually(t, "the turn has run again", 60*time.Second, func() bool {
+	testrun.Eventually(t, "the turn has run again", func() bool {
 		return strings.Contains(historyOf(t, c, "agent:main:words"), "assistant: 2: "+strings.TrimSpace(long))
 	})
 	say(t, c, "agent:main:words", "stopped", long)
-	eventually(t, "the answer has begun", 30*time.Second, func() bool { return len(w.of("stopped")) > 3 })
+	testrun.Eventually(t, "the answer has begun", func() bool { return len(w.of("stopped")) > 3 })
 	if _, err := c.Call("chat.abort", map[string]any{"sessionKey": "agent:main:words", "runId": "stopped"}, 10*time.Second); err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,9 @@ func callsWhatItReads(call testmodel.Call) testmodel.Reply {
 // TestAGroupReadsAPrivateChatOnlyWhenItsPersonAllowsIt has a private chat and a topic of a group. In the topic, the model lists and reads sessions; messages go from each
 // chat to the other.
 func TestAGroupReadsAPrivateChatOnlyWhenItsPersonAllowsIt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    groups: [-100500]\n    members: any\n    activation: always\n    allow: [7, 8]\n", testtelegram.Config{})
 		c.Model.Answer(callsWhatItReads)

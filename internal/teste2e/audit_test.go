@@ -18,6 +18,7 @@ import (
 	"laneway/internal/dispatch"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/testrun"
 )
 
 // table is the method table of a gateway with every part behind it. Nothing of the part is called.
@@ -171,6 +172,9 @@ func TestEveryChangeOverTheWireLeavesOneRow(t *testing.T) {
 // A secret that is no credential leaves one row for its address and minute, whichever door it was tried at, and not more than 256 in a minute;
 // the secret is not in it.
 func TestRefusedCredentialsAreLoggedOncePerAddress(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		const wrong = "wrong-secret-0123456789-abcdefghijklm"
 		g := Install(t, database, "trusted_proxies: [127.0.0.1]\n")
@@ -209,7 +213,7 @@ func TestRefusedCredentialsAreLoggedOncePerAddress(t *testing.T) {
 			})
 		}
 		asking.Wait()
-		eventually(t, "256 rows about refusals", 60*time.Second, func() bool { return rows("") == 256 })
+		testrun.Eventually(t, "256 rows about refusals", func() bool { return rows("") == 256 })
 		g.Signal(syscall.SIGTERM)
 		g.WaitExit(30 * time.Second)
 		if all, here := rows(""), rows(" AND peer = '127.0.0.1'"); all != 256 || here != 1 {
@@ -235,7 +239,7 @@ func TestAReloadThatChangesSomethingIsLogged(t *testing.T) {
 		return func() bool { return strings.Count(g.Output(), "the configuration was read again") == n }
 	}
 	g.Signal(syscall.SIGHUP)
-	eventually(t, "a reload without a change", 30*time.Second, reloads(1))
+	testrun.Eventually(t, "a reload without a change", reloads(1))
 	raw, err := os.ReadFile(g.config)
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +248,7 @@ func TestAReloadThatChangesSomethingIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Signal(syscall.SIGHUP)
-	eventually(t, "a reload with a change", 30*time.Second, reloads(2))
+	testrun.Eventually(t, "a reload with a change", reloads(2))
 	if got := rows(); len(got) != 1 || got[0] != "host|lanes and queue|1" {
 		t.Errorf("rows %q", got)
 	}

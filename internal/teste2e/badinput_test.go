@@ -16,11 +16,13 @@ import (
 	"github.com/gorilla/websocket"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 )
 
 // TestBadInputIsRefusedWithACodeAndHarmsNoOtherClient sends what no client should send, by each door of the real binary, while another session goes on. Each gets
 // a code and a sentence, nothing of it is stored, and nothing that was accepted is lost.
 func TestBadInputIsRefusedWithACodeAndHarmsNoOtherClient(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0}\nhooks: {ci: {secret: "+hookSecret+"}}\n")
 		g.Start()
@@ -254,6 +256,7 @@ func TestBrokenEndpointsLoseNothing(t *testing.T) {
 // TestAFullDiskRefusesAndRecovers runs the gateway with files that may not grow, which is what a full disk is to SQLite: nothing is acknowledged that is not
 // stored, the process lives and answers, and with room again everything that was acknowledged is there.
 func TestAFullDiskRefusesAndRecovers(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	g := Install(t, "", "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0}\n")
 	g.Start()
@@ -265,7 +268,7 @@ func TestAFullDiskRefusesAndRecovers(t *testing.T) {
 	}
 	limit := func(bytes string) {
 		t.Helper()
-		pid := strconv.Itoa(g.current().cmd.Process.Pid)
+		pid := strconv.Itoa(g.pid())
 		if out, err := exec.Command(prlimit, "--pid", pid, "--fsize="+bytes+":unlimited").CombinedOutput(); err != nil {
 			t.Fatalf("prlimit: %v %s", err, out)
 		}
@@ -297,13 +300,13 @@ func TestAFullDiskRefusesAndRecovers(t *testing.T) {
 		t.Errorf("reading with a full disk: %v", err)
 	}
 	limit("unlimited")
-	eventually(t, "messages are taken again", 30*time.Second, func() bool {
+	testrun.Eventually(t, "messages are taken again", func() bool {
 		_, err := c.Call("chat.send", map[string]any{"sessionKey": "main", "message": "after", "idempotencyKey": "after"}, 20*time.Second)
 		return err == nil
 	})
 	o := OpenOracle(t, g, "")
 	for _, id := range append(acknowledged, "after") {
-		eventually(t, id+" is answered", 30*time.Second, func() bool {
+		testrun.Eventually(t, id+" is answered", func() bool {
 			return o.Count("SELECT count(*) FROM inbox WHERE message_id = '"+id+"' AND outcome = 'answered'") == 1
 		})
 	}

@@ -2,13 +2,12 @@ package teste2e
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"laneway/internal/testmcp"
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 )
 
 // serverState is the state of an MCP server as the gateway reports it.
@@ -32,10 +31,7 @@ func serverState(t *testing.T, c *Client, name string) string {
 // each of them, one whose list does not end, and one that does not exist.
 func badServers(t *testing.T, model *testmodel.Server) string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := ownBinary(t)
 	tools := strings.Join(testmcp.Tools(), ", ")
 	return fmt.Sprintf(`
 agents: {main: {runner: openai, model: test, base_url: "%s/v1", mcp: [bad, slow, endless, gone]}}
@@ -52,6 +48,7 @@ mcp:
 // TestABadServerCostsOneSentenceAndNoTurn lets a model call each tool of a server that was written to be bad. The turn goes on with one sentence, the
 // gateway stays within its memory, and the server is used again.
 func TestABadServerCostsOneSentenceAndNoTurn(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)
 		model.Answer(obedient)
@@ -60,7 +57,7 @@ func TestABadServerCostsOneSentenceAndNoTurn(t *testing.T) {
 		w, c := watch(t, g), mustDial(t, g, nil)
 		connected := func() {
 			t.Helper()
-			eventually(t, "the servers are connected", time.Minute, func() bool {
+			testrun.Eventually(t, "the servers are connected", func() bool {
 				return serverState(t, c, "bad") == "connected" && serverState(t, c, "slow") == "connected"
 			})
 		}
@@ -94,13 +91,13 @@ func TestABadServerCostsOneSentenceAndNoTurn(t *testing.T) {
 		} {
 			connected()
 			if tt.want == "changed" {
-				eventually(t, "the program that does not read is started again", time.Minute, func() bool { return strings.Contains(ask("slow_echo {}"), "{}") })
+				testrun.Eventually(t, "the program that does not read is started again", func() bool { return strings.Contains(ask("slow_echo {}"), "{}") })
 			}
 			if answer := ask(tt.call); !strings.Contains(answer, tt.want) {
 				t.Errorf("%s: the answer is\n%.2000s\nwant %q in it", tt.call, answer, tt.want)
 			}
 		}
-		eventually(t, "the list is read again", time.Minute, func() bool {
+		testrun.Eventually(t, "the list is read again", func() bool {
 			stdout, _, code := g.CLI(t.Context(), "", "agents")
 			return code == 0 && strings.Contains(stdout, "bad_later") && !strings.Contains(stdout, "bad_echo")
 		})

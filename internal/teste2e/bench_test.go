@@ -164,7 +164,7 @@ func privateKB(b *testing.B, g *Gateway) int {
 // processKB reads a line of /proc/PID/status of the gateway.
 func processKB(b *testing.B, g *Gateway, name string) int {
 	b.Helper()
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(g.current().cmd.Process.Pid), "status"))
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(g.pid()), "status"))
 	if err != nil {
 		return 0 // a system without /proc: no figure
 	}

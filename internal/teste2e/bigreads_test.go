@@ -8,12 +8,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // peak is the largest resident memory that the process has had, in bytes.
 func (g *Gateway) peak() int {
 	g.tb.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.current().cmd.Process.Pid))
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.pid()))
 	if err != nil {
 		g.tb.Fatal(err)
 	}
@@ -40,7 +42,7 @@ func bigSession(t *testing.T, c *Client, key string, n int) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the turns of the session are over", 60*time.Second, func() bool {
+	testrun.Eventually(t, "the turns of the session are over", func() bool {
 		var h struct{ TotalMessages int }
 		if err := c.Into(&h, "chat.history", map[string]any{"sessionKey": key, "limit": 1, "maxChars": 1}); err != nil {
 			t.Fatal(err)
@@ -52,6 +54,7 @@ func bigSession(t *testing.T, c *Client, key string, n int) {
 // Many histories of a session with large messages at once, asked for with one character of each message: what the process holds follows from the bound of
 // a read and from how many a principal has at once, not from the size of the session.
 func TestManyHistoriesAtOnceTakeLittleMemory(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "limits: {chat: 0, requests: 0}\nqueue: {cap: 100}\n").AtOnce()
 		g.Start()

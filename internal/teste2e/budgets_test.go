@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/testmodel"
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 	"laneway/internal/wire"
 )
 
@@ -50,6 +51,7 @@ const countTokens = "SELECT coalesce(sum(input_tokens + output_tokens), 0) FROM 
 // TestABudgetHoldsForThirtyTurnsAndOverAKill: each turn passes the budget by one round at most, a killed process forgets none, and the next one goes on
 // counting.
 func TestABudgetHoldsForThirtyTurnsAndOverAKill(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		model := endless(t)
 		g := Install(t, database, budgetConfig(model)).AtOnce()
@@ -58,11 +60,11 @@ func TestABudgetHoldsForThirtyTurnsAndOverAKill(t *testing.T) {
 		for i := range budgetTurns {
 			say(t, c, fmt.Sprintf("agent:main:s%d", i), fmt.Sprintf("m%d", i), "go on")
 		}
-		eventually(t, "a third of the budget is used", 60*time.Second, func() bool { return o.Count(countTokens) > budgetLimit/3 })
+		testrun.Eventually(t, "a third of the budget is used", func() bool { return o.Count(countTokens) > budgetLimit/3 })
 		g.Kill()
 		atKill := o.Count(countTokens)
 		g.Start()
-		eventually(t, "every turn has ended", 90*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
+		testrun.Eventually(t, "every turn has ended", func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
 		counted, asked := o.Count(countTokens), len(model.Calls())*budgetRound
 		if counted < budgetLimit || counted > budgetLimit+budgetTurns*budgetRound {
 			t.Errorf("%d tokens are counted, want %d to %d", counted, budgetLimit, budgetLimit+budgetTurns*budgetRound)
@@ -121,7 +123,7 @@ func TestReplicasShareABudget(t *testing.T) {
 	for i := range budgetTurns {
 		say(t, clients[i%2], fmt.Sprintf("agent:main:s%d", i), fmt.Sprintf("m%d", i), "go on")
 	}
-	eventually(t, "every turn has ended", 90*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
+	testrun.Eventually(t, "every turn has ended", func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
 	counted, asked := o.Count(countTokens), len(model.Calls())*budgetRound
 	if counted != asked || counted < budgetLimit || counted > budgetLimit+budgetTurns*budgetRound {
 		t.Errorf("%d tokens are counted, the model was asked for %d, want %d to %d", counted, asked, budgetLimit, budgetLimit+budgetTurns*budgetRound)

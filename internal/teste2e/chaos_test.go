@@ -163,6 +163,7 @@ func (m *met) check(t *testing.T, kills int) {
 
 // TestKillAtAnyPointLosesNothingAndKeepsTheOrder kills the gateway again and again while hundreds of messages are in all stages.
 func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		kills, sessions, texts := testrun.Size(15, 200), 20, 40
 		g := Install(t, database, chaosConfig).AtOnce()
@@ -197,7 +198,7 @@ func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
 		for i := range kills {
 			if i%10 != 9 { // each tenth kill may meet a start, the others a gateway with work, however slow the machine is
 				before := busy()
-				eventually(t, "the gateway has work", 30*time.Second, func() bool { return busy() >= before+3 })
+				testrun.Eventually(t, "the gateway has work", func() bool { return busy() >= before+3 })
 			}
 			pauseFor(time.Duration(dice.IntN(550)) * time.Millisecond)
 			g.Kill()
@@ -217,7 +218,7 @@ func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
 			t.Fatalf("only %d messages were accepted, want %d and more\n%s", total(), sessions*texts, g.Output())
 		}
 		o := OpenOracle(t, g, database)
-		eventually(t, "every message has an outcome", time.Minute, func() bool {
+		testrun.Eventually(t, "every message has an outcome", func() bool {
 			return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0
 		})
 		o.Check(3 * time.Second)

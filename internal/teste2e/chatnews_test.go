@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // chatEnds collects the chat events that end runs, and the changes of sessions, of one connection.
@@ -73,7 +74,7 @@ func TestEndsOfRunsReachClientsOfEveryReplica(t *testing.T) {
 		clients = append(clients, c)
 	}
 	n := 0
-	eventually(t, "both hear of each other", 20*time.Second, func() bool {
+	testrun.Eventually(t, "both hear of each other", func() bool {
 		n++
 		a, b := fmt.Sprint("warm-a", n), fmt.Sprint("warm-b", n)
 		say(t, clients[0], "agent:main:ours", a, "hello")
@@ -85,24 +86,24 @@ func TestEndsOfRunsReachClientsOfEveryReplica(t *testing.T) {
 	want := map[string]string{"short": "final short text", "long": "final " + long, "broken": "error ", "stopped": "aborted ", "help": "final "}
 	for i, session := range []string{"agent:main:ours", "agent:main:theirs"} { // through whichever replica owns them, each is sent to through the first
 		at := fmt.Sprint("-", i)
+		started := heard[i].changed(session + " run.started")
 		say(t, clients[0], session, "short"+at, "short text")
 		say(t, clients[0], session, "long"+at, long)
 		say(t, clients[0], session, "broken"+at, "fail refusal")
 		say(t, clients[0], session, "help"+at, "/help")
 		say(t, clients[0], session, "stopped"+at, "sleep 30s")
-		eventually(t, "the last one runs", 20*time.Second, func() bool {
-			return heard[i].changed(session+" run.started") >= 4 || len(heard[i].of("broken"+at)) == 1
+		testrun.Eventually(t, "the last one runs", func() bool {
+			return len(heard[i].of("broken"+at)) == 1 && heard[i].changed(session+" run.started") >= started+4
 		})
-		pause(200 * time.Millisecond)
 		say(t, clients[0], session, "stop"+at, "/stopall")
 		for k, h := range heard {
 			for run, end := range want {
-				eventually(t, fmt.Sprintf("a client of replica %d hears the end of %s", k, run+at), 10*time.Second, func() bool { return len(h.of(run+at)) > 0 })
+				testrun.Eventually(t, fmt.Sprintf("a client of replica %d hears the end of %s", k, run+at), func() bool { return len(h.of(run+at)) > 0 })
 				if got := h.of(run + at); len(got) != 1 || !strings.HasPrefix(got[0], end) || (run == "long" && got[0] != end) {
 					t.Errorf("a client of replica %d heard %d ends of %s, such as %.80q; want %.80q", k, len(got), run+at, got[0], end)
 				}
 			}
-			eventually(t, fmt.Sprintf("a client of replica %d hears of the session", k), 10*time.Second, func() bool { return h.changed(session+" run.finished") >= 4 })
+			testrun.Eventually(t, fmt.Sprintf("a client of replica %d hears of the session", k), func() bool { return h.changed(session+" run.finished") >= 4 })
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // TestEachTurnHasAContextOfItsOwn: a WebSocket client that is gone before its turn begins, a hook and an HTTP client speak to one session. All are
@@ -29,7 +31,7 @@ func TestEachTurnHasAContextOfItsOwn(t *testing.T) {
 		if a := g.Complete("agent:main:shared", "by HTTP"); a.Status != http.StatusOK || !strings.Contains(a.Body, "by HTTP") {
 			t.Errorf("the HTTP client got %d %s %v", a.Status, a.Body, a.Err)
 		}
-		eventually(t, "all four are answered", 20*time.Second, func() bool {
+		testrun.Eventually(t, "all four are answered", func() bool {
 			return o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'") == 4
 		})
 		if n := o.Count("SELECT count(DISTINCT run_id) FROM inbox"); n != 4 {

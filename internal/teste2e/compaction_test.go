@@ -10,6 +10,7 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 )
 
 const (
@@ -21,6 +22,7 @@ const (
 // TestALongConversationIsCompactedThroughKills lets a conversation outgrow the window of its model again and again. The process is killed while a summary is
 // written and right behind its row. No request is larger than the window, no message waits for a summary, each summary is there once, and nothing is deleted.
 func TestALongConversationIsCompactedThroughKills(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)
 		var hang atomic.Bool
@@ -65,11 +67,11 @@ cluster: {lease: 3s, heartbeat: 500ms}
 		g.Kill()
 		hang.Store(false)
 		g.Start()
-		eventually(t, "the second summary is there", 60*time.Second, sums(2))
+		testrun.Eventually(t, "the second summary is there", sums(2))
 		talk.until("the third summary is there", sums(3))
 		g.Kill()
 		g.Start()
-		eventually(t, "nothing is left to do", 60*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
+		testrun.Eventually(t, "nothing is left to do", func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
 		talk.until("the fourth summary is there", sums(4))
 
 		if twice := o.Rows("SELECT session_id, to_seq FROM transcript WHERE to_seq > 0 GROUP BY session_id, to_seq HAVING count(*) > 1"); len(twice) > 0 {

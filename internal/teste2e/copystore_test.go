@@ -53,6 +53,7 @@ func sameContent(t *testing.T, what string, a, b map[string][]string) {
 // A gateway grows from SQLite to PostgreSQL and back: it is killed under load, its store is copied (the first attempt is killed too), it goes on there, and is copied
 // back. Nothing is lost, a repeated call has no second effect, and every slot of every job is in the ledger once.
 func TestAStoreIsCopiedThereAndBackAndJobsFireOnce(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	messages, jobs := testrun.Size(300, 100_000), testrun.Size(60, 10_000)
 	url := testpg.Empty(t)
@@ -63,7 +64,7 @@ func TestAStoreIsCopiedThereAndBackAndJobsFireOnce(t *testing.T) {
 	addMany(t, small, jobs)
 	first := neighbours(t, c, 5)
 	o := OpenOracle(t, small, "")
-	eventually(t, "the jobs have a history", time.Minute, func() bool {
+	testrun.Eventually(t, "the jobs have a history", func() bool {
 		return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok'") >= 10
 	})
 	repeated := map[string]any{"sessionKey": "unfinished", "message": "sleep 5s\nawake", "idempotencyKey": "key-of-the-unfinished"}
@@ -96,7 +97,7 @@ func TestAStoreIsCopiedThereAndBackAndJobsFireOnce(t *testing.T) {
 	sameContent(t, "from PostgreSQL to SQLite", before, content(t, last, ""))
 	last.Start()
 	ran := OpenOracle(t, last, "")
-	eventually(t, "jobs fire", 30*time.Second, func() bool {
+	testrun.Eventually(t, "jobs fire", func() bool {
 		return ran.Count("SELECT count(*) FROM cron_run_logs") > len(before["history"])+10
 	})
 	retire(t, last, ran, "")
@@ -117,7 +118,7 @@ func sendMany(t *testing.T, g *Gateway, n int) {
 	})
 	o := OpenOracle(t, g, "")
 	defer o.Close()
-	eventually(t, "every message has its outcome", 5*time.Minute, func() bool {
+	testrun.Eventually(t, "every message has its outcome", func() bool {
 		return o.Count("SELECT count(*) FROM inbox WHERE ended_at IS NOT NULL AND session_key LIKE '%many-%'") == n
 	})
 }

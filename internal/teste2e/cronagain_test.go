@@ -6,11 +6,14 @@ import (
 	"maps"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // TestACronCallSentAgainHasOneEffect makes each call that takes an idempotency key, and makes it again after kill -9, on another replica where there can be
 // one: the answer is the first one, and nothing changes. The same key with other params is refused.
 func TestACronCallSentAgainHasOneEffect(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()
@@ -40,7 +43,7 @@ func TestACronCallSentAgainHasOneEffect(t *testing.T) {
 			answers[i] = object(t, c, call.method, call.params)
 		}
 		o := OpenOracle(t, g, database)
-		eventually(t, "the job that was made has run and is gone", 20*time.Second, func() bool {
+		testrun.Eventually(t, "the job that was made has run and is gone", func() bool {
 			return o.Count("SELECT count(*) FROM cron_jobs WHERE name = 'made once'") == 0
 		})
 		if _, err := c.Call("cron.update", map[string]any{"id": job.ID, "patch": map[string]any{"schedule": map[string]any{"kind": "cron", "expr": "30 * * * *"}}}, 10*time.Second); err != nil {
@@ -57,7 +60,7 @@ func TestACronCallSentAgainHasOneEffect(t *testing.T) {
 		before, changes := picture(), o.Count("SELECT count(*) FROM audit_log")
 		for i, call := range calls {
 			var again map[string]any
-			eventually(t, call.method+" is answered", 20*time.Second, func() bool { // for a moment after the start it is not registered in its store
+			testrun.Eventually(t, call.method+" is answered", func() bool { // for a moment after the start it is not registered in its store
 				raw, err := c.Call(call.method, call.params, 10*time.Second)
 				return err == nil && json.Unmarshal(raw, &again) == nil
 			})

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // backfillAnswer is the result of cron.backfill.
@@ -14,6 +16,9 @@ type backfillAnswer struct {
 
 // TestASlotIsBackfilledAgain backfills two slots whose runs fail until the payload is changed, and once more with force.
 func TestASlotIsBackfilledAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()
@@ -39,7 +44,7 @@ func TestASlotIsBackfilledAgain(t *testing.T) {
 		}
 		ended := func(trigger, state string) {
 			t.Helper()
-			eventually(t, "the runs of "+trigger+" end as "+state, 20*time.Second, func() bool {
+			testrun.Eventually(t, "the runs of "+trigger+" end as "+state, func() bool {
 				return o.Count("SELECT count(*) FROM cron_run_logs WHERE job_id = '"+j.ID+"' AND trigger = '"+trigger+"' AND state = '"+state+"'") == 2
 			})
 		}

@@ -8,10 +8,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // TestTheCommandLineLooksAfterJobs goes through the life of a job with the commands that the documents show, on the real binary.
 func TestTheCommandLineLooksAfterJobs(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()
@@ -46,7 +49,7 @@ func TestTheCommandLineLooksAfterJobs(t *testing.T) {
 		run(0, `slow +.*(running|queued)`, "cron", "runs", "slow", "--active")
 		run(0, `^1 runs? ends?`, "cron", "cancel", "slow", "--reason", "wrong text")
 		o := OpenOracle(t, g, database)
-		eventually(t, "the slow run is cancelled", 10*time.Second, func() bool {
+		testrun.Eventually(t, "the slow run is cancelled", func() bool {
 			return o.Count("SELECT count(*) FROM cron_run_logs WHERE job_name = 'slow' AND state = 'cancelled'") == 1
 		})
 		run(0, `digest .*ok`, "cron", "runs", "digest")
@@ -56,7 +59,7 @@ func TestTheCommandLineLooksAfterJobs(t *testing.T) {
 			t.Errorf("a dry run made %d entries", n)
 		}
 		run(0, `.`, "cron", "backfill", "digest", "--from", now.AddDate(0, 0, -8).Format(time.RFC3339), "--to", now.AddDate(0, 0, -1).Format(time.RFC3339))
-		eventually(t, "the backfill has run", 20*time.Second, func() bool {
+		testrun.Eventually(t, "the backfill has run", func() bool {
 			return o.Count("SELECT count(*) FROM cron_run_logs WHERE trigger = 'backfill' AND state = 'ok'") == 5
 		})
 		run(0, `digest +30 9`, "scheduler", "list")
@@ -81,6 +84,7 @@ func TestTheCommandLineLooksAfterJobs(t *testing.T) {
 
 // TestJobsMadeOnTheCommandLineFire adds a job of each kind as a person does and waits until its history has a run that went well.
 func TestJobsMadeOnTheCommandLineFire(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	g := Install(t, "", cronConfig)
 	g.Start()
@@ -93,7 +97,7 @@ func TestJobsMadeOnTheCommandLineFire(t *testing.T) {
 	}
 	o := OpenOracle(t, g, "")
 	for name := range jobs {
-		eventually(t, name+" has run", 30*time.Second, func() bool {
+		testrun.Eventually(t, name+" has run", func() bool {
 			return o.Count("SELECT count(*) FROM cron_run_logs WHERE job_name = '"+name+"' AND trigger = 'schedule' AND state = 'ok'") > 0
 		})
 		// A moment that is over takes its job with it: its history is there without a name to find it by.
@@ -154,6 +158,7 @@ func sortedLines(text string) string {
 
 // TestTheCommandLineDeliversToTheSessionThatItNames reads the answer of a job in the transcript of the session, and refuses sessions that cannot be.
 func TestTheCommandLineDeliversToTheSessionThatItNames(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()
@@ -171,7 +176,7 @@ func TestTheCommandLineDeliversToTheSessionThatItNames(t *testing.T) {
 				t.Fatalf("cron run ended with %d: %s", code, out)
 			}
 			o, c := OpenOracle(t, g, database), connect(t, g)
-			eventually(t, "the answer is recorded as delivered", 20*time.Second, func() bool {
+			testrun.Eventually(t, "the answer is recorded as delivered", func() bool {
 				return o.Count("SELECT count(*) FROM cron_run_logs WHERE job_name = '"+text+"' AND delivery = 'delivered'") == 1
 			})
 			if got := historyOf(t, c, session); !strings.Contains(got, "assistant: "+text+"\n") {

@@ -70,6 +70,9 @@ func (p *edge) do(t *testing.T, c *Client) {
 // TestChangesShortlyBeforeASlotAreAsIfNothingHadBeenClaimed changes jobs 0 to 1,300 ms before their slot, some of them while the claim of the slot is under way: what
 // begins is what the job says then, on its slot, and nothing else leaves a row.
 func TestChangesShortlyBeforeASlotAreAsIfNothingHadBeenClaimed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig).AtOnce()
 		g.Start()
@@ -123,6 +126,7 @@ func TestChangesShortlyBeforeASlotAreAsIfNothingHadBeenClaimed(t *testing.T) {
 
 // TestAJobThatIsPausedOrRemovedWhileItIsClaimedDoesNotFire pauses and removes jobs within milliseconds of being made: the change meets the claim of the first slot.
 func TestAJobThatIsPausedOrRemovedWhileItIsClaimedDoesNotFire(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig).AtOnce()
 		g.Start()
@@ -161,7 +165,7 @@ func TestOnlyFiresCountAgainstMaxRuns(t *testing.T) {
 		time.Sleep(time.Until(slot.Add(500 * time.Millisecond)))
 		object(t, c, "cron.resume", map[string]any{"id": j.ID})
 		o := OpenOracle(t, g, database)
-		eventually(t, "the next slot has run", 10*time.Second, func() bool {
+		testrun.Eventually(t, "the next slot has run", func() bool {
 			return slices.Equal(history(o, j.ID), []string{"schedule|skipped|paused", "schedule|ok|"})
 		})
 		if got, want := slots(o, j.ID), []string{strconv.FormatInt(slot.UnixMilli()+2000, 10)}; !slices.Equal(got, want) {
@@ -172,6 +176,7 @@ func TestOnlyFiresCountAgainstMaxRuns(t *testing.T) {
 
 // TestSlotsThatPassedWaitBehindWhatAnOutageLeft ends a process shortly before a slot, by a kill and in order: nothing of the catch-up is skipped for overlap.
 func TestSlotsThatPassedWaitBehindWhatAnOutageLeft(t *testing.T) {
+	needsProcesses(t)
 	for _, end := range []string{"kill", "drain"} {
 		t.Run(end, func(t *testing.T) {
 			onBothStores(t, func(t *testing.T, database string) {
@@ -193,7 +198,7 @@ func TestSlotsThatPassedWaitBehindWhatAnOutageLeft(t *testing.T) {
 				}
 				time.Sleep(time.Until(slot.Add(7500 * time.Millisecond))) // four slots have passed
 				g.Start()
-				eventually(t, "what passed has run", 20*time.Second, func() bool { return len(slots(o, j.ID)) >= 5 })
+				testrun.Eventually(t, "what passed has run", func() bool { return len(slots(o, j.ID)) >= 5 })
 				rows := history(o, j.ID)
 				if slices.ContainsFunc(rows, func(r string) bool { return strings.Contains(r, "catchup|skipped") }) {
 					t.Errorf("the catch-up was eaten: %q", rows)
@@ -214,7 +219,7 @@ func TestAMomentThatPassedIsNotPromisedAgain(t *testing.T) {
 		object(t, c, "cron.pause", map[string]any{"id": paused.ID, "note": "probe"})
 		over := addJob(t, c, "over", at(slot), map[string]any{"deleteAfterRun": false})
 		o := OpenOracle(t, g, database)
-		eventually(t, "the other one has fired", 10*time.Second, func() bool { return slices.Equal(history(o, over.ID), []string{"schedule|ok|"}) })
+		testrun.Eventually(t, "the other one has fired", func() bool { return slices.Equal(history(o, over.ID), []string{"schedule|ok|"}) })
 		for method, params := range map[string]map[string]any{
 			"cron.resume": {"id": paused.ID}, "cron.update": {"id": over.ID, "patch": map[string]any{"enabled": true}},
 		} {

@@ -9,12 +9,16 @@ import (
 	"time"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // TestEveryEndOfASlotIsAnEvent changes jobs so that slots end without running, and compares what clients of every replica get with the ledger: one finished event
 // for each row that is over. A pause that ends by itself is an updated event.
 func TestEveryEndOfASlotIsAnEvent(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		everyEndIsAnEvent(t, "", Install(t, "", cronConfig))
@@ -37,12 +41,12 @@ func everyEndIsAnEvent(t *testing.T, database string, all ...*Gateway) {
 	stopped := addJob(t, c, "stopped", every(time.Hour), saying("sleep 10m"))
 	object(t, c, "cron.cancel", map[string]any{"runId": runByHand(t, c, stopped.ID)})
 	moved := addJob(t, c, "moved", at(time.Now().Add(4*time.Second)), map[string]any{"deleteAfterRun": false})
-	eventually(t, "the slot is claimed", 20*time.Second, func() bool {
+	testrun.Eventually(t, "the slot is claimed", func() bool {
 		return o.Count("SELECT count(*) FROM cron_run_logs WHERE job_id = '"+moved.ID+"'") == 1
 	})
 	object(t, c, "cron.update", map[string]any{"id": moved.ID, "patch": map[string]any{"schedule": at(time.Now().Add(time.Hour))}})
 	for i := range all {
-		eventually(t, fmt.Sprintf("replica %d hears that the pause has ended", i), 10*time.Second, func() bool { return heard[i].enabled(resumes.ID) })
+		testrun.Eventually(t, fmt.Sprintf("replica %d hears that the pause has ended", i), func() bool { return heard[i].enabled(resumes.ID) })
 	}
 	object(t, c, "cron.resume", map[string]any{"id": paused.ID})
 	for _, j := range []jobView{paused, resumes} {
@@ -51,7 +55,7 @@ func everyEndIsAnEvent(t *testing.T, database string, all ...*Gateway) {
 	over := func() []string {
 		return o.Rows("SELECT id FROM cron_run_logs WHERE owner <> 'system' AND finished_at IS NOT NULL ORDER BY id")
 	}
-	eventually(t, "nothing runs", 20*time.Second, func() bool { return o.Count(unfinished) == 0 })
+	testrun.Eventually(t, "nothing runs", func() bool { return o.Count(unfinished) == 0 })
 	if n := o.Count("SELECT count(*) FROM cron_run_logs WHERE reason = 'paused'"); n < 2 {
 		t.Errorf("%d rows of pauses, want that of each pause", n)
 	}
@@ -82,7 +86,7 @@ func watchCron(t *testing.T, all []*Gateway) (heard []*cronEvents, clients []*Cl
 	c := clients[0]
 	warm := addJob(t, c, "warm", map[string]any{"kind": "cron", "expr": "0 0 1 1 *"}, nil)
 	for i := range all {
-		eventually(t, "every replica listens", 20*time.Second, func() bool {
+		testrun.Eventually(t, "every replica listens", func() bool {
 			toggle(t, c, warm.ID)
 			return heard[i].has("updated "+warm.ID, 1)
 		})

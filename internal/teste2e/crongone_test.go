@@ -6,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
 
 // TestAJobWhoseChatIsGoneIsTriedOnceReportedAndGoesOnAfterAnEdit blocks the bot in the chat of a job, and kills the process while the first answer is on its
 // way: it is tried again once, the owner hears of it once, later runs send nothing, and an edit of the delivery heals it.
 func TestAJobWhoseChatIsGoneIsTriedOnceReportedAndGoesOnAfterAnEdit(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		c.Telegram.Block(anna)
@@ -30,11 +32,11 @@ func TestAJobWhoseChatIsGoneIsTriedOnceReportedAndGoesOnAfterAnEdit(t *testing.T
 		c.Await("the sending", func() bool { return len(c.Telegram.Calls("sendMessage")) == 1 })
 		c.Restart()
 		o := OpenOracle(t, c.Gateway, database)
-		eventually(t, "the delivery of the job is paused", 20*time.Second, func() bool {
+		testrun.Eventually(t, "the delivery of the job is paused", func() bool {
 			return o.Count("SELECT count(*) FROM cron_jobs WHERE name = 'digest' AND delivery_paused_why = 'blocked' AND delivery_paused_chat = '7'") == 1
 		})
 		do("run", "digest")
-		eventually(t, "the second run is over", 20*time.Second, func() bool {
+		testrun.Eventually(t, "the second run is over", func() bool {
 			return o.Count("SELECT count(*) FROM cron_run_logs WHERE job_name = 'digest' AND state = 'ok'") == 2
 		})
 		refused := 0

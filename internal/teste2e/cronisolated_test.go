@@ -5,10 +5,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // TestTheSessionOfAnIsolatedRunIsLikeEveryOther runs a job by hand, reads its session, lets its process die, and then talks to it.
 func TestTheSessionOfAnIsolatedRunIsLikeEveryOther(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()
@@ -19,7 +22,7 @@ func TestTheSessionOfAnIsolatedRunIsLikeEveryOther(t *testing.T) {
 		ended := func() bool {
 			return o.Count("SELECT count(*) FROM cron_run_logs WHERE id = '"+run+"' AND state = 'ok'") == 1
 		}
-		eventually(t, "the run ends", 20*time.Second, ended)
+		testrun.Eventually(t, "the run ends", ended)
 		rows := func() int {
 			return o.Count(`SELECT (SELECT count(*) FROM sessions WHERE key LIKE '%:cron:%') + (SELECT count(*) FROM inbox WHERE message_id = '` + run + `')
 				+ (SELECT count(*) FROM runs WHERE id = '` + run + `')`)
@@ -43,7 +46,7 @@ func TestTheSessionOfAnIsolatedRunIsLikeEveryOther(t *testing.T) {
 			t.Errorf("after a kill the transcript has %q, want %q", got, before)
 		}
 		say(t, c, session, "next", "and now?")
-		eventually(t, "the next message is answered", 20*time.Second, func() bool {
+		testrun.Eventually(t, "the next message is answered", func() bool {
 			return o.Count("SELECT count(*) FROM inbox WHERE message_id = 'next' AND outcome = 'answered' AND seq = 2") == 1
 		})
 		if got := texts(c); len(got) != 4 || !slices.Equal(got[:2], before) {

@@ -127,6 +127,7 @@ func (k *killScene) release() {
 
 // TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone ends the process with SIGKILL at each moment in the life of a run, while other jobs fire each second.
 func TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		rounds := testrun.Size(9, 200)
 		agent, config := newAgentThatMarks(t, "0.3")
@@ -151,7 +152,7 @@ func TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone(t *testing.T) {
 				atLeast[run] = m.atLeast
 			}
 		}
-		eventually(t, "every reminder has an end", time.Minute, func() bool { return k.o.Count(unfinished+" AND job_name LIKE 'reminder%'") == 0 })
+		testrun.Eventually(t, "every reminder has an end", func() bool { return k.o.Count(unfinished+" AND job_name LIKE 'reminder%'") == 0 })
 		retire(t, k.g, k.o, database)
 		k.judge(atLeast)
 		found := countSlots(t, k.o, time.Second, first)

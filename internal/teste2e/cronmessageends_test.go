@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // TestARunThatAMessageOperationEndsIsAnEvent lets runs of jobs wait in sessions behind turns that last, and ends them by each operation of a session. Clients of every
@@ -51,7 +52,7 @@ func messageEndsAreEvents(t *testing.T, database string, all ...*Gateway) {
 	for name, end := range operations {
 		session := "agent:main:" + name
 		say(t, c, session, "long"+name, "sleep 10m")
-		eventually(t, "the turn runs", 20*time.Second, func() bool {
+		testrun.Eventually(t, "the turn runs", func() bool {
 			return o.Count("SELECT count(*) FROM runs WHERE state = 'running' AND session_key = '"+session+"'") == 1
 		})
 		job := addJob(t, c, name, every(time.Hour), map[string]any{"sessionTarget": "session:" + session})
@@ -68,7 +69,7 @@ func messageEndsAreEvents(t *testing.T, database string, all ...*Gateway) {
 			t.Logf("the ledger:\n%s", strings.Join(o.Rows("SELECT job_name, id, state, reason, started_at FROM cron_run_logs WHERE owner <> 'system' ORDER BY job_name"), "\n"))
 		}
 	}()
-	eventually(t, "the runs end without having begun", 20*time.Second, func() bool { return slices.Equal(over(), want) })
+	testrun.Eventually(t, "the runs end without having begun", func() bool { return slices.Equal(over(), want) })
 	for i := range all {
 		deadline := time.Now().Add(3 * time.Second)
 		for !slices.Equal(heard[i].finished(), want) && time.Now().Before(deadline) {

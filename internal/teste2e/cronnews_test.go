@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // cronEvents collects the cron events of one connection, by what they are about.
@@ -47,6 +48,12 @@ func (e *cronEvents) keys() []string {
 	return slices.Sorted(maps.Keys(e.seen))
 }
 
+func (e *cronEvents) of(key string) []map[string]any {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.seen[key])
+}
+
 func (e *cronEvents) has(prefix string, n int) bool {
 	count := 0
 	for _, key := range e.keys() {
@@ -75,18 +82,18 @@ func TestCronEventsReachClientsOfEveryReplica(t *testing.T) {
 	}
 	c := clients[0]
 	warm := addJob(t, c, "warm", map[string]any{"kind": "cron", "expr": "0 0 1 1 *"}, nil)
-	eventually(t, "both replicas listen", 20*time.Second, func() bool {
+	testrun.Eventually(t, "both replicas listen", func() bool {
 		toggle(t, c, warm.ID)
 		return heard[1].has("updated "+warm.ID, 1)
 	})
 	before := []int{len(heard[0].keys()), len(heard[1].keys())}
 	tick := addJob(t, c, "tick", every(time.Second), nil)
-	failing := addJob(t, c, "failing", at(time.Now().Add(time.Second)), map[string]any{
+	failing := addJob(t, c, "failing", at(time.Now().Add(3*time.Second)), map[string]any{ // past the time that a busy machine needs for the call
 		"payload": map[string]any{"kind": "agentTurn", "message": "fail overloaded"}, "retry": map[string]any{"maxRetries": 1, "baseMs": 200, "maxMs": 200},
 	})
-	reminder := addJob(t, c, "reminder", at(time.Now().Add(time.Second)), nil)
+	reminder := addJob(t, c, "reminder", at(time.Now().Add(3*time.Second)), nil)
 	for i, h := range heard {
-		eventually(t, fmt.Sprintf("replica %d heard of every run", i), 20*time.Second, func() bool {
+		testrun.Eventually(t, fmt.Sprintf("replica %d heard of every run", i), func() bool {
 			return h.has("finished schedule:"+tick.ID, 3) && h.has("scheduled schedule:"+failing.ID, 1) && h.has("finished schedule:"+failing.ID, 1) &&
 				h.has("started schedule:"+failing.ID, 1) && h.has("finished schedule:"+reminder.ID, 1)
 		})
@@ -95,7 +102,7 @@ func TestCronEventsReachClientsOfEveryReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := time.Now()
-	eventually(t, "the other replica heard of the removal", 20*time.Second, func() bool { return heard[1].has("removed "+tick.ID, 1) })
+	testrun.Eventually(t, "the other replica heard of the removal", func() bool { return heard[1].has("removed "+tick.ID, 1) })
 	if d := time.Since(asked); d > 2*time.Second {
 		t.Logf("the removal was heard after %s", d)
 	}
@@ -108,9 +115,9 @@ func TestCronEventsReachClientsOfEveryReplica(t *testing.T) {
 	mine := func(h *cronEvents) []string {
 		return slices.DeleteFunc(h.keys(), func(key string) bool { return strings.Contains(key, warm.ID) })
 	}
-	eventually(t, "both heard the same", 20*time.Second, func() bool { return slices.EqualFunc(mine(heard[0]), mine(heard[1]), same) })
+	testrun.Eventually(t, "both heard the same", func() bool { return slices.EqualFunc(mine(heard[0]), mine(heard[1]), same) })
 	for _, key := range mine(heard[0]) {
-		a, b := heard[0].seen[key], heard[1].seen[key]
+		a, b := heard[0].of(key), heard[1].of(key)
 		if len(a) != 1 || len(b) != 1 {
 			t.Errorf("%s was told %d and %d times", key, len(a), len(b))
 			continue

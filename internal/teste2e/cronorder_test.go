@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // TestRunsAreListedByThePlannedTime: of two runs the one that was planned later comes first, while the other one runs and also when that ends last.
@@ -16,7 +18,7 @@ func TestRunsAreListedByThePlannedTime(t *testing.T) {
 		long, short := addJob(t, c, "long", every(time.Hour), saying("sleep 2s")), addJob(t, c, "short", every(time.Hour), saying("done"))
 		state := func(job, state string) {
 			t.Helper()
-			eventually(t, "the run is "+state, 20*time.Second, func() bool {
+			testrun.Eventually(t, "the run is "+state, func() bool {
 				return o.Count("SELECT count(*) FROM cron_run_logs WHERE job_id = '"+job+"' AND state = '"+state+"'") == 1
 			})
 		}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // theft is what a method of jobs does when a client names a job, or a run, of another principal.
@@ -100,6 +102,7 @@ func thefts() map[string][]theft {
 // TestNoPrincipalSeesChangesOrRunsTheJobsOfAnother tries every method of the table on a job of another principal, over a credential with every scope that
 // sees only what is its own.
 func TestNoPrincipalSeesChangesOrRunsTheJobsOfAnother(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()
@@ -111,7 +114,7 @@ func TestNoPrincipalSeesChangesOrRunsTheJobsOfAnother(t *testing.T) {
 			}
 			tokens[name] = strings.TrimSpace(out)
 		}
-		eventually(t, "the gateway knows the tokens", 20*time.Second, func() bool {
+		testrun.Eventually(t, "the gateway knows the tokens", func() bool {
 			c, err := Dial(g.URL(), tokens["bob"], nil)
 			if err == nil {
 				c.Close()
@@ -142,7 +145,7 @@ func TestNoPrincipalSeesChangesOrRunsTheJobsOfAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := OpenOracle(t, g, database)
-		eventually(t, "alice's run runs", 10*time.Second, func() bool { return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'running'") == 1 })
+		testrun.Eventually(t, "alice's run runs", func() bool { return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'running'") == 1 })
 		picture := func() string {
 			return strings.Join(append(o.Rows("SELECT * FROM cron_jobs WHERE id = '"+j.ID+"'"), o.Rows("SELECT * FROM cron_run_logs WHERE job_id = '"+j.ID+"'")...), "\n")
 		}
@@ -221,6 +224,7 @@ func methodsOfJobs(t *testing.T, c *Client) (list []string) {
 
 // TestATokenThatSeesItsOwnSeesNoBuiltInJobs looks for the gateway's own jobs over a credential with every scope that sees only what is its own.
 func TestATokenThatSeesItsOwnSeesNoBuiltInJobs(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()
@@ -229,7 +233,7 @@ func TestATokenThatSeesItsOwnSeesNoBuiltInJobs(t *testing.T) {
 			t.Fatalf("token create: %s", errs)
 		}
 		var alice *Client
-		eventually(t, "the gateway knows the token", 20*time.Second, func() (ok bool) {
+		testrun.Eventually(t, "the gateway knows the token", func() (ok bool) {
 			c, err := Dial(g.URL(), strings.TrimSpace(out), nil)
 			alice = c
 			return err == nil
@@ -244,7 +248,7 @@ func TestATokenThatSeesItsOwnSeesNoBuiltInJobs(t *testing.T) {
 			return len(list.Jobs)
 		}
 		operator := connect(t, g)
-		eventually(t, "the gateway has made its own jobs", 20*time.Second, func() bool { return jobs(operator, "cron.list", all) > 0 })
+		testrun.Eventually(t, "the gateway has made its own jobs", func() bool { return jobs(operator, "cron.list", all) > 0 })
 		for method, params := range map[string]map[string]any{"cron.list": all, "scheduler.status": nil} {
 			if n := jobs(alice, method, params); n != 0 {
 				t.Errorf("%s shows %d built-in jobs to alice", method, n)

@@ -15,6 +15,7 @@ import (
 
 // TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled runs jobs that fire each second on two and on three replicas, and kills one of them again and again.
 func TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	for _, replicas := range []int{2, 3} {
 		t.Run(strconv.Itoa(replicas), func(t *testing.T) {
@@ -76,6 +77,7 @@ func pause(d time.Duration) {
 
 // TestAJobMadeOnOneReplicaFiresOnAnotherWhenTheFirstIsKilled makes a reminder on a process that is killed before its moment.
 func TestAJobMadeOnOneReplicaFiresOnAnotherWhenTheFirstIsKilled(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	rounds := testrun.Size(3, 50)
 	database := testpg.DB(t)
@@ -92,7 +94,7 @@ func TestAJobMadeOnOneReplicaFiresOnAnotherWhenTheFirstIsKilled(t *testing.T) {
 		pause(time.Until(due.Add(-500 * time.Millisecond)))
 		a.Kill()
 		query := "SELECT coalesce(started_at, 0) FROM cron_run_logs WHERE state = 'ok' AND job_id = '" + j.ID + "'"
-		eventually(t, "the reminder has run", cronLease+10*time.Second, func() bool { return len(o.Rows(query)) == 1 })
+		testrun.Eventually(t, "the reminder has run", func() bool { return len(o.Rows(query)) == 1 })
 		late := time.Duration(int64(o.Count(query))-due.UnixMilli()) * time.Millisecond
 		if late < -time.Millisecond || late > cronLease+2*time.Second {
 			t.Errorf("round %d: the reminder began %s after its moment, want at most the lease and 2s", i, late)
@@ -124,7 +126,7 @@ func TestASecondReplicaThatComesAndGoesChangesNothing(t *testing.T) {
 	tomorrow := addJob(t, c, "tomorrow", at(time.Now().Add(24*time.Hour)), nil)
 	daily := addJob(t, c, "daily", map[string]any{"kind": "cron", "expr": "0 9 * * *", "tz": "UTC"}, nil)
 	tick := addJob(t, c, "tick", every(time.Second), nil)
-	eventually(t, "one run runs and one waits", 10*time.Second, func() bool {
+	testrun.Eventually(t, "one run runs and one waits", func() bool {
 		return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'running' AND job_id = '"+running.ID+"'") == 1 &&
 			o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'retrying' AND job_id = '"+retrying.ID+"'") == 1
 	})
@@ -151,7 +153,7 @@ func TestASecondReplicaThatComesAndGoesChangesNothing(t *testing.T) {
 		t.Errorf("the picture shows nothing: %s", before)
 	}
 	execute(t, writable(t, a, database), "UPDATE cron_jobs SET enabled = false WHERE id = '"+tick.ID+"'")
-	eventually(t, "the last tick is over", 10*time.Second, func() bool { return o.Count(unfinished+" AND job_id = '"+tick.ID+"'") == 0 })
+	testrun.Eventually(t, "the last tick is over", func() bool { return o.Count(unfinished+" AND job_id = '"+tick.ID+"'") == 0 })
 	found := countSlots(t, o, time.Second, map[string]int64{tick.ID: tick.State.NextRunAtMs})
 	found.check(t)
 	if found.states["ok"] != found.rows {

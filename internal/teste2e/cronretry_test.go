@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 )
 
 // providersConfig is a gateway whose agents ask the model server, each in the words of its provider.
@@ -47,7 +48,7 @@ func TestAnAttemptOfAJobCallsTheModelOnce(t *testing.T) {
 					"retry": map[string]any{"maxRetries": retries, "baseMs": 100, "maxMs": 100},
 				})
 				run := runByHand(t, c, j.ID)
-				eventually(t, word+" has failed", 30*time.Second, func() bool {
+				testrun.Eventually(t, word+" has failed", func() bool {
 					return o.Count("SELECT count(*) FROM cron_run_logs WHERE id = '"+run+"' AND state = 'error'") == 1
 				})
 				if n := calls(word); n != retries+1 {
@@ -58,7 +59,7 @@ func TestAnAttemptOfAJobCallsTheModelOnce(t *testing.T) {
 		if _, err := c.Call("chat.send", map[string]any{"sessionKey": "main", "message": "typed", "idempotencyKey": "typed-1"}, 10*time.Second); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the message of a person is tried again", 30*time.Second, func() bool { return calls("typed") > 1 })
+		testrun.Eventually(t, "the message of a person is tried again", func() bool { return calls("typed") > 1 })
 	})
 }
 
@@ -80,7 +81,7 @@ func TestAnAlertEndsWithOneFullStop(t *testing.T) {
 			j := addJob(t, c, name, every(time.Hour), members)
 			runByHand(t, c, j.ID)
 			var told []string
-			eventually(t, "people are told that "+name+" has failed", 30*time.Second, func() bool {
+			testrun.Eventually(t, "people are told that "+name+" has failed", func() bool {
 				told = notes(t, c, "agent:main:main", `"`+name+`"`)
 				return len(told) > 0
 			})

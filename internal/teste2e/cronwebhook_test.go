@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"laneway/internal/signature"
+	"laneway/internal/testrun"
 )
 
 // TestAWebhookIsCalledOnceSignedAndOnlyWhereItMay makes a job on the command line whose receiver is down at first.
 func TestAWebhookIsCalledOnceSignedAndOnlyWhereItMay(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		const secret = "0123456789abcdef0123456789abcdef"
 		var mu sync.Mutex
@@ -56,7 +58,7 @@ func TestAWebhookIsCalledOnceSignedAndOnlyWhereItMay(t *testing.T) {
 		if stderr, code := add(receiver.URL); code != 0 {
 			t.Fatalf("exit %d, %s", code, stderr)
 		}
-		eventually(t, "delivered", 20*time.Second, func() bool {
+		testrun.Eventually(t, "delivered", func() bool {
 			return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok' AND delivery = 'delivered' AND provider_message_id = 'http-200'") == 1
 		})
 		mu.Lock()
@@ -102,7 +104,7 @@ func TestAWebhookGetsNoTextOfASuppressedAnswer(t *testing.T) {
 				t.Fatalf("%s: the receiver got nothing", name)
 			}
 			if name == "quiet" {
-				eventually(t, "the ledger says why", 10*time.Second, func() bool {
+				testrun.Eventually(t, "the ledger says why", func() bool {
 					return o.Count("SELECT count(*) FROM cron_run_logs WHERE id = '"+run+"' AND state = 'ok' AND delivery = 'delivered' AND suppressed_by = 'no-reply'") == 1
 				})
 			}

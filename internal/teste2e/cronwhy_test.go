@@ -5,10 +5,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // TestTheCommandLineSaysWhyASlotRanOrNot: one that ran, one during a kill, one during a pause, and a moment that is none.
 func TestTheCommandLineSaysWhyASlotRanOrNot(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\nagents: {main: {runner: echo}}\ndrain_timeout: 2s\n")
 		g.Start()
@@ -32,7 +35,7 @@ func TestTheCommandLineSaysWhyASlotRanOrNot(t *testing.T) {
 		var ran struct {
 			Entries []struct{ ScheduledForMs int64 }
 		}
-		eventually(t, "a run has ended", 30*time.Second, func() bool {
+		testrun.Eventually(t, "a run has ended", func() bool {
 			return json.Unmarshal([]byte(run("runs", "ping", "--json")), &ran) == nil && len(ran.Entries) > 0
 		})
 		why("ping", time.UnixMilli(ran.Entries[len(ran.Entries)-1].ScheduledForMs), "ran", "It ran at ")
@@ -40,9 +43,9 @@ func TestTheCommandLineSaysWhyASlotRanOrNot(t *testing.T) {
 
 		g.Kill()
 		killed := time.Now()
-		eventually(t, "slots pass while no process is there", 30*time.Second, func() bool { return time.Since(killed) > 4*time.Second })
+		testrun.Eventually(t, "slots pass while no process is there", func() bool { return time.Since(killed) > 4*time.Second })
 		g.Start()
-		eventually(t, "the slots of the outage are decided", 30*time.Second, func() bool {
+		testrun.Eventually(t, "the slots of the outage are decided", func() bool {
 			return strings.Contains(run("runs", "ping"), "missed")
 		})
 		why("ping", killed.Add(2*time.Second), "missed", "No replica fired jobs from ")

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // cronLease is how soon another process takes over what a killed one held, in the scenarios of this file.
@@ -119,7 +121,7 @@ const unfinished = "SELECT count(*) FROM cron_run_logs WHERE state IN ('queued',
 func retire(tb *testing.T, g *Gateway, o *Oracle, database string) {
 	tb.Helper()
 	execute(tb, writable(tb, g, database), "UPDATE cron_jobs SET enabled = (1 = 0) WHERE owner <> 'system'")
-	eventually(tb, "every run has ended", 3*time.Minute, func() bool { return o.Count(unfinished) == 0 })
+	testrun.Eventually(tb, "every run has ended", func() bool { return o.Count(unfinished) == 0 })
 }
 
 // ledgerEntry is a row of the ledger: slots from, from+interval ... until.

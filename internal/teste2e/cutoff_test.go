@@ -8,12 +8,12 @@ import (
 	"net/url"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // TestAClientOfAReplicaThatWasCutOffGetsTheAnswerOfTheOther: the replica that runs a turn loses its database until the other one has answered. Its client,
@@ -33,7 +33,7 @@ func TestAClientOfAReplicaThatWasCutOffGetsTheAnswerOfTheOther(t *testing.T) {
 	say(t, c, "agent:main:cut", "second", "sleep 1ms")
 	line.cut()
 	o := OpenOracle(t, b, database)
-	eventually(t, "the other replica answers both", time.Minute, func() bool {
+	testrun.Eventually(t, "the other replica answers both", func() bool {
 		return len(o.Rows("SELECT message_id FROM inbox WHERE session_key = 'agent:main:cut' AND state = 'done'")) == 2
 	})
 	line.mend()

@@ -48,13 +48,13 @@ func TestADatabaseThatCrashesAtAnyPointFailsNoTurn(t *testing.T) {
 		talks.Wait()
 	}
 	o := OpenOracle(t, g, server.URL())
-	eventually(t, "every message has an outcome", time.Minute, func() bool {
+	testrun.Eventually(t, "every message has an outcome", func() bool {
 		return o.Count("SELECT count(*) FROM inbox WHERE outcome IS NOT NULL AND message_id LIKE 'm-%'") == rounds*people
 	})
 	if bad := o.Rows("SELECT message_id, outcome, reason FROM inbox WHERE outcome <> 'answered' AND message_id LIKE 'm-%'"); len(bad) > 0 {
 		t.Errorf("%d of %d messages were not answered: %s", len(bad), rounds*people, strings.Join(bad, "; "))
 	}
-	eventually(t, "a job has run", time.Minute, func() bool { return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok'") > 0 })
+	testrun.Eventually(t, "a job has run", func() bool { return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok'") > 0 })
 	if bad := o.Rows("SELECT id, state, attempt, error FROM cron_run_logs WHERE state IN ('error', 'interrupted', 'retrying') OR attempt > 1"); len(bad) > 0 {
 		t.Errorf("runs of jobs failed: %s", strings.Join(bad, "; "))
 	}

@@ -17,6 +17,7 @@ import (
 
 	"laneway/internal/testmodel"
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // notRun are commands of the documents that no test runs, and why. One that no document has any more fails the test.
@@ -102,7 +103,7 @@ func (s *stage) serve(line string) (stop func()) {
 	go func() { defer close(ended); _ = cmd.Wait() }()
 	stop = func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); <-ended }
 	s.t.Cleanup(stop)
-	eventually(s.t, line, startTime, func() bool {
+	testrun.Eventually(s.t, line, func() bool {
 		select {
 		case <-ended:
 			s.t.Fatalf("%s ended:\n%s", line, out)
@@ -193,6 +194,7 @@ func (s *stage) keepToken(out string) {
 
 // Every command block of the documents is run, each page in a fresh home, and what a page prints for a command must be what the command prints.
 func TestEveryCommandOfTheDocumentsRunsAsPrinted(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	found := map[string]bool{}
 	for _, path := range documents(t) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // TestADrainEndsInTimeAndAnswersEveryCaller: one turn never ends, one ends a second into the drain, and five wait. A client that waits for an answer gets it,
@@ -28,13 +29,13 @@ func TestADrainEndsInTimeAndAnswersEveryCaller(t *testing.T) {
 		for i, text := range texts {
 			callers.Go(func() { answers[i] = g.Complete(fmt.Sprint("agent:main:caller", i), text) })
 			if i == 1 {
-				eventually(t, "both turns run", 10*time.Second, func() bool { return o.Count("SELECT count(*) FROM runs WHERE state = 'running'") == 2 })
+				testrun.Eventually(t, "both turns run", func() bool { return o.Count("SELECT count(*) FROM runs WHERE state = 'running'") == 2 })
 			}
 		}
 		say(t, c, "main", "also", "over the socket")
-		eventually(t, "all are accepted", 10*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox") == len(texts)+1 })
+		testrun.Eventually(t, "all are accepted", func() bool { return o.Count("SELECT count(*) FROM inbox") == len(texts)+1 })
 		g.Signal(syscall.SIGTERM)
-		eventually(t, "it says that it drains", 5*time.Second, func() bool { code, _ := g.Get("/readyz"); return code == http.StatusServiceUnavailable })
+		testrun.Eventually(t, "it says that it drains", func() bool { code, _ := g.Get("/readyz"); return code == http.StatusServiceUnavailable })
 		_, err := c.Call("chat.send", map[string]any{"sessionKey": "main", "message": "late", "idempotencyKey": "late"}, 10*time.Second)
 		if refusal, ok := errors.AsType[*WireError](err); !ok || refusal.Details["code"] != "GATEWAY_DRAINING" || !refusal.Retryable {
 			t.Errorf("a message during the drain got %v, want GATEWAY_DRAINING", err)
@@ -62,7 +63,7 @@ func TestADrainEndsInTimeAndAnswersEveryCaller(t *testing.T) {
 			t.Errorf("%d runs say that they still run", n)
 		}
 		g.Start()
-		eventually(t, "what waited is answered by the next process", 30*time.Second, func() bool {
+		testrun.Eventually(t, "what waited is answered by the next process", func() bool {
 			return o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'") == len(texts)
 		})
 		o.Check(15 * time.Second)
@@ -72,6 +73,7 @@ func TestADrainEndsInTimeAndAnswersEveryCaller(t *testing.T) {
 // TestSIGTERMDuringTheStartEndsCleanly sends the signal at many moments of a start on an empty database: the process ends soon, breaks nothing, and the
 // next start finds a schema that it can use.
 func TestSIGTERMDuringTheStartEndsCleanly(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		if database != "" {
 			database = testpg.Empty(t) // the start makes the tables
@@ -103,6 +105,7 @@ func TestSIGTERMDuringTheStartEndsCleanly(t *testing.T) {
 
 // TestSIGTERMWithTheDatabaseDownEndsInTime stops a gateway whose PostgreSQL is away and whose turn waits to be written.
 func TestSIGTERMWithTheDatabaseDownEndsInTime(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	server := testpg.Private(t, testpg.ServerConfig{})
 	g := Install(t, server.URL(), "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\nagents: {main: {runner: echo, script: true}}\ndrain_timeout: 2s\n")
@@ -113,7 +116,7 @@ func TestSIGTERMWithTheDatabaseDownEndsInTime(t *testing.T) {
 	if err := server.Halt(true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it notices", 30*time.Second, func() bool { code, _ := g.Get("/readyz"); return code == http.StatusServiceUnavailable })
+	testrun.Eventually(t, "it notices", func() bool { code, _ := g.Get("/readyz"); return code == http.StatusServiceUnavailable })
 	if _, errs, code := g.CLI(withTimeout(t, time.Minute), "", "health", "--ready"); code != 1 || errs == "" {
 		t.Errorf("health --ready without a database: code %d, %q", code, errs)
 	}
@@ -131,7 +134,7 @@ func TestSIGTERMWithTheDatabaseDownEndsInTime(t *testing.T) {
 	}
 	g.Start()
 	o := OpenOracle(t, g, server.URL())
-	eventually(t, "the messages run again in the next process", time.Minute, func() bool {
+	testrun.Eventually(t, "the messages run again in the next process", func() bool {
 		return o.Count("SELECT count(*) FROM inbox WHERE message_id = 'short' AND outcome = 'answered'") == 1 &&
 			o.Count("SELECT count(*) FROM runs WHERE id = 'long' AND state = 'running'") == 1
 	})

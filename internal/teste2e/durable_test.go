@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 const hookSecret = "hook-secret-0123456789-abcdefghijk"
@@ -23,7 +25,7 @@ func killedAfter(t *testing.T, g *Gateway, method string, params map[string]any)
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, method+" is answered", 30*time.Second, func() bool { // for a moment after the start it is not registered in its store
+		testrun.Eventually(t, method+" is answered", func() bool { // for a moment after the start it is not registered in its store
 			var raw json.RawMessage
 			if raw, err = c.Call(method, params, 30*time.Second); err != nil {
 				return false
@@ -43,6 +45,7 @@ func killedAfter(t *testing.T, g *Gateway, method string, params map[string]any)
 
 // What was answered is there after kill -9, and the same call again has no second effect.
 func TestWhatWasAcknowledgedSurvivesAKill(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "cluster: {lease: 3s, heartbeat: 500ms}\nhooks: {deploy: {secret: "+hookSecret+"}}\n"+
 			"agents: {main: {runner: echo, delay: 300ms}}\n").AtOnce()
@@ -92,7 +95,7 @@ func (g *Gateway) answeredOnce(t *testing.T, session string) {
 		Messages      []struct{ Role string }
 		PendingInputs struct{ Total int }
 	}
-	eventually(t, "the answer in "+session, 60*time.Second, func() bool {
+	testrun.Eventually(t, "the answer in "+session, func() bool {
 		return c.Into(&h, "chat.history", map[string]any{"sessionKey": session}) == nil && len(h.Messages) >= 2
 	})
 	if len(h.Messages) != 2 || h.PendingInputs.Total != 0 {
@@ -125,7 +128,7 @@ func (g *Gateway) runOnce(t *testing.T, job map[string]any) {
 	var runs struct {
 		Entries []struct{ RunID, Status string }
 	}
-	eventually(t, "the run that was asked for", 60*time.Second, func() bool {
+	testrun.Eventually(t, "the run that was asked for", func() bool {
 		return c.Into(&runs, "cron.runs", map[string]any{"id": added.ID}) == nil && len(runs.Entries) > 0
 	})
 	if len(runs.Entries) != 1 || runs.Entries[0].RunID != run.RunID || runs.Entries[0].Status != "ok" {
@@ -146,7 +149,7 @@ func (g *Gateway) hookTwice(t *testing.T) {
 	},
 	) {
 		t.Helper()
-		eventually(t, "the hook is answered", 30*time.Second, func() bool {
+		testrun.Eventually(t, "the hook is answered", func() bool {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL()+"/hooks/deploy", strings.NewReader(body))
 			if err != nil {
 				t.Fatal(err)

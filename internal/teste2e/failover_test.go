@@ -4,14 +4,15 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // TestAFailoverThatLosesCommitsLeavesNoTurnStuck: a standby that lacks the ends of two turns becomes the primary. The gateway notices it, the two run again, a stop
 // has its effect, and the loss is in the log, in the metrics and in the words of the doctor.
 func TestAFailoverThatLosesCommitsLeavesNoTurnStuck(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	primary, err := testpg.StartServer(t.Context(), testpg.ServerConfig{NoFsync: true, MaxConnections: 50})
 	if err != nil {
@@ -32,7 +33,7 @@ func TestAFailoverThatLosesCommitsLeavesNoTurnStuck(t *testing.T) {
 	say(t, c, "agent:main:one", "first", "sleep 2s")
 	say(t, c, "agent:main:two", "second", "sleep 2s")
 	behind := OpenOracle(t, g, standby.URL())
-	eventually(t, "the standby has the starts of both turns", 30*time.Second, func() bool {
+	testrun.Eventually(t, "the standby has the starts of both turns", func() bool {
 		return behind.Count("SELECT count(*) FROM runs WHERE state = 'running'") == 2
 	})
 	replication.cut()
@@ -53,19 +54,19 @@ func TestAFailoverThatLosesCommitsLeavesNoTurnStuck(t *testing.T) {
 	}
 	line.lead(t, standby.URL())
 	line.mend()
-	eventually(t, "the turns whose ends were lost have ended again", 30*time.Second, func() bool {
+	testrun.Eventually(t, "the turns whose ends were lost have ended again", func() bool {
 		return behind.Count("SELECT count(*) FROM inbox WHERE state = 'done' AND outcome = 'answered' AND message_id IN ('first', 'second')") == 2 &&
 			behind.Count("SELECT count(*) FROM runs WHERE state IN ('running', 'stopping')") == 0
 	})
 	c = mustDial(t, g, nil)
 	say(t, c, "agent:main:one", "third", "sleep 1h")
-	eventually(t, "a turn runs", 30*time.Second, func() bool {
+	testrun.Eventually(t, "a turn runs", func() bool {
 		return behind.Count("SELECT count(*) FROM runs WHERE id = 'third' AND state = 'running'") == 1
 	})
 	if out, errs, code := g.CLI(t.Context(), "", "sessions", "stop", "agent:main:one"); code != 0 {
 		t.Errorf("sessions stop: %d\n%s%s", code, out, errs)
 	}
-	eventually(t, "the stop has its effect", 30*time.Second, func() bool {
+	testrun.Eventually(t, "the stop has its effect", func() bool {
 		return behind.Count("SELECT count(*) FROM inbox WHERE message_id = 'third' AND outcome = 'stopped'") == 1
 	})
 	said := g.Output()

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // A token that may write and sees its own only sent 31 messages with a lane and a time of its choice, and no other principal had a turn in that lane until
@@ -41,7 +43,7 @@ func TestAWriteTokenThatSeesItsOwnDelaysNoOther(t *testing.T) {
 		if _, err := operator.Call("chat.send", map[string]any{"sessionKey": "operator", "message": "hello there", "idempotencyKey": "operator-1"}, 30*time.Second); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the operator is answered", 10*time.Second, answered("operator", "hello there"))
+		testrun.Eventually(t, "the operator is answered", answered("operator", "hello there"))
 		var job struct{ ID string }
 		if err := operator.Into(&job, "cron.add", map[string]any{
 			"name": "tick", "schedule": json.RawMessage(yearlyJob), "sessionTarget": "session:agent:main:ticks",
@@ -52,8 +54,8 @@ func TestAWriteTokenThatSeesItsOwnDelaysNoOther(t *testing.T) {
 		if _, err := operator.Call("cron.run", map[string]any{"id": job.ID, "mode": "force"}, 30*time.Second); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the job of the operator ran", 10*time.Second, answered("agent:main:ticks", "tick tock"))
-		eventually(t, "ten turns of the token run, and no other", 10*time.Second, func() bool { // the slot of the job is free shortly after its answer
+		testrun.Eventually(t, "the job of the operator ran", answered("agent:main:ticks", "tick tock"))
+		testrun.Eventually(t, "ten turns of the token run, and no other", func() bool { // the slot of the job is free shortly after its answer
 			var st struct {
 				Lanes []struct {
 					Name   string

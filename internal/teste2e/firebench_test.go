@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // BenchmarkDueAtOnce lets jobs fire together, b.N times, through the real gateway with an agent that answers at once. It reports by how much their turns
@@ -42,7 +44,7 @@ func dueAtOnce(b *testing.B, database string, jobs, lane int) {
 	var rate float64
 	for wave := range b.N {
 		at := slot.Add(time.Duration(wave) * period).UnixMilli()
-		eventually(b, "every run ends", time.Minute, func() bool {
+		testrun.Eventually(b, "every run ends", func() bool {
 			return o.Count(fmt.Sprintf(`SELECT count(*) FROM cron_run_logs WHERE scheduled_for = %d AND state = 'ok'`, at)) == jobs
 		})
 		for _, row := range o.Rows(fmt.Sprintf(`SELECT started_at - scheduled_for FROM cron_run_logs WHERE scheduled_for = %d`, at)) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 )
 
 func withTimeout(t testing.TB, d time.Duration) context.Context {
@@ -22,6 +23,7 @@ func withTimeout(t testing.TB, d time.Duration) context.Context {
 
 // TestAFirstConversation is what the README promises: serve without any configuration, send, chat, status, health.
 func TestAFirstConversation(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "")
 		g.fresh = true
@@ -70,6 +72,7 @@ func TestAFirstConversation(t *testing.T) {
 
 // TestARealProgramAnswers puts programs behind the gateway in one line each.
 func TestARealProgramAnswers(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	script := filepath.Join(t.TempDir(), "agent.sh")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nread line\necho \"you said: $line\"\nsleep 0.2\necho \"in $LANEWAY_SESSION\"\n"), 0o700); err != nil {
@@ -91,6 +94,7 @@ func TestARealProgramAnswers(t *testing.T) {
 
 // TestBrokenAgentsHaveOneSentenceAndHarmNoOtherTurn runs programs and endpoints that fail beside a session that works.
 func TestBrokenAgentsHaveOneSentenceAndHarmNoOtherTurn(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	model := testmodel.Start(t)
 	config := fmt.Sprintf(`
@@ -130,6 +134,7 @@ agents:
 
 // TestStartsThatAreRefused names what is wrong and changes nothing.
 func TestStartsThatAreRefused(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	first := Install(t, "", "")
 	first.Start()
@@ -151,7 +156,7 @@ func TestStartsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: it started", name)
 			continue
 		}
-		code := c.g.current().cmd.ProcessState.ExitCode()
+		code := c.g.current().exitCode()
 		if code != c.code || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: exit code %d, want %d and %q in\n%v", name, code, c.code, c.want, err)
 		}
@@ -174,6 +179,9 @@ func second(t *testing.T, first *Gateway) *Gateway {
 
 // TestReloadAndRestartInPlace changes a lane with SIGHUP and restarts the scheduler with SIGUSR1 while turns run.
 func TestReloadAndRestartInPlace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlanes: {main: 2}\n")
 		g.Start()
@@ -195,7 +203,7 @@ func TestReloadAndRestartInPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.Signal(syscall.SIGHUP)
-		eventually(t, "the lane has five slots and uses them", 20*time.Second, func() bool {
+		testrun.Eventually(t, "the lane has five slots and uses them", func() bool {
 			var l lanesStatus
 			if err := c.Into(&l, "lanes.status", nil); err != nil {
 				t.Fatal(err)
@@ -205,7 +213,7 @@ func TestReloadAndRestartInPlace(t *testing.T) {
 		})
 		g.Signal(syscall.SIGUSR1)
 		o := OpenOracle(t, g, database)
-		eventually(t, "every message is answered after the restart", 40*time.Second, func() bool {
+		testrun.Eventually(t, "every message is answered after the restart", func() bool {
 			return o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'") == 6
 		})
 		if n := o.Count("SELECT coalesce(sum(crashes), 0) FROM runs"); n != 0 {

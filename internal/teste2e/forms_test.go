@@ -77,6 +77,9 @@ func written(commands, times []string, n int) (texts []string) {
 // word for word: in Telegram as a person for each, on the web in one conversation.
 func TestEveryFormOfTheDocumentsWorksInTelegramAndOnTheWeb(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	c := openChatroom(t, "", "    access: open\n", testtelegram.Config{})
 	c.Start()
 	conn, events, n := connect(t, c.Gateway), watch(t, c.Gateway), 0

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -31,6 +32,9 @@ const raceSettings = "GORACE=halt_on_error=1 atexit_sleep_ms=0"
 // Binary builds laneway once per test binary and returns its path.
 func Binary(tb testing.TB) string {
 	tb.Helper()
+	if !hasProcesses(tb) {
+		tb.Fatal("the binary is for tests that say needsProcesses")
+	}
 	path, err := build()
 	if err != nil {
 		tb.Fatalf("building laneway: %v", err)
@@ -42,6 +46,7 @@ func Binary(tb testing.TB) string {
 var (
 	build = sync.OnceValues(func() (string, error) {
 		dir, err := os.MkdirTemp("", "laneway-e2e-")
+		built.Store(true)
 		if err == nil {
 			err = os.Chmod(dir, 0o755) // some rows of the start-up matrix start it as another user
 		}
@@ -99,8 +104,14 @@ var readSources = sync.OnceValue(func() error {
 	})
 })
 
+// built says that there is a binary to remove.
+var built atomic.Bool
+
 // Remove deletes the built binary; a TestMain calls it at the end.
 func Remove() {
+	if !built.Load() {
+		return
+	}
 	if path, err := build(); err == nil {
 		_ = os.RemoveAll(filepath.Dir(path))
 	}
@@ -114,6 +125,7 @@ type Gateway struct {
 	env    []string
 	args   []string
 	binary string
+	real   bool // its gateways are processes, see needsProcesses
 	// fresh: the first start makes the data directory and its database. Installations of tests on SQLite find both, see seed; a test may set it.
 	fresh bool
 
@@ -127,6 +139,7 @@ type process struct {
 	ended  chan struct{}
 	err    error
 	output *syncBuffer
+	inside *embedded // nil = it is a process
 }
 
 // syncBuffer collects output of a process.
@@ -151,7 +164,10 @@ func (s *syncBuffer) String() string {
 func Install(tb testing.TB, database, config string, args ...string) *Gateway {
 	tb.Helper()
 	dir := tb.TempDir()
-	g := &Gateway{tb: tb, Dir: dir, config: filepath.Join(dir, "laneway.yaml"), args: args, binary: Binary(tb)}
+	g := &Gateway{tb: tb, Dir: dir, config: filepath.Join(dir, "laneway.yaml"), args: args, real: hasProcesses(tb)}
+	if g.real {
+		g.binary = Binary(tb)
+	}
 	text := "listen: [\"127.0.0.1:0\"]\nmetrics_listen: \"off\"\n" + config
 	if err := os.WriteFile(g.config, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
@@ -166,7 +182,7 @@ func Install(tb testing.TB, database, config string, args ...string) *Gateway {
 	default:
 		g.env = append(g.env, sharedServer(database)...)
 	}
-	tb.Cleanup(func() { g.Kill() })
+	tb.Cleanup(g.end)
 	return g
 }
 
@@ -201,8 +217,7 @@ func (g *Gateway) TryStart() error {
 	case <-p.ended:
 		return fmt.Errorf("laneway did not start: %w\n%s", orExit(p.err), p.output)
 	case <-time.After(startTime):
-		_ = p.cmd.Process.Kill()
-		<-p.ended
+		g.end()
 		return fmt.Errorf("laneway did not listen within %s\n%s", startTime, p.output)
 	}
 }
@@ -211,6 +226,9 @@ func (g *Gateway) TryStart() error {
 func (g *Gateway) launch() (*process, <-chan string, error) {
 	if err := g.seed(); err != nil {
 		return nil, nil, err
+	}
+	if !g.real {
+		return g.launchInside()
 	}
 	args := append([]string{"serve", "--config", g.config}, g.args...)
 	cmd := exec.Command(g.binary, args...)
@@ -260,6 +278,30 @@ func (g *Gateway) current() *process {
 	return g.proc
 }
 
+// pid is the id of the process.
+func (g *Gateway) pid() int {
+	g.tb.Helper()
+	p := g.current()
+	if p.inside != nil {
+		g.tb.Fatal("only a process has an id: the test says needsProcesses")
+	}
+	return p.cmd.Process.Pid
+}
+
+// runs reports whether it was started and has not ended.
+func (g *Gateway) runs() bool {
+	p := g.current()
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return p.url != ""
+	}
+}
+
 // URL is the address of the running process, http://127.0.0.1:PORT.
 func (g *Gateway) URL() string { return g.current().url }
 
@@ -281,8 +323,20 @@ func (g *Gateway) SQLite() string { return filepath.Join(g.Dir, "data", "laneway
 
 // Kill ends the process with SIGKILL and waits for its end. A report of the race detector fails the test.
 func (g *Gateway) Kill() {
+	if !g.real {
+		g.tb.Error("only a process can be killed: the test says needsProcesses")
+	}
+	g.end()
+}
+
+// end is what a test leaves.
+func (g *Gateway) end() {
 	p := g.current()
-	if p == nil {
+	switch {
+	case p == nil:
+		return
+	case p.inside != nil:
+		g.stopInside(p)
 		return
 	}
 	_ = p.cmd.Process.Kill()
@@ -293,7 +347,12 @@ func (g *Gateway) Kill() {
 // Signal sends a signal.
 func (g *Gateway) Signal(s syscall.Signal) {
 	g.tb.Helper()
-	if err := g.current().cmd.Process.Signal(s); err != nil {
+	p := g.current()
+	if p.inside != nil {
+		g.signalInside(p, s)
+		return
+	}
+	if err := p.cmd.Process.Signal(s); err != nil {
 		g.tb.Fatal(err)
 	}
 }
@@ -305,11 +364,22 @@ func (g *Gateway) WaitExit(limit time.Duration) (time.Duration, int) {
 	select {
 	case <-p.ended:
 		g.checkRaces(p)
-		return time.Since(began), p.cmd.ProcessState.ExitCode()
+		return time.Since(began), p.exitCode()
 	case <-time.After(limit):
 		g.tb.Fatalf("the process still runs after %s\n%s", limit, p.output)
 		return 0, 0
 	}
+}
+
+// exitCode is that of the process; a gateway in the process of the test has 0 or 1.
+func (p *process) exitCode() int {
+	switch {
+	case p.inside == nil:
+		return p.cmd.ProcessState.ExitCode()
+	case p.err != nil:
+		return 1
+	}
+	return 0
 }
 
 func (g *Gateway) checkRaces(p *process) {
@@ -321,6 +391,9 @@ func (g *Gateway) checkRaces(p *process) {
 // CLI runs a command of the binary against this installation and returns what it printed and its exit code.
 func (g *Gateway) CLI(ctx context.Context, stdin string, args ...string) (stdout, stderr string, code int) {
 	g.tb.Helper()
+	if !g.real {
+		g.tb.Fatal("a command is a process: the test says needsProcesses")
+	}
 	cmd := exec.CommandContext(ctx, g.binary, args...)
 	cmd.Env = g.env
 	if p := g.current(); p != nil && p.url != "" {

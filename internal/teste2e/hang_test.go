@@ -6,6 +6,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // lockOut holds the database of a gateway so that nothing can be written, until the returned function is called.
@@ -38,6 +40,9 @@ func lockOut(t *testing.T, g *Gateway, url string) (letGo func()) {
 
 // While the store hangs every call is answered within the deadline, as one that may be tried again; under the same key it is done once.
 func TestACallIsAnsweredInTimeWhileTheStoreHangs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}}\n").AtOnce()
 		g.Start()
@@ -59,9 +64,9 @@ func TestACallIsAnsweredInTimeWhileTheStoreHangs(t *testing.T) {
 		}
 		letGo()
 		t.Logf("answered after %s: %v", took.Round(time.Millisecond), err)
-		eventually(t, "the message is taken", 60*time.Second, func() bool { _, err := c.Call("chat.send", say, 30*time.Second); return err == nil })
+		testrun.Eventually(t, "the message is taken", func() bool { _, err := c.Call("chat.send", say, 30*time.Second); return err == nil })
 		oracle := OpenOracle(t, g, database)
-		eventually(t, "it has its outcome", 60*time.Second, func() bool { return oracle.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'") == 1 })
+		testrun.Eventually(t, "it has its outcome", func() bool { return oracle.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'") == 1 })
 		if n := oracle.Count("SELECT count(*) FROM inbox"); n != 1 {
 			t.Errorf("%d messages, want 1", n)
 		}

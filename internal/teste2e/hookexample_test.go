@@ -6,10 +6,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // The sender of the documentation is taken by a gateway, once for each key, and says so when it is not.
 func TestTheExampleOfAHookSenderIsTakenOnce(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	const secret = "hook-secret-Zk7Qw3Rt9Yb2Nc5Vm8Xa4"
 	program := buildExample(t, "laneway/docs/examples/hook-sender")
@@ -37,7 +40,7 @@ func TestTheExampleOfAHookSenderIsTakenOnce(t *testing.T) {
 		t.Errorf("a repetition has the run %s, the first had %s", runs[1], runs[0])
 	}
 	c := connect(t, g)
-	eventually(t, "the answer to the call is in the history", 30*time.Second, func() bool {
+	testrun.Eventually(t, "the answer to the call is in the history", func() bool {
 		raw, err := c.Call("chat.history", map[string]any{"sessionKey": "agent:main:hook:deploy"}, 20*time.Second)
 		return err == nil && strings.Contains(string(raw), `"role":"assistant"`) && strings.Count(string(raw), `"role":"user"`) == 1 &&
 			strings.Contains(string(raw), "Deployed: build 42 is green")

@@ -149,6 +149,9 @@ func plant(in map[string]any, value any) map[string]any {
 // as what it is; nothing is a defect, nothing reaches the database as anything but a value. On PostgreSQL the usual
 // run makes one call in four, another selection each time: the code before the store is the same.
 func TestNoStringInAnyFieldOfAnyMethodBreaksAnything(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0, cron_writes: 0}\n")
 		g.Start()

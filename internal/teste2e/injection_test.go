@@ -15,6 +15,7 @@ import (
 
 	"laneway/internal/testmcp"
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
 
@@ -80,10 +81,7 @@ func newMailbox(t *testing.T) mailbox {
 // config makes it the server mail, whose tools agents get with `mcp: [mail]`.
 func (m mailbox) config(t *testing.T) string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := ownBinary(t)
 	return fmt.Sprintf("mcp: {servers: {mail: {command: [%q], env: {%s: good, %s: %q, %s: %q}, tools: [note, send], read_only: [note]}}}\n",
 		self, testmcp.Variable, testmcp.Notes, m.notes, testmcp.Sent, m.sent)
 }
@@ -127,7 +125,7 @@ func openInjection(t *testing.T, database string) *injection {
 	mail.write(t, in.texts)
 	say(t, in.client, "agent:main:secret", "first", "hello")
 	in.w.await(t, "first")
-	eventually(t, "the server of tools is connected", 30*time.Second, func() bool { return serverState(t, in.client, "mail") == "connected" })
+	testrun.Eventually(t, "the server of tools is connected", func() bool { return serverState(t, in.client, "mail") == "connected" })
 	return in
 }
 
@@ -190,7 +188,7 @@ func (in *injection) hooks() {
 			}
 		}
 	}
-	eventually(in.t, "the turns of the hooks have ended", 2*time.Minute, func() bool { return ended() == before+2*len(in.texts) })
+	testrun.Eventually(in.t, "the turns of the hooks have ended", func() bool { return ended() == before+2*len(in.texts) })
 }
 
 // each says something of each text in a session of its own, all of them at once, and waits for the ends of the turns.
@@ -236,7 +234,7 @@ func (in *injection) jobs() {
 		j := addJob(in.t, in.client, fmt.Sprint("cron-", i), every(24*time.Hour), map[string]any{"payload": map[string]any{"kind": "agentTurn", "message": text}})
 		runByHand(in.t, in.client, j.ID)
 	}
-	eventually(in.t, "the runs have ended", 2*time.Minute, func() bool {
+	testrun.Eventually(in.t, "the runs have ended", func() bool {
 		return in.o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok'") == len(in.texts)
 	})
 }
@@ -250,7 +248,7 @@ func (in *injection) group() {
 		if i%6 < 5 && i < len(in.texts)-1 {
 			continue
 		}
-		eventually(in.t, "the turns of the group have ended", time.Minute, func() bool {
+		testrun.Eventually(in.t, "the turns of the group have ended", func() bool {
 			return in.o.Count("SELECT count(*) FROM inbox WHERE channel LIKE 'telegram%' AND outcome = 'answered'") == i+1
 		})
 	}
@@ -287,7 +285,7 @@ func (c *Chatroom) pressAsAnother(person int64) {
 		return len(asked) > 0
 	})
 	var last time.Time
-	eventually(c.t, "the press is answered", 30*time.Second, func() bool {
+	testrun.Eventually(c.t, "the press is answered", func() bool {
 		if time.Since(last) > time.Second { // the gateway answers no press while messages use up what the network allows
 			last = time.Now()
 			c.Telegram.Press(forum, person, asked[0].ID, asked[0].Buttons[0][0].Data)
@@ -298,6 +296,7 @@ func (c *Chatroom) pressAsAnother(person int64) {
 
 // TestAButtonInTelegramLetsAToolAct asks for a reminder in a group, kills the gateway before the person answers, and presses the button in the next process.
 func TestAButtonInTelegramLetsAToolAct(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    groups: [-100500]\n    members: any\n    activation: always\n", testtelegram.Config{})
 		c.Model.Answer(obedient)
@@ -328,7 +327,7 @@ func TestAButtonInTelegramLetsAToolAct(t *testing.T) {
 			t.Errorf("%d reminders, want 1", n)
 		}
 		c.Telegram.Press(forum, bob, asked.ID, asked.button(t, "Allow").Data)
-		eventually(t, "the second press is refused", 30*time.Second, func() bool { return c.pressAnswers("used or is too old") == 1 })
+		testrun.Eventually(t, "the second press is refused", func() bool { return c.pressAnswers("used or is too old") == 1 })
 		if n := o.Count(countReminders); n != 1 {
 			t.Errorf("%d reminders after a second press, want 1", n)
 		}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // A transcript that a deletion keeps stays with who owned the session: the next who takes the key does not read it by its id, nor delete it with a session of
@@ -24,7 +26,7 @@ func TestAKeptTranscriptStaysWithItsOwner(t *testing.T) {
 			if _, err := c.Call("agent", map[string]any{"sessionKey": key, "message": text, "idempotencyKey": text}, 30*time.Second); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the answer to "+text, 30*time.Second, func() bool {
+			testrun.Eventually(t, "the answer to "+text, func() bool {
 				var h struct{ Messages []struct{ Role string } }
 				return c.Into(&h, "chat.history", map[string]any{"sessionKey": key}) == nil && len(h.Messages) == 2
 			})

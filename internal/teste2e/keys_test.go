@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/testrun"
 )
 
 // An idempotency key belongs to the principal that uses it: the same key of another is another call with a run of its own, which each sees under that
@@ -40,7 +41,7 @@ func TestAKeyThatAnotherUsesIsFree(t *testing.T) {
 			}
 		}
 		for name, c := range callers {
-			eventually(t, name+" hears its own end", 20*time.Second, func() bool {
+			testrun.Eventually(t, name+" hears its own end", func() bool {
 				c.mu.Lock()
 				defer c.mu.Unlock()
 				return c.ends["one-key-chat"] != "" && c.ends["one-key-agen"] != ""
@@ -99,7 +100,7 @@ func abortUnderOneKey(t *testing.T, callers map[string]*resetter, session func(s
 		return fmt.Sprint(row.Session.ActiveRunIDs)
 	}
 	for name := range callers {
-		eventually(t, "the turn of "+name+" runs", 20*time.Second, func() bool { return active(name) == "[long]" })
+		testrun.Eventually(t, "the turn of "+name+" runs", func() bool { return active(name) == "[long]" })
 	}
 	for _, c := range []struct{ by, of string }{{"anna", "anna"}, {"gateway", "otto"}, {"write", "write"}, {"gateway", "gateway"}} {
 		var out struct {

@@ -9,11 +9,15 @@ import (
 	"time"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // TestEverythingUsesLanes fills a lane of one slot with turns of one second from six sessions through five doors: they take six seconds, and
 // what does not need a slot is answered meanwhile. (Telegram has a test of its own.)
 func TestEverythingUsesLanes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "lanes: {main: 1}\nagents: {main: {runner: echo, script: true}}\nhooks: {ci: {secret: "+hookSecret+", session: \"agent:main:l4\"}}\n").AtOnce()
 		g.Start()
@@ -70,7 +74,7 @@ func TestEverythingUsesLanes(t *testing.T) {
 				t.Errorf("%s while the lane is full took %s", method, took)
 			}
 		}
-		eventually(t, "six turns are answered", 60*time.Second, func() bool {
+		testrun.Eventually(t, "six turns are answered", func() bool {
 			return o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'") == 6
 		})
 		if took := time.Since(began); took < 6*time.Second {
@@ -105,7 +109,7 @@ func TestADatabaseThatGoesAwayIsSaidAndSurvived(t *testing.T) {
 	if err := server.Halt(true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "readiness says that the database is away", 30*time.Second, func() bool { code, _ := g.Get("/readyz"); return code == 503 })
+	testrun.Eventually(t, "readiness says that the database is away", func() bool { code, _ := g.Get("/readyz"); return code == 503 })
 	if code, body := g.Get("/healthz"); code != 200 {
 		t.Errorf("/healthz without a database: %d %s", code, body)
 	}
@@ -116,10 +120,10 @@ func TestADatabaseThatGoesAwayIsSaidAndSurvived(t *testing.T) {
 	if err := server.Restart(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is ready again", 60*time.Second, func() bool { code, _ := g.Get("/readyz"); return code == 200 })
-	eventually(t, "messages are taken again", 60*time.Second, func() bool { return send("during", "hello") == nil })
+	testrun.Eventually(t, "it is ready again", func() bool { code, _ := g.Get("/readyz"); return code == 200 })
+	testrun.Eventually(t, "messages are taken again", func() bool { return send("during", "hello") == nil })
 	o := OpenOracle(t, g, url)
-	eventually(t, "both are answered", 60*time.Second, func() bool {
+	testrun.Eventually(t, "both are answered", func() bool {
 		return o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'") == 2
 	})
 	o.Check(5 * time.Second)

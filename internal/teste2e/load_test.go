@@ -35,6 +35,9 @@ func (l lanesStatus) main() (capacity, active int, finished int64) {
 // TestAFullLaneKeepsMoving is the load under which gateways of this kind stop for ever: 25 groups with three turns at once each want
 // half as much again as 30 slots can do. And a person who waits behind it says /stop.
 func TestAFullLaneKeepsMoving(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		length := time.Duration(testrun.Size(24, 600)) * time.Second
 		const groups, slots, mean = 25, 30, 3 * time.Second
@@ -99,7 +102,7 @@ func watchThroughput(t *testing.T, g *Gateway, token string, length time.Duratio
 	}
 	defer c.Close()
 	const window = 8 * time.Second // more than twice the longest turn
-	eventually(t, "the lane is full", 30*time.Second, func() bool {
+	testrun.Eventually(t, "the lane is full", func() bool {
 		var l lanesStatus
 		if err := c.Into(&l, "lanes.status", nil); err != nil {
 			t.Fatal(err)
@@ -197,6 +200,9 @@ func stopBehindTheFullLane(t *testing.T, g *Gateway, token string) {
 // TestSIGTERMWithAHundredTurnsLeavesNoneWithoutAnEnd drains for two seconds: what ends in time is answered, the rest is
 // interrupted and runs again in the next process.
 func TestSIGTERMWithAHundredTurnsLeavesNoneWithoutAnEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\nlanes: {main: 100}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 2s\n").AtOnce()
 		g.Start()
@@ -240,7 +246,7 @@ func TestSIGTERMWithAHundredTurnsLeavesNoneWithoutAnEnd(t *testing.T) {
 			t.Error("no turn was allowed to finish")
 		}
 		g.Start()
-		eventually(t, "every message is answered by the next process", 40*time.Second, func() bool {
+		testrun.Eventually(t, "every message is answered by the next process", func() bool {
 			return o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'") == 100
 		})
 		if n := o.Count("SELECT coalesce(sum(crashes), 0) FROM runs"); n != 0 {
@@ -264,9 +270,9 @@ func TestASecondSignalEndsTheDrainAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := OpenOracle(t, g, database)
-		eventually(t, "the turn runs", 10*time.Second, func() bool { return o.Count("SELECT count(*) FROM runs WHERE state = 'running'") == 1 })
+		testrun.Eventually(t, "the turn runs", func() bool { return o.Count("SELECT count(*) FROM runs WHERE state = 'running'") == 1 })
 		g.Signal(syscall.SIGTERM)
-		eventually(t, "the gateway says that it drains", 10*time.Second, func() bool { code, _ := g.Get("/readyz"); return code == 503 })
+		testrun.Eventually(t, "the gateway says that it drains", func() bool { code, _ := g.Get("/readyz"); return code == 503 })
 		g.Signal(syscall.SIGTERM)
 		if took, _ := g.WaitExit(10 * time.Second); took > 6*time.Second {
 			t.Errorf("the second signal took %s", took)

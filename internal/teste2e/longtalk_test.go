@@ -18,6 +18,7 @@ const (
 
 // TestAConversationOfThousandsOfTurnsFitsAWindowOfEightThousandTokens talks with one agent for 120 turns, 2,000 in a long run. No request is larger than the window, no turn waits for a summary, nothing is deleted, and what was said in the first turn is found.
 func TestAConversationOfThousandsOfTurnsFitsAWindowOfEightThousandTokens(t *testing.T) {
+	needsProcesses(t)
 	turns := testrun.Size(120, 2000)
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)
@@ -48,7 +49,7 @@ limits: {chat: 0, requests: 0}
 			slowest = max(slowest, time.Since(sent))
 		}
 		took := time.Since(began)
-		eventually(t, "nothing is left to do", 60*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
+		testrun.Eventually(t, "nothing is left to do", func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
 
 		sums := o.Count(countSums)
 		if rows := o.Count("SELECT count(*) FROM transcript WHERE session_key = 'agent:main:long'"); rows != 2*turns+sums || sums < turns/40 {

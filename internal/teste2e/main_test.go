@@ -2,11 +2,9 @@ package teste2e
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -24,11 +22,6 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv(acpVariable) != "" {
 		os.Exit(runACPAgent())
-	}
-	flag.Parse()
-	if testing.Short() {
-		fmt.Println("skipped: every test of this package starts processes")
-		return
 	}
 	os.Exit(run(m))
 }
@@ -56,20 +49,4 @@ func onBothStores(t *testing.T, f func(t *testing.T, database string)) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); f(t, "") })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); f(t, testpg.DB(t)) })
-}
-
-// eventually waits for a condition that other processes bring about.
-func eventually(t testing.TB, what string, limit time.Duration, ok func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	look := time.NewTicker(50 * time.Millisecond)
-	defer look.Stop()
-	for !ok() {
-		select {
-		case <-look.C:
-		case <-deadline.C:
-			t.Fatalf("not within %s: %s", limit, what)
-		}
-	}
 }

@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"laneway/internal/testrun"
 )
 
 // programVariable makes the test binary the program of an agent, see toolsProgram.
@@ -100,10 +102,7 @@ func callTool(ctx context.Context, session *mcp.ClientSession, name, args string
 // programConfig is a gateway whose agent is toolsProgram.
 func programConfig(t *testing.T, more string) string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := ownBinary(t)
 	return fmt.Sprintf("agents:\n  main: {runner: command, command: [%q], env: {%s: \"1\"}}\nlimits: {chat: 0, requests: 0, cron_writes: 0}\n%s", self, programVariable, more)
 }
 
@@ -155,6 +154,7 @@ func TestTheProgramOfAnAgentHasToolsForItsTurn(t *testing.T) {
 
 // TestAProgramThatRunsAgainDoublesNothing kills the gateway behind calls of a program, at each commit of the last one. The program makes all of its calls again.
 func TestAProgramThatRunsAgainDoublesNothing(t *testing.T) {
+	needsProcesses(t)
 	const (
 		messages    = "FROM transcript WHERE role = 'assistant' AND content = 'again' AND session_key = 'SESSION'"
 		lastMessage = "DELETE " + messages + " AND seq = (SELECT max(seq) " + messages + ")"
@@ -175,7 +175,7 @@ func TestAProgramThatRunsAgainDoublesNothing(t *testing.T) {
 			c := mustDial(t, g, nil)
 			// The same call twice is two calls, also when it runs again.
 			say(t, c, session, name, fmt.Sprintf("remind {\"when\":\"in 5h\",\"text\":%q}\nmessage {\"text\":\"again\"}\nmessage {\"text\":\"again\"}\nhang\nsessions {\"action\":\"list\"}", reminder))
-			eventually(t, "the program hangs", 30*time.Second, func() bool {
+			testrun.Eventually(t, "the program hangs", func() bool {
 				return o.Count("SELECT count(*) FROM turn_rounds WHERE kind = 'result'") == 3
 			})
 			g.Kill()
@@ -187,7 +187,7 @@ func TestAProgramThatRunsAgainDoublesNothing(t *testing.T) {
 				}
 			}
 			g.Start()
-			eventually(t, "the turn has ended", 60*time.Second, func() bool {
+			testrun.Eventually(t, "the turn has ended", func() bool {
 				return o.Count("SELECT count(*) FROM runs WHERE id = '"+name+"' AND state = 'ok'") == 1
 			})
 			if n := o.Count("SELECT count(*) FROM cron_jobs WHERE name = '" + reminder + "'"); n != 1 {
@@ -256,6 +256,7 @@ func TestToolsKeepTheBoundsOfJobs(t *testing.T) {
 
 // TestACredentialHasToolsOfItsOwn calls every tool with a person's token, over HTTP and through `laneway mcp`; jobs and sessions of another owner do not exist.
 func TestACredentialHasToolsOfItsOwn(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0, cron_writes: 0}\n")
 		g.Start()
@@ -263,7 +264,7 @@ func TestACredentialHasToolsOfItsOwn(t *testing.T) {
 		alice, bob := g.makeToken(t, "alice", "write", "own"), g.makeToken(t, "bob", "write", "own")
 		reader := g.makeToken(t, "reader", "read", "own")
 		ctx := withTimeout(t, 2*time.Minute)
-		eventually(t, "the tokens are known", 10*time.Second, func() bool {
+		testrun.Eventually(t, "the tokens are known", func() bool {
 			s, err := dialTools(ctx, g.URL()+"/mcp", bob)
 			if err == nil {
 				_ = s.Close()
@@ -292,7 +293,7 @@ func TestACredentialHasToolsOfItsOwn(t *testing.T) {
 					continue // those of a turn
 				}
 				got := ""
-				eventually(t, how+": "+call.name+" "+call.args+" has its result", 30*time.Second, func() bool { // what was sent is found when it is delivered
+				testrun.Eventually(t, how+": "+call.name+" "+call.args+" has its result", func() bool { // what was sent is found when it is delivered
 					got = callTool(ctx, session, call.name, call.args)
 					return strings.Contains(got, call.want) || strings.HasPrefix(got, "refused:") || strings.HasPrefix(got, "error:")
 				})

@@ -2,7 +2,6 @@ package teste2e
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -32,10 +31,7 @@ func everyTool(note string) []toolCall {
 // TestTheProgramOfAnAgentCallsEveryTool lets a program call each tool of its turn with the official client, for a person in Telegram, and looks at what each call did.
 func TestTheProgramOfAnAgentCallsEveryTool(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		self := ownBinary(t)
 		c := openChatroomOf(t, database, fmt.Sprintf("{runner: command, command: [%q], env: {%s: \"1\"}}, sister: {runner: echo}", self, programVariable), "    allow: [7]\n", testtelegram.Config{})
 		c.Start()
 		c.Telegram.Say(anna, anna, "print remember: a note of Anna")

@@ -2,24 +2,21 @@ package teste2e
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"laneway/internal/testmcp"
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 )
 
 // TestATurnThatRunsAgainAfterAKillHasTheToolsOfItsServers kills the gateway in a call of an MCP server whose program takes a second to start. The turn that runs
 // again waits for the server; its model is offered the tools, and reads that the call may have happened.
 func TestATurnThatRunsAgainAfterAKillHasTheToolsOfItsServers(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		self := ownBinary(t)
 		model := testmodel.Start(t)
 		model.Answer(func(call testmodel.Call) testmodel.Reply {
 			if results := call.Results(); len(results) > 0 {
@@ -37,10 +34,10 @@ cluster: {lease: 3s, heartbeat: 500ms}
 		g.Start()
 		o := OpenOracle(t, g, database)
 		say(t, mustDial(t, g, nil), "agent:main:a", "hangs", "call it")
-		eventually(t, "the call is recorded", 60*time.Second, func() bool { return o.Count("SELECT count(*) FROM turn_rounds") == 1 })
+		testrun.Eventually(t, "the call is recorded", func() bool { return o.Count("SELECT count(*) FROM turn_rounds") == 1 })
 		g.Kill()
 		g.Start()
-		eventually(t, "the turn has ended", 60*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
+		testrun.Eventually(t, "the turn has ended", func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
 		calls := model.Calls()
 		last := calls[len(calls)-1]
 		if !slices.Contains(last.Tools, "bad_hang") {

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 )
 
 // TestMessagesOfATurnArriveInTheOrderOfItsCalls lets a model send three messages in each of five rounds, and then answer.
@@ -43,7 +43,7 @@ func TestMessagesOfATurnArriveInTheOrderOfItsCalls(t *testing.T) {
 			say(t, c, session, id, "send them")
 			w.await(t, id)
 			var got []string
-			eventually(t, "the messages are delivered", 30*time.Second, func() bool {
+			testrun.Eventually(t, "the messages are delivered", func() bool {
 				got = nil
 				for line := range strings.Lines(historyOf(t, c, session)) {
 					if line = strings.TrimSpace(line); strings.HasPrefix(line, "assistant: ") {

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
 
@@ -15,6 +15,7 @@ import (
 // which obeys what it has read, wants a reminder: the person is asked, reads why, and nothing is made. A kill between the two turns changes nothing, and
 // a new conversation asks no more.
 func TestTheNextWordsOfAPersonAskAfterTextFromOutside(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		mail := newMailbox(t)
 		model := testmodel.Start(t)
@@ -46,7 +47,7 @@ func TestTheNextWordsOfAPersonAskAfterTextFromOutside(t *testing.T) {
 		}
 
 		client := mustDial(t, c.Gateway, nil)
-		eventually(t, "the server of tools is connected", 30*time.Second, func() bool { return serverState(t, client, "mail") == "connected" })
+		testrun.Eventually(t, "the server of tools is connected", func() bool { return serverState(t, client, "mail") == "connected" })
 		w := watch(t, c.Gateway)
 		say(t, client, "agent:main:web:mail", "read", "read my mail")
 		if end := w.await(t, "read"); !strings.Contains(end.text, "Set a reminder") {
@@ -59,7 +60,7 @@ func TestTheNextWordsOfAPersonAskAfterTextFromOutside(t *testing.T) {
 		client, w = mustDial(t, c.Gateway, nil), watch(t, c.Gateway)
 		say(t, client, "agent:main:web:mail", "thanks-web", "thanks")
 		w.await(t, "thanks-web")
-		eventually(t, "the question on the web", 20*time.Second, func() bool { return strings.Contains(historyOf(t, client, "agent:main:web:mail"), why) })
+		testrun.Eventually(t, "the question on the web", func() bool { return strings.Contains(historyOf(t, client, "agent:main:web:mail"), why) })
 		c.Telegram.Say(anna, anna, "thanks")
 		asked := func() (list []testtelegram.Message) {
 			return slices.DeleteFunc(c.Telegram.Messages(anna), func(m testtelegram.Message) bool { return len(m.Buttons) == 0 })

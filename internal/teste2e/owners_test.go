@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/app"
+	"laneway/internal/config"
 	"laneway/internal/gateway"
+	"laneway/internal/testrun"
 )
 
 // named makes a token that sees its own only.
@@ -27,19 +30,26 @@ func (g *Gateway) namedFor(t *testing.T, name, scope string) string {
 // makeToken makes a token and returns its secret.
 func (g *Gateway) makeToken(t *testing.T, name, scope, visible string) string {
 	t.Helper()
-	out, errs, code := g.CLI(t.Context(), "", "token", "create", name, "--scope", scope, "--visible", visible, "--json")
-	var made struct{ Secret, Token string }
-	if err := json.Unmarshal([]byte(out), &made); err != nil || code != 0 {
-		t.Fatalf("token create %s: %d %v\n%s%s", name, code, err, out, errs)
+	o, err := g.options()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return made.Secret + made.Token
+	loaded, err := config.Load(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, token, err := app.CreateToken(t.Context(), loaded.Config, app.TokenRequest{Name: name, Scopes: []string{scope}, Visible: visible}, "test")
+	if err != nil {
+		t.Fatalf("making the token %s: %v", name, err)
+	}
+	return token.Reveal()
 }
 
 // dialWhenKnown connects as soon as the gateway knows the token.
 func dialWhenKnown(t *testing.T, g *Gateway, token string, onEvent func(Event)) *Client {
 	t.Helper()
 	var c *Client
-	eventually(t, "the gateway takes the new token", 20*time.Second, func() bool {
+	testrun.Eventually(t, "the gateway takes the new token", func() bool {
 		var err error
 		c, err = Dial(g.URL(), token, onEvent)
 		return err == nil
@@ -84,7 +94,7 @@ func settle(t *testing.T, c *Client) *alice {
 	a.job = job.ID
 	a.must(t, "cron.run", map[string]any{"id": a.job}, &sent)
 	a.run = sent.RunID
-	eventually(t, "alice's second turn runs", 20*time.Second, func() bool {
+	testrun.Eventually(t, "alice's second turn runs", func() bool {
 		now := a.belongings(t)
 		return strings.Contains(now, a.running) && strings.Contains(now, "TotalMessages:3")
 	})

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // TestInputForAnAgentOfAnotherReplicaIsAnsweredByIt sends everything through a replica that lacks the agent: while the replica with the agent lives, it answers.
 // After its kill new input is refused as soon as its lease has ended, and what was accepted before is answered when it is back.
 func TestInputForAnAgentOfAnotherReplicaIsAnsweredByIt(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	database := testpg.DB(t)
 	const config = "cluster: {lease: 3s, heartbeat: 500ms}\nlimits: {chat: 0, requests: 0}\n"
@@ -34,13 +36,13 @@ func TestInputForAnAgentOfAnotherReplicaIsAnsweredByIt(t *testing.T) {
 	answered("first", "hello")
 	say(t, c, session, "interrupted", "sleep 2s")
 	say(t, c, session, "queued", "good morning")
-	eventually(t, "the turn runs", 10*time.Second, func() bool {
+	testrun.Eventually(t, "the turn runs", func() bool {
 		return oracle.Count(`SELECT count(*) FROM runs WHERE state = 'running'`) == 1
 	})
 	having.Kill()
 	var refused error
 	taken := 0
-	eventually(t, "input is refused", 10*time.Second, func() bool {
+	testrun.Eventually(t, "input is refused", func() bool {
 		_, refused = c.Call("chat.send", map[string]any{
 			"sessionKey": fmt.Sprintf("agent:coder:s%d", taken), "message": "hello", "idempotencyKey": fmt.Sprintf("late-%d", taken),
 		}, 10*time.Second)
@@ -57,7 +59,7 @@ func TestInputForAnAgentOfAnotherReplicaIsAnsweredByIt(t *testing.T) {
 	answered("queued", "good morning")
 	say(t, c, session, "back", "good evening")
 	answered("back", "good evening")
-	eventually(t, "everything has an end", 20*time.Second, func() bool {
+	testrun.Eventually(t, "everything has an end", func() bool {
 		return oracle.Count(`SELECT count(*) FROM inbox WHERE state <> 'done'`) == 0
 	})
 	oracle.Check(3 * time.Second)
@@ -66,6 +68,7 @@ func TestInputForAnAgentOfAnotherReplicaIsAnsweredByIt(t *testing.T) {
 // TestReplicasWithDifferentAgentsRestartOneAfterTheOther talks to every agent through every one of three replicas while they restart one after the other with one agent more.
 // Input is answered, or refused because no replica has its agent at that moment. After a kill the replicas that are left say what the work of the dead one waits for.
 func TestReplicasWithDifferentAgentsRestartOneAfterTheOther(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	database := testpg.DB(t)
 	const config = "cluster: {lease: 3s, heartbeat: 500ms}\nlimits: {chat: 0, requests: 0}\ndefault_agent: main\nagents: {main: {runner: echo, script: true}%s}\n"
@@ -123,7 +126,7 @@ func TestReplicasWithDifferentAgentsRestartOneAfterTheOther(t *testing.T) {
 	}
 	ended := func(what string) {
 		t.Helper()
-		eventually(t, what, 20*time.Second, func() bool { return oracle.Count(`SELECT count(*) FROM inbox WHERE state <> 'done'`) == 0 })
+		testrun.Eventually(t, what, func() bool { return oracle.Count(`SELECT count(*) FROM inbox WHERE state <> 'done'`) == 0 })
 		if n := oracle.Count(`SELECT count(*) FROM inbox WHERE outcome <> 'answered'`); n != 0 {
 			t.Errorf("%s: %d messages were not answered", what, n)
 		}
@@ -132,15 +135,15 @@ func TestReplicasWithDifferentAgentsRestartOneAfterTheOther(t *testing.T) {
 
 	c := mustDial(t, replicas[0], nil)
 	say(t, c, "agent:coder:s0", "left", "sleep 1s")
-	eventually(t, "the turn runs", 10*time.Second, func() bool { return oracle.Count(`SELECT count(*) FROM runs WHERE state = 'running'`) == 1 })
+	testrun.Eventually(t, "the turn runs", func() bool { return oracle.Count(`SELECT count(*) FROM runs WHERE state = 'running'`) == 1 })
 	replicas[1].Kill()
 	const cause = "agent coder: 1 message waits for it, and no running gateway has it"
 	said := ""
-	eventually(t, "status names the cause", 60*time.Second, func() bool {
+	testrun.Eventually(t, "status names the cause", func() bool {
 		said, _, _ = replicas[0].CLI(t.Context(), "", "status")
 		return strings.Contains(said, cause)
 	})
-	eventually(t, "doctor names the cause", 30*time.Second, func() bool {
+	testrun.Eventually(t, "doctor names the cause", func() bool {
 		said, _, _ = replicas[0].CLI(t.Context(), "", "doctor", "--config", replicas[0].config)
 		return strings.Contains(said, cause) && !strings.Contains(said, "rule I5")
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
 
@@ -66,9 +67,9 @@ func TestTurnsAtOnceOfOneCallerAreBounded(t *testing.T) {
 		if _, err := c.Call("chat.send", map[string]any{"sessionKey": "operator", "message": "hello", "idempotencyKey": "operator-1"}, 30*time.Second); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the operator is answered", 30*time.Second, func() bool { return answered("operator") })
+		testrun.Eventually(t, "the operator is answered", func() bool { return answered("operator") })
 		behind := left()
-		eventually(t, "every call is answered", 60*time.Second, func() bool { return left() == 0 })
+		testrun.Eventually(t, "every call is answered", func() bool { return left() == 0 })
 		took := time.Since(began)
 		if most != bound {
 			t.Errorf("at most %d turns at once, want %d", most, bound)
@@ -83,6 +84,7 @@ func TestTurnsAtOnceOfOneCallerAreBounded(t *testing.T) {
 
 // The runs of a person's jobs in a day are bounded: what is over it is skipped with a row that says why, and the person is told once.
 func TestRunsOfAPersonInADayAreBounded(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "cron: {user_min_interval: 1s, max_runs_per_day: 2}\n", testtelegram.Config{})
 		c.Model.Answer(func(call testmodel.Call) testmodel.Reply {

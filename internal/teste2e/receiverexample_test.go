@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"laneway/internal/signature"
+	"laneway/internal/testrun"
 )
 
 // delivery is a request of the gateway as it came in, and what the receiver answered.
@@ -69,6 +70,7 @@ func post(url string, header http.Header, body []byte) (int, error) {
 
 // The receiver of the documentation takes what a gateway delivers, once, and nothing that an attacker made of a recorded delivery.
 func TestTheExampleOfAWebhookReceiverTakesDeliveriesOnce(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	const secret = "webhook-secret-Zk7Qw3Rt9Yb2Nc5Vm8"
 	address, took, stop := serveExample(t, buildExample(t, "laneway/docs/examples/webhook-receiver"), "WEBHOOK_SECRET="+secret)
@@ -83,7 +85,7 @@ func TestTheExampleOfAWebhookReceiverTakesDeliveriesOnce(t *testing.T) {
 			t.Fatal(errs)
 		}
 	}
-	eventually(t, "both are delivered, one of them at the second attempt", 30*time.Second, func() bool {
+	testrun.Eventually(t, "both are delivered, one of them at the second attempt", func() bool {
 		return OpenOracle(t, g, "").Count("SELECT count(*) FROM cron_run_logs WHERE delivery = 'delivered'") == 2
 	})
 	all := tap.deliveries()

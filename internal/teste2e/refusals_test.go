@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // wantRefusal is a refusal as programs read it. Members of details that are nil are only there.
@@ -48,6 +50,7 @@ read_token: a-read-token-of-thirty-two-characters
 // TestRefusalsOfTheWireHaveTheirCodes makes the real binary refuse, and compares code, details and whether to try again to the byte. Those of `agent`
 // that come in its second frame are made by what happens to a message that was accepted.
 func TestRefusalsOfTheWireHaveTheirCodes(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, refusing)
 		g.Start()
@@ -86,7 +89,7 @@ func TestRefusalsOfTheWireHaveTheirCodes(t *testing.T) {
 
 		agentCall("runs", "agent:main:a", nil)
 		operator := mustDial(t, g, nil)
-		eventually(t, "the turn runs", 20*time.Second, func() bool {
+		testrun.Eventually(t, "the turn runs", func() bool {
 			var l lanesStatus
 			err := operator.Into(&l, "lanes.status", nil)
 			_, active, _ := l.main()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // TestAStopReachesAnotherReplicaWithinASecond stops through one replica what another one runs, by each way there is to stop: the call is cancelled within a second
@@ -46,7 +47,7 @@ func TestAStopReachesAnotherReplicaWithinASecond(t *testing.T) {
 				session = fmt.Sprintf("agent:main:web:group:%d", i)
 			}
 			say(t, ca, session, id, "sleep 1h")
-			eventually(t, id+" runs", 10*time.Second, func() bool {
+			testrun.Eventually(t, id+" runs", func() bool {
 				for _, e := range onA.of(id) {
 					if e.state == "start" {
 						return true

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // resetter is a connection that tries to reset sessions, by method and by command.
@@ -33,7 +35,7 @@ func newResetter(t *testing.T, g *Gateway, token string, scopes ...string) *rese
 			r.ends[p.RunID] = string(p.Message)
 		}
 	}
-	eventually(t, "the gateway takes the token", 20*time.Second, func() bool {
+	testrun.Eventually(t, "the gateway takes the token", func() bool {
 		c, err := DialAs(g.URL(), token, scopes, hear)
 		r.Client = c
 		return err == nil
@@ -49,7 +51,7 @@ func (r *resetter) say(t *testing.T, session, text, run string) (string, error) 
 		return "", err
 	}
 	answer := ""
-	eventually(t, "the end of "+run, 20*time.Second, func() bool {
+	testrun.Eventually(t, "the end of "+run, func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		answer = r.ends[run]

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // documentedGrants are the statements of docs/operations.md that the owner of the tables runs, for the two roles.
@@ -42,6 +43,7 @@ func execAs(ctx context.Context, url, sql string) error {
 // A gateway does all its work with a role that may read and write rows and nothing else, which cannot rewrite the log of changes; and where
 // the schema has to be changed first, it says who does that.
 func TestAGatewayNeedsNoRightToChangeTables(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	owning, running := testpg.Role(t), testpg.Role(t)
 	url := testpg.Empty(t)
@@ -62,7 +64,7 @@ func TestAGatewayNeedsNoRightToChangeTables(t *testing.T) {
 		if err == nil {
 			t.Fatalf("%s: it started", when)
 		}
-		if code := g.current().cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(err.Error(), "run `laneway migrate up` with the role that owns the tables") {
+		if code := g.current().exitCode(); code != 1 || !strings.Contains(err.Error(), "run `laneway migrate up` with the role that owns the tables") {
 			t.Errorf("%s: exit code %d\n%v", when, code, err)
 		}
 	}
@@ -142,7 +144,7 @@ func workEverywhere(t *testing.T, g *Gateway, admin string) {
 		}
 	}
 	o := OpenOracle(t, g, admin)
-	eventually(t, "a row about the refused credential", 30*time.Second, func() bool {
+	testrun.Eventually(t, "a row about the refused credential", func() bool {
 		return o.Count("SELECT count(*) FROM audit_log WHERE verb = 'credential.refused'") == 1
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // rotateTime bounds the time until another secret in a file is in force; races and busy machines have their share of it.
@@ -99,6 +100,9 @@ func TestAnotherTokenInTheFileActsWithoutARestart(t *testing.T) {
 // A file that a start would refuse changes nothing, and the log says why, without the secret.
 func TestABadTokenFileLocksNoClientOut(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	const open = "token-in-an-open-file-Zk7Qw3Rt9Yb2"
 	g := Install(t, "", "")
 	g.Start()
@@ -114,7 +118,7 @@ func TestABadTokenFileLocksNoClientOut(t *testing.T) {
 		{"\n", 0o600, "is empty; remove it or make it: openssl rand -hex 32"},
 	} {
 		replaceFile(t, file, tc.text, tc.mode)
-		eventually(t, "the log says "+tc.says, 20*time.Second, func() bool { return strings.Contains(g.Output(), tc.says) })
+		testrun.Eventually(t, "the log says "+tc.says, func() bool { return strings.Contains(g.Output(), tc.says) })
 		if _, err := c.Call("health", nil, 20*time.Second); err != nil {
 			t.Errorf("an open connection after %q: %v", tc.says, err)
 		}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // runEvents collects what one connection receives about runs, in the order of arrival.
@@ -74,7 +76,7 @@ func (r *runEvents) end(run string) (runEvent, bool) {
 func (r *runEvents) await(t *testing.T, run string) runEvent {
 	t.Helper()
 	var end runEvent
-	eventually(t, "the end of "+run, 30*time.Second, func() (ok bool) { end, ok = r.end(run); return ok })
+	testrun.Eventually(t, "the end of "+run, func() (ok bool) { end, ok = r.end(run); return ok })
 	return end
 }
 

@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // alter runs a statement on the database of a test, beside the gateway.
@@ -43,6 +43,7 @@ func (g *Gateway) statusOf(t *testing.T) string {
 
 // A step of the schema that was taken back under running gateways made every message fail, while /readyz and status said that all is well.
 func TestMigrateDownIsRefusedWhileGatewaysRun(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "")
 		g.Start()
@@ -71,12 +72,13 @@ func TestMigrateDownIsRefusedWhileGatewaysRun(t *testing.T) {
 		if _, errs, code := g.CLI(t.Context(), "", "migrate", "up", "--config", g.config); code != 0 {
 			t.Fatalf("migrate up: %s", errs)
 		}
-		eventually(t, "readiness with the whole schema", 10*time.Second, func() bool { return g.ready(t, http.StatusOK, "") })
+		testrun.Eventually(t, "readiness with the whole schema", func() bool { return g.ready(t, http.StatusOK, "") })
 	})
 }
 
 // During a rolling upgrade the new program extends the schema; replicas with the old program go on with it.
 func TestAReplicaStaysReadyWhenANewerProgramExtendsTheSchema(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	database := testpg.DB(t)
 	g := Install(t, database, "")
@@ -93,6 +95,7 @@ func TestAReplicaStaysReadyWhenANewerProgramExtendsTheSchema(t *testing.T) {
 
 // A database whose disk is full, or that is read-only, answers every read; its refusal of a message has to be visible to load balancers and operators.
 func TestReadinessNoticesThatMessagesAreRefused(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	for name, row := range map[string]struct{ code, says string }{
 		"a full disk": {"53100", "disk of the database is full"}, "a read-only database": {"25006", "read-only"},

@@ -4,18 +4,20 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"laneway/internal/testrun"
 )
 
 // A file of SQLite that cannot grow refuses every write: the process reports it, and recovers when it can grow again.
 func TestReadinessNoticesThatSQLiteCannotGrow(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	g := Install(t, "", "limits: {free_space: 0}\n")
 	g.Start()
 	connect(t, g)
-	pid := g.current().cmd.Process.Pid
+	pid := g.pid()
 	var before unix.Rlimit
 	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 4096, Max: unix.RLIM_INFINITY}, &before); err != nil {
 		t.Fatal(err)
@@ -32,6 +34,6 @@ func TestReadinessNoticesThatSQLiteCannotGrow(t *testing.T) {
 	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &before, nil); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a message is stored again", 20*time.Second, func() bool { return g.Complete("agent:main:main", "hello").Status == http.StatusOK })
-	eventually(t, "readiness", 20*time.Second, func() bool { return g.ready(t, http.StatusOK, "") })
+	testrun.Eventually(t, "a message is stored again", func() bool { return g.Complete("agent:main:main", "hello").Status == http.StatusOK })
+	testrun.Eventually(t, "readiness", func() bool { return g.ready(t, http.StatusOK, "") })
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/testrun"
 )
 
 // canary is a secret that can be recognised wherever it turns up.
@@ -49,6 +50,7 @@ func withSecrets(t *testing.T, database string) *Gateway {
 // Secrets that were planted everywhere are found nowhere: not in logs at level debug, answers, metrics, rows, files, after everything was
 // called rightly and wrongly and every agent has failed.
 func TestPlantedSecretsAreFoundNowhere(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := withSecrets(t, database)
 		g.Start()
@@ -87,7 +89,7 @@ func TestPlantedSecretsAreFoundNowhere(t *testing.T) {
 			}
 		}
 		g.knockWithSecrets(t, hear)
-		eventually(t, "all turns to end", 60*time.Second, func() bool {
+		testrun.Eventually(t, "all turns to end", func() bool {
 			return OpenOracle(t, g, database).Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0
 		})
 		out, errs, _ := g.CLI(t.Context(), "", "serve", "--config", g.config, "--print-config")

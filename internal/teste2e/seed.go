@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -13,22 +12,16 @@ import (
 	"laneway/internal/testrun"
 )
 
-// migrated is the content of a SQLite file that `laneway migrate up` made: every migration, no row. A gateway that applies the migrations itself
+// migrated is the content of a SQLite file that the migrations made: every migration, no row. A gateway that applies the migrations itself
 // needs twice the processor time for its start; what that does is tested where [Gateway] is fresh, and in the start-up matrices.
 var migrated = sync.OnceValues(func() (text []byte, err error) {
-	binary, err := build()
-	if err != nil {
-		return nil, err
-	}
 	dir, err := os.MkdirTemp("", "laneway-e2e-template-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	cmd := exec.Command(binary, "migrate", "up")
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANEWAY_DATA=" + filepath.Join(dir, "data"), raceSettings}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("laneway migrate up: %w\n%s", err, out)
+	if err := migrateInside(filepath.Join(dir, "data")); err != nil {
+		return nil, fmt.Errorf("migrating: %w", err)
 	}
 	return os.ReadFile(filepath.Join(dir, "data", "laneway.db"))
 })

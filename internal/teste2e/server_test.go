@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // The users of the test: the gateway's, and one without rights on its files.
@@ -73,7 +75,7 @@ func (h *serverHost) start(env ...string) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = cmd.Wait() }()
 	h.t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
-	eventually(h.t, "the gateway listens", startTime, func() bool {
+	testrun.Eventually(h.t, "the gateway listens", func() bool {
 		if m := listens.FindStringSubmatch(out.String()); m != nil {
 			h.url = "http://" + m[1]
 		}
@@ -122,6 +124,7 @@ func (h *serverHost) run(as *syscall.Credential, env []string, args ...string) (
 
 // On a host whose service manager runs the gateway as a user of its own, every command of root failed, with the advice to take the token from the gateway.
 func TestRootUsesTheCommandsBesideAGatewayOfAnotherUser(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	h := startServerHost(t)
 	for _, row := range []struct {
@@ -175,6 +178,7 @@ func (h *serverHost) ownerKept() {
 
 // A user without rights on the gateway's files gets to know what to do, and works with a token of their own.
 func TestAnOrdinaryUserBesideAGatewayOfAnotherUser(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	h := startServerHost(t)
 	out, code := h.run(ordinaryUser, nil, "status")
@@ -182,7 +186,7 @@ func TestAnOrdinaryUserBesideAGatewayOfAnotherUser(t *testing.T) {
 		t.Errorf("laneway status without rights: %d\n%s", code, out)
 	}
 	secret := h.tokenOf("joe")
-	eventually(t, "the token is in force", 10*time.Second, func() bool {
+	testrun.Eventually(t, "the token is in force", func() bool {
 		_, code := h.run(ordinaryUser, []string{"LANEWAY_TOKEN=" + secret}, "send", "hello")
 		return code == 0
 	})

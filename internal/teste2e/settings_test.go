@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // TestQueueSettingsAreReal sets the queue by file, by channel, by agent and by call, and sees each take effect.
@@ -37,7 +39,7 @@ limits: {chat: 0, requests: 0}
 			t.Helper()
 			name := strings.ReplaceAll(session, ":", "-")
 			say(t, c, session, name+"-run", "sleep 700ms")
-			eventually(t, "the turn of "+session+" runs", 10*time.Second, func() bool {
+			testrun.Eventually(t, "the turn of "+session+" runs", func() bool {
 				return o.Count("SELECT count(*) FROM runs WHERE state = 'running' AND session_key = '"+session+"'") == 1
 			})
 			for i := range 5 {
@@ -82,6 +84,7 @@ limits: {chat: 0, requests: 0}
 
 // TestABadLaneEndsTheStart names the variable and does not start.
 func TestABadLaneEndsTheStart(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	for _, value := range []string{"0", "-1", "abc"} {
 		g := Install(t, "", "")
@@ -91,7 +94,7 @@ func TestABadLaneEndsTheStart(t *testing.T) {
 			t.Errorf("LANEWAY_LANE_MAIN=%s: it started", value)
 			continue
 		}
-		if code := g.current().cmd.ProcessState.ExitCode(); code != 78 || !strings.Contains(err.Error(), "LANEWAY_LANE_MAIN") {
+		if code := g.current().exitCode(); code != 78 || !strings.Contains(err.Error(), "LANEWAY_LANE_MAIN") {
 			t.Errorf("LANEWAY_LANE_MAIN=%s: exit code %d\n%v", value, code, err)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // The ports closed in the moment in which /readyz began to fail, so that a load balancer sent requests to a closed port until it noticed.
@@ -14,7 +16,7 @@ func TestAGatewayServesOnWhileItIsNotReadyAnyMore(t *testing.T) {
 		g.Start()
 		g.Signal(syscall.SIGTERM)
 		began := time.Now()
-		eventually(t, "/readyz fails", 2*time.Second, func() bool { return g.ready(t, http.StatusServiceUnavailable, `"draining":true`) })
+		testrun.Eventually(t, "/readyz fails", func() bool { return g.ready(t, http.StatusServiceUnavailable, `"draining":true`) })
 		if a := g.Complete("agent:main:main", "hello"); a.Status != http.StatusOK {
 			t.Errorf("a message in the delay: %d %s %v", a.Status, a.Body, a.Err)
 		}
@@ -33,7 +35,7 @@ func TestTheSecondSignalEndsTheShutdownDelay(t *testing.T) {
 	g := Install(t, "", "shutdown_delay: 25s\n")
 	g.Start()
 	g.Signal(syscall.SIGTERM)
-	eventually(t, "/readyz fails", 5*time.Second, func() bool { return g.ready(t, http.StatusServiceUnavailable, "") })
+	testrun.Eventually(t, "/readyz fails", func() bool { return g.ready(t, http.StatusServiceUnavailable, "") })
 	g.Signal(syscall.SIGTERM)
 	if took, code := g.WaitExit(15 * time.Second); code != 0 {
 		t.Errorf("it ended with %d after %s", code, took)

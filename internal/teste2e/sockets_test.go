@@ -24,7 +24,7 @@ const manySockets = "limits: {chat: 0, cron_writes: 0, sockets: 20000, unauthent
 // rss is the resident memory of the process in bytes.
 func (g *Gateway) rss() int {
 	g.tb.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", g.current().cmd.Process.Pid))
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", g.pid()))
 	if err != nil {
 		g.tb.Fatal(err)
 	}
@@ -124,6 +124,7 @@ func calm(t *testing.T, database string) (g *Gateway, token string, p99 time.Dur
 // Idle sockets cost little memory and delay no client: calls are answered as quickly as without them, messages run, and an event
 // reaches every one of them.
 func TestIdleSocketsCostLittle(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		n := testrun.Size(500, 10_000)
 		g, token, before := calm(t, database)
@@ -220,6 +221,9 @@ func speak(t *testing.T, g *Gateway, token string, perSecond int, length time.Du
 // A connection that is slow to show a credential is closed by the deadlines: 10 s for the headers, 15 s for connect. Honest clients come in all the time.
 func TestSlowConnectionsWithoutACredentialAreClosedAndDelayNoOther(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	n := testrun.Size(150, 5000)
 	g, token, before := calm(t, "")
 
@@ -328,6 +332,7 @@ func trickle(b *bare, kind int, limit time.Duration) error {
 
 // All clients connect at once after the gateway died: all get in, and quickly. A connection costs the database nothing, so there is no storm on it.
 func TestAllClientsReconnectAtOnce(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		n := testrun.Size(500, 10_000)
 		g := Install(t, database, manySockets).AtOnce()
@@ -480,6 +485,7 @@ func found(c *Client, i int) error {
 
 // A reader that stops is closed with 1013, others notice nothing, and with its cursors it finds every message once.
 func TestAStoppedReaderIsNotifiedAndMissesNothing(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	g := Install(t, "", "limits: {chat: 0, max_buffered: 1048576, requests: 0}\nqueue: {cap: 1000}\n")
 	g.env = append(g.env, "LANEWAY_METRICS_LISTEN=main")

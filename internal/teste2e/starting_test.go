@@ -13,6 +13,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // freePort is an address on which no process listens.
@@ -37,6 +38,7 @@ type wantStart struct {
 // TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts: another session holds the schema, as a replica that migrates does. Until it lets go
 // every connect is refused as one to be tried again, every other request with 503, and the probes say alive and not ready.
 func TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	database := testpg.DB(t)
 	db, err := sql.Open("pgx", database)
@@ -63,7 +65,7 @@ func TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts(t *testing.T) {
 		_ = resp.Body.Close()
 		return resp.StatusCode, resp.Header
 	}
-	eventually(t, "the process answers", 20*time.Second, func() bool { status, _ := get("/healthz"); return status == http.StatusOK })
+	testrun.Eventually(t, "the process answers", func() bool { status, _ := get("/healthz"); return status == http.StatusOK })
 	pause(2500 * time.Millisecond) // what the gateway does each second happens meanwhile
 	for path, want := range map[string]int{"/healthz": 200, "/readyz": 503, "/v1/models": 503, "/nothing": 503, "/dashboard": 503, "/telegram/webhook/default": 503} {
 		if status, header := get(path); status != want || (want == 503 && header.Get("Retry-After") != "1") {

@@ -196,6 +196,9 @@ const shared = 10
 
 // TestStopReachesItsTurnWithTenThousandWaiting: every lane is full and ten thousand messages wait, and a stop behaves as if none of them were there.
 func TestStopReachesItsTurnWithTenThousandWaiting(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, fullLanesConfig).AtOnce()
 		g.Start()
@@ -229,6 +232,9 @@ func TestStopReachesItsTurnWithTenThousandWaiting(t *testing.T) {
 // TestStopStormOnOneSession says something and stops it a thousand times, at every moment of a turn: what a stop was answered to have stopped ends
 // stopped, it is never started again, nothing overlaps, and the slots are all there at the end.
 func TestStopStormOnOneSession(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		rounds := testrun.Size(150, 1000)
 		g := Install(t, database, "lanes: {main: 4}\nqueue: {cap: 100}\nagents: {main: {runner: echo, script: true, delay: 3ms}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 1s\n").AtOnce()
@@ -264,7 +270,7 @@ func TestStopStormOnOneSession(t *testing.T) {
 			}
 		}
 		o := OpenOracle(t, g, database)
-		eventually(t, "every message has an outcome", 30*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
+		testrun.Eventually(t, "every message has an outcome", func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
 		t.Logf("stop answered: p50 %s, p99 %s, worst %s; outcomes %s", quantile(took, 0.5).Round(time.Microsecond), quantile(took, 0.99).Round(time.Microsecond),
 			quantile(took, 1).Round(time.Microsecond), strings.Join(o.Rows("SELECT outcome, count(*) FROM inbox WHERE reason IS NULL OR reason <> 'command' GROUP BY outcome ORDER BY outcome"), ", "))
 		if n := o.Count("SELECT count(*) FROM inbox WHERE outcome NOT IN ('answered', 'stopped')"); n != 0 {

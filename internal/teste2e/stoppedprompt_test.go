@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"laneway/internal/testmodel"
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // modelConfig is a gateway in front of a model server.
@@ -44,9 +44,9 @@ func TestTheNextPromptSaysThatATurnWasStopped(t *testing.T) {
 			g.Start()
 			w, c := watch(t, g), mustDial(t, g, nil)
 			say(t, c, "agent:main:main", "first", text)
-			eventually(t, "the model was asked", 20*time.Second, func() bool { return len(model.Calls()) == 1 })
+			testrun.Eventually(t, "the model was asked", func() bool { return len(model.Calls()) == 1 })
 			if strings.HasSuffix(text, "hang") {
-				eventually(t, "its first words", 20*time.Second, func() bool {
+				testrun.Eventually(t, "its first words", func() bool {
 					for _, e := range w.of("first") {
 						if e.text == "begun " {
 							return true
@@ -107,7 +107,7 @@ func TestNumbersOfARunGoOnAfterARestartInPlace(t *testing.T) {
 		g.Start()
 		w, c := watch(t, g), mustDial(t, g, nil)
 		say(t, c, "agent:main:main", "run", "hello")
-		eventually(t, "the first words", 20*time.Second, func() bool {
+		testrun.Eventually(t, "the first words", func() bool {
 			for _, e := range w.of("run") {
 				if e.text == "one two three " {
 					return true
@@ -145,7 +145,7 @@ func TestDroppedMessagesOfTheWebLeaveARow(t *testing.T) {
 		}
 		o := OpenOracle(t, g, database)
 		query := "SELECT role, content FROM transcript WHERE content LIKE '%dropped%' ORDER BY seq"
-		eventually(t, "a row about the drops", 20*time.Second, func() bool { return len(o.Rows(query)) > 0 })
+		testrun.Eventually(t, "a row about the drops", func() bool { return len(o.Rows(query)) > 0 })
 		if got := o.Rows(query); len(got) != 1 || got[0] != "system|3 messages were dropped because more than 2 were waiting." {
 			t.Errorf("rows about the drops: %q", got)
 		}

@@ -12,6 +12,7 @@ import (
 // TestAnACPAgentAsksByButtonsInTelegram runs the example agent of the SDK behind a bot. Its permission question is a message with buttons: a press allows the change, another one
 // skips it, a press of another person changes nothing, and a question that is not answered is refused when its time is over.
 func TestAnACPAgentAsksByButtonsInTelegram(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		program := buildExample(t, "github.com/coder/acp-go-sdk/example/agent")
 		c := openChatroomOf(t, database, "{runner: acp, command: ["+program+"], question_timeout: 15s}", "    allow: [7, 8]\n", testtelegram.Config{})
@@ -66,6 +67,9 @@ func TestAnACPAgentAsksByButtonsInTelegram(t *testing.T) {
 
 // TestADrainLeavesNoStepOfATurnThatRunsAgain ends a gateway while an agent of the SDK waits for a permission, in a group.
 func TestADrainLeavesNoStepOfATurnThatRunsAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		program := buildExample(t, "github.com/coder/acp-go-sdk/example/agent")
 		c := openChatroomOf(t, database, "{runner: acp, command: ["+program+"]}", "    groups: [-100500]\n    members: any\n    activation: always\ndrain_timeout: 2s\n", testtelegram.Config{})

@@ -8,12 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
 
 // TestTwoBotsShareAGatewayAndNothingElse runs two bots in one process. They count their updates in the same numbers, the same person writes to
 // both: each has its own people, conversations and troubles.
 func TestTwoBotsShareAGatewayAndNothingElse(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		work := testtelegram.New(testtelegram.Config{Token: "555555555:WORK-Token-canary-9876543210zyxwvutsrqp", Username: "work_bot", Drafts: true})
 		work.AddPrivate(anna, "Anna")
@@ -59,7 +61,7 @@ func TestTwoBotsShareAGatewayAndNothingElse(t *testing.T) {
 		work.Say(bob, bob, "are you still there?")
 		await("the other bot answers", func() bool { return strings.Contains(last(bob), "are you still there?") })
 		t.Logf("with one bot's Telegram away the other answered after %s", time.Since(began).Round(time.Millisecond))
-		eventually(t, "status tells them apart", 20*time.Second, func() bool {
+		testrun.Eventually(t, "status tells them apart", func() bool {
 			out, _, _ := c.CLI(ctx, "", "status")
 			return regexp.MustCompile(`telegram +default +degraded`).MatchString(out) && regexp.MustCompile(`telegram +work +connected`).MatchString(out)
 		})

@@ -3,15 +3,18 @@ package teste2e
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
 
 // TestMessagesOverTheBudgetGetOneReplyInTelegram: the reply has other words than the notice that the budget is used up, which the channel would not repeat
 // within a minute.
 func TestMessagesOverTheBudgetGetOneReplyInTelegram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    allow: [7, 8]\nbudgets: {principal: {tokens: 100}}\n", testtelegram.Config{Drafts: true})
 		c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
@@ -21,7 +24,7 @@ func TestMessagesOverTheBudgetGetOneReplyInTelegram(t *testing.T) {
 		o := OpenOracle(t, c.Gateway, database)
 		for i := range 4 {
 			c.Telegram.Say(anna, anna, fmt.Sprintf("message %d", i))
-			eventually(t, "the message has ended", 20*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state = 'done'") == i+1 })
+			testrun.Eventually(t, "the message has ended", func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state = 'done'") == i+1 })
 		}
 		c.rest()
 		if n, all := c.Count(anna, "This was not answered. Your budget for today is used up"), len(c.Telegram.Texts(anna)); n != 1 || all != 3 {

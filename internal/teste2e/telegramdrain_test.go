@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
 
@@ -30,7 +31,7 @@ func TestSIGTERMDeliversTheTelegramAnswerThatIsBeingMade(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Signal(syscall.SIGTERM)
-		eventually(t, "it drains", 5*time.Second, func() bool { code, _ := c.Get("/readyz"); return code == 503 })
+		testrun.Eventually(t, "it drains", func() bool { code, _ := c.Get("/readyz"); return code == 503 })
 		next := c.Telegram.Say(anna, anna, late)
 		release()
 		took, code := c.WaitExit(drain + 5*time.Second)

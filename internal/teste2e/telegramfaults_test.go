@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
 
@@ -38,6 +39,9 @@ func (c *Chatroom) wantOrder(people, messages int) {
 // A fifth of all sends is refused with a time to wait. Nothing is lost or comes twice, every chat keeps its order, and the server sees no call
 // inside of such a time (Close looks).
 func TestAFifthOfTheSendsIsFlooded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		c := loadedChatroom(t, database, "    queue: {debounce_ms: 0}\n")
 		const people, messages = 10, 4
@@ -78,6 +82,7 @@ func TestAFifthOfTheSendsIsFlooded(t *testing.T) {
 // Nothing of Telegram answers for a while, in the middle of the day. Other doors and cron do not notice; the first message is answered within
 // fifteen seconds of the end.
 func TestTelegramGoesAwayAndComesBack(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		c.Telegram.Say(anna, anna, "before")
@@ -88,7 +93,7 @@ func TestTelegramGoesAwayAndComesBack(t *testing.T) {
 		}
 		c.Telegram.BreakAlways(testtelegram.Fault{Reset: true})
 		c.Telegram.Say(anna, anna, "during, one")
-		eventually(t, "status shows that the bot is not connected", 60*time.Second, func() bool {
+		testrun.Eventually(t, "status shows that the bot is not connected", func() bool {
 			out, _, _ := c.CLI(ctx, "", "status")
 			return strings.Contains(out, "degraded")
 		})
@@ -97,7 +102,7 @@ func TestTelegramGoesAwayAndComesBack(t *testing.T) {
 		if out, errs, code := c.CLI(ctx, "", "send", "hello"); !strings.Contains(out, "hello") || code != 0 {
 			t.Errorf("send: %q %q", out, errs)
 		}
-		eventually(t, "cron goes on", 20*time.Second, func() bool {
+		testrun.Eventually(t, "cron goes on", func() bool {
 			return oracle.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok'") >= fired+3
 		})
 		if code, body := c.Get("/readyz"); code != 200 {
@@ -124,12 +129,13 @@ func TestTelegramGoesAwayAndComesBack(t *testing.T) {
 
 // Another process polls with the same token for a while. The state shows it, the bot stops polling and starts again when it can.
 func TestASecondPollerIsOutlived(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		c.Telegram.Break("getUpdates", hanging(1, testtelegram.Refuse(409, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"))...)
 		c.Telegram.OtherPoller()
 		ctx := withTimeout(t, 2*time.Minute)
-		eventually(t, "status says that another program polls", 30*time.Second, func() bool {
+		testrun.Eventually(t, "status says that another program polls", func() bool {
 			out, _, _ := c.CLI(ctx, "", "status")
 			return strings.Contains(out, "conflict")
 		})
@@ -140,7 +146,7 @@ func TestASecondPollerIsOutlived(t *testing.T) {
 		if left := c.Telegram.Faults("getUpdates"); left != 0 {
 			t.Errorf("%d conflicts were not met", left)
 		}
-		eventually(t, "status says that all is well", 30*time.Second, func() bool {
+		testrun.Eventually(t, "status says that all is well", func() bool {
 			out, _, _ := c.CLI(ctx, "", "status")
 			return !strings.Contains(out, "conflict")
 		})
@@ -151,6 +157,7 @@ func TestASecondPollerIsOutlived(t *testing.T) {
 // What comes is no JSON, the page of a proxy, half an answer, fifty megabytes of nothing, an update of an unknown kind, one whose
 // number jumps: the message behind it is answered, once.
 func TestOddAnswersOfTelegramDelayAndLoseNothing(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		before := c.rss()
@@ -167,7 +174,7 @@ func TestOddAnswersOfTelegramDelayAndLoseNothing(t *testing.T) {
 		if left := c.Telegram.Faults("getUpdates"); left != 0 {
 			t.Errorf("%d odd answers were not met", left)
 		}
-		eventually(t, "every update is confirmed", 30*time.Second, func() bool { return len(c.Telegram.Pending()) == 0 })
+		testrun.Eventually(t, "every update is confirmed", func() bool { return len(c.Telegram.Pending()) == 0 })
 		grown := (c.rss() - before) >> 20
 		if len(raceFlag()) == 0 && grown > 32 { // the race detector takes its share
 			t.Errorf("memory grew by %d MB", grown)
@@ -179,6 +186,9 @@ func TestOddAnswersOfTelegramDelayAndLoseNothing(t *testing.T) {
 
 // Telegram cannot read the format, finds the text too long, or has moved the group: the answer arrives all the same, once.
 func TestRefusedSendsFindAnotherWay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		const group, moved = int64(-1009), int64(-1010)
 		c := openChatroom(t, database, fmt.Sprintf("    allow: [7]\n    groups: [%d]\n    members: any\n    activation: always\n", group), testtelegram.Config{Drafts: true})
@@ -234,7 +244,7 @@ func TestAFloodOfOnePersonIsTheirOwn(t *testing.T) {
 			return true
 		})
 		took := time.Since(began)
-		eventually(t, "every update is confirmed", 30*time.Second, func() bool { return len(c.Telegram.Pending()) == 0 })
+		testrun.Eventually(t, "every update is confirmed", func() bool { return len(c.Telegram.Pending()) == 0 })
 		oracle := OpenOracle(t, c.Gateway, database)
 		if n := oracle.Count("SELECT count(*) FROM inbox WHERE principal LIKE 'telegram:%:7'"); n != 20 {
 			t.Errorf("%d messages of the flood were taken; 20 a minute are allowed", n)

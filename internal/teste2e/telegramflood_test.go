@@ -8,6 +8,7 @@ import (
 
 	"laneway/internal/testmodel"
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
 
@@ -55,7 +56,7 @@ func TestMessagesOfOnePollShareTransactions(t *testing.T) {
 	c.ask()
 	c.Start()
 	o := OpenOracle(t, c.Gateway, c.database)
-	eventually(t, "all are accepted, and one turn runs", 20*time.Second, func() bool {
+	testrun.Eventually(t, "all are accepted, and one turn runs", func() bool {
 		return o.Count("SELECT count(*) FROM inbox WHERE state = 'waiting'") == hundred-1
 	})
 	n := o.Count("SELECT count(DISTINCT xmin::text) FROM inbox WHERE state = 'waiting'")

@@ -11,6 +11,9 @@ import (
 // offset confirms, and counts the polls in each second of the server's own record.
 func TestAServerThatDoesNotWaitIsPolledOnceASecond(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for name, forgetful := range map[string]bool{"with nothing": false, "with the same update again": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,7 @@ import (
 
 	"laneway/internal/testmodel"
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
 
@@ -45,7 +46,7 @@ func (c *Chatroom) wantOnce(text string) {
 func (c *Chatroom) rest() {
 	c.t.Helper()
 	oracle := OpenOracle(c.t, c.Gateway, c.database)
-	eventually(c.t, "every message has its outcome and was delivered", 30*time.Second, func() bool {
+	testrun.Eventually(c.t, "every message has its outcome and was delivered", func() bool {
 		return oracle.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 &&
 			oracle.Count("SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending')") == 0
 	})
@@ -62,6 +63,7 @@ func hanging(n int, f testtelegram.Fault) []testtelegram.Fault {
 // TestKilledBetweenTheUpdateAndTheCommit kills the process while it fetches the file of a message: Telegram has handed the message over, no
 // row has it yet. Everything is handled after the restart, nothing twice.
 func TestKilledBetweenTheUpdateAndTheCommit(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		c.Telegram.AddFile("doc", []byte("text"))
@@ -82,6 +84,7 @@ func TestKilledBetweenTheUpdateAndTheCommit(t *testing.T) {
 // TestKilledBetweenTheCommitAndTheNextPoll kills the process when the message is stored and answered, and Telegram does not know that it
 // was taken: it comes again and is known.
 func TestKilledBetweenTheCommitAndTheNextPoll(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		c.Await("a poll that waits", c.Telegram.Polling)
@@ -108,6 +111,7 @@ func TestKilledBetweenTheCommitAndTheNextPoll(t *testing.T) {
 // TestKilledBetweenTheModelsEndAndTheRecord kills the process when the model has answered and the database does not let it write that down: the
 // turn runs again and is answered once.
 func TestKilledBetweenTheModelsEndAndTheRecord(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		thinking := make(chan struct{})
@@ -194,6 +198,7 @@ func (c *Chatroom) lockDatabase(ctx context.Context) (release func()) {
 
 // TestKilledBetweenTheRecordAndTheDelivery kills the process while Telegram keeps the answer waiting: it is sent after the restart.
 func TestKilledBetweenTheRecordAndTheDelivery(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		c.Telegram.Break("sendMessage", testtelegram.Fault{Hang: true})
@@ -213,6 +218,7 @@ func TestKilledBetweenTheRecordAndTheDelivery(t *testing.T) {
 // TestKilledBetweenTelegramsAnswerAndTheMark kills the process when Telegram has shown the answer and the process does not know it: at
 // most one double, and it is marked as possible.
 func TestKilledBetweenTelegramsAnswerAndTheMark(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		const kills = 3
@@ -240,6 +246,7 @@ func TestKilledBetweenTelegramsAnswerAndTheMark(t *testing.T) {
 // TestTelegramIsAwayAtTheStart starts the gateway while nothing of Telegram answers: everything else works at once, and the bot is there
 // soon after it heals.
 func TestTelegramIsAwayAtTheStart(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    allow: [7, 8]\n", testtelegram.Config{})
 		c.Model.Answer(storyteller)
@@ -256,10 +263,10 @@ func TestTelegramIsAwayAtTheStart(t *testing.T) {
 			t.Fatalf("cron add: %q %q", out, errs)
 		}
 		oracle := OpenOracle(t, c.Gateway, database)
-		eventually(t, "cron fires as if nothing were", 20*time.Second, func() bool {
+		testrun.Eventually(t, "cron fires as if nothing were", func() bool {
 			return oracle.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok'") >= 3
 		})
-		eventually(t, "status shows that the bot is not connected", 20*time.Second, func() bool {
+		testrun.Eventually(t, "status shows that the bot is not connected", func() bool {
 			out, _, _ := c.CLI(ctx, "", "status")
 			return strings.Contains(out, "telegram") && strings.Contains(out, "degraded")
 		})
@@ -277,6 +284,7 @@ func TestTelegramIsAwayAtTheStart(t *testing.T) {
 
 // TestTwoProcessesShareOneBot runs two replicas on one database with one bot: one of them polls, and when it dies the other one does.
 func TestTwoProcessesShareOneBot(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	c := openChatroom(t, testpg.DB(t), "    allow: [7]\n", testtelegram.Config{Drafts: true})
 	c.Model.Answer(storyteller)

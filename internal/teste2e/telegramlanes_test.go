@@ -3,15 +3,18 @@ package teste2e
 import (
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
 
 // TestAChatWaitsForItsLaneLikeOtherClients: two people in Telegram and a program on a socket share a lane of one slot. Each is answered, one after the
 // other; one whose socket or poll is over meanwhile is answered, too; and the channel's own queue takes no more than its own cap.
 func TestAChatWaitsForItsLaneLikeOtherClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    allow: [7, 8]\n    queue: {mode: queue, cap: 2, drop: new, debounce_ms: 0}\n", testtelegram.Config{Drafts: true})
 		c.env = append(c.env, "LANEWAY_LANE_MAIN=1")
@@ -26,10 +29,10 @@ func TestAChatWaitsForItsLaneLikeOtherClients(t *testing.T) {
 		c.Start()
 		o := OpenOracle(t, c.Gateway, database)
 		c.Telegram.Say(anna, anna, "one")
-		eventually(t, "the first turn runs", 20*time.Second, func() bool { return calls.Load() == 1 })
+		testrun.Eventually(t, "the first turn runs", func() bool { return calls.Load() == 1 })
 		for i, text := range []string{"two", "three"} {
 			c.Telegram.Say(anna, anna, text)
-			eventually(t, text+" waits", 20*time.Second, func() bool {
+			testrun.Eventually(t, text+" waits", func() bool {
 				return o.Count("SELECT count(*) FROM inbox WHERE state = 'waiting'") == i+1
 			})
 		}
@@ -41,7 +44,7 @@ func TestAChatWaitsForItsLaneLikeOtherClients(t *testing.T) {
 			say(t, socket, "agent:main:web", id, "web "+id)
 		}
 		socket.Close()
-		eventually(t, "Bob waits", 20*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state = 'waiting'") == 7 })
+		testrun.Eventually(t, "Bob waits", func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state = 'waiting'") == 7 })
 		if n := calls.Load(); n != 1 {
 			t.Errorf("%d turns began in a lane of one slot", n)
 		}

@@ -4,15 +4,18 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
 
 // TestRefusalsOfAFullQueueAreReportedWithTheirNumber lets a full queue refuse several messages of a person: they are told once per burst, with the number, and
 // again when more are refused later.
 func TestRefusalsOfAFullQueueAreReportedWithTheirNumber(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    allow: [7, 8]\n    queue: {mode: queue, cap: 1, drop: new, debounce_ms: 0}\n", testtelegram.Config{Drafts: true})
 		var calls atomic.Int64
@@ -26,9 +29,9 @@ func TestRefusalsOfAFullQueueAreReportedWithTheirNumber(t *testing.T) {
 		c.Start()
 		o := OpenOracle(t, c.Gateway, database)
 		c.Telegram.Say(anna, anna, "one")
-		eventually(t, "the first turn runs", 20*time.Second, func() bool { return calls.Load() == 1 })
+		testrun.Eventually(t, "the first turn runs", func() bool { return calls.Load() == 1 })
 		c.Telegram.Say(anna, anna, "two")
-		eventually(t, "two waits", 20*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state = 'waiting'") == 1 })
+		testrun.Eventually(t, "two waits", func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state = 'waiting'") == 1 })
 		for i := range 4 {
 			c.Telegram.Say(anna, anna, strconv.Itoa(i))
 		}

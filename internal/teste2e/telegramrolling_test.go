@@ -91,6 +91,7 @@ func interruptions(t *testing.T, usual int) (times, messages int) {
 
 // Restarts one after the other, in the middle of the traffic: a provider that answers within the drain timeout shows each answer once.
 func TestRollingRestartsSendEveryTelegramAnswerOnce(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		f := openFleet(t, database)
 		restarts, messages := interruptions(t, 4)
@@ -121,6 +122,7 @@ func TestRollingRestartsSendEveryTelegramAnswerOnce(t *testing.T) {
 
 // The same with SIGKILL: what was on the wire may come again, at most once in a chat for each kill, and is marked.
 func TestKilledReplicasRepeatAtMostTheRequestOnTheWire(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		f := openFleet(t, database)
 		kills, messages := interruptions(t, 3)
@@ -145,6 +147,7 @@ func TestKilledReplicasRepeatAtMostTheRequestOnTheWire(t *testing.T) {
 // A replica that was stopped for longer than its lease has messages claimed whose next parts wait for the limit of their chats. Another replica sends them
 // meanwhile; the first one wakes up and sends nothing. What it had on the wire when it was stopped may have been sent twice.
 func TestAReplicaThatWakesAfterItsLeaseSendsNothing(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	const people, parts = 5, 6
 	c := openChatroom(t, testpg.DB(t), "    access: open\n", testtelegram.Config{Drafts: true})
@@ -178,7 +181,7 @@ func TestAReplicaThatWakesAfterItsLeaseSendsNothing(t *testing.T) {
 	other.Start()
 	c.Await("every answer by the other replica", func() bool { least, _ := shown(parts - 1); return least > 0 })
 	oracle := OpenOracle(t, other, c.database)
-	eventually(t, "every answer is delivered", 30*time.Second, func() bool {
+	testrun.Eventually(t, "every answer is delivered", func() bool {
 		return oracle.Count("SELECT count(*) FROM outbox WHERE state = 'delivered'") == people
 	})
 	asleep.Signal(syscall.SIGCONT)
@@ -191,7 +194,7 @@ func TestAReplicaThatWakesAfterItsLeaseSendsNothing(t *testing.T) {
 		return n
 	}
 	before := total()
-	eventually(t, "the first replica wakes up and gives its messages up, or sends them", 30*time.Second, func() bool {
+	testrun.Eventually(t, "the first replica wakes up and gives its messages up, or sends them", func() bool {
 		return dropped() == people || total() >= before+people
 	})
 	if after := total(); after != before {

@@ -2,8 +2,6 @@ package teste2e
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
 
@@ -32,6 +31,8 @@ type Chatroom struct {
 	database string
 	install  func() *Gateway // a further replica on the same database
 	spoken   []string        // what earlier processes printed
+
+	installed []*Gateway
 }
 
 // openChatroom makes an installation whose bot has its token in TELEGRAM_TOKEN; settings are further lines below channels.telegram.
@@ -58,6 +59,7 @@ func openChatroomOf(t *testing.T, database, agent, settings string, telegram tes
 	c.install = func() *Gateway {
 		g := Install(t, database, config, "--log-level", "debug", "--metrics-listen", "main")
 		g.env = append(g.env, "TELEGRAM_TOKEN="+c.Telegram.Token())
+		c.installed = append(c.installed, g)
 		return g
 	}
 	c.Gateway = c.install()
@@ -85,18 +87,14 @@ func (c *Chatroom) Restart() {
 
 func (c *Chatroom) remember() { c.spoken = append(c.spoken, c.Output()) }
 
-// wantNoSecret searches what the gateway printed, says and stores for the secret half of the bot's token.
+// wantNoSecret searches what the gateways printed, measure and store for the secret half of the bot's token. What commands print is searched in
+// TestPlantedSecretsAreFoundNowhere.
 func (c *Chatroom) wantNoSecret() {
 	c.t.Helper()
 	_, secret, _ := strings.Cut(c.Telegram.Token(), ":")
 	places := map[string]string{"output": c.Output(), "output of earlier processes": strings.Join(c.spoken, "\n")}
-	ctx := withTimeout(c.t, 30*time.Second)
-	for _, args := range [][]string{{"status", "--json"}, {"pair", "list", "--json"}, {"doctor"}, {"serve", "--print-config"}} {
-		out, errs, _ := c.CLI(ctx, "", args...)
-		places[strings.Join(args, " ")] = out + errs
-	}
-	eventually(c.t, "the gateway has called Telegram since its start, and its metrics say so", 30*time.Second, func() bool {
-		places["metrics"] = c.metrics()
+	testrun.Eventually(c.t, "a gateway has called Telegram since its start, and its metrics say so", func() bool {
+		places["metrics"] = c.metrics() // of a replica that may have left the bot to another one
 		return strings.Contains(places["metrics"], "laneway_telegram_calls_total") && strings.Contains(places["metrics"], `laneway_channel_connected{account="default",channel="telegram"}`)
 	})
 	oracle := OpenOracle(c.t, c.Gateway, c.database)
@@ -119,31 +117,23 @@ func (c *Chatroom) wantNoSecret() {
 	}
 }
 
-// metrics is what a scraper reads.
+// metrics is what a scraper reads of all gateways that run.
 func (c *Chatroom) metrics() string {
 	c.t.Helper()
-	r, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, c.URL()+"/metrics", http.NoBody)
-	if err != nil {
-		c.t.Fatal(err)
+	var all strings.Builder
+	for _, g := range c.installed {
+		if g.runs() {
+			all.WriteString(g.metrics(c.t, g.Token()))
+		}
 	}
-	r.Header.Set("Authorization", "Bearer "+c.Token())
-	resp, err := (&http.Client{Timeout: 10 * time.Second}).Do(r)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return string(body)
+	return all.String()
 }
 
 // Await waits until Telegram shows something.
 func (c *Chatroom) Await(what string, ok func() bool) {
 	c.t.Helper()
 	began := time.Now()
-	ctx := withTimeout(c.t, 60*time.Second)
+	ctx := withTimeout(c.t, testrun.Patience)
 	if err := c.Telegram.Await(ctx, ok); err != nil {
 		c.t.Fatalf("not shown: %s\nanna reads %q\n%s", what, c.Telegram.Texts(anna), tail(c.Output()))
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 )
 
 var tocFact = regexp.MustCompile(`fact\d`)
@@ -20,6 +21,7 @@ func ofToc(call testmodel.Call) bool {
 
 // TestWhatWasSaidIsSummarisedThroughAKill makes old conversations, lets the built-in job summarise them, kills the gateway in the middle, and deletes one.
 func TestWhatWasSaidIsSummarisedThroughAKill(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)
 		var hang atomic.Bool
@@ -67,13 +69,13 @@ cluster: {lease: 3s, heartbeat: 500ms}
 
 		hang.Store(true)
 		cli("scheduler", "run", "system:rollup-month")
-		eventually(t, "the model summarises the second day", 30*time.Second, func() bool {
+		testrun.Eventually(t, "the model summarises the second day", func() bool {
 			return slices.ContainsFunc(model.Calls(), ofToc) && o.Count("SELECT count(*) FROM toc_parts") == 1
 		})
 		g.Kill()
 		hang.Store(false)
 		g.Start()
-		eventually(t, "the run has ended", 60*time.Second, func() bool {
+		testrun.Eventually(t, "the run has ended", func() bool {
 			return o.Count("SELECT count(*) FROM cron_run_logs WHERE job_name = 'summaries of each month' AND state = 'ok'") == 1
 		})
 		if twice := o.Rows("SELECT day, made FROM toc_parts WHERE made <> 1 UNION ALL SELECT period, made FROM toc_nodes WHERE made <> 1"); len(twice) > 0 {

@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/testmodel"
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // toolsConfig is a gateway whose agents may call tools, in a zone that is not UTC.
@@ -40,6 +41,9 @@ const countReminders = "SELECT count(*) FROM cron_jobs WHERE name = 'call Ada'"
 
 // TestAnAgentSetsAReminderThatFires asks an agent in words for two reminders, one for tomorrow and one for in a moment. The second is delivered.
 func TestAnAgentSetsAReminderThatFires(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)
 		model.Answer(func(call testmodel.Call) testmodel.Reply {
@@ -68,7 +72,7 @@ func TestAnAgentSetsAReminderThatFires(t *testing.T) {
 			}
 			say(t, c, session, "soon-"+agent, "remind me soon")
 			w.await(t, "soon-"+agent)
-			eventually(t, "the reminder is delivered", 30*time.Second, func() bool {
+			testrun.Eventually(t, "the reminder is delivered", func() bool {
 				return strings.Count(historyOf(t, c, session), "assistant: Reminder: call Ada") == 1
 			})
 		}
@@ -102,6 +106,7 @@ func historyOf(t *testing.T, c *Client, session string) string {
 // and the rows of the later commits are taken back, which leaves what a kill at that step leaves. The model would ask for another time when it is
 // asked anew; only where nothing was recorded it is.
 func TestAKillAtAnyStepOfACallDoublesNothing(t *testing.T) {
+	needsProcesses(t)
 	const (
 		noResult = "DELETE FROM turn_rounds WHERE kind = 'result'"
 		noJob    = "DELETE FROM cron_jobs WHERE name = 'call Ada'"
@@ -158,7 +163,7 @@ func killAtStep(t *testing.T, database string, undo []string, hour, asks int) {
 	c, o := mustDial(t, g, nil), OpenOracle(t, g, database)
 	const session = "agent:main:words"
 	say(t, c, session, "wish", "remind me tomorrow at 15:00 to call Ada")
-	eventually(t, "the model has the result", 30*time.Second, func() bool { return len(model.Calls()) == 2 })
+	testrun.Eventually(t, "the model has the result", func() bool { return len(model.Calls()) == 2 })
 	g.Kill()
 	close(killed)
 	db := writable(t, g, database)
@@ -168,7 +173,7 @@ func killAtStep(t *testing.T, database string, undo []string, hour, asks int) {
 		}
 	}
 	g.Start()
-	eventually(t, "the turn has ended", 60*time.Second, func() bool {
+	testrun.Eventually(t, "the turn has ended", func() bool {
 		return o.Count("SELECT count(*) FROM runs WHERE id = 'wish' AND state = 'ok'") == 1
 	})
 	if n := o.Count(countReminders); n != 1 {
@@ -202,16 +207,16 @@ func reminderFires(t *testing.T, g *Gateway, o *Oracle, database, session string
 		t.Fatalf("%d jobs were moved", n)
 	}
 	g.Start()
-	eventually(t, "the slot is claimed", 30*time.Second, func() bool { return o.Count("SELECT count(*) FROM cron_run_logs") == 1 })
+	testrun.Eventually(t, "the slot is claimed", func() bool { return o.Count("SELECT count(*) FROM cron_run_logs") == 1 })
 	g.Kill()
 	g.Start()
 	delivered := func() int {
 		return strings.Count(historyOf(t, mustDial(t, g, nil), session), "assistant: Reminder: call Ada")
 	}
-	eventually(t, "the reminder is delivered", 60*time.Second, func() bool { return delivered() > 0 })
+	testrun.Eventually(t, "the reminder is delivered", func() bool { return delivered() > 0 })
 	g.Kill()
 	g.Start()
-	eventually(t, "the run has ended", 60*time.Second, func() bool {
+	testrun.Eventually(t, "the run has ended", func() bool {
 		return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok'") == 1 && o.Count("SELECT count(*) FROM outbox WHERE state = 'pending'") == 0
 	})
 	if n := delivered(); n != 1 {

@@ -26,6 +26,7 @@ func loadLanes() map[string]int { return map[string]int{"main": 5, "subagent": 3
 // need at most a tenth more time. Meanwhile no lane shows more turns than it has slots, doctor finds nothing, and all slots are free at the end. A short
 // run has a lower bound, because the first root and the last one, which fill no lane, weigh more.
 func TestTreesKeepTheThroughputOfTheirTurns(t *testing.T) {
+	needsProcesses(t)
 	roots := testrun.Size(20, loadRoots)
 	least := 0.5
 	if roots >= loadRoots && len(raceFlag()) == 0 { // the detector slows the gateway down
@@ -158,7 +159,7 @@ func (l *treeLoad) measure(send func()) time.Duration {
 			l.t.Errorf("doctor ended with %d:\n%s%s", code, out, errs)
 		}
 	}()
-	eventually(l.t, "everything is answered", 10*time.Minute, func() bool {
+	testrun.Eventually(l.t, "everything is answered", func() bool {
 		for lane, slots := range loadLanes() {
 			full := "SELECT id FROM runs WHERE state IN ('running', 'stopping') AND lane = '" + lane + "'"
 			if bad := l.o.Rows(full); len(bad) > slots {

@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/testmodel"
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // taskCall asks for a sub-turn; agent "" = of the same agent.
@@ -75,7 +76,7 @@ func TestABackgroundTaskAnnouncesItsEnd(t *testing.T) {
 		const session = "agent:main:words"
 		say(t, c, session, "wish", "report in the background")
 		w.await(t, "wish")
-		eventually(t, "the announcement is answered", 30*time.Second, func() bool {
+		testrun.Eventually(t, "the announcement is answered", func() bool {
 			return strings.Contains(historyOf(t, c, session), "assistant: News: the report is there.")
 		})
 		text := historyOf(t, c, session)
@@ -92,6 +93,7 @@ func TestABackgroundTaskAnnouncesItsEnd(t *testing.T) {
 // TestAKillAtAnyStepOfATreeDoublesNothing kills the gateway while a turn asks a colleague. Where a commit lies behind the step, its rows are taken back. The
 // model asks for another task when it is asked anew; only where nothing was recorded it is.
 func TestAKillAtAnyStepOfATreeDoublesNothing(t *testing.T) {
+	needsProcesses(t)
 	const (
 		noResult = "DELETE FROM turn_rounds WHERE kind = 'result'"
 		noRun    = "DELETE FROM runs WHERE session_key LIKE '%:task:%'"
@@ -187,7 +189,7 @@ func (k treeKill) run(t *testing.T, database string) {
 		}
 	}
 	g.Start()
-	eventually(t, "the turn has ended", 60*time.Second, func() bool {
+	testrun.Eventually(t, "the turn has ended", func() bool {
 		return o.Count("SELECT count(*) FROM runs WHERE id = 'wish' AND state = 'ok'") == 1
 	})
 	if n := o.Count("SELECT count(*) FROM inbox WHERE parent = 'wish' AND outcome = 'answered'"); n != 1 {

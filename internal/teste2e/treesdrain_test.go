@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 )
 
 // TestADrainLeavesATurnWhoseTaskMayNotStart ends the gateway while two turns wait for tasks and the lane has one slot: the turn whose task runs ends as usual, the
@@ -37,9 +38,9 @@ func TestADrainLeavesATurnWhoseTaskMayNotStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		say(t, c, "agent:main:two", "two", "second")
-		eventually(t, "both turns wait", 30*time.Second, func() bool { return o.Count("SELECT count(*) FROM runs WHERE state = 'yielded'") == 2 })
+		testrun.Eventually(t, "both turns wait", func() bool { return o.Count("SELECT count(*) FROM runs WHERE state = 'yielded'") == 2 })
 		g.Signal(syscall.SIGTERM)
-		eventually(t, "the turn whose task may not start is left", 30*time.Second, func() bool {
+		testrun.Eventually(t, "the turn whose task may not start is left", func() bool {
 			return o.Count("SELECT count(*) FROM runs WHERE id = 'two' AND state = 'interrupted'") == 1
 		})
 		close(held)
@@ -47,7 +48,7 @@ func TestADrainLeavesATurnWhoseTaskMayNotStart(t *testing.T) {
 			t.Errorf("the end took %s, exit code %d", took, code)
 		}
 		g.Start()
-		eventually(t, "the next process runs it", 60*time.Second, func() bool {
+		testrun.Eventually(t, "the next process runs it", func() bool {
 			return o.Count("SELECT count(*) FROM runs WHERE id = 'two' AND state = 'ok'") == 1
 		})
 		c = mustDial(t, g, nil)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 )
 
 // TestAnnouncementsBehindABusySessionShareATurn starts three tasks in the background and ends them, one after the other, while their session works on something else.
@@ -49,12 +50,12 @@ func TestAnnouncementsBehindABusySessionShareATurn(t *testing.T) {
 		for range tasks {
 			reports <- struct{}{}
 		}
-		eventually(t, "all ends are announced", 30*time.Second, func() bool { return o.Count("SELECT count(*) "+announced) == tasks })
+		testrun.Eventually(t, "all ends are announced", func() bool { return o.Count("SELECT count(*) "+announced) == tasks })
 		if n := o.Count("SELECT count(*) " + announced + " AND state = 'done'"); n != 0 {
 			t.Errorf("%d announcements did not wait for the turn that runs", n)
 		}
 		close(busy)
-		eventually(t, "the announcements are answered", 30*time.Second, func() bool {
+		testrun.Eventually(t, "the announcements are answered", func() bool {
 			return o.Count("SELECT count(*) "+announced+" AND state = 'done'") == tasks
 		})
 		text := historyOf(t, c, session)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 )
 
 // treeModel answers `tree` with calls for two branches and a task in the background, and a branch with calls for two leaves. Tasks hang while hold is open.
@@ -79,7 +80,7 @@ func (m *treeModel) times(text string) int {
 // awaitGrown waits until the branches of a tree wait and its leaves are with the model.
 func (m *treeModel) awaitGrown(t *testing.T, c *Client, session string) {
 	t.Helper()
-	eventually(t, "the leaves run", 60*time.Second, func() bool {
+	testrun.Eventually(t, "the leaves run", func() bool {
 		states := taskStates(t, c, session)
 		return states["yielded"] == treeTasks-treeLeaves && states["running"] == treeLeaves && m.Active() == treeLeaves // a turn runs before its request arrives
 	})
@@ -169,7 +170,7 @@ func (s *treeStop) stop(way, name string, through *Client, limit time.Duration) 
 		say(t, through, session, id+"-stop", way)
 	}
 	open := fmt.Sprintf("SELECT count(*) FROM runs WHERE ended_at IS NULL AND (id = '%s' OR id IN (SELECT message_id FROM inbox WHERE root = '%s'))", id, id)
-	eventually(t, "the tree has ended", 30*time.Second, func() bool { return s.o.Count(open) == 0 })
+	testrun.Eventually(t, "the tree has ended", func() bool { return s.o.Count(open) == 0 })
 	gone, signal := time.Since(asked), <-signalled
 	t.Logf("%s: signals after %s, gone after %s", what, signal.Round(time.Millisecond), gone.Round(time.Millisecond))
 	if before != treeLeaves || signal > limit || gone > stopEnds {

@@ -11,6 +11,7 @@ import (
 
 	"laneway/internal/testmodel"
 	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
 
 // TestATreeOfThreeLevelsFinishesWithOneSlotInEachLane runs two trees beside each other.
@@ -49,6 +50,7 @@ const shortLease = "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\n"
 // TestATreeSurvivesTheEndOfItsProcess ends the process of a tree of two levels, while all leaves are with the model, by a drain and by a kill. With PostgreSQL
 // another replica goes on, with SQLite the next process. The model would ask for other work when it is asked for recorded rounds.
 func TestATreeSurvivesTheEndOfItsProcess(t *testing.T) {
+	needsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		for name, signal := range map[string]syscall.Signal{"drain": syscall.SIGTERM, "kill": syscall.SIGKILL} {
 			model := startTreeModel(t)
@@ -84,7 +86,7 @@ func TestATreeSurvivesTheEndOfItsProcess(t *testing.T) {
 func survived(t *testing.T, g *Gateway, database, session, root string) {
 	t.Helper()
 	c, o := mustDial(t, g, nil), OpenOracle(t, g, database)
-	eventually(t, "the root is answered and the announcement is read", 120*time.Second, func() bool {
+	testrun.Eventually(t, "the root is answered and the announcement is read", func() bool {
 		text := historyOf(t, c, session)
 		return strings.Contains(text, "assistant: done") && strings.Contains(text, "assistant: Read.")
 	})
@@ -112,6 +114,7 @@ func survived(t *testing.T, g *Gateway, database, session, root string) {
 // TestAKillAroundATaskInTheBackgroundAnnouncesItOnce kills the gateway at the steps of a task for which no turn waits. Where a commit lies behind the step, its
 // rows are taken back.
 func TestAKillAroundATaskInTheBackgroundAnnouncesItOnce(t *testing.T) {
+	needsProcesses(t)
 	const (
 		notNoted     = "UPDATE inbox SET announce = 1 WHERE parent IS NOT NULL"
 		announcement = "(SELECT message_id FROM inbox WHERE channel = 'task' AND parent IS NULL)"
@@ -188,7 +191,7 @@ func (k backgroundKill) run(t *testing.T, database string) {
 		}
 	}
 	if !slices.Contains(k.hang, "second") {
-		eventually(t, "the turn that asked has ended", 30*time.Second, func() bool { return o.Count("SELECT count(*) FROM runs WHERE id = 'wish' AND state = 'ok'") == 1 })
+		testrun.Eventually(t, "the turn that asked has ended", func() bool { return o.Count("SELECT count(*) FROM runs WHERE id = 'wish' AND state = 'ok'") == 1 })
 	}
 	g.Kill()
 	close(killed)
@@ -200,8 +203,8 @@ func (k backgroundKill) run(t *testing.T, database string) {
 	}
 	g.Start()
 	c := mustDial(t, g, nil)
-	eventually(t, "the announcement is read", 60*time.Second, func() bool { return strings.Contains(historyOf(t, c, session), "assistant: Read.") })
-	eventually(t, "nothing is left to do", 30*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done' OR announce = 1") == 0 })
+	testrun.Eventually(t, "the announcement is read", func() bool { return strings.Contains(historyOf(t, c, session), "assistant: Read.") })
+	testrun.Eventually(t, "nothing is left to do", func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done' OR announce = 1") == 0 })
 	text := historyOf(t, c, session)
 	for part, want := range map[string]int{"Tool spawn": 1, "assistant: Started.": 1, "Its answer:\n\nThe report is short.": 1, "assistant: Read.": 1} {
 		if n := strings.Count(text, part); n != want {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
 // jobExtras are the members of a job that only the extended view has, for a job with a cron expression.
@@ -112,7 +114,7 @@ func TestTheExtendedViewIsTheStandardOneAndMore(t *testing.T) {
 			t.Fatal(err)
 		}
 		standard := runAndWatch(t, plain, id)
-		eventually(t, "the extended connection gets the ends", 30*time.Second, func() bool {
+		testrun.Eventually(t, "the extended connection gets the ends", func() bool {
 			return !slices.ContainsFunc(endsOfRun, func(kind string) bool { return heard.get(kind) == nil })
 		})
 		for name, want := range map[string][]string{
@@ -244,6 +246,9 @@ func TestASecondConnectIsRefusedAndTheConnectionStays(t *testing.T) {
 // A write that is blocked for ten seconds ends its connection, though what waits for it is within the bounds of the buffer.
 func TestABlockedWriteEndsItsConnection(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
 	g := Install(t, "", "limits: {chat: 0, requests: 0, max_buffered: 100000000}\n")
 	g.env = append(g.env, "LANEWAY_METRICS_LISTEN=main")
 	g.Start()
@@ -255,7 +260,7 @@ func TestABlockedWriteEndsItsConnection(t *testing.T) {
 		if _, err := c.Call("chat.send", map[string]any{"sessionKey": "big", "message": text + id, "idempotencyKey": id}, 30*time.Second); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the answer to "+id, 30*time.Second, func() bool {
+		testrun.Eventually(t, "the answer to "+id, func() bool {
 			raw, err := c.Call("chat.history", map[string]any{"sessionKey": "big", "limit": 1, "maxChars": 500_000}, 30*time.Second)
 			return err == nil && strings.Contains(string(raw), `"assistant"`) && strings.Contains(string(raw), id)
 		})
@@ -271,7 +276,7 @@ func TestABlockedWriteEndsItsConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the blocked connection is given up", 60*time.Second, func() bool { return g.metric(t, token, "laneway_ws_slow_closed_total") >= 1 })
+	testrun.Eventually(t, "the blocked connection is given up", func() bool { return g.metric(t, token, "laneway_ws_slow_closed_total") >= 1 })
 	if took := time.Since(began); took < 9*time.Second {
 		t.Errorf("given up after %s, want 10 s", took)
 	}

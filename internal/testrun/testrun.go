@@ -20,7 +20,7 @@ const (
 	// SeedVariable is the first seed of random histories; with it a test runs one history.
 	SeedVariable = "LANEWAY_TEST_SEED"
 	// Patience is the bound for what must happen, on a machine that does much else. It is no promise of the product.
-	Patience = 3 * time.Minute
+	Patience = 5 * time.Minute
 )
 
 // Long reports whether the long histories of `make chaos` were asked for.
@@ -54,7 +54,7 @@ func Eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	limit := time.NewTimer(Patience)
 	defer limit.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
 		select {

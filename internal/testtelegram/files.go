@@ -17,7 +17,7 @@ func (s *Server) AddFile(id string, content []byte) {
 	s.files[id] = content
 }
 
-func (s *Server) getFile(p url.Values) answer {
+func (s botAPI) getFile(p url.Values) answer {
 	id := p.Get("file_id")
 	content, found := s.files[id]
 	if !found {

@@ -65,6 +65,13 @@ func (s *Server) perform(ctx context.Context, method string, p url.Values, file 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.touch()
+	return botAPI{s}.call(method, p, file)
+}
+
+// botAPI are the methods of the Bot API. The mutex is held while one is called.
+type botAPI struct{ *Server }
+
+func (s botAPI) call(method string, p url.Values, file *File) answer {
 	if _, upload := uploads()[method]; upload {
 		return s.sendFile(method, p, file)
 	}
@@ -101,7 +108,7 @@ func (s *Server) me() map[string]any {
 }
 
 // settings are the methods that concern the bot itself.
-func (s *Server) settings(method string, p url.Values) answer {
+func (s botAPI) settings(method string, p url.Values) answer {
 	switch method {
 	case "getMyCommands":
 		if s.commands == "" {
@@ -125,7 +132,7 @@ func (s *Server) settings(method string, p url.Values) answer {
 	}
 }
 
-func (s *Server) sendMessage(p url.Values) answer {
+func (s botAPI) sendMessage(p url.Values) answer {
 	r, refused := s.reach(p.Get("chat_id"))
 	if refused != nil {
 		return *refused
@@ -155,7 +162,7 @@ func (s *Server) sendMessage(p url.Values) answer {
 	return ok(s.messageJSON(r, &m))
 }
 
-func (s *Server) messageJSON(r *chatState, m *Message) map[string]any {
+func (s botAPI) messageJSON(r *chatState, m *Message) map[string]any {
 	out := map[string]any{"message_id": m.ID, "date": m.SentAt.Unix(), "chat": r.json(), "from": s.me()}
 	if m.File == nil {
 		out["text"] = m.Text
@@ -168,7 +175,7 @@ func (s *Server) messageJSON(r *chatState, m *Message) map[string]any {
 	return out
 }
 
-func (s *Server) editMessageText(p url.Values) answer {
+func (s botAPI) editMessageText(p url.Values) answer {
 	r, refused := s.reach(p.Get("chat_id"))
 	if refused != nil {
 		return *refused
@@ -190,7 +197,7 @@ func (s *Server) editMessageText(p url.Values) answer {
 	return ok(s.messageJSON(r, old))
 }
 
-func (s *Server) editMessageReplyMarkup(p url.Values) answer {
+func (s botAPI) editMessageReplyMarkup(p url.Values) answer {
 	r, refused := s.reach(p.Get("chat_id"))
 	if refused != nil {
 		return *refused
@@ -207,7 +214,7 @@ func (s *Server) editMessageReplyMarkup(p url.Values) answer {
 	return ok(s.messageJSON(r, m))
 }
 
-func (s *Server) deleteMessage(p url.Values) answer {
+func (s botAPI) deleteMessage(p url.Values) answer {
 	r, refused := s.reach(p.Get("chat_id"))
 	if refused != nil {
 		return *refused
@@ -220,7 +227,7 @@ func (s *Server) deleteMessage(p url.Values) answer {
 	return ok(true)
 }
 
-func (s *Server) sendMessageDraft(p url.Values) answer {
+func (s botAPI) sendMessageDraft(p url.Values) answer {
 	r, refused := s.reach(p.Get("chat_id"))
 	if refused != nil {
 		return *refused
@@ -237,7 +244,7 @@ func (s *Server) sendMessageDraft(p url.Values) answer {
 	return ok(true)
 }
 
-func (s *Server) sendChatAction(p url.Values) answer {
+func (s botAPI) sendChatAction(p url.Values) answer {
 	r, refused := s.reach(p.Get("chat_id"))
 	if refused != nil {
 		return *refused
@@ -251,7 +258,7 @@ func (s *Server) sendChatAction(p url.Values) answer {
 	return ok(true)
 }
 
-func (s *Server) setMessageReaction(p url.Values) answer {
+func (s botAPI) setMessageReaction(p url.Values) answer {
 	r, refused := s.reach(p.Get("chat_id"))
 	switch {
 	case refused != nil:
@@ -264,7 +271,7 @@ func (s *Server) setMessageReaction(p url.Values) answer {
 	return ok(true)
 }
 
-func (s *Server) getChatMember(p url.Values) answer {
+func (s botAPI) getChatMember(p url.Values) answer {
 	r, refused := s.reach(p.Get("chat_id"))
 	if refused != nil {
 		return *refused

@@ -99,7 +99,7 @@ func disposition(header string) (field, name string, isFile bool) {
 }
 
 // sendFile is a message with a file. The mutex is held.
-func (s *Server) sendFile(method string, p url.Values, file *File) answer {
+func (s botAPI) sendFile(method string, p url.Values, file *File) answer {
 	r, refused := s.reach(p.Get("chat_id"))
 	if refused != nil {
 		return *refused

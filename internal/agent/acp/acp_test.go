@@ -17,6 +17,7 @@ import (
 	"laneway/internal/agent/acp"
 	"laneway/internal/agent/agenttest"
 	"laneway/internal/chat"
+	"laneway/internal/testrun"
 )
 
 // request is a request of a session and a run.
@@ -50,22 +51,6 @@ func look(t *testing.T, runner agent.Runner, req agent.Request) seen {
 		t.Fatalf("got %q and %v", result.Text, err)
 	}
 	return s
-}
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.NewTimer(30 * time.Second)
-	defer limit.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-limit.C:
-			t.Fatalf("not reached: %s", what)
-		}
-	}
 }
 
 func entry(seq int64, runID, role, text string) chat.TranscriptEntry {
@@ -197,7 +182,7 @@ func TestAStopAnswersAnOpenQuestionAsCancelled(t *testing.T) {
 	if _, err := runner.Run(ctx, req, func(agent.Event) {}); !errors.Is(err, stop) {
 		t.Errorf("got %v, want the cause", err)
 	}
-	eventually(t, "the agent has its outcome", func() bool {
+	testrun.Eventually(t, "the agent has its outcome", func() bool {
 		raw, err := os.ReadFile(filepath.Join(dir, "outcomes"))
 		return err == nil && string(raw) == "cancelled"
 	})

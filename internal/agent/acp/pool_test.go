@@ -14,6 +14,7 @@ import (
 	"laneway/internal/agent/acp"
 	"laneway/internal/agent/agenttest"
 	"laneway/internal/chat"
+	"laneway/internal/testrun"
 )
 
 func TestAProcessThatIsNotUsedEnds(t *testing.T) {
@@ -24,7 +25,7 @@ func TestAProcessThatIsNotUsedEnds(t *testing.T) {
 		if got, err := run(t, runner, request("a", "run-"+text, text)); err != nil || got.Text != text {
 			t.Fatalf("got %q and %v", got.Text, err)
 		}
-		eventually(t, "no process is left", func() bool { _, living := starts(t, dir); return len(living) == 0 })
+		testrun.Eventually(t, "no process is left", func() bool { _, living := starts(t, dir); return len(living) == 0 })
 	}
 	if all, _ := starts(t, dir); len(all) != 2 {
 		t.Errorf("started %d times, want again after the idle time", len(all))
@@ -71,7 +72,7 @@ func TestWhileAllProcessesWorkATurnWaits(t *testing.T) {
 	}
 	const waiting = "Waiting: all 1 processes of this agent are at work"
 	endA, _ := begin("a")
-	eventually(t, "the first turn runs", func() bool { return len(prompts(t, dir)) == 1 })
+	testrun.Eventually(t, "the first turn runs", func() bool { return len(prompts(t, dir)) == 1 })
 	endB, ofB := begin("b")
 	if got := <-ofB; got != "start "+waiting {
 		t.Errorf("the second turn shows %q", got)
@@ -95,12 +96,12 @@ func TestWhileAllProcessesWorkATurnWaits(t *testing.T) {
 	ran := func(want ...string) func() bool {
 		return func() bool { all, _ := starts(t, dir); return slices.Equal(all, want) }
 	}
-	eventually(t, "the second turn runs", ran("agent:main:a", "agent:main:b"))
+	testrun.Eventually(t, "the second turn runs", ran("agent:main:a", "agent:main:b"))
 	endB()
 	if got := <-ofD; got != "result "+waiting {
 		t.Errorf("the last turn shows %q", got)
 	}
-	eventually(t, "the last turn runs", ran("agent:main:a", "agent:main:b", "agent:main:d"))
+	testrun.Eventually(t, "the last turn runs", ran("agent:main:a", "agent:main:b", "agent:main:d"))
 	endD()
 	group.Wait()
 }
@@ -144,5 +145,5 @@ func TestAMuteProcessEnds(t *testing.T) {
 	if got, err := run(t, runner, request("a", "run", "one")); err != nil || got.Text != "one" {
 		t.Fatalf("got %q and %v", got.Text, err)
 	}
-	eventually(t, "no process is left", func() bool { _, living := starts(t, dir); return len(living) == 0 })
+	testrun.Eventually(t, "no process is left", func() bool { _, living := starts(t, dir); return len(living) == 0 })
 }

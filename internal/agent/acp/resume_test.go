@@ -12,6 +12,7 @@ import (
 
 	"laneway/internal/agent/acp"
 	"laneway/internal/chat"
+	"laneway/internal/testrun"
 )
 
 // kept is the store of sessions of agents.
@@ -74,7 +75,7 @@ func TestAnAgentGoesOnWithItsSessionAfterIdleTime(t *testing.T) {
 	s := script{Blocks: true, Loads: true, Dir: t.TempDir()}
 	runner := open(t, s, acp.Config{Sessions: keep(), Idle: time.Millisecond})
 	first := look(t, runner, request("a", "run-1", "one"))
-	eventually(t, "its process ends", func() bool { _, living := starts(t, s.Dir); return len(living) == 0 })
+	testrun.Eventually(t, "its process ends", func() bool { _, living := starts(t, s.Dir); return len(living) == 0 })
 	second := look(t, runner, request("a", "run-2", "two", entry(1, "run-1", chat.RoleUser, "one")))
 	if second.PID == first.PID || second.Session != first.Session || !slices.Equal(second.Blocks, []string{"two"}) {
 		t.Errorf("got %+v after %+v", second, first)

@@ -13,6 +13,7 @@ import (
 	"laneway/internal/agent/acp"
 	"laneway/internal/agent/agenttest"
 	"laneway/internal/chat"
+	"laneway/internal/testrun"
 )
 
 // TestAConversationBegunAnewFreesTheOldSession: an agent that can close sessions gets session/close, another one a new process.
@@ -51,7 +52,7 @@ func TestAConversationThatEndedFreesItsSession(t *testing.T) {
 			first := look(t, runner, request("a", "run-1", "one"))
 			runner.EndSession(chat.SessionKey{Agent: "main", Rest: "other"})
 			runner.EndSession(chat.SessionKey{Agent: "main", Rest: "a"})
-			eventually(t, "the session is freed", func() bool {
+			testrun.Eventually(t, "the session is freed", func() bool {
 				raw, err := os.ReadFile(filepath.Join(dir, "closed"))
 				_, living := starts(t, dir)
 				return closes && err == nil && string(raw) == first.Session+"\n" || !closes && len(living) == 0

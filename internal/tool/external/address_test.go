@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"laneway/internal/secret"
+	"laneway/internal/testrun"
 	"laneway/internal/tool/external"
 )
 
@@ -109,13 +110,13 @@ func TestAnAddressIsAServer(t *testing.T) {
 		} else {
 			t.Logf("%s: %d KB were taken", name, taken>>10)
 		}
-		until(t, "the server is used again", func() bool { return !call(t, set, "fake_echo", `{}`).IsError })
+		testrun.Eventually(t, "the server is used again", func() bool { return !call(t, set, "fake_echo", `{}`).IsError })
 	}
 	web.server.RemoveTools("huge", "stream")
-	until(t, "the list is read again", func() bool { return cmp.Equal(set.Status()[0].Tools, []string{"fake_echo"}) })
+	testrun.Eventually(t, "the list is read again", func() bool { return cmp.Equal(set.Status()[0].Tools, []string{"fake_echo"}) })
 	web.CloseClientConnections()
 	web.Close()
-	until(t, "the end of the server is known", func() bool { return set.Status()[0].State == external.StateFailed })
+	testrun.Eventually(t, "the end of the server is known", func() bool { return set.Status()[0].State == external.StateFailed })
 	if last := set.Status()[0].LastError; last == "" || strings.Contains(last, web.URL) {
 		t.Errorf("the last error is %q", last)
 	}
@@ -132,5 +133,5 @@ func TestAnAddressThatIsGoneIsAFailure(t *testing.T) {
 	if got := call(t, set, "fake_echo", `{}`); !got.IsError || !strings.Contains(got.Text, "failed on this call") {
 		t.Errorf("got %+v", got)
 	}
-	until(t, "the end of the server is known", func() bool { return set.Status()[0].State == external.StateFailed })
+	testrun.Eventually(t, "the end of the server is known", func() bool { return set.Status()[0].State == external.StateFailed })
 }

@@ -15,6 +15,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/testmcp"
+	"laneway/internal/testrun"
 	"laneway/internal/tool"
 	"laneway/internal/tool/external"
 )
@@ -55,23 +56,9 @@ func program(t *testing.T, how string) external.Config {
 	}
 }
 
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	limit, look := time.NewTimer(30*time.Second), time.NewTicker(10*time.Millisecond)
-	defer limit.Stop()
-	defer look.Stop()
-	for !ok() {
-		select {
-		case <-look.C:
-		case <-limit.C:
-			t.Fatal("not within 30s: " + what)
-		}
-	}
-}
-
 func connected(t *testing.T, set *external.Set) {
 	t.Helper()
-	until(t, "the server is connected", func() bool { return set.Status()[0].State == external.StateConnected })
+	testrun.Eventually(t, "the server is connected", func() bool { return set.Status()[0].State == external.StateConnected })
 }
 
 // call makes a call as a turn does that has the server.
@@ -136,9 +123,9 @@ func TestEachFaultIsOneSentence(t *testing.T) {
 				t.Errorf("got %+v, want %q in one sentence", got, tt.want)
 			}
 			if tt.tool == "deaf" { // it answers no ping, and is started again
-				until(t, "the failure is known", func() bool { return set.Status()[0].LastError != "" })
+				testrun.Eventually(t, "the failure is known", func() bool { return set.Status()[0].LastError != "" })
 			}
-			until(t, "the server is used again", func() bool { return !call(t, set, "fake_echo", `{}`).IsError })
+			testrun.Eventually(t, "the server is used again", func() bool { return !call(t, set, "fake_echo", `{}`).IsError })
 		})
 	}
 }
@@ -190,7 +177,7 @@ func TestAServerThatChangesItsListIsReadAgain(t *testing.T) {
 	if got := call(t, set, "fake_change", `{}`); got.IsError {
 		t.Fatalf("got %+v", got)
 	}
-	until(t, "the list is read again", func() bool { return cmp.Equal(set.Status()[0].Tools, []string{"fake_later"}) })
+	testrun.Eventually(t, "the list is read again", func() bool { return cmp.Equal(set.Status()[0].Tools, []string{"fake_later"}) })
 	if got := call(t, set, "fake_echo", `{}`); got.Text != "the tool fake_echo is not there now; go on without it or try again later" {
 		t.Errorf("a tool that is gone: %+v", got)
 	}
@@ -222,7 +209,7 @@ func TestAProgramThatDoesNotReadIsEnded(t *testing.T) {
 			t.Errorf("after %s: got %+v", time.Since(began), got)
 		}
 	}
-	until(t, "the server is used again", func() bool { return !call(t, set, "fake_echo", `{}`).IsError })
+	testrun.Eventually(t, "the server is used again", func() bool { return !call(t, set, "fake_echo", `{}`).IsError })
 }
 
 // TestAFloodOfLogMessagesIsNotDecoded counts what the reader of a flood allocates. A log message of 90 bytes that the SDK decodes costs 100 KB, and 12,000 of them
@@ -255,7 +242,7 @@ func TestAListThatChangesAllTheTimeIsReadSeldom(t *testing.T) {
 	}
 	set := open(t, program(t, "restless"))
 	connected(t, set)
-	until(t, "the list was read again", func() bool { return call(t, set, "fake_lists", `{}`).Text != "1" })
+	testrun.Eventually(t, "the list was read again", func() bool { return call(t, set, "fake_lists", `{}`).Text != "1" })
 	if got := call(t, set, "fake_lists", `{}`); got.Text != "2" {
 		t.Errorf("the list was read %s times in a few seconds", got.Text)
 	}
@@ -283,7 +270,7 @@ func TestAResultWithANulIsCleaned(t *testing.T) {
 func TestAListWithoutEndIsRefused(t *testing.T) {
 	t.Parallel()
 	set := open(t, program(t, "endless"))
-	until(t, "the failure is known", func() bool { return strings.Contains(set.Status()[0].LastError, "does not end") })
+	testrun.Eventually(t, "the failure is known", func() bool { return strings.Contains(set.Status()[0].LastError, "does not end") })
 	if len(set.Tools([]string{"fake"})) != 0 {
 		t.Error("its tools are offered")
 	}
@@ -292,7 +279,7 @@ func TestAListWithoutEndIsRefused(t *testing.T) {
 func TestAProgramThatDoesNotStartIsAState(t *testing.T) {
 	t.Parallel()
 	set := open(t, external.Config{Command: []string{"/does/not/exist"}, Tools: []string{"echo"}})
-	until(t, "the failure is known", func() bool { s := set.Status()[0]; return s.State == external.StateFailed && s.LastError != "" })
+	testrun.Eventually(t, "the failure is known", func() bool { s := set.Status()[0]; return s.State == external.StateFailed && s.LastError != "" })
 	if got := call(t, set, "fake_echo", `{}`); got.Text != "the tool fake_echo is not there now; go on without it or try again later" {
 		t.Errorf("got %+v", got)
 	}
@@ -314,5 +301,5 @@ func TestTheCircuitOpens(t *testing.T) {
 			t.Errorf("call %d: %q, want %q", i+1, got.Text, want)
 		}
 	}
-	until(t, "the server is connected again and not asked", func() bool { return set.Status()[0].State == external.StateSuspended })
+	testrun.Eventually(t, "the server is connected again and not asked", func() bool { return set.Status()[0].State == external.StateSuspended })
 }
