@@ -9,7 +9,6 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
-	"laneway/internal/store/storetest"
 )
 
 // startOfTime is the clock of these tests.
@@ -32,11 +31,6 @@ func claimed(t *testing.T, s *Store, decide func(time.Time, []cron.DueJob) []cro
 		t.Fatal(err)
 	}
 	return c
-}
-
-func count(t *testing.T, s *Store, text string, args ...any) int64 {
-	t.Helper()
-	return storetest.Query(t, outside(t, s.path), text, args...)[0][0].(int64)
 }
 
 // everythingOfCron calls every operation of cron at least once.
