@@ -53,10 +53,17 @@ func onBothStores(t *testing.T, f func(t *testing.T, database string)) {
 	t.Run("postgres", func(t *testing.T) { f(t, testpg.DB(t)) })
 }
 
+// installGateway makes a gateway that is a process, as the programs of others find it.
+func installGateway(t testing.TB, database, config string, args ...string) *teste2e.Gateway {
+	t.Helper()
+	teste2e.NeedsProcesses(t)
+	return teste2e.Install(t, database, config, args...)
+}
+
 // begin starts an installation whose agent echoes slowly.
 func begin(t *testing.T, database, more string) *teste2e.Gateway {
 	t.Helper()
-	g := teste2e.Install(t, database, secrets+slowEcho+more)
+	g := installGateway(t, database, secrets+slowEcho+more)
 	g.Start()
 	return g
 }

@@ -111,7 +111,7 @@ func TestOfficialMCPClient(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
 		_, run := npmRun(ctx, t, "@modelcontextprotocol/sdk@"+mcpVersion)
-		g := teste2e.Install(t, database, secrets+"agents: {main: {runner: echo, script: true}}\n")
+		g := installGateway(t, database, secrets+"agents: {main: {runner: echo, script: true}}\n")
 		g.Start()
 		o := teste2e.OpenOracle(t, g, database)
 		for _, how := range []string{"http", "stdio"} {
@@ -146,7 +146,7 @@ func TestOfficialMCPClientInATurn(t *testing.T) {
 		api := httptest.NewServer(telegram)
 		t.Cleanup(api.Close)
 		t.Cleanup(api.CloseClientConnections) // polls hang
-		g := teste2e.Install(t, database, fmt.Sprintf("agents:\n  main: {runner: command, command: [%q, %q], env: {LANEWAY: %q}}\n  sister: {runner: echo}\n"+
+		g := installGateway(t, database, fmt.Sprintf("agents:\n  main: {runner: command, command: [%q, %q], env: {LANEWAY: %q}}\n  sister: {runner: echo}\n"+
 			"channels: {telegram: {token: %q, api_url: %q, poll_timeout: 5s, allow: [%d]}}\n",
 			program, filepath.Join(dir, "try.mjs"), teste2e.Binary(t), telegram.Token(), api.URL, anna))
 		g.Start()
@@ -214,7 +214,7 @@ func TestMCPConformance(t *testing.T) {
 	defer cancel()
 	dir := clients(t)
 	_, run := npmRun(ctx, t, "@modelcontextprotocol/conformance@"+conformanceVersion)
-	g := teste2e.Install(t, "", secrets+"agents: {main: {runner: echo}}\n")
+	g := installGateway(t, "", secrets+"agents: {main: {runner: echo}}\n")
 	g.Start()
 	to, err := url.Parse(g.URL())
 	if err != nil {

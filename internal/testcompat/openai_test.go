@@ -94,7 +94,7 @@ func TestOfficialOpenAIClient(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "try.mjs"), []byte(openAIScript), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		g := teste2e.Install(t, database, secrets+"agents: {main: {runner: echo, script: true}}\n")
+		g := installGateway(t, database, secrets+"agents: {main: {runner: echo, script: true}}\n")
 		g.Start()
 		out, err := run([]string{"TOKEN=" + writeToken, "BASE=" + g.URL() + "/v1"}, "node", "try.mjs")
 		if err != nil || !strings.Contains(out, "all well") {
@@ -118,7 +118,7 @@ func TestExamplesOfTheOpenAIPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := teste2e.Install(t, "", secrets+"agents: {main: {runner: echo}}\n")
+	g := installGateway(t, "", secrets+"agents: {main: {runner: echo}}\n")
 	g.Start()
 	env := []string{"LANEWAY_TOKEN=" + writeToken}
 	ran := map[string]int{}

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,6 +20,7 @@ import (
 	"laneway/internal/config"
 	"laneway/internal/teste2e"
 	"laneway/internal/testmodel"
+	"laneway/internal/testtelegram"
 	messages "laneway/internal/wire"
 )
 
@@ -156,7 +158,13 @@ func TestPresetsAnswer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := &presetRun{t: t, ctx: ctx, g: teste2e.Install(t, "", "agents: "+string(raw)+"\n"), model: model, records: records}
+			bot := testtelegram.New(testtelegram.Config{})
+			bot.AddPrivate(7, "Anna")
+			api := httptest.NewServer(bot)
+			t.Cleanup(api.Close)
+			t.Cleanup(api.CloseClientConnections) // before the close: a poll that hangs must not hold it up
+			telegram := fmt.Sprintf("channels: {telegram: {api_url: %q, token: %q, access: open, poll_timeout: 5s}}\n", api.URL, bot.Token())
+			p := &presetRun{t: t, ctx: ctx, g: installGateway(t, "", "agents: "+string(raw)+"\n"+telegram), bot: bot, model: model, records: records}
 			p.g.Start()
 			if got := p.play(); got != one.want {
 				t.Errorf("%s: works: %s\nwant: %s", name, got, one.want)
@@ -173,6 +181,7 @@ type presetRun struct {
 	t     *testing.T
 	ctx   context.Context
 	g     *teste2e.Gateway
+	bot   *testtelegram.Server
 	model *testmodel.Server
 	// records has a file for each process, with what it wrote.
 	records string
@@ -207,6 +216,13 @@ func (p *presetRun) play() string {
 		p.t.Fatalf("the first turn: %s\n%s", out, p.g.Output())
 	}
 	pictured := p.asked(base64.StdEncoding.EncodeToString(presetPicture)[:40])
+	p.bot.Say(7, 7, "remember the word apple")
+	answered := func() bool {
+		return slices.ContainsFunc(p.bot.Texts(7), func(text string) bool { return strings.Contains(text, "The word is apple.") })
+	}
+	if err := p.bot.Await(p.ctx, answered); err != nil {
+		p.t.Errorf("in Telegram: %v, the bot has sent %q", err, p.bot.Texts(7))
+	}
 	done := make(chan string)
 	go func() {
 		out, errs, _ := p.g.CLI(p.ctx, "", "send", presetOrder)

@@ -148,7 +148,7 @@ func TestPrometheusScrapesTwoReplicasUnderLoad(t *testing.T) {
 	var targets []string
 	var gateways []*teste2e.Gateway
 	for range 2 {
-		g := teste2e.Install(t, url, secrets+"limits: {chat: 0, requests: 0, cron_writes: 0}\nagents: {main: {runner: echo}}\n", "--metrics-listen", "127.0.0.1:0")
+		g := installGateway(t, url, secrets+"limits: {chat: 0, requests: 0, cron_writes: 0}\nagents: {main: {runner: echo}}\n", "--metrics-listen", "127.0.0.1:0")
 		g.Start()
 		// The replicas share a token of the configuration; the helper of the load takes it from where a gateway keeps one of its own.
 		if err := os.WriteFile(filepath.Join(g.Dir, "data", "token"), []byte(adminToken), 0o600); err != nil {

@@ -337,7 +337,7 @@ func TestConnectionsOfACredentialAreBounded(t *testing.T) {
 
 // A gateway that waits for a turn before it stops answers every connect with that.
 func TestDrainingGatewayRefusesConnects(t *testing.T) {
-	g := teste2e.Install(t, "", secrets+"agents: {main: {runner: echo, delay: 10s}}\ndrain_timeout: 30s\n")
+	g := installGateway(t, "", secrets+"agents: {main: {runner: echo, delay: 10s}}\ndrain_timeout: 30s\n")
 	g.Start()
 	w := unauthenticated(t, g, nil)
 	w.login(token())

@@ -17,7 +17,7 @@ var allowCommand = regexp.MustCompile(`/allow [0-9a-f]{12}`)
 // TestAnACPAgentBehindTheWeb runs the example agent of the SDK, unmodified, behind a conversation of the web: it streams, its permission question is answered, one is
 // left unanswered, a turn is stopped, and the end of the gateway ends its process.
 func TestAnACPAgentBehindTheWeb(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		program := buildExample(t, "github.com/coder/acp-go-sdk/example/agent")
 		g := Install(t, database, "agents: {main: {runner: acp, command: ["+program+"], question_timeout: 4s}}\n")
@@ -85,7 +85,7 @@ func TestAnACPAgentBehindTheWeb(t *testing.T) {
 // TestAQuestionEndsWithItsGateway ends the gateway while a permission question is open, by kill -9 and by a drain. The turn runs again and asks again: the first question
 // can be answered no more, and the second one is.
 func TestAQuestionEndsWithItsGateway(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		program := buildExample(t, "github.com/coder/acp-go-sdk/example/agent")
 		g := Install(t, database, "agents: {main: {runner: acp, command: ["+program+"]}}\ndrain_timeout: 2s\ncluster: {lease: 3s, heartbeat: 500ms}\n")

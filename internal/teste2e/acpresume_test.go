@@ -63,7 +63,7 @@ func (a memoryAgent) say(ctx context.Context, id acp.SessionId, text string) err
 
 // TestAnACPAgentKnowsItsConversationAfterKills kills the gateway after each turn. In turn three the agent knows turn one, without the transcript; /new ends that.
 func TestAnACPAgentKnowsItsConversationAfterKills(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		dir := filepath.Join(t.TempDir(), "work")
 		if err := os.Mkdir(dir, 0o700); err != nil {

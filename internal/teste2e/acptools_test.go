@@ -113,7 +113,7 @@ func dialServer(ctx context.Context, servers []acp.McpServer) (session *mcp.Clie
 // TestAnACPAgentCallsTheToolsOfItsTurns lets agents call tools in two turns of a session, over HTTP and through `laneway mcp`. Their process is one, and so is the
 // token, which opens nothing between the turns.
 func TestAnACPAgentCallsTheToolsOfItsTurns(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		self := ownBinary(t)
 		var agents strings.Builder

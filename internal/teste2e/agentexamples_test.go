@@ -60,7 +60,7 @@ func serveExample(t *testing.T, program string, env ...string) (address string, 
 // TestTheExamplesOfPrograms puts the shell, Python and Go agents of the documentation behind a gateway: each answers, fails in one sentence, and does what it is an
 // example for.
 func TestTheExamplesOfPrograms(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	examples, err := filepath.Abs("../../docs/examples")
 	if err != nil {
@@ -125,7 +125,7 @@ default_agent: shell
 
 // TestTheExampleOfAnAgentBehindHTTP: it streams, doctor finds it, a turn that runs again after a kill gets the same answer, and without the secret there is none.
 func TestTheExampleOfAnAgentBehindHTTP(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	const secret = "agent-secret-Zk7Qw3Rt9Yb2Nc5Vm8Lp4"
 	address, _, _ := serveExample(t, buildExample(t, "laneway/docs/examples/agent-http"), "AGENT_SECRET="+secret)

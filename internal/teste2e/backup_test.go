@@ -11,7 +11,7 @@ import (
 
 // A backup is made while the gateway works, and is a data directory that can be served. It is held until it is released.
 func TestABackupOfARunningGatewayCanBeServed(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	g, restored := Install(t, "", cronConfig), Install(t, "", cronConfig)
 	g.Start()

@@ -22,7 +22,7 @@ import (
 // TestBadInputIsRefusedWithACodeAndHarmsNoOtherClient sends what no client should send, by each door of the real binary, while another session goes on. Each gets
 // a code and a sentence, nothing of it is stored, and nothing that was accepted is lost.
 func TestBadInputIsRefusedWithACodeAndHarmsNoOtherClient(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0}\nhooks: {ci: {secret: "+hookSecret+"}}\n")
 		g.Start()
@@ -256,7 +256,7 @@ func TestBrokenEndpointsLoseNothing(t *testing.T) {
 // TestAFullDiskRefusesAndRecovers runs the gateway with files that may not grow, which is what a full disk is to SQLite: nothing is acknowledged that is not
 // stored, the process lives and answers, and with room again everything that was acknowledged is there.
 func TestAFullDiskRefusesAndRecovers(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	g := Install(t, "", "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0}\n")
 	g.Start()

@@ -48,7 +48,7 @@ mcp:
 // TestABadServerCostsOneSentenceAndNoTurn lets a model call each tool of a server that was written to be bad. The turn goes on with one sentence, the
 // gateway stays within its memory, and the server is used again.
 func TestABadServerCostsOneSentenceAndNoTurn(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)
 		model.Answer(obedient)

@@ -54,7 +54,7 @@ func bigSession(t *testing.T, c *Client, key string, n int) {
 // Many histories of a session with large messages at once, asked for with one character of each message: what the process holds follows from the bound of
 // a read and from how many a principal has at once, not from the size of the session.
 func TestManyHistoriesAtOnceTakeLittleMemory(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "limits: {chat: 0, requests: 0}\nqueue: {cap: 100}\n").AtOnce()
 		g.Start()

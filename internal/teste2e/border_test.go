@@ -191,7 +191,7 @@ func startRows() []startRow {
 // Every row of the table of starts, against the binary: what must not start says why with exit code 78 (2 for a flag that does not exist) and
 // has made nothing; what starts listens, and warns where the table says so.
 func TestStartsAreJudgedBeforeAnythingIsMade(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	for _, row := range slices.Concat(startRows(), foreignRows(), odderRows()) {
 		t.Run(row.name, func(t *testing.T) {

@@ -51,7 +51,7 @@ const countTokens = "SELECT coalesce(sum(input_tokens + output_tokens), 0) FROM 
 // TestABudgetHoldsForThirtyTurnsAndOverAKill: each turn passes the budget by one round at most, a killed process forgets none, and the next one goes on
 // counting.
 func TestABudgetHoldsForThirtyTurnsAndOverAKill(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		model := endless(t)
 		g := Install(t, database, budgetConfig(model)).AtOnce()

@@ -163,7 +163,7 @@ func (m *met) check(t *testing.T, kills int) {
 
 // TestKillAtAnyPointLosesNothingAndKeepsTheOrder kills the gateway again and again while hundreds of messages are in all stages.
 func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		kills, sessions, texts := testrun.Size(15, 200), 20, 40
 		g := Install(t, database, chaosConfig).AtOnce()

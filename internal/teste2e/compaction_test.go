@@ -22,7 +22,7 @@ const (
 // TestALongConversationIsCompactedThroughKills lets a conversation outgrow the window of its model again and again. The process is killed while a summary is
 // written and right behind its row. No request is larger than the window, no message waits for a summary, each summary is there once, and nothing is deleted.
 func TestALongConversationIsCompactedThroughKills(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)
 		var hang atomic.Bool

@@ -53,7 +53,7 @@ func sameContent(t *testing.T, what string, a, b map[string][]string) {
 // A gateway grows from SQLite to PostgreSQL and back: it is killed under load, its store is copied (the first attempt is killed too), it goes on there, and is copied
 // back. Nothing is lost, a repeated call has no second effect, and every slot of every job is in the ledger once.
 func TestAStoreIsCopiedThereAndBackAndJobsFireOnce(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	messages, jobs := testrun.Size(300, 100_000), testrun.Size(60, 10_000)
 	url := testpg.Empty(t)

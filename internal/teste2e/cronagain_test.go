@@ -13,7 +13,7 @@ import (
 // TestACronCallSentAgainHasOneEffect makes each call that takes an idempotency key, and makes it again after kill -9, on another replica where there can be
 // one: the answer is the first one, and nothing changes. The same key with other params is refused.
 func TestACronCallSentAgainHasOneEffect(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()

@@ -126,7 +126,7 @@ func TestChangesShortlyBeforeASlotAreAsIfNothingHadBeenClaimed(t *testing.T) {
 
 // TestAJobThatIsPausedOrRemovedWhileItIsClaimedDoesNotFire pauses and removes jobs within milliseconds of being made: the change meets the claim of the first slot.
 func TestAJobThatIsPausedOrRemovedWhileItIsClaimedDoesNotFire(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig).AtOnce()
 		g.Start()
@@ -176,7 +176,7 @@ func TestOnlyFiresCountAgainstMaxRuns(t *testing.T) {
 
 // TestSlotsThatPassedWaitBehindWhatAnOutageLeft ends a process shortly before a slot, by a kill and in order: nothing of the catch-up is skipped for overlap.
 func TestSlotsThatPassedWaitBehindWhatAnOutageLeft(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	for _, end := range []string{"kill", "drain"} {
 		t.Run(end, func(t *testing.T) {
 			onBothStores(t, func(t *testing.T, database string) {

@@ -13,7 +13,7 @@ import (
 // TestAJobWhoseChatIsGoneIsTriedOnceReportedAndGoesOnAfterAnEdit blocks the bot in the chat of a job, and kills the process while the first answer is on its
 // way: it is tried again once, the owner hears of it once, later runs send nothing, and an edit of the delivery heals it.
 func TestAJobWhoseChatIsGoneIsTriedOnceReportedAndGoesOnAfterAnEdit(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		c.Telegram.Block(anna)

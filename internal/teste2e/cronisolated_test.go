@@ -11,7 +11,7 @@ import (
 
 // TestTheSessionOfAnIsolatedRunIsLikeEveryOther runs a job by hand, reads its session, lets its process die, and then talks to it.
 func TestTheSessionOfAnIsolatedRunIsLikeEveryOther(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()

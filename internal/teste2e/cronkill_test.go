@@ -127,7 +127,7 @@ func (k *killScene) release() {
 
 // TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone ends the process with SIGKILL at each moment in the life of a run, while other jobs fire each second.
 func TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		rounds := testrun.Size(9, 200)
 		agent, config := newAgentThatMarks(t, "0.3")

@@ -111,7 +111,7 @@ func TestAJobWhoseRowIsBrokenIsShownAndDisturbsNoOther(t *testing.T) {
 
 // TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsNotified has an agent that kills the gateway that runs it.
 func TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsNotified(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		script := filepath.Join(t.TempDir(), "killer.sh")
 		if err := os.WriteFile(script, []byte("#!/bin/sh\nkill -9 $PPID\n"), 0o700); err != nil {
@@ -206,7 +206,7 @@ func TestTenThousandJobsMadeAndRemovedDelayNoTurn(t *testing.T) {
 
 // TestAStartWithinTheSecondOfASlotFiresItOnce starts the process again and again, by kill and by drain, while jobs fire each second.
 func TestAStartWithinTheSecondOfASlotFiresItOnce(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		starts := testrun.Size(8, 200)
 		g := Install(t, database, cronConfig).AtOnce()

@@ -15,7 +15,7 @@ import (
 
 // TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled runs jobs that fire each second on two and on three replicas, and kills one of them again and again.
 func TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	for _, replicas := range []int{2, 3} {
 		t.Run(strconv.Itoa(replicas), func(t *testing.T) {
@@ -77,7 +77,7 @@ func pause(d time.Duration) {
 
 // TestAJobMadeOnOneReplicaFiresOnAnotherWhenTheFirstIsKilled makes a reminder on a process that is killed before its moment.
 func TestAJobMadeOnOneReplicaFiresOnAnotherWhenTheFirstIsKilled(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	rounds := testrun.Size(3, 50)
 	database := testpg.DB(t)

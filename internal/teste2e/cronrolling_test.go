@@ -13,7 +13,7 @@ import (
 // TestEverySlotFiresOnceWhileReplicasRestartOrSleep lets jobs fire each second on two replicas, of which one is always restarted as an upgrade does it, or
 // stopped for longer than its lease and woken again: the other goes on, and the one that wakes changes nothing that it no longer owns.
 func TestEverySlotFiresOnceWhileReplicasRestartOrSleep(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	restart := func(t *testing.T, g *Gateway) {
 		t.Helper()
@@ -72,7 +72,7 @@ func TestEverySlotFiresOnceWhileReplicasRestartOrSleep(t *testing.T) {
 
 // TestAProcessThatSleptAloneCatchesUpOncePerJob stops the only process for some seconds: of what passed one slot of each job runs, the rest is recorded.
 func TestAProcessThatSleptAloneCatchesUpOncePerJob(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig).AtOnce()
 		g.Start()

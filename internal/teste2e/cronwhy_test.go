@@ -11,7 +11,7 @@ import (
 
 // TestTheCommandLineSaysWhyASlotRanOrNot: one that ran, one during a kill, one during a pause, and a moment that is none.
 func TestTheCommandLineSaysWhyASlotRanOrNot(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\nagents: {main: {runner: echo}}\ndrain_timeout: 2s\n")
 		g.Start()

@@ -1,7 +1,7 @@
 // Package teste2e talks to a whole gateway as its users do: over sockets, HTTP, a fake Telegram and a fake model. It holds the harness; the tests beside it
 // are the scenarios that the README promises, on both stores.
 //
-// A gateway runs in the process of the test, wired by package app as the program wires it. A test for which the process is the point says [needsProcesses]
+// A gateway runs in the process of the test, wired by package app as the program wires it. A test for which the process is the point says [NeedsProcesses]
 // in its first line: it kills a gateway, runs a command, starts another program, or measures the process from outside. Then its gateways are the built
 // binary, and -short skips it. What a rule, a store or one package shows alone belongs there, not here.
 //

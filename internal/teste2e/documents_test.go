@@ -194,7 +194,7 @@ func (s *stage) keepToken(out string) {
 
 // Every command block of the documents is run, each page in a fresh home, and what a page prints for a command must be what the command prints.
 func TestEveryCommandOfTheDocumentsRunsAsPrinted(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	found := map[string]bool{}
 	for _, path := range documents(t) {

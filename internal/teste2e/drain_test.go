@@ -73,7 +73,7 @@ func TestADrainEndsInTimeAndAnswersEveryCaller(t *testing.T) {
 // TestSIGTERMDuringTheStartEndsCleanly sends the signal at many moments of a start on an empty database: the process ends soon, breaks nothing, and the
 // next start finds a schema that it can use.
 func TestSIGTERMDuringTheStartEndsCleanly(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		if database != "" {
 			database = testpg.Empty(t) // the start makes the tables
@@ -105,7 +105,7 @@ func TestSIGTERMDuringTheStartEndsCleanly(t *testing.T) {
 
 // TestSIGTERMWithTheDatabaseDownEndsInTime stops a gateway whose PostgreSQL is away and whose turn waits to be written.
 func TestSIGTERMWithTheDatabaseDownEndsInTime(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	server := testpg.Private(t, testpg.ServerConfig{})
 	g := Install(t, server.URL(), "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\nagents: {main: {runner: echo, script: true}}\ndrain_timeout: 2s\n")

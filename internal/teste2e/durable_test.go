@@ -45,7 +45,7 @@ func killedAfter(t *testing.T, g *Gateway, method string, params map[string]any)
 
 // What was answered is there after kill -9, and the same call again has no second effect.
 func TestWhatWasAcknowledgedSurvivesAKill(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "cluster: {lease: 3s, heartbeat: 500ms}\nhooks: {deploy: {secret: "+hookSecret+"}}\n"+
 			"agents: {main: {runner: echo, delay: 300ms}}\n").AtOnce()

@@ -23,7 +23,7 @@ func withTimeout(t testing.TB, d time.Duration) context.Context {
 
 // TestAFirstConversation is what the README promises: serve without any configuration, send, chat, status, health.
 func TestAFirstConversation(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "")
 		g.fresh = true
@@ -72,7 +72,7 @@ func TestAFirstConversation(t *testing.T) {
 
 // TestARealProgramAnswers puts programs behind the gateway in one line each.
 func TestARealProgramAnswers(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	script := filepath.Join(t.TempDir(), "agent.sh")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nread line\necho \"you said: $line\"\nsleep 0.2\necho \"in $LANEWAY_SESSION\"\n"), 0o700); err != nil {
@@ -94,7 +94,7 @@ func TestARealProgramAnswers(t *testing.T) {
 
 // TestBrokenAgentsHaveOneSentenceAndHarmNoOtherTurn runs programs and endpoints that fail beside a session that works.
 func TestBrokenAgentsHaveOneSentenceAndHarmNoOtherTurn(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	model := testmodel.Start(t)
 	config := fmt.Sprintf(`
@@ -134,7 +134,7 @@ agents:
 
 // TestStartsThatAreRefused names what is wrong and changes nothing.
 func TestStartsThatAreRefused(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	first := Install(t, "", "")
 	first.Start()

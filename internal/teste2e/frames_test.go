@@ -84,7 +84,7 @@ func pieces(b *bare, n int, piece string) error {
 // Frames that no client should send end their connection with the code of the protocol, or are refused with a sentence; the gateway breaks
 // at none of them, however often, and keeps none of their bytes.
 func TestFrameAbuseBreaksNothing(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	rounds, fragments := testrun.Size(3, 50), testrun.Size(20_000, 1_000_000)
 	g := Install(t, "", manySockets)

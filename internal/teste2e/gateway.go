@@ -33,7 +33,7 @@ const raceSettings = "GORACE=halt_on_error=1 atexit_sleep_ms=0"
 func Binary(tb testing.TB) string {
 	tb.Helper()
 	if !hasProcesses(tb) {
-		tb.Fatal("the binary is for tests that say needsProcesses")
+		tb.Fatal("the binary is for tests that say NeedsProcesses")
 	}
 	path, err := build()
 	if err != nil {
@@ -125,7 +125,7 @@ type Gateway struct {
 	env    []string
 	args   []string
 	binary string
-	real   bool // its gateways are processes, see needsProcesses
+	real   bool // its gateways are processes, see NeedsProcesses
 	// fresh: the first start makes the data directory and its database. Installations of tests on SQLite find both, see seed; a test may set it.
 	fresh bool
 
@@ -283,7 +283,7 @@ func (g *Gateway) pid() int {
 	g.tb.Helper()
 	p := g.current()
 	if p.inside != nil {
-		g.tb.Fatal("only a process has an id: the test says needsProcesses")
+		g.tb.Fatal("only a process has an id: the test says NeedsProcesses")
 	}
 	return p.cmd.Process.Pid
 }
@@ -324,7 +324,7 @@ func (g *Gateway) SQLite() string { return filepath.Join(g.Dir, "data", "laneway
 // Kill ends the process with SIGKILL and waits for its end. A report of the race detector fails the test.
 func (g *Gateway) Kill() {
 	if !g.real {
-		g.tb.Error("only a process can be killed: the test says needsProcesses")
+		g.tb.Error("only a process can be killed: the test says NeedsProcesses")
 	}
 	g.end()
 }
@@ -392,7 +392,7 @@ func (g *Gateway) checkRaces(p *process) {
 func (g *Gateway) CLI(ctx context.Context, stdin string, args ...string) (stdout, stderr string, code int) {
 	g.tb.Helper()
 	if !g.real {
-		g.tb.Fatal("a command is a process: the test says needsProcesses")
+		g.tb.Fatal("a command is a process: the test says NeedsProcesses")
 	}
 	cmd := exec.CommandContext(ctx, g.binary, args...)
 	cmd.Env = g.env

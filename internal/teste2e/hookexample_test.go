@@ -12,7 +12,7 @@ import (
 
 // The sender of the documentation is taken by a gateway, once for each key, and says so when it is not.
 func TestTheExampleOfAHookSenderIsTakenOnce(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	const secret = "hook-secret-Zk7Qw3Rt9Yb2Nc5Vm8Xa4"
 	program := buildExample(t, "laneway/docs/examples/hook-sender")

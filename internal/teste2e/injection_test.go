@@ -296,7 +296,7 @@ func (c *Chatroom) pressAsAnother(person int64) {
 
 // TestAButtonInTelegramLetsAToolAct asks for a reminder in a group, kills the gateway before the person answers, and presses the button in the next process.
 func TestAButtonInTelegramLetsAToolAct(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    groups: [-100500]\n    members: any\n    activation: always\n", testtelegram.Config{})
 		c.Model.Answer(obedient)

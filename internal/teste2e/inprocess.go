@@ -16,12 +16,12 @@ import (
 	"laneway/internal/config"
 )
 
-// withProcesses are the tests that said [needsProcesses].
+// withProcesses are the tests that said [NeedsProcesses].
 var withProcesses sync.Map
 
-// needsProcesses is the first line of a test for which the process is the point: it is killed, gets a signal, runs a command, is measured from outside.
+// NeedsProcesses is the first line of a test for which the process is the point: it is killed, gets a signal, runs a command, is measured from outside.
 // Its gateways are processes; those of all other tests run in the process of the test. Under -short it skips the test.
-func needsProcesses(tb testing.TB) {
+func NeedsProcesses(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
 		tb.Skip("starts processes")
@@ -48,7 +48,7 @@ func ownBinary(tb testing.TB) string {
 	return path
 }
 
-// hasProcesses reports whether the test said needsProcesses. Benchmarks measure the program.
+// hasProcesses reports whether the test said NeedsProcesses. Benchmarks measure the program.
 func hasProcesses(tb testing.TB) bool {
 	tb.Helper()
 	if _, bench := tb.(*testing.B); bench {
@@ -85,7 +85,7 @@ func (g *Gateway) signalInside(p *process, s syscall.Signal) {
 	case syscall.SIGUSR1:
 		p.inside.restart <- struct{}{}
 	default:
-		g.tb.Fatalf("signal %s reaches processes only: the test says needsProcesses", s)
+		g.tb.Fatalf("signal %s reaches processes only: the test says NeedsProcesses", s)
 	}
 }
 
@@ -105,7 +105,7 @@ func (g *Gateway) options() (config.Options, error) {
 	for i := 0; i < len(g.args); i += 2 {
 		path, ok := paths[g.args[i]]
 		if !ok || i+1 == len(g.args) {
-			return o, fmt.Errorf("the argument %s is for processes: the test says needsProcesses", g.args[i])
+			return o, fmt.Errorf("the argument %s is for processes: the test says NeedsProcesses", g.args[i])
 		}
 		o.Flags = append(o.Flags, config.Setting{Path: path, Flag: g.args[i], Values: []string{g.args[i+1]}})
 	}

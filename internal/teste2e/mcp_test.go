@@ -154,7 +154,7 @@ func TestTheProgramOfAnAgentHasToolsForItsTurn(t *testing.T) {
 
 // TestAProgramThatRunsAgainDoublesNothing kills the gateway behind calls of a program, at each commit of the last one. The program makes all of its calls again.
 func TestAProgramThatRunsAgainDoublesNothing(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	const (
 		messages    = "FROM transcript WHERE role = 'assistant' AND content = 'again' AND session_key = 'SESSION'"
 		lastMessage = "DELETE " + messages + " AND seq = (SELECT max(seq) " + messages + ")"
@@ -256,7 +256,7 @@ func TestToolsKeepTheBoundsOfJobs(t *testing.T) {
 
 // TestACredentialHasToolsOfItsOwn calls every tool with a person's token, over HTTP and through `laneway mcp`; jobs and sessions of another owner do not exist.
 func TestACredentialHasToolsOfItsOwn(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0, cron_writes: 0}\n")
 		g.Start()

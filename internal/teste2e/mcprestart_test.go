@@ -14,7 +14,7 @@ import (
 // TestATurnThatRunsAgainAfterAKillHasTheToolsOfItsServers kills the gateway in a call of an MCP server whose program takes a second to start. The turn that runs
 // again waits for the server; its model is offered the tools, and reads that the call may have happened.
 func TestATurnThatRunsAgainAfterAKillHasTheToolsOfItsServers(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		self := ownBinary(t)
 		model := testmodel.Start(t)

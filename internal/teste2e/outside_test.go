@@ -15,7 +15,7 @@ import (
 // which obeys what it has read, wants a reminder: the person is asked, reads why, and nothing is made. A kill between the two turns changes nothing, and
 // a new conversation asks no more.
 func TestTheNextWordsOfAPersonAskAfterTextFromOutside(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		mail := newMailbox(t)
 		model := testmodel.Start(t)

@@ -16,7 +16,7 @@ import (
 // TestInputForAnAgentOfAnotherReplicaIsAnsweredByIt sends everything through a replica that lacks the agent: while the replica with the agent lives, it answers.
 // After its kill new input is refused as soon as its lease has ended, and what was accepted before is answered when it is back.
 func TestInputForAnAgentOfAnotherReplicaIsAnsweredByIt(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	database := testpg.DB(t)
 	const config = "cluster: {lease: 3s, heartbeat: 500ms}\nlimits: {chat: 0, requests: 0}\n"
@@ -68,7 +68,7 @@ func TestInputForAnAgentOfAnotherReplicaIsAnsweredByIt(t *testing.T) {
 // TestReplicasWithDifferentAgentsRestartOneAfterTheOther talks to every agent through every one of three replicas while they restart one after the other with one agent more.
 // Input is answered, or refused because no replica has its agent at that moment. After a kill the replicas that are left say what the work of the dead one waits for.
 func TestReplicasWithDifferentAgentsRestartOneAfterTheOther(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	database := testpg.DB(t)
 	const config = "cluster: {lease: 3s, heartbeat: 500ms}\nlimits: {chat: 0, requests: 0}\ndefault_agent: main\nagents: {main: {runner: echo, script: true}%s}\n"

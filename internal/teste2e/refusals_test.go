@@ -50,7 +50,7 @@ read_token: a-read-token-of-thirty-two-characters
 // TestRefusalsOfTheWireHaveTheirCodes makes the real binary refuse, and compares code, details and whether to try again to the byte. Those of `agent`
 // that come in its second frame are made by what happens to a message that was accepted.
 func TestRefusalsOfTheWireHaveTheirCodes(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, refusing)
 		g.Start()

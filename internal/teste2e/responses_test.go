@@ -51,7 +51,7 @@ func echoModel(t *testing.T) *testmodel.Server {
 // TestResponsesContinueAndBranch talks through responses: the newest goes on, an earlier one branches with its history only, what the first request brought
 // along stays, and everything holds after a kill.
 func TestResponsesContinueAndBranch(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		model := echoModel(t)
 		g := Install(t, database, providersConfig(model))

@@ -12,7 +12,7 @@ import (
 
 // A file of SQLite that cannot grow refuses every write: the process reports it, and recovers when it can grow again.
 func TestReadinessNoticesThatSQLiteCannotGrow(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	g := Install(t, "", "limits: {free_space: 0}\n")
 	g.Start()

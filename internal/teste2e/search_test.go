@@ -10,7 +10,7 @@ import (
 
 // TestWhatWasSaidIsFoundAgain goes through a search by the command line, by an agent and after a kill, and through a deletion.
 func TestWhatWasSaidIsFoundAgain(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)
 		model.Answer(func(call testmodel.Call) testmodel.Reply {

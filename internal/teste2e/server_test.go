@@ -124,7 +124,7 @@ func (h *serverHost) run(as *syscall.Credential, env []string, args ...string) (
 
 // On a host whose service manager runs the gateway as a user of its own, every command of root failed, with the advice to take the token from the gateway.
 func TestRootUsesTheCommandsBesideAGatewayOfAnotherUser(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	h := startServerHost(t)
 	for _, row := range []struct {
@@ -178,7 +178,7 @@ func (h *serverHost) ownerKept() {
 
 // A user without rights on the gateway's files gets to know what to do, and works with a token of their own.
 func TestAnOrdinaryUserBesideAGatewayOfAnotherUser(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	h := startServerHost(t)
 	out, code := h.run(ordinaryUser, nil, "status")

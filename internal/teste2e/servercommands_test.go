@@ -117,7 +117,7 @@ func (h *serverHost) leavesOf(words ...string) []string {
 // Every command beside a gateway of another user, with a configuration of root and a secret in a directory of credentials: root uses all of them, leaves each
 // file with its owner and is never advised to give one away; another user gets one sentence, and with a token of their own what that token may do.
 func TestEveryCommandAsRootAndAsAnOrdinaryUser(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	h := startCredentialHost(t)
 	commands := h.leavesOf()

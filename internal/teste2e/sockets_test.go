@@ -124,7 +124,7 @@ func calm(t *testing.T, database string) (g *Gateway, token string, p99 time.Dur
 // Idle sockets cost little memory and delay no client: calls are answered as quickly as without them, messages run, and an event
 // reaches every one of them.
 func TestIdleSocketsCostLittle(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		n := testrun.Size(500, 10_000)
 		g, token, before := calm(t, database)
@@ -332,7 +332,7 @@ func trickle(b *bare, kind int, limit time.Duration) error {
 
 // All clients connect at once after the gateway died: all get in, and quickly. A connection costs the database nothing, so there is no storm on it.
 func TestAllClientsReconnectAtOnce(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		n := testrun.Size(500, 10_000)
 		g := Install(t, database, manySockets).AtOnce()
@@ -485,7 +485,7 @@ func found(c *Client, i int) error {
 
 // A reader that stops is closed with 1013, others notice nothing, and with its cursors it finds every message once.
 func TestAStoppedReaderIsNotifiedAndMissesNothing(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	g := Install(t, "", "limits: {chat: 0, max_buffered: 1048576, requests: 0}\nqueue: {cap: 1000}\n")
 	g.env = append(g.env, "LANEWAY_METRICS_LISTEN=main")

@@ -41,7 +41,7 @@ func longAnswer() string {
 // TestATelegramEvening follows two people through an evening with a bot that runs as the real binary: they are let in, answered while the
 // answer grows, heard when they type fast, obeyed when they say stop, and found again after a crash.
 func TestATelegramEvening(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    groups: [-100500]\n    members: any\n", testtelegram.Config{})
 		c.Model.Answer(storyteller)

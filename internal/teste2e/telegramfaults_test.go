@@ -82,7 +82,7 @@ func TestAFifthOfTheSendsIsFlooded(t *testing.T) {
 // Nothing of Telegram answers for a while, in the middle of the day. Other doors and cron do not notice; the first message is answered within
 // fifteen seconds of the end.
 func TestTelegramGoesAwayAndComesBack(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		c.Telegram.Say(anna, anna, "before")
@@ -129,7 +129,7 @@ func TestTelegramGoesAwayAndComesBack(t *testing.T) {
 
 // Another process polls with the same token for a while. The state shows it, the bot stops polling and starts again when it can.
 func TestASecondPollerIsOutlived(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		c.Telegram.Break("getUpdates", hanging(1, testtelegram.Refuse(409, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"))...)
@@ -157,7 +157,7 @@ func TestASecondPollerIsOutlived(t *testing.T) {
 // What comes is no JSON, the page of a proxy, half an answer, fifty megabytes of nothing, an update of an unknown kind, one whose
 // number jumps: the message behind it is answered, once.
 func TestOddAnswersOfTelegramDelayAndLoseNothing(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		before := c.rss()

@@ -50,7 +50,7 @@ func (c *Chatroom) wantSeen(chat int64, want []string) {
 // a kill when Telegram has it and the process does not know. The sentence comes first, then the picture, then the text; only the one in flight
 // may come twice.
 func TestFilesReachThePersonOnceAcrossKills(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		script := filepath.Join(t.TempDir(), "draw.sh")
 		if err := os.WriteFile(script, []byte(drawing), 0o700); err != nil {

@@ -63,7 +63,7 @@ func hanging(n int, f testtelegram.Fault) []testtelegram.Fault {
 // TestKilledBetweenTheUpdateAndTheCommit kills the process while it fetches the file of a message: Telegram has handed the message over, no
 // row has it yet. Everything is handled after the restart, nothing twice.
 func TestKilledBetweenTheUpdateAndTheCommit(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		c.Telegram.AddFile("doc", []byte("text"))
@@ -84,7 +84,7 @@ func TestKilledBetweenTheUpdateAndTheCommit(t *testing.T) {
 // TestKilledBetweenTheCommitAndTheNextPoll kills the process when the message is stored and answered, and Telegram does not know that it
 // was taken: it comes again and is known.
 func TestKilledBetweenTheCommitAndTheNextPoll(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		c.Await("a poll that waits", c.Telegram.Polling)
@@ -111,7 +111,7 @@ func TestKilledBetweenTheCommitAndTheNextPoll(t *testing.T) {
 // TestKilledBetweenTheModelsEndAndTheRecord kills the process when the model has answered and the database does not let it write that down: the
 // turn runs again and is answered once.
 func TestKilledBetweenTheModelsEndAndTheRecord(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		thinking := make(chan struct{})
@@ -198,7 +198,7 @@ func (c *Chatroom) lockDatabase(ctx context.Context) (release func()) {
 
 // TestKilledBetweenTheRecordAndTheDelivery kills the process while Telegram keeps the answer waiting: it is sent after the restart.
 func TestKilledBetweenTheRecordAndTheDelivery(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		c.Telegram.Break("sendMessage", testtelegram.Fault{Hang: true})
@@ -218,7 +218,7 @@ func TestKilledBetweenTheRecordAndTheDelivery(t *testing.T) {
 // TestKilledBetweenTelegramsAnswerAndTheMark kills the process when Telegram has shown the answer and the process does not know it: at
 // most one double, and it is marked as possible.
 func TestKilledBetweenTelegramsAnswerAndTheMark(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		const kills = 3
@@ -246,7 +246,7 @@ func TestKilledBetweenTelegramsAnswerAndTheMark(t *testing.T) {
 // TestTelegramIsAwayAtTheStart starts the gateway while nothing of Telegram answers: everything else works at once, and the bot is there
 // soon after it heals.
 func TestTelegramIsAwayAtTheStart(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    allow: [7, 8]\n", testtelegram.Config{})
 		c.Model.Answer(storyteller)
@@ -284,7 +284,7 @@ func TestTelegramIsAwayAtTheStart(t *testing.T) {
 
 // TestTwoProcessesShareOneBot runs two replicas on one database with one bot: one of them polls, and when it dies the other one does.
 func TestTwoProcessesShareOneBot(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	c := openChatroom(t, testpg.DB(t), "    allow: [7]\n", testtelegram.Config{Drafts: true})
 	c.Model.Answer(storyteller)

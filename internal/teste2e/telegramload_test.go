@@ -81,7 +81,7 @@ func (c *Chatroom) restartsAndAnswersOnce() time.Duration {
 
 // A hundred messages were handed over and not one is stored when the process is killed.
 func TestAHundredMessagesOutliveAKillBeforeTheCommit(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := loadedChatroom(t, database, "")
 		c.Start()
@@ -103,7 +103,7 @@ func TestAHundredMessagesOutliveAKillBeforeTheCommit(t *testing.T) {
 // A hundred messages were stored and answered, and Telegram does not know of one of them when the process is killed: it hands all of them
 // over again.
 func TestAHundredMessagesThatComeAgainAreKnown(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := loadedChatroom(t, database, "")
 		c.ask()
@@ -125,7 +125,7 @@ func TestAHundredMessagesThatComeAgainAreKnown(t *testing.T) {
 // A hundred models have answered and not one end of a turn is stored when the process is killed: every turn runs again, once, and every person reads
 // one answer.
 func TestAHundredAnswersThatWereNotWrittenDownAreMadeAgain(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := loadedChatroom(t, database, fmt.Sprintf("lanes: {main: %d}\n", hundred))
 		thinking := make(chan struct{})
@@ -175,7 +175,7 @@ func TestAHundredAnswersThatWereNotWrittenDownAreMadeAgain(t *testing.T) {
 // The process is killed again and again while a hundred turns end and their answers go out: no person stays without an answer, no message becomes two
 // finished turns, and a kill doubles at most one answer in a chat.
 func TestAHundredAnswersOutliveKillsWhileTheyGoOut(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := loadedChatroom(t, database, "")
 		c.Start()

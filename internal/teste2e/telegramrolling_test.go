@@ -91,7 +91,7 @@ func interruptions(t *testing.T, usual int) (times, messages int) {
 
 // Restarts one after the other, in the middle of the traffic: a provider that answers within the drain timeout shows each answer once.
 func TestRollingRestartsSendEveryTelegramAnswerOnce(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		f := openFleet(t, database)
 		restarts, messages := interruptions(t, 4)
@@ -122,7 +122,7 @@ func TestRollingRestartsSendEveryTelegramAnswerOnce(t *testing.T) {
 
 // The same with SIGKILL: what was on the wire may come again, at most once in a chat for each kill, and is marked.
 func TestKilledReplicasRepeatAtMostTheRequestOnTheWire(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		f := openFleet(t, database)
 		kills, messages := interruptions(t, 3)
@@ -147,7 +147,7 @@ func TestKilledReplicasRepeatAtMostTheRequestOnTheWire(t *testing.T) {
 // A replica that was stopped for longer than its lease has messages claimed whose next parts wait for the limit of their chats. Another replica sends them
 // meanwhile; the first one wakes up and sends nothing. What it had on the wire when it was stopped may have been sent twice.
 func TestAReplicaThatWakesAfterItsLeaseSendsNothing(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	t.Parallel()
 	const people, parts = 5, 6
 	c := openChatroom(t, testpg.DB(t), "    access: open\n", testtelegram.Config{Drafts: true})

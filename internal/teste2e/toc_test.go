@@ -21,7 +21,7 @@ func ofToc(call testmodel.Call) bool {
 
 // TestWhatWasSaidIsSummarisedThroughAKill makes old conversations, lets the built-in job summarise them, kills the gateway in the middle, and deletes one.
 func TestWhatWasSaidIsSummarisedThroughAKill(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)
 		var hang atomic.Bool

@@ -106,7 +106,7 @@ func historyOf(t *testing.T, c *Client, session string) string {
 // and the rows of the later commits are taken back, which leaves what a kill at that step leaves. The model would ask for another time when it is
 // asked anew; only where nothing was recorded it is.
 func TestAKillAtAnyStepOfACallDoublesNothing(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	const (
 		noResult = "DELETE FROM turn_rounds WHERE kind = 'result'"
 		noJob    = "DELETE FROM cron_jobs WHERE name = 'call Ada'"

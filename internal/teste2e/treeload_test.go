@@ -26,7 +26,7 @@ func loadLanes() map[string]int { return map[string]int{"main": 5, "subagent": 3
 // need at most a tenth more time. Meanwhile no lane shows more turns than it has slots, doctor finds nothing, and all slots are free at the end. A short
 // run has a lower bound, because the first root and the last one, which fill no lane, weigh more.
 func TestTreesKeepTheThroughputOfTheirTurns(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	roots := testrun.Size(20, loadRoots)
 	least := 0.5
 	if roots >= loadRoots && len(raceFlag()) == 0 { // the detector slows the gateway down

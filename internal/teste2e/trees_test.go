@@ -93,7 +93,7 @@ func TestABackgroundTaskAnnouncesItsEnd(t *testing.T) {
 // TestAKillAtAnyStepOfATreeDoublesNothing kills the gateway while a turn asks a colleague. Where a commit lies behind the step, its rows are taken back. The
 // model asks for another task when it is asked anew; only where nothing was recorded it is.
 func TestAKillAtAnyStepOfATreeDoublesNothing(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	const (
 		noResult = "DELETE FROM turn_rounds WHERE kind = 'result'"
 		noRun    = "DELETE FROM runs WHERE session_key LIKE '%:task:%'"

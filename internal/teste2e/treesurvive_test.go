@@ -50,7 +50,7 @@ const shortLease = "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\n"
 // TestATreeSurvivesTheEndOfItsProcess ends the process of a tree of two levels, while all leaves are with the model, by a drain and by a kill. With PostgreSQL
 // another replica goes on, with SQLite the next process. The model would ask for other work when it is asked for recorded rounds.
 func TestATreeSurvivesTheEndOfItsProcess(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		for name, signal := range map[string]syscall.Signal{"drain": syscall.SIGTERM, "kill": syscall.SIGKILL} {
 			model := startTreeModel(t)
@@ -114,7 +114,7 @@ func survived(t *testing.T, g *Gateway, database, session, root string) {
 // TestAKillAroundATaskInTheBackgroundAnnouncesItOnce kills the gateway at the steps of a task for which no turn waits. Where a commit lies behind the step, its
 // rows are taken back.
 func TestAKillAroundATaskInTheBackgroundAnnouncesItOnce(t *testing.T) {
-	needsProcesses(t)
+	NeedsProcesses(t)
 	const (
 		notNoted     = "UPDATE inbox SET announce = 1 WHERE parent IS NOT NULL"
 		announcement = "(SELECT message_id FROM inbox WHERE channel = 'task' AND parent IS NULL)"
