@@ -2,6 +2,8 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
@@ -140,6 +142,8 @@ func (a *accepting) read(ctx context.Context, ops []*acceptOp) (err error) {
 			rows = append(rows, []any{o.Name(), m.Session.Agent, m.Principal, o.sessionID, m.Lane, m.ID, m.Dedupe})
 		}
 	}
+	// In one order: of two transactions that make the same sessions, each would wait for one that the other has made.
+	slices.SortFunc(rows, func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) }) //nolint:forcetypeassert,errcheck // the keys
 	if len(rows) > 0 {
 		if err := a.tx.Later(ctx, makeRowsSQL, nil, rows); err != nil {
 			return err
