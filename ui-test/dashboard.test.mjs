@@ -161,7 +161,7 @@ for (const engine of ENGINES) {
       await p.press("textarea", "Enter");
       await p.waitForSelector(".bubble.assistant:not(.growing)");
       await p.waitForFunction(() => document.querySelector(".bubble.assistant .text").textContent.includes("\\u202egpj.exe"));
-      assert.equal(await p.locator(".bubble img, .bubble a").count(), 0);
+      assert.equal(await p.locator(".bubble img, .bubble .text a").count(), 0);
       assert.deepEqual(await outside(p), []);
       const buffer = Buffer.from(await p.evaluate(() => {
         const canvas = Object.assign(document.createElement("canvas"), { width: 320, height: 180 });

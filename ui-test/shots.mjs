@@ -29,6 +29,33 @@ async function each(p, kind) {
   }
 }
 
+// chat takes pictures of a conversation with Markdown, a call of a tool, a failure, a queue, a search and the dialog before a reset.
+async function chat(p, g) {
+  const key = "agent:coder:trip", say = (text) => g.cli("send", text, "--session", key);
+  await say("tool: compare the trains to **Lyon** and Turin\n\n| train | hours |\n|---|---|\n| Lyon | 6:10 |\n| Turin | 9:45 |\n\n1. change in Paris\n2. see [the table](https://example.com/trains)\n\n```sh\nlaneway cron list\n```");
+  await say("please fail").catch(() => {}); // the command fails with the turn
+  await go(p, `#/chat/${encodeURIComponent(key)}`);
+  await p.fill("textarea", "wait until the page is full");
+  await p.press("textarea", "Enter");
+  await p.waitForSelector(".bubble.growing");
+  for (const text of ["And tomorrow?", "hello??"]) { await p.fill("textarea", text); await p.press("textarea", "Enter"); }
+  await p.waitForFunction(() => document.querySelectorAll(".queue li").length === 2 && document.querySelector(".bubble.growing"));
+  await shoot(p, "chat-talk-full");
+  await p.click("#reset");
+  await p.waitForSelector("dialog[open]");
+  await shoot(p, "chat-reset-full");
+  await p.keyboard.press("Escape");
+  await go(p, "#/chat");
+  await p.fill('input[type="search"]', "turin");
+  await p.waitForSelector(".item.hit");
+  await shoot(p, "chat-search-full");
+  await p.locator(".item.hit").last().click();
+  await p.waitForSelector(".bubble.hit");
+  await shoot(p, "chat-hit-full");
+  await p.evaluate(() => { document.querySelector('input[type="search"]').value = ""; document.querySelector('input[type="search"]').dispatchEvent(new Event("input", { bubbles: true })); });
+  await p.click("#stopall").then(() => p.click("#sure"));
+}
+
 // why makes slots that are missed while no gateway is there, and takes pictures of the answer.
 async function why(p, g) {
   await g.cli("cron", "add", "--name", "watch", "--every", "2s", "--missed", "skip", "--message", "Look at the queue");
@@ -63,7 +90,8 @@ async function fill(g) {
 }
 
 await openBrowser();
-const g = await Gateway.start("sqlite", { agent: "main: {runner: echo, chunk: 40, chunk_delay: 400ms}", more: "lanes: {main: 4}\ncluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\n" });
+const program = new URL("agent.mjs", import.meta.url).pathname;
+const g = await Gateway.start("sqlite", { agent: `main: {runner: echo, chunk: 40, chunk_delay: 400ms}\n  coder: {runner: command, command: [${process.execPath}, ${program}], output: claude}`, more: "default_agent: main\nlanes: {main: 4}\ncluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\n" });
 try {
   const out = await open();
   await out.goto(`${g.url}/dashboard`);
@@ -76,6 +104,7 @@ try {
   await signIn(p, g.url, TOKEN);
   await each(p, "empty");
   await why(p, g);
+  await chat(p, g);
   await fill(g);
   await each(p, "full");
   await go(p, "#/overview");

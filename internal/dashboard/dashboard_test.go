@@ -101,7 +101,7 @@ func TestVendoredModulesAreThoseOfTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	names, err := filepath.Glob("web/vendor/*.js")
-	if err != nil || len(names) != 5 {
+	if err != nil || len(names) != 6 {
 		t.Fatalf("%v, %v", names, err)
 	}
 	for _, name := range names {

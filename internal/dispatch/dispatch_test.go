@@ -247,6 +247,19 @@ func TestAFailingAndAPanickingTurnAreOutcomesAndTheSessionGoesOn(t *testing.T) {
 	})
 }
 
+// The sentence of a failure is told once when it happens; who reads the conversation later finds it in the transcript.
+func TestTheTranscriptKeepsTheReasonOfAFailure(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(t))
+		defer h.close()
+		e := h.end(h.send("main", "fail"))
+		if e.Message == "" {
+			t.Fatalf("a failure without a reason: %+v", e)
+		}
+		wantTranscript(t, h, "user fail", "system Failed before its answer was complete: \"fail\"\n"+e.Message)
+	})
+}
+
 func TestATurnHasATimeLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := open(t, newStore(t))

@@ -49,6 +49,9 @@ func (e *ending) sentence() string { return cmp.Or(e.message, e.empty) }
 // notedText is how many bytes of a message its note repeats, to distinguish it from others that ran at the same time.
 const notedText = 80
 
+// notedReason is how many bytes of the reason of a failure its note has.
+const notedReason = 500
+
 // noteEmpty lets an answer without text and files be shown as what it is, unless the agent has sent something to the person itself, or no person has asked.
 // The answer stays empty for programs.
 func (t *turn) noteEmpty(end *ending) {
@@ -58,16 +61,17 @@ func (t *turn) noteEmpty(end *ending) {
 }
 
 // endNote shows readers of the transcript, above all the agent of the next turn, that a message has no complete answer. Without it the next prompt would
-// hold its text as if it were asked still, and a failed message that is sent again would be there twice as one. "" = there is no note.
-func endNote(lead store.Waiting, outcome chat.Outcome) string {
+// hold its text as if it were asked still, and a failed message that is sent again would be there twice as one. A failure keeps its reason here, which is the
+// only place where a person finds it later. "" = there is no note.
+func endNote(lead store.Waiting, outcome chat.Outcome, reason string) string {
 	what := strconv.Quote(chat.Cut(chat.Printable(lead.Content.Text), notedText))
 	switch outcome {
 	case chat.OutcomeStopped:
 		return "Stopped before its answer was complete, and not to be carried out: " + what
 	case chat.OutcomeSuperseded:
 		return "Interrupted by a newer message before its answer was complete: " + what
-	case chat.OutcomeFailed:
-		return "Failed before its answer was complete: " + what
+	case chat.OutcomeFailed, chat.OutcomeDead, chat.OutcomeInterrupted:
+		return joinNonEmpty("\n", "Failed before its answer was complete: "+what, chat.Cut(chat.Printable(reason), notedReason))
 	default:
 		return ""
 	}
@@ -266,7 +270,7 @@ func (ts *turns) answer(t *turn, end ending) []chat.TranscriptEntry {
 		}
 		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleAssistant, Text: end.text, Tokens: tokens, StopReason: end.stop, Outside: t.readOutside()})
 	}
-	if note := cmp.Or(end.empty, endNote(t.rows[len(t.rows)-1], end.outcome)); note != "" {
+	if note := cmp.Or(end.empty, endNote(t.rows[len(t.rows)-1], end.outcome, end.message)); note != "" {
 		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleSystem, Text: note, Tokens: agent.EstimateTokens(note), StopReason: end.stop})
 	}
 	return entries

@@ -1,52 +1,129 @@
-// One conversation: stored messages, what is sent, and answers as they grow.
+// One conversation: a part of its transcript, what waits, what is sent, and answers as they grow.
 
 import { NotConfirmed } from "./rpc.js";
 import { call, http, listeners, live } from "./store.js";
 import { signal } from "./ui/html.js";
 import { textOf } from "./ui/text.js";
 
-const PAGE = 50;
+export const PAGE = 50;
 const MOST = 200; // messages in the page
+const AROUND = 25; // newer ones than the message of a link
+const LONGEST = 65536; // characters of a message
+const LATER = 100; // ms from an event to the read: several events cause one
 
+// Messages of the transcript have a seq and are in its order. After them come those that are sent or grow; the transcript replaces each when it has it.
 export class Conversation {
-  messages = signal([]); hidden = signal(0); fault = signal(""); loaded = signal(false);
+  messages = signal([]); hidden = signal(0); newer = signal(0); waiting = signal({ items: [], total: 0 }); info = signal(null);
+  fault = signal(""); loaded = signal(false); stopping = signal(0);
+  #cursor = ""; #total = 0; #reading = false; #again = false; #timer = 0;
 
-  constructor(key) { this.key = key; }
+  // at: the message to show, 0 = the newest one. kept: an earlier transcript of the session, "" = the present one.
+  constructor(key, at = 0, kept = "") { this.key = key; this.at = at; this.kept = kept; }
 
   // follow is for an effect: it reads, follows events, and returns the function that ends it.
   follow = () => {
     const listener = (name, p) => this.#event(name, p);
     listeners.add(listener);
     this.read();
-    return () => { listeners.delete(listener); this.closed = true; };
+    return () => { listeners.delete(listener); clearTimeout(this.#timer); };
   };
+
+  #page = (limit, offset) => call("chat.history", { sessionKey: this.key, limit, offset, maxChars: LONGEST, ...(this.kept ? { sessionId: this.kept } : {}) });
 
   async read() {
     if (!live.value) return;
+    const asked = performance.now();
     try {
-      const h = await call("chat.history", { sessionKey: this.key, limit: PAGE });
-      const unsent = this.messages.value.filter((m) => m.unsent);
-      const known = new Set(h.messages.map((m) => m.runId));
-      const rows = h.messages.map(stored);
-      for (const p of h.pendingInputs?.items ?? []) rows.push({ id: `in-${p.runId ?? p.id}`, run: p.runId ?? p.id, role: "user", text: signal(textOf(p.message)), note: "waiting" });
-      const waiting = new Set(rows.map((r) => r.run));
-      if (h.inFlightRun) rows.push({ id: `out-${h.inFlightRun.runId}`, run: h.inFlightRun.runId, role: "assistant", text: signal(h.inFlightRun.text), growing: true });
-      this.messages.value = [...rows, ...unsent.filter((m) => !known.has(m.run) && !waiting.has(m.run))];
-      this.hidden.value = Math.max(0, (h.totalMessages ?? 0) - h.messages.length);
+      let h = await this.#page(this.at ? 1 : PAGE, 0);
+      const offset = this.at ? Math.max(0, h.totalMessages - this.at - AROUND) : 0;
+      if (this.at) h = await this.#page(PAGE, offset);
+      this.#cursor = h.deltaCursor;
+      this.messages.value = this.messages.value.filter((m) => m.unsent || m.growing);
+      this.#take(h.messages, h, offset, asked);
+      this.#count(h.totalMessages, offset);
       this.fault.value = "";
       this.loaded.value = true;
       for (const m of this.messages.value.filter((u) => u.unsent === "lost")) this.#deliver(m);
     } catch (e) { if (live.value) this.fault.value = e.message; }
   }
 
+  #count(total, newer) {
+    this.#total = total;
+    this.newer.value = newer;
+    this.hidden.value = Math.max(0, total - newer - this.#kept().length);
+  }
+
+  #kept = () => this.messages.value.filter((m) => m.seq !== undefined);
+
   async older() {
-    const have = this.messages.value.filter((m) => m.seq !== undefined).length;
-    const h = await call("chat.history", { sessionKey: this.key, limit: PAGE, offset: have });
-    this.messages.value = [...h.messages.map(stored), ...this.messages.value];
-    this.hidden.value = Math.max(0, this.hidden.value - h.messages.length);
+    const h = await this.#page(PAGE, this.newer.value + this.#kept().length);
+    const first = this.#kept()[0]?.seq ?? Infinity;
+    const rows = [...h.messages.filter((m) => m.seq < first).map(stored), ...this.#kept()];
+    const over = Math.max(0, rows.length - MOST);
+    this.messages.value = over > 0 ? rows.slice(0, MOST) : [...rows, ...this.messages.value.filter((m) => m.seq === undefined)];
+    this.#count(h.totalMessages, this.newer.value + over + (over > 0 || this.newer.value > 0 ? h.totalMessages - this.#total : 0));
+  }
+
+  async later() {
+    const limit = Math.min(PAGE, this.newer.value);
+    const h = await this.#page(limit, this.newer.value - limit);
+    const last = this.#kept().at(-1)?.seq ?? 0;
+    const rows = [...this.#kept(), ...h.messages.filter((m) => m.seq > last).map(stored)];
+    this.messages.value = rows.slice(-MOST);
+    this.#count(h.totalMessages, this.newer.value - limit + h.totalMessages - this.#total);
+    if (this.newer.value === 0) this.#schedule();
+  }
+
+  toEnd() { this.at = 0; return this.read(); }
+
+  #schedule() { this.#timer ||= setTimeout(() => { this.#timer = 0; this.#catchUp(); }, LATER); }
+
+  // catchUp reads what the transcript has in addition, what waits and what runs: after it the page is what the gateway has.
+  async #catchUp() {
+    if (!live.value || !this.loaded.value || this.kept) return;
+    if (this.#reading) { this.#again = true; return; }
+    this.#reading = true;
+    try {
+      do {
+        this.#again = false;
+        const asked = performance.now();
+        const h = await call("chat.history", { sessionKey: this.key, cursor: this.#cursor, limit: MOST, maxChars: LONGEST });
+        if (h.kind === "reset") { this.at = 0; await this.read(); break; }
+        this.#cursor = h.deltaCursor;
+        this.#take(h.messages, h, this.newer.value, asked);
+        this.#count(this.#total + h.messages.length, this.newer.value > 0 ? this.newer.value + h.messages.length : 0);
+        this.#again ||= h.messages.length > 0; // an answer is bounded in bytes
+      } while (this.#again);
+    } catch (e) { if (live.value) this.fault.value = e.message; }
+    this.#reading = false;
+  }
+
+  #take(messages, h, newer, asked) {
+    this.waiting.value = h.pendingInputs;
+    this.info.value = h.sessionInfo;
+    const active = new Set(h.sessionInfo.activeRunIds);
+    if (active.size === 0) this.stopping.value = 0;
+    if (newer > 0 && this.#kept().length > 0) return;
+    const before = new Map(this.messages.value.map((m) => [m.id, m]));
+    const fresh = messages.map(stored).map((m) => ({ ...m, tools: before.get(m.id)?.tools, chosen: before.get(m.id)?.chosen }));
+    const ids = new Set(fresh.map((m) => m.id));
+    const rows = [...this.#kept().filter((m) => !ids.has(m.id)), ...fresh];
+    if (newer > 0) { this.messages.value = rows; return; }
+    const known = new Set(rows.flatMap((m) => [sideOf(m.role, m.run), ...(m.role === "user" ? [] : [`end-${m.run}`])]));
+    const waits = new Set(h.pendingInputs.items.map((p) => p.runId));
+    const stays = (m) => m.seq === undefined && !ids.has(m.id) && !known.has(m.id) && !(m.ended && known.has(`end-${m.run}`))
+      && !(m.role === "user" && waits.has(m.run) && !m.unsent) && (!m.growing || m.since > asked || active.has(m.run));
+    const extra = this.messages.value.filter(stays);
+    const grown = h.inFlightRun;
+    for (const run of active) {
+      if (known.has(`out-${run}`) || extra.some((m) => m.id === `out-${run}`)) continue;
+      extra.push(growing(run, grown?.runId === run ? grown.text : ""));
+    }
+    this.#show([...rows, ...extra]);
   }
 
   async send(text, files, upload) {
+    if (this.newer.value > 0) await this.toEnd();
     const run = crypto.randomUUID?.() ?? `w-${Date.now()}-${Math.random().toString(36).slice(2)}`;
     const m = { id: `in-${run}`, run, role: "user", text: signal(text), chosen: files, unsent: "sending", attach: () => upload(http, files) };
     this.#put(m);
@@ -59,56 +136,87 @@ export class Conversation {
       const attachments = await m.attach();
       await call("chat.send", { sessionKey: this.key, message: m.text.value, idempotencyKey: m.run, ...(attachments.length > 0 ? { attachments } : {}) });
       this.#change(m.id, { unsent: undefined, note: undefined });
+      this.#schedule();
     } catch (e) {
       const lost = e instanceof NotConfirmed;
       this.#change(m.id, { unsent: lost ? "lost" : "failed", note: lost ? "not confirmed yet; it is sent again when the gateway answers" : `not sent: ${e.message}`, bad: !lost });
     }
   }
 
-  stop = () => call("chat.abort", { sessionKey: this.key });
+  // stop ends one run, or with all everything that was accepted so far.
+  async stop(params = {}) {
+    if (!params.runId) this.stopping.value ||= Date.now();
+    try { await call("chat.abort", { sessionKey: this.key, ...params }); } catch (e) { this.stopping.value = 0; throw e; } finally { this.#schedule(); }
+  }
 
-  #put(m) { this.messages.value = [...this.messages.value, m].slice(-MOST); }
+  reset = () => call("sessions.reset", { key: this.key });
+
+  #put(m) { this.#show([...this.messages.value, m]); }
+
+  #show(rows) {
+    this.messages.value = rows.slice(-MOST);
+    this.hidden.value = Math.max(0, this.#total - this.newer.value - this.#kept().length);
+  }
 
   #change(id, more) { this.messages.value = this.messages.value.map((m) => (m.id === id ? { ...m, ...more } : m)); }
 
-  #grow(run, text) {
-    const m = this.messages.value.find((one) => one.id === `out-${run}`);
-    if (m) m.text.value = text;
-    else this.#put({ id: `out-${run}`, run, role: "assistant", text: signal(text), growing: true });
+  #row(run) {
+    if (!this.messages.value.some((m) => m.id === `out-${run}`)) this.#put(growing(run, ""));
+    return this.messages.value.find((m) => m.id === `out-${run}`);
   }
 
-  #end(run, text, note) {
+  #end(run, text, note, bad) {
     const m = this.messages.value.find((one) => one.id === `out-${run}`);
+    this.#schedule();
     if (!m && !text && !note) return;
-    if (!m) this.#put({ id: `out-${run}`, run, role: "assistant", text: signal(text ?? ""), note });
+    if (!m) this.#put({ ...growing(run, text ?? ""), growing: false, ended: true, note, bad });
     else {
       if (text !== undefined) m.text.value = text;
-      this.#change(m.id, { growing: false, note });
+      this.#change(m.id, { growing: false, ended: true, note, bad });
     }
     this.#change(`in-${run}`, { note: undefined });
   }
 
   #event(name, p) {
-    if (name === "reconnected") this.read();
-    if (p.sessionKey !== this.key) return;
-    if (name === "sessions.changed" && (p.reason === "reset" || p.reason === "delete")) this.read();
+    if (name === "reconnected") { if (this.loaded.value && !this.kept) this.#reconnected(); else this.read(); }
+    if (p.sessionKey !== this.key || this.kept) return;
+    if (name === "sessions.changed") this.#schedule();
+    if (this.newer.value > 0) return;
+    if (name === "agent" && p.stream === "tool") step(this.#row(p.runId), p.data);
     if (name !== "chat") return;
     const text = p.message ? textOf(p.message) : undefined;
     switch (p.state) {
-      case "delta": this.#grow(p.runId, text ?? ""); break;
+      case "delta": this.#row(p.runId).text.value = text ?? ""; break;
       case "final": this.#end(p.runId, p.yielded ? undefined : text, p.yielded ? "answered together with a later message" : p.message?.note); break;
       case "aborted": this.#end(p.runId, text, `stopped (${p.stopReason})`); break;
-      case "error": this.#end(p.runId, text, p.errorMessage); break;
+      case "error": this.#end(p.runId, text, p.errorMessage, true); break;
       default:
     }
   }
+
+  #reconnected() {
+    for (const m of this.messages.value.filter((u) => u.unsent === "lost")) this.#deliver(m);
+    this.#schedule();
+  }
 }
+
+const growing = (run, text) => ({ id: `out-${run}`, run, role: "assistant", text: signal(text), growing: true, since: performance.now(), from: Date.now(), tools: signal([]) });
+
+// step notes one step of a call of a tool.
+function step(m, data) {
+  const was = m.tools.value.find((t) => t.id === data.toolCallId) ?? { id: data.toolCallId, from: Date.now() };
+  const is = { ...was, name: data.name || was.name, args: data.args ?? was.args, result: data.result ?? data.partialResult ?? was.result, bad: data.isError, ms: data.phase === "result" ? Date.now() - was.from : undefined };
+  m.tools.value = m.tools.value.includes(was) ? m.tools.value.map((t) => (t === was ? is : t)) : [...m.tools.value, is];
+}
+
+const sideOf = (role, run) => `${role === "user" ? "in" : role === "assistant" ? "out" : "about"}-${run}`;
 
 // An answer that was seen growing and is read again later keeps its row: the key of an answer is its run.
 const stored = (m) => ({
-  id: m.runId && m.role !== "system" && !m.command ? `${m.role === "user" ? "in" : "out"}-${m.runId}${m.role === "user" || m.role === "assistant" ? "" : m.seq}` : m.id,
+  id: m.runId && m.role !== "system" && !m.command ? sideOf(m.role, m.runId) : m.id,
   run: m.runId, seq: m.seq, role: m.role, command: m.command, files: m.files, at: m.timestamp, text: signal(withoutLines(textOf(m), m.files)),
-  note: m.stopReason && m.stopReason !== "stop" ? m.stopReason : undefined,
+  tool: m.role === "system" && m.stopReason?.startsWith("tool"), bad: m.role === "system" && m.stopReason === "error",
+  note: m.role !== "system" && m.stopReason && m.stopReason !== "stop" ? m.stopReason : undefined,
 });
 
 // In a message each file has a line at the end; where the file itself is shown, the line would show it twice.

@@ -67,7 +67,8 @@ export const channels = new Resource(() => call("channels.status"));
 export const jobs = new Resource(() => list("cron.list", "jobs", { includeDisabled: true }));
 export const people = new Resource(async () => (may("admin") && knows("channels.pairing.list") ? call("channels.pairing.list", { extended: true }) : { requests: [], granted: [] }));
 export const sessions = new Resource(() => list("sessions.list", "sessions", search.value ? { search: search.value } : { hideCronRuns: true }, 100));
-const resources = [health, status, lanes, channels, jobs, people, sessions];
+export const hits = new Resource(async () => (search.value ? call("sessions.search", { query: search.value, limit: 20, maxChars: 160 }) : { hits: [] })); // messages with the words of the search
+const resources = [health, status, lanes, channels, jobs, people, sessions, hits];
 
 export const runsOf = (id) => list("cron.runs", "entries", { id }, 20);
 

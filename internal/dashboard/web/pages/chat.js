@@ -1,21 +1,22 @@
 // Chat: sessions at the left, the conversation at the right, answers as they grow.
 
 import { Conversation } from "../conversation.js";
-import { fault, live, may, me, now, people, route, search, sessions } from "../store.js";
-import { html, useEffect, useLayoutEffect, useRef, useSignal, useSignalEffect } from "../ui/html.js";
-import { Act, Loading, Mark, useHeldOrder } from "../ui/parts.js";
-import { prose } from "../ui/prose.js";
-import { ago, moment, plain } from "../ui/text.js";
-import { Chips, Files, choose, upload } from "./files.js";
+import { fault, hits, live, may, me, now, people, route, search, sessions } from "../store.js";
+import { html, useEffect, useRef, useSignal } from "../ui/html.js";
+import { Act, Dialog, Loading, Mark, useHeldOrder } from "../ui/parts.js";
+import { ago, clock, day, plain, span } from "../ui/text.js";
+import { Chips, choose, upload } from "./files.js";
+import { Log, address } from "./messages.js";
 
 export function Chat() {
   useEffect(() => {
-    const ends = [sessions, people].map((r) => r.use());
+    const ends = [sessions, people, hits].map((r) => r.use());
     return () => ends.forEach((end) => end());
   }, []);
   const chosen = route.value.rest[0];
-  const key = chosen || me.value.mainKey;
-  return html`<div class=${`split${chosen ? " opened" : ""}`}><${List} current=${key}/><${Talk} key=${key} session=${key}/></div>`;
+  const key = chosen || me.value.mainKey, { query } = route.value;
+  const at = Number(query.get("at")) || 0, kept = query.get("of") ?? "";
+  return html`<div class=${`split${chosen ? " opened" : ""}`}><${List} current=${key}/><${Talk} key=${`${key} ${at} ${kept}`} session=${key} at=${at} kept=${kept}/></div>`;
 }
 
 // People are shown by their names, which an operator may read.
@@ -25,22 +26,33 @@ function label(key) {
   return plain(g ? `${g.senderLabel} · ${g.channelLabel}` : name);
 }
 
-const address = (key) => `#/chat/${encodeURIComponent(key)}`;
-
 function List({ current }) {
   const rows = sessions.data.value;
   const held = useHeldOrder(rows ?? [], (s) => s.key);
-  const typed = (e) => { search.value = e.target.value.trim(); sessions.readLater(250); };
+  const typed = (e) => { search.value = e.target.value.trim(); sessions.readLater(250); hits.readLater(250); };
   const fresh = () => { location.hash = address(`agent:${current.split(":")[1]}:chat-${new Date().toISOString().slice(0, 19).replaceAll(":", "-")}`); };
   return html`<section class="side" aria-label="Sessions">
-    <div class="find"><input type="search" placeholder="Search sessions" aria-label="Search sessions" value=${search.value} onInput=${typed}/>${may("write") && html`<button type="button" onClick=${fresh}>New</button>`}</div>
+    <div class="find"><input type="search" placeholder="Search" aria-label="Search sessions and messages" value=${search.value} onInput=${typed}/>${may("write") && html`<button type="button" onClick=${fresh}>New</button>`}</div>
     ${held.moved > 0 && html`<button type="button" class="resort" onClick=${held.sort}>The order has changed: sort again</button>`}
     <${Loading} of=${sessions} what="the sessions"/>
     <ul class="list" ref=${held.box}>${held.shown.map((s) => html`<li key=${s.key}><a class="item" href=${address(s.key)} aria-current=${s.key === current ? "true" : undefined} title=${s.key}>
       <span class="top"><span class="name ellipsis">${label(s.key)}</span>${state(s)}</span>
       <span class="quiet ellipsis">${plain(s.lastMessagePreview) || "no answer yet"}</span>
       <span class="quiet">${plain(s.agentId)} · ${ago(s.updatedAt, now.value)}</span></a></li>`)}
-      ${rows?.length === 0 && html`<li class="empty">${search.value ? "No session has this." : "No sessions yet. Send a message."}</li>`}</ul></section>`;
+      ${rows?.length === 0 && html`<li class="empty">${search.value ? "No session has this name." : "No sessions yet. Send a message."}</li>`}
+      <${Hits}/></ul></section>`;
+}
+
+// Hits are messages with the words of the search; each leads to its place.
+function Hits() {
+  const found = hits.data.value;
+  if (!search.value || !found) return null;
+  if (hits.fault.value) return html`<li class="fault" role="alert">${plain(hits.fault.value)}</li>`;
+  const present = new Map((sessions.data.value ?? []).map((s) => [s.key, s.sessionId]));
+  return html`<li class="part">${found.hits.length === 0 ? "No message has these words." : `${found.hasMore ? "The newest" : "All"} ${found.hits.length} messages with these words`}</li>
+    ${found.hits.map((h) => html`<li key=${`${h.sessionId} ${h.seq}`}><a class="item hit" href=${address(h.sessionKey, h.seq, present.get(h.sessionKey) === h.sessionId ? "" : h.sessionId)}>
+      <span class="top"><span class="name ellipsis">${label(h.sessionKey)}</span><span class="quiet">${clock(h.timestamp)}</span></span>
+      <span class="quiet">${plain(h.excerpt)}</span></a></li>`)}`;
 }
 
 function state(s) {
@@ -49,44 +61,45 @@ function state(s) {
   return s.status === "failed" || s.status === "timeout" ? html`<${Mark} kind="error">${s.status}<//>` : null;
 }
 
-function Talk({ session }) {
-  const talk = useSignal(new Conversation(session)).value;
+function Talk({ session, at, kept }) {
+  const talk = useSignal(new Conversation(session, at, kept)).value;
   useEffect(talk.follow, []);
-  const files = useSignal([]);
+  const files = useSignal([]), asked = useSignal(""), open = useSignal(false);
   const add = (list) => choose(files, list, (why) => { fault.value = why; });
   const dropped = (e) => { e.preventDefault(); if (may("write")) add(e.dataTransfer.files); };
-  const mine = (sessions.data.value ?? []).find((s) => s.key === session);
-  const busy = mine?.hasActiveRun || talk.messages.value.some((m) => m.growing);
+  const mine = talk.info.value, busy = mine?.hasActiveRun || talk.messages.value.some((m) => m.growing), since = talk.stopping.value;
+  const foreign = mine?.channel && !["web", "api"].includes(mine.channel) && !open.value; // a chat of a person elsewhere
+  const waits = talk.waiting.value.total;
   return html`<section class="talk" aria-label="Conversation" onDragOver=${(e) => e.preventDefault()} onDrop=${dropped}>
-    <div class="head"><a class="back" href="#/chat" aria-label="All sessions">‹</a><h2 class="ellipsis" title=${session}>${label(session)}</h2>
-      <span class="quiet ellipsis">${mine ? `lane ${mine.lane} · mode ${mine.effectiveQueueMode}${mine.queueDepth ? ` · ${mine.queueDepth} waiting` : ""}` : "new"}</span>
-      ${busy && may("write") && html`<${Act} class="danger" id="stop" run=${talk.stop}>Stop<//>`}</div>
+    <div class="head"><a class="back" href="#/chat" aria-label="All sessions">‹</a><div class="about"><h2 class="ellipsis" title=${session}>${label(session)}</h2><${About} talk=${talk} row=${mine} /></div>
+      ${may("write") && !kept && html`<div class="buttons">
+        ${busy && html`<${Act} class="danger" id="stop" run=${() => talk.stop()}>${since ? `Stopping since ${span(Math.max(0, now.value - since))}` : "Stop"}<//>`}
+        ${(busy || waits > 0) && html`<button type="button" id="stopall" onClick=${() => { asked.value = "stop"; }}>Stop all…</button>`}
+        ${mine?.updatedAt && html`<button type="button" id="reset" onClick=${() => { asked.value = "reset"; }}>Reset…</button>`}</div>`}</div>
     <${Log} talk=${talk}/>
-    ${may("write") ? html`<${Composer} talk=${talk} files=${files} add=${add}/>` : html`<p class="compose quiet">This token may only read.</p>`}</section>`;
+    ${kept ? html`<p class="compose quiet">An earlier conversation of this session, before a reset. <a href=${address(session)}>The present one</a></p>`
+    : !may("write") ? html`<p class="compose quiet">This token may only read.</p>`
+    : foreign ? html`<p class="compose"><button type="button" id="intrude" onClick=${() => { open.value = true; }}>Write into this conversation</button> <span class="quiet">The agent takes the text as a message of this chat; its answer stays here.</span></p>`
+    : html`<${Composer} talk=${talk} files=${files} add=${add}/>`}
+    ${asked.value && html`<${Sure} what=${asked.value} talk=${talk} waits=${waits} busy=${busy} done=${() => { asked.value = ""; }}/>`}</section>`;
 }
 
-// Log follows the conversation, unless the reader has scrolled up.
-function Log({ talk }) {
-  const box = useRef(null), following = useRef(true);
-  const down = () => { if (following.current && box.current) box.current.scrollTop = box.current.scrollHeight; };
-  useLayoutEffect(down);
-  useSignalEffect(() => { for (const m of talk.messages.value) m.text.value; queueMicrotask(down); requestAnimationFrame(down); });
-  const scrolled = (e) => { const n = e.currentTarget; following.current = n.scrollHeight - n.scrollTop - n.clientHeight < 80; };
-  const rows = talk.messages.value;
-  return html`<div class="log" role="log" aria-label="Messages" tabindex="0" ref=${box} onScroll=${scrolled}>
-    ${talk.fault.value && html`<p class="fault" role="alert">${talk.fault.value}</p>`}
-    ${talk.hidden.value > 0 && html`<p class="empty"><${Act} run=${() => talk.older()}>${talk.hidden.value} earlier messages: show 50<//></p>`}
-    ${rows.map((m) => html`<${Message} key=${m.id} m=${m}/>`)}
-    ${!talk.loaded.value && !talk.fault.value && html`<p class="empty">${live.value ? "Reading the messages …" : "The messages are read when the gateway answers."}</p>`}
-    ${talk.loaded.value && rows.length === 0 && html`<p class="empty">No messages yet. Write one below.</p>`}</div>`;
+function About({ talk, row }) {
+  if (!row) return null;
+  const parts = row.updatedAt ? [row.createdAt && `since ${day(row.createdAt)}`, row.totalTokens > 0 && `${row.totalTokens.toLocaleString()} tokens`, `agent ${plain(row.agentId)}`, `lane ${plain(row.lane)}`, `mode ${row.effectiveQueueMode}`] : ["new"];
+  return html`<span class="quiet ellipsis" title=${plain(talk.key)}>${parts.filter(Boolean).join(" · ")}</span>`;
 }
 
-// An answer is plain text while it grows and becomes Markdown at its end.
-function Message({ m }) {
-  const text = m.text.value;
-  return html`<article class=${`bubble ${m.role}${m.command ? " command" : ""}${m.growing ? " growing" : ""}`} aria-busy=${m.growing ? "true" : undefined} title=${m.at ? moment(m.at) : undefined}>
-    <div class="text">${m.growing ? plain(text) : prose(text)}</div><${Files} message=${m}/>
-    ${m.note && html`<span class=${m.bad ? "note bad" : "note"}>${plain(m.note)}</span>`}</article>`;
+// Sure lists what will happen. None of it can be undone.
+function Sure({ what, talk, waits, busy, done }) {
+  const stop = what === "stop";
+  const act = async () => { done(); await (stop ? talk.stop({ all: true }) : talk.reset()); };
+  return html`<${Dialog} title=${stop ? "Stop all?" : "Reset this conversation?"} onClose=${done}>
+    <ul>${busy && html`<li>The running turn is stopped; its text so far stays.</li>`}
+      ${waits > 0 && html`<li>${waits} waiting ${waits === 1 ? "message is" : "messages are"} dropped.</li>`}
+      ${!stop && html`<li>The agent begins anew, without the conversation so far.</li><li>The messages stay in the store, and search still finds them.</li>`}
+      <li>This cannot be undone.</li></ul>
+    <p class="buttons"><${Act} class="danger" id="sure" run=${act}>${stop ? "Stop all" : "Reset"}<//><button type="button" onClick=${done}>Keep it</button></p><//>`;
 }
 
 function Composer({ talk, files, add }) {

@@ -1,51 +1,91 @@
-// Markdown as elements: code blocks, headings, lists, quotations, bold, italic and code. Everything is text; only addresses of the web become links.
+// Markdown as elements, from the tokens of a lexer that is loaded with the first message. Everything is text: HTML is shown as it was written, pictures become
+// links, and only addresses of the web and of mail become links.
 
-import { html } from "./html.js";
 import { plain } from "./text.js";
+import { html, signal, useEffect, useRef } from "./html.js";
 
-export function prose(text) {
-  return plain(text).split("```").map((part, i) => {
-    if (i % 2 === 0) return part ? blocks(part.replace(/^\n|\n$/g, "")) : null;
-    const [, , code] = /^([\w+-]*\n)?([\s\S]*)$/.exec(part);
-    return html`<pre tabindex="0"><code>${code.replace(/\n$/, "")}</code></pre>`;
-  });
+const LONGEST = 65536; // a longer text stays plain
+const DEEPEST = 12; // what is nested deeper stays plain
+
+const lexer = signal(null);
+let asked = false;
+
+function load() {
+  if (asked) return;
+  asked = true;
+  import("../vendor/marked.js").then((m) => { lexer.value = m.Lexer; }, () => { asked = false; });
 }
 
-const LINES = [
-  [/^#{1,6} +(.*)$/, "strong"], [/^ *[-*+] +(.*)$/, "ul"], [/^ *\d{1,9}[.)] +(.*)$/, "ol"], [/^> ?(.*)$/, "blockquote"],
-];
-
-// blocks groups lines of one kind.
-function blocks(text) {
-  const out = [];
-  let kind = "", group = [];
-  const close = () => {
-    if (kind === "ul" || kind === "ol") out.push(html`<${kind}>${group.map((l) => html`<li>${inline(l)}</li>`)}</${kind}>`);
-    else if (kind === "strong") out.push(...group.map((l) => html`<strong class="heading">${inline(l)}</strong>`));
-    else if (kind) out.push(html`<${kind}>${inline(group.join("\n"))}</${kind}>`);
-    group = [];
-  };
-  for (const line of text.split("\n")) {
-    const [match, tag] = LINES.map(([pattern, t]) => [pattern.exec(line), t]).find(([m]) => m) ?? [null, "span"];
-    if (tag !== kind) { close(); kind = tag; }
-    group.push(match ? match[1] : line);
-  }
-  close();
-  return out;
+// Prose is plain text until the lexer is there.
+export function Prose({ text }) {
+  useEffect(load, []);
+  const known = useRef({});
+  if (known.current.text !== text || known.current.lexer !== lexer.value) known.current = { text, lexer: lexer.value, shown: shown(plain(text), lexer.value) };
+  return known.current.shown;
 }
 
-const MARKS = /`([^`\n]+)`|\*\*(?=\S)([^*\n]+?)(?<=\S)\*\*|(?<![\w*])\*(?=\S)([^*\n]+?)(?<=\S)\*(?![\w*])|\[([^\]\n]{1,300})\]\((https?:\/\/[^\s()]{1,2000})\)/g;
+function shown(text, Lexer) {
+  if (!Lexer || text.length > LONGEST) return text;
+  try { return blocks(new Lexer({ gfm: true, breaks: true }).lex(text), 0); } catch { return text; }
+}
 
-function inline(text) {
-  const out = [];
-  let from = 0;
-  for (const m of text.matchAll(MARKS)) {
-    out.push(text.slice(from, m.index));
-    if (m[1]) out.push(html`<code>${m[1]}</code>`);
-    else if (m[2]) out.push(html`<strong>${m[2]}</strong>`);
-    else if (m[3]) out.push(html`<em>${m[3]}</em>`);
-    else out.push(html`<a href=${m[5]} title=${m[5]} rel="noopener noreferrer nofollow" target="_blank">${m[4]}</a>`);
-    from = m.index + m[0].length;
+const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: " " };
+const entity = (whole, name) => {
+  if (!name.startsWith("#")) return ENTITIES[name] ?? whole;
+  const code = name[1].toLowerCase() === "x" ? parseInt(name.slice(2), 16) : Number(name.slice(1));
+  return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : whole;
+};
+const words = (text) => plain(text.replace(/&(#x[0-9a-f]{1,6}|#[0-9]{1,7}|[a-z]+);/gi, entity));
+
+const blocks = (tokens, depth) => tokens.map((t) => block(t, depth + 1));
+
+function block(t, depth) {
+  if (depth > DEEPEST) return html`<p>${t.raw}</p>`;
+  switch (t.type) {
+    case "space": case "def": return null;
+    case "heading": return html`<p class="heading">${inline(t.tokens, depth)}</p>`;
+    case "paragraph": return html`<p>${inline(t.tokens, depth)}</p>`;
+    case "code": return html`<pre tabindex="0"><code>${t.text}</code></pre>`;
+    case "blockquote": return html`<blockquote>${blocks(t.tokens, depth)}</blockquote>`;
+    case "hr": return html`<hr/>`;
+    case "list": return list(t, depth);
+    case "table": return html`<div class="sheet" tabindex="0" role="group" aria-label="Table"><table><thead><tr>${t.header.map((c) => html`<th scope="col">${inline(c.tokens, depth)}</th>`)}</tr></thead>
+      <tbody>${t.rows.map((r) => html`<tr>${r.map((c) => html`<td>${inline(c.tokens, depth)}</td>`)}</tr>`)}</tbody></table></div>`;
+    case "text": return t.tokens ? html`<span>${inline(t.tokens, depth)}</span>` : words(t.text);
+    case "checkbox": return t.checked ? "☑ " : "☐ ";
+    default: return html`<p>${t.raw.trimEnd()}</p>`;
   }
-  return [...out, text.slice(from)];
+}
+
+function list(t, depth) {
+  const items = t.items.map((i) => html`<li>${blocks(i.tokens, depth)}</li>`);
+  return t.ordered ? html`<ol start=${t.start}>${items}</ol>` : html`<ul>${items}</ul>`;
+}
+
+const inline = (tokens, depth) => (tokens ?? []).map((t) => part(t, depth + 1));
+
+function part(t, depth) {
+  if (depth > DEEPEST) return t.raw;
+  switch (t.type) {
+    case "strong": return html`<strong>${inline(t.tokens, depth)}</strong>`;
+    case "em": return html`<em>${inline(t.tokens, depth)}</em>`;
+    case "del": return html`<del>${inline(t.tokens, depth)}</del>`;
+    case "codespan": return html`<code>${t.text}</code>`;
+    case "br": return html`<br/>`;
+    case "link": return link(t, inline(t.tokens, depth));
+    case "image": return link(t, `[picture: ${words(t.text) || "without a name"}]`);
+    case "text": return t.tokens ? inline(t.tokens, depth) : words(t.text);
+    case "escape": return words(t.text);
+    default: return t.raw;
+  }
+}
+
+// A link whose text names another host shows its own.
+function link(t, content) {
+  let to;
+  try { to = new URL(t.href); } catch { return t.raw; }
+  if (!["http:", "https:", "mailto:"].includes(to.protocol)) return t.raw;
+  const host = to.protocol === "mailto:" ? to.pathname.split("@").at(-1) : to.hostname;
+  const named = /[\w-]+(?:\.[\w-]+)+/.exec(words(t.text))?.[0];
+  return html`<a href=${to.href} title=${plain(to.href)} rel="noopener noreferrer nofollow" target="_blank">${content}</a>${named && named.toLowerCase().replace(/^www\./, "") !== host.replace(/^www\./, "") && ` (${plain(host)})`}`;
 }

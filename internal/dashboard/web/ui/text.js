@@ -19,6 +19,8 @@ export const ago = (ms, now) => (ms ? `${span(Math.max(0, now - ms))} ago` : "ne
 
 export const clock = (ms) => new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 
+export const day = (ms) => new Date(ms).toLocaleDateString([], { dateStyle: "medium" });
+
 export const time = (ms) => new Date(ms).toLocaleTimeString();
 
 export const moment = (ms) => new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });

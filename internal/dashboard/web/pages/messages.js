@@ -1,0 +1,85 @@
+// The messages of a conversation: each as a bubble, calls of tools folded, and what waits below them.
+
+import { PAGE } from "../conversation.js";
+import { live, may, now, route } from "../store.js";
+import { html, useEffect, useLayoutEffect, useRef, useSignalEffect } from "../ui/html.js";
+import { Act, Mark } from "../ui/parts.js";
+import { Prose } from "../ui/prose.js";
+import { clock, moment, plain, span } from "../ui/text.js";
+import { Files } from "./files.js";
+
+const CUT = 16384; // characters of a call
+
+// address is a conversation, and a message of it by its number. of: an earlier transcript of the session.
+export const address = (key, at = 0, of = "") => `#/chat/${encodeURIComponent(key)}${at ? `?at=${at}` : ""}${of ? `&of=${encodeURIComponent(of)}` : ""}`;
+
+// Log follows the conversation, unless the reader has scrolled up or came for one message.
+export function Log({ talk }) {
+  const box = useRef(null), following = useRef(talk.at === 0), shown = useRef(false);
+  const down = () => { if (following.current && box.current) box.current.scrollTop = box.current.scrollHeight; };
+  const rows = talk.messages.value, hit = talk.at > 0 && rows.find((m) => m.seq === talk.at);
+  useLayoutEffect(() => {
+    if (hit && !shown.current) { shown.current = true; box.current.querySelector(".hit")?.scrollIntoView({ block: "center" }); }
+    down();
+  });
+  useEffect(() => { const sizes = new ResizeObserver(down); sizes.observe(box.current); return () => sizes.disconnect(); }, []);
+  useSignalEffect(() => { for (const m of talk.messages.value) m.text.value; queueMicrotask(down); requestAnimationFrame(down); });
+  const scrolled = (e) => { const n = e.currentTarget; following.current = talk.newer.value === 0 && n.scrollHeight - n.scrollTop - n.clientHeight < 80; };
+  // still keeps the message that is read in its place while others are added around it.
+  const still = (which, read) => async () => {
+    const bubbles = [...box.current.querySelectorAll(".bubble")], anchor = which === "first" ? bubbles[0] : bubbles.at(-1);
+    const top = anchor?.getBoundingClientRect().top;
+    following.current = false;
+    await read();
+    requestAnimationFrame(() => { if (anchor?.isConnected) box.current.scrollTop += anchor.getBoundingClientRect().top - top; });
+  };
+  const end = async () => { following.current = true; await talk.toEnd(); };
+  const hidden = talk.hidden.value, newer = talk.newer.value, seen = new Set(rows.filter((m) => m.tools?.value.length > 0).map((m) => m.run));
+  return html`<div class="log" role="log" aria-label="Messages" tabindex="0" ref=${box} onScroll=${scrolled}>
+    ${talk.fault.value && html`<p class="fault" role="alert">${plain(talk.fault.value)}</p>`}
+    ${hidden > 0 && html`<p class="empty"><${Act} id="older" run=${still("first", () => talk.older())}>${hidden} earlier ${hidden === 1 ? "message" : "messages"}: show ${Math.min(PAGE, hidden)}<//></p>`}
+    ${talk.loaded.value && talk.at > 0 && !hit && newer > 0 && html`<p class="empty">The message ${talk.at} is not in this conversation any more.</p>`}
+    ${rows.filter((m) => !(m.tool && seen.has(m.run))).map((m) => html`<${Message} key=${m.id} m=${m} talk=${talk} hit=${m === hit}/>`)}
+    ${newer > 0 && html`<p class="empty buttons"><${Act} id="later" run=${still("last", () => talk.later())}>${newer} later ${newer === 1 ? "message" : "messages"}: show ${Math.min(PAGE, newer)}<//><${Act} id="newest" run=${end}>To the newest<//></p>`}
+    ${!talk.loaded.value && !talk.fault.value && html`<p class="empty">${live.value ? "Reading the messages …" : "The messages are read when the gateway answers."}</p>`}
+    ${talk.loaded.value && rows.length === 0 && html`<p class="empty">No messages yet. Write one below.</p>`}
+    ${newer === 0 && html`<${Waiting} talk=${talk}/>`}</div>`;
+}
+
+// An answer is plain text while it grows and becomes Markdown at its end.
+function Message({ m, talk, hit }) {
+  const text = m.text.value, tools = m.tools?.value ?? [];
+  const kind = m.tool ? "tool" : `${m.role}${m.command ? " command" : ""}${m.growing ? " growing" : ""}`;
+  return html`<article class=${`bubble ${kind}${hit ? " hit" : ""}`} aria-busy=${m.growing ? "true" : undefined} aria-current=${hit ? "true" : undefined}>
+    ${tools.map((t) => html`<${Call} key=${t.id} call=${t}/>`)}
+    ${m.tool ? html`<${Kept} text=${text}/>` : (text || !tools.length || m.growing) && html`<div class="text">${m.growing ? plain(text) : m.role === "system" ? html`${m.bad && html`<${Mark} kind="error"/>`}${plain(text)}` : html`<${Prose} text=${text}/>`}</div>`}
+    <${Files} message=${m}/>
+    <span class="foot">${m.growing && html`<${Mark} kind="running">${span(Math.max(0, now.value - m.from))}${text || tools.length ? "" : ", its text comes"}<//>`}
+      ${m.note && html`<span class=${m.bad ? "note bad" : "note"}>${m.bad && html`<${Mark} kind="error"/>`}${plain(m.note)}</span>`}
+      ${m.seq && !m.tool && html`<a class="at" href=${address(talk.key, m.seq, route.value.query.get("of") ?? "")} title=${`${moment(m.at)}, message ${m.seq}`}>${clock(m.at)}</a>`}</span></article>`;
+}
+
+const written = (value) => { const text = plain(typeof value === "string" ? value : JSON.stringify(value, null, 2)); return text.length > CUT ? `${text.slice(0, CUT)} … cut at 16 KB` : text; };
+
+// Call is one call of a tool: a line that opens.
+function Call({ call }) {
+  const kind = call.ms === undefined ? "running" : call.bad ? "error" : "ok";
+  return html`<details class="call"><summary><${Mark} kind=${kind}>${plain(call.name)}<//> <span class="quiet">${call.ms === undefined ? span(Math.max(0, now.value - call.from)) : `${(call.ms / 1000).toFixed(1)} s`}</span></summary>
+    ${call.args !== undefined && html`<span class="quiet">Arguments</span><pre tabindex="0">${written(call.args)}</pre>`}
+    ${call.result !== undefined && html`<span class="quiet">${call.bad ? "Failed" : "Result"}</span><pre tabindex="0">${written(call.result)}</pre>`}</details>`;
+}
+
+// Kept is a call as the transcript has it: its name, then its arguments and its result, shortened.
+function Kept({ text }) {
+  const [, name, rest] = /^Tool (\S+) ?([\s\S]*)$/.exec(text) ?? [null, "tool", text];
+  return html`<details class="call"><summary><${Mark} kind=${/: refused: /.test(rest) ? "error" : "ok"}>${plain(name)}<//></summary><pre tabindex="0">${written(rest)}</pre></details>`;
+}
+
+function Waiting({ talk }) {
+  const { items, total } = talk.waiting.value;
+  if (total === 0) return null;
+  return html`<section class="queue" aria-label="Waiting messages"><h3>Waiting: ${total}</h3>
+    <ol>${items.map((w) => html`<li key=${w.runId}><span class="ellipsis">${plain(w.message.content.map((c) => c.text).join(""))}</span> <span class="quiet">${span(Math.max(0, now.value - w.acceptedAt))}</span>
+      ${may("write") && html`<${Act} run=${() => talk.stop({ runId: w.runId })}>Cancel<//>`}</li>`)}</ol>
+    ${total > items.length && html`<p class="quiet">and ${total - items.length} more</p>`}</section>`;
+}

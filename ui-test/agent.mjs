@@ -1,0 +1,22 @@
+// An agent for the tests of the chat, which prints the lines of Claude Code. What it does is a word of the message.
+
+import { readFileSync } from "node:fs";
+
+const text = readFileSync(0, "utf8");
+const print = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
+const say = (words) => print({ type: "assistant", message: { content: [{ type: "text", text: words }] } });
+const HOSTILE = "<img src=x onerror=alert(1)>\u202egpj.exe";
+
+if (text.includes("fail")) {
+  print({ type: "result", is_error: true, result: `the model refused the key ${HOSTILE}` });
+} else if (text.includes("wait")) {
+  print({ type: "stream_event", event: { type: "content_block_delta", delta: { type: "text_delta", text: "I am **working**" } } });
+  setInterval(() => {}, 1000); // until it is stopped
+} else {
+  if (text.includes("tool")) {
+    print({ type: "assistant", message: { content: [{ type: "tool_use", id: "t1", name: `Bash${HOSTILE}`, input: { command: `ls ${HOSTILE}` } }] } });
+    print({ type: "user", message: { content: [{ type: "tool_result", tool_use_id: "t1", content: `a.txt ${HOSTILE} ${"w".repeat(64 * 1024)}` }] } });
+  }
+  say(text);
+  print({ type: "result", is_error: false, result: text });
+}
