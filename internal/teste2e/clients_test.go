@@ -76,6 +76,7 @@ func TestAPanicIsAnOutcome(t *testing.T) {
 
 // TestAbortPassesSlowCallsOfItsSocket: dozens of calls of the same socket that cannot be answered yet do not hold up a stop.
 func TestAbortPassesSlowCallsOfItsSocket(t *testing.T) {
+	NeedsProcesses(t) // a time is measured
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "lanes: {main: 1}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\n")
 		g.Start()

@@ -15,6 +15,7 @@ import (
 // TestAFloodOfOnePersonDelaysNoOther: two hundred messages of Anna wait at Telegram when the bot begins to poll, and Bob's comes after them. He has his first answer
 // within a second of the first poll. Of Anna's, which Telegram shows before his, as many as one person may send in a minute are accepted.
 func TestAFloodOfOnePersonDelaysNoOther(t *testing.T) {
+	NeedsProcesses(t) // a time is measured
 	const flood, aMinute = 200, 20
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    allow: [7, 8]\n    queue: {mode: followup, debounce_ms: 0}\n", testtelegram.Config{Drafts: true})
