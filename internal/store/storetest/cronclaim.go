@@ -375,13 +375,13 @@ func ownerOfTheSession(w *world) {
 	j := w.job(func(j *cron.Job) { j.Session = "session:room" })
 	key := chat.SessionKey{Agent: "main", Rest: "room"}
 	p := w.message(there, key)
-	p.RunLimit = 3
+	p.RunLimit, p.Message.Lane = 3, "team"
 	a := w.accept(p)
 	w.pass(interval, here, there)
 	equal(w, "owner", a.Owner, there)
 	l := w.launchOne(here)
 	equal(w, "launched", []any{l.Run.JobID, l.Mine, l.Seq, l.Behind, l.Message.Session}, []any{j.ID, false, int64(2), 1, key})
-	equal(w, "limit of the session", w.session(key).RunLimit, 3)
+	equal(w, "limit and lane of the session", []any{w.session(key).RunLimit, w.session(key).Lane}, []any{3, "team"})
 	hinted, err := w.st.Hinted(w.ctx, there, many)
 	w.ok(err)
 	equal(w, "what the owner gets", idsOf(hinted[0].Messages), []string{l.Message.ID})
