@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/testrun"
 )
 
@@ -241,7 +242,7 @@ func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
 	})
 }
 
-// checkOrder compares what a session said with its transcript: each text once, in order, each followed by its own answer.
+// checkOrder compares what a session said with its transcript: each text once, in order, each followed by its own answer, or by the note that it has none.
 func checkOrder(t *testing.T, o *Oracle, s *sender) {
 	t.Helper()
 	lines := o.Rows("SELECT role, content FROM transcript WHERE session_key = '" + s.name + "' ORDER BY seq")
@@ -253,7 +254,10 @@ func checkOrder(t *testing.T, o *Oracle, s *sender) {
 	for i := range s.accepted.Load() {
 		text, answer := s.text(i)
 		want = append(want, "user|"+text)
-		if !dead[s.key(i)] {
+		if dead[s.key(i)] {
+			want = append(want, "system|Failed before its answer was complete: "+strconv.Quote(chat.Printable(text))+
+				"\ninterrupted: answering this ended the gateway three times; it will not be tried again")
+		} else {
 			want = append(want, "assistant|"+answer)
 		}
 	}

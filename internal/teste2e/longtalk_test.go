@@ -52,7 +52,7 @@ limits: {chat: 0, requests: 0}
 		testrun.Eventually(t, "nothing is left to do", func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
 
 		sums := o.Count(countSums)
-		if rows := o.Count("SELECT count(*) FROM transcript WHERE session_key = 'agent:main:long'"); rows != 2*turns+sums || sums < turns/40 {
+		if rows := o.Count("SELECT count(*) FROM transcript WHERE session_key = 'agent:main:long'"); rows != 2*turns+sums || sums == 0 { // how many depends on how fast the turns are: they go on meanwhile
 			t.Errorf("%d rows in the transcript with %d summaries, want a message and an answer for each of %d turns besides", rows, sums, turns)
 		}
 		largest, input := 0, 0
