@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -168,6 +169,10 @@ func TestPresetsAnswer(t *testing.T) {
 			p.g.Start()
 			if got := p.play(); got != one.want {
 				t.Errorf("%s: works: %s\nwant: %s", name, got, one.want)
+			}
+			p.g.Signal(syscall.SIGTERM) // with the gateway its agents end, which write to their home until then
+			if took, code := p.g.WaitExit(time.Minute); code != 0 {
+				t.Errorf("the gateway ended with %d after %s", code, took)
 			}
 			if to := os.Getenv("LANEWAY_RECORD"); to != "" {
 				p.keep(filepath.Join(to, name+".jsonl"), strings.NewReplacer(home, "/home/user", work, "/work", p.g.Dir, "/gateway", dir, "/npm", model.URL(), "http://model"))
