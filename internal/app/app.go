@@ -130,7 +130,7 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	}
 	p.onClose("store", func(context.Context) error { return p.store.Close() })
 	if opts.Hold {
-		if err := p.store.SetHold(ctx, store.Hold{Who: "laneway serve --hold"}, store.ChangedBy{Who: "cli"}); err != nil {
+		if err := p.store.SetHold(ctx, &store.Hold{Who: "laneway serve --hold"}, store.ChangedBy{Who: "cli"}); err != nil {
 			return nil, fmt.Errorf("holding the gateway: %w", err)
 		}
 	}

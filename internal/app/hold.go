@@ -14,7 +14,7 @@ import (
 // SetHold holds every gateway on the configured store, from the next heartbeat of each on. by is who asks, and where.
 func SetHold(ctx context.Context, cfg config.Config, reason, by string) error {
 	return withHold(ctx, cfg, func(s commandStore) error {
-		return s.SetHold(ctx, store.Hold{Who: by, Reason: reason}, store.ChangedBy{Who: "cli", Peer: by})
+		return s.SetHold(ctx, &store.Hold{Who: by, Reason: reason}, store.ChangedBy{Who: "cli", Peer: by})
 	})
 }
 
@@ -67,7 +67,7 @@ func (r *Released) add(j cron.Job, w store.HeldWork) {
 // ReleaseHold ends the hold. by is as in [SetHold].
 func ReleaseHold(ctx context.Context, cfg config.Config, by string) error {
 	return withHold(ctx, cfg, func(s commandStore) error {
-		return s.ReleaseHold(ctx, store.ChangedBy{Who: "cli", Peer: by})
+		return s.SetHold(ctx, nil, store.ChangedBy{Who: "cli", Peer: by})
 	})
 }
 

@@ -63,9 +63,6 @@ type JobStore interface {
 	Run(ctx context.Context, id, visible string) (Run, error)
 	// Summary counts for status pages.
 	Summary(ctx context.Context, visible string) (Summary, error)
-	// Prune deletes at most limit finished rows that are older than before, or beyond keep rows of their job (0 = no bound); the messages and runs of a row go with
-	// it. It returns how many went.
-	Prune(ctx context.Context, p PruneParams) (int, error)
 }
 
 // PutParams of PutJob.
@@ -375,11 +372,4 @@ type Summary struct {
 	OldestDue time.Duration
 	// NextWake is the earliest NextRunAt or retry; zero = nothing is planned.
 	NextWake time.Time
-}
-
-// PruneParams of Prune.
-type PruneParams struct {
-	Before time.Time
-	Keep   int
-	Limit  int
 }

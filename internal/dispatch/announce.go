@@ -201,7 +201,7 @@ func (tr *trees) repair(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, DefaultLease, errors.New("the repair of trees took too long"))
 	defer cancel()
-	list, err := tr.store.LeftTasks(ctx, leftLimit)
+	list, err := tr.store.Tasks(ctx, store.TaskFilter{Left: true, Limit: leftLimit})
 	if err != nil {
 		tr.log.WarnContext(ctx, "left sub-turns were not read; trying again", "err", err)
 		return

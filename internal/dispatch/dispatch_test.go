@@ -307,8 +307,8 @@ func TestBadMessagesAreRefusedWithASentenceAndNothingIsStored(t *testing.T) {
 				t.Errorf("%s: got %v, want a refusal with a sentence", name, err)
 			}
 		}
-		if n, err := h.st.CountUnfinished(t.Context()); n != 0 || err != nil {
-			t.Errorf("%d messages stored, %v", n, err)
+		if held, err := h.st.Held(t.Context()); held.Unfinished != 0 || err != nil {
+			t.Errorf("%d messages stored, %v", held.Unfinished, err)
 		}
 		if _, err := h.d.Session(t.Context(), chat.MainKey("main"), ""); !errors.Is(err, chat.ErrSessionNotFound) {
 			t.Errorf("a session was made: %v", err)

@@ -21,7 +21,7 @@ func TestAHeldGatewayIsForAdministrators(t *testing.T) {
 		}
 		defer func() { _ = db.Close() }()
 		by := store.ChangedBy{Who: "cli"}
-		if err := db.SetHold(t.Context(), store.Hold{Who: "ann", Reason: "a test"}, by); err != nil {
+		if err := db.SetHold(t.Context(), &store.Hold{Who: "ann", Reason: "a test"}, by); err != nil {
 			t.Fatal(err)
 		}
 		if err := db.Enqueue(t.Context(), []store.Outgoing{{Kind: store.KindNotice, Text: "old", Count: 1, Target: chat.Target{Channel: "box", ChatID: "7"}}}); err != nil {
@@ -49,7 +49,7 @@ func TestAHeldGatewayIsForAdministrators(t *testing.T) {
 		}
 		want(t, "an administrator gets an answer", h.end(m.ID).Outcome, chat.OutcomeAnswered)
 		want(t, "the status says it", h.d.Status(t.Context()).Held != "", true)
-		if err := db.ReleaseHold(t.Context(), by); err != nil {
+		if err := db.SetHold(t.Context(), nil, by); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

@@ -46,34 +46,19 @@ func (w *modelWake) of(node string) chan struct{} {
 	return w.nodes[node]
 }
 
-// stops is behind the name of a node in the hints about stops.
-const stops = "/stops"
-
 // Notify implements store.Waker.
-func (s dying) Notify(node string) {
+func (s dying) Notify(node string, h store.Hint) {
 	if s.gone() {
 		return
 	}
 	select {
-	case s.wake.of(node) <- struct{}{}:
+	case s.wake.of(node + string(h)) <- struct{}{}:
 	default:
 	}
 }
 
 // Wakeups implements store.Waker.
-func (s dying) Wakeups(node string) <-chan struct{} { return s.wake.of(node) }
-
-// NotifyStop implements store.Waker.
-func (s dying) NotifyStop(node string) { s.Notify(node + stops) }
-
-// StopWakeups implements store.Waker.
-func (s dying) StopWakeups(node string) <-chan struct{} { return s.wake.of(node + stops) }
-
-// StopRequests implements store.Waker.
-func (s dying) StopRequests(ctx context.Context, node string) ([]store.StopRequest, error) {
-	b, err := s.Heartbeat(ctx, node)
-	return b.Stops, err
-}
+func (s dying) Wakeups(node string, h store.Hint) <-chan struct{} { return s.wake.of(node + string(h)) }
 
 func (s dying) gone() bool { return s.off.Load() }
 

@@ -108,20 +108,6 @@ func (s deliveries) Delivered(ctx context.Context, node, id, provider string) er
 	return s.power.cronStore.Delivered(ctx, node, id, provider)
 }
 
-func (s deliveries) Undelivered(ctx context.Context, p store.UndeliveredParams) error {
-	if err := s.dead(ctx); err != nil {
-		return err
-	}
-	return s.power.cronStore.Undelivered(ctx, p)
-}
-
-func (s deliveries) ClaimOutgoing(ctx context.Context, node string, channels []string, limit int) ([]store.Outgoing, error) {
-	if err := s.dead(ctx); err != nil {
-		return nil, err
-	}
-	return s.power.cronStore.ClaimOutgoing(ctx, node, channels, limit)
-}
-
 func TestAProcessThatDiesWhileItDeliversToTheWebLosesAndDoublesNothing(t *testing.T) {
 	for name, before := range map[string]bool{"before the line is written": true, "after it, before that is noted": false} {
 		t.Run(name, func(t *testing.T) {

@@ -72,11 +72,11 @@ func (p *power) ClaimOutgoing(ctx context.Context, n string, channels []string, 
 	return p.cronStore.ClaimOutgoing(ctx, n, channels, limit)
 }
 
-func (p *power) AddressGone(ctx context.Context, g store.GoneParams) (store.Gone, error) {
+func (p *power) Undelivered(ctx context.Context, u store.UndeliveredParams) (store.Gone, error) {
 	if err := p.dead(ctx); err != nil {
 		return store.Gone{}, err
 	}
-	return p.cronStore.AddressGone(ctx, g)
+	return p.cronStore.Undelivered(ctx, u)
 }
 
 func (p *power) Unregister(ctx context.Context, n string) error {

@@ -250,8 +250,8 @@ func (s *simulation) finish() {
 	s.t.Helper()
 	time.Sleep(10 * time.Minute)
 	synctest.Wait()
-	if n, err := s.st.CountUnfinished(s.t.Context()); n != 0 || err != nil {
-		s.t.Errorf("%d messages have no outcome after ten minutes (%v)", n, err)
+	if held, err := s.st.Held(s.t.Context()); held.Unfinished != 0 || err != nil {
+		s.t.Errorf("%d messages have no outcome after ten minutes (%v)", held.Unfinished, err)
 	}
 	if s.tally.Outcomes == nil {
 		s.tally.Outcomes = map[chat.Outcome]int{}

@@ -183,7 +183,7 @@ func (sp *stops) reset(ctx context.Context, key chat.SessionKey, by chat.Caller,
 	if err := sp.access.mayChange(ctx, key, by); err != nil {
 		return "", err
 	}
-	if id, err := store.AnswerOf[string](ctx, sp.store, o); id != "" || err != nil {
+	if id, err := store.AnswerOf[string](ctx, sp.store.IdempotencyRecord, o); id != "" || err != nil {
 		return id, err
 	}
 	if _, err := sp.stop(ctx, store.StopParams{Session: key, Scope: store.StopAll, By: by.Principal, Reason: reasonReset}); err != nil {
@@ -203,7 +203,7 @@ func (sp *stops) reset(ctx context.Context, key chat.SessionKey, by chat.Caller,
 // remove stops everything of a session and removes it, with its transcripts unless they are to be kept. A repetition stops and removes
 // nothing. It fills in who asked.
 func (sp *stops) remove(ctx context.Context, p store.DeleteParams, by chat.Caller) (store.Deleted, error) {
-	switch before, err := store.AnswerOf[*store.Deleted](ctx, sp.store, p.IdempotencyKey); {
+	switch before, err := store.AnswerOf[*store.Deleted](ctx, sp.store.IdempotencyRecord, p.IdempotencyKey); {
 	case err != nil:
 		return store.Deleted{}, err
 	case before != nil:

@@ -211,7 +211,7 @@ func TestAnnouncementsShareATurn(t *testing.T) {
 		if sent := h.box.texts("7"); !slices.ContainsFunc(sent, func(text string) bool { return strings.Contains(text, "The task ") }) {
 			t.Errorf("the answer to an announcement did not go to the chat: %q", sent)
 		}
-		left, err := h.st.LeftTasks(t.Context(), 10)
+		left, err := h.st.Tasks(t.Context(), store.TaskFilter{Left: true, Limit: 10})
 		if err != nil || len(left) != 0 {
 			t.Errorf("left: %v, %v", left, err)
 		}

@@ -126,7 +126,8 @@ func start(t *testing.T) (b *bench, stop func()) {
 	}
 	cfg := outbox.Config{Channels: map[string]channel.Channel{"box:1": b.box}, Gone: func(ctx context.Context, row store.Outgoing, p store.UndeliveredParams) error {
 		b.gone = append(b.gone, row.Target.ChatID)
-		return b.st.Undelivered(ctx, p)
+		_, err := b.st.Undelivered(ctx, p)
+		return err
 	}}
 	b.node.id.Store(new("n1"))
 	b.send = outbox.New(cfg, b.st, &b.node, &b.res, slog.New(slog.DiscardHandler))

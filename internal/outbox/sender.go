@@ -32,7 +32,7 @@ type Store interface {
 	ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]store.Outgoing, error)
 	RecordProgress(ctx context.Context, nodeID, id, progress string) error
 	Delivered(ctx context.Context, nodeID, id, providerID string) error
-	Undelivered(ctx context.Context, p store.UndeliveredParams) error
+	Undelivered(ctx context.Context, p store.UndeliveredParams) (store.Gone, error)
 	OutboxCounts(ctx context.Context) (map[string]store.OutboxCount, error)
 }
 

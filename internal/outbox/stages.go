@@ -103,7 +103,10 @@ func (s *Sender) reschedule(ctx context.Context, d *delivery) bool {
 		abandon(&p, failed)
 	}
 	p.Progress = d.claim.arrived()
-	result, write := "retry", func(ctx context.Context) error { return s.store.Undelivered(ctx, p) }
+	result, write := "retry", func(ctx context.Context) error {
+		_, err := s.store.Undelivered(ctx, p)
+		return err
+	}
 	switch {
 	case failed != nil && failed.Gone && s.cfg.Gone != nil:
 		result, write = "gone", func(ctx context.Context) error { return s.cfg.Gone(ctx, d.row, p) }

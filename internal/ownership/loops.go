@@ -15,19 +15,19 @@ import (
 // sweepBatch is how many sessions, and how many hinted messages, one sweep takes.
 const sweepBatch = 200
 
-// Run extends the lease, sweeps and passes stop requests on until ctx is over; it returns when its goroutines have ended.
+// Run extends the lease, passes stop requests on and sweeps until ctx is over; it returns when its goroutines have ended.
 func (n *Node) Run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, n.end)
 	defer stop()
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){n.heartbeatLoop, n.sweepLoop, n.stopLoop} {
+	for _, loop := range []func(context.Context){n.heartbeatLoop, n.sweepLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Wait()
 }
 
 // heartbeatLoop registers this process and keeps its lease. It is the only goroutine that replaces the incarnation, and it waits for nothing but the
-// heartbeat itself: a slow sweep must not cost the lease.
+// heartbeat itself: a slow sweep must not cost the lease. The heartbeat returns what other replicas ask this one to stop, so a hint at that brings it forward.
 func (n *Node) heartbeatLoop(ctx context.Context) {
 	t := time.NewTimer(0)
 	defer t.Stop()
@@ -36,6 +36,8 @@ func (n *Node) heartbeatLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
+			t.Reset(n.heartbeat(ctx))
+		case <-n.hints(store.HintStop):
 			t.Reset(n.heartbeat(ctx))
 		case done := <-n.renew:
 			n.replace(ctx)
@@ -98,20 +100,20 @@ func (n *Node) sweepLoop(ctx context.Context) {
 		case <-t.C:
 			t.Reset(n.cfg.Sweep*9/10 + rand.N(n.cfg.Sweep/5)) //nolint:gosec // spread, not secrecy
 		case <-n.sweepNow:
-		case <-n.hints():
+		case <-n.hints(store.HintMessage):
 		}
 		n.sweep(ctx)
 		n.sweptAt.Store(time.Now().UnixNano())
 	}
 }
 
-// hints brings the hints for the current incarnation; nil while there is none.
-func (n *Node) hints() <-chan struct{} {
+// hints brings hints for the current incarnation; nil while there is none.
+func (n *Node) hints(h store.Hint) <-chan struct{} {
 	me := n.current.Load()
 	if n.waker == nil || me == nil {
 		return nil
 	}
-	return n.waker.Wakeups(me.id)
+	return n.waker.Wakeups(me.id, h)
 }
 
 // sweep takes over sessions without a live owner and reads messages whose hint was lost.
@@ -141,43 +143,6 @@ func (n *Node) sweep(ctx context.Context) {
 		n.SweepNow() // there may be more: a sweep is bounded in sessions and in bytes
 	}
 	n.handler.Resume(ctx, append(taken, hinted...))
-}
-
-// stopLoop passes on what other replicas ask this one to stop, as soon as they hint at it.
-func (n *Node) stopLoop(ctx context.Context) {
-	if n.waker == nil {
-		return
-	}
-	for listening := ""; ; {
-		var hints <-chan struct{}
-		me := n.current.Load()
-		if me != nil {
-			hints = n.waker.StopWakeups(me.id)
-		}
-		if me != nil && me.id != listening { // a hint that came before is lost
-			listening = me.id
-			n.readStops(ctx, me.id)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-n.registered:
-		case <-hints:
-			n.readStops(ctx, me.id)
-		}
-	}
-}
-
-// readStops passes on the stop requests that the store has for an incarnation.
-func (n *Node) readStops(ctx context.Context, id string) {
-	ctx, cancel := context.WithTimeoutCause(ctx, n.cfg.Lease/3, errors.New("reading stop requests took too long"))
-	defer cancel()
-	stops, err := n.waker.StopRequests(ctx, id)
-	if err != nil {
-		n.log.WarnContext(ctx, "stop requests of other processes could not be read; the heartbeat brings them", "err", err)
-		return
-	}
-	n.stopAll(stops)
 }
 
 func (n *Node) stopAll(requests []store.StopRequest) {

@@ -105,7 +105,6 @@ type Node struct {
 	peers      atomic.Pointer[bool]       // whether there are other replicas; each sign of one stores a new pointer; nil = not known
 	renew      chan chan struct{}         // asks the heartbeat for a new incarnation
 	sweepNow   chan struct{}              // capacity 1: look again
-	registered chan struct{}              // capacity 1: there is a new incarnation, whose stops come by another channel
 	hold       atomic.Pointer[store.Hold] // nil = the gateway is not held
 	witness    witness                    // touched by the goroutine of the heartbeat only
 	sweptAt    atomic.Int64               // Unix nanoseconds of the last turn of the sweep loop
@@ -133,7 +132,7 @@ func (l lease) over(now time.Time) bool { return now.After(l.until) || now.Round
 func New(cfg Config, st Store, handler Handler, obs Observer, log *slog.Logger) *Node {
 	n := &Node{
 		cfg: cfg.withDefaults(), store: st, handler: handler, obs: obs, log: log,
-		renew: make(chan chan struct{}), sweepNow: make(chan struct{}, 1), registered: make(chan struct{}, 1),
+		renew: make(chan chan struct{}), sweepNow: make(chan struct{}, 1),
 	}
 	if w, ok := st.(store.Waker); ok {
 		n.waker = w
@@ -216,14 +215,14 @@ func (n *Node) SweepNow() {
 // Hint wakes the owner of a session that has a new message. A lost hint is made good by the owner's sweep.
 func (n *Node) Hint(node string) {
 	if n.waker != nil && node != "" {
-		n.waker.Notify(node)
+		n.waker.Notify(node, store.HintMessage)
 	}
 }
 
 // HintStop wakes the owner of a run that was asked to stop. A lost hint is made good by the owner's heartbeat.
 func (n *Node) HintStop(node string) {
 	if n.waker != nil && node != "" {
-		n.waker.NotifyStop(node)
+		n.waker.Notify(node, store.HintStop)
 	}
 }
 
@@ -252,10 +251,6 @@ func (n *Node) register(ctx context.Context) error {
 	n.setHold(ctx, hold)
 	n.current.Store(&incarnation{id: row.ID, lease: n.until(asked), leases: &namedLeases{}})
 	n.SweepNow()
-	select {
-	case n.registered <- struct{}{}:
-	default:
-	}
 	return nil
 }
 

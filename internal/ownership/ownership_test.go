@@ -307,41 +307,41 @@ func TestADrainReleasesNamedLeasesForOtherReplicasOnly(t *testing.T) {
 	}
 }
 
-// hinting is a store whose hints about stops reach the channel that was asked for last.
+// hinting is a store with hints. Each heartbeat returns a stop.
 type hinting struct {
 	*cut
 
 	mu    sync.Mutex
-	stops map[string]chan struct{}
+	hints map[string]chan struct{}
 }
 
-func (h *hinting) Notify(string)                  {}
-func (h *hinting) Wakeups(string) <-chan struct{} { return nil }
-
-// NotifyStop is lost when nothing listens for the node, as a notification of a database is.
-func (h *hinting) NotifyStop(node string) {
+// Notify is lost when nothing listens for the node, as a notification of a database is.
+func (h *hinting) Notify(node string, hint store.Hint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	select {
-	case h.stops[node] <- struct{}{}:
+	case h.hints[node+string(hint)] <- struct{}{}:
 	default:
 	}
 }
 
-func (h *hinting) StopWakeups(node string) <-chan struct{} {
+func (h *hinting) Wakeups(node string, hint store.Hint) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.stops == nil {
-		h.stops = map[string]chan struct{}{}
+	if h.hints == nil {
+		h.hints = map[string]chan struct{}{}
 	}
-	if h.stops[node] == nil {
-		h.stops[node] = make(chan struct{}, 1)
+	name := node + string(hint)
+	if h.hints[name] == nil {
+		h.hints[name] = make(chan struct{}, 1)
 	}
-	return h.stops[node]
+	return h.hints[name]
 }
 
-func (h *hinting) StopRequests(context.Context, string) ([]store.StopRequest, error) {
-	return []store.StopRequest{{RunID: "r"}}, nil
+func (h *hinting) Heartbeat(ctx context.Context, node string) (store.Beat, error) {
+	b, err := h.cut.Heartbeat(ctx, node)
+	b.Stops = []store.StopRequest{{RunID: "r"}}
+	return b, err
 }
 
 func TestAStopReachesAnIncarnationThatWasJustRegistered(t *testing.T) {
@@ -358,7 +358,7 @@ func TestAStopReachesAnIncarnationThatWasJustRegistered(t *testing.T) {
 			t.Fatal("the process is not registered")
 		}
 		before := p.h.stops()
-		st.NotifyStop(p.ID())
+		st.Notify(p.ID(), store.HintStop)
 		synctest.Wait()
 		if n := p.h.stops() - before; n != 1 {
 			t.Errorf("%d stops arrived with the hint, want 1", n)

@@ -8,17 +8,14 @@ import (
 	"laneway/internal/chat"
 )
 
-// idempotencyReader reads [IdempotencyRecords].
-type idempotencyReader interface {
-	IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (json.RawMessage, error)
-}
-
-// AnswerOf returns the result of the first call with an idempotency key; the zero value when there was none, or o is nil.
-func AnswerOf[T any](ctx context.Context, st idempotencyReader, o *chat.IdempotencyKey) (out T, err error) {
+// AnswerOf returns the result of the first call with an idempotency key, which read reads ([IdempotencyRecords]); the zero value when there was none, or o is nil.
+func AnswerOf[T any](
+	ctx context.Context, read func(context.Context, chat.IdempotencyKey) (json.RawMessage, error), o *chat.IdempotencyKey,
+) (out T, err error) {
 	if o == nil {
 		return out, nil
 	}
-	raw, err := st.IdempotencyRecord(ctx, *o)
+	raw, err := read(ctx, *o)
 	if err != nil || raw == nil {
 		return out, err
 	}

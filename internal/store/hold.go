@@ -24,14 +24,12 @@ func (h *Hold) Sentence() string {
 	return s + ": nothing is sent, received from channels or started by the clock; release it with: laneway release"
 }
 
-// Holds set and release the hold.
+// Holds read and set the hold.
 type Holds interface {
 	// Hold reads it; nil = the gateway is not held.
 	Hold(ctx context.Context) (*Hold, error)
-	// SetHold holds the gateway. One that is held keeps its hold. Since is set by the store.
-	SetHold(ctx context.Context, h Hold, by ChangedBy) error
-	// ReleaseHold ends the hold. Nothing happens when there is none.
-	ReleaseHold(ctx context.Context, by ChangedBy) error
+	// SetHold holds the gateway; one that is held keeps its hold. Since is set by the store. nil releases it; nothing happens when it is not held.
+	SetHold(ctx context.Context, h *Hold, by ChangedBy) error
 	// Held is what waits for the release.
 	Held(ctx context.Context) (HeldWork, error)
 }

@@ -78,6 +78,8 @@ type UndeliveredParams struct {
 	Progress string
 	// Uncounted: the attempt does not count. Attempt of the next claim is the same as in this one, or 2 when this was the first.
 	Uncounted bool
+	// Gone: the address does not exist any more. It goes with Permanent; nil = it does, or the row is no answer of a job.
+	Gone *GoneAddress
 }
 
 // State is the state of the row after the attempt.
@@ -92,20 +94,18 @@ func (p UndeliveredParams) State() string {
 	}
 }
 
-// GoneParams is an attempt to send that found that the address does not exist any more.
-type GoneParams struct {
-	Node, ID string
-	Error    string // the channel's reason
-	// JobID is the job whose answer the row was; Revision is that of the job that sends its answers to this address. When the job was
-	// changed or removed meanwhile, or its delivery to this address is paused already, the job stays unchanged and Outgoing is not sent.
+// GoneAddress is what the end of a row whose address is gone does to the job whose answer it is.
+type GoneAddress struct {
+	// Revision is that of the job when it was found to send its answers to this address. When the job was changed or removed meanwhile, or its delivery to this
+	// address is paused already, the job stays unchanged and Outgoing is not sent.
 	JobID, Revision string
 	// Outgoing are the notices about the pause.
 	Outgoing []Outgoing
 }
 
-// Gone is the result of AddressGone.
+// Gone is the result of Undelivered.
 type Gone struct {
-	Job *cron.Job // with its delivery paused; nil = the job was not changed
+	Job *cron.Job // with its delivery paused; nil = no job was changed
 }
 
 // OutboxCount is the number of rows of one channel in the outbox, by state: pending and sending, failed, maybe_sent.

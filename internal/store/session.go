@@ -145,10 +145,34 @@ func (p SummaryParams) Entry() chat.TranscriptEntry {
 	}
 }
 
-// PruneParams bound one call of [Retention].
+// Prunable is a kind of history that [Retention] deletes.
+type Prunable string
+
+// The kinds.
+const (
+	// PruneMessages: messages that ended before a moment, those of one turn together, with the run. No transcript is deleted and nothing unfinished, however
+	// old. A deleted message can be accepted again, so the moment must lie further back than any sender repeats a message.
+	PruneMessages Prunable = "messages"
+	// PruneOutgoing: outgoing messages that were delivered, failed or expired before a moment. It must be called after PruneMessages has returned 0 for the same
+	// moment: until then a message may name its notice.
+	PruneOutgoing Prunable = "outgoing messages"
+	// PruneSessions: sessions that the gateway made for sub-turns and compactions ([chat.SessionKey.OfSideTurns]) and that last changed before a moment, with their
+	// messages, runs, transcripts and entries of the index. No session with a message or a run that has not ended is deleted, none of a sub-turn whose end is not
+	// announced, and none of a tree of which a parent or the root still runs.
+	PruneSessions Prunable = "sessions"
+	// PruneLedger: finished rows of the ledger that ended before a moment, or beyond Keep rows of their job, with their messages and runs.
+	PruneLedger Prunable = "ledger"
+	// PruneRecords: the results of calls with an idempotency key, after [IdempotencyTTL].
+	PruneRecords Prunable = "records"
+)
+
+// PruneParams of [Retention].Prune.
 type PruneParams struct {
+	What   Prunable
 	Before time.Time
-	// Limit bounds one call; 0 = 500.
+	// Keep is how many rows of a job the ledger keeps; 0 = no bound.
+	Keep int
+	// Limit bounds one call; 0 = [DefaultPrune].
 	Limit int
 }
 

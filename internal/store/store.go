@@ -116,8 +116,6 @@ type Inbox interface {
 	PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]Waiting, int, error)
 	// RunByID reads a run; chat.ErrNotFound.
 	RunByID(ctx context.Context, id string) (Run, error)
-	// CountUnfinished counts messages without an outcome.
-	CountUnfinished(ctx context.Context) (int, error)
 }
 
 // Sessions are conversations and their transcripts.
@@ -174,12 +172,9 @@ type Outbox interface {
 	Delivered(ctx context.Context, nodeID, id, providerID string) error
 	// RecordProgress stores what of a row has arrived, in the form of its channel. chat.ErrFenced: the row is not leased to nodeID any more.
 	RecordProgress(ctx context.Context, nodeID, id, progress string) error
-	// Undelivered makes the row due for a later attempt, or ends it (Permanent).
-	Undelivered(ctx context.Context, p UndeliveredParams) error
-	// AddressGone ends a row for good because its address does not exist any more, as Undelivered does. In the same transaction it pauses
-	// the delivery of the cron job whose answer the row is, and adds the notices about that. chat.ErrFenced: the row is not leased to the
-	// node any more, and nothing is changed.
-	AddressGone(ctx context.Context, p GoneParams) (Gone, error)
+	// Undelivered makes the row due for a later attempt, or ends it (Permanent), and with Gone pauses the delivery of the job whose answer it is, in one
+	// transaction. chat.ErrFenced: the row is not leased to the node any more, and nothing is changed.
+	Undelivered(ctx context.Context, p UndeliveredParams) (Gone, error)
 	// OutboxCounts counts the rows that wait, have failed or may have arrived, by channel.
 	OutboxCounts(ctx context.Context) (map[string]OutboxCount, error)
 }
@@ -193,28 +188,16 @@ type IdempotencyRecords interface {
 	// IdempotencyRecord is the result of the first call with this key, as JSON of the operation's result; nil = there was none within
 	// [IdempotencyTTL]. chat.ErrKeyReused: the first call had other parameters.
 	IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (json.RawMessage, error)
-	// PruneIdempotencyRecords deletes at most limit records older than [IdempotencyTTL] and returns how many it deleted.
-	PruneIdempotencyRecords(ctx context.Context, limit int) (int, error)
 	// Audit adds one row to the log of changes, for a change outside of the store.
 	Audit(ctx context.Context, a chat.Audit) error
 }
 
-// Retention deletes history that is too old. Each call deletes a bounded number of rows in transactions of its own.
+// Retention deletes history that is too old.
 //
 // The log of changes has no such operation: the program only adds rows to it.
 type Retention interface {
-	// PruneInbox deletes messages that ended before a moment, about p.Limit of them: those of one turn together, with the run. It deletes
-	// no transcript and nothing unfinished, however old. A deleted message can be accepted again, so the moment must lie further back than
-	// any sender repeats a message. It returns how many it deleted; 0 = there are no more.
-	PruneInbox(ctx context.Context, p PruneParams) (int, error)
-	// PruneOutbox deletes at most p.Limit outgoing messages that were delivered, failed or expired before a moment. It must be called after
-	// PruneInbox has returned 0 for the same moment: until then a message may name its notice.
-	PruneOutbox(ctx context.Context, p PruneParams) (int, error)
-	// PruneSessions deletes at most p.Limit sessions that the gateway made for sub-turns and compactions ([chat.SessionKey.OfSideTurns]) and that last
-	// changed before a moment, with their messages, runs, transcripts and entries of the index. It deletes no session with a message or a run that is
-	// not over, none of a sub-turn whose end is not announced, and none of a tree of which a parent or the root still runs. It returns how many it deleted; 0 =
-	// there are no more.
-	PruneSessions(ctx context.Context, p PruneParams) (int, error)
+	// Prune deletes about p.Limit rows of one kind, see [Prunable], in a transaction of its own. It returns how many it deleted; 0 = there are no more.
+	Prune(ctx context.Context, p PruneParams) (int, error)
 	// FilesInUse lists the paths of files, below the directory for attachments, that a message without an outcome or an unfinished outgoing
 	// message names. The order is undefined; a path may occur twice.
 	FilesInUse(ctx context.Context) ([]string, error)

@@ -25,11 +25,8 @@ type Tasks interface {
 	// Yield notes that a run waits for sub-turns and has no slot ([RunYielded]), or that it has one again ([RunRunning]). chat.ErrFenced: it does not
 	// run under the claim. Idempotent.
 	Yield(ctx context.Context, c Claim, runID string, away bool) error
-	// Tasks lists sub-turns, newest first.
+	// Tasks lists sub-turns, newest first; with Left the oldest first.
 	Tasks(ctx context.Context, f TaskFilter) ([]Task, error)
-	// LeftTasks lists what a crash may have left: sub-turns without an outcome whose parent was stopped, or whose parent has ended although it
-	// waited for them; and those that have ended and are not announced. At most limit.
-	LeftTasks(ctx context.Context, limit int) ([]Task, error)
 	// Announced notes that the end of a sub-turn is announced, or needs no announcement. Idempotent.
 	Announced(ctx context.Context, id string) error
 }
@@ -59,6 +56,9 @@ type TaskFilter struct {
 	Visible string
 	// Open leaves out those that have an outcome.
 	Open bool
+	// Left selects what a crash may have left: sub-turns without an outcome whose parent was stopped, or whose parent has ended although it waited for them; and
+	// those that have ended and are not announced. No other field but Limit counts then.
+	Left bool
 	// Limit is how many are listed at most; 0 = [DefaultTasks].
 	Limit int
 }

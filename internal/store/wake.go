@@ -2,22 +2,23 @@ package store
 
 import "context"
 
+// Hint is what a node is asked to read again.
+type Hint string
+
+// The hints. The value follows the id of the node in a notification; a process of an older version ignores those that it does not know.
+const (
+	HintMessage Hint = ""      // one of its sessions has a new message
+	HintStop    Hint = " stop" // one of its runs was asked to stop: [Nodes].Heartbeat returns the request
+)
+
 // Waker is an optional ability of a store: hints between processes that share it. A hint means "read again" and has no data. Hints may be
 // lost, doubled or late; everything that must happen also happens without them, later.
 type Waker interface {
-	// Notify sends node the hint that one of its sessions has a new message. It returns at once and never fails. Hints to the same node are
-	// joined: at most one per 100 ms is sent.
-	Notify(node string)
+	// Notify sends a hint to a node. It returns at once and never fails. Equal hints to a node are joined: at most one per 100 ms is sent.
+	Notify(node string, h Hint)
 	// Wakeups delivers the hints for a node that lives in this process. The channel holds at most one hint and is never closed. The
 	// same node gets the same channel until it is unregistered.
-	Wakeups(node string) <-chan struct{}
-	// NotifyStop sends node the hint that one of its runs was asked to stop, as Notify does. When the hint is lost the next heartbeat
-	// returns the request.
-	NotifyStop(node string)
-	// StopWakeups delivers the hints of NotifyStop, as Wakeups does.
-	StopWakeups(node string) <-chan struct{}
-	// StopRequests returns the stop requests for runs that the node owns, as [Nodes].Heartbeat does. It uses the control connection.
-	StopRequests(ctx context.Context, node string) ([]StopRequest, error)
+	Wakeups(node string, h Hint) <-chan struct{}
 }
 
 // MaxBroadcast is how many bytes one text of a [Broadcaster] may have.

@@ -74,7 +74,8 @@ func (d *Delivery) alert(ctx context.Context, job cron.Job, run cron.Run, kind c
 func (d *Delivery) AddressGone(ctx context.Context, o store.Outgoing, p store.UndeliveredParams) error {
 	job, run, ok := d.answers(ctx, o)
 	if !ok {
-		return d.store.Undelivered(ctx, p)
+		_, err := d.store.Undelivered(ctx, p)
+		return err
 	}
 	job.State.DeliveryPause = cron.DeliveryPause{Since: time.Now(), Reason: p.Error, Channel: o.Target.Channel, ChatID: o.Target.ChatID}
 	job.State.LastDelivery, job.State.LastDeliveryError = cron.DeliveryNot, p.Error
@@ -84,9 +85,8 @@ func (d *Delivery) AddressGone(ctx context.Context, o store.Outgoing, p store.Un
 	if row == nil { // the job has no target for alerts that works: the main session of its agent gets it
 		row = noticeRow(channel.WebTarget(chat.MainKey(job.Agent)), job, run, goneN, text)
 	}
-	done, err := d.store.AddressGone(ctx, store.GoneParams{
-		Node: p.Node, ID: p.ID, Error: p.Error, JobID: job.ID, Revision: job.Revision, Outgoing: []store.Outgoing{*row},
-	})
+	p.Gone = &store.GoneAddress{JobID: job.ID, Revision: job.Revision, Outgoing: []store.Outgoing{*row}}
+	done, err := d.store.Undelivered(ctx, p)
 	if err != nil || done.Job == nil {
 		return err
 	}

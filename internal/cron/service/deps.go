@@ -20,12 +20,8 @@ type Store interface {
 	NamedLeases(ctx context.Context) (map[string]bool, error)
 	IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (json.RawMessage, error)
 	Enqueue(ctx context.Context, rows []store.Outgoing) error
-	Undelivered(ctx context.Context, p store.UndeliveredParams) error
-	AddressGone(ctx context.Context, p store.GoneParams) (store.Gone, error)
-	PruneIdempotencyRecords(ctx context.Context, limit int) (int, error)
-	PruneInbox(ctx context.Context, p store.PruneParams) (int, error)
-	PruneOutbox(ctx context.Context, p store.PruneParams) (int, error)
-	PruneSessions(ctx context.Context, p store.PruneParams) (int, error)
+	Undelivered(ctx context.Context, p store.UndeliveredParams) (store.Gone, error)
+	Prune(ctx context.Context, p store.PruneParams) (int, error)
 	FilesInUse(ctx context.Context) ([]string, error)
 }
 

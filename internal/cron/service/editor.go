@@ -46,7 +46,7 @@ func (ed *Editor) add(ctx context.Context, m cron.Members, by chat.Caller, o *ch
 		return cron.Put{}, err
 	}
 	keyed := key != ""
-	if before, err := store.AnswerOf[*cron.PutResult](ctx, ed.store, o); err != nil || before != nil {
+	if before, err := store.AnswerOf[*cron.PutResult](ctx, ed.store.IdempotencyRecord, o); err != nil || before != nil {
 		return putOf(before, keyed), err
 	}
 	draft, err := ed.limits(by, time.Now()).Apply(cron.Job{}, m)

@@ -46,7 +46,7 @@ func (mt *maintenance) run(ctx context.Context, what string, by agent.Summariser
 		if err != nil {
 			return report, err
 		}
-		answers, err := inChunks(ctx, func(ctx context.Context) (int, error) { return mt.store.PruneIdempotencyRecords(ctx, pruneChunk) })
+		answers, err := mt.prune(ctx, store.PruneParams{What: store.PruneRecords})
 		return fmt.Sprintf("%s, %d kept answers removed", report, answers), err
 	case pruneMessages:
 		return mt.pruneMessages(ctx)
@@ -66,7 +66,7 @@ func (mt *maintenance) run(ctx context.Context, what string, by agent.Summariser
 
 // pruneLedger removes old entries of the ledger with the sessions of isolated runs, and the sessions of tasks and compactions, which are kept as long.
 func (mt *maintenance) pruneLedger(ctx context.Context) (string, error) {
-	p := cron.PruneParams{Keep: mt.cfg.RetentionRuns, Limit: pruneChunk}
+	p := store.PruneParams{What: store.PruneLedger, Keep: mt.cfg.RetentionRuns}
 	if keep := mt.cfg.Retention; keep > 0 {
 		now, err := mt.store.Now(ctx)
 		if err != nil {
@@ -77,14 +77,12 @@ func (mt *maintenance) pruneLedger(ctx context.Context) (string, error) {
 	if p.Before.IsZero() && p.Keep == 0 {
 		return "everything is kept", nil
 	}
-	total, err := inChunks(ctx, func(ctx context.Context) (int, error) { return mt.jobs.Prune(ctx, p) })
+	total, err := mt.prune(ctx, p)
 	report := fmt.Sprintf("%d entries of the ledger removed", total)
 	if err != nil || p.Before.IsZero() {
 		return report, err
 	}
-	sessions, err := inChunks(ctx, func(ctx context.Context) (int, error) {
-		return mt.store.PruneSessions(ctx, store.PruneParams{Before: p.Before, Limit: pruneChunk})
-	})
+	sessions, err := mt.prune(ctx, store.PruneParams{What: store.PruneSessions, Before: p.Before})
 	return fmt.Sprintf("%s, %d sessions of tasks and compactions removed", report, sessions), err
 }
 
@@ -99,12 +97,12 @@ func (mt *maintenance) pruneMessages(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	p := store.PruneParams{Before: now.Add(-keep), Limit: pruneChunk}
-	messages, err := inChunks(ctx, func(ctx context.Context) (int, error) { return mt.store.PruneInbox(ctx, p) })
+	before := now.Add(-keep)
+	messages, err := mt.prune(ctx, store.PruneParams{What: store.PruneMessages, Before: before})
 	if err != nil {
 		return "", err
 	}
-	sent, err := inChunks(ctx, func(ctx context.Context) (int, error) { return mt.store.PruneOutbox(ctx, p) })
+	sent, err := mt.prune(ctx, store.PruneParams{What: store.PruneOutgoing, Before: before})
 	if err != nil {
 		return "", err
 	}
@@ -124,13 +122,14 @@ func (mt *maintenance) sweepFiles(ctx context.Context, keep time.Duration) (int,
 	return mt.files.Sweep(ctx, now, before, mt.store.FilesInUse)
 }
 
-// inChunks removes rows some at a time until there are none left, and returns how many there were. It checks ctx between two chunks.
-func inChunks(ctx context.Context, remove func(context.Context) (int, error)) (int, error) {
+// prune removes rows some at a time until there are none left, and returns how many there were. It checks ctx between two chunks.
+func (mt *maintenance) prune(ctx context.Context, p store.PruneParams) (int, error) {
+	p.Limit = pruneChunk
 	for total := 0; ; {
 		if ctx.Err() != nil {
 			return total, context.Cause(ctx)
 		}
-		n, err := remove(ctx)
+		n, err := mt.store.Prune(ctx, p)
 		total += n
 		if err != nil || n == 0 {
 			return total, err

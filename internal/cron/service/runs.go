@@ -125,7 +125,7 @@ func (rs *Runs) Backfill(ctx context.Context, p cron.BackfillParams, by chat.Cal
 	if p.DryRun {
 		p.IdempotencyKey = nil
 	}
-	if before, err := store.AnswerOf[*cron.Enqueued](ctx, rs.store, p.IdempotencyKey); err != nil || before != nil {
+	if before, err := store.AnswerOf[*cron.Enqueued](ctx, rs.store.IdempotencyRecord, p.IdempotencyKey); err != nil || before != nil {
 		return backfilled(before), err
 	}
 	job, err := rs.jobs.Job(ctx, p.ID, visible(by))

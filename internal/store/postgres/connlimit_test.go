@@ -59,7 +59,7 @@ func TestAHeartbeatHasAConnectionWhenTheRoleHasFive(t *testing.T) {
 			t.Fatalf("listening %s: %v", when, err)
 		}
 	}
-	s.Wakeups("n")
+	s.Wakeups("n", store.HintMessage)
 	beats("under load")
 	exec(t, admin, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '`+role+`'`)
 	beats("after all connections have ended")

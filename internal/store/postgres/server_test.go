@@ -180,7 +180,7 @@ func TestAwayAndBack(t *testing.T) {
 	if err := server.Halt(false); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.CountUnfinished(t.Context())
+	_, err := s.Held(t.Context())
 	if !errors.Is(err, chat.ErrStoreUnavailable) {
 		t.Fatalf("got %v, want store unavailable", err)
 	}
@@ -197,8 +197,8 @@ func TestAwayAndBack(t *testing.T) {
 	if err := s.Ping(t.Context()); err != nil {
 		t.Fatalf("ping after the restart: %v", err)
 	}
-	if n, err := s.CountUnfinished(t.Context()); err != nil || n != 0 {
-		t.Fatalf("after the restart: %d, %v", n, err)
+	if held, err := s.Held(t.Context()); err != nil || held.Unfinished != 0 {
+		t.Fatalf("after the restart: %d, %v", held.Unfinished, err)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"laneway/internal/store"
 )
 
 const (
@@ -62,20 +64,13 @@ func (w *waker) close() {
 	w.done.Wait()
 }
 
-// Notify sends a node the hint to read again, see store.Waker. It starts the sender at the first call.
-func (s *Store) Notify(node string) { s.wake.notify(node) }
+// Notify sends a node a hint, see store.Waker. It starts the sender at the first call.
+func (s *Store) Notify(node string, h store.Hint) { s.wake.notify(node + string(h)) }
 
 // Wakeups delivers the hints for a node of this process, see store.Waker. It starts the listener at the first call.
-func (s *Store) Wakeups(node string) <-chan struct{} { return s.wake.wakeups(node) }
-
-// stopHint follows the id of a node that is to read its stop requests. A process of an older version does not know the name and ignores it.
-const stopHint = " stop"
-
-// NotifyStop sends a node the hint to read its stop requests, see store.Waker.
-func (s *Store) NotifyStop(node string) { s.wake.notify(node + stopHint) }
-
-// StopWakeups delivers the hints of NotifyStop, see store.Waker.
-func (s *Store) StopWakeups(node string) <-chan struct{} { return s.wake.wakeups(node + stopHint) }
+func (s *Store) Wakeups(node string, h store.Hint) <-chan struct{} {
+	return s.wake.wakeups(node + string(h))
+}
 
 func (w *waker) notify(node string) {
 	w.mu.Lock()
@@ -120,7 +115,7 @@ func (w *waker) forget(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.local, node)
-	delete(w.local, node+stopHint)
+	delete(w.local, node+string(store.HintStop))
 }
 
 // signal leaves one hint in a channel of capacity one.

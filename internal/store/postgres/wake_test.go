@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/store"
 	"laneway/internal/store/postgres"
 	"laneway/internal/testpg"
 )
@@ -17,11 +18,11 @@ func TestWakeUpsReachTheOtherNode(t *testing.T) {
 	url := testpg.DB(t)
 	here, there := open(t, postgres.Config{URL: url}), open(t, postgres.Config{URL: url})
 	defer func() { _, _ = here.Close(), there.Close() }()
-	hints, others := there.Wakeups("there"), there.Wakeups("third")
+	hints, others := there.Wakeups("there", store.HintMessage), there.Wakeups("third", store.HintMessage)
 	<-hints // the listener is ready: after it connects it sends every channel one hint
 	<-others
 	for range 100 {
-		here.Notify("there")
+		here.Notify("there", store.HintMessage)
 	}
 	select {
 	case <-hints:
@@ -33,7 +34,7 @@ func TestWakeUpsReachTheOtherNode(t *testing.T) {
 		t.Fatal("a hint for one node woke another")
 	default:
 	}
-	if there.Wakeups("there") != hints {
+	if there.Wakeups("there", store.HintMessage) != hints {
 		t.Fatal("the same node got another channel")
 	}
 }
@@ -43,7 +44,7 @@ func TestBroadcastsReachEveryOtherProcessInTheirOrder(t *testing.T) {
 	url := testpg.DB(t)
 	here, there, third := open(t, postgres.Config{URL: url}), open(t, postgres.Config{URL: url}), open(t, postgres.Config{URL: url})
 	defer func() { _, _, _ = here.Close(), there.Close(), third.Close() }()
-	ready := []<-chan struct{}{there.Wakeups("there"), third.Wakeups("third")}
+	ready := []<-chan struct{}{there.Wakeups("there", store.HintMessage), third.Wakeups("third", store.HintMessage)}
 	mine := here.Broadcasts()
 	heard := []<-chan string{there.Broadcasts(), third.Broadcasts()}
 	for _, listens := range ready {
@@ -118,11 +119,11 @@ func TestWakeUpsSurviveABrokenListener(t *testing.T) {
 	url := testpg.DB(t)
 	s := open(t, postgres.Config{URL: url})
 	defer func() { _ = s.Close() }()
-	hints := s.Wakeups("n")
+	hints := s.Wakeups("n", store.HintMessage)
 	<-hints
 	exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'laneway' AND datname = current_database()`)
 	<-hints // after the break each listener looks once
-	s.Notify("n")
+	s.Notify("n", store.HintMessage)
 	<-hints
 }
 
@@ -148,11 +149,11 @@ func TestAReaderOfBroadcastsIsInformedThatSomeMayBeLost(t *testing.T) {
 func TestCloseEndsTheWaker(t *testing.T) {
 	t.Parallel()
 	s := open(t, postgres.Config{URL: testpg.DB(t)})
-	s.Wakeups("n")
-	s.Notify("n")
+	s.Wakeups("n", store.HintMessage)
+	s.Notify("n", store.HintMessage)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s.Notify("n") // after the end: nothing happens
-	s.Wakeups("m")
+	s.Notify("n", store.HintMessage) // after the end: nothing happens
+	s.Wakeups("m", store.HintMessage)
 }

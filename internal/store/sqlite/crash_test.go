@@ -158,7 +158,7 @@ func checkWhole(t *testing.T, s *Store, path string) {
 			t.Errorf("%s: %d rows are wrong (%v)", name, n, err)
 		}
 	}
-	if _, err := s.CountUnfinished(t.Context()); err != nil {
+	if _, err := s.Held(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -112,7 +112,7 @@ func everythingOfCron(t *testing.T, s *Store, clock *time.Time) {
 	must(err)
 	_, err = s.Summary(ctx, "")
 	must(err)
-	n, err := s.Prune(ctx, cron.PruneParams{Before: clock.Add(time.Hour), Keep: 1})
+	n, err := s.Prune(ctx, store.PruneParams{What: store.PruneLedger, Before: clock.Add(time.Hour), Keep: 1})
 	must(err)
 	if n == 0 {
 		t.Fatal("nothing was pruned")

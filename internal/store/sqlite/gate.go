@@ -56,15 +56,18 @@ func (s *Store) TakeQuestions(ctx context.Context, nodeID string, limit int) ([]
 	return nil, err
 }
 
-// LeftTasks lists what a crash may have left; see the port.
-func (s *Store) LeftTasks(ctx context.Context, limit int) ([]store.Task, error) {
+// Tasks lists sub-turns; see the port. Reading what a crash may have left is a poll.
+func (s *Store) Tasks(ctx context.Context, f store.TaskFilter) ([]store.Task, error) {
+	if !f.Left {
+		return s.Store.Tasks(ctx, f)
+	}
 	p := store.Poll{Kind: pollTasks}
 	if _, resting, err := s.resting(ctx, p); resting || err != nil {
 		return nil, err
 	}
 	now, changes := s.now(), s.gate.Changes()
-	list, err := s.Store.LeftTasks(ctx, limit)
-	if err == nil && len(list) == 0 && limit > 0 {
+	list, err := s.Store.Tasks(ctx, f)
+	if err == nil && len(list) == 0 {
 		s.gate.Rest(p, changes, now, time.Time{})
 	}
 	return list, err

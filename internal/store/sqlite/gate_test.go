@@ -29,7 +29,10 @@ func polls(ctx context.Context, s *Store, node string) map[string]func() (bool, 
 			return len(c.Jobs)+len(c.Launched) > 0, err
 		},
 		pollQuestions: func() (bool, error) { l, err := s.TakeQuestions(ctx, node, 10); return len(l) > 0, err },
-		pollTasks:     func() (bool, error) { l, err := s.LeftTasks(ctx, 10); return len(l) > 0, err },
+		pollTasks: func() (bool, error) {
+			l, err := s.Tasks(ctx, store.TaskFilter{Left: true, Limit: 10})
+			return len(l) > 0, err
+		},
 	}
 }
 

@@ -29,7 +29,7 @@ func TestABackupIsHeldAndItsOriginalIsNot(t *testing.T) {
 	if h, err := s.Hold(t.Context()); err != nil || h != nil {
 		t.Fatalf("the original has the hold %+v, %v", h, err)
 	}
-	if err := v.ReleaseHold(t.Context(), store.ChangedBy{Who: "cli"}); err != nil {
+	if err := v.SetHold(t.Context(), nil, store.ChangedBy{Who: "cli"}); err != nil {
 		t.Fatal(err)
 	}
 	if h, err := v.Hold(t.Context()); err != nil || h != nil {

@@ -165,11 +165,12 @@ func everything(t *testing.T, s *Store, clock *time.Time) (ofDeletion map[string
 		t.Fatalf("claimed %d outgoing messages, want 3", len(out))
 	}
 	must(s.Delivered(ctx, "second", "x", "17"))
-	must(s.Undelivered(ctx, store.UndeliveredParams{Node: "second", ID: "y", Permanent: true}))
+	_, err = s.Undelivered(ctx, store.UndeliveredParams{Node: "second", ID: "y", Permanent: true})
+	must(err)
 	must(s.Enqueue(ctx, []store.Outgoing{{ID: "z", Target: chat.Target{Channel: "web", ChatID: "4"}}}))
 	_, err = s.ClaimOutgoing(ctx, "second", []string{"web"}, 10)
 	must(err)
-	_, err = s.AddressGone(ctx, store.GoneParams{Node: "second", ID: "z"})
+	_, err = s.Undelivered(ctx, store.UndeliveredParams{Node: "second", ID: "z", Gone: &store.GoneAddress{}})
 	must(err)
 	must(s.ReleaseLease(ctx, lease))
 	_, err = s.OutboxCounts(ctx)
@@ -201,7 +202,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) (ofDeletion map[string
 	must(err)
 	_, _, err = s.PendingInputs(ctx, key, 0, 5)
 	must(err)
-	_, err = s.CountUnfinished(ctx)
+	_, err = s.Held(ctx)
 	must(err)
 	_, err = s.FilesInUse(ctx)
 	must(err)
@@ -258,7 +259,7 @@ func everythingOfTasks(t *testing.T, s *Store) {
 			t.Errorf("%+v lists %d sub-turns, want 1", f, len(list))
 		}
 	}
-	_, err = s.LeftTasks(ctx, 10)
+	_, err = s.Tasks(ctx, store.TaskFilter{Left: true, Limit: 10})
 	must(err)
 	must(s.Announced(ctx, "child"))
 }

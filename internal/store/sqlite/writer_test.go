@@ -123,8 +123,8 @@ func TestNothingIsAcknowledgedWhenTheCommitFails(t *testing.T) {
 			t.Errorf("operation %d got %v, want ErrStoreUnavailable", i, err)
 		}
 	}
-	if left, err := s.CountUnfinished(t.Context()); err != nil || left != 0 {
-		t.Errorf("%d messages stored (%v), want none", left, err)
+	if held, err := s.Held(t.Context()); err != nil || held.Unfinished != 0 {
+		t.Errorf("%d messages stored (%v), want none", held.Unfinished, err)
 	}
 	if err := turn(t.Context(), s, "node", "room", "later"); err != nil {
 		t.Errorf("after a lost batch: %v", err)
@@ -229,8 +229,8 @@ func TestAnOperationWhoseContextEndedBeforeItsTurnIsNotExecuted(t *testing.T) {
 	if err := s.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := s.CountUnfinished(t.Context()); err != nil || n != 0 {
-		t.Errorf("%d messages stored (%v), want none", n, err)
+	if held, err := s.Held(t.Context()); err != nil || held.Unfinished != 0 {
+		t.Errorf("%d messages stored (%v), want none", held.Unfinished, err)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestCloseFinishesWhatIsQueuedAndRefusesTheRest(t *testing.T) {
 	if err := errors.Join(<-accepted, <-closed, s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.CountUnfinished(t.Context()); !errors.Is(err, chat.ErrStoreUnavailable) {
+	if _, err := s.Held(t.Context()); !errors.Is(err, chat.ErrStoreUnavailable) {
 		t.Errorf("a read after Close: got %v, want ErrStoreUnavailable", err)
 	}
 	again := openAt(t, path, nil)
@@ -293,13 +293,13 @@ func TestReadersDoNotWaitForTheWriter(t *testing.T) {
 	g := block(t, s)
 	defer close(g.leave)
 	for range 3 * defaultReaders {
-		if _, err := s.CountUnfinished(t.Context()); err != nil {
+		if _, err := s.Held(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
-	if _, err := s.CountUnfinished(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := s.Held(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want the deadline", err)
 	}
 }

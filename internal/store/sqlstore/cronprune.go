@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"laneway/internal/cron"
+	"laneway/internal/store"
 )
 
 // maxPrune is how many rows one call deletes. Each has a message, a run and often a session of its own; on SQLite no other operation writes meanwhile.
@@ -56,12 +57,10 @@ func (r oldRun) ownSession() bool {
 	return key.Rest == "cron:"+r.JobID+":"+string(r.Trigger)+"-"+strconv.FormatInt(millis(r.ScheduledFor), 10)
 }
 
-// Prune deletes old rows of the ledger; see cron.JobStore. A row goes with what the run had for itself: its messages, its runs and, unless it was continued,
+// ledger deletes old rows of the ledger. A row goes with what the run had for itself: its messages, its runs and, unless it was continued,
 // the session that was made for it, with its transcript. The rows are searched outside of the transaction that deletes them.
-func (s Cron) Prune(ctx context.Context, p cron.PruneParams) (int, error) {
-	if p.Limit <= 0 || p.Limit > maxPrune {
-		p.Limit = maxPrune
-	}
+func (s Retention) ledger(ctx context.Context, p store.PruneParams) (int, error) {
+	p.Limit = min(p.Most(), maxPrune)
 	var old []oldRun
 	err := s.db.View(ctx, "look for old runs", func(ctx context.Context, tx Tx) (err error) {
 		old, err = prunable(ctx, tx, &p)
@@ -96,7 +95,7 @@ func (s Cron) Prune(ctx context.Context, p cron.PruneParams) (int, error) {
 }
 
 // prunable finds finished rows that are too old, and those beyond the newest ones of their jobs.
-func prunable(ctx context.Context, tx Tx, p *cron.PruneParams) (old []oldRun, err error) {
+func prunable(ctx context.Context, tx Tx, p *store.PruneParams) (old []oldRun, err error) {
 	if !p.Before.IsZero() {
 		if old, err = all(ctx, tx, tx.PerEngine(agedSQL, agedOnSQLite), scanOld, millis(p.Before), p.Limit); err != nil {
 			return nil, err
@@ -134,7 +133,7 @@ func prunable(ctx context.Context, tx Tx, p *cron.PruneParams) (old []oldRun, er
 }
 
 // beyond reads of a job with few rows the index only.
-func beyond(ctx context.Context, tx Tx, job string, p *cron.PruneParams) ([]oldRun, error) {
+func beyond(ctx context.Context, tx Tx, job string, p *store.PruneParams) ([]oldRun, error) {
 	many, err := one(ctx, tx, `SELECT 1 FROM cron_run_logs WHERE job_id = $1 ORDER BY job_id, scheduled_for LIMIT 1 OFFSET $2`, func(Row) error { return nil }, job, p.Keep)
 	if err != nil || !many {
 		return nil, err

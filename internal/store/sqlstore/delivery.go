@@ -91,10 +91,30 @@ func (s Outbox) RecordProgress(ctx context.Context, nodeID, id, progress string)
 }
 
 // Undelivered gives the row back for a later attempt, or ends it; see store.Outbox.
-func (s Outbox) Undelivered(ctx context.Context, p store.UndeliveredParams) error {
-	return s.db.Update(ctx, "note a failed delivery", func(ctx context.Context, tx Tx) error {
-		_, err := undelivered(ctx, tx, p)
-		return err
+func (s Outbox) Undelivered(ctx context.Context, p store.UndeliveredParams) (store.Gone, error) {
+	return result(ctx, s.db.Update, "note a failed delivery", func(ctx context.Context, tx Tx) (out store.Gone, err error) {
+		if p.Gone == nil {
+			_, err = undelivered(ctx, tx, p)
+			return out, err
+		}
+		// Jobs are locked first, as everywhere.
+		if err := tx.Later(ctx, `SELECT 1 FROM cron_jobs WHERE id = $1 {lock}`, nil, p.Gone.JobID); err != nil {
+			return out, err
+		}
+		to, err := undelivered(ctx, tx, p)
+		if err != nil {
+			return out, err
+		}
+		paused, err := tx.Exec(ctx, pauseDeliverySQL, p.Gone.JobID, p.Gone.Revision, p.Error, to.Channel, to.ChatID)
+		if err != nil || paused == 0 {
+			return out, err
+		}
+		if err := addOutgoing(ctx, tx, p.Gone.Outgoing); err != nil {
+			return out, err
+		}
+		job, err := s.jobs.findJob(ctx, tx, p.Gone.JobID, "")
+		out.Job = &job.Job
+		return out, err
 	})
 }
 
@@ -117,28 +137,4 @@ func undelivered(ctx context.Context, tx Tx, p store.UndeliveredParams) (to chat
 		d.status = cron.DeliveryUnknown
 	}
 	return to, noteDelivery(ctx, tx, run, kind, d)
-}
-
-// AddressGone ends a row for good and pauses the delivery of its job; see store.Outbox.
-func (s Outbox) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone, error) {
-	return result(ctx, s.db.Update, "note that an address is gone", func(ctx context.Context, tx Tx) (out store.Gone, err error) {
-		// Jobs are locked first, as everywhere.
-		if err := tx.Later(ctx, `SELECT 1 FROM cron_jobs WHERE id = $1 {lock}`, nil, p.JobID); err != nil {
-			return out, err
-		}
-		to, err := undelivered(ctx, tx, store.UndeliveredParams{Node: p.Node, ID: p.ID, Error: p.Error, Permanent: true})
-		if err != nil {
-			return out, err
-		}
-		paused, err := tx.Exec(ctx, pauseDeliverySQL, p.JobID, p.Revision, p.Error, to.Channel, to.ChatID)
-		if err != nil || paused == 0 {
-			return out, err
-		}
-		if err := addOutgoing(ctx, tx, p.Outgoing); err != nil {
-			return out, err
-		}
-		job, err := s.jobs.findJob(ctx, tx, p.JobID, "")
-		out.Job = &job.Job
-		return out, err
-	})
 }

@@ -34,29 +34,22 @@ func readHold(ctx context.Context, tx Tx) (*store.Hold, error) {
 	return h, nil
 }
 
-// SetHold holds the gateway; see store.Holds.
-func (s Holds) SetHold(ctx context.Context, h store.Hold, by store.ChangedBy) error {
-	return s.db.Update(ctx, "hold the gateway", func(ctx context.Context, tx Tx) error {
+// SetHold holds or releases the gateway; see store.Holds.
+func (s Holds) SetHold(ctx context.Context, h *store.Hold, by store.ChangedBy) error {
+	return s.db.Update(ctx, "hold or release the gateway", func(ctx context.Context, tx Tx) error {
 		now, err := tx.Now(ctx)
 		if err != nil {
 			return err
 		}
-		n, err := tx.Exec(ctx, store.SetHoldSQL, now, h.Who, h.Reason)
+		text, verb, args := store.ReleaseHoldSQL, store.VerbRelease, []any(nil)
+		if h != nil {
+			text, verb, args = store.SetHoldSQL, store.VerbHold, []any{now, h.Who, h.Reason}
+		}
+		n, err := tx.Exec(ctx, text, args...)
 		if err != nil || n == 0 {
 			return err
 		}
-		return logChange(ctx, tx, by, Change{Verb: store.VerbHold})
-	})
-}
-
-// ReleaseHold ends the hold; see store.Holds.
-func (s Holds) ReleaseHold(ctx context.Context, by store.ChangedBy) error {
-	return s.db.Update(ctx, "release the gateway", func(ctx context.Context, tx Tx) error {
-		n, err := tx.Exec(ctx, store.ReleaseHoldSQL)
-		if err != nil || n == 0 {
-			return err
-		}
-		return logChange(ctx, tx, by, Change{Verb: store.VerbRelease})
+		return logChange(ctx, tx, by, Change{Verb: verb})
 	})
 }
 

@@ -76,16 +76,6 @@ func (s Calls) IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (an
 	return answer, err
 }
 
-// PruneIdempotencyRecords deletes old records; see store.IdempotencyRecords.
-func (s Calls) PruneIdempotencyRecords(ctx context.Context, limit int) (int, error) {
-	return result(ctx, s.db.Update, "prune the answers", func(ctx context.Context, tx Tx) (int, error) {
-		done, err := tx.Exec(ctx, `
-			WITH old AS MATERIALIZED (SELECT owner, method, key FROM answers WHERE at <= {now} - $1 ORDER BY at {limit $2} {skip})
-			DELETE FROM answers WHERE (owner, method, key) IN (SELECT owner, method, key FROM old)`, store.IdempotencyTTL.Milliseconds(), limit)
-		return int(done), err
-	})
-}
-
 // Audit adds one row to the log of changes.
 func (s Calls) Audit(ctx context.Context, a chat.Audit) error {
 	return s.db.Update(ctx, "write the log of changes", func(ctx context.Context, tx Tx) error { return audit(ctx, tx, &a, "") })

@@ -143,8 +143,3 @@ func (s Inbox) PendingInputs(ctx context.Context, key chat.SessionKey, after int
 	})
 	return list, total, err
 }
-
-// CountUnfinished counts messages without an outcome.
-func (s Inbox) CountUnfinished(ctx context.Context) (int, error) {
-	return value[int](ctx, s.db, query{"count unfinished messages", `SELECT count(*) FROM inbox WHERE ` + unended, nil})
-}

@@ -82,14 +82,6 @@ func openRuns(ctx context.Context, tx Tx, nodeID string) (runs []string, stops [
 	return runs, stops, err
 }
 
-// StopRequests reads the stop requests for runs of a node; see store.Waker.
-func (s Nodes) StopRequests(ctx context.Context, nodeID string) ([]store.StopRequest, error) {
-	return result(ctx, control(s.db, Stop), "read stop requests", func(ctx context.Context, tx Tx) ([]store.StopRequest, error) {
-		_, stops, err := openRuns(ctx, tx, nodeID)
-		return stops, err
-	})
-}
-
 // defaultLease is how long a node lives without a heartbeat when [store.Node] does not set it.
 const defaultLease = 15 * time.Second
 

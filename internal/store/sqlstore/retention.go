@@ -16,7 +16,7 @@ var _ store.Retention = Retention{}
 // joinedAhead is how far after its run a message may lie that joined it. One that lies further is deleted a moment later on its own.
 const joinedAhead = 1000
 
-// maxPruneSessions is how many sessions one call of PruneSessions deletes: SQLite's writer runs no other operation meanwhile.
+// maxPruneSessions is how many sessions one call deletes: SQLite's writer runs no other operation meanwhile.
 const maxPruneSessions = 100
 
 const (
@@ -36,7 +36,7 @@ const (
 
 	unendedRun = `x.ended_at IS NULL AND x.state IN ('running', 'stopping', 'yielded')`
 
-	// sideSessions finds the sessions that PruneSessions deletes. $1 the moment, $2 how many.
+	// sideSessions finds the sessions of store.PruneSessions. $1 the moment, $2 how many.
 	sideSessions = `SELECT s.key FROM sessions s WHERE s.updated_at < $1 AND s.done_seq = s.last_seq
 		AND (s.key LIKE 'agent:' || s.agent || ':task:________-____-____-____-____________'
 			OR s.key LIKE 'agent:' || s.agent || ':cron:compact:________-____-____-____-____________')` + sideSessionsOver
@@ -75,8 +75,25 @@ type oldMessage struct {
 	run     string
 }
 
-// PruneInbox deletes messages that have ended with their runs; see store.Retention. A run that is under way keeps its messages.
-func (s Retention) PruneInbox(ctx context.Context, p store.PruneParams) (int, error) {
+// Prune deletes old rows; see store.Retention.
+func (s Retention) Prune(ctx context.Context, p store.PruneParams) (int, error) {
+	switch p.What {
+	case store.PruneMessages:
+		return s.messages(ctx, p)
+	case store.PruneOutgoing:
+		return s.outgoing(ctx, p)
+	case store.PruneSessions:
+		return s.sessions(ctx, p)
+	case store.PruneLedger:
+		return s.ledger(ctx, p)
+	case store.PruneRecords:
+		return s.records(ctx, p)
+	}
+	return 0, chat.Errorf(chat.CodeInvalid, "there is no history named %q", p.What)
+}
+
+// messages deletes messages that have ended with their runs. A run that is under way keeps its messages.
+func (s Retention) messages(ctx context.Context, p store.PruneParams) (int, error) {
 	old, err := list(ctx, s.db, query{
 		"look for old messages", `SELECT session_key, seq, COALESCE(run_id, '') FROM inbox WHERE ended_at < $1 AND state = 'done' {limit $2}`,
 		[]any{millis(p.Before), p.Most()},
@@ -106,8 +123,8 @@ func (s Retention) PruneInbox(ctx context.Context, p store.PruneParams) (int, er
 	})
 }
 
-// PruneOutbox deletes outgoing messages that have ended; see store.Retention.
-func (s Retention) PruneOutbox(ctx context.Context, p store.PruneParams) (int, error) {
+// outgoing deletes outgoing messages that have ended.
+func (s Retention) outgoing(ctx context.Context, p store.PruneParams) (int, error) {
 	old, err := list(ctx, s.db, query{
 		"look for old outgoing messages", `SELECT id FROM outbox WHERE done_at < $1 {limit $2}`, []any{millis(p.Before), p.Most()},
 	}, scanText)
@@ -120,9 +137,9 @@ func (s Retention) PruneOutbox(ctx context.Context, p store.PruneParams) (int, e
 	})
 }
 
-// PruneSessions deletes old sessions of sub-turns and compactions; see store.Retention. The conversation of a compaction may be compacted again, so its
+// sessions deletes old sessions of sub-turns and compactions. The conversation of a compaction may be compacted again, so its
 // session leaves a tombstone.
-func (s Retention) PruneSessions(ctx context.Context, p store.PruneParams) (int, error) {
+func (s Retention) sessions(ctx context.Context, p store.PruneParams) (int, error) {
 	args := []any{millis(p.Before), min(p.Most(), maxPruneSessions)}
 	var found []string
 	err := s.db.View(ctx, "look for old sessions", func(ctx context.Context, tx Tx) (err error) {
@@ -154,6 +171,16 @@ func (s Retention) PruneSessions(ctx context.Context, p store.PruneParams) (int,
 		}
 		return len(keys), later(ctx, tx, with(`DELETE FROM inbox WHERE session_key {in $1}`, keys), with(`DELETE FROM runs WHERE session_key {in $1}`, keys),
 			with(`DELETE FROM sessions WHERE key {in $1}`, keys))
+	})
+}
+
+// records deletes the results of calls with an idempotency key.
+func (s Retention) records(ctx context.Context, p store.PruneParams) (int, error) {
+	return result(ctx, s.db.Update, "prune the answers", func(ctx context.Context, tx Tx) (int, error) {
+		done, err := tx.Exec(ctx, `
+			WITH old AS MATERIALIZED (SELECT owner, method, key FROM answers WHERE at <= {now} - $1 ORDER BY at {limit $2} {skip})
+			DELETE FROM answers WHERE (owner, method, key) IN (SELECT owner, method, key FROM old)`, store.IdempotencyTTL.Milliseconds(), p.Most())
+		return int(done), err
 	})
 }
 

@@ -73,10 +73,16 @@ func (s SubTurns) Tasks(ctx context.Context, f store.TaskFilter) (list []store.T
 	return list, err
 }
 
+// leftTasks selects what a crash may have left. Its cost follows the open sub-turns.
+const leftTasks = ` AND CASE WHEN i.state = 'done' THEN i.announce = 1 WHEN p.outcome IN ('` + string(chat.OutcomeStopped) + `', '` + string(chat.OutcomeSuperseded) + `') THEN true
+	ELSE p.outcome IS NOT NULL AND i.announce = 0 END ORDER BY i.accepted_at, i.message_id {limit $2}`
+
 // tasksSQL has the conditions that select something, so that each is found by its index.
 func tasksSQL(tx Tx, f store.TaskFilter) (text string, args []any) {
 	args = []any{store.TaskText, f.Most()}
 	switch {
+	case f.Left:
+		return openTasks(tx) + leftTasks, args
 	case f.ID != "" || len(f.Parents) > 0:
 		text = taskRows(tx, "")
 	case f.Open:
@@ -104,15 +110,4 @@ func tasksSQL(tx Tx, f store.TaskFilter) (text string, args []any) {
 		where(`EXISTS (SELECT 1 FROM inbox q WHERE q.message_id = i.root AND q.session_key = $n)`, f.RootSession.String())
 	}
 	return text + ` ORDER BY i.accepted_at DESC, i.message_id {limit $2}`, args // the order of the index inbox_task_times
-}
-
-// LeftTasks lists what a crash may have left; see store.Tasks. Its cost follows the open sub-turns.
-func (s SubTurns) LeftTasks(ctx context.Context, limit int) (list []store.Task, err error) {
-	const left = ` AND CASE WHEN i.state = 'done' THEN i.announce = 1 WHEN p.outcome IN ('` + string(chat.OutcomeStopped) + `', '` + string(chat.OutcomeSuperseded) + `') THEN true
-		ELSE p.outcome IS NOT NULL AND i.announce = 0 END ORDER BY i.accepted_at, i.message_id {limit $2}`
-	err = s.db.View(ctx, "list left sub-turns", func(ctx context.Context, tx Tx) (err error) {
-		list, err = all(ctx, tx, openTasks(tx)+left, scanTask, store.TaskText, max(limit, 0))
-		return err
-	})
-	return list, err
 }

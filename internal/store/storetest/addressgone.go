@@ -27,10 +27,10 @@ func unsentAnswer(w *world) {
 }
 
 // goneOf is what a node writes when the address of an answer is gone.
-func (w *world) goneOf(node string, j cron.Job, o store.Outgoing) store.GoneParams {
-	return store.GoneParams{
-		Node: node, ID: o.ID, Error: "blocked", JobID: j.ID, Revision: j.Revision,
-		Outgoing: []store.Outgoing{w.outgoing("ops", "1")},
+func (w *world) goneOf(node string, j cron.Job, o store.Outgoing) store.UndeliveredParams {
+	return store.UndeliveredParams{
+		Node: node, ID: o.ID, Error: "blocked", Permanent: true,
+		Gone: &store.GoneAddress{JobID: j.ID, Revision: j.Revision, Outgoing: []store.Outgoing{w.outgoing("ops", "1")}},
 	}
 }
 
@@ -46,7 +46,7 @@ func addressGone(w *world) {
 	before := w.revision()
 	l, o := w.replied(node)
 	p := w.goneOf(node, j, o)
-	gone, err := w.st.AddressGone(w.ctx, p)
+	gone, err := w.st.Undelivered(w.ctx, p)
 	w.ok(err)
 	r := w.ledger(l.Run.ID)
 	equal(w, "run", []any{r.State, r.Delivery, r.DeliveryError}, []any{cron.RunOK, cron.DeliveryNot, "blocked"})
@@ -56,14 +56,14 @@ func addressGone(w *world) {
 	equal(w, "definition", []any{after.Revision, after.MayFire(), after.State.NextRunAt.IsZero(), w.revision()}, []any{j.Revision, true, false, before})
 	equal(w, "what the caller learns", *gone.Job, after)
 	w.wantNotices(node, 1)
-	_, err = w.st.AddressGone(w.ctx, p)
+	_, err = w.st.Undelivered(w.ctx, p)
 	w.fails(err, chat.ErrFenced)
 
 	// The answer of another run that was on its way: it ends, and there is no second notice.
 	_, o = w.replied(node)
 	again := w.goneOf(node, j, o)
 	w.clock.advance(time.Second)
-	gone, err = w.st.AddressGone(w.ctx, again)
+	gone, err = w.st.Undelivered(w.ctx, again)
 	w.ok(err)
 	equal(w, "paused again", gone.Job == nil, true)
 	equal(w, "pause", w.stored(j.ID).State.DeliveryPause, want)
@@ -76,7 +76,7 @@ func addressGoneOfAChangedJob(w *world) {
 	j := w.job(nil)
 	l, o := w.replied(node)
 	w.alter(j.ID, func(j *cron.Job) { j.Delivery.To, j.Revision = "2", "r2" })
-	gone, err := w.st.AddressGone(w.ctx, w.goneOf(node, j, o))
+	gone, err := w.st.Undelivered(w.ctx, w.goneOf(node, j, o))
 	w.ok(err)
 	equal(w, "paused", []any{gone.Job == nil, w.stored(j.ID).State.DeliveryPause}, []any{true, cron.DeliveryPause{}})
 	equal(w, "run", w.ledger(l.Run.ID).Delivery, cron.DeliveryNot)
@@ -85,7 +85,7 @@ func addressGoneOfAChangedJob(w *world) {
 	l, o = w.replied(node)
 	_, err = w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) { return nil, nil }})
 	w.ok(err)
-	_, err = w.st.AddressGone(w.ctx, w.goneOf(node, j, o))
+	_, err = w.st.Undelivered(w.ctx, w.goneOf(node, j, o))
 	w.ok(err)
 	equal(w, "run of a job that was removed", w.ledger(l.Run.ID).Delivery, cron.DeliveryNot)
 	w.wantNotices(node, 0)
@@ -99,7 +99,7 @@ func addressGoneByAStaleNode(w *world) {
 	w.ok(w.st.Unregister(w.ctx, old))
 	node := w.node()
 	equal(w, "given back", w.claimOne(node).ID, o.ID)
-	_, err := w.st.AddressGone(w.ctx, w.goneOf(old, j, o))
+	_, err := w.st.Undelivered(w.ctx, w.goneOf(old, j, o))
 	w.fails(err, chat.ErrFenced)
 	equal(w, "run", []any{w.ledger(l.Run.ID).Delivery, w.stored(j.ID).State.DeliveryPause}, []any{cron.DeliveryUnknown, cron.DeliveryPause{}})
 	w.wantNotices(node, 0)

@@ -76,14 +76,20 @@ func (w *world) writes(ctx context.Context, todo leftOver) map[string]func() err
 			_, err := w.st.ResetSession(ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "late"})
 			return err
 		},
-		"DeleteSession":    func() error { _, err := w.st.DeleteSession(ctx, store.DeleteParams{Session: key}); return err },
-		"SetSessionMode":   func() error { return w.st.SetSessionMode(ctx, key, "ann", chat.ModeCollect) },
-		"GiveSession":      func() error { return w.st.GiveSession(ctx, key, "ann", "late") },
-		"SetNote":          func() error { return w.st.SetNote(ctx, key, "ann", "late", "x") },
-		"Enqueue":          func() error { return w.st.Enqueue(ctx, []store.Outgoing{w.outgoing("web", "9")}) },
-		"Delivered":        func() error { return w.st.Delivered(ctx, node, out, "late") },
-		"Undelivered":      func() error { return w.st.Undelivered(ctx, store.UndeliveredParams{Node: node, ID: out}) },
-		"AddressGone":      func() error { _, err := w.st.AddressGone(ctx, store.GoneParams{Node: node, ID: out}); return err },
+		"DeleteSession":  func() error { _, err := w.st.DeleteSession(ctx, store.DeleteParams{Session: key}); return err },
+		"SetSessionMode": func() error { return w.st.SetSessionMode(ctx, key, "ann", chat.ModeCollect) },
+		"GiveSession":    func() error { return w.st.GiveSession(ctx, key, "ann", "late") },
+		"SetNote":        func() error { return w.st.SetNote(ctx, key, "ann", "late", "x") },
+		"Enqueue":        func() error { return w.st.Enqueue(ctx, []store.Outgoing{w.outgoing("web", "9")}) },
+		"Delivered":      func() error { return w.st.Delivered(ctx, node, out, "late") },
+		"Undelivered": func() error {
+			_, err := w.st.Undelivered(ctx, store.UndeliveredParams{Node: node, ID: out})
+			return err
+		},
+		"address gone": func() error {
+			_, err := w.st.Undelivered(ctx, store.UndeliveredParams{Node: node, ID: out, Permanent: true, Gone: &store.GoneAddress{}})
+			return err
+		},
 		"AppendTranscript": func() error { _, err := w.st.AppendTranscript(ctx, key, "ann", nil); return err },
 		"ClaimOutgoing":    func() error { _, err := w.st.ClaimOutgoing(ctx, node, []string{"web"}, many); return err },
 	}

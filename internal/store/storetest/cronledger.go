@@ -240,9 +240,10 @@ func summaryCounts(w *world) {
 	check("when it is over", "ann", cron.Summary{Jobs: 3, Paused: 1, OldestDue: -1, NextWake: next})
 }
 
-func (w *world) prune(p cron.PruneParams) int {
+func (w *world) prune(p store.PruneParams) int {
 	w.Helper()
-	n, err := w.cron().Prune(w.ctx, p)
+	p.What = store.PruneLedger
+	n, err := w.st.Prune(w.ctx, p)
 	w.ok(err)
 	return n
 }
@@ -253,11 +254,11 @@ func pruneByAge(w *world) {
 	list := w.ran(node, 6)
 	active := w.due(node)
 	before := list[4].Run.ScheduledFor // the first four ended earlier
-	equal(w, "gone with a limit", w.prune(cron.PruneParams{Before: before, Limit: 3}), 3)
-	equal(w, "gone after that", w.prune(cron.PruneParams{Before: before, Limit: 3}), 1)
-	equal(w, "gone at last", w.prune(cron.PruneParams{Before: before, Limit: 3}), 0)
+	equal(w, "gone with a limit", w.prune(store.PruneParams{Before: before, Limit: 3}), 3)
+	equal(w, "gone after that", w.prune(store.PruneParams{Before: before, Limit: 3}), 1)
+	equal(w, "gone at last", w.prune(store.PruneParams{Before: before, Limit: 3}), 0)
 	equal(w, "left", w.runIDs(cron.RunFilter{JobID: j.ID, Ascending: true, Limit: many}), []string{list[4].Run.ID, list[5].Run.ID})
-	equal(w, "gone of all", w.prune(cron.PruneParams{Before: w.clock.now().Add(time.Hour), Limit: many}), 2)
+	equal(w, "gone of all", w.prune(store.PruneParams{Before: w.clock.now().Add(time.Hour), Limit: many}), 2)
 	equal(w, "what is not over", w.ledger(active.Run.ID).State, cron.RunQueued)
 }
 
@@ -268,8 +269,8 @@ func pruneByCount(w *world) {
 	b := w.job(func(j *cron.Job) { j.Enabled = false })
 	other := w.byHand(node, b)
 	w.endRun(w.begin(other), other.Message.ID, cron.RunOK, nil)
-	equal(w, "gone without bounds", w.prune(cron.PruneParams{Limit: many}), 0)
-	equal(w, "gone", w.prune(cron.PruneParams{Keep: 2, Limit: many}), 3)
+	equal(w, "gone without bounds", w.prune(store.PruneParams{Limit: many}), 0)
+	equal(w, "gone", w.prune(store.PruneParams{Keep: 2, Limit: many}), 3)
 	equal(w, "left", w.runIDs(cron.RunFilter{JobID: a.ID, Ascending: true, Limit: many}), []string{list[3].Run.ID, list[4].Run.ID})
 	equal(w, "left of the other job", w.runIDs(cron.RunFilter{JobID: b.ID, Limit: many}), []string{other.Run.ID})
 }
@@ -285,7 +286,7 @@ func prunedRun(w *world) {
 	lone := w.due(node) // its session gets no other message
 	c, _ := w.beginSaying(lone, entry(chat.RoleUser, "work", lone.Message.ID))
 	w.endRun(c, lone.Message.ID, cron.RunOK, nil)
-	equal(w, "gone", w.prune(cron.PruneParams{Before: w.clock.now().Add(time.Second), Limit: many}), 2)
+	equal(w, "gone", w.prune(store.PruneParams{Before: w.clock.now().Add(time.Second), Limit: many}), 2)
 	_, err := w.st.Session(w.ctx, lone.Message.Session, "")
 	w.fails(err, chat.ErrSessionNotFound)
 	equal(w, "its transcript", w.entriesOf(lone.Message.Session), nil)

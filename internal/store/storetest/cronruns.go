@@ -279,10 +279,10 @@ func lostPart(w *world) {
 		reason string
 	}{
 		{"failed", func(o store.Outgoing) {
-			w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "blocked", Permanent: true}))
+			w.undelivered(store.UndeliveredParams{Node: node, ID: o.ID, Error: "blocked", Permanent: true})
 		}, cron.DeliveryNot, "blocked"},
 		{"perhaps failed", func(o store.Outgoing) {
-			w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "timeout", Permanent: true, MaybeSent: true}))
+			w.undelivered(store.UndeliveredParams{Node: node, ID: o.ID, Error: "timeout", Permanent: true, MaybeSent: true})
 		}, cron.DeliveryUnknown, "timeout"},
 	} {
 		l := w.due(node)
@@ -309,11 +309,11 @@ func failedDelivery(w *world) {
 	node := w.node()
 	w.job(nil)
 	l, o := w.replied(node)
-	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "429", RetryIn: time.Second}))
+	w.undelivered(store.UndeliveredParams{Node: node, ID: o.ID, Error: "429", RetryIn: time.Second})
 	equal(w, "while it is tried again", w.ledger(l.Run.ID).Delivery, cron.DeliveryUnknown)
 	w.clock.advance(time.Second)
 	o = w.claimOne(node)
-	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "403: bot was blocked", Permanent: true}))
+	w.undelivered(store.UndeliveredParams{Node: node, ID: o.ID, Error: "403: bot was blocked", Permanent: true})
 	r := w.ledger(l.Run.ID)
 	equal(w, "failed", []any{r.State, r.Delivery, r.DeliveryError}, []any{cron.RunOK, cron.DeliveryNot, "403: bot was blocked"})
 	w.endLate(node)
@@ -323,7 +323,7 @@ func failedDelivery(w *world) {
 func (w *world) endLate(node string) {
 	w.Helper()
 	l, o := w.replied(node)
-	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "timeout", RetryIn: time.Minute}))
+	w.undelivered(store.UndeliveredParams{Node: node, ID: o.ID, Error: "timeout", RetryIn: time.Minute})
 	w.clock.advance(2 * time.Hour)
 	late := w.claimOne(w.node())
 	equal(w, "expired", late.Expired, true)

@@ -17,7 +17,7 @@ func holdTests() []test {
 
 func (w *world) holdGateway(reason string) {
 	w.Helper()
-	w.ok(w.st.SetHold(w.ctx, store.Hold{Who: "ann", Reason: reason}, store.ChangedBy{Who: "cli", Peer: "ann"}))
+	w.ok(w.st.SetHold(w.ctx, &store.Hold{Who: "ann", Reason: reason}, store.ChangedBy{Who: "cli", Peer: "ann"}))
 }
 
 func heldDoesNothing(w *world) {
@@ -34,7 +34,7 @@ func heldDoesNothing(w *world) {
 	waits, err := w.st.Held(w.ctx)
 	w.ok(err)
 	equal(w, "what waits", []int{waits.Outgoing, waits.Unfinished, len(waits.Due)}, []int{1, 1, 1})
-	w.ok(w.st.ReleaseHold(w.ctx, store.ChangedBy{Who: "cli", Peer: "ann"}))
+	w.ok(w.st.SetHold(w.ctx, nil, store.ChangedBy{Who: "cli", Peer: "ann"}))
 	equal(w, "the heartbeat", w.beat(node).Hold, nil)
 	equal(w, "outgoing", len(w.claim(node)), 1)
 	equal(w, "a fire", len(w.claimDue(node).Launched), 1)
@@ -46,14 +46,14 @@ func heldDoesNothing(w *world) {
 }
 
 func holdOnce(w *world) {
-	w.ok(w.st.ReleaseHold(w.ctx, store.ChangedBy{Who: "cli"}))
+	w.ok(w.st.SetHold(w.ctx, nil, store.ChangedBy{Who: "cli"}))
 	w.holdGateway("first")
 	w.clock.advance(time.Second)
 	w.holdGateway("second")
 	h, err := w.st.Hold(w.ctx)
 	w.ok(err)
 	equal(w, "hold", h, &store.Hold{Since: w.clock.now().Add(-time.Second), Who: "ann", Reason: "first"})
-	w.ok(w.st.ReleaseHold(w.ctx, store.ChangedBy{Who: "cli"}))
+	w.ok(w.st.SetHold(w.ctx, nil, store.ChangedBy{Who: "cli"}))
 	h, err = w.st.Hold(w.ctx)
 	w.ok(err)
 	equal(w, "after the release", h, nil)
@@ -64,5 +64,5 @@ func heldAnswers(w *world) {
 	c, run, _ := w.turn(w.node(), w.key())
 	w.finish(answered(c, run))
 	w.ended(run, chat.OutcomeAnswered)
-	w.ok(w.st.ReleaseHold(w.ctx, store.ChangedBy{Who: "cli"}))
+	w.ok(w.st.SetHold(w.ctx, nil, store.ChangedBy{Who: "cli"}))
 }

@@ -114,7 +114,7 @@ func answerExpires(w *world) {
 	key, o := w.key(), keyOf("ann", "sessions.reset", "k1")
 	prune := func(limit int) int {
 		w.Helper()
-		n, err := w.st.PruneIdempotencyRecords(w.ctx, limit)
+		n, err := w.st.Prune(w.ctx, store.PruneParams{What: store.PruneRecords, Limit: limit})
 		w.ok(err)
 		return n
 	}

@@ -159,7 +159,7 @@ func journalIsPruned(w *world) {
 	w.finish(answered(c, run))
 	equal(w, "rounds", len(w.rounds(run)), 1)
 	w.clock.advance(time.Hour)
-	_, err := w.st.PruneInbox(w.ctx, store.PruneParams{Before: w.clock.now(), Limit: 100})
+	_, err := w.st.Prune(w.ctx, store.PruneParams{What: store.PruneMessages, Before: w.clock.now(), Limit: 100})
 	w.ok(err)
 	_, err = w.st.RunByID(w.ctx, run)
 	w.fails(err, chat.ErrNotFound)

@@ -84,7 +84,7 @@ func triedNoticeIsNotJoined(w *world) {
 	equal(w, "number of notices", len(first), 1)
 	equal(w, "count and text", []any{first[0].Count, first[0].Text}, []any{1, "one message was dropped"})
 	w.accept(w.tele(node, key)) // while the first is under way
-	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: first[0].ID, Error: "reset", RetryIn: 5 * time.Second}))
+	w.undelivered(store.UndeliveredParams{Node: node, ID: first[0].ID, Error: "reset", RetryIn: 5 * time.Second})
 	w.accept(w.tele(node, key)) // joins the second
 	w.clock.advance(time.Second)
 	equal(w, "behind a notice that waits for its second attempt", len(w.notices(node)), 0)

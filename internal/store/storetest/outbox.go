@@ -9,6 +9,13 @@ import (
 	"laneway/internal/store"
 )
 
+// undelivered notes a failed attempt to send.
+func (w *world) undelivered(p store.UndeliveredParams) {
+	w.Helper()
+	_, err := w.st.Undelivered(w.ctx, p)
+	w.ok(err)
+}
+
 func outboxTests() []test {
 	return []test{
 		{"FinishSendsItsRowsInOrder", finishSendsInOrder},
@@ -239,9 +246,9 @@ func unclearSendIsMarked(w *world) {
 	o := w.outgoing("web", "1")
 	w.enqueue(o)
 	w.claimOne(node)
-	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "timeout", MaybeSent: true}))
+	w.undelivered(store.UndeliveredParams{Node: node, ID: o.ID, Error: "timeout", MaybeSent: true})
 	equal(w, "maybe sent after an unclear end", w.claimOne(node).MaybeSent, true)
-	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "429"}))
+	w.undelivered(store.UndeliveredParams{Node: node, ID: o.ID, Error: "429"})
 	equal(w, "maybe sent stays", w.claimOne(node).MaybeSent, true)
 }
 
@@ -252,7 +259,7 @@ func undeliveredComesAgain(w *world) {
 	for attempt := 1; attempt <= 3; attempt++ {
 		got := w.claimOne(node)
 		equal(w, "attempt and maybe sent", []any{got.Attempt, got.MaybeSent}, []any{attempt, false})
-		w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "429", RetryIn: 3 * time.Second}))
+		w.undelivered(store.UndeliveredParams{Node: node, ID: o.ID, Error: "429", RetryIn: 3 * time.Second})
 		w.clock.advance(3*time.Second - time.Millisecond)
 		equal(w, "claimed before the retry is due", len(w.claim(node)), 0)
 		w.clock.advance(time.Millisecond)
@@ -274,7 +281,7 @@ func sparedAttempt(w *world) {
 		spared bool
 		next   int
 	}{{true, 2}, {true, 2}, {false, 3}, {true, 3}} {
-		w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: first.ID, Error: "reset", RetryIn: time.Second, Uncounted: want.spared}))
+		w.undelivered(store.UndeliveredParams{Node: node, ID: first.ID, Error: "reset", RetryIn: time.Second, Uncounted: want.spared})
 		equal(w, "claimed before its time", len(w.claim(node)), 0)
 		w.clock.advance(time.Second)
 		again := w.claimOne(node)
@@ -289,7 +296,7 @@ func retryHoldsBackItsChat(w *world) {
 	delayed.Delay = time.Hour
 	w.enqueue(first, second, delayed, other)
 	equal(w, "first attempts", outIDs(w.claim(node, "box")), []string{first.ID, other.ID})
-	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: first.ID, Error: "slow down", RetryIn: 10 * time.Second}))
+	w.undelivered(store.UndeliveredParams{Node: node, ID: first.ID, Error: "slow down", RetryIn: 10 * time.Second})
 	w.clock.advance(9 * time.Second)
 	w.beat(node)
 	equal(w, "while the first waits for its second attempt", len(w.claim(node, "box")), 0)
@@ -308,7 +315,7 @@ func permanentFailureEnds(w *world) {
 	w.enqueue(second)
 	w.claimOne(node)
 	p := store.UndeliveredParams{Node: node, ID: first.ID, Error: "the chat does not exist", Permanent: true}
-	w.ok(w.st.Undelivered(w.ctx, p))
+	w.undelivered(p)
 	equal(w, "waiting and failed", w.counts(), store.OutboxCount{Waiting: 1, Failed: 1})
 	equal(w, "the next row of the chat", w.claimOne(node).ID, second.ID)
 	w.fails(w.st.Delivered(w.ctx, node, first.ID, "p"), chat.ErrFenced)
@@ -320,7 +327,7 @@ func countsByChannel(w *world) {
 		w.enqueue(w.outgoing("web", strconv.Itoa(i)), w.outgoing("api", strconv.Itoa(i)))
 	}
 	for _, o := range w.claim(node, "api") {
-		w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "gone", Permanent: true}))
+		w.undelivered(store.UndeliveredParams{Node: node, ID: o.ID, Error: "gone", Permanent: true})
 	}
 	counts, err := w.st.OutboxCounts(w.ctx)
 	w.ok(err)

@@ -25,10 +25,10 @@ func retentionTests() []test {
 }
 
 // pruneAll repeats an operation until nothing is left to do.
-func (w *world) pruneAll(op func(p store.PruneParams) (int, error), before time.Time, limit int) (total int) {
+func (w *world) pruneAll(what store.Prunable, before time.Time, limit int) (total int) {
 	w.Helper()
 	for range 1000 {
-		n, err := op(store.PruneParams{Before: before, Limit: limit})
+		n, err := w.st.Prune(w.ctx, store.PruneParams{What: what, Before: before, Limit: limit})
 		w.ok(err)
 		if n == 0 {
 			return total
@@ -37,16 +37,6 @@ func (w *world) pruneAll(op func(p store.PruneParams) (int, error), before time.
 	}
 	w.Fatalf("it never ends")
 	return total
-}
-
-func (w *world) pruneInbox(before time.Time, limit int) int {
-	w.Helper()
-	return w.pruneAll(func(p store.PruneParams) (int, error) { return w.st.PruneInbox(w.ctx, p) }, before, limit)
-}
-
-func (w *world) pruneOutbox(before time.Time, limit int) int {
-	w.Helper()
-	return w.pruneAll(func(p store.PruneParams) (int, error) { return w.st.PruneOutbox(w.ctx, p) }, before, limit)
 }
 
 // isGone expects that a message and its run are not there any more.
@@ -73,10 +63,10 @@ func oldMessagesGo(w *world) {
 		w.finish(answered(c, run))
 		young = append(young, run)
 	}
-	n, err := w.st.PruneInbox(w.ctx, store.PruneParams{Before: border, Limit: 3})
+	n, err := w.st.Prune(w.ctx, store.PruneParams{What: store.PruneMessages, Before: border, Limit: 3})
 	w.ok(err)
 	equal(w, "one piece", n, 3)
-	equal(w, "the rest", w.pruneInbox(border, 3), 4)
+	equal(w, "the rest", w.pruneAll(store.PruneMessages, border, 3), 4)
 	for _, id := range old {
 		w.isGone(id)
 	}
@@ -99,7 +89,7 @@ func oneTurnGoesTogether(w *world) {
 	equal(w, "merged", w.row(first).Outcome, chat.OutcomeMerged)
 	equal(w, "joined", w.row(third).Outcome, chat.OutcomeMerged)
 	w.clock.advance(time.Second)
-	n, err := w.st.PruneInbox(w.ctx, store.PruneParams{Before: w.clock.now(), Limit: 1})
+	n, err := w.st.Prune(w.ctx, store.PruneParams{What: store.PruneMessages, Before: w.clock.now(), Limit: 1})
 	w.ok(err)
 	equal(w, "with one row asked for", n, 3)
 	for _, id := range []string{first, second, third} {
@@ -116,12 +106,12 @@ func unfinishedStays(w *world) {
 	stopped, run, _ := w.turn(node, other)
 	w.finish(store.FinishParams{Claim: stopped, RunID: run, State: store.RunStopped, Outcome: chat.OutcomeStopped, StillRunning: true})
 	w.clock.advance(time.Second)
-	equal(w, "removed", w.pruneInbox(w.clock.now(), 10), 0)
+	equal(w, "removed", w.pruneAll(store.PruneMessages, w.clock.now(), 10), 0)
 	equal(w, "running", w.row(running).State, store.StateRunning)
 	equal(w, "waiting", w.row(waiting).State, store.StateWaiting)
 	equal(w, "stopping", w.run(run).State, store.RunStopping)
 	w.ok(w.st.EndStopping(w.ctx, stopped, run))
-	equal(w, "removed when it is over", w.pruneInbox(w.clock.now(), 10), 1)
+	equal(w, "removed when it is over", w.pruneAll(store.PruneMessages, w.clock.now(), 10), 1)
 	w.finish(answered(c, running))
 	w.checkInvariants("after the end")
 }
@@ -130,8 +120,8 @@ func pruneTwice(w *world) {
 	c, run, _ := w.turn(w.node(), w.key())
 	w.finish(answered(c, run))
 	w.clock.advance(time.Second)
-	equal(w, "removed", w.pruneInbox(w.clock.now(), 0), 1)
-	equal(w, "removed again", w.pruneInbox(w.clock.now(), 0), 0)
+	equal(w, "removed", w.pruneAll(store.PruneMessages, w.clock.now(), 0), 1)
+	equal(w, "removed again", w.pruneAll(store.PruneMessages, w.clock.now(), 0), 0)
 }
 
 func sessionGoesOn(w *world) {
@@ -142,7 +132,7 @@ func sessionGoesOn(w *world) {
 	w.finish(p)
 	before := w.session(key)
 	w.clock.advance(time.Second)
-	equal(w, "removed", w.pruneInbox(w.clock.now(), 0), 1)
+	equal(w, "removed", w.pruneAll(store.PruneMessages, w.clock.now(), 0), 1)
 	equal(w, "last sequence number", w.session(key).LastSeq, before.LastSeq)
 	entries := w.transcript(store.TranscriptQuery{Session: key}).Entries
 	equal(w, "the conversation is kept", entries[len(entries)-1].Text, "still known")
@@ -159,13 +149,13 @@ func oldOutgoingGoes(w *world) {
 	}
 	rows := w.claim(node)
 	w.ok(w.st.Delivered(w.ctx, node, rows[0].ID, "p1"))
-	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: rows[1].ID, Error: "no", Permanent: true}))
+	w.undelivered(store.UndeliveredParams{Node: node, ID: rows[1].ID, Error: "no", Permanent: true})
 	w.clock.advance(time.Second)
-	equal(w, "removed", w.pruneOutbox(w.clock.now(), 1), 2) // the third is on its way
+	equal(w, "removed", w.pruneAll(store.PruneOutgoing, w.clock.now(), 1), 2) // the third is on its way
 	w.ok(w.st.Delivered(w.ctx, node, rows[2].ID, "p3"))
-	equal(w, "too young", w.pruneOutbox(w.clock.now(), 1), 0)
+	equal(w, "too young", w.pruneAll(store.PruneOutgoing, w.clock.now(), 1), 0)
 	w.clock.advance(time.Millisecond)
-	equal(w, "removed", w.pruneOutbox(w.clock.now(), 1), 1)
+	equal(w, "removed", w.pruneAll(store.PruneOutgoing, w.clock.now(), 1), 1)
 	equal(w, "failed ones", w.counts().Failed, 0)
 }
 
@@ -181,8 +171,8 @@ func noticesStay(w *world) {
 	w.ok(w.st.Delivered(w.ctx, node, list[0].ID, "p"))
 	w.clock.advance(time.Second)
 	border := w.clock.now()
-	equal(w, "messages removed", w.pruneInbox(border, 1), 2)
-	equal(w, "notices removed", w.pruneOutbox(border, 0), 1)
+	equal(w, "messages removed", w.pruneAll(store.PruneMessages, border, 1), 2)
+	equal(w, "notices removed", w.pruneAll(store.PruneOutgoing, border, 0), 1)
 	w.checkInvariants("after the notice has gone")
 	w.finish(answered(c, run))
 }
@@ -220,17 +210,12 @@ func filesInUse(w *world) {
 	inUse("while they are sent", "out/1", "out/2")
 	w.ok(w.st.Delivered(w.ctx, node, rows[1].ID, "p"))
 	inUse("after the first was delivered", "out/2")
-	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: rows[2].ID, Error: "no", Permanent: true}))
+	w.undelivered(store.UndeliveredParams{Node: node, ID: rows[2].ID, Error: "no", Permanent: true})
 	inUse("after the second failed")
 }
 
 // uuid is a name as the gateway gives one to a sub-turn.
 func (w *world) uuid() string { return fmt.Sprintf("0194f7c2-9d0e-7c3a-8f21-%012d", w.ids.Add(1)) }
-
-func (w *world) pruneSessions(before time.Time, limit int) int {
-	w.Helper()
-	return w.pruneAll(func(p store.PruneParams) (int, error) { return w.st.PruneSessions(w.ctx, p) }, before, limit)
-}
 
 // aside runs one turn in a session, which says a needle.
 func (w *world) aside(node string, key chat.SessionKey) string {
@@ -262,7 +247,7 @@ func oldSideTurnsGo(w *world) {
 	w.aside(node, goesOn)
 	w.aside(node, young)
 	equal(w, "one piece", w.pruneSessionsOnce(border, 1), 1)
-	equal(w, "the rest", w.pruneSessions(border, 1), 2)
+	equal(w, "the rest", w.pruneAll(store.PruneSessions, border, 1), 2)
 	for i, key := range old {
 		w.isGone(gone[i])
 		_, err := w.st.Session(w.ctx, key, "")
@@ -278,7 +263,7 @@ func oldSideTurnsGo(w *world) {
 	}
 	before := w.session(goesOn)
 	w.clock.advance(time.Second)
-	equal(w, "later", w.pruneSessions(w.clock.now(), many), 2)
+	equal(w, "later", w.pruneAll(store.PruneSessions, w.clock.now(), many), 2)
 	c, run, seq := w.turn(node, goesOn)
 	equal(w, "number of the next message of a conversation's compactions", seq, before.LastSeq+1)
 	if c.Epoch <= before.Epoch {
@@ -299,7 +284,7 @@ func neededSideTurnsStay(w *world) {
 	prune := func(when string, want int) {
 		w.Helper()
 		w.clock.advance(time.Second)
-		equal(w, when, w.pruneSessions(w.clock.now(), many), want)
+		equal(w, when, w.pruneAll(store.PruneSessions, w.clock.now(), many), want)
 	}
 	prune("while the task waits", 0)
 	child := claimOf(p.Accept.Message.Session, a)
@@ -317,7 +302,7 @@ func neededSideTurnsStay(w *world) {
 
 func (w *world) pruneSessionsOnce(before time.Time, limit int) int {
 	w.Helper()
-	n, err := w.st.PruneSessions(w.ctx, store.PruneParams{Before: before, Limit: limit})
+	n, err := w.st.Prune(w.ctx, store.PruneParams{What: store.PruneSessions, Before: before, Limit: limit})
 	w.ok(err)
 	return n
 }

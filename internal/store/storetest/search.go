@@ -218,7 +218,7 @@ func searchPruned(w *world) {
 	w.finds("needle", store.SearchQuery{}, "needle of a run")
 	w.index()
 	w.finds("needle", store.SearchQuery{}, "needle of a run")
-	equal(w, "gone", w.prune(cron.PruneParams{Before: w.clock.now().Add(time.Second), Limit: many}), 1)
+	equal(w, "gone", w.prune(store.PruneParams{Before: w.clock.now().Add(time.Second), Limit: many}), 1)
 	w.finds("needle", store.SearchQuery{})
 	if n := w.indexed(); n > 0 {
 		w.Fatalf("%d entries are left in the index", n)

@@ -50,7 +50,7 @@ func (w *world) tasks(f store.TaskFilter) []string {
 
 func (w *world) left() []string {
 	w.Helper()
-	list, err := w.st.LeftTasks(w.ctx, many)
+	list, err := w.st.Tasks(w.ctx, store.TaskFilter{Left: true, Limit: many})
 	w.ok(err)
 	return taskIDs(list)
 }
@@ -298,7 +298,7 @@ func leftTasks(w *world) {
 	both, claim := task(false, nil)
 	w.finish(answered(claim, both))
 	equal(w, "left", w.left(), []string{waited, stoppedOne, stoppedTwo, ended})
-	list, err := w.st.LeftTasks(w.ctx, 1)
+	list, err := w.st.Tasks(w.ctx, store.TaskFilter{Left: true, Limit: 1})
 	w.ok(err)
 	equal(w, "at most", taskIDs(list), []string{waited})
 	for range 2 {

@@ -221,9 +221,9 @@ func (w *world) beat(node string) store.Beat {
 
 func (w *world) unfinished() int {
 	w.Helper()
-	n, err := w.st.CountUnfinished(w.ctx)
+	held, err := w.st.Held(w.ctx)
 	w.ok(err)
-	return n
+	return held.Unfinished
 }
 
 // ended checks the outcome of a message.
