@@ -2,28 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"laneway/internal/cli"
 )
 
-// errInterrupted is the cause of a context that a signal has ended.
-var errInterrupted = errors.New("interrupted")
-
-// signals are the signals of the operating system to the process. One goroutine serves them; it ends with stop.
-type signals struct {
-	// Now is closed by the second SIGINT or SIGTERM: end at once.
-	Now <-chan struct{}
-	// Reload has a value after SIGHUP, Restart after SIGUSR1. Several that come quickly are one.
-	Reload, Restart <-chan struct{}
-
-	stop func()
-}
-
-// listenForSignals returns a context that the first SIGINT or SIGTERM ends, with errInterrupted as its cause.
-func listenForSignals(parent context.Context) (context.Context, *signals) {
+// listenForSignals returns a context that the first SIGINT or SIGTERM ends, with [cli.ErrInterrupted] as its cause, and what other signals ask for: the second
+// of these two to end at once, SIGHUP to read the configuration again, SIGUSR1 to restart the scheduler. One goroutine serves them; it ends with stop.
+func listenForSignals(parent context.Context) (ctx context.Context, signals cli.Signals, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	came := make(chan os.Signal, 4)
 	now, reload, restart := make(chan struct{}), make(chan struct{}, 1), make(chan struct{}, 1)
@@ -46,21 +35,21 @@ func listenForSignals(parent context.Context) (context.Context, *signals) {
 					if ctx.Err() != nil {
 						end.Do(func() { close(now) })
 					}
-					cancel(errInterrupted)
+					cancel(cli.ErrInterrupted)
 				}
 			}
 		}
 	})
-	stop := sync.OnceFunc(func() {
+	stop = sync.OnceFunc(func() {
 		signal.Stop(came)
 		close(quit)
 		served.Wait()
 		cancel(context.Canceled)
 	})
-	return ctx, &signals{Now: now, Reload: reload, Restart: restart, stop: stop}
+	return ctx, cli.Signals{Now: now, Reload: reload, Restart: restart}, stop
 }
 
-// hint requests another look and never waits.
+// hint asks once, however many signals came, and never waits.
 func hint(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

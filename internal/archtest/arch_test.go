@@ -260,19 +260,24 @@ func rules() []rule {
 			},
 		},
 		{
-			name: "only the program and the process read the configuration", example: imports{"laneway/internal/gateway", "laneway/internal/config"},
-			applies: outside(module+"/cmd", internal+"/app", internal+"/config"),
+			name: "only the command line and the process read the configuration", example: imports{"laneway/internal/gateway", "laneway/internal/config"},
+			applies: outside(internal+"/cli", internal+"/app", internal+"/config"),
 			refuses: in(internal + "/config"),
 		},
 		{
-			name: "only the program imports the process", example: imports{"laneway/internal/gateway", "laneway/internal/app"},
-			applies: outside(module+"/cmd", internal+"/app"),
+			name: "only the command line imports the process", example: imports{"laneway/internal/gateway", "laneway/internal/app"},
+			applies: outside(internal+"/cli", internal+"/app"),
 			refuses: in(internal + "/app"),
 		},
 		{
 			name: "no package imports a program", example: imports{"laneway/internal/app", "laneway/cmd/laneway"},
 			applies: outside(module + "/cmd"),
 			refuses: in(module + "/cmd"),
+		},
+		{
+			name: "only the program imports the command line", example: imports{"laneway/internal/app", "laneway/internal/cli"},
+			applies: outside(module+"/cmd", internal+"/cli"),
+			refuses: in(internal + "/cli"),
 		},
 		{
 			name: "SQL lives in the stores", example: imports{"laneway/internal/dispatch", "database/sql"},
@@ -326,12 +331,12 @@ func rules() []rule {
 		},
 		{
 			name: "MCP is spoken at its borders only", example: imports{"laneway/internal/dispatch", "github.com/modelcontextprotocol/go-sdk/mcp"},
-			applies: outside(module+"/cmd", internal+"/gateway/mcp", internal+"/tool/external", internal+"/teste2e", module+"/docs/examples"),
+			applies: outside(internal+"/cli", internal+"/gateway/mcp", internal+"/tool/external", internal+"/teste2e", module+"/docs/examples"),
 			refuses: in("github.com/modelcontextprotocol"),
 		},
 		{
 			name: "only the process chooses runners, channels and stores", example: imports{"laneway/internal/dispatch", "laneway/internal/agent/echo"},
-			applies: outside(module+"/cmd", internal+"/app", internal+"/agent", internal+"/channel", internal+"/store"),
+			applies: outside(internal+"/app", internal+"/agent", internal+"/channel", internal+"/store"),
 			refuses: func(p string) bool {
 				return strings.HasPrefix(p, internal+"/agent/") || strings.HasPrefix(p, internal+"/channel/") || strings.HasPrefix(p, internal+"/store/")
 			},

@@ -19,10 +19,10 @@ func revealers() map[string]string {
 		"internal/config/secretfile.go":  "writes a generated token into its file",
 		"internal/config/strength.go":    "counts characters",
 		"internal/config/preflight.go":   "counts characters",
-		"cmd/laneway/token.go":           "shows a new secret to the person who made it",
-		"cmd/laneway/dashboard.go":       "writes the link into the page that only the user reads, or prints it on request",
-		"cmd/laneway/logger.go":          "hides the texts in the log",
-		"cmd/laneway/mcp.go":             "sends the credential to the gateway",
+		"internal/cli/token.go":          "shows a new secret to the person who made it",
+		"internal/cli/dashboard.go":      "writes the link into the page that only the user reads, or prints it on request",
+		"internal/cli/logger.go":         "hides the texts in the log",
+		"internal/cli/mcp.go":            "sends the credential to the gateway",
 		"internal/tool/external/link.go": "sends the token of a server to its address",
 	}
 }
@@ -30,7 +30,7 @@ func revealers() map[string]string {
 // mayReveal reports whether the purpose of a file is to pass secrets on: the process gives each part its own, a runner sends its key to its
 // provider, and the client its credential to the gateway.
 func mayReveal(path string) bool {
-	return strings.HasPrefix(path, "internal/app/") || strings.HasPrefix(path, "internal/agent/") || path == "cmd/laneway/dial.go"
+	return strings.HasPrefix(path, "internal/app/") || strings.HasPrefix(path, "internal/agent/") || path == "internal/cli/dial.go"
 }
 
 func TestSecretsAreRevealedInKnownPlacesOnly(t *testing.T) {

@@ -1,0 +1,352 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"laneway/internal/client"
+	"laneway/internal/wire"
+)
+
+type chatCmd struct {
+	clientFlags
+	Session string `help:"Session key." default:"main" placeholder:"KEY" complete:"sessions"`
+	Agent   string `help:"Agent that answers; default the gateway's." placeholder:"ID" complete:"agents"`
+	History int    `help:"How many earlier messages to show at the beginning, on a terminal." default:"6"`
+}
+
+// Help is the long help of the command.
+func (*chatCmd) Help() string {
+	return `Answers appear while they are written, Markdown in the styles of the terminal (not with NO_COLOR). Lines that begin with / are
+commands: /help lists them, /stop stops the answer. Ctrl-C stops the answer, too; without one, or a second time, it leaves. Ctrl-D and
+/quit leave; Ctrl-D waits for the answer. Arrow keys walk through earlier lines, Tab completes commands.
+
+Lines of a pipe are sent one after the other, each after the answer to the last.
+
+Examples:
+
+    laneway chat --session work
+    printf 'hello\nwhat did I say?\n' | laneway chat`
+}
+
+// Run opens the conversation.
+func (c *chatCmd) Run(ctx context.Context, env *environment) error {
+	if c.History < 0 || c.History > 1000 {
+		return usageError("--history must be between 0 and 1000")
+	}
+	talk := &conversation{
+		dial:    func(ctx context.Context) (gatewayConn, error) { return c.connect(ctx, env) },
+		session: sessionKey(c.Session, c.Agent), agent: c.Agent,
+	}
+	if err := talk.open(ctx); err != nil {
+		return err
+	}
+	defer talk.close()
+	loop := &chatLoop{talk: talk, env: env}
+	if env.terminal == nil {
+		loop.screen = pipe{lines: bufio.NewReader(env.stdin), Writer: env.stdout}
+		return loop.run(ctx)
+	}
+	return c.onTerminal(ctx, env, loop)
+}
+
+func (c *chatCmd) onTerminal(ctx context.Context, env *environment, loop *chatLoop) error {
+	words := loop.commandWords(ctx)
+	editor, err := newEditor(env.terminal, c.lineHistory(env), env.style(stylePrompt, "> "), func() []string { return words })
+	if err != nil {
+		return err
+	}
+	loop.screen, loop.interactive = editor, true
+	if env.colours() {
+		loop.styled = &markdown{}
+	}
+	if err := loop.greet(ctx, c.banner(env, loop.talk.session), c.History); err != nil {
+		return errors.Join(err, editor.close())
+	}
+	return errors.Join(loop.run(ctx), editor.close())
+}
+
+func (c *chatCmd) lineHistory(env *environment) *lineHistory {
+	data := dataDirectory(c.Data, env)
+	if data == "" {
+		return &lineHistory{}
+	}
+	return openHistory(filepath.Join(data, "chat_history"))
+}
+
+// banner is where the conversation is and how to use the keys.
+func (c *chatCmd) banner(env *environment, session string) string {
+	where := "laneway " + env.version.Version + ", session " + cell(session, 100)
+	if addresses, err := c.addresses(env); err == nil {
+		where += " on " + oneLine(strings.Join(addresses, ", "))
+	}
+	return where + "\n/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves\n"
+}
+
+// colours reports whether the terminal may have colours.
+func (env *environment) colours() bool {
+	noColour, _ := env.lookupEnv("NO_COLOR")
+	kind, _ := env.lookupEnv("TERM")
+	return env.terminal != nil && noColour == "" && kind != "dumb"
+}
+
+// style is text in a style, on a terminal that may have colours.
+func (env *environment) style(style, s string) string {
+	if !env.colours() {
+		return s
+	}
+	return style + s + styleReset
+}
+
+// chatLoop is one conversation: lines go to the gateway, pieces of answers come back. One goroutine besides it reads lines.
+type chatLoop struct {
+	talk        *conversation
+	env         *environment
+	screen      screen
+	interactive bool
+
+	styled *markdown // nil = answers are shown as they were written
+
+	asked   question  // the latest question of the agent; a number chooses one of its options
+	open    []pending // sent and not ended, oldest first
+	shown   answer
+	failed  bool
+	leaving bool // the input has ended: the loop ends with the last answer
+}
+
+type pending struct {
+	key, text string
+	stopping  bool // its stop was asked for
+}
+
+type typed struct {
+	text string
+	err  error
+}
+
+// greet shows the banner and the end of the transcript.
+func (l *chatLoop) greet(ctx context.Context, banner string, limit int) error {
+	l.write(l.env.style(styleDim, banner))
+	if limit == 0 {
+		return nil
+	}
+	var history wire.HistoryPage[wire.HistoryMessage]
+	if err := l.talk.conn.Call(ctx, "chat.history", wire.ChatHistoryParams{SessionKey: l.talk.session, Limit: new(int64(limit)), MaxChars: new(int64(2000))}, &history); err != nil {
+		return err
+	}
+	for _, m := range history.Messages {
+		l.write(l.env.style(styleBold, cell(m.Role, 12)+": ") + l.clean(m.Text()) + l.cleanEnd() + "\n")
+	}
+	return nil
+}
+
+// commandWords are the commands of the gateway and our own, for completion. A gateway that does not list them has none.
+func (l *chatLoop) commandWords(ctx context.Context) []string {
+	var list struct {
+		Commands []struct {
+			TextAliases []string `json:"textAliases"`
+		} `json:"commands"`
+	}
+	words := []string{"/quit"}
+	if err := l.talk.conn.Call(ctx, "commands.list", map[string]any{}, &list); err != nil {
+		return words
+	}
+	for _, command := range list.Commands {
+		words = append(words, command.TextAliases...)
+	}
+	return words
+}
+
+// run serves lines and events until the input has ended and everything sent has its end.
+func (l *chatLoop) run(ctx context.Context) error {
+	lines, ask, done := make(chan typed), make(chan struct{}, 1), make(chan struct{})
+	defer close(done)
+	go l.readLines(lines, ask, done)
+	hint(ask)
+	l.screen.ready()
+	for {
+		again, err := l.step(ctx, lines, ask)
+		switch {
+		case err != nil:
+			return err
+		case !again && l.failed && !l.interactive:
+			return errQuiet
+		case !again:
+			return nil
+		}
+	}
+}
+
+// readLines reads a line each time that one is asked for, so that nothing is read after the conversation has ended. A read that has
+// begun cannot be interrupted: when a signal ends the conversation in the middle of one, this goroutine ends with the process.
+func (l *chatLoop) readLines(lines chan<- typed, ask, done <-chan struct{}) {
+	for {
+		select {
+		case <-ask:
+		case <-done:
+			return
+		}
+		text, err := l.screen.readLine()
+		select {
+		case lines <- typed{text, err}:
+		case <-done:
+			return
+		}
+	}
+}
+
+// step serves one line or one event. A pipe is not read on while a message is unanswered, so that answers follow their questions.
+func (l *chatLoop) step(ctx context.Context, lines <-chan typed, ask chan<- struct{}) (again bool, err error) {
+	if !l.interactive && len(l.open) > 0 {
+		lines = nil
+	}
+	select {
+	case <-ctx.Done():
+		return false, errors.New("interrupted; what was sent may still be answered")
+	case line := <-lines:
+		again, err := l.line(ctx, line)
+		if again && !l.leaving {
+			hint(ask)
+		}
+		return again, err
+	case <-l.screen.interrupts():
+		return l.interrupt(ctx)
+	case event, open := <-l.talk.conn.Events():
+		if !open || event.Gap {
+			return l.reattach(ctx, open)
+		}
+		if chat, ok := decodeChat(event); ok {
+			l.show(chat)
+		}
+		return !l.leaving || len(l.open) > 0, nil
+	}
+}
+
+func (l *chatLoop) line(ctx context.Context, line typed) (again bool, err error) {
+	if line.err != nil && (!errors.Is(line.err, io.EOF) || !l.interactive) {
+		if text := strings.TrimSpace(line.text); text != "" && errors.Is(line.err, io.EOF) {
+			return true, l.send(ctx, text)
+		}
+		if errors.Is(line.err, io.EOF) {
+			return false, nil
+		}
+		return false, line.err
+	}
+	if line.err != nil { // Ctrl-D
+		l.leaving = true
+		l.write("\n")
+		return len(l.open) > 0, nil //nolint:nilerr // the end of the input is no failure
+	}
+	switch text := strings.TrimSpace(line.text); text {
+	case "":
+		l.readyAgain()
+		return true, nil
+	case "/quit", "/exit":
+		return false, nil
+	default:
+		command := l.asked.command(text)
+		if command != text {
+			l.asked = question{} // it is answered once
+		}
+		return true, l.send(ctx, command)
+	}
+}
+
+// interrupt is Ctrl-C: it stops the answer that is being written. Without one, or when its stop was asked for before, it ends the conversation.
+func (l *chatLoop) interrupt(ctx context.Context) (again bool, err error) {
+	if len(l.open) == 0 || l.open[0].stopping {
+		l.write("\n")
+		return false, nil
+	}
+	l.open[0].stopping = true
+	_, err = l.talk.abort(ctx, l.open[0].key)
+	return true, err
+}
+
+// send submits one message. It prints a refusal and does not end the conversation.
+func (l *chatLoop) send(ctx context.Context, text string) error {
+	p := pending{key: newKey(), text: text}
+	l.open = append(l.open, p)
+	_, err := l.talk.submit(ctx, p.key, text)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return err
+	case errors.Is(err, client.ErrClosed):
+		return nil // the closed channel of events comes next, and with it the new connection
+	}
+	l.settle(p.key)
+	l.complain(err.Error())
+	return nil
+}
+
+// reattach connects again after a lost connection, or after events that were left out (connected).
+func (l *chatLoop) reattach(ctx context.Context, connected bool) (again bool, err error) {
+	if connected || !l.interactive {
+		return true, l.reconnect(ctx)
+	}
+	l.notice("the gateway is away; connecting again (Ctrl-C leaves)")
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	left := make(chan struct{})
+	go func() { // ends with this function
+		defer close(left)
+		select {
+		case <-l.screen.interrupts():
+			cancel(errLeft)
+		case <-ctx.Done():
+		}
+	}()
+	err = l.reconnect(ctx)
+	byKey := errors.Is(context.Cause(ctx), errLeft)
+	cancel(nil)
+	<-left
+	switch {
+	case byKey:
+		l.write("\n")
+		return false, nil
+	case err == nil:
+		l.notice("connected again")
+		l.readyAgain()
+	}
+	return true, err
+}
+
+// errLeft is the cause of a context that Ctrl-C has ended while the gateway was away.
+var errLeft = errors.New("left")
+
+// reconnect dials again and attaches to everything that has not ended.
+func (l *chatLoop) reconnect(ctx context.Context) error {
+	var results []wire.ChatSendResult
+	err := l.talk.redial(ctx, func() error {
+		results = nil
+		for _, p := range l.open {
+			result, err := l.talk.submit(ctx, p.key, p.text)
+			if err != nil {
+				return err
+			}
+			results = append(results, result)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	waiting := l.open
+	for i, result := range results {
+		if result.Status == "started" || result.Status == "in_flight" {
+			continue
+		}
+		end, err := l.talk.recorded(ctx, waiting[i].key, result.Status)
+		if err != nil {
+			return err
+		}
+		l.conclude(end)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+	_ "time/tzdata" // zones for hosts and images without any
+
+	"golang.org/x/term"
+)
+
+// ErrInterrupted is the cause of a context that a signal has ended.
+var ErrInterrupted = errors.New("interrupted")
+
+// Options is what a command line gets from the process that runs it.
+type Options struct {
+	// Stdin and Stdout may be files of a terminal, at which commands ask and edit.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	LookupEnv      func(string) (string, bool)
+	// Environ lists all variables as NAME=value.
+	Environ func() []string
+	// Version and Commit are those of the program; "" = what the toolchain knows.
+	Version, Commit string
+	Signals         Signals
+	// SystemConfig is the configuration file of the host; "" = the one that package config knows.
+	SystemConfig string
+	// Program is the path of the program, which agents start to reach their tools; "" = they cannot.
+	Program string
+	// Exec replaces the process by another program, as [syscall.Exec] does.
+	Exec func(program string, args, environ []string) error
+	// Adopt lets serve adopt what programs of agents leave: for a process that runs nothing but this command line.
+	Adopt bool
+}
+
+// Signals are requests to a running command beside the end of its context. A nil channel has none.
+type Signals struct {
+	// Now is closed when the command must end at once.
+	Now <-chan struct{}
+	// Reload asks serve to read its configuration again, Restart to restart the scheduler. Several that come quickly are one.
+	Reload, Restart <-chan struct{}
+}
+
+// Run executes one command line and returns its exit status. The end of ctx asks the command to end.
+func Run(ctx context.Context, args []string, o Options) int {
+	version := versionOf(o.Version, o.Commit)
+	env := &environment{
+		stdin: o.Stdin, stdout: o.Stdout, stderr: o.Stderr, lookupEnv: o.LookupEnv, environ: o.Environ,
+		systemConfig: o.SystemConfig, now: time.Now, signals: o.Signals, version: version, exec: o.Exec,
+		dial: dialAs(version.Version, 0), upload: uploadFile, service: ownGateway{o}, migrate: schema{}, tokens: storeTokens{},
+	}
+	if out, is := o.Stdout.(*os.File); is {
+		env.toTerminal = term.IsTerminal(int(out.Fd()))
+		if in, is := o.Stdin.(*os.File); is {
+			env.terminal = openConsole(in, out)
+		}
+	}
+	return run(ctx, args, env)
+}
+
+// environment is what a command needs of the world.
+type environment struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	lookupEnv      func(string) (string, bool)
+	// environ lists all variables as NAME=value, to find those that are misspelled.
+	environ func() []string
+	// terminal is the controlling terminal of stdin and stdout; nil when one of them is none.
+	terminal *console
+	// toTerminal: a person reads stdout as it comes, in lines of limited width.
+	toTerminal bool
+	// systemConfig is the configuration file of the host; "" = the one that package config knows.
+	systemConfig string
+	now          func() time.Time
+	signals      Signals
+	version      versionReport
+	exec         func(program string, args, environ []string) error
+	// json: errors are printed as JSON. quiet: notes, progress and the banner are not printed.
+	json, quiet bool
+	// serving: the command is serve, which explains faults of the configuration as the reason why it does not start.
+	serving bool
+
+	dial    dialer
+	upload  uploader
+	service service
+	migrate migrator
+	tokens  tokenKeeper
+}

@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"laneway/internal/client"
+	"laneway/internal/cron/schedule"
+	"laneway/internal/wire"
+)
+
+// scheduleFlags set when a job fires; exactly one of the first three.
+type scheduleFlags struct {
+	At         string         `help:"Once: a moment such as 2027-03-02T08:00, 'in 20m', 15:00 or 'tomorrow 9:00' (in --tz, else UTC)." placeholder:"TIME" xor:"when"`
+	Every      *time.Duration `help:"Again and again, at a fixed distance." placeholder:"DURATION" xor:"when"`
+	Cron       string         `help:"A cron expression of five or six fields." placeholder:"EXPR" xor:"when"`
+	TZ         string         `help:"Time zone of the schedule; default that of the gateway." placeholder:"ZONE" name:"tz"`
+	DSTGap     string         `help:"Wall times that do not exist: run_after or skip." placeholder:"RULE" name:"dst-gap" enum:",run_after,skip" default:""`
+	DSTOverlap string         `help:"Wall times that come twice: first, second or both." placeholder:"RULE" name:"dst-overlap" enum:",first,second,both" default:""`
+}
+
+// schedule is nil when no flag gives one.
+func (f scheduleFlags) schedule() (map[string]any, error) {
+	s := map[string]any{}
+	switch {
+	case f.At != "":
+		s["kind"], s["at"] = "at", momentOf(f.At, f.TZ, time.Now())
+	case f.Every != nil:
+		s["kind"], s["everyMs"] = "every", f.Every.Milliseconds()
+	case f.Cron != "":
+		s["kind"], s["expr"] = "cron", f.Cron
+	case f.TZ != "":
+		return nil, usageError("--tz goes with --at, --every or --cron")
+	default:
+		return nil, nil //nolint:nilnil // no schedule was given
+	}
+	if f.TZ != "" {
+		s["tz"] = f.TZ
+	}
+	return s, nil
+}
+
+// momentOf turns words such as "in 20m", "15:00" and "tomorrow 9:00" into a moment. What is no such words is left for the gateway to judge.
+func momentOf(text, zone string, now time.Time) string {
+	if zone == "" {
+		zone = "UTC"
+	}
+	spec, rest, err := schedule.ParseWhen(text, now, zone)
+	if err != nil || rest != "" || spec.Kind != schedule.KindAt {
+		return text
+	}
+	return spec.At.UTC().Format(time.RFC3339Nano)
+}
+
+func (f scheduleFlags) dst() map[string]any {
+	d := map[string]any{}
+	if f.DSTGap != "" {
+		d["gap"] = f.DSTGap
+	}
+	if f.DSTOverlap != "" {
+		d["overlap"] = f.DSTOverlap
+	}
+	return d
+}
+
+// jobFlags are what a job does besides its schedule. A flag that is not given changes nothing.
+type jobFlags struct {
+	scheduleFlags
+
+	Name    string         `help:"Name of the job." placeholder:"NAME"`
+	Message string         `help:"The message to the agent." placeholder:"TEXT"`
+	Agent   string         `help:"The agent; default the gateway's." placeholder:"ID" complete:"agents"`
+	Session string         `help:"isolated, main or session:KEY." placeholder:"TARGET" complete:"isolated,main,session:"`
+	Deliver string         `help:"Where the answer goes: CHANNEL:CHAT[:THREAD], web:SESSION, or last." placeholder:"TARGET" xor:"deliver"`
+	Webhook string         `help:"URL that gets a request when a run has ended." placeholder:"URL" xor:"deliver"`
+	Overlap string         `help:"What a fire does while a run is active: skip, concurrent, buffer_one or cancel_previous." placeholder:"POLICY" enum:",skip,concurrent,buffer_one,cancel_previous" default:""`
+	Missed  string         `help:"What happens to fires that were missed: skip, fire_once or fire_all." placeholder:"POLICY" enum:",skip,fire_once,fire_all" default:""`
+	Jitter  *time.Duration `help:"Spread the fires over this time." placeholder:"DURATION"`
+	Timeout time.Duration  `help:"Limit of an attempt; default 10m." placeholder:"DURATION"`
+	Retries *int           `help:"Further attempts after a failure; default 3." placeholder:"N"`
+}
+
+type cronAdd struct {
+	clientFlags
+	jobFlags
+
+	Key     string `help:"Key under which the same job is found again." placeholder:"KEY"`
+	Replace bool   `help:"Change the job of this name, if there is one." xor:"name"`
+	New     bool   `help:"Make a second job of this name." xor:"name"`
+	JSON    bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*cronAdd) Help() string {
+	return `A name identifies a job: with a name that exists nothing is changed, unless --replace or --new say what is meant.
+
+Example:
+
+    laneway cron add --name digest --cron "0 9 * * 1-5" --tz Europe/Berlin --message "Write the daily digest"`
+}
+
+// Run makes the job.
+func (c *cronAdd) Run(ctx context.Context, env *environment) error {
+	params, err := c.params()
+	if err != nil {
+		return err
+	}
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	var raw json.RawMessage
+	if err := conn.Call(ctx, "cron.add", params, &raw); err != nil {
+		return c.explain(ctx, conn, inFlags(err))
+	}
+	if c.JSON {
+		return printJSON(env.stdout, raw)
+	}
+	var reply struct {
+		wire.Job // of an answer without a key of the client
+
+		Declared *wire.Job `json:"job"`
+	}
+	if err := json.Unmarshal(raw, &reply); err != nil {
+		return fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	job := reply.Job
+	if reply.Declared != nil {
+		job = *reply.Declared
+	}
+	_, err = fmt.Fprintf(env.stdout, "%s %s, %s\n", cell(job.ID, 36), cell(job.Name, 60), nextOf(job))
+	return err
+}
+
+// nextOf is the next fire of a job in words.
+func nextOf(j wire.Job) string {
+	if j.NextRunAtMs == 0 {
+		return "it does not fire"
+	}
+	return "next " + time.UnixMilli(j.NextRunAtMs).UTC().Format(time.RFC3339)
+}
+
+// explain shows the jobs whose name a new one would have, and how to go on.
+func (c *cronAdd) explain(ctx context.Context, conn gatewayConn, err error) error {
+	refused, ok := errors.AsType[*client.Error](err)
+	if !ok || refused.DetailCode != "CRON_NAME_EXISTS" {
+		return err
+	}
+	ids, _ := refused.Details["jobIds"].([]any) //nolint:errcheck // none are shown then
+	var there []string
+	for _, id := range ids {
+		var j wire.Job
+		if err := conn.Call(ctx, "cron.get", map[string]any{"id": id, "extended": true}, &j); err != nil {
+			continue // removed meanwhile
+		}
+		there = append(there, fmt.Sprintf("%s %s, %s, %s", cell(j.ID, 36), cell(scheduleOf(j), 60), stateOf(j), nextOf(j)))
+	}
+	if len(ids) > 1 {
+		return fmt.Errorf("%d jobs have the name %s: %s; nothing was changed; change one by its id (laneway cron edit ID), or make another with --new",
+			len(ids), oneLine(c.Name), strings.Join(there, "; "))
+	}
+	return fmt.Errorf("a job has the name %s: %s; nothing was changed; --replace changes it, --new makes a second one", oneLine(c.Name), strings.Join(there, "; "))
+}
+
+func (c *cronAdd) params() (map[string]any, error) {
+	if c.Name == "" || c.Message == "" {
+		return nil, usageError("a job needs --name and --message; see laneway cron add --help")
+	}
+	p, err := c.members()
+	if err != nil {
+		return nil, err
+	}
+	if p["schedule"] == nil {
+		return nil, usageError("say when: --at, --every or --cron")
+	}
+	if p["sessionTarget"] == nil {
+		p["sessionTarget"] = "isolated"
+	}
+	p["extended"], p["ifNameExists"] = true, "refuse"
+	key := c.Key
+	switch {
+	case c.Replace:
+		p["ifNameExists"] = "replace"
+	case c.New:
+		p["ifNameExists"] = "new"
+		if key == "" { // the derived key is that of a job with the same name and schedule
+			key = c.Name + "::" + newKey()
+		}
+	}
+	if key != "" {
+		p["key"] = key
+	}
+	return p, nil
+}
+
+// members are the members of a job that the flags give.
+func (c *jobFlags) members() (map[string]any, error) {
+	p := map[string]any{}
+	s, err := c.schedule()
+	if err != nil {
+		return nil, err
+	}
+	if s != nil {
+		p["schedule"] = s
+	}
+	if c.Message != "" {
+		p["payload"] = map[string]any{"kind": "agentTurn", "message": c.Message}
+	}
+	for name, value := range map[string]string{"name": c.Name, "agentId": c.Agent, "sessionTarget": c.Session, "overlap": c.Overlap} {
+		if value != "" {
+			p[name] = value
+		}
+	}
+	if d := c.dst(); len(d) > 0 {
+		p["dst"] = d
+	}
+	if c.Missed != "" {
+		p["missed"] = map[string]any{"policy": c.Missed}
+	}
+	if c.Jitter != nil {
+		p["jitterMs"] = c.Jitter.Milliseconds()
+	}
+	if c.Timeout > 0 {
+		p["timeoutSeconds"] = int64(c.Timeout / time.Second)
+	}
+	if c.Retries != nil {
+		p["retry"] = map[string]any{"maxRetries": *c.Retries}
+	}
+	if d := c.delivery(); d != nil {
+		p["delivery"] = d
+	}
+	return p, nil
+}
+
+func (c *jobFlags) delivery() map[string]any {
+	if c.Webhook != "" {
+		return map[string]any{"mode": "webhook", "to": c.Webhook}
+	}
+	if c.Deliver == "" {
+		return nil
+	}
+	d := map[string]any{"mode": "announce"}
+	channel, rest, _ := strings.Cut(c.Deliver, ":")
+	to, thread := rest, ""
+	if channel != "web" { // there the chat is a session key, which has colons of its own
+		to, thread, _ = strings.Cut(rest, ":")
+	}
+	for name, value := range map[string]string{"channel": channel, "to": to, "threadId": thread} {
+		if value != "" {
+			d[name] = value
+		}
+	}
+	return d
+}

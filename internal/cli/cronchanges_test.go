@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"laneway/internal/wire"
+)
+
+// TestAnEditShowsJobsAsTheyAreListed holds that laneway cron edit shows no JSON for what a flag has set.
+func TestAnEditShowsJobsAsTheyAreListed(t *testing.T) {
+	t.Parallel()
+	const job = `{"name":"digest","agentId":"main","sessionTarget":"isolated","overlap":"skip","jitterMs":0,"timeoutSeconds":600,"dst":{"gap":"run_after","overlap":"first"},
+		"schedule":{"kind":"cron","expr":"0 9 * * 1-5","tz":"Europe/Berlin"},"payload":{"kind":"agentTurn","message":"Write the\ndigest"},
+		"delivery":{"mode":"announce","channel":"telegram","to":"7"},"retry":{"maxRetries":3,"delayMs":1000},"missed":{"policy":"skip"}}`
+	retries, jitter := 5, 90*time.Second
+	cases := map[string]struct {
+		flags jobFlags
+		want  []string
+	}{
+		"cron": {
+			jobFlags{scheduleFlags: scheduleFlags{Cron: "30 9 * * 1-5", TZ: "Asia/Tokyo"}},
+			[]string{"schedule: 0 9 * * 1-5 Europe/Berlin → 30 9 * * 1-5 Asia/Tokyo"},
+		},
+		"expression": {jobFlags{scheduleFlags: scheduleFlags{Cron: "1 9 * * *"}}, []string{"schedule: 0 9 * * 1-5 Europe/Berlin → 1 9 * * * Europe/Berlin"}},
+		"every":      {jobFlags{scheduleFlags: scheduleFlags{Every: new(90 * time.Minute)}}, []string{"schedule: 0 9 * * 1-5 Europe/Berlin → every 1h30m"}},
+		"message":    {jobFlags{Message: "Write a short digest"}, []string{"message: Write the digest → Write a short digest"}},
+		"spaces":     {jobFlags{Message: "Write the digest"}, []string{`message: "Write the\ndigest" → "Write the digest"`}},
+		"deliver":    {jobFlags{Deliver: "telegram:8:3"}, []string{"answers to: telegram:7 → telegram:8:3"}},
+		"session":    {jobFlags{Deliver: "web:agent:main:main"}, []string{"answers to: telegram:7 → web:agent:main:main"}},
+		"webhook":    {jobFlags{Webhook: "https://a.example/"}, []string{"answers to: telegram:7 → https://a.example/"}},
+		"plain": {
+			jobFlags{Name: "news", Agent: "coder", Session: "main", Overlap: "buffer_one"},
+			[]string{"agent: main → coder", "name: digest → news", "overlap: skip → buffer_one", "session: isolated → main"},
+		},
+		"numbers": {jobFlags{Jitter: &jitter, Timeout: 2 * time.Hour, Retries: &retries}, []string{"jitter: 0s → 1m30s", "retries: 3 → 5", "timeout: 10m → 2h"}},
+		"rules": {
+			jobFlags{Missed: "fire_once", scheduleFlags: scheduleFlags{DSTGap: "skip", DSTOverlap: "first"}},
+			[]string{"dst-gap: run_after → skip", "missed: skip → fire_once"},
+		},
+		"nothing": {jobFlags{Message: "Write the\ndigest", Missed: "skip"}, nil},
+	}
+	for name, c := range cases {
+		var old map[string]any
+		if err := json.Unmarshal([]byte(job), &old); err != nil {
+			t.Fatal(err)
+		}
+		members, err := c.flags.members()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fillSchedule(old, members)
+		if got := differences(old, members); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+	if got := differences(map[string]any{}, map[string]any{"retry": map[string]any{"maxRetries": 5}}); !slices.Equal(got, []string{"retries: - → 5"}) {
+		t.Errorf("a member that the job does not have: %q", got)
+	}
+}
+
+func TestTheDistanceOfAScheduleIsNotRounded(t *testing.T) {
+	t.Parallel()
+	for ms, want := range map[int64]string{
+		5_400_000: "every 1h30m", 90_000: "every 1m30s", 3_600_000: "every 1h", 172_800_000: "every 2d", 180_000_000: "every 50h", 1_500: "every 1.5s",
+	} {
+		if got := scheduleOf(wire.Job{Schedule: wire.JobSchedule{Kind: "every", EveryMs: ms}}); got != want {
+			t.Errorf("%d ms: got %q, want %q", ms, got, want)
+		}
+	}
+}

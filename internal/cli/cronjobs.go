@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"laneway/internal/cron/schedule"
+	"laneway/internal/wire"
+)
+
+type cronCmd struct {
+	List     cronList     `cmd:"" help:"List jobs, the next one first."`
+	Add      cronAdd      `cmd:"" help:"Make a job; a name that exists needs --replace or --new."`
+	Get      cronGet      `cmd:"" help:"Show one job."`
+	Edit     cronEdit     `cmd:"" help:"Change a job by the flags of add, or by a JSON patch."`
+	Rm       cronRm       `cmd:"" help:"Remove a job; its history stays."`
+	Pause    cronPause    `cmd:"" help:"Pause a job."`
+	Resume   cronResume   `cmd:"" help:"End the pause of a job."`
+	Run      cronRun      `cmd:"" help:"Run a job now."`
+	Cancel   cronCancel   `cmd:"" help:"End active runs of a job, or one run."`
+	Runs     cronRuns     `cmd:"" help:"Show what became of the fires."`
+	Why      cronWhy      `cmd:"" help:"Say why a slot of a job ran or did not run."`
+	Next     cronNext     `cmd:"" help:"Show the next fires of a schedule; needs no gateway."`
+	Backfill cronBackfill `cmd:"" help:"Run the fires of a time that has passed."`
+	Import   cronImport   `cmd:"" help:"Make or change jobs from a file of laneway cron export."`
+	Export   cronExport   `cmd:"" help:"Print all jobs as YAML that import takes."`
+}
+
+// scheduleOf is when a job fires, for a person.
+func scheduleOf(j wire.Job) string {
+	s := j.Schedule
+	switch s.Kind {
+	case "every":
+		d := time.Duration(s.EveryMs) * time.Millisecond
+		if d >= 48*time.Hour && d%(24*time.Hour) == 0 {
+			return "every " + short(d)
+		}
+		return "every " + exact(d)
+	case "at":
+		return "at " + s.At
+	}
+	return s.Expr + " " + s.TZ
+}
+
+// stateOf is a word for how a job is.
+func stateOf(j wire.Job) string {
+	switch {
+	case j.Invalid != "":
+		return "invalid"
+	case j.Paused != nil:
+		return "paused"
+	case !j.Enabled:
+		return "disabled"
+	case j.DeliveryPaused != nil:
+		return "enabled, not sent: " + cell(j.DeliveryPaused.Reason, 20)
+	}
+	return "enabled"
+}
+
+type cronList struct {
+	clientFlags
+
+	All    bool   `help:"Disabled and paused jobs, too."`
+	System bool   `help:"Built-in jobs, too."`
+	Query  string `help:"Only jobs that contain this text." placeholder:"TEXT"`
+	Limit  int    `help:"How many; 0 = all." default:"0"`
+	Offset int    `help:"How many to pass over." default:"0"`
+	JSON   bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*cronList) Help() string { return "Example:\n\n    laneway cron list --all" }
+
+// Run lists jobs.
+func (c *cronList) Run(ctx context.Context, env *environment) error {
+	if c.Limit < 0 || c.Offset < 0 {
+		return usageError("--limit and --offset must be 0 or more")
+	}
+	params := map[string]any{"includeDisabled": c.All, "includeSystem": c.System, "extended": true}
+	if c.Query != "" {
+		params["query"] = c.Query
+	}
+	got, err := c.list(ctx, env, listing{method: "cron.list", member: "jobs", params: params, offset: c.Offset, limit: c.Limit})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, got.reply)
+	}
+	var jobs []wire.Job
+	if err := got.into(&jobs); err != nil {
+		return fmt.Errorf("the list of jobs cannot be read: %w", err)
+	}
+	rows := [][]string{{"ID", "NAME", "SCHEDULE", "STATE", "NEXT", "LAST", "TARGET", "OWNER"}}
+	for _, j := range jobs {
+		next := "-"
+		if j.NextRunAtMs > 0 {
+			next = "in " + short(time.UnixMilli(j.NextRunAtMs).Sub(env.now()))
+		}
+		rows = append(rows, []string{
+			env.cell(j.ID, 36), env.cell(j.Name, 40), env.cell(scheduleOf(j), 40), stateOf(j), next, cell(j.LastRunStatus, 10),
+			env.cell(targetOf(j.Delivery), 40), env.cell(ownerOfJob(j), 30),
+		})
+	}
+	return errors.Join(table(env.stdout, rows), got.more(env, "jobs"))
+}
+
+// jobArg names a job, by its id or by a name or key that only one job has.
+type jobArg struct {
+	clientFlags
+
+	Job  string `arg:"" help:"Id, name or key of the job." complete:"jobs"`
+	JSON bool   `help:"Print JSON."`
+}
+
+// findJob turns what a person wrote into an id.
+func findJob(ctx context.Context, conn gatewayConn, name string) (string, error) {
+	var ids []string
+	for more, offset := true, 0; more; {
+		var reply wire.CronListResult
+		params := map[string]any{"query": name, "includeDisabled": true, "includeSystem": true, "extended": true, "limit": 200, "offset": offset}
+		if err := conn.Call(ctx, "cron.list", params, &reply); err != nil {
+			return "", err
+		}
+		for _, j := range reply.Jobs {
+			if j.ID == name {
+				return j.ID, nil
+			}
+			if j.Name == name || j.Key == name {
+				ids = append(ids, j.ID)
+			}
+		}
+		if more = reply.NextOffset != nil; more { // a page is bounded in bytes, too
+			offset = *reply.NextOffset
+		}
+	}
+	switch len(ids) {
+	case 1:
+		return ids[0], nil
+	case 0:
+		return "", fmt.Errorf("there is no job %s; see laneway cron list --all", oneLine(name))
+	}
+	return "", fmt.Errorf("%d jobs are called %s; give the id: %s", len(ids), oneLine(name), strings.Join(ids, ", "))
+}
+
+// onJob makes one call about the job and prints a line, or JSON.
+func (a jobArg) onJob(ctx context.Context, env *environment, method, done string, params map[string]any) error {
+	conn, err := a.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	id, err := findJob(ctx, conn, a.Job)
+	if err != nil {
+		return err
+	}
+	if params == nil {
+		params = map[string]any{}
+	}
+	params["id"] = id
+	var raw json.RawMessage
+	if err := conn.Call(ctx, method, params, &raw); err != nil {
+		return err
+	}
+	if a.JSON || done == "" {
+		return printJSON(env.stdout, raw)
+	}
+	_, err = fmt.Fprintf(env.stdout, "%s %s\n", oneLine(a.Job), done)
+	return err
+}
+
+type cronRm struct {
+	jobArg
+
+	Cancel bool `help:"End its active runs, too."`
+}
+
+// Help is the example of the command.
+func (*cronRm) Help() string { return "Example:\n\n    laneway cron rm digest" }
+
+// Run removes the job.
+func (c *cronRm) Run(ctx context.Context, env *environment) error {
+	return c.onJob(ctx, env, "cron.remove", "removed", map[string]any{"cancelRunning": c.Cancel})
+}
+
+type cronPause struct {
+	jobArg
+
+	Note string        `help:"Why." default:"paused by hand"`
+	For  time.Duration `help:"Resume by itself after this time." placeholder:"DURATION"`
+}
+
+// Help is the example of the command.
+func (*cronPause) Help() string {
+	return "Example:\n\n    laneway cron pause digest --note holidays --for 336h\n    laneway scheduler pause digest --note holidays"
+}
+
+// Run pauses the job.
+func (c *cronPause) Run(ctx context.Context, env *environment) error {
+	params := map[string]any{"note": c.Note}
+	if c.For > 0 {
+		params["untilMs"] = env.now().Add(c.For).UnixMilli()
+	}
+	return c.onJob(ctx, env, "cron.pause", "paused", params)
+}
+
+type cronResume struct{ jobArg }
+
+// Help is the example of the command.
+func (*cronResume) Help() string {
+	return "Example:\n\n    laneway cron resume digest\n    laneway scheduler resume digest"
+}
+
+// Run ends the pause.
+func (c *cronResume) Run(ctx context.Context, env *environment) error {
+	return c.onJob(ctx, env, "cron.resume", "resumed", nil)
+}
+
+type cronBackfill struct {
+	jobArg
+
+	From  string `help:"First moment, RFC 3339." required:"" placeholder:"TIME"`
+	To    string `help:"Last moment, RFC 3339." required:"" placeholder:"TIME"`
+	Max   int    `help:"Most runs, 1 to 1000." default:"100"`
+	Dry   bool   `help:"Only say what would run." name:"dry-run"`
+	Force bool   `help:"Run also what ran well already."`
+}
+
+// Help is the example of the command.
+func (*cronBackfill) Help() string {
+	return "Example:\n\n    laneway cron backfill digest --from 2027-03-01T00:00:00Z --to 2027-03-03T00:00:00Z --dry-run"
+}
+
+// Run fills in runs and prints what is done about each fire.
+func (c *cronBackfill) Run(ctx context.Context, env *environment) error {
+	from, err := schedule.ParseAt(c.From, "")
+	if err != nil {
+		return usageError(err.Error())
+	}
+	to, err := schedule.ParseAt(c.To, "")
+	if err != nil {
+		return usageError(err.Error())
+	}
+	return c.onJob(ctx, env, "cron.backfill", "", map[string]any{
+		"fromMs": from.UnixMilli(), "toMs": to.UnixMilli(), "maxRuns": c.Max, "dryRun": c.Dry, "force": c.Force,
+	})
+}

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
+)
+
+type cronNext struct {
+	scheduleFlags
+
+	Count int  `help:"How many, 1 to 100." short:"n" default:"5"`
+	JSON  bool `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*cronNext) Help() string {
+	return "Example:\n\n    laneway cron next --cron \"0 9 * * 1-5\" --tz Europe/Berlin -n 10"
+}
+
+// Run computes the fires with the function that decides the real ones.
+func (c *cronNext) Run(_ context.Context, env *environment) error {
+	if c.Count < 1 || c.Count > cron.MaxPreview {
+		return usageError("-n must be between 1 and " + strconv.Itoa(cron.MaxPreview))
+	}
+	given, err := c.schedule()
+	if err != nil {
+		return err
+	}
+	if given == nil {
+		return usageError("say when: --at, --every or --cron")
+	}
+	m := cron.Members{}
+	for name, value := range map[string]any{"schedule": given, "dst": c.dst()} {
+		if m[name], err = json.Marshal(value); err != nil {
+			return err
+		}
+	}
+	spec, err := cron.Border{Now: env.now()}.Spec(m)
+	if err != nil {
+		return usageError(inFlags(err).Error())
+	}
+	compiled, err := schedule.Check(spec, env.now(), schedule.Rules{})
+	if err != nil {
+		return usageError(inFlags(err).Error())
+	}
+	p := cron.Timetable{Schedule: compiled}.Preview(env.now(), c.Count)
+	if c.JSON {
+		return printJSON(env.stdout, p)
+	}
+	rows := [][]string{{"LOCAL (" + p.Timezone + ")", "UTC", ""}}
+	for _, f := range p.Fires {
+		rows = append(rows, []string{f.Local, f.ISO, string(f.DST)})
+	}
+	for _, w := range p.Warnings {
+		env.note(w)
+	}
+	return table(env.stdout, rows)
+}

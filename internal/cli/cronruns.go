@@ -1,0 +1,340 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/wire"
+)
+
+type cronRuns struct {
+	clientFlags
+
+	Job    string `arg:"" optional:"" help:"Id, name or key of the job; none = all jobs." complete:"jobs"`
+	Limit  int    `help:"How many, 1 to 200." default:"50"`
+	Offset int    `help:"How many to pass over." default:"0"`
+	Active bool   `help:"Also what waits and runs."`
+	JSON   bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*cronRuns) Help() string { return "Example:\n\n    laneway cron runs digest --limit 10" }
+
+// Run shows the ledger, the newest entries first.
+func (c *cronRuns) Run(ctx context.Context, env *environment) error {
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	if c.Limit < 1 || c.Limit > pageSize || c.Offset < 0 {
+		return usageError("--limit must be between 1 and 200, and --offset 0 or more")
+	}
+	params := map[string]any{"includeActive": c.Active, "extended": true}
+	if c.Job != "" {
+		id, err := findJobEver(ctx, conn, c.Job)
+		if err != nil {
+			return err
+		}
+		params["id"] = id
+	}
+	got, err := listing{method: "cron.runs", member: "entries", params: params, offset: c.Offset, limit: c.Limit}.read(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, got.reply)
+	}
+	var entries []wire.LedgerEntry
+	if err := got.into(&entries); err != nil {
+		return fmt.Errorf("the entries cannot be read: %w", err)
+	}
+	rows := [][]string{{"SCHEDULED", "JOB", "OUTCOME", "TOOK", "WHAT", "RUN"}}
+	for _, r := range entries {
+		rows = append(rows, []string{
+			time.UnixMilli(r.ScheduledForMs).UTC().Format(time.RFC3339), env.cell(r.JobName, 30), cell(r.Outcome, 12),
+			short(took(r)), env.cell(whatOf(r), 60), env.cell(r.RunID, 80),
+		})
+	}
+	return errors.Join(table(env.stdout, rows), got.more(env, "entries"))
+}
+
+// whatOf describes the slots of an entry: the error, why they did not run, or the answer.
+func whatOf(r wire.LedgerEntry) string {
+	what := r.Summary
+	switch {
+	case r.Outcome == "missed" || r.Outcome == "skipped" || r.Outcome == "cancelled":
+		what = reasonOf(r)
+	case r.Error != "":
+		what = r.Error
+	case r.Reason != "":
+		what = r.Reason
+	}
+	if r.SlotCount != nil && *r.SlotCount > 1 {
+		until := time.UnixMilli(r.SlotUntilMs).UTC().Format("2006-01-02T15:04:05Z")
+		what = fmt.Sprintf("%d slots until %s: %s", *r.SlotCount, until, what)
+	}
+	return what
+}
+
+// reasonOf is why slots did not run, in words; a reason that this program does not know is shown as it is.
+func reasonOf(r wire.LedgerEntry) string {
+	words := map[string]string{
+		"overlap":     "a run was active, and the job skips such slots",
+		"budget":      "the runs of the day, or a budget of tokens or money, were used up",
+		"paused":      "the job was paused",
+		"buffer_full": "a slot waited already",
+		"gap":         "the wall time did not exist, and the job skips such slots",
+		"window":      "no gateway ran then, and the slots are older than the job's window",
+		"policy":      "no gateway ran then, and the job skips missed slots",
+		"no_agent":    "no gateway had its agent then",
+		"max_catchup": "no gateway ran then, and the job repeats fewer slots",
+		"stopped":     "it was stopped",
+		"removed":     "the job was removed",
+		"replaced":    "a later run replaced it",
+	}
+	if text, known := words[r.Reason]; known {
+		return text
+	}
+	return cmp.Or(r.Reason, r.Error, r.Summary)
+}
+
+// took is how long a run ran; 0 while it has not ended.
+func took(r wire.LedgerEntry) time.Duration {
+	if r.DurationMs == nil {
+		return 0
+	}
+	return time.Duration(*r.DurationMs) * time.Millisecond
+}
+
+// findJobEver is findJob, also for a job that was removed and that the ledger knows.
+func findJobEver(ctx context.Context, conn gatewayConn, name string) (string, error) {
+	if id, err := findJob(ctx, conn, name); err == nil {
+		return id, nil
+	}
+	return removedJob(ctx, conn, name)
+}
+
+// removedJob turns the name of a job that only the ledger knows into its id; what is no such name may be an id. Of a name that the last 200 entries with
+// that text do not have, nothing is known.
+func removedJob(ctx context.Context, conn gatewayConn, name string) (string, error) {
+	params := map[string]any{"scope": "all", "query": name, "includeActive": true, "extended": true}
+	got, err := listing{method: "cron.runs", member: "entries", params: params, limit: pageSize}.read(ctx, conn)
+	if err != nil {
+		return "", err
+	}
+	var entries []wire.LedgerEntry
+	if err := got.into(&entries); err != nil {
+		return "", fmt.Errorf("the entries cannot be read: %w", err)
+	}
+	var ids []string
+	for _, r := range entries {
+		if r.JobName == name && !slices.Contains(ids, r.JobID) {
+			ids = append(ids, r.JobID)
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return name, nil
+	case 1:
+		return ids[0], nil
+	}
+	return "", fmt.Errorf("%d jobs were called %s; give the id: %s", len(ids), oneLine(name), oneLine(strings.Join(ids, ", ")))
+}
+
+type cronRun struct {
+	jobArg
+
+	Wait bool   `help:"Wait for the end; status 1 when it did not end well."`
+	Mode string `help:"force, due or if-enabled." default:"force" enum:"force,due,if-enabled"`
+}
+
+// Help is the example of the command.
+func (*cronRun) Help() string {
+	return "Example:\n\n    laneway cron run digest --wait\n    laneway scheduler run digest"
+}
+
+// Run starts a run.
+func (c *cronRun) Run(ctx context.Context, env *environment) error {
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	id, err := findJob(ctx, conn, c.Job)
+	if err != nil {
+		return err
+	}
+	var reply wire.CronRunResult
+	if err := conn.Call(ctx, "cron.run", map[string]any{"id": id, "mode": c.Mode}, &reply); err != nil {
+		return err
+	}
+	if !reply.Enqueued {
+		return fmt.Errorf("%s was not run: %s", oneLine(c.Job), oneLine(reply.Reason))
+	}
+	if !c.Wait {
+		_, err := fmt.Fprintln(env.stdout, cell(reply.RunID, 200))
+		return err
+	}
+	r, err := waitForRun(ctx, conn, reply.RunID)
+	if err != nil {
+		return err
+	}
+	if r.Outcome != "ok" {
+		return fmt.Errorf("the run ended as %s: %s", oneLine(r.Outcome), oneLine(r.Error))
+	}
+	_, err = fmt.Fprintln(env.stdout, plain(r.Summary))
+	return err
+}
+
+// waitEvery is how often the ledger is read when no event of the end arrives.
+const waitEvery = time.Second
+
+// waitForRun waits until the run is in the ledger with an outcome.
+func waitForRun(ctx context.Context, conn gatewayConn, id string) (wire.LedgerEntry, error) {
+	tick := time.NewTicker(waitEvery)
+	defer tick.Stop()
+	for {
+		var reply wire.CronRunsResult
+		if err := conn.Call(ctx, "cron.runs", map[string]any{"runId": id, "extended": true}, &reply); err != nil {
+			return wire.LedgerEntry{}, err
+		}
+		if len(reply.Entries) > 0 {
+			return reply.Entries[0], nil
+		}
+		select {
+		case <-ctx.Done():
+			return wire.LedgerEntry{}, context.Cause(ctx)
+		case <-tick.C:
+		case _, open := <-conn.Events():
+			if !open {
+				return wire.LedgerEntry{}, errors.New("the connection was lost; the run goes on, see laneway cron runs")
+			}
+		}
+	}
+}
+
+type cronCancel struct {
+	clientFlags
+
+	What   string `arg:"" help:"Id of a run, or id, name or key of a job." complete:"jobs"`
+	Reason string `help:"Why." placeholder:"TEXT"`
+	JSON   bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*cronCancel) Help() string { return "Example:\n\n    laneway cron cancel digest" }
+
+// Run ends runs.
+func (c *cronCancel) Run(ctx context.Context, env *environment) error {
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	params := map[string]any{"runId": c.What}
+	if id, err := findJob(ctx, conn, c.What); err == nil {
+		params = map[string]any{"id": id}
+	}
+	if c.Reason != "" {
+		params["reason"] = c.Reason
+	}
+	var reply wire.CronCancelResult
+	if err := conn.Call(ctx, "cron.cancel", params, &reply); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, reply)
+	}
+	runs := "runs end"
+	if len(reply.Cancelled) == 1 {
+		runs = "run ends"
+	}
+	_, err = fmt.Fprintln(env.stdout, len(reply.Cancelled), runs)
+	return err
+}
+
+type schedulerCmd struct {
+	List   schedulerList   `cmd:"" help:"List jobs and built-in maintenance."`
+	Status schedulerStatus `cmd:"" help:"Show one of them."`
+	Pause  cronPause       `cmd:"" help:"Pause one."`
+	Resume cronResume      `cmd:"" help:"End a pause."`
+	Run    cronRun         `cmd:"" help:"Run one now."`
+}
+
+func orDash(s *string) string {
+	if s == nil {
+		return "-"
+	}
+	return cell(*s, 40)
+}
+
+type schedulerList struct {
+	clientFlags
+
+	JSON bool `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*schedulerList) Help() string { return "Example:\n\n    laneway scheduler list" }
+
+// Run lists them.
+func (c *schedulerList) Run(ctx context.Context, env *environment) error {
+	return showScheduler(ctx, env, c.clientFlags, "", c.JSON)
+}
+
+type schedulerStatus struct {
+	clientFlags
+
+	Name string `arg:"" help:"Name of the job." complete:"jobs"`
+	JSON bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*schedulerStatus) Help() string {
+	return "Example:\n\n    laneway scheduler status \"ledger retention\""
+}
+
+// Run shows one.
+func (c *schedulerStatus) Run(ctx context.Context, env *environment) error {
+	return showScheduler(ctx, env, c.clientFlags, c.Name, c.JSON)
+}
+
+func showScheduler(ctx context.Context, env *environment, f clientFlags, name string, asJSON bool) error {
+	var reply wire.SchedulerStatusResult
+	if err := f.call(ctx, env, "scheduler.status", map[string]any{}, &reply); err != nil {
+		return err
+	}
+	jobs := []wire.SchedulerJob{}
+	for _, j := range reply.Jobs {
+		if name == "" || j.JobName == name {
+			jobs = append(jobs, j)
+		}
+	}
+	if name != "" && len(jobs) == 0 {
+		return fmt.Errorf("there is no job %s; see laneway scheduler list", oneLine(name))
+	}
+	if asJSON {
+		return printJSON(env.stdout, map[string]any{"jobs": schedulerReports(jobs)})
+	}
+	rows := [][]string{{"NAME", "SCHEDULE", "NEXT", "LAST", "RESULT", "RUNS", "ERRORS", "STATE"}}
+	for _, j := range jobs {
+		state := "waits"
+		if j.IsRunning {
+			state = "runs"
+		} else if j.IsPaused {
+			state = "paused"
+		}
+		rows = append(rows, []string{
+			env.cell(j.JobName, 40), env.cell(strings.TrimSpace(j.CronExpr+" "+j.Timezone), 60), orDash(j.NextRun), orDash(j.LastRun), orDash(j.LastResult),
+			strconv.FormatInt(j.RunCount, 10), strconv.FormatInt(j.ErrorCount, 10), state,
+		})
+	}
+	return table(env.stdout, rows)
+}

@@ -1,0 +1,17 @@
+//go:build !unix
+
+package cli
+
+import (
+	"errors"
+	"io/fs"
+)
+
+// freeSpace is not known here.
+func freeSpace(string) (uint64, error) { return 0, errors.ErrUnsupported }
+
+// modeOf is 0: this system has access lists instead of modes.
+func modeOf(fs.FileInfo) fs.FileMode { return 0 }
+
+// ownerOf is not known here.
+func ownerOf(fs.FileInfo) int { return -1 }

@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"laneway/internal/app"
+	"laneway/internal/config"
+)
+
+// Exit statuses of every command.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// commands is the table of commands.
+type commands struct {
+	Quiet quietFlag `name:"no-notes" short:"q" help:"Print results and errors only: no notes, no progress, no banner."`
+
+	Serve      serveCmd      `cmd:"" help:"Run the gateway."`
+	Chat       chatCmd       `cmd:"" help:"Talk to an agent in the terminal."`
+	Send       sendCmd       `cmd:"" help:"Send one message and print the answer."`
+	Dashboard  dashboardCmd  `cmd:"" help:"Open the dashboard in a browser, with a token of its own that expires."`
+	Status     statusCmd     `cmd:"" help:"Show lanes, sessions, channels, jobs and the database."`
+	Logs       logsCmd       `cmd:"" help:"Show the log of the gateway on this host."`
+	Usage      usageCmd      `cmd:"" help:"Show what agents have used, what it cost, and the budgets."`
+	Pair       pairCmd       `cmd:"" help:"Say who may talk to the bots."`
+	Agents     agentsCmd     `cmd:"" help:"Show the agents and the MCP servers whose tools they call."`
+	Tasks      tasksCmd      `cmd:"" help:"Look at tasks that agents gave to others, or stop them."`
+	Sessions   sessionsCmd   `cmd:"" help:"Look at sessions, reset or stop them."`
+	Toc        tocCmd        `cmd:"" help:"Show what was said, by day, week or month."`
+	Cron       cronCmd       `cmd:"" help:"Look at jobs, make and change them."`
+	Scheduler  schedulerCmd  `cmd:"" help:"Show and drive jobs and built-in maintenance."`
+	Health     healthCmd     `cmd:"" help:"Ask a gateway whether it is well; for container health checks."`
+	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Serve the tools of a gateway as an MCP server on standard input and output."`
+	Token      tokenCmd      `cmd:"" help:"Make, list and revoke named tokens."`
+	Migrate    migrateCmd    `cmd:"" help:"Bring the database to the version of this program, or back."`
+	Store      storeCmd      `cmd:"" help:"Copy everything from one store to another."`
+	Hold       holdCmd       `cmd:"" help:"Let the gateway do nothing on its own: no sending, no receiving from channels, no jobs."`
+	Release    releaseCmd    `cmd:"" help:"End a hold, after showing what begins with that."`
+	Backup     backupCmd     `cmd:"" help:"Copy the database and the files of a running gateway into a new directory."`
+	Config     configCmd     `cmd:"" help:"Write a first configuration file, or print every key."`
+	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory and gateway, with a cure for each fault."`
+	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Man        manCmd        `cmd:"" name:"__man" hidden:"" help:"Write the manual pages."`
+	Complete   completeCmd   `cmd:"" name:"__complete" hidden:"" help:"Candidates for the next word; for completion scripts."`
+}
+
+// exitNow carries the status of a parser that has already answered (--help) up to run.
+type exitNow int
+
+// usageError is wrong usage that the parser cannot see.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// quietFlag is a flag of every command.
+type quietFlag bool
+
+// BeforeApply takes effect before the command runs.
+func (quietFlag) BeforeApply(env *environment) error {
+	env.quiet = true
+	return nil
+}
+
+// run executes one command line and returns its exit status.
+func run(ctx context.Context, args []string, env *environment) (code int) {
+	env.json = wantsJSON(args)
+	env.lookupEnv = config.Present(env.lookupEnv)
+	defer func() {
+		if stop, ok := recover().(exitNow); ok {
+			code = int(stop)
+		}
+	}()
+	args = spelled(args)
+	parser, err := newParser(env, tableFor(args))
+	if err != nil {
+		return env.fail(fmt.Errorf("building the table of commands: %w", err))
+	}
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		return env.fail(explainUsage(err, args))
+	}
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	if parsed.Command() == "serve" { // it drains, for as long as its settings allow
+		return env.fail(parsed.Run(env))
+	}
+	return env.fail(env.untilSignal(ctx, func() error { return parsed.Run(env) }))
+}
+
+// signalGrace is how long a command has to end by itself after the first signal.
+const signalGrace = 5 * time.Second
+
+// untilSignal runs a command and returns its error. After a signal the command has signalGrace, until a second signal: then it is given up, because it may be in
+// a read that no context ends, of a pipe without a writer or of a terminal. Its goroutine ends with the process.
+func (env *environment) untilSignal(ctx context.Context, command func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- command() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(signalGrace)
+	defer grace.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-grace.C:
+	case <-env.signals.Now:
+	}
+	return fmt.Errorf("the command was given up: %w", context.Cause(ctx))
+}
+
+// spelled turns the usual other spellings into those of the table: no arguments and `help` into --help, --version into version.
+func spelled(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case len(args) == 1 && (args[0] == "--version" || args[0] == "-V"):
+		return []string{"version"}
+	default:
+		return args
+	}
+}
+
+// tableFor is the part of the table that a command line needs: the command that it begins with, or all of them. The parser reads the tags of the
+// whole table by reflection, which takes more time than everything else that a short command does.
+func tableFor(args []string) any {
+	whole := reflect.TypeFor[commands]()
+	for command := range whole.Fields() {
+		name := command.Tag.Get("name")
+		if name == "" {
+			name = strings.ToLower(command.Name)
+		}
+		if _, is := command.Tag.Lookup("cmd"); is && len(args) > 0 && args[0] == name {
+			quiet, _ := whole.FieldByName("Quiet")
+			return reflect.New(reflect.StructOf([]reflect.StructField{quiet, command})).Interface()
+		}
+	}
+	return &commands{}
+}
+
+// newParser makes the parser of a table: [tableFor] a command line, or a whole commands.
+func newParser(env *environment, table any) (*kong.Kong, error) {
+	return kong.New(table,
+		kong.Name("laneway"),
+		kong.Description("An agent gateway: people and programs talk to agents, in lanes, with jobs that start by the clock."),
+		kong.Writers(env.stdout, env.stderr),
+		kong.Bind(env),
+		kong.Exit(func(code int) { panic(exitNow(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
+	)
+}
+
+// bareNumber matches the error of the parser for a duration without a unit.
+var bareNumber = regexp.MustCompile(`^(--[a-z-]+): .*missing unit in duration "([0-9.]+)"`)
+
+// explainUsage turns the parser's error into wrong usage. For a flag that would switch authentication off the error explains that no such flag
+// exists, so that the user does not try other spellings.
+func explainUsage(err error, args []string) error {
+	var parse *kong.ParseError
+	if !errors.As(err, &parse) {
+		return err
+	}
+	for _, arg := range args {
+		name, _, _ := strings.Cut(arg, "=")
+		if slices.Contains([]string{"--no-auth", "--noauth", "--auth", "--disable-auth", "--no-token", "--insecure", "--anonymous", "--allow-anonymous"}, name) {
+			return usageError("unknown flag " + name + "; authentication cannot be switched off")
+		}
+	}
+	if m := bareNumber.FindStringSubmatch(parse.Error()); m != nil {
+		return usageError(fmt.Sprintf("%s needs a unit; write %ss for seconds, or %sm for minutes", m[1], m[2], m[2]))
+	}
+	help := "laneway --help"
+	if parse.Context != nil {
+		if node := parse.Context.Selected(); node != nil {
+			help = node.FullPath() + " --help"
+		}
+	}
+	return usageError(parse.Error() + "; see " + help)
+}
+
+// fail prints the sentence of err and returns its exit status; nil is success.
+func (env *environment) fail(err error) int {
+	var usage usageError
+	var refused config.FaultsError
+	if err != nil && env.json && !errors.Is(err, errQuiet) {
+		return env.failJSON(err)
+	}
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &refused):
+		for _, line := range refused.Lines() {
+			if env.serving {
+				line = "not starting: " + line
+			}
+			env.complain(line)
+		}
+		return config.ExitCode
+	case errors.Is(err, app.ErrUnreleased):
+		env.complain(err.Error())
+		return config.ExitCode
+	case errors.As(err, &usage):
+		env.complain(usage.Error())
+		return exitUsage
+	case errors.Is(err, errQuiet):
+		return exitFailure
+	default:
+		env.complain(err.Error())
+		return exitFailure
+	}
+}
+
+// errQuiet ends a command with status 1 when it has already printed the reason.
+var errQuiet = errors.New("a check failed")
+
+// note is a sentence beside the result of a command.
+func (env *environment) note(sentence string) {
+	if !env.quiet {
+		env.complain(sentence)
+	}
+}
+
+func (env *environment) complain(sentence string) {
+	_, _ = fmt.Fprintln(env.stderr, "laneway: "+oneLine(sentence))
+}

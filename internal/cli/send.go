@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"laneway/internal/wire"
+)
+
+// maxMessage is the longest message in bytes that a gateway takes.
+const maxMessage = 262_144
+
+type sendCmd struct {
+	clientFlags
+	Text    string        `arg:"" help:"The message; - reads it from standard input."`
+	Session string        `help:"Session key." default:"main" placeholder:"KEY" complete:"sessions"`
+	Agent   string        `help:"Agent that answers; default the gateway's." placeholder:"ID" complete:"agents"`
+	File    []string      `help:"A file that goes with the message, at most 20 MB; may be given more than once." placeholder:"PATH" type:"path" sep:"none"`
+	Timeout time.Duration `help:"How long to wait for the answer; then the message is stopped." default:"10m"`
+	NoWait  bool          `help:"Fail when the agent asks for a permission, instead of waiting for its answer."`
+	JSON    bool          `help:"Print the answer, its run id and how it ended as JSON."`
+}
+
+// Help is the long help of the command.
+func (*sendCmd) Help() string {
+	return `Prints the answer on standard output. Exit status 0 means answered; 1 that it was not, with the reason on standard error. A lost
+connection is taken up again; the message is never sent twice. A question of the agent is shown on standard error and waited for.
+
+Examples:
+
+    laneway send "What is on today?"
+    git diff | laneway send - --session review --timeout 5m
+    laneway send "What does it show?" --file chart.png`
+}
+
+// Run sends the message and waits for its end.
+func (c *sendCmd) Run(ctx context.Context, env *environment) error {
+	text, err := c.message(env)
+	if err != nil {
+		return err
+	}
+	if c.Timeout < time.Second || c.Timeout > 24*time.Hour {
+		return usageError("--timeout must be between 1s and 24h")
+	}
+	files, err := c.upload(ctx, env)
+	if err != nil {
+		return err
+	}
+	limit := c.Timeout.Milliseconds()
+	talk := &conversation{
+		dial:    func(ctx context.Context) (gatewayConn, error) { return c.connect(ctx, env) },
+		session: sessionKey(c.Session, c.Agent), agent: c.Agent, timeout: &limit, files: files,
+	}
+	talk.asked = func(q question) error {
+		if c.NoWait {
+			return asksError(oneLine(q.text))
+		}
+		env.note(q.menu() + "\nAnswer it in laneway chat, or with: laneway send --session " + c.Session + " \"" + q.options[0].command + "\"")
+		return nil
+	}
+	began := env.now()
+	end, err := c.exchange(ctx, talk, text)
+	if err != nil {
+		return err
+	}
+	end.DurationMs = env.now().Sub(began).Milliseconds()
+	return c.print(env, end)
+}
+
+// maxFile is the largest file in bytes that a gateway takes, maxFiles how many one message may have.
+const (
+	maxFile  = 20 << 20
+	maxFiles = 16
+)
+
+// upload sends the files of the message before the message, after all of them were looked at: a wrong name must not leave the others behind.
+func (c *sendCmd) upload(ctx context.Context, env *environment) ([]wire.Attachment, error) {
+	if len(c.File) == 0 {
+		return nil, nil
+	}
+	if len(c.File) > maxFiles {
+		return nil, usageError(fmt.Sprintf("a message has at most %d files", maxFiles))
+	}
+	for _, path := range c.File {
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			return nil, usageError(fmt.Sprintf("the file %s cannot be read: %v", path, errors.Unwrap(err)))
+		case !info.Mode().IsRegular():
+			return nil, usageError(path + " is no file")
+		case info.Size() > maxFile:
+			return nil, usageError(fmt.Sprintf("%s has %d bytes; a file may have %d", path, info.Size(), maxFile))
+		}
+	}
+	to, err := c.serving(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	sent := make([]wire.Attachment, 0, len(c.File))
+	for _, path := range c.File {
+		id, err := uploadPath(ctx, env, to, path)
+		if err != nil {
+			return nil, err
+		}
+		sent = append(sent, wire.Attachment{FileID: id})
+	}
+	return sent, nil
+}
+
+func uploadPath(ctx context.Context, env *environment, to target, path string) (id string, err error) {
+	f, err := os.Open(path) //nolint:gosec // the file that the user names
+	if err != nil {
+		return "", fmt.Errorf("opening a file to send: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", fmt.Errorf("opening a file to send: %w", err)
+	}
+	return env.upload(ctx, to, filepath.Base(path), f, info.Size())
+}
+
+// asksError is a question of the agent that is not waited for.
+type asksError string
+
+func (e asksError) Error() string { return string(e) }
+
+var errNoAnswer = errors.New("no answer in time")
+
+// exchange is one question within the time limit. A command that gives up stops the run: an answer that is not read only costs. When there was nothing to
+// stop, the run has ended meanwhile, and its answer is read.
+func (c *sendCmd) exchange(ctx context.Context, talk *conversation, text string) (turnEnd, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errNoAnswer)
+	defer cancel()
+	if err := talk.open(ctx); err != nil {
+		return turnEnd{}, err
+	}
+	defer talk.close()
+	run := newKey()
+	end, err := talk.ask(ctx, run, text, nil)
+	var asks asksError
+	if asked := errors.As(err, &asks); err == nil || (ctx.Err() == nil && !asked) {
+		return end, err
+	}
+	known, stopped := talk.giveUp(ctx, run, text)
+	if known != nil {
+		return *known, nil
+	}
+	if asks != "" {
+		return turnEnd{}, fmt.Errorf("the agent asks for a permission, and --no-wait was given; %s. %s", stopped, string(asks))
+	}
+	if errors.Is(context.Cause(ctx), errNoAnswer) {
+		return turnEnd{}, fmt.Errorf("no answer within %s; %s", c.Timeout, stopped)
+	}
+	return turnEnd{}, errors.New("interrupted; " + stopped)
+}
+
+// message is the argument, or standard input for a single dash. It is checked here, so that a long upload is not refused at its end.
+func (c *sendCmd) message(env *environment) (string, error) {
+	text := c.Text
+	if text == "-" {
+		read, err := io.ReadAll(io.LimitReader(env.stdin, maxMessage+1))
+		if err != nil {
+			return "", fmt.Errorf("reading standard input: %w", err)
+		}
+		text = string(read)
+	}
+	switch {
+	case len(text) > maxMessage:
+		return "", usageError(fmt.Sprintf("the message is longer than %d bytes; send a part of it", maxMessage))
+	case !utf8.ValidString(text):
+		return "", usageError("the message is not UTF-8; convert it first, with iconv for example")
+	case strings.TrimSpace(text) == "":
+		return "", usageError("the message is empty; give a text, or - to read it from standard input")
+	}
+	return text, nil
+}
+
+func (c *sendCmd) print(env *environment, end turnEnd) error {
+	if c.JSON {
+		if err := printJSON(env.stdout, end); err != nil {
+			return err
+		}
+		if end.err() != nil {
+			return errQuiet
+		}
+		return nil
+	}
+	if end.Status == "merged" {
+		env.note("another message of the session took this one along; its answer is in laneway sessions show " + c.Session)
+	}
+	if end.Text != "" {
+		text := end.Text
+		if env.terminal != nil {
+			text = plain(text)
+		}
+		if _, err := fmt.Fprintln(env.stdout, strings.TrimSuffix(text, "\n")); err != nil {
+			return fmt.Errorf("writing the answer: %w", err)
+		}
+	}
+	if end.Note != "" { // not on standard output: for a program that reads it the answer is empty
+		env.note(end.Note)
+	}
+	return end.err()
+}
+
+// sessionKey completes a short key with the agent, when one was named. Without an agent the gateway does it.
+func sessionKey(session, agent string) string {
+	if agent == "" || strings.HasPrefix(session, "agent:") {
+		return session
+	}
+	return "agent:" + agent + ":" + session
+}

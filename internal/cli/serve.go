@@ -1,0 +1,293 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"laneway/internal/config"
+)
+
+// service is the process behind `serve`. It blocks until ctx is over and everything has ended, or until it cannot go on.
+type service interface {
+	Serve(ctx context.Context, s serveInput) error
+}
+
+// serveInput is everything that the process gets.
+type serveInput struct {
+	Loaded *config.Loaded
+	// Hold starts the gateway held.
+	Hold        bool
+	Credentials config.Credentials
+	Version     versionReport
+	Logger      *slog.Logger
+	// Signals.Now ends at once, Reload and Restart are requests while it runs; ctx is the request to drain.
+	Signals Signals
+	// Reread reads file, environment and flags again, with all checks.
+	Reread func() (*config.Loaded, error)
+	// RereadCredentials reads the files of the credentials again. With an error, what it returns is in force nevertheless.
+	RereadCredentials func() (config.Credentials, error)
+	// Ready is called once when the listeners are open, with their addresses.
+	Ready func(addresses []string)
+}
+
+// configFlags are settings that can stand on the command line. A flag that is given counts, even when it is empty.
+type configFlags struct {
+	Config   string  `help:"Configuration file; default LANEWAY_CONFIG, else ~/.config/laneway/config.yaml or /etc/laneway/config.yaml where one exists." placeholder:"FILE" type:"path"`
+	Data     *string `help:"Data directory; default $$XDG_DATA_HOME/laneway." placeholder:"DIR" type:"path"`
+	Database *string `help:"postgres://… or sqlite:PATH; default SQLite in the data directory. A password belongs into LANEWAY_DATABASE_URL." placeholder:"URL"`
+}
+
+func (f configFlags) settings() []config.Setting {
+	return given(flagValue{"data", "--data", f.Data}, flagValue{"database", "--database", f.Database})
+}
+
+type flagValue struct {
+	path, flag string
+	value      *string
+}
+
+func given(values ...flagValue) []config.Setting {
+	var all []config.Setting
+	for _, v := range values {
+		if v.value != nil {
+			all = append(all, config.Setting{Path: v.path, Flag: v.flag, Values: []string{*v.value}})
+		}
+	}
+	return all
+}
+
+func (f configFlags) load(env *environment, more ...config.Setting) (*config.Loaded, error) {
+	return config.Load(f.options(env, more...))
+}
+
+// loadBeside is load for a command that is no gateway and may be run by root beside one.
+func (f configFlags) loadBeside(env *environment) (*config.Loaded, error) {
+	o := f.options(env)
+	o.BesideGateway = true
+	return config.Load(o)
+}
+
+func (f configFlags) options(env *environment, more ...config.Setting) config.Options {
+	return config.Options{File: f.Config, LookupEnv: env.lookupEnv, SystemFile: env.systemConfig, Flags: append(f.settings(), more...)}
+}
+
+type serveCmd struct {
+	configFlags
+	Listen        []string `help:"Address of the main listener; may be given several times. Default 127.0.0.1:18790." placeholder:"HOST:PORT"`
+	MetricsListen *string  `help:"Address of the metrics listener on loopback, main, or off." placeholder:"HOST:PORT"`
+	Agent         *string  `help:"A first agent: claude, codex, gemini, opencode, qwen, copilot, openclaw, echo, command:PROGRAM ARG…, acp:PROGRAM ARG…, openai:MODEL@BASE_URL, anthropic:MODEL, ollama: or NAME:MODEL of another endpoint." placeholder:"AGENT"`
+	Roles         []string `help:"What this process does: gateway,channels,cron,worker. Default all." placeholder:"ROLE" complete:"gateway,channels,cron,worker"`
+	LogLevel      *string  `help:"debug, info, warn or error." placeholder:"LEVEL" complete:"debug,info,warn,error"`
+	LogFormat     *string  `help:"text or json." placeholder:"FORMAT" complete:"text,json"`
+	DrainTimeout  *string  `help:"How long running turns may go on after a stop was asked for. Default 30s." placeholder:"DURATION"`
+	Hold          bool     `help:"Start held: nothing is sent, received from channels or started by the clock until laneway release."`
+	PrintConfig   bool     `help:"Print the effective configuration and where each value comes from, and exit."`
+	JSON          bool     `help:"With --print-config: print JSON."`
+}
+
+// Help is the long help of the command.
+func (*serveCmd) Help() string {
+	return `Without any configuration the gateway listens on 127.0.0.1:18790, keeps everything in SQLite in its data directory, makes a
+token there, and answers with the echo, a demonstration.
+
+SIGINT or SIGTERM drains, a second one ends at once. SIGHUP reads the configuration again, SIGUSR1 restarts the scheduler in place.
+
+Examples:
+
+    laneway serve
+    laneway serve --agent claude
+    laneway serve --agent ollama:
+    laneway serve --agent openai:llama3.2@http://127.0.0.1:11434/v1
+    laneway serve --config laneway.yaml --print-config`
+}
+
+func (c *serveCmd) settings() []config.Setting {
+	all := given(
+		flagValue{"metrics_listen", "--metrics-listen", c.MetricsListen},
+		flagValue{"agent", "--agent", c.Agent},
+		flagValue{"log.level", "--log-level", c.LogLevel},
+		flagValue{"log.format", "--log-format", c.LogFormat},
+		flagValue{"drain_timeout", "--drain-timeout", c.DrainTimeout},
+	)
+	if c.Listen != nil {
+		all = append(all, config.Setting{Path: "listen", Flag: "--listen", Values: c.Listen})
+	}
+	if c.Roles != nil {
+		all = append(all, config.Setting{Path: "roles", Flag: "--roles", Values: c.Roles})
+	}
+	return all
+}
+
+// Run checks everything, and only then makes the data directory and the token, and runs the process.
+func (c *serveCmd) Run(ctx context.Context, env *environment) error {
+	env.serving = true
+	if c.JSON && !c.PrintConfig {
+		return usageError("--json goes with --print-config; see laneway serve --help")
+	}
+	loaded, err := c.load(env, c.settings()...)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.PrintConfig && c.JSON:
+		return printJSON(env.stdout, loaded.Values())
+	case c.PrintConfig:
+		return loaded.Print(env.stdout)
+	}
+	plan, err := config.Preflight(loaded)
+	if err != nil {
+		return err
+	}
+	for _, warning := range slices.Concat(plan.Warnings, loaded.UnknownVariables(env.variableNames())) {
+		env.note("warning: " + warning)
+	}
+	if err := env.checkPreset(loaded.Config); err != nil {
+		return err
+	}
+	creds, err := plan.Prepare()
+	if err != nil {
+		return err
+	}
+	out, closeLog, err := env.openLog(loaded)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	log, known := newLogger(out, loaded, creds)
+	return env.service.Serve(ctx, serveInput{
+		Loaded: loaded, Hold: c.Hold, Credentials: creds, Version: env.version, Signals: env.signals, Logger: log,
+		Reread: func() (*config.Loaded, error) { return c.reread(env) },
+		RereadCredentials: func() (config.Credentials, error) {
+			now, err := plan.Reread()
+			known.add(callerSecrets(now))
+			return now, err
+		},
+		Ready: func(addresses []string) { c.banner(env, loaded, plan, addresses) },
+	})
+}
+
+// checkPreset refuses a start whose first agent is not installed and cannot be.
+func (env *environment) checkPreset(cfg config.Config) error {
+	preset, ok := config.PresetNamed(cfg.Agents[cfg.DefaultAgent].Preset)
+	if !ok {
+		return nil
+	}
+	_, installs, err := preset.Find(env.lookupEnv)
+	if installs {
+		env.note(preset.Title + " is run by npx: the first start installs " + preset.Package + ", which may take a minute")
+	}
+	return err
+}
+
+func (env *environment) variableNames() []string {
+	var names []string
+	for _, pair := range env.environ() {
+		name, _, _ := strings.Cut(pair, "=")
+		names = append(names, name)
+	}
+	return names
+}
+
+// reread checks a configuration as a start would, but makes nothing.
+func (c *serveCmd) reread(env *environment) (*config.Loaded, error) {
+	loaded, err := c.load(env, c.settings()...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := config.Preflight(loaded); err != nil {
+		return nil, err
+	}
+	return loaded, nil
+}
+
+// banner prints in at most ten lines where the gateway is, which agent answers, and how to use it.
+func (c *serveCmd) banner(env *environment, loaded *config.Loaded, plan *config.Plan, addresses []string) {
+	if env.quiet {
+		return
+	}
+	cfg := loaded.Config
+	if cfg.Log.Format == "json" {
+		env.bannerJSON(loaded, plan, addresses)
+		return
+	}
+	lines := []string{"laneway " + env.version.Version + " is running; stop it with Ctrl-C"}
+	if len(addresses) > 0 {
+		lines = append(lines, "listening on "+strings.Join(addresses, ", ")+reach(addresses))
+	}
+	lines = append(lines, "agent "+cfg.DefaultAgent+" answers: "+agentName(cfg))
+	if len(addresses) > 0 {
+		lines = append(lines, "talk to it: "+c.howToTalk(loaded.Config, plan, addresses))
+	}
+	if loaded.File != "" {
+		lines = append(lines, "configuration: "+loaded.File)
+	}
+	lines = append(lines, "store: "+storeName(cfg))
+	lines = append(lines, loaded.Notes...)
+	for _, line := range lines[:min(len(lines), maxBanner)] {
+		_, _ = fmt.Fprintln(env.stdout, oneLine(line))
+	}
+}
+
+// reach is who can connect to the addresses.
+func reach(addresses []string) string {
+	if slices.ContainsFunc(addresses, config.Public) {
+		return ""
+	}
+	return " (this machine only)"
+}
+
+// howToTalk is the command that reaches this gateway, with the flags of serve that a client of this host needs, too, and the page.
+func (c *serveCmd) howToTalk(cfg config.Config, plan *config.Plan, addresses []string) string {
+	how, local := "laneway chat", localAddress(addresses)
+	if c.Config != "" {
+		how += " --config " + c.Config
+	}
+	if c.Data != nil {
+		how += " --data " + *c.Data
+	}
+	if c.Listen != nil {
+		how += " --url http://" + local
+	}
+	if cfg.Dashboard {
+		how += ", or http://" + local + "/dashboard"
+	}
+	if plan.TokenFile != "" {
+		how += "; the token is in " + plan.TokenFile
+	}
+	return how
+}
+
+const maxBanner = 10
+
+// bannerJSON is the banner as one record of a log in JSON.
+func (env *environment) bannerJSON(loaded *config.Loaded, plan *config.Plan, addresses []string) {
+	cfg := loaded.Config
+	slog.New(slog.NewJSONHandler(env.stdout, nil)).Info("laneway is running", "version", env.version.Version, "listen", addresses,
+		"configuration", loaded.File, "store", storeName(cfg), "agent", agentName(cfg), "notes", loaded.Notes, "token_file", plan.TokenFile, "dashboard", cfg.Dashboard)
+}
+
+func storeName(cfg config.Config) string {
+	if !cfg.Database.IsSet() {
+		return "SQLite in " + cfg.Data
+	}
+	return cfg.Database.String()
+}
+
+func agentName(cfg config.Config) string {
+	agent := cfg.Agents[cfg.DefaultAgent]
+	switch {
+	case agent.Preset != "":
+		return agent.Preset
+	case agent.Model != "":
+		return agent.Runner + ", model " + agent.Model + " at " + agent.BaseURL
+	case len(agent.Command) > 0:
+		return agent.Runner + ", " + agent.Command[0]
+	case agent.URL != "":
+		return agent.Runner + ", " + agent.URL
+	default:
+		return agent.Runner + ", it repeats your words"
+	}
+}

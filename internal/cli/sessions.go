@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/wire"
+)
+
+type sessionsCmd struct {
+	List   sessionsList   `cmd:"" help:"List sessions, the newest first."`
+	Show   sessionsShow   `cmd:"" help:"Show one session and its last messages."`
+	Search sessionsSearch `cmd:"" help:"Find messages by their words."`
+	Reset  sessionsReset  `cmd:"" help:"Stop everything of a session and begin an empty transcript."`
+	Stop   sessionsStop   `cmd:"" help:"Stop the oldest running turn of a session, or everything."`
+
+	Delete sessionsDelete `cmd:"" help:"Stop everything of a session and delete it with its transcripts."`
+}
+
+type sessionsList struct {
+	clientFlags
+	Limit  int    `help:"How many, 1 to 200." default:"50"`
+	Offset int    `help:"How many to pass over." default:"0"`
+	Agent  string `help:"Only sessions of this agent." placeholder:"ID" complete:"agents"`
+	Search string `help:"Only keys that contain this text." placeholder:"TEXT"`
+	All    bool   `help:"The sessions of single runs of jobs and of tasks, too."`
+	JSON   bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*sessionsList) Help() string { return "Example:\n\n    laneway sessions list --limit 10" }
+
+// updatedAt is when a session last changed; 0 = it does not exist yet.
+func updatedAt(s wire.SessionRow) int64 {
+	if s.UpdatedAt == nil {
+		return 0
+	}
+	return *s.UpdatedAt
+}
+
+// Run lists sessions.
+func (c *sessionsList) Run(ctx context.Context, env *environment) error {
+	if c.Limit < 1 || c.Limit > 200 || c.Offset < 0 {
+		return usageError("--limit must be between 1 and 200, and --offset 0 or more")
+	}
+	params := map[string]any{"hideCronRuns": !c.All}
+	if c.Agent != "" {
+		params["agentId"] = c.Agent
+	}
+	if c.Search != "" {
+		params["search"] = c.Search
+	}
+	got, err := c.list(ctx, env, listing{method: "sessions.list", member: "sessions", params: params, offset: c.Offset, limit: c.Limit})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, got.reply)
+	}
+	return c.print(env, got)
+}
+
+func (c *sessionsList) print(env *environment, got listed) error {
+	var sessions []wire.SessionRow
+	if err := got.into(&sessions); err != nil {
+		return fmt.Errorf("the list of sessions cannot be read: %w", err)
+	}
+	rows := [][]string{{"KEY", "STATUS", "WAITING", "LANE", "UPDATED", "LAST ANSWER"}}
+	for _, s := range sessions {
+		rows = append(rows, []string{
+			env.cell(s.Key, 60), cell(s.Status, 10), strconv.Itoa(s.QueueDepth), cell(s.Lane, 10), ago(env.now(), updatedAt(s)), env.cell(s.LastMessagePreview, 50),
+		})
+	}
+	return errors.Join(table(env.stdout, rows), got.more(env, "sessions"))
+}
+
+type sessionsShow struct {
+	clientFlags
+	Key   string `arg:"" help:"Session key." complete:"sessions"`
+	Limit int    `help:"How many messages, 1 to 1000." default:"20"`
+	JSON  bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*sessionsShow) Help() string {
+	return "Example:\n\n    laneway sessions show agent:main:main --limit 5"
+}
+
+// Run shows the session's row and the end of its transcript.
+func (c *sessionsShow) Run(ctx context.Context, env *environment) error {
+	if c.Limit < 1 || c.Limit > 1000 {
+		return usageError("--limit must be between 1 and 1000")
+	}
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	var described wire.SessionsDescribeResult
+	if err := conn.Call(ctx, "sessions.describe", map[string]any{"key": c.Key}, &described); err != nil {
+		return err
+	}
+	if described.Session == nil {
+		return fmt.Errorf("there is no session %s; see laneway sessions list", oneLine(c.Key))
+	}
+	var history wire.HistoryPage[wire.HistoryMessage]
+	if err := conn.Call(ctx, "chat.history", wire.ChatHistoryParams{SessionKey: c.Key, Limit: new(int64(c.Limit))}, &history); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, map[string]any{"session": described.Session, "messages": history.Messages, "totalMessages": history.TotalMessages})
+	}
+	return c.print(env, *described.Session, history)
+}
+
+func (c *sessionsShow) print(env *environment, s wire.SessionRow, history wire.HistoryPage[wire.HistoryMessage]) error {
+	rows := [][]string{
+		{"key", cell(s.Key, 512)},
+		{"status", cell(s.Status, 20) + ", waiting " + strconv.Itoa(s.QueueDepth) + ", mode " + cell(s.EffectiveQueueMode, 20) + ", lane " + cell(s.Lane, 20)},
+		{"running", cell(strings.Join(s.ActiveRunIDs, " "), 200)},
+		{"created", ago(env.now(), s.CreatedAt)},
+		{"messages", strconv.Itoa(history.TotalMessages)},
+	}
+	if s.LastRunError != "" {
+		rows = append(rows, []string{"last error", cell(s.LastRunError, 200)})
+	}
+	if err := table(env.stdout, rows); err != nil {
+		return err
+	}
+	return printMessages(env, history.Messages)
+}
+
+func printMessages(env *environment, messages []wire.HistoryMessage) error {
+	for _, m := range messages {
+		at := time.UnixMilli(m.Timestamp).Local().Format("2006-01-02 15:04:05")
+		if _, err := fmt.Fprintf(env.stdout, "\n%s  %s\n%s\n", at, cell(m.Role, 12), plain(m.Text())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type sessionsReset struct {
+	clientFlags
+	Key  string `arg:"" help:"Session key." complete:"sessions"`
+	JSON bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*sessionsReset) Help() string {
+	return "The old transcript is archived.\n\nExample:\n\n    laneway sessions reset agent:main:main"
+}
+
+// Run resets the session.
+func (c *sessionsReset) Run(ctx context.Context, env *environment) error {
+	var raw json.RawMessage
+	if err := c.call(ctx, env, "sessions.reset", map[string]any{"key": c.Key, "reason": "reset"}, &raw); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, raw)
+	}
+	_, err := fmt.Fprintf(env.stdout, "%s begins anew\n", oneLine(c.Key))
+	return err
+}
+
+type sessionsDelete struct {
+	clientFlags
+	Key      string `arg:"" help:"Session key." complete:"sessions"`
+	Branches bool   `help:"Delete the sessions that continue an earlier response of it, too; otherwise they keep what was said before."`
+	Yes      bool   `help:"Do not ask; required where there is no terminal."`
+	JSON     bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*sessionsDelete) Help() string {
+	return "What was deleted does not come back.\n\nExample:\n\n    laneway sessions delete agent:main:test --yes"
+}
+
+// Run deletes the session after a question.
+func (c *sessionsDelete) Run(ctx context.Context, env *environment) error {
+	if !c.Yes {
+		if env.terminal == nil {
+			return usageError("laneway sessions delete asks a question, and this is no terminal; add --yes")
+		}
+		what := c.Key + " with its transcripts"
+		if c.Branches {
+			what += " and the sessions that have branched off it"
+		}
+		agreed, err := env.confirm("Delete the session " + what + "?")
+		if err != nil {
+			return err
+		}
+		if !agreed {
+			return errors.New("nothing was deleted")
+		}
+	}
+	var done wire.SessionsDeleteResult
+	if err := c.call(ctx, env, "sessions.delete", wire.SessionsDeleteParams{Key: c.Key, DeleteBranches: c.Branches}, &done); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, done)
+	}
+	if !done.Deleted {
+		return fmt.Errorf("there is no session %s; see laneway sessions list", oneLine(c.Key))
+	}
+	_, err := fmt.Fprintf(env.stdout, "%s is deleted\n", oneLine(c.Key))
+	return err
+}
+
+type sessionsStop struct {
+	clientFlags
+	Key  string `arg:"" help:"Session key." complete:"sessions"`
+	Only string `help:"Only this run." placeholder:"ID" name:"run" xor:"what"`
+	All  bool   `help:"Everything that runs and waits." xor:"what"`
+	JSON bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*sessionsStop) Help() string {
+	return "Works while every lane is full.\n\nExample:\n\n    laneway sessions stop agent:main:main --all"
+}
+
+// Run stops what was named.
+func (c *sessionsStop) Run(ctx context.Context, env *environment) error {
+	var result wire.ChatAbortResult
+	if err := c.call(ctx, env, "chat.abort", wire.ChatAbortParams{SessionKey: c.Key, RunID: c.Only, All: c.All}, &result); err != nil {
+		return err
+	}
+	switch {
+	case c.JSON:
+		return printJSON(env.stdout, result)
+	case !result.Aborted:
+		_, err := fmt.Fprintf(env.stdout, "nothing to stop in %s\n", oneLine(c.Key))
+		return err
+	default:
+		_, err := fmt.Fprintf(env.stdout, "stopped %s\n", cell(strings.Join(result.RunIDs, " "), 400))
+		return err
+	}
+}

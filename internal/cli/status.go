@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"laneway/internal/retry"
+	"laneway/internal/wire"
+)
+
+type statusCmd struct {
+	clientFlags
+	Watch bool          `help:"Show it again and again, until Ctrl-C." xor:"how"`
+	Every time.Duration `help:"With --watch: how often." default:"2s"`
+	JSON  bool          `help:"Print JSON." xor:"how"`
+}
+
+// Help is the example of the command.
+func (*statusCmd) Help() string {
+	return "Examples:\n\n    laneway status --watch\n    laneway status --json | jq .lanes"
+}
+
+// Run reads status, lanes, channels and health over one connection.
+func (c *statusCmd) Run(ctx context.Context, env *environment) error {
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	if !c.Watch {
+		return c.once(ctx, env, conn)
+	}
+	if c.Every < 100*time.Millisecond {
+		return usageError("--every must be 100ms or more")
+	}
+	for {
+		if env.toTerminal {
+			if _, err := io.WriteString(env.stdout, clearScreen); err != nil {
+				return err
+			}
+		}
+		if err := c.once(ctx, env, conn); err != nil {
+			return err
+		}
+		if err := retry.Sleep(ctx, c.Every); err != nil {
+			return nil
+		}
+		if !env.toTerminal {
+			if _, err := fmt.Fprintln(env.stdout); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// clearScreen moves to the first line of a terminal and clears it.
+const clearScreen = "\x1b[H\x1b[2J"
+
+// once reads and prints it.
+func (c *statusCmd) once(ctx context.Context, env *environment, conn gatewayConn) error {
+	raw := map[string]json.RawMessage{}
+	calls := []struct {
+		name, method string
+		params       map[string]any
+	}{
+		{"status", "status", map[string]any{}}, // first: it takes the picture that health shows
+		{"health", "health", map[string]any{"extended": true}},
+		{"lanes", "lanes.status", map[string]any{}},
+		{"channels", "channels.status", map[string]any{}},
+	}
+	for _, one := range calls {
+		var reply json.RawMessage
+		if err := conn.Call(ctx, one.method, one.params, &reply); err != nil {
+			return err
+		}
+		raw[one.name] = reply
+	}
+	if c.JSON {
+		return printJSON(env.stdout, raw)
+	}
+	return c.print(env, raw)
+}
+
+func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) error {
+	var status wire.StatusResult
+	var lanes wire.LanesOfNode
+	health := wire.HealthResult{HealthExtra: &wire.HealthExtra{}} // a gateway without the extended view leaves it empty
+	var channels wire.ChannelsStatusResult
+	for name, target := range map[string]any{"status": &status, "lanes": &lanes, "channels": &channels, "health": &health} {
+		if err := json.Unmarshal(raw[name], target); err != nil {
+			return fmt.Errorf("the gateway's %s cannot be read; are both of the same version? %w", name, err)
+		}
+	}
+	if err := table(env.stdout, overview(env.now(), status, health)); err != nil {
+		return err
+	}
+	for _, rows := range [][][]string{laneRows(lanes), programRows(status), channelRows(channels), nodeRows(status)} {
+		if len(rows) < 2 {
+			continue
+		}
+		if _, err := fmt.Fprintln(env.stdout); err != nil {
+			return err
+		}
+		if err := table(env.stdout, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func overview(now time.Time, s wire.StatusResult, h wire.HealthResult) [][]string {
+	state := "well"
+	switch {
+	case s.Draining:
+		state = "draining"
+	case !s.OK:
+		state = "not well"
+	}
+	rows := [][]string{
+		{"gateway", fmt.Sprintf("%s, %s, version %s, up %s", cell(s.NodeID, 40), state, cell(s.Version, 20), short(time.Duration(s.UptimeMs)*time.Millisecond))},
+		{"sessions", fmt.Sprintf("%d known, %d running, %d waiting", s.Sessions.Known, s.Sessions.Running, s.Sessions.Waiting)},
+		{"cron", cronLine(now, s)},
+		{"database", databaseLine(h)},
+		{"clients", strconv.Itoa(s.Clients)},
+	}
+	for _, problem := range h.Problems {
+		rows = append(rows, []string{"problem", cell(problem, 200)})
+	}
+	return rows
+}
+
+func cronLine(now time.Time, s wire.StatusResult) string {
+	line := fmt.Sprintf("%s, %d running, backlog %d", count(s.Cron.Jobs, "job"), s.Cron.Running, s.Cron.Backlog)
+	if !s.Cron.Enabled {
+		line += ", switched off"
+	}
+	if s.Cron.OldestDueMs != nil {
+		line += ", oldest due for " + short(time.Duration(*s.Cron.OldestDueMs)*time.Millisecond)
+	}
+	if s.Cron.NextWakeAtMs != nil {
+		line += ", next in " + short(time.UnixMilli(*s.Cron.NextWakeAtMs).Sub(now))
+	}
+	return line
+}
+
+func databaseLine(h wire.HealthResult) string {
+	name := cell(h.Sessions.Path, 20)
+	if !h.Database.OK {
+		return name + ", does not answer"
+	}
+	return fmt.Sprintf("%s, answers in %d ms", name, h.Database.LatencyMs)
+}
+
+func laneRows(l wire.LanesOfNode) [][]string {
+	rows := [][]string{{"LANE", "RUNNING", "YIELDED", "LIMIT", "WAITING", "OLDEST", "STARTED", "FAILED"}}
+	for _, lane := range l.Lanes {
+		rows = append(rows, []string{
+			cell(lane.Name, 20), strconv.Itoa(lane.Active), strconv.Itoa(lane.Yielded), strconv.Itoa(lane.Capacity), strconv.Itoa(lane.Waiting),
+			short(time.Duration(lane.OldestWaitMs) * time.Millisecond), strconv.FormatInt(lane.Started, 10), strconv.FormatInt(lane.Failed, 10),
+		})
+	}
+	return rows
+}
+
+// programRows has a line for each agent that keeps processes.
+func programRows(s wire.StatusResult) [][]string {
+	rows := [][]string{{"AGENT", "PROCESSES", "LIMIT", "MEMORY", "EVICTED"}}
+	for _, p := range s.Programs {
+		memory := "-"
+		if p.Memory > 0 {
+			memory = size(p.Memory)
+		}
+		rows = append(rows, []string{cell(p.Agent, 30), strconv.Itoa(p.Processes), strconv.Itoa(p.Limit), memory, strconv.FormatInt(p.Evicted, 10)})
+	}
+	return rows
+}
+
+// idle reports whether an account sends nothing and has no error.
+func idle(a wire.ChannelAccount) bool { return a.OutboxWaiting == 0 && a.LastError == nil }
+
+// channelRows has a line for each account of a network. The gateway's own sockets are counted as clients; its webhooks have a line when something waits or failed,
+// because every gateway has them.
+func channelRows(c wire.ChannelsStatusResult) [][]string {
+	rows := [][]string{{"CHANNEL", "ACCOUNT", "STATE", "LAST POLL", "TO SEND", "LAST ERROR"}}
+	for _, name := range c.Order {
+		if name == "web" {
+			continue
+		}
+		for _, account := range c.Accounts[name] {
+			if !account.Configured || name == "webhook" && idle(account) {
+				continue
+			}
+			polled, last := "-", "-"
+			if account.LastPollAgeMs != nil {
+				polled = short(time.Duration(*account.LastPollAgeMs)*time.Millisecond) + " ago"
+			}
+			if account.LastError != nil {
+				last = cell(*account.LastError, 80)
+			}
+			rows = append(rows, []string{
+				cell(name, 30), cell(account.AccountID, 30), accountState(account), polled, strconv.Itoa(account.OutboxWaiting), last,
+			})
+		}
+	}
+	return rows
+}
+
+// accountState is the gateway's word for how an account stands, or the best description without one.
+func accountState(a wire.ChannelAccount) string {
+	switch {
+	case a.State != "":
+		return cell(a.State, 20)
+	case a.Connected:
+		return "connected"
+	case a.Running:
+		return "not connected"
+	}
+	return "not running"
+}
+
+func nodeRows(s wire.StatusResult) [][]string {
+	rows := [][]string{{"REPLICA", "VERSION", "LEASE", "STATE"}}
+	for _, node := range s.Nodes {
+		state := "serving"
+		if node.Draining {
+			state = "draining"
+		}
+		rows = append(rows, []string{cell(node.NodeID, 40), cell(node.Version, 20), short(time.Duration(node.LeaseMs) * time.Millisecond), state})
+	}
+	return rows
+}

@@ -1,0 +1,310 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"laneway/internal/client"
+	"laneway/internal/config"
+	"laneway/internal/retry"
+	"laneway/internal/secret"
+)
+
+// gatewayConn is one authenticated connection to a gateway; *client.Conn is one. Errors of a lost connection wrap client.ErrClosed.
+type gatewayConn interface {
+	// Call sends a request and waits for its answer. A refusal is an error whose sentence is fit for a person.
+	Call(ctx context.Context, method string, params, result any) error
+	// Events are the events of the gateway, in order. The channel is closed when the connection has ended.
+	Events() <-chan client.Event
+	// Err is why the connection has ended; nil while it lives.
+	Err() error
+	// Close ends the connection and waits for what it started.
+	Close() error
+}
+
+// target is a gateway and the credential for it.
+type target struct {
+	URL   string
+	Token secret.Secret
+	// Plaintext allows ws:// to other hosts.
+	Plaintext bool
+}
+
+// dialer opens a connection and gives up when ctx is over.
+type dialer func(ctx context.Context, t target) (gatewayConn, error)
+
+// uploader sends a file and returns the id by which a message names it.
+type uploader func(ctx context.Context, t target, name string, content io.Reader, size int64) (id string, err error)
+
+// clientFlags locate the gateway. They are the same for every client command.
+type clientFlags struct {
+	URL            []string `help:"Address of the gateway; default LANEWAY_URL, else that of the configuration. Several, or several with commas, are replicas that are tried in turn." placeholder:"URL"`
+	Token          string   `help:"Credential; better in LANEWAY_TOKEN, because arguments are visible to all users." placeholder:"TOKEN"`
+	Config         string   `help:"Configuration file of the gateway on this host, which names its address and token; default LANEWAY_CONFIG, else the file that laneway serve would find." placeholder:"FILE" type:"path"`
+	Data           string   `help:"Data directory whose token file is used for a gateway on this host." placeholder:"DIR" type:"path"`
+	AllowPlaintext bool     `help:"Send the credential over ws:// to another host."`
+
+	ConnectWait time.Duration `help:"How long to wait for a gateway that is starting, or for one of several; 0 = not." default:"5s" placeholder:"DURATION"`
+}
+
+// targets finds the gateways and the credential: flags, variables, then the configuration of the gateway on this host.
+func (f clientFlags) targets(env *environment) ([]target, error) {
+	addresses, err := f.addresses(env)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]target, len(addresses))
+	for i, address := range addresses {
+		list[i] = target{URL: address, Plaintext: f.AllowPlaintext}
+		if list[i].Token, err = f.credential(env, address); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// oneURL is the list for a flag that takes one address.
+func oneURL(value string) []string {
+	if value == "" {
+		return nil
+	}
+	return []string{value}
+}
+
+// flagOr is the value of a flag, else of a variable.
+func flagOr(flag, variable string, env *environment) string {
+	if flag != "" {
+		return flag
+	}
+	value, _ := env.lookupEnv(variable)
+	return value
+}
+
+// addresses are those of the flags, else of the variable, else of the gateway on this host.
+func (f clientFlags) addresses(env *environment) ([]string, error) {
+	raw := flagOr(strings.Join(f.URL, ","), "LANEWAY_URL", env)
+	if raw == "" {
+		loaded, err := f.local(env)
+		if err != nil {
+			return nil, err
+		}
+		return []string{"ws://" + localAddress(loaded.Config.Listen)}, nil
+	}
+	var list []string
+	for one := range strings.SplitSeq(raw, ",") {
+		address, err := socketAddress(strings.TrimSpace(one))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, address)
+	}
+	return list, nil
+}
+
+// socketAddress is an address as a person writes it in the form of a WebSocket.
+func socketAddress(raw string) (string, error) {
+	if !strings.Contains(raw, "://") {
+		raw = "ws://" + raw
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return "", usageError("the address of the gateway must look like ws://127.0.0.1:18790 or wss://host")
+	}
+	switch u.Scheme {
+	case "http":
+		u.Scheme = "ws"
+	case "https":
+		u.Scheme = "wss"
+	case "ws", "wss":
+	default:
+		return "", usageError("the address of the gateway must begin with ws:// or wss://, not with " + u.Scheme + "://")
+	}
+	return u.String(), nil
+}
+
+// local reads the configuration of the gateway on this host. A client uses what it needs of it and leaves the rest to laneway doctor, so faults are no
+// error. A file that was found and cannot be read is passed over, because it may be another user's; one that was named is an error.
+func (f clientFlags) local(env *environment) (*config.Loaded, error) {
+	o := config.Options{File: f.Config, LookupEnv: env.lookupEnv, SystemFile: env.systemConfig, BesideGateway: true}
+	if f.Data != "" {
+		o.Flags = []config.Setting{{Path: "data", Flag: "--data", Values: []string{f.Data}}}
+	}
+	loaded, err := config.Load(o)
+	if loaded != nil {
+		return loaded, nil
+	}
+	if named := flagOr(f.Config, "LANEWAY_CONFIG", env); named != "" {
+		return nil, errors.New(err.Error())
+	}
+	o.File = os.DevNull
+	if loaded, err = config.Load(o); loaded == nil {
+		return nil, errors.New(err.Error())
+	}
+	return loaded, nil
+}
+
+// localAddress is where a client of this host reaches the listeners of a gateway: the first on loopback, else the port of the first.
+func localAddress(listen []string) string {
+	for _, address := range listen {
+		if _, port, err := net.SplitHostPort(address); err == nil && port != "0" && !config.Public(address) {
+			return address
+		}
+	}
+	for _, address := range listen {
+		if _, port, err := net.SplitHostPort(address); err == nil && port != "" && port != "0" {
+			return net.JoinHostPort("127.0.0.1", port)
+		}
+	}
+	return config.DefaultListen
+}
+
+// credential takes what was given, else the token of the configuration, else that of the data directory. The latter two are for this host: they are never
+// sent elsewhere.
+func (f clientFlags) credential(env *environment, address string) (secret.Secret, error) {
+	if f.Token != "" {
+		return secret.New(strings.TrimSpace(f.Token)), nil
+	}
+	if token, set := env.lookupEnv("LANEWAY_TOKEN"); set {
+		if strings.TrimSpace(token) == "" {
+			return secret.Secret{}, usageError("LANEWAY_TOKEN is set but empty; unset it or give a token")
+		}
+		return secret.New(strings.TrimSpace(token)), nil
+	}
+	if file, _ := env.lookupEnv("LANEWAY_TOKEN_FILE"); file != "" {
+		return localSecret(config.ReadSecretFile(file))
+	}
+	if !loopbackURL(address) {
+		return secret.Secret{}, usageError("a gateway on another host needs a credential; use --token or LANEWAY_TOKEN")
+	}
+	loaded, err := f.local(env)
+	if err != nil {
+		return secret.Secret{}, err
+	}
+	return localToken(loaded, f.Data != "")
+}
+
+// localToken is the token of a configuration, or of its data directory. ofData: the data directory was named, so the token is the one in it.
+func localToken(loaded *config.Loaded, ofData bool) (secret.Secret, error) {
+	cfg := loaded.Config
+	switch {
+	case ofData:
+	case cfg.TokenFile != "":
+		return localSecret(config.ReadSecretFile(cfg.TokenFile))
+	case cfg.Token.IsSet():
+		return cfg.Token, nil
+	}
+	if cfg.Data == "" {
+		return secret.Secret{}, usageError("there is no home directory to look for the token in; use --token or --data DIR")
+	}
+	if _, err := os.Stat(config.TokenPath(cfg.Data)); os.IsNotExist(err) {
+		return secret.Secret{}, &noTokenError{cfg.Data}
+	}
+	return localSecret(config.ReadSecretFile(config.TokenPath(cfg.Data)))
+}
+
+// noTokenError reports a data directory without a token: no gateway was ever started there, or the first one is about to make it.
+type noTokenError struct{ data string }
+
+func (e *noTokenError) Error() string {
+	return "there is no token in " + e.data + "; start a gateway with laneway serve, or use --token, --config FILE or --data DIR"
+}
+
+// localSecret turns the refusal of a file into an ordinary error: a client that cannot read its token is no gateway that must not start.
+func localSecret(s secret.Secret, err error) (secret.Secret, error) {
+	if err != nil {
+		return secret.Secret{}, errors.New(err.Error())
+	}
+	return s, nil
+}
+
+// dataDirectory is where a client keeps its own files, the history of lines.
+func dataDirectory(flag string, env *environment) string {
+	if data := flagOr(flag, "LANEWAY_DATA", env); data != "" {
+		return data
+	}
+	return config.DefaultData(env.lookupEnv)
+}
+
+func loopbackURL(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && !config.Public(net.JoinHostPort(u.Hostname(), "0"))
+}
+
+// connect opens the connection that the flags describe. A gateway that is starting, or that refuses connections for the moment, is asked again for
+// ConnectWait; of several, so are those that do not listen. So is one whose data directory has no token yet: its first start makes the token, and
+// listens right after that.
+func (f clientFlags) connect(ctx context.Context, env *environment) (gatewayConn, error) {
+	conn, _, err := f.connectTo(ctx, env)
+	return conn, err
+}
+
+// serving is the gateway that connect finds, for requests beside a connection.
+func (f clientFlags) serving(ctx context.Context, env *environment) (target, error) {
+	conn, to, err := f.connectTo(ctx, env)
+	if err != nil {
+		return target{}, err
+	}
+	closeQuietly(conn)
+	return to, nil
+}
+
+func (f clientFlags) connectTo(ctx context.Context, env *environment) (conn gatewayConn, to target, err error) {
+	targets, err := f.targets(env)
+	_, firstStart := errors.AsType[*noTokenError](err)
+	if err != nil && !firstStart {
+		return nil, target{}, err
+	}
+	until := time.Now().Add(f.ConnectWait)
+	err = retry.Do(ctx, retry.Options{
+		Policy: retry.Policy{Base: 100 * time.Millisecond, Max: 500 * time.Millisecond}, MaxWait: time.Second,
+		Retryable: func(err error) bool {
+			_, noToken := errors.AsType[*noTokenError](err)
+			again := noToken || errors.Is(err, client.ErrUnavailable) || (firstStart || len(targets) > 1) && errors.Is(err, client.ErrNoGateway)
+			return again && time.Now().Before(until)
+		},
+	}, func(ctx context.Context) (err error) {
+		if len(targets) == 0 {
+			if targets, err = f.targets(env); err != nil {
+				return err
+			}
+		}
+		conn, to, err = env.dialOne(ctx, targets)
+		return err
+	})
+	if err != nil {
+		return nil, target{}, err
+	}
+	return conn, to, nil
+}
+
+// dialOne connects to the first gateway that can serve. A refused credential ends it: the others would refuse it, too.
+func (env *environment) dialOne(ctx context.Context, targets []target) (conn gatewayConn, to target, err error) {
+	for _, to = range targets {
+		conn, err = env.dial(ctx, to)
+		if err == nil || !errors.Is(err, client.ErrNoGateway) && !errors.Is(err, client.ErrUnavailable) {
+			return conn, to, err
+		}
+	}
+	return nil, to, err
+}
+
+// call opens a connection, makes one call, and closes it.
+func (f clientFlags) call(ctx context.Context, env *environment, method string, params, result any) error {
+	conn, err := f.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	return conn.Call(ctx, method, params, result)
+}
+
+// closeQuietly ends a connection whose answers have all arrived: an error of the close is of no use to the user.
+func closeQuietly(conn gatewayConn) {
+	_ = conn.Close()
+}

@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/app"
+	"laneway/internal/config"
+	"laneway/internal/secret"
+)
+
+// tokenKeeper changes the named tokens of the configured store; a gateway that runs on it follows within seconds.
+type tokenKeeper interface {
+	Create(ctx context.Context, cfg config.Config, r app.TokenRequest, by string) (app.Token, secret.Secret, error)
+	List(ctx context.Context, cfg config.Config) ([]app.Token, error)
+	Revoke(ctx context.Context, cfg config.Config, name, by string) error
+}
+
+// storeTokens is the keeper of this binary.
+type storeTokens struct{}
+
+// Create makes a token.
+func (storeTokens) Create(ctx context.Context, cfg config.Config, r app.TokenRequest, by string) (app.Token, secret.Secret, error) {
+	return app.CreateToken(ctx, cfg, r, by)
+}
+
+// List lists the tokens.
+func (storeTokens) List(ctx context.Context, cfg config.Config) ([]app.Token, error) {
+	return app.ListTokens(ctx, cfg)
+}
+
+// Revoke removes a token.
+func (storeTokens) Revoke(ctx context.Context, cfg config.Config, name, by string) error {
+	return app.RevokeToken(ctx, cfg, name, by)
+}
+
+type tokenCmd struct {
+	Create tokenCreate `cmd:"" help:"Make a token; its secret is shown once."`
+	List   tokenList   `cmd:"" help:"Show the tokens without their secrets."`
+	Revoke tokenRevoke `cmd:"" help:"Take a token back; its connections end within seconds."`
+}
+
+type tokenFlags struct {
+	configFlags
+	JSON bool `help:"Print JSON."`
+}
+
+type tokenCreate struct {
+	tokenFlags
+	Name    string        `arg:"" help:"Name of the token; what it makes belongs to this name."`
+	Scope   []string      `help:"What it may do: read, write or admin; each includes those before it." default:"read" placeholder:"SCOPE" complete:"read,write,admin"`
+	Visible string        `help:"What it sees: all, or own (only what it made)." default:"all" enum:"all,own" placeholder:"all|own"`
+	Expires time.Duration `help:"How long it lives, such as 720h; 0 = until it is revoked." default:"0"`
+}
+
+type tokenList struct{ tokenFlags }
+
+type tokenRevoke struct {
+	tokenFlags
+	Name string `arg:"" help:"Name of the token."`
+}
+
+// Help is the example of the command.
+func (*tokenCreate) Help() string {
+	return `The secret goes to standard output and nowhere else; the store keeps only its digest. A running gateway takes the token within
+seconds.
+
+Examples:
+
+    laneway token create ci --scope write --expires 720h
+    laneway token create anna --scope write --visible own > anna.token`
+}
+
+// Help is the example of the command.
+func (*tokenList) Help() string { return "Example:\n\n    laneway token list --json" }
+
+// Help is the example of the command.
+func (*tokenRevoke) Help() string { return "Example:\n\n    laneway token revoke ci" }
+
+// tokenReport is a token as the commands print it.
+type tokenReport struct {
+	Name        string   `json:"name"`
+	Scopes      []string `json:"scopes"`
+	Visible     string   `json:"visible"`
+	CreatedAtMs int64    `json:"createdAtMs"`
+	// ExpiresAtMs is absent when it never expires.
+	ExpiresAtMs int64 `json:"expiresAtMs,omitempty"`
+	Expired     bool  `json:"expired"`
+	// Token is the secret; only where it was just made.
+	Token string `json:"token,omitempty"`
+}
+
+func reportOf(t app.Token, now time.Time) tokenReport {
+	r := tokenReport{Name: t.Name, Scopes: t.Scopes, Visible: t.Visible, CreatedAtMs: t.CreatedAt.UnixMilli()}
+	if !t.ExpiresAt.IsZero() {
+		r.ExpiresAtMs, r.Expired = t.ExpiresAt.UnixMilli(), !now.Before(t.ExpiresAt)
+	}
+	return r
+}
+
+// here identifies who changes a token, for the log of changes: a person with access to the store is the operator.
+func here() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return "user " + strconv.Itoa(os.Getuid()) + " on " + host
+}
+
+// Run makes a token.
+func (c *tokenCreate) Run(ctx context.Context, env *environment) error {
+	loaded, err := c.loadBeside(env)
+	if err != nil {
+		return err
+	}
+	made, secret, err := env.tokens.Create(ctx, loaded.Config, app.TokenRequest{
+		Name: c.Name, Scopes: c.Scope, Visible: c.Visible, ExpiresIn: c.Expires,
+	}, here())
+	if err != nil {
+		return fmt.Errorf("making the token: %w", err)
+	}
+	if c.JSON {
+		r := reportOf(made, env.now())
+		r.Token = secret.Reveal()
+		return printJSON(env.stdout, r)
+	}
+	env.note(fmt.Sprintf("token %s may %s and sees %s; this is its secret, shown only now", made.Name, scopeWords(made.Scopes), sees(made.Visible)))
+	_, err = fmt.Fprintln(env.stdout, secret.Reveal())
+	return err
+}
+
+// scopeWords are scopes without the word that all have in common.
+func scopeWords(scopes []string) string {
+	return strings.ReplaceAll(strings.Join(scopes, ", "), "operator.", "")
+}
+
+func sees(visible string) string {
+	if visible == "own" {
+		return "only what it makes"
+	}
+	return "everything"
+}
+
+// Run lists the tokens.
+func (c *tokenList) Run(ctx context.Context, env *environment) error {
+	loaded, err := c.loadBeside(env)
+	if err != nil {
+		return err
+	}
+	list, err := env.tokens.List(ctx, loaded.Config)
+	if err != nil {
+		return fmt.Errorf("reading the tokens: %w", err)
+	}
+	reports := make([]tokenReport, 0, len(list))
+	rows := [][]string{{"NAME", "SCOPES", "SEES", "MADE", "EXPIRES"}}
+	for _, t := range list {
+		r := reportOf(t, env.now())
+		reports = append(reports, r)
+		rows = append(rows, []string{cell(r.Name, 64), scopeWords(r.Scopes), r.Visible, ago(env.now(), r.CreatedAtMs), expiry(t, env.now())})
+	}
+	switch {
+	case c.JSON:
+		return printJSON(env.stdout, map[string]any{"tokens": reports})
+	case len(list) == 0:
+		_, err := fmt.Fprintln(env.stdout, "no named tokens; make one with laneway token create NAME")
+		return err
+	default:
+		return table(env.stdout, rows)
+	}
+}
+
+func expiry(t app.Token, now time.Time) string {
+	switch {
+	case t.ExpiresAt.IsZero():
+		return "never"
+	case !now.Before(t.ExpiresAt):
+		return "expired"
+	default:
+		return "in " + short(t.ExpiresAt.Sub(now))
+	}
+}
+
+// Run takes a token back.
+func (c *tokenRevoke) Run(ctx context.Context, env *environment) error {
+	loaded, err := c.loadBeside(env)
+	if err != nil {
+		return err
+	}
+	if err := env.tokens.Revoke(ctx, loaded.Config, c.Name, here()); err != nil {
+		return fmt.Errorf("revoking the token: %w", err)
+	}
+	if c.JSON {
+		return printJSON(env.stdout, map[string]any{"name": c.Name, "revoked": true})
+	}
+	_, err = fmt.Fprintf(env.stdout, "token %s is revoked; its connections end within seconds\n", c.Name)
+	return err
+}
