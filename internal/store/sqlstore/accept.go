@@ -268,7 +268,7 @@ func (a *accepting) makeRoom(ctx context.Context, o *acceptOp, r *sessionRow) er
 	}
 	r.waiting -= int64(len(ended))
 	var oldest int64
-	_, err = one(ctx, a.tx, `SELECT COALESCE(min(seq), 0) FROM inbox WHERE session_key = $1 AND `+unended, into(&oldest), r.key)
+	_, err = one(ctx, a.tx, `SELECT COALESCE(min(seq), 0) FROM inbox WHERE session_key = $1 AND {open}`, into(&oldest), r.key)
 	r.settle(oldest)
 	return err
 }

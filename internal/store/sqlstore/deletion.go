@@ -72,7 +72,7 @@ func remove(ctx context.Context, tx Tx, p store.DeleteParams) (out store.Deleted
 		if err := tx.Later(ctx, lockSQL, func(Row) error { return nil }, key); err != nil {
 			return out, err
 		}
-		active, err := one(ctx, tx, `SELECT 1 FROM `+runsUnderWay(tx)+` AND session_key = $1`, func(Row) error { return nil }, key)
+		active, err := one(ctx, tx, `SELECT 1 FROM runs {by runs_open} WHERE {running} AND session_key = $1`, func(Row) error { return nil }, key)
 		if err != nil {
 			return out, err
 		}

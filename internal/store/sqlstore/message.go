@@ -35,9 +35,6 @@ func (s Inbox) EndGroups() {
 }
 
 const (
-	// unended is the condition of the index of messages without an outcome. The engines have it in two forms.
-	unended = `ended_at IS NULL AND state <> 'done'`
-
 	// messageColumns are what scanMessage reads.
 	messageColumns = `session_key, seq, COALESCE(message_id, ''), state, COALESCE(outcome, ''), reason, COALESCE(run_id, ''),
 		COALESCE(merged_into, 0), lane, principal, channel, external_id, body, accepted_at`
@@ -45,7 +42,7 @@ const (
 	messagesSQL = `SELECT ` + messageColumns + ` FROM inbox WHERE session_key = $1 AND seq {ints $2} ORDER BY seq`
 
 	// queuedFrom are the messages of a session $1 that wait.
-	queuedFrom = ` FROM inbox WHERE session_key = $1 AND ` + unended + ` AND state <> 'running'`
+	queuedFrom = ` FROM inbox WHERE session_key = $1 AND {open} AND state <> 'running'`
 
 	// filesOfRunsSQL reads the messages of the range in which those of the runs lie. $1 session, $2 runs, $3 joinedAhead.
 	filesOfRunsSQL = `WITH named AS MATERIALIZED (SELECT id, seq_from, seq_to FROM runs WHERE session_key = $1 AND id {in $2})

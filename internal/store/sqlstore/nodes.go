@@ -17,9 +17,7 @@ type Nodes struct{ db Engine }
 const (
 	beatSQL = `UPDATE nodes SET lease_until = {now} + lease_ms WHERE id = $1 AND lease_until > {now} RETURNING {now}, lease_until`
 
-	openRunsSQL = `SELECT session_key, id, state, COALESCE(stop_by, '') FROM runs WHERE ended_at IS NULL AND state IN ('running', 'stopping', 'yielded') AND owner = $1 ORDER BY id`
-	// Without the hint SQLite reads all runs of the history in the order of their ids.
-	openRunsOnSQLite = `SELECT session_key, id, state, COALESCE(stop_by, '') FROM runs INDEXED BY runs_open WHERE state IN ('running', 'stopping', 'yielded') AND owner = $1 ORDER BY id`
+	openRunsSQL = `SELECT session_key, id, state, COALESCE(stop_by, '') FROM runs {by runs_open} WHERE {running} AND owner = $1 ORDER BY id`
 
 	aliveSQL = `SELECT 1 FROM nodes WHERE id = $1 AND lease_until > {now}`
 
@@ -63,7 +61,7 @@ func beat(ctx context.Context, tx Tx, nodeID string) (b store.Beat, err error) {
 
 // openRuns reads the runs of a node: those that have a slot or are stopping, and the requests to stop one.
 func openRuns(ctx context.Context, tx Tx, nodeID string) (runs []string, stops []store.StopRequest, err error) {
-	err = tx.Query(ctx, tx.PerEngine(openRunsSQL, openRunsOnSQLite), func(r Row) error {
+	err = tx.Query(ctx, openRunsSQL, func(r Row) error {
 		var (
 			q     store.StopRequest
 			state string
@@ -165,20 +163,11 @@ func (s Nodes) LiveNodes(ctx context.Context) ([]chat.NodeStatus, error) {
 	})
 }
 
-// Each engine has its own condition of the index of unfinished messages, and of jobs that may become due.
-const (
-	unownedSQL = `SELECT s.agent, true, count(*) FROM inbox i JOIN sessions s ON s.key = i.session_key
-		WHERE i.ended_at IS NULL AND ` + unownedSession + ` GROUP BY s.agent
-		UNION ALL SELECT agent, false, count(*) FROM cron_jobs WHERE enabled AND invalid = '' AND next_run_at <= {now} AND (paused_at IS NULL OR paused_until IS NOT NULL)` + unownedRest
-	unownedOnSQLite = `SELECT s.agent, true, count(*) FROM inbox i JOIN sessions s ON s.key = i.session_key
-		WHERE i.state <> 'done' AND ` + unownedSession + ` GROUP BY s.agent
-		UNION ALL SELECT agent, false, count(*) FROM cron_jobs WHERE enabled = 1 AND next_run_at IS NOT NULL AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL)
-		AND next_run_at <= {now}` + unownedRest
-
-	unownedSession = `s.debounce_until <= {now} AND s.principal <> '` + cron.SystemOwner + `' AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = s.owner AND n.lease_until > {now})`
-	unownedRest    = ` AND owner <> '` + cron.SystemOwner + `' GROUP BY agent
-		UNION ALL SELECT agent, false, count(*) FROM cron_run_logs WHERE state = 'retrying' AND next_attempt_at <= {now} AND owner <> '` + cron.SystemOwner + `' GROUP BY agent`
-)
+const unownedSQL = `SELECT s.agent, true, count(*) FROM inbox i JOIN sessions s ON s.key = i.session_key WHERE {open i} AND s.debounce_until <= {now} AND s.principal <> '` + cron.SystemOwner + `'
+		AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = s.owner AND n.lease_until > {now}) GROUP BY s.agent
+	UNION ALL SELECT agent, false, count(*) FROM cron_jobs WHERE {true enabled} AND invalid = '' AND next_run_at <= {now} AND (paused_at IS NULL OR paused_until IS NOT NULL)
+		AND owner <> '` + cron.SystemOwner + `' GROUP BY agent
+	UNION ALL SELECT agent, false, count(*) FROM cron_run_logs WHERE state = 'retrying' AND next_attempt_at <= {now} AND owner <> '` + cron.SystemOwner + `' GROUP BY agent`
 
 // Unowned counts what waits for agents that no live node has; see store.Nodes.
 func (s Nodes) Unowned(ctx context.Context) (left map[string]store.Unowned, err error) {
@@ -191,7 +180,7 @@ func (s Nodes) Unowned(ctx context.Context) (left map[string]store.Unowned, err 
 		if err != nil {
 			return err
 		}
-		err = tx.Query(ctx, tx.PerEngine(unownedSQL, unownedOnSQLite), func(r Row) error {
+		err = tx.Query(ctx, unownedSQL, func(r Row) error {
 			var (
 				agent    string
 				messages bool

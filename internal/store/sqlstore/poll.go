@@ -15,8 +15,8 @@ const (
 )
 
 const mayBeDueSQL = `SELECT NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND lease_until > {now}),
-	EXISTS (SELECT 1 FROM inbox WHERE ` + unended + `),
-	EXISTS (SELECT 1 FROM runs WHERE ended_at IS NULL AND state IN ('running', 'stopping', 'yielded') AND state = 'stopping')
+	EXISTS (SELECT 1 FROM inbox WHERE {open}),
+	EXISTS (SELECT 1 FROM runs WHERE {running} AND state = 'stopping')
 		OR EXISTS (SELECT 1 FROM nodes WHERE lease_until <= {now} - $2),
 	EXISTS (SELECT 1 FROM outbox WHERE ` + unsent + ` AND (state = 'sending' OR next_at <= {now} OR expires_at <= {now}))`
 

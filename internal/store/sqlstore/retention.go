@@ -34,8 +34,6 @@ const (
 			WHERE i.session_key = e.session_key AND i.seq BETWEEN e.seq_from AND e.seq_to + $2 AND i.run_id = e.id AND i.state = 'done'
 		) DELETE FROM inbox WHERE (session_key, seq) IN (SELECT session_key, seq FROM old)`
 
-	unendedRun = `x.ended_at IS NULL AND x.state IN ('running', 'stopping', 'yielded')`
-
 	// sideSessions finds the sessions of store.PruneSessions. $1 the moment, $2 how many.
 	sideSessions = `SELECT s.key FROM sessions s WHERE s.updated_at < $1 AND s.done_seq = s.last_seq
 		AND (s.key LIKE 'agent:' || s.agent || ':task:________-____-____-____-____________'
@@ -45,9 +43,9 @@ const (
 			OR s.key GLOB 'agent:' || s.agent || ':cron:compact:????????-????-????-????-????????????')` + sideSessionsOver
 	// A message that comes meanwhile waits for the row, or makes it young.
 	sideSessionsOver = ` AND NOT EXISTS (SELECT 1 FROM branches b WHERE b.parent_key = s.key)
-		AND NOT EXISTS (SELECT 1 FROM runs x WHERE x.session_key = s.key AND x.seq_from > 0 AND ` + unendedRun + `)
+		AND NOT EXISTS (SELECT 1 FROM runs x WHERE x.session_key = s.key AND x.seq_from > 0 AND {running x})
 		AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.session_key = s.key AND i.seq > 0
-			AND (i.announce = 1 OR EXISTS (SELECT 1 FROM runs x WHERE x.id IN (i.parent, i.root) AND ` + unendedRun + `)))`
+			AND (i.announce = 1 OR EXISTS (SELECT 1 FROM runs x WHERE x.id IN (i.parent, i.root) AND {running x})))`
 
 	inOrderOfKeys = ` ORDER BY s.key {limit $2}`
 
@@ -55,7 +53,7 @@ const (
 	tombstonesSQL = `INSERT INTO tombstones AS g (key, last_seq, epoch) SELECT key, last_seq, epoch FROM sessions WHERE key {in $1}
 		ON CONFLICT (key) DO UPDATE SET last_seq = {greatest}(g.last_seq, excluded.last_seq), epoch = {greatest}(g.epoch, excluded.epoch)`
 
-	filesOfMessagesSQL = `SELECT {json body} ->> 'attachments' FROM inbox WHERE ` + unended + ` AND {json body} ->> 'attachments' IS NOT NULL`
+	filesOfMessagesSQL = `SELECT {json body} ->> 'attachments' FROM inbox WHERE {open} AND {json body} ->> 'attachments' IS NOT NULL`
 	filesOfOutgoingSQL = `SELECT '[' || file || ']' FROM outbox WHERE done_at IS NULL AND state IN ('pending', 'sending') AND file <> ''`
 
 	// filesNamedSQL reads the whole inbox.

@@ -42,11 +42,6 @@ func scanSession(r Row) (v store.Session, err error) {
 	return v, err
 }
 
-// runsUnderWay is the table of runs with the condition of its index of runs that have not ended.
-func runsUnderWay(tx Tx) string {
-	return tx.PerEngine(`runs WHERE ended_at IS NULL`, `runs INDEXED BY runs_open WHERE state IN ('running', 'stopping', 'yielded')`)
-}
-
 // readSessions reads sessions with their active runs, in the order of the keys; those that do not exist are left out.
 func readSessions(ctx context.Context, tx Tx, keys ...string) ([]store.Session, error) {
 	found := make(map[string]*store.Session, len(keys))
@@ -59,7 +54,7 @@ func readSessions(ctx context.Context, tx Tx, keys ...string) ([]store.Session, 
 		return nil, err
 	}
 	var key, id string
-	err = tx.Query(ctx, `SELECT session_key, id FROM `+runsUnderWay(tx)+` AND session_key {in $1} ORDER BY session_key, seq_from`, func(r Row) error {
+	err = tx.Query(ctx, `SELECT session_key, id FROM runs {by runs_open} WHERE {running} AND session_key {in $1} ORDER BY session_key, seq_from`, func(r Row) error {
 		err := r.Scan(&key, &id)
 		if v := found[key]; v != nil {
 			v.ActiveRuns = append(v.ActiveRuns, id)

@@ -33,7 +33,7 @@ const (
 	startedLaterSQL = `SELECT COALESCE(min(r.started_at), 0) FROM inbox i JOIN runs r ON r.id = i.run_id
 		WHERE i.session_key = $1 AND i.seq > $2 AND r.attempt = 1 AND r.seq_from > $2`
 
-	membersSQL = `SELECT seq FROM inbox WHERE session_key = $1 AND ` + unended + ` AND state = 'running' AND run_id = $2 ORDER BY seq`
+	membersSQL = `SELECT seq FROM inbox WHERE session_key = $1 AND {open} AND state = 'running' AND run_id = $2 ORDER BY seq`
 
 	recordInputSQL = `{set n int} INSERT INTO turn_rounds (run_id, round, kind, n, body) SELECT $1, $2, '` + store.RowInput + `', v.n, '' {from} WHERE true`
 

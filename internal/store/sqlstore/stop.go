@@ -9,11 +9,7 @@ import (
 )
 
 const (
-	runningRunsSQL = `SELECT ` + runColumns + ` FROM runs
-		WHERE session_key = $1 AND ended_at IS NULL AND state IN ('running', 'stopping', 'yielded') AND state <> 'stopping' ORDER BY seq_from`
-	// Without the hint SQLite reads all runs of the session in the order of their numbers.
-	runningRunsOnSQLite = `SELECT ` + runColumns + ` FROM runs INDEXED BY runs_open
-		WHERE session_key = $1 AND state IN ('running', 'stopping', 'yielded') AND state <> 'stopping' ORDER BY seq_from`
+	runningRunsSQL = `SELECT ` + runColumns + ` FROM runs {by runs_open} WHERE session_key = $1 AND {running} AND state <> 'stopping' ORDER BY seq_from`
 
 	// The first requester stays recorded.
 	stopRunsSQL = `UPDATE runs SET stop_by = $2 WHERE id {in $1} AND COALESCE(stop_by, '') = ''`
@@ -56,7 +52,7 @@ func meets(ctx context.Context, tx Tx, p *store.StopParams, out *store.Stopped) 
 	if _, err := lockRows(ctx, tx, []string{key}, true); err != nil {
 		return nil, err
 	}
-	running, err := all(ctx, tx, tx.PerEngine(runningRunsSQL, runningRunsOnSQLite), func(r Row) (store.Run, error) {
+	running, err := all(ctx, tx, runningRunsSQL, func(r Row) (store.Run, error) {
 		u, err := scanRun(r)
 		return u.Run, err
 	}, key)

@@ -21,7 +21,7 @@ const (
 	// orphansSQL locks sessions to be taken over, the longest waiting first. Rows that another sweeper has locked are passed over. $1 = 1 = all agents, else
 	// those of $2.
 	orphansSQL = `SELECT s.key, w.size FROM (
-			SELECT session_key, min(accepted_at) AS since, sum(octet_length(body)) AS size FROM inbox WHERE ` + unended + ` GROUP BY session_key) w
+			SELECT session_key, min(accepted_at) AS since, sum(octet_length(body)) AS size FROM inbox WHERE {open} GROUP BY session_key) w
 		JOIN sessions s ON s.key = w.session_key
 		WHERE s.debounce_until <= {now} AND ` + ownerless + ` AND ($1 = 1 OR s.principal = '` + cron.SystemOwner + `' OR s.agent {in $2})
 		ORDER BY w.since, s.key {limit $3} {skip s}`
@@ -33,31 +33,31 @@ const (
 	// interruptSQL ends what ran under the old owners. It counts as a crash unless the owner's row is missing: a clean stop deletes it.
 	interruptSQL = `UPDATE runs SET state = CASE WHEN state = 'stopping' THEN 'stopped' ELSE 'interrupted' END, ended_at = {now},
 			crashes = crashes + CASE WHEN state = 'running' AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = runs.owner) THEN 1 ELSE 0 END
-		WHERE session_key {in $1} AND ended_at IS NULL AND state IN ('running', 'stopping', 'yielded')`
+		WHERE session_key {in $1} AND {running}`
 	// Their messages are held, because they have a place already.
 	countLeftSQL = `UPDATE sessions SET waiting = waiting + (SELECT count(*) FROM inbox i
-		WHERE i.session_key = sessions.key AND i.ended_at IS NULL AND i.state <> 'done' AND i.state = 'running') WHERE key {in $1}`
-	holdLeftSQL = `UPDATE inbox SET state = 'held' WHERE session_key {in $1} AND ` + unended + ` AND state = 'running'`
+		WHERE i.session_key = sessions.key AND {open i} AND i.state = 'running') WHERE key {in $1}`
+	holdLeftSQL = `UPDATE inbox SET state = 'held' WHERE session_key {in $1} AND {open} AND state = 'running'`
 
 	takenSQL = `SELECT s.key, COALESCE(s.owner, ''), s.epoch, s.run_limit, s.mode, s.principal, s.stop_seq, s.last_seq FROM sessions s WHERE s.key {in $1}
-		ORDER BY (SELECT min(i.accepted_at) FROM inbox i WHERE i.session_key = s.key AND i.ended_at IS NULL AND i.state <> 'done'), s.key`
-	takenMessagesSQL = `SELECT ` + messageColumns + ` FROM inbox WHERE session_key {in $1} AND ` + unended + ` ORDER BY session_key, seq`
-	takenRunsSQL     = `SELECT ` + runColumns + ` FROM runs WHERE id IN (SELECT run_id FROM inbox WHERE session_key {in $1} AND ` + unended + `)`
+		ORDER BY (SELECT min(i.accepted_at) FROM inbox i WHERE i.session_key = s.key AND {open i}), s.key`
+	takenMessagesSQL = `SELECT ` + messageColumns + ` FROM inbox WHERE session_key {in $1} AND {open} ORDER BY session_key, seq`
+	takenRunsSQL     = `SELECT ` + runColumns + ` FROM runs WHERE id IN (SELECT run_id FROM inbox WHERE session_key {in $1} AND {open})`
 
 	// forgetSQL deletes the rows of nodes that died long ago, unless they still have work: without its row the takeover would look like one after a clean
 	// stop.
 	forgetSQL = `DELETE FROM nodes WHERE lease_until <= {now} - $1
-		AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.ended_at IS NULL AND r.state IN ('running', 'stopping', 'yielded') AND r.owner = nodes.id)
-		AND NOT EXISTS (SELECT 1 FROM inbox i JOIN sessions s ON s.key = i.session_key WHERE i.ended_at IS NULL AND i.state <> 'done' AND s.owner = nodes.id)`
+		AND NOT EXISTS (SELECT 1 FROM runs r WHERE {running r} AND r.owner = nodes.id)
+		AND NOT EXISTS (SELECT 1 FROM inbox i JOIN sessions s ON s.key = i.session_key WHERE {open i} AND s.owner = nodes.id)`
 
-	nextOrphanSQL = `SELECT COALESCE(min(s.debounce_until), 0) FROM (SELECT DISTINCT session_key FROM inbox WHERE ` + unended + `) u
+	nextOrphanSQL = `SELECT COALESCE(min(s.debounce_until), 0) FROM (SELECT DISTINCT session_key FROM inbox WHERE {open}) u
 		JOIN sessions s ON s.key = u.session_key WHERE s.debounce_until > {now}`
 
 	// hintedSQL finds messages that other nodes accepted for sessions of $1, the longest waiting session first.
 	hintedSQL = `SELECT i.*, octet_length(i.body) AS page_size FROM inbox i JOIN sessions s ON s.key = i.session_key AND s.owner = $1
-		WHERE i.ended_at IS NULL AND i.state <> 'done' AND i.state <> 'running' AND i.node <> $1
+		WHERE {open i} AND i.state <> 'running' AND i.node <> $1
 			AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $1 AND n.lease_until > {now})
-		ORDER BY (SELECT min(o.accepted_at) FROM inbox o WHERE o.session_key = i.session_key AND o.ended_at IS NULL AND o.state <> 'done'), i.session_key, i.seq
+		ORDER BY (SELECT min(o.accepted_at) FROM inbox o WHERE o.session_key = i.session_key AND {open o}), i.session_key, i.seq
 		{limit $2}`
 )
 

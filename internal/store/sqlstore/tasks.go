@@ -40,19 +40,16 @@ const taskSQL = `SELECT i.message_id, i.session_key, i.parent, i.root, i.lane, s
 	FROM inbox i%s LEFT JOIN inbox p ON p.message_id = i.parent LEFT JOIN runs r ON r.id = i.message_id WHERE i.parent IS NOT NULL`
 
 // taskRows is taskSQL with an index that SQLite is to use; "" = as it chooses.
-func taskRows(tx Tx, index string) string {
+func taskRows(index string) string {
 	if index != "" {
-		index = tx.PerEngine("", " INDEXED BY "+index)
+		index = " {by " + index + "}"
 	}
 	return strings.Replace(taskSQL, "%s", index, 1)
 }
 
-// openMessages is the condition of the indexes of unfinished messages, of a table named i.
-func openMessages(tx Tx) string { return tx.PerEngine(`i.ended_at IS NULL`, `i.state <> 'done'`) }
-
-// openTasks has the condition of the index inbox_tasks.
+// openTasks has the condition of the index inbox_tasks, which the engines have in two forms.
 func openTasks(tx Tx) string {
-	return taskRows(tx, "inbox_tasks") + ` AND (` + openMessages(tx) + ` OR i.announce = 1)`
+	return taskRows("inbox_tasks") + ` AND (` + tx.PerEngine(`i.ended_at IS NULL`, `i.state <> 'done'`) + ` OR i.announce = 1)`
 }
 
 func scanTask(r Row) (v store.Task, err error) {
@@ -84,18 +81,18 @@ func tasksSQL(tx Tx, f store.TaskFilter) (text string, args []any) {
 	case f.Left:
 		return openTasks(tx) + leftTasks, args
 	case f.ID != "" || len(f.Parents) > 0:
-		text = taskRows(tx, "")
+		text = taskRows("")
 	case f.Open:
 		text = openTasks(tx)
 	default:
-		text = taskRows(tx, "inbox_task_times")
+		text = taskRows("inbox_task_times")
 	}
 	where := func(condition string, value any) {
 		args = append(args, value)
 		text += ` AND ` + strings.Replace(condition, "$n", "$"+strconv.Itoa(len(args)), 1)
 	}
 	if f.Open {
-		text += ` AND ` + openMessages(tx)
+		text += ` AND {open i}`
 	}
 	if f.ID != "" {
 		where(`i.message_id = $n`, f.ID)

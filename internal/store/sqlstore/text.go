@@ -18,6 +18,9 @@ import (
 //	{ints $1}          the same for []int64
 //	{json x}           the text x as a JSON value
 //	{least}, {greatest}   the function of several values
+//	{open i}           a message i has no outcome: the condition of the indexes of those; {open} without an alias
+//	{running r}        a run r has not ended, in the same way
+//	{by index}         the index that SQLite is to use; it would read all of the history in the order of a key
 //	{true x}           a boolean column in the form of a partial index
 //	{set a text, b int, c bool}   declares the row set v of the statement; it stands first
 //	v.a                a column of the row set
@@ -143,6 +146,14 @@ func (d *Dialect) replace(s *Statement, types []string, name, of string) string 
 		postgres, sqlite = "least", "min"
 	case "greatest":
 		postgres, sqlite = "greatest", "max"
+	case "open":
+		postgres = alias(of) + "ended_at IS NULL AND " + alias(of) + "state <> 'done'"
+		sqlite = postgres
+	case "running":
+		postgres = alias(of) + "ended_at IS NULL AND " + alias(of) + "state IN ('running', 'stopping', 'yielded')"
+		sqlite = postgres
+	case "by":
+		sqlite = "INDEXED BY " + of
 	case "true":
 		postgres, sqlite = of, of+" = 1"
 	case "from":
@@ -156,6 +167,14 @@ func (d *Dialect) replace(s *Statement, types []string, name, of string) string 
 		return sqlite
 	}
 	return postgres
+}
+
+// alias is what stands before a column of a table with an alias; "" = it has none.
+func alias(name string) string {
+	if name == "" {
+		return ""
+	}
+	return name + "."
 }
 
 // recordset are the rows of a set. The bounds of their numbers exclude nothing: they let the planner expect a single row, and so look up the rows of other
