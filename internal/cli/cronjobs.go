@@ -67,24 +67,41 @@ type cronList struct {
 	All    bool   `help:"Disabled and paused jobs, too."`
 	System bool   `help:"Built-in jobs, too."`
 	Query  string `help:"Only jobs that contain this text." placeholder:"TEXT"`
+	Only   string `help:"Only jobs like this, also those that do not fire: failing, paused, running, late or invalid." enum:",failing,paused,running,late,invalid" default:"" placeholder:"STATE"`
+	Agent  string `help:"Only jobs of this agent." placeholder:"ID" complete:"agents"`
+	Target string `help:"Only jobs whose answers go to this channel or chat." placeholder:"NAME"`
+	Sort   string `help:"The order: next, name, last or failing; last and failing show the latest run and the most failures in a row first." enum:",next,name,last,failing" default:"" placeholder:"ORDER"`
 	Limit  int    `help:"How many; 0 = all." default:"0"`
 	Offset int    `help:"How many to pass over." default:"0"`
 	JSON   bool   `help:"Print JSON."`
 }
 
 // Help is the example of the command.
-func (*cronList) Help() string { return "Example:\n\n    laneway cron list --all" }
+func (*cronList) Help() string {
+	return "Example:\n\n    laneway cron list --all\n    laneway cron list --only failing --sort last"
+}
+
+// params are those of cron.list.
+func (c *cronList) params() map[string]any {
+	order := map[string]string{"next": "nextRunAtMs", "name": "name", "last": "lastRunAtMs", "failing": "failing"}[c.Sort]
+	params := map[string]any{"includeDisabled": c.All, "includeSystem": c.System, "extended": true}
+	if c.Sort == "last" || c.Sort == "failing" {
+		params["sortDir"] = "desc"
+	}
+	for name, value := range map[string]string{"sortBy": order, "query": c.Query, "condition": c.Only, "agentId": c.Agent, "target": c.Target} {
+		if value != "" {
+			params[name] = value
+		}
+	}
+	return params
+}
 
 // Run lists jobs.
 func (c *cronList) Run(ctx context.Context, env *environment) error {
 	if c.Limit < 0 || c.Offset < 0 {
 		return usageError("--limit and --offset must be 0 or more")
 	}
-	params := map[string]any{"includeDisabled": c.All, "includeSystem": c.System, "extended": true}
-	if c.Query != "" {
-		params["query"] = c.Query
-	}
-	got, err := c.list(ctx, env, listing{method: "cron.list", member: "jobs", params: params, offset: c.Offset, limit: c.Limit})
+	got, err := c.list(ctx, env, listing{method: "cron.list", member: "jobs", params: c.params(), offset: c.Offset, limit: c.Limit})
 	if err != nil {
 		return err
 	}

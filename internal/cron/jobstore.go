@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"laneway/internal/chat"
-	"laneway/internal/cron/schedule"
 )
 
 // JobStore is what cron needs of the store. Every operation is atomic and safe to retry; all times are the store's. A run that is to be
@@ -128,39 +127,6 @@ func (c Changed) Revisions() (before, after string) {
 
 // Audit is one row of the audit log, written in the transaction of the change.
 type Audit = chat.Audit
-
-// JobFilter of Jobs. Zero fields do not restrict.
-type JobFilter struct {
-	Visible       string
-	IncludeSystem bool
-	Enabled       *bool // fires or does not
-	Query         string
-	Kind          schedule.Kind
-	LastState     RunState
-	NeverRan      bool // no run has ended yet
-	Agent         string
-	// SortBy is nextRunAt (default), updatedAt, name or id; jobs without the value come last, ties go by id.
-	SortBy        string
-	Descending    bool
-	Limit, Offset int
-	// WithoutPayload leaves the payload of every job empty: it is neither read nor counted among the texts of a page.
-	WithoutPayload bool
-}
-
-// LastStateWord is what a store compares its column with: "" = anything, "never" = nothing yet.
-func (f JobFilter) LastStateWord() string {
-	if f.NeverRan {
-		return "never"
-	}
-	return string(f.LastState)
-}
-
-// JobPage is a piece of a list. Revision and Total stay equal until a job is added, changed or removed.
-type JobPage struct {
-	Jobs     []Job
-	Total    int
-	Revision string
-}
 
 // ClaimParams of Claim.
 type ClaimParams struct {

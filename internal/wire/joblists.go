@@ -4,19 +4,26 @@ package wire
 type CronListParams struct {
 	_ struct{} `also:"compact,includeDeliveryPreviews"`
 
-	IncludeDisabled bool   `json:"includeDisabled,omitempty"`                                           // also jobs that do not fire
-	Enabled         string `json:"enabled,omitempty" rule:"enum=all|enabled|disabled"`                  // only jobs that fire, or only those that do not; goes before includeDisabled
-	Limit           int64  `json:"limit,omitempty" rule:"min=1,max=200"`                                // the most jobs; absent = 200
-	Offset          int64  `json:"offset,omitempty" rule:"min=0"`                                       // how many to pass over
-	Query           string `json:"query,omitempty" rule:"max=256"`                                      // only jobs with this text in name, key or description
-	Kind            string `json:"scheduleKind,omitempty" rule:"enum=all|at|every|cron|on-exit|stream"` // only schedules of this kind
-	Last            string `json:"lastRunStatus,omitempty" rule:"enum=all|ok|error|skipped|unknown"`    // only jobs whose last run ended like this; unknown = it never ran
-	Trigger         string `json:"trigger,omitempty" rule:"enum=all|conditional|unconditional"`         // conditional lists none: there are no such jobs
-	SortBy          string `json:"sortBy,omitempty" rule:"enum=nextRunAtMs|updatedAtMs|name"`           // the order; absent = nextRunAtMs, by id when there is more than one page
-	SortDir         string `json:"sortDir,omitempty" rule:"enum=asc|desc"`                              // its direction; absent = asc
-	AgentID         string `json:"agentId,omitempty" rule:"min=1,max=64"`                               // only jobs of this agent
-	System          bool   `json:"includeSystem,omitempty"`                                             // also the jobs of the gateway itself
-	Extended        bool   `json:"extended,omitempty"`                                                  // asks for the extended view
+	IncludeDisabled bool     `json:"includeDisabled,omitempty"`                                                     // also jobs that do not fire
+	Enabled         string   `json:"enabled,omitempty" rule:"enum=all|enabled|disabled"`                            // only jobs that fire, or only those that do not; goes before includeDisabled
+	Limit           int64    `json:"limit,omitempty" rule:"min=1,max=200"`                                          // the most jobs; absent = 200
+	Offset          int64    `json:"offset,omitempty" rule:"min=0"`                                                 // how many to pass over
+	Query           string   `json:"query,omitempty" rule:"max=256"`                                                // only jobs with this text in name, key or description
+	Kind            string   `json:"scheduleKind,omitempty" rule:"enum=all|at|every|cron|on-exit|stream"`           // only schedules of this kind
+	Last            string   `json:"lastRunStatus,omitempty" rule:"enum=all|ok|error|skipped|unknown"`              // only jobs whose last run ended like this; unknown = it never ran
+	Trigger         string   `json:"trigger,omitempty" rule:"enum=all|conditional|unconditional"`                   // conditional lists none: there are no such jobs
+	SortBy          string   `json:"sortBy,omitempty" rule:"enum=nextRunAtMs|updatedAtMs|name|lastRunAtMs|failing"` // the order; failing = by failed runs in a row; absent = nextRunAtMs, by id when there is more than one page
+	SortDir         string   `json:"sortDir,omitempty" rule:"enum=asc|desc"`                                        // its direction; absent = asc
+	AgentID         string   `json:"agentId,omitempty" rule:"min=1,max=64"`                                         // only jobs of this agent
+	Target          string   `json:"target,omitempty" rule:"min=1,max=512"`                                         // only jobs whose answers go to this channel or chat
+	Condition       string   `json:"condition,omitempty" rule:"enum=all|failing|paused|running|late|invalid"`       // only jobs like this, whether they fire or not; late = a fire has been due for 10 s and has not started
+	IDs             []string `json:"ids,omitempty" rule:"max=200"`                                                  // only these jobs, whether they fire or not
+	Cursor          string   `json:"cursor,omitempty" rule:"max=4096"`                                              // nextCursor of the page before, with the same order; in place of offset
+	Counts          bool     `json:"counts,omitempty"`                                                              // asks for counts
+	Outcomes        int64    `json:"outcomes,omitempty" rule:"min=0,max=14"`                                        // asks for so many outcomes of each job
+	Brief           bool     `json:"brief,omitempty"`                                                               // leaves out what a job sends to its agent, its description and its rules for failures
+	System          bool     `json:"includeSystem,omitempty"`                                                       // also the jobs of the gateway itself
+	Extended        bool     `json:"extended,omitempty"`                                                            // asks for the extended view
 }
 
 // WantsExtended reports whether the call asks for the extended view.
@@ -24,14 +31,34 @@ func (p *CronListParams) WantsExtended() bool { return p.Extended }
 
 // CronListResult is the result of cron.list.
 type CronListResult struct {
-	DeliveryPreviews map[string]DeliveryPreview `json:"deliveryPreviews"` // where answers go, by id of the job
-	HasMore          bool                       `json:"hasMore"`          // the list goes on
-	Jobs             []Job                      `json:"jobs"`             // the jobs
-	Limit            int64                      `json:"limit"`            // as in the parameters
-	NextOffset       *int                       `json:"nextOffset"`       // where to go on; null = the list ends here
-	Offset           int64                      `json:"offset"`           // as in the parameters
-	SnapshotRevision string                     `json:"snapshotRevision"` // changes with every change of any job
-	Total            int                        `json:"total"`            // how many there are
+	Counts           *JobCounts                 `json:"counts,omitempty"`     // how many jobs the caller may see, whatever the filter is; absent unless asked for
+	DeliveryPreviews map[string]DeliveryPreview `json:"deliveryPreviews"`     // where answers go, by id of the job
+	HasMore          bool                       `json:"hasMore"`              // the list goes on
+	Jobs             []Job                      `json:"jobs"`                 // the jobs
+	Limit            int64                      `json:"limit"`                // as in the parameters
+	NextCursor       string                     `json:"nextCursor,omitempty"` // Extended: where to go on by cursor; absent = the list ends here
+	NextOffset       *int                       `json:"nextOffset"`           // where to go on; null = the list ends here
+	Offset           int64                      `json:"offset"`               // as in the parameters
+	SnapshotRevision string                     `json:"snapshotRevision"`     // changes with every change of any job
+	Total            int                        `json:"total"`                // how many there are
+}
+
+// JobCounts are numbers of jobs. A job can be counted in several.
+type JobCounts struct {
+	All     int `json:"all"`     // all jobs
+	Failing int `json:"failing"` // their last run failed
+	Invalid int `json:"invalid"` // they cannot be understood
+	Late    int `json:"late"`    // a fire has been due for 10 s and has not started
+	Paused  int `json:"paused"`  // they are paused
+	Running int `json:"running"` // they run
+}
+
+// JobOutcome is what became of a slot, in short.
+type JobOutcome struct {
+	DurationMs int64  `json:"durationMs,omitempty"`                                              // how long it ran
+	Outcome    string `json:"outcome" rule:"enum=ok|skipped|missed|error|cancelled|interrupted"` // how it ended
+	Reason     string `json:"reason,omitempty"`                                                  // why it did not run
+	SlotMs     int64  `json:"slotMs"`                                                            // the slot, in Unix milliseconds
 }
 
 // CronRunsParams are the parameters of cron.runs.

@@ -99,7 +99,7 @@ func sessionNotes() map[string]note {
 func cronReadNotes() map[string]note {
 	return map[string]note{
 		"cron.status":  {Does: "Shows whether jobs fire, how many there are and when the next one does."},
-		"cron.list":    {Does: "Lists jobs, page by page."},
+		"cron.list":    {Does: "Lists jobs, page by page. In a list by cursor, a job that changes its place meanwhile is in two pages or in none."},
 		"cron.get":     {Does: "Shows one job.", Errors: []string{"CRON_JOB_NOT_FOUND"}},
 		"cron.runs":    {Does: "Lists what became of every planned fire, newest first."},
 		"cron.explain": {Does: "Says what became of a slot, or of each slot of at most 26 hours: whether it ran, why not, and what to do.", Errors: []string{"CRON_JOB_NOT_FOUND"}},

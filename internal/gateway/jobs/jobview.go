@@ -60,6 +60,25 @@ func extendJob(out *wire.Job, j cron.Job) {
 	}
 }
 
+// briefJob is a job as a list of many shows it.
+func briefJob(j *wire.Job) wire.Job {
+	return wire.Job{
+		AgentID: j.AgentID, ConfigRevision: j.ConfigRevision, CreatedAtMs: j.CreatedAtMs, Delivery: j.Delivery, DeliveryPaused: j.DeliveryPaused, DisplayName: j.DisplayName,
+		Enabled: j.Enabled, ID: j.ID, Invalid: j.Invalid, LastRunAtMs: j.LastRunAtMs, LastRunError: j.LastRunError, LastRunStatus: j.LastRunStatus, Name: j.Name,
+		NextRunAtMs: j.NextRunAtMs, Paused: j.Paused, Payload: wire.JobPayload{Kind: j.Payload.Kind}, QueuedRuns: j.QueuedRuns, Schedule: j.Schedule,
+		SessionTarget: j.SessionTarget, State: wire.JobState{AutoDisabled: j.State.AutoDisabled, ConsecutiveErrors: j.State.ConsecutiveErrors, LastErrorReason: j.State.LastErrorReason, RunningAtMs: j.State.RunningAtMs},
+		UpdatedAtMs: j.UpdatedAtMs, WakeMode: j.WakeMode,
+	}
+}
+
+func outcomesView(list []cron.RunOutcome) []wire.JobOutcome {
+	out := make([]wire.JobOutcome, 0, len(list))
+	for _, o := range list {
+		out = append(out, wire.JobOutcome{DurationMs: o.Duration.Milliseconds(), Outcome: string(o.State), Reason: string(o.Reason), SlotMs: o.Slot.UnixMilli()})
+	}
+	return out
+}
+
 func missedView(j cron.Job) *wire.JobMissed {
 	missed := j.Missed.For(j.Schedule.Kind)
 	out := &wire.JobMissed{MaxCatchup: missed.MaxCatchup, Policy: string(missed.Rule)}

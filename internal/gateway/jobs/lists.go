@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"laneway/internal/cron"
@@ -24,11 +25,15 @@ const (
 func jobFilter(p *wire.CronListParams) cron.JobFilter {
 	f := cron.JobFilter{
 		IncludeSystem: p.System, Query: p.Query, Agent: p.AgentID, Descending: p.SortDir == "desc",
-		Limit: int(p.Limit), Offset: int(p.Offset), SortBy: map[string]string{"nextRunAtMs": "nextRunAt", "updatedAtMs": "updatedAt", "name": "name"}[p.SortBy],
+		Limit: int(p.Limit), Offset: int(p.Offset), After: p.Cursor, SortBy: strings.TrimSuffix(p.SortBy, "Ms"), IDs: p.IDs, Target: p.Target,
+		Counts: p.Counts, Outcomes: int(p.Outcomes), WithoutPayload: p.Brief,
+	}
+	if p.Condition != "all" {
+		f.Condition = cron.JobCondition(p.Condition)
 	}
 	yes, no := true, false
 	switch {
-	case p.Enabled == "enabled", p.Enabled == "" && !p.IncludeDisabled:
+	case p.Enabled == "enabled", p.Enabled == "" && !p.IncludeDisabled && f.Condition == "" && len(p.IDs) == 0:
 		f.Enabled = &yes
 	case p.Enabled == "disabled":
 		f.Enabled = &no
@@ -51,8 +56,11 @@ func (h handlers) list(ctx context.Context, c *rpc.Call, p wire.CronListParams) 
 	if p.Limit == 0 {
 		p.Limit = mostJobs
 	}
+	if p.Cursor != "" && p.Offset > 0 {
+		return wire.CronListResult{}, c.BadParam("/cursor", "goes without offset")
+	}
 	f := jobFilter(&p)
-	if p.SortBy == "" && p.Offset > 0 {
+	if p.SortBy == "" && (p.Offset > 0 || p.Cursor != "") {
 		f.SortBy = "id"
 	}
 	var page cron.JobPage
@@ -72,10 +80,25 @@ func (h handlers) list(ctx context.Context, c *rpc.Call, p wire.CronListParams) 
 		SnapshotRevision: cmp.Or(page.Revision, "r0"), Total: page.Total,
 	}
 	for _, j := range page.Jobs {
-		out.Jobs = append(out.Jobs, jobView(j, c.Extended))
-		out.DeliveryPreviews[j.ID] = previewOf(j.Delivery)
+		job := jobView(j, c.Extended)
+		if p.Brief {
+			job = briefJob(&job)
+		} else {
+			out.DeliveryPreviews[j.ID] = previewOf(j.Delivery)
+		}
+		job.Outcomes = outcomesView(page.Outcomes[j.ID])
+		out.Jobs = append(out.Jobs, job)
 	}
-	out.HasMore, out.NextOffset = nextOf(int(p.Offset)+len(out.Jobs), page.Total)
+	if p.Counts {
+		n := page.Counts
+		out.Counts = &wire.JobCounts{All: n.All, Failing: n.Failing, Invalid: n.Invalid, Late: n.Late, Paused: n.Paused, Running: n.Running}
+	}
+	if c.Extended {
+		out.NextCursor = page.Next
+	}
+	if out.HasMore = page.Next != ""; p.Cursor == "" {
+		out.HasMore, out.NextOffset = nextOf(int(p.Offset)+len(out.Jobs), page.Total)
+	}
 	return out, nil
 }
 

@@ -17,18 +17,10 @@ const (
 	jobFires = `({true enabled} AND paused_at IS NULL AND invalid = '')`
 	jobsSeen = `($2 = 1 OR owner <> 'system') AND ($1 = '' OR owner = $1)`
 
-	jobsMatching = ` FROM cron_jobs WHERE ` + jobsSeen + ` AND ($3 < 0 OR (CASE WHEN ` + jobFires + ` THEN 1 ELSE 0 END) = $3) AND ($4 = '' OR kind = $4)
-		AND ($5 = '' OR last_state = CASE WHEN $5 = 'never' THEN '' ELSE $5 END) AND ($6 = '' OR agent = $6)`
-
 	// jobBytes and runBytes are the bytes of the texts of a row, that of a job without its payload.
 	jobBytes = `octet_length(delivery) + octet_length(alert) + octet_length(policy) + octet_length(schedule)
 		+ octet_length(description) + octet_length(invalid) + octet_length(last_error) + octet_length(last_delivery_error)`
 	runBytes = `octet_length(attempts) + octet_length(error) + octet_length(summary) + octet_length(delivery_error)`
-
-	// PostgreSQL searches by itself. SQLite folds the case of ASCII letters only, so the texts are compared in Go.
-	jobsFound = ` AND (position($7 IN lower(id)) > 0 OR position($7 IN lower(name)) > 0 OR position($7 IN lower(display_name)) > 0
-		OR position($7 IN lower(key)) > 0 OR position($7 IN lower(description)) > 0)`
-	jobTexts = `, name, display_name, key, description`
 
 	// mostCounted is how far the rows of a ledger are counted: to count millions would make every list slow.
 	mostCounted = 100_000
@@ -36,47 +28,37 @@ const (
 
 // Jobs lists jobs; see cron.JobStore.
 func (s Cron) Jobs(ctx context.Context, f cron.JobFilter) (out cron.JobPage, err error) {
-	fires := -1
-	if f.Enabled != nil {
-		fires = number(*f.Enabled)
-	}
-	err = s.db.View(ctx, "list jobs", func(ctx context.Context, tx Tx) error {
-		out = cron.JobPage{}
-		args := []any{f.Visible, number(f.IncludeSystem), fires, string(f.Kind), f.LastStateWord(), f.Agent}
+	return result(ctx, s.db.View, "list jobs", func(ctx context.Context, tx Tx) (out cron.JobPage, err error) {
 		var jobs, changes int64
-		if _, err := one(ctx, tx, `SELECT count(*), CAST(COALESCE(sum(list_mark), 0) AS bigint) FROM cron_jobs WHERE `+jobsSeen, into(&jobs, &changes), args[:2]...); err != nil {
-			return err
+		if _, err := one(ctx, tx, `SELECT count(*), CAST(COALESCE(sum(list_mark), 0) AS bigint) FROM cron_jobs WHERE `+jobsSeen, into(&jobs, &changes), f.Visible, number(f.IncludeSystem)); err != nil {
+			return out, err
 		}
 		out.Revision = "r" + strconv.FormatInt(jobs, 36) + "." + strconv.FormatInt(changes, 36)
-		size := jobBytes
-		if !f.WithoutPayload {
-			size = `octet_length(payload) + ` + jobBytes
+		l, err := newJobList(tx, &f)
+		if err != nil {
+			return out, err
 		}
-		from, texts := jobsMatching, ""
-		if f.Query != "" {
-			from, texts = from+tx.PerEngine(jobsFound, ""), tx.PerEngine("", jobTexts)
-			if texts == "" {
-				args = append(args, strings.ToLower(f.Query))
+		p, err := l.read(ctx, tx)
+		if err != nil {
+			return out, err
+		}
+		out.Total = max(p.all, p.total)
+		if out.Jobs, err = s.jobsNamed(ctx, tx, p.ids, f.WithoutPayload); err != nil {
+			return out, err
+		}
+		if n := len(out.Jobs); p.more && n > 0 {
+			out.Next = f.PlaceOf(&out.Jobs[n-1])
+		}
+		if f.Counts {
+			if out.Counts, err = countJobs(ctx, tx, &f); err != nil {
+				return out, err
 			}
 		}
-		p := idPage{limit: f.Limit, offset: f.Offset, texts: strings.Count(texts, ","), find: strings.ToLower(f.Query)}
-		text := `SELECT id, ` + size + texts + from + jobOrder(tx, &f)
-		if bounded := f.Limit > 0 && texts == ""; bounded {
-			if _, err := one(ctx, tx, `SELECT count(*)`+from, into(&out.Total), args...); err != nil {
-				return err
-			}
-			n := len(args)
-			text += ` {limit $` + strconv.Itoa(n+1) + `} OFFSET $` + strconv.Itoa(n+2)
-			args, p.offset = append(slices.Clip(args), f.Limit, max(f.Offset, 0)), 0
+		if f.Outcomes > 0 {
+			out.Outcomes, err = outcomesOf(ctx, tx, p.ids, min(f.Outcomes, cron.MaxOutcomes))
 		}
-		if err := p.read(ctx, tx, text, args...); err != nil {
-			return err
-		}
-		out.Total = max(out.Total, p.total)
-		out.Jobs, err = s.jobsNamed(ctx, tx, p.ids, f.WithoutPayload)
-		return err
+		return out, err
 	})
-	return out, err
 }
 
 // number is a boolean as a number.
@@ -85,25 +67,6 @@ func number(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// jobOrder is the order of a list. Jobs without the value come last.
-func jobOrder(tx Tx, f *cron.JobFilter) string {
-	direction := ""
-	if f.Descending {
-		direction = " DESC"
-	}
-	switch f.SortBy {
-	case "name":
-		name := tx.PerEngine(`name COLLATE "C"`, `name`)
-		return ` ORDER BY name = '', ` + name + direction + `, id`
-	case "id":
-		return ` ORDER BY id` + direction
-	case "updatedAt":
-		return ` ORDER BY updated_at = 0, updated_at` + direction + `, id`
-	default:
-		return ` ORDER BY next_run_at IS NULL, next_run_at` + direction + `, id`
-	}
 }
 
 func (s Cron) jobsNamed(ctx context.Context, tx Tx, ids []string, withoutPayload bool) ([]cron.Job, error) {
@@ -141,14 +104,17 @@ type idPage struct {
 
 	total int
 	ids   []string
+	more  bool // rows follow the page
+	all   int  // as counted by another statement
 }
 
-// read reads the rows of a query: an id, the bytes of the row, and the texts that are searched.
+// read reads the rows of a query: an id, the bytes of the row (less than 0 = it is before the page), and the texts that are searched.
 func (p *idPage) read(ctx context.Context, tx Tx, text string, args ...any) error {
 	var (
 		id     string
 		size   int
 		full   bool
+		passed int
 		budget = store.NewBudget(0)
 		texts  = make([]string, p.texts)
 		dest   = []any{&id, &size}
@@ -167,12 +133,15 @@ func (p *idPage) read(ctx context.Context, tx Tx, text string, args ...any) erro
 		if p.most > 0 && p.total >= p.most {
 			return ErrEnough
 		}
-		if full || p.total <= max(p.offset, 0) {
+		if passed < max(p.offset, 0) || size < 0 {
+			passed++
 			return nil
 		}
-		if full = p.limit > 0 && len(p.ids) >= p.limit || !budget.Take(size); !full {
-			p.ids = append(p.ids, id)
+		if full = full || p.limit > 0 && len(p.ids) >= p.limit || !budget.Take(size); full {
+			p.more = true
+			return nil
 		}
+		p.ids = append(p.ids, id)
 		return nil
 	}, args...)
 }

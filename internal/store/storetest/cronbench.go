@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,6 +23,44 @@ func BenchCron(b *testing.B, open Opener) {
 	b.Helper()
 	b.Run("late/jobs_per_second=10", func(b *testing.B) { benchLate(b, open) })
 	b.Run("burst/jobs=10000", func(b *testing.B) { benchBurst(b, open, 10_000) })
+	b.Run("list/jobs=10000", func(b *testing.B) { benchLists(b, open, 10_000) })
+}
+
+// benchLists reads pages of a hundred jobs.
+func benchLists(b *testing.B, open Opener, jobs int) {
+	b.Helper()
+	w, _ := bench(b, open)
+	long := w.storeNow().Add(24 * time.Hour).Truncate(10 * time.Second)
+	w.putAll(jobs, func(i int) cron.Job {
+		j := w.everyTenSeconds(i, long.Add(time.Duration(i)*time.Second))
+		j.Payload.Text, j.Description = strings.Repeat("Look at the queue and say what waits. ", 8), strings.Repeat("A description of the job. ", 4)
+		j.Delivery = cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "telegram", To: strconv.Itoa(i)}
+		return j
+	})
+	w.h.Exec(b, `INSERT INTO cron_run_logs (id, job_id, owner, scheduled_for, trigger, state, finished_at, duration_ms)
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 14)
+		SELECT 'schedule:' || id || ':' || i, id, owner, i * 1000, 'schedule', 'ok', i * 1000, 7 FROM cron_jobs, n`)
+	for _, tt := range []struct {
+		name string
+		f    cron.JobFilter
+	}{
+		{"next", cron.JobFilter{}},
+		{"name", cron.JobFilter{SortBy: "name"}},
+		{"query", cron.JobFilter{Query: "OB 77"}},
+		{"query=Ü", cron.JobFilter{Query: "Ü"}},
+		{"failing", cron.JobFilter{SortBy: "failing", Descending: true}},
+		{"late", cron.JobFilter{Condition: cron.JobsLate}},
+		{"target", cron.JobFilter{Target: "77"}},
+		{"dashboard", cron.JobFilter{Counts: true, Outcomes: cron.MaxOutcomes}},
+	} {
+		b.Run(tt.name, func(b *testing.B) {
+			tt.f.Limit, tt.f.WithoutPayload = 100, true
+			for range b.N {
+				_, err := w.cron().Jobs(w.ctx, tt.f)
+				w.ok(err)
+			}
+		})
+	}
 }
 
 // bench is a store with one node that lives longer than any benchmark.

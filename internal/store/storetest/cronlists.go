@@ -13,6 +13,7 @@ func cronListTests() []test {
 	return []test{
 		{"FiltersOfJobs", filtersOfJobs},
 		{"OrdersOfJobs", ordersOfJobs},
+		{"ListsOfJobsAreThoseOfAModel", listsOfModel},
 		{"PagesNeitherSkipNorRepeat", pagesOfJobs},
 		{"RevisionChangesWithTheList", revisionChanges},
 		{"OneOwnersListShowsNothingOfOthers", ownersList},
