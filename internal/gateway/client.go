@@ -38,6 +38,7 @@ type client struct {
 	mu       sync.Mutex
 	inFlight map[string]bool // by id; true = it has one of the places for stopping and looking; nil before the first
 	controls int
+	brief    briefJobs
 }
 
 // identity is what a connection is after hello-ok.
@@ -47,6 +48,7 @@ type identity struct {
 	level    int
 	extended bool
 	tools    bool
+	brief    bool // wants events about jobs in brief
 	probe    bool // speaks an old version and may look at health only
 }
 
@@ -94,6 +96,7 @@ func (c *client) DeltaEvents(d *socket.Delta, send func(event string, payload []
 // Closed implements [socket.Client]. Requests that still work go on, and the gateway waits for them when it stops.
 func (c *client) Closed(ctx context.Context, end *socket.Closing) {
 	defer c.srv.hub.Leave()
+	defer c.brief.stop()
 	c.srv.hub.Remove(c)
 	c.requests.Wait()
 	c.srv.observer.ConnClosed(end.Reason)

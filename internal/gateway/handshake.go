@@ -79,6 +79,7 @@ func (c *client) admit(ctx context.Context, req request) *refusal {
 	id := &identity{cred: cred, scopes: cred.Grant(p.Scopes), extended: slices.Contains(p.Caps, wire.CapExtended)}
 	id.level = auth.Level(id.scopes)
 	id.tools = slices.Contains(p.Caps, wire.CapToolEvents)
+	id.brief = slices.Contains(p.Caps, wire.CapCronBrief)
 	id.probe = protocol < wire.ProtocolVersion
 	if !c.srv.hub.Admit(c, id.principal()) {
 		w := fault.Unavailable(wire.DetailTooManyConnections, "too many connections", time.Second)

@@ -148,8 +148,13 @@ func (p publisher) cron(ev cron.Event) {
 // sendCron is apart so that the event is copied only when it is sent.
 func sendCron(to []*client, ev cron.Event) {
 	v := views{build: func(extended bool) []byte { return strictjson.Encode(jobs.EventView(ev, extended)) }}
+	brief := views{build: func(bool) []byte { return strictjson.Encode(jobs.BriefView(ev)) }}
 	for _, c := range to {
-		if id := c.who.Load(); id != nil {
+		switch id := c.who.Load(); {
+		case id == nil:
+		case id.brief:
+			c.brief.put(c, brief.of(true))
+		default:
 			c.PutEvent(wire.EventCron, v.of(id.extended))
 		}
 	}

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -15,7 +16,9 @@ import (
 	"github.com/gorilla/websocket"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/gateway"
+	"laneway/internal/wire"
 )
 
 // pipes is a listener of in-memory connections, so that the real deadlines can be tested in virtual time.
@@ -61,13 +64,19 @@ type bubble struct {
 // virtual runs f in a bubble with a gateway that has all its real deadlines.
 func virtual(t *testing.T, f func(t *bubble), change ...func(*gateway.Config)) {
 	t.Helper()
+	virtualWith(t, func(h *fakeBackend) gateway.Backend { return h }, f, change...)
+}
+
+// virtualWith is virtual with more around its backend.
+func virtualWith(t *testing.T, around func(*fakeBackend) gateway.Backend, f func(t *bubble), change ...func(*gateway.Config)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := newFakeBackend(t)
 		cfg := gateway.Config{Version: "0.1.0", Credentials: credentials()}
 		for _, f := range change {
 			f(&cfg)
 		}
-		srv, err := gateway.New(cfg, h, slog.New(slog.DiscardHandler))
+		srv, err := gateway.New(cfg, around(h), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,6 +165,45 @@ func TestHealthIsPublishedAtLeastEveryMinute(t *testing.T) {
 		s.next(func(f frame) bool { return f.Event == "health" })
 		if took := time.Since(began); took > 2*time.Minute {
 			t.Errorf("two health events took %s", took)
+		}
+		s.ws.Close()
+	})
+}
+
+// A page that shows a hundred of ten thousand jobs asks for brief events: twenty in a second, and the number of the others.
+func TestBriefEventsAboutJobsAreBounded(t *testing.T) {
+	t.Parallel()
+	job := cron.Job{ID: "j", Key: "k", Name: "n", Owner: "ann", Payload: cron.Payload{Text: "a long text"}}
+	run := cron.Run{
+		ID: "schedule:j:1", JobID: "j", State: cron.RunError, Trigger: cron.TriggerSchedule, Error: "a long error", Summary: "a long answer", ErrorClass: "auth", ScheduledFor: time.UnixMilli(5000),
+	}
+	published := make(chan func(cron.Event), 1)
+	virtualWith(t, func(h *fakeBackend) gateway.Backend { return refusedJobs{h, jobEvents{publish: published}} }, func(t *bubble) {
+		publish := <-published
+		f := connectFrame(adminToken)
+		f["params"].(map[string]any)["caps"] = []string{wire.CapExtended, wire.CapCronBrief}
+		s := t.open()
+		s.send(f)
+		s.read()
+		isCron := func(f frame) bool { return f.Event == "cron" }
+		for _, rest := range []int{330, 0, 7} {
+			for range 20 + rest {
+				publish(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run})
+			}
+			for range 20 {
+				var ev wire.CronEvent
+				got := s.next(isCron).Payload
+				if err := json.Unmarshal(got, &ev); err != nil || ev.Action != "finished" || ev.Outcome != "error" || ev.ErrorReason != "auth" || ev.ScheduledForMs != 5000 || strings.Contains(string(got), "long") {
+					t.Fatalf("an event in brief: %s, %v", got, err)
+				}
+			}
+			if rest > 0 {
+				var ev wire.CronEvent
+				if got := s.next(isCron).Payload; json.Unmarshal(got, &ev) != nil || ev.Action != wire.ActionMany || ev.Count != rest {
+					t.Fatalf("the event about %d others: %s", rest, got)
+				}
+			}
+			pass(time.Second)
 		}
 		s.ws.Close()
 	})

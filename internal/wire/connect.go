@@ -9,6 +9,7 @@ const MethodConnect = "connect"
 const (
 	CapExtended   = "laneway-ext" // the client understands the extended view
 	CapToolEvents = "tool-events" // the client wants the steps of tool calls
+	CapCronBrief  = "cron-brief"  // the client wants events about jobs without the job and its texts, and at most 20 of them a second
 )
 
 // RoleOperator is the only role of a connection.
@@ -28,7 +29,7 @@ type ConnectParams struct {
 	Client      ConnectClient `json:"client" rule:"required"`            // what the client is
 	Role        string        `json:"role,omitempty"`                    // operator, the default and the only role
 	Scopes      []string      `json:"scopes,omitempty" rule:"max=64"`    // the scopes that the client wants; absent or empty = none are granted
-	Caps        []string      `json:"caps,omitempty" rule:"max=64"`      // what the client understands: laneway-ext, tool-events
+	Caps        []string      `json:"caps,omitempty" rule:"max=64"`      // what the client understands: laneway-ext, tool-events, cron-brief
 	Auth        ConnectAuth   `json:"auth,omitzero"`                     // the credential
 }
 

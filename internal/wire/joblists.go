@@ -149,18 +149,22 @@ type LedgerAttempt struct {
 	Status       string `json:"status,omitempty" rule:"enum=ok|error|timeout|cancelled|interrupted"` // how it ended
 }
 
+// ActionMany is the action of an event that stands for others.
+const ActionMany = "many"
+
 // CronEvent is the payload of the event cron.
 type CronEvent struct {
-	Action           string `json:"action" rule:"enum=added|updated|removed|scheduled|started|finished"`                                 // what happened; scheduled = another attempt will follow
+	Action           string `json:"action" rule:"enum=added|updated|removed|scheduled|started|finished|many"`                            // what happened; scheduled = another attempt will follow; many = so many events as count were left out, with the capability cron-brief
 	Attempt          int    `json:"attempt,omitempty"`                                                                                   // Extended: the number of the attempt
 	CompletionStatus string `json:"completionStatus,omitempty" rule:"enum=succeeded|failed|unknown"`                                     // finished: as of the entry in cron.runs
+	Count            int    `json:"count,omitempty"`                                                                                     // many: how many events were left out
 	Delivered        *bool  `json:"delivered,omitempty"`                                                                                 // finished: as of the entry
 	DeliveryStatus   string `json:"deliveryStatus,omitempty" rule:"enum=not-requested|delivered|not-delivered|unknown"`                  // finished: as of the entry
 	DurationMs       *int64 `json:"durationMs,omitempty"`                                                                                // as of the entry
 	Error            string `json:"error,omitempty"`                                                                                     // as of the entry
 	ErrorReason      string `json:"errorReason,omitempty"`                                                                               // as of the entry
 	Job              *Job   `json:"job,omitempty"`                                                                                       // the job, unless it is gone
-	JobID            string `json:"jobId"`                                                                                               // its id
+	JobID            string `json:"jobId"`                                                                                               // its id; empty with many
 	NextRunAtMs      int64  `json:"nextRunAtMs,omitempty"`                                                                               // the next attempt or the next fire of the job, in Unix milliseconds
 	Outcome          string `json:"outcome,omitempty" rule:"enum=ok|skipped|missed|error|cancelled|interrupted|queued|running|retrying"` // Extended: as of the entry
 	Reason           string `json:"reason,omitempty"`                                                                                    // Extended: as of the entry

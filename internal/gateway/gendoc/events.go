@@ -14,6 +14,6 @@ func eventNotes() map[string]eventNote {
 			"A message that went into a later turn ends with `stopReason:\"merged\"` and `yielded:true`."},
 		"agent":            {following + "; stream `tool` needs the capability `tool-events`", "The steps of a run."},
 		"sessions.changed": {"connections that called `sessions.subscribe`; the session must be visible", "A session was created, changed or removed."},
-		"cron":             {"read scope; the job must be visible", "A job or one of its runs has changed, with the values of the entry in `cron.runs`."},
+		"cron":             {"read scope; the job must be visible", "A job or one of its runs has changed, with the values of the entry in `cron.runs`. With the capability `cron-brief` without the job, the error and the answer, at most 20 in a second, and one of action `many` for the rest."},
 	}
 }

@@ -121,6 +121,21 @@ func attemptView(a cron.Attempt) wire.LedgerAttempt {
 
 // EventView is an event as clients see it.
 func EventView(ev cron.Event, extended bool) wire.CronEvent {
+	out := runEventView(ev, extended)
+	if ev.Job.Key != "" {
+		out.Job = new(jobView(ev.Job, extended))
+	}
+	return out
+}
+
+// BriefView is an event as clients with the capability cron-brief see it: without the job and without texts.
+func BriefView(ev cron.Event) wire.CronEvent {
+	out := runEventView(ev, true)
+	out.Error, out.Summary = "", ""
+	return out
+}
+
+func runEventView(ev cron.Event, extended bool) wire.CronEvent {
 	out := wire.CronEvent{JobID: ev.Job.ID}
 	if ev.Run != nil {
 		out = outcomeView(*ev.Run, &ev.Job, extended)
@@ -133,9 +148,6 @@ func EventView(ev cron.Event, extended bool) wire.CronEvent {
 		}
 	}
 	out.Action = string(ev.Action)
-	if ev.Job.Key != "" {
-		out.Job = new(jobView(ev.Job, extended))
-	}
 	return out
 }
 
