@@ -39,7 +39,7 @@ func presetCases() map[string]presetCase {
 			env: func(url string) map[string]string {
 				return map[string]string{"ANTHROPIC_API_KEY": key, "ANTHROPIC_BASE_URL": url}
 			},
-			want: "streams, asks, pictures, files, loads, resumes, closes, counts",
+			want: "streams, asks, pictures, files, loads, resumes, closes, counts, is told, keeps",
 		},
 		"codex": {
 			env: func(string) map[string]string {
@@ -48,31 +48,31 @@ func presetCases() map[string]presetCase {
 			files: map[string]func(string) string{".codex/config.toml": func(url string) string {
 				return "model = \"test\"\nmodel_provider = \"test\"\n[model_providers.test]\nname = \"Test\"\nbase_url = \"" + url + "/v1\"\nwire_api = \"responses\"\nenv_key = \"CODEX_API_KEY\"\n"
 			}},
-			want: "streams, asks, pictures, files, loads, resumes, closes, counts",
+			want: "streams, asks, pictures, files, loads, resumes, closes, counts, is told, keeps",
 		},
 		"gemini": {
 			env: func(url string) map[string]string {
 				return map[string]string{"GEMINI_API_KEY": key, "GOOGLE_GEMINI_BASE_URL": url}
 			},
-			want: "streams, asks, pictures, files, loads, counts",
+			want: "streams, asks, pictures, files, loads, counts, is told", // it loses a session that it loads in the minute of its start, and after the kill
 		},
 		"opencode": {
 			env: func(url string) map[string]string {
 				return map[string]string{"OPENCODE_CONFIG_CONTENT": `{"model":"test/test","provider":{"test":{"npm":"@ai-sdk/openai-compatible","name":"Test","options":{"baseURL":"` + url + `/v1","apiKey":"` + key + `"},"models":{"test":{"name":"test","attachment":true,"modalities":{"input":["text","image"],"output":["text"]}}}}}}`}
 			},
-			want: "streams, pictures, files, loads, resumes, closes, counts",
+			want: "streams, pictures, files, loads, resumes, closes, counts, is told, keeps",
 		},
 		"qwen": {
 			env: func(url string) map[string]string {
 				return map[string]string{"OPENAI_API_KEY": key, "OPENAI_BASE_URL": url + "/v1", "OPENAI_MODEL": "test"}
 			},
-			want: "streams, asks, files, loads, resumes, counts", // pictures are for models that it knows
+			want: "streams, asks, files, loads, resumes, counts, is told, keeps", // pictures are for models that it knows
 		},
 		"copilot": {
 			env: func(url string) map[string]string {
 				return map[string]string{"COPILOT_PROVIDER_BASE_URL": url + "/v1", "COPILOT_PROVIDER_API_KEY": key, "COPILOT_MODEL": "test", "COPILOT_OFFLINE": "true"}
 			},
-			want: "streams, asks, pictures, files, loads, closes, counts",
+			want: "streams, asks, pictures, files, loads, closes, counts, is told",
 		},
 	}
 }
@@ -97,14 +97,18 @@ func presetModel(c testmodel.Call) testmodel.Reply {
 	if c.Protocol == testmodel.Gemini && !c.Stream { // it chooses a model
 		return testmodel.Reply{Pieces: []string{`{"reasoning":"none","model_choice":"flash"}`}, Whole: true, InputTokens: 3, OutputTokens: 4}
 	}
-	if !bytes.Contains(c.Body, []byte(presetOrder)) || bytes.Contains(c.Body, []byte(presetCall)) || bytes.Contains(c.Body, []byte("functionResponse")) {
+	if bytes.Contains(c.Body, []byte(presetCall)) || bytes.Contains(c.Body, []byte("functionResponse")) {
 		return answer
 	}
-	dirs := outputOf.FindAllSubmatch(c.Body, -1)
-	if len(dirs) == 0 {
+	command, dirs := "", outputOf.FindAllSubmatch(c.Body, -1)
+	switch {
+	case bytes.Contains(c.Body, []byte(presetOrder)) && len(dirs) > 0:
+		command = "echo made > " + string(dirs[len(dirs)-1][1]) + "/made.txt"
+	case bytes.Contains(c.Body, []byte(presetSlowOrder)) && !bytes.Contains(c.Body, []byte(presetTold)):
+		command = presetSlow
+	default:
 		return answer
 	}
-	command := "echo made > " + string(dirs[len(dirs)-1][1]) + "/made.txt"
 	args, err := json.Marshal(map[string]any{"command": command, "description": "Make a file"})
 	for _, name := range []string{"Bash", "bash", "run_shell_command", "exec_command"} {
 		if !slices.Contains(c.Tools, name) {
@@ -267,7 +271,7 @@ func (p *presetRun) play() string {
 	add("resumes", strings.Contains(abilities, "resuming sessions"))
 	add("closes", strings.Contains(abilities, "closing sessions"))
 	add("counts", len(used.Rows) == 1 && used.Rows[0].TotalTokens > 0)
-	return strings.Join(works, ", ")
+	return strings.Join(append(works, p.again()...), ", ")
 }
 
 // asked reports whether the last request with tools to the model has a text.

@@ -266,5 +266,8 @@ func (p *peer) failure(ctx context.Context, err error) error {
 // stderrTime is how long a failure waits for a line of standard error.
 const stderrTime = 200 * time.Millisecond
 
-// authRequired is the code of ACP for an agent that has to be signed in.
-const authRequired = -32000
+// Codes of the protocol: the agent has to be signed in, it does not have the method.
+const (
+	authRequired = -32000
+	noMethod     = -32601
+)

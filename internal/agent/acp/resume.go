@@ -75,9 +75,13 @@ func (p *peer) load(ctx context.Context, kept chat.AgentSession, access agent.To
 		return errOtherDir
 	}
 	id, servers := sdk.SessionId(kept.ID), p.servers(access)
-	if p.hello.AgentCapabilities.SessionCapabilities.Resume != nil {
+	can := p.hello.AgentCapabilities
+	if can.SessionCapabilities.Resume != nil {
 		_, err := p.conn.ResumeSession(ctx, sdk.ResumeSessionRequest{SessionId: id, Cwd: p.dir, McpServers: servers})
-		return p.taken("resuming", err)
+		// Qwen Code names the ability and does not have the method.
+		if refused, ok := errors.AsType[*sdk.RequestError](err); !ok || refused.Code != noMethod || !can.LoadSession {
+			return p.taken("resuming", err)
+		}
 	}
 	_, err := p.conn.LoadSession(ctx, sdk.LoadSessionRequest{SessionId: id, Cwd: p.dir, McpServers: servers})
 	if err == nil {

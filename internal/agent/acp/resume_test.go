@@ -40,7 +40,7 @@ func keep() *kept { return &kept{sets: map[string]chat.AgentSession{}} }
 // the agent replays is no part of an answer.
 func TestAnAgentGoesOnWithItsSessionAfterRestarts(t *testing.T) {
 	t.Parallel()
-	for name, s := range map[string]script{"Loads": {Loads: true}, "Resumes": {Resumes: true}, "ClosesAndLoads": {Loads: true, Closes: true}} {
+	for name, s := range map[string]script{"Loads": {Loads: true}, "Resumes": {Resumes: true}, "ClosesAndLoads": {Loads: true, Closes: true}, "ClaimsToResume": {Loads: true, Resumes: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s.Blocks, s.Dir = true, t.TempDir()

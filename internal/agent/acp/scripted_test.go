@@ -81,7 +81,8 @@ type script struct {
 	Mutes bool
 	// Replay is a file with the lines of another agent, which it says instead of everything else.
 	Replay string
-	// Loads: it keeps its sessions in Dir, can load them, and replays them then. Resumes: it takes them up without that.
+	// Loads: it keeps its sessions in Dir, can load them, and replays them then. Resumes: it takes them up without that; with
+	// Loads it only claims to.
 	Loads, Resumes bool
 	// Holds is how many MiB a session holds until it is closed.
 	Holds int

@@ -44,6 +44,9 @@ func (a *scripted) LoadSession(_ context.Context, req sdk.LoadSessionRequest) (s
 }
 
 func (a *scripted) ResumeSession(_ context.Context, req sdk.ResumeSessionRequest) (sdk.ResumeSessionResponse, error) {
+	if a.script.Loads { // it names the ability and does not have the method
+		return sdk.ResumeSessionResponse{}, &sdk.RequestError{Code: -32601, Message: "Method not found"}
+	}
 	if _, err := os.Stat(a.file(req.SessionId)); err != nil {
 		return sdk.ResumeSessionResponse{}, &sdk.RequestError{Code: -32602, Message: "there is no such session"}
 	}

@@ -1,0 +1,100 @@
+//go:build compat
+
+package testcompat
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	// presetSlowOrder makes the model ask for a command that does not end, in the first attempt of a turn.
+	presetSlowOrder = "run-the-slow-command-now"
+	// presetSlow tells the processes of that command from all others.
+	presetSlow = "tail -f /dev/null --sleep-interval=27"
+	// presetTold is what a second attempt reads.
+	presetTold = "attempt 2: the first one ended when the gateway stopped"
+	// presetHistory stands before a transcript.
+	presetHistory = "The conversation before this message, as JSON"
+)
+
+// again returns what works over three processes of the gateway, in the order of the table. The first one ends by SIGTERM, the second one by SIGKILL while the agent runs a command.
+func (p *presetRun) again() (works []string) {
+	p.t.Helper()
+	const session, said = "agent:main:again", "the first word is cherry"
+	lost := false
+	look := func() {
+		for line := range strings.Lines(p.g.Output()) {
+			if strings.Contains(line, "an agent does not go on with its session") {
+				lost = true
+				p.t.Log(line)
+			}
+		}
+	}
+	p.cli("send", "--session", session, said)
+	p.g.Signal(syscall.SIGTERM)
+	if took, code := p.g.WaitExit(time.Minute); code != 0 {
+		p.t.Errorf("the gateway ended with %d after %s", code, took)
+	}
+	p.g.Start()
+	slow := make(chan struct{})
+	go func() {
+		defer close(slow)
+		_, _, _ = p.g.CLI(p.ctx, "", "send", "--session", session, "--timeout", "2m", presetSlowOrder)
+	}()
+	answered := false
+	if !eventually(p.t, time.Minute, func() bool {
+		if !answered {
+			history, _, _ := p.g.CLI(p.ctx, "", "sessions", "show", session)
+			if answer := presetAllow.FindString(history); answer != "" {
+				answered = true
+				p.cli("send", "--session", session, answer)
+			}
+		}
+		return len(commandsWith(p.t, presetSlow)) > 0
+	}) {
+		p.t.Fatalf("the command does not run\n%s", p.g.Output())
+	}
+	p.g.Kill()
+	look()
+	p.g.Start()
+	<-slow
+	told := eventually(p.t, time.Minute, func() bool { return p.asked(presetTold) })
+	if left := commandsWith(p.t, presetSlow); len(left) > 0 {
+		p.t.Errorf("the command of the first attempt still runs beside the second one: %d processes", len(left))
+	}
+	if out := p.cli("send", "--session", session, "which word was it?"); !strings.Contains(out, "The word is apple.") {
+		p.t.Errorf("turn three: %s", out)
+	}
+	if !p.asked(said) {
+		p.t.Error("turn three does not have the first one")
+	}
+	look()
+	if told {
+		works = append(works, "is told")
+	}
+	if !lost && !p.asked(presetHistory) {
+		works = append(works, "keeps")
+	}
+	return works
+}
+
+// commandsWith are the processes whose command line has a text.
+func commandsWith(t *testing.T, text string) (pids []string) {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err == nil && bytes.Contains(bytes.ReplaceAll(raw, []byte{0}, []byte(" ")), []byte(text)) {
+			pids = append(pids, filepath.Base(filepath.Dir(file)))
+		}
+	}
+	return pids
+}
