@@ -109,4 +109,8 @@ type Gone struct {
 }
 
 // OutboxCount is the number of rows of one channel in the outbox, by state: pending and sending, failed, maybe_sent.
-type OutboxCount struct{ Waiting, Failed, MaybeSent int }
+type OutboxCount struct {
+	Waiting, Failed, MaybeSent int
+	// Oldest is when the first of those that wait was stored; zero = none waits.
+	Oldest time.Time
+}

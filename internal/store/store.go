@@ -22,6 +22,7 @@ type Store interface {
 	Journal
 	Questions
 	Tasks
+	Turns
 	Sessions
 	Outbox
 	IdempotencyRecords

@@ -111,15 +111,13 @@ func (t Task) Left() bool {
 	}
 }
 
-// Ran puts the state of the row in the inbox and of its run together.
-func (t Task) Ran(runState string) Task {
-	switch t.State {
-	case StateHeld:
-		t.State = StateWaiting
-	case StateRunning:
-		if runState != "" {
-			t.State = runState
-		}
+// StateOf is the state of a turn: that of its row in the inbox, and while it runs that of its run; "" = it has none.
+func StateOf(message, run string) string {
+	switch {
+	case message == StateHeld:
+		return StateWaiting
+	case message == StateRunning && run != "":
+		return run
 	}
-	return t
+	return message
 }

@@ -119,6 +119,8 @@ CREATE UNIQUE INDEX inbox_dedupe ON inbox (dedupe);
 -- Unfinished work has an index of its own, whose size does not follow the history. PostgreSQL asks for the missing end, because the step from waiting to running
 -- must leave every index alone; SQLite asks for the state. Queries name both conditions, or that of their engine.
 CREATE INDEX inbox_unfinished ON inbox (session_key, seq) WHERE ended_at IS NULL;
+-- Turns by their end, for lists that begin with the newest.
+CREATE INDEX inbox_ended ON inbox (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX inbox_parent ON inbox (parent) WHERE parent IS NOT NULL;
 CREATE INDEX inbox_root ON inbox (root) WHERE root IS NOT NULL;
 CREATE INDEX inbox_tasks ON inbox (parent) WHERE parent IS NOT NULL AND (ended_at IS NULL OR announce = 1);

@@ -109,6 +109,8 @@ CREATE UNIQUE INDEX inbox_dedupe ON inbox (dedupe) WHERE dedupe IS NOT NULL;
 -- Unfinished work has an index of its own, whose size does not follow the history. SQLite asks for the state; PostgreSQL asks for the missing end, because the
 -- step from waiting to running must leave every index alone there. Queries name both conditions, or that of their engine.
 CREATE INDEX inbox_unfinished ON inbox (session_key, seq) WHERE state <> 'done';
+-- Turns by their end, for lists that begin with the newest.
+CREATE INDEX inbox_ended ON inbox (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX inbox_parent ON inbox (parent) WHERE parent IS NOT NULL;
 CREATE INDEX inbox_root ON inbox (root) WHERE root IS NOT NULL;
 CREATE INDEX inbox_tasks ON inbox (parent) WHERE parent IS NOT NULL AND (state <> 'done' OR announce = 1);

@@ -259,6 +259,10 @@ func everythingOfTasks(t *testing.T, s *Store) {
 			t.Errorf("%+v lists %d sub-turns, want 1", f, len(list))
 		}
 	}
+	for _, f := range []store.TurnFilter{{}, {ID: "child"}, {Which: store.TurnsEnded}, {Which: store.TurnsRunning}, {Which: store.TurnsWaiting, Visible: "ann"}} {
+		_, err := s.Turns(ctx, f)
+		must(err)
+	}
 	_, err = s.Tasks(ctx, store.TaskFilter{Left: true, Limit: 10})
 	must(err)
 	must(s.Announced(ctx, "child"))

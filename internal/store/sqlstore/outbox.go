@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
@@ -273,14 +274,17 @@ func (s Outbox) OutboxCounts(ctx context.Context) (map[string]store.OutboxCount,
 			`state = 'failed'`:     func(c *store.OutboxCount) *int { return &c.Failed },
 			`state = 'maybe_sent'`: func(c *store.OutboxCount) *int { return &c.MaybeSent },
 		} {
-			err := tx.Query(ctx, `SELECT channel, count(*) FROM outbox WHERE `+where+` GROUP BY channel`, func(r Row) error {
+			err := tx.Query(ctx, `SELECT channel, count(*), min(created_at) FROM outbox WHERE `+where+` GROUP BY channel`, func(r Row) error {
 				var (
 					channel string
 					n       int
+					oldest  time.Time
 				)
-				err := r.Scan(&channel, &n)
+				err := r.Scan(&channel, &n, instant{&oldest})
 				c := counts[channel]
-				*of(&c) = n
+				if *of(&c) = n; where == unsent {
+					c.Oldest = oldest
+				}
 				counts[channel] = c
 				return err
 			})

@@ -56,8 +56,8 @@ func scanTask(r Row) (v store.Task, err error) {
 	var ran string
 	err = r.Scan(&v.ID, keyColumn{&v.Session}, &v.Parent, &v.Root, &v.Lane, &v.Text, &v.Principal, &v.State, &v.Outcome, &v.Reason, &v.Error, &v.Announce,
 		&v.ParentOutcome, instant{&v.AcceptedAt}, instant{&v.StartedAt}, instant{&v.EndedAt}, &ran)
-	v.Agent = v.Session.Agent
-	return v.Ran(ran), err
+	v.Agent, v.State = v.Session.Agent, store.StateOf(v.State, ran)
+	return v, err
 }
 
 // Tasks lists sub-turns; see store.Tasks.

@@ -301,7 +301,7 @@ func deletionEndsOutgoing(w *world) {
 	equal(w, "what is sent", []any{len(got), got[0].ID}, []any{1, other.ID})
 	counts, err := w.st.OutboxCounts(w.ctx)
 	w.ok(err)
-	equal(w, "waiting and failed", counts, map[string]store.OutboxCount{"telegram:1": {Waiting: 1}})
+	equal(w, "waiting and failed", counts, map[string]store.OutboxCount{"telegram:1": {Waiting: 1, Oldest: w.storeNow()}})
 }
 
 func deletionListsFiles(w *world) {

@@ -76,12 +76,15 @@ func (w *world) claimOne(node string) store.Outgoing {
 	return list[0]
 }
 
-// counts are those of the channel web.
+// counts are those of the channel web. The time of the oldest is there exactly as long as one waits.
 func (w *world) counts() store.OutboxCount {
 	w.Helper()
 	counts, err := w.st.OutboxCounts(w.ctx)
 	w.ok(err)
-	return counts["web"]
+	c := counts["web"]
+	equal(w, "the oldest has a time", !c.Oldest.IsZero(), c.Waiting > 0)
+	c.Oldest = time.Time{}
+	return c
 }
 
 func outIDs(list []store.Outgoing) []string {
@@ -331,7 +334,7 @@ func countsByChannel(w *world) {
 	}
 	counts, err := w.st.OutboxCounts(w.ctx)
 	w.ok(err)
-	equal(w, "web", counts["web"], store.OutboxCount{Waiting: 3})
+	equal(w, "web", counts["web"], store.OutboxCount{Waiting: 3, Oldest: w.storeNow()})
 	equal(w, "api", counts["api"], store.OutboxCount{Failed: 3})
 }
 

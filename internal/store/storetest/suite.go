@@ -67,6 +67,7 @@ func areas() []area {
 		{"Summaries", summaryTests()},
 		{"Toc", tocTests()},
 		{"Tasks", taskTests()},
+		{"Turns", turnListTests()},
 		{"Fence", fenceTests()},
 		{"Repeat", repeatTests()},
 		{"Nodes", nodeTests()},
