@@ -27,6 +27,7 @@ type LanesStatus struct {
 	UnknownLaneFallbacks                 int64
 	Lanes                                []LaneStatus
 	Tracked, Running, Waiting, Debounced int // sessions
+	Stuck                                int // turns that were stopped and have not ended within the grace
 	DropsOld, DropsNew, Stale, Cleared   int64
 }
 
@@ -172,6 +173,33 @@ type ChannelStatus struct {
 	LastPollAge                    time.Duration // negative = never
 	PollOwner                      string
 	OutboxWaiting, OutboxFailed    int
+	OldestWaiting                  time.Time // of the messages to be sent; zero = unknown
 	// OutboxMaybeSent counts messages that were being sent when a process ended; whether they arrived is not known.
 	OutboxMaybeSent int
+}
+
+// WaitCause is what a turn waits for.
+type WaitCause string
+
+// The causes of waiting. The first five are those of the scheduler.
+const (
+	WaitDebounce  WaitCause = "debounce"  // its person may go on typing
+	WaitSession   WaitCause = "session"   // turns of its session run, or earlier messages wait
+	WaitLane      WaitCause = "lane"      // a free slot of its lane
+	WaitPrincipal WaitCause = "principal" // its principal has as many turns as one may have
+	WaitDrain     WaitCause = "drain"     // its process ends; another one takes it
+	WaitRetry     WaitCause = "retry"     // the next attempt of a job
+	WaitQuestion  WaitCause = "question"  // the answer of a person
+	WaitTasks     WaitCause = "tasks"     // its sub-turns
+	WaitGateway   WaitCause = "gateway"   // a process that takes its session and has its agent
+)
+
+// Waiting is what a turn waits for. The zero value of a field means unknown, or that the cause has no such thing.
+type Waiting struct {
+	Cause WaitCause
+	// Position counts from 1: for WaitLane among the sessions that are ready for a slot, for WaitSession among the messages of the session.
+	Position int
+	Until    time.Time
+	// Behind is the run that goes before it in its session.
+	Behind string
 }

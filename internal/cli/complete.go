@@ -156,11 +156,14 @@ func (env *environment) namesOf(ctx context.Context, what string) []string {
 		Sessions []wire.SessionRow
 		Agents   []struct{ ID string }
 		Tasks    []wire.Task
+		Runs     []wire.Run
 	}
 	method, params := "agents.list", map[string]any{}
 	switch what {
 	case "jobs":
 		method, params = "cron.list", map[string]any{"includeDisabled": true, "limit": 200}
+	case "runs":
+		method, params = "runs.list", map[string]any{"limit": 200}
 	case "tasks":
 		method, params = "tasks.list", map[string]any{"limit": 200}
 	case "sessions":
@@ -178,6 +181,9 @@ func (env *environment) namesOf(ctx context.Context, what string) []string {
 	}
 	for _, t := range reply.Tasks {
 		names = append(names, oneWord(t.ID))
+	}
+	for i := range reply.Runs {
+		names = append(names, oneWord(reply.Runs[i].ID))
 	}
 	for _, s := range reply.Sessions {
 		names = append(names, oneWord(s.Key))

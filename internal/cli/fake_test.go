@@ -122,6 +122,12 @@ func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 		return map[string]any{"session": fakeRow()}, nil
 	case "sessions.list":
 		return fakeSessions(params)
+	case "needs.list":
+		return json.RawMessage(`{"ts":1,"needs":[{"kind":"job-failing","level":"error","text":"Job digest has failed 3 times in a row: no \u001b[31mroute","next":"See why.","command":"laneway cron runs digest","jobId":"digest"}]}`), nil
+	case "runs.list":
+		return json.RawMessage(`{"ts":1,"runs":[` + fakeTurn + `]}`), nil
+	case "runs.get":
+		return json.RawMessage(`{"run":` + fakeTurn + `,"tasks":[],"deliveries":[]}`), nil
 	case "tasks.list":
 		return json.RawMessage(`{"ts":1,"tasks":[` + fakeTask + `]}`), nil
 	case "tasks.get":
@@ -199,6 +205,7 @@ func fakeRow() wire.SessionRow {
 func testNow() time.Time { return time.Date(2027, 3, 1, 9, 0, 0, 0, time.UTC) }
 
 const (
+	fakeTurn   = `{"id":"r-2","runId":"r-2","kind":"chat","sessionKey":"agent:main:main","agentId":"main","principal":"gateway","lane":"main","text":"hello","state":"waiting","waitingFor":{"cause":"lane","position":4},"attempt":0,"acceptedAt":1803891540000}`
 	fakeTask   = `{"id":"t-1","sessionKey":"agent:coder:task:t-1","agentId":"coder","lane":"team","parentRunId":"run-1","rootRunId":"run-1","text":"count the lines","state":"running","background":false,"createdAt":1}`
 	fakeStatus = `{"ok":true,"version":"0.1.0","nodeId":"gw-1","uptimeMs":60100,"draining":false,"clients":1,"agents":1,"sessions":{"known":3,"running":1,"waiting":0},
 		"cron":{"enabled":true,"jobs":2,"running":0,"backlog":0,"oldestDueMs":null,"nextWakeAtMs":1803891900000},"nodes":[{"nodeId":"gw-1","version":"0.1.0","draining":false,"leaseMs":13800}]}`

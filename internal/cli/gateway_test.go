@@ -85,6 +85,23 @@ func (p *parrot) Sessions(context.Context, store.SessionFilter) ([]chat.SessionS
 	return []chat.SessionStatus{{Key: chat.MainKey("main"), SessionID: "s", Status: "done", Lane: "main", UpdatedAt: testNow()}}, 1, nil
 }
 
+func (p *parrot) Turns(_ context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error) {
+	if f.ID == "none" || f.Parent != "" || f.Which == store.TurnsEnded {
+		return nil, nil, nil
+	}
+	runs := store.Turn{
+		ID: "r-1", Session: chat.MainKey("main"), Lane: "main", Channel: "web", Text: "hello", Principal: "gateway", State: store.RunRunning, Node: "gw-1", Attempt: 1,
+		AcceptedAt: testNow().Add(-time.Minute), StartedAt: testNow().Add(-50 * time.Second),
+	}
+	if f.ID != "" {
+		runs.Sent = []store.Sending{{Target: chat.Target{Channel: "telegram:1", ChatID: "7"}, Kind: store.KindReply, State: store.OutPending, Attempts: 2, Error: "429"}}
+		return []store.Turn{runs}, nil, nil
+	}
+	waits := runs
+	waits.ID, waits.Session, waits.Text, waits.State, waits.Attempt, waits.StartedAt = "r-2", chat.MainKey("coder"), "and then?", store.StateWaiting, 0, time.Time{}
+	return []store.Turn{runs, waits}, map[string]chat.Waiting{"r-2": {Cause: chat.WaitLane, Position: 4}}, nil
+}
+
 func (p *parrot) Tasks(_ context.Context, f store.TaskFilter) ([]store.Task, error) {
 	if f.ID == "none" {
 		return nil, nil
@@ -139,11 +156,15 @@ func TestCommandsSpeakWithARealGateway(t *testing.T) {
 		{name: "send to an agent", args: []string{"send", "hello", "--session", "work", "--agent", "main", "--json"}, stdout: `"sessionKey": "agent:main:work"`},
 		{name: "refused", args: []string{"send", "full"}, code: exitFailure, stderr: "queue of the session is full"},
 		{name: "chat", stdin: "one\ntwo\n", args: []string{"chat"}, stdout: "one\ntwo\n"},
-		{name: "status", args: []string{"status"}, stdout: "gw-7, well"},
+		{name: "status", args: []string{"status"}, stdout: "gw-7, healthy, 1 needs you"},
 		{name: "agents", args: []string{"agents"}, stdout: "main (default)"},
 		{name: "agents as JSON", args: []string{"agents", "--json"}, stdout: `"defaultId": "main"`},
 		{name: "sessions", args: []string{"sessions", "list"}, stdout: "agent:main:main"},
 		{name: "stop", args: []string{"sessions", "stop", "main"}, stdout: "stopped run-1"},
+		{name: "runs", args: []string{"runs"}, stdout: "slot, place 4 in the lane  and then?"},
+		{name: "run", args: []string{"runs", "r-1"}, stdout: "reply to telegram:1 7: pending 429"},
+		{name: "no runs", args: []string{"runs", "--state", "ended"}, stdout: "no runs\n"},
+		{name: "no run", args: []string{"runs", "none"}, code: exitFailure, stderr: "there is no run none"},
 		{name: "tasks", args: []string{"tasks", "list"}, stdout: "t-1  coder  team  yielded"},
 		{name: "task", args: []string{"tasks", "show", "t-1"}, stdout: "count the lines"},
 		{name: "stop a task", args: []string{"tasks", "stop", "t-1"}, stdout: "stopped run-1"},

@@ -32,6 +32,7 @@ type commands struct {
 	Send       sendCmd       `cmd:"" help:"Send one message and print the answer."`
 	Dashboard  dashboardCmd  `cmd:"" help:"Open the dashboard in a browser, with a token of its own that expires."`
 	Status     statusCmd     `cmd:"" help:"Show lanes, sessions, channels, jobs and the database."`
+	Runs       runsCmd       `cmd:"" help:"Show what runs, what waits and for what, and what has ended."`
 	Logs       logsCmd       `cmd:"" help:"Show the log of the gateway on this host."`
 	Usage      usageCmd      `cmd:"" help:"Show what agents have used, what it cost, and the budgets."`
 	Pair       pairCmd       `cmd:"" help:"Say who may talk to the bots."`

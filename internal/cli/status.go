@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"laneway/internal/retry"
@@ -57,6 +58,9 @@ func (c *statusCmd) Run(ctx context.Context, env *environment) error {
 	}
 }
 
+// statusRuns is how many runs are shown.
+const statusRuns = 20
+
 // clearScreen moves to the first line of a terminal and clears it.
 const clearScreen = "\x1b[H\x1b[2J"
 
@@ -71,6 +75,8 @@ func (c *statusCmd) once(ctx context.Context, env *environment, conn gatewayConn
 		{"health", "health", map[string]any{"extended": true}},
 		{"lanes", "lanes.status", map[string]any{}},
 		{"channels", "channels.status", map[string]any{}},
+		{"needs", "needs.list", map[string]any{}},
+		{"runs", "runs.list", map[string]any{"limit": statusRuns}},
 	}
 	for _, one := range calls {
 		var reply json.RawMessage
@@ -90,15 +96,17 @@ func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) erro
 	var lanes wire.LanesOfNode
 	health := wire.HealthResult{HealthExtra: &wire.HealthExtra{}} // a gateway without the extended view leaves it empty
 	var channels wire.ChannelsStatusResult
-	for name, target := range map[string]any{"status": &status, "lanes": &lanes, "channels": &channels, "health": &health} {
+	var needs wire.NeedsListResult
+	var runs wire.RunsListResult
+	for name, target := range map[string]any{"status": &status, "lanes": &lanes, "channels": &channels, "health": &health, "needs": &needs, "runs": &runs} {
 		if err := json.Unmarshal(raw[name], target); err != nil {
 			return fmt.Errorf("the gateway's %s cannot be read; are both of the same version? %w", name, err)
 		}
 	}
-	if err := table(env.stdout, overview(env.now(), status, health)); err != nil {
+	if err := table(env.stdout, overview(env.now(), status, health, len(needs.Needs))); err != nil {
 		return err
 	}
-	for _, rows := range [][][]string{laneRows(lanes), programRows(status), channelRows(channels), nodeRows(status)} {
+	for _, rows := range [][][]string{needRows(env.now(), needs), laneRows(lanes), runRows(env, runs.Runs), programRows(status), channelRows(channels), nodeRows(status)} {
 		if len(rows) < 2 {
 			continue
 		}
@@ -112,23 +120,35 @@ func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) erro
 	return nil
 }
 
-func overview(now time.Time, s wire.StatusResult, h wire.HealthResult) [][]string {
-	state := "well"
+func overview(now time.Time, s wire.StatusResult, h wire.HealthResult, needs int) [][]string {
+	state := "healthy"
 	switch {
 	case s.Draining:
 		state = "draining"
 	case !s.OK:
-		state = "not well"
+		state = "not healthy"
 	}
-	rows := [][]string{
+	switch {
+	case needs == 1:
+		state += ", 1 needs you"
+	case needs > 1:
+		state += fmt.Sprintf(", %d need you", needs)
+	}
+	return [][]string{
 		{"gateway", fmt.Sprintf("%s, %s, version %s, up %s", cell(s.NodeID, 40), state, cell(s.Version, 20), short(time.Duration(s.UptimeMs)*time.Millisecond))},
 		{"sessions", fmt.Sprintf("%d known, %d running, %d waiting", s.Sessions.Known, s.Sessions.Running, s.Sessions.Waiting)},
 		{"cron", cronLine(now, s)},
 		{"database", databaseLine(h)},
 		{"clients", strconv.Itoa(s.Clients)},
 	}
-	for _, problem := range h.Problems {
-		rows = append(rows, []string{"problem", cell(problem, 200)})
+}
+
+// needRows has a line for each thing that a person has to look at, and what to do.
+func needRows(now time.Time, n wire.NeedsListResult) [][]string {
+	rows := [][]string{{"NEEDS YOU", "SINCE", "WHAT", "NEXT"}}
+	for i := range n.Needs {
+		need := &n.Needs[i]
+		rows = append(rows, []string{need.Level, ago(now, need.SinceMs), cell(need.Text, 200), cell(strings.TrimSpace(need.Next+" "+need.Command), 200)})
 	}
 	return rows
 }

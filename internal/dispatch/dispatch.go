@@ -194,7 +194,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	d.queue = &queue{parts: p, signs: d.signs}
 	d.queue.rules.Store(&cfg.Queue)
 	d.gauges = &gauges{parts: p, saved: map[store.TokenRatio]int{}}
-	d.questions = &questions{parts: p, outside: newOutsideCalls(), waiting: map[string]chan struct{}{}}
+	d.questions = &questions{parts: p, outside: newOutsideCalls(), waiting: map[string]waiter{}}
 	d.turns = &turns{parts: p, queue: d.queue, signs: d.signs, questions: d.questions, compactions: newCompactions()}
 	d.admission = &admission{parts: p}
 	d.access = &access{parts: p}

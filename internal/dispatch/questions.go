@@ -35,7 +35,7 @@ type questions struct {
 	outside *outsideCalls
 
 	mu      sync.Mutex
-	waiting map[string]chan struct{} // turns of this process, by question; each channel has room for one signal
+	waiting map[string]waiter // turns of this process, by question
 }
 
 // question is what a person is asked.

@@ -23,7 +23,7 @@ func (d *Dispatcher) Lanes() chat.LanesStatus {
 	st := d.sched.Stats()
 	out := chat.LanesStatus{
 		At: time.Now(), NodeID: d.NodeID(), Draining: d.node.Draining(), UnknownLaneFallbacks: signed(st.UnknownLanes),
-		Tracked: st.Sessions.Tracked, Running: st.Sessions.Running, Waiting: st.Sessions.Waiting, Debounced: st.Sessions.Debouncing,
+		Tracked: st.Sessions.Tracked, Running: st.Sessions.Running, Waiting: st.Sessions.Waiting, Debounced: st.Sessions.Debouncing, Stuck: st.Sessions.Stuck,
 		DropsOld: signed(st.Drops.Old), DropsNew: d.receiver.refused.Load(), Stale: signed(st.Drops.Stale), Cleared: signed(st.Drops.Cleared),
 	}
 	for _, l := range st.Lanes {
@@ -104,7 +104,7 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 	}
 	for _, st := range d.Channels() {
 		c := counts[st.Name]
-		st.OutboxWaiting, st.OutboxFailed, st.OutboxMaybeSent = c.Waiting, c.Failed, c.MaybeSent
+		st.OutboxWaiting, st.OutboxFailed, st.OutboxMaybeSent, st.OldestWaiting = c.Waiting, c.Failed, c.MaybeSent, c.Oldest
 		s.OutboxWaiting, s.OutboxFailed = s.OutboxWaiting+c.Waiting, s.OutboxFailed+c.Failed
 		s.Channels = append(s.Channels, st)
 		delete(counts, st.Name)

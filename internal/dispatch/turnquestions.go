@@ -75,7 +75,7 @@ func (a *turnAsker) Ask(ctx context.Context, asked agent.Question) (int, error) 
 	if until, ok := ctx.Deadline(); ok {
 		q.life = min(q.life, time.Until(until))
 	}
-	woken := a.wait(q.id)
+	woken := a.wait(q.id, a.turn.run.RunID)
 	defer a.forget(q.id)
 	if err := a.put(ctx, newID(), q, store.Question{Body: body, Waits: node}); err != nil {
 		return a.end(ctx, q.id, err)
@@ -139,13 +139,30 @@ func (a *turnAsker) end(ctx context.Context, id string, why error) (int, error) 
 	return 0, why
 }
 
+// waiter is a turn that waits for an answer. woken has room for one signal.
+type waiter struct {
+	woken chan struct{}
+	run   string
+}
+
 // wait registers a turn that waits for an answer.
-func (q *questions) wait(id string) <-chan struct{} {
+func (q *questions) wait(id, run string) <-chan struct{} {
 	woken := make(chan struct{}, 1)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiting[id] = woken
+	q.waiting[id] = waiter{woken, run}
 	return woken
+}
+
+// askedBy are the runs of this process that wait for the answer of a person.
+func (q *questions) askedBy() map[string]bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	runs := make(map[string]bool, len(q.waiting))
+	for _, w := range q.waiting {
+		runs[w.run] = true
+	}
+	return runs
 }
 
 func (q *questions) forget(id string) {
@@ -158,7 +175,7 @@ func (q *questions) forget(id string) {
 func (q *questions) wake(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if woken := q.waiting[id]; woken != nil {
+	if woken := q.waiting[id].woken; woken != nil {
 		select {
 		case woken <- struct{}{}:
 		default: // it looks already

@@ -8,6 +8,7 @@ import (
 	"laneway/internal/gateway/conversation"
 	"laneway/internal/gateway/jobs"
 	"laneway/internal/gateway/pairing"
+	"laneway/internal/store"
 )
 
 // Caller is who makes a call.
@@ -24,6 +25,9 @@ type Backend interface {
 	// Place finds an accepted message by its id, and BranchAt the end of a run; see [openai.Runs].
 	Place(ctx context.Context, messageID string) (chat.Place, error)
 	BranchAt(ctx context.Context, key chat.SessionKey, runID string) (chat.Branch, error)
+
+	// Turns lists turns and says what those without an outcome wait for, by their id.
+	Turns(ctx context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error)
 
 	Agents() []agent.Info
 	Commands() []chat.CommandInfo

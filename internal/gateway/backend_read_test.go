@@ -68,6 +68,26 @@ func (h *fakeBackend) Sessions(ctx context.Context, f store.SessionFilter) ([]ch
 	return all[from:min(from+f.Limit, len(all))], len(all), nil
 }
 
+func (h *fakeBackend) Turns(_ context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down {
+		return nil, nil, chat.ErrStoreUnavailable
+	}
+	h.turnFilters = append(h.turnFilters, f)
+	var list []store.Turn
+	for _, t := range h.turnList {
+		fits := f.Which == store.TurnsOpen || f.Which == "" || (f.Which == store.TurnsEnded) == (t.State == store.StateDone)
+		if f.ID != "" || f.Parent != "" {
+			fits = f.ID == t.ID || f.Parent != "" && f.Parent == t.Parent
+		}
+		if fits && (f.Visible == "" || f.Visible == t.Principal) && (f.Outcome == "" || f.Outcome == t.Outcome) {
+			list = append(list, t)
+		}
+	}
+	return list[:min(len(list), f.Most())], h.waits, nil
+}
+
 func (h *fakeBackend) Tasks(_ context.Context, f store.TaskFilter) ([]store.Task, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

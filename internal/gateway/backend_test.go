@@ -22,22 +22,25 @@ type fakeBackend struct {
 	t  *testing.T
 	mu sync.Mutex
 
-	subs     map[int]func(chat.Event)
-	nextSub  int
-	sessions map[string]*fakeSession
-	messages map[string]*fakeMessage // by id
-	byKey    map[string]*fakeMessage // by dedupe
-	newest   map[string]*fakeMessage // by session
-	answers  map[chat.IdempotencyKey]told
-	deferred []chat.Message
-	callers  []gateway.Caller
-	audits   []chat.Audit
-	stops    []store.StopParams
-	tasks    []store.Task
-	stopped  chan struct{} // gets one value per Stop, if there is fakeSession
-	gate     chan struct{}
-	turns    sync.WaitGroup
-	ended    chan struct{} // closed by close
+	subs        map[int]func(chat.Event)
+	nextSub     int
+	sessions    map[string]*fakeSession
+	messages    map[string]*fakeMessage // by id
+	byKey       map[string]*fakeMessage // by dedupe
+	newest      map[string]*fakeMessage // by session
+	answers     map[chat.IdempotencyKey]told
+	deferred    []chat.Message
+	callers     []gateway.Caller
+	audits      []chat.Audit
+	stops       []store.StopParams
+	tasks       []store.Task
+	turnList    []store.Turn
+	waits       map[string]chat.Waiting
+	turnFilters []store.TurnFilter
+	stopped     chan struct{} // gets one value per Stop, if there is fakeSession
+	gate        chan struct{}
+	turns       sync.WaitGroup
+	ended       chan struct{} // closed by close
 
 	// What the test may change under lock.
 	down     bool          // the store does not answer

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -67,29 +66,11 @@ func orNull(s string) *string {
 
 func stalled(p chat.Progress) bool { return p.StalledFor >= stalledAfter || p.CronAge >= stalledAfter }
 
-// problemsOf lists what is wrong, in sentences; none = healthy.
+// problemsOf lists what is wrong with the gateway, in sentences; none = healthy.
 func problemsOf(st *chat.SystemStatus) []string {
 	problems := []string{}
-	if st.StoreError != "" {
-		problems = append(problems, "database: "+st.StoreError)
-	}
-	if st.Held != "" {
-		problems = append(problems, st.Held)
-	}
-	if st.DiskLow {
-		problems = append(problems, "disk: it has too little free space; new messages are refused until there is more")
-	}
-	problems = append(problems, st.Stranded...)
-	if st.Progress.StalledFor >= stalledAfter {
-		problems = append(problems, fmt.Sprintf("work has been ready for %s and nothing starts", st.Progress.StalledFor.Round(time.Second)))
-	}
-	if st.Progress.CronAge >= stalledAfter {
-		problems = append(problems, fmt.Sprintf("the cron loop has not turned for %s", st.Progress.CronAge.Round(time.Second)))
-	}
-	for _, ch := range st.Channels {
-		if ch.Configured && (!ch.Running || ch.State == "conflict") {
-			problems = append(problems, "channel "+ch.ID+": "+cmp.Or(ch.LastError, "not running"))
-		}
+	for _, n := range faults(st) {
+		problems = append(problems, n.Text)
 	}
 	return problems
 }
@@ -179,7 +160,7 @@ func withCounts(channels, last []chat.ChannelStatus) []chat.ChannelStatus {
 	for i := range channels {
 		ch := &channels[i]
 		if at := slices.IndexFunc(last, func(was chat.ChannelStatus) bool { return was.Name == ch.Name }); at >= 0 {
-			ch.OutboxWaiting, ch.OutboxFailed, ch.OutboxMaybeSent = last[at].OutboxWaiting, last[at].OutboxFailed, last[at].OutboxMaybeSent
+			ch.OutboxWaiting, ch.OutboxFailed, ch.OutboxMaybeSent, ch.OldestWaiting = last[at].OutboxWaiting, last[at].OutboxFailed, last[at].OutboxMaybeSent, last[at].OldestWaiting
 		}
 	}
 	return channels

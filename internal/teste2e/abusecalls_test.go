@@ -106,6 +106,9 @@ func sessionAbuses() map[string]abuseCall {
 		"chat.abort": {abuseWriter, false, func(w *world, conn, n int) string {
 			return `{"sessionKey":` + quoted(pick(w.sessions, conn, n)) + `,"all":true}`
 		}},
+		"needs.list": {abuseWriter, false, same(`{}`)},
+		"runs.list":  {abuseWriter, false, same(`{"state":"ended","limit":200}`)},
+		"runs.get":   {abuseWriter, false, func(w *world, conn, n int) string { return `{"id":` + quoted(pick(w.sessions, conn, n)) + `}` }},
 		"tasks.list": {abuseWriter, false, func(w *world, _, _ int) string { return `{"limit":200,"sessionKey":` + quoted(w.big) + `}` }},
 		"tasks.get":  {abuseWriter, false, func(w *world, conn, n int) string { return `{"id":` + quoted(pick(w.sessions, conn, n)) + `}` }},
 		"tasks.stop": {abuseWriter, false, func(w *world, conn, n int) string { return `{"id":` + quoted(pick(w.sessions, conn, n)) + `}` }},

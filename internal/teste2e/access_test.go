@@ -37,7 +37,7 @@ func methodReach() map[string]reach {
 	return map[string]reach{
 		"agents.list": unowned, "commands.list": unowned, "question.list": unowned, "plugin.approval.list": unowned, "taskSuggestions.list": unowned,
 		"health": counted, "status": counted, "lanes.status": counted, "channels.status": counted, "cron.status": counted, "cron.list": counted,
-		"tasks.list": counted, "tasks.get": hidden, "tasks.stop": hidden, "scheduler.status": counted, "sessions.list": counted, "sessions.search": counted, "toc.list": counted, "sessions.subscribe": counted,
+		"needs.list": counted, "runs.list": counted, "runs.get": hidden, "tasks.list": counted, "tasks.get": hidden, "tasks.stop": hidden, "scheduler.status": counted, "sessions.list": counted, "sessions.search": counted, "toc.list": counted, "sessions.subscribe": counted,
 		"chat.history": hidden, "chat.abort": hidden, "sessions.describe": hidden, "sessions.delete": hidden,
 		"chat.send": taken, "agent": taken, "wake": taken, "sessions.reset": taken,
 		"cron.add": taken, "cron.create": unowned, // which names no session
@@ -190,7 +190,7 @@ func figures(t *testing.T, c *Client) map[string]string {
 	for method, p := range map[string]map[string]any{
 		"health": {"probe": true, "extended": true}, "status": {}, "lanes.status": {"cluster": true}, "channels.status": {"probe": true}, "cron.status": {},
 		"cron.list": {"includeDisabled": true, "includeSystem": true}, "scheduler.status": {}, "sessions.list": {}, "cron.runs": {"includeActive": true},
-		"usage.status": {}, "usage.list": {"by": "agent"},
+		"needs.list": {}, "runs.list": {"state": "ended"}, "usage.status": {}, "usage.list": {"by": "agent"},
 	} {
 		raw, err := c.Call(method, p, 30*time.Second)
 		out[method] = withoutNames(raw, err, nil)

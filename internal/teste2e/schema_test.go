@@ -66,7 +66,7 @@ func TestMigrateDownIsRefusedWhileGatewaysRun(t *testing.T) {
 		if !g.ready(t, http.StatusServiceUnavailable, `"migrations":"failed"`) {
 			t.Error("/readyz does not report that a step of the schema is missing")
 		}
-		if out := g.statusOf(t); !strings.Contains(out, "not well") || !strings.Contains(out, "laneway migrate up") {
+		if out := g.statusOf(t); !strings.Contains(out, "not healthy") || !strings.Contains(out, "laneway migrate up") {
 			t.Errorf("status without a step of the schema:\n%s", out)
 		}
 		if _, errs, code := g.CLI(t.Context(), "", "migrate", "up", "--config", g.config); code != 0 {
@@ -88,7 +88,7 @@ func TestAReplicaStaysReadyWhenANewerProgramExtendsTheSchema(t *testing.T) {
 		code, body := g.Get("/readyz")
 		t.Errorf("/readyz with a newer schema: %d %s", code, body)
 	}
-	if out := g.statusOf(t); strings.Contains(out, "not well") {
+	if out := g.statusOf(t); strings.Contains(out, "not healthy") {
 		t.Errorf("status with a newer schema:\n%s", out)
 	}
 }
@@ -121,7 +121,7 @@ func refusedMessagesAreNoticed(t *testing.T, code, says string) {
 	if !g.ready(t, http.StatusServiceUnavailable, `"database":"failed"`) {
 		t.Error("/readyz does not report that messages are refused")
 	}
-	if out := g.statusOf(t); !strings.Contains(out, "not well") || !strings.Contains(out, says) {
+	if out := g.statusOf(t); !strings.Contains(out, "not healthy") || !strings.Contains(out, says) {
 		t.Errorf("status while messages are refused:\n%s", out)
 	}
 	alter(t, database, `DROP TRIGGER full_disk ON inbox`)

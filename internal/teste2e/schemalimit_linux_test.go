@@ -28,7 +28,7 @@ func TestReadinessNoticesThatSQLiteCannotGrow(t *testing.T) {
 	if !g.ready(t, http.StatusServiceUnavailable, `"database":"failed"`) {
 		t.Error("/readyz does not report that messages are refused")
 	}
-	if out := g.statusOf(t); !strings.Contains(out, "not well") {
+	if out := g.statusOf(t); !strings.Contains(out, "not healthy") {
 		t.Errorf("status of a database that cannot grow:\n%s", out)
 	}
 	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &before, nil); err != nil {

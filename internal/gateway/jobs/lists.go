@@ -165,7 +165,7 @@ func (h handlers) runs(ctx context.Context, c *rpc.Call, p wire.CronRunsParams) 
 			}
 			jobs[r.JobID] = job
 		}
-		out.Entries = append(out.Entries, entryView(r, job, c.Extended))
+		out.Entries = append(out.Entries, EntryView(r, job, c.Extended))
 	}
 	out.HasMore, out.NextOffset = nextOf(int(p.Offset)+len(out.Entries), page.Total)
 	return out, nil

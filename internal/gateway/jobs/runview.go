@@ -67,8 +67,8 @@ func outcomeView(r cron.Run, job *cron.Job, extended bool) wire.CronEvent {
 	return out
 }
 
-// entryView is an entry of the ledger.
-func entryView(r cron.Run, job *cron.Job, extended bool) wire.LedgerEntry {
+// EntryView is an entry of the ledger.
+func EntryView(r cron.Run, job *cron.Job, extended bool) wire.LedgerEntry {
 	o := outcomeView(r, job, extended)
 	out := wire.LedgerEntry{
 		Action: "finished", CompletionStatus: o.CompletionStatus, Delivered: o.Delivered, DeliveryError: r.DeliveryError, DeliveryStatus: o.DeliveryStatus,

@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/wire"
+)
+
+type runsCmd struct {
+	clientFlags
+	ID      string `arg:"" optional:"" help:"Show this run alone." complete:"runs"`
+	State   string `help:"open (running and waiting), running, waiting or ended." enum:"open,running,waiting,ended" default:"open"`
+	Session string `help:"Only those of this session." placeholder:"KEY" complete:"sessions"`
+	Lane    string `help:"Only those of this lane." placeholder:"NAME"`
+	Limit   int    `help:"How many, 1 to 200." default:"50"`
+	JSON    bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*runsCmd) Help() string {
+	return "Open runs come with what they wait for, the oldest first; ended ones with the reason, the newest first.\n\nExamples:\n\n    laneway runs --lane main\n    laneway runs --state ended --limit 10"
+}
+
+// Run lists runs, or shows one.
+func (c *runsCmd) Run(ctx context.Context, env *environment) error {
+	if c.ID != "" {
+		return c.show(ctx, env)
+	}
+	if c.Limit < 1 || c.Limit > 200 {
+		return usageError("--limit must be between 1 and 200")
+	}
+	var out wire.RunsListResult
+	err := c.call(ctx, env, "runs.list", wire.RunsListParams{State: c.State, SessionKey: c.Session, Lane: c.Lane, Limit: new(int64(c.Limit))}, &out)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, out)
+	}
+	if len(out.Runs) == 0 {
+		_, err := fmt.Fprintln(env.stdout, "no runs")
+		return err
+	}
+	if err := table(env.stdout, runRows(env, out.Runs)); err != nil || out.NextCursor == "" {
+		return err
+	}
+	_, err = fmt.Fprintln(env.stdout, "There are more; see --limit, --lane and --session.")
+	return err
+}
+
+// runRows has a line for each run: for how long it runs or waits, and why.
+func runRows(env *environment, runs []wire.Run) [][]string {
+	rows := [][]string{{"RUN", "STATE", "LANE", "FOR", "SESSION", "WHY", "MESSAGE"}}
+	for i := range runs {
+		r := &runs[i]
+		rows = append(rows, []string{
+			cell(r.ID, 36), cell(stateOfRun(r), 12), cell(r.Lane, 10), runTime(env.now(), r), cell(r.SessionKey, 40), cell(runReason(env.now(), r), 50), env.cell(r.Text, 30),
+		})
+	}
+	return rows
+}
+
+// stateOfRun is the outcome of a run that has ended, else its state.
+func stateOfRun(r *wire.Run) string {
+	if r.Outcome != "" {
+		return r.Outcome
+	}
+	return r.State
+}
+
+// runTime is how long a run has waited, has run, or ran.
+func runTime(now time.Time, r *wire.Run) string {
+	from, to := r.AcceptedAt, now.UnixMilli()
+	if r.StartedAt != 0 {
+		from = r.StartedAt
+	}
+	if r.EndedAt != 0 {
+		to = r.EndedAt
+	}
+	return short(time.Duration(to-from) * time.Millisecond)
+}
+
+// runReason is what a run waits for, or why it ended.
+func runReason(now time.Time, r *wire.Run) string {
+	w := r.WaitingFor
+	if w == nil {
+		if r.Error != "" {
+			return r.Error
+		}
+		return r.Reason
+	}
+	switch w.Cause {
+	case "debounce":
+		return "more words, " + short(time.UnixMilli(w.UntilMs).Sub(now))
+	case "session":
+		return place(w.Position, "in its session") + behind(w.BlockedBy)
+	case "lane":
+		return "slot, " + place(w.Position, "in the lane")
+	case "principal":
+		return "other runs of its person"
+	case "drain":
+		return "another gateway: this one ends"
+	case "retry":
+		return "next attempt in " + short(time.UnixMilli(w.UntilMs).Sub(now))
+	case "question":
+		return "the answer of a person"
+	case "tasks":
+		return "its tasks"
+	}
+	return "a gateway that has its agent"
+}
+
+func place(n int, where string) string {
+	if n == 0 {
+		return where
+	}
+	return "place " + strconv.Itoa(n) + " " + where
+}
+
+func behind(run string) string {
+	if run == "" {
+		return ""
+	}
+	return ", after run " + run
+}
+
+func (c *runsCmd) show(ctx context.Context, env *environment) error {
+	var out wire.RunsGetResult
+	if err := c.call(ctx, env, "runs.get", wire.RunsGetParams{ID: c.ID}, &out); err != nil {
+		return err
+	}
+	if out.Run == nil {
+		return fmt.Errorf("there is no run %s; see laneway runs --state ended", oneLine(c.ID))
+	}
+	if c.JSON {
+		return printJSON(env.stdout, out)
+	}
+	r := out.Run
+	rows := [][]string{
+		{"run", cell(r.ID, 200)},
+		{"state", cell(stateOfRun(r), 20) + ", lane " + cell(r.Lane, 20) + ", " + runTime(env.now(), r)},
+		{"session", cell(r.SessionKey, 512)},
+		{"message", env.cell(r.Text, 200)},
+		{"accepted", ago(env.now(), r.AcceptedAt)},
+		{"began", ago(env.now(), r.StartedAt)},
+	}
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []string{name, cell(value, 300)})
+		}
+	}
+	if r.WaitingFor != nil {
+		add("waits for", runReason(env.now(), r))
+	}
+	add("gateway", r.NodeID)
+	add("job", r.JobID)
+	add("asked by run", r.ParentRunID)
+	add("reason", r.Reason)
+	add("error", r.Error)
+	add("detail", r.Detail)
+	if r.Usage != nil {
+		add("tokens", fmt.Sprintf("%d in, %d out", r.Usage.InputTokens, r.Usage.OutputTokens))
+	}
+	add("model", r.Model)
+	if r.Attempt > 1 {
+		add("attempts", strconv.Itoa(r.Attempt))
+	}
+	if out.Job != nil {
+		for _, a := range out.Job.Attempts {
+			add("attempt "+strconv.Itoa(a.Attempt), strings.TrimSpace(a.Status+" on "+a.NodeID+" "+a.Error))
+		}
+	}
+	for _, d := range out.Deliveries {
+		add("sends", strings.TrimSpace(d.Kind+" to "+d.Channel+" "+d.To+": "+d.State+" "+d.Error))
+	}
+	for i := range out.Tasks {
+		add("task", out.Tasks[i].ID+" "+stateOfRun(&out.Tasks[i]))
+	}
+	return table(env.stdout, rows)
+}

@@ -1,0 +1,108 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+)
+
+// Turns lists turns, see [store.Turns], and says for those without an outcome what they wait for, by their id. Turns that run are only among the second when they
+// wait for something else than their agent. On the first page of a list with waiting turns are also runs of jobs between two attempts, which have no message:
+// their id is that of the run in the ledger, which the message of the first attempt had.
+func (d *Dispatcher) Turns(ctx context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error) {
+	list, err := d.store.Turns(ctx, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	waits := d.waits(list)
+	retries, err := d.retries(ctx, &f)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range retries {
+		t := turnOf(&r)
+		if len(list) < f.Most() && (f.Lane == "" || f.Lane == t.Lane) && (f.Session.IsZero() || f.Session == t.Session) {
+			list, waits[t.ID] = append(list, t), chat.Waiting{Cause: chat.WaitRetry, Until: r.NextAttempt}
+		}
+	}
+	return list, waits, nil
+}
+
+// retries are the runs of jobs between two attempts that belong into a list of turns.
+func (d *Dispatcher) retries(ctx context.Context, f *store.TurnFilter) ([]cron.Run, error) {
+	if f.ID != "" || f.Parent != "" || f.After != nil || f.Which == store.TurnsRunning || f.Which == store.TurnsEnded {
+		return nil, nil
+	}
+	page, err := d.store.Runs(ctx, cron.RunFilter{Visible: f.Visible, States: []cron.RunState{cron.RunRetrying}, IncludeActive: true, Limit: f.Most()})
+	if err != nil {
+		return nil, fmt.Errorf("reading runs between two attempts: %w", err)
+	}
+	return page.Runs, nil
+}
+
+// turnOf is a run between two attempts in the form of a turn.
+func turnOf(r *cron.Run) store.Turn {
+	key, _ := chat.ParseSessionKey(r.SessionKey, r.Agent) //nolint:errcheck // it was checked before it was stored
+	return store.Turn{
+		ID: r.ID, Session: key, Lane: r.Lane, Channel: cron.Channel, Text: r.JobName, Principal: r.Owner, State: store.StateWaiting, Error: r.Error, Node: r.Node,
+		Attempt: r.Attempt, AcceptedAt: r.ClaimedAt, StartedAt: r.StartedAt, Usage: chat.Usage{InputTokens: int(r.InputTokens), OutputTokens: int(r.OutputTokens), Model: r.Model, Provider: r.Provider},
+	}
+}
+
+// waits says what turns wait for. This process knows the place in its own lanes; of turns of other processes it knows what the list shows.
+func (d *Dispatcher) waits(list []store.Turn) map[string]chat.Waiting {
+	var keys []string
+	running := map[chat.SessionKey]string{}
+	for i := range list {
+		t := &list[i]
+		switch {
+		case t.State == store.StateDone:
+		case t.State == store.StateWaiting:
+			keys = append(keys, t.Session.String())
+		case running[t.Session] == "":
+			running[t.Session] = t.ID
+		}
+	}
+	here := map[string]scheduler.Wait{}
+	for _, queue := range d.sched.Waits(keys) {
+		for _, w := range queue {
+			here[w.ID] = w
+		}
+	}
+	asked := d.questions.askedBy()
+	waits := map[string]chat.Waiting{}
+	for i := range list {
+		t := &list[i]
+		switch w, ok := here[t.ID]; {
+		case t.State == store.StateDone:
+		case asked[t.ID]:
+			waits[t.ID] = chat.Waiting{Cause: chat.WaitQuestion}
+		case t.State == store.RunYielded:
+			waits[t.ID] = chat.Waiting{Cause: chat.WaitTasks}
+		case t.State != store.StateWaiting:
+		case ok:
+			waits[t.ID] = waitingOf(w)
+		case running[t.Session] != "":
+			waits[t.ID] = chat.Waiting{Cause: chat.WaitSession, Behind: running[t.Session]}
+		case t.Node == "":
+			waits[t.ID] = chat.Waiting{Cause: chat.WaitGateway}
+		default:
+			waits[t.ID] = chat.Waiting{Cause: chat.WaitLane}
+		}
+	}
+	return waits
+}
+
+// waitingOf is what the scheduler knows of a waiting message.
+func waitingOf(w scheduler.Wait) chat.Waiting {
+	out := chat.Waiting{Cause: chat.WaitCause(w.Cause), Position: w.Position, Behind: w.Behind}
+	if w.Cause == scheduler.WaitDebounce {
+		out.Until = time.Now().Add(w.Left)
+	}
+	return out
+}

@@ -1,0 +1,311 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/gateway/rpc"
+	"laneway/internal/store"
+	"laneway/internal/wire"
+)
+
+const (
+	// needsEach is how many things of one kind are listed one by one.
+	needsEach = 10
+	// needsSince is how far back ends of messages and missed slots are listed.
+	needsSince = 24 * time.Hour
+
+	waitsLong       = 5 * time.Minute  // of a message, and of an outgoing one
+	laneWaitsLong   = 10 * time.Second // of a session for a slot
+	failuresInARow  = 2                // of a job without a rule of its own for alerts
+	echoRunner      = "echo"
+	levelError      = "error"
+	levelWarning    = "warn"
+	levelAsk        = "ask"
+	commandOfDoctor = "laneway doctor"
+)
+
+// needsList lists what a person has to look at. A caller that sees its own gets its own jobs and messages, and what is wrong with the gateway.
+func (o overview) needsList(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wire.NeedsListResult, error) {
+	s := o.srv
+	out := wire.NeedsListResult{TS: time.Now().UnixMilli()}
+	st := s.health.look(ctx).status
+	out.Needs = faults(&st)
+	if st.StoreError == "" {
+		for _, read := range []func(context.Context, *rpc.Call) ([]wire.Need, error){o.jobNeeds, o.missedNeeds, o.turnNeeds, o.pairingNeeds} {
+			more, err := read(ctx, c)
+			if err != nil {
+				return out, err
+			}
+			out.Needs = append(out.Needs, more...)
+		}
+	}
+	if c.Visible() == "" {
+		out.Needs = append(out.Needs, gatewayNeeds(&st)...)
+	}
+	out.Needs = append(out.Needs, o.agentNeeds()...)
+	level := []string{levelError, levelWarning, levelAsk}
+	slices.SortStableFunc(out.Needs, func(a, b wire.Need) int { return slices.Index(level, a.Level) - slices.Index(level, b.Level) })
+	return out, nil
+}
+
+// faults are what is wrong with the gateway itself: while there are some, it is not healthy.
+func faults(st *chat.SystemStatus) []wire.Need {
+	needs := []wire.Need{}
+	add := func(kind, next, text string) {
+		needs = append(needs, wire.Need{Kind: kind, Level: levelError, Text: text, Next: next, Command: commandOfDoctor})
+	}
+	if st.StoreError != "" {
+		add("database", "Bring the database back; the gateway goes on by itself.", "database: "+st.StoreError)
+	}
+	if st.Held != "" {
+		add("held", "End the hold when this gateway may work: laneway release.", st.Held)
+	}
+	if st.DiskLow {
+		add("disk", "Free space on the disk of the data directory.", "disk: it has too little free space; new messages are refused until there is more")
+	}
+	for _, sentence := range st.Stranded {
+		add("stranded", "", sentence)
+	}
+	if st.Progress.StalledFor >= stalledAfter {
+		add("stalled", "Restart this gateway if it does not go on within a minute.", fmt.Sprintf("work has been ready for %s and nothing starts", st.Progress.StalledFor.Round(time.Second)))
+	}
+	if st.Progress.CronAge >= stalledAfter {
+		add("cron", "Restart this gateway if it does not go on within a minute.", fmt.Sprintf("the cron loop has not turned for %s", st.Progress.CronAge.Round(time.Second)))
+	}
+	for _, ch := range st.Channels {
+		if ch.Configured && (!ch.Running || ch.State == "conflict") {
+			add("channel", "Correct what the error names; the gateway tries again by itself.", "channel "+ch.ID+": "+cmp.Or(ch.LastError, "not running"))
+		}
+	}
+	return needs
+}
+
+// gatewayNeeds are what is not as it should be although the gateway is healthy.
+func gatewayNeeds(st *chat.SystemStatus) (needs []wire.Need) {
+	now := time.Now()
+	for _, l := range st.Lanes.Lanes {
+		if l.OldestWait >= laneWaitsLong {
+			needs = append(needs, wire.Need{
+				Kind: "lane", Level: levelWarning, Lane: l.Name, SinceMs: now.Add(-l.OldestWait).UnixMilli(),
+				Text: fmt.Sprintf("Lane %s: %s, %d of %d slots in use.", l.Name, waiting(l.Waiting), l.Active, l.Capacity),
+				Next: "See who holds it, stop what need not run, or raise lanes." + l.Name + ".", Command: "laneway runs --lane " + l.Name,
+			})
+		}
+	}
+	if n := st.Lanes.Stuck; n > 0 {
+		needs = append(needs, wire.Need{
+			Kind: "stopping", Level: levelWarning, Text: fmt.Sprintf("%d stopped %s not ended: the agent does not react.", n, plural(n, "run has", "runs have")),
+			Next: "End the program of the agent, or restart the gateway.", Command: "laneway runs --state running",
+		})
+	}
+	for _, ch := range st.Channels {
+		if ch.OutboxWaiting > 0 && !ch.OldestWaiting.IsZero() && now.Sub(ch.OldestWaiting) >= waitsLong {
+			needs = append(needs, wire.Need{
+				Kind: "deliveries", Level: levelError, SinceMs: ch.OldestWaiting.UnixMilli(),
+				Text: fmt.Sprintf("Channel %s: %d %s for more than 5 minutes.", ch.ID, ch.OutboxWaiting, plural(ch.OutboxWaiting, "message has waited to be sent", "messages wait to be sent, the first")),
+				Next: "Look at the state of the channel.", Command: "laneway status",
+			})
+		}
+	}
+	versions := map[string][]string{}
+	for _, n := range st.Nodes {
+		versions[n.Version] = append(versions[n.Version], n.ID)
+	}
+	if len(versions) > 1 {
+		var parts []string
+		for v, nodes := range versions {
+			parts = append(parts, v+" ("+strings.Join(nodes, ", ")+")")
+		}
+		slices.Sort(parts)
+		needs = append(needs, wire.Need{
+			Kind: "version", Level: levelWarning, Text: "Replicas run different versions: " + strings.Join(parts, ", ") + ".", Next: "Bring all replicas to one version.", Command: "laneway status",
+		})
+	}
+	return needs
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+func waiting(sessions int) string {
+	return strconv.Itoa(sessions) + " " + plural(sessions, "session waits", "sessions wait")
+}
+
+// agentNeeds names a default agent that only repeats what it is told.
+func (o overview) agentNeeds() []wire.Need {
+	b := o.srv.backend
+	for _, a := range b.Agents() {
+		if a.ID == b.DefaultAgent() && a.Runner == echoRunner {
+			return []wire.Need{{
+				Kind: "agent", Level: levelWarning, Text: "The default agent repeats what it is told.",
+				Next: "Put an agent behind the gateway: laneway serve --agent claude, codex, ollama: or another one.", Command: "laneway agents detect",
+			}}
+		}
+	}
+	return nil
+}
+
+// jobNeeds are the jobs that fail, were switched off, or cannot be understood.
+func (o overview) jobNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need, err error) {
+	b, ok := o.srv.backend.(CronBackend)
+	if !ok {
+		return nil, nil
+	}
+	for _, condition := range []cron.JobCondition{cron.JobsInvalid, cron.JobsFailing} {
+		page, err := b.CronList(ctx, cron.JobFilter{Condition: condition, SortBy: "failing", Descending: true, Limit: needsEach, WithoutPayload: true}, c.Caller())
+		if err != nil {
+			return needs, err
+		}
+		for i := range page.Jobs {
+			if n, ok := jobNeed(&page.Jobs[i]); ok {
+				needs = append(needs, n)
+			}
+		}
+		if more := page.Total - len(page.Jobs); more > 0 {
+			needs = append(needs, wire.Need{
+				Kind: "job-" + string(condition), Level: levelError, Text: fmt.Sprintf("%d more %s %s.", more, plural(more, "job is", "jobs are"), condition),
+				Command: "laneway cron list --condition " + string(condition),
+			})
+		}
+	}
+	return needs, nil
+}
+
+// jobNeed is what is wrong with a job; false = nothing that a person has to look at.
+func jobNeed(j *cron.Job) (wire.Need, bool) {
+	n := wire.Need{Level: levelError, JobID: j.ID, SinceMs: rpc.Millis(j.State.LastRunAt)}
+	name, why := cmp.Or(j.DisplayName, j.Name, j.ID), chat.Cut(chat.Printable(j.State.LastError), 160)
+	switch {
+	case j.Invalid != "":
+		n.Kind, n.SinceMs = "job-invalid", rpc.Millis(j.UpdatedAt)
+		n.Text, n.Next, n.Command = "Job "+name+" cannot be understood: "+j.Invalid, "Change it; until then it does not run.", "laneway cron edit "+j.ID
+	case j.AutoDisabled:
+		n.Kind, n.Text = "job-disabled", fmt.Sprintf("Job %s was switched off after %d failed runs: %s", name, j.State.ConsecutiveErrors, why)
+		n.Next, n.Command = "Correct the cause, then switch it on again.", "laneway cron runs "+j.ID
+	case j.State.ConsecutiveErrors >= cmp.Or(j.Alert.After, failuresInARow):
+		n.Kind, n.Text = "job-failing", fmt.Sprintf("Job %s has failed %d times in a row: %s", name, j.State.ConsecutiveErrors, why)
+		n.Next, n.Command = "See why, then run it again.", "laneway cron runs "+j.ID
+	default:
+		return n, false
+	}
+	return n, true
+}
+
+// missedNeeds are the jobs with slots that were missed, the latest first.
+func (o overview) missedNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need, err error) {
+	b, ok := o.srv.backend.(CronBackend)
+	if !ok {
+		return nil, nil
+	}
+	page, err := b.CronRuns(ctx, cron.RunFilter{States: []cron.RunState{cron.RunMissed}, Since: time.Now().Add(-needsSince), Limit: 10 * needsEach}, c.Caller())
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]int{}
+	slots := map[string]int64{}
+	for i := range page.Runs {
+		r := &page.Runs[i]
+		slots[r.JobID] += max(r.SlotCount, 1)
+		if _, there := at[r.JobID]; !there && len(needs) < needsEach {
+			at[r.JobID] = len(needs)
+			needs = append(needs, wire.Need{
+				Kind: "missed", Level: levelWarning, JobID: r.JobID, SinceMs: rpc.Millis(r.ScheduledFor), Text: cmp.Or(r.JobName, r.JobID),
+				Next: "Ask why; run the slots that matter with a backfill.", Command: "laneway cron why " + r.JobID,
+			})
+		}
+	}
+	for job, i := range at {
+		n := int(slots[job])
+		needs[i].Text = fmt.Sprintf("Job %s missed %d %s in the last 24 hours.", needs[i].Text, n, plural(n, "slot", "slots"))
+	}
+	return needs, nil
+}
+
+// turnNeeds are messages that were given up, and messages that have waited for long.
+func (o overview) turnNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need, err error) {
+	now := time.Now()
+	dead, _, err := o.srv.backend.Turns(ctx, store.TurnFilter{Which: store.TurnsEnded, Outcome: chat.OutcomeDead, Since: now.Add(-needsSince), Visible: c.Visible(), Limit: needsEach})
+	if err != nil {
+		return nil, err
+	}
+	for i := range dead {
+		t := &dead[i]
+		needs = append(needs, wire.Need{
+			Kind: "dead", Level: levelError, RunID: t.ID, SessionKey: t.Session.String(), SinceMs: rpc.Millis(t.EndedAt),
+			Text: fmt.Sprintf("A message in %s was given up: %s", t.Session, cmp.Or(t.Error, t.Reason, "its attempts are used up")),
+			Next: "Read the reason, then send it again.", Command: "laneway runs " + t.ID,
+		})
+	}
+	late, waits, err := o.srv.backend.Turns(ctx, store.TurnFilter{Which: store.TurnsWaiting, Before: now.Add(-waitsLong), Visible: c.Visible(), Limit: needsEach})
+	if err != nil {
+		return nil, err
+	}
+	for i := range late {
+		t := &late[i]
+		w := waits[t.ID]
+		if w.Cause == chat.WaitRetry || t.AcceptedAt.After(now.Add(-waitsLong)) {
+			continue
+		}
+		needs = append(needs, wire.Need{
+			Kind: "session", Level: levelWarning, RunID: t.ID, SessionKey: t.Session.String(), SinceMs: rpc.Millis(t.AcceptedAt),
+			Text: fmt.Sprintf("A message in %s waits for %s.", t.Session, waitWords(w.Cause)), Next: "Stop what it waits for, or leave it.", Command: "laneway runs " + t.ID,
+		})
+	}
+	return needs, nil
+}
+
+// waitWords are what a turn waits for, in words.
+func waitWords(cause chat.WaitCause) string {
+	switch cause {
+	case chat.WaitDebounce:
+		return "more words of its person"
+	case chat.WaitSession:
+		return "the runs of its session"
+	case chat.WaitLane:
+		return "a free slot of its lane"
+	case chat.WaitPrincipal:
+		return "other runs of its person"
+	case chat.WaitDrain:
+		return "another gateway, because this one ends"
+	case chat.WaitRetry:
+		return "its next attempt"
+	case chat.WaitQuestion:
+		return "the answer of a person"
+	case chat.WaitTasks:
+		return "its tasks"
+	default:
+		return "a gateway that has its agent"
+	}
+}
+
+// pairingNeeds are the people who ask to be let in, for those who may decide.
+func (o overview) pairingNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need, err error) {
+	b, ok := o.srv.backend.(PairingBackend)
+	if !ok || !c.Cred.Administers(c.Scopes) {
+		return nil, nil
+	}
+	open, err := b.OpenPairings(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range open[:min(len(open), needsEach)] {
+		kind, _, _ := strings.Cut(p.Channel, ":")
+		needs = append(needs, wire.Need{
+			Kind: "pairing", Level: levelAsk, RequestID: p.ID, SinceMs: rpc.Millis(p.CreatedAt),
+			Text: fmt.Sprintf("%s (%s %d) asks to talk to the agent.", cmp.Or(p.Name, "A person"), kind, p.UserID), Next: "Let the person in, or refuse.", Command: "laneway pair approve " + p.ID,
+		})
+	}
+	return needs, nil
+}

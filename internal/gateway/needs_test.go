@@ -1,0 +1,106 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/gateway"
+	"laneway/internal/store"
+)
+
+// troubled is a backend in which everything is wrong that a person can be asked to look at.
+type troubled struct {
+	*fakeBackend
+	*jobBook
+	gateway.PairingBackend
+}
+
+func (b troubled) Status(context.Context) chat.SystemStatus {
+	old := time.Now().Add(-time.Hour)
+	return chat.SystemStatus{
+		Held: "held since yesterday", DiskLow: true, Stranded: []string{"the agent coder is missing"}, Progress: chat.Progress{StalledFor: time.Minute, CronAge: time.Minute},
+		Channels: []chat.ChannelStatus{{ID: "telegram", Name: "telegram:1", Configured: true, State: "conflict", LastError: "another program polls", OutboxWaiting: 3, OldestWaiting: old}},
+		Lanes:    chat.LanesStatus{Stuck: 2, Lanes: []chat.LaneStatus{{Name: "main", Capacity: 60, Active: 60, Waiting: 12, OldestWait: 38 * time.Second}, {Name: "team", Capacity: 9}}},
+		Nodes:    []chat.NodeStatus{{ID: "a", Version: "0.1.0"}, {ID: "b", Version: "0.2.0"}},
+	}
+}
+
+func (b troubled) CronList(_ context.Context, f cron.JobFilter, by gateway.Caller) (cron.JobPage, error) {
+	jobs := map[cron.JobCondition][]cron.Job{
+		cron.JobsInvalid: {{ID: "odd", Name: "odd", Invalid: "its schedule has no fields"}},
+		cron.JobsFailing: {
+			{ID: "once", Name: "once", State: cron.JobState{ConsecutiveErrors: 1}}, {ID: "off", Name: "off", AutoDisabled: true, State: cron.JobState{ConsecutiveErrors: 9, LastError: "no key"}},
+			{ID: "digest", Name: "digest", State: cron.JobState{ConsecutiveErrors: 3, LastError: "no route"}}, {ID: "patient", Name: "patient", Alert: cron.Alert{After: 5}, State: cron.JobState{ConsecutiveErrors: 4}},
+		},
+	}[f.Condition]
+	if by.Own {
+		jobs = nil
+	}
+	return cron.JobPage{Jobs: jobs, Total: len(jobs)}, nil
+}
+
+func (b troubled) CronRuns(_ context.Context, f cron.RunFilter, by gateway.Caller) (cron.RunPage, error) {
+	if !slices.Equal(f.States, []cron.RunState{cron.RunMissed}) || by.Own {
+		return cron.RunPage{}, nil
+	}
+	return cron.RunPage{Runs: []cron.Run{{JobID: "digest", JobName: "digest", SlotCount: 4}, {JobID: "digest", JobName: "digest"}, {JobID: "odd", JobName: "odd"}}}, nil
+}
+
+func (b troubled) OpenPairings(context.Context, string) ([]channel.Pairing, error) {
+	return []channel.Pairing{{ID: "req", Name: "Anna", Peer: channel.Peer{Channel: "telegram:1", UserID: 4711}}}, nil
+}
+
+func TestNeedsAreListedTheWorstFirst(t *testing.T) {
+	t.Parallel()
+	h := newFakeBackend(t)
+	old := time.Now().Add(-time.Hour)
+	h.turnList = []store.Turn{
+		{ID: "gone", Session: chat.MainKey("main"), Principal: "otto", State: store.StateDone, Outcome: chat.OutcomeDead, Error: "it failed 5 times", EndedAt: old},
+		{ID: "waits", Session: chat.MainKey("main"), Principal: "anna", State: store.StateWaiting, AcceptedAt: old},
+	}
+	h.waits = map[string]chat.Waiting{"waits": {Cause: chat.WaitSession}}
+	b := serve(t, h, troubled{h, &jobBook{}, nil}, withHooks)
+	list := func(token string) (lines []string) {
+		for _, row := range b.login(token).must("needs.list", params{})["needs"].([]any) {
+			n := row.(params)
+			lines = append(lines, fmt.Sprintf("%v %v: %v", n["level"], n["kind"], n["text"]))
+		}
+		return lines
+	}
+	want := []string{
+		"error held: held since yesterday",
+		"error disk: disk: it has too little free space; new messages are refused until there is more",
+		"error stranded: the agent coder is missing",
+		"error stalled: work has been ready for 1m0s and nothing starts",
+		"error cron: the cron loop has not turned for 1m0s",
+		"error channel: channel telegram: another program polls",
+		"error job-invalid: Job odd cannot be understood: its schedule has no fields",
+		"error job-disabled: Job off was switched off after 9 failed runs: no key",
+		"error job-failing: Job digest has failed 3 times in a row: no route",
+		"error dead: A message in agent:main:main was given up: it failed 5 times",
+		"error deliveries: Channel telegram: 3 messages wait to be sent, the first for more than 5 minutes.",
+		"warn missed: Job digest missed 5 slots in the last 24 hours.",
+		"warn missed: Job odd missed 1 slot in the last 24 hours.",
+		"warn session: A message in agent:main:main waits for the runs of its session.",
+		"warn lane: Lane main: 12 sessions wait, 60 of 60 slots in use.",
+		"warn stopping: 2 stopped runs have not ended: the agent does not react.",
+		"warn version: Replicas run different versions: 0.1.0 (a), 0.2.0 (b).",
+		"warn agent: The default agent repeats what it is told.",
+		"ask pairing: Anna (telegram 4711) asks to talk to the agent.",
+	}
+	if got := list(adminToken); !slices.Equal(got, want) {
+		t.Errorf("needs:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for _, line := range list(annaToken) {
+		if strings.Contains(line, "ask ") || strings.Contains(line, "lane:") || strings.Contains(line, "dead:") || strings.Contains(line, "deliveries") {
+			t.Errorf("a principal that sees its own is shown %q", line)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package wire
+
+// Run is a turn, or a message that waits to become one.
+type Run struct {
+	ID          string      `json:"id"`                                                                                                     // the message that leads it; for runs.get
+	RunID       string      `json:"runId"`                                                                                                  // as events and chat.abort name it
+	Kind        string      `json:"kind" rule:"enum=chat|cron|api|hook|task"`                                                               // where it comes from; task: a turn has asked for it
+	SessionKey  string      `json:"sessionKey"`                                                                                             // its session
+	AgentID     string      `json:"agentId"`                                                                                                // the agent that answers
+	Principal   string      `json:"principal"`                                                                                              // whose it is
+	Channel     string      `json:"channel,omitempty"`                                                                                      // where its message came from
+	Lane        string      `json:"lane"`                                                                                                   // the lane that has its slot
+	JobID       string      `json:"jobId,omitempty"`                                                                                        // the job that it is a run of
+	ParentRunID string      `json:"parentRunId,omitempty"`                                                                                  // the run that asked for it
+	RootRunID   string      `json:"rootRunId,omitempty"`                                                                                    // the run at the root of its tree
+	Text        string      `json:"text"`                                                                                                   // the begin of the message
+	State       string      `json:"state" rule:"enum=waiting|running|yielded|stopping|done"`                                                // yielded: it waits for its tasks and has no slot
+	WaitingFor  *RunWaiting `json:"waitingFor,omitempty"`                                                                                   // what it waits for
+	Outcome     string      `json:"outcome,omitempty" rule:"enum=answered|merged|superseded|stopped|stale|dropped|failed|interrupted|dead"` // how it ended
+	Reason      string      `json:"reason,omitempty"`                                                                                       // why it ended like this
+	Error       string      `json:"error,omitempty"`                                                                                        // the same as a sentence
+	Detail      string      `json:"detail,omitempty"`                                                                                       // for administrators: what the service of the agent wrote
+	StopBy      string      `json:"stopBy,omitempty"`                                                                                       // what asked to stop it
+	NodeID      string      `json:"nodeId,omitempty"`                                                                                       // the process that has it
+	Attempt     int         `json:"attempt"`                                                                                                // how often it has begun
+	AcceptedAt  int64       `json:"acceptedAt"`                                                                                             // in Unix milliseconds
+	StartedAt   int64       `json:"startedAt,omitempty"`                                                                                    // in Unix milliseconds
+	EndedAt     int64       `json:"endedAt,omitempty"`                                                                                      // in Unix milliseconds
+	Model       string      `json:"model,omitempty"`                                                                                        // that answered
+	Provider    string      `json:"provider,omitempty"`                                                                                     // whose model it is
+	Usage       *RunUsage   `json:"usage,omitempty"`                                                                                        // what the model counted
+}
+
+// RunWaiting is what a turn waits for.
+type RunWaiting struct {
+	Cause     string `json:"cause" rule:"enum=debounce|session|lane|principal|drain|retry|question|tasks|gateway"` // principal: the turns of one person; gateway: a process that takes it
+	Position  int    `json:"position,omitempty"`                                                                   // lane: its place among the ready sessions; session: its place in the session; from 1
+	UntilMs   int64  `json:"untilMs,omitempty"`                                                                    // when it goes on, in Unix milliseconds
+	BlockedBy string `json:"blockedBy,omitempty"`                                                                  // the run that goes before it in its session
+}
+
+// RunUsage is what a model counted.
+type RunUsage struct {
+	InputTokens  int `json:"inputTokens"`  // of the requests
+	OutputTokens int `json:"outputTokens"` // of the answers
+}
+
+// RunsListParams are the parameters of runs.list.
+type RunsListParams struct {
+	State      string `json:"state,omitempty" rule:"enum=open|running|waiting|ended"` // absent = open: running and waiting
+	SessionKey string `json:"sessionKey,omitempty" rule:"min=1,max=512"`              // only those of this session
+	Lane       string `json:"lane,omitempty" rule:"min=1,max=64"`                     // only those of this lane
+	Limit      *int64 `json:"limit,omitempty" rule:"min=1,max=200"`                   // the most runs; absent = 100
+	Cursor     string `json:"cursor,omitempty" rule:"max=600"`                        // nextCursor of the page before
+}
+
+// RunsListResult is the result of runs.list.
+type RunsListResult struct {
+	TS         int64  `json:"ts"`                   // the time of the gateway in Unix milliseconds
+	Runs       []Run  `json:"runs"`                 // open ones: the oldest first; ended ones: the newest end first
+	NextCursor string `json:"nextCursor,omitempty"` // there may be more
+}
+
+// RunsGetParams are the parameters of runs.get.
+type RunsGetParams struct {
+	ID string `json:"id" rule:"required,min=1,max=400"` // the run, by id or runId
+}
+
+// RunsGetResult is the result of runs.get.
+type RunsGetResult struct {
+	Run        *Run          `json:"run"`           // null = there is none, or it is not visible
+	Tasks      []Run         `json:"tasks"`         // the turns that it has asked for, the oldest first
+	Deliveries []RunDelivery `json:"deliveries"`    // what it sent, in its order
+	Job        *LedgerEntry  `json:"job,omitempty"` // the run of the job, with its attempts
+}
+
+// RunDelivery is a message that a run sends.
+type RunDelivery struct {
+	Channel  string `json:"channel"`                                                                       // the account that sends it
+	To       string `json:"to"`                                                                            // the chat
+	Kind     string `json:"kind" rule:"enum=reply|notice|command|webhook"`                                 // what it is
+	State    string `json:"state" rule:"enum=pending|sending|delivered|failed|expired|deleted|maybe_sent"` // maybe_sent: it may have arrived and is not sent again
+	Attempts int    `json:"attempts"`                                                                      // attempts to send it
+	Error    string `json:"error,omitempty"`                                                               // why the last one failed
+	AtMs     int64  `json:"atMs,omitempty"`                                                                // when it arrived or was given up, in Unix milliseconds
+}
