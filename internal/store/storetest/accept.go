@@ -38,8 +38,7 @@ func sequenceHasNoGaps(w *world) {
 	}
 	refused := w.message(node, key)
 	refused.Cap, refused.Drop = 5, chat.DropNew
-	_, err := w.st.Accept(w.ctx, refused)
-	w.fails(err, chat.ErrQueueFull)
+	try(w.st.Accept(w.ctx, refused)).fails(w, chat.ErrQueueFull)
 	_, a := w.acceptText(node, key)
 	equal(w, "sequence number after a refusal", a.Seq, 6)
 	equal(w, "last_seq", w.session(key).LastSeq, 6)
@@ -47,8 +46,7 @@ func sequenceHasNoGaps(w *world) {
 
 func firstMessageMakesTheSession(w *world) {
 	node, key := w.node(), w.key()
-	_, err := w.st.Session(w.ctx, key, "")
-	w.fails(err, chat.ErrSessionNotFound)
+	try(w.st.Session(w.ctx, key, "")).fails(w, chat.ErrSessionNotFound)
 	p := w.message(node, key)
 	p.RunLimit = 3
 	a := w.accept(p)
@@ -156,8 +154,7 @@ func duplicateMakesNoSession(w *world) {
 	if err == nil && (!a.Duplicate || a.Existing.Session != key) {
 		w.Fatalf("the same key for another session: %+v", a)
 	}
-	_, err = w.st.Session(w.ctx, other, "")
-	w.fails(err, chat.ErrSessionNotFound)
+	try(w.st.Session(w.ctx, other, "")).fails(w, chat.ErrSessionNotFound)
 }
 
 func keyReusedForOtherParameters(w *world) {
@@ -165,13 +162,10 @@ func keyReusedForOtherParameters(w *world) {
 	p := w.message(node, key)
 	w.accept(p)
 	p.Message.ParamsHash = "another"
-	_, err := w.st.Accept(w.ctx, p)
-	w.fails(err, chat.ErrKeyReused)
+	try(w.st.Accept(w.ctx, p)).fails(w, chat.ErrKeyReused)
 	p.Message.ID = w.id("msg")
-	_, err = w.st.Accept(w.ctx, p)
-	w.fails(err, chat.ErrKeyReused)
-	_, err = w.st.MessageByID(w.ctx, p.Message.ID)
-	w.fails(err, chat.ErrNotFound)
+	try(w.st.Accept(w.ctx, p)).fails(w, chat.ErrKeyReused)
+	try(w.st.MessageByID(w.ctx, p.Message.ID)).fails(w, chat.ErrNotFound)
 	equal(w, "last_seq", w.session(key).LastSeq, 1)
 }
 
@@ -182,8 +176,7 @@ func keyReusedUnderAnotherDedupe(w *world) {
 	for _, dedupe := range []string{"another", ""} {
 		for _, p.Message.Session = range []chat.SessionKey{key, w.key()} {
 			p.Message.Dedupe = dedupe
-			_, err := w.st.Accept(w.ctx, p)
-			w.fails(err, chat.ErrKeyReused)
+			try(w.st.Accept(w.ctx, p)).fails(w, chat.ErrKeyReused)
 		}
 	}
 	equal(w, "last_seq", w.session(key).LastSeq, 1)
@@ -276,16 +269,13 @@ func commandBetweenMessages(w *world) {
 }
 
 func lookUpsOfUnknownNames(w *world) {
-	_, err := w.st.MessageByID(w.ctx, "absent")
-	w.fails(err, chat.ErrNotFound)
-	_, err = w.st.RunByID(w.ctx, "absent")
-	w.fails(err, chat.ErrNotFound)
+	try(w.st.MessageByID(w.ctx, "absent")).fails(w, chat.ErrNotFound)
+	try(w.st.RunByID(w.ctx, "absent")).fails(w, chat.ErrNotFound)
 	list, total, err := w.st.PendingInputs(w.ctx, w.key(), 0, 10)
 	w.ok(err)
 	equal(w, "pending", len(list)+total, 0)
 	equal(w, "unfinished", w.unfinished(), 0)
 	w.ok(w.st.Ping(w.ctx))
-	now, err := w.st.Now(w.ctx)
-	w.ok(err)
+	now := try(w.st.Now(w.ctx)).ok(w)
 	equal(w, "the store's clock", now.UTC(), w.clock.now())
 }

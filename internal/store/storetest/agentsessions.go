@@ -15,9 +15,7 @@ func agentSessionTests() []test {
 
 func (w *world) agentSession(key chat.SessionKey) chat.AgentSession {
 	w.Helper()
-	got, err := w.st.AgentSession(w.ctx, key)
-	w.ok(err)
-	return got
+	return try(w.st.AgentSession(w.ctx, key)).ok(w)
 }
 
 func agentSessionIsKept(w *world) {
@@ -40,8 +38,7 @@ func agentSessionEndsWithReset(w *world) {
 	w.write(key, 1, 1)
 	old := chat.AgentSession{ID: "a-1", Runs: []string{"run-1"}}
 	w.ok(w.st.PutAgentSession(w.ctx, key, old))
-	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "second"})
-	w.ok(err)
+	try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "second"})).ok(w)
 	equal(w, "after the reset", w.agentSession(key), chat.AgentSession{})
 	w.ok(w.st.PutAgentSession(w.ctx, key, old)) // its last turn ends after the reset
 	equal(w, "of the old transcript", w.agentSession(key), chat.AgentSession{})
@@ -53,8 +50,7 @@ func agentSessionEndsWithReset(w *world) {
 func agentSessionOfDeleted(w *world) {
 	key := w.key()
 	w.write(key, 1, 1)
-	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 	w.ok(w.st.PutAgentSession(w.ctx, key, chat.AgentSession{ID: "a-1"}))
 	equal(w, "rows", len(w.h.Query(w.tb, `SELECT 1 FROM agent_sessions`)), 0)
 }

@@ -73,8 +73,7 @@ const upwards, downwards = "012345", "543210"
 func (w *world) bigTranscript() chat.SessionKey {
 	key := w.key()
 	for _, text := range bigTexts() {
-		_, err := w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: text}})
-		w.ok(err)
+		try(w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: text}})).ok(w)
 	}
 	return key
 }
@@ -140,8 +139,7 @@ func transcriptWithinBytes(w *world) {
 func transcriptCut(w *world) {
 	key := w.key()
 	for _, text := range []string{"ab", "abc", "äöü", "äöüß", "😀😀😀😀", strings.Repeat("ß", hugeText/2), ""} {
-		_, err := w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: text}})
-		w.ok(err)
+		try(w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: text}})).ok(w)
 	}
 	read := func(chars int) []string {
 		return texts(w.transcript(store.TranscriptQuery{Session: key, MaxChars: chars}).Entries)
@@ -201,8 +199,7 @@ func bigSweep(w *world) {
 	heir := w.node()
 	var got []string
 	for {
-		taken, err := w.st.Sweep(w.ctx, store.SweepParams{Node: heir, Limit: many})
-		w.ok(err)
+		taken := try(w.st.Sweep(w.ctx, store.SweepParams{Node: heir, Limit: many})).ok(w)
 		if len(taken) == 0 {
 			break
 		}
@@ -224,8 +221,7 @@ func bigHinted(w *world) {
 	w.endWaiting(key, first.Seq)
 	var got []string
 	for {
-		hinted, err := w.st.Hinted(w.ctx, owner, many)
-		w.ok(err)
+		hinted := try(w.st.Hinted(w.ctx, owner, many)).ok(w)
 		if len(hinted) == 0 {
 			break
 		}
@@ -240,8 +236,7 @@ func bigHinted(w *world) {
 
 func (w *world) endWaiting(key chat.SessionKey, seq int64) {
 	w.Helper()
-	ended, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{seq}, Outcome: chat.OutcomeStopped, Reason: "test"})
-	w.ok(err)
+	ended := try(w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{seq}, Outcome: chat.OutcomeStopped, Reason: "test"})).ok(w)
 	equal(w, "ended", len(ended), 1)
 }
 
@@ -277,8 +272,7 @@ func bigJobs(w *world) {
 	for _, f := range []cron.JobFilter{{SortBy: "name"}, {SortBy: "name", Limit: 200}, {SortBy: "name", Query: "KEY OF"}, {SortBy: "name", Query: "key of", Limit: 200}} {
 		var got []string
 		for {
-			page, err := w.cron().Jobs(w.ctx, f)
-			w.ok(err)
+			page := try(w.cron().Jobs(w.ctx, f)).ok(w)
 			equal(w, "total", page.Total, bigRows)
 			if len(page.Jobs) == 0 {
 				break
@@ -303,8 +297,7 @@ func jobsWithoutPayload(w *world) {
 		f := cron.JobFilter{SortBy: "name", Query: query, Limit: 200}
 		var want []cron.Job
 		for {
-			page, err := w.cron().Jobs(w.ctx, f)
-			w.ok(err)
+			page := try(w.cron().Jobs(w.ctx, f)).ok(w)
 			if len(page.Jobs) == 0 {
 				break
 			}
@@ -315,8 +308,7 @@ func jobsWithoutPayload(w *world) {
 			f.Offset += len(page.Jobs)
 		}
 		f.Offset, f.WithoutPayload = 0, true
-		page, err := w.cron().Jobs(w.ctx, f)
-		w.ok(err)
+		page := try(w.cron().Jobs(w.ctx, f)).ok(w)
 		equal(w, "jobs in one page", page.Jobs, want)
 		equal(w, "total", page.Total, bigRows)
 	}
@@ -328,8 +320,7 @@ func (w *world) runsInPages(f cron.RunFilter, want string) {
 	for f.Query, f.Limit = range map[string]int{"": 0, "X": 200} {
 		var got []string
 		for f.Offset = 0; ; {
-			page, err := w.cron().Runs(w.ctx, f)
-			w.ok(err)
+			page := try(w.cron().Runs(w.ctx, f)).ok(w)
 			equal(w, "total", page.Total, len(want))
 			if len(page.Runs) == 0 {
 				break
@@ -351,10 +342,9 @@ func (w *world) bigRunsOver(j cron.Job) {
 		w.clock.advance(time.Millisecond)
 		row := skippedRow(j, j.State.Next.Add(-time.Duration(bigRows-i)*interval), cron.ReasonOverlap)
 		row.Error = text
-		_, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Skipped: &row, Change: func(j cron.Job, _ time.Time) (*cron.Job, error) {
+		try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Skipped: &row, Change: func(j cron.Job, _ time.Time) (*cron.Job, error) {
 			return &j, nil
-		}})
-		w.ok(err)
+		}})).ok(w)
 	}
 }
 
@@ -389,8 +379,7 @@ func bigRunsActive(w *world) {
 func bigDelete(w *world) {
 	node, key := w.node(), w.key()
 	w.acceptBig(node, func(int) chat.SessionKey { return key })
-	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-	w.ok(err)
+	deleted := try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 	equal(w, "deleted", deleted.Deleted, true)
 	equal(w, "unfinished", w.unfinished(), 0)
 }

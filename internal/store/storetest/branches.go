@@ -29,8 +29,7 @@ func (w *world) branchOff(parent chat.SessionKey, seq int64, lines ...string) ch
 	p := w.message(w.node(), key)
 	p.Message.Branch = &chat.Branch{Session: parent, SessionID: w.session(parent).SessionID, Seq: seq}
 	equal(w, "created", w.accept(p).Created, true)
-	again, err := w.st.Accept(w.ctx, p)
-	w.ok(err)
+	again := try(w.st.Accept(w.ctx, p)).ok(w)
 	equal(w, "the same message again", again.Duplicate, true)
 	w.lines(key, lines...)
 	return key
@@ -40,8 +39,7 @@ func (w *world) branchOff(parent chat.SessionKey, seq int64, lines ...string) ch
 func (w *world) lines(key chat.SessionKey, lines ...string) {
 	w.Helper()
 	for _, line := range lines {
-		_, err := w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: line, RunID: "run of " + line}})
-		w.ok(err)
+		try(w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: line, RunID: "run of " + line}})).ok(w)
 	}
 }
 
@@ -85,10 +83,8 @@ func branchReads(w *world) {
 	equal(w, "branches", w.transcript(store.TranscriptQuery{Session: grandchild}).Branches, 2)
 	equal(w, "of the first transcript", w.transcript(store.TranscriptQuery{Session: parent}).Branches, 0)
 	equal(w, "cut", texts(w.transcript(store.TranscriptQuery{Session: grandchild, MaxBytes: 1}).Entries), []string{"z"})
-	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: parent, Principal: "ann", NewID: w.id("second")})
-	w.ok(err)
-	_, err = w.st.ResetSession(w.ctx, store.ResetParams{Session: grandchild, Principal: "ann", NewID: w.id("second")})
-	w.ok(err)
+	try(w.st.ResetSession(w.ctx, store.ResetParams{Session: parent, Principal: "ann", NewID: w.id("second")})).ok(w)
+	try(w.st.ResetSession(w.ctx, store.ResetParams{Session: grandchild, Principal: "ann", NewID: w.id("second")})).ok(w)
 	w.reads(child, "a b x y")
 	w.lines(grandchild, "anew")
 	w.reads(grandchild, "anew")
@@ -114,8 +110,7 @@ func branchSummary(w *world) {
 	w.ok(err)
 	equal(w, "added", added, true)
 	equal(w, "its own", w.summed(behind).Summary, own)
-	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: parent})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: parent})).ok(w)
 	equal(w, "its own, after the deletion", w.summed(behind).Summary, own)
 }
 
@@ -131,8 +126,7 @@ func branchOfGone(w *world) {
 	w.lines(parent, "a", "b")
 	w.lines(other, "a")
 	id := w.session(parent).SessionID
-	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: parent})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: parent})).ok(w)
 	for name, at := range map[string]chat.Branch{
 		"of a deleted session":          {Session: parent, SessionID: id, Seq: 1},
 		"of an entry that is not there": {Session: other, SessionID: w.session(other).SessionID, Seq: 2},
@@ -140,9 +134,8 @@ func branchOfGone(w *world) {
 	} {
 		p := w.message(w.node(), w.key())
 		p.Message.Branch = &at
-		_, err := w.st.Accept(w.ctx, p)
-		w.fails(err, chat.ErrNotFound)
-		_, err = w.st.Session(w.ctx, p.Message.Session, "")
+		try(w.st.Accept(w.ctx, p)).fails(w, chat.ErrNotFound)
+		_, err := w.st.Session(w.ctx, p.Message.Session, "")
 		if err == nil {
 			w.Errorf("a branch %s made a session", name)
 		}
@@ -166,8 +159,7 @@ func branchesOutliveParent(w *world) {
 	w.finds("needle", store.SearchQuery{}, "needle")
 	remove := func(key chat.SessionKey) {
 		w.Helper()
-		out, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-		w.ok(err)
+		out := try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 		equal(w, "deleted", out.Deleted, true)
 		equal(w, "rows that are left", w.rowsOf(key), 0)
 		equal(w, "its branch", len(w.h.Query(w.tb, `SELECT 1 FROM branches WHERE session_key = '`+key.String()+`' OR parent_key = '`+key.String()+`'`)), 0)
@@ -195,11 +187,9 @@ func branchesGoWithParent(w *world) {
 	child := w.branchOff(parent, 1, "c")
 	grandchild, other := w.branchOff(child, 2), w.key()
 	w.lines(other, "o")
-	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: parent, Branches: true})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: parent, Branches: true})).ok(w)
 	for _, key := range []chat.SessionKey{parent, child, grandchild} {
-		_, err := w.st.Session(w.ctx, key, "")
-		w.fails(err, chat.ErrSessionNotFound)
+		try(w.st.Session(w.ctx, key, "")).fails(w, chat.ErrSessionNotFound)
 		equal(w, "rows", w.rowsOf(key), 0)
 	}
 	w.reads(other, "o")
@@ -212,8 +202,7 @@ func branchOfKept(w *world) {
 	child := w.branchOff(parent, 1, "c")
 	grandchild, id := w.branchOff(child, 2, "d"), w.session(child).SessionID
 	for _, key := range []chat.SessionKey{child, parent} {
-		_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: key == child})
-		w.ok(err)
+		try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: key == child})).ok(w)
 		w.reads(grandchild, "a c d")
 		equal(w, "the kept one", w.readAs("ann", child, id), "a c")
 	}
@@ -222,12 +211,10 @@ func branchOfKept(w *world) {
 func branchesCount(w *world) {
 	parent := w.key()
 	w.lines(parent, "a")
-	before, err := w.st.CountNamed(w.ctx, "ann")
-	w.ok(err)
+	before := try(w.st.CountNamed(w.ctx, "ann")).ok(w)
 	w.branchOff(parent, 1)
 	w.branchOff(parent, 1)
-	after, err := w.st.CountNamed(w.ctx, "ann")
-	w.ok(err)
+	after := try(w.st.CountNamed(w.ctx, "ann")).ok(w)
 	equal(w, "more", after-before, 2)
 }
 

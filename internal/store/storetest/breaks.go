@@ -106,8 +106,7 @@ func (w *world) example() {
 		w.ok(w.st.Register(w.ctx, store.Node{ID: id, Addr: "127.0.0.1:1", Version: "test", Lease: lease}))
 	}
 	w.exampleRun("a", "a1")
-	list, err := w.st.ClaimOutgoing(w.ctx, "n1", []string{"web"}, many)
-	w.ok(err)
+	list := try(w.st.ClaimOutgoing(w.ctx, "n1", []string{"web"}, many)).ok(w)
 	w.ok(w.st.Delivered(w.ctx, "n1", list[0].ID, "provider-1"))
 	a2 := w.exampleMessage("a", "a2")
 	w.exampleMessage("a", "a3")
@@ -137,10 +136,9 @@ func (w *world) exampleCron() {
 	w.begin(runs[1])
 	w.failAgain(runs[3], time.Hour)
 	row := skippedRow(j1, j1.State.Next.Add(-interval), cron.ReasonOverlap)
-	_, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: "j1", Skipped: &row, Change: func(j cron.Job, _ time.Time) (*cron.Job, error) {
+	try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: "j1", Skipped: &row, Change: func(j cron.Job, _ time.Time) (*cron.Job, error) {
 		return &j, nil
-	}})
-	w.ok(err)
+	}})).ok(w)
 }
 
 func exampleKey(rest string) chat.SessionKey { return chat.SessionKey{Agent: "main", Rest: rest} }
@@ -173,10 +171,9 @@ func (w *world) exampleDrop() {
 	p := w.message("n1", key)
 	p.Message.Channel, p.Message.ExternalID = "telegram:1", 41
 	a := w.accept(p)
-	ended, err := w.st.EndWaiting(w.ctx, store.EndParams{
+	ended := try(w.st.EndWaiting(w.ctx, store.EndParams{
 		Session: key, Seqs: []int64{a.Seq}, Outcome: chat.OutcomeDropped, Reason: "queue_full",
 		Notice: &store.Outgoing{Session: key, Kind: store.KindNotice, Text: "dropped", Target: chat.Target{Channel: "telegram:1", ChatID: "5"}},
-	})
-	w.ok(err)
+	})).ok(w)
 	equal(w, "ended", seqsOf(ended), []int64{a.Seq})
 }

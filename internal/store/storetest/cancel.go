@@ -122,16 +122,14 @@ func (w *world) cancelledTurn(c store.Claim, run string, seq int64) {
 		_, err := w.st.Start(ctx, start)
 		return err
 	})
-	_, err := w.st.Start(w.ctx, start)
-	w.ok(err)
+	try(w.st.Start(w.ctx, start)).ok(w)
 	r := w.run(run)
 	equal(w, "state and attempt", []any{r.State, r.Attempt}, []any{store.RunRunning, 1})
 	_ = w.cancelled(func(ctx context.Context) error { //nolint:errcheck // both ends are legal, the repetition decides
 		_, err := w.st.Finish(ctx, answered(c, run))
 		return err
 	})
-	_, err = w.st.Finish(w.ctx, answered(c, run))
-	w.ok(err)
+	try(w.st.Finish(w.ctx, answered(c, run))).ok(w)
 	w.ended(run, chat.OutcomeAnswered)
 	equal(w, "done_seq", w.session(c.Session).DoneSeq, seq)
 }

@@ -56,8 +56,7 @@ func benchLists(b *testing.B, open Opener, jobs int) {
 		b.Run(tt.name, func(b *testing.B) {
 			tt.f.Limit, tt.f.WithoutPayload = 100, true
 			for range b.N {
-				_, err := w.cron().Jobs(w.ctx, tt.f)
-				w.ok(err)
+				try(w.cron().Jobs(w.ctx, tt.f)).ok(w)
 			}
 		})
 	}
@@ -121,8 +120,7 @@ func (s *stage) report(b *testing.B) {
 // turnLoop runs the loop of cron until enough was fired.
 func (w *world) turnLoop(s *stage, node string) {
 	w.Helper()
-	r, err := cron.NewRunner(cron.RunnerConfig{Node: func() string { return node }}, w.cron(), cron.NewPlanner(schedule.NewCompiler(0), cron.PlannerConfig{}), s, s, nil)
-	w.ok(err)
+	r := try(cron.NewRunner(cron.RunnerConfig{Node: func() string { return node }}, w.cron(), cron.NewPlanner(schedule.NewCompiler(0), cron.PlannerConfig{}), s, s, nil)).ok(w)
 	ctx, cancel := context.WithCancel(w.ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
@@ -157,8 +155,7 @@ func (w *world) putAll(n int, job func(i int) cron.Job) {
 // storeNow is the clock by which the store decides what is due.
 func (w *world) storeNow() time.Time {
 	w.Helper()
-	now, err := w.st.Now(w.ctx)
-	w.ok(err)
+	now := try(w.st.Now(w.ctx)).ok(w)
 	return now.UTC()
 }
 

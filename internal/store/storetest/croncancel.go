@@ -26,8 +26,7 @@ func cronCancelTests() []test {
 
 func (w *world) cancel(p cron.CancelParams) []cron.CancelledRun {
 	w.Helper()
-	c, err := w.cron().CancelRuns(w.ctx, p)
-	w.ok(err)
+	c := try(w.cron().CancelRuns(w.ctx, p)).ok(w)
 	ids := make([]string, 0, len(c.Runs))
 	for _, r := range c.Runs {
 		ids = append(ids, r.RunID)
@@ -120,11 +119,9 @@ func cancelOver(w *world) {
 	before := w.ledger(l.Run.ID)
 	equal(w, "cancelled", len(w.cancel(cron.CancelParams{RunID: l.Run.ID, Reason: cron.ReasonStopped})), 0)
 	equal(w, "ledger", w.ledger(l.Run.ID), before)
-	_, err := w.cron().CancelRuns(w.ctx, cron.CancelParams{RunID: "schedule:nothing:1", Reason: cron.ReasonStopped})
-	w.fails(err, chat.ErrNotFound)
+	try(w.cron().CancelRuns(w.ctx, cron.CancelParams{RunID: "schedule:nothing:1", Reason: cron.ReasonStopped})).fails(w, chat.ErrNotFound)
 	equal(w, "of a job without runs", len(w.cancel(cron.CancelParams{JobID: l.Run.JobID, Reason: cron.ReasonStopped})), 0)
-	_, err = w.cron().CancelRuns(w.ctx, cron.CancelParams{JobID: "nothing", Reason: cron.ReasonStopped})
-	w.fails(err, chat.ErrNotFound)
+	try(w.cron().CancelRuns(w.ctx, cron.CancelParams{JobID: "nothing", Reason: cron.ReasonStopped})).fails(w, chat.ErrNotFound)
 }
 
 func cancelAllOfAJob(w *world) {
@@ -152,13 +149,10 @@ func cancelOfOthers(w *world) {
 	node := w.node()
 	j := w.job(nil)
 	l := w.due(node)
-	_, err := w.cron().CancelRuns(w.ctx, cron.CancelParams{RunID: l.Run.ID, Visible: "bob", Reason: cron.ReasonStopped})
-	w.fails(err, chat.ErrNotFound)
-	_, err = w.cron().CancelRuns(w.ctx, cron.CancelParams{JobID: j.ID, Visible: "bob", Reason: cron.ReasonStopped})
-	w.fails(err, chat.ErrNotFound)
+	try(w.cron().CancelRuns(w.ctx, cron.CancelParams{RunID: l.Run.ID, Visible: "bob", Reason: cron.ReasonStopped})).fails(w, chat.ErrNotFound)
+	try(w.cron().CancelRuns(w.ctx, cron.CancelParams{JobID: j.ID, Visible: "bob", Reason: cron.ReasonStopped})).fails(w, chat.ErrNotFound)
 	equal(w, "ledger", w.ledger(l.Run.ID).State, cron.RunQueued)
-	p, err := w.cron().Runs(w.ctx, cron.RunFilter{Visible: "bob", IncludeActive: true, Limit: many})
-	w.ok(err)
+	p := try(w.cron().Runs(w.ctx, cron.RunFilter{Visible: "bob", IncludeActive: true, Limit: many})).ok(w)
 	equal(w, "runs that bob sees", []int{len(p.Runs), p.Total}, []int{0, 0})
 }
 
@@ -168,13 +162,12 @@ func removalCancels(w *world) {
 	running := w.due(node)
 	c := w.begin(running)
 	queued := w.due(node)
-	removed, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{
+	removed := try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{
 		ID: j.ID, CancelActive: true, CancelReason: cron.ReasonRemoved, By: "ann",
 		Change: func(cron.Job, time.Time) (*cron.Job, error) {
 			return nil, nil //nolint:nilnil // removes the job
 		},
-	})
-	w.ok(err)
+	})).ok(w)
 	equal(w, "ended", len(removed.Ended), 2)
 	r := w.ledger(queued.Run.ID)
 	equal(w, "queued run", []any{r.State, r.Reason}, []any{cron.RunCancelled, cron.ReasonRemoved})
@@ -221,8 +214,7 @@ func stopRunning(w *world) {
 	w.job(nil)
 	l := w.due(node)
 	c := w.begin(l)
-	s, err := w.st.Stop(w.ctx, store.StopParams{Session: l.Message.Session, Scope: store.StopAll, By: "ann", Reason: "stop"})
-	w.ok(err)
+	s := try(w.st.Stop(w.ctx, store.StopParams{Session: l.Message.Session, Scope: store.StopAll, By: "ann", Reason: "stop"})).ok(w)
 	equal(w, "asked to stop", s.Running, []store.RunningRun{{RunID: l.Message.ID, Node: node}})
 	equal(w, "ledger", w.ledger(l.Run.ID).State, cron.RunRunning)
 	p := w.ending(c, l.Message.ID, cron.RunCancelled, nil)

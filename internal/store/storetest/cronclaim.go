@@ -39,12 +39,11 @@ func claimIsOneThing(w *world) {
 	j := w.job(func(j *cron.Job) { j.JitterMs = 500 })
 	w.pass(interval+700*time.Millisecond, node)
 	var told []cron.DueJob
-	c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(now time.Time, due []cron.DueJob) []cron.Verdict {
+	c := try(w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(now time.Time, due []cron.DueJob) []cron.Verdict {
 		equal(w, "clock", now.UTC(), w.clock.now())
 		told = due
 		return decide(now, due)
-	}})
-	w.ok(err)
+	}})).ok(w)
 	equal(w, "due", told, []cron.DueJob{{Job: j}})
 	slot := j.State.Next
 	want := decide(w.clock.now(), []cron.DueJob{{Job: j}})[0].Runs[0]
@@ -72,8 +71,7 @@ func claimsOfAgents(w *world) {
 	system := w.job(func(j *cron.Job) { j.Agent, j.Owner = "coder", cron.SystemOwner })
 	w.pass(interval, node)
 	claim := func(agents ...string) (ids []string, next time.Time) {
-		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Agents: agents, Decide: decide})
-		w.ok(err)
+		c := try(w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Agents: agents, Decide: decide})).ok(w)
 		equal(w, "jobs that another operation had locked", c.Passed, 0)
 		for _, l := range c.Launched {
 			ids = append(ids, l.Run.JobID)
@@ -87,8 +85,7 @@ func claimsOfAgents(w *world) {
 	equal(w, "left for a node with the agent", w.unowned(), map[string]store.Unowned{"coder": {Jobs: 1}})
 	equal(w, "slot of the other job", w.stored(other.ID).State.Next, other.State.Next)
 
-	c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Agents: []string{"main", "coder"}, Decide: decide})
-	w.ok(err)
+	c := try(w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Agents: []string{"main", "coder"}, Decide: decide})).ok(w)
 	equal(w, "launched with the agent", []any{len(c.Launched), c.Launched[0].Run.JobID}, []any{1, other.ID})
 	w.failAgain(c.Launched[0], time.Second)
 	w.clock.advance(2 * time.Second)
@@ -169,8 +166,7 @@ func earliestInBatches(w *world) {
 	w.pass(interval+9*time.Second, node)
 	var got []string
 	for _, size := range []int{4, 4, 2} {
-		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: 4, Decide: decide})
-		w.ok(err)
+		c := try(w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: 4, Decide: decide})).ok(w)
 		equal(w, "size of the batch", len(c.Launched), size)
 		if size == 2 {
 			equal(w, "more", c.More, false)
@@ -198,8 +194,7 @@ func nothingDueTouchesNothing(w *world) {
 	}
 	before, list := rows(), w.revision()
 	for range 3 {
-		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: decide})
-		w.ok(err)
+		c := try(w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: decide})).ok(w)
 		equal(w, "claimed", []int{len(c.Launched), len(c.Recorded), len(c.Jobs)}, []int{0, 0, 0})
 	}
 	equal(w, "tables", rows(), before)
@@ -210,8 +205,7 @@ func noVerdict(w *world) {
 	node := w.node()
 	j := w.job(nil)
 	w.pass(interval, node)
-	c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(time.Time, []cron.DueJob) []cron.Verdict { return nil }})
-	w.ok(err)
+	c := try(w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(time.Time, []cron.DueJob) []cron.Verdict { return nil }})).ok(w)
 	equal(w, "launched", len(c.Launched), 0)
 	equal(w, "job", w.stored(j.ID), j)
 	w.launchOne(node)
@@ -350,22 +344,20 @@ func activeRunsAreGiven(w *world) {
 	second := w.due(node)
 	w.pass(interval, node)
 	var told cron.DueJob
-	c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(now time.Time, due []cron.DueJob) []cron.Verdict {
+	c := try(w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(now time.Time, due []cron.DueJob) []cron.Verdict {
 		told = due[0]
 		return decide(now, due)
-	}})
-	w.ok(err)
+	}})).ok(w)
 	equal(w, "active runs", told.Active, []string{first.Run.ID, second.Run.ID})
 	equal(w, "running, queued and today", []int{told.Running, told.Job.State.Queued, told.RunsToday}, []int{1, 2, 2})
 	equal(w, "running since", told.Job.State.RunningAt.UTC(), w.ledger(first.Run.ID).StartedAt)
 	equal(w, "launched", len(c.Launched), 1)
 	w.clock.advance(25 * time.Hour)
 	node = w.node()
-	_, err = w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(_ time.Time, due []cron.DueJob) []cron.Verdict {
+	try(w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(_ time.Time, due []cron.DueJob) []cron.Verdict {
 		told = due[0]
 		return nil
-	}})
-	w.ok(err)
+	}})).ok(w)
 	equal(w, "runs of the last day, a day later", told.RunsToday, 0)
 	equal(w, "queued runs of the job", w.stored(j.ID).State.Queued, 3)
 }
@@ -382,8 +374,7 @@ func ownerOfTheSession(w *world) {
 	l := w.launchOne(here)
 	equal(w, "launched", []any{l.Run.JobID, l.Mine, l.Seq, l.Behind, l.Message.Session}, []any{j.ID, false, int64(2), 1, key})
 	equal(w, "limit and lane of the session", []any{w.session(key).RunLimit, w.session(key).Lane}, []any{3, "team"})
-	hinted, err := w.st.Hinted(w.ctx, there, many)
-	w.ok(err)
+	hinted := try(w.st.Hinted(w.ctx, there, many)).ok(w)
 	equal(w, "what the owner gets", idsOf(hinted[0].Messages), []string{l.Message.ID})
 }
 

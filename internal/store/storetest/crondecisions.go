@@ -135,10 +135,9 @@ func (w *world) decisionJob(node string, kind schedule.Kind, missed cron.MissedP
 // byHand makes a manual run of a job.
 func (w *world) byHand(node string, j cron.Job) cron.Launched {
 	w.Helper()
-	e, err := w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{Node: node, JobID: j.ID, Make: func(d cron.DueJob, now time.Time) ([]cron.Launch, error) {
+	e := try(w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{Node: node, JobID: j.ID, Make: func(d cron.DueJob, now time.Time) ([]cron.Launch, error) {
 		return []cron.Launch{launch(d.Job, cron.TriggerManual, schedule.Fire{Slot: now, At: now})}, nil
-	}})
-	w.ok(err)
+	}})).ok(w)
 	return e.Launched[0]
 }
 

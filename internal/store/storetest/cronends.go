@@ -22,8 +22,7 @@ func cronEndTests() []test {
 // over reads the rows of the ledger that are over.
 func (w *world) over() map[string]cron.Run {
 	w.Helper()
-	p, err := w.cron().Runs(w.ctx, cron.RunFilter{Limit: many})
-	w.ok(err)
+	p := try(w.cron().Runs(w.ctx, cron.RunFilter{Limit: many})).ok(w)
 	out := map[string]cron.Run{}
 	for _, r := range p.Runs {
 		out[r.ID] = r
@@ -142,8 +141,7 @@ func (h *endings) cancelJob() {
 }
 
 func (h *endings) cancelled(p cron.CancelParams) []cron.Run {
-	c, err := h.cron().CancelRuns(h.ctx, p)
-	h.ok(err)
+	c := try(h.cron().CancelRuns(h.ctx, p)).ok(h)
 	return c.Finished
 }
 
@@ -168,7 +166,7 @@ func (h *endings) resume() {
 	h.pass(interval, h.node)
 	row := skippedRow(j, j.State.Next, cron.ReasonPaused)
 	h.check("resume", func() []cron.Run {
-		c, err := h.cron().ChangeJob(h.ctx, cron.ChangeParams{ID: id, Skipped: &row, Change: func(j cron.Job, now time.Time) (*cron.Job, error) {
+		c := try(h.cron().ChangeJob(h.ctx, cron.ChangeParams{ID: id, Skipped: &row, Change: func(j cron.Job, now time.Time) (*cron.Job, error) {
 			j.Pause = nil
 			compiled, err := schedule.Compile(j.Schedule)
 			if err != nil {
@@ -177,8 +175,7 @@ func (h *endings) resume() {
 			next, _ := j.Timetable(compiled).First(now)
 			j.State.Next, j.State.NextRunAt = next.Slot, next.At
 			return &j, nil
-		}})
-		h.ok(err)
+		}})).ok(h)
 		return c.Finished
 	})
 }
@@ -186,10 +183,9 @@ func (h *endings) resume() {
 func (h *endings) enqueue() {
 	h.clock.advance(time.Millisecond)
 	h.check("run by hand", func() []cron.Run {
-		e, err := h.cron().EnqueueRuns(h.ctx, cron.EnqueueParams{Node: h.node, JobID: h.job(), Make: func(d cron.DueJob, now time.Time) ([]cron.Launch, error) {
+		e := try(h.cron().EnqueueRuns(h.ctx, cron.EnqueueParams{Node: h.node, JobID: h.job(), Make: func(d cron.DueJob, now time.Time) ([]cron.Launch, error) {
 			return []cron.Launch{launch(d.Job, cron.TriggerManual, schedule.Fire{Slot: now, At: now})}, nil
-		}})
-		h.ok(err)
+		}})).ok(h)
 		h.wait = append(h.wait, e.Launched...)
 		return e.Finished
 	})
@@ -199,8 +195,7 @@ func (h *endings) upsert() {
 	j := h.stored(h.job())
 	j.Description += "x"
 	h.check("upsert", func() []cron.Run {
-		r, err := h.cron().PutJob(h.ctx, putParams(j))
-		h.ok(err)
+		r := try(h.cron().PutJob(h.ctx, putParams(j))).ok(h)
 		return r.Finished
 	})
 }
@@ -210,10 +205,9 @@ func (h *endings) remove() {
 	h.enqueue()
 	for _, id := range h.jobs {
 		h.check("removal", func() []cron.Run {
-			c, err := h.cron().ChangeJob(h.ctx, cron.ChangeParams{ID: id, CancelActive: true, CancelReason: cron.ReasonRemoved, Change: func(cron.Job, time.Time) (*cron.Job, error) {
+			c := try(h.cron().ChangeJob(h.ctx, cron.ChangeParams{ID: id, CancelActive: true, CancelReason: cron.ReasonRemoved, Change: func(cron.Job, time.Time) (*cron.Job, error) {
 				return nil, nil //nolint:nilnil // removes the job
-			}})
-			h.ok(err)
+			}})).ok(h)
 			return c.Finished
 		})
 	}

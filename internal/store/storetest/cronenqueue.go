@@ -27,12 +27,10 @@ func runByHand(w *world) {
 			return []cron.Launch{launch(d.Job, cron.TriggerManual, schedule.Fire{Slot: now, At: now})}, nil
 		},
 	}
-	e, err := w.cron().EnqueueRuns(w.ctx, params)
-	w.ok(err)
+	e := try(w.cron().EnqueueRuns(w.ctx, params)).ok(w)
 	equal(w, "made", []any{len(e.Launched), len(e.Existing), e.Launched[0].Mine, e.Job.ID}, []any{1, 0, true, j.ID})
 	id := cron.RunID(cron.TriggerManual, j.ID, at)
-	again, err := w.cron().EnqueueRuns(w.ctx, params)
-	w.ok(err)
+	again := try(w.cron().EnqueueRuns(w.ctx, params)).ok(w)
 	equal(w, "made again", []any{len(again.Launched), again.Existing}, []any{0, []string{id}})
 	equal(w, "audit rows", len(w.audits()), 1)
 	l := e.Launched[0]
@@ -41,11 +39,9 @@ func runByHand(w *world) {
 	equal(w, "job", w.stored(j.ID), j)
 	refuse := chat.ErrLimit
 	params.Make = func(cron.DueJob, time.Time) ([]cron.Launch, error) { return nil, refuse }
-	_, err = w.cron().EnqueueRuns(w.ctx, params)
-	w.fails(err, refuse)
+	try(w.cron().EnqueueRuns(w.ctx, params)).fails(w, refuse)
 	params.JobID = "nothing"
-	_, err = w.cron().EnqueueRuns(w.ctx, params)
-	w.fails(err, chat.ErrNotFound)
+	try(w.cron().EnqueueRuns(w.ctx, params)).fails(w, chat.ErrNotFound)
 }
 
 func backfill(w *world) {
@@ -57,8 +53,8 @@ func backfill(w *world) {
 	w.endRun(w.begin(bad), bad.Message.ID, cron.RunError, nil)
 	slots := []time.Time{good.Run.ScheduledFor, bad.Run.ScheduledFor, j.State.Next.Add(-interval)}
 	launched := map[string]cron.Launched{}
-	try := func(force bool) ([]string, []string) {
-		e, err := w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{
+	attempt := func(force bool) ([]string, []string) {
+		e := try(w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{
 			Node: node, JobID: j.ID, Slots: slots,
 			Make: func(d cron.DueJob, _ time.Time) ([]cron.Launch, error) {
 				var list []cron.Launch
@@ -67,8 +63,7 @@ func backfill(w *world) {
 				}
 				return list, nil
 			},
-		})
-		w.ok(err)
+		})).ok(w)
 		var made []string
 		for _, l := range e.Launched {
 			made = append(made, l.Run.ID)
@@ -80,21 +75,21 @@ func backfill(w *world) {
 	for _, slot := range slots {
 		ids = append(ids, cron.RunID(cron.TriggerBackfill, j.ID, slot))
 	}
-	made, existing := try(false)
+	made, existing := attempt(false)
 	equal(w, "made and existing", [][]string{made, existing}, [][]string{ids[1:], ids[:1]})
-	made, existing = try(false)
+	made, existing = attempt(false)
 	equal(w, "made and existing again", [][]string{made, existing}, [][]string{nil, ids})
-	made, existing = try(true)
+	made, existing = attempt(true)
 	equal(w, "made and existing by force while some are under way", [][]string{made, existing}, [][]string{ids[:1], ids[1:]})
 	for i, state := range []cron.RunState{cron.RunOK, cron.RunError, cron.RunOK} {
 		l := launched[ids[i]]
 		w.endRun(w.begin(l), l.Message.ID, state, nil)
 	}
 	second := func(i int) string { return cron.RunID(cron.BackfillTrigger(2), j.ID, slots[i]) }
-	made, existing = try(false)
+	made, existing = attempt(false)
 	equal(w, "made and existing when they are over", [][]string{made, existing}, [][]string{{second(1)}, {ids[0], ids[2]}})
 	w.endRun(w.begin(launched[second(1)]), second(1), cron.RunOK, nil)
-	made, existing = try(true)
+	made, existing = attempt(true)
 	third := cron.RunID(cron.BackfillTrigger(3), j.ID, slots[1])
 	equal(w, "made and existing by force", [][]string{made, existing}, [][]string{{second(0), third, second(2)}, nil})
 	equal(w, "trigger", w.ledger(third).Trigger, cron.BackfillTrigger(3))
@@ -110,8 +105,7 @@ func backfillOf(d cron.DueJob, slot time.Time, force bool) cron.Launch {
 
 func nextWake(w *world) {
 	wake := func() time.Time {
-		s, err := w.cron().Summary(w.ctx, "")
-		w.ok(err)
+		s := try(w.cron().Summary(w.ctx, "")).ok(w)
 		return s.NextWake
 	}
 	equal(w, "no job", wake().IsZero(), true)

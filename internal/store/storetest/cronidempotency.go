@@ -38,21 +38,17 @@ func addOnce(w *world) {
 	j := w.draft()
 	p := putParams(j)
 	p.IdempotencyKey, p.Audit = keyOf("ann", "cron.add", "k1"), &chat.Audit{Who: "ann", Verb: "1-add", Object: j.ID}
-	first, err := w.cron().PutJob(w.ctx, p)
-	w.ok(err)
+	first := try(w.cron().PutJob(w.ctx, p)).ok(w)
 	equal(w, "made and repeated", []bool{first.Created, first.Repeated}, []bool{true, false})
 	w.alter(j.ID, func(j *cron.Job) { j.Description, j.Revision = "of another edit", "r2" })
-	_, err = w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) {
+	try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) {
 		return nil, nil //nolint:nilnil // removes the job
-	}})
-	w.ok(err)
+	}})).ok(w)
 	w.everywhere(func(st cron.JobStore) {
-		again, err := st.PutJob(w.ctx, p)
-		w.ok(err)
+		again := try(st.PutJob(w.ctx, p)).ok(w)
 		equal(w, "repeated", []bool{again.Created, again.Repeated}, []bool{true, true})
 		equal(w, "the job as it was answered", again.Job, first.Job)
-		_, err = st.Job(w.ctx, j.ID, "")
-		w.fails(err, chat.ErrNotFound)
+		try(st.Job(w.ctx, j.ID, "")).fails(w, chat.ErrNotFound)
 	})
 	equal(w, "rows of the log", len(w.audits()), 1)
 }
@@ -73,22 +69,19 @@ func manual(node, job string, o *chat.IdempotencyKey) cron.EnqueueParams {
 func runOnce(w *world) {
 	j := w.job(nil)
 	p := manual(w.node(), j.ID, keyOf("ann", "cron.run", "k1"))
-	first, err := w.cron().EnqueueRuns(w.ctx, p)
-	w.ok(err)
+	first := try(w.cron().EnqueueRuns(w.ctx, p)).ok(w)
 	l := first.Launched[0]
 	equal(w, "ids", first.IDs, []string{l.Run.ID})
 	w.endRun(w.begin(l), l.Message.ID, cron.RunOK, nil)
 	w.clock.advance(time.Second)
 	w.everywhere(func(st cron.JobStore) {
-		again, err := st.EnqueueRuns(w.ctx, p)
-		w.ok(err)
+		again := try(st.EnqueueRuns(w.ctx, p)).ok(w)
 		equal(w, "repeated", again, cron.Enqueued{IDs: first.IDs})
 	})
 	equal(w, "runs", len(w.history(j.ID)), 1)
 	equal(w, "rows of the log", len(w.audits()), 1)
 	p.IdempotencyKey.Key = "k2"
-	second, err := w.cron().EnqueueRuns(w.ctx, p)
-	w.ok(err)
+	second := try(w.cron().EnqueueRuns(w.ctx, p)).ok(w)
 	equal(w, "made under another key", len(second.Launched), 1)
 }
 
@@ -97,12 +90,10 @@ func notRunOnce(w *world) {
 	j := w.job(nil)
 	l := w.due(node)
 	p := manual(node, j.ID, keyOf("ann", "cron.run", "k1"))
-	first, err := w.cron().EnqueueRuns(w.ctx, p)
-	w.ok(err)
+	first := try(w.cron().EnqueueRuns(w.ctx, p)).ok(w)
 	equal(w, "answer", first, cron.Enqueued{Job: first.Job, NotRun: "already-running"})
 	w.endRun(w.begin(l), l.Message.ID, cron.RunOK, nil)
-	again, err := w.cron().EnqueueRuns(w.ctx, p)
-	w.ok(err)
+	again := try(w.cron().EnqueueRuns(w.ctx, p)).ok(w)
 	equal(w, "repeated", again, cron.Enqueued{NotRun: "already-running"})
 	equal(w, "runs", len(w.history(j.ID)), 1)
 }
@@ -113,12 +104,10 @@ func takenMoment(w *world) {
 	l := w.byHand(node, j)
 	w.endRun(w.begin(l), l.Message.ID, cron.RunOK, nil)
 	p := manual(node, j.ID, keyOf("ann", "cron.run", "k1"))
-	_, err := w.cron().EnqueueRuns(w.ctx, p)
-	w.fails(err, chat.ErrConflict)
+	try(w.cron().EnqueueRuns(w.ctx, p)).fails(w, chat.ErrConflict)
 	equal(w, "runs", len(w.history(j.ID)), 1)
 	w.clock.advance(time.Millisecond)
-	e, err := w.cron().EnqueueRuns(w.ctx, p)
-	w.ok(err)
+	e := try(w.cron().EnqueueRuns(w.ctx, p)).ok(w)
 	equal(w, "made a moment later", len(e.Launched), 1)
 }
 
@@ -138,14 +127,12 @@ func backfillOnce(w *world) {
 			return list, nil
 		},
 	}
-	first, err := w.cron().EnqueueRuns(w.ctx, p)
-	w.ok(err)
+	first := try(w.cron().EnqueueRuns(w.ctx, p)).ok(w)
 	ids := []string{cron.RunID(cron.TriggerBackfill, j.ID, slots[0]), cron.RunID(cron.TriggerBackfill, j.ID, slots[1])}
 	equal(w, "asked for and existing", [][]string{first.IDs, first.Existing}, [][]string{ids, ids[1:]})
 	slots = append(slots, good.Run.ScheduledFor.Add(-2*interval)) // what a changed schedule would ask for
 	w.everywhere(func(st cron.JobStore) {
-		again, err := st.EnqueueRuns(w.ctx, p)
-		w.ok(err)
+		again := try(st.EnqueueRuns(w.ctx, p)).ok(w)
 		equal(w, "repeated", again, cron.Enqueued{IDs: ids, Existing: ids[1:]})
 	})
 	equal(w, "runs", len(w.history(j.ID)), 2)
@@ -159,8 +146,7 @@ func cancelOnce(w *world) {
 	equal(w, "cancelled", len(w.cancel(p)), 1)
 	second := w.byHand(node, j)
 	w.everywhere(func(st cron.JobStore) {
-		again, err := st.CancelRuns(w.ctx, p)
-		w.ok(err)
+		again := try(st.CancelRuns(w.ctx, p)).ok(w)
 		equal(w, "repeated", again, cron.Cancelled{IDs: []string{first.Run.ID}})
 	})
 	equal(w, "the later run", w.ledger(second.Run.ID).State, cron.RunQueued)
@@ -179,13 +165,11 @@ func cronKeyReused(w *world) {
 	}
 	put := putParams(w.draft())
 	put.IdempotencyKey = keyOf("ann", "cron.add", "k1")
-	_, err := w.cron().PutJob(w.ctx, put)
-	w.ok(err)
+	try(w.cron().PutJob(w.ctx, put)).ok(w)
 	l := w.byHand(node, j)
 	w.clock.advance(time.Millisecond)
 	run := manual(node, j.ID, keyOf("ann", "cron.run", "k1"))
-	_, err = w.cron().EnqueueRuns(w.ctx, run)
-	w.ok(err)
+	try(w.cron().EnqueueRuns(w.ctx, run)).ok(w)
 	cancel := cron.CancelParams{RunID: l.Run.ID, IdempotencyKey: keyOf("ann", "cron.cancel", "k1")}
 	w.cancel(cancel)
 	w.clock.advance(time.Millisecond)
@@ -193,16 +177,12 @@ func cronKeyReused(w *world) {
 
 	put = putParams(w.draft())
 	put.IdempotencyKey = other("cron.add")
-	_, err = w.cron().PutJob(w.ctx, put)
-	w.fails(err, chat.ErrKeyReused)
+	try(w.cron().PutJob(w.ctx, put)).fails(w, chat.ErrKeyReused)
 	run.IdempotencyKey = other("cron.run")
-	_, err = w.cron().EnqueueRuns(w.ctx, run)
-	w.fails(err, chat.ErrKeyReused)
+	try(w.cron().EnqueueRuns(w.ctx, run)).fails(w, chat.ErrKeyReused)
 	cancel.RunID, cancel.IdempotencyKey = l.Run.ID, other("cron.cancel")
-	_, err = w.cron().CancelRuns(w.ctx, cancel)
-	w.fails(err, chat.ErrKeyReused)
-	page, err := w.cron().Jobs(w.ctx, cron.JobFilter{})
-	w.ok(err)
+	try(w.cron().CancelRuns(w.ctx, cancel)).fails(w, chat.ErrKeyReused)
+	page := try(w.cron().Jobs(w.ctx, cron.JobFilter{})).ok(w)
 	equal(w, "jobs", page.Total, 2)
 	equal(w, "runs", len(w.history(j.ID)), 2)
 	equal(w, "the run that was to be cancelled", w.ledger(l.Run.ID).State, cron.RunQueued)
@@ -214,16 +194,13 @@ func cronRefusalIsNotKept(w *world) {
 	change := put.Change
 	put.IdempotencyKey = keyOf("ann", "cron.add", "k1")
 	put.Change = func(*cron.Job, time.Time) (*cron.Job, error) { return nil, refused }
-	_, err := w.cron().PutJob(w.ctx, put)
-	w.fails(err, refused)
+	try(w.cron().PutJob(w.ctx, put)).fails(w, refused)
 	put.Change = change
-	made, err := w.cron().PutJob(w.ctx, put)
-	w.ok(err)
+	made := try(w.cron().PutJob(w.ctx, put)).ok(w)
 	equal(w, "made", made.Created, true)
 	cancel := cron.CancelParams{JobID: "nothing", IdempotencyKey: keyOf("ann", "cron.cancel", "k1")}
 	for range 2 {
-		_, err = w.cron().CancelRuns(w.ctx, cancel)
-		w.fails(err, chat.ErrNotFound)
+		try(w.cron().CancelRuns(w.ctx, cancel)).fails(w, chat.ErrNotFound)
 	}
 }
 
@@ -253,7 +230,6 @@ func addsAtOnce(w *world) {
 		}
 	}
 	equal(w, "calls that made it", first, 1)
-	page, err := w.cron().Jobs(w.ctx, cron.JobFilter{})
-	w.ok(err)
+	page := try(w.cron().Jobs(w.ctx, cron.JobFilter{})).ok(w)
 	equal(w, "jobs", page.Total, 1)
 }

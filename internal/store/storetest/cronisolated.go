@@ -25,17 +25,15 @@ func entry(role, text, runID string) chat.TranscriptEntry {
 func (w *world) beginSaying(l cron.Launched, entries ...chat.TranscriptEntry) (store.Claim, store.Started) {
 	w.Helper()
 	c := claimOfRun(l)
-	s, err := w.st.Start(w.ctx, store.StartParams{
+	s := try(w.st.Start(w.ctx, store.StartParams{
 		Claim: c, RunID: l.Message.ID, Lane: "cron", Seqs: []int64{l.Seq}, Cron: w.attempt(l.Message.ID, c.Node), Transcript: entries,
-	})
-	w.ok(err)
+	})).ok(w)
 	return c, s
 }
 
 func (w *world) entriesOf(key chat.SessionKey) []chat.TranscriptEntry {
 	w.Helper()
-	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key, FromStart: true})
-	w.ok(err)
+	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key, FromStart: true})).ok(w)
 	equal(w, "total", tr.Total, len(tr.Entries))
 	return tr.Entries
 }
@@ -115,8 +113,7 @@ func (w *world) readsPages(key chat.SessionKey, sessionID, runID string) {
 		{store.TranscriptQuery{RunID: "another", FromStart: true}, nil},
 	} {
 		page.q.Session = key
-		tr, err := w.st.Transcript(w.ctx, page.q)
-		w.ok(err)
+		tr := try(w.st.Transcript(w.ctx, page.q)).ok(w)
 		equal(w, "a page of the transcript", textsOf(tr.Entries), page.want)
 	}
 }
@@ -147,16 +144,12 @@ func isolatedDelete(w *world) {
 	w.job(nil)
 	l := w.due(node)
 	c, _ := w.beginSaying(l, entry(chat.RoleUser, "work", l.Message.ID))
-	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: l.Message.Session})
-	w.fails(err, chat.ErrConflict)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: l.Message.Session})).fails(w, chat.ErrConflict)
 	w.endRun(c, l.Message.ID, cron.RunOK, nil)
-	out, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: l.Message.Session, KeepTranscript: true})
-	w.ok(err)
+	out := try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: l.Message.Session, KeepTranscript: true})).ok(w)
 	equal(w, "deleted", []any{out.Deleted, out.Kept}, []any{true, l.SessionID})
-	_, err = w.st.Session(w.ctx, l.Message.Session, "")
-	w.fails(err, chat.ErrSessionNotFound)
-	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: l.Message.Session, SessionID: l.SessionID})
-	w.ok(err)
+	try(w.st.Session(w.ctx, l.Message.Session, "")).fails(w, chat.ErrSessionNotFound)
+	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: l.Message.Session, SessionID: l.SessionID})).ok(w)
 	equal(w, "kept", textsOf(tr.Entries), []string{"user: work"})
 	equal(w, "the ledger", w.ledger(l.Run.ID).State, cron.RunOK)
 	_, a := w.acceptText(node, l.Message.Session)

@@ -65,14 +65,13 @@ func putAgainWritesNothing(w *world) {
 	j := w.job(nil)
 	before := w.revision()
 	for range 2 {
-		r, err := w.cron().PutJob(w.ctx, cron.PutParams{
+		r := try(w.cron().PutJob(w.ctx, cron.PutParams{
 			Owner: j.Owner, Key: j.Key, Audit: &cron.Audit{Who: "ann", Verb: "add", Object: j.ID},
 			Change: func(old *cron.Job, now time.Time) (*cron.Job, error) {
 				equal(w, "the stored job and the clock", []any{*old, now.UTC()}, []any{j, w.clock.now()})
 				return old, nil
 			},
-		})
-		w.ok(err)
+		})).ok(w)
 		equal(w, "result", r, cron.PutResult{Job: j})
 	}
 	equal(w, "revision of the list", w.revision(), before)
@@ -81,18 +80,16 @@ func putAgainWritesNothing(w *world) {
 
 func (w *world) revision() string {
 	w.Helper()
-	p, err := w.cron().Jobs(w.ctx, cron.JobFilter{Limit: 1})
-	w.ok(err)
+	p := try(w.cron().Jobs(w.ctx, cron.JobFilter{Limit: 1})).ok(w)
 	return p.Revision
 }
 
 func putChangesByKey(w *world) {
 	j := w.job(nil)
-	r, err := w.cron().PutJob(w.ctx, cron.PutParams{Owner: j.Owner, Key: j.Key, Change: func(old *cron.Job, _ time.Time) (*cron.Job, error) {
+	r := try(w.cron().PutJob(w.ctx, cron.PutParams{Owner: j.Owner, Key: j.Key, Change: func(old *cron.Job, _ time.Time) (*cron.Job, error) {
 		old.Name, old.Revision = "other", "r2"
 		return old, nil
-	}})
-	w.ok(err)
+	}})).ok(w)
 	j.Name, j.Revision = "other", "r2"
 	equal(w, "result", r, cron.PutResult{Job: j, Updated: true})
 	equal(w, "stored", w.stored(j.ID), j)
@@ -109,16 +106,14 @@ func changeErrors(w *world) {
 	j := w.job(nil)
 	refuse := errors.New("changed since it was read")
 	before := w.revision()
-	_, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{
+	try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{
 		ID: j.ID, Audit: &cron.Audit{Who: "ann"}, CancelActive: true,
 		Change: func(old cron.Job, _ time.Time) (*cron.Job, error) { return nil, refuse },
-	})
-	w.fails(err, refuse)
-	_, err = w.cron().PutJob(w.ctx, cron.PutParams{
+	})).fails(w, refuse)
+	try(w.cron().PutJob(w.ctx, cron.PutParams{
 		Owner: "ann", Key: "new", Audit: &cron.Audit{Who: "ann"},
 		Change: func(*cron.Job, time.Time) (*cron.Job, error) { return nil, refuse },
-	})
-	w.fails(err, refuse)
+	})).fails(w, refuse)
 	equal(w, "job", w.stored(j.ID), j)
 	equal(w, "revision of the list", w.revision(), before)
 	equal(w, "audit rows", w.audits(), [][]any{})
@@ -168,27 +163,26 @@ func putsOfOneKey(w *world) {
 func limitsRefuseNewJobs(w *world) {
 	old := w.job(nil)
 	w.job(func(j *cron.Job) { j.Owner = "bob" })
-	try := func(j cron.Job, ofOwner, total int) error {
+	attempt := func(j cron.Job, ofOwner, total int) error {
 		p := putParams(j)
 		p.MaxOfOwner, p.MaxTotal = ofOwner, total
 		_, err := w.cron().PutJob(w.ctx, p)
 		return err
 	}
-	w.fails(try(w.draft(), 1, 0), chat.ErrLimit)
-	w.fails(try(w.draft(), 0, 2), chat.ErrLimit)
+	w.fails(attempt(w.draft(), 1, 0), chat.ErrLimit)
+	w.fails(attempt(w.draft(), 0, 2), chat.ErrLimit)
 	equal(w, "jobs", w.jobIDs(cron.JobFilter{Visible: "ann", Limit: many}), []string{old.ID})
 	old.Name = "changed although there is no room"
-	w.ok(try(old, 1, 2))
-	w.ok(try(w.draft(), 2, 3))
+	w.ok(attempt(old, 1, 2))
+	w.ok(attempt(w.draft(), 2, 3))
 }
 
 func keyConflict(w *world) {
 	a, b := w.job(nil), w.job(nil)
-	_, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: b.ID, Change: func(j cron.Job, _ time.Time) (*cron.Job, error) {
+	try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: b.ID, Change: func(j cron.Job, _ time.Time) (*cron.Job, error) {
 		j.Key = a.Key
 		return &j, nil
-	}})
-	w.fails(err, chat.ErrConflict)
+	}})).fails(w, chat.ErrConflict)
 	equal(w, "unchanged", w.stored(b.ID), b)
 	w.alter(b.ID, func(j *cron.Job) { j.Key = "free" })
 	equal(w, "renamed", w.stored(b.ID).Key, "free")
@@ -197,20 +191,15 @@ func keyConflict(w *world) {
 
 func jobsOfOthers(w *world) {
 	j := w.job(nil)
-	_, err := w.cron().Job(w.ctx, j.ID, "bob")
-	w.fails(err, chat.ErrNotFound)
-	_, err = w.cron().Job(w.ctx, "nothing", "")
-	w.fails(err, chat.ErrNotFound)
-	_, err = w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Visible: "bob", Change: func(cron.Job, time.Time) (*cron.Job, error) {
+	try(w.cron().Job(w.ctx, j.ID, "bob")).fails(w, chat.ErrNotFound)
+	try(w.cron().Job(w.ctx, "nothing", "")).fails(w, chat.ErrNotFound)
+	try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Visible: "bob", Change: func(cron.Job, time.Time) (*cron.Job, error) {
 		w.Errorf("a change was asked about the job of another principal")
 		return nil, nil //nolint:nilnil // would remove the job
-	}})
-	w.fails(err, chat.ErrNotFound)
-	_, err = w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{Node: w.node(), JobID: j.ID, Visible: "bob"})
-	w.fails(err, chat.ErrNotFound)
+	}})).fails(w, chat.ErrNotFound)
+	try(w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{Node: w.node(), JobID: j.ID, Visible: "bob"})).fails(w, chat.ErrNotFound)
 	equal(w, "jobs that bob sees", w.jobIDs(cron.JobFilter{Visible: "bob", Limit: many}), nil)
-	mine, err := w.cron().Job(w.ctx, j.ID, "ann")
-	w.ok(err)
+	mine := try(w.cron().Job(w.ctx, j.ID, "ann")).ok(w)
 	equal(w, "job", mine, j)
 }
 
@@ -220,21 +209,18 @@ func removedJob(w *world) {
 	l := w.due(node)
 	w.endRun(w.begin(l), l.Message.ID, cron.RunOK, nil)
 	next := w.due(node)
-	c, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) {
+	c := try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) {
 		return nil, nil //nolint:nilnil // removes the job
-	}})
-	w.ok(err)
+	}})).ok(w)
 	equal(w, "what was removed", []any{c.Old.ID, c.Job == nil, c.Changed, len(c.Ended)}, []any{j.ID, true, true, 0})
-	_, err = w.cron().Job(w.ctx, j.ID, "")
-	w.fails(err, chat.ErrNotFound)
+	try(w.cron().Job(w.ctx, j.ID, "")).fails(w, chat.ErrNotFound)
 	r := w.ledger(l.Run.ID)
 	equal(w, "history", []any{r.State, r.JobName, r.JobKey, r.Owner}, []any{cron.RunOK, j.Name, j.Key, j.Owner})
 	w.endRun(w.begin(next), next.Message.ID, cron.RunOK, func(e *cron.AttemptEnd) {
 		e.Job = func(old cron.Job, _ cron.Run, _ time.Time) *cron.Job { return &old }
 	})
 	equal(w, "the run that was under way", w.ledger(next.Run.ID).State, cron.RunOK)
-	_, err = w.cron().Job(w.ctx, j.ID, "")
-	w.fails(err, chat.ErrNotFound)
+	try(w.cron().Job(w.ctx, j.ID, "")).fails(w, chat.ErrNotFound)
 	w.put(j)
 }
 
@@ -249,8 +235,7 @@ func skippedSlotsOfAPause(w *world) {
 			old.State.Next, old.State.NextRunAt = now.Add(interval), now.Add(interval)
 			return &old, nil
 		}
-		_, err := w.cron().ChangeJob(w.ctx, p)
-		w.ok(err)
+		try(w.cron().ChangeJob(w.ctx, p)).ok(w)
 	}
 	list := w.history(j.ID)
 	equal(w, "rows", len(list), 1)
@@ -271,20 +256,17 @@ func auditOnlyWithTheChange(w *world) {
 	}
 	p := putParams(j)
 	p.Audit = note("1-add")
-	_, err := w.cron().PutJob(w.ctx, p)
-	w.ok(err)
+	try(w.cron().PutJob(w.ctx, p)).ok(w)
 	change := func(verb string, fn func(j *cron.Job) *cron.Job) {
-		_, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Audit: note(verb), Change: func(j cron.Job, _ time.Time) (*cron.Job, error) {
+		try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Audit: note(verb), Change: func(j cron.Job, _ time.Time) (*cron.Job, error) {
 			return fn(&j), nil
-		}})
-		w.ok(err)
+		}})).ok(w)
 	}
 	put := func(verb, description, revision string) {
 		j.Description, j.Revision = description, revision
 		p := putParams(j)
 		p.Audit = note(verb)
-		_, err := w.cron().PutJob(w.ctx, p)
-		w.ok(err)
+		try(w.cron().PutJob(w.ctx, p)).ok(w)
 	}
 	change("2-nothing", func(j *cron.Job) *cron.Job { return j })
 	change("3-update", func(j *cron.Job) *cron.Job {
@@ -298,12 +280,11 @@ func auditOnlyWithTheChange(w *world) {
 	running := w.due(node)
 	w.begin(running)
 	queued := w.byHand(node, j)
-	_, err = w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{
+	try(w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{
 		Node: node, JobID: j.ID, Audit: note("7-run"), Make: func(d cron.DueJob, now time.Time) ([]cron.Launch, error) {
 			return []cron.Launch{launch(d.Job, cron.TriggerBackfill, schedule.Fire{Slot: now, At: now})}, nil
 		},
-	})
-	w.ok(err)
+	})).ok(w)
 	for _, id := range []string{queued.Run.ID, running.Run.ID} {
 		w.cancel(cron.CancelParams{RunID: id, Audit: note("8-cancel " + id)})
 	}

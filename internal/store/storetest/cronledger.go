@@ -25,8 +25,7 @@ func cronLedgerTests() []test {
 
 func (w *world) runIDs(f cron.RunFilter) []string {
 	w.Helper()
-	p, err := w.cron().Runs(w.ctx, f)
-	w.ok(err)
+	p := try(w.cron().Runs(w.ctx, f)).ok(w)
 	var ids []string
 	for _, r := range p.Runs {
 		ids = append(ids, r.ID)
@@ -102,8 +101,7 @@ func runsInPages(w *world) {
 	slices.Reverse(want)
 	var got []string
 	for offset := 0; offset < 15; offset += 5 {
-		p, err := w.cron().Runs(w.ctx, cron.RunFilter{JobID: j.ID, Limit: 5, Offset: offset})
-		w.ok(err)
+		p := try(w.cron().Runs(w.ctx, cron.RunFilter{JobID: j.ID, Limit: 5, Offset: offset})).ok(w)
 		equal(w, "total", p.Total, 12)
 		for _, r := range p.Runs {
 			got = append(got, r.ID)
@@ -164,8 +162,7 @@ func runsByPlannedTime(w *world) {
 		equal(w, tt.name+", newest first", w.runIDs(tt.f), newest)
 		var paged []string
 		for tt.f.Limit = 1; tt.f.Offset < len(newest); tt.f.Offset++ {
-			p, err := w.cron().Runs(w.ctx, tt.f)
-			w.ok(err)
+			p := try(w.cron().Runs(w.ctx, tt.f)).ok(w)
 			equal(w, tt.name+", total", p.Total, len(newest))
 			for _, r := range p.Runs {
 				paged = append(paged, r.ID)
@@ -202,8 +199,7 @@ func readingMovesNothing(w *world) {
 	for range 20 {
 		w.jobIDs(cron.JobFilter{Limit: many})
 		w.history(j.ID)
-		_, err := w.cron().Summary(w.ctx, "")
-		w.ok(err)
+		try(w.cron().Summary(w.ctx, "")).ok(w)
 	}
 	equal(w, "job", w.stored(j.ID), j)
 	equal(w, "ledger", len(w.history(j.ID)), 0)
@@ -218,8 +214,7 @@ func summaryCounts(w *world) {
 	})
 	w.job(func(j *cron.Job) { j.Owner, j.Enabled = "bob", false })
 	check := func(when, visible string, want cron.Summary) {
-		got, err := w.cron().Summary(w.ctx, visible)
-		w.ok(err)
+		got := try(w.cron().Summary(w.ctx, visible)).ok(w)
 		if got.OldestDue < 0 {
 			got.OldestDue = -1
 		}
@@ -243,9 +238,7 @@ func summaryCounts(w *world) {
 func (w *world) prune(p store.PruneParams) int {
 	w.Helper()
 	p.What = store.PruneLedger
-	n, err := w.st.Prune(w.ctx, p)
-	w.ok(err)
-	return n
+	return try(w.st.Prune(w.ctx, p)).ok(w)
 }
 
 func pruneByAge(w *world) {
@@ -287,17 +280,13 @@ func prunedRun(w *world) {
 	c, _ := w.beginSaying(lone, entry(chat.RoleUser, "work", lone.Message.ID))
 	w.endRun(c, lone.Message.ID, cron.RunOK, nil)
 	equal(w, "gone", w.prune(store.PruneParams{Before: w.clock.now().Add(time.Second), Limit: many}), 2)
-	_, err := w.st.Session(w.ctx, lone.Message.Session, "")
-	w.fails(err, chat.ErrSessionNotFound)
+	try(w.st.Session(w.ctx, lone.Message.Session, "")).fails(w, chat.ErrSessionNotFound)
 	equal(w, "its transcript", w.entriesOf(lone.Message.Session), nil)
 	equal(w, "tombstones", w.h.Query(w.tb, "SELECT 1 FROM tombstones"), nil)
-	_, err = w.cron().Run(w.ctx, l.Run.ID, "")
-	w.fails(err, chat.ErrNotFound)
+	try(w.cron().Run(w.ctx, l.Run.ID, "")).fails(w, chat.ErrNotFound)
 	for _, messageID := range []string{l.Message.ID, again.Message.ID} {
-		_, err := w.st.MessageByID(w.ctx, messageID)
-		w.fails(err, chat.ErrNotFound)
-		_, err = w.st.RunByID(w.ctx, messageID)
-		w.fails(err, chat.ErrNotFound)
+		try(w.st.MessageByID(w.ctx, messageID)).fails(w, chat.ErrNotFound)
+		try(w.st.RunByID(w.ctx, messageID)).fails(w, chat.ErrNotFound)
 	}
 	equal(w, "other messages of the session", w.row(id).State, store.StateWaiting)
 }

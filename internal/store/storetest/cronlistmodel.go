@@ -128,12 +128,9 @@ func listsOfModel(w *world) {
 			}
 		}
 	}
-	_, err := w.cron().Jobs(w.ctx, cron.JobFilter{Limit: 5, After: "no cursor"})
-	w.fails(err, chat.ErrInvalid)
-	page, err := w.cron().Jobs(w.ctx, cron.JobFilter{Limit: 5})
-	w.ok(err)
-	_, err = w.cron().Jobs(w.ctx, cron.JobFilter{Limit: 5, SortBy: "name", After: page.Next})
-	w.fails(err, chat.ErrInvalid)
+	try(w.cron().Jobs(w.ctx, cron.JobFilter{Limit: 5, After: "no cursor"})).fails(w, chat.ErrInvalid)
+	page := try(w.cron().Jobs(w.ctx, cron.JobFilter{Limit: 5})).ok(w)
+	try(w.cron().Jobs(w.ctx, cron.JobFilter{Limit: 5, SortBy: "name", After: page.Next})).fails(w, chat.ErrInvalid)
 }
 
 func (w *world) randomJob(random *rand.Rand) cron.Job {
@@ -170,18 +167,16 @@ func (w *world) randomRuns(random *rand.Rand, j *listedJob, node string, n int) 
 		if i%3 == 1 {
 			row.State, row.Reason = cron.RunMissed, cron.ReasonWindow
 		}
-		_, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Skipped: &row, Change: func(old cron.Job, _ time.Time) (*cron.Job, error) { return &old, nil }})
-		w.ok(err)
+		try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Skipped: &row, Change: func(old cron.Job, _ time.Time) (*cron.Job, error) { return &old, nil }})).ok(w)
 		j.runs = append(j.runs, row)
 	}
 	if n%5 != 0 || !j.MayFire() {
 		return
 	}
 	slot := w.clock.now().Add(time.Duration(random.IntN(2)) * -time.Minute)
-	made, err := w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{Node: node, JobID: j.ID, Make: func(d cron.DueJob, _ time.Time) ([]cron.Launch, error) {
+	made := try(w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{Node: node, JobID: j.ID, Make: func(d cron.DueJob, _ time.Time) ([]cron.Launch, error) {
 		return []cron.Launch{launch(d.Job, cron.TriggerManual, schedule.Fire{Slot: slot, At: slot})}, nil
-	}})
-	w.ok(err)
+	}})).ok(w)
 	run := made.Launched[0].Run
 	if n%10 == 0 {
 		w.begin(made.Launched[0])
@@ -215,8 +210,7 @@ func (w *world) compareList(f cron.JobFilter, all []*listedJob, now time.Time) {
 	f.Limit, f.Counts, f.Outcomes, f.WithoutPayload = 7, true, 14, true
 	var got []string
 	for pages := 0; ; pages++ {
-		p, err := w.cron().Jobs(w.ctx, f)
-		w.ok(err)
+		p := try(w.cron().Jobs(w.ctx, f)).ok(w)
 		equal(w, "total of "+what, p.Total, len(want))
 		equal(w, "counts of "+what, p.Counts, counts)
 		for _, j := range p.Jobs {

@@ -23,8 +23,7 @@ func cronListTests() []test {
 
 func (w *world) jobIDs(f cron.JobFilter) []string {
 	w.Helper()
-	p, err := w.cron().Jobs(w.ctx, f)
-	w.ok(err)
+	p := try(w.cron().Jobs(w.ctx, f)).ok(w)
 	var ids []string
 	for _, j := range p.Jobs {
 		ids = append(ids, j.ID)
@@ -115,8 +114,7 @@ func pagesOfJobs(w *world) {
 	slices.Sort(want)
 	var got []string
 	for offset := 0; ; offset += 7 {
-		p, err := w.cron().Jobs(w.ctx, cron.JobFilter{Limit: 7, Offset: offset})
-		w.ok(err)
+		p := try(w.cron().Jobs(w.ctx, cron.JobFilter{Limit: 7, Offset: offset})).ok(w)
 		equal(w, "total", p.Total, 25)
 		if len(p.Jobs) == 0 {
 			break
@@ -143,10 +141,9 @@ func revisionChanges(w *world) {
 	changed("made")
 	w.alter(j.ID, func(j *cron.Job) { j.Name, j.UpdatedAt = "x", w.clock.now() })
 	changed("changed")
-	_, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) {
+	try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) {
 		return nil, nil //nolint:nilnil // removes the job
-	}})
-	w.ok(err)
+	}})).ok(w)
 	w.job(nil)
 	changed("removed and another was made")
 }
@@ -155,8 +152,7 @@ func revisionChanges(w *world) {
 func ownersList(w *world) {
 	page := func() cron.JobPage {
 		w.Helper()
-		p, err := w.cron().Jobs(w.ctx, cron.JobFilter{Visible: "anna", IncludeSystem: true, Limit: 10})
-		w.ok(err)
+		p := try(w.cron().Jobs(w.ctx, cron.JobFilter{Visible: "anna", IncludeSystem: true, Limit: 10})).ok(w)
 		p.Jobs = slices.DeleteFunc(p.Jobs, func(j cron.Job) bool { return j.Owner == "anna" })
 		return p
 	}

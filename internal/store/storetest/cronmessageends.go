@@ -69,8 +69,7 @@ func (w *world) queuedRun(node string) *messageEnds {
 
 func (m *messageEnds) stop(scope store.StopScope) []store.Waiting {
 	m.Helper()
-	s, err := m.st.Stop(m.ctx, store.StopParams{Session: m.run.Message.Session, Scope: scope, By: "ann", Reason: "stop"})
-	m.ok(err)
+	s := try(m.st.Stop(m.ctx, store.StopParams{Session: m.run.Message.Session, Scope: scope, By: "ann", Reason: "stop"})).ok(m)
 	return s.Waiting
 }
 
@@ -90,15 +89,12 @@ func (m *messageEnds) interrupt() []store.Waiting {
 
 func (m *messageEnds) remove() []store.Waiting {
 	m.Helper()
-	d, err := m.st.DeleteSession(m.ctx, store.DeleteParams{Session: m.run.Message.Session})
-	m.ok(err)
+	d := try(m.st.DeleteSession(m.ctx, store.DeleteParams{Session: m.run.Message.Session})).ok(m)
 	equal(m.world, "content of messages that ended", slices.ContainsFunc(d.Ended, func(w store.Waiting) bool { return w.Content.Text != "" }), false)
 	return d.Ended
 }
 
 func (m *messageEnds) outcome(o chat.Outcome) []store.Waiting {
 	m.Helper()
-	ended, err := m.st.EndWaiting(m.ctx, store.EndParams{Session: m.run.Message.Session, Seqs: []int64{m.run.Seq, m.run.Seq + 1}, Outcome: o, Reason: "why"})
-	m.ok(err)
-	return ended
+	return try(m.st.EndWaiting(m.ctx, store.EndParams{Session: m.run.Message.Session, Seqs: []int64{m.run.Seq, m.run.Seq + 1}, Outcome: o, Reason: "why"})).ok(m)
 }

@@ -54,12 +54,10 @@ func nameRefused(w *world) {
 	_, err := w.named(w.cron(), "tea", cron.NameRefuse, nil)
 	w.refusedFor(err, first.ID)
 	equal(w, "revision of the list", w.revision(), before)
-	r, err := w.named(w.cron(), "Tea", cron.NameRefuse, nil)
-	w.ok(err)
+	r := try(w.named(w.cron(), "Tea", cron.NameRefuse, nil)).ok(w)
 	equal(w, "another name", r.Created, true)
 	w.clock.advance(time.Second)
-	r, err = w.named(w.cron(), "tea", cron.NameNew, nil)
-	w.ok(err)
+	r = try(w.named(w.cron(), "tea", cron.NameNew, nil)).ok(w)
 	second := r.Job
 	equal(w, "a second one", r.Created, true)
 	for _, rule := range []cron.NameRule{cron.NameRefuse, cron.NameReplace} {
@@ -71,14 +69,12 @@ func nameRefused(w *world) {
 func nameReplaced(w *world) {
 	j := w.job(func(j *cron.Job) { j.Name = "tea" })
 	audit := &cron.Audit{Who: "ann", Verb: "add", Object: "x"}
-	r, err := w.named(w.cron(), "tea", cron.NameReplace, func(p *cron.PutParams) { p.Audit = audit })
-	w.ok(err)
+	r := try(w.named(w.cron(), "tea", cron.NameReplace, func(p *cron.PutParams) { p.Audit = audit })).ok(w)
 	j.Payload.Text = "replaced"
 	equal(w, "result", r, cron.PutResult{Job: j, Updated: true})
 	equal(w, "stored", w.stored(j.ID), j)
 	equal(w, "audit rows", len(w.audits()), 1)
-	r, err = w.named(w.cron(), "water", cron.NameReplace, nil)
-	w.ok(err)
+	r = try(w.named(w.cron(), "water", cron.NameReplace, nil)).ok(w)
 	equal(w, "nothing to replace: made", r.Created, true)
 }
 
@@ -86,11 +82,10 @@ func keyBeforeName(w *world) {
 	named := w.job(func(j *cron.Job) { j.Name = "tea" })
 	keyed := w.job(func(j *cron.Job) { j.Key = "given" })
 	given := func(p *cron.PutParams) { p.Key, p.KeyGiven = "given", true }
-	r, err := w.named(w.cron(), "tea", cron.NameRefuse, given)
-	w.ok(err)
+	r := try(w.named(w.cron(), "tea", cron.NameRefuse, given)).ok(w)
 	equal(w, "the job with the key", r.Job.ID, keyed.ID)
 	derived := func(p *cron.PutParams) { p.Key = named.Key }
-	_, err = w.named(w.cron(), "tea", cron.NameRefuse, derived)
+	_, err := w.named(w.cron(), "tea", cron.NameRefuse, derived)
 	w.refusedFor(err, named.ID)
 }
 

@@ -112,8 +112,7 @@ func retriesCountForTheLimit(w *world) {
 	w.clock.advance(time.Second)
 	total := 0
 	for range 5 {
-		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: 2, Decide: decide})
-		w.ok(err)
+		c := try(w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: 2, Decide: decide})).ok(w)
 		if len(c.Launched) > 2 {
 			w.Fatalf("%d runs were launched with a limit of 2", len(c.Launched))
 		}
@@ -129,10 +128,9 @@ func retryOutlivesItsJob(w *world) {
 	node := w.node()
 	j := w.job(nil)
 	l := w.failOnce(node, time.Second)
-	_, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) {
+	try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) {
 		return nil, nil //nolint:nilnil // removes the job
-	}})
-	w.ok(err)
+	}})).ok(w)
 	w.clock.advance(time.Second)
 	again := w.launchOne(node)
 	started := w.start(claimOfRun(again), again.Message.ID, again.Seq)

@@ -63,10 +63,8 @@ func fromQueuedToOK(w *world) {
 	equal(w, "attempts", r.Attempts, []cron.Attempt{{Number: 1, State: cron.AttemptOK, StartedAt: began, FinishedAt: w.clock.now(), Node: node}})
 	equal(w, "run row", w.run(l.Message.ID).State, store.RunOK)
 	w.ended(l.Message.ID, chat.OutcomeAnswered)
-	_, err := w.cron().Run(w.ctx, l.Run.ID, "bob")
-	w.fails(err, chat.ErrNotFound)
-	_, err = w.cron().Run(w.ctx, "nothing", "")
-	w.fails(err, chat.ErrNotFound)
+	try(w.cron().Run(w.ctx, l.Run.ID, "bob")).fails(w, chat.ErrNotFound)
+	try(w.cron().Run(w.ctx, "nothing", "")).fails(w, chat.ErrNotFound)
 }
 
 func startTwice(w *world) {
@@ -78,8 +76,7 @@ func startTwice(w *world) {
 		Cron: &cron.AttemptStart{RunID: l.Run.ID, Attempt: 1, Node: node},
 	}
 	for range 2 { // the answer to the first call was lost
-		s, err := w.st.Start(w.ctx, p)
-		w.ok(err)
+		s := try(w.st.Start(w.ctx, p)).ok(w)
 		equal(w, "started", s.Seqs, p.Seqs)
 		w.clock.advance(time.Second)
 	}
@@ -103,8 +100,7 @@ func fencedEnd(w *world) {
 		{Session: c.Session, Node: w.node(), Epoch: c.Epoch},
 	} {
 		p.Claim = stale
-		_, err := w.st.Finish(w.ctx, p)
-		w.fails(err, chat.ErrFenced)
+		try(w.st.Finish(w.ctx, p)).fails(w, chat.ErrFenced)
 	}
 	equal(w, "ledger", w.ledger(l.Run.ID), before)
 	equal(w, "job", w.stored(j.ID), job)
@@ -113,8 +109,7 @@ func fencedEnd(w *world) {
 	w.finish(p)
 	over := w.ledger(l.Run.ID)
 	p.State, p.Outcome, p.Cron.State, p.Cron.Error = store.RunFailed, chat.OutcomeFailed, cron.RunError, "too late"
-	_, err := w.st.Finish(w.ctx, p)
-	w.fails(err, chat.ErrFenced)
+	try(w.st.Finish(w.ctx, p)).fails(w, chat.ErrFenced)
 	equal(w, "ledger after it was over", w.ledger(l.Run.ID), over)
 }
 
@@ -169,8 +164,7 @@ func removedAfterRun(w *world) {
 	w.clock.advance(time.Second)
 	again := w.launchOne(node)
 	w.endRun(w.begin(again), again.Message.ID, cron.RunOK, gone)
-	_, err := w.cron().Job(w.ctx, j.ID, "")
-	w.fails(err, chat.ErrNotFound)
+	try(w.cron().Job(w.ctx, j.ID, "")).fails(w, chat.ErrNotFound)
 	equal(w, "history", []any{w.ledger(l.Run.ID).State, w.ledger(l.Run.ID).JobName}, []any{cron.RunOK, j.Name})
 }
 
@@ -201,8 +195,7 @@ func takeoverQueues(w *world) {
 	node := w.node()
 	late := w.ending(c, l.Message.ID, cron.RunOK, nil)
 	taken := w.sweepOne(node, l.Message.Session)
-	_, err := w.st.Finish(w.ctx, late)
-	w.fails(err, chat.ErrFenced)
+	try(w.st.Finish(w.ctx, late)).fails(w, chat.ErrFenced)
 	w.interrupted(l, taken)
 }
 

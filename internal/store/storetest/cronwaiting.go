@@ -80,11 +80,10 @@ func pauseEndsWaiting(w *world) {
 	j := w.job(func(j *cron.Job) { j.MaxRuns = 1 })
 	l := w.due(node)
 	hand := w.byHand(node, j)
-	c, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, EndWaiting: cron.ReasonPaused, Change: func(j cron.Job, now time.Time) (*cron.Job, error) {
+	c := try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, EndWaiting: cron.ReasonPaused, Change: func(j cron.Job, now time.Time) (*cron.Job, error) {
 		j.Pause = &cron.Pause{Note: "x", By: "ann", At: now}
 		return &j, nil
-	}})
-	w.ok(err)
+	}})).ok(w)
 	equal(w, "ended", []any{len(c.Ended), c.Ended[0].RunID}, []any{1, l.Run.ID})
 	row := w.ledger(l.Run.ID)
 	equal(w, "ledger", []any{row.State, row.Reason}, []any{cron.RunCancelled, cron.ReasonPaused})

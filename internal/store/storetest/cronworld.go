@@ -57,8 +57,7 @@ func (w *world) job(change func(j *cron.Job)) cron.Job {
 // firesAt gives a job another schedule and plans its first fire.
 func (w *world) firesAt(j *cron.Job, s schedule.Spec) {
 	w.Helper()
-	compiled, err := schedule.Compile(s)
-	w.ok(err)
+	compiled := try(schedule.Compile(s)).ok(w)
 	j.Schedule = compiled.Spec()
 	first, ok := j.Timetable(compiled).First(w.clock.now())
 	equal(w, "the job fires", ok, true)
@@ -67,8 +66,7 @@ func (w *world) firesAt(j *cron.Job, s schedule.Spec) {
 
 func (w *world) put(j cron.Job) cron.Job {
 	w.Helper()
-	r, err := w.cron().PutJob(w.ctx, putParams(j))
-	w.ok(err)
+	r := try(w.cron().PutJob(w.ctx, putParams(j))).ok(w)
 	if !r.Created {
 		w.Fatalf("job %s was not made: %+v", j.ID, r)
 	}
@@ -84,35 +82,29 @@ func putParams(j cron.Job) cron.PutParams {
 
 func (w *world) stored(id string) cron.Job {
 	w.Helper()
-	j, err := w.cron().Job(w.ctx, id, "")
-	w.ok(err)
-	return j
+	return try(w.cron().Job(w.ctx, id, "")).ok(w)
 }
 
 // alter changes a job by id.
 func (w *world) alter(id string, change func(j *cron.Job)) cron.Changed {
 	w.Helper()
-	c, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: id, Change: func(j cron.Job, _ time.Time) (*cron.Job, error) {
+	c := try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: id, Change: func(j cron.Job, _ time.Time) (*cron.Job, error) {
 		change(&j)
 		return &j, nil
-	}})
-	w.ok(err)
+	}})).ok(w)
 	return c
 }
 
 // ledger reads a row of the ledger.
 func (w *world) ledger(runID string) cron.Run {
 	w.Helper()
-	r, err := w.cron().Run(w.ctx, runID, "")
-	w.ok(err)
-	return r
+	return try(w.cron().Run(w.ctx, runID, "")).ok(w)
 }
 
 // history lists all runs of a job, active ones too, by slot.
 func (w *world) history(jobID string) []cron.Run {
 	w.Helper()
-	p, err := w.cron().Runs(w.ctx, cron.RunFilter{JobID: jobID, IncludeActive: true, Limit: many})
-	w.ok(err)
+	p := try(w.cron().Runs(w.ctx, cron.RunFilter{JobID: jobID, IncludeActive: true, Limit: many})).ok(w)
 	equal(w, "total", p.Total, len(p.Runs))
 	return p.Runs
 }
@@ -156,9 +148,7 @@ func spanRow(j cron.Job, state cron.RunState, s cron.MissedSpan) cron.Run {
 
 func (w *world) claimDue(node string) cron.Claimed {
 	w.Helper()
-	c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: decide})
-	w.ok(err)
-	return c
+	return try(w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: decide})).ok(w)
 }
 
 // launchOne expects exactly one run.
@@ -196,8 +186,7 @@ func (w *world) claimAll(node string) {
 	w.Helper()
 	jobs, ok := w.st.(cron.JobStore)
 	for more := ok; more; {
-		c, err := jobs.Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: decide})
-		w.ok(err)
+		c := try(jobs.Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: decide})).ok(w)
 		for _, l := range c.Launched {
 			if l.Mine {
 				w.endRun(w.begin(l), l.Message.ID, cron.RunOK, nil)

@@ -140,8 +140,7 @@ func (w *world) plant(node string) chat.SessionKey {
 	a := w.accept(p)
 	c, run := claimOf(key, a), p.Message.ID
 	lines := []chat.TranscriptEntry{{Role: chat.RoleUser, Text: mark, Sender: chat.Sender{Name: mark}, RunID: run}}
-	_, err := w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: run, Lane: "main", Seqs: []int64{a.Seq}, Transcript: lines})
-	w.ok(err)
+	try(w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: run, Lane: "main", Seqs: []int64{a.Seq}, Transcript: lines})).ok(w)
 	w.ok(w.st.RecordRound(w.ctx, c, run, round(1, mark)))
 	w.ok(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1}, chat.ToolResult{Text: mark}))
 	w.plantTasks(c, run)
@@ -160,12 +159,9 @@ func (w *world) plant(node string) chat.SessionKey {
 	w.plantJob(node, key)
 	w.putPart(w.part(key, func(p *store.TocPart) { p.Text = mark }))
 	ref := store.TocRef{Owner: "ann", Level: store.TocWeek, Period: "2026-W11"}
-	_, err = w.st.BeginTocNode(w.ctx, ref, "claim")
-	w.ok(err)
-	_, err = w.st.EndTocNode(w.ctx, ref, "claim", mark)
-	w.ok(err)
-	_, err = w.st.IndexTranscripts(w.ctx)
-	w.ok(err)
+	try(w.st.BeginTocNode(w.ctx, ref, "claim")).ok(w)
+	try(w.st.EndTocNode(w.ctx, ref, "claim", mark)).ok(w)
+	try(w.st.IndexTranscripts(w.ctx)).ok(w)
 	to := w.outgoing("web", key.String()) // the answer of a job in another session
 	to.Session, to.Text = w.key(), mark
 	w.enqueue(to)
@@ -221,8 +217,7 @@ func deletionLeavesNothing(w *world) {
 		}
 	}
 	dedupe := w.h.Query(w.tb, `SELECT message_id, dedupe, params_hash FROM inbox WHERE session_key = '`+key.String()+`' ORDER BY seq`)
-	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, Audit: &chat.Audit{Who: "ann", Verb: "sessions.delete", Object: key.String()}})
-	w.ok(err)
+	deleted := try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, Audit: &chat.Audit{Who: "ann", Verb: "sessions.delete", Object: key.String()}})).ok(w)
 	equal(w, "deleted", deleted.Deleted, true)
 	equal(w, "left", w.found(), nil)
 	equal(w, "ids and hashes", w.h.Query(w.tb, `SELECT message_id, dedupe, params_hash FROM inbox WHERE session_key = '`+key.String()+`' ORDER BY seq`), dedupe)
@@ -244,8 +239,7 @@ func deletionOfARun(w *world) {
 	p.Transcript, p.Preview = []chat.TranscriptEntry{entry(chat.RoleAssistant, mark, l.Message.ID)}, mark
 	w.finish(p)
 	equal(w, "planted", len(w.found()) > 0, true)
-	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: l.Message.Session})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: l.Message.Session})).ok(w)
 	equal(w, "left", w.found(), nil)
 	equal(w, "the row of the ledger", w.ledger(l.Run.ID).State, cron.RunOK)
 }
@@ -256,8 +250,7 @@ func deletionRemovesTasks(w *world) {
 	kept := w.spawn(other, parent, parent)
 	w.spawned(kept)
 	key := w.plant(node)
-	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: true})
-	w.ok(err)
+	deleted := try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: true})).ok(w)
 	equal(w, "tasks", w.tasks(store.TaskFilter{}), []string{kept.Accept.Message.ID})
 	list, _ := w.list(store.SessionFilter{})
 	equal(w, "sessions", len(list), 2) // that of the other tree and its child
@@ -275,11 +268,9 @@ func deletionWaitsForTasks(w *world) {
 	child := claimOf(p.Accept.Message.Session, a)
 	w.start(child, p.Accept.Message.ID, a.Seq)
 	w.finish(answered(c, run))
-	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-	w.fails(err, chat.ErrConflict)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).fails(w, chat.ErrConflict)
 	w.finish(stopped(child, p.Accept.Message.ID))
-	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 	equal(w, "tasks", w.tasks(store.TaskFilter{}), nil)
 	equal(w, "to announce", w.left(), nil)
 }
@@ -292,15 +283,13 @@ func deletionEndsOutgoing(w *world) {
 	w.enqueue(sending, waiting)
 	equal(w, "claimed", len(w.claim(node, "telegram:1")), 1)
 	w.enqueue(other)
-	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 	states := w.h.Query(w.tb, `SELECT id, state FROM outbox ORDER BY place`)
 	equal(w, "states", states, [][]any{{sending.ID, store.OutDeleted}, {waiting.ID, store.OutDeleted}, {other.ID, store.OutPending}})
 	w.fails(w.st.Delivered(w.ctx, node, sending.ID, "1"), chat.ErrFenced)
 	got := w.claim(node, "telegram:1")
 	equal(w, "what is sent", []any{len(got), got[0].ID}, []any{1, other.ID})
-	counts, err := w.st.OutboxCounts(w.ctx)
-	w.ok(err)
+	counts := try(w.st.OutboxCounts(w.ctx)).ok(w)
 	equal(w, "waiting and failed", counts, map[string]store.OutboxCount{"telegram:1": {Waiting: 1, Oldest: w.storeNow()}})
 }
 
@@ -310,12 +299,10 @@ func deletionListsFiles(w *world) {
 	other := w.message(node, w.key())
 	other.Message.Content = contentOfMark("uploads/c", "uploads/d")
 	w.accept(other)
-	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-	w.ok(err)
+	deleted := try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 	paths := store.Paths(deleted.Files)
 	slices.Sort(paths)
 	equal(w, "files", slices.Compact(paths), []string{"outgoing/b", "telegram-1/a", "uploads/c"})
-	named, err := w.st.FilesNamed(w.ctx, []string{"outgoing/b", "telegram-1/a", "uploads/c"})
-	w.ok(err)
+	named := try(w.st.FilesNamed(w.ctx, []string{"outgoing/b", "telegram-1/a", "uploads/c"})).ok(w)
 	equal(w, "named by others", named, []string{"uploads/c"})
 }

@@ -68,10 +68,8 @@ type picture struct {
 
 func (w *world) picture(key chat.SessionKey, run string) picture {
 	w.Helper()
-	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})
-	w.ok(err)
-	counts, err := w.st.OutboxCounts(w.ctx)
-	w.ok(err)
+	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})).ok(w)
+	counts := try(w.st.OutboxCounts(w.ctx)).ok(w)
 	return picture{
 		Session: w.session(key), Run: w.run(run), Message: w.row(run), Transcript: tr, Outgoing: counts, Unfinished: w.unfinished(),
 	}
@@ -92,8 +90,7 @@ func fenced(spoil func(w *world, c store.Claim, run string) (store.Claim, string
 			p.Preview = "late"
 			p.Transcript = []chat.TranscriptEntry{{RunID: wrongRun, Role: chat.RoleAssistant, Text: "late"}}
 			p.Outgoing = []store.Outgoing{{Session: key, Kind: store.KindReply, Text: "late", Target: chat.Target{Channel: "web", ChatID: "1"}}}
-			_, err := w.st.Finish(w.ctx, p)
-			w.fails(err, chat.ErrFenced)
+			try(w.st.Finish(w.ctx, p)).fails(w, chat.ErrFenced)
 			equal(w, "the store after a refused finish", w.picture(key, run), before)
 		}
 	}
@@ -104,21 +101,17 @@ func startOfStaleClaim(w *world) {
 	id, a := w.acceptText(node, key)
 	c := claimOf(key, a)
 	w.clock.advance(lease)
-	_, err := w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: id, Lane: "main", Seqs: []int64{a.Seq}})
-	w.fails(err, chat.ErrFenced)
+	try(w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: id, Lane: "main", Seqs: []int64{a.Seq}})).fails(w, chat.ErrFenced)
 	next := w.node()
 	taken := w.sweepOne(next, key)
 	for _, wrong := range []store.Claim{c, {Session: key, Node: node, Epoch: taken.Epoch}, {Session: key, Node: next, Epoch: a.Epoch}} {
-		_, err = w.st.Start(w.ctx, store.StartParams{
+		try(w.st.Start(w.ctx, store.StartParams{
 			Claim: wrong, RunID: id, Lane: "main", Seqs: []int64{a.Seq}, Transcript: []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "late"}},
-		})
-		w.fails(err, chat.ErrFenced)
+		})).fails(w, chat.ErrFenced)
 	}
 	equal(w, "state", w.row(id).State, store.StateWaiting)
-	_, err = w.st.RunByID(w.ctx, id)
-	w.fails(err, chat.ErrNotFound)
-	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})
-	w.ok(err)
+	try(w.st.RunByID(w.ctx, id)).fails(w, chat.ErrNotFound)
+	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})).ok(w)
 	equal(w, "transcript", len(tr.Entries), 0)
 	w.start(taken.Claim, id, a.Seq)
 }
@@ -147,8 +140,7 @@ func endedRunChangesNothing(w *world) {
 	before := w.picture(key, run)
 	w.clock.advance(time.Millisecond)
 	for _, p := range []store.FinishParams{answered(c, run), requeued(c, run)} {
-		_, err := w.st.Finish(w.ctx, p)
-		w.fails(err, chat.ErrFenced)
+		try(w.st.Finish(w.ctx, p)).fails(w, chat.ErrFenced)
 		equal(w, "the store after a refused finish", w.picture(key, run), before)
 	}
 }

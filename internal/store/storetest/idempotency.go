@@ -32,8 +32,7 @@ func keyOf(owner, method, key string) *chat.IdempotencyKey {
 // resetAs resets a session under a name and returns the id of its transcript.
 func (w *world) resetAs(key chat.SessionKey, o *chat.IdempotencyKey) string {
 	w.Helper()
-	s, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("transcript"), IdempotencyKey: o})
-	w.ok(err)
+	s := try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("transcript"), IdempotencyKey: o})).ok(w)
 	equal(w, "session", s.Key, key)
 	return s.SessionID
 }
@@ -45,8 +44,7 @@ func resetOnce(w *world) {
 	w.write(key, 3, 1)
 	equal(w, "repeated", w.resetAs(key, o), first)
 	equal(w, "entries", len(w.transcript(store.TranscriptQuery{Session: key}).Entries), 1)
-	raw, err := w.st.IdempotencyRecord(w.ctx, *o)
-	w.ok(err)
+	raw := try(w.st.IdempotencyRecord(w.ctx, *o)).ok(w)
 	equal(w, "answer", string(raw), `"`+first+`"`)
 	if second := w.resetAs(key, keyOf("ann", "sessions.reset", "k2")); second == first {
 		w.Fatalf("another key got the answer of the first")
@@ -58,9 +56,7 @@ func deleteOnce(w *world) {
 	w.write(key, 1, 2)
 	remove := func() store.Deleted {
 		w.Helper()
-		d, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, IdempotencyKey: o})
-		w.ok(err)
-		return d
+		return try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, IdempotencyKey: o})).ok(w)
 	}
 	equal(w, "first", remove(), store.Deleted{Deleted: true})
 	w.write(key, 1, 1)
@@ -81,10 +77,8 @@ func keyReused(w *world) {
 	key, o := w.key(), keyOf("ann", "sessions.reset", "k1")
 	id := w.resetAs(key, o)
 	o.Hash = "other"
-	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("transcript"), IdempotencyKey: o})
-	w.fails(err, chat.ErrKeyReused)
-	_, err = w.st.IdempotencyRecord(w.ctx, *o)
-	w.fails(err, chat.ErrKeyReused)
+	try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("transcript"), IdempotencyKey: o})).fails(w, chat.ErrKeyReused)
+	try(w.st.IdempotencyRecord(w.ctx, *o)).fails(w, chat.ErrKeyReused)
 	equal(w, "transcript", w.session(key).SessionID, id)
 }
 
@@ -92,14 +86,11 @@ func refusalIsNotKept(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
 	p := store.DeleteParams{Session: key, IdempotencyKey: keyOf("ann", "sessions.delete", "k1")}
-	_, err := w.st.DeleteSession(w.ctx, p)
-	w.fails(err, chat.ErrConflict)
-	raw, err := w.st.IdempotencyRecord(w.ctx, *p.IdempotencyKey)
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, p)).fails(w, chat.ErrConflict)
+	raw := try(w.st.IdempotencyRecord(w.ctx, *p.IdempotencyKey)).ok(w)
 	equal(w, "answer", string(raw), "")
 	w.finish(answered(c, run))
-	d, err := w.st.DeleteSession(w.ctx, p)
-	w.ok(err)
+	d := try(w.st.DeleteSession(w.ctx, p)).ok(w)
 	equal(w, "deleted", d, store.Deleted{Deleted: true})
 }
 
@@ -114,9 +105,7 @@ func answerExpires(w *world) {
 	key, o := w.key(), keyOf("ann", "sessions.reset", "k1")
 	prune := func(limit int) int {
 		w.Helper()
-		n, err := w.st.Prune(w.ctx, store.PruneParams{What: store.PruneRecords, Limit: limit})
-		w.ok(err)
-		return n
+		return try(w.st.Prune(w.ctx, store.PruneParams{What: store.PruneRecords, Limit: limit})).ok(w)
 	}
 	first := w.resetAs(key, o)
 	w.resetAs(key, keyOf("ann", "sessions.reset", "k2"))
@@ -124,8 +113,7 @@ func answerExpires(w *world) {
 	equal(w, "within the day", w.resetAs(key, o), first)
 	equal(w, "pruned within the day", prune(many), 0)
 	w.clock.advance(time.Millisecond)
-	raw, err := w.st.IdempotencyRecord(w.ctx, *o)
-	w.ok(err)
+	raw := try(w.st.IdempotencyRecord(w.ctx, *o)).ok(w)
 	equal(w, "answer after the day", string(raw), "")
 	o.Hash = "other" // the name is free again
 	if w.resetAs(key, o) == first {
@@ -168,11 +156,9 @@ func deleteKeepsTranscripts(w *world) {
 	archived := w.session(key).SessionID
 	current := w.resetAs(key, nil)
 	w.write(key, 3, 1)
-	d, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: true})
-	w.ok(err)
+	d := try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: true})).ok(w)
 	equal(w, "deleted", d, store.Deleted{Deleted: true, Kept: current})
-	_, err = w.st.Session(w.ctx, key, "")
-	w.fails(err, chat.ErrSessionNotFound)
+	try(w.st.Session(w.ctx, key, "")).fails(w, chat.ErrSessionNotFound)
 	w.write(key, 4, 3) // a new session of that name
 	for id, want := range map[string]int{"": 3, current: 1, archived: 2} {
 		equal(w, "entries of "+id, len(w.transcript(store.TranscriptQuery{Session: key, SessionID: id}).Entries), want)
@@ -188,17 +174,14 @@ func sessionChangesAreLogged(w *world) {
 		w.Helper()
 		p := store.ResetParams{Session: key, Principal: "ann", NewID: id, Audit: a, IdempotencyKey: keyOf("ann", "reset", id)}
 		for range 2 { // the second one is a repetition and leaves nothing
-			_, err := w.st.ResetSession(w.ctx, p)
-			w.ok(err)
+			try(w.st.ResetSession(w.ctx, p)).ok(w)
 		}
 	}
 	reset("first", row("1"))
 	reset("second", row("2"))
-	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, ExpectID: "first", Audit: row("refused")})
-	w.fails(err, chat.ErrConflict)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, ExpectID: "first", Audit: row("refused")})).fails(w, chat.ErrConflict)
 	for range 2 {
-		_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, Audit: row("3")})
-		w.ok(err)
+		try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, Audit: row("3")})).ok(w)
 	}
 	w.ok(w.st.Audit(w.ctx, *row("4")))
 	one, two := chat.StateHash("first"), chat.StateHash("second")
@@ -221,10 +204,8 @@ func acceptRefusesOthers(w *world) {
 	refused := func(what string) {
 		w.Helper()
 		before := w.session(key)
-		_, err := w.st.Accept(w.ctx, theirs)
-		w.fails(err, chat.ErrSessionNotFound)
-		_, err = w.st.MessageByID(w.ctx, theirs.Message.ID)
-		w.fails(err, chat.ErrNotFound)
+		try(w.st.Accept(w.ctx, theirs)).fails(w, chat.ErrSessionNotFound)
+		try(w.st.MessageByID(w.ctx, theirs.Message.ID)).fails(w, chat.ErrNotFound)
 		equal(w, what, w.session(key), before)
 	}
 	refused("session")

@@ -21,9 +21,7 @@ func joinTests() []test {
 func (w *world) join(c store.Claim, runID string, seqs ...int64) []int64 {
 	w.Helper()
 	entries := []chat.TranscriptEntry{{RunID: runID, Role: chat.RoleUser, Text: "and this"}}
-	joined, err := w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: runID, Lane: "main", Seqs: seqs, Transcript: entries})
-	w.ok(err)
-	return joined
+	return try(w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: runID, Lane: "main", Seqs: seqs, Transcript: entries})).ok(w)
 }
 
 func joinedIsMerged(w *world) {
@@ -36,8 +34,7 @@ func joinedIsMerged(w *world) {
 	s := w.session(key)
 	equal(w, "waiting", s.Waiting, 0)
 	equal(w, "taken_seq", s.TakenSeq, a.Seq)
-	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key, RunID: run})
-	w.ok(err)
+	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key, RunID: run})).ok(w)
 	equal(w, "transcript", len(tr.Entries), 1)
 	f := w.finish(answered(c, run))
 	equal(w, "released", f.Released, true)
@@ -67,8 +64,7 @@ func filesOfRun(w *world) {
 	other, _ := with(w.key(), "other.png")
 	look := func(when string) {
 		w.Helper()
-		got, err := w.st.FilesOfRuns(w.ctx, key, []string{run, waits, other, "unknown"})
-		w.ok(err)
+		got := try(w.st.FilesOfRuns(w.ctx, key, []string{run, waits, other, "unknown"})).ok(w)
 		names := map[string][]string{}
 		for id, files := range got {
 			for _, f := range files {
@@ -81,8 +77,7 @@ func filesOfRun(w *world) {
 	look("while it runs")
 	w.finish(answered(c, run))
 	look("after its end")
-	got, err := w.st.FilesOfRuns(w.ctx, key, nil)
-	w.ok(err)
+	got := try(w.st.FilesOfRuns(w.ctx, key, nil)).ok(w)
 	equal(w, "of no run", len(got), 0)
 }
 
@@ -100,11 +95,9 @@ func joinLeavesOut(w *world) {
 	node, key := w.node(), w.key()
 	c, run, seq := w.turn(node, key)
 	id, a := w.acceptText(node, key)
-	_, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{a.Seq}, Outcome: chat.OutcomeStopped})
-	w.ok(err)
+	try(w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{a.Seq}, Outcome: chat.OutcomeStopped})).ok(w)
 	equal(w, "joined", len(w.join(c, run, seq, a.Seq, 99)), 0)
-	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})
-	w.ok(err)
+	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})).ok(w)
 	equal(w, "transcript of an unknown session", len(tr.Entries), 0)
 	w.ended(id, chat.OutcomeStopped)
 }
@@ -115,8 +108,7 @@ func joinToEnded(w *world) {
 	id, a := w.acceptText(node, key)
 	w.finish(answered(c, run))
 	for _, runID := range []string{run, "unknown"} {
-		_, err := w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: runID, Lane: "main", Seqs: []int64{a.Seq}})
-		w.fails(err, chat.ErrFenced)
+		try(w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: runID, Lane: "main", Seqs: []int64{a.Seq}})).fails(w, chat.ErrFenced)
 	}
 	equal(w, "state", w.row(id).State, store.StateWaiting)
 	w.start(c, id, a.Seq)
@@ -125,8 +117,7 @@ func joinToEnded(w *world) {
 	w.finish(p)
 	equal(w, "a run that stops is active", w.session(key).ActiveRuns, []string{id})
 	_, b := w.acceptText(node, key)
-	_, err := w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: id, Lane: "main", Seqs: []int64{b.Seq}})
-	w.fails(err, chat.ErrFenced)
+	try(w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: id, Lane: "main", Seqs: []int64{b.Seq}})).fails(w, chat.ErrFenced)
 	w.ok(w.st.EndStopping(w.ctx, c, id))
 }
 
@@ -135,8 +126,7 @@ func joinNeedsTheClaim(w *world) {
 	c, run, _ := w.turn(node, key)
 	id, a := w.acceptText(node, key)
 	c.Epoch++
-	_, err := w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: run, Lane: "main", Seqs: []int64{a.Seq}})
-	w.fails(err, chat.ErrFenced)
+	try(w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: run, Lane: "main", Seqs: []int64{a.Seq}})).fails(w, chat.ErrFenced)
 	equal(w, "state", w.row(id).State, store.StateWaiting)
 }
 

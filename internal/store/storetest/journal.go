@@ -36,9 +36,7 @@ func round(number int, calls ...string) chat.Round {
 
 func (w *world) rounds(runID string) []store.Round {
 	w.Helper()
-	rounds, err := w.st.Rounds(w.ctx, runID)
-	w.ok(err)
-	return rounds
+	return try(w.st.Rounds(w.ctx, runID)).ok(w)
 }
 
 func noJournal(w *world) {
@@ -107,11 +105,9 @@ func inputIsRecorded(w *world) {
 	w.ok(w.st.RecordRound(w.ctx, c, run, round(1, "a")))
 	w.ok(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "ok"}))
 	p := store.StartParams{Claim: c, RunID: run, Lane: "main", Seqs: []int64{a.Seq, b.Seq}, Round: 1}
-	joined, err := w.st.Join(w.ctx, p)
-	w.ok(err)
+	joined := try(w.st.Join(w.ctx, p)).ok(w)
 	equal(w, "joined", joined, []int64{a.Seq, b.Seq})
-	joined, err = w.st.Join(w.ctx, p) // the answer to the first was lost
-	w.ok(err)
+	joined = try(w.st.Join(w.ctx, p)).ok(w) // the answer to the first was lost
 	equal(w, "joined again", joined, []int64{a.Seq, b.Seq})
 	equal(w, "input", w.rounds(run)[0].Input, []int64{a.Seq, b.Seq})
 	equal(w, "result beside the input", w.rounds(run)[0].Results[0].Text, "ok")
@@ -124,8 +120,7 @@ func journalOutlivesTakeover(w *world) {
 	w.clock.advance(time.Minute)
 	claim := w.sweepOne(w.node(), key).Claim
 	w.fails(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "too late"}), chat.ErrFenced)
-	_, err := w.st.Start(w.ctx, store.StartParams{Claim: claim, RunID: run, Lane: "main", Seqs: []int64{seq}})
-	w.ok(err)
+	try(w.st.Start(w.ctx, store.StartParams{Claim: claim, RunID: run, Lane: "main", Seqs: []int64{seq}})).ok(w)
 	equal(w, "rounds", w.rounds(run), []store.Round{{Round: round(1, "a")}})
 	w.ok(w.st.RecordResult(w.ctx, claim, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "done"}))
 	equal(w, "result", w.rounds(run)[0].Results[0].Text, "done")
@@ -159,9 +154,7 @@ func journalIsPruned(w *world) {
 	w.finish(answered(c, run))
 	equal(w, "rounds", len(w.rounds(run)), 1)
 	w.clock.advance(time.Hour)
-	_, err := w.st.Prune(w.ctx, store.PruneParams{What: store.PruneMessages, Before: w.clock.now(), Limit: 100})
-	w.ok(err)
-	_, err = w.st.RunByID(w.ctx, run)
-	w.fails(err, chat.ErrNotFound)
+	try(w.st.Prune(w.ctx, store.PruneParams{What: store.PruneMessages, Before: w.clock.now(), Limit: 100})).ok(w)
+	try(w.st.RunByID(w.ctx, run)).fails(w, chat.ErrNotFound)
 	equal(w, "rounds", len(w.rounds(run)), 0)
 }

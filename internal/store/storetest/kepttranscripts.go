@@ -19,11 +19,9 @@ func (w *world) kept(key chat.SessionKey) (archived, current string) {
 	w.Helper()
 	w.write(key, 1, 1)
 	archived, current = w.session(key).SessionID, w.id("second")
-	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: current})
-	w.ok(err)
+	try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: current})).ok(w)
 	w.write(key, 2, 1)
-	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: true})
-	w.ok(err)
+	deleted := try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: true})).ok(w)
 	equal(w, "kept", deleted, store.Deleted{Deleted: true, Kept: current})
 	return archived, current
 }
@@ -51,16 +49,13 @@ func keptStaysWithOwner(w *world) {
 	look("without a session", map[string]string{"": "2", "ann": "2", "bob": ""})
 	equal(w, "no session", w.transcript(store.TranscriptQuery{Session: key}).Total, 0)
 
-	_, err := w.st.AppendTranscript(w.ctx, key, "bob", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "3"}})
-	w.ok(err)
+	try(w.st.AppendTranscript(w.ctx, key, "bob", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "3"}})).ok(w)
 	own := w.session(key).SessionID
 	look("with a session of bob", map[string]string{"": "2", "ann": "2", "bob": ""})
-	_, err = w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "bob", NewID: w.id("third")})
-	w.ok(err)
+	try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "bob", NewID: w.id("third")})).ok(w)
 	look("after a reset by bob", map[string]string{"": "2", "ann": "2", "bob": ""})
 	equal(w, "what bob has archived himself", w.readAs("bob", key, own), "3")
-	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: true})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: true})).ok(w)
 	look("after bob has kept his", map[string]string{"": "2", "ann": "2", "bob": ""})
 	equal(w, "what bob has kept, as bob", w.readAs("bob", key, own), "3")
 	equal(w, "what bob has kept, as ann", w.readAs("ann", key, own), "")
@@ -69,16 +64,13 @@ func keptStaysWithOwner(w *world) {
 func keptSurvivesNextOwner(w *world) {
 	key := w.key()
 	archived, current := w.kept(key)
-	_, err := w.st.AppendTranscript(w.ctx, key, "bob", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "3"}})
-	w.ok(err)
+	try(w.st.AppendTranscript(w.ctx, key, "bob", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "3"}})).ok(w)
 	own := w.session(key).SessionID
-	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 	equal(w, "what bob has deleted", w.readAs("", key, own), "")
 	equal(w, "what ann has kept", []string{w.readAs("ann", key, archived), w.readAs("ann", key, current)}, []string{"1", "2"})
 	w.write(key, 4, 1) // it is ann's again
 	equal(w, "what ann has kept, with a new session", w.readAs("ann", key, current), "2")
-	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 	equal(w, "after ann has deleted everything", []string{w.readAs("", key, archived), w.readAs("", key, current)}, []string{"", ""})
 }

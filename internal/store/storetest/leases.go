@@ -20,9 +20,7 @@ const poller = "telegram:1"
 // leaseNames are the named leases, and whether a live node holds them.
 func (w *world) leaseNames() map[string]bool {
 	w.Helper()
-	held, err := w.st.NamedLeases(w.ctx)
-	w.ok(err)
-	return held
+	return try(w.st.NamedLeases(w.ctx)).ok(w)
 }
 
 func (w *world) acquire(node string) (store.Lease, bool) {

@@ -65,17 +65,14 @@ func deadNodeStaysDead(w *world) {
 	node := w.node()
 	w.clock.advance(lease)
 	for range 2 {
-		_, err := w.st.Heartbeat(w.ctx, node)
-		w.fails(err, chat.ErrFenced)
+		try(w.st.Heartbeat(w.ctx, node)).fails(w, chat.ErrFenced)
 	}
-	list, err := w.st.LiveNodes(w.ctx)
-	w.ok(err)
+	list := try(w.st.LiveNodes(w.ctx)).ok(w)
 	equal(w, "live nodes", len(list), 0)
 }
 
 func unknownNode(w *world) {
-	_, err := w.st.Heartbeat(w.ctx, "unregistered")
-	w.fails(err, chat.ErrFenced)
+	try(w.st.Heartbeat(w.ctx, "unregistered")).fails(w, chat.ErrFenced)
 	key := w.key()
 	p := w.message("unregistered", key)
 	if a, err := w.st.Accept(w.ctx, p); err == nil {
@@ -96,14 +93,12 @@ func liveNodes(w *world) {
 	w.clock.advance(time.Second)
 	second := w.nodeOf("main", "coder")
 	w.ok(w.st.SetDraining(w.ctx, second))
-	list, err := w.st.LiveNodes(w.ctx)
-	w.ok(err)
+	list := try(w.st.LiveNodes(w.ctx)).ok(w)
 	equal(w, "live nodes", list, []chat.NodeStatus{
 		{ID: first, Version: "test", Lease: lease - time.Second}, {ID: second, Version: "test", Draining: true, Lease: lease, Agents: []string{"main", "coder"}},
 	})
 	w.clock.advance(lease - time.Second)
-	list, err = w.st.LiveNodes(w.ctx)
-	w.ok(err)
+	list = try(w.st.LiveNodes(w.ctx)).ok(w)
 	equal(w, "live nodes", len(list), 1)
 }
 
@@ -112,10 +107,8 @@ func exclusiveEndsOthers(w *world) {
 	c, run, seq := w.turn(old, key)
 	next := w.id("node")
 	w.ok(w.st.Register(w.ctx, store.Node{ID: next, Lease: lease, Exclusive: true}))
-	_, err := w.st.Heartbeat(w.ctx, old)
-	w.fails(err, chat.ErrFenced)
-	_, err = w.st.Finish(w.ctx, answered(c, run))
-	w.fails(err, chat.ErrFenced)
+	try(w.st.Heartbeat(w.ctx, old)).fails(w, chat.ErrFenced)
+	try(w.st.Finish(w.ctx, answered(c, run))).fails(w, chat.ErrFenced)
 	taken := w.sweepOne(next, key)
 	s := w.start(taken.Claim, run, seq)
 	equal(w, "crashes", s.Crashes, 1)
@@ -160,8 +153,7 @@ func unregisterTwice(w *world) {
 	w.ok(w.st.Unregister(w.ctx, node))
 	w.ok(w.st.Unregister(w.ctx, node))
 	w.ok(w.st.Unregister(w.ctx, "unregistered"))
-	_, err := w.st.Heartbeat(w.ctx, node)
-	w.fails(err, chat.ErrFenced)
+	try(w.st.Heartbeat(w.ctx, node)).fails(w, chat.ErrFenced)
 }
 
 func forgottenNodes(w *world) {

@@ -140,8 +140,7 @@ func noMessageEnded(w *world) {
 	node, key := w.node(), w.key()
 	w.accept(w.tele(node, key))
 	end := store.EndParams{Session: key, Seqs: []int64{7}, Outcome: chat.OutcomeDropped, Notice: w.notice(key)}
-	list, err := w.st.EndWaiting(w.ctx, end)
-	w.ok(err)
+	list := try(w.st.EndWaiting(w.ctx, end)).ok(w)
 	equal(w, "ended", len(list), 0)
 	w.clock.advance(time.Minute)
 	equal(w, "number of notices", len(w.notices(w.node())), 0)
@@ -152,8 +151,7 @@ func endWaitingShares(w *world) {
 	w.accept(w.tele(node, key))
 	w.accept(w.tele(node, key))
 	end := store.EndParams{Session: key, Seqs: []int64{1, 2}, Outcome: chat.OutcomeDropped, Reason: "queue_full", Notice: w.notice(key)}
-	list, err := w.st.EndWaiting(w.ctx, end)
-	w.ok(err)
+	list := try(w.st.EndWaiting(w.ctx, end)).ok(w)
 	equal(w, "ended", seqsOf(list), []int64{2})
 	w.clock.advance(time.Second)
 	notices := w.notices(node)

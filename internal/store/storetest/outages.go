@@ -38,8 +38,7 @@ func (w *world) past() cron.History {
 
 func (w *world) outages() []cron.Outage {
 	w.Helper()
-	list, err := w.past().Outages(w.ctx, time.UnixMilli(1), many)
-	w.ok(err)
+	list := try(w.past().Outages(w.ctx, time.UnixMilli(1), many)).ok(w)
 	for i := range list {
 		list[i].From = list[i].From.UTC()
 		if !list[i].Until.IsZero() {
@@ -60,8 +59,7 @@ func outageOfAStop(w *world) {
 	until := w.clock.now()
 	w.firing(false)
 	equal(w, "outages", w.outages(), []cron.Outage{{From: from, Until: until}})
-	list, err := w.past().Outages(w.ctx, until, many)
-	w.ok(err)
+	list := try(w.past().Outages(w.ctx, until, many)).ok(w)
 	equal(w, "outages after its end", len(list), 0)
 	w.clock.advance(401 * 24 * time.Hour)
 	w.firing(true)
@@ -117,8 +115,7 @@ func changesOfAJob(w *world) {
 	note("bob", "session.delete", "id")
 	changes := func(since time.Time, limit int) []cron.JobChange {
 		w.Helper()
-		list, err := w.past().JobChanges(w.ctx, "id", "key", since, limit)
-		w.ok(err)
+		list := try(w.past().JobChanges(w.ctx, "id", "key", since, limit)).ok(w)
 		for i := range list {
 			list[i].At = list[i].At.UTC()
 		}

@@ -12,8 +12,7 @@ import (
 // undelivered notes a failed attempt to send.
 func (w *world) undelivered(p store.UndeliveredParams) {
 	w.Helper()
-	_, err := w.st.Undelivered(w.ctx, p)
-	w.ok(err)
+	try(w.st.Undelivered(w.ctx, p)).ok(w)
 }
 
 func outboxTests() []test {
@@ -61,9 +60,7 @@ func (w *world) claim(node string, channels ...string) []store.Outgoing {
 	if len(channels) == 0 {
 		channels = []string{"web"}
 	}
-	list, err := w.st.ClaimOutgoing(w.ctx, node, channels, many)
-	w.ok(err)
-	return list
+	return try(w.st.ClaimOutgoing(w.ctx, node, channels, many)).ok(w)
 }
 
 // claimOne expects exactly one row.
@@ -79,8 +76,7 @@ func (w *world) claimOne(node string) store.Outgoing {
 // counts are those of the channel web. The time of the oldest is there exactly as long as one waits.
 func (w *world) counts() store.OutboxCount {
 	w.Helper()
-	counts, err := w.st.OutboxCounts(w.ctx)
-	w.ok(err)
+	counts := try(w.st.OutboxCounts(w.ctx)).ok(w)
 	c := counts["web"]
 	equal(w, "the oldest has a time", !c.Oldest.IsZero(), c.Waiting > 0)
 	c.Oldest = time.Time{}
@@ -211,8 +207,7 @@ func onlyNamedChannels(w *world) {
 	web, api := w.outgoing("web", "1"), w.outgoing("api", "1")
 	w.enqueue(web, api)
 	equal(w, "claimed", outIDs(w.claim(node, "api", "telegram:1")), []string{api.ID})
-	list, err := w.st.ClaimOutgoing(w.ctx, node, nil, many)
-	w.ok(err)
+	list := try(w.st.ClaimOutgoing(w.ctx, node, nil, many)).ok(w)
 	equal(w, "claimed for no channel", len(list), 0)
 	equal(w, "claimed", outIDs(w.claim(node, "web")), []string{web.ID})
 }
@@ -227,8 +222,7 @@ func claimLimit(w *world) {
 		w.clock.advance(time.Millisecond)
 	}
 	for _, want := range [][]string{ids[:2], ids[2:4], ids[4:], nil} {
-		list, err := w.st.ClaimOutgoing(w.ctx, node, []string{"web"}, 2)
-		w.ok(err)
+		list := try(w.st.ClaimOutgoing(w.ctx, node, []string{"web"}, 2)).ok(w)
 		equal(w, "claimed", outIDs(list), want)
 	}
 }
@@ -332,8 +326,7 @@ func countsByChannel(w *world) {
 	for _, o := range w.claim(node, "api") {
 		w.undelivered(store.UndeliveredParams{Node: node, ID: o.ID, Error: "gone", Permanent: true})
 	}
-	counts, err := w.st.OutboxCounts(w.ctx)
-	w.ok(err)
+	counts := try(w.st.OutboxCounts(w.ctx)).ok(w)
 	equal(w, "web", counts["web"], store.OutboxCount{Waiting: 3, Oldest: w.storeNow()})
 	equal(w, "api", counts["api"], store.OutboxCount{Failed: 3})
 }
@@ -345,7 +338,6 @@ func refusedFinishSendsNothing(w *world) {
 	p.Outgoing = []store.Outgoing{w.outgoing("web", "1")}
 	p.Outgoing[0].Kind = store.KindReply
 	p.Epoch++
-	_, err := w.st.Finish(w.ctx, p)
-	w.fails(err, chat.ErrFenced)
+	try(w.st.Finish(w.ctx, p)).fails(w, chat.ErrFenced)
 	equal(w, "claimed", len(w.claim(node)), 0)
 }

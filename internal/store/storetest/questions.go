@@ -37,15 +37,12 @@ func (w *world) ask(id, owner string) {
 
 func (w *world) answers(id string, allow bool, node string) store.Question {
 	w.Helper()
-	q, err := w.st.AnswerQuestion(w.ctx, store.AnswerQuestion{ID: id, By: "ann", Option: optionOf(allow), Allow: allow, Node: node})
-	w.ok(err)
-	return q
+	return try(w.st.AnswerQuestion(w.ctx, store.AnswerQuestion{ID: id, By: "ann", Option: optionOf(allow), Allow: allow, Node: node})).ok(w)
 }
 
 func (w *world) refused(id, by string, allow bool) {
 	w.Helper()
-	_, err := w.st.AnswerQuestion(w.ctx, store.AnswerQuestion{ID: id, By: by, Option: optionOf(allow), Allow: allow, Node: "n"})
-	w.fails(err, chat.ErrNotFound)
+	try(w.st.AnswerQuestion(w.ctx, store.AnswerQuestion{ID: id, By: by, Option: optionOf(allow), Allow: allow, Node: "n"})).fails(w, chat.ErrNotFound)
 }
 
 func questionOnce(w *world) {
@@ -58,10 +55,8 @@ func questionOnce(w *world) {
 	equal(w, "expires", q.ExpiresAt, w.clock.now().Add(store.QuestionLife))
 	w.refused(id, "ann", false)
 	equal(w, "the same answer again", w.answers(id, true, node).State, store.QuestionAllowed)
-	first, err := w.st.EndQuestion(w.ctx, id, chat.ToolResult{Text: "done"})
-	w.ok(err)
-	again, err := w.st.EndQuestion(w.ctx, id, chat.ToolResult{Text: "something else", IsError: true})
-	w.ok(err)
+	first := try(w.st.EndQuestion(w.ctx, id, chat.ToolResult{Text: "done"})).ok(w)
+	again := try(w.st.EndQuestion(w.ctx, id, chat.ToolResult{Text: "something else", IsError: true})).ok(w)
 	equal(w, "which end is the first", []bool{first, again}, []bool{true, false})
 	q = w.answers(id, true, node)
 	equal(w, "state after the call", q.State, store.QuestionDone)
@@ -69,8 +64,7 @@ func questionOnce(w *world) {
 
 	equal(w, "denied", w.answers(denied, false, node).State, store.QuestionDenied)
 	w.refused(denied, "ann", true)
-	ended, err := w.st.EndQuestion(w.ctx, denied, chat.ToolResult{Text: "done"})
-	w.ok(err)
+	ended := try(w.st.EndQuestion(w.ctx, denied, chat.ToolResult{Text: "done"})).ok(w)
 	equal(w, "the end of a denied call", ended, false)
 }
 
@@ -94,8 +88,7 @@ func questionEnds(w *world) {
 	equal(w, "an answer in time is repeated late", w.answers(a, true, node).State, store.QuestionAllowed)
 	w.clock.advance(2 * store.QuestionKept)
 	w.ask(w.id("q"), "ann") // removes what is old, but no call that has to be made
-	first, err := w.st.EndQuestion(w.ctx, a, chat.ToolResult{})
-	w.ok(err)
+	first := try(w.st.EndQuestion(w.ctx, a, chat.ToolResult{})).ok(w)
 	equal(w, "the allowed call is still there", first, true)
 }
 
@@ -171,9 +164,7 @@ func questionTaken(w *world) {
 	w.ask(id, "ann")
 	w.answers(id, true, node)
 	take := func(by string) []store.Question {
-		list, err := w.st.TakeQuestions(w.ctx, by, 10)
-		w.ok(err)
-		return list
+		return try(w.st.TakeQuestions(w.ctx, by, 10)).ok(w)
 	}
 	equal(w, "while its node lives", len(take(w.node())), 0)
 	w.clock.advance(time.Minute)
@@ -183,8 +174,7 @@ func questionTaken(w *world) {
 		w.Fatalf("taken over: %+v", list)
 	}
 	equal(w, "taken a second time", len(take(w.node())), 0)
-	first, err := w.st.EndQuestion(w.ctx, id, chat.ToolResult{Text: "done"})
-	w.ok(err)
+	first := try(w.st.EndQuestion(w.ctx, id, chat.ToolResult{Text: "done"})).ok(w)
 	equal(w, "ended by the next node", first, true)
 	w.clock.advance(time.Minute)
 	equal(w, "after its end", len(take(w.node())), 0)
@@ -212,41 +202,30 @@ func questionWaited(w *world) {
 	node, id, late := w.node(), w.id("q"), w.id("q")
 	w.waits(id, node)
 	w.waits(late, node)
-	q, err := w.st.Question(w.ctx, id)
-	w.ok(err)
+	q := try(w.st.Question(w.ctx, id)).ok(w)
 	equal(w, "open", q, store.Question{
 		ID: id, Owner: "ann", Body: json.RawMessage(`[{"label":"a"},{"label":"b"}]`), Waits: node, State: store.QuestionOpen, ExpiresAt: w.clock.now().Add(time.Minute),
 	})
-	_, err = w.choose(id, "bob", 1)
-	w.fails(err, chat.ErrNotFound)
-	q, err = w.choose(id, "ann", 2)
-	w.ok(err)
+	try(w.choose(id, "bob", 1)).fails(w, chat.ErrNotFound)
+	q = try(w.choose(id, "ann", 2)).ok(w)
 	equal(w, "answered", []any{q.State, q.Option, q.Waits}, []any{store.QuestionChosen, 2, node})
-	read, err := w.st.Question(w.ctx, id)
-	w.ok(err)
+	read := try(w.st.Question(w.ctx, id)).ok(w)
 	equal(w, "as the turn reads it", read, q)
-	_, err = w.choose(id, "ann", 1)
-	w.fails(err, chat.ErrNotFound)
-	again, err := w.choose(id, "ann", 2)
-	w.ok(err)
+	try(w.choose(id, "ann", 1)).fails(w, chat.ErrNotFound)
+	again := try(w.choose(id, "ann", 2)).ok(w)
 	equal(w, "the same answer again", again, q)
-	closed, err := w.st.CloseQuestion(w.ctx, id)
-	w.ok(err)
+	closed := try(w.st.CloseQuestion(w.ctx, id)).ok(w)
 	equal(w, "an end behind the answer", closed, q)
 	equal(w, "calls to be made", len(w.taken(w.node())), 0)
 
 	w.clock.advance(time.Minute)
-	_, err = w.choose(late, "ann", 1)
-	w.fails(err, chat.ErrNotFound)
-	_, err = w.st.Question(w.ctx, w.id("unknown"))
-	w.fails(err, chat.ErrNotFound)
+	try(w.choose(late, "ann", 1)).fails(w, chat.ErrNotFound)
+	try(w.st.Question(w.ctx, w.id("unknown"))).fails(w, chat.ErrNotFound)
 }
 
 func (w *world) taken(by string) []store.Question {
 	w.Helper()
-	list, err := w.st.TakeQuestions(w.ctx, by, 10)
-	w.ok(err)
-	return list
+	return try(w.st.TakeQuestions(w.ctx, by, 10)).ok(w)
 }
 
 func questionClosed(w *world) {
@@ -254,25 +233,20 @@ func questionClosed(w *world) {
 	w.waits(id, node)
 	w.ask(call, "ann")
 	for range 2 {
-		q, err := w.st.CloseQuestion(w.ctx, id)
-		w.ok(err)
+		q := try(w.st.CloseQuestion(w.ctx, id)).ok(w)
 		equal(w, "state", q.State, store.QuestionClosed)
 	}
-	_, err := w.choose(id, "ann", 1)
-	w.fails(err, chat.ErrNotFound)
-	q, err := w.st.CloseQuestion(w.ctx, call)
-	w.ok(err)
+	try(w.choose(id, "ann", 1)).fails(w, chat.ErrNotFound)
+	q := try(w.st.CloseQuestion(w.ctx, call)).ok(w)
 	equal(w, "a call is not waited for", q.State, store.QuestionOpen)
-	_, err = w.st.CloseQuestion(w.ctx, w.id("unknown"))
-	w.fails(err, chat.ErrNotFound)
+	try(w.st.CloseQuestion(w.ctx, w.id("unknown"))).fails(w, chat.ErrNotFound)
 }
 
 func questionOfDeadNode(w *world) {
 	id := w.id("q")
 	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: id, Owner: "ann", Body: json.RawMessage(`[]`), Waits: w.node()}))
 	w.clock.advance(lease)
-	_, err := w.choose(id, "ann", 1)
-	w.fails(err, chat.ErrNotFound)
+	try(w.choose(id, "ann", 1)).fails(w, chat.ErrNotFound)
 	equal(w, "calls to be made", len(w.taken(w.node())), 0)
 }
 
@@ -291,8 +265,7 @@ func questionChoiceRace(w *world) {
 		})
 	}
 	wg.Wait()
-	q, err := w.st.Question(w.ctx, id)
-	w.ok(err)
+	q := try(w.st.Question(w.ctx, id)).ok(w)
 	for i := range won {
 		if n := won[i].Load(); (n == 3) != (q.Option == i+1) || n%3 != 0 {
 			w.Errorf("%d answers chose option %d, and %d counts", n, i+1, q.Option)
@@ -307,24 +280,19 @@ func (w *world) approve(owner string, key chat.SessionKey, act string) chat.Appr
 	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: id, Owner: owner, Session: key, Body: json.RawMessage(`{}`), Waits: node}))
 	answer := store.AnswerQuestion{ID: id, By: owner, Option: 1, Allow: true, Always: &chat.Approval{Agent: "main", Act: act, Label: "Always"}}
 	for range 2 { // the second is a repetition
-		_, err := w.st.AnswerQuestion(w.ctx, answer)
-		w.ok(err)
+		try(w.st.AnswerQuestion(w.ctx, answer)).ok(w)
 	}
 	return chat.Approval{ID: id, Agent: "main", Act: act, Label: "Always", At: w.clock.now()}
 }
 
 func (w *world) approvals(owner string, key chat.SessionKey) []chat.Approval {
 	w.Helper()
-	got, err := w.st.Approvals(w.ctx, owner, key)
-	w.ok(err)
-	return got
+	return try(w.st.Approvals(w.ctx, owner, key)).ok(w)
 }
 
 func (w *world) revoke(owner string, key chat.SessionKey, id string) int {
 	w.Helper()
-	n, err := w.st.Revoke(w.ctx, owner, key, id)
-	w.ok(err)
-	return n
+	return try(w.st.Revoke(w.ctx, owner, key, id)).ok(w)
 }
 
 func approvalsKept(w *world) {
@@ -352,8 +320,7 @@ func approvalsKept(w *world) {
 	equal(w, "after that", w.approvals("ann", key), []chat.Approval(nil))
 
 	w.approve("ann", key, "make")
-	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "second"})
-	w.ok(err)
+	try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "second"})).ok(w)
 	equal(w, "after the reset", w.approvals("ann", key), []chat.Approval(nil))
 	next := w.approve("ann", key, "test")
 	equal(w, "of the new transcript", w.approvals("ann", key), []chat.Approval{next})

@@ -38,16 +38,13 @@ func fullQueueRefuses(w *world) {
 	}
 	p := w.message(node, key)
 	p.Cap, p.Drop = 2, chat.DropNew
-	_, err := w.st.Accept(w.ctx, p)
-	w.fails(err, chat.ErrQueueFull)
-	_, err = w.st.MessageByID(w.ctx, p.Message.ID)
-	w.fails(err, chat.ErrNotFound)
+	try(w.st.Accept(w.ctx, p)).fails(w, chat.ErrQueueFull)
+	try(w.st.MessageByID(w.ctx, p.Message.ID)).fails(w, chat.ErrNotFound)
 	equal(w, "last_seq", w.session(key).LastSeq, 2)
 	other := w.message(node, w.key())
 	other.Cap, other.Drop = 2, chat.DropNew
 	equal(w, "another session has room", w.accept(other).Seq, 1)
-	_, err = w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{1}, Outcome: chat.OutcomeSuperseded})
-	w.ok(err)
+	try(w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{1}, Outcome: chat.OutcomeSuperseded})).ok(w)
 	equal(w, "a place was freed, and the refused message is as if it had never been", w.accept(p).Seq, 3)
 }
 
@@ -98,11 +95,9 @@ func runningMessagesDoNotCount(w *world) {
 	w.accept(p)
 	q := w.message(node, key)
 	q.Cap, q.Drop = 1, chat.DropNew
-	_, err := w.st.Accept(w.ctx, q)
-	w.fails(err, chat.ErrQueueFull)
+	try(w.st.Accept(w.ctx, q)).fails(w, chat.ErrQueueFull)
 	w.finish(answered(c, run))
-	_, err = w.st.Accept(w.ctx, q)
-	w.fails(err, chat.ErrQueueFull)
+	try(w.st.Accept(w.ctx, q)).fails(w, chat.ErrQueueFull)
 	w.start(c, p.Message.ID, 2)
 	equal(w, "room after the start", w.accept(q).Seq, 3)
 	w.cap = 1
@@ -138,8 +133,7 @@ func heldMessagesDoNotCount(w *world) {
 	}
 	q := w.message(node, key)
 	q.Cap, q.Drop = 1, chat.DropNew
-	_, err := w.st.Accept(w.ctx, q)
-	w.fails(err, chat.ErrQueueFull)
+	try(w.st.Accept(w.ctx, q)).fails(w, chat.ErrQueueFull)
 	q.Drop = chat.DropOld
 	equal(w, "dropped", idsOf(w.accept(q).Dropped), []string{p.Message.ID})
 	w.cap = 1
@@ -153,8 +147,7 @@ func startingMessagesAreSpared(w *world) {
 	w.accept(p)
 	q := w.message(node, key)
 	q.Cap, q.Drop, q.Starting = 1, chat.DropNew, []int64{a.Seq}
-	_, err := w.st.Accept(w.ctx, q)
-	w.fails(err, chat.ErrQueueFull)
+	try(w.st.Accept(w.ctx, q)).fails(w, chat.ErrQueueFull)
 	q.Drop = chat.DropOld
 	equal(w, "dropped", idsOf(w.accept(q).Dropped), []string{p.Message.ID})
 	equal(w, "state of the starting one", w.row(first).State, store.StateWaiting)
@@ -242,21 +235,18 @@ func hintedFindsWhatOthersAccepted(w *world) {
 	if a.Mine {
 		w.Fatalf("the session changed hands: %+v", a)
 	}
-	list, err := w.st.Hinted(w.ctx, owner, many)
-	w.ok(err)
+	list := try(w.st.Hinted(w.ctx, owner, many)).ok(w)
 	if len(list) != 1 {
 		w.Fatalf("hinted: %+v", list)
 	}
 	equal(w, "claim", list[0].Claim, c)
 	equal(w, "messages", idsOf(list[0].Messages), []string{hinted})
 	equal(w, "principal", list[0].Principal, "ann")
-	list, err = w.st.Hinted(w.ctx, other, many)
-	w.ok(err)
+	list = try(w.st.Hinted(w.ctx, other, many)).ok(w)
 	equal(w, "hinted to the node that does not own", len(list), 0)
 	w.finish(answered(c, run))
 	w.start(c, hinted, a.Seq)
-	list, err = w.st.Hinted(w.ctx, owner, many)
-	w.ok(err)
+	list = try(w.st.Hinted(w.ctx, owner, many)).ok(w)
 	equal(w, "hinted after the start", len(list), 0)
 	w.finish(answered(c, hinted))
 	equal(w, "still waiting", w.row(mine).State, store.StateWaiting)
@@ -304,8 +294,7 @@ func interruptEndsWhatWaits(w *world) {
 		equal(w, "sequence number", a.Seq, 6)
 		equal(w, "waiting", w.session(key).Waiting, 2)
 		for _, id := range []string{ids[1], joins.Message.ID} {
-			m, err := w.st.MessageByID(w.ctx, id)
-			w.ok(err)
+			m := try(w.st.MessageByID(w.ctx, id)).ok(w)
 			equal(w, "outcome and reason", []any{m.Outcome, m.Reason}, []any{chat.OutcomeSuperseded, store.ReasonSuperseded})
 		}
 		again := w.accept(p)

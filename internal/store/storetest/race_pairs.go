@@ -32,8 +32,7 @@ func acceptAgainstFinish(w *world) {
 			equal(w, "owner and epoch", []any{s.Owner, s.Epoch}, []any{other, c.Epoch + 1})
 		case !f.Released && !a.Mine:
 			equal(w, "owner and epoch", []any{s.Owner, s.Epoch}, []any{owner, c.Epoch})
-			hinted, err := w.st.Hinted(w.ctx, owner, many)
-			w.ok(err)
+			hinted := try(w.st.Hinted(w.ctx, owner, many)).ok(w)
 			found := slices.ContainsFunc(hinted, func(t store.Taken) bool {
 				return t.Session == key && slices.Equal(idsOf(t.Messages), []string{p.Message.ID})
 			})

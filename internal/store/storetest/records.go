@@ -43,27 +43,21 @@ func (w *world) records() channel.Records {
 
 func recordsOutlive(w *world, r channel.Records) {
 	anna := channel.Peer{Channel: "telegram:1", UserID: 7, ChatID: 7}
-	made, err := r.CreatePairing(w.ctx, anna, "Änna \x00")
-	w.ok(err)
+	made := try(r.CreatePairing(w.ctx, anna, "Änna \x00")).ok(w)
 	w.ok(r.SetGroupActivation(w.ctx, "telegram:1", -5, "always"))
 	w.ok(r.PutButtons(w.ctx, channel.ButtonSet{Peer: anna, Texts: map[string]string{"b": "/stop"}}))
 	w.st = w.h.Reopen()
 	r = w.records()
-	open, err := r.OpenPairings(w.ctx, "")
-	w.ok(err)
+	open := try(r.OpenPairings(w.ctx, "")).ok(w)
 	if len(open) != 1 || open[0].Code != made.Code || !open[0].ExpiresAt.Equal(w.clock.now().Add(channel.PairingLife)) {
 		w.Errorf("open are %+v, made was %+v", open, made)
 	}
-	_, err = r.ApprovePairing(w.ctx, channel.PairingRef{Code: made.Code}, store.ChangedBy{Who: "gateway"})
-	w.ok(err)
+	try(r.ApprovePairing(w.ctx, channel.PairingRef{Code: made.Code}, store.ChangedBy{Who: "gateway"})).ok(w)
 	w.st = w.h.Reopen()
 	r = w.records()
-	paired, err := r.Paired(w.ctx, anna)
-	w.ok(err)
-	choice, err := r.GroupActivation(w.ctx, "telegram:1", -5)
-	w.ok(err)
-	text, err := r.TakeButton(w.ctx, "b", anna, 1)
-	w.ok(err)
+	paired := try(r.Paired(w.ctx, anna)).ok(w)
+	choice := try(r.GroupActivation(w.ctx, "telegram:1", -5)).ok(w)
+	text := try(r.TakeButton(w.ctx, "b", anna, 1)).ok(w)
 	if !paired || choice != "always" || text != "/stop" {
 		w.Errorf("after a restart: paired %v, activation %q, button %q", paired, choice, text)
 	}
@@ -73,22 +67,17 @@ func pairingChangesAreLogged(w *world, r channel.Records) {
 	anna := channel.Peer{Channel: "telegram:1", UserID: 7, ChatID: 7}
 	by := store.ChangedBy{Who: "gateway", Peer: "192.0.2.1", RequestID: "q1"}
 	ask := func() channel.PairingRef {
-		made, err := r.CreatePairing(w.ctx, anna, "Anna")
-		w.ok(err)
+		made := try(r.CreatePairing(w.ctx, anna, "Anna")).ok(w)
 		return channel.PairingRef{ID: made.ID}
 	}
-	_, err := r.DismissPairing(w.ctx, ask(), by)
-	w.ok(err)
+	try(r.DismissPairing(w.ctx, ask(), by)).ok(w)
 	w.clock.advance(time.Second)
 	ref := ask()
-	_, err = r.ApprovePairing(w.ctx, ref, by)
-	w.ok(err)
-	_, err = r.ApprovePairing(w.ctx, ref, by)
-	w.fails(err, channel.ErrPairingUnknown)
+	try(r.ApprovePairing(w.ctx, ref, by)).ok(w)
+	try(r.ApprovePairing(w.ctx, ref, by)).fails(w, channel.ErrPairingUnknown)
 	w.clock.advance(time.Second)
 	for range 2 { // the second one takes nothing away
-		_, err = r.RevokePairing(w.ctx, anna, by)
-		w.ok(err)
+		try(r.RevokePairing(w.ctx, anna, by)).ok(w)
 	}
 	at := w.clock.now().UnixMilli()
 	rows := w.h.Query(w.tb, `SELECT who, verb, object, before_hash, after_hash, peer, request_id, at FROM audit_log ORDER BY id`)

@@ -60,12 +60,10 @@ func laterStartRepeated(w *world) {
 // startTwice starts a run and repeats the call a second later.
 func (w *world) startTwice(p store.StartParams) {
 	w.Helper()
-	first, err := w.st.Start(w.ctx, p)
-	w.ok(err)
+	first := try(w.st.Start(w.ctx, p)).ok(w)
 	before := w.picture(p.Session, p.RunID)
 	w.clock.advance(time.Second)
-	again, err := w.st.Start(w.ctx, p)
-	w.ok(err)
+	again := try(w.st.Start(w.ctx, p)).ok(w)
 	equal(w, "result of the repetition", again, first)
 	equal(w, "the store after the repetition", w.picture(p.Session, p.RunID), before)
 }
@@ -162,8 +160,7 @@ func otherAnswerIsFenced(w *world) {
 	w.finish(p)
 	before := w.picture(key, id)
 	p.Transcript[0].Text = "another answer"
-	_, err := w.st.Finish(w.ctx, p)
-	w.fails(err, chat.ErrFenced)
+	try(w.st.Finish(w.ctx, p)).fails(w, chat.ErrFenced)
 	equal(w, "the store after a refused finish", w.picture(key, id), before)
 }
 
@@ -175,8 +172,7 @@ func requeueAfterTakeover(w *world) {
 	w.sweepOne(w.node(), key)
 	p := requeued(c, id)
 	p.Cause = ""
-	_, err := w.st.Finish(w.ctx, p)
-	w.fails(err, chat.ErrFenced)
+	try(w.st.Finish(w.ctx, p)).fails(w, chat.ErrFenced)
 }
 
 // attemptRepeated makes a test: the end of the attempt of a cron run is repeated. It changes ledger and job once.

@@ -28,8 +28,7 @@ func retentionTests() []test {
 func (w *world) pruneAll(what store.Prunable, before time.Time, limit int) (total int) {
 	w.Helper()
 	for range 1000 {
-		n, err := w.st.Prune(w.ctx, store.PruneParams{What: what, Before: before, Limit: limit})
-		w.ok(err)
+		n := try(w.st.Prune(w.ctx, store.PruneParams{What: what, Before: before, Limit: limit})).ok(w)
 		if n == 0 {
 			return total
 		}
@@ -42,10 +41,8 @@ func (w *world) pruneAll(what store.Prunable, before time.Time, limit int) (tota
 // isGone expects that a message and its run are not there any more.
 func (w *world) isGone(id string) {
 	w.Helper()
-	_, err := w.st.MessageByID(w.ctx, id)
-	w.fails(err, chat.ErrNotFound)
-	_, err = w.st.RunByID(w.ctx, id)
-	w.fails(err, chat.ErrNotFound)
+	try(w.st.MessageByID(w.ctx, id)).fails(w, chat.ErrNotFound)
+	try(w.st.RunByID(w.ctx, id)).fails(w, chat.ErrNotFound)
 }
 
 func oldMessagesGo(w *world) {
@@ -63,8 +60,7 @@ func oldMessagesGo(w *world) {
 		w.finish(answered(c, run))
 		young = append(young, run)
 	}
-	n, err := w.st.Prune(w.ctx, store.PruneParams{What: store.PruneMessages, Before: border, Limit: 3})
-	w.ok(err)
+	n := try(w.st.Prune(w.ctx, store.PruneParams{What: store.PruneMessages, Before: border, Limit: 3})).ok(w)
 	equal(w, "one piece", n, 3)
 	equal(w, "the rest", w.pruneAll(store.PruneMessages, border, 3), 4)
 	for _, id := range old {
@@ -89,8 +85,7 @@ func oneTurnGoesTogether(w *world) {
 	equal(w, "merged", w.row(first).Outcome, chat.OutcomeMerged)
 	equal(w, "joined", w.row(third).Outcome, chat.OutcomeMerged)
 	w.clock.advance(time.Second)
-	n, err := w.st.Prune(w.ctx, store.PruneParams{What: store.PruneMessages, Before: w.clock.now(), Limit: 1})
-	w.ok(err)
+	n := try(w.st.Prune(w.ctx, store.PruneParams{What: store.PruneMessages, Before: w.clock.now(), Limit: 1})).ok(w)
 	equal(w, "with one row asked for", n, 3)
 	for _, id := range []string{first, second, third} {
 		w.isGone(id)
@@ -181,8 +176,7 @@ func filesInUse(w *world) {
 	node, key := w.node(), w.key()
 	inUse := func(when string, want ...string) {
 		w.Helper()
-		got, err := w.st.FilesInUse(w.ctx)
-		w.ok(err)
+		got := try(w.st.FilesInUse(w.ctx)).ok(w)
 		slices.Sort(got)
 		equal(w, "files in use "+when, slices.Compact(got), want)
 	}
@@ -250,8 +244,7 @@ func oldSideTurnsGo(w *world) {
 	equal(w, "the rest", w.pruneAll(store.PruneSessions, border, 1), 2)
 	for i, key := range old {
 		w.isGone(gone[i])
-		_, err := w.st.Session(w.ctx, key, "")
-		w.fails(err, chat.ErrSessionNotFound)
+		try(w.st.Session(w.ctx, key, "")).fails(w, chat.ErrSessionNotFound)
 	}
 	equal(w, "sessions of agents", len(w.h.Query(w.tb, `SELECT 1 FROM agent_sessions`)), 0)
 	for _, key := range append(named, goesOn, young) {
@@ -302,7 +295,5 @@ func neededSideTurnsStay(w *world) {
 
 func (w *world) pruneSessionsOnce(before time.Time, limit int) int {
 	w.Helper()
-	n, err := w.st.Prune(w.ctx, store.PruneParams{What: store.PruneSessions, Before: before, Limit: limit})
-	w.ok(err)
-	return n
+	return try(w.st.Prune(w.ctx, store.PruneParams{What: store.PruneSessions, Before: before, Limit: limit})).ok(w)
 }

@@ -165,16 +165,14 @@ func searchDeleted(w *world) {
 	w.index()
 	before := w.indexed()
 	w.says(one, "ann", "needle one 3")
-	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: one})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: one})).ok(w)
 	w.finds("needle one", store.SearchQuery{})
 	w.finds("needle", store.SearchQuery{}, "needle two 2", "needle two 1", "needle two 0")
 	if after := w.indexed(); before >= 0 && (before != 6 || after != 3) {
 		w.Fatalf("the index has %d entries before and %d after, want 6 and 3", before, after)
 	}
 	// The last rows are gone: what comes next takes their place.
-	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: two})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: two})).ok(w)
 	w.says(two, "bob", "needle two again")
 	w.says(one, "bob", "needle one again")
 	w.beforeAndAfter(func(string) { w.finds("needle", store.SearchQuery{}, "needle one again", "needle two again") })
@@ -184,8 +182,7 @@ func searchAfterDeletion(w *world) {
 	key := w.key()
 	w.says(key, "ann", "secret of ann")
 	w.index()
-	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 	w.says(key, "bob", "word of bob")
 	w.beforeAndAfter(func(string) {
 		w.finds("secret", store.SearchQuery{})
@@ -198,8 +195,7 @@ func searchKept(w *world) {
 	w.says(key, "ann", "needle kept")
 	w.index()
 	w.says(key, "ann", "needle kept too")
-	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: true})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: true})).ok(w)
 	w.finds("needle", store.SearchQuery{})
 	w.says(key, "bob", "needle of bob")
 	w.beforeAndAfter(func(string) {
@@ -269,8 +265,7 @@ func searchArchived(w *world) {
 	key := w.key()
 	w.says(key, "ann", "needle before")
 	archived := w.session(key).SessionID
-	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("second")})
-	w.ok(err)
+	try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("second")})).ok(w)
 	w.says(key, "ann", "needle after")
 	w.beforeAndAfter(func(string) {
 		w.finds("needle", store.SearchQuery{Visible: "ann"}, "needle after", "needle before")

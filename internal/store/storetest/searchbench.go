@@ -92,8 +92,7 @@ func (c *corpus) write(messages int) {
 		for j := range entries {
 			entries[j] = chat.TranscriptEntry{Role: chat.RoleUser, Text: c.text()}
 		}
-		_, err := c.st.AppendTranscript(c.ctx, c.keys[i%len(c.keys)], fmt.Sprint("principal-", i%len(c.keys)/10), entries)
-		c.ok(err)
+		try(c.st.AppendTranscript(c.ctx, c.keys[i%len(c.keys)], fmt.Sprint("principal-", i%len(c.keys)/10), entries)).ok(c)
 		messages -= n
 	}
 }
@@ -150,8 +149,7 @@ func (c *corpus) searches(n int) map[string][]time.Duration {
 		for range n {
 			text, q := query()
 			var err error
-			q.Words, err = words.Parse(text)
-			c.ok(err)
+			q.Words = try(words.Parse(text)).ok(c)
 			elapsed := stopwatch()
 			_, err = c.st.SearchTranscripts(c.ctx, q)
 			took[name] = append(took[name], elapsed())

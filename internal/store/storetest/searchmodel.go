@@ -44,19 +44,16 @@ func searchModel(w *world) {
 		case n < 12:
 			w.index()
 		case n == 12 && owners[key] != "":
-			_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: owners[key], NewID: w.id("transcript")})
-			w.ok(err)
+			try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: owners[key], NewID: w.id("transcript")})).ok(w)
 		case n == 13:
-			_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: rnd.IntN(2) == 0})
-			w.ok(err)
+			try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: rnd.IntN(2) == 0})).ok(w)
 			removed(key)
 		}
 		visible, word, limit := []string{"", "ann", "bob"}[rnd.IntN(3)], vocabulary[rnd.IntN(len(vocabulary))], []int{1, 7, 100}[rnd.IntN(3)]
 		if rnd.IntN(2) == 0 {
 			word += " " + vocabulary[rnd.IntN(len(vocabulary))]
 		}
-		query, err := words.Parse(word)
-		w.ok(err)
+		query := try(words.Parse(word)).ok(w)
 		var want []string
 		for _, e := range slices.Backward(model) {
 			if (visible == "" || visible == e.principal) && query.Finds(e.text) {
@@ -86,12 +83,10 @@ func searchIndexersAtOnce(w *world) {
 	}
 	for i := range 40 {
 		for _, key := range keys {
-			_, err := w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: fmt.Sprint("needle ", i)}})
-			w.ok(err)
+			try(w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: fmt.Sprint("needle ", i)}})).ok(w)
 		}
 		if i%8 == 7 {
-			_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: keys[i/8]})
-			w.ok(err)
+			try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: keys[i/8]})).ok(w)
 		}
 	}
 	all.Wait()

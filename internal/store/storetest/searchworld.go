@@ -12,18 +12,13 @@ import (
 func (w *world) says(key chat.SessionKey, principal, text string) {
 	w.Helper()
 	w.clock.advance(time.Second)
-	_, err := w.st.AppendTranscript(w.ctx, key, principal, []chat.TranscriptEntry{{Role: chat.RoleUser, Text: text}})
-	w.ok(err)
+	try(w.st.AppendTranscript(w.ctx, key, principal, []chat.TranscriptEntry{{Role: chat.RoleUser, Text: text}})).ok(w)
 }
 
 func (w *world) search(text string, q store.SearchQuery) store.SearchResult {
 	w.Helper()
-	var err error
-	q.Words, err = words.Parse(text)
-	w.ok(err)
-	out, err := w.st.SearchTranscripts(w.ctx, q)
-	w.ok(err)
-	return out
+	q.Words = try(words.Parse(text)).ok(w)
+	return try(w.st.SearchTranscripts(w.ctx, q)).ok(w)
 }
 
 // finds expects the texts of the hits, and that nothing is missing.
@@ -43,9 +38,7 @@ func hitTexts(hits []store.Hit) (list []string) {
 
 func (w *world) index() int {
 	w.Helper()
-	n, err := w.st.IndexTranscripts(w.ctx)
-	w.ok(err)
-	return n
+	return try(w.st.IndexTranscripts(w.ctx)).ok(w)
 }
 
 // beforeAndAfter checks with nothing in the index, with everything in it, and with one entry behind it.

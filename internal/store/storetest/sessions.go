@@ -66,8 +66,7 @@ func namedSessionsAreCounted(w *world) {
 		}
 	}
 	for principal, want := range map[string]int{"ann": want, "bob": 1, "carol": 0} {
-		n, err := w.st.CountNamed(w.ctx, principal)
-		w.ok(err)
+		n := try(w.st.CountNamed(w.ctx, principal)).ok(w)
 		equal(w, "named sessions of "+principal, n, want)
 	}
 	equal(w, "named", want, 14)
@@ -76,11 +75,9 @@ func namedSessionsAreCounted(w *world) {
 func onlyTheOwnerSees(w *world) {
 	node, key := w.node(), w.key()
 	w.acceptText(node, key)
-	s, err := w.st.Session(w.ctx, key, "ann")
-	w.ok(err)
+	s := try(w.st.Session(w.ctx, key, "ann")).ok(w)
 	equal(w, "session", s, w.session(key))
-	_, err = w.st.Session(w.ctx, key, "bob")
-	w.fails(err, chat.ErrSessionNotFound)
+	try(w.st.Session(w.ctx, key, "bob")).fails(w, chat.ErrSessionNotFound)
 }
 
 func listWithoutRuns(w *world) {
@@ -196,8 +193,7 @@ func modeIsStored(w *world) {
 func sessionIsGivenOnce(w *world) {
 	node, key := w.node(), w.key()
 	w.ok(w.st.GiveSession(w.ctx, key, "", "eve"))
-	_, err := w.st.Session(w.ctx, key, "")
-	w.fails(err, chat.ErrSessionNotFound)
+	try(w.st.Session(w.ctx, key, "")).fails(w, chat.ErrSessionNotFound)
 	w.acceptText(node, key)
 	maker := w.session(key).Principal
 	w.ok(w.st.GiveSession(w.ctx, key, "carol", "eve"))
@@ -207,8 +203,7 @@ func sessionIsGivenOnce(w *world) {
 	equal(w, "owner", w.session(key).Principal, "eve")
 	p := w.message(node, key)
 	p.Own, p.Message.Principal = true, maker
-	_, err = w.st.Accept(w.ctx, p)
-	w.fails(err, chat.ErrSessionNotFound)
+	try(w.st.Accept(w.ctx, p)).fails(w, chat.ErrSessionNotFound)
 	p.Message.Principal = "eve"
 	equal(w, "owner at the accept", w.accept(p).Principal, "eve")
 }
@@ -230,18 +225,15 @@ func deleteRemoves(w *world) {
 	node, key := w.node(), w.key()
 	w.write(key, 1, 2)
 	old := w.session(key).SessionID
-	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "second"})
-	w.ok(err)
+	try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "second"})).ok(w)
 	w.write(key, 3, 1)
 	waiting, _ := w.acceptText(node, key)
 	held := w.message(node, key)
 	held.Hold = time.Minute
 	w.accept(held)
-	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, ExpectID: "second"})
-	w.ok(err)
+	deleted := try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, ExpectID: "second"})).ok(w)
 	equal(w, "deleted", []any{deleted.Deleted, deleted.Kept, idsOf(deleted.Ended)}, []any{true, "", []string{waiting, held.Message.ID}})
-	_, err = w.st.Session(w.ctx, key, "")
-	w.fails(err, chat.ErrSessionNotFound)
+	try(w.st.Session(w.ctx, key, "")).fails(w, chat.ErrSessionNotFound)
 	for _, id := range []string{"", old, "second"} {
 		tr := w.transcript(store.TranscriptQuery{Session: key, SessionID: id})
 		equal(w, "entries", len(tr.Entries)+tr.Total, 0)
@@ -251,8 +243,7 @@ func deleteRemoves(w *world) {
 	names, total := w.list(store.SessionFilter{})
 	equal(w, "listed", len(names)+total, 0)
 	equal(w, "unfinished", w.unfinished(), 0)
-	deleted, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-	w.ok(err)
+	deleted = try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 	equal(w, "deleted again", deleted, store.Deleted{})
 }
 
@@ -266,14 +257,12 @@ func deletedNameStartsAfresh(w *world) {
 	}
 	w.write(key, 1, 2)
 	archived := w.session(key).SessionID
-	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("transcript")})
-	w.ok(err)
+	try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("transcript")})).ok(w)
 	w.write(key, 3, 1)
 	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "large"))
 	old := w.message(node, key)
 	before := w.accept(old)
-	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-	w.ok(err)
+	deleted := try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 	equal(w, "deleted", []any{deleted.Deleted, deleted.Kept, idsOf(deleted.Ended)}, []any{true, "", []string{old.Message.ID}})
 	p := w.message(node, key)
 	p.Message.Principal = "bob"
@@ -298,12 +287,10 @@ func deletedNameStartsAfresh(w *world) {
 func deleteRefuses(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
-	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-	w.fails(err, chat.ErrConflict)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).fails(w, chat.ErrConflict)
 	equal(w, "state", w.run(run).State, store.RunRunning)
 	w.finish(answered(c, run))
 	waiting, _ := w.acceptText(node, key)
-	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, ExpectID: "another"})
-	w.fails(err, chat.ErrConflict)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, ExpectID: "another"})).fails(w, chat.ErrConflict)
 	equal(w, "state", w.row(waiting).State, store.StateWaiting)
 }

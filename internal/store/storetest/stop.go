@@ -27,9 +27,7 @@ func stopTests() []test {
 
 func (w *world) stop(key chat.SessionKey, scope store.StopScope, id string) store.Stopped {
 	w.Helper()
-	s, err := w.st.Stop(w.ctx, store.StopParams{Session: key, Scope: scope, MessageID: id, By: "bob", Reason: "stop"})
-	w.ok(err)
-	return s
+	return try(w.st.Stop(w.ctx, store.StopParams{Session: key, Scope: scope, MessageID: id, By: "bob", Reason: "stop"})).ok(w)
 }
 
 func oneStopsTheOldestRun(w *world) {
@@ -93,8 +91,7 @@ func oneStopsNothing(w *world) {
 	node, key := w.node(), w.key()
 	s := w.stop(key, store.StopOne, "")
 	equal(w, "met", len(s.Waiting)+len(s.Running), 0)
-	_, err := w.st.Session(w.ctx, key, "")
-	w.fails(err, chat.ErrSessionNotFound)
+	try(w.st.Session(w.ctx, key, "")).fails(w, chat.ErrSessionNotFound)
 	c, run, _ := w.turn(node, key)
 	w.finish(answered(c, run))
 	s = w.stop(key, store.StopOne, "")
@@ -209,8 +206,7 @@ func firstStopNamesWho(w *world) {
 	node, key := w.node(), w.key()
 	_, run, _ := w.turn(node, key)
 	w.stop(key, store.StopOne, "")
-	_, err := w.st.Stop(w.ctx, store.StopParams{Session: key, Scope: store.StopAll, By: "eve", Reason: "stopall"})
-	w.ok(err)
+	try(w.st.Stop(w.ctx, store.StopParams{Session: key, Scope: store.StopAll, By: "eve", Reason: "stopall"})).ok(w)
 	equal(w, "stop_by", w.run(run).StopBy, "bob")
 }
 

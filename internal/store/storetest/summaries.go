@@ -28,17 +28,14 @@ func (w *world) spoken(key chat.SessionKey, lines ...string) store.Transcript {
 	for _, line := range lines {
 		entries = append(entries, chat.TranscriptEntry{Role: chat.RoleUser, Text: line})
 	}
-	_, err := w.st.AppendTranscript(w.ctx, key, "anna", entries)
-	w.ok(err)
+	try(w.st.AppendTranscript(w.ctx, key, "anna", entries)).ok(w)
 	return w.summed(key)
 }
 
 // summed reads a transcript with its summary.
 func (w *world) summed(key chat.SessionKey) store.Transcript {
 	w.Helper()
-	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key, Summary: true})
-	w.ok(err)
-	return tr
+	return try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key, Summary: true})).ok(w)
 }
 
 func summaryOf(key chat.SessionKey, id, text string, from, to int64) store.SummaryParams {
@@ -60,8 +57,7 @@ func summaryNamesRows(w *world) {
 	equal(w, "other rows", after.Entries[0].Covers, chat.SeqRange{})
 	w.st = w.h.Reopen()
 	equal(w, "after a restart", w.summed(key).Summary, e)
-	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})
-	w.ok(err)
+	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})).ok(w)
 	equal(w, "a summary that was not asked for", tr.Summary, chat.TranscriptEntry{})
 }
 
@@ -128,12 +124,10 @@ func resetEndsSummary(w *world) {
 	id := w.spoken(key, "a", "b").SessionID
 	_, _, err := w.st.AppendSummary(w.ctx, summaryOf(key, id, "sum", 1, 2))
 	w.ok(err)
-	_, err = w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "anna", NewID: w.id("t")})
-	w.ok(err)
+	try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "anna", NewID: w.id("t")})).ok(w)
 	tr := w.summed(key)
 	equal(w, "summary of the new transcript", tr.Summary, chat.TranscriptEntry{})
-	archived, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key, SessionID: id, Summary: true})
-	w.ok(err)
+	archived := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key, SessionID: id, Summary: true})).ok(w)
 	equal(w, "rows of the old transcript", len(archived.Entries), 3)
 	equal(w, "summary of the old transcript", archived.Summary, chat.TranscriptEntry{})
 	_, added, err := w.st.AppendSummary(w.ctx, summaryOf(key, id, "late", 1, 3))
@@ -149,8 +143,7 @@ func deletionEndsSummary(w *world) {
 	id := w.spoken(key, "a", "b").SessionID
 	_, _, err := w.st.AppendSummary(w.ctx, summaryOf(key, id, "sum", 1, 2))
 	w.ok(err)
-	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 	_, added, err := w.st.AppendSummary(w.ctx, summaryOf(key, id, "late", 1, 3))
 	w.ok(err)
 	equal(w, "a summary of the deleted session is added", added, false)

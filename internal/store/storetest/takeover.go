@@ -133,8 +133,7 @@ func cleanStopIsNoCrash(w *world) {
 	waiting, _ := w.acceptText(first, key)
 	w.ok(w.st.Unregister(w.ctx, first))
 	equal(w, "owner", w.session(key).Owner, "")
-	_, err := w.st.Finish(w.ctx, answered(c, run))
-	w.fails(err, chat.ErrFenced)
+	try(w.st.Finish(w.ctx, answered(c, run))).fails(w, chat.ErrFenced)
 	taken := w.sweepOne(w.node(), key) // at once, the lease would have lasted
 	equal(w, "messages", idsOf(taken.Messages), []string{run, waiting})
 	s := w.start(taken.Claim, run, seq)
@@ -159,8 +158,7 @@ func longDeadIsACrash(w *world) {
 	w.clock.advance(lease + 11*time.Minute)
 	next := w.node()
 	for range 2 { // the first sweep must not forget the node: the other session still needs its row to count the crash
-		list, err := w.st.Sweep(w.ctx, store.SweepParams{Node: next, Limit: 1})
-		w.ok(err)
+		list := try(w.st.Sweep(w.ctx, store.SweepParams{Node: next, Limit: 1})).ok(w)
 		equal(w, "taken", len(list), 1)
 		for _, r := range list[0].Runs {
 			equal(w, "crashes", r.Crashes, 1)
@@ -186,8 +184,7 @@ func acceptStrandsNothing(w *world) {
 			seen[m.MessageID] = true
 		}
 	}
-	hinted, err := w.st.Hinted(w.ctx, second, many)
-	w.ok(err)
+	hinted := try(w.st.Hinted(w.ctx, second, many)).ok(w)
 	for _, taken := range hinted {
 		for _, m := range taken.Messages {
 			seen[m.MessageID] = true
@@ -262,8 +259,7 @@ func acceptBeforeFinish(w *world) {
 	f := w.finish(answered(c, run))
 	equal(w, "released", f.Released, false)
 	equal(w, "owner", w.session(key).Owner, owner)
-	hinted, err := w.st.Hinted(w.ctx, owner, many)
-	w.ok(err)
+	hinted := try(w.st.Hinted(w.ctx, owner, many)).ok(w)
 	equal(w, "hinted", idsOf(hinted[0].Messages), []string{id})
 	w.start(c, id, a.Seq)
 	equal(w, "released", w.finish(answered(c, id)).Released, true)
@@ -277,8 +273,7 @@ func acceptAfterFinish(w *world) {
 	if !a.Mine || a.Epoch != c.Epoch+1 {
 		w.Fatalf("accept after the release: %+v", a)
 	}
-	_, err := w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: id, Lane: "main", Seqs: []int64{a.Seq}})
-	w.fails(err, chat.ErrFenced)
+	try(w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: id, Lane: "main", Seqs: []int64{a.Seq}})).fails(w, chat.ErrFenced)
 }
 
 func sweepLimit(w *world) {
@@ -290,8 +285,7 @@ func sweepLimit(w *world) {
 	second := w.node()
 	seen := map[chat.SessionKey]bool{}
 	for _, want := range []int{2, 2, 1, 0} {
-		list, err := w.st.Sweep(w.ctx, store.SweepParams{Node: second, Limit: 2})
-		w.ok(err)
+		list := try(w.st.Sweep(w.ctx, store.SweepParams{Node: second, Limit: 2})).ok(w)
 		equal(w, "taken", len(list), want)
 		for _, taken := range list {
 			seen[taken.Session] = true
@@ -329,10 +323,9 @@ func survivesReopen(w *world) {
 	p.Hold = 50 * time.Second
 	w.accept(p)
 	c, run, _ := w.turn(node, key)
-	_, err := w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "hello"}})
-	w.ok(err)
+	try(w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "hello"}})).ok(w)
 	w.ok(w.st.Enqueue(w.ctx, []store.Outgoing{{Kind: store.KindNotice, Text: "later", Delay: time.Minute, Target: chat.Target{Channel: "web", ChatID: "1"}}}))
-	_, _, err = w.st.AcquireLease(w.ctx, "telegram:1", node)
+	_, _, err := w.st.AcquireLease(w.ctx, "telegram:1", node)
 	w.ok(err)
 	w.accept(w.message(node, w.key()))
 	before := w.picture(key, run)
@@ -361,9 +354,7 @@ func sweepAgents(w *world) {
 	w.clock.advance(lease)
 	second := w.nodeOf("main", "writer")
 	sweep := func(agents ...string) []store.Taken {
-		list, err := w.st.Sweep(w.ctx, store.SweepParams{Node: second, Limit: 1, Agents: agents})
-		w.ok(err)
-		return list
+		return try(w.st.Sweep(w.ctx, store.SweepParams{Node: second, Limit: 1, Agents: agents})).ok(w)
 	}
 	taken := sweep("main", "writer")
 	equal(w, "taken without the agent", len(taken), 1)
@@ -384,7 +375,5 @@ func sweepAgents(w *world) {
 // unowned is what no live node works on, by agent.
 func (w *world) unowned() map[string]store.Unowned {
 	w.Helper()
-	left, err := w.st.Unowned(w.ctx)
-	w.ok(err)
-	return left
+	return try(w.st.Unowned(w.ctx)).ok(w)
 }

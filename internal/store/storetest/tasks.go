@@ -36,22 +36,18 @@ func (w *world) spawn(c store.Claim, parent, root string) store.SpawnParams {
 
 func (w *world) spawned(p store.SpawnParams) store.Accepted {
 	w.Helper()
-	a, err := w.st.Spawn(w.ctx, p)
-	w.ok(err)
-	return a
+	return try(w.st.Spawn(w.ctx, p)).ok(w)
 }
 
 func (w *world) tasks(f store.TaskFilter) []string {
 	w.Helper()
-	list, err := w.st.Tasks(w.ctx, f)
-	w.ok(err)
+	list := try(w.st.Tasks(w.ctx, f)).ok(w)
 	return taskIDs(list)
 }
 
 func (w *world) left() []string {
 	w.Helper()
-	list, err := w.st.Tasks(w.ctx, store.TaskFilter{Left: true, Limit: many})
-	w.ok(err)
+	list := try(w.st.Tasks(w.ctx, store.TaskFilter{Left: true, Limit: many})).ok(w)
 	return taskIDs(list)
 }
 
@@ -72,8 +68,7 @@ func spawned(w *world) {
 	equal(w, "the accepting node owns it", a.Mine, true)
 	equal(w, "it waits", w.row(id).State, store.StateWaiting)
 	equal(w, "place in the tree", w.row(id).Content.Options.Task, &chat.Task{Root: parent, Depth: 1, Parent: parent})
-	list, err := w.st.Tasks(w.ctx, store.TaskFilter{ID: id})
-	w.ok(err)
+	list := try(w.st.Tasks(w.ctx, store.TaskFilter{ID: id})).ok(w)
 	want := store.Task{
 		ID: id, Session: p.Accept.Message.Session, Parent: parent, Root: parent, Lane: "team", Text: strings.Repeat("ü", store.TaskText), Principal: "ann",
 		Agent: "main", State: store.StateWaiting, AcceptedAt: a.AcceptedAt,
@@ -83,13 +78,11 @@ func spawned(w *world) {
 	started := w.start(claim, id, a.Seq)
 	w.ok(w.st.Yield(w.ctx, claim, id, true))
 	want.State, want.StartedAt = store.RunYielded, started.StartedAt
-	list, err = w.st.Tasks(w.ctx, store.TaskFilter{ID: id})
-	w.ok(err)
+	list = try(w.st.Tasks(w.ctx, store.TaskFilter{ID: id})).ok(w)
 	equal(w, "task that waits for others", list, []store.Task{want})
 	end := w.finish(answered(claim, id))
 	want.State, want.Outcome, want.EndedAt = store.StateDone, chat.OutcomeAnswered, end.EndedAt
-	list, err = w.st.Tasks(w.ctx, store.TaskFilter{ID: id})
-	w.ok(err)
+	list = try(w.st.Tasks(w.ctx, store.TaskFilter{ID: id})).ok(w)
 	equal(w, "task that has ended", list, []store.Task{want})
 	equal(w, "left", len(w.left()), 0)
 }
@@ -128,24 +121,19 @@ func spawnIsFenced(w *world) {
 	for _, claim := range wrong {
 		bad := p
 		bad.Claim = claim
-		_, err := w.st.Spawn(w.ctx, bad)
-		w.fails(err, chat.ErrFenced)
+		try(w.st.Spawn(w.ctx, bad)).fails(w, chat.ErrFenced)
 	}
 	w.finish(answered(c, parent))
-	_, err := w.st.Spawn(w.ctx, p)
-	w.fails(err, chat.ErrFenced)
-	_, err = w.st.MessageByID(w.ctx, p.Accept.Message.ID)
-	w.fails(err, chat.ErrNotFound)
+	try(w.st.Spawn(w.ctx, p)).fails(w, chat.ErrFenced)
+	try(w.st.MessageByID(w.ctx, p.Accept.Message.ID)).fails(w, chat.ErrNotFound)
 }
 
 func spawnAfterStop(w *world) {
 	c, parent, _ := w.turn(w.node(), w.key())
 	before := w.spawn(c, parent, parent)
 	w.spawned(before)
-	_, err := w.st.Stop(w.ctx, store.StopParams{Session: c.Session, Scope: store.StopRun, MessageID: parent, By: "stop ann", Reason: "stop"})
-	w.ok(err)
-	_, err = w.st.Spawn(w.ctx, w.spawn(c, parent, parent))
-	w.fails(err, store.ErrRunStops)
+	try(w.st.Stop(w.ctx, store.StopParams{Session: c.Session, Scope: store.StopRun, MessageID: parent, By: "stop ann", Reason: "stop"})).ok(w)
+	try(w.st.Spawn(w.ctx, w.spawn(c, parent, parent))).fails(w, store.ErrRunStops)
 	equal(w, "the stop lists what was spawned before it", w.tasks(store.TaskFilter{Parents: []string{parent}, Open: true}), []string{before.Accept.Message.ID})
 }
 
@@ -158,8 +146,7 @@ func childrenAreBounded(w *world) {
 		w.start(claim, p.Accept.Message.ID, a.Seq)
 		w.finish(answered(claim, p.Accept.Message.ID)) // an ended one counts, too
 	}
-	_, err := w.st.Spawn(w.ctx, w.spawn(c, parent, parent))
-	w.fails(err, store.ErrManyChildren)
+	try(w.st.Spawn(w.ctx, w.spawn(c, parent, parent))).fails(w, store.ErrManyChildren)
 }
 
 // treesAreBounded lets the two branches of a tree spawn at the same moment: together they get no more than the tree may have.
@@ -225,8 +212,7 @@ func yieldedRunIsStopped(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
 	w.ok(w.st.Yield(w.ctx, c, run, true))
-	s, err := w.st.Stop(w.ctx, store.StopParams{Session: key, Scope: store.StopOne, By: "stop ann", Reason: "stop"})
-	w.ok(err)
+	s := try(w.st.Stop(w.ctx, store.StopParams{Session: key, Scope: store.StopOne, By: "stop ann", Reason: "stop"})).ok(w)
 	equal(w, "running", s.Running, []store.RunningRun{{RunID: run, Node: node}})
 	equal(w, "requests for the node", w.beat(node).Stops, []store.StopRequest{{Session: key, RunID: run, By: "stop ann"}})
 	w.finish(stopped(c, run))
@@ -298,8 +284,7 @@ func leftTasks(w *world) {
 	both, claim := task(false, nil)
 	w.finish(answered(claim, both))
 	equal(w, "left", w.left(), []string{waited, stoppedOne, stoppedTwo, ended})
-	list, err := w.st.Tasks(w.ctx, store.TaskFilter{Left: true, Limit: 1})
-	w.ok(err)
+	list := try(w.st.Tasks(w.ctx, store.TaskFilter{Left: true, Limit: 1})).ok(w)
 	equal(w, "at most", taskIDs(list), []string{waited})
 	for range 2 {
 		w.ok(w.st.Announced(w.ctx, ended))

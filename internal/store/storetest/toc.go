@@ -34,8 +34,7 @@ func tocTests() []test {
 func (w *world) part(key chat.SessionKey, change func(p *store.TocPart)) store.TocPart {
 	w.Helper()
 	p := store.TocPart{Session: key, Owner: "ann", Day: "2026-03-14", Week: "2026-W11", Month: "2026-03", Entries: 1, Text: "bread"}
-	list, err := w.st.TocEntries(w.ctx, key, 0, many, 0)
-	w.ok(err)
+	list := try(w.st.TocEntries(w.ctx, key, 0, many, 0)).ok(w)
 	for _, b := range w.behind() {
 		if b.Session == key {
 			p.After = b.After
@@ -55,30 +54,23 @@ func (w *world) part(key chat.SessionKey, change func(p *store.TocPart)) store.T
 
 func (w *world) putPart(p store.TocPart) bool {
 	w.Helper()
-	added, err := w.st.PutTocPart(w.ctx, p)
-	w.ok(err)
-	return added
+	return try(w.st.PutTocPart(w.ctx, p)).ok(w)
 }
 
 func (w *world) behind() []store.TocBehind {
 	w.Helper()
-	list, err := w.st.TocBehind(w.ctx, w.clock.now().Add(time.Hour), many)
-	w.ok(err)
-	return list
+	return try(w.st.TocBehind(w.ctx, w.clock.now().Add(time.Hour), many)).ok(w)
 }
 
 func (w *world) toc(q store.TocQuery) []store.TocNode {
 	w.Helper()
-	list, err := w.st.Toc(w.ctx, q)
-	w.ok(err)
-	return list
+	return try(w.st.Toc(w.ctx, q)).ok(w)
 }
 
 // dueNames are the periods that are due.
 func (w *world) dueNames(level store.TocLevel) (names []string) {
 	w.Helper()
-	list, err := w.st.TocDue(w.ctx, level, "9999", many)
-	w.ok(err)
+	list := try(w.st.TocDue(w.ctx, level, "9999", many)).ok(w)
 	for _, ref := range list {
 		names = append(names, ref.Owner+" "+ref.Period)
 	}
@@ -97,10 +89,8 @@ func annsMonth() store.TocRef {
 func (w *world) makeNode(ref store.TocRef, text string) {
 	w.Helper()
 	claim := w.id("claim")
-	begun, err := w.st.BeginTocNode(w.ctx, ref, claim)
-	w.ok(err)
-	ended, err := w.st.EndTocNode(w.ctx, ref, claim, text)
-	w.ok(err)
+	begun := try(w.st.BeginTocNode(w.ctx, ref, claim)).ok(w)
+	ended := try(w.st.EndTocNode(w.ctx, ref, claim, text)).ok(w)
 	equal(w, "made "+ref.Period, []bool{begun, ended}, []bool{true, true})
 }
 
@@ -111,22 +101,17 @@ func tocBehind(w *world) {
 	w.says(two, "bob", "second")
 	w.says(one, "ann", "third")
 	equal(w, "behind", w.behind(), []store.TocBehind{{Session: one, Owner: "ann", At: first}, {Session: two, Owner: "bob", At: first.Add(time.Second)}})
-	young, err := w.st.TocBehind(w.ctx, first, many)
-	w.ok(err)
+	young := try(w.st.TocBehind(w.ctx, first, many)).ok(w)
 	equal(w, "before the first", len(young), 0)
 	archived := w.session(one).SessionID
-	_, err = w.st.ResetSession(w.ctx, store.ResetParams{Session: one, Principal: "ann", NewID: w.id("t")})
-	w.ok(err)
+	try(w.st.ResetSession(w.ctx, store.ResetParams{Session: one, Principal: "ann", NewID: w.id("t")})).ok(w)
 	w.says(one, "ann", "fourth")
-	list, err := w.st.TocEntries(w.ctx, one, 1, many, 0)
-	w.ok(err)
+	list := try(w.st.TocEntries(w.ctx, one, 1, many, 0)).ok(w)
 	equal(w, "entries", []any{len(list), list[0].Text, list[0].SessionID, list[1].Text, list[1].SessionID},
 		[]any{2, "third", archived, "fourth", w.session(one).SessionID})
-	list, err = w.st.TocEntries(w.ctx, one, 0, 1, 0)
-	w.ok(err)
+	list = try(w.st.TocEntries(w.ctx, one, 0, 1, 0)).ok(w)
 	equal(w, "one entry", len(list), 1)
-	list, err = w.st.TocEntries(w.ctx, one, 0, many, 7)
-	w.ok(err)
+	list = try(w.st.TocEntries(w.ctx, one, 0, many, 7)).ok(w)
 	equal(w, "entries of seven bytes", len(list), 1)
 	equal(w, "added", w.putPart(w.part(one, nil)), true)
 	equal(w, "behind that", w.behind(), []store.TocBehind{
@@ -140,13 +125,11 @@ func tocCovers(w *world) {
 	w.says(chat.TaskKey("main", "t1"), "ann", "of a sub-turn")
 	kept := w.key()
 	w.says(kept, "ann", "kept")
-	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: kept, KeepTranscript: true})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: kept, KeepTranscript: true})).ok(w)
 	equal(w, "behind", len(w.behind()), 0)
 	w.says(kept, "bob", "of bob")
 	equal(w, "behind", len(w.behind()), 1)
-	list, err := w.st.TocEntries(w.ctx, kept, 0, many, 0)
-	w.ok(err)
+	list := try(w.st.TocEntries(w.ctx, kept, 0, many, 0)).ok(w)
 	equal(w, "entries", len(list), 1)
 }
 
@@ -218,8 +201,7 @@ func tocLate(w *world) {
 	w.makeNode(annsMonth(), "a month")
 	equal(w, "months", len(w.dueNames(store.TocMonth)), 0)
 	claim := w.id("claim")
-	begun, err := w.st.BeginTocNode(w.ctx, annsWeek(), claim)
-	w.ok(err)
+	begun := try(w.st.BeginTocNode(w.ctx, annsWeek(), claim)).ok(w)
 	equal(w, "begun what is not due", begun, false)
 	w.putPart(w.part(key, nil))
 	equal(w, "weeks behind late entries", w.dueNames(store.TocWeek), []string{"ann 2026-W11"})
@@ -248,19 +230,13 @@ func tocOneMaker(w *world) {
 	equal(w, "made", w.toc(store.TocQuery{Level: store.TocWeek})[0].Made, 1)
 	// One that was killed keeps it for a while.
 	w.putPart(w.part(key, nil))
-	begun, err := w.st.BeginTocNode(w.ctx, annsWeek(), "dead")
-	w.ok(err)
-	again, err := w.st.BeginTocNode(w.ctx, annsWeek(), "next")
-	w.ok(err)
+	begun := try(w.st.BeginTocNode(w.ctx, annsWeek(), "dead")).ok(w)
+	again := try(w.st.BeginTocNode(w.ctx, annsWeek(), "next")).ok(w)
 	w.clock.advance(store.TocClaimTime)
-	later, err := w.st.BeginTocNode(w.ctx, annsWeek(), "next")
-	w.ok(err)
-	dead, err := w.st.EndTocNode(w.ctx, annsWeek(), "dead", "too late")
-	w.ok(err)
-	next, err := w.st.EndTocNode(w.ctx, annsWeek(), "next", "a week again")
-	w.ok(err)
-	none, err := w.st.EndTocNode(w.ctx, annsWeek(), "", "without a claim")
-	w.ok(err)
+	later := try(w.st.BeginTocNode(w.ctx, annsWeek(), "next")).ok(w)
+	dead := try(w.st.EndTocNode(w.ctx, annsWeek(), "dead", "too late")).ok(w)
+	next := try(w.st.EndTocNode(w.ctx, annsWeek(), "next", "a week again")).ok(w)
+	none := try(w.st.EndTocNode(w.ctx, annsWeek(), "", "without a claim")).ok(w)
 	equal(w, "the dead one, the next one", []bool{begun, again, later, dead, next, none}, []bool{true, false, true, false, true, false})
 	equal(w, "text", w.toc(store.TocQuery{Level: store.TocWeek})[0].Text, "a week again")
 }
@@ -274,16 +250,14 @@ func tocDeleted(w *world) {
 	w.putPart(w.part(two, nil))
 	w.makeNode(annsWeek(), "secret and other")
 	w.makeNode(annsMonth(), "secret and other")
-	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: one})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: one})).ok(w)
 	equal(w, "days", len(w.toc(store.TocQuery{Level: store.TocDay})), 1)
 	equal(w, "weeks", len(w.toc(store.TocQuery{Level: store.TocWeek})), 0)
 	equal(w, "months", len(w.toc(store.TocQuery{Level: store.TocMonth})), 0)
 	equal(w, "due", append(w.dueNames(store.TocWeek), w.dueNames(store.TocMonth)...), []string{"ann 2026-W11", "ann 2026-03"})
 	w.makeNode(annsWeek(), "other")
 	w.makeNode(annsMonth(), "other")
-	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: two, KeepTranscript: true})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: two, KeepTranscript: true})).ok(w)
 	equal(w, "days", len(w.toc(store.TocQuery{Level: store.TocDay})), 0)
 	equal(w, "weeks", len(w.toc(store.TocQuery{Level: store.TocWeek})), 0)
 	w.makeNode(annsWeek(), "")
@@ -297,12 +271,9 @@ func tocDeletedMeanwhile(w *world) {
 	key := w.key()
 	w.says(key, "ann", "secret")
 	w.putPart(w.part(key, nil))
-	begun, err := w.st.BeginTocNode(w.ctx, annsWeek(), "claim")
-	w.ok(err)
-	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-	w.ok(err)
-	ended, err := w.st.EndTocNode(w.ctx, annsWeek(), "claim", "secret")
-	w.ok(err)
+	begun := try(w.st.BeginTocNode(w.ctx, annsWeek(), "claim")).ok(w)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
+	ended := try(w.st.EndTocNode(w.ctx, annsWeek(), "claim", "secret")).ok(w)
 	equal(w, "begun, ended", []bool{begun, ended}, []bool{true, false})
 	equal(w, "weeks", len(w.toc(store.TocQuery{Level: store.TocWeek})), 0)
 }
@@ -311,8 +282,7 @@ func tocDeletedBefore(w *world) {
 	key := w.key()
 	w.says(key, "ann", "secret")
 	p := w.part(key, nil)
-	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 	equal(w, "added", w.putPart(p), false)
 	w.says(key, "ann", "another session of the key")
 	equal(w, "added to it", w.putPart(p), false)

@@ -102,8 +102,7 @@ type said struct {
 }
 
 func newSaid(w *world) *said {
-	zone, err := time.LoadLocation("Europe/Berlin")
-	w.ok(err)
+	zone := try(time.LoadLocation("Europe/Berlin")).ok(w)
 	return &said{world: w, zone: zone, facts: map[string][]string{}}
 }
 
@@ -113,8 +112,7 @@ func (s *said) at(t time.Time, key chat.SessionKey, owner string) {
 	s.clock.ms.Store(t.UnixMilli())
 	s.n++
 	fact := fmt.Sprintf("f%d", s.n)
-	_, err := s.st.AppendTranscript(s.ctx, key, owner, []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "We talked about " + fact + "."}})
-	s.ok(err)
+	try(s.st.AppendTranscript(s.ctx, key, owner, []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "We talked about " + fact + "."}})).ok(s)
 	name := owner + " " + key.String() + " " + t.In(s.zone).Format("2006-01-02")
 	s.facts[name] = append(s.facts[name], fact)
 }
@@ -134,8 +132,7 @@ func (s *said) days(n int) (anns [2]chat.SessionKey) {
 		}
 		s.at(noon.Add(11*time.Hour+30*time.Minute), anns[0], "ann") // the next day in Berlin
 		if day%20 == 7 {
-			_, err := s.st.ResetSession(s.ctx, store.ResetParams{Session: anns[0], Principal: "ann", NewID: s.id("t")})
-			s.ok(err)
+			try(s.st.ResetSession(s.ctx, store.ResetParams{Session: anns[0], Principal: "ann", NewID: s.id("t")})).ok(s)
 		}
 	}
 	return anns
@@ -190,8 +187,7 @@ func (s *said) wanted() (days, weeks, months map[string][]string) {
 	days, weeks, months = map[string][]string{}, map[string][]string{}, map[string][]string{}
 	for name, facts := range s.facts {
 		parts := strings.Split(name, " ")
-		date, err := time.ParseInLocation("2006-01-02", parts[2], s.zone)
-		s.ok(err)
+		date := try(time.ParseInLocation("2006-01-02", parts[2], s.zone)).ok(s)
 		if now.Before(date.AddDate(0, 0, 1).Add(time.Hour)) {
 			continue
 		}
@@ -291,8 +287,7 @@ func tocForgetsASession(w *world) {
 	anns := s.days(40)
 	s.rollUp(1, false)
 	before := s.all(store.TocMonth)
-	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: anns[0]})
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: anns[0]})).ok(w)
 	gone := map[string]bool{}
 	for name, facts := range s.facts {
 		if strings.Contains(name, " "+anns[0].String()+" ") {

@@ -30,8 +30,7 @@ func transcriptTests() []test {
 
 func (w *world) transcript(q store.TranscriptQuery) store.Transcript {
 	w.Helper()
-	tr, err := w.st.Transcript(w.ctx, q)
-	w.ok(err)
+	tr := try(w.st.Transcript(w.ctx, q)).ok(w)
 	for i := 1; i < len(tr.Entries); i++ {
 		if tr.Entries[i].Seq <= tr.Entries[i-1].Seq {
 			w.Fatalf("entries are not in order: %+v", tr.Entries)
@@ -55,8 +54,7 @@ func (w *world) write(key chat.SessionKey, from, n int) {
 	for i := range n {
 		entries = append(entries, chat.TranscriptEntry{Role: chat.RoleUser, Text: strconv.Itoa(from + i)})
 	}
-	_, err := w.st.AppendTranscript(w.ctx, key, "ann", entries)
-	w.ok(err)
+	try(w.st.AppendTranscript(w.ctx, key, "ann", entries)).ok(w)
 }
 
 func entriesReadBack(w *world) {
@@ -67,8 +65,7 @@ func entriesReadBack(w *world) {
 		{RunID: "r", Role: chat.RoleAssistant, Text: "answer", Tokens: 12, StopReason: "stop", Outside: true},
 		{Role: chat.RoleSystem, Text: "", Command: true},
 	}
-	added, err := w.st.AppendTranscript(w.ctx, key, "ann", in)
-	w.ok(err)
+	added := try(w.st.AppendTranscript(w.ctx, key, "ann", in)).ok(w)
 	want := []chat.TranscriptEntry{in[0], in[1], in[2]}
 	for i := range want {
 		want[i].Seq, want[i].At = added[i].Seq, w.clock.now()
@@ -78,8 +75,7 @@ func entriesReadBack(w *world) {
 	equal(w, "entries", utc(tr.Entries), want)
 	equal(w, "total and last", []int64{int64(tr.Total), tr.LastSeq}, []int64{3, added[2].Seq})
 	equal(w, "transcript", tr.SessionID, w.session(key).SessionID)
-	none, err := w.st.AppendTranscript(w.ctx, key, "ann", nil)
-	w.ok(err)
+	none := try(w.st.AppendTranscript(w.ctx, key, "ann", nil)).ok(w)
 	equal(w, "nothing appended", len(none), 0)
 }
 
@@ -115,19 +111,16 @@ func (w *world) reply(key chat.SessionKey, id, text string) store.ReplyParams {
 
 func replyAppendedOnce(w *world) {
 	key := w.key()
-	first, err := w.st.AppendReply(w.ctx, w.reply(key, "a", "the answer"))
-	w.ok(err)
+	first := try(w.st.AppendReply(w.ctx, w.reply(key, "a", "the answer"))).ok(w)
 	equal(w, "owner of the session that it made", w.session(key).Principal, "ann")
 	want := w.reply(key, "a", "the answer").Entry
 	want.Seq, want.At = first.Entry.Seq, w.clock.now()
 	equal(w, "entry", utc([]chat.TranscriptEntry{first.Entry})[0], want)
-	second, err := w.st.AppendReply(w.ctx, w.reply(key, "b", "another"))
-	w.ok(err)
+	second := try(w.st.AppendReply(w.ctx, w.reply(key, "b", "another"))).ok(w)
 	w.clock.advance(time.Hour)
 	again := func(when string) {
 		w.Helper()
-		got, err := w.st.AppendReply(w.ctx, w.reply(key, "a", "the answer"))
-		w.ok(err)
+		got := try(w.st.AppendReply(w.ctx, w.reply(key, "a", "the answer"))).ok(w)
 		equal(w, when, []any{got.Entry.Seq, got.Entry.At.UTC(), got.Principal}, []any{first.Entry.Seq, first.Entry.At.UTC(), "ann"})
 	}
 	again("the same one again")
@@ -136,14 +129,11 @@ func replyAppendedOnce(w *world) {
 	equal(w, "entries", texts(tr.Entries), []string{"the answer", "another", "1"})
 	equal(w, "numbers", []int64{tr.Entries[1].Seq, tr.LastSeq}, []int64{second.Entry.Seq, second.Entry.Seq + 1})
 
-	_, err = w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("new")})
-	w.ok(err)
+	try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("new")})).ok(w)
 	again("after the transcript was archived")
 	equal(w, "entries of the new one", len(w.transcript(store.TranscriptQuery{Session: key}).Entries), 0)
-	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
-	w.ok(err)
-	_, err = w.st.AppendReply(w.ctx, w.reply(key, "a", "the answer"))
-	w.ok(err)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
+	try(w.st.AppendReply(w.ctx, w.reply(key, "a", "the answer"))).ok(w)
 	equal(w, "entries after the session was deleted", texts(w.transcript(store.TranscriptQuery{Session: key}).Entries), []string{"the answer"})
 }
 
@@ -152,16 +142,13 @@ func replyRefused(w *world) {
 	w.write(key, 1, 1) // it is ann's
 	p := w.reply(key, "a", "the answer")
 	p.Principal = "bob"
-	_, err := w.st.AppendReply(w.ctx, p)
-	w.fails(err, chat.ErrSessionNotFound)
+	try(w.st.AppendReply(w.ctx, p)).fails(w, chat.ErrSessionNotFound)
 	equal(w, "entries", len(w.transcript(store.TranscriptQuery{Session: key}).Entries), 1)
 	p.Own = false
-	said, err := w.st.AppendReply(w.ctx, p)
-	w.ok(err)
+	said := try(w.st.AppendReply(w.ctx, p)).ok(w)
 	equal(w, "owner", []string{w.session(key).Principal, said.Principal}, []string{"ann", "ann"})
 	p.Own = true
-	_, err = w.st.AppendReply(w.ctx, p) // there, but not theirs to see
-	w.fails(err, chat.ErrSessionNotFound)
+	try(w.st.AppendReply(w.ctx, p)).fails(w, chat.ErrSessionNotFound) // there, but not theirs to see
 }
 
 func replyAtOnce(w *world) {
@@ -222,13 +209,12 @@ func backwardPages(w *world) {
 
 func onlyEntriesOfARun(w *world) {
 	key := w.key()
-	_, err := w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{
+	try(w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{
 		{RunID: "a", Role: chat.RoleUser, Text: "1"},
 		{RunID: "b", Role: chat.RoleUser, Text: "2"},
 		{Role: chat.RoleUser, Text: "3"},
 		{RunID: "a", Role: chat.RoleAssistant, Text: "4"},
-	})
-	w.ok(err)
+	})).ok(w)
 	equal(w, "backwards", texts(w.transcript(store.TranscriptQuery{Session: key, RunID: "a"}).Entries), []string{"1", "4"})
 	q := store.TranscriptQuery{Session: key, RunID: "a", FromStart: true, Limit: 1}
 	equal(w, "forwards", texts(w.transcript(q).Entries), []string{"1"})
@@ -243,20 +229,17 @@ func startAppendsOnce(w *world) {
 		Claim: c, RunID: id, Lane: "main", Seqs: []int64{a.Seq},
 		Transcript: []chat.TranscriptEntry{{RunID: id, Role: chat.RoleUser, Text: "question"}},
 	}
-	s, err := w.st.Start(w.ctx, p)
-	w.ok(err)
+	s := try(w.st.Start(w.ctx, p)).ok(w)
 	equal(w, "entries of the start", texts(s.Entries), []string{"question"})
 	equal(w, "time of the entry", s.Entries[0].At.UTC(), w.clock.now())
 	w.finish(requeued(c, id))
-	s, err = w.st.Start(w.ctx, p)
-	w.ok(err)
+	s = try(w.st.Start(w.ctx, p)).ok(w)
 	equal(w, "attempt", s.Attempt, 2)
 	equal(w, "entries of the second attempt", len(s.Entries), 0)
 	w.clock.advance(lease)
 	taken := w.sweepOne(w.node(), key)
 	p.Claim = taken.Claim
-	s, err = w.st.Start(w.ctx, p)
-	w.ok(err)
+	s = try(w.st.Start(w.ctx, p)).ok(w)
 	equal(w, "entries after a takeover", len(s.Entries), 0)
 	equal(w, "transcript", texts(w.transcript(store.TranscriptQuery{Session: key}).Entries), []string{"question"})
 }
@@ -282,8 +265,7 @@ func resetArchives(w *world) {
 	waiting, _ := w.acceptText(node, key)
 	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "large"))
 	old := w.session(key).SessionID
-	s, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "bob", NewID: "new-transcript"})
-	w.ok(err)
+	s := try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "bob", NewID: "new-transcript"})).ok(w)
 	equal(w, "transcript and principal", []string{s.SessionID, s.Principal}, []string{"new-transcript", "ann"})
 	tr := w.transcript(store.TranscriptQuery{Session: key})
 	equal(w, "new transcript", []any{tr.SessionID, tr.Total, len(tr.Entries)}, []any{"new-transcript", 0, 0})
@@ -304,20 +286,17 @@ func resetIsIdempotent(w *world) {
 	key := w.key()
 	w.write(key, 1, 1)
 	for range 2 {
-		_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "second"})
-		w.ok(err)
+		try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "second"})).ok(w)
 	}
 	w.write(key, 2, 1)
-	s, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "second"})
-	w.ok(err)
+	s := try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "second"})).ok(w)
 	equal(w, "transcript", s.SessionID, "second")
 	equal(w, "entries", texts(w.transcript(store.TranscriptQuery{Session: key}).Entries), []string{"2"})
 }
 
 func resetMakesTheSession(w *world) {
 	key := w.key()
-	s, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "first"})
-	w.ok(err)
+	s := try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "first"})).ok(w)
 	equal(w, "key, transcript and principal", []any{s.Key, s.SessionID, s.Principal}, []any{key, "first", "ann"})
 	equal(w, "stored transcript", w.session(key).SessionID, "first")
 }
@@ -326,8 +305,7 @@ func lateFinish(w *world) {
 	node, key := w.node(), w.key()
 	c, id, _ := w.turn(node, key)
 	old := w.session(key).SessionID
-	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "new-transcript"})
-	w.ok(err)
+	try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "new-transcript"})).ok(w)
 	w.write(key, 1, 1)
 	p := answered(c, id)
 	p.Transcript = []chat.TranscriptEntry{{RunID: id, Role: chat.RoleAssistant, Text: "late"}}

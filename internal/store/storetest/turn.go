@@ -134,11 +134,9 @@ func startLeavesOutEnded(w *world) {
 	w.acceptText(node, key)
 	lead, _ := w.acceptText(node, key)
 	c := claimOf(key, a)
-	_, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{1}, Outcome: chat.OutcomeStopped})
-	w.ok(err)
+	try(w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{1}, Outcome: chat.OutcomeStopped})).ok(w)
 	equal(w, "started", w.start(c, lead, 1, 2, 3, 4).Seqs, []int64{2, 3})
-	s, err := w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: w.id("run"), Lane: "main", Seqs: []int64{2, 3}})
-	w.ok(err)
+	s := try(w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: w.id("run"), Lane: "main", Seqs: []int64{2, 3}})).ok(w)
 	equal(w, "messages of another run", len(s.Seqs), 0)
 }
 
@@ -147,17 +145,13 @@ func startOfNothing(w *world) {
 	id, a := w.acceptText(node, key)
 	w.acceptText(node, key)
 	c := claimOf(key, a)
-	_, err := w.st.Stop(w.ctx, store.StopParams{Session: key, Scope: store.StopOne, By: "ann", Reason: "stop"})
-	w.ok(err)
-	s, err := w.st.Start(w.ctx, store.StartParams{
+	try(w.st.Stop(w.ctx, store.StopParams{Session: key, Scope: store.StopOne, By: "ann", Reason: "stop"})).ok(w)
+	s := try(w.st.Start(w.ctx, store.StartParams{
 		Claim: c, RunID: id, Lane: "main", Seqs: []int64{a.Seq}, Transcript: []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "hello"}},
-	})
-	w.ok(err)
+	})).ok(w)
 	equal(w, "started", len(s.Seqs), 0)
-	_, err = w.st.RunByID(w.ctx, id)
-	w.fails(err, chat.ErrNotFound)
-	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})
-	w.ok(err)
+	try(w.st.RunByID(w.ctx, id)).fails(w, chat.ErrNotFound)
+	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})).ok(w)
 	equal(w, "transcript", len(tr.Entries), 0)
 	w.ended(id, chat.OutcomeStopped)
 }
@@ -169,14 +163,11 @@ func startAgain(w *world) {
 		Claim: claimOf(key, a), RunID: id, Lane: "main", Seqs: []int64{a.Seq},
 		Transcript: []chat.TranscriptEntry{{RunID: id, Role: chat.RoleUser, Text: "hello"}},
 	}
-	first, err := w.st.Start(w.ctx, p)
-	w.ok(err)
+	first := try(w.st.Start(w.ctx, p)).ok(w)
 	w.clock.advance(time.Second)
-	again, err := w.st.Start(w.ctx, p)
-	w.ok(err)
+	again := try(w.st.Start(w.ctx, p)).ok(w)
 	equal(w, "the repeated start", again, first)
-	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})
-	w.ok(err)
+	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})).ok(w)
 	equal(w, "transcript", len(tr.Entries), 1)
 	equal(w, "attempt", w.run(id).Attempt, 1)
 	w.finish(answered(p.Claim, id))
@@ -190,12 +181,10 @@ func finishAgain(w *world) {
 	p := answered(c, id)
 	p.State, p.Outcome = store.RunFailed, chat.OutcomeFailed
 	p.Transcript = []chat.TranscriptEntry{{Role: chat.RoleAssistant, Text: "late"}}
-	_, err := w.st.Finish(w.ctx, p)
-	w.fails(err, chat.ErrFenced)
+	try(w.st.Finish(w.ctx, p)).fails(w, chat.ErrFenced)
 	w.ended(id, chat.OutcomeAnswered)
 	equal(w, "state", w.run(id).State, store.RunOK)
-	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})
-	w.ok(err)
+	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})).ok(w)
 	equal(w, "transcript", len(tr.Entries), 0)
 }
 
@@ -309,8 +298,7 @@ func stillRunning(w *world) {
 	if a.Mine || a.Owner != node {
 		w.Fatalf("a stopping session changed hands: %+v", a)
 	}
-	_, err := w.st.Finish(w.ctx, answered(c, id))
-	w.fails(err, chat.ErrFenced)
+	try(w.st.Finish(w.ctx, answered(c, id))).fails(w, chat.ErrFenced)
 	w.clock.advance(time.Second)
 	w.ok(w.st.EndStopping(w.ctx, c, id))
 	r = w.run(id)

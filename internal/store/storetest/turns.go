@@ -21,9 +21,7 @@ func turnListTests() []test {
 
 func (w *world) turns(f store.TurnFilter) []store.Turn {
 	w.Helper()
-	list, err := w.st.Turns(w.ctx, f)
-	w.ok(err)
-	return list
+	return try(w.st.Turns(w.ctx, f)).ok(w)
 }
 
 func (w *world) turnIDs(f store.TurnFilter) (ids []string) {

@@ -59,13 +59,10 @@ func tokensOf(n int64) usage.Spent { return usage.Spent{Tokens: n, Cost: usage.M
 func countersAddUp(w *world) {
 	u := w.usage()
 	all := []usage.Scope{dayScope(), principalScope("anna"), principalScope("bert"), jobScope("j"), jobScope("none")}
-	spent, err := u.AddUsage(w.ctx, usage.Batch{}, usageDay, all)
-	w.ok(err)
+	spent := try(u.AddUsage(w.ctx, usage.Batch{}, usageDay, all)).ok(w)
 	equal(w, "totals of nothing", spent, map[usage.Scope]usage.Spent{})
-	_, err = u.AddUsage(w.ctx, batchOf("a", 1, used(usageDay, "anna", "", 100, 20), used(usageDay, "bert", "j", 7, 3)), usageDay, nil)
-	w.ok(err)
-	spent, err = u.AddUsage(w.ctx, batchOf("a", 2, used(usageDay, "anna", "", 1, 1)), usageDay, all)
-	w.ok(err)
+	try(u.AddUsage(w.ctx, batchOf("a", 1, used(usageDay, "anna", "", 100, 20), used(usageDay, "bert", "j", 7, 3)), usageDay, nil)).ok(w)
+	spent = try(u.AddUsage(w.ctx, batchOf("a", 2, used(usageDay, "anna", "", 1, 1)), usageDay, all)).ok(w)
 	equal(w, "totals", spent, map[usage.Scope]usage.Spent{
 		dayScope(): tokensOf(132), principalScope("anna"): tokensOf(122), principalScope("bert"): tokensOf(10), jobScope("j"): tokensOf(10),
 	})
@@ -76,14 +73,11 @@ func batchCountsOnce(w *world) {
 	u := w.usage()
 	read := []usage.Scope{dayScope()}
 	for _, number := range []int64{1, 1, 2, 2, 1} {
-		_, err := u.AddUsage(w.ctx, batchOf("a", number, used(usageDay, "anna", "", 5, 5)), usageDay, nil)
-		w.ok(err)
+		try(u.AddUsage(w.ctx, batchOf("a", number, used(usageDay, "anna", "", 5, 5)), usageDay, nil)).ok(w)
 	}
-	spent, err := u.AddUsage(w.ctx, batchOf("b", 1, used(usageDay, "anna", "", 5, 5)), usageDay, read)
-	w.ok(err)
+	spent := try(u.AddUsage(w.ctx, batchOf("b", 1, used(usageDay, "anna", "", 5, 5)), usageDay, read)).ok(w)
 	equal(w, "total", spent, map[usage.Scope]usage.Spent{dayScope(): tokensOf(30)})
-	rows, err := u.UsageRows(w.ctx, usage.Query{From: usageDay, To: usageDay})
-	w.ok(err)
+	rows := try(u.UsageRows(w.ctx, usage.Query{From: usageDay, To: usageDay})).ok(w)
 	equal(w, "rows", rows, []usage.Row{{Day: usageDay, Counted: usage.Counted{Turns: 3, Requests: 3, InputTokens: 15, OutputTokens: 15, CachedTokens: 6, Cost: 300, Unreported: 15 * time.Second}}})
 }
 
@@ -103,30 +97,25 @@ func writersCountTogether(w *world) {
 	}
 	group.Wait()
 	w.ok(errors.Join(faults...))
-	spent, err := w.usage().AddUsage(w.ctx, usage.Batch{}, usageDay, []usage.Scope{dayScope(), principalScope("anna"), jobScope("j")})
-	w.ok(err)
+	spent := try(w.usage().AddUsage(w.ctx, usage.Batch{}, usageDay, []usage.Scope{dayScope(), principalScope("anna"), jobScope("j")})).ok(w)
 	equal(w, "totals", spent, map[usage.Scope]usage.Spent{
 		dayScope(): tokensOf(5 * writers * batches), principalScope("anna"): tokensOf(writers * batches), jobScope("j"): tokensOf(2 * writers * batches),
 	})
 }
 
 func countersOutlive(w *world) {
-	_, err := w.usage().AddUsage(w.ctx, batchOf("a", 1, used(usageDay, "anna", "", 5, 5)), usageDay, nil)
-	w.ok(err)
+	try(w.usage().AddUsage(w.ctx, batchOf("a", 1, used(usageDay, "anna", "", 5, 5)), usageDay, nil)).ok(w)
 	w.st = w.h.Reopen()
-	spent, err := w.usage().AddUsage(w.ctx, usage.Batch{}, usageDay, []usage.Scope{principalScope("anna")})
-	w.ok(err)
+	spent := try(w.usage().AddUsage(w.ctx, usage.Batch{}, usageDay, []usage.Scope{principalScope("anna")})).ok(w)
 	equal(w, "total", spent, map[usage.Scope]usage.Spent{principalScope("anna"): tokensOf(10)})
 }
 
 func totalsOfADay(w *world) {
 	u := w.usage()
 	const next = "2026-03-15"
-	_, err := u.AddUsage(w.ctx, batchOf("a", 1, used(usageDay, "anna", "", 5, 5), used(next, "anna", "", 1, 0)), usageDay, nil)
-	w.ok(err)
+	try(u.AddUsage(w.ctx, batchOf("a", 1, used(usageDay, "anna", "", 5, 5), used(next, "anna", "", 1, 0)), usageDay, nil)).ok(w)
 	for day, want := range map[string]int64{usageDay: 10, next: 1} {
-		spent, err := u.AddUsage(w.ctx, usage.Batch{}, day, []usage.Scope{principalScope("anna")})
-		w.ok(err)
+		spent := try(u.AddUsage(w.ctx, usage.Batch{}, day, []usage.Scope{principalScope("anna")})).ok(w)
 		equal(w, "total of "+day, spent, map[usage.Scope]usage.Spent{principalScope("anna"): tokensOf(want)})
 	}
 }
@@ -136,8 +125,7 @@ func countersBySum(w *world) {
 	const next = "2026-03-15"
 	other := used(usageDay, "bert", "j", 50, 0)
 	other.Agent, other.Model = "second", "n"
-	_, err := u.AddUsage(w.ctx, batchOf("a", 1, used(usageDay, "anna", "", 10, 10), other, used(next, "anna", "", 1, 0)), usageDay, nil)
-	w.ok(err)
+	try(u.AddUsage(w.ctx, batchOf("a", 1, used(usageDay, "anna", "", 10, 10), other, used(next, "anna", "", 1, 0)), usageDay, nil)).ok(w)
 	for _, tt := range []struct {
 		query usage.Query
 		want  []string
@@ -163,8 +151,7 @@ func countersBySum(w *world) {
 		if q.To < q.From {
 			q.From = q.To
 		}
-		rows, err := u.UsageRows(w.ctx, q)
-		w.ok(err)
+		rows := try(u.UsageRows(w.ctx, q)).ok(w)
 		var got []string
 		for _, r := range rows {
 			got = append(got, fmt.Sprintf("%s %s %d", r.Day[8:], r.Name, r.Counted.Spent().Tokens))
@@ -177,22 +164,18 @@ func countersArePruned(w *world) {
 	u := w.usage()
 	old := batchOf("a", 1, used("2025-01-01", "anna", "", 1, 1), used("2025-01-02", "bert", "", 1, 1), used(usageDay, "anna", "", 5, 5))
 	old.Day = "2025-01-02"
-	_, err := u.AddUsage(w.ctx, old, usageDay, nil)
-	w.ok(err)
+	try(u.AddUsage(w.ctx, old, usageDay, nil)).ok(w)
 	removed := 0
 	for range 20 {
-		n, err := u.PruneUsage(w.ctx, "2025-02-01", 2)
-		w.ok(err)
+		n := try(u.PruneUsage(w.ctx, "2025-02-01", 2)).ok(w)
 		if removed += n; n > 2 {
 			w.Fatalf("one step removed %d rows, the limit is 2", n)
 		}
 	}
 	equal(w, "removed counters, totals and writers", removed, 2+4+1)
-	rows, err := u.UsageRows(w.ctx, usage.Query{From: "2000-01-01", To: "2100-01-01"})
-	w.ok(err)
+	rows := try(u.UsageRows(w.ctx, usage.Query{From: "2000-01-01", To: "2100-01-01"})).ok(w)
 	equal(w, "days left", len(rows), 1)
-	spent, err := u.AddUsage(w.ctx, usage.Batch{}, usageDay, []usage.Scope{dayScope()})
-	w.ok(err)
+	spent := try(u.AddUsage(w.ctx, usage.Batch{}, usageDay, []usage.Scope{dayScope()})).ok(w)
 	equal(w, "total left", spent, map[usage.Scope]usage.Spent{dayScope(): tokensOf(10)})
 }
 
@@ -200,10 +183,8 @@ func countersTakeNames(w *world) {
 	u := w.usage()
 	r := used(usageDay, script, script, math.MaxUint32, math.MaxUint32)
 	r.Model, r.Cost = script, math.MaxInt64/4
-	_, err := u.AddUsage(w.ctx, batchOf("a", 1, r), usageDay, nil)
-	w.ok(err)
-	spent, err := u.AddUsage(w.ctx, batchOf("a", 2, r), usageDay, []usage.Scope{principalScope(script), jobScope(script)})
-	w.ok(err)
+	try(u.AddUsage(w.ctx, batchOf("a", 1, r), usageDay, nil)).ok(w)
+	spent := try(u.AddUsage(w.ctx, batchOf("a", 2, r), usageDay, []usage.Scope{principalScope(script), jobScope(script)})).ok(w)
 	want := usage.Spent{Tokens: 4 * math.MaxUint32, Cost: 2 * (math.MaxInt64 / 4)}
 	equal(w, "totals", spent, map[usage.Scope]usage.Spent{principalScope(script): want, jobScope(script): want})
 }
@@ -219,15 +200,12 @@ func countersSaturate(w *world) {
 	}
 	scopes := []usage.Scope{dayScope(), principalScope("anna"), principalScope("bert")}
 	for n := range int64(3) {
-		_, err := u.AddUsage(w.ctx, batchOf("a", n+1, huge("anna", "main"), huge("anna", "second")), usageDay, nil)
-		w.ok(err)
+		try(u.AddUsage(w.ctx, batchOf("a", n+1, huge("anna", "main"), huge("anna", "second")), usageDay, nil)).ok(w)
 	}
-	spent, err := u.AddUsage(w.ctx, batchOf("b", 1, used(usageDay, "bert", "", 5, 5)), usageDay, scopes)
-	w.ok(err)
+	spent := try(u.AddUsage(w.ctx, batchOf("b", 1, used(usageDay, "bert", "", 5, 5)), usageDay, scopes)).ok(w)
 	full := usage.Spent{Tokens: math.MaxInt64, Cost: math.MaxInt64}
 	equal(w, "totals", spent, map[usage.Scope]usage.Spent{dayScope(): full, principalScope("anna"): full, principalScope("bert"): tokensOf(10)})
-	rows, err := u.UsageRows(w.ctx, usage.Query{From: usageDay, To: usageDay, By: usage.ByPrincipal})
-	w.ok(err)
+	rows := try(u.UsageRows(w.ctx, usage.Query{From: usageDay, To: usageDay, By: usage.ByPrincipal})).ok(w)
 	equal(w, "rows", rows, []usage.Row{
 		{Day: usageDay, Name: "anna", Counted: usage.Counted{Requests: 6, InputTokens: math.MaxInt64, OutputTokens: math.MaxInt64, CachedTokens: math.MaxInt64, Cost: math.MaxInt64}},
 		{Day: usageDay, Name: "bert", Counted: usage.Counted{Turns: 1, Requests: 1, InputTokens: 5, OutputTokens: 5, CachedTokens: 2, Cost: 100, Unreported: 5 * time.Second}},

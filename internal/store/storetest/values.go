@@ -70,8 +70,7 @@ func nulIsKeptOrRefused(w *world) {
 	if errors.Is(err, chat.ErrStoreUnavailable) {
 		w.Fatalf("a text that the engine cannot keep is called an outage: %v", err)
 	}
-	_, err = w.st.MessageByID(w.ctx, p.Message.ID)
-	w.fails(err, chat.ErrNotFound)
+	try(w.st.MessageByID(w.ctx, p.Message.ID)).fails(w, chat.ErrNotFound)
 	_, a := w.acceptText(node, key)
 	equal(w, "sequence number after the refusal", a.Seq, 2)
 }

@@ -91,14 +91,12 @@ func endWaitingGivesAnOutcome(w *world) {
 		id, a := w.acceptText(node, key)
 		w.clock.advance(time.Second)
 		reason := fmt.Sprintf("reason %d", i)
-		list, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{a.Seq}, Outcome: outcome, Reason: reason})
-		w.ok(err)
+		list := try(w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{a.Seq}, Outcome: outcome, Reason: reason})).ok(w)
 		equal(w, "ended", idsOf(list), []string{id})
 		equal(w, "returned outcome", list[0].Outcome, outcome)
 		equal(w, "reason", w.ended(id, outcome).Reason, reason)
 	}
-	list, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{1}, Outcome: chat.OutcomeStopped})
-	w.ok(err)
+	list := try(w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{1}, Outcome: chat.OutcomeStopped})).ok(w)
 	equal(w, "a held message ends, too", idsOf(list), []string{held.Message.ID})
 	s := w.session(key)
 	equal(w, "numbers", []int64{s.LastSeq, s.TakenSeq, s.DoneSeq}, []int64{5, 5, 5})
@@ -110,20 +108,17 @@ func endWaitingLeavesAlone(w *world) {
 	c, run, _ := w.turn(node, key)
 	waiting, _ := w.acceptText(node, key)
 	end := store.EndParams{Session: key, Seqs: []int64{1, 2, 3}, Outcome: chat.OutcomeSuperseded, Reason: "superseded"}
-	list, err := w.st.EndWaiting(w.ctx, end)
-	w.ok(err)
+	list := try(w.st.EndWaiting(w.ctx, end)).ok(w)
 	equal(w, "ended", idsOf(list), []string{waiting})
 	equal(w, "running message", w.row(run).State, store.StateRunning)
 	w.finish(answered(c, run))
 	end.Outcome = chat.OutcomeStopped
-	list, err = w.st.EndWaiting(w.ctx, end)
-	w.ok(err)
+	list = try(w.st.EndWaiting(w.ctx, end)).ok(w)
 	equal(w, "ended twice", len(list), 0)
 	w.ended(run, chat.OutcomeAnswered)
 	w.ended(waiting, chat.OutcomeSuperseded)
 	end.Session = w.key()
-	list, err = w.st.EndWaiting(w.ctx, end)
-	w.ok(err)
+	list = try(w.st.EndWaiting(w.ctx, end)).ok(w)
 	equal(w, "ended in an unknown session", len(list), 0)
 }
 
@@ -133,8 +128,7 @@ func endWaitingMovesDone(w *world) {
 		w.acceptText(node, key)
 	}
 	for _, step := range []struct{ end, done int64 }{{3, 0}, {1, 1}, {2, 3}, {4, 4}} {
-		_, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{step.end}, Outcome: chat.OutcomeSuperseded})
-		w.ok(err)
+		try(w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{step.end}, Outcome: chat.OutcomeSuperseded})).ok(w)
 		s := w.session(key)
 		equal(w, fmt.Sprintf("done_seq after %d ended", step.end), s.DoneSeq, step.done)
 		if s.TakenSeq < s.DoneSeq {
@@ -150,25 +144,21 @@ func endWaitingAgain(w *world) {
 	first, a := w.acceptText(node, key)
 	_, other := w.acceptText(node, key)
 	second, b := w.acceptText(node, key)
-	_, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{other.Seq}, Outcome: chat.OutcomeStopped, Reason: "cleared"})
-	w.ok(err)
+	try(w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{other.Seq}, Outcome: chat.OutcomeStopped, Reason: "cleared"})).ok(w)
 	end := store.EndParams{
 		Session: key, Seqs: []int64{1, a.Seq}, Outcome: chat.OutcomeStopped, Reason: "stop",
 		Notice: &store.Outgoing{Session: key, Kind: store.KindNotice, Text: "stopped", Coalesce: "stopped", Target: chat.Target{Channel: "again", ChatID: "1"}},
 	}
-	lost, err := w.st.EndWaiting(w.ctx, end)
-	w.ok(err)
+	lost := try(w.st.EndWaiting(w.ctx, end)).ok(w)
 	end.Seqs = []int64{1, a.Seq, other.Seq, b.Seq}
 	end.Again = true
 	for range 2 {
 		w.clock.advance(time.Second)
-		list, err := w.st.EndWaiting(w.ctx, end)
-		w.ok(err)
+		list := try(w.st.EndWaiting(w.ctx, end)).ok(w)
 		equal(w, "ended", idsOf(list), []string{first, second})
 		equal(w, "the same end", list[0], lost[0])
 	}
-	rows, err := w.st.ClaimOutgoing(w.ctx, node, []string{"again"}, many)
-	w.ok(err)
+	rows := try(w.st.ClaimOutgoing(w.ctx, node, []string{"again"}, many)).ok(w)
 	equal(w, "notices", len(rows), 1)
 	equal(w, "messages of the notice", rows[0].Count, 2)
 	w.finish(answered(c, run))
@@ -181,12 +171,10 @@ func endWaitingAgainReturnsTheRun(w *world) {
 	w.job(func(j *cron.Job) { j.Session = "session:room" })
 	l := w.due(node)
 	end := store.EndParams{Session: l.Message.Session, Seqs: []int64{l.Seq}, Outcome: chat.OutcomeStale, Reason: "stopall"}
-	lost, err := w.st.EndWaiting(w.ctx, end)
-	w.ok(err)
+	lost := try(w.st.EndWaiting(w.ctx, end)).ok(w)
 	w.clock.advance(time.Second)
 	end.Again = true
-	list, err := w.st.EndWaiting(w.ctx, end)
-	w.ok(err)
+	list := try(w.st.EndWaiting(w.ctx, end)).ok(w)
 	equal(w, "ended", idsOf(list), idsOf(lost))
 	equal(w, "row of the ledger", list[0].CronRun, lost[0].CronRun)
 	equal(w, "its state", list[0].CronRun.State, cron.RunCancelled)

@@ -71,6 +71,35 @@ func (w *world) ok(err error) {
 	}
 }
 
+// result is what an operation returned.
+type result[V any] struct {
+	value V
+	err   error
+}
+
+// try is for operations that return a value: try(w.st.Session(w.ctx, key, "")).ok(w).
+func try[V any](value V, err error) result[V] { return result[V]{value, err} }
+
+// checker is a world, or what embeds one.
+type checker interface {
+	Helper()
+	ok(err error)
+	fails(err, want error)
+}
+
+// ok is the value; an error ends the test.
+func (r result[V]) ok(w checker) V {
+	w.Helper()
+	w.ok(r.err)
+	return r.value
+}
+
+// fails wants an error.
+func (r result[V]) fails(w checker, want error) {
+	w.Helper()
+	w.fails(r.err, want)
+}
+
 func (w *world) fails(err, want error) {
 	w.Helper()
 	if !errors.Is(err, want) {
@@ -118,9 +147,7 @@ func (w *world) message(node string, key chat.SessionKey) store.AcceptParams {
 
 func (w *world) accept(p store.AcceptParams) store.Accepted {
 	w.Helper()
-	a, err := w.st.Accept(w.ctx, p)
-	w.ok(err)
-	return a
+	return try(w.st.Accept(w.ctx, p)).ok(w)
 }
 
 // acceptText accepts one message and returns its id with the answer.
@@ -136,9 +163,7 @@ func (w *world) start(c store.Claim, runID string, seqs ...int64) store.Started 
 	if p.Cron != nil {
 		p.Lane = "cron"
 	}
-	s, err := w.st.Start(w.ctx, p)
-	w.ok(err)
-	return s
+	return try(w.st.Start(w.ctx, p)).ok(w)
 }
 
 func answered(c store.Claim, runID string) store.FinishParams {
@@ -155,9 +180,7 @@ func requeued(c store.Claim, runID string) store.FinishParams {
 
 func (w *world) finish(p store.FinishParams) store.Finished {
 	w.Helper()
-	f, err := w.st.Finish(w.ctx, p)
-	w.ok(err)
-	return f
+	return try(w.st.Finish(w.ctx, p)).ok(w)
 }
 
 // turn accepts and starts one message: a run under way.
@@ -176,30 +199,22 @@ func claimOf(key chat.SessionKey, a store.Accepted) store.Claim {
 
 func (w *world) session(key chat.SessionKey) store.Session {
 	w.Helper()
-	s, err := w.st.Session(w.ctx, key, "")
-	w.ok(err)
-	return s
+	return try(w.st.Session(w.ctx, key, "")).ok(w)
 }
 
 func (w *world) row(id string) store.Waiting {
 	w.Helper()
-	m, err := w.st.MessageByID(w.ctx, id)
-	w.ok(err)
-	return m
+	return try(w.st.MessageByID(w.ctx, id)).ok(w)
 }
 
 func (w *world) run(id string) store.Run {
 	w.Helper()
-	r, err := w.st.RunByID(w.ctx, id)
-	w.ok(err)
-	return r
+	return try(w.st.RunByID(w.ctx, id)).ok(w)
 }
 
 func (w *world) sweep(node string) []store.Taken {
 	w.Helper()
-	list, err := w.st.Sweep(w.ctx, store.SweepParams{Node: node, Limit: many})
-	w.ok(err)
-	return list
+	return try(w.st.Sweep(w.ctx, store.SweepParams{Node: node, Limit: many})).ok(w)
 }
 
 // sweepOne expects exactly one session.
@@ -214,15 +229,12 @@ func (w *world) sweepOne(node string, key chat.SessionKey) store.Taken {
 
 func (w *world) beat(node string) store.Beat {
 	w.Helper()
-	b, err := w.st.Heartbeat(w.ctx, node)
-	w.ok(err)
-	return b
+	return try(w.st.Heartbeat(w.ctx, node)).ok(w)
 }
 
 func (w *world) unfinished() int {
 	w.Helper()
-	held, err := w.st.Held(w.ctx)
-	w.ok(err)
+	held := try(w.st.Held(w.ctx)).ok(w)
 	return held.Unfinished
 }
 

@@ -23,8 +23,7 @@ func zoneTests() []test {
 
 func (w *world) wantZone(principal, want string) {
 	w.Helper()
-	got, err := w.st.ZoneOf(w.ctx, principal)
-	w.ok(err)
+	got := try(w.st.ZoneOf(w.ctx, principal)).ok(w)
 	if got != want {
 		w.Errorf("the zone of %s is %q, want %q", principal, got, want)
 	}
