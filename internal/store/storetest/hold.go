@@ -54,6 +54,7 @@ func holdOnce(w *world) {
 	w.ok(w.st.SetHold(w.ctx, nil, store.ChangedBy{Who: "cli"}))
 	h = try(w.st.Hold(w.ctx)).ok(w)
 	equal(w, "after the release", h, nil)
+	equal(w, "the log of changes has those that changed something", len(w.h.Query(w.tb, `SELECT 1 FROM audit_log`)), 2)
 }
 
 func heldAnswers(w *world) {
