@@ -73,6 +73,21 @@ async function why(p, g) {
   await shoot(p, "why-full");
 }
 
+// job takes pictures of a job that fails, of one whose runs were missed, and of the dialog that pauses one.
+async function job(p, g) {
+  await g.cli("cron", "add", "--name", "deploy", "--cron", "0 7 * * *", "--tz", "Europe/Berlin", "--agent", "coder", "--retries", "0", "--message", "please fail");
+  for (let i = 0; i < 3; i++) await g.cli("cron", "run", "deploy", "--wait").catch(() => {}); // the command fails with the run
+  const { id } = JSON.parse(await g.cli("cron", "list", "--query", "deploy", "--json")).jobs[0];
+  await go(p, `#/jobs/${id}`);
+  await p.waitForSelector("table[aria-label='Runs'] .shape.error");
+  await shoot(p, "job-full");
+  await p.click(".title .pause");
+  await p.fill("#note", "holidays");
+  await p.selectOption("#until", "week");
+  await shoot(p, "job-pause-full");
+  await p.keyboard.press("Escape");
+}
+
 // fill makes jobs in each state, conversations, and lanes that are busy, one of them full.
 async function fill(g) {
   const job = (name, ...rest) => g.cli("cron", "add", "--name", name, "--message", `Run the ${name}`, ...rest);
@@ -106,6 +121,7 @@ try {
   await why(p, g);
   await chat(p, g);
   await fill(g);
+  await job(p, g);
   await each(p, "full");
   await go(p, "#/overview");
   g.signal("SIGSTOP");

@@ -116,7 +116,7 @@ export class Gateway {
   // The token is sent only after the challenge: whatever else listens on the port never gets it.
   #hello() {
     this.call("connect", {
-      minProtocol: 4, maxProtocol: 4, role: "operator", caps: ["laneway-ext", "tool-events"],
+      minProtocol: 4, maxProtocol: 4, role: "operator", caps: ["laneway-ext", "tool-events", "cron-brief"],
       scopes: ["operator.read", "operator.write", "operator.admin"],
       client: { id: "laneway-dashboard", version: "1", platform: "web", mode: "ui" },
       auth: { token: this.#token },

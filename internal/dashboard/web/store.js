@@ -1,4 +1,4 @@
-// The state of the page as signals, and the actions that change it. Pages read from here; this module and the conversation use the connection.
+// The state of the page as signals, and the actions that change it. Pages read from here; this module, the jobs and the conversation use the connection.
 
 import { Gateway } from "./rpc.js";
 import { computed, effect, signal } from "./ui/html.js";
@@ -21,14 +21,16 @@ export const knows = (method) => me.value.methods.includes(method);
 let gateway = null;
 export const call = (method, params) => gateway.call(method, params);
 export const http = (path, options) => gateway.http(path, options);
-const list = (...args) => gateway.list(...args);
+export const list = (...args) => gateway.list(...args);
+
+const resources = [];
 
 // Resource is something that the gateway knows: what was read last, when, and why the last read failed. Old data stays until new data is there.
-class Resource {
+export class Resource {
   data = signal(undefined); at = signal(0); fault = signal("");
   #users = 0; #reading = false; #again = false; #timer = 0;
 
-  constructor(read) { this.read = read; }
+  constructor(read) { this.read = read; resources.push(this); }
 
   // use is for an effect of a page that shows the resource: it reads now, and events are followed until the page has gone.
   use = () => {
@@ -64,13 +66,9 @@ export const health = new Resource(() => call("health"));
 export const status = new Resource(() => call("status"));
 export const lanes = new Resource(async () => (await call("lanes.status")).lanes);
 export const channels = new Resource(() => call("channels.status"));
-export const jobs = new Resource(() => list("cron.list", "jobs", { includeDisabled: true }));
 export const people = new Resource(async () => (may("admin") && knows("channels.pairing.list") ? call("channels.pairing.list", { extended: true }) : { requests: [], granted: [] }));
 export const sessions = new Resource(() => list("sessions.list", "sessions", search.value ? { search: search.value } : { hideCronRuns: true }, 100));
 export const hits = new Resource(async () => (search.value ? call("sessions.search", { query: search.value, limit: 20, maxChars: 160 }) : { hits: [] })); // messages with the words of the search
-const resources = [health, status, lanes, channels, jobs, people, sessions, hits];
-
-export const runsOf = (id) => list("cron.runs", "entries", { id }, 20);
 
 // explain asks what became of a slot: at is a time in words, "" = the newest slot that has passed.
 export const explain = (id, at) => call("cron.explain", at ? { id, at } : { id });
@@ -81,20 +79,20 @@ export async function jobsOf(text) {
   const words = text.split(/\s+/);
   const splits = await Promise.all(Array.from({ length: Math.min(4, words.length) }, async (_, n) => {
     const name = words.slice(0, words.length - n).join(" ");
-    return { name, at: words.slice(words.length - n).join(" "), jobs: await list("cron.list", "jobs", { query: name, includeDisabled: true }, 200) };
+    return { name, at: words.slice(words.length - n).join(" "), jobs: await list("cron.list", "jobs", { query: name, includeDisabled: true, brief: true }, 200) };
   }));
   const named = (fits) => splits.map((s) => ({ ...s, jobs: s.jobs.filter((j) => [j.id, j.name, j.displayName].some((n) => n && fits(n.toLowerCase(), s.name.toLowerCase()))) })).find((s) => s.jobs.length > 0);
   return named((a, b) => a === b) ?? named((a, b) => a.includes(b)) ?? { ...splits.at(-1), jobs: [] };
 }
 
-// listeners get the events of conversations.
+// listeners get every event.
 export const listeners = new Set();
 
 function onEvent(name, payload) {
   if (name === "lanes") { lanes.data.value = payload.lanes; lanes.at.value = Date.now(); status.readLater(1000); }
   if (name === "health") health.readLater();
   if (name === "sessions.changed") { sessions.readLater(250); status.readLater(1000); }
-  if (name === "cron") { jobs.readLater(); status.readLater(1000); }
+  if (name === "cron") status.readLater(1000);
   if (name === "tick") { status.readLater(); channels.readLater(); people.readLater(); }
   for (const l of listeners) l(name, payload);
 }
@@ -115,9 +113,13 @@ function follow(token, up, refused) {
   return g;
 }
 
+// followTurns is for an effect of a page that shows turns: the gateway sends their events from then on, as long as the connection lives.
+export function followTurns() {
+  if (live.value) call("sessions.subscribe").catch(() => {});
+}
+
 // readAll reads what the page shows, once, after the connection has come back.
 function readAll() {
-  call("sessions.subscribe").catch(() => {});
   for (const r of resources) r.refresh();
   for (const l of listeners) l("reconnected", {});
 }

@@ -1,7 +1,7 @@
 // Chat: sessions at the left, the conversation at the right, answers as they grow.
 
 import { Conversation } from "../conversation.js";
-import { fault, hits, live, may, me, now, people, route, search, sessions } from "../store.js";
+import { fault, followTurns, hits, live, may, me, now, people, route, search, sessions } from "../store.js";
 import { html, useEffect, useRef, useSignal } from "../ui/html.js";
 import { Act, Dialog, Loading, Mark, useHeldOrder } from "../ui/parts.js";
 import { ago, clock, day, plain, span } from "../ui/text.js";
@@ -9,6 +9,7 @@ import { Chips, choose, upload } from "./files.js";
 import { Log, address } from "./messages.js";
 
 export function Chat() {
+  useEffect(followTurns, [live.value]);
   useEffect(() => {
     const ends = [sessions, people, hits].map((r) => r.use());
     return () => ends.forEach((end) => end());

@@ -1,75 +1,122 @@
-// Jobs: what will run when, and how it went.
+// Jobs: what will run when, and how it went. The address has the filter, the order and the page.
 
-import { call, jobs, knows, live, may, now, route, runsOf } from "../store.js";
+import { CONDITIONS, PAGE, SORTS, STRIP, addressOf, asked, done, hold, page, resume, rowOf, run, stop } from "../jobs.js";
+import { may, now, route } from "../store.js";
 import { html, useEffect, useRef, useSignal } from "../ui/html.js";
-import { Act, Loading, Mark, Table, useHeldOrder } from "../ui/parts.js";
-import { ago, moment, plain, span, when } from "../ui/text.js";
-import { Slot, Why, addressOf } from "./why.js";
+import { Act, Loading, Mark, useHeldOrder } from "../ui/parts.js";
+import { Strip, streak } from "../ui/strip.js";
+import { ago, near, plain, span } from "../ui/text.js";
+import { Job } from "./job.js";
+import { Pause } from "./pause.js";
+import { addressOf as addressOfJob } from "./why.js";
 
-const HEADS = ["Name", "Schedule", "Next", "Last", "State", ""];
-const NOT_RUN = ["skipped", "missed", "error", "cancelled", "interrupted"];
+const HEADS = ["Name", "Schedule", "Next", "Last", `Last ${STRIP}`, "In a row"];
+const TITLES = { next: "next fire", name: "name", last: "last run", failing: "failures in a row" };
 
 export function Jobs() {
-  useEffect(jobs.use, []);
+  const pausing = useSignal(null);
   const id = route.value.rest[0];
-  return html`<${Loading} of=${jobs} what="the jobs"/>${id ? html`<${Job} key=${id} id=${id}/>` : jobs.data.value && html`<${List} list=${jobs.data.value}/>`}`;
+  return html`${id ? html`<${Job} key=${id} id=${id} pause=${(j) => { pausing.value = j; }}/>` : html`<${List} pause=${(j) => { pausing.value = j; }}/>`}
+    <${Undo}/>${pausing.value && html`<${Pause} job=${pausing.value} close=${() => { pausing.value = null; }}/>`}`;
 }
 
-function List({ list }) {
-  const held = useHeldOrder(list, (j) => j.id);
+// Undo takes the last action back, for ten seconds.
+function Undo() {
+  const d = done.value, left = d ? Math.ceil((d.until - now.value) / 1000) : 0;
+  return html`<p class="undo" role="status">${left > 0 && html`${plain(d.text)} <${Act} id="undo" run=${d.back}>Undo<//> <span class="quiet" aria-hidden="true">${left} s</span>`}</p>`;
+}
+
+function List({ pause }) {
+  useEffect(page.use, []);
+  const a = asked(), shown = page.data.value;
+  useEffect(() => { page.refresh(); }, [JSON.stringify(a)]);
+  return html`<${Filters} asked=${a} counts=${shown?.counts}/><${Loading} of=${page} what="the jobs"/>${shown && html`<${Rows} key=${JSON.stringify(shown.asked)} list=${shown} pause=${pause}/>`}`;
+}
+
+function Filters({ asked: a, counts }) {
+  const field = useRef(null);
+  useEffect(() => { if (document.activeElement !== field.current) field.current.value = a.find; }, [a.find]);
+  const find = (e) => { e.preventDefault(); location.hash = addressOf({ find: field.current.value.trim() }); };
+  return html`<div class="filters">
+    <nav class="conditions" aria-label="Jobs by condition">${CONDITIONS.map((c) => html`<a class="target" key=${c} href=${addressOf({ only: c })} aria-current=${c === a.only ? "true" : undefined}>${c} <span class="quiet">${counts?.[c] ?? ""}</span></a>`)}</nav>
+    <form autocomplete="off" onSubmit=${find}><input id="find" ref=${field} type="search" aria-label="Find jobs by name, or by agent: or target: and a name" placeholder="name, agent:main, target:telegram" spellcheck="false" maxlength="256"
+      onSearch=${(e) => { if (e.target.value === "" && a.find) location.hash = addressOf({ find: "" }); }}/></form>
+    <label>Sort <select id="sort" value=${a.sort} onChange=${(e) => { location.hash = addressOf({ sort: e.target.value }); }}>${SORTS.map((s) => html`<option key=${s} value=${s}>${TITLES[s]}</option>`)}</select></label></div>`;
+}
+
+function Rows({ list, pause }) {
+  const held = useHeldOrder(list.ids, (id) => id, PAGE);
+  useEffect(() => { hold(held.held); return () => hold(() => false); });
+  const filtered = list.asked.only !== "all" || list.asked.find !== "";
   return html`${held.moved > 0 && html`<p><button type="button" onClick=${held.sort}>The order has changed: sort again</button></p>`}
-    <section ref=${held.box}><${Table} label="Jobs" heads=${HEADS} rows=${held.shown.map(row)}
-      empty=${html`No jobs yet. A job starts a turn by the clock. In a terminal: <code>laneway cron add --help</code>`}/></section>`;
+    <section ref=${held.box}><table class="rows jobs" aria-label="Jobs">
+      <thead><tr>${HEADS.map((h) => html`<th key=${h} scope="col">${h}</th>`)}<td></td></tr></thead>
+      <tbody>${held.shown.map((id) => html`<${Row} key=${id} id=${id} pause=${pause}/>`)}
+        ${list.ids.length === 0 && html`<tr><td class="empty" colspan="7">${filtered ? html`No job fits. <a href="#/jobs">Show all jobs</a>` : html`No jobs yet. A job starts a turn by the clock. In a terminal: <code>laneway cron add --help</code>`}</td></tr>`}</tbody></table></section>
+    ${(list.next || list.asked.after) && html`<nav class="pages" aria-label="Pages"><span class="quiet">${Math.min(list.ids.length, PAGE)} of ${list.total}</span>
+      ${list.asked.after && html`<a class="target" href=${addressOf({ after: "" })}>First page</a>`}${list.next && html`<a class="target" id="next" href=${addressOf({ after: list.next })}>Next page</a>`}</nav>`}`;
 }
 
-// Job is the view of one job; also of one that was removed, whose history is still there.
-function Job({ id }) {
-  const job = jobs.data.value?.find((j) => j.id === id), head = useRef(null);
-  useEffect(() => { if (document.activeElement === document.body) head.current.focus(); }, [route.value]); // after a link or a question, whose element has gone
-  return html`<div class="title"><h2 id="job" ref=${head} tabindex="-1">${plain(job ? job.displayName || job.name : id)}</h2> <a class="target" href="#/jobs">All jobs</a></div>
-    ${knows("cron.explain") && html`<${Why} id=${id} changed=${`${job?.updatedAtMs} ${job?.lastRunAtMs} ${job?.state?.runningAtMs}`}/>`}
-    ${job ? html`<${Table} label="Job" heads=${HEADS.slice(1)} rows=${[{ ...row(job), cells: row(job).cells.slice(1) }]}/>` : jobs.data.value && html`<p class="quiet">No job of the list has this id. It may have been removed; its history is kept.</p>`}
-    <${History} id=${id} job=${job}/>`;
+function Row({ id, pause }) {
+  const row = rowOf(id);
+  if (!row) return null;
+  const j = row.value;
+  const cells = [html`<${Name} job=${j}/>`, schedule(j.schedule, now.value), html`<${Next} job=${j}/>`, html`<${Last} job=${j}/>`, html`<${Strip} outcomes=${j.outcomes} zone=${j.schedule.tz}/>`, html`<${Streak} job=${j}/>`];
+  return html`<tr>${cells.map((c, i) => html`<td key=${i} data-head=${HEADS[i]}><div>${c}</div></td>`)}<td class="acts"><${Acts} job=${j} pause=${pause}/></td></tr>`;
 }
 
-function row(j) {
-  const last = j.lastRunStatus ?? j.state?.lastRunStatus;
-  const change = (method, params) => async () => { await call(method, params); await jobs.refresh(); };
-  const state = j.invalid ? html`<${Mark} kind="error">invalid: ${plain(j.invalid)}<//>` : j.state?.runningAtMs ? html`<${Mark} kind="running">running<//>`
-    : !j.enabled ? html`<${Mark} kind="paused">${j.paused ? "paused" : "off"}<//>`
-      : j.deliveryPaused ? html`<${Mark} kind="warn">not sent: ${plain(j.deliveryPaused.reason)}<//>` : html`<${Mark} kind="planned">on<//>`;
-  return {
-    id: j.id,
-    cells: [
-      html`<a href=${addressOf(j.id)} title=${j.id}>${plain(j.displayName || j.name)}</a>`, schedule(j.schedule, now.value), j.enabled ? when(j.nextRunAtMs, now.value) : "–",
-      last ? html`<${Mark} kind=${last}>${last}, ${ago(j.lastRunAtMs, now.value)}<//>${last === "error" ? html` <span class="quiet">${plain(j.lastRunError || j.state?.lastErrorReason)}</span>` : ""}` : html`<span class="quiet">never</span>`,
-      state,
-    ],
-    acts: may("admin") ? html`<${Act} key="run" run=${change("cron.run", { id: j.id, mode: "force" })}>Run now<//>
-      ${j.enabled ? html`<${Act} key="pause" run=${change("cron.pause", { id: j.id, note: "paused in the dashboard" })}>Pause<//>`
-        : html`<${Act} key="pause" run=${change(j.paused ? "cron.resume" : "cron.toggle", j.paused ? { id: j.id } : { jobId: j.id, enabled: true })}>Resume<//>`}
-      ${j.enabled && j.deliveryPaused && html`<${Act} key="send" run=${change("cron.resume", { id: j.id })}>Send again<//>`}` : "",
-  };
+// conditionOf is the worst that is true of a job: what its mark shows.
+export function conditionOf(j) {
+  if (j.invalid) return ["error", "invalid"];
+  if (j.state?.runningAtMs) return ["running", "running"];
+  if (!j.enabled) return ["paused", j.paused ? "paused" : "off"];
+  if (j.state?.consecutiveErrors > 0) return ["error", "failing"];
+  if (j.deliveryPaused) return ["warn", "not sent"];
+  return j.outcomes?.[0]?.outcome === "ok" ? ["ok", "ok"] : ["planned", "on"];
 }
 
-function schedule(s = {}, at) {
+function Name({ job: j }) {
+  const [kind, word] = conditionOf(j);
+  return html`<${Mark} kind=${kind}><a href=${addressOfJob(j.id)} title=${j.id}>${plain(j.displayName || j.name)}</a><span class="only-read"> ${word}</span><//>`;
+}
+
+export function Next({ job: j }) {
+  const at = j.nextRunAtMs, zone = j.schedule.tz;
+  if (j.invalid) return html`<span>invalid: ${plain(j.invalid)}</span>`;
+  if (!j.enabled) {
+    const p = j.paused;
+    if (!p) return html`<span>off${j.state.autoDisabled ? ", after failures in a row" : ""}</span>`;
+    return html`<span>paused${p.untilMs ? ` until ${near(p.untilMs, zone, now.value)}` : ""} <span class="quiet">“${plain(p.note)}”, ${p.by ? `by ${plain(p.by)}, ` : ""}since ${near(p.atMs, zone, now.value)}</span></span>`;
+  }
+  if (!at) return "–";
+  const late = now.value - at;
+  if (late > 10000) return html`<${Mark} kind="warn">late ${span(late)}<//>`;
+  return html`${late > -1000 ? "now" : `in ${span(-late)}`} <span class="quiet">${near(at, zone, now.value)}</span>${j.deliveryPaused && html` <${Mark} kind="warn">not sent: ${plain(j.deliveryPaused.reason)}<//>`}`;
+}
+
+export function Last({ job: j }) {
+  const o = j.outcomes?.[0];
+  if (j.state?.runningAtMs) return html`<${Mark} kind="running">running, ${span(Math.max(0, now.value - j.state.runningAtMs))}<//>`;
+  if (!o) return html`<span class="quiet">never</span>`;
+  const why = o.reason || (o.outcome === "error" ? j.state?.lastErrorReason : "");
+  return html`<${Mark} kind=${o.outcome}>${o.outcome}, ${ago(o.slotMs, now.value)}<//>${why && html` <span class="quiet">${plain(why)}</span>`}`;
+}
+
+function Streak({ job: j }) {
+  const text = streak(j, STRIP);
+  return text === "–" ? html`<span class="quiet">–</span>` : html`<span>${text}</span>`;
+}
+
+export function Acts({ job: j, pause }) {
+  const stopping = (j.state?.runningAtMs || j.queuedRuns > 0) && html`<${Act} key="stop" class="stop" run=${() => stop(j)}>Stop<//>`;
+  if (!may("admin")) return may("write") && stopping ? stopping : "";
+  return html`${stopping}<${Act} key="run" class="run" run=${() => run(j)}>Run now<//>
+    ${j.enabled ? html`<${Act} key="pause" class="pause" run=${() => pause(j)}>Pause…<//>` : html`<${Act} key="pause" class="pause" run=${() => resume(j)}>Resume<//>`}
+    ${j.enabled && j.deliveryPaused && html`<${Act} key="send" run=${() => resume(j)}>Send again<//>`}`;
+}
+
+export function schedule(s = {}, at) {
   if (s.kind === "every") return `every ${span(s.everyMs)}`;
-  if (s.kind === "at") return `once, ${when(Date.parse(s.at) || s.atMs, at)}`;
+  if (s.kind === "at") return `once, ${near(Date.parse(s.at) || s.atMs, s.tz, at)}`;
   return html`<code>${plain(s.expr ?? s.kind)}</code> <span class="quiet">${plain(s.tz)}</span>`;
-}
-
-function History({ id, job }) {
-  const runs = useSignal(undefined), failed = useSignal("");
-  useEffect(() => { if (live.value) runsOf(id).then((r) => { runs.value = r; failed.value = ""; }, (e) => { failed.value = e.message; }); }, [live.value, job?.lastRunAtMs, job?.state?.runningAtMs]);
-  const rows = (runs.value ?? []).map((r) => {
-    const outcome = r.outcome ?? r.status, slot = r.scheduledForMs ?? r.runAtMs ?? r.ts;
-    return {
-      id: r.runId ?? `${r.scheduledForMs}-${r.ts}`,
-      cells: [moment(slot), html`<${Mark} kind=${outcome === "queued" ? "waiting" : outcome}>${outcome}<//>`, r.durationMs === undefined ? "" : span(r.durationMs), plain(r.error || r.reason || r.summary)],
-      acts: r.scheduledForMs && NOT_RUN.includes(outcome) && knows("cron.explain") ? html`<${Slot} id=${id} ms=${slot} zone=${job?.schedule?.tz}>why<span class="only-read"> it is ${outcome}, ${moment(slot)}</span><//>` : "",
-    };
-  });
-  return html`<section aria-labelledby="history"><h2 id="history">Runs</h2>
-    ${failed.value && html`<p class="fault" role="alert">${plain(failed.value)}</p>`}
-    <${Table} label="Runs" heads=${["Time", "Outcome", "Took", "Answer or reason", ""]} rows=${rows} empty=${runs.value ? "It has not run yet." : "Reading the runs …"}/></section>`;
 }

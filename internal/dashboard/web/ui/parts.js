@@ -3,12 +3,13 @@
 import { fault, live } from "../store.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 
-const SHAPES = { ok: "●", running: "◐", waiting: "○", retrying: "↻", error: "✕", skipped: "–", missed: "◇", cancelled: "■", interrupted: "◌", paused: "‖", planned: "◦", warn: "▲" };
+export const SHAPES = { ok: "●", running: "◐", waiting: "○", retrying: "↻", error: "✕", skipped: "–", missed: "◇", cancelled: "■", interrupted: "◌", paused: "‖", planned: "◦", warn: "▲" };
 const COLOURS = { retrying: "warn", missed: "warn", cancelled: "idle", interrupted: "warn", skipped: "idle", paused: "idle", planned: "idle", waiting: "idle" };
+export const colourOf = (kind) => COLOURS[kind] ?? kind;
 
 // Mark is a state: a shape and a word, and the colour repeats them.
 export function Mark({ kind, children }) {
-  return html`<span class="mark"><span class=${`shape ${COLOURS[kind] ?? kind}`} aria-hidden="true">${SHAPES[kind]}</span> ${children}</span>`;
+  return html`<span class="mark"><span class=${`shape ${colourOf(kind)}`} aria-hidden="true">${SHAPES[kind]}</span> ${children}</span>`;
 }
 
 // Act is a button for a call. While the gateway does not answer it does nothing and shows why; it is not disabled, because that would take the focus away.
@@ -50,18 +51,17 @@ export function Loading({ of, what }) {
 }
 
 // useHeldOrder keeps the order of a list while the pointer or the focus is in it: a row must not move away under a finger.
-// It returns the rows to show, the properties of the container, and how many rows would move.
-export function useHeldOrder(rows, id) {
+// It returns the rows to show, at most so many, the ref of the container, whether it is held, and how many rows would move.
+export function useHeldOrder(rows, id, most = Infinity) {
   const box = useRef(null), order = useRef([]);
   const [, redraw] = useState(0);
-  const held = Boolean(box.current && (box.current.matches(":hover") || box.current.contains(document.activeElement)));
-  const wanted = rows.map(id);
-  if (!held) order.current = wanted;
-  const known = new Map(rows.map((r) => [id(r), r]));
-  const kept = order.current.filter((k) => known.has(k));
-  const shown = [...kept, ...wanted.filter((k) => !kept.includes(k))];
+  const held = () => Boolean(box.current && (box.current.matches(":hover") || box.current.contains(document.activeElement)));
+  const wanted = rows.map(id).slice(0, most);
+  if (!held()) order.current = wanted;
+  const known = new Map(rows.map((r) => [id(r), r])), kept = order.current.filter((k) => known.has(k)), there = new Set(kept);
+  const shown = [...kept, ...wanted.filter((k) => !there.has(k))].slice(0, most);
   order.current = shown;
   const moved = shown.filter((k, i) => k !== wanted[i]).length;
   const sort = () => { order.current = wanted; redraw((n) => n + 1); };
-  return { shown: shown.map((k) => known.get(k)), box, moved, sort };
+  return { shown: shown.map((k) => known.get(k)), box, held, moved, sort };
 }

@@ -31,6 +31,18 @@ export function inZone(ms, timeZone) {
   try { return new Date(ms).toLocaleString([], { ...form, timeZone }); } catch { return new Date(ms).toLocaleString([], form); }
 }
 
+const forms = new Map(); // a formatter for each zone: making one costs more than using it
+
+// near is a moment of the next or the last days in the zone of a job: Mon 8 Mar 09:00; with the year when it is another one.
+export function near(ms, timeZone, now) {
+  const year = new Date(ms).getFullYear() !== new Date(now).getFullYear(), name = `${timeZone} ${year}`;
+  if (!forms.has(name)) {
+    const form = { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", ...(year ? { year: "numeric" } : {}) };
+    try { forms.set(name, new Intl.DateTimeFormat([], { ...form, timeZone })); } catch { forms.set(name, new Intl.DateTimeFormat([], form)); }
+  }
+  return forms.get(name).format(ms);
+}
+
 // stamp is a moment as a person can read it and the gateway understands it: 2027-03-02T09:00:00+01:00.
 export function stamp(ms, timeZone) {
   const form = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "longOffset" };

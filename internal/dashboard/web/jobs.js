@@ -1,0 +1,141 @@
+// The jobs that the page shows: one page of the list, or one job with its history. The gateway sorts, filters and counts; events change the rows that are shown.
+
+import { Resource, call, list, listeners, route } from "./store.js";
+import { signal } from "./ui/html.js";
+
+export const PAGE = 100; // rows of the list
+export const STRIP = 14; // outcomes of a row
+const RUNS = 20; // of the history of a job, and how many more on demand
+const READ = 2000; // ms between two reads of the list
+const RATE = 10; // characters per ms: what reading the list again may take of the connection
+const ORDERS = { next: ["nextRunAtMs", "asc"], name: ["name", "asc"], last: ["lastRunAtMs", "desc"], failing: ["failing", "desc"] };
+export const SORTS = Object.keys(ORDERS);
+export const CONDITIONS = ["failing", "running", "late", "paused", "invalid", "all"];
+
+// asked is the list that the address names.
+export function asked() {
+  const q = route.value.query, one = (name, known) => (known.includes(q.get(name)) ? q.get(name) : known[0]);
+  return { sort: one("sort", SORTS), only: one("only", ["all", ...CONDITIONS]), find: q.get("find") ?? "", after: q.get("after") ?? "" };
+}
+
+// addressOf is the address of such a list; another filter or order begins at the first page.
+export function addressOf(change) {
+  const a = { ...asked(), after: "", ...change }, q = new URLSearchParams();
+  if (a.sort !== SORTS[0]) q.set("sort", a.sort);
+  if (a.only !== "all") q.set("only", a.only);
+  if (a.find) q.set("find", a.find);
+  if (a.after) q.set("after", a.after);
+  return `#/jobs${q.size > 0 ? `?${q}` : ""}`;
+}
+
+// params are those of the list: the words agent:… and target:… of the field are filters.
+function params(a) {
+  const words = a.find.split(/\s+/).filter(Boolean), filter = (name) => words.findLast((w) => w.startsWith(`${name}:`))?.slice(name.length + 1);
+  const query = words.filter((w) => !/^(agent|target):/.test(w)).join(" ");
+  const [sortBy, sortDir] = ORDERS[a.sort];
+  const rest = { query, agentId: filter("agent"), target: filter("target"), cursor: a.after };
+  return { ...VIEW, includeDisabled: true, counts: true, limit: PAGE, sortBy, sortDir, condition: a.only, ...Object.fromEntries(Object.entries(rest).filter(([, v]) => v)) };
+}
+
+const VIEW = { brief: true, outcomes: STRIP };
+
+let rows = new Map(); // id → signal of a job
+export const rowOf = (id) => rows.get(id);
+
+// held reports whether the pointer or the focus is in the list, so that its rows must stay where they are.
+let held = () => false;
+export const hold = (fn) => { held = fn; };
+
+let next = 0; // when the list may be read again after an event
+
+export const page = new Resource(async () => {
+  const a = asked(), before = page.data.value;
+  const got = await call("cron.list", params(a));
+  const ids = new Set(got.jobs.map((j) => j.id));
+  const same = before && JSON.stringify(before.asked) === JSON.stringify(a);
+  const left = same && held() ? before.ids.filter((id) => !ids.has(id)) : []; // they stay as long as they are looked at
+  const others = left.length > 0 ? (await call("cron.list", { ...VIEW, ids: left, limit: PAGE })).jobs : [];
+  const jobs = [...got.jobs, ...others], kept = new Map();
+  for (const j of jobs) {
+    const row = rows.get(j.id) ?? signal(j);
+    row.value = j;
+    kept.set(j.id, row);
+  }
+  rows = kept;
+  next = Date.now() + Math.max(READ, JSON.stringify(got).length / RATE);
+  return { asked: a, ids: jobs.map((j) => j.id), counts: got.counts, total: got.total, next: got.nextCursor ?? "" };
+});
+
+export const one = new Resource(async () => {
+  const [id] = route.value.rest;
+  return { id, job: (await call("cron.list", { ids: [id], includeSystem: true, limit: 1, outcomes: STRIP })).jobs[0] };
+});
+
+export const wanted = signal(RUNS); // entries of the history
+export const showMore = () => { wanted.value += RUNS; history.refresh(); };
+export const history = new Resource(async () => {
+  const [id] = route.value.rest;
+  const entries = await list("cron.runs", "entries", { id, includeActive: true }, wanted.value + 1);
+  return { id, entries: entries.slice(0, wanted.value), more: entries.length > wanted.value };
+});
+
+listeners.add((name, ev) => {
+  if (name !== "cron") return;
+  const row = rows.get(ev.jobId);
+  if (row) row.value = after(row.value, ev);
+  page.readLater(Math.max(300, next - Date.now()));
+  if (ev.jobId === route.value.rest[0] || ev.action === "many") { one.readLater(); history.readLater(); }
+});
+
+// after is a job after an event about it.
+function after(j, ev) {
+  const state = { ...j.state }, changed = { ...j, state };
+  if (ev.nextRunAtMs && ev.action !== "scheduled") changed.nextRunAtMs = ev.nextRunAtMs;
+  if (ev.action === "started") state.runningAtMs = ev.runAtMs;
+  if (ev.action === "scheduled") delete state.runningAtMs;
+  if (ev.action !== "finished" || j.outcomes?.some((o) => o.slotMs === ev.scheduledForMs)) return changed;
+  changed.outcomes = [{ outcome: ev.outcome, slotMs: ev.scheduledForMs, durationMs: ev.durationMs, reason: ev.reason }, ...(j.outcomes ?? [])].slice(0, STRIP);
+  if (!ev.runAtMs) return changed;
+  delete state.runningAtMs;
+  changed.lastRunAtMs = ev.runAtMs;
+  state.lastErrorReason = ev.errorReason;
+  if (ev.outcome === "ok") state.consecutiveErrors = 0;
+  if (["error", "interrupted"].includes(ev.outcome)) state.consecutiveErrors = (state.consecutiveErrors ?? 0) + 1;
+  return changed;
+}
+
+const key = () => crypto.randomUUID?.() ?? `w-${Date.now()}-${Math.random().toString(36).slice(2)}`;
+
+// What can be taken back: { text, back, until }.
+export const done = signal(null);
+const UNDO = 10000;
+const offer = (text, back) => { done.value = { text, until: Date.now() + UNDO, back: async () => { done.value = null; await back(); } }; };
+
+// change calls a method about a job and reads what is shown.
+async function change(method, more) {
+  const answer = await call(method, more);
+  await Promise.all([page, one, history].map((r) => r.refresh()));
+  return answer;
+}
+
+const named = (j) => j.displayName || j.name;
+
+export async function run(j) {
+  done.value = null;
+  const { reason } = await change("cron.run", { id: j.id, mode: "force", idempotencyKey: key() });
+  if (reason) throw new Error(reason === "already-running" ? `${named(j)} was not run: a run is active, and its policy allows no second one. Stop that run first.` : `${named(j)} was not run: ${reason}.`);
+}
+
+export const stop = (j) => change("cron.cancel", { id: j.id, reason: "stopped in the dashboard", idempotencyKey: key() });
+
+export async function pause(j, note, until) {
+  await change("cron.pause", { id: j.id, note, ...(until ? { untilMs: until } : {}) });
+  offer(`Paused ${named(j)}.`, () => resume(j));
+}
+
+// resume ends a pause, or what failures have switched off, or the holding back of answers.
+export async function resume(j) {
+  const was = j.paused;
+  await change(j.enabled || was || j.state.autoDisabled ? "cron.resume" : "cron.toggle", j.enabled || was || j.state.autoDisabled ? { id: j.id } : { jobId: j.id, enabled: true });
+  if (was && (!was.untilMs || was.untilMs > Date.now())) offer(`Resumed ${named(j)}.`, () => pause(j, was.note || "paused again", was.untilMs));
+}

@@ -1,0 +1,64 @@
+// One job: how it is, what one can do about it, why a slot ran or did not run, and its history. Also of a job that was removed, whose history is kept.
+
+import { STRIP, history, one, showMore, wanted } from "../jobs.js";
+import { knows, now, route } from "../store.js";
+import { html, useEffect, useRef } from "../ui/html.js";
+import { Loading, Mark, Table } from "../ui/parts.js";
+import { Strip, streak } from "../ui/strip.js";
+import { inZone, plain, span } from "../ui/text.js";
+import { Acts, Last, Next, conditionOf, schedule } from "./jobs.js";
+import { Slot, Why } from "./why.js";
+
+const NOT_RUN = ["skipped", "missed", "error", "cancelled", "interrupted"];
+
+export function Job({ id, pause }) {
+  const head = useRef(null);
+  useEffect(() => {
+    wanted.value = 20;
+    const ends = [one, history].map((r) => r.use());
+    return () => ends.forEach((end) => end());
+  }, []);
+  useEffect(() => { if (document.activeElement === document.body) head.current.focus(); }, [route.value]); // after a link or a question, whose element has gone
+  const read = one.data.value?.id === id ? one.data.value : undefined, job = read?.job;
+  const [kind, word] = job ? conditionOf(job) : [];
+  return html`<div class="title"><h2 id="job" ref=${head} tabindex="-1">${plain(job ? job.displayName || job.name : id)}</h2>
+      ${job && html`<${Mark} kind=${kind}>${word}<//> <span class="quiet">${streak(job, STRIP)} in a row</span>`}
+      <span class="acts">${job && html`<${Acts} job=${job} pause=${pause}/>`}</span> <a class="target" href="#/jobs">All jobs</a></div>
+    <${Loading} of=${one} what="the job"/>
+    ${job && html`<dl class="facts"><div><dt>Schedule</dt><dd>${schedule(job.schedule, now.value)}</dd></div><div><dt>Next</dt><dd><${Next} job=${job}/></dd></div>
+      <div><dt>Last</dt><dd><${Last} job=${job}/></dd></div><div><dt>Last ${STRIP}</dt><dd><${Strip} outcomes=${job.outcomes} zone=${job.schedule.tz}/></dd></div></dl>`}
+    ${read && !job && html`<p class="quiet">No job has this id. It may have been removed; its history is kept.</p>`}
+    ${knows("cron.explain") && html`<${Why} id=${id} changed=${`${job?.updatedAtMs} ${job?.lastRunAtMs} ${job?.state?.runningAtMs}`}/>`}
+    <${History} id=${id} job=${job}/>`;
+}
+
+function History({ id, job }) {
+  const read = history.data.value?.id === id ? history.data.value : undefined, zone = job?.schedule?.tz;
+  const rows = (read?.entries ?? []).map((r) => {
+    const outcome = r.outcome ?? r.status, slot = r.scheduledForMs ?? r.runAtMs ?? r.ts;
+    return {
+      id: r.runId,
+      cells: [inZone(slot, zone), html`<${Mark} kind=${outcome === "queued" ? "waiting" : outcome}>${outcome}<//>`, html`<${Took} of=${r}/>`, html`<${Detail} of=${r}/>`],
+      acts: r.scheduledForMs && NOT_RUN.includes(outcome) && knows("cron.explain") ? html`<${Slot} id=${id} ms=${slot} zone=${zone}>why<span class="only-read"> it is ${outcome}, ${inZone(slot, zone)}</span><//>` : "",
+    };
+  });
+  return html`<section aria-labelledby="history"><h2 id="history">Runs</h2><${Loading} of=${history} what="the runs"/>
+    ${read && html`<${Table} label="Runs" heads=${["Slot", "Outcome", "Took", "Answer or reason", ""]} rows=${rows} empty="It has not run yet."/>`}
+    ${read?.more && html`<p><button type="button" id="more" onClick=${showMore}>Show older runs</button></p>`}</section>`;
+}
+
+function Took({ of: r }) {
+  if (r.outcome === "running" && r.runAtMs) return `${span(Math.max(0, now.value - r.runAtMs))} so far`;
+  return r.durationMs === undefined ? "" : span(r.durationMs);
+}
+
+// Detail is why a run did not end well, each attempt, and what became of its answer.
+function Detail({ of: r }) {
+  const attempts = (r.attempts ?? []).length > 1 ? r.attempts : [];
+  const count = r.slotCount > 1 ? `${r.slotCount} slots until ${inZone(r.slotUntilMs)}. ` : "";
+  return html`<span>${count}${plain(r.error || r.reason || r.summary)}</span>
+    ${r.trigger && r.trigger !== "schedule" && html` <span class="quiet">(${r.trigger === "manual" ? "by hand" : r.trigger})</span>`}
+    ${r.deliveryStatus === "not-delivered" && html` <${Mark} kind="error">not delivered${r.deliveryError ? `: ${plain(r.deliveryError)}` : ""}<//>`}
+    ${attempts.length > 0 && html`<ol class="attempts">${attempts.map((a) => html`<li key=${a.attempt}><${Mark} kind=${a.status === "timeout" ? "error" : a.status ?? "running"}>attempt ${a.attempt}: ${a.status ?? "running"}<//>
+      <span class="quiet">${a.durationMs === undefined ? "" : span(a.durationMs)} ${plain(a.error)} ${a.nodeId ? `on ${plain(a.nodeId)}` : ""}</span></li>`)}</ol>`}`;
+}
