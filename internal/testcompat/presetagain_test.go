@@ -86,6 +86,7 @@ func (p *presetRun) again() (works []string) {
 
 // commandsWith are the processes whose command line has a text.
 func commandsWith(t *testing.T, text string) (pids []string) {
+	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)

@@ -30,6 +30,11 @@ type presetCase struct {
 	env   func(url string) map[string]string
 	files map[string]func(url string) string // in its home
 	want  string
+	// beside are further packages, scripts those whose programs come by a script of the package: nil = none, empty = all.
+	beside  []string
+	scripts []string
+	// before starts what the agent speaks to.
+	before func(t *testing.T, dir, home, model string)
 }
 
 func presetCases() map[string]presetCase {
@@ -39,7 +44,8 @@ func presetCases() map[string]presetCase {
 			env: func(url string) map[string]string {
 				return map[string]string{"ANTHROPIC_API_KEY": key, "ANTHROPIC_BASE_URL": url}
 			},
-			want: "streams, asks, pictures, files, loads, resumes, closes, counts, is told, keeps",
+			want:    "streams, asks, pictures, files, loads, resumes, closes, counts, is told, keeps",
+			scripts: []string{},
 		},
 		"codex": {
 			env: func(string) map[string]string {
@@ -48,7 +54,8 @@ func presetCases() map[string]presetCase {
 			files: map[string]func(string) string{".codex/config.toml": func(url string) string {
 				return "model = \"test\"\nmodel_provider = \"test\"\n[model_providers.test]\nname = \"Test\"\nbase_url = \"" + url + "/v1\"\nwire_api = \"responses\"\nenv_key = \"CODEX_API_KEY\"\n"
 			}},
-			want: "streams, asks, pictures, files, loads, resumes, closes, counts, is told, keeps",
+			want:    "streams, asks, pictures, files, loads, resumes, closes, counts, is told, keeps",
+			scripts: []string{},
 		},
 		"gemini": {
 			env: func(url string) map[string]string {
@@ -60,7 +67,8 @@ func presetCases() map[string]presetCase {
 			env: func(url string) map[string]string {
 				return map[string]string{"OPENCODE_CONFIG_CONTENT": `{"model":"test/test","provider":{"test":{"npm":"@ai-sdk/openai-compatible","name":"Test","options":{"baseURL":"` + url + `/v1","apiKey":"` + key + `"},"models":{"test":{"name":"test","attachment":true,"modalities":{"input":["text","image"],"output":["text"]}}}}}}`}
 			},
-			want: "streams, pictures, files, loads, resumes, closes, counts, is told, keeps",
+			want:    "streams, pictures, files, loads, resumes, closes, counts, is told, keeps",
+			scripts: []string{},
 		},
 		"qwen": {
 			env: func(url string) map[string]string {
@@ -72,7 +80,14 @@ func presetCases() map[string]presetCase {
 			env: func(url string) map[string]string {
 				return map[string]string{"COPILOT_PROVIDER_BASE_URL": url + "/v1", "COPILOT_PROVIDER_API_KEY": key, "COPILOT_MODEL": "test", "COPILOT_OFFLINE": "true"}
 			},
-			want: "streams, asks, pictures, files, loads, closes, counts, is told",
+			want:    "streams, asks, pictures, files, loads, closes, counts, is told",
+			scripts: []string{},
+		},
+		"openclaw": {
+			env:  func(string) map[string]string { return map[string]string{} },
+			want: "pictures, files, loads, resumes, closes, is told", // it cuts the answer into other pieces
+			// It needs a Node.js that is newer than that of most systems.
+			beside: []string{"node@24.21.0"}, scripts: []string{"node"}, before: startOpenClaw,
 		},
 	}
 }
@@ -97,10 +112,11 @@ func presetModel(c testmodel.Call) testmodel.Reply {
 	if c.Protocol == testmodel.Gemini && !c.Stream { // it chooses a model
 		return testmodel.Reply{Pieces: []string{`{"reasoning":"none","model_choice":"flash"}`}, Whole: true, InputTokens: 3, OutputTokens: 4}
 	}
-	if bytes.Contains(c.Body, []byte(presetCall)) || bytes.Contains(c.Body, []byte("functionResponse")) {
+	if bytes.Contains(c.Body, []byte(presetCall)) || bytes.Contains(c.Body, []byte("functionResponse")) || bytes.Contains(c.Body, []byte(`"role":"tool"`)) {
 		return answer
 	}
-	command, dirs := "", outputOf.FindAllSubmatch(c.Body, -1)
+	var command string
+	dirs := outputOf.FindAllSubmatch(c.Body, -1)
 	switch {
 	case bytes.Contains(c.Body, []byte(presetOrder)) && len(dirs) > 0:
 		command = "echo made > " + string(dirs[len(dirs)-1][1]) + "/made.txt"
@@ -110,7 +126,7 @@ func presetModel(c testmodel.Call) testmodel.Reply {
 		return answer
 	}
 	args, err := json.Marshal(map[string]any{"command": command, "description": "Make a file"})
-	for _, name := range []string{"Bash", "bash", "run_shell_command", "exec_command"} {
+	for _, name := range []string{"Bash", "bash", "run_shell_command", "exec_command", "exec"} {
 		if !slices.Contains(c.Tools, name) {
 			continue
 		}
@@ -133,14 +149,15 @@ func TestPresetsAnswer(t *testing.T) {
 			preset, _ := config.PresetNamed(name)
 			ctx, cancel := context.WithTimeout(t.Context(), installTime)
 			defer cancel()
-			dir, run := npmRun(ctx, t, preset.Package)
-			if name == "claude" || name == "opencode" || name == "codex" || name == "copilot" { // their programs come by a script of the package
-				if out, err := run(nil, "npm", "rebuild", "--foreground-scripts"); err != nil {
+			dir, run := npmRun(ctx, t, append(one.beside, preset.Package)...)
+			if one.scripts != nil {
+				if out, err := run(nil, "npm", append([]string{"rebuild", "--foreground-scripts"}, one.scripts...)...); err != nil {
 					t.Logf("npm rebuild: %v\n%s", err, out)
 				}
 			}
 			records := t.TempDir()
-			program := fmt.Sprintf("#!/bin/sh\n%q \"$@\" | tee -a %q/$$.jsonl\n", filepath.Join(dir, "node_modules", ".bin", preset.Program), records)
+			bin := filepath.Join(dir, "node_modules", ".bin")
+			program := fmt.Sprintf("#!/bin/sh\nPATH=%q:$PATH\n%q \"$@\" | tee -a %q/$$.jsonl\n", bin, filepath.Join(bin, preset.Program), records)
 			if err := os.WriteFile(filepath.Join(records, preset.Program), []byte(program), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -156,6 +173,9 @@ func TestPresetsAnswer(t *testing.T) {
 				if err := os.WriteFile(path, []byte(text(model.URL())), 0o600); err != nil {
 					t.Fatal(err)
 				}
+			}
+			if one.before != nil {
+				one.before(t, dir, home, model.URL())
 			}
 			env := one.env(model.URL())
 			env["HOME"] = home
