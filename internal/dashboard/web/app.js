@@ -7,7 +7,7 @@ import { People } from "./pages/people.js";
 import { Ask } from "./pages/why.js";
 import { nextTheme, theme } from "./preferences.js";
 import { Question, SignIn } from "./signin.js";
-import { fault, health, knows, link, live, may, me, now, retry, route, signOut, start } from "./store.js";
+import { fault, health, knows, link, live, may, me, needs, now, retry, route, signOut, start } from "./store.js";
 import { html, useEffect } from "./ui/html.js";
 import { Mark } from "./ui/parts.js";
 import { plain, span, time } from "./ui/text.js";
@@ -33,10 +33,12 @@ function Link() {
 
 function Health() {
   useEffect(health.use, []);
+  useEffect(needs.use, []);
   const h = health.data.value;
   if (!live.value || !h) return null;
-  const n = h.problems?.length ?? (h.ok ? 0 : 1);
-  return n === 0 ? html`<${Mark} kind="ok">healthy<//>` : html`<a href="#/overview"><${Mark} kind="error">${n} ${n === 1 ? "needs" : "need"} you<//></a>`;
+  const bad = (h.problems?.length ?? (h.ok ? 0 : 1)) > 0;
+  const n = needs.data.value?.needs.length ?? 0;
+  return html`<${Mark} kind=${bad ? "error" : "ok"}>${bad ? "not healthy" : "healthy"}<//> ${n > 0 && html`<a class="target" href="#/overview">${n} ${n === 1 ? "needs" : "need"} you</a>`}`;
 }
 
 function Header({ current }) {

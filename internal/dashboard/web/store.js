@@ -63,6 +63,9 @@ export class Resource {
 
 export const search = signal("");
 export const health = new Resource(() => call("health"));
+export const needs = new Resource(() => call("needs.list"));
+export const runsLimit = 100;
+export const runs = new Resource(async () => (await call("runs.list", { limit: runsLimit })).runs);
 export const status = new Resource(() => call("status"));
 export const lanes = new Resource(async () => (await call("lanes.status")).lanes);
 export const channels = new Resource(() => call("channels.status"));
@@ -89,11 +92,11 @@ export async function jobsOf(text) {
 export const listeners = new Set();
 
 function onEvent(name, payload) {
-  if (name === "lanes") { lanes.data.value = payload.lanes; lanes.at.value = Date.now(); status.readLater(1000); }
-  if (name === "health") health.readLater();
-  if (name === "sessions.changed") { sessions.readLater(250); status.readLater(1000); }
-  if (name === "cron") status.readLater(1000);
-  if (name === "tick") { status.readLater(); channels.readLater(); people.readLater(); }
+  if (name === "lanes") { lanes.data.value = payload.lanes; lanes.at.value = Date.now(); status.readLater(1000); runs.readLater(500); }
+  if (name === "health") { health.readLater(); needs.readLater(); }
+  if (name === "sessions.changed") { sessions.readLater(250); status.readLater(1000); runs.readLater(500); }
+  if (name === "cron") { status.readLater(1000); needs.readLater(10000); }
+  if (name === "tick") { needs.readLater(); status.readLater(); channels.readLater(); people.readLater(); }
   for (const l of listeners) l(name, payload);
 }
 

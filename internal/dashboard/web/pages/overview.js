@@ -1,28 +1,97 @@
-// Overview: what needs attention, lanes, channels, replicas.
+// Overview: what needs a person, what runs and what waits, lanes, channels, replicas.
 
-import { channels, health, lanes, now, status } from "../store.js";
+import { call, channels, lanes, may, needs, now, route, runs, runsLimit, status } from "../store.js";
 import { html, useEffect } from "../ui/html.js";
-import { Loading, Mark, Table } from "../ui/parts.js";
+import { Act, Loading, Mark, Table } from "../ui/parts.js";
 import { ago, clock, plain, span } from "../ui/text.js";
+import { address } from "./messages.js";
+import { addressOf } from "./why.js";
 
 const ORDER = ["main", "subagent", "team", "cron"];
 const SLOW = 10000; // an entry that has waited for longer is a reason to look
 
 export function Overview() {
   useEffect(() => {
-    const ends = [status, lanes, channels].map((r) => r.use());
+    const ends = [status, lanes, channels, runs].map((r) => r.use());
     return () => ends.forEach((end) => end());
   }, []);
-  return html`<${Problems}/><${Loading} of=${status} what="the state of the gateway"/><${Figures}/>
+  return html`<${Needs}/><${Loading} of=${status} what="the state of the gateway"/><${Figures}/>
     <section aria-labelledby="lanes"><h2 id="lanes">Lanes</h2><${Lanes}/></section>
+    <section aria-labelledby="runs"><${Runs}/></section>
     <div class="pair"><section aria-labelledby="channels"><h2 id="channels">Channels</h2><${Channels}/></section>
       <section aria-labelledby="replicas"><h2 id="replicas">Replicas</h2><${Replicas}/></section></div>`;
 }
 
-function Problems() {
-  const problems = health.data.value?.problems ?? [];
-  return problems.length > 0 && html`<section class="needs" aria-labelledby="needs"><h2 id="needs">Needs you</h2>
-    <ul>${problems.map((p) => html`<li key=${p}><${Mark} kind="error">${plain(p)}<//></li>`)}</ul></section>`;
+// The next step of a need, on this page or on another one.
+const STEPS = {
+  pairing: () => ["#/people", "Decide"], lane: (n) => [laneAddress(n.lane), "Who holds it"], missed: (n) => [addressOf(n.jobId, ""), "Why"],
+  dead: (n) => [address(n.sessionKey), "Open"], session: (n) => [address(n.sessionKey), "Open"],
+};
+const LEVELS = { error: "error", warn: "warn", ask: "waiting" };
+const laneAddress = (lane) => `#/overview?lane=${encodeURIComponent(lane)}`;
+
+function Needs() {
+  const list = needs.data.value?.needs;
+  if (!list) return null;
+  if (list.length === 0) return html`<p class="calm"><${Mark} kind="ok">Nothing needs you.<//></p>`;
+  return html`<section class=${`needs ${list[0].level}`} aria-labelledby="needs"><h2 id="needs">Needs you</h2>
+    <ul>${list.map((n) => html`<${Need} key=${[n.kind, n.jobId, n.runId, n.lane, n.requestId, n.text].join(" ")} n=${n}/>`)}</ul></section>`;
+}
+
+function Need({ n }) {
+  const [href, word] = STEPS[n.kind]?.(n) ?? (n.jobId ? [addressOf(n.jobId), "Runs"] : []);
+  return html`<li><${Mark} kind=${LEVELS[n.level]}>${plain(n.text)}<//>${" "}
+    <span class="quiet">${n.sinceMs ? `${ago(n.sinceMs, now.value)}. ` : ""}${plain(n.next)}${n.command && !href ? html` <code>${plain(n.command)}</code>` : ""}</span>
+    ${href && html` <a class="target" href=${href}>${word}</a>`}</li>`;
+}
+
+// causeOf is what a run waits for, in words.
+function causeOf(w) {
+  const left = w.untilMs ? span(Math.max(0, w.untilMs - now.value)) : "";
+  switch (w.cause) {
+    case "debounce": return `more words, ${left}`;
+    case "session": return w.position ? `its session, place ${w.position}` : "its session";
+    case "lane": return w.position ? `a slot, place ${w.position} in the lane` : "a slot of its lane";
+    case "principal": return "other runs of its person";
+    case "drain": return "another gateway: this one ends";
+    case "retry": return `the next attempt in ${left}`;
+    case "question": return "the answer of a person";
+    case "tasks": return "its tasks";
+    default: return "a gateway that has its agent";
+  }
+}
+
+const RUN_MARKS = { running: "running", yielded: "running", stopping: "cancelled", waiting: "waiting" };
+
+function runMark(r) {
+  const kind = r.waitingFor?.cause === "retry" ? "retrying" : RUN_MARKS[r.state] ?? "planned";
+  return html`<${Mark} kind=${kind}>${r.state === "yielded" ? "running" : r.state}<//>`;
+}
+
+// stop ends one run or takes one waiting message away; a run between two attempts ends with its job's run.
+const stop = async (r) => {
+  if (r.waitingFor?.cause === "retry") await call("cron.cancel", { runId: r.id });
+  else await call("chat.abort", { sessionKey: r.sessionKey, runId: r.runId });
+  await runs.refresh();
+};
+
+function Runs() {
+  const lane = route.value.page === "overview" ? route.value.query.get("lane") : "";
+  const all = runs.data.value;
+  const shown = (all ?? []).filter((r) => !lane || r.lane === lane);
+  const waiting = shown.filter((r) => r.state === "waiting").length;
+  const rows = shown.map((r) => ({
+    id: r.id, cells: [
+      runMark(r), html`<a class="ellipsis target" href=${address(r.sessionKey)} title=${r.sessionKey}>${plain(r.text) || plain(r.sessionKey)}</a>`,
+      html`<span class="ellipsis quiet" title=${r.sessionKey}>${plain(r.kind === "cron" && r.jobId ? `job ${r.jobId}` : r.sessionKey)}</span>`, plain(r.lane),
+      span(Math.max(0, now.value - (r.startedAt || r.acceptedAt))), r.waitingFor ? causeOf(r.waitingFor) : html`<span class="quiet">–</span>`,
+    ],
+    acts: may("write") && r.state !== "stopping" ? html`<${Act} run=${() => stop(r)} aria-label=${`${r.state === "waiting" ? "Cancel" : "Stop"} ${plain(r.text)}`}>${r.state === "waiting" ? "Cancel" : "Stop"}<//>` : "",
+  }));
+  return html`<div class="title"><h2 id="runs">Now</h2> <span class="quiet">${shown.length - waiting} running, ${waiting} waiting${all?.length >= runsLimit ? `, the first ${runsLimit} are shown` : ""}</span>
+    ${lane && html`<span>lane ${plain(lane)}</span> <a class="target" href="#/overview">All lanes</a>`}</div>
+    <${Loading} of=${runs} what="the runs"/>
+    ${all && html`<${Table} label="Now" heads=${["State", "Message", "Where", "Lane", "For", "Waits for"]} rows=${rows} empty=${lane ? `Nothing runs or waits in lane ${plain(lane)}.` : html`Nothing runs or waits. <a href="#/chat">Try a message</a>`}/>`}`;
 }
 
 function Figures() {
@@ -47,7 +116,7 @@ function Lanes() {
   const place = (l) => (ORDER.includes(l.name) ? ORDER.indexOf(l.name) : ORDER.length);
   const rows = (lanes.data.value ?? []).toSorted((a, b) => place(a) - place(b)).map((l) => ({
     id: l.name,
-    cells: [html`<strong>${plain(l.name)}</strong>`, html`<${Bar} used=${l.active} all=${l.capacity}/>`, `${l.active} of ${l.capacity}${l.stopping ? `, ${l.stopping} stopping` : ""}`,
+    cells: [html`<a class="target" href=${laneAddress(l.name)}><strong>${plain(l.name)}</strong></a>`, html`<${Bar} used=${l.active} all=${l.capacity}/>`, `${l.active} of ${l.capacity}${l.stopping ? `, ${l.stopping} stopping` : ""}`,
       l.waiting ? html`<${Mark} kind=${l.oldestWaitMs > SLOW ? "warn" : "waiting"}>${l.waiting}, oldest ${span(l.oldestWaitMs)}<//>` : html`<span class="quiet">0</span>`,
       html`<span class="quiet">${l.finished} done${l.failed ? `, ${l.failed} failed` : ""}${l.cancelled ? `, ${l.cancelled} stopped` : ""}</span>`],
   }));
