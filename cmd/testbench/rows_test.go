@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -24,5 +26,30 @@ func TestATableRowHasMedianWorstAndRatio(t *testing.T) {
 	}
 	if line := r.line(nil); !strings.Contains(line, "no figure") {
 		t.Errorf("a row without samples: %s", line)
+	}
+}
+
+// A row whose benchmark is gone has no figure, and no table shows it as an error.
+func TestEachRowHasItsBenchmark(t *testing.T) {
+	t.Parallel()
+	for _, g := range groups() {
+		files, err := filepath.Glob(filepath.Join("..", "..", g.pkg, "*_test.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s has no tests (%v)", g.pkg, err)
+		}
+		var source strings.Builder
+		for _, name := range files {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source.Write(text)
+		}
+		for _, r := range g.rows {
+			name, _, _ := strings.Cut(r.bench, "/")
+			if !strings.Contains(source.String(), "func Benchmark"+name+"(") {
+				t.Errorf("%s: %s has no Benchmark%s", r.what, g.pkg, name)
+			}
+		}
 	}
 }
