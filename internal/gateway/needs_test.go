@@ -36,8 +36,10 @@ func (b troubled) CronList(_ context.Context, f cron.JobFilter, by gateway.Calle
 	jobs := map[cron.JobCondition][]cron.Job{
 		cron.JobsInvalid: {{ID: "odd", Name: "odd", Invalid: "its schedule has no fields"}},
 		cron.JobsFailing: {
-			{ID: "once", Name: "once", State: cron.JobState{ConsecutiveErrors: 1}}, {ID: "off", Name: "off", AutoDisabled: true, State: cron.JobState{ConsecutiveErrors: 9, LastError: "no key"}},
-			{ID: "digest", Name: "digest", State: cron.JobState{ConsecutiveErrors: 3, LastError: "no route"}}, {ID: "patient", Name: "patient", Alert: cron.Alert{After: 5}, State: cron.JobState{ConsecutiveErrors: 4}},
+			{ID: "once", Name: "once", State: cron.JobState{ConsecutiveErrors: 1}},
+			{ID: "off", Name: "off", AutoDisabled: true, State: cron.JobState{ConsecutiveErrors: 9, LastError: "no key"}},
+			{ID: "digest", Name: "digest", State: cron.JobState{ConsecutiveErrors: 3, LastError: "no route"}},
+			{ID: "patient", Name: "patient", Alert: cron.Alert{After: 5}, State: cron.JobState{ConsecutiveErrors: 4}},
 		},
 	}[f.Condition]
 	if by.Own {

@@ -104,13 +104,12 @@ func ledgerID(message string) string {
 
 // kindOf is where a turn comes from.
 func kindOf(t *store.Turn) string {
-	switch {
-	case t.Channel == chat.ChannelTask:
-		return "task"
-	case t.Channel == cron.Channel, t.Channel == "api", t.Channel == "hook":
+	switch t.Channel {
+	case cron.Channel, "api", "hook", chat.ChannelTask:
 		return t.Channel
+	default:
+		return "chat"
 	}
-	return "chat"
 }
 
 func runView(c *rpc.Call, t *store.Turn, waits map[string]chat.Waiting) wire.Run {
