@@ -156,7 +156,7 @@ func TestStartsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: it started", name)
 			continue
 		}
-		code := c.g.current().exitCode()
+		code := c.g.current().code
 		if code != c.code || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: exit code %d, want %d and %q in\n%v", name, code, c.code, c.want, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/cli"
 	"laneway/internal/testrun"
 )
 
@@ -134,12 +136,14 @@ type Gateway struct {
 }
 
 type process struct {
-	cmd    *exec.Cmd
-	url    string
-	ended  chan struct{}
-	err    error
-	output *syncBuffer
+	cmd    *exec.Cmd // nil = it runs in the process of the test
 	inside *embedded // nil = it is a process
+	url    string
+	output *syncBuffer
+	wait   func() (code int, err error) // called once, when everything was read
+	ended  chan struct{}
+	code   int
+	err    error
 }
 
 // syncBuffer collects output of a process.
@@ -227,21 +231,17 @@ func (g *Gateway) launch() (*process, <-chan string, error) {
 	if err := g.seed(); err != nil {
 		return nil, nil, err
 	}
-	if !g.real {
-		return g.launchInside()
-	}
 	args := append([]string{"serve", "--config", g.config}, g.args...)
-	cmd := exec.Command(g.binary, args...)
-	cmd.Env = g.env
-	p := &process{cmd: cmd, ended: make(chan struct{}), output: &syncBuffer{}}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, nil, err
-	}
+	p := &process{ended: make(chan struct{}), output: &syncBuffer{}}
 	said := leak.Through("what a gateway printed", p.output)
-	cmd.Stderr = said
-	if err := cmd.Start(); err != nil {
-		return nil, nil, err
+	var stdout io.Reader
+	if g.real {
+		var err error
+		if stdout, err = g.startProcess(p, said, args); err != nil {
+			return nil, nil, err
+		}
+	} else {
+		stdout = g.startInside(p, said, args)
 	}
 	urls := make(chan string, 1)
 	read := make(chan struct{})
@@ -256,13 +256,28 @@ func (g *Gateway) launch() (*process, <-chan string, error) {
 	}()
 	go func() {
 		<-read
-		p.err = cmd.Wait()
+		p.code, p.err = p.wait()
 		close(p.ended)
 	}()
 	g.mu.Lock()
 	g.proc = p
 	g.mu.Unlock()
 	return p, urls, nil
+}
+
+// startProcess starts the binary and returns its standard output.
+func (g *Gateway) startProcess(p *process, stderr io.Writer, args []string) (io.Reader, error) {
+	p.cmd = exec.Command(g.binary, args...)
+	p.cmd.Env, p.cmd.Stderr = g.env, stderr
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.wait = func() (int, error) {
+		err := p.cmd.Wait()
+		return p.cmd.ProcessState.ExitCode(), err
+	}
+	return stdout, p.cmd.Start()
 }
 
 func orExit(err error) error {
@@ -364,22 +379,11 @@ func (g *Gateway) WaitExit(limit time.Duration) (time.Duration, int) {
 	select {
 	case <-p.ended:
 		g.checkRaces(p)
-		return time.Since(began), p.exitCode()
+		return time.Since(began), p.code
 	case <-time.After(limit):
 		g.tb.Fatalf("the process still runs after %s\n%s", limit, p.output)
 		return 0, 0
 	}
-}
-
-// exitCode is that of the process; a gateway in the process of the test has 0 or 1.
-func (p *process) exitCode() int {
-	switch {
-	case p.inside == nil:
-		return p.cmd.ProcessState.ExitCode()
-	case p.err != nil:
-		return 1
-	}
-	return 0
 }
 
 func (g *Gateway) checkRaces(p *process) {
@@ -388,26 +392,17 @@ func (g *Gateway) checkRaces(p *process) {
 	}
 }
 
-// CLI runs a command of the binary against this installation and returns what it printed and its exit code.
+// CLI runs a command against this installation, in the process of the test, and returns what it printed and its exit code. A command that must be a process is
+// started by its test, from [Binary].
 func (g *Gateway) CLI(ctx context.Context, stdin string, args ...string) (stdout, stderr string, code int) {
 	g.tb.Helper()
-	if !g.real {
-		g.tb.Fatal("a command is a process: the test says NeedsProcesses")
-	}
-	cmd := exec.CommandContext(ctx, g.binary, args...)
-	cmd.Env = g.env
+	variables := slices.Clone(g.env)
 	if p := g.current(); p != nil && p.url != "" {
-		cmd.Env = append(cmd.Env, "LANEWAY_URL="+p.url)
+		variables = append(variables, "LANEWAY_URL="+p.url)
 	}
-	cmd.Stdin = strings.NewReader(stdin)
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = leak.Through("the output of a command", &out), leak.Through("the errors of a command", &errs)
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		g.tb.Fatalf("running laneway %v: %v", args, err)
-	}
-	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+	var out, errs syncBuffer // a command that was given up may still write
+	code = cli.Run(ctx, args, commandLine(variables, strings.NewReader(stdin), leak.Through("the output of a command", &out), leak.Through("the errors of a command", &errs)))
+	return out.String(), errs.String(), code
 }
 
 // Get fetches a path of the running process.

@@ -1,10 +1,12 @@
 package teste2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
+	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,15 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"laneway/internal/app"
-	"laneway/internal/config"
+	"laneway/internal/cli"
 )
 
 // withProcesses are the tests that said [NeedsProcesses].
 var withProcesses sync.Map
 
-// NeedsProcesses is the first line of a test for which the process is the point: it is killed, gets a signal, runs a command, is measured from outside.
-// Its gateways are processes; those of all other tests run in the process of the test. Under -short it skips the test.
+// NeedsProcesses is the first line of a test for which the process is the point: it is killed, stopped, measured from outside. Its gateways are processes; those
+// of all other tests run in the process of the test, as commands do in every test ([Gateway.CLI]). Under -short it skips the test.
 func NeedsProcesses(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
@@ -58,7 +59,7 @@ func hasProcesses(tb testing.TB) bool {
 	return ok
 }
 
-// embedded is a gateway in the process of the test, as cmd/laneway would wire it.
+// embedded is a gateway in the process of the test: its signals.
 type embedded struct {
 	stop            context.CancelFunc // what SIGTERM does
 	hurry           chan struct{}      // closed by the second one
@@ -89,76 +90,43 @@ func (g *Gateway) signalInside(p *process, s syscall.Signal) {
 	}
 }
 
-func (g *Gateway) lookupEnv(name string) (value string, found bool) {
-	for _, v := range g.env { // the last one counts, as for a process
-		if n, text, _ := strings.Cut(v, "="); n == name {
-			value, found = text, true
-		}
+// commandLine are the options of a command line in the process of the test, with these variables.
+func commandLine(variables []string, stdin io.Reader, stdout, stderr io.Writer) cli.Options {
+	return cli.Options{
+		Stdin: stdin, Stdout: stdout, Stderr: stderr, SystemConfig: "/nonexistent/laneway.yaml",
+		Environ: func() []string { return variables },
+		LookupEnv: func(name string) (value string, found bool) {
+			for _, v := range variables { // the last one counts, as for a process
+				if n, text, _ := strings.Cut(v, "="); n == name {
+					value, found = text, true
+				}
+			}
+			return value, found
+		},
+		Exec: func(program string, _, _ []string) error { return fmt.Errorf("%s would replace the test", program) },
 	}
-	return value, found
 }
 
-// options are those that the command line would make of the arguments.
-func (g *Gateway) options() (config.Options, error) {
-	o := config.Options{File: g.config, LookupEnv: g.lookupEnv, SystemFile: "/nonexistent/laneway.yaml"}
-	paths := map[string]string{"--metrics-listen": "metrics_listen", "--log-level": "log.level", "--listen": "listen"}
-	for i := 0; i < len(g.args); i += 2 {
-		path, ok := paths[g.args[i]]
-		if !ok || i+1 == len(g.args) {
-			return o, fmt.Errorf("the argument %s is for processes: the test says NeedsProcesses", g.args[i])
-		}
-		o.Flags = append(o.Flags, config.Setting{Path: path, Flag: g.args[i], Values: []string{g.args[i+1]}})
-	}
-	return o, nil
-}
-
-// launchInside is launch without a process.
-func (g *Gateway) launchInside() (*process, <-chan string, error) {
-	o, err := g.options()
-	if err != nil {
-		return nil, nil, err
-	}
-	loaded, err := config.Load(o)
-	if err != nil {
-		return nil, nil, err
-	}
-	plan, err := config.Preflight(loaded)
-	if err != nil {
-		return nil, nil, err
-	}
-	creds, err := plan.Prepare()
-	if err != nil {
-		return nil, nil, err
-	}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(loaded.Config.Log.Level)); err != nil {
-		return nil, nil, err
-	}
-	p := &process{ended: make(chan struct{}), output: &syncBuffer{}}
+// startInside begins a gateway in the process of the test and returns what it prints to standard output.
+func (g *Gateway) startInside(p *process, stderr io.Writer, args []string) io.Reader {
+	stdout, printed := io.Pipe()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(g.tb.Context()))
 	p.inside = &embedded{stop: cancel, hurry: make(chan struct{}), reload: make(chan struct{}, 1), restart: make(chan struct{}, 1)}
-	urls := make(chan string, 1)
-	log := slog.New(slog.NewTextHandler(leak.Through("what a gateway printed", p.output), &slog.HandlerOptions{Level: level}))
+	o := commandLine(slices.Clone(g.env), strings.NewReader(""), printed, stderr)
+	o.Signals = cli.Signals{Now: p.inside.hurry, Reload: p.inside.reload, Restart: p.inside.restart}
+	code := make(chan int, 1)
 	go func() {
-		defer close(p.ended)
 		defer cancel()
-		p.err = app.Run(ctx, app.Options{
-			Loaded: loaded, Credentials: creds, RereadCredentials: plan.Reread, Version: "test", Log: log,
-			Ready:     func(addresses []string) { urls <- "http://" + addresses[0] },
-			LookupEnv: g.lookupEnv, Environ: g.env, Hurry: p.inside.hurry, Reload: p.inside.reload, Restart: p.inside.restart,
-			Reread: func() (*config.Loaded, error) {
-				again, err := config.Load(o)
-				if err == nil {
-					_, err = config.Preflight(again)
-				}
-				return again, err
-			},
-		})
+		code <- cli.Run(ctx, args, o)
+		_ = printed.Close()
 	}()
-	g.mu.Lock()
-	g.proc = p
-	g.mu.Unlock()
-	return p, urls, nil
+	p.wait = func() (int, error) {
+		if n := <-code; n != 0 {
+			return n, fmt.Errorf("exit status %d", n)
+		}
+		return 0, nil
+	}
+	return stdout
 }
 
 // stopInside ends a gateway at the end of a test: its turns are interrupted.
@@ -174,17 +142,9 @@ func (g *Gateway) stopInside(p *process) {
 
 // migrateInside makes the schema of a new database file in the process of the test.
 func migrateInside(dir string) error {
-	loaded, err := config.Load(config.Options{File: "/dev/null", LookupEnv: func(name string) (string, bool) { return dir, name == "LANEWAY_DATA" }})
-	if err != nil {
-		return err
+	var errs bytes.Buffer
+	if code := cli.Run(context.Background(), []string{"migrate", "up"}, commandLine([]string{"LANEWAY_DATA=" + dir}, strings.NewReader(""), io.Discard, &errs)); code != 0 {
+		return fmt.Errorf("laneway migrate up ended with %d: %s", code, &errs)
 	}
-	plan, err := config.Preflight(loaded)
-	if err != nil {
-		return err
-	}
-	if _, err = plan.Prepare(); err != nil {
-		return err
-	}
-	_, err = app.Migrate(context.Background(), loaded.Config, "up", false)
-	return err
+	return nil
 }

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"laneway/internal/app"
-	"laneway/internal/config"
 	"laneway/internal/gateway"
 	"laneway/internal/testrun"
 )
@@ -30,19 +28,11 @@ func (g *Gateway) namedFor(t *testing.T, name, scope string) string {
 // makeToken makes a token and returns its secret.
 func (g *Gateway) makeToken(t *testing.T, name, scope, visible string) string {
 	t.Helper()
-	o, err := g.options()
-	if err != nil {
-		t.Fatal(err)
+	out, errs, code := g.CLI(t.Context(), "", "token", "create", name, "--scope", scope, "--visible", visible, "--config", g.config)
+	if code != 0 {
+		t.Fatalf("making the token %s ended with %d: %s", name, code, errs)
 	}
-	loaded, err := config.Load(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, token, err := app.CreateToken(t.Context(), loaded.Config, app.TokenRequest{Name: name, Scopes: []string{scope}, Visible: visible}, "test")
-	if err != nil {
-		t.Fatalf("making the token %s: %v", name, err)
-	}
-	return token.Reveal()
+	return strings.TrimSpace(out)
 }
 
 // dialWhenKnown connects as soon as the gateway knows the token.

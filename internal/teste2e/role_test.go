@@ -64,7 +64,7 @@ func TestAGatewayNeedsNoRightToChangeTables(t *testing.T) {
 		if err == nil {
 			t.Fatalf("%s: it started", when)
 		}
-		if code := g.current().exitCode(); code != 1 || !strings.Contains(err.Error(), "run `laneway migrate up` with the role that owns the tables") {
+		if code := g.current().code; code != 1 || !strings.Contains(err.Error(), "run `laneway migrate up` with the role that owns the tables") {
 			t.Errorf("%s: exit code %d\n%v", when, code, err)
 		}
 	}

@@ -94,7 +94,7 @@ func TestABadLaneEndsTheStart(t *testing.T) {
 			t.Errorf("LANEWAY_LANE_MAIN=%s: it started", value)
 			continue
 		}
-		if code := g.current().exitCode(); code != 78 || !strings.Contains(err.Error(), "LANEWAY_LANE_MAIN") {
+		if code := g.current().code; code != 78 || !strings.Contains(err.Error(), "LANEWAY_LANE_MAIN") {
 			t.Errorf("LANEWAY_LANE_MAIN=%s: exit code %d\n%v", value, code, err)
 		}
 	}
