@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"syscall"
 
@@ -18,7 +19,10 @@ var (
 )
 
 func main() {
-	self, _ := os.Executable() //nolint:errcheck // serve logs what is missing without it
+	self, err := os.Executable()
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "laneway: the path of this program is not known; agents over ACP that take no tools over HTTP get none:", err)
+	}
 	ctx, signals, stop := listenForSignals(context.Background())
 	code := cli.Run(ctx, os.Args[1:], cli.Options{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv, Environ: os.Environ, Version: version, Commit: commit,

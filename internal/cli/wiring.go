@@ -13,9 +13,6 @@ type ownGateway struct{ o Options }
 
 // Serve runs the process that package app wires.
 func (g ownGateway) Serve(ctx context.Context, in serveInput) error {
-	if g.o.Program == "" {
-		in.Logger.WarnContext(ctx, "the path of this program is not known; agents over ACP that take no tools over HTTP get none")
-	}
 	var reaper *process.Reaper
 	if g.o.Adopt {
 		var err error

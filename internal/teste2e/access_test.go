@@ -215,7 +215,6 @@ func operatorReads(t *testing.T, g *Gateway, what, pattern string) {
 // Whatever others have and do, the figures of a credential that sees its own stay as they are: counts, the next wake, the revision of the list, the
 // lanes. Those of an operator show it.
 func TestTheFiguresOfOneCredentialShowNothingOfOthers(t *testing.T) {
-	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0, requests: 0}\n")
 		g.Start()

@@ -12,7 +12,6 @@ import (
 
 // TestAHundredSessionsShareTheProcessesOfAnAgent: all are answered, twenty at a time, by never more than eight processes, and the status shows these with their memory.
 func TestAHundredSessionsShareTheProcessesOfAnAgent(t *testing.T) {
-	NeedsProcesses(t)
 	const sessions, most = 100, 8
 	program := copyOfSelf(t)
 	g := Install(t, "", fmt.Sprintf("agents: {main: {runner: acp, command: [%q], max_processes: %d, env: {%s: http}}}\nlanes: {main: 20}\n", program, most, acpVariable))

@@ -14,9 +14,12 @@ import (
 	"laneway/internal/testrun"
 )
 
-// buildExample builds a program of the documentation.
+// buildExample builds a program of the documentation. Under -short it skips the test.
 func buildExample(t *testing.T, pkg string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	program := filepath.Join(t.TempDir(), filepath.Base(pkg))
 	if err := buildProgram(program, pkg, nil); err != nil {
 		t.Fatalf("building the example: %v", err)
@@ -60,7 +63,6 @@ func serveExample(t *testing.T, program string, env ...string) (address string, 
 // TestTheExamplesOfPrograms puts the shell, Python and Go agents of the documentation behind a gateway: each answers, fails in one sentence, and does what it is an
 // example for.
 func TestTheExamplesOfPrograms(t *testing.T) {
-	NeedsProcesses(t)
 	t.Parallel()
 	examples, err := filepath.Abs("../../docs/examples")
 	if err != nil {

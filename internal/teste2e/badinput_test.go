@@ -22,7 +22,6 @@ import (
 // TestBadInputIsRefusedWithACodeAndHarmsNoOtherClient sends what no client should send, by each door of the real binary, while another session goes on. Each gets
 // a code and a sentence, nothing of it is stored, and nothing that was accepted is lost.
 func TestBadInputIsRefusedWithACodeAndHarmsNoOtherClient(t *testing.T) {
-	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0}\nhooks: {ci: {secret: "+hookSecret+"}}\n")
 		g.Start()

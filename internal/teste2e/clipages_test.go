@@ -11,7 +11,6 @@ import (
 // TestTheCommandLineListsMoreThanOnePage makes 6 MiB of jobs, more than a page of a list may have in bytes, and lists them by the command line: every job is
 // there, in the table and in the JSON, and a limit says where to go on.
 func TestTheCommandLineListsMoreThanOnePage(t *testing.T) {
-	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		const jobs = 75
 		g := Install(t, database, cronConfig)

@@ -14,7 +14,6 @@ import (
 
 // TestTheCommandLineLooksAfterJobs goes through the life of a job with the commands that the documents show, on the real binary.
 func TestTheCommandLineLooksAfterJobs(t *testing.T) {
-	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()
@@ -84,7 +83,6 @@ func TestTheCommandLineLooksAfterJobs(t *testing.T) {
 
 // TestJobsMadeOnTheCommandLineFire adds a job of each kind as a person does and waits until its history has a run that went well.
 func TestJobsMadeOnTheCommandLineFire(t *testing.T) {
-	NeedsProcesses(t)
 	t.Parallel()
 	g := Install(t, "", cronConfig)
 	g.Start()
@@ -158,7 +156,6 @@ func sortedLines(text string) string {
 
 // TestTheCommandLineDeliversToTheSessionThatItNames reads the answer of a job in the transcript of the session, and refuses sessions that cannot be.
 func TestTheCommandLineDeliversToTheSessionThatItNames(t *testing.T) {
-	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()

@@ -16,7 +16,6 @@ import (
 // TestExportAndImportAreEqual makes random jobs, exports them, imports the file into an empty gateway and exports that: both files are equal, in both forms, and
 // what no file shows is, too.
 func TestExportAndImportAreEqual(t *testing.T) {
-	NeedsProcesses(t)
 	t.Parallel()
 	for store, databases := range map[string]func(t *testing.T) [2]string{
 		"sqlite":   func(*testing.T) [2]string { return [2]string{} },

@@ -9,7 +9,6 @@ import (
 
 // A second laneway cron add under a name made a second job, which fired beside the first, and edit took JSON only.
 func TestANameIdentifiesAJobOnTheCommandLine(t *testing.T) {
-	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()

@@ -102,7 +102,6 @@ func thefts() map[string][]theft {
 // TestNoPrincipalSeesChangesOrRunsTheJobsOfAnother tries every method of the table on a job of another principal, over a credential with every scope that
 // sees only what is its own.
 func TestNoPrincipalSeesChangesOrRunsTheJobsOfAnother(t *testing.T) {
-	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()
@@ -224,7 +223,6 @@ func methodsOfJobs(t *testing.T, c *Client) (list []string) {
 
 // TestATokenThatSeesItsOwnSeesNoBuiltInJobs looks for the gateway's own jobs over a credential with every scope that sees only what is its own.
 func TestATokenThatSeesItsOwnSeesNoBuiltInJobs(t *testing.T) {
-	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()

@@ -158,7 +158,6 @@ func refusedForGood(t *testing.T, what string, err error) string {
 
 // TestTheCommandLineRefusesBadJobsWithASentence gives what can be said on a command line to laneway cron add, and some to next, edit and import.
 func TestTheCommandLineRefusesBadJobsWithASentence(t *testing.T) {
-	NeedsProcesses(t)
 	t.Parallel()
 	g := Install(t, "", cronConfig)
 	g.Start()

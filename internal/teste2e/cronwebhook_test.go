@@ -17,7 +17,6 @@ import (
 
 // TestAWebhookIsCalledOnceSignedAndOnlyWhereItMay makes a job on the command line whose receiver is down at first.
 func TestAWebhookIsCalledOnceSignedAndOnlyWhereItMay(t *testing.T) {
-	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		const secret = "0123456789abcdef0123456789abcdef"
 		var mu sync.Mutex

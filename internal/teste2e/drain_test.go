@@ -105,7 +105,6 @@ func TestSIGTERMDuringTheStartEndsCleanly(t *testing.T) {
 
 // TestSIGTERMWithTheDatabaseDownEndsInTime stops a gateway whose PostgreSQL is away and whose turn waits to be written.
 func TestSIGTERMWithTheDatabaseDownEndsInTime(t *testing.T) {
-	NeedsProcesses(t)
 	t.Parallel()
 	server := testpg.Private(t, testpg.ServerConfig{})
 	g := Install(t, server.URL(), "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\nagents: {main: {runner: echo, script: true}}\ndrain_timeout: 2s\n")

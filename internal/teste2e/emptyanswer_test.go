@@ -11,7 +11,6 @@ import (
 
 // TestAnEmptyAnswerIsShownAsEmptyToPeopleAndIsEmptyForPrograms has a model that reaches its limit before the first word.
 func TestAnEmptyAnswerIsShownAsEmptyToPeopleAndIsEmptyForPrograms(t *testing.T) {
-	NeedsProcesses(t)
 	const sentence = "(empty answer: the model stopped at its length limit)"
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "", testtelegram.Config{})

@@ -12,7 +12,9 @@ import (
 // TestAFailoverThatLosesCommitsLeavesNoTurnStuck: a standby that lacks the ends of two turns becomes the primary. The gateway notices it, the two run again, a stop
 // has its effect, and the loss is in the log, in the metrics and in the words of the doctor.
 func TestAFailoverThatLosesCommitsLeavesNoTurnStuck(t *testing.T) {
-	NeedsProcesses(t)
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	t.Parallel()
 	primary, err := testpg.StartServer(t.Context(), testpg.ServerConfig{NoFsync: true, MaxConnections: 50})
 	if err != nil {

@@ -20,7 +20,9 @@ const onePixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M
 // TestFilesReachAgents sends a picture and a table with `laneway send --file` to every kind of agent: models see the picture, a program opens both by their paths, and the next turn
 // reads their names.
 func TestFilesReachAgents(t *testing.T) {
-	NeedsProcesses(t)
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)
 		model.Answer(func(call testmodel.Call) testmodel.Reply {

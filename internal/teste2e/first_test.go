@@ -72,7 +72,9 @@ func TestAFirstConversation(t *testing.T) {
 
 // TestARealProgramAnswers puts programs behind the gateway in one line each.
 func TestARealProgramAnswers(t *testing.T) {
-	NeedsProcesses(t)
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	t.Parallel()
 	script := filepath.Join(t.TempDir(), "agent.sh")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nread line\necho \"you said: $line\"\nsleep 0.2\necho \"in $LANEWAY_SESSION\"\n"), 0o700); err != nil {
@@ -94,7 +96,9 @@ func TestARealProgramAnswers(t *testing.T) {
 
 // TestBrokenAgentsHaveOneSentenceAndHarmNoOtherTurn runs programs and endpoints that fail beside a session that works.
 func TestBrokenAgentsHaveOneSentenceAndHarmNoOtherTurn(t *testing.T) {
-	NeedsProcesses(t)
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	t.Parallel()
 	model := testmodel.Start(t)
 	config := fmt.Sprintf(`
@@ -134,7 +138,6 @@ agents:
 
 // TestStartsThatAreRefused names what is wrong and changes nothing.
 func TestStartsThatAreRefused(t *testing.T) {
-	NeedsProcesses(t)
 	t.Parallel()
 	first := Install(t, "", "")
 	first.Start()

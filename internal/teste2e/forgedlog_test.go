@@ -26,7 +26,9 @@ func forgeries() []string {
 // Whatever stands in a name, a text, a key, a header or a path, each line of the log is one that the gateway wrote, and what is shown of it steers no
 // terminal. The same holds for the lists of the command line.
 func TestNothingForgesALineOfTheLog(t *testing.T) {
-	NeedsProcesses(t)
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	t.Parallel()
 	g := Install(t, "", "log: {level: debug}\nlimits: {chat: 0, cron_writes: 0, requests: 0, hooks: 0}\nhooks: {ci: {secret: "+hookSecret+"}}\nagents:\n"+
 		"  main: {runner: echo, script: true}\n  talker: {runner: command, command: [\"sh\", \"-c\", \"tee /dev/stderr; exit 3\"]}\n")

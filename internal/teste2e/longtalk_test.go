@@ -18,7 +18,9 @@ const (
 
 // TestAConversationOfThousandsOfTurnsFitsAWindowOfEightThousandTokens talks with one agent for 120 turns, 2,000 in a long run. No request is larger than the window, no turn waits for a summary, nothing is deleted, and what was said in the first turn is found.
 func TestAConversationOfThousandsOfTurnsFitsAWindowOfEightThousandTokens(t *testing.T) {
-	NeedsProcesses(t)
+	if testing.Short() {
+		t.Skip("long")
+	}
 	turns := testrun.Size(120, 2000)
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)

@@ -37,7 +37,6 @@ func (g *Gateway) asked(t *testing.T, token, path string) (status int, header ht
 
 // The files of a conversation can be read by those who may read the conversation, by no other principal, and under no other name; before, a history had only their names.
 func TestFilesOfAHistoryAreReadWithIt(t *testing.T) {
-	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}}\n")
 		g.Start()

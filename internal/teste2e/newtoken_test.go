@@ -12,7 +12,6 @@ import (
 // TestANewTokenWorksAtOnce makes tokens beside a running gateway. Each is in force for its first request, over HTTP and over a socket; before, both were
 // refused for as long as two seconds.
 func TestANewTokenWorksAtOnce(t *testing.T) {
-	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}}\n")
 		g.Start()

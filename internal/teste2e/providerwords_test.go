@@ -14,7 +14,6 @@ import (
 // TestAdministratorsReadWhatTheProviderWrote: the reason of a refusal was in the log only. Now an administrator reads it, in the event of the run and over HTTP;
 // a token that may only write reads the sentence for people, and neither reads the key.
 func TestAdministratorsReadWhatTheProviderWrote(t *testing.T) {
-	NeedsProcesses(t)
 	const key, words = "sk-secret-0123456789", "model 'llama3.2' not found, try pulling it first"
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)

@@ -84,7 +84,6 @@ func TestTurnsAtOnceOfOneCallerAreBounded(t *testing.T) {
 
 // The runs of a person's jobs in a day are bounded: what is over it is skipped with a row that says why, and the person is told once.
 func TestRunsOfAPersonInADayAreBounded(t *testing.T) {
-	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "cron: {user_min_interval: 1s, max_runs_per_day: 2}\n", testtelegram.Config{})
 		c.Model.Answer(func(call testmodel.Call) testmodel.Reply {

@@ -70,7 +70,6 @@ func post(url string, header http.Header, body []byte) (int, error) {
 
 // The receiver of the documentation takes what a gateway delivers, once, and nothing that an attacker made of a recorded delivery.
 func TestTheExampleOfAWebhookReceiverTakesDeliveriesOnce(t *testing.T) {
-	NeedsProcesses(t)
 	t.Parallel()
 	const secret = "webhook-secret-Zk7Qw3Rt9Yb2Nc5Vm8"
 	address, took, stop := serveExample(t, buildExample(t, "laneway/docs/examples/webhook-receiver"), "WEBHOOK_SECRET="+secret)

@@ -50,7 +50,9 @@ read_token: a-read-token-of-thirty-two-characters
 // TestRefusalsOfTheWireHaveTheirCodes makes the real binary refuse, and compares code, details and whether to try again to the byte. Those of `agent`
 // that come in its second frame are made by what happens to a message that was accepted.
 func TestRefusalsOfTheWireHaveTheirCodes(t *testing.T) {
-	NeedsProcesses(t)
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, refusing)
 		g.Start()

@@ -43,7 +43,6 @@ func execAs(ctx context.Context, url, sql string) error {
 // A gateway does all its work with a role that may read and write rows and nothing else, which cannot rewrite the log of changes; and where
 // the schema has to be changed first, it says who does that.
 func TestAGatewayNeedsNoRightToChangeTables(t *testing.T) {
-	NeedsProcesses(t)
 	t.Parallel()
 	owning, running := testpg.Role(t), testpg.Role(t)
 	url := testpg.Empty(t)

@@ -43,7 +43,6 @@ func (g *Gateway) statusOf(t *testing.T) string {
 
 // A step of the schema that was taken back under running gateways made every message fail, while /readyz and status said that all is well.
 func TestMigrateDownIsRefusedWhileGatewaysRun(t *testing.T) {
-	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "")
 		g.Start()
@@ -78,7 +77,6 @@ func TestMigrateDownIsRefusedWhileGatewaysRun(t *testing.T) {
 
 // During a rolling upgrade the new program extends the schema; replicas with the old program go on with it.
 func TestAReplicaStaysReadyWhenANewerProgramExtendsTheSchema(t *testing.T) {
-	NeedsProcesses(t)
 	t.Parallel()
 	database := testpg.DB(t)
 	g := Install(t, database, "")
@@ -95,7 +93,6 @@ func TestAReplicaStaysReadyWhenANewerProgramExtendsTheSchema(t *testing.T) {
 
 // A database whose disk is full, or that is read-only, answers every read; its refusal of a message has to be visible to load balancers and operators.
 func TestReadinessNoticesThatMessagesAreRefused(t *testing.T) {
-	NeedsProcesses(t)
 	t.Parallel()
 	for name, row := range map[string]struct{ code, says string }{
 		"a full disk": {"53100", "disk of the database is full"}, "a read-only database": {"25006", "read-only"},

@@ -50,7 +50,9 @@ func withSecrets(t *testing.T, database string) *Gateway {
 // Secrets that were planted everywhere are found nowhere: not in logs at level debug, answers, metrics, rows, files, after everything was
 // called rightly and wrongly and every agent has failed.
 func TestPlantedSecretsAreFoundNowhere(t *testing.T) {
-	NeedsProcesses(t)
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		g := withSecrets(t, database)
 		g.Start()

@@ -84,7 +84,6 @@ limits: {chat: 0, requests: 0}
 
 // TestABadLaneEndsTheStart names the variable and does not start.
 func TestABadLaneEndsTheStart(t *testing.T) {
-	NeedsProcesses(t)
 	t.Parallel()
 	for _, value := range []string{"0", "-1", "abc"} {
 		g := Install(t, "", "")

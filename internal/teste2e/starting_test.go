@@ -38,7 +38,6 @@ type wantStart struct {
 // TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts: another session holds the schema, as a replica that migrates does. Until it lets go
 // every connect is refused as one to be tried again, every other request with 503, and the probes say alive and not ready.
 func TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts(t *testing.T) {
-	NeedsProcesses(t)
 	t.Parallel()
 	database := testpg.DB(t)
 	db, err := sql.Open("pgx", database)

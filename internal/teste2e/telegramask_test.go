@@ -12,7 +12,6 @@ import (
 // TestAnACPAgentAsksByButtonsInTelegram runs the example agent of the SDK behind a bot. Its permission question is a message with buttons: a press allows the change, another one
 // skips it, a press of another person changes nothing, and a question that is not answered is refused when its time is over.
 func TestAnACPAgentAsksByButtonsInTelegram(t *testing.T) {
-	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		program := buildExample(t, "github.com/coder/acp-go-sdk/example/agent")
 		c := openChatroomOf(t, database, "{runner: acp, command: ["+program+"], question_timeout: 15s}", "    allow: [7, 8]\n", testtelegram.Config{})

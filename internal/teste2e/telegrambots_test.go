@@ -15,7 +15,6 @@ import (
 // TestTwoBotsShareAGatewayAndNothingElse runs two bots in one process. They count their updates in the same numbers, the same person writes to
 // both: each has its own people, conversations and troubles.
 func TestTwoBotsShareAGatewayAndNothingElse(t *testing.T) {
-	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		work := testtelegram.New(testtelegram.Config{Token: "555555555:WORK-Token-canary-9876543210zyxwvutsrqp", Username: "work_bot", Drafts: true})
 		work.AddPrivate(anna, "Anna")

@@ -82,7 +82,9 @@ func TestAFifthOfTheSendsIsFlooded(t *testing.T) {
 // Nothing of Telegram answers for a while, in the middle of the day. Other doors and cron do not notice; the first message is answered within
 // fifteen seconds of the end.
 func TestTelegramGoesAwayAndComesBack(t *testing.T) {
-	NeedsProcesses(t)
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		c.Telegram.Say(anna, anna, "before")
@@ -129,7 +131,9 @@ func TestTelegramGoesAwayAndComesBack(t *testing.T) {
 
 // Another process polls with the same token for a while. The state shows it, the bot stops polling and starts again when it can.
 func TestASecondPollerIsOutlived(t *testing.T) {
-	NeedsProcesses(t)
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		c.Telegram.Break("getUpdates", hanging(1, testtelegram.Refuse(409, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"))...)

@@ -246,7 +246,9 @@ func TestKilledBetweenTelegramsAnswerAndTheMark(t *testing.T) {
 // TestTelegramIsAwayAtTheStart starts the gateway while nothing of Telegram answers: everything else works at once, and the bot is there
 // soon after it heals.
 func TestTelegramIsAwayAtTheStart(t *testing.T) {
-	NeedsProcesses(t)
+	if testing.Short() {
+		t.Skip("long")
+	}
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    allow: [7, 8]\n", testtelegram.Config{})
 		c.Model.Answer(storyteller)

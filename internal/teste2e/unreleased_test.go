@@ -12,7 +12,6 @@ import (
 
 // A database from before the first release cannot be migrated. Whatever would use it says so, and what to do, and leaves it as it is.
 func TestADatabaseFromBeforeTheFirstReleaseIsRefused(t *testing.T) {
-	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "")
 		within := withTimeout(t, time.Minute)
