@@ -190,7 +190,7 @@ func figures(t *testing.T, c *Client) map[string]string {
 	for method, p := range map[string]map[string]any{
 		"health": {"probe": true, "extended": true}, "status": {}, "lanes.status": {"cluster": true}, "channels.status": {"probe": true}, "cron.status": {},
 		"cron.list": {"includeDisabled": true, "includeSystem": true}, "scheduler.status": {}, "sessions.list": {}, "cron.runs": {"includeActive": true},
-		"needs.list": {}, "runs.list": {"state": "ended"}, "usage.status": {}, "usage.list": {"by": "agent"},
+		"runs.list": {"state": "ended"}, "usage.status": {}, "usage.list": {"by": "agent"},
 	} {
 		raw, err := c.Call(method, p, 30*time.Second)
 		out[method] = withoutNames(raw, err, nil)
