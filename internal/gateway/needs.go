@@ -41,10 +41,11 @@ func (o overview) needsList(ctx context.Context, c *rpc.Call, _ wire.NoParams) (
 	if st.StoreError == "" {
 		for _, read := range []func(context.Context, *rpc.Call) ([]wire.Need, error){o.jobNeeds, o.missedNeeds, o.turnNeeds, o.pairingNeeds} {
 			more, err := read(ctx, c)
-			if err != nil {
-				return out, err
-			}
 			out.Needs = append(out.Needs, more...)
+			if err != nil { // what a person needs to know is that the store does not answer
+				out.Needs = append(out.Needs, faults(&chat.SystemStatus{StoreError: chat.SentenceOf(err)})...)
+				break
+			}
 		}
 	}
 	if c.Visible() == "" {

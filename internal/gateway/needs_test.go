@@ -100,6 +100,15 @@ func TestNeedsAreListedTheWorstFirst(t *testing.T) {
 	if got := list(adminToken); !slices.Equal(got, want) {
 		t.Errorf("needs:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+	h.mu.Lock()
+	h.down = true
+	h.mu.Unlock()
+	if got := list(adminToken); !slices.ContainsFunc(got, func(line string) bool { return strings.HasPrefix(line, "error database: database: ") }) {
+		t.Errorf("needs while the store does not answer:\n%s", strings.Join(got, "\n"))
+	}
+	h.mu.Lock()
+	h.down = false
+	h.mu.Unlock()
 	for _, line := range list(annaToken) {
 		if strings.Contains(line, "ask ") || strings.Contains(line, "lane:") || strings.Contains(line, "dead:") || strings.Contains(line, "deliveries") {
 			t.Errorf("a principal that sees its own is shown %q", line)
