@@ -156,6 +156,9 @@ func (c *cronEdit) fires(ctx context.Context, conn gatewayConn, id string, membe
 			ISO   string `json:"iso"`
 			Local string `json:"local"`
 		} `json:"fires"`
+		Affected []struct {
+			Text string `json:"text"`
+		} `json:"affected"`
 		Timezone string `json:"timezone"`
 	}
 	if err := conn.Call(ctx, "cron.preview", params, &preview); err != nil {
@@ -167,6 +170,9 @@ func (c *cronEdit) fires(ctx context.Context, conn gatewayConn, id string, membe
 	}
 	for _, f := range preview.Fires {
 		lines = append(lines, "  "+oneLine(f.Local))
+	}
+	for _, change := range preview.Affected {
+		lines = append(lines, "clock change: "+oneLine(change.Text))
 	}
 	return lines, nil
 }

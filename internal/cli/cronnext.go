@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strconv"
 
 	"laneway/internal/cron"
@@ -58,5 +59,13 @@ func (c *cronNext) Run(_ context.Context, env *environment) error {
 	for _, w := range p.Warnings {
 		env.note(w)
 	}
-	return table(env.stdout, rows)
+	if err := table(env.stdout, rows); err != nil {
+		return err
+	}
+	for _, change := range p.Affected {
+		if _, err := fmt.Fprintln(env.stdout, "clock change: "+change.Text); err != nil {
+			return err
+		}
+	}
+	return nil
 }

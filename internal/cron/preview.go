@@ -2,6 +2,7 @@ package cron
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"laneway/internal/cron/schedule"
@@ -9,6 +10,12 @@ import (
 
 // MaxPreview is the most fires in one preview.
 const MaxPreview = 100
+
+// A preview shows the changes of the clock of this time, and at most so many.
+const (
+	changesReach = 400 * 24 * time.Hour
+	maxChanges   = 4
+)
 
 // PreviewFire is one coming fire for a person: the slot and the moment of starting
 // in Unix milliseconds, the latter also in UTC and in the schedule's zone.
@@ -20,11 +27,23 @@ type PreviewFire struct {
 	DST            schedule.DSTNote `json:"dst,omitempty"`
 }
 
+// PreviewChange is a change of the clock that moves, drops or repeats slots: what it does to the first of them, by which rule, in a sentence, too.
+type PreviewChange struct {
+	AtMs  int64         `json:"atMs"`
+	Kind  string        `json:"kind"` // gap or overlap, as the member of the job that has the rule
+	Rule  string        `json:"rule"`
+	Wall  string        `json:"wall"`
+	Slots int64         `json:"slots"`
+	Fires []PreviewFire `json:"fires"`
+	Text  string        `json:"text"`
+}
+
 // Preview is the answer to "when will it fire?". Lists are empty, never nil.
 type Preview struct {
-	Timezone string        `json:"timezone"`
-	Fires    []PreviewFire `json:"fires"`
-	Warnings []string      `json:"warnings"`
+	Timezone string          `json:"timezone"`
+	Fires    []PreviewFire   `json:"fires"`
+	Affected []PreviewChange `json:"affected"`
+	Warnings []string        `json:"warnings"`
 }
 
 // Preview lists the next n fires after an instant, 1 to 100, by [Timetable.Next],
@@ -35,7 +54,7 @@ func (t Timetable) Preview(after time.Time, n int) Preview {
 	if zone == "" {
 		zone = "UTC"
 	}
-	p := Preview{Timezone: zone, Fires: []PreviewFire{}, Warnings: []string{}}
+	p := Preview{Timezone: zone, Fires: []PreviewFire{}, Affected: t.affected(after), Warnings: []string{}}
 	from := after
 	for range min(max(n, 1), MaxPreview) {
 		fire, ok := t.Next(from)
@@ -47,6 +66,65 @@ func (t Timetable) Preview(after time.Time, n int) Preview {
 	}
 	p.Warnings = append(p.Warnings, t.warnings(after, from, len(p.Fires))...)
 	return p
+}
+
+// affected lists the next changes of the clock that meet slots inside the bounds.
+func (t Timetable) affected(after time.Time) []PreviewChange {
+	out := []PreviewChange{}
+	loc := t.Schedule.Location()
+	for _, c := range t.Schedule.Changes(after, after.Add(changesReach), maxChanges) {
+		p := PreviewChange{AtMs: c.At.UnixMilli(), Kind: "gap", Rule: string(c.Gap), Wall: c.Wall.Format("2006-01-02T15:04:05"), Slots: c.Slots, Fires: []PreviewFire{}}
+		if c.Fold != "" {
+			p.Kind, p.Rule = "overlap", string(c.Fold)
+		}
+		slot := c.At
+		if len(c.Fires) > 0 {
+			slot = c.Fires[0].Slot
+		}
+		if slot.Before(t.StartsAt) {
+			continue
+		}
+		if t.ended(slot) || t.MaxRuns > 0 && int64(t.Fired)+t.count(after, slot.Add(-1)) >= int64(t.MaxRuns) {
+			break
+		}
+		for _, f := range c.Fires {
+			f.At = f.Slot.Add(Jitter(t.JobID, f.Slot, t.JitterMs))
+			p.Fires = append(p.Fires, previewFire(f, loc))
+		}
+		p.Text = p.sentence(c, loc)
+		out = append(out, p)
+	}
+	return out
+}
+
+// sentence describes what the change does to the first slot.
+func (p PreviewChange) sentence(c schedule.ClockChange, loc *time.Location) string {
+	clock := func(t time.Time) string {
+		if t.Second() == 0 {
+			return t.Format("15:04")
+		}
+		return t.Format("15:04:05")
+	}
+	var times []string
+	for _, f := range c.Fires {
+		at := f.Slot.In(loc)
+		times = append(times, clock(at)+at.Format(" -07:00"))
+	}
+	what := c.Wall.Format("Mon 2 Jan 2006 ") + clock(c.Wall)
+	does, comes := " does", " comes"
+	if c.Slots > 1 {
+		what, does, comes = what+fmt.Sprintf(" and %d more", c.Slots-1), " do", " come"
+	}
+	switch {
+	case c.Gap != "" && len(times) == 0:
+		return what + does + " not exist that day: no run (skip)"
+	case c.Gap != "":
+		return what + does + " not exist that day: one run at " + times[0] + " (run after)"
+	case len(times) == 2:
+		return what + comes + " twice that day: runs at " + times[0] + " and again at " + times[1] + " (" + p.Rule + ")"
+	default:
+		return what + comes + " twice that day: runs once, at " + strings.Join(times, "") + " (" + p.Rule + ")"
+	}
 }
 
 func previewFire(f schedule.Fire, loc *time.Location) PreviewFire {

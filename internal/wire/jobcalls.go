@@ -216,9 +216,21 @@ type CronPreviewParams struct {
 
 // CronPreviewResult is the result of cron.preview.
 type CronPreviewResult struct {
-	Timezone string        `json:"timezone"` // the time zone of the schedule
-	Fires    []PreviewFire `json:"fires"`    // the next fires
-	Warnings []string      `json:"warnings"` // sentences about what may surprise
+	Timezone string          `json:"timezone"` // the time zone of the schedule
+	Fires    []PreviewFire   `json:"fires"`    // the next fires
+	Affected []PreviewChange `json:"affected"` // the changes of the clock within 400 days that move, drop or repeat a slot, at most 4
+	Warnings []string        `json:"warnings"` // sentences about what may surprise
+}
+
+// PreviewChange is a change of the clock that meets slots.
+type PreviewChange struct {
+	AtMs  int64         `json:"atMs"`                         // the first instant after it, in Unix milliseconds
+	Kind  string        `json:"kind" rule:"enum=gap|overlap"` // whether the wall times do not exist or come twice
+	Rule  string        `json:"rule"`                         // the rule of the job for it: run_after, skip, first, second, both
+	Wall  string        `json:"wall"`                         // the first of the wall times, in the time zone of the schedule
+	Slots int64         `json:"slots"`                        // how many of them there are
+	Fires []PreviewFire `json:"fires"`                        // the fires of the first one
+	Text  string        `json:"text"`                         // the same in a sentence
 }
 
 // PreviewFire is a coming fire.

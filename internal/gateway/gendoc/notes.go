@@ -106,7 +106,7 @@ func cronReadNotes() map[string]note {
 		"cron.get":     {Does: "Shows one job.", Errors: []string{"CRON_JOB_NOT_FOUND"}},
 		"cron.runs":    {Does: "Lists what became of every planned fire, newest first."},
 		"cron.explain": {Does: "Says what became of a slot, or of each slot of at most 26 hours: whether it ran, why not, and what to do.", Errors: []string{"CRON_JOB_NOT_FOUND"}},
-		"cron.preview": {Does: "Computes the next fires of a job or of a schedule, with the function that decides the real ones.", Errors: []string{"CRON_INVALID_SCHEDULE", "CRON_JOB_NOT_FOUND"}},
+		"cron.preview": {Does: "Computes the next fires of a job or of a schedule, with the function that decides the real ones, and what the next changes of the clock do to its slots.", Errors: []string{"CRON_INVALID_SCHEDULE", "CRON_JOB_NOT_FOUND"}},
 	}
 }
 

@@ -256,11 +256,19 @@ func (h handlers) preview(ctx context.Context, c *rpc.Call, p wire.CronPreviewPa
 }
 
 func previewView(p cron.Preview) wire.CronPreviewResult {
-	out := wire.CronPreviewResult{Timezone: p.Timezone, Fires: make([]wire.PreviewFire, 0, len(p.Fires)), Warnings: p.Warnings}
-	for _, f := range p.Fires {
-		out.Fires = append(out.Fires, wire.PreviewFire{
-			ScheduledForMs: f.ScheduledForMs, FireAtMs: f.FireAtMs, ISO: f.ISO, Local: f.Local, DST: string(f.DST),
+	out := wire.CronPreviewResult{Timezone: p.Timezone, Fires: fireViews(p.Fires), Affected: make([]wire.PreviewChange, 0, len(p.Affected)), Warnings: p.Warnings}
+	for _, c := range p.Affected {
+		out.Affected = append(out.Affected, wire.PreviewChange{
+			AtMs: c.AtMs, Kind: c.Kind, Rule: c.Rule, Wall: c.Wall, Slots: c.Slots, Fires: fireViews(c.Fires), Text: c.Text,
 		})
+	}
+	return out
+}
+
+func fireViews(fires []cron.PreviewFire) []wire.PreviewFire {
+	out := make([]wire.PreviewFire, 0, len(fires))
+	for _, f := range fires {
+		out = append(out, wire.PreviewFire{ScheduledForMs: f.ScheduledForMs, FireAtMs: f.FireAtMs, ISO: f.ISO, Local: f.Local, DST: string(f.DST)})
 	}
 	return out
 }

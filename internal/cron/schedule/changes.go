@@ -1,0 +1,95 @@
+package schedule
+
+import "time"
+
+// ClockChange is a change of the clock that meets slots of a schedule.
+type ClockChange struct {
+	// At is the first instant after the change.
+	At time.Time
+	// Wall is the first wall time of a slot that does not exist or comes twice, written as if the wall clock showed UTC.
+	Wall time.Time
+	// Slots is the number of such wall times.
+	Slots int64
+	// Gap is the rule in force when the wall times do not exist, Fold when they come twice; the other one is empty.
+	Gap  GapRule
+	Fold FoldRule
+	// Fires are those of the first wall time: none, one or two.
+	Fires []Fire
+}
+
+// Changes lists the first n changes of the clock in (after, until] that move, drop or repeat a slot. A change that a repeating job passes without a
+// difference in real time is left out: an hourly job keeps its hour under the rules skip and both.
+func (s Schedule) Changes(after, until time.Time, n int) []ClockChange {
+	if s.wall == nil {
+		return nil
+	}
+	var found []ClockChange
+	last := min(until.Unix(), lastSecond)
+	for at := s.wall.pieceAt(after.Unix()).end; at <= last && len(found) < n; {
+		p := s.wall.pieceAt(at)
+		if change, ok := s.wall.change(p, after.Unix()); ok {
+			found = append(found, change)
+		}
+		at = p.end
+	}
+	return found
+}
+
+// change describes the edge at the start of a piece.
+func (c *wallClock) change(p piece, after int64) (ClockChange, bool) {
+	earlier := c.offsetAt(p.start - 1)
+	low, high := wall(p.start+min(earlier, p.offset)), wall(p.start+max(earlier, p.offset))
+	out := ClockChange{At: time.Unix(p.start, 0).UTC()}
+	instants := []int64{p.start} // that can show the first wall time
+	switch {
+	case earlier == p.offset:
+		return out, false
+	case earlier < p.offset:
+		if out.Gap = c.gap; c.gap == GapSkip && c.steady(low, high) {
+			return out, false
+		}
+	default:
+		if out.Fold = c.fold; c.fold == FoldBoth && c.steady(low, high) {
+			return out, false
+		}
+		if c.fold == FoldFirst {
+			low = max(low, wall(after+earlier+1)) // the first times up to after have passed
+		}
+	}
+	w, ok := c.fields.next(low, high)
+	if !ok {
+		return out, false
+	}
+	if out.Fold != "" {
+		instants = []int64{int64(w) - earlier, int64(w) - p.offset}
+	}
+	out.Wall, out.Slots = time.Unix(int64(w), 0).UTC(), c.fields.count(low, high)
+	for _, at := range instants {
+		if out.Gap == GapSkip || at <= after {
+			continue
+		}
+		if found, note, ok := c.next(at-1, at); ok {
+			out.Fires = append(out.Fires, fireAt(time.Unix(found, 0).UTC(), note))
+		}
+	}
+	return out, true
+}
+
+// steady reports whether a repeating job has the same slots in [low, high) as in the time of that length after it, so that in real time nothing changes.
+func (c *wallClock) steady(low, high wall) bool {
+	if !c.fields.repeats {
+		return false
+	}
+	shift := high - low
+	for at := low; ; {
+		this, ok := c.fields.next(at, high)
+		other, also := c.fields.next(at+shift, high+shift)
+		if ok != also || ok && this+shift != other {
+			return false
+		}
+		if !ok {
+			return true
+		}
+		at = this + 1
+	}
+}
