@@ -92,17 +92,21 @@ func TestAttemptsEndTogetherEachUnderItsFence(t *testing.T) {
 	}
 	ends = append(ends, ends[0]) // another one of the same job
 	done, out, err := c.s.FinishTogether(t.Context(), ends)
-	c.wantDone(done, err, true, false, false, false, true, false, false, true, false)
+	c.wantDone(done, err, true, false, false, false, false, false, false, true, false)
 	if !out[0].Released || out[0].EndedAt.IsZero() {
 		t.Errorf("got %+v, want the session released and a time", out[0])
 	}
 	c.wantRows(`SELECT job_name || ' ' || state || ' ' || summary FROM cron_run_logs ORDER BY job_name`,
-		"job 1 ok said by job 1", "job 2 running ", "job 3 running ", "job 4 running ", "job 5 ok said by job 5", "job 6 running ", "job 7 queued ",
+		"job 1 ok said by job 1", "job 2 running ", "job 3 running ", "job 4 running ", "job 5 running ", "job 6 running ", "job 7 queued ",
 		"job 8 ok said by job 8")
 	c.wantRows(`SELECT name || ' ' || run_count || ' ' || last_state FROM cron_jobs ORDER BY name`,
 		"job 1 1 ok", "job 2 0 ", "job 3 0 ", "job 4 0 ", "job 6 0 ", "job 7 0 ", "job 8 1 ok")
-	c.wantRows(`SELECT count(*) FROM runs WHERE state = 'ok' AND ended_at IS NOT NULL`, "3")
+	c.wantRows(`SELECT count(*) FROM runs WHERE state = 'ok' AND ended_at IS NOT NULL`, "2")
 	c.wantRows(`SELECT count(DISTINCT xmin::text) FROM runs WHERE state = 'ok'`, "1")
+	if _, err := c.s.Finish(t.Context(), ends[4]); err != nil { // alone, it ends without its job
+		t.Fatal(err)
+	}
+	c.wantRows(`SELECT job_name || ' ' || state FROM cron_run_logs WHERE job_name = 'job 5'`, "job 5 ok")
 }
 
 // TestAttemptsThatBeginTogetherAreInTheLedger: each row has when and where its attempt began; a fenced attempt writes nothing.

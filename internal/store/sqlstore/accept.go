@@ -213,7 +213,7 @@ func (a *accepting) accept(ctx context.Context, o *acceptOp) (done bool, err err
 		}
 		return err == nil, err
 	}
-	r := a.sessions.of(o.Name())
+	r := a.sessions.rows[o.Name()]
 	own := r != nil && (!p.Own || r.principal == p.Message.Principal)
 	full := r != nil && p.Cap > 0 && !p.Joins && r.waiting >= int64(p.Cap)
 	switch {

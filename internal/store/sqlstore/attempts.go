@@ -107,12 +107,11 @@ func (s Cron) readJobsOf(ctx context.Context, tx Tx, of map[string][]int, job fu
 
 // Ends are the ends of attempts in one transaction. Jobs are locked before sessions, as everywhere.
 type Ends struct {
-	cron  Cron
-	list  []*cron.AttemptEnd
-	jobs  map[string]storedJob
-	known map[string]bool // jobs that exist, locked by another transaction or not
-	rows  map[string]loggedRun
-	now   int64
+	cron Cron
+	list []*cron.AttemptEnd
+	jobs map[string]storedJob
+	rows map[string]loggedRun
+	now  int64
 }
 
 // jobOfEnd is the job that the end of an attempt changes; "" = none.
@@ -129,7 +128,7 @@ func jobOfEnd(e *cron.AttemptEnd) string {
 
 // LockEnds locks the jobs that the ends of attempts change, before their sessions are locked. Several ends wait for no lock; a single one does.
 func (s Cron) LockEnds(ctx context.Context, tx Tx, list []*cron.AttemptEnd, wait bool) (*Ends, error) {
-	e := &Ends{cron: s, list: list, jobs: map[string]storedJob{}, known: map[string]bool{}, rows: map[string]loggedRun{}}
+	e := &Ends{cron: s, list: list, jobs: map[string]storedJob{}, rows: map[string]loggedRun{}}
 	var ids []string
 	for _, end := range list {
 		if id := jobOfEnd(end); id != "" {
@@ -145,18 +144,9 @@ func (s Cron) LockEnds(ctx context.Context, tx Tx, list []*cron.AttemptEnd, wait
 		lock = ` ORDER BY id {lock}`
 	}
 	scan := s.scanner()
-	err := tx.Later(ctx, readJobAlone+which+lock, func(r Row) error {
+	return e, tx.Later(ctx, readJobAlone+which+lock, func(r Row) error {
 		j, err := scan(r)
 		e.jobs[j.ID] = j
-		return err
-	}, arg)
-	if err != nil || wait {
-		return e, err
-	}
-	return e, tx.Later(ctx, `SELECT id FROM cron_jobs WHERE `+which, func(r Row) error {
-		var id string
-		err := r.Scan(&id)
-		e.known[id] = true
 		return err
 	}, arg)
 }
@@ -176,13 +166,14 @@ func (e *Ends) Read(ctx context.Context, tx Tx) error {
 	}, arg)
 }
 
-// Ready are those of the ends whose fence is held that this transaction can write: it has their jobs, each one once.
+// Ready are those of the ends whose fence is held that this transaction can write: it has their jobs, each one once. A job that another transaction has
+// locked, or that was removed, is for a transaction that waits.
 func (e *Ends) Ready(held []bool) []bool {
 	ready, used := make([]bool, len(e.list)), map[string]bool{}
 	for i, end := range e.list {
 		job := jobOfEnd(end)
 		_, locked := e.jobs[job]
-		ready[i] = held[i] && !used[job] && (locked || !e.known[job])
+		ready[i] = held[i] && !used[job] && (locked || job == "")
 		if ready[i] && job != "" {
 			used[job] = true
 		}

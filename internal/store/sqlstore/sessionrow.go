@@ -23,14 +23,16 @@ type sessionRow struct {
 }
 
 const (
-	lockRowsSQL     = `SELECT key FROM sessions WHERE key {in $1} ORDER BY key {lock}`
-	lockFreeRowsSQL = `SELECT key FROM sessions WHERE key {in $1} ORDER BY key {skip}`
+	// lockRowsSQL waits for locks, in one order. What has waited reads the rows in a further statement, which sees the nodes as they are then.
+	lockRowsSQL = `SELECT key FROM sessions WHERE key {in $1} ORDER BY key {lock}`
 
-	readRows = `SELECT s.key, s.session_id, s.principal, s.mode, s.lane, COALESCE(s.owner, ''), COALESCE(n.lease_until > {now}, false), s.epoch,
+	// rowsSQL and rowSQL lock the rows that they read. A row that another transaction has locked is passed over.
+	readRows = `SELECT s.key, s.session_id, s.principal, s.mode, s.lane, COALESCE(s.owner, ''),
+			COALESCE((SELECT n.lease_until > {now} FROM nodes n WHERE n.id = s.owner), false), s.epoch,
 			s.last_seq, s.taken_seq, s.done_seq, s.stop_seq, s.waiting, s.run_limit, s.debounce_until, s.last_message_at, s.transcript_seq, s.notes, {now}
-		FROM sessions s LEFT JOIN nodes n ON n.id = s.owner WHERE `
-	rowsSQL = readRows + `s.key {in $1}`
-	rowSQL  = readRows + `s.key = $1`
+		FROM sessions s WHERE `
+	rowsSQL = readRows + `s.key {in $1} {skip}`
+	rowSQL  = readRows + `s.key = $1 {skip}`
 
 	saveRowsSQL = `{set key text, lane text, owner text, epoch int, last int, taken int, done int, waiting int, runs int, hold int, message int, entry int}
 		UPDATE sessions AS s SET lane = v.lane, owner = NULLIF(v.owner, ''), epoch = v.epoch, last_seq = v.last, taken_seq = v.taken, done_seq = v.done,
@@ -46,28 +48,16 @@ var ErrAgain = errors.New("another transaction was faster")
 
 // sessionRows are the rows of locked sessions, by key, and the clock.
 type sessionRows struct {
-	rows   map[string]*sessionRow
-	locked map[string]bool // nil = all
-	now    int64
+	rows map[string]*sessionRow
+	now  int64
 }
 
-// lockRows locks sessions and then reads them: what it reads is there after the next Query. With wait it waits for locks, else it leaves those out that
+// lockRows locks sessions and reads them: what it reads is there after the next Query. With wait it waits for locks, else it leaves those out that
 // another transaction has locked.
 func lockRows(ctx context.Context, tx Tx, keys []string, wait bool) (*sessionRows, error) {
 	l := &sessionRows{rows: make(map[string]*sessionRow, len(keys))}
-	if tx.PerEngine("locks", "") != "" {
-		text := lockFreeRowsSQL
-		if wait {
-			text = lockRowsSQL
-		}
-		l.locked = make(map[string]bool, len(keys))
-		err := tx.Later(ctx, text, func(r Row) error {
-			var key string
-			err := r.Scan(&key)
-			l.locked[key] = true
-			return err
-		}, keys)
-		if err != nil {
+	if wait && tx.PerEngine("locks", "") != "" {
+		if err := tx.Later(ctx, lockRowsSQL, nil, keys); err != nil {
 			return nil, err
 		}
 	}
@@ -84,17 +74,9 @@ func lockRows(ctx context.Context, tx Tx, keys []string, wait bool) (*sessionRow
 	}, arg)
 }
 
-// of returns a session; nil = it does not exist, or another transaction has locked it.
-func (l *sessionRows) of(key string) *sessionRow {
-	if l.locked != nil && !l.locked[key] {
-		return nil
-	}
-	return l.rows[key]
-}
-
 // heldBy returns the session of a claim; nil when the claim does not hold.
 func (l *sessionRows) heldBy(c store.Claim) *sessionRow {
-	r := l.of(c.Session.String())
+	r := l.rows[c.Session.String()]
 	if r == nil || r.owner != c.Node || r.epoch != c.Epoch || !r.ownerAlive {
 		return nil
 	}

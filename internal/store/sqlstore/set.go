@@ -26,11 +26,11 @@ func (s *Statement) Split(args []any) (plain []any, rows Set, err error) {
 }
 
 // JSON is the row set as PostgreSQL gets it; clean makes a string one that it can store.
-func (s *Statement) JSON(rows Set, clean func(string) string) (string, error) {
-	b := append(make([]byte, 0, 64*len(rows)*len(s.names)+2), '[')
+func (s *Statement) JSON(rows Set, clean func(string) string) ([]byte, error) {
+	b := append(make([]byte, 0, 32*len(rows)*len(s.names)+2), '[')
 	for i, row := range rows {
 		if len(row) != len(s.names) {
-			return "", fmt.Errorf("a row has %d values for the columns %v", len(row), s.names)
+			return nil, fmt.Errorf("a row has %d values for the columns %v", len(row), s.names)
 		}
 		if i > 0 {
 			b = append(b, ',')
@@ -39,12 +39,12 @@ func (s *Statement) JSON(rows Set, clean func(string) string) (string, error) {
 			b = append(append(append(b, "{,"[min(c, 1)], '"'), s.names[c]...), `":`...)
 			var err error
 			if b, err = appendJSON(b, v, clean); err != nil {
-				return "", fmt.Errorf("encode a row set: %w", err)
+				return nil, fmt.Errorf("encode a row set: %w", err)
 			}
 		}
 		b = append(b, '}')
 	}
-	return string(append(b, ']')), nil
+	return append(b, ']'), nil
 }
 
 // appendJSON appends a value. Most are numbers and plain words, which need no reflection.

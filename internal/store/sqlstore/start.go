@@ -319,7 +319,7 @@ func (u *runRow) under(c store.Claim) bool {
 // TurnTexts are the texts of accepts, starts and ends without what is rare in them.
 func TurnTexts() []string {
 	return []string{
-		makeRowsSQL, lockRowsSQL, lockFreeRowsSQL, rowsSQL, takersSQL, acceptedSQL, addMessagesSQL, saveRowsSQL,
+		makeRowsSQL, lockRowsSQL, rowsSQL, takersSQL, acceptedSQL, addMessagesSQL, saveRowsSQL,
 		startableSQL, runsByIDSQL, runMessagesSQL, putRunsSQL, insertEntriesSQL,
 		runMembersSQL, restSQL, addOutgoingSQL, endMembersSQL, endRunsSQL, rememberSQL,
 	}
