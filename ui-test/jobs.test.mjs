@@ -145,6 +145,11 @@ for (const engine of ENGINES) {
       await shows(p, "#job", "again");
       await p.click(".title .run");
       await shows(p, "table[aria-label='Runs'] tr", "(by hand)");
+      await g.cli("cron", "pause", "again", "--note", "holidays");
+      await shows(p, "table[aria-label='Runs'] tr", "paused");
+      const what = await p.$$eval("table[aria-label='Runs'] tbody tr", (rows) => rows.map((r) => r.querySelectorAll("td")[1].textContent));
+      assert.match(what[0], /paused$/, "the newest is the pause");
+      assert.ok(what.some((w) => w.endsWith("made")), what.join());
       clean(p);
       await p.context().close();
     });

@@ -322,12 +322,16 @@ type RunFilter struct {
 	Since, Until                        time.Time // on ScheduledFor
 	Ascending                           bool
 	Limit, Offset                       int
+	// Changes asks the service, not the store, for the changes of the job JobID from Since on.
+	Changes bool
 }
 
 // RunPage is a piece of the ledger.
 type RunPage struct {
 	Runs  []Run
 	Total int
+	// Changes are the newest first.
+	Changes []JobChange
 }
 
 // Summary counts jobs and runs.

@@ -330,3 +330,33 @@ func TestABurstStartsAsFastAsItIsClaimed(t *testing.T) {
 		h.harness.close()
 	})
 }
+
+func TestTheHistoryOfAJobHasItsChanges(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := openCron(t, newStore(t))
+		h.put(once("digest", "hello", time.Hour))
+		if _, err := h.d.CronPause(t.Context(), "digest", "holidays", time.Time{}, operator()); err != nil {
+			t.Fatal(err)
+		}
+		paused := time.Now()
+		after(time.Minute)
+		if _, err := h.d.CronResume(t.Context(), "digest", operator()); err != nil {
+			t.Fatal(err)
+		}
+		changes := func(by chat.Caller, f cron.RunFilter) (verbs []string) {
+			f.JobID, f.Limit, f.Changes = "digest", 1, true
+			page, err := h.d.CronRuns(t.Context(), f, by)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range page.Changes {
+				verbs = append(verbs, c.Verb+" by "+c.Who)
+			}
+			return verbs
+		}
+		wantList(t, "changes, the newest first", changes(operator(), cron.RunFilter{}), []string{"cron.resume by gateway", "cron.pause by gateway"})
+		wantList(t, "since the pause", changes(operator(), cron.RunFilter{Since: paused.Add(time.Second)}), []string{"cron.resume by gateway"})
+		wantList(t, "for a principal that does not see the job", changes(chat.Caller{Principal: "lab", Own: true}, cron.RunFilter{}), nil)
+		h.close()
+	})
+}

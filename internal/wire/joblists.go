@@ -78,6 +78,7 @@ type CronRunsParams struct {
 	Since      int64    `json:"sinceMs,omitempty"`                                                              // only slots from then on, in Unix milliseconds
 	Until      int64    `json:"untilMs,omitempty"`                                                              // only slots before, in Unix milliseconds
 	Active     bool     `json:"includeActive,omitempty"`                                                        // also what waits and runs
+	Changes    bool     `json:"changes,omitempty"`                                                              // with id: also the newest changes of the job, from sinceMs on
 	Extended   bool     `json:"extended,omitempty"`                                                             // asks for the extended view
 }
 
@@ -86,12 +87,13 @@ func (p *CronRunsParams) WantsExtended() bool { return p.Extended }
 
 // CronRunsResult is the result of cron.runs.
 type CronRunsResult struct {
-	Entries    []LedgerEntry `json:"entries"`    // the entries
-	HasMore    bool          `json:"hasMore"`    // the list goes on
-	Limit      int64         `json:"limit"`      // as in the parameters
-	NextOffset *int          `json:"nextOffset"` // where to go on; null = the list ends here
-	Offset     int64         `json:"offset"`     // as in the parameters
-	Total      int           `json:"total"`      // how many there are
+	Changes    []JobChange   `json:"changes,omitempty"` // the changes of the job, the newest first
+	Entries    []LedgerEntry `json:"entries"`           // the entries
+	HasMore    bool          `json:"hasMore"`           // the list goes on
+	Limit      int64         `json:"limit"`             // as in the parameters
+	NextOffset *int          `json:"nextOffset"`        // where to go on; null = the list ends here
+	Offset     int64         `json:"offset"`            // as in the parameters
+	Total      int           `json:"total"`             // how many there are
 }
 
 // LedgerEntry describes what became of a slot.

@@ -20,10 +20,26 @@ type Runs struct {
 	nudge func() // makes the loop look at once
 }
 
-// List lists rows of the ledger.
+// List lists rows of the ledger, and the changes of a job if they are asked for. A caller that sees neither the job nor a run of it gets no changes.
 func (rs *Runs) List(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error) {
 	f.Visible = visible(by)
-	return rs.jobs.Runs(ctx, f)
+	page, err := rs.jobs.Runs(ctx, f)
+	if err != nil || !f.Changes || f.JobID == "" {
+		return page, err
+	}
+	j, err := rs.jobs.Job(ctx, f.JobID, f.Visible)
+	switch {
+	case errors.Is(err, chat.ErrNotFound) && len(page.Runs) == 0:
+		return page, nil
+	case err != nil && !errors.Is(err, chat.ErrNotFound):
+		return page, err
+	}
+	key := j.Key
+	if f.Visible != "" {
+		key = "" // another principal may have a job of the same key
+	}
+	page.Changes, err = rs.store.JobChanges(ctx, f.JobID, key, f.Since, mostHistory)
+	return page, err
 }
 
 // maxShift is how many milliseconds a run by hand is moved when others have taken its millisecond.

@@ -71,12 +71,16 @@ export const one = new Resource(async () => {
   return { id, job: (await call("cron.list", { ids: [id], includeSystem: true, limit: 1, outcomes: STRIP })).jobs[0] };
 });
 
+export const slotOf = (r) => r.scheduledForMs ?? r.runAtMs ?? r.ts;
 export const wanted = signal(RUNS); // entries of the history
 export const showMore = () => { wanted.value += RUNS; history.refresh(); };
 export const history = new Resource(async () => {
   const [id] = route.value.rest;
-  const entries = await list("cron.runs", "entries", { id, includeActive: true }, wanted.value + 1);
-  return { id, entries: entries.slice(0, wanted.value), more: entries.length > wanted.value };
+  const [entries, { changes = [] }] = await Promise.all([
+    list("cron.runs", "entries", { id, includeActive: true }, wanted.value + 1), call("cron.runs", { id, limit: 1, changes: true }),
+  ]);
+  const more = entries.length > wanted.value, shown = entries.slice(0, wanted.value), oldest = more ? slotOf(shown.at(-1)) : 0;
+  return { id, entries: shown, changes: changes.filter((c) => c.ts >= oldest), more };
 });
 
 listeners.add((name, ev) => {

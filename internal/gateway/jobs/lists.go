@@ -113,7 +113,7 @@ func nextOf(next, total int) (more bool, offset *int) {
 func runFilter(p *wire.CronRunsParams) cron.RunFilter {
 	f := cron.RunFilter{
 		JobID: p.ID, RunID: p.RunID, Agent: p.AgentID, Query: p.Query, IncludeActive: p.Active, Since: momentOf(p.Since), Until: momentOf(p.Until),
-		Ascending: p.SortDir == "asc", Limit: int(p.Limit), Offset: int(p.Offset),
+		Ascending: p.SortDir == "asc", Changes: p.Changes, Limit: int(p.Limit), Offset: int(p.Offset),
 	}
 	if p.Scope == "all" {
 		f.JobID = ""
@@ -167,6 +167,7 @@ func (h handlers) runs(ctx context.Context, c *rpc.Call, p wire.CronRunsParams) 
 		}
 		out.Entries = append(out.Entries, EntryView(r, job, c.Extended))
 	}
+	out.Changes = changeViews(page.Changes)
 	out.HasMore, out.NextOffset = nextOf(int(p.Offset)+len(out.Entries), page.Total)
 	return out, nil
 }

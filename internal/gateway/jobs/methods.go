@@ -291,12 +291,17 @@ func explainView(e cron.Explained) wire.CronExplainResult {
 	out := wire.CronExplainResult{Timezone: e.Zone, Slots: make([]wire.ExplainedSlot, 0, len(e.Slots))}
 	for _, x := range e.Slots {
 		s := wire.ExplainedSlot{SlotMs: x.Slot.UnixMilli(), Why: string(x.Why), Text: x.Text, Cure: x.Cure, RunID: x.RunID, BeforeMs: msOf(x.Before), AfterMs: msOf(x.After)}
-		for _, c := range x.Changes {
-			s.Changes = append(s.Changes, wire.JobChange{TS: c.At.UnixMilli(), Who: c.Who, Verb: c.Verb})
-		}
+		s.Changes = changeViews(x.Changes)
 		out.Slots = append(out.Slots, s)
 	}
 	return out
+}
+
+func changeViews(list []cron.JobChange) (views []wire.JobChange) {
+	for _, c := range list {
+		views = append(views, wire.JobChange{TS: c.At.UnixMilli(), Who: c.Who, Verb: c.Verb})
+	}
+	return views
 }
 
 // msOf is an instant in Unix milliseconds; 0 = there is none.

@@ -1,6 +1,6 @@
 // One job: how it is, what one can do about it, why a slot ran or did not run, and its history. Also of a job that was removed, whose history is kept.
 
-import { STRIP, history, one, showMore, wanted } from "../jobs.js";
+import { STRIP, history, one, showMore, slotOf, wanted } from "../jobs.js";
 import { knows, now, route } from "../store.js";
 import { html, useEffect, useRef } from "../ui/html.js";
 import { Loading, Mark, Table } from "../ui/parts.js";
@@ -9,6 +9,11 @@ import { inZone, plain, span } from "../ui/text.js";
 import { Acts, Last, Next, conditionOf, schedule } from "./jobs.js";
 import { Slot, Why } from "./why.js";
 
+// What the log of changes calls a change, in words.
+const VERBS = {
+  "cron.add": "made", "cron.create": "made", "cron.update": "edited", "cron.pause": "paused", "cron.resume": "resumed", "cron.toggle": "switched", "cron.remove": "removed", "cron.delete": "removed",
+  "cron.run": "run by hand", "cron.cancel": "stopped by hand", "cron.backfill": "backfilled",
+};
 const NOT_RUN = ["skipped", "missed", "error", "cancelled", "interrupted"];
 
 export function Job({ id, pause }) {
@@ -35,13 +40,14 @@ export function Job({ id, pause }) {
 function History({ id, job }) {
   const read = history.data.value?.id === id ? history.data.value : undefined, zone = job?.schedule?.tz;
   const rows = (read?.entries ?? []).map((r) => {
-    const outcome = r.outcome ?? r.status, slot = r.scheduledForMs ?? r.runAtMs ?? r.ts;
+    const outcome = r.outcome ?? r.status, slot = slotOf(r);
     return {
-      id: r.runId,
+      id: r.runId, at: slot,
       cells: [inZone(slot, zone), html`<${Mark} kind=${outcome === "queued" ? "waiting" : outcome}>${outcome}<//>`, html`<${Took} of=${r}/>`, html`<${Detail} of=${r}/>`],
       acts: r.scheduledForMs && NOT_RUN.includes(outcome) && knows("cron.explain") ? html`<${Slot} id=${id} ms=${slot} zone=${zone}>why<span class="only-read"> it is ${outcome}, ${inZone(slot, zone)}</span><//>` : "",
     };
-  });
+  }).concat((read?.changes ?? []).map((c) => ({ id: `${c.ts} ${c.verb}`, at: c.ts, cells: [inZone(c.ts, zone), html`<${Mark} kind="changed">${VERBS[c.verb] ?? plain(c.verb)}<//>`, "", html`<span class="quiet">by ${plain(c.who)}</span>`] })))
+    .sort((a, b) => b.at - a.at);
   return html`<section aria-labelledby="history"><h2 id="history">Runs</h2><${Loading} of=${history} what="the runs"/>
     ${read && html`<${Table} label="Runs" heads=${["Slot", "Outcome", "Took", "Answer or reason", ""]} rows=${rows} empty="It has not run yet."/>`}
     ${read?.more && html`<p><button type="button" id="more" onClick=${showMore}>Show older runs</button></p>`}</section>`;

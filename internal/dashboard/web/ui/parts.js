@@ -3,8 +3,8 @@
 import { fault, live } from "../store.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 
-export const SHAPES = { ok: "●", running: "◐", waiting: "○", retrying: "↻", error: "✕", skipped: "–", missed: "◇", cancelled: "■", interrupted: "◌", paused: "‖", planned: "◦", warn: "▲" };
-const COLOURS = { retrying: "warn", missed: "warn", cancelled: "idle", interrupted: "warn", skipped: "idle", paused: "idle", planned: "idle", waiting: "idle" };
+export const SHAPES = { ok: "●", running: "◐", waiting: "○", retrying: "↻", error: "✕", skipped: "–", missed: "◇", cancelled: "■", interrupted: "◌", paused: "‖", planned: "◦", warn: "▲", changed: "┆" };
+const COLOURS = { retrying: "warn", missed: "warn", cancelled: "idle", interrupted: "warn", skipped: "idle", paused: "idle", planned: "idle", waiting: "idle", changed: "idle" };
 export const colourOf = (kind) => COLOURS[kind] ?? kind;
 
 // Mark is a state: a shape and a word, and the colour repeats them.
