@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -196,12 +197,13 @@ func TestEveryAnswerAboutASlotHasAMark(t *testing.T) {
 	}
 }
 
-// The page with everything that the overview needs has a budget of 80 KB as it is sent.
+// The page with everything that the overview needs has a budget of 80 KB as it is sent. Markdown and the form of a job are loaded on demand.
 func TestThePageKeepsToItsSize(t *testing.T) {
 	t.Parallel()
 	total := 0
+	later := []string{"vendor/marked.js", "jobdraft.js", "pages/jobform.js"}
 	err := fs.WalkDir(os.DirFS("web"), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.HasPrefix(name, "vendor/LICENSE") || name == "index.html" {
+		if err != nil || d.IsDir() || strings.HasPrefix(name, "vendor/LICENSE") || name == "index.html" || slices.Contains(later, name) {
 			return err
 		}
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/dashboard/"+name, nil)

@@ -130,6 +130,17 @@ export async function run(j) {
   if (reason) throw new Error(reason === "already-running" ? `${named(j)} was not run: a run is active, and its policy allows no second one. Stop that run first.` : `${named(j)} was not run: ${reason}.`);
 }
 
+// create makes a job, and edit changes one that was read before; both return it.
+export async function create(members) {
+  done.value = null;
+  return change("cron.add", { ...members, ifNameExists: "refuse", extended: true, idempotencyKey: key() });
+}
+
+export async function edit(j, patch) {
+  done.value = null;
+  return change("cron.update", { id: j.id, patch, expectedConfigRevision: j.configRevision, extended: true });
+}
+
 export const stop = (j) => change("cron.cancel", { id: j.id, reason: "stopped in the dashboard", idempotencyKey: key() });
 
 export async function pause(j, note, until) {

@@ -1,12 +1,12 @@
 // One job: how it is, what one can do about it, why a slot ran or did not run, and its history. Also of a job that was removed, whose history is kept.
 
 import { STRIP, history, one, showMore, slotOf, wanted } from "../jobs.js";
-import { knows, now, route } from "../store.js";
+import { knows, may, now, route } from "../store.js";
 import { html, useEffect, useRef } from "../ui/html.js";
 import { Loading, Mark, Table } from "../ui/parts.js";
 import { Strip, streak } from "../ui/strip.js";
 import { inZone, plain, span } from "../ui/text.js";
-import { Acts, Last, Next, conditionOf, schedule } from "./jobs.js";
+import { Acts, Form, Last, Next, conditionOf, schedule } from "./jobs.js";
 import { Slot, Why } from "./why.js";
 
 // What the log of changes calls a change, in words.
@@ -14,6 +14,7 @@ const VERBS = {
   "cron.add": "made", "cron.create": "made", "cron.update": "edited", "cron.pause": "paused", "cron.resume": "resumed", "cron.toggle": "switched", "cron.remove": "removed", "cron.delete": "removed",
   "cron.run": "run by hand", "cron.cancel": "stopped by hand", "cron.backfill": "backfilled",
 };
+const EDITED = ["agentTurn", "systemEvent"]; // jobs that start programs are changed on the command line
 const NOT_RUN = ["skipped", "missed", "error", "cancelled", "interrupted"];
 
 export function Job({ id, pause }) {
@@ -23,12 +24,14 @@ export function Job({ id, pause }) {
     const ends = [one, history].map((r) => r.use());
     return () => ends.forEach((end) => end());
   }, []);
-  useEffect(() => { if (document.activeElement === document.body) head.current.focus(); }, [route.value]); // after a link or a question, whose element has gone
+  useEffect(() => { if (document.activeElement === document.body) head.current?.focus(); }, [route.value]); // after a link or a question, whose element has gone
   const read = one.data.value?.id === id ? one.data.value : undefined, job = read?.job;
+  if (job && may("admin") && EDITED.includes(job.payload?.kind) && route.value.query.has("edit")) return html`<${Form} key=${job.id} job=${job}/>`;
   const [kind, word] = job ? conditionOf(job) : [];
   return html`<div class="title"><h2 id="job" ref=${head} tabindex="-1">${plain(job ? job.displayName || job.name : id)}</h2>
       ${job && html`<${Mark} kind=${kind}>${word}<//> <span class="quiet">${streak(job, STRIP)} in a row</span>`}
-      <span class="acts">${job && html`<${Acts} job=${job} pause=${pause}/>`}</span> <a class="target" href="#/jobs">All jobs</a></div>
+      <span class="acts">${job && html`<${Acts} job=${job} pause=${pause}/>`}</span>
+      ${job && may("admin") && EDITED.includes(job.payload?.kind) && html`<a class="button" id="edit" href=${`#/jobs/${encodeURIComponent(id)}?edit`}>Edit</a>`} <a class="target" href="#/jobs">All jobs</a></div>
     <${Loading} of=${one} what="the job"/>
     ${job && html`<dl class="facts"><div><dt>Schedule</dt><dd>${schedule(job.schedule, now.value)}</dd></div><div><dt>Next</dt><dd><${Next} job=${job}/></dd></div>
       <div><dt>Last</dt><dd><${Last} job=${job}/></dd></div><div><dt>Last ${STRIP}</dt><dd><${Strip} outcomes=${job.outcomes} zone=${job.schedule.tz}/></dd></div></dl>`}

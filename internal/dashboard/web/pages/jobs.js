@@ -16,8 +16,16 @@ const TITLES = { next: "next fire", name: "name", last: "last run", failing: "fa
 export function Jobs() {
   const pausing = useSignal(null);
   const id = route.value.rest[0];
+  if (!id && may("admin") && route.value.query.has("new")) return html`<${Form}/>`;
   return html`${id ? html`<${Job} key=${id} id=${id} pause=${(j) => { pausing.value = j; }}/>` : html`<${List} pause=${(j) => { pausing.value = j; }}/>`}
     <${Undo}/>${pausing.value && html`<${Pause} job=${pausing.value} close=${() => { pausing.value = null; }}/>`}`;
+}
+
+// Form is the form of a job, which is loaded when it is needed.
+export function Form({ job }) {
+  const form = useSignal(null);
+  useEffect(() => { import("./jobform.js").then((m) => { form.value = m; }); }, []);
+  return form.value ? html`<${form.value.JobForm} job=${job}/>` : html`<p class="quiet">Loading the form …</p>`;
 }
 
 // Undo takes the last action back, for ten seconds.
@@ -37,7 +45,7 @@ function Filters({ asked: a, counts }) {
   const field = useRef(null);
   useEffect(() => { if (document.activeElement !== field.current) field.current.value = a.find; }, [a.find]);
   const find = (e) => { e.preventDefault(); location.hash = addressOf({ find: field.current.value.trim() }); };
-  return html`<div class="filters">
+  return html`<div class="filters">${may("admin") && html`<a class="button" id="new-job" href="#/jobs?new">New job</a>`}
     <nav class="conditions" aria-label="Jobs by condition">${CONDITIONS.map((c) => html`<a class="target" key=${c} href=${addressOf({ only: c })} aria-current=${c === a.only ? "true" : undefined}>${c} <span class="quiet">${counts?.[c] ?? ""}</span></a>`)}</nav>
     <form autocomplete="off" onSubmit=${find}><input id="find" ref=${field} type="search" aria-label="Find jobs by name, or by agent: or target: and a name" placeholder="name, agent:main, target:telegram" spellcheck="false" maxlength="256"
       onSearch=${(e) => { if (e.target.value === "" && a.find) location.hash = addressOf({ find: "" }); }}/></form>

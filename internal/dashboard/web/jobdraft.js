@@ -1,0 +1,111 @@
+// A job as the form has it: what a person typed, the members of cron.add and cron.update that it stands for, and the command with the same effect.
+
+import { stamp } from "./ui/text.js";
+
+const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+export const PRESETS = new Map([["once", "once"], ["hourly", "hourly"], ["daily", "daily"], ["weekdays", "on weekdays"], ["weekly", "weekly"], ["monthly", "on the last day of each month"], ["every", "at a fixed distance"], ["free", "a cron expression"]]);
+export const POLICIES = {
+  gap: ["run_after", "skip"], fold: ["first", "second", "both"], overlap: ["skip", "concurrent", "buffer_one", "cancel_previous"], missed: ["skip", "fire_once", "fire_all"],
+};
+export { DAYS };
+
+const two = (n) => String(n).padStart(2, "0");
+const here = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+// empty is the draft of a new job.
+export const empty = () => ({ name: "", preset: "daily", at: "", time: "09:00", day: "1", every: "60", expr: "0 9 * * *", tz: here(), message: "", agent: "", session: "isolated", deliver: "", gap: "", fold: "", overlap: "", missed: "", retries: "", timeout: "" });
+
+// FORMS are the expressions that a preset makes, and how it is found again in them.
+const FORMS = [
+  ["hourly", /^(\d+) \* \* \* \*$/, (m) => ({ time: `00:${two(m[1])}` })],
+  ["daily", /^(\d+) (\d+) \* \* \*$/, (m) => ({ time: `${two(m[2])}:${two(m[1])}` })],
+  ["weekdays", /^(\d+) (\d+) \* \* 1-5$/, (m) => ({ time: `${two(m[2])}:${two(m[1])}` })],
+  ["weekly", /^(\d+) (\d+) \* \* ([0-6])$/, (m) => ({ time: `${two(m[2])}:${two(m[1])}`, day: m[3] })],
+  ["monthly", /^(\d+) (\d+) L \* \*$/, (m) => ({ time: `${two(m[2])}:${two(m[1])}` })],
+];
+
+const expression = (d) => {
+  const [hour, minute] = d.time.split(":").map(Number);
+  return { hourly: `${minute} * * * *`, daily: `${minute} ${hour} * * *`, weekdays: `${minute} ${hour} * * 1-5`, weekly: `${minute} ${hour} * * ${d.day}`, monthly: `${minute} ${hour} L * *`, free: d.expr.trim() }[d.preset];
+};
+
+// wallIn is the instant of a wall time in a zone. The offset is that of the instant itself, so it is looked up twice.
+function wallIn(wall, tz) {
+  const utc = Date.parse(`${wall}:00Z`);
+  if (Number.isNaN(utc)) return "";
+  const offset = (ms) => { const [, sign, h, m] = /([+-])(\d\d):(\d\d)$/.exec(stamp(ms, tz)) ?? [0, "+", 0, 0]; return (sign === "-" ? -1 : 1) * (Number(h) * 60 + Number(m)) * 60000; };
+  const first = utc - offset(utc);
+  return stamp(utc - offset(first), tz);
+}
+
+// scheduleOf is the schedule of a draft.
+export function scheduleOf(d) {
+  if (d.preset === "once") return { kind: "at", at: wallIn(d.at, d.tz) };
+  if (d.preset === "every") return { kind: "every", everyMs: Math.round(Number(d.every) * 60000) };
+  return { kind: "cron", expr: expression(d), ...(d.tz ? { tz: d.tz } : {}) };
+}
+
+export const dstOf = (d) => ({ ...(d.gap ? { gap: d.gap } : {}), ...(d.fold ? { overlap: d.fold } : {}) });
+
+function deliveryOf(d) {
+  const text = d.deliver.trim();
+  if (!text) return { mode: "none" };
+  if (/^https?:/.test(text)) return { mode: "webhook", to: text };
+  const [channel, ...rest] = text.split(":");
+  const [to, thread] = channel === "web" ? [rest.join(":")] : rest;
+  return { mode: "announce", channel, ...(to ? { to } : {}), ...(thread ? { threadId: thread } : {}) };
+}
+
+// draftOf is the draft of a job that exists.
+export function draftOf(j) {
+  const s = j.schedule, d = { ...empty(), name: j.name, tz: s.tz ?? "", agent: j.agentId ?? "", session: j.sessionTarget, message: j.payload.message ?? j.payload.text ?? "", gap: j.dst?.gap ?? "", fold: j.dst?.overlap ?? "", overlap: j.overlap ?? "", missed: j.missed?.policy ?? "", retries: String(j.retry?.maxRetries ?? ""), timeout: String(j.timeoutSeconds ?? "") };
+  const to = j.delivery ?? {};
+  d.deliver = to.mode === "webhook" ? to.to : to.mode === "announce" ? [to.channel, to.to, to.threadId].filter(Boolean).join(":") : "";
+  if (s.kind === "at") return { ...d, preset: "once", tz: s.tz || here(), at: stamp(Date.parse(s.at) || s.atMs, s.tz || here()).slice(0, 16) };
+  if (s.kind === "every") return { ...d, preset: "every", every: String(s.everyMs / 60000) };
+  for (const [preset, form, read] of FORMS) { const m = form.exec(s.expr); if (m) return { ...d, preset, expr: s.expr, ...read(m) }; }
+  return { ...d, preset: "free", expr: s.expr };
+}
+
+// members are those of cron.add. A policy that was not chosen is that of the gateway.
+export function members(d, payload) {
+  const text = payload?.kind === "systemEvent" ? { text: d.message } : { message: d.message };
+  return {
+    name: d.name.trim(), schedule: scheduleOf(d), sessionTarget: d.session.trim(), payload: { kind: "agentTurn", ...payload, ...text }, delivery: deliveryOf(d),
+    ...(d.agent ? { agentId: d.agent } : {}), ...(d.gap || d.fold ? { dst: dstOf(d) } : {}), ...(d.overlap ? { overlap: d.overlap } : {}),
+    ...(d.missed ? { missed: { policy: d.missed } } : {}), ...(d.retries !== "" ? { retry: { maxRetries: Number(d.retries) } } : {}), ...(d.timeout !== "" ? { timeoutSeconds: Number(d.timeout) } : {}),
+  };
+}
+
+// patchOf are the members that differ from those of the draft before.
+export function patchOf(before, after, payload) {
+  const old = members(before, payload), now = members(after, payload);
+  return Object.fromEntries(Object.entries(now).filter(([name, v]) => JSON.stringify(v) !== JSON.stringify(old[name])));
+}
+
+const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${String(text).replaceAll("'", `'\\''`)}'`);
+const duration = (ms) => (ms % 60000 ? `${ms / 1000}s` : `${ms / 60000}m`);
+
+// command is the command line with the effect of Save: of the whole draft, or of a patch of the job id.
+export function command(d, id, patch) {
+  const m = id ? patch : members(d), flags = [];
+  const flag = (name, value) => { if (value !== undefined && value !== "") flags.push(`--${name} ${quoted(String(value))}`); };
+  flag("name", m.name);
+  if (m.schedule) {
+    flag("at", m.schedule.at);
+    if (m.schedule.everyMs) flag("every", duration(m.schedule.everyMs));
+    flag("cron", m.schedule.expr);
+    flag("tz", m.schedule.tz);
+  }
+  flag("dst-gap", m.dst?.gap);
+  flag("dst-overlap", m.dst?.overlap);
+  flag("message", m.payload?.message ?? m.payload?.text);
+  flag("agent", m.agentId);
+  if (id || m.sessionTarget !== "isolated") flag("session", m.sessionTarget);
+  if (m.delivery && m.delivery.mode !== "none") flag(m.delivery.mode === "webhook" ? "webhook" : "deliver", d.deliver.trim());
+  flag("overlap", m.overlap);
+  flag("missed", m.missed?.policy);
+  flag("retries", m.retry?.maxRetries);
+  if (m.timeoutSeconds !== undefined) flag("timeout", `${m.timeoutSeconds}s`);
+  return [id ? `laneway cron edit ${quoted(id)}` : "laneway cron add", ...flags].join(" ");
+}

@@ -1,0 +1,100 @@
+// The form of a job: when it fires, as the gateway computes it, what it does and where its answer goes. A refusal of the gateway stands at its field.
+
+import { command, DAYS, POLICIES, PRESETS, draftOf, dstOf, empty, members, patchOf, scheduleOf } from "../jobdraft.js";
+import { create, edit } from "../jobs.js";
+import { call, live, now } from "../store.js";
+import { html, useEffect, useRef, useSignal } from "../ui/html.js";
+import { Act, Mark } from "../ui/parts.js";
+import { inZone, plain, span } from "../ui/text.js";
+import { addressOf } from "./why.js";
+
+const WAIT = 200; // ms after a key before the gateway is asked
+const FIRES = 5;
+const RULES = { run_after: "run after it", skip: "skip", first: "the first", second: "the second", both: "both" };
+// The member of the protocol that a refusal names, and the field that shows it.
+const FIELDS = { name: "name", schedule: "when", dst: "when", payload: "message", agentId: "agent", sessionTarget: "session", delivery: "deliver", retry: "more", timeoutSeconds: "more", overlap: "more", missed: "more" };
+const fieldOf = (member) => FIELDS[(member ?? "").split(/[.[]/)[0]] ?? "";
+
+export function JobForm({ job }) {
+  const before = job ? draftOf(job) : null;
+  const draft = useSignal(before ?? empty()), fault = useSignal({}), theirs = useSignal(null), base = useRef(job), head = useRef(null);
+  useEffect(() => { head.current.focus(); }, []); // the link that opened the form has gone
+  const d = draft.value, set = (name) => (e) => { draft.value = { ...draft.value, [name]: e.target.value }; };
+  const patch = job ? patchOf(draftOf(base.current), d, base.current.payload) : null;
+  const refused = (e) => {
+    if (e.code === "CRON_JOB_CHANGED") return call("cron.get", { id: job.id, extended: true }).then((j) => { theirs.value = j; });
+    fault.value = { field: fieldOf(e.field), text: e.message };
+    document.querySelector(`#job-${fault.value.field}`)?.focus();
+    return undefined;
+  };
+  const save = (paused) => async () => {
+    fault.value = {};
+    try {
+      const saved = job ? await edit(base.current, patch) : await create({ ...members(d), ...(paused ? { paused: { note: "made paused" } } : {}) });
+      location.hash = addressOf(saved.id);
+    } catch (e) { await refused(e); }
+  };
+  const wrong = (field) => (fault.value.field === field ? { "aria-invalid": "true", "aria-describedby": "job-fault" } : {});
+  const text = (name, label, more) => html`<label>${label} <input id=${`job-${name}`} value=${d[name]} onInput=${set(name)} ...${wrong(name)} ...${more}/></label>`;
+  const choose = (name, label, values, words = (v) => v) => html`<label>${label} <select id=${`job-${name}`} value=${d[name]} onChange=${set(name)}>${values.map((v) => html`<option key=${v} value=${v}>${words(v)}</option>`)}</select></label>`;
+  const policy = (name, label) => choose(name, label, ["", ...POLICIES[name]], (v) => v || "as the gateway does");
+  const line = command(d, job?.id, patch ?? undefined), nothing = job && Object.keys(patch).length === 0;
+  return html`<div class="title"><h2 id="job" ref=${head} tabindex="-1">${job ? `Edit ${plain(job.displayName || job.name)}` : "New job"}</h2> <a class="target" href=${job ? addressOf(job.id) : "#/jobs"}>${job ? "Back to the job" : "All jobs"}</a></div>
+    ${theirs.value && html`<${Conflict} mine=${patch} theirs=${theirs.value} keep=${() => { base.current = { ...base.current, configRevision: theirs.value.configRevision }; theirs.value = null; }}
+      take=${() => { base.current = theirs.value; draft.value = draftOf(theirs.value); theirs.value = null; }}/>`}
+    <form class="job" autocomplete="off" onSubmit=${(e) => e.preventDefault()}>
+      <section aria-labelledby="form-what">${text("name", "Name", { maxlength: 128, required: true })}<h3 id="form-what">When</h3>
+        ${choose("preset", "It runs", [...PRESETS.keys()], (v) => PRESETS.get(v))}<div class="line" id="job-when" tabindex="-1" ...${wrong("when")}>
+        ${d.preset === "once" && text("at", "Date and time", { type: "datetime-local" })}${d.preset === "every" && text("every", "Minutes between two runs", { type: "number", min: 1 })}
+        ${d.preset === "hourly" && html`<label>Minute <input id="job-time" type="number" min="0" max="59" value=${Number(d.time.slice(3))} onInput=${(e) => { draft.value = { ...draft.value, time: `00:${String(e.target.value).padStart(2, "0")}` }; }}/></label>`}
+        ${["daily", "weekdays", "weekly", "monthly"].includes(d.preset) && text("time", "Time", { type: "time" })}${d.preset === "weekly" && choose("day", "Day", ["1", "2", "3", "4", "5", "6", "0"], (v) => DAYS[v])}
+        ${d.preset === "free" && text("expr", "Cron expression, five or six fields", { spellcheck: "false", maxlength: 256 })}${d.preset !== "every" && text("tz", "Time zone", { list: "zones", spellcheck: "false" })}</div>
+        <datalist id="zones">${Intl.supportedValuesOf("timeZone").map((z) => html`<option key=${z} value=${z}/>`)}</datalist>
+        <${Preview} draft=${d} job=${job} set=${set}/></section>
+      <section aria-labelledby="form-does"><h3 id="form-does">What</h3>
+        <label>Message <textarea id="job-message" rows="4" value=${d.message} onInput=${set("message")} ...${wrong("message")}></textarea></label>
+        ${text("agent", "Agent", { placeholder: "the default agent", spellcheck: "false" })}${text("session", "History: isolated (fresh each run), main, or session:KEY", { spellcheck: "false" })}
+        ${text("deliver", "Answer to: last, telegram:CHAT, web:SESSION or a URL; empty = it is kept in the history", { spellcheck: "false" })}
+        <details id="job-more" open=${fault.value.field === "more" ? true : undefined}><summary>More</summary><div class="line">${policy("overlap", "When a run is still active")}${policy("missed", "Slots that passed while no gateway ran")}${policy("gap", "Times that do not exist")}${policy("fold", "Times that come twice")}
+          ${text("retries", "Attempts after a failure", { type: "number", min: 0 })}${text("timeout", "Seconds of an attempt at most", { type: "number", min: 0 })}</div></details></section>
+      <p id="job-fault" class="fault" role="alert">${plain(fault.value.text)}</p>
+      <div class="buttons"><${Act} id="save" class="primary" run=${save(false)}>Save<//>${!job && html`<${Act} id="save-paused" run=${save(true)}>Save paused<//>`}${nothing && html`<span class="quiet">Nothing is changed yet.</span>`}</div>
+      ${!nothing && html`<p class="command"><code id="command">${plain(line)}</code> <${Act} run=${() => navigator.clipboard.writeText(line)}>Copy<//></p>`}</form>`;
+}
+
+// Preview shows the next fires by the code that fires, those of the job before the edit, and what changes of the clock do. The last good answer stays.
+function Preview({ draft: d, job, set }) {
+  const good = useSignal(undefined), bad = useSignal(""), old = useSignal(undefined);
+  const asked = JSON.stringify([scheduleOf(d), dstOf(d)]);
+  useEffect(() => { if (job) call("cron.preview", { id: job.id, count: FIRES }).then((p) => { old.value = p; }, () => {}); }, []);
+  useEffect(() => {
+    if (!live.value) return undefined;
+    let gone = false;
+    const timer = setTimeout(async () => {
+      const [schedule, dst] = JSON.parse(asked);
+      try {
+        const p = await call("cron.preview", { schedule, dst, count: FIRES });
+        if (!gone) { good.value = { ...p, asked }; bad.value = ""; }
+      } catch (e) { if (!gone) bad.value = e.message; }
+    }, WAIT);
+    return () => { gone = true; clearTimeout(timer); };
+  }, [asked, live.value]);
+  const p = good.value, fires = (list, zone) => list.map((f) => html`<li key=${f.scheduledForMs}>${inZone(f.fireAtMs, zone)}</li>`);
+  const kinds = [...new Set((p?.affected ?? []).map((a) => a.kind))];
+  return html`<div id="preview" class=${p?.asked === asked ? "" : "old"} aria-live="polite">${bad.value && html`<p class="fault">${plain(bad.value)}</p>`}
+    ${p && html`<p class="quiet">${p.fires.length > 0 ? `Next, in ${p.timezone}; the first in ${span(Math.max(0, p.fires[0].fireAtMs - now.value))}` : "It never fires."}</p><div class="line"><ol class="fires">${fires(p.fires, p.timezone)}</ol>
+      ${old.value && html`<div><p class="quiet">Before</p><ol class="fires">${fires(old.value.fires, old.value.timezone)}</ol></div>`}</div>
+      ${p.warnings.map((w) => html`<p key=${w}><${Mark} kind="warn">${plain(w)}<//></p>`)}
+      ${p.affected.length > 0 && html`<h3>Clock changes</h3><ul class="changes">${p.affected.map((a) => html`<li key=${a.atMs}><${Mark} kind="warn">${plain(a.text)}<//></li>`)}</ul>`}
+      ${kinds.map((kind) => { const name = kind === "gap" ? "gap" : "fold", rule = p.affected.find((a) => a.kind === kind).rule;
+        return html`<fieldset key=${kind}><legend>${kind === "gap" ? "A time that does not exist" : "A time that comes twice"}</legend>${POLICIES[name].map((v) => html`<label key=${v}><input type="radio" name=${name} value=${v} checked=${v === (d[name] || rule)} onChange=${set(name)}/> ${RULES[v]}</label>`)}</fieldset>`; })}`}</div>`;
+}
+
+// Conflict shows what is about to be saved beside what another person has saved meanwhile.
+function Conflict({ mine, theirs, keep, take }) {
+  const other = members(draftOf(theirs), theirs.payload), show = (v) => plain(v.message ?? v.text ?? (v.kind === "every" ? `every ${span(v.everyMs)}` : v.kind ? `${v.expr ?? v.at} ${v.tz ?? ""}` : typeof v === "string" ? v : JSON.stringify(v)));
+  return html`<section class="needs warn" id="conflict" role="alert"><h2>The job has changed since you opened it</h2>
+    <table class="rows" aria-label="Both versions"><thead><tr><th scope="col">Field</th><th scope="col">Yours</th><th scope="col">Saved meanwhile</th></tr></thead>
+      <tbody>${Object.keys(mine).map((k) => html`<tr key=${k}><td data-head="Field"><div>${k}</div></td><td data-head="Yours"><div>${show(mine[k])}</div></td><td data-head="Saved meanwhile"><div>${show(other[k])}</div></td></tr>`)}</tbody></table>
+    <div class="buttons"><button type="button" id="keep" onClick=${keep}>Go on with yours</button><button type="button" id="take" onClick=${take}>Take the saved one</button></div></section>`;
+}
