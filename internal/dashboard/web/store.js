@@ -95,7 +95,7 @@ function onEvent(name, payload) {
   if (name === "lanes") { lanes.data.value = payload.lanes; lanes.at.value = Date.now(); status.readLater(1000); runs.readLater(500); }
   if (name === "health") { health.readLater(); needs.readLater(); }
   if (name === "sessions.changed") { sessions.readLater(250); status.readLater(1000); runs.readLater(500); }
-  if (name === "cron") { status.readLater(1000); needs.readLater(10000); }
+  if (name === "cron") { status.readLater(1000); needs.readLater(2000); }
   if (name === "tick") { needs.readLater(); status.readLater(); channels.readLater(); people.readLater(); }
   for (const l of listeners) l(name, payload);
 }
