@@ -151,8 +151,8 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	return p, nil
 }
 
-// largeStart is the heap, in bytes, behind which a start has left memory that is worth two collections. A start without migrations stays below half of it.
-const largeStart = 10 << 20
+// largeStart is the memory of the heap, in bytes, above which a start has left some that is worth two collections. A start without migrations stays below it.
+const largeStart = 8 << 20
 
 // freeStartMemory returns memory that only the start needed. The parser of the migrations leaves buffers of 4 MiB each in a pool, hardly
 // touched but counted: the collector would wait until the heap has doubled them. A pool is empty after the second collection. Both take 8 ms of
@@ -160,7 +160,7 @@ const largeStart = 10 << 20
 func freeStartMemory() {
 	var heap runtime.MemStats
 	runtime.ReadMemStats(&heap)
-	if heap.HeapAlloc < largeStart {
+	if heap.HeapSys-heap.HeapReleased < largeStart { // what a collection during the start has freed is still the process's
 		return
 	}
 	runtime.GC()
