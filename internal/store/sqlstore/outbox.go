@@ -269,22 +269,24 @@ func (s Outbox) OutboxCounts(ctx context.Context) (map[string]store.OutboxCount,
 	var counts map[string]store.OutboxCount
 	err := s.db.View(ctx, "count outgoing messages", func(ctx context.Context, tx Tx) error {
 		counts = map[string]store.OutboxCount{}
-		for where, of := range map[string]func(c *store.OutboxCount) *int{
-			unsent:                 func(c *store.OutboxCount) *int { return &c.Waiting },
-			`state = 'failed'`:     func(c *store.OutboxCount) *int { return &c.Failed },
-			`state = 'maybe_sent'`: func(c *store.OutboxCount) *int { return &c.MaybeSent },
+		for where, note := range map[string]func(c *store.OutboxCount, n int, oldest time.Time){
+			unsent:                 func(c *store.OutboxCount, n int, oldest time.Time) { c.Waiting, c.Oldest = n, oldest },
+			`state = 'failed'`:     func(c *store.OutboxCount, n int, _ time.Time) { c.Failed = n },
+			`state = 'maybe_sent'`: func(c *store.OutboxCount, n int, _ time.Time) { c.MaybeSent = n },
 		} {
-			err := tx.Query(ctx, `SELECT channel, count(*), min(created_at) FROM outbox WHERE `+where+` GROUP BY channel`, func(r Row) error {
+			oldest := "0" // of those that failed, only entries of their index are read
+			if where == unsent {
+				oldest = "min(created_at)"
+			}
+			err := tx.Query(ctx, `SELECT channel, count(*), `+oldest+` FROM outbox WHERE `+where+` GROUP BY channel`, func(r Row) error {
 				var (
 					channel string
 					n       int
-					oldest  time.Time
+					at      int64
 				)
-				err := r.Scan(&channel, &n, instant{&oldest})
+				err := r.Scan(&channel, &n, &at)
 				c := counts[channel]
-				if *of(&c) = n; where == unsent {
-					c.Oldest = oldest
-				}
+				note(&c, n, fromMillis(at))
 				counts[channel] = c
 				return err
 			})
