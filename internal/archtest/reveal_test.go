@@ -21,7 +21,7 @@ func revealers() map[string]string {
 		"internal/config/preflight.go":   "counts characters",
 		"internal/cli/token.go":          "shows a new secret to the person who made it",
 		"internal/cli/dashboard.go":      "writes the link into the page that only the user reads, or prints it on request",
-		"internal/cli/logger.go":         "hides the texts in the log",
+		"internal/cli/logger.go":         "hides secrets in the log",
 		"internal/cli/mcp.go":            "sends the credential to the gateway",
 		"internal/tool/external/link.go": "sends the token of a server to its address",
 	}

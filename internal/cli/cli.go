@@ -67,7 +67,7 @@ type environment struct {
 	lookupEnv      func(string) (string, bool)
 	// environ lists all variables as NAME=value, to find those that are misspelled.
 	environ func() []string
-	// terminal is the controlling terminal of stdin and stdout; nil when one of them is none.
+	// terminal is the controlling terminal of stdin and stdout; nil when one of them is not a terminal.
 	terminal *console
 	// toTerminal: a person reads stdout as it comes, in lines of limited width.
 	toTerminal bool

@@ -48,7 +48,7 @@ type JobFilter struct {
 	Limit, Offset int
 	// After is JobPage.Next of the page before; the order must be the same. Jobs that changed their place meanwhile may be in both pages or in none.
 	After string
-	// WithoutPayload leaves the payload of every job empty: it is neither read nor counted among the texts of a page.
+	// WithoutPayload leaves the payload of every job empty: it is neither read nor counted among the bytes of a page.
 	WithoutPayload bool
 	// Counts and Outcomes ask for what a page has besides its jobs; Outcomes is how many of each job, at most MaxOutcomes.
 	Counts   bool
@@ -63,7 +63,7 @@ func (f JobFilter) LastStateWord() string {
 	return string(f.LastState)
 }
 
-// TargetTexts are the texts of which a stored delivery to the target has one.
+// TargetTexts are two pieces of JSON; a stored delivery to the target contains one of them.
 func (f JobFilter) TargetTexts() (channel, chatID string) {
 	text, err := encodeText(f.Target)
 	if err != nil { // a string always has JSON
@@ -93,14 +93,14 @@ type RunOutcome struct {
 	Duration time.Duration
 }
 
-// JobPlace is a place in a list: behind the job of this id and this value of the order.
+// JobPlace is a place in a list: after the job of this id and this value of the order.
 type JobPlace struct {
 	Absent bool   // the job has no value
 	Value  string // "" with Absent
 	ID     string
 }
 
-// PlaceOf is the place behind a job in the list of the filter.
+// PlaceOf is the place after a job in the list of the filter.
 func (f JobFilter) PlaceOf(j *Job) string {
 	var value string
 	var absent bool
@@ -121,7 +121,7 @@ func (f JobFilter) PlaceOf(j *Job) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strings.Join([]string{f.order(), strconv.FormatBool(absent), j.ID, value}, "\n")))
 }
 
-// Place is the place that After names; chat.ErrInvalid when it is none of this order.
+// Place is the place that After names; chat.ErrInvalid when it belongs to a list in another order.
 func (f JobFilter) Place() (JobPlace, error) {
 	text, err := base64.RawURLEncoding.DecodeString(f.After)
 	part := strings.SplitN(string(text), "\n", 4)

@@ -107,7 +107,7 @@ func (n *Node) sweepLoop(ctx context.Context) {
 	}
 }
 
-// hints brings hints for the current incarnation; nil while there is none.
+// hints brings hints for the current incarnation; nil before the process is registered.
 func (n *Node) hints(h store.Hint) <-chan struct{} {
 	me := n.current.Load()
 	if n.waker == nil || me == nil {

@@ -9,7 +9,7 @@ const MethodConnect = "connect"
 const (
 	CapExtended   = "laneway-ext" // the client understands the extended view
 	CapToolEvents = "tool-events" // the client wants the steps of tool calls
-	CapCronBrief  = "cron-brief"  // the client wants events about jobs without the job and its texts, and at most 20 of them a second
+	CapCronBrief  = "cron-brief"  // the client wants events about jobs without the job, its message and its answer, and at most 20 of them a second
 )
 
 // RoleOperator is the only role of a connection.

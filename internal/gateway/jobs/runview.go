@@ -128,7 +128,7 @@ func EventView(ev cron.Event, extended bool) wire.CronEvent {
 	return out
 }
 
-// BriefView is an event as clients with the capability cron-brief see it: without the job and without texts.
+// BriefView is an event as clients with the capability cron-brief see it: without the job, its message and its answer.
 func BriefView(ev cron.Event) wire.CronEvent {
 	out := runEventView(ev, true)
 	out.Error, out.Summary = "", ""

@@ -79,7 +79,7 @@ func newJobList(tx Tx, f *cron.JobFilter) (*jobList, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.after, err = l.order.behind(c, at)
+	l.after, err = l.order.beyond(c, at)
 	return l, err
 }
 
@@ -182,8 +182,8 @@ func (o listOrder) text() string {
 	return ` ORDER BY CASE WHEN ` + o.absent + ` THEN 1 ELSE 0 END, ` + o.value + direction + `, id`
 }
 
-// behind is the condition for the rows behind a place.
-func (o listOrder) behind(c *conditions, at cron.JobPlace) (string, error) {
+// beyond is the condition for the rows after a place.
+func (o listOrder) beyond(c *conditions, at cron.JobPlace) (string, error) {
 	than := " > "
 	if o.down {
 		than = " < "
