@@ -53,7 +53,7 @@ for (const engine of ENGINES) {
         await p.waitForFunction(() => document.querySelectorAll("table[aria-label=Now] tbody tr .acts button").length === 4);
         t.diagnostic(`0 actions, ${Date.now() - from} ms after the messages were sent`);
         const causes = (await rowsOf(p)).map((r) => r[5]).sort();
-        assert.deepEqual(causes, ["a slot, place 1 in the lane", "a slot, place 2 in the lane", "its session, place 1", "–"].sort());
+        assert.deepEqual(causes, ["a slot of its lane, place 1", "a slot of its lane, place 2", "its session, place 1", "–"].sort());
         assert.match(await p.textContent("section:has(#runs)"), /1 running, 3 waiting/);
         assert.deepEqual(await outside(p), []);
         assert.deepEqual(await findings(p), []);

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -200,6 +201,36 @@ type Waiting struct {
 	// Position counts from 1: for WaitLane among the sessions that are ready for a slot, for WaitSession among the messages of the session.
 	Position int
 	Until    time.Time
-	// Behind is the run that goes before it in its session.
-	Behind string
+	// BlockedBy is the run that goes before it in its session.
+	BlockedBy string
+}
+
+// Text is what the turn waits for, in words, without the time that [Waiting.Until] has.
+func (w Waiting) Text() string {
+	place := func(what string) string {
+		if w.Position == 0 {
+			return what
+		}
+		return fmt.Sprintf("%s, place %d", what, w.Position)
+	}
+	switch w.Cause {
+	case WaitDebounce:
+		return "more words of its person"
+	case WaitSession:
+		return place("its session")
+	case WaitLane:
+		return place("a slot of its lane")
+	case WaitPrincipal:
+		return "other runs of its person"
+	case WaitDrain:
+		return "another gateway: this one ends"
+	case WaitRetry:
+		return "its next attempt"
+	case WaitQuestion:
+		return "the answer of a person"
+	case WaitTasks:
+		return "its tasks"
+	default:
+		return "a gateway that has its agent"
+	}
 }

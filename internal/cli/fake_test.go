@@ -205,7 +205,7 @@ func fakeRow() wire.SessionRow {
 func testNow() time.Time { return time.Date(2027, 3, 1, 9, 0, 0, 0, time.UTC) }
 
 const (
-	fakeTurn   = `{"id":"r-2","runId":"r-2","kind":"chat","sessionKey":"agent:main:main","agentId":"main","principal":"gateway","lane":"main","text":"hello","state":"waiting","waitingFor":{"cause":"lane","position":4},"attempt":0,"acceptedAt":1803891540000}`
+	fakeTurn   = `{"id":"r-2","runId":"r-2","kind":"chat","sessionKey":"agent:main:main","agentId":"main","principal":"gateway","lane":"main","text":"hello","state":"waiting","waitingFor":{"cause":"lane","text":"a slot of its lane, place 4","position":4},"attempt":0,"acceptedAt":1803891540000}`
 	fakeTask   = `{"id":"t-1","sessionKey":"agent:coder:task:t-1","agentId":"coder","lane":"team","parentRunId":"run-1","rootRunId":"run-1","text":"count the lines","state":"running","background":false,"createdAt":1}`
 	fakeStatus = `{"ok":true,"version":"0.1.0","nodeId":"gw-1","uptimeMs":60100,"draining":false,"clients":1,"agents":1,"sessions":{"known":3,"running":1,"waiting":0},
 		"cron":{"enabled":true,"jobs":2,"running":0,"backlog":0,"oldestDueMs":null,"nextWakeAtMs":1803891900000},"nodes":[{"nodeId":"gw-1","version":"0.1.0","draining":false,"leaseMs":13800}]}`

@@ -161,7 +161,7 @@ func TestCommandsSpeakWithARealGateway(t *testing.T) {
 		{name: "agents as JSON", args: []string{"agents", "--json"}, stdout: `"defaultId": "main"`},
 		{name: "sessions", args: []string{"sessions", "list"}, stdout: "agent:main:main"},
 		{name: "stop", args: []string{"sessions", "stop", "main"}, stdout: "stopped run-1"},
-		{name: "runs", args: []string{"runs"}, stdout: "slot, place 4 in the lane  and then?"},
+		{name: "runs", args: []string{"runs"}, stdout: "a slot of its lane, place 4  and then?"},
 		{name: "run", args: []string{"runs", "r-1"}, stdout: "reply to telegram:1 7: pending 429"},
 		{name: "no runs", args: []string{"runs", "--state", "ended"}, stdout: "no runs\n"},
 		{name: "no run", args: []string{"runs", "none"}, code: exitFailure, stderr: "there is no run none"},

@@ -93,39 +93,14 @@ func runReason(now time.Time, r *wire.Run) string {
 		}
 		return r.Reason
 	}
-	switch w.Cause {
-	case "debounce":
-		return "more words, " + short(time.UnixMilli(w.UntilMs).Sub(now))
-	case "session":
-		return place(w.Position, "in its session") + behind(w.BlockedBy)
-	case "lane":
-		return "slot, " + place(w.Position, "in the lane")
-	case "principal":
-		return "other runs of its person"
-	case "drain":
-		return "another gateway: this one ends"
-	case "retry":
-		return "next attempt in " + short(time.UnixMilli(w.UntilMs).Sub(now))
-	case "question":
-		return "the answer of a person"
-	case "tasks":
-		return "its tasks"
+	text := w.Text
+	if w.UntilMs != 0 {
+		text += ", " + short(time.UnixMilli(w.UntilMs).Sub(now)) + " left"
 	}
-	return "a gateway that has its agent"
-}
-
-func place(n int, where string) string {
-	if n == 0 {
-		return where
+	if w.BlockedBy != "" {
+		text += ", after run " + w.BlockedBy
 	}
-	return "place " + strconv.Itoa(n) + " " + where
-}
-
-func behind(run string) string {
-	if run == "" {
-		return ""
-	}
-	return ", after run " + run
+	return text
 }
 
 func (c *runsCmd) show(ctx context.Context, env *environment) error {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -81,10 +80,11 @@ func (c *statusCmd) once(ctx context.Context, env *environment, conn gatewayConn
 	}
 	for _, one := range calls {
 		var reply json.RawMessage
-		err := conn.Call(ctx, one.method, one.params, &reply)
-		if err != nil && one.name == "runs" && storeFails(raw["needs"]) {
-			reply, err = json.RawMessage(`{"ts":0,"runs":[]}`), nil // the needs name the fault
+		if one.name == "runs" && !storeAnswers(raw["health"]) {
+			raw[one.name] = json.RawMessage(`{"ts":0,"runs":[]}`) // the needs name the fault
+			continue
 		}
+		err := conn.Call(ctx, one.method, one.params, &reply)
 		if err != nil {
 			return err
 		}
@@ -96,10 +96,10 @@ func (c *statusCmd) once(ctx context.Context, env *environment, conn gatewayConn
 	return c.print(env, raw)
 }
 
-// storeFails reports whether a list of needs names the database: then nothing else can be read.
-func storeFails(needs json.RawMessage) bool {
-	var list wire.NeedsListResult
-	return json.Unmarshal(needs, &list) == nil && slices.ContainsFunc(list.Needs, func(n wire.Need) bool { return n.Kind == "database" })
+// storeAnswers reports whether the store can be read, as health has it.
+func storeAnswers(health json.RawMessage) bool {
+	h := wire.HealthResult{HealthExtra: &wire.HealthExtra{}}
+	return json.Unmarshal(health, &h) == nil && h.Database.OK
 }
 
 func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) error {

@@ -136,6 +136,7 @@ type Deps struct {
 type Dispatcher struct {
 	*parts
 	jobCalls
+	turnList
 
 	owner     *ownership.Node // node of parts, for what only the life of the process needs
 	sender    *outbox.Sender
@@ -195,6 +196,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	d.queue.rules.Store(&cfg.Queue)
 	d.gauges = &gauges{parts: p, saved: map[store.TokenRatio]int{}}
 	d.questions = &questions{parts: p, outside: newOutsideCalls(), waiting: map[string]waiter{}}
+	d.turnList = turnList{p, d.questions}
 	d.turns = &turns{parts: p, queue: d.queue, signs: d.signs, questions: d.questions, compactions: newCompactions()}
 	d.admission = &admission{parts: p}
 	d.access = &access{parts: p}

@@ -11,16 +11,22 @@ import (
 	"laneway/internal/store"
 )
 
+// turnList lists turns with what they wait for. [Dispatcher] embeds it.
+type turnList struct {
+	parts     *parts
+	questions *questions
+}
+
 // Turns lists turns, see [store.Turns], and says for those without an outcome what they wait for, by their id. Turns that run are only among the second when they
 // wait for something else than their agent. On the first page of a list with waiting turns are also runs of jobs between two attempts, which have no message:
 // their id is that of the run in the ledger, which the message of the first attempt had.
-func (d *Dispatcher) Turns(ctx context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error) {
-	list, err := d.store.Turns(ctx, f)
+func (l turnList) Turns(ctx context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error) {
+	list, err := l.parts.store.Turns(ctx, f)
 	if err != nil {
 		return nil, nil, err
 	}
-	waits := d.waits(list)
-	retries, err := d.retries(ctx, &f)
+	waits := l.waits(list)
+	retries, err := l.retries(ctx, &f)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -34,11 +40,11 @@ func (d *Dispatcher) Turns(ctx context.Context, f store.TurnFilter) ([]store.Tur
 }
 
 // retries are the runs of jobs between two attempts that belong into a list of turns.
-func (d *Dispatcher) retries(ctx context.Context, f *store.TurnFilter) ([]cron.Run, error) {
-	if f.ID != "" || f.Parent != "" || f.After != nil || f.Which == store.TurnsRunning || f.Which == store.TurnsEnded {
+func (l turnList) retries(ctx context.Context, f *store.TurnFilter) ([]cron.Run, error) {
+	if f.ID != "" || f.Parent != "" || f.After != nil || !f.Before.IsZero() || f.Which == store.TurnsRunning || f.Which == store.TurnsEnded {
 		return nil, nil
 	}
-	page, err := d.store.Runs(ctx, cron.RunFilter{Visible: f.Visible, States: []cron.RunState{cron.RunRetrying}, IncludeActive: true, Limit: f.Most()})
+	page, err := l.parts.store.Runs(ctx, cron.RunFilter{Visible: f.Visible, States: []cron.RunState{cron.RunRetrying}, IncludeActive: true, Limit: f.Most()})
 	if err != nil {
 		return nil, fmt.Errorf("reading runs between two attempts: %w", err)
 	}
@@ -55,7 +61,7 @@ func turnOf(r *cron.Run) store.Turn {
 }
 
 // waits says what turns wait for. This process knows the place in its own lanes; of turns of other processes it knows what the list shows.
-func (d *Dispatcher) waits(list []store.Turn) map[string]chat.Waiting {
+func (l turnList) waits(list []store.Turn) map[string]chat.Waiting {
 	var keys []string
 	running := map[chat.SessionKey]string{}
 	for i := range list {
@@ -69,12 +75,12 @@ func (d *Dispatcher) waits(list []store.Turn) map[string]chat.Waiting {
 		}
 	}
 	here := map[string]scheduler.Wait{}
-	for _, queue := range d.sched.Waits(keys) {
+	for _, queue := range l.parts.sched.Waits(keys) {
 		for _, w := range queue {
 			here[w.ID] = w
 		}
 	}
-	asked := d.questions.askedBy()
+	asked := l.questions.askedBy()
 	waits := map[string]chat.Waiting{}
 	for i := range list {
 		t := &list[i]
@@ -88,7 +94,7 @@ func (d *Dispatcher) waits(list []store.Turn) map[string]chat.Waiting {
 		case ok:
 			waits[t.ID] = waitingOf(w)
 		case running[t.Session] != "":
-			waits[t.ID] = chat.Waiting{Cause: chat.WaitSession, Behind: running[t.Session]}
+			waits[t.ID] = chat.Waiting{Cause: chat.WaitSession, BlockedBy: running[t.Session]}
 		case t.Node == "":
 			waits[t.ID] = chat.Waiting{Cause: chat.WaitGateway}
 		default:
@@ -100,7 +106,7 @@ func (d *Dispatcher) waits(list []store.Turn) map[string]chat.Waiting {
 
 // waitingOf is what the scheduler knows of a waiting message.
 func waitingOf(w scheduler.Wait) chat.Waiting {
-	out := chat.Waiting{Cause: chat.WaitCause(w.Cause), Position: w.Position, Behind: w.Behind}
+	out := chat.Waiting{Cause: chat.WaitCause(w.Cause), Position: w.Position, BlockedBy: w.BlockedBy}
 	if w.Cause == scheduler.WaitDebounce {
 		out.Until = time.Now().Add(w.Left)
 	}

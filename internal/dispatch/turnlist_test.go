@@ -39,12 +39,12 @@ func TestOpenTurnsSayWhatTheyWaitFor(t *testing.T) {
 		runs := h.send("main", "sleep 1h")
 		h.send("main", "after it")
 		h.send("two", "in the lane")
-		h.send("three", "behind that")
+		h.send("three", "after that")
 		h.send("four", "typing", typed)
 		synctest.Wait()
 		wantWaits(t, h.waitsOf(store.TurnFilter{}), map[string]chat.Waiting{
-			"sleep 1h": {}, "after it": {Cause: chat.WaitSession, Position: 1, Behind: runs}, "in the lane": {Cause: chat.WaitLane, Position: 1},
-			"behind that": {Cause: chat.WaitLane, Position: 2}, "typing": {Cause: chat.WaitDebounce, Until: time.Now().Add(3 * time.Second)},
+			"sleep 1h": {}, "after it": {Cause: chat.WaitSession, Position: 1, BlockedBy: runs}, "in the lane": {Cause: chat.WaitLane, Position: 1},
+			"after that": {Cause: chat.WaitLane, Position: 2}, "typing": {Cause: chat.WaitDebounce, Until: time.Now().Add(3 * time.Second)},
 		})
 		if _, err := h.d.Stop(t.Context(), store.StopParams{Session: chat.MainKey("main"), Scope: store.StopRun, MessageID: runs}); err != nil {
 			t.Fatal(err)

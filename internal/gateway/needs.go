@@ -36,7 +36,7 @@ const (
 func (o overview) needsList(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wire.NeedsListResult, error) {
 	s := o.srv
 	out := wire.NeedsListResult{TS: time.Now().UnixMilli()}
-	st := s.health.look(ctx).status
+	st := s.health.now().status
 	out.Needs = faults(&st)
 	if st.StoreError == "" {
 		for _, read := range []func(context.Context, *rpc.Call) ([]wire.Need, error){o.jobNeeds, o.missedNeeds, o.turnNeeds, o.pairingNeeds} {
@@ -255,40 +255,12 @@ func (o overview) turnNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need
 	}
 	for i := range late {
 		t := &late[i]
-		w := waits[t.ID]
-		if w.Cause == chat.WaitRetry || t.AcceptedAt.After(now.Add(-waitsLong)) {
-			continue
-		}
 		needs = append(needs, wire.Need{
 			Kind: "session", Level: levelWarning, RunID: t.ID, SessionKey: t.Session.String(), SinceMs: rpc.Millis(t.AcceptedAt),
-			Text: fmt.Sprintf("A message in %s waits for %s.", t.Session, waitWords(w.Cause)), Next: "Stop what it waits for, or leave it.", Command: "laneway runs " + t.ID,
+			Text: fmt.Sprintf("A message in %s waits for %s.", t.Session, waits[t.ID].Text()), Next: "Stop what it waits for, or leave it.", Command: "laneway runs " + t.ID,
 		})
 	}
 	return needs, nil
-}
-
-// waitWords are what a turn waits for, in words.
-func waitWords(cause chat.WaitCause) string {
-	switch cause {
-	case chat.WaitDebounce:
-		return "more words of its person"
-	case chat.WaitSession:
-		return "the runs of its session"
-	case chat.WaitLane:
-		return "a free slot of its lane"
-	case chat.WaitPrincipal:
-		return "other runs of its person"
-	case chat.WaitDrain:
-		return "another gateway, because this one ends"
-	case chat.WaitRetry:
-		return "its next attempt"
-	case chat.WaitQuestion:
-		return "the answer of a person"
-	case chat.WaitTasks:
-		return "its tasks"
-	default:
-		return "a gateway that has its agent"
-	}
 }
 
 // pairingNeeds are the people who ask to be let in, for those who may decide.

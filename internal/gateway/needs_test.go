@@ -22,11 +22,16 @@ type troubled struct {
 	gateway.PairingBackend
 }
 
+func (b troubled) Channels() []chat.ChannelStatus {
+	return []chat.ChannelStatus{{
+		ID: "telegram", Name: "telegram:1", Configured: true, State: "conflict", LastError: "another program polls", OutboxWaiting: 3, OldestWaiting: time.Now().Add(-time.Hour),
+	}}
+}
+
 func (b troubled) Status(context.Context) chat.SystemStatus {
-	old := time.Now().Add(-time.Hour)
 	return chat.SystemStatus{
 		Held: "held since yesterday", DiskLow: true, Stranded: []string{"the agent coder is missing"}, Progress: chat.Progress{StalledFor: time.Minute, CronAge: time.Minute},
-		Channels: []chat.ChannelStatus{{ID: "telegram", Name: "telegram:1", Configured: true, State: "conflict", LastError: "another program polls", OutboxWaiting: 3, OldestWaiting: old}},
+		Channels: b.Channels(),
 		Lanes:    chat.LanesStatus{Stuck: 2, Lanes: []chat.LaneStatus{{Name: "main", Capacity: 60, Active: 60, Waiting: 12, OldestWait: 38 * time.Second}, {Name: "team", Capacity: 9}}},
 		Nodes:    []chat.NodeStatus{{ID: "a", Version: "0.1.0"}, {ID: "b", Version: "0.2.0"}},
 	}
@@ -90,7 +95,7 @@ func TestNeedsAreListedTheWorstFirst(t *testing.T) {
 		"error deliveries: Channel telegram: 3 messages wait to be sent, the first for more than 5 minutes.",
 		"warn missed: Job digest missed 5 slots in the last 24 hours.",
 		"warn missed: Job odd missed 1 slot in the last 24 hours.",
-		"warn session: A message in agent:main:main waits for the runs of its session.",
+		"warn session: A message in agent:main:main waits for its session.",
 		"warn lane: Lane main: 12 sessions wait, 60 of 60 slots in use.",
 		"warn stopping: 2 stopped runs have not ended: the agent does not react.",
 		"warn version: Replicas run different versions: 0.1.0 (a), 0.2.0 (b).",

@@ -43,7 +43,7 @@ func (o overview) runsList(ctx context.Context, c *rpc.Call, p wire.RunsListPara
 	for i := range list {
 		out.Runs = append(out.Runs, runView(c, &list[i], waits))
 	}
-	if n := len(list); n == f.Limit {
+	if n := len(list); n == f.Limit && waits[list[n-1].ID].Cause != chat.WaitRetry { // runs between two attempts come after the last page of the others
 		last := &list[n-1]
 		at := last.AcceptedAt
 		if f.Which == store.TurnsEnded {
@@ -131,7 +131,10 @@ func runView(c *rpc.Call, t *store.Turn, waits map[string]chat.Waiting) wire.Run
 		}
 	}
 	if w, ok := waits[t.ID]; ok {
-		out.WaitingFor = &wire.RunWaiting{Cause: string(w.Cause), Position: w.Position, UntilMs: rpc.Millis(w.Until), BlockedBy: chat.ShownRunID(w.Behind)}
+		if w.Cause == chat.WaitLane && c.Visible() != "" {
+			w.Position = 0 // it would say how much others have waiting
+		}
+		out.WaitingFor = &wire.RunWaiting{Cause: string(w.Cause), Text: w.Text(), Position: w.Position, UntilMs: rpc.Millis(w.Until), BlockedBy: chat.ShownRunID(w.BlockedBy)}
 	}
 	return out
 }

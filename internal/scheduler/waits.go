@@ -27,8 +27,8 @@ type Wait struct {
 	Position int
 	// Left is how long the debounce window stays open if nothing else comes; 0 for other causes.
 	Left time.Duration
-	// Behind is the turn that runs in the session, for WaitSession; "" = none runs.
-	Behind string
+	// BlockedBy is the turn that runs in the session, for WaitSession; "" = none runs.
+	BlockedBy string
 }
 
 // Waits tells what the waiting messages of sessions wait for, by session, in the order of the queue. Sessions of which nothing waits are left out. It takes time
@@ -54,12 +54,12 @@ func (s *Scheduler[M]) Waits(keys []string) map[string][]Wait {
 
 // waits lists the waiting messages of a session. places are those of the lane in whose ready list it stands.
 func (c *core[M]) waits(x *session[M], places map[*session[M]]int, now time.Duration) (list []Wait) {
-	behind := ""
+	blocker := ""
 	if len(x.running) > 0 {
-		behind = x.running[0].runID
+		blocker = x.running[0].runID
 	}
 	for i, u := range x.units[x.head:] {
-		w := Wait{Cause: WaitSession, Position: i + 1, Behind: behind}
+		w := Wait{Cause: WaitSession, Position: i + 1, BlockedBy: blocker}
 		switch {
 		case c.draining:
 			w = Wait{Cause: WaitDrain}

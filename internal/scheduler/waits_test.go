@@ -86,8 +86,8 @@ func TestAWaitingMessageHasTheCauseThatHoldsIt(t *testing.T) {
 		got := s.Waits(keys)
 		want := map[string][]scheduler.Wait{
 			"runs": {
-				{ID: "r2", Cause: scheduler.WaitSession, Position: 1, Behind: "r1"},
-				{ID: "r3", Cause: scheduler.WaitSession, Position: 2, Behind: "r1"},
+				{ID: "r2", Cause: scheduler.WaitSession, Position: 1, BlockedBy: "r1"},
+				{ID: "r3", Cause: scheduler.WaitSession, Position: 2, BlockedBy: "r1"},
 			},
 			"typing":  {{ID: "t1", Cause: scheduler.WaitDebounce, Left: 2 * time.Second}},
 			"bound-2": {{ID: "b2", Cause: scheduler.WaitPrincipal}},

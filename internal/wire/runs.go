@@ -33,6 +33,7 @@ type Run struct {
 
 // RunWaiting is what a turn waits for.
 type RunWaiting struct {
+	Text      string `json:"text"`                                                                                 // the cause and the place in words
 	Cause     string `json:"cause" rule:"enum=debounce|session|lane|principal|drain|retry|question|tasks|gateway"` // principal: the turns of one person; gateway: a process that takes it
 	Position  int    `json:"position,omitempty"`                                                                   // lane: its place among the ready sessions; session: its place in the session; from 1
 	UntilMs   int64  `json:"untilMs,omitempty"`                                                                    // when it goes on, in Unix milliseconds
@@ -68,7 +69,7 @@ type RunsGetParams struct {
 
 // RunsGetResult is the result of runs.get.
 type RunsGetResult struct {
-	Run        *Run          `json:"run"`           // null = there is none, or it is not visible
+	Run        *Run          `json:"run"`           // null = no such run is visible
 	Tasks      []Run         `json:"tasks"`         // the turns that it has asked for, the oldest first
 	Deliveries []RunDelivery `json:"deliveries"`    // what it sent, in its order
 	Job        *LedgerEntry  `json:"job,omitempty"` // the run of the job, with its attempts

@@ -35,7 +35,7 @@ func (w *world) part(key chat.SessionKey, change func(p *store.TocPart)) store.T
 	w.Helper()
 	p := store.TocPart{Session: key, Owner: "ann", Day: "2026-03-14", Week: "2026-W11", Month: "2026-03", Entries: 1, Text: "bread"}
 	list := try(w.st.TocEntries(w.ctx, key, 0, many, 0)).ok(w)
-	for _, b := range w.behind() {
+	for _, b := range w.beyond() {
 		if b.Session == key {
 			p.After = b.After
 		}
@@ -57,7 +57,7 @@ func (w *world) putPart(p store.TocPart) bool {
 	return try(w.st.PutTocPart(w.ctx, p)).ok(w)
 }
 
-func (w *world) behind() []store.TocBehind {
+func (w *world) beyond() []store.TocBehind {
 	w.Helper()
 	return try(w.st.TocBehind(w.ctx, w.clock.now().Add(time.Hour), many)).ok(w)
 }
@@ -100,7 +100,7 @@ func tocBehind(w *world) {
 	first := w.clock.now()
 	w.says(two, "bob", "second")
 	w.says(one, "ann", "third")
-	equal(w, "behind", w.behind(), []store.TocBehind{{Session: one, Owner: "ann", At: first}, {Session: two, Owner: "bob", At: first.Add(time.Second)}})
+	equal(w, "behind", w.beyond(), []store.TocBehind{{Session: one, Owner: "ann", At: first}, {Session: two, Owner: "bob", At: first.Add(time.Second)}})
 	young := try(w.st.TocBehind(w.ctx, first, many)).ok(w)
 	equal(w, "before the first", len(young), 0)
 	archived := w.session(one).SessionID
@@ -114,7 +114,7 @@ func tocBehind(w *world) {
 	list = try(w.st.TocEntries(w.ctx, one, 0, many, 7)).ok(w)
 	equal(w, "entries of seven bytes", len(list), 1)
 	equal(w, "added", w.putPart(w.part(one, nil)), true)
-	equal(w, "behind that", w.behind(), []store.TocBehind{
+	equal(w, "behind that", w.beyond(), []store.TocBehind{
 		{Session: two, Owner: "bob", At: first.Add(time.Second)}, {Session: one, Owner: "ann", After: 1, At: first.Add(2 * time.Second)},
 	})
 }
@@ -126,9 +126,9 @@ func tocCovers(w *world) {
 	kept := w.key()
 	w.says(kept, "ann", "kept")
 	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: kept, KeepTranscript: true})).ok(w)
-	equal(w, "behind", len(w.behind()), 0)
+	equal(w, "behind", len(w.beyond()), 0)
 	w.says(kept, "bob", "of bob")
-	equal(w, "behind", len(w.behind()), 1)
+	equal(w, "behind", len(w.beyond()), 1)
 	list := try(w.st.TocEntries(w.ctx, kept, 0, many, 0)).ok(w)
 	equal(w, "entries", len(list), 1)
 }
@@ -149,7 +149,7 @@ func tocPartOnce(w *world) {
 		equal(w, fmt.Sprint("added ", i), w.putPart(c), i == 0)
 	}
 	equal(w, "added", w.putPart(w.part(key, func(p *store.TocPart) { p.From, p.To, p.Entries, p.Text = 2, 3, 2, "bread and butter" })), true)
-	equal(w, "the rest says nothing", len(w.behind()), 0)
+	equal(w, "the rest says nothing", len(w.beyond()), 0)
 	want := store.TocNode{
 		Owner: "ann", Level: store.TocDay, Period: "2026-03-14", Text: "bread and butter", MadeAt: w.clock.now(), Made: 2, Session: key, From: 1, To: 3, Entries: 3,
 	}
@@ -158,7 +158,7 @@ func tocPartOnce(w *world) {
 	equal(w, "months", w.dueNames(store.TocMonth), []string{"ann 2026-03"})
 	w.says(key, "ann", "d")
 	equal(w, "nothing to say", w.putPart(w.part(key, func(p *store.TocPart) { p.Text = "" })), true)
-	equal(w, "behind", len(w.behind()), 0)
+	equal(w, "behind", len(w.beyond()), 0)
 	w.st = w.h.Reopen()
 	equal(w, "part after a restart", w.toc(store.TocQuery{Level: store.TocDay}), []store.TocNode{want})
 }

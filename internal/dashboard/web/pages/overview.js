@@ -45,22 +45,6 @@ function Need({ n }) {
     ${href && html` <a class="target" href=${href}>${word}</a>`}</li>`;
 }
 
-// causeOf is what a run waits for, in words.
-function causeOf(w) {
-  const left = w.untilMs ? span(Math.max(0, w.untilMs - now.value)) : "";
-  switch (w.cause) {
-    case "debounce": return `more words, ${left}`;
-    case "session": return w.position ? `its session, place ${w.position}` : "its session";
-    case "lane": return w.position ? `a slot, place ${w.position} in the lane` : "a slot of its lane";
-    case "principal": return "other runs of its person";
-    case "drain": return "another gateway: this one ends";
-    case "retry": return `the next attempt in ${left}`;
-    case "question": return "the answer of a person";
-    case "tasks": return "its tasks";
-    default: return "a gateway that has its agent";
-  }
-}
-
 const RUN_MARKS = { running: "running", yielded: "running", stopping: "cancelled", waiting: "waiting" };
 
 function runMark(r) {
@@ -84,7 +68,7 @@ function Runs() {
     id: r.id, cells: [
       runMark(r), html`<a class="ellipsis target" href=${address(r.sessionKey)} title=${r.sessionKey}>${plain(r.text) || plain(r.sessionKey)}</a>`,
       html`<span class="ellipsis quiet" title=${r.sessionKey}>${plain(r.kind === "cron" && r.jobId ? `job ${r.jobId}` : r.sessionKey)}</span>`, plain(r.lane),
-      span(Math.max(0, now.value - (r.startedAt || r.acceptedAt))), r.waitingFor ? causeOf(r.waitingFor) : html`<span class="quiet">–</span>`,
+      span(Math.max(0, now.value - (r.startedAt || r.acceptedAt))), r.waitingFor ? `${r.waitingFor.text}${r.waitingFor.untilMs ? `, ${span(Math.max(0, r.waitingFor.untilMs - now.value))} left` : ""}` : html`<span class="quiet">–</span>`,
     ],
     acts: may("write") && r.state !== "stopping" ? html`<${Act} run=${() => stop(r)} aria-label=${`${r.state === "waiting" ? "Cancel" : "Stop"} ${plain(r.text)}`}>${r.state === "waiting" ? "Cancel" : "Stop"}<//>` : "",
   }));
