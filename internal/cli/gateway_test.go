@@ -86,7 +86,7 @@ func (p *parrot) Sessions(context.Context, store.SessionFilter) ([]chat.SessionS
 }
 
 func (p *parrot) Turns(_ context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error) {
-	if f.ID == "none" || f.Parent != "" || f.Which == store.TurnsEnded {
+	if f.ID == "none" || f.Parent != "" || !f.Before.IsZero() || f.Which == store.TurnsEnded { // its messages are a minute old
 		return nil, nil, nil
 	}
 	runs := store.Turn{
