@@ -66,6 +66,7 @@ func groups() []group {
 		{"./internal/teste2e", "Start", "20x", []row{
 			{what: "start to first answer, empty data directory, SQLite, p50", bench: "Start/sqlite", metric: "first_answer_p50_ms", unit: "ms", goal: 300},
 			{what: "private memory after the first answer, SQLite", bench: "Start/sqlite", metric: "private_MB", unit: "MB", goal: 10},
+			{what: "private memory after 1 000 sessions, SQLite", bench: "Start/sqlite", metric: "private_1000_sessions_MB", unit: "MB", goal: 15},
 			{what: "start to first answer, PostgreSQL, p50", bench: "Start/postgres", metric: "first_answer_p50_ms", unit: "ms"},
 		}},
 		{"./internal/gateway", "HealthRoundTrip|RawEcho", "2s", []row{

@@ -105,12 +105,13 @@ func BenchmarkStop(b *testing.B) {
 	})
 }
 
-// BenchmarkStart starts the gateway on an empty data directory and asks one thing; it reports the memory that it then has.
+// BenchmarkStart starts the gateway on an empty data directory and sends one message. It reports the time to the answer, the memory that the gateway then
+// has, and the private memory after a message to each of 1,000 sessions.
 func BenchmarkStart(b *testing.B) {
 	benchStores(b, func(b *testing.B, database string) {
 		Binary(b)
 		var took []time.Duration
-		var rss, private int
+		var rss, private, used int
 		for i := range b.N {
 			g := Install(b, database, "agents: {main: {runner: echo}}\nlimits: {requests: 0}\n")
 			began := time.Now()
@@ -123,23 +124,34 @@ func BenchmarkStart(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			answered(b, c)
+			answered(b, c, "main")
 			took = append(took, time.Since(began))
 			rss, private = max(rss, residentKB(b, g)), max(private, privateKB(b, g))
+			if i == b.N-1 {
+				for s := range 1000 {
+					key := fmt.Sprintf("used%d", s)
+					if _, err := c.Call("agent", map[string]any{"sessionKey": "agent:main:" + key, "message": "hello", "idempotencyKey": key}, 10*time.Second); err != nil {
+						b.Fatal(err)
+					}
+					answered(b, c, "agent:main:"+key)
+				}
+				used = privateKB(b, g)
+			}
 			c.Close()
 			g.Kill()
 		}
 		report(b, "first_answer", took)
 		b.ReportMetric(float64(rss)/1024, "rss_MB")
 		b.ReportMetric(float64(private)/1024, "private_MB")
+		b.ReportMetric(float64(used)/1024, "private_1000_sessions_MB")
 	})
 }
 
-// answered waits until the main session has an answer.
-func answered(b *testing.B, c *Client) {
+// answered waits until a session has an answer.
+func answered(b *testing.B, c *Client, session string) {
 	b.Helper()
 	for {
-		raw, err := c.Call("chat.history", map[string]any{"sessionKey": "main"}, 10*time.Second)
+		raw, err := c.Call("chat.history", map[string]any{"sessionKey": session}, 10*time.Second)
 		if err != nil {
 			b.Fatal(err)
 		}
