@@ -92,7 +92,7 @@ func allMethods(s *Server, cron CronBackend) []*rpc.Method {
 	}
 	o := overview{s}
 	rows := slices.Concat(o.methods(), o.lists(), o.usages(), conversation.Methods(backend), pairing.Methods(pairing.Config{
-		Backend: paired, Channels: func() []chat.ChannelStatus { return s.health.now().status.Channels },
+		Backend: paired, Channels: func() []chat.ChannelStatus { return s.backend.Channels() },
 	}))
 	if s == nil || cron != nil {
 		rows = append(rows, jobs.Methods(cron, node{s})...)

@@ -87,7 +87,7 @@ func (c *client) admit(ctx context.Context, req request) *refusal {
 	}
 	c.CountFor(cred.Name)
 	c.share = c.srv.inFlight.Of(cred.Name, cred.Own())
-	c.welcome(req.id, id, protocol)
+	c.welcome(ctx, req.id, id, protocol)
 	c.srv.log.DebugContext(ctx, "client connected", slog.String("conn_id", c.id), slog.String("principal", cred.Name), slog.String("client", p.Client.ID),
 		slog.String("mode", p.Client.Mode))
 	return nil
@@ -142,17 +142,17 @@ func negotiate(p wire.ConnectParams) (int, *refusal) {
 }
 
 // welcome sends hello-ok and opens the connection for events, in this order.
-func (c *client) welcome(id string, who *identity, protocol int) {
+func (c *client) welcome(ctx context.Context, id string, who *identity, protocol int) {
 	s := c.srv
-	hello := appendResponse(nil, id, strictjson.Encode(s.hello(c, who, protocol)))
+	hello := appendResponse(nil, id, strictjson.Encode(s.hello(ctx, c, who, protocol)))
 	s.hub.Open(c, func() {
 		c.PutFrame(hello)
 		c.who.Store(who)
 	})
 }
 
-func (s *Server) hello(c *client, who *identity, protocol int) wire.HelloOK {
-	health := s.health.now()
+func (s *Server) hello(ctx context.Context, c *client, who *identity, protocol int) wire.HelloOK {
+	health := s.health.now(ctx)
 	granted := wire.HelloAuth{Role: wire.RoleOperator, Scopes: who.scopes}
 	if who.extended {
 		granted.Name = who.cred.Name

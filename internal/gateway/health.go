@@ -23,7 +23,8 @@ import (
 
 const (
 	stalledAfter = 30 * time.Second
-	healthEvery  = time.Minute // at least this often a health event
+	healthEvery  = time.Minute     // at least this often a health event
+	pictureAge   = 5 * time.Second // that a picture has at most when it is shown; while clients are connected, the watcher replaces it sooner
 	sessionScope = "per-sender"
 	diskLow      = "low"
 )
@@ -40,6 +41,7 @@ type monitor struct {
 // healthPicture is what was last seen of the gateway, in both views, for callers that see everything and for those that see their own.
 type healthPicture struct {
 	version  uint64
+	at       time.Time // of the look
 	all, own healthViews
 	essence  string // what counts as a change
 	status   chat.SystemStatus
@@ -125,6 +127,7 @@ func (m *monitor) look(ctx context.Context) *healthPicture {
 	began := time.Now()
 	st := m.backend.Status(ctx)
 	pic := m.picture(st, time.Since(began))
+	pic.at = began
 	for {
 		old := m.current.Load()
 		if old != nil {
@@ -136,11 +139,14 @@ func (m *monitor) look(ctx context.Context) *healthPicture {
 	}
 }
 
-// now is the last picture with the channels as they are at this moment. That picture is up to two seconds old, and the first one of a process was
-// taken before its channels had begun. It asks no store.
-func (m *monitor) now() *healthPicture {
+// now is the last picture with the channels as they are at this moment: the first picture of a process was taken before its channels had begun. It reads the
+// store only when the picture is older than [pictureAge].
+func (m *monitor) now(ctx context.Context) *healthPicture {
 	for {
 		old := m.current.Load()
+		if time.Since(old.at) > pictureAge {
+			old = m.look(ctx)
+		}
 		channels := withCounts(m.backend.Channels(), old.status.Channels)
 		if slices.EqualFunc(channels, old.status.Channels, alike) {
 			return old
@@ -148,7 +154,7 @@ func (m *monitor) now() *healthPicture {
 		st := old.status
 		st.Channels = channels
 		pic := m.picture(st, old.took)
-		pic.version = old.version
+		pic.version, pic.at = old.version, old.at
 		if m.current.CompareAndSwap(old, pic) {
 			return pic
 		}
@@ -173,8 +179,7 @@ func alike(a, b chat.ChannelStatus) bool {
 }
 
 // watch looks at the process at a steady pace: it publishes health and lanes when they change, and ends the connections and HTTP requests whose credential
-// has ended.
-// It ends with ctx.
+// has ended. Without a connection or request it reads nothing: an idle gateway leaves its database alone. It ends with ctx.
 func (s *Server) watch(ctx context.Context) {
 	t := time.NewTicker(s.cfg.Deadlines.Watch)
 	defer t.Stop()
@@ -184,8 +189,13 @@ func (s *Server) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			s.refreshKeys(ctx)
-			w.turn(ctx)
+			connected := len(s.hub.Opened()) > 0
+			if connected || s.services.held.some() {
+				s.refreshKeys(ctx)
+			}
+			if connected {
+				w.turn(ctx)
+			}
 		}
 	}
 }
@@ -307,7 +317,7 @@ type readinessChecks struct {
 // readyz reports whether new work should be sent here.
 func (m *monitor) readyz(w http.ResponseWriter, r *http.Request) {
 	checks := readinessChecks{Database: "ok", Migrations: "ok", Draining: m.state.draining() || m.state.leaving.Load(), Starting: !m.state.ready()}
-	checks.Held = !checks.Starting && m.now().status.Held != ""
+	checks.Held = !checks.Starting && m.now(r.Context()).status.Held != ""
 	err := m.askReady(r.Context())
 	var named *NotReadyError
 	switch {

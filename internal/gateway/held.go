@@ -56,6 +56,13 @@ func (h *heldRequests) forget(held *heldRequest) {
 	delete(h.all, held)
 }
 
+// some reports whether there is a request.
+func (h *heldRequests) some() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.all) > 0
+}
+
 // endAll ends the requests whose credential is not in force any more.
 func (h *heldRequests) endAll(inForce func(auth.Credential) bool) {
 	h.mu.Lock()

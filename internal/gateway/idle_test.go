@@ -1,60 +1,75 @@
 package gateway_test
 
 import (
+	"context"
+	"log/slog"
 	"net"
-	"runtime"
-	"runtime/debug"
-	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
 )
 
-// Not parallel: it counts the memory of the process.
-//
-//nolint:paralleltest // see above
-func TestAnIdleSocketTakesLittleMemory(t *testing.T) {
-	const (
-		sockets  = 1_000
-		warm     = 100 // what the first connections leave in pools is not of the others
-		mostHeap = 4 << 10
-	)
-	mostStacks := int64(3 << 10) // the stack of one goroutine that has not grown has 2 KiB
-	if raced() {
-		mostStacks *= 2
-	}
-	addr, _ := benchGateway(t)
-	conns := make([]net.Conn, 0, warm+sockets)
-	t.Cleanup(func() {
-		for _, c := range conns {
-			_ = c.Close()
+// reads counts what the server reads of its backend and of its source of credentials.
+type reads struct {
+	*fakeBackend
+	n atomic.Int64
+}
+
+func (r *reads) Status(ctx context.Context) chat.SystemStatus {
+	r.n.Add(1)
+	return r.fakeBackend.Status(ctx)
+}
+
+func (r *reads) Credentials(context.Context) ([]auth.Credential, error) {
+	r.n.Add(1)
+	return nil, nil
+}
+
+// emptyListener accepts no connection until it is closed.
+type emptyListener struct {
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *emptyListener) Accept() (net.Conn, error) {
+	<-l.closed
+	return nil, net.ErrClosed
+}
+
+func (l *emptyListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (*emptyListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+// The status of the gateway is some statements, which no client without a connection sees.
+func TestAGatewayWithoutClientsReadsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &reads{fakeBackend: newFakeBackend(t)}
+		srv, err := gateway.New(gateway.Config{Credentials: credentials(), Sources: []auth.Source{r}}, r, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- srv.Serve(ctx, &emptyListener{closed: make(chan struct{})}) }()
+		synctest.Wait()
+		start := r.n.Load()
+		time.Sleep(10 * time.Minute)
+		if n := r.n.Load(); n != start || start == 0 {
+			t.Errorf("the server read %d times at its start and %d times in ten minutes, want some and none", start, n-start)
+		}
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
 		}
 	})
-	open := func(n int) {
-		for range n {
-			conns = append(conns, benchSocket(t, addr).NetConn())
-		}
-	}
-	open(warm)
-	heap, stacks := live()
-	open(sockets)
-	moreHeap, moreStacks := live()
-	heap, stacks = (moreHeap-heap)/sockets, (moreStacks-stacks)/sockets
-	t.Logf("figure: an idle socket has %d bytes of heap, its client included, and %d bytes of stacks", heap, stacks)
-	if heap > mostHeap || stacks > mostStacks {
-		t.Errorf("an idle socket takes %d bytes of heap and %d of stacks, more than %d and %d", heap, stacks, mostHeap, mostStacks)
-	}
-}
-
-// raced reports whether the race detector is in the test, with which every frame on a stack is larger.
-func raced() bool {
-	build, ok := debug.ReadBuildInfo()
-	return ok && slices.ContainsFunc(build.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
-}
-
-// live is the heap in use and the stacks, in bytes. Pools are empty after the second collection.
-func live() (heap, stacks int64) {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc), int64(m.StackInuse)
 }

@@ -36,7 +36,7 @@ const (
 func (o overview) needsList(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wire.NeedsListResult, error) {
 	s := o.srv
 	out := wire.NeedsListResult{TS: time.Now().UnixMilli()}
-	st := s.health.now().status
+	st := s.health.now(ctx).status
 	out.Needs = faults(&st)
 	if st.StoreError == "" {
 		for _, read := range []func(context.Context, *rpc.Call) ([]wire.Need, error){o.jobNeeds, o.missedNeeds, o.turnNeeds, o.pairingNeeds} {

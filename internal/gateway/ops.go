@@ -31,7 +31,7 @@ func (o overview) methods() []*rpc.Method {
 
 // health answers from the last picture, which is at most some seconds old except for the channels; with probe it takes a new one.
 func (o overview) health(ctx context.Context, c *rpc.Call, p wire.HealthParams) (rpc.Encoded[wire.HealthResult], error) {
-	pic := o.srv.health.now()
+	pic := o.srv.health.now(ctx)
 	if p.Probe {
 		pic = o.srv.health.look(ctx)
 	}
@@ -152,7 +152,7 @@ func (o overview) lanesStatus(ctx context.Context, c *rpc.Call, p wire.LanesStat
 
 // channelsStatus shows the sockets of this gateway as the channel `web`, and the configured channels.
 func (o overview) channelsStatus(ctx context.Context, c *rpc.Call, p wire.ChannelsStatusParams) (wire.ChannelsStatusResult, error) {
-	pic := o.srv.health.now()
+	pic := o.srv.health.now(ctx)
 	if p.Probe {
 		pic = o.srv.health.look(ctx)
 	}

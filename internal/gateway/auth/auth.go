@@ -93,8 +93,9 @@ func lockedOut(left time.Duration) *fault.Error {
 	return e
 }
 
-// Identify decides which principal a client is. A locked address is refused with a right secret, too. A known secret needs no database and does not
-// block. For an unknown one the sources are read again, because it may be new: that takes [readPause] and one reading, or until ctx ends.
+// Identify decides which principal a client is. A locked address is refused with a right secret, too. While the list of
+// credentials is younger than [listAge], a known secret needs no database and does not block. Otherwise the sources are read again, because an unknown
+// secret may be new and a known one may be revoked: that takes [readPause] and one reading, or until ctx ends.
 func (a *Authenticator) Identify(ctx context.Context, s Secret, addr netip.Addr) (Credential, *fault.Error) {
 	now := time.Now()
 	if left := a.locks.lockedFor(addr, now); left > 0 {
@@ -126,7 +127,7 @@ func (a *Authenticator) Identify(ctx context.Context, s Secret, addr netip.Addr)
 // verify finds the credential of a secret, in the list in force or in one that was read after the client sent the secret.
 func (a *Authenticator) verify(ctx context.Context, secret string, now time.Time) (Credential, bool) {
 	cred, ok := a.keys.verify(secret, now)
-	if ok || secret == "" || !a.keys.changes() {
+	if ok && !a.readings.old(now) || secret == "" || !a.keys.changes() {
 		return cred, ok
 	}
 	a.readings.since(ctx, a.read)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Source lists credentials that come and go while the gateway runs. It is read every two seconds and when a client sends an unknown secret, never
-// twice at once: a credential that is missing, changed or expired closes its connections with 1008. When it fails, its last list stays in force, so
+// Source lists credentials that come and go while the gateway runs. It is read every two seconds while clients are connected, and when a client
+// sends an unknown secret or the last reading is older than [listAge], never twice at once: a credential that is missing, changed or expired closes its connections with 1008. When it fails, its last list stays in force, so
 // that clients are not locked out while the database is down; other sources are not affected.
 type Source interface {
 	Credentials(ctx context.Context) ([]Credential, error)

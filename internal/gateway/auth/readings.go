@@ -12,8 +12,10 @@ const (
 	// readPause is the least time between two readings that unknown secrets cause. It bounds what an attacker who tries secrets makes the gateway read:
 	// ten readings a second, from however many addresses.
 	readPause = 100 * time.Millisecond
-	// readTimeout bounds one reading that unknown secrets cause.
+	// readTimeout bounds one reading that a secret causes.
 	readTimeout = 2 * time.Second
+	// listAge is how old the list may be that decides about a known secret. While clients are connected the gateway reads it more often.
+	listAge = 3 * time.Second
 )
 
 // readings orders the readings of the sources of credentials: one at a time, and those that unknown secrets cause at a distance of [readPause]. Callers that wait
@@ -21,6 +23,7 @@ const (
 type readings struct {
 	turn  chan struct{} // capacity 1; who reads, or waits for the moment to read, is in it
 	begun atomic.Uint64 // readings that have begun
+	last  atomic.Int64  // when the last one began, nanoseconds since 1970
 	ended time.Time     // when the last one ended; of who is in turn
 }
 
@@ -51,8 +54,12 @@ func (r *readings) since(ctx context.Context, read func(context.Context)) {
 	r.run(ctx, read)
 }
 
+// old reports whether the last reading began longer than [listAge] ago.
+func (r *readings) old(now time.Time) bool { return now.Sub(time.Unix(0, r.last.Load())) > listAge }
+
 func (r *readings) run(ctx context.Context, read func(context.Context)) {
 	r.begun.Add(1)
+	r.last.Store(time.Now().UnixNano())
 	read(ctx)
 	r.ended = time.Now()
 }

@@ -175,3 +175,26 @@ func TestMissingScopeNamesTheCommandThatGivesIt(t *testing.T) {
 		t.Errorf("%v", e)
 	}
 }
+
+// TestARevokedSecretIsRefusedAfterAnIdleTime: the gateway reads no credentials while no client is connected.
+func TestARevokedSecretIsRefusedAfterAnIdleTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		src := &slowSource{}
+		src.put("ci", "ci-secret", chat.ScopeRead)
+		a := withSource(t, src)
+		a.Refresh(t.Context())
+		ask := func() bool {
+			_, refused := a.Identify(t.Context(), Secret{Token: "ci-secret"}, netip.Addr{})
+			return refused == nil
+		}
+		src.list = nil
+		if !ask() || src.reads.Load() != 1 {
+			t.Errorf("a known secret was read %d times, want 1: the list is young", src.reads.Load())
+		}
+		time.Sleep(listAge + time.Millisecond)
+		if ask() {
+			t.Error("a revoked secret was let in by an old list")
+		}
+	})
+}

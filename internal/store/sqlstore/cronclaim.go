@@ -83,7 +83,7 @@ func (s Cron) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, erro
 
 // look finds out when the first job or retry is due. While the gateway is held nothing is.
 func (s Cron) look(ctx context.Context, p *cron.ClaimParams) (cron.Claimed, error) {
-	of, err := pollOf("look for due jobs", p.Node, p.Agents)
+	of, err := pollOf(PollJobs, p.Node, p.Agents)
 	if err != nil {
 		return cron.Claimed{}, err
 	}

@@ -15,7 +15,8 @@ import (
 type Nodes struct{ db Engine }
 
 const (
-	beatSQL = `UPDATE nodes SET lease_until = {now} + lease_ms WHERE id = $1 AND lease_until > {now} RETURNING {now}, lease_until`
+	beatSQL = `UPDATE nodes SET lease_until = {now} + lease_ms WHERE id = $1 AND lease_until > {now} 
+		RETURNING {now}, lease_until, (SELECT count(*) FROM nodes o WHERE o.lease_until > {now} AND o.id <> nodes.id)`
 
 	openRunsSQL = `SELECT session_key, id, state, COALESCE(stop_by, '') FROM runs {by runs_open} WHERE {running} AND owner = $1 ORDER BY id`
 
@@ -35,7 +36,7 @@ func (s Nodes) Heartbeat(ctx context.Context, nodeID string) (store.Beat, error)
 }
 
 func beat(ctx context.Context, tx Tx, nodeID string) (b store.Beat, err error) {
-	alive, err := one(ctx, tx, beatSQL, into(instant{&b.Now}, instant{&b.LeaseUntil}), nodeID)
+	alive, err := one(ctx, tx, beatSQL, into(instant{&b.Now}, instant{&b.LeaseUntil}, &b.OtherNodes), nodeID)
 	switch {
 	case err != nil:
 		return b, err
@@ -52,10 +53,7 @@ func beat(ctx context.Context, tx Tx, nodeID string) (b store.Beat, err error) {
 	if err != nil {
 		return b, err
 	}
-	if b.Hold, err = readHold(ctx, tx); err != nil {
-		return b, err
-	}
-	_, err = one(ctx, tx, `SELECT count(*) FROM nodes WHERE lease_until > {now} AND id <> $1`, into(&b.OtherNodes), nodeID)
+	b.Hold, err = readHold(ctx, tx)
 	return b, err
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
@@ -264,37 +263,37 @@ func nextOutgoing(ctx context.Context, tx Tx, nodeID string) (int64, error) {
 	return earlier(earlier(at, expires), ends), err
 }
 
+// outboxCountsSQL reads one partial index for each part.
+const outboxCountsSQL = `SELECT channel, 'waiting', count(*), min(created_at) FROM outbox WHERE ` + unsent + ` GROUP BY channel
+	UNION ALL SELECT channel, 'failed', count(*), 0 FROM outbox WHERE state = 'failed' GROUP BY channel
+	UNION ALL SELECT channel, 'maybe_sent', count(*), 0 FROM outbox WHERE state = 'maybe_sent' GROUP BY channel`
+
 // OutboxCounts counts what is not yet delivered, what failed for good and what may have arrived, by channel.
 func (s Outbox) OutboxCounts(ctx context.Context) (map[string]store.OutboxCount, error) {
 	var counts map[string]store.OutboxCount
 	err := s.db.View(ctx, "count outgoing messages", func(ctx context.Context, tx Tx) error {
 		counts = map[string]store.OutboxCount{}
-		for where, note := range map[string]func(c *store.OutboxCount, n int, oldest time.Time){
-			unsent:                 func(c *store.OutboxCount, n int, oldest time.Time) { c.Waiting, c.Oldest = n, oldest },
-			`state = 'failed'`:     func(c *store.OutboxCount, n int, _ time.Time) { c.Failed = n },
-			`state = 'maybe_sent'`: func(c *store.OutboxCount, n int, _ time.Time) { c.MaybeSent = n },
-		} {
-			oldest := "0" // of those that failed, only entries of their index are read
-			if where == unsent {
-				oldest = "min(created_at)"
-			}
-			err := tx.Query(ctx, `SELECT channel, count(*), `+oldest+` FROM outbox WHERE `+where+` GROUP BY channel`, func(r Row) error {
-				var (
-					channel string
-					n       int
-					at      int64
-				)
-				err := r.Scan(&channel, &n, &at)
-				c := counts[channel]
-				note(&c, n, fromMillis(at))
-				counts[channel] = c
-				return err
-			})
-			if err != nil {
+		return tx.Query(ctx, outboxCountsSQL, func(r Row) error {
+			var (
+				channel, part string
+				n             int
+				oldest        int64
+			)
+			if err := r.Scan(&channel, &part, &n, &oldest); err != nil {
 				return err
 			}
-		}
-		return nil
+			c := counts[channel]
+			switch part {
+			case "failed":
+				c.Failed = n
+			case "maybe_sent":
+				c.MaybeSent = n
+			default:
+				c.Waiting, c.Oldest = n, fromMillis(oldest)
+			}
+			counts[channel] = c
+			return nil
+		})
 	})
 	return counts, err
 }

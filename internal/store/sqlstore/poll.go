@@ -14,6 +14,9 @@ const (
 	PollOutgoing = "claim outgoing messages"
 )
 
+// PollJobs is a poll that only reads.
+const PollJobs = "look for due jobs"
+
 const mayBeDueSQL = `SELECT NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND lease_until > {now}),
 	EXISTS (SELECT 1 FROM inbox WHERE {open}),
 	EXISTS (SELECT 1 FROM runs WHERE {running} AND state = 'stopping')
