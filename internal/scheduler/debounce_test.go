@@ -64,6 +64,21 @@ func spoken(word string) item {
 	return item{Payload: text, Sender: sender, Thread: thread, Typed: true}
 }
 
+func TestTheMessageThatFillsAWindowRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, config{Queue: scheduler.Settings{BatchMessages: 3}, Run: instant(&journal{})})
+		for i := range 3 {
+			it := spoken("a:x")
+			it.ID = strconv.Itoa(i)
+			if sub := submit(t, s, it); sub.Running != (i == 2) || sub.Position != i {
+				t.Errorf("message %d: running %v, position %d", i, sub.Running, sub.Position)
+			}
+		}
+		drain(t, s)
+	})
+}
+
 // twelve messages at once, and one more.
 const dozen = "a:1 a:2 a:3 a:4 a:5 a:6 a:7 a:8 a:9 a:10 a:11 a:12"
 

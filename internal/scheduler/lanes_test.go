@@ -188,7 +188,11 @@ func TestYieldGivesTheSlotBackAndTakesItFirst(t *testing.T) {
 		base := time.Now()
 		release, again := make(chan struct{}), make(chan error, 1)
 		s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 1}), Run: func(ctx context.Context, t *turn) error {
-			if t.RunID() != "parent" {
+			switch t.RunID() {
+			case "parent":
+			case "alone":
+				return t.Yield(ctx, func(context.Context) error { return errFailed })
+			default:
 				j.add("%v %s", time.Since(base), t.RunID())
 				linger(time.Second)
 				return nil
@@ -219,6 +223,9 @@ func TestYieldGivesTheSlotBackAndTakesItFirst(t *testing.T) {
 		if got, want := j.take(), []string{"0s a", "1s back: failed as ordered", "1s b"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
+		if err := wantOutcome(t, submit(t, s, item{ID: "alone"}).Ticket, scheduler.OutcomeFailed); !errors.Is(err, errFailed) {
+			t.Errorf("a Yield that finds its slot free returned %v", err)
+		}
 		drain(t, s)
 	})
 }
@@ -235,6 +242,7 @@ func TestAStoppedYieldDoesNotWaitForASlot(t *testing.T) {
 			}
 			parent = t
 			ended <- t.Yield(ctx, func(ctx context.Context) error { linger(time.Second); return nil })
+			linger(time.Minute)
 			return nil
 		}})
 		sub := submit(t, s, item{Session: "parent", ID: "parent"})
@@ -242,14 +250,20 @@ func TestAStoppedYieldDoesNotWaitForASlot(t *testing.T) {
 		submit(t, s, item{Session: "other", ID: "other"})
 		pass(2 * time.Second)
 		s.Stop("parent", "ann")
-		wantOutcome(t, sub.Ticket, scheduler.OutcomeStopped)
 		if err := <-ended; !errors.Is(err, scheduler.ErrStopped) {
 			t.Errorf("Yield = %v", err)
 		}
-		synctest.Wait()
-		if l, _ := s.Stats().Lane("main"); l.Active != 1 || l.Yielded != 0 || l.Ready != 0 || l.Stopping != 0 {
-			t.Errorf("lane %+v", l)
+		wantLane := func(when string) {
+			t.Helper()
+			synctest.Wait()
+			if l, _ := s.Stats().Lane("main"); l.Active != 1 || l.Yielded != 0 || l.Ready != 0 || l.Stopping != 0 {
+				t.Errorf("%s: lane %+v", when, l)
+			}
 		}
+		wantLane("the turn has no slot and has not ended")
+		wantOutcome(t, sub.Ticket, scheduler.OutcomeStopped)
+		pass(time.Minute)
+		wantLane("the turn has ended")
 		if err := parent.Yield(context.Background(), nil); !errors.Is(err, scheduler.ErrTurnOver) {
 			t.Errorf("Yield of a turn that is over: %v", err)
 		}

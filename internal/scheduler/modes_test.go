@@ -196,8 +196,10 @@ func TestSteeredMessagesReachTheRunningTurn(t *testing.T) {
 		if late.Running {
 			t.Error("the late message runs beside the turn that may take it")
 		}
-		if again := submit(t, s, item{ID: "again", Seq: left.Seq}); !again.Duplicate || !again.Running {
-			t.Errorf("a message that was taken is not known: %+v", again)
+		for _, taken := range []scheduler.Submitted[string]{left, right} {
+			if again := submit(t, s, item{ID: "again", Seq: taken.Seq}); !again.Duplicate || !again.Running {
+				t.Errorf("a message that was taken is not known: %+v", again)
+			}
 		}
 		pass(time.Minute)
 		want := []string{
@@ -214,6 +216,28 @@ func TestSteeredMessagesReachTheRunningTurn(t *testing.T) {
 		}
 		wantOutcome(t, first.Ticket, scheduler.OutcomeAnswered)
 		wantOutcome(t, late.Ticket, scheduler.OutcomeAnswered)
+		drain(t, s)
+	})
+}
+
+func TestAMessageThatWaitedForInputIsAnnouncedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, config{
+			Queue: scheduler.Settings{Mode: scheduler.ModeSteer},
+			Run: func(_ context.Context, t *turn) error {
+				linger(time.Second) // the message waits already
+				select {
+				case <-t.AcceptInput():
+					t.TakeInput()
+				case <-time.After(time.Minute):
+				}
+				return nil
+			},
+		})
+		submit(t, s, item{ID: "first"})
+		synctest.Wait()
+		wantOutcome(t, submit(t, s, item{ID: "steer"}).Ticket, scheduler.OutcomeMerged)
 		drain(t, s)
 	})
 }
