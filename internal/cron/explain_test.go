@@ -72,6 +72,10 @@ func TestEachAnswerAboutASlotIsOneSentenceWithItsFigures(t *testing.T) {
 		text   string
 	}{
 		"it ran": {nine, row(ranAt(cron.RunOK)), cron.WhyRan, "It ran at 09:00:00, 6 ms late, for 6.2 s, and its answer was delivered."},
+		"it ran by hand": {
+			nine, row(func(r *cron.Run) { ranAt(cron.RunOK)(r); r.FireAt = time.Time{} }), cron.WhyRan,
+			"It ran at 09:00:00, for 6.2 s, and its answer was delivered.",
+		},
 		"it ran and nothing arrived": {nine, row(func(r *cron.Run) {
 			ranAt(cron.RunOK)(r)
 			r.Delivery, r.DeliveryError, r.Attempt = cron.DeliveryNot, "the bot was blocked", 2
@@ -154,7 +158,11 @@ func TestEachAnswerAboutASlotIsOneSentenceWithItsFigures(t *testing.T) {
 		"after its end": {nine, func(_ *cron.Evidence, j *cron.Job) { j.EndsAt = clockOf(20, 0, 0) }, cron.WhyEnded, "The job ended at Fri 20 Mar 00:00."},
 		"all its runs":  {nine, func(_ *cron.Evidence, j *cron.Job) { j.MaxRuns, j.State.Fired, j.Enabled = 3, 3, false }, cron.WhyEnded, "The job has had its 3 runs."},
 		"forgotten":     {clockOf(2, 9, 0), func(e *cron.Evidence, _ *cron.Job) { e.Kept = clockOf(10, 0, 0) }, cron.WhyForgotten, "The ledger keeps its rows since Tue 10 Mar 00:00 only."},
-		"coming":        {clockOf(26, 9, 0), func(*cron.Evidence, *cron.Job) {}, cron.WhyNotDue, "It is due in 21 h."},
+		"kept and without a row": {
+			clockOf(11, 9, 0), func(e *cron.Evidence, _ *cron.Job) { e.Kept = clockOf(10, 0, 0) }, cron.WhyUnknown,
+			"The ledger has no row for this slot, and nothing explains it.",
+		},
+		"coming": {clockOf(26, 9, 0), func(*cron.Evidence, *cron.Job) {}, cron.WhyNotDue, "It is due in 21 h."},
 		"due now": {clockOf(25, 12, 0), func(_ *cron.Evidence, j *cron.Job) {
 			j.Schedule.Expr, j.State.Next = "0 12 * * *", clockOf(25, 12, 0)
 		}, cron.WhyWaiting, "It is due since 0 ms and not claimed yet."},

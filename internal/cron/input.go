@@ -3,6 +3,7 @@ package cron
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -117,7 +118,13 @@ func setters() map[string]setter {
 	}
 }
 
-func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
+func seconds(n int64) time.Duration { return units(n, time.Second) }
+
+// units is n times unit, or the longest duration where no duration holds that: the bounds refuse it.
+func units(n int64, unit time.Duration) time.Duration {
+	most := int64(math.MaxInt64 / unit)
+	return time.Duration(max(-most, min(n, most))) * unit
+}
 
 func isNull(raw json.RawMessage) bool { return strings.TrimSpace(string(raw)) == "null" }
 
@@ -330,10 +337,10 @@ func setRetry(_ Border, j *Job, raw json.RawMessage, _ Members) error {
 		j.Retry.Retries = *in.Retries
 	}
 	if in.Base != nil {
-		j.Retry.Base = time.Duration(*in.Base) * time.Millisecond
+		j.Retry.Base = units(*in.Base, time.Millisecond)
 	}
 	if in.Max != nil {
-		j.Retry.Max = time.Duration(*in.Max) * time.Millisecond
+		j.Retry.Max = units(*in.Max, time.Millisecond)
 	}
 	return nil
 }

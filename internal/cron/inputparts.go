@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron/schedule"
@@ -329,7 +330,7 @@ func setAlert(b Border, j *Job, raw json.RawMessage, _ Members) error {
 		j.Alert.After = *in.After
 	}
 	if in.CooldownMs != nil {
-		j.Alert.Cooldown = max(1, seconds(*in.CooldownMs)/1000)
+		j.Alert.Cooldown = max(1, units(*in.CooldownMs, time.Millisecond))
 	}
 	if in.IncludeSkipped != nil {
 		j.Alert.IncludeSkipped = *in.IncludeSkipped

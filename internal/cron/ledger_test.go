@@ -135,6 +135,28 @@ func TestRetryIsTheLastMessageUnderAnotherName(t *testing.T) {
 	}
 }
 
+func TestACloneOfAJobSharesNothingWithIt(t *testing.T) {
+	t.Parallel()
+	full := func() Job {
+		return Job{
+			ID: "j", Pause: &Pause{Note: "away"}, Payload: Payload{Options: []byte("{}")}, Delivery: Delivery{Options: []byte("{}")},
+			Alert: Alert{Delivery: Delivery{Options: []byte("{}")}},
+		}
+	}
+	j := full()
+	c := j.Clone()
+	if !reflect.DeepEqual(c, j) {
+		t.Fatalf("got %+v, want %+v", c, j)
+	}
+	c.Pause.Note = "back"
+	for _, options := range [][]byte{c.Payload.Options, c.Delivery.Options, c.Alert.Delivery.Options} {
+		options[0] = 'x'
+	}
+	if !reflect.DeepEqual(j, full()) {
+		t.Errorf("a change of the copy made %+v", j)
+	}
+}
+
 // TestLedgerHoldsInEveryHistory makes random histories of a run and checks what is true of every row.
 func TestLedgerHoldsInEveryHistory(t *testing.T) {
 	t.Parallel()

@@ -53,6 +53,29 @@ func TestCatchingUpWaitsBehindAnActiveRunWhateverTheOverlapPolicy(t *testing.T) 
 	}
 }
 
+// Two slots that one claim finds on time overlap each other as two claims would make them.
+func TestSlotsOfOneClaimOverlapEachOther(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	for overlap, want := range map[OverlapPolicy][2]int{ // runs and skipped slots
+		OverlapSkip: {1, 1}, OverlapBufferOne: {2, 0}, OverlapConcurrent: {2, 0}, OverlapCancelPrevious: {2, 0},
+	} {
+		j := Job{
+			ID: "j", Owner: "ann", Agent: "main", Session: Isolated, Enabled: true, Overlap: overlap,
+			Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 1000}, State: JobState{Next: now.Add(-time.Second), NextRunAt: now.Add(-time.Second)},
+		}
+		v := NewPlanner(schedule.NewCompiler(0), PlannerConfig{}).Decide(now, []DueJob{{Job: j}})[0]
+		if got := [2]int{len(v.Runs), len(v.Rows)}; got != want {
+			t.Errorf("%s: %d runs and %d skipped slots, want %d and %d", overlap, got[0], got[1], want[0], want[1])
+		}
+		for _, row := range v.Rows {
+			if row.State != RunSkipped || row.Reason != ReasonOverlap {
+				t.Errorf("%s: %s, %s", overlap, row.State, row.Reason)
+			}
+		}
+	}
+}
+
 // Jobs whose agent is missing: only slots beyond the catch-up window are over.
 func TestSlotsOfAMissingAgentAreMissedAfterTheCatchUpWindow(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,255 @@
+package cron_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
+)
+
+var inputNow = time.UnixMilli(1_800_000_000_000).UTC()
+
+// inputBorder knows the agents main and helper, the channel telegram and the lanes main and cron, and enables scripts.
+func inputBorder() cron.Border {
+	return cron.Border{
+		Now: inputNow, DefaultAgent: "main", Channels: []string{"telegram"}, Lanes: []string{"main", "cron"},
+		Agent:   func(name string) bool { return name == "main" || name == "helper" },
+		Channel: func(name string) bool { return name == "telegram" },
+		Payload: func(kind cron.PayloadKind) bool { return kind == cron.PayloadScript },
+		Webhook: func(url string) error {
+			if strings.Contains(url, "127.0.0.1") {
+				return errors.New("it leads to the gateway")
+			}
+			return nil
+		},
+	}
+}
+
+func members(t *testing.T, text string) cron.Members {
+	t.Helper()
+	var m cron.Members
+	if err := json.Unmarshal([]byte(text), &m); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return m
+}
+
+// inputJob is a job that differs from the default in whatever null puts back.
+func inputJob(t *testing.T) cron.Job {
+	t.Helper()
+	j, err := inputBorder().Apply(cron.Job{}, members(t, `{
+		"name": "report", "agentId": "helper", "lane": "main", "enabled": false, "atMostOnce": true, "deleteAfterRun": true, "wakeMode": "next-heartbeat",
+		"schedule": {"kind": "cron", "expr": " 0  9 * * * ", "tz": "Europe/Paris"}, "dst": {"gap": "skip", "overlap": "both"}, "jitterMs": 5000,
+		"sessionTarget": "isolated", "payload": {"kind": "agentTurn", "message": "go", "model": "big", "thinking": "high"},
+		"delivery": {"mode": "announce", "channel": "telegram", "to": "7", "threadId": 3},
+		"failureAlert": {"after": 4, "cooldownMs": 60000, "includeSkipped": true},
+		"overlap": "buffer_one", "missed": {"policy": "fire_all", "maxCatchup": 5, "windowSeconds": 60},
+		"retry": {"maxRetries": 1, "baseMs": 1000, "maxMs": 60000}, "timeoutSeconds": 30, "pauseAfterFailures": 3,
+		"startsAtMs": 1800000001000, "endsAtMs": 1900000000000, "maxRuns": 9}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.ID = "stored"
+	return j
+}
+
+func TestMembersOfAJobChangeWhatTheyName(t *testing.T) {
+	t.Parallel()
+	paused := func(p cron.Pause) func(*cron.Job) { return func(j *cron.Job) { j.Pause = &p } }
+	for _, c := range []struct {
+		members string
+		want    func(j *cron.Job)
+	}{
+		{`{}`, func(*cron.Job) {}},
+		{`{"owner":"x","state":1,"extended":1,"idempotencyKey":"k","key":"k","declarationKey":"k","sessionKey":"k","trigger":null,"pacing":null}`, func(*cron.Job) {}},
+		{`{"agentId":null}`, func(j *cron.Job) { j.Agent = "main" }},
+		{`{"lane":null}`, func(j *cron.Job) { j.Lane = "cron" }},
+		{`{"enabled":null}`, func(j *cron.Job) { j.Enabled = true }},
+		{`{"atMostOnce":null}`, func(j *cron.Job) { j.AtMostOnce = false }},
+		{`{"deleteAfterRun":null}`, func(j *cron.Job) { j.DeleteAfter = false }},
+		{`{"wakeMode":null}`, func(j *cron.Job) { j.WakeMode = "now" }},
+		{`{"overlap":null}`, func(j *cron.Job) { j.Overlap = cron.OverlapSkip }},
+		{`{"timeoutSeconds":null,"pauseAfterFailures":null}`, func(j *cron.Job) { j.Timeout, j.PauseAfter = cron.DefaultTimeout, cron.DefaultPauseAfter }},
+		{`{"startsAtMs":null,"endsAtMs":null,"maxRuns":null,"jitterMs":null}`, func(j *cron.Job) {
+			j.StartsAt, j.EndsAt, j.MaxRuns, j.JitterMs = time.Time{}, time.Time{}, 0, 0
+		}},
+		{`{"dst":{"gap":"run_after"}}`, func(j *cron.Job) { j.Schedule.Gap = "run_after" }},
+		{`{"dst":null}`, func(j *cron.Job) { j.Schedule.Gap, j.Schedule.Fold = "", "" }},
+		{`{"missed":null}`, func(j *cron.Job) { j.Missed = cron.MissedPolicy{Rule: cron.MissedFireOnce} }},
+		{`{"missed":{"policy":"skip"}}`, func(j *cron.Job) { j.Missed.Rule = cron.MissedSkip }},
+		{`{"missed":{"maxCatchup":1,"windowSeconds":null}}`, func(j *cron.Job) { j.Missed.MaxCatchup, j.Missed.Window = 1, cron.NoWindow }},
+		{`{"missed":{"windowSeconds":0}}`, func(j *cron.Job) { j.Missed.Window = cron.EmptyWindow }},
+		{`{"missed":{"windowSeconds":2592000}}`, func(j *cron.Job) { j.Missed.Window = cron.MaxWindow }},
+		{`{"retry":null}`, func(j *cron.Job) { j.Retry = cron.DefaultRetry() }},
+		{`{"retry":{"maxRetries":0}}`, func(j *cron.Job) { j.Retry.Retries = 0 }},
+		{`{"retry":{"baseMs":2000}}`, func(j *cron.Job) { j.Retry.Base = 2 * time.Second }},
+		{`{"retry":{"maxMs":90000}}`, func(j *cron.Job) { j.Retry.Max = 90 * time.Second }},
+		// A schedule of the same kind keeps the zone, the rules of daylight saving and the jitter; another kind does not.
+		{`{"schedule":{"kind":"cron","expr":"0 8 * * *"}}`, func(j *cron.Job) { j.Schedule.Expr = "0 8 * * *" }},
+		{`{"schedule":{"kind":"cron","expr":"0 8 * * *","tz":"UTC","staggerMs":7000}}`, func(j *cron.Job) {
+			j.Schedule.Expr, j.Schedule.TZ, j.JitterMs = "0 8 * * *", "UTC", 7000
+		}},
+		{`{"schedule":{"kind":"cron","expr":"0 8 * * *","staggerMs":6000},"jitterMs":6000}`, func(j *cron.Job) { j.Schedule.Expr, j.JitterMs = "0 8 * * *", 6000 }},
+		{`{"schedule":{"kind":"every","everyMs":60000}}`, func(j *cron.Job) {
+			j.Schedule = schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000, AnchorMs: inputNow.UnixMilli()}
+			j.JitterMs, j.DeleteAfter = 0, false
+		}},
+		{`{"schedule":{"kind":"at","atMs":1850000000000},"deleteAfterRun":false}`, func(j *cron.Job) {
+			j.Schedule = schedule.Spec{Kind: schedule.KindAt, At: time.UnixMilli(1_850_000_000_000).UTC()}
+			j.JitterMs, j.DeleteAfter = 0, false
+		}},
+		{`{"schedule":{"kind":"at","at":"2030-01-01T00:00:00Z"}}`, func(j *cron.Job) {
+			j.Schedule = schedule.Spec{Kind: schedule.KindAt, At: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
+			j.JitterMs, j.DeleteAfter = 0, true
+		}},
+		{`{"sessionTarget":"session:agent:helper:x"}`, func(j *cron.Job) { j.Session = "session:agent:helper:x" }},
+		{`{"sessionTarget":"current","sessionKey":"agent:main:y"}`, func(j *cron.Job) { j.Session = "session:agent:main:y" }},
+		// A payload of the same kind is merged, one of another kind replaced.
+		{`{"payload":{"model":"small","thinking":null,"timeoutSeconds":40}}`, func(j *cron.Job) {
+			j.Payload.Options, j.Timeout = []byte(`{"model":"small"}`), 40*time.Second
+		}},
+		{`{"payload":{"timeoutSeconds":40},"timeoutSeconds":40}`, func(j *cron.Job) { j.Timeout = 40 * time.Second }},
+		{`{"payload":{"allowUnsafeExternalContent":false}}`, func(*cron.Job) {}},
+		{`{"payload":{"kind":"systemEvent","text":"look"}}`, func(j *cron.Job) { j.Payload = cron.Payload{Kind: cron.PayloadSystemEvent, Text: "look"} }},
+		{`{"payload":{"kind":"script","script":"exit"}}`, func(j *cron.Job) { j.Payload = cron.Payload{Kind: cron.PayloadScript, Text: "exit"} }},
+		// Another chat has other threads, another channel other chats, another mode another target.
+		{`{"delivery":{"bestEffort":true}}`, func(j *cron.Job) { j.Delivery.BestEffort = true }},
+		{`{"delivery":{"threadId":null}}`, func(j *cron.Job) { j.Delivery.Thread = "" }},
+		{`{"delivery":{"to":"8"}}`, func(j *cron.Job) { j.Delivery.To, j.Delivery.Thread = "8", "" }},
+		{`{"delivery":{"channel":"last"}}`, func(j *cron.Job) { j.Delivery = cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "last"} }},
+		{`{"delivery":{"mode":"webhook","to":"https://example.org/x"}}`, func(j *cron.Job) {
+			j.Delivery = cron.Delivery{Mode: cron.DeliverWebhook, To: "https://example.org/x"}
+		}},
+		{`{"delivery":null}`, func(j *cron.Job) { j.Delivery = cron.Delivery{Mode: cron.DeliverNone} }},
+		{`{"failureAlert":null}`, func(j *cron.Job) { j.Alert = cron.Alert{} }},
+		{`{"failureAlert":false}`, func(j *cron.Job) { j.Alert = cron.Alert{Off: true} }},
+		{`{"failureAlert":{"cooldownMs":0,"includeSkipped":false}}`, func(j *cron.Job) { j.Alert.Cooldown, j.Alert.IncludeSkipped = 1, false }},
+		{`{"failureAlert":{"to":"9","channel":"telegram"}}`, func(j *cron.Job) {
+			j.Alert.Delivery = cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "telegram", To: "9"}
+		}},
+		{`{"paused":null}`, func(*cron.Job) {}},
+		{`{"paused":{"note":"away"}}`, paused(cron.Pause{Note: "away", At: inputNow})},
+		{`{"paused":{"note":"away","by":"ann","atMs":1700000000000,"untilMs":1800000000001}}`, paused(cron.Pause{
+			Note: "away", By: "ann", At: time.UnixMilli(1_700_000_000_000).UTC(), Until: inputNow.Add(time.Millisecond),
+		})},
+		{`{"paused":{"note":"away","atMs":1900000000000}}`, paused(cron.Pause{Note: "away", At: inputNow})},
+		{`{"paused":{"note":"away","untilMs":1800000000000,"enabled":true}}`, func(j *cron.Job) { j.Enabled = true }},
+		{`{"paused":{"note":"away","untilMs":1}}`, func(*cron.Job) {}},
+	} {
+		want := inputJob(t)
+		c.want(&want)
+		got, err := inputBorder().Apply(inputJob(t), members(t, c.members))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v\ngot  %+v\nwant %+v", c.members, err, got, want)
+		}
+	}
+}
+
+// A number of seconds or milliseconds that no duration holds was taken as a short time.
+func TestMembersThatAreRefusedAreNamed(t *testing.T) {
+	t.Parallel()
+	const wraps = "18446744074" // as seconds, these are 2^64 ns and 290 ms
+	for text, part := range map[string]string{
+		`{"colour":"red"}`:                          "unexpected property 'colour'",
+		`{"name":null}`:                             "1 to 200 characters",
+		`{"name":"a\nb"}`:                           "control",
+		`{"enabled":1}`:                             "at /a flag",
+		`{"trigger":{}}`:                            "trigger is not supported",
+		`{"agentId":"absent"}`:                      "no agent absent",
+		`{"lane":"fast"}`:                           "no lane fast; the lanes are main, cron",
+		`{"wakeMode":"later"}`:                      "not one of now, next-heartbeat",
+		`{"timeoutSeconds":` + wraps + `}`:          "out of range 0-86400",
+		`{"timeoutSeconds":-` + wraps + `}`:         "out of range 0-86400",
+		`{"retry":{"baseMs":` + wraps + `000}}`:     "out of range 100-600000",
+		`{"retry":{"maxMs":` + wraps + `000}}`:      "out of range 1000-3600000",
+		`{"retry":{"maxRetries":11}}`:               "out of range 0-10",
+		`{"missed":{"maxCatchup":0}}`:               "out of range 1-100",
+		`{"missed":{"windowSeconds":-1}}`:           "out of range 0-2592000",
+		`{"missed":{"windowSeconds":2592001}}`:      "2592001 is out of range 0-2592000",
+		`{"schedule":{"kind":"on-exit"}}`:           "on-exit is not supported",
+		`{"schedule":{"kind":"at"}}`:                "a moment is needed",
+		`{"schedule":{"kind":"every","everyMs":1}}`: "1000-",
+		`{"schedule":{"kind":"every","everyMs":60000},"dst":{"gap":"skip"}}`:         "rules for daylight saving belong to schedules of kind cron",
+		`{"schedule":{"kind":"cron","expr":"0 8 * * *","staggerMs":1},"jitterMs":2}`: "are one value",
+		`{"jitterMs":3600001}`:                                              "out of range 0-3600000",
+		`{"sessionTarget":"current"}`:                                       "needs a sessionKey",
+		`{"sessionTarget":"session:agent:absent:x"}`:                        "no agent absent",
+		`{"sessionTarget":"attic"}`:                                         "not one of main, isolated",
+		`{"payload":{"timeoutSeconds":40},"timeoutSeconds":41}`:             "are one value",
+		`{"payload":{"allowUnsafeExternalContent":true}}`:                   "not supported",
+		`{"payload":{"script":"x"}}`:                                        "unexpected property 'script'",
+		`{"payload":{"kind":"command","argv":["x"]}}`:                       "LANEWAY_CRON_PAYLOADS=command",
+		`{"payload":{"kind":"script","script":"x"},"sessionTarget":"main"}`: "need the sessionTarget isolated",
+		`{"payload":{"kind":"systemEvent","text":"x"},"wakeMode":"now"}`:    "a systemEvent needs",
+		`{"payload":{"kind":"agentTurn","message":" "}}`:                    "must not be blank",
+		`{"payload":{"kind":"heartbeat"}}`:                                  "heartbeat is not supported",
+		`{"payload":{"kind":"other"}}`:                                      "payload.kind other is not known",
+		`{"delivery":7}`:                                                    "at /delivery",
+		`{"delivery":{"mode":"shout"}}`:                                     "not one of none, announce and webhook",
+		`{"delivery":{"channel":"pigeon"}}`:                                 "there are telegram, web, last",
+		`{"delivery":{"to":""}}`:                                            "needs the id of a chat",
+		`{"delivery":{"channel":"web","to":"agent:absent:x"}}`:              "no agent absent",
+		`{"delivery":{"mode":"webhook","to":"ftp://x"}}`:                    "http or https URL",
+		`{"delivery":{"mode":"webhook","to":"https://a:b@x/"}}`:             "without a user name",
+		`{"delivery":{"mode":"webhook","to":"http://127.0.0.1/"}}`:          "it leads to the gateway",
+		`{"delivery":{"completionDestination":{"mode":"announce"}}}`:        "not known there",
+		`{"delivery":{"failureDestination":{"failureDestination":{}}}}`:     "destinations of its own",
+		`{"failureAlert":{"after":0}}`:                                      "at least 1",
+		`{"failureAlert":{"channel":"pigeon"}}`:                             "pigeon is not supported",
+		`{"paused":{"by":"ann"}}`:                                           "1 to 500 characters",
+		`{"paused":{"note":"` + strings.Repeat("x", 501) + `"}}`:            "1 to 500 characters",
+		`{"paused":{"note":"a","by":"\u0000"}}`:                             "paused.by",
+		`{"paused":{"note":"a","untilMs":0}}`:                               "milliseconds since 1970",
+		`{"paused":{"note":"a","atMs":-1}}`:                                 "milliseconds since 1970",
+		`{"startsAtMs":1900000000001}`:                                      "endsAt",
+		`{"payload":{"message":"` + strings.Repeat("x", 65_537) + `"}}`:     "65537 bytes; the limit is 65536",
+		`{"description":"` + strings.Repeat("x", 10_001) + `"}`:             "names and descriptions",
+	} {
+		if _, err := inputBorder().Apply(inputJob(t), members(t, text)); err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%.80s: got %v, want a refusal with %q", text, err, part)
+		}
+	}
+}
+
+func TestAJobWithoutWhatItNeedsIsRefused(t *testing.T) {
+	t.Parallel()
+	all := map[string]any{
+		"name": "x", "schedule": map[string]any{"kind": "every", "everyMs": 60_000}, "sessionTarget": "main",
+		"payload": map[string]any{"kind": "agentTurn", "message": "go"},
+	}
+	for missing := range all {
+		given := map[string]any{}
+		for name, value := range all {
+			if name != missing {
+				given[name] = value
+			}
+		}
+		text, err := json.Marshal(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = inputBorder().Apply(cron.Job{}, members(t, string(text)))
+		if want := fmt.Sprintf("must have required property '%s'", missing); err == nil || err.Error() != want {
+			t.Errorf("without %s: got %v, want %s", missing, err, want)
+		}
+	}
+}
+
+func TestThePreviewOfNoScheduleIsRefused(t *testing.T) {
+	t.Parallel()
+	b := inputBorder()
+	if _, err := b.Spec(cron.Members{}); chat.CodeOf(err) != chat.CodeInvalid {
+		t.Errorf("got %v", err)
+	}
+	got, err := b.Spec(members(t, `{"schedule":{"kind":"cron","expr":"0 9 * * *"},"dst":{"gap":"skip"}}`))
+	if want := (schedule.Spec{Kind: schedule.KindCron, Expr: "0 9 * * *", TZ: "UTC", Gap: "skip"}); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
