@@ -309,9 +309,6 @@ func setMissed(_ Border, j *Job, raw json.RawMessage, _ Members) error {
 		if err := readInto("missed/windowSeconds", in.Window, &n); err != nil {
 			return err
 		}
-		if n < 0 || n > int64(MaxWindow/time.Second) {
-			return schedule.NewInvalid("missed.windowSeconds", schedule.InvalidRange, "%d is out of range 0-%d", n, int64(MaxWindow/time.Second))
-		}
 		j.Missed.Window = seconds(n)
 		if n == 0 {
 			j.Missed.Window = EmptyWindow

@@ -16,13 +16,13 @@ import (
 
 var inputNow = time.UnixMilli(1_800_000_000_000).UTC()
 
-// inputBorder knows the agents main and helper, the channel telegram and the lanes main and cron, and enables scripts.
+// inputBorder knows the agents main and helper, the channel telegram, the lanes main and cron, and every kind of payload.
 func inputBorder() cron.Border {
 	return cron.Border{
 		Now: inputNow, DefaultAgent: "main", Channels: []string{"telegram"}, Lanes: []string{"main", "cron"},
 		Agent:   func(name string) bool { return name == "main" || name == "helper" },
 		Channel: func(name string) bool { return name == "telegram" },
-		Payload: func(kind cron.PayloadKind) bool { return kind == cron.PayloadScript },
+		Payload: func(cron.PayloadKind) bool { return true },
 		Webhook: func(url string) error {
 			if strings.Contains(url, "127.0.0.1") {
 				return errors.New("it leads to the gateway")
@@ -60,6 +60,23 @@ func inputJob(t *testing.T) cron.Job {
 	return j
 }
 
+func TestANewJobHasTheDefaults(t *testing.T) {
+	t.Parallel()
+	got, err := inputBorder().Apply(cron.Job{}, members(t, `{
+		"name": "tea", "schedule": {"kind": "every", "everyMs": 60000}, "sessionTarget": "isolated", "payload": {"kind": "agentTurn", "message": "tea?"}}`))
+	want := cron.Job{
+		Name: "tea", Agent: "main", Lane: cron.DefaultLane, WakeMode: cron.WakeNow, Enabled: true, Session: cron.Isolated,
+		Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000, AnchorMs: inputNow.UnixMilli()},
+		Payload:  cron.Payload{Kind: cron.PayloadAgentTurn, Text: "tea?"}, Delivery: cron.Delivery{Mode: cron.DeliverNone},
+		Overlap: cron.OverlapSkip, Missed: cron.MissedPolicy{Rule: cron.MissedFireOnce}, Retry: cron.DefaultRetry(),
+		Timeout: cron.DefaultTimeout, PauseAfter: cron.DefaultPauseAfter,
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
+	}
+}
+
+// A patch changes what it names; null is the default again, and the same patch twice changes nothing more.
 func TestMembersOfAJobChangeWhatTheyName(t *testing.T) {
 	t.Parallel()
 	paused := func(p cron.Pause) func(*cron.Job) { return func(j *cron.Job) { j.Pause = &p } }
@@ -69,6 +86,12 @@ func TestMembersOfAJobChangeWhatTheyName(t *testing.T) {
 	}{
 		{`{}`, func(*cron.Job) {}},
 		{`{"owner":"x","state":1,"extended":1,"idempotencyKey":"k","key":"k","declarationKey":"k","sessionKey":"k","trigger":null,"pacing":null}`, func(*cron.Job) {}},
+		{`{"name":"tea","displayName":"Tea","description":"at\nfive","maxRuns":3,"enabled":true}`, func(j *cron.Job) {
+			j.Name, j.DisplayName, j.Description, j.MaxRuns, j.Enabled = "tea", "Tea", "at\nfive", 3, true
+		}},
+		{`{"overlap":"concurrent","lane":"cron","timeoutSeconds":86400}`, func(j *cron.Job) {
+			j.Overlap, j.Lane, j.Timeout = cron.OverlapConcurrent, "cron", cron.MaxTimeout
+		}},
 		{`{"agentId":null}`, func(j *cron.Job) { j.Agent = "main" }},
 		{`{"lane":null}`, func(j *cron.Job) { j.Lane = "cron" }},
 		{`{"enabled":null}`, func(j *cron.Job) { j.Enabled = true }},
@@ -92,7 +115,7 @@ func TestMembersOfAJobChangeWhatTheyName(t *testing.T) {
 		{`{"retry":{"baseMs":2000}}`, func(j *cron.Job) { j.Retry.Base = 2 * time.Second }},
 		{`{"retry":{"maxMs":90000}}`, func(j *cron.Job) { j.Retry.Max = 90 * time.Second }},
 		// A schedule of the same kind keeps the zone, the rules of daylight saving and the jitter; another kind does not.
-		{`{"schedule":{"kind":"cron","expr":"0 8 * * *"}}`, func(j *cron.Job) { j.Schedule.Expr = "0 8 * * *" }},
+		{`{"schedule":{"kind":"cron","expr":" 0  8 * * *"}}`, func(j *cron.Job) { j.Schedule.Expr = "0 8 * * *" }},
 		{`{"schedule":{"kind":"cron","expr":"0 8 * * *","tz":"UTC","staggerMs":7000}}`, func(j *cron.Job) {
 			j.Schedule.Expr, j.Schedule.TZ, j.JitterMs = "0 8 * * *", "UTC", 7000
 		}},
@@ -118,6 +141,10 @@ func TestMembersOfAJobChangeWhatTheyName(t *testing.T) {
 		{`{"payload":{"timeoutSeconds":40},"timeoutSeconds":40}`, func(j *cron.Job) { j.Timeout = 40 * time.Second }},
 		{`{"payload":{"allowUnsafeExternalContent":false}}`, func(*cron.Job) {}},
 		{`{"payload":{"kind":"systemEvent","text":"look"}}`, func(j *cron.Job) { j.Payload = cron.Payload{Kind: cron.PayloadSystemEvent, Text: "look"} }},
+		{`{"payload":{"message":"coffee?"}}`, func(j *cron.Job) { j.Payload.Text = "coffee?" }},
+		{`{"payload":{"kind":"command","argv":["x"]}}`, func(j *cron.Job) {
+			j.Payload = cron.Payload{Kind: cron.PayloadCommand, Options: []byte(`{"argv":["x"]}`)}
+		}},
 		{`{"payload":{"kind":"script","script":"exit"}}`, func(j *cron.Job) { j.Payload = cron.Payload{Kind: cron.PayloadScript, Text: "exit"} }},
 		// Another chat has other threads, another channel other chats, another mode another target.
 		{`{"delivery":{"bestEffort":true}}`, func(j *cron.Job) { j.Delivery.BestEffort = true }},
@@ -145,9 +172,12 @@ func TestMembersOfAJobChangeWhatTheyName(t *testing.T) {
 	} {
 		want := inputJob(t)
 		c.want(&want)
-		got, err := inputBorder().Apply(inputJob(t), members(t, c.members))
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %v\ngot  %+v\nwant %+v", c.members, err, got, want)
+		got := inputJob(t)
+		for range 2 {
+			var err error
+			if got, err = inputBorder().Apply(got, members(t, c.members)); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: %v\ngot  %+v\nwant %+v", c.members, err, got, want)
+			}
 		}
 	}
 }
@@ -178,14 +208,18 @@ func TestMembersThatAreRefusedAreNamed(t *testing.T) {
 		`{"schedule":{"kind":"every","everyMs":1}}`: "1000-",
 		`{"schedule":{"kind":"every","everyMs":60000},"dst":{"gap":"skip"}}`:         "rules for daylight saving belong to schedules of kind cron",
 		`{"schedule":{"kind":"cron","expr":"0 8 * * *","staggerMs":1},"jitterMs":2}`: "are one value",
-		`{"jitterMs":3600001}`:                                              "out of range 0-3600000",
-		`{"sessionTarget":"current"}`:                                       "needs a sessionKey",
-		`{"sessionTarget":"session:agent:absent:x"}`:                        "no agent absent",
-		`{"sessionTarget":"attic"}`:                                         "not one of main, isolated",
-		`{"payload":{"timeoutSeconds":40},"timeoutSeconds":41}`:             "are one value",
-		`{"payload":{"allowUnsafeExternalContent":true}}`:                   "not supported",
-		`{"payload":{"script":"x"}}`:                                        "unexpected property 'script'",
-		`{"payload":{"kind":"command","argv":["x"]}}`:                       "LANEWAY_CRON_PAYLOADS=command",
+		`{"jitterMs":3600001}`:                                               "out of range 0-3600000",
+		`{"sessionTarget":"current"}`:                                        "needs a sessionKey",
+		`{"sessionTarget":"session:agent:absent:x"}`:                         "no agent absent",
+		`{"sessionTarget":"attic"}`:                                          "not one of main, isolated",
+		`{"payload":{"timeoutSeconds":40},"timeoutSeconds":41}`:              "are one value",
+		`{"payload":{"allowUnsafeExternalContent":true}}`:                    "not supported",
+		`{"payload":{"script":"x"}}`:                                         "unexpected property 'script'",
+		`{"payload":{"kind":"command"}}`:                                     "payload.argv is needed",
+		`{"schedule":{"kind":"cron","expr":"0 8 * * *"},"jitterMs":3600001}`: "out of range 0-3600000",
+		`{"name":7}`:          "at /name",
+		`{"overlap":"later"}`: "later is not known",
+		`{"maxRuns":-1}`:      "maxRuns",
 		`{"payload":{"kind":"script","script":"x"},"sessionTarget":"main"}`: "need the sessionTarget isolated",
 		`{"payload":{"kind":"systemEvent","text":"x"},"wakeMode":"now"}`:    "a systemEvent needs",
 		`{"payload":{"kind":"agentTurn","message":" "}}`:                    "must not be blank",
@@ -214,6 +248,18 @@ func TestMembersThatAreRefusedAreNamed(t *testing.T) {
 	} {
 		if _, err := inputBorder().Apply(inputJob(t), members(t, text)); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%.80s: got %v, want a refusal with %q", text, err, part)
+		}
+	}
+}
+
+func TestAPayloadThatRunsOnTheHostIsDisabledUntilItIsEnabled(t *testing.T) {
+	t.Parallel()
+	b := inputBorder()
+	b.Payload = func(cron.PayloadKind) bool { return false }
+	for _, kind := range []string{"command", "script"} {
+		_, err := b.Apply(inputJob(t), members(t, `{"payload":{"kind":"`+kind+`"}}`))
+		if err == nil || !strings.Contains(err.Error(), "enable it with LANEWAY_CRON_PAYLOADS="+kind) {
+			t.Errorf("%s: %v", kind, err)
 		}
 	}
 }

@@ -33,7 +33,11 @@ func TestCatchingUpWaitsBehindAnActiveRunWhateverTheOverlapPolicy(t *testing.T) 
 			Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000}, Missed: MissedPolicy{Rule: MissedFireAll, MaxCatchup: 5},
 			State: JobState{Next: now.Add(-10 * time.Minute), NextRunAt: now.Add(-10 * time.Minute)},
 		}
-		verdicts := NewPlanner(schedule.NewCompiler(0), PlannerConfig{}).Decide(now.Add(45*time.Second), []DueJob{{Job: j, Active: c.active, Running: len(c.active)}})
+		before := "" // the session of the active run
+		if len(c.active) > 0 {
+			before = "agent:main:cron:j:a"
+		}
+		verdicts := NewPlanner(schedule.NewCompiler(0), PlannerConfig{}).Decide(now.Add(45*time.Second), []DueJob{{Job: j, Active: c.active, Session: before, Running: len(c.active)}})
 		if len(verdicts) != 1 {
 			t.Fatalf("%d verdicts", len(verdicts))
 		}
@@ -49,6 +53,12 @@ func TestCatchingUpWaitsBehindAnActiveRunWhateverTheOverlapPolicy(t *testing.T) 
 		}
 		if !slices.IsSortedFunc(v.Runs, func(a, b Launch) int { return a.Run.ScheduledFor.Compare(b.Run.ScheduledFor) }) {
 			t.Errorf("%s: the oldest is not first", c.overlap)
+		}
+		behind := before != "" && c.overlap == OverlapSkip // the runs of a job that buffers share a session of their own
+		for _, l := range v.Runs {
+			if key := l.Run.SessionKey; key != v.Runs[0].Run.SessionKey || (key == before) != behind {
+				t.Errorf("%s with %d active: a run catches up in %s, want one session for all, which is %q: %t", c.overlap, len(c.active), key, before, behind)
+			}
 		}
 	}
 }

@@ -224,6 +224,7 @@ func TestParseAtReadsLocalTimesInTheZone(t *testing.T) {
 		{"2027-03-02T08:00", "", "2027-03-02T08:00:00Z"},
 		{"2027-03-02 08:00:30", "Europe/Berlin", "2027-03-02T07:00:30Z"},
 		{"2027-03-02T08:00:00.5", "+05:30", "2027-03-02T02:30:00.5Z"},
+		{"2027-03-02T08:00", "-03:30", "2027-03-02T11:30:00Z"},
 		{"2027-03-02", "Asia/Tokyo", "2027-03-01T15:00:00Z"},
 		{"2027-03-28T02:30:00", "Europe/Berlin", "2027-03-28T01:00:00Z"},
 		{"2026-11-01T01:30:00", "America/New_York", "2026-11-01T05:30:00Z"},
@@ -263,6 +264,9 @@ func TestZonesAreKnownOrRefused(t *testing.T) {
 	s, err := Check(Spec{Kind: KindCron, Expr: "0 9 * * *"}, noon, Rules{DefaultTZ: "Asia/Tokyo"})
 	if err != nil || s.Spec().TZ != "Asia/Tokyo" || s.Location().String() != "Asia/Tokyo" {
 		t.Errorf("default zone: %+v, %v", s.Spec(), err)
+	}
+	if s, err = Check(Spec{Kind: KindCron, Expr: "0 9 * * *"}, noon, Rules{}); err != nil || s.Spec().TZ != "UTC" {
+		t.Errorf("without a zone: %+v, %v", s.Spec(), err)
 	}
 }
 

@@ -33,4 +33,6 @@ func TestParsePastReadsWhatAPersonAsksAbout(t *testing.T) {
 			t.Errorf("ParsePast(%q) = %s, want an error", text, got)
 		}
 	}
+	_, err := ParsePast("today 9:00", now, "Mars/Base")
+	refused(t, "zone", err, "schedule.tz", InvalidZone, "not a known time zone: Mars/Base")
 }
