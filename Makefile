@@ -51,10 +51,11 @@ stress: ## N runs (20) of make short, or of PKG in full with FULL=1, while two p
 processes: ## how many processes and how many tests with processes there are; fails above their bounds (needs perf and root)
 	$(TESTPG) scripts/processes
 
-lint: ## golangci-lint at the pinned version; formatting as a difference; Compose files by the library of docker compose
+lint: ## golangci-lint at the pinned version; formatting as a difference; Compose files by the library of docker compose; the types of the dashboard (npm)
 	$(LINT) run --allow-parallel-runners $(PKG)
 	$(LINT) fmt --diff
 	cd tools/compose && $(GO) run . ../../compose.yaml ../../internal/testpg/compose.yaml
+	scripts/check-types
 
 fmt: ## format in place
 	$(LINT) fmt

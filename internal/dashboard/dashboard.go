@@ -13,7 +13,8 @@
 // All addresses are relative to the page, which is at /dashboard/: a proxy may serve it below any path, and the gateway does not know that path.
 //
 // web has one module for each page, ui has what pages share, store.js has the state as signals, and rpc.js alone uses the socket. vendor has Preact
-// as it was published, see vendor/README.md: there is no build step.
+// as it was published, see vendor/README.md: there is no build step. types has the types of the protocol, made from the table of methods, with which the type
+// checker of TypeScript checks the modules (make lint).
 //
 // # Promises
 //
@@ -92,7 +93,7 @@ func load() map[string]file {
 	}
 	files := map[string]file{}
 	err = fs.WalkDir(web, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || strings.HasSuffix(name, ".d.ts") { // types are for the type checker
 			return err
 		}
 		body, err := fs.ReadFile(web, name)

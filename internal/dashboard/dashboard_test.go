@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -37,7 +38,7 @@ func TestEveryAnswerCarriesThePolicy(t *testing.T) {
 	t.Parallel()
 	for path, status := range map[string]int{
 		"/dashboard": 302, "/dashboard/": 200, "/dashboard/app.js": 200, "/dashboard/style.css": 200, "/dashboard/icon.svg": 200,
-		"/dashboard/nothing": 404, "/dashboard/../dashboard.go": 404, "/dashboard/web": 404, "/dashboard/.": 404, "/dashboard/index.html": 404,
+		"/dashboard/nothing": 404, "/dashboard/../dashboard.go": 404, "/dashboard/web": 404, "/dashboard/.": 404, "/dashboard/index.html": 404, "/dashboard/vendor/htm.d.ts": 404,
 	} {
 		w := get(t, http.MethodGet, path)
 		h := w.Header()
@@ -94,10 +95,14 @@ func TestThePageNamesNoAddressFromTheRoot(t *testing.T) {
 	}
 }
 
-// The modules of others are those that were published: vendor/README.md has their sums.
+// The modules of others are those that were published: vendor/README.md has their sums. The type checker uses the types of the same versions.
 func TestVendoredModulesAreThoseOfTheTable(t *testing.T) {
 	t.Parallel()
 	table, err := os.ReadFile("web/vendor/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.ReadFile("../../ui-test/package-lock.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,9 +115,12 @@ func TestVendoredModulesAreThoseOfTheTable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		row := regexp.MustCompile("(?m)^\\| `" + regexp.QuoteMeta(filepath.Base(name)) + "` .* ([0-9a-f]{64}) \\|$").FindSubmatch(table)
-		if sum := sha256.Sum256(body); row == nil || string(row[1]) != hex.EncodeToString(sum[:]) {
-			t.Errorf("%s has the sum %x, the table %s", name, sum, row)
+		row := regexp.MustCompile("(?m)^\\| `" + regexp.QuoteMeta(filepath.Base(name)) + "` \\| `(.*?)` \\| (.*?) \\| .* ([0-9a-f]{64}) \\|$").FindSubmatch(table)
+		if sum := sha256.Sum256(body); row == nil || string(row[3]) != hex.EncodeToString(sum[:]) {
+			t.Fatalf("%s has the sum %x, the table %s", name, sum, row)
+		}
+		if pin := fmt.Sprintf("\"node_modules/%s\": {\n      \"version\": \"%s\"", row[1], row[2]); !strings.Contains(string(lock), pin) {
+			t.Errorf("ui-test/package-lock.json lacks %s", pin)
 		}
 	}
 }
@@ -203,7 +211,7 @@ func TestThePageKeepsToItsSize(t *testing.T) {
 	total := 0
 	later := []string{"vendor/marked.js", "jobdraft.js", "pages/jobform.js"}
 	err := fs.WalkDir(os.DirFS("web"), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.HasPrefix(name, "vendor/LICENSE") || name == "index.html" || slices.Contains(later, name) {
+		if err != nil || d.IsDir() || strings.HasPrefix(name, "vendor/LICENSE") || strings.HasSuffix(name, ".d.ts") || name == "index.html" || slices.Contains(later, name) {
 			return err
 		}
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/dashboard/"+name, nil)

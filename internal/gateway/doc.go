@@ -55,5 +55,5 @@
 //	}
 //	return srv.Serve(ctx, listener)
 //
-//go:generate go run ./gendoc -out ../../docs -wire ../wire
+//go:generate go run ./gendoc -out ../../docs -wire ../wire -types ../dashboard/types
 package gateway

@@ -13,19 +13,22 @@ import { Mark } from "./ui/parts.js";
 import { plain, span, time } from "./ui/text.js";
 import { render } from "./vendor/preact.js";
 
+const OVERVIEW = { title: "Overview", page: Overview, shown: () => true };
 const PAGES = new Map([
-  ["overview", { title: "Overview", page: Overview, shown: () => true }],
+  ["overview", OVERVIEW],
   ["chat", { title: "Chat", page: Chat, shown: () => true }],
   ["jobs", { title: "Jobs", page: Jobs, shown: () => knows("cron.list") }],
   ["people", { title: "People", page: People, shown: () => knows("channels.pairing.list") && may("admin") }],
 ]);
 
+const THEMES = { system: "◐", light: "○", dark: "●" };
+
 function Link() {
-  const l = link.value;
-  switch (l.state) {
+  const { state, since = 0, why, retryAt = 0 } = link.value;
+  switch (state) {
     case "live": return html`<${Mark} kind="ok">live<//>`;
-    case "stale": return html`<${Mark} kind="warn">not answering since ${time(l.since)} (${span(now.value - l.since)})<//>`;
-    case "offline": return html`<${Mark} kind="error">offline since ${time(l.since)}: ${l.why}${l.retryAt > now.value ? `, again in ${span(l.retryAt - now.value)}` : ", connecting"}<//>
+    case "stale": return html`<${Mark} kind="warn">not answering since ${time(since)} (${span(now.value - since)})<//>`;
+    case "offline": return html`<${Mark} kind="error">offline since ${time(since)}: ${why}${retryAt > now.value ? `, again in ${span(retryAt - now.value)}` : ", connecting"}<//>
       <button type="button" class="plain" onClick=${retry}>now</button>`;
     default: return html`<${Mark} kind="waiting">connecting<//>`;
   }
@@ -41,24 +44,24 @@ function Health() {
   return html`<${Mark} kind=${bad ? "error" : "ok"}>${bad ? "not healthy" : "healthy"}<//> ${n > 0 && html`<a class="target" href="#/overview">${n} ${n === 1 ? "needs" : "need"} you</a>`}`;
 }
 
+/** @param {{current: string}} props */
 function Header({ current }) {
-  const rank = ["admin", "write", "read"].find((s) => me.value.scopes.includes(`operator.${s}`)) ?? "no rights";
+  const rank = ["admin", "write", "read"].find((s) => me.value?.scopes.includes(`operator.${s}`)) ?? "no rights", name = plain(me.value?.name);
   return html`<header class="bar">
     <a class="brand" href="#/overview" aria-label="laneway"><img src="icon.svg" alt="" width="22" height="22"/><span>laneway</span></a>
     <nav id="nav" aria-label="Pages">${[...PAGES].filter(([, p]) => p.shown()).map(([name, p]) => html`<a key=${name} href=${`#/${name}`} aria-current=${name === current ? "page" : undefined}>${p.title}</a>`)}</nav>
     <div id="link" class="link" role="status"><${Health}/><${Link}/></div>
     ${knows("cron.list") && knows("cron.explain") && html`<${Ask}/>`}
-    <div class="account"><span id="name" class="ellipsis" title=${`signed in as ${plain(me.value.name)}, ${rank}`}>${plain(me.value.name)} · ${rank}</span>
-      <button type="button" class="plain" onClick=${nextTheme} aria-label=${`Theme: ${theme.value}`} title=${`Theme: ${theme.value}`}>${{ system: "◐", light: "○", dark: "●" }[theme.value]}</button>
+    <div class="account"><span id="name" class="ellipsis" title=${`signed in as ${name}, ${rank}`}>${name} · ${rank}</span>
+      <button type="button" class="plain" onClick=${nextTheme} aria-label=${`Theme: ${theme.value}`} title=${`Theme: ${theme.value}`}>${THEMES[theme.value]}</button>
       <button type="button" class="plain" id="signout" onClick=${() => signOut()}>Sign out</button></div>
   </header>`;
 }
 
 function App() {
   if (!me.value) return html`<${SignIn}/><${Question}/>`;
-  const { page } = route.value;
-  const current = PAGES.has(page) && PAGES.get(page).shown() ? page : "overview";
-  const { title, page: Page } = PAGES.get(current);
+  const asked = PAGES.get(route.value.page), shown = asked?.shown() ? asked : OVERVIEW;
+  const current = shown === asked ? route.value.page : "overview", { title, page: Page } = shown;
   const old = ["stale", "offline"].includes(link.value.state);
   return html`<div class=${`shell on-${current}`}>
     <${Header} current=${current}/>
@@ -69,5 +72,5 @@ function App() {
     <${Question}/></div>`;
 }
 
-render(html`<${App}/>`, document.getElementById("app"));
+render(html`<${App}/>`, /** @type {HTMLElement} */ (document.getElementById("app")));
 start();

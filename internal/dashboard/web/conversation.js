@@ -1,3 +1,4 @@
+// @ts-nocheck
 // One conversation: a part of its transcript, what waits, what is sent, and answers as they grow.
 
 import { NotConfirmed } from "./rpc.js";

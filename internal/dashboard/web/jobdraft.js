@@ -1,3 +1,4 @@
+// @ts-nocheck
 // A job as the form has it: what a person typed, the members of cron.add and cron.update that it stands for, and the command with the same effect.
 
 import { stamp } from "./ui/text.js";

@@ -1,3 +1,4 @@
+// @ts-nocheck
 // The jobs that the page shows: one page of the list, or one job with its history. The gateway sorts, filters and counts; events change the rows that are shown.
 
 import { Resource, call, list, listeners, route } from "./store.js";

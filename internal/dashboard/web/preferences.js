@@ -5,12 +5,12 @@ import { effect, signal } from "./ui/html.js";
 const KEY = "laneway.preferences";
 
 function read() {
-  try { return JSON.parse(localStorage.getItem(KEY)) ?? {}; } catch { return {}; }
+  try { return JSON.parse(localStorage.getItem(KEY) ?? "{}"); } catch { return {}; }
 }
 
-export const theme = signal(["light", "dark"].includes(read().theme) ? read().theme : "system");
+export const theme = signal(/** @type {"system" | "light" | "dark"} */ (["light", "dark"].includes(read().theme) ? read().theme : "system"));
 
-export const nextTheme = () => { theme.value = { system: "light", light: "dark", dark: "system" }[theme.value]; };
+export const nextTheme = () => { theme.value = theme.value === "system" ? "light" : theme.value === "light" ? "dark" : "system"; };
 
 effect(() => {
   document.documentElement.dataset.theme = theme.value;

@@ -8,6 +8,7 @@ const ANSWER = 5000; // without its answer, the gateway counts as not answering
 const LOST = 60000; // without a frame, the socket is given up
 
 export class Refused extends Error {
+  /** @param {wire.Error} error */
   constructor(error) {
     super(error.message);
     this.code = error.details?.code ?? error.code;
@@ -19,12 +20,18 @@ export class Refused extends Error {
 // NotConfirmed: the connection was lost before the answer; the call may have been executed.
 export class NotConfirmed extends Error {}
 
+/** @param {string} path */
 const beside = (path) => new URL(`../${path.replace(/^\//, "")}`, document.baseURI); // a proxy may serve the page below a path
 
 export class Gateway {
-  #token; #socket = null; #waiting = new Map(); #next = 1; #failures = 0; #timer = 0; #watch = 0; #seen = 0; #probing = false; #state = "";
+  #token; #next = 1; #failures = 0; #timer = 0; #watch = 0; #seen = 0; #probing = false;
+  /** @type {page.Link["state"]} */ #state = "";
+  /** @type {WebSocket | null} */ #socket = null;
+  #first = true; // the socket has had no frame
+  /** @type {Map<string, {resolve: (result: any) => void, reject: (why: Error) => void}>} */ #waiting = new Map();
 
   // hooks: up(hello), link({state, since, why, retryAt}), refused(message), event(name, payload). state: connecting, live, stale, offline, paused.
+  /** @param {string} token @param {page.Hooks} hooks */
   constructor(token, hooks) {
     this.#token = token;
     this.hooks = hooks;
@@ -35,8 +42,8 @@ export class Gateway {
     const address = beside("ws");
     address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
     const socket = new WebSocket(address);
-    socket.first = true;
     this.#socket = socket;
+    this.#first = true;
     if (this.#state !== "offline") this.#link("connecting");
     socket.onmessage = (m) => this.#frame(socket, JSON.parse(m.data));
     socket.onclose = (e) => this.#lost(socket, e);
@@ -51,7 +58,9 @@ export class Gateway {
   // retry opens a connection now, and not when the pause is over.
   retry() { if (this.#state === "offline" && !this.#socket) this.open(); }
 
-  call(method, params = {}) {
+  /** @template {page.Method} M @param {M} method @param {page.Given<M>} given @returns {Promise<page.Result<M>>} */
+  call(method, ...given) {
+    const [params = {}] = given;
     return new Promise((resolve, reject) => {
       if (this.#socket?.readyState !== WebSocket.OPEN) {
         reject(new Error("The gateway is not connected; nothing was done."));
@@ -64,23 +73,25 @@ export class Gateway {
   }
 
   // http calls a path of this gateway with the token of this tab.
-  async http(path, options = {}) {
+  /** @type {page.Http} */
+  http = async (path, options = {}) => {
     const answer = await fetch(beside(path), { ...options, headers: { Authorization: `Bearer ${this.#token}` }, redirect: "error", cache: "no-store", credentials: "omit" });
     if (answer.ok) return answer;
     const refusal = await answer.json().catch(() => ({}));
     throw new Error(refusal.error?.message ?? `the gateway answered ${answer.status}`);
-  }
+  };
 
   // A list as if it were one page. Pages are bounded in bytes, so one may have fewer members than were requested. most: how many members to read.
-  async list(method, member, params = {}, most = Infinity) {
-    const all = [];
+  /** @type {page.List} */
+  list = async (method, member, params = {}, most = Infinity) => {
+    /** @type {any[]} */ const all = [];
     for (let offset = 0; offset !== null && all.length < most;) {
-      const page = await this.call(method, { ...params, limit: Math.min(200, most - all.length), offset });
+      /** @type {any} */ const page = await /** @type {any} */ (this).call(method, { ...params, limit: Math.min(200, most - all.length), offset });
       all.push(...page[member]);
       offset = page[member].length > 0 ? page.nextOffset ?? null : null;
     }
-    return all;
-  }
+    return /** @type {any} */ (all);
+  };
 
   // check looks at the last frame: after a silence health is called, and a gateway that does not answer is shown as such.
   check() {
@@ -97,13 +108,15 @@ export class Gateway {
     return this.#in(ANSWER);
   }
 
+  /** @param {number} ms */
   #in(ms) { this.#watch = setTimeout(() => this.check(), ms); }
 
+  /** @param {WebSocket} socket @param {any} frame */
   #frame(socket, frame) {
     if (socket !== this.#socket) return undefined;
     this.#seen = Date.now();
     this.#probing = false;
-    socket.first = false;
+    this.#first = false;
     if (frame.type === "event" && frame.event === "connect.challenge") return this.#hello();
     if (this.#state === "stale") this.#link("live");
     if (frame.type === "event") return this.hooks.event(frame.event, frame.payload);
@@ -133,31 +146,35 @@ export class Gateway {
     });
   }
 
+  /** @param {page.Link["state"]} state @param {Omit<page.Link, "state">} more */
   #link(state, more = {}) {
     this.#state = state;
     this.hooks.link({ state, ...more });
   }
 
+  /** @param {WebSocket | null} socket */
   #giveUp(socket) {
-    socket.close(4000, "silence");
+    socket?.close(4000, "silence");
     this.#lost(socket, { reason: "it does not answer" }); // the close event of a connection without a peer comes much later
   }
 
+  /** @param {WebSocket | null} socket @param {{code?: number, reason: string}} event */
   async #lost(socket, event) {
-    if (socket !== this.#socket) return;
-    const before = this.#state;
+    if (!socket || socket !== this.#socket) return;
+    const before = this.#state, first = this.#first;
     this.#end("", "The connection was lost before the answer.");
-    if (event.code === 1008 && !socket.first) return this.hooks.refused(event.reason || "The token is no longer valid.");
+    if (event.code === 1008 && !first) return this.hooks.refused(event.reason || "The token is no longer valid.");
     const pause = Math.max(FIRST_PAUSE, Math.random() * Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** ++this.#failures));
-    const offline = { since: before === "offline" ? undefined : this.#seen || Date.now(), why: event.reason || "connection lost", retryAt: Date.now() + pause };
+    const offline = /** @type {page.Link} */ ({ state: "offline", since: before === "offline" ? undefined : this.#seen || Date.now(), why: event.reason || "connection lost", retryAt: Date.now() + pause });
     this.#link("offline", offline);
     this.#timer = setTimeout(() => this.open(), pause);
-    if (!socket.first) return undefined;
+    if (!first) return undefined;
     const why = await reason();
-    if (this.#state === "offline") this.hooks.link({ state: "offline", ...offline, why });
+    if (this.#state === "offline") this.hooks.link({ ...offline, why });
     return undefined;
   }
 
+  /** @param {page.Link["state"]} state @param {string} why */
   #end(state, why) {
     clearTimeout(this.#timer);
     clearTimeout(this.#watch);
@@ -172,6 +189,7 @@ export class Gateway {
   }
 }
 
+/** @param {Refused} fault */
 function sentence(fault) {
   switch (fault.code) {
     case "AUTH_TOKEN_MISMATCH": return "This token is not valid here: it is wrong, has expired, or was revoked. Run: laneway dashboard";
@@ -182,7 +200,7 @@ function sentence(fault) {
 
 // reason finds out why a socket failed before its first frame: a browser does not disclose why an upgrade was refused. The probes are open to everyone.
 async function reason() {
-  const get = (path) => fetch(beside(path), { cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(ANSWER) });
+  const get = (/** @type {string} */ path) => fetch(beside(path), { cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(ANSWER) });
   try {
     const health = await get("healthz").then((r) => r.json());
     if (health.status === "draining") return "it is draining, and will be back";

@@ -6,9 +6,9 @@ import { Dialog } from "./ui/parts.js";
 import { plain } from "./ui/text.js";
 
 export function SignIn() {
-  const submit = (e) => {
+  const submit = (/** @type {SubmitEvent & {currentTarget: HTMLFormElement}} */ e) => {
     e.preventDefault();
-    const token = new FormData(e.target).get("token").trim();
+    const token = String(new FormData(e.currentTarget).get("token")).trim();
     if (token) signIn(token);
   };
   return html`<main class="signin"><form class="card" autocomplete="off" onSubmit=${submit}>
@@ -24,6 +24,7 @@ export function SignIn() {
   </form></main>`;
 }
 
+/** @param {string[]} scopes */
 const rights = (scopes) => scopes.map((s) => s.replace("operator.", "")).join(", ") || "nothing";
 
 export function Question() {

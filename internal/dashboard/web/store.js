@@ -6,30 +6,38 @@ import { computed, effect, signal } from "./ui/html.js";
 const TOKEN = "laneway.token"; // in the storage of this tab
 const HIDDEN = 60000; // a tab that is hidden for so long gives its connection up
 
-export const link = signal({ state: "" });
-export const me = signal(null); // { name, scopes, methods, mainKey }
+export const link = signal(/** @type {page.Link} */ ({ state: "" }));
+export const me = signal(/** @type {page.Me | null} */ (null));
 export const message = signal(""); // what the sign-in page shows
-export const question = signal(null); // a token from a link that waits for the person: { name, scopes, take, leave }
+export const question = signal(/** @type {page.Question | null} */ (null));
 export const fault = signal(""); // why the last action failed
 export const now = signal(Date.now());
 export const route = signal(parse());
 export const live = computed(() => link.value.state === "live");
 
-export const may = (scope) => me.value.scopes.some((s) => s === `operator.${scope}` || s === "operator.admin");
-export const knows = (method) => me.value.methods.includes(method);
+/** @param {"read" | "write" | "admin"} scope */
+export const may = (scope) => me.value?.scopes.some((s) => s === `operator.${scope}` || s === "operator.admin") ?? false;
+/** @param {page.Method} method */
+export const knows = (method) => me.value?.methods.includes(method) ?? false;
 
-let gateway = null;
-export const call = (method, params) => gateway.call(method, params);
-export const http = (path, options) => gateway.http(path, options);
-export const list = (...args) => gateway.list(...args);
+/** @type {Gateway | null} */ let gateway = null;
+const connection = () => { if (!gateway) throw new Error("You are not signed in; nothing was done."); return gateway; };
+/** @type {page.Call} */
+export const call = async (method, ...given) => connection().call(method, ...given);
+/** @type {page.Http} */
+export const http = async (...given) => connection().http(...given);
+/** @type {page.List} */
+export const list = async (...given) => connection().list(...given);
 
-const resources = [];
+/** @type {Resource<any>[]} */ const resources = [];
 
 // Resource is something that the gateway knows: what was read last, when, and why the last read failed. Old data stays until new data is there.
+/** @template T */
 export class Resource {
-  data = signal(undefined); at = signal(0); fault = signal("");
+  data = signal(/** @type {T | undefined} */ (undefined)); at = signal(0); fault = signal("");
   #users = 0; #reading = false; #again = false; #timer = 0;
 
+  /** @param {() => Promise<T>} read */
   constructor(read) { this.read = read; resources.push(this); }
 
   // use is for an effect of a page that shows the resource: it reads now, and events are followed until the page has gone.
@@ -74,35 +82,40 @@ export const sessions = new Resource(() => list("sessions.list", "sessions", sea
 export const hits = new Resource(async () => (search.value ? call("sessions.search", { query: search.value, limit: 20, maxChars: 160 }) : { hits: [] })); // messages with the words of the search
 
 // explain asks what became of a slot: at is a time in words, "" = the newest slot that has passed.
+/** @param {string} id @param {string} at */
 export const explain = (id, at) => call("cron.explain", at ? { id, at } : { id });
 
 // jobsOf finds the jobs of a question such as "digest yesterday 9:00": a name, then a time of at most three words. A whole name goes before a part of one,
 // and a longer name before a shorter one.
+/** @param {string} text */
 export async function jobsOf(text) {
   const words = text.split(/\s+/);
   const splits = await Promise.all(Array.from({ length: Math.min(4, words.length) }, async (_, n) => {
     const name = words.slice(0, words.length - n).join(" ");
     return { name, at: words.slice(words.length - n).join(" "), jobs: await list("cron.list", "jobs", { query: name, includeDisabled: true, brief: true }, 200) };
   }));
-  const named = (fits) => splits.map((s) => ({ ...s, jobs: s.jobs.filter((j) => [j.id, j.name, j.displayName].some((n) => n && fits(n.toLowerCase(), s.name.toLowerCase()))) })).find((s) => s.jobs.length > 0);
+  const named = (/** @type {(name: string, wanted: string) => boolean} */ fits) => splits.map((s) => ({ ...s, jobs: s.jobs.filter((j) => [j.id, j.name, j.displayName].some((n) => n && fits(n.toLowerCase(), s.name.toLowerCase()))) })).find((s) => s.jobs.length > 0);
   return named((a, b) => a === b) ?? named((a, b) => a.includes(b)) ?? { ...splits.at(-1), jobs: [] };
 }
 
 // listeners get every event.
+/** @type {Set<page.Listener>} */
 export const listeners = new Set();
 
-function onEvent(name, payload) {
+/** @type {page.Listener} */
+const onEvent = (name, payload) => {
   if (name === "lanes") { lanes.data.value = payload.lanes; lanes.at.value = Date.now(); status.readLater(1000); runs.readLater(500); }
   if (name === "health") { health.readLater(); needs.readLater(); }
   if (name === "sessions.changed") { sessions.readLater(250); status.readLater(1000); runs.readLater(500); }
   if (name === "cron") { status.readLater(1000); needs.readLater(2000); }
   if (name === "tick") { needs.readLater(); status.readLater(); channels.readLater(); people.readLater(); }
-  for (const l of listeners) l(name, payload);
-}
+  for (const l of listeners) /** @type {any} */ (l)(name, payload);
+};
 
 // on follows one connection: its link, its events, its end.
+/** @param {string} token @param {(g: Gateway, hello: wire.HelloOK) => void} up @param {(why: string) => void} refused */
 function follow(token, up, refused) {
-  const g = new Gateway(token, {
+  /** @type {Gateway} */ const g = new Gateway(token, {
     up: (hello) => up(g, hello),
     refused: (why) => refused(why),
     link: (l) => {
@@ -111,7 +124,7 @@ function follow(token, up, refused) {
       link.value = { ...l, since: l.since ?? link.value.since };
       if (l.state === "live" && before !== "live") readAll();
     },
-    event: (name, payload) => { if (g === gateway) onEvent(name, payload); },
+    event: (...event) => { if (g === gateway) onEvent(...event); },
   });
   return g;
 }
@@ -127,10 +140,12 @@ function readAll() {
   for (const l of listeners) l("reconnected", {});
 }
 
+/** @param {wire.HelloOK} hello */
 const who = (hello) => ({
   name: hello.auth.name ?? "unnamed", scopes: hello.auth.scopes, methods: hello.features.methods, mainKey: hello.snapshot.sessionDefaults.mainSessionKey,
 });
 
+/** @param {string} token @param {wire.HelloOK} hello */
 function welcome(token, hello) {
   sessionStorage.setItem(TOKEN, token);
   message.value = "";
@@ -138,6 +153,7 @@ function welcome(token, hello) {
 }
 
 // signIn uses a token that was typed, or that this tab has.
+/** @param {string} token */
 export function signIn(token) {
   gateway?.close();
   link.value = { state: "connecting" };
@@ -157,8 +173,9 @@ export function signOut(why = "") {
 
 // ask connects with a token from a link and shows the name of its credential. Any site can make such a link, so nothing is kept or shown before the
 // person has confirmed it.
+/** @param {string} token @param {string | null} kept */
 function ask(token, kept) {
-  const done = (g, use) => {
+  const done = (/** @type {Gateway} */ g, /** @type {boolean} */ use) => {
     question.value = null;
     g.close();
     if (use) { signOut(); signIn(token); } else if (!me.value && kept) signIn(kept);
@@ -196,15 +213,16 @@ export function start() {
     clearTimeout(asleep);
     if (document.hidden) { asleep = setTimeout(() => { if (me.value) gateway?.pause(); }, HIDDEN); return; }
     now.value = Date.now();
-    if (link.value.state === "paused") gateway.open();
-    else if (live.value || link.value.state === "stale") gateway.check();
+    if (link.value.state === "paused") gateway?.open();
+    else if (live.value || link.value.state === "stale") gateway?.check();
   });
-  const titles = { stale: "not answering · laneway", offline: "offline · laneway" };
+  /** @type {Record<string, string>} */ const titles = { stale: "not answering · laneway", offline: "offline · laneway" };
+  const icon = /** @type {HTMLLinkElement} */ (document.getElementById("icon"));
   effect(() => {
     const state = me.value ? link.value.state : "";
     document.title = titles[state] ?? "laneway";
     document.documentElement.dataset.link = state;
-    document.getElementById("icon").href = titles[state] ? "icon-off.svg" : "icon.svg";
+    icon.href = titles[state] ? "icon-off.svg" : "icon.svg";
   });
   begin();
 }

@@ -18,17 +18,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // What is committed is what the table says today.
 func TestCommittedDescriptionIsCurrent(t *testing.T) {
 	t.Parallel()
-	page, machine, err := render(source)
+	all, err := render(source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string][]byte{"protocol.md": page, "protocol.json": machine} {
-		got, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", name))
+	for name, want := range map[string][]byte{"docs/protocol.md": all.page, "docs/protocol.json": all.machine, "internal/dashboard/types/wire.d.ts": all.types} {
+		got, err := os.ReadFile(filepath.Join("..", "..", "..", name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if string(got) != string(want) {
-			t.Errorf("docs/%s is not what the method table says; run: make generate", name)
+			t.Errorf("%s is not what the method table says; run: make generate", name)
 		}
 	}
 }
@@ -40,7 +40,7 @@ func TestMembersWithoutAMeaningAreAnError(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "wire.go"), []byte("package wire\n\ntype Tick struct {\n\tTS int64\n}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := render(dir); err == nil || !strings.Contains(err.Error(), "Tick.TS of package wire has no comment") || !strings.Contains(err.Error(), "\nTick of package wire") {
+	if _, err := render(dir); err == nil || !strings.Contains(err.Error(), "Tick.TS of package wire has no comment") || !strings.Contains(err.Error(), "\nTick of package wire") {
 		t.Errorf("render: %v", err)
 	}
 }
@@ -63,9 +63,31 @@ func TestEveryErrorOfAMethodIsExplained(t *testing.T) {
 	}
 }
 
+func TestTypesAreThoseOfTheTable(t *testing.T) {
+	t.Parallel()
+	all, err := render(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{
+		"a result by its name":           "\n    \"cron.get\": { params: {\n      id?: string;\n      jobId?: string;\n      extended?: boolean;\n    }; result: Job };\n",
+		"an event":                       "\n    \"tick\": Tick;\n",
+		"a list of known words":          "\n    state: \"delta\" | \"final\" | \"aborted\" | \"error\";\n",
+		"a value that may be null":       "\n    nextOffset: number | null;\n",
+		"a value of several types":       "\n  type FailureAlert = AlertRule | boolean;\n",
+		"a member that may be absent":    "\n    message?: ChatMessage;\n",
+		"a map":                          "\n    channelLabels: Record<string, string>;\n",
+		"a parameter that must be given": "\n      sessionKey: string;\n",
+	} {
+		if !strings.Contains(string(all.types), text) {
+			t.Errorf("%s: the types lack %s", what, text)
+		}
+	}
+}
+
 func TestBoundsAreShownAsTheGatewayChecksThem(t *testing.T) {
 	t.Parallel()
-	page, machine, err := render(source)
+	all, err := render(source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +102,7 @@ func TestBoundsAreShownAsTheGatewayChecksThem(t *testing.T) {
 		"| `updatedAt` | integer | or null | when it last changed, in Unix milliseconds; null = it does not exist yet |",
 		"| `failureAlert` | [FailureAlert](#failurealert) | optional | when failures are reported; absent = the default of the gateway |",
 	} {
-		if !strings.Contains(string(page), line+"\n") {
+		if !strings.Contains(string(all.page), line+"\n") {
 			t.Errorf("the page lacks %s", line)
 		}
 	}
@@ -98,7 +120,7 @@ func TestBoundsAreShownAsTheGatewayChecksThem(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(machine, &doc); err != nil {
+	if err := json.Unmarshal(all.machine, &doc); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range doc.Methods {

@@ -1,14 +1,14 @@
-// Command gendoc writes the description of the wire protocol from the gateway's method table: docs/protocol.md for people and
-// docs/protocol.json for programs.
+// Command gendoc writes the description of the wire protocol from the gateway's method table: docs/protocol.md for people,
+// docs/protocol.json for programs, and wire.d.ts for the type checker of the dashboard.
 //
 // The table has the name, the scope, and the types of the parameters and the result of each method, with their bounds; the defaults of limits and deadlines
 // come from the gateway as well. So none of these can differ from what a gateway does. The meaning of a member is the comment of its field in package wire.
 // What is not in the code is prose: the text around the tables is in protocol.md.tmpl, what a method does is in notes.go, what an event is in events.go.
 // A method or an event without a note, and a member without a comment, is an error, not a gap in the page.
 //
-// It reads the sources of package wire, writes the two files, and is run by `go generate`:
+// It reads the sources of package wire, writes the three files, and is run by `go generate`:
 //
-//	go run ./internal/gateway/gendoc -out docs -wire internal/wire
+//	go run ./internal/gateway/gendoc -out docs -wire internal/wire -types internal/dashboard/types
 package main
 
 import (
@@ -28,19 +28,20 @@ import (
 func main() {
 	out := flag.String("out", "docs", "directory to write protocol.md and protocol.json to")
 	wire := flag.String("wire", "internal/wire", "directory of package wire, whose comments are the meanings of members")
+	types := flag.String("types", "internal/dashboard/types", "directory to write wire.d.ts to")
 	flag.Parse()
-	if err := run(*out, *wire); err != nil {
+	if err := run(*out, *wire, *types); err != nil {
 		fmt.Fprintln(os.Stderr, "gendoc:", err)
 		os.Exit(1) //nolint:forbidigo // a generator is a program of its own
 	}
 }
 
-func run(dir, wire string) error {
-	page, machine, err := render(wire)
+func run(dir, wire, types string) error {
+	all, err := render(wire)
 	if err != nil {
 		return err
 	}
-	return errors.Join(write(filepath.Join(dir, "protocol.md"), page), write(filepath.Join(dir, "protocol.json"), machine))
+	return errors.Join(write(filepath.Join(dir, "protocol.md"), all.page), write(filepath.Join(dir, "protocol.json"), all.machine), write(filepath.Join(types, "wire.d.ts"), all.types))
 }
 
 func write(path string, data []byte) error {
@@ -56,24 +57,28 @@ type backend struct {
 	gateway.CronBackend
 }
 
-// render makes both files from a gateway that is never served; nothing of a backend is asked for the table. wire is the directory of package wire.
-func render(wire string) (page, machine []byte, err error) {
+// rendered are the files: for people, for programs, for the type checker.
+type rendered struct{ page, machine, types []byte }
+
+// render makes the files from a gateway that is never served; nothing of a backend is asked for the table. wire is the directory of package wire.
+func render(wire string) (out rendered, err error) {
 	cred := auth.Credential{Name: "gateway", Digest: sha256.Sum256([]byte("documentation")), Scopes: []string{chat.ScopeRead}}
 	srv, err := gateway.New(gateway.Config{Credentials: []auth.Credential{cred}}, backend{}, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return nil, nil, fmt.Errorf("making the table of methods: %w", err)
+		return out, fmt.Errorf("making the table of methods: %w", err)
 	}
 	texts, err := readMeanings(wire)
 	if err != nil {
-		return nil, nil, err
+		return out, err
 	}
 	all, err := describe(srv, texts)
 	if err != nil {
-		return nil, nil, err
+		return out, err
 	}
-	if page, err = markdown(all); err != nil {
-		return nil, nil, err
+	if out.page, err = markdown(all); err != nil {
+		return out, err
 	}
-	machine, err = jsonOf(all)
-	return page, machine, errors.Join(err, texts.err())
+	out.types = typesOf(all)
+	out.machine, err = jsonOf(all)
+	return out, errors.Join(err, texts.err())
 }

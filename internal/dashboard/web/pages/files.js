@@ -1,3 +1,4 @@
+// @ts-nocheck
 // Files of messages: chosen or pasted, sent before the message that names them, and shown with it. Content comes over HTTP with the token of this tab and
 // is shown as a Blob.
 

@@ -1,3 +1,4 @@
+// @ts-nocheck
 // One job: how it is, what one can do about it, why a slot ran or did not run, and its history. Also of a job that was removed, whose history is kept.
 
 import { STRIP, history, one, showMore, slotOf, wanted } from "../jobs.js";

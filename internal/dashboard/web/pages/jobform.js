@@ -1,3 +1,4 @@
+// @ts-nocheck
 // The form of a job: when it fires, as the gateway computes it, what it does and where its answer goes. A refusal of the gateway stands at its field.
 
 import { command, DAYS, POLICIES, PRESETS, draftOf, dstOf, empty, members, patchOf, scheduleOf } from "../jobdraft.js";

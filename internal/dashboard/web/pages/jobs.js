@@ -1,3 +1,4 @@
+// @ts-nocheck
 // Jobs: what will run when, and how it went. The address has the filter, the order and the page.
 
 import { CONDITIONS, PAGE, SORTS, STRIP, addressOf, asked, done, hold, page, resume, rowOf, run, stop } from "../jobs.js";

@@ -1,3 +1,4 @@
+// @ts-nocheck
 // The messages of a conversation: each as a bubble, calls of tools folded, and what waits below them.
 
 import { PAGE } from "../conversation.js";

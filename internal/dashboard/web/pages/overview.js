@@ -1,3 +1,4 @@
+// @ts-nocheck
 // Overview: what needs a person, what runs and what waits, lanes, channels, replicas.
 
 import { call, channels, lanes, may, needs, now, route, runs, runsLimit, status } from "../store.js";

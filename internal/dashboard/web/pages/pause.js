@@ -1,3 +1,4 @@
+// @ts-nocheck
 // The dialog that pauses a job: why, until when, and what happens meanwhile.
 
 import { pause } from "../jobs.js";

@@ -1,3 +1,4 @@
+// @ts-nocheck
 // People: pairing requests of bots, and who may talk. A code is never shown here; it is between the person and the operator.
 
 import { call, now, people } from "../store.js";

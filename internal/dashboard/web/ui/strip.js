@@ -4,9 +4,11 @@ import { html } from "./html.js";
 import { SHAPES, colourOf } from "./parts.js";
 import { inZone, span } from "./text.js";
 
+/** @param {wire.JobOutcome} o */
 const took = (o) => (o.durationMs ? `, took ${span(o.durationMs)}` : "");
 
 // Strip shows outcomes from the oldest to the newest: a shape for each, and one sentence for who does not see them.
+/** @param {{outcomes?: wire.JobOutcome[], zone?: string}} props */
 export function Strip({ outcomes = [], zone }) {
   if (outcomes.length === 0) return html`<span class="quiet">none</span>`;
   const counts = new Map();
@@ -17,6 +19,7 @@ export function Strip({ outcomes = [], zone }) {
 }
 
 // streak is how many runs in a row failed or ended well.
+/** @param {wire.Job} j @param {number} most */
 export function streak(j, most) {
   const failed = j.state?.consecutiveErrors ?? 0, outcomes = j.outcomes ?? [];
   if (failed > 0) return `${failed} failed`;

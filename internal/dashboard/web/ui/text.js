@@ -3,10 +3,13 @@
 // Characters that turn or hide text are shown as escapes: a name must not look like another one.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
-export const plain = (text) => String(text ?? "").replace(HIDDEN, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
+/** @param {unknown} text */
+export const plain = (text) => String(text ?? "").replace(HIDDEN, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
+/** @param {{content?: {text?: string}[]} | undefined} message */
 export const textOf = (message) => (message?.content ?? []).map((p) => p.text ?? "").join("");
 
+/** @param {number} ms */
 export function span(ms) {
   const s = Math.round(ms / 1000);
   if (s < 60) return `${s} s`;
@@ -15,49 +18,62 @@ export function span(ms) {
   return `${Math.floor(s / 86400)} d`;
 }
 
+/** @param {number | null | undefined} ms @param {number} now */
 export const ago = (ms, now) => (ms ? `${span(Math.max(0, now - ms))} ago` : "never");
 
+/** @param {number} ms */
 export const clock = (ms) => new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 
+/** @param {number} ms */
 export const day = (ms) => new Date(ms).toLocaleDateString([], { dateStyle: "medium" });
 
-export const time = (ms) => new Date(ms).toLocaleTimeString();
+/** @param {number | undefined} ms */
+export const time = (ms) => new Date(ms ?? NaN).toLocaleTimeString();
 
+/** @param {number} ms */
 export const moment = (ms) => new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
 
 // inZone is a moment in the time zone of a job; in that of the browser where it does not know the other one.
+/** @param {number} ms @param {string} [timeZone] */
 export function inZone(ms, timeZone) {
-  const form = { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", ...(ms % 60000 ? { second: "2-digit" } : {}) };
+  /** @type {Intl.DateTimeFormatOptions} */ const form = { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", ...(ms % 60000 ? { second: "2-digit" } : {}) };
   try { return new Date(ms).toLocaleString([], { ...form, timeZone }); } catch { return new Date(ms).toLocaleString([], form); }
 }
 
+/** @type {Map<string, Intl.DateTimeFormat>} */
 const forms = new Map(); // a formatter for each zone: making one costs more than using it
 
 // near is a moment of the next or the last days in the zone of a job: Mon 8 Mar 09:00; with the year when it is another one.
+/** @param {number} ms @param {string | undefined} timeZone @param {number} now */
 export function near(ms, timeZone, now) {
   const year = new Date(ms).getFullYear() !== new Date(now).getFullYear(), name = `${timeZone} ${year}`;
-  if (!forms.has(name)) {
-    const form = { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", ...(year ? { year: "numeric" } : {}) };
-    try { forms.set(name, new Intl.DateTimeFormat([], { ...form, timeZone })); } catch { forms.set(name, new Intl.DateTimeFormat([], form)); }
+  let format = forms.get(name);
+  if (!format) {
+    /** @type {Intl.DateTimeFormatOptions} */ const form = { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", ...(year ? { year: "numeric" } : {}) };
+    try { format = new Intl.DateTimeFormat([], { ...form, timeZone }); } catch { format = new Intl.DateTimeFormat([], form); }
+    forms.set(name, format);
   }
-  return forms.get(name).format(ms);
+  return format.format(ms);
 }
 
 // stamp is a moment as a person can read it and the gateway understands it: 2027-03-02T09:00:00+01:00.
+/** @param {number} ms @param {string} [timeZone] */
 export function stamp(ms, timeZone) {
-  const form = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "longOffset" };
+  /** @type {Intl.DateTimeFormatOptions} */ const form = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "longOffset" };
   let format;
   try { format = new Intl.DateTimeFormat("en", { ...form, timeZone }); } catch { format = new Intl.DateTimeFormat("en", form); }
   const p = Object.fromEntries(format.formatToParts(ms).map(({ type, value }) => [type, value]));
   return `${p.year}-${p.month}-${p.day}T${p.hour}:${p.minute}:${p.second}${p.timeZoneName.replace("GMT", "") || "Z"}`;
 }
 
+/** @param {number | null | undefined} ms @param {number} now */
 export function when(ms, now) {
   if (!ms) return "–";
   const left = ms - now;
   return left > 0 && left < 86400000 ? `${clock(ms)}, in ${span(left)}` : clock(ms);
 }
 
+/** @param {number} bytes */
 export function size(bytes) {
   if (bytes < 1024) return `${bytes} B`;
   return bytes < 1024 * 1024 ? `${Math.round(bytes / 1024)} KB` : `${(bytes / 1024 / 1024).toFixed(1)} MB`;

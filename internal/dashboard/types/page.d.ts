@@ -1,0 +1,47 @@
+// Types that several modules of the page share. What the gateway sends is in wire.d.ts.
+
+declare namespace page {
+  type Method = keyof wire.Calls;
+  type Result<M extends Method> = wire.Calls[M]["result"];
+  // Given are the arguments after the name of a method: its parameters, which may be left out when none of them is required.
+  type Given<M extends Method> = {} extends wire.Calls[M]["params"] ? [params?: wire.Calls[M]["params"]] : [params: wire.Calls[M]["params"]];
+  type Call = <M extends Method>(method: M, ...given: Given<M>) => Promise<Result<M>>;
+  // Members are the names of the lists in a result.
+  type Members<M extends Method> = { [K in keyof Result<M>]: Result<M>[K] extends any[] ? K : never }[keyof Result<M>];
+  type List = <M extends Method, K extends Members<M>>(method: M, member: K, params?: wire.Calls[M]["params"], most?: number) => Promise<Result<M>[K]>;
+  type Http = (path: string, options?: { method?: string; body?: FormData }) => Promise<Response>;
+
+  // An event of the gateway, and reconnected, which the page adds.
+  type Listener = (...event: { [E in keyof wire.Events]: [name: E, payload: wire.Events[E]] }[keyof wire.Events] | [name: "reconnected", payload: { sessionKey?: undefined }]) => void;
+
+  interface Link {
+    state: "" | "connecting" | "live" | "stale" | "offline" | "paused";
+    since?: number;
+    why?: string;
+    retryAt?: number;
+  }
+  interface Hooks {
+    up(hello: wire.HelloOK): void;
+    link(link: Link): void;
+    refused(why: string): void;
+    event: Listener;
+  }
+  interface Me {
+    name: string;
+    scopes: string[];
+    methods: string[];
+    mainKey: string;
+  }
+  // Row is one row of a table.
+  interface Row {
+    id: string;
+    cells: any[];
+    acts?: any;
+  }
+  // Question is a token from a link that waits for the person.
+  interface Question extends Me {
+    kept: boolean;
+    take(): void;
+    leave(): void;
+  }
+}
