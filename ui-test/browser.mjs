@@ -19,7 +19,7 @@ export async function openBrowser(args = []) { browser = await chromium.launch({
 export const closeBrowser = () => browser.close();
 
 export async function open(options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, bypassCSP: false, ...options });
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, bypassCSP: false, ignoreHTTPSErrors: true, ...options });
   const p = await context.newPage();
   p.setDefaultTimeout(WAIT);
   p.complaints = [];

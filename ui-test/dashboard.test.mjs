@@ -257,7 +257,7 @@ test("laneway dashboard opens the page with a token of its own, and a revoked to
   const arguments_ = readFileSync(`/proc/${command.pid}/cmdline`, "utf8");
   assert.ok(!arguments_.includes("token="), arguments_);
   const p = await open();
-  p.origin = g.url;
+  p.origin = g.direct;
   await p.goto(`file://${seen}`);
   await p.waitForSelector("dialog[open]");
   const name = /^Sign in as (dashboard-[\d.-]+)\?$/.exec(await text(p, "dialog h2"))[1];
@@ -266,7 +266,7 @@ test("laneway dashboard opens the page with a token of its own, and a revoked to
   await shows(p, "#name", `${name} · read`);
   command.kill("SIGINT");
   await eventually("the command has ended", () => command.exitCode !== null);
-  assert.deepEqual(readdirSync(join(g.dir, "data")).filter((f) => f.startsWith("dashboard-")), []);
+  assert.deepEqual(readdirSync(join(g.dir, "gw-1")).filter((f) => f.startsWith("dashboard-")), []);
   await g.cli("token", "revoke", name);
   await p.waitForSelector("#token");
   assert.equal(await stored(p), "{}");
@@ -277,7 +277,7 @@ test("laneway dashboard opens the page with a token of its own, and a revoked to
 
 test("the page works below a path of a proxy", async () => {
   const g = await Gateway.start();
-  const front = await proxy(g.url, "/team/laneway");
+  const front = await proxy(g.direct, "/team/laneway");
   const p = await open();
   await signIn(p, front.url, TOKEN);
   await go(p, "#/chat");
@@ -309,7 +309,7 @@ test("an answer without text is shown as empty, also when the page is read again
 
 test("a refused origin is named with the setting that is missing", async () => {
   const g = await Gateway.start();
-  const front = await proxy(g.url, "/laneway", new URL(g.url).host);
+  const front = await proxy(g.direct, "/laneway", new URL(g.direct).host);
   const p = await open();
   await p.goto(`${front.url}/dashboard`);
   await p.fill("#token", TOKEN);

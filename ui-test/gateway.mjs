@@ -1,4 +1,5 @@
-// A gateway of the real binary in a directory of its own, on SQLite or on a database of its own in PostgreSQL.
+// A gateway of the real binary in a directory of its own, on SQLite or on a database of its own in PostgreSQL. PROXY puts nginx or caddy before it. With
+// REPLICAS, a gateway on PostgreSQL is so many processes: the page talks to the first one, which claims no jobs, and the command line to the second.
 
 import { execFile, execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -6,11 +7,13 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { front } from "./front.mjs";
 
 const BINARY = process.env.LANEWAY ?? new URL("../bin/laneway", import.meta.url).pathname;
-const SERVER = process.env.TEST_DATABASE_URL;
+const SERVER = process.env.TEST_DATABASE_URL, PROXY = process.env.PROXY;
 const START = 30_000;
 
+export const REPLICAS = Number(process.env.REPLICAS ?? 1);
 export const ENGINES = SERVER ? ["sqlite", "postgres"] : ["sqlite"];
 export const TOKEN = "ui-admin-token-0123456789-abcdefghijk";
 export const READER = "ui-read-token-0123456789-abcdefghijkl";
@@ -33,24 +36,13 @@ export async function eventually(what, f, ms = 30_000) {
   }
 }
 
-export class Gateway {
-  static async start(engine = "sqlite", { agent = "main: {runner: echo, chunk: 4, chunk_delay: 20ms}", more = "", env = {} } = {}) {
-    const g = new Gateway();
-    g.dir = mkdtempSync(join(tmpdir(), "laneway-ui-"));
-    g.port = await freePort();
-    g.url = `http://127.0.0.1:${g.port}`;
-    let database = "";
-    if (engine === "postgres") {
-      g.database = `ui_${process.pid}_${g.port}`;
-      execFileSync("psql", [SERVER, "-qc", `create database ${g.database}`]);
-      const address = SERVER.replace(/^(postgres(?:ql)?:\/\/[^/]*\/)[^?]*/, `$1${g.database}`); // its host may be a directory, which URL does not read
-      database = `database: ${JSON.stringify(address)}\n`;
-    }
-    writeFileSync(join(g.dir, "config.yaml"), `data: ${g.dir}/data\nlisten: ["127.0.0.1:${g.port}"]\nmetrics_listen: "off"\n${database}token: ${TOKEN}\nread_token: ${READER}\nagents:\n  ${agent}\n${more}`, { mode: 0o600 });
-    const names = ["PATH", "HOME", "TMPDIR"].filter((n) => process.env[n]);
-    g.env = { ...Object.fromEntries(names.map((n) => [n, process.env[n]])), LANEWAY_CONFIG: join(g.dir, "config.yaml"), ...env };
-    await g.serve();
-    return g;
+// Replica is one process of a gateway.
+class Replica {
+  constructor(dir, name, port, config, env) {
+    const path = join(dir, `${name}.yaml`), names = ["PATH", "HOME", "TMPDIR"].filter((n) => process.env[n]);
+    this.url = `http://127.0.0.1:${port}`;
+    this.env = { ...Object.fromEntries(names.map((n) => [n, process.env[n]])), LANEWAY_CONFIG: path, LANEWAY_CLUSTER_NODE_ID: name, ...env };
+    writeFileSync(path, `data: ${dir}/${name}\nlisten: ["127.0.0.1:${port}"]\nmetrics_listen: "off"\n${config}`, { mode: 0o600 });
   }
 
   async serve() {
@@ -63,22 +55,53 @@ export class Gateway {
       return fetch(`${this.url}/readyz`).then((r) => r.ok, () => false);
     }, START);
   }
+}
+
+export class Gateway {
+  // url is where a browser finds the page, direct the address without the proxy.
+  static async start(engine = "sqlite", { agent = "main: {runner: echo, chunk: 4, chunk_delay: 20ms}", more = "", env = {} } = {}) {
+    const g = new Gateway();
+    g.dir = mkdtempSync(join(tmpdir(), "laneway-ui-"));
+    let database = "";
+    if (engine === "postgres") {
+      g.database = `ui_${process.pid}_${await freePort()}`;
+      execFileSync("psql", [SERVER, "-qc", `create database ${g.database}`]);
+      const address = SERVER.replace(/^(postgres(?:ql)?:\/\/[^/]*\/)[^?]*/, `$1${g.database}`); // its host may be a directory, which URL does not read
+      database = `database: ${JSON.stringify(address)}\n`;
+    }
+    const config = `${database}${PROXY ? "behind_tls_proxy: true\ntrusted_proxies: [127.0.0.1]\n" : ""}token: ${TOKEN}\nread_token: ${READER}\nagents:\n  ${agent}\n${more}`;
+    const count = engine === "postgres" ? REPLICAS : 1;
+    g.replicas = [];
+    for (let n = 1; n <= count; n++) g.replicas.push(new Replica(g.dir, `gw-${n}`, await freePort(), config, { ...env, ...(n === 1 && count > 1 ? { LANEWAY_ROLES: "gateway,channels,worker" } : {}) }));
+    g.direct = g.url = g.replicas[0].url;
+    g.env = g.replicas[0].env;
+    if (PROXY) {
+      g.front = await front(PROXY, g.dir, await freePort(), g.direct);
+      g.url = g.front.url;
+      await eventually("the proxy is ready", g.front.ready, START);
+    }
+    await g.serve();
+    return g;
+  }
+
+  async serve() { for (const r of this.replicas) await r.serve(); }
 
   async cli(...args) {
-    const { stdout } = await promisify(execFile)(BINARY, args, { env: this.env });
+    const { stdout } = await promisify(execFile)(BINARY, args, { env: (this.replicas[1] ?? this.replicas[0]).env });
     return stdout.trim();
   }
 
   // command starts a command that runs until it is stopped.
   command(...args) { return spawn(BINARY, args, { env: this.env, stdio: "ignore" }); }
 
-  signal(name) { this.process.kill(name); }
+  signal(name) { for (const r of this.replicas) r.process.kill(name); }
 
-  async kill() { this.signal("SIGKILL"); await this.ended; }
+  async kill() { this.signal("SIGKILL"); await Promise.all(this.replicas.map((r) => r.ended)); }
 
   async stop() {
     this.signal("SIGCONT");
     await this.kill();
+    this.front?.stop();
     if (this.database) execFileSync("psql", [SERVER, "-qc", `drop database ${this.database} with (force)`]);
     rmSync(this.dir, { recursive: true, force: true });
   }
