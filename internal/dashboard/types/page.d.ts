@@ -32,6 +32,42 @@ declare namespace page {
     methods: string[];
     mainKey: string;
   }
+  type Conversation = import("../web/conversation.js").Conversation;
+  type Signal<T> = import("../web/vendor/signals.js").Signal<T>;
+  type Input = { target: { value: string } };
+
+  // ToolCall is a call of a tool as its events show it.
+  interface ToolCall {
+    id: string;
+    name: string;
+    from: number;
+    ms?: number;
+    args?: unknown;
+    result?: unknown;
+    bad?: boolean;
+  }
+  // Message is a row of a conversation: of the transcript when it has a seq, or sent from here, or growing.
+  interface Message {
+    id: string;
+    run?: string;
+    seq?: number;
+    role: wire.HistoryMessage["role"];
+    text: Signal<string>;
+    at?: number;
+    command?: boolean;
+    files?: wire.MessageFile[];
+    tool?: boolean;
+    tools?: Signal<ToolCall[]>;
+    bad?: boolean;
+    note?: string;
+    growing?: boolean;
+    ended?: boolean;
+    since?: number;
+    from?: number;
+    unsent?: "sending" | "lost" | "failed";
+    chosen?: File[];
+    attach?: () => Promise<{ fileId: string }[]>;
+  }
   // Row is one row of a table.
   interface Row {
     id: string;

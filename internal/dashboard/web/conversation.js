@@ -1,4 +1,3 @@
-// @ts-nocheck
 // One conversation: a part of its transcript, what waits, what is sent, and answers as they grow.
 
 import { NotConfirmed } from "./rpc.js";
@@ -14,22 +13,25 @@ const LATER = 100; // ms from an event to the read: several events cause one
 
 // Messages of the transcript have a seq and are in its order. After them come those that are sent or grow; the transcript replaces each when it has it.
 export class Conversation {
-  messages = signal([]); hidden = signal(0); newer = signal(0); waiting = signal({ items: [], total: 0 }); info = signal(null);
+  messages = signal(/** @type {page.Message[]} */ ([])); hidden = signal(0); newer = signal(0);
+  waiting = signal(/** @type {wire.PendingInputs} */ ({ items: [], total: 0 })); info = signal(/** @type {wire.SessionRow | null} */ (null));
   fault = signal(""); loaded = signal(false); stopping = signal(0);
   #cursor = ""; #total = 0; #reading = false; #again = false; #timer = 0;
 
   // at: the message to show, 0 = the newest one. kept: an earlier transcript of the session, "" = the present one.
+  /** @param {string} key */
   constructor(key, at = 0, kept = "") { this.key = key; this.at = at; this.kept = kept; }
 
   // follow is for an effect: it reads, follows events, and returns the function that ends it.
   follow = () => {
-    const listener = (name, p) => this.#event(name, p);
+    /** @type {page.Listener} */ const listener = (...event) => this.#event(...event);
     listeners.add(listener);
     this.read();
     return () => { listeners.delete(listener); clearTimeout(this.#timer); };
   };
 
-  #page = (limit, offset) => call("chat.history", { sessionKey: this.key, limit, offset, maxChars: LONGEST, ...(this.kept ? { sessionId: this.kept } : {}) });
+  /** @param {number} limit @param {number} offset @returns {Promise<wire.HistoryPage>} */
+  #page = async (limit, offset) => /** @type {wire.HistoryPage} */ (await call("chat.history", { sessionKey: this.key, limit, offset, maxChars: LONGEST, ...(this.kept ? { sessionId: this.kept } : {}) }));
 
   async read() {
     if (!live.value) return;
@@ -48,6 +50,7 @@ export class Conversation {
     } catch (e) { if (live.value) this.fault.value = e.message; }
   }
 
+  /** @param {number} total @param {number} newer */
   #count(total, newer) {
     this.#total = total;
     this.newer.value = newer;
@@ -59,7 +62,7 @@ export class Conversation {
   async older() {
     const h = await this.#page(PAGE, this.newer.value + this.#kept().length);
     const first = this.#kept()[0]?.seq ?? Infinity;
-    const rows = [...h.messages.filter((m) => m.seq < first).map(stored), ...this.#kept()];
+    const rows = [...h.messages.filter((m) => (m.seq ?? 0) < first).map(stored), ...this.#kept()];
     const over = Math.max(0, rows.length - MOST);
     this.messages.value = over > 0 ? rows.slice(0, MOST) : [...rows, ...this.messages.value.filter((m) => m.seq === undefined)];
     this.#count(h.totalMessages, this.newer.value + over + (over > 0 || this.newer.value > 0 ? h.totalMessages - this.#total : 0));
@@ -69,7 +72,7 @@ export class Conversation {
     const limit = Math.min(PAGE, this.newer.value);
     const h = await this.#page(limit, this.newer.value - limit);
     const last = this.#kept().at(-1)?.seq ?? 0;
-    const rows = [...this.#kept(), ...h.messages.filter((m) => m.seq > last).map(stored)];
+    const rows = [...this.#kept(), ...h.messages.filter((m) => (m.seq ?? 0) > last).map(stored)];
     this.messages.value = rows.slice(-MOST);
     this.#count(h.totalMessages, this.newer.value - limit + h.totalMessages - this.#total);
     if (this.newer.value === 0) this.#schedule();
@@ -88,7 +91,7 @@ export class Conversation {
       do {
         this.#again = false;
         const asked = performance.now();
-        const h = await call("chat.history", { sessionKey: this.key, cursor: this.#cursor, limit: MOST, maxChars: LONGEST });
+        const h = /** @type {wire.HistoryDelta | wire.HistoryReset} */ (await call("chat.history", { sessionKey: this.key, cursor: this.#cursor, limit: MOST, maxChars: LONGEST }));
         if (h.kind === "reset") { this.at = 0; await this.read(); break; }
         this.#cursor = h.deltaCursor;
         this.#take(h.messages, h, this.newer.value, asked);
@@ -99,6 +102,7 @@ export class Conversation {
     this.#reading = false;
   }
 
+  /** @param {wire.HistoryMessage[]} messages @param {wire.HistoryPage | wire.HistoryDelta} h @param {number} newer @param {number} asked */
   #take(messages, h, newer, asked) {
     this.waiting.value = h.pendingInputs;
     this.info.value = h.sessionInfo;
@@ -112,8 +116,8 @@ export class Conversation {
     if (newer > 0) { this.messages.value = rows; return; }
     const known = new Set(rows.flatMap((m) => [sideOf(m.role, m.run), ...(m.role === "user" ? [] : [`end-${m.run}`])]));
     const waits = new Set(h.pendingInputs.items.map((p) => p.runId));
-    const stays = (m) => m.seq === undefined && !ids.has(m.id) && !known.has(m.id) && !(m.ended && known.has(`end-${m.run}`))
-      && !(m.role === "user" && waits.has(m.run) && !m.unsent) && (!m.growing || m.since > asked || active.has(m.run));
+    const stays = (/** @type {page.Message} */ m) => m.seq === undefined && !ids.has(m.id) && !known.has(m.id) && !(m.ended && known.has(`end-${m.run}`))
+      && !(m.role === "user" && waits.has(m.run ?? "") && !m.unsent) && (!m.growing || (m.since ?? 0) > asked || active.has(m.run ?? ""));
     const extra = this.messages.value.filter(stays);
     const grown = h.inFlightRun;
     for (const run of active) {
@@ -123,19 +127,21 @@ export class Conversation {
     this.#show([...rows, ...extra]);
   }
 
+  /** @param {string} text @param {File[]} files @param {(send: page.Http, files: File[]) => Promise<{fileId: string}[]>} upload */
   async send(text, files, upload) {
     if (this.newer.value > 0) await this.toEnd();
     const run = crypto.randomUUID?.() ?? `w-${Date.now()}-${Math.random().toString(36).slice(2)}`;
-    const m = { id: `in-${run}`, run, role: "user", text: signal(text), chosen: files, unsent: "sending", attach: () => upload(http, files) };
+    /** @type {page.Message} */ const m = { id: `in-${run}`, run, role: "user", text: signal(text), chosen: files, unsent: "sending", attach: () => upload(http, files) };
     this.#put(m);
     await this.#deliver(m);
   }
 
   // The key of a message is its run: a message whose answer was lost is sent again under the same key, and is taken once.
+  /** @param {page.Message} m */
   async #deliver(m) {
     try {
-      const attachments = await m.attach();
-      await call("chat.send", { sessionKey: this.key, message: m.text.value, idempotencyKey: m.run, ...(attachments.length > 0 ? { attachments } : {}) });
+      const attachments = await m.attach?.() ?? [];
+      await call("chat.send", { sessionKey: this.key, message: m.text.value, idempotencyKey: m.run ?? "", ...(attachments.length > 0 ? { attachments } : {}) });
       this.#change(m.id, { unsent: undefined, note: undefined });
       this.#schedule();
     } catch (e) {
@@ -145,6 +151,7 @@ export class Conversation {
   }
 
   // stop ends one run, or with all everything that was accepted so far.
+  /** @param {{runId?: string, all?: boolean}} params */
   async stop(params = {}) {
     if (!params.runId) this.stopping.value ||= Date.now();
     try { await call("chat.abort", { sessionKey: this.key, ...params }); } catch (e) { this.stopping.value = 0; throw e; } finally { this.#schedule(); }
@@ -152,20 +159,28 @@ export class Conversation {
 
   reset = () => call("sessions.reset", { key: this.key });
 
+  /** @param {page.Message} m */
   #put(m) { this.#show([...this.messages.value, m]); }
 
+  /** @param {page.Message[]} rows */
   #show(rows) {
     this.messages.value = rows.slice(-MOST);
     this.hidden.value = Math.max(0, this.#total - this.newer.value - this.#kept().length);
   }
 
+  /** @param {string} id @param {Partial<page.Message>} more */
   #change(id, more) { this.messages.value = this.messages.value.map((m) => (m.id === id ? { ...m, ...more } : m)); }
 
+  /** @param {string} run */
   #row(run) {
-    if (!this.messages.value.some((m) => m.id === `out-${run}`)) this.#put(growing(run, ""));
-    return this.messages.value.find((m) => m.id === `out-${run}`);
+    const known = this.messages.value.find((m) => m.id === `out-${run}`);
+    if (known) return known;
+    const row = growing(run, "");
+    this.#put(row);
+    return row;
   }
 
+  /** @param {string} run @param {string | undefined} text @param {string} [note] @param {boolean} [bad] */
   #end(run, text, note, bad) {
     const m = this.messages.value.find((one) => one.id === `out-${run}`);
     this.#schedule();
@@ -178,12 +193,13 @@ export class Conversation {
     this.#change(`in-${run}`, { note: undefined });
   }
 
-  #event(name, p) {
+  /** @type {page.Listener} */
+  #event = (name, p) => {
     if (name === "reconnected") { if (this.loaded.value && !this.kept) this.#reconnected(); else this.read(); }
-    if (p.sessionKey !== this.key || this.kept) return;
+    if (this.kept || !("sessionKey" in p) || p.sessionKey !== this.key) return;
     if (name === "sessions.changed") this.#schedule();
     if (this.newer.value > 0) return;
-    if (name === "agent" && p.stream === "tool") step(this.#row(p.runId), p.data);
+    if (name === "agent" && p.stream === "tool") step(this.#row(p.runId), /** @type {wire.ToolData} */ (p.data));
     if (name !== "chat") return;
     const text = p.message ? textOf(p.message) : undefined;
     switch (p.state) {
@@ -193,7 +209,7 @@ export class Conversation {
       case "error": this.#end(p.runId, text, p.errorMessage, true); break;
       default:
     }
-  }
+  };
 
   #reconnected() {
     for (const m of this.messages.value.filter((u) => u.unsent === "lost")) this.#deliver(m);
@@ -201,26 +217,32 @@ export class Conversation {
   }
 }
 
+/** @param {string} run @param {string} text @returns {page.Message} */
 const growing = (run, text) => ({ id: `out-${run}`, run, role: "assistant", text: signal(text), growing: true, since: performance.now(), from: Date.now(), tools: signal([]) });
 
 // step notes one step of a call of a tool.
+/** @param {page.Message} m @param {wire.ToolData} data */
 function step(m, data) {
-  const was = m.tools.value.find((t) => t.id === data.toolCallId) ?? { id: data.toolCallId, from: Date.now() };
-  const is = { ...was, name: data.name || was.name, args: data.args ?? was.args, result: data.result ?? data.partialResult ?? was.result, bad: data.isError, ms: data.phase === "result" ? Date.now() - was.from : undefined };
+  if (!m.tools) return;
+  /** @type {page.ToolCall} */ const was = m.tools.value.find((t) => t.id === data.toolCallId) ?? { name: "", id: data.toolCallId, from: Date.now() };
+  /** @type {page.ToolCall} */ const is = { ...was, name: data.name || was.name, args: data.args ?? was.args, result: data.result ?? data.partialResult ?? was.result, bad: data.isError, ms: data.phase === "result" ? Date.now() - was.from : undefined };
   m.tools.value = m.tools.value.includes(was) ? m.tools.value.map((t) => (t === was ? is : t)) : [...m.tools.value, is];
 }
 
+/** @param {string} role @param {string | undefined} run */
 const sideOf = (role, run) => `${role === "user" ? "in" : role === "assistant" ? "out" : "about"}-${run}`;
 
 // An answer that was seen growing and is read again later keeps its row: the key of an answer is its run.
+/** @param {wire.HistoryMessage} m @returns {page.Message} */
 const stored = (m) => ({
-  id: m.runId && m.role !== "system" && !m.command ? sideOf(m.role, m.runId) : m.id,
+  id: m.runId && m.role !== "system" && !m.command ? sideOf(m.role, m.runId) : m.id ?? "",
   run: m.runId, seq: m.seq, role: m.role, command: m.command, files: m.files, at: m.timestamp, text: signal(withoutLines(textOf(m), m.files)),
   tool: m.role === "system" && m.stopReason?.startsWith("tool"), bad: m.role === "system" && m.stopReason === "error",
   note: m.role !== "system" && m.stopReason && m.stopReason !== "stop" ? m.stopReason : undefined,
 });
 
 // In a message each file has a line at the end; where the file itself is shown, the line would show it twice.
+/** @param {string} text @param {wire.MessageFile[]} [files] */
 function withoutLines(text, files = []) {
   const lines = text.split("\n");
   for (let left = files.length; left > 0 && lines.at(-1)?.startsWith("[attachment: "); left--) lines.pop();

@@ -1,4 +1,3 @@
-// @ts-nocheck
 // Files of messages: chosen or pasted, sent before the message that names them, and shown with it. Content comes over HTTP with the token of this tab and
 // is shown as a Blob.
 
@@ -12,6 +11,7 @@ const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const LARGEST_PICTURE = 5 * 1024 * 1024; // that is shown without a click
 
 // choose adds files to those that are chosen; refused is called with the reason why one is not taken.
+/** @param {page.Signal<File[]>} chosen @param {Iterable<File>} files @param {(why: string) => void} refused */
 export function choose(chosen, files, refused) {
   for (const f of files) {
     if (f.size > LARGEST) refused(`${f.name} is larger than ${size(LARGEST)}.`);
@@ -20,6 +20,7 @@ export function choose(chosen, files, refused) {
   }
 }
 
+/** @param {{chosen: page.Signal<File[]>}} props */
 export function Chips({ chosen }) {
   if (chosen.value.length === 0) return null;
   return html`<div class="chips">${chosen.value.map((f, i) => html`<span class="chip" key=${`${f.name}-${i}`}><span class="ellipsis">${plain(f.name)}</span> <span class="quiet">${size(f.size)}</span>
@@ -27,6 +28,7 @@ export function Chips({ chosen }) {
 }
 
 // upload sends files one after the other and returns what a message names.
+/** @param {page.Http} send @param {File[]} files @returns {Promise<{fileId: string}[]>} */
 export async function upload(send, files) {
   const sent = [];
   for (const f of files) {
@@ -38,14 +40,18 @@ export async function upload(send, files) {
   return sent;
 }
 
+/** @typedef {() => Promise<Blob>} Content */
+
+/** @param {{message: page.Message}} props */
 export function Files({ message }) {
-  const files = message.chosen ? message.chosen.map((f) => [{ name: f.name, mimeType: f.type, size: f.size }, () => Promise.resolve(f)])
+  /** @type {[file: Pick<wire.MessageFile, "name" | "mimeType" | "size">, content: Content][]} */ const files = message.chosen ? message.chosen.map((f) => [{ name: f.name, mimeType: f.type, size: f.size }, () => Promise.resolve(f)])
     : (message.files ?? []).map((f) => [f, async () => (await http(f.url)).blob()]);
-  return files.length > 0 && html`<div class="files">${files.map(([f, content], i) => html`<${File} key=${i} file=${f} content=${content}/>`)}</div>`;
+  return files.length > 0 && html`<div class="files">${files.map(([f, content], i) => html`<${Attached} key=${i} file=${f} content=${content}/>`)}</div>`;
 }
 
-function File({ file, content }) {
-  const box = useRef(null), picture = useSignal(""), note = useSignal("");
+/** @param {{file: Pick<wire.MessageFile, "name" | "mimeType" | "size">, content: Content}} props */
+function Attached({ file, content }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null)), picture = useSignal(""), note = useSignal("");
   useEffect(() => {
     if (!PICTURES.includes(file.mimeType) || file.size > LARGEST_PICTURE) return undefined;
     const near = new IntersectionObserver((seen) => {
@@ -53,7 +59,7 @@ function File({ file, content }) {
       near.disconnect();
       address(file.mimeType, content).then((a) => { picture.value = a; }, (e) => { note.value = e.message; });
     });
-    near.observe(box.current);
+    if (box.current) near.observe(box.current);
     return () => { near.disconnect(); if (picture.value) URL.revokeObjectURL(picture.value); };
   }, []);
   const save = async () => {
@@ -68,6 +74,7 @@ function File({ file, content }) {
 }
 
 // The kind of the Blob is one of ours, whatever the answer has: a browser runs nothing in a picture.
+/** @param {string} kind @param {Content} content */
 async function address(kind, content) {
   return URL.createObjectURL(new Blob([await (await content()).arrayBuffer()], { type: kind }));
 }

@@ -1,4 +1,3 @@
-// @ts-nocheck
 // The messages of a conversation: each as a bubble, calls of tools folded, and what waits below them.
 
 import { PAGE } from "../conversation.js";
@@ -12,30 +11,32 @@ import { Files } from "./files.js";
 const CUT = 16384; // characters of a call
 
 // address is a conversation, and a message of it by its number. of: an earlier transcript of the session.
+/** @param {string} key */
 export const address = (key, at = 0, of = "") => `#/chat/${encodeURIComponent(key)}${at ? `?at=${at}` : ""}${of ? `&of=${encodeURIComponent(of)}` : ""}`;
 
 // Log follows the conversation, unless the reader has scrolled up or came for one message.
+/** @param {{talk: page.Conversation}} props */
 export function Log({ talk }) {
-  const box = useRef(null), following = useRef(talk.at === 0), shown = useRef(false);
+  const box = useRef(/** @type {HTMLElement | null} */ (null)), following = useRef(talk.at === 0), shown = useRef(false);
   const down = () => { if (following.current && box.current) box.current.scrollTop = box.current.scrollHeight; };
-  const rows = talk.messages.value, hit = talk.at > 0 && rows.find((m) => m.seq === talk.at);
+  const rows = talk.messages.value, hit = talk.at === 0 ? undefined : rows.find((m) => m.seq === talk.at);
   useLayoutEffect(() => {
-    if (hit && !shown.current) { shown.current = true; box.current.querySelector(".hit")?.scrollIntoView({ block: "center" }); }
+    if (hit && !shown.current) { shown.current = true; box.current?.querySelector(".hit")?.scrollIntoView({ block: "center" }); }
     down();
   });
-  useEffect(() => { const sizes = new ResizeObserver(down); sizes.observe(box.current); return () => sizes.disconnect(); }, []);
+  useEffect(() => { const sizes = new ResizeObserver(down); if (box.current) sizes.observe(box.current); return () => sizes.disconnect(); }, []);
   useSignalEffect(() => { for (const m of talk.messages.value) m.text.value; queueMicrotask(down); requestAnimationFrame(down); });
-  const scrolled = (e) => { const n = e.currentTarget; following.current = talk.newer.value === 0 && n.scrollHeight - n.scrollTop - n.clientHeight < 80; };
+  const scrolled = (/** @type {{currentTarget: HTMLElement}} */ e) => { const n = e.currentTarget; following.current = talk.newer.value === 0 && n.scrollHeight - n.scrollTop - n.clientHeight < 80; };
   // still keeps the message that is read in its place while others are added around it.
-  const still = (which, read) => async () => {
-    const bubbles = [...box.current.querySelectorAll(".bubble")], anchor = which === "first" ? bubbles[0] : bubbles.at(-1);
-    const top = anchor?.getBoundingClientRect().top;
+  const still = (/** @type {"first" | "last"} */ which, /** @type {() => Promise<void>} */ read) => async () => {
+    const bubbles = [...box.current?.querySelectorAll(".bubble") ?? []], anchor = which === "first" ? bubbles[0] : bubbles.at(-1);
+    const top = anchor?.getBoundingClientRect().top ?? 0;
     following.current = false;
     await read();
-    requestAnimationFrame(() => { if (anchor?.isConnected) box.current.scrollTop += anchor.getBoundingClientRect().top - top; });
+    requestAnimationFrame(() => { if (anchor?.isConnected && box.current) box.current.scrollTop += anchor.getBoundingClientRect().top - top; });
   };
   const end = async () => { following.current = true; await talk.toEnd(); };
-  const hidden = talk.hidden.value, newer = talk.newer.value, seen = new Set(rows.filter((m) => m.tools?.value.length > 0).map((m) => m.run));
+  const hidden = talk.hidden.value, newer = talk.newer.value, seen = new Set(rows.filter((m) => m.tools?.value.length).map((m) => m.run));
   return html`<div class="log" role="log" aria-label="Messages" tabindex="0" ref=${box} onScroll=${scrolled}>
     ${talk.fault.value && html`<p class="fault" role="alert">${plain(talk.fault.value)}</p>`}
     ${hidden > 0 && html`<p class="empty"><${Act} id="older" run=${still("first", () => talk.older())}>${hidden} earlier ${hidden === 1 ? "message" : "messages"}: show ${Math.min(PAGE, hidden)}<//></p>`}
@@ -48,6 +49,7 @@ export function Log({ talk }) {
 }
 
 // An answer is plain text while it grows and becomes Markdown at its end.
+/** @param {{m: page.Message, talk: page.Conversation, hit: boolean}} props */
 function Message({ m, talk, hit }) {
   const text = m.text.value, tools = m.tools?.value ?? [];
   const kind = m.tool ? "tool" : `${m.role}${m.command ? " command" : ""}${m.growing ? " growing" : ""}`;
@@ -55,14 +57,15 @@ function Message({ m, talk, hit }) {
     ${tools.map((t) => html`<${Call} key=${t.id} call=${t}/>`)}
     ${m.tool ? html`<${Kept} text=${text}/>` : (text || !tools.length || m.growing) && html`<div class="text">${m.growing ? plain(text) : m.role === "system" ? html`${m.bad && html`<${Mark} kind="error"/>`}${plain(text)}` : html`<${Prose} text=${text}/>`}</div>`}
     <${Files} message=${m}/>
-    <span class="foot">${m.growing && html`<${Mark} kind="running">${span(Math.max(0, now.value - m.from))}${text || tools.length ? "" : ", its text comes"}<//>`}
+    <span class="foot">${m.growing && html`<${Mark} kind="running">${span(Math.max(0, now.value - (m.from ?? 0)))}${text || tools.length ? "" : ", its text comes"}<//>`}
       ${m.note && html`<span class=${m.bad ? "note bad" : "note"}>${m.bad && html`<${Mark} kind="error"/>`}${plain(m.note)}</span>`}
-      ${m.seq && !m.tool && html`<a class="at" href=${address(talk.key, m.seq, route.value.query.get("of") ?? "")} title=${`${moment(m.at)}, message ${m.seq}`}>${clock(m.at)}</a>`}</span></article>`;
+      ${m.seq && !m.tool && html`<a class="at" href=${address(talk.key, m.seq, route.value.query.get("of") ?? "")} title=${`${moment(m.at ?? 0)}, message ${m.seq}`}>${clock(m.at ?? 0)}</a>`}</span></article>`;
 }
 
-const written = (value) => { const text = plain(typeof value === "string" ? value : JSON.stringify(value, null, 2)); return text.length > CUT ? `${text.slice(0, CUT)} … cut at 16 KB` : text; };
+const written = (/** @type {unknown} */ value) => { const text = plain(typeof value === "string" ? value : JSON.stringify(value, null, 2)); return text.length > CUT ? `${text.slice(0, CUT)} … cut at 16 KB` : text; };
 
 // Call is one call of a tool: a line that opens.
+/** @param {{call: page.ToolCall}} props */
 function Call({ call }) {
   const kind = call.ms === undefined ? "running" : call.bad ? "error" : "ok";
   return html`<details class="call"><summary><${Mark} kind=${kind}>${plain(call.name)}<//> <span class="quiet">${call.ms === undefined ? span(Math.max(0, now.value - call.from)) : `${(call.ms / 1000).toFixed(1)} s`}</span></summary>
@@ -71,11 +74,13 @@ function Call({ call }) {
 }
 
 // Kept is a call as the transcript has it: its name, then its arguments and its result, shortened.
+/** @param {{text: string}} props */
 function Kept({ text }) {
   const [, name, rest] = /^Tool (\S+) ?([\s\S]*)$/.exec(text) ?? [null, "tool", text];
   return html`<details class="call"><summary><${Mark} kind=${/: refused: /.test(rest) ? "error" : "ok"}>${plain(name)}<//></summary><pre tabindex="0">${written(rest)}</pre></details>`;
 }
 
+/** @param {{talk: page.Conversation}} props */
 function Waiting({ talk }) {
   const { items, total } = talk.waiting.value;
   if (total === 0) return null;

@@ -1,4 +1,3 @@
-// @ts-nocheck
 // People: pairing requests of bots, and who may talk. A code is never shown here; it is between the person and the operator.
 
 import { call, now, people } from "../store.js";
@@ -19,10 +18,13 @@ export function People() {
         empty="Only the people of the configuration."/></section>`;
 }
 
-const change = (method, params) => async () => { await call(method, params); await people.refresh(); };
+/** @template {page.Method} M @param {M} method @param {page.Given<M>} given */
+const change = (method, ...given) => async () => { await call(method, ...given); await people.refresh(); };
 
+/** @param {wire.PairingRequest | wire.PairingGrant} p @param {any[]} rest */
 const person = (p, ...rest) => [plain(p.senderLabel), html`<code>${plain(p.senderId)}</code>`, `${plain(p.channelLabel)} ${plain(p.accountId)}`, ...rest];
 
+/** @param {wire.PairingRequest} r */
 function request(r) {
   const which = { channel: r.channel, accountId: r.accountId, requestId: r.requestId };
   return {
@@ -31,6 +33,7 @@ function request(r) {
   };
 }
 
+/** @param {wire.PairingGrant} g */
 function grant(g) {
   return {
     id: `${g.channel}/${g.accountId}/${g.senderId}/${g.chatId}`, cells: person(g, ago(Date.parse(g.approvedAt), now.value), plain(g.approvedBy)),
