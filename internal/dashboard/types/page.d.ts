@@ -68,6 +68,22 @@ declare namespace page {
     chosen?: File[];
     attach?: () => Promise<{ fileId: string }[]>;
   }
+  // Answer is that of cron.explain about a time, asked in words.
+  type Answer = wire.CronExplainResult & { asked: string };
+  // Undo takes the last action back until a time.
+  interface Undo {
+    text: string;
+    until: number;
+    back: () => Promise<void>;
+  }
+  // Jobs is one page of the list; asked are the words of the address.
+  interface Jobs {
+    asked: { sort: keyof typeof import("../web/jobs.js").ORDERS; only: string; find: string; after: string };
+    ids: string[];
+    counts?: wire.JobCounts;
+    total: number;
+    next: string;
+  }
   // Row is one row of a table.
   interface Row {
     id: string;

@@ -1,4 +1,3 @@
-// @ts-nocheck
 // The jobs that the page shows: one page of the list, or one job with its history. The gateway sorts, filters and counts; events change the rows that are shown.
 
 import { Resource, call, list, listeners, route } from "./store.js";
@@ -9,17 +8,21 @@ export const STRIP = 14; // outcomes of a row
 const RUNS = 20; // of the history of a job, and how many more on demand
 const READ = 2000; // ms between two reads of the list
 const RATE = 10; // characters per ms: what reading the list again may take of the connection
-const ORDERS = { next: ["nextRunAtMs", "asc"], name: ["name", "asc"], last: ["lastRunAtMs", "desc"], failing: ["failing", "desc"] };
-export const SORTS = Object.keys(ORDERS);
-export const CONDITIONS = ["failing", "running", "late", "paused", "invalid", "all"];
+export const ORDERS = /** @type {const} */ ({ next: ["nextRunAtMs", "asc"], name: ["name", "asc"], last: ["lastRunAtMs", "desc"], failing: ["failing", "desc"] });
+export const SORTS = /** @type {(keyof typeof ORDERS)[]} */ (Object.keys(ORDERS));
+export const CONDITIONS = /** @type {const} */ (["failing", "running", "late", "paused", "invalid", "all"]);
 
 // asked is the list that the address names.
+/** @returns {page.Jobs["asked"]} */
 export function asked() {
-  const q = route.value.query, one = (name, known) => (known.includes(q.get(name)) ? q.get(name) : known[0]);
+  const q = route.value.query;
+  /** @template {string} T @param {string} name @param {readonly T[]} known */
+  const one = (name, known) => known.find((k) => k === q.get(name)) ?? known[0];
   return { sort: one("sort", SORTS), only: one("only", ["all", ...CONDITIONS]), find: q.get("find") ?? "", after: q.get("after") ?? "" };
 }
 
 // addressOf is the address of such a list; another filter or order begins at the first page.
+/** @param {Partial<page.Jobs["asked"]>} change */
 export function addressOf(change) {
   const a = { ...asked(), after: "", ...change }, q = new URLSearchParams();
   if (a.sort !== SORTS[0]) q.set("sort", a.sort);
@@ -30,31 +33,36 @@ export function addressOf(change) {
 }
 
 // params are those of the list: the words agent:… and target:… of the field are filters.
+/** @param {page.Jobs["asked"]} a @returns {wire.Calls["cron.list"]["params"]} */
 function params(a) {
-  const words = a.find.split(/\s+/).filter(Boolean), filter = (name) => words.findLast((w) => w.startsWith(`${name}:`))?.slice(name.length + 1);
+  const words = a.find.split(/\s+/).filter(Boolean), filter = (/** @type {string} */ name) => words.findLast((w) => w.startsWith(`${name}:`))?.slice(name.length + 1);
   const query = words.filter((w) => !/^(agent|target):/.test(w)).join(" ");
   const [sortBy, sortDir] = ORDERS[a.sort];
   const rest = { query, agentId: filter("agent"), target: filter("target"), cursor: a.after };
-  return { ...VIEW, includeDisabled: true, counts: true, limit: PAGE, sortBy, sortDir, condition: a.only, ...Object.fromEntries(Object.entries(rest).filter(([, v]) => v)) };
+  return { ...VIEW, includeDisabled: true, counts: true, limit: PAGE, sortBy, sortDir, condition: /** @type {(typeof CONDITIONS)[number]} */ (a.only), ...Object.fromEntries(Object.entries(rest).filter(([, v]) => v)) };
 }
 
 const VIEW = { brief: true, outcomes: STRIP };
 
-let rows = new Map(); // id → signal of a job
+/** @type {Map<string, page.Signal<wire.Job>>} */
+let rows = new Map();
+/** @param {string} id */
 export const rowOf = (id) => rows.get(id);
 
 // held reports whether the pointer or the focus is in the list, so that its rows must stay where they are.
 let held = () => false;
+/** @param {() => boolean} fn */
 export const hold = (fn) => { held = fn; };
 
 let next = 0; // when the list may be read again after an event
 
+/** @type {Resource<page.Jobs>} */
 export const page = new Resource(async () => {
   const a = asked(), before = page.data.value;
   const got = await call("cron.list", params(a));
   const ids = new Set(got.jobs.map((j) => j.id));
   const same = before && JSON.stringify(before.asked) === JSON.stringify(a);
-  const left = same && held() ? before.ids.filter((id) => !ids.has(id)) : []; // they stay as long as they are looked at
+  const left = before && same && held() ? before.ids.filter((id) => !ids.has(id)) : []; // they stay as long as they are looked at
   const others = left.length > 0 ? (await call("cron.list", { ...VIEW, ids: left, limit: PAGE })).jobs : [];
   const jobs = [...got.jobs, ...others], kept = new Map();
   for (const j of jobs) {
@@ -72,6 +80,7 @@ export const one = new Resource(async () => {
   return { id, job: (await call("cron.list", { ids: [id], includeSystem: true, limit: 1, outcomes: STRIP })).jobs[0] };
 });
 
+/** @param {wire.LedgerEntry} r */
 export const slotOf = (r) => r.scheduledForMs ?? r.runAtMs ?? r.ts;
 export const wanted = signal(RUNS); // entries of the history
 export const showMore = () => { wanted.value += RUNS; history.refresh(); };
@@ -80,7 +89,7 @@ export const history = new Resource(async () => {
   const [entries, { changes = [] }] = await Promise.all([
     list("cron.runs", "entries", { id, includeActive: true }, wanted.value + 1), call("cron.runs", { id, limit: 1, changes: true }),
   ]);
-  const more = entries.length > wanted.value, shown = entries.slice(0, wanted.value), oldest = more ? slotOf(shown.at(-1)) : 0;
+  const more = entries.length > wanted.value, shown = entries.slice(0, wanted.value), oldest = more ? slotOf(shown[shown.length - 1]) : 0;
   return { id, entries: shown, changes: changes.filter((c) => c.ts >= oldest), more };
 });
 
@@ -93,38 +102,43 @@ listeners.add((name, ev) => {
 });
 
 // after is a job after an event about it.
+/** @param {wire.Job} j @param {wire.CronEvent} ev @returns {wire.Job} */
 function after(j, ev) {
   const state = { ...j.state }, changed = { ...j, state };
   if (ev.nextRunAtMs && ev.action !== "scheduled") changed.nextRunAtMs = ev.nextRunAtMs;
   if (ev.action === "started") state.runningAtMs = ev.runAtMs;
   if (ev.action === "scheduled") delete state.runningAtMs;
   if (ev.action !== "finished" || j.outcomes?.some((o) => o.slotMs === ev.scheduledForMs)) return changed;
-  changed.outcomes = [{ outcome: ev.outcome, slotMs: ev.scheduledForMs, durationMs: ev.durationMs, reason: ev.reason }, ...(j.outcomes ?? [])].slice(0, STRIP);
+  changed.outcomes = [/** @type {wire.JobOutcome} */ ({ outcome: ev.outcome, slotMs: ev.scheduledForMs, durationMs: ev.durationMs, reason: ev.reason }), ...(j.outcomes ?? [])].slice(0, STRIP);
   if (!ev.runAtMs) return changed;
   delete state.runningAtMs;
   changed.lastRunAtMs = ev.runAtMs;
   state.lastErrorReason = ev.errorReason;
   if (ev.outcome === "ok") state.consecutiveErrors = 0;
-  if (["error", "interrupted"].includes(ev.outcome)) state.consecutiveErrors = (state.consecutiveErrors ?? 0) + 1;
+  if (["error", "interrupted"].includes(ev.outcome ?? "")) state.consecutiveErrors = (state.consecutiveErrors ?? 0) + 1;
   return changed;
 }
 
 const key = () => crypto.randomUUID?.() ?? `w-${Date.now()}-${Math.random().toString(36).slice(2)}`;
 
-// What can be taken back: { text, back, until }.
-export const done = signal(null);
+// What can be taken back.
+export const done = signal(/** @type {page.Undo | null} */ (null));
 const UNDO = 10000;
+/** @param {string} text @param {() => Promise<void>} back */
 const offer = (text, back) => { done.value = { text, until: Date.now() + UNDO, back: async () => { done.value = null; await back(); } }; };
 
 // change calls a method about a job and reads what is shown.
-async function change(method, more) {
-  const answer = await call(method, more);
+/** @template {page.Method} M @param {M} method @param {page.Given<M>} given */
+async function change(method, ...given) {
+  const answer = await call(method, ...given);
   await Promise.all([page, one, history].map((r) => r.refresh()));
   return answer;
 }
 
+/** @param {wire.Job} j */
 const named = (j) => j.displayName || j.name;
 
+/** @param {wire.Job} j */
 export async function run(j) {
   done.value = null;
   const { reason } = await change("cron.run", { id: j.id, mode: "force", idempotencyKey: key() });
@@ -132,26 +146,31 @@ export async function run(j) {
 }
 
 // create makes a job, and edit changes one that was read before; both return it.
+/** @param {wire.Calls["cron.add"]["params"]} members */
 export async function create(members) {
   done.value = null;
   return change("cron.add", { ...members, ifNameExists: "refuse", extended: true, idempotencyKey: key() });
 }
 
+/** @param {wire.Job} j @param {object} patch */
 export async function edit(j, patch) {
   done.value = null;
   return change("cron.update", { id: j.id, patch, expectedConfigRevision: j.configRevision, extended: true });
 }
 
+/** @param {wire.Job} j */
 export const stop = (j) => change("cron.cancel", { id: j.id, reason: "stopped in the dashboard", idempotencyKey: key() });
 
+/** @param {wire.Job} j @param {string} note @param {number} [until] */
 export async function pause(j, note, until) {
   await change("cron.pause", { id: j.id, note, ...(until ? { untilMs: until } : {}) });
   offer(`Paused ${named(j)}.`, () => resume(j));
 }
 
 // resume ends a pause, or what failures have switched off, or the holding back of answers.
+/** @param {wire.Job} j */
 export async function resume(j) {
   const was = j.paused;
-  await change(j.enabled || was || j.state.autoDisabled ? "cron.resume" : "cron.toggle", j.enabled || was || j.state.autoDisabled ? { id: j.id } : { jobId: j.id, enabled: true });
-  if (was && (!was.untilMs || was.untilMs > Date.now())) offer(`Resumed ${named(j)}.`, () => pause(j, was.note || "paused again", was.untilMs));
+  await (j.enabled || was || j.state.autoDisabled ? change("cron.resume", { id: j.id }) : change("cron.toggle", { jobId: j.id, enabled: true }));
+  if (was && (!was.untilMs || was.untilMs > Date.now())) offer(`Resumed ${named(j)}.`, () => pause(j, was.note || "paused again", was.untilMs ?? 0));
 }

@@ -79,7 +79,7 @@ export const lanes = new Resource(async () => (await call("lanes.status")).lanes
 export const channels = new Resource(() => call("channels.status"));
 export const people = new Resource(async () => (may("admin") && knows("channels.pairing.list") ? call("channels.pairing.list", { extended: true }) : { requests: [], granted: [] }));
 export const sessions = new Resource(() => list("sessions.list", "sessions", search.value ? { search: search.value } : { hideCronRuns: true }, 100));
-export const hits = new Resource(async () => (search.value ? call("sessions.search", { query: search.value, limit: 20, maxChars: 160 }) : { hits: [] })); // messages with the words of the search
+export const hits = new Resource(async () => (search.value ? call("sessions.search", { query: search.value, limit: 20, maxChars: 160 }) : { hits: [], hasMore: false })); // messages with the words of the search
 
 // explain asks what became of a slot: at is a time in words, "" = the newest slot that has passed.
 /** @param {string} id @param {string} at */

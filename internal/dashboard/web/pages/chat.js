@@ -1,4 +1,3 @@
-// @ts-nocheck
 // Chat: sessions at the left, the conversation at the right, answers as they grow.
 
 import { Conversation } from "../conversation.js";
@@ -16,22 +15,24 @@ export function Chat() {
     return () => ends.forEach((end) => end());
   }, []);
   const chosen = route.value.rest[0];
-  const key = chosen || me.value.mainKey, { query } = route.value;
+  const key = chosen || me.value?.mainKey || "", { query } = route.value;
   const at = Number(query.get("at")) || 0, kept = query.get("of") ?? "";
   return html`<div class=${`split${chosen ? " opened" : ""}`}><${List} current=${key}/><${Talk} key=${`${key} ${at} ${kept}`} session=${key} at=${at} kept=${kept}/></div>`;
 }
 
 // People are shown by their names, which an operator may read.
+/** @param {string} key */
 function label(key) {
   const name = key.split(":").slice(2).join(":") || key;
   const g = (people.data.value?.granted ?? []).find((one) => `${one.channel}:direct:${one.senderId}` === name);
   return plain(g ? `${g.senderLabel} · ${g.channelLabel}` : name);
 }
 
+/** @param {{current: string}} props */
 function List({ current }) {
   const rows = sessions.data.value;
   const held = useHeldOrder(rows ?? [], (s) => s.key);
-  const typed = (e) => { search.value = e.target.value.trim(); sessions.readLater(250); hits.readLater(250); };
+  const typed = (/** @type {page.Input} */ e) => { search.value = e.target.value.trim(); sessions.readLater(250); hits.readLater(250); };
   const fresh = () => { location.hash = address(`agent:${current.split(":")[1]}:chat-${new Date().toISOString().slice(0, 19).replaceAll(":", "-")}`); };
   return html`<section class="side" aria-label="Sessions">
     <div class="find"><input type="search" placeholder="Search" aria-label="Search sessions and messages" value=${search.value} onInput=${typed}/>${may("write") && html`<button type="button" onClick=${fresh}>New</button>`}</div>
@@ -57,22 +58,24 @@ function Hits() {
       <span class="quiet">${plain(h.excerpt)}</span></a></li>`)}`;
 }
 
+/** @param {wire.SessionRow} s */
 function state(s) {
   if (s.hasActiveRun) return html`<${Mark} kind="running">working${s.queueDepth ? ` + ${s.queueDepth}` : ""}<//>`;
   if (s.queueDepth) return html`<${Mark} kind="waiting">${s.queueDepth} waiting<//>`;
   return s.status === "failed" || s.status === "timeout" ? html`<${Mark} kind="error">${s.status}<//>` : null;
 }
 
+/** @param {{session: string, at: number, kept: string}} props */
 function Talk({ session, at, kept }) {
   const talk = useSignal(new Conversation(session, at, kept)).value;
   useEffect(talk.follow, []);
-  const files = useSignal([]), asked = useSignal(""), open = useSignal(false);
-  const add = (list) => choose(files, list, (why) => { fault.value = why; });
-  const dropped = (e) => { e.preventDefault(); if (may("write")) add(e.dataTransfer.files); };
+  const files = useSignal(/** @type {File[]} */ ([])), asked = useSignal(""), open = useSignal(false);
+  const add = (/** @type {Iterable<File>} */ list) => choose(files, list, (why) => { fault.value = why; });
+  const dropped = (/** @type {DragEvent} */ e) => { e.preventDefault(); if (may("write")) add(e.dataTransfer?.files ?? []); };
   const mine = talk.info.value, busy = mine?.hasActiveRun || talk.messages.value.some((m) => m.growing), since = talk.stopping.value;
   const foreign = mine?.channel && !["web", "api"].includes(mine.channel) && !open.value; // a chat of a person elsewhere
   const waits = talk.waiting.value.total;
-  return html`<section class="talk" aria-label="Conversation" onDragOver=${(e) => e.preventDefault()} onDrop=${dropped}>
+  return html`<section class="talk" aria-label="Conversation" onDragOver=${(/** @type {DragEvent} */ e) => e.preventDefault()} onDrop=${dropped}>
     <div class="head"><a class="back" href="#/chat" aria-label="All sessions">‹</a><div class="about"><h2 class="ellipsis" title=${session}>${label(session)}</h2><${About} talk=${talk} row=${mine} /></div>
       ${may("write") && !kept && html`<div class="buttons">
         ${busy && html`<${Act} class="danger" id="stop" run=${() => talk.stop()}>${since ? `Stopping since ${span(Math.max(0, now.value - since))}` : "Stop"}<//>`}
@@ -86,13 +89,15 @@ function Talk({ session, at, kept }) {
     ${asked.value && html`<${Sure} what=${asked.value} talk=${talk} waits=${waits} busy=${busy} done=${() => { asked.value = ""; }}/>`}</section>`;
 }
 
+/** @param {{talk: page.Conversation, row: wire.SessionRow | null}} props */
 function About({ talk, row }) {
   if (!row) return null;
-  const parts = row.updatedAt ? [row.createdAt && `since ${day(row.createdAt)}`, row.totalTokens > 0 && `${row.totalTokens.toLocaleString()} tokens`, `agent ${plain(row.agentId)}`, `lane ${plain(row.lane)}`, `mode ${row.effectiveQueueMode}`] : ["new"];
+  const parts = row.updatedAt ? [row.createdAt && `since ${day(row.createdAt)}`, row.totalTokens && `${row.totalTokens.toLocaleString()} tokens`, `agent ${plain(row.agentId)}`, `lane ${plain(row.lane)}`, `mode ${row.effectiveQueueMode}`] : ["new"];
   return html`<span class="quiet ellipsis" title=${plain(talk.key)}>${parts.filter(Boolean).join(" · ")}</span>`;
 }
 
 // Sure lists what will happen. None of it can be undone.
+/** @param {{what: string, talk: page.Conversation, waits: number, busy: boolean, done: () => void}} props */
 function Sure({ what, talk, waits, busy, done }) {
   const stop = what === "stop";
   const act = async () => { done(); await (stop ? talk.stop({ all: true }) : talk.reset()); };
@@ -104,8 +109,9 @@ function Sure({ what, talk, waits, busy, done }) {
     <p class="buttons"><${Act} class="danger" id="sure" run=${act}>${stop ? "Stop all" : "Reset"}<//><button type="button" onClick=${done}>Keep it</button></p><//>`;
 }
 
+/** @param {{talk: page.Conversation, files: page.Signal<File[]>, add: (list: Iterable<File>) => void}} props */
 function Composer({ talk, files, add }) {
-  const text = useSignal(""), input = useRef(null), box = useRef(null);
+  const text = useSignal(""), input = useRef(/** @type {HTMLInputElement | null} */ (null)), box = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const send = () => {
     const taken = files.value;
     const line = text.value.trim() ? text.value : taken.map((f) => f.name).join(", ");
@@ -114,14 +120,15 @@ function Composer({ talk, files, add }) {
     files.value = [];
     fault.value = "";
     talk.send(line, taken, upload);
-    box.current.focus();
+    box.current?.focus();
   };
-  const key = (e) => { if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); send(); } };
-  const pasted = (e) => { if (e.clipboardData.files.length > 0) { e.preventDefault(); add(e.clipboardData.files); } };
+  const key = (/** @type {KeyboardEvent} */ e) => { if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); send(); } };
+  const pasted = (/** @type {ClipboardEvent} */ e) => { if (e.clipboardData?.files.length) { e.preventDefault(); add(e.clipboardData.files); } };
+  const chosen = (/** @type {{currentTarget: HTMLInputElement}} */ { currentTarget: i }) => { add(i.files ?? []); i.value = ""; };
   return html`<div class="compose"><${Chips} chosen=${files}/>
-    <input type="file" multiple hidden ref=${input} onChange=${() => { add(input.current.files); input.current.value = ""; }}/>
-    <button type="button" aria-label="Attach files" title="Attach files" onClick=${() => input.current.click()}>+</button>
+    <input type="file" multiple hidden ref=${input} onChange=${chosen}/>
+    <button type="button" aria-label="Attach files" title="Attach files" onClick=${() => input.current?.click()}>+</button>
     <textarea ref=${box} rows=${Math.min(8, text.value.split("\n").length)} placeholder="Message" aria-label="Message" title="Enter sends, Shift+Enter breaks the line"
-      value=${text.value} onInput=${(e) => { text.value = e.target.value; }} onKeyDown=${key} onPaste=${pasted}></textarea>
+      value=${text.value} onInput=${(/** @type {page.Input} */ e) => { text.value = e.target.value; }} onKeyDown=${key} onPaste=${pasted}></textarea>
     <button type="button" class="primary" id="send" onClick=${send} aria-disabled=${live.value ? undefined : "true"}>Send</button></div>`;
 }

@@ -1,4 +1,3 @@
-// @ts-nocheck
 // One job: how it is, what one can do about it, why a slot ran or did not run, and its history. Also of a job that was removed, whose history is kept.
 
 import { STRIP, history, one, showMore, slotOf, wanted } from "../jobs.js";
@@ -11,6 +10,7 @@ import { Acts, Form, Last, Next, conditionOf, schedule } from "./jobs.js";
 import { Slot, Why } from "./why.js";
 
 // What the log of changes calls a change, in words.
+/** @type {Record<string, string>} */
 const VERBS = {
   "cron.add": "made", "cron.create": "made", "cron.update": "edited", "cron.pause": "paused", "cron.resume": "resumed", "cron.toggle": "switched", "cron.remove": "removed", "cron.delete": "removed",
   "cron.run": "run by hand", "cron.cancel": "stopped by hand", "cron.backfill": "backfilled",
@@ -18,8 +18,9 @@ const VERBS = {
 const EDITED = ["agentTurn", "systemEvent"]; // jobs that start programs are changed on the command line
 const NOT_RUN = ["skipped", "missed", "error", "cancelled", "interrupted"];
 
+/** @param {{id: string, pause: (job: wire.Job) => void}} props */
 export function Job({ id, pause }) {
-  const head = useRef(null);
+  const head = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
     wanted.value = 20;
     const ends = [one, history].map((r) => r.use());
@@ -41,34 +42,38 @@ export function Job({ id, pause }) {
     <${History} id=${id} job=${job}/>`;
 }
 
+/** @param {{id: string, job?: wire.Job}} props */
 function History({ id, job }) {
   const read = history.data.value?.id === id ? history.data.value : undefined, zone = job?.schedule?.tz;
-  const rows = (read?.entries ?? []).map((r) => {
-    const outcome = r.outcome ?? r.status, slot = slotOf(r);
+  const runs = (read?.entries ?? []).map((r) => {
+    const outcome = r.outcome ?? r.status ?? "running", slot = slotOf(r);
     return {
       id: r.runId, at: slot,
       cells: [inZone(slot, zone), html`<${Mark} kind=${outcome === "queued" ? "waiting" : outcome}>${outcome}<//>`, html`<${Took} of=${r}/>`, html`<${Detail} of=${r}/>`],
       acts: r.scheduledForMs && NOT_RUN.includes(outcome) && knows("cron.explain") ? html`<${Slot} id=${id} ms=${slot} zone=${zone}>why<span class="only-read"> it is ${outcome}, ${inZone(slot, zone)}</span><//>` : "",
     };
-  }).concat((read?.changes ?? []).map((c) => ({ id: `${c.ts} ${c.verb}`, at: c.ts, cells: [inZone(c.ts, zone), html`<${Mark} kind="changed">${VERBS[c.verb] ?? plain(c.verb)}<//>`, "", html`<span class="quiet">by ${plain(c.who)}</span>`] })))
-    .sort((a, b) => b.at - a.at);
+  });
+  const changes = (read?.changes ?? []).map((c) => ({ id: `${c.ts} ${c.verb}`, at: c.ts, cells: [inZone(c.ts, zone), html`<${Mark} kind="changed">${VERBS[c.verb] ?? plain(c.verb)}<//>`, "", html`<span class="quiet">by ${plain(c.who)}</span>`] }));
+  const rows = [...runs, ...changes].sort((a, b) => b.at - a.at);
   return html`<section aria-labelledby="history"><h2 id="history">Runs</h2><${Loading} of=${history} what="the runs"/>
     ${read && html`<${Table} label="Runs" heads=${["Slot", "Outcome", "Took", "Answer or reason", ""]} rows=${rows} empty="It has not run yet."/>`}
     ${read?.more && html`<p><button type="button" id="more" onClick=${showMore}>Show older runs</button></p>`}</section>`;
 }
 
+/** @param {{of: wire.LedgerEntry}} props */
 function Took({ of: r }) {
   if (r.outcome === "running" && r.runAtMs) return `${span(Math.max(0, now.value - r.runAtMs))} so far`;
   return r.durationMs === undefined ? "" : span(r.durationMs);
 }
 
 // Detail is why a run did not end well, each attempt, and what became of its answer.
+/** @param {{of: wire.LedgerEntry}} props */
 function Detail({ of: r }) {
-  const attempts = (r.attempts ?? []).length > 1 ? r.attempts : [];
-  const count = r.slotCount > 1 ? `${r.slotCount} slots until ${inZone(r.slotUntilMs)}. ` : "";
+  const { attempts = [], slotCount = 1, slotUntilMs = 0 } = r;
+  const count = slotCount > 1 ? `${slotCount} slots until ${inZone(slotUntilMs)}. ` : "";
   return html`<span>${count}${plain(r.error || r.reason || r.summary)}</span>
     ${r.trigger && r.trigger !== "schedule" && html` <span class="quiet">(${r.trigger === "manual" ? "by hand" : r.trigger})</span>`}
     ${r.deliveryStatus === "not-delivered" && html` <${Mark} kind="error">not delivered${r.deliveryError ? `: ${plain(r.deliveryError)}` : ""}<//>`}
-    ${attempts.length > 0 && html`<ol class="attempts">${attempts.map((a) => html`<li key=${a.attempt}><${Mark} kind=${a.status === "timeout" ? "error" : a.status ?? "running"}>attempt ${a.attempt}: ${a.status ?? "running"}<//>
+    ${attempts.length > 1 && html`<ol class="attempts">${attempts.map((a) => html`<li key=${a.attempt}><${Mark} kind=${a.status === "timeout" ? "error" : a.status ?? "running"}>attempt ${a.attempt}: ${a.status ?? "running"}<//>
       <span class="quiet">${a.durationMs === undefined ? "" : span(a.durationMs)} ${plain(a.error)} ${a.nodeId ? `on ${plain(a.nodeId)}` : ""}</span></li>`)}</ol>`}`;
 }

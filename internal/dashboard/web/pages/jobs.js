@@ -1,4 +1,3 @@
-// @ts-nocheck
 // Jobs: what will run when, and how it went. The address has the filter, the order and the page.
 
 import { CONDITIONS, PAGE, SORTS, STRIP, addressOf, asked, done, hold, page, resume, rowOf, run, stop } from "../jobs.js";
@@ -15,16 +14,17 @@ const HEADS = ["Name", "Schedule", "Next", "Last", `Last ${STRIP}`, "In a row"];
 const TITLES = { next: "next fire", name: "name", last: "last run", failing: "failures in a row" };
 
 export function Jobs() {
-  const pausing = useSignal(null);
+  const pausing = useSignal(/** @type {wire.Job | null} */ (null)), pause = (/** @type {wire.Job} */ j) => { pausing.value = j; };
   const id = route.value.rest[0];
   if (!id && may("admin") && route.value.query.has("new")) return html`<${Form}/>`;
-  return html`${id ? html`<${Job} key=${id} id=${id} pause=${(j) => { pausing.value = j; }}/>` : html`<${List} pause=${(j) => { pausing.value = j; }}/>`}
+  return html`${id ? html`<${Job} key=${id} id=${id} pause=${pause}/>` : html`<${List} pause=${pause}/>`}
     <${Undo}/>${pausing.value && html`<${Pause} job=${pausing.value} close=${() => { pausing.value = null; }}/>`}`;
 }
 
 // Form is the form of a job, which is loaded when it is needed.
+/** @param {{job?: wire.Job}} props */
 export function Form({ job }) {
-  const form = useSignal(null);
+  const form = useSignal(/** @type {typeof import("./jobform.js") | null} */ (null));
   useEffect(() => { import("./jobform.js").then((m) => { form.value = m; }); }, []);
   return form.value ? html`<${form.value.JobForm} job=${job}/>` : html`<p class="quiet">Loading the form …</p>`;
 }
@@ -32,9 +32,10 @@ export function Form({ job }) {
 // Undo takes the last action back, for ten seconds.
 function Undo() {
   const d = done.value, left = d ? Math.ceil((d.until - now.value) / 1000) : 0;
-  return html`<p class="undo" role="status">${left > 0 && html`${plain(d.text)} <${Act} id="undo" run=${d.back}>Undo<//> <span class="quiet" aria-hidden="true">${left} s</span>`}</p>`;
+  return html`<p class="undo" role="status">${d && left > 0 && html`${plain(d.text)} <${Act} id="undo" run=${d.back}>Undo<//> <span class="quiet" aria-hidden="true">${left} s</span>`}</p>`;
 }
 
+/** @param {{pause: (job: wire.Job) => void}} props */
 function List({ pause }) {
   useEffect(page.use, []);
   const a = asked(), shown = page.data.value;
@@ -42,17 +43,19 @@ function List({ pause }) {
   return html`<${Filters} asked=${a} counts=${shown?.counts}/><${Loading} of=${page} what="the jobs"/>${shown && html`<${Rows} key=${JSON.stringify(shown.asked)} list=${shown} pause=${pause}/>`}`;
 }
 
+/** @param {{asked: page.Jobs["asked"], counts?: wire.JobCounts}} props */
 function Filters({ asked: a, counts }) {
-  const field = useRef(null);
-  useEffect(() => { if (document.activeElement !== field.current) field.current.value = a.find; }, [a.find]);
-  const find = (e) => { e.preventDefault(); location.hash = addressOf({ find: field.current.value.trim() }); };
+  const field = useRef(/** @type {HTMLInputElement | null} */ (null));
+  useEffect(() => { if (field.current && document.activeElement !== field.current) field.current.value = a.find; }, [a.find]);
+  const find = (/** @type {Event} */ e) => { e.preventDefault(); location.hash = addressOf({ find: field.current?.value.trim() ?? "" }); };
   return html`<div class="filters">${may("admin") && html`<a class="button" id="new-job" href="#/jobs?new">New job</a>`}
     <nav class="conditions" aria-label="Jobs by condition">${CONDITIONS.map((c) => html`<a class="target" key=${c} href=${addressOf({ only: c })} aria-current=${c === a.only ? "true" : undefined}>${c} <span class="quiet">${counts?.[c] ?? ""}</span></a>`)}</nav>
     <form autocomplete="off" onSubmit=${find}><input id="find" ref=${field} type="search" aria-label="Find jobs by name, or by agent: or target: and a name" placeholder="name, agent:main, target:telegram" spellcheck="false" maxlength="256"
-      onSearch=${(e) => { if (e.target.value === "" && a.find) location.hash = addressOf({ find: "" }); }}/></form>
-    <label>Sort <select id="sort" value=${a.sort} onChange=${(e) => { location.hash = addressOf({ sort: e.target.value }); }}>${SORTS.map((s) => html`<option key=${s} value=${s}>${TITLES[s]}</option>`)}</select></label></div>`;
+      onSearch=${(/** @type {page.Input} */ e) => { if (e.target.value === "" && a.find) location.hash = addressOf({ find: "" }); }}/></form>
+    <label>Sort <select id="sort" value=${a.sort} onChange=${(/** @type {{target: {value: page.Jobs["asked"]["sort"]}}} */ e) => { location.hash = addressOf({ sort: e.target.value }); }}>${SORTS.map((s) => html`<option key=${s} value=${s}>${TITLES[s]}</option>`)}</select></label></div>`;
 }
 
+/** @param {{list: page.Jobs, pause: (job: wire.Job) => void}} props */
 function Rows({ list, pause }) {
   const held = useHeldOrder(list.ids, (id) => id, PAGE);
   useEffect(() => { hold(held.held); return () => hold(() => false); });
@@ -66,6 +69,7 @@ function Rows({ list, pause }) {
       ${list.asked.after && html`<a class="target" href=${addressOf({ after: "" })}>First page</a>`}${list.next && html`<a class="target" id="next" href=${addressOf({ after: list.next })}>Next page</a>`}</nav>`}`;
 }
 
+/** @param {{id: string, pause: (job: wire.Job) => void}} props */
 function Row({ id, pause }) {
   const row = rowOf(id);
   if (!row) return null;
@@ -75,20 +79,23 @@ function Row({ id, pause }) {
 }
 
 // conditionOf is the worst that is true of a job: what its mark shows.
+/** @param {wire.Job} j */
 export function conditionOf(j) {
   if (j.invalid) return ["error", "invalid"];
   if (j.state?.runningAtMs) return ["running", "running"];
   if (!j.enabled) return ["paused", j.paused ? "paused" : "off"];
-  if (j.state?.consecutiveErrors > 0) return ["error", "failing"];
+  if (j.state?.consecutiveErrors) return ["error", "failing"];
   if (j.deliveryPaused) return ["warn", "not sent"];
   return j.outcomes?.[0]?.outcome === "ok" ? ["ok", "ok"] : ["planned", "on"];
 }
 
+/** @param {{job: wire.Job}} props */
 function Name({ job: j }) {
   const [kind, word] = conditionOf(j);
   return html`<${Mark} kind=${kind}><a href=${addressOfJob(j.id)} title=${j.id}>${plain(j.displayName || j.name)}</a><span class="only-read"> ${word}</span><//>`;
 }
 
+/** @param {{job: wire.Job}} props */
 export function Next({ job: j }) {
   const at = j.nextRunAtMs, zone = j.schedule.tz;
   if (j.invalid) return html`<span>invalid: ${plain(j.invalid)}</span>`;
@@ -103,6 +110,7 @@ export function Next({ job: j }) {
   return html`${late > -1000 ? "now" : `in ${span(-late)}`} <span class="quiet">${near(at, zone, now.value)}</span>${j.deliveryPaused && html` <${Mark} kind="warn">not sent: ${plain(j.deliveryPaused.reason)}<//>`}`;
 }
 
+/** @param {{job: wire.Job}} props */
 export function Last({ job: j }) {
   const o = j.outcomes?.[0];
   if (j.state?.runningAtMs) return html`<${Mark} kind="running">running, ${span(Math.max(0, now.value - j.state.runningAtMs))}<//>`;
@@ -111,21 +119,24 @@ export function Last({ job: j }) {
   return html`<${Mark} kind=${o.outcome}>${o.outcome}, ${ago(o.slotMs, now.value)}<//>${why && html` <span class="quiet">${plain(why)}</span>`}`;
 }
 
+/** @param {{job: wire.Job}} props */
 function Streak({ job: j }) {
   const text = streak(j, STRIP);
   return text === "–" ? html`<span class="quiet">–</span>` : html`<span>${text}</span>`;
 }
 
+/** @param {{job: wire.Job, pause: (job: wire.Job) => void}} props */
 export function Acts({ job: j, pause }) {
-  const stopping = (j.state?.runningAtMs || j.queuedRuns > 0) && html`<${Act} key="stop" class="stop" run=${() => stop(j)}>Stop<//>`;
+  const stopping = (j.state?.runningAtMs || j.queuedRuns) && html`<${Act} key="stop" class="stop" run=${() => stop(j)}>Stop<//>`;
   if (!may("admin")) return may("write") && stopping ? stopping : "";
   return html`${stopping}<${Act} key="run" class="run" run=${() => run(j)}>Run now<//>
     ${j.enabled ? html`<${Act} key="pause" class="pause" run=${() => pause(j)}>Pause…<//>` : html`<${Act} key="pause" class="pause" run=${() => resume(j)}>Resume<//>`}
     ${j.enabled && j.deliveryPaused && html`<${Act} key="send" run=${() => resume(j)}>Send again<//>`}`;
 }
 
-export function schedule(s = {}, at) {
-  if (s.kind === "every") return `every ${span(s.everyMs)}`;
-  if (s.kind === "at") return `once, ${near(Date.parse(s.at) || s.atMs, s.tz, at)}`;
+/** @param {wire.JobSchedule} s @param {number} at */
+export function schedule(s, at) {
+  if (s.kind === "every") return `every ${span(s.everyMs ?? 0)}`;
+  if (s.kind === "at") return `once, ${near(Date.parse(s.at ?? "") || (s.atMs ?? NaN), s.tz, at)}`;
   return html`<code>${plain(s.expr ?? s.kind)}</code> <span class="quiet">${plain(s.tz)}</span>`;
 }

@@ -1,4 +1,3 @@
-// @ts-nocheck
 // Overview: what needs a person, what runs and what waits, lanes, channels, replicas.
 
 import { call, channels, lanes, may, needs, now, route, runs, runsLimit, status } from "../store.js";
@@ -24,12 +23,14 @@ export function Overview() {
 }
 
 // The next step of a need, on this page or on another one.
+/** @type {{[kind: string]: (n: wire.Need) => [href: string, word: string]}} */
 const STEPS = {
-  pairing: () => ["#/people", "Decide"], lane: (n) => [laneAddress(n.lane), "Who holds it"], missed: (n) => [addressOf(n.jobId, ""), "Why"],
-  dead: (n) => [address(n.sessionKey), "Open"], session: (n) => [address(n.sessionKey), "Open"],
+  pairing: () => ["#/people", "Decide"], lane: (n) => [laneAddress(n.lane), "Who holds it"], missed: (n) => [addressOf(n.jobId ?? "", ""), "Why"],
+  dead: (n) => [address(n.sessionKey ?? ""), "Open"], session: (n) => [address(n.sessionKey ?? ""), "Open"],
 };
 const LEVELS = { error: "error", warn: "warn", ask: "waiting" };
-const laneAddress = (lane) => `#/overview?lane=${encodeURIComponent(lane)}`;
+/** @param {string} [lane] */
+const laneAddress = (lane = "") => `#/overview?lane=${encodeURIComponent(lane)}`;
 
 function Needs() {
   const list = needs.data.value?.needs;
@@ -39,6 +40,7 @@ function Needs() {
     <ul>${list.map((n) => html`<${Need} key=${[n.kind, n.jobId, n.runId, n.lane, n.requestId, n.text].join(" ")} n=${n}/>`)}</ul></section>`;
 }
 
+/** @param {{n: wire.Need}} props */
 function Need({ n }) {
   const [href, word] = STEPS[n.kind]?.(n) ?? (n.jobId ? [addressOf(n.jobId), "Runs"] : []);
   return html`<li><${Mark} kind=${LEVELS[n.level]}>${plain(n.text)}<//>${" "}
@@ -46,14 +48,17 @@ function Need({ n }) {
     ${href && html` <a class="target" href=${href}>${word}</a>`}</li>`;
 }
 
+/** @type {Record<string, string>} */
 const RUN_MARKS = { running: "running", yielded: "running", stopping: "cancelled", waiting: "waiting" };
 
+/** @param {wire.Run} r */
 function runMark(r) {
   const kind = r.waitingFor?.cause === "retry" ? "retrying" : RUN_MARKS[r.state] ?? "planned";
   return html`<${Mark} kind=${kind}>${r.state === "yielded" ? "running" : r.state}<//>`;
 }
 
 // stop ends one run or takes one waiting message away; a run between two attempts ends with its job's run.
+/** @param {wire.Run} r */
 const stop = async (r) => {
   if (r.waitingFor?.cause === "retry") await call("cron.cancel", { runId: r.id });
   else await call("chat.abort", { sessionKey: r.sessionKey, runId: r.runId });
@@ -73,7 +78,7 @@ function Runs() {
     ],
     acts: may("write") && r.state !== "stopping" ? html`<${Act} run=${() => stop(r)} aria-label=${`${r.state === "waiting" ? "Cancel" : "Stop"} ${plain(r.text)}`}>${r.state === "waiting" ? "Cancel" : "Stop"}<//>` : "",
   }));
-  return html`<div class="title"><h2 id="runs">Now</h2> <span class="quiet">${shown.length - waiting} running, ${waiting} waiting${all?.length >= runsLimit ? `, the first ${runsLimit} are shown` : ""}</span>
+  return html`<div class="title"><h2 id="runs">Now</h2> <span class="quiet">${shown.length - waiting} running, ${waiting} waiting${(all?.length ?? 0) >= runsLimit ? `, the first ${runsLimit} are shown` : ""}</span>
     ${lane && html`<span>lane ${plain(lane)}</span> <a class="target" href="#/overview">All lanes</a>`}</div>
     <${Loading} of=${runs} what="the runs"/>
     ${all && html`<${Table} label="Now" heads=${["State", "Message", "Where", "Lane", "For", "Waits for"]} rows=${rows} empty=${lane ? `Nothing runs or waits in lane ${plain(lane)}.` : html`Nothing runs or waits. <a href="#/chat">Try a message</a>`}/>`}`;
@@ -93,12 +98,13 @@ function Figures() {
   return html`<dl class="figures">${figures.map(([label, value, note]) => html`<div key=${label}><dt>${label}</dt><dd><strong>${value}</strong> <span class="quiet">${note}</span></dd></div>`)}</dl>`;
 }
 
+/** @param {{used: number, all: number}} props */
 function Bar({ used, all }) {
   return html`<svg class="slots" role="img" aria-label=${`${used} of ${all} slots used`}><rect height="10" width=${`${all > 0 ? Math.min(100, (100 * used) / all) : 0}%`}/></svg>`;
 }
 
 function Lanes() {
-  const place = (l) => (ORDER.includes(l.name) ? ORDER.indexOf(l.name) : ORDER.length);
+  const place = (/** @type {wire.Lane} */ l) => (ORDER.includes(l.name) ? ORDER.indexOf(l.name) : ORDER.length);
   const rows = (lanes.data.value ?? []).toSorted((a, b) => place(a) - place(b)).map((l) => ({
     id: l.name,
     cells: [html`<a class="target" href=${laneAddress(l.name)}><strong>${plain(l.name)}</strong></a>`, html`<${Bar} used=${l.active} all=${l.capacity}/>`, `${l.active} of ${l.capacity}${l.stopping ? `, ${l.stopping} stopping` : ""}`,
@@ -110,9 +116,9 @@ function Lanes() {
 
 function Channels() {
   const c = channels.data.value;
-  const rows = (c?.channelOrder ?? []).flatMap((id) => (c.channelAccounts[id] ?? []).map((a) => {
+  const rows = !c ? [] : c.channelOrder.flatMap((id) => (c.channelAccounts[id] ?? []).map((a) => {
     const state = a.connected ? html`<${Mark} kind="ok">connected<//>` : a.running ? html`<${Mark} kind="error">not connected<//>` : html`<${Mark} kind="planned">${a.enabled ? "stopped" : "off"}<//>`;
-    const note = id === "web" ? `${c.channels.web.connections} open` : plain(a.lastError) || (a.lastPollAgeMs === null ? "" : `polled ${ago(channels.at.value - a.lastPollAgeMs, now.value)}`);
+    const note = id === "web" ? `${/** @type {wire.WebSummary} */ (c.channels.web).connections} open` : plain(a.lastError) || (a.lastPollAgeMs === null ? "" : `polled ${ago(channels.at.value - a.lastPollAgeMs, now.value)}`);
     const out = a.outboxFailed ? html`<${Mark} kind="error">${a.outboxFailed} undelivered<//>` : a.outboxWaiting ? html`<${Mark} kind="waiting">${a.outboxWaiting} to send<//>` : "";
     return { id: `${id}/${a.accountId}`, cells: [html`<strong>${plain(c.channelLabels[id])}</strong>`, state, html`<span class="quiet">${note}</span> ${out}`] };
   }));

@@ -1,4 +1,3 @@
-// @ts-nocheck
 // Why: what became of a slot of a job. The field of a job asks about a time; the field of the header finds the job by its name, too.
 
 import { explain, jobsOf, live, route } from "../store.js";
@@ -7,6 +6,7 @@ import { Mark } from "../ui/parts.js";
 import { inZone, plain, stamp } from "../ui/text.js";
 
 // The mark of each answer of cron.explain.
+/** @type {Record<string, string>} */
 const MARKS = {
   "ran": "ok", "failed": "error", "running": "running", "retrying": "retrying", "waiting": "waiting", "skipped": "skipped", "paused": "paused", "missed": "missed", "no replica": "error", "held": "paused",
   "cancelled": "cancelled", "interrupted": "interrupted", "invalid": "error", "clock change": "skipped", "not in the schedule": "planned", "made later": "planned", "changed since": "planned", "disabled": "paused",
@@ -16,27 +16,30 @@ const CHANGES = 3; // that are shown
 const NAMED = 5; // jobs that are offered when several fit
 
 // addressOf is the page of a job, with a question about a time; "" = its newest slot.
+/** @param {string} id @param {string} [at] */
 export const addressOf = (id, at) => `#/jobs/${encodeURIComponent(id)}${at === undefined ? "" : `?why=${encodeURIComponent(at)}`}`;
 
 // Slot is a link that asks about a slot.
+/** @param {{id: string, ms: number, zone?: string, children?: any}} props */
 export function Slot({ id, ms, zone, children }) {
   return html`<a class="target" href=${addressOf(id, stamp(ms, zone))}>${children}</a>`;
 }
 
 // Why asks again when changed has another value: the answer about a slot that is not decided yet differs after the next fire.
+/** @param {{id: string, changed: string}} props */
 export function Why({ id, changed }) {
   const asked = route.value.query.get("why");
-  const answer = useSignal(undefined), fault = useSignal(""), again = useSignal(0), field = useRef(null);
-  const box = useRef(null), inside = useRef(false);
-  useEffect(() => { field.current.value = asked ?? ""; }, [asked]);
-  useEffect(() => { if (inside.current && document.activeElement === document.body) box.current.focus(); inside.current = false; }, [answer.value]); // the link that asked has gone
+  const answer = useSignal(/** @type {page.Answer | undefined} */ (undefined)), fault = useSignal(""), again = useSignal(0);
+  const field = useRef(/** @type {HTMLInputElement | null} */ (null)), box = useRef(/** @type {HTMLElement | null} */ (null)), inside = useRef(false);
+  useEffect(() => { if (field.current) field.current.value = asked ?? ""; }, [asked]);
+  useEffect(() => { if (inside.current && document.activeElement === document.body) box.current?.focus(); inside.current = false; }, [answer.value]); // the link that asked has gone
   useEffect(() => {
     if (asked === null) { answer.value = undefined; fault.value = ""; return undefined; }
     if (!live.value) return undefined;
     let gone = false;
-    const show = (a, why) => {
+    const show = (/** @type {page.Answer | undefined} */ a, /** @type {string} */ why) => {
       if (gone || !live.value) return;
-      inside.current = box.current.contains(document.activeElement);
+      inside.current = box.current?.contains(document.activeElement) ?? false;
       answer.value = a;
       fault.value = why;
     };
@@ -44,9 +47,9 @@ export function Why({ id, changed }) {
     return () => { gone = true; };
   }, [asked, again.value, live.value, changed]);
   const shown = live.value || answer.value?.asked === asked ? answer.value : undefined; // while it is asked, the old answer stays with its slot
-  const ask = (e) => {
+  const ask = (/** @type {Event} */ e) => {
     e.preventDefault();
-    const at = field.current.value.trim();
+    const at = field.current?.value.trim() ?? "";
     fault.value = "";
     if (at === asked) again.value++;
     else location.hash = addressOf(id, at);
@@ -60,6 +63,7 @@ export function Why({ id, changed }) {
   </section>`;
 }
 
+/** @param {{id: string, of: page.Answer}} props */
 function Answer({ id, of: { timezone: zone, slots: [s] } }) {
   if (!s) return null;
   const changes = s.changes ?? [];
@@ -74,31 +78,31 @@ function Answer({ id, of: { timezone: zone, slots: [s] } }) {
 
 // Ask is the field of the header: "digest 9:00". The key / goes to it, Escape goes back.
 export function Ask() {
-  const field = useRef(null), from = useRef(null), note = useSignal(null);
+  const field = useRef(/** @type {HTMLInputElement | null} */ (null)), from = useRef(/** @type {HTMLElement | null} */ (null)), note = useSignal(/** @type {any} */ (null));
   useEffect(() => {
-    const key = (e) => {
-      if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, dialog")) return;
+    const key = (/** @type {KeyboardEvent} */ e) => {
+      if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || /** @type {Element} */ (e.target).closest("input, textarea, select, dialog")) return;
       e.preventDefault();
-      from.current = document.activeElement;
-      field.current.select();
+      from.current = /** @type {HTMLElement} */ (document.activeElement);
+      field.current?.select();
     };
     addEventListener("keydown", key);
     return () => removeEventListener("keydown", key);
   }, []);
-  const leave = (e) => {
+  const leave = (/** @type {KeyboardEvent} */ e) => {
     if (e.key !== "Escape") return;
     note.value = null;
-    field.current.blur();
+    field.current?.blur();
     if (from.current?.isConnected) from.current.focus();
   };
-  const ask = async (e) => {
+  const ask = async (/** @type {Event} */ e) => {
     e.preventDefault();
-    const text = field.current.value.trim();
-    if (!text) return;
+    const input = field.current, text = input?.value.trim();
+    if (!input || !text) return;
     note.value = null;
     try {
       const { name, at, jobs } = await jobsOf(text);
-      if (jobs.length === 1) { field.current.blur(); field.current.value = ""; location.hash = addressOf(jobs[0].id, at); }
+      if (jobs.length === 1) { input.blur(); input.value = ""; location.hash = addressOf(jobs[0].id, at); }
       else if (jobs.length === 0) note.value = html`No job has “${plain(name)}” in its name.`;
       else {
         note.value = html`${jobs.length} jobs have “${plain(name)}” in their name: ${jobs.slice(0, NAMED).map((j) => html`<a class="target" key=${j.id} href=${addressOf(j.id, at)} title=${j.id} onClick=${() => { note.value = null; }}>${plain(j.displayName || j.name)}</a> `)}

@@ -72,5 +72,5 @@ export function useHeldOrder(rows, id, most = Infinity) {
   order.current = shown;
   const moved = shown.filter((k, i) => k !== wanted[i]).length;
   const sort = () => { order.current = wanted; redraw((n) => n + 1); };
-  return { shown: shown.map((k) => known.get(k)), box, held, moved, sort };
+  return { shown: shown.flatMap((k) => known.get(k) ?? []), box, held, moved, sort };
 }
