@@ -31,8 +31,8 @@ type surroundings struct {
 	// passed are the variables that pass to an agent besides; nil = none.
 	passed func(config.Agent) map[string]string
 	gauge  *agent.Gauge // of the agent's endpoint; nil = none
-	// sessions are those of agents over ACP; nil = they are not kept.
-	sessions acp.Sessions
+	// sessions are those of agents that keep a conversation by themselves; nil = they are not stored.
+	sessions agent.Sessions
 }
 
 // bridge is the program that serves the tools of a turn over standard input and output.

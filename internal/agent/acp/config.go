@@ -61,7 +61,7 @@ type Config struct {
 	// NoServers: the agent refuses MCP servers, so it gets no tools of the gateway.
 	NoServers bool
 	// Sessions keeps the sessions of agents that can take them up in another process; nil = they end with their process.
-	Sessions Sessions
+	Sessions agent.Sessions
 	// Reaper ends what leaves the group of a process; nil = that outlives the process.
 	Reaper *process.Reaper
 }

@@ -19,7 +19,7 @@
 //
 // # Sessions of the agent
 //
-// A process that was started for a conversation takes up the session that the agent had in the process before, where the agent can (see [Sessions]): by session/resume, else
+// A process that was started for a conversation takes up the session that the agent had in the process before, where the agent can (see [agent.Sessions]): by session/resume, else
 // session/load. The process before ends first. What the agent replays is dropped. The session is stored before its first prompt and after each turn.
 //
 // # Tools

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,8 +32,7 @@ type peer struct {
 	gone chan struct{}           // closed when the process has ended
 	exit process.Exit            // valid when gone is closed
 
-	key     chat.SessionKey
-	kept    Sessions      // nil = the agent's session ends with its process
+	kept    program.Kept  // without Sessions the agent's session ends with its process
 	started string        // see process.Started
 	strays  chan struct{} // has an element when an update came outside of a turn
 
@@ -45,21 +43,20 @@ type peer struct {
 	id       sdk.SessionId // "" = no session yet
 	tools    bool          // the session has the tools of the gateway
 	hello    sdk.InitializeResponse
-	alone    bool       // the agent has refused MCP servers
-	runs     []string   // the latest turns that the agent has seen, the last one at the end
-	seen     int64      // number of the last entry of the transcript that it has seen
+	alone    bool // the agent has refused MCP servers
+	memory   program.Memory
 	noted    int        // lines of standard error before the turn
 	used     chat.Usage // by its session, where the agent reports that
 	unstored bool       // the session, or its process, is not stored yet
 }
 
 // start starts the process of a session in a directory, opens the connection to it, and takes up the session that kept has of the agent, or makes one.
-func (r *Runner) start(ctx context.Context, session chat.SessionKey, dir string, access agent.ToolAccess, kept Sessions) (*peer, error) {
+func (r *Runner) start(ctx context.Context, session chat.SessionKey, dir string, access agent.ToolAccess, kept agent.Sessions) (*peer, error) {
 	p, err := r.open(ctx, session, dir, access)
 	if err != nil {
 		return nil, err
 	}
-	p.kept = kept
+	p.kept.Sessions = kept
 	limit := startTime
 	if r.cfg.Installs {
 		limit = installTime
@@ -89,7 +86,8 @@ func (r *Runner) open(ctx context.Context, session chat.SessionKey, dir string, 
 		return nil, program.NotStarted(err)
 	}
 	p := &peer{pool: &r.pool, log: log, cfg: &r.cfg, dir: dir, hide: spec.Hide, proc: proc, stop: stop, gone: make(chan struct{})}
-	p.key, p.started, p.strays = session, process.Started(proc.Group()), make(chan struct{}, 1)
+	p.kept = program.Kept{Key: session, Dir: dir, Log: log}
+	p.started, p.strays = process.Started(proc.Group()), make(chan struct{}, 1)
 	output, into := io.Pipe()
 	p.link = newLink(output, proc, p.update, log)
 	context.AfterFunc(life, p.link.close) // the connection may have stopped to read
@@ -214,16 +212,6 @@ func (p *peer) setTurn(t *turn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turn = t
-}
-
-// saw notes a turn of the agent.
-func (p *peer) saw(req agent.Request) {
-	const kept = 64
-	p.runs = append(p.runs, req.RunID)
-	p.runs = slices.Delete(p.runs, 0, max(0, len(p.runs)-kept))
-	for _, e := range req.History {
-		p.seen = max(p.seen, e.Seq)
-	}
 }
 
 // failure sorts an error of the connection: the end of the turn, the end of the process, a refusal of the agent.

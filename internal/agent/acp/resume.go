@@ -4,42 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"time"
 
 	sdk "github.com/coder/acp-go-sdk"
 
 	"laneway/internal/agent"
+	"laneway/internal/agent/internal/program"
 	"laneway/internal/chat"
-	"laneway/internal/process"
 )
 
-// Sessions keeps the sessions of agents over restarts. It has one for the current transcript of a conversation alone.
-type Sessions interface {
-	// AgentSession is the session of the agent; the zero value = none is known.
-	AgentSession(ctx context.Context, key chat.SessionKey) (chat.AgentSession, error)
-	// PutAgentSession stores it in place of the one before.
-	PutAgentSession(ctx context.Context, key chat.SessionKey, s chat.AgentSession) error
-}
-
 const (
-	// keepTime bounds an operation of Sessions.
-	keepTime = 5 * time.Second
 	// replayQuiet is how long nothing comes of an agent that has replayed a session, replayTime how long it is waited for: some agents replay after the response.
 	replayQuiet = 200 * time.Millisecond
 	replayTime  = 5 * time.Second
 )
 
-var (
-	errOtherMachine = errors.New("its process was on another machine")
-	errOtherDir     = errors.New("it was made for another directory")
-)
-
 // loads reports whether the agent can take up a session of another process.
 func (p *peer) loads() bool {
 	can := p.hello.AgentCapabilities
-	return p.kept != nil && !p.cfg.UsageOfSession && (can.LoadSession || can.SessionCapabilities.Resume != nil)
+	return p.kept.Sessions != nil && !p.cfg.UsageOfSession && (can.LoadSession || can.SessionCapabilities.Resume != nil)
 }
 
 // takeUp goes on with the session that the agent had in a process before, after that has ended. false = there is none, or it cannot be taken up: the agent starts a new one.
@@ -47,9 +30,7 @@ func (p *peer) takeUp(ctx context.Context, access agent.ToolAccess) bool {
 	if !p.loads() {
 		return false
 	}
-	reading, cancel := context.WithTimeout(ctx, keepTime)
-	kept, err := p.kept.AgentSession(reading, p.key)
-	cancel()
+	kept, err := p.kept.Take(ctx)
 	if err == nil && kept.ID == "" {
 		return false
 	}
@@ -57,23 +38,14 @@ func (p *peer) takeUp(ctx context.Context, access agent.ToolAccess) bool {
 		err = p.load(ctx, kept, access)
 	}
 	if err != nil {
-		p.log.WarnContext(ctx, "an agent does not go on with its session; it gets the conversation from the transcript", "err", p.hide.Replace(err.Error()))
+		p.kept.Lost(ctx, p.hide.Replace(err.Error()))
 		return false
 	}
-	p.id, p.runs, p.seen, p.tools, p.unstored = sdk.SessionId(kept.ID), kept.Runs, kept.Seen, access.Token != "", true
+	p.id, p.memory, p.tools, p.unstored = sdk.SessionId(kept.ID), program.Memory{Runs: kept.Runs, Seen: kept.Seen}, access.Token != "", true
 	return true
 }
 
 func (p *peer) load(ctx context.Context, kept chat.AgentSession, access agent.ToolAccess) error {
-	if host, err := os.Hostname(); err != nil || host != kept.Host {
-		return errors.Join(errOtherMachine, err)
-	}
-	if err := process.EndLeft(ctx, kept.PID, kept.PIDStarted, killTime); err != nil {
-		return err
-	}
-	if kept.Dir != p.dir {
-		return errOtherDir
-	}
 	id, servers := sdk.SessionId(kept.ID), p.servers(access)
 	can := p.hello.AgentCapabilities
 	if can.SessionCapabilities.Resume != nil {
@@ -125,19 +97,9 @@ func (p *peer) awaitQuiet(ctx context.Context) {
 
 // remember stores the session of the agent, so that a later process can take it up.
 func (p *peer) remember(ctx context.Context) {
-	if !p.loads() || p.id == "" {
+	if !p.loads() {
 		return
 	}
 	p.unstored = false
-	host, err := os.Hostname()
-	if err == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
-		defer cancel()
-		err = p.kept.PutAgentSession(ctx, p.key, chat.AgentSession{
-			ID: string(p.id), Runs: slices.Clone(p.runs), Seen: p.seen, Dir: p.dir, Host: host, PID: p.proc.Group(), PIDStarted: p.started,
-		})
-	}
-	if err != nil {
-		p.log.WarnContext(ctx, "the session of an agent is not stored; after a restart it gets the conversation from the transcript", "err", err)
-	}
+	p.kept.Put(ctx, string(p.id), p.memory, p.proc.Group(), p.started)
 }

@@ -1,40 +1,18 @@
 package acp_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"laneway/internal/agent/acp"
+	"laneway/internal/agent/agenttest"
 	"laneway/internal/chat"
 	"laneway/internal/testrun"
 )
-
-// kept is the store of sessions of agents.
-type kept struct {
-	mu   sync.Mutex
-	sets map[string]chat.AgentSession
-}
-
-func (k *kept) AgentSession(_ context.Context, key chat.SessionKey) (chat.AgentSession, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.sets[key.String()], nil
-}
-
-func (k *kept) PutAgentSession(_ context.Context, key chat.SessionKey, s chat.AgentSession) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.sets[key.String()] = s
-	return nil
-}
-
-func keep() *kept { return &kept{sets: map[string]chat.AgentSession{}} }
 
 // TestAnAgentGoesOnWithItsSessionAfterRestarts: three turns in three gateways. What was said in the first one is known in the third one, nothing is told twice, and what
 // the agent replays is no part of an answer.
@@ -44,7 +22,7 @@ func TestAnAgentGoesOnWithItsSessionAfterRestarts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s.Blocks, s.Dir = true, t.TempDir()
-			cfg := acp.Config{Sessions: keep(), Dir: t.TempDir()}
+			cfg := acp.Config{Sessions: agenttest.NewSessions(), Dir: t.TempDir()}
 			history := []chat.TranscriptEntry{entry(1, "job", chat.RoleAssistant, "before")}
 			var first seen
 			for i, run := range []string{"run-1", "run-2", "run-3"} {
@@ -73,7 +51,7 @@ func TestAnAgentGoesOnWithItsSessionAfterRestarts(t *testing.T) {
 func TestAnAgentGoesOnWithItsSessionAfterIdleTime(t *testing.T) {
 	t.Parallel()
 	s := script{Blocks: true, Loads: true, Dir: t.TempDir()}
-	runner := open(t, s, acp.Config{Sessions: keep(), Idle: time.Millisecond})
+	runner := open(t, s, acp.Config{Sessions: agenttest.NewSessions(), Idle: time.Millisecond})
 	first := look(t, runner, request("a", "run-1", "one"))
 	testrun.Eventually(t, "its process ends", func() bool { _, living := starts(t, s.Dir); return len(living) == 0 })
 	second := look(t, runner, request("a", "run-2", "two", entry(1, "run-1", chat.RoleUser, "one")))
@@ -85,7 +63,7 @@ func TestAnAgentGoesOnWithItsSessionAfterIdleTime(t *testing.T) {
 // TestATurnThatRunsAgainGoesOnWithTheSession of its first attempt, which a kill has ended.
 func TestATurnThatRunsAgainGoesOnWithTheSession(t *testing.T) {
 	t.Parallel()
-	cfg, dir := acp.Config{Sessions: keep(), Dir: t.TempDir()}, t.TempDir()
+	cfg, dir := acp.Config{Sessions: agenttest.NewSessions(), Dir: t.TempDir()}, t.TempDir()
 	if _, err := run(t, open(t, script{Blocks: true, Loads: true, Crash: true, Dir: dir}, cfg), request("a", "run-1", "one")); err == nil {
 		t.Fatal("the agent did not crash")
 	}
@@ -100,15 +78,17 @@ func TestATurnThatRunsAgainGoesOnWithTheSession(t *testing.T) {
 // TestASessionThatCannotBeLoadedBeginsAnew with the transcript, once.
 func TestASessionThatCannotBeLoadedBeginsAnew(t *testing.T) {
 	t.Parallel()
-	for name, breaks := range map[string]func(dir, session string, k *kept){
-		"TheAgentHasLostIt":     func(dir, session string, _ *kept) { _ = os.Remove(filepath.Join(dir, session)) },
-		"OnAnotherMachine":      func(_, _ string, k *kept) { k.change(func(s *chat.AgentSession) { s.Host = "another" }) },
-		"WithAnUnknownProcess":  func(_, _ string, k *kept) { k.change(func(s *chat.AgentSession) { s.PIDStarted = "" }) },
-		"OfAnotherConversation": func(_, _ string, k *kept) { k.change(func(s *chat.AgentSession) { s.Runs = []string{"run-0"} }) },
+	for name, breaks := range map[string]func(dir, session string, k *agenttest.Sessions){
+		"TheAgentHasLostIt":    func(dir, session string, _ *agenttest.Sessions) { _ = os.Remove(filepath.Join(dir, session)) },
+		"OnAnotherMachine":     func(_, _ string, k *agenttest.Sessions) { k.Change(func(s *chat.AgentSession) { s.Host = "another" }) },
+		"WithAnUnknownProcess": func(_, _ string, k *agenttest.Sessions) { k.Change(func(s *chat.AgentSession) { s.PIDStarted = "" }) },
+		"OfAnotherConversation": func(_, _ string, k *agenttest.Sessions) {
+			k.Change(func(s *chat.AgentSession) { s.Runs = []string{"run-0"} })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, k := script{Blocks: true, Loads: true, Dir: t.TempDir()}, keep()
+			s, k := script{Blocks: true, Loads: true, Dir: t.TempDir()}, agenttest.NewSessions()
 			cfg := acp.Config{Sessions: k, Dir: t.TempDir()}
 			runner := open(t, s, cfg)
 			first := look(t, runner, request("a", "run-1", "one"))
@@ -129,20 +109,11 @@ func TestASessionThatCannotBeLoadedBeginsAnew(t *testing.T) {
 	}
 }
 
-func (k *kept) change(by func(*chat.AgentSession)) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for key, s := range k.sets {
-		by(&s)
-		k.sets[key] = s
-	}
-}
-
 // TestTheProcessBeforeEndsFirst: another gateway on the machine takes a session over whose process still waits for a turn.
 func TestTheProcessBeforeEndsFirst(t *testing.T) {
 	t.Parallel()
 	s := script{Blocks: true, Loads: true, Dir: t.TempDir()}
-	cfg := acp.Config{Sessions: keep(), Dir: t.TempDir()}
+	cfg := acp.Config{Sessions: agenttest.NewSessions(), Dir: t.TempDir()}
 	first := look(t, open(t, s, cfg), request("a", "run-1", "one"))
 	second := look(t, open(t, s, cfg), request("a", "run-2", "two", entry(1, "run-1", chat.RoleUser, "one")))
 	if _, living := starts(t, s.Dir); second.Session != first.Session || !slices.Equal(living, []int{second.PID}) {

@@ -81,7 +81,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		<-s.peer.gone
 		s.peer = nil
 	}
-	if s.peer != nil && s.peer.forgot(req) && !s.peer.closes() { // its sessions end with its process only
+	if s.peer != nil && s.peer.memory.Forgot(req) && !s.peer.closes() { // its sessions end with its process only
 		s.peer.endSession()
 		s.forget()
 	}

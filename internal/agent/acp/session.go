@@ -26,7 +26,7 @@ func (p *peer) begin(ctx context.Context, access agent.ToolAccess) error {
 		return fmt.Errorf("making a session: %w", orCause(ctx, err))
 	}
 	p.closeSession(ctx, p.id)
-	p.id, p.runs, p.seen, p.tools, p.used, p.unstored = session.SessionId, nil, 0, access.Token != "", chat.Usage{}, true
+	p.id, p.memory, p.tools, p.used, p.unstored = session.SessionId, program.Memory{}, access.Token != "", chat.Usage{}, true
 	return nil
 }
 
@@ -63,12 +63,7 @@ func (p *peer) endSession() {
 		return
 	}
 	p.closeSession(context.Background(), p.id) //nolint:forbidigo // it is bounded, and no turn runs
-	p.id, p.runs, p.seen, p.tools = "", nil, 0, false
-}
-
-// forgot reports whether the conversation was begun anew since the agent's last turn. That may be this turn, in an attempt before.
-func (p *peer) forgot(req agent.Request) bool {
-	return len(p.runs) > 0 && p.runs[len(p.runs)-1] != req.RunID && !remembered(req.History, p.runs[len(p.runs)-1])
+	p.id, p.memory, p.tools = "", program.Memory{}, false
 }
 
 // words describe a failure of the agent: its message, and the details beside it, without the values of its variables.

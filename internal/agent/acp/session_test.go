@@ -185,7 +185,7 @@ func TestASessionMovesToAnotherDirectory(t *testing.T) {
 	t.Parallel()
 	first, second := t.TempDir(), t.TempDir()
 	s := script{Blocks: true, Loads: true, Dir: t.TempDir()}
-	runner := open(t, s, acp.Config{Sessions: keep(), Dir: first})
+	runner := open(t, s, acp.Config{Sessions: agenttest.NewSessions(), Dir: first})
 	moved := func(n int, dir string, history ...chat.TranscriptEntry) seen {
 		t.Helper()
 		req := request("a", fmt.Sprintf("run-%d", n), fmt.Sprintf("said %d", n), history...)

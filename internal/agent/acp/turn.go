@@ -82,7 +82,7 @@ func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAcce
 	if !p.pool.goes(send) {
 		return agent.Result{}, agent.NewError(chat.FailUnknown, "The gateway is about to end; try again later.", errClosed)
 	}
-	p.saw(req)
+	p.memory = p.memory.With(req)
 	how, err := p.follow(t, end)
 	p.remember(ctx)
 	result := agent.Result{Text: t.answer.Text(), Usage: p.reported(t, how.response), StopReason: agent.StopNormal}

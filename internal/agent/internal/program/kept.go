@@ -1,0 +1,83 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/process"
+)
+
+const (
+	// keepTime bounds an operation of [agent.Sessions].
+	keepTime = 5 * time.Second
+	// leftTime is how long the process before may take to end by itself, and again after SIGKILL.
+	leftTime = time.Second
+)
+
+var (
+	errOtherMachine = errors.New("its process was on another machine")
+	errOtherDir     = errors.New("it was made for another directory")
+)
+
+// Kept is where the session of an agent for one conversation is stored.
+type Kept struct {
+	// Sessions = nil: nothing is stored.
+	Sessions agent.Sessions
+	Key      chat.SessionKey
+	// Dir is the working directory, for which a session is made.
+	Dir string
+	Log *slog.Logger
+}
+
+// Take is the session that is stored, after the process has ended that had it; the zero value = none is stored. An error is why it cannot be continued here.
+func (k Kept) Take(ctx context.Context) (chat.AgentSession, error) {
+	if k.Sessions == nil {
+		return chat.AgentSession{}, nil
+	}
+	reading, cancel := context.WithTimeout(ctx, keepTime)
+	defer cancel()
+	s, err := k.Sessions.AgentSession(reading, k.Key)
+	if err != nil || s.ID == "" {
+		return chat.AgentSession{}, err
+	}
+	if host, err := os.Hostname(); err != nil || host != s.Host {
+		return s, errors.Join(errOtherMachine, err)
+	}
+	if s.PID != 0 {
+		if err := process.EndLeft(ctx, s.PID, s.PIDStarted, leftTime); err != nil {
+			return s, err
+		}
+	}
+	if s.Dir != k.Dir {
+		return s, errOtherDir
+	}
+	return s, nil
+}
+
+// Put stores a session with the process that has it; pid 0 = none has. It outlives ctx, and logs a failure.
+func (k Kept) Put(ctx context.Context, id string, m Memory, pid int, started string) {
+	if k.Sessions == nil || id == "" {
+		return
+	}
+	host, err := os.Hostname()
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+		defer cancel()
+		err = k.Sessions.PutAgentSession(ctx, k.Key, chat.AgentSession{
+			ID: id, Runs: m.Runs, Seen: m.Seen, Dir: k.Dir, Host: host, PID: pid, PIDStarted: started,
+		})
+	}
+	if err != nil {
+		k.Log.WarnContext(ctx, "the session of an agent is not stored; after a restart it gets the conversation from the transcript", "err", err)
+	}
+}
+
+// Lost logs why an agent does not continue its session.
+func (k Kept) Lost(ctx context.Context, why string) {
+	k.Log.WarnContext(ctx, "an agent does not go on with its session; it gets the conversation from the transcript", "err", why)
+}

@@ -1,0 +1,92 @@
+package program
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+)
+
+// Memory is what an agent that keeps a conversation by itself has seen of it. The zero value has seen nothing.
+type Memory struct {
+	// Runs are the latest turns, the last one at the end. Seen is the number of the last entry of the transcript.
+	Runs []string
+	Seen int64
+}
+
+// With is the memory after a turn.
+func (m Memory) With(req agent.Request) Memory {
+	const kept = 64
+	if n := len(m.Runs); n == 0 || m.Runs[n-1] != req.RunID { // not a later attempt of it
+		m.Runs = append(slices.Clone(m.Runs), req.RunID)
+	}
+	m.Runs = slices.Delete(m.Runs, 0, max(0, len(m.Runs)-kept))
+	for _, e := range req.History {
+		m.Seen = max(m.Seen, e.Seq)
+	}
+	return m
+}
+
+// Forgot reports whether the conversation was begun anew since the last turn. That may be this turn, in an attempt before.
+func (m Memory) Forgot(req agent.Request) bool {
+	if len(m.Runs) == 0 {
+		return false
+	}
+	last := m.Runs[len(m.Runs)-1]
+	return last != req.RunID && !slices.ContainsFunc(req.History, func(e chat.TranscriptEntry) bool { return e.RunID == last })
+}
+
+// Before are the paragraphs that the agent reads before the message: the system prompt and the history where it has seen nothing, otherwise what others have added, then
+// that the turn runs again, and dir, its directory for files, "" = none.
+func (m Memory) Before(req agent.Request, dir string) ([]string, error) {
+	var parts []string
+	intro := "Added to the conversation meanwhile, as JSON:\n"
+	if len(m.Runs) == 0 {
+		intro = "The conversation before this message, as JSON:\n"
+		if req.SystemPrompt != "" {
+			parts = append(parts, req.SystemPrompt)
+		}
+	}
+	if unseen := m.unseen(req.History); len(unseen) > 0 {
+		raw, err := json.Marshal(unseen)
+		if err != nil {
+			return nil, fmt.Errorf("encoding the history: %w", err)
+		}
+		parts = append(parts, intro+string(raw))
+	}
+	if again := agent.Repeated(req); again != "" {
+		parts = append(parts, again)
+	}
+	if dir != "" {
+		parts = append(parts, "Files that the person is to get with this answer: write them to the directory "+dir)
+	}
+	return parts, nil
+}
+
+// line is an entry of the transcript as the agent gets it. JSON keeps a text from ending its own entry.
+type line struct {
+	Role string `json:"role"`
+	From string `json:"from,omitempty"`
+	Text string `json:"text"`
+}
+
+// unseen are the entries that the agent has not seen: those after the last one, but not of its own turns, no chat commands and no questions.
+func (m Memory) unseen(history []chat.TranscriptEntry) (list []line) {
+	for _, e := range history {
+		if (e.Seq <= m.Seen && m.Seen > 0) || slices.Contains(m.Runs, e.RunID) || e.Text == "" || e.Command || asks(e) {
+			continue
+		}
+		list = append(list, line{e.Role, e.Sender.Name, e.Text})
+	}
+	return list
+}
+
+// asks reports whether an entry is a question to the person: its last line has the commands that answer it. The question has ended with its turn, and an agent that reads it
+// could take the commands for words of the person.
+func asks(e chat.TranscriptEntry) bool {
+	last := e.Text[strings.LastIndexByte(e.Text, '\n')+1:]
+	return e.Role != chat.RoleUser && (strings.HasPrefix(last, "Write /allow ") || strings.HasPrefix(last, "Write /deny ") || strings.HasPrefix(last, "Write /answer "))
+}
