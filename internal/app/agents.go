@@ -150,6 +150,7 @@ func buildRunner(a config.Agent, around surroundings, log *slog.Logger) (agent.R
 	case config.RunnerCommand:
 		return command.New(command.Config{
 			Argv: a.Command, Dir: a.Dir, Env: around.env(a), Input: command.Input(a.Input), Output: command.Output(a.Output), MaxAnswer: a.OutputLimit, Reaper: around.reaper,
+			Sessions: around.sessions,
 		}, around.lookup, log)
 	case config.RunnerACP:
 		return buildACP(a, around, log)

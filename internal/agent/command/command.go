@@ -31,6 +31,9 @@ type Runner struct {
 	hide  *strings.Replacer
 	noise *rate.Limiter // lines of standard error, over all turns
 	log   *slog.Logger
+	gates gates // used where turns resume
+	// resumes: a turn continues the conversation of the turn before.
+	resumes bool
 }
 
 var _ agent.Runner = (*Runner)(nil)
@@ -56,6 +59,7 @@ func New(cfg Config, lookup func(string) (string, bool), log *slog.Logger) (*Run
 	}
 	return &Runner{
 		cfg: cfg, env: process.Environment(cfg.Env, lookup), hide: process.Hider(cfg.Env), noise: rate.NewLimiter(10, 50), log: log,
+		gates: gates{all: map[string]*gate{}}, resumes: cfg.resumes(),
 	}, nil
 }
 
@@ -64,31 +68,68 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	if err := agent.Ended(ctx); err != nil {
 		return agent.Result{}, err // the cause of the context
 	}
-	input, err := r.input(req)
+	dir, err := program.Dir(cmp.Or(req.Dir, r.cfg.Dir), req.Session)
 	if err != nil {
 		return agent.Result{}, err
 	}
-	log := r.log.With(keySession, req.Session.String(), keyRunID, req.RunID)
-	dir := outputDir(req, log)
+	t := &turn{req: req, emit: emit, log: r.log.With(keySession, req.Session.String(), keyRunID, req.RunID), dir: dir}
+	if r.resumes {
+		leave, err := r.gates.enter(ctx, req.Session.String())
+		if err != nil {
+			return agent.Result{}, err
+		}
+		defer leave()
+		t.talk = r.talkOf(ctx, req, program.Kept{Sessions: r.cfg.Sessions, Key: req.Session, Dir: dir, Log: t.log})
+	}
+	t.files = outputDir(req, t.log)
 	access, endTools := req.ProgramTools(ctx)
 	defer endTools()
-	at, err := program.Dir(cmp.Or(req.Dir, r.cfg.Dir), req.Session)
+	t.env = r.environment(req, t.files, access)
+	result, err := r.attempt(ctx, t)
+	if t.refused {
+		t.talk.kept.Lost(ctx, r.hide.Replace(err.Error()))
+		t.talk = &talk{kept: t.talk.kept}
+		result, err = r.attempt(ctx, t)
+	}
+	return result, err
+}
+
+// turn is what the attempts of one Run share: the program may refuse to continue its conversation, and is then started once more without it.
+type turn struct {
+	req  agent.Request
+	emit func(agent.Event)
+	log  *slog.Logger
+	// dir is the working directory, files the directory for files, "" = none.
+	dir, files string
+	env        map[string]string
+	talk       *talk // nil = the turn is a conversation of its own
+	// refused: the program has ended before it took up the session.
+	refused bool
+}
+
+// attempt starts the program and follows it to its end.
+func (r *Runner) attempt(ctx context.Context, t *turn) (agent.Result, error) {
+	input, args, err := r.input(t)
 	if err != nil {
 		return agent.Result{}, err
 	}
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	p, err := process.Start(work, process.Spec{
-		Argv: append([]string{r.cfg.Argv[0]}, r.cfg.arguments(req)...), Env: r.environment(req, dir, access), Dir: at, Input: input,
-		Grace: r.cfg.Grace, Reaper: r.cfg.Reaper, Hide: r.hide, Noise: r.noise, Log: log,
+		Argv: append([]string{r.cfg.Argv[0]}, args...), Env: t.env, Dir: t.dir, Input: input,
+		Grace: r.cfg.Grace, Reaper: r.cfg.Reaper, Hide: r.hide, Noise: r.noise, Log: t.log,
 	})
 	if err != nil {
 		return agent.Result{}, program.NotStarted(err)
 	}
-	out := &output{mode: r.cfg.Output, answer: jsonline.NewAnswer(r.cfg.MaxAnswer, emit, log)}
-	if r.cfg.Output == OutputClaude || r.cfg.Output == OutputCodex {
-		out.known = &stream{out: out, emit: emit, calls: map[string]string{}}
+	out := &output{mode: r.cfg.Output, answer: jsonline.NewAnswer(r.cfg.MaxAnswer, t.emit, t.log)}
+	if r.cfg.known() {
+		out.known = &stream{out: out, emit: t.emit, calls: map[string]string{}}
 		defer out.known.endCalls()
+	}
+	if t.talk != nil {
+		out.known.session = func(id string) { t.talk.begin(ctx, id, t.req, p) }
+		defer func() { t.talk.end(ctx) }()
 	}
 	failed := p.Read(work, out.write)
 	if failed == nil && work.Err() == nil {
@@ -103,9 +144,10 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	}
 	result := agent.Result{Text: out.answer.Text.Text(), Usage: out.answer.Usage, StopReason: agent.StopNormal}
 	if err := outcome(failed, out, exit); err != nil {
+		t.refused = failed == nil && t.talk != nil && t.talk.id != "" && t.talk.begun == "" && !out.answer.Text.Begun()
 		return result, err
 	}
-	result.Attachments, err = out.files(dir)
+	result.Attachments, err = out.files(t.files)
 	return result, err
 }
 
@@ -136,26 +178,48 @@ func outcome(failed error, out *output, exit process.Exit) error {
 	}
 }
 
-// input is what goes to standard input; nil = nothing.
-func (r *Runner) input(req agent.Request) ([]byte, error) {
+// input is what goes to standard input, nil = nothing, and the arguments.
+func (r *Runner) input(t *turn) (input []byte, args []string, err error) {
+	prompt, session := agent.Prompt(t.req), ""
+	if r.cfg.known() {
+		if prompt, err = r.prompt(t); err != nil {
+			return nil, nil, err
+		}
+	}
+	if t.talk != nil {
+		session = t.talk.id
+	}
+	args = r.cfg.arguments(t.req, prompt, session)
 	switch {
 	case r.cfg.Input == InputJSON:
+		req := t.req
 		req.Messages = withPaths(req)
 		raw, err := jsonline.Request(req)
-		return append(raw, '\n'), err
+		return append(raw, '\n'), args, err
 	case r.cfg.messageInArgs():
-		return nil, nil
+		return nil, args, nil
 	default:
-		return []byte(r.prompt(req)), nil
+		return []byte(prompt), args, nil
 	}
 }
 
-// prompt is the text for the program. One that acts by itself has to know that a turn runs again; others read LANEWAY_ATTEMPT.
-func (r *Runner) prompt(req agent.Request) string {
-	if again := agent.Repeated(req); again != "" && (r.cfg.Output == OutputClaude || r.cfg.Output == OutputCodex) {
-		return again + "\n\n" + agent.Prompt(req)
+// prompt is the text for a known program, which acts by itself: it has to know what it has not seen, that a turn runs again, and where files are. Others have variables
+// for this.
+func (r *Runner) prompt(t *turn) (string, error) {
+	req, memory := t.req, program.Memory{}
+	if t.talk != nil {
+		memory = t.talk.memory
+	} else {
+		req.History = nil // it has a conversation of its own
 	}
-	return agent.Prompt(req)
+	parts, err := memory.Before(req, t.files)
+	if err != nil {
+		return "", err
+	}
+	if files := fileLines(req); files != "" {
+		parts = append(parts, files)
+	}
+	return strings.Join(append(parts, agent.Prompt(req)), "\n\n"), nil
 }
 
 // withPaths are the messages with files by paths that the program can open.

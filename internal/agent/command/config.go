@@ -56,6 +56,8 @@ type Config struct {
 	MaxAnswer int
 	// Grace between SIGTERM and SIGKILL; default [DefaultGrace], which is also the most.
 	Grace time.Duration
+	// Sessions keeps the conversations of claude and codex; nil = each turn is a new one, which gets the history.
+	Sessions agent.Sessions
 	// Reaper ends what leaves the group of the program; nil = that outlives the turn.
 	Reaper *process.Reaper
 }
@@ -138,16 +140,16 @@ func (c Config) dashIsOption() bool {
 	return false
 }
 
-// arguments are the configured ones with their items replaced. The replacement is done once, so that an item in a message stays
-// text.
-func (c Config) arguments(req agent.Request) []string {
+// arguments are the configured ones with their items replaced, and those that continue a session of the program; "" = a new one. The replacement is done once, so that an item
+// in a message stays text.
+func (c Config) arguments(req agent.Request, prompt, session string) []string {
 	items := strings.NewReplacer(
-		"{session}", req.Session.String(), messageItem, withoutNUL(agent.Prompt(req)), "{run}", req.RunID, "{agent}", req.Session.Agent)
-	args := make([]string, 0, len(c.Argv))
+		"{session}", req.Session.String(), messageItem, withoutNUL(prompt), "{run}", req.RunID, "{agent}", req.Session.Agent)
+	args := make([]string, 0, len(c.Argv)+2)
 	for _, arg := range c.Argv[1:] {
 		args = append(args, items.Replace(arg))
 	}
-	return args
+	return slices.Insert(args, c.beforePrompt()-1, c.resumption(session)...)
 }
 
 // withoutNUL keeps the kernel from refusing the argument.

@@ -28,6 +28,12 @@
 // final adds what the deltas do not contain yet. Other members are passed over, and a later line that is no JSON counts
 // as text. [OutputText] and [OutputJSON] settle the matter beforehand.
 //
+// # Conversations
+//
+// Claude Code ([OutputClaude]) and Codex ([OutputCodex]) keep a conversation themselves. The session that they report is stored ([Config.Sessions]), and the next turn of the session
+// continues it: --resume ID or resume ID is added before the prompt. A new conversation gets the history as JSON before the message, a continued one what others have added to it. A program
+// that ends with a failure before it reports a session has refused to continue, and is started once more without it. Such turns of a session run one at a time.
+//
 // # Files
 //
 // What the program leaves in the directory LANEWAY_OUTPUT_DIR goes to the person behind the text. The directory is fresh, for this turn alone, and

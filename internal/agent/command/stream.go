@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
@@ -22,6 +23,8 @@ const (
 type stream struct {
 	out  *output
 	emit func(agent.Event)
+	// session is called with the id of the session that the program reports; nil = it is not used.
+	session func(id string)
 	// calls are the names of the calls without a result, by their ids.
 	calls map[string]string
 	// gap: a call stands between the text and what follows. pieces: the text came in pieces before the whole message.
@@ -32,7 +35,10 @@ type stream struct {
 type streamLine struct {
 	Type string `json:"type"`
 	// Claude Code.
-	Message struct {
+	Subtype   string   `json:"subtype"`
+	SessionID string   `json:"session_id"`
+	Errors    []string `json:"errors"`
+	Message   struct {
 		Content json.RawMessage `json:"content"`
 	} `json:"message"`
 	Event struct {
@@ -44,8 +50,9 @@ type streamLine struct {
 	IsError bool         `json:"is_error"`
 	Usage   *streamUsage `json:"usage"`
 	// Codex.
-	Item  streamItem `json:"item"`
-	Error struct {
+	ThreadID string     `json:"thread_id"`
+	Item     streamItem `json:"item"`
+	Error    struct {
 		Message string `json:"message"`
 	} `json:"error"`
 }
@@ -88,6 +95,10 @@ func (s *stream) take(raw []byte) error {
 		return nil //nolint:nilerr // a line of another kind
 	}
 	switch line.Type {
+	case "system", "thread.started":
+		if s.session != nil && (line.Subtype == "init" || line.Subtype == "") {
+			s.session(cmp.Or(line.SessionID, line.ThreadID))
+		}
 	case "stream_event":
 		s.pieces = s.pieces || line.Event.Delta.Text != ""
 		return s.text(line.Event.Delta.Text)
@@ -130,7 +141,7 @@ func (s *stream) result(line streamLine) error {
 	s.usage(line.Usage, "anthropic")
 	switch {
 	case line.IsError:
-		s.fail(line.Result)
+		s.fail(cmp.Or(line.Result, strings.Join(line.Errors, " / ")))
 	case !s.out.answer.Text.Begun():
 		return s.text(line.Result)
 	}

@@ -1,0 +1,144 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"laneway/internal/agent"
+	"laneway/internal/agent/internal/program"
+	"laneway/internal/process"
+)
+
+// known reports whether the program is one that keeps its conversations by itself.
+func (c Config) known() bool { return c.Output == OutputClaude || c.Output == OutputCodex }
+
+// resumes reports whether a turn continues the conversation of the turn before. A command that names a conversation by itself stays as it is.
+func (c Config) resumes() bool {
+	var own []string
+	switch c.Output {
+	case OutputClaude:
+		own = []string{"--resume", "-r", "--continue", "-c", "--session-id", "--no-session-persistence"}
+	case OutputCodex:
+		own = []string{"resume", "fork", "--ephemeral"}
+	default:
+		return false
+	}
+	return !slices.ContainsFunc(c.Argv[1:], func(arg string) bool {
+		name, _, _ := strings.Cut(arg, "=")
+		return slices.Contains(own, name)
+	})
+}
+
+// resumption are the arguments that make the program continue a session; "" = none.
+func (c Config) resumption(session string) []string {
+	switch {
+	case session == "":
+		return nil
+	case c.Output == OutputClaude:
+		return []string{"--resume", session}
+	default:
+		return []string{"resume", session}
+	}
+}
+
+// beforePrompt is where arguments are added: before the prompt, which is the message or a dash for standard input, or at the end.
+func (c Config) beforePrompt() int {
+	for i, arg := range c.Argv[1:] {
+		if arg == "-" || arg == "--" || strings.Contains(arg, messageItem) {
+			return 1 + i
+		}
+	}
+	return len(c.Argv)
+}
+
+// talk is the conversation that a known program keeps by itself, in one turn.
+type talk struct {
+	kept   program.Kept
+	id     string // of the session that is continued; "" = the program makes one
+	memory program.Memory
+	// begun is the session that the program has reported; "" = none yet.
+	begun string
+}
+
+// talkOf is the stored conversation of a session, or a new one.
+func (r *Runner) talkOf(ctx context.Context, req agent.Request, kept program.Kept) *talk {
+	t := &talk{kept: kept}
+	stored, err := kept.Take(ctx)
+	switch memory := (program.Memory{Runs: stored.Runs, Seen: stored.Seen}); {
+	case err != nil:
+		kept.Lost(ctx, r.hide.Replace(err.Error()))
+	case stored.ID != "" && !memory.Forgot(req):
+		t.id, t.memory = stored.ID, memory
+	}
+	return t
+}
+
+// begin stores the session that the program has reported, so that a later attempt of the turn continues it.
+func (t *talk) begin(ctx context.Context, id string, req agent.Request, p *process.Process) {
+	if id == "" || t.begun != "" {
+		return
+	}
+	t.begun = id
+	t.memory = t.memory.With(req)
+	t.kept.Put(ctx, id, t.memory, p.Group(), process.Started(p.Group()))
+}
+
+// end stores that the process has ended.
+func (t *talk) end(ctx context.Context) { t.kept.Put(ctx, t.begun, t.memory, 0, "") }
+
+// gates let the turns of a session run one at a time, in their order: a known program writes to the file of its conversation.
+type gates struct {
+	mu  sync.Mutex
+	all map[string]*gate
+}
+
+type gate struct {
+	free  chan struct{} // has an element while no turn runs
+	users int           // turns that run or wait
+}
+
+// enter waits for the turns before. leave is called once, after the turn.
+func (g *gates) enter(ctx context.Context, session string) (leave func(), err error) {
+	g.mu.Lock()
+	at := g.all[session]
+	if at == nil {
+		at = &gate{free: make(chan struct{}, 1)}
+		at.free <- struct{}{}
+		g.all[session] = at
+	}
+	at.users++
+	g.mu.Unlock()
+	left := func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if at.users--; at.users == 0 {
+			delete(g.all, session)
+		}
+	}
+	select {
+	case <-at.free:
+		return func() { at.free <- struct{}{}; left() }, nil
+	case <-ctx.Done():
+		left()
+		return nil, agent.Ended(ctx)
+	}
+}
+
+// fileLines name the files that came with the messages by their paths; "" = there are none.
+func fileLines(req agent.Request) string {
+	if req.Files == nil {
+		return ""
+	}
+	var lines []string
+	for _, message := range req.Messages {
+		for _, file := range message.Attachments {
+			if file.Path != "" {
+				lines = append(lines, fmt.Sprintf("The file %q of the message is %s", file.Name, req.Files.Path(file.Path)))
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}
