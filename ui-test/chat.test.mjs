@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { clean, closeBrowser, findings, go, live, open, openBrowser, outside, signIn } from "./browser.mjs";
-import { ENGINES, Gateway, READER, TOKEN } from "./gateway.mjs";
+import { ENGINES, Gateway, READER, TOKEN, eventually } from "./gateway.mjs";
 
 const PROGRAM = new URL("agent.mjs", import.meta.url).pathname;
 const AGENTS = `echo: {runner: echo, chunk: 400, chunk_delay: 1ms}\n  main: {runner: command, command: [${process.execPath}, ${PROGRAM}], output: claude}`;
@@ -218,6 +218,33 @@ for (const engine of ENGINES) {
       await p.locator(".item.hit").first().click();
       await shows(p, ".bubble.hit .text", "hippopotamus");
       await shows(p, ".compose", "An earlier conversation of this session");
+      clean(p);
+      await p.context().close();
+    });
+
+    test("after a visit to the chat the gateway sends no more events of sessions", async () => {
+      const p = await open();
+      let got = 0;
+      const counts = []; // events of sessions before each answer of sessions.subscribe and sessions.unsubscribe
+      p.on("websocket", (s) => s.on("framereceived", ({ payload }) => {
+        const frame = JSON.parse(payload);
+        if (["chat", "agent", "sessions.changed"].includes(frame.event)) got++;
+        if (frame.payload?.subscribed !== undefined) { counts.push(got); got = 0; }
+      }));
+      await signIn(p, g.url, TOKEN);
+      await go(p, address("agent:echo:visit"));
+      await say(p, "seen");
+      await answered(p);
+      await go(p, "#/people");
+      await eventually("the page has ended its subscription", () => counts.length === 2);
+      await g.cli("send", "unseen", "--session", "agent:echo:visit");
+      await go(p, address("agent:echo:visit"));
+      await shows(p, ".bubble.assistant", "unseen");
+      await say(p, "again");
+      await answered(p, 3);
+      assert.equal(counts.length, 3);
+      assert.ok(counts[1] > 0 && got > 0, `the chat gets events: ${counts}, then ${got}`);
+      assert.equal(counts[2], 0, "no event came while the page showed something else");
       clean(p);
       await p.context().close();
     });

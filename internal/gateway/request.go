@@ -338,3 +338,6 @@ func (s subscriptions) Forget(run string) { s.c.srv.hub.Forget(s.c, run) }
 
 // Subscribe implements [rpc.Events].
 func (s subscriptions) Subscribe() { s.c.srv.hub.Subscribe(s.c) }
+
+// Unsubscribe implements [rpc.Events].
+func (s subscriptions) Unsubscribe() { s.c.srv.hub.Unsubscribe(s.c) }

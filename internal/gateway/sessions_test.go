@@ -207,3 +207,33 @@ func TestEventsGoToTheSenderAndSubscribersOnly(t *testing.T) {
 		t.Errorf("a connection that neither sent nor subscribed got %s", f.Event)
 	}
 }
+
+// TestUnsubscribeEndsTheEventsOfSessions counts what a connection gets of a run of another one, and of its own run, whose end comes after the unsubscription.
+func TestUnsubscribeEndsTheEventsOfSessions(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s, other := b.login(adminToken), b.login(adminToken)
+	s.must("sessions.subscribe", nil)
+	other.must("sessions.subscribe", nil)
+	s.must("chat.send", send("main", "wait mine", "mine"))
+	s.next(isEvent("agent", "mine"))
+	if got := s.must("sessions.unsubscribe", nil); got["subscribed"] != false {
+		t.Errorf("the answer is %v", got)
+	}
+	b.fakeBackend.proceed()
+	other.next(chatState("mine", "final"))
+	other.must("chat.send", send("other", "hello", "theirs"))
+	other.next(chatState("theirs", "final"))
+	got := 0
+	s.request("last", "agents.list", nil)
+	for f := s.read(); f.ID != "last"; f = s.read() {
+		if f.Event == "chat" || f.Event == "agent" || f.Event == "sessions.changed" {
+			got++
+		}
+	}
+	if got != 0 {
+		t.Errorf("%d events of sessions came after it", got)
+	}
+	s.must("chat.send", send("next", "hello", "next"))
+	s.next(chatState("next", "final"))
+}

@@ -90,10 +90,11 @@ func sessionAbuses() map[string]abuseCall {
 			tail := []string{`"limit":1000,"maxChars":1`, `"limit":1000,"maxChars":500000`, `"limit":1000,"maxChars":1,"cursor":"m:0"`, `"limit":1000,"offset":10`}
 			return `{"sessionKey":` + quoted(w.big) + `,` + tail[n%len(tail)] + `}`
 		}},
-		"sessions.list":      {abuseWriter, false, list},
-		"sessions.subscribe": {abuseWriter, false, list},
-		"toc.list":           {abuseWriter, false, func(*world, int, int) string { return `{"level":"day","limit":100,"offset":1000000}` }},
-		"sessions.search":    {abuseWriter, false, func(*world, int, int) string { return `{"query":"a x","limit":100,"maxChars":1000}` }},
+		"sessions.list":        {abuseWriter, false, list},
+		"sessions.subscribe":   {abuseWriter, false, list},
+		"sessions.unsubscribe": {abuseWriter, false, same(`{}`)},
+		"toc.list":             {abuseWriter, false, func(*world, int, int) string { return `{"level":"day","limit":100,"offset":1000000}` }},
+		"sessions.search":      {abuseWriter, false, func(*world, int, int) string { return `{"query":"a x","limit":100,"maxChars":1000}` }},
 		"sessions.describe": {abuseWriter, false, func(w *world, _, _ int) string {
 			return `{"key":` + quoted(w.big) + `,"includeLastMessage":true,"includeDerivedTitles":true}`
 		}},

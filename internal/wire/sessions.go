@@ -66,6 +66,11 @@ type SessionsSubscribeResult struct {
 	List       *SessionsListResult `json:"list,omitempty"` // as from sessions.list, if there were parameters
 }
 
+// SessionsUnsubscribeResult is the result of sessions.unsubscribe.
+type SessionsUnsubscribeResult struct {
+	Subscribed bool `json:"subscribed"` // always false
+}
+
 // SessionsResetParams are the parameters of sessions.reset.
 type SessionsResetParams struct {
 	Key            string `json:"key" rule:"required,min=1,max=512"`             // the session

@@ -915,6 +915,9 @@ declare namespace wire {
     subscribed: boolean;
     list?: SessionsListResult;
   }
+  interface SessionsUnsubscribeResult {
+    subscribed: boolean;
+  }
   interface Shutdown {
     reason: "draining" | "stopped";
   }
@@ -1321,6 +1324,9 @@ declare namespace wire {
       schedule?: any;
       jitterMs?: number;
       dst?: any;
+      startsAtMs?: any;
+      endsAtMs?: any;
+      maxRuns?: any;
       count?: number;
       fromMs?: number;
     }; result: CronPreviewResult };
@@ -1438,6 +1444,7 @@ declare namespace wire {
       sortBy?: "updatedAt" | "lastInteractionAt";
       hideCronRuns?: boolean;
     }; result: SessionsSubscribeResult };
+    "sessions.unsubscribe": { params: {}; result: SessionsUnsubscribeResult };
     "status": { params: {}; result: StatusResult };
     "taskSuggestions.list": { params: {
       sessionKey?: string;

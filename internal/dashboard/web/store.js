@@ -129,9 +129,11 @@ function follow(token, up, refused) {
   return g;
 }
 
-// followTurns is for an effect of a page that shows turns: the gateway sends their events from then on, as long as the connection lives.
+// followTurns is for an effect of a page that shows turns: the gateway sends their events until the page has gone.
 export function followTurns() {
-  if (live.value) call("sessions.subscribe").catch(() => {});
+  if (!live.value) return undefined;
+  call("sessions.subscribe").catch(() => {});
+  return () => { if (live.value) call("sessions.unsubscribe").catch(() => {}); };
 }
 
 // readAll reads what the page shows, once, after the connection has come back.

@@ -22,6 +22,7 @@ func (h handlers) sessions() []*rpc.Method {
 		rpc.Define("sessions.describe", chat.ScopeRead, h.sessionsDescribe),
 		rpc.Define("sessions.search", chat.ScopeRead, h.sessionsSearch, rpc.Lists),
 		rpc.Define("sessions.subscribe", chat.ScopeRead, h.sessionsSubscribe, rpc.Lists),
+		rpc.Define("sessions.unsubscribe", chat.ScopeRead, sessionsUnsubscribe),
 		rpc.Define("sessions.reset", chat.ScopeAdmin, h.sessionsReset, rpc.Audited, rpc.OrOwner, rpc.Limited(auth.LimitChats), rpc.InOrder),
 		rpc.Define("sessions.delete", chat.ScopeAdmin, h.sessionsDelete, rpc.Audited, rpc.Limited(auth.LimitChats), rpc.InOrder),
 	}
@@ -122,6 +123,12 @@ func (h handlers) sessionsSubscribe(ctx context.Context, c *rpc.Call, p wire.Ses
 	list, err := h.listSessions(ctx, c, p)
 	out.List = list
 	return out, err
+}
+
+// sessionsUnsubscribe is in force before it is answered: no event of a session is queued after the answer.
+func sessionsUnsubscribe(_ context.Context, c *rpc.Call, _ wire.NoParams) (wire.SessionsUnsubscribeResult, error) {
+	c.Events.Unsubscribe()
+	return wire.SessionsUnsubscribeResult{Subscribed: false}, nil
 }
 
 func (h handlers) sessionsReset(ctx context.Context, c *rpc.Call, p wire.SessionsResetParams) (wire.SessionsResetResult, error) {

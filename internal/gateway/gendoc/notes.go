@@ -85,7 +85,8 @@ func sessionNotes() map[string]note {
 			Does: "Finds messages in the transcripts of the visible sessions, the newest first: those in which each word of the query occurs, or begins a word. " +
 				"Case and accents do not count. The current and the archived transcripts are searched, and messages are found as soon as they are stored.",
 		},
-		"sessions.subscribe": {Does: "From now on this connection gets the events of every visible session. It ends with the connection."},
+		"sessions.subscribe":   {Does: "From now on this connection gets the events of every visible session, until `sessions.unsubscribe` or the end of the connection."},
+		"sessions.unsubscribe": {Does: "From now on this connection gets events only of the runs that it starts later. It ends `sessions.subscribe`."},
 		"toc.list": {
 			Does: "Lists summaries of what was said, by day, week or month, the newest first: of the visible sessions. They are made where the setting " +
 				"`history.summary_agent` names an agent.",

@@ -23,6 +23,8 @@ type Events interface {
 	Forget(run string)
 	// Subscribe makes the connection get the events of every visible session.
 	Subscribe()
+	// Unsubscribe undoes Subscribe, and Follow for every run so far.
+	Unsubscribe()
 }
 
 // Budget bounds the work of one credential; *inflight.Share satisfies it.

@@ -224,6 +224,13 @@ func TestAHubCountsPlacesAndFollowers(t *testing.T) {
 	if got := h.Audience("run"); len(got) != 0 {
 		t.Errorf("the audience of a run that has ended is %v", got)
 	}
+	h.Subscribe("one")
+	h.Follow("one", "next")
+	h.Unsubscribe("one")
+	h.Unsubscribe("unknown")
+	if got := h.Audience("next"); len(got) != 0 {
+		t.Errorf("the audience after the unsubscription is %v", got)
+	}
 	h.Remove("two")
 	h.Leave()
 	again := reserve(b)

@@ -172,6 +172,19 @@ func (h *Hub[C]) Subscribe(c C) {
 	}
 }
 
+// Unsubscribe undoes Subscribe, and Follow for every run so far.
+func (h *Hub[C]) Unsubscribe(c C) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.subscribed, c)
+	if m := h.members[c]; m != nil {
+		for _, run := range m.runs {
+			h.unfollow(c, run)
+		}
+		m.runs = nil
+	}
+}
+
 // Follow gives the connection the events of one run. added reports that it did not follow it before.
 func (h *Hub[C]) Follow(c C, run string) (added bool) {
 	h.mu.Lock()
