@@ -72,6 +72,13 @@ for (const engine of ENGINES) {
       await p.getByLabel(/^Slots that passed/).selectOption("fire_all");
       await p.getByLabel(/^Attempts after/).fill("2");
       await p.getByLabel(/^Seconds of/).fill("90");
+      await p.getByLabel(/^Not before/).fill("2031-03-01T00:00");
+      await p.getByLabel(/^Ends after/).fill("3");
+      await p.getByLabel(/before an alert/).fill("4");
+      await p.waitForFunction(() => document.querySelectorAll("#preview > .line > .fires li").length === 3); // the preview ends where the job ends
+      assert.match(await p.textContent("#preview"), /2031/);
+      await p.getByLabel(/^Not after/).fill("2031-03-10T00:00");
+      await p.waitForFunction(() => document.querySelectorAll("#preview > .line > .fires li").length === 1);
       const line = await p.textContent("#command");
       await p.click("#save");
       await shows(p, "#job", "from the form");
@@ -79,7 +86,7 @@ for (const engine of ENGINES) {
       const binary = process.env.LANEWAY ?? new URL("../bin/laneway", import.meta.url).pathname;
       await promisify(execFile)("sh", ["-c", line.replace(/^laneway/, `'${binary}'`).replace("'from the form'", "'from the command'")], { env: g.env });
       const command = await named("from the command");
-      for (const member of ["schedule", "dst", "payload", "delivery", "overlap", "missed", "retry", "timeoutSeconds", "sessionTarget", "agentId"]) assert.deepEqual(command[member], form[member], `${member} of ${line}`);
+      for (const member of ["schedule", "dst", "payload", "delivery", "overlap", "missed", "retry", "timeoutSeconds", "sessionTarget", "agentId", "startsAtMs", "endsAtMs", "maxRuns", "failureAlert"]) assert.deepEqual(command[member], form[member], `${member} of ${line}`);
       clean(p);
       await p.context().close();
     });
@@ -112,6 +119,10 @@ for (const engine of ENGINES) {
       await shows(p, "#preview", "Before");
       await p.getByLabel("Time", { exact: true }).fill("10:15");
       assert.equal(await p.textContent("#command"), `laneway cron edit ${id} --cron '15 10 * * 1-5' --tz Europe/Berlin`);
+      await p.click("#job-more summary");
+      await p.getByLabel(/^Ends after/).fill("5");
+      assert.match(await p.textContent("#command"), / --max-runs 5$/);
+      await p.getByLabel(/^Ends after/).fill("");
       await g.cli("cron", "edit", id, "--cron", "0 8 * * 1-5", "--tz", "Europe/Berlin", "--yes");
       await p.click("#save");
       await p.waitForSelector("#conflict");
@@ -122,6 +133,11 @@ for (const engine of ENGINES) {
       await p.click("#save");
       await shows(p, "#job", "digest");
       assert.equal((await named("digest")).schedule.expr, "15 10 * * 1-5");
+      const end = Date.UTC(2031, 2, 10);
+      await g.cli("cron", "edit", id, "--until", "2031-03-10", "--alert-after", "0", "--yes");
+      assert.deepEqual([(await named("digest")).endsAtMs, (await named("digest")).failureAlert], [end, false]);
+      await g.cli("cron", "edit", id, "--until", "none", "--yes");
+      assert.equal((await named("digest")).endsAtMs, undefined);
       clean(p);
       await p.context().close();
     });

@@ -21,6 +21,9 @@ type scheduleFlags struct {
 	TZ         string         `help:"Time zone of the schedule; default that of the gateway." placeholder:"ZONE" name:"tz"`
 	DSTGap     string         `help:"Wall times that do not exist: run_after or skip." placeholder:"RULE" name:"dst-gap" enum:",run_after,skip" default:""`
 	DSTOverlap string         `help:"Wall times that come twice: first, second or both." placeholder:"RULE" name:"dst-overlap" enum:",first,second,both" default:""`
+	From       string         `help:"No fires before this moment, written as for --at; none = no bound." placeholder:"TIME"`
+	Until      string         `help:"No fires after this moment, written as for --at; none = no bound." placeholder:"TIME"`
+	MaxRuns    *int           `help:"The job ends after so many planned fires; 0 = no limit." placeholder:"N" name:"max-runs"`
 }
 
 // schedule is nil when no flag gives one.
@@ -56,6 +59,30 @@ func momentOf(text, zone string, now time.Time) string {
 	return spec.At.UTC().Format(time.RFC3339Nano)
 }
 
+// unbounded is the value of a flag that takes a bound away.
+const unbounded = "none"
+
+// bounds puts the first and the last moment and the number of fires into p.
+func (f scheduleFlags) bounds(p map[string]any) error {
+	for _, b := range []struct{ flag, member, text string }{{"--from", "startsAtMs", f.From}, {"--until", "endsAtMs", f.Until}} {
+		switch b.text {
+		case "":
+		case unbounded:
+			p[b.member] = nil
+		default:
+			at, err := schedule.ParseAt(momentOf(b.text, f.TZ, time.Now()), f.TZ)
+			if err != nil {
+				return usageError(fmt.Sprintf("%s: %q is not a moment; write 2027-03-02T08:00, 'in 3d', 15:00, 'tomorrow 9:00' or none", b.flag, b.text))
+			}
+			p[b.member] = at.UnixMilli()
+		}
+	}
+	if f.MaxRuns != nil {
+		p["maxRuns"] = *f.MaxRuns
+	}
+	return nil
+}
+
 func (f scheduleFlags) dst() map[string]any {
 	d := map[string]any{}
 	if f.DSTGap != "" {
@@ -82,6 +109,9 @@ type jobFlags struct {
 	Jitter  *time.Duration `help:"Spread the fires over this time." placeholder:"DURATION"`
 	Timeout time.Duration  `help:"Limit of an attempt; default 10m." placeholder:"DURATION"`
 	Retries *int           `help:"Further attempts after a failure; default 3." placeholder:"N"`
+
+	AlertAfter *int   `help:"Failures in a row before an alert; 0 = no alert; default that of the gateway." placeholder:"N" name:"alert-after"`
+	AlertTo    string `help:"Where the alert goes: CHANNEL:CHAT; default where the answer goes." placeholder:"TARGET" name:"alert-to"`
 }
 
 type cronAdd struct {
@@ -89,6 +119,7 @@ type cronAdd struct {
 	jobFlags
 
 	Key     string `help:"Key under which the same job is found again." placeholder:"KEY"`
+	Paused  string `help:"Make the job paused, with the reason." placeholder:"NOTE"`
 	Replace bool   `help:"Change the job of this name, if there is one." xor:"name"`
 	New     bool   `help:"Make a second job of this name." xor:"name"`
 	JSON    bool   `help:"Print JSON."`
@@ -195,6 +226,9 @@ func (c *cronAdd) params() (map[string]any, error) {
 	if key != "" {
 		p["key"] = key
 	}
+	if c.Paused != "" {
+		p["paused"] = map[string]any{"note": c.Paused}
+	}
 	return p, nil
 }
 
@@ -219,6 +253,9 @@ func (c *jobFlags) members() (map[string]any, error) {
 	if d := c.dst(); len(d) > 0 {
 		p["dst"] = d
 	}
+	if err := c.bounds(p); err != nil {
+		return nil, err
+	}
 	if c.Missed != "" {
 		p["missed"] = map[string]any{"policy": c.Missed}
 	}
@@ -234,7 +271,29 @@ func (c *jobFlags) members() (map[string]any, error) {
 	if d := c.delivery(); d != nil {
 		p["delivery"] = d
 	}
+	if a := c.alert(); a != nil {
+		p["failureAlert"] = a
+	}
 	return p, nil
+}
+
+// alert is when failures are reported, and where; nil when no flag changes it, false for never.
+func (c *jobFlags) alert() any {
+	if c.AlertAfter != nil && *c.AlertAfter == 0 {
+		return false
+	}
+	a := map[string]any{}
+	if c.AlertTo != "" {
+		a = announcement(c.AlertTo)
+		delete(a, "mode") // an alert with an address is announced
+	}
+	if c.AlertAfter != nil {
+		a["after"] = *c.AlertAfter
+	}
+	if len(a) == 0 {
+		return nil
+	}
+	return a
 }
 
 func (c *jobFlags) delivery() map[string]any {
@@ -244,8 +303,13 @@ func (c *jobFlags) delivery() map[string]any {
 	if c.Deliver == "" {
 		return nil
 	}
+	return announcement(c.Deliver)
+}
+
+// announcement is the delivery to CHANNEL:CHAT[:THREAD].
+func announcement(target string) map[string]any {
 	d := map[string]any{"mode": "announce"}
-	channel, rest, _ := strings.Cut(c.Deliver, ":")
+	channel, rest, _ := strings.Cut(target, ":")
 	to, thread := rest, ""
 	if channel != "web" { // there the chat is a session key, which has colons of its own
 		to, thread, _ = strings.Cut(rest, ":")

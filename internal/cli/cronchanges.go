@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"laneway/internal/wire"
@@ -76,7 +77,11 @@ func (w flagWord) shown(value any) string {
 	if w.unit > 0 {
 		return w.duration(asJSON(value))
 	}
-	return asJSON(value)
+	text := asJSON(value)
+	if ms, err := strconv.ParseInt(text, 10, 64); w.instant && err == nil {
+		return momentAt(ms)
+	}
+	return text
 }
 
 // onlyNamed are the members of an object that another one has, too.

@@ -14,8 +14,8 @@ func TestAnEditShowsJobsAsTheyAreListed(t *testing.T) {
 	t.Parallel()
 	const job = `{"name":"digest","agentId":"main","sessionTarget":"isolated","overlap":"skip","jitterMs":0,"timeoutSeconds":600,"dst":{"gap":"run_after","overlap":"first"},
 		"schedule":{"kind":"cron","expr":"0 9 * * 1-5","tz":"Europe/Berlin"},"payload":{"kind":"agentTurn","message":"Write the\ndigest"},
-		"delivery":{"mode":"announce","channel":"telegram","to":"7"},"retry":{"maxRetries":3,"delayMs":1000},"missed":{"policy":"skip"}}`
-	retries, jitter := 5, 90*time.Second
+		"delivery":{"mode":"announce","channel":"telegram","to":"7"},"endsAtMs":1811808000000,"failureAlert":{"after":2},"retry":{"maxRetries":3,"delayMs":1000},"missed":{"policy":"skip"}}`
+	retries, jitter, no, three := 5, 90*time.Second, 0, 3
 	cases := map[string]struct {
 		flags jobFlags
 		want  []string
@@ -40,7 +40,13 @@ func TestAnEditShowsJobsAsTheyAreListed(t *testing.T) {
 			jobFlags{Missed: "fire_once", scheduleFlags: scheduleFlags{DSTGap: "skip", DSTOverlap: "first"}},
 			[]string{"dst-gap: run_after → skip", "missed: skip → fire_once"},
 		},
-		"nothing": {jobFlags{Message: "Write the\ndigest", Missed: "skip"}, nil},
+		"bounds": {
+			jobFlags{scheduleFlags: scheduleFlags{From: "2027-03-02T08:00", Until: unbounded, MaxRuns: &three}},
+			[]string{"until: 2027-06-01T00:00:00Z → -", "max-runs: - → 3", "from: - → 2027-03-02T08:00:00Z"},
+		},
+		"alert":    {jobFlags{AlertAfter: &three, AlertTo: "telegram:7"}, []string{"alert-after: 2 → 3", "alert-to: - → telegram", "alert-to: - → 7"}},
+		"no alert": {jobFlags{AlertAfter: &no}, []string{`failureAlert: {"after":2} → false`}},
+		"nothing":  {jobFlags{Message: "Write the\ndigest", Missed: "skip"}, nil},
 	}
 	for name, c := range cases {
 		var old map[string]any

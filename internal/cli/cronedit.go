@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -92,7 +93,7 @@ func (c *cronEdit) edit(ctx context.Context, env *environment, conn gatewayConn,
 		_, err := fmt.Fprintf(env.stdout, "%s is as you want it already\n", oneLine(c.Job))
 		return err
 	}
-	fires, err := c.fires(ctx, conn, id, members)
+	fires, err := c.fires(ctx, conn, id, old, members)
 	if err != nil {
 		return inFlags(err)
 	}
@@ -142,15 +143,25 @@ func fillSchedule(old, members map[string]any) {
 	members["schedule"] = next
 }
 
+// planning are the members of a job that decide when it fires.
+var planning = []string{"schedule", "dst", "startsAtMs", "endsAtMs", "maxRuns"}
+
 // fires are the next fires of the job as it would be.
-func (c *cronEdit) fires(ctx context.Context, conn gatewayConn, id string, members map[string]any) ([]string, error) {
-	params := map[string]any{"id": id, "count": editPreview}
-	if members["schedule"] != nil {
-		params = map[string]any{"count": editPreview, "schedule": members["schedule"]}
-		if dst := members["dst"]; dst != nil {
-			params["dst"] = dst
+func (c *cronEdit) fires(ctx context.Context, conn gatewayConn, id string, old, members map[string]any) ([]string, error) {
+	params := map[string]any{"id": id}
+	if slices.ContainsFunc(planning, func(name string) bool { _, given := members[name]; return given }) {
+		params = map[string]any{}
+		for _, name := range planning {
+			value, given := members[name]
+			if !given {
+				value = old[name]
+			}
+			if value != nil {
+				params[name] = value
+			}
 		}
 	}
+	params["count"] = editPreview
 	var preview struct {
 		Fires []struct {
 			ISO   string `json:"iso"`

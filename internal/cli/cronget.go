@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -67,6 +68,11 @@ func jobPage(now time.Time, j wire.Job) [][]string {
 		add("paused", j.Paused.Note)
 	}
 	add("fires", nextOf(j))
+	add("from", momentAt(j.StartsAtMs))
+	add("until", momentAt(j.EndsAtMs))
+	if j.MaxRuns > 0 {
+		add("runs at most", strconv.Itoa(j.MaxRuns))
+	}
 	if j.LastRunAtMs > 0 {
 		add("last run", fmt.Sprintf("%s, %s", j.LastRunStatus, ago(now, j.LastRunAtMs)))
 	}
@@ -76,6 +82,14 @@ func jobPage(now time.Time, j wire.Job) [][]string {
 	add("owner", ownerOfJob(j))
 	add("key", j.Key)
 	return rows
+}
+
+// momentAt is a moment in Unix milliseconds; "" = no moment.
+func momentAt(ms int64) string {
+	if ms == 0 {
+		return ""
+	}
+	return time.UnixMilli(ms).UTC().Format(time.RFC3339)
 }
 
 // targetOf is where the answers of a job go; - = into the history of its runs only.

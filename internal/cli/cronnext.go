@@ -34,21 +34,25 @@ func (c *cronNext) Run(_ context.Context, env *environment) error {
 	if given == nil {
 		return usageError("say when: --at, --every or --cron")
 	}
+	values := map[string]any{"schedule": given, "dst": c.dst()}
+	if err := c.bounds(values); err != nil {
+		return err
+	}
 	m := cron.Members{}
-	for name, value := range map[string]any{"schedule": given, "dst": c.dst()} {
+	for name, value := range values {
 		if m[name], err = json.Marshal(value); err != nil {
 			return err
 		}
 	}
-	spec, err := cron.Border{Now: env.now()}.Spec(m)
+	planned, err := cron.Border{Now: env.now()}.Planned(m)
 	if err != nil {
 		return usageError(inFlags(err).Error())
 	}
-	compiled, err := schedule.Check(spec, env.now(), schedule.Rules{})
+	compiled, err := schedule.Check(planned.Schedule, env.now(), schedule.Rules{})
 	if err != nil {
 		return usageError(inFlags(err).Error())
 	}
-	p := cron.Timetable{Schedule: compiled}.Preview(env.now(), c.Count)
+	p := planned.Timetable(compiled).Preview(env.now(), c.Count)
 	if c.JSON {
 		return printJSON(env.stdout, p)
 	}

@@ -8,21 +8,26 @@ import (
 	"time"
 )
 
-// flagWord is how a member of a job is written on the command line. Numbers of a member with a unit are durations there.
+// flagWord is how a member of a job is written on the command line. Numbers of a member with a unit are durations there, those of an instant are moments.
 type flagWord struct {
-	flag string
-	unit time.Duration
+	flag    string
+	unit    time.Duration
+	instant bool
 }
 
 // flagOf names the flag of a member by its path.
 func flagOf(path string) (flagWord, bool) {
 	switch path {
 	case "schedule.everyMs":
-		return flagWord{"--every", time.Millisecond}, true
+		return flagWord{flag: "--every", unit: time.Millisecond}, true
 	case "jitterMs", "schedule.staggerMs":
-		return flagWord{"--jitter", time.Millisecond}, true
+		return flagWord{flag: "--jitter", unit: time.Millisecond}, true
 	case "timeoutSeconds", "payload.timeoutSeconds":
-		return flagWord{"--timeout", time.Second}, true
+		return flagWord{flag: "--timeout", unit: time.Second}, true
+	case "startsAtMs":
+		return flagWord{flag: "--from", instant: true}, true
+	case "endsAtMs":
+		return flagWord{flag: "--until", instant: true}, true
 	}
 	for _, w := range []struct{ path, flag string }{
 		{"schedule.at", "--at"},
@@ -40,6 +45,11 @@ func flagOf(path string) (flagWord, bool) {
 		{"overlap", "--overlap"},
 		{"missed.policy", "--missed"},
 		{"retry.maxRetries", "--retries"},
+		{"maxRuns", "--max-runs"},
+		{"failureAlert.after", "--alert-after"},
+		{"failureAlert.to", "--alert-to"},
+		{"failureAlert.channel", "--alert-to"},
+		{"paused.note", "--paused"},
 		{"key", "--key"},
 	} {
 		if w.path == path {

@@ -125,6 +125,9 @@ func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 	case "needs.list":
 		return json.RawMessage(`{"ts":1,"needs":[{"kind":"job-failing","level":"error","text":"Job digest has failed 3 times in a row: no \u001b[31mroute","next":"See why.","command":"laneway cron runs digest","jobId":"digest"}]}`), nil
 	case "runs.list":
+		if strings.Contains(string(params), `"lane":"`) && !strings.Contains(string(params), `"lane":"main"`) {
+			return json.RawMessage(`{"ts":1,"runs":[]}`), nil
+		}
 		return json.RawMessage(`{"ts":1,"runs":[` + fakeTurn + `]}`), nil
 	case "runs.get":
 		return json.RawMessage(`{"run":` + fakeTurn + `,"tasks":[],"deliveries":[]}`), nil

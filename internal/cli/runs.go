@@ -38,6 +38,11 @@ func (c *runsCmd) Run(ctx context.Context, env *environment) error {
 	if err != nil {
 		return err
 	}
+	if len(out.Runs) == 0 && c.Lane != "" {
+		if err := c.checkLane(ctx, env); err != nil {
+			return err
+		}
+	}
 	if c.JSON {
 		return printJSON(env.stdout, out)
 	}
@@ -50,6 +55,22 @@ func (c *runsCmd) Run(ctx context.Context, env *environment) error {
 	}
 	_, err = fmt.Fprintln(env.stdout, "There are more; see --limit, --lane and --session.")
 	return err
+}
+
+// checkLane refuses a lane that the gateway does not have. A lane that was removed may still have runs, so it is asked for only when nothing was found.
+func (c *runsCmd) checkLane(ctx context.Context, env *environment) error {
+	var status wire.LanesOfNode
+	if err := c.call(ctx, env, "lanes.status", struct{}{}, &status); err != nil {
+		return err
+	}
+	var names []string
+	for _, l := range status.Lanes {
+		if l.Name == c.Lane {
+			return nil
+		}
+		names = append(names, oneLine(l.Name))
+	}
+	return fmt.Errorf("there is no lane %s; the lanes are %s", oneLine(c.Lane), strings.Join(names, ", "))
 }
 
 // runRows has a line for each run: for how long it runs or waits, and why.

@@ -291,11 +291,11 @@ func TestAJobWithoutWhatItNeedsIsRefused(t *testing.T) {
 func TestThePreviewOfNoScheduleIsRefused(t *testing.T) {
 	t.Parallel()
 	b := inputBorder()
-	if _, err := b.Spec(cron.Members{}); chat.CodeOf(err) != chat.CodeInvalid {
+	if _, err := b.Planned(cron.Members{}); chat.CodeOf(err) != chat.CodeInvalid {
 		t.Errorf("got %v", err)
 	}
-	got, err := b.Spec(members(t, `{"schedule":{"kind":"cron","expr":"0 9 * * *"},"dst":{"gap":"skip"}}`))
-	if want := (schedule.Spec{Kind: schedule.KindCron, Expr: "0 9 * * *", TZ: "UTC", Gap: "skip"}); err != nil || got != want {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	j, err := b.Planned(members(t, `{"schedule":{"kind":"cron","expr":"0 9 * * *"},"dst":{"gap":"skip"}}`))
+	if want := (schedule.Spec{Kind: schedule.KindCron, Expr: "0 9 * * *", TZ: "UTC", Gap: "skip"}); err != nil || j.Schedule != want {
+		t.Errorf("got %+v, %v, want %+v", j.Schedule, err, want)
 	}
 }

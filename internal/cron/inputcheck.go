@@ -97,21 +97,23 @@ func (j Job) checkPayload() error {
 	return nil
 }
 
-// Spec reads a schedule with its rules of daylight saving, for a preview. It may lie in the past.
-func (b Border) Spec(m Members) (schedule.Spec, error) {
+// planning are the members that decide when a job fires.
+var planning = []string{"schedule", "dst", "startsAtMs", "endsAtMs", "maxRuns"}
+
+// Planned reads what decides when a job fires, for a preview: a job of which nothing else is known. It has no jitter, which follows from the id of the job. Its
+// schedule may lie in the past.
+func (b Border) Planned(m Members) (Job, error) {
 	var j Job
-	if raw, given := m["schedule"]; given {
-		if err := setSchedule(b, &j, raw, m); err != nil {
-			return schedule.Spec{}, err
+	for _, name := range planning {
+		if raw, given := m[name]; given {
+			if err := setters()[name](b, &j, raw, m); err != nil {
+				return j, err
+			}
 		}
 	}
-	if raw, given := m["dst"]; given {
-		if err := setDST(b, &j, raw, m); err != nil {
-			return schedule.Spec{}, err
-		}
-	}
+	j.JitterMs = 0
 	if j.Schedule.Kind == "" {
-		return schedule.Spec{}, refuse("id or schedule is needed")
+		return j, refuse("id or schedule is needed")
 	}
-	return j.Schedule, nil
+	return j, nil
 }

@@ -210,6 +210,9 @@ type CronPreviewParams struct {
 	Schedule json.RawMessage `json:"schedule,omitempty"`                          // a schedule, as that of a job
 	Jitter   int64           `json:"jitterMs,omitempty" rule:"min=0,max=3600000"` // schedule: as of a job
 	DST      json.RawMessage `json:"dst,omitempty"`                               // schedule: as of a job
+	StartsAt json.RawMessage `json:"startsAtMs,omitempty"`                        // schedule: as of a job
+	EndsAt   json.RawMessage `json:"endsAtMs,omitempty"`                          // schedule: as of a job
+	MaxRuns  json.RawMessage `json:"maxRuns,omitempty"`                           // schedule: as of a job, counted from fromMs
 	Count    int64           `json:"count,omitempty" rule:"min=1,max=100"`        // how many fires; absent = 5
 	From     int64           `json:"fromMs,omitempty" rule:"min=1"`               // only later ones, in Unix milliseconds; absent = now
 }

@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -104,6 +105,37 @@ func TestCallersWithoutAdminAreBounded(t *testing.T) {
 		}
 		if _, err := p.Editor.Update(t.Context(), last.ID, only(t, map[string]any{"schedule": every(time.Second)}), "", by); err == nil || !strings.Contains(err.Error(), "out of range 60000-") {
 			t.Errorf("%s changes a job to each second: %v", name, err)
+		}
+	}
+}
+
+func TestAPreviewOfAScheduleHasTheBoundsThatItsJobWouldHave(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	hour := func(n int) int64 { return noon.Add(time.Duration(n) * time.Hour).UnixMilli() }
+	hourly := map[string]any{"kind": "cron", "expr": "0 * * * *", "tz": "UTC"}
+	for name, c := range map[string]struct {
+		bounds map[string]any
+		want   []int64
+	}{
+		"none":         {nil, []int64{hour(1), hour(2), hour(3)}},
+		"from":         {map[string]any{"startsAtMs": hour(5)}, []int64{hour(5), hour(6), hour(7)}},
+		"until":        {map[string]any{"endsAtMs": hour(2)}, []int64{hour(1), hour(2)}},
+		"runs":         {map[string]any{"maxRuns": 1}, []int64{hour(1)}},
+		"nothing left": {map[string]any{"endsAtMs": hour(-1)}, nil},
+	} {
+		asked := map[string]any{"schedule": hourly}
+		maps.Copy(asked, c.bounds)
+		got, err := p.Editor.Preview(t.Context(), service.PreviewParams{Schedule: only(t, asked), Count: 3}, operator)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		var slots []int64
+		for _, f := range got.Fires {
+			slots = append(slots, f.ScheduledForMs)
+		}
+		if !slices.Equal(slots, c.want) {
+			t.Errorf("%s: slots %d, want %d", name, slots, c.want)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (ed *Editor) Jobs(ctx context.Context, f cron.JobFilter, by chat.Caller) (c
 	return ed.jobs.Jobs(ctx, f)
 }
 
-// PreviewParams ask for the next fires of a job, or of the schedule in Schedule when ID is empty. A zero From is now.
+// PreviewParams ask for the next fires of a job, or of the schedule and its bounds in Schedule when ID is empty. A zero From is now.
 type PreviewParams struct {
 	ID       string
 	Schedule cron.Members
@@ -53,13 +53,13 @@ func (ed *Editor) Preview(ctx context.Context, p PreviewParams, by chat.Caller) 
 		}
 		return t.Preview(p.From, p.Count), nil
 	}
-	spec, err := ed.limits(by, now).Spec(p.Schedule)
+	j, err := ed.limits(by, now).Planned(p.Schedule)
 	if err != nil {
 		return cron.Preview{}, wireFault(err)
 	}
-	s, err := schedule.Compile(spec)
+	s, err := schedule.Compile(j.Schedule)
 	if err != nil {
 		return cron.Preview{}, wireFault(err)
 	}
-	return cron.Timetable{Schedule: s}.Preview(p.From, p.Count), nil
+	return j.Timetable(s).Preview(p.From, p.Count), nil
 }

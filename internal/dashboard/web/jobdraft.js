@@ -14,7 +14,7 @@ const two = (n) => String(n).padStart(2, "0");
 const here = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 // empty is the draft of a new job.
-export const empty = () => ({ name: "", preset: "daily", at: "", time: "09:00", day: "1", every: "60", expr: "0 9 * * *", tz: here(), message: "", agent: "", session: "isolated", deliver: "", gap: "", fold: "", overlap: "", missed: "", retries: "", timeout: "" });
+export const empty = () => ({ name: "", preset: "daily", at: "", time: "09:00", day: "1", every: "60", expr: "0 9 * * *", tz: here(), message: "", agent: "", session: "isolated", deliver: "", gap: "", fold: "", overlap: "", missed: "", retries: "", timeout: "", from: "", until: "", runs: "", alert: "" });
 
 // FORMS are the expressions that a preset makes, and how it is found again in them.
 const FORMS = [
@@ -46,6 +46,12 @@ export function scheduleOf(d) {
   return { kind: "cron", expr: expression(d), ...(d.tz ? { tz: d.tz } : {}) };
 }
 
+// boundsOf are the first and the last moment of a draft and its number of fires; an empty field takes a bound away.
+export function boundsOf(d) {
+  const tz = d.tz || "UTC", at = (wall) => (wall ? Date.parse(wallIn(wall, tz)) : null);
+  return { startsAtMs: at(d.from), endsAtMs: at(d.until), maxRuns: d.runs === "" ? null : Number(d.runs) };
+}
+
 export const dstOf = (d) => ({ ...(d.gap ? { gap: d.gap } : {}), ...(d.fold ? { overlap: d.fold } : {}) });
 
 function deliveryOf(d) {
@@ -62,7 +68,9 @@ export function draftOf(j) {
   const s = j.schedule, d = { ...empty(), name: j.name, tz: s.tz ?? "", agent: j.agentId ?? "", session: j.sessionTarget, message: j.payload.message ?? j.payload.text ?? "", gap: j.dst?.gap ?? "", fold: j.dst?.overlap ?? "", overlap: j.overlap ?? "", missed: j.missed?.policy ?? "", retries: String(j.retry?.maxRetries ?? ""), timeout: String(j.timeoutSeconds ?? "") };
   const to = j.delivery ?? {};
   d.deliver = to.mode === "webhook" ? to.to : to.mode === "announce" ? [to.channel, to.to, to.threadId].filter(Boolean).join(":") : "";
-  if (s.kind === "at") return { ...d, preset: "once", tz: s.tz || here(), at: stamp(Date.parse(s.at) || s.atMs, s.tz || here()).slice(0, 16) };
+  const zone = s.tz || (s.kind === "at" ? here() : "UTC"), wall = (ms) => (ms ? stamp(ms, zone).slice(0, 16) : "");
+  Object.assign(d, { from: wall(j.startsAtMs), until: wall(j.endsAtMs), runs: String(j.maxRuns ?? ""), alert: j.failureAlert === false ? "0" : String(j.failureAlert?.after ?? "") });
+  if (s.kind === "at") return { ...d, preset: "once", tz: zone, at: wall(Date.parse(s.at) || s.atMs) };
   if (s.kind === "every") return { ...d, preset: "every", every: String(s.everyMs / 60000) };
   for (const [preset, form, read] of FORMS) { const m = form.exec(s.expr); if (m) return { ...d, preset, expr: s.expr, ...read(m) }; }
   return { ...d, preset: "free", expr: s.expr };
@@ -75,6 +83,7 @@ export function members(d, payload) {
     name: d.name.trim(), schedule: scheduleOf(d), sessionTarget: d.session.trim(), payload: { kind: "agentTurn", ...payload, ...text }, delivery: deliveryOf(d),
     ...(d.agent ? { agentId: d.agent } : {}), ...(d.gap || d.fold ? { dst: dstOf(d) } : {}), ...(d.overlap ? { overlap: d.overlap } : {}),
     ...(d.missed ? { missed: { policy: d.missed } } : {}), ...(d.retries !== "" ? { retry: { maxRetries: Number(d.retries) } } : {}), ...(d.timeout !== "" ? { timeoutSeconds: Number(d.timeout) } : {}),
+    ...boundsOf(d), failureAlert: d.alert === "" ? null : Number(d.alert) === 0 ? false : { after: Number(d.alert) },
   };
 }
 
@@ -98,6 +107,8 @@ export function command(d, id, patch) {
     flag("cron", m.schedule.expr);
     flag("tz", m.schedule.tz);
   }
+  for (const [name, ms] of [["from", m.startsAtMs], ["until", m.endsAtMs]]) flag(name, ms ? stamp(ms, d.tz || "UTC") : id && ms === null ? "none" : "");
+  flag("max-runs", m.maxRuns ?? (id && m.maxRuns === null ? 0 : ""));
   flag("dst-gap", m.dst?.gap);
   flag("dst-overlap", m.dst?.overlap);
   flag("message", m.payload?.message ?? m.payload?.text);
@@ -107,6 +118,7 @@ export function command(d, id, patch) {
   flag("overlap", m.overlap);
   flag("missed", m.missed?.policy);
   flag("retries", m.retry?.maxRetries);
+  flag("alert-after", m.failureAlert === false ? 0 : m.failureAlert?.after);
   if (m.timeoutSeconds !== undefined) flag("timeout", `${m.timeoutSeconds}s`);
   return [id ? `laneway cron edit ${quoted(id)}` : "laneway cron add", ...flags].join(" ");
 }

@@ -235,11 +235,10 @@ func (h handlers) preview(ctx context.Context, c *rpc.Call, p wire.CronPreviewPa
 		return wire.CronPreviewResult{}, c.BadParam("", "must have either id or schedule")
 	}
 	m := cron.Members{}
-	if p.Schedule != nil {
-		m["schedule"] = p.Schedule
-	}
-	if p.DST != nil {
-		m["dst"] = p.DST
+	for name, raw := range map[string]json.RawMessage{"schedule": p.Schedule, "dst": p.DST, "startsAtMs": p.StartsAt, "endsAtMs": p.EndsAt, "maxRuns": p.MaxRuns} {
+		if raw != nil {
+			m[name] = raw
+		}
 	}
 	if p.Count == 0 {
 		p.Count = defaultPreview

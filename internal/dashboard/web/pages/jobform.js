@@ -1,7 +1,7 @@
 // @ts-nocheck
 // The form of a job: when it fires, as the gateway computes it, what it does and where its answer goes. A refusal of the gateway stands at its field.
 
-import { command, DAYS, POLICIES, PRESETS, draftOf, dstOf, empty, members, patchOf, scheduleOf } from "../jobdraft.js";
+import { boundsOf, command, DAYS, POLICIES, PRESETS, draftOf, dstOf, empty, members, patchOf, scheduleOf } from "../jobdraft.js";
 import { create, edit } from "../jobs.js";
 import { call, live, now } from "../store.js";
 import { html, useEffect, useRef, useSignal } from "../ui/html.js";
@@ -13,7 +13,7 @@ const WAIT = 200; // ms after a key before the gateway is asked
 const FIRES = 5;
 const RULES = { run_after: "run after it", skip: "skip", first: "the first", second: "the second", both: "both" };
 // The member of the protocol that a refusal names, and the field that shows it.
-const FIELDS = { name: "name", schedule: "when", dst: "when", payload: "message", agentId: "agent", sessionTarget: "session", delivery: "deliver", retry: "more", timeoutSeconds: "more", overlap: "more", missed: "more" };
+const FIELDS = { name: "name", schedule: "when", dst: "when", payload: "message", agentId: "agent", sessionTarget: "session", delivery: "deliver", retry: "more", startsAtMs: "more", endsAtMs: "more", maxRuns: "more", failureAlert: "more", timeoutSeconds: "more", overlap: "more", missed: "more" };
 const fieldOf = (member) => FIELDS[(member ?? "").split(/[.[]/)[0]] ?? "";
 
 export function JobForm({ job }) {
@@ -57,7 +57,8 @@ export function JobForm({ job }) {
         ${text("agent", "Agent", { placeholder: "the default agent", spellcheck: "false" })}${text("session", "History: isolated (fresh each run), main, or session:KEY", { spellcheck: "false" })}
         ${text("deliver", "Answer to: last, telegram:CHAT, web:SESSION or a URL; empty = it is kept in the history", { spellcheck: "false" })}
         <details id="job-more" open=${fault.value.field === "more" ? true : undefined}><summary>More</summary><div class="line">${policy("overlap", "When a run is still active")}${policy("missed", "Slots that passed while no gateway ran")}${policy("gap", "Times that do not exist")}${policy("fold", "Times that come twice")}
-          ${text("retries", "Attempts after a failure", { type: "number", min: 0 })}${text("timeout", "Seconds of an attempt at most", { type: "number", min: 0 })}</div></details></section>
+          ${text("retries", "Attempts after a failure", { type: "number", min: 0 })}${text("timeout", "Seconds of an attempt at most", { type: "number", min: 0 })}
+          ${text("from", `Not before (${d.tz || "UTC"})`, { type: "datetime-local" })}${text("until", `Not after (${d.tz || "UTC"})`, { type: "datetime-local" })}${text("runs", "Ends after so many fires", { type: "number", min: 1 })}${text("alert", "Failures in a row before an alert, 0 = no alert", { type: "number", min: 0 })}</div></details></section>
       <p id="job-fault" class="fault" role="alert">${plain(fault.value.text)}</p>
       <div class="buttons"><${Act} id="save" class="primary" run=${save(false)}>Save<//>${!job && html`<${Act} id="save-paused" run=${save(true)}>Save paused<//>`}${nothing && html`<span class="quiet">Nothing is changed yet.</span>`}</div>
       ${!nothing && html`<p class="command"><code id="command">${plain(line)}</code> <${Act} run=${() => navigator.clipboard.writeText(line)}>Copy<//></p>`}</form>`;
@@ -66,15 +67,14 @@ export function JobForm({ job }) {
 // Preview shows the next fires by the code that fires, those of the job before the edit, and what changes of the clock do. The last good answer stays.
 function Preview({ draft: d, job, set }) {
   const good = useSignal(undefined), bad = useSignal(""), old = useSignal(undefined);
-  const asked = JSON.stringify([scheduleOf(d), dstOf(d)]);
+  const asked = JSON.stringify({ schedule: scheduleOf(d), dst: dstOf(d), ...boundsOf(d) });
   useEffect(() => { if (job) call("cron.preview", { id: job.id, count: FIRES }).then((p) => { old.value = p; }, () => {}); }, []);
   useEffect(() => {
     if (!live.value) return undefined;
     let gone = false;
     const timer = setTimeout(async () => {
-      const [schedule, dst] = JSON.parse(asked);
       try {
-        const p = await call("cron.preview", { schedule, dst, count: FIRES });
+        const p = await call("cron.preview", { ...JSON.parse(asked), count: FIRES });
         if (!gone) { good.value = { ...p, asked }; bad.value = ""; }
       } catch (e) { if (!gone) bad.value = e.message; }
     }, WAIT);
@@ -93,7 +93,7 @@ function Preview({ draft: d, job, set }) {
 
 // Conflict shows what is about to be saved beside what another person has saved meanwhile.
 function Conflict({ mine, theirs, keep, take }) {
-  const other = members(draftOf(theirs), theirs.payload), show = (v) => plain(v.message ?? v.text ?? (v.kind === "every" ? `every ${span(v.everyMs)}` : v.kind ? `${v.expr ?? v.at} ${v.tz ?? ""}` : typeof v === "string" ? v : JSON.stringify(v)));
+  const other = members(draftOf(theirs), theirs.payload), show = (v) => plain(v === null || v === undefined ? "–" : v.message ?? v.text ?? (v.kind === "every" ? `every ${span(v.everyMs)}` : v.kind ? `${v.expr ?? v.at} ${v.tz ?? ""}` : typeof v === "string" ? v : JSON.stringify(v)));
   return html`<section class="needs warn" id="conflict" role="alert"><h2>The job has changed since you opened it</h2>
     <table class="rows" aria-label="Both versions"><thead><tr><th scope="col">Field</th><th scope="col">Yours</th><th scope="col">Saved meanwhile</th></tr></thead>
       <tbody>${Object.keys(mine).map((k) => html`<tr key=${k}><td data-head="Field"><div>${k}</div></td><td data-head="Yours"><div>${show(mine[k])}</div></td><td data-head="Saved meanwhile"><div>${show(other[k])}</div></td></tr>`)}</tbody></table>
