@@ -76,11 +76,11 @@ func (s *faultyStore) fault(ctx context.Context) error {
 	return nil
 }
 
-func (s *faultyStore) Heartbeat(ctx context.Context, node string) (store.Beat, error) {
+func (s *faultyStore) Heartbeat(ctx context.Context, node string, draining bool) (store.Beat, error) {
 	if err := s.fault(ctx); err != nil {
 		return store.Beat{}, err
 	}
-	return s.Store.Heartbeat(ctx, node)
+	return s.Store.Heartbeat(ctx, node, draining)
 }
 
 func (s *faultyStore) AppendReply(ctx context.Context, p store.ReplyParams) (store.Replied, error) {

@@ -66,7 +66,7 @@ func (a actions) Queue(ctx context.Context, c command.Call) (command.QueueReport
 
 // SetMode is /queue MODE.
 func (a actions) SetMode(ctx context.Context, c command.Call, mode chat.QueueMode) error {
-	return a.d.store.SetSessionMode(ctx, c.Session, c.Principal, mode)
+	return a.d.store.SetSession(ctx, c.Session, c.Principal, store.SessionSettings{Mode: &mode})
 }
 
 // ClearQueue is /queue clear.
@@ -87,7 +87,7 @@ func (a actions) ClearQueue(ctx context.Context, c command.Call) (int, error) {
 
 // SetModel is /model NAME.
 func (a actions) SetModel(ctx context.Context, c command.Call, model string) error {
-	return a.d.store.SetNote(ctx, c.Session, c.Principal, noteModel, model)
+	return a.note(ctx, c, noteModel, model)
 }
 
 // Dirs is /dir.
@@ -108,7 +108,11 @@ func (a actions) Dirs(ctx context.Context, c command.Call) (all []string, chosen
 
 // SetDir is /dir NUMBER.
 func (a actions) SetDir(ctx context.Context, c command.Call, dir string) error {
-	return a.d.store.SetNote(ctx, c.Session, c.Principal, noteDir, dir)
+	return a.note(ctx, c, noteDir, dir)
+}
+
+func (a actions) note(ctx context.Context, c command.Call, name, value string) error {
+	return a.d.store.SetSession(ctx, c.Session, c.Principal, store.SessionSettings{Notes: map[string]string{name: value}})
 }
 
 // AnswerQuestion is /allow, /deny and /answer.

@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/scheduler"
+	"laneway/internal/store"
 )
 
 // admission bounds what one credential may leave waiting and may name, and what is stored while a disk is nearly full. What is on its way from the
@@ -197,7 +198,7 @@ func (a *admission) mayName(ctx context.Context, m *chat.Message, by chat.Caller
 	}
 	c, ok := a.namings.recent(by.Principal, limit)
 	if !ok {
-		n, err := a.store.CountNamed(ctx, by.Principal)
+		_, n, err := a.store.ListSessions(ctx, store.SessionFilter{Visible: by.Principal, Named: true, Limit: 1})
 		if err != nil {
 			return err
 		}

@@ -334,7 +334,7 @@ func TestUnreportedUsageIsEstimated(t *testing.T) {
 // TestUsageIsCountedAcrossAKill kills the process before and after each step that follows an answer of the model. No budget covers the turn.
 func TestUsageIsCountedAcrossAKill(t *testing.T) {
 	for kind, open := range stores(t) {
-		for _, step := range []string{"RecordRound", "RecordResult", "Finish"} {
+		for _, step := range []string{"Record asked", "Record result", "Finish"} {
 			for _, done := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/%t", kind, step, done), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {

@@ -146,10 +146,6 @@ func (d *doomed) Finish(ctx context.Context, p store.FinishParams) (out store.Fi
 	return out, err
 }
 
-func (d *doomed) RecordRound(ctx context.Context, c store.Claim, runID string, round chat.Round) error {
-	return d.at(ctx, "RecordRound", func() error { return d.power.RecordRound(ctx, c, runID, round) })
-}
-
-func (d *doomed) RecordResult(ctx context.Context, c store.Claim, runID string, at store.CallRef, result chat.ToolResult) error {
-	return d.at(ctx, "RecordResult", func() error { return d.power.RecordResult(ctx, c, runID, at, result) })
+func (d *doomed) Record(ctx context.Context, c store.Claim, runID string, row store.JournalRow) error {
+	return d.at(ctx, "Record "+row.Kind, func() error { return d.power.Record(ctx, c, runID, row) })
 }

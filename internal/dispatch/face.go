@@ -70,11 +70,11 @@ func (p *parts) checkAgent(ctx context.Context, id string) error {
 	if _, ours := p.agents[id]; ours {
 		return nil
 	}
-	nodes, err := p.store.LiveNodes(ctx)
+	cluster, err := p.store.Cluster(ctx)
 	if err != nil {
 		return fmt.Errorf("looking for a gateway with the agent: %w", err)
 	}
-	if slices.ContainsFunc(nodes, func(n chat.NodeStatus) bool { return n.Has(id) }) {
+	if slices.ContainsFunc(cluster.Nodes, func(n chat.NodeStatus) bool { return n.Has(id) }) {
 		return nil
 	}
 	shown := chat.Cut(chat.Printable(id), 64)

@@ -62,11 +62,11 @@ func (s dying) Wakeups(node string, h store.Hint) <-chan struct{} { return s.wak
 
 func (s dying) gone() bool { return s.off.Load() }
 
-func (s dying) Heartbeat(ctx context.Context, id string) (store.Beat, error) {
+func (s dying) Heartbeat(ctx context.Context, id string, draining bool) (store.Beat, error) {
 	if s.gone() {
 		return store.Beat{}, chat.ErrStoreUnavailable
 	}
-	return s.cronStore.Heartbeat(ctx, id)
+	return s.cronStore.Heartbeat(ctx, id, draining)
 }
 
 func (s dying) Register(ctx context.Context, n store.Node) error {

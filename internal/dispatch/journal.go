@@ -190,9 +190,10 @@ func (j *turnJournal) Record(ctx context.Context, round chat.Round) error {
 	if err := j.settle(ctx); err != nil {
 		return fmt.Errorf("counting a round: %w", err)
 	}
-	err := j.parts.node.WhileAlive(ctx, func(ctx context.Context) error {
-		return j.parts.store.RecordRound(ctx, j.claim, j.runID, round)
-	})
+	row, err := store.AskedRow(round)
+	if err == nil {
+		err = j.record(ctx, row)
+	}
 	if err != nil {
 		return fmt.Errorf("recording a round: %w", err)
 	}
@@ -205,9 +206,10 @@ func (j *turnJournal) Record(ctx context.Context, round chat.Round) error {
 
 // RecordResult implements [agent.Journal].
 func (j *turnJournal) RecordResult(ctx context.Context, round, call int, result chat.ToolResult) error {
-	err := j.parts.node.WhileAlive(ctx, func(ctx context.Context) error {
-		return j.parts.store.RecordResult(ctx, j.claim, j.runID, store.CallRef{Round: round, Call: call}, result)
-	})
+	row, err := store.ResultRow(store.CallRef{Round: round, Call: call}, result)
+	if err == nil {
+		err = j.record(ctx, row)
+	}
 	if err != nil {
 		return fmt.Errorf("recording the result of a call: %w", err)
 	}
@@ -215,6 +217,10 @@ func (j *turnJournal) RecordResult(ctx context.Context, round, call int, result 
 	defer j.mu.Unlock()
 	j.rounds[round-1].Results[call] = &result
 	return nil
+}
+
+func (j *turnJournal) record(ctx context.Context, row store.JournalRow) error {
+	return j.parts.node.WhileAlive(ctx, func(ctx context.Context) error { return j.parts.store.Record(ctx, j.claim, j.runID, row) })
 }
 
 // shownOfCall is how much of the arguments and of the result of a call its line in the transcript has, in bytes each.

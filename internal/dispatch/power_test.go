@@ -30,11 +30,11 @@ func (p *power) dead(ctx context.Context) error {
 	return nil
 }
 
-func (p *power) Heartbeat(ctx context.Context, id string) (store.Beat, error) {
+func (p *power) Heartbeat(ctx context.Context, id string, draining bool) (store.Beat, error) {
 	if err := p.dead(ctx); err != nil {
 		return store.Beat{}, err
 	}
-	return p.cronStore.Heartbeat(ctx, id)
+	return p.cronStore.Heartbeat(ctx, id, draining)
 }
 
 func (p *power) Finish(ctx context.Context, f store.FinishParams) (store.Finished, error) {

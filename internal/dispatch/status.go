@@ -97,11 +97,13 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 		s.StoreError = chat.SentenceOf(err)
 	}
 	counts := map[string]store.OutboxCount{}
+	var cluster store.Cluster
 	if unreachable == nil {
-		s.Nodes, _ = d.store.LiveNodes(ctx)                                              //nolint:errcheck // a picture: what cannot be read is left out
+		cluster, _ = d.store.Cluster(ctx)                                                //nolint:errcheck // a picture: what cannot be read is left out
 		_, s.SessionsKnown, _ = d.store.ListSessions(ctx, store.SessionFilter{Limit: 1}) //nolint:errcheck // as above
 		counts, _ = d.store.OutboxCounts(ctx)                                            //nolint:errcheck // as above
 	}
+	s.Nodes = cluster.Nodes
 	for _, st := range d.Channels() {
 		c := counts[st.Name]
 		st.OutboxWaiting, st.OutboxFailed, st.OutboxMaybeSent, st.OldestWaiting = c.Waiting, c.Failed, c.MaybeSent, c.Oldest
@@ -109,7 +111,7 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 		s.Channels = append(s.Channels, st)
 		delete(counts, st.Name)
 	}
-	s.Stranded = append(s.Stranded, d.unserved(ctx, counts)...)
+	s.Stranded = append(s.Stranded, d.unserved(counts, cluster.Leases)...)
 	for _, a := range d.cfg.Agents {
 		if host, ok := a.Runner.(agent.Host); ok {
 			p := host.Processes()
@@ -120,14 +122,10 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 }
 
 // unserved names the accounts for which messages wait although no live process sends them. counts are those of channels that this process does not have.
-func (d *Dispatcher) unserved(ctx context.Context, counts map[string]store.OutboxCount) []string {
+func (d *Dispatcher) unserved(counts map[string]store.OutboxCount, leases map[string]bool) []string {
 	maps.DeleteFunc(counts, func(_ string, c store.OutboxCount) bool { return c.Waiting == 0 })
-	if len(counts) == 0 || d.node.Hold() != nil { // a held gateway sends nothing, and the hold is a problem of its own
+	if leases == nil || d.node.Hold() != nil { // a held gateway sends nothing, and the hold is a problem of its own
 		return nil
-	}
-	leases, err := d.store.NamedLeases(ctx)
-	if err != nil {
-		return nil // as above: what cannot be read is left out
 	}
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {

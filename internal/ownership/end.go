@@ -18,7 +18,7 @@ func (n *Node) Drain(ctx context.Context) {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*n.cfg.Lease)
 	defer cancel()
-	if err := n.store.SetDraining(boundedBy(ctx, last), me.id); err != nil {
+	if _, err := n.store.Heartbeat(boundedBy(ctx, last), me.id, true); err != nil {
 		n.log.WarnContext(ctx, "other nodes do not know that this one drains", "err", err)
 	}
 	if n.releasing() {

@@ -60,7 +60,7 @@ func (n *Node) heartbeat(ctx context.Context) time.Duration {
 		return every
 	}
 	asked, known := time.Now(), n.peers.Load()
-	beat, err := n.store.Heartbeat(ctx, me.id)
+	beat, err := n.store.Heartbeat(ctx, me.id, n.draining.Load())
 	switch {
 	case err == nil:
 		if sign, before := n.witness.sees(beat, n.handler.Running(), asked, n.cfg.Lease); sign != "" {

@@ -23,8 +23,7 @@ const (
 // Store is the durable side. A [store.Waker] brings hints; without one everything is found by the sweep and the heartbeat.
 type Store interface {
 	Register(ctx context.Context, n store.Node) error
-	Heartbeat(ctx context.Context, nodeID string) (store.Beat, error)
-	SetDraining(ctx context.Context, nodeID string) error
+	Heartbeat(ctx context.Context, nodeID string, draining bool) (store.Beat, error)
 	Unregister(ctx context.Context, nodeID string) error
 	AcquireLease(ctx context.Context, name, nodeID string) (l store.Lease, ok bool, err error)
 	ReleaseLease(ctx context.Context, l store.Lease) error

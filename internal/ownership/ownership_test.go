@@ -76,11 +76,11 @@ type cut struct {
 	off atomic.Bool
 }
 
-func (c *cut) Heartbeat(ctx context.Context, id string) (store.Beat, error) {
+func (c *cut) Heartbeat(ctx context.Context, id string, draining bool) (store.Beat, error) {
 	if c.off.Load() {
 		return store.Beat{}, chat.ErrStoreUnavailable
 	}
-	return c.Store.Heartbeat(ctx, id)
+	return c.Store.Heartbeat(ctx, id, draining)
 }
 
 func (c *cut) Register(ctx context.Context, n store.Node) error {
@@ -338,8 +338,8 @@ func (h *hinting) Wakeups(node string, hint store.Hint) <-chan struct{} {
 	return h.hints[name]
 }
 
-func (h *hinting) Heartbeat(ctx context.Context, node string) (store.Beat, error) {
-	b, err := h.cut.Heartbeat(ctx, node)
+func (h *hinting) Heartbeat(ctx context.Context, node string, draining bool) (store.Beat, error) {
+	b, err := h.cut.Heartbeat(ctx, node, draining)
 	b.Stops = []store.StopRequest{{RunID: "r"}}
 	return b, err
 }
@@ -379,8 +379,8 @@ type slow struct {
 	late time.Duration
 }
 
-func (s *slow) Heartbeat(ctx context.Context, id string) (store.Beat, error) {
-	beat, err := s.Store.Heartbeat(ctx, id)
+func (s *slow) Heartbeat(ctx context.Context, id string, draining bool) (store.Beat, error) {
+	beat, err := s.Store.Heartbeat(ctx, id, draining)
 	time.Sleep(s.late)
 	return beat, err
 }

@@ -32,8 +32,8 @@ func (f *forgetful) set(history string, runs ...string) {
 	f.history, f.runs = history, runs
 }
 
-func (f *forgetful) Heartbeat(ctx context.Context, id string) (store.Beat, error) {
-	b, err := f.Store.Heartbeat(ctx, id)
+func (f *forgetful) Heartbeat(ctx context.Context, id string, draining bool) (store.Beat, error) {
+	b, err := f.Store.Heartbeat(ctx, id, draining)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b.History, b.Runs = f.history, slices.Clone(f.runs)
@@ -88,9 +88,9 @@ func rollbackTest(t *testing.T, steps func(st *forgetful, h *handler), lost int,
 		if next, err := n.Alive(); err != nil || (next == first) != (lost == 0) {
 			t.Errorf("the incarnation is %q (%v), before it was %q, with %d losses", next, err, first, lost)
 		}
-		nodes, err := st.LiveNodes(ctx)
-		if err != nil || len(nodes) != 1 {
-			t.Errorf("%d nodes live (%v), want the one incarnation: what another owned would wait for its lease", len(nodes), err)
+		cluster, err := st.Cluster(ctx)
+		if err != nil || len(cluster.Nodes) != 1 {
+			t.Errorf("%d nodes live (%v), want the one incarnation: what another owned would wait for its lease", len(cluster.Nodes), err)
 		}
 	})
 }

@@ -10,12 +10,9 @@ import (
 
 // Journal is what the models of running turns asked for and were given. It goes on over attempts of a run, and ends with it ([FinishParams.Journal]).
 type Journal interface {
-	// RecordRound commits what a model asked for: the text, the calls, the usage and the extra of a round; its results are not read. A round that is
-	// recorded stays as it is: the same again changes nothing, so a repetition after a commit without an answer is harmless. chat.ErrFenced: the
-	// run does not run under this claim.
-	RecordRound(ctx context.Context, c Claim, runID string, round chat.Round) error
-	// RecordResult commits the result of a call of a recorded round. The first result stays. chat.ErrFenced as above.
-	RecordResult(ctx context.Context, c Claim, runID string, at CallRef, result chat.ToolResult) error
+	// Record commits what a model asked for ([AskedRow]), or the result of a call of a recorded round ([ResultRow]). A row that is recorded stays as it is:
+	// the same again changes nothing, so a repetition after a commit without an answer is harmless. chat.ErrFenced: the run does not run under this claim.
+	Record(ctx context.Context, c Claim, runID string, row JournalRow) error
 	// Rounds reads what is recorded of a run, in the order of the rounds; empty for a run that has no journal. The caller bounds what it records of a
 	// run to less than [ReadBytes].
 	Rounds(ctx context.Context, runID string) ([]Round, error)
@@ -39,7 +36,7 @@ const (
 	RowInput  = "input"  // the message N joined; Body is empty
 )
 
-// JournalRow is a row of the table turn_rounds, for adapters.
+// JournalRow is a row of the table turn_rounds.
 type JournalRow struct {
 	Round int
 	Kind  string
@@ -55,7 +52,7 @@ type asked struct {
 	Extra json.RawMessage `json:"extra,omitempty"`
 }
 
-// AskedRow is the row of what a model asked for.
+// AskedRow is the row of what a model asked for: the text, the calls, the usage and the extra of a round, without its results.
 func AskedRow(r chat.Round) (JournalRow, error) {
 	body, err := json.Marshal(asked{Text: r.Text, Calls: r.Calls, Usage: r.Usage, Extra: r.Extra})
 	if err != nil {

@@ -71,7 +71,15 @@ type SessionFilter struct {
 	ActiveSince            time.Time
 	ByLastMessage          bool
 	NoRuns                 bool // without sessions that are of single runs of jobs or of sub-turns: [chat.SessionKey.OfCronRun], [chat.SessionKey.OfTask]
+	Named                  bool // only those whose keys a client has chosen, see [chat.SessionKey.Named], and branches
 	Limit, Offset          int  // Limit 0 = 50
+}
+
+// SessionSettings are what persons have chosen for a session. Mode is its queue mode, "" = default; nil = it stays. Notes are small facts by name, such as the
+// model; "" removes one, and those of other names stay.
+type SessionSettings struct {
+	Mode  *chat.QueueMode
+	Notes map[string]string
 }
 
 // TranscriptQuery reads a piece of a transcript. With After > 0 or FromStart it reads forwards (at most Limit entries after that sequence number), else backwards from the

@@ -52,23 +52,20 @@ type Nodes interface {
 	Register(ctx context.Context, n Node) error
 	// Heartbeat extends the lease if it is still valid, by the store's clock. chat.ErrFenced: this incarnation is dead; the
 	// caller cancels everything and registers a new one. It returns the stop requests for runs that this node owns, and the
-	// names of leases it still holds. It uses a connection of its own and never waits for the pool.
-	Heartbeat(ctx context.Context, nodeID string) (Beat, error)
-	// SetDraining marks the node: it accepts without taking ownership from now on.
-	SetDraining(ctx context.Context, nodeID string) error
+	// names of leases it still holds. draining marks the node: from then on it accepts without taking ownership. It uses a connection of its own and never
+	// waits for the pool.
+	Heartbeat(ctx context.Context, nodeID string, draining bool) (Beat, error)
 	// Unregister is the clean stop: ownership of all its sessions and leases is released, the node row is deleted. Sessions of it
 	// that still have a running run keep the row's state; the next owner counts no crash for them. Idempotent.
 	Unregister(ctx context.Context, nodeID string) error
-	// LiveNodes lists nodes whose lease is valid, with their agents, oldest first.
-	LiveNodes(ctx context.Context) ([]chat.NodeStatus, error)
+	// Cluster reads which nodes live, and which named leases exist.
+	Cluster(ctx context.Context) (Cluster, error)
 	// Unowned counts what waits for agents that no live node has, by agent: messages of sessions without a live owner, due jobs, due retries. Work of the
 	// gateway itself is left out: every node takes that.
 	Unowned(ctx context.Context) (map[string]Unowned, error)
 	// AcquireLease takes the named lease if no live node holds it, or confirms that nodeID holds it. The epoch grows with each new holder.
 	// ok is false when another live node holds it.
 	AcquireLease(ctx context.Context, name, nodeID string) (l Lease, ok bool, err error)
-	// NamedLeases are the names of all leases that were ever taken; true = a live node holds it.
-	NamedLeases(ctx context.Context) (map[string]bool, error)
 	// ReleaseLease gives the lease back; a no-op when the claim is not current.
 	ReleaseLease(ctx context.Context, l Lease) error
 }
@@ -126,8 +123,6 @@ type Sessions interface {
 	// ListSessions lists newest first (or by last message). At most [ReadBytes] of notes, previews and errors; a search holds no more rows
 	// than it returns.
 	ListSessions(ctx context.Context, f SessionFilter) ([]Session, int, error)
-	// CountNamed counts the sessions of a principal whose keys a client has chosen, see [chat.SessionKey.Named], and those that are branches.
-	CountNamed(ctx context.Context, principal string) (int, error)
 	// Transcript reads entries of a transcript, at most [ReadBytes] or MaxBytes, see [TranscriptQuery]. The transcript of an unknown
 	// session is empty, except for what a deletion kept.
 	Transcript(ctx context.Context, q TranscriptQuery) (Transcript, error)
@@ -150,13 +145,11 @@ type Sessions interface {
 	// chat.ErrConflict: the current transcript is not ExpectID, or a run of one of the sessions is running. An unknown session: Deleted false. With
 	// IdempotencyKey, a repetition changes nothing and returns the result of the first call.
 	DeleteSession(ctx context.Context, p DeleteParams) (Deleted, error)
-	// SetSessionMode stores the session's queue mode; "" = default.
-	SetSessionMode(ctx context.Context, key chat.SessionKey, principal string, mode chat.QueueMode) error
+	// SetSession changes what persons have chosen for a session; it creates the session if needed.
+	SetSession(ctx context.Context, key chat.SessionKey, principal string, set SessionSettings) error
 	// GiveSession makes to the owner of a session that belongs to from. It does nothing when the session does not exist or belongs to
 	// another principal.
 	GiveSession(ctx context.Context, key chat.SessionKey, from, to string) error
-	// SetNote stores small facts of a session by name (chosen model, activation); value "" removes it.
-	SetNote(ctx context.Context, key chat.SessionKey, principal, name, value string) error
 }
 
 // Outbox are the outgoing messages.

@@ -94,6 +94,14 @@ type Beat struct {
 	History string
 }
 
+// Cluster is which processes use the store, and what they hold.
+type Cluster struct {
+	// Nodes are those whose lease is valid, with their agents, the oldest first.
+	Nodes []chat.NodeStatus
+	// Leases are the names of all leases that were ever taken; true = a live node holds it.
+	Leases map[string]bool
+}
+
 // StopRequest asks the owner of a run to cancel it.
 type StopRequest struct {
 	Session chat.SessionKey

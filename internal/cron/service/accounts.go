@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,9 +18,7 @@ const accountsEvery = 15 * time.Second
 // accounts are the accounts of channels that the store knows by their leases, whichever process has them: a run may be claimed by a process without the
 // channel. It is safe for concurrent use.
 type accounts struct {
-	store interface {
-		NamedLeases(ctx context.Context) (map[string]bool, error)
-	}
+	store  Store
 	known  atomic.Pointer[[]string] // sorted
 	readAt atomic.Int64             // Unix nanoseconds
 }
@@ -29,15 +28,11 @@ func (a *accounts) read(ctx context.Context) error {
 	if a.known.Load() != nil && time.Since(time.Unix(0, a.readAt.Load())) < accountsEvery {
 		return nil
 	}
-	leases, err := a.store.NamedLeases(ctx)
+	cluster, err := a.store.Cluster(ctx)
 	if err != nil {
 		return err
 	}
-	names := make([]string, 0, len(leases))
-	for name := range leases {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(cluster.Leases))
 	a.known.Store(&names)
 	a.readAt.Store(time.Now().UnixNano())
 	return nil

@@ -17,7 +17,7 @@ type Store interface {
 
 	Hold(ctx context.Context) (*store.Hold, error)
 	Now(ctx context.Context) (time.Time, error)
-	NamedLeases(ctx context.Context) (map[string]bool, error)
+	Cluster(ctx context.Context) (store.Cluster, error)
 	IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (json.RawMessage, error)
 	Enqueue(ctx context.Context, rows []store.Outgoing) error
 	Undelivered(ctx context.Context, p store.UndeliveredParams) (store.Gone, error)

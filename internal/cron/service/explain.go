@@ -105,12 +105,11 @@ func (ed *Editor) evidence(ctx context.Context, p cron.ExplainParams, by chat.Ca
 	if e.Kept, err = ed.kept(ctx, f, e.Now); err != nil {
 		return err
 	}
-	if e.Outages, err = ed.store.Outages(ctx, p.From, mostHistory); err != nil {
+	past, err := ed.store.Past(ctx, id, key, p.From, mostHistory)
+	if err != nil {
 		return err
 	}
-	if e.Changes, err = ed.store.JobChanges(ctx, id, key, p.From, mostHistory); err != nil {
-		return err
-	}
+	e.Outages, e.Changes = past.Outages, past.Changes
 	hold, err := ed.store.Hold(ctx)
 	e.Held = hold != nil
 	return err

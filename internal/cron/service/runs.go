@@ -38,7 +38,8 @@ func (rs *Runs) List(ctx context.Context, f cron.RunFilter, by chat.Caller) (cro
 	if f.Visible != "" {
 		key = "" // another principal may have a job of the same key
 	}
-	page.Changes, err = rs.store.JobChanges(ctx, f.JobID, key, f.Since, mostHistory)
+	past, err := rs.store.Past(ctx, f.JobID, key, f.Since, mostHistory)
+	page.Changes = past.Changes
 	return page, err
 }
 

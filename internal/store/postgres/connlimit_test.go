@@ -49,7 +49,7 @@ func TestAHeartbeatHasAConnectionWhenTheRoleHasFive(t *testing.T) {
 		t.Helper()
 		for range 5 {
 			bound, done := context.WithTimeout(t.Context(), 30*time.Second)
-			err := persist(bound, func() error { _, err := s.Heartbeat(bound, "n"); return err })
+			err := persist(bound, func() error { _, err := s.Heartbeat(bound, "n", false); return err })
 			done()
 			if err != nil {
 				t.Fatalf("a heartbeat %s: %v", when, err)
@@ -107,13 +107,13 @@ func TestConnectionsRecoverFromAReadOnlyDefault(t *testing.T) {
 		if !errors.Is(err, chat.ErrStoreUnavailable) {
 			t.Fatalf("a read-only database accepted a message: %v", err)
 		}
-		if err := s.SetNote(t.Context(), chat.SessionKey{Agent: "main", Rest: "a"}, "ann", "x", "y"); !errors.Is(err, chat.ErrStoreUnavailable) {
+		if err := s.SetSession(t.Context(), chat.SessionKey{Agent: "main", Rest: "a"}, "ann", store.SessionSettings{Notes: map[string]string{"x": "y"}}); !errors.Is(err, chat.ErrStoreUnavailable) {
 			t.Fatalf("a read-only database kept a note: %v", err)
 		}
 		if err := s.Ping(t.Context()); !errors.Is(err, chat.ErrStoreUnavailable) {
 			t.Fatalf("a read-only database is ready: %v", err)
 		}
-		if _, err := s.Heartbeat(t.Context(), "n"); !errors.Is(err, chat.ErrStoreUnavailable) {
+		if _, err := s.Heartbeat(t.Context(), "n", false); !errors.Is(err, chat.ErrStoreUnavailable) {
 			t.Fatalf("a read-only database took a heartbeat: %v", err)
 		}
 	}
@@ -122,9 +122,11 @@ func TestConnectionsRecoverFromAReadOnlyDefault(t *testing.T) {
 	defer cancel()
 	for what, op := range map[string]func() error{
 		"ready":     func() error { return s.Ping(ctx) },
-		"heartbeat": func() error { _, err := s.Heartbeat(ctx, "n"); return err },
-		"note":      func() error { return s.SetNote(ctx, chat.SessionKey{Agent: "main", Rest: "a"}, "ann", "x", "y") },
-		"turn":      func() error { return turn(ctx, s, "n", chat.SessionKey{Agent: "main", Rest: "a"}, "m") },
+		"heartbeat": func() error { _, err := s.Heartbeat(ctx, "n", false); return err },
+		"note": func() error {
+			return s.SetSession(ctx, chat.SessionKey{Agent: "main", Rest: "a"}, "ann", store.SessionSettings{Notes: map[string]string{"x": "y"}})
+		},
+		"turn": func() error { return turn(ctx, s, "n", chat.SessionKey{Agent: "main", Rest: "a"}, "m") },
 	} {
 		if err := persist(ctx, op); err != nil {
 			t.Errorf("%s after the default was lifted: %v", what, err)

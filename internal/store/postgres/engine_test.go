@@ -138,7 +138,7 @@ func TestAHeartbeatNamesTheHistoryOfTheDatabase(t *testing.T) {
 	if err := s.Register(t.Context(), store.Node{ID: "n"}); err != nil {
 		t.Fatal(err)
 	}
-	b, err := s.Heartbeat(t.Context(), "n")
+	b, err := s.Heartbeat(t.Context(), "n", false)
 	system := query(t, url, `SELECT system_identifier::text FROM pg_control_system()`)[0][0].(string)
 	if err != nil || !strings.Contains(b.History, system) {
 		t.Errorf("the history is %q, %v, want one of the system %s", b.History, err, system)

@@ -18,8 +18,8 @@ func (s *Store) Unregister(ctx context.Context, nodeID string) error {
 }
 
 // Heartbeat adds to the common operation which history the database continues.
-func (s *Store) Heartbeat(ctx context.Context, nodeID string) (store.Beat, error) {
-	b, err := s.Store.Heartbeat(ctx, nodeID)
+func (s *Store) Heartbeat(ctx context.Context, nodeID string, draining bool) (store.Beat, error) {
+	b, err := s.Store.Heartbeat(ctx, nodeID, draining)
 	if err != nil {
 		return b, err
 	}

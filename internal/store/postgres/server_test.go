@@ -160,7 +160,7 @@ func TestKilledConnections(t *testing.T) {
 		if err := turn(t.Context(), s, "n", key, fmt.Sprintf("m%d", i)); err != nil {
 			t.Fatalf("turn %d: %v", i, err)
 		}
-		if _, err := s.Heartbeat(t.Context(), "n"); err != nil {
+		if _, err := s.Heartbeat(t.Context(), "n", false); err != nil {
 			t.Fatalf("heartbeat %d: %v", i, err)
 		}
 		if _, err := s.Stop(t.Context(), store.StopParams{Session: key, Scope: store.StopAll, By: "ann"}); err != nil {
@@ -269,7 +269,7 @@ func TestControlPassesABusyPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	busy := chat.SessionKey{Agent: "main", Rest: "busy"}
-	if err := s.SetSessionMode(ctx, busy, "ann", chat.ModeQueue); err != nil {
+	if err := s.SetSession(ctx, busy, "ann", store.SessionSettings{Mode: new(chat.ModeQueue)}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tx.Exec(ctx, `SELECT 1 FROM sessions WHERE key = $1 FOR UPDATE`, busy.String()); err != nil {
@@ -277,12 +277,12 @@ func TestControlPassesABusyPool(t *testing.T) {
 	}
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
-		if err := s.SetSessionMode(ctx, busy, "ann", chat.ModeCollect); err != nil {
+		if err := s.SetSession(ctx, busy, "ann", store.SessionSettings{Mode: new(chat.ModeCollect)}); err != nil {
 			t.Errorf("the blocked call: %v", err)
 		}
 	})
 	awaitWaiters(t, url, 1)
-	if _, err := s.Heartbeat(ctx, "n"); err != nil {
+	if _, err := s.Heartbeat(ctx, "n", false); err != nil {
 		t.Errorf("heartbeat: %v", err)
 	}
 	stopped, err := s.Stop(ctx, store.StopParams{Session: chat.MainKey("main"), Scope: store.StopAll, By: "ann"})

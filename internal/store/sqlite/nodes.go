@@ -17,8 +17,8 @@ func (s *Store) Register(ctx context.Context, n store.Node) error {
 }
 
 // Heartbeat extends the lease if it is still valid; see the port.
-func (s *Store) Heartbeat(ctx context.Context, nodeID string) (store.Beat, error) {
-	beat, err := s.Store.Heartbeat(ctx, nodeID)
+func (s *Store) Heartbeat(ctx context.Context, nodeID string, draining bool) (store.Beat, error) {
+	beat, err := s.Store.Heartbeat(ctx, nodeID, draining)
 	if err == nil {
 		s.gate.Leased(nodeID, beat.LeaseUntil)
 	}

@@ -138,7 +138,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) (ofDeletion map[string
 		_, err = s.Stop(ctx, store.StopParams{Session: key, Scope: scope, MessageID: "f", By: "ann"})
 		must(err)
 	}
-	_, err = s.Heartbeat(ctx, "first")
+	_, err = s.Heartbeat(ctx, "first", false)
 	must(err)
 	_, err = s.Finish(ctx, store.FinishParams{Claim: claim, RunID: "f", State: store.RunInterrupted, Requeue: true})
 	must(err)
@@ -183,12 +183,11 @@ func everything(t *testing.T, s *Store, clock *time.Time) (ofDeletion map[string
 		_, err = s.Transcript(ctx, q)
 		must(err)
 	}
-	for _, f := range []store.SessionFilter{{}, {ByLastMessage: true}, {Search: "r"}, {Search: "r", ByLastMessage: true}} {
+	for _, f := range []store.SessionFilter{{}, {ByLastMessage: true}, {Search: "r"}, {Search: "r", ByLastMessage: true}, {Visible: "ann", Named: true}} {
 		_, _, err = s.ListSessions(ctx, f)
 		must(err)
 	}
-	must(s.SetSessionMode(ctx, key, "ann", chat.ModeSteer))
-	must(s.SetNote(ctx, key, "ann", "model", "big"))
+	must(s.SetSession(ctx, key, "ann", store.SessionSettings{Mode: new(chat.ModeSteer), Notes: map[string]string{"model": "big"}}))
 	_, err = s.ResetSession(ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "other"})
 	must(err)
 	before := prepared(t, s)
@@ -206,9 +205,8 @@ func everything(t *testing.T, s *Store, clock *time.Time) (ofDeletion map[string
 	must(err)
 	_, err = s.FilesInUse(ctx)
 	must(err)
-	_, err = s.LiveNodes(ctx)
+	_, err = s.Cluster(ctx)
 	must(err)
-	must(s.SetDraining(ctx, "second"))
 	must(s.Unregister(ctx, "second"))
 	return ofDeletion
 }

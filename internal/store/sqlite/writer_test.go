@@ -160,7 +160,7 @@ func TestAFullDiskRefusesWritesServesReadsAndHeals(t *testing.T) {
 	if _, err := s.MessageByID(t.Context(), "big"); !errors.Is(err, chat.ErrNotFound) {
 		t.Errorf("the refused message: got %v, want ErrNotFound", err)
 	}
-	if _, err := s.Heartbeat(t.Context(), "node"); err != nil {
+	if _, err := s.Heartbeat(t.Context(), "node", false); err != nil {
 		t.Errorf("a heartbeat needs no new page: %v", err)
 	}
 	pages(1 << 30)

@@ -15,7 +15,10 @@ import (
 type Nodes struct{ db Engine }
 
 const (
-	beatSQL = `UPDATE nodes SET lease_until = {now} + lease_ms WHERE id = $1 AND lease_until > {now} 
+	// The first mark of a draining node keeps its time.
+	beatSQL = `UPDATE nodes SET lease_until = {now} + lease_ms, draining = (draining OR $2),
+			draining_since = CASE WHEN $2 THEN COALESCE(draining_since, {now}) ELSE draining_since END
+		WHERE id = $1 AND lease_until > {now}
 		RETURNING {now}, lease_until, (SELECT count(*) FROM nodes o WHERE o.lease_until > {now} AND o.id <> nodes.id)`
 
 	openRunsSQL = `SELECT session_key, id, state, COALESCE(stop_by, '') FROM runs {by runs_open} WHERE {running} AND owner = $1 ORDER BY id`
@@ -29,14 +32,14 @@ const (
 )
 
 // Heartbeat extends the lease of a live node; see store.Nodes.
-func (s Nodes) Heartbeat(ctx context.Context, nodeID string) (store.Beat, error) {
+func (s Nodes) Heartbeat(ctx context.Context, nodeID string, draining bool) (store.Beat, error) {
 	return result(ctx, control(s.db, Beat), "extend the lease of this gateway", func(ctx context.Context, tx Tx) (store.Beat, error) {
-		return beat(ctx, tx, nodeID)
+		return beat(ctx, tx, nodeID, draining)
 	})
 }
 
-func beat(ctx context.Context, tx Tx, nodeID string) (b store.Beat, err error) {
-	alive, err := one(ctx, tx, beatSQL, into(instant{&b.Now}, instant{&b.LeaseUntil}, &b.OtherNodes), nodeID)
+func beat(ctx context.Context, tx Tx, nodeID string, draining bool) (b store.Beat, err error) {
+	alive, err := one(ctx, tx, beatSQL, into(instant{&b.Now}, instant{&b.LeaseUntil}, &b.OtherNodes), nodeID, draining)
 	switch {
 	case err != nil:
 		return b, err
@@ -141,24 +144,33 @@ func (s Nodes) Unregister(ctx context.Context, nodeID string) error {
 	})
 }
 
-// SetDraining marks the node; the first mark keeps its time. For an unknown node it does nothing.
-func (s Nodes) SetDraining(ctx context.Context, nodeID string) error {
-	return s.db.Update(ctx, "mark this gateway as draining", func(ctx context.Context, tx Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE nodes SET draining = true, draining_since = COALESCE(draining_since, {now}) WHERE id = $1`, nodeID)
+// Cluster reads the live nodes and the named leases; see store.Nodes.
+func (s Nodes) Cluster(ctx context.Context) (c store.Cluster, err error) {
+	err = s.db.View(ctx, "list the gateways", func(ctx context.Context, tx Tx) (err error) {
+		c = store.Cluster{Leases: map[string]bool{}}
+		var (
+			name string
+			held bool
+		)
+		err = tx.Query(ctx, `SELECT l.name, EXISTS (SELECT 1 FROM nodes n WHERE n.id = l.owner AND n.lease_until > {now}) FROM leases l`, func(r Row) error {
+			err := r.Scan(&name, &held)
+			c.Leases[name] = held
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		c.Nodes, err = all(ctx, tx, `SELECT id, version, draining, lease_until - {now}, agents FROM nodes WHERE lease_until > {now} ORDER BY started_at, id`, scanNode)
 		return err
 	})
+	return c, err
 }
 
-// LiveNodes lists nodes whose lease is valid, oldest first.
-func (s Nodes) LiveNodes(ctx context.Context) ([]chat.NodeStatus, error) {
-	return list(ctx, s.db, query{
-		"list the gateways", `SELECT id, version, draining, lease_until - {now}, agents FROM nodes WHERE lease_until > {now} ORDER BY started_at, id`, nil,
-	}, func(r Row) (n chat.NodeStatus, err error) {
-		var left int64
-		err = r.Scan(&n.ID, &n.Version, &n.Draining, &left, jsonColumn{&n.Agents})
-		n.Lease = time.Duration(left) * time.Millisecond
-		return n, err
-	})
+func scanNode(r Row) (n chat.NodeStatus, err error) {
+	var left int64
+	err = r.Scan(&n.ID, &n.Version, &n.Draining, &left, jsonColumn{&n.Agents})
+	n.Lease = time.Duration(left) * time.Millisecond
+	return n, err
 }
 
 const unownedSQL = `SELECT s.agent, true, count(*) FROM inbox i JOIN sessions s ON s.key = i.session_key WHERE {open i} AND s.debounce_until <= {now} AND s.principal <> '` + cron.SystemOwner + `'
@@ -234,21 +246,4 @@ func (s Nodes) ReleaseLease(ctx context.Context, l store.Lease) error {
 		_, err := tx.Exec(ctx, `UPDATE leases SET owner = NULL WHERE name = $1 AND owner = $2 AND epoch = $3`, l.Name, l.Owner, l.Epoch)
 		return err
 	})
-}
-
-// NamedLeases are the names of all leases, and whether a live node holds each.
-func (s Nodes) NamedLeases(ctx context.Context) (held map[string]bool, err error) {
-	err = s.db.View(ctx, "list the leases", func(ctx context.Context, tx Tx) error {
-		held = map[string]bool{}
-		return tx.Query(ctx, `SELECT l.name, EXISTS (SELECT 1 FROM nodes n WHERE n.id = l.owner AND n.lease_until > {now}) FROM leases l`, func(r Row) error {
-			var (
-				name string
-				live bool
-			)
-			err := r.Scan(&name, &live)
-			held[name] = live
-			return err
-		})
-	})
-	return held, err
 }

@@ -29,6 +29,10 @@ const (
 		SELECT d.last, {now} FROM (SELECT max(lease_until - lease_ms) AS last FROM nodes WHERE fires AND id <> $1) d
 		WHERE d.last IS NOT NULL AND d.last < {now} AND (CAST($2 AS boolean) OR NOT EXISTS (SELECT 1 FROM nodes o WHERE o.fires AND o.id <> $1 AND o.lease_until > {now}))
 			AND NOT EXISTS (SELECT 1 FROM cron_outages c WHERE c.until_at IS NULL OR c.until_at > d.last) ON CONFLICT (from_at) DO NOTHING`
+
+	outagesSQL = `SELECT from_at, COALESCE(until_at, 0) FROM cron_outages WHERE until_at IS NULL OR until_at > $1 ORDER BY from_at {limit $2}`
+
+	jobChangesSQL = `SELECT at, who, verb FROM audit_log WHERE object {in $1} AND at >= $2 AND verb LIKE 'cron.%' ORDER BY at DESC, id DESC {limit $3}`
 )
 
 // endOutage notes that a process fires jobs from now on. It stands before the registration of the node.
@@ -40,27 +44,26 @@ func endOutage(ctx context.Context, tx Tx, n store.Node) error {
 		with(crashOutageSQL, n.ID, n.Exclusive), with(endOutageSQL), with(`DELETE FROM cron_outages WHERE until_at < {now} - $1`, outagesKept.Milliseconds()))
 }
 
-// Outages lists them; see cron.History.
-func (s History) Outages(ctx context.Context, since time.Time, limit int) ([]cron.Outage, error) {
-	return list(ctx, s.db, query{
-		"read when no gateway fired jobs", `SELECT from_at, COALESCE(until_at, 0) FROM cron_outages WHERE until_at IS NULL OR until_at > $1 ORDER BY from_at {limit $2}`,
-		[]any{since.UnixMilli(), limit},
-	}, func(r Row) (o cron.Outage, err error) {
-		var until int64
-		if err = r.Scan(instant{&o.From}, &until); until > 0 {
-			o.Until = fromMillis(until)
+// Past reads what happened to a job; see cron.History.
+func (s History) Past(ctx context.Context, id, key string, since time.Time, limit int) (p cron.Past, err error) {
+	err = s.db.View(ctx, "read the past of a job", func(ctx context.Context, tx Tx) (err error) {
+		if p.Outages, err = all(ctx, tx, outagesSQL, scanOutage, since.UnixMilli(), limit); err == nil {
+			p.Changes, err = all(ctx, tx, jobChangesSQL, scanJobChange, []string{id, key}, since.UnixMilli(), limit)
 		}
-		return o, err
+		return err
 	})
+	return p, err
 }
 
-// JobChanges lists them; see cron.History.
-func (s History) JobChanges(ctx context.Context, id, key string, since time.Time, limit int) ([]cron.JobChange, error) {
-	return list(ctx, s.db, query{
-		"read the changes of a job", `SELECT at, who, verb FROM audit_log WHERE object {in $1} AND at >= $2 AND verb LIKE 'cron.%' ORDER BY at DESC, id DESC {limit $3}`,
-		[]any{[]string{id, key}, since.UnixMilli(), limit},
-	}, func(r Row) (c cron.JobChange, err error) {
-		err = r.Scan(instant{&c.At}, &c.Who, &c.Verb)
-		return c, err
-	})
+func scanOutage(r Row) (o cron.Outage, err error) {
+	var until int64
+	if err = r.Scan(instant{&o.From}, &until); until > 0 {
+		o.Until = fromMillis(until)
+	}
+	return o, err
+}
+
+func scanJobChange(r Row) (c cron.JobChange, err error) {
+	err = r.Scan(instant{&c.At}, &c.Who, &c.Verb)
+	return c, err
 }

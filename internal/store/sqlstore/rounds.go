@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 
-	"laneway/internal/chat"
 	"laneway/internal/store"
 )
 
@@ -14,25 +13,8 @@ var _ store.Journal = Journal{}
 
 const recordSQL = `INSERT INTO turn_rounds (run_id, round, kind, n, body) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`
 
-// RecordRound commits what a model asked for; see store.Journal.
-func (s Journal) RecordRound(ctx context.Context, c store.Claim, runID string, round chat.Round) error {
-	row, err := store.AskedRow(round)
-	if err != nil {
-		return err
-	}
-	return s.record(ctx, c, runID, row)
-}
-
-// RecordResult commits the result of a call; see store.Journal.
-func (s Journal) RecordResult(ctx context.Context, c store.Claim, runID string, at store.CallRef, result chat.ToolResult) error {
-	row, err := store.ResultRow(at, result)
-	if err != nil {
-		return err
-	}
-	return s.record(ctx, c, runID, row)
-}
-
-func (s Journal) record(ctx context.Context, c store.Claim, runID string, row store.JournalRow) error {
+// Record commits a row; see store.Journal.
+func (s Journal) Record(ctx context.Context, c store.Claim, runID string, row store.JournalRow) error {
 	return s.db.Turn(ctx, "record a round", Alone, func(ctx context.Context, tx Tx) error {
 		if err := fenceRun(ctx, tx, c, runID); err != nil {
 			return err

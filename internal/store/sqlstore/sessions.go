@@ -29,10 +29,10 @@ const (
 	sessionBytes = `octet_length(notes) + octet_length(preview) + octet_length(last_error) AS page_size`
 
 	// The keys that a client has chosen, see chat.SessionKey.Named; LIKE ignores the case on SQLite.
-	countNamedSQL = `SELECT count(*) FROM (SELECT key, substr(key, length(agent) + 8) AS rest FROM sessions WHERE principal = $1) s WHERE rest <> 'main' AND `
-	namedLike     = `rest NOT LIKE 'cron:%:%' AND rest NOT LIKE 'task:%' AND (rest NOT LIKE 'api:%' OR rest LIKE 'api:%:%'` + orBranch
-	namedGlob     = `rest NOT GLOB 'cron:*:*' AND rest NOT GLOB 'task:*' AND (rest NOT GLOB 'api:*' OR rest GLOB 'api:*:*'` + orBranch
-	orBranch      = ` OR EXISTS (SELECT 1 FROM branches b WHERE b.session_key = s.key))`
+	keyRest   = `substr(key, length(agent) + 8)`
+	namedLike = ` AND ` + keyRest + ` <> 'main' AND ` + keyRest + ` NOT LIKE 'cron:%:%' AND ` + keyRest + ` NOT LIKE 'task:%' AND (` + keyRest + ` NOT LIKE 'api:%' OR ` + keyRest + ` LIKE 'api:%:%'` + orBranch
+	namedGlob = ` AND ` + keyRest + ` <> 'main' AND ` + keyRest + ` NOT GLOB 'cron:*:*' AND ` + keyRest + ` NOT GLOB 'task:*' AND (` + keyRest + ` NOT GLOB 'api:*' OR ` + keyRest + ` GLOB 'api:*:*'` + orBranch
+	orBranch  = ` OR EXISTS (SELECT 1 FROM branches b WHERE b.session_key = sessions.key))`
 )
 
 func scanSession(r Row) (v store.Session, err error) {
@@ -114,13 +114,16 @@ func matching(ctx context.Context, tx Tx, f *store.SessionFilter) (keys []string
 	if f.ByLastMessage {
 		order = ` ORDER BY last_message_at DESC, key`
 	}
-	args := []any{millis(f.ActiveSince), f.Visible, f.Agent, f.NoRuns}
+	from, args := sessionsMatching, []any{millis(f.ActiveSince), f.Visible, f.Agent, f.NoRuns}
+	if f.Named {
+		from += tx.PerEngine(namedLike, namedGlob)
+	}
 	limit, offset := cmp.Or(f.Limit, defaultSessions), max(f.Offset, 0)
 	if f.Search == "" {
-		if _, err = one(ctx, tx, `SELECT count(*)`+sessionsMatching, into(&total), args...); err != nil {
+		if _, err = one(ctx, tx, `SELECT count(*)`+from, into(&total), args...); err != nil {
 			return nil, 0, err
 		}
-		p := page{columns: `key`, rows: `SELECT key, ` + sessionBytes + sessionsMatching + order + ` {limit $5} OFFSET $6`, args: append(args, limit, offset)}
+		p := page{columns: `key`, rows: `SELECT key, ` + sessionBytes + from + order + ` {limit $5} OFFSET $6`, args: append(args, limit, offset)}
 		keys, err = readPage(ctx, tx, p, scanText)
 		return keys, total, err
 	}
@@ -131,7 +134,7 @@ func matching(ctx context.Context, tx Tx, f *store.SessionFilter) (keys []string
 		full         bool
 		search       = strings.ToLower(f.Search)
 	)
-	err = tx.Query(ctx, `SELECT key, preview, `+sessionBytes+sessionsMatching+order, func(r Row) error {
+	err = tx.Query(ctx, `SELECT key, preview, `+sessionBytes+from+order, func(r Row) error {
 		if err := r.Scan(&key, &preview, &size); err != nil || !strings.Contains(strings.ToLower(key+"\x00"+preview), search) {
 			return err
 		}
@@ -152,44 +155,33 @@ func scanText(r Row) (text string, err error) {
 	return text, err
 }
 
-// CountNamed counts the sessions of a principal whose keys a client has chosen.
-func (s Sessions) CountNamed(ctx context.Context, principal string) (n int, err error) {
-	err = s.db.View(ctx, "count the named sessions of a principal", func(ctx context.Context, tx Tx) error {
-		_, err := one(ctx, tx, countNamedSQL+tx.PerEngine(namedLike, namedGlob), into(&n), principal)
-		return err
-	})
-	return n, err
-}
-
-// SetSessionMode stores the queue mode of a session, which is made if needed.
-func (s Sessions) SetSessionMode(ctx context.Context, key chat.SessionKey, principal string, mode chat.QueueMode) error {
-	return s.db.Update(ctx, "set the queue mode of a session", func(ctx context.Context, tx Tx) error {
+// SetSession changes what persons have chosen for a session, which is made if needed; see store.Sessions.
+func (s Sessions) SetSession(ctx context.Context, key chat.SessionKey, principal string, set store.SessionSettings) error {
+	return s.db.Update(ctx, "change a session", func(ctx context.Context, tx Tx) error {
 		if _, err := makeSession(ctx, tx, key, principal); err != nil {
 			return err
 		}
-		return tx.Later(ctx, `UPDATE sessions SET mode = $2, updated_at = {now} WHERE key = $1`, nil, key.String(), string(mode))
-	})
-}
-
-// SetNote stores a fact of a session, which is made if needed; "" removes it.
-func (s Sessions) SetNote(ctx context.Context, key chat.SessionKey, principal, name, value string) error {
-	return s.db.Update(ctx, "set a note of a session", func(ctx context.Context, tx Tx) error {
-		if _, err := makeSession(ctx, tx, key, principal); err != nil {
+		var (
+			mode  chat.QueueMode
+			notes map[string]string
+		)
+		if _, err := one(ctx, tx, `SELECT mode, notes FROM sessions WHERE key = $1 {lock}`, into((*string)(&mode), jsonColumn{&notes}), key.String()); err != nil {
 			return err
 		}
-		var notes map[string]string
-		if _, err := one(ctx, tx, `SELECT notes FROM sessions WHERE key = $1 {lock}`, into(jsonColumn{&notes}), key.String()); err != nil {
-			return err
+		if set.Mode != nil {
+			mode = *set.Mode
 		}
-		name, value := chat.CleanText(name), chat.CleanText(value)
-		if notes[name] = value; value == "" {
-			delete(notes, name)
+		for name, value := range set.Notes {
+			name, value = chat.CleanText(name), chat.CleanText(value)
+			if notes[name] = value; value == "" {
+				delete(notes, name)
+			}
 		}
 		text, err := encode(notes)
 		if err != nil {
 			return err
 		}
-		return tx.Later(ctx, `UPDATE sessions SET notes = $2, updated_at = {now} WHERE key = $1`, nil, key.String(), text)
+		return tx.Later(ctx, `UPDATE sessions SET mode = $2, notes = $3, updated_at = {now} WHERE key = $1`, nil, key.String(), string(mode), text)
 	})
 }
 

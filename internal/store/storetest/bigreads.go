@@ -243,7 +243,7 @@ func (w *world) endWaiting(key chat.SessionKey, seq int64) {
 func bigSessions(w *world) {
 	for _, text := range bigTexts() {
 		w.clock.advance(time.Millisecond)
-		w.ok(w.st.SetNote(w.ctx, w.key(), "ann", "model", text))
+		w.ok(w.st.SetSession(w.ctx, w.key(), "ann", store.SessionSettings{Notes: map[string]string{"model": text}}))
 	}
 	for _, search := range []string{"", "AGENT"} {
 		var got []string

@@ -211,10 +211,10 @@ func branchOfKept(w *world) {
 func branchesCount(w *world) {
 	parent := w.key()
 	w.lines(parent, "a")
-	before := try(w.st.CountNamed(w.ctx, "ann")).ok(w)
+	_, before := w.list(store.SessionFilter{Visible: "ann", Named: true})
 	w.branchOff(parent, 1)
 	w.branchOff(parent, 1)
-	after := try(w.st.CountNamed(w.ctx, "ann")).ok(w)
+	_, after := w.list(store.SessionFilter{Visible: "ann", Named: true})
 	equal(w, "more", after-before, 2)
 }
 

@@ -60,11 +60,10 @@ func (w *world) writes(ctx context.Context, todo leftOver) map[string]func() err
 	start := store.StartParams{Claim: c, RunID: waiting, Lane: "main", Seqs: []int64{seq}}
 	return map[string]func() error{
 		"Register":     func() error { return w.st.Register(ctx, store.Node{ID: "late", Exclusive: true}) },
-		"SetDraining":  func() error { return w.st.SetDraining(ctx, node) },
 		"Unregister":   func() error { return w.st.Unregister(ctx, node) },
 		"ReleaseLease": func() error { return w.st.ReleaseLease(ctx, l) },
 		"EndStopping":  func() error { return w.st.EndStopping(ctx, c, run) },
-		"Heartbeat":    func() error { _, err := w.st.Heartbeat(ctx, node); return err },
+		"Heartbeat":    func() error { _, err := w.st.Heartbeat(ctx, node, false); return err },
 		"Accept":       func() error { _, err := w.st.Accept(ctx, w.message(node, key)); return err },
 		"Start":        func() error { _, err := w.st.Start(ctx, start); return err },
 		"Join":         func() error { start.RunID = run; _, err := w.st.Join(ctx, start); return err },
@@ -76,12 +75,13 @@ func (w *world) writes(ctx context.Context, todo leftOver) map[string]func() err
 			_, err := w.st.ResetSession(ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "late"})
 			return err
 		},
-		"DeleteSession":  func() error { _, err := w.st.DeleteSession(ctx, store.DeleteParams{Session: key}); return err },
-		"SetSessionMode": func() error { return w.st.SetSessionMode(ctx, key, "ann", chat.ModeCollect) },
-		"GiveSession":    func() error { return w.st.GiveSession(ctx, key, "ann", "late") },
-		"SetNote":        func() error { return w.st.SetNote(ctx, key, "ann", "late", "x") },
-		"Enqueue":        func() error { return w.st.Enqueue(ctx, []store.Outgoing{w.outgoing("web", "9")}) },
-		"Delivered":      func() error { return w.st.Delivered(ctx, node, out, "late") },
+		"DeleteSession": func() error { _, err := w.st.DeleteSession(ctx, store.DeleteParams{Session: key}); return err },
+		"SetSession": func() error {
+			return w.st.SetSession(ctx, key, "ann", store.SessionSettings{Mode: new(chat.ModeCollect)})
+		},
+		"GiveSession": func() error { return w.st.GiveSession(ctx, key, "ann", "late") },
+		"Enqueue":     func() error { return w.st.Enqueue(ctx, []store.Outgoing{w.outgoing("web", "9")}) },
+		"Delivered":   func() error { return w.st.Delivered(ctx, node, out, "late") },
 		"Undelivered": func() error {
 			_, err := w.st.Undelivered(ctx, store.UndeliveredParams{Node: node, ID: out})
 			return err

@@ -381,7 +381,7 @@ func ownerOfTheSession(w *world) {
 func drainingNodeClaims(w *world) {
 	node := w.node()
 	w.job(nil)
-	w.ok(w.st.SetDraining(w.ctx, node))
+	try(w.st.Heartbeat(w.ctx, node, true)).ok(w)
 	w.pass(interval, node)
 	other := w.node()
 	l := w.launchOne(node)

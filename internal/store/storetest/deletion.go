@@ -141,8 +141,8 @@ func (w *world) plant(node string) chat.SessionKey {
 	c, run := claimOf(key, a), p.Message.ID
 	lines := []chat.TranscriptEntry{{Role: chat.RoleUser, Text: mark, Sender: chat.Sender{Name: mark}, RunID: run}}
 	try(w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: run, Lane: "main", Seqs: []int64{a.Seq}, Transcript: lines})).ok(w)
-	w.ok(w.st.RecordRound(w.ctx, c, run, round(1, mark)))
-	w.ok(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1}, chat.ToolResult{Text: mark}))
+	w.ok(w.st.Record(w.ctx, c, run, w.asked(round(1, mark))))
+	w.ok(w.st.Record(w.ctx, c, run, w.result(store.CallRef{Round: 1}, chat.ToolResult{Text: mark})))
 	w.plantTasks(c, run)
 	out := w.outgoing("telegram:1", "7")
 	out.RunID, out.Session, out.Text, out.Kind = run, key, mark, store.KindReply
@@ -152,7 +152,7 @@ func (w *world) plant(node string) chat.SessionKey {
 		Transcript: []chat.TranscriptEntry{{Role: chat.RoleAssistant, Text: mark, RunID: run}}, Outgoing: []store.Outgoing{out},
 	}
 	w.finish(end) // without Journal: its rounds stay, as after a crash
-	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", mark))
+	w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Notes: map[string]string{"model": mark}}))
 	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: w.id("q"), Owner: "ann", Session: key, Body: json.RawMessage(`{"args":"` + mark + `"}`)}))
 	w.approve("ann", key, mark)
 	w.ok(w.st.PutAgentSession(w.ctx, key, chat.AgentSession{ID: mark, Dir: mark, Host: mark, PIDStarted: mark, Runs: []string{mark}}))

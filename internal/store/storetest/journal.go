@@ -34,6 +34,17 @@ func round(number int, calls ...string) chat.Round {
 	return r
 }
 
+// asked is the row of a round, and result that of the result of a call.
+func (w *world) asked(r chat.Round) store.JournalRow {
+	w.Helper()
+	return try(store.AskedRow(r)).ok(w)
+}
+
+func (w *world) result(at store.CallRef, r chat.ToolResult) store.JournalRow {
+	w.Helper()
+	return try(store.ResultRow(at, r)).ok(w)
+}
+
 func (w *world) rounds(runID string) []store.Round {
 	w.Helper()
 	return try(w.st.Rounds(w.ctx, runID)).ok(w)
@@ -47,11 +58,11 @@ func noJournal(w *world) {
 
 func roundsComeBack(w *world) {
 	c, run, _ := w.turn(w.node(), w.key())
-	w.ok(w.st.RecordRound(w.ctx, c, run, round(1, "a", "b")))
+	w.ok(w.st.Record(w.ctx, c, run, w.asked(round(1, "a", "b"))))
 	equal(w, "without results", w.rounds(run), []store.Round{{Round: round(1, "a", "b")}})
-	w.ok(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1, Call: 1}, chat.ToolResult{Text: "no such time", IsError: true}))
-	w.ok(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "15:00"}))
-	w.ok(w.st.RecordRound(w.ctx, c, run, round(2, "c")))
+	w.ok(w.st.Record(w.ctx, c, run, w.result(store.CallRef{Round: 1, Call: 1}, chat.ToolResult{Text: "no such time", IsError: true})))
+	w.ok(w.st.Record(w.ctx, c, run, w.result(store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "15:00"})))
+	w.ok(w.st.Record(w.ctx, c, run, w.asked(round(2, "c"))))
 	first := round(1, "a", "b")
 	first.Results = []*chat.ToolResult{{Text: "15:00"}, {Text: "no such time", IsError: true}}
 	equal(w, "rounds", w.rounds(run), []store.Round{{Round: first}, {Round: round(2, "c")}})
@@ -61,10 +72,10 @@ func roundsComeBack(w *world) {
 func repeatedRecords(w *world) {
 	c, run, _ := w.turn(w.node(), w.key())
 	for _, ids := range [][]string{{"a"}, {"a"}, {"x", "y"}} {
-		w.ok(w.st.RecordRound(w.ctx, c, run, round(1, ids...)))
+		w.ok(w.st.Record(w.ctx, c, run, w.asked(round(1, ids...))))
 	}
 	for _, text := range []string{"first", "first", "second"} {
-		w.ok(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: text}))
+		w.ok(w.st.Record(w.ctx, c, run, w.result(store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: text})))
 	}
 	want := round(1, "a")
 	want.Results[0] = &chat.ToolResult{Text: "first"}
@@ -80,20 +91,20 @@ func recordsNeedTheClaim(w *world) {
 	wrong[0].Epoch++
 	wrong[1].Node = w.node()
 	for _, claim := range wrong {
-		w.fails(w.st.RecordRound(w.ctx, claim, run, round(1, "a")), chat.ErrFenced)
-		w.fails(w.st.RecordResult(w.ctx, claim, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{}), chat.ErrFenced)
+		w.fails(w.st.Record(w.ctx, claim, run, w.asked(round(1, "a"))), chat.ErrFenced)
+		w.fails(w.st.Record(w.ctx, claim, run, w.result(store.CallRef{Round: 1, Call: 0}, chat.ToolResult{})), chat.ErrFenced)
 	}
 	equal(w, "rounds", len(w.rounds(run)), 0)
 }
 
 func recordsNeedARun(w *world) {
 	c, run, _ := w.turn(w.node(), w.key())
-	w.fails(w.st.RecordRound(w.ctx, c, "unknown", round(1, "a")), chat.ErrFenced)
+	w.fails(w.st.Record(w.ctx, c, "unknown", w.asked(round(1, "a"))), chat.ErrFenced)
 	end := stopped(c, run)
 	end.StillRunning = true
 	w.finish(end)
-	w.fails(w.st.RecordRound(w.ctx, c, run, round(1, "a")), chat.ErrFenced)
-	w.fails(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{}), chat.ErrFenced)
+	w.fails(w.st.Record(w.ctx, c, run, w.asked(round(1, "a"))), chat.ErrFenced)
+	w.fails(w.st.Record(w.ctx, c, run, w.result(store.CallRef{Round: 1, Call: 0}, chat.ToolResult{})), chat.ErrFenced)
 	equal(w, "rounds", len(w.rounds(run)), 0)
 }
 
@@ -102,8 +113,8 @@ func inputIsRecorded(w *world) {
 	c, run, _ := w.turn(node, key)
 	_, a := w.acceptText(node, key)
 	_, b := w.acceptText(node, key)
-	w.ok(w.st.RecordRound(w.ctx, c, run, round(1, "a")))
-	w.ok(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "ok"}))
+	w.ok(w.st.Record(w.ctx, c, run, w.asked(round(1, "a"))))
+	w.ok(w.st.Record(w.ctx, c, run, w.result(store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "ok"})))
 	p := store.StartParams{Claim: c, RunID: run, Lane: "main", Seqs: []int64{a.Seq, b.Seq}, Round: 1}
 	joined := try(w.st.Join(w.ctx, p)).ok(w)
 	equal(w, "joined", joined, []int64{a.Seq, b.Seq})
@@ -116,19 +127,19 @@ func inputIsRecorded(w *world) {
 func journalOutlivesTakeover(w *world) {
 	key := w.key()
 	c, run, seq := w.turn(w.node(), key)
-	w.ok(w.st.RecordRound(w.ctx, c, run, round(1, "a")))
+	w.ok(w.st.Record(w.ctx, c, run, w.asked(round(1, "a"))))
 	w.clock.advance(time.Minute)
 	claim := w.sweepOne(w.node(), key).Claim
-	w.fails(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "too late"}), chat.ErrFenced)
+	w.fails(w.st.Record(w.ctx, c, run, w.result(store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "too late"})), chat.ErrFenced)
 	try(w.st.Start(w.ctx, store.StartParams{Claim: claim, RunID: run, Lane: "main", Seqs: []int64{seq}})).ok(w)
 	equal(w, "rounds", w.rounds(run), []store.Round{{Round: round(1, "a")}})
-	w.ok(w.st.RecordResult(w.ctx, claim, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "done"}))
+	w.ok(w.st.Record(w.ctx, claim, run, w.result(store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "done"})))
 	equal(w, "result", w.rounds(run)[0].Results[0].Text, "done")
 }
 
 func journalOutlivesRequeue(w *world) {
 	c, run, _ := w.turn(w.node(), w.key())
-	w.ok(w.st.RecordRound(w.ctx, c, run, round(1, "a")))
+	w.ok(w.st.Record(w.ctx, c, run, w.asked(round(1, "a"))))
 	w.finish(store.FinishParams{Claim: c, RunID: run, State: store.RunInterrupted, Cause: "draining", Requeue: true, Journal: true})
 	equal(w, "rounds", len(w.rounds(run)), 1)
 }
@@ -137,8 +148,8 @@ func journalEnds(w *world) {
 	node := w.node()
 	c, run, _ := w.turn(node, w.key())
 	other, otherRun, _ := w.turn(node, w.key())
-	w.ok(w.st.RecordRound(w.ctx, c, run, round(1, "a")))
-	w.ok(w.st.RecordRound(w.ctx, other, otherRun, round(1, "a")))
+	w.ok(w.st.Record(w.ctx, c, run, w.asked(round(1, "a"))))
+	w.ok(w.st.Record(w.ctx, other, otherRun, w.asked(round(1, "a"))))
 	end := answered(c, run)
 	end.Journal = true
 	w.finish(end)
@@ -150,7 +161,7 @@ func journalEnds(w *world) {
 // journalIsPruned ends a run without removing its journal, as a process of an earlier version does.
 func journalIsPruned(w *world) {
 	c, run, _ := w.turn(w.node(), w.key())
-	w.ok(w.st.RecordRound(w.ctx, c, run, round(1, "a")))
+	w.ok(w.st.Record(w.ctx, c, run, w.asked(round(1, "a"))))
 	w.finish(answered(c, run))
 	equal(w, "rounds", len(w.rounds(run)), 1)
 	w.clock.advance(time.Hour)

@@ -20,7 +20,7 @@ const poller = "telegram:1"
 // leaseNames are the named leases, and whether a live node holds them.
 func (w *world) leaseNames() map[string]bool {
 	w.Helper()
-	return try(w.st.NamedLeases(w.ctx)).ok(w)
+	return try(w.st.Cluster(w.ctx)).ok(w).Leases
 }
 
 func (w *world) acquire(node string) (store.Lease, bool) {

@@ -65,14 +65,14 @@ func deadNodeStaysDead(w *world) {
 	node := w.node()
 	w.clock.advance(lease)
 	for range 2 {
-		try(w.st.Heartbeat(w.ctx, node)).fails(w, chat.ErrFenced)
+		try(w.st.Heartbeat(w.ctx, node, false)).fails(w, chat.ErrFenced)
 	}
-	list := try(w.st.LiveNodes(w.ctx)).ok(w)
+	list := try(w.st.Cluster(w.ctx)).ok(w).Nodes
 	equal(w, "live nodes", len(list), 0)
 }
 
 func unknownNode(w *world) {
-	try(w.st.Heartbeat(w.ctx, "unregistered")).fails(w, chat.ErrFenced)
+	try(w.st.Heartbeat(w.ctx, "unregistered", false)).fails(w, chat.ErrFenced)
 	key := w.key()
 	p := w.message("unregistered", key)
 	if a, err := w.st.Accept(w.ctx, p); err == nil {
@@ -92,13 +92,13 @@ func liveNodes(w *world) {
 	first := w.node()
 	w.clock.advance(time.Second)
 	second := w.nodeOf("main", "coder")
-	w.ok(w.st.SetDraining(w.ctx, second))
-	list := try(w.st.LiveNodes(w.ctx)).ok(w)
+	try(w.st.Heartbeat(w.ctx, second, true)).ok(w)
+	list := try(w.st.Cluster(w.ctx)).ok(w).Nodes
 	equal(w, "live nodes", list, []chat.NodeStatus{
 		{ID: first, Version: "test", Lease: lease - time.Second}, {ID: second, Version: "test", Draining: true, Lease: lease, Agents: []string{"main", "coder"}},
 	})
 	w.clock.advance(lease - time.Second)
-	list = try(w.st.LiveNodes(w.ctx)).ok(w)
+	list = try(w.st.Cluster(w.ctx)).ok(w).Nodes
 	equal(w, "live nodes", len(list), 1)
 }
 
@@ -107,7 +107,7 @@ func exclusiveEndsOthers(w *world) {
 	c, run, seq := w.turn(old, key)
 	next := w.id("node")
 	w.ok(w.st.Register(w.ctx, store.Node{ID: next, Lease: lease, Exclusive: true}))
-	try(w.st.Heartbeat(w.ctx, old)).fails(w, chat.ErrFenced)
+	try(w.st.Heartbeat(w.ctx, old, false)).fails(w, chat.ErrFenced)
 	try(w.st.Finish(w.ctx, answered(c, run))).fails(w, chat.ErrFenced)
 	taken := w.sweepOne(next, key)
 	s := w.start(taken.Claim, run, seq)
@@ -118,8 +118,8 @@ func exclusiveEndsOthers(w *world) {
 
 func drainingTakesNothing(w *world) {
 	node, key := w.node(), w.key()
-	w.ok(w.st.SetDraining(w.ctx, node))
-	w.ok(w.st.SetDraining(w.ctx, node))
+	try(w.st.Heartbeat(w.ctx, node, true)).ok(w)
+	try(w.st.Heartbeat(w.ctx, node, true)).ok(w)
 	id, a := w.acceptText(node, key)
 	if a.Mine || a.Owner != "" {
 		w.Fatalf("a draining node took a session: %+v", a)
@@ -140,7 +140,7 @@ func takesItsAgents(w *world) {
 func drainingKeeps(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
-	w.ok(w.st.SetDraining(w.ctx, node))
+	try(w.st.Heartbeat(w.ctx, node, true)).ok(w)
 	_, a := w.acceptText(node, key)
 	equal(w, "owner", a.Mine, true)
 	equal(w, "epoch", a.Epoch, c.Epoch)
@@ -153,7 +153,7 @@ func unregisterTwice(w *world) {
 	w.ok(w.st.Unregister(w.ctx, node))
 	w.ok(w.st.Unregister(w.ctx, node))
 	w.ok(w.st.Unregister(w.ctx, "unregistered"))
-	try(w.st.Heartbeat(w.ctx, node)).fails(w, chat.ErrFenced)
+	try(w.st.Heartbeat(w.ctx, node, false)).fails(w, chat.ErrFenced)
 }
 
 func forgottenNodes(w *world) {

@@ -38,7 +38,7 @@ func (w *world) past() cron.History {
 
 func (w *world) outages() []cron.Outage {
 	w.Helper()
-	list := try(w.past().Outages(w.ctx, time.UnixMilli(1), many)).ok(w)
+	list := try(w.past().Past(w.ctx, "", "", time.UnixMilli(1), many)).ok(w).Outages
 	for i := range list {
 		list[i].From = list[i].From.UTC()
 		if !list[i].Until.IsZero() {
@@ -59,7 +59,7 @@ func outageOfAStop(w *world) {
 	until := w.clock.now()
 	w.firing(false)
 	equal(w, "outages", w.outages(), []cron.Outage{{From: from, Until: until}})
-	list := try(w.past().Outages(w.ctx, until, many)).ok(w)
+	list := try(w.past().Past(w.ctx, "", "", until, many)).ok(w).Outages
 	equal(w, "outages after its end", len(list), 0)
 	w.clock.advance(401 * 24 * time.Hour)
 	w.firing(true)
@@ -115,7 +115,7 @@ func changesOfAJob(w *world) {
 	note("bob", "session.delete", "id")
 	changes := func(since time.Time, limit int) []cron.JobChange {
 		w.Helper()
-		list := try(w.past().JobChanges(w.ctx, "id", "key", since, limit)).ok(w)
+		list := try(w.past().Past(w.ctx, "id", "key", since, limit)).ok(w).Changes
 		for i := range list {
 			list[i].At = list[i].At.UTC()
 		}

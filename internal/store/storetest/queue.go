@@ -318,7 +318,7 @@ func storedModeInterrupts(w *world) {
 		node, key := w.node(), w.key()
 		w.cap = 1
 		first, _ := w.acceptText(node, key)
-		w.ok(w.st.SetSessionMode(w.ctx, key, "ann", c.stored))
+		w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Mode: new(c.stored)}))
 		p := w.message(node, key)
 		p.Cap, p.Drop, p.Mode, p.Usual = 1, chat.DropOld, c.message, c.usual
 		a := w.accept(p)

@@ -38,7 +38,7 @@ func startRepeated(w *world) {
 	node, key := w.node(), w.key()
 	_, first := w.acceptText(node, key)
 	lead, a := w.acceptText(node, key)
-	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "x"))
+	w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Notes: map[string]string{"model": "x"}}))
 	p := store.StartParams{
 		Claim: claimOf(key, a), RunID: lead, Lane: "main", Seqs: []int64{first.Seq, a.Seq},
 		Transcript: []chat.TranscriptEntry{{RunID: lead, Role: chat.RoleUser, Text: "one"}, {RunID: lead, Role: chat.RoleUser, Text: "two"}},

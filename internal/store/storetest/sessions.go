@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"laneway/internal/chat"
@@ -59,17 +60,18 @@ func namedSessionsAreCounted(w *world) {
 	w.rooms(node, "main", "ann", names...)
 	w.rooms(node, "other-agent", "ann", "main", "work", "api:1")
 	w.rooms(node, "main", "bob", "bobs")
-	want := 1 // of the other agent
-	for _, name := range names {
+	want := []string{"work"} // of the other agent
+	for _, name := range slices.Backward(names) {
 		if (chat.SessionKey{Agent: "main", Rest: name}).Named() {
-			want++
+			want = append(want, name)
 		}
 	}
-	for principal, want := range map[string]int{"ann": want, "bob": 1, "carol": 0} {
-		n := try(w.st.CountNamed(w.ctx, principal)).ok(w)
-		equal(w, "named sessions of "+principal, n, want)
+	for principal, want := range map[string][]string{"ann": want, "bob": {"bobs"}, "carol": nil} {
+		list, n := w.list(store.SessionFilter{Visible: principal, Named: true})
+		equal(w, "named sessions of "+principal, list, want)
+		equal(w, "their number", n, len(want))
 	}
-	equal(w, "named", want, 14)
+	equal(w, "named", len(want), 14)
 }
 
 func onlyTheOwnerSees(w *world) {
@@ -108,7 +110,7 @@ func listByLastMessage(w *world) {
 	node := w.node()
 	w.rooms(node, "main", "ann", "a", "b", "c", "a")
 	w.clock.advance(time.Second)
-	w.ok(w.st.SetNote(w.ctx, chat.SessionKey{Agent: "main", Rest: "b"}, "ann", "x", "y"))
+	w.ok(w.st.SetSession(w.ctx, chat.SessionKey{Agent: "main", Rest: "b"}, "ann", store.SessionSettings{Notes: map[string]string{"x": "y"}}))
 	names, _ := w.list(store.SessionFilter{ByLastMessage: true})
 	equal(w, "names", names, []string{"a", "c", "b"})
 }
@@ -179,13 +181,13 @@ func searchFoldsTheCase(w *world) {
 
 func modeIsStored(w *world) {
 	node, key := w.node(), w.key()
-	w.ok(w.st.SetSessionMode(w.ctx, key, "ann", chat.ModeInterrupt))
+	w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Mode: new(chat.ModeInterrupt)}))
 	s := w.session(key)
 	equal(w, "mode and principal", []any{s.Mode, s.Principal}, []any{chat.ModeInterrupt, "ann"})
 	_, a := w.acceptText(node, key)
 	equal(w, "mode at the accept", a.Mode, chat.ModeInterrupt)
 	equal(w, "created by the message", a.Created, false)
-	w.ok(w.st.SetSessionMode(w.ctx, key, "bob", ""))
+	w.ok(w.st.SetSession(w.ctx, key, "bob", store.SessionSettings{Mode: new(chat.QueueMode(""))}))
 	s = w.session(key)
 	equal(w, "mode and principal", []any{s.Mode, s.Principal}, []any{chat.QueueMode(""), "ann"})
 }
@@ -210,14 +212,15 @@ func sessionIsGivenOnce(w *world) {
 
 func notesAreStored(w *world) {
 	key := w.key()
-	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "large"))
-	w.ok(w.st.SetNote(w.ctx, key, "bob", "it's \"quoted\" {}", "ünï\ncode"))
+	w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Mode: new(chat.ModeSteer), Notes: map[string]string{"model": "large"}}))
+	w.ok(w.st.SetSession(w.ctx, key, "bob", store.SessionSettings{Notes: map[string]string{"it's \"quoted\" {}": "ünï\ncode"}}))
 	s := w.session(key)
 	equal(w, "notes", s.Notes, map[string]string{"model": "large", "it's \"quoted\" {}": "ünï\ncode"})
-	equal(w, "principal", s.Principal, "ann")
-	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "small"))
-	w.ok(w.st.SetNote(w.ctx, key, "ann", "it's \"quoted\" {}", ""))
-	w.ok(w.st.SetNote(w.ctx, key, "ann", "never there", ""))
+	equal(w, "mode and principal", []any{s.Mode, s.Principal}, []any{chat.ModeSteer, "ann"})
+	w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Notes: map[string]string{"model": "small"}}))
+	w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Notes: map[string]string{"it's \"quoted\" {}": ""}}))
+	w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Notes: map[string]string{"never there": ""}}))
+	w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Mode: new(chat.ModeCollect)}))
 	equal(w, "notes", w.session(key).Notes, map[string]string{"model": "small"})
 }
 
@@ -259,7 +262,7 @@ func deletedNameStartsAfresh(w *world) {
 	archived := w.session(key).SessionID
 	try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("transcript")})).ok(w)
 	w.write(key, 3, 1)
-	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "large"))
+	w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Notes: map[string]string{"model": "large"}}))
 	old := w.message(node, key)
 	before := w.accept(old)
 	deleted := try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)

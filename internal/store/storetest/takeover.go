@@ -81,7 +81,7 @@ func everyTakeoverHasANewEpoch(w *world) {
 
 func takeoverBringsEverything(w *world) {
 	first, key := w.node(), w.key()
-	w.ok(w.st.SetSessionMode(w.ctx, key, "ann", chat.ModeCollect))
+	w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Mode: new(chat.ModeCollect)}))
 	done, a := w.acceptText(first, key)
 	c := claimOf(key, a)
 	w.start(c, done, a.Seq)

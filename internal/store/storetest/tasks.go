@@ -182,8 +182,8 @@ func yieldedRunGoesOn(w *world) {
 	}
 	equal(w, "state", w.run(run).State, store.RunYielded)
 	equal(w, "it is active", w.session(key).ActiveRuns, []string{run})
-	w.ok(w.st.RecordRound(w.ctx, c, run, round(1, "a")))
-	w.ok(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "ok"}))
+	w.ok(w.st.Record(w.ctx, c, run, w.asked(round(1, "a"))))
+	w.ok(w.st.Record(w.ctx, c, run, w.result(store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "ok"})))
 	_, deleted := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
 	w.fails(deleted, chat.ErrConflict)
 	w.ok(w.st.Yield(w.ctx, c, run, false))

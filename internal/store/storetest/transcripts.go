@@ -263,7 +263,7 @@ func resetArchives(w *world) {
 	node, key := w.node(), w.key()
 	w.write(key, 1, 2)
 	waiting, _ := w.acceptText(node, key)
-	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "large"))
+	w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Notes: map[string]string{"model": "large"}}))
 	old := w.session(key).SessionID
 	s := try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "bob", NewID: "new-transcript"})).ok(w)
 	equal(w, "transcript and principal", []string{s.SessionID, s.Principal}, []string{"new-transcript", "ann"})

@@ -344,9 +344,9 @@ func sessionRemembers(w *world) {
 
 func notesReachTheTurn(w *world) {
 	node, key := w.node(), w.key()
-	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "large"))
-	w.ok(w.st.SetNote(w.ctx, key, "ann", "gone", "x"))
-	w.ok(w.st.SetNote(w.ctx, key, "ann", "gone", ""))
+	w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Notes: map[string]string{"model": "large"}}))
+	w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Notes: map[string]string{"gone": "x"}}))
+	w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Notes: map[string]string{"gone": ""}}))
 	id, a := w.acceptText(node, key)
 	equal(w, "notes", w.start(claimOf(key, a), id, a.Seq).Notes, map[string]string{"model": "large"})
 }

@@ -36,7 +36,7 @@ func textOfEveryScript(w *world) {
 	p.Message.Content.Sender.Name = script
 	p.Message.Dedupe = "键:" + p.Message.ID
 	a := w.accept(p)
-	w.ok(w.st.SetNote(w.ctx, key, "x", "ключ", script))
+	w.ok(w.st.SetSession(w.ctx, key, "x", store.SessionSettings{Notes: map[string]string{"ключ": script}}))
 	c := claimOf(key, a)
 	s := w.start(c, p.Message.ID, a.Seq)
 	equal(w, "note", s.Notes["ключ"], script)
@@ -147,7 +147,7 @@ func timesKeepTheirMillisecond(w *world) {
 func (w *world) touched() chat.SessionKey {
 	w.Helper()
 	key := w.key()
-	w.ok(w.st.SetNote(w.ctx, key, "ann", "a", "b"))
+	w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Notes: map[string]string{"a": "b"}}))
 	return key
 }
 

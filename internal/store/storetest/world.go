@@ -229,7 +229,7 @@ func (w *world) sweepOne(node string, key chat.SessionKey) store.Taken {
 
 func (w *world) beat(node string) store.Beat {
 	w.Helper()
-	return try(w.st.Heartbeat(w.ctx, node)).ok(w)
+	return try(w.st.Heartbeat(w.ctx, node, false)).ok(w)
 }
 
 func (w *world) unfinished() int {

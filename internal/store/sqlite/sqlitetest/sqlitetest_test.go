@@ -27,7 +27,7 @@ func TestAStoreInABubbleLivesInVirtualTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Hour)
-			if _, err := st.Heartbeat(t.Context(), "a"); !errors.Is(err, chat.ErrFenced) {
+			if _, err := st.Heartbeat(t.Context(), "a", false); !errors.Is(err, chat.ErrFenced) {
 				t.Errorf("a heartbeat an hour after the lease got %v", err)
 			}
 			if now, err := st.Now(t.Context()); err != nil || !now.Equal(time.Now().Truncate(time.Millisecond)) {
@@ -51,12 +51,12 @@ func TestAnErrorBeforeAnOperationIsItsResultAndNothingIsDone(t *testing.T) {
 	if err := st.Register(t.Context(), store.Node{ID: "a"}); !errors.Is(err, broken) {
 		t.Errorf("a write got %v", err)
 	}
-	if _, err := st.LiveNodes(t.Context()); !errors.Is(err, broken) {
+	if _, err := st.Cluster(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("a read got %v", err)
 	}
 	down = false
-	if nodes, err := st.LiveNodes(t.Context()); err != nil || len(nodes) != 0 {
-		t.Errorf("nodes afterwards: %+v, %v", nodes, err)
+	if c, err := st.Cluster(t.Context()); err != nil || len(c.Nodes) != 0 {
+		t.Errorf("nodes afterwards: %+v, %v", c.Nodes, err)
 	}
 	if len(doing) != 3 || doing[0] == doing[1] || doing[1] != doing[2] {
 		t.Errorf("the operations were %q", doing)
