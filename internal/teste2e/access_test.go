@@ -252,3 +252,25 @@ func TestTheFiguresOfOneCredentialShowNothingOfOthers(t *testing.T) {
 		}
 	})
 }
+
+// TestATokenThatSeesItsOwnSeesNoBuiltInJobs asks for the gateway's own jobs with a credential that has every scope and sees its own.
+func TestATokenThatSeesItsOwnSeesNoBuiltInJobs(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig)
+		g.Start()
+		alice, operator := dialWhenKnown(t, g, g.named(t, "alice"), nil), connect(t, g)
+		jobs := func(c *Client, method string, params map[string]any) int {
+			var list struct{ Jobs []json.RawMessage }
+			if err := c.Into(&list, method, params); err != nil {
+				t.Fatal(err)
+			}
+			return len(list.Jobs)
+		}
+		for method, params := range map[string]map[string]any{"cron.list": {"includeDisabled": true, "includeSystem": true}, "scheduler.status": nil} {
+			testrun.Eventually(t, method+" shows the operator built-in jobs", func() bool { return jobs(operator, method, params) > 0 })
+			if n := jobs(alice, method, params); n != 0 {
+				t.Errorf("%s shows %d built-in jobs to alice", method, n)
+			}
+		}
+	})
+}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // roundTrip sends a request on a connection of its own.
@@ -30,86 +28,6 @@ func roundTrip(t *testing.T, req *http.Request) (int, string) {
 		t.Fatal(err)
 	}
 	return resp.StatusCode, string(body)
-}
-
-// knock upgrades with a Host and an Origin and connects with a token. It returns the status of the upgrade, or the close code of a connect
-// that was refused, or 101 for one that was not.
-func knock(t *testing.T, g *Gateway, host, origin, token string) int {
-	t.Helper()
-	conn, err := net.DialTimeout("tcp", g.addr(), 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bare{Conn: conn, r: bufio.NewReader(conn)}
-	defer b.Close()
-	_ = b.SetDeadline(time.Now().Add(30 * time.Second))
-	head := "GET /ws HTTP/1.1\r\nHost: " + host + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-	if origin != "" {
-		head += "Origin: " + origin + "\r\n"
-	}
-	// A credential in the upgrade authenticates no client.
-	head += "Cookie: token=" + g.Token() + "\r\nAuthorization: Bearer " + g.Token() + "\r\n\r\n"
-	if _, err := io.WriteString(b, head); err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.ReadResponse(b.r, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if resp.StatusCode != http.StatusSwitchingProtocols {
-		_ = resp.Body.Close()
-		return resp.StatusCode
-	}
-	if err := b.request("c", "connect", map[string]any{
-		"minProtocol": 4, "maxProtocol": 4, "auth": map[string]string{"token": token}, "scopes": []string{"operator.read"},
-		"client": map[string]string{"id": "page", "version": "1", "platform": "test", "mode": "webchat"},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.answer("c"); err == nil {
-		return http.StatusSwitchingProtocols
-	}
-	return b.end(10 * time.Second)
-}
-
-// Host, Origin and token are three questions, asked in this order: none of them can be answered by another one.
-func TestOriginHostAndTokenAreAskedInTheirOrder(t *testing.T) {
-	t.Parallel()
-	g := Install(t, "", "allowed_hosts: [gateway.example]\nallowed_origins: [\"https://app.example\"]\n")
-	g.Start()
-	own := g.addr()
-	hosts := map[string]bool{own: true, "gateway.example": true, "evil.example": false}
-	const wrong = "not-the-token-0123456789-abcdefghijkl"
-	rows := 0
-	for host, known := range hosts {
-		for origin, trusted := range map[string]bool{
-			"": true, "http://" + host: true, "https://app.example": true, "null": false, "https://evil.example": false,
-		} {
-			for token, right := range map[string]bool{g.Token(): true, wrong: false} {
-				rows++
-				want := http.StatusSwitchingProtocols
-				switch {
-				case !known:
-					want = http.StatusMisdirectedRequest
-				case !trusted:
-					want = http.StatusForbidden
-				case !right:
-					want = 1008
-				}
-				if got := knock(t, g, host, origin, token); got != want {
-					t.Errorf("host %q, origin %q, right token %v: %d, want %d", host, origin, right, got, want)
-				}
-			}
-		}
-	}
-	if rows != 30 {
-		t.Errorf("%d rows", rows)
-	}
-	for _, origin := range []string{"https://app.example:443", "http://app.example", "https://app.example.evil.example", "https://APP.example/", "file://"} {
-		if got := knock(t, g, own, origin, g.Token()); got != http.StatusForbidden {
-			t.Errorf("origin %q: %d", origin, got)
-		}
-	}
 }
 
 const strongToken = "k3Jd82hLq0Zx7Vb5Nm1Pw4Rt6Yu9Is"

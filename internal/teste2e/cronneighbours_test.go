@@ -3,7 +3,6 @@ package teste2e
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,28 +38,6 @@ func unharmed(t *testing.T, g *Gateway, database string, first map[string]int64)
 	}
 	o.Check(cronLease)
 	return found
-}
-
-// TestAJobThatHangsCostsOneSlotUntilItsTimeout keeps one of two slots of the lane busy for as long as jobs may.
-func TestAJobThatHangsCostsOneSlotUntilItsTimeout(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
-	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, cronConfig+"lanes: {cron: 2}\n").AtOnce()
-		g.Start()
-		c := connect(t, g)
-		hanging := addJob(t, c, "hanging", at(time.Now().Add(time.Second)), map[string]any{
-			"payload": map[string]any{"kind": "agentTurn", "message": "hang"}, "timeoutSeconds": 6, "retry": map[string]any{"maxRetries": 0},
-		})
-		first := neighbours(t, c, 2)
-		o := OpenOracle(t, g, database)
-		query := "SELECT state, error_class, finished_at - started_at FROM cron_run_logs WHERE job_id = '" + hanging.ID + "' AND state <> 'queued'"
-		testrun.Eventually(t, "it hangs", func() bool { return len(o.Rows(query)) == 1 })
-		testrun.Eventually(t, "its timeout has ended it", func() bool { return strings.HasPrefix(strings.Join(o.Rows(query), ""), "error|timeout|") })
-		found := unharmed(t, g, database, first)
-		t.Logf("it ended as %v; neighbours: %s", o.Rows(query), found)
-	})
 }
 
 // TestAJobWhoseRowIsBrokenIsShownAndDisturbsNoOther spoils rows behind the back of the gateway.
@@ -147,26 +124,6 @@ func TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsNotified(t
 	})
 }
 
-// TestAJobWhoseAgentPanicsIsTriedAgainAndThenAnErrorAndHarmsNoOther has an agent that breaks down on each attempt.
-func TestAJobWhoseAgentPanicsIsTriedAgainAndThenAnErrorAndHarmsNoOther(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, cronConfig).AtOnce()
-		g.Start()
-		c := connect(t, g)
-		panicking := addJob(t, c, "panicking", at(time.Now().Add(time.Second)), map[string]any{
-			"payload": map[string]any{"kind": "agentTurn", "message": "panic"}, "retry": map[string]any{"maxRetries": 2, "baseMs": 100},
-		})
-		first := neighbours(t, c, 2)
-		o := OpenOracle(t, g, database)
-		query := "SELECT state, error_class, attempts FROM cron_run_logs WHERE job_id = '" + panicking.ID + "'"
-		testrun.Eventually(t, "it is given up", func() bool { return strings.HasPrefix(strings.Join(o.Rows(query), ""), "error|panic|") })
-		if rows := o.Rows(query); len(rows) != 1 || strings.Count(rows[0], `"panic"`) != 3 {
-			t.Errorf("it ended as %v, want one run of three attempts", rows)
-		}
-		t.Logf("neighbours: %s", unharmed(t, g, database, first))
-	})
-}
-
 // TestTenThousandJobsMadeAndRemovedDelayNoTurn makes and removes jobs as fast as the gateway takes them.
 func TestTenThousandJobsMadeAndRemovedDelayNoTurn(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
@@ -201,44 +158,6 @@ func TestTenThousandJobsMadeAndRemovedDelayNoTurn(t *testing.T) {
 			t.Errorf("%d jobs are left", n)
 		}
 		t.Logf("%d jobs made and removed in %s (%.0f/s); neighbours: %s", jobs, took.Round(time.Millisecond), float64(jobs)/took.Seconds(), unharmed(t, g, database, first))
-	})
-}
-
-// TestAStartWithinTheSecondOfASlotFiresItOnce starts the process again and again, by kill and by drain, while jobs fire each second.
-func TestAStartWithinTheSecondOfASlotFiresItOnce(t *testing.T) {
-	NeedsProcesses(t)
-	onBothStores(t, func(t *testing.T, database string) {
-		starts := testrun.Size(8, 200)
-		g := Install(t, database, cronConfig).AtOnce()
-		g.Start()
-		c := connect(t, g)
-		first := neighbours(t, c, 3)
-		second := addJob(t, c, "on the second", map[string]any{"kind": "cron", "expr": "* * * * * *", "tz": "UTC"}, nil)
-		first[second.ID] = second.State.NextRunAtMs
-		c.Close()
-		seed := rand.Uint64()
-		t.Logf("seed %d", seed)
-		dice := rand.New(rand.NewPCG(seed, 1))
-		for i := range starts {
-			pause(time.Duration(dice.IntN(900)) * time.Millisecond)
-			if i%2 == 0 {
-				g.Kill()
-			} else {
-				g.Signal(syscall.SIGTERM)
-				g.WaitExit(10 * time.Second)
-			}
-			now := time.Now()
-			pause(now.Truncate(time.Second).Add(time.Second + time.Duration(dice.IntN(300)-150)*time.Millisecond).Sub(now))
-			g.Start()
-		}
-		testrun.Eventually(t, "the gateway is ready", func() bool { code, _ := g.Get("/readyz"); return code == 200 })
-		pause(cronLease + time.Second)
-		o := OpenOracle(t, g, database)
-		retire(t, g, o, database)
-		found := countSlots(t, o, time.Second, first)
-		found.check(t)
-		o.Check(cronLease)
-		t.Logf("%d starts: %s", starts, found)
 	})
 }
 
@@ -279,6 +198,36 @@ func TestReadsNeverMoveThePlan(t *testing.T) {
 		}
 		if n := o.Count("SELECT count(*) FROM cron_run_logs"); n != 0 {
 			t.Errorf("reading has made %d entries", n)
+		}
+	})
+}
+
+// TestAMomentThatPassedIsNotPromisedAgain resumes a job whose moment passed while it was paused, and enables one that has fired.
+func TestAMomentThatPassedIsNotPromisedAgain(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig).AtOnce()
+		g.Start()
+		c := connect(t, g)
+		slot := time.Now().Add(1500 * time.Millisecond)
+		paused := addJob(t, c, "paused", at(slot), nil)
+		object(t, c, "cron.pause", map[string]any{"id": paused.ID, "note": "probe"})
+		over := addJob(t, c, "over", at(slot), map[string]any{"deleteAfterRun": false})
+		o := OpenOracle(t, g, database)
+		testrun.Eventually(t, "the other one has fired", func() bool {
+			return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok' AND job_id = '"+over.ID+"'") == 1
+		})
+		for method, params := range map[string]map[string]any{
+			"cron.resume": {"id": paused.ID}, "cron.update": {"id": over.ID, "patch": map[string]any{"enabled": true}},
+		} {
+			if _, err := c.Call(method, params, 10*time.Second); err == nil || !strings.Contains(err.Error(), "no fire any more") {
+				t.Errorf("%s of a job whose moment has passed: %v", method, err)
+			}
+		}
+		for _, id := range []string{paused.ID, over.ID} {
+			var j jobView
+			if err := c.Into(&j, "cron.get", map[string]any{"id": id}); err != nil || j.Enabled || j.State.NextRunAtMs != 0 {
+				t.Errorf("it shows %+v (%v)", j, err)
+			}
 		}
 	})
 }

@@ -63,37 +63,6 @@ func TestAnAttemptOfAJobCallsTheModelOnce(t *testing.T) {
 	})
 }
 
-// TestAnAlertEndsWithOneFullStop fails a job with an error that is a sentence of its own.
-func TestAnAlertEndsWithOneFullStop(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		model := testmodel.Start(t)
-		model.Answer(func(testmodel.Call) testmodel.Reply {
-			return testmodel.Reply{Status: http.StatusNotFound, Message: "no such model"}
-		})
-		g := Install(t, database, providersConfig(model))
-		g.Start()
-		c := connect(t, g)
-		for name, members := range map[string]map[string]any{
-			"failing":  {"failureAlert": map[string]any{"after": 1}},
-			"disabled": {"pauseAfterFailures": 1},
-		} {
-			members["delivery"] = map[string]any{"mode": "announce"}
-			j := addJob(t, c, name, every(time.Hour), members)
-			runByHand(t, c, j.ID)
-			var told []string
-			testrun.Eventually(t, "people are told that "+name+" has failed", func() bool {
-				told = notes(t, c, "agent:main:main", `"`+name+`"`)
-				return len(told) > 0
-			})
-			for _, text := range told {
-				if strings.Contains(text, "..") || !strings.HasSuffix(text, ".") || strings.HasSuffix(text, " .") {
-					t.Errorf("the alert is %q", text)
-				}
-			}
-		}
-	})
-}
-
 // notes are the texts of a transcript that contain a word.
 func notes(t *testing.T, c *Client, session, word string) (out []string) {
 	t.Helper()

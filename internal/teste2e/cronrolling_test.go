@@ -69,39 +69,3 @@ func TestEverySlotFiresOnceWhileReplicasRestartOrSleep(t *testing.T) {
 		})
 	}
 }
-
-// TestAProcessThatSleptAloneCatchesUpOncePerJob stops the only process for some seconds: of what passed one slot of each job runs, the rest is recorded.
-func TestAProcessThatSleptAloneCatchesUpOncePerJob(t *testing.T) {
-	NeedsProcesses(t)
-	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, cronConfig).AtOnce()
-		g.Start()
-		c, first := connect(t, g), map[string]int64{}
-		for i := range 10 {
-			j := addJob(t, c, fmt.Sprintf("tick %d", i), every(time.Second), nil)
-			first[j.ID] = j.State.NextRunAtMs
-		}
-		pause(2 * time.Second)
-		g.Signal(syscall.SIGSTOP)
-		asleep := time.Now()
-		pause(cronLease + 3*time.Second)
-		woken := time.Now()
-		g.Signal(syscall.SIGCONT)
-		pause(3 * time.Second)
-		o := OpenOracle(t, g, database)
-		retire(t, g, o, database)
-		found := countSlots(t, o, time.Second, first)
-		found.check(t)
-		o.Check(cronLease)
-		// Claimed before the sleep was at most the next slot, and of those that passed runs one.
-		burst := o.Rows(fmt.Sprintf(`SELECT job_id, count(*) FROM cron_run_logs WHERE state = 'ok' AND owner <> 'system' AND scheduled_for > %d AND scheduled_for < %d
-			GROUP BY job_id HAVING count(*) > 3`, asleep.UnixMilli(), woken.UnixMilli()))
-		if len(burst) > 0 {
-			t.Errorf("%d jobs ran more often than that for slots of the sleep, such as %s", len(burst), burst[0])
-		}
-		if n := o.Count("SELECT count(DISTINCT job_id) FROM cron_run_logs WHERE state = 'missed'"); n != len(first) {
-			t.Errorf("%d of %d jobs have an entry about what they missed", n, len(first))
-		}
-		t.Log(found)
-	})
-}

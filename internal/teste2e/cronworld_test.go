@@ -2,6 +2,7 @@ package teste2e
 
 import (
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -220,4 +221,30 @@ func percentile(list []int64, p int) int64 {
 	}
 	sorted := slices.Sorted(slices.Values(list))
 	return sorted[min(len(sorted)-1, len(sorted)*p/100)]
+}
+
+func runByHand(t *testing.T, c *Client, job string) string {
+	t.Helper()
+	var run struct{ RunID string }
+	if err := c.Into(&run, "cron.run", map[string]any{"id": job}); err != nil || run.RunID == "" {
+		t.Fatalf("run %q: %v", run.RunID, err)
+	}
+	return run.RunID
+}
+
+func object(t *testing.T, c *Client, method string, params map[string]any) (out map[string]any) {
+	t.Helper()
+	if err := c.Into(&out, method, params); err != nil {
+		t.Fatalf("%s: %v", method, err)
+	}
+	return out
+}
+
+func asJSON(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
 }

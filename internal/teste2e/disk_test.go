@@ -2,7 +2,6 @@ package teste2e
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -13,35 +12,6 @@ import (
 
 func chatText(session, text, key string) map[string]any {
 	return map[string]any{"sessionKey": session, "message": text, "idempotencyKey": key}
-}
-
-// One write token could make the database grow by as much as 600 calls of 256 KiB a minute have bytes.
-func TestBytesOfOneCredentialAreBounded(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "limits: {bytes: 65536}\n")
-		g.Start()
-		lab := dialWhenKnown(t, g, g.makeToken(t, "lab", "write", "all"), nil)
-		text := strings.Repeat("x", 20_000)
-		var accepted int
-		var e *WireError
-		for i := range 12 {
-			method := []string{"chat.send", "agent"}[i%2]
-			_, err := lab.Call(method, chatText("agent:main:lab", text, fmt.Sprintf("lab-%d", i)), 30*time.Second)
-			if err == nil {
-				accepted++
-				continue
-			}
-			if !errors.As(err, &e) || e.Details["code"] != "RATE_LIMITED" || e.Details["allowance"] != "bytes" || !e.Retryable || e.RetryAfterMs <= 0 {
-				t.Fatalf("%s: %v", method, err)
-			}
-		}
-		if accepted < 3 || accepted > 6 { // 65,536 at once, and as many a minute
-			t.Errorf("%d messages of 20,000 bytes were accepted at once, want 3", accepted)
-		}
-		if _, err := connect(t, g).Call("chat.send", chatText("agent:main:operator", text, "operator-1"), 30*time.Second); err != nil {
-			t.Errorf("another credential: %v", err)
-		}
-	})
 }
 
 // With less free space than the floor the gateway takes nothing new and says so; with enough it takes the same message.

@@ -143,23 +143,3 @@ func abused(g *Gateway, token string, a abuse) error {
 	_, err = b.answer("after")
 	return err
 }
-
-// Of two members with one name the last one counts, wherever they are.
-func TestTheLastOfDoubledKeysCounts(t *testing.T) {
-	t.Parallel()
-	g := Install(t, "", "")
-	g.Start()
-	b, err := login(g.addr(), g.Token())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	_ = b.SetDeadline(time.Now().Add(60 * time.Second))
-	if err := b.text(`{"type":"req","id":"1","id":"2","method":"nothing","method":"sessions.reset","params":{"key":"a","key":"b"},"params":{"key":"c","key":"d"}}`); err != nil {
-		t.Fatal(err)
-	}
-	raw, err := b.answer("2")
-	if err != nil || !strings.Contains(string(raw), `"agent:main:d"`) {
-		t.Errorf("got %s, %v", raw, err)
-	}
-}

@@ -197,65 +197,6 @@ func stopBehindTheFullLane(t *testing.T, g *Gateway, token string) {
 	}
 }
 
-// TestSIGTERMWithAHundredTurnsLeavesNoneWithoutAnEnd drains for two seconds: what ends in time is answered, the rest is
-// interrupted and runs again in the next process.
-func TestSIGTERMWithAHundredTurnsLeavesNoneWithoutAnEnd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
-	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\nlanes: {main: 100}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 2s\n").AtOnce()
-		g.Start()
-		c, err := Dial(g.URL(), g.Token(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		var senders sync.WaitGroup
-		room := make(chan struct{}, 30) // a connection may have 64 calls in flight
-		for i := range 100 {
-			text := "sleep 1s"
-			if i%2 == 1 {
-				text = "sleep 8s"
-			}
-			room <- struct{}{}
-			senders.Go(func() {
-				defer func() { <-room }()
-				_, err := c.Call("chat.send", map[string]any{"sessionKey": fmt.Sprintf("agent:main:d%d", i), "message": text, "idempotencyKey": fmt.Sprintf("d%d", i)}, 10*time.Second)
-				if err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		senders.Wait()
-		o := OpenOracle(t, g, database)
-		g.Signal(syscall.SIGTERM)
-		took, code := g.WaitExit(15 * time.Second)
-		t.Logf("exit %d after %s", code, took.Round(time.Millisecond))
-		if code != 0 || took > 7*time.Second {
-			t.Errorf("exit code %d after %s, want 0 within the drain timeout of 2s and 5s more", code, took)
-		}
-		if n := o.Count("SELECT count(*) FROM runs WHERE state IN ('running', 'stopping')"); n != 0 {
-			t.Errorf("%d runs say that they still run", n)
-		}
-		if n := o.Count("SELECT count(*) FROM runs WHERE state = 'interrupted'"); n < 50 {
-			t.Errorf("%d runs were interrupted, want those of 8s at least", n)
-		}
-		answered := o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'")
-		if answered == 0 {
-			t.Error("no turn was allowed to finish")
-		}
-		g.Start()
-		testrun.Eventually(t, "every message is answered by the next process", func() bool {
-			return o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'") == 100
-		})
-		if n := o.Count("SELECT coalesce(sum(crashes), 0) FROM runs"); n != 0 {
-			t.Errorf("%d crashes were counted in a clean stop", n)
-		}
-		o.Check(3 * time.Second)
-	})
-}
-
 // TestASecondSignalEndsTheDrainAtOnce stops a gateway whose turn never ends, twice.
 func TestASecondSignalEndsTheDrainAtOnce(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {

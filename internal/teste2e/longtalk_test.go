@@ -14,6 +14,7 @@ import (
 const (
 	talkWindow  = 8000
 	talkReserve = 500
+	countSums   = "SELECT count(*) FROM transcript WHERE to_seq > 0"
 )
 
 // TestAConversationOfThousandsOfTurnsFitsAWindowOfEightThousandTokens talks with one agent for 120 turns, 2,000 in a long run. No request is larger than the window, no turn waits for a summary, nothing is deleted, and what was said in the first turn is found.
@@ -82,3 +83,5 @@ limits: {chat: 0, requests: 0}
 			turns, took.Round(time.Millisecond), slowest.Round(time.Millisecond), sums, len(calls), input, largest)
 	})
 }
+
+func ofSummary(call testmodel.Call) bool { return strings.HasPrefix(call.System, "You keep the notes") }

@@ -1,6 +1,7 @@
 package teste2e
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"testing"
@@ -164,4 +165,22 @@ func TestRefusalsOfTheWireHaveTheirCodes(t *testing.T) {
 		}
 		OpenOracle(t, g, database).Check(15 * time.Second)
 	})
+}
+
+// response is the next answer to a request, whichever; events are passed over.
+func response(t *testing.T, b *bare) (string, Response) {
+	t.Helper()
+	data, err := b.until(`"type":"res"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r struct {
+		Response
+
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r.ID, r.Response
 }

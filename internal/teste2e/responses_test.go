@@ -48,51 +48,6 @@ func echoModel(t *testing.T) *testmodel.Server {
 	return model
 }
 
-// TestResponsesContinueAndBranch talks through responses: the newest goes on, an earlier one branches with its history only, what the first request brought
-// along stays, and everything holds after a kill.
-func TestResponsesContinueAndBranch(t *testing.T) {
-	NeedsProcesses(t)
-	onBothStores(t, func(t *testing.T, database string) {
-		model := echoModel(t)
-		g := Install(t, database, providersConfig(model))
-		g.Start()
-		last := func() string {
-			calls := model.Calls()
-			return rounds(calls[len(calls)-1])
-		}
-		want := func(text string) {
-			t.Helper()
-			if got := last(); got != text {
-				t.Errorf("the model was told\n%s, want\n%s", got, text)
-			}
-		}
-		first, _ := g.respondTo(t, map[string]any{"input": []any{
-			map[string]string{"role": "user", "content": "x"}, map[string]string{"role": "assistant", "content": "y"}, map[string]string{"role": "user", "content": "a"},
-		}})
-		want("u:x a:y u:a")
-		second, text := g.respondTo(t, map[string]any{"input": "b", "previous_response_id": first})
-		want("u:x a:y u:a a:re:a u:b")
-		if text != "re:b" {
-			t.Errorf("answer %q", text)
-		}
-		g.respondTo(t, map[string]any{"input": "c", "previous_response_id": second})
-		want("u:x a:y u:a a:re:a u:b a:re:b u:c")
-		branch, _ := g.respondTo(t, map[string]any{"input": "d", "previous_response_id": first})
-		want("u:x a:y u:a a:re:a u:d")
-		g.Kill()
-		g.Start()
-		g.respondTo(t, map[string]any{"input": "e", "previous_response_id": branch})
-		want("u:x a:y u:a a:re:a u:d a:re:d u:e")
-		body := `{"model":"laneway","input":"f","previous_response_id":"resp_0000"}`
-		if a := g.post("/v1/responses", []byte(body), map[string]string{"Authorization": "Bearer " + g.Token()}); a.Status != http.StatusNotFound {
-			t.Errorf("an unknown response: %d %s", a.Status, a.Body)
-		}
-		if n := OpenOracle(t, g, database).Count("SELECT count(*) FROM sessions"); n != 2 {
-			t.Errorf("%d sessions, want 2", n)
-		}
-	})
-}
-
 // TestABranchOfAResponseCostsWhatItSends continues an early response of a long conversation again and again: the disk grows by what the requests bring, not by copies of
 // the conversation, and each branch has all of it. 152 such requests of 18 KB took 329 MB.
 func TestABranchOfAResponseCostsWhatItSends(t *testing.T) {

@@ -81,20 +81,3 @@ limits: {chat: 0, requests: 0}
 		o.Check(15 * time.Second)
 	})
 }
-
-// TestABadLaneEndsTheStart names the variable and does not start.
-func TestABadLaneEndsTheStart(t *testing.T) {
-	t.Parallel()
-	for _, value := range []string{"0", "-1", "abc"} {
-		g := Install(t, "", "")
-		g.env = append(g.env, "LANEWAY_LANE_MAIN="+value)
-		err := g.TryStart()
-		if err == nil {
-			t.Errorf("LANEWAY_LANE_MAIN=%s: it started", value)
-			continue
-		}
-		if code := g.current().code; code != 78 || !strings.Contains(err.Error(), "LANEWAY_LANE_MAIN") {
-			t.Errorf("LANEWAY_LANE_MAIN=%s: exit code %d\n%v", value, code, err)
-		}
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -481,119 +480,6 @@ func found(c *Client, i int) error {
 		return fmt.Errorf("the history is %+v", history.Messages)
 	}
 	return nil
-}
-
-// A reader that stops is closed with 1013, others notice nothing, and with its cursors it finds every message once.
-func TestAStoppedReaderIsNotifiedAndMissesNothing(t *testing.T) {
-	NeedsProcesses(t)
-	t.Parallel()
-	g := Install(t, "", "limits: {chat: 0, max_buffered: 1048576, requests: 0}\nqueue: {cap: 1000}\n")
-	g.env = append(g.env, "LANEWAY_METRICS_LISTEN=main")
-	g.Start()
-	token := g.Token()
-	const sessions = 20
-	key := func(i int) string { return fmt.Sprintf("flood-%d", i%sessions) }
-
-	stuck, err := login(g.addr(), token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stuck.Close()
-	_ = stuck.Conn.(*net.TCPConn).SetReadBuffer(4096)
-	if err := stuck.request("s", "sessions.subscribe", map[string]any{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := stuck.answer("s"); err != nil {
-		t.Fatal(err)
-	}
-	var events atomic.Int64
-	other, err := Dial(g.URL(), token, func(Event) { events.Add(1) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	if _, err := other.Call("sessions.subscribe", map[string]any{}, 30*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	stop := make(chan struct{})
-	calls := probe(t, g, token, stop)
-	memory := g.rss()
-	began := time.Now()
-	text := strings.Repeat("a line of some length that is said again. ", 100)
-	sent := 0
-	for closed := false; !closed; {
-		if sent > 10_000 {
-			t.Fatalf("the stopped reader was not closed after %d messages", sent)
-		}
-		for range 20 {
-			id := fmt.Sprintf("flood-%d", sent)
-			if _, err := other.Call("chat.send", map[string]any{"sessionKey": key(sent), "message": text + id, "idempotencyKey": id}, 30*time.Second); err != nil {
-				t.Fatal(err)
-			}
-			sent++
-		}
-		closed = g.metric(t, token, "laneway_ws_slow_closed_total") >= 1
-	}
-	took := time.Since(began)
-	rate := float64(events.Load()) / took.Seconds()
-	close(stop)
-	_, p99, _ := quantiles(calls())
-	grown := (g.rss() - memory) / (1 << 20)
-	code := stuck.end(30 * time.Second)
-	if code != 1013 && code != 0 {
-		t.Errorf("the stopped reader was closed with %d, want 1013 or a reset", code)
-	}
-	got := 0
-	for i := range sessions {
-		got += countOnce(t, other, key(i), text)
-	}
-	if got != sent {
-		t.Errorf("%d messages are in the histories, %d were sent", got, sent)
-	}
-	t.Logf("figure: a stopped reader at %.0f events/s was closed after %s (code %d); others: calls p99 %s, %d of %d messages found once; memory +%d MB",
-		rate, took.Round(time.Millisecond), code, p99, got, sent, grown)
-	if took > 20*time.Second && rate > 1000 {
-		t.Errorf("closed after %s at %.0f events/s", took, rate)
-	}
-}
-
-// countOnce reads a session by its cursor from the start until its turns have ended, and returns how many different answers there were.
-func countOnce(t *testing.T, c *Client, session, text string) int {
-	t.Helper()
-	type page struct {
-		Messages []struct {
-			Role    string
-			Content []struct{ Text string }
-		}
-		DeltaCursor   string
-		PendingInputs struct{ Total int }
-		InFlightRun   *struct{}
-	}
-	seen := map[string]bool{}
-	cursor := "m:0"
-	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); {
-		var p page
-		if err := c.Into(&p, "chat.history", map[string]any{"sessionKey": session, "cursor": cursor, "maxChars": 100_000}); err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range p.Messages {
-			if m.Role != "assistant" {
-				continue
-			}
-			id := strings.TrimPrefix(m.Content[0].Text, text)
-			if seen[id] {
-				t.Errorf("%s is there twice", id)
-			}
-			seen[id] = true
-		}
-		cursor = p.DeltaCursor
-		if len(p.Messages) == 0 && p.PendingInputs.Total == 0 && p.InFlightRun == nil {
-			return len(seen)
-		}
-		runtime.Gosched()
-	}
-	t.Fatalf("the turns of %s do not end", session)
-	return 0
 }
 
 // metric reads one number from /metrics on the main listener.

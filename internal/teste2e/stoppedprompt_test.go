@@ -3,7 +3,6 @@ package teste2e
 import (
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -126,58 +125,6 @@ func TestNumbersOfARunGoOnAfterARestartInPlace(t *testing.T) {
 		}
 		if !replaced {
 			t.Errorf("no delta replaces the text of the first attempt: %v", w.of("run"))
-		}
-	})
-}
-
-// TestDroppedMessagesOfTheWebLeaveARow overflows a queue: the history says how many messages were dropped, once.
-func TestDroppedMessagesOfTheWebLeaveARow(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "queue: {cap: 2}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\n")
-		g.Start()
-		w, c := watch(t, g), mustDial(t, g, nil)
-		say(t, c, "agent:main:main", "long", "sleep 1h")
-		for i := range 5 {
-			say(t, c, "agent:main:main", fmt.Sprint("m", i), fmt.Sprint("text ", i))
-		}
-		if end := w.await(t, "m0"); end.state != "error" || !strings.HasPrefix(end.text, "queue full:") {
-			t.Errorf("the first one that waited ended %s %q", end, end.text)
-		}
-		o := OpenOracle(t, g, database)
-		query := "SELECT role, content FROM transcript WHERE content LIKE '%dropped%' ORDER BY seq"
-		testrun.Eventually(t, "a row about the drops", func() bool { return len(o.Rows(query)) > 0 })
-		if got := o.Rows(query); len(got) != 1 || got[0] != "system|3 messages were dropped because more than 2 were waiting." {
-			t.Errorf("rows about the drops: %q", got)
-		}
-	})
-}
-
-// A message whose turn failed and that is sent again was in the next prompt twice, as one text of the person; nothing marked the failed one.
-func TestTheNextPromptSaysThatATurnFailed(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		model := testmodel.Start(t)
-		var answers atomic.Bool
-		model.Answer(func(call testmodel.Call) testmodel.Reply {
-			if strings.HasSuffix(call.Last(), "tidy the table") && !answers.Load() { // and not the question whether the model is there
-				return testmodel.Reply{Status: 400, Message: "no"}
-			}
-			return testmodel.Reply{Pieces: []string{"done"}}
-		})
-		g := Install(t, database, modelConfig(model))
-		g.Start()
-		w, c := watch(t, g), mustDial(t, g, nil)
-		for _, id := range []string{"first", "again"} {
-			say(t, c, "agent:main:main", id, "tidy the table")
-			w.await(t, id)
-			answers.Store(true)
-		}
-		calls := model.Calls()
-		var prompt strings.Builder
-		for _, m := range calls[len(calls)-1].Messages {
-			prompt.WriteString(m.Role + ": " + m.Content + "\n")
-		}
-		if got := prompt.String(); strings.Count(got, `Failed before its answer was complete: "tidy the table"`) != 1 || !strings.HasSuffix(got, "tidy the table\n") {
-			t.Errorf("the prompt after the failure is\n%s", got)
 		}
 	})
 }

@@ -79,56 +79,6 @@ func TestAFifthOfTheSendsIsFlooded(t *testing.T) {
 	})
 }
 
-// Nothing of Telegram answers for a while, in the middle of the day. Other doors and cron do not notice; the first message is answered within
-// fifteen seconds of the end.
-func TestTelegramGoesAwayAndComesBack(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
-	onBothStores(t, func(t *testing.T, database string) {
-		c := killroom(t, database)
-		c.Telegram.Say(anna, anna, "before")
-		c.Says(anna, "before")
-		ctx := withTimeout(t, 2*time.Minute)
-		if out, errs, code := c.CLI(ctx, "", "cron", "add", "--every", "1s", "--name", "tick", "--message", "tick"); code != 0 {
-			t.Fatalf("cron add: %q %q", out, errs)
-		}
-		c.Telegram.BreakAlways(testtelegram.Fault{Reset: true})
-		c.Telegram.Say(anna, anna, "during, one")
-		testrun.Eventually(t, "status shows that the bot is not connected", func() bool {
-			out, _, _ := c.CLI(ctx, "", "status")
-			return strings.Contains(out, "degraded")
-		})
-		oracle := OpenOracle(t, c.Gateway, database)
-		fired := oracle.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok'")
-		if out, errs, code := c.CLI(ctx, "", "send", "hello"); !strings.Contains(out, "hello") || code != 0 {
-			t.Errorf("send: %q %q", out, errs)
-		}
-		testrun.Eventually(t, "cron goes on", func() bool {
-			return oracle.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok'") >= fired+3
-		})
-		if code, body := c.Get("/readyz"); code != 200 {
-			t.Errorf("/readyz: %d %s", code, body)
-		}
-		c.Telegram.Say(anna, anna, "during, two")
-		c.Telegram.Mend()
-		healed := time.Now()
-		c.Says(anna, "during, two")
-		took := time.Since(healed)
-		if took > 15*time.Second {
-			t.Errorf("answered %s after Telegram was back", took)
-		}
-		c.rest()
-		for _, text := range []string{"before", "during, one", "during, two"} {
-			if n := c.Count(anna, text); n != 1 {
-				t.Errorf("%q was answered %d times", text, n)
-			}
-		}
-		t.Logf("answered %s after Telegram was back", took.Round(time.Millisecond))
-		c.Close()
-	})
-}
-
 // Another process polls with the same token for a while. The state shows it, the bot stops polling and starts again when it can.
 func TestASecondPollerIsOutlived(t *testing.T) {
 	if testing.Short() {
@@ -154,73 +104,6 @@ func TestASecondPollerIsOutlived(t *testing.T) {
 			out, _, _ := c.CLI(ctx, "", "status")
 			return !strings.Contains(out, "conflict")
 		})
-		c.Close()
-	})
-}
-
-// What comes is no JSON, the page of a proxy, half an answer, fifty megabytes of nothing, an update of an unknown kind, one whose
-// number jumps: the message behind it is answered, once.
-func TestOddAnswersOfTelegramDelayAndLoseNothing(t *testing.T) {
-	NeedsProcesses(t)
-	onBothStores(t, func(t *testing.T, database string) {
-		c := killroom(t, database)
-		before := c.rss()
-		c.Telegram.Break("getUpdates",
-			testtelegram.Fault{Garbage: true}, testtelegram.Fault{HTML: 502}, testtelegram.Fault{Cut: true}, testtelegram.Fault{Huge: 50 << 20})
-		c.Telegram.OtherPoller() // the call that waits ends, the next ones meet the faults
-		first := c.Telegram.Push(map[string]any{"a_kind_of_tomorrow": map[string]any{"id": 1}})
-		c.Telegram.PushRaw(first+1, fmt.Sprintf(`{"update_id":%d,"message":{"message_id":"five","chat":7}}`, first+1))
-		jumped := c.Telegram.Message(anna, anna, "is it over?")
-		jumped["update_id"] = first + 1_000_000
-		c.Telegram.Push(jumped)
-		began := time.Now()
-		c.wantOnce("is it over?")
-		if left := c.Telegram.Faults("getUpdates"); left != 0 {
-			t.Errorf("%d odd answers were not met", left)
-		}
-		testrun.Eventually(t, "every update is confirmed", func() bool { return len(c.Telegram.Pending()) == 0 })
-		grown := (c.rss() - before) >> 20
-		if len(raceFlag()) == 0 && grown > 32 { // the race detector takes its share
-			t.Errorf("memory grew by %d MB", grown)
-		}
-		t.Logf("answered after %s, memory +%d MB", time.Since(began).Round(time.Millisecond), grown)
-		c.Close()
-	})
-}
-
-// Telegram cannot read the format, finds the text too long, or has moved the group: the answer arrives all the same, once.
-func TestRefusedSendsFindAnotherWay(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
-	onBothStores(t, func(t *testing.T, database string) {
-		const group, moved = int64(-1009), int64(-1010)
-		c := openChatroom(t, database, fmt.Sprintf("    allow: [7]\n    groups: [%d]\n    members: any\n    activation: always\n", group), testtelegram.Config{Drafts: true})
-		c.Model.Answer(storyteller)
-		c.Telegram.AddGroup(group, "Family")
-		c.Telegram.Break("sendMessage", testtelegram.Refuse(400, "Bad Request: can't parse entities: Unsupported start tag"))
-		c.Start()
-		c.Telegram.Say(anna, anna, "one *bold* word")
-		c.Says(anna, "one")
-		c.rest()
-		c.Telegram.Break("sendMessage", testtelegram.Refuse(400, "Bad Request: message is too long"))
-		long := strings.TrimSpace(strings.Repeat("two words ", 200))
-		c.Telegram.Say(anna, anna, long)
-		c.Await("the long answer in parts", func() bool {
-			return strings.Count(strings.Join(c.Telegram.Texts(anna), " "), "two words") >= 200
-		})
-		c.rest()
-		if n := strings.Count(strings.Join(c.Telegram.Texts(anna), " "), "two words"); n != 200 {
-			t.Errorf("the long answer has %d of 200 pieces", n)
-		}
-		c.Telegram.Migrate(group, moved)
-		c.Telegram.Say(group, anna, "three")
-		c.Says(moved, "three")
-		c.rest()
-		oracle := OpenOracle(t, c.Gateway, database)
-		if bad := oracle.Rows("SELECT id, state FROM outbox WHERE state <> 'delivered'"); len(bad) > 0 {
-			t.Errorf("not delivered: %q", bad)
-		}
 		c.Close()
 	})
 }

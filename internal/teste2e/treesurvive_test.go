@@ -1,11 +1,9 @@
 package teste2e
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -14,102 +12,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestATreeOfThreeLevelsFinishesWithOneSlotInEachLane runs two trees beside each other.
-func TestATreeOfThreeLevelsFinishesWithOneSlotInEachLane(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		model := testmodel.Start(t)
-		model.Answer(func(call testmodel.Call) testmodel.Reply {
-			below := map[string]string{"tree": "branch", "branch": "twig", "twig": "leaf"}
-			word := call.Last()
-			if len(call.Results()) > 0 || below[word] == "" {
-				return testmodel.Reply{Pieces: []string{"done"}}
-			}
-			return testmodel.Reply{Calls: []testmodel.ToolCall{
-				taskCall("a", "", below[word], true), taskCall("b", "main", below[word], true), taskCall("c", "sister", "leaf", true),
-			}}
-		})
-		w, c, o := startWatched(t, database, toolsConfig(model)+"lanes: {main: 1, subagent: 1, team: 1, cron: 1}\n")
-		for _, id := range []string{"one", "two"} {
-			say(t, c, "agent:main:"+id, id, "tree")
-		}
-		for _, id := range []string{"one", "two"} {
-			w.await(t, id)
-			const tasks = 3 + 2*3 + 4*3
-			if n := o.Count(fmt.Sprintf("SELECT count(*) FROM inbox WHERE root = '%s' AND outcome = 'answered'", id)); n != tasks {
-				t.Errorf("%s: %d answered tasks, want %d", id, n, tasks)
-			}
-		}
-		wantFreeLanes(t, c)
-		o.Check(15 * time.Second)
-	})
-}
-
 // shortLease lets the next process take over some seconds after a kill.
 const shortLease = "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\n"
-
-// TestATreeSurvivesTheEndOfItsProcess ends the process of a tree of two levels, while all leaves are with the model, by a drain and by a kill. With PostgreSQL
-// another replica goes on, with SQLite the next process. The model would ask for other work when it is asked for recorded rounds.
-func TestATreeSurvivesTheEndOfItsProcess(t *testing.T) {
-	NeedsProcesses(t)
-	onBothStores(t, func(t *testing.T, database string) {
-		for name, signal := range map[string]syscall.Signal{"drain": syscall.SIGTERM, "kill": syscall.SIGKILL} {
-			model := startTreeModel(t)
-			config := toolsConfig(model.Server) + shortLease + "drain_timeout: 1s\n"
-			first := Install(t, database, config).AtOnce()
-			first.Start()
-			session := "agent:main:" + name
-			say(t, mustDial(t, first, nil), session, name, "tree "+name)
-			model.awaitGrown(t, mustDial(t, first, nil), session)
-			next := first
-			if database != "" {
-				next = Install(t, database, config).AtOnce()
-				next.Start()
-			}
-			close(model.hold) // the requests of the leaves hang on; a request from now on is answered, and another replica may make it before the process has ended
-			first.Signal(signal)
-			first.WaitExit(10 * time.Second)
-			if database == "" {
-				first.Start()
-			}
-			survived(t, next, database, session, name)
-			for _, text := range []string{"tree " + name, "branch one of " + name, "branch two of " + name} {
-				if n := model.times(text); n != 1 {
-					t.Errorf("%s: the model was asked %d times for the tasks of %q", name, n, text)
-				}
-			}
-			next.Kill()
-		}
-	})
-}
-
-// survived waits for the end of a tree of treeModel and for the turn that reads the announcement, and looks whether each task was done once.
-func survived(t *testing.T, g *Gateway, database, session, root string) {
-	t.Helper()
-	c, o := mustDial(t, g, nil), OpenOracle(t, g, database)
-	testrun.Eventually(t, "the root is answered and the announcement is read", func() bool {
-		text := historyOf(t, c, session)
-		return strings.Contains(text, "assistant: done") && strings.Contains(text, "assistant: Read.")
-	})
-	if states := taskStates(t, c, session); states["done answered"] != treeTasks || len(states) != 1 {
-		failed := o.Rows("SELECT message_id, error, detail, attempt, crashes FROM inbox JOIN runs ON id = message_id WHERE outcome <> 'answered'")
-		t.Errorf("%s: tasks %v, want %d answered\n%s", root, states, treeTasks, strings.Join(failed, "\n"))
-	}
-	if text := historyOf(t, c, session); strings.Count(text, "has ended. Its answer:") != 1 || strings.Count(text, "assistant: Read.") != 1 {
-		t.Errorf("%s: the task in the background was not announced once:\n%s", root, text)
-	}
-	for what, query := range map[string]string{
-		"other work":                  "SELECT count(*) FROM transcript WHERE content = 'other work'",
-		"ends that are not announced": "SELECT count(*) FROM inbox WHERE announce = 1",
-		"rows of journals":            "SELECT count(*) FROM turn_rounds",
-		"crashes of runs that waited": fmt.Sprintf("SELECT count(*) FROM runs WHERE crashes > 0 AND (id = '%s' OR id IN (SELECT parent FROM inbox))", root),
-	} {
-		if n := o.Count(query); n != 0 {
-			t.Errorf("%s: %d %s", root, n, what)
-		}
-	}
-	wantFreeLanes(t, c)
-	o.Check(15 * time.Second)
-}
 
 // TestAKillAroundATaskInTheBackgroundAnnouncesItOnce kills the gateway at the steps of a task for which no turn waits. Where a commit lies behind the step, its
 // rows are taken back.

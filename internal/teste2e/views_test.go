@@ -2,8 +2,6 @@ package teste2e
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -223,67 +221,4 @@ func runAndWatch(t *testing.T, b *bare, job string) map[string]json.RawMessage {
 		}
 	}
 	return events
-}
-
-// A second connect is refused, and the connection goes on as it was.
-func TestASecondConnectIsRefusedAndTheConnectionStays(t *testing.T) {
-	t.Parallel()
-	g := Install(t, "", "")
-	g.Start()
-	c := connect(t, g)
-	_, err := c.Call("connect", map[string]any{
-		"minProtocol": 4, "maxProtocol": 4, "auth": map[string]string{"token": "another"}, "client": map[string]string{"id": "e2e", "version": "1", "platform": "test", "mode": "test"},
-	}, 20*time.Second)
-	var refused *WireError
-	if !errors.As(err, &refused) || refused.Code != "INVALID_REQUEST" || refused.Message != "connect is only valid as the first request" {
-		t.Errorf("a second connect: %v", err)
-	}
-	if _, err := c.Call("cron.list", nil, 20*time.Second); err != nil {
-		t.Errorf("after a second connect: %v", err)
-	}
-}
-
-// A write that is blocked for ten seconds ends its connection, though what waits for it is within the bounds of the buffer.
-func TestABlockedWriteEndsItsConnection(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("long")
-	}
-	g := Install(t, "", "limits: {chat: 0, requests: 0, max_buffered: 100000000}\n")
-	g.env = append(g.env, "LANEWAY_METRICS_LISTEN=main")
-	g.Start()
-	token := g.Token()
-	c := connect(t, g)
-	text := strings.Repeat("a line that takes room. ", 8000)
-	for i := range 12 {
-		id := fmt.Sprintf("big-%d", i)
-		if _, err := c.Call("chat.send", map[string]any{"sessionKey": "big", "message": text + id, "idempotencyKey": id}, 30*time.Second); err != nil {
-			t.Fatal(err)
-		}
-		testrun.Eventually(t, "the answer to "+id, func() bool {
-			raw, err := c.Call("chat.history", map[string]any{"sessionKey": "big", "limit": 1, "maxChars": 500_000}, 30*time.Second)
-			return err == nil && strings.Contains(string(raw), `"assistant"`) && strings.Contains(string(raw), id)
-		})
-	}
-	stuck, err := login(g.addr(), token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stuck.Close()
-	began := time.Now()
-	for i := range 8 { // some four megabytes each: more than the system buffers
-		if err := stuck.request(fmt.Sprint("h", i), "chat.history", map[string]any{"sessionKey": "big", "limit": 1000, "maxChars": 500_000}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	testrun.Eventually(t, "the blocked connection is given up", func() bool { return g.metric(t, token, "laneway_ws_slow_closed_total") >= 1 })
-	if took := time.Since(began); took < 9*time.Second {
-		t.Errorf("given up after %s, want 10 s", took)
-	}
-	if code := stuck.end(30 * time.Second); code != 1013 && code != 0 {
-		t.Errorf("the blocked connection ended with %d, want 1013 or a reset", code)
-	}
-	if _, err := c.Call("lanes.status", nil, 20*time.Second); err != nil {
-		t.Errorf("another connection: %v", err)
-	}
 }

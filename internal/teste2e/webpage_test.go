@@ -1,8 +1,6 @@
 package teste2e
 
 import (
-	"bufio"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -106,86 +104,6 @@ func TestAPageThatPresentsNoSecretLocksNoAddressOut(t *testing.T) {
 	if code := models("203.0.113.20", g.Token(), nil); code != http.StatusOK {
 		t.Errorf("the right token from the other address: %d", code)
 	}
-}
-
-// A request that the browser itself calls cross-site is refused on every route, whether or not there is such a path, and on the upgrade, unless
-// its origin is one that may connect. The probes and the static files of the dashboard answer every request.
-func TestARequestOfAnotherSiteIsRefusedOnEveryRoute(t *testing.T) {
-	t.Parallel()
-	g := Install(t, "", "allowed_origins: [\"https://app.example\"]\nhooks: {ci: {secret: hook-secret-0123456789-abcdefghijk}}\n"+
-		"channels: {telegram: {token: '1234:abcdefghijklmnopqrstuvwxyzABCDEFGHI', api_url: 'http://127.0.0.1:1', mode: webhook, webhook_url: 'https://a.example/t', webhook_secret: '"+webhookSecret+"', allow: [7]}}\n")
-	g.env = append(g.env, "LANEWAY_METRICS_LISTEN=main")
-	g.Start()
-	bearer := map[string]string{"Authorization": "Bearer " + g.Token(), "Content-Type": "application/json"}
-	with := func(headers ...map[string]string) map[string]string {
-		all := maps.Clone(bearer)
-		for _, h := range headers {
-			maps.Copy(all, h)
-		}
-		return all
-	}
-	for _, route := range []string{
-		"GET /", "GET /ws", "GET /metrics", "GET /v1/models", "HEAD /v1/models", "POST /v1/chat/completions",
-		"POST /hooks/ci", "POST /hooks/absent", "POST /telegram/webhook/default", "GET /nothing", "POST /v1/models", "OPTIONS /v1/models", "GET /debug/pprof/",
-	} {
-		method, path, _ := strings.Cut(route, " ")
-		for name, headers := range map[string]map[string]string{
-			"image": pageHeaders("image", "no-cors"), "link": pageHeaders("document", "navigate"), "frame": pageHeaders("iframe", "navigate"),
-			"script of another origin": with(pageHeaders("empty", "cors"), map[string]string{"Origin": "https://page.example"}),
-		} {
-			if code, body := sent(t, method, g.URL()+path, with(headers)); code != http.StatusForbidden {
-				t.Errorf("%s as %s: %d %.200s", route, name, code, body)
-			}
-		}
-		for name, headers := range map[string]map[string]string{
-			"an allowed origin": with(pageHeaders("empty", "cors"), map[string]string{"Origin": "https://app.example"}),
-			"typed":             {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"},
-			"the own page":      {"Sec-Fetch-Site": "same-origin"}, "a program": {},
-		} {
-			if code, body := sent(t, method, g.URL()+path, with(headers)); code == http.StatusForbidden {
-				t.Errorf("%s as %s: %d %.200s", route, name, code, body)
-			}
-		}
-	}
-	for _, path := range []string{"/healthz", "/health", "/readyz", "/dashboard/", "/dashboard/app.js"} {
-		if code, body := sent(t, http.MethodGet, g.URL()+path, pageHeaders("image", "no-cors")); code != http.StatusOK {
-			t.Errorf("%s: %d %s", path, code, body)
-		}
-	}
-	for _, path := range []string{"/", "/ws", "/elsewhere"} {
-		for origin, want := range map[string]int{"": http.StatusForbidden, "https://page.example": http.StatusForbidden, "https://app.example": http.StatusSwitchingProtocols} {
-			if path == "/elsewhere" && want == http.StatusSwitchingProtocols {
-				want = http.StatusNotFound
-			}
-			if code := upgradeFromPage(t, g, path, origin); code != want {
-				t.Errorf("an upgrade of %s with the origin %q: %d, want %d", path, origin, code, want)
-			}
-		}
-	}
-}
-
-func upgradeFromPage(t *testing.T, g *Gateway, path, origin string) int {
-	t.Helper()
-	conn, err := net.DialTimeout("tcp", g.addr(), 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
-	head := "GET " + path + " HTTP/1.1\r\nHost: " + g.addr() + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" +
-		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: websocket\r\n"
-	if origin != "" {
-		head += "Origin: " + origin + "\r\n"
-	}
-	if _, err := io.WriteString(conn, head+"\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	return resp.StatusCode
 }
 
 // A page that has its own name point to loopback reads the metrics and takes profiles as if it were local. The listener answers to names of this
