@@ -80,6 +80,19 @@ func TestDrainWaitsForARequestUnderWay(t *testing.T) {
 	})
 }
 
+func TestADrainOfNothingTakesNoTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, stop := start(t)
+		defer stop()
+		b.add("7", "hello")
+		time.Sleep(time.Minute)
+		if took := b.drain(30 * time.Second); took != 0 {
+			t.Errorf("the drain took %s", took)
+		}
+	})
+}
+
 func TestARequestThatOutlastsTheDrainIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -158,6 +158,9 @@ func TestARowIsSentOnceAndRecorded(t *testing.T) {
 			t.Errorf("sent %+v", b.box.sent)
 		}
 		b.res.want(t, map[string]int{"box reply delivered": 1})
+		if rows := b.next(); len(rows) != 0 {
+			t.Errorf("the next process claims %+v", rows)
+		}
 	})
 }
 
@@ -242,6 +245,77 @@ func TestNothingIsSentWhileTheProviderAsksEveryChatToWait(t *testing.T) {
 			t.Errorf("attempts at %v", at)
 		}
 		b.res.want(t, map[string]int{"box reply delivered": 2, "box reply retry": 1})
+	})
+}
+
+func TestOneChatThatHasToWaitDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, stop := start(t)
+		defer stop()
+		b.box.fail = func(_ int, r chat.Reply) error {
+			if r.Target.ChatID == "7" {
+				return &channel.SendError{Reason: "rate_limited", RetryAfter: time.Hour, Uncounted: true}
+			}
+			return nil
+		}
+		b.add("7", "one")
+		synctest.Wait()
+		b.add("8", "two")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		b.res.want(t, map[string]int{"box reply delivered": 1, "box reply retry": 1})
+	})
+}
+
+// The part that arrived is recorded with the result of the attempt when it could not be recorded before.
+func TestThePartThatArrivedIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, stop := start(t)
+		defer stop()
+		var progress []string
+		b.box.send = func(ctx context.Context, r chat.Reply, claim channel.Claim) error {
+			progress = append(progress, r.Progress)
+			if len(progress) > 1 {
+				return nil
+			}
+			unable, cancel := context.WithCancel(ctx)
+			cancel()
+			if err := claim.Record(unable, "half"); err != nil {
+				return err
+			}
+			return &channel.SendError{Reason: "server_error", Unknown: true}
+		}
+		b.add("7", "hello")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if !slices.Equal(progress, []string{"", "half"}) {
+			t.Errorf("the attempts began at %q", progress)
+		}
+		b.res.want(t, map[string]int{"box reply delivered": 1, "box reply resent": 1, "box reply retry": 1})
+	})
+}
+
+func TestARowThatComesTooLateIsNotSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, stop := start(t)
+		defer stop()
+		b.box.change(func() { b.box.down = true })
+		err := b.st.Enqueue(t.Context(), []store.Outgoing{{
+			Target: chat.Target{Channel: "box:1", ChatID: "7"}, Kind: store.KindReply, Text: "hello", Count: 1, ExpiresAt: time.Now().Add(-time.Second),
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.send.Wake()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := len(b.box.attempts()); n != 0 {
+			t.Errorf("%d attempts", n)
+		}
+		b.res.want(t, map[string]int{"box reply expired": 1})
 	})
 }
 

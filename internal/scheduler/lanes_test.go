@@ -101,6 +101,27 @@ func overload(t *testing.T, slots, groups, limit int, typed bool) {
 }
 
 // One group alone in a lane that is smaller than what the group may run at once.
+func TestALaneRunsNoMoreTurnsThanItsLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var active, most atomic.Int64
+		s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 3}), Run: func(context.Context, *turn) error {
+			most.Store(max(most.Load(), active.Add(1)))
+			linger(time.Second)
+			active.Add(-1)
+			return nil
+		}})
+		for i := range 10 {
+			submit(t, s, item{Session: strconv.Itoa(i), ID: "x"})
+		}
+		pass(time.Minute)
+		if got := most.Load(); got != 3 {
+			t.Errorf("%d turns ran at once in a lane of 3", got)
+		}
+		drain(t, s)
+	})
+}
+
 func TestAGroupFinishesInALaneOfOneOrTwo(t *testing.T) {
 	t.Parallel()
 	for slots := 1; slots <= 2; slots++ {

@@ -16,7 +16,7 @@ import (
 
 var code = regexp.MustCompile(`pair approve ([A-Z2-7]{8})`)
 
-func TestPairing(t *testing.T) {
+func TestAnUnknownPersonGetsACodeAndNoAnswerUntilPaired(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
