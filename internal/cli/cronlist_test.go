@@ -3,7 +3,22 @@ package cli
 import (
 	"reflect"
 	"testing"
+
+	"laneway/internal/wire"
 )
+
+func TestTheStateOfAJobIsTheFirstReasonNotToFireOrSend(t *testing.T) {
+	t.Parallel()
+	gone, pause := &wire.JobDeliveryPaused{Reason: "blocked"}, &wire.JobPause{}
+	for want, j := range map[string]wire.Job{
+		"invalid": {Invalid: "no fields", Paused: pause}, "paused": {Paused: pause}, "disabled": {DeliveryPaused: gone},
+		"enabled, not sent: blocked": {Enabled: true, DeliveryPaused: gone}, "enabled": {Enabled: true},
+	} {
+		if got := stateOf(j); got != want {
+			t.Errorf("%+v is %q, want %q", j, got, want)
+		}
+	}
+}
 
 func TestTheOrderOfAListOfJobsIsTheGateways(t *testing.T) {
 	t.Parallel()

@@ -134,6 +134,20 @@ func TestMalformedFramesAreAnsweredUntilThereAreTooMany(t *testing.T) {
 	}
 }
 
+func TestParamsBeyondMeasureAreRefused(t *testing.T) {
+	t.Parallel()
+	s := start(t).login(adminToken)
+	for name, params := range map[string]string{
+		"a number of 400 digits": `{"x":` + strings.Repeat("9", 400) + `}`, "an exponent of 10^9": `{"probe":1e1000000000}`,
+		"50,000 members": `{` + strings.Repeat(`"k":0,`, 50_000) + `"z":0}`,
+	} {
+		s.sendText(`{"type":"req","id":"1","method":"health","params":` + params + `}`)
+		if f := s.next(func(f frame) bool { return f.ID == "1" }); f.OK || !strings.Contains(f.Error.Message, "invalid health params") {
+			t.Errorf("%s: %+v, want that the params are refused", name, f.Error)
+		}
+	}
+}
+
 func TestTextThatNoStoreTakesIsRefused(t *testing.T) {
 	t.Parallel()
 	s := start(t).login(adminToken)

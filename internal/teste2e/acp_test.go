@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -79,51 +78,6 @@ func TestAnACPAgentBehindTheWeb(t *testing.T) {
 		}
 		g.Kill()
 		testrun.Eventually(t, "the agent has ended with its gateway", func() bool { return processesOf(t, program) == 0 })
-	})
-}
-
-// TestAQuestionEndsWithItsGateway ends the gateway while a permission question is open, by kill -9 and by a drain. The turn runs again and asks again: the first question
-// can be answered no more, and the second one is.
-func TestAQuestionEndsWithItsGateway(t *testing.T) {
-	NeedsProcesses(t)
-	onBothStores(t, func(t *testing.T, database string) {
-		program := buildExample(t, "github.com/coder/acp-go-sdk/example/agent")
-		g := Install(t, database, "agents: {main: {runner: acp, command: ["+program+"]}}\ndrain_timeout: 2s\ncluster: {lease: 3s, heartbeat: 500ms}\n")
-		for how, end := range map[string]func(){
-			"kill":  g.Kill,
-			"drain": func() { g.Signal(syscall.SIGTERM); g.WaitExit(20 * time.Second) },
-		} {
-			g.Start()
-			session := "agent:main:" + how
-			c := mustDial(t, g, nil)
-			questions := func(n int) (list []string) {
-				t.Helper()
-				testrun.Eventually(t, "the agent asks", func() bool {
-					list = allowCommand.FindAllString(historyOf(t, c, session), -1)
-					return len(list) == n
-				})
-				return list
-			}
-			say(t, c, session, how, "change the configuration")
-			questions(1)
-			end()
-			g.Start()
-			c = mustDial(t, g, nil)
-			w := watch(t, g)
-			both := questions(2)
-			say(t, c, session, how+"-first", both[0])
-			if got := w.await(t, how+"-first"); !strings.Contains(got.text, "no open question") {
-				t.Errorf("%s: the first question was answered: %q", how, got.text)
-			}
-			say(t, c, session, how+"-second", both[1])
-			if got := w.await(t, how+"-second"); got.text != "The answer is: Allow: this change." {
-				t.Errorf("%s: the second question got %q", how, got.text)
-			}
-			if got := w.await(t, how); got.state != "final" || !strings.HasSuffix(got.text, "The changes have been applied.") {
-				t.Errorf("%s: the turn: %v %q", how, got, got.text)
-			}
-			g.Kill()
-		}
 	})
 }
 

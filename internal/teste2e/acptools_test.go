@@ -18,7 +18,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// acpVariable makes the test binary an agent over ACP, see [acpAgent]. Its value is how the agent takes MCP servers, http or stdio, or [acpMemory].
+// acpVariable makes the test binary an agent over ACP, see [acpAgent]. Its value is how the agent takes MCP servers: http or stdio.
 const acpVariable = "TESTE2E_ACP_AGENT"
 
 // acpAgent uses the MCP server of its session with the official client. Each line of a message is a step: `tools`, `token`, or a call, `NAME ARGUMENTS`.
@@ -34,11 +34,7 @@ type acpAgent struct {
 
 func runACPAgent() int {
 	a := &acpAgent{open: make(chan struct{})}
-	var serves acp.Agent = a
-	if os.Getenv(acpVariable) == acpMemory {
-		serves = memoryAgent{a}
-	}
-	a.conn = acp.NewAgentSideConnection(serves, os.Stdout, os.Stdin)
+	a.conn = acp.NewAgentSideConnection(a, os.Stdout, os.Stdin)
 	close(a.open)
 	<-a.conn.Done()
 	return 0

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -165,64 +163,6 @@ func TestEveryChangeOverTheWireLeavesOneRow(t *testing.T) {
 		}
 		if now := rows(); len(now) != before {
 			t.Errorf("reads and refusals left %q", now[before:])
-		}
-	})
-}
-
-// A secret that is no credential leaves one row for its address and minute, whichever door it was tried at, and not more than 256 in a minute;
-// the secret is not in it.
-func TestRefusedCredentialsAreLoggedOncePerAddress(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
-	onBothStores(t, func(t *testing.T, database string) {
-		const wrong = "wrong-secret-0123456789-abcdefghijklm"
-		g := Install(t, database, "trusted_proxies: [127.0.0.1]\n")
-		g.Start()
-		rows := func(where string) int {
-			return OpenOracle(t, g, database).Count("SELECT count(*) FROM audit_log WHERE verb = 'credential.refused'" + where)
-		}
-		ask := func(from string) {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.URL()+"/v1/models", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("Authorization", "Bearer "+wrong)
-			if from != "" {
-				req.Header.Set("X-Forwarded-For", from)
-			}
-			if code, _ := roundTrip(t, req); code != http.StatusUnauthorized {
-				t.Errorf("a wrong token of %q was answered %d", from, code)
-			}
-		}
-		for time.Now().Second() >= 40 { // all tries in one minute
-			time.Sleep(100 * time.Millisecond)
-		}
-		for range 20 {
-			if _, err := Dial(g.URL(), wrong, nil); err == nil {
-				t.Fatal("a wrong token was taken")
-			}
-			ask("")
-		}
-		var asking sync.WaitGroup
-		for part := range 10 {
-			asking.Go(func() {
-				for i := part; i < 300; i += 10 {
-					ask(fmt.Sprintf("198.51.%d.%d", 100+i/250, i%250))
-				}
-			})
-		}
-		asking.Wait()
-		testrun.Eventually(t, "256 rows about refusals", func() bool { return rows("") == 256 })
-		g.Signal(syscall.SIGTERM)
-		g.WaitExit(30 * time.Second)
-		if all, here := rows(""), rows(" AND peer = '127.0.0.1'"); all != 256 || here != 1 {
-			t.Errorf("%d rows, %d of them for 40 refusals from one address; want 256 and 1", all, here)
-		}
-		for _, row := range OpenOracle(t, g, database).Rows("SELECT who, object, before_hash, after_hash FROM audit_log") {
-			if strings.Contains(row, wrong) {
-				t.Errorf("the secret is in the log: %s", row)
-			}
 		}
 	})
 }

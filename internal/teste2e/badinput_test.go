@@ -15,7 +15,6 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"laneway/internal/testmodel"
 	"laneway/internal/testrun"
 )
 
@@ -211,53 +210,12 @@ func badCommands(t *testing.T, g *Gateway) {
 	}
 }
 
-// TestBrokenEndpointsLoseNothing: an endpoint that hangs, breaks off and fails while other sessions use it; every message has an outcome, and what was
-// shown before the break is kept.
-func TestBrokenEndpointsLoseNothing(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		model := testmodel.Start(t)
-		model.Answer(func(c testmodel.Call) testmodel.Reply {
-			switch {
-			case strings.Contains(c.Last(), "500"):
-				return testmodel.Reply{Status: http.StatusInternalServerError}
-			case strings.Contains(c.Last(), "hang"):
-				return testmodel.Reply{HangFirst: true}
-			case strings.Contains(c.Last(), "break"):
-				return testmodel.Reply{Pieces: []string{"the first half"}, Cut: true}
-			}
-			return testmodel.Reply{Pieces: []string{"well"}}
-		})
-		g := Install(t, database, fmt.Sprintf("agents: {main: {runner: openai, model: test, base_url: %q, retries: 0, first_byte_timeout: 2s, silence_timeout: 2s}}\nlimits: {chat: 0, requests: 0}\n", model.URL()+"/v1"))
-		g.Start()
-		e := newEndings()
-		c := mustDial(t, g, e.take)
-		words := []string{"500", "hang", "break", "well"}
-		for i := range 20 {
-			say(t, c, fmt.Sprint("agent:main:m", i), fmt.Sprint("m", i), words[i%4])
-		}
-		for i := range 20 {
-			got := e.end(t, fmt.Sprint("m", i))
-			if word := words[i%4]; (got.state == "final") != (word == "well") || got.text == "" {
-				t.Errorf("%s ended %+v", word, got)
-			}
-		}
-		o := OpenOracle(t, g, database)
-		if rows := o.Rows("SELECT outcome, count(*) FROM inbox GROUP BY outcome ORDER BY outcome"); fmt.Sprint(rows) != "[answered|5 failed|15]" {
-			t.Errorf("outcomes %v", rows)
-		}
-		if n := o.Count("SELECT count(*) FROM transcript WHERE role = 'assistant' AND content = 'the first half'"); n != 5 {
-			t.Errorf("%d of 5 halves are kept", n)
-		}
-		o.Check(15 * time.Second)
-	})
-}
-
 // TestAFullDiskRefusesAndRecovers runs the gateway with files that may not grow, which is what a full disk is to SQLite: nothing is acknowledged that is not
 // stored, the process lives and answers, and with room again everything that was acknowledged is there.
 func TestAFullDiskRefusesAndRecovers(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
-	g := Install(t, "", "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0}\n")
+	g := Install(t, "", "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0, free_space: 0}\n")
 	g.Start()
 	c := mustDial(t, g, nil)
 	say(t, c, "main", "before", "hello")
@@ -295,6 +253,9 @@ func TestAFullDiskRefusesAndRecovers(t *testing.T) {
 	if code, _ := g.Get("/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz with a full disk: %d", code)
 	}
+	if !g.ready(t, http.StatusServiceUnavailable, `"database":"failed"`) || !strings.Contains(g.statusOf(t), "not healthy") {
+		t.Errorf("neither /readyz nor status reports that messages are refused:\n%s", g.statusOf(t))
+	}
 	if _, err := c.Call("chat.history", map[string]any{"sessionKey": "main"}, 20*time.Second); err != nil {
 		t.Errorf("reading with a full disk: %v", err)
 	}
@@ -303,6 +264,7 @@ func TestAFullDiskRefusesAndRecovers(t *testing.T) {
 		_, err := c.Call("chat.send", map[string]any{"sessionKey": "main", "message": "after", "idempotencyKey": "after"}, 20*time.Second)
 		return err == nil
 	})
+	testrun.Eventually(t, "readiness", func() bool { return g.ready(t, http.StatusOK, "") })
 	o := OpenOracle(t, g, "")
 	for _, id := range append(acknowledged, "after") {
 		testrun.Eventually(t, id+" is answered", func() bool {

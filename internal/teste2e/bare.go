@@ -17,16 +17,13 @@ import (
 
 // Opcodes of frames.
 const (
-	opContinue = 0x0
-	opText     = 0x1
-	opBinary   = 0x2
-	opClose    = 0x8
-	opPing     = 0x9
+	opText  = 0x1
+	opClose = 0x8
+	opPing  = 0x9
 )
 
 const (
-	fin  = 0x80
-	rsv1 = 0x40
+	fin = 0x80
 )
 
 // bare is a WebSocket by hand: it costs next to nothing, and it can send what no library would.

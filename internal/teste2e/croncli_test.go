@@ -81,35 +81,6 @@ func TestTheCommandLineLooksAfterJobs(t *testing.T) {
 	})
 }
 
-// TestJobsMadeOnTheCommandLineFire adds a job of each kind as a person does and waits until its history has a run that went well.
-func TestJobsMadeOnTheCommandLineFire(t *testing.T) {
-	t.Parallel()
-	g := Install(t, "", cronConfig)
-	g.Start()
-	ctx := withTimeout(t, 2*time.Minute)
-	jobs := map[string][]string{"fields": {"--cron", "*/2 * * * * *"}, "distance": {"--every", "1s"}, "moment": {"--at", "in 2s"}}
-	for name, when := range jobs {
-		if out, errs, code := g.CLI(ctx, "", append([]string{"cron", "add", "--name", name, "--message", "it is time for " + name}, when...)...); code != 0 {
-			t.Fatalf("cron add %q ended with %d and printed %q %q", when, code, out, errs)
-		}
-	}
-	o := OpenOracle(t, g, "")
-	for name := range jobs {
-		testrun.Eventually(t, name+" has run", func() bool {
-			return o.Count("SELECT count(*) FROM cron_run_logs WHERE job_name = '"+name+"' AND trigger = 'schedule' AND state = 'ok'") > 0
-		})
-		// A moment that is over takes its job with it: its history is there without a name to find it by.
-		args := []string{"cron", "runs", name}
-		if name == "moment" {
-			args = args[:2]
-		}
-		out, errs, code := g.CLI(ctx, "", args...)
-		if code != 0 || !regexp.MustCompile(`(?m)^\S+ +`+name+` +ok +.*it is time for `+name).MatchString(out) {
-			t.Errorf("%q ended with %d and printed %q %q", args, code, out, errs)
-		}
-	}
-}
-
 // exportAndImport takes the three jobs away and brings them back from what export wrote, as YAML and as lines of JSON.
 func exportAndImport(t *testing.T, run func(code int, pattern string, args ...string) string) {
 	t.Helper()

@@ -1,7 +1,6 @@
 package teste2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -61,29 +60,4 @@ func TestAnAttemptOfAJobCallsTheModelOnce(t *testing.T) {
 		}
 		testrun.Eventually(t, "the message of a person is tried again", func() bool { return calls("typed") > 1 })
 	})
-}
-
-// notes are the texts of a transcript that contain a word.
-func notes(t *testing.T, c *Client, session, word string) (out []string) {
-	t.Helper()
-	var h struct {
-		Messages []struct {
-			Content []struct{ Text string }
-		}
-	}
-	raw, err := c.Call("chat.history", map[string]any{"sessionKey": session}, 10*time.Second)
-	if err == nil {
-		err = json.Unmarshal(raw, &h)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range h.Messages {
-		for _, part := range m.Content {
-			if strings.Contains(part.Text, word) {
-				out = append(out, part.Text)
-			}
-		}
-	}
-	return out
 }

@@ -1,6 +1,7 @@
 package teste2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -47,6 +49,8 @@ func TestAClientOfAReplicaThatWasCutOffGetsTheAnswerOfTheOther(t *testing.T) {
 // cutLine relays connections to a server of databases, as long as it is not cut.
 type cutLine struct {
 	url string
+	// listens is how long a LISTEN takes more; it is set before the first connection.
+	listens time.Duration
 
 	mu    sync.Mutex
 	to    *pgx.ConnConfig
@@ -151,5 +155,19 @@ func (c *cutLine) relay(client net.Conn) {
 	})
 	defer answers.Wait()
 	defer server.Close()
-	_, _ = io.Copy(server, client)
+	_, _ = io.Copy(slowListens{server, c.listens}, client)
+}
+
+// slowListens delays what contains a LISTEN.
+type slowListens struct {
+	io.Writer
+
+	by time.Duration
+}
+
+func (s slowListens) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("LISTEN ")) {
+		time.Sleep(s.by)
+	}
+	return s.Writer.Write(p)
 }

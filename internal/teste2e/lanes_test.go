@@ -1,14 +1,12 @@
 package teste2e
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
 	"testing"
 	"time"
 
-	"laneway/internal/testpg"
 	"laneway/internal/testrun"
 )
 
@@ -85,46 +83,4 @@ func TestEverythingUsesLanes(t *testing.T) {
 		}
 		o.Check(15 * time.Second)
 	})
-}
-
-// TestADatabaseThatGoesAwayIsSaidAndSurvived stops PostgreSQL under a gateway and starts it again.
-func TestADatabaseThatGoesAwayIsSaidAndSurvived(t *testing.T) {
-	t.Parallel()
-	server := testpg.Private(t, testpg.ServerConfig{})
-	url := server.URL()
-	g := Install(t, url, "cluster: {lease: 5s, heartbeat: 500ms, sweep: 200ms}\nagents: {main: {runner: echo, script: true}}\n").AtOnce()
-	g.Start()
-	c, err := Dial(g.URL(), g.Token(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	send := func(key, text string) error {
-		_, err := c.Call("chat.send", map[string]any{"sessionKey": "agent:main:db", "message": text, "idempotencyKey": key}, 20*time.Second)
-		return err
-	}
-	if err := send("before", "sleep 2s"); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Halt(true); err != nil {
-		t.Fatal(err)
-	}
-	testrun.Eventually(t, "readiness says that the database is away", func() bool { code, _ := g.Get("/readyz"); return code == 503 })
-	if code, body := g.Get("/healthz"); code != 200 {
-		t.Errorf("/healthz without a database: %d %s", code, body)
-	}
-	err = send("during", "hello")
-	if refusal, ok := errors.AsType[*WireError](err); !ok || !refusal.Retryable {
-		t.Errorf("a message without a database got %v, want a retryable refusal", err)
-	}
-	if err := server.Restart(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
-	testrun.Eventually(t, "it is ready again", func() bool { code, _ := g.Get("/readyz"); return code == 200 })
-	testrun.Eventually(t, "messages are taken again", func() bool { return send("during", "hello") == nil })
-	o := OpenOracle(t, g, url)
-	testrun.Eventually(t, "both are answered", func() bool {
-		return o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'") == 2
-	})
-	o.Check(5 * time.Second)
 }

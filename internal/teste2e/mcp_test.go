@@ -347,3 +347,5 @@ func TestACredentialHasToolsOfItsOwn(t *testing.T) {
 		}
 	})
 }
+
+const countReminders = "SELECT count(*) FROM cron_jobs WHERE name = 'call Ada'"

@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"laneway/internal/testmodel"
 	"laneway/internal/testrun"
 )
 
@@ -90,14 +93,6 @@ func watch(t *testing.T, g *Gateway) *runEvents {
 	return r
 }
 
-// startWatched starts a gateway and returns the events of its runs, a connection and an oracle.
-func startWatched(t *testing.T, database, config string) (*runEvents, *Client, *Oracle) {
-	t.Helper()
-	g := Install(t, database, config)
-	g.Start()
-	return watch(t, g), mustDial(t, g, nil), OpenOracle(t, g, database)
-}
-
 // checkRunEvents reports what is wrong with the events of a run: more than one end, an event behind the end, a number that does not grow. The life cycle
 // event of an end has the number of the end.
 func checkRunEvents(t *testing.T, run string, events []runEvent) {
@@ -156,5 +151,64 @@ func TestNothingFollowsTheEndOfARun(t *testing.T) {
 			}
 		}
 		OpenOracle(t, g, database).Check(15 * time.Second)
+	})
+}
+
+// historyOf is a conversation, a line for each part of a message.
+func historyOf(t *testing.T, c *Client, session string) string {
+	t.Helper()
+	var history struct {
+		Messages []struct {
+			Role    string
+			Content []struct{ Text string }
+		}
+	}
+	if err := c.Into(&history, "chat.history", map[string]any{"sessionKey": session}); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, m := range history.Messages {
+		for _, part := range m.Content {
+			out.WriteString(m.Role + ": " + part.Text + "\n")
+		}
+	}
+	return out.String()
+}
+
+// TestNumbersOfARunGoOnAfterARestartInPlace restarts the scheduler under a turn that has said something: the second attempt goes on with the numbers of the
+// first, so that a client which drops old numbers gets the text that replaces the first one's.
+func TestNumbersOfARunGoOnAfterARestartInPlace(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		model := testmodel.Start(t)
+		model.Answer(func(call testmodel.Call) testmodel.Reply {
+			if call.Number == 1 {
+				return testmodel.Reply{Pieces: []string{"one ", "two ", "three "}, Hang: true}
+			}
+			return testmodel.Reply{Pieces: []string{"new ", "text"}}
+		})
+		g := Install(t, database, fmt.Sprintf("agents: {main: {runner: openai, model: test, base_url: %q, retries: 0}}\n", model.URL()+"/v1"))
+		g.Start()
+		w, c := watch(t, g), mustDial(t, g, nil)
+		say(t, c, "agent:main:main", "run", "hello")
+		testrun.Eventually(t, "the first words", func() bool {
+			for _, e := range w.of("run") {
+				if e.text == "one two three " {
+					return true
+				}
+			}
+			return false
+		})
+		g.Signal(syscall.SIGUSR1)
+		if end := w.await(t, "run"); end.state != "final" || end.text != "new text" {
+			t.Errorf("the run ended %s %q", end, end.text)
+		}
+		checkRunEvents(t, "run", w.of("run"))
+		replaced := false
+		for _, e := range w.of("run") {
+			replaced = replaced || e.replace
+		}
+		if !replaced {
+			t.Errorf("no delta replaces the text of the first attempt: %v", w.of("run"))
+		}
 	})
 }

@@ -253,3 +253,8 @@ func (c *Chatroom) attachments() []string {
 	}
 	return files
 }
+
+// storyteller answers with what was asked, in bold.
+func storyteller(call testmodel.Call) testmodel.Reply {
+	return testmodel.Reply{Pieces: []string{"You said: **" + call.Last() + "**"}}
+}

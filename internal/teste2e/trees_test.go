@@ -148,3 +148,11 @@ func (k treeKill) run(t *testing.T, database string) {
 	}
 	o.Check(15 * time.Second)
 }
+
+// toolsConfig is a gateway whose agents may call tools, in a zone that is not UTC.
+func toolsConfig(model *testmodel.Server) string {
+	return providersConfig(model) + "cron: {timezone: Europe/Berlin}\n"
+}
+
+// shortLease lets the next process take over some seconds after a kill.
+const shortLease = "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\n"
