@@ -60,8 +60,7 @@ func (h *harness) active(lane string) int {
 
 // A credential that sees its own only asked for another lane and for a day, and took all slots of both lanes for as long as it liked.
 func TestACallerThatSeesItsOwnTakesNoLaneForItself(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), lanes(8), bounds(3, 100, 0))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		began := time.Now()
 		accepted, err := h.sendAs(lab(), 10, "sleep 23h", func(m *chat.Message) {
 			m.Lane, m.Content.Options.TimeoutMs = "cron", (24 * time.Hour).Milliseconds()
@@ -78,8 +77,7 @@ func TestACallerThatSeesItsOwnTakesNoLaneForItself(t *testing.T) {
 		synctest.Wait()
 		want(t, "turns in the lane main after the time of the agent", h.active("main"), 3)
 		want(t, "turns begun when the first have used up the time of the agent", len(h.runner.texts()), 3+1+3)
-		h.close()
-	})
+	}, lanes(8), bounds(3, 100, 0))
 }
 
 // What is over the bound on turns waits; what is over the bound on waiting is refused, and another credential is not.
@@ -94,8 +92,7 @@ func TestWaitingMessagesOfACallerAreBounded(t *testing.T) {
 		{"sees all", operator(), 4 + 9},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				h := open(t, newStore(t), lanes(4), bounds(2, 5, 9))
+			inDispatcher(t, func(t *testing.T, h *harness) {
 				accepted, err := h.sendAs(c.by, 30, "sleep 1m")
 				want(t, "accepted", accepted, c.want)
 				var e *chat.Error
@@ -109,8 +106,7 @@ func TestWaitingMessagesOfACallerAreBounded(t *testing.T) {
 				synctest.Wait()
 				again, _ := h.sendAs(c.by, 1, "hello")
 				want(t, "accepted when turns have ended", again, 1)
-				h.close()
-			})
+			}, lanes(4), bounds(2, 5, 9))
 		})
 	}
 }
@@ -143,8 +139,7 @@ func TestMessagesTakenOverKeepTheirPrincipal(t *testing.T) {
 
 // A slot of a job is never refused for the number of waiting messages; a run by hand is, as any other call.
 func TestSlotsOfJobsAreNeverRefused(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(t), lanes(4), bounds(1, 1, 0))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		by := lab()
 		by.Scopes = []string{"operator.admin"}
 		var members cron.Members
@@ -166,8 +161,7 @@ func TestSlotsOfJobsAreNeverRefused(t *testing.T) {
 		if n := len(h.runner.texts()); n < 2+11 {
 			t.Errorf("%d turns in half an hour, want the two messages, and a slot a minute from the end of the second on", n)
 		}
-		h.close()
-	})
+	}, lanes(4), bounds(1, 1, 0))
 }
 
 // Below the floor of free space a message is refused, from a caller as from a channel, and can be sent again; what was accepted before goes on.
@@ -214,8 +208,7 @@ func TestMessagesAreRefusedWhileTheDiskIsNearlyFull(t *testing.T) {
 
 // A caller may name so many sessions; those that exist, those that the gateway makes and those of others do not suffer from it.
 func TestNamedSessionsOfACallerAreBounded(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), bounds(10, 0, 0), func(c *dispatch.Config) { c.OwnSessions, c.CallerSessions = 3, 5 })
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		for by, limit := range map[string]int{"lab": 3, "gateway": 5} {
 			caller := chat.Caller{Principal: by, Scopes: []string{"operator.admin"}, Own: by == "lab"}
 			accepted, err := h.sendAs(caller, 9, "hello")
@@ -246,14 +239,12 @@ func TestNamedSessionsOfACallerAreBounded(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		accepted, _ := h.sendAs(lab(), 3, "hello")
 		want(t, "sessions after one was deleted", accepted, 1)
-		h.close()
-	})
+	}, bounds(10, 0, 0), func(c *dispatch.Config) { c.OwnSessions, c.CallerSessions = 3, 5 })
 }
 
 // TestBranchesCountAmongTheSessionsOfTheirCaller: a response that is continued again and again makes a session each time.
 func TestBranchesCountAmongTheSessionsOfTheirCaller(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), bounds(10, 0, 0), func(c *dispatch.Config) { c.OwnSessions = 3 })
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		home := chat.SessionKey{Agent: "main", Rest: "api:" + uuid.NewString()}
 		run := h.send(home.String(), "hello")
 		h.end(run)
@@ -268,14 +259,12 @@ func TestBranchesCountAmongTheSessionsOfTheirCaller(t *testing.T) {
 		if chat.CodeOf(err) != chat.CodeLimit {
 			t.Errorf("the fourth: %v", err)
 		}
-		h.close()
-	})
+	}, bounds(10, 0, 0), func(c *dispatch.Config) { c.OwnSessions = 3 })
 }
 
 // TestAConversationBranchesABoundedNumberOfTimes one after the other, and has all of its entries then.
 func TestAConversationBranchesABoundedNumberOfTimes(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		home := chat.SessionKey{Agent: "main", Rest: "api:" + uuid.NewString()}
 		run := h.send(home.String(), "hello")
 		h.end(run)
@@ -295,14 +284,12 @@ func TestAConversationBranchesABoundedNumberOfTimes(t *testing.T) {
 		if err != nil || len(tr.Entries) != 2*(chat.MaxBranches+1) {
 			t.Errorf("%d entries, %v, want %d", len(tr.Entries), err, 2*(chat.MaxBranches+1))
 		}
-		h.close()
 	})
 }
 
 // One backfill makes up to 1,000 runs; a credential that sees its own could have as many of them waiting as it liked, and its runs filled the lane for minutes.
 func TestABackfillCountsAmongTheWaitingMessagesOfItsCaller(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(t), lanes(4), bounds(1, 5, 0))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		by := lab()
 		by.Scopes = []string{"operator.admin"}
 		h.put(everySecond("tick", "sleep 2s"), func(j *cron.Job) { j.Owner, j.Schedule.EveryMs, j.Enabled = by.Principal, 60_000, false })
@@ -329,6 +316,5 @@ func TestABackfillCountsAmongTheWaitingMessagesOfItsCaller(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		want(t, "another when they have ended", backfill(2*time.Hour, 119*time.Minute, nil), nil)
-		h.close()
-	})
+	}, lanes(4), bounds(1, 5, 0))
 }

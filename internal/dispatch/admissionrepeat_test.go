@@ -10,8 +10,7 @@ import (
 // TestARepeatedMessageIsAnsweredAtTheBoundOfItsSender repeats an accepted message, and offers one whose key stands for another, while as many messages of
 // the sender wait as may wait: the repetition ends at the message that is there, the other is refused as a reused key, and a new one by the bound.
 func TestARepeatedMessageIsAnsweredAtTheBoundOfItsSender(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), lanes(8), bounds(1, 2, 0))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		messages := make([]chat.Message, 3)
 		for i := range messages {
 			messages[i] = h.msg("agent:main:lab-"+string(rune('a'+i)), "sleep 1h")
@@ -37,6 +36,5 @@ func TestARepeatedMessageIsAnsweredAtTheBoundOfItsSender(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Code != chat.CodeRateLimited {
 			t.Errorf("a new message at the bound: %v, want %s", err, chat.CodeRateLimited)
 		}
-		h.close()
-	})
+	}, lanes(8), bounds(1, 2, 0))
 }

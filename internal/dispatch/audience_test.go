@@ -71,9 +71,7 @@ func TestNoWayOfAGroupReadsThePrivateChatsOfItsMember(t *testing.T) {
 
 // TestAPersonShowsAGroupWhatIsTheirs lets the person allow one call. The button is of no use to another member.
 func TestAPersonShowsAGroupWhatIsTheirs(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(t), withTeam)
-		defer h.close()
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.end(h.send("agent:main:asker:direct:7", "the password is tulip", alone("7")))
 		e := h.end(h.send(groupOfAsker, `sessions {"action":"history","session":"agent:main:asker:direct:7"}`, member("7")))
 		if !strings.Contains(e.Text, "is asked whether this may be done, because it was asked for where everyone in this group (asker 5) can read the answer") {
@@ -96,14 +94,12 @@ func TestAPersonShowsAGroupWhatIsTheirs(t *testing.T) {
 		if e := h.end(h.send(groupOfAsker, allow, member("7"))); !strings.Contains(e.Text, "the password is tulip") {
 			t.Errorf("the person: %q", e.Text)
 		}
-	})
+	}, withTeam)
 }
 
 // TestASessionOfAnotherPrincipalIsSharedWithIt holds the rule for two credentials in one session of the web: the one that does not own it shows it alone.
 func TestASessionOfAnotherPrincipalIsSharedWithIt(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(t), withTeam)
-		defer h.close()
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		bobs := func(m *chat.Message) { m.Principal = "bob" }
 		h.end(h.send("agent:main:diary", "dear diary", bobs))
 		h.end(h.send("agent:main:team", "hello"))
@@ -133,5 +129,5 @@ func TestASessionOfAnotherPrincipalIsSharedWithIt(t *testing.T) {
 		if last := tr.Entries[len(tr.Entries)-1].Text; !strings.Contains(last, "no sessions") {
 			t.Errorf("a job that answers in the session of another: %q", last)
 		}
-	})
+	}, withTeam)
 }

@@ -14,8 +14,7 @@ const inWords = "Write /queue queue, followup, interrupt, collect, steer or defa
 
 // What a command offers is offered everywhere: as buttons for the person who asked where the channel has some, in words elsewhere.
 func TestAChoiceIsButtonsWhereThereAreSomeAndWordsElsewhere(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		h.send("agent:main:asker:direct:7", "/queue", func(m *chat.Message) {
 			m.Channel, m.Content.Sender.ID = "asker", "7"
 			m.Content.Options.ReplyTo = chat.Target{Channel: "asker", ChatID: "7", Thread: "3"}
@@ -48,14 +47,12 @@ func TestAChoiceIsButtonsWhereThereAreSomeAndWordsElsewhere(t *testing.T) {
 		if err != nil || len(tr.Entries) != 2 || !strings.Contains(tr.Entries[1].Text, inWords) {
 			t.Errorf("those who look at the conversation read %+v, %v", tr.Entries, err)
 		}
-		h.close()
 	})
 }
 
 // A choice that was not delivered is offered again, with its buttons.
 func TestAChoiceSurvivesAFailedAttempt(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		failed := 0
 		h.asker.fail = func(chat.Reply) error {
 			if failed++; failed < 3 {
@@ -71,6 +68,5 @@ func TestAChoiceSurvivesAFailedAttempt(t *testing.T) {
 		if len(h.asker.sent) != 1 || h.asker.sent[0].Attempt != 3 || h.asker.sent[0].Choice == nil {
 			t.Errorf("delivered was %+v", h.asker.sent)
 		}
-		h.close()
 	})
 }

@@ -294,12 +294,10 @@ func TestCompactByHand(t *testing.T) {
 }
 
 func TestCompactIsRefusedWhereThereIsNoWindow(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		h.send("agent:main:a", "/compact", typed, replyTo("1"))
 		synctest.Wait()
 		wantList(t, "the answer", h.box.texts("1"), []string{"/compact failed: this agent keeps its conversations by itself; there is nothing to summarise."})
-		h.close()
 	})
 }
 

@@ -18,9 +18,7 @@ import (
 )
 
 func TestAMessageIsAnsweredAndItsEventsAreInOrder(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send("main", "hello")
 		e := h.end(id)
 		want(t, "outcome", e.Outcome, chat.OutcomeAnswered)
@@ -36,9 +34,7 @@ func TestAMessageIsAnsweredAndItsEventsAreInOrder(t *testing.T) {
 }
 
 func TestTheSameMessageOfferedTwiceIsOneMessage(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		m := h.msg("main", "hello")
 		m.Dedupe = "tester/chat.send/" + m.ID
 		for range 5 {
@@ -56,9 +52,7 @@ func TestTheSameMessageOfferedTwiceIsOneMessage(t *testing.T) {
 }
 
 func TestASessionIsSerialAndInOrderOthersDoNotWait(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		began := time.Now()
 		h.send("one", "sleep 10s")
 		ids := []string{h.send("one", "a"), h.send("one", "b"), h.send("one", "c")}
@@ -75,9 +69,7 @@ func TestASessionIsSerialAndInOrderOthersDoNotWait(t *testing.T) {
 }
 
 func TestAGroupRunsThreeTurnsAtOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		var last string
 		for range 7 {
 			last = h.send("box:group:1", "sleep 1s")
@@ -88,9 +80,7 @@ func TestAGroupRunsThreeTurnsAtOnce(t *testing.T) {
 }
 
 func TestTypedMessagesOfOnePersonBecomeOneTurn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		first := h.send("main", "one", typed)
 		time.Sleep(300 * time.Millisecond)
 		last := h.send("main", "two", typed)
@@ -104,20 +94,16 @@ func TestTypedMessagesOfOnePersonBecomeOneTurn(t *testing.T) {
 }
 
 func TestCollectMakesOneTurnOfWhatWaits(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), queue(dispatch.QueueRules{Settings: scheduler.Settings{Mode: scheduler.ModeCollect}}))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		h.send("main", "sleep 5s")
 		h.send("main", "a")
 		h.send("main", "b")
 		want(t, "text", h.end(h.send("main", "c")).Text, "a\nb\nc")
-	})
+	}, queue(dispatch.QueueRules{Settings: scheduler.Settings{Mode: scheduler.ModeCollect}}))
 }
 
 func TestInterruptNeverRunsTwoTurnsAtOnceAndSupersedesTheRest(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		ids := []string{h.send("main", "deaf 3s")}
 		synctest.Wait() // it has begun: one that is interrupted before that ends at once, and what came after it may be answered
 		for _, text := range []string{"a", "b", "c", "d"} {
@@ -134,9 +120,7 @@ func TestInterruptNeverRunsTwoTurnsAtOnceAndSupersedesTheRest(t *testing.T) {
 }
 
 func TestStopEndsTheRunningTurnAndKeepsItsText(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send("main", "sleep 1h")
 		next := h.send("main", "next")
 		time.Sleep(time.Second)
@@ -159,9 +143,7 @@ func TestStopEndsTheRunningTurnAndKeepsItsText(t *testing.T) {
 }
 
 func TestATurnThatIgnoresItsStopIsFinishedWithoutIt(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send("main", "deaf 10s")
 		next := h.send("main", "next")
 		time.Sleep(time.Second)
@@ -187,9 +169,7 @@ func TestATurnThatIgnoresItsStopIsFinishedWithoutIt(t *testing.T) {
 }
 
 func TestStopWithNothingRunningTakesTheOldestWaiting(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), lanes(1))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		blocker := h.send("other", "sleep 1m")
 		waiting := h.send("main", "a")
 		kept := h.send("main", "b")
@@ -201,7 +181,7 @@ func TestStopWithNothingRunningTakesTheOldestWaiting(t *testing.T) {
 		want(t, "outcome", h.end(waiting).Outcome, chat.OutcomeStopped)
 		want(t, "the other", h.end(kept).Outcome, chat.OutcomeAnswered)
 		h.end(blocker)
-	})
+	}, lanes(1))
 }
 
 func TestStopReachesTheTurnWhileTheDatabaseIsSlow(t *testing.T) {
@@ -234,9 +214,7 @@ func TestStopReachesTheTurnWhileTheDatabaseIsSlow(t *testing.T) {
 }
 
 func TestAFailingAndAPanickingTurnAreOutcomesAndTheSessionGoesOn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		e := h.end(h.send("main", "fail"))
 		want(t, "outcome", e.Outcome, chat.OutcomeFailed)
 		want(t, "reason", e.Reason, "overloaded")
@@ -249,9 +227,7 @@ func TestAFailingAndAPanickingTurnAreOutcomesAndTheSessionGoesOn(t *testing.T) {
 
 // The sentence of a failure is told once when it happens; who reads the conversation later finds it in the transcript.
 func TestTheTranscriptKeepsTheReasonOfAFailure(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		e := h.end(h.send("main", "fail"))
 		if e.Message == "" {
 			t.Fatalf("a failure without a reason: %+v", e)
@@ -261,9 +237,7 @@ func TestTheTranscriptKeepsTheReasonOfAFailure(t *testing.T) {
 }
 
 func TestATurnHasATimeLimit(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		e := h.end(h.send("main", "sleep 1h", func(m *chat.Message) { m.Content.Options.TimeoutMs = 5000 }))
 		want(t, "outcome", e.Outcome, chat.OutcomeFailed)
 		want(t, "reason", e.Reason, string(chat.FailTimeout))
@@ -272,9 +246,7 @@ func TestATurnHasATimeLimit(t *testing.T) {
 }
 
 func TestATurnDoesNotDieWithTheCallerThatSentIt(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		ctx, gone := context.WithCancel(t.Context())
 		m := h.msg("main", "sleep 2s")
 		if _, err := h.d.Receive(ctx, m); err != nil {
@@ -286,9 +258,7 @@ func TestATurnDoesNotDieWithTheCallerThatSentIt(t *testing.T) {
 }
 
 func TestBadMessagesAreRefusedWithASentenceAndNothingIsStored(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		for name, change := range map[string]func(*chat.Message){
 			"blank":    func(m *chat.Message) { m.Content.Text = " \n" },
 			"nul":      func(m *chat.Message) { m.Content.Text = "a\x00b" },
@@ -317,9 +287,7 @@ func TestBadMessagesAreRefusedWithASentenceAndNothingIsStored(t *testing.T) {
 }
 
 func TestAFullQueueGivesThePersonOneNoticePerBurst(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		running := h.send("box:direct:7", "sleep 1m", replyTo("7"))
 		var ids []string
 		for range 15 {
@@ -352,9 +320,7 @@ func TestAFullQueueGivesThePersonOneNoticePerBurst(t *testing.T) {
 }
 
 func TestDropNewRefusesTheIncomingMessage(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), queue(dispatch.QueueRules{Drop: chat.DropNew}))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		running := h.send("main", "sleep 10s")
 		var ids []string
 		for i := range 15 {
@@ -372,5 +338,5 @@ func TestDropNewRefusesTheIncomingMessage(t *testing.T) {
 			want(t, "what waited", h.end(id).Outcome, chat.OutcomeAnswered)
 		}
 		want(t, "refusals", h.d.Lanes().DropsNew, int64(5))
-	})
+	}, queue(dispatch.QueueRules{Drop: chat.DropNew}))
 }

@@ -194,8 +194,7 @@ func TestFilesOfAJob(t *testing.T) {
 
 // The notice about a failure and the webhook about it are two rows of one run.
 func TestAFailureReachesThePersonAndTheWebhook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t), bodies)
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(once("bad", "fail bad_request", time.Second), deliverTo(cron.Delivery{
 			Mode: cron.DeliverAnnounce, Channel: "box", To: "9", Options: []byte(`{"completionDestination":{"mode":"webhook","to":"` + hookURL + `"}}`),
 		}))
@@ -203,8 +202,7 @@ func TestAFailureReachesThePersonAndTheWebhook(t *testing.T) {
 		if len(h.box.texts("9")) == 0 || len(h.hook.texts(hookURL)) != 1 {
 			t.Errorf("the person gets %q, the webhook %q", h.box.texts("9"), h.hook.texts(hookURL))
 		}
-		h.close()
-	})
+	}, bodies)
 }
 
 func TestOldFilesAreRemovedWithOldMessages(t *testing.T) {

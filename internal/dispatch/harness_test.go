@@ -369,6 +369,26 @@ func inBubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
+// inDispatcher runs f in a bubble, with a dispatcher over a store of its own that is closed afterwards.
+func inDispatcher(t *testing.T, f func(t *testing.T, h *harness), opts ...option) {
+	t.Helper()
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(t), opts...)
+		defer h.close()
+		f(t, h)
+	})
+}
+
+// inJobs is inDispatcher with jobs that fire.
+func inJobs(t *testing.T, f func(t *testing.T, h *jobHarness), opts ...option) {
+	t.Helper()
+	inBubble(t, func(t *testing.T) {
+		h := openCron(t, newStore(t), opts...)
+		defer h.close()
+		f(t, h)
+	})
+}
+
 func newStore(tb testing.TB) *sqlite.Store {
 	tb.Helper()
 	return sqlitetest.Open(tb, sqlite.Config{})

@@ -48,8 +48,7 @@ func (h *jobHarness) countJobs() int {
 const annaHere, bertHere = "agent:main:box:direct:7", "agent:main:box:direct:8"
 
 func TestAReminderArrivesOnTimeWithoutTheAgent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		answer := h.command(annaHere, "/remind in 20m call Anna", "7", "7")
 		if !strings.HasPrefix(answer, "I will remind you at ") || !strings.HasSuffix(answer, ": call Anna") {
 			t.Errorf("the answer is %q", answer)
@@ -67,27 +66,23 @@ func TestAReminderArrivesOnTimeWithoutTheAgent(t *testing.T) {
 		wantList(t, "asked of the agent", h.runner.texts(), []string{"sleep 9m"})
 		want(t, "jobs left", h.countJobs(), 0)
 		h.send(annaHere, "/stopall", person("7", "7"))
-		h.close()
 	})
 }
 
 func TestAJobMadeInAChatAsksTheAgentAndAnswersThere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.command(annaHere, "/cron add every 30m look at the mail", "7", "7")
 		time.Sleep(30*time.Minute + time.Second)
 		synctest.Wait()
 		wantList(t, "sent", h.box.texts("7")[1:], []string{"look at the mail"})
 		wantList(t, "asked of the agent", h.runner.texts(), []string{"look at the mail"})
 		h.command(annaHere, "/cron rm 1", "7", "7")
-		h.close()
 	})
 }
 
 // Two jobs of one name fired side by side after the second /cron add.
 func TestAJobOfAChatIsReplacedByItsName(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.command(annaHere, "/cron add every 2h water the plants", "7", "7")
 		if answer := h.command(annaHere, "/cron add every 3h water the plants", "7", "7"); !strings.Contains(answer, "there is a job of this name already: 1. water the plants (every 2h)") {
 			t.Errorf("the second answer is %q", answer)
@@ -103,13 +98,11 @@ func TestAJobOfAChatIsReplacedByItsName(t *testing.T) {
 		want(t, "jobs after the same again", h.countJobs(), 1)
 		h.command(annaHere, "/cron new every 4h water the plants", "7", "7")
 		want(t, "jobs after new", h.countJobs(), 2)
-		h.close()
 	})
 }
 
 func TestTheSameWishTwiceIsOneJobAndInAnotherChatASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.command(annaHere, "/remind tomorrow 9:00 tea", "7", "7")
 		if answer := h.command(annaHere, "/remind tomorrow 9:00 tea", "7", "7"); !strings.HasPrefix(answer, "That is planned already") {
 			t.Errorf("the second answer is %q", answer)
@@ -117,13 +110,11 @@ func TestTheSameWishTwiceIsOneJobAndInAnotherChatASecond(t *testing.T) {
 		want(t, "jobs", h.countJobs(), 1)
 		h.command("agent:main:box:group:-5", "/remind tomorrow 9:00 tea", "7", "-5")
 		want(t, "jobs", h.countJobs(), 2)
-		h.close()
 	})
 }
 
 func TestACommandReachesNoJobOfAnotherPerson(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.command(annaHere, "/remind tomorrow 9:00 secret", "7", "7")
 		page, err := h.jobs.Jobs(t.Context(), cron.JobFilter{Limit: 1})
 		if err != nil {
@@ -146,13 +137,11 @@ func TestACommandReachesNoJobOfAnotherPerson(t *testing.T) {
 		if answer := h.command(annaHere, "/jobs", "7", "7"); !strings.Contains(answer, "1. secret, at ") {
 			t.Errorf("the owner got %q", answer)
 		}
-		h.close()
 	})
 }
 
 func TestBadPlansGetASentenceAndStoreNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t), func(c *dispatch.Config) { c.Cron.MaxJobsOfUser = 1 })
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		for _, text := range []string{
 			"/remind", "/remind soon tea", "/remind in 20m", "/remind every 59s tea", "/remind in 9000h tea", "/remind 1999-12-31 9:00 tea", "/remind every 99999999999d x",
 			"/cron add", `/cron add "* * * * * *" x`, `/cron add "0 0 30 2 *" x`, "/cron add 61 * * * * x", "/cron add @every 1s x", "/cron add in 20m " + strings.Repeat("x", 66_000),
@@ -173,13 +162,11 @@ func TestBadPlansGetASentenceAndStoreNothing(t *testing.T) {
 			t.Errorf("over the limit: %q", answer)
 		}
 		want(t, "jobs", h.countJobs(), 1)
-		h.close()
-	})
+	}, func(c *dispatch.Config) { c.Cron.MaxJobsOfUser = 1 })
 }
 
 func TestAnOperatorNeedsTheScopeOfTheCallToChangeJobsByACommand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		scope := func(s string) func(*chat.Message) { return func(m *chat.Message) { m.Scope = s } }
 		id := h.send("main", "/remind every 10s tea", scope("operator.write"))
 		if text := h.end(id).Text; !strings.Contains(text, "operator.admin") {
@@ -197,7 +184,6 @@ func TestAnOperatorNeedsTheScopeOfTheCallToChangeJobsByACommand(t *testing.T) {
 			t.Errorf("the conversation that asked got no answer: %+v", tr.Entries)
 		}
 		h.send("main", "/cron rm 1")
-		h.close()
 	})
 }
 
@@ -210,8 +196,7 @@ func storeQuery(session string) store.TranscriptQuery {
 }
 
 func TestAJobOfOneMomentFiresAgainWhenItIsAddedWithAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		by := chat.Caller{Principal: "gateway", Scopes: []string{"operator.admin"}}
 		add := func(in time.Duration) cron.Put {
 			t.Helper()
@@ -240,7 +225,6 @@ func TestAJobOfOneMomentFiresAgainWhenItIsAddedWithAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(t, "one that a caller disabled before it fired is enabled", add(2*time.Hour).Job.Enabled, false)
-		h.close()
 	})
 }
 
@@ -249,8 +233,7 @@ func TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t), func(c *dispatch.Config) { c.Cron.MaxRunsPerDay = 3 })
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.command(annaHere, "/cron add every 30m look at the mail", "7", "7")
 		h.command(annaHere, "/cron add every 40m look at the door", "7", "7")
 		h.command("agent:main:box:direct:8", "/cron add every 2h water the flowers", "8", "8") // another person's share is not touched
@@ -276,6 +259,5 @@ func TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert(t *testing.T) {
 		if n := len(h.box.texts("7")); n <= before+4 {
 			t.Errorf("anna has %d messages, want more a day later", n)
 		}
-		h.close()
-	})
+	}, func(c *dispatch.Config) { c.Cron.MaxRunsPerDay = 3 })
 }

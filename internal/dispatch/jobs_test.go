@@ -11,8 +11,6 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/dispatch"
-	"laneway/internal/store/sqlite"
-	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // jobHarness is a harness whose jobs fire.
@@ -102,8 +100,7 @@ func everySecond(id, text string) cron.Job {
 }
 
 func TestAJobFiresOnItsMillisecondAndOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(everySecond("tick", "hello"))
 		time.Sleep(10*time.Second + 500*time.Millisecond)
 		synctest.Wait()
@@ -124,13 +121,11 @@ func TestAJobFiresOnItsMillisecondAndOnce(t *testing.T) {
 		if ended != 10 {
 			t.Errorf("%d runs have ended, want 10: %+v", ended, runs)
 		}
-		h.close()
 	})
 }
 
 func TestAFailedRunIsTriedAgainAndThenAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(cron.Job{ID: "bad", Schedule: schedule.Spec{Kind: schedule.KindAt, At: time.Now().Add(time.Second)}, Payload: cron.Payload{Text: "fail"}})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
@@ -147,13 +142,11 @@ func TestAFailedRunIsTriedAgainAndThenAnError(t *testing.T) {
 		if err != nil || job.Enabled || job.State.ConsecutiveErrors != 1 || job.State.RunCount != 1 {
 			t.Errorf("the job is %+v (%v)", job, err)
 		}
-		h.close()
 	})
 }
 
 func TestAFireWhileARunIsActiveIsSkipped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(everySecond("slow", "sleep 2500ms"))
 		time.Sleep(7*time.Second + 200*time.Millisecond)
 		synctest.Wait()
@@ -168,13 +161,11 @@ func TestAFireWhileARunIsActiveIsSkipped(t *testing.T) {
 		if count["ok"] != 2 || count["skippedoverlap"] != 4 || count["running"] != 1 {
 			t.Errorf("states: %v", states)
 		}
-		h.close()
 	})
 }
 
 func TestABufferedFireStartsWhenTheActiveRunEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(everySecond("buf", "sleep 2500ms"), func(j *cron.Job) { j.Overlap = cron.OverlapBufferOne })
 		time.Sleep(6*time.Second + 200*time.Millisecond)
 		synctest.Wait()
@@ -190,13 +181,11 @@ func TestABufferedFireStartsWhenTheActiveRunEnds(t *testing.T) {
 			t.Errorf("%d runs of the job at once", h.runner.mostAll)
 		}
 		h.runner.mu.Unlock()
-		h.close()
 	})
 }
 
 func TestCancelPreviousStopsTheOlderRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(everySecond("new", "sleep 1h"), func(j *cron.Job) {
 			j.Overlap, j.Schedule.EveryMs = cron.OverlapCancelPrevious, 5000
 		})
@@ -209,7 +198,6 @@ func TestCancelPreviousStopsTheOlderRun(t *testing.T) {
 		if count["cancelledreplaced"] != 3 || count["running"] != 1 {
 			t.Errorf("states: %v", count)
 		}
-		h.close()
 	})
 }
 

@@ -264,8 +264,7 @@ func TestAProcessThatDiesBeforeItNotesAGoneChatLeavesItToTheNext(t *testing.T) {
 }
 
 func TestWhatFailuresHaveSwitchedOffIsOnAgainAfterAResume(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(everySecond("bad", "fail bad_request"), func(j *cron.Job) { j.PauseAfter = 3 })
 		after(10 * time.Second)
 		want(t, "switched off", h.job("bad").AutoDisabled, true)
@@ -276,14 +275,12 @@ func TestWhatFailuresHaveSwitchedOffIsOnAgainAfterAResume(t *testing.T) {
 		}
 		after(1500 * time.Millisecond)
 		want(t, "runs again", len(h.runs("bad")) > ran, true)
-		h.close()
 	})
 }
 
 // TestNothingGrowsInAChatThatIsGone: what is shown of an answer while it is made goes to that chat, too.
 func TestNothingGrowsInAChatThatIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.asker.change(func() {
 			h.asker.fail = func(chat.Reply) error { return &channel.SendError{Reason: "blocked", Permanent: true, Gone: true} }
 		})
@@ -291,6 +288,5 @@ func TestNothingGrowsInAChatThatIsGone(t *testing.T) {
 		after(10 * time.Second)
 		want(t, "runs", len(h.runs("digest")) >= 9, true)
 		want(t, "shown", len(h.asker.shown), 1)
-		h.close()
 	})
 }

@@ -39,8 +39,7 @@ func TestAWebhookGetsTheRunAndTheLedgerWhetherItArrived(t *testing.T) {
 		}, cron.DeliveryDone, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := openCron(t, newStore(t), bodies)
+			inJobs(t, func(t *testing.T, h *jobHarness) {
 				var keys []string
 				h.hook.fail = func(r chat.Reply) error {
 					keys = append(keys, r.RunID)
@@ -64,15 +63,13 @@ func TestAWebhookGetsTheRunAndTheLedgerWhetherItArrived(t *testing.T) {
 				if c.want == cron.DeliveryDone {
 					wantList(t, "bodies", h.hook.texts(hookURL), []string{"ok hello"})
 				}
-				h.close()
-			})
+			}, bodies)
 		})
 	}
 }
 
 func TestARunThatNeededARetryIsReportedOnceUnderItsOwnID(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t), bodies)
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(once("bad", "fail", time.Second), deliverTo(cron.Delivery{Mode: cron.DeliverWebhook, To: hookURL}))
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
@@ -84,13 +81,11 @@ func TestARunThatNeededARetryIsReportedOnceUnderItsOwnID(t *testing.T) {
 		if len(sent) != 1 || sent[0].RunID != runs[0].ID || !strings.HasPrefix(sent[0].Text, "error ") {
 			t.Errorf("sent %+v", sent)
 		}
-		h.close()
-	})
+	}, bodies)
 }
 
 func TestTheCompletionIsSentBesideTheAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t), bodies)
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.hook.fail = func(chat.Reply) error { return &channel.SendError{Reason: "refused", Permanent: true} }
 		var sent []string
 		fail := h.hook.fail
@@ -105,8 +100,7 @@ func TestTheCompletionIsSentBesideTheAnswer(t *testing.T) {
 		if r := h.runs("both")[0]; r.Delivery != cron.DeliveryDone || r.DeliveryError != "" {
 			t.Errorf("the failed completion counts as the answer: %+v", r)
 		}
-		h.close()
-	})
+	}, bodies)
 }
 
 func TestAlertsAboutFailuresGoWhereTheJobNames(t *testing.T) {
@@ -118,8 +112,7 @@ func TestAlertsAboutFailuresGoWhereTheJobNames(t *testing.T) {
 		"a webhook": {`{"failureDestination":{"mode":"webhook","to":"` + hookURL + `"}}`, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := openCron(t, newStore(t), bodies)
+			inJobs(t, func(t *testing.T, h *jobHarness) {
 				h.put(cron.Job{ID: "bad", Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 120_000}, Payload: cron.Payload{Text: "fail"}},
 					deliverTo(cron.Delivery{Mode: cron.DeliverNone, Options: []byte(c.options)}))
 				time.Sleep(2*time.Minute + time.Minute) // the first run has failed
@@ -129,8 +122,7 @@ func TestAlertsAboutFailuresGoWhereTheJobNames(t *testing.T) {
 				synctest.Wait()
 				want(t, "sent in the chat", len(h.box.texts("ops")), c.box)
 				want(t, "sent to the webhook", len(h.hook.texts(hookURL)), c.hooks)
-				h.close()
-			})
+			}, bodies)
 		})
 	}
 }
@@ -141,8 +133,7 @@ func TestSkippedSlotsGiveOneAlertWhereTheJobAsksForIt(t *testing.T) {
 		want    int
 	}{"wanted": {true, 1}, "not wanted": {false, 0}} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := openCron(t, newStore(t))
+			inJobs(t, func(t *testing.T, h *jobHarness) {
 				h.put(everySecond("slow", "sleep 9m"), func(j *cron.Job) {
 					j.Alert = cron.Alert{After: 3, IncludeSkipped: c.include, Delivery: cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "ops"}}
 				})
@@ -150,7 +141,6 @@ func TestSkippedSlotsGiveOneAlertWhereTheJobAsksForIt(t *testing.T) {
 				want(t, "sent after two", len(h.box.texts("ops")), 0)
 				after(10 * time.Second)
 				want(t, "sent", len(h.box.texts("ops")), c.want)
-				h.close()
 			})
 		})
 	}

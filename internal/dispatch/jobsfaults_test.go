@@ -33,8 +33,7 @@ func TestAFailureThatDoesNotPassIsNotTriedAgain(t *testing.T) {
 		{chat.FailOverloaded, 0, 1, cron.AttemptError},
 	} {
 		t.Run(string(c.reason), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := openCron(t, newStore(t))
+			inJobs(t, func(t *testing.T, h *jobHarness) {
 				h.put(once("bad", "fail "+string(c.reason), time.Second), func(j *cron.Job) { j.Retry.Retries = c.retries })
 				after(10 * time.Minute)
 				runs := h.runs("bad")
@@ -48,7 +47,6 @@ func TestAFailureThatDoesNotPassIsNotTriedAgain(t *testing.T) {
 				}
 				want(t, "calls of the agent", len(h.runner.texts()), c.attempts)
 				want(t, "errors in a row", h.job("bad").State.ConsecutiveErrors, 1)
-				h.close()
 			})
 		})
 	}
@@ -141,8 +139,7 @@ func TestAJobThatRunsAtMostOnceIsInterruptedByACrashWithOneAlert(t *testing.T) {
 }
 
 func TestAJobThatKeepsFailingIsDisabledWithOneAlert(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		bad := cron.Job{ID: "bad", Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000}, Payload: cron.Payload{Text: "fail"}}
 		h.put(bad, func(j *cron.Job) {
 			j.PauseAfter, j.Retry.Retries, j.Alert.After = 3, 0, 5
@@ -163,7 +160,6 @@ func TestAJobThatKeepsFailingIsDisabledWithOneAlert(t *testing.T) {
 		}
 		after(61 * time.Second)
 		wantList(t, "runs after it was enabled", h.states("bad"), []string{"error", "error", "error", "error"})
-		h.close()
 	})
 }
 

@@ -19,8 +19,7 @@ func TestOldMessagesAreRemovedByABuiltInJobEveryNight(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t), func(c *dispatch.Config) { c.Cron.MessageRetention = time.Hour })
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		old := h.send("main", "hello", replyTo("5"))
 		h.end(old)
 		after(3 * time.Hour)
@@ -41,23 +40,20 @@ func TestOldMessagesAreRemovedByABuiltInJobEveryNight(t *testing.T) {
 		if err != nil || len(page.Runs) != 1 || !strings.HasPrefix(page.Runs[0].Summary, "1 messages and 1 outgoing messages removed") {
 			t.Errorf("the ledger has %+v, %v", page.Runs, err)
 		}
-		h.close()
-	})
+	}, func(c *dispatch.Config) { c.Cron.MessageRetention = time.Hour })
 }
 
 func TestWithoutARetentionNothingIsRemoved(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		id := h.send("main", "hello")
 		h.end(id)
 		after(4 * time.Hour)
 		if _, err := h.st.MessageByID(t.Context(), id); err != nil {
 			t.Errorf("the message is gone: %v", err)
 		}
-		h.close()
 	})
 }
 
@@ -65,8 +61,7 @@ func TestOldSessionsOfTasksAreRemovedByABuiltInJobEveryNight(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t), team(&branching{}), func(c *dispatch.Config) { c.Cron.Retention = time.Hour })
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.end(h.send("agent:main:own", calling(delegated("old"), spawns("old", true))))
 		after(3 * time.Hour)
 		h.end(h.send("agent:main:own", calling(delegated("young"))))
@@ -83,8 +78,7 @@ func TestOldSessionsOfTasksAreRemovedByABuiltInJobEveryNight(t *testing.T) {
 		if err != nil || len(tr.Entries) < 4 {
 			t.Errorf("the conversation has %d entries, %v", len(tr.Entries), err)
 		}
-		h.close()
-	})
+	}, team(&branching{}), func(c *dispatch.Config) { c.Cron.Retention = time.Hour })
 }
 
 func TestOldSessionsOfCompactionsAreRemovedByABuiltInJobEveryNight(t *testing.T) {

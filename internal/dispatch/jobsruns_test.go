@@ -15,7 +15,6 @@ import (
 	"laneway/internal/cron/schedule"
 	"laneway/internal/dispatch"
 	"laneway/internal/store/sqlite"
-	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // operator is who makes the jobs of these tests.
@@ -69,8 +68,7 @@ func (h *jobHarness) enable(id, word string) {
 }
 
 func TestSwitchingAJobOffAndOnBeforeItsSlotKeepsTheSlot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(once("at", "hello", 1500*time.Millisecond))
 		after(1200 * time.Millisecond)
 		for _, word := range []string{"false", "true"} {
@@ -81,13 +79,11 @@ func TestSwitchingAJobOffAndOnBeforeItsSlotKeepsTheSlot(t *testing.T) {
 		if r := h.runs("at")[0]; !r.StartedAt.Equal(r.ScheduledFor) {
 			t.Errorf("it began %s after its slot", r.StartedAt.Sub(r.ScheduledFor))
 		}
-		h.close()
 	})
 }
 
 func TestAPausedJobDoesNotFireAndResumingCountsWhatPassed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(everySecond("tick", "hello"), func(j *cron.Job) { j.Schedule.EveryMs = 10_000 })
 		after(10*time.Second - time.Since(time.Now().Truncate(10*time.Second)) + 100*time.Millisecond)
 		wantList(t, "before", h.states("tick"), []string{"ok"})
@@ -111,13 +107,11 @@ func TestAPausedJobDoesNotFireAndResumingCountsWhatPassed(t *testing.T) {
 		if err == nil {
 			t.Error("a pause that ends in the past was taken")
 		}
-		h.close()
 	})
 }
 
 func TestAPauseWithAnEndResumesByItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(everySecond("tick", "hello"), func(j *cron.Job) { j.Schedule.EveryMs = 10_000 })
 		until := time.Now().Add(25 * time.Second)
 		if _, err := h.d.CronPause(t.Context(), "tick", "holidays", until, operator()); err != nil {
@@ -133,13 +127,11 @@ func TestAPauseWithAnEndResumesByItself(t *testing.T) {
 		if j := h.job("tick"); j.Pause != nil || !j.MayFire() {
 			t.Errorf("the job: %+v", j)
 		}
-		h.close()
 	})
 }
 
 func TestABackfillRunsThePastSlotsOneAfterTheOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(everySecond("tick", "sleep 2s"), func(j *cron.Job) { j.Schedule.EveryMs = 3_600_000 })
 		now := time.Now().Truncate(time.Hour)
 		p := cron.BackfillParams{ID: "tick", From: now.Add(-3 * time.Hour), To: now, MaxRuns: 10, DryRun: true}
@@ -172,13 +164,11 @@ func TestABackfillRunsThePastSlotsOneAfterTheOther(t *testing.T) {
 			}
 		}
 		want(t, "entries after refused ones", len(h.runs("tick")), 4)
-		h.close()
 	})
 }
 
 func TestACancelledRunEndsAtOnceAndIsNotTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t), lanes(1))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(once("running", "sleep 1h", time.Second))
 		h.put(once("waiting", "hello", 2*time.Second))
 		after(3 * time.Second)
@@ -207,16 +197,14 @@ func TestACancelledRunEndsAtOnceAndIsNotTriedAgain(t *testing.T) {
 		if _, err := h.d.CronCancel(t.Context(), cron.CancelParams{RunID: "schedule:none:1"}, operator()); err == nil {
 			t.Error("an unknown run was cancelled")
 		}
-		h.close()
-	})
+	}, lanes(1))
 }
 
 func TestRunNowReportsWhyItDidNotRunAndLeavesThePlanAlone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(once("tomorrow", "sleep 5s", 24*time.Hour), func(j *cron.Job) { j.DeleteAfter = true })
 		planned := h.job("tomorrow").State.NextRunAt
 		run, reason, err := h.d.CronRun(t.Context(), "tomorrow", cron.RunForce, operator(), nil)
@@ -238,13 +226,11 @@ func TestRunNowReportsWhyItDidNotRunAndLeavesThePlanAlone(t *testing.T) {
 		if _, err := h.jobs.Job(t.Context(), "tomorrow", ""); err == nil {
 			t.Error("the job is there after its run")
 		}
-		h.close()
 	})
 }
 
 func TestAnEditWhileARunRunsIsKeptAndAnEarlierPlanDoesNotComeBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(everySecond("tick", "sleep 10s"), func(j *cron.Job) { j.Schedule.EveryMs = 60_000 })
 		after(61 * time.Second)
 		wantList(t, "before", h.states("tick"), []string{"running"})
@@ -261,7 +247,6 @@ func TestAnEditWhileARunRunsIsKeptAndAnEarlierPlanDoesNotComeBack(t *testing.T) 
 			t.Fatal(err)
 		}
 		wantList(t, "history after the removal", h.states("tick"), []string{"ok"})
-		h.close()
 	})
 }
 
@@ -332,8 +317,7 @@ func TestABurstStartsAsFastAsItIsClaimed(t *testing.T) {
 }
 
 func TestTheHistoryOfAJobHasItsChanges(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(once("digest", "hello", time.Hour))
 		if _, err := h.d.CronPause(t.Context(), "digest", "holidays", time.Time{}, operator()); err != nil {
 			t.Fatal(err)
@@ -357,6 +341,5 @@ func TestTheHistoryOfAJobHasItsChanges(t *testing.T) {
 		wantList(t, "changes, the newest first", changes(operator(), cron.RunFilter{}), []string{"cron.resume by gateway", "cron.pause by gateway"})
 		wantList(t, "since the pause", changes(operator(), cron.RunFilter{Since: paused.Add(time.Second)}), []string{"cron.resume by gateway"})
 		wantList(t, "for a principal that does not see the job", changes(chat.Caller{Principal: "lab", Own: true}, cron.RunFilter{}), nil)
-		h.close()
 	})
 }

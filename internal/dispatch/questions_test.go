@@ -288,12 +288,10 @@ func TestACredentialAnswersInWords(t *testing.T) {
 
 // TestARepeatedCallAsksOnce repeats the call of a turn under its key, as a turn that runs again does.
 func TestARepeatedCallAsksOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(t), withRunner(&repeating{}, dispatch.Tools{Default: true}))
-		defer h.close()
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.end(h.send(groupOfAsker, "twice", member("7")))
 		want(t, "questions", h.questionsAsked(), 1)
-	})
+	}, withRunner(&repeating{}, dispatch.Tools{Default: true}))
 }
 
 // TestOpenQuestionsAreBounded lets a turn ask for more than a person is shown.

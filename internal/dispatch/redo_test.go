@@ -119,8 +119,7 @@ func TestACommandThatMayHaveRemovedAJobRemovesNoOther(t *testing.T) {
 
 // A command that was answered is not executed again, also after the transcript that shows it is in the archive.
 func TestAnAnsweredCommandIsOver(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		model := func() string {
 			s, err := h.st.Session(t.Context(), h.msg(annaHere, "x").Session, "")
 			if err != nil {
@@ -135,6 +134,5 @@ func TestAnAnsweredCommandIsOver(t *testing.T) {
 		}
 		want(t, "the model", model(), "two")
 		want(t, "answers", len(h.box.texts("7")), 3)
-		h.close()
 	})
 }

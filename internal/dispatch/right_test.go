@@ -90,9 +90,7 @@ func TestNoCallerMakesASessionThatWillBeMadeForAnother(t *testing.T) {
 }
 
 func TestACredentialThatSeesItsOwnSpeaksInNoChatOfAChannel(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
-		defer h.close()
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		chatOf := func(more ...string) map[string]any {
 			at := map[string]any{"mode": "announce", "channel": "telegram", "to": "4711"}
 			for i := 0; i < len(more); i += 2 {

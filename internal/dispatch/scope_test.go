@@ -36,8 +36,7 @@ func tableOfCommands(t *testing.T) *command.Table {
 // Every command beside the method that it stands for, with every scope: a credential needs for the one what it needs for the other. Without that
 // nothing is done and the reply names the scope it needs.
 func TestACommandNeedsWhatItsMethodNeeds(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		methods := gateway.Needs()
 		jobs := func() int {
 			page, err := h.d.CronList(t.Context(), cron.JobFilter{Limit: 10}, operator())
@@ -64,7 +63,6 @@ func TestACommandNeedsWhatItsMethodNeeds(t *testing.T) {
 			}
 		}
 		want(t, "turns: the one that /cron run asks for", len(h.runner.texts()), 1)
-		h.close()
 	})
 }
 

@@ -16,9 +16,7 @@ import (
 )
 
 func TestARepeatedResetSparesTheNewConversation(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		key, by := chat.MainKey("main"), chat.Caller{Principal: "tester", Scopes: []string{chat.ScopeWrite}}
 		o := &chat.IdempotencyKey{Owner: "tester", Method: "sessions.reset", Key: "k", Hash: "h"}
 		old := h.send("main", "sleep 1h")
@@ -45,9 +43,7 @@ func TestARepeatedResetSparesTheNewConversation(t *testing.T) {
 }
 
 func TestARepeatedDeleteSparesTheNewSession(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		p := store.DeleteParams{Session: chat.MainKey("main"), IdempotencyKey: &chat.IdempotencyKey{Owner: "tester", Method: "sessions.delete", Key: "k", Hash: "h"}}
 		remove := func() {
 			t.Helper()
@@ -68,9 +64,7 @@ func TestARepeatedDeleteSparesTheNewSession(t *testing.T) {
 
 // The check in front of the acceptance and the acceptance itself are two steps; a caller that makes the session in between owns it.
 func TestOfTwoWhoMakeASessionAtOnceOneOwnsIt(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		for round := range 50 {
 			key := fmt.Sprintf("room%d", round)
 			names := []string{"ann", "bob"}
@@ -97,9 +91,7 @@ func TestOfTwoWhoMakeASessionAtOnceOneOwnsIt(t *testing.T) {
 }
 
 func TestCommandsReachNoSessionOfAnother(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send("main", "sleep 5s")
 		time.Sleep(time.Second)
 		for _, text := range []string{"/stop", "/stopall", "/queue", "/new"} {

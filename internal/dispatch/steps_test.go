@@ -42,8 +42,7 @@ func (stepping) Run(ctx context.Context, _ agent.Request, emit func(agent.Event)
 
 // TestAPersonIsShownTheStepOfATurn: the call that began last and has no result, or that the agent works, and nothing while it writes.
 func TestAPersonIsShownTheStepOfATurn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), runBy(stepping{}))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		began := time.Now()
 		want(t, "outcome", h.end(h.send(askerChat, "go", askerMessage("7"))).Outcome, chat.OutcomeAnswered)
 		after(time.Second)
@@ -60,20 +59,17 @@ func TestAPersonIsShownTheStepOfATurn(t *testing.T) {
 			`"one two " go test since 0 s, 2`, `"one two " working since 40 s, 2`, `"one two three", 2`,
 		})
 		want(t, "replaced", fmt.Sprint(h.asker.replaced), "[true]")
-		h.close()
-	})
+	}, runBy(stepping{}))
 }
 
 // TestNoReplyReplacesThePreviewOfAStoppedTurn.
 func TestNoReplyReplacesThePreviewOfAStoppedTurn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), runBy(stepping{}))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send(askerChat, "go", askerMessage("7"))
 		time.Sleep(15 * time.Second)
 		h.send(askerChat, "/stop", askerMessage("7"))
 		want(t, "outcome", h.end(id).Outcome, chat.OutcomeStopped)
 		after(time.Second)
 		want(t, "replaced", fmt.Sprint(h.asker.replaced), "[false]")
-		h.close()
-	})
+	}, runBy(stepping{}))
 }

@@ -15,9 +15,7 @@ import (
 // TestStopCommandWorksWhileEveryLaneIsFull: two chats fill the lane for 14 s, a third waits and sends /stop, then the first does. Other chats
 // are taken in meanwhile without a delay.
 func TestStopCommandWorksWhileEveryLaneIsFull(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), lanes(2))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		began := time.Now()
 		a, b := h.send("a", "sleep 14s"), h.send("b", "sleep 14s")
 		waiting := h.send("c", "hello")
@@ -36,14 +34,12 @@ func TestStopCommandWorksWhileEveryLaneIsFull(t *testing.T) {
 		}
 		want(t, "b", h.end(b).Outcome, chat.OutcomeAnswered)
 		want(t, "b ended after", time.Since(began).Round(time.Second), 14*time.Second)
-	})
+	}, lanes(2))
 }
 
 // TestStopAllTakesRunningWaitingAndDebounced sends /stopall behind a lane that others hold, with ten messages waiting and one in the window.
 func TestStopAllTakesRunningWaitingAndDebounced(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), lanes(1), queue(dispatch.QueueRules{Cap: 11}))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		holder := h.send("other", "sleep 1m")
 		var ids []string
 		for range 10 {
@@ -67,7 +63,7 @@ func TestStopAllTakesRunningWaitingAndDebounced(t *testing.T) {
 		synctest.Wait()
 		h.end(h.send("main", "/stopall"))
 		want(t, "a running turn", h.end(running).Outcome, chat.OutcomeStopped)
-	})
+	}, lanes(1), queue(dispatch.QueueRules{Cap: 11}))
 }
 
 // TestNothingStartsBetweenTheSignalOfAStopAndItsRow: a message becomes known to the scheduler after /stopall has cancelled the running turn and before
@@ -101,9 +97,7 @@ func TestNothingStartsBetweenTheSignalOfAStopAndItsRow(t *testing.T) {
 
 // TestAStoppedTurnIsNeverOverlapped: the runner ignores its context for three seconds; every message meanwhile waits for its return.
 func TestAStoppedTurnIsNeverOverlapped(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		began := time.Now()
 		deaf := h.send("main", "deaf 3s")
 		synctest.Wait()
@@ -152,9 +146,7 @@ func TestCommandsActAtOnceAndCutTheBatch(t *testing.T) {
 	}
 	for text, c := range cases {
 		t.Run(text, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				h := open(t, newStore(t))
-				defer h.close()
+			inDispatcher(t, func(t *testing.T, h *harness) {
 				before := h.send("main", "before", typed)
 				time.Sleep(100 * time.Millisecond)
 				sentAt := time.Now()

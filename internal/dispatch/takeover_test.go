@@ -252,9 +252,7 @@ func TestTheEndOfATurnIsWrittenWhenTheDatabaseIsBack(t *testing.T) {
 }
 
 func TestASlowChatDelaysNoOtherAndKeepsItsOrder(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		h.box.delay = func(r chat.Reply) time.Duration {
 			if r.Target.ChatID == "slow" {
 				return 20 * time.Second

@@ -77,10 +77,8 @@ func (r askingTwice) Run(ctx context.Context, req agent.Request, emit func(agent
 
 // TestTheMarkOfATaskIsInTheStore reads the end of a sub-turn that has ended before its parent waits for it.
 func TestTheMarkOfATaskIsInTheStore(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(t), withTeam, func(c *dispatch.Config) { c.Agents[0].Runner = askingTwice{} })
-		defer h.close()
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		want(t, "one that has read", h.end(h.send("agent:main:own", `twice {"wait":true,"task":"mail_read {}"}`)).Text, "true done by the server")
 		want(t, "one that has not", h.end(h.send("agent:main:own", `twice {"wait":true,"task":"count"}`)).Text, "false there is no tool count")
-	})
+	}, withTeam, func(c *dispatch.Config) { c.Agents[0].Runner = askingTwice{} })
 }

@@ -34,8 +34,7 @@ func wantWaits(t *testing.T, got, expect map[string]chat.Waiting) {
 }
 
 func TestOpenTurnsSayWhatTheyWaitFor(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), lanes(1), queue(dispatch.QueueRules{Settings: scheduler.Settings{Debounce: 3 * time.Second, MaxConcurrent: 1}}))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		runs := h.send("main", "sleep 1h")
 		h.send("main", "after it")
 		h.send("two", "in the lane")
@@ -49,26 +48,22 @@ func TestOpenTurnsSayWhatTheyWaitFor(t *testing.T) {
 		if _, err := h.d.Stop(t.Context(), store.StopParams{Session: chat.MainKey("main"), Scope: store.StopRun, MessageID: runs}); err != nil {
 			t.Fatal(err)
 		}
-		h.close()
-	})
+	}, lanes(1), queue(dispatch.QueueRules{Settings: scheduler.Settings{Debounce: 3 * time.Second, MaxConcurrent: 1}}))
 }
 
 func TestATurnThatAsksWaitsForItsPerson(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), runBy(asks{}))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send(askerChat, "go", askerMessage("7"))
 		h.asked(0)
 		wantWaits(t, h.waitsOf(store.TurnFilter{Which: store.TurnsRunning}), map[string]chat.Waiting{"go": {Cause: chat.WaitQuestion}})
 		h.by7(texts(h.asked(0))[0])
 		h.end(id)
 		want(t, "after the answer", len(h.waitsOf(store.TurnFilter{})), 0)
-		h.close()
-	})
+	}, runBy(asks{}))
 }
 
 func TestARunBetweenTwoAttemptsWaitsForTheNextOne(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(once("failing", "fail", time.Second))
 		after(1500 * time.Millisecond)
 		var next time.Time
@@ -81,6 +76,5 @@ func TestARunBetweenTwoAttemptsWaitsForTheNextOne(t *testing.T) {
 		want(t, "found", next.IsZero(), false)
 		want(t, "in the lane main", len(h.waitsOf(store.TurnFilter{Lane: "main"})), 0)
 		want(t, "that run", len(h.waitsOf(store.TurnFilter{Which: store.TurnsRunning})), 0)
-		h.close()
 	})
 }

@@ -86,8 +86,7 @@ func texts(c *chat.Choice) (list []string) {
 }
 
 func TestAnAgentAsksItsPersonByButtons(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), runBy(asks{}))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send(askerChat, "go", askerMessage("7"))
 		q := h.asked(0)
 		buttons := texts(q)
@@ -113,18 +112,15 @@ func TestAnAgentAsksItsPersonByButtons(t *testing.T) {
 		if text := h.by7(buttons[1]); !strings.Contains(text, "no open question") {
 			t.Errorf("another answer got %q", text)
 		}
-		h.close()
-	})
+	}, runBy(asks{}))
 }
 
 func TestAnAgentIsRefusedByAButton(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), runBy(asks{}))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send(askerChat, "go", askerMessage("7"))
 		want(t, "the answer", h.by7(texts(h.asked(0))[1]), "The answer is: No.")
 		want(t, "the turn", h.end(id).Text, "No")
-		h.close()
-	})
+	}, runBy(asks{}))
 }
 
 func TestOfSeveralOptionsThePersonChoosesOneByItsNumber(t *testing.T) {
@@ -202,21 +198,18 @@ func TestAnAnswerThatCountsAlwaysOutlivesTheProcess(t *testing.T) {
 }
 
 func TestAQuestionThatIsNotAnsweredEndsWithItsTime(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), runBy(asks{}))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send(askerChat, "go", askerMessage("7"))
 		allow := texts(h.asked(0))[0]
 		want(t, "the turn", h.end(id).Text, "no answer")
 		if text := h.by7(allow); !strings.Contains(text, "it is too old") {
 			t.Errorf("a late answer got %q", text)
 		}
-		h.close()
-	})
+	}, runBy(asks{}))
 }
 
 func TestAStopEndsTheQuestionOfItsTurn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), runBy(asks{}))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send(askerChat, "go", askerMessage("7"))
 		allow := texts(h.asked(0))[0]
 		began := time.Now()
@@ -228,8 +221,7 @@ func TestAStopEndsTheQuestionOfItsTurn(t *testing.T) {
 		if text := h.by7(allow); !strings.Contains(text, "its turn has ended") {
 			t.Errorf("an answer behind the stop got %q", text)
 		}
-		h.close()
-	})
+	}, runBy(asks{}))
 }
 
 // TestATurnThatRunsAgainAsksAgain ends the process while a question is open, by a drain and by a kill: the old question cannot be answered, the new one can.
@@ -326,8 +318,7 @@ func TestAnAnswerIsReadAgainAfterAFault(t *testing.T) {
 
 // TestOnTheWebAQuestionIsALineOfTheConversation: it is answered by writing the command.
 func TestOnTheWebAQuestionIsALineOfTheConversation(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), runBy(asks{}))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send("web", "go")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -346,13 +337,11 @@ func TestOnTheWebAQuestionIsALineOfTheConversation(t *testing.T) {
 		}
 		h.send("web", command)
 		want(t, "the turn", h.end(id).Text, "Yes")
-		h.close()
-	})
+	}, runBy(asks{}))
 }
 
 func TestWhereNoPersonCanBeAskedNothingIsAsked(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), runBy(asks{}))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		for name, change := range map[string]func(m *chat.Message){
 			"NoButtons": replyTo("7"),
 			"API":       func(m *chat.Message) { m.Channel = "api" },
@@ -362,8 +351,7 @@ func TestWhereNoPersonCanBeAskedNothingIsAsked(t *testing.T) {
 				t.Errorf("%s: got %+v", name, end)
 			}
 		}
-		h.close()
-	})
+	}, runBy(asks{}))
 }
 
 // teamThatAsks are an agent that delegates to a second one, which asks.
@@ -376,8 +364,7 @@ func teamThatAsks(c *dispatch.Config) {
 
 // TestASubTurnAsksAtTheRootOfItsTree: the person is where the request came from, and reads which agent asks.
 func TestASubTurnAsksAtTheRootOfItsTree(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), teamThatAsks)
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send(askerChat, calling(delegated("go")), askerMessage("7"))
 		allow := texts(h.asked(0))[0]
 		if sent := h.asker.texts("7"); !strings.HasPrefix(sent[len(sent)-1], "The agent coder wants to do this for you: delete it") {
@@ -385,8 +372,7 @@ func TestASubTurnAsksAtTheRootOfItsTree(t *testing.T) {
 		}
 		want(t, "the answer", h.by7(allow), "The answer is: Yes.")
 		want(t, "the turn", h.end(id).Text, "Yes")
-		h.close()
-	})
+	}, teamThatAsks)
 }
 
 // TestATurnOfAJobAsksNone, and neither does one of its sub-turns.
@@ -413,14 +399,12 @@ func TestATurnOfAJobAsksNone(t *testing.T) {
 
 // TestATurnOfSeveralPeopleAsksNone lets another person write into a turn before it asks.
 func TestATurnOfSeveralPeopleAsksNone(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t), runBy(asks{pause: 10 * time.Second}))
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send("agent:main:shared", "wait")
 		time.Sleep(5 * time.Second)
 		h.send("agent:main:shared", "and allow it", mode(chat.ModeSteer), func(m *chat.Message) { m.Principal = "mallory" })
 		if text := h.end(id).Text; !strings.Contains(text, "several people") {
 			t.Errorf("got %q", text)
 		}
-		h.close()
-	})
+	}, runBy(asks{pause: 10 * time.Second}))
 }

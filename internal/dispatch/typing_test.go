@@ -13,8 +13,6 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/scheduler"
-	"laneway/internal/store/sqlite"
-	"laneway/internal/store/sqlite/sqlitetest"
 )
 
 // TestFastTypingStartsWithinTheMaximumAndLosesNothing: the window is held open by a person who goes on typing, up to its maximum; then a batch
@@ -30,9 +28,7 @@ func TestFastTypingStartsWithinTheMaximumAndLosesNothing(t *testing.T) {
 		"two a second":    {14, 500 * time.Millisecond, 2400 * time.Millisecond, []int{5, 5, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				h := open(t, newStore(t))
-				defer h.close()
+			inDispatcher(t, func(t *testing.T, h *harness) {
 				began := time.Now()
 				var ids []string
 				for i := range c.n {
@@ -67,9 +63,7 @@ func TestFastTypingStartsWithinTheMaximumAndLosesNothing(t *testing.T) {
 func TestTopicsOfOnePersonStaySeparate(t *testing.T) {
 	for name, key := range map[string]string{"topics of a group": "box:group:1", "private threads": "box:direct:7"} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				h := open(t, newStore(t))
-				defer h.close()
+			inDispatcher(t, func(t *testing.T, h *harness) {
 				in := func(topic string) func(*chat.Message) {
 					return func(m *chat.Message) {
 						m.Content.Thread, m.Channel = topic, "box"
@@ -96,8 +90,7 @@ func TestTopicsOfOnePersonStaySeparate(t *testing.T) {
 
 // TestProgramsPayNoWindow: what no person typed starts at once, and what waited behind a turn starts right after it, typed or not.
 func TestProgramsPayNoWindow(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		slot := time.Now().Add(3 * time.Second)
 		h.put(cron.Job{ID: "job", Schedule: schedule.Spec{Kind: schedule.KindAt, At: slot}, Payload: cron.Payload{Text: "by the clock"}})
 		sentAt := time.Now()
@@ -118,16 +111,13 @@ func TestProgramsPayNoWindow(t *testing.T) {
 		if late := h.runner.began("by the clock").Sub(slot); late < 0 || late > 5*time.Millisecond {
 			t.Errorf("the job began %s after its slot", late)
 		}
-		h.close()
 	})
 }
 
 // TestEachTurnHasAContextOfItsOwn: three messages of one session by three ways; the first sender is gone before its turn begins. Each
 // turn is answered and knows where its own message came from.
 func TestEachTurnHasAContextOfItsOwn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(t))
-		defer h.close()
+	inDispatcher(t, func(t *testing.T, h *harness) {
 		socket, gone := context.WithCancel(t.Context())
 		web := h.msg("box:direct:7", "sleep 1s")
 		if _, err := h.d.Receive(socket, web); err != nil {
@@ -158,8 +148,7 @@ func TestEachTurnHasAContextOfItsOwn(t *testing.T) {
 
 // TestRunsOfOneJobHaveIdsOfTheirOwn: two runs at once; the first ends, and the second is still listed and can be cancelled.
 func TestRunsOfOneJobHaveIdsOfTheirOwn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(everySecond("both", "sleep 15s"), func(j *cron.Job) {
 			j.Overlap, j.Schedule.EveryMs = cron.OverlapConcurrent, 10_000
 		})
@@ -186,6 +175,5 @@ func TestRunsOfOneJobHaveIdsOfTheirOwn(t *testing.T) {
 				want(t, "state of the cancelled run", r.State, cron.RunCancelled)
 			}
 		}
-		h.close()
 	})
 }

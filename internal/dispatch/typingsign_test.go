@@ -42,9 +42,7 @@ func TestTypingIsShownUntilTheTurnEnds(t *testing.T) {
 		"deaf to the timeout": {text: "deaf 1m", timeout: 10 * time.Second, outcome: chat.OutcomeAnswered, last: 8 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				h := open(t, newStore(t))
-				defer h.close()
+			inDispatcher(t, func(t *testing.T, h *harness) {
 				began := time.Now()
 				id := h.send("box:direct:7", c.text, replyTo("7"), func(m *chat.Message) { m.Content.Options.TimeoutMs = c.timeout.Milliseconds() })
 				if c.stop > 0 {
@@ -67,8 +65,7 @@ func TestTypingIsShownUntilTheTurnEnds(t *testing.T) {
 
 // TestAJobShowsNoTyping: no person waits for the answer of a job.
 func TestAJobShowsNoTyping(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(once("quiet", "sleep 20s", time.Second), deliverTo(cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "7"}))
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -76,6 +73,5 @@ func TestAJobShowsNoTyping(t *testing.T) {
 		if got := h.box.signs(time.Now()); len(got) != 0 {
 			t.Errorf("typing was shown %d times", len(got))
 		}
-		h.close()
 	})
 }

@@ -206,9 +206,7 @@ func TestMessagesThatNoProcessSendsAreNamed(t *testing.T) {
 
 // TestARunInTheSessionOfAnAgentThatThisProcessLacksFails has a job of one agent in a session of another: the rule by which jobs are claimed does not see that.
 func TestARunInTheSessionOfAnAgentThatThisProcessLacksFails(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := openCron(t, newStore(t))
-		defer h.close()
+	inJobs(t, func(t *testing.T, h *jobHarness) {
 		j := h.put(everySecond("j", "hello"), func(j *cron.Job) { j.Session = cron.NamedSession + "agent:second:main" })
 		time.Sleep(2 * time.Second)
 		runs := h.runs(j.ID)
