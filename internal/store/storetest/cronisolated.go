@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"strings"
 	"time"
 
 	"laneway/internal/chat"
@@ -93,50 +92,6 @@ func isolatedReads(w *world) {
 	equal(w, "transcript", textsOf(entries), []string{"user: work", "assistant: it is done", "system: a note"})
 	equal(w, "times", []time.Time{entries[0].At, entries[2].At}, []time.Time{began, w.clock.now()})
 	equal(w, "tokens", entries[1].Tokens, len("it is done"))
-	w.readsPages(key, l.SessionID, id)
-	w.isListed(key)
-}
-
-// readsPages reads the transcript of three entries in pieces.
-func (w *world) readsPages(key chat.SessionKey, sessionID, runID string) {
-	w.Helper()
-	for _, page := range []struct {
-		q    store.TranscriptQuery
-		want []string
-	}{
-		{store.TranscriptQuery{Limit: 1}, []string{"system: a note"}},
-		{store.TranscriptQuery{Limit: 1, Offset: 1}, []string{"assistant: it is done"}},
-		{store.TranscriptQuery{After: 1}, []string{"assistant: it is done", "system: a note"}},
-		{store.TranscriptQuery{SessionID: sessionID, RunID: runID, FromStart: true, Limit: 1}, []string{"user: work"}},
-		{store.TranscriptQuery{MaxChars: 2, FromStart: true, Limit: 1}, []string{"user: wor"}},
-		{store.TranscriptQuery{SessionID: "another", FromStart: true}, nil},
-		{store.TranscriptQuery{RunID: "another", FromStart: true}, nil},
-	} {
-		page.q.Session = key
-		tr := try(w.st.Transcript(w.ctx, page.q)).ok(w)
-		equal(w, "a page of the transcript", textsOf(tr.Entries), page.want)
-	}
-}
-
-// isListed finds the session in lists of sessions, and not in those without runs of jobs.
-func (w *world) isListed(key chat.SessionKey) {
-	w.Helper()
-	for _, f := range []store.SessionFilter{
-		{},
-		{ByLastMessage: true},
-		{Agent: key.Agent, Search: strings.ToUpper(key.Rest)},
-		{Search: "it is", ActiveSince: w.clock.now()},
-	} {
-		list, total, err := w.st.ListSessions(w.ctx, f)
-		w.ok(err)
-		equal(w, "listed", []any{len(list), total, list[0].Key}, []any{1, 1, key})
-		equal(w, "as it is read", list[0], w.session(key))
-	}
-	for _, f := range []store.SessionFilter{{NoRuns: true}, {Visible: "another"}, {ActiveSince: w.clock.now().Add(time.Millisecond)}, {Search: "nothing"}} {
-		list, total, err := w.st.ListSessions(w.ctx, f)
-		w.ok(err)
-		equal(w, "not listed", []any{len(list), total}, []any{0, 0})
-	}
 }
 
 func isolatedDelete(w *world) {

@@ -16,7 +16,6 @@ func queueTests() []test {
 		{"RunningMessageIsNeverAVictim", runningIsNeverDropped},
 		{"HeldMessagesDoNotCount", heldMessagesDoNotCount},
 		{"StartingMessagesAreSpared", startingMessagesAreSpared},
-		{"AcceptTellsHowManyWait", acceptReportsHowManyWait},
 		{"CapZeroIsNoBound", capZeroIsNoBound},
 		{"BehindCountsWhatWaits", behindCountsWhatWaits},
 		{"InterruptedMessagesAreNotDropped", interruptedAreSpared},
@@ -153,20 +152,6 @@ func startingMessagesAreSpared(w *world) {
 	equal(w, "state of the starting one", w.row(first).State, store.StateWaiting)
 	w.start(claimOf(key, a), first, a.Seq)
 	w.cap = 1
-}
-
-func acceptReportsHowManyWait(w *world) {
-	node, key := w.node(), w.key()
-	first, a := w.acceptText(node, key)
-	equal(w, "behind no message", a.Behind, 0)
-	_, b := w.acceptText(node, key)
-	equal(w, "behind the first", b.Behind, 1)
-	j := w.message(node, key)
-	j.Hold, j.Joins = time.Second, true
-	equal(w, "behind two", w.accept(j).Behind, 2)
-	w.start(claimOf(key, a), first, a.Seq)
-	_, c := w.acceptText(node, key)
-	equal(w, "what runs does not count, what is held does", c.Behind, 2)
 }
 
 func capZeroIsNoBound(w *world) {

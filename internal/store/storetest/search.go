@@ -22,7 +22,6 @@ func searchTests() []test {
 		{"ADeletionFindsNothingOfALaterSession", searchAfterDeletion},
 		{"WhatADeletionKeptIsNotFound", searchKept},
 		{"APrunedRunLeavesTheIndex", searchPruned},
-		{"ARunThatIsOneRowIsFoundInEitherForm", searchRuns},
 		{"ArchivedTranscriptsAreFound", searchArchived},
 		{"AGivenSessionIsFoundByItsOwner", searchGiven},
 		{"TheGatewaysOwnJobsAreNotFound", searchNotSystem},
@@ -37,18 +36,18 @@ func searchNewestFirst(w *world) {
 	one, two := w.key(), w.key()
 	w.says(one, "ann", "The invoice is 4711.")
 	w.says(two, "bob", "No invoices, thanks.")
-	w.says(one, "ann", "A letter.")
+	w.clock.advance(time.Second)
+	letter := chat.TranscriptEntry{RunID: "r1", Role: chat.RoleAssistant, Text: "A letter."}
+	try(w.st.AppendTranscript(w.ctx, one, "ann", []chat.TranscriptEntry{letter})).ok(w)
+	letter.Seq, letter.At = 2, w.clock.now()
 	w.says(one, "ann", "INVOICE paid")
 	w.beforeAndAfter(func(string) {
 		w.finds("invoice", store.SearchQuery{}, "INVOICE paid", "No invoices, thanks.", "The invoice is 4711.")
 		w.finds("invoice 4711", store.SearchQuery{}, "The invoice is 4711.")
 		w.finds("nothing", store.SearchQuery{})
-		hit := w.search("letter", store.SearchQuery{}).Hits[0]
-		equal(w, "session", hit.Session, one)
-		equal(w, "transcript", hit.SessionID, w.session(one).SessionID)
-		equal(w, "owner", hit.Principal, "ann")
-		equal(w, "number", hit.Entry.Seq, int64(2))
-		equal(w, "role", hit.Entry.Role, chat.RoleUser)
+		equal(w, "hits", w.search("letter", store.SearchQuery{}).Hits, []store.Hit{
+			{Session: one, SessionID: w.session(one).SessionID, Principal: "ann", Entry: letter},
+		})
 		limited := w.search("invoice", store.SearchQuery{Limit: 2})
 		equal(w, "two", hitTexts(limited.Hits), []string{"INVOICE paid", "No invoices, thanks."})
 		equal(w, "more", limited.More, true)
@@ -219,46 +218,6 @@ func searchPruned(w *world) {
 	if n := w.indexed(); n > 0 {
 		w.Fatalf("%d entries are left in the index", n)
 	}
-}
-
-// searchRuns finds an isolated run while it runs and after its end, before and after it is in the index.
-func searchRuns(w *world) {
-	node := w.node()
-	j := w.job(nil)
-	l := w.due(node)
-	key, began := l.Message.Session, w.clock.now()
-	w.clock.advance(time.Second)
-	c, _ := w.beginSaying(l, entry(chat.RoleUser, "needle of the question", l.Message.ID))
-	for _, q := range []store.SearchQuery{{}, {Visible: j.Principal}, {Session: key}, {Agent: key.Agent}, {Since: w.clock.now()}, {Until: w.clock.now()}} {
-		w.finds("needle", q, "needle of the question") // while it runs
-	}
-	for _, q := range []store.SearchQuery{{Visible: "another"}, {Session: w.key()}, {Agent: "another"}, {Since: w.clock.now().Add(time.Second)}, {Until: began}} {
-		w.finds("needle", q)
-	}
-	w.clock.advance(time.Second)
-	p := w.ending(c, l.Message.ID, cron.RunOK, nil)
-	p.Transcript = []chat.TranscriptEntry{entry(chat.RoleAssistant, "needle of the answer", l.Message.ID)}
-	w.finish(p)
-	ended := w.clock.now()
-	check := func() {
-		both := []string{"needle of the answer", "needle of the question"}
-		w.finds("needle", store.SearchQuery{}, both...)
-		w.finds("needle answer", store.SearchQuery{}, both[0])
-		w.finds("needle", store.SearchQuery{Visible: j.Principal}, both...)
-		w.finds("needle", store.SearchQuery{Visible: "another"})
-		w.finds("needle", store.SearchQuery{Session: key}, both...)
-		w.finds("needle", store.SearchQuery{Session: w.key()})
-		w.finds("needle", store.SearchQuery{Agent: key.Agent}, both...)
-		w.finds("needle", store.SearchQuery{Agent: "another"})
-		w.finds("needle", store.SearchQuery{Since: ended}, both[0])
-		w.finds("needle", store.SearchQuery{Until: ended.Add(-time.Millisecond)}, both[1])
-		w.finds("needle", store.SearchQuery{Until: began})
-		hit := w.search("needle answer", store.SearchQuery{}).Hits[0]
-		equal(w, "the hit", []any{hit.Session, hit.Principal, hit.Entry.Role, hit.Entry.RunID, hit.Entry.At}, []any{key, j.Principal, chat.RoleAssistant, l.Message.ID, ended})
-	}
-	check()
-	w.index()
-	check()
 }
 
 func searchArchived(w *world) {

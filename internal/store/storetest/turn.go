@@ -16,7 +16,6 @@ func turnTests() []test {
 		{"LeaderIsTheMessageWithTheRunsID", leaderByID},
 		{"StartLeavesOutWhatHasEnded", startLeavesOutEnded},
 		{"StartOfNothingWritesNothing", startOfNothing},
-		{"StartAgainIsTheSameOrFenced", startAgain},
 		{"FinishAgainIsFenced", finishAgain},
 		{"RequeueWaitsAgain", requeueWaitsAgain},
 		{"OwnershipStaysWhileSomethingWaits", ownershipStays},
@@ -154,23 +153,6 @@ func startOfNothing(w *world) {
 	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})).ok(w)
 	equal(w, "transcript", len(tr.Entries), 0)
 	w.ended(id, chat.OutcomeStopped)
-}
-
-func startAgain(w *world) {
-	node, key := w.node(), w.key()
-	id, a := w.acceptText(node, key)
-	p := store.StartParams{
-		Claim: claimOf(key, a), RunID: id, Lane: "main", Seqs: []int64{a.Seq},
-		Transcript: []chat.TranscriptEntry{{RunID: id, Role: chat.RoleUser, Text: "hello"}},
-	}
-	first := try(w.st.Start(w.ctx, p)).ok(w)
-	w.clock.advance(time.Second)
-	again := try(w.st.Start(w.ctx, p)).ok(w)
-	equal(w, "the repeated start", again, first)
-	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})).ok(w)
-	equal(w, "transcript", len(tr.Entries), 1)
-	equal(w, "attempt", w.run(id).Attempt, 1)
-	w.finish(answered(p.Claim, id))
 }
 
 func finishAgain(w *world) {
