@@ -2,9 +2,8 @@ package storetest
 
 import (
 	"encoding/json"
+	"errors"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"laneway/internal/chat"
@@ -137,47 +136,44 @@ func questionsOfDeadNodes(w *world) {
 func questionRace(w *world) {
 	id, node := w.id("q"), w.node()
 	w.ask(id, "ann")
-	var (
-		wg      sync.WaitGroup
-		allowed atomic.Int64
-		denied  atomic.Int64
-	)
-	for i := range 8 {
-		wg.Go(func() {
-			_, err := w.st.AnswerQuestion(w.ctx, store.AnswerQuestion{ID: id, By: "ann", Allow: i%2 == 0, Node: node})
-			switch {
-			case err == nil && i%2 == 0:
-				allowed.Add(1)
-			case err == nil:
-				denied.Add(1)
-			}
-		})
+	w.oneCounts(func(kind int) store.AnswerQuestion {
+		return store.AnswerQuestion{ID: id, By: "ann", Allow: kind == 0, Node: node}
+	})
+}
+
+// oneCounts gives eight answers of two kinds at once: all of one kind count, and no other. It returns that kind.
+func (w *world) oneCounts(answer func(kind int) store.AnswerQuestion) int {
+	w.Helper()
+	won := w.winners(func(st store.Store, i int) (bool, error) {
+		_, err := st.AnswerQuestion(w.ctx, answer(i%2))
+		if errors.Is(err, chat.ErrNotFound) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	equal(w, "answers that count", len(won), 4)
+	for _, i := range won {
+		equal(w, "kind of an answer that counts", i%2, won[0]%2)
 	}
-	wg.Wait()
-	if a, d := allowed.Load(), denied.Load(); a*d != 0 || a+d != 4 {
-		w.Errorf("%d answers allowed and %d denied the same call", a, d)
-	}
+	return won[0] % 2
 }
 
 func questionTaken(w *world) {
 	node, id := w.node(), w.id("q")
 	w.ask(id, "ann")
 	w.answers(id, true, node)
-	take := func(by string) []store.Question {
-		return try(w.st.TakeQuestions(w.ctx, by, 10)).ok(w)
-	}
-	equal(w, "while its node lives", len(take(w.node())), 0)
+	equal(w, "while its node lives", len(w.taken(w.node())), 0)
+	asked := w.clock.now()
 	w.clock.advance(time.Minute)
 	next := w.node()
-	list := take(next)
-	if len(list) != 1 || list[0].ID != id || list[0].Owner != "ann" || list[0].State != store.QuestionAllowed || string(list[0].Body) != `{"tool":"r\u00fcckfrage"}` {
-		w.Fatalf("taken over: %+v", list)
-	}
-	equal(w, "taken a second time", len(take(w.node())), 0)
+	equal(w, "taken over", w.taken(next), []store.Question{{
+		ID: id, Owner: "ann", State: store.QuestionAllowed, Body: json.RawMessage(`{"tool":"r\u00fcckfrage"}`), ExpiresAt: asked.Add(store.QuestionLife),
+	}})
+	equal(w, "taken a second time", len(w.taken(w.node())), 0)
 	first := try(w.st.EndQuestion(w.ctx, id, chat.ToolResult{Text: "done"})).ok(w)
 	equal(w, "ended by the next node", first, true)
 	w.clock.advance(time.Minute)
-	equal(w, "after its end", len(take(w.node())), 0)
+	equal(w, "after its end", len(w.taken(w.node())), 0)
 }
 
 // optionOf is the number of the option that allows or denies a call.
@@ -251,26 +247,13 @@ func questionOfDeadNode(w *world) {
 }
 
 func questionChoiceRace(w *world) {
-	node, id := w.node(), w.id("q")
-	w.waits(id, node)
-	var (
-		wg  sync.WaitGroup
-		won [3]atomic.Int64
-	)
-	for i := range 9 {
-		wg.Go(func() {
-			if _, err := w.choose(id, "ann", i%3+1); err == nil {
-				won[i%3].Add(1)
-			}
-		})
-	}
-	wg.Wait()
+	id := w.id("q")
+	w.waits(id, w.node())
+	kind := w.oneCounts(func(kind int) store.AnswerQuestion {
+		return store.AnswerQuestion{ID: id, By: "ann", Option: kind + 1, Allow: true, Node: "the node of the answer"}
+	})
 	q := try(w.st.Question(w.ctx, id)).ok(w)
-	for i := range won {
-		if n := won[i].Load(); (n == 3) != (q.Option == i+1) || n%3 != 0 {
-			w.Errorf("%d answers chose option %d, and %d counts", n, i+1, q.Option)
-		}
-	}
+	equal(w, "option", q.Option, kind+1)
 }
 
 // approve lets a person allow something always, and returns what is kept.

@@ -167,12 +167,12 @@ func tocOneWriter(w *world) {
 	key := w.key()
 	w.says(key, "ann", "a")
 	p := w.part(key, nil)
-	equal(w, "writers that added", w.winners(func(st store.Store, _ int) (bool, error) { return st.PutTocPart(w.ctx, p) }), 1)
+	equal(w, "writers that added", len(w.winners(func(st store.Store, _ int) (bool, error) { return st.PutTocPart(w.ctx, p) })), 1)
 	equal(w, "made", w.toc(store.TocQuery{Level: store.TocDay})[0].Made, 1)
 }
 
-// winners is how many of eight processes that do the same at once succeed.
-func (w *world) winners(do func(st store.Store, i int) (bool, error)) (n int) {
+// winners are those of eight processes that do the same at once and succeed.
+func (w *world) winners(do func(st store.Store, i int) (bool, error)) (list []int) {
 	w.Helper()
 	const writers = 8
 	var group sync.WaitGroup
@@ -183,12 +183,12 @@ func (w *world) winners(do func(st store.Store, i int) (bool, error)) (n int) {
 	}
 	group.Wait()
 	w.ok(errors.Join(faults...))
-	for _, yes := range won {
+	for i, yes := range won {
 		if yes {
-			n++
+			list = append(list, i)
 		}
 	}
-	return n
+	return list
 }
 
 func tocLate(w *world) {
@@ -220,13 +220,13 @@ func tocOneMaker(w *world) {
 	w.says(key, "ann", "a")
 	w.says(key, "ann", "b")
 	w.putPart(w.part(key, nil))
-	equal(w, "beginners", w.winners(func(st store.Store, i int) (bool, error) {
+	equal(w, "beginners", len(w.winners(func(st store.Store, i int) (bool, error) {
 		claim := fmt.Sprint("claim", i)
 		if ok, err := st.BeginTocNode(w.ctx, annsWeek(), claim); err != nil || !ok {
 			return false, err
 		}
 		return st.EndTocNode(w.ctx, annsWeek(), claim, "a week")
-	}), 1)
+	})), 1)
 	equal(w, "made", w.toc(store.TocQuery{Level: store.TocWeek})[0].Made, 1)
 	// One that was killed keeps it for a while.
 	w.putPart(w.part(key, nil))
