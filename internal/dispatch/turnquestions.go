@@ -12,6 +12,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/command"
 	"laneway/internal/store"
 	"laneway/internal/tool"
 )
@@ -80,7 +81,21 @@ func (a *turnAsker) Ask(ctx context.Context, asked agent.Question) (int, error) 
 	if err := a.put(ctx, newID(), q, store.Question{Body: body, Waits: node}); err != nil {
 		return a.end(ctx, q.id, err)
 	}
-	return a.await(ctx, q.id, woken)
+	n, err := a.await(ctx, q.id, woken)
+	if errors.Is(err, context.DeadlineExceeded) {
+		a.report(ctx, q)
+	}
+	return n, err
+}
+
+// report writes to the person that a question has ended without an answer.
+func (a *turnAsker) report(ctx context.Context, q question) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	text := "No answer came within " + command.DurationWords(q.life.Round(time.Second)) + ", so the agent " + q.agent + " may not: " + q.what
+	if err := a.send(ctx, newID(), q.who, q.session, store.Outgoing{Text: text}); err != nil {
+		a.log.WarnContext(ctx, "the end of a question without an answer is not reported", "question", q.id, "err", err)
+	}
 }
 
 // approved is the number of the option that the person has chosen for all questions with the same act, from 0; -1 = none was.

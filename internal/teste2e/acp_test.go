@@ -63,6 +63,9 @@ func TestAnACPAgentBehindTheWeb(t *testing.T) {
 		if end := w.await(t, "unanswered"); end.state != "final" || !strings.Contains(end.text, "I understand you prefer not to make that change") {
 			t.Errorf("without an answer: %v %q", end, end.text)
 		}
+		testrun.Eventually(t, "the end of the question is reported", func() bool {
+			return strings.Count(historyOf(t, c, session), "No answer came within 4s, so the agent main may not: ") == 1
+		})
 
 		say(t, c, session, "stopped", "once more")
 		testrun.Eventually(t, "the turn has begun to answer", func() bool { return len(w.of("stopped")) > 2 })
