@@ -42,27 +42,29 @@ func groupLives(pid int, started string) bool {
 	return false
 }
 
-// EndLeft waits until a process and its group have ended that a gateway has left running, for patience and, after SIGKILL to its group, for patience again. started is what [Started] returned
-// for it. Any other process with its number is left alone.
+// EndLeft waits until a process and its group have ended that a gateway has left running: for patience, after SIGTERM to its group for patience again, and after SIGKILL once more. A
+// program that reads SIGTERM can end what has left its group. started is what [Started] returned for it. Any other process with its number is left alone.
 func EndLeft(ctx context.Context, pid int, started string, patience time.Duration) error {
 	if pid <= 1 || started == "" {
 		return errors.New("ending a process that was left: it is not known")
 	}
-	kill := time.NewTimer(patience)
-	defer kill.Stop()
-	end := time.NewTimer(2 * patience)
-	defer end.Stop()
+	signals := []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}
+	next := time.NewTimer(patience)
+	defer next.Stop()
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	for groupLives(pid, started) {
 		select {
 		case <-look.C:
-		case <-kill.C:
-			if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		case <-next.C:
+			if len(signals) == 0 {
+				return fmt.Errorf("ending a process that was left: %d still lives", pid)
+			}
+			if err := syscall.Kill(-pid, signals[0]); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return fmt.Errorf("ending a process that was left: %w", err)
 			}
-		case <-end.C:
-			return fmt.Errorf("ending a process that was left: %d still lives", pid)
+			signals = signals[1:]
+			next.Reset(patience)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -1,12 +1,17 @@
 package process_test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"laneway/internal/process"
+	"laneway/internal/testrun"
 )
 
 // TestWhatAGatewayHasLeftEnds with its group, and only that process: another one with its number is left alone.
@@ -44,4 +49,36 @@ func TestWhatAGatewayHasLeftEnds(t *testing.T) {
 	if err := process.EndLeft(t.Context(), pid, "", time.Millisecond); err == nil {
 		t.Error("one that is not known was called ended")
 	}
+}
+
+// TestWhatAGatewayHasLeftEndsWhatItStarted: a program that reads SIGTERM can end what has left its group.
+func TestWhatAGatewayHasLeftEndsWhatItStarted(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	file := filepath.Join(t.TempDir(), "child")
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `setsid sleep 600 & trap "kill $!; exit" TERM; echo $! >"$0"; wait`, file)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() })
+	child := 0
+	testrun.Eventually(t, "its child runs in a group of its own", func() bool {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return false
+		}
+		child, err = strconv.Atoi(strings.TrimSpace(string(raw)))
+		if err != nil {
+			return false
+		}
+		group, err := syscall.Getpgid(child)
+		return err == nil && group != cmd.Process.Pid
+	})
+	if err := process.EndLeft(t.Context(), cmd.Process.Pid, process.Started(cmd.Process.Pid), 2*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	testrun.Eventually(t, "its child has ended", func() bool { return process.Started(child) == "" })
 }

@@ -15,7 +15,7 @@ import (
 const (
 	// keepTime bounds an operation of [agent.Sessions].
 	keepTime = 5 * time.Second
-	// leftTime is how long the process before may take to end by itself, and again after SIGKILL.
+	// leftTime is how long the process before may take to end by itself, after SIGTERM, and after SIGKILL.
 	leftTime = time.Second
 )
 
