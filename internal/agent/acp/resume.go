@@ -97,7 +97,7 @@ func (p *peer) awaitQuiet(ctx context.Context) {
 
 // remember stores the session of the agent, so that a later process can take it up.
 func (p *peer) remember(ctx context.Context) {
-	if !p.loads() {
+	if !p.loads() || p.id == "" {
 		return
 	}
 	p.unstored = false

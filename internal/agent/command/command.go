@@ -128,8 +128,9 @@ func (r *Runner) attempt(ctx context.Context, t *turn) (agent.Result, error) {
 		defer out.known.endCalls()
 	}
 	if t.talk != nil {
-		out.known.session = func(id string) { t.talk.begin(ctx, id, t.req, p) }
-		defer func() { t.talk.end(ctx) }()
+		t.talk.start(ctx, p)
+		defer t.talk.end(ctx)
+		out.known.session = func(id string) { t.talk.begin(ctx, id, t.req) }
 	}
 	failed := p.Read(work, out.write)
 	if failed == nil && work.Err() == nil {

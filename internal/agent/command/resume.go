@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -61,6 +62,9 @@ type talk struct {
 	memory program.Memory
 	// begun is the session that the program has reported; "" = none yet.
 	begun string
+	// pid and started are its process, see [process.Started].
+	pid     int
+	started string
 }
 
 // talkOf is the stored conversation of a session, or a new one.
@@ -76,18 +80,23 @@ func (r *Runner) talkOf(ctx context.Context, req agent.Request, kept program.Kep
 	return t
 }
 
+// start stores the process before it has reported a session: a later attempt of the turn has to end it first.
+func (t *talk) start(ctx context.Context, p *process.Process) {
+	t.pid, t.started = p.Group(), process.Started(p.Group())
+	t.kept.Put(ctx, t.id, t.memory, t.pid, t.started)
+}
+
 // begin stores the session that the program has reported, so that a later attempt of the turn continues it.
-func (t *talk) begin(ctx context.Context, id string, req agent.Request, p *process.Process) {
+func (t *talk) begin(ctx context.Context, id string, req agent.Request) {
 	if id == "" || t.begun != "" {
 		return
 	}
-	t.begun = id
-	t.memory = t.memory.With(req)
-	t.kept.Put(ctx, id, t.memory, p.Group(), process.Started(p.Group()))
+	t.begun, t.memory = id, t.memory.With(req)
+	t.kept.Put(ctx, id, t.memory, t.pid, t.started)
 }
 
 // end stores that the process has ended.
-func (t *talk) end(ctx context.Context) { t.kept.Put(ctx, t.begun, t.memory, 0, "") }
+func (t *talk) end(ctx context.Context) { t.kept.Put(ctx, cmp.Or(t.begun, t.id), t.memory, 0, "") }
 
 // gates let the turns of a session run one at a time, in their order: a known program writes to the file of its conversation.
 type gates struct {

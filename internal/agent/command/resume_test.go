@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"laneway/internal/agent/agenttest"
 	"laneway/internal/agent/command"
 	"laneway/internal/chat"
+	"laneway/internal/process"
 	"laneway/internal/testrun"
 )
 
@@ -174,7 +177,7 @@ func TestALaterAttemptContinuesTheConversation(t *testing.T) {
 	})
 	testrun.Eventually(t, "the session is stored while its process runs", func() bool {
 		s, err := k.sessions.AgentSession(t.Context(), chat.MainKey("main"))
-		if err != nil || s.PID == 0 {
+		if err != nil || s.ID == "" || s.PID == 0 {
 			return false
 		}
 		stored <- s
@@ -197,6 +200,32 @@ func TestALaterAttemptContinuesTheConversation(t *testing.T) {
 	}
 	if s, err := k.sessions.AgentSession(t.Context(), chat.MainKey("main")); err != nil || s.PID != 0 || !slices.Equal(s.Runs, []string{"run-1"}) {
 		t.Errorf("stored after the end: %+v, %v", s, err)
+	}
+}
+
+// TestAProgramThatWasLeftEndsFirst: the gateway was killed before the program had reported a session.
+func TestAProgramThatWasLeftEndsFirst(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	k := newKeeping(t, command.OutputClaude, "-p")
+	left := exec.CommandContext(t.Context(), "sleep", "600")
+	left.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := left.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = left.Wait() })
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := left.Process.Pid
+	if err := k.sessions.PutAgentSession(t.Context(), chat.MainKey("main"), chat.AgentSession{Host: host, PID: pid, PIDStarted: process.Started(pid)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, asked := k.turn(t, "run-1", "one"); asked != "one" || lives(pid) {
+		t.Errorf("asked %q, the process before lives: %t", asked, lives(pid))
 	}
 }
 

@@ -42,7 +42,7 @@ func (k Kept) Take(ctx context.Context) (chat.AgentSession, error) {
 	reading, cancel := context.WithTimeout(ctx, keepTime)
 	defer cancel()
 	s, err := k.Sessions.AgentSession(reading, k.Key)
-	if err != nil || s.ID == "" {
+	if err != nil || (s.ID == "" && s.PID == 0) {
 		return chat.AgentSession{}, err
 	}
 	if host, err := os.Hostname(); err != nil || host != s.Host {
@@ -53,15 +53,15 @@ func (k Kept) Take(ctx context.Context) (chat.AgentSession, error) {
 			return s, err
 		}
 	}
-	if s.Dir != k.Dir {
+	if s.ID != "" && s.Dir != k.Dir {
 		return s, errOtherDir
 	}
 	return s, nil
 }
 
-// Put stores a session with the process that has it; pid 0 = none has. It outlives ctx, and logs a failure.
+// Put stores a session with the process that has it: id "" = it has not reported one, pid 0 = none has it. It outlives ctx, and logs a failure.
 func (k Kept) Put(ctx context.Context, id string, m Memory, pid int, started string) {
-	if k.Sessions == nil || id == "" {
+	if k.Sessions == nil {
 		return
 	}
 	host, err := os.Hostname()
