@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"time"
 
 	"laneway/internal/config"
 	"laneway/internal/dispatch"
@@ -52,15 +51,6 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (dispat
 	return s, nil
 }
 
-// Migration is one step of the schema.
-type Migration struct {
-	Version int64
-	Name    string
-	Applied bool
-	// AppliedAt is zero where it is not known.
-	AppliedAt time.Time
-}
-
 // ErrUnreleased refuses a database from before the first release.
 var ErrUnreleased = migrations.ErrUnreleased
 
@@ -69,24 +59,15 @@ type LiveNodesError = postgres.LiveNodesError
 
 // Migrate does action (up, down by one step, status) to the configured store and returns every step, oldest first. Down returns a *[LiveNodesError]
 // while gateways use the database, unless force is set. A SQLite database in use is refused in any case.
-func Migrate(ctx context.Context, cfg config.Config, action string, force bool) ([]Migration, error) {
+func Migrate(ctx context.Context, cfg config.Config, action string, force bool) ([]migrations.Step, error) {
 	if cfg.Database.IsPostgres() {
 		return migratePostgres(ctx, cfg.Database.Reveal(), action, force)
 	}
 	direction := map[string]sqlite.Direction{"up": sqlite.Up, "down": sqlite.Down, "status": sqlite.Status}[action]
-	steps, err := sqlite.Migrate(ctx, sqlite.Config{Path: sqlitePath(cfg)}, direction)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]Migration, 0, len(steps))
-	for _, s := range steps {
-		list = append(list, Migration{Version: s.Version, Name: s.Name, Applied: !s.AppliedAt.IsZero(), AppliedAt: s.AppliedAt})
-	}
-	return list, nil
+	return sqlite.Migrate(ctx, sqlite.Config{Path: sqlitePath(cfg)}, direction)
 }
 
-func migratePostgres(ctx context.Context, url, action string, force bool) ([]Migration, error) {
-	var err error
+func migratePostgres(ctx context.Context, url, action string, force bool) (_ []migrations.Step, err error) {
 	switch action {
 	case "up":
 		_, err = postgres.MigrateUp(ctx, url, nil)
@@ -96,13 +77,5 @@ func migratePostgres(ctx context.Context, url, action string, force bool) ([]Mig
 	if err != nil {
 		return nil, err
 	}
-	steps, err := postgres.MigrateStatus(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]Migration, 0, len(steps))
-	for _, s := range steps {
-		list = append(list, Migration{Version: s.Version, Name: s.Name, Applied: s.Applied})
-	}
-	return list, nil
+	return postgres.MigrateStatus(ctx, url)
 }

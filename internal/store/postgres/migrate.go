@@ -36,13 +36,6 @@ func (e *LiveNodesError) Error() string {
 	return fmt.Sprintf("gateways use this database (%s), and each message fails without the step: stop them first", strings.Join(e.Nodes, ", "))
 }
 
-// Migration is one step of the schema.
-type Migration struct {
-	Version int64
-	Name    string
-	Applied bool
-}
-
 // MigrateUp brings the schema to this program's version and returns how many steps that took. Any number of processes may call it at the
 // same time: an advisory lock lets one migrate, the others then find no step to apply. It needs the role that owns the schema. log gets what
 // [migrations.Up] logs; nil = no log.
@@ -108,25 +101,20 @@ func refuseLiveNodes(ctx context.Context, db *sql.DB) error {
 }
 
 // MigrateStatus lists the steps that this program knows, oldest first. It writes nothing, also where there is no schema yet.
-func MigrateStatus(ctx context.Context, url string) ([]Migration, error) {
-	var list []Migration
-	err := withProvider(ctx, url, "reading the schema version", func(db *sql.DB, p *goose.Provider) error {
+func MigrateStatus(ctx context.Context, url string) ([]migrations.Step, error) {
+	var list []migrations.Step
+	err := withProvider(ctx, url, "reading the schema version", func(db *sql.DB, p *goose.Provider) (err error) {
 		var there bool
 		if err := db.QueryRowContext(ctx, versionsSQL).Scan(&there); err != nil {
 			return err
 		}
 		if !there { // the library would make its table
 			for _, source := range p.ListSources() {
-				list = append(list, Migration{Version: source.Version, Name: source.Path})
+				list = append(list, migrations.Step{Version: source.Version, Name: source.Path})
 			}
 			return nil
 		}
-		status, err := p.Status(ctx)
-		for _, st := range status {
-			list = append(list, Migration{
-				Version: st.Source.Version, Name: st.Source.Path, Applied: st.State == goose.StateApplied,
-			})
-		}
+		list, err = migrations.Steps(ctx, p)
 		return err
 	})
 	return list, err

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"laneway/internal/chat"
 	"laneway/internal/store/transfer"
+	"laneway/migrations"
 )
 
 // ownTables are the tables that a copy leaves out: each database has its own. nodes are the processes on it, none of which lives; the allowances are those of this
@@ -63,11 +63,11 @@ func checkSteps(ctx context.Context, url string, target bool) error {
 	if err != nil {
 		return err
 	}
-	if target && !slices.ContainsFunc(steps, func(m Migration) bool { return m.Applied }) {
+	if target && !slices.ContainsFunc(steps, func(m migrations.Step) bool { return m.Applied }) {
 		_, err := MigrateUp(ctx, url, nil)
 		return err
 	}
-	if slices.ContainsFunc(steps, func(m Migration) bool { return !m.Applied }) {
+	if slices.ContainsFunc(steps, func(m migrations.Step) bool { return !m.Applied }) {
 		return fmt.Errorf("%w: bring the schema of the database up to date first, laneway migrate up --database URL", ErrOldSchema)
 	}
 	return nil
@@ -240,23 +240,14 @@ func (t *Transfer) each(ctx context.Context, sql string, fn func(pgx.Rows) error
 
 // Count is the number of rows.
 func (t *Transfer) Count(ctx context.Context, table transfer.Table) (n int64, err error) {
-	err = t.reads().QueryRow(ctx, `SELECT count(*) FROM `+pgx.Identifier{table.Name}.Sanitize()).Scan(&n)
+	err = t.reads().QueryRow(ctx, `SELECT count(*) FROM `+transfer.Quoted(table.Name)).Scan(&n)
 	return n, translate(err)
 }
 
 // Page reads rows behind a key.
 func (t *Transfer) Page(ctx context.Context, table transfer.Table, after []transfer.Value) ([]transfer.Row, error) {
-	key := identifiers(table.Key)
-	where, args := "", []any{}
-	if after != nil {
-		places := make([]string, len(after))
-		for i, v := range after {
-			places[i] = fmt.Sprintf("$%d", i+1)
-			args = append(args, v)
-		}
-		where = " WHERE (" + key + ") > (" + strings.Join(places, ", ") + ")"
-	}
-	rows, err := t.reads().Query(ctx, fmt.Sprintf(`SELECT %s FROM %s%s ORDER BY %s LIMIT %d`, identifiers(columnNames(table)), pgx.Identifier{table.Name}.Sanitize(), where, key, transfer.PageRows), args...)
+	text, args := table.PageSQL(after, "$")
+	rows, err := t.reads().Query(ctx, text, args...)
 	if err != nil {
 		return nil, translate(err)
 	}
@@ -298,22 +289,6 @@ func common(v any) transfer.Value {
 	default:
 		return v
 	}
-}
-
-func identifiers(names []string) string {
-	list := make([]string, len(names))
-	for i, name := range names {
-		list[i] = pgx.Identifier{name}.Sanitize()
-	}
-	return strings.Join(list, ", ")
-}
-
-func columnNames(t transfer.Table) []string {
-	names := make([]string, len(t.Columns))
-	for i, c := range t.Columns {
-		names[i] = c.Name
-	}
-	return names
 }
 
 func (t *Transfer) unfinished(ctx context.Context, from reads) (there bool, err error) {

@@ -43,8 +43,8 @@ func insertRows(ctx context.Context, tx pgx.Tx, table transfer.Table, rows []tra
 	if len(rows) == 0 {
 		return nil
 	}
-	names := columnNames(table)
-	description, err := tx.Prepare(ctx, "", `SELECT `+identifiers(names)+` FROM `+pgx.Identifier{table.Name}.Sanitize())
+	names := table.ColumnNames()
+	description, err := tx.Prepare(ctx, "", `SELECT `+transfer.Quoted(names...)+` FROM `+transfer.Quoted(table.Name))
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (t *Transfer) Finish(ctx context.Context, tables []transfer.Table) error {
 			if slices.Contains(ownTables, i[0]) {
 				continue
 			}
-			table, column := pgx.Identifier{i[0]}.Sanitize(), pgx.Identifier{i[1]}.Sanitize()
+			table, column := transfer.Quoted(i[0]), transfer.Quoted(i[1])
 			_, err := tx.Exec(ctx, fmt.Sprintf(`SELECT setval(pg_get_serial_sequence($1, $2), COALESCE(max(%s), 0) + 1, false) FROM %s`, column, table), table, i[1])
 			if err != nil {
 				return err
@@ -88,7 +88,7 @@ func (t *Transfer) Finish(ctx context.Context, tables []transfer.Table) error {
 	})
 	for _, table := range tables {
 		if err == nil {
-			_, err = t.conn.Exec(ctx, `ANALYZE `+pgx.Identifier{table.Name}.Sanitize())
+			_, err = t.conn.Exec(ctx, `ANALYZE `+transfer.Quoted(table.Name))
 		}
 	}
 	return translate(err)

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"github.com/pressly/goose/v3"
 
@@ -36,17 +35,9 @@ const (
 	Status Direction = "status" // change nothing
 )
 
-// Migration is one numbered change of the schema.
-type Migration struct {
-	Version   int64
-	Name      string
-	Applied   bool
-	AppliedAt time.Time // zero = pending
-}
-
 // Migrate changes the schema of a database that no process has open, or reads the one of any database, and returns the state of every migration, oldest first.
 // A file that does not exist is made by Up only. Errors as in [Open].
-func Migrate(ctx context.Context, cfg Config, d Direction) (_ []Migration, err error) {
+func Migrate(ctx context.Context, cfg Config, d Direction) (_ []migrations.Step, err error) {
 	if _, statErr := os.Stat(cfg.Path); d != Up && errors.Is(statErr, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no database at %s: make it with migrate up: %w", cfg.Path, statErr)
 	}
@@ -69,7 +60,7 @@ func Migrate(ctx context.Context, cfg Config, d Direction) (_ []Migration, err e
 	return migrate(ctx, cfg, d)
 }
 
-func migrate(ctx context.Context, cfg Config, d Direction) (found []Migration, err error) {
+func migrate(ctx context.Context, cfg Config, d Direction) (found []migrations.Step, err error) {
 	err = withMigrations(ctx, cfg, d == Status, func(provider *goose.Provider) (err error) {
 		switch d {
 		case Up:
@@ -81,7 +72,7 @@ func migrate(ctx context.Context, cfg Config, d Direction) (found []Migration, e
 			err = fmt.Errorf("unknown direction %q: want up, down or status", d)
 		}
 		if err == nil {
-			found, err = list(ctx, provider)
+			found, err = steps(ctx, provider)
 		}
 		return err
 	})
@@ -202,17 +193,7 @@ func down(ctx context.Context, provider *goose.Provider, log *slog.Logger) error
 	return explain("migrate the database down", err)
 }
 
-func list(ctx context.Context, provider *goose.Provider) ([]Migration, error) {
-	status, err := provider.Status(ctx)
-	if err != nil {
-		return nil, explain("read the migrations of the database", err)
-	}
-	out := make([]Migration, 0, len(status))
-	for _, m := range status {
-		out = append(out, Migration{
-			Version: m.Source.Version, Name: filepath.Base(m.Source.Path),
-			Applied: m.State == goose.StateApplied, AppliedAt: m.AppliedAt,
-		})
-	}
-	return out, nil
+func steps(ctx context.Context, provider *goose.Provider) ([]migrations.Step, error) {
+	list, err := migrations.Steps(ctx, provider)
+	return list, explain("read the migrations of the database", err)
 }

@@ -15,6 +15,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store/sqlstore"
+	"laneway/migrations"
 )
 
 func TestMigrationsGoUpAndDownAndKeepWhatIsNotTheirs(t *testing.T) {
@@ -91,7 +92,7 @@ func TestAStartLogsItsMigrationAsOneLine(t *testing.T) {
 }
 
 // applied migrates and checks that every migration is in the wanted state.
-func applied(t *testing.T, cfg Config, d Direction, want bool) []Migration {
+func applied(t *testing.T, cfg Config, d Direction, want bool) []migrations.Step {
 	t.Helper()
 	list, err := Migrate(t.Context(), cfg, d)
 	if err != nil {

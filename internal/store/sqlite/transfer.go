@@ -13,6 +13,7 @@ import (
 
 	"laneway/internal/store/sqlstore"
 	"laneway/internal/store/transfer"
+	"laneway/migrations"
 )
 
 // ownTables are the tables that a copy leaves out: each database has its own. nodes are the processes on it, none of which lives; the counter of changed jobs only lets a
@@ -60,15 +61,15 @@ func openTransfer(ctx context.Context, cfg Config, target bool) (*Transfer, erro
 // readySchema makes the tables of an empty target, and refuses every other schema than that of this program.
 func (t *Transfer) readySchema(ctx context.Context, cfg Config, target bool) error {
 	err := withMigrations(ctx, cfg, false, func(provider *goose.Provider) error {
-		steps, err := list(ctx, provider)
+		list, err := steps(ctx, provider)
 		if err != nil {
 			return err
 		}
-		applied := slices.ContainsFunc(steps, func(m Migration) bool { return m.Applied })
+		applied := slices.ContainsFunc(list, func(m migrations.Step) bool { return m.Applied })
 		if target && !applied {
 			return up(ctx, provider, cfg.Logger)
 		}
-		if slices.ContainsFunc(steps, func(m Migration) bool { return !m.Applied }) {
+		if slices.ContainsFunc(list, func(m migrations.Step) bool { return !m.Applied }) {
 			return fmt.Errorf("the database %s has an older schema: bring it up to date first, laneway migrate up --database sqlite:%s", cfg.Path, cfg.Path)
 		}
 		return nil
@@ -154,7 +155,7 @@ func (t *Transfer) describe(table *transfer.Table) error {
 // Count is the number of rows.
 func (t *Transfer) Count(ctx context.Context, table transfer.Table) (n int64, err error) {
 	err = t.conn.until(ctx, "count the rows of "+table.Name, func() (err error) {
-		n, err = t.conn.number(`SELECT count(*) FROM ` + quoted(table.Name))
+		n, err = t.conn.number(`SELECT count(*) FROM ` + transfer.Quoted(table.Name))
 		return err
 	})
 	return n, err
@@ -162,17 +163,10 @@ func (t *Transfer) Count(ctx context.Context, table transfer.Table) (n int64, er
 
 // Page reads rows behind a key.
 func (t *Transfer) Page(ctx context.Context, table transfer.Table, after []transfer.Value) (page []transfer.Row, err error) {
-	key := quotedList(table.Key)
-	where, args := "", []any{}
-	if after != nil {
-		where = " WHERE (" + key + ") > (" + placeholders(len(after)) + ")"
-		for _, v := range after {
-			args = append(args, v)
-		}
-	}
+	text, args := table.PageSQL(after, "?")
 	bytes := 0
 	err = t.conn.until(ctx, "read the table "+table.Name, func() error {
-		return t.conn.query(`SELECT `+quotedList(columnNames(table))+` FROM `+quoted(table.Name)+where+` ORDER BY `+key+` LIMIT +?`, func(r sqlstore.Row) error {
+		return t.conn.query(text, func(r sqlstore.Row) error {
 			row, size, err := scanRow(r)
 			if err != nil {
 				return err
@@ -182,7 +176,7 @@ func (t *Transfer) Page(ctx context.Context, table transfer.Table, after []trans
 				return sqlstore.ErrEnough
 			}
 			return nil
-		}, append(args, transfer.PageRows)...)
+		}, args...)
 	})
 	if err != nil && !errors.Is(err, sqlstore.ErrEnough) {
 		return nil, err
@@ -224,7 +218,7 @@ func (t *Transfer) Begin(ctx context.Context) (position []byte, err error) {
 // Put inserts rows and replaces the position.
 func (t *Transfer) Put(ctx context.Context, table transfer.Table, rows []transfer.Row, position []byte) error {
 	return t.commit(ctx, "write the copy", func() error {
-		insert := `INSERT INTO ` + quoted(table.Name) + ` (` + quotedList(columnNames(table)) + `) VALUES (` + placeholders(len(table.Columns)) + `)`
+		insert := `INSERT INTO ` + transfer.Quoted(table.Name) + ` (` + transfer.Quoted(table.ColumnNames()...) + `) VALUES (` + strings.TrimSuffix(strings.Repeat("?, ", len(table.Columns)), ", ") + `)`
 		args := make([]any, len(table.Columns))
 		for _, row := range rows {
 			for i, v := range row {
@@ -248,25 +242,4 @@ func (t *Transfer) Finish(ctx context.Context, _ []transfer.Table) error {
 
 func (t *Transfer) commit(ctx context.Context, doing string, run func() error) error {
 	return outcome(ctx, doing, t.conn.within(ctx, `BEGIN IMMEDIATE`, true, run))
-}
-
-func columnNames(t transfer.Table) []string {
-	names := make([]string, len(t.Columns))
-	for i, c := range t.Columns {
-		names[i] = c.Name
-	}
-	return names
-}
-
-func placeholders(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
-
-// quoted makes a name of the catalog safe in a statement: some columns have the names of keywords.
-func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
-
-func quotedList(names []string) string {
-	list := make([]string, len(names))
-	for i, name := range names {
-		list[i] = quoted(name)
-	}
-	return strings.Join(list, ", ")
 }

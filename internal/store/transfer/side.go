@@ -3,6 +3,8 @@ package transfer
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 )
 
 // Errors of a copy that a person can do something about.
@@ -60,6 +62,38 @@ type Table struct {
 	Key []string
 	// References are the tables whose rows must exist before those of this one.
 	References []string
+}
+
+// PageSQL reads a page of the table: the rows behind the key after. A parameter is mark with its number.
+func (t Table) PageSQL(after []Value, mark string) (text string, args []any) {
+	key, where := Quoted(t.Key...), ""
+	if after != nil {
+		places := make([]string, len(after))
+		for i, v := range after {
+			places[i] = mark + strconv.Itoa(i+1)
+			args = append(args, v)
+		}
+		where = " WHERE (" + key + ") > (" + strings.Join(places, ", ") + ")"
+	}
+	return `SELECT ` + Quoted(t.ColumnNames()...) + ` FROM ` + Quoted(t.Name) + where + ` ORDER BY ` + key + ` LIMIT ` + strconv.Itoa(PageRows), args
+}
+
+// ColumnNames are the names of the columns in their order.
+func (t Table) ColumnNames() []string {
+	names := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		names[i] = c.Name
+	}
+	return names
+}
+
+// Quoted lists names of the catalog as a statement has them: some have the names of keywords.
+func Quoted(names ...string) string {
+	list := make([]string, len(names))
+	for i, name := range names {
+		list[i] = `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
+	}
+	return strings.Join(list, ", ")
 }
 
 // Side is a store that is open for a copy. One goroutine uses it.
