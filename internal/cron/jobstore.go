@@ -26,7 +26,7 @@ import (
 // event. Operations that end messages return the rows that end by it with the messages (store.Waiting.CronRun). The end of an attempt (store.FinishParams.Cron)
 // shows its row to AttemptEnd.Job instead.
 //
-// Attempt n of run R is the message R (n = 1) or R/n. The message's dedupe key is `cron:` and its id.
+// Attempt n of run R is the message R (n = 1) or R/n. Its id alone makes it unique: it has no dedupe key.
 //
 // Nothing is claimed before it is due. A due fire that waits for its lane or its session ends as cancelled when its job is paused, disabled or removed.
 type JobStore interface {

@@ -132,7 +132,6 @@ func (r Run) Refused() Run {
 func (r Run) Retried(node string, last chat.Message) (Run, chat.Message) {
 	r.State, r.NextAttempt, r.Node = RunQueued, time.Time{}, node
 	last.ID = r.ID + "/" + strconv.Itoa(r.Attempt+1)
-	last.Dedupe = "cron:" + last.ID
 	return r, last
 }
 

@@ -121,9 +121,9 @@ func TestMessageThatEndsWithoutRunningEndsItsRun(t *testing.T) {
 
 func TestRetryIsTheLastMessageUnderAnotherName(t *testing.T) {
 	t.Parallel()
-	last := chat.Message{ID: "schedule:j:1", Dedupe: "cron:schedule:j:1", Lane: "cron", ParamsHash: "h", Content: chat.Content{Text: "work"}}
+	last := chat.Message{ID: "schedule:j:1", Lane: "cron", ParamsHash: "h", Content: chat.Content{Text: "work"}}
 	r, m := ledgerRun(RunRetrying).Retried("n2", last)
-	last.ID, last.Dedupe = "schedule:j:1/2", "cron:schedule:j:1/2"
+	last.ID = "schedule:j:1/2"
 	if r.State != RunQueued || !r.NextAttempt.IsZero() || r.Node != "n2" || !reflect.DeepEqual(m, last) {
 		t.Errorf("%+v, %+v", r, m)
 	}

@@ -243,7 +243,7 @@ func (p *Planner) Launch(j Job, r PlannedRun, first time.Time) Launch {
 	key := j.sessionOf(r, first)
 	run.SessionKey = key.String()
 	m := chat.Message{
-		Session: key, ID: run.ID, Lane: run.Lane, Principal: j.Owner, Channel: Channel, Dedupe: "cron:" + run.ID,
+		Session: key, ID: run.ID, Lane: run.Lane, Principal: j.Owner, Channel: Channel,
 		Content: j.content(r),
 	}
 	m.Content.Options.ReplyTo = p.target(j, key)

@@ -115,7 +115,7 @@ CREATE TABLE inbox (
     PRIMARY KEY (session_key, seq)
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX inbox_message ON inbox (message_id);
-CREATE UNIQUE INDEX inbox_dedupe ON inbox (dedupe);
+CREATE UNIQUE INDEX inbox_dedupe ON inbox (dedupe) WHERE dedupe IS NOT NULL;
 -- Unfinished work has an index of its own, whose size does not follow the history. PostgreSQL asks for the missing end, because the step from waiting to running
 -- must leave every index alone; SQLite asks for the state. Queries name both conditions, or that of their engine.
 CREATE INDEX inbox_unfinished ON inbox (session_key, seq) WHERE ended_at IS NULL;

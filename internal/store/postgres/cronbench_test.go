@@ -156,7 +156,7 @@ func decideOnce(_ time.Time, due []cron.DueJob) []cron.Verdict {
 					ScheduledFor: slot, Trigger: cron.TriggerSchedule, FireAt: slot,
 				},
 				Message: chat.Message{
-					ID: id, Session: key, Lane: "cron", Principal: d.Job.Owner, Channel: "cron", Dedupe: "cron:" + id,
+					ID: id, Session: key, Lane: "cron", Principal: d.Job.Owner, Channel: "cron",
 					Content: chat.Content{Text: d.Job.Payload.Text},
 				},
 			}},

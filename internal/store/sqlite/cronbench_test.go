@@ -51,7 +51,7 @@ func launchOf(j *cron.Job, trigger cron.Trigger, slot time.Time) cron.Launch {
 		},
 		Message: chat.Message{
 			Session: chat.SessionKey{Agent: j.Agent, Rest: "cron:" + j.ID + ":" + string(trigger) + "-" + strconv.FormatInt(slot.UnixMilli(), 10)},
-			ID:      id, Dedupe: "cron:" + id, Principal: j.Owner, Lane: j.Lane, Channel: "cron", Content: chat.Content{Text: j.Payload.Text, System: true},
+			ID:      id, Principal: j.Owner, Lane: j.Lane, Channel: "cron", Content: chat.Content{Text: j.Payload.Text, System: true},
 		},
 	}
 }

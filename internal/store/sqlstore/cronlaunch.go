@@ -55,27 +55,22 @@ func (l *launching) run(ctx context.Context, tx Tx, launches []cron.Launch, rows
 	return l.sort(ctx, tx, launches, fresh, isNew)
 }
 
-// takenNames are the ids of messages of runs that another message has, or whose key it has.
+// takenNames are the ids of messages of runs that another message has.
 func (l *launching) takenNames(ctx context.Context, tx Tx, launches []cron.Launch) (map[string]bool, error) {
 	if !l.each {
 		return nil, nil
 	}
-	ids, keys, of := make([]string, len(launches)), make([]string, len(launches)), map[string]string{}
+	ids := make([]string, len(launches))
 	for i, c := range launches {
-		ids[i], keys[i] = c.Message.ID, c.Message.Dedupe
-		of[c.Message.Dedupe] = c.Message.ID
+		ids[i] = c.Message.ID
 	}
 	taken := map[string]bool{}
-	err := tx.Query(ctx, `SELECT message_id, COALESCE(dedupe, '') FROM inbox WHERE message_id {in $1}
-		UNION ALL SELECT message_id, COALESCE(dedupe, '') FROM inbox WHERE dedupe {in $2}`, func(r Row) error {
-		var id, key string
-		err := r.Scan(&id, &key)
+	err := tx.Query(ctx, `SELECT message_id FROM inbox WHERE message_id {in $1}`, func(r Row) error {
+		var id string
+		err := r.Scan(&id)
 		taken[id] = true
-		if name, ok := of[key]; ok {
-			taken[name] = true
-		}
 		return err
-	}, ids, keys)
+	}, ids)
 	return taken, err
 }
 
@@ -120,9 +115,9 @@ const (
 			AND (s.owner IS NULL OR NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = s.owner AND n.lease_until > excluded.updated_at))`
 
 	// putMessagesSQL puts messages into the inbox under these numbers.
-	putMessagesSQL = `{set session text, seq int, id text, dedupe text, hash text, channel text, external int, principal text, sender text, body text, lane text}
-		INSERT INTO inbox (session_key, seq, message_id, dedupe, params_hash, channel, external_id, principal, sender, body, lane, state, node, accepted_at)
-		SELECT v.session, v.seq, v.id, NULLIF(v.dedupe, ''), v.hash, v.channel, v.external, v.principal, v.sender, v.body, v.lane, 'waiting', $1, {now}
+	putMessagesSQL = `{set session text, seq int, id text, hash text, channel text, external int, principal text, sender text, body text, lane text}
+		INSERT INTO inbox (session_key, seq, message_id, params_hash, channel, external_id, principal, sender, body, lane, state, node, accepted_at)
+		SELECT v.session, v.seq, v.id, v.hash, v.channel, v.external, v.principal, v.sender, v.body, v.lane, 'waiting', $1, {now}
 		{from} WHERE true ON CONFLICT DO NOTHING`
 )
 
@@ -159,7 +154,7 @@ func (l *launching) place(ctx context.Context, tx Tx, list []cron.Launched) erro
 			return err
 		}
 		messages[i] = []any{
-			m.Session.String(), p.Seq, m.ID, m.Dedupe, m.ParamsHash, m.Channel, m.ExternalID, m.Principal, tx.PerEngine(m.Content.Sender.ID, sender), body, m.Lane,
+			m.Session.String(), p.Seq, m.ID, m.ParamsHash, m.Channel, m.ExternalID, m.Principal, tx.PerEngine(m.Content.Sender.ID, sender), body, m.Lane,
 		}
 	}
 	n, err := tx.Exec(ctx, putMessagesSQL, l.node, messages)

@@ -119,7 +119,7 @@ func launch(j cron.Job, trigger cron.Trigger, f schedule.Fire) cron.Launch {
 	r := rowOf(j, trigger, f.Slot)
 	r.State, r.FireAt, r.DST, r.SessionKey = cron.RunQueued, f.At, f.DST, key.String()
 	return cron.Launch{Run: r, Message: chat.Message{
-		Session: key, ID: id, Lane: j.Lane, Principal: j.Principal, Channel: "cron", Dedupe: "cron:" + id,
+		Session: key, ID: id, Lane: j.Lane, Principal: j.Principal, Channel: "cron",
 		Content: chat.Content{Text: j.Payload.Text},
 	}}
 }
