@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"laneway/internal/cli"
 )
 
 // roundTrip sends a request on a connection of its own.
@@ -35,7 +37,7 @@ const strongToken = "k3Jd82hLq0Zx7Vb5Nm1Pw4Rt6Yu9Is"
 // noDatabase is the exit code of a start that passed all checks and found no database.
 const noDatabase = 1
 
-// startRow is one row of the start-up matrix against the real binary.
+// startRow is one row of the start-up matrix.
 type startRow struct {
 	name string
 	env  []string
@@ -106,52 +108,107 @@ func startRows() []startRow {
 	}
 }
 
-// Every row of the table of starts, against the binary: what must not start says why with exit code 78 (2 for a flag that does not exist) and
-// has made nothing; what starts listens, and warns where the table says so.
+// Every row of the table of starts: what must not start says why with exit code 78 (2 for a flag that does not exist) and has made nothing; what starts listens,
+// and warns where the table says so.
 func TestStartsAreJudgedBeforeAnythingIsMade(t *testing.T) {
-	NeedsProcesses(t)
 	t.Parallel()
 	for _, row := range slices.Concat(startRows(), foreignRows(), odderRows()) {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			cmd := row.command(t, dir)
-			var errs syncBuffer
-			cmd.Stderr = &errs
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				if row.public && errors.Is(err, syscall.EPERM) {
-					t.Fatalf("this row needs a network namespace, and this machine lets no process make one (run the tests as root or allow user namespaces): %v", err)
-				}
-				t.Fatal(err)
-			}
-			listening := false
-			for lines := bufio.NewScanner(out); lines.Scan(); {
-				if strings.HasPrefix(lines.Text(), "listening on ") {
-					listening = true
-					_ = cmd.Process.Signal(syscall.SIGTERM)
-				}
-			}
-			_ = cmd.Wait() // the code is looked at below
-			if code := cmd.ProcessState.ExitCode(); code != row.code || listening != (row.code == 0) || !strings.Contains(errs.String(), row.says) {
-				t.Errorf("exit code %d, listening %v, want %d with %q:\n%s", code, listening, row.code, row.says, errs.String())
-			}
-			passed := row.code == 0 || row.code == noDatabase
-			made, err := filepath.Glob(filepath.Join(dir, "data", "*"))
-			if _, missing := os.Stat(filepath.Join(dir, "data")); err != nil || passed != (len(made) > 0) || !passed && row.data == 0 && !row.dataThere && missing == nil {
-				t.Errorf("exit code %d, and in the data directory is %q (%v)", row.code, made, err)
-			}
-		})
+		if !row.apart() {
+			t.Run(row.name, func(t *testing.T) { t.Parallel(); row.judge(t, startHere) })
+		}
 	}
 }
 
-func (row startRow) command(t *testing.T, dir string) *exec.Cmd {
+func TestStartsOfAnotherUserAndOnPublicAddressesAreJudged(t *testing.T) {
+	NeedsProcesses(t)
+	t.Parallel()
+	for _, row := range slices.Concat(startRows(), foreignRows(), odderRows()) {
+		if row.apart() {
+			t.Run(row.name, func(t *testing.T) { t.Parallel(); row.judge(t, row.startProcess) })
+		}
+	}
+}
+
+// apart reports whether the row needs a process of its own: it has another user or another network.
+func (row startRow) apart() bool { return row.as != nil || row.public }
+
+// judged is a start: what it prints, what ends it, and what waits for its exit code.
+type judged struct {
+	stdout io.Reader
+	stop   func()
+	wait   func() int
+}
+
+// judge starts a gateway as the row says and compares how that ends.
+func (row startRow) judge(t *testing.T, start func(ctx context.Context, t *testing.T, env, args []string, stderr io.Writer) judged) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTime)
-	t.Cleanup(cancel)
+	defer cancel()
+	dir := t.TempDir()
+	env, args := row.install(t, dir)
+	var errs syncBuffer
+	began := start(ctx, t, env, args, &errs)
+	listening := false
+	for lines := bufio.NewScanner(began.stdout); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "listening on ") {
+			listening = true
+			began.stop()
+		}
+	}
+	if code := began.wait(); code != row.code || listening != (row.code == 0) || !strings.Contains(errs.String(), row.says) {
+		t.Errorf("exit code %d, listening %v, want %d with %q:\n%s", code, listening, row.code, row.says, errs.String())
+	}
+	passed := row.code == 0 || row.code == noDatabase
+	made, err := filepath.Glob(filepath.Join(dir, "data", "*"))
+	if _, missing := os.Stat(filepath.Join(dir, "data")); err != nil || passed != (len(made) > 0) || !passed && row.data == 0 && !row.dataThere && missing == nil {
+		t.Errorf("with exit code %d the data directory has %q (%v)", row.code, made, err)
+	}
+}
+
+// startHere starts a gateway in the process of the test.
+func startHere(ctx context.Context, _ *testing.T, env, args []string, stderr io.Writer) judged {
+	ctx, stop := context.WithCancel(ctx)
+	stdout, printed := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		defer stop()
+		code <- cli.Run(ctx, args, commandLine(env, strings.NewReader(""), printed, stderr))
+		_ = printed.Close()
+	}()
+	return judged{stdout: stdout, stop: stop, wait: func() int { return <-code }}
+}
+
+// startProcess starts the binary as another user or in another network.
+func (row startRow) startProcess(ctx context.Context, t *testing.T, env, args []string, stderr io.Writer) judged {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, Binary(t), args...)
+	cmd.Env, cmd.Stderr, cmd.SysProcAttr = env, stderr, &syscall.SysProcAttr{Credential: row.as}
+	if row.public {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+		if os.Geteuid() != 0 {
+			cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
+		}
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		if row.public && errors.Is(err, syscall.EPERM) {
+			t.Fatalf("this row needs a network namespace, and this machine lets no process make one (run the tests as root or allow user namespaces): %v", err)
+		}
+		t.Fatal(err)
+	}
+	return judged{stdout: stdout, stop: func() { _ = cmd.Process.Signal(syscall.SIGTERM) }, wait: func() int {
+		_ = cmd.Wait() // the code says how it ended
+		return cmd.ProcessState.ExitCode()
+	}}
+}
+
+// install makes what the row needs in a directory, and returns the environment and the arguments of its start.
+func (row startRow) install(t *testing.T, dir string) (env, args []string) {
+	t.Helper()
 	if row.file != 0 {
 		if err := os.WriteFile(filepath.Join(dir, "t"), []byte(strongToken+"-more\n"), row.file); err != nil {
 			t.Fatal(err)
@@ -175,7 +232,7 @@ func (row startRow) command(t *testing.T, dir string) *exec.Cmd {
 			t.Fatal(err)
 		}
 	}
-	args := []string{"serve"}
+	args = []string{"serve"}
 	if row.yaml != "" {
 		config := filepath.Join(dir, "laneway.yaml")
 		if err := os.WriteFile(config, []byte(row.yaml), 0o600); err != nil {
@@ -188,24 +245,14 @@ func (row startRow) command(t *testing.T, dir string) *exec.Cmd {
 		}
 		args = append(args, "--config", config)
 	}
-	cmd := exec.CommandContext(ctx, Binary(t), append(args, row.args...)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANEWAY_DATA=" + filepath.Join(dir, "data"), "LANEWAY_LISTEN=127.0.0.1:0", "LANEWAY_METRICS_LISTEN=off", raceSettings}
+	env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANEWAY_DATA=" + filepath.Join(dir, "data"), "LANEWAY_LISTEN=127.0.0.1:0", "LANEWAY_METRICS_LISTEN=off", raceSettings}
 	for _, v := range row.env {
-		cmd.Env = append(cmd.Env, strings.ReplaceAll(v, "DIR", dir))
+		env = append(env, strings.ReplaceAll(v, "DIR", dir))
 	}
-	if row.as != nil {
-		open := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)) // another user works in it
-		if open != nil {
-			t.Fatal(open)
-		}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: row.as}
-	}
-	if row.public {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-		if os.Geteuid() != 0 {
-			cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
+	if row.as != nil { // another user works in it
+		if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return cmd
+	return env, append(args, row.args...)
 }

@@ -3,6 +3,7 @@ package teste2e
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,16 +17,28 @@ import (
 // agentThatMarks is an agent that writes down when it begins and ends a run, so that a test knows what was done whatever the rows say.
 type agentThatMarks struct{ file string }
 
-func newAgentThatMarks(t *testing.T, takes string) (a agentThatMarks, config string) {
+// marksVariable makes the binary of the tests that agent; it names the file of its marks.
+const marksVariable = "LANEWAY_TEST_MARKS"
+
+func newAgentThatMarks(t *testing.T) (a agentThatMarks, config string) {
 	t.Helper()
-	dir := t.TempDir()
-	a.file = filepath.Join(dir, "marks")
-	script := filepath.Join(dir, "agent.sh")
-	text := "#!/bin/sh\necho \"begin $LANEWAY_RUN_ID\" >> " + a.file + "\nsleep " + takes + "\necho \"end $LANEWAY_RUN_ID\" >> " + a.file + "\necho done\n"
-	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
-		t.Fatal(err)
+	a.file = filepath.Join(t.TempDir(), "marks")
+	program := fmt.Sprintf("{runner: command, command: [%q], env: {%s: %q}}", ownBinary(t), marksVariable, a.file)
+	return a, strings.Replace(cronConfig, "{runner: echo, script: true}", program, 1)
+}
+
+// markRun is the program of the agent. A run takes 300 ms.
+func markRun() error {
+	marks, err := os.OpenFile(os.Getenv(marksVariable), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
 	}
-	return a, strings.Replace(cronConfig, "{runner: echo, script: true}", "{runner: command, command: ["+script+"]}", 1)
+	run := os.Getenv("LANEWAY_RUN_ID")
+	_, began := marks.WriteString("begin " + run + "\n")
+	time.Sleep(300 * time.Millisecond)
+	_, ended := marks.WriteString("end " + run + "\n")
+	fmt.Println("done")
+	return errors.Join(began, ended, marks.Close())
 }
 
 // count is how often a mark of a run was made.
@@ -130,7 +143,7 @@ func TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		rounds := testrun.Size(9, 200)
-		agent, config := newAgentThatMarks(t, "0.3")
+		agent, config := newAgentThatMarks(t)
 		k := &killScene{T: t, g: Install(t, database, config).AtOnce(), agent: agent, database: database}
 		k.g.Start()
 		k.o, k.db = OpenOracle(t, k.g, database), writable(t, k.g, database)

@@ -72,7 +72,7 @@ func newStage(t *testing.T, replace ...string) *stage {
 		}
 		s.env = append(s.env, name+"="+strings.TrimSpace(string(out)))
 	}
-	s.env = append(s.env, "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+home, "LANEWAY_LISTEN=127.0.0.1:0", "LANEWAY_METRICS_LISTEN=off", raceSettings)
+	s.env = append(s.env, "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+home, "CGO_ENABLED=0", "LANEWAY_LISTEN=127.0.0.1:0", "LANEWAY_METRICS_LISTEN=off", raceSettings)
 	return s
 }
 

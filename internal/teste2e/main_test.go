@@ -23,6 +23,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(acpVariable) != "" {
 		os.Exit(runACPAgent())
 	}
+	if os.Getenv(marksVariable) != "" {
+		if err := markRun(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(run(m))
 }
 
