@@ -51,12 +51,17 @@ func bigTexts() []string {
 	return list
 }
 
-// within checks one page: it is not empty, and its rows have at most the bound together unless it is one row.
-func (w *world) within(what string, rows, bytes int) {
+// paged goes through a list, of which next returns the texts of the page after so many rows. A page has at most the bound together, unless it is one row.
+func (w *world) paged(what, want string, next func(read int) []string) {
 	w.Helper()
-	if rows == 0 || rows > 1 && bytes > store.ReadBytes {
-		w.Fatalf("%s: a page of %d rows and %d bytes, want at least one row and at most %d bytes", what, rows, bytes, store.ReadBytes)
+	var got []string
+	for page := next(0); len(page) > 0; page = next(len(got)) {
+		if n := len(strings.Join(page, "")); len(page) > 1 && n > store.ReadBytes {
+			w.Fatalf("%s: a page of %d rows and %d bytes, want at most %d bytes", what, len(page), n, store.ReadBytes)
+		}
+		got = append(got, page...)
 	}
+	equal(w, what, firstDigits(got), want)
 }
 
 // numbers of rows, in order.
@@ -78,42 +83,22 @@ func (w *world) bigTranscript() chat.SessionKey {
 	return key
 }
 
-func bytesOf(entries []chat.TranscriptEntry) (n int) {
-	for _, e := range entries {
-		n += len(e.Text)
-	}
-	return n
-}
-
 func bigTranscriptForwards(w *world) {
 	key := w.bigTranscript()
-	var got []string
-	for after := int64(0); ; {
-		tr := w.transcript(store.TranscriptQuery{Session: key, After: after, FromStart: after == 0, Limit: 1000})
+	w.paged("forwards", upwards, func(read int) []string {
+		tr := w.transcript(store.TranscriptQuery{Session: key, After: int64(read), FromStart: read == 0, Limit: 1000})
 		equal(w, "total", tr.Total, bigRows)
-		if len(tr.Entries) == 0 {
-			break
-		}
-		w.within("forwards", len(tr.Entries), bytesOf(tr.Entries))
-		got, after = append(got, texts(tr.Entries)...), tr.Entries[len(tr.Entries)-1].Seq
-	}
-	equal(w, "entries", firstDigits(got), upwards)
+		return texts(tr.Entries)
+	})
 }
 
 func bigTranscriptBackwards(w *world) {
 	key := w.bigTranscript()
-	var got []string
-	for offset := 0; ; {
-		tr := w.transcript(store.TranscriptQuery{Session: key, Limit: 1000, Offset: offset})
-		if len(tr.Entries) == 0 {
-			break
-		}
-		w.within("backwards", len(tr.Entries), bytesOf(tr.Entries))
-		page := texts(tr.Entries)
+	w.paged("backwards", downwards, func(read int) []string {
+		page := texts(w.transcript(store.TranscriptQuery{Session: key, Limit: 1000, Offset: read}).Entries)
 		slices.Reverse(page)
-		got, offset = append(got, page...), offset+len(page)
-	}
-	equal(w, "entries", firstDigits(got), downwards)
+		return page
+	})
 }
 
 func transcriptWithinBytes(w *world) {
@@ -162,31 +147,23 @@ func (w *world) acceptBig(node string, session func(i int) chat.SessionKey) {
 	}
 }
 
-func (w *world) textsOf(what string, list []store.Waiting) []string {
-	w.Helper()
+func waitingTexts(list []store.Waiting) []string {
 	var found []string
-	bytes := 0
 	for _, m := range list {
-		found, bytes = append(found, m.Content.Text), bytes+len(m.Content.Text)
+		found = append(found, m.Content.Text)
 	}
-	w.within(what, len(list), bytes)
 	return found
 }
 
 func bigPendingInputs(w *world) {
 	key := w.key()
 	w.acceptBig(w.node(), func(int) chat.SessionKey { return key })
-	var got []string
-	for after := int64(0); ; {
-		list, total, err := w.st.PendingInputs(w.ctx, key, after, 1000)
+	w.paged("pending", upwards, func(read int) []string {
+		list, total, err := w.st.PendingInputs(w.ctx, key, int64(read), 1000)
 		w.ok(err)
 		equal(w, "total", total, bigRows)
-		if len(list) == 0 {
-			break
-		}
-		got, after = append(got, w.textsOf("pending", list)...), list[len(list)-1].Seq
-	}
-	equal(w, "messages", firstDigits(got), upwards)
+		return waitingTexts(list)
+	})
 }
 
 func bigSweep(w *world) {
@@ -197,20 +174,13 @@ func bigSweep(w *world) {
 	})
 	w.clock.advance(lease)
 	heir := w.node()
-	var got []string
-	for {
-		taken := try(w.st.Sweep(w.ctx, store.SweepParams{Node: heir, Limit: many})).ok(w)
-		if len(taken) == 0 {
-			break
-		}
-		var list []store.Waiting
-		for _, t := range taken {
-			list = append(list, t.Messages...)
+	w.paged("sweep", upwards, func(int) (page []string) {
+		for _, t := range try(w.st.Sweep(w.ctx, store.SweepParams{Node: heir, Limit: many})).ok(w) {
+			page = append(page, waitingTexts(t.Messages)...)
 			w.endWaiting(t.Session, t.Messages[0].Seq)
 		}
-		got = append(got, w.textsOf("sweep", list)...)
-	}
-	equal(w, "messages", firstDigits(got), upwards)
+		return page
+	})
 }
 
 func bigHinted(w *world) {
@@ -219,19 +189,15 @@ func bigHinted(w *world) {
 	_, first := w.acceptText(owner, key)
 	w.acceptBig(other, func(int) chat.SessionKey { return key })
 	w.endWaiting(key, first.Seq)
-	var got []string
-	for {
-		hinted := try(w.st.Hinted(w.ctx, owner, many)).ok(w)
-		if len(hinted) == 0 {
-			break
+	w.paged("hinted", upwards, func(int) (page []string) {
+		for _, t := range try(w.st.Hinted(w.ctx, owner, many)).ok(w) {
+			page = append(page, waitingTexts(t.Messages)...)
+			for _, m := range t.Messages {
+				w.endWaiting(key, m.Seq)
+			}
 		}
-		list := hinted[0].Messages
-		got = append(got, w.textsOf("hinted", list)...)
-		for _, m := range list {
-			w.endWaiting(key, m.Seq)
-		}
-	}
-	equal(w, "messages", firstDigits(got), upwards)
+		return page
+	})
 }
 
 func (w *world) endWaiting(key chat.SessionKey, seq int64) {
@@ -246,22 +212,15 @@ func bigSessions(w *world) {
 		w.ok(w.st.SetSession(w.ctx, w.key(), "ann", store.SessionSettings{Notes: map[string]string{"model": text}}))
 	}
 	for _, search := range []string{"", "AGENT"} {
-		var got []string
-		for offset := 0; ; {
-			list, total, err := w.st.ListSessions(w.ctx, store.SessionFilter{Search: search, Limit: 200, Offset: offset})
+		w.paged("sessions, search "+search, downwards, func(read int) (page []string) {
+			list, total, err := w.st.ListSessions(w.ctx, store.SessionFilter{Search: search, Limit: 200, Offset: read})
 			w.ok(err)
 			equal(w, "total", total, bigRows)
-			if len(list) == 0 {
-				break
-			}
-			bytes := 0
 			for _, s := range list {
-				got, bytes = append(got, s.Notes["model"]), bytes+len(s.Notes["model"])
+				page = append(page, s.Notes["model"])
 			}
-			w.within("sessions", len(list), bytes)
-			offset += len(list)
-		}
-		equal(w, "sessions, search "+search, firstDigits(got), downwards)
+			return page
+		})
 	}
 }
 
@@ -270,21 +229,15 @@ func bigJobs(w *world) {
 		w.job(func(j *cron.Job) { j.Payload.Text, j.Name = text, text[:1] })
 	}
 	for _, f := range []cron.JobFilter{{SortBy: "name"}, {SortBy: "name", Limit: 200}, {SortBy: "name", Query: "KEY OF"}, {SortBy: "name", Query: "key of", Limit: 200}} {
-		var got []string
-		for {
-			page := try(w.cron().Jobs(w.ctx, f)).ok(w)
-			equal(w, "total", page.Total, bigRows)
-			if len(page.Jobs) == 0 {
-				break
+		w.paged(fmt.Sprintf("jobs %+v", f), upwards, func(read int) (page []string) {
+			f.Offset = read
+			jobs := try(w.cron().Jobs(w.ctx, f)).ok(w)
+			equal(w, "total", jobs.Total, bigRows)
+			for _, j := range jobs.Jobs {
+				page = append(page, j.Payload.Text)
 			}
-			bytes := 0
-			for _, j := range page.Jobs {
-				got, bytes = append(got, j.Payload.Text), bytes+len(j.Payload.Text)
-			}
-			w.within("jobs", len(page.Jobs), bytes)
-			f.Offset += len(page.Jobs)
-		}
-		equal(w, fmt.Sprintf("jobs %+v", f), firstDigits(got), upwards)
+			return page
+		})
 	}
 }
 
@@ -318,21 +271,15 @@ func jobsWithoutPayload(w *world) {
 func (w *world) runsInPages(f cron.RunFilter, want string) {
 	w.Helper()
 	for f.Query, f.Limit = range map[string]int{"": 0, "X": 200} {
-		var got []string
-		for f.Offset = 0; ; {
-			page := try(w.cron().Runs(w.ctx, f)).ok(w)
-			equal(w, "total", page.Total, len(want))
-			if len(page.Runs) == 0 {
-				break
+		w.paged(fmt.Sprintf("runs %+v", f), want, func(read int) (page []string) {
+			f.Offset = read
+			runs := try(w.cron().Runs(w.ctx, f)).ok(w)
+			equal(w, "total", runs.Total, len(want))
+			for _, r := range runs.Runs {
+				page = append(page, r.Error)
 			}
-			bytes := 0
-			for _, r := range page.Runs {
-				got, bytes = append(got, r.Error), bytes+len(r.Error)
-			}
-			w.within("runs", len(page.Runs), bytes)
-			f.Offset += len(page.Runs)
-		}
-		equal(w, fmt.Sprintf("runs %+v", f), firstDigits(got), want)
+			return page
+		})
 	}
 }
 
