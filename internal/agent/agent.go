@@ -147,6 +147,20 @@ type Option struct {
 	Always bool `json:"always,omitempty"`
 }
 
+// OpenQuestion is a question that its person has not answered.
+type OpenQuestion struct {
+	Question
+
+	ID, Agent string
+	// Principal is whose answer counts, Session where it was asked.
+	Principal string
+	Session   chat.SessionKey
+	// RunID is the turn that waits for the answer; "" = it has ended, and the call is made when it is allowed.
+	RunID string
+
+	AskedAt, ExpiresAt time.Time
+}
+
 // EventKind sorts what a runner reports while it works.
 type EventKind string
 

@@ -15,7 +15,8 @@ const (
 	EventAborted EventKind = "aborted" // stopped, superseded, stale, cleared, reset, draining
 	EventFailed  EventKind = "failed"  // ended with an error, or was dropped
 
-	EventSession EventKind = "session" // a session was created, reset, deleted, …: Reason is which
+	EventSession   EventKind = "session"   // a session was created, reset, deleted, …: Reason is which
+	EventQuestions EventKind = "questions" // an agent has asked a person, or a question has ended: Reason is which
 )
 
 // Event is one change that watchers get. An event about a durable change is published after its commit. Events of a
@@ -23,7 +24,7 @@ const (
 type Event struct {
 	Kind    EventKind
 	Session SessionKey
-	// Principal owns the session; visibility is decided by it.
+	// Principal owns the session, or is whose answer counts (Questions); visibility is decided by it.
 	Principal string
 	// RunID names the message; of merged messages each has its own Final with Merged set.
 	RunID string
@@ -36,7 +37,7 @@ type Event struct {
 	Replace     bool
 
 	// Reason: for Aborted stop, stopall, superseded, stale, cleared, reset, draining; for Failed the [FailReason]; for
-	// Session created, message, queued, run.started, run.finished, reset, delete.
+	// Session created, message, queued, run.started, run.finished, reset, delete; for Questions asked, answered, closed.
 	Reason string
 	// Message is a sentence for a person (Failed, and Final without text). Detail is what the service behind the agent wrote, for administrators; "" = nothing.
 	Message, Detail string

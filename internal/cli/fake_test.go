@@ -131,6 +131,10 @@ func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 		return json.RawMessage(`{"ts":1,"runs":[` + fakeTurn + `]}`), nil
 	case "runs.get":
 		return json.RawMessage(`{"run":` + fakeTurn + `,"tasks":[],"deliveries":[]}`), nil
+	case "questions.list":
+		return json.RawMessage(`{"ts":1,"questions":[{"id":"0b6c1f7e90a1","sessionKey":"agent:main:main","agentId":"main","principal":"gateway","mine":true,"text":"run \u001b[31mls","options":[{"label":"Allow","allow":true},{"label":"Deny","allow":false}],"askedAtMs":1,"expiresAtMs":2}]}`), nil
+	case "questions.answer":
+		return json.RawMessage(`{"ok":true,"text":"The answer is: \u001b[31mAllow."}`), nil
 	case "tasks.list":
 		return json.RawMessage(`{"ts":1,"tasks":[` + fakeTask + `]}`), nil
 	case "tasks.get":

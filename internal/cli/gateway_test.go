@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -109,6 +110,26 @@ func (p *parrot) Tasks(_ context.Context, f store.TaskFilter) ([]store.Task, err
 	return []store.Task{{ID: "t-1", Session: chat.TaskKey("coder", "t-1"), Agent: "coder", Lane: "team", State: "yielded", Text: "count the lines", StartedAt: testNow()}}, nil
 }
 
+func (p *parrot) OpenQuestions(_ context.Context, owner string, _ int) ([]agent.OpenQuestion, error) {
+	if owner != "" {
+		return nil, nil // what needs.list looks for
+	}
+	return []agent.OpenQuestion{
+		{
+			ID: "q-1", Agent: "main", Session: chat.MainKey("main"), Principal: "gateway", AskedAt: testNow().Add(-time.Minute), ExpiresAt: testNow().Add(time.Minute),
+			Question: agent.Question{Text: "run the command “ls”", Options: []agent.Option{{Label: "Allow: once", Allow: true}, {Label: "Deny"}}},
+		},
+		{ID: "q-2", Agent: "main", Session: chat.MainKey("main"), Principal: "telegram:1:7", Question: agent.Question{Text: "run the command “rm”"}},
+	}, nil
+}
+
+func (p *parrot) AnswerQuestion(_ context.Context, by, id string, option int) (string, error) {
+	if id != "q-1" {
+		return "", chat.Errorf(chat.CodeNotFound, "there is no open question like this")
+	}
+	return fmt.Sprintf("The answer of %s is %d.", by, option), nil
+}
+
 func (p *parrot) Stop(context.Context, store.StopParams) ([]string, error) {
 	return []string{"run-1"}, nil
 }
@@ -165,6 +186,10 @@ func TestCommandsSpeakWithARealGateway(t *testing.T) {
 		{name: "run", args: []string{"runs", "r-1"}, stdout: "reply to telegram:1 7: pending 429"},
 		{name: "no runs", args: []string{"runs", "--state", "ended"}, stdout: "no runs\n"},
 		{name: "no run", args: []string{"runs", "none"}, code: exitFailure, stderr: "there is no run none"},
+		{name: "questions", args: []string{"questions"}, stdout: "1 Allow: once, 2 Deny  run the command “ls”"},
+		{name: "question of another", args: []string{"questions", "list"}, stdout: "of telegram:1:7"},
+		{name: "answer", args: []string{"questions", "answer", "q-1", "2"}, stdout: "The answer of gateway is 2.\n"},
+		{name: "late answer", args: []string{"questions", "answer", "q-9", "1"}, code: exitFailure, stderr: "no open question"},
 		{name: "tasks", args: []string{"tasks", "list"}, stdout: "t-1  coder  team  yielded"},
 		{name: "task", args: []string{"tasks", "show", "t-1"}, stdout: "count the lines"},
 		{name: "stop a task", args: []string{"tasks", "stop", "t-1"}, stdout: "stopped run-1"},

@@ -137,6 +137,7 @@ type Dispatcher struct {
 	*parts
 	jobCalls
 	turnList
+	openQuestions
 
 	owner     *ownership.Node // node of parts, for what only the life of the process needs
 	sender    *outbox.Sender
@@ -196,7 +197,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	d.queue.rules.Store(&cfg.Queue)
 	d.gauges = &gauges{parts: p, saved: map[store.TokenRatio]int{}}
 	d.questions = &questions{parts: p, outside: newOutsideCalls(), waiting: map[string]waiter{}}
-	d.turnList = turnList{p, d.questions}
+	d.turnList, d.openQuestions = turnList{p, d.questions}, openQuestions{d.questions}
 	d.turns = &turns{parts: p, queue: d.queue, signs: d.signs, questions: d.questions, compactions: newCompactions()}
 	d.admission = &admission{parts: p}
 	d.access = &access{parts: p}

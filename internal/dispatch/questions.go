@@ -113,6 +113,7 @@ func (q *questions) put(ctx context.Context, messageID string, asked question, r
 	if err != nil {
 		return fmt.Errorf("asking a person: %w", err)
 	}
+	q.changed(asked.session, asked.who.Principal, questionAsked)
 	return q.send(ctx, messageID, asked.who, asked.session, asked.message())
 }
 
@@ -127,7 +128,7 @@ func (q *questions) send(ctx context.Context, messageID string, who tool.Person,
 	return nil
 }
 
-// answer is /allow, /deny and /answer: it returns what the person reads.
+// answer is /allow, /deny, /answer and questions.answer: it returns what the person reads.
 func (q *questions) answer(ctx context.Context, by string, a command.QuestionAnswer) (string, error) {
 	node, err := q.node.Alive()
 	if err != nil {
@@ -154,11 +155,14 @@ func (q *questions) answer(ctx context.Context, by string, a command.QuestionAns
 		params.Always = &chat.Approval{Agent: of.Agent, Act: of.Act, Label: chosen.Label}
 	}
 	asked, err = q.store.AnswerQuestion(ctx, params)
-	switch {
-	case errors.Is(err, chat.ErrNotFound):
+	if errors.Is(err, chat.ErrNotFound) {
 		return "", errNoQuestion()
-	case err != nil:
+	}
+	if err != nil {
 		return "", err
+	}
+	q.changed(asked.Session, by, questionAnswered)
+	switch {
 	case asked.Waits != "":
 		q.wake(a.ID)
 		q.events.Send(topicAnswer, &answered{ID: a.ID}, func() {})
@@ -182,6 +186,18 @@ func (q *questions) answer(ctx context.Context, by string, a command.QuestionAns
 	return result.Text, q.end(ctx, asked, p, result)
 }
 
+// Reasons of the event that the open questions of a person have changed.
+const (
+	questionAsked    = "asked"
+	questionAnswered = "answered"
+	questionClosed   = "closed"
+)
+
+// changed publishes that the open questions of a person in a session have changed.
+func (q *questions) changed(session chat.SessionKey, principal, reason string) {
+	q.events.Publish(chat.Event{Kind: chat.EventQuestions, Session: session, Principal: principal, Reason: reason})
+}
+
 func errNoQuestion() error {
 	return chat.Errorf(chat.CodeNotFound, "there is no open question like this; it was answered, it is too old, its turn has ended, or it is for another person")
 }
@@ -189,6 +205,8 @@ func errNoQuestion() error {
 // runnersQuestion is what is stored of a question of a runner.
 type runnersQuestion struct {
 	Agent   string         `json:"agent"`
+	Run     string         `json:"run,omitempty"`
+	Text    string         `json:"text,omitempty"`
 	Act     string         `json:"act,omitempty"`
 	Options []agent.Option `json:"options"`
 }
@@ -202,6 +220,33 @@ func runners(q store.Question) (asked runnersQuestion, err error) {
 		return asked, fmt.Errorf("reading a question: %w", err)
 	}
 	return asked, nil
+}
+
+// open lists the questions of a person, owner "" = of all, that have no answer, the oldest first.
+func (q *questions) open(ctx context.Context, owner string, limit int) ([]agent.OpenQuestion, error) {
+	list, err := q.store.OpenQuestions(ctx, owner, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]agent.OpenQuestion, 0, len(list))
+	for _, asked := range list {
+		of, err := runners(asked)
+		if err != nil {
+			return nil, err
+		}
+		if asked.Waits == "" {
+			p, err := pending(asked)
+			if err != nil {
+				return nil, err
+			}
+			of.Agent, of.Text = p.Session.Agent, p.Words()
+		}
+		out = append(out, agent.OpenQuestion{
+			Question: agent.Question{Text: of.Text, Act: of.Act, Options: of.Options}, ID: asked.ID, Agent: of.Agent, Principal: asked.Owner,
+			Session: asked.Session, RunID: of.Run, AskedAt: asked.AskedAt, ExpiresAt: asked.ExpiresAt,
+		})
+	}
+	return out, nil
 }
 
 // pick is the number of the option that a person means, from 1.

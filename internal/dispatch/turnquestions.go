@@ -68,7 +68,7 @@ func (a *turnAsker) Ask(ctx context.Context, asked agent.Question) (int, error) 
 	if n, err := a.approved(ctx, by, asked); err != nil || n >= 0 {
 		return n, err
 	}
-	body, err := json.Marshal(runnersQuestion{Agent: by, Act: asked.Act, Options: asked.Options})
+	body, err := json.Marshal(runnersQuestion{Agent: by, Run: a.turn.run.RunID, Text: asked.Text, Act: asked.Act, Options: asked.Options})
 	if err != nil {
 		return 0, fmt.Errorf("encoding a question: %w", err)
 	}
@@ -145,6 +145,7 @@ func (a *turnAsker) end(ctx context.Context, id string, why error) (int, error) 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	asked, err := a.store.CloseQuestion(ctx, id)
+	a.changed(a.session, a.who.Principal, questionClosed)
 	switch {
 	case err == nil && asked.State == store.QuestionChosen:
 		return asked.Option - 1, nil

@@ -191,9 +191,10 @@ func TestADurableEventReachesTheOtherReplicas(t *testing.T) {
 		here.Publish(chat.Event{Kind: chat.EventFinal, Session: key(), RunID: "r1", Text: "short"})
 		here.Publish(chat.Event{Kind: chat.EventFinal, Session: key(), RunID: "r2", Text: b.tr.Entries[0].Text, EntrySeq: 7})
 		here.PublishSession(key(), "p", events.ReasonDeleted, "")
+		here.Publish(chat.Event{Kind: chat.EventQuestions, Session: key(), Principal: "p", Reason: "asked"})
 		synctest.Wait()
 		got := wantsAll.all()
-		if len(got) != 3 || got[0].Text != "short" || len(got[1].Text) != 5000 || got[2].Reason != events.ReasonDeleted {
+		if len(got) != 4 || got[3].Kind != chat.EventQuestions || got[3].Principal != "p" || got[0].Text != "short" || len(got[1].Text) != 5000 || got[2].Reason != events.ReasonDeleted {
 			t.Errorf("the other replica published %+v", got)
 		}
 		cancel()

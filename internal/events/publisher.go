@@ -162,7 +162,7 @@ func (p *Publisher) publishHere(e *chat.Event) bool {
 	if e.At.IsZero() {
 		e.At = time.Now()
 	}
-	if e.Kind == chat.EventSession {
+	if e.Kind == chat.EventSession || e.Kind == chat.EventQuestions {
 		if e.Reason == ReasonDeleted {
 			p.logs.forget(e.Session)
 		}

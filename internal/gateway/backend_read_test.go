@@ -88,6 +88,31 @@ func (h *fakeBackend) Turns(_ context.Context, f store.TurnFilter) ([]store.Turn
 	return list[:min(len(list), f.Most())], h.waits, nil
 }
 
+func (h *fakeBackend) OpenQuestions(_ context.Context, owner string, limit int) ([]agent.OpenQuestion, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down {
+		return nil, chat.ErrStoreUnavailable
+	}
+	var list []agent.OpenQuestion
+	for _, q := range h.questions {
+		if owner == "" || owner == q.Principal {
+			list = append(list, q)
+		}
+	}
+	return list[:min(len(list), limit)], nil
+}
+
+func (h *fakeBackend) AnswerQuestion(_ context.Context, by, id string, option int) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := slices.IndexFunc(h.questions, func(q agent.OpenQuestion) bool { return q.ID == id && q.Principal == by })
+	if at < 0 {
+		return "", chat.Errorf(chat.CodeNotFound, "there is no open question like this")
+	}
+	return "The answer is: " + h.questions[at].Options[option-1].Label + ".", nil
+}
+
 func (h *fakeBackend) Tasks(_ context.Context, f store.TaskFilter) ([]store.Task, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
 	"laneway/internal/store"
@@ -34,6 +35,7 @@ type fakeBackend struct {
 	audits      []chat.Audit
 	stops       []store.StopParams
 	tasks       []store.Task
+	questions   []agent.OpenQuestion
 	turnList    []store.Turn
 	waits       map[string]chat.Waiting
 	turnFilters []store.TurnFilter

@@ -64,7 +64,8 @@ func (*Server) Events() []EventInfo {
 	payloads := map[string]reflect.Type{
 		wire.EventAgent: reflect.TypeFor[wire.AgentEvent[wire.AgentData]](), wire.EventChat: reflect.TypeFor[wire.ChatEvent](), wire.EventCron: reflect.TypeFor[wire.CronEvent](),
 		wire.EventHealth: reflect.TypeFor[wire.HealthResult](), wire.EventLanes: reflect.TypeFor[wire.LanesEvent](),
-		wire.EventSessions: reflect.TypeFor[wire.SessionsChanged](), wire.EventShutdown: reflect.TypeFor[wire.Shutdown](), wire.EventTick: reflect.TypeFor[wire.Tick](),
+		wire.EventQuestions: reflect.TypeFor[wire.QuestionsChanged](),
+		wire.EventSessions:  reflect.TypeFor[wire.SessionsChanged](), wire.EventShutdown: reflect.TypeFor[wire.Shutdown](), wire.EventTick: reflect.TypeFor[wire.Tick](),
 	}
 	out := make([]EventInfo, 0, len(payloads))
 	for _, name := range eventNames() {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
@@ -19,7 +20,7 @@ func goodParams() map[string]params {
 		"chat.send": send("main", "tool hello", "r1"), "chat.history": {"sessionKey": "main"}, "chat.abort": {"sessionKey": "main"},
 		"agent": send("agent:main:other", "hello", "r2"), "wake": {"mode": "now", "text": "hello"}, "lanes.status": {"cluster": true},
 		"sessions.describe": {"key": "main"}, "sessions.search": {"query": "x"}, "toc.list": {"level": "day"}, "sessions.reset": {"key": "main"}, "sessions.delete": {"key": "main"}, "sessions.subscribe": {"limit": 1},
-		"runs.get": {"id": "t1"}, "tasks.get": {"id": "t1"}, "tasks.stop": {"id": "t1"},
+		"runs.get": {"id": "t1"}, "tasks.get": {"id": "t1"}, "tasks.stop": {"id": "t1"}, "questions.answer": {"id": "q1", "option": 1},
 		"cron.add":    {"name": "n", "schedule": 1, "sessionTarget": 1, "payload": 1},
 		"cron.create": {"name": "n", "schedule": 1, "message": "m"},
 		"cron.get":    job, "cron.resume": job, "cron.run": job, "cron.cancel": job, "cron.remove": job, "cron.delete": job, "cron.preview": job, "cron.explain": {"id": "job", "at": "9:00"},
@@ -46,6 +47,7 @@ func TestEveryAnswerAndEventIsAsDescribed(t *testing.T) {
 		}
 		run := cron.Run{ID: "run", JobID: "x", State: cron.RunOK, Trigger: cron.TriggerSchedule, ScheduledFor: time.Now(), StartedAt: time.Now()}
 		all.put(job, run)
+		l.questions = []agent.OpenQuestion{{ID: "q1", Principal: "gateway", Session: chat.MainKey("main"), Question: agent.Question{Options: []agent.Option{{Label: "Allow"}}}}}
 		b := serve(t, l.fakeBackend, all, func(c *gateway.Config) { c.Deadlines.Watch = 5 * time.Millisecond })
 		s := b.login(adminToken, caps...)
 		answered, seen := []string{"connect"}, map[string]bool{wire.EventTick: true} // ticks come every 30 s, see TestTicksComeEveryThirtySeconds
@@ -74,6 +76,7 @@ func TestEveryAnswerAndEventIsAsDescribed(t *testing.T) {
 		}
 		all.event(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run})
 		s.must("sessions.subscribe", nil) // the loop has ended it
+		l.publish(chat.Event{Kind: chat.EventQuestions, Session: chat.MainKey("main"), Principal: "gateway", Reason: "asked"})
 		l.publish(chat.Event{Kind: chat.EventSession, Session: chat.MainKey("main"), Reason: "reset"})
 		if caps != nil {
 			s.request("held", "chat.send", send("agent:main:held", "wait", "r3"))
@@ -92,7 +95,7 @@ func TestEveryAnswerAndEventIsAsDescribed(t *testing.T) {
 			t.Errorf("answers of %v, want %v", answered, p.Methods())
 		}
 		for _, name := range p.Events() {
-			if !seen[name] && (name != wire.EventLanes || caps != nil) {
+			if !seen[name] && (caps != nil || name != wire.EventLanes && name != wire.EventQuestions) {
 				t.Errorf("no event %s was seen with %v", name, caps)
 			}
 		}

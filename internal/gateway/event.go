@@ -12,7 +12,7 @@ import (
 )
 
 func eventNames() []string {
-	return []string{wire.EventAgent, wire.EventChat, wire.EventCron, wire.EventHealth, wire.EventLanes, wire.EventSessions, wire.EventShutdown, wire.EventTick}
+	return []string{wire.EventAgent, wire.EventChat, wire.EventCron, wire.EventHealth, wire.EventLanes, wire.EventQuestions, wire.EventSessions, wire.EventShutdown, wire.EventTick}
 }
 
 func assistantMessage(text string, at time.Time) *wire.ChatMessage {
@@ -55,7 +55,7 @@ func chatEnd(ev *chat.Event) []byte {
 		return strictjson.Encode(p)
 	case chat.EventFailed:
 		return strictjson.Encode(chatFailed(ev))
-	case chat.EventQueued, chat.EventStarted, chat.EventDelta, chat.EventTool, chat.EventSession:
+	case chat.EventQueued, chat.EventStarted, chat.EventDelta, chat.EventTool, chat.EventSession, chat.EventQuestions:
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func lifecycleEvent(ev *chat.Event, extended bool) []byte {
 		data.Phase = "end"
 	case chat.EventFailed:
 		data.Phase, data.Error = "error", ev.Message
-	case chat.EventDelta, chat.EventTool, chat.EventSession:
+	case chat.EventDelta, chat.EventTool, chat.EventSession, chat.EventQuestions:
 	}
 	if data.Phase == "" || ev.MergedInto != "" || ev.Command || (data.Phase == "queued" && !extended) {
 		return nil

@@ -39,7 +39,7 @@ func (o overview) needsList(ctx context.Context, c *rpc.Call, _ wire.NoParams) (
 	st := s.health.now(ctx).status
 	out.Needs = faults(&st)
 	if st.StoreError == "" {
-		for _, read := range []func(context.Context, *rpc.Call) ([]wire.Need, error){o.jobNeeds, o.missedNeeds, o.turnNeeds, o.pairingNeeds} {
+		for _, read := range []func(context.Context, *rpc.Call) ([]wire.Need, error){o.jobNeeds, o.missedNeeds, o.turnNeeds, o.pairingNeeds, o.questionNeeds} {
 			more, err := read(ctx, c)
 			out.Needs = append(out.Needs, more...)
 			if err != nil { // what a person needs to know is that the store does not answer
@@ -281,4 +281,16 @@ func (o overview) pairingNeeds(ctx context.Context, c *rpc.Call) (needs []wire.N
 		})
 	}
 	return needs, nil
+}
+
+// questionNeeds are the questions that wait for the answer of the caller.
+func (o overview) questionNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need, err error) {
+	open, err := o.srv.backend.OpenQuestions(ctx, c.Principal(), needsEach)
+	for _, q := range open {
+		needs = append(needs, wire.Need{
+			Kind: "question", Level: levelAsk, QuestionID: q.ID, RunID: q.RunID, SessionKey: q.Session.String(), SinceMs: rpc.Millis(q.AskedAt),
+			Text: fmt.Sprintf("The agent %s asks before it does this: %s", q.Agent, chat.Cut(cmp.Or(q.Act, q.Text), 160)), Next: "Answer it.", Command: "laneway questions",
+		})
+	}
+	return needs, err
 }

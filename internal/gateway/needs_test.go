@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/agent"
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
@@ -73,6 +74,10 @@ func TestNeedsAreListedTheWorstFirst(t *testing.T) {
 		{ID: "waits", Session: chat.MainKey("main"), Principal: "anna", State: store.StateWaiting, AcceptedAt: old},
 	}
 	h.waits = map[string]chat.Waiting{"waits": {Cause: chat.WaitSession}}
+	h.questions = []agent.OpenQuestion{
+		{ID: "q1", Agent: "coder", Principal: "gateway", Session: chat.MainKey("coder"), Question: agent.Question{Text: "run the command “ls”; with “a” = “b”", Act: "run the command “ls”"}},
+		{ID: "q2", Agent: "coder", Principal: "otto", Session: chat.MainKey("coder"), Question: agent.Question{Text: "x"}},
+	}
 	b := serve(t, h, troubled{h, &jobBook{}, nil}, withHooks)
 	list := func(token string) (lines []string) {
 		for _, row := range b.login(token).must("needs.list", params{})["needs"].([]any) {
@@ -101,6 +106,7 @@ func TestNeedsAreListedTheWorstFirst(t *testing.T) {
 		"warn version: Replicas run different versions: 0.1.0 (a), 0.2.0 (b).",
 		"warn agent: The default agent repeats what it is told.",
 		"ask pairing: Anna (telegram 4711) asks to talk to the agent.",
+		"ask question: The agent coder asks before it does this: run the command “ls”",
 	}
 	if got := list(adminToken); !slices.Equal(got, want) {
 		t.Errorf("needs:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

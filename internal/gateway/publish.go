@@ -41,8 +41,12 @@ func (c *client) sees(ev *chat.Event) bool {
 
 // event queues one event for every connection that may see it. It runs in the goroutine that made the event and never waits.
 func (p publisher) event(ev chat.Event) {
-	if ev.Kind == chat.EventSession {
+	switch ev.Kind { //nolint:exhaustive // the rest belongs to runs
+	case chat.EventSession:
 		p.session(&ev)
+		return
+	case chat.EventQuestions:
+		p.questions(&ev)
 		return
 	}
 	to := p.hub.Audience(ev.RunID)
@@ -89,6 +93,17 @@ func (p publisher) session(ev *chat.Event) {
 	for _, c := range to {
 		if c.sees(ev) {
 			c.PutEvent(wire.EventSessions, payload)
+		}
+	}
+}
+
+// questions sends the event to the person whose questions have changed, and to administrators.
+func (p publisher) questions(ev *chat.Event) {
+	payload := strictjson.Encode(wire.QuestionsChanged{SessionKey: ev.Session.String(), Reason: ev.Reason, TS: ev.At.UnixMilli()})
+	for _, c := range p.hub.Opened() {
+		id := c.who.Load()
+		if id != nil && id.extended && id.level >= chat.ScopeLevel(chat.ScopeRead) && (id.principal() == ev.Principal || id.administers()) {
+			c.PutEvent(wire.EventQuestions, payload)
 		}
 	}
 }

@@ -52,6 +52,7 @@ type Question struct {
 
 	// The store sets these. Result is nil until the call was made; Option is what was chosen for a turn, from 1.
 	State     string
+	AskedAt   time.Time
 	ExpiresAt time.Time
 	Result    *chat.ToolResult
 	Option    int
@@ -77,6 +78,8 @@ type Questions interface {
 	PutQuestion(ctx context.Context, q Question) error
 	// Question returns a question as it is now; chat.ErrNotFound.
 	Question(ctx context.Context, id string) (Question, error)
+	// OpenQuestions lists the questions of a person, owner "" = of all, that can be answered, the oldest first, at most limit of them.
+	OpenQuestions(ctx context.Context, owner string, limit int) ([]Question, error)
 	// AnswerQuestion answers an open question and returns it. The same answer again returns the question as it is now. chat.ErrNotFound: there
 	// is no such question of this person, it has expired, it was answered otherwise, or the turn that waited has ended.
 	AnswerQuestion(ctx context.Context, a AnswerQuestion) (Question, error)

@@ -76,6 +76,7 @@ func calls() map[string]string {
 		"sessions.reset":    `{"key":"agent:main:calls"}`,
 		"sessions.delete":   `{"key":"agent:main:calls"}`,
 		"sessions.search":   `{"query":"hi"}`,
+		"questions.answer":  `{"id":"none","option":1}`,
 		"tasks.get":         `{"id":"none"}`,
 		"tasks.stop":        `{"id":"none"}`,
 		"lanes.status":      `{"cluster":true}`,

@@ -107,9 +107,13 @@ func sessionAbuses() map[string]abuseCall {
 		"chat.abort": {abuseWriter, false, func(w *world, conn, n int) string {
 			return `{"sessionKey":` + quoted(pick(w.sessions, conn, n)) + `,"all":true}`
 		}},
-		"needs.list": {abuseWriter, false, same(`{}`)},
-		"runs.list":  {abuseWriter, false, same(`{"state":"ended","limit":200}`)},
-		"runs.get":   {abuseWriter, false, func(w *world, conn, n int) string { return `{"id":` + quoted(pick(w.sessions, conn, n)) + `}` }},
+		"needs.list":     {abuseWriter, false, same(`{}`)},
+		"runs.list":      {abuseWriter, false, same(`{"state":"ended","limit":200}`)},
+		"runs.get":       {abuseWriter, false, func(w *world, conn, n int) string { return `{"id":` + quoted(pick(w.sessions, conn, n)) + `}` }},
+		"questions.list": {abuseWriter, false, same(`{"limit":200}`)},
+		"questions.answer": {abuseWriter, false, func(w *world, conn, n int) string {
+			return `{"id":` + quoted(pick(w.sessions, conn, n)) + `,"option":1}`
+		}},
 		"tasks.list": {abuseWriter, false, func(w *world, _, _ int) string { return `{"limit":200,"sessionKey":` + quoted(w.big) + `}` }},
 		"tasks.get":  {abuseWriter, false, func(w *world, conn, n int) string { return `{"id":` + quoted(pick(w.sessions, conn, n)) + `}` }},
 		"tasks.stop": {abuseWriter, false, func(w *world, conn, n int) string { return `{"id":` + quoted(pick(w.sessions, conn, n)) + `}` }},

@@ -37,7 +37,7 @@ func methodReach() map[string]reach {
 	return map[string]reach{
 		"agents.list": unowned, "commands.list": unowned, "question.list": unowned, "plugin.approval.list": unowned, "taskSuggestions.list": unowned,
 		"health": counted, "status": counted, "lanes.status": counted, "channels.status": counted, "cron.status": counted, "cron.list": counted,
-		"needs.list": counted, "runs.list": counted, "runs.get": hidden, "tasks.list": counted, "tasks.get": hidden, "tasks.stop": hidden, "scheduler.status": counted, "sessions.list": counted, "sessions.search": counted, "toc.list": counted, "sessions.subscribe": counted, "sessions.unsubscribe": unowned,
+		"needs.list": counted, "runs.list": counted, "runs.get": hidden, "questions.list": counted, "questions.answer": hidden, "tasks.list": counted, "tasks.get": hidden, "tasks.stop": hidden, "scheduler.status": counted, "sessions.list": counted, "sessions.search": counted, "toc.list": counted, "sessions.subscribe": counted, "sessions.unsubscribe": unowned,
 		"chat.history": hidden, "chat.abort": hidden, "sessions.describe": hidden, "sessions.delete": hidden,
 		"chat.send": taken, "agent": taken, "wake": taken, "sessions.reset": taken,
 		"cron.add": taken, "cron.create": unowned, // which names no session

@@ -92,6 +92,8 @@ func honest(method, job string, n int) map[string]any {
 		return map[string]any{"jobId": job, "enabled": true}
 	case "cron.delete", "cron.remove": // the job of the test stays
 		return map[string]any{"jobId": "none"}
+	case "questions.answer":
+		return map[string]any{"id": "none", "option": 1}
 	case "runs.get", "tasks.get", "tasks.stop":
 		return map[string]any{"id": "none"}
 	case "cron.get", "cron.resume", "cron.run":

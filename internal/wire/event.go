@@ -8,6 +8,7 @@ const (
 	EventHealth    = "health"
 	EventChat      = "chat"
 	EventAgent     = "agent"
+	EventQuestions = "questions.changed"
 	EventSessions  = "sessions.changed"
 	EventLanes     = "lanes"
 	EventCron      = "cron"

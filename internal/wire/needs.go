@@ -2,17 +2,18 @@ package wire
 
 // Need is a thing that a person has to look at.
 type Need struct {
-	Kind       string `json:"kind" rule:"enum=database|disk|held|stranded|stalled|cron|channel|job-disabled|job-failing|job-invalid|missed|dead|deliveries|stopping|lane|session|version|pairing|agent"` // what it is about
-	Level      string `json:"level" rule:"enum=error|warn|ask"`                                                                                                                                          // ask: a person waits for a decision
-	Text       string `json:"text"`                                                                                                                                                                      // one sentence: what is wrong
-	Next       string `json:"next,omitempty"`                                                                                                                                                            // one sentence: what to do; absent = the text has it
-	Command    string `json:"command,omitempty"`                                                                                                                                                         // the command line that shows or mends it
-	SinceMs    int64  `json:"sinceMs,omitempty"`                                                                                                                                                         // since when, in Unix milliseconds; absent = not known
-	JobID      string `json:"jobId,omitempty"`                                                                                                                                                           // the job
-	RunID      string `json:"runId,omitempty"`                                                                                                                                                           // the run, for runs.get
-	SessionKey string `json:"sessionKey,omitempty"`                                                                                                                                                      // the session
-	Lane       string `json:"lane,omitempty"`                                                                                                                                                            // the lane
-	RequestID  string `json:"requestId,omitempty"`                                                                                                                                                       // the request of a person, for channels.pairing.approve
+	Kind       string `json:"kind" rule:"enum=database|disk|held|stranded|stalled|cron|channel|job-disabled|job-failing|job-invalid|missed|dead|deliveries|stopping|lane|session|version|pairing|question|agent"` // what it is about
+	Level      string `json:"level" rule:"enum=error|warn|ask"`                                                                                                                                                   // ask: a person waits for a decision
+	Text       string `json:"text"`                                                                                                                                                                               // one sentence: what is wrong
+	Next       string `json:"next,omitempty"`                                                                                                                                                                     // one sentence: what to do; absent = the text has it
+	Command    string `json:"command,omitempty"`                                                                                                                                                                  // the command line that shows or mends it
+	SinceMs    int64  `json:"sinceMs,omitempty"`                                                                                                                                                                  // since when, in Unix milliseconds; absent = not known
+	JobID      string `json:"jobId,omitempty"`                                                                                                                                                                    // the job
+	RunID      string `json:"runId,omitempty"`                                                                                                                                                                    // the run, for runs.get
+	SessionKey string `json:"sessionKey,omitempty"`                                                                                                                                                               // the session
+	Lane       string `json:"lane,omitempty"`                                                                                                                                                                     // the lane
+	QuestionID string `json:"questionId,omitempty"`                                                                                                                                                               // the question, for questions.answer
+	RequestID  string `json:"requestId,omitempty"`                                                                                                                                                                // the request of a person, for channels.pairing.approve
 }
 
 // NeedsListResult is the result of needs.list.

@@ -171,12 +171,14 @@ CREATE TABLE tool_questions (
     owner       TEXT NOT NULL, -- the principal that may answer
     state       TEXT NOT NULL, -- open, denied, allowed: the call has to be made, done: it was made
     node        TEXT NOT NULL, -- that makes an allowed call
+    asked_at    INTEGER NOT NULL,
     expires_at  INTEGER NOT NULL, -- an open question cannot be answered after it
     call        TEXT NOT NULL, -- JSON: what is to be done, for whom and where
     result      TEXT NOT NULL -- JSON; '' until the call was made
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tool_questions_owner ON tool_questions (owner);
 CREATE INDEX tool_questions_expiry ON tool_questions (expires_at);
+CREATE INDEX tool_questions_open ON tool_questions (asked_at, id) WHERE state = 'open';
 CREATE INDEX tool_questions_allowed ON tool_questions (id) WHERE state = 'allowed';
 
 -- What a person has allowed an agent for all turns of a conversation. It counts for one transcript: after a reset nothing is allowed.

@@ -645,7 +645,7 @@ declare namespace wire {
     url: string;
   }
   interface Need {
-    kind: "database" | "disk" | "held" | "stranded" | "stalled" | "cron" | "channel" | "job-disabled" | "job-failing" | "job-invalid" | "missed" | "dead" | "deliveries" | "stopping" | "lane" | "session" | "version" | "pairing" | "agent";
+    kind: "database" | "disk" | "held" | "stranded" | "stalled" | "cron" | "channel" | "job-disabled" | "job-failing" | "job-invalid" | "missed" | "dead" | "deliveries" | "stopping" | "lane" | "session" | "version" | "pairing" | "question" | "agent";
     level: "error" | "warn" | "ask";
     text: string;
     next?: string;
@@ -655,6 +655,7 @@ declare namespace wire {
     runId?: string;
     sessionKey?: string;
     lane?: string;
+    questionId?: string;
     requestId?: string;
   }
   interface NeedsListResult {
@@ -746,8 +747,39 @@ declare namespace wire {
     local: string;
     dst?: string;
   }
+  interface Question {
+    id: string;
+    sessionKey: string;
+    agentId: string;
+    runId?: string;
+    principal: string;
+    mine: boolean;
+    text: string;
+    act?: string;
+    options: Array<QuestionOption>;
+    askedAtMs: number;
+    expiresAtMs: number;
+  }
   interface QuestionListResult {
     questions: Array<any>;
+  }
+  interface QuestionOption {
+    label: string;
+    allow: boolean;
+    always?: boolean;
+  }
+  interface QuestionsAnswerResult {
+    ok: boolean;
+    text: string;
+  }
+  interface QuestionsChanged {
+    sessionKey: string;
+    reason: "asked" | "answered" | "closed";
+    ts: number;
+  }
+  interface QuestionsListResult {
+    ts: number;
+    questions: Array<Question>;
   }
   interface ResetEntry {
     sessionId: string;
@@ -1389,6 +1421,13 @@ declare namespace wire {
     "needs.list": { params: {}; result: NeedsListResult };
     "plugin.approval.list": { params: {}; result: Array<any> };
     "question.list": { params: {}; result: QuestionListResult };
+    "questions.answer": { params: {
+      id: string;
+      option: number;
+    }; result: QuestionsAnswerResult };
+    "questions.list": { params: {
+      limit?: number;
+    }; result: QuestionsListResult };
     "runs.get": { params: {
       id: string;
     }; result: RunsGetResult };
@@ -1492,6 +1531,7 @@ declare namespace wire {
     "cron": CronEvent;
     "health": HealthResult;
     "lanes": LanesEvent;
+    "questions.changed": QuestionsChanged;
     "sessions.changed": SessionsChanged;
     "shutdown": Shutdown;
     "tick": Tick;

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/gateway/rpc"
 	"laneway/internal/store"
@@ -35,6 +36,11 @@ type Backend interface {
 	PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error)
 	// Tasks lists sub-turns of turns, newest first.
 	Tasks(ctx context.Context, f store.TaskFilter) ([]store.Task, error)
+	// OpenQuestions lists the questions of a person, owner "" = of all, that can be answered, the oldest first, at most limit of them.
+	OpenQuestions(ctx context.Context, owner string, limit int) ([]agent.OpenQuestion, error)
+	// AnswerQuestion chooses an option, which counts from 1, and returns what the answer has done; chat.CodeNotFound: the question is not open, or is for another
+	// person.
+	AnswerQuestion(ctx context.Context, by, id string, option int) (string, error)
 	// Reset stops everything of the session and begins an empty transcript; it returns its id. A call that o names and that was answered
 	// before stops nothing and returns the first answer; chat.ErrKeyReused when that had other params. nil = it has no name.
 	Reset(ctx context.Context, key chat.SessionKey, by chat.Caller, o *chat.IdempotencyKey) (string, error)
@@ -51,5 +57,5 @@ type handlers struct{ backend Backend }
 // Methods are the rows of the table about messages, runs and sessions.
 func Methods(backend Backend) []*rpc.Method {
 	h := handlers{backend}
-	return slices.Concat(h.messages(), h.sessions(), h.tasks(), h.toc())
+	return slices.Concat(h.messages(), h.sessions(), h.tasks(), h.toc(), h.questions())
 }

@@ -22,6 +22,7 @@ func errorNotes() []errorNote {
 		{"MISSING_SCOPE", "FORBIDDEN", "the connection has no scope for this method", "`missingScope`, `requiredScopes`"},
 		{"LIMIT_EXCEEDED", bad, "a text, list or number is over its bound", "`field`, `limit`"},
 		{"UNKNOWN_AGENT_ID", bad, "there is no such agent", "`agentId`"},
+		{"NOT_FOUND", bad, "there is no such object for this caller, or it is no longer open", ""},
 		{"SESSION_NOT_FOUND", bad, "the call would write into a session that is not visible to this credential", "`key`"},
 		{"IDEMPOTENCY_KEY_REUSED", bad, "the key was used with other params, or by another method", "`idempotencyKey`"},
 		{"CRON_JOB_NOT_FOUND", bad, "there is no such job, or it is not visible", "`jobId`"},

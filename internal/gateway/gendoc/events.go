@@ -12,8 +12,9 @@ func eventNotes() map[string]eventNote {
 		"lanes":    {"read scope and the capability `laneway-ext`; when it changes, at most once a second", "The work in the lanes."},
 		"chat": {following, "What becomes of a run. It has exactly one event `final`, `aborted` or `error`, and no event follows it; `seq` only grows, over attempts too. " +
 			"A message that went into a later turn ends with `stopReason:\"merged\"` and `yielded:true`."},
-		"agent":            {following + "; stream `tool` needs the capability `tool-events`", "The steps of a run."},
-		"sessions.changed": {"connections that called `sessions.subscribe`; the session must be visible", "A session was created, changed or removed."},
-		"cron":             {"read scope; the job must be visible", "A job or one of its runs has changed, with the values of the entry in `cron.runs`. With the capability `cron-brief` without the job, the error and the answer, at most 20 in a second, and one of action `many` for the rest."},
+		"agent":             {following + "; stream `tool` needs the capability `tool-events`", "The steps of a run."},
+		"sessions.changed":  {"connections that called `sessions.subscribe`; the session must be visible", "A session was created, changed or removed."},
+		"questions.changed": {"the capability `laneway-ext`, read scope; the person whose questions they are, and administrators", "An agent has asked a person, a question was answered, or the turn that asked waits no more. `questions.list` shows those that are open."},
+		"cron":              {"read scope; the job must be visible", "A job or one of its runs has changed, with the values of the entry in `cron.runs`. With the capability `cron-brief` without the job, the error and the answer, at most 20 in a second, and one of action `many` for the rest."},
 	}
 }

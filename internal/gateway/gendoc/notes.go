@@ -23,7 +23,7 @@ func opsNotes() map[string]note {
 		"connect":              {Does: "Opens the connection: agrees on a version, checks a credential, grants scopes."},
 		"health":               {Does: "Shows whether the gateway works; `probe` looks anew instead of at the last picture."},
 		"status":               {Does: "Shows numbers: clients, sessions, cron, lanes, nodes. Answers with the database down."},
-		"needs.list":           {Does: "Lists what a person has to look at, the worst first: faults of the gateway, failing and invalid jobs, missed slots and messages given up in the last 24 hours, long waits, people who ask to talk. A caller that sees its own gets its own jobs and messages. It asks the store each time."},
+		"needs.list":           {Does: "Lists what a person has to look at, the worst first: faults of the gateway, failing and invalid jobs, missed slots and messages given up in the last 24 hours, long waits, people who ask to talk, questions of agents that wait for the caller. A caller that sees its own gets its own jobs and messages. It asks the store each time."},
 		"runs.list":            {Does: "Lists turns and the messages that wait to become one: open ones, the oldest first, with what each waits for and its place, and ended ones, the newest first, with the reason. Messages that share the turn of another are not listed. A caller that sees its own gets its own."},
 		"runs.get":             {Does: "Shows one run with its tasks, what it sends, and the attempts of a run of a job."},
 		"lanes.status":         {Does: "Shows every lane of this gateway, with `cluster` of every live one."},
@@ -79,6 +79,8 @@ func sessionNotes() map[string]note {
 		"tasks.list":        {Does: "Lists tasks, the newest first: turns that running turns have asked for. A caller that sees its own only gets its own."},
 		"tasks.get":         {Does: "Shows one task."},
 		"tasks.stop":        {Does: "Stops a task and all that is below it. It does not wait for a lane."},
+		"questions.list":    {Does: "Lists the questions of agents that wait for the caller's answer, the oldest first; to administrators those of all persons. Whose answer counts is in each."},
+		"questions.answer":  {Does: "Answers a question, as its button in a chat does. The first answer counts; the same one again is answered as the first was.", Errors: []string{"NOT_FOUND"}},
 		"sessions.list":     {Does: "Lists the visible sessions, newest first."},
 		"sessions.describe": {Does: "Shows one session."},
 		"sessions.search": {

@@ -15,12 +15,15 @@ type Questions struct{ db Engine }
 var _ store.Questions = Questions{}
 
 const (
-	questionColumns = `id, owner, session_key, state, expires_at, call, node, result`
+	questionColumns = `id, owner, session_key, state, asked_at, expires_at, call, node, result`
 	questionByID    = `SELECT ` + questionColumns + ` FROM tool_questions WHERE id = $1`
 
-	// countQuestionsSQL counts the question itself and the open ones of its person, without those of turns whose node has ended.
-	countQuestionsSQL = `SELECT count(*) FILTER (WHERE q.id = $1), count(*) FILTER (WHERE q.owner = $2 AND q.state = 'open' AND q.expires_at > {now}
-			AND (q.node = '' OR EXISTS (SELECT 1 FROM nodes n WHERE n.id = q.node AND n.lease_until > {now})))
+	// openQuestion is a question that can be answered: its time has not passed, and the node of a turn that waits has not ended.
+	openQuestion = `q.state = 'open' AND q.expires_at > {now}
+		AND (q.node = '' OR EXISTS (SELECT 1 FROM nodes n WHERE n.id = q.node AND n.lease_until > {now}))`
+
+	// countQuestionsSQL counts the question itself and the open ones of its person.
+	countQuestionsSQL = `SELECT count(*) FILTER (WHERE q.id = $1), count(*) FILTER (WHERE q.owner = $2 AND ` + openQuestion + `)
 		FROM tool_questions q WHERE q.id = $1 OR q.owner = $2`
 
 	leftQuestions = `FROM tool_questions q WHERE q.state = 'allowed'
@@ -29,13 +32,13 @@ const (
 
 func scanQuestion(r Row) (q store.Question, err error) {
 	var (
-		expires            int64
+		asked, expires     int64
 		body, node, result string
 	)
-	if err := r.Scan(&q.ID, &q.Owner, keyColumn{&q.Session}, &q.State, &expires, &body, &node, &result); err != nil {
+	if err := r.Scan(&q.ID, &q.Owner, keyColumn{&q.Session}, &q.State, &asked, &expires, &body, &node, &result); err != nil {
 		return q, err
 	}
-	q.ExpiresAt, q.Body = time.UnixMilli(expires).UTC(), []byte(body)
+	q.AskedAt, q.ExpiresAt, q.Body = time.UnixMilli(asked).UTC(), time.UnixMilli(expires).UTC(), []byte(body)
 	return q.Filled(node, result)
 }
 
@@ -67,8 +70,8 @@ func (s Questions) PutQuestion(ctx context.Context, q store.Question) error {
 		case open >= store.MaxQuestions:
 			return store.ErrQuestionsFull
 		}
-		_, err = tx.Exec(ctx, `INSERT INTO tool_questions (id, owner, session_key, state, node, expires_at, call, result)
-			VALUES ($1, $2, $3, 'open', $4, {now} + $5, $6, '')`, q.ID, q.Owner, q.Session.String(), q.Waits, q.Lives().Milliseconds(), string(q.Body))
+		_, err = tx.Exec(ctx, `INSERT INTO tool_questions (id, owner, session_key, state, node, asked_at, expires_at, call, result)
+			VALUES ($1, $2, $3, 'open', $4, {now}, {now} + $5, $6, '')`, q.ID, q.Owner, q.Session.String(), q.Waits, q.Lives().Milliseconds(), string(q.Body))
 		return err
 	})
 }
@@ -80,6 +83,12 @@ func (s Questions) Question(ctx context.Context, id string) (q store.Question, e
 		return err
 	})
 	return q, err
+}
+
+// OpenQuestions lists questions; see store.Questions.
+func (s Questions) OpenQuestions(ctx context.Context, owner string, limit int) ([]store.Question, error) {
+	return list(ctx, s.db, query{"list open questions", `SELECT ` + questionColumns + ` FROM tool_questions q
+		WHERE ` + openQuestion + ` AND ($1 = '' OR q.owner = $1) ORDER BY q.asked_at, q.id LIMIT $2`, []any{owner, limit}}, scanQuestion)
 }
 
 // AnswerQuestion answers a question; see store.Questions.

@@ -19,6 +19,7 @@ func questionTests() []test {
 		{"APersonHasABoundedNumberOfOpenQuestions", questionsBounded},
 		{"QuestionsOfATurnWhoseNodeHasEndedDoNotCount", questionsOfDeadNodes},
 		{"OfTwoAnswersAtOnceOneCounts", questionRace},
+		{"OpenQuestionsAreListedTheOldestFirst", questionsListed},
 		{"AnAllowedCallOutlivesItsNode", questionTaken},
 		{"AnAnswerReachesTheTurnThatWaits", questionWaited},
 		{"AQuestionOfATurnEndsWithTheTurn", questionClosed},
@@ -133,6 +134,39 @@ func questionsOfDeadNodes(w *world) {
 	w.fails(put(next), store.ErrQuestionsFull)
 }
 
+func questionsListed(w *world) {
+	ann, bob, node := w.id("ann"), w.id("bob"), w.node()
+	key := w.key()
+	open := func(owner string, limit int) (ids []string) {
+		w.Helper()
+		for _, q := range try(w.st.OpenQuestions(w.ctx, owner, limit)).ok(w) {
+			ids = append(ids, q.ID)
+		}
+		return ids
+	}
+	put := func(owner, waits string, life time.Duration) string {
+		w.Helper()
+		w.clock.advance(time.Second)
+		id := w.id("q")
+		w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: id, Owner: owner, Session: key, Body: json.RawMessage(`{"a":1}`), Waits: waits, Life: life}))
+		return id
+	}
+	call, waited, short, bobs := put(ann, "", 0), put(ann, node, time.Minute), put(ann, "", 10*time.Second), put(bob, "", 0)
+	equal(w, "of ann", open(ann, 10), []string{call, waited, short})
+	equal(w, "of all", open("", 10), []string{call, waited, short, bobs})
+	equal(w, "the first two", open("", 2), []string{call, waited})
+	asked := w.clock.now().Add(-2 * time.Second)
+	equal(w, "as it is listed", try(w.st.OpenQuestions(w.ctx, ann, 10)).ok(w)[1], store.Question{
+		ID: waited, Owner: ann, Session: key, Body: json.RawMessage(`{"a":1}`), Waits: node, State: store.QuestionOpen, AskedAt: asked, ExpiresAt: asked.Add(time.Minute),
+	})
+	w.clock.advance(9 * time.Second) // short was asked a second before bobs
+	equal(w, "after the time of one", open(ann, 10), []string{call, waited})
+	w.clock.advance(lease)
+	equal(w, "after the end of the node", open(ann, 10), []string{call})
+	try(w.st.AnswerQuestion(w.ctx, store.AnswerQuestion{ID: call, By: ann, Option: 2, Node: node})).ok(w)
+	equal(w, "after the answer", open(ann, 10), []string(nil))
+}
+
 func questionRace(w *world) {
 	id, node := w.id("q"), w.node()
 	w.ask(id, "ann")
@@ -167,7 +201,7 @@ func questionTaken(w *world) {
 	w.clock.advance(time.Minute)
 	next := w.node()
 	equal(w, "taken over", w.taken(next), []store.Question{{
-		ID: id, Owner: "ann", State: store.QuestionAllowed, Body: json.RawMessage(`{"tool":"r\u00fcckfrage"}`), ExpiresAt: asked.Add(store.QuestionLife),
+		ID: id, Owner: "ann", State: store.QuestionAllowed, Body: json.RawMessage(`{"tool":"r\u00fcckfrage"}`), AskedAt: asked, ExpiresAt: asked.Add(store.QuestionLife),
 	}})
 	equal(w, "taken a second time", len(w.taken(w.node())), 0)
 	first := try(w.st.EndQuestion(w.ctx, id, chat.ToolResult{Text: "done"})).ok(w)
@@ -200,7 +234,7 @@ func questionWaited(w *world) {
 	w.waits(late, node)
 	q := try(w.st.Question(w.ctx, id)).ok(w)
 	equal(w, "open", q, store.Question{
-		ID: id, Owner: "ann", Body: json.RawMessage(`[{"label":"a"},{"label":"b"}]`), Waits: node, State: store.QuestionOpen, ExpiresAt: w.clock.now().Add(time.Minute),
+		ID: id, Owner: "ann", Body: json.RawMessage(`[{"label":"a"},{"label":"b"}]`), Waits: node, State: store.QuestionOpen, AskedAt: w.clock.now(), ExpiresAt: w.clock.now().Add(time.Minute),
 	})
 	try(w.choose(id, "bob", 1)).fails(w, chat.ErrNotFound)
 	q = try(w.choose(id, "ann", 2)).ok(w)
