@@ -16,6 +16,7 @@ const START = 30_000;
 export const REPLICAS = Number(process.env.REPLICAS ?? 1);
 export const ENGINES = SERVER ? ["sqlite", "postgres"] : ["sqlite"];
 export const TOKEN = "ui-admin-token-0123456789-abcdefghijk";
+export const WRITER = "ui-write-token-0123456789-abcdefghijk";
 export const READER = "ui-read-token-0123456789-abcdefghijkl";
 
 export async function freePort() {
@@ -69,7 +70,7 @@ export class Gateway {
       const address = SERVER.replace(/^(postgres(?:ql)?:\/\/[^/]*\/)[^?]*/, `$1${g.database}`); // its host may be a directory, which URL does not read
       database = `database: ${JSON.stringify(address)}\n`;
     }
-    const config = `${database}${PROXY ? "behind_tls_proxy: true\ntrusted_proxies: [127.0.0.1]\n" : ""}token: ${TOKEN}\nread_token: ${READER}\nagents:\n  ${agent}\n${more}`;
+    const config = `${database}${PROXY ? "behind_tls_proxy: true\ntrusted_proxies: [127.0.0.1]\n" : ""}token: ${TOKEN}\nwrite_token: ${WRITER}\nread_token: ${READER}\nagents:\n  ${agent}\n${more}`;
     const count = engine === "postgres" ? REPLICAS : 1;
     g.replicas = [];
     for (let n = 1; n <= count; n++) g.replicas.push(new Replica(g.dir, `gw-${n}`, await freePort(), config, { ...env, ...(n === 1 && count > 1 ? { LANEWAY_ROLES: "gateway,channels,worker" } : {}) }));

@@ -81,6 +81,18 @@ export const people = new Resource(async () => (may("admin") && knows("channels.
 export const sessions = new Resource(() => list("sessions.list", "sessions", search.value ? { search: search.value } : { hideCronRuns: true }, 100));
 export const hits = new Resource(async () => (search.value ? call("sessions.search", { query: search.value, limit: 20, maxChars: 160 }) : { hits: [], hasMore: false })); // messages with the words of the search
 
+export const questions = new Resource(async () => (await call("questions.list")).questions);
+export const answered = signal(/** @type {{session: string, text: string} | null} */ (null)); // what the last answer to a question of an agent has done
+
+// answer chooses an option of a question, which counts from 1. When another answer came first, the list shows it.
+/** @param {wire.Question} q @param {number} option */
+export async function answer(q, option) {
+  try {
+    const { text } = await call("questions.answer", { id: q.id, option });
+    answered.value = { session: q.sessionKey, text };
+  } finally { questions.refresh(); needs.refresh(); }
+}
+
 // explain asks what became of a slot: at is a time in words, "" = the newest slot that has passed.
 /** @param {string} id @param {string} at */
 export const explain = (id, at) => call("cron.explain", at ? { id, at } : { id });
@@ -108,7 +120,8 @@ const onEvent = (name, payload) => {
   if (name === "health") { health.readLater(); needs.readLater(); }
   if (name === "sessions.changed") { sessions.readLater(250); status.readLater(1000); runs.readLater(500); }
   if (name === "cron") { status.readLater(1000); needs.readLater(2000); }
-  if (name === "tick") { needs.readLater(); status.readLater(); channels.readLater(); people.readLater(); }
+  if (name === "questions.changed") { questions.readLater(50); needs.readLater(50); }
+  if (name === "tick") { questions.readLater(); needs.readLater(); status.readLater(); channels.readLater(); people.readLater(); }
   for (const l of listeners) /** @type {any} */ (l)(name, payload);
 };
 

@@ -1,17 +1,18 @@
 // Chat: sessions at the left, the conversation at the right, answers as they grow.
 
 import { Conversation } from "../conversation.js";
-import { fault, followTurns, hits, live, may, me, now, people, route, search, sessions } from "../store.js";
+import { fault, followTurns, hits, live, may, me, now, people, questions, route, search, sessions } from "../store.js";
 import { html, useEffect, useRef, useSignal } from "../ui/html.js";
 import { Act, Dialog, Loading, Mark, useHeldOrder } from "../ui/parts.js";
 import { ago, clock, day, plain, span } from "../ui/text.js";
 import { Chips, choose, upload } from "./files.js";
 import { Log, address } from "./messages.js";
+import { openIn } from "./questions.js";
 
 export function Chat() {
   useEffect(followTurns, [live.value]);
   useEffect(() => {
-    const ends = [sessions, people, hits].map((r) => r.use());
+    const ends = [sessions, people, hits, questions].map((r) => r.use());
     return () => ends.forEach((end) => end());
   }, []);
   const chosen = route.value.rest[0];
@@ -60,6 +61,7 @@ function Hits() {
 
 /** @param {wire.SessionRow} s */
 function state(s) {
+  if (openIn(s.key).length > 0) return html`<${Mark} kind="warn">asks<//>`;
   if (s.hasActiveRun) return html`<${Mark} kind="running">working${s.queueDepth ? ` + ${s.queueDepth}` : ""}<//>`;
   if (s.queueDepth) return html`<${Mark} kind="waiting">${s.queueDepth} waiting<//>`;
   return s.status === "failed" || s.status === "timeout" ? html`<${Mark} kind="error">${s.status}<//>` : null;

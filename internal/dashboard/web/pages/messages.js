@@ -7,6 +7,7 @@ import { Act, Mark } from "../ui/parts.js";
 import { Prose } from "../ui/prose.js";
 import { clock, moment, plain, span } from "../ui/text.js";
 import { Files } from "./files.js";
+import { Questions, openIn } from "./questions.js";
 
 const CUT = 16384; // characters of a call
 
@@ -37,14 +38,18 @@ export function Log({ talk }) {
   };
   const end = async () => { following.current = true; await talk.toEnd(); };
   const hidden = talk.hidden.value, newer = talk.newer.value, seen = new Set(rows.filter((m) => m.tools?.value.length).map((m) => m.run));
+  const open = openIn(talk.key);
+  // A question that can be answered is shown with its buttons, and not as the line of the transcript that has the same.
+  const asks = (/** @type {page.Message} */ m) => m.seq !== undefined && open.some((q) => new RegExp(`\\nWrite /.*(allow|deny|answer) ${q.id}`).test(m.text.peek()));
   return html`<div class="log" role="log" aria-label="Messages" tabindex="0" ref=${box} onScroll=${scrolled}>
     ${talk.fault.value && html`<p class="fault" role="alert">${plain(talk.fault.value)}</p>`}
     ${hidden > 0 && html`<p class="empty"><${Act} id="older" run=${still("first", () => talk.older())}>${hidden} earlier ${hidden === 1 ? "message" : "messages"}: show ${Math.min(PAGE, hidden)}<//></p>`}
     ${talk.loaded.value && talk.at > 0 && !hit && newer > 0 && html`<p class="empty">The message ${talk.at} is not in this conversation any more.</p>`}
-    ${rows.filter((m) => !(m.tool && seen.has(m.run))).map((m) => html`<${Message} key=${m.id} m=${m} talk=${talk} hit=${m === hit}/>`)}
+    ${rows.filter((m) => !(m.tool && seen.has(m.run)) && !asks(m)).map((m) => html`<${Message} key=${m.id} m=${m} talk=${talk} hit=${m === hit}/>`)}
     ${newer > 0 && html`<p class="empty buttons"><${Act} id="later" run=${still("last", () => talk.later())}>${newer} later ${newer === 1 ? "message" : "messages"}: show ${Math.min(PAGE, newer)}<//><${Act} id="newest" run=${end}>To the newest<//></p>`}
     ${!talk.loaded.value && !talk.fault.value && html`<p class="empty">${live.value ? "Reading the messages …" : "The messages are read when the gateway answers."}</p>`}
     ${talk.loaded.value && rows.length === 0 && html`<p class="empty">No messages yet. Write one below.</p>`}
+    ${!talk.kept && html`<${Questions} session=${talk.key}/>`}
     ${newer === 0 && html`<${Waiting} talk=${talk}/>`}</div>`;
 }
 

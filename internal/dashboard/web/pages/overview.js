@@ -1,10 +1,11 @@
 // Overview: what needs a person, what runs and what waits, lanes, channels, replicas.
 
-import { call, channels, lanes, may, needs, now, route, runs, runsLimit, status } from "../store.js";
+import { call, channels, lanes, may, needs, now, questions, route, runs, runsLimit, status } from "../store.js";
 import { html, useEffect } from "../ui/html.js";
 import { Act, Loading, Mark, Table } from "../ui/parts.js";
 import { ago, clock, plain, span } from "../ui/text.js";
 import { address } from "./messages.js";
+import { Answers } from "./questions.js";
 import { addressOf } from "./why.js";
 
 const ORDER = ["main", "subagent", "team", "cron"];
@@ -12,7 +13,7 @@ const SLOW = 10000; // an entry that has waited for longer is a reason to look
 
 export function Overview() {
   useEffect(() => {
-    const ends = [status, lanes, channels, runs].map((r) => r.use());
+    const ends = [status, lanes, channels, runs, questions].map((r) => r.use());
     return () => ends.forEach((end) => end());
   }, []);
   return html`<${Needs}/><${Loading} of=${status} what="the state of the gateway"/><${Figures}/>
@@ -26,7 +27,7 @@ export function Overview() {
 /** @type {{[kind: string]: (n: wire.Need) => [href: string, word: string]}} */
 const STEPS = {
   pairing: () => ["#/people", "Decide"], lane: (n) => [laneAddress(n.lane), "Who holds it"], missed: (n) => [addressOf(n.jobId ?? "", ""), "Why"],
-  dead: (n) => [address(n.sessionKey ?? ""), "Open"], session: (n) => [address(n.sessionKey ?? ""), "Open"],
+  dead: (n) => [address(n.sessionKey ?? ""), "Open"], session: (n) => [address(n.sessionKey ?? ""), "Open"], question: (n) => [address(n.sessionKey ?? ""), "Open"],
 };
 const LEVELS = { error: "error", warn: "warn", ask: "waiting" };
 /** @param {string} [lane] */
@@ -42,10 +43,11 @@ function Needs() {
 
 /** @param {{n: wire.Need}} props */
 function Need({ n }) {
+  const asked = n.questionId && questions.data.value?.find((q) => q.id === n.questionId);
   const [href, word] = STEPS[n.kind]?.(n) ?? (n.jobId ? [addressOf(n.jobId), "Runs"] : []);
   return html`<li><${Mark} kind=${LEVELS[n.level]}>${plain(n.text)}<//>${" "}
     <span class="quiet">${n.sinceMs ? `${ago(n.sinceMs, now.value)}. ` : ""}${plain(n.next)}${n.command && !href ? html` <code>${plain(n.command)}</code>` : ""}</span>
-    ${href && html` <a class="target" href=${href}>${word}</a>`}</li>`;
+    ${href && html` <a class="target" href=${href}>${word}</a>`}${asked && html`<${Answers} q=${asked}/>`}</li>`;
 }
 
 /** @type {Record<string, string>} */

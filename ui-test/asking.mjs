@@ -1,0 +1,40 @@
+// An agent that speaks the Agent Client Protocol over standard input and output. It asks before it acts, and answers with the option that was chosen.
+
+import { createInterface } from "node:readline";
+
+const waiting = new Map();
+let next = 1;
+const send = (frame) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...frame })}\n`);
+const call = (method, params) => new Promise((resolve) => { const id = `q${next++}`; waiting.set(id, resolve); send({ id, method, params }); });
+const say = (sessionId, text) => send({ method: "session/update", params: { sessionId, update: { sessionUpdate: "agent_message_chunk", content: { type: "text", text } } } });
+
+const OPTIONS = [
+  { optionId: "once", name: "Yes", kind: "allow_once" },
+  { optionId: "always", name: "always for this command", kind: "allow_always" },
+  { optionId: "no", name: "No, and tell the model why", kind: "reject_once" },
+];
+
+async function prompt(sessionId, text) {
+  const { outcome } = await call("session/request_permission", {
+    sessionId, options: OPTIONS, toolCall: { toolCallId: "t1", title: "Shell", kind: "execute", status: "pending", rawInput: { command: text, timeout: 20 } },
+  });
+  if (outcome.outcome === "cancelled") return "cancelled";
+  say(sessionId, `chosen: ${outcome.optionId}`);
+  return "end_turn";
+}
+
+const METHODS = {
+  initialize: () => ({ protocolVersion: 1, agentCapabilities: {}, authMethods: [] }),
+  "session/new": () => ({ sessionId: `s${next++}` }),
+  "session/prompt": async (p) => ({ stopReason: await prompt(p.sessionId, p.prompt.filter((c) => c.type === "text").at(-1).text) }),
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const frame = JSON.parse(line);
+  if (frame.method === undefined) waiting.get(frame.id)?.(frame.result ?? { outcome: { outcome: "cancelled" } });
+  else if (frame.id !== undefined) {
+    const method = METHODS[frame.method];
+    if (!method) send({ id: frame.id, error: { code: -32601, message: "not offered" } });
+    else Promise.resolve(method(frame.params)).then((result) => send({ id: frame.id, result }));
+  }
+}
