@@ -69,3 +69,36 @@ export async function findings(p) {
   const { violations } = await p.evaluate(() => globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa", "best-practice"] }));
   return violations.flatMap((v) => v.nodes.map((n) => `${v.id} (${v.impact}): ${n.target.join(" ")} ${n.failureSummary?.split("\n")[1]?.trim() ?? ""}`));
 }
+
+// caller makes many calls over one connection, in a page that shows nothing else: call(method, paramsOfEach) returns the results, and ended counts the runs that
+// have ended.
+export async function caller(base, token) {
+  const p = await open();
+  await p.goto(`${base}/dashboard`);
+  await p.evaluate((secret) => new Promise((opened, failed) => {
+    const socket = new WebSocket(new URL("../ws", location.href.replace(/^http/, "ws"))), waiting = new Map(), ended = new Set();
+    let next = 1;
+    const call = (method, params) => new Promise((resolve, reject) => {
+      const id = String(next++);
+      waiting.set(id, { resolve, reject });
+      socket.send(JSON.stringify({ type: "req", id, method, params }));
+    });
+    globalThis.test = { call, ended };
+    socket.onmessage = ({ data }) => {
+      const f = JSON.parse(data);
+      if (f.event === "chat" && f.payload.state !== "delta") ended.add(f.payload.runId);
+      if (f.type === "event") return;
+      if (f.ok) waiting.get(f.id).resolve(f.payload); else waiting.get(f.id).reject(new Error(f.error.message));
+      waiting.delete(f.id);
+    };
+    socket.onclose = () => failed(new Error("the connection was closed"));
+    socket.onopen = () => call("connect", {
+      minProtocol: 4, maxProtocol: 4, role: "operator", scopes: ["operator.admin"], client: { id: "ui-test", version: "1", platform: "web", mode: "test" }, auth: { token: secret },
+    }).then(() => opened(), failed);
+  }), token);
+  return {
+    call: (method, each) => p.evaluate(([m, all]) => Promise.all(all.map((params) => globalThis.test.call(m, params))), [method, each]),
+    ended: () => p.evaluate(() => globalThis.test.ended.size),
+    close: () => p.context().close(),
+  };
+}
