@@ -1,9 +1,11 @@
 // The jobs of the real binary in Chromium, on each engine: the list of the gateway, its filters and its pages, what one can do about a job, and ten thousand jobs.
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { promisify } from "node:util";
 import { clean, closeBrowser, findings, go, live, open, openBrowser, outside, signIn } from "./browser.mjs";
 import { ENGINES, Gateway, READER, TOKEN, eventually } from "./gateway.mjs";
 
@@ -45,7 +47,7 @@ for (const engine of ENGINES) {
     test("a row says how a job is, when it runs and how its last runs ended, in shapes and in words", async () => {
       const p = await to("#/jobs?sort=name");
       await shown(p, ["backup", "digest", "heartbeat", "weekly"]);
-      assert.match(await row(p, "weekly").textContent(), /✕.*weekly failing.*Europe\/Berlin.*in \d.*error.*ago.*The last 2: 2 error\. The newest: error\.2 failed/s);
+      assert.match(await row(p, "weekly").textContent(), /✕.*weekly failing.*Europe\/Berlin.*in \d.*error.*ago.*The last 2: 2 error\. The newest: error\.2 failed(\d+ ms|\d\.\d s)/s);
       assert.match(await row(p, "digest").textContent(), /●.*digest ok.*Asia\/Tokyo.*in \d.*09:00.*1 ok/s);
       assert.match(await row(p, "heartbeat").textContent(), /‖.*every 6 h.*paused.*“holidays <b>”, by .*since/s);
       assert.deepEqual(await Promise.all(["failing", "paused", "running", "late", "invalid", "all"].map((c) => count(p, c))), ["1", "1", "0", "0", "0", "4"]);
@@ -150,6 +152,90 @@ for (const engine of ENGINES) {
       const what = await p.$$eval("table[aria-label='Runs'] tbody tr", (rows) => rows.map((r) => r.querySelectorAll("td")[1].textContent));
       assert.match(what[0], /paused$/, "the newest is the pause");
       assert.ok(what.some((w) => w.endsWith("made")), what.join());
+      clean(p);
+      await p.context().close();
+    });
+
+    test("run now of an active job asks first, with what its policy does", async () => {
+      const p = await to("#/jobs?sort=name");
+      for (const [overlap, words, starts] of [["skip", "allows no second run", false], ["buffer_one", "waits until the active one has ended", true], ["concurrent", "starts beside the active one", true]]) {
+        await g.cli("cron", "add", "--name", "busy", "--every", "6h", "--message", "wait here", "--agent", "other", "--overlap", overlap, "--replace");
+        await row(p, "busy").locator(".run").click();
+        await row(p, "busy").locator(".shape.running").first().waitFor();
+        await row(p, "busy").locator(".run").focus();
+        await p.keyboard.press("Enter");
+        await shows(p, "dialog p", words);
+        assert.deepEqual(await findings(p), []);
+        if (starts) {
+          await p.click("dialog #sure");
+          await p.waitForSelector("dialog", { state: "detached" });
+          await eventually("a second run was taken", async () => JSON.parse(await g.cli("cron", "get", "busy", "--json")).queuedRuns === 2);
+        } else {
+          assert.equal(await p.locator("dialog #sure").count(), 0);
+          await p.keyboard.press("Escape");
+          await p.waitForFunction(() => document.activeElement.classList.contains("run"));
+        }
+        await row(p, "busy").locator(".stop").click();
+        await eventually("no run is active", async () => JSON.parse(await g.cli("cron", "get", "busy", "--json")).queuedRuns === 0);
+        await row(p, "busy").locator(".stop").waitFor({ state: "detached" });
+      }
+      await g.cli("cron", "rm", "busy");
+      clean(p);
+      await p.context().close();
+    });
+
+    test("a job is deleted by its name, by keyboard alone, and comes back with its history", async () => {
+      await g.cli("cron", "add", "--name", "old news", "--cron", "0 7 * * *", "--tz", "Asia/Tokyo", "--message", "it's old", "--overlap", "buffer_one", "--max-runs", "9", "--jitter", "90s");
+      const before = JSON.parse(await g.cli("cron", "get", "old news", "--json"));
+      for (const fragment of ["#/jobs?sort=name", `#/jobs/${before.id}`]) {
+        await g.cli("cron", "run", "old news", "--wait");
+        const p = await to(fragment), menu = p.getByLabel("More for old news");
+        await menu.focus();
+        await p.keyboard.press("Enter");
+        await p.keyboard.press("Escape");
+        assert.equal(await p.evaluate(() => document.activeElement.tagName), "SUMMARY");
+        await p.keyboard.press("Enter");
+        await p.keyboard.press("Tab");
+        await p.keyboard.press("Tab");
+        await p.keyboard.press("Enter");
+        await p.waitForSelector("#typed");
+        assert.deepEqual(await findings(p), []);
+        await p.fill("#typed", "news");
+        await p.keyboard.press("Enter");
+        await shows(p, "#delete-fault", "not the name");
+        await p.fill("#typed", "old news");
+        await p.keyboard.press("Enter");
+        await shows(p, ".undo", "Deleted old news.");
+        await eventually("the job is gone", async () => !(await g.cli("cron", "list", "--all")).includes("old news"));
+        await p.waitForFunction(() => document.activeElement.id === "undo");
+        await p.keyboard.press("Enter");
+        await p.waitForSelector("#undo", { state: "detached" });
+        await p.waitForFunction(() => document.activeElement !== document.body);
+        await go(p, `#/jobs/${before.id}`);
+        await shows(p, "#job", "old news");
+        await shows(p, "table[aria-label='Runs'] tr", "(by hand)");
+        const after = JSON.parse(await g.cli("cron", "get", "old news", "--json"));
+        for (const name of ["id", "key", "schedule", "dst", "payload", "delivery", "overlap", "missed", "retry", "maxRuns", "jitterMs", "timeoutSeconds", "enabled", "agentId", "sessionTarget"]) assert.deepEqual(after[name], before[name], name);
+        clean(p);
+        await p.context().close();
+      }
+    });
+
+    test("a job as a command makes the same job", async () => {
+      const p = await to("#/jobs?sort=name");
+      await p.getByLabel("More for old news").click();
+      await p.click("details[open] button:has-text('Copy as command')");
+      await p.waitForSelector("#command");
+      assert.deepEqual(await findings(p), []);
+      const line = await p.textContent("#command");
+      await g.cli("cron", "rm", "old news");
+      const binary = process.env.LANEWAY ?? new URL("../bin/laneway", import.meta.url).pathname;
+      const before = JSON.parse(await g.cli("cron", "runs", "old news", "--json")).entries.length;
+      assert.ok(before > 0, "its history is kept");
+      await promisify(execFile)("sh", ["-c", line.replace(/^laneway/, `'${binary}'`)], { env: g.env });
+      const j = JSON.parse(await g.cli("cron", "get", "old news", "--json"));
+      assert.deepEqual([j.schedule.expr, j.schedule.tz, j.payload.message, j.overlap, j.maxRuns, j.jitterMs], ["0 7 * * *", "Asia/Tokyo", "it's old", "buffer_one", 9, 90_000]);
+      await g.cli("cron", "rm", "old news");
       clean(p);
       await p.context().close();
     });

@@ -60,8 +60,10 @@ for (const engine of ENGINES) {
         await p.click("table[aria-label=Lanes] a:has-text('main')");
         await shows(p, "section:has(#runs)", "lane main");
         for (let left = 4; left > 0; left--) {
-          await p.locator("table[aria-label=Now] .acts button").last().click();
+          await p.locator("table[aria-label=Now] .acts button").last().focus();
+          await p.keyboard.press("Enter");
           await p.waitForFunction((n) => document.querySelectorAll("table[aria-label=Now] tbody tr .acts button").length < n, left);
+          await p.waitForFunction(() => document.activeElement.closest("section")?.querySelector("#runs")); // the focus stays in the list, or at its heading
         }
         await Promise.all(sends);
         await shows(p, "table[aria-label=Now]", "Nothing runs or waits in lane main.");

@@ -74,6 +74,8 @@ type PutParams struct {
 	// MaxOfOwner and MaxTotal bound the number of jobs; 0 = no bound. They only refuse new ones.
 	MaxOfOwner, MaxTotal int
 	Change               func(old *Job, now time.Time) (*Job, error)
+	// FormerID is the id of a removed job. A new job gets it if the ledger has rows of that job with the same owner, so that it continues their history.
+	FormerID string
 	// EndWaiting, see ChangeParams.
 	EndWaiting     Reason
 	IdempotencyKey *chat.IdempotencyKey // nil = the call has none

@@ -11,6 +11,7 @@ type CronAddParams struct {
 	Extended           bool            `json:"extended,omitempty"`                      // asks for the extended view
 	IdempotencyKey     string          `json:"idempotencyKey,omitempty" rule:"max=128"` // names the call, so that it can be sent again
 	IfNameExists       json.RawMessage `json:"ifNameExists,omitempty"`                  // when the owner has jobs of this name: refuse, replace the only one, or make a new one; absent = new
+	FormerID           string          `json:"formerId,omitempty" rule:"max=128"`       // the id of a removed job of the caller: a new job gets it, and so continues its history
 	AgentID            json.RawMessage `json:"agentId,omitempty"`                       // the agent; absent = the default agent
 	AtMostOnce         json.RawMessage `json:"atMostOnce,omitempty"`                    // do not repeat a run that was interrupted
 	DeclarationKey     json.RawMessage `json:"declarationKey,omitempty"`                // a key of the client; a job with this key is updated

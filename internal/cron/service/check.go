@@ -98,6 +98,18 @@ func nameRule(m cron.Members) (rule cron.NameRule, rest cron.Members, err error)
 	return rule, without(m, "ifNameExists"), nil
 }
 
+// formerID takes formerId out of the members of a call.
+func formerID(m cron.Members) (id string, rest cron.Members, err error) {
+	raw, given := m["formerId"]
+	if !given {
+		return "", m, nil
+	}
+	if err := json.Unmarshal(raw, &id); err != nil {
+		return "", nil, chat.Errorf(chat.CodeInvalid, "at /formerId: must be string")
+	}
+	return id, without(m, "formerId"), nil
+}
+
 // nameExists is the refusal of a job whose name others have.
 func nameExists(e *cron.NameExistsError) error {
 	if len(e.IDs) == 1 {

@@ -45,6 +45,10 @@ func (ed *Editor) add(ctx context.Context, m cron.Members, by chat.Caller, o *ch
 	if err != nil {
 		return cron.Put{}, err
 	}
+	former, m, err := formerID(m)
+	if err != nil {
+		return cron.Put{}, err
+	}
 	keyed := key != ""
 	if before, err := store.AnswerOf[*cron.PutResult](ctx, ed.store.IdempotencyRecord, o); err != nil || before != nil {
 		return putOf(before, keyed), err
@@ -64,6 +68,7 @@ func (ed *Editor) add(ctx context.Context, m cron.Members, by chat.Caller, o *ch
 	}
 	p := cron.PutParams{
 		Owner: by.Principal, Key: key, KeyGiven: keyed, Name: draft.Name, IfNameExists: rule, MaxTotal: max(0, ed.cfg.MaxJobs), EndWaiting: endsWaiting(m), IdempotencyKey: o, Audit: by.Audit("cron.add", key),
+		FormerID: former,
 	}
 	if by.Bounded() {
 		if p.MaxOfOwner = ed.cfg.MaxJobsOfUser; p.MaxOfOwner < 0 {

@@ -84,6 +84,9 @@ declare namespace page {
     total: number;
     next: string;
   }
+  // Asked is what a dialog asks about a job; an Ask opens it.
+  type Asked = "pause" | "run" | "remove" | "command";
+  type Ask = (kind: Asked, job: wire.Job) => void;
   // Row is one row of a table.
   interface Row {
     id: string;

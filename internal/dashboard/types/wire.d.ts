@@ -1246,6 +1246,7 @@ declare namespace wire {
       extended?: boolean;
       idempotencyKey?: string;
       ifNameExists?: any;
+      formerId?: string;
       agentId?: any;
       atMostOnce?: any;
       declarationKey?: any;

@@ -8,7 +8,8 @@ import { Ask } from "./pages/why.js";
 import { nextTheme, theme } from "./preferences.js";
 import { Question, SignIn } from "./signin.js";
 import { fault, health, knows, link, live, may, me, needs, now, retry, route, signOut, start } from "./store.js";
-import { html, useEffect } from "./ui/html.js";
+import { keepFocus } from "./ui/focus.js";
+import { html, useEffect, useRef } from "./ui/html.js";
 import { Mark } from "./ui/parts.js";
 import { plain, span, time } from "./ui/text.js";
 import { render } from "./vendor/preact.js";
@@ -58,6 +59,13 @@ function Header({ current }) {
   </header>`;
 }
 
+/** @param {{children?: any}} props */
+function Main({ children }) {
+  const main = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => (main.current ? keepFocus(main.current) : undefined), []);
+  return html`<main ref=${main}>${children}</main>`;
+}
+
 function App() {
   if (!me.value) return html`<${SignIn}/><${Question}/>`;
   const asked = PAGES.get(route.value.page), shown = asked?.shown() ? asked : OVERVIEW;
@@ -65,10 +73,10 @@ function App() {
   const old = ["stale", "offline"].includes(link.value.state);
   return html`<div class=${`shell on-${current}`}>
     <${Header} current=${current}/>
-    <main><h1 class=${current === "chat" ? "only-read" : ""}>${title}</h1>
+    <${Main}><h1 class=${current === "chat" ? "only-read" : ""}>${title}</h1>
       ${old && html`<p class="asof">As of ${time(link.value.since)}. Actions are off until the gateway answers.</p>`}
       <p class="fault" role="alert">${fault.value}</p>
-      <${Page} key=${current}/></main>
+      <${Page} key=${current}/><//>
     <${Question}/></div>`;
 }
 

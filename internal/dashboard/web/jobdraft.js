@@ -122,3 +122,16 @@ export function command(d, id, patch) {
   if (m.timeoutSeconds !== undefined) flag("timeout", `${m.timeoutSeconds}s`);
   return [id ? `laneway cron edit ${quoted(id)}` : "laneway cron add", ...flags].join(" ");
 }
+
+// commandOf is the command that makes a job like this one.
+export function commandOf(j) {
+  const more = { key: j.keyDerived ? "" : j.key, jitter: j.jitterMs ? `${j.jitterMs}ms` : "", "alert-to": j.failureAlert?.channel ? [j.failureAlert.channel, j.failureAlert.to].filter(Boolean).join(":") : "", paused: j.paused?.note ?? "" };
+  return [command(draftOf(j)), ...Object.entries(more).filter(([, v]) => v).map(([name, v]) => `--${name} ${quoted(v)}`)].join(" ");
+}
+
+// beyond are the members of a job for which laneway cron add has no flag.
+export function beyond(j) {
+  const usual = { lane: "cron", atMostOnce: false, wakeMode: "now", description: "", displayName: "" };
+  const members = Object.entries(usual).filter(([name, v]) => (j[name] ?? v) !== v).map(([name]) => name);
+  return [...members, ...(j.payload.kind === "agentTurn" ? [] : [`the kind ${j.payload.kind}`]), ...Object.keys(j.payload).filter((name) => !["kind", "message"].includes(name)).map((name) => `payload.${name}`)];
+}

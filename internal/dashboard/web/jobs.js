@@ -1,6 +1,6 @@
 // The jobs that the page shows: one page of the list, or one job with its history. The gateway sorts, filters and counts; events change the rows that are shown.
 
-import { Resource, call, list, listeners, route } from "./store.js";
+import { Resource, call, list, listeners, me, route } from "./store.js";
 import { signal } from "./ui/html.js";
 
 export const PAGE = 100; // rows of the list
@@ -136,7 +136,7 @@ async function change(method, ...given) {
 }
 
 /** @param {wire.Job} j */
-const named = (j) => j.displayName || j.name;
+export const named = (j) => j.displayName || j.name;
 
 /** @param {wire.Job} j */
 export async function run(j) {
@@ -173,4 +173,24 @@ export async function resume(j) {
   const was = j.paused;
   await (j.enabled || was || j.state.autoDisabled ? change("cron.resume", { id: j.id }) : change("cron.toggle", { jobId: j.id, enabled: true }));
   if (was && (!was.untilMs || was.untilMs > Date.now())) offer(`Resumed ${named(j)}.`, () => pause(j, was.note || "paused again", was.untilMs ?? 0));
+}
+
+// PORTABLE are the members of a job that make it again.
+const PORTABLE = /** @type {const} */ ([
+  "name", "displayName", "description", "agentId", "schedule", "dst", "sessionTarget", "payload", "delivery", "deleteAfterRun", "wakeMode", "failureAlert", "overlap", "missed", "jitterMs", "retry",
+  "timeoutSeconds", "lane", "pauseAfterFailures", "atMostOnce", "startsAtMs", "endsAtMs", "maxRuns",
+]);
+
+// remove deletes a job that was read whole. It comes back with its history, as a job of the same owner only.
+/** @param {wire.Job} j */
+export async function remove(j) {
+  await change("cron.remove", { id: j.id });
+  done.value = null;
+  if (j.invalid || j.principal !== me.value?.name) return;
+  const again = Object.fromEntries(PORTABLE.filter((name) => j[name] !== undefined).map((name) => [name, j[name]]));
+  const { enabled, ...pause } = j.paused ?? { enabled: j.enabled };
+  offer(`Deleted ${named(j)}.`, async () => {
+    const back = await change("cron.add", { .../** @type {Required<Pick<wire.Job, "name" | "schedule" | "sessionTarget" | "payload">>} */ (again), enabled, ...(j.paused ? { paused: { ...pause, enabled } } : {}), ...(j.keyDerived ? {} : { key: j.key }), formerId: j.id, ifNameExists: "new", extended: true, idempotencyKey: key() });
+    if (route.value.rest[0] === j.id) location.hash = `#/jobs/${encodeURIComponent(("job" in back ? back.job : back).id)}`;
+  });
 }

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 
 	"laneway/internal/chat"
@@ -120,6 +121,13 @@ func (s Cron) putNew(ctx context.Context, tx Tx, p *cron.PutParams) (out cron.Pu
 	}
 	if next.ID == "" || next.Owner != p.Owner || next.Key != p.Key {
 		return out, chat.Errorf(chat.CodeInvalid, "a new job needs an id, and the owner and the key that it was offered under")
+	}
+	if p.FormerID != "" {
+		former := ""
+		if _, err := one(ctx, tx, `SELECT job_id FROM cron_run_logs WHERE job_id = $1 AND owner = $2 LIMIT 1`, into(&former), p.FormerID, p.Owner); err != nil {
+			return out, err
+		}
+		next.ID = cmp.Or(former, next.ID)
 	}
 	out.Job = *next
 	if out.Created, err = insertJob(ctx, tx, *next); err != nil || !out.Created {

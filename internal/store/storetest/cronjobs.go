@@ -221,7 +221,28 @@ func removedJob(w *world) {
 	})
 	equal(w, "the run that was under way", w.ledger(next.Run.ID).State, cron.RunOK)
 	try(w.cron().Job(w.ctx, j.ID, "")).fails(w, chat.ErrNotFound)
-	w.put(j)
+
+	again := j
+	again.ID = "another"
+	p := putParams(again)
+	p.FormerID = "no such job"
+	equal(w, "a job after one without history", try(w.cron().PutJob(w.ctx, p)).ok(w).Job.ID, "another")
+	try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: "another", Change: func(cron.Job, time.Time) (*cron.Job, error) {
+		return nil, nil //nolint:nilnil // removes the job
+	}})).ok(w)
+	other := again
+	other.ID, other.Owner = "of another owner", "mallory"
+	p = putParams(other)
+	p.FormerID = j.ID
+	equal(w, "a job of another owner", try(w.cron().PutJob(w.ctx, p)).ok(w).Job.ID, other.ID)
+	again.ID = "a third"
+	p = putParams(again)
+	p.FormerID = j.ID
+	equal(w, "a job that continues the history", try(w.cron().PutJob(w.ctx, p)).ok(w).Job.ID, j.ID)
+	again.ID, again.Key = "a fourth", "another key"
+	p = putParams(again)
+	p.FormerID = j.ID
+	try(w.cron().PutJob(w.ctx, p)).fails(w, chat.ErrConflict)
 }
 
 func skippedSlotsOfAPause(w *world) {

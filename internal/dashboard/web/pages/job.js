@@ -6,7 +6,7 @@ import { html, useEffect, useRef } from "../ui/html.js";
 import { Loading, Mark, Table } from "../ui/parts.js";
 import { Strip, streak } from "../ui/strip.js";
 import { inZone, plain, span } from "../ui/text.js";
-import { Acts, Form, Last, Next, conditionOf, schedule } from "./jobs.js";
+import { Acts, Form, Last, Next, When, conditionOf } from "./jobs.js";
 import { Slot, Why } from "./why.js";
 
 // What the log of changes calls a change, in words.
@@ -18,8 +18,8 @@ const VERBS = {
 const EDITED = ["agentTurn", "systemEvent"]; // jobs that start programs are changed on the command line
 const NOT_RUN = ["skipped", "missed", "error", "cancelled", "interrupted"];
 
-/** @param {{id: string, pause: (job: wire.Job) => void}} props */
-export function Job({ id, pause }) {
+/** @param {{id: string, ask: page.Ask}} props */
+export function Job({ id, ask }) {
   const head = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
     wanted.value = 20;
@@ -32,10 +32,10 @@ export function Job({ id, pause }) {
   const [kind, word] = job ? conditionOf(job) : [];
   return html`<div class="title"><h2 id="job" ref=${head} tabindex="-1">${plain(job ? job.displayName || job.name : id)}</h2>
       ${job && html`<${Mark} kind=${kind}>${word}<//> <span class="quiet">${streak(job, STRIP)} in a row</span>`}
-      <span class="acts">${job && html`<${Acts} job=${job} pause=${pause}/>`}</span>
+      <span class="acts">${job && html`<${Acts} job=${job} ask=${ask}/>`}</span>
       ${job && may("admin") && EDITED.includes(job.payload?.kind) && html`<a class="button" id="edit" href=${`#/jobs/${encodeURIComponent(id)}?edit`}>Edit</a>`} <a class="target" href="#/jobs">All jobs</a></div>
     <${Loading} of=${one} what="the job"/>
-    ${job && html`<dl class="facts"><div><dt>Schedule</dt><dd>${schedule(job.schedule, now.value)}</dd></div><div><dt>Next</dt><dd><${Next} job=${job}/></dd></div>
+    ${job && html`<dl class="facts"><div><dt>Schedule</dt><dd><${When} s=${job.schedule}/></dd></div><div><dt>Next</dt><dd><${Next} job=${job}/></dd></div>
       <div><dt>Last</dt><dd><${Last} job=${job}/></dd></div><div><dt>Last ${STRIP}</dt><dd><${Strip} outcomes=${job.outcomes} zone=${job.schedule.tz}/></dd></div></dl>`}
     ${read && !job && html`<p class="quiet">No job has this id. It may have been removed; its history is kept.</p>`}
     ${knows("cron.explain") && html`<${Why} id=${id} changed=${`${job?.updatedAtMs} ${job?.lastRunAtMs} ${job?.state?.runningAtMs}`}/>`}

@@ -1,32 +1,40 @@
 // Jobs: what will run when, and how it went. The address has the filter, the order and the page.
 
-import { CONDITIONS, PAGE, SORTS, STRIP, addressOf, asked, done, hold, page, resume, rowOf, run, stop } from "../jobs.js";
-import { may, now, route } from "../store.js";
+import { CONDITIONS, PAGE, SORTS, STRIP, addressOf, asked, done, hold, named, page, resume, rowOf, run, stop } from "../jobs.js";
+import { call, fault, may, now, route } from "../store.js";
 import { html, useEffect, useRef, useSignal } from "../ui/html.js";
-import { Act, Loading, Mark, useHeldOrder } from "../ui/parts.js";
-import { Strip, streak } from "../ui/strip.js";
-import { ago, near, plain, span } from "../ui/text.js";
+import { Act, Loading, Mark, Menu, useHeldOrder } from "../ui/parts.js";
+import { Strip, middle, streak } from "../ui/strip.js";
+import { ago, near, plain, span, took } from "../ui/text.js";
 import { Job } from "./job.js";
 import { Pause } from "./pause.js";
 import { addressOf as addressOfJob } from "./why.js";
 
-const HEADS = ["Name", "Schedule", "Next", "Last", `Last ${STRIP}`, "In a row"];
+const HEADS = ["Name", "Schedule", "Next", "Last", `Last ${STRIP}`, "In a row", "p50"];
 const TITLES = { next: "next fire", name: "name", last: "last run", failing: "failures in a row" };
 
 export function Jobs() {
-  const pausing = useSignal(/** @type {wire.Job | null} */ (null)), pause = (/** @type {wire.Job} */ j) => { pausing.value = j; };
+  const asking = useSignal(/** @type {{kind: page.Asked, job: wire.Job} | null} */ (null));
+  const close = () => { asking.value = null; };
+  const ask = async (/** @type {page.Asked} */ kind, /** @type {wire.Job} */ j) => { asking.value = { kind, job: kind === "pause" ? j : await call("cron.get", { id: j.id, extended: true }) }; };
   const id = route.value.rest[0];
   if (!id && may("admin") && route.value.query.has("new")) return html`<${Form}/>`;
-  return html`${id ? html`<${Job} key=${id} id=${id} pause=${pause}/>` : html`<${List} pause=${pause}/>`}
-    <${Undo}/>${pausing.value && html`<${Pause} job=${pausing.value} close=${() => { pausing.value = null; }}/>`}`;
+  const a = asking.value;
+  return html`${id ? html`<${Job} key=${id} id=${id} ask=${ask}/>` : html`<${List} ask=${ask}/>`}
+    <${Undo}/>${a && (a.kind === "pause" ? html`<${Pause} job=${a.job} close=${close}/>` : html`<${Later} load=${() => import("./jobask.js")} part="Ask" kind=${a.kind} job=${a.job} close=${close}/>`)}`;
 }
 
-// Form is the form of a job, which is loaded when it is needed.
+// Later is a part of a module that is loaded when it is needed.
+/** @param {{load: () => Promise<Record<string, any>>, part: string, [prop: string]: any}} props */
+function Later({ load, part, ...props }) {
+  const module = useSignal(/** @type {Record<string, any> | null} */ (null));
+  useEffect(() => { load().then((m) => { module.value = m; }, (e) => { fault.value = e.message; }); }, []);
+  return module.value ? html`<${module.value[part]} ...${props}/>` : html`<p class="quiet">Loading …</p>`;
+}
+
 /** @param {{job?: wire.Job}} props */
 export function Form({ job }) {
-  const form = useSignal(/** @type {typeof import("./jobform.js") | null} */ (null));
-  useEffect(() => { import("./jobform.js").then((m) => { form.value = m; }); }, []);
-  return form.value ? html`<${form.value.JobForm} job=${job}/>` : html`<p class="quiet">Loading the form …</p>`;
+  return html`<${Later} load=${() => import("./jobform.js")} part="JobForm" job=${job}/>`;
 }
 
 // Undo takes the last action back, for ten seconds.
@@ -35,12 +43,12 @@ function Undo() {
   return html`<p class="undo" role="status">${d && left > 0 && html`${plain(d.text)} <${Act} id="undo" run=${d.back}>Undo<//> <span class="quiet" aria-hidden="true">${left} s</span>`}</p>`;
 }
 
-/** @param {{pause: (job: wire.Job) => void}} props */
-function List({ pause }) {
+/** @param {{ask: page.Ask}} props */
+function List({ ask }) {
   useEffect(page.use, []);
   const a = asked(), shown = page.data.value;
   useEffect(() => { page.refresh(); }, [JSON.stringify(a)]);
-  return html`<${Filters} asked=${a} counts=${shown?.counts}/><${Loading} of=${page} what="the jobs"/>${shown && html`<${Rows} key=${JSON.stringify(shown.asked)} list=${shown} pause=${pause}/>`}`;
+  return html`<${Filters} asked=${a} counts=${shown?.counts}/><${Loading} of=${page} what="the jobs"/>${shown && html`<${Rows} key=${JSON.stringify(shown.asked)} list=${shown} ask=${ask}/>`}`;
 }
 
 /** @param {{asked: page.Jobs["asked"], counts?: wire.JobCounts}} props */
@@ -55,27 +63,27 @@ function Filters({ asked: a, counts }) {
     <label>Sort <select id="sort" value=${a.sort} onChange=${(/** @type {{target: {value: page.Jobs["asked"]["sort"]}}} */ e) => { location.hash = addressOf({ sort: e.target.value }); }}>${SORTS.map((s) => html`<option key=${s} value=${s}>${TITLES[s]}</option>`)}</select></label></div>`;
 }
 
-/** @param {{list: page.Jobs, pause: (job: wire.Job) => void}} props */
-function Rows({ list, pause }) {
+/** @param {{list: page.Jobs, ask: page.Ask}} props */
+function Rows({ list, ask }) {
   const held = useHeldOrder(list.ids, (id) => id, PAGE);
   useEffect(() => { hold(held.held); return () => hold(() => false); });
   const filtered = list.asked.only !== "all" || list.asked.find !== "";
   return html`${held.moved > 0 && html`<p><button type="button" onClick=${held.sort}>The order has changed: sort again</button></p>`}
     <section ref=${held.box}><table class="rows jobs" aria-label="Jobs">
       <thead><tr>${HEADS.map((h) => html`<th key=${h} scope="col">${h}</th>`)}<td></td></tr></thead>
-      <tbody>${held.shown.map((id) => html`<${Row} key=${id} id=${id} pause=${pause}/>`)}
-        ${list.ids.length === 0 && html`<tr><td class="empty" colspan="7">${filtered ? html`No job fits. <a href="#/jobs">Show all jobs</a>` : html`No jobs yet. A job starts a turn by the clock. In a terminal: <code>laneway cron add --help</code>`}</td></tr>`}</tbody></table></section>
+      <tbody>${held.shown.map((id) => html`<${Row} key=${id} id=${id} ask=${ask}/>`)}
+        ${list.ids.length === 0 && html`<tr><td class="empty" colspan="8">${filtered ? html`No job fits. <a href="#/jobs">Show all jobs</a>` : html`No jobs yet. A job starts a turn by the clock. In a terminal: <code>laneway cron add --help</code>`}</td></tr>`}</tbody></table></section>
     ${(list.next || list.asked.after) && html`<nav class="pages" aria-label="Pages"><span class="quiet">${Math.min(list.ids.length, PAGE)} of ${list.total}</span>
       ${list.asked.after && html`<a class="target" href=${addressOf({ after: "" })}>First page</a>`}${list.next && html`<a class="target" id="next" href=${addressOf({ after: list.next })}>Next page</a>`}</nav>`}`;
 }
 
-/** @param {{id: string, pause: (job: wire.Job) => void}} props */
-function Row({ id, pause }) {
+/** @param {{id: string, ask: page.Ask}} props */
+function Row({ id, ask }) {
   const row = rowOf(id);
   if (!row) return null;
   const j = row.value;
-  const cells = [html`<${Name} job=${j}/>`, schedule(j.schedule, now.value), html`<${Next} job=${j}/>`, html`<${Last} job=${j}/>`, html`<${Strip} outcomes=${j.outcomes} zone=${j.schedule.tz}/>`, html`<${Streak} job=${j}/>`];
-  return html`<tr>${cells.map((c, i) => html`<td key=${i} data-head=${HEADS[i]}><div>${c}</div></td>`)}<td class="acts"><${Acts} job=${j} pause=${pause}/></td></tr>`;
+  const cells = [html`<${Name} job=${j}/>`, html`<${When} s=${j.schedule}/>`, html`<${Next} job=${j}/>`, html`<${Last} job=${j}/>`, html`<${Strip} outcomes=${j.outcomes} zone=${j.schedule.tz}/>`, html`<${Streak} job=${j}/>`, took(middle(j.outcomes))];
+  return html`<tr>${cells.map((c, i) => html`<td key=${i} data-head=${HEADS[i]}><div>${c}</div></td>`)}<td class="acts"><${Acts} job=${j} ask=${ask}/></td></tr>`;
 }
 
 // conditionOf is the worst that is true of a job: what its mark shows.
@@ -125,18 +133,21 @@ function Streak({ job: j }) {
   return text === "–" ? html`<span class="quiet">–</span>` : html`<span>${text}</span>`;
 }
 
-/** @param {{job: wire.Job, pause: (job: wire.Job) => void}} props */
-export function Acts({ job: j, pause }) {
-  const stopping = (j.state?.runningAtMs || j.queuedRuns) && html`<${Act} key="stop" class="stop" run=${() => stop(j)}>Stop<//>`;
+/** @param {{job: wire.Job, ask: page.Ask}} props */
+export function Acts({ job: j, ask }) {
+  const active = j.state?.runningAtMs || (j.queuedRuns ?? 0) > 0;
+  const stopping = active && html`<${Act} key="stop" class="stop" run=${() => stop(j)}>Stop<//>`;
   if (!may("admin")) return may("write") && stopping ? stopping : "";
-  return html`${stopping}<${Act} key="run" class="run" run=${() => run(j)}>Run now<//>
-    ${j.enabled ? html`<${Act} key="pause" class="pause" run=${() => pause(j)}>Pause…<//>` : html`<${Act} key="pause" class="pause" run=${() => resume(j)}>Resume<//>`}
-    ${j.enabled && j.deliveryPaused && html`<${Act} key="send" run=${() => resume(j)}>Send again<//>`}`;
+  return html`${stopping}<${Act} key="run" class="run" run=${() => (active ? ask("run", j) : run(j))}>Run now<//>
+    ${j.enabled ? html`<${Act} key="pause" class="pause" run=${() => ask("pause", j)}>Pause…<//>` : html`<${Act} key="pause" class="pause" run=${() => resume(j)}>Resume<//>`}
+    ${j.enabled && j.deliveryPaused && html`<${Act} key="send" run=${() => resume(j)}>Send again<//>`}
+    ${!j.id.startsWith("system:") && html`<${Menu} key="menu" label=${`More for ${plain(named(j))}`}><${Act} run=${() => ask("command", j)}>Copy as command…<//><${Act} class="danger" run=${() => ask("remove", j)}>Delete…<//><//>`}`;
 }
 
-/** @param {wire.JobSchedule} s @param {number} at */
-export function schedule(s, at) {
+// When is a schedule in words. Only a moment is drawn again with the clock.
+/** @param {{s: wire.JobSchedule}} props */
+export function When({ s }) {
   if (s.kind === "every") return `every ${span(s.everyMs ?? 0)}`;
-  if (s.kind === "at") return `once, ${near(Date.parse(s.at ?? "") || (s.atMs ?? NaN), s.tz, at)}`;
+  if (s.kind === "at") return `once, ${near(Date.parse(s.at ?? "") || (s.atMs ?? NaN), s.tz, now.value)}`;
   return html`<code>${plain(s.expr ?? s.kind)}</code> <span class="quiet">${plain(s.tz)}</span>`;
 }

@@ -31,6 +31,16 @@ export function Act({ run, children, ...rest }) {
     title=${live.value ? rest.title : "not possible while the gateway does not answer"}>${children}</button>`;
 }
 
+// Menu has further actions of a row. Escape, a choice and a click elsewhere close it; the focus returns to the button that opens it.
+/** @param {{label: string, children?: any}} props */
+export function Menu({ label, children }) {
+  const box = useRef(/** @type {HTMLDetailsElement | null} */ (null));
+  const shut = () => { if (box.current) { box.current.open = false; box.current.querySelector("summary")?.focus(); } };
+  const key = (/** @type {KeyboardEvent} */ e) => { if (e.key === "Escape" && box.current?.open) { e.preventDefault(); shut(); } };
+  const left = (/** @type {FocusEvent} */ e) => { if (box.current && !box.current.contains(/** @type {Node | null} */ (e.relatedTarget))) box.current.open = false; };
+  return html`<details class="menu" ref=${box} onKeyDown=${key} onFocusOut=${left}><summary aria-label=${label}>⋯</summary><div onClick=${shut}>${children}</div></details>`;
+}
+
 // Table is a real table; on a narrow screen each row is a block in which the head of a column is beside its value.
 /** @param {{label: string, heads: string[], rows: page.Row[], empty: any}} props */
 export function Table({ label, heads, rows, empty }) {
@@ -42,11 +52,15 @@ export function Table({ label, heads, rows, empty }) {
       ${rows.length === 0 && html`<tr><td class="empty" colspan=${heads.length}>${empty}</td></tr>`}</tbody></table>`;
 }
 
-// Dialog is modal; Escape calls onClose. The browser gives the focus back when it closes.
+// Dialog is modal; Escape calls onClose. The focus returns to where it was.
 /** @param {{title: string, onClose: () => void, children?: any}} props */
 export function Dialog({ title, onClose, children }) {
   const box = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  useEffect(() => { box.current?.showModal(); return () => box.current?.close(); }, []);
+  useEffect(() => {
+    const dialog = box.current, from = /** @type {HTMLElement | null} */ (document.activeElement);
+    dialog?.showModal();
+    return () => { dialog?.close(); from?.focus(); }; // the browser does not give it back from a dialog that was removed
+  }, []);
   return html`<dialog ref=${box} class="card" aria-labelledby="dialog-title" onCancel=${(/** @type {Event} */ e) => { e.preventDefault(); onClose(); }}>
     <h2 id="dialog-title">${title}</h2>${children}</dialog>`;
 }

@@ -26,3 +26,10 @@ export function streak(j, most) {
   const at = outcomes.findIndex((o) => o.outcome !== "ok"), ok = at < 0 ? outcomes.length : at;
   return ok === 0 ? "–" : `${ok}${ok === most ? " or more" : ""} ok`;
 }
+
+// middle is the median of how long the outcomes took, in ms; undefined = none of them ran.
+/** @param {wire.JobOutcome[]} [outcomes] */
+export function middle(outcomes = []) {
+  const took = outcomes.map((o) => o.durationMs ?? 0).filter((ms) => ms > 0).sort((a, b) => a - b);
+  return took[Math.floor((took.length - 1) / 2)];
+}

@@ -18,6 +18,10 @@ export function span(ms) {
   return `${Math.floor(s / 86400)} d`;
 }
 
+// took is how long something took, with one digit more than span where it is short.
+/** @param {number | undefined} ms */
+export const took = (ms) => (ms === undefined ? "–" : ms < 1000 ? `${ms} ms` : ms < 9950 ? `${(ms / 1000).toFixed(1)} s` : span(ms));
+
 /** @param {number | null | undefined} ms @param {number} now */
 export const ago = (ms, now) => (ms ? `${span(Math.max(0, now - ms))} ago` : "never");
 
