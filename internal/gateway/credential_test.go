@@ -118,8 +118,13 @@ func TestRevokedCredentialClosesItsSocketsOnly(t *testing.T) {
 		expires = s
 		return s.read().OK || time.Now().After(named.ExpiresAt)
 	})
-	if code, _, _ := expires.closed(); code != 1008 {
-		t.Errorf("expired: close %d, want 1008", code)
+	if code, text, _ := expires.closed(); code != 1008 || text != "credential has expired" {
+		t.Errorf("expired: close %d %q, want 1008", code, text)
+	}
+	late := b.dial()
+	late.send(connectFrame("ci-secret"))
+	if e := late.read().Error; e == nil || e.Details["code"] != "AUTH_TOKEN_MISMATCH" || e.Details["authReason"] != "token_expired" {
+		t.Errorf("an expired token: %+v, want the reason token_expired", e)
 	}
 }
 

@@ -207,11 +207,11 @@ func (s *Server) refreshKeys(ctx context.Context) {
 	now := time.Now()
 	inForce := func(cred auth.Credential) bool { return s.auth.InForce(cred, now) }
 	for _, c := range s.hub.Opened() {
-		if !inForce(c.who.Load().cred) {
-			c.End(&socket.Closing{Code: websocket.ClosePolicyViolation, Text: errRevoked().Message, Reason: socket.ClosedRevoked})
+		if cred := c.who.Load().cred; !inForce(cred) {
+			c.End(&socket.Closing{Code: websocket.ClosePolicyViolation, Text: errEnded(cred, now).Message, Reason: socket.ClosedRevoked})
 		}
 	}
-	s.services.held.endAll(inForce)
+	s.services.held.endAll(now, inForce)
 }
 
 // watcher has what was published last.

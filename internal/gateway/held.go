@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"time"
 
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
@@ -64,17 +65,21 @@ func (h *heldRequests) some() bool {
 }
 
 // endAll ends the requests whose credential is not in force any more.
-func (h *heldRequests) endAll(inForce func(auth.Credential) bool) {
+func (h *heldRequests) endAll(now time.Time, inForce func(auth.Credential) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for held := range h.all {
 		if !inForce(held.cred) {
-			held.end(errRevoked())
+			held.end(errEnded(held.cred, now))
 		}
 	}
 }
 
-// errRevoked is the end of what a credential had begun that was revoked, changed or has expired.
-func errRevoked() *fault.Error {
-	return fault.Invalid("credential was revoked").WithStatus(http.StatusUnauthorized)
+// errEnded is the end of what a credential had begun that has expired, or was revoked or changed.
+func errEnded(c auth.Credential, now time.Time) *fault.Error {
+	text := "credential was revoked"
+	if c.Expired(now) {
+		text = "credential has expired"
+	}
+	return fault.Invalid(text).WithStatus(http.StatusUnauthorized)
 }

@@ -14,6 +14,7 @@ export class Refused extends Error {
     this.code = error.details?.code ?? error.code;
     this.field = error.details?.field ?? ""; // the member that is wrong; the message begins with it
     this.retryable = error.retryable === true;
+    this.reason = error.details?.authReason;
   }
 }
 
@@ -163,7 +164,7 @@ export class Gateway {
     if (!socket || socket !== this.#socket) return;
     const before = this.#state, first = this.#first;
     this.#end("", "The connection was lost before the answer.");
-    if (event.code === 1008 && !first) return this.hooks.refused(event.reason || "The token is no longer valid.");
+    if (event.code === 1008 && !first) return this.hooks.refused(event.reason === "credential has expired" ? EXPIRED : event.reason === "credential was revoked" ? REVOKED : event.reason || "The token is no longer valid.");
     const pause = Math.max(FIRST_PAUSE, Math.random() * Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** ++this.#failures));
     const offline = /** @type {page.Link} */ ({ state: "offline", since: before === "offline" ? undefined : this.#seen || Date.now(), why: event.reason || "connection lost", retryAt: Date.now() + pause });
     this.#link("offline", offline);
@@ -189,10 +190,13 @@ export class Gateway {
   }
 }
 
+const EXPIRED = "This token has expired. Run: laneway dashboard";
+const REVOKED = "This token was revoked, or its rights were changed. Run: laneway dashboard";
+
 /** @param {Refused} fault */
 function sentence(fault) {
   switch (fault.code) {
-    case "AUTH_TOKEN_MISMATCH": return "This token is not valid here: it is wrong, has expired, or was revoked. Run: laneway dashboard";
+    case "AUTH_TOKEN_MISMATCH": return fault.reason === "token_expired" ? EXPIRED : "This token is not valid here: it is wrong, or it was revoked earlier. Run: laneway dashboard";
     case "AUTH_RATE_LIMITED": return "Too many wrong tokens came from this address. Wait a minute.";
     default: return fault.message;
   }

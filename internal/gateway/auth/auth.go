@@ -71,10 +71,12 @@ func New(cfg Config, audit AuditLog, observer Observer, log *slog.Logger) (*Auth
 // Secret is what a client sends to prove which principal it is. Token counts before Password.
 type Secret struct{ Token, Password string }
 
-// fault is a failed authentication in the words of the protocol. Over HTTP its status is 401.
-func (s Secret) fault() (reason string, e *fault.Error) {
+// fault is a failed authentication in the words of the protocol. Over HTTP its status is 401. That a token has expired is disclosed to those who have it.
+func (s Secret) fault(expired bool) (reason string, e *fault.Error) {
 	code, reason, message := wire.DetailTokenMissing, "token_missing", "unauthorized: gateway token missing"
 	switch {
+	case s.Token != "" && expired:
+		code, reason, message = wire.DetailTokenMismatch, "token_expired", "unauthorized: gateway token has expired"
 	case s.Token != "":
 		code, reason, message = wire.DetailTokenMismatch, "token_mismatch", "unauthorized: gateway token mismatch"
 	case s.Password != "":
@@ -109,7 +111,8 @@ func (a *Authenticator) Identify(ctx context.Context, s Secret, addr netip.Addr)
 	if cred, ok := a.verify(ctx, text, now); ok {
 		return cred, nil
 	}
-	reason, refused := s.fault()
+	known, found := a.keys.find(text)
+	reason, refused := s.fault(found && known.Expired(now))
 	label := "mismatch"
 	if text == "" { // no guess: any page can make the operator's browser send it, so it must lock no address out
 		label = "missing"

@@ -57,7 +57,10 @@ func (c Credential) Administers(scopes []string) bool {
 	return !c.Own() && Level(scopes) >= chat.ScopeLevel(chat.ScopeAdmin)
 }
 
-func (c Credential) valid(now time.Time) bool { return c.ExpiresAt.IsZero() || now.Before(c.ExpiresAt) }
+// Expired reports whether the lifetime of the credential has ended.
+func (c Credential) Expired(now time.Time) bool {
+	return !c.ExpiresAt.IsZero() && !now.Before(c.ExpiresAt)
+}
 
 func (c Credential) same(o Credential) bool {
 	return c.Name == o.Name && c.Digest == o.Digest && c.Own() == o.Own() && slices.Equal(c.Scopes, o.Scopes)

@@ -68,9 +68,9 @@ func validOnly(list []Credential) ([]Credential, error) {
 	return good, errors.Join(faults...)
 }
 
-// verify finds the credential of a secret. Every entry is compared, by digest and in constant time, so that the time depends
+// find finds the credential of a secret, also one that has expired. Every entry is compared, by digest and in constant time, so that the time depends
 // neither on the secret nor on its place in the list.
-func (k *keyring) verify(secret string, now time.Time) (Credential, bool) {
+func (k *keyring) find(secret string) (Credential, bool) {
 	digest := sha256.Sum256([]byte(secret))
 	all := *k.now.Load()
 	found := -1
@@ -79,15 +79,24 @@ func (k *keyring) verify(secret string, now time.Time) (Credential, bool) {
 			found = i
 		}
 	}
-	if found < 0 || secret == "" || !all[found].valid(now) {
+	if found < 0 || secret == "" {
 		return Credential{}, false
 	}
 	return all[found], true
 }
 
+// verify finds the credential of a secret if it is in force.
+func (k *keyring) verify(secret string, now time.Time) (Credential, bool) {
+	c, known := k.find(secret)
+	if !known || c.Expired(now) {
+		return Credential{}, false
+	}
+	return c, true
+}
+
 // inForce reports whether a credential is still valid and unchanged.
 func (k *keyring) inForce(c Credential, now time.Time) bool {
-	return c.valid(now) && slices.ContainsFunc(*k.now.Load(), func(o Credential) bool { return o.same(c) && o.valid(now) })
+	return !c.Expired(now) && slices.ContainsFunc(*k.now.Load(), func(o Credential) bool { return o.same(c) && !o.Expired(now) })
 }
 
 // passwordOnly reports whether a password is the only credential.

@@ -13,7 +13,7 @@ func errorNotes() []errorNote {
 	const bad, cannot = "INVALID_REQUEST", "UNAVAILABLE"
 	return []errorNote{
 		{"AUTH_TOKEN_MISSING", bad, "no secret in `connect`", "`authReason`, `recommendedNextStep`"},
-		{"AUTH_TOKEN_MISMATCH", bad, "the token is not a credential", "`authReason`, `recommendedNextStep`"},
+		{"AUTH_TOKEN_MISMATCH", bad, "the token is not a credential; the reason is `token_expired` when it was one", "`authReason`, `recommendedNextStep`"},
 		{"AUTH_PASSWORD_MISMATCH", bad, "the password is not a credential", "`authReason`, `recommendedNextStep`"},
 		{"AUTH_RATE_LIMITED", cannot, "too many failed attempts from this address; wait", "`recommendedNextStep`"},
 		{"ROLE_NOT_SUPPORTED", bad, "only the role `operator` is known", ""},
