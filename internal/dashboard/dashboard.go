@@ -40,6 +40,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -85,8 +86,10 @@ func Handler() http.Handler {
 	})
 }
 
-// load reads the embedded files and compresses each once. The page itself is the file with the empty name.
+// load reads the embedded files and compresses each once. The page itself is the file with the empty name. Lines of modules that are comments, those with
+// types among them, are a tenth of the page and are not sent. A line that begins with // is a comment everywhere: no template has one.
 func load() map[string]file {
+	comments := regexp.MustCompile(`(?m)^ *(//.*|/\*\*.*\*/)\n`)
 	web, err := fs.Sub(embedded, "web")
 	if err != nil {
 		panic(err) // the directory is embedded
@@ -99,6 +102,9 @@ func load() map[string]file {
 		body, err := fs.ReadFile(web, name)
 		if err != nil {
 			return err
+		}
+		if path.Ext(name) == ".js" && !strings.HasPrefix(name, "vendor/") {
+			body = comments.ReplaceAll(body, nil)
 		}
 		sum := sha256.Sum256(body)
 		f := file{kind: contentType(name), tag: `"` + hex.EncodeToString(sum[:12]) + `"`, body: body, zipped: zip(body)}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -152,6 +153,19 @@ func TestAFileIsCompressedOnceAndConfirmedByItsTag(t *testing.T) {
 	}
 	if other := ask("If-None-Match", `"other"`); other.Code != http.StatusOK {
 		t.Errorf("another tag: %d", other.Code)
+	}
+}
+
+func TestCommentsAreNotSent(t *testing.T) {
+	t.Parallel()
+	for name, text := range ours(t) {
+		if path.Ext(name) != ".js" {
+			continue
+		}
+		sent := get(t, http.MethodGet, "/dashboard/"+name).Body.String()
+		if found := regexp.MustCompile(`(?m)^\s*(//|/\*\*.*\*/$).*`).FindString(sent); found != "" || len(sent) == len(text) {
+			t.Errorf("%s is sent with %d of %d bytes: %q", name, len(sent), len(text), found)
+		}
 	}
 }
 

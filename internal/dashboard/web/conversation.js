@@ -92,7 +92,7 @@ export class Conversation {
         this.#again = false;
         const asked = performance.now();
         const h = /** @type {wire.HistoryDelta | wire.HistoryReset} */ (await call("chat.history", { sessionKey: this.key, cursor: this.#cursor, limit: MOST, maxChars: LONGEST }));
-        if (h.kind === "reset") { this.at = 0; await this.read(); break; }
+        if (h.kind === "reset") { this.at = 0; await this.read(); continue; }
         this.#cursor = h.deltaCursor;
         this.#take(h.messages, h, this.newer.value, asked);
         this.#count(this.#total + h.messages.length, this.newer.value > 0 ? this.newer.value + h.messages.length : 0);
