@@ -125,7 +125,7 @@ if (ENGINES.includes("postgres")) {
     await shows(p, "#link", "healthy");
     allow(false);
     await shows(p, "#link", "not healthy");
-    for (const page of ["overview", "chat/agent:main:main", "jobs", "people"]) {
+    for (const page of ["jobs", "chat/agent:main:main", "people", "overview"]) {
       await go(p, `#/${page}`);
       await p.waitForFunction(() => document.querySelector("main .fault:not(:empty)"));
       await check(p, `${page}, without the database`);
