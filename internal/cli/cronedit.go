@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"laneway/internal/cron"
 )
 
 type cronEdit struct {
@@ -143,12 +145,9 @@ func fillSchedule(old, members map[string]any) {
 	members["schedule"] = next
 }
 
-// planning are the members of a job that decide when it fires.
-var planning = []string{"schedule", "dst", "startsAtMs", "endsAtMs", "maxRuns"}
-
 // fires are the next fires of the job as it would be.
 func (c *cronEdit) fires(ctx context.Context, conn gatewayConn, id string, old, members map[string]any) ([]string, error) {
-	params := map[string]any{"id": id}
+	params, planning := map[string]any{"id": id}, cron.PlanningMembers()
 	if slices.ContainsFunc(planning, func(name string) bool { _, given := members[name]; return given }) {
 		params = map[string]any{}
 		for _, name := range planning {

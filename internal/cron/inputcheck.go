@@ -97,14 +97,16 @@ func (j Job) checkPayload() error {
 	return nil
 }
 
-// planning are the members that decide when a job fires.
-var planning = []string{"schedule", "dst", "startsAtMs", "endsAtMs", "maxRuns"}
+// PlanningMembers are the members of a job that decide when it fires.
+func PlanningMembers() []string {
+	return []string{"schedule", "dst", "startsAtMs", "endsAtMs", "maxRuns"}
+}
 
 // Planned reads what decides when a job fires, for a preview: a job of which nothing else is known. It has no jitter, which follows from the id of the job. Its
 // schedule may lie in the past.
 func (b Border) Planned(m Members) (Job, error) {
 	var j Job
-	for _, name := range planning {
+	for _, name := range PlanningMembers() {
 		if raw, given := m[name]; given {
 			if err := setters()[name](b, &j, raw, m); err != nil {
 				return j, err
