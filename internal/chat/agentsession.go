@@ -9,7 +9,7 @@ type AgentSession struct {
 	Seen int64
 	// Dir is the working directory that it was made for.
 	Dir string
-	// Host is the machine of the process, PIDStarted identifies it among those that have had its number.
+	// Host is the machine of the process, PIDStarted identifies it, and what it has started, among those that have had its number.
 	Host       string
 	PID        int
 	PIDStarted string

@@ -42,9 +42,10 @@ func groupLives(pid int, started string) bool {
 	return false
 }
 
-// EndLeft waits until a process and its group have ended that a gateway has left running: for patience, after SIGTERM to its group for patience again, and after SIGKILL once more. A
-// program that reads SIGTERM can end what has left its group. started is what [Started] returned for it. Any other process with its number is left alone.
-func EndLeft(ctx context.Context, pid int, started string, patience time.Duration) error {
+// EndLeft waits until a process and its group have ended that a gateway has left running: for patience, after SIGTERM to its group for patience again, and after SIGKILL once more.
+// Then it kills what the process started outside of its group. identity is what [Process.Identity] returned for it. Any other process with its number is left alone.
+func EndLeft(ctx context.Context, pid int, identity string, patience time.Duration) error {
+	started, marker := splitIdentity(identity)
 	if pid <= 1 || started == "" {
 		return errors.New("ending a process that was left: it is not known")
 	}
@@ -69,5 +70,47 @@ func EndLeft(ctx context.Context, pid int, started string, patience time.Duratio
 			return context.Cause(ctx)
 		}
 	}
-	return nil
+	return endMarked(ctx, marker, patience)
+}
+
+// splitIdentity returns what [Started] returned for a process, and the marker of what it starts; "" = it has none.
+func splitIdentity(identity string) (started, marker string) {
+	fields := strings.Fields(identity)
+	if len(fields) < 2 {
+		return "", ""
+	}
+	return strings.Join(fields[:2], " "), strings.Join(fields[2:], "")
+}
+
+// endMarked kills the processes with a marker, and waits until they have ended, for patience at most.
+func endMarked(ctx context.Context, marker string, patience time.Duration) error {
+	if marker == "" {
+		return nil
+	}
+	bound := time.NewTimer(patience)
+	defer bound.Stop()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for {
+		left := 0
+		for pid := range stats() {
+			if markerOf(pid) != marker {
+				continue
+			}
+			left++
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("ending what a process that was left has started: %w", err)
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-look.C:
+		case <-bound.C:
+			return fmt.Errorf("ending what a process that was left has started: %d processes still live", left)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package process_test
 
 import (
+	"crypto/rand"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,34 +52,58 @@ func TestWhatAGatewayHasLeftEnds(t *testing.T) {
 	}
 }
 
-// TestWhatAGatewayHasLeftEndsWhatItStarted: a program that reads SIGTERM can end what has left its group.
-func TestWhatAGatewayHasLeftEndsWhatItStarted(t *testing.T) {
+// TestWhatAGatewayHasLeftEndsWithWhatItStarted: also when the program does not read SIGTERM, and when it has ended before.
+func TestWhatAGatewayHasLeftEndsWithWhatItStarted(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	file := filepath.Join(t.TempDir(), "child")
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", `setsid sleep 600 & trap "kill $!; exit" TERM; echo $! >"$0"; wait`, file)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	for name, program := range map[string]string{
+		"reads SIGTERM":    `setsid sleep 600 & trap "kill $!; exit" TERM; echo $! >"$0"; wait`,
+		"ignores SIGTERM":  `trap "" TERM; setsid sleep 600 & echo $! >"$0"; while :; do wait; done`,
+		"has ended before": `setsid sleep 600 & echo $! >"$0"; read -r line`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "child")
+			cmd := exec.CommandContext(t.Context(), "sh", "-c", program, file)
+			marker := rand.Text()
+			cmd.Env = append(os.Environ(), "LANEWAY_PROCESS="+marker)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			input, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = cmd.Wait() })
+			child := 0
+			testrun.Eventually(t, "its child runs in a group of its own", func() bool {
+				raw, err := os.ReadFile(file)
+				if err != nil {
+					return false
+				}
+				child, err = strconv.Atoi(strings.TrimSpace(string(raw)))
+				if err != nil {
+					return false
+				}
+				group, err := syscall.Getpgid(child)
+				return err == nil && group != cmd.Process.Pid
+			})
+			identity := process.Started(cmd.Process.Pid) + " " + marker
+			if name == "has ended before" {
+				if err := input.Close(); err != nil {
+					t.Fatal(err)
+				}
+				testrun.Eventually(t, "the program has ended", func() bool { return process.Started(cmd.Process.Pid) == "" })
+			}
+			if err := process.EndLeft(t.Context(), cmd.Process.Pid, identity, time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if process.Started(child) != "" {
+				t.Error("its child still runs")
+			}
+		})
 	}
-	t.Cleanup(func() { _ = cmd.Wait() })
-	child := 0
-	testrun.Eventually(t, "its child runs in a group of its own", func() bool {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			return false
-		}
-		child, err = strconv.Atoi(strings.TrimSpace(string(raw)))
-		if err != nil {
-			return false
-		}
-		group, err := syscall.Getpgid(child)
-		return err == nil && group != cmd.Process.Pid
-	})
-	if err := process.EndLeft(t.Context(), cmd.Process.Pid, process.Started(cmd.Process.Pid), 2*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	testrun.Eventually(t, "its child has ended", func() bool { return process.Started(child) == "" })
 }

@@ -276,6 +276,21 @@ func (p *Process) rest(take func([]byte) error) error {
 	return take(raw)
 }
 
+// Identity is what [EndLeft] needs to end this process, and what it has started, after the end of the gateway: its start, and the marker that what it starts inherits. It is "" when
+// the process has ended, or where processes cannot be identified.
+func (p *Process) Identity() string {
+	started := Started(p.Group())
+	if started == "" {
+		return ""
+	}
+	for _, variable := range p.cmd.Env {
+		if marker, ok := strings.CutPrefix(variable, markerVariable+"="); ok {
+			return started + " " + marker
+		}
+	}
+	return started
+}
+
 // Group is the number of the process group, for [Memory].
 func (p *Process) Group() int { return p.cmd.Process.Pid }
 

@@ -87,7 +87,7 @@ func (r *Runner) open(ctx context.Context, session chat.SessionKey, dir string, 
 	}
 	p := &peer{pool: &r.pool, log: log, cfg: &r.cfg, dir: dir, hide: spec.Hide, proc: proc, stop: stop, gone: make(chan struct{})}
 	p.kept = program.Kept{Key: session, Dir: dir, Log: log}
-	p.started, p.strays = process.Started(proc.Group()), make(chan struct{}, 1)
+	p.started, p.strays = proc.Identity(), make(chan struct{}, 1)
 	output, into := io.Pipe()
 	p.link = newLink(output, proc, p.update, log)
 	context.AfterFunc(life, p.link.close) // the connection may have stopped to read

@@ -82,7 +82,7 @@ func (r *Runner) talkOf(ctx context.Context, req agent.Request, kept program.Kep
 
 // start stores the process before it has reported a session: a later attempt of the turn has to end it first.
 func (t *talk) start(ctx context.Context, p *process.Process) {
-	t.pid, t.started = p.Group(), process.Started(p.Group())
+	t.pid, t.started = p.Group(), p.Identity()
 	t.kept.Put(ctx, t.id, t.memory, t.pid, t.started)
 }
 
