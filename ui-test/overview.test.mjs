@@ -31,7 +31,7 @@ for (const engine of ENGINES) {
         const from = Date.now();
         await signIn(p, g.url, TOKEN);
         await shows(p, "#link", "healthy");
-        await shows(p, "#link", "need you");
+        await shows(p, "#link", "1 needs you");
         t.diagnostic(`0 actions after the sign-in, ${Date.now() - from} ms`);
         assert.ok(!(await p.textContent("#link")).includes("not healthy"), "a failing job is not a fault of the gateway");
         const listed = await p.$$eval(".needs li .mark", (marks) => marks.map((m) => m.textContent.replace(/^\S+ /, "")));

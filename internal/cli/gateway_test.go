@@ -177,7 +177,7 @@ func TestCommandsSpeakWithARealGateway(t *testing.T) {
 		{name: "send to an agent", args: []string{"send", "hello", "--session", "work", "--agent", "main", "--json"}, stdout: `"sessionKey": "agent:main:work"`},
 		{name: "refused", args: []string{"send", "full"}, code: exitFailure, stderr: "queue of the session is full"},
 		{name: "chat", stdin: "one\ntwo\n", args: []string{"chat"}, stdout: "one\ntwo\n"},
-		{name: "status", args: []string{"status"}, stdout: "gw-7, healthy, 1 needs you"},
+		{name: "status", args: []string{"status"}, stdout: "gw-7, healthy, version"},
 		{name: "agents", args: []string{"agents"}, stdout: "main (default)"},
 		{name: "agents as JSON", args: []string{"agents", "--json"}, stdout: `"defaultId": "main"`},
 		{name: "sessions", args: []string{"sessions", "list"}, stdout: "agent:main:main"},

@@ -114,7 +114,7 @@ func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) erro
 			return fmt.Errorf("the gateway's %s cannot be read; are both of the same version? %w", name, err)
 		}
 	}
-	if err := table(env.stdout, overview(env.now(), status, health, len(needs.Needs))); err != nil {
+	if err := table(env.stdout, overview(env.now(), status, health, pressing(needs))); err != nil {
 		return err
 	}
 	for _, rows := range [][][]string{needRows(env.now(), needs), laneRows(lanes), runRows(env, runs.Runs), programRows(status), channelRows(channels), nodeRows(status)} {
@@ -129,6 +129,16 @@ func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) erro
 		}
 	}
 	return nil
+}
+
+// pressing counts what a person has to look at: a hint is a next step.
+func pressing(needs wire.NeedsListResult) (n int) {
+	for _, need := range needs.Needs {
+		if need.Level != "hint" {
+			n++
+		}
+	}
+	return n
 }
 
 func overview(now time.Time, s wire.StatusResult, h wire.HealthResult, needs int) [][]string {

@@ -29,6 +29,7 @@ const (
 	levelError      = "error"
 	levelWarning    = "warn"
 	levelAsk        = "ask"
+	levelHint       = "hint"
 	commandOfDoctor = "laneway doctor"
 )
 
@@ -52,7 +53,7 @@ func (o overview) needsList(ctx context.Context, c *rpc.Call, _ wire.NoParams) (
 		out.Needs = append(out.Needs, gatewayNeeds(&st)...)
 	}
 	out.Needs = append(out.Needs, o.agentNeeds()...)
-	level := []string{levelError, levelWarning, levelAsk}
+	level := []string{levelError, levelWarning, levelAsk, levelHint}
 	slices.SortStableFunc(out.Needs, func(a, b wire.Need) int { return slices.Index(level, a.Level) - slices.Index(level, b.Level) })
 	return out, nil
 }
@@ -144,13 +145,13 @@ func waiting(sessions int) string {
 	return strconv.Itoa(sessions) + " " + plural(sessions, "session waits", "sessions wait")
 }
 
-// agentNeeds names a default agent that only repeats what it is told.
+// agentNeeds names a default agent that only repeats what it is told: the next step of a new installation, and no fault.
 func (o overview) agentNeeds() []wire.Need {
 	b := o.srv.backend
 	for _, a := range b.Agents() {
 		if a.ID == b.DefaultAgent() && a.Runner == echoRunner {
 			return []wire.Need{{
-				Kind: "agent", Level: levelWarning, Text: "The default agent repeats what it is told.",
+				Kind: "agent", Level: levelHint, Text: "The default agent repeats what it is told.",
 				Next: "Put an agent behind the gateway: laneway serve --agent claude, codex, ollama: or another one.", Command: "laneway agents detect",
 			}}
 		}

@@ -104,9 +104,9 @@ func TestNeedsAreListedTheWorstFirst(t *testing.T) {
 		"warn lane: Lane main: 12 sessions wait, 60 of 60 slots in use.",
 		"warn stopping: 2 stopped runs have not ended: the agent does not react.",
 		"warn version: Replicas run different versions: 0.1.0 (a), 0.2.0 (b).",
-		"warn agent: The default agent repeats what it is told.",
 		"ask pairing: Anna (telegram 4711) asks to talk to the agent.",
 		"ask question: The agent coder asks before it does this: run the command “ls”",
+		"hint agent: The default agent repeats what it is told.",
 	}
 	if got := list(adminToken); !slices.Equal(got, want) {
 		t.Errorf("needs:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

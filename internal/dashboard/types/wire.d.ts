@@ -646,7 +646,7 @@ declare namespace wire {
   }
   interface Need {
     kind: "database" | "disk" | "held" | "stranded" | "stalled" | "cron" | "channel" | "job-disabled" | "job-failing" | "job-invalid" | "missed" | "dead" | "deliveries" | "stopping" | "lane" | "session" | "version" | "pairing" | "question" | "agent";
-    level: "error" | "warn" | "ask";
+    level: "error" | "warn" | "ask" | "hint";
     text: string;
     next?: string;
     command?: string;

@@ -41,7 +41,7 @@ function Health() {
   const h = health.data.value;
   if (!live.value || !h) return null;
   const bad = (h.problems?.length ?? (h.ok ? 0 : 1)) > 0;
-  const n = needs.data.value?.needs.length ?? 0;
+  const n = needs.data.value?.needs.filter((need) => need.level !== "hint").length ?? 0;
   return html`<${Mark} kind=${bad ? "error" : "ok"}>${bad ? "not healthy" : "healthy"}<//> ${n > 0 && html`<a class="target" href="#/overview">${n} ${n === 1 ? "needs" : "need"} you</a>`}`;
 }
 

@@ -29,15 +29,16 @@ const STEPS = {
   pairing: () => ["#/people", "Decide"], lane: (n) => [laneAddress(n.lane), "Who holds it"], missed: (n) => [addressOf(n.jobId ?? "", ""), "Why"],
   dead: (n) => [address(n.sessionKey ?? ""), "Open"], session: (n) => [address(n.sessionKey ?? ""), "Open"], question: (n) => [address(n.sessionKey ?? ""), "Open"],
 };
-const LEVELS = { error: "error", warn: "warn", ask: "waiting" };
+const LEVELS = { error: "error", warn: "warn", ask: "waiting", hint: "planned" };
 /** @param {string} [lane] */
 const laneAddress = (lane = "") => `#/overview?lane=${encodeURIComponent(lane)}`;
 
 function Needs() {
   const list = needs.data.value?.needs;
   if (!list) return null;
-  if (list.length === 0) return html`<p class="calm"><${Mark} kind="ok">Nothing needs you.<//></p>`;
-  return html`<section class=${`needs ${list[0].level}`} aria-labelledby="needs"><h2 id="needs">Needs you</h2>
+  const calm = list.every((n) => n.level === "hint") && html`<p class="calm"><${Mark} kind="ok">Nothing needs you.<//></p>`;
+  if (list.length === 0) return calm;
+  return html`${calm}<section class=${`needs ${list[0].level}`} aria-labelledby="needs"><h2 id="needs">${calm ? "Next step" : "Needs you"}</h2>
     <ul>${list.map((n) => html`<${Need} key=${[n.kind, n.jobId, n.runId, n.lane, n.requestId, n.text].join(" ")} n=${n}/>`)}</ul></section>`;
 }
 
