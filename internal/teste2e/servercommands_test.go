@@ -44,7 +44,7 @@ var everyCommand = []asUsers{
 	{"runs", 0, 1, 0, "", ""},
 	{"runs --state ended", 0, 1, 0, "answered", "answered"},
 	{"runs none", 1, 1, 1, "", "none"},
-	{"questions", 0, 1, 0, "no questions", "no questions"},
+	{"questions list", 0, 1, 0, "no questions", "no questions"},
 	{"questions answer none 1", 1, 1, 1, "", "no open question"},
 	{"tasks list", 0, 1, 0, "", ""},
 	{"tasks show none", 1, 1, 1, "", "none"},
