@@ -169,9 +169,10 @@ func TestALaterAttemptContinuesTheConversation(t *testing.T) {
 	}
 	ctx, kill := context.WithCancelCause(t.Context())
 	stored := make(chan chat.AgentSession, 1)
+	runner := shell(t, keeper, k.cfg) // here, because it skips the test under -short
 	var group sync.WaitGroup
 	group.Go(func() {
-		if _, err := shell(t, keeper, k.cfg).Run(ctx, agenttest.Request("one"), func(agent.Event) {}); err == nil {
+		if _, err := runner.Run(ctx, agenttest.Request("one"), func(agent.Event) {}); err == nil {
 			t.Error("the first attempt succeeded")
 		}
 	})
