@@ -2,7 +2,10 @@
 
 import { readFileSync } from "node:fs";
 
-const text = readFileSync(0, "utf8");
+// The prompt has what this agent does not keep before the message: the conversation, and where files go.
+const parts = readFileSync(0, "utf8").split("\n\n");
+while (parts.length > 1 && /^(The conversation before|Added to the conversation|Files that the person|attempt \d)/.test(parts[0])) parts.shift();
+const text = parts.join("\n\n");
 const print = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 const say = (words) => print({ type: "assistant", message: { content: [{ type: "text", text: words }] } });
 const HOSTILE = "<img src=x onerror=alert(1)>\u202egpj.exe";

@@ -72,6 +72,7 @@ func (s Cron) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, erro
 	if !out.Next.IsZero() && !out.Next.After(out.Now) {
 		for _, part := range []func(c *claiming, ctx context.Context, tx Tx) error{(*claiming).jobs, (*claiming).retries} {
 			if err := s.claim(ctx, &out, p, part); err != nil {
+				s.unknown.add(out.Launched) // the part before has committed them, and the caller gets no result: the next claim returns them
 				return out, err
 			}
 			p.Limit = max(p.Limit-len(out.Jobs), 0)
