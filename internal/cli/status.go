@@ -166,7 +166,11 @@ func overview(now time.Time, s wire.StatusResult, h wire.HealthResult, needs int
 
 // needRows has a line for each thing that a person has to look at, and what to do.
 func needRows(now time.Time, n wire.NeedsListResult) [][]string {
-	rows := [][]string{{"NEEDS YOU", "SINCE", "WHAT", "NEXT"}}
+	heading := "NEEDS YOU"
+	if pressing(n) == 0 {
+		heading = "HINT"
+	}
+	rows := [][]string{{heading, "SINCE", "WHAT", "NEXT"}}
 	for i := range n.Needs {
 		need := &n.Needs[i]
 		rows = append(rows, []string{need.Level, ago(now, need.SinceMs), cell(need.Text, 200), cell(strings.TrimSpace(need.Next+" "+need.Command), 200)})

@@ -136,7 +136,7 @@ func (g *gates) enter(ctx context.Context, session string) (leave func(), err er
 	}
 }
 
-// fileLines name the files that came with the messages by their paths; "" = there are none.
+// fileLines name the files that came with the messages by their paths; "" = no file came.
 func fileLines(req agent.Request) string {
 	if req.Files == nil {
 		return ""

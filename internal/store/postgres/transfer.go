@@ -244,7 +244,7 @@ func (t *Transfer) Count(ctx context.Context, table transfer.Table) (n int64, er
 	return n, translate(err)
 }
 
-// Page reads rows behind a key.
+// Page reads rows after a key.
 func (t *Transfer) Page(ctx context.Context, table transfer.Table, after []transfer.Value) ([]transfer.Row, error) {
 	text, args := table.PageSQL(after, "$")
 	rows, err := t.reads().Query(ctx, text, args...)

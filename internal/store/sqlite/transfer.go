@@ -161,7 +161,7 @@ func (t *Transfer) Count(ctx context.Context, table transfer.Table) (n int64, er
 	return n, err
 }
 
-// Page reads rows behind a key.
+// Page reads rows after a key.
 func (t *Transfer) Page(ctx context.Context, table transfer.Table, after []transfer.Value) (page []transfer.Row, err error) {
 	text, args := table.PageSQL(after, "?")
 	bytes := 0

@@ -38,7 +38,7 @@ const (
 	hugeText = store.ReadBytes + bigRow
 )
 
-// bigTexts are the texts of the rows of a list, each begins with its number. The one in the middle is larger than a read.
+// bigTexts are the contents of the rows of a list; each begins with its number. The one in the middle is larger than a read.
 func bigTexts() []string {
 	var list []string
 	for i := range bigRows {
@@ -51,7 +51,7 @@ func bigTexts() []string {
 	return list
 }
 
-// paged goes through a list, of which next returns the texts of the page after so many rows. A page has at most the bound together, unless it is one row.
+// paged goes through a list, of which next returns the contents of the page after so many rows. A page has at most the bound together, unless it is one row.
 func (w *world) paged(what, want string, next func(read int) []string) {
 	w.Helper()
 	var got []string

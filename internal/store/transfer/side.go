@@ -64,7 +64,7 @@ type Table struct {
 	References []string
 }
 
-// PageSQL reads a page of the table: the rows behind the key after. A parameter is mark with its number.
+// PageSQL reads a page of the table: the rows after the key. A parameter is mark with its number.
 func (t Table) PageSQL(after []Value, mark string) (text string, args []any) {
 	key, where := Quoted(t.Key...), ""
 	if after != nil {

@@ -66,7 +66,7 @@ func (m Memory) Before(req agent.Request, dir string) ([]string, error) {
 	return parts, nil
 }
 
-// line is an entry of the transcript as the agent gets it. JSON keeps a text from ending its own entry.
+// line is an entry of the transcript as the agent gets it. JSON keeps the content from ending its own entry.
 type line struct {
 	Role string `json:"role"`
 	From string `json:"from,omitempty"`
