@@ -72,6 +72,37 @@ func TestLaunchesWhoseCommitGotNoAnswerAreHandedOutOnce(t *testing.T) {
 	}
 }
 
+// failing is an engine whose Update fails once, after so many that did not.
+type failing struct {
+	sqlstore.Engine
+
+	after int
+}
+
+func (e *failing) Update(ctx context.Context, doing string, change func(ctx context.Context, tx sqlstore.Tx) error) error {
+	if e.after--; e.after == -1 {
+		return errNoAnswer
+	}
+	return e.Engine.Update(ctx, doing, change)
+}
+
+// TestRunsOfAClaimWhoseLaterPartFailsComeWithTheNextClaim: the first part has committed them, and the caller of a failed claim launches nothing.
+func TestRunsOfAClaimWhoseLaterPartFailsComeWithTheNextClaim(t *testing.T) {
+	t.Parallel()
+	s, now := withJobs(t, 3)
+	jobs := sqlstore.New(&failing{Engine: engine{s}, after: 1}).Cron
+	*now = now.Add(time.Minute)
+	if _, err := jobs.Claim(t.Context(), cron.ClaimParams{Node: "node", Decide: fire}); !errors.Is(err, errNoAnswer) {
+		t.Fatalf("the claim returned %v", err)
+	}
+	for _, want := range []int{3, 0} {
+		c, err := jobs.Claim(t.Context(), cron.ClaimParams{Node: "node", Decide: fire})
+		if err != nil || len(c.Launched) != want {
+			t.Errorf("the next claim handed out %d launches (%v), want %d", len(c.Launched), err, want)
+		}
+	}
+}
+
 // TestRunsByHandWhoseCommitGotNoAnswerComeWithTheNextClaim: the next try of the call finds that the run exists, and launches nothing.
 func TestRunsByHandWhoseCommitGotNoAnswerComeWithTheNextClaim(t *testing.T) {
 	t.Parallel()
