@@ -16,6 +16,7 @@ const OPEN = Number(process.env.LONGEST_OPEN ?? 5000); // ms; 500 likewise
 // model answers a message "N" with DELTAS words that name it.
 function model() {
   return createServer(async (request, response) => {
+    if (request.method !== "POST") { response.writeHead(404).end(); return; } // the gateway asks for the models
     let body = "";
     for await (const part of request) body += part;
     const name = JSON.stringify(JSON.parse(body).messages.at(-1).content).match(/stream \d+/g)?.at(-1) ?? "no stream"; // messages of one person in a row are one
