@@ -91,7 +91,7 @@ func endMarked(ctx context.Context, marker string, patience time.Duration) error
 	defer bound.Stop()
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
-	for {
+	for none := 0; none < 2; { // one that is about to execute a program shows no environment
 		left := 0
 		for pid := range stats() {
 			if markerOf(pid) != marker {
@@ -102,15 +102,19 @@ func endMarked(ctx context.Context, marker string, patience time.Duration) error
 				return fmt.Errorf("ending what a process that was left has started: %w", err)
 			}
 		}
-		if left == 0 {
-			return nil
+		if none++; left > 0 {
+			none = 0
 		}
 		select {
 		case <-look.C:
 		case <-bound.C:
+			if left == 0 {
+				return nil
+			}
 			return fmt.Errorf("ending what a process that was left has started: %d processes still live", left)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+	return nil
 }

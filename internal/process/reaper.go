@@ -16,6 +16,8 @@ const (
 	sweepEvery = 10 * time.Second
 	// sweepTime bounds how long the end of a program waits for the end of what it left.
 	sweepTime = time.Second
+	// strayTime is how long a process without a marker may be one that is about to execute a program.
+	strayTime = 100 * time.Millisecond
 )
 
 // Run reaps adopted processes that have ended, until ctx is over. A nil reaper returns at once.

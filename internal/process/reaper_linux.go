@@ -5,10 +5,13 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,8 +28,14 @@ type Reaper struct {
 	mu sync.Mutex
 	// programs are those whose leader is not reaped, by the number of the leader.
 	programs map[int]*marked
-	// strays are adopted processes of which the program is not known, with those that ran when they were found.
-	strays map[int][]*marked
+	// strays are adopted processes of which the program is not known.
+	strays map[int]stray
+}
+
+// stray has the programs that ran when it was found.
+type stray struct {
+	found    time.Time
+	programs []*marked
 }
 
 // marked is a program with its marker.
@@ -43,7 +52,7 @@ func NewReaper(log *slog.Logger) (*Reaper, error) {
 	if _, err := os.ReadFile("/proc/self/stat"); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoReaper, err)
 	}
-	return &Reaper{log: log, programs: map[int]*marked{}, strays: map[int][]*marked{}}, nil
+	return &Reaper{log: log, programs: map[int]*marked{}, strays: map[int]stray{}}, nil
 }
 
 // start starts a program with a marker. The lock is held over the fork: a sweep would take the child for an adopted one.
@@ -79,8 +88,9 @@ func (r *Reaper) forget(leader int) {
 	delete(r.programs, leader)
 }
 
-// sweep looks at the adopted processes: it reaps those that have ended, and kills those whose program has. It returns how many it has killed.
-func (r *Reaper) sweep() (killed int) {
+// sweep looks at the adopted processes: it reaps those that have ended, and kills those whose program has. It returns how many are a reason to look
+// again: those that it has killed or reaped, and strays of the last [strayTime], because a process that is about to execute a program shows no environment.
+func (r *Reaper) sweep() (again int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	adopted := map[int]bool{}
@@ -90,24 +100,28 @@ func (r *Reaper) sweep() (killed int) {
 		}
 		if c.state == 'Z' {
 			_, _ = unix.Wait4(c.pid, nil, unix.WNOHANG, nil) //nolint:errcheck // it is a zombie of ours
+			again++                                          // what it has left may have been read before it was adopted
 			continue
 		}
 		adopted[c.pid] = true
 		if r.wanted(c) {
+			if one, known := r.strays[c.pid]; known && time.Since(one.found) < strayTime {
+				again++
+			}
 			continue
 		}
 		if err := unix.Kill(c.pid, unix.SIGKILL); err != nil {
 			r.log.Warn("a process that a program left cannot be ended", "pid", c.pid, "err", err)
 			continue
 		}
-		killed++
+		again++
 	}
 	for pid := range r.strays {
 		if !adopted[pid] {
 			delete(r.strays, pid)
 		}
 	}
-	return killed
+	return again
 }
 
 // wanted reports whether the program of an adopted process may still run.
@@ -124,12 +138,9 @@ func (r *Reaper) wanted(c child) bool {
 		return false
 	}
 	if _, known := r.strays[c.pid]; !known {
-		r.strays[c.pid] = nil
-		for _, one := range r.programs {
-			r.strays[c.pid] = append(r.strays[c.pid], one)
-		}
+		r.strays[c.pid] = stray{time.Now(), slices.Collect(maps.Values(r.programs))}
 	}
-	for _, one := range r.strays[c.pid] {
+	for _, one := range r.strays[c.pid].programs {
 		if !one.ended {
 			return true
 		}

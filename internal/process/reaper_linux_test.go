@@ -44,6 +44,7 @@ func beReaper() error {
 		"setsid":     "setsid sh -c 'echo $$; exec sleep 1000' & read line",
 		"doublefork": "(setsid sh -c 'echo $$; exec sleep 1000' &) ; read line",
 		"ignores":    "(setsid sh -c 'trap \"\" TERM HUP; echo $$; while :; do sleep 1000; done' &) ; read line",
+		"executes":   "(L='exec sh -c \"$L\"' setsid sh -c 'echo $$; exec sh -c \"$L\"' &) ; read line",
 		"tree":       "(setsid sh -c 'setsid sleep 1000 & echo $! ; exec sleep 1000' &) ; read line",
 		"unmarked":   "(env -i /usr/bin/setsid /bin/sh -c 'echo $$; exec /bin/sleep 1000' &) ; read line",
 	} {
@@ -87,7 +88,7 @@ func lives(pid string) string {
 	return "state " + rest[:1]
 }
 
-// TestWhatLeavesTheGroupEndsWithItsProgram: with setsid, by a double fork, deaf to signals, with children of its own. What belongs to a program that still runs stays, and
+// TestWhatLeavesTheGroupEndsWithItsProgram: with setsid, by a double fork, deaf to signals, with children of its own, and while it executes one program after the other. What belongs to a program that still runs stays, and
 // a process without a marker stays as long as one of the programs that may have started it.
 func TestWhatLeavesTheGroupEndsWithItsProgram(t *testing.T) {
 	t.Parallel()
@@ -118,7 +119,7 @@ func TestWhatLeavesTheGroupEndsWithItsProgram(t *testing.T) {
 		t.Fatalf("%v after %v", err, got)
 	}
 	want := map[string]string{
-		"setsid": "gone", "doublefork": "gone", "ignores": "gone", "tree": "gone", "unmarked": "state S", "neighbour": "state S gone", "children": "0",
+		"setsid": "gone", "doublefork": "gone", "ignores": "gone", "executes": "gone", "tree": "gone", "unmarked": "state S", "neighbour": "state S gone", "children": "0",
 	}
 	for name, state := range want {
 		if have := strings.Join(got[name], " "); have != state {
