@@ -1,10 +1,10 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"laneway/internal/chat"
@@ -38,7 +38,7 @@ type clusterEvent struct {
 	JobID  string      `json:"j"`
 	RunID  string      `json:"r,omitempty"`
 	Again  int64       `json:"n,omitempty"` // when a run is tried again, in Unix milliseconds
-	Failed int         `json:"k,omitempty"` // the attempt after which it is; 0 = a replica of an older version does not say
+	Failed int         `json:"k,omitempty"` // the attempt after which it is
 	Job    *cron.Job   `json:"g,omitempty"`
 }
 
@@ -124,7 +124,12 @@ func asOf(r cron.Run, n clusterEvent) *cron.Run {
 	case cron.ActionStarted:
 		r.State, r.Attempt, r.Error, r.ErrorClass, r.Summary = cron.RunRunning, 1, "", "", ""
 	case cron.ActionScheduled:
-		r.State, r.NextAttempt, r.Attempt = cron.RunRetrying, time.UnixMilli(n.Again), cmp.Or(n.Failed, r.Attempt)
+		r.State, r.NextAttempt, r.Attempt = cron.RunRetrying, time.UnixMilli(n.Again), n.Failed
+		// The next attempt may have begun: its start clears the error of the run.
+		r.Attempts = slices.DeleteFunc(r.Attempts, func(a cron.Attempt) bool { return a.Number > n.Failed })
+		if a := len(r.Attempts); a > 0 {
+			r.Error, r.ErrorClass = r.Attempts[a-1].Error, r.Attempts[a-1].ErrorClass
+		}
 	}
 	return &r
 }
