@@ -49,8 +49,8 @@ func (p publisher) event(ev chat.Event) {
 		p.questions(&ev)
 		return
 	}
-	to := p.hub.Audience(ev.RunID)
 	end := chatEnd(&ev)
+	to := p.hub.Audience(ev.RunID, ev.Session, end != nil)
 	if end != nil {
 		p.hub.Ended(ev.RunID)
 	}
@@ -79,9 +79,9 @@ func sendEvent(to []*client, ev chat.Event, end []byte) {
 	}
 }
 
-// wanted reports whether a connection waits for the event.
+// wanted reports whether a connection waits for the event, which ends a run.
 func (p publisher) wanted(ev chat.Event) bool {
-	return slices.ContainsFunc(p.hub.Audience(ev.RunID), func(c *client) bool { return c.sees(&ev) })
+	return slices.ContainsFunc(p.hub.Audience(ev.RunID, ev.Session, true), func(c *client) bool { return c.sees(&ev) })
 }
 
 func (p publisher) session(ev *chat.Event) {

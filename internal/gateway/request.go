@@ -337,7 +337,9 @@ func (s subscriptions) Follow(run string) (open func(), added bool) {
 func (s subscriptions) Forget(run string) { s.c.srv.hub.Forget(s.c, run) }
 
 // Subscribe implements [rpc.Events].
-func (s subscriptions) Subscribe() { s.c.srv.hub.Subscribe(s.c) }
+func (s subscriptions) Subscribe(deltas bool, of chat.SessionKey) {
+	s.c.srv.hub.Subscribe(s.c, socket.Subscription{Deltas: deltas, Of: of})
+}
 
 // Unsubscribe implements [rpc.Events].
 func (s subscriptions) Unsubscribe() { s.c.srv.hub.Unsubscribe(s.c) }

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"encoding/json"
 	"reflect"
 	"strconv"
 	"strings"
@@ -206,6 +207,61 @@ func TestEventsGoToTheSenderAndSubscribersOnly(t *testing.T) {
 	if f := other.read(); f.ID != "h" {
 		t.Errorf("a connection that neither sent nor subscribed got %s", f.Event)
 	}
+}
+
+// TestASubscriptionWithoutDeltasGetsTheEndsOfOtherRuns counts the events of two runs that another connection starts, in the sessions main and other.
+func TestASubscriptionWithoutDeltasGetsTheEndsOfOtherRuns(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	sender := b.login(adminToken)
+	subscribed := map[string]*socket{}
+	for name, p := range map[string]params{"all": {}, "ends": {"deltas": false}, "ends, and main": {"deltas": false, "deltasOf": "main"}} {
+		subscribed[name] = b.login(adminToken)
+		if got := subscribed[name].must("sessions.subscribe", p); got["list"] != nil {
+			t.Errorf("%s: a list without its parameters: %v", name, got)
+		}
+	}
+	if got := subscribed["ends"].must("sessions.subscribe", params{"deltas": false, "limit": 1}); got["list"] == nil {
+		t.Error("parameters of a list bring none")
+	}
+	if f := sender.call("sessions.subscribe", params{"deltasOf": "agent::"}); f.OK || !strings.Contains(f.Error.Message, "/deltasOf") {
+		t.Errorf("the key is wrong: %+v", f.Error)
+	}
+	for _, key := range []string{"main", "other"} {
+		sender.must("chat.send", send(key, "hello", key))
+		sender.next(chatState(key, "final"))
+	}
+	type seen struct{ Grows, Ends int }
+	want := map[string]map[string]bool{"all": {"main": true, "other": true}, "ends": {}, "ends, and main": {"main": true}}
+	for name, s := range subscribed {
+		got := map[string]*seen{"main": {}, "other": {}}
+		s.request("last", "agents.list", nil)
+		for f := s.read(); f.ID != "last"; f = s.read() {
+			var ev struct {
+				SessionKey, State string
+				Data              struct{ Phase string }
+			}
+			if err := json.Unmarshal(f.Payload, &ev); err != nil {
+				t.Fatal(err)
+			}
+			of := got[strings.TrimPrefix(ev.SessionKey, "agent:main:")]
+			switch {
+			case of == nil:
+			case ev.State == "final" || ev.Data.Phase == "end":
+				of.Ends++
+			default:
+				of.Grows++
+			}
+		}
+		for key, is := range got {
+			if (is.Grows > 0) != want[name][key] || is.Ends == 0 {
+				t.Errorf("%s: %+v of the session %s", name, *is, key)
+			}
+		}
+	}
+	own := subscribed["ends"]
+	own.must("chat.send", send("mine", "hello", "mine"))
+	own.next(chatState("mine", "delta"))
 }
 
 // TestUnsubscribeEndsTheEventsOfSessions counts what a connection gets of a run of another one, and of its own run, whose end comes after the unsubscription.

@@ -23,7 +23,7 @@ type SessionRow struct {
 	Lane               string   `json:"lane"`                                                                  // the lane of its runs
 }
 
-// SessionsListParams are the parameters of sessions.list, and of sessions.subscribe for a first list.
+// SessionsListParams are the parameters of sessions.list.
 type SessionsListParams struct {
 	_ struct{} `also:"requireLastInteraction,includeGlobal,includeUnknown,configuredAgentsOnly,includeDerivedTitles,includeLastMessage,label,boardFace,creatorId,ownerId,ownerFirst,involvingMe,involvingProfileId,includePeople,spawnedBy,archived"` //nolint:lll // one list
 
@@ -60,10 +60,18 @@ type SessionsDescribeResult struct {
 	Session *SessionRow `json:"session"` // the session; null = there is none, or it is not visible
 }
 
+// SessionsSubscribeParams are the parameters of sessions.subscribe: those of a first list, and how much comes of each run.
+type SessionsSubscribeParams struct {
+	SessionsListParams
+
+	Deltas   *bool  `json:"deltas,omitempty"`                        // false: of a run only its end, and no steps; a run that this connection starts comes whole
+	DeltasOf string `json:"deltasOf,omitempty" rule:"min=1,max=512"` // without deltas: the session whose runs come whole all the same
+}
+
 // SessionsSubscribeResult is the result of sessions.subscribe.
 type SessionsSubscribeResult struct {
 	Subscribed bool                `json:"subscribed"`     // always true
-	List       *SessionsListResult `json:"list,omitempty"` // as from sessions.list, if there were parameters
+	List       *SessionsListResult `json:"list,omitempty"` // as from sessions.list, if there were parameters of a list
 }
 
 // SessionsUnsubscribeResult is the result of sessions.unsubscribe.

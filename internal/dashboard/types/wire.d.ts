@@ -1483,6 +1483,8 @@ declare namespace wire {
       activeMinutes?: number;
       sortBy?: "updatedAt" | "lastInteractionAt";
       hideCronRuns?: boolean;
+      deltas?: boolean;
+      deltasOf?: string;
     }; result: SessionsSubscribeResult };
     "sessions.unsubscribe": { params: {}; result: SessionsUnsubscribeResult };
     "status": { params: {}; result: StatusResult };

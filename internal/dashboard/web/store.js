@@ -142,10 +142,12 @@ function follow(token, up, refused) {
   return g;
 }
 
-// followTurns is for an effect of a page that shows turns: the gateway sends their events until the page has gone.
-export function followTurns() {
+// followTurns is for an effect of a page that shows turns: until the page has gone, the gateway sends what happens in one session, and that something has happened
+// in others.
+/** @param {string} key */
+export function followTurns(key) {
   if (!live.value) return undefined;
-  call("sessions.subscribe").catch(() => {});
+  call("sessions.subscribe", { deltas: false, deltasOf: key }).catch(() => {});
   return () => { if (live.value) call("sessions.unsubscribe").catch(() => {}); };
 }
 

@@ -168,7 +168,7 @@ func (v view) after(ctx context.Context, c *rpc.Call, p wire.ChatHistoryParams) 
 	}, messages, nil
 }
 
-func orElse(v *int64, d int64) int64 {
+func orElse[T any](v *T, d T) T {
 	if v == nil {
 		return d
 	}

@@ -3,6 +3,7 @@ package conversation
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -114,15 +115,31 @@ func (h handlers) sessionsDescribe(ctx context.Context, c *rpc.Call, p wire.Sess
 }
 
 // sessionsSubscribe is in force before it is answered, and before the list is read: what happens in between is sent as an event.
-func (h handlers) sessionsSubscribe(ctx context.Context, c *rpc.Call, p wire.SessionsListParams) (wire.SessionsSubscribeResult, error) {
-	c.Events.Subscribe()
+func (h handlers) sessionsSubscribe(ctx context.Context, c *rpc.Call, p wire.SessionsSubscribeParams) (wire.SessionsSubscribeResult, error) {
+	var of chat.SessionKey
+	if p.DeltasOf != "" {
+		var err error
+		if of, err = chat.ParseSessionKey(p.DeltasOf, h.backend.DefaultAgent()); err != nil {
+			return wire.SessionsSubscribeResult{}, c.BadParam("/deltasOf", err.Error())
+		}
+	}
+	c.Events.Subscribe(orElse(p.Deltas, true), of)
 	out := wire.SessionsSubscribeResult{Subscribed: true}
-	if len(c.Raw) <= len("{}") || string(c.Raw) == "null" {
+	if !listed(c.Raw) {
 		return out, nil
 	}
-	list, err := h.listSessions(ctx, c, p)
+	list, err := h.listSessions(ctx, c, p.SessionsListParams)
 	out.List = list
 	return out, err
+}
+
+// listed reports whether the parameters of a subscription are also those of a list.
+func listed(raw json.RawMessage) bool {
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(raw, &members) //nolint:errcheck // it was parsed before
+	delete(members, "deltas")
+	delete(members, "deltasOf")
+	return len(members) > 0
 }
 
 // sessionsUnsubscribe is in force before it is answered: no event of a session is queued after the answer.

@@ -87,7 +87,7 @@ func sessionNotes() map[string]note {
 			Does: "Finds messages in the transcripts of the visible sessions, the newest first: those in which each word of the query occurs, or begins a word. " +
 				"Case and accents do not count. The current and the archived transcripts are searched, and messages are found as soon as they are stored.",
 		},
-		"sessions.subscribe":   {Does: "From now on this connection gets the events of every visible session, until `sessions.unsubscribe` or the end of the connection."},
+		"sessions.subscribe":   {Does: "From now on this connection gets the events of every visible session, until `sessions.unsubscribe`, another `sessions.subscribe` or the end of the connection. A list of sessions needs no deltas: with `deltas: false` it gets `sessions.changed` and the end of each run."},
 		"sessions.unsubscribe": {Does: "From now on this connection gets events only of the runs that it starts later. It ends `sessions.subscribe`."},
 		"toc.list": {
 			Does: "Lists summaries of what was said, by day, week or month, the newest first: of the visible sessions. They are made where the setting " +

@@ -21,8 +21,8 @@ type Events interface {
 	Follow(run string) (open func(), added bool)
 	// Forget undoes Follow.
 	Forget(run string)
-	// Subscribe makes the connection get the events of every visible session.
-	Subscribe()
+	// Subscribe makes the connection get the events of every visible session. Without deltas it gets the whole runs of the session of alone, and the ends of others.
+	Subscribe(deltas bool, of chat.SessionKey)
 	// Unsubscribe undoes Subscribe, and Follow for every run so far.
 	Unsubscribe()
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"laneway/internal/chat"
 )
 
 // framesPerSecond is the bound of a connection of these tests.
@@ -213,22 +215,23 @@ func TestAHubCountsPlacesAndFollowers(t *testing.T) {
 		t.Error("one connection of a principal")
 	}
 	h.Open("one", func() {})
-	h.Subscribe("two")
+	main := chat.MainKey("main")
+	h.Subscribe("two", Subscription{Deltas: true})
 	if !h.Follow("one", "run") || h.Follow("one", "run") || h.Follow("two", "run") {
 		t.Error("only a connection that is open follows a run, once")
 	}
-	if got := h.Audience("run"); len(got) != 1 || got[0] != "one" {
+	if got := h.Audience("run", main, false); len(got) != 1 || got[0] != "one" {
 		t.Errorf("the audience is %v", got)
 	}
 	h.Ended("run")
-	if got := h.Audience("run"); len(got) != 0 {
+	if got := h.Audience("run", main, false); len(got) != 0 {
 		t.Errorf("the audience of a run that has ended is %v", got)
 	}
-	h.Subscribe("one")
+	h.Subscribe("one", Subscription{Deltas: true})
 	h.Follow("one", "next")
 	h.Unsubscribe("one")
 	h.Unsubscribe("unknown")
-	if got := h.Audience("next"); len(got) != 0 {
+	if got := h.Audience("next", main, false); len(got) != 0 {
 		t.Errorf("the audience after the unsubscription is %v", got)
 	}
 	h.Remove("two")

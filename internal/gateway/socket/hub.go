@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"laneway/internal/chat"
 )
 
 // maxFollowed is how many runs one connection follows because it started them; over it the oldest is forgotten. A client that has more of them open
@@ -30,7 +32,7 @@ type Hub[C comparable] struct {
 	members    map[C]*member[C]
 	opened     map[C]struct{}
 	principals map[string]int
-	subscribed map[C]struct{}
+	subscribed map[C]Subscription
 	runs       map[string][]C
 	closed     bool
 	idle       sync.WaitGroup // connections, until Leave
@@ -45,11 +47,21 @@ type member[C any] struct {
 	runs      []string // it gets the events of
 }
 
+// Subscription is what a connection gets of the runs that it has not started.
+type Subscription struct {
+	Deltas bool            // everything of every run; otherwise the ends
+	Of     chat.SessionKey // the session that has everything all the same
+}
+
+func (s Subscription) wants(session chat.SessionKey, end bool) bool {
+	return end || s.Deltas || s.Of == session
+}
+
 // NewHub makes a hub without connections.
 func NewHub[C comparable](limits HubLimits) *Hub[C] {
 	return &Hub[C]{
 		limits: limits, unproven: unproven[C]{limit: limits.Unauthenticated}, members: map[C]*member[C]{}, opened: map[C]struct{}{},
-		principals: map[string]int{}, subscribed: map[C]struct{}{}, runs: map[string][]C{},
+		principals: map[string]int{}, subscribed: map[C]Subscription{}, runs: map[string][]C{},
 	}
 }
 
@@ -163,12 +175,12 @@ func (h *Hub[C]) unfollow(c C, run string) {
 	h.runs[run] = left
 }
 
-// Subscribe gives the connection the events of every session that it may see.
-func (h *Hub[C]) Subscribe(c C) {
+// Subscribe gives the connection the events of every session that it may see, in place of those of an earlier subscription.
+func (h *Hub[C]) Subscribe(c C, s Subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, open := h.opened[c]; open {
-		h.subscribed[c] = struct{}{}
+		h.subscribed[c] = s
 	}
 }
 
@@ -226,17 +238,22 @@ func (m *member[C]) forget(run string) {
 	m.runs = slices.DeleteFunc(m.runs, func(r string) bool { return r == run })
 }
 
-// Audience is which connections get an event of a run.
-func (h *Hub[C]) Audience(run string) []C {
+// Audience is which connections get an event of a run of a session; end = it is the one that ends the run.
+func (h *Hub[C]) Audience(run string, session chat.SessionKey, end bool) []C {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	followers := h.runs[run]
 	if len(h.subscribed) == 0 {
 		return slices.Clone(followers)
 	}
-	out := slices.AppendSeq(make([]C, 0, len(h.subscribed)+len(followers)), maps.Keys(h.subscribed))
+	out := make([]C, 0, len(h.subscribed)+len(followers))
+	for c, s := range h.subscribed {
+		if s.wants(session, end) {
+			out = append(out, c)
+		}
+	}
 	for _, c := range followers {
-		if _, both := h.subscribed[c]; !both {
+		if s, both := h.subscribed[c]; !both || !s.wants(session, end) {
 			out = append(out, c)
 		}
 	}
@@ -244,15 +261,17 @@ func (h *Hub[C]) Audience(run string) []C {
 }
 
 // Subscribers are the connections that subscribed.
-func (h *Hub[C]) Subscribers() []C { return h.list(h.subscribed) }
-
-// Opened is every connection that is authenticated.
-func (h *Hub[C]) Opened() []C { return h.list(h.opened) }
-
-func (h *Hub[C]) list(set map[C]struct{}) []C {
+func (h *Hub[C]) Subscribers() []C {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return slices.Collect(maps.Keys(set))
+	return slices.Collect(maps.Keys(h.subscribed))
+}
+
+// Opened is every connection that is authenticated.
+func (h *Hub[C]) Opened() []C {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return slices.Collect(maps.Keys(h.opened))
 }
 
 // Connections is every connection that has not been removed, authenticated or not.

@@ -10,13 +10,13 @@ import { Log, address } from "./messages.js";
 import { openIn } from "./questions.js";
 
 export function Chat() {
-  useEffect(followTurns, [live.value]);
+  const chosen = route.value.rest[0];
+  const key = chosen || me.value?.mainKey || "", { query } = route.value;
+  useEffect(() => followTurns(key), [live.value, key]);
   useEffect(() => {
     const ends = [sessions, people, hits, questions].map((r) => r.use());
     return () => ends.forEach((end) => end());
   }, []);
-  const chosen = route.value.rest[0];
-  const key = chosen || me.value?.mainKey || "", { query } = route.value;
   const at = Number(query.get("at")) || 0, kept = query.get("of") ?? "";
   return html`<div class=${`split${chosen ? " opened" : ""}`}><${List} current=${key}/><${Talk} key=${`${key} ${at} ${kept}`} session=${key} at=${at} kept=${kept}/></div>`;
 }
