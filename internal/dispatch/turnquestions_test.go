@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,7 +40,7 @@ func (r asks) Run(ctx context.Context, req agent.Request, emit func(agent.Event)
 		if options == nil {
 			options = []agent.Option{{Label: "Yes", Allow: true}, {Label: "No"}}
 		}
-		bounded, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("no answer"))
+		bounded, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		option, err := req.Asker.Ask(bounded, agent.Question{Text: "delete it", Act: r.act, Options: options})
 		if err == nil {
@@ -201,7 +202,12 @@ func TestAQuestionThatIsNotAnsweredEndsWithItsTime(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send(askerChat, "go", askerMessage("7"))
 		allow := texts(h.asked(0))[0]
-		want(t, "the turn", h.end(id).Text, "no answer")
+		want(t, "the turn", h.end(id).Text, "context deadline exceeded")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if sent := h.asker.texts("7"); !slices.Contains(sent, "No answer came within 1m, so the agent main may not: delete it") {
+			t.Errorf("sent %q, want a report", sent)
+		}
 		if text := h.by7(allow); !strings.Contains(text, "it is too old") {
 			t.Errorf("a late answer got %q", text)
 		}
