@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -28,6 +29,9 @@ func (s *Store) Unchanged() bool {
 	defer s.wake.mu.Unlock()
 	return !s.wake.sending && !s.wake.listening
 }
+
+// IdleTime is how long a connection of the pools stays open without use.
+func (s *Store) IdleTime() time.Duration { return s.pool.Config().MaxConnIdleTime }
 
 // WarmConns is how many connections for turns are kept open.
 func (s *Store) WarmConns() int { return int(s.turns.Config().MinConns) }

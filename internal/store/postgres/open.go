@@ -19,8 +19,12 @@ import (
 	"laneway/internal/store/sqlstore"
 )
 
-// defaultConns is enough for a few thousand turns per second; more only makes them meet inside the server.
-const defaultConns = 16
+const (
+	// defaultConns is enough for a few thousand turns per second; more only makes them meet inside the server.
+	defaultConns = 16
+	// connIdleTime is how long a connection of a pool stays open without use, unless pool_max_conn_idle_time of the URL is another time.
+	connIdleTime = 5 * time.Minute
+)
 
 // Config of a [Store].
 type Config struct {
@@ -155,6 +159,9 @@ func poolConfig(cfg Config) (*pgxpool.Config, error) {
 	if err != nil {
 		// The cause repeats the address, so it is left out.
 		return nil, chat.Errorf(chat.CodeInvalid, "the database address cannot be read: write postgres://user:password@host:5432/name")
+	}
+	if cc, err := pgconn.ParseConfig(cfg.URL); err == nil && cc.RuntimeParams["pool_max_conn_idle_time"] == "" {
+		pc.MaxConnIdleTime = connIdleTime
 	}
 	pc.MaxConns = defaultConns
 	if cfg.MaxConns > 0 {
