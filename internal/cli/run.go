@@ -168,8 +168,8 @@ func newParser(env *environment, table any) (*kong.Kong, error) {
 	)
 }
 
-// bareNumber matches the error of the parser for a duration without a unit.
-var bareNumber = regexp.MustCompile(`^(--[a-z-]+): .*missing unit in duration "([0-9.]+)"`)
+// badDuration matches the error of the parser for a value that is not a duration: the flag, the value, and its cause.
+var badDuration = regexp.MustCompile(`^(--[a-z-]+): expected duration but got "(.*)": (.*)$`)
 
 // explainUsage turns the parser's error into wrong usage. For a flag that would switch authentication off the error explains that no such flag
 // exists, so that the user does not try other spellings.
@@ -184,8 +184,11 @@ func explainUsage(err error, args []string) error {
 			return usageError("unknown flag " + name + "; authentication cannot be switched off")
 		}
 	}
-	if m := bareNumber.FindStringSubmatch(parse.Error()); m != nil {
-		return usageError(fmt.Sprintf("%s needs a unit; write %ss for seconds, or %sm for minutes", m[1], m[2], m[2]))
+	if m := badDuration.FindStringSubmatch(parse.Error()); m != nil {
+		if strings.Contains(m[3], "missing unit") {
+			return usageError(fmt.Sprintf("%s needs a unit; write %ss for seconds, or %sm for minutes", m[1], m[2], m[2]))
+		}
+		return usageError(fmt.Sprintf("%s: %s is not a duration; write it as 90s, 15m or 24h", m[1], m[2]))
 	}
 	help := "laneway --help"
 	if parse.Context != nil {

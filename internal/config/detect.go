@@ -42,7 +42,7 @@ func (l *Loaded) detectAgent(cfg *Config, lookup func(string) (string, bool)) {
 	}
 	cfg.Agents[MainAgent] = a
 	if variable == "" {
-		try := "openai:MODEL@BASE_URL, or --agent command:PROGRAM"
+		try := "claude, or --agent openai:MODEL@BASE_URL; more: laneway agents detect"
 		if found := Installed(lookup); len(found) > 0 {
 			try = strings.Join(found, ", or --agent ")
 		}

@@ -78,8 +78,11 @@ func (t Timetable) Check(now time.Time) error {
 		return schedule.NewInvalid("endsAtMs", schedule.InvalidRange, "the end %s is before the start %s", schedule.ISO(t.EndsAt), schedule.ISO(t.StartsAt))
 	}
 	first, ok := t.First(now)
-	if !ok {
-		return schedule.NewInvalid("schedule", schedule.InvalidNever, "no fire is left between startsAtMs, endsAtMs and maxRuns")
+	switch {
+	case !ok && t.ended(now):
+		return schedule.NewInvalid("endsAtMs", schedule.InvalidNever, "no fire is left: the end %s has passed", schedule.ISO(t.EndsAt))
+	case !ok:
+		return schedule.NewInvalid("schedule", schedule.InvalidNever, "no fire is left: the schedule has none within the bounds of the job")
 	}
 	second, ok := t.Schedule.Next(first.Slot)
 	if apart := second.Slot.Sub(first.Slot); ok && t.JitterMs >= apart.Milliseconds() {

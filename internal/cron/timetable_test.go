@@ -96,6 +96,7 @@ func TestTimetableCheckNamesTheBound(t *testing.T) {
 		"wide jitter":     {Timetable{Schedule: minutely, JitterMs: 60_000}, "jitterMs", schedule.InvalidRange, "less than the 60000 ms"},
 		"negative runs":   {Timetable{Schedule: hourly, MaxRuns: -1}, "maxRuns", schedule.InvalidRange, "negative"},
 		"backwards":       {Timetable{Schedule: hourly, StartsAt: noon.Add(2 * time.Hour), EndsAt: noon.Add(time.Hour)}, "endsAtMs", schedule.InvalidRange, "before the start"},
+		"ended":           {Timetable{Schedule: hourly, EndsAt: noon.Add(-time.Minute)}, "endsAtMs", schedule.InvalidNever, "has passed"},
 		"over":            {Timetable{Schedule: hourly, EndsAt: noon.Add(time.Minute)}, "schedule", schedule.InvalidNever, "no fire is left"},
 	} {
 		refused(t, name, c.tt.Check(noon), c.field, c.reason, c.sentence)
