@@ -225,7 +225,7 @@ func (p *Process) wire(ctx context.Context) error {
 		return err
 	}
 	p.dispatch, err = dispatch.New(work, dispatch.Config{
-		Version: p.opts.Version, Addr: p.cfg.Cluster.NodeID, BootID: uuid.NewString(),
+		Version: p.opts.Version, Addr: replicaName(p.cfg.Cluster.NodeID), BootID: uuid.NewString(),
 		Lease: time.Duration(p.cfg.Cluster.Lease), Heartbeat: time.Duration(p.cfg.Cluster.Heartbeat), Sweep: time.Duration(p.cfg.Cluster.Sweep), AgentWait: time.Duration(p.cfg.Cluster.AgentWait),
 		Exclusive: p.store.Kind() == kindSQLite, Lanes: lanesOf(p.cfg), UserTurns: p.cfg.Limits.UserTurns,
 		Space: p.freeSpace().Check, SeesOwn: p.seesOwn(ctx), OwnWaiting: p.cfg.Limits.OwnWaiting, CallerWaiting: p.cfg.Limits.CallerWaiting,

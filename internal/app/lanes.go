@@ -1,7 +1,9 @@
 package app
 
 import (
+	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -40,3 +42,15 @@ func queueOf(cfg config.Config) func(agent, channel, kind string) dispatch.Queue
 }
 
 func millis(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// replicaName is the name of this process in lists: that of the setting cluster.node_id, or one made from the host name.
+func replicaName(set string) string {
+	if set != "" {
+		return set
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "laneway"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}

@@ -55,6 +55,7 @@ type SessionStatus struct {
 // NodeStatus is one gateway process that shares the database.
 type NodeStatus struct {
 	ID, Version string
+	Name        string // for people; the id of a process without a name
 	Draining    bool
 	Lease       time.Duration // left
 	Agents      []string      // that it has; nil = all

@@ -215,7 +215,7 @@ const (
 	fakeTurn   = `{"id":"r-2","runId":"r-2","kind":"chat","sessionKey":"agent:main:main","agentId":"main","principal":"gateway","lane":"main","text":"hello","state":"waiting","waitingFor":{"cause":"lane","text":"a slot of its lane, place 4","position":4},"attempt":0,"acceptedAt":1803891540000}`
 	fakeTask   = `{"id":"t-1","sessionKey":"agent:coder:task:t-1","agentId":"coder","lane":"team","parentRunId":"run-1","rootRunId":"run-1","text":"count the lines","state":"running","background":false,"createdAt":1}`
 	fakeStatus = `{"ok":true,"version":"0.1.0","nodeId":"gw-1","uptimeMs":60100,"draining":false,"clients":1,"agents":1,"sessions":{"known":3,"running":1,"waiting":0},
-		"cron":{"enabled":true,"jobs":2,"running":0,"backlog":0,"oldestDueMs":null,"nextWakeAtMs":1803891900000},"nodes":[{"nodeId":"gw-1","version":"0.1.0","draining":false,"leaseMs":13800}]}`
+		"cron":{"enabled":true,"jobs":2,"running":0,"backlog":0,"oldestDueMs":null,"nextWakeAtMs":1803891900000},"nodes":[{"nodeId":"n1","name":"gw-1","version":"0.1.0","draining":false,"leaseMs":13800}]}`
 	fakeLanes    = `{"ts":1,"lanes":[{"name":"main","capacity":30,"active":1,"stopping":0,"yielded":0,"waiting":0,"oldestWaitMs":0,"started":41,"finished":40,"failed":1,"cancelled":0}],"drops":{}}`
 	fakeChannels = `{"channelOrder":["web","telegram"],"channelAccounts":{"web":[{"accountId":"default","connected":true}],"telegram":[
 		{"accountId":"family","configured":true,"running":true,"connected":false,"state":"conflict","lastError":"another \u001b[2J program polls","lastPollAgeMs":61000,"outboxWaiting":2},

@@ -274,7 +274,7 @@ func nodeRows(s wire.StatusResult) [][]string {
 		if node.Draining {
 			state = "draining"
 		}
-		rows = append(rows, []string{cell(node.NodeID, 40), cell(node.Version, 20), short(time.Duration(node.LeaseMs) * time.Millisecond), state})
+		rows = append(rows, []string{cell(node.Name, 40), cell(node.Version, 20), short(time.Duration(node.LeaseMs) * time.Millisecond), state})
 	}
 	return rows
 }

@@ -295,7 +295,7 @@ func (h *fakeBackend) Status(context.Context) chat.SystemStatus {
 	defer h.mu.Unlock()
 	st := chat.SystemStatus{
 		NodeID: "gw-1", Version: "0.1.0", Store: "sqlite", SessionsKnown: len(h.sessions), Channels: slices.Clone(h.channels),
-		Stranded: h.stranded, Progress: h.progress(), Nodes: []chat.NodeStatus{{ID: "gw-1", Version: "0.1.0", Lease: 13 * time.Second}},
+		Stranded: h.stranded, Progress: h.progress(), Nodes: []chat.NodeStatus{{ID: "n1", Name: "gw-1", Version: "0.1.0", Lease: 13 * time.Second}},
 	}
 	if h.down {
 		st.StoreError = "the database cannot be reached"

@@ -256,10 +256,11 @@ func (p *healthPicture) of(extended, own bool) json.RawMessage {
 	return v.standard
 }
 
+// publishLanes also publishes when work of another replica may have changed, which these lanes do not show: a page then reads what runs.
 func (w *watcher) publishLanes() {
 	lanes := lanesOf(w.s.backend.Lanes())
 	payload := strictjson.Encode(wire.LanesEvent{Lanes: lanes.Lanes, Sessions: lanes.Sessions})
-	if string(payload) == w.lanes {
+	if changed := w.s.publish.changed.Swap(false); !changed && string(payload) == w.lanes {
 		return
 	}
 	w.lanes = string(payload)

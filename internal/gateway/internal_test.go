@@ -16,7 +16,7 @@ import (
 
 // TestAnEventWithoutReadersIsNotCopied: most fires have no reader; an event is some kilobytes.
 func TestAnEventWithoutReadersIsNotCopied(t *testing.T) { //nolint:paralleltest // counts allocations
-	p := publisher{socket.NewHub[*client](socket.HubLimits{})}
+	p := newPublisher(socket.NewHub[*client](socket.HubLimits{}))
 	run := &cron.Run{ID: "schedule:j:1", JobID: "j"}
 	for what, publish := range map[string]func(){
 		"a run of a job": func() {

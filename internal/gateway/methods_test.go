@@ -329,6 +329,8 @@ func TestChangesOfHealthAndLanesArePublished(t *testing.T) {
 		p := decode[struct{ Sessions struct{ Running int } }](t, f.Payload)
 		return f.Event == "lanes" && p.Sessions.Running == 1
 	})
+	b.fakeBackend.publish(chat.Event{Kind: chat.EventSession, Session: chat.MainKey("main"), Reason: "run.started"})
+	full.next(func(f frame) bool { return f.Event == "lanes" }) // the lanes are the same: the run is on another replica
 	b.fakeBackend.proceed()
 	plain.request("end", "health", nil)
 	if f := plain.next(func(f frame) bool { return f.Event == "lanes" || f.ID == "end" }); f.Event == "lanes" {

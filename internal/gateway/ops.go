@@ -60,7 +60,7 @@ func (o overview) status(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wir
 		out.Lanes[l.Name] = wire.LaneCount{Capacity: l.Capacity, Active: l.Active, Waiting: l.Waiting}
 	}
 	for _, n := range st.Nodes {
-		out.Nodes = append(out.Nodes, wire.StatusNode{NodeID: n.ID, Version: n.Version, Draining: n.Draining, LeaseMs: n.Lease.Milliseconds()})
+		out.Nodes = append(out.Nodes, wire.StatusNode{NodeID: n.ID, Name: n.Name, Version: n.Version, Draining: n.Draining, LeaseMs: n.Lease.Milliseconds()})
 	}
 	return out, nil
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
@@ -13,7 +14,13 @@ import (
 )
 
 // publisher sends events to the connections that may get them. It never waits.
-type publisher struct{ hub *socket.Hub[*client] }
+type publisher struct {
+	hub *socket.Hub[*client]
+	// changed: a session has changed, here or on another replica, since the watcher has published the lanes. The goroutines of events set it, the watcher clears it.
+	changed *atomic.Bool
+}
+
+func newPublisher(hub *socket.Hub[*client]) publisher { return publisher{hub, &atomic.Bool{}} }
 
 // views makes a payload at most once per view, however many connections get it.
 type views struct {
@@ -85,6 +92,7 @@ func (p publisher) wanted(ev chat.Event) bool {
 }
 
 func (p publisher) session(ev *chat.Event) {
+	p.changed.Store(true)
 	to := p.hub.Subscribers()
 	if len(to) == 0 {
 		return

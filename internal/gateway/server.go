@@ -78,7 +78,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	s.hub = socket.NewHub[*client](socket.HubLimits{
 		Sockets: cfg.MaxSockets, Unauthenticated: cfg.MaxUnauthenticated, PerPrincipal: cfg.MaxPerPrincipal,
 	})
-	s.publish = publisher{s.hub}
+	s.publish = newPublisher(s.hub)
 	s.sockets = socket.NewUpgrader(cfg.sockets())
 	s.services = &httpServices{lifecycle: s.state, reporter: s.report, auth: who, policy: policy, backend: backend, inFlight: s.inFlight}
 	hooks, err := hook.New(hook.Config{Hooks: cfg.Hooks, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request}, backend, who, s.services)

@@ -113,7 +113,8 @@ type LaneCount struct {
 
 // StatusNode is a process.
 type StatusNode struct {
-	NodeID   string `json:"nodeId"`   // its id
+	NodeID   string `json:"nodeId"`   // its id, another one after each start
+	Name     string `json:"name"`     // its name, from the setting cluster.node_id
 	Version  string `json:"version"`  // of laneway
 	Draining bool   `json:"draining"` // it is about to stop
 	LeaseMs  int64  `json:"leaseMs"`  // how long its lease lasts

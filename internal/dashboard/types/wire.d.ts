@@ -967,6 +967,7 @@ declare namespace wire {
   }
   interface StatusNode {
     nodeId: string;
+    name: string;
     version: string;
     draining: boolean;
     leaseMs: number;

@@ -121,7 +121,7 @@ const onEvent = (name, payload) => {
   if (name === "sessions.changed") { sessions.readLater(250); status.readLater(1000); runs.readLater(500); }
   if (name === "cron") { status.readLater(1000); needs.readLater(2000); }
   if (name === "questions.changed") { questions.readLater(50); needs.readLater(50); }
-  if (name === "tick") { questions.readLater(); needs.readLater(); status.readLater(); channels.readLater(); people.readLater(); }
+  if (name === "tick") { questions.readLater(); needs.readLater(); runs.readLater(); status.readLater(); channels.readLater(); people.readLater(); }
   for (const l of listeners) /** @type {any} */ (l)(name, payload);
 };
 

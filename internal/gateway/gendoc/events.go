@@ -9,7 +9,7 @@ func eventNotes() map[string]eventNote {
 		"tick":     {"every authenticated connection", "A sign of life."},
 		"shutdown": {"every authenticated connection", "The gateway stops: once when the stop begins, and again right before close 1012."},
 		"health":   {"read scope; when it changes, at most once a second, at least once a minute", "The state of the gateway, in the view of the connection; the frame has `stateVersion`."},
-		"lanes":    {"read scope and the capability `laneway-ext`; when it changes, at most once a second", "The work in the lanes."},
+		"lanes":    {"read scope and the capability `laneway-ext`; when it or a session of any replica changes, at most once a second", "The work in the lanes of this gateway."},
 		"chat": {following, "What becomes of a run. It has exactly one event `final`, `aborted` or `error`, and no event follows it; `seq` only grows, over attempts too. " +
 			"A message that went into a later turn ends with `stopReason:\"merged\"` and `yielded:true`."},
 		"agent":             {following + "; stream `tool` needs the capability `tool-events`", "The steps of a run."},

@@ -160,7 +160,7 @@ func (s Nodes) Cluster(ctx context.Context) (c store.Cluster, err error) {
 		if err != nil {
 			return err
 		}
-		c.Nodes, err = all(ctx, tx, `SELECT id, version, draining, lease_until - {now}, agents FROM nodes WHERE lease_until > {now} ORDER BY started_at, id`, scanNode)
+		c.Nodes, err = all(ctx, tx, `SELECT id, COALESCE(NULLIF(addr, ''), id), version, draining, lease_until - {now}, agents FROM nodes WHERE lease_until > {now} ORDER BY started_at, id`, scanNode)
 		return err
 	})
 	return c, err
@@ -168,7 +168,7 @@ func (s Nodes) Cluster(ctx context.Context) (c store.Cluster, err error) {
 
 func scanNode(r Row) (n chat.NodeStatus, err error) {
 	var left int64
-	err = r.Scan(&n.ID, &n.Version, &n.Draining, &left, jsonColumn{&n.Agents})
+	err = r.Scan(&n.ID, &n.Name, &n.Version, &n.Draining, &left, jsonColumn{&n.Agents})
 	n.Lease = time.Duration(left) * time.Millisecond
 	return n, err
 }

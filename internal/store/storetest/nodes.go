@@ -93,9 +93,14 @@ func liveNodes(w *world) {
 	w.clock.advance(time.Second)
 	second := w.nodeOf("main", "coder")
 	try(w.st.Heartbeat(w.ctx, second, true)).ok(w)
+	w.clock.advance(time.Second)
+	third := w.id("node")
+	w.ok(w.st.Register(w.ctx, store.Node{ID: third, Lease: lease}))
 	list := try(w.st.Cluster(w.ctx)).ok(w).Nodes
 	equal(w, "live nodes", list, []chat.NodeStatus{
-		{ID: first, Version: "test", Lease: lease - time.Second}, {ID: second, Version: "test", Draining: true, Lease: lease, Agents: []string{"main", "coder"}},
+		{ID: first, Name: "127.0.0.1:1", Version: "test", Lease: lease - 2*time.Second},
+		{ID: second, Name: "127.0.0.1:1", Version: "test", Draining: true, Lease: lease - time.Second, Agents: []string{"main", "coder"}},
+		{ID: third, Name: third, Lease: lease},
 	})
 	w.clock.advance(lease - time.Second)
 	list = try(w.st.Cluster(w.ctx)).ok(w).Nodes

@@ -17,11 +17,15 @@ export function Overview() {
     return () => ends.forEach((end) => end());
   }, []);
   return html`<${Needs}/><${Loading} of=${status} what="the state of the gateway"/><${Figures}/>
-    <section aria-labelledby="lanes"><h2 id="lanes">Lanes</h2><${Lanes}/></section>
+    <section aria-labelledby="lanes"><h2 id="lanes">Lanes${replicas().length > 1 ? ` of ${nameOf(status.data.value?.nodeId)}` : ""}</h2><${Lanes}/></section>
     <section aria-labelledby="runs"><${Runs}/></section>
     <div class="pair"><section aria-labelledby="channels"><h2 id="channels">Channels</h2><${Channels}/></section>
       <section aria-labelledby="replicas"><h2 id="replicas">Replicas</h2><${Replicas}/></section></div>`;
 }
+
+const replicas = () => status.data.value?.nodes ?? [];
+/** @param {string} [id] */
+const nameOf = (id) => plain(replicas().find((n) => n.nodeId === id)?.name ?? id);
 
 // The next step of a need, on this page or on another one.
 /** @type {{[kind: string]: (n: wire.Need) => [href: string, word: string]}} */
@@ -76,7 +80,7 @@ function Runs() {
   const rows = shown.map((r) => ({
     id: r.id, cells: [
       runMark(r), html`<a class="ellipsis target" href=${address(r.sessionKey)} title=${r.sessionKey}>${plain(r.text) || plain(r.sessionKey)}</a>`,
-      html`<span class="ellipsis quiet" title=${r.sessionKey}>${plain(r.kind === "cron" && r.jobId ? `job ${r.jobId}` : r.sessionKey)}</span>`, plain(r.lane),
+      html`<span class="ellipsis quiet" title=${r.sessionKey}>${plain(r.kind === "cron" && r.jobId ? `job ${r.jobId}` : r.sessionKey)}</span>${r.nodeId && replicas().length > 1 && html` <span class="quiet">on ${nameOf(r.nodeId)}</span>`}`, plain(r.lane),
       span(Math.max(0, now.value - (r.startedAt || r.acceptedAt))), r.waitingFor ? `${r.waitingFor.text}${r.waitingFor.untilMs ? `, ${span(Math.max(0, r.waitingFor.untilMs - now.value))} left` : ""}` : html`<span class="quiet">–</span>`,
     ],
     acts: may("write") && r.state !== "stopping" ? html`<${Act} run=${() => stop(r)} aria-label=${`${r.state === "waiting" ? "Cancel" : "Stop"} ${plain(r.text)}`}>${r.state === "waiting" ? "Cancel" : "Stop"}<//>` : "",
@@ -129,8 +133,8 @@ function Channels() {
 }
 
 function Replicas() {
-  const rows = (status.data.value?.nodes ?? []).map((n) => ({
-    id: n.nodeId, cells: [html`<strong>${plain(n.nodeId)}</strong>`, html`<${Mark} kind=${n.draining ? "paused" : "ok"}>${n.draining ? "draining" : "live"}<//>`, html`<span class="quiet">${plain(n.version)}</span>`],
+  const rows = replicas().map((n) => ({
+    id: n.nodeId, cells: [html`<strong title=${n.nodeId}>${plain(n.name)}</strong>`, html`<${Mark} kind=${n.draining ? "paused" : "ok"}>${n.draining ? "draining" : "live"}<//>`, html`<span class="quiet">${plain(n.version)}</span>`],
   }));
   return html`<${Table} label="Replicas" heads=${["Replica", "State", "Version"]} rows=${rows} empty="This one only."/>`;
 }
