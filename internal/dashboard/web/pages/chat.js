@@ -43,7 +43,7 @@ function List({ current }) {
       <span class="top"><span class="name ellipsis">${label(s.key)}</span>${state(s)}</span>
       <span class="quiet ellipsis">${plain(s.lastMessagePreview) || "no answer yet"}</span>
       <span class="quiet">${plain(s.agentId)} · ${ago(s.updatedAt, now.value)}</span></a></li>`)}
-      ${rows?.length === 0 && html`<li class="empty">${search.value ? "No session has this name." : "No sessions yet. Send a message."}</li>`}
+      ${rows?.length === 0 && html`<li class="empty">${search.value ? "No session has this name." : html`No sessions yet. <a href=${address(me.value?.mainKey ?? "")}>Send a message</a>`}</li>`}
       <${Hits}/></ul></section>`;
 }
 

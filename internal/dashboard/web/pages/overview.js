@@ -1,6 +1,6 @@
 // Overview: what needs a person, what runs and what waits, lanes, channels, replicas.
 
-import { call, channels, lanes, may, needs, now, questions, route, runs, runsLimit, status } from "../store.js";
+import { call, channels, lanes, may, me, needs, now, questions, route, runs, runsLimit, status } from "../store.js";
 import { html, useEffect } from "../ui/html.js";
 import { Act, Loading, Mark, Table } from "../ui/parts.js";
 import { ago, clock, plain, span } from "../ui/text.js";
@@ -88,7 +88,7 @@ function Runs() {
   return html`<div class="title"><h2 id="runs">Now</h2> <span class="quiet">${shown.length - waiting} running, ${waiting} waiting${(all?.length ?? 0) >= runsLimit ? `, the first ${runsLimit} are shown` : ""}</span>
     ${lane && html`<span>lane ${plain(lane)}</span> <a class="target" href="#/overview">All lanes</a>`}</div>
     <${Loading} of=${runs} what="the runs"/>
-    ${all && html`<${Table} label="Now" heads=${["State", "Message", "Where", "Lane", "For", "Waits for"]} rows=${rows} empty=${lane ? `Nothing runs or waits in lane ${plain(lane)}.` : html`Nothing runs or waits. <a href="#/chat">Try a message</a>`}/>`}`;
+    ${all && html`<${Table} label="Now" heads=${["State", "Message", "Where", "Lane", "For", "Waits for"]} rows=${rows} empty=${lane ? `Nothing runs or waits in lane ${plain(lane)}.` : html`Nothing runs or waits. <a class="try" href=${address(me.value?.mainKey ?? "")}>Try a message</a>`}/>`}`;
 }
 
 function Figures() {
