@@ -33,7 +33,7 @@ async function each(p, kind) {
 async function chat(p, g) {
   const key = "agent:coder:trip", say = (text) => g.cli("send", text, "--session", key);
   await say("tool: compare the trains to **Lyon** and Turin\n\n| train | hours |\n|---|---|\n| Lyon | 6:10 |\n| Turin | 9:45 |\n\n1. change in Paris\n2. see [the table](https://example.com/trains)\n\n```sh\nlaneway cron list\n```");
-  await say("please fail").catch(() => {}); // the command fails with the turn
+  await say("please fail plainly").catch(() => {}); // the command fails with the turn
   await go(p, `#/chat/${encodeURIComponent(key)}`);
   await p.fill("textarea", "wait until the page is full");
   await p.press("textarea", "Enter");
@@ -75,7 +75,7 @@ async function why(p, g) {
 
 // job takes pictures of a job that fails, of one whose runs were missed, and of the dialog that pauses one.
 async function job(p, g) {
-  await g.cli("cron", "add", "--name", "deploy", "--cron", "0 7 * * *", "--tz", "Europe/Berlin", "--agent", "coder", "--retries", "0", "--message", "please fail");
+  await g.cli("cron", "add", "--name", "deploy", "--cron", "0 7 * * *", "--tz", "Europe/Berlin", "--agent", "coder", "--retries", "0", "--message", "please fail plainly");
   for (let i = 0; i < 3; i++) await g.cli("cron", "run", "deploy", "--wait").catch(() => {}); // the command fails with the run
   const { id } = JSON.parse(await g.cli("cron", "list", "--query", "deploy", "--json")).jobs[0];
   await go(p, `#/jobs/${id}`);

@@ -5,7 +5,7 @@ import { knows, may, now, route } from "../store.js";
 import { html, useEffect, useRef } from "../ui/html.js";
 import { Loading, Mark, Table } from "../ui/parts.js";
 import { Strip, streak } from "../ui/strip.js";
-import { inZone, plain, span } from "../ui/text.js";
+import { inZone, plain, span, took } from "../ui/text.js";
 import { Acts, Form, Last, Next, When, conditionOf } from "./jobs.js";
 import { Slot, Why } from "./why.js";
 
@@ -63,7 +63,7 @@ function History({ id, job }) {
 /** @param {{of: wire.LedgerEntry}} props */
 function Took({ of: r }) {
   if (r.outcome === "running" && r.runAtMs) return `${span(Math.max(0, now.value - r.runAtMs))} so far`;
-  return r.durationMs === undefined ? "" : span(r.durationMs);
+  return r.durationMs === undefined ? "" : took(r.durationMs);
 }
 
 // Detail is why a run did not end well, each attempt, and what became of its answer.
@@ -75,5 +75,5 @@ function Detail({ of: r }) {
     ${r.trigger && r.trigger !== "schedule" && html` <span class="quiet">(${r.trigger === "manual" ? "by hand" : r.trigger})</span>`}
     ${r.deliveryStatus === "not-delivered" && html` <${Mark} kind="error">not delivered${r.deliveryError ? `: ${plain(r.deliveryError)}` : ""}<//>`}
     ${attempts.length > 1 && html`<ol class="attempts">${attempts.map((a) => html`<li key=${a.attempt}><${Mark} kind=${a.status === "timeout" ? "error" : a.status ?? "running"}>attempt ${a.attempt}: ${a.status ?? "running"}<//>
-      <span class="quiet">${a.durationMs === undefined ? "" : span(a.durationMs)} ${plain(a.error)} ${a.nodeId ? `on ${plain(a.nodeId)}` : ""}</span></li>`)}</ol>`}`;
+      <span class="quiet">${a.durationMs === undefined ? "" : took(a.durationMs)} ${plain(a.error)} ${a.nodeId ? `on ${plain(a.nodeId)}` : ""}</span></li>`)}</ol>`}`;
 }

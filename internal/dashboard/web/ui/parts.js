@@ -44,11 +44,12 @@ export function Menu({ label, children }) {
 // Table is a real table; on a narrow screen each row is a block in which the head of a column is beside its value.
 /** @param {{label: string, heads: string[], rows: page.Row[], empty: any}} props */
 export function Table({ label, heads, rows, empty }) {
+  const acting = rows.some((r) => r.acts !== undefined);
   return html`<table class="rows" aria-label=${label}>
-    <thead><tr>${heads.map((h) => (h ? html`<th scope="col">${h}</th>` : html`<td></td>`))}</tr></thead>
+    <thead><tr>${heads.map((h) => (h ? html`<th scope="col">${h}</th>` : html`<td></td>`))}${acting && heads.at(-1) && html`<td></td>`}</tr></thead>
     <tbody>${rows.map(({ id, cells, acts }) => html`<tr key=${id}>
       ${cells.map((c, i) => html`<td data-head=${heads[i]}><div>${c}</div></td>`)}
-      ${acts !== undefined && html`<td class="acts">${acts}</td>`}</tr>`)}
+      ${acting && html`<td class="acts">${acts}</td>`}</tr>`)}
       ${rows.length === 0 && html`<tr><td class="empty" colspan=${heads.length}>${empty}</td></tr>`}</tbody></table>`;
 }
 
