@@ -502,6 +502,9 @@ CREATE TABLE agent_sessions (
     agent_session text NOT NULL, -- the agent's id
     runs          text NOT NULL, -- the latest turns that the agent has seen, separated by spaces
     seen          bigint NOT NULL, -- number of the last entry of the transcript that it has seen
+    used_input    bigint NOT NULL, -- tokens of the session, of agents that report these instead of those of a turn
+    used_output   bigint NOT NULL,
+    used_cached   bigint NOT NULL, -- of used_input
     dir           text NOT NULL, -- for which it was made
     host          text NOT NULL,
     pid           bigint NOT NULL,

@@ -504,6 +504,9 @@ CREATE TABLE agent_sessions (
     agent_session TEXT NOT NULL, -- the agent's id
     runs          TEXT NOT NULL, -- the latest turns that the agent has seen, separated by spaces
     seen          INTEGER NOT NULL, -- number of the last entry of the transcript that it has seen
+    used_input    INTEGER NOT NULL, -- tokens of the session, of agents that report these instead of those of a turn
+    used_output   INTEGER NOT NULL,
+    used_cached   INTEGER NOT NULL, -- of used_input
     dir           TEXT NOT NULL, -- for which it was made
     host          TEXT NOT NULL,
     pid           INTEGER NOT NULL,

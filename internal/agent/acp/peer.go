@@ -45,9 +45,8 @@ type peer struct {
 	hello    sdk.InitializeResponse
 	alone    bool // the agent has refused MCP servers
 	memory   program.Memory
-	noted    int        // lines of standard error before the turn
-	used     chat.Usage // by its session, where the agent reports that
-	unstored bool       // the session, or its process, is not stored yet
+	noted    int  // lines of standard error before the turn
+	unstored bool // the session, or its process, is not stored yet
 }
 
 // start starts the process of a session in a directory, opens the connection to it, and takes up the session that kept has of the agent, or makes one.

@@ -41,7 +41,7 @@ func (p *peer) takeUp(ctx context.Context, access agent.ToolAccess) bool {
 		p.kept.Lost(ctx, p.hide.Replace(err.Error()))
 		return false
 	}
-	p.id, p.memory, p.tools, p.unstored = sdk.SessionId(kept.ID), program.Memory{Runs: kept.Runs, Seen: kept.Seen}, access.Token != "", true
+	p.id, p.memory, p.tools, p.unstored = sdk.SessionId(kept.ID), program.Remembered(kept), access.Token != "", true
 	return true
 }
 

@@ -26,7 +26,7 @@ func (p *peer) begin(ctx context.Context, access agent.ToolAccess) error {
 		return fmt.Errorf("making a session: %w", orCause(ctx, err))
 	}
 	p.closeSession(ctx, p.id)
-	p.id, p.memory, p.tools, p.used, p.unstored = session.SessionId, program.Memory{}, access.Token != "", chat.Usage{}, true
+	p.id, p.memory, p.tools, p.unstored = session.SessionId, program.Memory{}, access.Token != "", true
 	return nil
 }
 

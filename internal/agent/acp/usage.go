@@ -38,12 +38,7 @@ func (p *peer) ofTurn(reported chat.Usage) chat.Usage {
 	if !p.cfg.UsageOfSession {
 		return reported
 	}
-	before := p.used
-	p.used = reported
-	return chat.Usage{
-		InputTokens: reported.InputTokens - before.InputTokens, OutputTokens: reported.OutputTokens - before.OutputTokens,
-		CachedTokens: reported.CachedTokens - before.CachedTokens, Provider: reported.Provider,
-	}.Clamped()
+	return p.memory.UsedBy(reported)
 }
 
 func protocolCounts(u sdk.Usage) counts {

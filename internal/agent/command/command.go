@@ -131,6 +131,7 @@ func (r *Runner) attempt(ctx context.Context, t *turn) (agent.Result, error) {
 		t.talk.start(ctx, p)
 		defer t.talk.end(ctx)
 		out.known.session = func(id string) { t.talk.begin(ctx, id, t.req) }
+		out.known.ofTurn = t.talk.memory.UsedBy
 	}
 	failed := p.Read(work, out.write)
 	if failed == nil && work.Err() == nil {

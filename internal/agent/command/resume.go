@@ -71,7 +71,7 @@ type talk struct {
 func (r *Runner) talkOf(ctx context.Context, req agent.Request, kept program.Kept) *talk {
 	t := &talk{kept: kept}
 	stored, err := kept.Take(ctx)
-	switch memory := (program.Memory{Runs: stored.Runs, Seen: stored.Seen}); {
+	switch memory := program.Remembered(stored); {
 	case err != nil:
 		kept.Lost(ctx, r.hide.Replace(err.Error()))
 	case stored.ID != "" && !memory.Forgot(req):

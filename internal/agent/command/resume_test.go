@@ -3,6 +3,7 @@ package command_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -323,5 +324,26 @@ func TestAKnownProgramLearnsOfFiles(t *testing.T) {
 	}
 	if diff := cmp.Diff([]chat.Attachment{{Path: "made.txt"}}, result.Attachments); diff != "" {
 		t.Errorf("files of the answer (-want +got):\n%s", diff)
+	}
+}
+
+// TestATurnOfCodexUsesWhatItAddsToItsSession: codex reports what its session has used, in each turn of another process of the gateway.
+func TestATurnOfCodexUsesWhatItAddsToItsSession(t *testing.T) {
+	t.Parallel()
+	const program = `
+n=$(($(cat "$DIR/n" 2>/dev/null) + 1)); echo $n >"$DIR/n"
+echo '{"type":"thread.started","thread_id":"t"}'
+echo '{"type":"turn.completed","usage":{"input_tokens":'$((10 * n * n))',"cached_input_tokens":'$n',"output_tokens":'$((3 * n))'}}'
+`
+	k := newKeeping(t, command.OutputCodex, "exec", "-")
+	var history []chat.TranscriptEntry
+	for n, input := range []int{10, 30, 50} {
+		req := agenttest.Request("go")
+		req.RunID, req.History = fmt.Sprint("run-", n), history
+		got, err := ask(t, shell(t, program, k.cfg), req)
+		if want := (chat.Usage{InputTokens: input, OutputTokens: 3, CachedTokens: 1, Provider: "openai"}); err != nil || got.Usage != want {
+			t.Errorf("turn %d used %+v, want %+v (%v)", n, got.Usage, want, err)
+		}
+		history = append(history, entry(int64(n+1), req.RunID, chat.RoleUser, "go"))
 	}
 }

@@ -25,6 +25,8 @@ type stream struct {
 	emit func(agent.Event)
 	// session is called with the id of the session that the program reports; nil = it is not used.
 	session func(id string)
+	// ofTurn is what the turn has used, from what Codex reports of its session; nil = the session is that of the turn.
+	ofTurn func(reported chat.Usage) chat.Usage
 	// calls are the names of the calls without a result, by their ids.
 	calls map[string]string
 	// gap: a call stands between the text and what follows. pieces: the text came in pieces before the whole message.
@@ -109,7 +111,7 @@ func (s *stream) take(raw []byte) error {
 	case "item.started", "item.completed":
 		return s.item(line.Item, line.Type == "item.completed")
 	case "turn.completed":
-		s.usage(line.Usage, "openai")
+		s.usage(line.Usage, "openai", s.ofTurn)
 	case "turn.failed":
 		s.fail(line.Error.Message)
 	}
@@ -138,7 +140,7 @@ func (s *stream) message(line streamLine) error {
 
 // result is the end of a turn of Claude Code.
 func (s *stream) result(line streamLine) error {
-	s.usage(line.Usage, "anthropic")
+	s.usage(line.Usage, "anthropic", nil)
 	switch {
 	case line.IsError:
 		s.fail(cmp.Or(line.Result, strings.Join(line.Errors, " / ")))
@@ -202,14 +204,18 @@ func (s *stream) endCalls() {
 	}
 }
 
-func (s *stream) usage(u *streamUsage, provider string) {
+func (s *stream) usage(u *streamUsage, provider string, ofTurn func(chat.Usage) chat.Usage) {
 	if u == nil {
 		return
 	}
-	s.out.answer.Usage = chat.Usage{
+	used := chat.Usage{
 		InputTokens: chat.Tokens(u.Input, u.CacheRead, u.CacheWrite), OutputTokens: chat.Tokens(u.Output), CachedTokens: chat.Tokens(u.CacheRead, u.CachedInput),
 		Provider: provider,
 	}.Clamped()
+	if ofTurn != nil {
+		used = ofTurn(used)
+	}
+	s.out.answer.Usage = used
 	s.emit(agent.Event{Kind: agent.EventUsage, Usage: s.out.answer.Usage})
 }
 

@@ -23,7 +23,8 @@ func agentSessionIsKept(w *world) {
 	w.write(key, 1, 1)
 	w.write(other, 1, 1)
 	equal(w, "before", w.agentSession(key), chat.AgentSession{})
-	first := chat.AgentSession{ID: "a-1", Runs: []string{"run-1", "run-2"}, Seen: 7, Dir: "/a", Host: "here", PID: 42, PIDStarted: "boot 99"}
+	used := chat.Usage{InputTokens: 30, OutputTokens: 4, CachedTokens: 20}
+	first := chat.AgentSession{ID: "a-1", Runs: []string{"run-1", "run-2"}, Seen: 7, Used: used, Dir: "/a", Host: "here", PID: 42, PIDStarted: "boot 99"}
 	w.ok(w.st.PutAgentSession(w.ctx, key, first))
 	w.st = w.h.Reopen()
 	equal(w, "kept", w.agentSession(key), first)

@@ -69,7 +69,7 @@ func (k Kept) Put(ctx context.Context, id string, m Memory, pid int, started str
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
 		defer cancel()
 		err = k.Sessions.PutAgentSession(ctx, k.Key, chat.AgentSession{
-			ID: id, Runs: m.Runs, Seen: m.Seen, Dir: k.Dir, Host: host, PID: pid, PIDStarted: started,
+			ID: id, Runs: m.Runs, Seen: m.Seen, Used: m.Used, Dir: k.Dir, Host: host, PID: pid, PIDStarted: started,
 		})
 	}
 	if err != nil {

@@ -11,10 +11,25 @@ import (
 )
 
 // Memory is what an agent that keeps a conversation by itself has seen of it. The zero value has seen nothing.
-type Memory struct {
+type Memory struct { //nolint:recvcheck // UsedBy changes it, the others only look at it
 	// Runs are the latest turns, the last one at the end. Seen is the number of the last entry of the transcript.
 	Runs []string
 	Seen int64
+	// Used is what the session has used, of an agent that reports this instead of what a turn has used.
+	Used chat.Usage
+}
+
+// Remembered is the memory of a stored session.
+func Remembered(s chat.AgentSession) Memory { return Memory{Runs: s.Runs, Seen: s.Seen, Used: s.Used} }
+
+// UsedBy is what a turn has used after which the session has used the reported tokens.
+func (m *Memory) UsedBy(reported chat.Usage) chat.Usage {
+	before := m.Used
+	m.Used = reported
+	return chat.Usage{
+		InputTokens: reported.InputTokens - before.InputTokens, OutputTokens: reported.OutputTokens - before.OutputTokens,
+		CachedTokens: reported.CachedTokens - before.CachedTokens, Provider: reported.Provider,
+	}.Clamped()
 }
 
 // With is the memory after a turn.
