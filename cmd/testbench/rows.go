@@ -43,6 +43,8 @@ func groups() []group {
 		{"./internal/store/postgres", "^BenchmarkCron$/late", "200x", lateRows("PostgreSQL")},
 		{"./internal/store/sqlite", "^BenchmarkCron$/burst", "1x", burstRows("SQLite")},
 		{"./internal/store/postgres", "^BenchmarkCron$/burst", "1x", burstRows("PostgreSQL")},
+		{"./internal/store/sqlite", "^BenchmarkCron$/list/jobs=10000/rows=1000000", "20x", ledgerRows("SQLite")},
+		{"./internal/store/postgres", "^BenchmarkCron$/list/jobs=10000/rows=1000000", "20x", ledgerRows("PostgreSQL")},
 		{"./internal/store/sqlite", "^BenchmarkFires$", "3000x", fireRows("SQLite", 300, 1, 32, 128)},
 		{"./internal/store/postgres", "^BenchmarkFires$", "3000x", fireRows("PostgreSQL", 0, 1, 16, 128)},
 		{"./internal/store/postgres", "^BenchmarkCost$", "3000x", costRows()},
@@ -93,6 +95,20 @@ func groups() []group {
 }
 
 // searchRows are what a search, and the index for it, cost.
+// ledgerRows are the reads of the dashboard's pages of jobs.
+func ledgerRows(store string) (rows []row) {
+	for _, r := range []row{
+		{what: "a page of 100 with counts and outcomes", bench: "dashboard"},
+		{what: "the history of a job", bench: "history"},
+		{what: "the runs before a slot that is explained", bench: "explain"},
+	} {
+		r.what = store + " cron: 10 000 jobs, 1 000 000 runs: " + r.what
+		r.bench, r.metric, r.unit, r.scale, r.goal = "Cron/list/jobs=10000/rows=1000000/"+r.bench, "ns/op", "ms", 1e6, 50
+		rows = append(rows, r)
+	}
+	return rows
+}
+
 func searchRows(store string) (rows []row) {
 	const bench = "Search/messages=1000000"
 	for _, r := range []row{

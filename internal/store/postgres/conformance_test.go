@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"os"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -18,7 +19,9 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, newDatabases(t).harness)
 }
 
-func BenchmarkCron(b *testing.B) { storetest.BenchCron(b, newDatabases(b).harness) }
+func BenchmarkCron(b *testing.B) {
+	storetest.BenchCron(b, newDatabases(b).harness, os.Getenv("LANEWAY_BENCH_LARGE") != "")
+}
 
 // open makes a store. In tests it plans no statement before its first use unless the test asks for it: the plans of four connections cost more than
 // most tests do.

@@ -18,16 +18,19 @@ import (
 )
 
 // BenchCron measures the loop of package cron on a store, with the store's own clock: how late runs reach their lane when ten jobs a second fire
-// and are run through (one operation is one fire), and when ten thousand are due in the same moment (one operation is one such burst).
-func BenchCron(b *testing.B, open Opener) {
+// and are run through (one operation is one fire), and when ten thousand are due in the same moment (one operation is one such burst). large adds lists with a million runs in the ledger.
+func BenchCron(b *testing.B, open Opener, large bool) {
 	b.Helper()
 	b.Run("late/jobs_per_second=10", func(b *testing.B) { benchLate(b, open) })
 	b.Run("burst/jobs=10000", func(b *testing.B) { benchBurst(b, open, 10_000) })
-	b.Run("list/jobs=10000", func(b *testing.B) { benchLists(b, open, 10_000) })
+	b.Run("list/jobs=10000", func(b *testing.B) { benchLists(b, open, 10_000, cron.MaxOutcomes) })
+	if large {
+		b.Run("list/jobs=10000/rows=1000000", func(b *testing.B) { benchLists(b, open, 10_000, 100) })
+	}
 }
 
-// benchLists reads pages of a hundred jobs.
-func benchLists(b *testing.B, open Opener, jobs int) {
+// benchLists reads pages of a hundred jobs with so many runs each in the ledger, and the history and the past of one.
+func benchLists(b *testing.B, open Opener, jobs, runs int) {
 	b.Helper()
 	w, _ := bench(b, open)
 	long := w.storeNow().Add(24 * time.Hour).Truncate(10 * time.Second)
@@ -38,8 +41,9 @@ func benchLists(b *testing.B, open Opener, jobs int) {
 		return j
 	})
 	w.h.Exec(b, `INSERT INTO cron_run_logs (id, job_id, owner, scheduled_for, trigger, state, finished_at, duration_ms)
-		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 14)
-		SELECT 'schedule:' || id || ':' || i, id, owner, i * 1000, 'schedule', 'ok', i * 1000, 7 FROM cron_jobs, n`)
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < `+strconv.Itoa(runs)+`)
+		SELECT 'schedule:' || id || ':' || i, id, owner, next_run_at / 1000 + i * 100000, 'schedule', 'ok', next_run_at / 1000 + i * 100000, 7 FROM cron_jobs, n`)
+	w.h.Exec(b, `ANALYZE`) // a store that has grown to this size has statistics
 	for _, tt := range []struct {
 		name string
 		f    cron.JobFilter
@@ -57,6 +61,23 @@ func benchLists(b *testing.B, open Opener, jobs int) {
 			tt.f.Limit, tt.f.WithoutPayload = 100, true
 			for range b.N {
 				try(w.cron().Jobs(w.ctx, tt.f)).ok(w)
+			}
+		})
+	}
+	id := try(w.cron().Jobs(w.ctx, cron.JobFilter{Limit: 1, WithoutPayload: true})).ok(w).Jobs[0].ID
+	half := try(w.cron().Runs(w.ctx, cron.RunFilter{JobID: id, IncludeActive: true, Limit: runs / 2})).ok(w).Runs
+	middle := half[len(half)-1].ScheduledFor
+	for _, tt := range []struct {
+		name string
+		f    cron.RunFilter
+	}{
+		{"history", cron.RunFilter{JobID: id, IncludeActive: true, Limit: 20}},
+		{"history of all", cron.RunFilter{IncludeActive: true, Limit: 20}},
+		{"explain", cron.RunFilter{JobID: id, IncludeActive: true, Until: middle, Limit: 50}},
+	} {
+		b.Run(tt.name, func(b *testing.B) {
+			for range b.N {
+				try(w.cron().Runs(w.ctx, tt.f)).ok(w)
 			}
 		})
 	}
