@@ -88,6 +88,7 @@ func TestRecordedConversations(t *testing.T) {
 		"opencode": {used: chat.Usage{InputTokens: 3, OutputTokens: 4}, last: true},
 		"qwen":     {cfg: acp.Config{Auth: "openai"}, asks: "made.txt", used: chat.Usage{InputTokens: 3, OutputTokens: 4}},
 		"copilot":  {cfg: acp.Config{UsageOfSession: true}, asks: "made.txt", used: chat.Usage{InputTokens: 3, OutputTokens: 4}},
+		"openclaw": {cfg: acp.Config{NoServers: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
