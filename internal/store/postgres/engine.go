@@ -49,7 +49,7 @@ func (e engine) Poll(ctx context.Context, p store.Poll, look func(ctx context.Co
 		return nil, err
 	}
 	run := e.Update
-	if p.Kind == sqlstore.PollJobs {
+	if p.Kind == sqlstore.PollJobs || p.Kind == sqlstore.PollTasks {
 		run = e.View // one statement in place of three
 	}
 	return nil, run(ctx, p.Kind, func(ctx context.Context, tx sqlstore.Tx) error {

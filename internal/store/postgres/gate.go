@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -35,13 +36,14 @@ func (g *gate) changed() {
 	g.changes++
 }
 
-// known returns what the last probe says about a poll; fresh is false when it is not to be believed any more.
-func (g *gate) known(p store.Poll, clock any, now time.Time) (due, fresh bool, changes uint64) {
+// known returns what the last probe says about a poll; fresh is false when it is not to be believed any more. Then next is the probe to make. A poll of no node
+// shares the probe of the node.
+func (g *gate) known(p store.Poll, clock any, now time.Time) (due, fresh bool, next probe) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	k := &g.probed
-	fresh = k.node == p.Node && k.clock == clock && k.changes == g.changes && k.due != nil && now.Sub(k.at) < probeEvery
-	return k.due[p.Kind], fresh, g.changes
+	k, node := &g.probed, cmp.Or(p.Node, g.probed.node)
+	fresh = k.node == node && k.clock == clock && k.changes == g.changes && k.due != nil && now.Sub(k.at) < probeEvery
+	return k.due[p.Kind], fresh, probe{node: node, clock: clock, at: now, changes: g.changes}
 }
 
 func (g *gate) keep(k probe) {
@@ -52,17 +54,16 @@ func (g *gate) keep(k probe) {
 
 // mayFind reports whether a poll may find something.
 func (e engine) mayFind(ctx context.Context, p store.Poll) (bool, error) {
-	if p.Kind != sqlstore.PollSweep && p.Kind != sqlstore.PollHinted && p.Kind != sqlstore.PollOutgoing {
+	if p.Kind == sqlstore.PollJobs {
 		return true, nil
 	}
 	at, clock := time.Now(), e.clock() //nolint:forbidigo // monotonic, never stored
-	due, fresh, changes := e.gate.known(p, clock, at)
+	due, fresh, k := e.gate.known(p, clock, at)
 	if fresh {
 		return due, nil
 	}
-	k := probe{node: p.Node, clock: clock, at: at, changes: changes, due: map[string]bool{}}
 	err := e.View(ctx, p.Kind, func(ctx context.Context, tx sqlstore.Tx) (err error) {
-		k.due, err = sqlstore.Due(ctx, tx, p.Node)
+		k.due, err = sqlstore.Due(ctx, tx, k.node)
 		return err
 	})
 	if err == nil {

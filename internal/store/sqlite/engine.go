@@ -53,7 +53,7 @@ func (e engine) Poll(ctx context.Context, p store.Poll, see func(ctx context.Con
 	f, err := result(ctx, e.write, ordinary(p.Kind), func(ctx context.Context, t *tx) (f rest, err error) {
 		r, err := see(ctx, t)
 		f.idle, f.now = r.Idle, t.now
-		if err == nil && p.Kind == pollSweep {
+		if err == nil && p.Kind == sqlstore.PollSweep {
 			more, shrink := t.shrink(ctx)
 			f.idle, err = f.idle && !more, shrink
 		}

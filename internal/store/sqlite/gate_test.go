@@ -10,17 +10,18 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // polls are the looks for due work of a node, each as whether it found something.
 func polls(ctx context.Context, s *Store, node string) map[string]func() (bool, error) {
 	return map[string]func() (bool, error){
-		pollSweep: func() (bool, error) {
+		sqlstore.PollSweep: func() (bool, error) {
 			l, err := s.Sweep(ctx, store.SweepParams{Node: node, Limit: 10})
 			return len(l) > 0, err
 		},
-		pollHinted: func() (bool, error) { l, err := s.Hinted(ctx, node, 10); return len(l) > 0, err },
-		pollOutgoing: func() (bool, error) {
+		sqlstore.PollHinted: func() (bool, error) { l, err := s.Hinted(ctx, node, 10); return len(l) > 0, err },
+		sqlstore.PollOutgoing: func() (bool, error) {
 			l, err := s.ClaimOutgoing(ctx, node, []string{"telegram:1"}, 10)
 			return len(l) > 0, err
 		},
@@ -28,8 +29,8 @@ func polls(ctx context.Context, s *Store, node string) map[string]func() (bool, 
 			c, err := s.Claim(ctx, cron.ClaimParams{Node: node, Decide: func(time.Time, []cron.DueJob) []cron.Verdict { return nil }})
 			return len(c.Jobs)+len(c.Launched) > 0, err
 		},
-		pollQuestions: func() (bool, error) { l, err := s.TakeQuestions(ctx, node, 10); return len(l) > 0, err },
-		pollTasks: func() (bool, error) {
+		sqlstore.PollQuestions: func() (bool, error) { l, err := s.TakeQuestions(ctx, node, 10); return len(l) > 0, err },
+		sqlstore.PollTasks: func() (bool, error) {
 			l, err := s.Tasks(ctx, store.TaskFilter{Left: true, Limit: 10})
 			return len(l) > 0, err
 		},
@@ -72,23 +73,23 @@ func TestPollsFindWhatTimeAloneMakesDue(t *testing.T) {
 		after time.Duration
 		make  func(ctx context.Context, s *Store) error
 	}{
-		"a debounce window ends": {pollSweep, 20 * time.Second, func(ctx context.Context, s *Store) error {
+		"a debounce window ends": {sqlstore.PollSweep, 20 * time.Second, func(ctx context.Context, s *Store) error {
 			p := message("", "lobby", "1")
 			p.Take, p.Hold = false, 20*time.Second
 			_, err := s.Accept(ctx, p)
 			return err
 		}},
-		"the lease of another node ends": {pollSweep, 30 * time.Second, func(ctx context.Context, s *Store) error {
+		"the lease of another node ends": {sqlstore.PollSweep, 30 * time.Second, func(ctx context.Context, s *Store) error {
 			if err := s.Register(ctx, store.Node{ID: "b", Lease: 30 * time.Second}); err != nil {
 				return err
 			}
 			_, err := s.Accept(ctx, message("b", "lobby", "1"))
 			return err
 		}},
-		"the next attempt of a delivery": {pollOutgoing, 7 * time.Second, func(ctx context.Context, s *Store) error {
+		"the next attempt of a delivery": {sqlstore.PollOutgoing, 7 * time.Second, func(ctx context.Context, s *Store) error {
 			return s.Enqueue(ctx, []store.Outgoing{{Kind: store.KindNotice, Text: "hi", Target: chat.Target{Channel: "telegram:1", ChatID: "7"}, Delay: 7 * time.Second}})
 		}},
-		"a node dies while it delivers": {pollOutgoing, 30 * time.Second, func(ctx context.Context, s *Store) error {
+		"a node dies while it delivers": {sqlstore.PollOutgoing, 30 * time.Second, func(ctx context.Context, s *Store) error {
 			if err := s.Register(ctx, store.Node{ID: "b", Lease: 30 * time.Second}); err != nil {
 				return err
 			}
@@ -98,7 +99,7 @@ func TestPollsFindWhatTimeAloneMakesDue(t *testing.T) {
 			}
 			return err
 		}},
-		"a node dies with an allowed call": {pollQuestions, 30 * time.Second, func(ctx context.Context, s *Store) error {
+		"a node dies with an allowed call": {sqlstore.PollQuestions, 30 * time.Second, func(ctx context.Context, s *Store) error {
 			if err := s.Register(ctx, store.Node{ID: "b", Lease: 30 * time.Second}); err != nil {
 				return err
 			}

@@ -16,22 +16,16 @@ type Holds struct {
 var _ store.Holds = Holds{}
 
 // Hold reads the hold; see store.Holds.
-func (s Holds) Hold(ctx context.Context) (h *store.Hold, err error) {
+func (s Holds) Hold(ctx context.Context) (held *store.Hold, err error) {
 	err = s.db.View(ctx, "read the hold", func(ctx context.Context, tx Tx) error {
-		h, err = readHold(ctx, tx)
+		var h store.Hold
+		found, err := one(ctx, tx, store.HoldSQL, into(instant{&h.Since}, &h.Who, &h.Reason))
+		if found {
+			held = &h
+		}
 		return err
 	})
-	return h, err
-}
-
-// readHold reads the hold; nil = the gateway is not held.
-func readHold(ctx context.Context, tx Tx) (*store.Hold, error) {
-	h := &store.Hold{}
-	found, err := one(ctx, tx, store.HoldSQL, into(instant{&h.Since}, &h.Who, &h.Reason))
-	if err != nil || !found {
-		return nil, err
-	}
-	return h, nil
+	return held, err
 }
 
 // SetHold holds or releases the gateway; see store.Holds.

@@ -19,7 +19,8 @@ const (
 	beatSQL = `UPDATE nodes SET lease_until = {now} + lease_ms, draining = (draining OR $2),
 			draining_since = CASE WHEN $2 THEN COALESCE(draining_since, {now}) ELSE draining_since END
 		WHERE id = $1 AND lease_until > {now}
-		RETURNING {now}, lease_until, (SELECT count(*) FROM nodes o WHERE o.lease_until > {now} AND o.id <> nodes.id)`
+		RETURNING {now}, lease_until, (SELECT count(*) FROM nodes o WHERE o.lease_until > {now} AND o.id <> nodes.id),
+			(SELECT since FROM hold), COALESCE((SELECT who FROM hold), ''), COALESCE((SELECT reason FROM hold), '')`
 
 	openRunsSQL = `SELECT session_key, id, state, COALESCE(stop_by, '') FROM runs {by runs_open} WHERE {running} AND owner = $1 ORDER BY id`
 
@@ -39,12 +40,15 @@ func (s Nodes) Heartbeat(ctx context.Context, nodeID string, draining bool) (sto
 }
 
 func beat(ctx context.Context, tx Tx, nodeID string, draining bool) (b store.Beat, err error) {
-	alive, err := one(ctx, tx, beatSQL, into(instant{&b.Now}, instant{&b.LeaseUntil}, &b.OtherNodes), nodeID, draining)
+	var hold store.Hold
+	alive, err := one(ctx, tx, beatSQL, into(instant{&b.Now}, instant{&b.LeaseUntil}, &b.OtherNodes, instant{&hold.Since}, &hold.Who, &hold.Reason), nodeID, draining)
 	switch {
 	case err != nil:
 		return b, err
 	case !alive:
 		return b, chat.ErrFenced
+	case !hold.Since.IsZero():
+		b.Hold = &hold
 	}
 	if b.Runs, b.Stops, err = openRuns(ctx, tx, nodeID); err != nil {
 		return b, err
@@ -53,10 +57,6 @@ func beat(ctx context.Context, tx Tx, nodeID string, draining bool) (b store.Bea
 		err = r.Scan(&name)
 		return name, err
 	}, nodeID)
-	if err != nil {
-		return b, err
-	}
-	b.Hold, err = readHold(ctx, tx)
 	return b, err
 }
 

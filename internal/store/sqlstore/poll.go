@@ -7,28 +7,32 @@ import (
 	"laneway/internal/store"
 )
 
-// The polls that an engine may leave out.
+// The polls, which an engine may leave out.
 const (
-	PollSweep    = "sweep"
-	PollHinted   = "look for hinted messages"
-	PollOutgoing = "claim outgoing messages"
+	PollSweep     = "sweep"
+	PollHinted    = "look for hinted messages"
+	PollOutgoing  = "claim outgoing messages"
+	PollQuestions = "take questions over"
+	PollTasks     = "list left sub-turns" // only reads
+	PollJobs      = "look for due jobs"   // only reads
 )
-
-// PollJobs is a poll that only reads.
-const PollJobs = "look for due jobs"
 
 const mayBeDueSQL = `SELECT NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND lease_until > {now}),
 	EXISTS (SELECT 1 FROM inbox WHERE {open}),
 	EXISTS (SELECT 1 FROM runs WHERE {running} AND state = 'stopping')
 		OR EXISTS (SELECT 1 FROM nodes WHERE lease_until <= {now} - $2),
-	EXISTS (SELECT 1 FROM outbox WHERE ` + unsent + ` AND (state = 'sending' OR next_at <= {now} OR expires_at <= {now}))`
+	EXISTS (SELECT 1 FROM outbox WHERE ` + unsent + ` AND (state = 'sending' OR next_at <= {now} OR expires_at <= {now})),
+	EXISTS (SELECT 1 FROM inbox i WHERE i.parent IS NOT NULL AND ({open i} OR i.announce = 1)),
+	EXISTS (SELECT 1 ` + leftQuestions + `)`
 
-// Due reads which polls of a node may find something, in one statement that costs the same however much history there is. All polls of a dead node are to
-// find out that it is dead.
+// Due reads which polls of a node but that of jobs may find something, in one statement that costs the same however much history there is. The polls that need a
+// live node are to find out when it is dead.
 func Due(ctx context.Context, tx Tx, nodeID string) (map[string]bool, error) {
-	var dead, unfinished, upkeep, outgoing bool
-	_, err := one(ctx, tx, mayBeDueSQL, into(&dead, &unfinished, &upkeep, &outgoing), nodeID, nodeKept.Milliseconds())
-	return map[string]bool{PollSweep: dead || unfinished || upkeep, PollHinted: dead || unfinished, PollOutgoing: dead || outgoing}, err
+	var dead, unfinished, upkeep, outgoing, tasks, questions bool
+	_, err := one(ctx, tx, mayBeDueSQL, into(&dead, &unfinished, &upkeep, &outgoing, &tasks, &questions), nodeID, nodeKept.Milliseconds())
+	return map[string]bool{
+		PollSweep: dead || unfinished || upkeep, PollHinted: dead || unfinished, PollOutgoing: dead || outgoing, PollTasks: tasks, PollQuestions: dead || questions,
+	}, err
 }
 
 // Rest is what a look for due work says about the next one.

@@ -180,14 +180,13 @@ func (s Questions) EndQuestion(ctx context.Context, id string, end chat.ToolResu
 	})
 }
 
-// TakeQuestions gives the node calls whose node has ended; see store.Questions. It writes only when there are some.
+// TakeQuestions gives the node calls whose node has ended; see store.Questions.
 func (s Questions) TakeQuestions(ctx context.Context, nodeID string, limit int) ([]store.Question, error) {
-	some, err := value[bool](ctx, s.db, query{"look for questions without a node", `SELECT EXISTS (SELECT 1 ` + leftQuestions + `)`, nil})
-	if err != nil || !some {
-		return nil, err
-	}
-	return result(ctx, s.db.Update, "take questions over", func(ctx context.Context, tx Tx) ([]store.Question, error) {
-		return all(ctx, tx, `WITH free AS MATERIALIZED (SELECT q.id `+leftQuestions+` ORDER BY q.id {limit $2} {skip})
+	return poll(ctx, s.db, store.Poll{Kind: PollQuestions, Node: nodeID}, func(ctx context.Context, tx Tx) (f found[[]store.Question], err error) {
+		f.out, err = all(ctx, tx, `WITH free AS MATERIALIZED (SELECT q.id `+leftQuestions+` ORDER BY q.id {limit $2} {skip})
 			UPDATE tool_questions SET node = $1 WHERE id IN (SELECT id FROM free) RETURNING `+questionColumns, scanQuestion, nodeID, limit)
+		f.idle = len(f.out) == 0 && limit > 0
+		f.next = func(ctx context.Context, tx Tx) (int64, error) { return leaseEnds(ctx, tx, nodeID) }
+		return f, err
 	})
 }

@@ -60,8 +60,16 @@ func scanTask(r Row) (v store.Task, err error) {
 	return v, err
 }
 
-// Tasks lists sub-turns; see store.Tasks.
+// Tasks lists sub-turns; see store.Tasks. Reading what a crash may have left is a poll.
 func (s SubTurns) Tasks(ctx context.Context, f store.TaskFilter) (list []store.Task, err error) {
+	if f.Left {
+		return poll(ctx, s.db, store.Poll{Kind: PollTasks}, func(ctx context.Context, tx Tx) (left found[[]store.Task], err error) {
+			text, args := tasksSQL(tx, f)
+			left.out, err = all(ctx, tx, text, scanTask, args...)
+			left.idle = len(left.out) == 0
+			return left, err
+		})
+	}
 	err = s.db.View(ctx, "list sub-turns", func(ctx context.Context, tx Tx) (err error) {
 		text, args := tasksSQL(tx, f)
 		list, err = all(ctx, tx, text, scanTask, args...)
