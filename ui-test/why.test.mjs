@@ -160,6 +160,42 @@ for (const engine of ENGINES) {
       await p.context().close();
     });
 
+    test("an answer leads to its run, and offers what may be done: run the slot, edit, resume", async () => {
+      const slot = `#/jobs/${missed.jobId}?why=${encodeURIComponent(new Date(missed.scheduledForMs).toISOString().replace(/\.\d+/, ""))}`;
+      const offered = (q) => q.locator("#why-answer .buttons").locator("a, button").allTextContents();
+      const reader = await open();
+      await signIn(reader, g.url, READER);
+      await go(reader, slot);
+      await answer(reader);
+      assert.deepEqual(await offered(reader), ["See it in the history"]);
+      await reader.context().close();
+
+      const p = await open();
+      await signIn(p, g.url, TOKEN);
+      await go(p, slot);
+      assert.equal((await answer(p)).strong, "missed");
+      await p.waitForSelector("#why-answer button");
+      assert.deepEqual(await offered(p), ["Run this slot…", "Edit the job", "See it in the history"]);
+      await p.click("#why-answer a:text-is('See it in the history')");
+      await p.waitForFunction(() => document.activeElement.matches("tr.hit") && document.activeElement.textContent.includes("missed"));
+      assert.deepEqual(await findings(p), []);
+      await p.click("#why-answer button:has-text('Run this slot')");
+      await p.waitForSelector("dialog #sure");
+      assert.deepEqual(await findings(p), []);
+      await p.click("#sure");
+      await p.waitForFunction(() => !document.querySelector("dialog"));
+      const again = await eventually("the slot has run", async () => (await runs()).find((r) => r.scheduledForMs === missed.scheduledForMs && r.outcome === "ok"));
+      assert.equal(again.trigger, "backfill");
+
+      await go(p, `#/jobs/${missed.jobId}?why=`);
+      await p.waitForFunction(() => document.querySelector("#why-answer strong")?.textContent === "paused");
+      await p.click("#why-answer button:text-is('Resume')");
+      await eventually("the job is resumed", async () => JSON.parse(await g.cli("cron", "get", "ping", "--json")).enabled);
+      await g.cli("cron", "pause", "ping", "--note", "holidays");
+      clean(p);
+      await p.context().close();
+    });
+
     test("without a connection no answer of another question is shown, and the page asks when the gateway is back", async () => {
       const p = await open();
       await signIn(p, g.url, TOKEN);

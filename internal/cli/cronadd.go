@@ -98,14 +98,18 @@ func (f scheduleFlags) dst() map[string]any {
 type jobFlags struct {
 	scheduleFlags
 
-	Name    string         `help:"Name of the job." placeholder:"NAME"`
-	Message string         `help:"The message to the agent." placeholder:"TEXT"`
-	Agent   string         `help:"The agent; default the gateway's." placeholder:"ID" complete:"agents"`
-	Session string         `help:"isolated, main or session:KEY." placeholder:"TARGET" complete:"isolated,main,session:"`
-	Deliver string         `help:"Where the answer goes: CHANNEL:CHAT[:THREAD], web:SESSION, or last." placeholder:"TARGET" xor:"deliver"`
-	Webhook string         `help:"URL that gets a request when a run has ended." placeholder:"URL" xor:"deliver"`
-	Overlap string         `help:"What a fire does while a run is active: skip, concurrent, buffer_one or cancel_previous." placeholder:"POLICY" enum:",skip,concurrent,buffer_one,cancel_previous" default:""`
-	Missed  string         `help:"What happens to fires that were missed: skip, fire_once or fire_all." placeholder:"POLICY" enum:",skip,fire_once,fire_all" default:""`
+	Name    string `help:"Name of the job." placeholder:"NAME"`
+	Message string `help:"The message to the agent." placeholder:"TEXT"`
+	Agent   string `help:"The agent; default the gateway's." placeholder:"ID" complete:"agents"`
+	Session string `help:"isolated, main or session:KEY." placeholder:"TARGET" complete:"isolated,main,session:"`
+	Deliver string `help:"Where the answer goes: CHANNEL:CHAT[:THREAD], web:SESSION, or last." placeholder:"TARGET" xor:"deliver"`
+	Webhook string `help:"URL that gets a request when a run has ended." placeholder:"URL" xor:"deliver"`
+	Overlap string `help:"What a fire does while a run is active: skip, concurrent, buffer_one or cancel_previous." placeholder:"POLICY" enum:",skip,concurrent,buffer_one,cancel_previous" default:""`
+	Missed  string `help:"What happens to fires that were missed: skip, fire_once or fire_all." placeholder:"POLICY" enum:",skip,fire_once,fire_all" default:""`
+
+	MissedWindow *time.Duration `help:"How old a missed fire that still runs may be; 0 = none runs." placeholder:"DURATION" name:"missed-window"`
+	MissedMost   *int           `help:"How many missed fires run at most." placeholder:"N" name:"missed-most"`
+
 	Jitter  *time.Duration `help:"Spread the fires over this time." placeholder:"DURATION"`
 	Timeout time.Duration  `help:"Limit of an attempt; default 10m." placeholder:"DURATION"`
 	Retries *int           `help:"Further attempts after a failure; default 3." placeholder:"N"`
@@ -256,8 +260,8 @@ func (c *jobFlags) members() (map[string]any, error) {
 	if err := c.bounds(p); err != nil {
 		return nil, err
 	}
-	if c.Missed != "" {
-		p["missed"] = map[string]any{"policy": c.Missed}
+	if m := c.missed(); len(m) > 0 {
+		p["missed"] = m
 	}
 	if c.Jitter != nil {
 		p["jitterMs"] = c.Jitter.Milliseconds()
@@ -275,6 +279,21 @@ func (c *jobFlags) members() (map[string]any, error) {
 		p["failureAlert"] = a
 	}
 	return p, nil
+}
+
+// missed are the rules for missed fires that the flags give.
+func (c *jobFlags) missed() map[string]any {
+	m := map[string]any{}
+	if c.Missed != "" {
+		m["policy"] = c.Missed
+	}
+	if c.MissedWindow != nil {
+		m["windowSeconds"] = int64(*c.MissedWindow / time.Second)
+	}
+	if c.MissedMost != nil {
+		m["maxCatchup"] = *c.MissedMost
+	}
+	return m
 }
 
 // alert is when failures are reported, and where; nil when no flag changes it, false for never.

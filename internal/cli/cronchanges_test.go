@@ -37,8 +37,8 @@ func TestAnEditShowsJobsAsTheyAreListed(t *testing.T) {
 		},
 		"numbers": {jobFlags{Jitter: &jitter, Timeout: 2 * time.Hour, Retries: &retries}, []string{"jitter: 0s → 1m30s", "retries: 3 → 5", "timeout: 10m → 2h"}},
 		"rules": {
-			jobFlags{Missed: "fire_once", scheduleFlags: scheduleFlags{DSTGap: "skip", DSTOverlap: "first"}},
-			[]string{"dst-gap: run_after → skip", "missed: skip → fire_once"},
+			jobFlags{Missed: "fire_once", MissedWindow: &jitter, MissedMost: &three, scheduleFlags: scheduleFlags{DSTGap: "skip", DSTOverlap: "first"}},
+			[]string{"dst-gap: run_after → skip", "missed-most: - → 3", "missed: skip → fire_once", "missed-window: - → 1m30s"},
 		},
 		"bounds": {
 			jobFlags{scheduleFlags: scheduleFlags{From: "2027-03-02T08:00", Until: unbounded, MaxRuns: &three}},

@@ -24,6 +24,8 @@ func flagOf(path string) (flagWord, bool) {
 		return flagWord{flag: "--jitter", unit: time.Millisecond}, true
 	case "timeoutSeconds", "payload.timeoutSeconds":
 		return flagWord{flag: "--timeout", unit: time.Second}, true
+	case "missed.windowSeconds":
+		return flagWord{flag: "--missed-window", unit: time.Second}, true
 	case "startsAtMs":
 		return flagWord{flag: "--from", instant: true}, true
 	case "endsAtMs":
@@ -44,6 +46,7 @@ func flagOf(path string) (flagWord, bool) {
 		{"delivery.channel", "--deliver"},
 		{"overlap", "--overlap"},
 		{"missed.policy", "--missed"},
+		{"missed.maxCatchup", "--missed-most"},
 		{"retry.maxRetries", "--retries"},
 		{"maxRuns", "--max-runs"},
 		{"failureAlert.after", "--alert-after"},

@@ -93,7 +93,7 @@ func (h *fakeBackend) RunJob(_ context.Context, _ command.Call, id string) (stri
 }
 
 func (h *fakeBackend) ExplainJob(_ context.Context, _ command.Call, id, when string) (cron.Explanation, error) {
-	return cron.Explanation{Text: "It was skipped.", Cure: "wait"}, h.note("why " + id + " " + when)
+	return cron.Explanation{Text: "It was skipped.", Cure: cron.Cure{Text: "wait"}}, h.note("why " + id + " " + when)
 }
 
 func (h *fakeBackend) note(s string) error { h.did = append(h.did, s); return h.err }

@@ -37,14 +37,32 @@ const (
 	WhyUnknown     Why = "unknown" // a defect
 )
 
+// Act is a part of a cure that a client can offer as one action.
+type Act string
+
+// The actions.
+const (
+	ActResume   Act = "resume"   // cron.resume, or cron.toggle of a job that is disabled
+	ActRun      Act = "run"      // cron.run
+	ActBackfill Act = "backfill" // cron.backfill of the slot
+	ActEdit     Act = "edit"     // cron.update
+	ActRuns     Act = "runs"     // runs.list: what fills the lane
+)
+
+// Cure is what to do about an answer. Its zero value: nothing is to be done.
+type Cure struct {
+	Text string // a phrase that names the command or the setting
+	Acts []Act
+}
+
 // Explanation says what became of one slot.
 type Explanation struct {
 	// Slot is the slot, or the moment that was asked about where no slot is there.
-	Slot time.Time
-	Why  Why
-	// Text is one sentence with figures, Cure what to do; "" = nothing is to be done.
-	Text, Cure string
-	RunID      string // the row of the ledger; "" = no row
+	Slot  time.Time
+	Why   Why
+	Text  string // one sentence with figures
+	Cure  Cure
+	RunID string // the row of the ledger; "" = no row
 	// Before and After are the nearest slots where the moment is none; zero = there is none.
 	Before, After time.Time
 	// Changes of the job since the slot, the newest first.
@@ -53,10 +71,10 @@ type Explanation struct {
 
 // Sentence is the answer with what to do.
 func (x Explanation) Sentence() string {
-	if x.Cure == "" {
+	if x.Cure.Text == "" {
 		return x.Text
 	}
-	return x.Text + " What to do: " + x.Cure + "."
+	return x.Text + " What to do: " + x.Cure.Text + "."
 }
 
 // JobChange is a change of a job, as the log of changes has it.
@@ -199,38 +217,38 @@ func (e Evidence) both(before, after time.Time) string {
 }
 
 // withoutRow explains a moment of which the ledger knows nothing.
-func (e Evidence) withoutRow(slot time.Time, planned bool) (why Why, text, cure string) {
+func (e Evidence) withoutRow(slot time.Time, planned bool) (why Why, text string, cure Cure) {
 	j := e.Job
 	switch {
 	case j == nil:
-		return WhyRemoved, "The job was removed, and the ledger has no slot at that time.", ""
+		return WhyRemoved, "The job was removed, and the ledger has no slot at that time.", Cure{}
 	case j.Invalid != "":
-		return WhyInvalid, "The stored job cannot be understood: " + sentence(j.Invalid), "change the job, or make it anew"
+		return WhyInvalid, "The stored job cannot be understood: " + sentence(j.Invalid), Cure{"correct the job (laneway cron edit), or make a new one", []Act{ActEdit}}
 	case slot.Before(j.CreatedAt):
-		return WhyMadeLater, "The job was made at " + e.when(j.CreatedAt) + ".", ""
+		return WhyMadeLater, "The job was made at " + e.when(j.CreatedAt) + ".", Cure{}
 	case !planned:
 		return e.unplanned(slot)
 	case slot.After(e.Now):
 		return e.coming(slot)
 	case !e.Kept.IsZero() && slot.Before(e.Kept):
-		return WhyForgotten, "The ledger keeps its rows since " + e.when(e.Kept) + " only.", "raise cron.retention"
+		return WhyForgotten, "The ledger keeps its rows since " + e.when(e.Kept) + " only.", Cure{Text: "raise cron.retention"}
 	}
 	return e.passed(slot)
 }
 
 // unplanned explains a moment that is no slot of the present schedule.
-func (e Evidence) unplanned(at time.Time) (why Why, text, cure string) {
+func (e Evidence) unplanned(at time.Time) (why Why, text string, cure Cure) {
 	if t := e.Timetable; t != nil {
 		for _, lost := range t.Schedule.Lost(at.Add(-24*time.Hour), at.Add(24*time.Hour)) {
 			if apart := lost.Slot.Sub(at).Abs(); apart <= 2*time.Hour {
-				return WhyClock, "The clock went forward at " + e.when(lost.Slot) + " and the wall time did not exist; the job skips such slots.", "set the rule for the gap to run_after"
+				return WhyClock, "The clock went forward at " + e.when(lost.Slot) + " and the wall time did not exist; the job skips such slots.", Cure{"let such slots run after the gap: laneway cron edit --dst-gap run_after", []Act{ActEdit}}
 			}
 		}
 	}
 	if c, ok := e.changed(at); ok {
-		return WhyChanged, "It is no slot of the present schedule, which was changed at " + e.when(c.At) + " by " + c.Who + ".", ""
+		return WhyChanged, "It is no slot of the present schedule, which was changed at " + e.when(c.At) + " by " + c.Who + ".", Cure{}
 	}
-	return WhyUnplanned, "It is no slot of the schedule.", ""
+	return WhyUnplanned, "It is no slot of the schedule.", Cure{}
 }
 
 // changed is the oldest edit of the job after a moment, from which on its schedule may be another one.
@@ -247,7 +265,7 @@ func (e Evidence) changed(at time.Time) (JobChange, bool) {
 }
 
 // stopped explains why a job has no planned fire; "" = it has.
-func (e Evidence) stopped(slot time.Time) (why Why, text, cure string) {
+func (e Evidence) stopped(slot time.Time) (why Why, text string, cure Cure) {
 	switch j := e.Job; {
 	case j.Pause != nil && !j.Pause.At.After(later(slot, e.Now)):
 		text = "The job has been paused since " + e.when(j.Pause.At)
@@ -257,17 +275,17 @@ func (e Evidence) stopped(slot time.Time) (why Why, text, cure string) {
 		if j.Pause.Note != "" {
 			text += " (" + j.Pause.Note + ")"
 		}
-		return WhyPaused, text + ".", "laneway cron resume"
+		return WhyPaused, text + ".", Cure{"resume the job: laneway cron resume", []Act{ActResume}}
 	case j.AutoDisabled:
-		return WhyDisabled, fmt.Sprintf("The job was switched off after %d failures in a row: %s", j.State.ConsecutiveErrors, sentence(j.State.LastError)), "mend the cause, then enable the job"
+		return WhyDisabled, fmt.Sprintf("The job was switched off after %d failures in a row: %s", j.State.ConsecutiveErrors, sentence(j.State.LastError)), Cure{"correct the cause, then switch the job on: laneway cron resume", []Act{ActResume}}
 	case e.Timetable != nil && e.Timetable.ended(slot):
-		return WhyEnded, "The job ended at " + e.when(j.EndsAt) + ".", ""
+		return WhyEnded, "The job ended at " + e.when(j.EndsAt) + ".", Cure{}
 	case j.MaxRuns > 0 && j.State.Fired >= j.MaxRuns:
-		return WhyEnded, fmt.Sprintf("The job has had its %d runs.", j.MaxRuns), ""
+		return WhyEnded, fmt.Sprintf("The job has had its %d runs.", j.MaxRuns), Cure{}
 	case !j.Enabled:
-		return WhyDisabled, "The job is disabled" + e.by("cron.update") + ".", "enable the job"
+		return WhyDisabled, "The job is disabled" + e.by("cron.update") + ".", Cure{`switch the job on: laneway cron edit JOB '{"enabled":true}'`, []Act{ActResume}}
 	}
-	return "", "", ""
+	return "", "", Cure{}
 }
 
 // by is who made the newest change of a kind.
@@ -280,35 +298,35 @@ func (e Evidence) by(verb string) string {
 	return ""
 }
 
-func (e Evidence) coming(slot time.Time) (why Why, text, cure string) {
+func (e Evidence) coming(slot time.Time) (why Why, text string, cure Cure) {
 	if why, text, cure = e.stopped(slot); why != "" {
 		return why, text, cure
 	}
-	return WhyNotDue, "It is due in " + lasting(slot.Sub(e.Now)) + ".", ""
+	return WhyNotDue, "It is due in " + lasting(slot.Sub(e.Now)) + ".", Cure{}
 }
 
 // passed explains a slot of the schedule that has passed and has no row.
-func (e Evidence) passed(slot time.Time) (why Why, text, cure string) {
+func (e Evidence) passed(slot time.Time) (why Why, text string, cure Cure) {
 	j := e.Job
 	if why, text, cure = e.stopped(slot); why != "" {
 		return why, text, cure
 	}
 	if o, ok := e.outage(slot); ok && o.Until.IsZero() {
-		return WhyNoReplica, "No replica has fired jobs since " + e.when(o.From) + ".", "start a gateway with the role cron; it decides about the slot by the policy of the job"
+		return WhyNoReplica, "No replica has fired jobs since " + e.when(o.From) + ".", Cure{Text: "start a gateway with the role cron; it decides about the slot by the policy of the job"}
 	}
 	if e.Held {
-		return WhyHeld, "The gateway is held, so no job starts.", "laneway release"
+		return WhyHeld, "The gateway is held, so no job starts.", Cure{Text: "end the hold: laneway release"}
 	}
 	if c, ok := e.changed(slot); ok {
-		return WhyChanged, "The schedule was changed at " + e.when(c.At) + " by " + c.Who + "; under the one before this was perhaps no slot.", ""
+		return WhyChanged, "The schedule was changed at " + e.when(c.At) + " by " + c.Who + "; under the one before this was perhaps no slot.", Cure{}
 	}
 	if j.State.ActivatedAt.After(slot) {
-		return WhyMadeLater, "The schedule is in force since " + e.when(j.State.ActivatedAt) + ".", ""
+		return WhyMadeLater, "The schedule is in force since " + e.when(j.State.ActivatedAt) + ".", Cure{}
 	}
 	if !j.State.Next.After(slot) {
-		return WhyWaiting, "It is due since " + lasting(e.Now.Sub(slot)) + " and not claimed yet.", "laneway status says whether jobs are claimed"
+		return WhyWaiting, "It is due since " + lasting(e.Now.Sub(slot)) + " and not claimed yet.", Cure{Text: "laneway status shows whether jobs are claimed"}
 	}
-	return WhyUnknown, "The ledger has no row for this slot, and nothing explains it.", "keep a copy of the database and report this with the log of the gateway"
+	return WhyUnknown, "The ledger has no row for this slot, and nothing explains it.", Cure{Text: "keep a copy of the database and report this with the log of the gateway"}
 }
 
 // outage is the one during which a slot fell due.

@@ -8,20 +8,20 @@ import (
 )
 
 // ofRow explains a row of the ledger.
-func (e Evidence) ofRow(r Run) (why Why, text, cure string) {
+func (e Evidence) ofRow(r Run) (why Why, text string, cure Cure) {
 	switch r.State {
 	case RunOK:
-		return WhyRan, e.ran(r) + ", and " + delivered(r) + ".", ""
+		return WhyRan, e.ran(r) + ", and " + delivered(r) + ".", Cure{}
 	case RunError:
-		return WhyFailed, e.ran(r) + " and failed: " + sentence(cmp.Or(r.Error, r.ErrorClass, "the reason is not known")), "look at the error; laneway cron runs shows all attempts"
+		return WhyFailed, e.ran(r) + " and failed: " + sentence(cmp.Or(r.Error, r.ErrorClass, "the reason is not known")), Cure{"correct the cause, then run it again: laneway cron run; laneway cron runs shows all attempts", []Act{ActRun}}
 	case RunInterrupted:
-		return WhyInterrupted, e.ran(r) + ", and its process ended before it did: " + sentence(cmp.Or(r.Error, "it is not run again")), "run it by hand: laneway cron run"
+		return WhyInterrupted, e.ran(r) + ", and its process ended before it did: " + sentence(cmp.Or(r.Error, "it is not run again")), Cure{"run it by hand: laneway cron run", []Act{ActRun}}
 	case RunRunning:
-		return WhyRunning, fmt.Sprintf("It has been running since %s (attempt %d) on %s.", e.clock(r.StartedAt), max(r.Attempt, 1), cmp.Or(r.Node, "a replica")), ""
+		return WhyRunning, fmt.Sprintf("It has been running since %s (attempt %d) on %s.", e.clock(r.StartedAt), max(r.Attempt, 1), cmp.Or(r.Node, "a replica")), Cure{}
 	case RunRetrying:
-		return WhyRetrying, fmt.Sprintf("Attempt %d failed (%s); the next one is at %s.", r.Attempt, strings.TrimSuffix(sentence(cmp.Or(r.Error, r.ErrorClass, "the reason is not known")), "."), e.clock(r.NextAttempt)), ""
+		return WhyRetrying, fmt.Sprintf("Attempt %d failed (%s); the next one is at %s.", r.Attempt, strings.TrimSuffix(sentence(cmp.Or(r.Error, r.ErrorClass, "the reason is not known")), "."), e.clock(r.NextAttempt)), Cure{}
 	case RunQueued:
-		return WhyWaiting, fmt.Sprintf("It was claimed at %s and waits for its lane (%s) or its session.", e.clock(r.ClaimedAt), cmp.Or(r.Lane, DefaultLane)), "laneway status shows who fills the lane"
+		return WhyWaiting, fmt.Sprintf("It was claimed at %s and waits for its lane (%s) or its session.", e.clock(r.ClaimedAt), cmp.Or(r.Lane, DefaultLane)), Cure{"laneway status shows who fills the lane", []Act{ActRuns}}
 	case RunSkipped:
 		return e.skipped(r)
 	case RunMissed:
@@ -29,7 +29,7 @@ func (e Evidence) ofRow(r Run) (why Why, text, cure string) {
 	case RunCancelled:
 		return cancelled(r)
 	}
-	return WhyUnknown, "The ledger has the state " + string(r.State) + ".", ""
+	return WhyUnknown, "The ledger has the state " + string(r.State) + ".", Cure{}
 }
 
 // ran is when a run ran, without the mark at its end.
@@ -66,20 +66,20 @@ func delivered(r Run) string {
 	return "its answer was to be sent nowhere"
 }
 
-func (e Evidence) skipped(r Run) (why Why, text, cure string) {
+func (e Evidence) skipped(r Run) (why Why, text string, cure Cure) {
 	switch r.Reason { //nolint:exhaustive // the others are no reasons of a skipped slot
 	case ReasonPaused:
-		return WhyPaused, "The job was paused" + e.slots(r) + ".", ""
+		return WhyPaused, "The job was paused" + e.slots(r) + ".", Cure{}
 	case ReasonOverlap:
-		return WhySkipped, "Another run of the job was active, and the job skips such slots" + e.slots(r) + ".", "make the runs shorter, or set overlap to buffer_one or concurrent"
+		return WhySkipped, "Another run of the job was active, and the job skips such slots" + e.slots(r) + ".", Cure{"make the runs shorter, or let them overlap: laneway cron edit --overlap buffer_one", []Act{ActEdit}}
 	case ReasonBufferFull:
-		return WhySkipped, "A slot of the job waited already, and the job keeps one" + e.slots(r) + ".", "make the runs shorter, or set overlap to concurrent"
+		return WhySkipped, "A slot of the job waited already, and the job keeps one" + e.slots(r) + ".", Cure{"make the runs shorter, or let them overlap: laneway cron edit --overlap concurrent", []Act{ActEdit}}
 	case ReasonBudget:
-		return WhySkipped, "The runs of the day, or a budget of tokens or money, were used up" + e.slots(r) + ".", "laneway usage shows the budgets; raise it, or wait for the next day"
+		return WhySkipped, "The runs of the day, or a budget of tokens or money, were used up" + e.slots(r) + ".", Cure{Text: "laneway usage shows the budgets; raise it, or wait for the next day"}
 	case ReasonGap:
-		return WhyClock, "The clock went forward and the wall time did not exist; the job skips such slots.", "set the rule for the gap to run_after"
+		return WhyClock, "The clock went forward and the wall time did not exist; the job skips such slots.", Cure{"let such slots run after the gap: laneway cron edit --dst-gap run_after", []Act{ActEdit}}
 	}
-	return WhySkipped, "It was skipped" + e.slots(r) + ": " + cmp.Or(string(r.Reason), "the reason is not known") + ".", ""
+	return WhySkipped, "It was skipped" + e.slots(r) + ": " + cmp.Or(string(r.Reason), "the reason is not known") + ".", Cure{}
 }
 
 // slots says that a row stands for several.
@@ -90,45 +90,46 @@ func (e Evidence) slots(r Run) string {
 	return fmt.Sprintf(" (%d slots from %s to %s)", r.SlotCount, e.when(r.ScheduledFor), e.when(r.SlotUntil))
 }
 
-func (e Evidence) missed(r Run) (why Why, text, cure string) {
+func (e Evidence) missed(r Run) (why Why, text string, cure Cure) {
 	if r.Reason == ReasonNoAgent {
 		return WhyMissed, "No replica had the agent of the job, until the slot was older than the catch-up window of the job" + e.slots(r) + ".",
-			"start a gateway that has the agent in its configuration, then backfill the slot"
+			Cure{"start a gateway that has the agent in its configuration, then run the slot: laneway cron backfill", []Act{ActBackfill}}
 	}
 	text = "No replica fired jobs then"
 	if o, ok := e.outage(r.ScheduledFor); ok {
 		text = "No replica fired jobs from " + e.clock(o.From) + " to " + e.clock(o.Until)
 	}
 	text += e.slots(r)
+	cure = Cure{"run the slot: laneway cron backfill", []Act{ActBackfill, ActEdit}}
 	decided := r.ClaimedAt
 	old := lasting(decided.Sub(r.ScheduledFor))
 	switch r.Reason {
 	case ReasonWindow:
 		text += ". When one was back the slot was " + old + " old, which is more than the catch-up window of the job"
-		cure = "backfill the slot, or make the window longer"
+		cure.Text += ", or make the window longer: laneway cron edit --missed-window"
 	case ReasonMaxCatchup:
 		text += ". When one was back more slots had passed than the job catches up"
-		cure = "backfill the slot, or raise missed.maxCatchup"
+		cure.Text += ", or catch up with more slots: laneway cron edit --missed-most"
 	default:
 		text += ". When one was back the policy of the job ran a newer slot, or none"
-		cure = "backfill the slot, or set missed to fire_all"
+		cure.Text += ", or catch up with all slots: laneway cron edit --missed fire_all"
 	}
 	return WhyMissed, text + ".", cure
 }
 
-func cancelled(r Run) (why Why, text, cure string) {
+func cancelled(r Run) (why Why, text string, cure Cure) {
 	switch r.Reason { //nolint:exhaustive // the others are no reasons of a cancellation
 	case ReasonRemoved:
-		return WhyCancelled, "The job was removed while the run waited or ran.", ""
+		return WhyCancelled, "The job was removed while the run waited or ran.", Cure{}
 	case ReasonReplaced:
-		return WhyCancelled, "A newer run of the job took its place.", ""
+		return WhyCancelled, "A newer run of the job took its place.", Cure{}
 	case ReasonPaused:
-		return WhyPaused, "The job was paused while the run waited to start.", ""
+		return WhyPaused, "The job was paused while the run waited to start.", Cure{}
 	}
 	if r.Error != "" {
-		return WhyCancelled, "It was stopped: " + sentence(r.Error), ""
+		return WhyCancelled, "It was stopped: " + sentence(r.Error), Cure{}
 	}
-	return WhyCancelled, "It was stopped.", ""
+	return WhyCancelled, "It was stopped.", Cure{}
 }
 
 // when is an instant for a person, in the zone of the job.

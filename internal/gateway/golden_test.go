@@ -117,7 +117,7 @@ func (b *jobBook) CronPreview(_ context.Context, _ string, _ cron.Members, from 
 func (b *jobBook) CronExplain(context.Context, cron.ExplainParams, gateway.Caller) (cron.Explained, error) {
 	at := time.UnixMilli(1_700_000_000_000)
 	return cron.Explained{Zone: "UTC", Slots: []cron.Explanation{{
-		Slot: at, Why: cron.WhyUnplanned, Text: "It is no slot.", Cure: "wait", RunID: "r1", Before: at, After: at, Changes: []cron.JobChange{{At: at, Who: "ann", Verb: "cron.update"}},
+		Slot: at, Why: cron.WhyUnplanned, Text: "It is no slot.", Cure: cron.Cure{Text: "wait", Acts: []cron.Act{cron.ActRun}}, RunID: "r1", Before: at, After: at, Changes: []cron.JobChange{{At: at, Who: "ann", Verb: "cron.update"}},
 	}}}, nil
 }
 

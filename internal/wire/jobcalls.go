@@ -267,6 +267,7 @@ type ExplainedSlot struct {
 	Why      string      `json:"why"`                // the answer in a word of a closed set
 	Text     string      `json:"text"`               // the answer in a sentence with figures
 	Cure     string      `json:"cure,omitempty"`     // what to do
+	Acts     []string    `json:"acts,omitempty"`     // what of it a client can offer as an action: resume, run, backfill, edit, runs
 	RunID    string      `json:"runId,omitempty"`    // the row of the ledger
 	BeforeMs int64       `json:"beforeMs,omitempty"` // the slot before a moment without a slot
 	AfterMs  int64       `json:"afterMs,omitempty"`  // the slot after it

@@ -85,13 +85,14 @@ declare namespace page {
     next: string;
   }
   // Asked is what a dialog asks about a job; an Ask opens it.
-  type Asked = "pause" | "run" | "remove" | "command";
-  type Ask = (kind: Asked, job: wire.Job) => void;
+  type Asked = "pause" | "run" | "remove" | "command" | "backfill";
+  type Ask = (kind: Asked, job: wire.Job, slot?: number) => unknown;
   // Row is one row of a table.
   interface Row {
     id: string;
     cells: any[];
     acts?: any;
+    hit?: boolean; // the address names it
   }
   // Question is a token from a link that waits for the person.
   interface Question extends Me {

@@ -266,6 +266,7 @@ declare namespace wire {
     why: string;
     text: string;
     cure?: string;
+    acts?: Array<string>;
     runId?: string;
     beforeMs?: number;
     afterMs?: number;

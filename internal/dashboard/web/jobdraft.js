@@ -14,7 +14,7 @@ const two = (n) => String(n).padStart(2, "0");
 const here = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 // empty is the draft of a new job.
-export const empty = () => ({ name: "", preset: "daily", at: "", time: "09:00", day: "1", every: "60", expr: "0 9 * * *", tz: here(), message: "", agent: "", session: "isolated", deliver: "", gap: "", fold: "", overlap: "", missed: "", retries: "", timeout: "", from: "", until: "", runs: "", alert: "" });
+export const empty = () => ({ name: "", preset: "daily", at: "", time: "09:00", day: "1", every: "60", expr: "0 9 * * *", tz: here(), message: "", agent: "", session: "isolated", deliver: "", gap: "", fold: "", overlap: "", missed: "", window: "", most: "", retries: "", timeout: "", from: "", until: "", runs: "", alert: "" });
 
 // FORMS are the expressions that a preset makes, and how it is found again in them.
 const FORMS = [
@@ -65,7 +65,7 @@ function deliveryOf(d) {
 
 // draftOf is the draft of a job that exists.
 export function draftOf(j) {
-  const s = j.schedule, d = { ...empty(), name: j.name, tz: s.tz ?? "", agent: j.agentId ?? "", session: j.sessionTarget, message: j.payload.message ?? j.payload.text ?? "", gap: j.dst?.gap ?? "", fold: j.dst?.overlap ?? "", overlap: j.overlap ?? "", missed: j.missed?.policy ?? "", retries: String(j.retry?.maxRetries ?? ""), timeout: String(j.timeoutSeconds ?? "") };
+  const s = j.schedule, d = { ...empty(), name: j.name, tz: s.tz ?? "", agent: j.agentId ?? "", session: j.sessionTarget, message: j.payload.message ?? j.payload.text ?? "", gap: j.dst?.gap ?? "", fold: j.dst?.overlap ?? "", overlap: j.overlap ?? "", missed: j.missed?.policy ?? "", window: j.missed?.windowSeconds == null ? "" : String(j.missed.windowSeconds / 60), most: String(j.missed?.maxCatchup ?? ""), retries: String(j.retry?.maxRetries ?? ""), timeout: String(j.timeoutSeconds ?? "") };
   const to = j.delivery ?? {};
   d.deliver = to.mode === "webhook" ? to.to : to.mode === "announce" ? [to.channel, to.to, to.threadId].filter(Boolean).join(":") : "";
   const zone = s.tz || (s.kind === "at" ? here() : "UTC"), wall = (ms) => (ms ? stamp(ms, zone).slice(0, 16) : "");
@@ -76,13 +76,16 @@ export function draftOf(j) {
   return { ...d, preset: "free", expr: s.expr };
 }
 
+// missedOf are the rules for slots that were missed; the window is in minutes.
+const missedOf = (d) => ({ ...(d.missed ? { policy: d.missed } : {}), ...(d.window !== "" ? { windowSeconds: Math.round(Number(d.window) * 60) } : {}), ...(d.most !== "" ? { maxCatchup: Number(d.most) } : {}) });
+
 // members are those of cron.add. A policy that was not chosen is that of the gateway.
 export function members(d, payload) {
   const text = payload?.kind === "systemEvent" ? { text: d.message } : { message: d.message };
   return {
     name: d.name.trim(), schedule: scheduleOf(d), sessionTarget: d.session.trim(), payload: { kind: "agentTurn", ...payload, ...text }, delivery: deliveryOf(d),
     ...(d.agent ? { agentId: d.agent } : {}), ...(d.gap || d.fold ? { dst: dstOf(d) } : {}), ...(d.overlap ? { overlap: d.overlap } : {}),
-    ...(d.missed ? { missed: { policy: d.missed } } : {}), ...(d.retries !== "" ? { retry: { maxRetries: Number(d.retries) } } : {}), ...(d.timeout !== "" ? { timeoutSeconds: Number(d.timeout) } : {}),
+    ...(d.missed || d.window !== "" || d.most !== "" ? { missed: missedOf(d) } : {}), ...(d.retries !== "" ? { retry: { maxRetries: Number(d.retries) } } : {}), ...(d.timeout !== "" ? { timeoutSeconds: Number(d.timeout) } : {}),
     ...boundsOf(d), failureAlert: d.alert === "" ? null : Number(d.alert) === 0 ? false : { after: Number(d.alert) },
   };
 }
@@ -117,6 +120,8 @@ export function command(d, id, patch) {
   if (m.delivery && m.delivery.mode !== "none") flag(m.delivery.mode === "webhook" ? "webhook" : "deliver", d.deliver.trim());
   flag("overlap", m.overlap);
   flag("missed", m.missed?.policy);
+  flag("missed-window", m.missed?.windowSeconds === undefined ? "" : `${m.missed.windowSeconds}s`);
+  flag("missed-most", m.missed?.maxCatchup);
   flag("retries", m.retry?.maxRetries);
   flag("alert-after", m.failureAlert === false ? 0 : m.failureAlert?.after);
   if (m.timeoutSeconds !== undefined) flag("timeout", `${m.timeoutSeconds}s`);

@@ -1,6 +1,6 @@
 // The jobs that the page shows: one page of the list, or one job with its history. The gateway sorts, filters and counts; events change the rows that are shown.
 
-import { Resource, call, list, listeners, me, route } from "./store.js";
+import { Resource, call, list, listeners, may, me, route } from "./store.js";
 import { signal } from "./ui/html.js";
 
 export const PAGE = 100; // rows of the list
@@ -90,6 +90,8 @@ export const history = new Resource(async () => {
     list("cron.runs", "entries", { id, includeActive: true }, wanted.value + 1), call("cron.runs", { id, limit: 1, changes: true }),
   ]);
   const more = entries.length > wanted.value, shown = entries.slice(0, wanted.value), oldest = more ? slotOf(shown[shown.length - 1]) : 0;
+  const run = route.value.query.get("run");
+  if (run && !shown.some((r) => r.runId === run)) shown.push(...(await call("cron.runs", { id, runId: run, includeActive: true })).entries);
   return { id, entries: shown, changes: changes.filter((c) => c.ts >= oldest), more };
 });
 
@@ -133,6 +135,17 @@ async function change(method, ...given) {
   const answer = await call(method, ...given);
   await Promise.all([page, one, history].map((r) => r.refresh()));
   return answer;
+}
+
+// canEdit: the form has every member of such a job. Jobs that start programs are changed on the command line.
+/** @param {wire.Job} j */
+export const canEdit = (j) => may("admin") && ["agentTurn", "systemEvent"].includes(j.payload?.kind);
+
+// backfill runs one slot that has passed; a dry run only returns whether it has a run already.
+/** @param {wire.Job} j @param {number} slot @param {boolean} [dryRun] */
+export async function backfill(j, slot, dryRun = false) {
+  const window = { id: j.id, fromMs: slot, toMs: slot + 1 };
+  return dryRun ? call("cron.backfill", { ...window, dryRun }) : change("cron.backfill", { ...window, idempotencyKey: key() });
 }
 
 /** @param {wire.Job} j */

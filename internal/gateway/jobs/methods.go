@@ -289,7 +289,10 @@ func (h handlers) explain(ctx context.Context, c *rpc.Call, p wire.CronExplainPa
 func explainView(e cron.Explained) wire.CronExplainResult {
 	out := wire.CronExplainResult{Timezone: e.Zone, Slots: make([]wire.ExplainedSlot, 0, len(e.Slots))}
 	for _, x := range e.Slots {
-		s := wire.ExplainedSlot{SlotMs: x.Slot.UnixMilli(), Why: string(x.Why), Text: x.Text, Cure: x.Cure, RunID: x.RunID, BeforeMs: msOf(x.Before), AfterMs: msOf(x.After)}
+		s := wire.ExplainedSlot{SlotMs: x.Slot.UnixMilli(), Why: string(x.Why), Text: x.Text, Cure: x.Cure.Text, RunID: x.RunID, BeforeMs: msOf(x.Before), AfterMs: msOf(x.After)}
+		for _, act := range x.Cure.Acts {
+			s.Acts = append(s.Acts, string(act))
+		}
 		s.Changes = changeViews(x.Changes)
 		out.Slots = append(out.Slots, s)
 	}

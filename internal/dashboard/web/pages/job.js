@@ -1,7 +1,7 @@
 // One job: how it is, what one can do about it, why a slot ran or did not run, and its history. Also of a job that was removed, whose history is kept.
 
-import { STRIP, history, one, showMore, slotOf, wanted } from "../jobs.js";
-import { knows, may, now, route } from "../store.js";
+import { STRIP, canEdit, history, one, showMore, slotOf, wanted } from "../jobs.js";
+import { knows, now, route } from "../store.js";
 import { html, useEffect, useRef } from "../ui/html.js";
 import { Loading, Mark, Table } from "../ui/parts.js";
 import { Strip, streak } from "../ui/strip.js";
@@ -15,7 +15,6 @@ const VERBS = {
   "cron.add": "made", "cron.create": "made", "cron.update": "edited", "cron.pause": "paused", "cron.resume": "resumed", "cron.toggle": "switched", "cron.remove": "removed", "cron.delete": "removed",
   "cron.run": "run by hand", "cron.cancel": "stopped by hand", "cron.backfill": "backfilled",
 };
-const EDITED = ["agentTurn", "systemEvent"]; // jobs that start programs are changed on the command line
 const NOT_RUN = ["skipped", "missed", "error", "cancelled", "interrupted"];
 
 /** @param {{id: string, ask: page.Ask}} props */
@@ -28,34 +27,37 @@ export function Job({ id, ask }) {
   }, []);
   useEffect(() => { if (document.activeElement === document.body) head.current?.focus(); }, [route.value]); // after a link or a question, whose element has gone
   const read = one.data.value?.id === id ? one.data.value : undefined, job = read?.job;
-  if (job && may("admin") && EDITED.includes(job.payload?.kind) && route.value.query.has("edit")) return html`<${Form} key=${job.id} job=${job}/>`;
+  if (job && canEdit(job) && route.value.query.has("edit")) return html`<${Form} key=${job.id} job=${job}/>`;
   const [kind, word] = job ? conditionOf(job) : [];
   return html`<div class="title"><h2 id="job" ref=${head} tabindex="-1">${plain(job ? job.displayName || job.name : id)}</h2>
       ${job && html`<${Mark} kind=${kind}>${word}<//> <span class="quiet">${streak(job, STRIP)} in a row</span>`}
       <span class="acts">${job && html`<${Acts} job=${job} ask=${ask}/>`}</span>
-      ${job && may("admin") && EDITED.includes(job.payload?.kind) && html`<a class="button" id="edit" href=${`#/jobs/${encodeURIComponent(id)}?edit`}>Edit</a>`} <a class="target" href="#/jobs">All jobs</a></div>
+      ${job && canEdit(job) && html`<a class="button" id="edit" href=${`#/jobs/${encodeURIComponent(id)}?edit`}>Edit</a>`} <a class="target" href="#/jobs">All jobs</a></div>
     <${Loading} of=${one} what="the job"/>
     ${job && html`<dl class="facts"><div><dt>Schedule</dt><dd><${When} s=${job.schedule}/></dd></div><div><dt>Next</dt><dd><${Next} job=${job}/></dd></div>
       <div><dt>Last</dt><dd><${Last} job=${job}/></dd></div><div><dt>Last ${STRIP}</dt><dd><${Strip} outcomes=${job.outcomes} zone=${job.schedule.tz}/></dd></div></dl>`}
     ${read && !job && html`<p class="quiet">No job has this id. It may have been removed; its history is kept.</p>`}
-    ${knows("cron.explain") && html`<${Why} id=${id} changed=${`${job?.updatedAtMs} ${job?.lastRunAtMs} ${job?.state?.runningAtMs}`}/>`}
+    ${knows("cron.explain") && html`<${Why} id=${id} changed=${`${job?.updatedAtMs} ${job?.lastRunAtMs} ${job?.state?.runningAtMs}`} job=${job} ask=${ask}/>`}
     <${History} id=${id} job=${job}/>`;
 }
 
 /** @param {{id: string, job?: wire.Job}} props */
 function History({ id, job }) {
   const read = history.data.value?.id === id ? history.data.value : undefined, zone = job?.schedule?.tz;
+  const chosen = route.value.query.get("run"), box = useRef(/** @type {HTMLElement | null} */ (null)), there = read?.entries.some((r) => r.runId === chosen);
+  useEffect(() => { if (chosen) history.refresh(); }, [chosen]);
+  useEffect(() => { if (there) /** @type {HTMLElement | null | undefined} */ (box.current?.querySelector("tr.hit"))?.focus(); }, [chosen, there]);
   const runs = (read?.entries ?? []).map((r) => {
     const outcome = r.outcome ?? r.status ?? "running", slot = slotOf(r);
     return {
-      id: r.runId, at: slot,
+      id: r.runId, at: slot, hit: r.runId === chosen,
       cells: [inZone(slot, zone), html`<${Mark} kind=${outcome === "queued" ? "waiting" : outcome}>${outcome}<//>`, html`<${Took} of=${r}/>`, html`<${Detail} of=${r}/>`],
       acts: r.scheduledForMs && NOT_RUN.includes(outcome) && knows("cron.explain") ? html`<${Slot} id=${id} ms=${slot} zone=${zone}>why<span class="only-read"> it is ${outcome}, ${inZone(slot, zone)}</span><//>` : "",
     };
   });
   const changes = (read?.changes ?? []).map((c) => ({ id: `${c.ts} ${c.verb}`, at: c.ts, cells: [inZone(c.ts, zone), html`<${Mark} kind="changed">${VERBS[c.verb] ?? plain(c.verb)}<//>`, "", html`<span class="quiet">by ${plain(c.who)}</span>`] }));
   const rows = [...runs, ...changes].sort((a, b) => b.at - a.at);
-  return html`<section aria-labelledby="history"><h2 id="history">Runs</h2><${Loading} of=${history} what="the runs"/>
+  return html`<section ref=${box} aria-labelledby="history"><h2 id="history">Runs</h2><${Loading} of=${history} what="the runs"/>
     ${read && html`<${Table} label="Runs" heads=${["Slot", "Outcome", "Took", "Answer or reason", ""]} rows=${rows} empty="It has not run yet."/>`}
     ${read?.more && html`<p><button type="button" id="more" onClick=${showMore}>Show older runs</button></p>`}</section>`;
 }

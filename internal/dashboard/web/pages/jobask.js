@@ -1,18 +1,18 @@
-// What is asked before a job that is active is run, before a job is deleted, and the job as a command. It is loaded when it is needed.
+// What is asked before a job that is active is run, before a job is deleted, before a slot that has passed is run, and the job as a command. It is loaded when it is needed.
 
 import { beyond, commandOf } from "../jobdraft.js";
-import { named, remove, run } from "../jobs.js";
+import { backfill, named, remove, run } from "../jobs.js";
 import { fault, now } from "../store.js";
-import { html, useRef, useSignal } from "../ui/html.js";
+import { html, useEffect, useRef, useSignal } from "../ui/html.js";
 import { Act, Dialog } from "../ui/parts.js";
-import { plain } from "../ui/text.js";
+import { inZone, plain } from "../ui/text.js";
 
 const RECENT = 7 * 86400000; // a job that ran in this time is deleted by its name only
 
 // Ask shows one of the dialogs about a job that was read whole.
-/** @param {{kind: Exclude<page.Asked, "pause">, job: wire.Job, close: () => void}} props */
+/** @param {{kind: Exclude<page.Asked, "pause">, job: wire.Job, slot?: number, close: () => void}} props */
 export function Ask({ kind, ...props }) {
-  return html`<${{ run: RunAgain, remove: Remove, command: Command }[kind]} ...${props}/>`;
+  return html`<${{ run: RunAgain, remove: Remove, command: Command, backfill: Backfill }[kind]} ...${props}/>`;
 }
 
 // effectOf is what a run by hand does while another run of the job is active; starts: whether there will be one.
@@ -45,6 +45,19 @@ function Remove({ job: j, close }) {
     ${recent && html`<label>It ran within 7 days. Write its name: ${plain(name)} <input id="typed" ref=${typed} autocomplete="off" spellcheck="false" aria-invalid=${bad.value ? "true" : undefined} aria-describedby="delete-fault" onKeyDown=${(/** @type {KeyboardEvent} */ e) => { if (e.key === "Enter") sure(); }}/></label>`}
     <p id="delete-fault" class="fault" role="alert">${plain(bad.value)}</p>
     <div class="buttons"><${Act} id="sure" class="danger" run=${sure}>Delete<//><button type="button" onClick=${close}>Keep it</button></div><//>`;
+}
+
+// Backfill shows whether the slot has a run already: one that ended well is not repeated.
+/** @param {{job: wire.Job, slot: number, close: () => void}} props */
+function Backfill({ job: j, slot, close }) {
+  const found = useSignal(/** @type {wire.BackfillFire[] | undefined} */ (undefined)), bad = useSignal("");
+  useEffect(() => { backfill(j, slot, true).then((r) => { found.value = r.fires; }, (e) => { bad.value = e.message; }); }, []);
+  const fire = found.value?.[0], runs = fire?.action === "enqueue";
+  const sure = async () => { try { await backfill(j, slot); close(); } catch (e) { bad.value = e.message; } };
+  return html`<${Dialog} title=${`Run this slot of ${plain(named(j))}?`} onClose=${close}>
+    <p role="status">${!found.value ? "Reading the slot …" : !fire ? "The schedule has no such slot now." : runs ? `One run of the slot ${inZone(slot, j.schedule.tz)} starts now.` : `The slot ${inZone(slot, j.schedule.tz)} has a run; none would start.`}</p>
+    <p class="fault" role="alert">${plain(bad.value)}</p>
+    <div class="buttons">${runs && html`<${Act} id="sure" class="primary" run=${sure}>Run 1 slot<//>`}<button type="button" autofocus onClick=${close}>${runs ? "Cancel" : "Close"}</button></div><//>`;
 }
 
 /** @param {{job: wire.Job, close: () => void}} props */

@@ -57,6 +57,7 @@ export function JobForm({ job }) {
         ${text("agent", "Agent", { placeholder: "the default agent", spellcheck: "false" })}${text("session", "History: isolated (fresh each run), main, or session:KEY", { spellcheck: "false" })}
         ${text("deliver", "Answer to: last, telegram:CHAT, web:SESSION or a URL; empty = it is kept in the history", { spellcheck: "false" })}
         <details id="job-more" open=${fault.value.field === "more" ? true : undefined}><summary>More</summary><div class="line">${policy("overlap", "When a run is still active")}${policy("missed", "Slots that passed while no gateway ran")}${policy("gap", "Times that do not exist")}${policy("fold", "Times that come twice")}
+          ${text("window", "Minutes for which a missed slot still runs", { type: "number", min: 0 })}${text("most", "Missed slots that run at most", { type: "number", min: 1 })}
           ${text("retries", "Attempts after a failure", { type: "number", min: 0 })}${text("timeout", "Seconds of an attempt at most", { type: "number", min: 0 })}
           ${text("from", `Not before (${d.tz || "UTC"})`, { type: "datetime-local" })}${text("until", `Not after (${d.tz || "UTC"})`, { type: "datetime-local" })}${text("runs", "Ends after so many fires", { type: "number", min: 1 })}${text("alert", "Failures in a row before an alert, 0 = no alert", { type: "number", min: 0 })}</div></details></section>
       <p id="job-fault" class="fault" role="alert">${plain(fault.value.text)}</p>

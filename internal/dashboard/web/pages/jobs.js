@@ -14,14 +14,14 @@ const HEADS = ["Name", "Schedule", "Next", "Last", `Last ${STRIP}`, "In a row", 
 const TITLES = { next: "next fire", name: "name", last: "last run", failing: "failures in a row" };
 
 export function Jobs() {
-  const asking = useSignal(/** @type {{kind: page.Asked, job: wire.Job} | null} */ (null));
+  const asking = useSignal(/** @type {{kind: page.Asked, job: wire.Job, slot?: number} | null} */ (null));
   const close = () => { asking.value = null; };
-  const ask = async (/** @type {page.Asked} */ kind, /** @type {wire.Job} */ j) => { asking.value = { kind, job: kind === "pause" ? j : await call("cron.get", { id: j.id, extended: true }) }; };
+  const ask = async (/** @type {page.Asked} */ kind, /** @type {wire.Job} */ j, /** @type {number | undefined} */ slot) => { asking.value = { kind, slot, job: kind === "pause" ? j : await call("cron.get", { id: j.id, extended: true }) }; };
   const id = route.value.rest[0];
   if (!id && may("admin") && route.value.query.has("new")) return html`<${Form}/>`;
   const a = asking.value;
   return html`${id ? html`<${Job} key=${id} id=${id} ask=${ask}/>` : html`<${List} ask=${ask}/>`}
-    <${Undo}/>${a && (a.kind === "pause" ? html`<${Pause} job=${a.job} close=${close}/>` : html`<${Later} load=${() => import("./jobask.js")} part="Ask" kind=${a.kind} job=${a.job} close=${close}/>`)}`;
+    <${Undo}/>${a && (a.kind === "pause" ? html`<${Pause} job=${a.job} close=${close}/>` : html`<${Later} load=${() => import("./jobask.js")} part="Ask" kind=${a.kind} job=${a.job} slot=${a.slot} close=${close}/>`)}`;
 }
 
 // Later is a part of a module that is loaded when it is needed.

@@ -1,8 +1,9 @@
 // Why: what became of a slot of a job. The field of a job asks about a time; the field of the header finds the job by its name, too.
 
-import { explain, jobsOf, live, route } from "../store.js";
+import { canEdit, resume, run } from "../jobs.js";
+import { explain, jobsOf, knows, live, may, route } from "../store.js";
 import { html, useEffect, useRef, useSignal } from "../ui/html.js";
-import { Mark } from "../ui/parts.js";
+import { Act, Mark } from "../ui/parts.js";
 import { inZone, plain, stamp } from "../ui/text.js";
 
 // The mark of each answer of cron.explain.
@@ -15,9 +16,9 @@ const MARKS = {
 const CHANGES = 3; // that are shown
 const NAMED = 5; // jobs that are offered when several fit
 
-// addressOf is the page of a job, with a question about a time; "" = its newest slot.
-/** @param {string} id @param {string} [at] */
-export const addressOf = (id, at) => `#/jobs/${encodeURIComponent(id)}${at === undefined ? "" : `?why=${encodeURIComponent(at)}`}`;
+// addressOf is the page of a job, with a question about a time and a run that is shown in its history; "" = its newest slot.
+/** @param {string} id @param {string} [at] @param {string} [run] */
+export const addressOf = (id, at, run) => `#/jobs/${encodeURIComponent(id)}${at === undefined ? "" : `?why=${encodeURIComponent(at)}`}${run === undefined ? "" : `&run=${encodeURIComponent(run)}`}`;
 
 // Slot is a link that asks about a slot.
 /** @param {{id: string, ms: number, zone?: string, children?: any}} props */
@@ -25,9 +26,10 @@ export function Slot({ id, ms, zone, children }) {
   return html`<a class="target" href=${addressOf(id, stamp(ms, zone))}>${children}</a>`;
 }
 
-// Why asks again when changed has another value: the answer about a slot that is not decided yet differs after the next fire.
-/** @param {{id: string, changed: string}} props */
-export function Why({ id, changed }) {
+// Why asks again when changed has another value: the answer about a slot that is not decided yet differs after the next fire. Without a job its actions are
+// not offered: it was removed.
+/** @param {{id: string, changed: string, job?: wire.Job, ask: page.Ask}} props */
+export function Why({ id, changed, ...rest }) {
   const asked = route.value.query.get("why");
   const answer = useSignal(/** @type {page.Answer | undefined} */ (undefined)), fault = useSignal(""), again = useSignal(0);
   const field = useRef(/** @type {HTMLInputElement | null} */ (null)), box = useRef(/** @type {HTMLElement | null} */ (null)), inside = useRef(false);
@@ -59,21 +61,34 @@ export function Why({ id, changed }) {
       <input id="why" ref=${field} placeholder="9:00" enterkeyhint="go" spellcheck="false" maxlength="64" aria-invalid=${fault.value ? "true" : undefined} aria-describedby=${fault.value ? "why-fault" : "why-hint"}/>
       <span id="why-hint" class=${shown ? "only-read" : "quiet"}>A time in the zone of the job, such as yesterday 9:00, monday 8:30 or 2027-03-02 09:00, then Enter. Empty: the newest slot.</span></form>
     <p id="why-fault" class="fault" role="alert">${plain(fault.value)}</p>
-    <div id="why-answer" ref=${box} role="status" tabindex="-1">${shown ? html`<${Answer} id=${id} of=${shown}/>` : asked !== null && !fault.value && html`<p class="quiet">${live.value ? "Asking the gateway …" : "The page asks when the gateway answers."}</p>`}</div>
+    <div id="why-answer" ref=${box} role="status" tabindex="-1">${shown ? html`<${Answer} id=${id} of=${shown} ...${rest}/>` : asked !== null && !fault.value && html`<p class="quiet">${live.value ? "Asking the gateway …" : "The page asks when the gateway answers."}</p>`}</div>
   </section>`;
 }
 
-/** @param {{id: string, of: page.Answer}} props */
-function Answer({ id, of: { timezone: zone, slots: [s] } }) {
+/** @param {{id: string, of: page.Answer, job?: wire.Job, ask: page.Ask}} props */
+function Answer({ id, of: { asked, timezone: zone, slots: [s] }, job, ask }) {
   if (!s) return null;
   const changes = s.changes ?? [];
   return html`<p><${Mark} kind=${MARKS[s.why] ?? "warn"}><strong>${plain(s.why)}</strong><//> <span class="quiet">${inZone(s.slotMs, zone)} ${plain(zone)}</span></p>
     <p class="sentence">${plain(s.text)}</p>
     ${s.cure && html`<p class="cure">What to do: ${plain(s.cure)}</p>`}
+    <p class="buttons">${(s.acts ?? []).map((act) => html`<${Cure} key=${act} act=${act} slot=${s.slotMs} job=${job} ask=${ask}/>`)}
+      ${s.runId && knows("cron.runs") && html`<a class="target" href=${addressOf(id, asked, s.runId)}>See it in the history</a>`}</p>
     ${changes.length > 0 && html`<ul class="changes">${changes.slice(0, CHANGES).map((c) => html`<li key=${`${c.ts} ${c.verb}`}>Changed since: ${plain(c.verb)} by ${plain(c.who)} at ${inZone(c.ts, zone)}</li>`)}
       ${changes.length > CHANGES && html`<li key="more">and ${changes.length - CHANGES} more</li>`}</ul>`}
     ${(s.beforeMs || s.afterMs) && html`<p class="near">${s.beforeMs && html`<span key="before">Slot before: <${Slot} id=${id} ms=${s.beforeMs} zone=${zone}>${inZone(s.beforeMs, zone)}<//></span>`}
       ${s.afterMs && html`<span key="after">Slot after: <${Slot} id=${id} ms=${s.afterMs} zone=${zone}>${inZone(s.afterMs, zone)}<//></span>`}</p>`}`;
+}
+
+// Cure is what the page can do about an answer, where the caller may do it.
+/** @param {{act: string, slot: number, job?: wire.Job, ask: page.Ask}} props */
+function Cure({ act, slot, job, ask }) {
+  if (act === "runs") return html`<a class="button" href="#/overview">See what runs</a>`;
+  if (!job || !may("admin")) return null;
+  if (act === "edit") return canEdit(job) && html`<a class="button" href=${`${addressOf(job.id)}?edit`}>Edit the job</a>`;
+  if (act === "resume") return !job.enabled && html`<${Act} run=${() => resume(job)}>Resume<//>`;
+  if (act === "run") return html`<${Act} run=${() => (job.state?.runningAtMs ? ask("run", job) : run(job))}>Run now<//>`;
+  return act === "backfill" && html`<${Act} run=${() => ask("backfill", job, slot)}>Run this slot…<//>`;
 }
 
 // Ask is the field of the header: "digest 9:00". The key / goes to it, Escape goes back.

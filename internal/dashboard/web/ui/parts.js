@@ -47,7 +47,7 @@ export function Table({ label, heads, rows, empty }) {
   const acting = rows.some((r) => r.acts !== undefined);
   return html`<table class="rows" aria-label=${label}>
     <thead><tr>${heads.map((h) => (h ? html`<th scope="col">${h}</th>` : html`<td></td>`))}${acting && heads.at(-1) && html`<td></td>`}</tr></thead>
-    <tbody>${rows.map(({ id, cells, acts }) => html`<tr key=${id}>
+    <tbody>${rows.map(({ id, cells, acts, hit }) => html`<tr key=${id} class=${hit ? "hit" : undefined} tabindex=${hit ? -1 : undefined}>
       ${cells.map((c, i) => html`<td data-head=${heads[i]}><div>${c}</div></td>`)}
       ${acting && html`<td class="acts">${acts}</td>`}</tr>`)}
       ${rows.length === 0 && html`<tr><td class="empty" colspan=${heads.length}>${empty}</td></tr>`}</tbody></table>`;
