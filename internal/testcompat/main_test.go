@@ -26,6 +26,7 @@ import (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	teste2e.Remove()
+	installed.remove()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -3,7 +3,6 @@
 package testcompat
 
 import (
-	"context"
 	"fmt"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -86,38 +85,27 @@ await assert.rejects(connected("wrong"));
 console.log("called " + tools.length + " tools over " + how);
 `
 
-// npmRun installs packages of npm into a directory, beside [mcpScript], and returns it with a function that runs programs in it.
-func npmRun(ctx context.Context, t *testing.T, packages ...string) (dir string, run func(env []string, name string, args ...string) (string, error)) {
+// mcpClient is a directory with the client of npm and [mcpScript].
+func mcpClient(t *testing.T) (dir string) {
 	t.Helper()
-	dir = t.TempDir()
-	run = func(env []string, name string, args ...string) (string, error) {
-		cmd := exec.CommandContext(ctx, name, args...)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
-	if out, err := run(nil, "npm", append([]string{"install", "--no-audit", "--no-fund", "--ignore-scripts"}, packages...)...); err != nil {
-		t.Fatalf("the npm registry cannot be reached or npm is missing, so the official client was not tried: %v\n%s", err, out)
-	}
+	dir = npmInstall(t, []string{"@modelcontextprotocol/sdk@" + mcpVersion})
 	if err := os.WriteFile(filepath.Join(dir, "try.mjs"), []byte(mcpScript), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return dir, run
+	return dir
 }
 
 // TestOfficialMCPClient lets the client of npm list and call every tool of a credential, over HTTP and through laneway mcp.
 func TestOfficialMCPClient(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-		defer cancel()
-		_, run := npmRun(ctx, t, "@modelcontextprotocol/sdk@"+mcpVersion)
+		dir := mcpClient(t)
 		g := installGateway(t, database, secrets+"agents: {main: {runner: echo, script: true}}\n")
 		g.Start()
 		o := teste2e.OpenOracle(t, g, database)
 		for _, how := range []string{"http", "stdio"} {
-			out, err := run([]string{"TOKEN=" + writeToken, "BASE=" + g.URL(), "LANEWAY=" + teste2e.Binary(t)}, "node", "try.mjs", how)
-			if err != nil || !strings.Contains(out, "called 5 tools over "+how) {
-				t.Errorf("%v\n%s", err, out)
+			out, code := run(t, append(os.Environ(), "TOKEN="+writeToken, "BASE="+g.URL(), "LANEWAY="+teste2e.Binary(t)), "node", filepath.Join(dir, "try.mjs"), how)
+			if code != 0 || !strings.Contains(out, "called 5 tools over "+how) {
+				t.Errorf("exit code %d\n%s", code, out)
 			}
 			for _, query := range []string{
 				"SELECT count(*) FROM cron_jobs WHERE name = 'call Ada over " + how + "'", "SELECT count(*) FROM transcript WHERE content = 'a note over " + how + "'",
@@ -133,9 +121,7 @@ func TestOfficialMCPClient(t *testing.T) {
 // TestOfficialMCPClientInATurn lets it call every tool of a turn, as a program behind an agent that a person asks in Telegram.
 func TestOfficialMCPClientInATurn(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-		defer cancel()
-		dir, _ := npmRun(ctx, t, "@modelcontextprotocol/sdk@"+mcpVersion)
+		dir := mcpClient(t)
 		program, err := exec.LookPath("node")
 		if err != nil {
 			t.Fatalf("node is not here; install Node.js: %v", err)
@@ -210,10 +196,8 @@ var scenarioLine = regexp.MustCompile(`(?m)^([✓✗]) ([a-z0-9-]+): `)
 // TestMCPConformance runs the official suite against /mcp, through a proxy that adds the credential, which the suite cannot send. A scenario that fails has to be an
 // exception, and an exception has to fail.
 func TestMCPConformance(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
 	dir := clients(t)
-	_, run := npmRun(ctx, t, "@modelcontextprotocol/conformance@"+conformanceVersion)
+	suite := npmInstall(t, []string{"@modelcontextprotocol/conformance@" + conformanceVersion})
 	g := installGateway(t, "", secrets+"agents: {main: {runner: echo}}\n")
 	g.Start()
 	to, err := url.Parse(g.URL())
@@ -226,10 +210,10 @@ func TestMCPConformance(t *testing.T) {
 		r.Out.Header.Set("Authorization", "Bearer "+writeToken)
 	}})
 	defer proxy.Close()
-	out, err := run(nil, node(dir), "node_modules/@modelcontextprotocol/conformance/dist/index.js", "server", "--url", proxy.URL+"/mcp")
+	out, code := run(t, os.Environ(), node(dir), filepath.Join(suite, "node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js"), "server", "--url", proxy.URL+"/mcp")
 	results := scenarioLine.FindAllStringSubmatch(out, -1)
 	if len(results) < 25 {
-		t.Fatalf("the suite did not run: %v\n%s", err, out)
+		t.Fatalf("the suite did not run: exit code %d\n%s", code, out)
 	}
 	known, failed := exceptions(), 0
 	for _, line := range results {

@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// presetSlowOrder makes the model ask for a command that does not end, in the first attempt of a turn.
-	presetSlowOrder = "run-the-slow-command-now"
 	// presetSlow tells the processes of that command from all others.
 	presetSlow = "tail -f /dev/null --sleep-interval=27"
 	// presetTold is what a second attempt reads.
@@ -23,8 +21,8 @@ const (
 	presetHistory = "The conversation before this message, as JSON"
 )
 
-// again returns what works over three processes of the gateway, in the order of the table. The first one ends by SIGTERM, the second one by SIGKILL while the agent runs a command.
-func (p *presetRun) again() (works []string) {
+// again returns the cells of the table about three processes of the gateway. The first one ends by SIGTERM, the second one by SIGKILL while the agent runs a command.
+func (p *presetRun) again() []string {
 	p.t.Helper()
 	const session, said = "agent:main:again", "the first word is cherry"
 	lost := false
@@ -50,11 +48,7 @@ func (p *presetRun) again() (works []string) {
 	answered := false
 	if !eventually(p.t, time.Minute, func() bool {
 		if !answered {
-			history, _, _ := p.g.CLI(p.ctx, "", "sessions", "show", session)
-			if answer := presetAllow.FindString(history); answer != "" {
-				answered = true
-				p.cli("send", "--session", session, answer)
-			}
+			answered = p.answer(session, presetAllow)
 		}
 		return len(commandsWith(p.t, presetSlow)) > 0
 	}) {
@@ -75,13 +69,7 @@ func (p *presetRun) again() (works []string) {
 		p.t.Error("turn three does not have the first one")
 	}
 	look()
-	if told {
-		works = append(works, "is told")
-	}
-	if !lost && !p.asked(presetHistory) {
-		works = append(works, "keeps")
-	}
-	return works
+	return []string{yes(!lost && !p.asked(presetHistory)), yes(told)}
 }
 
 // commandsWith are the processes whose command line has a text.

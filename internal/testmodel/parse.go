@@ -20,6 +20,7 @@ func parse(c Call) (Call, error) {
 		} `json:"metadata"`
 		Tools []struct {
 			Name      string     `json:"name"`
+			Tools     []wireFunc `json:"tools"`
 			Function  wireFunc   `json:"function"`
 			Functions []wireFunc `json:"functionDeclarations"`
 		} `json:"tools"`
@@ -30,6 +31,12 @@ func parse(c Call) (Call, error) {
 	}
 	c.Model, c.User, c.System, c.Stream = body.Model, body.User+body.Metadata.UserID, string(body.System), body.Stream
 	for _, tool := range body.Tools {
+		if len(tool.Tools) > 0 { // a namespace of the Responses API
+			for _, function := range tool.Tools {
+				c.Tools = append(c.Tools, tool.Name+namespaceEnd+function.Name)
+			}
+			continue
+		}
 		if name := cmp.Or(tool.Name, tool.Function.Name); name != "" {
 			c.Tools = append(c.Tools, name)
 		}
@@ -64,6 +71,9 @@ func parse(c Call) (Call, error) {
 
 // clockNote is the note about the person's clock, see agent.Request.Clock.
 var clockNote = regexp.MustCompile(`(?m)^\[note\] For the person it is (.*)\.\n`)
+
+// namespaceEnd is between a namespace of the Responses API and the name of a tool in it.
+const namespaceEnd = "."
 
 type wireFunc struct {
 	Name      string `json:"name"`

@@ -3,6 +3,7 @@ package testmodel
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 )
 
 // responses is the voice of OpenAI's Responses API.
@@ -33,7 +34,11 @@ func (r responses) answered() object {
 }
 
 func (responses) item(call ToolCall) object {
-	return object{"id": "fc_" + call.ID, "type": "function_call", "status": "completed", "call_id": call.ID, "name": call.Name, "arguments": call.Args}
+	item := object{"id": "fc_" + call.ID, "type": "function_call", "status": "completed", "call_id": call.ID, "name": call.Name, "arguments": call.Args}
+	if namespace, name, found := strings.Cut(call.Name, namespaceEnd); found {
+		item["namespace"], item["name"] = namespace, name
+	}
+	return item
 }
 
 func (r responses) begin() string {

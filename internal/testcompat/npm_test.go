@@ -1,0 +1,79 @@
+//go:build compat
+
+package testcompat
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// npmPackages are directories with packages of npm. Each list of packages is installed once in a run of the tests.
+type npmPackages struct {
+	mu   sync.Mutex
+	root string
+	dirs map[string]string
+}
+
+var installed = npmPackages{dirs: map[string]string{}}
+
+// remove is the end of the run.
+func (p *npmPackages) remove() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.root != "" {
+		_ = os.RemoveAll(p.root) // in the directory for temporary files
+	}
+}
+
+// install returns the directory of packages. Of their installation scripts those of the packages in scripts run.
+func (p *npmPackages) install(ctx context.Context, packages, scripts []string) (dir string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := strings.Join(append(packages, scripts...), " ")
+	if dir := p.dirs[key]; dir != "" {
+		return dir, nil
+	}
+	if p.root == "" {
+		if p.root, err = os.MkdirTemp("", "laneway-compat"); err != nil {
+			return "", err
+		}
+	}
+	dir = filepath.Join(p.root, fmt.Sprint(len(p.dirs)))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
+	commands := [][]string{append([]string{"install", "--no-audit", "--no-fund", "--ignore-scripts"}, packages...)}
+	if len(scripts) > 0 {
+		commands = append(commands, append([]string{"rebuild", "--foreground-scripts"}, scripts...))
+	}
+	for _, args := range commands {
+		cmd := exec.CommandContext(ctx, "npm", args...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("npm %s (is the npm registry reachable?): %w\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	p.dirs[key] = dir
+	return dir, nil
+}
+
+// npmInstall is the directory of packages of npm, with what those scripts make that are named.
+func npmInstall(t *testing.T, packages []string, scripts ...string) (dir string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), installTime)
+	defer cancel()
+	began := time.Now()
+	dir, err := installed.install(ctx, packages, scripts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: installed in %s", strings.Join(packages, ", "), time.Since(began).Round(time.Second))
+	return dir
+}

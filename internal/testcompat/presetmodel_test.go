@@ -1,0 +1,118 @@
+//go:build compat
+
+package testcompat
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"laneway/internal/testmodel"
+)
+
+// The orders: a message with one makes the model ask for one call of a tool.
+const (
+	presetOrder       = "run-the-command-now"
+	presetDeniedOrder = "run-the-forbidden-command-now"
+	presetSlowOrder   = "run-the-slow-command-now" // the command does not end
+	presetReadOrder   = "read-the-picture-now"
+	presetSendOrder   = "send-the-file-now"
+)
+
+const presetAnswer = "The word is apple."
+
+var (
+	// outputOf is the directory for files that the prompt names.
+	outputOf = regexp.MustCompile(`write them to the directory (/[^"\\\s]+)`)
+	// pictureOf is the path of the picture that the prompt of a command agent names.
+	pictureOf = regexp.MustCompile(`dot\.png\\" of the message is (/[^"\\\s]+)`)
+)
+
+// presetModel answers each message with the same sentence. It asks for the call of an order once.
+type presetModel struct {
+	mu   sync.Mutex
+	done map[string]bool // orders
+	// forbidden is a file that the command of presetDeniedOrder makes.
+	forbidden string
+	// escalates: Codex is asked for commands outside of its sandbox, about which it asks the person.
+	escalates bool
+}
+
+func startPresetModel(t *testing.T) (*testmodel.Server, *presetModel) {
+	t.Helper()
+	model, orders := testmodel.Start(t), &presetModel{done: map[string]bool{}, forbidden: t.TempDir() + "/forbidden.txt"}
+	model.Answer(orders.answer)
+	return model, orders
+}
+
+func (m *presetModel) answer(c testmodel.Call) testmodel.Reply {
+	if c.Protocol == testmodel.Gemini && !c.Stream { // it chooses a model
+		return testmodel.Reply{Pieces: []string{`{"reasoning":"none","model_choice":"flash"}`}, Whole: true, InputTokens: 3, OutputTokens: 4}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, order := range []string{presetOrder, presetDeniedOrder, presetSlowOrder, presetReadOrder, presetSendOrder} {
+		if m.done[order] || !bytes.Contains(c.Body, []byte(order)) {
+			continue
+		}
+		name, args := m.call(order, c)
+		if name == "" {
+			continue
+		}
+		raw, err := json.Marshal(args)
+		if err != nil {
+			panic(err)
+		}
+		m.done[order] = true
+		return testmodel.Reply{Calls: []testmodel.ToolCall{{ID: "call_" + order, Name: name, Args: string(raw)}}, InputTokens: 3, OutputTokens: 4}
+	}
+	return testmodel.Reply{Pieces: []string{"The word ", "is apple."}, InputTokens: 3, OutputTokens: 4}
+}
+
+// call is the call of an order; "" = the request has no tool for it.
+func (m *presetModel) call(order string, c testmodel.Call) (name string, args map[string]any) {
+	last := func(of *regexp.Regexp) string {
+		found := of.FindAllSubmatch(c.Body, -1)
+		if len(found) == 0 {
+			return ""
+		}
+		return string(found[len(found)-1][1])
+	}
+	switch order {
+	case presetOrder:
+		return m.shellCall(c.Tools, "echo made > "+last(outputOf)+"/made.txt")
+	case presetDeniedOrder:
+		return m.shellCall(c.Tools, "echo made > "+m.forbidden)
+	case presetSlowOrder:
+		return m.shellCall(c.Tools, presetSlow)
+	case presetReadOrder:
+		if slices.Contains(c.Tools, "Read") {
+			return "Read", map[string]any{"file_path": last(pictureOf)}
+		}
+	case presetSendOrder:
+		if i := slices.IndexFunc(c.Tools, func(tool string) bool { return strings.HasSuffix(tool, "send_file") }); i >= 0 {
+			return c.Tools[i], map[string]any{"name": "sent.txt", "text": "sent"}
+		}
+	}
+	return "", nil
+}
+
+// shellCall is the call of a command with the tool that an agent has for it.
+func (m *presetModel) shellCall(tools []string, command string) (name string, args map[string]any) {
+	for _, name := range []string{"Bash", "bash", "run_shell_command", "exec", "exec_command"} {
+		switch {
+		case !slices.Contains(tools, name):
+		case name != "exec_command":
+			return name, map[string]any{"command": command, "description": "Make a file"}
+		case m.escalates:
+			return name, map[string]any{"cmd": command, "sandbox_permissions": "require_escalated", "justification": "Make a file?"}
+		default:
+			return name, map[string]any{"cmd": command}
+		}
+	}
+	return "", nil
+}
