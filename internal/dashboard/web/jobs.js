@@ -141,6 +141,10 @@ async function change(method, ...given) {
 /** @param {wire.Job} j */
 export const canEdit = (j) => may("admin") && ["agentTurn", "systemEvent"].includes(j.payload?.kind);
 
+// isActive: a run of the job runs or waits.
+/** @param {wire.Job} j */
+export const isActive = (j) => Boolean(j.state?.runningAtMs) || (j.queuedRuns ?? 0) > 0;
+
 // backfill runs one slot that has passed; a dry run only returns whether it has a run already.
 /** @param {wire.Job} j @param {number} slot @param {boolean} [dryRun] */
 export async function backfill(j, slot, dryRun = false) {

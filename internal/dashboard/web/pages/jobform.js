@@ -62,7 +62,7 @@ export function JobForm({ job }) {
           ${text("from", `Not before (${d.tz || "UTC"})`, { type: "datetime-local" })}${text("until", `Not after (${d.tz || "UTC"})`, { type: "datetime-local" })}${text("runs", "Ends after so many fires", { type: "number", min: 1 })}${text("alert", "Failures in a row before an alert, 0 = no alert", { type: "number", min: 0 })}</div></details></section>
       <p id="job-fault" class="fault" role="alert">${plain(fault.value.text)}</p>
       <div class="buttons"><${Act} id="save" class="primary" run=${save(false)}>Save<//>${!job && html`<${Act} id="save-paused" run=${save(true)}>Save paused<//>`}${nothing && html`<span class="quiet">Nothing is changed yet.</span>`}</div>
-      ${!nothing && html`<p class="command"><code id="command">${plain(line)}</code> <${Act} run=${() => navigator.clipboard.writeText(line)}>Copy<//></p>`}</form>`;
+      ${!nothing && html`<p class="command"><code id="command">${plain(line)}</code> ${navigator.clipboard && html`<${Act} run=${() => navigator.clipboard.writeText(line)}>Copy<//>`}</p>`}</form>`;
 }
 
 // Preview shows the next fires by the code that fires, those of the job before the edit, and what changes of the clock do. The last good answer stays.

@@ -1,6 +1,6 @@
 // Jobs: what will run when, and how it went. The address has the filter, the order and the page.
 
-import { CONDITIONS, PAGE, SORTS, STRIP, addressOf, asked, done, hold, named, page, resume, rowOf, run, stop } from "../jobs.js";
+import { CONDITIONS, PAGE, SORTS, STRIP, addressOf, asked, done, hold, isActive, named, page, resume, rowOf, run, stop } from "../jobs.js";
 import { call, fault, may, now, route } from "../store.js";
 import { html, useEffect, useRef, useSignal } from "../ui/html.js";
 import { Act, Loading, Mark, Menu, useHeldOrder } from "../ui/parts.js";
@@ -135,7 +135,7 @@ function Streak({ job: j }) {
 
 /** @param {{job: wire.Job, ask: page.Ask}} props */
 export function Acts({ job: j, ask }) {
-  const active = j.state?.runningAtMs || (j.queuedRuns ?? 0) > 0;
+  const active = isActive(j);
   const stopping = active && html`<${Act} key="stop" class="stop" run=${() => stop(j)}>Stop<//>`;
   if (!may("admin")) return may("write") && stopping ? stopping : "";
   return html`${stopping}<${Act} key="run" class="run" run=${() => (active ? ask("run", j) : run(j))}>Run now<//>

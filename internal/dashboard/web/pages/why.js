@@ -1,6 +1,6 @@
 // Why: what became of a slot of a job. The field of a job asks about a time; the field of the header finds the job by its name, too.
 
-import { canEdit, resume, run } from "../jobs.js";
+import { canEdit, isActive, resume, run } from "../jobs.js";
 import { explain, jobsOf, knows, live, may, route } from "../store.js";
 import { html, useEffect, useRef, useSignal } from "../ui/html.js";
 import { Act, Mark } from "../ui/parts.js";
@@ -72,8 +72,8 @@ function Answer({ id, of: { asked, timezone: zone, slots: [s] }, job, ask }) {
   return html`<p><${Mark} kind=${MARKS[s.why] ?? "warn"}><strong>${plain(s.why)}</strong><//> <span class="quiet">${inZone(s.slotMs, zone)} ${plain(zone)}</span></p>
     <p class="sentence">${plain(s.text)}</p>
     ${s.cure && html`<p class="cure">What to do: ${plain(s.cure)}</p>`}
-    <p class="buttons">${(s.acts ?? []).map((act) => html`<${Cure} key=${act} act=${act} slot=${s.slotMs} job=${job} ask=${ask}/>`)}
-      ${s.runId && knows("cron.runs") && html`<a class="target" href=${addressOf(id, asked, s.runId)}>See it in the history</a>`}</p>
+    ${(s.acts || s.runId) && html`<p class="buttons">${(s.acts ?? []).map((act) => html`<${Cure} key=${act} act=${act} slot=${s.slotMs} job=${job} ask=${ask}/>`)}
+      ${s.runId && knows("cron.runs") && html`<a class="target" href=${addressOf(id, asked, s.runId)}>See it in the history</a>`}</p>`}
     ${changes.length > 0 && html`<ul class="changes">${changes.slice(0, CHANGES).map((c) => html`<li key=${`${c.ts} ${c.verb}`}>Changed since: ${plain(c.verb)} by ${plain(c.who)} at ${inZone(c.ts, zone)}</li>`)}
       ${changes.length > CHANGES && html`<li key="more">and ${changes.length - CHANGES} more</li>`}</ul>`}
     ${(s.beforeMs || s.afterMs) && html`<p class="near">${s.beforeMs && html`<span key="before">Slot before: <${Slot} id=${id} ms=${s.beforeMs} zone=${zone}>${inZone(s.beforeMs, zone)}<//></span>`}
@@ -87,7 +87,7 @@ function Cure({ act, slot, job, ask }) {
   if (!job || !may("admin")) return null;
   if (act === "edit") return canEdit(job) && html`<a class="button" href=${`${addressOf(job.id)}?edit`}>Edit the job</a>`;
   if (act === "resume") return !job.enabled && html`<${Act} run=${() => resume(job)}>Resume<//>`;
-  if (act === "run") return html`<${Act} run=${() => (job.state?.runningAtMs ? ask("run", job) : run(job))}>Run now<//>`;
+  if (act === "run") return html`<${Act} run=${() => (isActive(job) ? ask("run", job) : run(job))}>Run now<//>`;
   return act === "backfill" && html`<${Act} run=${() => ask("backfill", job, slot)}>Run this slot…<//>`;
 }
 
