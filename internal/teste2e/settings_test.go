@@ -38,7 +38,7 @@ limits: {chat: 0, requests: 0}
 		fill := func(session, mode string) (refused []string) {
 			t.Helper()
 			name := strings.ReplaceAll(session, ":", "-")
-			say(t, c, session, name+"-run", "sleep 700ms")
+			say(t, c, session, name+"-run", "sleep 2s")
 			testrun.Eventually(t, "the turn of "+session+" runs", func() bool {
 				return o.Count("SELECT count(*) FROM runs WHERE state = 'running' AND session_key = '"+session+"'") == 1
 			})
