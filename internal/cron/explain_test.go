@@ -1,6 +1,8 @@
 package cron_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +66,12 @@ func TestEachAnswerAboutASlotIsOneSentenceWithItsFigures(t *testing.T) {
 	}
 	skipped := func(reason cron.Reason) func(*cron.Evidence, *cron.Job) {
 		return row(func(r *cron.Run) { r.State, r.Reason = cron.RunSkipped, reason })
+	}
+	acts := map[string][]cron.Act{
+		"paused": {cron.ActResume}, "switched off": {cron.ActResume}, "disabled": {cron.ActResume}, "it failed": {cron.ActRun}, "its process died": {cron.ActRun},
+		"missed": {cron.ActBackfill, cron.ActEdit}, "missed by the policy": {cron.ActBackfill, cron.ActEdit}, "missed beyond the catch-up": {cron.ActBackfill, cron.ActEdit},
+		"missed without its agent": {cron.ActBackfill}, "it waits": {cron.ActRuns},
+		"overlap": {cron.ActEdit}, "buffer": {cron.ActEdit}, "a gap": {cron.ActEdit}, "invalid": {cron.ActEdit},
 	}
 	for name, c := range map[string]struct {
 		at     time.Time
@@ -173,6 +181,9 @@ func TestEachAnswerAboutASlotIsOneSentenceWithItsFigures(t *testing.T) {
 			x := cron.Explain(c.at, explained(t, c.change))
 			if x.Why != c.why || x.Text != c.text {
 				t.Errorf("got  %s: %s\nwant %s: %s", x.Why, x.Text, c.why, c.text)
+			}
+			if want := acts[name]; !slices.Equal(x.Cure.Acts, want) || len(want) > 0 && !strings.Contains(x.Cure.Text, "laneway ") {
+				t.Errorf("the cure %q offers %q, want %q and a command", x.Cure.Text, x.Cure.Acts, want)
 			}
 		})
 	}

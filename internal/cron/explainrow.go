@@ -71,7 +71,7 @@ func (e Evidence) skipped(r Run) (why Why, text string, cure Cure) {
 	case ReasonPaused:
 		return WhyPaused, "The job was paused" + e.slots(r) + ".", Cure{}
 	case ReasonOverlap:
-		return WhySkipped, "Another run of the job was active, and the job skips such slots" + e.slots(r) + ".", Cure{"make the runs shorter, or let them overlap: laneway cron edit --overlap buffer_one", []Act{ActEdit}}
+		return WhySkipped, "Another run of the job was active, and the job skips such slots" + e.slots(r) + ".", Cure{"make the runs shorter, or let one slot wait: laneway cron edit --overlap buffer_one", []Act{ActEdit}}
 	case ReasonBufferFull:
 		return WhySkipped, "A slot of the job waited already, and the job keeps one" + e.slots(r) + ".", Cure{"make the runs shorter, or let them overlap: laneway cron edit --overlap concurrent", []Act{ActEdit}}
 	case ReasonBudget:

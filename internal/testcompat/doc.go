@@ -7,7 +7,7 @@
 //   - three clients that share no code with the gateway: npm's ws, Python's standard library, a page in Chromium;
 //   - the refusals of the border, with exact codes, from outside;
 //   - nginx before the gateway;
-//   - coding agents of npm behind the gateway, before a model of the test.
+//   - coding agents from npm behind the gateway, with a scripted model.
 //
 // The clients and the pinned versions are in the directory compat. What a machine lacks (the npm registry, tmux, Chromium, Python, nginx)
 // fails the test with a sentence that says so; nothing is left out in silence. Cases of methods that the gateway does not list in

@@ -72,7 +72,7 @@ func (p *presetRun) again() []string {
 	return []string{yes(!lost && !p.asked(presetHistory)), yes(told)}
 }
 
-// commandsWith are the processes whose command line has a text.
+// commandsWith are the processes whose command line contains a string.
 func commandsWith(t *testing.T, text string) (pids []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

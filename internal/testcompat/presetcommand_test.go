@@ -18,7 +18,7 @@ import (
 	messages "laneway/internal/wire"
 )
 
-// TestCommandAgentsAnswer runs Claude Code and Codex, unmodified, as programs of the command runner, before a model of ours: text, steps, usage, files, and the session, which
+// TestCommandAgentsAnswer runs Claude Code and Codex, unmodified, as programs of the command runner, with a scripted model: text, steps, usage, files, and the session, which
 // the second turn continues, also after a restart.
 func TestCommandAgentsAnswer(t *testing.T) {
 	presets := presetCases()

@@ -214,7 +214,7 @@ func (p *presetRun) used() (all messages.UsageCount) {
 	return all
 }
 
-// asked reports whether the last request with tools to the model has a text.
+// asked reports whether the last request with tools to the model contains a string.
 func (p *presetRun) asked(text string) bool {
 	calls := p.model.Calls()
 	for i := len(calls) - 1; i >= 0; i-- {

@@ -106,7 +106,7 @@ func presetBot(t *testing.T) (bot *testtelegram.Server, channels string) {
 // presetTime bounds the conversation with a preset.
 const presetTime = 3 * time.Minute
 
-// TestPresetsAnswer runs the npm packages of presets, unmodified, behind the gateway and before a model of ours. What works is the table of docs/agents.md, which -update
+// TestPresetsAnswer runs the npm packages of presets, unmodified, behind the gateway and with a scripted model. What works is the table of docs/agents.md, which -update
 // writes. With LANEWAY_RECORD=DIR the test writes what the agents said, for the tests of internal/agent/acp.
 func TestPresetsAnswer(t *testing.T) {
 	for name, one := range presetCases() {

@@ -72,7 +72,7 @@ func (a *allows) Ask(_ context.Context, q agent.Question) (int, error) {
 	return 0, fmt.Errorf("no option of %q allows", q.Text)
 }
 
-// TestRecordedConversations replays what the npm packages of the presets said in November 2026, before a model of ours that asks for one command (TestPresetsAnswer in
+// TestRecordedConversations replays what the npm packages of the presets said in November 2026, with a scripted model that asks for one command (TestPresetsAnswer in
 // internal/testcompat has recorded it): three turns, with a permission where the agent asks for one, and the usage of each.
 func TestRecordedConversations(t *testing.T) {
 	t.Parallel()
