@@ -7,22 +7,22 @@ type AgentParams struct {
 	Message           string       `json:"message" rule:"required,min=1,max=262144,bytes"`     // the text
 	IdempotencyKey    string       `json:"idempotencyKey" rule:"required,min=1,max=128"`       // names the call, so that it can be sent again; it becomes the id of the run
 	SessionKey        string       `json:"sessionKey,omitempty" rule:"max=512"`                // the session; absent = the main session of the agent
-	AgentID           string       `json:"agentId,omitempty" rule:"min=1"`                     // the agent; absent = that of the session, or the default agent
-	SessionID         string       `json:"sessionId,omitempty"`                                // taken without effect
-	Timeout           *int64       `json:"timeout,omitempty" rule:"min=0,max=86400"`           // the longest time of the turn in seconds; absent = that of the agent, 0 = 24 hours
-	Lane              string       `json:"lane,omitempty" rule:"max=64"`                       // the lane; absent = that of the session
+	AgentID           string       `json:"agentId,omitempty" rule:"min=1"`                     // the agent; absent = the agent of the session, or the default agent
+	SessionID         string       `json:"sessionId,omitempty"`                                // accepted and ignored
+	Timeout           *int64       `json:"timeout,omitempty" rule:"min=0,max=86400"`           // the longest time of the turn in seconds; absent = the limit of the agent, 0 = 24 hours
+	Lane              string       `json:"lane,omitempty" rule:"max=64"`                       // the lane; absent = the lane of the session
 	Deliver           bool         `json:"deliver,omitempty"`                                  // also send the answer to a chat
-	Channel           string       `json:"channel,omitempty" rule:"max=128"`                   // deliver: the channel; absent = that of the session
-	ReplyChannel      string       `json:"replyChannel,omitempty" rule:"max=128"`              // deliver: the same, and goes before channel
+	Channel           string       `json:"channel,omitempty" rule:"max=128"`                   // deliver: the channel; absent = the channel of the session
+	ReplyChannel      string       `json:"replyChannel,omitempty" rule:"max=128"`              // deliver: the same; used instead of channel when both are given
 	To                string       `json:"to,omitempty" rule:"max=256"`                        // deliver: the chat
 	AccountID         string       `json:"accountId,omitempty" rule:"max=128"`                 // deliver: the account of the channel
 	ThreadID          string       `json:"threadId,omitempty" rule:"max=128"`                  // deliver: the thread of the chat
-	BestEffortDeliver bool         `json:"bestEffortDeliver,omitempty"`                        // taken without effect
-	Model             string       `json:"model,omitempty" rule:"max=256"`                     // the model; absent = that of the agent
-	Thinking          string       `json:"thinking,omitempty" rule:"max=64"`                   // how much the model may think, in its own words
-	ExtraSystemPrompt string       `json:"extraSystemPrompt,omitempty" rule:"max=65536,bytes"` // a text behind the system prompt of the agent
-	Label             string       `json:"label,omitempty" rule:"min=1,max=512"`               // taken without effect
-	Attachments       []Attachment `json:"attachments,omitempty" rule:"max=16"`                // files that were sent in before
+	BestEffortDeliver bool         `json:"bestEffortDeliver,omitempty"`                        // accepted and ignored
+	Model             string       `json:"model,omitempty" rule:"max=256"`                     // the model; absent = the model of the agent
+	Thinking          string       `json:"thinking,omitempty" rule:"max=64"`                   // how much the model may think, in the words of the model
+	ExtraSystemPrompt string       `json:"extraSystemPrompt,omitempty" rule:"max=65536,bytes"` // text that is appended to the system prompt of the agent
+	Label             string       `json:"label,omitempty" rule:"min=1,max=512"`               // accepted and ignored
+	Attachments       []Attachment `json:"attachments,omitempty" rule:"max=16"`                // files that were uploaded before
 }
 
 // AgentResult is the result of agent: [AgentAccepted] in the first response, [AgentEnd] in the second.
@@ -31,7 +31,7 @@ type AgentResult struct{ Of any }
 // Variants lists the types of the result.
 func (AgentResult) Variants() []any { return []any{AgentAccepted{}, AgentEnd{}} }
 
-// Variant is the result as what it is: an encoder that knows of it saves a copy.
+// Variant returns the value itself, so that an encoder that supports it saves a copy.
 func (r AgentResult) Variant() any { return r.Of }
 
 // MarshalJSON is the JSON of the variant.
@@ -56,7 +56,7 @@ type AgentEnd struct {
 
 // AgentAnswer is the answer of a run.
 type AgentAnswer struct {
-	Payloads []AgentText `json:"payloads"` // the text, in one part
+	Payloads []AgentText `json:"payloads"` // the text, as one part
 	Meta     AgentMeta   `json:"meta"`     // how long it took
 }
 
@@ -77,23 +77,23 @@ type AgentsListResult struct {
 	MainKey   string       `json:"mainKey"`                      // the short name of the main session: main
 	Scope     string       `json:"scope" rule:"enum=per-sender"` // always per-sender
 	Agents    []AgentEntry `json:"agents"`                       // the agents
-	Servers   []ToolServer `json:"servers,omitempty"`            // Extended: the MCP servers whose tools agents call, as the process that answers sees them; absent = none, or the caller sees its own only
+	Servers   []ToolServer `json:"servers,omitempty"`            // Extended: the MCP servers whose tools agents call, as seen by the process that answers; absent when there are no servers or the caller sees only its own data
 }
 
 // ToolServer is an MCP server whose tools agents call.
 type ToolServer struct {
 	Name      string   `json:"name"`                                                    // its name
-	State     string   `json:"state" rule:"enum=connecting|connected|suspended|failed"` // suspended = it has failed several times and is not asked for a while; failed = it is not connected
-	Tools     []string `json:"tools"`                                                   // the names of the tools that agents are offered
-	LastError *string  `json:"lastError"`                                               // what went wrong last; null = nothing since the connection
+	State     string   `json:"state" rule:"enum=connecting|connected|suspended|failed"` // suspended = it failed several times and is not called for a while; failed = it is not connected
+	Tools     []string `json:"tools"`                                                   // the names of the tools that are offered to agents
+	LastError *string  `json:"lastError"`                                               // the last error since the connection; null = no error
 }
 
 // AgentEntry is an agent.
 type AgentEntry struct {
 	ID     string      `json:"id"`                     // its id
 	Kind   string      `json:"kind" rule:"enum=agent"` // always agent
-	Name   string      `json:"name,omitempty"`         // its name for people
-	Model  *AgentModel `json:"model,omitempty"`        // its model; absent = it has none
+	Name   string      `json:"name,omitempty"`         // its display name
+	Model  *AgentModel `json:"model,omitempty"`        // its model; absent when it has no model
 	Runner string      `json:"runner,omitempty"`       // Extended: what runs it: echo, command, acp, http, openai, anthropic
 
 	Servers []string `json:"servers,omitempty"` // Extended: the MCP servers whose tools it may call

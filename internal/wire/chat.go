@@ -10,27 +10,27 @@ type ChatSendParams struct {
 	Message        string       `json:"message" rule:"required,min=1,max=262144,bytes"`                         // the text
 	IdempotencyKey string       `json:"idempotencyKey" rule:"required,min=1,max=128"`                           // names the call, so that it can be sent again; it becomes the id of the run
 	AgentID        string       `json:"agentId,omitempty" rule:"min=1"`                                         // must be the agent of the session
-	SessionID      string       `json:"sessionId,omitempty" rule:"min=1"`                                       // taken without effect
+	SessionID      string       `json:"sessionId,omitempty" rule:"min=1"`                                       // accepted and ignored
 	QueueMode      string       `json:"queueMode,omitempty" rule:"enum=queue|followup|interrupt|collect|steer"` // what the message does to the queue of the session; absent = the mode of the session
 	Deliver        bool         `json:"deliver,omitempty"`                                                      // also send the answer to the chat of the session
-	TimeoutMs      *int64       `json:"timeoutMs,omitempty" rule:"min=0,max=86400000"`                          // the longest time of the turn; absent = that of the agent, 0 = 24 hours
-	Thinking       string       `json:"thinking,omitempty"`                                                     // how much the model may think, in its own words
-	Attachments    []Attachment `json:"attachments,omitempty" rule:"max=16"`                                    // files that were sent in before
+	TimeoutMs      *int64       `json:"timeoutMs,omitempty" rule:"min=0,max=86400000"`                          // the longest time of the turn; absent = the limit of the agent, 0 = 24 hours
+	Thinking       string       `json:"thinking,omitempty"`                                                     // how much the model may think, in the words of the model
+	Attachments    []Attachment `json:"attachments,omitempty" rule:"max=16"`                                    // files that were uploaded before
 	Extended       bool         `json:"extended,omitempty"`                                                     // asks for the extended view
 }
 
 // Attachment is a file of a message.
 type Attachment struct {
-	FileID string `json:"fileId" rule:"required,min=1,max=128"` // the id of a file that was sent in with POST /v1/files
+	FileID string `json:"fileId" rule:"required,min=1,max=128"` // the id of a file that was uploaded with POST /v1/files
 }
 
 // WantsExtended reports whether the call asks for the extended view.
 func (p *ChatSendParams) WantsExtended() bool { return p.Extended }
 
-// ChatSendResult is the result of chat.send. A turn that waits gets an empty event chat right after it.
+// ChatSendResult is the result of chat.send. An empty event chat follows at once for a turn that waits.
 type ChatSendResult struct {
 	RunID    string `json:"runId"`                                                 // the run; the idempotencyKey of the call
-	Status   string `json:"status" rule:"enum=started|in_flight|ok|error|timeout"` // started for a new message, also when it waits; else how far the one with this key is
+	Status   string `json:"status" rule:"enum=started|in_flight|ok|error|timeout"` // started for a new message, even when it waits; otherwise the state of the message with this key
 	Queued   *bool  `json:"queued,omitempty"`                                      // Extended: whether the message waits
 	Position *int   `json:"position,omitempty"`                                    // Extended: its place in the queue of the session, from 1
 }
@@ -54,10 +54,10 @@ type ChatAbortResult struct {
 // WakeParams are the parameters of wake.
 type WakeParams struct {
 	_              struct{} `open:"true"`
-	Mode           string   `json:"mode" rule:"required,enum=now|next-heartbeat"`  // now starts a turn, next-heartbeat goes before the next one
+	Mode           string   `json:"mode" rule:"required,enum=now|next-heartbeat"`  // now starts a turn, next-heartbeat puts the text before the next one
 	Text           string   `json:"text" rule:"required,min=1,max=65536,bytes"`    // the text
 	SessionKey     string   `json:"sessionKey,omitempty" rule:"min=1,max=512"`     // the session; absent = the main session of the agent
-	AgentID        string   `json:"agentId,omitempty" rule:"min=1"`                // the agent; absent = that of the session, or the default agent
+	AgentID        string   `json:"agentId,omitempty" rule:"min=1"`                // the agent; absent = the agent of the session, or the default agent
 	IdempotencyKey string   `json:"idempotencyKey,omitempty" rule:"min=1,max=128"` // names the call, so that it can be sent again
 }
 
@@ -72,13 +72,14 @@ type ChatHistoryParams struct {
 	_          struct{} `also:"messageId,inputRunIds,pendingBefore,agentId"`
 	SessionKey string   `json:"sessionKey" rule:"required,min=1,max=512"`   // the session
 	Limit      *int64   `json:"limit,omitempty" rule:"min=1,max=1000"`      // the most messages; absent = 200
-	Offset     int64    `json:"offset,omitempty" rule:"min=0"`              // how many of the newest messages to pass over
+	Offset     int64    `json:"offset,omitempty" rule:"min=0"`              // how many of the newest messages to skip
 	Cursor     *string  `json:"cursor,omitempty" rule:"max=256"`            // a deltaCursor: only the messages after it
-	MaxChars   *int64   `json:"maxChars,omitempty" rule:"min=1,max=500000"` // longer texts are cut to so many characters; absent = 12,000
+	MaxChars   *int64   `json:"maxChars,omitempty" rule:"min=1,max=500000"` // longer messages are cut to this number of characters; absent = 12,000
 	SessionID  string   `json:"sessionId,omitempty" rule:"min=1,max=128"`   // an archived transcript of the session
 }
 
-// ChatHistoryResult is the result of chat.history: [HistoryPage] without a cursor, else [HistoryDelta], or [HistoryReset] when the transcript was replaced.
+// ChatHistoryResult is the result of chat.history: [HistoryPage] without a cursor; with one, [HistoryDelta], or [HistoryReset] when the
+// transcript was replaced.
 type ChatHistoryResult struct{ Of any }
 
 // Variants lists the types of the result.
@@ -86,7 +87,7 @@ func (ChatHistoryResult) Variants() []any {
 	return []any{HistoryPage[HistoryMessage]{}, HistoryDelta[HistoryMessage]{}, HistoryReset{}}
 }
 
-// Variant is the result as what it is: an encoder that knows of it saves a copy.
+// Variant returns the value itself, so that an encoder that supports it saves a copy.
 func (r ChatHistoryResult) Variant() any { return r.Of }
 
 // MarshalJSON is the JSON of the variant.
@@ -94,15 +95,15 @@ func (r ChatHistoryResult) MarshalJSON() ([]byte, error) { return encode(r.Of) }
 
 // HistoryPage has messages of a transcript, oldest first.
 //
-// M is [HistoryMessage], or its JSON where it is encoded already.
+// M is [HistoryMessage], or its JSON when it is already encoded.
 type HistoryPage[M any] struct {
 	SessionKey    string        `json:"sessionKey"`            // the whole key of the session
-	SessionID     string        `json:"sessionId"`             // which transcript it is; "" = the session has none
+	SessionID     string        `json:"sessionId"`             // the id of the transcript; "" when the session has no transcript
 	Messages      []M           `json:"messages"`              // the messages
 	HasMore       bool          `json:"hasMore"`               // there are older ones
 	TotalMessages int           `json:"totalMessages"`         // all messages of the transcript
-	DeltaCursor   string        `json:"deltaCursor"`           // the place after the newest message, for cursor
-	PendingInputs PendingInputs `json:"pendingInputs"`         // what waits
+	DeltaCursor   string        `json:"deltaCursor"`           // the position after the newest message, for cursor
+	PendingInputs PendingInputs `json:"pendingInputs"`         // messages that wait
 	InFlightRun   *InFlightRun  `json:"inFlightRun,omitempty"` // the answer that is being made
 	SessionInfo   SessionRow    `json:"sessionInfo"`           // the session, as in sessions.list
 }
@@ -113,8 +114,8 @@ type HistoryPage[M any] struct {
 type HistoryDelta[M any] struct {
 	Kind          string        `json:"kind" rule:"enum=delta"` // always delta
 	Messages      []M           `json:"messages"`               // the messages, oldest first
-	DeltaCursor   string        `json:"deltaCursor"`            // the place after the last of them
-	PendingInputs PendingInputs `json:"pendingInputs"`          // what waits
+	DeltaCursor   string        `json:"deltaCursor"`            // the position after the last of them
+	PendingInputs PendingInputs `json:"pendingInputs"`          // messages that wait
 	InFlightRun   *InFlightRun  `json:"inFlightRun,omitempty"`  // the answer that is being made
 	SessionInfo   SessionRow    `json:"sessionInfo"`            // the session, as in sessions.list
 }
@@ -129,18 +130,18 @@ type HistoryMessage struct {
 	ID         string        `json:"id,omitempty"`                                // its id; absent while it waits
 	Seq        int64         `json:"seq,omitempty"`                               // its number in the transcript; absent while it waits
 	Role       string        `json:"role" rule:"enum=user|assistant|system|tool"` // who wrote it; system names what was stopped, interrupted or dropped
-	Content    []TextPart    `json:"content"`                                     // the text, in one part
+	Content    []TextPart    `json:"content"`                                     // the text, as one part
 	Timestamp  int64         `json:"timestamp"`                                   // when, in Unix milliseconds
 	RunID      string        `json:"runId,omitempty"`                             // its run
 	StopReason string        `json:"stopReason,omitempty"`                        // what ended the answer
 	Command    bool          `json:"command,omitempty"`                           // it belongs to a chat command
-	Covers     *SeqRange     `json:"covers,omitempty"`                            // of a summary: the messages that it stands for
-	Files      []MessageFile `json:"files,omitempty"`                             // files that came with it; in the text each has a line
+	Covers     *SeqRange     `json:"covers,omitempty"`                            // of a summary: the messages that it summarizes
+	Files      []MessageFile `json:"files,omitempty"`                             // files that came with it; each has a line in the text
 	// for terminal clients of OpenClaw
 	Openclaw *ClientMark `json:"__openclaw,omitempty"` //nolint:tagliatelle // the name that they look for
 }
 
-// SeqRange is messages of a transcript.
+// SeqRange is a range of messages of a transcript.
 type SeqRange struct {
 	From int64 `json:"from"` // the number of the first one
 	To   int64 `json:"to"`   // the number of the last one
@@ -148,16 +149,16 @@ type SeqRange struct {
 
 // MessageFile is a file that came with a message.
 type MessageFile struct {
-	Name     string `json:"name"`     // its name, which is no path
-	MIMEType string `json:"mimeType"` // its kind
-	Size     int64  `json:"size"`     // how many bytes it has
-	URL      string `json:"url"`      // a path of this gateway whose GET has the content, with the same credential in the header Authorization
+	Name     string `json:"name"`     // its name without a path
+	MIMEType string `json:"mimeType"` // its MIME type
+	Size     int64  `json:"size"`     // its size in bytes
+	URL      string `json:"url"`      // a path of this gateway; GET returns the content, with the same credential in the header Authorization
 }
 
-// Text is the whole text of the message.
+// Text returns the whole text of the message.
 func (m *HistoryMessage) Text() string { return textOf(m.Content) }
 
-// Text is the whole text of the message; "" for nil.
+// Text returns the whole text of the message; "" for nil.
 func (m *ChatMessage) Text() string {
 	if m == nil {
 		return ""
@@ -173,11 +174,11 @@ func textOf(parts []TextPart) string {
 	return b.String()
 }
 
-// ClientMark is what terminal clients of OpenClaw look for.
+// ClientMark has the members that terminal clients of OpenClaw read.
 type ClientMark struct {
 	ID             string `json:"id"`                       // the id of the message
 	Seq            int64  `json:"seq"`                      // its number
-	IdempotencyKey string `json:"idempotencyKey,omitempty"` // of a message of a user: that of its run, with :user behind it
+	IdempotencyKey string `json:"idempotencyKey,omitempty"` // of a message of a user: the idempotencyKey of its run, followed by :user
 }
 
 // PendingInputs are the first messages that wait.
@@ -199,5 +200,5 @@ type PendingInput struct {
 type InFlightRun struct {
 	RunID string `json:"runId"` // its run
 	Text  string `json:"text"`  // the text so far
-	Seq   int64  `json:"seq"`   // of the last event of the run
+	Seq   int64  `json:"seq"`   // the number of the last event of the run
 }

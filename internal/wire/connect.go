@@ -17,7 +17,7 @@ const RoleOperator = "operator"
 
 // Challenge is the payload of the event connect.challenge, the first frame of every connection.
 type Challenge struct {
-	Nonce string `json:"nonce"` // a random value; nothing has to be done with it
+	Nonce string `json:"nonce"` // a random value; the client need not use it
 	TS    int64  `json:"ts"`    // the time of the gateway in Unix milliseconds
 }
 
@@ -28,8 +28,8 @@ type ConnectParams struct {
 	MaxProtocol int64         `json:"maxProtocol" rule:"required,min=1"` // the newest version that the client speaks
 	Client      ConnectClient `json:"client" rule:"required"`            // what the client is
 	Role        string        `json:"role,omitempty"`                    // operator, the default and the only role
-	Scopes      []string      `json:"scopes,omitempty" rule:"max=64"`    // the scopes that the client wants; absent or empty = none are granted
-	Caps        []string      `json:"caps,omitempty" rule:"max=64"`      // what the client understands: laneway-ext, tool-events, cron-brief
+	Scopes      []string      `json:"scopes,omitempty" rule:"max=64"`    // the scopes that the client requests; absent or empty = no scope is granted
+	Caps        []string      `json:"caps,omitempty" rule:"max=64"`      // the capabilities of the client: laneway-ext, tool-events, cron-brief
 	Auth        ConnectAuth   `json:"auth,omitzero"`                     // the credential
 }
 
@@ -49,7 +49,7 @@ type ConnectAuth struct {
 	Password string   `json:"password,omitempty"` // the password of the gateway
 }
 
-// HelloOK is the result of connect. It is in the standard view, but for the name of the credential.
+// HelloOK is the result of connect. It is in the standard view, except for the name of the credential.
 type HelloOK struct {
 	Type     string        `json:"type" rule:"enum=hello-ok"` // always hello-ok
 	Protocol int           `json:"protocol"`                  // the version that the connection speaks
@@ -67,7 +67,7 @@ type HelloServer struct {
 	ConnID  string `json:"connId"`  // of this connection, as in the log
 }
 
-// HelloFeatures lists what the gateway knows.
+// HelloFeatures lists what the gateway supports.
 type HelloFeatures struct {
 	Methods      []string `json:"methods"`      // all names of the method table
 	Events       []string `json:"events"`       // all events
@@ -80,11 +80,11 @@ type HelloSnapshot struct {
 	Health          json.RawMessage `json:"health"`                              // as the result of health, in the standard view
 	StateVersion    StateVersion    `json:"stateVersion"`                        // the version of this state
 	UptimeMs        int64           `json:"uptimeMs"`                            // since the start of the gateway
-	SessionDefaults SessionDefaults `json:"sessionDefaults"`                     // what session keys may leave out
+	SessionDefaults SessionDefaults `json:"sessionDefaults"`                     // defaults for the parts that session keys may leave out
 	AuthMode        string          `json:"authMode" rule:"enum=token|password"` // how clients authenticate
 }
 
-// SessionDefaults are the parts of a session key that may be left out.
+// SessionDefaults has the defaults for the parts of a session key that may be left out.
 type SessionDefaults struct {
 	DefaultAgentID string `json:"defaultAgentId"` // the agent of a key that names none
 	MainKey        string `json:"mainKey"`        // the short name of the main session: main
@@ -103,5 +103,5 @@ type HelloAuth struct {
 type HelloPolicy struct {
 	MaxPayload       int64 `json:"maxPayload"`       // the largest message of the client, in bytes
 	MaxBufferedBytes int   `json:"maxBufferedBytes"` // the send buffer of the gateway for this connection
-	TickIntervalMs   int64 `json:"tickIntervalMs"`   // the distance of tick events; a client gives up after twice that silence
+	TickIntervalMs   int64 `json:"tickIntervalMs"`   // the interval of tick events; a client disconnects after twice this time without an event
 }

@@ -5,7 +5,7 @@ import "laneway/internal/chat"
 // The codes of an [Error].
 const (
 	CodeInvalid     = "INVALID_REQUEST" // the request must be changed before it can succeed
-	CodeForbidden   = "FORBIDDEN"       // the connection has no right to it
+	CodeForbidden   = "FORBIDDEN"       // the connection lacks the permission
 	CodeUnavailable = "UNAVAILABLE"     // the same request may succeed later
 )
 
@@ -13,18 +13,18 @@ const (
 type Error struct {
 	Code         string         `json:"code" rule:"enum=INVALID_REQUEST|FORBIDDEN|UNAVAILABLE"` // what kind of refusal it is
 	Message      string         `json:"message"`                                                // one sentence for a person
-	Details      map[string]any `json:"details,omitempty"`                                      // values for programs; code is the finer code of the table of errors
+	Details      map[string]any `json:"details,omitempty"`                                      // values for programs; code is the detail code in the table of errors
 	Retryable    bool           `json:"retryable,omitempty"`                                    // nothing was done, and the same request may succeed later
 	RetryAfterMs int64          `json:"retryAfterMs,omitempty"`                                 // when to try again, in milliseconds from now
 }
 
-// DetailCode returns the finer code, "" = none.
+// DetailCode returns the detail code, or "".
 func (e *Error) DetailCode() string {
 	code, _ := e.Details["code"].(string) //nolint:errcheck // not every error has one
 	return code
 }
 
-// The finer codes, member code of the details of an error. Those that the core uses are its own.
+// The detail codes: the member code of the details of an error. The core declares the codes that it uses itself.
 const (
 	DetailTokenMissing       = "AUTH_TOKEN_MISSING"  //nolint:gosec // a code, no credential
 	DetailTokenMismatch      = "AUTH_TOKEN_MISMATCH" //nolint:gosec // a code, no credential

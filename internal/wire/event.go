@@ -14,7 +14,7 @@ const (
 	EventCron      = "cron"
 )
 
-// Tick is the payload of the event tick: a sign of life.
+// Tick is the payload of the event tick, which is a keepalive.
 type Tick struct {
 	TS int64 `json:"ts"` // the time of the gateway in Unix milliseconds
 }
@@ -38,24 +38,24 @@ type SessionsChanged struct {
 	TS         int64  `json:"ts"`         // when, in Unix milliseconds
 }
 
-// ChatEvent is the payload of the event chat. Each run has exactly one event final, aborted or error, and none after it.
+// ChatEvent is the payload of the event chat. Each run has exactly one event final, aborted or error, which is its last event.
 type ChatEvent struct {
 	RunID        string       `json:"runId"`                                                                             // the run
 	SessionKey   string       `json:"sessionKey"`                                                                        // its session
 	AgentID      string       `json:"agentId"`                                                                           // the agent of the session
-	Seq          int64        `json:"seq"`                                                                               // only grows within a run, over its attempts too
+	Seq          int64        `json:"seq"`                                                                               // strictly increasing within a run, across its attempts
 	State        ChatState    `json:"state" rule:"enum=delta|final|aborted|error"`                                       // what happened
-	Message      *ChatMessage `json:"message,omitempty"`                                                                 // delta: the text so far; else the whole text, if there is any
+	Message      *ChatMessage `json:"message,omitempty"`                                                                 // delta: the text so far; otherwise the whole text, absent when it is empty
 	DeltaText    *string      `json:"deltaText,omitempty"`                                                               // delta: the new text; all of it with replace
 	Replace      bool         `json:"replace,omitempty"`                                                                 // delta: deltaText replaces what came before
-	Usage        *Usage       `json:"usage,omitempty"`                                                                   // final, error: what the model counted
+	Usage        *Usage       `json:"usage,omitempty"`                                                                   // final, error: the usage that the model reported
 	StopReason   string       `json:"stopReason,omitempty"`                                                              // final: stop, or what ended the answer; merged with yielded; aborted: who stopped it
-	Yielded      bool         `json:"yielded,omitempty"`                                                                 // final: the message went into a later turn, which has the answer
+	Yielded      bool         `json:"yielded,omitempty"`                                                                 // final: the message was merged into a later turn, which has the answer
 	ErrorMessage string       `json:"errorMessage,omitempty"`                                                            // error: one sentence for a person
-	ErrorKind    string       `json:"errorKind,omitempty" rule:"enum=timeout|rate_limit|context_length|refusal|unknown"` // error: what kind it is
+	ErrorKind    string       `json:"errorKind,omitempty" rule:"enum=timeout|rate_limit|context_length|refusal|unknown"` // error: its kind
 }
 
-// ChatState is what an event chat is about.
+// ChatState is the kind of an event chat.
 type ChatState string
 
 // The states of an event chat.
@@ -72,10 +72,10 @@ func (s ChatState) Ends() bool { return s == ChatFinal || s == ChatAborted || s 
 // ChatMessage is the text of an event chat.
 type ChatMessage struct {
 	Role      string     `json:"role" rule:"enum=assistant"` // always assistant
-	Content   []TextPart `json:"content"`                    // the text, in one part
+	Content   []TextPart `json:"content"`                    // the text, as one part
 	Timestamp int64      `json:"timestamp"`                  // when, in Unix milliseconds
 	Command   bool       `json:"command,omitempty"`          // it is the reply to a chat command
-	Note      string     `json:"note,omitempty"`             // final: a sentence for a person in place of an answer without text
+	Note      string     `json:"note,omitempty"`             // final: a sentence for a person, sent when the answer has no text
 }
 
 // TextPart is a part of a message.
@@ -84,7 +84,7 @@ type TextPart struct {
 	Text string `json:"text"`                  // the text
 }
 
-// Usage is what a model counted.
+// Usage is the usage that a model reported.
 type Usage struct {
 	InputTokens  int `json:"inputTokens"`  // tokens of the request
 	OutputTokens int `json:"outputTokens"` // tokens of the answer
@@ -93,13 +93,13 @@ type Usage struct {
 
 // AgentEvent is the payload of the event agent.
 //
-// D is [AgentData], or one of its variants where it is known which.
+// D is [AgentData], or one of its variants when the variant is known.
 type AgentEvent[D any] struct {
 	RunID      string      `json:"runId"`                                       // the run
-	Seq        int64       `json:"seq"`                                         // only grows within a run
-	Stream     AgentStream `json:"stream" rule:"enum=lifecycle|assistant|tool"` // what data is
+	Seq        int64       `json:"seq"`                                         // strictly increasing within a run
+	Stream     AgentStream `json:"stream" rule:"enum=lifecycle|assistant|tool"` // the kind of data
 	TS         int64       `json:"ts"`                                          // when, in Unix milliseconds
-	Data       D           `json:"data"`                                        // by the stream
+	Data       D           `json:"data"`                                        // depends on stream
 	SessionKey string      `json:"sessionKey,omitempty"`                        // Extended: the session
 	AgentID    string      `json:"agentId,omitempty"`                           // Extended: its agent
 	Lane       string      `json:"lane,omitempty"`                              // Extended: the lane of the run
@@ -120,7 +120,7 @@ type AgentData struct{ Of any }
 
 // LifecycleData is the data of the stream lifecycle.
 type LifecycleData struct {
-	Phase string `json:"phase" rule:"enum=queued|start|end|error"` // what the run does; queued in the extended view only
+	Phase string `json:"phase" rule:"enum=queued|start|end|error"` // the state of the run; queued in the extended view only
 	Error string `json:"error,omitempty"`                          // one sentence for a person
 }
 
@@ -133,11 +133,11 @@ type AssistantData struct {
 
 // ToolData is the data of the stream tool, for clients with the capability tool-events.
 type ToolData struct {
-	Phase         string `json:"phase" rule:"enum=start|update|result"` // where the call is
+	Phase         string `json:"phase" rule:"enum=start|update|result"` // the progress of the call
 	ToolCallID    string `json:"toolCallId"`                            // which call
 	Name          string `json:"name"`                                  // the name of the tool
-	Args          any    `json:"args,omitempty"`                        // its arguments: JSON, or a text that was cut
+	Args          any    `json:"args,omitempty"`                        // its arguments: JSON, or a string when they were cut
 	PartialResult any    `json:"partialResult,omitempty"`               // update: the result so far
-	Result        any    `json:"result,omitempty"`                      // start and result: the result, if there is one
+	Result        any    `json:"result,omitempty"`                      // start and result: the result, if it exists
 	IsError       bool   `json:"isError,omitempty"`                     // the call failed
 }

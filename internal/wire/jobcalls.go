@@ -2,7 +2,7 @@ package wire
 
 import "encoding/json"
 
-// CronAddParams are the parameters of cron.add. Bounds of the members of a job are in docs/cron.md.
+// CronAddParams are the parameters of cron.add. The limits of the members of a job are in docs/cron.md.
 type CronAddParams struct {
 	Name               json.RawMessage `json:"name" rule:"required"`                    // the name
 	Schedule           json.RawMessage `json:"schedule" rule:"required"`                // when it fires: as schedule of a job
@@ -11,12 +11,12 @@ type CronAddParams struct {
 	Extended           bool            `json:"extended,omitempty"`                      // asks for the extended view
 	IdempotencyKey     string          `json:"idempotencyKey,omitempty" rule:"max=128"` // names the call, so that it can be sent again
 	IfNameExists       json.RawMessage `json:"ifNameExists,omitempty"`                  // when the owner has jobs of this name: refuse, replace the only one, or make a new one; absent = new
-	FormerID           string          `json:"formerId,omitempty" rule:"max=128"`       // the id of a removed job of the caller: a new job gets it, and so continues its history
-	AgentID            json.RawMessage `json:"agentId,omitempty"`                       // the agent; absent = the default agent
+	FormerID           string          `json:"formerId,omitempty" rule:"max=128"`       // what to do when the owner has jobs of this name: refuse, replace the only one, or make a new one; absent = new
+	AgentID            json.RawMessage `json:"agentId,omitempty"`                       // the id of a removed job of the caller: the new job receives it and continues its history
 	AtMostOnce         json.RawMessage `json:"atMostOnce,omitempty"`                    // do not repeat a run that was interrupted
 	DeclarationKey     json.RawMessage `json:"declarationKey,omitempty"`                // a key of the client; a job with this key is updated
-	DeleteAfterRun     json.RawMessage `json:"deleteAfterRun,omitempty"`                // remove the job after its first planned fire that ended well
-	Delivery           json.RawMessage `json:"delivery,omitempty"`                      // where its answers go: as delivery of a job
+	DeleteAfterRun     json.RawMessage `json:"deleteAfterRun,omitempty"`                // the client's key for the job; a job with this key is updated
+	Delivery           json.RawMessage `json:"delivery,omitempty"`                      // remove the job after its first planned fire that succeeded
 	Description        json.RawMessage `json:"description,omitempty"`                   // for people
 	DisplayName        json.RawMessage `json:"displayName,omitempty"`                   // for people
 	DST                json.RawMessage `json:"dst,omitempty"`                           // what happens when the clock is changed: as dst of a job
@@ -24,20 +24,20 @@ type CronAddParams struct {
 	EndsAtMs           json.RawMessage `json:"endsAtMs,omitempty"`                      // no slots after it, in Unix milliseconds
 	FailureAlert       json.RawMessage `json:"failureAlert,omitempty"`                  // when failures are reported: as failureAlert of a job
 	JitterMs           json.RawMessage `json:"jitterMs,omitempty"`                      // delay its fires by a fixed time of at most this
-	Key                json.RawMessage `json:"key,omitempty"`                           // as declarationKey
+	Key                json.RawMessage `json:"key,omitempty"`                           // delay its fires by a fixed time of at most this
 	Lane               json.RawMessage `json:"lane,omitempty"`                          // the lane of its runs; absent = cron
 	MaxRuns            json.RawMessage `json:"maxRuns,omitempty"`                       // planned fires in all; absent = no limit
-	Missed             json.RawMessage `json:"missed,omitempty"`                        // what happens to slots that passed while no process ran: as missed of a job
+	Missed             json.RawMessage `json:"missed,omitempty"`                        // the number of planned fires; absent = no limit
 	Overlap            json.RawMessage `json:"overlap,omitempty"`                       // what happens to a slot while a run is active
 	Owner              json.RawMessage `json:"owner,omitempty"`                         // taken without effect
-	Pacing             json.RawMessage `json:"pacing,omitempty"`                        // refused unless it is null: not supported
+	Pacing             json.RawMessage `json:"pacing,omitempty"`                        // accepted and ignored
 	PauseAfterFailures json.RawMessage `json:"pauseAfterFailures,omitempty"`            // failed runs in a row that pause it; 0 = never
 	Paused             json.RawMessage `json:"paused,omitempty"`                        // make it paused: as paused of a job
 	Retry              json.RawMessage `json:"retry,omitempty"`                         // what happens when a run fails: as retry of a job
 	SessionKey         json.RawMessage `json:"sessionKey,omitempty"`                    // the session that sessionTarget current means
 	StartsAtMs         json.RawMessage `json:"startsAtMs,omitempty"`                    // no slots before it, in Unix milliseconds
 	State              json.RawMessage `json:"state,omitempty"`                         // taken without effect
-	TimeoutSeconds     json.RawMessage `json:"timeoutSeconds,omitempty"`                // the longest time of an attempt; 0 = 24 hours
+	TimeoutSeconds     json.RawMessage `json:"timeoutSeconds,omitempty"`                // accepted and ignored
 	Trigger            json.RawMessage `json:"trigger,omitempty"`                       // refused unless it is null: not supported
 	WakeMode           json.RawMessage `json:"wakeMode,omitempty"`                      // when its text runs in a session: now or next-heartbeat
 }
@@ -51,7 +51,7 @@ type CronAddResult struct{ Of any }
 // Variants lists the types of the result.
 func (CronAddResult) Variants() []any { return []any{Job{}, JobDeclared{}} }
 
-// Variant is the result as what it is: an encoder that knows of it saves a copy.
+// Variant returns the value itself, so that an encoder that supports it saves a copy.
 func (r CronAddResult) Variant() any { return r.Of }
 
 // MarshalJSON is the JSON of the variant.
@@ -62,22 +62,22 @@ type JobDeclared struct {
 	Created         bool            `json:"created"`           // it is new
 	DeliveryPreview DeliveryPreview `json:"deliveryPreview"`   // where its answers go, in words
 	Job             Job             `json:"job"`               // the job
-	Updated         bool            `json:"updated,omitempty"` // it was there and has changed
+	Updated         bool            `json:"updated,omitempty"` // it existed and has changed
 }
 
-// CronCreateParams are the parameters of cron.create, in the words of another family of gateways.
+// CronCreateParams are the parameters of cron.create, with the member names of another family of gateways.
 type CronCreateParams struct {
 	Name           json.RawMessage `json:"name" rule:"required"`     // the name
 	Schedule       json.RawMessage `json:"schedule" rule:"required"` // when it fires: as schedule of a job
 	Message        json.RawMessage `json:"message" rule:"required"`  // the text
 	Deliver        bool            `json:"deliver,omitempty"`        // whether answers go to a channel
 	Channel        string          `json:"channel,omitempty"`        // deliver: the channel
-	DeliverChannel string          `json:"deliverChannel,omitempty"` // the same, and goes behind channel
+	DeliverChannel string          `json:"deliverChannel,omitempty"` // the same; ignored when channel is given
 	To             string          `json:"to,omitempty"`             // deliver: the chat
-	DeliverTo      string          `json:"deliverTo,omitempty"`      // the same, and goes behind to
+	DeliverTo      string          `json:"deliverTo,omitempty"`      // the same; ignored when to is given
 	AgentID        json.RawMessage `json:"agentId,omitempty"`        // the agent; absent = the default agent
 	Stateless      *bool           `json:"stateless,omitempty"`      // false = all runs share a session; absent = true
-	DeleteAfterRun json.RawMessage `json:"deleteAfterRun,omitempty"` // remove the job after its first planned fire that ended well
+	DeleteAfterRun json.RawMessage `json:"deleteAfterRun,omitempty"` // remove the job after its first planned fire that succeeded
 }
 
 // CronCreateResult is the result of cron.create.
@@ -88,8 +88,8 @@ type CronCreateResult struct {
 // CronUpdateParams are the parameters of cron.update.
 type CronUpdateParams struct {
 	ID       string          `json:"id" rule:"required,or=jobId,min=1,max=128"`       // the job
-	Patch    json.RawMessage `json:"patch" rule:"required"`                           // the members to change, as those of cron.add; null puts a default back
-	Expected string          `json:"expectedConfigRevision,omitempty" rule:"max=128"` // refuse when the job has another revision by now
+	Patch    json.RawMessage `json:"patch" rule:"required"`                           // the members to change, as in cron.add; null restores the default
+	Expected string          `json:"expectedConfigRevision,omitempty" rule:"max=128"` // refuse when the job has another revision
 	Extended bool            `json:"extended,omitempty"`                              // asks for the extended view
 }
 
@@ -151,7 +151,7 @@ type CronRunParams struct {
 	_ struct{} `also:"expectedProcessInstanceId"`
 
 	ID             string `json:"id" rule:"required,or=jobId,min=1,max=128"`       // the job
-	Mode           string `json:"mode,omitempty" rule:"enum=force|due|if-enabled"` // due runs it only when a slot has come, if-enabled only when it fires; absent = force
+	Mode           string `json:"mode,omitempty" rule:"enum=force|due|if-enabled"` // due runs it only when a slot is due, if-enabled only when the job fires; absent = force
 	IdempotencyKey string `json:"idempotencyKey,omitempty" rule:"max=128"`         // names the call, so that it can be sent again
 }
 
@@ -161,7 +161,7 @@ type CronRunResult struct {
 	OK                bool   `json:"ok"`                          // always true
 	ProcessInstanceID string `json:"processInstanceId,omitempty"` // with enqueued: this start of the gateway
 	Ran               *bool  `json:"ran,omitempty"`               // false when no run was made
-	Reason            string `json:"reason,omitempty"`            // why not
+	Reason            string `json:"reason,omitempty"`            // why no run was made
 	RunID             string `json:"runId,omitempty"`             // with enqueued: the run
 }
 
@@ -182,18 +182,18 @@ type CronCancelResult struct {
 // CronBackfillParams are the parameters of cron.backfill.
 type CronBackfillParams struct {
 	ID             string `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job
-	From           int64  `json:"fromMs" rule:"required"`                    // the first slot at the earliest, in Unix milliseconds
-	To             int64  `json:"toMs" rule:"required"`                      // all slots are before it, in Unix milliseconds
-	MaxRuns        int64  `json:"maxRuns,omitempty" rule:"min=1,max=1000"`   // refuse more slots than this; absent = 100
+	From           int64  `json:"fromMs" rule:"required"`                    // the start of the window, in Unix milliseconds; a slot at this instant is included
+	To             int64  `json:"toMs" rule:"required"`                      // the end of the window, in Unix milliseconds; a slot at this instant is not included
+	MaxRuns        int64  `json:"maxRuns,omitempty" rule:"min=1,max=1000"`   // refuse when there are more slots; absent = 100
 	DryRun         bool   `json:"dryRun,omitempty"`                          // only list the slots
-	Force          bool   `json:"force,omitempty"`                           // also those with a run that ended well
+	Force          bool   `json:"force,omitempty"`                           // also slots with a run that succeeded
 	IdempotencyKey string `json:"idempotencyKey,omitempty" rule:"max=128"`   // names the call, so that it can be sent again
 }
 
 // CronBackfillResult is the result of cron.backfill.
 type CronBackfillResult struct {
 	Enqueued int            `json:"enqueued"` // runs that were made
-	Existing int            `json:"existing"` // slots that have a run
+	Existing int            `json:"existing"` // slots that already have a run
 	Fires    []BackfillFire `json:"fires"`    // the slots, oldest first
 	OK       bool           `json:"ok"`       // always true
 }
@@ -208,12 +208,12 @@ type BackfillFire struct {
 // CronPreviewParams are the parameters of cron.preview: id or schedule.
 type CronPreviewParams struct {
 	ID       string          `json:"id,omitempty" rule:"or=jobId,min=1,max=128"`  // the job
-	Schedule json.RawMessage `json:"schedule,omitempty"`                          // a schedule, as that of a job
-	Jitter   int64           `json:"jitterMs,omitempty" rule:"min=0,max=3600000"` // schedule: as of a job
-	DST      json.RawMessage `json:"dst,omitempty"`                               // schedule: as of a job
-	StartsAt json.RawMessage `json:"startsAtMs,omitempty"`                        // schedule: as of a job
-	EndsAt   json.RawMessage `json:"endsAtMs,omitempty"`                          // schedule: as of a job
-	MaxRuns  json.RawMessage `json:"maxRuns,omitempty"`                           // schedule: as of a job, counted from fromMs
+	Schedule json.RawMessage `json:"schedule,omitempty"`                          // a schedule, as in a job
+	Jitter   int64           `json:"jitterMs,omitempty" rule:"min=0,max=3600000"` // schedule: as in a job
+	DST      json.RawMessage `json:"dst,omitempty"`                               // schedule: as in a job
+	StartsAt json.RawMessage `json:"startsAtMs,omitempty"`                        // schedule: as in a job
+	EndsAt   json.RawMessage `json:"endsAtMs,omitempty"`                          // schedule: as in a job
+	MaxRuns  json.RawMessage `json:"maxRuns,omitempty"`                           // schedule: as in a job, counted from fromMs
 	Count    int64           `json:"count,omitempty" rule:"min=1,max=100"`        // how many fires; absent = 5
 	From     int64           `json:"fromMs,omitempty" rule:"min=1"`               // only later ones, in Unix milliseconds; absent = now
 }
@@ -222,71 +222,72 @@ type CronPreviewParams struct {
 type CronPreviewResult struct {
 	Timezone string          `json:"timezone"` // the time zone of the schedule
 	Fires    []PreviewFire   `json:"fires"`    // the next fires
-	Affected []PreviewChange `json:"affected"` // the changes of the clock within 400 days that move, drop or repeat a slot, at most 4
-	Warnings []string        `json:"warnings"` // sentences about what may surprise
+	Affected []PreviewChange `json:"affected"` // the clock changes within 400 days that move, drop or repeat a slot, at most 4
+	Warnings []string        `json:"warnings"` // warnings, in sentences
 }
 
-// PreviewChange is a change of the clock that meets slots.
+// PreviewChange is a clock change that affects slots.
 type PreviewChange struct {
 	AtMs  int64         `json:"atMs"`                         // the first instant after it, in Unix milliseconds
-	Kind  string        `json:"kind" rule:"enum=gap|overlap"` // whether the wall times do not exist or come twice
+	Kind  string        `json:"kind" rule:"enum=gap|overlap"` // whether the wall times do not exist or occur twice
 	Rule  string        `json:"rule"`                         // the rule of the job for it: run_after, skip, first, second, both
 	Wall  string        `json:"wall"`                         // the first of the wall times, in the time zone of the schedule
-	Slots int64         `json:"slots"`                        // how many of them there are
-	Fires []PreviewFire `json:"fires"`                        // the fires of the first one
+	Slots int64         `json:"slots"`                        // how many wall times are affected
+	Fires []PreviewFire `json:"fires"`                        // the fires of the first wall time
 	Text  string        `json:"text"`                         // the same in a sentence
 }
 
-// PreviewFire is a coming fire.
+// PreviewFire is a future fire.
 type PreviewFire struct {
 	ScheduledForMs int64  `json:"scheduledForMs"` // the slot, in Unix milliseconds
 	FireAtMs       int64  `json:"fireAtMs"`       // the slot with the delay of the job, in Unix milliseconds
-	ISO            string `json:"iso"`            // the same, ISO 8601
+	ISO            string `json:"iso"`            // fireAtMs in ISO 8601
 	Local          string `json:"local"`          // the same in the time zone of the schedule
-	DST            string `json:"dst,omitempty"`  // what a change of the clock does to it
+	DST            string `json:"dst,omitempty"`  // the effect of a clock change on it
 }
 
-// CronExplainParams are the parameters of cron.explain: at or atMs for one slot, fromMs and untilMs for all slots of at most 26 hours; without any, the newest slot that has passed.
+// CronExplainParams are the parameters of cron.explain: at or atMs for one slot, fromMs and untilMs for all slots of at most 26 hours.
+// Without any of them, it explains the newest slot that has passed.
 type CronExplainParams struct {
-	ID    string `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job; also one that was removed
+	ID    string `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job; a removed job is allowed
 	At    string `json:"at,omitempty" rule:"min=1,max=64"`          // the moment in words: 9:00, yesterday 9:00, monday 8:30, 2027-03-02 09:00, in the time zone of the job
-	AtMs  int64  `json:"atMs,omitempty" rule:"min=1"`               // the moment, in Unix milliseconds; a whole minute stands for all of it
+	AtMs  int64  `json:"atMs,omitempty" rule:"min=1"`               // the moment, in Unix milliseconds; a whole minute covers the minute
 	From  int64  `json:"fromMs,omitempty" rule:"min=1"`             // the first moment, in Unix milliseconds
 	Until int64  `json:"untilMs,omitempty" rule:"min=1"`            // the last moment, in Unix milliseconds
 }
 
 // CronExplainResult is the result of cron.explain.
 type CronExplainResult struct {
-	Timezone string          `json:"timezone"` // the time zone of the times in the texts
+	Timezone string          `json:"timezone"` // the time zone of the times in the sentences
 	Slots    []ExplainedSlot `json:"slots"`    // one for each slot; for one moment exactly one
 }
 
-// ExplainedSlot is what became of a slot.
+// ExplainedSlot is what happened to a slot.
 type ExplainedSlot struct {
-	SlotMs   int64       `json:"slotMs"`             // the slot, or the moment where no slot exists, in Unix milliseconds
-	Why      string      `json:"why"`                // the answer in a word of a closed set
+	SlotMs   int64       `json:"slotMs"`             // the slot, or the moment when no slot exists, in Unix milliseconds
+	Why      string      `json:"why"`                // the answer as a code of a closed set
 	Text     string      `json:"text"`               // the answer in a sentence with figures
 	Cure     string      `json:"cure,omitempty"`     // what to do
-	Acts     []string    `json:"acts,omitempty"`     // what of it a client can offer as an action: resume, run, backfill, edit, runs
+	Acts     []string    `json:"acts,omitempty"`     // the actions that a client can offer: resume, run, backfill, edit, runs
 	RunID    string      `json:"runId,omitempty"`    // the row of the ledger
 	BeforeMs int64       `json:"beforeMs,omitempty"` // the slot before a moment without a slot
 	AfterMs  int64       `json:"afterMs,omitempty"`  // the slot after it
-	Changes  []JobChange `json:"changes,omitempty"`  // changes of the job since, the newest first
+	Changes  []JobChange `json:"changes,omitempty"`  // changes of the job since then, the newest first
 }
 
 // JobChange is a change of a job.
 type JobChange struct {
 	TS   int64  `json:"ts"`   // when, in Unix milliseconds
-	Who  string `json:"who"`  // who made it
-	Verb string `json:"verb"` // what it was: cron.update, cron.pause, …
+	Who  string `json:"who"`  // the credential that made it
+	Verb string `json:"verb"` // its kind: cron.update, cron.pause, …
 }
 
 // CronStatusResult is the result of cron.status.
 type CronStatusResult struct {
 	Enabled         bool   `json:"enabled"`         // jobs fire
 	Jobs            int    `json:"jobs"`            // how many there are
-	NextWakeAtMs    *int64 `json:"nextWakeAtMs"`    // the next fire, in Unix milliseconds; null = none
-	Storage         string `json:"storage"`         // which store has them
+	NextWakeAtMs    *int64 `json:"nextWakeAtMs"`    // the next fire, in Unix milliseconds; null when no fire is planned
+	Storage         string `json:"storage"`         // the store that has them
 	StorePath       string `json:"storePath"`       // the same
 	TriggersEnabled bool   `json:"triggersEnabled"` // always false
 }

@@ -5,23 +5,23 @@ type CronListParams struct {
 	_ struct{} `also:"compact,includeDeliveryPreviews"`
 
 	IncludeDisabled bool     `json:"includeDisabled,omitempty"`                                                     // also jobs that do not fire
-	Enabled         string   `json:"enabled,omitempty" rule:"enum=all|enabled|disabled"`                            // only jobs that fire, or only those that do not; goes before includeDisabled
+	Enabled         string   `json:"enabled,omitempty" rule:"enum=all|enabled|disabled"`                            // only jobs that fire, or only jobs that do not; takes precedence over includeDisabled
 	Limit           int64    `json:"limit,omitempty" rule:"min=1,max=200"`                                          // the most jobs; absent = 200
-	Offset          int64    `json:"offset,omitempty" rule:"min=0"`                                                 // how many to pass over
-	Query           string   `json:"query,omitempty" rule:"max=256"`                                                // only jobs with this text in name, key or description
+	Offset          int64    `json:"offset,omitempty" rule:"min=0"`                                                 // how many to skip
+	Query           string   `json:"query,omitempty" rule:"max=256"`                                                // only jobs with this string in name, key or description
 	Kind            string   `json:"scheduleKind,omitempty" rule:"enum=all|at|every|cron|on-exit|stream"`           // only schedules of this kind
 	Last            string   `json:"lastRunStatus,omitempty" rule:"enum=all|ok|error|skipped|unknown"`              // only jobs whose last run ended like this; unknown = it never ran
-	Trigger         string   `json:"trigger,omitempty" rule:"enum=all|conditional|unconditional"`                   // conditional lists none: there are no such jobs
-	SortBy          string   `json:"sortBy,omitempty" rule:"enum=nextRunAtMs|updatedAtMs|name|lastRunAtMs|failing"` // the order; failing = by failed runs in a row; absent = nextRunAtMs, by id when there is more than one page
+	Trigger         string   `json:"trigger,omitempty" rule:"enum=all|conditional|unconditional"`                   // conditional matches no job
+	SortBy          string   `json:"sortBy,omitempty" rule:"enum=nextRunAtMs|updatedAtMs|name|lastRunAtMs|failing"` // the order; failing = by failed runs in a row; absent = nextRunAtMs, or id when there is more than one page
 	SortDir         string   `json:"sortDir,omitempty" rule:"enum=asc|desc"`                                        // its direction; absent = asc
 	AgentID         string   `json:"agentId,omitempty" rule:"min=1,max=64"`                                         // only jobs of this agent
 	Target          string   `json:"target,omitempty" rule:"min=1,max=512"`                                         // only jobs whose answers go to this channel or chat
-	Condition       string   `json:"condition,omitempty" rule:"enum=all|failing|paused|running|late|invalid"`       // only jobs like this, whether they fire or not; late = a fire has been due for 10 s and has not started
+	Condition       string   `json:"condition,omitempty" rule:"enum=all|failing|paused|running|late|invalid"`       // only jobs in this condition, whether they fire or not; late = a fire has been due for 10 s and has not started
 	IDs             []string `json:"ids,omitempty" rule:"max=200"`                                                  // only these jobs, whether they fire or not
 	Cursor          string   `json:"cursor,omitempty" rule:"max=4096"`                                              // nextCursor of the page before, with the same order; in place of offset
 	Counts          bool     `json:"counts,omitempty"`                                                              // asks for counts
-	Outcomes        int64    `json:"outcomes,omitempty" rule:"min=0,max=14"`                                        // asks for so many outcomes of each job
-	Brief           bool     `json:"brief,omitempty"`                                                               // leaves out what a job sends to its agent, its description and its rules for failures
+	Outcomes        int64    `json:"outcomes,omitempty" rule:"min=0,max=14"`                                        // the number of outcomes to return for each job
+	Brief           bool     `json:"brief,omitempty"`                                                               // leaves out the payload of a job, its description and its rules for failures
 	System          bool     `json:"includeSystem,omitempty"`                                                       // also the jobs of the gateway itself
 	Extended        bool     `json:"extended,omitempty"`                                                            // asks for the extended view
 }
@@ -31,29 +31,29 @@ func (p *CronListParams) WantsExtended() bool { return p.Extended }
 
 // CronListResult is the result of cron.list.
 type CronListResult struct {
-	Counts           *JobCounts                 `json:"counts,omitempty"`     // how many jobs the caller may see, whatever the filter is; absent unless asked for
+	Counts           *JobCounts                 `json:"counts,omitempty"`     // how many jobs the caller may see, without the filter; absent unless requested
 	DeliveryPreviews map[string]DeliveryPreview `json:"deliveryPreviews"`     // where answers go, by id of the job
-	HasMore          bool                       `json:"hasMore"`              // the list goes on
+	HasMore          bool                       `json:"hasMore"`              // more pages follow
 	Jobs             []Job                      `json:"jobs"`                 // the jobs
 	Limit            int64                      `json:"limit"`                // as in the parameters
-	NextCursor       string                     `json:"nextCursor,omitempty"` // Extended: where to go on by cursor; absent = the list ends here
-	NextOffset       *int                       `json:"nextOffset"`           // where to go on; null = the list ends here
+	NextCursor       string                     `json:"nextCursor,omitempty"` // Extended: the cursor of the next page; absent on the last page
+	NextOffset       *int                       `json:"nextOffset"`           // the offset of the next page; null on the last page
 	Offset           int64                      `json:"offset"`               // as in the parameters
 	SnapshotRevision string                     `json:"snapshotRevision"`     // changes with every change of any job
 	Total            int                        `json:"total"`                // how many there are
 }
 
-// JobCounts are numbers of jobs. A job can be counted in several.
+// JobCounts are numbers of jobs. A job can be counted in several of them.
 type JobCounts struct {
 	All     int `json:"all"`     // all jobs
-	Failing int `json:"failing"` // their last run failed
-	Invalid int `json:"invalid"` // they cannot be understood
-	Late    int `json:"late"`    // a fire has been due for 10 s and has not started
-	Paused  int `json:"paused"`  // they are paused
-	Running int `json:"running"` // they run
+	Failing int `json:"failing"` // jobs whose last run failed
+	Invalid int `json:"invalid"` // jobs that are invalid
+	Late    int `json:"late"`    // jobs with a fire that has been due for 10 s and has not started
+	Paused  int `json:"paused"`  // jobs that are paused
+	Running int `json:"running"` // jobs that run
 }
 
-// JobOutcome is what became of a slot, in short.
+// JobOutcome is the outcome of a slot, in short.
 type JobOutcome struct {
 	DurationMs int64  `json:"durationMs,omitempty"`                                              // how long it ran
 	Outcome    string `json:"outcome" rule:"enum=ok|skipped|missed|error|cancelled|interrupted"` // how it ended
@@ -64,20 +64,20 @@ type JobOutcome struct {
 // CronRunsParams are the parameters of cron.runs.
 type CronRunsParams struct {
 	ID         string   `json:"id,omitempty" rule:"or=jobId,min=1,max=128"`                                     // only runs of this job
-	Scope      string   `json:"scope,omitempty" rule:"enum=job|all"`                                            // all = of every job, whatever id is
+	Scope      string   `json:"scope,omitempty" rule:"enum=job|all"`                                            // all = runs of every job; id is ignored
 	RunID      string   `json:"runId,omitempty" rule:"min=1,max=512"`                                           // only this run
 	Limit      int64    `json:"limit,omitempty" rule:"min=1,max=200"`                                           // the most entries; absent = 50
-	Offset     int64    `json:"offset,omitempty" rule:"min=0"`                                                  // how many to pass over
+	Offset     int64    `json:"offset,omitempty" rule:"min=0"`                                                  // how many to skip
 	Status     string   `json:"status,omitempty" rule:"enum=all|ok|error|skipped|missed|cancelled|interrupted"` // only runs that ended like this
-	Statuses   []string `json:"statuses,omitempty" rule:"max=8"`                                                // the same with several
-	Delivery   string   `json:"deliveryStatus,omitempty" rule:"max=32"`                                         // only runs whose answer ended like this
-	Deliveries []string `json:"deliveryStatuses,omitempty" rule:"max=8"`                                        // the same with several
-	Query      string   `json:"query,omitempty" rule:"max=256"`                                                 // only entries with this text
+	Statuses   []string `json:"statuses,omitempty" rule:"max=8"`                                                // the same with several values
+	Delivery   string   `json:"deliveryStatus,omitempty" rule:"max=32"`                                         // only runs whose answer has this delivery status
+	Deliveries []string `json:"deliveryStatuses,omitempty" rule:"max=8"`                                        // the same with several values
+	Query      string   `json:"query,omitempty" rule:"max=256"`                                                 // only entries that contain this string
 	AgentID    string   `json:"agentId,omitempty" rule:"min=1,max=64"`                                          // only runs of this agent
 	SortDir    string   `json:"sortDir,omitempty" rule:"enum=asc|desc"`                                         // absent = desc, the newest first
-	Since      int64    `json:"sinceMs,omitempty"`                                                              // only slots from then on, in Unix milliseconds
-	Until      int64    `json:"untilMs,omitempty"`                                                              // only slots before, in Unix milliseconds
-	Active     bool     `json:"includeActive,omitempty"`                                                        // also what waits and runs
+	Since      int64    `json:"sinceMs,omitempty"`                                                              // only slots from this time on, in Unix milliseconds
+	Until      int64    `json:"untilMs,omitempty"`                                                              // only slots before this time, in Unix milliseconds
+	Active     bool     `json:"includeActive,omitempty"`                                                        // also runs that wait or run
 	Changes    bool     `json:"changes,omitempty"`                                                              // with id: also the newest changes of the job, from sinceMs on
 	Extended   bool     `json:"extended,omitempty"`                                                             // asks for the extended view
 }
@@ -89,47 +89,47 @@ func (p *CronRunsParams) WantsExtended() bool { return p.Extended }
 type CronRunsResult struct {
 	Changes    []JobChange   `json:"changes,omitempty"` // the changes of the job, the newest first
 	Entries    []LedgerEntry `json:"entries"`           // the entries
-	HasMore    bool          `json:"hasMore"`           // the list goes on
+	HasMore    bool          `json:"hasMore"`           // more pages follow
 	Limit      int64         `json:"limit"`             // as in the parameters
-	NextOffset *int          `json:"nextOffset"`        // where to go on; null = the list ends here
+	NextOffset *int          `json:"nextOffset"`        // the offset of the next page; null on the last page
 	Offset     int64         `json:"offset"`            // as in the parameters
 	Total      int           `json:"total"`             // how many there are
 }
 
-// LedgerEntry describes what became of a slot.
+// LedgerEntry describes the outcome of a slot.
 type LedgerEntry struct {
 	Action                    string          `json:"action" rule:"enum=started|finished"`                                                                 // finished, or started while it waits or runs
 	Attempts                  []LedgerAttempt `json:"attempts,omitzero"`                                                                                   // Extended: its attempts, once it has run
 	CompletionStatus          string          `json:"completionStatus,omitempty" rule:"enum=succeeded|failed|unknown"`                                     // of a run that has ended, with its delivery
 	Delivered                 *bool           `json:"delivered,omitempty"`                                                                                 // the answer arrived
-	DeliveryError             string          `json:"deliveryError,omitempty"`                                                                             // why not
-	DeliveryStatus            string          `json:"deliveryStatus,omitempty" rule:"enum=not-requested|delivered|not-delivered|unknown"`                  // what became of the answer
+	DeliveryError             string          `json:"deliveryError,omitempty"`                                                                             // why the answer did not arrive
+	DeliveryStatus            string          `json:"deliveryStatus,omitempty" rule:"enum=not-requested|delivered|not-delivered|unknown"`                  // the delivery status of the answer
 	DeliverySuppressionReason string          `json:"deliverySuppressionReason,omitempty"`                                                                 // why it was not sent: empty or no-reply
 	DurationMs                *int64          `json:"durationMs,omitempty"`                                                                                // how long it ran
 	Error                     string          `json:"error,omitempty"`                                                                                     // why it failed
 	ErrorReason               string          `json:"errorReason,omitempty"`                                                                               // the same in one word
 	JobID                     string          `json:"jobId"`                                                                                               // its job
-	JobName                   string          `json:"jobName"`                                                                                             // the name of the job then
+	JobName                   string          `json:"jobName"`                                                                                             // the name of the job at that time
 	Lane                      *string         `json:"lane,omitempty"`                                                                                      // Extended: its lane
 	Model                     string          `json:"model,omitempty"`                                                                                     // the model that answered
 	NextRunAtMs               int64           `json:"nextRunAtMs,omitempty"`                                                                               // the next attempt or the next fire of the job, in Unix milliseconds
-	Outcome                   string          `json:"outcome,omitempty" rule:"enum=ok|skipped|missed|error|cancelled|interrupted|queued|running|retrying"` // Extended: how it ended, or where it is
-	Provider                  string          `json:"provider,omitempty"`                                                                                  // whose model it is
+	Outcome                   string          `json:"outcome,omitempty" rule:"enum=ok|skipped|missed|error|cancelled|interrupted|queued|running|retrying"` // Extended: how it ended, or its current state
+	Provider                  string          `json:"provider,omitempty"`                                                                                  // the provider of the model
 	Reason                    string          `json:"reason,omitempty"`                                                                                    // Extended: why it did not run
 	RunAtMs                   int64           `json:"runAtMs,omitempty"`                                                                                   // when it began, in Unix milliseconds
 	RunID                     string          `json:"runId"`                                                                                               // the run
 	ScheduledForMs            int64           `json:"scheduledForMs,omitempty"`                                                                            // Extended: the slot, in Unix milliseconds
 	SessionKey                string          `json:"sessionKey,omitempty"`                                                                                // the session in which it ran
-	SlotCount                 *int64          `json:"slotCount,omitempty"`                                                                                 // Extended: how many slots the entry stands for
+	SlotCount                 *int64          `json:"slotCount,omitempty"`                                                                                 // Extended: how many slots the entry covers
 	SlotUntilMs               int64           `json:"slotUntilMs,omitempty"`                                                                               // Extended: the last of them, in Unix milliseconds
 	Status                    string          `json:"status,omitempty" rule:"enum=ok|error|skipped"`                                                       // how it ended
 	Summary                   string          `json:"summary,omitempty"`                                                                                   // the beginning of its answer
-	Trigger                   string          `json:"trigger,omitempty" rule:"enum=schedule|manual|catchup|backfill"`                                      // Extended: why it exists
+	Trigger                   string          `json:"trigger,omitempty" rule:"enum=schedule|manual|catchup|backfill"`                                      // Extended: what started the run
 	TS                        int64           `json:"ts"`                                                                                                  // when it ended, began or was claimed, in Unix milliseconds
-	Usage                     *LedgerUsage    `json:"usage,omitempty"`                                                                                     // what the model counted
+	Usage                     *LedgerUsage    `json:"usage,omitempty"`                                                                                     // the usage that the model reported
 }
 
-// LedgerUsage is what a model counted.
+// LedgerUsage is the usage that a model reported.
 type LedgerUsage struct {
 	// tokens of the request
 	InputTokens int64 `json:"input_tokens"` //nolint:tagliatelle // the words of the family of clients
@@ -151,34 +151,35 @@ type LedgerAttempt struct {
 	Status       string `json:"status,omitempty" rule:"enum=ok|error|timeout|cancelled|interrupted"` // how it ended
 }
 
-// ActionMany is the action of an event that stands for others.
+// ActionMany is the action of an event that replaces several events.
 const ActionMany = "many"
 
 // CronEvent is the payload of the event cron.
 type CronEvent struct {
-	Action           string `json:"action" rule:"enum=added|updated|removed|scheduled|started|finished|many"`                            // what happened; scheduled = another attempt will follow; many = so many events as count were left out, with the capability cron-brief
+	Action           string `json:"action" rule:"enum=added|updated|removed|scheduled|started|finished|many"`                            // what happened; scheduled = another attempt will follow; many = count events were left out, with the capability cron-brief
 	Attempt          int    `json:"attempt,omitempty"`                                                                                   // Extended: the number of the attempt
-	CompletionStatus string `json:"completionStatus,omitempty" rule:"enum=succeeded|failed|unknown"`                                     // finished: as of the entry in cron.runs
+	CompletionStatus string `json:"completionStatus,omitempty" rule:"enum=succeeded|failed|unknown"`                                     // finished: as in the entry of cron.runs
 	Count            int    `json:"count,omitempty"`                                                                                     // many: how many events were left out
-	Delivered        *bool  `json:"delivered,omitempty"`                                                                                 // finished: as of the entry
-	DeliveryStatus   string `json:"deliveryStatus,omitempty" rule:"enum=not-requested|delivered|not-delivered|unknown"`                  // finished: as of the entry
-	DurationMs       *int64 `json:"durationMs,omitempty"`                                                                                // as of the entry
-	Error            string `json:"error,omitempty"`                                                                                     // as of the entry
-	ErrorReason      string `json:"errorReason,omitempty"`                                                                               // as of the entry
-	Job              *Job   `json:"job,omitempty"`                                                                                       // the job, unless it is gone
+	Delivered        *bool  `json:"delivered,omitempty"`                                                                                 // finished: as in the entry
+	DeliveryStatus   string `json:"deliveryStatus,omitempty" rule:"enum=not-requested|delivered|not-delivered|unknown"`                  // finished: as in the entry
+	DurationMs       *int64 `json:"durationMs,omitempty"`                                                                                // as in the entry
+	Error            string `json:"error,omitempty"`                                                                                     // as in the entry
+	ErrorReason      string `json:"errorReason,omitempty"`                                                                               // as in the entry
+	Job              *Job   `json:"job,omitempty"`                                                                                       // the job; absent when it was removed
 	JobID            string `json:"jobId"`                                                                                               // its id; empty with many
 	NextRunAtMs      int64  `json:"nextRunAtMs,omitempty"`                                                                               // the next attempt or the next fire of the job, in Unix milliseconds
-	Outcome          string `json:"outcome,omitempty" rule:"enum=ok|skipped|missed|error|cancelled|interrupted|queued|running|retrying"` // Extended: as of the entry
-	Reason           string `json:"reason,omitempty"`                                                                                    // Extended: as of the entry
-	RunAtMs          int64  `json:"runAtMs,omitempty"`                                                                                   // as of the entry
-	RunID            string `json:"runId,omitempty"`                                                                                     // the run, when it is about one
+	Outcome          string `json:"outcome,omitempty" rule:"enum=ok|skipped|missed|error|cancelled|interrupted|queued|running|retrying"` // Extended: as in the entry
+	Reason           string `json:"reason,omitempty"`                                                                                    // Extended: as in the entry
+	RunAtMs          int64  `json:"runAtMs,omitempty"`                                                                                   // as in the entry
+	RunID            string `json:"runId,omitempty"`                                                                                     // the run, if the event is about a run
 	ScheduledForMs   int64  `json:"scheduledForMs,omitempty"`                                                                            // Extended: the slot, in Unix milliseconds
-	Status           string `json:"status,omitempty" rule:"enum=ok|error|skipped"`                                                       // finished: as of the entry
-	Summary          string `json:"summary,omitempty"`                                                                                   // as of the entry
-	Trigger          string `json:"trigger,omitempty" rule:"enum=schedule|manual|catchup|backfill"`                                      // Extended: as of the entry
+	Status           string `json:"status,omitempty" rule:"enum=ok|error|skipped"`                                                       // finished: as in the entry
+	Summary          string `json:"summary,omitempty"`                                                                                   // as in the entry
+	Trigger          string `json:"trigger,omitempty" rule:"enum=schedule|manual|catchup|backfill"`                                      // Extended: as in the entry
 }
 
-// WebhookBody is the body of a webhook about a finished run: its event in the standard view. Of an answer that is not sent it gives the reason instead of the text.
+// WebhookBody is the body of a webhook about a finished run: its event in the standard view. When the answer is not sent, it has the reason
+// instead of the text.
 type WebhookBody struct {
 	CronEvent
 
@@ -188,13 +189,13 @@ type WebhookBody struct {
 // SchedulerStatusResult is the result of scheduler.status.
 type SchedulerStatusResult struct {
 	Jobs       []SchedulerJob `json:"jobs"`       // at most 1,000 jobs, by name
-	LastTickMs int64          `json:"lastTickMs"` // when the loop of the jobs last turned, in Unix milliseconds; 0 = never
-	NodeID     string         `json:"nodeId"`     // which process answers
-	Running    bool           `json:"running"`    // the loop works
+	LastTickMs int64          `json:"lastTickMs"` // when the last iteration of the cron loop began, in Unix milliseconds; 0 = never
+	NodeID     string         `json:"nodeId"`     // the process that answers
+	Running    bool           `json:"running"`    // the loop is running
 	TS         int64          `json:"ts"`         // the time of the gateway in Unix milliseconds
 }
 
-// SchedulerJob is a job in the words of schedulers.
+// SchedulerJob is a job in the format of scheduler.status.
 type SchedulerJob struct {
 	// its schedule: an expression, @every and a duration, or @at and a time
 	CronExpr string `json:"cron_expr"` //nolint:tagliatelle // the words of the family of clients
@@ -212,10 +213,10 @@ type SchedulerJob struct {
 	LastResult *string `json:"last_result"` //nolint:tagliatelle // the words of the family of clients
 	// when its last run began, ISO 8601; null = it never ran
 	LastRun *string `json:"last_run"` //nolint:tagliatelle // the words of the family of clients
-	// its next fire, ISO 8601; null = none
+	// its next fire, ISO 8601; null when no fire is planned
 	NextRun *string `json:"next_run"` //nolint:tagliatelle // the words of the family of clients
 	// finished runs
 	RunCount int64 `json:"run_count"` //nolint:tagliatelle // the words of the family of clients
-	// the zone of its expression; absent = it has none
+	// the zone of its expression; absent when it has no zone
 	Timezone string `json:"timezone,omitempty"`
 }

@@ -2,7 +2,7 @@ package wire
 
 // LanesStatusParams are the parameters of lanes.status.
 type LanesStatusParams struct {
-	Cluster bool `json:"cluster,omitempty"` // of every live process
+	Cluster bool `json:"cluster,omitempty"` // the lanes of every live process
 }
 
 // LanesStatusResult is the result of lanes.status: [LanesOfNode], or [LanesOfCluster] with cluster.
@@ -11,18 +11,18 @@ type LanesStatusResult struct{ Of any }
 // Variants lists the types of the result.
 func (LanesStatusResult) Variants() []any { return []any{LanesOfNode{}, LanesOfCluster{}} }
 
-// Variant is the result as what it is: an encoder that knows of it saves a copy.
+// Variant returns the value itself, so that an encoder that supports it saves a copy.
 func (r LanesStatusResult) Variant() any { return r.Of }
 
 // MarshalJSON is the JSON of the variant.
 func (r LanesStatusResult) MarshalJSON() ([]byte, error) { return encode(r.Of) }
 
-// LanesOfNode has the lanes of one process. A credential that sees its own only gets names and capacities.
+// LanesOfNode has the lanes of one process. A credential that sees only its own data receives names and capacities.
 type LanesOfNode struct {
 	TS        int64        `json:"ts"`                   // when, in Unix milliseconds
-	NodeID    string       `json:"nodeId"`               // which process
+	NodeID    string       `json:"nodeId"`               // the process
 	Draining  bool         `json:"draining"`             // it is about to stop
-	Fallbacks int64        `json:"unknownLaneFallbacks"` // messages for a lane that does not exist, which went to main
+	Fallbacks int64        `json:"unknownLaneFallbacks"` // messages for a lane that does not exist, which used the lane main
 	Lanes     []Lane       `json:"lanes"`                // its lanes
 	Sessions  LaneSessions `json:"sessions"`             // how many sessions have work
 	Drops     LaneDrops    `json:"drops"`                // messages that did not run, since the start
@@ -35,14 +35,14 @@ type LanesOfCluster struct {
 	Nodes []LanesOfNode `json:"nodes"` // all processes, this one included
 }
 
-// Lane is a lane of a process. All counts of runs are since its start.
+// Lane is a lane of a process. All counts of runs are since the start of the process.
 type Lane struct {
 	Name         string `json:"name"`         // its name
 	Capacity     int    `json:"capacity"`     // its slots
 	Active       int    `json:"active"`       // used slots
-	Stopping     int    `json:"stopping"`     // of these, by runs that were stopped and have not returned
+	Stopping     int    `json:"stopping"`     // used slots whose runs were stopped and have not returned
 	Yielded      int    `json:"yielded"`      // runs without a slot: they wait for tasks, or summarise a conversation
-	Waiting      int    `json:"waiting"`      // sessions that wait for a slot
+	Waiting      int    `json:"waiting"`      // how long the longest of them has waited
 	OldestWaitMs int64  `json:"oldestWaitMs"` // how long the first of them has waited
 	Started      int64  `json:"started"`      // runs that began
 	Finished     int64  `json:"finished"`     // runs that ended with an answer
@@ -52,16 +52,16 @@ type Lane struct {
 
 // LaneSessions counts sessions with work.
 type LaneSessions struct {
-	Tracked    int `json:"tracked"`    // sessions with anything
+	Tracked    int `json:"tracked"`    // sessions with any work
 	Running    int `json:"running"`    // with a run
 	Waiting    int `json:"waiting"`    // with a message that waits
-	Debouncing int `json:"debouncing"` // with messages that are collected
+	Debouncing int `json:"debouncing"` // with messages that are being collected
 }
 
 // LaneDrops counts messages that did not run.
 type LaneDrops struct {
-	Old     int64 `json:"old"`     // they made room for newer ones in a full queue
-	New     int64 `json:"new"`     // a full queue did not take them
-	Stale   int64 `json:"stale"`   // they were older than a stop of everything
-	Cleared int64 `json:"cleared"` // a reset or a deletion removed them
+	Old     int64 `json:"old"`     // removed from a full queue for newer messages
+	New     int64 `json:"new"`     // refused by a full queue
+	Stale   int64 `json:"stale"`   // older than a stop of all work
+	Cleared int64 `json:"cleared"` // removed by a reset or a deletion
 }

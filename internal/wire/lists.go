@@ -3,12 +3,12 @@ package wire
 // NoParams are the parameters of a method that takes none.
 type NoParams struct{}
 
-// CommandsListParams are the parameters of commands.list. All but includeArgs are taken without effect.
+// CommandsListParams are the parameters of commands.list. All but includeArgs are accepted and ignored.
 type CommandsListParams struct {
-	SessionKey  string `json:"sessionKey,omitempty" rule:"min=1"`            // taken without effect
-	AgentID     string `json:"agentId,omitempty" rule:"min=1"`               // taken without effect
-	Provider    string `json:"provider,omitempty" rule:"min=1"`              // taken without effect
-	Scope       string `json:"scope,omitempty" rule:"enum=text|native|both"` // taken without effect
+	SessionKey  string `json:"sessionKey,omitempty" rule:"min=1"`            // accepted and ignored
+	AgentID     string `json:"agentId,omitempty" rule:"min=1"`               // accepted and ignored
+	Provider    string `json:"provider,omitempty" rule:"min=1"`              // accepted and ignored
+	Scope       string `json:"scope,omitempty" rule:"enum=text|native|both"` // accepted and ignored
 	IncludeArgs *bool  `json:"includeArgs,omitempty"`                        // whether the answer has args; absent = true
 }
 
@@ -20,16 +20,16 @@ type CommandsListResult struct {
 // CommandEntry is a chat command.
 type CommandEntry struct {
 	Name        string       `json:"name"`                                                               // without the slash
-	TextAliases []string     `json:"textAliases"`                                                        // how a message begins with it: /name and its aliases
+	TextAliases []string     `json:"textAliases"`                                                        // the forms that start a message: /name and its aliases
 	Description string       `json:"description"`                                                        // one sentence
 	Category    string       `json:"category" rule:"enum=session|options|status|management|media|tools"` // its group in the help
 	Source      string       `json:"source" rule:"enum=native"`                                          // always native
 	Scope       string       `json:"scope" rule:"enum=both"`                                             // always both
-	AcceptsArgs bool         `json:"acceptsArgs"`                                                        // whether something may follow the name
-	Args        []CommandArg `json:"args,omitempty"`                                                     // what may follow
+	AcceptsArgs bool         `json:"acceptsArgs"`                                                        // whether arguments may follow the name
+	Args        []CommandArg `json:"args,omitempty"`                                                     // the arguments
 }
 
-// CommandArg is what may follow the name of a chat command.
+// CommandArg is an argument of a chat command.
 type CommandArg struct {
 	Name        string `json:"name" rule:"enum=args"`   // always args
 	Description string `json:"description"`             // what it is
@@ -47,8 +47,8 @@ type ApprovalListResult []any
 
 // TaskSuggestionsListParams are the parameters of taskSuggestions.list.
 type TaskSuggestionsListParams struct {
-	SessionKey string `json:"sessionKey,omitempty" rule:"min=1,max=512"` // taken without effect
-	AgentID    string `json:"agentId,omitempty" rule:"min=1,max=128"`    // taken without effect
+	SessionKey string `json:"sessionKey,omitempty" rule:"min=1,max=512"` // accepted and ignored
+	AgentID    string `json:"agentId,omitempty" rule:"min=1,max=128"`    // accepted and ignored
 }
 
 // TaskSuggestionsListResult is the result of taskSuggestions.list: this gateway has no suggestions.

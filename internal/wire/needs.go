@@ -1,12 +1,12 @@
 package wire
 
-// Need is a thing that a person has to look at.
+// Need is a condition that needs the attention of a person.
 type Need struct {
-	Kind       string `json:"kind" rule:"enum=database|disk|held|stranded|stalled|cron|channel|job-disabled|job-failing|job-invalid|missed|dead|deliveries|stopping|lane|session|version|pairing|question|agent"` // what it is about
+	Kind       string `json:"kind" rule:"enum=database|disk|held|stranded|stalled|cron|channel|job-disabled|job-failing|job-invalid|missed|dead|deliveries|stopping|lane|session|version|pairing|question|agent"` // its kind
 	Level      string `json:"level" rule:"enum=error|warn|ask|hint"`                                                                                                                                              // ask: a person waits for a decision; hint: a next step, which is not counted
 	Text       string `json:"text"`                                                                                                                                                                               // one sentence: what is wrong
 	Next       string `json:"next,omitempty"`                                                                                                                                                                     // one sentence: what to do; absent = the text has it
-	Command    string `json:"command,omitempty"`                                                                                                                                                                  // the command line that shows or mends it
+	Command    string `json:"command,omitempty"`                                                                                                                                                                  // the command line that shows or fixes it
 	SinceMs    int64  `json:"sinceMs,omitempty"`                                                                                                                                                                  // since when, in Unix milliseconds; absent = not known
 	JobID      string `json:"jobId,omitempty"`                                                                                                                                                                    // the job
 	RunID      string `json:"runId,omitempty"`                                                                                                                                                                    // the run, for runs.get

@@ -10,96 +10,96 @@ type PairingListParams struct {
 // WantsExtended reports whether the call asks for the extended view.
 func (p *PairingListParams) WantsExtended() bool { return p.Extended }
 
-// PairingListResult is the result of channels.pairing.list. It never has a code: a person proves with it who they are.
+// PairingListResult is the result of channels.pairing.list. It has no code: a person proves their identity with the code.
 type PairingListResult struct {
-	Accounts               []PairingAccount `json:"accounts"`               // the accounts that let people in
+	Accounts               []PairingAccount `json:"accounts"`               // the accounts with pairing
 	CommandOwnerConfigured bool             `json:"commandOwnerConfigured"` // always false
-	Granted                []PairingGrant   `json:"granted,omitzero"`       // Extended: who was let in
-	Limits                 PairingLimits    `json:"limits"`                 // the bounds of requests
-	Requests               []PairingRequest `json:"requests"`               // who asks
+	Granted                []PairingGrant   `json:"granted,omitzero"`       // Extended: the senders that were approved
+	Limits                 PairingLimits    `json:"limits"`                 // the limits of requests
+	Requests               []PairingRequest `json:"requests"`               // open requests
 }
 
 // PairingAccount is an account of a channel.
 type PairingAccount struct {
 	AccountID       string `json:"accountId"`       // its id
 	Channel         string `json:"channel"`         // its channel
-	ChannelLabel    string `json:"channelLabel"`    // the name of the channel for people
+	ChannelLabel    string `json:"channelLabel"`    // the display name of the channel
 	NotifySupported bool   `json:"notifySupported"` // always true
 }
 
-// PairingLimits are the bounds of requests.
+// PairingLimits are the limits of requests.
 type PairingLimits struct {
 	PendingPerAccount int   `json:"pendingPerAccount"` // the most open requests of an account
 	TTLMs             int64 `json:"ttlMs"`             // how long a request is open
 }
 
-// PairingRequest is a person who asks to be let in.
+// PairingRequest is the request of a sender for approval.
 type PairingRequest struct {
-	AccountID       string `json:"accountId"`       // the account that was asked
+	AccountID       string `json:"accountId"`       // the account that received the request
 	Channel         string `json:"channel"`         // its channel
-	ChannelLabel    string `json:"channelLabel"`    // the name of the channel for people
+	ChannelLabel    string `json:"channelLabel"`    // the display name of the channel
 	CreatedAt       string `json:"createdAt"`       // when, ISO 8601
 	ExpiresAt       string `json:"expiresAt"`       // when the request ends, ISO 8601
-	LastSeenAt      string `json:"lastSeenAt"`      // as createdAt
+	LastSeenAt      string `json:"lastSeenAt"`      // when the request expires, ISO 8601
 	NotifySupported bool   `json:"notifySupported"` // always true
 	RequestID       string `json:"requestId"`       // for approve and dismiss
-	SenderID        string `json:"senderId"`        // the number of the person
-	SenderLabel     string `json:"senderLabel"`     // their name
+	SenderID        string `json:"senderId"`        // the id of the sender
+	SenderLabel     string `json:"senderLabel"`     // the name of the sender
 }
 
-// PairingGrant is a person who was let in.
+// PairingGrant is a sender that was approved.
 type PairingGrant struct {
 	AccountID    string `json:"accountId"`    // the account
 	ApprovedAt   string `json:"approvedAt"`   // when, ISO 8601
-	ApprovedBy   string `json:"approvedBy"`   // by which credential
+	ApprovedBy   string `json:"approvedBy"`   // the credential that approved it
 	Channel      string `json:"channel"`      // the channel
-	ChannelLabel string `json:"channelLabel"` // its name for people
-	ChatID       string `json:"chatId"`       // the chat in which the person may talk
-	SenderID     string `json:"senderId"`     // the number of the person
-	SenderLabel  string `json:"senderLabel"`  // their name
+	ChannelLabel string `json:"channelLabel"` // the display name of the channel
+	ChatID       string `json:"chatId"`       // the chat in which the sender may talk
+	SenderID     string `json:"senderId"`     // the id of the sender
+	SenderLabel  string `json:"senderLabel"`  // the name of the sender
 }
 
 // PairingApproveParams are the parameters of channels.pairing.approve: requestId or code.
 type PairingApproveParams struct {
 	_ struct{} `also:"bootstrapCommandOwner"`
 
-	Channel   string `json:"channel,omitempty" rule:"min=1,max=64"`    // taken without effect
-	AccountID string `json:"accountId,omitempty" rule:"min=1,max=64"`  // taken without effect
+	Channel   string `json:"channel,omitempty" rule:"min=1,max=64"`    // accepted and ignored
+	AccountID string `json:"accountId,omitempty" rule:"min=1,max=64"`  // accepted and ignored
 	RequestID string `json:"requestId,omitempty" rule:"min=1,max=128"` // from the list
-	Code      string `json:"code,omitempty" rule:"min=1,max=64"`       // what the person was shown
-	Notify    *bool  `json:"notify,omitempty"`                         // whether the person gets a message; absent = true
+	Code      string `json:"code,omitempty" rule:"min=1,max=64"`       // the code that the sender received
+	Notify    *bool  `json:"notify,omitempty"`                         // whether the sender receives a message; absent = true
 }
 
 // PairingApproveResult is the result of channels.pairing.approve.
 type PairingApproveResult struct {
 	CommandOwnerBootstrap string `json:"commandOwnerBootstrap" rule:"enum=not-requested"`    // always not-requested
-	Notification          string `json:"notification" rule:"enum=not-requested|sent|failed"` // the message to the person
+	Notification          string `json:"notification" rule:"enum=not-requested|sent|failed"` // the message to the sender
 	RequestID             string `json:"requestId"`                                          // the request
-	SenderID              string `json:"senderId"`                                           // the number of the person
+	SenderID              string `json:"senderId"`                                           // the id of the sender
 }
 
 // PairingDismissParams are the parameters of channels.pairing.dismiss.
 type PairingDismissParams struct {
-	Channel   string `json:"channel" rule:"required,min=1,max=64"`    // taken without effect
-	AccountID string `json:"accountId" rule:"required,min=1,max=64"`  // taken without effect
+	Channel   string `json:"channel" rule:"required,min=1,max=64"`    // accepted and ignored
+	AccountID string `json:"accountId" rule:"required,min=1,max=64"`  // accepted and ignored
 	RequestID string `json:"requestId" rule:"required,min=1,max=128"` // from the list
 }
 
 // PairingDismissResult is the result of channels.pairing.dismiss.
 type PairingDismissResult struct {
 	RequestID string `json:"requestId"` // the request
-	SenderID  string `json:"senderId"`  // the number of the person
+	SenderID  string `json:"senderId"`  // the id of the sender
 }
 
 // PairingRevokeParams are the parameters of channels.pairing.revoke.
 type PairingRevokeParams struct {
 	Channel   string `json:"channel,omitempty" rule:"min=1,max=64"`   // only in this channel
 	AccountID string `json:"accountId,omitempty" rule:"min=1,max=64"` // only in this account
-	SenderID  string `json:"senderId" rule:"required,min=1,max=32"`   // the number of the person
+	SenderID  string `json:"senderId" rule:"required,min=1,max=32"`   // the id of the sender
 }
 
 // PairingRevokeResult is the result of channels.pairing.revoke.
 type PairingRevokeResult struct {
-	Revoked  int    `json:"revoked"`  // in how many accounts the person was let in
-	SenderID string `json:"senderId"` // the number of the person
+	Revoked  int    `json:"revoked"`  // in how many accounts the sender was approved
+	SenderID string `json:"senderId"` // the id of the sender
 }

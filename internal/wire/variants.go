@@ -11,7 +11,7 @@ func (AgentData) Variants() []any { return []any{LifecycleData{}, AssistantData{
 // MarshalJSON is the JSON of the variant.
 func (d AgentData) MarshalJSON() ([]byte, error) { return encode(d.Of) }
 
-// encode is JSON without the escapes that are meant for HTML; the encoder of the whole frame decides about those.
+// encode writes JSON without HTML escapes; the encoder of the whole frame decides about those.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -22,11 +22,11 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// keep stores JSON as it came, for types with variants in what a client reads.
+// keep stores JSON unchanged, for types with variants that a client reads.
 func keep(of *any, data []byte) error {
 	*of = json.RawMessage(bytes.Clone(data))
 	return nil
 }
 
-// UnmarshalJSON keeps the JSON of the variant.
+// UnmarshalJSON stores the JSON of the variant.
 func (d *AgentData) UnmarshalJSON(data []byte) error { return keep(&d.Of, data) }

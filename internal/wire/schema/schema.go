@@ -1,10 +1,10 @@
-// Package schema compiles the types of package wire: what JSON they stand for, with names, bounds and options.
+// Package schema compiles the types of package wire to their JSON form, with names, bounds and options.
 //
-// A [Type] is made once, by reflection from the Go type and its tags (see package wire). The gateway decodes and checks parameters with it, and the generator
-// of docs/protocol.json writes it as JSON Schema. So the type, the check and the description cannot disagree.
+// A [Type] is compiled once, by reflection from the Go type and its tags (see package wire). The gateway decodes and checks parameters with
+// it, and the generator of docs/protocol.json writes it as JSON Schema. So the type, the check and the description cannot disagree.
 //
-// A fault in a tag is a typing error in package wire; compiling such a type panics, which the first test finds. Types are immutable and safe for concurrent
-// use. The package checks no JSON itself, keeps no state and starts no goroutine.
+// An invalid tag is a mistake in package wire. Compiling such a type panics, so any test finds it. Types are immutable and safe for
+// concurrent use. The package itself checks no JSON, keeps no state and starts no goroutine.
 package schema
 
 import (
@@ -26,7 +26,7 @@ const (
 	Boolean  Kind = "boolean"
 	Array    Kind = "array"
 	Object   Kind = "object"
-	Map      Kind = "map"      // an object whose names are data
+	Map      Kind = "map"      // an object with arbitrary names
 	Any      Kind = "any"      // any JSON
 	Variants Kind = "variants" // one of several types
 )
@@ -37,30 +37,31 @@ type Type struct {
 	// Name is the name of a struct type or of a named type with variants, without its package; "" for all others.
 	Name string
 
-	// Min and Max bound an integer, the characters of a string (its bytes when Bytes is true) or the members of an array. Max counts only when Bounded is
-	// true.
+	// Min and Max bound an integer, the characters of a string (its bytes when Bytes is true) or the members of an array. Max applies only
+	// when Bounded is true.
 	Min, Max       int64
 	Bounded, Bytes bool
-	// Enum lists the only values, nil = no such list. Pattern is nil when there is none.
+	// Enum lists the only values; nil when every value is allowed. Pattern is nil when every string is allowed.
 	Enum    []string
 	Pattern *regexp.Regexp
 
-	// Fields are the members of an object, in their order; Also names members that are taken without effect; Open objects take every other member.
+	// Fields are the members of an object, in order. Also names members that are accepted and ignored. An Open object accepts every other
+	// member.
 	Fields []Field
 	Also   []string
 	Open   bool
 	// Items is the type of the members of an array or a map.
 	Items *Type
-	// Variants are the types of which the value has one.
+	// Variants are the possible types of the value.
 	Variants []*Type
 }
 
 // Field is a member of an object.
 type Field struct {
 	Name string
-	// Or is another name of the same member, "" = none: either will do, and both together must be equal.
+	// Or is another name of the same member, or "". Either name may be used, and both values must be equal when both are given.
 	Or string
-	// GoName is the name of the Go field, Owner the name of the struct type that declares it: an embedded one for its fields.
+	// GoName is the name of the Go field, Owner the name of the struct type that declares it: for promoted fields, the embedded type.
 	GoName, Owner string
 	// Index finds the Go field, see [reflect.Value.FieldByIndex].
 	Index []int
@@ -74,7 +75,7 @@ func (t *Type) Optional() bool {
 	return !slices.ContainsFunc(t.Fields, func(f Field) bool { return f.Required })
 }
 
-// Members lists the fields of an object. A field with two names is there under both of them, each with the other one as Or.
+// Members lists the fields of an object. A field with two names is listed under both, each with the other name as Or.
 func (t *Type) Members() []Field {
 	out := make([]Field, 0, len(t.Fields))
 	for _, f := range t.Fields {
@@ -95,7 +96,7 @@ func Params(t reflect.Type) *Type {
 // Result compiles a type of results or payloads: members are required unless they are omitted when empty.
 func Result(t reflect.Type) *Type { return compiler{known: map[reflect.Type]*Type{}}.typeOf(t) }
 
-// compiler makes types. known has the structs that are being compiled, which may contain themselves.
+// compiler makes types. known has the structs that are being compiled, because a struct may contain itself.
 type compiler struct {
 	params bool
 	known  map[reflect.Type]*Type
@@ -168,7 +169,7 @@ func (c compiler) field(t reflect.Type, f reflect.StructField, name, options str
 	omitted := strings.Contains(options, "omit")
 	optionalPart := len(f.Index) > 1 && t.Field(f.Index[0]).Type.Kind() == reflect.Pointer
 	rules := f.Tag.Get("rule")
-	if rules != "" && out.Type.Kind != Object { // the rules are those of the member; a struct has none, and is shared
+	if rules != "" && out.Type.Kind != Object { // the rules belong to the member; the type of a struct is shared and has no rules
 		own := *out.Type
 		out.Type = &own
 	}

@@ -1,8 +1,8 @@
-// Package wiretest compares what a gateway really sends with the published description of the protocol.
+// Package wiretest compares the frames of a gateway with the published description of the protocol.
 //
-// [Load] reads docs/protocol.json. [Protocol.Answer], [Protocol.Event] and [Protocol.Refusal] check a payload against its schema: a member that is missing, one
-// that is not described, and a value of another type are errors. So a test that passes every frame of a connection through them fails when the gateway and its
-// description part. A keyword of JSON Schema that the package does not know is an error, too: it is never passed over.
+// [Load] reads docs/protocol.json. [Protocol.Answer], [Protocol.Event] and [Protocol.Refusal] check a payload against its schema. A missing
+// member, an undescribed member and a value of another type are errors. So a test that checks every frame of a connection fails when the
+// gateway and its description differ. An unknown keyword of JSON Schema is an error, too.
 //
 // A Protocol is immutable and safe for concurrent use.
 package wiretest
@@ -102,7 +102,7 @@ func (p *Protocol) compare(what string, s object, payload json.RawMessage) error
 	return nil
 }
 
-// check compares a value with a schema. at is its place.
+// check compares a value with a schema. at is its path.
 func (p *Protocol) check(s object, v any, at string) error {
 	for word := range s {
 		if !slices.Contains([]string{
@@ -161,7 +161,7 @@ func (p *Protocol) anyOf(s object, v any, at string) error {
 	return fmt.Errorf("at %s: none of the variants: %w", at, errors.Join(faults...))
 }
 
-// typed checks the type of a value: one, or one of several.
+// typed checks the type of a value: one type, or one of several.
 func typed(s object, v any, at string) error {
 	names, ok := s["type"].([]any)
 	if !ok {
