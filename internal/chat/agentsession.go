@@ -1,17 +1,19 @@
 package chat
 
-// AgentSession is the session that an agent keeps of a conversation, and the process that had it last.
+// AgentSession is the session that an agent keeps for a conversation, and the process that last held it.
 type AgentSession struct {
-	// ID is the agent's; "" = none is known.
+	// ID is assigned by the agent; "" = unknown.
 	ID string
-	// Runs are the latest turns that the agent has seen, the last one at the end. Seen is the number of the last entry of the transcript that it has seen.
+	// Runs are the latest turns that the agent has seen, the newest last. Seen is the number of the last entry of the transcript that it
+	// has seen.
 	Runs []string
 	Seen int64
-	// Used is what the session has used, of agents that report this instead of what a turn has used. Names are not stored.
+	// Used is the usage of the session, for agents that report it instead of the usage of a turn. Names are not stored.
 	Used Usage
 	// Dir is the working directory that it was made for.
 	Dir string
-	// Host is the machine of the process, PIDStarted identifies it, and what it has started, among those that have had its number.
+	// Host is the machine of the process. PIDStarted distinguishes the process, and those that it started, from other processes that have
+	// had the same PID.
 	Host       string
 	PID        int
 	PIDStarted string

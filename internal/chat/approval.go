@@ -2,14 +2,15 @@ package chat
 
 import "time"
 
-// MaxApprovals is how many approvals of one person are kept for a conversation; the oldest go.
+// MaxApprovals is how many approvals of one person are kept for a conversation. When there are more, the oldest are removed.
 const MaxApprovals = 100
 
 // Approval is what a person has allowed an agent for all turns of a conversation, until its transcript ends.
 type Approval struct {
-	// ID is that of the question. The store sets it, and At.
+	// ID is the id of the question. The store sets ID and At.
 	ID string
-	// Agent is the one that asked, Act what it asked about, without details that differ from call to call, Label the chosen option.
+	// Agent is the agent that asked. Act is the action that it asked about, without details that differ from call to call. Label is the
+	// chosen option.
 	Agent, Act, Label string
 	At                time.Time
 }

@@ -7,7 +7,6 @@ import (
 	"laneway/internal/chat"
 )
 
-// TestTheAudienceOfATurnIsAtThePlaceOfItsAnswer goes through the places where an answer can be read.
 func TestTheAudienceOfATurnIsAtThePlaceOfItsAnswer(t *testing.T) {
 	t.Parallel()
 	const person = "telegram:666:7"

@@ -2,20 +2,21 @@ package chat
 
 import "fmt"
 
-// Caller is who makes a call, as the border found out. Nothing of it was stated by the client.
+// Caller is the origin of a call, as established by the transport. No field has a value that the client stated.
 type Caller struct {
 	Principal string
-	// Scopes that the caller was granted. A chat command needs the scope of the method that it stands for.
+	// Scopes that the caller was granted. A chat command requires the scope of the corresponding method.
 	Scopes []string
 	// Own restricts the caller to sessions that it made.
 	Own bool
-	// Peer is the address that the call came from and RequestID the id that it had there, for the log of changes.
+	// Peer is the address of the caller, and RequestID the id of the request. Both are for the audit log.
 	Peer, RequestID string
 }
 
-// ChangedBy is who changes something, for the log of changes. Nothing of it gives a right.
+// ChangedBy describes the origin of a change, for the audit log. It grants no permission.
 type ChangedBy struct {
-	// Who is a principal, or `cli` for a command with access to the database. Peer is where from, RequestID which request; both may be "".
+	// Who is a principal, or `cli` for a command with access to the database. Peer is its address and RequestID the id of its request; both
+	// may be "".
 	Who, Peer, RequestID string
 }
 
@@ -37,8 +38,8 @@ type NotReadyError struct {
 	Cause error
 }
 
-// Error is the check with its cause.
+// Error returns the check with its cause.
 func (e *NotReadyError) Error() string { return fmt.Sprintf("not ready: %s: %v", e.Check, e.Cause) }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *NotReadyError) Unwrap() error { return e.Cause }

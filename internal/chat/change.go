@@ -8,25 +8,25 @@ import (
 // IdempotencyKey identifies a call that takes effect once, however often the caller sends it. The store writes the result in the
 // transaction of the effect and returns it to every later call with the same key. A refused call has no effect, and its refusal is not stored.
 type IdempotencyKey struct {
-	// Owner is the principal, Method the name of the method, Key the text that the caller chose. The three together are the key.
+	// Owner is the principal, Method the name of the method, Key the string that the caller chose. The three together are the key.
 	Owner, Method, Key string
 	// Hash of the params distinguishes a repetition from a different call that reuses the key, see [ErrKeyReused].
 	Hash string
 }
 
-// Audit is one row of the log of changes, written in the transaction of the change. Nothing of it gives a right, and nothing of it is a secret.
+// Audit is one row of the audit log, written in the transaction of the change. It grants no permission and contains no secret.
 type Audit struct {
 	// Who is a principal or a person of a channel, `cli` for a command with access to the database.
 	Who string
-	// Verb is what was done, Object to what.
+	// Verb is the operation, Object what it was applied to.
 	Verb, Object string
-	// Before and After are hashes of the object's state; "" = it was not there.
+	// Before and After are hashes of the object's state; "" = the object did not exist.
 	Before, After string
-	// Peer is where the call came from, RequestID which call it was; both may be "".
+	// Peer is the address of the caller, RequestID the id of the call; both may be "".
 	Peer, RequestID string
 }
 
-// Between is the row with the hashes of two states; "" = the object was not there. A nil row stays nil.
+// Between returns the row with the hashes of two states; "" = the object did not exist. For a nil row it returns nil.
 func (a *Audit) Between(before, after string) *Audit {
 	if a == nil {
 		return nil
@@ -36,7 +36,7 @@ func (a *Audit) Between(before, after string) *Audit {
 	return &row
 }
 
-// StateHash is what the log of changes keeps of a state: it changes with the state and does not reveal it. The hash of "" is "".
+// StateHash is the form of a state in the audit log: it changes with the state and does not reveal it. The hash of "" is "".
 func StateHash(state string) string {
 	if state == "" {
 		return ""
@@ -45,7 +45,7 @@ func StateHash(state string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Audit is the row that a change by this caller leaves.
+// Audit returns the audit row of a change by this caller.
 func (c Caller) Audit(verb, object string) *Audit {
 	return &Audit{Who: c.Principal, Verb: verb, Object: object, Peer: c.Peer, RequestID: c.RequestID}
 }

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// Code is the machine-readable half of an [Error]. The set is closed; a transport maps each code once.
+// Code is the machine-readable part of an [Error]. The set is closed; a transport maps each code once.
 type Code string
 
-// The codes. Their values are the `details.code` of the wire where it has one.
+// The codes. Their values are the `details.code` of the protocol where it has one.
 const (
-	CodeInvalid          Code = "INVALID"                // bad parameters; sending the same again fails again
+	CodeInvalid          Code = "INVALID"                // bad parameters; the same call fails again
 	CodeUnknownAgent     Code = "UNKNOWN_AGENT_ID"       // no such agent
 	CodeSessionNotFound  Code = "SESSION_NOT_FOUND"      // no such session, or not the caller's
 	CodeNotFound         Code = "NOT_FOUND"              // no such object
 	CodeConflict         Code = "CONFLICT"               // another caller changed it first
 	CodeKeyReused        Code = "IDEMPOTENCY_KEY_REUSED" // same key, other parameters or other principal
-	CodeLimit            Code = "LIMIT_EXCEEDED"         // text, list or count over its bound
-	CodeForbidden        Code = "MISSING_SCOPE"          // the caller may not
+	CodeLimit            Code = "LIMIT_EXCEEDED"         // text, list or count exceeds its limit
+	CodeForbidden        Code = "MISSING_SCOPE"          // the caller lacks the scope
 	CodeRateLimited      Code = "RATE_LIMITED"           // too many calls; retry later
 	CodeQueueFull        Code = "QUEUE_FULL"             // the session's queue is full and refuses new messages
-	CodeQueueDropped     Code = "QUEUE_DROPPED"          // an accepted message lost its place in a full queue
-	CodeStale            Code = "MESSAGE_STALE"          // accepted before a stop of everything
-	CodeCleared          Code = "LANE_CLEARED"           // lost in a reset
+	CodeQueueDropped     Code = "QUEUE_DROPPED"          // an accepted message was removed from a full queue
+	CodeStale            Code = "MESSAGE_STALE"          // accepted before a stop of all work
+	CodeCleared          Code = "LANE_CLEARED"           // removed by a reset
 	CodeDraining         Code = "GATEWAY_DRAINING"       // the process is stopping
 	CodeFenced           Code = "FENCED"                 // this process no longer owns the session
 	CodeStoreUnavailable Code = "DATABASE_UNAVAILABLE"   // the store cannot be reached
@@ -31,14 +31,14 @@ const (
 	CodeInternal         Code = "INTERNAL"               // a defect
 )
 
-// Error is an application error: a code for programs, and a sentence for a person with what to do. Compare with
-// errors.Is against the sentinels below (the code decides) or read it with errors.As.
+// Error is an application error: a code for programs, and a sentence for a person with what to do. Compare it with the sentinels below by
+// errors.Is, which compares codes, or read it with errors.As.
 type Error struct {
 	Code    Code
 	Message string
-	// Retryable is true when nothing was done and the same call may work later.
+	// Retryable is true when nothing was done and the same call may succeed later.
 	Retryable bool
-	// RetryAfter is when; zero = the caller's own backoff.
+	// RetryAfter is the time to wait; zero = the caller's own backoff.
 	RetryAfter time.Duration
 	// Details are further members for the wire (camelCase names).
 	Details map[string]any
@@ -61,12 +61,12 @@ var (
 	ErrStoreUnavailable = &Error{Code: CodeStoreUnavailable, Message: "the database cannot be reached", Retryable: true, RetryAfter: time.Second}
 )
 
-// Errorf makes an *Error with a formatted sentence.
+// Errorf returns an *Error with a formatted sentence.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Error is the sentence, with the cause behind it for logs.
+// Error returns the sentence, followed by the cause for logs.
 func (e *Error) Error() string {
 	if e.Cause != nil {
 		return e.Message + ": " + e.Cause.Error()
@@ -74,10 +74,10 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Is makes two errors equal when their codes are.
+// Is reports whether target is an *Error with the same code.
 func (e *Error) Is(target error) bool {
 	var other *Error
 	return errors.As(target, &other) && other.Code == e.Code
@@ -92,7 +92,7 @@ func (e *Error) With(name string, value any) *Error {
 	return e
 }
 
-// CodeOf is the code of the first *Error in err's chain, [CodeInternal] for any other error, "" for nil.
+// CodeOf returns the code of the first *Error in err's chain, [CodeInternal] for any other error, and "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""

@@ -7,39 +7,39 @@ import (
 	"time"
 )
 
-// Attachment is a file that came with a message, or that an agent made for a person, stored under a name that the gateway made.
+// Attachment is a file that came with a message or that an agent made for a person. It is stored under a name that the gateway generates.
 type Attachment struct {
-	Name     string `json:"name"` // as shown; never a path
+	Name     string `json:"name"` // as shown; not a path
 	MIMEType string `json:"mimeType,omitempty"`
 	Path     string `json:"path,omitempty"` // relative to the attachment directory
 	Size     int64  `json:"size,omitempty"` // bytes
 }
 
-// String describes a file for people and agents: name, kind and size, in one line whatever the name contains.
+// String describes a file for people and agents: name, kind and size, always in one line.
 func (a Attachment) String() string {
 	return fmt.Sprintf("%s, %s, %d bytes", Printable(a.Name), Printable(a.MIMEType), a.Size)
 }
 
-// InText stands for a file of a message in text alone: in what a model reads, and in the transcript.
+// InText represents a file of a message in plain text: in the input of a model and in the transcript.
 func (a Attachment) InText() string { return AttachmentMark + a.String() + "]" }
 
-// AttachmentMark begins what stands for a file of a message in a text.
+// AttachmentMark begins the representation of a file of a message.
 const AttachmentMark = "[attachment: "
 
-// Line stands for a file of an answer in text alone: in the transcript, and in channels that show no files.
+// Line represents a file of an answer in plain text: in the transcript, and in channels that cannot show files.
 func (a Attachment) Line() string { return "[file: " + a.String() + "]" }
 
-// Bounds of files that come with messages.
+// Limits of files that come with messages.
 const (
-	// MaxUpload is the largest size in bytes of one file that a client sends in.
+	// MaxUpload is the largest size in bytes of one file that a client uploads.
 	MaxUpload = 20 << 20
 	// MaxAttachments is the largest number of files of one message.
 	MaxAttachments = 16
 )
 
-// Upload is a file that a client has sent in.
+// Upload is a file that a client has uploaded.
 type Upload struct {
-	// ID names it to clients: `file-` and digits. It contains whose file it is, not in plain text.
+	// ID names it to clients: `file-` and digits. It contains the owner in encoded form.
 	ID string
 	Attachment
 	// Purpose is what the client wrote about it; it has no effect.
@@ -47,11 +47,11 @@ type Upload struct {
 	CreatedAt time.Time
 }
 
-// maxFileName is how many characters of a file's name are shown.
+// maxFileName is how many characters of a file name are shown.
 const maxFileName = 120
 
-// FileName is what is shown of a name that came from outside: its last part, in one line, at most 120 characters, never empty. It is no path
-// and is never used as one.
+// FileName returns the part of an untrusted name that is shown: its last element, in one line, at most 120 characters, never empty. The
+// result must not be used as a path.
 func FileName(name string) string {
 	name = Printable(path.Base(strings.ReplaceAll(CleanText(name), `\`, "/")))
 	if r := []rune(name); len(r) > maxFileName {
@@ -63,7 +63,7 @@ func FileName(name string) string {
 	return name
 }
 
-// Printable removes characters that make a line look like something else than it contains, see [Unprintable].
+// Printable removes characters that make a line look different from its content, see [Unprintable].
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if Unprintable(r) {

@@ -6,40 +6,40 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what people may send.
+// Limits of messages from people.
 const (
-	// MaxText is the longest text of one message in bytes of UTF-8.
+	// MaxText is the maximum length of a message in bytes of UTF-8.
 	MaxText = 262_144
-	// MaxMessageID is the longest id of a message in bytes; ids are printable ASCII without blanks.
+	// MaxMessageID is the maximum length of a message id in bytes; ids are printable ASCII without spaces.
 	MaxMessageID = 128
 )
 
-// Outcome is how an accepted message ended. Every accepted message gets exactly one.
+// Outcome is how an accepted message ended. Every accepted message has exactly one.
 type Outcome string
 
-// The outcomes; the set is closed and is also the metric label.
+// The outcomes. The set is closed, and is also the metric label.
 const (
-	OutcomeAnswered    Outcome = "answered"    // its turn ended well
-	OutcomeMerged      Outcome = "merged"      // another message's turn took it along
+	OutcomeAnswered    Outcome = "answered"    // its turn succeeded
+	OutcomeMerged      Outcome = "merged"      // the turn of another message included it
 	OutcomeSuperseded  Outcome = "superseded"  // a newer message interrupted it
 	OutcomeStopped     Outcome = "stopped"     // a person sent /stop
-	OutcomeStale       Outcome = "stale"       // accepted before a /stopall, surfaced after it
+	OutcomeStale       Outcome = "stale"       // accepted before a /stopall and found after it
 	OutcomeDropped     Outcome = "dropped"     // the queue was full
 	OutcomeFailed      Outcome = "failed"      // its turn ended with an error
 	OutcomeInterrupted Outcome = "interrupted" // the process ended and the message must not run again
-	OutcomeDead        Outcome = "dead"        // it ended its process three times
+	OutcomeDead        Outcome = "dead"        // its process ended three times during the turn
 )
 
-// QueueMode is what happens to a message that arrives while a turn of its session runs.
+// QueueMode is what happens to a message that arrives while a turn of its session is running.
 type QueueMode string
 
-// The queue modes. "" means the session's default.
+// The queue modes. "" means the default of the session.
 const (
 	ModeQueue     QueueMode = "queue"     // wait, first in first out
 	ModeFollowup  QueueMode = "followup"  // the same under another name
-	ModeInterrupt QueueMode = "interrupt" // cancel what runs, drop what waits, run this
-	ModeCollect   QueueMode = "collect"   // everything that waits becomes one turn
-	ModeSteer     QueueMode = "steer"     // add it to the running turn if that can take it
+	ModeInterrupt QueueMode = "interrupt" // cancel the running turn, drop waiting messages, run this one
+	ModeCollect   QueueMode = "collect"   // combine all waiting messages into one turn
+	ModeSteer     QueueMode = "steer"     // add it to the running turn if the agent supports that
 )
 
 // QueueModes lists every mode.
@@ -47,16 +47,16 @@ func QueueModes() []QueueMode {
 	return []QueueMode{ModeQueue, ModeFollowup, ModeInterrupt, ModeCollect, ModeSteer}
 }
 
-// DropPolicy is which message loses its place when a session's queue is full. The store enforces it.
+// DropPolicy selects the message to remove when the queue of a session is full. The store enforces it.
 type DropPolicy string
 
 // The drop policies. "" means [DropOld].
 const (
 	DropOld DropPolicy = "old" // the oldest waiting message
-	DropNew DropPolicy = "new" // the incoming one
+	DropNew DropPolicy = "new" // the incoming message
 )
 
-// Sender is who sent a message. Identity is ID within the channel; Name is decoration and never identity.
+// Sender is the sender of a message. ID identifies it within the channel. Name is for display only.
 type Sender struct {
 	ID   string `json:"id,omitempty"`
 	Name string `json:"name,omitempty"`
@@ -69,7 +69,7 @@ type Target struct {
 	Thread  string `json:"thread,omitempty"`
 }
 
-// IsZero reports whether t is no address.
+// IsZero reports whether t is empty.
 func (t Target) IsZero() bool { return t == Target{} }
 
 // Content is the part of a message that the agent sees. It is stored as JSON in the inbox.
@@ -78,25 +78,25 @@ type Content struct {
 	Sender      Sender       `json:"sender"`
 	Thread      string       `json:"thread,omitempty"`
 	Attachments []Attachment `json:"attachments,omitempty"`
-	// System marks text of a program (a system event), not of a person.
+	// System marks text of a program (a system event) instead of a person.
 	System bool `json:"system,omitempty"`
-	// External marks text that comes from outside and has no authority (webhooks, forwarded text).
+	// External marks text from outside that has no authority (webhooks, forwarded text).
 	External bool `json:"external,omitempty"`
-	// Context is further input of a stateless call: earlier messages that are not in the transcript. With Options.KeepContext they go into the
-	// transcript, before the message, when its turn starts.
+	// Context is additional input of a stateless call: earlier messages that are not in the transcript. With Options.KeepContext they are
+	// added to the transcript, before the message, when its turn starts.
 	Context []TranscriptEntry `json:"context,omitempty"`
-	// Options are how it is to be run.
+	// Options define how it runs.
 	Options Options `json:"options"`
 }
 
-// Options of one message. The zero value means the session's and the agent's defaults.
+// Options of one message. The zero value means the defaults of the session and the agent.
 type Options struct {
 	Mode QueueMode `json:"mode,omitempty"`
 	// Timeout of the turn in milliseconds; 0 = the agent's default.
 	TimeoutMs int64 `json:"timeoutMs,omitempty"`
 	// Typed is true for text that a person typed into a chat: only that is debounced.
 	Typed bool `json:"typed,omitempty"`
-	// NoMerge keeps the message out of every batch.
+	// NoMerge excludes the message from every batch.
 	NoMerge bool `json:"noMerge,omitempty"`
 	// KeepContext makes Context a part of the transcript.
 	KeepContext bool `json:"keepContext,omitempty"`
@@ -111,108 +111,109 @@ type Options struct {
 	Thinking     string         `json:"thinking,omitempty"`
 	SystemPrompt string         `json:"systemPrompt,omitempty"`
 	Params       map[string]any `json:"params,omitempty"`
-	// Task places the message in a tree of sub-turns; nil = a person or a program sent it, and its turn can be the root of one.
+	// Task is the place of the message in a tree of sub-turns. It is nil when a person or a program sent the message; its turn can then be
+	// the root of a tree.
 	Task *Task `json:"task,omitempty"`
 }
 
-// Message is one input of a session, before the store accepts it. (Channel, ExternalID) or Dedupe is its
-// idempotency key: the same message offered twice is one message.
+// Message is one input of a session, before the store accepts it. (Channel, ExternalID) or Dedupe is its idempotency key: a message that is
+// submitted twice is stored once.
 type Message struct {
 	Session SessionKey
-	// ID names the message on the wire and becomes the run id of the turn that it leads. "" = the gateway makes a UUIDv7.
+	// ID names the message on the wire and is the run id of the turn that starts with it. "" = the gateway generates a UUIDv7.
 	ID string
 	// Lane in which the turn runs; "" = main.
 	Lane string
-	// Principal is the credential or chat user that sent it. It owns the session if the session is new.
+	// Principal is the credential or chat user that sent it. It becomes the owner of a new session.
 	Principal string
 	// Own restricts it to a session of that principal: the store refuses a session of another principal.
 	Own bool
-	// Scope is the most that the sender may do: `operator.read`, `operator.write` or `operator.admin`. Only chat commands ask for it.
+	// Scope is the highest scope of the sender: `operator.read`, `operator.write` or `operator.admin`. Only chat commands check it.
 	Scope string
-	// Peer is where it came from, an address or a channel, and RequestID which request or update it was there. They are for the log of changes, give no
-	// right and are not kept with the message.
+	// Peer is its origin, an address or a channel, and RequestID the id of the request or update. They are for the audit log, grant no
+	// permission and are not stored with the message.
 	Peer, RequestID string
-	// BotName is the name under which the channel's bot is mentioned; "" = every mention means us.
+	// BotName is the name under which the channel's bot is mentioned; "" = every mention counts as a mention of this bot.
 	BotName string
-	// Channel is where it came from: `web`, `api`, `hook`, `telegram:<bot id>`, ….
+	// Channel is the channel that it came from: `web`, `api`, `hook`, `telegram:<bot id>`, ….
 	Channel string
-	// ExternalID is the provider's number of the message or update; 0 = none.
+	// ExternalID is the provider's number of the message or update; 0 = it has no number.
 	ExternalID int64
-	// Dedupe is the idempotency key, unique over everything; "" = none.
+	// Dedupe is the globally unique idempotency key; "" = it has no key.
 	Dedupe string
 	// ParamsHash distinguishes a repeated call from another call with the same Dedupe; "" = not compared.
 	ParamsHash string
-	// Branch is where its session begins, which must be a new one; nil = with nothing.
+	// Branch is the point at which its session, which must be new, begins; nil = the session begins empty.
 	Branch  *Branch
 	Content Content
 }
 
-// MaxBranches is how many times one after the other a conversation may branch.
+// MaxBranches is the maximum length of a chain of branches.
 const MaxBranches = 100
 
-// Branch is a point in a transcript: a session that begins there has the entries up to Seq, without a copy.
+// Branch is a point in a transcript. A session that begins there has the entries up to Seq, without a copy of them.
 type Branch struct {
 	Session SessionKey
-	// SessionID is the transcript, Seq the number of an entry of its own.
+	// SessionID is the transcript. Seq is the number of one of its own entries.
 	SessionID string
 	Seq       int64
 }
 
-// Receipt is the answer to an accepted message. The message is durable when the caller has it.
+// Receipt is the answer to an accepted message. When the caller has it, the message is durable.
 type Receipt struct {
-	// RunID is the id of the message (and of the run that it leads).
+	// RunID is the id of the message, and of the run that starts with it.
 	RunID   string
 	Session SessionKey
 	Seq     int64
 	// AcceptedAt is the store's time of acceptance.
 	AcceptedAt time.Time
-	// Duplicate is true when the same message had been accepted before; Outcome and State are how far it got.
+	// Duplicate is true when the same message was accepted before. Outcome and State are then its progress.
 	Duplicate bool
 	// State is "held", "waiting", "running" or "done".
 	State   string
 	Outcome Outcome
-	// Queued is true when it has to wait; Position is how many messages are before it.
+	// Queued is true when it has to wait. Position is the number of messages before it.
 	Queued   bool
 	Position int
-	// Command is true when the message was a chat command; it was executed and has no place in the queue.
+	// Command is true when the message was a chat command. The command was executed, and the message is not in the queue.
 	Command bool
 }
 
 // Reply is one outgoing message.
 type Reply struct {
-	// ID is the outbox id; stable over attempts, so that a channel with idempotent sends can use it.
+	// ID is the outbox id. It is the same for all attempts, so that a channel with idempotent sends can use it.
 	ID     string
 	RunID  string
 	Target Target
-	// Principal for whom it is sent; "" = no principal.
+	// Principal is the principal on whose behalf it is sent; "" = no principal.
 	Principal string
 	// Kind is "reply", "notice", "command" (the answer to a chat command) or "webhook".
 	Kind string
 	Text string
-	// Choice is what the person may go on with; nil = nothing.
+	// Choice is what the person may do next; nil when no choice is offered.
 	Choice *Choice
-	// File is sent instead of Text, which is the line that stands for it where files cannot be shown; nil = none.
+	// File is sent instead of Text; nil when the reply has no file. Text then represents the file in channels that cannot show it.
 	File *Attachment
 	// Attempt counts from 1.
 	Attempt int
-	// Progress is what earlier attempts have recorded as arrived, in the form of the channel; "" = nothing.
+	// Progress is what earlier attempts recorded as delivered, in the format of the channel; "" when no part was delivered.
 	Progress string
 }
 
-// Button is one of the things that a person may choose.
+// Button is one option that a person may choose.
 type Button struct {
 	// Label is what people see.
 	Label string `json:"label"`
-	// Text is sent as if the person had typed it: a chat command for example. Never "".
+	// Text is sent as if the person had typed it, for example a chat command. It is never "".
 	Text string `json:"text"`
 }
 
-// Choice is what a person is offered below a message. Where there are no buttons, Typed takes their place.
+// Choice is a choice that is offered to a person below a message. Typed replaces the buttons in channels that have no buttons.
 type Choice struct {
-	// For is the person who may choose, an id as in [Sender]; "" = each person who may send messages there.
+	// For is the id of the person who may choose, as in [Sender]; "" = each person who may send messages there.
 	For  string     `json:"for,omitempty"`
 	Rows [][]Button `json:"rows"`
-	// Typed is a sentence with what to write instead.
+	// Typed is a sentence that says what to write instead.
 	Typed string `json:"typed,omitempty"`
 }
 
@@ -232,21 +233,21 @@ type TranscriptEntry struct {
 	Tokens     int    `json:"tokens,omitempty"`
 	StopReason string `json:"stopReason,omitempty"` // stop, stopped, error, …
 	Command    bool   `json:"command,omitempty"`
-	// Covers are the rows that a summary stands for; zero = it is no summary.
+	// Covers are the entries that a summary replaces; zero = the entry is not a summary.
 	Covers SeqRange `json:"covers,omitzero"`
-	// Outside: the text comes from outside, or was made from text that does: a forwarded message, the result of a tool of another server, what a turn answered
-	// that was given some, a summary of such rows. A turn that is given the row asks before it acts.
+	// Outside: the text comes from outside or is derived from such text. Examples are a forwarded message, the result of a tool of another
+	// server, the answer of a turn that had such input, and a summary of such entries. A turn that is given the entry asks before it acts.
 	Outside bool      `json:"outside,omitempty"`
 	At      time.Time `json:"at"`
 }
 
-// The stop reasons of notes about calls of tools. StopForeign: the result had text from outside, see [ToolResult].
+// The stop reasons of notes about tool calls. StopForeign: the result contained text from outside, see [ToolResult].
 const (
 	StopTool    = "tool"
 	StopForeign = "tool-foreign"
 )
 
-// SeqRange is rows of a transcript by their numbers, both included.
+// SeqRange is a range of entries of a transcript by their numbers, both included.
 type SeqRange struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
@@ -259,7 +260,7 @@ const (
 	RoleSystem    = "system"
 )
 
-// CheckText returns what is wrong with text that came from outside: not UTF-8, a NUL, empty or blank, or longer than limit bytes.
+// CheckText returns an error when text from outside is not UTF-8, contains NUL, is empty or blank, or is longer than limit bytes.
 func CheckText(field, text string, limit int) error {
 	switch {
 	case !utf8.ValidString(text):
@@ -274,7 +275,7 @@ func CheckText(field, text string, limit int) error {
 	return nil
 }
 
-// CleanText makes text that a program produced fit for every store and wire: invalid UTF-8 is replaced, NUL removed.
+// CleanText makes the output of a program valid for every store and wire format: it replaces invalid UTF-8 and removes NUL.
 func CleanText(s string) string {
 	if !strings.ContainsRune(s, 0) && utf8.ValidString(s) {
 		return s
@@ -282,7 +283,7 @@ func CleanText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
 }
 
-// Cut shortens s to at most n bytes at a character border.
+// Cut shortens s to at most n bytes at a character boundary.
 func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -293,7 +294,7 @@ func Cut(s string, n int) string {
 	return s[:n]
 }
 
-// CheckMessageID returns what is wrong with an id or idempotency key that a caller chose: 1 to 128 printable ASCII characters without blanks.
+// CheckMessageID returns an error unless an id or idempotency key of a caller has 1 to 128 printable ASCII characters without spaces.
 func CheckMessageID(field, id string) error {
 	if id == "" || len(id) > MaxMessageID {
 		return Errorf(CodeInvalid, "%s must have 1 to %d characters", field, MaxMessageID)

@@ -5,27 +5,27 @@ import (
 	"strings"
 )
 
-// The scopes, each including the one before it.
+// The scopes. Each includes the one before it.
 const (
 	ScopeRead  = "operator.read"
 	ScopeWrite = "operator.write"
 	ScopeAdmin = "operator.admin"
 )
 
-// ScopeLevel orders the scopes: 1 to 3, 0 = no scope.
+// ScopeLevel orders the scopes: 1 to 3; 0 = not a scope.
 func ScopeLevel(scope string) int {
 	return max(0, slices.Index([]string{"", ScopeRead, ScopeWrite, ScopeAdmin}, scope))
 }
 
-// Need is what a caller needs for a method of the gateway, and for every chat command that stands for it.
+// Need is what a method of the gateway requires of a caller. Chat commands that correspond to the method require the same.
 type Need struct {
 	// Scope of the method.
 	Scope string
-	// Owner: [ScopeWrite] suffices on a session that the caller owns. The code that knows the owner decides with [Caller.MayChange].
+	// Owner: [ScopeWrite] suffices for a session that the caller owns. The code that knows the owner decides with [Caller.MayChange].
 	Owner bool
 }
 
-// Least is the least scope that is let through to where the owner is known.
+// Least is the lowest scope that may pass before the owner is known.
 func (n Need) Least() string {
 	if n.Owner && ScopeLevel(n.Scope) > ScopeLevel(ScopeWrite) {
 		return ScopeWrite
@@ -33,15 +33,15 @@ func (n Need) Least() string {
 	return n.Scope
 }
 
-// Passes reports whether a caller whose highest scope is this one has at least [Need.Least]. A method with an unknown scope passes no caller.
+// Passes reports whether the highest scope of a caller is at least [Need.Least]. A method with an unknown scope refuses every caller.
 func (n Need) Passes(scope string) bool {
 	least := ScopeLevel(n.Least())
 	return least > 0 && ScopeLevel(scope) >= least
 }
 
-// MayChange is the rule for changes of a whole session, by method and by command: admin, or write on a session that the caller owns. owner is
-// whose it is, exists whether it is there; a session that is not there would be the caller's. A person in a chat owns the own private chat only,
-// not a group in which they wrote first.
+// MayChange is the rule for changes of a whole session, by method and by command: admin, or write for a session that the caller owns. owner
+// is its owner, and exists reports whether it exists; a session that does not exist would belong to the caller. A person in a chat owns
+// only their private chat, not a group in which they were the first to write.
 func (c Caller) MayChange(key SessionKey, owner string, exists bool) bool {
 	level := 0
 	for _, s := range c.Scopes {
@@ -57,14 +57,15 @@ func (c Caller) MayChange(key SessionKey, owner string, exists bool) bool {
 	}
 }
 
-// InChat reports whether the caller is a person in a chat or a hook, who hold no credential of the gateway. Their names have the channel in front.
+// InChat reports whether the caller is a person in a chat or a hook, which have no credential of the gateway. Their names begin with the
+// channel.
 func (c Caller) InChat() bool { return strings.Contains(c.Principal, ":") }
 
-// Bounded reports whether what the caller makes is within the limits for chat users and agents: it lacks [ScopeAdmin], as agents do for every owner of their
-// turns.
+// Bounded reports whether the limits for chat users and agents apply to what the caller creates: it lacks [ScopeAdmin]. Agents lack it for
+// every owner of their turns.
 func (c Caller) Bounded() bool { return c.InChat() || !slices.Contains(c.Scopes, ScopeAdmin) }
 
-// MissingScope is the refusal of a caller that lacks a scope.
+// MissingScope returns the error for a caller that lacks a scope.
 func MissingScope(scope string) error {
 	return Errorf(CodeForbidden, "missing scope: %s", scope).With("missingScope", scope).With("requiredScopes", []string{scope})
 }

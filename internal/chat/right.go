@@ -2,23 +2,23 @@ package chat
 
 import "strings"
 
-// Right is the right that a session key alone gives a principal that is restricted to sessions of its own.
+// Right is what a session key alone permits to a principal that is restricted to its own sessions.
 type Right int
 
 // The rights.
 const (
 	// RightFree: the key contains no identity. The session belongs to the principal that creates it.
 	RightFree Right = iota
-	// RightMine: the key is made of the principal's identity.
+	// RightMine: the key contains the principal's identity.
 	RightMine
-	// RightMade: the gateway makes such keys, and they do not name a principal: the run of a job, a sub-turn, a completion without a user. No principal
-	// may create the session; once it exists, its owner may use it.
+	// RightMade: the gateway generates such keys, and they do not name a principal: the run of a job, a sub-turn, a completion without a
+	// user. No principal may create the session. Once it exists, its owner may use it.
 	RightMade
-	// RightNone: the key contains the identity of another principal, or is the main session, which is the operator's.
+	// RightNone: the key contains the identity of another principal, or names the main session, which belongs to the operator.
 	RightNone
 )
 
-// RightOf decides from the key and the principal alone, so that no principal can take a session of another principal by creating it
+// RightOf decides from the key and the principal alone, so that a principal cannot take over a session of another principal by creating it
 // first. Principals are names of credentials, `<channel>:<user>`, `<channel>:<account>:<user>` and `hook:<name>`.
 func (k SessionKey) RightOf(principal string) Right {
 	maker, rest, named := strings.Cut(k.Rest, ":")
@@ -36,7 +36,7 @@ func (k SessionKey) RightOf(principal string) Right {
 	case k.OfCronRun(), k.OfTask():
 		return RightMade
 	}
-	if channel := k.Channel(); channel != "" && channel != "web" { // the web channel has no identities of its own
+	if channel := k.Channel(); channel != "" && channel != "web" { // the web channel has no identities
 		return mineIf(strings.HasPrefix(principal, channel+":"))
 	}
 	return RightFree
@@ -49,15 +49,16 @@ func mineIf(mine bool) Right {
 	return RightNone
 }
 
-// Named reports whether a caller has chosen the key: it is neither the main session nor one that the gateway makes for each run of a job, each sub-turn or
-// each completion without a user.
+// Named reports whether a caller chose the key: it is neither the main session nor a key that the gateway generates for a run of a job, a
+// sub-turn or a completion without a user.
 func (k SessionKey) Named() bool {
 	id, single := strings.CutPrefix(k.Rest, "api:")
 	single = single && !strings.Contains(id, ":")
 	return k.Rest != "main" && !single && !k.OfCronRun() && !k.OfTask()
 }
 
-// UsableBy reports whether a principal that is restricted to its own sessions may use this one. owner is whose it is, if it exists.
+// UsableBy reports whether a principal that is restricted to its own sessions may use this one. owner is the owner of the session, if it
+// exists.
 func (k SessionKey) UsableBy(principal, owner string, exists bool) bool {
 	switch k.RightOf(principal) {
 	case RightNone:
@@ -69,12 +70,13 @@ func (k SessionKey) UsableBy(principal, owner string, exists bool) bool {
 	}
 }
 
-// PrivateChat reports whether a chat on a channel is the private one of the caller. Person and chat have the same id there.
+// PrivateChat reports whether a chat on a channel is the private chat of the caller. Person and chat have the same id there.
 func (c Caller) PrivateChat(channel, chatID string) bool {
 	return chatID != "" && strings.HasPrefix(c.Principal, ChannelKind(channel)+":") && strings.HasSuffix(c.Principal, ":"+chatID)
 }
 
-// ForeignChat is the refusal to deliver to a chat on a channel for a principal that is restricted to its own sessions: a credential has no chat there.
+// ForeignChat returns the error for a delivery to a chat on a channel by a principal that is restricted to its own sessions: a credential
+// has no chat there.
 func ForeignChat(channel, chatID string) error {
 	return Errorf(CodeSessionNotFound, "session not found: this credential has no chat on %s; deliver to a session of its own", Escaped(channel, "")).
 		With("key", channel+":"+chatID)

@@ -2,12 +2,12 @@ package chat
 
 import "strings"
 
-// gatewayPrincipal is the owner's token. Its keys are the ids of its runs as they are.
+// gatewayPrincipal is the principal of the owner's token. Its keys are used as run ids without a prefix.
 const gatewayPrincipal = "gateway"
 
-// RunIDOf is the id of the run that a caller names by an idempotency key, in the store and everywhere inside. It has the principal in it, so that
-// one key of two principals is two runs: `<principal>:<key>`, of the owner's token the key alone. Keys and principals have no ':'; ids of cron runs
-// have two.
+// RunIDOf returns the id of the run that a caller names by an idempotency key, in the store and inside the gateway. It contains the
+// principal, so that one key of two principals names two runs: `<principal>:<key>`, or the key alone for the owner's token. Keys and
+// principals contain no ':'; ids of cron runs contain two.
 func RunIDOf(principal, key string) string {
 	if key == "" || principal == gatewayPrincipal {
 		return key
@@ -15,7 +15,7 @@ func RunIDOf(principal, key string) string {
 	return principal + ":" + key
 }
 
-// ShownRunID is what callers see of the id of a run: the key that it was named by, and any other id as it is.
+// ShownRunID returns the form of a run id for callers: the key of a run that was named by a key, and any other id unchanged.
 func ShownRunID(id string) string {
 	if _, key, ok := strings.Cut(id, ":"); ok && !strings.Contains(key, ":") {
 		return key

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// EmptyAnswer is what a person reads in place of an answer without text. stop is its stop reason, see [RunEnd].
+// EmptyAnswer returns the sentence that replaces an answer without text. stop is its stop reason, see [RunEnd].
 func EmptyAnswer(stop string) string {
 	if stop == "length" {
 		return "(empty answer: the model stopped at its length limit)"
@@ -13,7 +13,7 @@ func EmptyAnswer(stop string) string {
 	return "(empty answer)"
 }
 
-// SentenceOf is what a person is shown of an error: the sentence of an [Error], never its cause.
+// SentenceOf returns the part of an error that a person may see: the sentence of an [Error], never its cause.
 func SentenceOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Message

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// MaxSessionKey is the longest session key in characters.
+// MaxSessionKey is the maximum length of a session key in characters.
 const MaxSessionKey = 512
 
 // Kinds of a session.
@@ -21,12 +21,12 @@ const (
 
 var agentID = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-// SessionKey names one conversation: `agent:<agent>:<rest>`. The zero value is no session. It is comparable and usable as a map key.
+// SessionKey names one conversation: `agent:<agent>:<rest>`. The zero value names no session. It is comparable and usable as a map key.
 type SessionKey struct {
 	// Agent is the id of the agent, `[a-z0-9][a-z0-9_-]{0,63}`.
 	Agent string
-	// Rest is everything behind the agent: `main`, `<channel>:direct|group:<chat>[:topic:<thread>]`,
-	// `cron:<job>:<trigger>-<slot>`, `task:<id>`, `api:…`, `hook:<name>` or a name that a client chose.
+	// Rest is everything after the agent: `main`, `<channel>:direct|group:<chat>[:topic:<thread>]`, `cron:<job>:<trigger>-<slot>`,
+	// `task:<id>`, `api:…`, `hook:<name>` or a name that a client chose.
 	Rest string
 }
 
@@ -36,8 +36,8 @@ var ErrSessionKey = errors.New("invalid session key")
 // ValidAgentID reports whether s can be the id of an agent.
 func ValidAgentID(s string) bool { return agentID.MatchString(s) }
 
-// ParseSessionKey reads a key as it stands on the wire. A key without the prefix `agent:` belongs to defaultAgent. The
-// result of [SessionKey.String] parses back to the same value.
+// ParseSessionKey parses a key of the protocol. A key without the prefix `agent:` belongs to defaultAgent. The result of
+// [SessionKey.String] parses back to the same value.
 func ParseSessionKey(s, defaultAgent string) (SessionKey, error) {
 	if err := checkKeyText(s); err != nil {
 		return SessionKey{}, err
@@ -72,7 +72,7 @@ func checkKeyText(s string) error {
 	return nil
 }
 
-// String is the key as it stands on the wire and in the tables.
+// String returns the form of the key on the wire and in the tables.
 func (k SessionKey) String() string {
 	if k == (SessionKey{}) {
 		return ""
@@ -83,10 +83,10 @@ func (k SessionKey) String() string {
 // IsZero reports whether k names no session.
 func (k SessionKey) IsZero() bool { return k == SessionKey{} }
 
-// MainKey is the key of an agent's main session.
+// MainKey returns the key of an agent's main session.
 func MainKey(agent string) SessionKey { return SessionKey{Agent: agent, Rest: "main"} }
 
-// PeerKey is the key of a conversation on a channel. Thread may be empty.
+// PeerKey returns the key of a conversation on a channel. Thread may be empty.
 func PeerKey(agent, channel, kind, chatID, thread string) SessionKey {
 	rest := channel + ":" + kind + ":" + chatID
 	if thread != "" {
@@ -109,34 +109,34 @@ func (k SessionKey) Kind() string {
 	}
 }
 
-// OfCronRun reports whether the session is one that runs of a job have for themselves, `cron:<job>:<run>`. A session that a job shares with others is none.
+// OfCronRun reports whether the session is for runs of a job only, `cron:<job>:<run>`. It is false for a session that a job shares.
 func (k SessionKey) OfCronRun() bool {
 	rest, ok := strings.CutPrefix(k.Rest, "cron:")
 	return ok && strings.Contains(rest, ":")
 }
 
-// taskPrefix begins the keys of sub-turns.
+// taskPrefix is the prefix of the keys of sub-turns.
 const taskPrefix = "task:"
 
-// TaskKey is the key of the session that a sub-turn of an agent has for itself.
+// TaskKey returns the key of the session for a sub-turn of an agent.
 func TaskKey(agent, id string) SessionKey { return SessionKey{Agent: agent, Rest: taskPrefix + id} }
 
-// OfTask reports whether the session is that of a sub-turn, `task:<id>`.
+// OfTask reports whether the session belongs to a sub-turn, `task:<id>`.
 func (k SessionKey) OfTask() bool { return strings.HasPrefix(k.Rest, taskPrefix) }
 
-// compactionPrefix begins the keys of compactions.
+// compactionPrefix is the prefix of the keys of compactions.
 const compactionPrefix = "cron:compact:"
 
-// CompactionKey is the key of the session in which the compactions of a transcript run.
+// CompactionKey returns the key of the session in which the compactions of a transcript run.
 func CompactionKey(agent, transcript string) SessionKey {
 	return SessionKey{Agent: agent, Rest: compactionPrefix + transcript}
 }
 
-// likeUUID has the shape of the names that the gateway gives such sessions.
+// likeUUID matches the names that the gateway generates for such sessions.
 var likeUUID = regexp.MustCompile(`^.{8}-.{4}-.{4}-.{4}-.{12}$`)
 
-// OfSideTurns reports whether the session is one that the gateway makes for turns beside a conversation: that of a sub-turn or of the compactions of a
-// transcript. They have a UUID behind the prefix; a name that a client chose and that begins in the same way is none.
+// OfSideTurns reports whether the gateway made the session for turns beside a conversation: for a sub-turn or for the compactions of a
+// transcript. These keys have a UUID after the prefix, which distinguishes them from names with the same prefix that a client chose.
 func (k SessionKey) OfSideTurns() bool {
 	for _, prefix := range []string{taskPrefix, compactionPrefix} {
 		if id, ok := strings.CutPrefix(k.Rest, prefix); ok && likeUUID.MatchString(id) {
@@ -146,7 +146,7 @@ func (k SessionKey) OfSideTurns() bool {
 	return false
 }
 
-// Channel is the channel that made the key, or "" where the key names none.
+// Channel returns the channel that made the key, or "" when the key names no channel.
 func (k SessionKey) Channel() string {
 	if k.Kind() == KindUnknown || k.Rest == "main" {
 		return ""
@@ -155,8 +155,8 @@ func (k SessionKey) Channel() string {
 	return name
 }
 
-// Unprintable reports control and bidirectional formatting characters, which are refused in names and keys because
-// they make a list or a log line look like something else than it contains.
+// Unprintable reports control and bidirectional formatting characters. They are refused in names and keys because they make a list or a log
+// line look different from its content.
 func Unprintable(r rune) bool {
 	switch {
 	case unicode.IsControl(r):
@@ -170,14 +170,14 @@ func Unprintable(r rune) bool {
 	}
 }
 
-// Escaped shows what [Unprintable] reports as \uXXXX, for places that show text of another person: labels, lists, sentences. Characters of keep
-// stay as they are.
+// Escaped writes the characters that [Unprintable] reports as \uXXXX, for places that show text of another person: labels, lists,
+// sentences. Characters in keep are not changed.
 func Escaped(s, keep string) string {
 	return escaped(s, func(r rune) bool { return Unprintable(r) && !strings.ContainsRune(keep, r) })
 }
 
-// AllVisible escapes what [Escaped] does, and each character that takes no place or looks like a blank: the category Cf (zero-width, tags), variation selectors, fillers.
-// Scripts and emoji need some of them, so it is for questions alone, where every character counts.
+// AllVisible escapes what [Escaped] does, and each character that has no width or looks like a space: the category Cf (zero-width, tags),
+// variation selectors, fillers. Scripts and emoji need some of them, so use it only for questions, where every character counts.
 func AllVisible(s string) string {
 	return escaped(s, func(r rune) bool {
 		return Unprintable(r) || unicode.In(r, unicode.Cf, unicode.Variation_Selector) || strings.ContainsRune("\u034f\u115f\u1160\u2800\u3164\uffa0", r)
@@ -199,7 +199,7 @@ func escaped(s string, hidden func(rune) bool) string {
 	return b.String()
 }
 
-// TargetFor is [SessionKey.Target] on the account through which a principal of the channel speaks: keys do not name the account, principals do.
+// TargetFor is [SessionKey.Target] on the account that a principal of the channel uses: principals name the account, keys do not.
 func (k SessionKey) TargetFor(principal string) Target {
 	to := k.Target()
 	if at := strings.LastIndexByte(principal, ':'); at > 0 && !to.IsZero() && ChannelKind(principal) == to.Channel {
@@ -208,7 +208,8 @@ func (k SessionKey) TargetFor(principal string) Target {
 	return to
 }
 
-// Target is the place on a channel that the key names. It is zero when the key names none, and for the web, where the transcript is the delivery.
+// Target returns the address on a channel that the key names. It is zero when the key names no channel, and for the web channel, whose
+// clients read the transcript.
 func (k SessionKey) Target() Target {
 	channel := k.Channel()
 	if channel == "" || channel == "web" {

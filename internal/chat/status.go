@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// LaneStatus is a picture of one lane at one moment.
+// LaneStatus is a snapshot of one lane.
 type LaneStatus struct {
 	Name     string
 	Capacity int
-	// Active turns hold a slot; Stopping of them were stopped and have not returned. Active <= Capacity, but for a lane that was just made smaller.
+	// Active turns hold a slot. Stopping counts those that were stopped and have not returned. Active <= Capacity, except in a lane whose
+	// capacity was just reduced.
 	Active, Stopping int
 	// Yielded turns hold no slot: they wait for sub-turns, or summarise a conversation.
 	Yielded int
@@ -20,7 +21,7 @@ type LaneStatus struct {
 	Started, Finished, Failed, Canceled int64
 }
 
-// LanesStatus is a picture of this process's scheduler.
+// LanesStatus is a snapshot of this process's scheduler.
 type LanesStatus struct {
 	At                                   time.Time
 	NodeID                               string
@@ -28,11 +29,11 @@ type LanesStatus struct {
 	UnknownLaneFallbacks                 int64
 	Lanes                                []LaneStatus
 	Tracked, Running, Waiting, Debounced int // sessions
-	Stuck                                int // turns that were stopped and have not ended within the grace
+	Stuck                                int // turns that were stopped and have not ended within the grace period
 	DropsOld, DropsNew, Stale, Cleared   int64
 }
 
-// SessionStatus is a session as watchers see it.
+// SessionStatus is a session as subscribers see it.
 type SessionStatus struct {
 	Key           SessionKey
 	SessionID     string // of the current transcript; changes with a reset
@@ -55,10 +56,10 @@ type SessionStatus struct {
 // NodeStatus is one gateway process that shares the database.
 type NodeStatus struct {
 	ID, Version string
-	Name        string // for people; the id of a process without a name
+	Name        string // for people; the id when the process has no name
 	Draining    bool
-	Lease       time.Duration // left
-	Agents      []string      // that it has; nil = all
+	Lease       time.Duration // time until it expires
+	Agents      []string      // agents that it has; nil = all
 }
 
 // Has reports whether the process has an agent.
@@ -73,26 +74,27 @@ type RunEnd struct {
 	Outcome Outcome
 	// Reason is a [FailReason] or a word such as stop, stopall, superseded, draining; "" when answered.
 	Reason string
-	// Message is a sentence for a person when there is no answer. Detail is what the service behind the agent wrote, for administrators; "" = nothing.
+	// Message is a sentence for a person when there is no answer. Detail is the message of the agent's service, for administrators; "" when
+	// there is no message.
 	Message, Detail string
 	Text            string
-	// StopReason of the answer: stop, or length when the model ran into its limit; "" = unknown.
+	// StopReason of the answer: stop, or length when the model reached its limit; "" = unknown.
 	StopReason string
 	Usage      Usage
 	// Duration of the run and the time between acceptance and start.
 	Duration, Waited time.Duration
-	// MergedInto is the run whose answer it got (Outcome merged).
+	// MergedInto is the run that has the answer (Outcome merged).
 	MergedInto string
-	// Foreign: the turn was given results of calls with text from outside, see [ToolResult].
+	// Foreign: the turn was given results of calls that contain text from outside, see [ToolResult].
 	Foreign bool
 }
 
-// Place is where an accepted message stands.
+// Place is the position of an accepted message.
 type Place struct {
 	Session SessionKey
-	// RunID is the run that the message belongs to, or leads.
+	// RunID is the run that the message belongs to or starts.
 	RunID string
-	// Newest: no message of the session was accepted after it. Ended: it has its outcome.
+	// Newest: no message of the session was accepted after it. Ended: it has an outcome.
 	Newest, Ended bool
 }
 
@@ -108,29 +110,30 @@ type CommandInfo struct {
 	Aliases     []string // without the slash
 	Description string
 	Category    string // session, status, cron, model, …
-	ArgsHint    string // "" = takes none
-	Urgent      bool   // waits behind nothing: see command.Command
+	ArgsHint    string // "" when it takes no arguments
+	Urgent      bool   // does not wait, see command.Command
 }
 
-// SystemStatus is a picture of this gateway.
+// SystemStatus is a snapshot of this gateway.
 type SystemStatus struct {
 	NodeID, BootID, Version string
 	StartedAt               time.Time
 	Draining                bool
-	// Store is sqlite or postgres. StoreError is one sentence, "" when it answers; StoreLatency is of the last check.
+	// Store is sqlite or postgres. StoreError is one sentence, "" when the store answers. StoreLatency is from the last check.
 	Store        string
 	StoreError   string
 	StoreLatency time.Duration
-	// Sessions that the store knows; the running and waiting ones are in Lanes.
+	// Sessions in the store; the running and waiting ones are in Lanes.
 	SessionsKnown int
 	Nodes         []NodeStatus
 	Lanes         LanesStatus
 	Progress      Progress
-	// DiskLow: a disk has less free space than the floor, so that new messages are refused.
+	// DiskLow: the free space of a disk is below the minimum, so new messages are refused.
 	DiskLow bool
-	// Stranded is work that no live process can do, one sentence for each agent that is missing and each account that no process sends for.
+	// Stranded is work that no live process can do, one sentence for each missing agent and for each account without a process that sends
+	// for it.
 	Stranded []string
-	// Held says since when and why the gateway is held; "" = it is not.
+	// Held says since when and why the gateway is held; "" when it is not held.
 	Held          string
 	Channels      []ChannelStatus
 	OutboxWaiting int
@@ -139,10 +142,11 @@ type SystemStatus struct {
 	Programs []ProgramStatus
 }
 
-// ProgramStatus is the processes of one agent on this gateway.
+// ProgramStatus counts the processes of one agent on this gateway.
 type ProgramStatus struct {
 	Agent string
-	// Processes are at most Limit. Memory is what they have in memory, in bytes; 0 = unknown. Evicted have ended to make room for another session.
+	// Processes are at most Limit. Memory is their memory in bytes; 0 = unknown. Evicted counts processes that were ended to make room for
+	// another session.
 	Processes, Limit int
 	Memory, Evicted  int64
 }
@@ -151,18 +155,19 @@ type ProgramStatus struct {
 type Progress struct {
 	// StalledFor is how long work has been ready and a slot free while nothing started; 0 = not stalled.
 	StalledFor time.Duration
-	// DispatcherAge is the time since the ownership loop last turned, CronAge since the last tick, WriterAge since the store last committed or was idle.
+	// DispatcherAge is the time since the last iteration of the ownership loop, CronAge since the last cron tick, WriterAge since the store
+	// last committed or was idle.
 	DispatcherAge, CronAge, WriterAge time.Duration
 }
 
 // ToolServer is the state of an MCP server whose tools agents call.
 type ToolServer struct {
 	Name string
-	// State is connecting, connected, suspended (not asked for a while because it has failed several times) or failed (not connected).
+	// State is connecting, connected, suspended (not called for a while after several failures) or failed (not connected).
 	State string
-	// Tools are the names that agents are offered.
+	// Tools are the names that are offered to agents.
 	Tools []string
-	// LastError is one sentence; "" = none since the connection.
+	// LastError is one sentence; "" when no error occurred since the connection.
 	LastError string
 }
 
@@ -175,38 +180,38 @@ type ChannelStatus struct {
 	LastPollAge                    time.Duration // negative = never
 	PollOwner                      string
 	OutboxWaiting, OutboxFailed    int
-	OldestWaiting                  time.Time // of the messages to be sent; zero = unknown
-	// OutboxMaybeSent counts messages that were being sent when a process ended; whether they arrived is not known.
+	OldestWaiting                  time.Time // oldest message to be sent; zero = unknown
+	// OutboxMaybeSent counts messages that were being sent when a process ended. It is unknown whether they arrived.
 	OutboxMaybeSent int
 }
 
 // WaitCause is what a turn waits for.
 type WaitCause string
 
-// The causes of waiting. The first five are those of the scheduler.
+// The causes of waiting. The scheduler reports the first five.
 const (
-	WaitDebounce  WaitCause = "debounce"  // its person may go on typing
+	WaitDebounce  WaitCause = "debounce"  // more messages of the person may follow
 	WaitSession   WaitCause = "session"   // turns of its session run, or earlier messages wait
-	WaitLane      WaitCause = "lane"      // a free slot of its lane
-	WaitPrincipal WaitCause = "principal" // its principal has as many turns as one may have
-	WaitDrain     WaitCause = "drain"     // its process ends; another one takes it
+	WaitLane      WaitCause = "lane"      // all slots of its lane are used
+	WaitPrincipal WaitCause = "principal" // its principal has the maximum number of running turns
+	WaitDrain     WaitCause = "drain"     // its process is stopping; another one takes it over
 	WaitRetry     WaitCause = "retry"     // the next attempt of a job
 	WaitQuestion  WaitCause = "question"  // the answer of a person
 	WaitTasks     WaitCause = "tasks"     // its sub-turns
-	WaitGateway   WaitCause = "gateway"   // a process that takes its session and has its agent
+	WaitGateway   WaitCause = "gateway"   // a process that owns its session and has its agent
 )
 
-// Waiting is what a turn waits for. The zero value of a field means unknown, or that the cause has no such thing.
+// Waiting is what a turn waits for. The zero value of a field means that it is unknown or does not apply to the cause.
 type Waiting struct {
 	Cause WaitCause
 	// Position counts from 1: for WaitLane among the sessions that are ready for a slot, for WaitSession among the messages of the session.
 	Position int
 	Until    time.Time
-	// BlockedBy is the run that goes before it in its session.
+	// BlockedBy is the run before it in its session.
 	BlockedBy string
 }
 
-// Text is what the turn waits for, in words, without the time that [Waiting.Until] has.
+// Text describes in words what the turn waits for, without the time of [Waiting.Until].
 func (w Waiting) Text() string {
 	place := func(what string) string {
 		if w.Position == 0 {

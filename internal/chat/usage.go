@@ -2,20 +2,21 @@ package chat
 
 import "math"
 
-// MaxTokens is how many tokens of one kind count for one request to a model, whatever its endpoint reports. No model reads or writes as many.
+// MaxTokens is the maximum number of tokens of one kind that count for one request, whatever its endpoint reports. It exceeds the limits of
+// every model.
 const MaxTokens = 1_000_000_000
 
 // Usage is what a turn used. Zero means unknown.
 type Usage struct { //nolint:recvcheck // Add changes it, the others only look at it
 	InputTokens  int `json:"inputTokens,omitempty"`
 	OutputTokens int `json:"outputTokens,omitempty"`
-	// CachedTokens are those of InputTokens that the provider had in its cache. The row of a run does not keep them.
+	// CachedTokens is the part of InputTokens that came from the provider's cache. It is not stored with the run.
 	CachedTokens int    `json:"cachedTokens,omitempty"`
 	Model        string `json:"model,omitempty"`
 	Provider     string `json:"provider,omitempty"`
 }
 
-// Tokens is the sum of counts that an endpoint reports. A negative count is 0, and the sum is at most [MaxTokens].
+// Tokens returns the sum of counts that an endpoint reports. A negative count is 0, and the sum is at most [MaxTokens].
 func Tokens(counts ...int) int {
 	sum := 0
 	for _, n := range counts {
@@ -24,14 +25,15 @@ func Tokens(counts ...int) int {
 	return sum
 }
 
-// Clamped is u as far as it can be true: each count is within 0 and [MaxTokens], and the cached tokens are a part of the input.
+// Clamped returns u with plausible values: each count is between 0 and [MaxTokens], and the cached tokens are at most the input tokens.
 func (u Usage) Clamped() Usage {
 	u.InputTokens, u.OutputTokens = Tokens(u.InputTokens), Tokens(u.OutputTokens)
 	u.CachedTokens = min(Tokens(u.CachedTokens), u.InputTokens)
 	return u
 }
 
-// Add adds what another request used. Sums of counts that are not negative saturate at math.MaxInt. The names are those of the last request that has them.
+// Add adds the usage of another request. Sums of counts that are not negative saturate at math.MaxInt. Names of other replace those of u
+// unless they are empty.
 func (u *Usage) Add(other Usage) {
 	u.InputTokens = saturated(u.InputTokens, other.InputTokens)
 	u.OutputTokens = saturated(u.OutputTokens, other.OutputTokens)

@@ -25,16 +25,16 @@ const (
 	patience = 15 * time.Second
 )
 
-// server speaks the protocol by a script: after the handshake every request goes to answer.
+// server implements the protocol with a script: after the handshake, answer handles every request.
 type server struct {
 	t      *testing.T
 	http   *httptest.Server
 	tokens atomic.Int64 // how many times a client sent its token
-	// hello answers connect; "" = the usual one.
+	// hello is the response to connect; "" = the default.
 	hello string
-	// answer handles one request of a client that is in; false = close.
+	// answer handles one request of an authenticated client; false = close.
 	answer func(ws *websocket.Conn, id, method string) bool
-	// mute sends no challenge. tick is the distance of ticks in milliseconds; 0 = the usual one.
+	// mute sends no challenge. tick is the interval of ticks in milliseconds; 0 = the default.
 	mute bool
 	tick int
 }
@@ -126,7 +126,7 @@ func dial(t *testing.T, s *server) *client.Conn {
 
 func TestCallsAreAnsweredInAnyOrder(t *testing.T) {
 	t.Parallel()
-	var first string // of the server's goroutine alone
+	var first string // used only by the server's goroutine
 	c := dial(t, newServer(t, func(ws *websocket.Conn, id, method string) bool {
 		if method == "slow" {
 			first = id
@@ -144,7 +144,7 @@ func TestCallsAreAnsweredInAnyOrder(t *testing.T) {
 	var one, two result
 	slow := make(chan error, 1)
 	go func() { slow <- c.Call(context.Background(), "slow", nil, &one) }()
-	<-c.Events() // the slow one has arrived
+	<-c.Events() // the slow event has arrived
 	if err := c.Call(ctx(t), "quick", nil, &two); err != nil || two.N != 2 {
 		t.Errorf("quick: %v %+v", err, two)
 	}
@@ -348,7 +348,7 @@ func TestErrorsOfDiallingSayWhatToDo(t *testing.T) {
 func TestPlainConnectionToAnotherMachineNeedsToBeAllowed(t *testing.T) {
 	t.Parallel()
 	gone, cancel := context.WithCancel(ctx(t))
-	cancel() // nothing is dialled; the address is judged before
+	cancel() // nothing is dialled; the address is checked first
 	opts := client.Options{URL: "ws://gateway.example.org", Token: token}
 	if _, err := client.Dial(gone, opts); !errors.Is(err, client.ErrPlain) {
 		t.Errorf("without leave: %v", err)
@@ -359,7 +359,7 @@ func TestPlainConnectionToAnotherMachineNeedsToBeAllowed(t *testing.T) {
 	}
 }
 
-// A gateway with too many sockets that have not authenticated closes the oldest of them; nothing is wrong with that client.
+// A gateway with too many unauthenticated sockets closes the oldest of them. That client did nothing wrong.
 func TestAConnectionThatGaveWayMayBeTriedAgain(t *testing.T) {
 	t.Parallel()
 	for name, closes := range map[string]func(ws *websocket.Conn){

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	closeSilent  = 4000 // the gateway sent nothing for two ticks
+	closeSilent  = 4000 // no frame from the gateway for two ticks
 	defaultTicks = 30_000
 )
 
@@ -24,7 +24,8 @@ type Event struct {
 	// Name is chat, agent, sessions.changed, health, lanes, tick, shutdown, cron.
 	Name    string
 	Payload json.RawMessage
-	// Seq counts from 1 per connection. Gap is true when events before this one were lost, here or on the way: read the state again.
+	// Seq counts from 1 per connection. Gap is true when events before this one were lost, in this process or on the way: read the state
+	// again.
 	Seq uint64
 	Gap bool
 }
@@ -35,18 +36,18 @@ type Conn struct {
 	hello  Hello
 	silent time.Duration
 	events chan Event
-	done   chan struct{} // closed when nothing more comes in
+	done   chan struct{} // closed when nothing more is received
 
 	writing sync.Mutex
 
-	// Of the reader alone.
+	// Used only by the reader.
 	lost    bool // an event was dropped since the last one that was queued
 	lastSeq uint64
 
 	mu      sync.Mutex
 	nextID  uint64
 	waiting map[string]chan wire.Frame
-	err     error // why it ended
+	err     error // why the connection ended
 }
 
 func newConn(ws *websocket.Conn, hello Hello, opts Options) *Conn {
@@ -62,30 +63,30 @@ func newConn(ws *websocket.Conn, hello Hello, opts Options) *Conn {
 	return c
 }
 
-// Hello is the gateway's answer to connect.
+// Hello returns the gateway's response to connect.
 func (c *Conn) Hello() Hello { return c.hello }
 
-// Events are the events of the gateway, in order. It is closed when the connection ends.
+// Events returns the events of the gateway, in order. The channel is closed when the connection ends.
 func (c *Conn) Events() <-chan Event { return c.events }
 
 // Done is closed when the connection has ended; Err returns why.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Err is why the connection ended, wrapping [ErrClosed] or [ErrProtocol]; nil while it lives.
+// Err returns why the connection ended, wrapping [ErrClosed] or [ErrProtocol]; nil while it is open.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Close ends the connection and waits for its goroutine. Calls that wait get [ErrClosed].
+// Close ends the connection and waits for its goroutine. Waiting calls return [ErrClosed].
 func (c *Conn) Close() error {
 	c.shut(websocket.CloseNormalClosure, "", fmt.Errorf("%w by this client", ErrClosed))
 	<-c.done
 	return nil
 }
 
-// shut sends a close frame and makes the reader return. The first reason stands.
+// shut sends a close frame and makes the reader return. Only the first reason is kept.
 func (c *Conn) shut(code int, text string, why error) {
 	c.fail(why)
 	//nolint:errcheck // the connection ends either way
@@ -101,8 +102,8 @@ func (c *Conn) fail(why error) {
 	}
 }
 
-// Call sends a request and waits for its answer, the end of ctx or the end of the connection. params nil = none; the payload is
-// decoded into result unless that is nil. A refusal is an [*Error].
+// Call sends a request and waits for its answer, the end of ctx or the end of the connection. params may be nil. The payload is decoded
+// into result unless that is nil. A refusal is an [*Error].
 func (c *Conn) Call(ctx context.Context, method string, params, result any) error {
 	id, answers, err := c.send(method, params)
 	if err != nil {
@@ -116,7 +117,7 @@ func (c *Conn) Call(ctx context.Context, method string, params, result any) erro
 type TwoAnswers struct {
 	Method string
 	Params any
-	// First is filled when the work was accepted, Last when it has ended; nil = not wanted.
+	// First is filled when the work was accepted, Last when it has ended; a nil one is skipped.
 	First, Last any
 	// Accepted, if not nil, is called between the two.
 	Accepted func()
@@ -184,7 +185,7 @@ func (c *Conn) answer(ctx context.Context, method string, answers <-chan wire.Fr
 		return fmt.Errorf("calling %s: %w", method, context.Cause(ctx))
 	case <-c.done:
 	}
-	select { // the answer may have come just before the end
+	select { // the answer may have arrived just before the end
 	case f := <-answers:
 		return decode(method, f, result)
 	default:
@@ -197,7 +198,7 @@ func decode(method string, f wire.Frame, result any) error {
 	case !f.OK && f.Error == nil:
 		return fmt.Errorf("calling %s: the answer is not understood", method)
 	case !f.OK:
-		return refusal(f.Error) // the gateway's sentence names what is wrong; the caller knows what it called
+		return refusal(f.Error) // the gateway's sentence names the problem; the caller knows the method
 	case result == nil:
 		return nil
 	}
@@ -207,7 +208,7 @@ func decode(method string, f wire.Frame, result any) error {
 	return nil
 }
 
-// read takes frames in until the connection ends.
+// read receives frames until the connection ends.
 func (c *Conn) read() {
 	defer close(c.done)
 	defer close(c.events)
@@ -242,7 +243,7 @@ func (c *Conn) deliver(f wire.Frame) {
 	answers := c.waiting[f.ID]
 	c.mu.Unlock()
 	select {
-	case answers <- f: // nil when the call has given up
+	case answers <- f: // nil when the caller has stopped waiting
 	default:
 	}
 }
@@ -259,7 +260,7 @@ func (c *Conn) publish(ev Event) {
 	}
 }
 
-// ended sorts the error of the last read.
+// ended classifies the error of the last read.
 func (c *Conn) ended(err error) {
 	var closed *websocket.CloseError
 	var timeout interface{ Timeout() bool }
@@ -275,7 +276,7 @@ func (c *Conn) ended(err error) {
 	}
 }
 
-// readError is why a message could not be read.
+// readError describes why a message could not be read.
 func readError(err error) error {
 	if errors.Is(err, websocket.ErrReadLimit) {
 		return fmt.Errorf("%w: it sent a message of more than %d MiB", ErrProtocol, maxMessage>>20)

@@ -29,21 +29,21 @@ type Options struct {
 	URL string
 	// Token is any credential of the gateway. It is never logged or shown.
 	Token string
-	// Scopes to ask for; nil = read, write and admin. The gateway gives what the credential can give.
+	// Scopes to request; nil = read, write and admin. The gateway grants those that the credential has.
 	Scopes []string
-	// Standard asks for the standard view instead of the extended one.
+	// Standard requests the standard view instead of the extended one.
 	Standard bool
-	// ToolEvents asks for the steps of tool calls.
+	// ToolEvents requests the events of tool calls.
 	ToolEvents bool
 	// Name, Version and Mode describe the client to the gateway; defaults `cli`, `dev`, `cli`.
 	Name, Version, Mode string
-	// AllowPlain permits ws:// to another machine. The token crosses the network unencrypted then.
+	// AllowPlain permits ws:// to another machine. The token then crosses the network unencrypted.
 	AllowPlain bool
 	// TLS replaces the default verification (system roots).
 	TLS *tls.Config
-	// Timeout of dialling and of the handshake together; default 10 s.
+	// Timeout of dialling and handshake together; default 10 s.
 	Timeout time.Duration
-	// EventBuffer is how many events may wait to be taken; default 256.
+	// EventBuffer is the number of events that are buffered for the caller; default 256.
 	EventBuffer int
 }
 
@@ -71,7 +71,7 @@ func orWord(s, word string) string {
 // Hello is the answer of the gateway to an accepted connect.
 type Hello = wire.HelloOK
 
-// Dial opens a connection and logs in. ctx bounds the dialling only.
+// Dial opens a connection and authenticates. ctx limits only the dialling.
 func Dial(ctx context.Context, opts Options) (*Conn, error) {
 	opts = opts.withDefaults()
 	address, err := webSocketURL(opts.URL, opts.AllowPlain)
@@ -140,7 +140,8 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// handshake reads the challenge before it sends anything: a program that sends no challenge is no gateway and must not get the token.
+// handshake reads the challenge before it sends anything: a program that sends no challenge is not a gateway and must not receive the
+// token.
 func handshake(ws *websocket.Conn, opts Options) (Hello, error) {
 	var hello Hello
 	var first wire.Frame
@@ -170,7 +171,7 @@ func handshake(ws *websocket.Conn, opts Options) (Hello, error) {
 	return hello, nil
 }
 
-// gaveWay reports that the gateway closed the socket before the handshake because it has too many: another attempt may succeed.
+// gaveWay reports whether the gateway closed the socket before the handshake because it has too many. Another attempt may succeed.
 func gaveWay(err error) bool { return websocket.IsCloseError(err, websocket.CloseTryAgainLater) }
 
 func connectFrame(o Options) wire.Request {

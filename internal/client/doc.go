@@ -1,19 +1,19 @@
 // Package client is the Go client of a laneway gateway: the command line uses it.
 //
-// A [Conn] is one authenticated WebSocket connection. [Conn.Call] sends a request and waits for its answer, many at a time;
-// [Conn.Events] are the events that the gateway sends. The package does not reconnect: the gateway replays no events, so the caller
-// dials again and reads the state that it needs.
+// A [Conn] is one authenticated WebSocket connection. [Conn.Call] sends a request and waits for its answer; calls may be concurrent.
+// [Conn.Events] delivers the events of the gateway. The package does not reconnect: the gateway replays no events, so the caller dials
+// again and reads the state that it needs.
 //
 // # Promises
 //
-//   - The token leaves only after the gateway's challenge was read, and never over ws:// to another machine unless
-//     [Options.AllowPlain] is set. Certificates are verified. No proxy from the environment is used.
-//   - Every error contains what to do. [ErrNoGateway], [ErrUnauthorized], [ErrVersion], [ErrPlain], [ErrUntrusted] and [ErrClosed] can be
-//     distinguished with errors.Is; an answer of the gateway is an [*Error].
+//   - The token is sent only after the gateway's challenge was read, and never over ws:// to another machine unless [Options.AllowPlain] is
+//     set. Certificates are verified. No proxy from the environment is used.
+//   - Every error says what to do. [ErrNoGateway], [ErrUnauthorized], [ErrVersion], [ErrPlain], [ErrUntrusted] and [ErrClosed] can be
+//     distinguished with errors.Is; a refusal of the gateway is an [*Error].
 //   - A connection without a frame for two ticks is closed, so a call cannot hang on a dead connection.
-//   - Events that the caller does not read in time are dropped; the next one that is delivered has Gap set. Calls never wait for events.
+//   - Events that the caller does not read in time are dropped; the next delivered event has Gap set. Calls never wait for events.
 //
-// # How it ends
+// # Goroutines
 //
 // Dial starts one goroutine, which ends with the connection. Close waits for it.
 //

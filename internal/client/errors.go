@@ -15,7 +15,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// What can be wrong with a connection, to be distinguished with errors.Is.
+// The kinds of connection errors, for errors.Is.
 var (
 	// ErrNoGateway: no program answers at the address, or the program is no gateway.
 	ErrNoGateway = errors.New("no gateway")
@@ -25,31 +25,31 @@ var (
 	ErrVersion = errors.New("no common protocol version")
 	// ErrPlain: the token would cross a network unencrypted.
 	ErrPlain = errors.New("unencrypted connection")
-	// ErrUntrusted: the certificate of what answers does not prove that it is the gateway of this address. The token was not sent.
+	// ErrUntrusted: the server's certificate does not prove that it is the gateway of this address. The token was not sent.
 	ErrUntrusted = errors.New("certificate not trusted")
 	// ErrClosed: the connection was lost or closed. The call may have taken effect; repeat it with the same idempotencyKey.
 	ErrClosed = errors.New("connection closed")
-	// ErrProtocol: what answers sends what is no frame of the protocol. To connect again does not help.
+	// ErrProtocol: the server sends something that is not a frame of the protocol. Connecting again does not help.
 	ErrProtocol = errors.New("not a gateway, or one of another version")
-	// ErrUnavailable: the gateway is there and cannot serve now (starting, stopping, too many connections).
+	// ErrUnavailable: the gateway exists and cannot serve now (starting, stopping, too many connections).
 	ErrUnavailable = errors.New("gateway unavailable")
 )
 
 // Error is a refusal of the gateway.
 type Error struct {
-	// Code is INVALID_REQUEST, FORBIDDEN or UNAVAILABLE; DetailCode the finer code, "" = none.
+	// Code is INVALID_REQUEST, FORBIDDEN or UNAVAILABLE. DetailCode is the detail code, or "".
 	Code, DetailCode string
 	Message          string
 	Details          map[string]any
-	// Retryable is true when nothing was done and the same call may work after RetryAfter.
+	// Retryable is true when nothing was done and the same call may succeed after RetryAfter.
 	Retryable  bool
 	RetryAfter time.Duration
 }
 
-// Error is the gateway's sentence.
+// Error returns the gateway's sentence.
 func (e *Error) Error() string { return e.Message }
 
-// refusal is the error of a frame.
+// refusal returns the error of a frame.
 func refusal(w *wire.Error) *Error {
 	return &Error{
 		Code: w.Code, DetailCode: w.DetailCode(), Message: w.Message, Details: w.Details, Retryable: w.Retryable,
@@ -57,7 +57,7 @@ func refusal(w *wire.Error) *Error {
 	}
 }
 
-// refusedError is a refused connect in one sentence with what to do. Its kind is a sentinel of this package; errors.As finds the answer of
+// refusedError is a refused connect in one sentence with what to do. Its kind is a sentinel of this package. errors.As finds the answer of
 // the gateway, which the sentence does not repeat.
 type refusedError struct {
 	kind   error
@@ -65,13 +65,13 @@ type refusedError struct {
 	answer *Error
 }
 
-// Error is the kind and the advice.
+// Error returns the kind and the advice.
 func (r *refusedError) Error() string { return r.kind.Error() + ": " + r.advice }
 
-// Unwrap gives the kind and the gateway's refusal.
+// Unwrap returns the kind and the gateway's refusal.
 func (r *refusedError) Unwrap() []error { return []error{r.kind, r.answer} }
 
-// connectError sorts a refused connect into the sentinels.
+// connectError maps a refused connect to the sentinels.
 func connectError(e *Error) error {
 	switch e.DetailCode {
 	case wire.DetailTokenMissing:

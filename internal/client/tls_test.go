@@ -18,7 +18,7 @@ import (
 	"laneway/internal/client"
 )
 
-// secure is a gateway behind TLS, with the certificate of httptest: for 127.0.0.1 and example.com, signed by itself.
+// secure is a gateway with TLS, with the self-signed certificate of httptest for 127.0.0.1 and example.com.
 func secure(t *testing.T) (s *server, requests *atomic.Int64) {
 	t.Helper()
 	s, requests = &server{t: t}, &atomic.Int64{}
@@ -26,13 +26,13 @@ func secure(t *testing.T) (s *server, requests *atomic.Int64) {
 		requests.Add(1)
 		s.serve(w, r)
 	}))
-	s.http.Config.ErrorLog = log.New(io.Discard, "", 0) // the server complains of each handshake that the client breaks off
+	s.http.Config.ErrorLog = log.New(io.Discard, "", 0) // the server logs each handshake that the client aborts
 	s.http.StartTLS()
 	t.Cleanup(s.http.Close)
 	return s, requests
 }
 
-// trusting accepts what the certificate of s has signed, at the moment at.
+// trusting accepts certificates that the certificate of s signed, at the time at.
 func trusting(s *server, at time.Time) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.http.Certificate())
@@ -78,7 +78,8 @@ func TestOnlyAGatewayWithItsOwnCertificateReceivesData(t *testing.T) {
 	}
 }
 
-// Another process that listens at the gateway's address must not get the token from a client that follows, downgrades or speaks first.
+// Another process that listens at the gateway's address must not receive the token from a client that follows redirects, downgrades or
+// sends first.
 func TestTheTokenGoesNowhereElse(t *testing.T) {
 	t.Parallel()
 	elsewhere := newServer(t, nil)

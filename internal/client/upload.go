@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// uploadTimeout bounds the sending of one file.
+// uploadTimeout limits the upload of one file.
 const uploadTimeout = 5 * time.Minute
 
-// File is a file that a gateway has taken.
+// File is a file that a gateway has stored.
 type File struct {
 	// ID names it in the attachments of messages.
 	ID    string `json:"id"`
@@ -25,7 +25,8 @@ type File struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Upload sends a file to the gateway over HTTP. name is what people and agents see, size is the number of bytes of content. It is sent as it is read, and once.
+// Upload sends a file to the gateway over HTTP. name is what people and agents see, size is the number of bytes of content. The content is
+// streamed and sent once.
 func Upload(ctx context.Context, opts Options, name string, content io.Reader, size int64) (File, error) {
 	opts = opts.withDefaults()
 	address, err := filesURL(opts)
@@ -49,7 +50,7 @@ func Upload(ctx context.Context, opts Options, name string, content io.Reader, s
 	return uploaded(name, resp)
 }
 
-// filesURL is where files go, at the gateway of a WebSocket address.
+// filesURL returns the upload URL of the gateway at a WebSocket address.
 func filesURL(opts Options) (string, error) {
 	address, err := webSocketURL(opts.URL, opts.AllowPlain)
 	if err != nil {
@@ -64,7 +65,7 @@ func filesURL(opts Options) (string, error) {
 	return u.String(), nil
 }
 
-// uploadRequest is a form around the content, which is not held in memory.
+// uploadRequest wraps the content in a form without reading it into memory.
 func uploadRequest(ctx context.Context, address, name string, content io.Reader, size int64) (*http.Request, error) {
 	var head bytes.Buffer
 	form := multipart.NewWriter(&head)

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/cron"
 )
 
-// said runs what a person says, typed or by a button.
+// said executes what a person typed or chose with a button.
 func said(t *testing.T, h *fakeBackend, text string) command.Answer {
 	t.Helper()
 	table, err := command.New()
@@ -27,7 +27,7 @@ func said(t *testing.T, h *fakeBackend, text string) command.Answer {
 	return answer
 }
 
-// labels and texts of the buttons below an answer.
+// offered returns the labels and commands of the buttons below an answer.
 func offered(a command.Answer) (labels, texts string) {
 	if a.Choice == nil {
 		return "", ""
@@ -73,7 +73,7 @@ func TestCommandsOfferWhatAPersonMayChoose(t *testing.T) {
 	}
 }
 
-// TestAJobThatDoesNotDoAllItWasMadeForSaysSoAndCanBeResumed: it is no paused job, and yet there is something to resume.
+// Such a job is not paused, but it can be resumed.
 func TestAJobThatDoesNotDoAllItWasMadeForSaysSoAndCanBeResumed(t *testing.T) {
 	t.Parallel()
 	for word, change := range map[string]func(j *cron.Job){
@@ -98,7 +98,7 @@ func TestAJobThatDoesNotDoAllItWasMadeForSaysSoAndCanBeResumed(t *testing.T) {
 	}
 }
 
-// A button that was made when the list was another one means the job that it showed.
+// A button refers to the job that it showed, even when the list has changed since.
 func TestAButtonMeansItsJobWhateverBecameOfTheList(t *testing.T) {
 	t.Parallel()
 	h := &fakeBackend{jobs: someJobs()}

@@ -283,7 +283,7 @@ func TestStatusAndHelpNameEverything(t *testing.T) {
 	}
 }
 
-// A person of a chat gets the few commands that people use, an operator every one.
+// A person in a chat sees the few commands that people use, an operator sees every command.
 func TestHelpIsShortForPeople(t *testing.T) {
 	t.Parallel()
 	table, err := command.New()
@@ -303,7 +303,7 @@ func TestHelpIsShortForPeople(t *testing.T) {
 	}
 }
 
-// What a person writes and reads is in the zone that they chose.
+// The times that a person writes and reads are in the zone that they chose.
 func TestTheZoneOfAPersonIsThatOfTheirReminders(t *testing.T) {
 	t.Parallel()
 	table, err := command.New()
@@ -325,7 +325,7 @@ func TestTheZoneOfAPersonIsThatOfTheirReminders(t *testing.T) {
 	}
 }
 
-// A second /cron add under a name made a job that fired beside the first.
+// Before, a second /cron add under a name made another job, and both fired.
 func TestANameIdentifiesAJobOfAChat(t *testing.T) {
 	t.Parallel()
 	table, err := command.New()

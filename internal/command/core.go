@@ -11,14 +11,14 @@ import (
 	"laneway/internal/chat"
 )
 
-// Compaction is what a request to summarise a conversation has led to.
+// Compaction is the result of a request to summarise a conversation.
 type Compaction int
 
 // The results.
 const (
 	CompactionNothing Compaction = iota // there is nothing to summarise
 	CompactionBegun
-	CompactionRunning // there is one at a time for each conversation
+	CompactionRunning // a compaction of the conversation is already running
 )
 
 // Actions are the operations of the gateway that commands use.
@@ -27,33 +27,35 @@ type Actions interface {
 	StopOne(ctx context.Context, c Call) (StopReport, error)
 	// StopAll cancels everything of the session.
 	StopAll(ctx context.Context, c Call) (StopReport, error)
-	// NewSession stops everything and begins an empty transcript.
+	// NewSession stops all work of the session and begins an empty transcript.
 	NewSession(ctx context.Context, c Call) error
 	// Queue describes the session's queue.
 	Queue(ctx context.Context, c Call) (QueueReport, error)
-	// SetMode changes the session's queue mode; "" = back to the default.
+	// SetMode changes the session's queue mode; "" = the default.
 	SetMode(ctx context.Context, c Call, mode chat.QueueMode) error
-	// ClearQueue ends what waits and leaves what runs.
+	// ClearQueue ends waiting messages and does not stop running turns.
 	ClearQueue(ctx context.Context, c Call) (int, error)
-	// SetModel chooses a model for the session; "" = back to the agent's.
+	// SetModel chooses a model for the session; "" = the model of the agent.
 	SetModel(ctx context.Context, c Call, model string) error
-	// Dirs are the working directories of which this conversation may choose one, the first is the agent's own, and the one in force; empty = its agent has none.
-	// SetDir chooses one; "" = back to the agent's own.
+	// Dirs returns the working directories that this conversation may choose from, with the agent's own first, and the current one; all is
+	// empty when its agent has no directories.
+	// SetDir chooses one; "" = the agent's own.
 	Dirs(ctx context.Context, c Call) (all []string, chosen string, err error)
 	SetDir(ctx context.Context, c Call, dir string) error
-	// AnswerQuestion answers a question of an agent: a call of a tool that is allowed is made, and a turn that waits goes on. The text is for the person.
+	// AnswerQuestion answers a question of an agent. A tool call that is allowed is made, and a waiting turn continues. The result is a
+	// message for the person.
 	AnswerQuestion(ctx context.Context, c Call, answer QuestionAnswer) (string, error)
 	// Approvals are what the person has allowed agents for all turns of this conversation, the oldest first.
 	Approvals(ctx context.Context, c Call) ([]chat.Approval, error)
-	// RevokeApprovals removes the one with an id, "" = all, and returns how many were removed.
+	// RevokeApprovals removes the approval with an id, or all for "", and returns how many were removed.
 	RevokeApprovals(ctx context.Context, c Call, id string) (int, error)
-	// Compact lets the agent summarise the older part of the conversation.
+	// Compact asks the agent to summarise the older part of the conversation.
 	Compact(ctx context.Context, c Call) (Compaction, error)
-	// Toc lists summaries of conversations, of day, week or month, the newest first.
+	// Toc lists summaries of conversations by day, week or month, the newest first.
 	Toc(ctx context.Context, c Call, level string) ([]TocLine, error)
 	// Overview describes the gateway and the session in a few facts.
 	Overview(ctx context.Context, c Call) (Overview, error)
-	// Zone is the time zone that the person chose, "" = none. SetZone chooses one; "" = back to the gateway's. The zone exists.
+	// Zone is the time zone that the person chose, or "". SetZone chooses one, which must exist; "" = the zone of the gateway.
 	Zone(ctx context.Context, c Call) (string, error)
 	SetZone(ctx context.Context, c Call, zone string) error
 	// Agents lists the agents; the first is the default.
@@ -63,7 +65,7 @@ type Actions interface {
 	TaskActions
 }
 
-// StopReport lists what a stop ended.
+// StopReport counts what a stop ended.
 type StopReport struct {
 	// Running turns were asked to stop; Waiting messages ended.
 	Running, Waiting int
@@ -77,12 +79,12 @@ type Overview struct {
 	Queue                        QueueReport
 	Messages, Tokens             int
 	ContextWindow                int
-	// Usage is what was used today, and the budgets, a line each.
+	// Usage is today's usage and the budgets, one line each.
 	Usage    []string
 	Problems []string
 }
 
-// Core is the commands that every channel has. Help must be made last, so it is a function of the table: see [New].
+// core returns the commands that every channel has. /help is not among them, because it needs the complete table, see [New].
 func core() []Command {
 	return []Command{
 		{
@@ -107,12 +109,12 @@ func core() []Command {
 		},
 		{
 			Name: "queue", Args: "[clear | queue | followup | interrupt | collect | steer | default]", Category: "session",
-			Method: "sessions.describe", Verbs: map[string]string{"clear": "chat.abort", "*": "chat.send"}, // the mode is a param of chat.send
+			Method: "sessions.describe", Verbs: map[string]string{"clear": "chat.abort", "*": "chat.send"}, // the mode is a parameter of chat.send
 			Description: "Show the queue, empty it, or choose what happens to messages that arrive during a turn.", Run: runQueue,
 		},
 		{
 			Name: "model", Args: "[name | default]", Category: "session",
-			Method: "sessions.describe", Verbs: map[string]string{"*": "agent"}, // which has the model as a param
+			Method: "sessions.describe", Verbs: map[string]string{"*": "agent"}, // the model is a parameter of agent
 			Description: "Show or choose the model of this conversation.", Run: textOnly(runModel),
 		},
 		{
@@ -139,7 +141,7 @@ func core() []Command {
 	}
 }
 
-// New makes the table of all commands: the core ones, more, and /help over both.
+// New returns the table of all commands: the core ones, more, and /help for both.
 func New(more ...Command) (*Table, error) {
 	list := slices.Concat(core(), []Command{tocCommand()}, taskCommands(), jobCommands(), questionCommands(), more)
 	var table *Table
@@ -152,12 +154,12 @@ func New(more ...Command) (*Table, error) {
 	return table, err
 }
 
-// wantsAll: an operator gets every command, a person of a chat the few that people use, unless they ask for all.
+// wantsAll reports whether /help lists every command: for an operator, or for a person in a chat who asks for all.
 func wantsAll(c Call) bool {
 	return c.Scope == chat.ScopeAdmin || strings.EqualFold(c.Args, "all")
 }
 
-// Help is the text of /help: every command, or those that people use.
+// Help returns the text of /help: every command, or those that people use.
 func (t *Table) Help(all bool) string {
 	var b strings.Builder
 	b.WriteString("Write a message and the agent answers. Commands:\n")
@@ -247,7 +249,7 @@ func runModel(ctx context.Context, a Actions, c Call) (string, error) {
 	}
 }
 
-// runDir shows the directories with a button each, or chooses one by its number or its whole name.
+// runDir shows the directories with a button each, or chooses one by its number or its full name.
 func runDir(ctx context.Context, a Actions, c Call) (Answer, error) {
 	dirs, chosen, err := a.Dirs(ctx, c)
 	if err != nil {

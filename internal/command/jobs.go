@@ -12,31 +12,31 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// JobActions is what the commands do to jobs. Every method sees and changes the person's own jobs only, and in a group only those that
-// answer there: other people must not read the private jobs of a person.
+// JobActions are the operations of the commands on jobs. Every method sees and changes only the person's own jobs. In a group it is further
+// limited to jobs that reply there, because other people must not read a person's private jobs.
 type JobActions interface {
-	// Clock is the store's time, which decides what is due, and the zone of times that name none: the person's own, else the gateway's.
+	// Clock returns the store's time, which decides what is due, and the zone for times without a zone: the person's own, or the gateway's.
 	Clock(ctx context.Context, c Call) (now time.Time, zone string, err error)
-	// AddJob makes a job that answers where the command was given, or changes the one whose key n has. The same job again is one job.
+	// AddJob makes a job that replies where the command was given, or changes the job whose key n has. The same job is not added twice.
 	AddJob(ctx context.Context, c Call, n NewJob) (cron.Put, error)
-	// Jobs lists jobs in the order in which they were made.
+	// Jobs lists jobs in the order of their creation.
 	Jobs(ctx context.Context, c Call) ([]cron.Job, error)
 	RemoveJob(ctx context.Context, c Call, id string) error
 	PauseJob(ctx context.Context, c Call, id, note string) error
 	ResumeJob(ctx context.Context, c Call, id string) (cron.Job, error)
-	// RunJob starts a run now; reason is why there was none.
+	// RunJob starts a run now. reason says why no run was started.
 	RunJob(ctx context.Context, c Call, id string) (reason string, err error)
 	// ExplainJob explains a slot of a job; when is a moment in words.
 	ExplainJob(ctx context.Context, c Call, id, when string) (cron.Explanation, error)
 }
 
-// NewJob is what a person asked for.
+// NewJob is a job that a person requested.
 type NewJob struct {
 	Schedule schedule.Spec
 	Text     string
-	// Reminder: the text is sent as it is. Otherwise the agent gets it as a message and its answer is sent.
+	// Reminder: the text is sent unchanged. Otherwise it is a message to the agent, whose answer is sent.
 	Reminder bool
-	// Key is that of the job to change; "" = a new one.
+	// Key is the key of the job to change; "" = a new job.
 	Key string
 }
 
@@ -63,7 +63,7 @@ func jobCommands() []Command {
 const (
 	remindUsage = "write /remind WHEN TEXT, such as /remind in 20m tea is ready"
 	cronUsage   = `write /cron add WHEN TEXT, such as /cron add "0 9 * * 1-5" morning briefing`
-	// maxJobName cuts the text of a job down to a name.
+	// maxJobName is the length to which the text of a job is cut for its name.
 	maxJobName = 80
 )
 
@@ -93,7 +93,7 @@ func runCron(ctx context.Context, a Actions, c Call) (Answer, error) {
 	}
 }
 
-// readJob reads what is behind /remind or /cron add: a time and a text.
+// readJob parses the arguments of /remind or /cron add: a time and a text.
 func readJob(ctx context.Context, a Actions, c Call, text, usage string) (n NewJob, zone string, err error) {
 	if text == "" {
 		return n, "", chat.Errorf(chat.CodeInvalid, "%s", usage)
@@ -119,8 +119,8 @@ func addJob(ctx context.Context, a Actions, c Call, n NewJob, zone string) (stri
 	return added(put, n.Text, zone, n.Reminder), nil
 }
 
-// addCron is /cron add, replace and new. The first line of the text is the name of a job, and a name identifies it: add does not make a second one that fires beside
-// the first, replace changes the first, new makes the second.
+// addCron implements /cron add, replace and new. The first line of the text is the name of a job, and the name identifies it. If a job with
+// this name exists, add refuses to make a second one that would also fire, replace changes it, and new makes a second one.
 func addCron(ctx context.Context, a Actions, c Call, verb, text string) (string, error) {
 	n, zone, err := readJob(ctx, a, c, text, cronUsage)
 	if err != nil {
@@ -151,7 +151,7 @@ func addCron(ctx context.Context, a Actions, c Call, verb, text string) (string,
 		return "", chat.Errorf(chat.CodeInvalid, "there is no job named %s to replace; /cron add makes one", name)
 	case verb == "replace":
 		n.Key = jobs[place].Key
-	case place >= 0 && c.Again: // a job of a moment from now is another one by now
+	case place >= 0 && c.Again: // the job of a relative time has another time now
 		return "", errInterrupted()
 	case place >= 0:
 		return "", chat.Errorf(chat.CodeInvalid, "there is a job of this name already: %s. Write /cron replace WHEN TEXT to change it, or /cron new WHEN TEXT for a second one",
@@ -160,12 +160,12 @@ func addCron(ctx context.Context, a Actions, c Call, verb, text string) (string,
 	return addJob(ctx, a, c, n, zone)
 }
 
-// over reports whether a job will do nothing any more unless a person wakes it.
+// over reports whether a job will do nothing more unless a person resumes it.
 func over(j cron.Job) bool {
 	return j.Pause == nil && !j.AutoDisabled && (!j.Enabled || j.State.NextRunAt.IsZero())
 }
 
-// inChatWords takes the names that the wire has for members out of a refusal.
+// inChatWords replaces the protocol's member names in an error.
 func inChatWords(err error) error {
 	e, ok := errors.AsType[*chat.Error](err)
 	if !ok {
@@ -195,7 +195,7 @@ func added(put cron.Put, text, zone string, reminder bool) string {
 	}
 }
 
-// JobName makes a name of a text: its first line, printable, of a bounded length.
+// JobName derives a name from a text: its first line, printable, of limited length.
 func JobName(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	line = strings.TrimSpace(strings.Map(func(r rune) rune {
@@ -211,11 +211,11 @@ func JobName(text string) string {
 	return line
 }
 
-// WireSchedule is a schedule in the members of the wire.
+// WireSchedule returns a schedule with the member names of the protocol.
 func WireSchedule(s schedule.Spec) map[string]any {
 	switch s.Kind {
 	case schedule.KindAt:
-		return map[string]any{"kind": s.Kind, "at": s.At.UTC().Format(time.RFC3339Nano)} // as a refusal then names it
+		return map[string]any{"kind": s.Kind, "at": s.At.UTC().Format(time.RFC3339Nano)} // in the format in which an error shows it
 	case schedule.KindEvery:
 		return map[string]any{"kind": s.Kind, "everyMs": s.EveryMs, "anchorMs": s.AnchorMs}
 	case schedule.KindCron:
@@ -224,7 +224,7 @@ func WireSchedule(s schedule.Spec) map[string]any {
 	return map[string]any{"kind": s.Kind}
 }
 
-// runJobs lists the jobs and offers each of them for a closer look.
+// runJobs lists the jobs, with a button for the details of each.
 func runJobs(ctx context.Context, a Actions, c Call) (Answer, error) {
 	jobs, zone, err := jobsHere(ctx, a, c)
 	if err != nil || len(jobs) == 0 {
@@ -251,16 +251,16 @@ func noJobs() string {
 	return "There are no jobs here. " + strings.ToUpper(remindUsage[:1]) + remindUsage[1:] + ", or " + strings.TrimPrefix(cronUsage, "write ") + "."
 }
 
-// jobLine is one job in a list; i counts from 0.
+// jobLine describes one job of a list; i counts from 0.
 func jobLine(i int, j cron.Job, zone string) string {
 	when, next := ScheduleWords(j.Schedule, zone), nextOf(j, zone)+unsent(j)
-	if j.Schedule.Kind == schedule.KindAt && strings.HasPrefix(next, "next ") { // once is enough
+	if j.Schedule.Kind == schedule.KindAt && strings.HasPrefix(next, "next ") { // the schedule has already named the time
 		return fmt.Sprintf("%d. %s, %s", i+1, j.Name, when)
 	}
 	return fmt.Sprintf("%d. %s (%s), %s", i+1, j.Name, when, next)
 }
 
-// unsent is the note that the answers of a job are not sent, "" where they are.
+// unsent returns a note that the answers of a job are not sent, or "".
 func unsent(j cron.Job) string {
 	if p := j.State.DeliveryPause; !p.Since.IsZero() {
 		return "; its answers are not sent (" + p.Reason + ")"
@@ -288,7 +288,7 @@ func nextOf(j cron.Job, zone string) string {
 	return "next " + ShownTime(j.State.NextRunAt, zone)
 }
 
-// ScheduleWords describes a schedule in a few words, moments in the given zone.
+// ScheduleWords describes a schedule in a few words, with times in the given zone.
 func ScheduleWords(s schedule.Spec, zone string) string {
 	switch s.Kind {
 	case schedule.KindAt:
@@ -301,7 +301,7 @@ func ScheduleWords(s schedule.Spec, zone string) string {
 	return string(s.Kind)
 }
 
-// DurationWords is a duration without the zeros that its String has: 2h, 1h30m, 90ms.
+// DurationWords formats a duration without the zero units of its String: 2h, 1h30m, 90ms.
 func DurationWords(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -313,7 +313,7 @@ func DurationWords(d time.Duration) string {
 	return s
 }
 
-// ShownTime is a moment as a person reads it.
+// ShownTime formats a time for a person.
 func ShownTime(t time.Time, zone string) string {
 	loc, err := schedule.LoadZone(zone)
 	if err != nil {

@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	// maxOffered is how many jobs are offered at once; the others are named by their number.
+	// maxOffered is how many jobs are offered at once. Other jobs can be named by their number.
 	maxOffered = 20
-	// maxJobLabel cuts the name of a job down to a button, maxJobText its text down to a look at it.
+	// maxJobLabel is the length to which the name of a job is cut on a button, maxJobText the length to which its text is cut in its
+	// description.
 	maxJobLabel = 40
 	maxJobText  = 400
 )
 
-// onJob acts on one job and names it in the answer, so that a wrong number is seen. Without a number it asks for which. A change that may
-// have been made before is not made again: the numbers may have moved since, and it would meet another job.
+// onJob acts on one job and names it in the reply, so that the person notices a wrong number. Without a number it asks for the job. A
+// change that may have been made before is not repeated: the numbers may have changed since, and it would affect another job.
 func onJob(ctx context.Context, a Actions, c Call, verb, arg string) (Answer, error) {
 	if verb == "remove" {
 		verb = "rm"
@@ -55,12 +56,12 @@ func onJob(ctx context.Context, a Actions, c Call, verb, arg string) (Answer, er
 	}
 }
 
-// errInterrupted is a command that a crash cut off and that must not be repeated.
+// errInterrupted is the error of a command that was interrupted by a crash and must not be repeated.
 func errInterrupted() error {
 	return chat.Errorf(chat.CodeConflict, "I was interrupted and do not know whether it was done; look at /jobs and write it again if not")
 }
 
-// askWhich offers the jobs with which a verb can do something.
+// askWhich offers the jobs to which a verb applies.
 func askWhich(ctx context.Context, a Actions, c Call, verb string) (Answer, error) {
 	jobs, zone, err := jobsHere(ctx, a, c)
 	if err != nil || len(jobs) == 0 {
@@ -89,7 +90,8 @@ func askWhich(ctx context.Context, a Actions, c Call, verb string) (Answer, erro
 	return Answer{Text: strings.Join(lines, "\n"), Choice: choice}, nil
 }
 
-// whichJob has one button for each job that fits, nil when there is none. A button holds the job's id: what it means does not change when the list does.
+// whichJob returns a choice with one button for each job that fits, nil when no job does. A button holds the job's id, so it refers to the
+// same job when the list changes.
 func whichJob(verb string, jobs []cron.Job, fits func(cron.Job) bool) *chat.Choice {
 	choice := &chat.Choice{}
 	for i, j := range jobs {
@@ -151,7 +153,7 @@ func resume(ctx context.Context, a Actions, c Call, job cron.Job) (Answer, error
 	return Answer{Text: "Resumed: " + job.Name + ", " + nextOf(job, zone) + "."}, nil
 }
 
-// findJob reads the number of the list, an id or a name; what stands behind a number is a note.
+// findJob finds a job by its number in the list, its id or its name. Words after a number are returned as note.
 func findJob(ctx context.Context, a Actions, c Call, arg string) (job cron.Job, note string, err error) {
 	jobs, err := a.Jobs(ctx, c)
 	if err != nil {

@@ -16,14 +16,14 @@ const (
 	Choose = "answer"
 )
 
-// Approvals lists what such answers have allowed for all turns of the conversation.
+// Approvals is the command that lists what such answers allow for all turns of the conversation.
 const Approvals = "approvals"
 
-// QuestionAnswer is what a person answers to a question of an agent.
+// QuestionAnswer is the answer of a person to a question of an agent.
 type QuestionAnswer struct {
 	// ID of the question.
 	ID string
-	// Option is the number of the chosen option, from 1. 0: the one that allows, or the one that does not, as Allow has it.
+	// Option is the number of the chosen option, from 1. With 0, Allow selects the option that allows or the one that refuses.
 	Option int
 	Allow  bool
 }

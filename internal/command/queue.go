@@ -37,7 +37,7 @@ func runQueue(ctx context.Context, a Actions, c Call) (Answer, error) {
 	}
 }
 
-// showQueue describes the queue and offers the modes; the one in force is marked.
+// showQueue describes the queue and offers the modes; the current mode is marked.
 func showQueue(ctx context.Context, a Actions, c Call) (Answer, error) {
 	q, err := a.Queue(ctx, c)
 	if err != nil {

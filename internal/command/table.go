@@ -13,42 +13,42 @@ import (
 
 // Call is one use of a command.
 type Call struct {
-	// ID of the message. What is done under it is done once.
+	// ID is the id of the message. Effects under this id happen once.
 	ID string
 	// Again: the command was recorded before, and it is unknown whether it was executed.
 	Again     bool
 	Session   chat.SessionKey
 	Principal string
-	// Peer is where the message came from and RequestID which one it was there, for the log of changes.
+	// Peer is the origin of the message and RequestID its id there, for the audit log.
 	Peer, RequestID string
-	// Scope is the most that the caller may do, see [chat.Message].
+	// Scope is the highest scope of the caller, see [chat.Message].
 	Scope  string
 	Sender chat.Sender
-	// Own: the caller sees what is its own and no figure of the work of all.
+	// Own: the caller sees only its own data, and no totals.
 	Own bool
-	// OwnOnly: the caller may stop only what Sender asked for.
+	// OwnOnly: the caller may stop only what Sender started.
 	OwnOnly bool
 	Channel string
 	Target  chat.Target
-	// Audience is who reads the answer; where it is shared, lists have what belongs to its conversation.
+	// Audience is who reads the reply. When it is shared, lists contain only what belongs to its conversation.
 	Audience chat.Audience
-	// Name is the word that was typed, without slash and bot name, lower case.
+	// Name is the word that was typed, without slash and bot name, in lower case.
 	Name string
-	// Args is what follows, trimmed.
+	// Args is the rest, trimmed.
 	Args string
 }
 
-// Answer is the reply of a command.
+// Answer is the reply to a command.
 type Answer struct {
 	Text string
-	// Choice offers the next commands, nil = none. The sender of the reply fills in the person who may choose.
+	// Choice offers follow-up commands; nil when there are none to offer. The sender of the reply sets the person who may choose.
 	Choice *chat.Choice
 }
 
-// Func executes a command. The person gets an error as one sentence.
+// Func executes a command. An error is shown to the person as one sentence.
 type Func func(ctx context.Context, a Actions, c Call) (Answer, error)
 
-// textOnly makes a Func of a function whose answer is text without a choice.
+// textOnly adapts a function whose reply is text without a choice.
 func textOnly(f func(ctx context.Context, a Actions, c Call) (string, error)) Func {
 	return func(ctx context.Context, a Actions, c Call) (Answer, error) {
 		text, err := f(ctx, a, c)
@@ -62,25 +62,25 @@ type Command struct {
 	Aliases []string
 	// Common commands are in the short /help for people.
 	Common      bool
-	Args        string // hint such as "[all]"; "" = takes none
+	Args        string // hint such as "[all]"; "" when it takes no arguments
 	Description string
 	Category    string
-	// Method of the gateway that the command stands for: a caller needs for the command what it needs for the method, see [chat.Need].
+	// Method is the corresponding method of the gateway. The command requires the same as the method, see [chat.Need].
 	Method string
-	// Verbs are the methods of first words of the arguments, in lower case, that stand for another one; "*" = every word that is not named.
+	// Verbs maps a first argument, in lower case, to its corresponding method if that differs; "*" = every other word.
 	Verbs map[string]string
-	// Urgent commands act before they are recorded: the database may be slow, a stop may not.
+	// Urgent commands act before they are recorded: a slow database must not delay a stop.
 	Urgent bool
 	Run    Func
 }
 
-// Table is the commands by name. It never changes after New and is safe for concurrent use.
+// Table holds the commands by name. It is immutable after New and safe for concurrent use.
 type Table struct {
 	list   []Command
 	byName map[string]*Command
 }
 
-// NewTable makes a table; names and aliases must be unique, lower case, letters, digits and underscores.
+// NewTable returns a table. Names and aliases must be unique and consist of lower-case letters, digits and underscores.
 func NewTable(list []Command) (*Table, error) {
 	t := &Table{list: list, byName: map[string]*Command{}}
 	for i := range list {
@@ -119,7 +119,7 @@ func (t *Table) Infos() []chat.CommandInfo {
 	return infos
 }
 
-// MethodOf is the method that a use of the command stands for.
+// MethodOf returns the method that corresponds to the command with these arguments.
 func (c Command) MethodOf(args string) string {
 	verb, _, _ := cutWord(strings.TrimSpace(args))
 	if method, ok := c.Verbs[strings.ToLower(verb)]; ok && verb != "" {
@@ -131,10 +131,11 @@ func (c Command) MethodOf(args string) string {
 	return c.Method
 }
 
-// Use is one way of using a command: with one first word of its arguments, "" = with none.
+// Use is a command with one first argument; "" = without arguments.
 type Use struct{ Command, Verb, Method string }
 
-// Uses lists what the commands stand for, in the order of the table and the words of each by name; "*" is every word that is not named.
+// Uses lists the corresponding methods of the commands, in the order of the table, with the first arguments of each sorted; "*" is every
+// other word.
 func (t *Table) Uses() []Use {
 	var uses []Use
 	for _, c := range t.list {
@@ -155,9 +156,9 @@ func (t *Table) Lookup(name string) (Command, bool) {
 	return *c, true
 }
 
-// Parse recognises a command in a text. Forms: `/name args`, `/name@bot args`, `@bot /name args`. With a bot name, `/name@other`
-// is meant for another bot and is no command of ours; without one (botName "") every `@…` is taken for us. A word that is not
-// in the table is no command: it goes to the agent.
+// Parse recognises a command in a message. Forms: `/name args`, `/name@bot args`, `@bot /name args`. With a bot name, `/name@other`
+// addresses another bot and is not a command here; without one (botName "") every `@…` is accepted. A word that is not in the table is not
+// a command: it goes to the agent.
 func (t *Table) Parse(text, botName string) (cmd Command, name, args string, ok bool) {
 	text = strings.TrimSpace(text)
 	if mention, rest, found := cutWord(text); found && strings.HasPrefix(mention, "@") {
@@ -182,7 +183,7 @@ func forUs(mention, botName string) bool {
 	return mention != "" && (botName == "" || strings.EqualFold(mention, botName))
 }
 
-// cutWord splits the first word off; found is false when there is nothing behind it.
+// cutWord splits off the first word; found is false when nothing follows it.
 func cutWord(s string) (word, rest string, found bool) {
 	i := strings.IndexFunc(s, unicode.IsSpace)
 	if i < 0 {

@@ -9,11 +9,11 @@ import (
 	"laneway/internal/chat"
 )
 
-// TaskActions are what commands do with tasks: turns that running turns of a conversation have asked for.
+// TaskActions are the operations of commands on tasks: turns that running turns of a conversation requested.
 type TaskActions interface {
-	// Tasks lists those of the conversation that have not ended, oldest first.
+	// Tasks lists the open tasks of the conversation, oldest first.
 	Tasks(ctx context.Context, c Call) ([]Task, error)
-	// StopTask stops one with all that is below it. chat.CodeNotFound: there is no such task that the caller may stop.
+	// StopTask stops a task and its sub-tasks. chat.CodeNotFound: no such task exists that the caller may stop.
 	StopTask(ctx context.Context, c Call, id string) error
 }
 
@@ -27,7 +27,7 @@ func taskCommands() []Command {
 	}}
 }
 
-// shownTask is how many characters of a task its line shows.
+// shownTask is how many characters of a task are shown.
 const shownTask = 80
 
 func runTasks(ctx context.Context, a Actions, c Call) (string, error) {

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// TocLine is the summary of a period. Session is empty where it stands for all sessions.
+// TocLine is the summary of a period. Session is empty when it covers all sessions.
 type TocLine struct{ Period, Session, Text string }
 
 // tocText is how many bytes of a summary /toc shows.

@@ -29,7 +29,7 @@ func runTimezone(ctx context.Context, a Actions, c Call) (string, error) {
 	return shownZone(ctx, a, c)
 }
 
-// shownZone is the zone in force and the time there, from which a person sees whether it is theirs.
+// shownZone returns the current zone and the time in it, so that a person sees whether it is right.
 func shownZone(ctx context.Context, a Actions, c Call) (string, error) {
 	chosen, err := a.Zone(ctx, c)
 	if err != nil {

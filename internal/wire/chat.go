@@ -135,7 +135,7 @@ type HistoryMessage struct {
 	RunID      string        `json:"runId,omitempty"`                             // its run
 	StopReason string        `json:"stopReason,omitempty"`                        // what ended the answer
 	Command    bool          `json:"command,omitempty"`                           // it belongs to a chat command
-	Covers     *SeqRange     `json:"covers,omitempty"`                            // of a summary: the messages that it summarizes
+	Covers     *SeqRange     `json:"covers,omitempty"`                            // of a summary: the messages that it summarises
 	Files      []MessageFile `json:"files,omitempty"`                             // files that came with it; each has a line in the text
 	// for terminal clients of OpenClaw
 	Openclaw *ClientMark `json:"__openclaw,omitempty"` //nolint:tagliatelle // the name that they look for

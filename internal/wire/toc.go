@@ -26,7 +26,7 @@ type TocNode struct {
 	SessionKey string `json:"sessionKey,omitempty"`             // the session of a day
 	FromSeq    int64  `json:"fromSeq,omitempty"`                // the sequence number of its first message on that day
 	ToSeq      int64  `json:"toSeq,omitempty"`                  // the sequence number of its last message on that day
-	Messages   int    `json:"messages,omitempty"`               // how many messages it summarizes
+	Messages   int    `json:"messages,omitempty"`               // how many messages it summarises
 	Text       string `json:"text"`                             // the summary
 	MadeAt     int64  `json:"madeAt"`                           // when it was made, in Unix milliseconds
 	Stale      bool   `json:"stale,omitempty"`                  // messages arrived after it was made; the next run of its job replaces it
