@@ -11,7 +11,7 @@ const say = (words) => print({ type: "assistant", message: { content: [{ type: "
 const HOSTILE = "<img src=x onerror=alert(1)>\u202egpj.exe";
 
 if (text.includes("fail")) {
-  print({ type: "result", is_error: true, result: `the model refused the key${text.includes("plainly") ? "" : ` ${HOSTILE}`}` });
+  print({ type: "result", is_error: true, result: `the model refused the key${text.includes("plainly") ? "" : ` ${HOSTILE} ${"w".repeat(64 * 1024)}`}` });
 } else if (text.includes("wait")) {
   print({ type: "stream_event", event: { type: "content_block_delta", delta: { type: "text_delta", text: "I am **working**" } } });
   setInterval(() => {}, 1000); // until it is stopped

@@ -15,8 +15,9 @@ const OPTIONS = [
 ];
 
 async function prompt(sessionId, text) {
+  const label = text.includes("<img") ? ` ${text}` : ""; // an agent may put words of other people anywhere
   const { outcome } = await call("session/request_permission", {
-    sessionId, options: OPTIONS, toolCall: { toolCallId: "t1", title: "Shell", kind: "execute", status: "pending", rawInput: { command: text, timeout: 20 } },
+    sessionId, options: OPTIONS.map((o) => ({ ...o, name: o.name + label })), toolCall: { toolCallId: "t1", title: `Shell${label}`, kind: "execute", status: "pending", rawInput: { command: text, timeout: 20 } },
   });
   if (outcome.outcome === "cancelled") return "cancelled";
   say(sessionId, `chosen: ${outcome.optionId}`);

@@ -29,7 +29,7 @@ function Link() {
   switch (state) {
     case "live": return html`<${Mark} kind="ok">live<//>`;
     case "stale": return html`<${Mark} kind="warn">not answering since ${time(since)} (${span(now.value - since)})<//>`;
-    case "offline": return html`<${Mark} kind="error">offline since ${time(since)}: ${why}${retryAt > now.value ? `, again in ${span(retryAt - now.value)}` : ", connecting"}<//>
+    case "offline": return html`<${Mark} kind="error">offline since ${time(since)}: ${plain(why)}${retryAt > now.value ? `, again in ${span(retryAt - now.value)}` : ", connecting"}<//>
       <button type="button" class="plain" onClick=${retry}>now</button>`;
     default: return html`<${Mark} kind="waiting">connecting<//>`;
   }
@@ -75,7 +75,7 @@ function App() {
     <${Header} current=${current}/>
     <${Main}><h1 class=${current === "chat" ? "only-read" : ""}>${title}</h1>
       ${old && html`<p class="asof">As of ${time(link.value.since)}. Actions are off until the gateway answers.</p>`}
-      <p class="fault" role="alert">${fault.value}</p>
+      <p class="fault" role="alert">${plain(fault.value)}</p>
       <${Page} key=${current}/><//>
     <${Question}/></div>`;
 }

@@ -20,7 +20,7 @@ export function SignIn() {
     <label for="token">Token</label>
     <input id="token" name="token" type="password" autocomplete="off" spellcheck="false" required/>
     <button type="submit" class="primary">Sign in</button>
-    <p id="signin-fault" class="fault" role="alert">${link.value.state === "offline" ? `The gateway does not answer: ${link.value.why}.` : message.value}</p>
+    <p id="signin-fault" class="fault" role="alert">${link.value.state === "offline" ? plain(`The gateway does not answer: ${link.value.why}.`) : plain(message.value)}</p>
   </form></main>`;
 }
 

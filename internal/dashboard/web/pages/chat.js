@@ -39,7 +39,7 @@ function List({ current }) {
     <div class="find"><input type="search" placeholder="Search" aria-label="Search sessions and messages" value=${search.value} onInput=${typed}/>${may("write") && html`<button type="button" onClick=${fresh}>New</button>`}</div>
     ${held.moved > 0 && html`<button type="button" class="resort" onClick=${held.sort}>The order has changed: sort again</button>`}
     <${Loading} of=${sessions} what="the sessions"/>
-    <ul class="list" ref=${held.box}>${held.shown.map((s) => html`<li key=${s.key}><a class="item" href=${address(s.key)} aria-current=${s.key === current ? "true" : undefined} title=${s.key}>
+    <ul class="list" ref=${held.box}>${held.shown.map((s) => html`<li key=${s.key}><a class="item" href=${address(s.key)} aria-current=${s.key === current ? "true" : undefined} title=${plain(s.key)}>
       <span class="top"><span class="name ellipsis">${label(s.key)}</span>${state(s)}</span>
       <span class="quiet ellipsis">${plain(s.lastMessagePreview) || "no answer yet"}</span>
       <span class="quiet">${plain(s.agentId)} · ${ago(s.updatedAt, now.value)}</span></a></li>`)}
@@ -78,7 +78,7 @@ function Talk({ session, at, kept }) {
   const foreign = mine?.channel && !["web", "api"].includes(mine.channel) && !open.value; // a chat of a person elsewhere
   const waits = talk.waiting.value.total;
   return html`<section class="talk" aria-label="Conversation" onDragOver=${(/** @type {DragEvent} */ e) => e.preventDefault()} onDrop=${dropped}>
-    <div class="head"><a class="back" href="#/chat" aria-label="All sessions">‹</a><div class="about"><h2 class="ellipsis" title=${session}>${label(session)}</h2><${About} talk=${talk} row=${mine} /></div>
+    <div class="head"><a class="back" href="#/chat" aria-label="All sessions">‹</a><div class="about"><h2 class="ellipsis" title=${plain(session)}>${label(session)}</h2><${About} talk=${talk} row=${mine} /></div>
       ${may("write") && !kept && html`<div class="buttons">
         ${busy && html`<${Act} class="danger" id="stop" run=${() => talk.stop()}>${since ? `Stopping since ${span(Math.max(0, now.value - since))}` : "Stop"}<//>`}
         ${(busy || waits > 0) && html`<button type="button" id="stopall" onClick=${() => { asked.value = "stop"; }}>Stop all…</button>`}

@@ -24,7 +24,7 @@ export function choose(chosen, files, refused) {
 export function Chips({ chosen }) {
   if (chosen.value.length === 0) return null;
   return html`<div class="chips">${chosen.value.map((f, i) => html`<span class="chip" key=${`${f.name}-${i}`}><span class="ellipsis">${plain(f.name)}</span> <span class="quiet">${size(f.size)}</span>
-    <button type="button" aria-label=${`Remove ${f.name}`} onClick=${() => { chosen.value = chosen.value.filter((o) => o !== f); }}>×</button></span>`)}</div>`;
+    <button type="button" aria-label=${`Remove ${plain(f.name)}`} onClick=${() => { chosen.value = chosen.value.filter((o) => o !== f); }}>×</button></span>`)}</div>`;
 }
 
 // upload sends files one after the other and returns what a message names.
@@ -70,7 +70,7 @@ function Attached({ file, content }) {
     } catch (e) { note.value = e.message; }
   };
   return html`<div class="file" ref=${box}>${picture.value && html`<img class="picture" src=${picture.value} alt=${plain(file.name)}/>`}
-    <button type="button" class="link-like ellipsis" title=${`Save ${plain(file.name)}`} onClick=${save}>${plain(file.name)}</button> <span class="quiet">${size(file.size)} ${note.value}</span></div>`;
+    <button type="button" class="link-like ellipsis" title=${`Save ${plain(file.name)}`} onClick=${save}>${plain(file.name)}</button> <span class="quiet">${size(file.size)} ${plain(note.value)}</span></div>`;
 }
 
 // The kind of the Blob is one of ours, whatever the answer has: a browser runs nothing in a picture.

@@ -79,9 +79,9 @@ function Runs() {
   const waiting = shown.filter((r) => r.state === "waiting").length;
   const rows = shown.map((r) => ({
     id: r.id, cells: [
-      runMark(r), html`<a class="ellipsis target" href=${address(r.sessionKey)} title=${r.sessionKey}>${plain(r.text) || plain(r.sessionKey)}</a>`,
-      html`<span class="ellipsis quiet" title=${r.sessionKey}>${plain(r.kind === "cron" && r.jobId ? `job ${r.jobId}` : r.sessionKey)}</span>${r.nodeId && replicas().length > 1 && html` <span class="quiet">on ${nameOf(r.nodeId)}</span>`}`, plain(r.lane),
-      span(Math.max(0, now.value - (r.startedAt || r.acceptedAt))), r.waitingFor ? `${r.waitingFor.text}${r.waitingFor.untilMs ? `, ${span(Math.max(0, r.waitingFor.untilMs - now.value))} left` : ""}` : html`<span class="quiet">–</span>`,
+      runMark(r), html`<a class="ellipsis target" href=${address(r.sessionKey)} title=${plain(r.sessionKey)}>${plain(r.text) || plain(r.sessionKey)}</a>`,
+      html`<span class="ellipsis quiet" title=${plain(r.sessionKey)}>${plain(r.kind === "cron" && r.jobId ? `job ${r.jobId}` : r.sessionKey)}</span>${r.nodeId && replicas().length > 1 && html` <span class="quiet">on ${nameOf(r.nodeId)}</span>`}`, plain(r.lane),
+      span(Math.max(0, now.value - (r.startedAt || r.acceptedAt))), r.waitingFor ? `${plain(r.waitingFor.text)}${r.waitingFor.untilMs ? `, ${span(Math.max(0, r.waitingFor.untilMs - now.value))} left` : ""}` : html`<span class="quiet">–</span>`,
     ],
     acts: may("write") && r.state !== "stopping" ? html`<${Act} run=${() => stop(r)} aria-label=${`${r.state === "waiting" ? "Cancel" : "Stop"} ${plain(r.text)}`}>${r.state === "waiting" ? "Cancel" : "Stop"}<//>` : "",
   }));

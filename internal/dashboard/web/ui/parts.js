@@ -2,6 +2,7 @@
 
 import { fault, live } from "../store.js";
 import { html, useEffect, useRef, useState } from "./html.js";
+import { plain } from "./text.js";
 
 /** @type {Record<string, string>} */
 export const SHAPES = { ok: "●", running: "◐", waiting: "○", retrying: "↻", error: "✕", skipped: "–", missed: "◇", cancelled: "■", interrupted: "◌", paused: "‖", planned: "◦", warn: "▲", changed: "┆" };
@@ -69,7 +70,7 @@ export function Dialog({ title, onClose, children }) {
 // Loading shows what a page waits for, and what failed.
 /** @param {{of: import("../store.js").Resource<any>, what: string}} props */
 export function Loading({ of, what }) {
-  if (of.fault.value) return html`<p class="fault" role="alert">${of.fault.value}</p>`;
+  if (of.fault.value) return html`<p class="fault" role="alert">${plain(of.fault.value)}</p>`;
   return of.data.value === undefined ? html`<p class="quiet">${live.value ? `Reading ${what} …` : `The page reads ${what} when the gateway answers.`}</p>` : null;
 }
 

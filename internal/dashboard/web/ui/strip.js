@@ -2,7 +2,7 @@
 
 import { html } from "./html.js";
 import { SHAPES, colourOf } from "./parts.js";
-import { inZone, span } from "./text.js";
+import { inZone, plain, span } from "./text.js";
 
 /** @param {wire.JobOutcome} o */
 const took = (o) => (o.durationMs ? `, took ${span(o.durationMs)}` : "");
@@ -14,7 +14,7 @@ export function Strip({ outcomes = [], zone }) {
   const counts = new Map();
   for (const o of outcomes) counts.set(o.outcome, (counts.get(o.outcome) ?? 0) + 1);
   return html`<span class="strip" aria-hidden="true">${outcomes.toReversed().map((o) => html`<span key=${o.slotMs} class=${`shape ${colourOf(o.outcome)}`}
-    title=${`${o.outcome}${o.reason ? `: ${o.reason}` : ""}, ${inZone(o.slotMs, zone)}${took(o)}`}>${SHAPES[o.outcome]}</span>`)}</span>
+    title=${`${o.outcome}${o.reason ? `: ${plain(o.reason)}` : ""}, ${inZone(o.slotMs, zone)}${took(o)}`}>${SHAPES[o.outcome]}</span>`)}</span>
     <span class="only-read">The last ${outcomes.length}: ${[...counts].map(([word, n]) => `${n} ${word}`).join(", ")}. The newest: ${outcomes[0].outcome}.</span>`;
 }
 
