@@ -23,19 +23,19 @@ import (
 	"laneway/internal/secret"
 )
 
-// surroundings are what agents that run as programs get of this process.
+// surroundings is what this process provides to agents that run as programs.
 type surroundings struct {
-	lookup func(string) (string, bool) // the environment
-	self   string                      // path of this program; "" = not known
-	reaper *process.Reaper             // nil = what programs leave is not ended
-	// passed are the variables that pass to an agent besides; nil = none.
+	lookup func(string) (string, bool) // reads the environment
+	self   string                      // path of this program; "" = unknown
+	reaper *process.Reaper             // nil = processes that programs leave are not ended
+	// passed returns additional variables for an agent; may be nil.
 	passed func(config.Agent) map[string]string
-	gauge  *agent.Gauge // of the agent's endpoint; nil = none
-	// sessions are those of agents that keep a conversation by themselves; nil = they are not stored.
+	gauge  *agent.Gauge // of the agent's endpoint; may be nil
+	// sessions stores the sessions of agents that keep a conversation themselves; nil = they are not stored.
 	sessions agent.Sessions
 }
 
-// bridge is the program that serves the tools of a turn over standard input and output.
+// bridge returns the command that serves the tools of a turn over standard input and output.
 func (s surroundings) bridge() []string {
 	if s.self == "" {
 		return nil
@@ -43,7 +43,7 @@ func (s surroundings) bridge() []string {
 	return []string{s.self, "mcp"}
 }
 
-// buildAgents makes the configured agents, the default one first.
+// buildAgents returns the configured agents, the default one first.
 func buildAgents(cfg config.Config, around surroundings, log *slog.Logger) ([]dispatch.Agent, error) {
 	ids := make([]string, 0, len(cfg.Agents))
 	for id := range cfg.Agents {
@@ -85,10 +85,10 @@ func dirsOf(a config.Agent) []string {
 	return append([]string{a.Dir}, a.Dirs...)
 }
 
-// gaugesByEndpoint are what is known of how endpoints count tokens. Agents of one endpoint share it.
+// gaugesByEndpoint estimates how endpoints count tokens. Agents with the same endpoint share a gauge.
 type gaugesByEndpoint map[string]*agent.Gauge
 
-// of is the gauge for the endpoint of an agent; nil = there is no model behind it.
+// of returns the gauge for the endpoint of an agent; nil when the agent has no model.
 func (g gaugesByEndpoint) of(a config.Agent) *agent.Gauge {
 	if !isModel(a) {
 		return nil
@@ -100,7 +100,7 @@ func (g gaugesByEndpoint) of(a config.Agent) *agent.Gauge {
 	return g[endpoint]
 }
 
-// closeAgents ends what runners keep between turns: processes and idle connections.
+// closeAgents closes what runners keep between turns: processes and idle connections.
 func closeAgents(agents []dispatch.Agent) {
 	var group sync.WaitGroup
 	for _, a := range agents {
@@ -111,7 +111,7 @@ func closeAgents(agents []dispatch.Agent) {
 	group.Wait()
 }
 
-// toolsOf are the tools of the gateway for an agent: models and programs get all of them where the configuration names none.
+// toolsOf returns the gateway's tools for an agent. Models and programs have all of them unless the configuration lists some.
 func toolsOf(a config.Agent) dispatch.Tools {
 	switch {
 	case !isModel(a) && !isProgram(a):
@@ -123,12 +123,12 @@ func toolsOf(a config.Agent) dispatch.Tools {
 	}
 }
 
-// isProgram reports whether a program on this host is behind the agent. It reaches its tools over MCP.
+// isProgram reports whether the agent is a program on this host, which calls its tools over MCP.
 func isProgram(a config.Agent) bool {
 	return a.Runner == config.RunnerCommand || a.Runner == config.RunnerACP
 }
 
-// isModel reports whether the agent is a model behind an endpoint: what it gets is a conversation and nothing else.
+// isModel reports whether the agent is a model behind an endpoint: its only input is a conversation.
 func isModel(a config.Agent) bool {
 	return a.Runner == config.RunnerOpenAI || a.Runner == config.RunnerAnthropic
 }
@@ -176,8 +176,8 @@ func buildRunner(a config.Agent, around surroundings, log *slog.Logger) (agent.R
 	}
 }
 
-// buildACP makes an agent over ACP: a program, or a preset. A preset that is not installed is started all the same, so that its turns fail with that and it can be
-// installed meanwhile.
+// buildACP returns an agent that speaks ACP: a program, or a preset. A preset that is not installed is accepted: its turns fail with that
+// error, and it can be installed later.
 func buildACP(a config.Agent, around surroundings, log *slog.Logger) (agent.Runner, error) {
 	cfg := acp.Config{
 		Argv: a.Command, Dir: a.Dir, Env: around.env(a), MaxAnswer: a.OutputLimit, Idle: time.Duration(a.IdleTimeout), MaxProcesses: a.MaxProcesses,
@@ -201,7 +201,7 @@ func buildACP(a config.Agent, around surroundings, log *slog.Logger) (agent.Runn
 	return acp.New(cfg, around.lookup, log)
 }
 
-// env are the configured variables of a program, and those that pass to it.
+// env returns the variables of a program: the configured ones, and those that are passed to it.
 func (s surroundings) env(a config.Agent) map[string]string {
 	if s.passed == nil {
 		return a.Env
@@ -211,7 +211,7 @@ func (s surroundings) env(a config.Agent) map[string]string {
 	return env
 }
 
-// retries maps the configured number, where 0 means none, to the runners', where negative does.
+// retries maps the configured number, where 0 means no retries, to the runners' number, where a negative one does.
 func retries(n int) int {
 	if n == 0 {
 		return -1
@@ -219,7 +219,7 @@ func retries(n int) int {
 	return n
 }
 
-// modelTransport is one pool of connections per agent, so that an endpoint that hangs does not delay the others.
+// modelTransport returns a connection pool for one agent, so that a blocked endpoint does not delay other agents.
 func modelTransport() http.RoundTripper {
 	t := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,

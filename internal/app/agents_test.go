@@ -13,7 +13,7 @@ import (
 	"laneway/internal/tool"
 )
 
-// TestTheConfigurationKnowsEveryTool holds that the names that it accepts are those of the table.
+// The configuration accepts exactly the names of the table of tools.
 func TestTheConfigurationKnowsEveryTool(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "laneway.yaml")

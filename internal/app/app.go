@@ -36,37 +36,37 @@ import (
 
 // Options of a process.
 type Options struct {
-	// Loaded is the checked configuration, Credentials the secrets that callers may show.
+	// Loaded is the checked configuration, Credentials the secrets that callers may present.
 	Loaded      *config.Loaded
 	Credentials config.Credentials
-	// Hold holds the gateway before anything begins; it stays held until it is released.
+	// Hold holds the gateway before it starts any work; it stays held until it is released.
 	Hold bool
-	// RereadCredentials reads the files of those secrets again; it is called every two seconds, and by one goroutine. With an error the
-	// credentials that it returns are in force nevertheless. nil = they never change.
+	// RereadCredentials reads the files of those secrets again. One goroutine calls it every two seconds. The credentials that it returns
+	// are valid even when it returns an error. nil = they never change.
 	RereadCredentials func() (config.Credentials, error)
-	// FreeSpace reads the free space of the disk of a directory in bytes; nil = of the real one.
+	// FreeSpace returns the free bytes on the disk of a directory; nil = ask the operating system.
 	FreeSpace func(dir string) (uint64, error)
-	// Version is shown to people and other nodes, Commit in the metrics; "" = not known.
+	// Version is shown to people and other nodes, Commit in the metrics; "" = unknown.
 	Version, Commit string
 	Log             *slog.Logger
-	// Ready is called once when the listeners are open, with their addresses; nil = no caller waits for that.
+	// Ready is called once with the addresses when the listeners are open; may be nil.
 	Ready func(addresses []string)
-	// LookupEnv is the environment that command agents may look into (PATH, HOME, …).
+	// LookupEnv is the environment in which command agents are searched (PATH, HOME, …).
 	LookupEnv func(string) (string, bool)
-	// Environ is that environment as NAME=value, of which agents get what the configuration passes to them.
+	// Environ is that environment as NAME=value. Agents receive the variables that the configuration passes to them.
 	Environ []string
-	// Program is the path of this program, which agents start as `PROGRAM mcp` to reach their tools; "" = they cannot.
+	// Program is the path of this program, which agents start as `PROGRAM mcp` to call their tools; "" = they have no tools.
 	Program string
-	// Reaper ends what programs of agents and MCP servers leave; nil = nothing does.
+	// Reaper ends processes that programs of agents and MCP servers leave; nil = they are not ended.
 	Reaper *process.Reaper
-	// Hurry interrupts the turns of a drain when it is closed; nil = never.
+	// Hurry, when closed, interrupts the turns of a drain; may be nil.
 	Hurry <-chan struct{}
-	// Reload asks to read the configuration again through Reread, Restart to do that and to restart the scheduler in place; nil = never.
+	// Reload requests that the configuration is read again with Reread; Restart also restarts the scheduler in place. Both may be nil.
 	Reload, Restart <-chan struct{}
 	Reread          func() (*config.Loaded, error)
 }
 
-// Process is a gateway that is wired and listens. Make it with New, then call Run once.
+// Process is a gateway that is wired and listens. Create it with New, then call Run once.
 type Process struct {
 	cfg      config.Config
 	opts     Options
@@ -74,8 +74,8 @@ type Process struct {
 	store    dispatch.Store
 	dispatch *dispatch.Dispatcher
 	gateway  *gateway.Server
-	tokens   *namedTokens // nil = the store keeps none
-	// turnTokens open the tools of running turns at /mcp.
+	tokens   *namedTokens // nil when the store keeps no tokens
+	// turnTokens authorise calls of the tools of running turns at /mcp.
 	turnTokens *access.Turns
 	// external are the tools of other MCP servers.
 	external *external.Set
@@ -85,8 +85,8 @@ type Process struct {
 	webhooks map[string]http.Handler // by path
 	files    *files.Dir
 	main     []net.Listener
-	scrape   net.Listener   // nil = no metrics listener
-	startup  *startupServer // nil = the gateway answers
+	scrape   net.Listener   // nil when there is no metrics listener
+	startup  *startupServer // nil once the gateway serves the listeners
 	abandon  context.CancelCauseFunc
 	undo     []cleanup // in order of construction
 }
@@ -96,7 +96,8 @@ type cleanup struct {
 	run  func(ctx context.Context) error
 }
 
-// Run makes a process and runs it until ctx is over. A start that ctx breaks off is a clean end: whatever failed then failed because of it.
+// Run creates a process and runs it until ctx is done. A start that is cancelled by ctx is a clean end: any error was then caused by the
+// cancellation.
 func Run(ctx context.Context, opts Options) error {
 	p, err := New(ctx, opts)
 	switch {
@@ -109,9 +110,9 @@ func Run(ctx context.Context, opts Options) error {
 	return p.Run(ctx)
 }
 
-// New wires a process: listeners, store, agents, dispatcher, gateway, in this order. Until it returns, the startup server
-// refuses every connection.
-// When a step fails the earlier ones are undone.
+// New wires a process: listeners, store, agents, dispatcher, gateway, in this order. Until it returns, the startup server refuses every
+// connection.
+// When a step fails, the earlier steps are undone.
 func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	p := &Process{cfg: opts.Loaded.Config, opts: opts, log: opts.Log}
 	defer func() {
@@ -151,16 +152,17 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	return p, nil
 }
 
-// largeStart is the memory of the heap, in bytes, above which a start has left some that is worth two collections. A start without migrations stays below it.
+// largeStart is the size of the heap in bytes above which two collections are worth their cost after a start. A start without migrations
+// stays below it.
 const largeStart = 8 << 20
 
-// freeStartMemory returns memory that only the start needed. The parser of the migrations leaves buffers of 4 MiB each in a pool, hardly
-// touched but counted: the collector would wait until the heap has doubled them. A pool is empty after the second collection. Both take 8 ms of
-// processor time, a fifth of a start, so one that applied no migration leaves its memory to the collector.
+// freeStartMemory returns memory that only the start needed. The migration parser leaves buffers of 4 MiB each in a pool. They count as
+// heap, so the collector would wait until the heap has grown to twice their size. A pool is empty after the second collection. Both
+// collections take 8 ms of processor time, a fifth of a start, so they are skipped when no migration was applied.
 func freeStartMemory() {
 	var heap runtime.MemStats
 	runtime.ReadMemStats(&heap)
-	if heap.HeapSys-heap.HeapReleased < largeStart { // what a collection during the start has freed is still the process's
+	if heap.HeapSys-heap.HeapReleased < largeStart { // memory that a collection during the start freed is still held by the process
 		return
 	}
 	runtime.GC()
@@ -172,7 +174,7 @@ func (p *Process) onClose(name string, run func(context.Context) error) {
 	p.undo = append(p.undo, cleanup{name: name, run: run})
 }
 
-// cleanUp undoes the construction, last in first out.
+// cleanUp undoes the construction in reverse order.
 func (p *Process) cleanUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanUpTime)
 	defer cancel()
@@ -187,10 +189,10 @@ func (p *Process) cleanUp(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// cleanUpTime bounds what comes after the drain.
+// cleanUpTime limits the steps after the drain.
 const cleanUpTime = 2 * time.Second
 
-// wire makes the dispatcher with its agents and channels.
+// wire creates the dispatcher with its agents and channels.
 func (p *Process) wire(ctx context.Context) error {
 	if err := pickModels(ctx, p.cfg.Agents, p.log); err != nil {
 		return err
@@ -240,19 +242,19 @@ func (p *Process) wire(ctx context.Context) error {
 	return nil
 }
 
-// surroundings are what programs of agents get of this process.
+// surroundings returns what this process provides to programs of agents.
 func (p *Process) surroundings() surroundings {
 	return surroundings{sessions: p.store, lookup: p.opts.LookupEnv, self: p.opts.Program, reaper: p.opts.Reaper, passed: func(a config.Agent) map[string]string {
 		return p.cfg.Passed(a, p.opts.Environ)
 	}}
 }
 
-// indexer keeps the search index up to date.
+// indexer updates the search index.
 func (p *Process) indexer() *history.Indexer {
 	return history.NewIndexer(history.IndexerConfig{Store: p.store, Lease: p.dispatch.Lease, Log: p.log})
 }
 
-// disks are directories on the disks on which this process writes, by what lies there.
+// disks returns directories on the disks to which this process writes, keyed by their content.
 func (p *Process) disks() map[string]string {
 	disks := map[string]string{"data": p.cfg.Data}
 	if !p.cfg.Database.IsPostgres() {
@@ -261,12 +263,12 @@ func (p *Process) disks() map[string]string {
 	return disks
 }
 
-// freeSpace is the floor of the disks on which this process writes.
+// freeSpace returns the free-space check for the disks to which this process writes.
 func (p *Process) freeSpace() *diskspace.Floor {
 	return diskspace.New(diskspace.Config{Dirs: slices.Collect(maps.Values(p.disks())), Bytes: int64(p.cfg.Limits.FreeSpace), Free: p.opts.FreeSpace, Logger: p.log})
 }
 
-// seesOwn reads the named tokens, so that work of an earlier process finds the bounds of its sender from the first moment on.
+// seesOwn reads the named tokens before work starts, so that work of an earlier process has the limits of its sender from the beginning.
 func (p *Process) seesOwn(ctx context.Context) func(principal string) bool {
 	tokens, ok := p.store.(store.Credentials)
 	if !ok {
@@ -281,7 +283,7 @@ func (p *Process) seesOwn(ctx context.Context) func(principal string) bool {
 
 var errProcessEnds = errors.New("the process ends")
 
-// Run turns the process until ctx is over or a part fails, then drains and ends it. It returns nil after a clean end.
+// Run runs the process until ctx is done or a part fails, then drains and closes it. It returns nil after a clean end.
 func (p *Process) Run(ctx context.Context) error {
 	if p.opts.Ready != nil {
 		p.opts.Ready(p.addresses())
@@ -290,7 +292,7 @@ func (p *Process) Run(ctx context.Context) error {
 	defer stopService()
 	parts, partsCtx := errgroup.WithContext(service)
 	parts.Go(func() error { return p.dispatch.Run(partsCtx) })
-	stopChannels := p.startChannels(partsCtx) // before the gateway, whose first client sees whether they run
+	stopChannels := p.startChannels(partsCtx) // before the gateway, so that its first client sees whether they run
 	parts.Go(func() error { return p.gateway.Serve(partsCtx, p.main...) })
 	if p.scrape != nil {
 		parts.Go(func() error { return serveMetrics(partsCtx, p.scrape, p.metricsHandler(), p.log) })
@@ -306,7 +308,7 @@ func (p *Process) Run(ctx context.Context) error {
 	p.delayStop(ctx, partsCtx)
 	stopIntake()
 	p.gateway.Drain()
-	drained := p.drain(ctx) // channels run meanwhile: answers grow, and a /stop takes effect
+	drained := p.drain(ctx) // channels keep running during the drain: answers continue, and /stop works
 	stopChannels()
 	p.dispatch.Leave(context.WithoutCancel(ctx))
 	stopService()
@@ -314,7 +316,7 @@ func (p *Process) Run(ctx context.Context) error {
 	return errors.Join(ignoreCancel(err), drained, p.cleanUp(context.WithoutCancel(ctx)))
 }
 
-// untilStop serves requests to reload and to restart until the process is to end, or a part of it has failed.
+// untilStop serves requests to reload and to restart until ctx is done or a part has failed.
 func (p *Process) untilStop(ctx, parts context.Context) {
 	for {
 		select {
@@ -336,7 +338,7 @@ func (p *Process) untilStop(ctx, parts context.Context) {
 	}
 }
 
-// delayStop serves on for the shutdown delay while /readyz fails. The second signal, or a part that failed, ends it.
+// delayStop keeps serving for the shutdown delay while /readyz fails. The second signal or a failed part ends it.
 func (p *Process) delayStop(ctx, parts context.Context) {
 	delay := time.Duration(p.cfg.ShutdownDelay)
 	if delay == 0 || parts.Err() != nil {
@@ -353,8 +355,8 @@ func (p *Process) delayStop(ctx, parts context.Context) {
 	}
 }
 
-// drain lets turns finish for the drain timeout, or until the second signal. Turns that do not return after that are logged
-// and left: the process ends.
+// drain lets turns finish for the drain timeout, or until the second signal. Turns that do not return after that are logged and abandoned,
+// because the process ends.
 func (p *Process) drain(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.cfg.DrainTimeout-p.cfg.ShutdownDelay))
 	defer cancel()

@@ -36,12 +36,12 @@ const (
 	hookSecret = "hook-secret-0123456789-abcdefghijk"
 )
 
-// gatewayAt is a whole gateway in this process, with a store in a directory of its own.
+// gatewayAt is a complete gateway in this process, with a store in its own directory.
 type gatewayAt struct {
 	t    *testing.T
 	cfg  config.Config
 	addr string
-	// health is what the last hello-ok had.
+	// health is the snapshot of the last hello-ok.
 	health wire.HealthResult
 }
 
@@ -93,7 +93,7 @@ func start(t *testing.T) *gatewayAt {
 	return nil
 }
 
-// connect opens a socket and asks for every scope; it returns the granted ones, or the message of the refusal.
+// connect opens a socket and requests every scope. It returns the granted scopes, or the message of the refusal.
 func (g *gatewayAt) connect(token string) (ws *websocket.Conn, scopes []string, refused string) {
 	g.t.Helper()
 	ws, resp, err := websocket.DefaultDialer.Dial("ws://"+g.addr+"/ws", nil)
@@ -130,7 +130,7 @@ func (g *gatewayAt) connect(token string) (ws *websocket.Conn, scopes []string, 
 	}
 }
 
-// untilKnown connects until a token that was just made is taken.
+// untilKnown connects until a new token is accepted.
 func (g *gatewayAt) untilKnown(token string) (*websocket.Conn, []string) {
 	g.t.Helper()
 	again := time.NewTicker(200 * time.Millisecond) // the list of tokens is read every two seconds
@@ -202,7 +202,7 @@ func TestTheFirstClientSeesThatChannelsRun(t *testing.T) {
 	if _, _, refused := g.connect(ownerToken); refused != "" {
 		t.Fatal(refused)
 	}
-	if !g.health.OK && g.health.DurationMs < 1000 { // the check of a store that takes longer is a problem, which a busy machine may have
+	if !g.health.OK && g.health.DurationMs < 1000 { // a store check that takes longer is a problem, which a busy machine may have
 		t.Errorf("the first snapshot has a problem: %+v", g.health)
 	}
 	if !g.health.Channels["web"].Running || !g.health.Channels["webhook"].Running {
@@ -227,7 +227,7 @@ func TestTokensAreCheckedWhenTheyAreMade(t *testing.T) {
 	}
 }
 
-// post sends a request until the gateway is ready for it: for a moment after the start it is not registered in its store.
+// post sends a request until the gateway is ready for it: shortly after the start it is not yet registered in its store.
 func (g *gatewayAt) post(path, body string, headers map[string]string) (int, map[string]any) {
 	g.t.Helper()
 	again := time.NewTicker(50 * time.Millisecond)

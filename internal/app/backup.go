@@ -19,15 +19,15 @@ var ErrPostgresBackup = errors.New("the database is PostgreSQL: back it up with 
 
 // BackupResult is what a backup contains.
 type BackupResult struct {
-	// Dir can be served as a data directory.
+	// Dir is usable as a data directory.
 	Dir string
 	// DatabaseBytes is the size of the database in it, Files the number of files of conversations, FileBytes their size.
 	DatabaseBytes, FileBytes int64
 	Files                    int
 }
 
-// Backup copies the SQLite database, the files of conversations and the token of the data directory into the new directory dir, while a gateway may use them.
-// It makes dir only when everything is in it.
+// Backup copies the SQLite database, the files of conversations and the token of the data directory into the new directory dir, while a
+// gateway may use them. It creates dir only when the backup is complete.
 func Backup(ctx context.Context, cfg config.Config, dir string) (*BackupResult, error) {
 	if cfg.Database.IsPostgres() {
 		return nil, ErrPostgresBackup
@@ -58,8 +58,8 @@ type backup struct {
 	result *BackupResult
 }
 
-// run copies the files before and after the database. A file that a row of the copied database names was there before, or came before that moment and is found by the
-// second pass; a gateway removes no file whose row is unfinished.
+// run copies the files before and after the database. If a row of the copied database names a file, the file either existed before or was
+// added before the copy of the database and is found by the second pass. A gateway removes no file whose row is unfinished.
 func (b *backup) run(ctx context.Context) error {
 	if err := b.files(ctx); err != nil {
 		return err
@@ -83,7 +83,8 @@ func (b *backup) run(ctx context.Context) error {
 	return nil
 }
 
-// files copies the files of conversations that are not in the backup yet. The directories of running turns are left out: a turn that runs again gets a new one.
+// files copies the files of conversations that are not in the backup yet. It skips the directories of running turns: a turn that runs again
+// has a new one.
 func (b *backup) files(ctx context.Context) error {
 	from := filepath.Join(b.cfg.Data, attachmentsDir)
 	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
@@ -129,7 +130,7 @@ func (b *backup) file(from, to string) error {
 	return nil
 }
 
-// copyFile makes the file to with the content of from, and puts it on the disk.
+// copyFile creates the file to with the content of from, and syncs it.
 func copyFile(from, to string) (n int64, err error) {
 	in, err := os.Open(from) //nolint:gosec // below the data directory
 	if err != nil {

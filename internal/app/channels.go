@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// attachmentsDir below the data directory has what people send to the bots, and what agents make for people.
+	// attachmentsDir, in the data directory, has the files that people send to the bots and that agents make for people.
 	attachmentsDir = "attachments"
-	// webhookPath is where Telegram delivers for an account.
+	// webhookPath is the prefix of the paths to which Telegram delivers for an account.
 	webhookPath = "/telegram/webhook/"
-	// A channel that ends although it should not is begun again, later each time.
+	// A channel that returns unexpectedly is restarted, with increasing delays.
 	minRevive, maxRevive = time.Second, time.Minute
 )
 
-// openChannels makes the configured channels. They get their receiver in Run. A process without the role channels has none.
+// openChannels creates the configured channels. They are given their receiver in Run. A process without the role channels has no channels.
 func (p *Process) openChannels(commands []chat.CommandInfo) error {
 	p.webhooks = map[string]http.Handler{}
 	bots := p.cfg.Channels.Telegram.Bots()
@@ -54,7 +54,7 @@ func (p *Process) openChannels(commands []chat.CommandInfo) error {
 	return nil
 }
 
-// openFiles opens the directory for attachments: every process has it, because any may run a turn that makes files.
+// openFiles opens the directory for attachments. Every process needs it, because any may run a turn that makes files.
 func (p *Process) openFiles() (err error) {
 	if p.files, err = files.Open(filepath.Join(p.cfg.Data, attachmentsDir)); err != nil {
 		return err
@@ -84,7 +84,7 @@ func numbers(ids []config.ID) []int64 {
 	return out
 }
 
-// startChannels runs the channels until the returned function is called, which waits for their end.
+// startChannels runs the channels until the returned function is called, which waits until they have returned.
 func (p *Process) startChannels(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -94,8 +94,8 @@ func (p *Process) startChannels(ctx context.Context) (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// runChannel runs a channel until ctx is over. Nothing that happens to a channel ends the process: one that gives up or panics is begun
-// again; cron and the other channels are not affected.
+// runChannel runs a channel until ctx is done. No failure of a channel ends the process: a channel that returns or panics is restarted;
+// cron and other channels are not affected.
 func (p *Process) runChannel(ctx context.Context, c channel.Channel) {
 	policy := retry.Policy{Base: minRevive, Max: maxRevive}
 	for attempt := 1; ; attempt++ {
@@ -104,7 +104,7 @@ func (p *Process) runChannel(ctx context.Context, c channel.Channel) {
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > 2*maxRevive { // it worked: its next failure is a first one
+		if time.Since(began) > 2*maxRevive { // it worked, so its next failure counts as the first
 			attempt = 1
 		}
 		wait := policy.Wait(attempt)

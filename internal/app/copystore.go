@@ -13,22 +13,23 @@ import (
 )
 
 type (
-	// CopyOptions are what a copy of a store needs.
+	// CopyOptions are the options of a copy of a store.
 	CopyOptions = transfer.Options
-	// CopyStep is how far a copy is.
+	// CopyStep is the progress of a copy.
 	CopyStep = transfer.Step
-	// CopyResult is what a copy has done.
+	// CopyResult is the result of a copy.
 	CopyResult = transfer.Result
 )
 
-// closingTarget is a side of a copy that is given back at the end.
+// closingTarget is a side of a copy that is closed at the end.
 type closingTarget interface {
 	transfer.Target
 	Close() error
 }
 
-// CopyStore copies everything that from contains into to, and checks that it is equal. A copy that was interrupted goes on when it is called again. It returns a
-// *[LiveNodesError], or an error wrapping sqlite.ErrInUse, while a gateway uses one of the two, and changes nothing then.
+// CopyStore copies the whole content of from into to, and verifies that both are equal. A copy that was interrupted continues when it is
+// called again. While a gateway uses one of the two, it changes nothing and returns a *[LiveNodesError] or an error wrapping
+// sqlite.ErrInUse.
 func CopyStore(ctx context.Context, from, to config.DatabaseURL, o CopyOptions) (_ *CopyResult, err error) {
 	source, err := openSide(ctx, from, false)
 	if err != nil {
@@ -67,7 +68,7 @@ func openSide(ctx context.Context, at config.DatabaseURL, write bool) (closingTa
 	return side, nil
 }
 
-// Database is the address of the configured store, also where it is the default one.
+// Database returns the address of the configured store, even when it is the default.
 func Database(cfg config.Config) (config.DatabaseURL, error) {
 	if cfg.Database.IsSet() {
 		return cfg.Database, nil

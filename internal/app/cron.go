@@ -20,7 +20,7 @@ import (
 	"laneway/internal/history"
 )
 
-// cronConfig is what the operator decided about jobs. Jobs fire in processes with the role cron.
+// cronConfig returns the operator's settings of jobs. Jobs fire in processes with the role cron.
 func (p *Process) cronConfig(posts *webhook.Channel) (service.Config, error) {
 	c := p.cfg.Cron
 	out := service.Config{
@@ -43,14 +43,14 @@ func (p *Process) cronConfig(posts *webhook.Channel) (service.Config, error) {
 	return out, nil
 }
 
-// openWebhooks makes the channel for jobs that report to a URL. It always exists: without such a job it does nothing.
+// openWebhooks returns the channel for jobs that report to a URL. It always exists, and is idle without such a job.
 func openWebhooks(cfg config.Config) *webhook.Channel {
 	return webhook.New(webhook.Config{
 		AllowedHosts: cfg.WebhookAllowedHosts, Secret: cfg.Cron.WebhookSecret.Reveal(), Token: cfg.Cron.WebhookToken.Reveal(),
 	})
 }
 
-// hostPayload makes the runner of a job that runs a program on this host; nil where the operator allows none.
+// hostPayload returns the runner of jobs that run a program on this host; nil when the operator allows none.
 func hostPayload(cfg config.Config, lookup func(string) (string, bool), log *slog.Logger) service.HostPayload {
 	if len(cfg.Cron.Payloads) == 0 {
 		return nil
@@ -71,7 +71,8 @@ func hostPayload(cfg config.Config, lookup func(string) (string, bool), log *slo
 	}
 }
 
-// programOf is the program of a job: its own, or the interpreter that reads the script from its standard input. Never a shell of our choice.
+// programOf returns the program of a job: its own, or the interpreter that reads the script from its standard input. The gateway never
+// selects a shell.
 func programOf(job cron.Job, interpreter string) (command.Config, error) {
 	if job.Payload.Kind == cron.PayloadScript {
 		if interpreter == "" {

@@ -1,11 +1,12 @@
-// Package app is the process: New wires the parts, Run turns them, and the end undoes everything in the opposite order within one bound.
+// Package app is the process: New wires the parts, Run runs them, and the shutdown undoes everything in reverse order within one time
+// limit.
 //
-// It is the only package that chooses adapters (which store, which agents, which channels) and the only one besides cmd that reads the
-// configuration; each part gets its own Config and its dependencies as arguments.
+// Besides cmd, it is the only package that reads the configuration, and the only one that chooses adapters (which store, which agents,
+// which channels). Each part receives its own Config and its dependencies as arguments.
 //
-// # The end
+// # Shutdown
 //
-// The context of [Process.Run] means "take nothing new". The drain timeout decides how long running turns may go on; a second signal
-// (Options.Hurry) interrupts them. The order is: stop accepting, drain turns, end the sending, stop channels, leave the table of
-// nodes, close sockets, close the store. A construction that fails half-way undoes itself by the same clean-ups, last in first out.
+// When the context of [Process.Run] is done, the process accepts no new work. The drain timeout limits how long running turns continue; a
+// second signal (Options.Hurry) interrupts them. The order is: stop accepting, drain turns, stop sending, stop channels, leave the table of
+// nodes, close sockets, close the store. A construction that fails half-way is undone by the same clean-up functions, in reverse order.
 package app

@@ -17,7 +17,7 @@ import (
 	"laneway/internal/store/sqlite"
 )
 
-// Weight is how much a finding matters.
+// Weight is the severity of a finding.
 type Weight string
 
 // The weights.
@@ -27,7 +27,7 @@ const (
 	Failure Weight = "failure"
 )
 
-// Finding is one sentence about one subject, with what to do about it where something is to be done.
+// Finding is one sentence about one subject, with what to do about it if anything.
 type Finding struct {
 	Weight     Weight
 	Text, Cure string
@@ -35,18 +35,18 @@ type Finding struct {
 
 const (
 	rowsPerRule   = 20
-	clockWarning  = 2 * time.Second // certificates, signatures and logs begin to disagree
+	clockWarning  = 2 * time.Second // from this difference on, certificates, signatures and logs disagree
 	textsRead     = 1_000_000       // rows that are searched for secrets
-	shortSecret   = 6               // characters; a shorter text turns up everywhere
+	shortSecret   = 6               // characters; a shorter secret would match too often
 	ruleMargin    = 5 * time.Second
 	drainMargin   = 2 * time.Second
 	forgottenDead = 24 * time.Hour
 	rollbackShown = 7 * 24 * time.Hour
 )
 
-// ExamineStore looks whether the configured database can be used: that it answers, that its schema fits this program, what its clock
-// is, what its role may do, whether its tables obey their rules, and whether they contain one of the secrets. It changes nothing and may
-// run beside a gateway.
+// ExamineStore checks whether the configured database can be used: that it answers, that its schema fits this program, its clock, the
+// permissions of its role, the invariants of its tables, and that they contain none of the secrets. It changes nothing and may run beside a
+// gateway.
 func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secret, clock func() time.Time) []Finding {
 	s, err := openCommandStore(ctx, cfg)
 	switch {
@@ -54,7 +54,7 @@ func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secre
 		return []Finding{{Weight: Fine, Text: "there is no database yet; laneway serve makes it"}}
 	case errors.Is(err, sqlite.ErrOldSchema):
 		return []Finding{{Failure, "the schema is older than this program", "run: laneway migrate up"}}
-	case errors.Is(err, store.ErrSchema), errors.Is(err, ErrUnreleased): // its text has what to do
+	case errors.Is(err, store.ErrSchema), errors.Is(err, ErrUnreleased): // the error says what to do
 		return []Finding{{Failure, err.Error(), ""}}
 	case err != nil:
 		return []Finding{{Failure, err.Error(), "check the address of the database and whether it runs"}}
@@ -91,8 +91,8 @@ func examineClock(theirs, ours time.Time) Finding {
 	return Finding{Weight: Fine, Text: "the clocks of the database and of this host agree"}
 }
 
-// ruleValues are what the rules are checked with. There is no value for the secret that must not be found: it would travel into the log of
-// the database's statements.
+// ruleValues returns the parameters of the rules. It has no value for the secret that must not be found: that value would be written to the
+// database's statement log.
 func ruleValues(cfg config.Config, now time.Time) map[string]any {
 	before := func(d time.Duration) int64 { return now.Add(-d).UnixMilli() }
 	values := map[string]any{
@@ -105,7 +105,7 @@ func ruleValues(cfg config.Config, now time.Time) map[string]any {
 	return values
 }
 
-// longestQueue is the largest limit of a session's queue that any agent on any channel has.
+// longestQueue is the largest limit of a session's queue for any agent on any channel.
 func longestQueue(cfg config.Config) int {
 	longest := cfg.Queue.Cap
 	for id := range cfg.Agents {
@@ -139,7 +139,8 @@ func examineRules(ctx context.Context, look store.Inspector, values map[string]a
 	return []Finding{{Weight: Fine, Text: fmt.Sprintf("%d rules of the tables hold, %d need a value that only the running gateway has", checked, skipped)}}
 }
 
-// examineSecrets looks for the secrets of the configuration in the tables. The texts come here; the secrets go nowhere.
+// examineSecrets searches the tables for the secrets of the configuration. It compares in this process, so no secret is sent to the
+// database.
 func examineSecrets(ctx context.Context, look store.Inspector, secrets []secret.Secret) Finding {
 	rule := store.RevealingTexts()
 	rows, err := look.Violations(ctx, rule, nil, textsRead)
@@ -162,7 +163,7 @@ func examineSecrets(ctx context.Context, look store.Inspector, secrets []secret.
 	return Finding{Weight: Fine, Text: fmt.Sprintf("none of %d secrets stands in the errors and addresses of the tables", len(secrets))}
 }
 
-// examineAgentless reports work that waits for an agent that none of the running gateways has.
+// examineAgentless reports work that waits for an agent that no running gateway has.
 func examineAgentless(ctx context.Context, look store.Inspector, values map[string]any) []Finding {
 	rows, err := look.Violations(ctx, store.Agentless(), values, rowsPerRule)
 	if err != nil {
@@ -180,7 +181,7 @@ func examineAgentless(ctx context.Context, look store.Inspector, values map[stri
 	return found
 }
 
-// examineRollbacks reports when the database was found to have lost commits.
+// examineRollbacks reports whether the database was found to have lost commits.
 func examineRollbacks(ctx context.Context, look store.Inspector, now time.Time) []Finding {
 	rows, err := look.Violations(ctx, store.Rollbacks(), map[string]any{"since": now.Add(-rollbackShown).UnixMilli()}, rowsPerRule)
 	if err != nil {
@@ -209,7 +210,7 @@ func holdsSecret(text string, secrets []secret.Secret) bool {
 	})
 }
 
-// broken lists where a rule is broken. What a dead process left behind is no damage: the next gateway takes it over.
+// broken reports the violations of a rule. Rows that a dead process left are not violations: the next gateway takes them over.
 func broken(rule store.Invariant, rows [][]string) Finding {
 	places := make([]string, 0, len(rows))
 	for _, row := range rows {

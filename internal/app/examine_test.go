@@ -66,7 +66,7 @@ func TestStoreIsExaminedInEveryState(t *testing.T) {
 	}
 }
 
-// brokenRules answers with rows for the rules that it names.
+// brokenRules returns rows for the rules that it names.
 type brokenRules map[string][][]string
 
 func (b brokenRules) Violations(_ context.Context, rule store.Invariant, _ map[string]any, _ int) ([][]string, error) {
@@ -210,7 +210,7 @@ func TestASecretInTheTablesIsFoundAndNotShown(t *testing.T) {
 	}
 }
 
-// A model that the endpoint does not have was found by the first message of a person.
+// Before, a model that the endpoint does not have was found only when a person wrote.
 func TestAMissingModelIsFoundBeforeTheFirstMessage(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -24,8 +24,9 @@ import (
 	"laneway/internal/signature"
 )
 
-// ExamineAgents looks whether the configured agents can work: that programs exist and endpoints answer. It sends nothing to a model. runs are the
-// runners of the gateway that is running, by agent; nil = there is none. It may have been started with other agents than are configured here.
+// ExamineAgents checks whether the configured agents can work: that programs exist and endpoints answer. It sends nothing to a model. runs
+// are the runners of the running gateway by agent, nil when no gateway runs. That gateway may have been started with other agents than are
+// configured here.
 func ExamineAgents(ctx context.Context, cfg config.Config, runs map[string]string, lookup func(string) (string, bool)) []Finding {
 	var found []Finding
 	for _, id := range slices.Sorted(maps.Keys(cfg.Agents)) {
@@ -44,7 +45,8 @@ func ExamineAgents(ctx context.Context, cfg config.Config, runs map[string]strin
 	return found
 }
 
-// examineOther is about an agent that the running gateway has from elsewhere, as from --agent. The configured echo agent is a default then, not a choice.
+// examineOther reports an agent that the running gateway has from another source, such as --agent. The configured echo agent is then only a
+// default.
 func examineOther(id, here, runs string) Finding {
 	text := id + ": the running gateway answers with " + runs + ", this configuration says " + here
 	if here == config.RunnerEcho {
@@ -66,13 +68,13 @@ func examineAgent(ctx context.Context, a config.Agent, lookup func(string) (stri
 		return examineEndpoint(ctx, strings.TrimRight(a.BaseURL, "/")+"/models", map[string]string{"Authorization": "Bearer " + a.APIKey.Reveal()}, a.APIKey.IsSet(), a.Model)
 	case config.RunnerAnthropic:
 		headers := map[string]string{"X-Api-Key": a.APIKey.Reveal(), "Anthropic-Version": "2023-06-01"}
-		return examineEndpoint(ctx, strings.TrimRight(a.BaseURL, "/")+"/v1/models", headers, a.APIKey.IsSet(), "") // its names of models have aliases that the list does not
+		return examineEndpoint(ctx, strings.TrimRight(a.BaseURL, "/")+"/v1/models", headers, a.APIKey.IsSet(), "") // the list does not have the aliases of its models
 	default:
 		return Finding{Warning, "echo answers with what it is told, for trying", "configure an agent that can do something"}
 	}
 }
 
-// examinePreset looks for the program of a preset. Whether the agent is signed in shows [ProbeAgents].
+// examinePreset checks for the program of a preset. [ProbeAgents] checks whether the agent is signed in.
 func examinePreset(preset config.Preset, lookup func(string) (string, bool)) Finding {
 	command, installs, err := preset.Find(lookup)
 	switch {
@@ -90,14 +92,15 @@ type agentProbe interface {
 	Probe(ctx context.Context) (acp.Identity, error)
 }
 
-// ProbeAgents starts each configured agent over ACP, makes a session with it, and ends it. It asks no model anything. environ is the environment as NAME=value.
+// ProbeAgents starts each configured agent over ACP, creates a session with it, and ends it. It sends no prompt. environ is the environment
+// as NAME=value.
 func ProbeAgents(ctx context.Context, cfg config.Config, lookup func(string) (string, bool), environ []string) []Finding {
 	var found []Finding
 	around := surroundings{lookup: lookup, passed: func(a config.Agent) map[string]string { return cfg.Passed(a, environ) }}
 	for _, id := range slices.Sorted(maps.Keys(cfg.Agents)) {
 		runner, err := buildRunner(cfg.Agents[id], around, slog.New(slog.DiscardHandler))
 		if err != nil {
-			continue // it is a finding of ExamineAgents
+			continue // ExamineAgents reports it
 		}
 		if probe, ok := runner.(agentProbe); ok {
 			f := probed(ctx, probe)
@@ -141,8 +144,8 @@ func examineProgram(name string, lookup func(string) (string, bool)) Finding {
 	return Finding{Failure, "there is no program " + name, "install it, or give its whole path"}
 }
 
-// examineEndpoint requests the list of models, which costs nothing, and looks for model in it; "" = any will do. The key goes to the configured address only:
-// no redirect is followed.
+// examineEndpoint requests the list of models, which is free of charge, and checks that it has model; "" = any model. It follows no
+// redirect, so the key is sent only to the configured address.
 func examineEndpoint(ctx context.Context, address string, headers map[string]string, withKey bool, model string) Finding {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -168,14 +171,15 @@ func examineEndpoint(ctx context.Context, address string, headers map[string]str
 	}
 }
 
-// roundTrip sends a request over a connection of its own and follows no redirect.
+// roundTrip sends a request over a new connection and follows no redirect.
 func roundTrip(req *http.Request) (*http.Response, error) {
 	req.Close = true
 	return modelTransport().RoundTrip(req)
 }
 
-// examineWebhook sends a signed GET without a body to an agent behind HTTP. It starts no turn: those are POSTs. An agent that knows the request answers it with 2xx when
-// the signature is right, and with 401 or 403 when it is not; any other answer shows that a server is there.
+// examineWebhook sends a signed GET without a body to an HTTP agent. It starts no turn, because turns are POSTs. An agent that supports the
+// request answers with 2xx when the signature is right, and with 401 or 403 when it is wrong. Any other answer shows only that a server
+// exists.
 func examineWebhook(ctx context.Context, a config.Agent) Finding {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
 	if err != nil {
@@ -206,13 +210,13 @@ type modelList struct {
 	} `json:"data"`
 }
 
-// maxModels bounds the list of models in bytes.
+// maxModels limits the list of models in bytes.
 const maxModels = 4 << 20
 
 // modelsShown is how many models a finding names.
 const modelsShown = 8
 
-// examineModel looks for a model in the list of an endpoint. An endpoint without such a list is no evidence against the model.
+// examineModel checks for a model in the list of an endpoint. An endpoint without a list is not evidence against the model.
 func examineModel(address *url.URL, resp *http.Response, model string) Finding {
 	fine := Finding{Weight: Fine, Text: "the endpoint " + address.Host + " answers"}
 	var list modelList
@@ -237,10 +241,11 @@ func examineModel(address *url.URL, resp *http.Response, model string) Finding {
 	return Finding{Warning, text, cure}
 }
 
-// ollamaPort is where Ollama listens.
+// ollamaPort is the default port of Ollama.
 const ollamaPort = "11434"
 
-// probeAgents looks at the endpoints of the agents once and logs what would make a turn fail. It refuses nothing: an endpoint may start later.
+// probeAgents checks the endpoints of the agents once and logs what would make a turn fail. It refuses nothing, because an endpoint may
+// start later.
 func (p *Process) probeAgents(ctx context.Context) {
 	for _, id := range slices.Sorted(maps.Keys(p.cfg.Agents)) {
 		a := p.cfg.Agents[id]
@@ -260,14 +265,14 @@ func (p *Process) probeAgents(ctx context.Context) {
 	}
 }
 
-// installAgent lets npx install the package of a preset, so that this takes no time of a turn. It starts the agent once.
+// installAgent starts the agent of a preset once, so that npx installs the package before the first turn.
 func (p *Process) installAgent(ctx context.Context, id string, preset config.Preset) {
 	if _, installs, err := preset.Find(p.opts.LookupEnv); err != nil || !installs {
 		return
 	}
 	runner, err := buildRunner(p.cfg.Agents[id], p.surroundings(), p.log.With("agent", id))
 	if err != nil {
-		return // the start has failed with it
+		return // the start has failed with the same error
 	}
 	defer closeAgents([]dispatch.Agent{{Runner: runner}})
 	probe, ok := runner.(agentProbe)
@@ -287,5 +292,5 @@ func (p *Process) installAgent(ctx context.Context, id string, preset config.Pre
 	p.log.InfoContext(ctx, "the agent is ready", "agent", id, "found", found.Text, "took", time.Since(begin).Round(time.Second).String())
 }
 
-// probeTime bounds the question to one endpoint.
+// probeTime limits the probe of one endpoint.
 const probeTime = 10 * time.Second

@@ -9,8 +9,8 @@ import (
 	"laneway/internal/config"
 )
 
-// ExamineChannels looks whether the configured bots can work: that Telegram takes their tokens, and that it delivers to the configured place.
-// It changes nothing and may run beside a gateway.
+// ExamineChannels checks whether the configured bots can work: that Telegram accepts their tokens, and that it delivers to the configured
+// address. It changes nothing and may run beside a gateway.
 func ExamineChannels(ctx context.Context, cfg config.Config) []Finding {
 	var found []Finding
 	for _, bot := range cfg.Channels.Telegram.Bots() {

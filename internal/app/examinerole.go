@@ -7,7 +7,8 @@ import (
 	"laneway/internal/store/postgres"
 )
 
-// examineRole looks whether the role of the database can do its work, and whether it could rewrite the log of changes. SQLite has no roles.
+// examineRole checks whether the role of the database has the permissions of a gateway, and whether it could rewrite the audit log. SQLite
+// has no roles.
 func examineRole(ctx context.Context, s commandStore) []Finding {
 	db, ok := s.(*postgres.Store)
 	if !ok {
@@ -28,8 +29,8 @@ func examineRole(ctx context.Context, s commandStore) []Finding {
 	return found
 }
 
-// roleFindings compares the rights with those that a gateway needs. A missing right breaks a function; a right too many lets an intruder hide its
-// changes.
+// roleFindings compares the permissions with those that a gateway needs. A missing one breaks a function; an extra one lets an attacker
+// hide changes.
 func roleFindings(r postgres.Rights) []Finding {
 	const cure = "give the gateway a role of its own; see docs/operations.md"
 	var found []Finding

@@ -11,8 +11,8 @@ import (
 	"laneway/internal/tool/external"
 )
 
-// ExamineServers looks whether the configured MCP servers can be used: that agents name them, that programs exist, and what the gateway that is running
-// states of them; nil states = there is no gateway, or it has no servers. It starts no program and sends nothing to an address.
+// ExamineServers checks whether the configured MCP servers can be used: that agents name them, that programs exist, and their states in the
+// running gateway. states is nil when there is no gateway or it has no servers. It starts no program and sends nothing to an address.
 func ExamineServers(cfg config.Config, states []chat.ToolServer, lookup func(string) (string, bool)) []Finding {
 	var found []Finding
 	for _, name := range slices.Sorted(maps.Keys(cfg.MCP.Servers)) {

@@ -11,30 +11,31 @@ import (
 	"laneway/internal/store"
 )
 
-// SetHold holds every gateway on the configured store, from the next heartbeat of each on. by is who asks, and where.
+// SetHold holds every gateway on the configured store. Each gateway applies it at its next heartbeat. by says who requested it, and from
+// where.
 func SetHold(ctx context.Context, cfg config.Config, reason, by string) error {
 	return withHold(ctx, cfg, func(s commandStore) error {
 		return s.SetHold(ctx, &store.Hold{Who: by, Reason: reason}, store.ChangedBy{Who: "cli", Peer: by})
 	})
 }
 
-// Released is what a release begins.
+// Released describes the work that starts with a release.
 type Released struct { //nolint:recvcheck // add changes it, the others only look at it
 	// Hold is nil when the gateway is not held.
 	Hold *store.Hold
-	// Outgoing messages that are sent, and Unfinished messages whose turns run.
+	// Outgoing counts messages that are sent, Unfinished those whose turns run.
 	Outgoing, Unfinished int
-	// Jobs have slots whose time has come: Runs of them run, and Missed are recorded without a run, by the policy of each job.
+	// Jobs counts jobs with due slots. Runs of them run; Missed are recorded without a run, by the policy of each job.
 	Jobs, Runs, Missed int
 }
 
-// Sentence is for people.
+// Sentence describes it for people.
 func (r Released) Sentence() string {
 	return fmt.Sprintf("%d outgoing messages are sent, %d unfinished messages run, and of %d jobs that are due %d slots run and %d are recorded as missed",
 		r.Outgoing, r.Unfinished, r.Jobs, r.Runs, r.Missed)
 }
 
-// WhatIsHeld is what a release would begin now.
+// WhatIsHeld returns the work that a release would start now.
 func WhatIsHeld(ctx context.Context, cfg config.Config) (r Released, err error) {
 	err = withHold(ctx, cfg, func(s commandStore) error {
 		if r.Hold, err = s.Hold(ctx); err != nil || r.Hold == nil {
@@ -50,7 +51,7 @@ func WhatIsHeld(ctx context.Context, cfg config.Config) (r Released, err error) 
 	return r, err
 }
 
-// add counts the slots of a job. One that cannot be understood runs nothing.
+// add counts the slots of a job. An invalid job runs nothing.
 func (r *Released) add(j cron.Job, w store.HeldWork) {
 	compiled, err := schedule.Compile(j.Schedule)
 	if err != nil || j.Pause != nil {

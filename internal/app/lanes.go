@@ -13,7 +13,7 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// lanesOf are the configured lanes, in the order of their names.
+// lanesOf returns the configured lanes, sorted by name.
 func lanesOf(cfg config.Config) []scheduler.Lane {
 	limits := cfg.Lanes.Map()
 	lanes := make([]scheduler.Lane, 0, len(limits))
@@ -32,7 +32,7 @@ func queueOf(cfg config.Config) func(agent, channel, kind string) dispatch.Queue
 			BatchMessages: q.DebounceMaxMessages, BatchBytes: q.DebounceMaxBytes, MaxConcurrent: q.MaxConcurrent,
 		}}
 		if q.DebounceMs == 0 {
-			s.Debounce, s.DebounceMax = -1, 0 // none
+			s.Debounce, s.DebounceMax = -1, 0 // no debounce
 		}
 		if kind == "group" {
 			s.MaxConcurrent = q.GroupMaxConcurrent
@@ -43,7 +43,7 @@ func queueOf(cfg config.Config) func(agent, channel, kind string) dispatch.Queue
 
 func millis(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// replicaName is the name of this process in lists: that of the setting cluster.node_id, or one made from the host name.
+// replicaName returns the name of this process in lists: the setting cluster.node_id, or a name derived from the host name.
 func replicaName(set string) string {
 	if set != "" {
 		return set

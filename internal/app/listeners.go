@@ -29,11 +29,11 @@ import (
 const (
 	metricsOff  = "off"
 	metricsMain = "main"
-	// stopSockets bounds the closing of sockets at the end: the drain had its time before.
+	// stopSockets limits the closing of sockets, which follows the drain.
 	stopSockets = 700 * time.Millisecond
 )
 
-// openGateway makes the server.
+// openGateway creates the server.
 func (p *Process) openGateway() error {
 	l := p.cfg.Limits
 	cfg := gateway.Config{
@@ -75,7 +75,7 @@ func (p *Process) openGateway() error {
 	return nil
 }
 
-// known are the labels that the wiring decides.
+// known returns the label values that the wiring determines.
 func (p *Process) known() metrics.Known {
 	k := metrics.Known{Channels: []string{web.Name}, Commands: p.commands, Methods: slices.Collect(maps.Keys(gateway.Needs()))}
 	for _, c := range p.channels {
@@ -86,7 +86,7 @@ func (p *Process) known() metrics.Known {
 	return k
 }
 
-// diskFree reads the free space of the disks on which this process writes.
+// diskFree returns the free space of the disks to which this process writes.
 func (p *Process) diskFree() map[string]uint64 {
 	read := p.opts.FreeSpace
 	if read == nil {
@@ -101,7 +101,7 @@ func (p *Process) diskFree() map[string]uint64 {
 	return free
 }
 
-// hooksOf are the configured webhooks.
+// hooksOf returns the configured webhooks.
 func hooksOf(configured map[string]config.Hook) map[string]hook.Hook {
 	hooks := make(map[string]hook.Hook, len(configured))
 	for name, h := range configured {
@@ -113,7 +113,7 @@ func hooksOf(configured map[string]config.Hook) map[string]hook.Hook {
 	return hooks
 }
 
-// offIsNegative maps the configured 0 = off to the gateway's.
+// offIsNegative maps the configured 0 = off to the gateway's negative value.
 func offIsNegative(n int) int {
 	if n == 0 {
 		return auth.Off
@@ -121,7 +121,7 @@ func offIsNegative(n int) int {
 	return n
 }
 
-// listen binds every address; one that is taken stops the start with a sentence.
+// listen binds every address. An address in use fails the start with a sentence.
 func (p *Process) listen(ctx context.Context) error {
 	var lc net.ListenConfig
 	for _, addr := range p.cfg.Listen {
@@ -145,7 +145,7 @@ func (p *Process) listen(ctx context.Context) error {
 	return nil
 }
 
-// unwrapListen drops the address that net.OpError repeats.
+// unwrapListen removes the address that net.OpError repeats.
 func unwrapListen(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
@@ -162,7 +162,7 @@ func closer(l net.Listener) func(context.Context) error {
 	}
 }
 
-// metricsHandler is what the metrics listener serves: to programs of this machine, not to pages in its browsers.
+// metricsHandler is the handler of the metrics listener. It serves programs on this machine, and refuses web pages in its browsers.
 func (p *Process) metricsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", p.metrics.Handler())
@@ -175,7 +175,7 @@ func (p *Process) metricsHandler() http.Handler {
 	return auth.ProtectLocal(mux, p.cfg.Hosts(), p.scrape)
 }
 
-// serveMetrics serves the metrics listener until ctx is over.
+// serveMetrics serves the metrics listener until ctx is done.
 func serveMetrics(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) error {
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10,
@@ -189,7 +189,7 @@ func serveMetrics(ctx context.Context, l net.Listener, h http.Handler, log *slog
 	return nil
 }
 
-// toolsURL is where programs on this host reach the tools of their turns.
+// toolsURL returns the URL of the tools of turns, for programs on this host.
 func toolsURL(main []net.Listener) string {
 	if len(main) == 0 {
 		return ""
@@ -203,7 +203,7 @@ func toolsURL(main []net.Listener) string {
 	return "http://" + at + "/mcp"
 }
 
-// addresses are where the main listener listens.
+// addresses returns the addresses of the main listener.
 func (p *Process) addresses() []string {
 	list := make([]string, 0, len(p.main))
 	for _, l := range p.main {

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/config"
 )
 
-// pickModels replaces the model auto by the first one that the endpoint of the agent lists.
+// pickModels replaces the model auto by the first model that the endpoint of the agent lists.
 func pickModels(ctx context.Context, agents map[string]config.Agent, log *slog.Logger) error {
 	for _, id := range slices.Sorted(maps.Keys(agents)) {
 		a := agents[id]

@@ -13,14 +13,14 @@ import (
 	"laneway/internal/store"
 )
 
-// ownKeys brings the credentials of the configuration to the gateway: token, password, write and read token. Those that came from files
-// follow their files, so that a secret is exchanged without a restart. It is called by one goroutine at a time.
+// ownKeys provides the credentials of the configuration to the gateway: token, password, write and read token. Those that came from files
+// are read again when their files change, so that a secret is replaced without a restart. One goroutine at a time calls it.
 type ownKeys struct {
 	read  func() (config.Credentials, error)
 	store store.Store
 	log   *slog.Logger
 	last  []auth.Credential
-	fault string // what was last complained of
+	fault string // the last error that was logged
 }
 
 func (p *Process) ownKeys() *ownKeys {
@@ -31,7 +31,7 @@ func (p *Process) ownKeys() *ownKeys {
 	return k
 }
 
-// Credentials are those in force now. A file that cannot be used is logged once and changes nothing, so there is never an error.
+// Credentials returns the current credentials. An unusable file is logged once and changes nothing, so the error is always nil.
 func (k *ownKeys) Credentials(ctx context.Context) ([]auth.Credential, error) {
 	now, err := k.read()
 	k.complain(ctx, err)
@@ -56,7 +56,8 @@ func (k *ownKeys) complain(ctx context.Context, err error) {
 	k.fault = text
 }
 
-// rotated notes the exchange. The row has no hashes: that of a short password could be guessed. The new secret counts whether or not it can be noted.
+// rotated writes the replacement to the audit log. The row has no hashes, because that of a short password could be guessed. The new secret
+// is in force even when the write fails.
 func (k *ownKeys) rotated(ctx context.Context, name string) {
 	k.log.InfoContext(ctx, "another secret is in force; connections with the old one are closed", "credential", name)
 	if err := k.store.Audit(ctx, chat.Audit{Who: "host", Verb: store.VerbTokenRotate, Object: name}); err != nil {

@@ -10,8 +10,8 @@ import (
 	"laneway/internal/config"
 )
 
-// reload reads the configuration again and applies what can change in a running process: lanes and queues. What cannot is named in the
-// log and stays as it was. A configuration with faults changes nothing.
+// reload reads the configuration again and applies what can change in a running process: lanes and queues. It logs the names of other
+// changed settings, which keep their values. An invalid configuration changes nothing.
 func (p *Process) reload(ctx context.Context) {
 	loaded, err := p.opts.Reread()
 	if err != nil {
@@ -29,7 +29,7 @@ func (p *Process) reload(ctx context.Context) {
 	p.log.InfoContext(ctx, "the configuration was read again", "changed", changed, "needs_restart", fixed)
 }
 
-// settingChanges are the settings of a group that differ, each with its values.
+// settingChanges lists the settings of a group that differ, each with its values.
 func settingChanges[T any](group string, old, next T) []string {
 	names := []string{}
 	a, b := reflect.ValueOf(old), reflect.ValueOf(next)
@@ -41,19 +41,19 @@ func settingChanges[T any](group string, old, next T) []string {
 	return names
 }
 
-// verbReload is a configuration that was read again, in the log of changes.
+// verbReload is the verb of a reload in the audit log.
 const verbReload = "config.reload"
 
-// reloadable is what a reload can change, as text; there is no secret in it.
+// reloadable returns the settings that a reload can change, as text without secrets.
 func reloadable(cfg config.Config) string {
 	text, err := json.Marshal([]any{cfg.Lanes, cfg.Queue})
 	if err != nil {
-		return "" // numbers and words cannot fail; then nothing is noted
+		return "" // numbers and strings cannot fail; on an error nothing is recorded
 	}
 	return string(text)
 }
 
-// auditReload notes a reload that changes something. It is done whether or not it can be noted.
+// auditReload records a reload that changes something. The reload is applied even when the record fails.
 func (p *Process) auditReload(ctx context.Context, before, after string) {
 	if before == after {
 		return
@@ -64,7 +64,8 @@ func (p *Process) auditReload(ctx context.Context, before, after string) {
 	}
 }
 
-// fixedChanges names the settings that differ and need a new process. Secrets of callers that come from files are followed anyway.
+// fixedChanges names the settings that differ and need a new process. Callers' secrets from files are not among them, because they are
+// always reread.
 func fixedChanges(old config.Config, next *config.Loaded) []string {
 	names := []string{}
 	a, b := reflect.ValueOf(old), reflect.ValueOf(next.Config)

@@ -7,7 +7,7 @@ import (
 	"laneway/internal/config"
 )
 
-// The log of a reload named lanes and queue whatever had changed.
+// Before, the log of a reload always named lanes and queue.
 func TestAReloadNamesWhatChanged(t *testing.T) {
 	t.Parallel()
 	old := config.Default()

@@ -11,7 +11,7 @@ import (
 	"laneway/internal/tool/external"
 )
 
-// serversOf are the MCP servers that agents name, in the order of their names.
+// serversOf returns the MCP servers that agents name, sorted by name.
 func serversOf(cfg config.Config, reaper *process.Reaper) []external.Config {
 	list := make([]external.Config, 0, len(cfg.MCP.Servers))
 	for _, name := range slices.Sorted(maps.Keys(cfg.MCP.Servers)) {

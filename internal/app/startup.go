@@ -12,9 +12,10 @@ import (
 	"laneway/internal/gateway"
 )
 
-// startupServer answers requests before the store is open. Without it a store that migrates or cannot be reached would look like a gateway that
-// does not run. It authenticates no caller and changes nothing: it refuses every connect with `gateway starting` and every other request with
-// 503; the probes report a process that lives and is not ready. It borrows the main listeners; the gateway serves them afterwards.
+// startupServer answers requests before the store is open. Without it, a gateway whose store migrates or cannot be reached would look as if
+// it were not running. It authenticates no caller and changes nothing. It refuses every connect with `gateway starting` and every other
+// request with 503; the probes report a process that is alive and not ready. It borrows the main listeners, which the gateway serves
+// afterwards.
 type startupServer struct {
 	borrowed []*borrowedListener
 	close    context.CancelFunc
@@ -65,7 +66,7 @@ func (p *Process) closeStartupServer() error {
 	return err
 }
 
-// borrowedListener is a listener whose Close ends Accept and leaves the socket open for the next server.
+// borrowedListener is a listener whose Close ends Accept but keeps the socket open for the next server.
 type borrowedListener struct {
 	*net.TCPListener
 
@@ -87,8 +88,8 @@ func (l *borrowedListener) Close() error {
 	return l.SetDeadline(time.Unix(1, 0)) // wakes Accept
 }
 
-// startingBackend is the backend of the startup server. It implements the methods that the gateway calls by itself, each second and at a probe.
-// The others stay nil: the startup server authenticates no caller, so the gateway never calls them.
+// startingBackend is the backend of the startup server. It implements the methods that the gateway calls periodically and for a probe. The
+// other methods are nil: the startup server authenticates no caller, so the gateway never calls them.
 type startingBackend struct{ gateway.Backend }
 
 func (startingBackend) DefaultAgent() string { return "main" }
@@ -106,7 +107,7 @@ func (startingBackend) Ready(context.Context) error {
 	return &chat.NotReadyError{Check: chat.CheckDatabase, Cause: errors.New("the gateway is starting")}
 }
 
-// Audit stores nothing: credentials that were refused during the start are in the log of the process only.
+// Audit stores nothing: credentials that are refused during the start are only in the log of the process.
 func (startingBackend) Audit(context.Context, chat.Audit) error { return chat.ErrStoreUnavailable }
 
 func (startingBackend) Subscribe(func(chat.Event), func(chat.Event) bool) (cancel func()) {

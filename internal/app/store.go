@@ -20,7 +20,7 @@ const (
 	sqliteName   = "laneway.db"
 )
 
-// sqlitePath is the file of the embedded store.
+// sqlitePath returns the file of the embedded store.
 func sqlitePath(cfg config.Config) string {
 	if path, ok := cfg.Database.SQLitePath(); ok && path != "" {
 		return path
@@ -28,8 +28,8 @@ func sqlitePath(cfg config.Config) string {
 	return filepath.Join(cfg.Data, sqliteName)
 }
 
-// openStore opens the configured store with its schema brought up to date. Several replicas may do that at once. A schema that is right already
-// is not touched, so that a role which may not change it is enough.
+// openStore opens the configured store and updates its schema. Several replicas may do that at once. A current schema is not changed, so a
+// role without permission to change it suffices.
 func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (dispatch.Store, error) {
 	if !cfg.Database.IsPostgres() {
 		s, err := sqlite.Open(ctx, sqlite.Config{Path: sqlitePath(cfg), Logger: log})
@@ -51,10 +51,10 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (dispat
 	return s, nil
 }
 
-// ErrUnreleased refuses a database from before the first release.
+// ErrUnreleased is the error for a database from before the first release.
 var ErrUnreleased = migrations.ErrUnreleased
 
-// LiveNodesError refuses a step back while gateways use the database.
+// LiveNodesError is the error for a step back while gateways use the database.
 type LiveNodesError = postgres.LiveNodesError
 
 // Migrate does action (up, down by one step, status) to the configured store and returns every step, oldest first. Down returns a *[LiveNodesError]

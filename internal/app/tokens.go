@@ -26,14 +26,14 @@ type Token struct {
 	CreatedAt, ExpiresAt time.Time // ExpiresAt zero = never
 }
 
-// TokenRequest is what a new token is to be.
+// TokenRequest describes a new token.
 type TokenRequest struct {
 	Name string
-	// Scopes are read, write and admin, or their full names; a higher one brings the lower ones along.
+	// Scopes are read, write and admin, or their full names; each includes the lower ones.
 	Scopes []string
 	// Visible is all (also when empty) or own.
 	Visible string
-	// ExpiresIn is from now on; 0 = never.
+	// ExpiresIn is the time until it expires; 0 = never.
 	ExpiresIn time.Duration
 }
 
@@ -42,8 +42,8 @@ var (
 	reservedNames = []string{"gateway", "password", "write", "read", "cli", "system"} //nolint:gochecknoglobals // a constant that Go has no word for
 )
 
-// CreateToken makes a named token in the configured store and returns it with its secret, which is kept nowhere else. A gateway that runs on
-// the store takes it when it is first used.
+// CreateToken creates a named token in the configured store and returns it with its secret, which is not stored. A running gateway
+// accepts the token from its first use.
 func CreateToken(ctx context.Context, cfg config.Config, r TokenRequest, by string) (Token, secret.Secret, error) {
 	scopes, err := r.check()
 	if err != nil {
@@ -127,14 +127,14 @@ func (r TokenRequest) check() ([]string, error) {
 	return all[:most+1], nil
 }
 
-// tokenStore is the part of a store that the tokens need.
+// tokenStore is the part of a store that tokens need.
 type tokenStore interface {
 	store.Credentials
 	Now(ctx context.Context) (time.Time, error)
 	Close() error
 }
 
-// withTokens opens the configured store beside a gateway that may run on it.
+// withTokens opens the configured store beside a gateway that may use it.
 func withTokens(ctx context.Context, cfg config.Config, do func(tokenStore) error) error {
 	s, err := openCommandStore(ctx, cfg)
 	if err != nil {
@@ -143,7 +143,7 @@ func withTokens(ctx context.Context, cfg config.Config, do func(tokenStore) erro
 	return errors.Join(do(s), s.Close())
 }
 
-// commandStore is a store as a command uses it, without the loops of a gateway.
+// commandStore is a store for a command, without the loops of a gateway.
 type commandStore interface {
 	tokenStore
 	store.Inspector
@@ -151,8 +151,8 @@ type commandStore interface {
 	Kind() string
 }
 
-// openCommandStore opens the configured store for a command that may run beside a gateway: it does not lock the data directory and migrates
-// nothing. The caller closes the store.
+// openCommandStore opens the configured store for a command that may run beside a gateway. It does not lock the data directory and applies
+// no migration. The caller closes the store.
 func openCommandStore(ctx context.Context, cfg config.Config) (commandStore, error) {
 	if !cfg.Database.IsPostgres() {
 		return sqlite.Visit(ctx, sqlite.Config{Path: sqlitePath(cfg)})
@@ -160,13 +160,13 @@ func openCommandStore(ctx context.Context, cfg config.Config) (commandStore, err
 	return postgres.Open(ctx, postgres.Config{URL: cfg.Database.Reveal(), MaxConns: 2, WarmConns: -1})
 }
 
-// namedTokens brings the tokens of the store to the gateway, and remembers which of them see their own only.
+// namedTokens provides the tokens of the store to the gateway, and caches which of them see only their own data.
 type namedTokens struct {
 	store store.Credentials
 	own   atomic.Pointer[map[string]bool]
 }
 
-// seesOwn reports whether the principal is a token that sees its own only, as the tokens were when they were last read.
+// seesOwn reports whether the principal is a token that sees only its own data, according to the last read.
 func (n *namedTokens) seesOwn(principal string) bool {
 	own := n.own.Load()
 	return own != nil && (*own)[principal]

@@ -5,7 +5,7 @@ import (
 	"laneway/internal/usage"
 )
 
-// usageConfig is what agents cost and how much they may use.
+// usageConfig returns the prices and budgets of agents.
 func (p *Process) usageConfig() usage.Config {
 	out := usage.Config{Budgets: budgetsOf(p.cfg.Budgets), Prices: map[string]usage.Price{}, Models: map[string]string{}}
 	for id, a := range p.cfg.Agents {

@@ -29,8 +29,9 @@ import (
 	"laneway/internal/store/sqlite/sqlitetest"
 )
 
-// TestTheWebIsAChannel holds the contract of channels for the web: what is sent goes through the dispatcher into a transcript, and what the person
-// says comes from a WebSocket client through the gateway and the dispatcher to the store. The contract's receiver stands before that store.
+// TestTheWebIsAChannel runs the contract of channels for the web channel. Messages are sent by the dispatcher into a transcript; a person's
+// messages come from a WebSocket client through the gateway and the dispatcher to the store. The contract's receiver is called before that
+// store.
 func TestTheWebIsAChannel(t *testing.T) {
 	t.Parallel()
 	channeltest.Run(t, func(t *testing.T) channeltest.Harness {
@@ -46,18 +47,18 @@ func TestTheWebIsAChannel(t *testing.T) {
 
 var webSession = chat.SessionKey{Agent: "main", Rest: "room"}
 
-// webWorld is the channel with all that it stands on, in a bubble.
+// webWorld is the channel with all its dependencies, in a bubble.
 type webWorld struct {
 	*web.Channel
 
 	t     *testing.T
 	store *faultyStore
 	d     *dispatch.Dispatcher
-	lines chan net.Conn // what clients dial
+	lines chan net.Conn // connections that clients dialled
 	say   chan string
 }
 
-// faultyStore fails or hangs when it is told to, and asks the contract's receiver about every message before it is durable.
+// faultyStore fails or blocks on demand, and passes every message to the contract's receiver before it is durable.
 type faultyStore struct {
 	*sqlite.Store
 
@@ -184,7 +185,7 @@ func newWebWorld(t *testing.T) *webWorld {
 	return w
 }
 
-// pipeListener accepts what is dialled, until ctx is over.
+// pipeListener accepts connections that clients dial, until ctx is done.
 type pipeListener struct {
 	lines chan net.Conn
 	over  <-chan struct{}
@@ -202,7 +203,7 @@ func (l pipeListener) Accept() (net.Conn, error) {
 func (pipeListener) Close() error   { return nil }
 func (pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// person says what they are told to say, one message after the other, each under its key until it was taken.
+// person sends the given messages one after the other, each with its key until it was accepted.
 func (w *webWorld) person(ctx context.Context) {
 	for n := 0; ; n++ {
 		select {
@@ -217,7 +218,7 @@ func (w *webWorld) person(ctx context.Context) {
 	}
 }
 
-// insist sends a message again while it is refused for now.
+// insist sends a message again while it is refused temporarily.
 func (w *webWorld) insist(ctx context.Context, said map[string]any) error {
 	for {
 		err := w.send(ctx, said)
@@ -235,7 +236,7 @@ func (w *webWorld) insist(ctx context.Context, said map[string]any) error {
 	}
 }
 
-// send makes one call on a connection of its own, as command lines do.
+// send makes one call on its own connection, as command lines do.
 func (w *webWorld) send(ctx context.Context, said map[string]any) error {
 	dialer := websocket.Dialer{NetDialContext: func(context.Context, string, string) (net.Conn, error) {
 		here, there := net.Pipe()
