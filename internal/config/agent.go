@@ -19,13 +19,13 @@ const (
 	RunnerACP       = "acp"
 )
 
-// Addresses of the two providers, used where an agent names none.
+// Addresses of the two providers, used when an agent names no address.
 const (
 	OpenAIURL    = "https://api.openai.com/v1"
 	AnthropicURL = "https://api.anthropic.com"
 )
 
-// Agent is what stands behind a session. Settings that its runner does not have are refused, because they would be ignored.
+// Agent answers the messages of a session. A setting that its runner does not have is an error, because it would have no effect.
 type Agent struct {
 	// Runner is echo, command, acp, http, openai or anthropic.
 	Runner string `yaml:"runner"`
@@ -39,20 +39,22 @@ type Agent struct {
 	System string `yaml:"system"`
 	// OutputLimit is the longest answer in bytes, at least 1024. Default 1048576.
 	OutputLimit int `yaml:"output_limit"`
-	// Preset is a coding agent that is known by its name: claude, codex, gemini, opencode, qwen, copilot or openclaw (acp). It takes the place of runner and command.
+	// Preset is a coding agent that is known by its name: claude, codex, gemini, opencode, qwen, copilot or openclaw (acp). It replaces
+	// runner and command.
 	Preset string `yaml:"preset"`
-	// EnvPass are variables of the gateway that pass to the program: NAME or PREFIX_* (command, acp). PATH, HOME, TZ, the locale, proxies and certificates always do.
+	// EnvPass are variables of the gateway that are passed to the program: NAME or PREFIX_* (command, acp). PATH, HOME, TZ, the locale,
+	// proxies and certificates are always passed.
 	EnvPass []string `yaml:"env_pass"`
-	// Env are further variables of the program (command, acp).
+	// Env are additional variables of the program (command, acp).
 	Env map[string]string `yaml:"env"`
 
-	// Delay before the answer, ChunkDelay between pieces of Chunk characters (echo). Default none; Chunk 0 = in one piece.
+	// Delay before the answer, ChunkDelay between chunks of Chunk characters (echo). Default 0; Chunk 0 = in one chunk.
 	Delay      Duration `yaml:"delay"`
 	ChunkDelay Duration `yaml:"chunk_delay"`
 	Chunk      int      `yaml:"chunk"`
 	// FailWith makes every turn fail with this reason (echo).
 	FailWith string `yaml:"fail_with"`
-	// Script lets messages such as `sleep 2s` and `fail` direct the echo.
+	// Script lets messages such as `sleep 2s` and `fail` control the echo.
 	Script bool `yaml:"script"`
 
 	// Command is the program and its arguments (command, acp). With command, items may hold {session}, {message}, {run} and {agent}.
@@ -61,58 +63,61 @@ type Agent struct {
 	Input string `yaml:"input"`
 	// Output is how the program answers: auto, text, jsonl, or the JSON lines of claude or codex (command). Default auto: the first line decides between text and jsonl.
 	Output string `yaml:"output"`
-	// Dir is the program's working directory, absolute (command, acp). {session} in it makes one for each session. Default: that of the gateway.
+	// Dir is the program's working directory, absolute (command, acp). With {session} in it, each session has its own directory. Default:
+	// the directory of the gateway.
 	Dir string `yaml:"dir"`
-	// Dirs are further directories, of which a conversation may choose one by /dir, 20 at most (command, acp). They have the form of Dir, which must be set.
+	// Dirs are additional directories, at most 20, from which a conversation may choose one by /dir (command, acp). They have the form of
+	// Dir, which must be set.
 	Dirs []string `yaml:"dirs"`
 
 	// IdleTimeout is how long the process of a session waits for the next turn, 1s to 1d (acp). Default 10m.
 	IdleTimeout Duration `yaml:"idle_timeout"`
 	// MaxProcesses of the agent at the same time, 1 to 1000 (acp). Default 16.
 	MaxProcesses int `yaml:"max_processes"`
-	// QuestionTimeout is how long a person has to answer a permission request, 1s to 10m (acp). Then it is refused. Default 5m.
+	// QuestionTimeout is how long a person has to answer a permission request, 1s to 10m (acp). After that it is refused. Default 5m.
 	QuestionTimeout Duration `yaml:"question_timeout"`
 
 	// URL of an agent behind HTTP: each turn is one signed POST to it (http). Without query.
 	URL string `yaml:"url"`
-	// Secret signs the requests, 32 characters or more (http). SecretEnv and SecretFile name where it is instead.
+	// Secret signs the requests, 32 characters or more (http). SecretEnv or SecretFile name a variable or file that has it.
 	Secret     secret.Secret `yaml:"secret"`
 	SecretEnv  string        `yaml:"secret_env"`
 	SecretFile string        `yaml:"secret_file"`
 
 	// BaseURL of the endpoint. Default: the provider's own.
 	BaseURL string `yaml:"base_url"`
-	// Model name as the endpoint knows it; auto is the first one that the endpoint lists (openai).
+	// Model name, as in the API of the endpoint; auto is the first model that the endpoint lists (openai).
 	Model string `yaml:"model"`
-	// APIKey, or the variable or file that has it. For the provider's own address APIKeyEnv is OPENAI_API_KEY or
-	// ANTHROPIC_API_KEY by default; a key is never sent to another address unless it was given for it here.
+	// APIKey, or the variable or file that has it. For the provider's own address, APIKeyEnv is OPENAI_API_KEY or ANTHROPIC_API_KEY by
+	// default. A key is sent to another address only if it is set here.
 	APIKey     secret.Secret `yaml:"api_key"`
 	APIKeyEnv  string        `yaml:"api_key_env"`
 	APIKeyFile string        `yaml:"api_key_file"`
 	// ContextWindow in tokens, at least 512. Default 32768, 200000 for anthropic.
 	ContextWindow int `yaml:"context_window"`
-	// MaxTokens of an answer. Default 0 = the endpoint's own (openai), 4096 (anthropic).
+	// MaxTokens of an answer. Default 0 = the endpoint's default (openai), 4096 (anthropic).
 	MaxTokens int `yaml:"max_tokens"`
-	// Temperature 0 to 2 and TopP 0 to 1. Default: the endpoint's own.
+	// Temperature 0 to 2 and TopP 0 to 1. Default: the endpoint's default.
 	Temperature *float64 `yaml:"temperature"`
 	TopP        *float64 `yaml:"top_p"`
-	// Stop ends an answer where one of these texts begins.
+	// Stop ends an answer at the first of these strings.
 	Stop []string `yaml:"stop"`
-	// FirstByteTimeout and SilenceTimeout bound the wait for the endpoint, 1s to 1h (http, openai, anthropic). Default 60s each.
+	// FirstByteTimeout and SilenceTimeout limit the wait for the endpoint, 1s to 1h (http, openai, anthropic). Default 60s each.
 	FirstByteTimeout Duration `yaml:"first_byte_timeout"`
 	SilenceTimeout   Duration `yaml:"silence_timeout"`
-	// Retries before anything was shown, 0 to 10 (http, openai, anthropic). Default 3.
+	// Retries before any output was shown, 0 to 10 (http, openai, anthropic). Default 3.
 	Retries int `yaml:"retries"`
 	// Price of a million tokens (openai, anthropic, command, http).
 	Price Price `yaml:"price"`
-	// Tools of the gateway that the model or the program may call (openai, anthropic, command, acp): remind, cron, message, sessions, history_search,
-	// send_file, spawn, delegate, or off. Default: all of them, except in turns of /v1 and of hooks, which get tools only where they are listed here.
+	// Tools of the gateway that the model or the program may call (openai, anthropic, command, acp): remind, cron, message, sessions,
+	// history_search, send_file, spawn, delegate, or off. Default: all of them, except in turns of /v1 and of hooks, which have only the
+	// tools that are listed here.
 	Tools ToolNames `yaml:"tools"`
 	// MCP are the servers of mcp.servers whose tools it may call in every turn (openai, anthropic, command, acp). Default none.
 	MCP []string `yaml:"mcp"`
 }
 
-// toolNames are the tools of the gateway.
+// toolNames returns the tools of the gateway.
 func toolNames() []string {
 	return []string{"remind", "cron", "message", "sessions", "history_search", "send_file", "spawn", "delegate"}
 }
@@ -120,10 +125,10 @@ func toolNames() []string {
 // ToolNames is a list of tools, or the word off.
 type ToolNames []string
 
-// toolsOff is the word for no tools.
+// toolsOff is the value for no tools.
 const toolsOff = "off"
 
-// Off reports whether there are to be no tools.
+// Off reports whether the agent has no tools.
 func (t *ToolNames) Off() bool { return len(*t) == 1 && (*t)[0] == toolsOff }
 
 func (t *ToolNames) setWord(word string) bool {
@@ -139,7 +144,7 @@ const (
 	maxOutputLimit     = 64 << 20
 )
 
-// newAgent has the defaults that do not depend on the runner.
+// newAgent returns an agent with the defaults that do not depend on the runner.
 func newAgent() Agent {
 	return Agent{
 		Timeout: 10 * Duration(minute), OutputLimit: defaultOutputLimit, Input: "text", Output: "auto",
@@ -182,8 +187,9 @@ func (a *Agent) fillModel(baseURL, keyEnv string) {
 	}
 }
 
-// ParseShortAgent reads the short form of an agent: the name of a preset, `echo`, `command:PROGRAM ARG…`, `acp:PROGRAM ARG…`, `openai:MODEL@BASE_URL` (without an
-// address: OpenAI's own), `anthropic:MODEL`, or `ENDPOINT:MODEL` with the name of an endpoint. Arguments are split at blanks; there is no quoting, the file has it.
+// ParseShortAgent parses the short form of an agent: the name of a preset, `echo`, `command:PROGRAM ARG…`, `acp:PROGRAM ARG…`,
+// `openai:MODEL@BASE_URL` (without an address: OpenAI's own), `anthropic:MODEL`, or `ENDPOINT:MODEL` with the name of an endpoint.
+// Arguments are split at spaces. Quoting is supported only in the file.
 func ParseShortAgent(short string) (Agent, error) {
 	a := newAgent()
 	kind, rest, _ := strings.Cut(strings.TrimSpace(short), ":")
@@ -220,7 +226,7 @@ func ParseShortAgent(short string) (Agent, error) {
 	return a, nil
 }
 
-// cutModel splits at the @ before an address, because model names may have one of their own.
+// cutModel splits at the @ before an address, because model names may contain an @.
 func cutModel(s string) (model, baseURL string) {
 	if i := strings.LastIndex(s, "@http"); i >= 0 {
 		return s[:i], s[i+1:]
@@ -275,7 +281,7 @@ func (a *Agent) validateDirs(at at) {
 	}
 }
 
-// maxDirs is how many directories a conversation may choose from beside the agent's own.
+// maxDirs is how many directories a conversation may choose from in addition to the agent's own.
 const maxDirs = 20
 
 func (a *Agent) validateRunner(at at) {
@@ -317,7 +323,7 @@ func (a *Agent) validateHTTP(at at) {
 	a.validateWaits(at)
 }
 
-// validateWaits checks how long an endpoint is waited for.
+// validateWaits checks the timeouts of an endpoint.
 func (a *Agent) validateWaits(at at) {
 	at.between("retries", a.Retries, 0, 10)
 	at.durationBetween("first_byte_timeout", a.FirstByteTimeout, Duration(second), Duration(hour))
@@ -342,7 +348,7 @@ func (a *Agent) validateModel(at at) {
 	}
 }
 
-// refuseForeign names settings that belong to another runner.
+// refuseForeign reports settings that belong to another runner.
 func (a *Agent) refuseForeign(at at) {
 	foreign := func(name string, given bool, runners ...string) {
 		for _, r := range runners {

@@ -5,16 +5,16 @@ import (
 	"regexp"
 )
 
-// Price is what a million tokens of an agent cost, in the currency of [Budgets]. Money is counted where Input and Output are given.
+// Price is the price of a million tokens of an agent, in the currency of [Budgets]. Costs are counted when Input and Output are given.
 type Price struct {
-	// Input is the price of a million tokens that the model reads, Output of those that it writes, at most 1000000. 0 = they cost nothing.
+	// Input is the price of a million tokens that the model reads, Output of those that it writes, at most 1000000. 0 = free of charge.
 	Input  *float64 `yaml:"input"`
 	Output *float64 `yaml:"output"`
-	// Cached is the price of a million tokens that the provider had in its cache. Default: Input.
+	// Cached is the price of a million tokens that came from the provider's cache. Default: Input.
 	Cached *float64 `yaml:"cached"`
 }
 
-// Amounts are the three prices; 0 where none is given.
+// Amounts returns the three prices; 0 for a price that is not given.
 func (p Price) Amounts() (input, output, cached float64) {
 	or := func(v *float64, other float64) float64 {
 		if v == nil {
@@ -49,30 +49,30 @@ const (
 	maxTokens = 1 << 50
 )
 
-// amount refuses a number below 0 or above most.
+// amount reports a number below 0 or above most.
 func (a at) amount(name string, value, most float64) {
 	if value < 0 || value > most || math.IsNaN(value) {
 		a.key(name).addf("must be between 0 and %g, is %g", most, value)
 	}
 }
 
-// Budgets bound what agents use. A turn that has passed one is ended before its next request to a model.
+// Budgets limit what agents use. A turn that has exceeded one ends before its next request to a model.
 type Budgets struct {
 	// Currency of prices and budgets, three letters. Default USD.
 	Currency string `yaml:"currency"`
-	// Turn bounds one turn; Job the turns of one job on one day, Principal those of one person, hook or credential, Day those of all. Days begin in
-	// the time zone cron.timezone.
+	// Turn limits one turn; Job the turns of one job on one day, Principal those of one person, hook or credential, Day those of all. Days
+	// begin in the time zone cron.timezone.
 	Turn      Budget `yaml:"turn"`
 	Job       Budget `yaml:"job"`
 	Principal Budget `yaml:"principal"`
 	Day       Budget `yaml:"day"`
 }
 
-// Budget is a bound of tokens, of money, or of both: what is reached first.
+// Budget is a limit of tokens, of money, or of both. The limit that is reached first applies.
 type Budget struct {
-	// Tokens that models read and write. Default 0 = no bound.
+	// Tokens that models read and write. Default 0 = no limit.
 	Tokens int `yaml:"tokens"`
-	// Money in the currency of the budgets. Default 0 = no bound.
+	// Money in the currency of the budgets. Default 0 = no limit.
 	Money float64 `yaml:"money"`
 }
 
@@ -92,7 +92,7 @@ func (b Budgets) all() map[string]Budget {
 	return map[string]Budget{"turn": b.Turn, "job": b.Job, "principal": b.Principal, "day": b.Day}
 }
 
-// checkPrices refuses a budget of money where the requests of an agent cannot be priced: it would bound nothing.
+// checkPrices reports a money budget when the requests of an agent have no price, because it would limit nothing.
 func (c Config) checkPrices(root at) {
 	money := false
 	for _, one := range c.Budgets.all() {

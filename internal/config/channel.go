@@ -7,46 +7,46 @@ import (
 	"laneway/internal/secret"
 )
 
-// Channels are the ways by which people reach the agents.
+// Channels connect people with the agents.
 type Channels struct {
 	Web      WebChannel `yaml:"web"`
 	Telegram Telegram   `yaml:"telegram"`
 }
 
-// WebChannel is the conversation over the gateway's own socket.
+// WebChannel is the channel of the gateway's own socket.
 type WebChannel struct {
-	// DebounceMs is short for queue.debounce_ms. Default 0: what a program or a browser sends is one message already.
+	// DebounceMs is short for queue.debounce_ms. Default 0, because a program or a browser sends a message in one piece.
 	DebounceMs *int          `yaml:"debounce_ms"`
 	Queue      QueueOverride `yaml:"queue"`
 }
 
-// Telegram is one bot, and with Accounts further ones. A bot exists when it has a token.
+// Telegram is one bot, and with Accounts additional ones. A bot exists when it has a token.
 type Telegram struct { //nolint:recvcheck // the decoder gives a new entry its defaults through a pointer
-	// Token of the bot. TokenEnv names the variable, TokenFile the file that has it instead. When none of the three is given and there are
-	// no accounts, the variable TELEGRAM_TOKEN has it.
+	// Token of the bot. TokenEnv or TokenFile name a variable or file that has it. When none of the three is given and there are no
+	// accounts, the variable TELEGRAM_TOKEN has it.
 	Token     secret.Secret `yaml:"token"`
 	TokenEnv  string        `yaml:"token_env"`
 	TokenFile string        `yaml:"token_file"`
-	// Enabled switches the bot without taking its settings away. Default on.
+	// Enabled turns the bot on; when it is off, its settings are kept. Default on.
 	Enabled bool `yaml:"enabled"`
 	// Account names the bot in paths and lists. Default `default`; the key for a bot of Accounts.
 	Account string `yaml:"account"`
-	// Accounts are further bots by name, with the settings of this one but account, accounts, queue and debounce_ms.
+	// Accounts are additional bots by name, with the settings of this one except account, accounts, queue and debounce_ms.
 	Accounts map[string]Telegram `yaml:"accounts"`
 	// Mode is polling or webhook. Default polling.
 	Mode string `yaml:"mode"`
 	// APIURL is the address of the Bot API. Default https://api.telegram.org.
 	APIURL string `yaml:"api_url"`
-	// WebhookURL is the public address that Telegram calls; WebhookSecret proves that it is Telegram, 32 characters or more.
+	// WebhookURL is the public address that Telegram calls. WebhookSecret authenticates Telegram, 32 characters or more.
 	WebhookURL        string        `yaml:"webhook_url"`
 	WebhookSecret     secret.Secret `yaml:"webhook_secret"`
 	WebhookSecretEnv  string        `yaml:"webhook_secret_env"`
 	WebhookSecretFile string        `yaml:"webhook_secret_file"`
 	// Access is pairing, allowlist, open or disabled. Default pairing.
 	Access string `yaml:"access"`
-	// Allow are the people who may send messages, by numeric id. An empty list allows none.
+	// Allow are the people who may send messages, by numeric id. With an empty list, no person may.
 	Allow []ID `yaml:"allow"`
-	// Groups are the group chats in which the bot answers, by numeric id. An empty list is none.
+	// Groups are the group chats in which the bot answers, by numeric id. With an empty list, it answers in no group.
 	Groups []ID `yaml:"groups"`
 	// Members may send messages in a listed group: listed (those in Allow) or any. Default listed.
 	Members string `yaml:"members"`
@@ -65,10 +65,10 @@ type Telegram struct { //nolint:recvcheck // the decoder gives a new entry its d
 	Queue      QueueOverride `yaml:"queue"`
 }
 
-// Configured reports whether the bot has a token and is switched on.
+// Configured reports whether the bot has a token and is enabled.
 func (t Telegram) Configured() bool { return t.Enabled && t.Token.IsSet() }
 
-// Bots are the bots that exist, the unnamed one first, then by name.
+// Bots returns the configured bots, the unnamed one first, then by name.
 func (t Telegram) Bots() []Telegram {
 	var bots []Telegram
 	if t.Configured() {
@@ -117,7 +117,7 @@ func (c Channels) validate(a at, global Queue) {
 	}
 }
 
-// validateAccount checks a further bot of a main one.
+// validateAccount checks an additional bot of a main one.
 func (t Telegram) validateAccount(a at, name string, lead Telegram) {
 	t.validate(a)
 	for _, foreign := range []struct {
@@ -173,5 +173,5 @@ func checkHTTPURL(a at, raw string) {
 	}
 }
 
-// needsSecret is the sentence of every secret that proves a caller to us.
+// needsSecret is the error for a short secret with which a caller authenticates to the gateway.
 func needsSecret(path string) string { return fmt.Sprintf("%s needs %d characters", path, minSecret) }

@@ -9,8 +9,8 @@ import (
 	"laneway/internal/secret"
 )
 
-// Config is every setting of a gateway. [Default] gives the defaults; the comment of a field has its unit, bounds and
-// special values. A Config is a value: copying it copies the settings, but its maps and slices are shared and must not be changed.
+// Config is every setting of a gateway. [Default] gives the defaults; the comment of a field has its unit, range and special values. A
+// Config is a value: copying it copies the settings, but its maps and slices are shared and must not be changed.
 type Config struct {
 	// Listen are the addresses of the main listener, `host:port`. Default 127.0.0.1:18790. An empty host means every address.
 	Listen []string `yaml:"listen"`
@@ -21,24 +21,24 @@ type Config struct {
 	Pprof bool `yaml:"pprof"`
 	// Dashboard serves /dashboard. Default on.
 	Dashboard bool `yaml:"dashboard"`
-	// BehindTLSProxy states that nothing reaches the port but through TLS, or from the same host.
+	// BehindTLSProxy states that the port is reached only through a TLS proxy or from the same host.
 	BehindTLSProxy bool `yaml:"behind_tls_proxy"`
-	// TrustedProxies are addresses and networks whose forwarding headers count. Default none.
+	// TrustedProxies are addresses and networks whose forwarding headers are trusted. Default empty.
 	TrustedProxies []string `yaml:"trusted_proxies"`
-	// AllowedHosts are further values of the Host header, without a port.
+	// AllowedHosts are additional values of the Host header, without a port.
 	AllowedHosts []string `yaml:"allowed_hosts"`
-	// AllowedOrigins are further exact origins, `https://host[:port]`.
+	// AllowedOrigins are additional exact origins, `https://host[:port]`.
 	AllowedOrigins []string `yaml:"allowed_origins"`
-	// WebhookAllowedHosts are hosts that outgoing webhooks may reach although their addresses are private.
+	// WebhookAllowedHosts are hosts with private addresses that outgoing webhooks may nevertheless reach.
 	WebhookAllowedHosts []string `yaml:"webhook_allowed_hosts"`
 
-	// Token gives every right; TokenFile names a file with it. Without both the data directory's own file is used.
+	// Token has every permission; TokenFile names a file with it. When both are missing, the token file of the data directory is used.
 	Token     secret.Secret `yaml:"token"`
 	TokenFile string        `yaml:"token_file"`
-	// Password gives the same rights as the token, for clients that ask for one.
+	// Password has the same permissions as the token, for clients that ask for a password.
 	Password     secret.Secret `yaml:"password"`
 	PasswordFile string        `yaml:"password_file"`
-	// WriteToken gives reading and writing, ReadToken reading only.
+	// WriteToken permits reading and writing, ReadToken only reading.
 	WriteToken     secret.Secret `yaml:"write_token"`
 	WriteTokenFile string        `yaml:"write_token_file"`
 	ReadToken      secret.Secret `yaml:"read_token"`
@@ -48,21 +48,21 @@ type Config struct {
 	Database DatabaseURL `yaml:"database"`
 	// DatabaseConns is the size of the Postgres pool, 2 to 1000. Default 20. SQLite ignores it.
 	DatabaseConns int `yaml:"database_conns"`
-	// Data is the data directory. Default $XDG_DATA_HOME/laneway, else ~/.local/share/laneway.
+	// Data is the data directory. Default $XDG_DATA_HOME/laneway, or ~/.local/share/laneway.
 	Data string `yaml:"data"`
-	// Roles are what this process does: gateway, channels, cron, worker. Default all of them.
+	// Roles of this process: gateway, channels, cron, worker. Default all of them.
 	Roles []string `yaml:"roles"`
-	// DrainTimeout is how long running turns may go on after a stop was asked for, 0s to 1h. Default 30s.
+	// DrainTimeout is how long running turns may continue after a stop was requested, 0s to 1h. Default 30s.
 	DrainTimeout Duration `yaml:"drain_timeout"`
 
-	// ShutdownDelay is how long a gateway that was asked to stop serves on with /readyz failing, so that load balancers send new work elsewhere before its
-	// ports close; part of DrainTimeout, 0s to DrainTimeout. Default 0s.
+	// ShutdownDelay is how long a stopping gateway keeps serving while /readyz fails, so that load balancers send new work elsewhere before
+	// its ports close. It is part of DrainTimeout, 0s to DrainTimeout. Default 0s.
 	ShutdownDelay Duration `yaml:"shutdown_delay"`
 
-	// Agent is a short form for trying: `echo`, `command:PROGRAM ARG…`, `openai:MODEL@BASE_URL`, `anthropic:MODEL`. It
-	// becomes the agent `main`.
+	// Agent is a short form for trying laneway: `echo`, `command:PROGRAM ARG…`, `openai:MODEL@BASE_URL`, `anthropic:MODEL`. It becomes the
+	// agent `main`.
 	Agent string `yaml:"agent"`
-	// DefaultAgent answers where a message names none. Default `main` where it exists, else the only agent.
+	// DefaultAgent answers messages that name no agent. Default `main` if it exists, otherwise the only agent.
 	DefaultAgent string `yaml:"default_agent"`
 
 	Lanes    Lanes            `yaml:"lanes"`
@@ -70,7 +70,8 @@ type Config struct {
 	Agents   map[string]Agent `yaml:"agents"`
 	Channels Channels         `yaml:"channels"`
 	Cron     Cron             `yaml:"cron"`
-	// Retention is how long messages that are over, their turns, and what was sent are kept, at least 2d. Default 30d. 0 = for ever. Transcripts stay.
+	// Retention is how long finished messages, their turns, and sent messages are kept, at least 2d. Default 30d. 0 = for ever. Transcripts
+	// are kept.
 	Retention Duration        `yaml:"retention"`
 	History   History         `yaml:"history"`
 	Limits    Limits          `yaml:"limits"`
@@ -81,35 +82,37 @@ type Config struct {
 	Log       Log             `yaml:"log"`
 }
 
-// Cron are the settings of the scheduler of jobs.
+// Cron are the settings of the cron scheduler.
 type Cron struct {
-	// Enabled switches the scheduler. Default on. Off: jobs are kept and shown, nothing fires.
+	// Enabled turns the scheduler on. Default on. When it is off, jobs are kept and shown, but do not fire.
 	Enabled bool `yaml:"enabled"`
-	// Timezone of schedules that name none: an IANA name or UTC. Default UTC.
+	// Timezone of schedules that name no time zone: an IANA name or UTC. Default UTC.
 	Timezone string `yaml:"timezone"`
-	// MinInterval is the shortest distance of two fires for operators, 1s to 1d. Default 1s.
+	// MinInterval is the shortest interval between two fires for operators, 1s to 1d. Default 1s.
 	MinInterval Duration `yaml:"min_interval"`
 	// UserMinInterval is the same for chat users and agents, at least MinInterval. Default 1m.
 	UserMinInterval Duration `yaml:"user_min_interval"`
-	// MaxJobs is how many jobs there may be in all. Default 1000000.
+	// MaxJobs is the maximum number of jobs in total. Default 1000000.
 	MaxJobs int `yaml:"max_jobs"`
-	// MaxJobsPerOwner bounds the jobs of one chat user or agent. Default 50. 0 = they may have none.
+	// MaxJobsPerOwner limits the jobs of one chat user or agent. Default 50. 0 = no job is allowed.
 	MaxJobsPerOwner int `yaml:"max_jobs_per_owner"`
-	// MaxRunsPerDay bounds the runs of one chat user or agent. Default 200. 0 = no bound.
+	// MaxRunsPerDay limits the runs of one chat user or agent. Default 200. 0 = no limit.
 	MaxRunsPerDay int `yaml:"max_runs_per_day"`
-	// Retention is how long ledger rows with the sessions of isolated runs, and the sessions of tasks and compactions are kept, at least 1h. Default 30d.
+	// Retention is how long ledger rows with the sessions of isolated runs, and the sessions of tasks and compactions are kept, at least
+	// 1h. Default 30d.
 	Retention Duration `yaml:"retention"`
-	// RetentionRuns is how many ledger rows each job keeps at most. Default 10000. 0 = no bound.
+	// RetentionRuns is the maximum number of ledger rows of each job. Default 10000. 0 = no limit.
 	RetentionRuns int `yaml:"retention_runs"`
-	// Payloads are payload kinds that run on this host: command, script. Default none.
+	// Payloads are the payload kinds that may run on this host: command, script. Default empty.
 	Payloads []string `yaml:"payloads"`
-	// ScriptInterpreter reads scripts from its standard input; needed for the payload kind script.
+	// ScriptInterpreter reads scripts from its standard input; required for the payload kind script.
 	ScriptInterpreter string `yaml:"script_interpreter"`
-	// WebhookSecret signs outgoing webhooks. WebhookSecretEnv and WebhookSecretFile name where it is instead.
+	// WebhookSecret signs outgoing webhooks. WebhookSecretEnv or WebhookSecretFile name a variable or file that has it.
 	WebhookSecret     secret.Secret `yaml:"webhook_secret"`
 	WebhookSecretEnv  string        `yaml:"webhook_secret_env"`
 	WebhookSecretFile string        `yaml:"webhook_secret_file"`
-	// WebhookToken is sent with outgoing webhooks as a bearer token. WebhookTokenEnv and WebhookTokenFile name where it is instead.
+	// WebhookToken is sent with outgoing webhooks as a bearer token. WebhookTokenEnv or WebhookTokenFile name a variable or file that has
+	// it.
 	WebhookToken     secret.Secret `yaml:"webhook_token"`
 	WebhookTokenEnv  string        `yaml:"webhook_token_env"`
 	WebhookTokenFile string        `yaml:"webhook_token_file"`
@@ -120,38 +123,41 @@ type Limits struct {
 	// CronWrites and Chat are calls of one principal in 60 s. Defaults 300 and 600.
 	CronWrites int `yaml:"cron_writes"`
 	Chat       int `yaml:"chat"`
-	// Requests are requests of one connection in a second, and as many control frames and empty continuation frames. Default 200.
+	// Requests are requests of one connection in a second; the same limit applies to control frames and to empty continuation frames.
+	// Default 200.
 	Requests int `yaml:"requests"`
 	// Hooks are calls of one hook in 60 s. Default 60.
 	Hooks int `yaml:"hooks"`
-	// Bytes are bytes of all these calls of one principal or hook in 60 s, which is what one credential can make the database grow by. Default
-	// 16777216 (16 MiB), 0 = no bound, else 65536 to 1099511627776.
+	// Bytes are the bytes of all these calls of one principal or hook in 60 s, which limits how fast one credential can make the database
+	// grow. Default 16777216 (16 MiB), 0 = no limit, otherwise 65536 to 1099511627776.
 	Bytes int `yaml:"bytes"`
 	// ChatUser are messages of one chat user in 60 s. Default 20.
 	ChatUser int `yaml:"chat_user"`
-	// ChatUserBytes are the bytes of the files of one chat user in 60 s. Default 104857600 (100 MiB), 0 = no bound, else 65536 to 1099511627776.
+	// ChatUserBytes are the bytes of the files of one chat user in 60 s. Default 104857600 (100 MiB), 0 = no limit, otherwise 65536 to
+	// 1099511627776.
 	ChatUserBytes int `yaml:"chat_user_bytes"`
-	// UserTurns are turns at once of one chat user, agent or hook, or of one token that sees its own only, in one process, those of their jobs included;
-	// what is over it waits. Default 10.
+	// UserTurns are the concurrent turns in one process of one chat user, agent or hook, or of one token that sees only its own data,
+	// including the turns of their jobs. Other turns wait. Default 10.
 	UserTurns int `yaml:"user_turns"`
-	// OwnWaiting is how many messages of one hook, or of one token that sees its own only, may wait in one process; CallerWaiting of any other
-	// credential. More are refused with RATE_LIMITED. Jobs are never refused. Defaults 100 and 10000. 0 = no bound.
+	// OwnWaiting is how many messages of one hook, or of one token that sees only its own data, may wait in one process; CallerWaiting is
+	// the same for any other credential. More are refused with RATE_LIMITED. Jobs are never refused. Defaults 100 and 10000. 0 = no limit.
 	OwnWaiting    int `yaml:"own_waiting"`
 	CallerWaiting int `yaml:"waiting"`
-	// OwnSessions is how many sessions one hook, or one token that sees its own only, may name; CallerSessions any other credential. More are refused
-	// with LIMIT_EXCEEDED. A session that continues an earlier response counts, too. Those that the gateway makes (main, runs of jobs, completions
-	// without a user) do not count. Defaults 10000 and 1000000. 0 = no bound.
+	// OwnSessions is how many sessions one hook, or one token that sees only its own data, may name; CallerSessions is the same for any
+	// other credential. More are refused with LIMIT_EXCEEDED. A session that continues an earlier response counts. Sessions that the
+	// gateway makes (main, runs of jobs, completions without a user) do not count. Defaults 10000 and 1000000. 0 = no limit.
 	OwnSessions    int `yaml:"own_sessions"`
 	CallerSessions int `yaml:"sessions"`
-	// FreeSpace is how many bytes must be free on the disks of the data directory and of a SQLite database; below it new messages are
-	// refused, and what was accepted before goes on. Default 134217728 (128 MiB). 0 = it is not looked at.
+	// FreeSpace is how many bytes must be free on the disks of the data directory and of a SQLite database. Below it new messages are
+	// refused, and accepted messages continue. Default 134217728 (128 MiB). 0 = no check.
 	FreeSpace int `yaml:"free_space"`
 	// MaxPayload is the largest message on a socket in bytes, 65536 to 26214400. Default 1048576.
 	MaxPayload int `yaml:"max_payload"`
 	// MaxBuffered is the send buffer of one socket in bytes, at least MaxPayload. Default 8388608.
 	MaxBuffered int `yaml:"max_buffered"`
-	// Sockets is how many may be open; Unauthenticated of them before their handshake, UnauthenticatedPerAddress of these from one
-	// address or IPv6 /64, at least 256 from loopback and from each trusted proxy. Beyond that the oldest is closed. Defaults 10000, 512, 32. Of plain HTTP connections there may be 1024 besides, and UnauthenticatedPerAddress from one address (not on
+	// Sockets is how many may be open. Unauthenticated limits those before their handshake, and UnauthenticatedPerAddress limits these from
+	// one address or IPv6 /64, with at least 256 from loopback and from each trusted proxy. Beyond a limit the oldest is closed. Defaults
+	// 10000, 512, 32. In addition, 1024 plain HTTP connections may be open, and UnauthenticatedPerAddress from one address (not on
 	// loopback, not from trusted proxies).
 	Sockets                   int `yaml:"sockets"`
 	Unauthenticated           int `yaml:"unauthenticated"`
@@ -162,21 +168,22 @@ type Limits struct {
 
 // Cluster are the settings of several replicas on one database.
 type Cluster struct {
-	// NodeID is the name of this replica in lists. Default: made from the host name.
+	// NodeID is the name of this replica in lists. Default: derived from the host name.
 	NodeID string `yaml:"node_id"`
-	// Lease is how long a silent replica keeps its sessions, 3s to 10m. Default 15s.
+	// Lease is how long a replica that sends no heartbeat keeps its sessions, 3s to 10m. Default 15s.
 	Lease Duration `yaml:"lease"`
-	// Heartbeat renews the lease; a lease has at least three of them. Default 3s.
+	// Heartbeat is the interval at which the lease is renewed; a lease lasts at least three of them. Default 3s.
 	Heartbeat Duration `yaml:"heartbeat"`
-	// Sweep is how often unowned work is looked for, 100ms to 1m. Default 1s.
+	// Sweep is the interval of the search for unowned work, 100ms to 1m. Default 1s.
 	Sweep Duration `yaml:"sweep"`
-	// AgentWait is how long work waits for an agent that no running replica has, 1m to 30d, 0 = until one has it: then messages fail with a notice. Default 10m.
+	// AgentWait is how long work waits for an agent that no running replica has, 1m to 30d, 0 = without limit. After that, messages fail
+	// with a notice. Default 10m.
 	AgentWait Duration `yaml:"agent_wait"`
 }
 
 // Hook is one incoming webhook, `POST /hooks/{name}`.
 type Hook struct {
-	// Secret proves the sender, 32 characters or more. SecretEnv and SecretFile name where it is instead.
+	// Secret authenticates the sender, 32 characters or more. SecretEnv or SecretFile name a variable or file that has it.
 	Secret     secret.Secret `yaml:"secret"`
 	SecretEnv  string        `yaml:"secret_env"`
 	SecretFile string        `yaml:"secret_file"`
@@ -188,7 +195,8 @@ type Hook struct {
 	Session string `yaml:"session"`
 	// Prefix is put before the text.
 	Prefix string `yaml:"prefix"`
-	// AllowSessionKey lets the caller name the session: the main one or a free name, and none of a chat, a job or another principal.
+	// AllowSessionKey lets the caller name the session: the main one or a free name, but not a session of a chat, a job or another
+	// principal.
 	AllowSessionKey bool `yaml:"allow_session_key"`
 }
 
@@ -198,7 +206,7 @@ type Log struct {
 	Level string `yaml:"level"`
 	// Format is text or json. Default text.
 	Format string `yaml:"format"`
-	// File is the absolute path of a file for the log; at 64 MiB it becomes FILE.1, which it replaces. Default "": standard error.
+	// File is the absolute path of the log file. At 64 MiB it is renamed to FILE.1, replacing that file. Default "": standard error.
 	File string `yaml:"file"`
 }
 
@@ -215,8 +223,8 @@ func (c Config) HasRole(role string) bool {
 	return slices.Contains(c.Roles, role)
 }
 
-// Public reports whether an address of the main listener can be reached from other hosts. Everything outside 127.0.0.0/8, ::1
-// and `localhost` is public, so an empty host and 0.0.0.0 are, too. An address that cannot be read counts as public.
+// Public reports whether an address of the main listener can be reached from other hosts. Everything except 127.0.0.0/8, ::1 and
+// `localhost` is public, including an empty host and 0.0.0.0. An address that cannot be parsed counts as public.
 func Public(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -225,7 +233,7 @@ func Public(address string) bool {
 	return !loopbackHost(host)
 }
 
-// PublicListen is the first public address of the main listener, "" when there is none.
+// PublicListen returns the first public address of the main listener, or "".
 func (c Config) PublicListen() string {
 	for _, address := range c.Listen {
 		if Public(address) {
@@ -243,8 +251,8 @@ func loopbackHost(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// Hosts are the values of the Host header, without a port, that name this gateway: AllowedHosts, and the names in Listen. Addresses that it listens
-// on are known without.
+// Hosts returns the values of the Host header, without a port, that name this gateway: AllowedHosts and the names in Listen. Addresses on
+// which it listens are always accepted and not included.
 func (c Config) Hosts() []string {
 	hosts := slices.Clone(c.AllowedHosts)
 	for _, entry := range c.Listen {
@@ -257,7 +265,7 @@ func (c Config) Hosts() []string {
 	return hosts
 }
 
-// TrustedPrefixes are TrustedProxies as networks. Entries that [Config.Validate] refuses are left out.
+// TrustedPrefixes returns TrustedProxies as networks. Entries that [Config.Validate] refuses are left out.
 func (c Config) TrustedPrefixes() []netip.Prefix {
 	var all []netip.Prefix
 	for _, entry := range c.TrustedProxies {

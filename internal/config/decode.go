@@ -15,20 +15,20 @@ import (
 	"laneway/internal/secret"
 )
 
-// maxFile is the largest configuration file in bytes; a larger one is something else.
+// maxFile is the maximum size of a configuration file in bytes; a larger file is not a configuration.
 const maxFile = 1 << 20
 
-// layers writes values into a Config and remembers where each came from and what was wrong with it. It walks over the nodes of the YAML library
-// instead of decoding into the structs: the library's decoder names the line of a fault but not its path, and keeps no place of a value that is right.
+// layers writes values into a Config and records the source and the faults of each. It walks the nodes of the YAML library instead of
+// decoding into the structs: the library's decoder reports the line of a fault but not its path, and records no position of valid values.
 type layers struct {
 	sources map[string]Source
 	faults  FaultsError
 }
 
-// defaulted is a map entry that has defaults of its own.
+// defaulted is a map entry with its own defaults.
 type defaulted interface{ setDefaults() }
 
-// file lays a YAML document over cfg. name is how the file is called in faults.
+// file applies a YAML document to cfg. name is the name of the file in faults.
 func (l *layers) file(cfg *Config, name string, text []byte) {
 	if len(text) > maxFile {
 		l.faults = append(l.faults, Fault{Source: Source{SourceFile, name}, Message: "is larger than 1 MiB; it is no configuration"})
@@ -53,17 +53,17 @@ func (l *layers) file(cfg *Config, name string, text []byte) {
 	}
 }
 
-// yamlMessage is the library's sentence without its own name in front.
+// yamlMessage returns the library's message without its prefix.
 func yamlMessage(err error) string { return strings.TrimPrefix(err.Error(), "yaml: ") }
 
-// input is one place from which nodes are read.
+// input is one source of nodes.
 type input struct {
 	*layers
 	source SourceKind
 	name   string
 }
 
-// place of a node: the line of the file, or the variable or flag as it is.
+// place returns the place of a node: the line of the file, or the name of the variable or flag.
 func (in input) place(n *yaml.Node) Source {
 	if in.source == SourceFile {
 		return Source{in.source, in.name + ":" + strconv.Itoa(n.Line)}
@@ -103,8 +103,8 @@ func (in input) value(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// null keeps the default of a key without a value, as `channels:` with every line below it commented out. A secret without
-// a value is refused: "set but empty" is never "no secret".
+// null keeps the default of a key without a value, such as `channels:` when every line below it is commented out. A secret without a value
+// is refused: "set but empty" never means "no secret".
 func (in input) null(n *yaml.Node, v reflect.Value, path string) {
 	switch v.Interface().(type) {
 	case secret.Secret, DatabaseURL:
@@ -146,7 +146,7 @@ func (in input) entries(n *yaml.Node, v reflect.Value, path string) {
 	})
 }
 
-// pairs calls fn for each key of a mapping; a key that comes twice is a fault, because one of its values would vanish.
+// pairs calls fn for each key of a mapping. A duplicate key is a fault, because one of its values would be ignored.
 func (in input) pairs(n *yaml.Node, path string, fn func(key, value *yaml.Node)) {
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -164,7 +164,7 @@ func (in input) pairs(n *yaml.Node, path string, fn func(key, value *yaml.Node))
 	}
 }
 
-// worded is a list for which there is a word besides.
+// worded is a list that may also be given as one word.
 type worded interface{ setWord(word string) bool }
 
 func (in input) list(n *yaml.Node, v reflect.Value, path string) {
@@ -230,7 +230,7 @@ func (in input) scalar(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// setScalar reads a number or a switch from text, as files, variables and flags hold it.
+// setScalar parses a number or a boolean from text, as in files, variables and flags.
 func setScalar(v reflect.Value, text string) error {
 	switch v.Kind() {
 	case reflect.Bool:
@@ -312,7 +312,7 @@ func fieldsOf(t reflect.Type) map[string]int {
 	return fields
 }
 
-// suggestion names the setting that was probably meant: the one that differs by the fewest letters, one or (in longer words) two.
+// suggestion returns the setting that was probably meant: the closest one that differs by one letter, or by two in longer words.
 func suggestion(given string, fields map[string]int) string {
 	names := make([]string, 0, len(fields))
 	for name := range fields {

@@ -21,8 +21,8 @@ const (
 	MainAgent = "main"
 )
 
-// Default is the configuration of a gateway without any setting, except for the data directory, which needs the
-// environment, and the agents, which [Load] fills in when there are none.
+// Default returns the configuration of a gateway without any setting. It lacks the data directory, which depends on the environment, and
+// the agents, which [Load] adds when none is configured.
 func Default() Config {
 	return Config{
 		Listen:        []string{DefaultListen},
@@ -55,7 +55,7 @@ func defaultQueue() Queue {
 
 func (t *Telegram) setDefaults() {
 	*t = defaultTelegram()
-	t.Account = "" // its key, see fill
+	t.Account = "" // its key in Accounts, see fill
 }
 
 func defaultTelegram() Telegram {
@@ -80,8 +80,8 @@ func defaultLimits() Limits {
 	}
 }
 
-// DefaultData is the data directory of the user: $XDG_DATA_HOME/laneway, else ~/.local/share/laneway; "" when the environment
-// names neither. A relative XDG_DATA_HOME is ignored, as its standard asks for.
+// DefaultData returns the data directory of the user: $XDG_DATA_HOME/laneway, or ~/.local/share/laneway; "" when the environment has
+// neither variable. A relative XDG_DATA_HOME is ignored, as its specification requires.
 func DefaultData(lookupEnv func(string) (string, bool)) string {
 	if xdg, _ := lookupEnv("XDG_DATA_HOME"); filepath.IsAbs(xdg) {
 		return filepath.Join(xdg, "laneway")
@@ -92,7 +92,7 @@ func DefaultData(lookupEnv func(string) (string, bool)) string {
 	return ""
 }
 
-// setDefaults makes the entry of a map begin with its defaults before the file is laid over it.
+// setDefaults sets the defaults of a map entry before the file is applied to it.
 func (a *Agent) setDefaults() { *a = newAgent() }
 
 func (h *Hook) setDefaults() { h.Scheme = "laneway" }

@@ -16,7 +16,7 @@ import (
 	"laneway/internal/secret"
 )
 
-// instructions reads a Dockerfile: one line per instruction, continued lines joined, comments left out.
+// instructions parses a Dockerfile: one line per instruction, continued lines joined, comments removed.
 func instructions(t *testing.T, file string) [][2]string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -36,7 +36,7 @@ func instructions(t *testing.T, file string) [][2]string {
 	return out
 }
 
-// TestTheImageIsStaticAndRunsWithoutRights reads the Dockerfile as its last stage will be run.
+// TestTheImageIsStaticAndRunsWithoutRights checks the last stage of the Dockerfile.
 func TestTheImageIsStaticAndRunsWithoutRights(t *testing.T) {
 	t.Parallel()
 	known := []string{"FROM", "WORKDIR", "COPY", "RUN", "ARG", "LABEL", "USER", "ENV", "VOLUME", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
@@ -98,7 +98,7 @@ func composeServices(t *testing.T) map[string]composeService {
 	return c.Services
 }
 
-// TestTheComposeFileGivesNoRights reads compose.yaml.
+// TestTheComposeFileGivesNoRights checks compose.yaml.
 func TestTheComposeFileGivesNoRights(t *testing.T) {
 	t.Parallel()
 	services := composeServices(t)
@@ -140,7 +140,7 @@ func TestTheComposeFileGivesNoRights(t *testing.T) {
 	}
 }
 
-// The program of the service `secrets` runs here as it stands in compose.yaml, in a directory of the test.
+// The program of the service `secrets` runs unchanged from compose.yaml, in a directory of the test.
 func TestTheComposeFileGeneratesSecretsOnce(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -149,7 +149,7 @@ func TestTheComposeFileGeneratesSecretsOnce(t *testing.T) {
 	dir := t.TempDir()
 	owner := "chown"
 	if os.Geteuid() != 0 {
-		owner = ":" // only root can give files away
+		owner = ":" // only root can change the owner of a file
 	}
 	program := strings.NewReplacer("$$", "$", "cd /secrets", "cd "+dir, "chown", owner).Replace(composeServices(t)["secrets"].Command[0])
 	generate := func(env ...string) map[string]string {
@@ -188,7 +188,7 @@ func TestTheComposeFileGeneratesSecretsOnce(t *testing.T) {
 	}
 }
 
-// TestTheUnitGivesNoRights reads deploy/laneway.service.
+// TestTheUnitGivesNoRights checks deploy/laneway.service.
 func TestTheUnitGivesNoRights(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../deploy/laneway.service")

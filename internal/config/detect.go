@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Models that a detected provider is asked for. LANEWAY_AGENTS_MAIN_MODEL names another.
+// The models of detected providers. LANEWAY_AGENTS_MAIN_MODEL overrides them.
 const (
 	detectedOpenAIModel    = "gpt-5-mini"
 	detectedAnthropicModel = "claude-sonnet-4-5"
@@ -14,15 +14,15 @@ const (
 	ollamaPort             = "11434"
 )
 
-// Variables of providers that name an agent when none is configured.
+// Variables of providers that select an agent when none is configured.
 const (
 	openAIKey    = "OPENAI_API_KEY"
 	anthropicKey = "ANTHROPIC_API_KEY"
 	ollamaHost   = "OLLAMA_HOST"
 )
 
-// detectAgent makes the agent main when none is configured: from the well-known variable of a provider, else the echo. A
-// runner that the environment names for main counts as configured.
+// detectAgent makes the agent main when none is configured: from the well-known variable of a provider, otherwise the echo agent. A runner
+// that the environment sets for main counts as configured.
 func (l *Loaded) detectAgent(cfg *Config, lookup func(string) (string, bool)) {
 	a := newAgent()
 	if _, named := lookup("LANEWAY_AGENTS_MAIN_RUNNER"); named {
@@ -55,7 +55,7 @@ func (l *Loaded) detectAgent(cfg *Config, lookup func(string) (string, bool)) {
 	l.Notes = append(l.Notes, "agent main is "+a.Runner+" with the model "+a.Model+", because "+variable+" is set; LANEWAY_AGENTS_MAIN_MODEL names another")
 }
 
-// noteUnused names each variable of a provider that is set and that no agent uses: its user expects that provider to answer.
+// noteUnused notes each provider variable that is set but used by no agent, because the user expects that provider to answer.
 func (l *Loaded) noteUnused(cfg *Config) {
 	place := l.Source("agents." + cfg.DefaultAgent + ".runner").Place
 	for _, name := range []string{openAIKey, anthropicKey, ollamaHost} {
@@ -71,10 +71,10 @@ func (l *Loaded) noteUnused(cfg *Config) {
 	}
 }
 
-// telegramToken is the variable that alone is enough for a bot.
+// telegramToken is the variable that suffices to configure a bot.
 const telegramToken = "TELEGRAM_TOKEN"
 
-// detectBot makes the bot of the well-known variable when no bot is configured.
+// detectBot makes a bot from the well-known variable when no bot is configured.
 func (l *Loaded) detectBot(cfg *Config) {
 	tg := &cfg.Channels.Telegram
 	if !tg.Enabled || tg.Token.IsSet() || tg.TokenEnv != "" || tg.TokenFile != "" || len(tg.Accounts) > 0 || !has(l.env, telegramToken) {
@@ -90,8 +90,8 @@ func has(lookup func(string) (string, bool), name string) bool {
 	return found
 }
 
-// ollamaURL is the address of Ollama's OpenAI-compatible endpoint. OLLAMA_HOST may lack the scheme and the port, and names
-// 0.0.0.0 where the server listens everywhere, which is no address to call.
+// ollamaURL returns the address of Ollama's OpenAI-compatible endpoint. OLLAMA_HOST may lack the scheme and the port. It is 0.0.0.0 when
+// the server listens on every address, and that address cannot be dialled.
 func ollamaURL(host string) string {
 	host = strings.TrimSpace(host)
 	if !strings.Contains(host, "://") {
@@ -99,7 +99,7 @@ func ollamaURL(host string) string {
 	}
 	u, err := url.Parse(host)
 	if err != nil || u.Hostname() == "" {
-		return host + "/v1" // refused by the check of base_url, with its value
+		return host + "/v1" // the check of base_url refuses it and shows its value
 	}
 	name, port := u.Hostname(), u.Port()
 	if name == "0.0.0.0" {

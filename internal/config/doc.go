@@ -2,34 +2,34 @@
 //
 // # Ideas
 //
-// One path names a setting everywhere. The key `queue.cap` of the YAML file is the variable LANEWAY_QUEUE_CAP, and the same
-// word stands in every complaint. Nothing is declared twice: the yaml tag of a field is its path, and the variable is made
-// from the path. A few settings have short names besides; [Aliases] lists them.
+// One path names a setting everywhere. The key `queue.cap` of the YAML file is the variable LANEWAY_QUEUE_CAP, and every error uses the
+// same path. Nothing is declared twice: the yaml tag of a field is its path, and the name of the variable is derived from the path. A few
+// settings also have short names, see [Aliases].
 //
-// Layers lie on each other: defaults, then the file, then the environment, then flags. Each remembers where a value came
-// from, so that `laneway serve --print-config` can print it and a fault can name the line or the variable to change.
+// Layers are applied in order: defaults, file, environment, flags. The source of each value is recorded, so that `laneway serve
+// --print-config` can print it and a fault can name the line or the variable to change.
 //
-// All faults are reported at once. Unknown keys, wrong types, values out of range and relations that cannot hold are
-// collected as [FaultsError]; a start is refused with exit code 78 and every sentence that is needed to mend it.
+// All faults are reported at once. Unknown keys, wrong types, values out of range and contradictory settings are collected as
+// [FaultsError]. The start is refused with exit code 78 and a sentence for each fault.
 //
 // Secrets have the type of package secret, which is never printed.
 //
-// # Two gates
+// # Two checks
 //
-// [Load] answers the question "is this a configuration?". [Preflight] answers "may it start here?": addresses against the
-// strength of tokens, modes of files, TLS in front, the database's certificate. Preflight only looks. [Plan.Prepare] is
-// the first thing that writes: the data directory (0700) and the token file (0600), and only after every check has passed.
+// [Load] checks whether the settings are a valid configuration. [Preflight] checks whether it may start on this machine: the strength of
+// tokens for the addresses, modes of files, TLS, the database's certificate. Preflight changes nothing. Only after every check has passed,
+// [Plan.Prepare] writes the data directory (0700) and the token file (0600).
 //
 // # What it does not do
 //
-// It reads no environment by itself: the caller provides a lookup function. It opens no socket and no database, resolves no
-// name, starts no goroutine, and imports no other package of this module, so that everything can take its values from it.
+// It reads no environment itself: the caller provides a lookup function. It opens no socket and no database, resolves no name and starts no
+// goroutine. It imports no other package of this module, so every package can use it.
 //
 // # Example
 //
 //	loaded, err := config.Load(config.Options{File: "laneway.yaml", LookupEnv: os.LookupEnv})
 //	if err != nil {
-//		return err // config.FaultsError: each with path, place and sentence
+//		return err // config.FaultsError: each fault with path, place and sentence
 //	}
 //	plan, err := config.Preflight(loaded)
 //	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ownPrefixes begin the names of the gateway's own variables, which never pass to a program by a pattern or by name.
+// ownPrefixes are the prefixes of the gateway's own variables, which are never passed to a program.
 func ownPrefixes() []string { return []string{"LANEWAY_", "GOCLAW_"} }
 
 // validatePass checks a variable or a pattern of env_pass.
@@ -23,16 +23,16 @@ func validatePass(at at, pattern string) {
 	}
 }
 
-// Passed are the variables of the gateway that pass to the program of an agent: those of its preset, and those of env_pass. environ is the environment as NAME=value.
-// Secrets of the gateway never do: its own variables, and what the configuration names for its bots, hooks and MCP servers. A variable with the key of a model passes
-// only by its whole name, not by a pattern of env_pass.
+// Passed returns the variables of the gateway that are passed to the program of an agent: those of its preset and of env_pass. environ is
+// the environment as NAME=value. It never returns secrets of the gateway: its own variables and those that the configuration names for
+// bots, hooks and MCP servers. A variable with the key of a model is passed only by its full name, not by a pattern of env_pass.
 func (c Config) Passed(a Agent, environ []string) map[string]string {
 	own, keys := c.secretVariables()
 	patterns := slices.Clone(a.EnvPass)
 	if p, ok := PresetNamed(a.Preset); ok {
 		patterns = append(patterns, append(p.Keys, p.Pass...)...)
 		for _, name := range p.Keys {
-			delete(keys, name) // the preset is made for it
+			delete(keys, name) // the preset needs its key
 		}
 	}
 	passed := map[string]string{}
@@ -51,7 +51,7 @@ func (c Config) Passed(a Agent, environ []string) map[string]string {
 	return passed
 }
 
-// secretVariables are the variables with the gateway's own secrets, and those with keys of models.
+// secretVariables returns the variables with the gateway's own secrets, and those with keys of models.
 func (c Config) secretVariables() (own, keys map[string]bool) {
 	own, keys = map[string]bool{telegramToken: true}, map[string]bool{}
 	bots := append(slices.Collect(maps.Values(c.Channels.Telegram.Accounts)), c.Channels.Telegram)

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// ExitCode is the exit status of a process whose configuration must not start (EX_CONFIG of sysexits.h).
+// ExitCode is the exit status of a process with an invalid configuration (EX_CONFIG of sysexits.h).
 const ExitCode = 78
 
-// SourceKind is the layer that a value came from.
+// SourceKind is the layer of a value.
 type SourceKind string
 
 // The layers, lowest first. Detected is a default that follows from a well-known variable of another program.
@@ -21,13 +21,13 @@ const (
 	SourceFlag     SourceKind = "flag"
 )
 
-// Source is where a value came from: the layer, and the place in it (`laneway.yaml:12`, `LANEWAY_QUEUE_CAP`, `--listen`).
+// Source is the source of a value: the layer, and the place in it (`laneway.yaml:12`, `LANEWAY_QUEUE_CAP`, `--listen`).
 type Source struct {
 	Kind  SourceKind `json:"kind"`
 	Place string     `json:"place,omitempty"`
 }
 
-// String is the place, or the layer where there is no place.
+// String returns the place, or the layer when there is no place.
 func (s Source) String() string {
 	switch {
 	case s.Place == "" && s.Kind == "":
@@ -41,19 +41,19 @@ func (s Source) String() string {
 	}
 }
 
-// Fault is one thing that is wrong with a configuration.
+// Fault is one error in a configuration.
 type Fault struct {
 	// Path of the setting, such as `queue.cap`; "" when the fault is about the whole file.
 	Path string
-	// Source is where the bad value came from.
+	// Source is the source of the invalid value.
 	Source Source
-	// Message goes on after the path: `must be 1 or more, is 0`. With Whole it is a sentence of its own.
+	// Message follows the path: `must be 1 or more, is 0`. With Whole it is a complete sentence.
 	Message string
-	// Whole sentences are shown as they are, without path and place in front.
+	// Whole sentences are shown without path and place.
 	Whole bool
 }
 
-// String is the place, the path and the message.
+// String returns the place, the path and the message.
 func (f Fault) String() string {
 	if f.Whole {
 		return f.Message
@@ -71,7 +71,7 @@ func (f Fault) String() string {
 	return strings.Join(head, ": ") + " " + f.Message
 }
 
-// FaultsError is every fault that was found, in the order of the file. It is the error of [Load] and [Preflight].
+// FaultsError has every fault, in the order of the file. It is the error of [Load] and [Preflight].
 type FaultsError []Fault
 
 // Error has one line for each fault.
@@ -83,10 +83,10 @@ func (f FaultsError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// ExitCode is the exit status that the process should end with.
+// ExitCode returns the exit status of the process.
 func (f FaultsError) ExitCode() int { return ExitCode }
 
-// Lines are the sentences, one for each fault.
+// Lines returns one sentence for each fault.
 func (f FaultsError) Lines() []string {
 	lines := make([]string, len(f))
 	for i, one := range f {
@@ -95,7 +95,7 @@ func (f FaultsError) Lines() []string {
 	return lines
 }
 
-// touch reports whether one of the faults is about path, a part of it, or the group around it.
+// touch reports whether a fault concerns path, a part of it, or the group that contains it.
 func (f FaultsError) touch(path string) bool {
 	for _, one := range f {
 		if one.Path == path || strings.HasPrefix(path, one.Path+".") || strings.HasPrefix(one.Path, path+".") || strings.HasPrefix(one.Path, path+"[") {
@@ -105,7 +105,7 @@ func (f FaultsError) touch(path string) bool {
 	return false
 }
 
-// err is nil for no faults, so that callers never hold a typed nil.
+// err returns nil when there are no faults, so that callers never have a typed nil.
 func (f FaultsError) err() error {
 	if len(f) == 0 {
 		return nil

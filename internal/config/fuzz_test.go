@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzParse looks for texts that make the parser panic, that are accepted and not valid, or that are refused without a reason.
+// FuzzParse searches for input that makes the parser panic, that is accepted although it is not valid, or that is refused without a reason.
 func FuzzParse(f *testing.F) {
 	for _, dir := range []string{"bad", "good"} {
 		files, err := filepath.Glob("testdata/" + dir + "/*.yaml")

@@ -1,9 +1,9 @@
 package config
 
-// History are the settings of what was said before.
+// History are the settings of earlier conversations.
 type History struct {
-	// SummaryAgent makes a summary of each day, week and month of the conversations of each person; an agent of runner openai or anthropic. Default: none, and
-	// there are no summaries.
+	// SummaryAgent makes a summary of each day, week and month of the conversations of each person; an agent of runner openai or anthropic.
+	// Default: no agent, and no summaries are made.
 	SummaryAgent string `yaml:"summary_agent"`
 }
 

@@ -10,33 +10,35 @@ import (
 	"strings"
 )
 
-// identity is the user whose access to files is judged. The gateway judges as itself. A command that root runs beside a gateway judges as the gateway's
-// user, so that its advice is true for the gateway. A client only reads, and takes what the system lets it read.
+// identity is the user whose access to files is checked. A gateway checks its own access. A command that root runs beside a gateway checks
+// the access of the gateway's user, so that its advice is right for the gateway. A client only reads, and accepts every file that it can
+// read.
 type identity struct {
 	uid int
 	// inGroup reports whether the user is in a group.
 	inGroup func(gid int) bool
-	// reads: the file is read by a client, so its owner does not matter. A gateway refuses the file of another user, who could exchange the secret.
+	// reads: a client reads the file, so its owner does not matter. A gateway refuses the file of another user, who could replace the
+	// secret.
 	reads bool
 	// beside: the process is a command beside a gateway of another user.
 	beside bool
-	// credentials is the directory in which a service manager provides secrets; "" = there is none.
+	// credentials is the directory in which a service manager provides secrets, or "".
 	credentials string
 }
 
-// thisProcess is the identity of a gateway in this process.
+// thisProcess returns the identity of a gateway in this process.
 func thisProcess(lookupEnv func(string) (string, bool)) identity {
 	dir, _ := lookupEnv("CREDENTIALS_DIRECTORY")
 	return identity{uid: os.Geteuid(), inGroup: ourGroup, credentials: dir}
 }
 
-// client is the identity of a command that reads a secret to show it to a gateway. Root may read every file.
+// client returns the identity of a command that reads a secret to send it to a gateway. Root may read every file.
 func client() identity {
 	return identity{uid: os.Geteuid(), reads: true, inGroup: func(gid int) bool { return os.Geteuid() == 0 || ourGroup(gid) }}
 }
 
-// ownerIdentity is the user that a data directory belongs to. ok is false where that is not known, or where the directory is root's or does not exist:
-// who runs the gateway is not known then.
+// ownerIdentity returns the user that owns a data directory. ok is false when the owner is unknown or root, or the directory does not
+// exist: the user of the gateway is then unknown.
 func ownerIdentity(data string) (as identity, ok bool) {
 	info, err := os.Stat(data)
 	if err != nil {
@@ -56,8 +58,8 @@ func ownerIdentity(data string) (as identity, ok bool) {
 	return identity{uid: uid, inGroup: func(gid int) bool { return slices.Contains(groups, strconv.Itoa(gid)) }}, true
 }
 
-// provided reports whether a file was put into its place by the service manager for this process: systemd shows it with the owner root and an access list
-// for the service's user, whose bits look like those of a group. The directory must be closed to other users.
+// provided reports whether the service manager provided the file for this process. With systemd, such a file has the owner root and an
+// access list for the service's user, which appears in the mode as group permissions. The directory must not be accessible to other users.
 func (as identity) provided(path string, owner int) bool {
 	dir := filepath.Dir(path)
 	ours := as.credentials != "" && dir == filepath.Clean(as.credentials) || strings.HasPrefix(dir, credentialsRoot)
@@ -75,14 +77,14 @@ func (as identity) provided(path string, owner int) bool {
 // credentialsRoot has the directories of systemd's credentials, one for each unit.
 const credentialsRoot = "/run/credentials/"
 
-// mayRead reports whether the user can read a file that this process has looked at.
+// mayRead reports whether the user can read a file, according to its info.
 func (as identity) mayRead(path string, info fs.FileInfo) bool {
 	owner, group, known := ownerOf(info)
 	perm := modeOf(info)
 	return !known || as.uid == os.Geteuid() || as.provided(path, owner) || as.uid == 0 || owner == as.uid && perm&0o400 != 0 || as.inGroup(group) && perm&0o040 != 0
 }
 
-// groupName is the name of the user's primary group, else its number; "" when it is not known.
+// groupName returns the name of the user's primary group, or its number; "" when it is unknown.
 func (as identity) groupName() string {
 	account, err := user.LookupId(strconv.Itoa(as.uid))
 	if err != nil {
@@ -95,7 +97,7 @@ func (as identity) groupName() string {
 	return group.Name
 }
 
-// userName is the name of a user with its number, as `laneway (998)`.
+// userName returns the name of a user with its number, such as `laneway (998)`.
 func userName(uid int) string {
 	number := strconv.Itoa(uid)
 	account, err := user.LookupId(number)

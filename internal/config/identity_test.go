@@ -17,7 +17,7 @@ func write(t *testing.T, path, text string, mode os.FileMode) string {
 	return path
 }
 
-// systemd shows a credential with the owner root and an access list for the service's user, whose bits look like those of a group.
+// With systemd, a credential has the owner root and an access list for the service's user, which appears in the mode as group permissions.
 func TestASecretOfTheServiceManagerIsTaken(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "credentials")
@@ -50,7 +50,7 @@ func TestASecretOfTheServiceManagerIsTaken(t *testing.T) {
 	}
 }
 
-// A secret that the gateway may not read is refused with a cure that leaves it with its owner.
+// The advice for a secret that the gateway may not read does not change the owner of the file.
 func TestTheCureForASecretLeavesItWithItsOwner(t *testing.T) {
 	t.Parallel()
 	path := write(t, filepath.Join(t.TempDir(), "deploy.secret"), "x", 0o600)
@@ -67,7 +67,7 @@ func TestTheCureForASecretLeavesItWithItsOwner(t *testing.T) {
 		}
 	}
 	if os.Geteuid() != 0 {
-		return // only root can give a file to another group
+		return // only root can change a file to another group
 	}
 	if err := os.Chown(path, 0, 4242); err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestTheConfigurationIsFoundByItself(t *testing.T) {
 	}
 }
 
-// The variable of a shell that was meant for clients silently replaced the file that the configuration names.
+// Before, a shell variable that was meant for clients silently replaced the file that the configuration names.
 func TestATokenVariableBesideATokenFileIsAWarning(t *testing.T) {
 	t.Parallel()
 	file := write(t, filepath.Join(t.TempDir(), "token"), strings.Repeat("Zk7Qw3Rt9Yb2", 4), 0o600)

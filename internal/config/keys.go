@@ -11,23 +11,23 @@ import (
 	"laneway/internal/secret"
 )
 
-// Key documents one setting. The keys of a map have a placeholder in the path, such as `agents.<id>.runner`.
+// Key documents one setting. The path of an entry of a map contains a placeholder, such as `agents.<id>.runner`.
 type Key struct {
 	Path string `json:"path"`
 	// Variable is the name in the environment.
 	Variable string `json:"variable"`
 	// Type is text, number, duration, yes or no, list, map or secret.
 	Type string `json:"type"`
-	// Default as it would be written in the file, "" = none.
+	// Default is the value as written in the file, or "".
 	Default string `json:"default,omitempty"`
-	// Meaning is the documentation of the field: what it does, its unit and its bounds.
+	// Meaning is the documentation of the field: its effect, unit and range.
 	Meaning string `json:"meaning"`
-	// Struct and Field name the place of the setting in this package.
+	// Struct and Field name the declaration of the setting in this package.
 	Struct string `json:"-"`
 	Field  string `json:"-"`
 }
 
-// keysJSON is made from the comments of the fields, see keysgen.
+// keysJSON is generated from the comments of the fields, see keysgen.
 //
 //go:generate go run ./keysgen -json keys.json -doc ../../docs/configuration-keys.md
 //go:embed keys.json
@@ -42,7 +42,7 @@ func Keys() ([]Key, error) {
 	return keys, nil
 }
 
-// Shape are all settings without their meaning, by the types themselves.
+// Shape returns all settings without their meaning, from the types themselves.
 func Shape() []Key {
 	defaults := Default()
 	var keys []Key
@@ -50,7 +50,7 @@ func Shape() []Key {
 	return keys
 }
 
-// placeholder is the name of the entries of a map in a path.
+// placeholder returns the name of a map's entries in a path.
 func placeholder(path string) string {
 	if path == "agents" {
 		return "<id>"
@@ -74,7 +74,7 @@ func shape(v reflect.Value, path string, add func(Key)) {
 				d.setDefaults()
 			}
 			if value.Type().Elem() == v.Type() {
-				continue // the accounts of a bot have the keys of a bot, and no accounts of their own
+				continue // the accounts of a bot have the keys of a bot, except accounts
 			}
 			shape(entry.Elem(), join(name, placeholder(name)), add)
 		default:

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A setting that was added and not documented, or whose default has changed, is found here; make generate writes the documentation again.
+// A new setting without documentation, or a changed default, fails here; make generate writes the documentation again.
 func TestEveryKeyIsDocumented(t *testing.T) {
 	t.Parallel()
 	keys, err := Keys()
@@ -32,7 +32,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	}
 }
 
-// The default that a comment states is the one that is in force.
+// The documented default of each number can be given in its variable.
 func TestDocumentedVariablesAreTaken(t *testing.T) {
 	t.Parallel()
 	for _, k := range Shape() {

@@ -8,7 +8,7 @@ type Lanes struct {
 	Cron     int `yaml:"cron"`
 }
 
-// Map is the lanes by name.
+// Map returns the lanes by name.
 func (l Lanes) Map() map[string]int {
 	return map[string]int{"main": l.Main, "subagent": l.Subagent, "team": l.Team, "cron": l.Cron}
 }

@@ -12,14 +12,15 @@ import (
 	"syscall"
 )
 
-// Options are where [Load] takes settings from.
+// Options are the sources of settings for [Load].
 type Options struct {
-	// File is the path of the configuration file; "" = LANEWAY_CONFIG, else the first that exists of $XDG_CONFIG_HOME/laneway/config.yaml
-	// (~/.config without the variable) and SystemFile, else none. /dev/null stands for none.
+	// File is the path of the configuration file. With "", it is LANEWAY_CONFIG, or the first that exists of
+	// $XDG_CONFIG_HOME/laneway/config.yaml (~/.config without the variable) and SystemFile; otherwise no file is read. With /dev/null, no
+	// file is read.
 	File string
 	// SystemFile is the configuration file of the host; "" = /etc/laneway/config.yaml.
 	SystemFile string
-	// BesideGateway: the process is no gateway. When root runs it, files are judged as the owner of the data directory would see them.
+	// BesideGateway: the process is not a gateway. When root runs it, files are checked for the owner of the data directory.
 	BesideGateway bool
 	// LookupEnv reads one variable; nil = an empty environment. Blank variables count as unset, see [Present].
 	LookupEnv func(string) (string, bool)
@@ -27,21 +28,21 @@ type Options struct {
 	Flags []Setting
 }
 
-// Loaded is a checked configuration and where it came from.
+// Loaded is a checked configuration with its sources.
 type Loaded struct {
 	Config Config
-	// File is the path of the file that was read, "" when there was none.
+	// File is the path of the file that was read, or "".
 	File string
-	// Notes are sentences for the operator about choices that were made, such as a detected agent.
+	// Notes are sentences for the operator about automatic choices, such as a detected agent.
 	Notes []string
 
 	sources    map[string]Source
 	secretFile map[string]string // path of a secret → the file that it came from
 	env        func(string) (string, bool)
-	as         identity // whose access to files is judged
+	as         identity // the user whose access to files is checked
 }
 
-// Source is where the value of a path came from.
+// Source returns the source of the value of a path.
 func (l *Loaded) Source(path string) Source {
 	if s, ok := l.sources[path]; ok {
 		return s
@@ -49,8 +50,8 @@ func (l *Loaded) Source(path string) Source {
 	return Source{Kind: SourceDefault}
 }
 
-// Load reads the file, the environment and the flags, fills in the defaults, fetches secrets from the variables and files
-// that are named for them, and checks everything. The error is [FaultsError] with every fault, or an error of reading the file.
+// Load reads the file, the environment and the flags, fills in the defaults, reads secrets from the named variables and files, and checks
+// everything. The error is [FaultsError] with every fault, or an error of reading the file.
 func Load(o Options) (*Loaded, error) {
 	lookup := Present(o.LookupEnv)
 	l := &layers{sources: map[string]Source{}}
@@ -81,7 +82,8 @@ func Load(o Options) (*Loaded, error) {
 	return loaded, l.faults.err()
 }
 
-// readConfigFile reads a regular file: opening a pipe waits for its writer, and reading a device may never end.
+// readConfigFile reads a regular file. It refuses other files: opening a pipe blocks until a writer opens it, and reading a device may
+// never end.
 func readConfigFile(path string) ([]byte, error) {
 	const noun = "configuration file"
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
@@ -96,7 +98,7 @@ func readConfigFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// addChecks adds what the checks found, but for settings that were already refused: their value is not the one that was given.
+// addChecks adds the faults of the checks, except for settings that were already refused: their value is not the given one.
 func (l *layers) addChecks(found FaultsError) {
 	refused := l.faults
 	for _, f := range found {
@@ -129,13 +131,13 @@ func configFile(o Options, lookup func(string) (string, bool)) string {
 			continue
 		}
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-			return path // one that cannot be read is refused when it is opened: to pass over it would start another gateway than the configured one
+			return path // if it cannot be read, opening it fails: to skip it would start another gateway than the configured one
 		}
 	}
 	return ""
 }
 
-// UserFile is the configuration file of the user; "" when the environment names no home.
+// UserFile returns the configuration file of the user; "" when the environment names no home.
 func UserFile(lookup func(string) (string, bool)) string {
 	if xdg, _ := lookup("XDG_CONFIG_HOME"); filepath.IsAbs(xdg) {
 		return filepath.Join(xdg, "laneway", "config.yaml")
@@ -146,8 +148,8 @@ func UserFile(lookup func(string) (string, bool)) string {
 	return ""
 }
 
-// overlay lays environment and flags over the values of the file. The agents come in between, because the short forms and the
-// detection make entries that variables may then change.
+// overlay applies environment and flags to the values of the file. The agents are added in between, because the short forms and the
+// detection make entries that variables may change.
 func (l *Loaded) overlay(in *layers, cfg *Config, flags []Setting) {
 	agents := cfg.Agents
 	cfg.Agents = nil
@@ -163,7 +165,7 @@ func (l *Loaded) overlay(in *layers, cfg *Config, flags []Setting) {
 	l.noteUnused(cfg)
 }
 
-// agents turns the short form into the agent main, or finds one when none is configured.
+// agents turns the short form into the agent main, or detects one when none is configured.
 func (l *Loaded) agents(in *layers, cfg *Config, lookup func(string) (string, bool)) {
 	if cfg.Agents == nil {
 		cfg.Agents = map[string]Agent{}
@@ -203,7 +205,7 @@ func forget(sources map[string]Source, prefix string) {
 	maps.DeleteFunc(sources, func(path string, _ Source) bool { return strings.HasPrefix(path, prefix) })
 }
 
-// fill completes what follows from other settings.
+// fill sets values that follow from other settings.
 func fill(cfg *Config) {
 	for id, a := range cfg.Agents {
 		a.fill(id)
@@ -220,7 +222,7 @@ func fill(cfg *Config) {
 	}
 }
 
-// onlyAgent is main, or the only agent; "" when the user has to choose.
+// onlyAgent returns main, or the only agent; "" when the user has to choose.
 func onlyAgent(agents map[string]Agent) string {
 	if _, ok := agents[MainAgent]; ok || len(agents) != 1 {
 		if ok {
@@ -234,7 +236,7 @@ func onlyAgent(agents map[string]Agent) string {
 	return ""
 }
 
-// place gives each fault the place that its value came from.
+// place sets in each fault the source of its value.
 func (l *Loaded) place(faults FaultsError) FaultsError {
 	for i, f := range faults {
 		if s, ok := l.sources[f.Path]; ok {
@@ -244,7 +246,7 @@ func (l *Loaded) place(faults FaultsError) FaultsError {
 	return faults
 }
 
-// cause is the error of the operating system without the name of the call and the path, which the sentence has already.
+// cause returns the error of the operating system without the name of the call and the path, which the sentence already contains.
 func cause(err error) string {
 	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathError.Err.Error()

@@ -276,7 +276,7 @@ func TestAProviderKeyIsNotSentToAnotherAddress(t *testing.T) {
 	}
 }
 
-// Its user expects that provider to answer.
+// The user of the variable expects that provider to answer.
 func TestAKeyThatNoAgentUsesIsNoted(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -375,7 +375,7 @@ func TestEverySettingHasAPathAndAVariable(t *testing.T) {
 	}
 }
 
-// /dev/null is no file: what stands at the usual places is not read.
+// With /dev/null, the files in the usual places are not read.
 func TestTheNullDeviceIsNoConfigurationFile(t *testing.T) {
 	t.Parallel()
 	system := filepath.Join(t.TempDir(), "config.yaml")
@@ -390,7 +390,7 @@ func TestTheNullDeviceIsNoConfigurationFile(t *testing.T) {
 	}
 }
 
-// The start waited for a writer of the pipe, deaf to SIGTERM.
+// Before, the start waited for a writer of the pipe and ignored SIGTERM.
 func TestAConfigurationFileThatIsNoFileIsRefused(t *testing.T) {
 	t.Parallel()
 	pipe := filepath.Join(t.TempDir(), "laneway.yaml")

@@ -8,7 +8,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// environ is a lookup function over pairs of name and value.
+// environ returns a lookup function for pairs of name and value.
 func environ(pairs ...string) func(string) (string, bool) {
 	values := map[string]string{"HOME": "/home/user"}
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -8,35 +8,35 @@ import (
 	"laneway/internal/secret"
 )
 
-// MCP are the MCP servers whose tools agents may call; an agent names those that it gets.
+// MCP are the MCP servers whose tools agents may call. An agent lists the servers that it uses.
 type MCP struct {
-	// Servers by name. The name is in front of the names of their tools: files_read.
+	// Servers by name. The name is the prefix of the names of their tools: files_read.
 	Servers map[string]MCPServer `yaml:"servers"`
 }
 
 // MCPServer is one server: a program or an address.
 type MCPServer struct {
-	// Command is the program and its arguments; it speaks over standard input and output.
+	// Command is the program and its arguments. It communicates over standard input and output.
 	Command []string `yaml:"command"`
-	// Env are further variables of the program, Dir its working directory. Default of Dir: that of the gateway.
+	// Env are additional variables of the program, Dir its working directory. Default of Dir: the directory of the gateway.
 	Env map[string]string `yaml:"env"`
 	Dir string            `yaml:"dir"`
-	// URL of a server that speaks Streamable HTTP, instead of Command.
+	// URL of a server with the Streamable HTTP transport, instead of Command.
 	URL string `yaml:"url"`
-	// Token is sent to the URL as a bearer token. TokenEnv and TokenFile name where it is instead.
+	// Token is sent to the URL as a bearer token. TokenEnv or TokenFile name a variable or file that has it.
 	Token     secret.Secret `yaml:"token"`
 	TokenEnv  string        `yaml:"token_env"`
 	TokenFile string        `yaml:"token_file"`
-	// Tools that agents may call, as the server names them. Others are not offered.
+	// Tools that agents may call, by the server's names. Other tools are not offered.
 	Tools []string `yaml:"tools"`
-	// ReadOnly are those of them that neither create nor send. The others need the person's button where the gateway's own tools do, and are refused
-	// in turns of jobs.
+	// ReadOnly are those of them that neither create nor send. All others require the person's confirmation in the same turns as the
+	// gateway's own tools, and are refused in turns of jobs.
 	ReadOnly []string `yaml:"read_only"`
 	// Timeout of one call, 1s to 55s. Default 30s.
 	Timeout Duration `yaml:"timeout"`
 }
 
-// serverName is shorter than other names: it is a part of the names of tools, which are bounded by what models take.
+// serverName is shorter than other names, because it is part of the names of tools, whose length models limit.
 const serverName = `^[a-z0-9][a-z0-9-]{0,15}$`
 
 func (c Config) checkMCP(root at) {

@@ -10,7 +10,7 @@ import (
 // mappedBits is the length of ::ffff:0:0/96, the IPv6 form of every IPv4 address.
 const mappedBits = 96
 
-// parsePrefix reads an address or a network. The IPv6 form of an IPv4 one is that IPv4 one.
+// parsePrefix parses an address or a network. The IPv6 form of an IPv4 address or network is converted to IPv4.
 func parsePrefix(s string) (netip.Prefix, error) {
 	if !strings.Contains(s, "/") {
 		ip, err := netip.ParseAddr(s)
@@ -27,8 +27,8 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return p, err
 }
 
-// everyPublicAddress reports whether networks add up to every public address of IPv4 or of IPv6, alone or with the networks from which no public
-// address comes. The entries that do so are returned; nil = they do not.
+// everyPublicAddress reports whether networks together contain every public address of IPv4 or of IPv6, alone or with the networks that
+// contain no public address. It returns the entries that do so, or nil.
 func everyPublicAddress(list []netip.Prefix) []netip.Prefix {
 	parse := func(texts ...string) (all []netip.Prefix) {
 		for _, t := range texts {
@@ -49,13 +49,13 @@ func everyPublicAddress(list []netip.Prefix) []netip.Prefix {
 	switch {
 	case covers(netip.MustParsePrefix("0.0.0.0/0"), append(notPublic, four...)):
 		return four
-	case covers(netip.MustParsePrefix("2000::/3"), six): // all that is routed
+	case covers(netip.MustParsePrefix("2000::/3"), six): // all routed addresses
 		return six
 	}
 	return nil
 }
 
-// covers reports whether the union of networks has every address of space.
+// covers reports whether the union of networks contains every address of space.
 func covers(space netip.Prefix, list []netip.Prefix) bool {
 	slices.SortFunc(list, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
 	next, end := space.Addr(), lastOf(space)
@@ -75,7 +75,7 @@ func covers(space netip.Prefix, list []netip.Prefix) bool {
 	return false
 }
 
-// lastOf is the last address of a network.
+// lastOf returns the last address of a network.
 func lastOf(p netip.Prefix) netip.Addr {
 	raw := p.Masked().Addr().AsSlice()
 	for bit := p.Bits(); bit < len(raw)*8; bit++ {
@@ -85,8 +85,8 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return last
 }
 
-// numericHost reads a host as the C library reads it: one to four numbers, decimal, octal (0…) or hexadecimal (0x…), the last of which fills the rest of
-// the address. numeric is true for every host that ends in a number; ip is not valid when that is no address.
+// numericHost parses a host like the C library: one to four numbers, decimal, octal (0…) or hexadecimal (0x…), the last of which fills the
+// remaining bytes of the address. numeric is true for every host that ends in a number. ip is invalid when such a host is not an address.
 func numericHost(host string) (ip netip.Addr, numeric bool) {
 	parts := strings.Split(strings.TrimSuffix(host, "."), ".")
 	if _, err := parseNumber(parts[len(parts)-1]); err != nil {
@@ -110,7 +110,7 @@ func numericHost(host string) (ip netip.Addr, numeric bool) {
 	return netip.AddrFrom4([4]byte{byte(value >> 24), byte(value >> 16), byte(value >> 8), byte(value)}), true
 }
 
-// parseNumber reads a number of such a host.
+// parseNumber parses a number of such a host.
 func parseNumber(s string) (uint64, error) {
 	lower := strings.ToLower(s)
 	if hex, is := strings.CutPrefix(lower, "0x"); is {

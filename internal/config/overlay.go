@@ -19,8 +19,8 @@ type Setting struct {
 	Values []string
 }
 
-// Aliases are variables that name a setting besides the one made from its path. The first that is set counts; the long
-// name comes first.
+// Aliases returns the additional names of a setting's variable. The first variable that is set takes effect, and the name derived from the
+// path comes first.
 func Aliases(path string) []string {
 	long := "LANEWAY_" + envWord(path)
 	switch path {
@@ -38,8 +38,9 @@ func envWord(path string) string {
 	return strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(path))
 }
 
-// Present is lookup without blank variables: an empty variable means unset. The variables of the secrets that callers show are the exception. A blank one
-// passes, and [Load] refuses it, because "set but empty" must never start a gateway with another token than the operator meant. A nil lookup finds nothing.
+// Present returns lookup without blank variables: an empty variable counts as unset. The variables of the secrets that callers present are
+// the exception. A blank one is returned, and [Load] refuses it, because "set but empty" must never start a gateway with another token than
+// intended. lookup may be nil.
 func Present(lookup func(string) (string, bool)) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		if lookup == nil {
@@ -50,12 +51,12 @@ func Present(lookup func(string) (string, bool)) func(string) (string, bool) {
 	}
 }
 
-// callerSecrets are the variables of [Credentials].
+// callerSecrets returns the variables of [Credentials].
 func callerSecrets() []string {
 	return []string{"LANEWAY_TOKEN", "LANEWAY_PASSWORD", "LANEWAY_WRITE_TOKEN", "LANEWAY_READ_TOKEN"}
 }
 
-// env lays the environment over v. It looks for the variable of each setting; entries of a map are those that exist.
+// env applies the environment to v. It reads the variable of each setting; for maps, of each existing entry.
 func (l *layers) env(v reflect.Value, path string, lookup func(string) (string, bool)) {
 	if isLeaf(v) {
 		l.envLeaf(v, path, lookup)
@@ -77,7 +78,7 @@ func (l *layers) env(v reflect.Value, path string, lookup func(string) (string, 
 	}
 }
 
-// isLeaf distinguishes settings from groups of settings. A map of texts is one setting: its keys are the user's own.
+// isLeaf distinguishes settings from groups of settings. A map of strings is one setting: its keys are chosen by the user.
 func isLeaf(v reflect.Value) bool {
 	if _, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
 		return true
@@ -110,7 +111,7 @@ func (l *layers) envLeaf(v reflect.Value, path string, lookup func(string) (stri
 	}
 }
 
-// assign reads one value from a variable or a flag. Lists are separated by commas, or written as YAML with brackets.
+// assign parses one value of a variable or a flag. Lists are separated by commas, or written as YAML with brackets.
 func (l *layers) assign(v reflect.Value, path string, source Source, value string) {
 	trimmed := strings.TrimSpace(value)
 	isList := v.Kind() == reflect.Slice
@@ -126,7 +127,7 @@ func (l *layers) assign(v reflect.Value, path string, source Source, value strin
 	}
 }
 
-// blankSentence is whole: the variable is its subject, and the cure differs for what proves a caller.
+// blankSentence returns a complete sentence with the variable as its subject.
 func blankSentence(place, path string) string {
 	last := path[strings.LastIndex(path, ".")+1:]
 	what := "value"
@@ -157,7 +158,7 @@ func listNode(items []string) *yaml.Node {
 	return n
 }
 
-// scalarNode has the tag that its target wants: a variable has no types, only the file has.
+// scalarNode has the tag that its target requires, because variables have no types.
 func scalarNode(v reflect.Value, value string) *yaml.Node {
 	if v.Kind() == reflect.String {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
@@ -179,7 +180,7 @@ func (l *layers) assignYAMLNode(v reflect.Value, path string, source Source, n *
 	l.sources[path] = source
 }
 
-// flags lays the command line over cfg.
+// flags applies the command line to cfg.
 func (l *layers) flags(cfg *Config, settings []Setting) {
 	for _, s := range settings {
 		v, ok := field(reflect.ValueOf(cfg).Elem(), s.Path)
@@ -198,7 +199,7 @@ func (l *layers) flags(cfg *Config, settings []Setting) {
 	}
 }
 
-// field finds the setting that a path names, through structs only.
+// field finds the setting of a path, through structs only.
 func field(v reflect.Value, path string) (reflect.Value, bool) {
 	for name := range strings.SplitSeq(path, ".") {
 		if v.Kind() != reflect.Struct {

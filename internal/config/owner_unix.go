@@ -15,5 +15,5 @@ func ownerOf(info fs.FileInfo) (uid, gid int, known bool) {
 	return int(stat.Uid), int(stat.Gid), true
 }
 
-// modeOf are the rights of owner, group and others.
+// modeOf returns the permissions of owner, group and others.
 func modeOf(info fs.FileInfo) fs.FileMode { return info.Mode().Perm() }

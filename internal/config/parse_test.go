@@ -1,6 +1,6 @@
 package config
 
-// parse reads a configuration from text alone, without environment, other files or flags. name is the file that faults name.
+// parse parses a configuration from text alone, without environment, other files or flags. name is the name of the file in faults.
 func parse(name string, text []byte) (Config, error) {
 	l := &layers{sources: map[string]Source{}}
 	cfg := Default()

@@ -16,11 +16,11 @@ import (
 	"laneway/internal/secret"
 )
 
-// Plan is what a start that may go on will do.
+// Plan describes a start that is allowed.
 type Plan struct {
-	// Warnings are sentences for the operator; the start goes on.
+	// Warnings are sentences for the operator that do not prevent the start.
 	Warnings []string
-	// TokenFile is the data directory's own token file when it is the source of the token, else "".
+	// TokenFile is the token file of the data directory when the token comes from it, otherwise "".
 	TokenFile string
 	// CreatesToken is true when TokenFile does not exist yet.
 	CreatesToken bool
@@ -29,16 +29,16 @@ type Plan struct {
 	token      secret.Secret
 	secretFile map[string]string            // as in [Loaded]
 	as         identity                     // as in [Loaded]
-	creds      *atomic.Pointer[Credentials] // in force; written by Prepare and Reread
+	creds      *atomic.Pointer[Credentials] // the current credentials; written by Prepare and Reread
 }
 
-// Credentials are the secrets that callers may show. A missing one is not set; at least Token or Password is.
+// Credentials are the secrets that callers may present. A missing one is not set; at least Token or Password is set.
 type Credentials struct {
 	Token, Password, WriteToken, ReadToken secret.Secret
 }
 
-// Preflight checks whether this configuration may start on this machine. It looks at addresses, secrets and the modes of files, and
-// changes nothing. The error is [FaultsError] with one whole sentence for each reason to refuse.
+// Preflight checks whether this configuration may start on this machine. It checks addresses, secrets and the modes of files, and changes
+// nothing. The error is [FaultsError] with one complete sentence for each reason to refuse.
 func Preflight(l *Loaded) (*Plan, error) {
 	p := &preflight{loaded: l, cfg: l.Config, plan: &Plan{cfg: l.Config, secretFile: l.secretFile, as: l.as, creds: &atomic.Pointer[Credentials]{}}}
 	p.proxies()
@@ -56,8 +56,9 @@ func Preflight(l *Loaded) (*Plan, error) {
 	return p.plan, p.faults.err()
 }
 
-// PreflightStore checks whether a command that is no gateway may change the configured store. The error is [FaultsError], or says as which user to run
-// the command: the files that root would make in the data directory of another user could not be opened by that user's gateway.
+// PreflightStore checks whether a command, which is not a gateway, may change the configured store. The error is [FaultsError], or names
+// the user who should run the command: files that root creates in the data directory of another user could not be opened by that user's
+// gateway.
 func PreflightStore(l *Loaded) error {
 	p := &preflight{loaded: l, cfg: l.Config, plan: &Plan{}}
 	p.database()
@@ -80,7 +81,7 @@ type preflight struct {
 	cfg    Config
 	plan   *Plan
 	faults FaultsError
-	own    bool // the token is the data directory's own
+	own    bool // the token comes from the data directory
 }
 
 func (p *preflight) refuse(format string, args ...any) {
@@ -91,7 +92,7 @@ func (p *preflight) warn(format string, args ...any) {
 	p.plan.Warnings = append(p.plan.Warnings, fmt.Sprintf(format, args...))
 }
 
-// label is how sentences call a setting: the variable when it came from one, else the variable that it could come from.
+// label returns the name of a setting in sentences: the variable that set it, or the variable that could set it.
 func (p *preflight) label(path string) string {
 	if s := p.loaded.Source(path); s.Kind == SourceEnv {
 		return s.Place
@@ -119,7 +120,7 @@ func (p *preflight) proxies() {
 	}
 }
 
-// joined lists networks, the first ten.
+// joined lists the first ten networks.
 func joined(list []netip.Prefix) string {
 	var texts []string
 	for _, prefix := range list[:min(len(list), 10)] {
@@ -139,7 +140,7 @@ func (p *preflight) origins() {
 	}
 }
 
-// exactOrigin accepts what a browser sends: scheme, host, port, and nothing else.
+// exactOrigin accepts the form that a browser sends: only scheme, host and port.
 func exactOrigin(s string) bool {
 	u, err := url.Parse(s)
 	if err != nil || u.Hostname() == "" || strings.Contains(s, "*") {
@@ -148,8 +149,8 @@ func exactOrigin(s string) bool {
 	return (u.Scheme == "http" || u.Scheme == "https") && s == u.Scheme+"://"+u.Host
 }
 
-// credentials finds the token: given itself, by a file, or the data directory's own. What was given blank, or in a file that is open to
-// others, has been refused by [Load].
+// credentials finds the token: given directly, in a file, or in the data directory. [Load] has already refused one that is blank or in a
+// file that other users can read.
 func (p *preflight) credentials() {
 	p.plan.token = p.cfg.Token
 	if p.cfg.TokenFile != "" && p.loaded.secretFile["token"] == "" && p.cfg.Token.IsSet() {
@@ -256,7 +257,7 @@ func (p *preflight) hooks() {
 	}
 }
 
-// agents refuses an agent behind HTTP that could not know who calls it.
+// agents refuses an HTTP agent that could not authenticate its caller.
 func (p *preflight) agents() {
 	for _, id := range sortedNames(p.cfg.Agents) {
 		if a := p.cfg.Agents[id]; a.Runner == RunnerHTTP && utf8.RuneCountInString(a.Secret.Reveal()) < minSecret {
@@ -271,14 +272,14 @@ func (p *preflight) files() {
 	if !p.loaded.holdsSecrets() {
 		return
 	}
-	// The group may read it: a service's file usually belongs to root and to the service's group.
+	// The group may read it: a service's file usually belongs to root and the service's group.
 	if info, err := os.Stat(p.loaded.File); err == nil && modeOf(info)&0o027 != 0 {
 		p.refuse("%s has mode %04o; run: chmod 600 %s", p.loaded.File, modeOf(info), p.loaded.File)
 	}
 }
 
-// dataDirectory refuses a directory that others can change: by its mode, or because it is theirs. One of root whose group is ours is a mounted volume;
-// its group may write.
+// dataDirectory refuses a directory that other users can change: by its mode, or because they own it. A directory of root with the
+// process's group is a mounted volume; its group may write.
 func (p *preflight) dataDirectory() {
 	info, err := os.Stat(p.cfg.Data)
 	if err != nil {
@@ -301,7 +302,7 @@ func (p *preflight) dataDirectory() {
 	}
 }
 
-// holdsSecrets reports whether the configuration file itself has a secret in it.
+// holdsSecrets reports whether the configuration file itself contains a secret.
 func (l *Loaded) holdsSecrets() bool {
 	if l.File == "" {
 		return false
@@ -311,7 +312,7 @@ func (l *Loaded) holdsSecrets() bool {
 		if !s.secret {
 			continue
 		}
-		for path, source := range l.sources { // the variables of an agent have a source each
+		for path, source := range l.sources { // each variable of an agent has its own source
 			if (path == s.Path || strings.HasPrefix(path, s.Path+".")) && source.Kind == SourceFile && strings.HasPrefix(source.Place, inFile) {
 				return true
 			}
@@ -320,8 +321,8 @@ func (l *Loaded) holdsSecrets() bool {
 	return false
 }
 
-// Prepare is the first step that writes: the data directory (0700) and, when it is needed, the token file (0600, created
-// exclusively). It returns the secrets that callers may show. It may be called again.
+// Prepare is the first step that writes: the data directory (0700) and, if needed, the token file (0600, created exclusively). It returns
+// the secrets that callers may present. It may be called again.
 func (p *Plan) Prepare() (Credentials, error) {
 	if err := os.MkdirAll(p.cfg.Data, 0o700); err != nil {
 		return Credentials{}, refuse("data directory %s cannot be made: %s; name another with --data", p.cfg.Data, cause(err))
@@ -329,7 +330,7 @@ func (p *Plan) Prepare() (Credentials, error) {
 	creds := Credentials{Token: p.token, Password: p.cfg.Password, WriteToken: p.cfg.WriteToken, ReadToken: p.cfg.ReadToken}
 	if p.CreatesToken {
 		token, err := createToken(p.TokenFile)
-		if errors.Is(err, fs.ErrExist) { // another process was faster
+		if errors.Is(err, fs.ErrExist) { // another process created it first
 			token, err = readToken(p.TokenFile, p.as)
 		}
 		if err != nil {

@@ -18,7 +18,7 @@ const (
 	proxy  = "LANEWAY_BEHIND_TLS_PROXY"
 )
 
-// matrixRow is one row of the start-up table. DIR in values and sentences is the test's own directory.
+// matrixRow is one row of the start-up table. DIR in values and sentences is the directory of the test.
 type matrixRow struct {
 	name   string
 	env    []string
@@ -180,7 +180,7 @@ func (r matrixRow) start(t *testing.T, dir string) (*Plan, error) {
 	return Preflight(loaded)
 }
 
-// place makes a file or a directory with exactly this mode, whatever the umask is.
+// place makes a file or a directory with exactly this mode, independent of the umask.
 func place(t *testing.T, path string, mode os.FileMode, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -211,7 +211,7 @@ func TestPrepareMakesAStrongTokenOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	tokens := make([]string, 8)
 	for i := range tokens {
-		process := *plan // each has its own
+		process := *plan // each process has its own plan
 		wg.Go(func() {
 			creds, err := process.Prepare()
 			if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// database asks for a verified certificate where the way to Postgres leads over a public network.
+// database requires a verified certificate when PostgreSQL is reached over a public network.
 func (p *preflight) database() {
 	if p.loaded.Source("database").Kind == SourceFlag && p.cfg.Database.HasPassword() {
 		p.warn("arguments are visible to all users; use LANEWAY_DATABASE_URL or PGPASSFILE")
@@ -33,7 +33,8 @@ func (p *preflight) database() {
 	}
 }
 
-// serviceBy is what names a connection service, "" for none: host and sslmode come from the file of services, which nothing else here reads.
+// serviceBy returns the source of a connection service name, or "". Host and sslmode then come from the service file, which this package
+// does not read.
 func (p *preflight) serviceBy(u *url.URL) string {
 	if service := u.Query().Get("service"); service != "" {
 		return "service=" + service
@@ -52,7 +53,7 @@ func (p *preflight) sslMode(u *url.URL) string {
 	return mode
 }
 
-// databaseHosts are the hosts of the address; there may be several, separated by commas, and one in the query or in PGHOST.
+// databaseHosts returns the hosts of the address. There may be several, separated by commas, in the query or in PGHOST.
 func (p *preflight) databaseHosts(u *url.URL) []string {
 	list := u.Host
 	if query := u.Query().Get("host"); query != "" {

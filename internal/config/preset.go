@@ -9,28 +9,29 @@ import (
 	"strings"
 )
 
-// Preset is a coding agent that is known by its name. It speaks the Agent Client Protocol by itself or through an adapter.
+// Preset is a coding agent that is known by its name. It supports the Agent Client Protocol itself or through an adapter.
 type Preset struct {
 	Name, Title string
-	// Program is looked for in PATH first. Args make it speak the protocol.
+	// Program is searched in PATH first. Args select the protocol.
 	Program string
 	Args    []string
-	// Package is the npm package with its major version, run by npx where Program is not installed.
+	// Package is the npm package with its major version, which npx runs when Program is not installed.
 	Package string
-	// Keys are variables of which the first one that is set authenticates the agent; without one it needs its own login (Login) on this machine.
+	// Keys are variables; the first one that is set authenticates the agent. Without one, the agent needs its own login (Login) on this
+	// machine.
 	Keys  []string
 	Login string
-	// Auth is the authentication method that uses a key, for agents that demand the call `authenticate`; "" = keys work without it.
+	// Auth is the authentication method for a key, for agents that require the call `authenticate`; "" = the call is not needed.
 	Auth string
-	// Pass are further variables that pass to the agent, such as addresses and models.
+	// Pass are additional variables that are passed to the agent, such as addresses and models.
 	Pass []string
-	// UsageOfSession: the agent reports the tokens of its session, not those of the turn.
+	// UsageOfSession: the agent reports the tokens of its session instead of those of the turn.
 	UsageOfSession bool
-	// NoServers: the agent refuses MCP servers, so its sessions are made without the tools of the gateway.
+	// NoServers: the agent refuses MCP servers, so its sessions have no tools of the gateway.
 	NoServers bool
 }
 
-// Presets are the known agents, in the order in which they are offered.
+// Presets returns the known agents, in the order in which they are offered.
 func Presets() []Preset {
 	return []Preset{
 		{
@@ -82,10 +83,11 @@ func presetNames() []string {
 	return names
 }
 
-// npx runs programs of npm packages, which it installs at their first start.
+// npx runs programs of npm packages, and installs them at their first start.
 const npx = "npx"
 
-// Find is the command that starts the agent. installs reports that npx gets the package, which takes a minute the first time. The error says what to install.
+// Find returns the command that starts the agent. installs reports that npx installs the package, which takes a minute the first time. The
+// error says what to install.
 func (p Preset) Find(lookup func(string) (string, bool)) (command []string, installs bool, err error) {
 	if inPath(p.Program, lookup) != "" {
 		return append([]string{p.Program}, p.Args...), false, nil
@@ -96,7 +98,7 @@ func (p Preset) Find(lookup func(string) (string, bool)) (command []string, inst
 	return nil, false, fmt.Errorf("%s is not installed: neither %s nor npx is in PATH; install Node.js, or run: npm install --global %s", p.Title, p.Program, p.Package)
 }
 
-// Installed are the names of the presets whose program is in PATH.
+// Installed returns the names of the presets whose program is in PATH.
 func Installed(lookup func(string) (string, bool)) []string {
 	var found []string
 	for _, p := range Presets() {
@@ -107,7 +109,7 @@ func Installed(lookup func(string) (string, bool)) []string {
 	return found
 }
 
-// Key is the variable that authenticates the agent; "" = none is set, and it needs its own login.
+// Key returns the variable that authenticates the agent; "" when none is set and it needs its own login.
 func (p Preset) Key(lookup func(string) (string, bool)) string {
 	for _, name := range p.Keys {
 		if has(lookup, name) {
@@ -117,7 +119,7 @@ func (p Preset) Key(lookup func(string) (string, bool)) string {
 	return ""
 }
 
-// inPath is the path of an installed program; "" = it is not installed.
+// inPath returns the path of an installed program; "" when it is not installed.
 func inPath(program string, lookup func(string) (string, bool)) string {
 	path, _ := lookup("PATH")
 	for _, dir := range filepath.SplitList(path) {
@@ -132,14 +134,14 @@ func inPath(program string, lookup func(string) (string, bool)) string {
 	return ""
 }
 
-// Endpoint is a provider of models that is known by its name and speaks the interface of OpenAI.
+// Endpoint is a model provider that is known by its name and has an OpenAI-compatible API.
 type Endpoint struct {
 	Name, URL string
-	// Key is the variable with the key; "" = a server on this machine, which needs none.
+	// Key is the variable with the key; "" for a server on this machine, which needs no key.
 	Key string
 }
 
-// Endpoints are the known providers.
+// Endpoints returns the known providers.
 func Endpoints() []Endpoint {
 	return []Endpoint{
 		{"openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"},
@@ -156,10 +158,10 @@ func Endpoints() []Endpoint {
 
 const ollamaName = "ollama"
 
-// ModelAuto is the first model that the endpoint lists.
+// ModelAuto selects the first model that the endpoint lists.
 const ModelAuto = "auto"
 
-// endpointAgent is the agent of NAME:MODEL; ok = the name is that of an endpoint.
+// endpointAgent returns the agent of NAME:MODEL; ok reports whether name is an endpoint.
 func endpointAgent(a Agent, name, model string) (Agent, bool, error) {
 	all := Endpoints()
 	i := slices.IndexFunc(all, func(e Endpoint) bool { return e.Name == name })
@@ -172,7 +174,7 @@ func endpointAgent(a Agent, name, model string) (Agent, bool, error) {
 	if a.BaseURL == "" {
 		a.BaseURL = e.URL
 	} else {
-		a.APIKeyEnv = "" // a key goes to the address that it is for
+		a.APIKeyEnv = "" // a key is sent only to the address that it is for
 	}
 	if a.Model == "" && e.Key != "" {
 		return Agent{}, true, fmt.Errorf("needs a model: %s:MODEL", name)

@@ -25,7 +25,7 @@ func TestAgentsByName(t *testing.T) {
 		}},
 		{"ollama:qwen3", []string{"OLLAMA_HOST", "10.0.0.9"}, func(a Agent) bool { return a.Model == "qwen3" && a.BaseURL == "http://10.0.0.9:11434/v1" }},
 		{"vllm:m@http://10.0.0.9:8000/v1", nil, func(a Agent) bool { return a.Model == "m" && a.BaseURL == "http://10.0.0.9:8000/v1" }},
-		// A key goes to the address that it is for, and to no other.
+		// A key is sent only to the address that it is for.
 		{"groq:m@http://10.0.0.9:8000/v1", []string{"GROQ_API_KEY", "gsk"}, func(a Agent) bool { return !a.APIKey.IsSet() }},
 	}
 	for _, row := range rows {
@@ -49,7 +49,7 @@ func TestAgentsByName(t *testing.T) {
 	}
 }
 
-// TestAPresetPrefersTheInstalledProgram to the npm package, and says what to install when neither can be run.
+// It says what to install when neither the program nor npx exists.
 func TestAPresetPrefersTheInstalledProgram(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -76,7 +76,7 @@ func TestAPresetPrefersTheInstalledProgram(t *testing.T) {
 	}
 }
 
-// TestDirectoriesToChooseFromAreChecked: each is absolute and named once, beside the agent's own.
+// Each directory must be absolute and listed once, apart from the agent's own.
 func TestDirectoriesToChooseFromAreChecked(t *testing.T) {
 	t.Parallel()
 	many := strings.Repeat("/x, ", 21)
@@ -100,7 +100,7 @@ func TestDirectoriesToChooseFromAreChecked(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatAnAgentNeedsPassesToIt: the variables of its preset and of env_pass, and never a secret of the gateway.
+// It passes the variables of its preset and of env_pass, and never a secret of the gateway.
 func TestOnlyWhatAnAgentNeedsPassesToIt(t *testing.T) {
 	t.Parallel()
 	cfg := Default()

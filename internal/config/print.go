@@ -13,19 +13,19 @@ import (
 	"laneway/internal/secret"
 )
 
-// Value is one effective setting, for people to look at.
+// Value is one effective setting, for display.
 type Value struct {
 	// Path of the setting.
 	Path string `json:"path"`
-	// Value as it prints; for a secret `set` or `not set`.
+	// Value as printed; for a secret `set` or `not set`.
 	Value any `json:"value"`
-	// Source is where it came from.
+	// Source is the source of the value.
 	Source Source `json:"source"`
 
 	secret bool
 }
 
-// Values are all effective settings in the order of the documentation, secrets hidden.
+// Values returns all effective settings in the order of the documentation, with secrets hidden.
 func (l *Loaded) Values() []Value {
 	values := l.values()
 	for i := range values {
@@ -43,7 +43,7 @@ func (l *Loaded) values() []Value {
 	return all
 }
 
-// Secrets are all secrets of the configuration, for a log handler that hides their texts wherever they turn up.
+// Secrets returns all secrets of the configuration, for a log handler that redacts them.
 func (l *Loaded) Secrets() []secret.Secret {
 	var all []secret.Secret
 	collect(reflect.ValueOf(&l.Config).Elem(), "", func(_ string, v reflect.Value) {
@@ -81,7 +81,7 @@ func collect(v reflect.Value, path string, fn func(string, reflect.Value)) {
 	}
 }
 
-// show is a value as it may be seen.
+// show returns the form of a value for display.
 func show(v reflect.Value) (shown any, isSecret bool) {
 	switch value := v.Interface().(type) {
 	case secret.Secret:
@@ -91,7 +91,7 @@ func show(v reflect.Value) (shown any, isSecret bool) {
 		return "not set", false
 	case DatabaseURL:
 		return value.String(), value.HasPassword()
-	case map[string]string: // variables of a program often are secrets
+	case map[string]string: // variables of a program are often secrets
 		hidden := make(map[string]string, len(value))
 		for name := range value {
 			hidden[name] = "set"
@@ -108,7 +108,8 @@ func show(v reflect.Value) (shown any, isSecret bool) {
 	}
 }
 
-// Members are the settings of an agent with this id as a file would have them: the runner, and what differs from its defaults. Secrets are left out.
+// Members returns the settings of an agent with this id as in a file: the runner, and values that differ from the defaults. Secrets are
+// left out.
 func (a *Agent) Members(id string) map[string]any {
 	defaults := newAgent()
 	defaults.Runner = a.Runner
@@ -125,8 +126,8 @@ func (a *Agent) Members(id string) map[string]any {
 	return members
 }
 
-// Print writes the effective configuration as YAML with the source of each value behind it. Settings of agents and overrides that
-// were never given are left out.
+// Print writes the effective configuration as YAML, each value followed by its source. It leaves out settings of agents and overrides that
+// were not given.
 func (l *Loaded) Print(w io.Writer) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	for _, value := range l.Values() {

@@ -1,25 +1,26 @@
 package config
 
-// Queue is how messages of one session wait. The zero value of no field is a default here: [Default] has them filled in.
+// Queue are the rules for waiting messages of one session. A zero field does not mean its default: [Default] fills in the defaults.
 type Queue struct {
 	// Mode is queue, followup, interrupt, collect or steer. Default queue.
 	Mode string `yaml:"mode"`
 	// Cap is how many messages may wait, 1 to 10000. Default 10. The running turn does not count.
 	Cap int `yaml:"cap"`
-	// Drop is who loses when the queue is full: old or new. Default old.
+	// Drop selects the message to remove when the queue is full: old or new. Default old.
 	Drop string `yaml:"drop"`
-	// DebounceMs is the quiet time before messages become a turn, 0 to 60000 milliseconds. Default 800. 0 = no debounce.
+	// DebounceMs is how long no message must arrive before messages become a turn, 0 to 60000 milliseconds. Default 800. 0 = no debounce.
 	DebounceMs int `yaml:"debounce_ms"`
-	// DebounceMaxMs is the longest hold of a first message in milliseconds, at least DebounceMs. Default 0 = three times DebounceMs.
+	// DebounceMaxMs is the longest time that a first message is held in milliseconds, at least DebounceMs. Default 0 = three times
+	// DebounceMs.
 	DebounceMaxMs int `yaml:"debounce_max_ms"`
-	// DebounceMaxMessages and DebounceMaxBytes cut a batch. Defaults 12 and 50000.
+	// DebounceMaxMessages and DebounceMaxBytes limit a batch. Defaults 12 and 50000.
 	DebounceMaxMessages int `yaml:"debounce_max_messages"`
 	DebounceMaxBytes    int `yaml:"debounce_max_bytes"`
 	// MaxConcurrent is how many turns of one session run at once, 1 to 1000. Default 1.
 	MaxConcurrent int `yaml:"max_concurrent"`
 	// GroupMaxConcurrent is the same for sessions of groups. Default 3.
 	GroupMaxConcurrent int `yaml:"group_max_concurrent"`
-	// ThrottlePercent of the context window from which on a session runs one turn at a time, 1 to 100. Default 60.
+	// ThrottlePercent of the context window: above it, a session runs one turn at a time, 1 to 100. Default 60.
 	ThrottlePercent int `yaml:"throttle_percent"`
 }
 
@@ -37,7 +38,7 @@ type QueueOverride struct {
 	ThrottlePercent     *int    `yaml:"throttle_percent"`
 }
 
-// Apply is q with what o changes. The result has DebounceMaxMs filled in.
+// Apply returns q with the changes of o. In the result, DebounceMaxMs is filled in.
 func (o QueueOverride) Apply(q Queue) Queue {
 	q = o.apply(q)
 	if q.DebounceMaxMs == 0 {
@@ -48,7 +49,7 @@ func (o QueueOverride) Apply(q Queue) Queue {
 
 func (o QueueOverride) apply(q Queue) Queue {
 	if o.DebounceMs != nil && o.DebounceMaxMs == nil {
-		q.DebounceMaxMs = 0 // it follows from the new window
+		q.DebounceMaxMs = 0 // it follows from the new DebounceMs
 	}
 	set(&q.Mode, o.Mode)
 	set(&q.Cap, o.Cap)
@@ -69,8 +70,8 @@ func set[T any](target *T, value *T) {
 	}
 }
 
-// QueueFor is the queue of a session of this agent on this channel: the global settings, changed by the channel's and then
-// by the agent's, because an agent is the more particular choice. An agent or channel that is not configured changes nothing.
+// QueueFor returns the queue settings for a session of this agent on this channel: the global settings, overridden by the channel's and
+// then by the agent's, because an agent is more specific. An agent or channel that is not configured changes nothing.
 func (c Config) QueueFor(agent, channel string) Queue {
 	q := c.Channels.queueOf(channel).apply(c.Queue)
 	return c.Agents[agent].Queue.Apply(q)

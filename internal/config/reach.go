@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// reach is how far away a host is.
+// reach is the kind of network over which a host is reached.
 type reach int
 
 const (
 	reachLocal   reach = iota // this machine: loopback, or a socket in the file system
-	reachPrivate              // a network of our own
+	reachPrivate              // a private network
 	reachPublic               // everything else
 )
 
-// hostReach judges a host by its name alone. No name is resolved: the answer of a name server is no proof of a private way,
-// and a start must not wait for one. A name with dots is public unless it ends in one of the suffixes that are reserved for
-// private use; a name without dots can only be resolved on the own network (`db`, `postgres`).
+// hostReach classifies a host by its name alone. It resolves no name: the answer of a name server does not prove that the path is private,
+// and a start must not wait for it. A name with dots is public unless its suffix is reserved for private use. A name without dots resolves
+// only in the local network (`db`, `postgres`).
 func hostReach(host string) reach {
 	if host == "" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || loopbackHost(host) {
 		return reachLocal

@@ -15,11 +15,11 @@ import (
 type secretRef struct {
 	path   string
 	secret *secret.Secret
-	env    string // name of a variable, "" = none
-	file   string // name of a file, "" = none
+	env    string // name of a variable; "" = not given
+	file   string // name of a file; "" = not given
 }
 
-// resolve fetches secrets from the variables and files that are named for them. A secret that is given itself wins.
+// resolve reads secrets from the named variables and files. A secret that is given directly takes precedence.
 func (l *Loaded) resolve(in *layers, cfg *Config) {
 	for _, ref := range secretRefs(cfg) {
 		l.resolveOne(in, ref)
@@ -120,7 +120,7 @@ func (l *Loaded) accept(in *layers, ref secretRef, text []byte, source Source) {
 	l.sources[ref.path] = source
 }
 
-// noun is how a sentence calls the file of a secret.
+// noun returns the name of a secret's file in sentences.
 func noun(path string) string {
 	switch {
 	case strings.HasSuffix(path, "password"):
@@ -136,13 +136,13 @@ func noun(path string) string {
 	}
 }
 
-// Files whose contents another program provides.
+// Files whose content another program provides.
 const (
 	fromProvider  = "key file"
 	fromBotFather = "bot token file"
 )
 
-// cure is what to do about a file that is not there or has nothing in it.
+// cure returns the advice for a file that is missing or empty.
 func cure(noun string) string {
 	switch noun {
 	case fromBotFather:
@@ -154,13 +154,13 @@ func cure(noun string) string {
 	}
 }
 
-// maxSecretFile bounds the read of a file that is named by mistake.
+// maxSecretFile limits the read of a file that was named by mistake.
 const maxSecretFile = 64 << 10
 
-// readSecretFile reads a secret that the user may have, see checkSecretMode. Its error is [FaultsError] with one whole sentence. The checks and
-// the text come from one open file, so that no exchange in between can slip through.
+// readSecretFile reads a secret that the user may have, see checkSecretMode. Its error is [FaultsError] with one complete sentence. The
+// checks and the content come from one open file, so that it cannot be replaced in between.
 func readSecretFile(path, noun string, as identity) ([]byte, error) {
-	if info, err := os.Stat(path); err == nil { // before it is opened: opening a device may do something
+	if info, err := os.Stat(path); err == nil { // before it is opened: opening a device may have an effect
 		if err := checkRegular(path, noun, info); err != nil {
 			return nil, err
 		}

@@ -37,7 +37,7 @@ func TestOthersCanChangeAFileOfRootByItsOwnerItsModeAndItsDirectory(t *testing.T
 	}
 }
 
-// TestOnlyRootRefusesAFileThatOthersCanReplace judges files as they are: a gateway of root refuses what one of another user takes.
+// A gateway of root refuses a file of another user that other gateways accept.
 func TestOnlyRootRefusesAFileThatOthersCanReplace(t *testing.T) {
 	t.Parallel()
 	open, closed := filepath.Join(t.TempDir(), "open"), filepath.Join(t.TempDir(), "closed")

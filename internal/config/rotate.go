@@ -6,9 +6,10 @@ import (
 	"laneway/internal/secret"
 )
 
-// Reread reads again the files that secrets of callers came from: those that were named, and the data directory's own. A file that is missing,
-// empty, open to others, or whose secret is too weak for a public address changes nothing: the secret that was in force stays, and the error
-// ([FaultsError]) has a sentence for each of them. The credentials are right in either case. Call it after Prepare, from one goroutine at a time.
+// Reread reads again the files of callers' secrets: those that were named, and the data directory's own. A file that is missing, empty,
+// accessible to others, or whose secret is too weak for a public address changes nothing: the current secret is kept, and the error
+// ([FaultsError]) has a sentence for it. The returned credentials are valid in either case. Call it after Prepare, from one goroutine at a
+// time.
 func (p *Plan) Reread() (Credentials, error) {
 	var faults FaultsError
 	creds := *p.creds.Load()
@@ -24,7 +25,7 @@ func (p *Plan) Reread() (Credentials, error) {
 	return creds, faults.err()
 }
 
-// callerFile is a file with a secret that callers show.
+// callerFile is a file with a secret that callers present.
 type callerFile struct {
 	name, path string
 	secret     *secret.Secret
@@ -60,7 +61,7 @@ func (p *Plan) rereadOne(f callerFile) (secret.Secret, error) {
 	return read, nil
 }
 
-// Rereads reports whether the setting is a secret of callers that came from a file, so that a process that runs follows it.
+// Rereads reports whether the setting is a caller's secret from a file, which a running process reads again.
 func (l *Loaded) Rereads(path string) bool {
 	switch path {
 	case "token", "password", "write_token", "read_token":

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is in the files counts, as long as a start would take it; otherwise the old secret stays, and a sentence says why.
+// A secret in a file is used if a start would accept it; otherwise the old secret is kept, and a sentence says why.
 func TestRereadFollowsTheFilesOfSecrets(t *testing.T) {
 	t.Parallel()
 	const next = "N7w2Tz5Yb8Qe1Ra4Uf6Ic9Op3Sd0GhJk"
@@ -58,7 +58,7 @@ func TestRereadFollowsTheFilesOfSecrets(t *testing.T) {
 	}
 }
 
-// The data directory's own token is followed like one that was named, from its first start on.
+// The token file of the data directory is read again like one that was named, from its first start on.
 func TestRereadFollowsTheOwnToken(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
@@ -74,7 +74,7 @@ func TestRereadFollowsTheOwnToken(t *testing.T) {
 	}
 }
 
-// prepared is a plan of a start with this environment, and its first credentials.
+// prepared returns the plan of a start with this environment, and its first credentials.
 func prepared(t *testing.T, env map[string]string) (*Plan, Credentials) {
 	t.Helper()
 	loaded, err := Load(Options{LookupEnv: func(name string) (string, bool) { v, ok := env[name]; return v, ok }})

@@ -18,7 +18,7 @@ import (
 
 const canary = "canary-4711-canary-4711"
 
-// The address of a database prints without its password wherever it stands, see package secret for the rest.
+// See package secret for other values.
 func TestADatabaseAddressIsNeverPrintedWithItsPassword(t *testing.T) {
 	t.Parallel()
 	type holder struct {
@@ -50,7 +50,7 @@ func TestADatabaseAddressIsNeverPrintedWithItsPassword(t *testing.T) {
 	}
 }
 
-// A secret outside of the file and the environment: each setting for one has a neighbour that names a file.
+// Each setting for a secret has a second setting that names a file.
 func TestEachSecretCanComeFromAFile(t *testing.T) {
 	t.Parallel()
 	paths := map[string]bool{}

@@ -18,11 +18,11 @@ import (
 // tokenName is the file of the generated token in the data directory.
 const tokenName = "token"
 
-// TokenPath is the file of the generated token of a data directory.
+// TokenPath returns the file of the generated token of a data directory.
 func TokenPath(data string) string { return filepath.Join(data, tokenName) }
 
-// ReadSecretFile reads a file that holds one token, for a client on the same host: it may belong to any user, and no other user may read it. The error is
-// [FaultsError] when the file is missing, empty, open to others, or cannot be read.
+// ReadSecretFile reads a file with one token, for a client on the same host. It may belong to any user, and no other user may read it. The
+// error is [FaultsError] when the file is missing, empty, accessible to others, or cannot be read.
 func ReadSecretFile(path string) (secret.Secret, error) { return readToken(path, client()) }
 
 func readToken(path string, as identity) (secret.Secret, error) {
@@ -37,13 +37,14 @@ func readToken(path string, as identity) (secret.Secret, error) {
 	return s, nil
 }
 
-// refuse is one whole sentence as [FaultsError].
+// refuse returns one complete sentence as [FaultsError].
 func refuse(format string, args ...any) error {
 	return FaultsError{{Message: fmt.Sprintf(format, args...), Whole: true}}
 }
 
-// checkSecretMode refuses what is no regular file, files that others can open, and, for a gateway, files of other users: the owner of a file can change it.
-// The file may be root's, and a group of the user may read it, as with a secret that a service manager or a mounted volume provides.
+// checkSecretMode refuses a file that is not regular or that others can open, and, for a gateway, a file of another user, because its owner
+// can change it. The file may belong to root, and a group of the user may read it, as with a secret from a service manager or a mounted
+// volume.
 func checkSecretMode(path, noun string, info fs.FileInfo, as identity) error {
 	if err := checkRegular(path, noun, info); err != nil {
 		return err
@@ -62,8 +63,8 @@ func checkSecretMode(path, noun string, info fs.FileInfo, as identity) error {
 	return nil
 }
 
-// CheckToken judges the file of the token as the gateway's user would: the file that the configuration names, else that of the data directory. path is the
-// file. The error wraps fs.ErrNotExist when there is none, and is [FaultsError] when the gateway would refuse it.
+// CheckToken checks the file of the token for the gateway's user: the file that the configuration names, or that of the data directory.
+// path is the file. The error wraps fs.ErrNotExist when it does not exist, and is [FaultsError] when the gateway would refuse it.
 func (l *Loaded) CheckToken() (path string, err error) {
 	path = l.Config.TokenFile
 	if path == "" {
@@ -82,8 +83,8 @@ func (l *Loaded) CheckToken() (path string, err error) {
 	return path, nil
 }
 
-// unreadable is the refusal of a secret that the user may not read. It never advises to give the file to the user: it may be the secret of another service,
-// or of the gateway.
+// unreadable returns the error for a secret that the user may not read. It never advises changing the owner to this user: it may be the
+// secret of another service or of the gateway.
 func (as identity) unreadable(noun, path, why string) error {
 	what := fmt.Sprintf("%s %s cannot be read: %s", noun, path, why)
 	switch group := as.groupName(); {
@@ -98,7 +99,7 @@ func (as identity) unreadable(noun, path, why string) error {
 	}
 }
 
-// ofRoot reports whether a file is known to belong to root and its group, so that another group may be given it without being taken from one.
+// ofRoot reports whether a file belongs to root and its group, so that changing its group takes it from no other group.
 func ofRoot(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -108,7 +109,7 @@ func ofRoot(path string) bool {
 	return known && owner == 0 && group == 0
 }
 
-// checkRegular refuses what a secret is not read from: reading a pipe or a device may never end.
+// checkRegular refuses files that are not regular: reading a pipe or a device may never end.
 func checkRegular(path, noun string, info fs.FileInfo) error {
 	var kind string
 	switch mode := info.Mode(); {
@@ -145,9 +146,9 @@ func readAll(f io.Reader, buf []byte) (int, error) {
 	}
 }
 
-// createToken makes a new token file. The token is written under a name of its own, created exclusively so that no other process can have
-// put a link or a readable file there before, and then linked into its place, which fails when there is one already: two
-// processes that start at once agree, and neither can read a half-written file.
+// createToken makes a new token file. The token is written to a temporary file, which is created exclusively so that no other process can
+// have put a link or a readable file there. Then it is linked to its final name, which fails when that exists. So two processes that start
+// at once agree on one token, and neither reads a half-written file.
 func createToken(path string) (secret.Secret, error) {
 	token := secret.Generate()
 	line := token.Reveal() + "\n"
@@ -165,7 +166,7 @@ func createToken(path string) (secret.Secret, error) {
 	return token, nil
 }
 
-// writeExclusive makes a file that did not exist, readable by its owner only, and leaves none behind when it fails.
+// writeExclusive creates a file that only its owner can read, and removes it when the write fails.
 func writeExclusive(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator's own data directory
 	if err != nil {

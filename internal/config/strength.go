@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// minSecret is the shortest secret in characters that may stand against the internet.
+	// minSecret is the minimum length in characters of a secret on a public address.
 	minSecret = 32
-	// minDistinct different characters keep out `aaaa…` and words written several times.
+	// minDistinct different characters exclude `aaaa…` and repeated words.
 	minDistinct = 12
 )
 
-// placeholders are what documentation puts where a secret belongs. They are looked for with letters and digits only.
+// placeholders are values that documentation uses instead of a secret, with letters and digits only.
 func placeholders() []string {
 	return []string{"changeme", "replaceme", "yourtoken", "yoursecret", "yourpassword", "placeholder", "examplesecret", "0123456789abcdef0123456789abcdef"}
 }

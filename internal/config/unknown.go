@@ -10,11 +10,11 @@ import (
 // clientVariables are read by commands, not by the gateway.
 func clientVariables() []string { return []string{"LANEWAY_CONFIG", "LANEWAY_URL"} }
 
-// serviceVariable is what Kubernetes sets in every container for a service that is called laneway.
+// serviceVariable matches the variables that Kubernetes sets in every container for a service with the name laneway.
 var serviceVariable = regexp.MustCompile(`^LANEWAY(_[A-Z0-9]+)*_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// UnknownVariables are the names that begin with LANEWAY_ and set nothing: a misspelled variable has no effect, and the user would not
-// notice. Each has a sentence for the operator. A setting of an agent or hook that does not exist counts as unknown.
+// UnknownVariables returns a sentence for each name that begins with LANEWAY_ and has no effect: a misspelled variable would otherwise go
+// unnoticed. A setting of an agent or hook that does not exist counts as unknown.
 func (l *Loaded) UnknownVariables(names []string) []string {
 	known := map[string]int{}
 	for _, name := range clientVariables() {

@@ -30,7 +30,7 @@ func TestMisspelledVariablesAreReported(t *testing.T) {
 	}
 }
 
-// TestDeploymentFilesUseRealSettings keeps the image, the compose file and the unit from setting what does not exist.
+// TestDeploymentFilesUseRealSettings checks that the image, the compose file and the unit set only existing settings.
 func TestDeploymentFilesUseRealSettings(t *testing.T) {
 	t.Parallel()
 	loaded, err := Load(Options{LookupEnv: environ()})
@@ -54,7 +54,7 @@ func TestDeploymentFilesUseRealSettings(t *testing.T) {
 	}
 }
 
-// TestTheComposeFilesGatewayMayStart loads what compose.yaml sets.
+// TestTheComposeFilesGatewayMayStart loads the settings of compose.yaml.
 func TestTheComposeFilesGatewayMayStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -63,7 +63,7 @@ func TestTheComposeFilesGatewayMayStart(t *testing.T) {
 	}
 	env := []string{"LANEWAY_DATA", filepath.Join(dir, "data")}
 	for name, value := range composeServices(t)["gateway"].Environment {
-		value = regexp.MustCompile(`\$\{[A-Z_]+:-\}`).ReplaceAllString(value, "") // as where nothing is set
+		value = regexp.MustCompile(`\$\{[A-Z_]+:-\}`).ReplaceAllString(value, "") // as when nothing is set
 		env = append(env, name, strings.Replace(value, "/secrets", dir, 1))
 	}
 	loaded, err := Load(Options{LookupEnv: environ(env...)})

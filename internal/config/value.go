@@ -11,7 +11,7 @@ import (
 	"laneway/internal/secret"
 )
 
-// What a value can be blamed for. They are wrapped in a [Fault] with the path and the place.
+// Errors of values. They are wrapped in a [Fault] with the path and the place.
 var (
 	errNoPostgres  = errors.New("is no Postgres address")
 	errDatabaseURL = errors.New("is no valid address; write it as postgres://USER@HOST/NAME or sqlite:PATH")
@@ -22,7 +22,7 @@ type Duration time.Duration
 
 const day = 24 * time.Hour
 
-// String writes whole days as `30d` and everything else as package time does.
+// String writes whole days as `30d` and other durations as package time does.
 func (d Duration) String() string {
 	if d != 0 && time.Duration(d)%day == 0 {
 		return strconv.FormatInt(int64(time.Duration(d)/day), 10) + "d"
@@ -30,11 +30,10 @@ func (d Duration) String() string {
 	return time.Duration(d).String()
 }
 
-// MarshalText is String.
+// MarshalText returns the string of String.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads a duration. A number without a unit is refused, but for 0, because seconds and milliseconds are
-// confused easily.
+// UnmarshalText parses a duration. A number without a unit other than 0 is refused, because seconds and milliseconds are easily confused.
 func (d *Duration) UnmarshalText(text []byte) error {
 	s := strings.TrimSpace(string(text))
 	if s == "" {
@@ -60,17 +59,17 @@ func setDays(d *Duration, whole, given string) error {
 	return nil
 }
 
-// ID is the decimal identity of a person or a chat on Telegram; groups have negative ones. A @username is none: it can be
+// ID is the decimal identity of a person or a chat on Telegram; ids of groups are negative. A @username is not accepted, because it can be
 // released and then taken by another account.
 type ID int64
 
-// String is the decimal form.
+// String returns the decimal form.
 func (id ID) String() string { return strconv.FormatInt(int64(id), 10) }
 
-// MarshalText is String.
+// MarshalText returns the string of String.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText reads a decimal id other than 0.
+// UnmarshalText parses a decimal id other than 0.
 func (id *ID) UnmarshalText(text []byte) error {
 	s := strings.TrimSpace(string(text))
 	n, err := strconv.ParseInt(s, 10, 64)
@@ -81,7 +80,7 @@ func (id *ID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// identityError is a whole sentence of its own: it is shown without the path in front.
+// identityError is a complete sentence: it is shown without the path.
 type identityError string
 
 func (s identityError) Error() string {

@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// splitWords splits a command line at blanks. Single and double quotes keep words together, a backslash outside of single quotes takes the next
-// character as it is. Nothing is expanded: no shell ever sees the words.
+// splitWords splits a command line at spaces. Single and double quotes group words, and a backslash outside of single quotes escapes the
+// next character. Nothing is expanded: no shell interprets the words.
 func splitWords(line string) ([]string, error) {
 	var (
 		words   []string

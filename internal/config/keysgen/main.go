@@ -1,5 +1,5 @@
-// Command keysgen writes the documentation of every setting from the types of package config and the comments of their fields: a file that the program
-// embeds for `laneway config keys`, and the page docs/configuration-keys.md. It changes nothing else.
+// Command keysgen writes the documentation of every setting from the types of package config and the comments of their fields: a file that
+// the program embeds for `laneway config keys`, and the page docs/configuration-keys.md.
 package main
 
 import (
@@ -48,7 +48,8 @@ func run(data, page string) error {
 	return os.WriteFile(page, []byte(pageOf(keys)), 0o644) //nolint:gosec // a document
 }
 
-// readDocs are the comments of the fields of a package's structs, by Struct.Field. A field without one is described by the comment above the fields before it.
+// readDocs returns the comments of the fields of a package's structs, by Struct.Field. A field without a comment has the one of the field
+// before it.
 func readDocs(dir string) (map[string]string, error) {
 	docs := map[string]string{}
 	files, err := os.ReadDir(dir)
@@ -111,7 +112,7 @@ func tagOf(f *ast.Field) string {
 
 var word = regexp.MustCompile(`\b[A-Z][A-Za-z]*\b`)
 
-// inKeys writes the names of fields as their keys, and the text on one line.
+// inKeys replaces the names of fields by their keys, and puts the comment on one line.
 func inKeys(text string, yaml map[string]string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	return word.ReplaceAllStringFunc(text, func(w string) string {
