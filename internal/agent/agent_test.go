@@ -18,13 +18,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// collect is an answer that notes its deltas.
+// collect returns an answer that records its deltas.
 func collect(limit int) (*agent.Answer, *[]string) {
 	deltas := &[]string{}
 	return agent.NewAnswer(limit, func(event agent.Event) { *deltas = append(*deltas, event.Text) }), deltas
 }
 
-// TestAnAnswerDoesNotDependOnItsPieces holds that cutting raw output anywhere changes nothing: same text, clean deltas.
+// TestAnAnswerDoesNotDependOnItsPieces checks that the places at which raw output is cut change neither the text nor the validity of the deltas.
 func TestAnAnswerDoesNotDependOnItsPieces(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

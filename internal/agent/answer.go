@@ -8,12 +8,12 @@ import (
 	"laneway/internal/chat"
 )
 
-// DefaultMaxAnswer is the longest answer of a runner in bytes of UTF-8 where its configuration sets none.
+// DefaultMaxAnswer is the longest answer of a runner in bytes of UTF-8 unless its configuration sets another limit.
 const DefaultMaxAnswer = 1 << 20
 
-// Answer collects the text of one turn and emits it. It keeps the part of the contract that every runner shares: deltas
-// joined are the text, the text is valid UTF-8 without NUL, characters that arrive in pieces are put together, and nothing
-// beyond the limit is kept or emitted. It belongs to the goroutine of Run.
+// Answer collects the text of one turn and emits it. It implements the part of the contract that every runner shares: the
+// joined deltas are the text, the text is valid UTF-8 without NUL, characters that arrive in pieces are joined, and
+// nothing beyond the limit is kept or emitted. It belongs to the goroutine of Run.
 type Answer struct {
 	emit    func(Event)
 	limit   int
@@ -44,7 +44,7 @@ func (a *Answer) Append(text string) error {
 	return nil
 }
 
-// AppendBytes adds raw output. A character that is not complete yet waits for the next call. It returns what [Answer.Append] does.
+// AppendBytes adds raw output. An incomplete character is held until the next call. It returns what [Answer.Append] returns.
 func (a *Answer) AppendBytes(raw []byte) error {
 	raw = append(a.pending, raw...)
 	whole := len(raw) - incomplete(raw)
@@ -52,20 +52,20 @@ func (a *Answer) AppendBytes(raw []byte) error {
 	return a.Append(string(raw[:whole]))
 }
 
-// Flush ends raw output: a character that never became complete is shown as U+FFFD.
+// Flush ends raw output: an incomplete character is shown as U+FFFD.
 func (a *Answer) Flush() error {
 	rest := string(a.pending)
 	a.pending = nil
 	return a.Append(rest)
 }
 
-// Text is everything that was emitted.
+// Text returns everything that was emitted.
 func (a *Answer) Text() string { return a.text.String() }
 
-// Begun reports whether anything was emitted; after that a turn must not be tried again.
+// Begun reports whether anything was emitted; after that the turn must not be retried.
 func (a *Answer) Begun() bool { return a.text.Len() > 0 }
 
-// incomplete is how many bytes at the end of raw are the start of a character that may still become valid.
+// incomplete returns how many bytes at the end of raw start a character that may still become valid.
 func incomplete(raw []byte) int {
 	for n := 1; n <= min(len(raw), utf8.UTFMax-1); n++ {
 		tail := raw[len(raw)-n:]

@@ -7,16 +7,16 @@ import (
 	"laneway/internal/chat"
 )
 
-// Line is one message of a conversation as a model gets it.
+// Line is one message of a conversation in the form for a model.
 type Line struct {
 	// Role is [chat.RoleUser] or [chat.RoleAssistant].
 	Role string
 	Text string
 }
 
-// Prompt is the new input of a request as one text: the texts of all its messages, one after the other. A message shows the
+// Prompt returns the new input of a request as one string: the text of all its messages in order. A message shows the
 // name of its sender when several people speak. Text without authority (webhooks, forwarded text) is quoted with `> `
-// on every line, so that it cannot end its own quotation; system events and attachments stand in brackets.
+// on every line, so that it cannot end its own quotation; system events and attachments are in brackets.
 func Prompt(req Request) string {
 	named := req.Session.Kind() == chat.KindGroup || severalSenders(req.Messages)
 	parts := make([]string, 0, len(req.Messages))
@@ -26,7 +26,7 @@ func Prompt(req Request) string {
 	return strings.Join(parts, "\n")
 }
 
-// Repeated is what an agent without a journal has to know in a later attempt of a turn; "" = it is the first one.
+// Repeated returns the notice for an agent without a journal that a turn is attempted again; "" in the first attempt.
 func Repeated(req Request) string {
 	switch {
 	case req.Attempt <= 1:
@@ -40,7 +40,7 @@ func Repeated(req Request) string {
 	}
 }
 
-// PlainText is the text of the messages of a request and nothing else, joined by newlines.
+// PlainText returns only the text of the messages of a request, joined by newlines.
 func PlainText(req Request) string {
 	parts := make([]string, 0, len(req.Messages))
 	for _, message := range req.Messages {
@@ -49,12 +49,12 @@ func PlainText(req Request) string {
 	return strings.Join(parts, "\n")
 }
 
-// Conversation is a request as a model wants it: a system prompt, then lines that begin with the user, alternate, and end
-// with the new input, to which the person's clock belongs: there, what came before it stays the same text for the caches of
-// providers. Providers and the chat templates of open models refuse anything else. History is cut with
-// [CutHistory] so that the whole fits into room; the new input is never cut.
-// Empty lines and the replies to chat commands are left out. Neighbours of the same role become one line, and system notes
-// from the transcript are shown in brackets on the user's side, because only the operator may speak as the system.
+// Conversation returns a request in the form that a model requires: a system prompt, then lines that begin with the user,
+// alternate, and end with the new input. Providers and the chat templates of open models refuse anything else. The person's
+// clock is part of the new input, so that everything before it stays the same for the caches of providers. History is cut
+// with [CutHistory] so that the whole fits into room; the new input is never cut. Empty lines and the replies to chat
+// commands are left out. Adjacent entries of the same role become one line. System notes from the transcript are shown in
+// brackets as the user, because only the operator may write as the system.
 func Conversation(req Request, system string, room Room) (string, []Line) {
 	system, input := fixed(req, system)
 	past := CutHistory(earlier(req), room.left(system, input))
@@ -69,7 +69,7 @@ func Conversation(req Request, system string, room Room) (string, []Line) {
 	return system, lines
 }
 
-// fixed is what is never cut: the system prompt and the new input.
+// fixed returns what is never cut: the system prompt and the new input.
 func fixed(req Request, system string) (prompt, input string) {
 	if req.SystemPrompt != "" {
 		system = req.SystemPrompt
@@ -83,22 +83,22 @@ func fixed(req Request, system string) (prompt, input string) {
 
 // Room is the part of a context window that a request may fill.
 type Room struct {
-	// Window is that of the model; Reserve is left for the answer and for pictures. Both are tokens as the provider counts them.
+	// Window is the context window of the model; Reserve is left for the answer and for pictures. Both are tokens as the provider counts them.
 	Window, Reserve int
-	// Rounds is how many tokens the tools and rounds of the turn have, as [Ratio.Window] counts them.
+	// Rounds is the number of tokens of the tools and rounds of the turn, as [Ratio.Window] counts them.
 	Rounds int
 	Ratio  Ratio
 }
 
-// left is how many estimated tokens are left besides the system prompt and the new input. If the provider counts that input as [Ratio.New], half of the reserve is
-// still left.
+// left returns how many estimated tokens are left besides the system prompt and the new input. If the provider counts that input as [Ratio.New], half
+// of the reserve is still left.
 func (r Room) left(system, input string) int {
 	estimate := EstimateTokens(input)
 	fits := min(r.Ratio.Window(r.Window-r.Reserve)-estimate, r.Ratio.Window(r.Window-r.Reserve/2)-r.Ratio.New(estimate))
 	return fits - r.Rounds - EstimateTokens(system) - 2*entryOverhead
 }
 
-// EstimateRequest is the estimate of a conversation without its tools and rounds.
+// EstimateRequest returns the estimate of a conversation without its tools and rounds.
 func EstimateRequest(system string, lines []Line) int {
 	n := EstimateTokens(system)
 	for _, line := range lines {
@@ -107,7 +107,8 @@ func EstimateRequest(system string, lines []Line) int {
 	return n
 }
 
-// RoundTokens is how many estimated tokens the tools and rounds of a turn may have. A quarter stays for the conversation before the turn, if there is one.
+// RoundTokens returns how many estimated tokens the tools and rounds of a turn may have. A quarter of the room is kept for the conversation before
+// the turn, if it has one.
 func RoundTokens(req Request, system string, room Room) int {
 	left := room.left(fixed(req, system))
 	if len(req.History) > 0 {
@@ -116,7 +117,7 @@ func RoundTokens(req Request, system string, room Room) int {
 	return max(left, 256)
 }
 
-// earlier is the conversation before the new input: the transcript, then the context that the messages brought.
+// earlier returns the conversation before the new input: the transcript, then the context that the messages brought.
 func earlier(req Request) []chat.TranscriptEntry {
 	all := make([]chat.TranscriptEntry, 0, len(req.History))
 	add := func(entries []chat.TranscriptEntry) {
@@ -182,7 +183,7 @@ func withSender(sender chat.Sender, text string, named bool) string {
 	return name + ": " + text
 }
 
-// lineBreak reports everything that some program shows as a new line.
+// lineBreak reports whether some program shows r as a new line.
 func lineBreak(r rune) bool {
 	switch r {
 	case '\n', '\r', '\v', '\f', 0x85, 0x2028, 0x2029:

@@ -99,7 +99,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// TestConversationsAlternateAndFit holds for every history: the user begins and ends, roles alternate, the new input is whole, and
+// TestConversationsAlternateAndFit checks for every history that the user begins and ends, roles alternate, the new input is whole, and
 // the estimate stays within the window unless the input alone is larger.
 func TestConversationsAlternateAndFit(t *testing.T) {
 	t.Parallel()

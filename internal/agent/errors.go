@@ -10,12 +10,12 @@ import (
 // Error is a turn that failed.
 type Error struct {
 	Reason chat.FailReason
-	// Message is one sentence for the person who asked, without secrets, addresses or stack traces.
+	// Message is one sentence for the person, without secrets, addresses or stack traces.
 	Message string
 	// Retryable is true when a later attempt may work (timeouts, 429, 5xx, resets).
 	Retryable bool
-	// Detail is what the service behind the agent wrote about the failure, in its own words and without secrets, at most 500 bytes; "" = nothing. Only
-	// administrators read it.
+	// Detail is the failure as the service behind the agent reported it, without secrets, at most 500 bytes; "" if it reported nothing. Only
+	// administrators can read it.
 	Detail string
 	// Cause goes to the log.
 	Cause error
@@ -26,7 +26,7 @@ func NewError(reason chat.FailReason, message string, cause error) *Error {
 	return &Error{Reason: reason, Message: message, Retryable: Retryable(reason), Cause: cause}
 }
 
-// Error is the sentence with the cause behind it.
+// Error returns the sentence followed by the cause.
 func (e *Error) Error() string {
 	if e.Cause != nil {
 		return e.Message + ": " + e.Cause.Error()
@@ -34,11 +34,11 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Retryable reports whether a later attempt may work after a failure of this kind. What the caller, the operator or the model
-// has to change first is not retryable, and neither is a panic.
+// Retryable reports whether a later attempt may work after a failure of this kind. A failure that the caller, the operator or
+// the model has to fix first is not retryable, and neither is a panic.
 func Retryable(reason chat.FailReason) bool {
 	switch reason {
 	case chat.FailTimeout, chat.FailFirstByte, chat.FailSilence, chat.FailRateLimit, chat.FailOverloaded, chat.FailServer,
@@ -49,7 +49,7 @@ func Retryable(reason chat.FailReason) bool {
 	}
 }
 
-// Reasons is the closed set of failures that a runner may return.
+// Reasons returns the closed set of failures that a runner may return.
 func Reasons() []chat.FailReason {
 	return []chat.FailReason{
 		chat.FailTimeout, chat.FailFirstByte, chat.FailSilence, chat.FailRateLimit, chat.FailOverloaded, chat.FailServer,
@@ -58,7 +58,7 @@ func Reasons() []chat.FailReason {
 	}
 }
 
-// ReasonOf is the reason of the first *Error in err's chain: "" for nil, [chat.FailTimeout] for a deadline, and
+// ReasonOf returns the reason of the first *Error in err's chain: "" for nil, [chat.FailTimeout] for a deadline, and
 // [chat.FailUnknown] for everything else.
 func ReasonOf(err error) chat.FailReason {
 	var failed *Error
@@ -74,7 +74,7 @@ func ReasonOf(err error) chat.FailReason {
 	}
 }
 
-// Ended is what Run returns when its context is over, and nil while it is not. A deadline becomes an *Error with
+// Ended is what Run returns when its context is done, and nil while it is not. A deadline becomes an *Error with
 // [chat.FailTimeout]; any other end is context.Cause(ctx) itself, so that the caller finds the cause that it set.
 func Ended(ctx context.Context) error {
 	if ctx.Err() == nil {

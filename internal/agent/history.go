@@ -6,10 +6,10 @@ import (
 	"laneway/internal/chat"
 )
 
-// entryOverhead is what a message costs besides its text (role, separators); providers count 3 to 5.
+// entryOverhead is the cost of a message besides its text (role, separators); providers count 3 to 5.
 const entryOverhead = 6
 
-// EstimateTokens guesses how many tokens a text has where no provider reported it. It errs high: a token of English is about
+// EstimateTokens estimates the number of tokens in text. It errs high: a token of English is about
 // four bytes, of other scripts one to two characters, so the larger of bytes/3 and characters/2 is taken.
 func EstimateTokens(text string) int {
 	byBytes := (len(text) + 2) / 3
@@ -17,12 +17,13 @@ func EstimateTokens(text string) int {
 	return max(byBytes, byRunes)
 }
 
-// EstimateEntry is the estimate of one transcript line. It is of the same kind for every line, so that a [Ratio] fits the whole; what a provider counted for an
-// answer includes thoughts that are not sent again.
+// EstimateEntry returns the estimate of one transcript entry. It does not use what a provider counted for an answer: that includes thoughts that are
+// not sent again, and one [Ratio] must fit all entries.
 func EstimateEntry(e chat.TranscriptEntry) int { return EstimateTokens(e.Text) + entryOverhead }
 
-// CutHistory keeps the newest entries that fit into budget tokens, oldest first. It never begins with an answer whose
-// question was cut off. A summary in front of the others stays while it fits alone. A budget <= 0 keeps nothing.
+// CutHistory returns the newest entries that fit into budget tokens, oldest first. The result never begins with an
+// answer whose question was cut off. A summary before the other entries is kept if it fits alone. A budget <= 0 keeps
+// nothing.
 func CutHistory(history []chat.TranscriptEntry, budget int) []chat.TranscriptEntry {
 	if len(history) > 0 && history[0].Covers.To > 0 {
 		if left := budget - EstimateEntry(history[0]); left >= 0 {

@@ -11,24 +11,24 @@ import (
 
 // Bounds of the pictures of one turn.
 const (
-	// MaxImages is the largest number of pictures that a model is shown.
+	// MaxImages is the largest number of pictures sent to a model.
 	MaxImages = 10
-	// MaxImage is the largest size of one in bytes, MaxImageBytes that of all together.
+	// MaxImage is the largest size of one picture in bytes, MaxImageBytes that of all pictures together.
 	MaxImage      = 5 << 20
 	MaxImageBytes = 15 << 20
-	// ImageTokens is an estimate of what a picture costs, which errs high.
+	// ImageTokens is the estimated cost of a picture, which errs high.
 	ImageTokens = 1_600
 )
 
 // Image is a picture for a model.
 type Image struct {
-	// MIMEType is image/png, image/jpeg, image/gif or image/webp, by the content.
+	// MIMEType is image/png, image/jpeg, image/gif or image/webp, determined from the content.
 	MIMEType string
 	Data     []byte
 }
 
-// Images reads the pictures that came with the messages of a request. What a model is not shown, because it is beyond a bound or cannot be read, is named in left: one line for
-// each, in brackets, for the text beside the pictures. Files that are no pictures are in [Prompt] only.
+// Images reads the pictures that came with the messages of a request. A picture that exceeds a bound or cannot be read is named in left: one line for
+// each, in brackets, for the text next to the pictures. Other files are in [Prompt] only.
 func Images(req Request) (images []Image, left string) {
 	var lines []string
 	total := 0
@@ -55,7 +55,7 @@ func Images(req Request) (images []Image, left string) {
 	return images, strings.Join(lines, "\n")
 }
 
-// readImage reads one picture; why is the reason for the model when there is none.
+// readImage reads one picture; why is the reason for the model when it cannot be shown.
 func readImage(files Files, file chat.Attachment) (image Image, why string) {
 	if file.Size > MaxImage {
 		return image, fmt.Sprintf("it is larger than %d MB", MaxImage>>20)

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// shelf is files in memory.
+// shelf holds files in memory.
 type shelf map[string]string
 
 func (s shelf) Read(path string, limit int64) ([]byte, error) {

@@ -6,10 +6,10 @@ import (
 	"laneway/internal/chat"
 )
 
-// Sessions keeps the sessions of agents over restarts. It has one for the current transcript of a conversation alone.
+// Sessions stores the sessions of agents across restarts. A session is valid for the current transcript of its conversation only.
 type Sessions interface {
-	// AgentSession is the session of the agent; the zero value = none is known.
+	// AgentSession returns the session of the agent, or the zero value if no session is stored.
 	AgentSession(ctx context.Context, key chat.SessionKey) (chat.AgentSession, error)
-	// PutAgentSession stores it in place of the one before.
+	// PutAgentSession stores a session in place of the previous one.
 	PutAgentSession(ctx context.Context, key chat.SessionKey, s chat.AgentSession) error
 }

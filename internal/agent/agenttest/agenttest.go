@@ -1,11 +1,11 @@
 // Package agenttest is the contract that every runner passes, as tests.
 //
-// A runner's package describes itself with a [Subject]: how to open a runner whose back end keeps to a [Script], which failures it
-// can have, and how to see what it left behind. [Run] then holds the runner to the contract of package agent: it
-// streams, ends within two seconds after its context, leaves nothing behind, emits only from its own goroutine while it runs, joins
-// its deltas to its text, sorts its errors, keeps characters whole and stops at its limit.
+// A runner's package describes itself with a [Subject]: how to open a runner whose back end follows a [Script], which failures it
+// can have, and how to see what it left behind. [Run] then checks the runner against the contract of package agent: it streams,
+// ends within two seconds after its context, leaves nothing behind, emits only from its own goroutine while it runs, joins its
+// deltas to its text, classifies its errors, keeps characters whole and stops at its limit.
 //
-// The suite looks for leftover goroutines, so its tests are not parallel, and neither may be the test that calls it.
+// The suite checks for leftover goroutines, so neither its tests nor the test that calls it may be parallel.
 //
 //	func TestContract(t *testing.T) {
 //		agenttest.Run(t, agenttest.Subject{
@@ -34,17 +34,18 @@ import (
 type Script struct {
 	// Pieces of the answer, passed to the runner one after the other. A piece may end within a character.
 	Pieces []string
-	// Rounds come before the pieces, for runners that call tools: the back end asks for calls, and answers with what follows when it has their results.
+	// Rounds come before the pieces, for runners that call tools: the back end requests calls, and continues with what follows when it has their
+	// results.
 	Rounds []Round
-	// Repeat answers with what the person said, instead of Pieces.
+	// Repeat answers with the person's message instead of Pieces.
 	Repeat bool
-	// Hang never ends after the pieces.
+	// Hang keeps the answer open after the pieces.
 	Hang bool
 	// Fail ends with this failure after the pieces.
 	Fail chat.FailReason
-	// Files are left for the person, in this order, by a back end that can send files; the name of each is also its content.
+	// Files are left for the person, in this order, by a back end that can send files; each file contains its own name.
 	Files []string
-	// MaxAnswer is the limit that the runner is configured with, in bytes; 0 = its default.
+	// MaxAnswer is the limit that the runner is configured with, in bytes; 0 means its default.
 	MaxAnswer int
 }
 
@@ -53,12 +54,12 @@ func (s Script) Text() string { return strings.Join(s.Pieces, "") }
 
 // Subject is a runner under test.
 type Subject struct {
-	// Open makes a runner over a back end that keeps to the script. It registers its own clean-up. Runners with a method Close()
-	// are closed by the suite.
+	// Open makes a runner whose back end follows the script, and registers its own clean-up. The suite closes runners that have
+	// a Close method.
 	Open func(t *testing.T, script Script) agent.Runner
-	// Message is what the suite says to the runner; nil = the text of the script.
+	// Message is what the suite sends to the runner; nil means the text of the script.
 	Message func(script Script) string
-	// Alive counts processes and exchanges that were started and have not ended; nil = there are none by design.
+	// Alive counts processes and exchanges that were started and have not ended; nil means that the runner starts none.
 	Alive func() int
 	// Reasons are the failures that the back end can show.
 	Reasons []chat.FailReason
@@ -66,17 +67,17 @@ type Subject struct {
 	Usage bool
 	// Files is true when the back end can send files.
 	Files bool
-	// Asked are the requests that the back end of the last Open got; nil = the runner calls no tools.
+	// Asked returns the requests that the back end of the last Open received; nil means the runner calls no tools.
 	Asked func() []Asked
 }
 
-// patience bounds every wait of the suite; it is never reached by a runner that works.
+// patience bounds every wait of the suite; a working runner never reaches it.
 const patience = 30 * time.Second
 
 // cancelBound is the two seconds of the contract and one for a busy machine.
 const cancelBound = 3 * time.Second
 
-// Run holds the subject to the contract.
+// Run checks the subject against the contract.
 func Run(t *testing.T, subject Subject) {
 	t.Helper()
 	tests := []test{
@@ -109,7 +110,7 @@ type test struct {
 	run  func(*testing.T, Subject)
 }
 
-// toolTests is the contract of runners that call tools.
+// toolTests returns the contract of runners that call tools.
 func toolTests() []test {
 	return []test{
 		{"CallsAreRecordedRunAndAnswered", testToolCalls},
@@ -133,7 +134,7 @@ type turn struct {
 	running atomic.Bool
 }
 
-// Request is a valid request that says text.
+// Request returns a valid request with one message.
 func Request(text string) agent.Request {
 	return agent.Request{
 		Session: chat.MainKey("main"), RunID: "run-1", Attempt: 1, IdempotencyKey: "agent:main:main/run-1",
@@ -148,7 +149,7 @@ func (s Subject) request(script Script) agent.Request {
 	return Request(script.Text())
 }
 
-// run executes one turn and checks what holds for every turn. heard may be nil.
+// run executes one turn and checks the rules for every turn. heard receives each event and may be nil.
 func run(ctx context.Context, t *testing.T, runner agent.Runner, req agent.Request, heard func(agent.Event)) *turn {
 	t.Helper()
 	observed := &turn{}
@@ -206,7 +207,7 @@ func (o *turn) check(ctx context.Context, t *testing.T) {
 	checkError(ctx, t, o.err)
 }
 
-// goroutine is the number of the calling goroutine as the runtime prints it.
+// goroutine returns the number of the calling goroutine as the runtime prints it.
 func goroutine() string {
 	var stack [64]byte
 	fields := strings.Fields(string(stack[:runtime.Stack(stack[:], false)]))

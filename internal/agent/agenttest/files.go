@@ -10,7 +10,7 @@ import (
 	"laneway/internal/agent"
 )
 
-// withDir gives the request a directory that counts how often it is asked for.
+// withDir gives the request a directory and counts how often it is requested.
 func withDir(t *testing.T, req *agent.Request) (dir string, asked *int) {
 	t.Helper()
 	dir, asked = t.TempDir(), new(int)

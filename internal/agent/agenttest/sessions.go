@@ -17,7 +17,7 @@ type Sessions struct {
 
 var _ agent.Sessions = (*Sessions)(nil)
 
-// NewSessions makes one that has no session.
+// NewSessions makes an empty one.
 func NewSessions() *Sessions { return &Sessions{all: map[string]chat.AgentSession{}} }
 
 // AgentSession implements [agent.Sessions].

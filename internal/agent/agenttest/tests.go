@@ -34,7 +34,7 @@ func open(t *testing.T, subject Subject, script Script) agent.Runner {
 	return runner
 }
 
-// settled waits until the back end has noticed that everything is over; a closed connection takes a moment to arrive.
+// settled waits until the back end has noticed the end of every exchange: a closed connection takes a moment to arrive.
 func settled(t *testing.T, subject Subject) {
 	t.Helper()
 	if subject.Alive == nil {
@@ -154,7 +154,7 @@ func testEndedBefore(t *testing.T, subject Subject) {
 	settled(t, subject)
 }
 
-// testCancel cancels a turn that says nothing, in the middle of it.
+// testCancel cancels a turn that emits nothing.
 func testCancel(t *testing.T, subject Subject) {
 	t.Helper()
 	script := Script{Pieces: []string{"before "}, Hang: true}
@@ -259,12 +259,12 @@ func testRequestUnchanged(t *testing.T, subject Subject) {
 	settled(t, subject)
 }
 
-// internals matches what no person should read.
+// internals matches what a sentence for a person must not contain.
 func internals() *regexp.Regexp {
 	return regexp.MustCompile(`goroutine \d|\.go:\d+|https?://|\d+\.\d+\.\d+\.\d+|0x[0-9a-f]{6}`)
 }
 
-// checkError holds an error to the contract: the cause of the context, or an *agent.Error with a sentence.
+// checkError checks that an error is the cause of the context, or an *agent.Error with a sentence.
 func checkError(ctx context.Context, t *testing.T, err error) {
 	t.Helper()
 	var failed *agent.Error

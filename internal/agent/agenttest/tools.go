@@ -15,13 +15,13 @@ import (
 	"laneway/internal/chat"
 )
 
-// Round is an answer of the back end that asks for calls of tools.
+// Round is an answer of the back end that requests tool calls.
 type Round struct {
 	Pieces []string
 	Calls  []chat.ToolCall
 }
 
-// Turn is what the back end answers when it was given the results of so many rounds: a round with calls, or the end.
+// Turn returns the answer of the back end after the results of that many rounds: a round with calls, or the end.
 func (s Script) Turn(rounds int) (pieces []string, calls []chat.ToolCall) {
 	if rounds < len(s.Rounds) {
 		return s.Rounds[rounds].Pieces, s.Rounds[rounds].Calls
@@ -29,12 +29,12 @@ func (s Script) Turn(rounds int) (pieces []string, calls []chat.ToolCall) {
 	return s.Pieces, nil
 }
 
-// Asked is one request as the back end got it.
+// Asked is one request as the back end received it.
 type Asked struct {
-	// Tools are the names of what was offered; Forbidden: it must not be called.
+	// Tools are the names of the offered tools; Forbidden is true when they must not be called.
 	Tools     []string
 	Forbidden bool
-	// Calls are the ids of all calls in the conversation, Results the texts of their results, in the same order.
+	// Calls are the ids of all calls in the conversation, Results the contents of their results, in the same order.
 	Calls, Results []string
 	// Last is the text of the last message.
 	Last string
@@ -70,7 +70,7 @@ func (b *toolbox) called() []string {
 	return slices.Sorted(slices.Values(b.keys))
 }
 
-// journal keeps records as lines, and what was called when each was made.
+// journal keeps records as lines, each with the calls that had been made by then.
 type journal struct {
 	t       *testing.T
 	rounds  []agent.Round
@@ -160,7 +160,7 @@ func testToolCalls(t *testing.T, subject Subject) {
 	settled(t, subject)
 }
 
-// testBeforeRound refuses the second request of a turn: its model is asked once, and the text of the first answer stays.
+// testBeforeRound refuses the second request of a turn: the model receives one request, and the text of the first answer stays.
 func testBeforeRound(t *testing.T, subject Subject) {
 	t.Helper()
 	script := Script{Rounds: []Round{{Pieces: []string{"I set it."}, Calls: []chat.ToolCall{call("a", "set", "one")}}}, Pieces: []string{"All set."}}
@@ -181,7 +181,7 @@ func testBeforeRound(t *testing.T, subject Subject) {
 	settled(t, subject)
 }
 
-// testRecordedRounds runs a turn again of which one round is recorded, with the result of one of its three calls.
+// testRecordedRounds repeats a turn that has one recorded round, with the result of one of its three calls.
 func testRecordedRounds(t *testing.T, subject Subject) {
 	t.Helper()
 	script := Script{

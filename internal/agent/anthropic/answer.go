@@ -24,7 +24,7 @@ type answer struct {
 	thoughts []*thought
 }
 
-// thought is a block of thinking on its way in.
+// thought is a block of thinking that is being received.
 type thought struct {
 	index           int
 	kind, data      string
@@ -37,7 +37,7 @@ func (a *answer) reset() { *a = answer{client: a.client, text: a.text} }
 // Begun implements [modelhttp.Reader].
 func (a *answer) Begun() bool { return a.text.Begun() }
 
-// Event implements [modelhttp.Reader]. Unknown events are passed over: the API adds some now and then.
+// Event implements [modelhttp.Reader]. Unknown events are skipped: the API adds new kinds over time.
 func (a *answer) Event(raw sse.Event) (bool, error) {
 	if len(raw.Data) == 0 {
 		return false, nil
@@ -65,7 +65,7 @@ func (a *answer) Event(raw sse.Event) (bool, error) {
 	return false, nil
 }
 
-// begin takes a new block. The input of a call comes in pieces behind it, or, from some proxies, with it.
+// begin takes a new block. The input of a call follows in pieces, or comes with the block from some proxies.
 func (a *answer) begin(index int, b block) error {
 	switch b.Type {
 	case "text":
@@ -84,7 +84,7 @@ func (a *answer) begin(index int, b block) error {
 	return nil
 }
 
-// grow adds a piece to the block of its index.
+// grow adds a piece to the block with its index.
 func (a *answer) grow(index int, d delta) error {
 	switch d.Type {
 	case "text_delta":
@@ -102,7 +102,7 @@ func (a *answer) grow(index int, d delta) error {
 	return nil
 }
 
-// reply is the answer as the loop needs it. Thoughts go back only with calls: then the turn goes on.
+// reply returns the answer for the loop. Thoughts are returned only with calls, because then the turn continues.
 func (a *answer) reply(asked string) toolloop.Reply {
 	out := toolloop.Reply{Calls: a.calls.List(), Usage: a.used(asked), StopReason: a.stopReason()}
 	if len(out.Calls) == 0 || len(a.thoughts) == 0 {
@@ -120,8 +120,8 @@ func (a *answer) reply(asked string) toolloop.Reply {
 	return out
 }
 
-// count takes the larger figure: the input is reported at the start, the output so far with each change, and a field that
-// is not repeated is zero.
+// count takes the larger figure of each field: the input is reported at the start, the output so far with each change,
+// and a field that is not repeated is zero.
 func (a *answer) count(u usage) {
 	a.input = max(a.input, chat.Tokens(u.InputTokens, u.CacheCreationInputTokens, u.CacheReadInputTokens))
 	a.output = max(a.output, u.OutputTokens)

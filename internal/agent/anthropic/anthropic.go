@@ -28,9 +28,9 @@ const (
 
 // Config of a [Runner]. Zero fields get the defaults.
 type Config struct {
-	// BaseURL is everything before /v1/messages; a /v1 at its end is understood. Default [DefaultBaseURL].
+	// BaseURL is everything before /v1/messages; a /v1 at its end is accepted. Default [DefaultBaseURL].
 	BaseURL string
-	// APIKey is sent as x-api-key; zero = none (a proxy that adds it).
+	// APIKey is sent as x-api-key; zero if none (a proxy adds it).
 	APIKey secret.Secret
 	// Model must be set; a request may name another one.
 	Model string
@@ -40,19 +40,19 @@ type Config struct {
 	ContextWindow int
 	// MaxTokens of an answer; default [DefaultMaxTokens].
 	MaxTokens int
-	// Temperature 0 to 1 and TopP 0 to 1; nil = the API's own.
+	// Temperature 0 to 1 and TopP 0 to 1; nil means the API's own.
 	Temperature, TopP *float64
-	// Stop are texts at which the model ends, at most 16.
+	// Stop are strings at which the model ends, at most 16.
 	Stop []string
-	// Gauge learns how the endpoint counts tokens; nil = estimates are taken as they are.
+	// Gauge measures how the endpoint counts tokens; nil means estimates are not corrected.
 	Gauge *agent.Gauge
 	// MaxAnswer in bytes; default [agent.DefaultMaxAnswer].
 	MaxAnswer int
-	// FirstByte and Silence bound the wait for the first and for each further line; default 60 s, negative = off.
+	// FirstByte and Silence bound the wait for the first and for each further line; default 60 s, negative means off.
 	FirstByte, Silence time.Duration
-	// Retries before anything was shown; default 3, at most 10, negative = none.
+	// Retries before any text was emitted; default 3, at most 10, negative means none.
 	Retries int
-	// Headers are sent besides (for example anthropic-beta).
+	// Headers are sent in addition (for example anthropic-beta).
 	Headers map[string]string
 	// SendUser sends the API the session key as metadata.user_id; off by default, since it may contain the number of a chat.
 	SendUser bool
@@ -110,7 +110,7 @@ type Runner struct {
 
 var _ agent.Runner = (*Runner)(nil)
 
-// New checks cfg; it sends nothing. A nil transport means an own one, a nil log discards.
+// New checks cfg; it sends nothing. With a nil transport the runner makes its own; a nil log discards.
 func New(cfg Config, transport http.RoundTripper, log *slog.Logger) (*Runner, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuring the anthropic runner: %w", err)
@@ -144,7 +144,7 @@ func (c Config) header() http.Header {
 	return header
 }
 
-// Close gives up idle connections.
+// Close closes idle connections.
 func (r *Runner) Close() { r.client.Close() }
 
 // Run implements [agent.Runner].
@@ -177,7 +177,7 @@ type turn struct {
 	images toolloop.Images
 }
 
-// Ask implements [toolloop.Model]. It posts the request, and once more without pictures that the endpoint does not take.
+// Ask implements [toolloop.Model]. It posts the request, and repeats it without pictures if the endpoint does not accept them.
 func (t *turn) Ask(ctx context.Context, talk toolloop.Conversation) (toolloop.Reply, error) {
 	answer := &answer{client: t.runner.client, text: t.text}
 	for {

@@ -19,7 +19,7 @@ import (
 	"laneway/internal/testmodel"
 )
 
-// sent is the only call of a turn.
+// sent runs a turn and returns its only call.
 func sent(t *testing.T, cfg anthropic.Config, req agent.Request) testmodel.Call {
 	t.Helper()
 	model := testmodel.Start(t)

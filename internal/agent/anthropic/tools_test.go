@@ -14,7 +14,7 @@ import (
 	"laneway/internal/testmodel"
 )
 
-// box is a toolbox and a journal that answer each call with its arguments and keep nothing.
+// box is a toolbox and a journal; it answers each call with its arguments and keeps nothing.
 type box struct{}
 
 func (box) Specs() []agent.ToolSpec {
@@ -29,7 +29,7 @@ func (box) Rounds() []agent.Round                                         { retu
 func (box) Record(context.Context, chat.Round) error                      { return nil }
 func (box) RecordResult(context.Context, int, int, chat.ToolResult) error { return nil }
 
-// TestARoundGoesBackAsItCame holds the form in which the API wants a round: thoughts with their signatures first, inputs as objects, results of
+// TestARoundGoesBackAsItCame checks the form that the API requires of a round: thoughts with their signatures first, inputs as objects, results of
 // all calls in the next message.
 func TestARoundGoesBackAsItCame(t *testing.T) {
 	t.Parallel()

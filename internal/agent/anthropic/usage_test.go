@@ -10,7 +10,7 @@ import (
 	"laneway/internal/testmodel"
 )
 
-// TestCachedTokensAreAPartOfTheInput: they have a price of their own.
+// TestCachedTokensAreAPartOfTheInput checks that they are counted separately too, because they have another price.
 func TestCachedTokensAreAPartOfTheInput(t *testing.T) {
 	t.Parallel()
 	model := testmodel.Start(t)

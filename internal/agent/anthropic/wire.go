@@ -26,7 +26,7 @@ type request struct {
 	ToolChoice    *choice   `json:"tool_choice,omitempty"`
 }
 
-// message has a text or a list of blocks as its content.
+// message has a string or a list of blocks as its content.
 type message struct {
 	Role    string `json:"role"`
 	Content any    `json:"content"`
@@ -72,7 +72,7 @@ type resultBlock struct {
 	IsError bool   `json:"is_error,omitempty"`
 }
 
-// thoughtBlock is a thought as the API gives it, and wants it back.
+// thoughtBlock is a thought in the form in which the API sends and expects it.
 type thoughtBlock struct {
 	Type      string  `json:"type"`
 	Thinking  *string `json:"thinking,omitempty"`
@@ -89,7 +89,7 @@ type metadata struct {
 	UserID string `json:"user_id"`
 }
 
-// event is every event of a stream; which fields are filled depends on its type.
+// event has the fields of all events of a stream; the type determines which are set.
 type event struct {
 	Type    string          `json:"type"`
 	Index   int             `json:"index"`
@@ -142,7 +142,7 @@ type whole struct {
 	Error      json.RawMessage `json:"error"`
 }
 
-// reserve is how many tokens of the window are left for the answer.
+// reserve returns how many tokens of the window are left for the answer.
 func (r *Runner) reserve(params modelhttp.Params) int {
 	limit := r.cfg.MaxTokens
 	if params.MaxTokens != nil {
@@ -151,12 +151,12 @@ func (r *Runner) reserve(params modelhttp.Params) int {
 	return min(limit, r.cfg.ContextWindow/2)
 }
 
-// room is what a request may fill of the window.
+// room returns the part of the window that a request may fill.
 func (r *Runner) room(req agent.Request, params modelhttp.Params, images toolloop.Images) agent.Room {
 	return agent.Room{Window: r.cfg.ContextWindow, Reserve: r.reserve(params) + images.Tokens(), Ratio: r.cfg.Gauge.Ratio(r.model(req), req.Session.String())}
 }
 
-// body is the request and what is estimated for it, 0 = it has pictures. The rounds follow the new input, because they answer it.
+// body returns the request and its estimated tokens, which are 0 if it has pictures. The rounds follow the new input, because they answer it.
 func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation, images toolloop.Images) (out request, estimated int) {
 	limit := r.cfg.MaxTokens
 	if params.MaxTokens != nil {
@@ -198,7 +198,7 @@ func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.
 	return out, estimated
 }
 
-// content is the new input: a text, or pictures with a text behind them, as the API recommends.
+// content returns the new input: a string, or pictures followed by text, as the API recommends.
 func content(text string, images toolloop.Images) any {
 	if len(images.List) == 0 {
 		return text
@@ -210,7 +210,7 @@ func content(text string, images toolloop.Images) any {
 	return append(blocks, textBlock{Type: "text", Text: text})
 }
 
-// appendRound adds what the model asked for, then what it was given with what people wrote meanwhile.
+// appendRound adds the calls of the model, then their results with the messages that arrived meanwhile.
 func appendRound(messages []message, req agent.Request, round agent.Round) []message {
 	var asked, given []any
 	var thoughts []json.RawMessage
@@ -219,7 +219,7 @@ func appendRound(messages []message, req agent.Request, round agent.Round) []mes
 			asked = append(asked, thought)
 		}
 	}
-	if strings.TrimSpace(round.Text) != "" { // the API refuses blank texts
+	if strings.TrimSpace(round.Text) != "" { // the API refuses blank text
 		asked = append(asked, textBlock{Type: "text", Text: round.Text})
 	}
 	for i, call := range round.Calls {
@@ -234,7 +234,7 @@ func appendRound(messages []message, req agent.Request, round agent.Round) []mes
 	return append(messages, message{Role: chat.RoleAssistant, Content: asked}, message{Role: chat.RoleUser, Content: given})
 }
 
-// budget is how many tokens a level of thinking may cost; unknown levels think as the API likes. The API's minimum is 1024.
+// budget returns how many tokens a level of thinking may cost, 0 for an unknown level. The API's minimum is 1024.
 func budget(level string) int {
 	switch level {
 	case "minimal":

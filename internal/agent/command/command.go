@@ -29,16 +29,16 @@ type Runner struct {
 	cfg   Config
 	env   map[string]string
 	hide  *strings.Replacer
-	noise *rate.Limiter // lines of standard error, over all turns
+	noise *rate.Limiter // limits logged lines of standard error over all turns
 	log   *slog.Logger
 	gates gates // used where turns resume
-	// resumes: a turn continues the conversation of the turn before.
+	// resumes is true when a turn continues the conversation of the turn before.
 	resumes bool
 }
 
 var _ agent.Runner = (*Runner)(nil)
 
-// New checks cfg. Lookup gives the gateway's own PATH, HOME, LANG and TZ (os.LookupEnv); nil = only a standard PATH. A nil log discards.
+// New checks cfg. Lookup returns the gateway's own PATH, HOME, LANG and TZ (os.LookupEnv); nil means only a standard PATH. A nil log discards.
 func New(cfg Config, lookup func(string) (string, bool), log *slog.Logger) (*Runner, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuring the command runner: %w", err)
@@ -99,11 +99,11 @@ type turn struct {
 	req  agent.Request
 	emit func(agent.Event)
 	log  *slog.Logger
-	// dir is the working directory, files the directory for files, "" = none.
+	// dir is the working directory; files is the directory for files, "" if there is no such directory.
 	dir, files string
 	env        map[string]string
-	talk       *talk // nil = the turn is a conversation of its own
-	// refused: the program has ended before it took up the session.
+	talk       *talk // nil means the turn is a separate conversation
+	// refused is true when the program has ended before it resumed the session.
 	refused bool
 }
 
@@ -142,7 +142,7 @@ func (r *Runner) attempt(ctx context.Context, t *turn) (agent.Result, error) {
 	}
 	exit := p.Wait()
 	if failed == nil {
-		failed = agent.Ended(ctx) // whatever came after that was not listened to
+		failed = agent.Ended(ctx) // what came after that was not read
 	}
 	result := agent.Result{Text: out.answer.Text.Text(), Usage: out.answer.Usage, StopReason: agent.StopNormal}
 	if err := outcome(failed, out, exit); err != nil {
@@ -153,7 +153,7 @@ func (r *Runner) attempt(ctx context.Context, t *turn) (agent.Result, error) {
 	return result, err
 }
 
-// outputDir is the directory for files of a turn, "" = none. A turn that cannot have one goes on without.
+// outputDir returns the directory for files of a turn, or "". A turn whose directory cannot be made continues without one.
 func outputDir(req agent.Request, log *slog.Logger) string {
 	if req.OutputDir == nil {
 		return ""
@@ -166,7 +166,7 @@ func outputDir(req agent.Request, log *slog.Logger) string {
 	return dir
 }
 
-// outcome is the first of the reasons why a turn failed: stopped or over the limit, reported by the program, exit code.
+// outcome returns the first of the reasons why a turn failed: stopped or over the limit, reported by the program, exit code.
 func outcome(failed error, out *output, exit process.Exit) error {
 	switch {
 	case failed != nil:
@@ -180,7 +180,7 @@ func outcome(failed error, out *output, exit process.Exit) error {
 	}
 }
 
-// input is what goes to standard input, nil = nothing, and the arguments.
+// input returns what is written to standard input, nil if nothing is, and the arguments.
 func (r *Runner) input(t *turn) (input []byte, args []string, err error) {
 	prompt, session := agent.Prompt(t.req), ""
 	if r.cfg.known() {
@@ -205,14 +205,14 @@ func (r *Runner) input(t *turn) (input []byte, args []string, err error) {
 	}
 }
 
-// prompt is the text for a known program, which acts by itself: it has to know what it has not seen, that a turn runs again, and where files are. Others have variables
-// for this.
+// prompt returns the prompt for a known program. Such a program acts by itself, so the prompt states what it has not seen, that a turn runs again,
+// and where files are. Other programs have variables for this.
 func (r *Runner) prompt(t *turn) (string, error) {
 	req, memory := t.req, program.Memory{}
 	if t.talk != nil {
 		memory = t.talk.memory
 	} else {
-		req.History = nil // it has a conversation of its own
+		req.History = nil // the program keeps the conversation itself
 	}
 	parts, err := memory.Before(req, t.files)
 	if err != nil {
@@ -224,7 +224,7 @@ func (r *Runner) prompt(t *turn) (string, error) {
 	return strings.Join(append(parts, agent.Prompt(req)), "\n\n"), nil
 }
 
-// withPaths are the messages with files by paths that the program can open.
+// withPaths returns the messages with the paths at which the program can open their files.
 func withPaths(req agent.Request) []chat.Content {
 	if req.Files == nil {
 		return req.Messages

@@ -21,7 +21,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// ask runs a turn and returns its result; events are for the suite.
+// ask runs a turn and returns its result. The suite checks the events.
 func ask(t *testing.T, runner *command.Runner, req agent.Request) (agent.Result, error) {
 	t.Helper()
 	return runner.Run(t.Context(), req, func(agent.Event) {})
@@ -36,7 +36,7 @@ func failure(t *testing.T, err error, reason chat.FailReason) *agent.Error {
 	return failed
 }
 
-// TestArgumentsArriveAsTheyAre holds that no shell and no second replacement touches a message.
+// TestArgumentsArriveAsTheyAre checks that neither a shell nor a second replacement changes a message.
 func TestArgumentsArriveAsTheyAre(t *testing.T) {
 	t.Parallel()
 	for _, message := range []string{
@@ -241,7 +241,7 @@ func ExampleRunner() {
 	// Output: HELLO <nil>
 }
 
-// BenchmarkTurn is starting a small program, hearing it out and clearing up after it.
+// BenchmarkTurn starts a small program, reads its output and cleans up after it.
 func BenchmarkTurn(b *testing.B) {
 	runner, err := command.New(command.Config{Argv: []string{"cat"}}, os.LookupEnv, nil)
 	if err != nil {

@@ -18,7 +18,7 @@ type Input string
 
 // The inputs. "" is text.
 const (
-	InputText Input = "text" // the words of the turn
+	InputText Input = "text" // the prompt of the turn
 	InputJSON Input = "json" // one document with everything
 )
 
@@ -29,22 +29,22 @@ type Output string
 const (
 	OutputAuto Output = "auto"  // the first line decides
 	OutputText Output = "text"  // as it comes
-	OutputJSON Output = "jsonl" // JSON lines; a line that is none is text
+	OutputJSON Output = "jsonl" // JSON lines; a line that is not JSON is text
 	// The JSON lines of known programs, see [stream].
 	OutputClaude Output = "claude"
 	OutputCodex  Output = "codex"
 )
 
-// DefaultGrace is the time between SIGTERM and SIGKILL. Runners promise to end two seconds after their context.
+// DefaultGrace is the time between SIGTERM and SIGKILL. By contract, a runner ends within two seconds after its context.
 const DefaultGrace = process.DefaultGrace
 
 const messageItem = "{message}"
 
 // Config of a [Runner]. Zero fields get the defaults.
 type Config struct {
-	// Argv is the program and its arguments. A program without a slash is looked for in PATH at each turn.
+	// Argv is the program and its arguments. A program without a slash is resolved in PATH at each turn.
 	Argv []string
-	// Dir is the working directory, absolute; "" = that of the gateway. {session} in it makes one for each session.
+	// Dir is the working directory, absolute; "" means that of the gateway. With {session} in it each session has a directory.
 	Dir string
 	// Env is added to the clean environment and wins over it. Values are treated as secrets.
 	Env map[string]string
@@ -56,13 +56,13 @@ type Config struct {
 	MaxAnswer int
 	// Grace between SIGTERM and SIGKILL; default [DefaultGrace], which is also the most.
 	Grace time.Duration
-	// Sessions keeps the conversations of claude and codex; nil = each turn is a new one, which gets the history.
+	// Sessions keeps the conversations of claude and codex; nil means that each turn is a new conversation that starts with the history.
 	Sessions agent.Sessions
-	// Reaper ends what leaves the group of the program; nil = that outlives the turn.
+	// Reaper ends processes that leave the group of the program; nil means that they outlive the turn.
 	Reaper *process.Reaper
 }
 
-// Validate reports every fault with the name of its field. It does not look for the program.
+// Validate reports every fault with the name of its field. It does not check that the program exists.
 func (c Config) Validate() error {
 	faults := c.checkArgv()
 	if c.Dir != "" && !filepath.IsAbs(c.Dir) {
@@ -140,8 +140,8 @@ func (c Config) dashIsOption() bool {
 	return false
 }
 
-// arguments are the configured ones with their items replaced, and those that continue a session of the program; "" = a new one. The replacement is done once, so that an item
-// in a message stays text.
+// arguments returns the configured arguments with their items replaced, and those that continue a session of the program ("" for a new one). The
+// replacement is done once, so that an item in a message is not replaced.
 func (c Config) arguments(req agent.Request, prompt, session string) []string {
 	items := strings.NewReplacer(
 		"{session}", req.Session.String(), messageItem, withoutNUL(prompt), "{run}", req.RunID, "{agent}", req.Session.Agent)

@@ -50,7 +50,7 @@ func subject(t *testing.T, program func(agenttest.Script) string, usage bool) ag
 	}
 }
 
-// plain is a shell program that writes the pieces as they are, each in a write of its own.
+// plain returns a shell program that writes the pieces unchanged, each with a separate write.
 func plain(script agenttest.Script) string {
 	var out strings.Builder
 	if script.Repeat {
@@ -69,7 +69,7 @@ func plain(script agenttest.Script) string {
 	return out.String() + ending(script)
 }
 
-// jsonLines is a shell program that says the same as JSON lines.
+// jsonLines returns a shell program that writes the same as JSON lines.
 func jsonLines(script agenttest.Script) string {
 	if script.Repeat {
 		return `read -r line; printf '{"delta":"%s"}\n{"usage":{"inputTokens":1,"output_tokens":2}}\n' "$line"`
@@ -77,7 +77,7 @@ func jsonLines(script agenttest.Script) string {
 	var out strings.Builder
 	text := script.Text()
 	pieces := script.Pieces
-	if len(pieces) > 0 && len(pieces) == len(text) { // single bytes are no JSON texts
+	if len(pieces) > 0 && len(pieces) == len(text) { // single bytes are not valid JSON strings
 		pieces = strings.Split(text, "")
 	}
 	for _, piece := range pieces {
@@ -105,7 +105,7 @@ func ending(script agenttest.Script) string {
 	}
 }
 
-// shell is a runner whose program is a shell script.
+// shell returns a runner whose program is a shell script.
 func shell(t *testing.T, script string, cfg command.Config) *command.Runner {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "program.sh")
@@ -128,7 +128,7 @@ func open(t *testing.T, cfg command.Config, log *slog.Logger) *command.Runner {
 	return runner
 }
 
-// alive are the process ids in a file whose processes live. A zombie is dead: its parent has not waited for it.
+// alive returns the process ids in a file whose processes run. A zombie does not count: only its parent has not waited for it.
 func alive(t *testing.T, file string) []int {
 	t.Helper()
 	raw, err := os.ReadFile(file)

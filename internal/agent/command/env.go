@@ -7,7 +7,7 @@ import (
 	"laneway/internal/agent"
 )
 
-// environment is what the program of one turn sees; dir is its directory for files, "" = none.
+// environment returns the variables of the program of one turn; dir is its directory for files, or "".
 func (r *Runner) environment(req agent.Request, dir string, access agent.ToolAccess) map[string]string {
 	env := maps.Clone(r.env)
 	env["LANEWAY_SESSION"] = req.Session.String()

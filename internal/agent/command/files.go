@@ -5,7 +5,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// files are what the program wants to be sent: what its JSON lines have named, or, when it answered in plain text, every regular file that lies in
+// files returns the files to send: those that its JSON lines have named, or, when it answered in plain text, every regular file in
 // the directory, in the order of names.
 func (o *output) files(dir string) ([]chat.Attachment, error) {
 	if dir == "" || o.mode == OutputJSON || len(o.answer.Named) > 0 {

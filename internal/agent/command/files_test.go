@@ -24,7 +24,7 @@ func TestFilesOfAProgram(t *testing.T) {
 		"JSONLinesSendWhatTheyName": {
 			fill + `echo '{"delta":"done"}'; echo '{"attach":{"path":"sub/deep.txt","name":"Deep.txt","mimeType":"text/csv"}}'; echo '{"attach":{"path":"../x"}}'`,
 			"done",
-			[]chat.Attachment{{Path: "sub/deep.txt", Name: "Deep.txt", MIMEType: "text/csv"}, {Path: "../x"}}, // the gateway refuses it, in words
+			[]chat.Attachment{{Path: "sub/deep.txt", Name: "Deep.txt", MIMEType: "text/csv"}, {Path: "../x"}}, // the gateway refuses it with a sentence
 		},
 		"AFileMayBeTheWholeAnswer": {fill + `echo '{"attach":{"path":"b.txt"}}'`, "", []chat.Attachment{{Path: "b.txt"}}},
 		"WhatIsNoFileIsShown":      {`echo '{"attach":"b.txt"}'`, "{\"attach\":\"b.txt\"}\n", nil},

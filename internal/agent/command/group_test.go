@@ -16,7 +16,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// gone waits until no process of the file lives. A killed process takes a moment to be one.
+// gone waits until no process of the file runs. A killed process takes a moment to end.
 func gone(t *testing.T, file string) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -35,7 +35,7 @@ func gone(t *testing.T, file string) {
 	}
 }
 
-// stopped runs a program that says "ready" when it is, stops it then, and returns the error and how long the stop took.
+// stopped runs a program that writes "ready", stops it then, and returns the result and how long the stop took.
 func stopped(t *testing.T, runner *command.Runner) (agent.Result, time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -113,7 +113,7 @@ func TestWhatAProgramLeavesBehindIsKilled(t *testing.T) {
 	gone(t, pids)
 }
 
-// TestAnEscapedProcessDoesNotHoldTheTurn starts a process in a session of its own, which keeps the pipes open.
+// TestAnEscapedProcessDoesNotHoldTheTurn starts a process in another process session that keeps the pipes open.
 func TestAnEscapedProcessDoesNotHoldTheTurn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

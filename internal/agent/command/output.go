@@ -6,7 +6,7 @@ import (
 	"laneway/internal/agent/internal/jsonline"
 )
 
-// maxLine bounds a JSON line. What is longer is text.
+// maxLine bounds a JSON line. A longer line is text.
 const maxLine = 4 << 20
 
 const blanks = " \t\r\n"
@@ -16,10 +16,10 @@ type output struct {
 	mode   Output
 	answer *jsonline.Answer
 	line   []byte  // the line that is not complete yet
-	known  *stream // nil = the program is none of the known ones
+	known  *stream // nil means that the program is not a known one
 }
 
-// write takes raw output. Its errors end the turn.
+// write takes raw output. An error of it ends the turn.
 func (o *output) write(raw []byte) error {
 	if o.mode == OutputText {
 		return o.answer.Text.AppendBytes(raw)
@@ -52,7 +52,7 @@ func (o *output) decide() bool {
 	return o.mode == OutputJSON
 }
 
-// undecided goes on as text as soon as it is certain that the output is no JSON, and waits for more until then.
+// undecided switches to text once it is certain that the output is not JSON, and waits for more until then.
 func (o *output) undecided() error {
 	start := bytes.TrimLeft(o.line, blanks)
 	if len(start) > 0 && (start[0] != '{' || bytes.IndexByte(start, '\n') >= 0) {
@@ -61,14 +61,14 @@ func (o *output) undecided() error {
 	return o.bounded()
 }
 
-// plain goes on as text with everything that was held back.
+// plain switches to text, including everything that was held back.
 func (o *output) plain() error {
 	held := o.line
 	o.line, o.mode = nil, OutputText
 	return o.answer.Text.AppendBytes(held)
 }
 
-// bounded gives up waiting for the end of a line.
+// bounded stops waiting for the end of a line that is too long.
 func (o *output) bounded() error {
 	if len(o.line) <= maxLine {
 		return nil
@@ -95,7 +95,7 @@ func (o *output) close() error {
 	return o.answer.Text.Flush()
 }
 
-// take reads one line; one that is no JSON object is text.
+// take reads one line; a line that is not a JSON object is text.
 func (o *output) take(raw []byte) error {
 	if o.known != nil {
 		return o.known.take(raw)

@@ -12,7 +12,7 @@ import (
 	"laneway/internal/agent/internal/jsonline"
 )
 
-// hear plays raw output to an answer in the pieces in which in yields it.
+// hear writes raw output to an answer in the pieces in which in yields it.
 func hear(in io.Reader, mode Output) (string, string) {
 	answer := jsonline.NewAnswer(1<<16, func(agent.Event) {}, slog.New(slog.DiscardHandler))
 	out := &output{mode: mode, answer: answer}
@@ -40,8 +40,8 @@ func hear(in io.Reader, mode Output) (string, string) {
 	return answer.Text.Text(), said
 }
 
-// FuzzOutput holds that no output breaks the reader, that the answer is clean text, and that the pieces in which output
-// arrives make no difference to it.
+// FuzzOutput checks that no output breaks the reader, that the answer is clean text, and that it does not depend on the
+// pieces in which output arrives.
 func FuzzOutput(f *testing.F) {
 	for _, seed := range []string{
 		"{\"delta\":\"a\"}\n{\"final\":\"ab\"}\n", "plain\n", "\n {\"error\":\"x\",\"reason\":\"timeout\"}", "{\"usage\":{\"inputTokens\":-1e99}}\n",

@@ -13,10 +13,11 @@ import (
 	"laneway/internal/process"
 )
 
-// known reports whether the program is one that keeps its conversations by itself.
+// known reports whether the program keeps its conversations itself.
 func (c Config) known() bool { return c.Output == OutputClaude || c.Output == OutputCodex }
 
-// resumes reports whether a turn continues the conversation of the turn before. A command that names a conversation by itself stays as it is.
+// resumes reports whether a turn continues the conversation of the turn before. A command that names a conversation in its own arguments is not
+// changed.
 func (c Config) resumes() bool {
 	var own []string
 	switch c.Output {
@@ -33,7 +34,7 @@ func (c Config) resumes() bool {
 	})
 }
 
-// resumption are the arguments that make the program continue a session; "" = none.
+// resumption returns the arguments that make the program continue a session, none for "".
 func (c Config) resumption(session string) []string {
 	switch {
 	case session == "":
@@ -45,7 +46,7 @@ func (c Config) resumption(session string) []string {
 	}
 }
 
-// beforePrompt is where arguments are added: before the prompt, which is the message or a dash for standard input, or at the end.
+// beforePrompt returns the index at which arguments are added: before the prompt, which is the message or a dash for standard input, or at the end.
 func (c Config) beforePrompt() int {
 	for i, arg := range c.Argv[1:] {
 		if arg == "-" || arg == "--" || strings.Contains(arg, messageItem) {
@@ -55,19 +56,19 @@ func (c Config) beforePrompt() int {
 	return len(c.Argv)
 }
 
-// talk is the conversation that a known program keeps by itself, in one turn.
+// talk is the conversation that a known program keeps itself, during one turn.
 type talk struct {
 	kept   program.Kept
-	id     string // of the session that is continued; "" = the program makes one
+	id     string // of the session that is continued; "" means that the program makes one
 	memory program.Memory
-	// begun is the session that the program has reported; "" = none yet.
+	// begun is the session that the program has reported; "" before it has.
 	begun string
 	// pid and started are its process, see [process.Started].
 	pid     int
 	started string
 }
 
-// talkOf is the stored conversation of a session, or a new one.
+// talkOf returns the stored conversation of a session, or a new one.
 func (r *Runner) talkOf(ctx context.Context, req agent.Request, kept program.Kept) *talk {
 	t := &talk{kept: kept}
 	stored, err := kept.Take(ctx)
@@ -109,7 +110,7 @@ type gate struct {
 	users int           // turns that run or wait
 }
 
-// enter waits for the turns before. leave is called once, after the turn.
+// enter waits for the earlier turns. The caller calls leave once, after its turn.
 func (g *gates) enter(ctx context.Context, session string) (leave func(), err error) {
 	g.mu.Lock()
 	at := g.all[session]
@@ -136,7 +137,7 @@ func (g *gates) enter(ctx context.Context, session string) (leave func(), err er
 	}
 }
 
-// fileLines name the files that came with the messages by their paths; "" = no file came.
+// fileLines names the files of the messages by their paths; "" if they have none.
 func fileLines(req agent.Request) string {
 	if req.Files == nil {
 		return ""

@@ -24,8 +24,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// keeper is a program that keeps its conversations in files of DIR, as Claude Code and Codex do. For each turn it leaves there what it was asked, and its arguments. It
-// answers with its session.
+// keeper is a program that keeps its conversations in files of DIR, as Claude Code and Codex do. For each turn it stores its prompt and its arguments
+// there. It answers with its session.
 const keeper = `
 for arg in "$@"; do case "$before" in --resume|resume) session=$arg;; esac; before=$arg; done
 if [ -n "$session" ] && [ ! -e "$DIR/$session" ]; then
@@ -43,7 +43,7 @@ if [ -e "$DIR/fail" ]; then echo $session >>"$DIR/fail"; exit 3; fi
 echo '{"type":"assistant","message":{"content":[{"type":"text","text":"'$session'"}]}}'
 `
 
-// keeping is a runner of keeper over one directory and store, as each start of a gateway makes it.
+// keeping makes runners of keeper over one directory and store, as each start of a gateway does.
 type keeping struct {
 	dir      string
 	cfg      command.Config
@@ -56,7 +56,7 @@ func newKeeping(t *testing.T, output command.Output, argv ...string) keeping {
 	return keeping{dir, command.Config{Argv: argv, Output: output, Dir: t.TempDir(), Env: map[string]string{"DIR": dir}, Sessions: sessions}, sessions}
 }
 
-// turn makes a turn in a gateway of its own and returns the session that has answered, and what it was asked.
+// turn makes a turn with a new runner and returns the session that has answered, and its prompt.
 func (k keeping) turn(t *testing.T, run, text string, history ...chat.TranscriptEntry) (session, asked string) {
 	t.Helper()
 	req := agenttest.Request(text)
@@ -81,7 +81,8 @@ func entry(seq int64, run, role, text string) chat.TranscriptEntry {
 	return chat.TranscriptEntry{Seq: seq, RunID: run, Role: role, Text: text}
 }
 
-// TestAKnownProgramContinuesItsConversation: three turns in three gateways. The first one gets the history, the others what the program has not seen.
+// TestAKnownProgramContinuesItsConversation makes three turns with three runners. The first receives the history, the later ones what the program has
+// not seen.
 func TestAKnownProgramContinuesItsConversation(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -116,7 +117,7 @@ func TestAKnownProgramContinuesItsConversation(t *testing.T) {
 	}
 }
 
-// TestAConversationThatCannotBeContinuedGetsTheTranscript once: the next turn continues the new one.
+// TestAConversationThatCannotBeContinuedGetsTheTranscript checks that this happens once: the next turn continues the new conversation.
 func TestAConversationThatCannotBeContinuedGetsTheTranscript(t *testing.T) {
 	t.Parallel()
 	for name, breaks := range map[string]func(k keeping, session string){
@@ -145,7 +146,7 @@ func TestAConversationThatCannotBeContinuedGetsTheTranscript(t *testing.T) {
 	}
 }
 
-// TestAFailureOfAContinuedTurnIsNoRefusal: the program has taken the session up, so it is not started again.
+// TestAFailureOfAContinuedTurnIsNoRefusal checks that a program that has resumed the session is not started again.
 func TestAFailureOfAContinuedTurnIsNoRefusal(t *testing.T) {
 	t.Parallel()
 	k := newKeeping(t, command.OutputClaude, "-p")
@@ -161,7 +162,7 @@ func TestAFailureOfAContinuedTurnIsNoRefusal(t *testing.T) {
 	}
 }
 
-// TestALaterAttemptContinuesTheConversation that a kill of the first one has left: the process of that ends first.
+// TestALaterAttemptContinuesTheConversation that a killed gateway has left. The process of the first attempt is ended before.
 func TestALaterAttemptContinuesTheConversation(t *testing.T) {
 	t.Parallel()
 	k := newKeeping(t, command.OutputCodex, "exec", "-")
@@ -170,7 +171,7 @@ func TestALaterAttemptContinuesTheConversation(t *testing.T) {
 	}
 	ctx, kill := context.WithCancelCause(t.Context())
 	stored := make(chan chat.AgentSession, 1)
-	runner := shell(t, keeper, k.cfg) // here, because it skips the test under -short
+	runner := shell(t, keeper, k.cfg) // made here, because it skips the test under -short
 	var group sync.WaitGroup
 	group.Go(func() {
 		if _, err := runner.Run(ctx, agenttest.Request("one"), func(agent.Event) {}); err == nil {
@@ -205,7 +206,7 @@ func TestALaterAttemptContinuesTheConversation(t *testing.T) {
 	}
 }
 
-// TestAProgramThatWasLeftEndsFirst: the gateway was killed before the program had reported a session.
+// TestAProgramThatWasLeftEndsFirst covers a gateway that was killed before the program had reported a session.
 func TestAProgramThatWasLeftEndsFirst(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -231,7 +232,7 @@ func TestAProgramThatWasLeftEndsFirst(t *testing.T) {
 	}
 }
 
-// TestTurnsOfAConversationWaitForEachOther, and those of another one do not; a turn that is stopped waits no more.
+// TestTurnsOfAConversationWaitForEachOther also checks that turns of another conversation do not wait, and that a stopped turn no longer waits.
 func TestTurnsOfAConversationWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	k := newKeeping(t, command.OutputClaude, "-p")
@@ -275,7 +276,7 @@ rmdir "$DIR/$LANEWAY_SESSION"
 	group.Wait()
 }
 
-// TestACommandWithAConversationOfItsOwnStaysAsItIs: it gets no history, and nothing is added to its arguments.
+// TestACommandWithAConversationOfItsOwnStaysAsItIs checks that it receives no history and no added arguments.
 func TestACommandWithAConversationOfItsOwnStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -310,7 +311,7 @@ func (f files) Read(path string, _ int64) ([]byte, error) {
 }
 func (f files) Path(path string) string { return filepath.Join(string(f), path) }
 
-// TestAKnownProgramLearnsOfFiles: where those of the message are, and where those of the answer belong.
+// TestAKnownProgramLearnsOfFiles checks that the prompt states where the files of the message are, and where those of the answer belong.
 func TestAKnownProgramLearnsOfFiles(t *testing.T) {
 	t.Parallel()
 	k, out := newKeeping(t, command.OutputClaude, "-p"), t.TempDir()
@@ -327,7 +328,7 @@ func TestAKnownProgramLearnsOfFiles(t *testing.T) {
 	}
 }
 
-// TestATurnOfCodexUsesWhatItAddsToItsSession: codex reports what its session has used, in each turn of another process of the gateway.
+// TestATurnOfCodexUsesWhatItAddsToItsSession: codex reports the usage of its whole session. Each turn has a new runner.
 func TestATurnOfCodexUsesWhatItAddsToItsSession(t *testing.T) {
 	t.Parallel()
 	const program = `

@@ -12,28 +12,28 @@ import (
 	"laneway/internal/chat"
 )
 
-// maxShown bounds arguments and results of events in bytes, maxWords what a program says about its failure.
+// maxShown bounds arguments and results of events in bytes; maxWords bounds what a program reports about its failure.
 const (
 	maxShown = 16 << 10
 	maxWords = 300
 )
 
-// stream reads the JSON lines of a known program: Claude Code (`claude -p --output-format stream-json --verbose`) or Codex (`codex exec --json`). Lines of other kinds, and
-// lines that are no JSON, are passed over.
+// stream reads the JSON lines of a known program: Claude Code (`claude -p --output-format stream-json --verbose`) or Codex (`codex exec --json`).
+// Lines of other kinds, and lines that are not JSON, are skipped.
 type stream struct {
 	out  *output
 	emit func(agent.Event)
-	// session is called with the id of the session that the program reports; nil = it is not used.
+	// session is called with the id of the session that the program reports; nil means it is not used.
 	session func(id string)
-	// ofTurn is what the turn has used, from what Codex reports of its session; nil = the session is that of the turn.
+	// ofTurn computes the usage of the turn from what Codex reports for its session; nil means that the session has only this turn.
 	ofTurn func(reported chat.Usage) chat.Usage
 	// calls are the names of the calls without a result, by their ids.
 	calls map[string]string
-	// gap: a call stands between the text and what follows. pieces: the text came in pieces before the whole message.
+	// gap is true when a call came between the text and what follows, pieces when the text came in pieces before the whole message.
 	gap, pieces bool
 }
 
-// streamLine has what is used of the lines of both programs.
+// streamLine has the members used from the lines of both programs.
 type streamLine struct {
 	Type string `json:"type"`
 	// Claude Code.
@@ -138,7 +138,7 @@ func (s *stream) message(line streamLine) error {
 	return nil
 }
 
-// result is the end of a turn of Claude Code.
+// result handles the end of a turn of Claude Code.
 func (s *stream) result(line streamLine) error {
 	s.usage(line.Usage, "anthropic", nil)
 	switch {
@@ -169,7 +169,7 @@ func (s *stream) item(item streamItem, ended bool) error {
 	return nil
 }
 
-// text adds to the answer. Text after a call, and another message, is a paragraph of its own.
+// text adds to the answer. Text after a call, and another message, starts a new paragraph.
 func (s *stream) text(text string) error {
 	if text == "" {
 		return nil
@@ -224,7 +224,7 @@ func (s *stream) fail(words string) {
 	s.out.answer.Failed = agent.NewError(chat.FailProgram, "The agent reported a failure: "+cmp.Or(words, "it gave no reason"), nil)
 }
 
-// shownJSON is a string as JSON; "" stays empty.
+// shownJSON encodes a string as JSON; "" stays empty.
 func shownJSON(s string) string {
 	if s == "" {
 		return ""

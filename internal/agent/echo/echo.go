@@ -1,13 +1,13 @@
-// Package echo is the runner that repeats its input. It is what a gateway without any configuration answers with, so that
-// everything around an agent can be tried, which its name and model show; it is no assistant.
+// Package echo is the runner that repeats its input. A gateway without configuration answers with it, so that everything
+// around an agent can be tried. Its name and model show that it is not an assistant.
 //
 // The answer is the text of all messages of the turn, joined by newlines, emitted in chunks. Delays make it behave like
-// a slow model, FailWith like a broken one. Messages that arrive during the turn are taken and repeated as well.
-// Usage is the estimate of package agent, so figures move.
+// a slow model, FailWith like a broken one. Messages that arrive during the turn are repeated as well. Usage is the
+// estimate of package agent, so that usage reports are not empty.
 //
 // # Instructions in the text
 //
-// With [Config.Script] on, a line of a message that is one of these is carried out at its place instead of repeated:
+// With [Config.Script] on, a line of a message that is one of these instructions is executed instead of repeated:
 //
 //	sleep 2s          wait (any Go duration)
 //	hang              wait until the turn is stopped
@@ -16,7 +16,7 @@
 //	fail rate_limit   fail for this reason
 //	panic             panic, as a defect would
 //
-// It is off by default: with it, each person who may write to the agent can make its turns fail and keep their slots.
+// It is off by default: with it, each person who may write to the agent can make its turns fail or occupy their slots.
 //
 // # Promises
 //
@@ -36,20 +36,20 @@ import (
 	"laneway/internal/chat"
 )
 
-// Model is the name that usage carries.
+// Model is the model name in usage.
 const Model = "echo"
 
 // Config of a [Runner]. The zero value repeats at once and in one piece.
 type Config struct {
 	// Delay before the answer begins; at most a day.
 	Delay time.Duration
-	// Chunk is how many characters are emitted at once; 0 = the whole line.
+	// Chunk is how many characters are emitted at once; 0 means the whole line.
 	Chunk int
 	// ChunkDelay is the pause between chunks; at most a day.
 	ChunkDelay time.Duration
-	// FailWith ends every turn with this failure, after the answer; "" = none.
+	// FailWith ends every turn with this failure, after the answer; "" means no failure.
 	FailWith chat.FailReason
-	// Script carries out the instructions that the package comment lists.
+	// Script enables the instructions that the package comment lists.
 	Script bool
 	// MaxAnswer in bytes; default [agent.DefaultMaxAnswer].
 	MaxAnswer int
@@ -75,7 +75,7 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Runner repeats. It is safe for concurrent use.
+// Runner repeats its input. It is safe for concurrent use.
 type Runner struct{ cfg Config }
 
 var _ agent.Runner = (*Runner)(nil)

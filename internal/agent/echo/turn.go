@@ -16,7 +16,7 @@ type turn struct {
 	cfg    Config
 	answer *agent.Answer
 	input  int
-	// spoke is true after the first line; the next one begins with a newline.
+	// spoke is true after the first line; the next line then begins with a newline.
 	spoke bool
 }
 
@@ -38,7 +38,7 @@ func (t *turn) run(ctx context.Context, req agent.Request) error {
 	}
 }
 
-// taken is the input that arrived since, if any.
+// taken returns the input that has arrived since, if any.
 func taken(req agent.Request) (string, bool) {
 	if req.TakeInput == nil {
 		return "", false
@@ -74,7 +74,7 @@ func (t *turn) respond(ctx context.Context, text string) error {
 	return nil
 }
 
-// obey carries out an instruction and reports whether line was one.
+// obey executes an instruction and reports whether line was one.
 func (t *turn) obey(ctx context.Context, line string) (bool, error) {
 	word, rest, _ := strings.Cut(line, " ")
 	switch {
@@ -126,7 +126,7 @@ func (t *turn) repeat(ctx context.Context, text string) error {
 	return nil
 }
 
-// chunk is the start of text that is emitted at once.
+// chunk returns the start of text that is emitted at once.
 func (t *turn) chunk(text string) string {
 	if t.cfg.Chunk == 0 {
 		return text

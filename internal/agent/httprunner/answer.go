@@ -24,7 +24,7 @@ const maxLine = 4 << 20
 type answer struct {
 	*jsonline.Answer
 
-	plain bool   // the body is the answer itself
+	plain bool   // the body is plain text, the answer itself
 	line  []byte // the line that is not complete yet
 }
 
@@ -85,7 +85,7 @@ func (a *answer) lines(piece []byte) (bool, error) {
 	}
 }
 
-// take applies one object of the protocol; done = the answer is complete.
+// take applies one object of the protocol and reports whether the answer is complete.
 func (a *answer) take(raw []byte) (bool, error) {
 	line, ok := jsonline.Parse(raw)
 	if !ok {

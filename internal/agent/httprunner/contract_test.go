@@ -25,14 +25,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const key = "0123456789abcdef0123456789abcdef"
 
-// format is one way of answering.
+// format is one format of an answer.
 type format struct {
 	kind string
 	// piece, usage and end write a part of the answer; end completes it.
 	piece func(text string) string
 	usage string
 	end   string
-	// failure is a reported failure in the middle; "" = the connection breaks.
+	// failure is a failure reported in the middle of the answer; "" means that the connection breaks.
 	failure func(reason chat.FailReason) string
 }
 
@@ -102,7 +102,7 @@ func subject(f format) agenttest.Subject {
 	}
 }
 
-// open is a runner with the key of the tests.
+// open returns a runner with the key of the tests.
 func open(t *testing.T, cfg httprunner.Config) *httprunner.Runner {
 	t.Helper()
 	cfg.Secret = secret.New(key)
@@ -114,7 +114,7 @@ func open(t *testing.T, cfg httprunner.Config) *httprunner.Runner {
 	return runner
 }
 
-// serve is an agent behind HTTP that refuses what is not signed.
+// serve starts an agent behind HTTP that refuses unsigned requests.
 func serve(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, body []byte)) (url string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -149,7 +149,7 @@ func play(t *testing.T, w http.ResponseWriter, r *http.Request, body []byte, f f
 		pieces = []string{doc.Prompt}
 	}
 	if text := script.Text(); f.failure != nil && len(pieces) > 1 && len(pieces) == len(text) {
-		pieces = strings.Split(text, "") // single bytes are no JSON texts
+		pieces = strings.Split(text, "") // single bytes are not valid JSON strings
 	}
 	flush := func(text string) {
 		_, _ = io.WriteString(w, text)

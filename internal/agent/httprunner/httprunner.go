@@ -24,9 +24,9 @@ type Config struct {
 	Secret secret.Secret
 	// MaxAnswer in bytes; default [agent.DefaultMaxAnswer].
 	MaxAnswer int
-	// FirstByte and Silence bound the wait for the first and for each further line, or byte of a plain text; default 60 s, negative = off.
+	// FirstByte and Silence bound the wait for the first and for each further line, or byte of plain text; default 60 s, negative means off.
 	FirstByte, Silence time.Duration
-	// Retries before anything was shown; default 3, at most 10, negative = none.
+	// Retries before any text was emitted; default 3, at most 10, negative means none.
 	Retries int
 }
 
@@ -39,7 +39,7 @@ type Runner struct {
 
 var _ agent.Runner = (*Runner)(nil)
 
-// New checks cfg; it sends nothing. A nil transport means an own one, a nil log discards.
+// New checks cfg; it sends nothing. With a nil transport the runner makes its own; a nil log discards.
 func New(cfg Config, transport http.RoundTripper, log *slog.Logger) (*Runner, error) {
 	if !cfg.Secret.IsSet() {
 		return nil, errors.New("configuring the http runner: the secret must be set")
@@ -60,7 +60,7 @@ func New(cfg Config, transport http.RoundTripper, log *slog.Logger) (*Runner, er
 	return &Runner{cfg: cfg, client: client, log: log}, nil
 }
 
-// Close gives up idle connections.
+// Close closes idle connections.
 func (r *Runner) Close() { r.client.Close() }
 
 // Run implements [agent.Runner].
@@ -82,7 +82,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	return agent.Result{Text: out.Text.Text(), Usage: out.Usage, StopReason: agent.StopNormal}, inWords(err, out.Failed)
 }
 
-// proof is the headers of one attempt.
+// proof returns the headers of one attempt.
 func (r *Runner) proof(req agent.Request, body []byte) http.Header {
 	header := http.Header{}
 	header.Set(signature.Header, signature.Sign(r.cfg.Secret.Reveal(), time.Now(), body))
@@ -90,7 +90,8 @@ func (r *Runner) proof(req agent.Request, body []byte) http.Header {
 	return header
 }
 
-// inWords gives an error of the client, which speaks of models, the sentence for an agent behind HTTP. What the agent has reported stays as it is.
+// inWords replaces the sentence of an error of the client, which mentions models, by one for an agent behind HTTP. A failure that the agent reported
+// is not changed.
 func inWords(err error, reported *agent.Error) error {
 	failed, ok := errors.AsType[*agent.Error](err)
 	if !ok || failed == reported || failed.Reason == chat.FailTimeout || failed.Reason == chat.FailOutputLimit {
@@ -101,9 +102,9 @@ func inWords(err error, reported *agent.Error) error {
 	return &out
 }
 
-// sentence explains to a person what happened and what to do about it.
+// sentence explains a failure to a person, and what to do about it.
 func sentence(reason chat.FailReason) string {
-	switch reason { // the others are not made by the client
+	switch reason { // the client returns no other reasons
 	case chat.FailFirstByte:
 		return "The server behind this agent did not begin to answer in time; try again later."
 	case chat.FailSilence:

@@ -26,7 +26,7 @@ func respond(w http.ResponseWriter, kind, body string) {
 	_, _ = io.WriteString(w, body)
 }
 
-// run makes one turn over a server that answers with a body of a kind.
+// run makes one turn against a server that answers with a body of the given media type.
 func run(t *testing.T, kind, body string) (agent.Result, error) {
 	t.Helper()
 	url := serve(t, func(w http.ResponseWriter, _ *http.Request, _ []byte) { respond(w, kind, body) })
@@ -47,7 +47,7 @@ func TestAnAnswerAtOnce(t *testing.T) {
 	}
 }
 
-// TestHalfAnAnswerIsNotTakenForAWhole: the transport ends well, the agent did not.
+// TestHalfAnAnswerIsNotTakenForAWhole covers a response that ends without error although the agent did not finish.
 func TestHalfAnAnswerIsNotTakenForAWhole(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -112,7 +112,7 @@ func wanted(t *testing.T, err error) *agent.Error {
 	return failed
 }
 
-// TestARepetitionHasTheSameKeyAndASignatureOfItsOwn: the agent recognizes the repetition, and a late one is not refused for its age.
+// TestARepetitionHasTheSameKeyAndASignatureOfItsOwn: the agent recognizes the repetition, and a late attempt is not refused for its age.
 func TestARepetitionHasTheSameKeyAndASignatureOfItsOwn(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -123,7 +123,7 @@ func TestARepetitionHasTheSameKeyAndASignatureOfItsOwn(t *testing.T) {
 		defer mu.Unlock()
 		keys, signatures, bodies = append(keys, r.Header.Get("Idempotency-Key")), append(signatures, r.Header.Get("X-Laneway-Signature")), append(bodies, body)
 		if len(keys) == 1 {
-			w.Header().Set("Retry-After", "1.1") // the time in a signature is in seconds
+			w.Header().Set("Retry-After", "1.1") // the time in a signature has a resolution of one second
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}

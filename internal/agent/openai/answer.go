@@ -59,7 +59,7 @@ func (a *answer) take(c chunk) error {
 	}
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
-			continue // the request wants one answer
+			continue // the request asks for one answer
 		}
 		if choice.FinishReason != "" {
 			a.finish = choice.FinishReason
@@ -86,7 +86,7 @@ func (a *answer) takeCalls(pieces []toolCall) {
 	}
 }
 
-// reply is the answer as the loop needs it. Thoughts go back only with calls: then the turn goes on.
+// reply returns the answer for the loop. Thoughts are returned only with calls, because then the turn continues.
 func (a *answer) reply(asked string) toolloop.Reply {
 	out := toolloop.Reply{Calls: a.calls.List(), Usage: a.usage(asked), StopReason: a.stopReason()}
 	if text := a.thought.String(); text != "" && len(out.Calls) > 0 {
@@ -143,7 +143,7 @@ func (a *answer) stopReason() string {
 	return agent.StopNormal
 }
 
-// usage is what the endpoint counted; the model is named even if it counted nothing.
+// usage returns what the endpoint counted, with the model even if nothing was counted.
 func (a *answer) usage(asked string) chat.Usage {
 	model := a.model
 	if model == "" {

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/testmodel"
 )
 
-// BenchmarkAThousandDeltas is a whole turn over loopback, the model server included.
+// BenchmarkAThousandDeltas measures a whole turn over loopback, including the model server.
 func BenchmarkAThousandDeltas(b *testing.B) {
 	model := testmodel.Start(b)
 	model.Answer(func(testmodel.Call) testmodel.Reply {

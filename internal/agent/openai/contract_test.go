@@ -38,7 +38,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// asked is what the model server got, in the words of the contract.
+// asked returns the requests that the model server received, in the types of the contract.
 func asked(model *testmodel.Server) []agenttest.Asked {
 	var all []agenttest.Asked
 	for _, call := range model.Calls() {
@@ -56,7 +56,7 @@ func asked(model *testmodel.Server) []agenttest.Asked {
 	return all
 }
 
-// rounds counts the rounds whose results a request brings.
+// rounds counts the rounds whose results a request contains.
 func rounds(call testmodel.Call) int {
 	n := 0
 	for _, message := range call.Messages {
@@ -110,7 +110,7 @@ func status(reason chat.FailReason) int {
 	}[reason]
 }
 
-// open is a runner in front of the model server.
+// open returns a runner that calls the model server.
 func open(t *testing.T, model *testmodel.Server, cfg openai.Config) *openai.Runner {
 	t.Helper()
 	cfg.BaseURL = model.URL() + "/v1"

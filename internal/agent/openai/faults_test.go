@@ -16,7 +16,7 @@ import (
 	"laneway/internal/testmodel"
 )
 
-// heard is a turn with its deltas.
+// heard is the result of a turn with its deltas.
 type heard struct {
 	deltas []string
 	result agent.Result
@@ -36,7 +36,7 @@ func ask(ctx context.Context, runner *openai.Runner, req agent.Request) heard {
 	return h
 }
 
-// bubble runs a turn against a model in memory, in virtual time, and returns what was heard and the calls.
+// bubble runs a turn against a model in memory, in virtual time, and checks what was emitted and the calls.
 func bubble(t *testing.T, cfg openai.Config, answer func(testmodel.Call) testmodel.Reply, check func(heard, []testmodel.Call)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,8 +54,8 @@ func always(reply testmodel.Reply) func(testmodel.Call) testmodel.Reply {
 	return func(testmodel.Call) testmodel.Reply { return reply }
 }
 
-// TestFaultsEndInTime holds that every way in which a model can fail has its reason, its time and its number of calls, and that text is
-// never said twice.
+// TestFaultsEndInTime checks the reason, the time and the number of calls for every way in which a model can fail, and that text is
+// never emitted twice.
 func TestFaultsEndInTime(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -198,8 +198,8 @@ func TestNothingShowsTheKeyOrTheAddress(t *testing.T) {
 	}
 }
 
-// TestHangingModelsGiveEverySlotBack holds that thirty turns in front of a model that says nothing are all over after the time
-// for the first byte, and that nothing of them is left at the model.
+// TestHangingModelsGiveEverySlotBack checks that thirty turns with a model that sends nothing all end after the time for the
+// first byte, and that the model server has no open call afterwards.
 func TestHangingModelsGiveEverySlotBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

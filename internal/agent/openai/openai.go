@@ -30,7 +30,7 @@ const (
 type Config struct {
 	// BaseURL is everything before /chat/completions; default [DefaultBaseURL]. Without query or fragment.
 	BaseURL string
-	// APIKey is sent as a bearer token; zero = none (local models).
+	// APIKey is sent as a bearer token; zero if none (local models).
 	APIKey secret.Secret
 	// Model must be set; a request may name another one.
 	Model string
@@ -38,21 +38,21 @@ type Config struct {
 	System string
 	// ContextWindow in tokens; default [DefaultContextWindow]. History is cut to it.
 	ContextWindow int
-	// MaxTokens of an answer; 0 = the endpoint's own.
+	// MaxTokens of an answer; 0 means the endpoint's own.
 	MaxTokens int
-	// Temperature 0 to 2 and TopP 0 to 1; nil = the endpoint's own.
+	// Temperature 0 to 2 and TopP 0 to 1; nil means the endpoint's own.
 	Temperature, TopP *float64
-	// Stop are texts at which the model ends, at most 16.
+	// Stop are strings at which the model ends, at most 16.
 	Stop []string
-	// Gauge learns how the endpoint counts tokens; nil = estimates are taken as they are.
+	// Gauge measures how the endpoint counts tokens; nil means estimates are not corrected.
 	Gauge *agent.Gauge
 	// MaxAnswer in bytes; default [agent.DefaultMaxAnswer].
 	MaxAnswer int
-	// FirstByte and Silence bound the wait for the first and for each further line; default 60 s, negative = off.
+	// FirstByte and Silence bound the wait for the first and for each further line; default 60 s, negative means off.
 	FirstByte, Silence time.Duration
-	// Retries before anything was shown; default 3, at most 10, negative = none.
+	// Retries before any text was emitted; default 3, at most 10, negative means none.
 	Retries int
-	// Headers are sent besides (for example OpenRouter's HTTP-Referer).
+	// Headers are sent in addition (for example OpenRouter's HTTP-Referer).
 	Headers map[string]string
 	// SendUser sends the endpoint the session key as `user`, for abuse reports and cache affinity; off by default, since it may
 	// contain the number of a chat.
@@ -90,13 +90,13 @@ type Runner struct {
 	cfg     Config
 	client  *modelhttp.Client
 	support *toolloop.Support
-	// What the endpoint has refused. It is harmless when a second turn finds it out too.
+	// What the endpoint has refused. It is harmless if two turns set the same flag.
 	noUsage, newLimit atomic.Bool
 }
 
 var _ agent.Runner = (*Runner)(nil)
 
-// New checks cfg; it sends nothing. A nil transport means an own one, a nil log discards.
+// New checks cfg; it sends nothing. With a nil transport the runner makes its own; a nil log discards.
 func New(cfg Config, transport http.RoundTripper, log *slog.Logger) (*Runner, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuring the openai runner: %w", err)
@@ -134,7 +134,7 @@ func (c Config) header() http.Header {
 	return header
 }
 
-// Close gives up idle connections.
+// Close closes idle connections.
 func (r *Runner) Close() { r.client.Close() }
 
 // Run implements [agent.Runner].
@@ -167,7 +167,8 @@ type turn struct {
 	images toolloop.Images
 }
 
-// Ask implements [toolloop.Model]. It posts the request, and once more for each parameter that the endpoint refuses, and for pictures that it does not take.
+// Ask implements [toolloop.Model]. It posts the request, and repeats it without each parameter that the endpoint refuses, and without pictures if it
+// does not accept them.
 func (t *turn) Ask(ctx context.Context, talk toolloop.Conversation) (toolloop.Reply, error) {
 	answer := &answer{client: t.runner.client, text: t.text}
 	for {
@@ -188,7 +189,7 @@ func (t *turn) Ask(ctx context.Context, talk toolloop.Conversation) (toolloop.Re
 	}
 }
 
-// adapt records what a refusal rules out and reports whether it was new.
+// adapt records a refused option and reports whether it was new.
 func (r *Runner) adapt(err error, params modelhttp.Params) bool {
 	var refusal *modelhttp.StatusError
 	if !errors.As(err, &refusal) || (refusal.Status != http.StatusBadRequest && refusal.Status != http.StatusUnprocessableEntity) {

@@ -17,7 +17,7 @@ import (
 	"laneway/internal/testmodel"
 )
 
-// sent is the only call of a turn.
+// sent runs a turn and returns its only call.
 func sent(t *testing.T, cfg openai.Config, req agent.Request) testmodel.Call {
 	t.Helper()
 	model := testmodel.Start(t)
@@ -111,7 +111,7 @@ func TestHistoryIsCutToTheContextWindow(t *testing.T) {
 	}
 }
 
-// TestEndpointsThatRefuseOptionsAreLearned holds that a refused option costs one more call once, and none later.
+// TestEndpointsThatRefuseOptionsAreLearned checks that a refused option costs one additional call in the first turn and none later.
 func TestEndpointsThatRefuseOptionsAreLearned(t *testing.T) {
 	t.Parallel()
 	model := testmodel.Start(t)
@@ -154,8 +154,8 @@ func TestFinishReasons(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreUsedAgain holds for a server that closes its stream a moment after the last event, as real ones do, and that a
-// server that never closes it costs its connection and hardly any time.
+// TestConnectionsAreUsedAgain checks that a connection is reused if the server closes its stream shortly after the last event, as
+// real ones do, and that a server that never closes it costs its connection but hardly any time.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	for want, reply := range map[int]testmodel.Reply{1: {CloseAfter: 20 * time.Millisecond}, 3: {KeepOpen: true}} {
@@ -206,7 +206,7 @@ func ExampleNew() {
 	}
 	defer runner.Close()
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // no caller waits for an answer here
+	cancel() // ends the call before any answer
 	_, err = runner.Run(ctx, agent.Request{Messages: []chat.Content{{Text: "hello"}}}, func(event agent.Event) {
 		fmt.Print(event.Text)
 	})

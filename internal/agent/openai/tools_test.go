@@ -16,7 +16,7 @@ import (
 	"laneway/internal/testmodel"
 )
 
-// box is a toolbox and a journal that answer each call with its arguments and keep nothing.
+// box is a toolbox and a journal; it answers each call with its arguments and keeps nothing.
 type box struct{}
 
 func (box) Specs() []agent.ToolSpec {
@@ -40,7 +40,7 @@ func (wordy) Specs() []agent.ToolSpec {
 	return specs
 }
 
-// TestToolsCountAgainstTheWindow holds that what a model is told about its tools takes the place of history.
+// TestToolsCountAgainstTheWindow checks that the descriptions of tools reduce the room for history.
 func TestToolsCountAgainstTheWindow(t *testing.T) {
 	t.Parallel()
 	messages := func(tools agent.Toolbox, journal agent.Journal) int {
@@ -59,7 +59,7 @@ func TestToolsCountAgainstTheWindow(t *testing.T) {
 	}
 }
 
-// secondQuestion runs a turn whose model answers first with reply, and returns what it is asked behind the calls.
+// secondQuestion runs a turn whose model first answers with reply, and returns the request after the calls.
 func secondQuestion(t *testing.T, reply testmodel.Reply) testmodel.Call {
 	t.Helper()
 	model := testmodel.Start(t)

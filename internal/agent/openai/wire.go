@@ -29,11 +29,11 @@ type request struct {
 	ResponseFormat      map[string]any `json:"response_format,omitempty"`
 }
 
-// message has a text or a list of parts as its content.
+// message has a string or a list of parts as its content.
 type message struct {
 	Role    string `json:"role"`
 	Content any    `json:"content"`
-	// Reasoning are thoughts that an endpoint wants back while a turn goes on.
+	// Reasoning are thoughts that an endpoint requires back while a turn continues.
 	Reasoning  string     `json:"reasoning_content,omitempty"`
 	ToolCalls  []toolCall `json:"tool_calls,omitempty"`
 	ToolCallID string     `json:"tool_call_id,omitempty"`
@@ -77,7 +77,7 @@ type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-// chunk is one event of a stream, and also the whole answer of an endpoint that does not stream.
+// chunk is one event of a stream, or the whole answer of an endpoint that does not stream.
 type chunk struct {
 	Model   string          `json:"model"`
 	Choices []choice        `json:"choices"`
@@ -107,7 +107,7 @@ type usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
-// reserve is how many tokens of the window are left for the answer.
+// reserve returns how many tokens of the window are left for the answer.
 func (r *Runner) reserve(params modelhttp.Params) int {
 	if params.MaxTokens != nil {
 		return min(*params.MaxTokens, r.cfg.ContextWindow/2)
@@ -115,12 +115,12 @@ func (r *Runner) reserve(params modelhttp.Params) int {
 	return min(answerReserve, r.cfg.ContextWindow/4)
 }
 
-// room is what a request may fill of the window.
+// room returns the part of the window that a request may fill.
 func (r *Runner) room(req agent.Request, params modelhttp.Params, images toolloop.Images) agent.Room {
 	return agent.Room{Window: r.cfg.ContextWindow, Reserve: r.reserve(params) + images.Tokens(), Ratio: r.cfg.Gauge.Ratio(r.model(req), req.Session.String())}
 }
 
-// body is the request and what is estimated for it, 0 = it has pictures. The rounds follow the new input, because they answer it.
+// body returns the request and its estimated tokens, which are 0 if it has pictures. The rounds follow the new input, because they answer it.
 func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation, images toolloop.Images) (out request, estimated int) {
 	room := r.room(req, params, images)
 	room.Rounds = talk.Room(room.Ratio)
@@ -163,7 +163,7 @@ func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.
 	return out, estimated
 }
 
-// content is the new input: a text, or a text with pictures.
+// content returns the new input: a string, or text with pictures.
 func content(text string, images toolloop.Images) any {
 	if len(images.List) == 0 {
 		return text
@@ -183,7 +183,7 @@ func toolsOf(talk toolloop.Conversation) []tool {
 	return all
 }
 
-// appendRound adds what the model asked for, what it was given, and what people wrote meanwhile.
+// appendRound adds the calls of the model, their results, and the messages that arrived meanwhile.
 func appendRound(messages []message, req agent.Request, round agent.Round) []message {
 	asked := message{Role: chat.RoleAssistant, Content: round.Text}
 	if len(round.Extra) > 0 && json.Unmarshal(round.Extra, &asked.Reasoning) != nil {
@@ -205,8 +205,8 @@ func appendRound(messages []message, req agent.Request, round agent.Round) []mes
 	return messages
 }
 
-// effort passes on the levels that the API knows. Other words, such as off, leave the choice to the endpoint: most models
-// refuse the field altogether.
+// effort returns the levels that the API defines. Other words, such as off, leave the choice to the endpoint: most models
+// refuse the field.
 func effort(thinking string) string {
 	if slices.Contains([]string{"minimal", "low", "medium", "high"}, thinking) {
 		return thinking

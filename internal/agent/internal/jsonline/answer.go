@@ -13,15 +13,15 @@ const maxNamed = 1000
 
 // Answer is an answer that arrives as lines. It belongs to the goroutine of Run. Make it with NewAnswer.
 type Answer struct {
-	// Text is the text so far. A runner may append to it what is no line.
+	// Text is the text so far. A runner may append to it what is not a line of the protocol.
 	Text *agent.Answer
-	// Usage is what the last line with usage had.
+	// Usage is that of the last line with usage.
 	Usage chat.Usage
-	// Failed is the failure that the agent reported; nil = none.
+	// Failed is the failure that the agent reported; nil if none.
 	Failed *agent.Error
-	// Named are the files that the agent wants to be sent.
+	// Named are the files that the agent names to be sent.
 	Named []chat.Attachment
-	// Complete: a line has marked the answer as complete.
+	// Complete is true when a line has marked the answer as complete.
 	Complete bool
 
 	emit func(agent.Event)
@@ -33,7 +33,7 @@ func NewAnswer(limit int, emit func(agent.Event), log *slog.Logger) *Answer {
 	return &Answer{Text: agent.NewAnswer(limit, emit), emit: emit, log: log}
 }
 
-// Take applies a line. Its error is that of [agent.Answer.Append]; a failure that the line reports is in Failed.
+// Take applies a line. It returns the error of [agent.Answer.Append]; a failure that the line reports is in Failed.
 func (a *Answer) Take(line Line) error {
 	if line.Usage != nil {
 		a.Usage = *line.Usage
@@ -55,8 +55,8 @@ func (a *Answer) Take(line Line) error {
 	return a.finish(chat.CleanText(*line.Final))
 }
 
-// finish adds what the deltas do not contain of the whole text. Deltas cannot be taken back, so a whole text that contains something
-// else is only noted.
+// finish adds the part of the final text that the deltas do not contain. Deltas cannot be taken back, so a final text that
+// contradicts them is only logged.
 func (a *Answer) finish(final string) error {
 	rest, ok := strings.CutPrefix(final, a.Text.Text())
 	if !ok {

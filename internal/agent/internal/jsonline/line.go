@@ -10,25 +10,25 @@ import (
 	"laneway/internal/chat"
 )
 
-// maxSentence bounds what an agent contributes to a sentence, in bytes.
+// maxSentence bounds an agent's part of an error message, in bytes.
 const maxSentence = 500
 
 // Line is one line of an answer.
 type Line struct {
-	// Delta is new text, Final the whole text; nil = the line has none.
+	// Delta is new text; Final is the whole text, nil if the line has none.
 	Delta string
 	Final *string
-	// Failed is a failure in the agent's own words; nil = none.
+	// Failed is a failure that the agent reported; nil if none.
 	Failed *agent.Error
 	Usage  *chat.Usage
 	// Attach is a file in the directory of the turn.
 	Attach *chat.Attachment
-	// Done: the answer is complete.
+	// Done is true when the answer is complete.
 	Done bool
 }
 
-// Parse reports whether raw is a JSON object with at least one member that means something. A member of the wrong type makes it no
-// such line: then a runner can show it instead of losing it.
+// Parse decodes raw and reports whether it is a JSON object with at least one known member. It is not one if a member has the
+// wrong type: then a runner can show the line instead of losing it.
 func Parse(raw []byte) (Line, bool) {
 	var members struct {
 		Delta  *string         `json:"delta"`
@@ -64,7 +64,7 @@ func Parse(raw []byte) (Line, bool) {
 	return out, known
 }
 
-// reported is a failure in the agent's own words. Its reason counts if it is one of the known ones.
+// reported returns a failure with the agent's own sentence. An unknown reason becomes [chat.FailProgram].
 func reported(sentence string, reason chat.FailReason) *agent.Error {
 	if !slices.Contains(agent.Reasons(), reason) {
 		reason = chat.FailProgram
@@ -76,7 +76,7 @@ func reported(sentence string, reason chat.FailReason) *agent.Error {
 	return agent.NewError(reason, sentence, nil)
 }
 
-// usageOf takes both ways of writing the names.
+// usageOf accepts both spellings of the names.
 func usageOf(members map[string]any) *chat.Usage {
 	return &chat.Usage{
 		InputTokens:  tokens(members, "inputTokens", "input_tokens"),

@@ -21,11 +21,11 @@ type Document struct {
 	Params         map[string]any         `json:"params,omitempty"`
 	History        []chat.TranscriptEntry `json:"history"`
 	Messages       []chat.Content         `json:"messages"`
-	// Prompt is the texts of the messages as one, see [agent.Prompt].
+	// Prompt is the text of all messages, see [agent.Prompt].
 	Prompt string `json:"prompt"`
 }
 
-// Request is the document of a request as JSON.
+// Request returns the document of a request as JSON.
 func Request(req agent.Request) ([]byte, error) {
 	doc := Document{
 		Session: req.Session.String(), Agent: req.Session.Agent, RunID: req.RunID, Attempt: req.Attempt,

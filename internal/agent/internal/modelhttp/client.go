@@ -33,7 +33,7 @@ const (
 const (
 	maxErrorBody = 64 << 10
 	maxEvent     = 4 << 20
-	// tailWait bounds how long a finished stream is read to its end, which makes the connection usable again.
+	// tailWait bounds how long a finished stream is read to its end, which makes the connection reusable.
 	tailWait = 100 * time.Millisecond
 	tailSize = 4 << 10
 )
@@ -42,13 +42,13 @@ const (
 type Config struct {
 	// URL of the endpoint, http or https.
 	URL string
-	// Header is sent with each request. The client does not change it.
+	// Header is sent with each request. The client does not modify it.
 	Header http.Header
-	// Key is removed from all text of the server. The header has to carry it already.
+	// Key is removed from everything that the server sends. Header must already contain it.
 	Key secret.Secret
-	// FirstByte and Silence bound the time to the first line and between lines; negative = off.
+	// FirstByte and Silence bound the time to the first line and between lines; negative means off.
 	FirstByte, Silence time.Duration
-	// Retries after the first attempt, at most 10; negative = none.
+	// Retries after the first attempt, at most 10; negative means none.
 	Retries int
 	// MaxPause is the longest wait before a retry.
 	MaxPause time.Duration
@@ -56,23 +56,23 @@ type Config struct {
 	MaxBytes int64
 }
 
-// Reader understands an answer. Do calls it from its own goroutine.
+// Reader decodes an answer. Do calls it on its own goroutine.
 type Reader interface {
-	// Event takes one event; done = the answer is complete and the rest of the stream does not matter.
+	// Event takes one event; done means that the answer is complete and the rest of the stream can be ignored.
 	Event(event sse.Event) (done bool, err error)
 	// Whole takes the body of a server that answered with one JSON document instead of a stream.
 	Whole(body []byte) error
-	// End is called when the stream ended before Event reported the end; nil = it was complete all the same.
+	// End is called when the stream ended before Event reported the end; nil means that the answer is complete nevertheless.
 	End() error
-	// Begun reports whether something was shown; then no error is tried again.
+	// Begun reports whether something was emitted; then no error is retried.
 	Begun() bool
 }
 
-// PieceReader is a Reader that understands more than server-sent events and one JSON document.
+// PieceReader is a Reader for more formats than server-sent events and one JSON document.
 type PieceReader interface {
 	Reader
-	// Piece takes the next bytes of a body of another media type, which are valid during the call. The first call of a body has none. done is that of Event.
-	// A kind that is not understood is an error.
+	// Piece takes the next bytes of a body of another media type, which are valid during the call. The first call for a body has an empty piece. done
+	// has the meaning of Event. An unknown kind is an error.
 	Piece(kind string, piece []byte) (done bool, err error)
 }
 
@@ -83,7 +83,8 @@ type Client struct {
 	log  *slog.Logger
 }
 
-// New checks cfg. A nil transport means one of its own with the proxy environment; a given one stays the caller's. A nil log discards.
+// New checks cfg. With a nil transport the client makes its own, which honours the proxy environment; the caller keeps the ownership of another one.
+// A nil log discards.
 func New(cfg Config, transport http.RoundTripper, log *slog.Logger) (*Client, error) {
 	if err := checkURL(cfg.URL); err != nil {
 		return nil, err
@@ -150,7 +151,7 @@ func newTransport() *http.Transport {
 	}
 }
 
-// Close gives up idle connections. Running calls go on.
+// Close closes idle connections. Running calls continue.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // attempt is one POST.
@@ -210,7 +211,7 @@ func (c *Client) answer(ctx context.Context, response *http.Response, watch *wat
 	}
 }
 
-// pieces passes a body on as it arrives.
+// pieces passes a body to the reader as it arrives.
 func (c *Client) pieces(ctx context.Context, body *watched, kind string, reader PieceReader) error {
 	buffer := make([]byte, 32<<10)
 	for n, err := 0, error(nil); ; n, err = body.Read(buffer) {
@@ -240,8 +241,8 @@ func (c *Client) whole(ctx context.Context, body io.Reader, reader Reader) error
 	return reader.Whole(raw)
 }
 
-// finish reads the last bytes of a complete stream, because a body that was not read to its end costs the connection. A server that keeps
-// it open has no claim on the turn's time, so the wait is short.
+// finish reads the last bytes of a complete stream, because a body that was not read to its end costs the connection. The wait is short,
+// because the turn must not wait for a server that keeps the body open.
 func finish(body io.Reader, watch *watch) {
 	watch.last(tailWait)
 	_, _ = io.CopyN(io.Discard, body, tailSize) //nolint:errcheck // the answer is complete; only the connection is lost

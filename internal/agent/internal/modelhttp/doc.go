@@ -1,21 +1,22 @@
-// Package modelhttp is the part that the clients of model APIs have in common: one streaming POST with deadlines, retries
-// and errors sorted into the closed set of [chat.FailReason].
+// Package modelhttp is the common part of the clients of model APIs: one streaming POST with deadlines, retries and
+// errors classified by the closed set of [chat.FailReason].
 //
-// A [Client] sends a body and passes the answer to a [Reader], event by event, in the goroutine of the caller. It knows no
-// provider: what an event means is the Reader's business. A [PieceReader] gets bodies of other media types as they arrive.
+// A [Client] sends a body and passes the answer to a [Reader], event by event, in the goroutine of the caller. It is
+// independent of the provider: the Reader interprets events. A [PieceReader] receives bodies of other media types as they
+// arrive.
 //
 // # Deadlines
 //
 // The first line of the answer has to arrive within FirstByte, each further line within Silence of the one before. Lines are
-// counted, not bytes, so that a server that sends one byte now and then does not pass for a living one; comments count,
-// since providers send them while a model thinks. The total is the deadline of the context.
+// counted, not bytes, so that a server that sends only a byte at a time is detected. Comments count, because providers send
+// them while a model thinks. The deadline of the context bounds the whole call.
 //
 // # Retries
 //
-// 429, 5xx and broken connections are tried again, with growing pauses and never before the Retry-After of the server,
-// as long as [Reader.Begun] is false. Nothing is tried again after a deadline of ours: a slot that waited a minute for a hanging model is
-// given back instead. When the pause would be longer than MaxPause or than what is left of the context, the error is returned
-// at once; it is marked as retryable, and the caller that scheduled the turn decides. With [Call.Once] every failure is returned at once.
+// 429, 5xx and broken connections are retried, with growing pauses and never before the Retry-After of the server, as long as
+// [Reader.Begun] is false. A call that exceeded one of these deadlines is not retried: its slot has waited long enough and is freed
+// instead. When the pause would be longer than MaxPause or than what is left of the context, the error is returned at once; it is marked
+// as retryable, and the caller that scheduled the turn decides. With [Call.Once] every failure is returned at once.
 //
 // # Secrets
 //

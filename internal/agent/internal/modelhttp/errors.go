@@ -19,24 +19,24 @@ import (
 	"laneway/internal/secret"
 )
 
-// StatusError is the refusal of a provider. It is the cause of the *agent.Error that Do returns.
+// StatusError is a refusal by a provider. It is the cause of the *agent.Error that Do returns.
 type StatusError struct {
-	// Status is the HTTP status; 0 = the error came inside a stream and named none.
+	// Status is the HTTP status; 0 means the error came inside a stream, without a status.
 	Status int
-	// Kind and Code are the provider's words, such as `invalid_request_error` and `context_length_exceeded`; "" = none.
+	// Kind and Code are the provider's identifiers, such as `invalid_request_error` and `context_length_exceeded`; "" if none.
 	Kind, Code string
-	// Message is the provider's sentence without secrets, at most 500 bytes. It goes to the log and to administrators.
+	// Message is the provider's message without secrets, at most 500 bytes, for the log and for administrators.
 	Message string
-	// After is the server's Retry-After; 0 = none.
+	// After is the server's Retry-After; 0 if none.
 	After time.Duration
 }
 
-// Error is one line for the log.
+// Error returns one line for the log.
 func (e *StatusError) Error() string {
 	return strings.Join(strings.Fields(fmt.Sprintf("status %d %s %s %s", e.Status, e.Kind, e.Code, e.Message)), " ")
 }
 
-// sentence explains to a person what happened and what to do about it.
+// sentence explains a failure to a person, and what to do about it.
 func sentence(reason chat.FailReason) string {
 	switch reason {
 	case chat.FailFirstByte:
@@ -68,20 +68,20 @@ func sentence(reason chat.FailReason) string {
 	}
 }
 
-// Fail is an *agent.Error with the sentence for reason.
+// Fail returns an *agent.Error with the sentence for reason.
 func Fail(reason chat.FailReason, cause error) *agent.Error { return fail(reason, cause) }
 
 func fail(reason chat.FailReason, cause error) *agent.Error {
 	return agent.NewError(reason, sentence(reason), cause)
 }
 
-// BrokeOff is the error of a stream that ended before its end.
+// BrokeOff returns the error of a stream that ended before its answer was complete.
 func BrokeOff() *agent.Error {
 	return fail(chat.FailConnection, io.ErrUnexpectedEOF)
 }
 
-// Garbled sorts an event whose data are not the JSON that they should be: cut off by the end of the stream, or never JSON.
-// The data are not quoted, since they may be the person's words.
+// Garbled classifies an event whose data are not the expected JSON: cut off by the end of the stream, or never JSON. The
+// data are not quoted, because they may contain the person's message.
 func Garbled(event sse.Event, err error) *agent.Error {
 	if event.Partial {
 		return BrokeOff()
@@ -89,7 +89,7 @@ func Garbled(event sse.Event, err error) *agent.Error {
 	return fail(chat.FailBadResponse, fmt.Errorf("an event of %d bytes is not understood: %w", len(event.Data), withoutText(err)))
 }
 
-// withoutText keeps the place of a JSON error and drops what it quotes.
+// withoutText keeps the position of a JSON error and drops what it quotes.
 func withoutText(err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -103,7 +103,7 @@ func withoutText(err error) error {
 	}
 }
 
-// broken sorts an error of net/http or of reading a body.
+// broken classifies an error of net/http or of reading a body.
 func (c *Client) broken(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
@@ -124,7 +124,7 @@ func (c *Client) broken(ctx context.Context, err error) error {
 	return failed
 }
 
-// untrusted reports faults of certificates, which no second attempt cures.
+// untrusted reports certificate errors, which a retry does not fix.
 func untrusted(err error) bool {
 	var (
 		unknown  x509.UnknownAuthorityError
@@ -135,7 +135,7 @@ func untrusted(err error) bool {
 	return errors.As(err, &unknown) || errors.As(err, &host) || errors.As(err, &invalid) || errors.As(err, &verified)
 }
 
-// refused reads the body of an answer that is not 200.
+// refused reads the body of an answer whose status is not 200.
 func (c *Client) refused(ctx context.Context, response *http.Response, watch *watch) error {
 	body := &watched{in: io.LimitReader(response.Body, maxErrorBody), watch: watch, left: maxErrorBody, anyByte: true}
 	raw, err := io.ReadAll(body)
@@ -148,7 +148,7 @@ func (c *Client) refused(ctx context.Context, response *http.Response, watch *wa
 	return c.Refusal(refusal)
 }
 
-// timedOut reports that one of our own deadlines ended the reading; the status line suffices then.
+// timedOut reports whether one of our own deadlines ended the reading; the status line suffices then.
 func timedOut(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return errors.Is(cause, errFirstByte) || errors.Is(cause, errSilence)
@@ -168,7 +168,8 @@ func (c *Client) Refusal(refusal StatusError) *agent.Error {
 	return failed
 }
 
-// redact takes the key and the values of headers, which may be keys, out of a text. Shorter values than eight bytes are no keys, and are words of other texts.
+// redact removes the key and the values of headers, which may be keys, from text. Values shorter than eight bytes are not keys and may be ordinary
+// words.
 func (c *Client) redact(text string) string {
 	text = c.cfg.Key.Redact(chat.CleanText(text))
 	for _, values := range c.cfg.Header {
@@ -181,7 +182,7 @@ func (c *Client) redact(text string) string {
 	return text
 }
 
-// RefusalOf reads an error member such as {"message":…,"type":…,"code":…}, which may also be a bare string.
+// RefusalOf decodes an error member such as {"message":…,"type":…,"code":…}, which may also be a bare string.
 func RefusalOf(raw json.RawMessage) StatusError {
 	var plain string
 	if json.Unmarshal(raw, &plain) == nil {
@@ -220,7 +221,7 @@ func parseRefusal(raw []byte) StatusError {
 	return StatusError{Message: body.Message + body.Detail}
 }
 
-// retryAfter reads both forms of the header, and the milliseconds that some providers send besides.
+// retryAfter reads both forms of the header, and the milliseconds that some providers send in addition.
 func retryAfter(header http.Header) time.Duration {
 	const longest = 24 * 60 * 60
 	if ms, err := strconv.ParseFloat(header.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {

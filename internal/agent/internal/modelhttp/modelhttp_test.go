@@ -77,7 +77,7 @@ func TestEveryReasonHasASentenceOfItsOwn(t *testing.T) {
 	seen := map[string]chat.FailReason{}
 	for _, reason := range agent.Reasons() {
 		if slices.Contains([]chat.FailReason{chat.FailTimeout, chat.FailProgram, chat.FailPanic, chat.FailUnknown}, reason) {
-			continue // not made here
+			continue // this package does not return it
 		}
 		text := sentence(reason)
 		if other, ok := seen[text]; ok || !strings.HasSuffix(text, ".") {
@@ -149,7 +149,7 @@ func TestFaultsOfCertificatesAreNotTriedAgain(t *testing.T) {
 	}
 }
 
-// FuzzRefusal holds that nothing that a server can say breaks the sorting or shows the key.
+// FuzzRefusal checks that no answer of a server breaks the classification or reveals the key.
 func FuzzRefusal(f *testing.F) {
 	f.Add([]byte(`{"error":{"message":"bad key sk-12345678","type":"t","code":17}}`), 401)
 	f.Add([]byte(`<html>`), 502)

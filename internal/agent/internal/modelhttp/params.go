@@ -8,22 +8,22 @@ import (
 	"laneway/internal/chat"
 )
 
-// Params are the settings of a model that every provider knows. A nil field is not sent.
+// Params are the model settings that every provider supports. A nil field is not sent.
 type Params struct {
 	// Temperature is 0 to 2, TopP 0 to 1.
 	Temperature, TopP *float64
 	// MaxTokens of the answer, 1 to 10 million.
 	MaxTokens *int
-	// Stop are texts at which the model ends, at most 16.
+	// Stop are strings at which the model ends, at most 16.
 	Stop []string
-	// ResponseFormat is the form of the answer as the chat completions API of OpenAI has it; nil = text.
+	// ResponseFormat is the format of the answer, as in the chat completions API of OpenAI; nil means text.
 	ResponseFormat map[string]any
 }
 
 const mostTokens = 10_000_000
 
-// Override returns p with what params set: temperature, top_p, max_tokens, stop and response_format. Other names belong to other runners
-// and are ignored. A value that is no such setting is an *agent.Error with [chat.FailBadRequest].
+// Override returns p with the values in params: temperature, top_p, max_tokens, stop and response_format. Other names belong to other
+// runners and are ignored. An invalid value is an *agent.Error with [chat.FailBadRequest].
 func (p Params) Override(params map[string]any) (Params, error) {
 	var err error
 	for name, value := range params {
@@ -46,7 +46,7 @@ func (p Params) Override(params map[string]any) (Params, error) {
 	return p, nil
 }
 
-// Validate returns which setting is out of its range.
+// Validate reports the setting that is out of its range.
 func (p Params) Validate() error {
 	for name, value := range map[string]*float64{"temperature": p.Temperature, "top_p": p.TopP} {
 		top := map[string]float64{"temperature": 2, "top_p": 1}[name]

@@ -7,10 +7,10 @@ import (
 	"laneway/internal/chat"
 )
 
-// statusOverloaded is what Anthropic sends besides 503.
+// statusOverloaded is sent by Anthropic in addition to 503.
 const statusOverloaded = 529
 
-// reasonFor sorts a refusal: first by words that are more specific than the status, then by the status.
+// reasonFor classifies a refusal: first by words that are more specific than the status, then by the status.
 func reasonFor(refusal StatusError) chat.FailReason {
 	if outOfCredit(refusal) {
 		return chat.FailRateLimit
@@ -43,8 +43,8 @@ func reasonForStatus(status int) chat.FailReason {
 	}
 }
 
-// reasonForKind sorts an error inside a stream, which has no status. Without a known word the server is at fault: it had
-// accepted the request.
+// reasonForKind classifies an error inside a stream, which has no status. Without a known word it is a server error,
+// because the server had accepted the request.
 func reasonForKind(words string) chat.FailReason {
 	for _, known := range []struct {
 		word   string
@@ -66,7 +66,7 @@ func reasonForKind(words string) chat.FailReason {
 	return chat.FailServer
 }
 
-// tooLong recognises how providers report that the input does not fit.
+// tooLong reports whether a refusal states that the input does not fit.
 func tooLong(refusal StatusError) bool {
 	words := strings.ToLower(refusal.Code + " " + refusal.Kind + " " + refusal.Message)
 	for _, sign := range []string{
@@ -80,7 +80,7 @@ func tooLong(refusal StatusError) bool {
 	return false
 }
 
-// outOfCredit recognises refusals that look like a rate limit and that no waiting cures.
+// outOfCredit recognises refusals that look like a rate limit but do not end by waiting.
 func outOfCredit(refusal StatusError) bool {
 	return refusal.Status == http.StatusPaymentRequired || refusal.Code == "insufficient_quota" || refusal.Kind == "insufficient_quota" ||
 		refusal.Kind == "billing_error"

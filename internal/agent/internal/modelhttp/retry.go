@@ -13,24 +13,24 @@ import (
 // Call is one request.
 type Call struct {
 	Body []byte
-	// Header makes what is sent with each attempt besides Config.Header, and instead of it where both have a name; nil = nothing. A signature has
-	// the time of its attempt.
+	// Header returns headers for each attempt, which are added to Config.Header and replace headers of the same name; nil means none. It is called
+	// for each attempt because a signature contains the time.
 	Header func() http.Header
-	// Once: the first failure is returned, whatever it is.
+	// Once disables retries: the first failure is returned.
 	Once bool
 }
 
 // Do posts the body of call and passes the answer to the Reader that begin makes, a new one for each attempt. It blocks until the
-// answer is complete, the context is over or the attempts are used up. Its errors are *agent.Error or the cause of the
-// context; see the package comment for what is tried again.
+// answer is complete, the context is done or the attempts are used up. It returns an *agent.Error or the cause of the context.
+// The package comment lists what is retried.
 func (c *Client) Do(ctx context.Context, call Call, begin func() Reader) error {
 	retries := max(0, c.cfg.Retries)
 	if call.Once {
 		retries = 0
 	}
-	begun := false // the reader has passed something on
+	begun := false // the reader has emitted something
 	err := retry.Do(ctx, retry.Options{
-		// About 0.5, 1 and 2 seconds, spread by half, so that many turns do not come back at once.
+		// About 0.5, 1 and 2 seconds, with a spread of one half, so that many turns do not retry at once.
 		Policy:    retry.Policy{Base: 500 * time.Millisecond, Max: time.Minute, Spread: 0.5},
 		Attempts:  1 + retries,
 		Retryable: func(err error) bool { return ctx.Err() == nil && !begun && again(err) },
@@ -52,7 +52,7 @@ func (c *Client) Do(ctx context.Context, call Call, begin func() Reader) error {
 	return err
 }
 
-// again reports whether a second attempt may help now. Our own deadlines are not tried again: the slot has waited enough.
+// again reports whether a retry may help now. A call that exceeded our own deadlines is not retried: its slot has waited long enough.
 func again(err error) bool {
 	var failed *agent.Error
 	if !errors.As(err, &failed) {
@@ -61,7 +61,7 @@ func again(err error) bool {
 	return failed.Retryable && !errors.Is(err, errFirstByte) && !errors.Is(err, errSilence)
 }
 
-// wanted is the pause that the server asks for.
+// wanted returns the pause that the server asks for.
 func wanted(err error) time.Duration {
 	if refusal, ok := errors.AsType[*StatusError](err); ok {
 		return refusal.After

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The ends that a watch makes.
+// The causes with which a watch cancels.
 var (
 	errFirstByte = errors.New("nothing arrived within the time for the first byte")
 	errSilence   = errors.New("nothing more arrived within the time of silence")
@@ -16,7 +16,7 @@ var (
 	errTooMuch   = errors.New("the response is larger than it may be")
 )
 
-// watch cancels a request when nothing comes. Its methods belong to the goroutine of the request; the timer only cancels.
+// watch cancels a request when nothing arrives in time. Its methods belong to the goroutine of the request; the timer only cancels.
 type watch struct {
 	cancel  context.CancelCauseFunc
 	timer   *time.Timer
@@ -39,10 +39,10 @@ func (w *watch) after(d time.Duration, why error) {
 	}
 }
 
-// alive notes that something came.
+// alive restarts the time of silence when something has arrived.
 func (w *watch) alive() { w.after(w.silence, errSilence) }
 
-// last gives the rest of the stream a short time.
+// last bounds the time for the rest of the stream.
 func (w *watch) last(d time.Duration) { w.after(d, errTail) }
 
 func (w *watch) stop() {
@@ -50,7 +50,7 @@ func (w *watch) stop() {
 	w.cancel(context.Canceled)
 }
 
-// watched is a body that tells its watch about each line, or each byte, and is bounded.
+// watched is a bounded body that resets its watch with each line, or each byte.
 type watched struct {
 	in      io.Reader
 	watch   *watch
@@ -67,5 +67,5 @@ func (b *watched) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, errTooMuch
 	}
-	return n, err // io.EOF has to stay what it is
+	return n, err // io.EOF must not be wrapped
 }

@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// sessionItem in a directory stands for the session.
+	// sessionItem in a directory is replaced by the session.
 	sessionItem = "{session}"
-	// maxDirName is the longest name of a directory that is made of a session, in bytes. File systems take 255.
+	// maxDirName is the longest directory name made from a session key, in bytes. File systems allow 255.
 	maxDirName = 200
-	// maxFound bounds how many files of a directory are named; the gateway takes fewer.
+	// maxFound bounds how many files of a directory are listed; the gateway accepts fewer.
 	maxFound = 1000
 )
 
-// Dir is the working directory of a session: the configured one, with {session} replaced. Only a directory with this item is made, for the owner alone.
+// Dir returns the working directory of a session: the configured one, with {session} replaced. It creates only a directory with this item, with
+// access for the owner alone.
 func Dir(configured string, session chat.SessionKey) (string, error) {
 	if !strings.Contains(configured, sessionItem) {
 		return configured, nil
@@ -32,8 +33,8 @@ func Dir(configured string, session chat.SessionKey) (string, error) {
 	return dir, nil
 }
 
-// dirName is a session key as the name of a directory: letters, digits, dots, dashes and underscores stay, a colon is a plus, other bytes are =XX. Two keys have never
-// the same name; a long one ends with its hash.
+// dirName returns a session key as a directory name: letters, digits, dots, dashes and underscores are kept, a colon becomes a plus, other bytes
+// become =XX. Two keys never have the same name; a long name ends with a hash of the key.
 func dirName(key string) string {
 	var b strings.Builder
 	for i := range len(key) {
@@ -53,7 +54,7 @@ func dirName(key string) string {
 	return b.String()[:maxDirName-33] + "=" + hex.EncodeToString(sum[:16])
 }
 
-// Files are the regular files that lie in a directory itself, in the order of their names, for [agent.Result]. "" has none.
+// Files returns the regular files in the directory itself, in the order of their names, for [agent.Result]. "" has none.
 func Files(dir string) ([]chat.Attachment, error) {
 	if dir == "" {
 		return nil, nil

@@ -15,7 +15,7 @@ import (
 const (
 	// keepTime bounds an operation of [agent.Sessions].
 	keepTime = 5 * time.Second
-	// leftTime is how long the process before may take to end by itself, after SIGTERM, and after SIGKILL.
+	// leftTime is how long an earlier process may take to end by itself, then after SIGTERM, and then after SIGKILL.
 	leftTime = time.Second
 )
 
@@ -26,15 +26,16 @@ var (
 
 // Kept is where the session of an agent for one conversation is stored.
 type Kept struct {
-	// Sessions = nil: nothing is stored.
+	// Sessions stores the session; if nil, nothing is stored.
 	Sessions agent.Sessions
 	Key      chat.SessionKey
-	// Dir is the working directory, for which a session is made.
+	// Dir is the working directory of the session.
 	Dir string
 	Log *slog.Logger
 }
 
-// Take is the session that is stored, after the process has ended that had it; the zero value = none is stored. An error is why it cannot be continued here.
+// Take returns the stored session after the process that used it has ended, or the zero value if no session is stored. The error states why the
+// session cannot be continued here.
 func (k Kept) Take(ctx context.Context) (chat.AgentSession, error) {
 	if k.Sessions == nil {
 		return chat.AgentSession{}, nil
@@ -59,7 +60,8 @@ func (k Kept) Take(ctx context.Context) (chat.AgentSession, error) {
 	return s, nil
 }
 
-// Put stores a session with the process that has it: id "" = it has not reported one, pid 0 = none has it. It outlives ctx, and logs a failure.
+// Put stores a session with the process that uses it. An empty id means that the process has not reported one; pid 0 means that no process uses it.
+// Put runs to its end after ctx is done, and logs a failure.
 func (k Kept) Put(ctx context.Context, id string, m Memory, pid int, started string) {
 	if k.Sessions == nil {
 		return

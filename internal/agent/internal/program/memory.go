@@ -10,19 +10,19 @@ import (
 	"laneway/internal/chat"
 )
 
-// Memory is what an agent that keeps a conversation by itself has seen of it. The zero value has seen nothing.
-type Memory struct { //nolint:recvcheck // UsedBy changes it, the others only look at it
+// Memory records what an agent that keeps a conversation itself has seen of it. In the zero value it has seen nothing.
+type Memory struct { //nolint:recvcheck // UsedBy changes it, the other methods only read it
 	// Runs are the latest turns, the last one at the end. Seen is the number of the last entry of the transcript.
 	Runs []string
 	Seen int64
-	// Used is what the session has used, of an agent that reports this instead of what a turn has used.
+	// Used is the usage of the whole session, for an agent that reports this instead of the usage of a turn.
 	Used chat.Usage
 }
 
-// Remembered is the memory of a stored session.
+// Remembered returns the memory of a stored session.
 func Remembered(s chat.AgentSession) Memory { return Memory{Runs: s.Runs, Seen: s.Seen, Used: s.Used} }
 
-// UsedBy is what a turn has used after which the session has used the reported tokens.
+// UsedBy returns the usage of a turn from the usage that the agent reports for the whole session after it, and stores the latter.
 func (m *Memory) UsedBy(reported chat.Usage) chat.Usage {
 	before := m.Used
 	m.Used = reported
@@ -32,10 +32,10 @@ func (m *Memory) UsedBy(reported chat.Usage) chat.Usage {
 	}.Clamped()
 }
 
-// With is the memory after a turn.
+// With returns the memory after a turn.
 func (m Memory) With(req agent.Request) Memory {
 	const kept = 64
-	if n := len(m.Runs); n == 0 || m.Runs[n-1] != req.RunID { // not a later attempt of it
+	if n := len(m.Runs); n == 0 || m.Runs[n-1] != req.RunID { // not a later attempt of the same turn
 		m.Runs = append(slices.Clone(m.Runs), req.RunID)
 	}
 	m.Runs = slices.Delete(m.Runs, 0, max(0, len(m.Runs)-kept))
@@ -45,7 +45,7 @@ func (m Memory) With(req agent.Request) Memory {
 	return m
 }
 
-// Forgot reports whether the conversation was begun anew since the last turn. That may be this turn, in an attempt before.
+// Forgot reports whether the conversation was restarted since the last turn. The last turn may be an earlier attempt of this one.
 func (m Memory) Forgot(req agent.Request) bool {
 	if len(m.Runs) == 0 {
 		return false
@@ -54,8 +54,8 @@ func (m Memory) Forgot(req agent.Request) bool {
 	return last != req.RunID && !slices.ContainsFunc(req.History, func(e chat.TranscriptEntry) bool { return e.RunID == last })
 }
 
-// Before are the paragraphs that the agent reads before the message: the system prompt and the history where it has seen nothing, otherwise what others have added, then
-// that the turn runs again, and dir, its directory for files, "" = none.
+// Before returns the paragraphs that precede the message: the system prompt and the history if the agent has seen nothing, otherwise what others have
+// added; then the notice that the turn runs again, and dir, its directory for files ("" if none).
 func (m Memory) Before(req agent.Request, dir string) ([]string, error) {
 	var parts []string
 	intro := "Added to the conversation meanwhile, as JSON:\n"
@@ -81,14 +81,14 @@ func (m Memory) Before(req agent.Request, dir string) ([]string, error) {
 	return parts, nil
 }
 
-// line is an entry of the transcript as the agent gets it. JSON keeps the content from ending its own entry.
+// line is an entry of the transcript in the form for the agent. In JSON the content cannot end its own entry.
 type line struct {
 	Role string `json:"role"`
 	From string `json:"from,omitempty"`
 	Text string `json:"text"`
 }
 
-// unseen are the entries that the agent has not seen: those after the last one, but not of its own turns, no chat commands and no questions.
+// unseen returns the entries that the agent has not seen: those after Seen, without its own turns, chat commands and questions.
 func (m Memory) unseen(history []chat.TranscriptEntry) (list []line) {
 	for _, e := range history {
 		if (e.Seq <= m.Seen && m.Seen > 0) || slices.Contains(m.Runs, e.RunID) || e.Text == "" || e.Command || asks(e) {
@@ -99,8 +99,8 @@ func (m Memory) unseen(history []chat.TranscriptEntry) (list []line) {
 	return list
 }
 
-// asks reports whether an entry is a question to the person: its last line has the commands that answer it. The question has ended with its turn, and an agent that reads it
-// could take the commands for words of the person.
+// asks reports whether an entry is a question to the person: its last line has the commands that answer it. The question ended with its turn, and an
+// agent could take the commands for messages of the person.
 func asks(e chat.TranscriptEntry) bool {
 	last := e.Text[strings.LastIndexByte(e.Text, '\n')+1:]
 	return e.Role != chat.RoleUser && (strings.HasPrefix(last, "Write /allow ") || strings.HasPrefix(last, "Write /deny ") || strings.HasPrefix(last, "Write /answer "))

@@ -1,4 +1,5 @@
-// Package program is what runners that start programs have in common: the sentences for programs that do not start or end with a failure.
+// Package program is the common part of runners that start programs: working directories, stored sessions, and the errors of programs that do not
+// start or that fail.
 package program
 
 import (
@@ -14,7 +15,7 @@ import (
 // exitTemporary is EX_TEMPFAIL of sysexits.h: the program asks for a later attempt.
 const exitTemporary = 75
 
-// NotStarted sorts the ways in which a program does not even begin.
+// NotStarted classifies the errors with which a program fails to start.
 func NotStarted(err error) error {
 	if errors.Is(err, syscall.E2BIG) {
 		return agent.NewError(chat.FailBadRequest,
@@ -26,7 +27,7 @@ func NotStarted(err error) error {
 	return failed
 }
 
-// Ended is the failure of a program that has ended, with its exit code and its last lines of standard error.
+// Ended returns the failure of a program that has ended, with its exit code and its last lines of standard error.
 func Ended(exit process.Exit) *agent.Error {
 	how := fmt.Sprintf("ended with exit code %d", exit.Code)
 	if exit.Signal != "" {

@@ -1,10 +1,10 @@
 // Package sse reads server-sent events, the stream format of every model API.
 //
-// It knows bytes and nothing else: no HTTP, no deadline, no retry. A [Reader] reads one line at a time from any io.Reader,
-// blocks only in that reader, starts no goroutine and holds at most one event, whose size is bounded. It takes the three kinds
-// of line end, a byte order mark and comments as the standard requires them. It is more tolerant in one case: an event
-// at the end of the stream counts even if the blank line behind it is missing, and is marked by [Event.Partial], since
-// some servers close the connection right behind their last line.
+// It handles bytes only: no HTTP, no deadline, no retry. A [Reader] reads one line at a time from any io.Reader, blocks only
+// in that reader, starts no goroutine and holds at most one event, whose size is bounded. It accepts the three kinds of line
+// ending, a byte order mark and comments as the standard requires. It is more tolerant in one case: an event at the end of the
+// stream counts even if the blank line after it is missing, and is marked by [Event.Partial], because some servers close the
+// connection right after their last line.
 //
 //	events := sse.NewReader(body, 1<<20)
 //	for {
@@ -24,7 +24,7 @@ import (
 	"io"
 )
 
-// DefaultMaxEvent is the largest event in bytes where the caller sets none.
+// DefaultMaxEvent is the largest event in bytes unless the caller sets a limit.
 const DefaultMaxEvent = 1 << 20
 
 // ErrTooLong is returned for a line or an event over the limit. The stream cannot be read further.
@@ -32,7 +32,7 @@ var ErrTooLong = errors.New("server-sent event is too long")
 
 // Event is one event. Empty data is possible only with a name.
 type Event struct {
-	// Name is the field `event`; "" for a plain message.
+	// Name is the field `event`; "" for an unnamed message.
 	Name string
 	// Data are the `data` lines joined by newlines. They belong to the caller.
 	Data []byte
@@ -45,7 +45,7 @@ type Reader struct {
 	in    *bufio.Reader
 	limit int
 	begun bool
-	// skipLF is true after a carriage return: a line feed behind it belongs to the same line end.
+	// skipLF is true after a carriage return: a following line feed belongs to the same line ending.
 	skipLF bool
 	ended  bool
 }
@@ -58,7 +58,7 @@ func NewReader(r io.Reader, limit int) *Reader {
 	return &Reader{in: bufio.NewReader(r), limit: limit}
 }
 
-// Next is the next event. It returns io.EOF after the last one, [ErrTooLong] for an event over the limit, and what the
+// Next returns the next event. It returns io.EOF after the last one, [ErrTooLong] for an event over the limit, and what the
 // underlying reader returned, which may be io.ErrUnexpectedEOF; an event that such an error interrupts is lost.
 func (r *Reader) Next() (Event, error) {
 	var event Event
@@ -111,7 +111,7 @@ func (e *Event) field(line []byte, filled bool) bool {
 	}
 }
 
-// line is the next line without its end. At the end of the stream it returns what is left with io.EOF and sets ended.
+// line returns the next line without its ending. At the end of the stream it returns what is left with io.EOF and sets ended.
 func (r *Reader) line() ([]byte, error) {
 	var line []byte
 	for {

@@ -12,7 +12,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// maxShown is how much of arguments and results an event carries, in bytes.
+// maxShown bounds the arguments and results in an event, in bytes.
 const maxShown = 16 << 10
 
 // done is a call that has ended.
@@ -21,8 +21,8 @@ type done struct {
 	result chat.ToolResult
 }
 
-// work runs the calls of a round that have no result yet and records what they return. Again: an earlier attempt of the run recorded the
-// round, and may have made the calls.
+// work runs the calls of a round that have no result yet and records what they return. again is true when an earlier attempt of the run
+// recorded the round and may have made the calls.
 func (l *loop) work(ctx context.Context, index int, again bool) error {
 	round := &l.rounds[index]
 	var missing []int
@@ -42,7 +42,7 @@ func (l *loop) work(ctx context.Context, index int, again bool) error {
 		case <-ctx.Done():
 		}
 		if err := agent.Ended(ctx); err != nil {
-			return err // what a call returns because its turn ends is no result
+			return err // a call that returns because its turn ends has no result
 		}
 		if err := l.take(ctx, round, d); err != nil {
 			return err
@@ -51,7 +51,7 @@ func (l *loop) work(ctx context.Context, index int, again bool) error {
 	return nil
 }
 
-// begin starts calls of a round. Those that end before ctx come out of the channel, which takes all of them.
+// begin starts calls of a round. Calls that end before ctx are sent to the returned channel, which has room for all of them.
 func (l *loop) begin(ctx context.Context, round *agent.Round, missing []int, again bool) <-chan done {
 	ended := make(chan done, len(missing))
 	slots := make(chan struct{}, parallel)
@@ -71,7 +71,7 @@ func (l *loop) begin(ctx context.Context, round *agent.Round, missing []int, aga
 				ended <- done{i, l.read(call, round.Number-1)}
 				return
 			}
-			if spec.Waits { // it does nothing here itself
+			if spec.Waits { // it only waits and does no work in this process
 				ended <- done{i, l.bounded(ctx, key, call, again)}
 				return
 			}
@@ -101,7 +101,7 @@ func (l *loop) take(ctx context.Context, round *agent.Round, d done) error {
 	return nil
 }
 
-// fitting is a result within the bounds of one call and of the turn.
+// fitting returns the result, cut to the bounds of one call and of the turn.
 func (l *loop) fitting(result chat.ToolResult) chat.ToolResult {
 	result.Text = chat.CleanText(result.Text)
 	switch {
@@ -118,7 +118,7 @@ func failed(format string, args ...any) chat.ToolResult {
 	return chat.ToolResult{Text: fmt.Sprintf(format, args...), IsError: true}
 }
 
-// spec is the tool of a call; zero for one that is not offered.
+// spec returns the tool of a call; zero for a tool that is not offered.
 func (l *loop) spec(call chat.ToolCall) (none agent.ToolSpec) {
 	if i := slices.IndexFunc(l.tools, func(spec agent.ToolSpec) bool { return spec.Name == call.Name }); i >= 0 {
 		return l.tools[i]
@@ -126,7 +126,7 @@ func (l *loop) spec(call chat.ToolCall) (none agent.ToolSpec) {
 	return none
 }
 
-// bounded runs one call for at most its time; one of a tool that waits has the time of the turn.
+// bounded runs one call within the time for a call; a call of a tool that waits has the time of the turn.
 func (l *loop) bounded(ctx context.Context, key string, call chat.ToolCall, again bool) chat.ToolResult {
 	spec, refusal := l.check(call, again)
 	if refusal != nil {
@@ -154,7 +154,7 @@ func (l *loop) bounded(ctx context.Context, key string, call chat.ToolCall, agai
 	}
 }
 
-// check finds out what is wrong with a call before it runs.
+// check validates a call before it runs.
 func (l *loop) check(call chat.ToolCall, again bool) (agent.ToolSpec, *chat.ToolResult) {
 	refuse := func(format string, args ...any) *chat.ToolResult {
 		result := failed(format, args...)
@@ -186,7 +186,7 @@ func (l *loop) check(call chat.ToolCall, again bool) (agent.ToolSpec, *chat.Tool
 	return agent.ToolSpec{}, refuse("There is no tool %q; there are %s.", chat.Cut(chat.Printable(call.Name), 64), strings.Join(names, ", "))
 }
 
-// emit publishes a step of a call; result nil = it begins.
+// emit publishes a step of a call; a nil result means that it begins.
 func (l *loop) emit(phase string, call chat.ToolCall, result *chat.ToolResult) {
 	step := &chat.ToolEvent{Phase: phase, CallID: call.ID, Name: call.Name}
 	if result == nil {
@@ -197,7 +197,8 @@ func (l *loop) emit(phase string, call chat.ToolCall, result *chat.ToolResult) {
 	l.text.emit(agent.Event{Kind: agent.EventTool, Tool: step})
 }
 
-// Object is the arguments of a call as a JSON object, for providers that take nothing else; arguments that are none are empty.
+// Object returns the arguments of a call as a JSON object, for providers that accept nothing else. Arguments that are not an object become an empty
+// one.
 func Object(args string) json.RawMessage {
 	var members map[string]json.RawMessage
 	if json.Unmarshal([]byte(args), &members) != nil || members == nil {

@@ -6,8 +6,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// Calls collects the calls of one answer from the pieces in which they arrive. It keeps one call and one character more than the bounds allow, so that what
-// is too much is recognised as such. It keeps no more than that of what an endpoint sends.
+// Calls collects the calls of one answer from the pieces in which they arrive. It keeps one call and one character more than the bounds allow, so
+// that an excess is recognised, and nothing beyond that.
 type Calls struct {
 	list []*pending
 	at   map[int]int // index on the wire → place in list
@@ -18,8 +18,8 @@ type pending struct {
 	args     Bounded
 }
 
-// Piece adds to the call of an index; id and name may be empty after the first piece. Another id under the same index begins another call. A name may come in
-// pieces, too; some endpoints repeat the whole name with each piece of the arguments instead.
+// Piece adds to the call of an index; id and name may be empty after the first piece. Another id under the same index begins another call. A name may
+// come in pieces too; some endpoints instead repeat the whole name with each piece of the arguments.
 func (c *Calls) Piece(index int, id, name, args string) {
 	if c.at == nil {
 		c.at = map[int]int{}
@@ -43,7 +43,7 @@ func (c *Calls) Piece(index int, id, name, args string) {
 	call.args.Append(args)
 }
 
-// List is the calls in the order in which they began.
+// List returns the calls in the order in which they began.
 func (c *Calls) List() []chat.ToolCall {
 	var out []chat.ToolCall
 	for _, call := range c.list {
@@ -52,7 +52,7 @@ func (c *Calls) List() []chat.ToolCall {
 	return out
 }
 
-// Bounded is a text that stops growing at its limit; the zero value holds one byte more than [MaxJournal].
+// Bounded is a string that stops growing at its limit; the zero value holds one byte more than [MaxJournal].
 type Bounded struct {
 	limit int
 	text  strings.Builder
@@ -67,5 +67,5 @@ func (b *Bounded) Append(text string) {
 	b.text.WriteString(text[:min(len(text), max(0, limit-b.text.Len()))])
 }
 
-// String is the text.
+// String returns the collected string.
 func (b *Bounded) String() string { return chat.CleanText(b.text.String()) }

@@ -11,7 +11,7 @@ import (
 // Images are the pictures of the new input, read once for a turn.
 type Images struct {
 	List []agent.Image
-	left string // lines about those that are not shown
+	left string // lines about pictures that are not shown
 }
 
 // ImagesOf reads the pictures of a request.
@@ -21,10 +21,10 @@ func ImagesOf(req agent.Request) Images {
 	return i
 }
 
-// Tokens is an estimate of what they cost.
+// Tokens estimates the cost of the pictures.
 func (i *Images) Tokens() int { return len(i.List) * agent.ImageTokens }
 
-// Text is the text of the new input with what is to be known about pictures that are not shown.
+// Text returns the text of the new input with the lines about pictures that are not shown.
 func (i *Images) Text(input string) string {
 	if i.left == "" {
 		return input
@@ -32,8 +32,8 @@ func (i *Images) Text(input string) string {
 	return input + "\n" + i.left
 }
 
-// Refused reports whether an endpoint has refused a request because of its pictures. From then on there are none, so that the same request can be sent without them.
-// Nothing is kept for the next turn: one picture may be broken and the next one not.
+// Refused reports whether an endpoint has refused a request because of its pictures. If so, it removes them, so that the same request can be sent
+// without pictures. The next turn sends its pictures again: one picture may be broken and the next one not.
 func (i *Images) Refused(err error) bool {
 	var refusal *modelhttp.StatusError
 	if len(i.List) == 0 || !errors.As(err, &refusal) {

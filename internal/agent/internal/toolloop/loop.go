@@ -17,10 +17,10 @@ import (
 
 // The bounds of a turn.
 const (
-	// MaxRounds is how many requests a turn makes to its model at most. The last one forbids calls; a model that calls tools nevertheless is asked once more
-	// without any.
+	// MaxRounds is the largest number of requests of a turn to its model. The last one forbids calls; a model that calls tools nevertheless receives
+	// one more request without any tools.
 	MaxRounds = 16
-	// MaxCalls is how many calls of one answer are run; the others are refused. An answer with more than maxAsked calls ends the turn.
+	// MaxCalls is how many calls of one answer are run; further calls are refused. An answer with more than maxAsked calls ends the turn.
 	MaxCalls = 32
 	maxAsked = 256
 	// maxName bounds the name and the id of a call, in bytes.
@@ -29,29 +29,29 @@ const (
 	MaxArgs = 32 << 10
 	// MaxResult bounds the result of one call, in bytes.
 	MaxResult = 64 << 10
-	// MaxJournal bounds calls and results of all rounds of a turn together, in bytes. With the longest answer it stays below what the store
-	// reads at once.
+	// MaxJournal bounds calls and results of all rounds of a turn together, in bytes. Together with the longest answer it stays below what
+	// the store reads at once.
 	MaxJournal = 2 << 20
 	// DefaultCallTime is how long one call may take.
 	DefaultCallTime = 60 * time.Second
 
 	// parallel is how many calls of a round run at once.
 	parallel = 4
-	// abandon is how long a call is waited for when its time is over.
+	// abandon is how long the turn waits for a call whose time has ended.
 	abandon = time.Second
 )
 
-// Conversation is what a model is asked with, besides the request of the turn.
+// Conversation is the content of a request to the model besides the request of the turn.
 type Conversation struct {
-	// Tools are what the model may call; empty = it gets none.
+	// Tools are the tools that the model may call; may be empty.
 	Tools []agent.ToolSpec
-	// NoCalls: the model must answer without calls although it gets Tools.
+	// NoCalls is true when the model must answer without calls although the request has Tools.
 	NoCalls bool
-	// Rounds are what it has asked for so far, with all results.
+	// Rounds are its calls so far, with all results.
 	Rounds []agent.Round
 }
 
-// Tokens is an estimate of what the conversation costs besides the request of the turn.
+// Tokens estimates the cost of the conversation besides the request of the turn.
 func (c Conversation) Tokens() int {
 	n := 0
 	for _, tool := range c.Tools {
@@ -63,7 +63,7 @@ func (c Conversation) Tokens() int {
 	return n
 }
 
-// Room is what the conversation takes of a window besides the request of the turn: its last round is new to the model.
+// Room returns the part of a window that the conversation takes besides the request of the turn: its last round is new to the model.
 func (c Conversation) Room(ratio agent.Ratio) int {
 	n := c.Tokens()
 	if last := len(c.Rounds) - 1; last >= 0 {
@@ -90,32 +90,32 @@ type Reply struct {
 	Extra json.RawMessage
 	// Usage of this request alone.
 	Usage chat.Usage
-	// Estimated is what was estimated for the request; 0 = it had pictures, which no estimate fits.
+	// Estimated is the estimate for the request; 0 if it had pictures, which cannot be estimated well.
 	Estimated  int
 	StopReason string
 }
 
 // Model is one provider.
 type Model interface {
-	// Ask posts one request and streams the text of the answer into the Text of the loop. With an error, Reply has the usage that is known.
+	// Ask posts one request and streams the text of the answer into the Text of the loop. With an error, Reply still has the usage that is known.
 	Ask(ctx context.Context, conversation Conversation) (Reply, error)
 }
 
 // Options of a loop; zero fields get the defaults.
 type Options struct {
-	// Support remembers whether the endpoint takes tools; nil = it does.
+	// Support remembers whether the endpoint takes tools; nil means it does.
 	Support *Support
-	// CallTime is how long one call may take; 0 = [DefaultCallTime].
+	// CallTime is how long one call may take; 0 means [DefaultCallTime].
 	CallTime time.Duration
-	// Window is how many estimated tokens the tools and the rounds of a turn may have ([Conversation.Room]), with the ratio that it was computed by. It is
-	// asked before each request, because each answer teaches the ratio. nil = no bound.
+	// Window is how many estimated tokens the tools and the rounds of a turn may have ([Conversation.Room]), with the ratio that it was computed
+	// with. It is called before each request, because each answer changes the ratio. nil means no bound.
 	Window func() (tokens int, ratio agent.Ratio)
-	// Learn takes what was estimated for a request and what the provider counted; nil = it is not needed.
+	// Learn is called with the estimate for a request and the count of the provider; may be nil.
 	Learn func(estimated, counted int)
 }
 
-// Run executes a turn: it asks the model until it answers without calls. The text of the answer is in text. A failure after the first round keeps the text
-// before it.
+// Run executes a turn: it makes requests until the model answers without calls. The text of the answer is in text. After a failure, text keeps what
+// was emitted before it.
 func Run(ctx context.Context, req agent.Request, model Model, text *Text, options Options) (agent.Result, error) {
 	if options.CallTime == 0 {
 		options.CallTime = DefaultCallTime
@@ -173,13 +173,14 @@ func (l *loop) run(ctx context.Context) (stop string, err error) {
 	}
 }
 
-// last reports whether the next answer has to do without calls: the rounds are used up, or the agent has lost the tools that it had when the turn began.
+// last reports whether the next answer must not have calls: the rounds are used up, or the agent no longer has the tools that it had when the turn
+// began.
 func (l *loop) last() bool {
 	return len(l.rounds)+1 >= MaxRounds || len(l.rounds) > 0 && len(l.tools) == 0
 }
 
-// conclude ends a turn whose model calls tools in an answer that must do without. Its text is the answer; if it has none, the model is asked once more, without
-// tools and with the rounds as text, so that nothing in the request suggests a call.
+// conclude ends a turn whose model calls tools in an answer that must not have calls. The text of that reply is the answer. If it is empty, the model
+// receives one more request, without tools and with the rounds as text, so that nothing in the request suggests a call.
 func (l *loop) conclude(ctx context.Context, reply Reply) (stop string, err error) {
 	if l.text.Begun() {
 		return reply.StopReason, nil
@@ -197,7 +198,7 @@ func (l *loop) conclude(ctx context.Context, reply Reply) (stop string, err erro
 	return reply.StopReason, err
 }
 
-// retold is what rounds have brought, as one round without calls.
+// retold returns the results of rounds as one round without calls.
 func retold(rounds []agent.Round) agent.Round {
 	var called []string
 	var all agent.Round
@@ -213,7 +214,7 @@ func retold(rounds []agent.Round) agent.Round {
 	return all
 }
 
-// allow asks the caller whether the model may be asked.
+// allow calls BeforeRound, which may refuse a request.
 func (l *loop) allow(ctx context.Context) error {
 	if l.req.BeforeRound == nil {
 		return nil
@@ -221,7 +222,7 @@ func (l *loop) allow(ctx context.Context) error {
 	return l.req.BeforeRound(ctx)
 }
 
-// replay takes over what earlier attempts have recorded.
+// replay takes over the rounds that earlier attempts have recorded.
 func (l *loop) replay(ctx context.Context) error {
 	if l.req.Journal == nil {
 		return nil
@@ -233,7 +234,7 @@ func (l *loop) replay(ctx context.Context) error {
 	var texts []string
 	for i := range l.rounds {
 		round := &l.rounds[i]
-		round.Results = append([]*chat.ToolResult(nil), round.Results...) // the caller keeps its own
+		round.Results = append([]*chat.ToolResult(nil), round.Results...) // the slice belongs to the caller
 		l.usage.Add(round.Usage)
 		l.kept += size(round.Round)
 		if round.Text != "" {
@@ -252,14 +253,14 @@ func (l *loop) replay(ctx context.Context) error {
 	return nil
 }
 
-// takeInput adds what people wrote while the calls of a round ran.
+// takeInput adds the messages that arrived while the calls of a round ran.
 func (l *loop) takeInput(index int) {
 	if round := &l.rounds[index]; l.req.TakeInput != nil {
 		round.Input = append(slices.Clip(round.Input), l.req.TakeInput()...)
 	}
 }
 
-// ask asks the model once, and once more without tools where that is all that the endpoint refuses.
+// ask makes one request, and repeats it without tools if the endpoint refuses only these.
 func (l *loop) ask(ctx context.Context) (Reply, error) {
 	conversation := Conversation{Tools: l.tools, Rounds: l.rounds, NoCalls: l.last()}
 	switch {
@@ -286,7 +287,7 @@ func (l *loop) ask(ctx context.Context) (Reply, error) {
 	return plain, again
 }
 
-// bound brings the rounds into the window, and offers the tool that reads what was left out.
+// bound cuts the rounds to the window, and offers the tool that reads what was left out.
 func (l *loop) bound(c *Conversation) {
 	l.measure()
 	c.Rounds = l.window.fit(l.rounds, c.Tools)
@@ -295,14 +296,14 @@ func (l *loop) bound(c *Conversation) {
 	}
 }
 
-// measure asks how large the window of the rounds is by now.
+// measure updates the size of the window for the rounds.
 func (l *loop) measure() {
 	if l.options.Window != nil {
 		l.window.tokens, l.window.ratio = l.options.Window()
 	}
 }
 
-// calledTools are the tools of recorded rounds, as far as a provider needs to know them.
+// calledTools returns the tools of recorded rounds, with the fields that a provider needs.
 func calledTools(rounds []agent.Round) []agent.ToolSpec {
 	var specs []agent.ToolSpec
 	seen := map[string]bool{}
@@ -317,7 +318,7 @@ func calledTools(rounds []agent.Round) []agent.ToolSpec {
 	return specs
 }
 
-// record commits what the model asked for and returns the index of the round.
+// record commits the calls of the model and returns the index of the round.
 func (l *loop) record(ctx context.Context, reply Reply) (int, error) {
 	round := chat.Round{
 		Number: len(l.rounds) + 1, Text: l.text.Round(), Calls: named(reply.Calls, len(l.rounds)+1), Usage: reply.Usage, Extra: reply.Extra,
@@ -339,7 +340,7 @@ func (l *loop) record(ctx context.Context, reply Reply) (int, error) {
 	return len(l.rounds) - 1, nil
 }
 
-// named gives each call a name of its own where the model gave none or one twice, and cuts arguments that are too long: they are not run.
+// named gives each call a unique id where the model gave none or repeated one, and cuts arguments that are too long: such calls are not run.
 func named(calls []chat.ToolCall, round int) []chat.ToolCall {
 	out, seen := make([]chat.ToolCall, 0, len(calls)), map[string]bool{}
 	for i, call := range calls {
@@ -370,7 +371,7 @@ func size(round chat.Round) int {
 	return n
 }
 
-// unrecorded is the end of a turn whose journal could not be written.
+// unrecorded returns the error of a turn whose journal could not be written.
 func unrecorded(ctx context.Context, err error) error {
 	if ended := agent.Ended(ctx); ended != nil {
 		return ended

@@ -12,7 +12,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// sending is a toolbox whose calls take the time in their arguments. Those of "send" run in order, those of "read" beside each other.
+// sending is a toolbox whose calls take the time in their arguments. Calls of "send" run in order, calls of "read" concurrently.
 type sending struct {
 	tools
 
@@ -37,7 +37,7 @@ func (s *sending) Call(_ context.Context, _ string, call chat.ToolCall) chat.Too
 	return chat.ToolResult{Text: "sent"}
 }
 
-// TestCallsThatSendRunInTheOrderOfTheAnswer lets a model ask for sends that would overtake each other, between reads.
+// TestCallsThatSendRunInTheOrderOfTheAnswer lets a model request sends that would overtake each other, between reads.
 func TestCallsThatSendRunInTheOrderOfTheAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

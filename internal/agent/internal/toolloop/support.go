@@ -13,7 +13,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// pauseOfTools is how long an endpoint that has refused tools is asked without them.
+// pauseOfTools is how long an endpoint that has refused tools receives requests without them.
 const pauseOfTools = time.Hour
 
 // Support remembers whether an endpoint takes tools. It is safe for concurrent use.
@@ -22,7 +22,7 @@ type Support struct {
 	until atomic.Int64 // Unix milliseconds; tools are not offered before
 }
 
-// NewSupport makes one for an endpoint of which nothing is known. A nil log discards.
+// NewSupport makes one for an endpoint that has not refused tools yet. A nil log discards.
 func NewSupport(log *slog.Logger) *Support {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -32,8 +32,8 @@ func NewSupport(log *slog.Logger) *Support {
 
 func (s *Support) offered() bool { return s == nil || time.Now().UnixMilli() >= s.until.Load() }
 
-// refused notes that the endpoint took a request without tools that it had refused with them. One line is logged, also when several turns
-// find it out at the same time.
+// refused records that the endpoint accepted a request without tools that it had refused with them. One line is logged, even when several
+// turns call it at the same time.
 func (s *Support) refused(ctx context.Context) {
 	if s == nil {
 		return
@@ -45,7 +45,7 @@ func (s *Support) refused(ctx context.Context) {
 	s.log.WarnContext(ctx, "the model endpoint refuses tools; its agent goes on without them", "next_try_in", pauseOfTools.String())
 }
 
-// refused reports whether an endpoint took a request for malformed: tools may be the reason.
+// refused reports whether an endpoint refused a request as malformed: tools may be the reason.
 func refused(err error) bool {
 	var refusal *modelhttp.StatusError
 	return errors.As(err, &refusal) && refusal.Status == http.StatusBadRequest && agent.ReasonOf(err) == chat.FailBadRequest

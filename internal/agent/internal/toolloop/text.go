@@ -2,10 +2,10 @@ package toolloop
 
 import "laneway/internal/agent"
 
-// between stands between the texts of two rounds.
+// between separates the text of two rounds.
 const between = "\n\n"
 
-// Text is the text of a turn over its rounds. It belongs to the goroutine of Run.
+// Text collects the text of a turn over its rounds. It belongs to the goroutine of Run.
 type Text struct {
 	emit   func(agent.Event)
 	answer *agent.Answer
@@ -13,12 +13,12 @@ type Text struct {
 	gap    bool
 }
 
-// NewText makes an empty text of at most limit bytes; limit <= 0 means [agent.DefaultMaxAnswer].
+// NewText makes an empty Text of at most limit bytes; limit <= 0 means [agent.DefaultMaxAnswer].
 func NewText(limit int, emit func(agent.Event)) *Text {
 	return &Text{emit: emit, answer: agent.NewAnswer(limit, emit)}
 }
 
-// nextRound begins the text of another round.
+// nextRound starts the text of the next round.
 func (t *Text) nextRound() {
 	t.start = len(t.answer.Text())
 	t.gap = t.start > 0
@@ -42,8 +42,8 @@ func (t *Text) Append(text string) error {
 // Begun reports whether anything of the round was emitted; after that its request must not be repeated.
 func (t *Text) Begun() bool { return len(t.answer.Text()) > t.start }
 
-// Round is the text of the round.
+// Round returns the text of the round.
 func (t *Text) Round() string { return t.answer.Text()[t.start:] }
 
-// Whole is the text of the turn.
+// Whole returns the text of the turn.
 func (t *Text) Whole() string { return t.answer.Text() }

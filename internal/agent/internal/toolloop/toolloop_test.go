@@ -23,13 +23,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// model answers the first question with calls and the later ones with a text.
+// model answers the first request with calls and later ones with text.
 type model struct {
 	text  *toolloop.Text
 	calls []chat.ToolCall
 	extra string
 	asked []toolloop.Conversation
-	// refuse is returned for a question with tools.
+	// refuse is returned for a request with tools.
 	refuse error
 }
 
@@ -51,7 +51,7 @@ type tools struct {
 	run     func(ctx context.Context) chat.ToolResult
 	results []chat.ToolResult
 	fenced  error
-	// recording is called with each result; nil = nothing.
+	// recording is called with each result; may be nil.
 	recording func()
 	// waits marks the tool as one that waits for another turn.
 	waits bool
@@ -82,7 +82,7 @@ func turn(ctx context.Context, m *model, b *tools, support *toolloop.Support) (a
 	return turnWith(ctx, m, b, b, support)
 }
 
-// turnWith is a turn whose toolbox is not its journal.
+// turnWith runs a turn whose toolbox is not its journal.
 func turnWith(ctx context.Context, m *model, box agent.Toolbox, j agent.Journal, support *toolloop.Support) (agent.Result, error) {
 	m.text = toolloop.NewText(0, func(agent.Event) {})
 	return toolloop.Run(ctx, agent.Request{Tools: box, Journal: j}, m, m.text, toolloop.Options{Support: support})
@@ -156,7 +156,7 @@ func TestLongArgumentsAreNotPassedOn(t *testing.T) {
 	}
 }
 
-// TestCallsOfARoundRunSideBySide holds how many calls of an answer run at once: some, and no more than that.
+// TestCallsOfARoundRunSideBySide checks that calls of an answer run concurrently, up to the bound.
 func TestCallsOfARoundRunSideBySide(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -234,11 +234,11 @@ func TestNamesArriveInPiecesOrAreRepeated(t *testing.T) {
 	}
 }
 
-// stubborn calls a tool in each answer, whatever it is forbidden, until it is offered none.
+// stubborn calls a tool in each answer, even when calls are forbidden, until no tool is offered.
 type stubborn struct {
 	text  *toolloop.Text
 	asked []toolloop.Conversation
-	// says is a text of the answer that must do without calls.
+	// says is the text of the answer that must not have calls.
 	says string
 }
 
@@ -275,7 +275,7 @@ func TestAfterTheLastRoundTheModelIsAskedOnceWithoutTools(t *testing.T) {
 	}
 }
 
-// TestNothingIsRecordedOfAStoppedTurn holds that the error that a tool makes of a stop is not taken for its result: the next attempt repeats the call.
+// TestNothingIsRecordedOfAStoppedTurn checks that the error of a stopped tool call is not recorded as its result: the next attempt repeats the call.
 func TestNothingIsRecordedOfAStoppedTurn(t *testing.T) {
 	t.Parallel()
 	for range 50 {
@@ -324,7 +324,7 @@ func TestAnEndpointWithoutToolsIsAskedAgainHourly(t *testing.T) {
 		var log bytes.Buffer
 		support := toolloop.NewSupport(slog.New(slog.NewTextHandler(&log, nil)))
 		m := &model{refuse: refusal(http.StatusBadRequest, chat.FailBadRequest)}
-		for i, want := range []int{2, 1, 1} { // questions of each turn
+		for i, want := range []int{2, 1, 1} { // requests of each turn
 			m.asked = nil
 			if result, err := turn(t.Context(), m, &tools{}, support); err != nil || result.Text != "done" || len(m.asked) != want {
 				t.Errorf("turn %d: got %q, %v and %d questions, want %d", i, result.Text, err, len(m.asked), want)
@@ -354,7 +354,7 @@ func TestOtherRefusalsAreNotBlamedOnTools(t *testing.T) {
 	}
 }
 
-// TestCallsThatWaitForTurnsHaveTheTimeOfTheirOwn waits with more calls than run at once, for longer than a call may take.
+// TestCallsThatWaitForTurnsHaveTheTimeOfTheirOwn makes more calls that wait than run at once, for longer than a call may take.
 func TestCallsThatWaitForTurnsHaveTheTimeOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,24 +11,24 @@ import (
 	"laneway/internal/chat"
 )
 
-// resultTool is the tool that reads what was left out of a result. A tool of that name among those of the turn takes precedence.
+// resultTool is the tool that reads what was left out of a result. A tool of the turn with that name takes precedence.
 const resultTool = "result"
 
 // maxRead bounds what one call of resultTool returns, in bytes.
 const maxRead = 8 << 10
 
-// cutSizes are how many bytes of an older result are kept, one after the other until the rounds fit; 0 leaves the pointer alone.
+// cutSizes are the numbers of bytes of an older result that are kept, tried in order until the rounds fit; 0 keeps only the pointer.
 var cutSizes = [...]int{2048, 512, 0} //nolint:gochecknoglobals // a constant
 
-// window keeps the rounds of a turn within the part of the context window that is left for them. What was cut stays cut, so that what the model was given
-// does not change more often than needed: the caches of providers depend on it.
+// window keeps the rounds of a turn within the part of the context window that is left for them. A cut result stays cut, so that the messages of the
+// model change no more often than needed: the caches of providers depend on it.
 type window struct {
-	tokens int         // for tools and rounds; 0 = no bound
+	tokens int         // for tools and rounds; 0 means no bound
 	ratio  agent.Ratio // by which tokens was computed
 	kept   map[int]int // bytes that are kept of each result, by the index of the round; absent = all
 }
 
-// fit returns the rounds as the model gets them: where they would not fit, the oldest ones are cut first. The results of the newest round share what is left.
+// fit returns the rounds for the model: if they do not fit, the oldest ones are cut first. The results of the newest round share the rest.
 func (w *window) fit(rounds []agent.Round, tools []agent.ToolSpec) []agent.Round {
 	if w.tokens == 0 || len(rounds) == 0 {
 		return rounds
@@ -54,12 +54,12 @@ func (w *window) shorten(rounds []agent.Round, total func() int) {
 				return
 			}
 		}
-		if i == 0 { // the older results are short; the newest ones have the rest
+		if i == 0 { // the older results are short by now; the newest ones take the rest
 			all := 0
 			for _, result := range rounds[newest].Results {
 				all += agent.EstimateTokens(result.Text)
 			}
-			share := 2 * (enough - total() + w.ratio.New(all)) / max(len(rounds[newest].Results), 1) // an estimate has at most half a token for each byte
+			share := 2 * (enough - total() + w.ratio.New(all)) / max(len(rounds[newest].Results), 1) // the estimate of a byte is at most half a token
 			w.limit(newest, max(share, size))
 			if total() <= w.tokens {
 				return
@@ -81,10 +81,10 @@ func (w *window) limit(r, size int) {
 	}
 }
 
-// pointerBytes is how much longer than what is kept of it a result must be, so that a pointer is worth its place.
+// pointerBytes is how many bytes a cut must save to be worth its pointer.
 const pointerBytes = 256
 
-// cut returns copies of the rounds with what is kept of their results. Long arguments go with them: the model needs them less than what they brought.
+// cut returns copies of the rounds with the kept part of their results. Long arguments are cut too: the model needs them less than the results.
 func (w *window) cut(rounds []agent.Round) []agent.Round {
 	if len(w.kept) == 0 {
 		return rounds
@@ -115,7 +115,7 @@ func headAndTail(text string, size int, call string) string {
 		head, len(text)-len(head)-len(tail), len(text), resultTool, call, len(head), tail)
 }
 
-// resultSpec is offered once something was left out.
+// resultSpec returns the tool that is offered once something was left out.
 func resultSpec() agent.ToolSpec {
 	return agent.ToolSpec{
 		Name:        resultTool,
@@ -125,7 +125,7 @@ func resultSpec() agent.ToolSpec {
 	}
 }
 
-// read is a call of resultTool, which reads results of the first rounds only: those of its own round may be under way.
+// read executes a call of resultTool, which reads results of the first rounds only: those of its own round may be under way.
 func (l *loop) read(call chat.ToolCall, before int) chat.ToolResult {
 	var args struct {
 		Call string `json:"call"`

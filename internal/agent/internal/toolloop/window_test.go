@@ -39,7 +39,7 @@ func (m *reader) Ask(_ context.Context, talk toolloop.Conversation) (toolloop.Re
 	return reply, nil
 }
 
-// The arguments of the calls are long, too: a model writes files with them.
+// The arguments of the calls are long too, as when a model writes files.
 func TestResultsThatDoNotFitAreCutAndCanBeRead(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{2_000, 14_000, 100_000} {
