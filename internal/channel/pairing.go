@@ -23,11 +23,12 @@ const (
 
 // Errors of [Pairings].
 var (
-	// ErrPairingChatFull: the chat has as many open codes as it may have.
+	// ErrPairingChatFull means that the chat has the largest number of open codes.
 	ErrPairingChatFull = errors.New("too many open pairing codes in this chat")
-	// ErrPairingBotFull: the bot has as many open codes as it may have.
+	// ErrPairingBotFull means that the bot has the largest number of open codes.
 	ErrPairingBotFull = errors.New("too many open pairing codes for this bot")
-	// ErrPairingUnknown: no open code like this. The error does not distinguish a code that never existed from one that was used or has expired.
+	// ErrPairingUnknown means that no such code is open. The error does not distinguish a code that never existed from one that was used or has
+	// expired.
 	ErrPairingUnknown = errors.New("no open pairing code like this")
 )
 
@@ -39,7 +40,7 @@ type Peer struct {
 	UserID, ChatID int64
 }
 
-// String is `<channel>/<chat>/<person>`, the object of the log of changes.
+// String returns `<channel>/<chat>/<person>`, the object in the log of changes.
 func (p Peer) String() string {
 	return p.Channel + "/" + strconv.FormatInt(p.ChatID, 10) + "/" + strconv.FormatInt(p.UserID, 10)
 }
@@ -47,17 +48,17 @@ func (p Peer) String() string {
 // Pairing is the request of a person to talk to the bot in one chat.
 type Pairing struct {
 	Peer
-	// ID names the request for operators, Code is what the person was shown. Neither can be derived from the other.
+	// ID names the request for operators; Code was shown to the person. Neither can be derived from the other.
 	ID, Code string
 	// Name is for display only, without control characters and of at most 64 characters.
 	Name                 string
 	CreatedAt, ExpiresAt time.Time
 }
 
-// State is the request in the form of the log of changes.
+// State returns the request in the form of the log of changes.
 func (p Pairing) State() string { return "asked " + p.Name }
 
-// PairingRef names an open request by its ID or, when that is "", by its code, which is compared after [CleanPairingCode].
+// PairingRef names an open request by its ID or, if that is "", by its code, which is compared after [CleanPairingCode].
 type PairingRef struct{ ID, Code string }
 
 // Grant is a right that a pairing gave.
@@ -68,7 +69,7 @@ type Grant struct {
 	ApprovedAt       time.Time
 }
 
-// State is the right in the form of the log of changes; "" = no right.
+// State returns the right in the form of the log of changes; "" means no right.
 func (g Grant) State() string {
 	if g.ApprovedBy == "" {
 		return ""
@@ -86,21 +87,21 @@ const (
 // Pairings stores which peers may talk and which have asked to. All times are the store's. Every method is atomic and safe for concurrent use by several
 // nodes. Each change of a right writes one row of the log of changes in the same transaction, with hashes of the state of the peer before and after.
 type Pairings interface {
-	// Paired reports whether exactly this peer (same channel, person and chat) was approved and not revoked. An error means no.
+	// Paired reports whether exactly this peer (same channel, person and chat) was approved and not revoked. With an error it reports false.
 	Paired(ctx context.Context, p Peer) (bool, error)
 	// CreatePairing opens a request under a new code of [NewPairingCode] for [PairingLife]. It first removes expired requests, which count towards no
 	// bound. ErrPairingChatFull and ErrPairingBotFull change nothing else.
 	CreatePairing(ctx context.Context, p Peer, name string) (Pairing, error)
-	// OpenPairings lists the open requests of a channel, oldest first; "" = of all channels.
+	// OpenPairings lists the open requests of a channel, oldest first; "" means all channels.
 	OpenPairings(ctx context.Context, channel string) ([]Pairing, error)
 	// ApprovePairing uses up a request: its peer is allowed from now on, and every other open request of the same peer ends. A second use, an
 	// expired request and an unknown one are ErrPairingUnknown.
 	ApprovePairing(ctx context.Context, ref PairingRef, by chat.ChangedBy) (Pairing, error)
-	// DismissPairing ends an open request without a right. The same errors as ApprovePairing.
+	// DismissPairing ends an open request without a right. It returns the same errors as ApprovePairing.
 	DismissPairing(ctx context.Context, ref PairingRef, by chat.ChangedBy) (Pairing, error)
-	// Grants lists the approved peers of a channel, oldest first; "" = in all channels.
+	// Grants lists the approved peers of a channel, oldest first; "" means all channels.
 	Grants(ctx context.Context, channel string) ([]Grant, error)
-	// RevokePairing removes a right. It reports whether there was one; only then does it write a row of the log.
+	// RevokePairing removes a right. It reports whether the right existed; only then does it write a row of the log.
 	RevokePairing(ctx context.Context, p Peer, by chat.ChangedBy) (bool, error)
 }
 

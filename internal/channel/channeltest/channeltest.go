@@ -15,29 +15,29 @@ import (
 	"laneway/internal/chat"
 )
 
-// Harness is a channel with its provider, both fresh. One person may talk, in one chat.
+// Harness is a new channel with a new provider. One person may talk, in one chat.
 type Harness struct {
 	Channel channel.Channel
 	// Target is the person's chat.
 	Target chat.Target
 	// Say sends a message of the person.
 	Say func(text string)
-	// Read is what the person can read now, oldest first.
+	// Read returns what the person can read now, oldest first.
 	Read func() []string
-	// Incoming is the form in which a message of the person reaches the receiver; nil = that of a chat network.
+	// Incoming is the form in which a message of the person reaches the receiver; nil means that of a chat network.
 	Incoming *Incoming
 	// Outage makes every call of the channel fail, or work again. Hang makes them wait for ever instead.
 	Outage, Hang func(on bool)
 }
 
-// Incoming is what the receiver gets with a message besides its text. A message of a chat network is typed, answered in the person's chat, and its
-// idempotency key begins with the channel's name.
+// Incoming is what the receiver gets with a message in addition to its text. A message of a chat network is typed, answered in the person's chat, and
+// its idempotency key begins with the channel's name.
 type Incoming struct {
-	// ReplyTo is where the answer goes besides the transcript; zero = nowhere.
+	// ReplyTo is where the answer goes besides the transcript; zero means nowhere.
 	ReplyTo chat.Target
 	// Typed text is debounced.
 	Typed bool
-	// Key is the prefix of the idempotency key: the name of the one component that makes such keys.
+	// Key is the prefix of the idempotency key: the name of the component that makes such keys.
 	Key string
 }
 
@@ -48,13 +48,13 @@ func (h *Harness) incoming() Incoming {
 	return Incoming{ReplyTo: h.Target, Typed: true, Key: h.Channel.Name()}
 }
 
-// contract is one test of it.
+// contract is one test of the contract.
 type contract struct {
 	name string
 	test func(r *receiver)
 }
 
-// sending is the part of the contract for every channel, also one that only sends.
+// sending returns the part of the contract for every channel, including one that only sends.
 func sending() []contract {
 	return []contract{
 		{"replies arrive in order and whole", repliesArrive},
@@ -123,7 +123,7 @@ func (r *receiver) Receive(_ context.Context, m chat.Message) (chat.Receipt, err
 	return chat.Receipt{RunID: m.ID, Session: m.Session}, nil
 }
 
-// Held is the claim of a process that no other one replaces; what has arrived is not kept.
+// Held is a claim that no other process takes over; it does not record progress.
 type Held struct{}
 
 // Check implements [channel.Claim].
@@ -135,7 +135,7 @@ func (Held) Record(context.Context, string) error { return nil }
 // Alive implements [channel.Receiver].
 func (r *receiver) Alive() error { return nil }
 
-// Lease implements [channel.Receiver]: there is no other process.
+// Lease implements [channel.Receiver]: no other process exists.
 func (r *receiver) Lease(context.Context, string) (bool, error) { return true, nil }
 
 func (r *receiver) messages() []chat.Message {
@@ -239,7 +239,7 @@ func offeredOnce(r *receiver) {
 	r.await("the second message", func() bool { return len(r.messages()) == 2 })
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.tries > 3 { // one of each, and one more by a life that could not know
+	if r.tries > 3 { // one of each, and one more by a run that did not know of the first
 		r.t.Errorf("two messages were offered %d times", r.tries)
 	}
 }

@@ -32,7 +32,7 @@ func runPairings(t *testing.T, open func(t *testing.T) (r channel.Records, forwa
 	}
 }
 
-// by is who changes something in these tests.
+// by is the operator who makes the changes in these tests.
 var by = chat.ChangedBy{Who: "operator", Peer: "192.0.2.1", RequestID: "q1"} //nolint:gochecknoglobals // a constant that Go has no word for
 
 func code(c string) channel.PairingRef { return channel.PairingRef{Code: c} }

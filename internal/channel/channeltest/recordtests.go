@@ -10,7 +10,7 @@ import (
 	"laneway/internal/channel"
 )
 
-// RunRecords holds the contract of [channel.Records]. open makes an empty store and a function that moves its clock forward.
+// RunRecords tests the contract of [channel.Records]. open makes an empty store and a function that moves its clock forward.
 func RunRecords(t *testing.T, open func(t *testing.T) (r channel.Records, forward func(time.Duration))) {
 	t.Helper()
 	runPairings(t, open)
@@ -95,13 +95,13 @@ func buttons(of channel.Peer, ids ...string) channel.ButtonSet {
 	return set
 }
 
-// press is a press of a button with the provider's number of it.
+// press is a press of a button with the provider's number for it.
 type press struct {
 	number int64
 	button string
 }
 
-// wantPress presses a button that [buttons] made; nil = it gets the text that belongs to the button.
+// wantPress presses a button that [buttons] made; with a nil fault, it must return the text of the button.
 func wantPress(t *testing.T, r channel.Records, p press, by channel.Peer, fault error) {
 	t.Helper()
 	if got, err := r.TakeButton(t.Context(), p.button, by, p.number); !errors.Is(err, fault) || (fault == nil && got != "/say "+p.button) {
@@ -116,7 +116,7 @@ func buttonOnce(t *testing.T, r channel.Records, _ func(time.Duration)) {
 	must(t, r.PutButtons(t.Context(), buttons(anna, "c")))
 	wantPress(t, r, press{1, "b"}, anna, nil)
 	wantPress(t, r, press{2, "b"}, anna, channel.ErrButtonUnknown)
-	wantPress(t, r, press{3, "a"}, anna, channel.ErrButtonUnknown) // the other one of the same message
+	wantPress(t, r, press{3, "a"}, anna, channel.ErrButtonUnknown) // the other button of the same message
 	wantPress(t, r, press{4, "c"}, anna, nil)
 	wantPress(t, r, press{5, "never"}, anna, channel.ErrButtonUnknown)
 }

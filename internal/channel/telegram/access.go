@@ -12,10 +12,10 @@ import (
 	"laneway/internal/chat"
 )
 
-// anonymousAdmin is the user in whose name Telegram shows messages of administrators who hide.
+// anonymousAdmin is the user id that Telegram shows for messages of anonymous administrators.
 const anonymousAdmin = 1087968824
 
-// verdict is what happens to a message because of its sender.
+// verdict is the decision about a message by its sender.
 type verdict int
 
 const (
@@ -24,13 +24,13 @@ const (
 	unknown                // a person in a private chat whom no list and no pairing admits
 )
 
-// accessRules are the settings of [Config] about who may talk, and when the bot answers in a group.
+// accessRules are the access settings of [Config], and when the bot answers in a group.
 type accessRules struct {
 	policy, members, activation string
 	allow, groups               []int64
 }
 
-// accessRecords is what access needs of [channel.Records].
+// accessRecords is the part of [channel.Records] that access needs.
 type accessRecords interface {
 	Paired(ctx context.Context, p channel.Peer) (bool, error)
 	GroupActivation(ctx context.Context, channel string, chatID int64) (string, error)
@@ -38,8 +38,8 @@ type accessRecords interface {
 	GroupBefore(ctx context.Context, channel string, chatID int64) (from int64, err error)
 }
 
-// access decides who may talk to the bot, whether a message of a group is for it, and who may change that. Identity is the ids of the bot, the
-// person and the chat alone; names prove nothing. It keeps no state; an error of the store or of Telegram never admits.
+// access decides who may talk to the bot, whether a message of a group is for it, and who may change that. Only the ids of the bot, the person
+// and the chat identify a sender; names prove nothing. It keeps no state; after an error of the store or of Telegram it admits no person.
 type access struct {
 	rules    accessRules
 	identity *identity
@@ -89,7 +89,7 @@ func (a *access) judgeGroup(ctx context.Context, from *tgbotapi.User, in *tgbota
 	return ignore, nil
 }
 
-// listed reports whether a group is in the list, also under the id that it had before it became a supergroup.
+// listed reports whether a group is in the list, possibly under the id that it had before it became a supergroup.
 func (a *access) listed(ctx context.Context, id int64) (bool, error) {
 	if slices.Contains(a.rules.groups, id) {
 		return true, nil
@@ -111,8 +111,8 @@ func (a *access) addressed(ctx context.Context, parts []update) (bool, error) {
 	return false, nil
 }
 
-// partAddressed: in a private chat every message is for the bot. In a group it is when it answers the bot, is a command, mentions the bot, or the
-// bot answers every message there.
+// partAddressed reports whether one part is for the bot. In a private chat every message is. In a group a message is if it answers the bot, is a
+// command, mentions the bot, or the bot answers every message there.
 func (a *access) partAddressed(ctx context.Context, m *tgbotapi.Message) (bool, error) {
 	if m.Chat.IsPrivate() {
 		return true, nil
@@ -127,7 +127,7 @@ func (a *access) partAddressed(ctx context.Context, m *tgbotapi.Message) (bool, 
 	return when == ActivationAlways, err
 }
 
-// activation is when the bot answers in a group: as its administrators chose, else as configured.
+// activation returns when the bot answers in a group: as its administrators chose, otherwise as configured.
 func (a *access) activation(ctx context.Context, chatID int64) (string, error) {
 	chosen, err := a.records.GroupActivation(ctx, a.identity.name, chatID)
 	if err != nil {
@@ -160,7 +160,7 @@ func (a *access) isAdmin(ctx context.Context, chatID, userID int64) (bool, error
 	return member.Status == "creator" || member.Status == "administrator", nil
 }
 
-// nameOf is the name that a person shows, safe to print anywhere. It is never identity.
+// nameOf returns the display name of a person, safe to print anywhere. It does not identify the person.
 func nameOf(u *tgbotapi.User) string {
 	name := strings.TrimSpace(u.FirstName + " " + u.LastName)
 	if name == "" {

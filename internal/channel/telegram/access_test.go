@@ -44,7 +44,7 @@ func TestAnUnknownPersonGetsACodeAndNoAnswerUntilPaired(t *testing.T) {
 	})
 }
 
-// The code cannot be stored, or its message is not delivered: the person gets a code later, and not a second one beside it.
+// The code cannot be stored, or its message is not delivered: the person receives a code later, and not a second one in addition.
 func TestAnUndeliveredCodeIsSentLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestGroupActivation(t *testing.T) {
 		want := []string{"@lane_bot hello", "/stop@Lane_Bot now", "/stop", "yes"}
 		wantTexts(t, "received", b.texts(), want...)
 
-		say("/activation always") // Bob is no administrator
+		say("/activation always") // Bob is not an administrator
 		say("not addressed")
 		wantTexts(t, "received", b.texts(), want...)
 		b.srv.Say(group, anna, "/activation@lane_bot always")
@@ -229,7 +229,7 @@ func TestGroupStopByAdmins(t *testing.T) {
 		b.start()
 		b.srv.Say(group, bob, "/stop")
 		b.srv.Say(group, anna, "/stop")
-		b.srv.Say(bob, bob, "/stop") // not a group, and not let in
+		b.srv.Say(bob, bob, "/stop") // not a group, and not admitted
 		after(10 * time.Second)
 		got := b.messages()
 		if len(got) != 1 || got[0].Content.Sender.ID != "7" {

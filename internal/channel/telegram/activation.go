@@ -10,7 +10,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// activationCommand executes /activation: administrators of a group choose when the bot answers there. Its callers have checked that the sender is one.
+// activationCommand executes /activation: administrators of a group choose when the bot answers there. Its callers have checked that the sender is an
+// administrator.
 type activationCommand struct {
 	access  *access
 	words   *commandWords
@@ -26,7 +27,7 @@ const (
 	refusedActivation = "Only administrators of this group may change when I answer."
 )
 
-// run executes the command with its argument. Without one it shows the present choice with a button for each.
+// run executes the command with its argument. Without an argument it shows the current choice, with a button for each option.
 func (a *activationCommand) run(ctx context.Context, to address, user int64, choice string) error {
 	a.obs.Update("command")
 	switch choice = strings.ToLower(choice); choice {
@@ -40,7 +41,7 @@ func (a *activationCommand) run(ctx context.Context, to address, user int64, cho
 	}
 }
 
-// show answers with the present choice, and buttons for the person who sent the command.
+// show answers with the current choice, and buttons for the person who sent the command.
 func (a *activationCommand) show(ctx context.Context, to address, user int64) error {
 	now, err := a.access.activation(ctx, to.chat)
 	if err != nil {
@@ -81,8 +82,8 @@ func (a *activationCommand) set(ctx context.Context, to address, choice string) 
 	return nil
 }
 
-// pressed executes the button of [activationCommand.show] that has this text; settled = false means that it is another button. The person may have
-// lost the rights of an administrator since the button was shown, so Telegram is asked again.
+// pressed executes the button of [activationCommand.show] that has this text; settled is false for another button. The person may have
+// lost the rights of an administrator since the button was shown, so the rights are checked again.
 func (a *activationCommand) pressed(ctx context.Context, u update, to address, text string) (settled bool, err error) {
 	word, choice, ok := a.words.parse(text)
 	if !ok || word != activationWord || !to.group() {

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// TestActivationWithoutAWordOffersWhatThereIs asks when the bot answers in a group, and presses a button of the answer.
+// TestActivationWithoutAWordOffersWhatThereIs sends /activation in a group, and presses a button of the answer.
 func TestActivationWithoutAWordOffersWhatThereIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,10 +11,10 @@ import (
 	"laneway/internal/chat"
 )
 
-// general is the topic of a forum that is named by leaving the topic out.
+// general is the topic of a forum that a message without a topic belongs to.
 const general = 1
 
-// address is a chat and a topic of it; 0 = none.
+// address is a chat and one of its topics; 0 if none.
 type address struct {
 	chat   int64
 	thread int
@@ -30,7 +30,7 @@ type addresses struct {
 	log    *slog.Logger
 
 	mu    sync.Mutex
-	moved map[int64]int64 // new id by old id, as far as this process has learned it
+	moved map[int64]int64 // new id by old id, as far as this process knows
 }
 
 // address parses a target of this bot and follows its group.
@@ -54,7 +54,7 @@ func (a *addresses) address(to chat.Target) (address, error) {
 	return out, nil
 }
 
-// target is an address in the form that the gateway uses.
+// target returns an address in the form that the gateway uses.
 func (a *addresses) target(of address) chat.Target {
 	t := chat.Target{Channel: a.name, ChatID: strconv.FormatInt(of.chat, 10)}
 	if of.thread != 0 {
@@ -63,11 +63,11 @@ func (a *addresses) target(of address) chat.Target {
 	return t
 }
 
-// follow is the present id of a chat.
+// follow returns the current id of a chat.
 func (a *addresses) follow(id int64) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for range 4 { // a group can move more than once; the bound ends a circle of wrong answers
+	for range 4 { // a group can move more than once; the bound ends a cycle of wrong entries
 		next, ok := a.moved[id]
 		if !ok {
 			break

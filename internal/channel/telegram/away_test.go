@@ -12,8 +12,8 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// Telegram does not answer for five minutes, from the first call on, in the way of each outage. Nothing else is delayed: jobs fire on their second, other
-// channels are answered at once, the gateway is ready. Within fifteen seconds after the end of the trouble the bot answers.
+// Telegram does not answer for five minutes, from the first call on, with each kind of outage. Nothing else is delayed: jobs fire on time, other
+// channels are answered at once, the gateway is ready. Within fifteen seconds after the end of the outage the bot answers.
 func TestFiveMinutesWithoutTelegramAtTheStartDelayNothingElse(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -12,18 +12,19 @@ import (
 	"laneway/internal/chat"
 )
 
-// errBadChoice: the choice has no button, or one that cannot work.
+// errBadChoice means that the choice has no button, or an invalid one.
 var errBadChoice = errors.New("no choice that can be offered")
 
-// choices turns choices into keyboards. The text of a button stays in the store; Telegram gets a random id for it, so that a button that was never
-// offered cannot be pressed. It keeps no state of its own.
+// choices turns choices into keyboards. The text of a button stays in the store; Telegram receives a random id for it, so that a button that was
+// never offered cannot be pressed. choices keeps no state.
 type choices struct {
 	identity *identity
 	records  channel.Buttons
 }
 
 // keyboard records what the buttons of a choice mean in a chat, and returns the keyboard as JSON. It returns errBadChoice, or the errors of
-// [channel.Buttons]. An administrator who hides writes as [anonymousAdmin] and presses as a person, so those buttons are for every member who may talk.
+// [channel.Buttons]. An anonymous administrator writes as [anonymousAdmin] and presses as a person, so those buttons are for every member who may
+// talk.
 func (c *choices) keyboard(ctx context.Context, to address, choice *chat.Choice) (string, error) {
 	set := channel.ButtonSet{Peer: c.identity.peer(0, to.chat), Texts: map[string]string{}}
 	if choice == nil {
@@ -48,12 +49,13 @@ func (c *choices) keyboard(ctx context.Context, to address, choice *chat.Choice)
 	return keyboard, nil
 }
 
-// take returns the text of the button with an id and uses up its set. press identifies the press: the same press gets the same text again.
+// take returns the text of the button with an id and uses up its set. press identifies the press: a repetition of the same press returns the same
+// text.
 func (c *choices) take(ctx context.Context, id string, userID, chatID, press int64) (string, error) {
 	return c.records.TakeButton(ctx, id, c.identity.peer(userID, chatID), press)
 }
 
-// addButtons gives each button an id in the set, and returns the keyboard of them.
+// addButtons gives each button an id in the set, and returns the keyboard.
 func addButtons(s *channel.ButtonSet, rows [][]chat.Button) (string, error) {
 	keyboard := [][]map[string]string{}
 	for _, row := range rows {

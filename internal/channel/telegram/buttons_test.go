@@ -19,7 +19,7 @@ func (b *bot) ask(id string, target chat.Target, text string, choice *chat.Choic
 	return err
 }
 
-// offer asks anna and returns what she sees.
+// offer sends anna a choice and returns the message that she sees.
 func (b *bot) offer(choice *chat.Choice) testtelegram.Message {
 	b.t.Helper()
 	if err := b.ask("a", to(anna, ""), "?", choice); err != nil {
@@ -185,7 +185,7 @@ func TestAChoiceIsPutIntoWordsWhenNoMoreButtonsCanBeKept(t *testing.T) {
 	})
 }
 
-// An administrator who hides writes as an anonymous user and presses as a person; the choice is for every person who may talk there.
+// An anonymous administrator writes as an anonymous user and presses as a person; the choice is for every person who may talk there.
 func TestAChoiceForAHiddenAdministratorCanBePressed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,9 +17,9 @@ import (
 
 // Channel is one bot. Make it with New. It is safe for concurrent use.
 //
-// It has the life cycle and the interfaces of package channel; its parts do the work. Updates go poller or deliveries → intake → inbound →
-// receiver. Replies go sender → poster → client. No lock of one part is held while another part is called, except that mu is held while
-// the connection is set to its first or last state.
+// It has the life cycle and the interfaces of package channel; its parts do the work. Updates pass through poller or deliveries → intake →
+// inbound → receiver, replies through sender → poster → client. No lock of one part is held while another part is called, except that mu
+// is held while the connection is set to its first or last state.
 type Channel struct {
 	cfg       Config
 	identity  *identity
@@ -49,7 +49,7 @@ var (
 	_ channel.Filer    = (*Channel)(nil)
 )
 
-// New makes a channel of a valid configuration. It makes no call: a network that is down at the start is handled by Run.
+// New makes a channel of a valid configuration. It makes no call: Run handles a network that is down at the start.
 func New(cfg Config, deps Deps) (*Channel, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
@@ -117,14 +117,14 @@ func (c *Channel) wire(deps Deps) {
 	}}
 }
 
-// Name is `telegram:<bot id>`; it is also the name of the lease.
+// Name returns `telegram:<bot id>`, which is also the name of the lease.
 func (c *Channel) Name() string { return c.identity.name }
 
-// Username is the bot's user name without @, "" until Telegram has answered with it.
+// Username returns the bot's user name without @, "" until Telegram has returned it.
 func (c *Channel) Username() string { return c.identity.username() }
 
-// Run passes messages to the receiver until ctx is over. It owns the loop that polls, the goroutines of the intake and those of the previews; all of
-// them have ended when it returns. No failure of Telegram, the network or the store ends it. A second Run at the same time is an error.
+// Run passes messages to the receiver until ctx is done. It owns the poll loop, the goroutines of the intake and those of the previews; all of them
+// have ended when it returns. A failure of Telegram, the network or the store does not end it. A concurrent second Run is an error.
 func (c *Channel) Run(ctx context.Context, receiver channel.Receiver) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -153,7 +153,7 @@ func (c *Channel) Run(ctx context.Context, receiver channel.Receiver) error {
 	return nil
 }
 
-// errRunning: one Run at a time.
+// errRunning means that Run is already running.
 var errRunning = errors.New("telegram: the channel runs already")
 
 func (c *Channel) begin(receiver channel.Receiver) error {
@@ -174,14 +174,14 @@ func (c *Channel) end() {
 	c.conn.end()
 }
 
-// receiving is the receiver of messages, nil while the channel does not run.
+// receiving returns the receiver of messages, nil while the channel does not run.
 func (c *Channel) receiving() channel.Receiver {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.receiver
 }
 
-// alive is nil while this process may show something.
+// alive returns nil while this process may show previews.
 func (c *Channel) alive() error {
 	receiver := c.receiving()
 	if receiver == nil {
@@ -195,7 +195,7 @@ func (c *Channel) Status() channel.Status {
 	return c.conn.status(channel.Status{Account: c.cfg.Account, Label: "Telegram", Configured: true, Mode: c.cfg.Mode})
 }
 
-// Send delivers one reply in as many messages as it needs. A further attempt, by any process, continues behind the messages that were recorded. The
+// Send delivers one reply in as many messages as it needs. A further attempt, by any process, continues after the messages that were recorded. The
 // same notice is sent at most once a minute to one place.
 func (c *Channel) Send(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
 	return c.sender.send(ctx, r, claim)
@@ -211,14 +211,14 @@ func (c *Channel) SendFile(ctx context.Context, r chat.Reply, claim channel.Clai
 	return c.sender.sendFile(ctx, r, claim)
 }
 
-// Typing implements [channel.Typer]; the sign lasts about five seconds.
+// Typing implements [channel.Typer]; the indicator lasts about five seconds.
 func (c *Channel) Typing(ctx context.Context, target chat.Target) {
 	if to, err := c.addresses.address(target); err == nil {
 		c.signs.typing(ctx, to)
 	}
 }
 
-// Queued implements [channel.Queuer] with a reaction. A message that came through another node, or long ago, gets none.
+// Queued implements [channel.Queuer] with a reaction. A message that came through another node, or long ago, receives none.
 func (c *Channel) Queued(ctx context.Context, _ chat.Target, messageID string) {
 	c.signs.queued(ctx, messageID)
 }
@@ -230,7 +230,7 @@ func (c *Channel) Update(target chat.Target, runID string, p channel.Preview) {
 	}
 }
 
-// Finish implements [channel.Streamer]. The text that is shown stays until the final one replaces it.
+// Finish implements [channel.Streamer]. The shown text stays until the final text replaces it.
 func (c *Channel) Finish(_ chat.Target, runID string, replaced bool) {
 	c.previews.finish(runID, replaced)
 }
@@ -239,8 +239,8 @@ func (c *Channel) Finish(_ chat.Target, runID string, replaced bool) {
 func (c *Channel) EndPreviews(ctx context.Context) { c.previews.endAll(ctx) }
 
 // WebhookHandler handles Telegram's deliveries; the gateway mounts it at /telegram/webhook/{account}. It answers 401 before it reads the body
-// when the secret is wrong, 413 above 1 MiB, 400 when the body is no update, 503 while the message cannot be stored, and 200 only when the
-// message is durable or there is none. In polling mode everything is 404.
+// when the secret is wrong, 413 above 1 MiB, 400 when the body is not an update, 503 while the message cannot be stored, and 200 only when
+// the message is durable or the update has no message. In polling mode it answers every request with 404.
 func (c *Channel) WebhookHandler() http.Handler {
 	return &deliveries{
 		enabled: c.cfg.Mode == ModeWebhook, want: sha256.Sum256([]byte(c.cfg.WebhookSecret)), intake: c.intake, obs: c.obs,

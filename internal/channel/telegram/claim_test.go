@@ -17,7 +17,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// pages is a text that needs three messages.
+// pages returns text that needs three messages.
 func pages() string { return strings.Repeat("A sentence that fills the page. ", 360) }
 
 // The claim ends while the second message waits for the limit of its chat.
@@ -45,7 +45,7 @@ func TestNoFurtherPartIsSentOnceTheClaimHasEnded(t *testing.T) {
 	})
 }
 
-// One process sends the first part and ends; another one, with a memory of its own, sends the rest.
+// One process sends the first part and ends; another process, without its memory, sends the rest.
 func TestAnotherProcessContinuesAfterTheLastRecordedPart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,12 +101,12 @@ func TestNothingGrowsOnceThePreviewsHaveEnded(t *testing.T) {
 		if n := len(b.srv.Calls("editMessageText")); n != len(edits) || len(b.srv.Texts(bob)) != 0 {
 			t.Errorf("%d further edits, and bob reads %q", n-len(edits), b.srv.Texts(bob))
 		}
-		b.mustSend("1", to(anna, ""), "final") // the message of the preview is replaced all the same
+		b.mustSend("1", to(anna, ""), "final") // the message of the preview is replaced nevertheless
 		b.stop()
 	})
 }
 
-// A process whose lease has ended does not know yet that another one has its turns.
+// A process whose lease has ended may not have noticed yet that another one has taken over its turns.
 func TestNothingGrowsWhileTheLeaseHasEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,8 +124,8 @@ func TestNothingGrowsWhileTheLeaseHasEnded(t *testing.T) {
 	})
 }
 
-// One person's chat is at its limit because answers go to it, and their flood is refused with a note. The note waits for the chat; the message of another
-// person, which Telegram returns only after the flood is settled, does not.
+// One person's chat is at its limit because answers are sent to it, and the person's flood is refused with a note. The note waits for the chat. The
+// message of another person, which Telegram returns only after the flood is settled, does not wait.
 func TestARefusedFloodDoesNotWaitForItsNote(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestARefusedFloodDoesNotWaitForItsNote(t *testing.T) {
 	})
 }
 
-// An upload that was cut before its end has not been executed: it can be sent again, and must not end as maybe sent.
+// An upload that was cut off has not been executed: it can be sent again, and must not count as possibly sent.
 func TestAnUploadThatWasCutHasNotArrived(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

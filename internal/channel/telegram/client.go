@@ -20,13 +20,13 @@ import (
 const (
 	// maxBody is the largest answer that is read, in bytes. Telegram's largest, a hundred updates, is far smaller.
 	maxBody = 4 << 20
-	// callTime bounds a call that has no time of its own.
+	// callTime bounds a call without another bound.
 	callTime = 15 * time.Second
 	dialTime = 5 * time.Second
 )
 
-// client makes calls of the Bot API. The library encodes them and decodes their envelope. It never has the token and opens no connection; the context
-// of each call bounds it. It is safe for concurrent use.
+// client makes calls of the Bot API. The library encodes them and decodes their envelope. The library never has the token and opens no connection;
+// the context of each call bounds it. It is safe for concurrent use.
 type client struct {
 	base, token string
 	transport   http.RoundTripper
@@ -34,8 +34,8 @@ type client struct {
 	limits      *limiter
 }
 
-// newTransport makes connections that detect within seconds that the other end is gone. HTTP/2 is off: there a canceled call leaves its dead
-// connection for the next call.
+// newTransport makes a transport whose connections detect within seconds that the other end is gone. HTTP/2 is off: there a canceled call leaves its
+// dead connection for the next call.
 func newTransport() *http.Transport {
 	d := &net.Dialer{
 		Timeout:         dialTime,
@@ -55,14 +55,14 @@ type doer func(*http.Request) (*http.Response, error)
 // Do implements tgbotapi.HTTPClient.
 func (f doer) Do(r *http.Request) (*http.Response, error) { return f(r) }
 
-// call makes one call within limit and decodes its result into out (nil = not wanted). Errors are *apiError.
+// call makes one call within limit and decodes its result into out (nil means not wanted). Errors are *apiError.
 func (c *client) call(ctx context.Context, limit time.Duration, method string, params tgbotapi.Params, out any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errCallTime)
 	defer cancel()
 	return c.exchange(ctx, request{method: method, chat: chatOf(params), params: params}, out)
 }
 
-// chatOf is the chat that a call concerns, anyChat = none.
+// chatOf returns the chat that a call concerns, or anyChat.
 func chatOf(params tgbotapi.Params) int64 {
 	chat, err := strconv.ParseInt(params["chat_id"], 10, 64)
 	if err != nil {
@@ -74,15 +74,15 @@ func chatOf(params tgbotapi.Params) int64 {
 // request is one call of the Bot API.
 type request struct {
 	method string
-	// chat that the call concerns, for the cooldowns; anyChat = none.
+	// chat is the chat that the call concerns, for the cooldowns, or anyChat.
 	chat   int64
 	params tgbotapi.Params
-	// complete gives the request of the library its own body; nil = the body has the params.
+	// complete replaces the body of the library's request; nil means that the body has the params.
 	complete func(*http.Request) error
 }
 
-// exchange makes one call within the time that ctx has. During a cooldown of its chat or of the bot it makes none: it returns the error that Telegram
-// would have answered with. It is the one place where cooldowns are recorded.
+// exchange makes one call within the time that ctx has. During a cooldown of its chat or of the bot it makes no call: it returns the error with which
+// Telegram would answer. Only exchange records cooldowns.
 func (c *client) exchange(ctx context.Context, q request, out any) error {
 	if left := c.limits.cooldown(q.chat); left > 0 {
 		return &apiError{method: q.method, reason: reasonRateLimited, code: http.StatusTooManyRequests, text: "Telegram has asked to wait", retryAfter: left}
@@ -142,8 +142,8 @@ func (c *client) do(r *http.Request, method string) (*http.Response, error) {
 	return resp, nil
 }
 
-// envelope reports whether an answer is Telegram's own: it has `ok`, and with a refusal its code. The page of a proxy decides nothing, whatever its
-// status is.
+// envelope reports whether an answer is Telegram's own: it has `ok`, and with a refusal its code. The page of a proxy has no such member and is
+// ignored, whatever its status is.
 func envelope(body []byte) bool {
 	var e struct {
 		OK   *bool `json:"ok"`
@@ -203,7 +203,7 @@ func (c *client) download(ctx context.Context, path string, limit int64, w io.Wr
 // methodFile names a download in errors and metrics.
 const methodFile = "file"
 
-// clean removes the token from a text. No code is known to put it there; this is the second line of defense.
+// clean removes the token from a string. No code is known to put it there; this is a second safeguard.
 func (c *client) clean(s string) string {
 	_, secret, _ := strings.Cut(c.token, ":")
 	for _, hidden := range []string{c.token, url.QueryEscape(c.token), secret} {

@@ -17,13 +17,13 @@ import (
 	"laneway/internal/chat"
 )
 
-// Modes of getting updates.
+// Modes of receiving updates.
 const (
 	ModePolling = "polling"
 	ModeWebhook = "webhook"
 )
 
-// Policies of who may talk.
+// Access policies.
 const (
 	AccessPairing   = "pairing"
 	AccessAllowlist = "allowlist"
@@ -54,7 +54,7 @@ const (
 	DefaultUserRate = 20
 	// DefaultUserFileBytes is how many bytes the files of one person may have in a minute.
 	DefaultUserFileBytes = 100 << 20
-	// minSecret is the least length of the webhook's secret.
+	// minSecret is the smallest length of the webhook's secret.
 	minSecret = 32
 )
 
@@ -66,14 +66,14 @@ type Config struct {
 	Account string
 	// Mode is ModePolling (default) or ModeWebhook.
 	Mode string
-	// APIURL is the address of the Bot API; "" = DefaultAPIURL.
+	// APIURL is the address of the Bot API; "" means DefaultAPIURL.
 	APIURL string
 	// WebhookURL is the public address that Telegram calls. WebhookSecret proves that Telegram is the caller: 32 to 256 characters of A-Z, a-z, 0-9,
 	// _ and -. Both are required for ModeWebhook.
 	WebhookURL, WebhookSecret string
 	// Access is AccessPairing (default), AccessAllowlist, AccessOpen or AccessDisabled.
 	Access string
-	// Allow are the ids of people who may talk, Groups the ids of groups in which the bot answers. Empty = none.
+	// Allow are the ids of people who may talk, Groups the ids of groups in which the bot answers. Both may be empty.
 	Allow, Groups []int64
 	// Members is MembersListed (default) or MembersAny; Activation is ActivationMention (default) or ActivationAlways; GroupStop is
 	// StopAnyone (default), StopOwn or StopAdmins.
@@ -82,22 +82,22 @@ type Config struct {
 	Agent string
 	// PollTimeout of one long poll, 1 s to 50 s.
 	PollTimeout time.Duration
-	// MaxAttachment in bytes, at most MaxAttachment. 0 = no attachments.
+	// MaxAttachment in bytes, at most MaxAttachment. 0 means no attachments.
 	MaxAttachment int64
-	// UserRate is how many messages one person may send in a minute; 0 = DefaultUserRate, negative = no limit. /stop is never counted.
+	// UserRate is how many messages one person may send in a minute; 0 means DefaultUserRate, negative means no limit. /stop is never counted.
 	UserRate int
-	// UserFileBytes is how many bytes the files that are fetched for one person may have in a minute; 0 = DefaultUserFileBytes, negative = no limit. A file that
-	// is larger takes the whole allowance of a minute.
+	// UserFileBytes is how many bytes the files that are fetched for one person may have in a minute; 0 means DefaultUserFileBytes, negative means no
+	// limit. A larger file takes the whole allowance of a minute.
 	UserFileBytes int
 }
 
 // String prints the configuration without its secrets.
 func (c Config) String() string { return "telegram.Config{mode: " + c.Mode + "}" }
 
-// GoString is String for %#v.
+// GoString returns String for %#v.
 func (c Config) GoString() string { return c.String() }
 
-// LogValue is String for structured logs.
+// LogValue returns String for structured logs.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
 // Observer counts for metrics. Labels are from closed sets.
@@ -117,17 +117,17 @@ func (NopObserver) Call(string, string) {}
 // Update does nothing.
 func (NopObserver) Update(string) {}
 
-// Deps are the parts that a channel needs from outside.
+// Deps are the dependencies of a channel.
 type Deps struct {
 	// Records stores pairings, settings of groups and buttons. Required.
 	Records channel.Records
-	// Files is the directory for attachments; nil = no attachments. It stays open while the channel runs.
+	// Files is the directory for attachments; nil means no attachments. It stays open while the channel runs.
 	Files *os.Root
 	// Commands fill the menu of the bot. In a group, a message that begins with one of them is for the bot.
 	Commands []chat.CommandInfo
-	// Transport of the calls; nil = one of its own (HTTP/1.1, short keep-alive probes).
+	// Transport of the calls; nil means one of its own (HTTP/1.1, short keep-alive probes).
 	Transport http.RoundTripper
-	// Observer and Logger; nil = none.
+	// Observer and Logger; nil if none.
 	Observer Observer
 	Logger   *slog.Logger
 }
@@ -231,7 +231,7 @@ func (c Config) checkWebhook() error {
 	return nil
 }
 
-// botID is the number before the colon of the token.
+// botID returns the number before the colon of the token.
 func (c Config) botID() (int64, error) {
 	id, _, _ := strings.Cut(c.Token, ":")
 	n, err := strconv.ParseInt(id, 10, 64)

@@ -22,7 +22,7 @@ const (
 // connection is the state of the connection to Telegram. The poller writes it, Status and the senders read it. It is safe for concurrent use.
 type connection struct {
 	log *slog.Logger
-	// overdue is how long a poll may go without an answer before the connection counts as degraded; 0 = the channel does not poll.
+	// overdue is how long a poll may go without an answer before the connection counts as degraded; 0 means the channel does not poll.
 	overdue time.Duration
 
 	mu       sync.Mutex
@@ -34,7 +34,7 @@ type connection struct {
 	diskFull bool      // the last attachment could not be saved
 }
 
-// begin and end mark the life of Run.
+// begin and end mark the start and the end of Run.
 func (c *connection) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *connection) setDiskFull(full bool) {
 }
 
 // patience bounds one call that sends a message. While Telegram cannot be reached the bound is short: a call that hangs would delay its message
-// after the network has healed.
+// after the network has recovered.
 func (c *connection) patience() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +91,7 @@ func (c *connection) patience() time.Duration {
 	return callTime
 }
 
-// status fills in what the connection knows. A poll without an answer in its time is a degraded connection, also before the poll has failed.
+// status fills in the state of the connection. A connection whose poll is overdue is degraded, even before the poll has failed.
 func (c *connection) status(s channel.Status) channel.Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()

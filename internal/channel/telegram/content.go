@@ -10,7 +10,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// content is the texts of all parts and their files. It is made once per update: a further try uses the files of the first one.
+// content returns the text of all parts and their files. It is made once per update: a further attempt uses the files of the first.
 func (in *inbound) content(ctx context.Context, parts []update, to address) (chat.Content, error) {
 	done := parts[0].memo
 	if done.content != nil {
@@ -79,7 +79,7 @@ func (in *inbound) mayFetch(sender int64, p update, f file) bool {
 
 func sentence(note string) string { return strings.ToUpper(note[:1]) + note[1:] + "." }
 
-// textOf is the text or the caption of a message.
+// textOf returns the text or the caption of a message.
 func textOf(m *tgbotapi.Message) string {
 	if m.Text != "" {
 		return m.Text
@@ -87,7 +87,7 @@ func textOf(m *tgbotapi.Message) string {
 	return m.Caption
 }
 
-// wordsOf is a message in words: its text, or a description of what it shows.
+// wordsOf returns a message in words: its text, or a description of what it shows.
 func wordsOf(m *tgbotapi.Message) string {
 	switch {
 	case textOf(m) != "":
@@ -105,7 +105,7 @@ func wordsOf(m *tgbotapi.Message) string {
 	}
 }
 
-// unreadable reports whether a person sent a kind of message that has neither words nor a file. Service messages of a group are not meant.
+// unreadable reports whether a person sent a message of a kind that has neither words nor a file. It is false for service messages of a group.
 func unreadable(m *tgbotapi.Message) bool {
 	return m.Poll != nil || m.Dice != nil || m.Game != nil || m.Invoice != nil || m.Sticker != nil
 }

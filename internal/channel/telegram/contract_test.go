@@ -13,7 +13,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// leak searches everything that the tests of this package log and print for the token of their bots.
+// leak searches all logs and output of this package's tests for the tokens of their bots.
 var leak testtelegram.Leak
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }

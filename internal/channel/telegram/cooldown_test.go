@@ -8,8 +8,8 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// Telegram asks to wait in the answer to a call that sends nothing. Until that time is over no call is made (stop asks
-// the server), and nothing is lost by it.
+// Telegram asks to wait in the answer to a call that sends nothing. Until that time has passed no call is made (stop
+// checks the server), and nothing is lost.
 func TestNoCallOfAnyKindComesInsideAWait(t *testing.T) {
 	t.Parallel()
 	for method, calls := range map[string]func(b *bot){

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// wire is a line that dies under the calls on it, too: the poll that waits for updates is not spared.
+// wire is a connection that also breaks running calls, including the poll that waits for updates.
 type wire struct {
 	next http.RoundTripper
 	mu   sync.Mutex
-	dead chan struct{}                   // closed when the line is cut
-	cut  func(ctx context.Context) error // nil = the line is up
-	open func(w *wire)                   // what a new connection changes
+	dead chan struct{}                   // closed when the connection is cut
+	cut  func(ctx context.Context) error // nil means that the connection works
+	open func(w *wire)                   // called for a new connection
 }
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -28,7 +28,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, cut(r.Context())
 	}
 	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel() // answers of this server are whole
+	defer cancel() // this server sends complete answers
 	type answer struct {
 		resp *http.Response
 		err  error
@@ -49,7 +49,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// CloseIdleConnections is how the bot asks for a new connection.
+// CloseIdleConnections is called by the bot to use a new connection.
 func (w *wire) CloseIdleConnections() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +73,7 @@ func (w *wire) heal() {
 
 func (w *wire) mend() { w.cut, w.dead = nil, make(chan struct{}) }
 
-// silent is a line on which nothing arrives, without an error.
+// silent is a connection on which nothing arrives, without an error.
 func silent(ctx context.Context) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
@@ -83,13 +83,13 @@ func reset(context.Context) error {
 	return &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
 }
 
-// TestADeadLineIsSeenWithinAMinuteAndForgottenWithinFifteenSeconds cuts the line while a long poll is under way. What was written meanwhile arrives within
-// fifteen seconds of the end of it; of a connection that is dead alone, within fifteen seconds of the moment in which the bot gives it up.
+// TestADeadLineIsSeenWithinAMinuteAndForgottenWithinFifteenSeconds cuts the connection during a long poll. Messages sent meanwhile arrive within
+// fifteen seconds of the end of the cut. If only one connection is dead, they arrive within fifteen seconds of the moment at which the bot closes it.
 func TestADeadLineIsSeenWithinAMinuteAndForgottenWithinFifteenSeconds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		cut  func(context.Context) error
-		open func(*wire) // nil = a new connection is as dead as the old one
+		open func(*wire) // nil means that a new connection is as dead as the old one
 		poll time.Duration
 	}{
 		"black hole":                        {cut: silent},
@@ -129,7 +129,7 @@ func TestADeadLineIsSeenWithinAMinuteAndForgottenWithinFifteenSeconds(t *testing
 	}
 }
 
-// dieAndHeal cuts the line for five minutes and a bit, and holds that this is seen in time and over in time.
+// dieAndHeal cuts the connection for five minutes and bit, and checks that the bot notices both the cut and its end in time.
 func (b *bot) dieAndHeal(line *wire, cut func(context.Context) error, open func(*wire), bit time.Duration) (seen, took time.Duration) {
 	b.t.Helper()
 	before := len(b.texts())

@@ -8,8 +8,8 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// The disk takes no file, or Telegram's file server is away for half a minute: the attachment is not lost, other chats are served meanwhile, and the
-// status names the disk.
+// The disk accepts no file, or Telegram's file server is unavailable for half a minute: the attachment is not lost, other chats are served
+// meanwhile, and the status names the disk.
 func TestAnAttachmentSurvivesATroubleThatPasses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

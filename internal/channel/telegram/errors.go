@@ -18,7 +18,7 @@ import (
 
 // Reasons of a failed call: a closed set, also the label of metrics and of undelivered messages.
 const (
-	reasonBadTarget    = "bad_target"     // no address of this bot
+	reasonBadTarget    = "bad_target"     // not an address of this bot
 	reasonBadRequest   = "bad_request"    // refused, and would be refused again
 	reasonBlocked      = "blocked"        // the person blocked the bot, or the group removed it
 	reasonChatNotFound = "chat_not_found" // no such chat
@@ -38,14 +38,14 @@ var (
 	errTooLarge = errors.New("the answer is larger than allowed")
 )
 
-// apiError is a failed call. It is built of harmless parts only: the errors of net/http print the address, and the address has the token.
+// apiError is a failed call. It contains only parts without secrets: the errors of net/http print the address, and the address has the token.
 type apiError struct {
 	method, reason string
 	code           int
 	text           string
 	retryAfter     time.Duration
 	migrateTo      int64
-	// unknown: Telegram may have executed the call.
+	// unknown is true when Telegram may have executed the call.
 	unknown bool
 }
 
@@ -62,7 +62,7 @@ func (e *apiError) broken() bool {
 	}
 }
 
-// cooldown is how long the chat of the call, or the bot, is left alone after the failure; 0 = not at all. Telegram may refuse a call for its rate
+// cooldown returns how long no call is made for the chat of the call, or for the bot, after the failure. Telegram may refuse a call for its rate
 // without a time to wait.
 func (e *apiError) cooldown() time.Duration {
 	if e.reason == reasonRateLimited {
@@ -112,7 +112,7 @@ func reasonOf(code int, text string) string {
 func reasonOfStatus(code int) string {
 	switch {
 	case code == http.StatusUnauthorized, code == http.StatusNotFound:
-		return reasonUnauthorized // Telegram answers 404 for a token that cannot be one
+		return reasonUnauthorized // Telegram answers 404 for a malformed token
 	case code == http.StatusForbidden:
 		return reasonBlocked
 	case code == http.StatusConflict:
@@ -163,7 +163,7 @@ func (e *apiError) noTopic() bool {
 	return e.describes("thread not found") || e.describes("topic_deleted") || e.describes("topic_closed")
 }
 
-// sendError is a failed call in the form that the outbox uses.
+// sendError returns a failed call in the form that the outbox uses.
 func (e *apiError) sendError() *channel.SendError {
 	s := &channel.SendError{Reason: e.reason, RetryAfter: e.retryAfter, Unknown: e.unknown, Uncounted: true, Cause: e}
 	switch e.reason {
@@ -176,7 +176,7 @@ func (e *apiError) sendError() *channel.SendError {
 	case reasonRateLimited:
 		s.RetryAfter = e.cooldown()
 	case reasonServer, reasonBadResponse:
-		// A proxy reports that it cannot reach Telegram. A 500 may be about this message alone, so the outbox backs off.
+		// A proxy reports that it cannot reach Telegram. A 500 may concern this message alone, so the outbox backs off.
 		if e.code > http.StatusInternalServerError && s.RetryAfter == 0 {
 			s.RetryAfter = serverPause
 		}
@@ -185,7 +185,7 @@ func (e *apiError) sendError() *channel.SendError {
 	return s
 }
 
-// reasonFor is the reason of any error of a call.
+// reasonFor returns the reason of any error of a call.
 func reasonFor(err error) string {
 	if e, ok := errors.AsType[*apiError](err); ok {
 		return e.reason

@@ -23,7 +23,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// storyteller is an agent that follows instructions: `think 20s TEXT` takes so long, `fail` fails, everything else is answered at once.
+// storyteller is an agent that follows instructions: `think 20s TEXT` takes that long, `fail` fails, everything else is answered at once.
 type storyteller struct {
 	mu    sync.Mutex
 	calls []agent.Request
@@ -61,7 +61,7 @@ func (s *storyteller) Run(ctx context.Context, req agent.Request, emit func(agen
 	return agent.Result{Text: "You said: **" + text + "**", StopReason: "stop"}, nil
 }
 
-// home is the whole way: fake Telegram, the channel, a dispatcher, a store. The process can end and begin again on the same store.
+// home is the whole path: fake Telegram, the channel, a dispatcher, a store. The process can end and restart on the same store.
 type home struct {
 	t         *testing.T
 	srv       *testtelegram.Server
@@ -145,7 +145,7 @@ func (h *home) begin() {
 	after(time.Second)
 }
 
-// end drains the process as a stop does; crash leaves without a word.
+// end drains the process as a stop does; crash ends it without a drain.
 func (h *home) end() {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), 10*time.Second)
@@ -182,8 +182,8 @@ func (h *home) wantLast(what string, chatID int64, part string) {
 	}
 }
 
-// TestAnEvening follows a person through an evening with the bot: let in, answered, stopped, through an outage of the store, a flood, a
-// restart in the middle of an answer, and into a group.
+// TestAnEvening plays one person's conversation with the bot: pairing, answers, a stop, an outage of the store, a flood, a restart in
+// the middle of an answer, and a group.
 func TestAnEvening(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestAnEvening(t *testing.T) {
 			t.Errorf("the answer is not formatted: %q", all[len(all)-1].HTML)
 		}
 
-		// A long answer grows in one message, with the sign of typing beside it, and ends as the answer.
+		// A long answer grows in one message, with the typing indicator, and ends as the answer.
 		before := len(h.srv.Texts(anna))
 		h.srv.Say(anna, anna, "think 10s Done thinking.")
 		after(6 * time.Second)
@@ -230,7 +230,7 @@ func TestAnEvening(t *testing.T) {
 			t.Errorf("typing went on after the answer")
 		}
 
-		// /stop acts at once.
+		// /stop takes effect at once.
 		h.srv.Say(anna, anna, "think 5m This is never said.")
 		after(5 * time.Second)
 		h.srv.Say(anna, anna, "/stop")
@@ -250,7 +250,7 @@ func TestAnEvening(t *testing.T) {
 			t.Errorf("the error was told %d times", n)
 		}
 
-		// The database goes away while she writes. Nothing is lost.
+		// The database is unavailable while she writes. Nothing is lost.
 		h.breakStore(true)
 		h.srv.Say(anna, anna, "Are you still there?")
 		after(8 * time.Second)
@@ -271,7 +271,7 @@ func TestAnEvening(t *testing.T) {
 		after(30 * time.Second)
 		h.wantLast("after the flood", anna, "Patience.")
 
-		// The process is stopped while it answers, and begins again: the turn runs again, and is answered once.
+		// The process is stopped while it answers, and restarts: the turn runs again, and is answered once.
 		h.srv.Say(anna, anna, "think 40s Back again.")
 		after(5 * time.Second)
 		h.end()
@@ -306,8 +306,8 @@ func TestAnEvening(t *testing.T) {
 	})
 }
 
-// TestCrashAtAnyMoment lets the process end without a word at many moments of a conversation. Each message gets its answer, in order; what may
-// be doubled is the answer that was on its way.
+// TestCrashAtAnyMoment ends the process without a drain at many moments of a conversation. Each message is answered, in order; only the answer
+// that was being sent may be sent twice.
 func TestCrashAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,14 +15,14 @@ var ErrToken = errors.New("the token is refused")
 type Standing struct {
 	// Name is the bot's user name.
 	Name string
-	// Webhook is the address to which Telegram delivers; "" = updates are polled.
+	// Webhook is the address to which Telegram delivers; "" means that updates are polled.
 	Webhook string
-	// Problem is Telegram's reason for the last failed delivery; "" = none failed.
+	// Problem is Telegram's reason for the last failed delivery; "" if none failed.
 	Problem string
 }
 
-// Examine asks Telegram whether it knows the bot of cfg, and where it delivers. It changes nothing and may be called while the channel runs. Of
-// cfg it needs the token and the address of the API. transport nil = an own one. No error holds the token.
+// Examine queries Telegram for the bot of cfg and its webhook. It changes nothing and may be called while the channel runs. It uses only the
+// token and the API address of cfg. With a nil transport it makes its own. No error contains the token.
 func Examine(ctx context.Context, cfg Config, transport http.RoundTripper) (Standing, error) {
 	if transport == nil {
 		own := newTransport()

@@ -13,7 +13,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// letIn approves a person without a message.
+// letIn approves the pairing of a person without a message.
 func (h *home) letIn(person int64) {
 	h.t.Helper()
 	made, err := h.st.CreatePairing(h.t.Context(), channel.Peer{Channel: "telegram:123456789", UserID: person, ChatID: person}, "")
@@ -38,7 +38,7 @@ func (h *home) people(n int) []int64 {
 	return all
 }
 
-// answers lets each person ask once, ten a second, and returns how long each waited for the answer, sorted.
+// answers sends one question of each person, ten a second, and returns how long each waited for the answer, sorted.
 func (h *home) answers(people []int64, question string) []time.Duration {
 	h.t.Helper()
 	asked := map[int64]time.Time{}
@@ -65,7 +65,8 @@ func (h *home) answers(people []int64, question string) []time.Duration {
 
 func p99(sorted []time.Duration) time.Duration { return sorted[len(sorted)*99/100] }
 
-// TestOnePersonsFloodIsTheirOwn: one person writes a thousand messages a minute; a hundred others wait at most twice as long as without.
+// TestOnePersonsFloodIsTheirOwn: one person writes a thousand messages a minute; a hundred other people wait at most twice as long as without the
+// flood.
 func TestOnePersonsFloodIsTheirOwn(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -133,7 +134,8 @@ func TestACooldownOfOneChatDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestAWaitingMessageIsSeen: a message that waits behind another turn gets a sign after a moment, one that is answered at once gets none.
+// TestAWaitingMessageIsSeen: a message that waits for another turn receives a reaction after a moment; a message that is answered at once receives
+// none.
 func TestAWaitingMessageIsSeen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -158,7 +160,7 @@ func TestAWaitingMessageIsSeen(t *testing.T) {
 	})
 }
 
-// TestACooldownOfTheBotUsesUpNoAttempts: Telegram asks to wait for the whole bot; messages are tried again after the cooldown, and not before.
+// TestACooldownOfTheBotUsesUpNoAttempts: Telegram asks the whole bot to wait; messages are retried after the cooldown, and not before.
 func TestACooldownOfTheBotUsesUpNoAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -182,7 +184,7 @@ func TestACooldownOfTheBotUsesUpNoAttempts(t *testing.T) {
 	})
 }
 
-// TestGroupStopOwn: where people may stop their own turns only, a /stop of another person finds nothing.
+// TestGroupStopOwn: if people may stop only their own turns, a /stop of another person finds no turn.
 func TestGroupStopOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -191,7 +193,7 @@ func TestGroupStopOwn(t *testing.T) {
 		h.begin()
 		say := func(who int64, text string) {
 			h.srv.Say(group, who, "@lane_bot "+text, testtelegram.Mentioning(9))
-			after(10 * time.Second) // a group takes one message in three seconds, and the growing answer is one of them
+			after(10 * time.Second) // a group accepts one message in three seconds, and each edit of the preview counts as one
 		}
 		say(anna, "/stop")
 		h.wantLast("with nothing there", group, "nothing to stop")

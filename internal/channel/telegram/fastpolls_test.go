@@ -13,7 +13,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// answerTime is how long the servers of these tests take for an answer that they should have waited with.
+// answerTime is the time after which the servers of these tests answer polls that they should hold.
 const answerTime = 600 * time.Microsecond
 
 // insteadOf answers getUpdates itself; everything else reaches the fake server.
@@ -33,8 +33,8 @@ func (i *insteadOf) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
-// TestAnswersThatComeTooFastArePaced counts the polls of a minute from servers that do not wait, each in its own way. The first three answers cost
-// no wait; from there on there is one poll a second.
+// TestAnswersThatComeTooFastArePaced counts the polls of a minute of servers that do not hold polls, in different ways. The first three answers
+// cost no wait; after them the bot polls once a second.
 func TestAnswersThatComeTooFastArePaced(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -83,7 +83,7 @@ func TestAnswersThatComeTooFastArePaced(t *testing.T) {
 	}
 }
 
-// TestAServerWithoutLongPollsIsPolledEachSecond: a message arrives within one second of it.
+// TestAServerWithoutLongPollsIsPolledEachSecond: a message arrives within one second.
 func TestAServerWithoutLongPollsIsPolledEachSecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestAServerWithoutLongPollsIsPolledEachSecond(t *testing.T) {
 	})
 }
 
-// TestUpdatesInQuickSuccessionAreNotPaced: an answer with something new in it is never followed by a pause.
+// TestUpdatesInQuickSuccessionAreNotPaced: no pause follows an answer with a new update.
 func TestUpdatesInQuickSuccessionAreNotPaced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// One person could fill the disk: 20 albums a minute of ten files of 20 MB each.
+// Without a bound one person could fill the disk: 20 albums a minute of ten files of 20 MB each.
 func TestTheFilesOfOnePersonAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestTheFilesOfOnePersonAreBoundedInBytes(t *testing.T) {
 	})
 }
 
-// A try that failed for the disk does not take the bytes again.
+// A retry after a failure of the disk does not count the bytes again.
 func TestAFileThatIsTriedAgainIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

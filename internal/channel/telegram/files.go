@@ -26,14 +26,14 @@ const (
 	maxDownloadPause = 5 * time.Second
 )
 
-// errDisk: the file cannot be saved here. The cause is this host and not the update.
+// errDisk means that the file cannot be saved here. The cause is this host and not the update.
 var errDisk = errors.New("an attachment cannot be saved on this machine's disk")
 
-// attachments downloads the files of messages into a directory that they cannot leave. Their paths are made of numbers that Telegram assigned; the
-// name that a person chose is shown and never used as a path. The same update gets the same paths, so an update that comes again leaves no second
-// copy. It is safe for concurrent use.
+// attachments downloads the files of messages into a directory that they cannot leave. Their paths consist of numbers that Telegram assigned; the
+// name that a person chose is shown and never used as a path. A repeated update has the same paths and leaves no second copy. It is safe for
+// concurrent use.
 type attachments struct {
-	root  *os.Root // nil = attachments are switched off
+	root  *os.Root // nil means attachments are switched off
 	dir   string   // below root
 	limit int64    // bytes of one file
 	api   *client
@@ -47,7 +47,7 @@ type file struct {
 	size           int64
 }
 
-// fileOf finds the file of a message; of a photo the largest size.
+// fileOf returns the file of a message; for a photo, that of the largest size.
 func fileOf(m *tgbotapi.Message) (file, bool) {
 	switch {
 	case len(m.Photo) > 0:
@@ -75,8 +75,9 @@ func orElse(s, fallback string) string {
 	return s
 }
 
-// save downloads a file to a path made of key. within bounds the download and can end before ctx. When there is no file, note is the reason for the
-// person: it is too large, or cannot be fetched. An error is the end of ctx, or errDisk: the update must be tried again then, else the file is lost.
+// save downloads a file to a path made of key. within bounds the download and can end before ctx. If no file was saved, note is the reason for the
+// person: it is too large, or cannot be fetched. An error is the end of ctx, or errDisk: the update must then be retried, otherwise the file is
+// lost.
 func (s *attachments) save(ctx, within context.Context, f file, key string) (a chat.Attachment, note string, err error) {
 	shown := chat.FileName(f.name)
 	switch {
@@ -108,7 +109,7 @@ func tooLarge(name string, limit int64) string {
 	return fmt.Sprintf("%s is larger than %d MB and was left out", name, limit>>20)
 }
 
-// ending is the ending of a name if it is harmless, else "". Programs choose by it how to read a file.
+// ending returns the extension of a name if it is harmless, otherwise "". Programs choose by it how to read a file.
 func ending(name string) string {
 	ext := strings.ToLower(path.Ext(name))
 	if len(ext) < 2 || len(ext) > 9 || strings.ContainsFunc(ext[1:], func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }) {
@@ -128,7 +129,7 @@ func cleanKind(s string) string {
 	return s
 }
 
-// fetch downloads a file. It repeats attempts that may succeed later until ctx is over, and obeys the times that Telegram asks to wait.
+// fetch downloads a file. It repeats attempts that may succeed later until ctx is done, and honours the waits that Telegram asks for.
 func (s *attachments) fetch(ctx context.Context, id, name string) (int64, error) {
 	var n int64
 	err := retry.Do(ctx, retry.Options{Policy: retry.Policy{Base: minDownloadPause, Max: maxDownloadPause}, Retryable: passing, After: asked},
@@ -159,7 +160,7 @@ func (s *attachments) attempt(ctx context.Context, id, name string) (int64, erro
 	return s.write(name, func(w io.Writer) (int64, error) { return s.api.download(ctx, found.FilePath, s.limit, w) })
 }
 
-// write writes a file beside its path and renames it when it is whole.
+// write writes a temporary file next to the path and renames it when it is complete.
 func (s *attachments) write(name string, fill func(io.Writer) (int64, error)) (n int64, err error) {
 	part := name + ".part"
 	f, err := s.root.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
@@ -181,7 +182,7 @@ func (s *attachments) write(name string, fill func(io.Writer) (int64, error)) (n
 	return 0, errors.Join(err, s.root.Remove(part))
 }
 
-// onDisk keeps the error of its writer: [io.Copy] does not report which side has failed.
+// onDisk records the error of its writer: [io.Copy] does not report which side has failed.
 type onDisk struct {
 	f   io.Writer
 	err error

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// previewBytes is how much of a long answer is rendered each time to show one message of it: enough for its 4096 units with their markup.
+	// previewBytes is how much of a long answer is rendered for one preview message: enough for its 4096 units with their markup.
 	previewBytes = 32 << 10
-	// stepEvery is how often the time of a step is shown again.
+	// stepEvery is how often the time of a step is updated.
 	stepEvery = 10 * time.Second
-	// maxStep bounds the name of a step in bytes, lineUnits its line with the blank line before it.
+	// maxStep bounds the name of a step in bytes; lineUnits bounds its line with the blank line before it.
 	maxStep   = 80
 	lineUnits = 160
 )
 
-// frame is what a preview shows at one time: the text of the answer, and a line below it of what the agent does, "" = none.
+// frame is what a preview shows at one time: the text of the answer, and below it a line about the current step, "" if none.
 type frame struct{ text, line string }
 
-// frameOf is what a preview shows now, and how long it shows this unless its state changes; 0 = for ever.
+// frameOf returns what a preview shows now, and how long it shows this unless its state changes; 0 means forever.
 func (p *previews) frameOf(v *preview) (f frame, until time.Duration) {
 	p.mu.Lock()
 	now := v.now
@@ -35,7 +35,7 @@ func (p *previews) frameOf(v *preview) (f frame, until time.Duration) {
 	return frame{now.Text, lineOf(now, shown)}, shown + stepEvery - took
 }
 
-// lineOf is the line of a step: "go test… 40 s, 3 tools".
+// lineOf returns the line of a step: "go test… 40 s, 3 tools".
 func lineOf(p channel.Preview, took time.Duration) string {
 	var figures []string
 	switch {
@@ -54,7 +54,7 @@ func lineOf(p channel.Preview, took time.Duration) string {
 	return strings.TrimSpace(name + "… " + strings.Join(figures, ", "))
 }
 
-// begin is the beginning of the text that one message shows, with the line below it; false = there is nothing to show.
+// begin returns the first part of the text, as much as one message shows, with the line below it; false if nothing is to be shown.
 func (f frame) begin() (chunk, bool) {
 	chunks := f.chunks(chat.Cut(f.text, previewBytes))
 	if len(chunks) == 0 {
@@ -63,8 +63,8 @@ func (f frame) begin() (chunk, bool) {
 	return f.below(chunks[0]), true
 }
 
-// end is the part of the text that a draft shows: its end, because that is new. The text before it is left out in steps of [previewBytes], so that the
-// first line does not change each second. A block of code that began before is opened again.
+// end returns the part of the text that a draft shows: its end, because that is new. Earlier text is left out in steps of [previewBytes], so that the
+// first line does not change each second. A code block that began earlier is opened again.
 func (f frame) end() (chunk, bool) {
 	text := f.text
 	if from := (len(text)/previewBytes - 1) * previewBytes; from > 0 {
@@ -82,7 +82,7 @@ func (f frame) end() (chunk, bool) {
 	return f.below(chunks[len(chunks)-1]), true
 }
 
-// chunks are the messages of an answer that leave room for the line.
+// chunks returns the messages of an answer, with room for the line.
 func (f frame) chunks(text string) []chunk {
 	if f.line == "" {
 		return render(text).chunks(maxUnits)
@@ -90,12 +90,12 @@ func (f frame) chunks(text string) []chunk {
 	return render(text).chunks(maxUnits - lineUnits)
 }
 
-// alone is the line without an answer.
+// alone returns the line without an answer.
 func (f frame) alone() (chunk, bool) {
 	return chunk{html: "<i>" + escape(f.line) + "</i>", plain: f.line}, f.line != ""
 }
 
-// below is a part of the text with the line below it.
+// below returns a part of the text with the line below it.
 func (f frame) below(part chunk) chunk {
 	if f.line != "" {
 		part.html = strings.TrimRight(part.html, "\n") + "\n\n<i>" + escape(f.line) + "</i>"

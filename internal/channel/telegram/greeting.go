@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// greetEvery is the least time between two greetings of one chat.
+	// greetEvery is the shortest time between two greetings of one chat.
 	greetEvery = time.Minute
-	// greetingLife is how long a greeting that was not delivered is kept: shorter than its code is valid.
+	// greetingLife is how long a greeting that was not delivered is kept: less than the validity of its code.
 	greetingLife = channel.PairingLife - 10*time.Minute
 )
 
-// greeter answers people whom nothing admits, with a pairing code or with the reason. Nothing else is made of their messages: no session, no row of
+// greeter answers people who are not admitted, with a pairing code or with the reason. Their messages have no other effect: no session, no row of
 // the inbox, no call of a model.
 type greeter struct {
 	allowlist bool // the policy is a list, so there are no codes
@@ -29,12 +29,12 @@ type greeter struct {
 	obs       Observer
 	log       *slog.Logger
 
-	sent *ttlMap // chats that got a greeting
-	// unsent are greetings by chat that Telegram did not accept. The next message of the chat gets the same text, and so the same code.
+	sent *ttlMap // chats that received a greeting
+	// unsent are greetings by chat that Telegram did not accept. The next message of the chat is answered with the same text, and so the same code.
 	unsent *ttlMap
 }
 
-// greet sends at most one greeting a minute to a chat. Only one that Telegram has accepted counts.
+// greet sends at most one greeting a minute to a chat. Only a greeting that Telegram has accepted counts.
 func (g *greeter) greet(ctx context.Context, from *tgbotapi.User, to address) error {
 	g.obs.Update("refused")
 	key := number(to.chat)
@@ -57,7 +57,7 @@ func (g *greeter) greet(ctx context.Context, from *tgbotapi.User, to address) er
 	return nil
 }
 
-// text is the greeting of a person. It creates the code.
+// text returns the greeting for a person. It creates the code.
 func (g *greeter) text(ctx context.Context, from *tgbotapi.User, to address) (string, error) {
 	if g.allowlist {
 		return fmt.Sprintf("This bot talks to people on its list only. To be put there, give its operator your number: %d.", from.ID), nil

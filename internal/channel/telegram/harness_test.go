@@ -44,7 +44,7 @@ type bot struct {
 	cancel  context.CancelFunc
 	ended   chan error
 	claims  claims
-	alive   atomic.Pointer[error] // what the receiver answers; nil = it is alive
+	alive   atomic.Pointer[error] // what the receiver answers; nil means that it is alive
 
 	mu     sync.Mutex
 	got    []chat.Message
@@ -86,7 +86,7 @@ type setup struct {
 	cfg  telegram.Config
 	deps telegram.Deps
 	srv  testtelegram.Config
-	// network stands between the bot and its Telegram; nil = nothing does.
+	// network wraps the transport between the bot and its Telegram; may be nil.
 	network func(http.RoundTripper) http.RoundTripper
 }
 
@@ -144,7 +144,7 @@ func (b *bot) Alive() error {
 	return nil
 }
 
-// Lease is the store's answer to who may poll.
+// Lease implements channel.Receiver with the state of the test.
 func (b *bot) Lease(context.Context, string) (bool, error) {
 	b.mu.Lock()
 	f := b.lease
@@ -213,7 +213,7 @@ func (b *bot) noToken(where, text string) {
 	}
 }
 
-// breakRecords makes every operation on the records fail; nil mends them.
+// breakRecords makes every operation on the records fail; nil makes them work again.
 func (b *bot) breakRecords(err error) {
 	if err == nil {
 		b.fault.Store(nil)
@@ -236,14 +236,14 @@ func (b *bot) texts() []string {
 	return out
 }
 
-// receivedAt is the time at which a message came.
+// receivedAt returns the time at which a message was received.
 func (b *bot) receivedAt(i int) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.gotAt[i]
 }
 
-// fail makes the next offers end with these errors; nil = that one works.
+// fail makes the next offers end with these errors; a nil error means success.
 func (b *bot) fail(errs ...error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -263,7 +263,7 @@ func (b *bot) clearFailures() {
 	b.errs = nil
 }
 
-// after lets virtual time go by.
+// after advances virtual time.
 func after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -278,14 +278,14 @@ func (b *bot) send(id string, target chat.Target, text string) (chat.Sent, error
 	return b.ch.Send(b.t.Context(), b.claims.known(r), b.claims.of(id))
 }
 
-// claims are the claims of replies and what has arrived of them, as the outbox has them.
+// claims has the claims of replies and their progress, as the outbox has them.
 type claims struct {
 	mu    sync.Mutex
 	by    map[string]string
-	check func() error // nil = every claim holds
+	check func() error // nil means that every claim is valid
 }
 
-// known is a reply with what has arrived of it.
+// known returns a reply with its progress.
 func (c *claims) known(r chat.Reply) chat.Reply {
 	c.mu.Lock()
 	defer c.mu.Unlock()

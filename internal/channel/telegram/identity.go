@@ -6,7 +6,7 @@ import (
 	"laneway/internal/channel"
 )
 
-// identity is how the bot is known. It is safe for concurrent use.
+// identity has the id and the names of the bot. It is safe for concurrent use.
 type identity struct {
 	bot  int64  // Telegram's id of the bot
 	name string // of the channel: `telegram:<bot id>`
@@ -14,7 +14,7 @@ type identity struct {
 	user atomic.Pointer[string]
 }
 
-// username is the bot's user name without @, "" until Telegram has answered getMe.
+// username returns the bot's user name without @, "" until Telegram has answered getMe.
 func (i *identity) username() string {
 	if p := i.user.Load(); p != nil {
 		return *p
@@ -22,7 +22,7 @@ func (i *identity) username() string {
 	return ""
 }
 
-// peer is a person in a chat of this bot.
+// peer returns a person in a chat of this bot.
 func (i *identity) peer(userID, chatID int64) channel.Peer {
 	return channel.Peer{Channel: i.name, UserID: userID, ChatID: chatID}
 }

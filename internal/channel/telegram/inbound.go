@@ -19,7 +19,7 @@ const scope = "operator.write"
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-// inboundConfig are the settings of [Config] about messages that come in.
+// inboundConfig are the settings of [Config] for incoming messages.
 type inboundConfig struct {
 	agent, groupStop string
 	userRate         int
@@ -43,7 +43,7 @@ type inbound struct {
 	recent     *recentMessages
 	limits     *userLimits // messages
 	fileBytes  *userLimits // bytes of files
-	// receiver is where messages go; it returns nil while the channel does not run.
+	// receiver returns the receiver of messages, nil while the channel does not run.
 	receiver func() channel.Receiver
 	obs      Observer
 	log      *slog.Logger
@@ -98,7 +98,8 @@ func (in *inbound) message(ctx context.Context, parts []update) error {
 	return in.offer(ctx, u, messageRef{to: to, message: m.MessageID}, content)
 }
 
-// early applies the limit of the sender, the rule of the group for /stop, and the channel's own command. settled = there is no message to pass on.
+// early applies the limit of the sender, the rule of the group for /stop, and the channel's own command. settled means that no message is to be
+// passed on.
 func (in *inbound) early(ctx context.Context, u update, to address) (settled bool, err error) {
 	word, args, isCommand := in.words.parse(textOf(u.message))
 	isStop := isCommand && (word == "stop" || word == "stopall")
@@ -123,8 +124,8 @@ func (in *inbound) early(ctx context.Context, u update, to address) (settled boo
 	return false, nil
 }
 
-// adminsOnly refuses the command of a person who is no administrator of the group, also when Telegram cannot be asked. When Telegram asks to wait,
-// that is the error: the command is handled after the wait.
+// adminsOnly refuses the command of a person who is not an administrator of the group, also when Telegram cannot be reached. When Telegram asks to
+// wait, it returns that error: the command is handled after the wait.
 func (in *inbound) adminsOnly(ctx context.Context, u update, to address, refusal string) (settled bool, err error) {
 	admin, err := in.access.isAdmin(ctx, to.chat, u.message.From.ID)
 	if asked(err) > 0 {
@@ -140,15 +141,15 @@ func (in *inbound) adminsOnly(ctx context.Context, u update, to address, refusal
 	return !admin, nil
 }
 
-// pressed turns the press of a button into the message that the button stands for. It answers every press, else the button shows progress for ever.
-// The access rules of typed messages hold. The set of buttons is used up by a press that they allow, before the message is durable: see memo.
+// pressed turns the press of a button into the message of the button. It answers every press, otherwise the button would show progress forever. The
+// access rules of typed messages apply. The set of buttons is used up by a press that they allow, before the message is durable: see memo.
 func (in *inbound) pressed(ctx context.Context, u update) error {
 	p := u.press
 	if p.From == nil || p.Message == nil || p.Message.Chat == nil {
 		in.obs.Update("ignored")
 		return nil
 	}
-	if done := u.memo.content; done != nil { // the button is used up, but the store did not take the message
+	if done := u.memo.content; done != nil { // the button is used up, but the store did not accept the message
 		return in.offerPress(ctx, u, *done)
 	}
 	who, err := in.access.judge(ctx, p.From, p.Message.Chat)
@@ -189,7 +190,7 @@ func (in *inbound) refusePress(ctx context.Context, u update, reason string) {
 	in.signs.answerPress(ctx, u.press.ID, reason)
 }
 
-// offerPress passes the message of a press on, and then removes the buttons.
+// offerPress passes the message of a press to the receiver, and then removes the buttons.
 func (in *inbound) offerPress(ctx context.Context, u update, content chat.Content) error {
 	at := messageRef{to: address{chat: u.chat, thread: u.thread}, message: u.press.Message.MessageID}
 	if err := in.offer(ctx, u, at, content); err != nil {
@@ -214,7 +215,7 @@ func (in *inbound) offer(ctx context.Context, u update, at messageRef, content c
 	return in.received(ctx, at.to, r, err)
 }
 
-// compose makes the message of an update. Its idempotency key is the number of the update, so an update that comes again makes no second message.
+// compose makes the message of an update. Its idempotency key is the number of the update, so a repeated update makes no second message.
 func (in *inbound) compose(u update, to address, content chat.Content) (chat.Message, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -232,7 +233,7 @@ func (in *inbound) compose(u update, to address, content chat.Content) (chat.Mes
 	}, nil
 }
 
-// received evaluates the result of Receive. A refusal settles the update, and its person gets a note; a failure that passes does not settle it.
+// received evaluates the result of Receive. A refusal settles the update, and its sender receives a note; a temporary failure does not settle it.
 func (in *inbound) received(ctx context.Context, to address, r chat.Receipt, err error) error {
 	var app *chat.Error
 	switch {

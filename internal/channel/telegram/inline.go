@@ -55,7 +55,7 @@ func (w *walker) inline(n ast.Node, depth int) {
 	}
 }
 
-// leaves writes an inline that nests too deep without its structure: its texts in their order, and the addresses of its links.
+// leaves writes an inline that nests too deep without its structure: its text in order, and the addresses of its links.
 func (w *walker) leaves(top ast.Node) {
 	each(top, func(n ast.Node) bool {
 		if n.FirstChild() != nil && n.Kind() != ast.KindCodeSpan {
@@ -89,7 +89,7 @@ func (w *walker) codeSpan(n *ast.CodeSpan) {
 	}
 }
 
-// link writes a link that Telegram opens; the address of any other is shown behind its text.
+// link writes a link that Telegram opens; the address of any other link is shown after its text.
 func (w *walker) link(to string, label func()) {
 	to = strings.TrimSpace(to)
 	before := w.text.Len()
@@ -148,8 +148,8 @@ type bufWriter struct{ *bytes.Buffer }
 // Available implements util.BufWriter of goldmark.
 func (bufWriter) Available() int { return 4096 }
 
-// Buffered is 0: nothing waits to be flushed.
+// Buffered returns 0: nothing is buffered here.
 func (bufWriter) Buffered() int { return 0 }
 
-// Flush has nothing to do.
+// Flush does nothing.
 func (bufWriter) Flush() error { return nil }

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// maxTries is how often an update that fails for a reason of its own is tried before it is parked.
+	// maxTries is how often an update that fails because of its content is tried before it is parked.
 	maxTries = 3
-	// minUpdatePause and maxUpdatePause bound the wait between two tries.
+	// minUpdatePause and maxUpdatePause bound the wait between two attempts.
 	minUpdatePause = 250 * time.Millisecond
 	maxUpdatePause = 5 * time.Second
-	// albumGap is the longest time between two parts of an album, maxAlbum their largest number.
+	// albumGap is the longest time between two parts of an album; maxAlbum is their largest number.
 	albumGap = time.Second
 	maxAlbum = 10
 	// maxOpen is the largest number of unfinished updates of a webhook; polling never has more than one batch.
@@ -34,8 +34,8 @@ var (
 
 // handler works on updates.
 type handler interface {
-	// handle works on one update, or on the parts of one album. It returns nil when the update is settled: the message is durable, or there is a
-	// reason to do nothing. It may be called again for the same update.
+	// handle works on one update, or on the parts of one album. It returns nil when the update is settled: the message is durable, or nothing is
+	// to be done. It may be called again for the same update.
 	handle(ctx context.Context, parts []update) error
 	// urgent reports whether an update may overtake the earlier ones of its chat.
 	urgent(u update) bool
@@ -44,18 +44,18 @@ type handler interface {
 // task is one update on its way through the intake.
 type task struct {
 	update
-	// webhook: a failure is the answer to the delivery instead of being tried again here.
+	// webhook is true when a failure is returned as the answer to the delivery, and not retried here.
 	webhook bool
 	done    chan struct{} // closed when err is set
 	err     error
-	// endDownloads ends the downloads of the update. deadline calls it while there is a backlog; nil = not. See boundOldest.
+	// endDownloads ends the downloads of the update. deadline calls it; it is set only while there is a backlog, see boundOldest.
 	endDownloads context.CancelCauseFunc
 	deadline     *time.Timer
 }
 
-// intake works on updates: in order within a chat, concurrently between chats, so that a slow download delays one chat alone. It knows which updates
-// are not finished, and so the offset that may be confirmed: Telegram forgets the updates before it. An urgent command leaves the order of
-// its chat when the updates before it take long: see overtake.
+// intake works on updates: in order within a chat, concurrently between chats, so that a slow download delays one chat alone. It records which
+// updates are not finished, and so the offset that may be confirmed: Telegram deletes the updates before it. An urgent command leaves the order of
+// its chat when earlier updates take long: see overtake.
 //
 // It owns one goroutine for each chat with unfinished updates, and one for each urgent command that waits; close waits for them. The lock is not held
 // while an update is handled.
@@ -71,20 +71,20 @@ type intake struct {
 	chats   map[int64]*chatQueue
 	pending map[int]*task // not finished, by update id
 	order   []int         // ids of polled updates as they came; finished ones at the front are removed
-	ended   map[int]bool  // finished: those behind an unfinished one, and the last ones before it
+	ended   map[int]bool  // finished: those after an unfinished one, and the last ones before it
 	past    []int         // ids in ended that are before order: a poll that was under way may return them once more
-	next    int           // behind the last id that was removed from order
+	next    int           // after the last id that was removed from order
 	done    chan struct{} // capacity 1: an update was finished
-	down    bool          // the store could not be reached by the last try
+	down    bool          // the last attempt could not reach the store
 }
 
-// chatQueue is the updates of one chat that wait for their turn.
+// chatQueue has the waiting updates of one chat.
 type chatQueue struct {
 	tasks []*task
 	wake  chan struct{} // capacity 1: look again
 }
 
-// open starts the intake for one life of Run. It forgets an earlier life: Telegram returns what was not confirmed.
+// open starts the intake for one call of Run. It drops the state of an earlier call: Telegram returns what was not confirmed.
 func (in *intake) open(ctx context.Context) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -100,8 +100,8 @@ func (in *intake) close() {
 	in.wg.Wait()
 }
 
-// take queues a batch of polled updates and skips known ones. An update that cannot be read is parked. It returns the highest number that was not
-// known, 0 = none.
+// take queues a batch of polled updates and skips known ones. An update that cannot be read is parked. It returns the highest new number, 0 if
+// none.
 func (in *intake) take(ctx context.Context, raws []json.RawMessage) (highest int) {
 	for _, raw := range raws {
 		u, err := decode(raw)
@@ -144,7 +144,7 @@ func (in *intake) deliver(u update) (*task, error) {
 	return t, nil
 }
 
-// register records a polled update as unfinished; false = it is known already.
+// register records a polled update as unfinished; false if it is already known.
 func (in *intake) register(t *task) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -156,8 +156,8 @@ func (in *intake) register(t *task) bool {
 	return true
 }
 
-// enqueue puts a task behind those of its chat. It starts the goroutine of the chat, which ends with the last task of the queue; an urgent command
-// gets a goroutine of its own when it would have to wait. The mutex is held, and the context of open is set.
+// enqueue adds a task to the queue of its chat. It starts the goroutine of the chat, which ends with the last task of the queue; an urgent command
+// that would have to wait has a separate goroutine. The mutex is held, and the context of open is set.
 func (in *intake) enqueue(t *task) {
 	t.fetch, t.endDownloads = context.WithCancelCause(in.ctx)
 	in.boundOldest()
@@ -196,8 +196,8 @@ func (in *intake) settle(ctx context.Context, tasks []*task) {
 	}
 }
 
-// nextOf takes the next update of a chat with the further parts of its album; none = the queue is empty and removed. At the end of Run the rest of
-// the queue stays unconfirmed.
+// nextOf takes the next update of a chat with the further parts of its album; it returns none when the queue is empty and removed. At the end of Run
+// the rest of the queue stays unconfirmed.
 func (in *intake) nextOf(ctx context.Context, chatID int64, q *chatQueue) []*task {
 	in.mu.Lock()
 	if ctx.Err() != nil {
@@ -253,7 +253,7 @@ func (in *intake) part(ctx context.Context, q *chatQueue, album string) (part *t
 }
 
 // try works on an update until it is settled; an error means that it is not. Temporary failures are repeated as long as they last. An update that fails
-// for another reason is parked after maxTries, because it would delay its chat, and the offset, for ever.
+// for another reason is parked after maxTries, because it would delay its chat, and the offset, forever.
 func (in *intake) try(ctx context.Context, tasks []*task) error {
 	failures := 0
 	return retry.Do(ctx, retry.Options{
@@ -265,7 +265,7 @@ func (in *intake) try(ctx context.Context, tasks []*task) error {
 	}, func(ctx context.Context) error {
 		err := in.handle(ctx, tasks)
 		passes := temporary(err)
-		// A /stop is accepted while the gateway drains, and text while the disk takes no files: fetching goes on.
+		// A /stop is accepted while the gateway drains, and text while the disk accepts no files: fetching continues.
 		in.setDown(passes && asked(err) == 0 && !errors.Is(err, chat.ErrDraining) && !errors.Is(err, errDisk))
 		if err == nil || passes || ctx.Err() != nil {
 			return err
@@ -299,13 +299,13 @@ func (in *intake) handle(ctx context.Context, tasks []*task) (err error) {
 	return in.handler.handle(ctx, parts)
 }
 
-// park gives up an update. It is confirmed like any other, and the log is the only trace of it.
+// park gives up an update. It is confirmed like any other, and recorded only in the log.
 func (in *intake) park(ctx context.Context, id int, err error) {
 	in.obs.Update("parked")
 	in.log.ErrorContext(ctx, "an update was put aside", "update_id", id, "err", in.clean(err.Error()))
 }
 
-// finish marks a task as settled and moves the offset behind every settled update at the front.
+// finish marks a task as settled and moves the offset past every settled update at the front.
 func (in *intake) finish(t *task, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -335,8 +335,8 @@ func (in *intake) finish(t *task, err error) {
 	wake(in.done)
 }
 
-// offset is the offset of the next poll: the first update that is not settled, else the one behind the last. 0 = none, which Telegram answers with
-// every update that was not confirmed. Every life begins so: the store recognizes the updates whose messages were accepted before.
+// offset returns the offset of the next poll: the first update that is not settled, otherwise the number after the last one. It is 0 before the
+// first update: Telegram then returns every update that was not confirmed, and the store recognizes those whose messages were accepted before.
 func (in *intake) offset() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -353,8 +353,8 @@ func (in *intake) busy() bool {
 	return len(in.order) > 0
 }
 
-// rest waits for busyPause, or until every update is settled. While the store cannot be reached it goes on waiting, because nothing new could be
-// stored.
+// rest waits for busyPause, or until every update is settled. While the store cannot be reached it continues to wait, because nothing new could
+// be stored.
 func (in *intake) rest(ctx context.Context) {
 	t := time.NewTimer(busyPause)
 	defer t.Stop()
@@ -388,7 +388,7 @@ func (in *intake) isDown() bool {
 	return in.down
 }
 
-// wake sends to a channel of capacity one without waiting: a signal that is there already is enough.
+// wake sends to a channel of capacity one without blocking: one pending signal is enough.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -12,7 +12,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// outages are the ways in which Telegram is out of reach; each returns what ends it.
+// outages are the ways in which Telegram cannot be reached; each function returns one that ends the outage.
 var outages = map[string]func(h *home) (end func()){
 	"unreachable": func(h *home) func() {
 		h.line.set(func(context.Context) error {
@@ -34,8 +34,8 @@ var outages = map[string]func(h *home) (end func()){
 	},
 }
 
-// TestAfterAnOutageEverythingThatWaitsGoesOut: answers that could not be sent for half an hour are there fifteen seconds after its end, in order; only
-// the chat with the longer cooldown waits.
+// TestAfterAnOutageEverythingThatWaitsGoesOut: answers that could not be sent for half an hour arrive within fifteen seconds after its end, in order;
+// only the chat with the longer cooldown waits.
 func TestAfterAnOutageEverythingThatWaitsGoesOut(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -86,7 +86,8 @@ func TestAfterAnOutageEverythingThatWaitsGoesOut(t *testing.T) {
 	}
 }
 
-// TestAnOutageUsesUpNoAttempts: ten hours without Telegram, or sixty times a 429, lose no answer; one of yesterday is given up, with the reason.
+// TestAnOutageUsesUpNoAttempts: ten hours without Telegram, or sixty times a 429, lose no answer; an answer of the day before is given up, with the
+// reason.
 func TestAnOutageUsesUpNoAttempts(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -95,7 +96,7 @@ func TestAnOutageUsesUpNoAttempts(t *testing.T) {
 	for name, begin := range outages {
 		for _, hours := range []int{10, 25} {
 			if hours == 25 && name != "unreachable" {
-				continue // how it ends is no matter of how it began
+				continue // the end does not depend on the kind of outage
 			}
 			t.Run(fmt.Sprintf("%s for %d hours", name, hours), func(t *testing.T) {
 				t.Parallel()

@@ -11,11 +11,11 @@ import (
 	"laneway/internal/retry"
 )
 
-// What Telegram allows: 30 messages in a second for a bot, one a second in a chat, 20 a minute in a group.
+// The limits of Telegram: 30 messages in a second for a bot, one a second in a chat, 20 a minute in a group.
 const (
 	botLimit   = 30
 	groupLimit = 20
-	// patience is how long a message waits here. One that would wait longer returns to the outbox with the time that is left.
+	// patience is how long a message waits here. A message that would wait longer returns to the outbox with the remaining time.
 	patience = 4 * time.Second
 	// botReserve and groupReserve are the parts of the limits that previews and signs leave for messages.
 	botReserve   = 5
@@ -24,10 +24,10 @@ const (
 	maxChats = 10_000
 )
 
-// anyChat is the id of no chat: a call that concerns no chat, and a cooldown of the whole bot.
+// anyChat is the chat id for a call that concerns no chat, and for a cooldown of the whole bot.
 const anyChat = 0
 
-// window allows so many events in any span of time, wherever the span begins. It remembers the events themselves, so it is exact.
+// window allows a number of events in any span of time, wherever the span begins. It keeps the times of the events themselves, so it is exact.
 type window struct {
 	span  time.Duration
 	times []time.Time // the last ones, a ring
@@ -38,7 +38,7 @@ func newWindow(limit int, span time.Duration) *window {
 	return &window{span: span, times: make([]time.Time, limit)}
 }
 
-// free is when the next event may be if further ones are to fit as well; a time in the past means now.
+// free returns when the next event may happen if further ones are to fit as well; a time in the past means now.
 func (w *window) free(further int) time.Time { return w.times[(w.at+further)%len(w.times)].Add(w.span) }
 
 func (w *window) note(now time.Time) {
@@ -46,9 +46,9 @@ func (w *window) note(now time.Time) {
 	w.at = (w.at + 1) % len(w.times)
 }
 
-// limiter keeps the bot below Telegram's limits, and has the one memory of cooldowns: until when no call may be made for a chat, or for the whole
-// bot, because Telegram asked to wait (retry_after). The client records each cooldown and refuses calls before its end; messages are planned around
-// it. It is safe for concurrent use, and its lock is never held during a wait.
+// limiter keeps the bot below Telegram's limits. It alone records cooldowns: until when no call may be made for a chat, or for the whole bot,
+// because Telegram asked to wait (retry_after). The client records each cooldown and refuses calls before its end; messages are scheduled after it.
+// It is safe for concurrent use, and its lock is never held during a wait.
 type limiter struct {
 	mu    sync.Mutex
 	bot   *window
@@ -66,7 +66,7 @@ func newLimiter() *limiter {
 	return &limiter{bot: newWindow(botLimit, time.Second), chats: map[int64]*chatLimit{}}
 }
 
-// chat is the entry of a chat. The mutex is held.
+// chat returns the entry of a chat. The mutex is held.
 func (l *limiter) chat(id int64, now time.Time) *chatLimit {
 	c := l.chats[id]
 	if c == nil {
@@ -83,8 +83,8 @@ func (l *limiter) chat(id int64, now time.Time) *chatLimit {
 	return c
 }
 
-// forget drops the entries that limit nothing any more. If these are less than a tenth, it drops entries without a cooldown too, and at last any: so
-// a full memory is searched once per tenth of new chats, and not for each of them. The mutex is held.
+// forget drops the entries that no longer limit anything. If these are less than a tenth, it drops entries without a cooldown too, and finally any:
+// so a full map is searched once per tenth of new chats, and not for each of them. The mutex is held.
 func (l *limiter) forget(now time.Time) {
 	const enough = maxChats - maxChats/10
 	for _, droppable := range []func(*chatLimit) bool{
@@ -99,7 +99,7 @@ func (l *limiter) forget(now time.Time) {
 	}
 }
 
-// cool starts a cooldown of a chat, or of the bot when chat is anyChat. A longer one that is under way stays.
+// cool starts a cooldown of a chat, or of the bot when chat is anyChat. A longer running cooldown stays.
 func (l *limiter) cool(chat int64, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +112,7 @@ func (l *limiter) cool(chat int64, d time.Duration) {
 	c.until = later(c.until, now.Add(d))
 }
 
-// cooldown is how long no call may be made for a chat, or for none (anyChat); 0 = it may be made.
+// cooldown returns how long no call may be made for a chat, or without one (anyChat); 0 means now.
 func (l *limiter) cooldown(chat int64) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +130,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// wait blocks until a message may go to a chat, and counts it. When that takes longer than patience, it returns the time that is left.
+// wait blocks until a message may go to a chat, and counts it. When that takes longer than patience, it returns the remaining time.
 func (l *limiter) wait(ctx context.Context, chat int64) *channel.SendError {
 	began := time.Now()
 	for {
@@ -172,7 +172,7 @@ func (c *chatLimit) note(now time.Time) {
 	}
 }
 
-// spare counts a call that may be left out, if it may go now and leaves capacity for messages; false = leave it out. Calls that are no messages
+// spare counts an optional call if it may be made now and leaves capacity for messages; false means to omit it. Calls that are not messages
 // (typing, drafts, the answer to a press) count for the bot and not for the chat.
 func (l *limiter) spare(chat int64, message bool) bool {
 	l.mu.Lock()
@@ -196,7 +196,7 @@ func (l *limiter) spare(chat int64, message bool) bool {
 	return true
 }
 
-// asked is the wait that a failed call asks for; 0 = none.
+// asked returns the wait that a failed call asks for; 0 if none.
 func asked(err error) time.Duration {
 	if e, ok := errors.AsType[*apiError](err); ok {
 		return e.retryAfter

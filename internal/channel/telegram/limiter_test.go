@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The memory of chats is full: entries without a cooldown make space for new chats, and a cooldown that is under way stays.
+// When the map of chats is full, entries without a cooldown make space for new chats, and a running cooldown stays.
 func TestACooldownOutlivesAFullMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestACooldownOutlivesAFullMemory(t *testing.T) {
 	})
 }
 
-// A cooldown of the bot holds for calls of every chat and for those of none; that of a chat holds for its calls alone. The longer one counts.
+// A cooldown of the bot applies to calls for every chat and for no chat; a cooldown of a chat applies to its calls alone. The longer one counts.
 func TestCooldowns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ type ttlEntry struct {
 
 func newTTLMap(ttl time.Duration) *ttlMap { return &ttlMap{ttl: ttl, at: map[string]ttlEntry{}} }
 
-// add puts in a key without a value; false = the key is there already, and keeps its time.
+// add adds a key without a value; false if the key exists, which keeps its expiry.
 func (m *ttlMap) add(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -32,7 +32,7 @@ func (m *ttlMap) add(key string) bool {
 	return true
 }
 
-// has reports whether the key is there.
+// has reports whether the key exists.
 func (m *ttlMap) has(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -40,7 +40,7 @@ func (m *ttlMap) has(key string) bool {
 	return ok
 }
 
-// get is the value of a key, "" = none.
+// get returns the value of a key, "" if none.
 func (m *ttlMap) get(key string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,7 +48,7 @@ func (m *ttlMap) get(key string) string {
 	return e.value
 }
 
-// set puts in a key with a value. Its time begins anew.
+// set stores a key with a value and restarts its expiry.
 func (m *ttlMap) set(key, value string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,7 +61,7 @@ func (m *ttlMap) forget(key string) {
 	delete(m.at, key)
 }
 
-// entry is an entry whose time is not over. The mutex is held.
+// entry returns an entry that has not expired. The mutex is held.
 func (m *ttlMap) entry(key string) (ttlEntry, bool) {
 	e, ok := m.at[key]
 	if !ok || time.Since(e.since) >= m.ttl {
@@ -70,7 +70,7 @@ func (m *ttlMap) entry(key string) (ttlEntry, bool) {
 	return e, true
 }
 
-// put adds an entry. When there are too many, it first drops those whose time is over, and as many others as necessary. The mutex is held.
+// put adds an entry. When there are too many, it first drops expired entries, then as many others as necessary. The mutex is held.
 func (m *ttlMap) put(key, value string) {
 	now := time.Now()
 	if len(m.at) >= maxChats {
@@ -85,7 +85,7 @@ func (m *ttlMap) put(key, value string) {
 
 // userLimits counts the messages of each person. It is safe for concurrent use.
 type userLimits struct {
-	perMinute int // negative = no limit
+	perMinute int // negative means no limit
 	mu        sync.Mutex
 	users     map[int64]*rate.Limiter
 }
@@ -94,7 +94,8 @@ func newUserLimits(perMinute int) *userLimits {
 	return &userLimits{perMinute: perMinute, users: map[int64]*rate.Limiter{}}
 }
 
-// allow takes n messages or bytes from the allowance of a person; false = it has too few left. More than the allowance of a minute counts as that much.
+// allow takes n messages or bytes from the allowance of a person; false if too little is left. More than the allowance of a minute counts as that
+// allowance.
 func (u *userLimits) allow(id int64, n int) bool {
 	if u.perMinute < 0 {
 		return true
@@ -110,7 +111,7 @@ func (u *userLimits) allow(id int64, n int) bool {
 	return l.AllowN(time.Now(), min(n, u.perMinute))
 }
 
-// forget makes space when there are too many entries: it drops persons who have sent nothing for a minute, and as many others as necessary.
+// forget makes space when there are too many entries: it drops people who have sent nothing for a minute, then as many others as necessary.
 // The mutex is held.
 func (u *userLimits) forget() {
 	if len(u.users) < maxChats {
@@ -123,7 +124,7 @@ func (u *userLimits) forget() {
 	}
 }
 
-// recentMessages remembers by the gateway's id of a message where it stands at Telegram: the last [maxChats] of them. It is safe for concurrent use.
+// recentMessages maps the gateway's id of a message to the message at Telegram, for the last [maxChats] messages. It is safe for concurrent use.
 type recentMessages struct {
 	mu    sync.Mutex
 	at    map[string]messageRef

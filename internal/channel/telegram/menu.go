@@ -28,7 +28,7 @@ func (p *poller) menu(ctx context.Context) error {
 	return p.api.call(ctx, signTime, "setMyCommands", tgbotapi.Params{"commands": jsonOf(list)}, nil)
 }
 
-// firstChars is the first 256 characters of a description: Telegram refuses a longer one.
+// firstChars returns the first 256 characters of a description: Telegram refuses a longer one.
 func firstChars(s string) string {
 	if r := []rune(s); len(r) > 256 {
 		return string(r[:256])

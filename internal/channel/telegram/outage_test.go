@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// network is a line that can be cut: while cut is set, calls end in its way.
+// network is a connection that can be cut: while cut is set, it determines the result of calls.
 type network struct {
 	next  http.RoundTripper
 	mu    sync.Mutex
@@ -38,8 +38,8 @@ func (n *network) set(cut func(context.Context) error) {
 	n.cut = cut
 }
 
-// The network is gone for half an hour: the bot polls again at a bounded rate and for ever, shows its state, and receives what was written meanwhile
-// within fifteen seconds of the end, once and in order.
+// The network is down for half an hour: the bot keeps polling at a bounded rate, shows its state, and receives the messages of that time within
+// fifteen seconds of the end, once and in order.
 func TestHalfAnHourWithoutANetworkCostsFifteenSeconds(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(context.Context) error{
@@ -63,7 +63,7 @@ func TestHalfAnHourWithoutANetworkCostsFifteenSeconds(t *testing.T) {
 				b.srv.Say(anna, anna, "before")
 				after(time.Second)
 				line.set(cut)
-				after(40 * time.Second) // the poll that was under way comes to its end
+				after(40 * time.Second) // the running poll ends
 				b.srv.Say(anna, anna, "during, one")
 				b.srv.Say(anna, anna, "during, two")
 				after(30 * time.Minute)

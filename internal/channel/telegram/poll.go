@@ -15,33 +15,33 @@ import (
 )
 
 const (
-	// pollGrace is what a long poll may take beyond its timeout.
+	// pollGrace is how long a long poll may take beyond its timeout.
 	pollGrace = 10 * time.Second
-	// probeTime bounds the short polls after a failure, minPause and maxPause the waits between them. Together they notice a healed network within
-	// 15 seconds.
+	// probeTime bounds the short polls after a failure, minPause and maxPause the waits between them. Together they notice a recovered network
+	// within 15 seconds.
 	probeTime = 4 * time.Second
 	minPause  = 500 * time.Millisecond
 	maxPause  = 6 * time.Second
-	// serverPause is the time to the next attempt at a message after a proxy answered that it cannot reach Telegram.
+	// serverPause is the time until the next attempt of a message after a proxy answered that it cannot reach Telegram.
 	serverPause = 3 * time.Second
 	// minConflict and maxConflict bound the wait after a conflict: the other poller may be an old process that is just ending.
 	minConflict = 5 * time.Second
 	maxConflict = 45 * time.Second
 	// refusedPause is the time between two attempts with a refused token.
 	refusedPause = 5 * time.Minute
-	// standbyPause is how often a node that may not poll asks whether it may.
+	// standbyPause is how often a node that may not poll tries to acquire the lease.
 	standbyPause = 3 * time.Second
-	// servedPause is how often a bot with a webhook shows that it is served.
+	// servedPause is how often a node renews the lease of a bot with a webhook.
 	servedPause = 10 * time.Second
 	// busyPause is the time between two polls while there are unfinished updates, which Telegram returns again at once.
 	busyPause = 150 * time.Millisecond
 	// batch is the largest number of updates in one answer.
 	batch = 100
-	// minPollGap is the least time between two polls once freePolls answers in a row came earlier and brought nothing new: a server that does not hold
-	// long polls would be asked as often as it answers.
+	// minPollGap is the shortest time between two polls once freePolls answers in a row came earlier without a new update: a server that does not
+	// hold long polls would be polled as often as it answers.
 	minPollGap = time.Second
 	freePolls  = 3
-	// restartGap is the least time between two restarts of the numbers of updates. Telegram restarts them after a week without updates.
+	// restartGap is the shortest time between two restarts of the numbers of updates. Telegram restarts them after a week without updates.
 	restartGap = time.Hour
 	// leaseTime bounds one call for the lease.
 	leaseTime = 5 * time.Second
@@ -54,7 +54,7 @@ type leaser interface {
 	Lease(ctx context.Context, name string) (ok bool, err error)
 }
 
-// pollerConfig are the settings of [Config] about getting updates.
+// pollerConfig are the settings of [Config] for receiving updates.
 type pollerConfig struct {
 	name                      string // of the channel and its lease
 	timeout                   time.Duration
@@ -62,7 +62,7 @@ type pollerConfig struct {
 	commands                  []chat.CommandInfo
 }
 
-// poller gets updates for one life of Run: it polls, or registers the webhook. Its fields belong to the goroutine of Run; it starts none.
+// poller receives updates for one call of Run: it polls, or registers the webhook. Its fields belong to the goroutine of Run; it starts no goroutine.
 type poller struct {
 	cfg      pollerConfig
 	api      *client
@@ -76,13 +76,13 @@ type poller struct {
 	failures   int  // in a row
 	conflicts  int  // in a row
 	leasedAt   time.Time
-	early      int // answers in a row that came before minPollGap and brought nothing new
+	early      int // answers in a row that came before minPollGap without a new update
 	// top is the highest number of an update since the numbers restarted, which was at restarted.
 	top       int
 	restarted time.Time
 }
 
-// poll polls until ctx is over. Each step renews the lease, introduces the bot once, and makes one call; its result decides about the wait.
+// poll polls until ctx is done. Each step renews the lease, introduces the bot once, and makes one call; its result determines the wait.
 func (p *poller) poll(ctx context.Context) {
 	for ctx.Err() == nil {
 		if retry.Sleep(ctx, p.step(ctx)) != nil {
@@ -91,8 +91,8 @@ func (p *poller) poll(ctx context.Context) {
 	}
 }
 
-// serveWebhook registers the webhook and returns when ctx has ended. Updates come through [Channel.WebhookHandler]. The lease decides nothing here: it shows
-// other processes that the bot is served.
+// serveWebhook registers the webhook and returns when ctx has ended. Updates come through [Channel.WebhookHandler]. The lease only shows other
+// processes that the bot is served.
 func (p *poller) serveWebhook(ctx context.Context, served leaser) {
 	for ctx.Err() == nil {
 		err := p.register(ctx)
@@ -139,7 +139,7 @@ func (p *poller) step(ctx context.Context) time.Duration {
 	return p.pace(began, progress)
 }
 
-// pace is the wait after an answer to the poll that began then. There is none after an answer with new updates.
+// pace returns the wait after an answer to the poll that began at that time. After an answer with new updates it is zero.
 func (p *poller) pace(began time.Time, progress bool) time.Duration {
 	wait := minPollGap - time.Since(began)
 	if progress || wait <= 0 {
@@ -152,8 +152,8 @@ func (p *poller) pace(began time.Time, progress bool) time.Duration {
 	return wait
 }
 
-// progress reports whether an answer brings the poller further. highest is its highest new number, 0 = none. A server that returns the same updates
-// again and again makes no progress, also when these are more than the intake remembers.
+// progress reports whether an answer has new updates. highest is its highest new number, 0 if none. A server that keeps returning the same updates
+// makes no progress, even if these are more than the intake remembers.
 func (p *poller) progress(highest int) bool {
 	switch {
 	case highest > p.top:
@@ -166,8 +166,8 @@ func (p *poller) progress(highest int) bool {
 	return true
 }
 
-// patience bounds a call that is made before the first poll. After a failure it is that of a probe: a call that hangs while the network heals
-// delays the first update by its whole time.
+// patience returns the bound of a call before the first poll. After a failure it is that of a probe: a call that hangs while the network
+// recovers delays the first update by its whole time.
 func (p *poller) patience() time.Duration {
 	if p.failures > 0 {
 		return probeTime
@@ -217,15 +217,15 @@ func (p *poller) failed(ctx context.Context, err error) time.Duration {
 	}
 	p.failures++
 	p.conn.set(ctx, stateDegraded, e.Error())
-	p.conn.setDown(e.broken() && p.lease != nil) // only a poller makes calls that prove the opposite later
+	p.conn.setDown(e.broken() && p.lease != nil) // only polls can prove later that Telegram is reachable again
 	if e.retryAfter > 0 {
 		return e.retryAfter
 	}
 	return retry.Policy{Base: minPause, Max: maxPause}.Wait(p.failures)
 }
 
-// introduce learns the bot's name, removes a webhook when the bot polls, and sets the menu. A menu that could not be set is no failure, unless
-// Telegram asks to wait: the wait holds for every call.
+// introduce reads the bot's name, removes a webhook when the bot polls, and sets the menu. A menu that could not be set is not a failure,
+// unless Telegram asks to wait: the wait applies to every call.
 func (p *poller) introduce(ctx context.Context, polling bool) error {
 	var me tgbotapi.User
 	if err := p.api.call(ctx, p.patience(), "getMe", nil, &me); err != nil {

@@ -48,7 +48,7 @@ func TestRestartBetweenAllSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, func(s *setup) { s.cfg.UserRate = -1 })
 		var want []string
-		for i := range 40 { // the process ends at another moment of the work each time
+		for i := range 40 { // the process ends at another moment each time
 			b.start()
 			want = append(want, fmt.Sprint("message ", i))
 			b.srv.Say(anna, anna, want[i])
@@ -274,7 +274,7 @@ func TestOnlyTheHolderPolls(t *testing.T) {
 	})
 }
 
-// TestMenuIsSetWhenItChanged: several lives with the same table set it once, one with another table sets it again.
+// TestMenuIsSetWhenItChanged: several runs with the same table set it once, a run with another table sets it again.
 func TestMenuIsSetWhenItChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,23 +10,23 @@ import (
 	"laneway/internal/channel"
 )
 
-// outgoing is one message that is to be sent.
+// outgoing is one message to be sent.
 type outgoing struct {
 	to    address
 	chunk chunk
-	// edit is a message to be replaced; 0 = a new one.
+	// edit is a message to be replaced; 0 means a new one.
 	edit    int
 	replyTo int
-	markup  string // the keyboard as JSON, "" = none
-	// plain leaves the tags out.
+	markup  string // the keyboard as JSON, "" if none
+	// plain omits the tags.
 	plain bool
-	// file is sent instead of the chunk; nil = none.
+	// file is sent instead of the chunk; nil if none.
 	file *upload
-	// claim is checked before each request; nil = the message is no row of the outbox.
+	// claim is checked before each request; nil if the message is not a row of the outbox.
 	claim channel.Claim
 }
 
-// poster sends single messages. It is safe for concurrent use and keeps no state of its own.
+// poster sends single messages. It is safe for concurrent use and has no state.
 type poster struct {
 	api       *client
 	limits    *limiter
@@ -35,15 +35,15 @@ type poster struct {
 	log       *slog.Logger
 }
 
-// deliver waits for the limits and sends one message. What Telegram refuses in one form is sent in another: without tags, outside of a topic that is
-// gone, to the new id of a group, as a new message or as a document. It returns the message's id; its errors are [*channel.SendError].
+// deliver waits for the limits and sends one message. A message that Telegram refuses in one form is sent in another: without tags, outside of a
+// deleted topic, to the new id of a group, as a new message or as a document. It returns the message's id; its errors are [*channel.SendError].
 func (p *poster) deliver(ctx context.Context, o outgoing) (int, error) {
 	asPlain := o.plain
 	for range 6 { // each change of the form is made at most once
 		if err := p.limits.wait(ctx, o.to.chat); err != nil {
 			return 0, err
 		}
-		if o.claim != nil { // the wait may have outlasted it
+		if o.claim != nil { // the claim may have ended during the wait
 			if err := o.claim.Check(); err != nil {
 				return 0, err
 			}
@@ -115,7 +115,7 @@ func (p *poster) postFile(ctx context.Context, o outgoing) (int, error) {
 	return messageID(o.file.method, m)
 }
 
-// messageID is the id of a message that was sent. An answer without it is no proof of a delivery.
+// messageID returns the id of a message that was sent. An answer without an id does not prove a delivery.
 func messageID(method string, m tgbotapi.Message) (int, error) {
 	if m.MessageID == 0 {
 		return 0, &apiError{method: method, reason: reasonBadResponse, text: "the answer names no message", unknown: true}
@@ -123,7 +123,7 @@ func messageID(method string, m tgbotapi.Message) (int, error) {
 	return m.MessageID, nil
 }
 
-// place is the parameters that name an address.
+// place returns the parameters that name an address.
 func place(to address) tgbotapi.Params {
 	p := tgbotapi.Params{"chat_id": number(to.chat)}
 	if to.thread != 0 && to.thread != general {

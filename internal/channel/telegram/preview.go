@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// previewEvery is how often an answer that grows is shown again.
+	// previewEvery is how often a preview is updated.
 	previewEvery = time.Second
 	// previewLife is how long the preview of a run that ended is kept for its final text; maxPreviews bounds their number.
 	previewLife = 10 * time.Minute
@@ -25,8 +25,8 @@ const (
 	draftless = time.Hour
 )
 
-// previews shows answers while they grow. Each answer has a goroutine while its turn runs. The goroutine ends with finish, with the final text, or
-// with the context of open; close waits for all of them. It is safe for concurrent use; the lock is not held during a call.
+// previews shows answers while they are written. Each answer has a goroutine while its turn runs. The goroutine ends with finish, with the final
+// text, or with the context of open; close waits for all of them. It is safe for concurrent use; the lock is not held during a call.
 type previews struct {
 	api    *client
 	limits *limiter
@@ -46,14 +46,14 @@ type previews struct {
 }
 
 // preview is one answer. The mutex of previews guards all fields except shown, line and unknown. Only the loop sends, and only the loop changes to, message,
-// shown, line and unknown. After the loop [previews.tidy] is in its place.
+// shown, line and unknown. After the loop has ended, [previews.tidy] takes its place.
 type preview struct {
 	to      address
 	now     channel.Preview
-	message int    // that shows it; 0 = none
-	shown   string // HTML of what is shown, "" = nothing
+	message int    // that shows it; 0 if none
+	shown   string // HTML of what is shown, "" if nothing is
 	line    bool   // what is shown has the line of a step
-	// unknown: the first message may have arrived or not. No second one is posted, because both could stand in the chat.
+	// unknown is true when the first message may have arrived. No second one is posted, because both could be in the chat.
 	unknown bool
 	draft   int64
 	touched time.Time
@@ -76,7 +76,7 @@ func (p *previews) close() {
 	p.wg.Wait()
 }
 
-// update shows a state of an answer within the next second. It never blocks. It starts the goroutine of the answer when there is none.
+// update shows a state of an answer within the next second. It never blocks. It starts the goroutine of the answer if it does not run.
 func (p *previews) update(to address, runID string, now channel.Preview) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +110,7 @@ func (p *previews) start(v *preview) {
 	})
 }
 
-// loop is one life of a preview.
+// loop is one run of a preview's goroutine.
 type loop struct {
 	*preview
 	wake, stop chan struct{}
@@ -125,15 +125,15 @@ func (p *previews) forget() {
 	}
 }
 
-// draftID is a number for the drafts of a run, never 0.
+// draftID returns a number for the drafts of a run, never 0.
 func draftID(runID string) int64 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(runID))
 	return int64(h.Sum32()>>1) + 1
 }
 
-// finish ends the preview of a run. A preview that no reply replaces is left without the line of its step, and one that has nothing else is deleted. That holds after
-// endAll, too: it touches no other message.
+// finish ends the preview of a run. A preview that no reply replaces loses the line of its step, and is deleted if it has nothing else. This works
+// after endAll too: it changes no other message.
 func (p *previews) finish(runID string, replaced bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +163,7 @@ func (v *preview) finish() {
 	}
 }
 
-// endAll ends every preview for good, and waits for the calls under way, at most until ctx ends.
+// endAll ends every preview permanently, and waits for running calls, at most until ctx ends.
 func (p *previews) endAll(ctx context.Context) {
 	p.mu.Lock()
 	p.closed = true
@@ -182,8 +182,8 @@ func (p *previews) endAll(ctx context.Context) {
 	}
 }
 
-// take ends the preview of a run and returns the message that its final text replaces, 0 = none. It waits for a call that is under way, so that no
-// older text can arrive after the final one.
+// take ends the preview of a run and returns the message that its final text replaces, 0 if none. It waits for a running call, so that no older
+// text can arrive after the final one.
 func (p *previews) take(ctx context.Context, to address, runID string) int {
 	p.finish(runID, true)
 	p.mu.Lock()
@@ -228,7 +228,7 @@ func (p *previews) show(ctx context.Context, v loop) {
 	}
 }
 
-// changed waits until there is something new to show; false at the end.
+// changed waits until the frame has changed; false at the end.
 func (p *previews) changed(ctx context.Context, v loop, shown frame) bool {
 	tick := time.NewTimer(stepEvery)
 	defer tick.Stop()
@@ -237,7 +237,7 @@ func (p *previews) changed(ctx context.Context, v loop, shown frame) bool {
 		if next != shown {
 			return true
 		}
-		var due <-chan time.Time // an answer alone changes by an update only
+		var due <-chan time.Time // without a step, only an update changes the frame
 		if until > 0 {
 			tick.Reset(until)
 			due = tick.C
@@ -253,7 +253,7 @@ func (p *previews) changed(ctx context.Context, v loop, shown frame) bool {
 	}
 }
 
-// step shows one state; false = try again later. A state that would look the same is not sent again. Another process may have the turn once
+// step shows one state; false means to retry later. A state that would look the same is not sent again. Another process may have the turn once
 // the lease of this one has ended.
 func (p *previews) step(ctx context.Context, v *preview, f frame) bool {
 	if p.alive() != nil {
@@ -294,7 +294,7 @@ func (p *previews) step(ctx context.Context, v *preview, f frame) bool {
 	return true
 }
 
-// tidy takes the line of a step away from a preview that has ended. It is tried once.
+// tidy removes the line of a step from a preview that has ended. It is tried once.
 func (p *previews) tidy(ctx context.Context, v *preview) {
 	ctx, cancel := context.WithTimeout(ctx, signTime)
 	defer cancel()
@@ -331,7 +331,7 @@ func (p *previews) takesDrafts(to address) bool {
 	return !p.noDrafts.Load() && !p.refused.has(number(to.chat))
 }
 
-// notShown evaluates the failure to show a state. It reports whether this state is done with: Telegram would refuse it again, but may accept the next.
+// notShown evaluates the failure to show a state. It reports whether this state is given up: Telegram would refuse it again, but may accept the next.
 func (p *previews) notShown(ctx context.Context, v *preview, err error) bool {
 	p.failed(ctx, v.to, err)
 	e, ok := errors.AsType[*apiError](err)
@@ -348,7 +348,7 @@ func (p *previews) notShown(ctx context.Context, v *preview, err error) bool {
 	}
 }
 
-// leftTopic continues outside of a topic that is gone, as [poster.deliver] does.
+// leftTopic continues outside of a deleted topic, as [poster.deliver] does.
 func (p *previews) leftTopic(v *preview, e *apiError) bool {
 	if v.to.thread == 0 || !e.noTopic() {
 		return false
@@ -359,7 +359,7 @@ func (p *previews) leftTopic(v *preview, e *apiError) bool {
 	return true
 }
 
-// failed learns from a failed call. The final text comes through the outbox and does not depend on it.
+// failed updates the state after a failed call. The final text comes through the outbox and does not depend on it.
 func (p *previews) failed(ctx context.Context, to address, err error) {
 	p.signs.follow(ctx, to, err)
 	if ctx.Err() == nil {
@@ -367,7 +367,7 @@ func (p *previews) failed(ctx context.Context, to address, err error) {
 	}
 }
 
-// showDraft shows a state as a draft. It remembers for ever that the API has no drafts, and for [draftless] that a chat refused one.
+// showDraft shows a state as a draft. It remembers permanently that the API has no drafts, and for [draftless] that a chat refused one.
 func (p *previews) showDraft(ctx context.Context, v *preview, part chunk) bool {
 	if !p.limits.spare(v.to.chat, false) {
 		return false

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// grow streams an answer of so many words, ten a second, and finishes it.
+// grow streams an answer with the given number of words, ten a second, and finishes it.
 func (b *bot) grow(run string, chatID int64, words int) string {
 	text := ""
 	for range words {
@@ -188,7 +188,7 @@ func TestUnchangedPreviewIsNotSentAgain(t *testing.T) {
 	})
 }
 
-// TestARefusedDraftCostsOneChat: who refuses a draft is shown a message; the others go on with drafts.
+// TestARefusedDraftCostsOneChat: a chat that refuses a draft is shown a message; other chats continue with drafts.
 func TestARefusedDraftCostsOneChat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

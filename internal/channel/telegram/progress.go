@@ -7,13 +7,13 @@ import (
 
 // progress is how much of a reply has arrived. It is stored in the row of the reply, so that a further attempt continues there, in any process.
 type progress struct {
-	UpTo  int    `json:"up_to,omitempty"` // offset in the document behind what has arrived
-	Limit int    `json:"limit,omitempty"` // units of a message; 0 = maxUnits. Smaller when Telegram found the text too long
+	UpTo  int    `json:"up_to,omitempty"` // offset in the document after what has arrived
+	Limit int    `json:"limit,omitempty"` // units of a message; 0 means maxUnits. Smaller if Telegram found messages too long
 	Plain bool   `json:"plain,omitempty"` // without tags, because even the smallest messages were too long with them
-	First string `json:"first,omitempty"` // id of the first message, "" = nothing has arrived
-	// Preview is the message that the first one replaces, 0 = none.
+	First string `json:"first,omitempty"` // id of the first message, "" if nothing has arrived
+	// Preview is the message that the first one replaces, 0 if none.
 	Preview int `json:"preview,omitempty"`
-	// Markup is the keyboard under the last chunk, "" = none.
+	// Markup is the keyboard under the last chunk, "" if none.
 	Markup string `json:"markup,omitempty"`
 }
 
@@ -25,7 +25,7 @@ func progressOf(recorded string) (p progress, err error) {
 	return p, err
 }
 
-// shrink halves the length of the messages of a reply, and removes its tags at the smallest length; false = it is as small as possible.
+// shrink halves the length of the messages of a reply, and removes its tags at the smallest length; false if nothing is left to reduce.
 func (p *progress) shrink() bool {
 	switch limit := cmp.Or(p.Limit, maxUnits); {
 	case limit > minUnits:

@@ -26,7 +26,7 @@ type style struct {
 	code bool
 }
 
-// piece is text in one style, from the end of the piece before it to its own end; a byte offset.
+// piece is text in one style, from the end of the previous piece to its own end, a byte offset.
 type piece struct {
 	end int
 	style
@@ -48,7 +48,7 @@ type document struct {
 }
 
 // render turns Markdown into a document of what Telegram can show. What it cannot show (tables, headings, pictures, lists) becomes text with the same
-// words. Every input is valid: what is no Markdown is text.
+// words. Every input is valid: what is not Markdown is text.
 func render(markdown string) *document {
 	src := []byte(chat.CleanText(markdown))
 	md := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.Table, extension.TaskList))
@@ -57,14 +57,14 @@ func render(markdown string) *document {
 	return w.finish()
 }
 
-// plain is text as it is, without looking for Markdown.
+// plain returns a document of the unchanged text, without parsing Markdown.
 func plain(s string) *document {
 	w := newWalker(nil)
 	w.write(chat.CleanText(s))
 	return w.finish()
 }
 
-// String is the text that people see.
+// String returns the visible text.
 func (d *document) String() string { return d.text }
 
 // walker writes a tree of Markdown as a document. It has a method for each kind of node.
@@ -73,7 +73,7 @@ type walker struct {
 	doc  *document
 	text strings.Builder // of the document
 	now  style
-	// gap is what separates the next text from the one before: a line or a block.
+	// gap is the separator before the next text: a line or a block.
 	gap border
 	// indent goes before every line of a nested list.
 	indent string
@@ -83,7 +83,7 @@ func newWalker(src []byte) *walker {
 	return &walker{src: src, doc: &document{borders: map[int]border{}}}
 }
 
-// finish is the document that was written.
+// finish returns the document that was written.
 func (w *walker) finish() *document {
 	w.doc.text = w.text.String()
 	return w.doc
@@ -126,7 +126,7 @@ func (w *walker) add(s string, st style) {
 	w.doc.pieces = append(w.doc.pieces, piece{end: w.text.Len(), style: st})
 }
 
-// due asks for a separator before the next text.
+// due requests a separator before the next text.
 func (w *walker) due(b border) { w.gap = max(w.gap, b) }
 
 // with runs f in a changed style.
@@ -192,13 +192,13 @@ func (w *walker) heading(n *ast.Heading, depth int) {
 	w.due(borderBlock)
 }
 
-// strayed reports whether a heading stood before the table that the parser puts before it: lines right above a table that a line of dashes
-// ends become a heading below it.
+// strayed reports whether a heading came before the table that the parser puts before it: lines right above a table that end with a line
+// of dashes become a heading after it.
 func strayed(h *ast.Heading, t *east.Table) bool {
 	return h.Lines().Len() > 0 && t.FirstChild() != nil && h.Lines().At(0).Start < t.FirstChild().Pos()
 }
 
-// flat writes a block that nests too deep: the paragraphs, tables and code in it one below the other. It is not recursive, so it works for every depth.
+// flat writes a block that nests too deep: the paragraphs, tables and code in it one below the other. It is not recursive, so it works at any depth.
 func (w *walker) flat(top ast.Node) {
 	each(top, func(n ast.Node) bool {
 		switch n.(type) {
@@ -213,7 +213,7 @@ func (w *walker) flat(top ast.Node) {
 }
 
 // each visits a tree in the order of its text: enter before the children of a node, which are left out when it returns false, and leave
-// behind those that were not.
+// after them otherwise.
 func each(top ast.Node, enter func(ast.Node) bool, leave func(ast.Node)) {
 	n := top
 	for {
@@ -264,7 +264,7 @@ func (w *walker) code(code, lang string) {
 	w.due(borderBlock)
 }
 
-// cleanLang is the name of a language if it can be one, else "".
+// cleanLang returns the name of a language if it is valid, otherwise "".
 func cleanLang(s string) string {
 	s = chat.Cut(s, 32)
 	if strings.ContainsFunc(s, func(r rune) bool {
@@ -301,7 +301,7 @@ func (w *walker) list(l *ast.List, depth int) {
 	}
 }
 
-// item writes the blocks behind a bullet: the first on the same line, the others below.
+// item writes the blocks after a bullet: the first on the same line, the further ones below.
 func (w *walker) item(item ast.Node, depth int) {
 	for n := item.FirstChild(); n != nil; n = n.NextSibling() {
 		first := n == item.FirstChild()
@@ -358,7 +358,7 @@ func (w *walker) table(t *east.Table) {
 	w.code(b.String(), "")
 }
 
-// beyond is the text of a row behind the last column of its table, "" = none. A renderer of Markdown would drop it.
+// beyond returns the text of a row after the last column of its table, "" if none. Other Markdown renderers drop it.
 func (w *walker) beyond(row ast.Node) string {
 	cell := row.LastChild()
 	if cell == nil || cell.Lines().Len() == 0 {

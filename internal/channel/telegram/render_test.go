@@ -93,8 +93,8 @@ func TestNothingToSend(t *testing.T) {
 	}
 }
 
-// checkParts holds what must be true of every text: each part is what Telegram takes, joined they are the document, and they have every word
-// that the text has for its readers. It returns how many there are.
+// checkParts checks what must be true for every input: Telegram accepts each part, the joined parts are the document, and they have every
+// word that the input has for its readers. It returns the number of parts.
 func checkParts(t *testing.T, markdown string, limit int) int {
 	t.Helper()
 	d := render(markdown)
@@ -155,7 +155,7 @@ func TestManyTexts(t *testing.T) {
 			checkParts(t, randomMarkdown(rng), 1+rng.IntN(80))
 			continue
 		}
-		// The limit of Telegram, and a text beyond it.
+		// The limit of Telegram, and text beyond it.
 		text := randomMarkdown(rng) + "x\n"
 		text = strings.Repeat(text, maxUnits*(1+rng.IntN(2))/testtelegram.Units(text)+1)
 		most = max(most, checkParts(t, text, maxUnits))
@@ -171,7 +171,7 @@ func FuzzParts(f *testing.F) {
 	f.Add(strings.Repeat("> ", 50)+"deep", 5)
 	f.Add("😀😀😀", 1)
 	f.Fuzz(func(t *testing.T, markdown string, limit int) {
-		// Whatever the fuzzer invents is made a case: nothing is left out.
+		// Every limit that the fuzzer generates is mapped to a valid one, so no input is skipped.
 		limit = 1 + ((limit-1)%maxUnits+maxUnits)%maxUnits
 		checkParts(t, markdown[:min(len(markdown), 1<<14)], limit)
 	})
@@ -200,7 +200,8 @@ func FuzzUnits(f *testing.F) {
 	})
 }
 
-// TestRenderingCostsNoMoreThanTheText: an answer of 1 MiB takes as many times the work of one of 64 KiB as it is longer. Bytes are counted, because time would measure the machine.
+// TestRenderingCostsNoMoreThanTheText: the work for an answer grows linearly from 64 KiB to 1 MiB. It is measured in allocated bytes, because time
+// would measure the machine.
 func TestRenderingCostsNoMoreThanTheText(t *testing.T) { //nolint:paralleltest // counts what is allocated
 	if testing.Short() {
 		t.Skip("long")

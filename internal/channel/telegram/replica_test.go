@@ -57,7 +57,7 @@ func TestAnotherNodeTakesOver(t *testing.T) {
 	})
 }
 
-// shared is the receiver of one bot with the lease of another: two nodes on one store.
+// shared is the receiver of one bot with the lease of another: two nodes with one store.
 type shared struct {
 	*bot
 	node *bot

@@ -24,18 +24,18 @@ type sender struct {
 	addresses *addresses
 	previews  *previews
 	choices   *choices
-	root      *os.Root // of all files; nil = no file can be sent
+	root      *os.Root // of all files; nil means no file can be sent
 	log       *slog.Logger
 	notices   *ttlMap // ids of delivered notices, by place and text
 }
 
-// badTarget makes the outbox's error for a target that is no address of this bot.
+// badTarget makes the outbox's error for a target that is not an address of this bot.
 func badTarget(err error) *channel.SendError {
 	return &channel.SendError{Reason: reasonBadTarget, Permanent: true, Cause: err}
 }
 
-// send delivers one reply in as many messages as it needs. The first one replaces the preview of the same run, if there is one. A message that is
-// recorded as arrived is not sent again by a further attempt. The same notice is sent at most once a minute to one place: a repetition counts as
+// send delivers one reply in as many messages as it needs. The first one replaces the preview of the same run, if there is one. A further attempt
+// does not send messages again that are recorded as arrived. The same notice is sent at most once a minute to one place: a repetition counts as
 // delivered by the message of the first.
 func (s *sender) send(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
 	to, err := s.addresses.address(r.Target)
@@ -45,7 +45,7 @@ func (s *sender) send(ctx context.Context, r chat.Reply, claim channel.Claim) (c
 	return s.deliver(ctx, r, to, s.progressOf(ctx, r), claim)
 }
 
-// progressOf is what earlier attempts at a reply have recorded.
+// progressOf returns what earlier attempts of a reply have recorded.
 func (s *sender) progressOf(ctx context.Context, r chat.Reply) progress {
 	done, err := progressOf(r.Progress)
 	if err != nil { // of another release
@@ -54,7 +54,7 @@ func (s *sender) progressOf(ctx context.Context, r chat.Reply) progress {
 	return done
 }
 
-// deliver sends what has not arrived of a text.
+// deliver sends the part of a text reply that has not arrived.
 func (s *sender) deliver(ctx context.Context, r chat.Reply, to address, done progress, claim channel.Claim) (chat.Sent, error) {
 	key := r.Target.ChatID + "/" + r.Target.Thread + "/" + r.Text
 	if r.Kind == kindNotice {
@@ -85,7 +85,7 @@ func (s *sender) deliver(ctx context.Context, r chat.Reply, to address, done pro
 }
 
 // sendParts sends the messages of a document that have not arrived yet, and returns the id of the first one. Each is recorded before the next one is sent.
-// A message that Telegram finds too long is split smaller, and so is what follows it.
+// A message that Telegram finds too long is split into smaller ones, and so is the rest of the reply.
 func (s *sender) sendParts(ctx context.Context, to address, d *document, done progress, claim channel.Claim) (string, error) {
 	chunks := d.chunksFrom(done.UpTo, cmp.Or(done.Limit, maxUnits))
 	for len(chunks) > 0 {
@@ -122,7 +122,7 @@ func tooLong(err error) bool {
 	return ok && (e.describes("message is too long") || e.describes("message_too_long"))
 }
 
-// ask sends a reply with a keyboard under its last message. Where no more buttons can be recorded, the choice is written as words.
+// ask sends a reply with a keyboard under its last message. If no more buttons can be recorded, the choice is written as words.
 func (s *sender) ask(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
 	to, err := s.addresses.address(r.Target)
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *sender) ask(ctx context.Context, r chat.Reply, claim channel.Claim) (ch
 	return s.deliver(ctx, r, to, done, claim)
 }
 
-// sendFile delivers one file. Where the file does not exist, the line that stands for it is sent as text.
+// sendFile delivers one file. If the file does not exist, a line of text is sent instead.
 func (s *sender) sendFile(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
 	to, err := s.addresses.address(r.Target)
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *sender) sendFile(ctx context.Context, r chat.Reply, claim channel.Claim
 	out := outgoing{to: to, claim: claim}
 	file, size, err := s.openFile(r.File.Path)
 	if err == nil {
-		defer func() { _ = file.Close() }() // it was only read, and what was sent stays sent
+		defer func() { _ = file.Close() }() // the file was only read, so an error of Close has no effect
 		out.file = &upload{form: formOf(r.File.MIMEType, size), name: r.File.Name, kind: r.File.MIMEType, size: size, content: file}
 	} else {
 		s.log.ErrorContext(ctx, "a file of an answer is not on this node; with several replicas the directory for attachments must be a shared one", "outbox_id", r.ID, "err", err)
@@ -169,7 +169,7 @@ func (s *sender) sendFile(ctx context.Context, r chat.Reply, claim channel.Claim
 	return chat.Sent{ProviderID: number(int64(id))}, nil
 }
 
-// errNoFile: the path names nothing that can be sent.
+// errNoFile means that the path does not name a file that can be sent.
 var errNoFile = errors.New("there is no such file")
 
 // openFile opens a regular file below the directory for attachments. The caller closes it.

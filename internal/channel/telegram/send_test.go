@@ -42,7 +42,7 @@ func TestFloodCoolsOneChat(t *testing.T) {
 		if _, err := b.send("2", to(bob, ""), "for bob"); err != nil || time.Since(began) > 2*time.Second {
 			t.Errorf("the other chat: %v after %s", err, time.Since(began))
 		}
-		b.ch.Typing(t.Context(), to(anna, "")) // not inside of the window
+		b.ch.Typing(t.Context(), to(anna, "")) // not within the window
 		b.ch.Update(to(anna, ""), "run-1", channel.Preview{Text: "growing"})
 		after(3 * time.Second)
 		_, err = b.send("1", to(anna, ""), "for anna")
@@ -98,7 +98,7 @@ func TestManyFloods(t *testing.T) {
 	})
 }
 
-// TestLimits looks at every window of a second and of a minute.
+// TestLimits checks every window of a second and of a minute.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,16 +213,16 @@ func TestParseErrorGoesOutPlain(t *testing.T) {
 	})
 }
 
-// TestTooLongIsSplitSmaller: Telegram finds parts too long that keep its limit. What had arrived is not sent again, the rest comes in smaller
-// parts, and a refusal that never ends is given up.
+// TestTooLongIsSplitSmaller: Telegram finds parts too long although they keep its limit. Parts that have arrived are not sent again, the rest
+// comes in smaller parts, and after refusals of the smallest parts the reply is given up.
 func TestTooLongIsSplitSmaller(t *testing.T) {
 	t.Parallel()
 	tooLong, shouted := testtelegram.Refuse(400, "Bad Request: message is too long"), testtelegram.Refuse(400, "Bad Request: MESSAGE_TOO_LONG")
 	fine := testtelegram.Fault{Delay: time.Millisecond}
 	for name, c := range map[string]struct {
 		faults  []testtelegram.Fault
-		longest int  // units of the parts behind the refusals
-		plain   bool // they are without tags
+		longest int  // units of the parts after the refusals
+		plain   bool // they have no tags
 		lost    bool
 	}{
 		"the first part":              {faults: []testtelegram.Fault{tooLong}, longest: 2048},
@@ -267,7 +267,7 @@ func TestTooLongIsSplitSmaller(t *testing.T) {
 	}
 }
 
-// TestTooLongKeepsThePreviewsPlace: the first of the smaller parts takes the place of the preview.
+// TestTooLongKeepsThePreviewsPlace: the first of the smaller parts replaces the preview.
 func TestTooLongKeepsThePreviewsPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -392,7 +392,7 @@ func TestSameErrorOnceAMinute(t *testing.T) {
 		notice("4", "the model is overloaded; try again")
 		wantTexts(t, "anna reads", b.srv.Texts(anna), "the model is overloaded; try again", "another error", "the model is overloaded; try again")
 
-		for _, id := range []string{"5", "6"} { // the answer to a command is always given
+		for _, id := range []string{"5", "6"} { // the answer to a command is always sent
 			send("command", id, "There is nothing to stop.")
 		}
 		if got := b.srv.Texts(anna); len(got) != 5 {

@@ -13,7 +13,7 @@ import (
 const signTime = 3 * time.Second
 
 // signs makes the calls that only show something: typing, reactions, the end of buttons. They are made while the limits leave capacity, and are not
-// tried again. It is safe for concurrent use.
+// retried. It is safe for concurrent use.
 type signs struct {
 	api       *client
 	limits    *limiter
@@ -33,7 +33,7 @@ func (s *signs) show(ctx context.Context, to address, method string, p tgbotapi.
 	return err
 }
 
-// follow learns from a failed call that its group has moved.
+// follow records that the group of a failed call has moved.
 func (s *signs) follow(ctx context.Context, to address, err error) {
 	e, ok := errors.AsType[*apiError](err)
 	if !ok {
@@ -44,7 +44,7 @@ func (s *signs) follow(ctx context.Context, to address, err error) {
 	}
 }
 
-// typing shows for about five seconds that an answer is being made.
+// typing shows for about five seconds that an answer is being written.
 func (s *signs) typing(ctx context.Context, to address) {
 	p := place(to)
 	p["action"] = "typing"
@@ -54,7 +54,7 @@ func (s *signs) typing(ctx context.Context, to address) {
 }
 
 // queued puts a reaction under a message that has to wait, or answers it with a note where reactions are not allowed. A message that came through
-// another node, or long ago, is not remembered and gets nothing.
+// another node, or long ago, is not in memory and receives neither.
 func (s *signs) queued(ctx context.Context, messageID string) {
 	m, ok := s.recent.get(messageID)
 	if !ok {
@@ -70,7 +70,7 @@ func (s *signs) queued(ctx context.Context, messageID string) {
 	}
 }
 
-// removeKeyboard takes the buttons of a message away, once one of them was used.
+// removeKeyboard removes the buttons of a message after one of them was used.
 func (s *signs) removeKeyboard(ctx context.Context, to address, message int) {
 	p := tgbotapi.Params{"chat_id": number(to.chat), "message_id": number(int64(message))}
 	if err := s.show(ctx, to, "editMessageReplyMarkup", p); err != nil && ctx.Err() == nil {
@@ -78,8 +78,8 @@ func (s *signs) removeKeyboard(ctx context.Context, to address, message int) {
 	}
 }
 
-// answerPress ends the progress sign of a button; text is shown to the person, "" = nothing. The call concerns no chat, so only the limits and the
-// cooldown of the bot hold for it.
+// answerPress ends the progress indicator of a button and shows text to the person, if any. The call concerns no chat, so only the limits and the
+// cooldown of the bot apply.
 func (s *signs) answerPress(ctx context.Context, id, text string) {
 	if !s.limits.spare(anyChat, false) {
 		return

@@ -12,7 +12,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// TestOverSockets is a conversation over real connections, with the channel's own transport: they are cut and used again.
+// TestOverSockets plays a conversation over real connections with the channel's own transport: connections are cut and reused.
 func TestOverSockets(t *testing.T) {
 	t.Parallel()
 	srv := testtelegram.New(testtelegram.Config{})

@@ -11,18 +11,18 @@ import (
 // maxUnits is the longest text of one message in UTF-16 units, counted without its tags.
 const maxUnits = 4096
 
-// minUnits is the least length to which a text is split when Telegram finds its messages too long all the same.
+// minUnits is the smallest length of messages when Telegram finds them too long although they keep maxUnits.
 const minUnits = 256
 
-// chunk is one message: the same text with tags and without, and the offset in the document behind it.
+// chunk is one message: the same text with tags and without, and the offset in the document after it.
 type chunk struct {
 	html, plain string
 	to          int
 }
 
-// chunks splits a document into messages: at a border of blocks where one is near enough, else of lines, else of words, else anywhere
-// between two characters. Styles that go on are closed and opened again. Joined, the plain texts are the document; a part that is
-// nothing but white space is left out, because Telegram refuses it.
+// chunks splits a document into messages: at a border of blocks if one is near enough, otherwise of lines, then of words, then
+// between any two characters. Styles that continue are closed and opened again. The joined plain text is the document, without parts
+// of only white space, which Telegram refuses.
 func (d *document) chunks(limit int) []chunk { return d.chunksFrom(0, limit) }
 
 // chunksFrom splits what begins at an offset.
@@ -39,10 +39,10 @@ func (d *document) chunksFrom(from, limit int) []chunk {
 	return out
 }
 
-// invisible reports whether Telegram counts a character as nothing.
+// invisible reports whether Telegram treats a character as empty.
 func invisible(r rune) bool { return unicode.IsSpace(r) || r == '\u200b' || r == '\u2060' }
 
-// cut is the end of the message that begins at from.
+// cut returns the end of the message that begins at from.
 func (d *document) cut(whole string, from, limit int) int {
 	hard := advance(whole, from, limit)
 	if hard == len(whole) {
@@ -68,7 +68,7 @@ func (d *document) cut(whole string, from, limit int) int {
 	return hard
 }
 
-// advance is the offset behind as many characters from from on as fit into limit units; at least one.
+// advance returns the offset after as many characters, starting at from, as fit into limit units; at least one.
 func advance(s string, from, limit int) int {
 	units := 0
 	for i, r := range s[from:] {
@@ -84,7 +84,7 @@ func advance(s string, from, limit int) int {
 	return len(s)
 }
 
-// html is the part of a document between two offsets with its tags.
+// html returns the part of a document between two offsets with its tags.
 func (d *document) html(from, to int) string {
 	var b strings.Builder
 	var open style
@@ -105,7 +105,7 @@ func (d *document) html(from, to int) string {
 // tag is one open element.
 type tag struct{ begin, end string }
 
-// tags are the elements of a style from the outside in.
+// tags returns the elements of a style, the outermost first.
 func (s style) tags() []tag {
 	var t []tag
 	add := func(on bool, begin, end string) {
@@ -124,7 +124,7 @@ func (s style) tags() []tag {
 	return t
 }
 
-// turn closes the elements that the next style does not have, from the inside out, and opens those that it adds.
+// turn closes the elements that the next style does not have, the innermost first, and opens those that it adds.
 func turn(b *strings.Builder, from, to style) {
 	old, next := from.tags(), to.tags()
 	same := 0
@@ -139,7 +139,7 @@ func turn(b *strings.Builder, from, to style) {
 	}
 }
 
-// escape replaces the characters that have a meaning in Telegram's HTML, which knows only these names.
+// escape replaces the characters with a meaning in Telegram's HTML, which supports only these entities.
 func escape(s string) string {
 	if !strings.ContainsAny(s, "&<>\"") {
 		return s

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/channel"
 )
 
-// steps shows an agent that makes three calls of 15 seconds, after a text, in a chat.
+// steps streams a turn in a chat that writes text and then makes three calls of 15 seconds.
 func (b *bot) steps(run string, chatID int64, text string) {
 	for n := range 3 {
 		b.ch.Update(to(chatID, ""), run, channel.Preview{Text: text, Step: fmt.Sprintf("go test ./%d <x>", n), Since: time.Now(), Steps: n + 1})
@@ -18,7 +18,7 @@ func (b *bot) steps(run string, chatID int64, text string) {
 	}
 }
 
-// TestAStepIsOneLineThatTheAnswerReplaces in a group and in a private chat, with and without a text above it.
+// TestAStepIsOneLineThatTheAnswerReplaces in a group and in a private chat, with and without text above it.
 func TestAStepIsOneLineThatTheAnswerReplaces(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"alone": "", "below a text": "I look at it."} {
@@ -53,7 +53,8 @@ func TestAStepIsOneLineThatTheAnswerReplaces(t *testing.T) {
 	}
 }
 
-// TestWithoutAReplyNothingOfAStepRemains: a turn that was stopped leaves its text, one without a text nothing. That holds when the previews of a process have ended, as in a drain.
+// TestWithoutAReplyNothingOfAStepRemains: a stopped turn leaves its text, or nothing if it has no text. This also holds after the previews of a
+// process have ended, as in a drain.
 func TestWithoutAReplyNothingOfAStepRemains(t *testing.T) {
 	t.Parallel()
 	for name, drained := range map[string]bool{"stopped": false, "drained": true} {
@@ -78,7 +79,7 @@ func TestWithoutAReplyNothingOfAStepRemains(t *testing.T) {
 	}
 }
 
-// TestTheTimeOfAStepKeepsTheLimits: twenty minutes of a step in a group leave it room for messages, and the draft of a private chat does not go out.
+// TestTheTimeOfAStepKeepsTheLimits: a step of twenty minutes in a group leaves room for messages, and the draft of a private chat does not expire.
 func TestTheTimeOfAStepKeepsTheLimits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

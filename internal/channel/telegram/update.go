@@ -14,27 +14,27 @@ import (
 // update is one update of Telegram, decoded twice: by the library, and for the members that the library does not know.
 type update struct {
 	id   int
-	chat int64 // the chat whose order it belongs to
-	// album joins messages that were sent as one; "" = none.
+	chat int64 // the chat in whose order it is handled
+	// album joins messages that were sent as one; "" if none.
 	album   string
-	thread  int // topic; 0 = none or General
+	thread  int // topic; 0 if none or General
 	message *tgbotapi.Message
 	press   *tgbotapi.CallbackQuery
 	// forwarded text has no authority.
 	forwarded bool
 	memo      *memo
-	// fetch bounds its downloads; it ends with Run, or earlier while there is a backlog.
+	// fetch bounds the downloads of the update; it ends with Run, or earlier during a backlog.
 	fetch context.Context //nolint:containedctx // an update is worked on by another goroutine than the one that ends this
 }
 
-// memo records the steps that were done for an update, so that a further try does not repeat them. Only the goroutine that works on the update uses it.
+// memo records the completed steps of an update, so that a further attempt does not repeat them. Only the goroutine that works on the update uses it.
 type memo struct {
-	counted bool // as a message
-	paid    bool // its file, as bytes
+	counted bool // counted as a message
+	paid    bool // the bytes of its file were counted
 	content *chat.Content
 }
 
-// more is the members that the library does not decode.
+// more has the members that the library does not decode.
 type more struct {
 	Message *struct {
 		ThreadID      int             `json:"message_thread_id"`
@@ -51,7 +51,7 @@ type more struct {
 
 var errUpdate = errors.New("the update cannot be read")
 
-// decode reads an update. When the rest cannot be read, the number of the update is set all the same, if there is one.
+// decode reads an update. Even if the rest cannot be read, the number of the update is set, if it has one.
 func decode(raw []byte) (update, error) {
 	var number struct {
 		UpdateID int `json:"update_id"`
@@ -83,7 +83,7 @@ func decode(raw []byte) (update, error) {
 	return u, nil
 }
 
-// topic is the thread of a forum's topic, 0 = none. Threads of replies in a plain group are no topics, and General counts as none.
+// topic returns the thread of a forum's topic, 0 if none. Reply threads in a plain group are not topics, and General counts as no topic.
 func topic(is bool, id int) int {
 	if !is || id == general {
 		return 0

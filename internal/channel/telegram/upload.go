@@ -18,17 +18,17 @@ import (
 const (
 	// maxPhoto is the largest picture that Telegram accepts as a photo, in bytes; a larger one is sent as a document.
 	maxPhoto = 10 << 20
-	// uploadRate is the least speed of an upload in bytes per second; a slower one is canceled.
+	// uploadRate is the lowest speed of an upload in bytes per second; a slower one is canceled.
 	uploadRate = 256 << 10
 )
 
 // form is how a file is shown: the method that sends it and the field that has it.
 type form struct{ method, field string }
 
-// asDocument is how every file can be sent.
+// asDocument returns the form in which every file can be sent.
 func asDocument() form { return form{"sendDocument", "document"} }
 
-// formOf chooses the form in which people see most of a file.
+// formOf returns the form that shows most of a file.
 func formOf(kind string, size int64) form {
 	switch kind {
 	case "image/jpeg", "image/png", "image/webp":
@@ -41,7 +41,7 @@ func formOf(kind string, size int64) form {
 	return asDocument()
 }
 
-// upload is a file that is to be sent. content is read and not closed.
+// upload is a file to be sent. content is read and not closed.
 type upload struct {
 	form
 	name, kind string
@@ -49,7 +49,7 @@ type upload struct {
 	content    io.ReaderAt
 }
 
-// upload makes a call with a file and decodes its result into out. The file is streamed: what is in memory is a few kilobytes. Errors are *apiError.
+// upload makes a call with a file and decodes its result into out. The file is streamed with a few kilobytes of memory. Errors are *apiError.
 func (c *client) upload(ctx context.Context, chat int64, params tgbotapi.Params, u *upload, out any) error {
 	head, tail, kind, err := u.envelope(params)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *client) upload(ctx context.Context, chat int64, params tgbotapi.Params,
 	return err
 }
 
-// mark is read at the end of a body.
+// mark is an empty reader that records that the end of a body was read.
 type mark struct{ reached *atomic.Bool }
 
 // Read implements io.Reader.
@@ -82,7 +82,7 @@ func (m mark) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// envelope is what comes before and after the content in the body of the call, and the type of the body.
+// envelope returns what comes before and after the content in the body of the call, and the type of the body.
 func (u *upload) envelope(params tgbotapi.Params) (head, tail []byte, kind string, err error) {
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
@@ -99,8 +99,8 @@ func (u *upload) envelope(params tgbotapi.Params) (head, tail []byte, kind strin
 	return head, b.Bytes(), w.FormDataContentType(), err
 }
 
-// uploadName is a file name in the form that Telegram's parser of form data understands. The parser knows neither escapes nor the encoded form
-// (filename*): it would take such a part for no file at all. It ends a name at a semicolon, also inside of quotes.
+// uploadName returns a file name in the form that Telegram's form parser accepts. The parser supports neither escapes nor the encoded form
+// (filename*): it would not recognize such a part as a file. It ends a name at a semicolon, even within quotes.
 func uploadName(name string) string {
 	return strings.NewReplacer(`"`, "'", `\`, "_", ";", ",", "\r", " ", "\n", " ").Replace(name)
 }

@@ -19,10 +19,10 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// aPicture begins as a PNG does; only the beginning is inspected.
+// aPicture begins like a PNG; only the beginning is inspected.
 const aPicture = "\x89PNG\r\n\x1a\na chart"
 
-// put writes a file as the gateway keeps those of an answer.
+// put writes a file where the gateway keeps the files of an answer.
 func (b *bot) put(path, content string) {
 	b.t.Helper()
 	if err := b.files.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -34,7 +34,7 @@ func (b *bot) sendFile(target chat.Target, f chat.Attachment) (chat.Sent, error)
 	return b.ch.SendFile(b.t.Context(), chat.Reply{ID: "1", RunID: "run", Target: target, Kind: "reply", Text: f.Line(), File: &f, Attempt: 1}, b.claims.of("1"))
 }
 
-// withFile runs a test with a bot that has a picture, chart.png, and a text, notes.txt.
+// withFile runs a test with a bot that has a picture, chart.png, and a text file, notes.txt.
 func withFile(t *testing.T, f func(b *bot, picture, text chat.Attachment)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,7 @@ func withFile(t *testing.T, f func(b *bot, picture, text chat.Attachment)) {
 	})
 }
 
-// shownFiles are the files of a chat as METHOD NAME.
+// shownFiles returns the files of a chat as METHOD NAME.
 func (b *bot) shownFiles(chatID int64) []string {
 	var out []string
 	for _, m := range b.srv.Messages(chatID) {
@@ -61,8 +61,8 @@ func (b *bot) shownFiles(chatID int64) []string {
 func TestFilesGoOutAsWhatTheyLookLike(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		kind, content, name string // name "" = file.bin
-		method, shown       string // shown "" = name
+		kind, content, name string // name "" means file.bin
+		method, shown       string // shown "" means name
 	}{
 		"APNG":                    {kind: "image/png", content: aPicture, method: "sendPhoto"},
 		"AJPEG":                   {kind: "image/jpeg", content: "\xff\xd8\xff a photo", method: "sendPhoto"},
@@ -111,7 +111,7 @@ func TestFilesGoOutAsWhatTheyLookLike(t *testing.T) {
 	}
 }
 
-// Telegram refuses a picture for what is in it: it comes as a document, in the same topic. That is tried once.
+// Telegram refuses a picture for its content: it is sent as a document, once, in the same topic.
 func TestAPictureThatTelegramRefusesIsADocument(t *testing.T) {
 	t.Parallel()
 	for _, why := range []string{"Bad Request: PHOTO_INVALID_DIMENSIONS", "Bad Request: wrong file identifier/HTTP URL specified"} {
@@ -196,12 +196,12 @@ func TestFilesFailAsTextsDo(t *testing.T) {
 	}
 }
 
-// roundTrip is a function as a network.
+// roundTrip is a function that implements http.RoundTripper.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// uploadsTo is a network that passes uploads of documents to f, whose result is Telegram's answer.
+// uploadsTo makes a network that passes uploads of documents to f and returns its result as Telegram's answer.
 func uploadsTo(f func(*http.Request) string) func(*setup) {
 	return func(s *setup) {
 		s.network = func(next http.RoundTripper) http.RoundTripper {
@@ -215,7 +215,7 @@ func uploadsTo(f func(*http.Request) string) func(*setup) {
 	}
 }
 
-// An answer with ok and without a message is no delivery.
+// An answer with ok and without a message does not count as a delivery.
 func TestAFileWithoutAMessageIsNotDelivered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestAFileWithoutAMessageIsNotDelivered(t *testing.T) {
 	})
 }
 
-// A flood starts a cooldown of the chat for files and texts, and files keep the limit of one message a second.
+// A flood starts a cooldown of the chat for files and text messages, and files keep the limit of one message a second.
 func TestFilesKeepTheLimits(t *testing.T) {
 	t.Parallel()
 	withFile(t, func(b *bot, picture, text chat.Attachment) {
@@ -255,7 +255,7 @@ func TestFilesKeepTheLimits(t *testing.T) {
 	})
 }
 
-// Telegram asks to wait in the answer to a file for one chat: messages for other chats go out meanwhile.
+// Telegram asks to wait in the answer to a file for one chat: messages for other chats are sent meanwhile.
 func TestACooldownAfterAFileIsForItsChatAlone(t *testing.T) {
 	t.Parallel()
 	withFile(t, func(b *bot, picture, _ chat.Attachment) {
@@ -268,7 +268,7 @@ func TestACooldownAfterAFileIsForItsChatAlone(t *testing.T) {
 	})
 }
 
-// A topic that is gone and a group that moved: files follow as texts do.
+// A deleted topic and a moved group: files follow as text messages do.
 func TestFilesFollowTheirChat(t *testing.T) {
 	t.Parallel()
 	withFile(t, func(b *bot, picture, text chat.Attachment) {
@@ -328,7 +328,7 @@ func TestAFileToNoAddressOfThisBot(t *testing.T) {
 	})
 }
 
-// A large file has more time than a text: what it takes at a quarter of a megabyte a second.
+// A large file has more time than a text message: what it takes at a quarter of a megabyte a second.
 func TestALargeFileHasMoreTime(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -363,7 +363,7 @@ func TestAnUploadEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// The largest file goes out with its length, and never lies in memory as a whole. Not parallel: it counts what the process allocates.
+// The largest file is sent with its length, and is never in memory as a whole. Not parallel: the test counts what the process allocates.
 //
 //nolint:paralleltest // see above
 func TestALargeFileIsStreamed(t *testing.T) {

@@ -8,12 +8,12 @@ import (
 	"laneway/internal/retry"
 )
 
-// urgentPatience is how long an urgent command waits behind the earlier updates of its chat. Updates that are settled within it keep their order, so
+// urgentPatience is how long an urgent command waits for the earlier updates of its chat. Updates that are settled within it keep their order, so
 // that a /stop stops the message that was sent right before it. Slow ones (a download, a store that cannot be reached) are overtaken.
 const urgentPatience = 500 * time.Millisecond
 
-// overtake handles an urgent command beside the queue of its chat, once it has waited for urgentPatience. The goroutine that removes the task
-// from the queue settles it: this one, or that of the queue. There are never more of these goroutines than unfinished updates.
+// overtake handles an urgent command outside of the queue of its chat, once it has waited for urgentPatience. The goroutine that removes the
+// task from the queue settles it: this one, or that of the queue. There are never more of these goroutines than unfinished updates.
 func (in *intake) overtake(ctx context.Context, q *chatQueue, t *task) {
 	if retry.Sleep(ctx, urgentPatience) != nil {
 		return // the queue leaves it unconfirmed

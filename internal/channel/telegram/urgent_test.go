@@ -10,8 +10,8 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// A photo hangs, or the store does not take a message: a /stop of the same chat is executed within a second, what it overtook is handled afterwards
-// and once, and nothing is confirmed before both are settled.
+// The download of a photo hangs, or the store does not accept a message: a /stop in the same chat is executed within a second, the overtaken update
+// is handled once afterwards, and no update is confirmed before both are settled.
 func TestAnUrgentCommandOvertakesWhatHangs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -63,7 +63,7 @@ func TestAnUrgentCommandOvertakesWhatHangs(t *testing.T) {
 	}
 }
 
-// Where nothing takes long the order of a chat holds for urgent commands too: a /stop sent right behind a message finds it.
+// If no update takes long, urgent commands keep the order of the chat: a /stop sent right after a message finds it.
 func TestAnUrgentCommandKeepsTheOrderOfAQuickChat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestAnUrgentCommandKeepsTheOrderOfAQuickChat(t *testing.T) {
 	})
 }
 
-// A download that hangs does not keep Telegram's window of a hundred updates closed: with many behind it, it is given up after a moment.
+// A hanging download does not block Telegram's window of a hundred updates: with many updates after it, it is given up within seconds.
 func TestAHungDownloadDoesNotHoldUpEveryChat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestAHungDownloadDoesNotHoldUpEveryChat(t *testing.T) {
 	})
 }
 
-// A forwarded /stop and one under a file have their place in the line: neither is a person who wants something ended now.
+// A forwarded /stop and one in the caption of a file keep their place in the queue: neither is a request to stop now.
 func TestWhatOnlyLooksUrgentWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// TestAPageIsNoVerdict: the answer of a proxy to a call, with any status, decides nothing: the message arrives later, no address is gone, and
-// the bot goes on.
+// TestAPageIsNoVerdict: the answer of a proxy to a call is ignored, whatever its status: the message arrives later, no address is gone, and
+// the bot continues.
 func TestAPageIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{400, 401, 403, 404, 409, 413, 429, 500, 502} {
@@ -50,7 +50,7 @@ func TestAPageIsNoVerdict(t *testing.T) {
 	}
 }
 
-// TestAGroupIsNotLostAtItsMove: the store is away when a group becomes a supergroup; the next message to the old number brings it there.
+// TestAGroupIsNotLostAtItsMove: the store is unavailable when a group becomes a supergroup; the next message to the old number records the move.
 func TestAGroupIsNotLostAtItsMove(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestAGroupIsNotLostAtItsMove(t *testing.T) {
 	})
 }
 
-// TestAnotherPollerIsGivenFiveSeconds: a conflict is never asked about again sooner, whatever the spread.
+// TestAnotherPollerIsGivenFiveSeconds: after a conflict the bot never polls again sooner, whatever the spread.
 func TestAnotherPollerIsGivenFiveSeconds(t *testing.T) {
 	t.Parallel()
 	for i := range 10 {

@@ -12,7 +12,7 @@ import (
 const (
 	// maxDelivery is the largest body of a delivery.
 	maxDelivery = 1 << 20
-	// deliveryTime bounds the answer to a delivery. Telegram repeats a delivery without an answer, and the repetition finds the task of the first.
+	// deliveryTime bounds the answer to a delivery. Telegram repeats a delivery without an answer, and the repetition joins the task of the first.
 	deliveryTime = 50 * time.Second
 	secretHeader = "X-Telegram-Bot-Api-Secret-Token" //nolint:gosec // the name of a header
 )

@@ -124,7 +124,7 @@ func TestWebhookRefuses(t *testing.T) {
 	})
 }
 
-// TestDeliveriesWhileTheChannelEnds: whenever a delivery comes while Run ends, it is taken or refused.
+// TestDeliveriesWhileTheChannelEnds: whenever a delivery comes while Run ends, it is accepted or refused.
 func TestDeliveriesWhileTheChannelEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestDeliveriesWhileTheChannelEnds(t *testing.T) {
 					}
 				})
 			}
-			<-enough // a count: yielding some number of times takes as long as the other tests of the package let it
+			<-enough // a count of requests: the time for a number of yields would depend on the other tests of the package
 			b.stop()
 			wg.Wait()
 		}

@@ -9,13 +9,13 @@ import (
 // activationWord is the one command that the channel itself executes.
 const activationWord = "activation"
 
-// commandWords recognizes commands in messages, by the gateway's table of commands.
+// commandWords recognizes commands in messages by the gateway's command table.
 type commandWords struct {
 	identity *identity
-	urgent   map[string]bool // names and aliases of the commands; true = urgent
+	urgent   map[string]bool // names and aliases of the commands; true if urgent
 }
 
-// parse reads the first word of a text as a command for this bot: `/name`, `/name@bot` or `@bot /name`. The word need not be in the table.
+// parse reads the first word of text as a command for this bot: `/name`, `/name@bot` or `@bot /name`. The word need not be in the table.
 func (w *commandWords) parse(text string) (word, args string, ok bool) {
 	word, args = firstWord(text)
 	if mention, isMention := strings.CutPrefix(word, "@"); isMention {
@@ -35,15 +35,15 @@ func (w *commandWords) parse(text string) (word, args string, ok bool) {
 	return strings.ToLower(word), args, true
 }
 
-// isCommand reports whether a text is a command of the table or the channel's own.
+// isCommand reports whether text is a command of the table or the channel's own.
 func (w *commandWords) isCommand(text string) bool {
 	word, _, ok := w.parse(text)
 	_, known := w.urgent[word]
 	return ok && (known || word == activationWord)
 }
 
-// isUrgent reports whether an update consists of an urgent command alone. Forwarded text has no authority, and a command under a file waits for
-// the file.
+// isUrgent reports whether an update consists of an urgent command alone. Forwarded text has no authority, and a command in the caption of a
+// file waits for the file.
 func (w *commandWords) isUrgent(u update) bool {
 	if u.message == nil || u.forwarded {
 		return false
@@ -55,7 +55,7 @@ func (w *commandWords) isUrgent(u update) bool {
 	return ok && w.urgent[word]
 }
 
-// mentioned looks for the bot among the entities of a message. Telegram made these; the text proves nothing.
+// mentioned reports whether an entity of a message mentions the bot. Telegram makes the entities; the text proves nothing.
 func (w *commandWords) mentioned(m *tgbotapi.Message) bool {
 	text, entities := m.Text, m.Entities
 	if text == "" {
@@ -76,7 +76,7 @@ func (w *commandWords) mentioned(m *tgbotapi.Message) bool {
 	return false
 }
 
-// units is a part of a text by UTF-16 positions, "" when they are outside of it.
+// units returns a part of a string by UTF-16 positions, "" if they are outside of it.
 func units(s string, offset, length int) string {
 	if offset < 0 || length < 0 {
 		return ""

@@ -14,12 +14,12 @@ import (
 	"laneway/internal/chat"
 )
 
-// letters are the sequences of letters of a text.
+// letters returns the sequences of letters in a string.
 func letters(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) })
 }
 
-// missing is the first of the words that a text does not have behind the ones before it, "" = it has them all.
+// missing returns the first of the words that text does not contain after the previous ones, "" if it contains them all in order.
 func missing(words []string, text string) string {
 	for _, word := range words {
 		i := strings.Index(text, word)
@@ -41,8 +41,8 @@ func joined(parts []chunk) string {
 
 var tags = regexp.MustCompile(`<[^>]*>`)
 
-// checkWords: the parts have every word that the page has which goldmark itself makes of a text; and where Markdown has no means to hide a word
-// (addresses, entities, names of languages, <br>), every word of the text as it was written.
+// checkWords checks that the parts have every word of the page that goldmark itself renders. If the Markdown has nothing that can hide a word
+// (addresses, entities, names of languages, <br>), they must have every word of the input.
 func checkWords(t *testing.T, markdown string, parts []chunk) {
 	t.Helper()
 	read, source := joined(parts), chat.CleanText(markdown)
@@ -52,7 +52,7 @@ func checkWords(t *testing.T, markdown string, parts []chunk) {
 		t.Fatal(err)
 	}
 	shown := []string{page.String()}
-	if strings.Contains(page.String(), "</table>\n<h") { // what stood above a table may be below it on that page
+	if strings.Contains(page.String(), "</table>\n<h") { // text above a table may be below it on that page
 		shown = strings.SplitAfter(page.String(), "\n")
 	}
 	for _, s := range shown {
@@ -113,7 +113,7 @@ func (w *writer) inline(depth int) string {
 	}
 }
 
-// block is one block that ends with a line break, nested so many times at most.
+// block returns one block that ends with a line break, nested at most depth times.
 func (w *writer) block(depth int) string {
 	if depth == 0 {
 		return w.inline(2) + "\n" + w.inline(2) + "\n"
@@ -138,13 +138,13 @@ func (w *writer) block(depth int) string {
 	}
 }
 
-// indented puts one prefix before the first line and another one before the others.
+// indented puts one prefix before the first line and another one before the further lines.
 func indented(first, other, block string) string {
 	lines := strings.Split(strings.TrimSuffix(block, "\n"), "\n")
 	return first + strings.Join(lines, "\n"+other) + "\n"
 }
 
-// TestWordsSurvive: whatever markup a word stands in, it is read, behind the words that stand before it.
+// TestWordsSurvive: whatever markup a word is in, it is shown, after the words before it.
 func TestWordsSurvive(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -163,7 +163,7 @@ func TestWordsSurvive(t *testing.T) {
 	}
 }
 
-// TestDeepTextIsRead: what nests deeper than the structure is followed is read all the same.
+// TestDeepTextIsRead: text that nests deeper than maxDepth is shown nevertheless.
 func TestDeepTextIsRead(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

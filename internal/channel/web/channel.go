@@ -16,7 +16,7 @@ const Name = channel.Web
 
 // Reasons of failed attempts; the set is closed.
 const (
-	ReasonAddress = "bad_address" // no session key
+	ReasonAddress = "bad_address" // not a session key
 	ReasonAgent   = "no_agent"    // the agent of the session does not exist
 	ReasonForeign = "not_theirs"  // the session belongs to another principal
 	ReasonStore   = "store"       // the store did not write the line
@@ -29,16 +29,17 @@ const storeAway = "the database does not answer"
 // TranscriptSink is the receiver of this channel: besides messages it takes replies, as lines of transcripts.
 type TranscriptSink interface {
 	channel.Receiver
-	// AppendReply adds a reply to the transcript of a session and publishes it to the subscribers. It returns the number of the line. The same reply, by its id,
-	// adds one line in any number of calls; after a crash it may be published again. chat.ErrUnknownAgent and chat.ErrSessionNotFound are permanent.
+	// AppendReply adds a reply to the transcript of a session and publishes it to the subscribers. It returns the number of the line. Repeated calls
+	// with the same reply id add one line; after a crash the line may be published again. chat.ErrUnknownAgent and chat.ErrSessionNotFound are
+	// permanent.
 	AppendReply(ctx context.Context, key chat.SessionKey, r chat.Reply) (seq int64, err error)
 }
 
 // Channel delivers into transcripts. Make it with New; it is safe for concurrent use, and the lock is not held while the sink is called.
 type Channel struct {
 	mu      sync.Mutex
-	sink    TranscriptSink // nil while it does not run
-	running chan struct{}  // closed while it runs
+	sink    TranscriptSink // nil while the channel does not run
+	running chan struct{}  // closed while the channel runs
 }
 
 var _ channel.Channel = (*Channel)(nil)
@@ -46,13 +47,13 @@ var _ channel.Channel = (*Channel)(nil)
 // New makes a channel.
 func New() *Channel { return &Channel{running: make(chan struct{})} }
 
-// Name is "web".
+// Name returns "web".
 func (*Channel) Name() string { return Name }
 
 // errNoSink is a mistake in the wiring of the process.
 var errNoSink = errors.New("the receiver is no transcript sink")
 
-// Run receives nothing; replies go to the sink until ctx is over. A receiver that is no [TranscriptSink] is an error.
+// Run receives nothing; replies are passed to the sink until ctx is done. A receiver that does not implement [TranscriptSink] is an error.
 func (c *Channel) Run(ctx context.Context, receiver channel.Receiver) error {
 	sink, ok := receiver.(TranscriptSink)
 	if !ok {
@@ -69,7 +70,7 @@ func (c *Channel) Run(ctx context.Context, receiver channel.Receiver) error {
 	return nil
 }
 
-// Status is connected while the store answers.
+// Status reports connected while the store answers.
 func (c *Channel) Status() channel.Status {
 	c.mu.Lock()
 	sink := c.sink
@@ -85,7 +86,8 @@ func (c *Channel) Status() channel.Status {
 	return s
 }
 
-// Send delivers one reply, whose repetition adds nothing; the receipt is the id of the line in the history. While the channel does not run, it waits for that, at most startTime.
+// Send delivers one reply; repeating it adds nothing. The receipt is the id of the line in the history. If the channel does not run, Send waits for
+// its start, at most startTime.
 func (c *Channel) Send(ctx context.Context, r chat.Reply, _ channel.Claim) (chat.Sent, error) {
 	key, err := address(r.Target)
 	if err != nil {
@@ -104,7 +106,7 @@ func (c *Channel) Send(ctx context.Context, r chat.Reply, _ channel.Claim) (chat
 
 var errAddress = errors.New("the target is not a session key in full")
 
-// address is the session of a target. A short form would depend on the default agent, which may be another one by now.
+// address returns the session of a target. Short forms are refused: they depend on the default agent, which may have changed.
 func address(to chat.Target) (chat.SessionKey, error) {
 	key, err := chat.ParseSessionKey(to.ChatID, "")
 	if err != nil || to.Channel != Name {
@@ -135,7 +137,7 @@ func (c *Channel) open(ctx context.Context) (TranscriptSink, error) {
 	}
 }
 
-// judge is the outbox's error for an error of the sink.
+// judge returns the outbox's error for an error of the sink.
 func judge(err error) *channel.SendError {
 	out := &channel.SendError{Reason: ReasonStore, Cause: err}
 	switch {

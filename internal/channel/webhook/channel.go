@@ -50,11 +50,12 @@ const (
 type Config struct {
 	// AllowedHosts may be reached although their addresses are not public. Host names or literal addresses without a port.
 	AllowedHosts []string
-	// Secret signs each request; "" = no signature. Token is sent as a bearer token over https, and over http to allowed hosts only; "" = none.
+	// Secret signs each request; "" means unsigned requests. Token is sent as a bearer token over https, and over http to allowed hosts only; "" if
+	// none.
 	Secret, Token string
-	// Lookup resolves a host and Dial connects to an address and port; nil = the system's resolver, and a dialer that checks the address once more.
+	// Lookup resolves a host and Dial connects to an address and port; nil means the system's resolver, and a dialer that checks the address once more.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
-	// Trusted = the host is on the list.
+	// trusted is true when the host is on the list.
 	Dial func(ctx context.Context, network, address string, trusted bool) (net.Conn, error)
 }
 
@@ -63,10 +64,10 @@ func (c Config) String() string {
 	return "webhook.Config{hosts: " + strings.Join(c.AllowedHosts, " ") + "}"
 }
 
-// GoString is String for %#v.
+// GoString returns String for %#v.
 func (c Config) GoString() string { return c.String() }
 
-// LogValue is String for structured logs.
+// LogValue returns String for structured logs.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
 // Channel posts to URLs. Make it with New; it is safe for concurrent use.
@@ -97,10 +98,10 @@ func New(cfg Config) *Channel {
 	return c
 }
 
-// Name is "webhook".
+// Name returns "webhook".
 func (*Channel) Name() string { return Name }
 
-// Run receives nothing; it returns when ctx is over.
+// Run receives nothing; it returns when ctx is done.
 func (c *Channel) Run(ctx context.Context, _ channel.Receiver) error {
 	c.running.Store(true)
 	defer c.running.Store(false)
@@ -109,7 +110,7 @@ func (c *Channel) Run(ctx context.Context, _ channel.Receiver) error {
 	return nil
 }
 
-// Status is connected while the channel runs: each delivery opens its own connection.
+// Status reports connected while the channel runs: each delivery opens its own connection.
 func (c *Channel) Status() channel.Status {
 	s := channel.Status{Configured: true, Running: c.running.Load(), State: "stopped", Mode: "outgoing", LastPollAge: -1}
 	if s.Running {
@@ -187,7 +188,7 @@ func failed(ctx context.Context, err error) error {
 	return out
 }
 
-// judge classifies an answer: nil = delivered.
+// judge classifies an answer; nil means delivered.
 func judge(resp *http.Response) error {
 	out := &channel.SendError{Cause: errors.New("the receiver answered " + strconv.Itoa(resp.StatusCode))}
 	switch code := resp.StatusCode; {
@@ -207,7 +208,7 @@ func judge(resp *http.Response) error {
 	return out
 }
 
-// retryAfter is the header Retry-After in seconds, 0 = none. The form with a date is ignored: it would need synchronized clocks.
+// retryAfter returns the wait of the header Retry-After, 0 if none. The form with a date is ignored: it would need synchronized clocks.
 func retryAfter(resp *http.Response) time.Duration {
 	n, err := strconv.ParseInt(resp.Header.Get("Retry-After"), 10, 32)
 	if err != nil || n <= 0 {

@@ -2,11 +2,10 @@
 //
 // # The guard
 //
-// Such a URL makes this host connect to an address that a person outside has chosen. So every connection goes through one guard ([Channel.Check] and the
+// Such a URL makes this host connect to an address that another person has chosen. So every connection passes one guard ([Channel.Check] and the
 // dialer): http and https only, no user name in the URL, no proxy of the environment, no redirects. The name is resolved once, all of its addresses
-// must be public, and the connection goes to a checked address and never to the name again. A name with another answer the second time (DNS
-// rebinding) has therefore no effect. The socket is checked once more before it connects. Hosts on the operator's list may have any address.
-// [Public] defines which addresses are refused.
+// must be public, and the connection is made to a checked address, without another lookup. DNS rebinding therefore has no effect. The socket is
+// checked once more before it connects. Hosts on the operator's list may have any address. [Public] defines which addresses are refused.
 //
 // # The request
 //

@@ -32,8 +32,8 @@ func notPublic() []netip.Prefix {
 	return list
 }
 
-// Public reports whether an address belongs to the public internet. IPv6 forms of an IPv4 address (mapped, compatible, NAT64, 6to4, Teredo) count as
-// not public, whichever address they contain: a public host needs none of them.
+// Public reports whether an address belongs to the public internet. IPv6 forms of an IPv4 address (mapped, compatible, NAT64, 6to4, Teredo) are not
+// public, whatever address they contain: a public host needs none of them.
 func Public(addr netip.Addr) bool {
 	if !addr.IsValid() || addr.Zone() != "" {
 		return false
@@ -48,7 +48,7 @@ func Public(addr netip.Addr) bool {
 type guard struct {
 	allowed []string
 	lookup  func(ctx context.Context, host string) ([]netip.Addr, error)
-	// dial connects to an address and port; trusted = do not check the address again.
+	// dial connects to an address and port; trusted means that the address is not checked again.
 	dial func(ctx context.Context, network, address string, trusted bool) (net.Conn, error)
 }
 
@@ -56,7 +56,7 @@ func (g guard) trusts(host string) bool {
 	return slices.ContainsFunc(g.allowed, func(a string) bool { return strings.EqualFold(a, strings.TrimSuffix(host, ".")) })
 }
 
-// Check refuses a URL to which no delivery can ever succeed, as far as its text shows: names are resolved with each delivery. Errors are *chat.Error.
+// Check refuses a URL to which no delivery can ever succeed, judging by the URL alone: names are resolved with each delivery. Errors are *chat.Error.
 func (c *Channel) Check(raw string) error {
 	_, err := c.guard.check(raw)
 	return err
@@ -126,7 +126,7 @@ func checkSocket(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// resolve uses the system's resolver. It unmaps IPv4 addresses: the resolver mapped them into IPv6, and not the person who wrote the URL.
+// resolve uses the system's resolver. It unmaps IPv4 addresses: here the resolver has mapped them into IPv6, and not the author of the URL.
 func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	for i := range addrs {

@@ -36,7 +36,7 @@ func TestWhatIsPublic(t *testing.T) {
 	}
 }
 
-// hostile are URLs that lead, or claim to lead, to this host.
+// hostile returns URLs that lead, or claim to lead, to this host.
 func hostile(port string) []string {
 	var list []string
 	for _, host := range []string{
@@ -78,7 +78,7 @@ func TestNoHostileURLReachesThisHost(t *testing.T) {
 	if n := met.Load(); n != 0 {
 		t.Errorf("the canary was met %d times", n)
 	}
-	// The same canary is reached when the operator allows it: the test would notice.
+	// The same canary is reached when the operator allows it, so the test can detect a connection.
 	if _, err := send(t, webhook.New(webhook.Config{AllowedHosts: []string{"127.0.0.1"}}), canary.URL); err != nil || met.Load() == 0 {
 		t.Errorf("the allowed host was not reached: %v", err)
 	}

@@ -32,7 +32,7 @@ const (
 	secret = "0123456789abcdef0123456789abcdef"
 )
 
-// receiver is an HTTP server behind pipes, so that it can live in a bubble.
+// receiver is an HTTP server over pipes, so that it can run in a bubble.
 type receiver struct {
 	waiting chan net.Conn
 	closed  chan struct{}
@@ -107,7 +107,7 @@ func (r *receiver) read() []string {
 	return append([]string(nil), r.bodies...)
 }
 
-// found makes a lookup that gives these addresses.
+// found makes a lookup that returns these addresses.
 func found(addrs ...string) func(context.Context, string) ([]netip.Addr, error) {
 	return func(context.Context, string) ([]netip.Addr, error) {
 		var list []netip.Addr
