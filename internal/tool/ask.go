@@ -11,20 +11,21 @@ import (
 	"laneway/internal/chat"
 )
 
-// maxAsked bounds the arguments of a call about which a person is asked, in bytes: the person has to see all of them.
+// maxAsked bounds the arguments of a call that a person must allow, in bytes: the person has to see all of them.
 const maxAsked = 1500
 
-// Person is whom a turn asks before a tool acts.
+// Person is the person whom a turn asks before a tool acts.
 type Person struct {
-	// Principal may answer. The call is made for it. "" = there is no such person.
+	// Principal may answer. The call is made for it. "" means that no person can be asked.
 	Principal string `json:"principal"`
-	// ID is the person in the channel of Target, see [chat.Sender]; "" = each person who reads it, of whom Principal may answer.
+	// ID is the person in the channel of Target, see [chat.Sender]. "" means that the question is shown to every reader of Target, and Principal may
+	// answer.
 	ID string `json:"id,omitempty"`
-	// Target is where the question goes.
+	// Target is where the question is sent.
 	Target chat.Target `json:"target"`
 }
 
-// Pending is a call that a person has to allow, with all that is needed to make it in another process and after its turn.
+// Pending is a call that a person has to allow, with everything that another process needs to make it after its turn.
 type Pending struct {
 	Key     string          `json:"key"`
 	Asked   Person          `json:"asked"`
@@ -35,9 +36,9 @@ type Pending struct {
 	Target chat.Target `json:"target,omitzero"`
 	Tool   string      `json:"tool"`
 	Args   string      `json:"args"`
-	// Why is why the person is asked, as the end of a sentence.
+	// Why is the reason for the question, as the end of a sentence.
 	Why string `json:"why,omitempty"`
-	// Readers are who will see the result besides the person, where the call shows more than belongs to the conversation; "" = it does not.
+	// Readers names who will see the result besides the person, if the call shows more than belongs to the conversation; otherwise "".
 	Readers string `json:"readers,omitempty"`
 }
 
@@ -47,7 +48,7 @@ func (p Pending) ID() string {
 	return strings.ReplaceAll(id.String(), "-", "")[:12]
 }
 
-// Words are the call as a person reads it, with who will see what it returns.
+// Words returns the call in words for a person, with the readers of its result.
 func (p Pending) Words() string {
 	words := chat.AllVisible(p.Tool + " " + p.Args)
 	if p.Why != "" && p.Readers == "" {
@@ -59,13 +60,13 @@ func (p Pending) Words() string {
 	return words
 }
 
-// Questions asks persons.
+// Questions sends questions to people.
 type Questions interface {
-	// Ask makes the question durable and sends it. The same question again is one question.
+	// Ask makes the question durable and sends it. Repeating the same question has no effect.
 	Ask(ctx context.Context, p Pending) error
 }
 
-// ask asks the person of the turn about a call; its text is for the model. p has the key and the call, why is the reason.
+// ask asks the person of the turn about a call and returns a sentence for the model. p has the key and the call; why is the reason.
 func (b *box) ask(ctx context.Context, turn Turn, one Tool, p Pending, why string) (string, error) {
 	switch {
 	case !one.Askable || turn.Asked.Principal == "":
@@ -85,7 +86,7 @@ func (b *box) ask(ctx context.Context, turn Turn, one Tool, p Pending, why strin
 		". It is done when they allow it within 10 minutes, and they are sent the result. Go on without it, and do not ask for it again.", nil
 }
 
-// show asks the person of the turn whether what is theirs alone may be shown to the readers of the turn.
+// show asks the person of the turn whether the readers of the turn may see what belongs to the person alone.
 func (b *box) show(ctx context.Context, turn Turn, one Tool, p Pending) (string, error) {
 	where := "where " + p.Readers + " can read the answer"
 	if why := reason(turn.NoActs); why != "" {
@@ -94,7 +95,7 @@ func (b *box) show(ctx context.Context, turn Turn, one Tool, p Pending) (string,
 	return b.ask(ctx, turn, one, p, where)
 }
 
-// everywhere is the argument with which a call asks for more than belongs to the conversation of the turn.
+// everywhere is the argument with which a call requests more than belongs to the conversation of the turn.
 const everywhere = `,"everywhere":{"type":"boolean","description":"Others read this conversation, so only what belongs to it is returned. ` +
 	`With true the person is asked whether others may see all of theirs. Default: false."}`
 
@@ -131,8 +132,8 @@ func (one Tool) check(ctx context.Context, turn Turn, key string, args []byte) e
 	return nil
 }
 
-// Make makes a call that a person has allowed. Its result is for the person. The same call again has no second effect, unless the tool is one of another
-// server ([Table.Outside]).
+// Make makes a call that a person has allowed. Its result is for the person. Repeating the call has no second effect, unless the tool belongs to
+// another server ([Table.Outside]).
 func (t *Table) Make(ctx context.Context, p Pending) chat.ToolResult {
 	sender := p.Sender
 	if p.Asked.ID != sender.ID {

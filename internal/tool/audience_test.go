@@ -13,7 +13,7 @@ import (
 	"laneway/internal/tool"
 )
 
-// library has private sessions and jobs of a person, and those of a group that another person owns.
+// library has the private sessions and jobs of a person, and those of a group that another person owns.
 type library struct{ services }
 
 var inGroup = chat.SessionKey{Agent: "main", Rest: "telegram:group:-5"}
@@ -55,8 +55,8 @@ func (*library) CronRuns(_ context.Context, f cron.RunFilter, _ chat.Caller) (cr
 	return cron.RunPage{Runs: []cron.Run{{JobID: f.JobID, State: cron.RunOK}}}, nil
 }
 
-// TestATurnWithSeveralReadersShowsTheirConversationAlone goes through the calls that read, in a private turn, in a group whose person can be asked, and where no
-// person can be: in a turn of a job that answers there, and in a chat without buttons.
+// TestATurnWithSeveralReadersShowsTheirConversationAlone makes the calls that read in a private turn, in a group whose person can be asked, and where
+// no person can be asked: in a turn of a job that answers there, and in a chat without buttons.
 func TestATurnWithSeveralReadersShowsTheirConversationAlone(t *testing.T) {
 	t.Parallel()
 	const (
@@ -113,7 +113,7 @@ func TestATurnWithSeveralReadersShowsTheirConversationAlone(t *testing.T) {
 	}
 }
 
-// TestTheArgumentForEverywhereIsOfferedWhereOthersRead holds that schemas stay valid and that a private turn is not bothered.
+// TestTheArgumentForEverywhereIsOfferedWhereOthersRead checks that schemas stay valid and that a private turn is not offered the argument.
 func TestTheArgumentForEverywhereIsOfferedWhereOthersRead(t *testing.T) {
 	t.Parallel()
 	one := turn()

@@ -18,12 +18,12 @@ import (
 
 const whenHelp = "Plain words (in 20m, tomorrow 15:00, monday 8:30, 2027-03-02 15:00) are in the person's time zone: the one chosen with /timezone, else that of the gateway; results name it. A time with an offset (2027-03-02T15:00:00+01:00) is exact."
 
-// ReadTimes reports whether one of the tools reads times in the zone of the person.
+// ReadTimes reports whether one of the tools reads times in the person's zone.
 func ReadTimes(tools []agent.ToolSpec) bool {
 	return slices.ContainsFunc(tools, func(s agent.ToolSpec) bool { return s.Name == "remind" || s.Name == "cron" })
 }
 
-// Clock is what the clock of a person shows now, with the zone in which the tools read plain times.
+// Clock returns the current local time of a person, with the zone in which the tools read plain times.
 func (t *Table) Clock(ctx context.Context, person string) (string, error) {
 	now, zone, err := t.deps.Jobs.Clock(ctx, command.Call{Principal: person})
 	if err != nil {
@@ -57,7 +57,7 @@ func (t *Table) remind() Tool {
 	}
 }
 
-// plan is a job to be made, with the zone in which its time is meant.
+// plan is a job to be made, with the zone of its time.
 type plan struct {
 	call command.Call
 	job  command.NewJob
@@ -81,7 +81,7 @@ func (t *Table) reminder(ctx context.Context, turn Turn, key string, args []byte
 	return p, err
 }
 
-// plan reads when a job fires and what it is about.
+// plan reads when a job fires and its text.
 func (t *Table) plan(ctx context.Context, c command.Call, when, text string) (plan, error) {
 	spec, zone, err := t.when(ctx, c, when)
 	if err == nil {
@@ -90,7 +90,7 @@ func (t *Table) plan(ctx context.Context, c command.Call, when, text string) (pl
 	return plan{call: c, job: command.NewJob{Schedule: spec, Text: text}, zone: zone}, err
 }
 
-// when reads a time and the zone in which it is meant.
+// when reads a time and its zone.
 func (t *Table) when(ctx context.Context, c command.Call, when string) (spec schedule.Spec, zone string, err error) {
 	now, zone, err := t.deps.Jobs.Clock(ctx, c)
 	if err != nil {
@@ -216,7 +216,7 @@ func (t *Table) runCron(ctx context.Context, turn Turn, c command.Call, a cronAr
 	return action()
 }
 
-// isNoJob reports whether there is no such job of the person.
+// isNoJob reports whether the person has no such job.
 func isNoJob(err error) bool {
 	known, ok := errors.AsType[*chat.Error](err)
 	return errors.Is(err, chat.ErrNotFound) || (ok && known.Details["code"] == "CRON_JOB_NOT_FOUND")
@@ -262,7 +262,7 @@ func (t *Table) previewJob(ctx context.Context, c command.Call, a cronArgs) (str
 	return "That is " + command.ScheduleWords(spec, zone) + " (" + zone + ").", nil
 }
 
-// updateJob changes when a job fires, what it asks, or both.
+// updateJob changes when a job fires, its prompt, or both.
 func (t *Table) updateJob(ctx context.Context, turn Turn, c command.Call, a cronArgs) (string, error) {
 	patch, err := t.patchOf(ctx, c, a)
 	if err != nil {
@@ -272,7 +272,7 @@ func (t *Table) updateJob(ctx context.Context, turn Turn, c command.Call, a cron
 	return "The job is changed, next " + shown(job.State.NextRunAt) + ".", err
 }
 
-// patchOf is the change that the action update asks for.
+// patchOf returns the change that the action update requests.
 func (t *Table) patchOf(ctx context.Context, c command.Call, a cronArgs) (cron.Members, error) {
 	patch := cron.Members{}
 	if a.When != "" {

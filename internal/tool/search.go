@@ -14,12 +14,12 @@ import (
 // hitsShown is how many messages the tool history_search returns at once.
 const hitsShown = 10
 
-// nodesShown is how many summaries it shows at once.
+// nodesShown is how many summaries the tool history_search returns at once.
 const nodesShown = 10
 
 func (t *Table) historySearch() Tool {
 	return Tool{
-		Name: "history_search", Scope: chat.ScopeWrite, Idempotent: true, Askable: true, Foreign: always, // what it finds may have come from outside
+		Name: "history_search", Scope: chat.ScopeWrite, Idempotent: true, Askable: true, Foreign: always, // its results may contain external text
 		Beyond: func(turn Turn, args []byte) bool {
 			a, err := read[searchArgs](args)
 			return err == nil && (a.Everywhere || turn.elsewhere(a.Session))
@@ -87,7 +87,7 @@ func (t *Table) searchHistory(ctx context.Context, turn Turn, _ string, args []b
 	return out.String(), nil
 }
 
-// searchQuery is what the turn may search.
+// searchQuery returns the query, restricted to what the turn may search.
 func (t *Table) searchQuery(ctx context.Context, turn Turn, a searchArgs) (store.SearchQuery, error) {
 	q := store.SearchQuery{Visible: turn.Owner, Limit: hitsShown}
 	var err error
@@ -112,7 +112,7 @@ func (t *Table) searchQuery(ctx context.Context, turn Turn, a searchArgs) (store
 	return q, nil
 }
 
-// contents shows summaries of what was said, the newest first.
+// contents returns summaries of conversations, the newest first.
 func (t *Table) contents(ctx context.Context, turn Turn, a searchArgs) (string, error) {
 	q, err := t.tocQuery(ctx, turn, a)
 	if err != nil {
@@ -136,7 +136,7 @@ func (t *Table) contents(ctx context.Context, turn Turn, a searchArgs) (string, 
 	return out.String(), nil
 }
 
-// tocQuery is which summaries the turn may read.
+// tocQuery returns the query, restricted to the summaries that the turn may read.
 func (t *Table) tocQuery(ctx context.Context, turn Turn, a searchArgs) (store.TocQuery, error) {
 	q := store.TocQuery{Level: store.TocLevel(a.Contents), Visible: turn.Owner, To: a.Period, Limit: nodesShown}
 	switch {

@@ -12,7 +12,7 @@ import (
 	"laneway/internal/store"
 )
 
-// found answers a search, and keeps what was asked for.
+// found answers a search, and records the query.
 type found struct {
 	services
 

@@ -10,8 +10,8 @@ import (
 
 // Files are the files of one turn. It is safe for concurrent use.
 type Files interface {
-	// TakeFile takes over a file by its path below the directory of the turn, MakeFile one of a text; both under the bounds of the files of an answer.
-	// name is what the person sees; "" = that of the path. A refusal is a chat.Error.
+	// TakeFile takes over a file by its path below the directory of the turn; MakeFile makes a file from text. Both keep the bounds of the files of
+	// an answer. name is what the person sees; "" means that of the path. A refusal is a chat.Error.
 	TakeFile(path, name string) (chat.Attachment, error)
 	MakeFile(name, text string) (chat.Attachment, error)
 	// DropFile deletes a file that was taken over and is not sent.
@@ -31,7 +31,7 @@ func (t *Table) sendFile() Tool {
 	}
 }
 
-// fileGone is for a repeated call: the file was taken over in the first one.
+// fileGone is added to the error of a repeated call, because the first call may have taken over the file.
 const fileGone = "; if this call is made again after an interruption, the file may have been sent before"
 
 func (t *Table) runSendFile(ctx context.Context, turn Turn, key string, args []byte) (string, error) {

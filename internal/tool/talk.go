@@ -62,7 +62,7 @@ func Sends(call chat.ToolCall) bool {
 	}
 }
 
-// outgoing reads the arguments of message: what is sent, and where.
+// outgoing reads the arguments of message: what is sent, and to which target.
 func (t *Table) outgoing(ctx context.Context, turn Turn, key string, args []byte) (o store.Outgoing, err error) {
 	a, err := read[struct {
 		Text    string `json:"text"`
@@ -92,12 +92,12 @@ func (t *Table) outgoing(ctx context.Context, turn Turn, key string, args []byte
 	}, t.deps.Sessions.Reaches(target.Channel)
 }
 
-// idOf is an id that follows from a key.
+// idOf derives an id from a key.
 func idOf(key string) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("laneway:tool:"+key)).String()
 }
 
-// own is a session of the owner; any other does not exist for a tool.
+// own returns a session of the owner; other sessions do not exist for a tool.
 func (t *Table) own(ctx context.Context, turn Turn, name string) (chat.SessionStatus, error) {
 	key, err := chat.ParseSessionKey(name, turn.Session.Agent)
 	if err != nil {
@@ -110,7 +110,8 @@ func (t *Table) own(ctx context.Context, turn Turn, name string) (chat.SessionSt
 	return status, err
 }
 
-// readable is the session that a call of a turn reads: with several readers their conversation, which is also the default, else one of the owner.
+// readable returns the session that a call of a turn reads: with several readers their conversation, which is also the default, otherwise a session
+// of the owner.
 func (t *Table) readable(ctx context.Context, turn Turn, name string) (chat.SessionStatus, error) {
 	if !turn.Audience.Shared() {
 		return t.own(ctx, turn, name)
@@ -226,8 +227,8 @@ func (t *Table) history(ctx context.Context, turn Turn, a sessionArgs) (string, 
 	return out.String(), nil
 }
 
-// sendToSession gives a text to another session. It is marked as external: the turn that it causes cannot send on, so two sessions do not keep each other
-// busy.
+// sendToSession sends a message to another session. It is marked as external: the turn that it causes cannot send further messages, so two sessions
+// do not keep each other busy.
 func (t *Table) sendToSession(ctx context.Context, turn Turn, key string, a sessionArgs) (string, error) {
 	m, err := t.given(ctx, turn, key, a)
 	if err != nil {
@@ -237,7 +238,7 @@ func (t *Table) sendToSession(ctx context.Context, turn Turn, key string, a sess
 	return "The session has the text.", err
 }
 
-// given is the message to another session. Its answer goes to the chat of that session.
+// given returns the message to another session. Its answer is sent to the chat of that session.
 func (t *Table) given(ctx context.Context, turn Turn, key string, a sessionArgs) (m chat.Message, err error) {
 	status, err := t.own(ctx, turn, a.Session)
 	if err != nil {

@@ -10,23 +10,23 @@ import (
 
 // Tasks starts sub-turns for one turn, and waits for them.
 type Tasks interface {
-	// Start accepts a sub-turn. One whose id was accepted before is left alone.
+	// Start accepts a sub-turn. It does nothing if the id was accepted before.
 	Start(ctx context.Context, t NewTask) error
-	// Wait returns when a sub-turn has ended, or with the cause of ctx. The turn has no slot meanwhile.
+	// Wait returns when a sub-turn has ended, or with the cause of ctx. The turn holds no slot meanwhile.
 	Wait(ctx context.Context, id string) (chat.RunEnd, error)
-	// Colleagues are the other agents.
+	// Colleagues returns the other agents.
 	Colleagues() []string
 }
 
 // NewTask is a sub-turn.
 type NewTask struct {
-	// ID is that of its message.
+	// ID is the id of its message.
 	ID string
-	// Agent that works on it; "" = the agent of the turn. Text is what it is asked.
+	// Agent that works on it; "" means the agent of the turn. Text is its prompt.
 	Agent, Text string
 	// Lane in which it runs.
 	Lane string
-	// Announce: the turn does not wait, and the end is announced in its session.
+	// Announce means that the turn does not wait, and the end is announced in its session.
 	Announce bool
 }
 
@@ -36,7 +36,7 @@ const (
 	laneTeam     = "team"
 )
 
-// maxAnswer is how much of the answer of a sub-turn its parent gets, in bytes.
+// maxAnswer bounds the part of a sub-turn's answer that its parent receives, in bytes.
 const maxAnswer = 48 << 10
 
 func (t *Table) spawn() Tool {
@@ -109,8 +109,8 @@ func startTask(ctx context.Context, turn Turn, task NewTask) error {
 	return turn.Tasks.Start(ctx, task)
 }
 
-// waitFor is the answer of a sub-turn as a result, or an error with the reason why there is none. A sub-turn works for the same person, so its answer is text
-// from outside only when it has read some.
+// waitFor waits for a sub-turn and returns its answer, or an error with the reason why it has none. A sub-turn works for the same person, so its
+// answer is external text only if it has read some.
 func waitFor(ctx context.Context, turn Turn, task NewTask) (string, error) {
 	end, err := turn.Tasks.Wait(ctx, task.ID)
 	if end.Foreign {
@@ -125,7 +125,7 @@ func waitFor(ctx context.Context, turn Turn, task NewTask) (string, error) {
 	return Answer(end.Text), nil
 }
 
-// Answer is the text of an answer of a sub-turn as its parent gets it.
+// Answer returns the answer of a sub-turn as its parent receives it.
 func Answer(text string) string {
 	switch {
 	case strings.TrimSpace(text) == "":

@@ -20,92 +20,94 @@ import (
 	"laneway/internal/store"
 )
 
-// JobEditor is what the tool cron does to jobs besides [command.JobActions]. The caller sees its own jobs only.
+// JobEditor has the operations of the tool cron on jobs besides [command.JobActions]. The caller sees its own jobs only.
 type JobEditor interface {
 	CronGet(ctx context.Context, id string, by chat.Caller) (cron.Job, error)
 	CronUpdate(ctx context.Context, id string, patch cron.Members, expected string, by chat.Caller) (cron.Job, error)
 	CronRuns(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error)
 }
 
-// Sessions is what the tools read and write of conversations.
+// Sessions has the operations of the tools on conversations.
 type Sessions interface {
-	// Session reads one that visible may see; chat.ErrSessionNotFound.
+	// Session reads a session that visible may see; otherwise chat.ErrSessionNotFound.
 	Session(ctx context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error)
 	Sessions(ctx context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error)
 	Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error)
 	Search(ctx context.Context, q store.SearchQuery) (store.SearchResult, error)
 	Toc(ctx context.Context, q store.TocQuery) ([]store.TocNode, error)
-	// ReceiveFrom accepts a message; one with a Dedupe that was accepted before is a duplicate.
+	// ReceiveFrom accepts a message; a message with the Dedupe of an accepted one is a duplicate.
 	ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error)
-	// Reaches refuses a channel through which nothing can be sent.
+	// Reaches returns an error for a channel through which nothing can be sent.
 	Reaches(channel string) error
-	// Send sends a message; one whose RunID and N were sent already is left alone. Messages to one chat arrive in the order of the calls.
+	// Send sends a message; it does nothing if RunID and N were sent before. Messages to one chat arrive in the order of the calls.
 	Send(ctx context.Context, o store.Outgoing) error
 }
 
-// External is the tools of other servers, which come and go.
+// External provides the tools of other servers, which may change at any time.
 type External interface {
-	// Tools are those of the named servers that are known now, with names of their own.
+	// Tools returns the currently known tools of the named servers, with unique names.
 	Tools(servers []string) []Tool
 	// Await returns when the first attempt to connect to each of the named servers has ended in this process, after ten seconds at most, or when ctx ends.
 	Await(ctx context.Context, servers []string)
-	// ServerOf is the server whose tool has this name, also while it is away; "" = none.
+	// ServerOf returns the server whose tool has this name, even while it is not connected; "" if none.
 	ServerOf(name string) string
 }
 
-// Deps are the services behind the tools.
+// Deps are the services that the tools use.
 type Deps struct {
 	Jobs     command.JobActions
 	Editor   JobEditor
 	Sessions Sessions
-	// Questions asks persons before tools act; needed where turns have [Turn.Asks].
+	// Questions sends questions to people before tools act; required if turns have [Turn.Asks].
 	Questions Questions
-	// External are the tools of other servers; nil = none.
+	// External are the tools of other servers; nil if none.
 	External External
-	// Log gets panics of tools; nil discards.
+	// Log receives panics of tools; nil discards.
 	Log *slog.Logger
 }
 
-// Turn is for whom and where a tool acts.
+// Turn describes for whom and where a tool acts.
 type Turn struct {
 	// Owner is the principal for whom the turn runs.
 	Owner   string
 	Session chat.SessionKey
 	Sender  chat.Sender
 	Channel string
-	// Target is where the answer of the turn goes besides the transcript; zero = nowhere.
+	// Target is where the answer of the turn is sent in addition to the transcript; zero means nowhere.
 	Target chat.Target
-	// Audience is who reads the answer of the turn. Where it is shared, tools return what belongs to its conversation, see [Tool.Beyond].
+	// Audience describes who reads the answer of the turn. If it is shared, tools return what belongs to its conversation, see [Tool.Beyond].
 	Audience chat.Audience
-	// Files are the files of the turn; nil = its conversation shows none.
+	// Files are the files of the turn; nil if its conversation cannot show files.
 	Files Files
-	// NoActs is why tools that create or send are refused in this turn, one sentence; "" = they may run. It is asked at each call, because people can
-	// write into a turn while it runs; nil = they may always run.
+	// NoActs returns why tools that create or send are refused in this turn, as one sentence; "" means that they may run. It is called for each call,
+	// because messages can join a turn while it runs. nil means that they may always run.
 	NoActs func() string
-	// Asks is why a person has to allow tools that create or send, as the end of a sentence ("in a group"); "" = they run without. It is asked at each call,
-	// after NoActs; nil = never.
+	// Asks returns why a person has to allow tools that create or send, as the end of a sentence ("in a group"); "" means that they run without a
+	// question. It is called for each call, after NoActs; nil means never.
 	Asks func() string
-	// Asked is that person.
+	// Asked is the person to ask.
 	Asked Person
 	// Servers are the servers whose tools the turn has, besides those of the gateway.
 	Servers []string
-	// Barred is why no tool runs at all, one sentence; "" = they may. It is asked at each call; nil = they always may.
+	// Barred returns why no tool may run at all, as one sentence; "" means that tools may run. It is called for each call; nil means that they always
+	// may.
 	Barred func() string
-	// Tasks starts sub-turns of the turn; nil = it has none, and the tools for them are not offered.
+	// Tasks starts sub-turns of the turn; if nil, the tools for sub-turns are not offered.
 	Tasks Tasks
 
-	foreign *bool // of the call under way, see markForeign
+	foreign *bool // of the running call, see markForeign
 }
 
-// markForeign notes that the result of the call can have text that is not the person's own.
+// markForeign records that the result of the call may contain text that is not the person's own.
 func (t Turn) markForeign() { *t.foreign = true }
 
-// caller is the owner as the services see it. Own: whatever else the owner may do, a tool reaches what is the owner's alone.
+// caller returns the owner as the caller of services. It sets Own, because a tool reaches only what belongs to the owner, whatever rights the owner
+// has.
 func (t Turn) caller() chat.Caller {
 	return chat.Caller{Principal: t.Owner, Scopes: []string{chat.ScopeWrite}, Own: true, Peer: "tool"}
 }
 
-// call is a call of a tool in the words of the commands.
+// call returns a tool call in the form of a chat command.
 func (t Turn) call(name, key, args string) command.Call {
 	return command.Call{
 		ID: key, Session: t.Session, Principal: t.Owner, Peer: "tool", Scope: chat.ScopeWrite, Sender: t.Sender, Own: true, OwnOnly: true,
@@ -113,8 +115,8 @@ func (t Turn) call(name, key, args string) command.Call {
 	}
 }
 
-// here is the conversation of a turn with several readers, for queries of the store, and whose sessions they see: the own conversation of the turn and a group belong to
-// all that read them, for any owner of the session; another one only if the owner of the turn owns it.
+// here returns the conversation of a turn with several readers for queries of the store, and whose sessions they see. The turn's own conversation and
+// a group belong to all their readers, with any owner of the session; another session belongs to them only if the owner of the turn owns it.
 func (t Turn) here() (session chat.SessionKey, visible string) {
 	session = t.Audience.Conversation
 	if session != t.Session && session.Kind() != chat.KindGroup {
@@ -123,13 +125,13 @@ func (t Turn) here() (session chat.SessionKey, visible string) {
 	return session, visible
 }
 
-// elsewhere reports whether a session that a call names is another one than the conversation of the turn.
+// elsewhere reports whether a call names a session other than the conversation of the turn.
 func (t Turn) elsewhere(session string) bool {
 	key, err := chat.ParseSessionKey(session, t.Session.Agent)
 	return err == nil && key != t.Audience.Conversation
 }
 
-// alone is the turn as if only its owner read the answer.
+// alone returns the turn as if only its owner read the answer.
 func (t Turn) alone() Turn {
 	t.Audience = chat.Audience{}
 	return t
@@ -140,33 +142,35 @@ type Tool struct {
 	Name, Description string
 	// Schema is the JSON Schema of the arguments, an object.
 	Schema string
-	// Scope is what a caller needs.
+	// Scope is the scope that a caller needs.
 	Scope string
-	// Idempotent: a call that is repeated under its key has no second effect.
+	// Idempotent is true when a call that is repeated under its key has no second effect.
 	Idempotent bool
-	// Waits: a call waits for the end of another turn, and may take as long as its own turn.
+	// Waits is true when a call waits for the end of another turn, and may take as long as its own turn.
 	Waits bool
-	// InOrder: the calls of a turn have their effect in the order in which the model asked for them, see [agent.ToolSpec].
+	// InOrder is true when the calls of a turn must take effect in the order of the model's answer, see [agent.ToolSpec].
 	InOrder bool
-	// Offer reports whether the tool is offered in a turn, and can adapt it to the turn; nil = it is.
+	// Offer reports whether the tool is offered in a turn, and can adapt it to the turn; nil means always.
 	Offer func(turn Turn, one *Tool) bool
-	// Acts reports whether a call with these arguments creates or sends something; nil = never.
+	// Acts reports whether a call with these arguments creates or sends something; nil means never.
 	Acts func(args []byte) bool
-	// Askable: a call that acts can be made after its turn, when a person allows it. Where a person has to be asked, others are refused.
+	// Askable is true when a call that acts can be made after its turn, once a person allows it. If a person has to be asked, calls of other tools
+	// are refused.
 	Askable bool
-	// Beyond reports whether a call with these arguments shows what does not belong to the conversation of the turn; nil = never. Where others read the answer, the
-	// owner of the turn has to allow it, or it is refused.
+	// Beyond reports whether a call with these arguments shows what does not belong to the conversation of the turn; nil means never. If others read
+	// the answer, the owner of the turn has to allow the call, or it is refused.
 	Beyond func(t Turn, args []byte) bool
-	// Check refuses arguments with which Run would fail, before a person is asked about the call; nil = those that do not fit Schema. Its error is for the model.
+	// Check refuses arguments with which Run would fail, before a person is asked about the call; nil means that only Schema is checked. Its error is
+	// for the model.
 	Check func(ctx context.Context, t Turn, key string, args []byte) error
-	// Foreign reports whether the result of a call with these arguments can have text that is not the person's own, see [chat.ToolResult]; nil = only where Run
-	// notes it. After such a result a person has to allow tools that act.
+	// Foreign reports whether the result of a call with these arguments may contain text that is not the person's own, see [chat.ToolResult]; nil
+	// means only if Run records it. After such a result a person has to allow tools that act.
 	Foreign func(args []byte) bool
-	// Run makes the call. Its text and its error are for the model.
+	// Run makes the call. Its result and its error are for the model.
 	Run func(ctx context.Context, t Turn, key string, args []byte) (string, error)
 }
 
-// Table is the tools of the gateway. It is safe for concurrent use.
+// Table has the tools of the gateway. It is safe for concurrent use.
 type Table struct {
 	deps  Deps
 	tools []Tool
@@ -182,12 +186,12 @@ func New(deps Deps) *Table {
 	return t
 }
 
-// Names are the names of all tools, in the order in which they are offered.
+// Names returns the names of all tools, in the order in which they are offered.
 func Names() []string {
 	return []string{"remind", "cron", "message", "sessions", "history_search", "send_file", "spawn", "delegate"}
 }
 
-// For is the named tools for one turn; nil names = all. Names that are no tools are passed over.
+// For returns the named tools for one turn; nil names means all. Unknown names are ignored.
 func (t *Table) For(turn Turn, names []string) agent.Toolbox {
 	b := &box{turn: turn, questions: t.deps.Questions, log: t.deps.Log}
 	for _, one := range t.tools {
@@ -209,30 +213,30 @@ func (t *Table) For(turn Turn, names []string) agent.Toolbox {
 	return b
 }
 
-// Await returns when the tools of the named servers are known as far as they can be, see [External.Await].
+// Await waits for the tools of the named servers, see [External.Await].
 func (t *Table) Await(ctx context.Context, servers []string) {
 	if t.deps.External != nil {
 		t.deps.External.Await(ctx, servers)
 	}
 }
 
-// inside reports whether a tool is one of the gateway.
+// inside reports whether a tool belongs to the gateway.
 func (t *Table) inside(name string) bool {
 	return slices.ContainsFunc(t.tools, func(one Tool) bool { return one.Name == name })
 }
 
-// Outside reports whether a tool is one of another server: a call takes long, and must not be repeated when it may have been made.
+// Outside reports whether a tool belongs to another server: its calls may take long, and must not be repeated if they may have been made.
 func (t *Table) Outside(name string) bool {
 	return t.deps.External != nil && !t.inside(name) && t.deps.External.ServerOf(name) != ""
 }
 
-// box is the tools of one turn.
+// box has the tools of one turn.
 type box struct {
 	turn      Turn
 	tools     []Tool
 	questions Questions
 	log       *slog.Logger
-	// away reports whether a name is of a tool whose server may be away; nil = never.
+	// away reports whether a name belongs to a tool whose server may be disconnected; nil means never.
 	away func(name string) bool
 }
 
@@ -265,7 +269,7 @@ func (b *box) Call(ctx context.Context, key string, call chat.ToolCall) (result 
 	if known, ok := errors.AsType[*chat.Error](err); ok {
 		return chat.ToolResult{Text: known.Message, IsError: true, Foreign: foreign}
 	}
-	if ctx.Err() == nil { // else the turn is ending, and the result is not used
+	if ctx.Err() == nil { // otherwise the turn is ending, and the result is not used
 		b.log.WarnContext(ctx, "a tool failed", "tool", call.Name, "key", key, "err", err)
 	}
 	return chat.ToolResult{Text: "The tool " + call.Name + " failed; try again later.", IsError: true}
@@ -305,7 +309,7 @@ func (b *box) run(ctx context.Context, turn Turn, key string, call chat.ToolCall
 	return "", chat.Errorf(chat.CodeNotFound, "there is no tool %s", call.Name)
 }
 
-// reason is what a rule of a turn answers; "" = nothing is against the call.
+// reason returns the reason of a rule of a turn against a call; "" if it has none.
 func reason(rule func() string) string {
 	if rule == nil {
 		return ""
@@ -315,7 +319,7 @@ func reason(rule func() string) string {
 
 func always([]byte) bool { return true }
 
-// unless reports actions other than the named ones. Arguments that cannot be read act, too: they are refused in any case.
+// unless reports actions other than the named ones. Arguments that cannot be read count as an action: they are refused in any case.
 func unless(harmless ...string) func([]byte) bool {
 	return func(args []byte) bool {
 		var a struct {
@@ -325,7 +329,7 @@ func unless(harmless ...string) func([]byte) bool {
 	}
 }
 
-// read reads arguments strictly, and refuses with one sentence that names what is wrong.
+// read reads arguments strictly, and refuses wrong ones with one sentence.
 func read[T any](args []byte) (T, error) {
 	var out T
 	decoder := json.NewDecoder(bytes.NewReader(args))
@@ -350,7 +354,7 @@ func notAnObject() error {
 	return chat.Errorf(chat.CodeInvalid, "the arguments are not a JSON object")
 }
 
-// shown is a moment as results show it.
+// shown formats a moment for results.
 func shown(at time.Time) string {
 	if at.IsZero() {
 		return "-"

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type conversations = tool.Sessions
 
-// services record what they are asked for. Methods that no test calls panic by the nil interfaces, as a defect would.
+// services records its calls. Methods that no test calls panic because of the nil interfaces, as a defect would.
 type services struct {
 	command.JobActions
 	tool.JobEditor
@@ -102,7 +102,7 @@ func (s *services) call(t tool.Turn, name, args string) chat.ToolResult {
 	return callOf(s, t, name, args)
 }
 
-// callOf calls a tool over a backend that is all services.
+// callOf calls a tool with s as every service.
 func callOf(s interface {
 	command.JobActions
 	tool.JobEditor
@@ -113,7 +113,7 @@ func callOf(s interface {
 	return box.Call(context.Background(), "agent:main:ann-1/run/1/1", chat.ToolCall{ID: "a", Name: name, Args: args})
 }
 
-// colleagues are the other agents of a turn whose sub-turns answer with what they are asked, or end badly when that is "fail".
+// colleagues are the other agents of a turn. Their sub-turns answer with their prompt, or fail if it is "fail".
 type colleagues []string
 
 func (colleagues) Start(_ context.Context, n tool.NewTask) error {
@@ -129,14 +129,14 @@ func (colleagues) Wait(_ context.Context, id string) (chat.RunEnd, error) {
 
 func (c colleagues) Colleagues() []string { return c }
 
-// reading are colleagues who read what others wrote.
+// reading are colleagues that read external text.
 type reading struct{ colleagues }
 
 func (reading) Wait(_ context.Context, id string) (chat.RunEnd, error) {
 	return chat.RunEnd{RunID: id, Outcome: chat.OutcomeAnswered, Text: "read", Foreign: true}, nil
 }
 
-// TestTasksAnswerWithinTheBoundsOfAResult reads what the tools for sub-turns answer, with arguments that are wrong as well.
+// TestTasksAnswerWithinTheBoundsOfAResult reads the answers of the tools for sub-turns, with valid and with wrong arguments.
 func TestTasksAnswerWithinTheBoundsOfAResult(t *testing.T) {
 	t.Parallel()
 	one := turn()
@@ -271,7 +271,7 @@ func TestATurnThatMayNotActReadsOnly(t *testing.T) {
 	}
 }
 
-// TestActionsAreReadOnce holds that the check of an action and its execution read the same member, also when it is there twice.
+// TestActionsAreReadOnce checks that the check of an action and its execution read the same member, even if the arguments contain it twice.
 func TestActionsAreReadOnce(t *testing.T) {
 	t.Parallel()
 	refusing := turn()
@@ -339,7 +339,7 @@ func TestFailuresShowNoInternals(t *testing.T) {
 	}
 }
 
-// questions record what is asked.
+// questions records the questions.
 type questions struct{ asked []tool.Pending }
 
 func (q *questions) Ask(_ context.Context, p tool.Pending) error {
@@ -347,7 +347,7 @@ func (q *questions) Ask(_ context.Context, p tool.Pending) error {
 	return nil
 }
 
-// TestAPersonIsAskedBeforeAToolActs holds what becomes a question, what is refused, and that an allowed call is the call that was asked about.
+// TestAPersonIsAskedBeforeAToolActs checks which calls become a question, which are refused, and that an allowed call is the one in the question.
 func TestAPersonIsAskedBeforeAToolActs(t *testing.T) {
 	t.Parallel()
 	s, q := &services{}, &questions{}
@@ -391,8 +391,8 @@ func TestTheWordsOfAQuestionHideNothing(t *testing.T) {
 	}
 }
 
-// TestToolsThatReadTranscriptsReturnTextFromOutside holds that a turn which has read them asks before a tool acts: transcripts have what webhooks and
-// other people wrote.
+// TestToolsThatReadTranscriptsReturnTextFromOutside checks that a turn which has read them asks before a tool acts: transcripts contain what webhooks
+// and other people wrote.
 func TestToolsThatReadTranscriptsReturnTextFromOutside(t *testing.T) {
 	t.Parallel()
 	for call, want := range map[chat.ToolCall]bool{
@@ -417,7 +417,7 @@ func TestToolsThatReadTranscriptsReturnTextFromOutside(t *testing.T) {
 	}
 }
 
-// TestNoQuestionIsAskedAboutACallThatWouldFail holds that wrong arguments go back to the model, for tools of the gateway and for those of other servers.
+// TestNoQuestionIsAskedAboutACallThatWouldFail checks that wrong arguments are an error for the model, for tools of the gateway and of other servers.
 func TestNoQuestionIsAskedAboutACallThatWouldFail(t *testing.T) {
 	t.Parallel()
 	const schema = `{"type":"object","additionalProperties":false,"required":["to"],"properties":{"to":{"type":"string"},"n":{"type":"integer","maximum":5}}}`
@@ -460,7 +460,7 @@ func TestNoQuestionIsAskedAboutACallThatWouldFail(t *testing.T) {
 	}
 }
 
-// mailOf is a server with one tool, which acts and has this schema.
+// mailOf is a server with one tool that acts and has this schema.
 type mailOf string
 
 func (m mailOf) Tools([]string) []tool.Tool {

@@ -73,14 +73,14 @@ func TestTheEndCancelsCallsAndWaitsForThem(t *testing.T) {
 	})
 }
 
-// numbered is a box that can be told from others.
+// numbered is a distinguishable toolbox.
 type numbered struct {
 	box
 
 	n int
 }
 
-// TestTheTokenOfAKeptProgramOpensTheTurnThatRuns holds one token for a session, which opens nothing between turns.
+// TestTheTokenOfAKeptProgramOpensTheTurnThatRuns checks that a session has one token, which gives no access between turns.
 func TestTheTokenOfAKeptProgramOpensTheTurnThatRuns(t *testing.T) {
 	t.Parallel()
 	turns := access.New("http://127.0.0.1:1/mcp")
@@ -108,7 +108,7 @@ func TestTheTokenOfAKeptProgramOpensTheTurnThatRuns(t *testing.T) {
 		t.Errorf("between turns %d is opened", got)
 	}
 	second, endSecond := turns.OpenKept(t.Context(), "agent:main:a", numbered{n: 2})
-	end() // a repeated end is not that of the later turn
+	end() // a repeated end does not end the later turn
 	if second.Token != first.Token || opened(second.Token) != 2 {
 		t.Errorf("got %+v, which opens %d", second, opened(second.Token))
 	}

@@ -22,16 +22,16 @@ import (
 	"laneway/internal/tool/external"
 )
 
-// hugeSize is the size of what the tools huge and stream write.
+// hugeSize is the size of the answers of the tools huge and stream.
 const hugeSize = 50 << 20
 
-// address is a server at an address. Its tool huge announces the length of its answer, stream does not.
+// address is a server with an address. Its tool huge announces the length of its answer, stream does not.
 type address struct {
 	*httptest.Server
 
 	server *mcp.Server
 	sdk    http.Handler
-	taken  atomic.Int64  // bytes of the last huge answer that the network took
+	taken  atomic.Int64  // bytes of the last huge answer that were written
 	ended  chan struct{} // the huge answer has ended
 }
 
@@ -49,7 +49,7 @@ func openAddress(t *testing.T) *address {
 	return a
 }
 
-// ServeHTTP writes the huge answers by itself: the SDK would need seconds for them under the race detector.
+// ServeHTTP writes the huge answers itself: the SDK would need seconds for them under the race detector.
 func (a *address) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil || r.Header.Get("Authorization") != "Bearer key" {
@@ -85,7 +85,7 @@ func (a *address) huge(w http.ResponseWriter, id json.RawMessage, announced bool
 	_, _ = io.WriteString(w, end)
 }
 
-// TestAnAddressIsAServer holds also that an answer over the limit is refused behind the limit: the server cannot write the rest.
+// TestAnAddressIsAServer also checks that the rest of an answer over the limit is not read: the server cannot write it.
 func TestAnAddressIsAServer(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -122,7 +122,7 @@ func TestAnAddressIsAServer(t *testing.T) {
 	}
 }
 
-// TestAnAddressThatIsGoneIsAFailure makes a call before the end of the server is known: the server refuses nothing, it is not there.
+// TestAnAddressThatIsGoneIsAFailure makes a call before the end of the server is noticed: the call is not refused by a server, it cannot be sent.
 func TestAnAddressThatIsGoneIsAFailure(t *testing.T) {
 	t.Parallel()
 	web := openAddress(t)

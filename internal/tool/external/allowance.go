@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// readRate is the rate at which what a program writes is read, in bytes per second, behind one message of the greatest length. It bounds what messages
-	// without end cost.
+	// readRate is the rate at which the output of a program is read, in bytes per second, after a burst of one message of the greatest length. It
+	// bounds the cost of an endless flow of messages.
 	readRate = 1 << 20
-	// lineCost is what each line takes from the allowance beside its bytes: decoding and handling a message takes some 400 µs however short it is, so
-	// readRate alone would let short ones keep a processor busy. [logFilter] keeps the most frequent ones from it.
+	// lineCost is what each line takes from the allowance in addition to its bytes: decoding and handling a message takes some 400 µs however short
+	// it is, so with readRate alone short messages could keep a processor busy. [logFilter] removes the most frequent ones first.
 	lineCost = 256
 )
 
-// allowance is what one program may still write. It is used by one goroutine.
+// allowance is how much more one program may write. It is used by one goroutine.
 type allowance struct{ limiter *rate.Limiter }
 
 func newAllowance() allowance { return allowance{rate.NewLimiter(readRate, maxMessage)} }

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Without the cost of a line, a program that wrote notifications of 90 bytes kept a processor busy.
+// Without the cost of a line, a program that writes notifications of 90 bytes keeps a processor busy.
 func TestShortMessagesAreReadAtABoundedNumberPerSecond(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		line             int // bytes, with the end
+		line             int // bytes, including its end
 		pieces, perPiece int
 		atLeast, atMost  time.Duration
 	}{

@@ -12,7 +12,7 @@ import (
 	"laneway/internal/tool/external"
 )
 
-// transport answers every request in its own way.
+// transport is a function that implements http.RoundTripper.
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -18,10 +18,10 @@ import (
 	"laneway/internal/tool"
 )
 
-// nameRule is what a name of a tool may be: with the name of its server in front it has to fit every model's endpoint.
+// nameRule is the form of a tool name: with the name of its server in front it has to be valid for the endpoint of every model.
 const nameRule = `^[A-Za-z0-9_-]{1,40}$`
 
-// row is a tool of the server as the table has it; ok is false for one that is not offered.
+// row returns a tool of the server as a row of the table; ok is false for a tool that is not offered.
 func (s *server) row(ctx context.Context, one *mcp.Tool) (row tool.Tool, ok bool) {
 	if !slices.Contains(s.cfg.Tools, one.Name) {
 		return row, false
@@ -46,7 +46,7 @@ func (s *server) row(ctx context.Context, one *mcp.Tool) (row tool.Tool, ok bool
 	return row, true
 }
 
-// usable reports whether a schema is one that models and the gateway's own MCP server take; the server panics on others.
+// usable reports whether models and the gateway's own MCP server accept a schema; the server panics on others.
 func usable(raw []byte) (ok bool) {
 	defer func() {
 		if recover() != nil {
@@ -61,7 +61,7 @@ func usable(raw []byte) (ok bool) {
 	return true
 }
 
-// call makes one call. Its text and its error are for the model.
+// call makes one call. Its result and its error are for the model.
 func (s *server) call(ctx context.Context, name string, args []byte) (string, error) {
 	var members map[string]any
 	if json.Unmarshal(args, &members) != nil {
@@ -91,7 +91,7 @@ func (s *server) call(ctx context.Context, name string, args []byte) (string, er
 	return text, nil
 }
 
-// ask sends one call. A refusal by the server is a result: the connection is well.
+// ask sends one call. A refusal by the server is a result: the connection works.
 func (s *server) ask(ctx context.Context, name string, args map[string]any) (*mcp.CallToolResult, error) {
 	session := s.current()
 	if session == nil {
@@ -104,7 +104,7 @@ func (s *server) ask(ctx context.Context, name string, args map[string]any) (*mc
 	case err == nil:
 		return result, nil
 	case errors.Is(ctx.Err(), context.Canceled):
-		return nil, context.Canceled // of the turn: the server did nothing wrong
+		return nil, context.Canceled // the turn has ended: not a failure of the server
 	case bound.Err() != nil:
 		offer(s.silent, session)
 		return nil, context.DeadlineExceeded
@@ -117,10 +117,10 @@ func (s *server) ask(ctx context.Context, name string, args map[string]any) (*mc
 	}
 }
 
-// codeTransport is the code with which the SDK marks that a request did not reach the server; it has no name for it.
+// codeTransport is the code of the SDK for a request that did not reach the server; the SDK does not export it.
 const codeTransport = -32005
 
-// refusal is the error with which the server itself has answered; nil = err is none.
+// refusal returns the error with which the server itself has answered; nil if err is another error.
 func refusal(err error) *jsonrpc.Error {
 	answer, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || answer.Code == codeTransport {
@@ -129,10 +129,10 @@ func refusal(err error) *jsonrpc.Error {
 	return answer
 }
 
-// sentence is an error as logs and states show it, without the address, which may have a key, and in bounds.
+// sentence returns an error for logs and states, of bounded length and without the address, which may contain a key.
 func sentence(err error) string { return chat.Cut(chat.Printable(secret.WithoutURL(err).Error()), 200) }
 
-// textOf is a result as text; what is no text is named.
+// textOf returns a result as text; other content is named.
 func textOf(result *mcp.CallToolResult) string {
 	var parts []string
 	for _, content := range result.Content {

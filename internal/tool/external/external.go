@@ -18,17 +18,17 @@ import (
 
 // The bounds of a server.
 const (
-	// maxMessage is how long one message may be, maxResult the text of one result, in bytes.
+	// maxMessage is the longest message, maxResult the longest text of a result, in bytes.
 	maxMessage = 4 << 20
 	maxResult  = 64 << 10
-	// maxTools and maxPages bound the list of tools, maxDescription and maxSchema each of them, in bytes.
+	// maxTools and maxPages bound the list of tools; maxDescription and maxSchema bound each of them, in bytes.
 	maxTools       = 64
 	maxPages       = 16
 	maxDescription = 2 << 10
 	maxSchema      = 16 << 10
 	// startTime bounds the first exchange and the reading of the tools.
 	startTime = 30 * time.Second
-	// methodDiscover is the first request of the SDK, discoverTime how long a server has to answer it.
+	// methodDiscover is the first request of the SDK; discoverTime is how long a server has to answer it.
 	methodDiscover = "server/discover"
 	discoverTime   = 3 * time.Second
 	// firstTime is how long turns wait for the first attempt to connect to a server.
@@ -37,19 +37,19 @@ const (
 	leastPing = 5 * time.Second
 	// DefaultCallTime is how long one call may take.
 	DefaultCallTime = 30 * time.Second
-	// breakerPause is how long a server that has failed [breakerFailures] times in a row is not asked.
+	// breakerPause is how long a server that has failed [breakerFailures] times in a row receives no calls.
 	breakerPause    = 30 * time.Second
 	breakerFailures = 5
-	// relistAfter is the shortest distance of two readings of the tools, relistEvery the longest one for an address.
+	// relistAfter is the shortest time between two readings of the tools, relistEvery the longest one for an address.
 	relistAfter = 5 * time.Second
 	relistEvery = time.Minute
-	// MaxCallTime is the longest [Config.CallTime]: the loops that make calls give each of them a minute.
+	// MaxCallTime is the longest [Config.CallTime]: the loops that make calls allow each of them a minute.
 	MaxCallTime = 55 * time.Second
 )
 
 // Config of one server.
 type Config struct {
-	// Name is in front of the names of its tools.
+	// Name is the prefix of the names of its tools.
 	Name string
 	// Command and its arguments, with further variables and the working directory; or URL with a bearer token, which may be unset.
 	Command []string
@@ -57,15 +57,15 @@ type Config struct {
 	Dir     string
 	URL     string
 	Token   secret.Secret
-	// Tools are those that are offered, as the server names them.
+	// Tools are the offered tools, by the server's names.
 	Tools []string
-	// ReadOnly are those of them that neither create nor send.
+	// ReadOnly are the offered tools that neither create nor send.
 	ReadOnly []string
-	// CallTime bounds one call, at most [MaxCallTime]; 0 = [DefaultCallTime].
+	// CallTime bounds one call, at most [MaxCallTime]; 0 means [DefaultCallTime].
 	CallTime time.Duration
-	// Relist is how often the tools of an address are read; 0 = every minute.
+	// Relist is how often the tools of an address are read; 0 means every minute.
 	Relist time.Duration
-	// Reaper ends what leaves the group of the program; nil = that outlives the connection.
+	// Reaper ends processes that leave the group of the program; nil means that they outlive the connection.
 	Reaper *process.Reaper
 }
 
@@ -73,19 +73,19 @@ type Config struct {
 const (
 	StateConnecting = "connecting"
 	StateConnected  = "connected"
-	// StateSuspended is connected, and not asked for a while because it has failed several times.
+	// StateSuspended is connected, and receives no calls for a while because it has failed several times.
 	StateSuspended = "suspended"
-	// StateFailed is not connected; it is tried again and again.
+	// StateFailed is not connected; the connection is retried.
 	StateFailed = "failed"
 )
 
-// Set is the configured servers. It is safe for concurrent use.
+// Set has the configured servers. It is safe for concurrent use.
 type Set struct{ servers []*server }
 
 var _ tool.External = (*Set)(nil)
 
-// New makes a set that is not connected. lookup is the environment of which programs see PATH, HOME, LANG and TZ; transport is for addresses, nil = a
-// default one. A nil log discards.
+// New makes a set that is not connected. lookup returns the variables of the gateway, of which programs receive PATH, HOME, LANG and TZ; transport is
+// for addresses, nil means a default one. A nil log discards.
 func New(configs []Config, lookup func(string) (string, bool), transport http.RoundTripper, log *slog.Logger) *Set {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -101,7 +101,7 @@ func New(configs []Config, lookup func(string) (string, bool), transport http.Ro
 	return s
 }
 
-// Run keeps the connections until ctx is over; programs have ended when it returns.
+// Run keeps the connections until ctx is done; programs have ended when it returns.
 func (s *Set) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, one := range s.servers {

@@ -61,14 +61,14 @@ func connected(t *testing.T, set *external.Set) {
 	testrun.Eventually(t, "the server is connected", func() bool { return set.Status()[0].State == external.StateConnected })
 }
 
-// call makes a call as a turn does that has the server.
+// call makes a call as a turn with the server does.
 func call(t *testing.T, set *external.Set, name, args string) chat.ToolResult {
 	t.Helper()
 	table := tool.New(tool.Deps{External: set})
 	return table.For(tool.Turn{Servers: []string{"fake"}}, []string{}).Call(t.Context(), "key", chat.ToolCall{Name: name, Args: args})
 }
 
-// TestListedToolsOfAProgramAreCalled holds also that a tool acts unless the operator calls it read-only: the server says that of all its tools.
+// TestListedToolsOfAProgramAreCalled also checks that a tool acts unless the operator has marked it as read-only: the server marks all its tools so.
 func TestListedToolsOfAProgramAreCalled(t *testing.T) {
 	t.Parallel()
 	set := open(t, program(t, "good"))
@@ -95,8 +95,8 @@ func TestListedToolsOfAProgramAreCalled(t *testing.T) {
 	}
 }
 
-// TestEachFaultIsOneSentence goes through what a server can do to a call. After each the server is used again. Only the tools that do not answer have a
-// short time, so that the speed of the machine decides no sentence.
+// TestEachFaultIsOneSentence makes calls that a server fails in each possible way, and uses the server again after each. Only the tools that do not
+// answer have a short time, so that no sentence depends on the speed of the machine.
 func TestEachFaultIsOneSentence(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -122,7 +122,7 @@ func TestEachFaultIsOneSentence(t *testing.T) {
 			if !strings.Contains(got.Text, tt.want) || (got.IsError == (tt.tool == "elicit")) || strings.Count(got.Text, "\n") > 0 {
 				t.Errorf("got %+v, want %q in one sentence", got, tt.want)
 			}
-			if tt.tool == "deaf" { // it answers no ping, and is started again
+			if tt.tool == "deaf" { // it answers no ping, and is restarted
 				testrun.Eventually(t, "the failure is known", func() bool { return set.Status()[0].LastError != "" })
 			}
 			testrun.Eventually(t, "the server is used again", func() bool { return !call(t, set, "fake_echo", `{}`).IsError })
@@ -130,7 +130,7 @@ func TestEachFaultIsOneSentence(t *testing.T) {
 	}
 }
 
-// TestAMessageWithoutMeasureCostsNoMemory reads 50 MB of a program. It is not parallel: the memory is that of the process.
+// TestAMessageWithoutMeasureCostsNoMemory reads 50 MB from a program. It is not parallel: it measures the memory of the process.
 //
 //nolint:paralleltest // see above
 func TestAMessageWithoutMeasureCostsNoMemory(t *testing.T) {
@@ -150,8 +150,8 @@ func TestAMessageWithoutMeasureCostsNoMemory(t *testing.T) {
 	}
 }
 
-// TestAConnectionThatHasFailedIsNotCalledConnected lets calls end the connection again and again: behind each, either the state shows it or the next call
-// is made.
+// TestAConnectionThatHasFailedIsNotCalledConnected makes calls that end the connection: after each, either the state shows the failure or the next
+// call succeeds.
 func TestAConnectionThatHasFailedIsNotCalledConnected(t *testing.T) {
 	t.Parallel()
 	cfg := program(t, "good")
@@ -183,7 +183,7 @@ func TestAServerThatChangesItsListIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestAFloodIsReadAtABoundedRate lets a server write notifications without end. Its calls still get answers, and what the reader spends is bounded.
+// TestAFloodIsReadAtABoundedRate lets a server write notifications without end. Its calls are still answered, and the cost of reading is bounded.
 func TestAFloodIsReadAtABoundedRate(t *testing.T) {
 	t.Parallel()
 	set := open(t, program(t, "good"))
@@ -195,7 +195,7 @@ func TestAFloodIsReadAtABoundedRate(t *testing.T) {
 	}
 }
 
-// TestAProgramThatDoesNotReadIsEnded writes more to it than a pipe takes: the calls end in time although nothing reads them.
+// TestAProgramThatDoesNotReadIsEnded writes more to a program than a pipe holds: the calls end in time although nothing reads them.
 func TestAProgramThatDoesNotReadIsEnded(t *testing.T) {
 	t.Parallel()
 	cfg := program(t, "good")
@@ -212,8 +212,8 @@ func TestAProgramThatDoesNotReadIsEnded(t *testing.T) {
 	testrun.Eventually(t, "the server is used again", func() bool { return !call(t, set, "fake_echo", `{}`).IsError })
 }
 
-// TestAFloodOfLogMessagesIsNotDecoded counts what the reader of a flood allocates. A log message of 90 bytes that the SDK decodes costs 100 KB, and 12,000 of them
-// are read at once. It is not parallel: the allocations are those of the process.
+// TestAFloodOfLogMessagesIsNotDecoded counts the allocations of the reader of a flood. The SDK would allocate 100 KB for each log message of 90
+// bytes, and 12,000 of them are read at once. It is not parallel: the allocations are those of the process.
 //
 //nolint:paralleltest // see above
 func TestAFloodOfLogMessagesIsNotDecoded(t *testing.T) {
@@ -221,7 +221,7 @@ func TestAFloodOfLogMessagesIsNotDecoded(t *testing.T) {
 	connected(t, set)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	for i := range 5 { // each answer comes behind what was written before it
+	for i := range 5 { // each answer comes after what was written before it
 		if got := call(t, set, []string{"fake_flood", "fake_echo"}[min(i, 1)], `{}`); got.IsError {
 			t.Errorf("call %d: got %+v", i, got)
 		}
@@ -234,7 +234,7 @@ func TestAFloodOfLogMessagesIsNotDecoded(t *testing.T) {
 	}
 }
 
-// TestAListThatChangesAllTheTimeIsReadSeldom lets each reading of the list be followed by another change.
+// TestAListThatChangesAllTheTimeIsReadSeldom changes the list after each reading.
 func TestAListThatChangesAllTheTimeIsReadSeldom(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -285,7 +285,7 @@ func TestAProgramThatDoesNotStartIsAState(t *testing.T) {
 	}
 }
 
-// TestTheCircuitOpens lets every call of a server time out: after five the server is not asked any more.
+// TestTheCircuitOpens lets every call of a server time out: after five the server receives no further calls.
 func TestTheCircuitOpens(t *testing.T) {
 	t.Parallel()
 	cfg := program(t, "good")

@@ -24,7 +24,7 @@ const (
 	writeTime = 5 * time.Second
 )
 
-// errTooLong is a message over the bound.
+// errTooLong is returned for a message over the bound.
 var errTooLong = errors.New("a message of the server is too long")
 
 // opener opens connections.
@@ -33,13 +33,13 @@ type opener struct {
 	transport http.RoundTripper
 }
 
-// link is one connection to a server. end ends it and waits for what it started; it may be called again.
+// link is one connection to a server. end closes it and waits for its processes; it may be called again.
 type link struct {
 	transport mcp.Transport
 	end       func()
 }
 
-// link opens a connection. ctx bounds its life.
+// link opens a connection, which ends with ctx.
 func (o opener) link(ctx context.Context, cfg Config, log *slog.Logger) (link, error) {
 	if cfg.URL == "" {
 		return o.program(ctx, cfg, log)
@@ -96,7 +96,8 @@ func (o opener) program(ctx context.Context, cfg Config, log *slog.Logger) (link
 	}, nil
 }
 
-// input is the standard input of a program. A call waits for its bytes to be written whatever its own time is, so a program that does not read is ended.
+// input is the standard input of a program. A call waits until its bytes are written, regardless of its own time limit, so a program that does not
+// read is ended.
 type input struct {
 	*process.Process
 
@@ -110,7 +111,7 @@ func (i input) Write(b []byte) (int, error) {
 	return i.Process.Write(b) //nolint:wrapcheck // a writer returns the errors of the next one
 }
 
-// Close closes it.
+// Close closes the standard input.
 func (i input) Close() error { i.CloseInput(); return nil }
 
 // bounded is a transport whose answers have at most maxMessage bytes.
@@ -131,7 +132,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	body := &boundedBody{ReadCloser: resp.Body, left: maxMessage}
 	if resp.ContentLength > maxMessage {
-		body.left = 0 // an error of the transport would state that the request did not reach the server
+		body.left = 0 // an error of the transport would mean that the request did not reach the server
 	}
 	resp.Body = body
 	return resp, nil
@@ -143,7 +144,7 @@ type boundedBody struct {
 	left int
 }
 
-// Read fails behind the bound.
+// Read fails after the bound.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
 		return 0, errTooLong

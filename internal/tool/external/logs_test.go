@@ -8,7 +8,7 @@ import (
 
 const logLine = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}` + "\n"
 
-// others are lines that look like log messages and are none.
+// others are lines that resemble log messages but are not.
 var others = []string{
 	`{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"notifications/message"}]}}` + "\n",
 	`{"jsonrpc":"2.0","id":7,"method":"notifications/message"}` + "\n",
@@ -38,8 +38,8 @@ func TestOnlyLogMessagesAreRemoved(t *testing.T) {
 	}
 }
 
-// TestPiecesOfAnyLengthLoseNothingElse cuts a stream anywhere: nothing but log messages is removed, in the same order, and of those at most one for each cut
-// is left.
+// TestPiecesOfAnyLengthLoseNothingElse cuts a stream anywhere: only log messages are removed, the order of the rest is kept, and at most one log
+// message for each cut is left.
 func TestPiecesOfAnyLengthLoseNothingElse(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2000) {
@@ -71,7 +71,7 @@ func TestPiecesOfAnyLengthLoseNothingElse(t *testing.T) {
 	}
 }
 
-// withoutLogs removes the lines that are log messages, byte by byte the same.
+// withoutLogs removes the lines that are exactly the test's log messages.
 func withoutLogs(text string) string {
 	var left strings.Builder
 	for line := range strings.Lines(text) {

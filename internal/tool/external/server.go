@@ -23,7 +23,7 @@ var (
 	errNotConnected = errors.New("it is not connected")
 	errEnded        = errors.New("the connection has ended")
 	errSilent       = errors.New("it answers nothing")
-	// errTooMany is a list of tools that does not end.
+	// errTooMany is returned for a list of tools that does not end.
 	errTooMany = errors.New("its list of tools does not end")
 )
 
@@ -34,14 +34,14 @@ type server struct {
 	log     *slog.Logger
 	breaker *gobreaker.CircuitBreaker[*mcp.CallToolResult]
 	changed chan struct{}           // the server has announced that its tools have changed
-	broken  chan *mcp.ClientSession // a call has found that this connection is of no use any more
+	broken  chan *mcp.ClientSession // a call has found that this connection is broken
 	silent  chan *mcp.ClientSession // a call was not answered in time
 	tried   chan struct{}           // closed when the first attempt to connect has ended, or its time has
 	try     func()                  // closes tried
 
 	mu      sync.Mutex
-	session *mcp.ClientSession // nil = not connected
-	tools   []tool.Tool        // as last read; they stay while the server is away
+	session *mcp.ClientSession // nil means not connected
+	tools   []tool.Tool        // as last read; kept while the server is not connected
 	state   string
 	last    string
 }
@@ -55,20 +55,20 @@ func newServer(cfg Config, open opener, log *slog.Logger) *server {
 	s.breaker = gobreaker.NewCircuitBreaker[*mcp.CallToolResult](gobreaker.Settings{
 		Name: cfg.Name, Timeout: breakerPause,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerFailures },
-		// The turn was stopped, or there was nothing to ask: neither is a fault of the server.
+		// The turn was stopped, or no connection existed: neither is a failure of the server.
 		IsExcluded: func(err error) bool { return errors.Is(err, context.Canceled) || errors.Is(err, errNotConnected) },
 	})
 	return s
 }
 
-// current is the connection; nil = there is none.
+// current returns the connection; nil if not connected.
 func (s *server) current() *mcp.ClientSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.session
 }
 
-// useless ends a connection that answers nothing any more. Calls from now on find none, which is no further failure of the server.
+// useless drops a connection that no longer answers. Later calls find no connection, which does not count as another failure of the server.
 func (s *server) useless(session *mcp.ClientSession) {
 	s.mu.Lock()
 	if s.session == session {
@@ -78,15 +78,15 @@ func (s *server) useless(session *mcp.ClientSession) {
 	offer(s.broken, session)
 }
 
-// offer passes a connection on to watch, unless one waits there already.
+// offer passes a connection to watch, unless one is already pending.
 func offer(to chan *mcp.ClientSession, session *mcp.ClientSession) {
 	select {
 	case to <- session:
-	default: // it is known
+	default: // one is already pending
 	}
 }
 
-// run connects again and again until ctx is over. The pause between two connections grows until one has lasted.
+// run keeps connecting until ctx is done. The pause between two connections grows until one has lasted.
 func (s *server) run(ctx context.Context) {
 	defer s.try()
 	defer time.AfterFunc(firstTime, s.try).Stop()
@@ -95,7 +95,7 @@ func (s *server) run(ctx context.Context) {
 			began := time.Now()
 			err := s.connection(ctx)
 			if ctx.Err() != nil {
-				err = nil // the end was asked for
+				err = nil // the end was requested
 			}
 			s.lost(err)
 			if time.Since(began) > startTime {
@@ -106,7 +106,7 @@ func (s *server) run(ctx context.Context) {
 	}
 }
 
-// connection is the life of one connection.
+// connection opens one connection and serves it until it ends.
 func (s *server) connection(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -140,15 +140,15 @@ func (s *server) connection(ctx context.Context) error {
 	return err
 }
 
-// client makes a client. The SDK first sends a request that older servers do not know, and waits for its answer; some of them answer nothing. It goes back to
-// the older handshake after any error, so that request has a bound of its own.
+// client makes a client. The SDK first sends a request that older servers do not support, and waits for its answer; some of them never answer. After
+// any error it falls back to the older handshake, so that request has a separate bound.
 func (s *server) client() *mcp.Client {
 	client := mcp.NewClient(&mcp.Implementation{Name: "laneway", Version: "1"}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{},
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
 			select {
 			case s.changed <- struct{}{}:
-			default: // it will be read
+			default: // a change is already pending
 			}
 		},
 	})
@@ -175,7 +175,7 @@ func (s *server) watch(ctx context.Context, session *mcp.ClientSession, ended <-
 		case <-ended:
 			return errEnded
 		case <-ctx.Done():
-			return ctx.Err() //nolint:wrapcheck // the end was asked for
+			return ctx.Err() //nolint:wrapcheck // the end was requested
 		case broken := <-s.broken:
 			if broken == session {
 				return errEnded
@@ -203,7 +203,7 @@ func (s *server) watch(ctx context.Context, session *mcp.ClientSession, ended <-
 	}
 }
 
-// alive reports whether the server answers anything within the time of a call. A program that does not is started again, with whatever it was doing.
+// alive reports whether the server answers anything within the time of a call. A program that does not is restarted, even if it was working on calls.
 func (s *server) alive(ctx context.Context, session *mcp.ClientSession) bool {
 	bound, cancel := context.WithTimeout(ctx, max(s.cfg.CallTime, leastPing))
 	defer cancel()
@@ -211,8 +211,8 @@ func (s *server) alive(ctx context.Context, session *mcp.ClientSession) bool {
 	return err == nil || refusal(err) != nil
 }
 
-// relistEvery is how often the tools are read although the server states no change. An address has no connection on which it could state one, or whose end
-// would be noticed. A program has one, and may be busy with a call.
+// relistEvery returns how often the tools are read although the server announces no change. A server with an address has no connection on which it
+// could announce one, or whose end would be noticed. A program has one, and may be busy with a call.
 func (s *server) relistEvery() time.Duration {
 	if s.cfg.URL == "" {
 		return math.MaxInt64
@@ -248,7 +248,7 @@ func (s *server) have(session *mcp.ClientSession, tools []tool.Tool) {
 	s.try()
 }
 
-// lost notes the end of a connection. The log gets one line for each change, not one for each attempt to connect.
+// lost records the end of a connection. It logs one line for each change, not one for each attempt to connect.
 func (s *server) lost(err error) {
 	why := ""
 	if err != nil {
