@@ -29,7 +29,7 @@ type Dir struct {
 	path string // absolute
 }
 
-// Open makes the directory where it is missing, for its owner alone, and opens it.
+// Open makes the directory if it is missing, accessible to its owner alone, and opens it.
 func Open(path string) (*Dir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -45,13 +45,13 @@ func Open(path string) (*Dir, error) {
 	return &Dir{root: root, path: path}, nil
 }
 
-// Root is the directory, for code that reads and writes below it. It is closed with the Dir.
+// Root returns the directory, for code that reads and writes below it. It is closed with the Dir.
 func (d *Dir) Root() *os.Root { return d.root }
 
-// Close closes the directory. Its Root and its turns cannot be used any more.
+// Close closes the directory. Its Root and its turns can no longer be used.
 func (d *Dir) Close() error { return d.root.Close() }
 
-// NewTurn makes a fresh, empty directory for the files of one turn. The caller removes it with [Turn.Remove].
+// NewTurn makes a new, empty directory for the files of one turn. The caller removes it with [Turn.Remove].
 func (d *Dir) NewTurn() (*Turn, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -64,7 +64,7 @@ func (d *Dir) NewTurn() (*Turn, error) {
 	return &Turn{dir: d, name: name}, nil
 }
 
-// Drop deletes files that were taken over and will not be sent. A file that does not exist is no error.
+// Drop deletes files that were taken over and will not be sent. A file that does not exist is not an error.
 func (d *Dir) Drop(taken []chat.Attachment) error {
 	for _, f := range taken {
 		if err := d.root.Remove(f.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -74,9 +74,9 @@ func (d *Dir) Drop(taken []chat.Attachment) error {
 	return nil
 }
 
-// Sweep removes the directories that crashed turns left. When before is not zero, it also removes files that were last written before it and that
-// inUse does not name. It checks ctx between two files. It returns the number of removed files and directories, also with an error. now is the
-// clock of this host, as are the times of files.
+// Sweep removes the directories that crashed turns left. If before is not zero, it also removes files that were last written before it and that
+// inUse does not name. It checks ctx between two files. It returns the number of removed files and directories, even with an error. now is from
+// the clock of this host, as are the times of files.
 func (d *Dir) Sweep(ctx context.Context, now, before time.Time, inUse func(context.Context) ([]string, error)) (int, error) {
 	n, err := d.sweepTurns(ctx, now.Add(-abandoned))
 	if err != nil || before.IsZero() {
@@ -86,7 +86,7 @@ func (d *Dir) Sweep(ctx context.Context, now, before time.Time, inUse func(conte
 	if err != nil || len(old) == 0 {
 		return n, err
 	}
-	used, err := inUse(ctx) // after the list was made: a file of that age gets no new row
+	used, err := inUse(ctx) // called after the list was made: no new row names a file of that age
 	if err != nil {
 		return n, err
 	}
@@ -136,7 +136,7 @@ func (d *Dir) sweepTurns(ctx context.Context, before time.Time) (n int, err erro
 	return n, nil
 }
 
-// older lists the files that were last written before a moment, turns left out.
+// older lists the files that were last written before a moment, without those of turns.
 func (d *Dir) older(ctx context.Context, before time.Time) (names []string, err error) {
 	err = fs.WalkDir(d.root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		switch {

@@ -10,10 +10,10 @@ import (
 // readWrite opens a file so that it can be synced: some systems refuse that for a file that is open for reading.
 const readWrite = os.O_RDWR
 
-// sync puts the names of the files of answers on the disk.
+// sync syncs the names of the files of answers to the disk.
 func (d *Dir) sync() error { return d.syncNames(outgoingDir) }
 
-// syncNames puts the names in directories on the disk, and those of the directories in the root. Windows cannot sync directories.
+// syncNames syncs the names in directories, and those of the directories in the root. Windows cannot sync directories.
 func (d *Dir) syncNames(dirs ...string) error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -20,9 +20,9 @@ import (
 const (
 	// MaxFiles is the largest number of files.
 	MaxFiles = 10
-	// MaxFile is the largest size of one in bytes: the most that a bot may upload to Telegram.
+	// MaxFile is the largest size of one file in bytes: the limit for uploads of a Telegram bot.
 	MaxFile = 50 << 20
-	// MaxTotal is the largest size of all together, in bytes.
+	// MaxTotal is the largest size of all files together, in bytes.
 	MaxTotal = 100 << 20
 )
 
@@ -32,10 +32,10 @@ type Turn struct {
 	name string // below the directory
 }
 
-// Path is the absolute path of the directory, for the agent's program.
+// Path returns the absolute path of the directory, for the agent's program.
 func (t *Turn) Path() string { return filepath.Join(t.dir.path, filepath.FromSlash(t.name)) }
 
-// Below is a path as [Turn.Take] takes it: an absolute one that lies in the directory becomes relative to it, and every other one stays as it is.
+// Below returns a path for [Turn.Take]: an absolute path in the directory becomes relative to it; every other path is unchanged.
 func (t *Turn) Below(path string) string {
 	if rel, err := filepath.Rel(t.Path(), path); filepath.IsAbs(path) && err == nil && filepath.IsLocal(rel) {
 		return rel
@@ -51,7 +51,7 @@ func (t *Turn) Remove() error {
 	return nil
 }
 
-// Write makes a file in the directory, for an agent that cannot do it itself, and returns its path for [Turn.Take].
+// Write makes a file in the directory for an agent that cannot write files, and returns its path for [Turn.Take].
 func (t *Turn) Write(content []byte) (path string, err error) {
 	path = uuid.NewString()
 	if err := t.dir.root.WriteFile(t.name+"/"+path, content, 0o600); err != nil {
@@ -60,7 +60,7 @@ func (t *Turn) Write(content []byte) (path string, err error) {
 	return path, nil
 }
 
-// refusal is the reason why a file is not taken, as a phrase for people.
+// refusal is the reason why a file is refused, as a phrase for people.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -78,8 +78,8 @@ const (
 )
 
 // Take moves the files that the agent names into the directory for files of answers. It returns them with their new path below the directory for
-// files, their size, their MIME type (by content where none is given) and the name to show. left is one sentence about the files that were not
-// taken, "" = none. A file that is named twice is taken once. An error is a failure of the disk: the answer must not promise a file then.
+// files, their size, their MIME type (by content if none is given) and the name to show. left is one sentence about the files that were refused,
+// "" if none. A file that is named twice is taken once. An error is a failure of the disk: the answer must then not name a file.
 func (t *Turn) Take(named []chat.Attachment) (taken []chat.Attachment, left string, err error) {
 	var (
 		leftOut []string
@@ -134,7 +134,7 @@ func sentence(leftOut []string) string {
 	return "Left out: " + strings.Join(leftOut, ", ") + more + "."
 }
 
-// check returns the size of a regular file of the turn, by a path of the agent. A link in any part of the path is a refusal.
+// check returns the size of a regular file of the turn by the agent's path. It refuses a link in any part of the path.
 func (t *Turn) check(path string) (int64, error) {
 	if !filepath.IsLocal(path) || strings.ContainsRune(path, 0) {
 		return 0, errOutside
@@ -157,7 +157,7 @@ func (t *Turn) check(path string) (int64, error) {
 	return 0, errNoFile
 }
 
-// plain is nil for a regular file within the bounds.
+// plain returns nil for a regular file within the bounds.
 func plain(info fs.FileInfo) error {
 	switch {
 	case !info.Mode().IsRegular():
@@ -170,7 +170,7 @@ func plain(info fs.FileInfo) error {
 	return nil
 }
 
-// move renames a file to its own name, which the agent does not know, checks it again there, and puts its content on the disk.
+// move renames a file to its final name, which the agent does not know, checks it again there, and syncs its content to the disk.
 func (t *Turn) move(path string, f chat.Attachment) (_ chat.Attachment, err error) {
 	root := t.dir.root
 	id, err := uuid.NewV7()
@@ -197,13 +197,13 @@ func (t *Turn) move(path string, f chat.Attachment) (_ chat.Attachment, err erro
 	return f, nil
 }
 
-// persist puts the content of a file on the disk and fills in its size and its MIME type.
+// persist syncs the content of a file to the disk and fills in its size and its MIME type.
 func (t *Turn) persist(f *chat.Attachment) (err error) {
 	root, now := t.dir.root, time.Now()
 	if err := root.Chmod(f.Path, 0o600); err != nil {
 		return fmt.Errorf("storing a file: %w", err)
 	}
-	if err := root.Chtimes(f.Path, now, now); err != nil { // its age is that of the answer, whatever time the agent has set
+	if err := root.Chtimes(f.Path, now, now); err != nil { // its age starts with the answer, whatever time the agent has set
 		return fmt.Errorf("storing a file: %w", err)
 	}
 	file, err := root.OpenFile(f.Path, readWrite, 0)
@@ -227,7 +227,7 @@ func (t *Turn) persist(f *chat.Attachment) (err error) {
 	return nil
 }
 
-// kindOf is the given MIME type if it is valid, else the one that the content suggests. Parameters are left out.
+// kindOf returns the given MIME type if it is valid, otherwise the one that the content suggests. Parameters are left out.
 func kindOf(given string, head []byte) string {
 	for _, kind := range []string{given, http.DetectContentType(head)} {
 		if kind, _, err := mime.ParseMediaType(kind); err == nil && strings.Contains(kind, "/") && len(kind) <= 100 {

@@ -30,7 +30,7 @@ const (
 	aboutEnding  = ".json"
 )
 
-// errNoUpload is a file that does not exist, or that another principal has, or that retention has removed.
+// errNoUpload returns the error for a file that does not exist, belongs to another principal, or was removed by retention.
 func errNoUpload() error {
 	return chat.Errorf(chat.CodeNotFound, "there is no such file; it may have been removed because of its age")
 }
@@ -39,7 +39,7 @@ func errUploadTooLarge(limit int64) error {
 	return chat.Errorf(chat.CodeLimit, "the file is larger than %d bytes", limit).With("limit", limit)
 }
 
-// aboutUpload is what stands beside the content of an upload.
+// aboutUpload is the description that is stored next to the content of an upload.
 type aboutUpload struct {
 	Name      string `json:"name"`
 	MIMEType  string `json:"mimeType"`
@@ -48,14 +48,15 @@ type aboutUpload struct {
 	CreatedMs int64  `json:"createdMs"`
 }
 
-// ownerOf is the directory of a principal's files: digits, because the name of a principal may be one that the file system takes for another.
+// ownerOf returns the directory of a principal's files: a digest, because a file system may treat the names of two principals as equal.
 func ownerOf(principal string) string {
 	sum := sha256.Sum256([]byte(principal))
 	return hex.EncodeToString(sum[:])[:ownerDigits]
 }
 
-// Save stores a file of a principal; content is read up to its end or limit bytes. Of about, Name is shown and never a path, MIMEType may be "", which leaves
-// it to the content, Purpose is kept, and the rest is made here. The file is on the disk when Save returns. chat.CodeLimit when there is more; every other error is one of content or of the disk.
+// Save stores a file of a principal; content is read up to its end or limit bytes. From about, Name is shown and never used as a path; an empty
+// MIMEType is determined from the content; Purpose is stored; the other fields are set here. The file is on the disk when Save returns. It returns
+// chat.CodeLimit if content is longer; every other error is one of content or of the disk.
 func (d *Dir) Save(principal string, about chat.Upload, content io.Reader, limit int64) (chat.Upload, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -87,7 +88,7 @@ func (d *Dir) Save(principal string, about chat.Upload, content io.Reader, limit
 	return up, nil
 }
 
-// write writes a file beside its path and renames it when it is whole and on the disk. It returns the first bytes.
+// write writes a temporary file next to the path and renames it when it is complete and on the disk. It returns the first bytes.
 func (d *Dir) write(name string, content io.Reader, limit int64, size *int64) (head []byte, err error) {
 	part := name + ".part"
 	f, err := d.root.Create(part)
@@ -112,7 +113,7 @@ func (d *Dir) write(name string, content io.Reader, limit int64, size *int64) (h
 	return keep.head, nil
 }
 
-// firstBytes keeps the first 512 bytes that are written.
+// firstBytes keeps the first 512 written bytes.
 type firstBytes struct{ head []byte }
 
 func (b *firstBytes) Write(p []byte) (int, error) {
@@ -120,7 +121,7 @@ func (b *firstBytes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Find returns a file that was sent in. With own, only one of this principal. chat.ErrNotFound also for an id that is none.
+// Find returns an uploaded file; if own is set, only one of this principal. An invalid id is chat.ErrNotFound too.
 func (d *Dir) Find(principal string, own bool, id string) (chat.Upload, error) {
 	rest, ok := strings.CutPrefix(id, uploadPrefix)
 	if !ok || len(rest) != ownerDigits+uploadDigits || strings.Trim(rest, "0123456789abcdef") != "" {
@@ -133,7 +134,8 @@ func (d *Dir) Find(principal string, own bool, id string) (chat.Upload, error) {
 	return d.upload(owner, rest[ownerDigits:])
 }
 
-// Use is Find for a message that is going to name the file: its age begins again, so that retention does not remove it before the message is accepted.
+// Use is Find for a message that is going to name the file: it renews the age of the file, so that retention does not remove it before the message is
+// accepted.
 func (d *Dir) Use(principal string, own bool, id string) (chat.Attachment, error) {
 	up, err := d.Find(principal, own, id)
 	if err != nil {
@@ -179,7 +181,7 @@ func (d *Dir) Uploads(principal string) ([]chat.Upload, error) {
 		return nil, fmt.Errorf("listing files: %w", err)
 	}
 	list := []chat.Upload{}
-	for _, e := range slices.Backward(entries) { // the names grow with time
+	for _, e := range slices.Backward(entries) { // names are ordered by time
 		digits, ok := strings.CutSuffix(e.Name(), aboutEnding)
 		if !ok || len(list) == MaxListed {
 			continue
@@ -196,7 +198,7 @@ func (d *Dir) Uploads(principal string) ([]chat.Upload, error) {
 	return list, nil
 }
 
-// Read returns the content of a file below the directory; chat.CodeLimit when it has more than limit bytes, chat.ErrNotFound when there is none.
+// Read returns the content of a file below the directory; chat.CodeLimit if it has more than limit bytes, chat.ErrNotFound if it does not exist.
 func (d *Dir) Read(path string, limit int64) ([]byte, error) {
 	f, err := d.Content(path)
 	if err != nil {
@@ -212,7 +214,7 @@ func (d *Dir) Read(path string, limit int64) ([]byte, error) {
 	return raw, nil
 }
 
-// Content opens a file below the directory; the caller closes it. chat.ErrNotFound when there is none.
+// Content opens a file below the directory, which the caller closes; chat.ErrNotFound if it does not exist.
 func (d *Dir) Content(path string) (io.ReadSeekCloser, error) {
 	f, err := d.root.Open(filepath.FromSlash(path))
 	if err != nil {
@@ -221,10 +223,10 @@ func (d *Dir) Content(path string) (io.ReadSeekCloser, error) {
 	return f, nil
 }
 
-// DropUpload removes a file that was sent in and that no message names. One that does not exist is no error.
+// DropUpload removes an uploaded file that no message names. A file that does not exist is not an error.
 func (d *Dir) DropUpload(f chat.Attachment) error {
 	return d.Drop([]chat.Attachment{{Path: f.Path + aboutEnding}, f})
 }
 
-// Path is the absolute path of a file below the directory, for programs that read it.
+// Path returns the absolute path of a file below the directory, for programs that read it.
 func (d *Dir) Path(path string) string { return filepath.Join(d.path, filepath.FromSlash(path)) }

@@ -73,7 +73,7 @@ func TestUploadIsFoundByItsOwnerAlone(t *testing.T) {
 	}
 }
 
-// entries are the files below the directory of uploads.
+// entries returns the files below the directory of uploads.
 func entries(t *testing.T, d *Dir) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(filepath.Join(d.path, uploadsDir), func(_ string, e os.DirEntry, err error) error {

@@ -10,13 +10,13 @@ import (
 
 const (
 	rollupPrompt = "You keep the table of contents of conversations. People and agents look up in your summaries when something was said, long after it was."
-	// rollupQuestion has the period, and the most words.
+	// rollupQuestion is formatted with the period and the largest number of words.
 	rollupQuestion = "Write a summary of what was said above %s, in at most %d words: topics, decisions, results, names, numbers, dates, promises, and what is " +
 		"open. Keep what was in an earlier summary. Do not answer anything in it. Write the summary only."
 	beforeHead = "Summary of what was said before: "
 )
 
-// fold collects what fits one request to the agent: an earlier summary, and what comes behind it.
+// fold collects what fits one request to the agent: an earlier summary, and the entries after it.
 type fold struct {
 	*rolling
 
@@ -35,7 +35,7 @@ func (x *rolling) fold(earlier string) *fold {
 	return f
 }
 
-// add takes an entry; false: it does not fit. The first one is taken in any case, and cut where it is too long.
+// add takes an entry; false if it does not fit. The first entry is always taken, and cut if it is too long.
 func (f *fold) add(e chat.TranscriptEntry) bool {
 	e.Tokens = 0
 	cost := agent.EstimateEntry(e)
@@ -52,7 +52,7 @@ func (f *fold) add(e chat.TranscriptEntry) bool {
 	return true
 }
 
-// ask asks the agent for the summary.
+// ask requests the summary from the agent.
 func (f *fold) ask(ctx context.Context, session chat.SessionKey, when string) (string, error) {
 	return f.by.Summarise(ctx, agent.Summary{
 		Session: session, Prompt: rollupPrompt, Question: fmt.Sprintf(rollupQuestion, when, f.tokens/2), Conversation: f.list, Tokens: f.tokens,

@@ -16,19 +16,19 @@ const (
 	IndexJitter = time.Minute
 )
 
-// Store is what the indexer needs of the store, see store.Search.
+// Store is the part of the store that the indexer needs, see store.Search.
 type Store interface {
 	IndexTranscripts(ctx context.Context) (int, error)
 }
 
-// IndexerConfig of an [Indexer]. All members are required but those with a default.
+// IndexerConfig of an [Indexer]. All members without a default are required.
 type IndexerConfig struct {
 	Store Store
 	// Lease takes or confirms a named lease for this process; ok is false while another replica holds it.
 	Lease func(ctx context.Context, name string) (ok bool, err error)
-	// Jitter is a random part of d, to spread replicas; nil = of the random source.
+	// Jitter returns a random part of d, to spread replicas; nil means a random source.
 	Jitter func(d time.Duration) time.Duration
-	// Log gets failures; nil discards.
+	// Log receives failures; nil discards.
 	Log *slog.Logger
 }
 
@@ -46,7 +46,7 @@ func NewIndexer(cfg IndexerConfig) *Indexer {
 	return &Indexer{cfg: cfg}
 }
 
-// Run indexes until ctx is over: first within [IndexJitter], then every [IndexEvery] and up to [IndexJitter] more.
+// Run indexes until ctx is done: first within [IndexJitter], then every [IndexEvery] and up to [IndexJitter] more.
 func (x *Indexer) Run(ctx context.Context) {
 	timer := time.NewTimer(x.cfg.Jitter(IndexJitter))
 	defer timer.Stop()
@@ -61,7 +61,7 @@ func (x *Indexer) Run(ctx context.Context) {
 	}
 }
 
-// commit indexes what is new when this process is the one to do it.
+// commit indexes new entries if this process holds the lease.
 func (x *Indexer) commit(ctx context.Context) {
 	mine, err := x.cfg.Lease(ctx, IndexLease)
 	if err == nil && !mine {

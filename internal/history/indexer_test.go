@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// index is a store that counts.
+// index is a store that counts commits.
 type index struct {
 	commits atomic.Int64
 	err     error
@@ -65,7 +65,7 @@ func TestOneReplicaIndexesEveryFiveMinutes(t *testing.T) {
 		if one != 0 && two != 0 || one+two < 11 || one+two > 13 {
 			t.Errorf("%d and %d commits in an hour and a minute, want some 12 of one replica", one, two)
 		}
-		// The holder dies: the other one goes on.
+		// The holder ends without a release: the other process continues.
 		held.holder.Store(nil)
 		stop()
 		<-ended

@@ -12,28 +12,28 @@ const (
 	monthForm = "2006-01"
 )
 
-// dayOf is the day of a moment in a zone.
+// dayOf returns the day of a moment in a zone.
 func dayOf(t time.Time, zone *time.Location) string { return t.In(zone).Format(dayForm) }
 
-// startOf is the first moment of the day of t in a zone.
+// startOf returns the first moment of the day of t in a zone.
 func startOf(t time.Time, zone *time.Location) time.Time {
 	y, m, d := t.In(zone).Date()
 	return time.Date(y, m, d, 0, 0, 0, 0, zone)
 }
 
-// weekOf is the week of a date, as ISO 8601 counts them: it begins on Monday.
+// weekOf returns the ISO 8601 week of a date, which begins on Monday.
 func weekOf(date time.Time) string {
 	year, week := date.ISOWeek()
 	return fmt.Sprintf("%d-W%02d", year, week)
 }
 
-// monthOf is the month of the week of a date: the one that its Thursday lies in. So each week belongs to one month, as it belongs to one year.
+// monthOf returns the month of the week of a date: the one that contains its Thursday. So each week belongs to one month, as it belongs to one year.
 func monthOf(date time.Time) string { return monday(date).AddDate(0, 0, 3).Format(monthForm) }
 
-// monday is the first day of the week of a date.
+// monday returns the first day of the week of a date.
 func monday(date time.Time) time.Time { return date.AddDate(0, 0, -(int(date.Weekday())+6)%7) }
 
-// before is the last period of a level that has ended before the day of a date, with all days that belong to it.
+// before returns the last period of a level all of whose days are before the day of a date.
 func before(level store.TocLevel, date time.Time) string {
 	switch level {
 	case store.TocWeek:
@@ -46,7 +46,7 @@ func before(level store.TocLevel, date time.Time) string {
 	}
 }
 
-// parts are the periods that a week or a month is made of, the oldest first.
+// parts returns the periods of which a week or a month consists, the oldest first.
 func parts(ref store.TocRef) (level store.TocLevel, periods []string, err error) {
 	if ref.Level == store.TocWeek {
 		var year, week int

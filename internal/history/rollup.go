@@ -17,7 +17,7 @@ import (
 	"laneway/internal/store"
 )
 
-// The least age of the end of a period before it is summarised.
+// The time after the end of a period until it is summarised.
 const (
 	minAgeDay   = time.Hour
 	minAgeNodes = 24 * time.Hour
@@ -28,14 +28,14 @@ const (
 	// pageRows and pageBytes bound the entries that are read at once.
 	pageRows  = 500
 	pageBytes = 256 << 10
-	// mostRefused is after how many conversations that the agent refuses a run ends.
+	// mostRefused is the number of refused conversations after which a run ends.
 	mostRefused = 20
-	// waitTime is how long a run waits for another process that makes a summary before it looks again, and mostWaits how many times.
+	// waitTime is how long a run waits for another process that makes a summary before it checks again, mostWaits how many times.
 	waitTime  = 10 * time.Second
 	mostWaits = 60
 )
 
-// TocStore is what roll-ups need of the store, see [store.Toc].
+// TocStore is the part of the store that roll-ups need, see [store.Toc].
 type TocStore interface {
 	store.Toc
 
@@ -45,18 +45,18 @@ type TocStore interface {
 // RollupConfig of a [Rollup]. Store is required.
 type RollupConfig struct {
 	Store TocStore
-	// Zone is where days begin; nil = UTC.
+	// Zone is the time zone of days; nil means UTC.
 	Zone *time.Location
-	// Wait waits while another process makes a summary; nil = by the clock of this host. Its error is the cause of ctx.
+	// Wait waits while another process makes a summary; nil means by the clock of this host. It returns the cause of ctx.
 	Wait func(ctx context.Context, d time.Duration) error
-	// Log gets what was refused; nil discards.
+	// Log receives refusals; nil discards.
 	Log *slog.Logger
 }
 
 // Rollup makes the table of contents.
 type Rollup struct{ cfg RollupConfig }
 
-// NewRollup makes one. It has no state of its own, and several may work at once.
+// NewRollup makes a Rollup. It has no state, and several may work at once.
 func NewRollup(cfg RollupConfig) *Rollup {
 	cfg.Zone = cmp.Or(cfg.Zone, time.UTC)
 	if cfg.Wait == nil {
@@ -68,8 +68,8 @@ func NewRollup(cfg RollupConfig) *Rollup {
 	return &Rollup{cfg: cfg}
 }
 
-// Run makes all summaries of a level that are due, and those of the levels below before them, the oldest period first. It checks ctx between two requests
-// to the agent; what is made stays. The report is for the ledger, also with an error.
+// Run makes all summaries of a level that are due, after those of the lower levels, the oldest period first. It checks ctx between two requests to
+// the agent; summaries that were made are kept. The report is for the ledger and is also returned with an error.
 func (r *Rollup) Run(ctx context.Context, level store.TocLevel, by agent.Summariser) (report string, err error) {
 	now, err := r.cfg.Store.Now(ctx)
 	if err != nil {
@@ -86,14 +86,14 @@ func (r *Rollup) Run(ctx context.Context, level store.TocLevel, by agent.Summari
 	return x.report(), cmp.Or(err, x.refusal)
 }
 
-// rolling is one run.
+// rolling is the state of one run.
 type rolling struct {
 	*Rollup
 
 	by           agent.Summariser
 	room, tokens int
 	made         [3]int // summaries of sessions, weeks, months
-	// refused are what the agent refused, which the next run tries again; refusal is the first error.
+	// refused has the names of refused summaries, which the next run retries; refusal is the first error.
 	refused map[string]bool
 	refusal error
 }
@@ -106,7 +106,7 @@ func (x *rolling) report() string {
 	return text
 }
 
-// pass notes what the agent refused because of its text, so that the others are not held up; any other error ends the run.
+// pass records a summary that the agent refused because of the content, so that it does not block other summaries; any other error ends the run.
 func (x *rolling) pass(ctx context.Context, what string, err error) error {
 	e, ok := errors.AsType[*agent.Error](err)
 	if !ok || ctx.Err() != nil {
@@ -158,8 +158,8 @@ func (x *rolling) days(ctx context.Context, before time.Time) error {
 	}
 }
 
-// session adds the entries of a session to the part of one day: those behind its last one, up to the first entry of another day. Each step is a checkpoint.
-// When another process is first, or the session is deleted meanwhile, it ends.
+// session adds the entries of a session to the part of one day: those after the last entry of the part, up to the first entry of another day. Each
+// step is a checkpoint. It ends when another process was first, or the session was deleted meanwhile.
 func (x *rolling) session(ctx context.Context, b store.TocBehind, before time.Time) error {
 	p := store.TocPart{Session: b.Session, Owner: b.Owner, Day: dayOf(b.At, x.cfg.Zone), After: b.After}
 	date, err := time.Parse(dayForm, p.Day)
@@ -201,7 +201,7 @@ func (x *rolling) session(ctx context.Context, b store.TocBehind, before time.Ti
 	}
 }
 
-// read gives a fold the entries of the day behind p.After, as far as they fit. more: there are others.
+// read adds the entries of the day after p.After to a fold, as far as they fit. more is true if some did not fit.
 func (x *rolling) read(ctx context.Context, p *store.TocPart, f *fold, before time.Time) (more bool, err error) {
 	p.Entries = 0
 	for after := p.After; ; {
@@ -266,10 +266,10 @@ func (x *rolling) nodes(ctx context.Context, level store.TocLevel, upto string) 
 	}
 }
 
-// errBusy is why a run ends that has waited for another process.
+// errBusy ends a run that has waited too long for another process.
 var errBusy = &agent.Error{Reason: chat.FailTimeout, Message: "another process makes these summaries; the next run makes what is left"}
 
-// node makes one week or month. ok is false when what it is made of has changed meanwhile, or another process makes it.
+// node makes one week or month. ok is false when its parts have changed meanwhile, or another process makes it.
 func (x *rolling) node(ctx context.Context, ref store.TocRef) (ok bool, err error) {
 	claim := uuid.NewString()
 	if ok, err = x.cfg.Store.BeginTocNode(ctx, ref, claim); err != nil || !ok {
@@ -297,7 +297,7 @@ func wrapped(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// textOf makes the text of a week or a month of what it has; "" = it has nothing. A single summary stands for itself.
+// textOf makes the summary of a week or a month from its parts; "" if it has none. A single part is used unchanged.
 func (x *rolling) textOf(ctx context.Context, ref store.TocRef) (string, error) {
 	level, periods, err := parts(ref)
 	if err != nil {

@@ -23,7 +23,7 @@ var (
 	whenRule = regexp.MustCompile(`above (?:on|in) (\S+),`)
 )
 
-// keeper is an agent whose summaries are the facts (words such as f12) of what it reads. It keeps what it was asked, and fails where that is wanted.
+// keeper is an agent whose summaries are the facts (words such as f12) in its input. It records the requests, and fails where the test asks for it.
 type keeper struct {
 	room, tokens int
 	asked        []agent.Summary
@@ -46,7 +46,7 @@ func (k *keeper) Summarise(_ context.Context, s agent.Summary) (string, error) {
 	return strings.Join(facts, " "), nil
 }
 
-// periods are what was asked about, in that order.
+// periods returns the requested periods, in order.
 func (k *keeper) periods() (list []string) {
 	for _, s := range k.asked {
 		list = append(list, whenRule.FindStringSubmatch(s.Question)[1])
@@ -54,7 +54,7 @@ func (k *keeper) periods() (list []string) {
 	return list
 }
 
-// past is a store whose clock is moved by hand.
+// past is a store whose clock the test sets.
 type past struct {
 	*sqlite.Store
 
@@ -128,12 +128,12 @@ func TestMissedPeriodsAreMadeOldestFirst(t *testing.T) {
 	}
 }
 
-// TestALongDayIsMadeInSteps: each request fits the room, each step is kept through a failure, and nothing is left out.
+// TestALongDayIsMadeInSteps: each request fits the room, each step survives a failure, and no entry is left out.
 func TestALongDayIsMadeInSteps(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	p.write("long", 60, 100)
-	p.write("long", 1, 100_000) // longer than a window alone
+	p.write("long", 1, 100_000) // one entry longer than the window
 	p.write("long", 5, 100)
 	p.clock = p.clock.AddDate(0, 0, 2)
 	away := errors.New("away")
@@ -205,7 +205,7 @@ func TestCommandsAndSummariesOfACompactionAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestTooManyRefusalsEndARun: a model that refuses everything is not asked for each day there is.
+// TestTooManyRefusalsEndARun: a model that refuses everything does not receive a request for every day.
 func TestTooManyRefusalsEndARun(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)

@@ -5,8 +5,8 @@ import (
 	"os/exec"
 )
 
-// Detach starts a program that outlives this one, such as a browser: nothing here ends it, and it reads and writes nothing of this process. env is its whole
-// environment as NAME=value. exited gets the result of the program when it ends while this process lives, and is then closed.
+// Detach starts a program that outlives this one, such as a browser: this process does not end it and shares no stream with it. env is its whole
+// environment as NAME=value. exited receives the result of the program if it ends before this process, and is then closed.
 func Detach(argv, env []string, path string) (exited <-chan error, err error) {
 	program, err := find(argv[0], path)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"laneway/internal/secret"
 )
 
-// defaultPath finds programs where the environment has no PATH.
+// defaultPath is used if the environment has no PATH.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
-// errNotExecutable is a file that is there and cannot be started.
+// errNotExecutable means that the file exists and cannot be started.
 var errNotExecutable = errors.New("it is not an executable file")
 
-// inherited are the variables of the gateway that every program gets: where things are, the locale, proxies, and certificates.
+// inherited returns the variables of the gateway that every program receives: paths, the locale, proxies, and certificates.
 func inherited() []string {
 	return []string{
 		"PATH", "HOME", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_TIME",
@@ -28,8 +28,8 @@ func inherited() []string {
 	}
 }
 
-// Environment is a clean environment: the variables of [inherited] as lookup (os.LookupEnv) gives them, then the configured variables, which
-// win. nil lookup = only a standard PATH.
+// Environment returns a clean environment: the variables of [inherited] as lookup (os.LookupEnv) returns them, overridden by the configured
+// variables. With a nil lookup it has only a standard PATH.
 func Environment(configured map[string]string, lookup func(string) (string, bool)) map[string]string {
 	env := map[string]string{"PATH": defaultPath}
 	for _, name := range inherited() {
@@ -44,8 +44,8 @@ func Environment(configured map[string]string, lookup func(string) (string, bool
 	return env
 }
 
-// Hider replaces the values of configured variables in the output of a program. Values below 8 bytes may be parts of ordinary words, and are
-// no keys.
+// Hider returns a replacer of the values of configured variables in the output of a program. Values below 8 bytes are not keys and may be
+// parts of ordinary words.
 func Hider(configured map[string]string) *strings.Replacer {
 	const shortestSecret = 8
 	var pairs []string
@@ -57,7 +57,7 @@ func Hider(configured map[string]string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// list is an environment as the kernel takes it: sorted, and without NUL, which it would refuse.
+// list returns an environment in the form for the kernel: sorted, and without NUL, which the kernel would refuse.
 func list(env map[string]string) []string {
 	all := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
@@ -66,7 +66,7 @@ func list(env map[string]string) []string {
 	return all
 }
 
-// find is the path of the program. It looks in the PATH of the program's environment, not in the gateway's, and passes over relative
+// find returns the path of the program. It searches the PATH of the program's environment, not the gateway's, and skips relative
 // entries, which would mean another program in another directory.
 func find(program, path string) (string, error) {
 	if strings.ContainsRune(program, filepath.Separator) {

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// ownGroup keeps a Ctrl-C in the console of the gateway away from the program.
+// ownGroup keeps a Ctrl-C in the console of the gateway from ending the program.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Started identifies a process among all that have or had its number on this machine: by the boot of the machine, and the start of the process. It is "" when no such process
-// lives.
+// Started returns a string that identifies a process among all that have or had its number on this machine: the boot of the machine, and the start of
+// the process. It returns "" if no such process exists.
 func Started(pid int) string {
 	fields := stat(strconv.Itoa(pid))
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -22,16 +22,16 @@ func Started(pid int) string {
 	return strings.TrimSpace(string(boot)) + " " + fields[19]
 }
 
-// living: a zombie has ended.
+// living reports whether a process still runs; a zombie has ended.
 func living(fields []string) bool { return len(fields) >= 22 && fields[0] != "Z" && fields[0] != "X" }
 
-// groupLives reports whether a process of the group lives whose leader pid was. A number is not given again while its group has processes.
+// groupLives reports whether the group whose leader was pid has a process. A number is not reused while its group has processes.
 func groupLives(pid int, started string) bool {
 	if now := Started(pid); now != "" {
 		return now == started
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil || !strings.HasPrefix(started, strings.TrimSpace(string(boot))+" ") { // the machine was started anew
+	if err != nil || !strings.HasPrefix(started, strings.TrimSpace(string(boot))+" ") { // the machine was rebooted
 		return false
 	}
 	for _, fields := range stats() {
@@ -42,8 +42,9 @@ func groupLives(pid int, started string) bool {
 	return false
 }
 
-// EndLeft waits until a process and its group have ended that a gateway has left running: for patience, after SIGTERM to its group for patience again, and after SIGKILL once more.
-// Then it kills what the process started outside of its group. identity is what [Process.Identity] returned for it. Any other process with its number is left alone.
+// EndLeft waits until a process that an earlier gateway left running has ended with its group: for patience, then again for patience after SIGTERM to
+// the group, and once more after SIGKILL. Then it kills what the process started outside of its group. identity is the result of [Process.Identity].
+// Another process with the same number is not touched.
 func EndLeft(ctx context.Context, pid int, identity string, patience time.Duration) error {
 	started, marker := splitIdentity(identity)
 	if pid <= 1 || started == "" {
@@ -73,7 +74,7 @@ func EndLeft(ctx context.Context, pid int, identity string, patience time.Durati
 	return endMarked(ctx, marker, patience)
 }
 
-// splitIdentity returns what [Started] returned for a process, and the marker of what it starts; "" = it has none.
+// splitIdentity returns the result of [Started] for a process, and the marker of the processes that it starts; "" if it has none.
 func splitIdentity(identity string) (started, marker string) {
 	fields := strings.Fields(identity)
 	if len(fields) < 2 {
@@ -91,7 +92,7 @@ func endMarked(ctx context.Context, marker string, patience time.Duration) error
 	defer bound.Stop()
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
-	for none := 0; none < 2; { // one that is about to execute a program shows no environment
+	for none := 0; none < 2; { // a process that is about to execute a program shows no environment
 		left := 0
 		for pid := range stats() {
 			if markerOf(pid) != marker {

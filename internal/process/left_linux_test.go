@@ -15,7 +15,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestWhatAGatewayHasLeftEnds with its group, and only that process: another one with its number is left alone.
+// TestWhatAGatewayHasLeftEnds checks that the process ends with its group, and that another process with its number is not touched.
 func TestWhatAGatewayHasLeftEnds(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -52,7 +52,7 @@ func TestWhatAGatewayHasLeftEnds(t *testing.T) {
 	}
 }
 
-// TestWhatAGatewayHasLeftEndsWithWhatItStarted: also when the program does not read SIGTERM, and when it has ended before.
+// TestWhatAGatewayHasLeftEndsWithWhatItStarted covers also a program that ignores SIGTERM, and one that has ended before.
 func TestWhatAGatewayHasLeftEndsWithWhatItStarted(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

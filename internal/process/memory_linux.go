@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Memory is what the processes of groups have in memory, in bytes (their resident sets; pages that they share count for each); 0 = unknown.
+// Memory returns the memory of the processes of groups, in bytes (their resident sets; shared pages count for each process); 0 means unknown.
 func Memory(groups []int) (total int64) {
 	if len(groups) == 0 {
 		return 0
@@ -25,7 +25,7 @@ func Memory(groups []int) (total int64) {
 	return total
 }
 
-// stats are the fields of /proc/PID/stat of every process behind its name: state, parent, group, …; pid is the number of the process.
+// stats returns, by process number, the fields of /proc/PID/stat after the name: state, parent, group, ….
 func stats() map[int][]string {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -46,7 +46,7 @@ func stats() map[int][]string {
 	return all
 }
 
-// stat is the fields of one process; nil = it has ended.
+// stat returns the fields of one process; nil if it has ended.
 func stat(pid string) []string {
 	raw, err := os.ReadFile("/proc/" + pid + "/stat") //nolint:gosec // a number
 	if err != nil {

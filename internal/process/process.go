@@ -19,55 +19,55 @@ import (
 const (
 	// DefaultGrace is the time between SIGTERM and SIGKILL.
 	DefaultGrace = 2 * time.Second
-	// tailWait is how long output is read when the group is dead and a process outside of it still holds the pipe.
+	// tailWait is how long output is read when the group has ended and a process outside of it still holds the pipe.
 	tailWait = 100 * time.Millisecond
-	// tailSize is what a pipe can hold at most.
+	// tailSize is the largest capacity of a pipe.
 	tailSize = 1 << 20
 	readSize = 32 << 10
 )
 
 // Spec is a program to start.
 type Spec struct {
-	// Argv is the program and its arguments, passed on as they are. A program without a slash is looked for in PATH of Env.
+	// Argv is the program and its arguments, which are passed unchanged. A program without a slash is resolved in PATH of Env.
 	Argv []string
 	// Env is the whole environment; see [Environment].
 	Env map[string]string
-	// Dir is the working directory; "" = that of the gateway.
+	// Dir is the working directory; "" means that of the gateway.
 	Dir string
-	// Input is written to standard input, which is closed behind it. nil = standard input is empty.
+	// Input is written to standard input, which is then closed. nil means that standard input is empty.
 	Input []byte
-	// Talks: standard input stays open, and the caller writes to it ([Process.Write], [Process.CloseInput]). Input is not used then.
+	// Talks keeps standard input open for the caller to write to ([Process.Write], [Process.CloseInput]). Input is then not used.
 	Talks bool
-	// Grace between SIGTERM and SIGKILL; 0 = [DefaultGrace].
+	// Grace between SIGTERM and SIGKILL; 0 means [DefaultGrace].
 	Grace time.Duration
-	// Hide replaces secrets in lines of standard error; nil = nothing is replaced.
+	// Hide replaces secrets in lines of standard error; nil means that nothing is replaced.
 	Hide *strings.Replacer
-	// Noise bounds the lines of standard error in the log, over all programs that share it; nil = none is logged.
+	// Noise bounds the lines of standard error in the log, over all programs that share it; nil means that no line is logged.
 	Noise *rate.Limiter
-	// Log gets the lines of standard error; nil discards.
+	// Log receives the lines of standard error; nil discards.
 	Log *slog.Logger
-	// Reaper ends what leaves the group of the program; nil = that outlives it.
+	// Reaper ends processes that leave the group of the program; nil means that they outlive it.
 	Reaper *Reaper
 }
 
 // Exit is how a program ended.
 type Exit struct {
-	// Code is the exit code; -1 = ended by a signal.
+	// Code is the exit code; -1 if a signal ended the program.
 	Code int
-	// Signal is the name of that signal; "" = none.
+	// Signal is the name of that signal; "" if none.
 	Signal string
 	// Stderr is the last lines of standard error in one line, at most 500 bytes.
 	Stderr string
 }
 
-// errNoInput is a mistake of the caller: the program was started without [Spec.Talks].
+// errNoInput is a mistake of the caller, who has started the program without [Spec.Talks].
 var errNoInput = errors.New("the standard input of the program is not open")
 
-// Process is a program that runs. Read and Wait belong to one goroutine of the caller.
+// Process is a running program. Read and Wait belong to one goroutine of the caller.
 type Process struct {
 	cmd            *exec.Cmd
 	reaper         *Reaper
-	stdin          *os.File // nil = nothing to read
+	stdin          *os.File // nil if there is no input
 	talks          bool
 	stdout, stderr *os.File
 
@@ -78,8 +78,8 @@ type Process struct {
 	lines  *stderrLines
 }
 
-// Start begins the program; the end of ctx ends it. Without an error the caller has to call Read and then Wait. The error is that of
-// the search for the program or of the system ([fs.ErrNotExist], syscall.E2BIG, …).
+// Start starts the program; the end of ctx ends it. If it succeeds, the caller must call Read and then Wait. Its errors are those of
+// the search for the program and of the system ([fs.ErrNotExist], syscall.E2BIG, …).
 func Start(ctx context.Context, spec Spec) (*Process, error) {
 	path, err := find(spec.Argv[0], spec.Env["PATH"])
 	if err != nil {
@@ -91,7 +91,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 		Args: spec.Argv,
 		Env:  list(spec.Env),
 		Dir:  spec.Dir,
-		// A group of its own, so that whatever the program starts ends with it.
+		// A separate group, so that whatever the program starts ends with it.
 		SysProcAttr: ownGroup(),
 	}
 	theirs, err := p.pipes(spec.Input != nil || spec.Talks)
@@ -117,7 +117,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 }
 
 // pipes makes the three streams and returns the program's ends. The pipes are made here and not by os/exec, which would
-// copy in goroutines that a grandchild can hold for ever.
+// copy in goroutines that a grandchild can block forever.
 func (p *Process) pipes(withInput bool) ([]*os.File, error) {
 	var theirs []*os.File
 	pipe := func() (*os.File, *os.File, error) {
@@ -158,7 +158,7 @@ func closeAll(files []*os.File) {
 }
 
 // supervise starts two goroutines that end in Wait: one waits for the leader, one ends the group. Signals go to the group
-// only while the leader is not reaped: until then no other process can get its number.
+// only while the leader is not reaped: until then no other process can have its number.
 func (p *Process) supervise(ctx context.Context, grace time.Duration) {
 	p.group.Go(func() {
 		p.waitLeader()
@@ -173,15 +173,15 @@ func (p *Process) supervise(ctx context.Context, grace time.Duration) {
 		}
 		p.signal(syscall.SIGKILL)
 		p.leftGroup()
-		// A process that could not be found may hold the pipes for ever.
+		// A process that could not be found may hold the pipes forever.
 		until := time.Now().Add(tailWait)
 		_ = p.stdout.SetReadDeadline(until) //nolint:errcheck // fails only for a closed pipe, which is not read
 		_ = p.stderr.SetReadDeadline(until) //nolint:errcheck // the same
 	})
 }
 
-// quiet waits until the group seems to be gone: its leader has ended and no process holds its output. The leader alone shows
-// little, since a shell ends at once and what it has started may want its time.
+// quiet waits until the group seems to have ended: its leader has ended and no process holds its output. The end of the
+// leader is not enough: a shell ends at once, and the processes that it has started may use the grace time.
 func (p *Process) quiet(grace time.Duration) {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
@@ -194,13 +194,13 @@ func (p *Process) quiet(grace time.Duration) {
 	}
 }
 
-// leftGroup ends what has left the group. The leader may still be ending.
+// leftGroup ends the processes that have left the group. The leader may still be ending.
 func (p *Process) leftGroup() {
 	<-p.exited
 	p.reaper.end(p.cmd.Process.Pid)
 }
 
-// signal reaches the whole group. It fails only when no process is left.
+// signal sends a signal to the whole group. It fails only when no process is left.
 func (p *Process) signal(signal syscall.Signal) {
 	_ = signalGroup(p.cmd.Process, signal) //nolint:errcheck // see above
 }
@@ -225,7 +225,7 @@ func (p *Process) Write(b []byte) (int, error) {
 	return p.stdin.Write(b)
 }
 
-// CloseInput closes standard input: a program that reads it knows that nothing more comes. It may be called again.
+// CloseInput closes standard input, so that the program reads its end. It may be called again.
 func (p *Process) CloseInput() {
 	if p.talks {
 		_ = p.stdin.Close() // a pipe has nothing to flush
@@ -242,8 +242,8 @@ func (p *Process) listen(lines *stderrLines) {
 }
 
 // Read passes standard output to take until its end, in pieces of at most 32 KiB that are valid during the call. After an error of take, which
-// it returns, it closes the pipe, so that a program that only writes notices; the caller then ends ctx. After the end of ctx it reads on without
-// passing anything, so that the program can end in good order. ctx is that of [Start] or one below it.
+// it returns, it closes the pipe, so that a program that only writes fails; the caller then ends ctx. After the end of ctx it continues to read
+// but discards the output, so that the program can end in an orderly way. ctx is that of [Start] or one derived from it.
 func (p *Process) Read(ctx context.Context, take func(piece []byte) error) error {
 	defer close(p.outEnd)
 	buffer := make([]byte, readSize)
@@ -264,20 +264,20 @@ func (p *Process) Read(ctx context.Context, take func(piece []byte) error) error
 	}
 }
 
-// rest takes what was written before the program ended and is still in the pipe when the wait for its end was given up.
+// rest passes on what the program wrote before it ended and what is still in the pipe after the wait for its end.
 func (p *Process) rest(take func([]byte) error) error {
 	if err := p.stdout.SetReadDeadline(time.Now().Add(tailWait)); err != nil {
 		return nil //nolint:nilerr // closed: there is no rest
 	}
 	raw, err := io.ReadAll(io.LimitReader(p.stdout, tailSize))
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil // the pipe broke: what came is all there is
+		return nil // the pipe broke: nothing more can be read
 	}
 	return take(raw)
 }
 
-// Identity is what [EndLeft] needs to end this process, and what it has started, after the end of the gateway: its start, and the marker that what it starts inherits. It is "" when
-// the process has ended, or where processes cannot be identified.
+// Identity returns what [EndLeft] needs to end this process, and the processes that it has started, after the end of the gateway: its start, and the
+// marker that they inherit. It returns "" if the process has ended, or if this system cannot identify processes.
 func (p *Process) Identity() string {
 	started := Started(p.Group())
 	if started == "" {
@@ -291,18 +291,18 @@ func (p *Process) Identity() string {
 	return started
 }
 
-// Group is the number of the process group, for [Memory].
+// Group returns the number of the process group, for [Memory].
 func (p *Process) Group() int { return p.cmd.Process.Pid }
 
-// Lines is how many lines of standard error have come so far, for [Process.LastLines].
+// Lines returns how many lines of standard error were read so far, for [Process.LastLines].
 func (p *Process) Lines() int {
 	p.lines.mu.Lock()
 	defer p.lines.mu.Unlock()
 	return p.lines.count
 }
 
-// LastLines is the end of standard error after so many lines, in one line as in [Exit]. It waits for a first one, because standard error is read beside standard output, but
-// not longer than patience.
+// LastLines returns the last lines of standard error after the first so many, in one line as in [Exit]. It waits for at least one line, because
+// standard error is read concurrently with standard output, but not longer than patience.
 func (p *Process) LastLines(after int, patience time.Duration) string {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

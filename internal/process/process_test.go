@@ -88,7 +88,7 @@ func TestTheWholeGroupEndsWithTheContext(t *testing.T) {
 	if err := p.Read(ctx, func([]byte) error { cancel(); return nil }); err != nil {
 		t.Errorf("Read: %v", err)
 	}
-	// Read returns when no process holds the output: the grandchild is gone.
+	// Read returns when no process holds the output: the grandchild has ended.
 	if exit := p.Wait(); exit.Signal != "killed" || exit.Code != -1 || time.Since(start) > 10*time.Second {
 		t.Errorf("got %+v after %s, want killed at once", exit, time.Since(start))
 	}
@@ -139,7 +139,7 @@ func TestStandardErrorIsBoundedAndWithoutSecrets(t *testing.T) {
 	}
 }
 
-// TestACallerTalksToAProgram: what is written is read while the program runs, and the end of its input ends it.
+// TestACallerTalksToAProgram: the program reads its input while it runs, and the end of the input ends it.
 func TestACallerTalksToAProgram(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

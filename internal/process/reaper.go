@@ -6,21 +6,22 @@ import (
 	"time"
 )
 
-// ErrNoReaper is a system on which processes cannot be adopted.
+// ErrNoReaper means that this system cannot adopt processes.
 var ErrNoReaper = errors.New("this system has no subreaper")
 
 const (
 	// markerVariable is in the environment of every program of a [Reaper] and of what it starts.
 	markerVariable = "LANEWAY_PROCESS"
-	// sweepEvery is the distance of two looks at adopted processes while programs run: zombies of a program that lives for days do not pile up.
+	// sweepEvery is the time between two sweeps of adopted processes while programs run, so that the zombies of a program that runs for days do not
+	// accumulate.
 	sweepEvery = 10 * time.Second
-	// sweepTime bounds how long the end of a program waits for the end of what it left.
+	// sweepTime bounds how long the end of a program waits for the end of the processes that it left.
 	sweepTime = time.Second
-	// strayTime is how long a process without a marker may be one that is about to execute a program.
+	// strayTime is how long a process without a marker is assumed to be about to execute a program.
 	strayTime = 100 * time.Millisecond
 )
 
-// Run reaps adopted processes that have ended, until ctx is over. A nil reaper returns at once.
+// Run reaps adopted processes that have ended, until ctx is done. A nil reaper returns at once.
 func (r *Reaper) Run(ctx context.Context) {
 	if r == nil {
 		return
@@ -37,7 +38,8 @@ func (r *Reaper) Run(ctx context.Context) {
 	}
 }
 
-// end kills what a program has left outside of its group and waits until it has ended, for [sweepTime] at most. The leader has ended and is not reaped.
+// end kills the processes that a program has left outside of its group and waits until they have ended, for [sweepTime] at most. The leader has ended
+// and is not reaped.
 func (r *Reaper) end(leader int) {
 	if r == nil {
 		return

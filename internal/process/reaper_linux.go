@@ -16,19 +16,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reaper ends processes that have left the group of their program: with setsid, or by a double fork. The gateway is their parent when the program has ended
-// (PR_SET_CHILD_SUBREAPER), so they are found among its children. One is told by its group, or by the variable LANEWAY_PROCESS, which every program inherits, to belong to a program.
-// One that has neither may belong to any program that ran when it was found first, and ends when all of these have ended.
+// Reaper ends processes that have left the group of their program: with setsid, or by a double fork. The gateway becomes their parent when the
+// program has ended (PR_SET_CHILD_SUBREAPER), so they are found among its children. The group of a process, or the variable LANEWAY_PROCESS, which
+// every program inherits, identifies its program. A process without both may belong to any program that ran when it was first found, and is ended
+// when all of these have ended.
 //
-// Only one may exist, and the process must start programs by [Start] alone: every other child is taken for an adopted one. It is safe for concurrent use; nil adopts
-// nothing.
+// Only one Reaper may exist, and the process must start programs only with [Start]: every other child is treated as adopted. It is safe for
+// concurrent use; a nil Reaper adopts nothing.
 type Reaper struct {
 	log *slog.Logger
 
 	mu sync.Mutex
-	// programs are those whose leader is not reaped, by the number of the leader.
+	// programs has the programs whose leader is not reaped, by the number of the leader.
 	programs map[int]*marked
-	// strays are adopted processes of which the program is not known.
+	// strays has adopted processes whose program is unknown.
 	strays map[int]stray
 }
 
@@ -44,7 +45,7 @@ type marked struct {
 	ended  bool
 }
 
-// NewReaper makes this process the parent of what its programs leave. It fails with [ErrNoReaper] where the system cannot do that.
+// NewReaper makes this process the parent of the processes that its programs leave. It fails with [ErrNoReaper] if the system cannot do that.
 func NewReaper(log *slog.Logger) (*Reaper, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoReaper, err)
@@ -55,7 +56,7 @@ func NewReaper(log *slog.Logger) (*Reaper, error) {
 	return &Reaper{log: log, programs: map[int]*marked{}, strays: map[int]stray{}}, nil
 }
 
-// start starts a program with a marker. The lock is held over the fork: a sweep would take the child for an adopted one.
+// start starts a program with a marker. The lock is held during the fork: otherwise a sweep would treat the child as adopted.
 func (r *Reaper) start(cmd *exec.Cmd) error {
 	if r == nil {
 		return cmd.Start()
@@ -71,7 +72,7 @@ func (r *Reaper) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// mark notes that a program has ended.
+// mark records that a program has ended.
 func (r *Reaper) mark(leader int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,8 +89,8 @@ func (r *Reaper) forget(leader int) {
 	delete(r.programs, leader)
 }
 
-// sweep looks at the adopted processes: it reaps those that have ended, and kills those whose program has. It returns how many are a reason to look
-// again: those that it has killed or reaped, and strays of the last [strayTime], because a process that is about to execute a program shows no environment.
+// sweep reaps adopted processes that have ended, and kills those whose program has ended. It returns how many require another sweep: those that it
+// has killed or reaped, and strays of the last [strayTime], because a process that is about to execute a program shows no environment.
 func (r *Reaper) sweep() (again int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +101,7 @@ func (r *Reaper) sweep() (again int) {
 		}
 		if c.state == 'Z' {
 			_, _ = unix.Wait4(c.pid, nil, unix.WNOHANG, nil) //nolint:errcheck // it is a zombie of ours
-			again++                                          // what it has left may have been read before it was adopted
+			again++                                          // its children may have been listed before they were adopted
 			continue
 		}
 		adopted[c.pid] = true
@@ -154,7 +155,7 @@ type child struct {
 	state      byte
 }
 
-// children lists the children of a process. The kernel lists them itself only where it was built for that, so all processes are read.
+// children lists the children of a process. Not every kernel is built to list them, so all processes are read.
 func children(parent int) (list []child) {
 	for pid, fields := range stats() {
 		if fields[1] != strconv.Itoa(parent) {
@@ -168,7 +169,7 @@ func children(parent int) (list []child) {
 	return list
 }
 
-// markerOf is the marker in the environment with which a process was started; "" = it has none, or it cannot be read.
+// markerOf returns the marker in the environment with which a process was started; "" if it has none, or it cannot be read.
 func markerOf(pid int) string {
 	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {

@@ -16,10 +16,11 @@ import (
 	"laneway/internal/process"
 )
 
-// reaperVariable makes the test binary a process that adopts what its programs leave: a process has one reaper only, and the other tests start children of their own.
+// reaperVariable makes the test binary a process with a reaper: a process may have only one, and the other tests start children without it.
 const reaperVariable = "LANEWAY_TEST_REAPER"
 
-// beReaper runs two programs. The first one ends while what it left in several ways lives; the second one goes on. It prints the numbers of those that live then.
+// beReaper runs two programs. The first one ends while processes that it left in several ways run; the second one continues. It prints the numbers of
+// the processes that then still run.
 func beReaper() error {
 	reaper, err := process.NewReaper(slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -82,14 +83,15 @@ func lives(pid string) string {
 		return "gone"
 	}
 	_, rest, _ := strings.Cut(string(raw), ") ")
-	if rest[0] == 'Z' { // it has ended; a later look reaps it
+	if rest[0] == 'Z' { // it has ended; a later sweep reaps it
 		return "gone"
 	}
 	return "state " + rest[:1]
 }
 
-// TestWhatLeavesTheGroupEndsWithItsProgram: with setsid, by a double fork, deaf to signals, with children of its own, and while it executes one program after the other. What belongs to a program that still runs stays, and
-// a process without a marker stays as long as one of the programs that may have started it.
+// TestWhatLeavesTheGroupEndsWithItsProgram: with setsid, by a double fork, ignoring signals, with children, and while it executes one program after
+// the other. Processes of a program that still runs stay, and a process without a marker stays as long as one of the programs that may have started
+// it.
 func TestWhatLeavesTheGroupEndsWithItsProgram(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-// Reaper ends processes that have left the group of their program, where the system can do that.
+// Reaper ends processes that have left the group of their program, on systems that can do that.
 type Reaper struct{}
 
 // NewReaper fails with [ErrNoReaper].

@@ -17,19 +17,18 @@ const (
 	maxKept   = 1000 // bytes of a line that are kept
 	keptLines = 3    // last lines for Exit
 	maxLast   = 500  // bytes of Exit.Stderr
-	// maxLine is what is looked at before secrets are taken out, in bytes; longer than what is kept, so that no secret is cut in half and
-	// missed.
+	// maxLine bounds a line before secrets are removed, in bytes; it is longer than maxKept, so that no secret is cut in half and missed.
 	maxLine = 16 << 10
 )
 
-// stderrLines is what one program writes to standard error. It belongs to the goroutine that reads; its last lines may be read at any time.
+// stderrLines reads the standard error of one program. It belongs to the goroutine that reads; its last lines may be read at any time.
 type stderrLines struct {
 	log     *slog.Logger
 	hide    *strings.Replacer
 	noise   *rate.Limiter
 	leftOut int
 
-	mu      sync.Mutex // the goroutine that reads changes what follows
+	mu      sync.Mutex // guards what follows; only the reading goroutine changes it
 	lines   []string   // the last ones
 	count   int        // of all
 	changed chan struct{}
@@ -46,7 +45,7 @@ func newStderrLines(spec Spec) *stderrLines {
 	return s
 }
 
-// read blocks until the end of the stream. Long lines are cut, and what is over the rate is counted instead of logged.
+// read blocks until the end of the stream. Long lines are cut, and lines above the rate are counted instead of logged.
 func (s *stderrLines) read(stream io.Reader) {
 	in := bufio.NewReaderSize(stream, readSize)
 	var line []byte
@@ -81,7 +80,7 @@ func (s *stderrLines) take(raw []byte) {
 	s.log.Debug("program wrote to standard error", "line", line)
 }
 
-// visible removes characters that make a log line or a sentence look like something else than it contains; tabs become blanks.
+// visible removes characters that disguise the content of a log line or a sentence; tabs become blanks.
 func visible(r rune) rune {
 	switch {
 	case r == '\t':
@@ -103,13 +102,13 @@ func (s *stderrLines) keep(line string) {
 	s.lines = slices.Delete(s.lines, 0, max(0, len(s.lines)-keptLines))
 }
 
-// last is the end of it in one line, for a sentence.
+// last returns the last lines in one line, for a sentence.
 func (s *stderrLines) last() string {
 	text, _ := s.lastAfter(0)
 	return text
 }
 
-// lastAfter is the end of what came after so many lines, and a channel that the next line closes.
+// lastAfter returns the last lines after the first count, and a channel that the next line closes.
 func (s *stderrLines) lastAfter(count int) (text string, next <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,7 @@ func (p *Process) waitLeader() {
 	}
 }
 
-// reap gives the number back. The program has ended.
+// reap frees the process number. The program has ended.
 func (p *Process) reap() *os.ProcessState {
 	_ = p.cmd.Wait() //nolint:errcheck // the state has it
 	return p.cmd.ProcessState

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Limit is how much may be used, of tokens or of money; 0 = no bound. Both together: what is reached first.
+// Limit is how much may be used, in tokens or money; 0 means no bound. If both are set, the one that is reached first counts.
 type Limit struct {
 	// Tokens that the model reads and writes.
 	Tokens int64
@@ -16,10 +16,10 @@ type Limit struct {
 // IsZero reports whether there is no bound.
 func (l Limit) IsZero() bool { return l == Limit{} }
 
-// Kind is what a budget is for.
+// Kind is the subject of a budget.
 type Kind string
 
-// The kinds. A turn has its budget once; the others have theirs each day.
+// The kinds of budgets. The budget of a turn applies once; those of the other kinds apply to each day.
 const (
 	KindTurn      Kind = "turn"
 	KindJob       Kind = "job"
@@ -27,14 +27,14 @@ const (
 	KindDay       Kind = "day" // everything that the gateway does
 )
 
-// Budgets are what the operator allows. The zero value bounds nothing.
+// Budgets are the limits that the operator sets. The zero value has no limits.
 type Budgets struct {
-	// Currency of prices and budgets, as people see it.
+	// Currency of prices and budgets, as it is displayed.
 	Currency                  string
 	Turn, Job, Principal, Day Limit
 }
 
-// Of is the limit of a kind.
+// Of returns the limit of a kind.
 func (b Budgets) Of(kind Kind) Limit {
 	switch kind {
 	case KindTurn:
@@ -49,7 +49,7 @@ func (b Budgets) Of(kind Kind) Limit {
 	return Limit{}
 }
 
-// Scope is one budget of a day. The name of the day's own is "".
+// Scope is one budget of a day. The name of the budget of the whole day is "".
 type Scope struct {
 	Kind Kind
 	Name string
@@ -61,7 +61,7 @@ type Spent struct {
 	Cost   Money
 }
 
-// Plus is the sum of both. It saturates.
+// Plus returns the sum of both. It saturates.
 func (s Spent) Plus(other Spent) Spent {
 	return Spent{Tokens: saturated(s.Tokens, other.Tokens), Cost: saturated(s.Cost, other.Cost)}
 }
@@ -73,10 +73,10 @@ type Level int
 const (
 	LevelFree    Level = 0
 	LevelNear    Level = 80  // 80 % or more: people are notified
-	LevelReached Level = 100 // nothing more is asked for
+	LevelReached Level = 100 // no further requests are made
 )
 
-// level of a limit for what is used.
+// level returns the level of a limit for a usage.
 func (l Limit) level(s Spent) Level {
 	near := func(used, most int64) Level {
 		switch {
@@ -92,22 +92,22 @@ func (l Limit) level(s Spent) Level {
 	return max(near(s.Tokens, l.Tokens), near(int64(s.Cost), int64(l.Cost)))
 }
 
-// State is a budget with what is used of it.
+// State is a budget with its usage.
 type State struct {
 	Scope
 	Limit
 
 	Spent
-	// Resets is when the next day begins; zero for a turn.
+	// Resets is when the next day begins; zero for the budget of a turn.
 	Resets time.Time
 	// Currency of the costs.
 	Currency string
 }
 
-// Level is how far the budget is used.
+// Level returns how far the budget is used.
 func (s State) Level() Level { return s.Limit.level(s.Spent) }
 
-// figures are what is used of what, in words.
+// figures returns the usage and the limit, in words.
 func (s State) figures() string {
 	tokens := fmt.Sprintf("%s of %s tokens", grouped(s.Spent.Tokens), grouped(s.Limit.Tokens))
 	cost := fmt.Sprintf("%s of %s %s", s.Spent.Cost, s.Limit.Cost, s.Currency)
@@ -120,7 +120,7 @@ func (s State) figures() string {
 	return tokens + ", " + cost
 }
 
-// grouped is a number with a comma between thousands.
+// grouped formats a number with a comma between thousands.
 func grouped(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
@@ -143,7 +143,7 @@ func (s State) whose() string {
 	return "The gateway's budget for today"
 }
 
-// Sentence is for a person, with what they can do.
+// Sentence returns a sentence for a person that states what they can do.
 func (s State) Sentence() string {
 	switch {
 	case s.Kind == KindTurn:
@@ -154,8 +154,8 @@ func (s State) Sentence() string {
 	return s.whose() + " is used to " + strconv.Itoa(int(LevelNear)) + " % or more (" + s.figures() + ")."
 }
 
-// OverError is why a turn may not ask its model again.
+// OverError means that a turn may make no further request to its model.
 type OverError struct{ State State }
 
-// Error is the sentence for the person.
+// Error returns the sentence for the person.
 func (e *OverError) Error() string { return e.State.Sentence() }

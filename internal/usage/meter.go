@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// every is how long counters wait for others.
+	// every is the longest time until counters are written.
 	every = time.Second
 	// writeTime bounds one transaction.
 	writeTime = 5 * time.Second
-	// mostModels is how many models of an agent have counters of their own on one day: people choose models by any name.
+	// mostModels is how many models of an agent have separate counters on one day: people may choose any model name.
 	mostModels = 50
-	// otherModel is the name of the rest.
+	// otherModel is the name for all further models.
 	otherModel = "other"
 	// keepDays is how long counters are kept.
 	keepDays = 400
@@ -30,29 +30,29 @@ const (
 // ErrClosed is the error of a check after the end of [Meter.Run].
 var ErrClosed = errors.New("the counters of usage are closed")
 
-// Config of a [Meter]. The zero value counts, prices nothing and bounds nothing.
+// Config of a [Meter]. The zero value counts without prices and budgets.
 type Config struct {
 	Budgets Budgets
 	// Prices by agent.
 	Prices map[string]Price
-	// Models are the configured models by agent. Metrics name these and no other.
+	// Models are the configured models by agent. Metrics name only these.
 	Models map[string]string
-	// Zone in which days begin; nil = UTC.
+	// Zone in which days begin; nil means UTC.
 	Zone *time.Location
-	// Now is the clock; nil = time.Now.
+	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Observer counts what happens; nil = nothing is counted.
+	// Observer counts what happens; nil means that nothing is counted.
 	Observer Observer
-	Logger   *slog.Logger // nil = none
+	Logger   *slog.Logger // nil if none
 }
 
-// Observer is called for what is used. Its methods must not block.
+// Observer is called when something is used. Its methods must not block.
 type Observer interface {
-	// Used is one request to a model. model is the configured one of the agent, or "other".
+	// Used counts one request to a model. model is the configured one of the agent, or "other".
 	Used(agent, model string, used chat.Usage, cost Money)
-	// Refused is a request that a budget has prevented.
+	// Refused counts a request that a budget has prevented.
 	Refused(kind Kind)
-	// Dropped is a record that the store refuses for good.
+	// Dropped counts a record that the store refuses permanently.
 	Dropped()
 }
 
@@ -68,7 +68,7 @@ func (NopObserver) Refused(Kind) {}
 // Dropped implements [Observer].
 func (NopObserver) Dropped() {}
 
-// Meter counts for one process. It is safe for concurrent use. Make it with New.
+// Meter counts the usage of one process. It is safe for concurrent use. Make it with New.
 type Meter struct {
 	cfg    Config
 	store  Store
@@ -77,15 +77,15 @@ type Meter struct {
 	dirty  chan struct{} // has a value when there are counters to write
 	closed chan struct{}
 
-	batches []Batch // not confirmed, oldest first; they belong to Run
-	number  int64   // of the last batch; it belongs to Run
+	batches []Batch // not confirmed, oldest first; only Run uses them
+	number  int64   // of the last batch; only Run uses it
 
 	mu      sync.Mutex
 	pending map[Key]Counted
 	waiting []*check
 	models  map[string]map[string]bool // by agent, of day
 	day     string
-	noted   map[Scope]Level // of day: of which people were notified
+	noted   map[Scope]Level // of day: the levels of which people were notified
 }
 
 // check is a check that waits for its totals.
@@ -116,22 +116,22 @@ func New(cfg Config, store Store) *Meter {
 	}
 }
 
-// Budgets are the configured ones.
+// Budgets returns the configured budgets.
 func (m *Meter) Budgets() Budgets { return m.cfg.Budgets }
 
-// Today is the day of now.
+// Today returns the current day.
 func (m *Meter) Today() string { return DayOf(m.cfg.Now(), m.cfg.Zone) }
 
-// Zone in which days begin.
+// Zone returns the time zone of days.
 func (m *Meter) Zone() *time.Location { return m.cfg.Zone }
 
-// tomorrow is when the next day begins.
+// tomorrow returns when the next day begins.
 func (m *Meter) tomorrow() time.Time {
 	now := m.cfg.Now().In(m.cfg.Zone)
 	return time.Date(now.Year(), now.Month(), now.Day()+1, 0, 0, 0, 0, m.cfg.Zone)
 }
 
-// Run writes the counters until ctx is over, and the last of them then. Call it once.
+// Run writes the counters until ctx is done, and then the remaining ones. Call it once.
 func (m *Meter) Run(ctx context.Context) {
 	timer := time.NewTimer(every)
 	timer.Stop()
@@ -142,7 +142,7 @@ func (m *Meter) Run(ctx context.Context) {
 			m.end(ctx)
 			return
 		case <-m.dirty:
-			timer.Reset(every) // a value comes with the first counter after a write only
+			timer.Reset(every) // dirty has a value only after the first counter since a write
 			continue
 		case <-timer.C:
 		case <-m.wake:
@@ -156,7 +156,7 @@ func (m *Meter) Run(ctx context.Context) {
 	}
 }
 
-// end writes what is left and refuses later checks.
+// end writes the remaining counters and refuses later checks.
 func (m *Meter) end(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	m.write(ctx)
@@ -182,14 +182,14 @@ func (m *Meter) count(w Who, model string, c Counted) {
 	}
 }
 
-// beginDay forgets what was known of another day. The caller holds the lock.
+// beginDay drops the state of another day. The caller holds the lock.
 func (m *Meter) beginDay() {
 	if today := m.Today(); today != m.day {
 		m.day, m.models, m.noted = today, map[string]map[string]bool{}, map[Scope]Level{}
 	}
 }
 
-// known is the model, or "other" where the agent has too many on this day. The caller holds the lock.
+// known returns the model, or "other" if the agent has too many on this day. The caller holds the lock.
 func (m *Meter) known(agent, model string) string {
 	if m.models[agent] == nil {
 		m.models[agent] = map[string]bool{}
@@ -210,7 +210,7 @@ func poke(c chan struct{}) {
 	}
 }
 
-// settle writes what is counted and reads totals; it returns when that is committed.
+// settle writes the counters and reads totals; it returns when they are committed.
 func (m *Meter) settle(ctx context.Context, scopes []Scope) (map[Scope]Spent, error) {
 	c := &check{scopes: scopes, done: make(chan struct{})}
 	m.mu.Lock()
@@ -231,7 +231,7 @@ func (m *Meter) settle(ctx context.Context, scopes []Scope) (map[Scope]Spent, er
 	}
 }
 
-// note reports whether a level of a budget is new today, and remembers it.
+// note reports whether a level of a budget is new today, and records it.
 func (m *Meter) note(s Scope, level Level) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -243,7 +243,7 @@ func (m *Meter) note(s Scope, level Level) bool {
 	return true
 }
 
-// Over reports whether this process has seen that a job, its owner or the day has used up a budget of today. It answers from memory.
+// Over reports whether this process has seen that a job, its owner or the day has used up a budget of today. It does not access the store.
 func (m *Meter) Over(principal, job string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -256,7 +256,7 @@ func (m *Meter) Over(principal, job string) bool {
 	return false
 }
 
-// States are the budgets of a day for a principal and a job, with what is used of them; those without a limit are left out.
+// States returns the budgets of a day for a principal and a job, with their usage; those without a limit are left out.
 func (m *Meter) States(ctx context.Context, principal, job string) ([]State, error) {
 	scopes := m.bounded(principal, job)
 	if len(scopes) == 0 {
@@ -269,7 +269,7 @@ func (m *Meter) States(ctx context.Context, principal, job string) ([]State, err
 	return m.states(scopes, spent), nil
 }
 
-// bounded are the scopes of a turn that have a limit.
+// bounded returns the scopes of a turn that have a limit.
 func (m *Meter) bounded(principal, job string) []Scope {
 	var list []Scope
 	for _, s := range (Key{Principal: principal, Job: job}).Scopes() {
@@ -290,7 +290,7 @@ func (m *Meter) states(scopes []Scope, spent map[Scope]Spent) []State {
 	return list
 }
 
-// Rows sums counters, those of this process that are not written yet included.
+// Rows sums counters, including those of this process that are not written yet.
 func (m *Meter) Rows(ctx context.Context, q Query) ([]Row, error) {
 	if _, err := m.settle(ctx, nil); err != nil {
 		return nil, err

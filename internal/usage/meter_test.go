@@ -36,7 +36,7 @@ func begin(t *testing.T, st usage.Store, cfg usage.Config) (m *usage.Meter, end 
 	return m, func() { cancel(); <-done }
 }
 
-// total is what is stored of today.
+// total returns the stored usage of today.
 func total(t *testing.T, st usage.Store) (sum usage.Counted) {
 	t.Helper()
 	rows, err := st.UsageRows(t.Context(), usage.Query{From: "1990-01-01", To: "2100-01-01"})
@@ -49,7 +49,7 @@ func total(t *testing.T, st usage.Store) (sum usage.Counted) {
 	return sum
 }
 
-// spend is a turn that asks its model until a budget refuses it; each request takes a time of its own.
+// spend runs a turn that calls its model until a budget refuses it; each request takes the given time.
 func spend(ctx context.Context, m *usage.Meter, who usage.Who, takes time.Duration) error {
 	turn := m.Turn(who)
 	for {
@@ -157,7 +157,7 @@ func TestARestartForgetsNothing(t *testing.T) {
 	})
 }
 
-// unsure commits and then says that it did not, n times.
+// unsure commits and then reports a failure, n times.
 type unsure struct {
 	usage.Store
 
@@ -206,7 +206,7 @@ func TestABatchWithoutAnAnswerCountsOnce(t *testing.T) {
 	})
 }
 
-// picky refuses every batch with a record of one agent for good.
+// picky permanently refuses every batch with a record of one agent.
 type picky struct {
 	usage.Store
 
@@ -224,7 +224,7 @@ func (p picky) AddUsage(ctx context.Context, b usage.Batch, day string, read []u
 	return p.Store.AddUsage(ctx, b, day, read)
 }
 
-// drops counts the records that are dropped.
+// drops counts dropped records.
 type drops struct {
 	usage.NopObserver
 
@@ -242,7 +242,7 @@ func TestARecordThatCanNeverBeStoredFailsNoTurn(t *testing.T) {
 			for i, agent := range []string{"broken", "main", "second"} {
 				turn := m.Turn(usage.Who{Principal: fmt.Sprint("p", i), Agent: agent})
 				turn.Count(asked)
-				if agent == "second" { // written with those before it
+				if agent == "second" { // written with the earlier ones
 					if err := turn.Allow(t.Context()); err != nil {
 						t.Errorf("a turn of another agent: %v", err)
 					}
@@ -309,7 +309,8 @@ func TestCountersAreWrittenTogether(t *testing.T) {
 	})
 }
 
-// TestATurnWithoutTokensCountsWithItsTime: one whose agent reports none, and not one that has reported some, in this attempt or in an earlier one.
+// TestATurnWithoutTokensCountsWithItsTime: the time counts for a turn whose agent reports no tokens, but not if it has reported some, in this attempt
+// or in an earlier one.
 func TestATurnWithoutTokensCountsWithItsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -401,7 +402,7 @@ func TestEachLevelIsNotedOnce(t *testing.T) {
 	})
 }
 
-// labels are the models that an observer has seen.
+// labels records the models that an observer has seen.
 type labels struct {
 	usage.NopObserver
 
@@ -415,7 +416,7 @@ func (l *labels) Used(_, model string, _ chat.Usage, _ usage.Money) {
 	l.seen[model]++
 }
 
-// TestModelsThatPeopleNameAreBounded: a person may choose a model by any name.
+// TestModelsThatPeopleNameAreBounded: people may choose any model name.
 func TestModelsThatPeopleNameAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,16 +11,16 @@ import (
 // Money is an amount in billionths of the currency of the gateway.
 type Money int64
 
-// Unit is one of the currency.
+// Unit is one unit of the currency.
 const Unit Money = 1_000_000_000
 
 // MoneyOf rounds an amount in units of the currency to a billionth.
 func MoneyOf(amount float64) Money { return Money(math.Round(amount * float64(Unit))) }
 
-// Float is the amount in units of the currency.
+// Float returns the amount in units of the currency.
 func (m Money) Float() float64 { return float64(m) / float64(Unit) }
 
-// String is the amount with at least two and at most six places.
+// String formats the amount with two to six decimal places.
 func (m Money) String() string {
 	text := strconv.FormatFloat(m.Float(), 'f', 6, 64)
 	short := strings.TrimRight(text, "0")
@@ -32,14 +32,14 @@ func (m Money) String() string {
 
 // Price of a million tokens of each kind, in the currency of the gateway.
 type Price struct {
-	// Input is that of tokens that the provider has read anew, Cached of those that it had in its cache.
+	// Input is the price of uncached input tokens, Cached that of cached ones.
 	Input, Output, Cached Money
 }
 
 // million is how many tokens a price is for.
 const million = 1_000_000
 
-// Of is what a request has cost, to a billionth. It saturates.
+// Of returns the cost of a request, to a billionth. It saturates.
 func (p Price) Of(u chat.Usage) Money {
 	cached := min(u.CachedTokens, u.InputTokens)
 	total := float64(u.InputTokens-cached)*float64(p.Input) + float64(cached)*float64(p.Cached) + float64(u.OutputTokens)*float64(p.Output)

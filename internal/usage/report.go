@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Report is what is used of a day so far.
+// Report is the usage of a day so far.
 type Report struct {
 	Day      string
 	Zone     *time.Location
 	Resets   time.Time // when the next day begins
 	Currency string
 	Today    Counted
-	// Budgets of the day that the reader may see, and the limits of turns and jobs, of which nothing is used here.
+	// Budgets of the day that the reader may see, and the limits of turns and jobs, without usage.
 	Budgets []State
 }
 
-// Report is today for a principal: its own usage and budget where own is set, else those of all.
+// Report returns the report of today for a principal: its own usage and budget if own is set, otherwise those of all principals.
 func (m *Meter) Report(ctx context.Context, principal string, own bool) (Report, error) {
 	out := Report{Day: m.Today(), Zone: m.cfg.Zone, Resets: m.tomorrow(), Currency: m.cfg.Budgets.Currency}
 	states, err := m.States(ctx, principal, "")
@@ -44,7 +44,7 @@ func (m *Meter) Report(ctx context.Context, principal string, own bool) (Report,
 	return out, err
 }
 
-// Lines are the report for people: what was used, and each budget.
+// Lines returns the report for people: the usage, and each budget.
 func (r Report) Lines() []string {
 	line := "today: " + grouped(r.Today.Spent().Tokens) + " tokens"
 	if r.Today.Cost > 0 {

@@ -8,18 +8,19 @@ import (
 
 // Store keeps the counters. Days are dates such as 2026-03-14, which sort by time.
 type Store interface {
-	// AddUsage adds the records of a batch to their counters and reads the totals of scopes after that, in one transaction. A batch that its writer has
-	// written before adds nothing. A scope without a total is left out. Sums saturate at math.MaxInt64. After chat.ErrStoreUnavailable or an error of ctx
-	// the same call may succeed later; after any other error it never does.
+	// AddUsage adds the records of a batch to their counters and reads the totals of scopes after that, in one transaction. A batch that was written
+	// before adds nothing. A scope without a total is left out. Sums saturate at math.MaxInt64. After chat.ErrStoreUnavailable or an error of ctx the
+	// same call may succeed later; after any other error it never does.
 	AddUsage(ctx context.Context, b Batch, day string, read []Scope) (map[Scope]Spent, error)
-	// UsageRows sums counters, see [Query]. At most Limit rows, those of the newest days and the most tokens first. Sums saturate as those of AddUsage.
+	// UsageRows sums counters, see [Query]. It returns at most Limit rows, those of the newest days and the most tokens first. Sums saturate as in
+	// AddUsage.
 	UsageRows(ctx context.Context, q Query) ([]Row, error)
-	// PruneUsage deletes at most limit counters and totals of days before a day, and the writers that wrote last before it. It returns how many rows it
-	// deleted.
+	// PruneUsage deletes at most limit counters and totals of days before a day, and the writers whose last batch is older. It returns how many rows
+	// it deleted.
 	PruneUsage(ctx context.Context, before string, limit int) (int, error)
 }
 
-// Batch is what a writer adds at once. The zero value adds nothing.
+// Batch has the records that a writer adds at once. The zero value adds nothing.
 type Batch struct {
 	// Writer is the process, a new one at each start; Number counts its batches from 1.
 	Writer string
@@ -29,8 +30,8 @@ type Batch struct {
 	Records []Record
 }
 
-// Counted is how much was used.
-type Counted struct { //nolint:recvcheck // Add changes it, the others only look at it
+// Counted is an amount of usage.
+type Counted struct { //nolint:recvcheck // Add changes it, the other methods only read it
 	// Turns that have ended, and Requests to models.
 	Turns, Requests int64
 	// CachedTokens are a part of InputTokens.
@@ -40,7 +41,7 @@ type Counted struct { //nolint:recvcheck // Add changes it, the others only look
 	Unreported time.Duration
 }
 
-// Add adds what other counted. Sums saturate.
+// Add adds other. Sums saturate.
 func (c *Counted) Add(other Counted) {
 	c.Turns = saturated(c.Turns, other.Turns)
 	c.Requests = saturated(c.Requests, other.Requests)
@@ -51,10 +52,10 @@ func (c *Counted) Add(other Counted) {
 	c.Unreported = saturated(c.Unreported, other.Unreported)
 }
 
-// saturated is the sum of two amounts that are not negative, at most the largest one.
+// saturated returns the sum of two non-negative amounts, bounded by the largest int64.
 func saturated[N ~int64](a, b N) N { return a + min(b, math.MaxInt64-a) }
 
-// Spent is what counts for budgets.
+// Spent returns the part that counts for budgets.
 func (c Counted) Spent() Spent {
 	return Spent{Tokens: saturated(c.InputTokens, c.OutputTokens), Cost: c.Cost}
 }
@@ -68,7 +69,7 @@ type Record struct {
 // Key names a counter. Job is "" for the turns of people.
 type Key struct{ Day, Principal, Agent, Model, Job string }
 
-// Scopes are the totals to which the counter belongs.
+// Scopes returns the totals to which the counter belongs.
 func (k Key) Scopes() []Scope {
 	list := []Scope{{Kind: KindDay}, {Kind: KindPrincipal, Name: k.Principal}}
 	if k.Job != "" {
@@ -77,7 +78,7 @@ func (k Key) Scopes() []Scope {
 	return list
 }
 
-// Totals are the sums of the records of a batch by day and scope.
+// Totals returns the sums of the records of a batch by day and scope.
 func (b Batch) Totals() map[string]map[Scope]Spent {
 	days := map[string]map[Scope]Spent{}
 	for _, r := range b.Records {
@@ -91,7 +92,7 @@ func (b Batch) Totals() map[string]map[Scope]Spent {
 	return days
 }
 
-// Grouping is by what counters are summed besides their day.
+// Grouping is the key by which counters are summed in addition to their day.
 type Grouping string
 
 // The groupings.
@@ -108,9 +109,9 @@ type Query struct {
 	// From and To are the first and the last day.
 	From, To string
 	By       Grouping
-	// Principal restricts to one principal, Job to one job; "" = all.
+	// Principal restricts to one principal, Job to one job; "" means all.
 	Principal, Job string
-	// Limit of rows; 0 = [DefaultRows].
+	// Limit of rows; 0 means [DefaultRows].
 	Limit int
 }
 
@@ -120,7 +121,7 @@ const (
 	MaxRows     = 1000
 )
 
-// Most is Limit with its default and its bound.
+// Most returns Limit with its default and its bound.
 func (q Query) Most() int {
 	if q.Limit <= 0 {
 		return DefaultRows
@@ -136,5 +137,5 @@ type Row struct {
 	Counted
 }
 
-// DayOf is the day of a moment in a zone.
+// DayOf returns the day of a moment in a zone.
 func DayOf(at time.Time, zone *time.Location) string { return at.In(zone).Format(time.DateOnly) }

@@ -9,10 +9,10 @@ import (
 	"laneway/internal/chat"
 )
 
-// Who is for whom a turn is counted. Job is "" for the turn of a person.
+// Who is the subject for which a turn is counted. Job is "" for the turn of a person.
 type Who struct{ Principal, Agent, Job string }
 
-// Turn is the usage of one turn. It is safe for concurrent use: a turn that was finished without its goroutine may still count.
+// Turn is the usage of one turn. It is safe for concurrent use: the goroutine of a turn may still count after the turn was finished without it.
 type Turn struct {
 	meter *Meter
 	who   Who
@@ -24,7 +24,7 @@ type Turn struct {
 	notices []State
 }
 
-// Turn begins to count a turn.
+// Turn starts to count a turn.
 func (m *Meter) Turn(w Who) *Turn { return &Turn{meter: m, who: w} }
 
 // Bounded reports whether a budget covers the turn.
@@ -32,7 +32,7 @@ func (t *Turn) Bounded() bool {
 	return !t.meter.cfg.Budgets.Turn.IsZero() || len(t.meter.bounded(t.who.Principal, t.who.Job)) > 0
 }
 
-// Before adds what earlier attempts of the turn have counted: it is a part of the budget of the turn and of the whole of [Turn.End].
+// Before adds what earlier attempts of the turn have counted: it belongs to the budget of the turn and to the whole of [Turn.End].
 func (t *Turn) Before(u chat.Usage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -50,7 +50,7 @@ func (t *Turn) add(u chat.Usage) Money {
 // Count counts one request to a model.
 func (t *Turn) Count(u chat.Usage) { t.count(u, Counted{Requests: 1}) }
 
-// count counts what was used, with the requests, the turns and the time that are set in c.
+// count counts usage, with the requests, turns and time that are set in c.
 func (t *Turn) count(u chat.Usage, c Counted) {
 	t.mu.Lock()
 	cost := t.add(u)
@@ -74,7 +74,7 @@ func (t *Turn) Asked() bool {
 	return t.asked
 }
 
-// Allow reports whether the turn may ask its model: nil, an [*OverError], or why the totals cannot be read.
+// Allow returns nil if the turn may call its model, otherwise an [*OverError], or why the totals cannot be read.
 func (t *Turn) Allow(ctx context.Context) error {
 	m := t.meter
 	t.mu.Lock()
@@ -106,7 +106,7 @@ func (t *Turn) refuse(s State) error {
 	return &OverError{s}
 }
 
-// Settle returns when what was counted is committed.
+// Settle returns when the counted usage is committed.
 func (t *Turn) Settle(ctx context.Context) error {
 	_, err := t.settle(ctx)
 	return err
@@ -129,7 +129,8 @@ func (t *Turn) settle(ctx context.Context) ([]State, error) {
 	return states, nil
 }
 
-// End counts what the whole turn has used beyond what was counted, and the turn itself. A turn without any tokens counts with the time that its agent took. Call it once.
+// End counts the usage of the whole turn beyond what was counted, and the turn itself. A turn without any tokens counts with the time of its agent.
+// Call it once.
 func (t *Turn) End(whole chat.Usage, took time.Duration) {
 	t.mu.Lock()
 	rest := chat.Usage{
@@ -148,7 +149,7 @@ func (t *Turn) End(whole chat.Usage, took time.Duration) {
 	t.count(rest, end)
 }
 
-// Notices are the budgets that this turn has brought to a new level of today, in this process; each is returned once.
+// Notices returns the budgets that this turn has raised to a new level of today, in this process; each is returned once.
 func (t *Turn) Notices() []State {
 	t.mu.Lock()
 	defer t.mu.Unlock()

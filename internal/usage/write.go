@@ -11,7 +11,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// write writes what is counted, and answers the checks that wait. It reports whether no batch is left.
+// write writes the counters, and answers the waiting checks. It reports whether no batch is left.
 func (m *Meter) write(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
@@ -19,7 +19,7 @@ func (m *Meter) write(ctx context.Context) bool {
 	checks := m.waiting
 	m.waiting = nil
 	m.mu.Unlock()
-	if len(m.batches) > 0 { // the checks include what was counted after them
+	if len(m.batches) > 0 { // the totals also include what was counted later
 		if _, err := m.add(ctx, nil); err != nil {
 			answer(checks, nil, err)
 			return false
@@ -45,8 +45,8 @@ func (m *Meter) enqueue(records []Record) {
 	m.batches = append(m.batches, Batch{Writer: m.writer, Number: m.number, Day: m.Today(), Records: records})
 }
 
-// add writes the batches, one transaction each, and reads the totals of scopes with the last one. A record that the store refuses for good is dropped: it must
-// not keep others from being written, nor a turn from its totals.
+// add writes the batches, one transaction each, and reads the totals of scopes with the last one. A record that the store refuses permanently is
+// dropped: it must block neither other records nor the totals of a turn.
 func (m *Meter) add(ctx context.Context, scopes []Scope) (map[Scope]Spent, error) {
 	for {
 		var b Batch
@@ -74,7 +74,7 @@ func passing(err error) bool {
 	return errors.Is(err, chat.ErrStoreUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// separate replaces the first batch, which the store refuses for good: several records become batches of their own, one record is dropped.
+// separate replaces the first batch, which the store refuses permanently: several records become separate batches, a single record is dropped.
 func (m *Meter) separate(ctx context.Context, records []Record, err error) {
 	m.batches = m.batches[1:]
 	if len(records) == 1 {
@@ -94,7 +94,7 @@ func answer(checks []*check, spent map[Scope]Spent, err error) {
 	}
 }
 
-// scopesOf are the scopes of checks, each once.
+// scopesOf returns the scopes of checks, each once.
 func scopesOf(checks []*check) []Scope {
 	all := map[Scope]bool{}
 	for _, c := range checks {
@@ -109,7 +109,7 @@ func compareScopes(a, b Scope) int {
 	return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Name, b.Name))
 }
 
-// sorted are the counters in one order for all writers, so that no two wait for each other.
+// sorted returns the counters in the same order for all writers, so that no two deadlock.
 func sorted(counters map[Key]Counted) []Record {
 	list := make([]Record, 0, len(counters))
 	for k, c := range counters {
@@ -122,7 +122,7 @@ func sorted(counters map[Key]Counted) []Record {
 	return list
 }
 
-// prune removes a step of old counters and reports whether there are no more.
+// prune removes some old counters and reports whether none are left.
 func (m *Meter) prune(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()

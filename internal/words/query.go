@@ -11,14 +11,14 @@ import (
 // MaxTerms is how many words a query may have.
 const MaxTerms = 16
 
-// shortest is how many letters a word of a query must have to find longer words. Characters of scripts from syllabic on are syllables or words by
-// themselves: one is enough.
+// shortest is how many letters a word of a query must have to find longer words. In syllabic and logographic scripts a character is a syllable or
+// a word: one is enough.
 const (
 	shortest = 3
 	syllabic = 0x0900
 )
 
-// The reasons why a text is no query.
+// The errors of an invalid query.
 var (
 	ErrNoWords = errors.New("the query has no word: a word has letters or digits")
 	ErrTooLong = fmt.Errorf("the query has too many words: at most %d", MaxTerms)
@@ -27,7 +27,7 @@ var (
 // Term is one word of a query.
 type Term struct {
 	Word string
-	// Begins: words that begin with it are found, too.
+	// Begins is true when words that begin with it are found too.
 	Begins bool
 }
 
@@ -36,17 +36,17 @@ func (t Term) finds(word string) bool {
 	return word == t.Word || t.Begins && strings.HasPrefix(word, t.Word)
 }
 
-// Query finds the texts in which each of its terms finds a word. The zero value finds nothing.
+// Query finds the documents in which each of its terms finds a word. The zero value finds nothing.
 type Query struct{ terms []Term }
 
-// Parse reads a query. Errors: [ErrNoWords], [ErrTooLong].
+// Parse parses a query. It returns [ErrNoWords] or [ErrTooLong] for an invalid one.
 func Parse(text string) (Query, error) {
 	var q Query
 	begun, dense := -1, 0
 	for at, word := range All(text) {
 		first, _ := utf8.DecodeRuneInString(word)
 		t := Term{Word: strings.Clone(word), Begins: utf8.RuneCountInString(word) >= shortest || first >= syllabic}
-		// The last character of a run of a dense script is no condition of its own: the pair before it contains it.
+		// The last character of a run of a dense script is not a separate term: the pair before it contains it.
 		if at != begun {
 			begun, dense = at, 0
 		}
@@ -68,15 +68,15 @@ func Parse(text string) (Query, error) {
 	return q, nil
 }
 
-// Terms are the words of the query.
+// Terms returns the words of the query.
 func (q Query) Terms() []Term { return slices.Clone(q.terms) }
 
-// Finds reports whether the query finds a text. It reads no more words of the text than an index has.
+// Finds reports whether the query finds text. It reads no more words of the text than an index has.
 func (q Query) Finds(text string) bool {
 	return len(q.terms) > 0 && len(q.missing(text)) == 0
 }
 
-// Count adds one to found for each term that finds a word of the text, in the order of [Query.Terms].
+// Count adds one to found for each term that finds a word of text, in the order of [Query.Terms].
 func (q Query) Count(text string, found []int) {
 	missing := q.missing(text)
 	for i, t := range q.terms {
@@ -86,7 +86,7 @@ func (q Query) Count(text string, found []int) {
 	}
 }
 
-// missing are the terms that find no word of a text.
+// missing returns the terms that find no word of text.
 func (q Query) missing(text string) []Term {
 	missing := slices.Clone(q.terms)
 	bounded := len(text) > maxIndexed/3 // pairs of a dense script have up to twice the bytes of their text
@@ -109,7 +109,7 @@ func (q Query) missing(text string) []Term {
 	return missing
 }
 
-// Excerpt is the part of a text around the first word that the query finds, in one line of at most chars characters, with … where something is left out.
+// Excerpt returns the part of text around the first word that the query finds, in one line of at most chars characters, with … for what is left out.
 func (q Query) Excerpt(text string, chars int) string {
 	at := 0
 	for place, word := range All(text) {
@@ -121,7 +121,7 @@ func (q Query) Excerpt(text string, chars int) string {
 	return around(text, at, chars)
 }
 
-// around is one line of at most chars characters of a text, a quarter of them before the byte at.
+// around returns one line of at most chars characters of text, a quarter of them before the byte at.
 func around(text string, at, chars int) string {
 	from := at
 	for range chars / 4 {

@@ -13,11 +13,11 @@ import (
 const (
 	// maxWord is how many bytes of a word count.
 	maxWord = 64
-	// maxIndexed bounds the different words of one text in an index, in bytes. PostgreSQL refuses a vector of more than 1 MiB.
+	// maxIndexed bounds the distinct words of one document in an index, in bytes. PostgreSQL refuses a vector of more than 1 MiB.
 	maxIndexed = 128 << 10
 )
 
-// All yields the words of a text in their order, each with the place in the text where the run begins that it comes from.
+// All yields the words of text in order, each with the byte offset of its run in text.
 func All(text string) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		for from := 0; from < len(text); {
@@ -61,7 +61,7 @@ func ofRun(run string, dense bool, yield func(string) bool) bool {
 	return yield(before)
 }
 
-// Index is the different words of a text, sorted, for an index.
+// Index returns the distinct words of text, sorted, for an index.
 func Index(text string) []string {
 	seen := map[string]struct{}{}
 	size := 0
@@ -82,7 +82,7 @@ func Index(text string) []string {
 	return list
 }
 
-// inWord: letters, digits and what belongs to them. Replacement characters stand for bytes that are no text.
+// inWord reports letters, digits and combining marks. Replacement characters, which come from invalid UTF-8, are not part of words.
 func inWord(r rune) bool {
 	if r < utf8.RuneSelf {
 		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
@@ -90,12 +90,12 @@ func inWord(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.Is(unicode.M, r) || unicode.Is(unicode.N, r))
 }
 
-// isDense reports a script without spaces between words.
+// isDense reports whether r belongs to a script without spaces between words.
 func isDense(r rune) bool {
 	return r >= 0x0E00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
 }
 
-// fold brings a run to the form in which words are compared.
+// fold returns a run in the form in which words are compared.
 func fold(run string) string {
 	ascii, lower := true, true
 	for i := range len(run) {
@@ -122,7 +122,7 @@ func fold(run string) string {
 	return norm.NFKC.String(out.String())
 }
 
-// undivided is the base of letters that people also write without their stroke or ligature, and that have no decomposition in Unicode.
+// undivided returns the base of letters that people also write without their stroke or ligature, and that have no decomposition in Unicode.
 func undivided(r rune) (string, bool) {
 	switch r {
 	case 'ß':
@@ -143,7 +143,7 @@ func undivided(r rune) (string, bool) {
 	return "", false
 }
 
-// cut shortens a word to maxWord bytes, at the border of a character.
+// cut shortens a word to at most maxWord bytes, at a character boundary.
 func cut(word string) string {
 	if len(word) <= maxWord {
 		return word

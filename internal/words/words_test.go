@@ -82,7 +82,7 @@ func TestATextWithoutWordsIsNoQuery(t *testing.T) {
 	}
 }
 
-// indexFinds is what a store does with the index of a text.
+// indexFinds reports whether a query finds a document by its index, as a store does.
 func indexFinds(q words.Query, text string) bool {
 	index := words.Index(text)
 	for _, term := range q.Terms() {
