@@ -1,6 +1,8 @@
-// Command laneway is the gateway and its command line. What its commands do is in package cli; the process is here: its streams, variables and signals.
+// Command laneway is the gateway and its command line. Package cli implements the commands; this package handles the streams, variables and signals
+// of the process.
 //
-// The first SIGINT or SIGTERM ends the context of the command: `serve` drains, `send` stops its turn, the others give up. The second ends the process at once.
+// The first SIGINT or SIGTERM ends the context of the command: `serve` drains, `send` stops its turn, other commands end. The second ends the process
+// at once.
 package main
 
 import (

@@ -10,8 +10,9 @@ import (
 	"laneway/internal/cli"
 )
 
-// listenForSignals returns a context that the first SIGINT or SIGTERM ends, with [cli.ErrInterrupted] as its cause, and what other signals ask for: the second
-// of these two to end at once, SIGHUP to read the configuration again, SIGUSR1 to restart the scheduler. One goroutine serves them; it ends with stop.
+// listenForSignals returns a context that the first SIGINT or SIGTERM ends, with [cli.ErrInterrupted] as its cause, and the requests of other
+// signals: a second SIGINT or SIGTERM to end at once, SIGHUP to reload the configuration, SIGUSR1 to restart the scheduler. One goroutine serves
+// them; it ends with stop.
 func listenForSignals(parent context.Context) (ctx context.Context, signals cli.Signals, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	came := make(chan os.Signal, 4)
@@ -49,7 +50,7 @@ func listenForSignals(parent context.Context) (ctx context.Context, signals cli.
 	return ctx, cli.Signals{Now: now, Reload: reload, Restart: restart}, stop
 }
 
-// hint asks once, however many signals came, and never waits.
+// hint sends without blocking: several signals are one request.
 func hint(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

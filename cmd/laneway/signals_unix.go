@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// restartSignal asks for a restart of the scheduler.
+// restartSignal requests a restart of the scheduler.
 const restartSignal = syscall.SIGUSR1

@@ -1,5 +1,5 @@
 // Command sbom writes what is linked into a Go program as a CycloneDX document: every module with its version and the checksum of go.sum, and the
-// toolchain. It reads the program itself, so that the document lists what is in it and not what might be. The same program gives the same bytes.
+// toolchain. It reads the program itself, so that the document lists only what is linked. The same program produces the same bytes.
 //
 //	sbom -version 1.2.3 bin/laneway >laneway.cdx.json
 package main
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// The members of a document that are written; see the specification of CycloneDX 1.5.
+// The members of a document that this command writes; see the specification of CycloneDX 1.5.
 type (
 	document struct {
 		Format     string      `json:"bomFormat"`
@@ -88,7 +88,7 @@ func run(w io.Writer, path, version string) error {
 	return encoder.Encode(doc)
 }
 
-// effective is the module that was really used in the place of m.
+// effective returns the module that was used in place of m.
 func effective(m *debug.Module) *debug.Module {
 	for m.Replace != nil {
 		m = m.Replace

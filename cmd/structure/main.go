@@ -1,5 +1,5 @@
 // Command structure prints figures about the structure of the packages: the largest types, the words of comments, the calls of one message
-// through the files, and the lines of source and of tests.
+// across files, and the lines of source and of tests.
 //
 //	go run ./cmd/structure
 //	go run ./cmd/structure -walk internal/dispatch.Dispatcher.Receive
@@ -17,8 +17,8 @@
 // Walk: the static calls that are reachable from one function, both branches of every condition, in the order of the source, depth first.
 // The body of each function is entered once. A call counts when its target is declared in another file than the caller. It counts as a
 // return when the file of the target has been entered before. The walk does not follow calls through interfaces, because a store, a runner
-// and a channel are subjects of their own. It stays inside the packages of -in; the scheduler is not among them, because one call enters
-// it.
+// and a channel are subjects of their own. It stays inside the packages of -in. The scheduler is not among them, because only one call
+// enters it.
 package main
 
 import (
@@ -51,7 +51,7 @@ type options struct {
 	top         int
 }
 
-// report measures the module and prints every figure.
+// report analyses the module and prints every figure.
 func report(w io.Writer, o options) error {
 	m, err := load(o.root)
 	if err != nil {

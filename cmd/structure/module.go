@@ -55,7 +55,7 @@ func load(root string) (*module, error) {
 	return m, err
 }
 
-// isModule reports whether a directory is a module of its own.
+// isModule reports whether a directory is a separate module.
 func isModule(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	return err == nil
@@ -124,7 +124,7 @@ func (m *module) types() []typeCount {
 	return all
 }
 
-// receiver is the name of a method's type.
+// receiver returns the name of a method's type.
 func receiver(fn *ast.FuncDecl) string {
 	expr := fn.Recv.List[0].Type
 	for {

@@ -103,7 +103,7 @@ func walk(w io.Writer, m *module, o options) error {
 	wk := &walker{c: c, bodies: map[types.Object]*ast.FuncDecl{}, entered: map[types.Object]bool{}, visited: map[string]int{}}
 	for _, in := range append(slices.Clone(o.within), o.start[:at]+dir) {
 		if _, err := c.Import(m.path + "/" + in); err != nil {
-			continue // a package that is not there yet, or any more
+			continue // a package that does not exist in this version
 		}
 		for _, f := range m.files {
 			if f.dir != in || f.test {
@@ -162,7 +162,7 @@ func (w *walker) enter(obj types.Object, fn *ast.FuncDecl) {
 	})
 }
 
-// origin is the declared function of an instance of a generic one.
+// origin returns the declared function of an instance of a generic one.
 func origin(obj types.Object) types.Object {
 	if fn, ok := obj.(*types.Func); ok {
 		return fn.Origin()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// group is benchmarks of one package that run in one go.
+// group has the benchmarks of one package that run together.
 type group struct {
 	pkg, bench, benchtime string
 	rows                  []row
@@ -94,7 +94,6 @@ func groups() []group {
 	}
 }
 
-// searchRows are what a search, and the index for it, cost.
 // ledgerRows are the reads of the dashboard's pages of jobs.
 func ledgerRows(store string) (rows []row) {
 	for _, r := range []row{
@@ -109,6 +108,7 @@ func ledgerRows(store string) (rows []row) {
 	return rows
 }
 
+// searchRows are the costs of a search, and of its index.
 func searchRows(store string) (rows []row) {
 	const bench = "Search/messages=1000000"
 	for _, r := range []row{
@@ -133,7 +133,7 @@ func searchRows(store string) (rows []row) {
 	return rows
 }
 
-// costRows are what a fire and a turn cost on PostgreSQL in figures that hardly depend on the machine's load.
+// costRows are the costs of a fire and a turn on PostgreSQL in figures that hardly depend on the machine's load.
 func costRows() (rows []row) {
 	for _, c := range []struct {
 		op      string
@@ -164,7 +164,7 @@ func costRows() (rows []row) {
 	return rows
 }
 
-// dueRows are about jobs that fire together through the binary.
+// dueRows are for jobs that are due together, run by the binary.
 func dueRows(name, database string, later float64) []row {
 	few, many := "DueAtOnce/jobs=200/lane=30/"+database, "DueAtOnce/jobs=2000/lane=128/"+database
 	return []row{
@@ -189,7 +189,7 @@ func burstRows(name string) []row {
 	}
 }
 
-// fireRows are fires from the claim to the end of their runs, by the workers beside each other.
+// fireRows are fires from the claim to the end of their runs, by the number of concurrent workers.
 func fireRows(name string, allocations float64, workers ...int) (rows []row) {
 	for _, n := range workers {
 		rows = append(rows, row{
@@ -214,7 +214,7 @@ func (g group) matching(re *regexp.Regexp) []row {
 
 var benchLine = regexp.MustCompile(`^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
 
-// parse reads the output of go test -bench: every figure by benchmark and unit.
+// parse reads the output of go test -bench and returns every figure by benchmark and unit.
 func parse(text string) map[key][]float64 {
 	found := map[key][]float64{}
 	for line := range strings.Lines(text) {
@@ -233,7 +233,7 @@ func parse(text string) map[key][]float64 {
 	return found
 }
 
-// line is the row with its figures. The ratio is goal to figure, so that 1 and more means reached, whatever is better.
+// line formats the row with its figures. The ratio is such that 1 and more means that the goal is reached, whether more or less is better.
 func (r row) line(samples []float64) string {
 	if len(samples) == 0 {
 		return fmt.Sprintf("| %-58s | %12s | %12s | %12s | %6s |", r.what, "no figure", "", "", "")

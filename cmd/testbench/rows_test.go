@@ -29,7 +29,7 @@ func TestATableRowHasMedianWorstAndRatio(t *testing.T) {
 	}
 }
 
-// A row whose benchmark is gone has no figure, and no table shows it as an error.
+// A row without its benchmark has no figure, and the table does not show it as an error.
 func TestEachRowHasItsBenchmark(t *testing.T) {
 	t.Parallel()
 	for _, g := range groups() {

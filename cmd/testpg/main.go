@@ -2,8 +2,8 @@
 //
 //	go run ./cmd/testpg -- go test ./...
 //
-// It exports TEST_DATABASE_URL, passes the command's exit code on, and takes down what it has started, also after an interrupt.
-// Exit code 2 means that there is no Postgres and no way to start one.
+// It exports TEST_DATABASE_URL, returns the command's exit code, and stops what it has started, also after an interrupt. Exit
+// code 2 means that no Postgres was found and none can be started.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"laneway/internal/testpg"
 )
 
-// exitUsage is for a wrong call and for a machine without Postgres.
+// exitUsage is the exit code for wrong arguments and for a machine without Postgres.
 const exitUsage = 2
 
 func main() {
@@ -78,7 +78,8 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	return code
 }
 
-// child runs the command to its end, with env beside the environment of its own. An interrupt is passed on; a command that ignores it for ten seconds is killed.
+// child runs the command to its end, with env added to its environment. An interrupt is passed to it; a command that ignores it for ten seconds is
+// killed.
 func child(ctx context.Context, env, argv []string, stderr io.Writer) int {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // running the caller's command is the purpose
 	cmd.Env = append(os.Environ(), env...)
@@ -98,7 +99,7 @@ func child(ctx context.Context, env, argv []string, stderr io.Writer) int {
 	}
 }
 
-// exitCode follows the shells: 128 + n for a command that ended by signal n.
+// exitCode follows the convention of shells: 128 + n for a command that signal n has ended.
 func exitCode(exit *exec.ExitError) int {
 	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())

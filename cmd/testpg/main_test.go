@@ -64,7 +64,7 @@ func TestNoWayToAServer(t *testing.T) {
 	}
 }
 
-// The private cluster of a run is gone afterwards.
+// The private cluster of a run is removed afterwards.
 func TestPrivateClusterIsRemoved(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -93,14 +93,14 @@ func TestPrivateClusterIsRemoved(t *testing.T) {
 	}
 }
 
-// inMemoryParent is the directory in memory that the command has reported, "" when there is none.
+// inMemoryParent returns the directory in memory that the command has reported, "" if none.
 func inMemoryParent(stderr string) string {
 	_, rest, _ := strings.Cut(stderr, "temporary files in memory: ")
 	line, _, _ := strings.Cut(rest, "\n")
 	return line
 }
 
-// The command's temporary files are in memory where that is possible, and gone afterwards.
+// The command's temporary files are in memory where that is possible, and removed afterwards.
 func TestTemporaryFilesInMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -130,7 +130,7 @@ func TestTemporaryFilesInMemory(t *testing.T) {
 	}
 }
 
-// Where nothing may be written, or no program may run, temporary files stay where they were.
+// If the memory file system is not writable or does not allow programs, temporary files stay in the usual directory.
 func TestNoMemoryToBeHad(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -141,8 +141,8 @@ func TestNoMemoryToBeHad(t *testing.T) {
 	}
 }
 
-// go test keeps the results of a package only while TMPDIR is the same, so two runs of one checkout must get the same one; a run beside another must not,
-// and what a killed run has left there must not be seen by the tests of the next.
+// go test keeps the results of a package only while TMPDIR is the same, so two runs of one checkout must have the same one; concurrent runs must not,
+// and the tests of a run must not see what a killed run has left there.
 func TestRunsOfOneCheckoutHaveTheirDirectoryOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -167,7 +167,7 @@ func TestRunsOfOneCheckoutHaveTheirDirectoryOneAfterTheOther(t *testing.T) {
 		t.Errorf("a run beside another has %q, %v", dir, err)
 	}
 	left := filepath.Join(first, "laneway-pg-1", "data")
-	if err := errors.Join(os.MkdirAll(left, 0o700), lock.Close()); err != nil { // as the kernel does for a process that dies
+	if err := errors.Join(os.MkdirAll(left, 0o700), lock.Close()); err != nil { // as the kernel does when a process ends
 		t.Fatal(err)
 	}
 	second, lock := take("/checkout")
@@ -186,7 +186,7 @@ func TestRunsOfOneCheckoutHaveTheirDirectoryOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// Every user may write to a file system in memory, so something of another user may stand under the name.
+// Every user may write to a file system in memory, so the name may belong to another user.
 func TestADirectoryThatIsNotOursIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

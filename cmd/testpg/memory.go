@@ -12,20 +12,21 @@ import (
 	"syscall"
 )
 
-// memoryRoot is where Linux has a file system in memory. roomNeeded in bytes must be free there: what the go command builds, the
-// database cluster and the files of all tests that run at once, with much to spare.
+// memoryRoot is where Linux has a file system in memory. roomNeeded in bytes must be free there: enough for what the go command
+// builds, the database cluster and the files of all tests that run at once.
 const (
 	memoryRoot = "/dev/shm"
 	roomNeeded = 6 << 30
 	memoryName = "laneway-test-"
 )
 
-// inMemory makes a directory for temporary files where syncing a file costs nothing: tests that kill processes, not machines, wait for the disk
-// in vain, and on a busy disk they wait for most of their time. It is empty where there is no such place, or no program may run from it.
+// inMemory makes a directory for temporary files where syncing a file costs nothing: tests that kill processes, not machines, do not need
+// synced files, and on a busy disk they wait for them for most of their time. dir is "" if no such file system exists, or programs may not run
+// from it.
 //
 // Two runs of one checkout, one after the other, have the same directory: go test keeps the results of a package as long as the variables that its
-// tests have read are the same; TMPDIR is one of them, and the address of the database in it. What a killed run has left there is removed. A run beside
-// another one has a directory of its own. The caller calls remove.
+// tests have read are the same; TMPDIR is one of them, and the address of the database in it. What a killed run has left there is removed. Concurrent
+// runs have separate directories. The caller calls remove.
 func inMemory(root, checkout string) (dir string, remove func()) {
 	nothing := func() {}
 	var room syscall.Statfs_t
@@ -42,7 +43,7 @@ func inMemory(root, checkout string) (dir string, remove func()) {
 		_ = os.RemoveAll(dir)
 		_ = lock.Close() // the kernel unlocks it
 	}
-	// A server of a test may run under another account and needs access to the path.
+	// The server of a test may run under another account and needs access to the path.
 	program := filepath.Join(dir, "true")
 	if os.Chmod(dir, 0o711) != nil || os.WriteFile(program, []byte("#!/bin/sh\n"), 0o700) != nil || exec.Command(program).Run() != nil { //nolint:gosec,noctx // our own line; it ends at once
 		remove()
@@ -51,11 +52,11 @@ func inMemory(root, checkout string) (dir string, remove func()) {
 	return dir, remove
 }
 
-// errInUse: the directory of the checkout belongs to another run, or to another user.
+// errInUse means that the directory of the checkout belongs to another run or another user.
 var errInUse = errors.New("the directory is in use")
 
-// locked makes the directory of a checkout in root, or empties the one that is there, and locks it until the file is closed. The kernel ends the lock of a
-// process that dies.
+// locked makes the directory of a checkout in root, or empties the existing one, and locks it until the file is closed. The kernel releases the lock
+// when the process ends.
 func locked(root, checkout string) (dir string, lock *os.File, err error) {
 	sum := sha256.Sum256(fmt.Append(nil, os.Geteuid(), " ", checkout))
 	dir = filepath.Join(root, memoryName+hex.EncodeToString(sum[:6]))
@@ -71,7 +72,8 @@ func locked(root, checkout string) (dir string, lock *os.File, err error) {
 	return dir, lock, nil
 }
 
-// take locks the open directory and removes what is in it. The run that had it may have removed it meanwhile, so the name is looked up behind the lock.
+// take locks the open directory and removes what is in it. The previous run may have removed it meanwhile, so the name is looked up again after
+// locking.
 func take(dir string, lock *os.File) error {
 	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
 		return errInUse
@@ -94,5 +96,5 @@ func take(dir string, lock *os.File) error {
 	return err
 }
 
-// temporary is the environment for a command whose temporary files are in dir. Go's tests ask for GOTMPDIR first.
+// temporary returns the environment for a command whose temporary files are in dir. Go's tests read GOTMPDIR first.
 func temporary(dir string) []string { return []string{"TMPDIR=" + dir, "GOTMPDIR=" + dir} }

@@ -1,8 +1,8 @@
-// Command testrecording runs the commands of the README with a gateway of its own and prints what the terminal shows as an animated SVG picture.
+// Command testrecording runs the commands of the README with a new gateway and prints the terminal output as an animated SVG picture.
 //
 //	go run ./cmd/testrecording bin/laneway >docs/recording.svg
 //
-// The gateway has a fresh home and a free port. In the picture both are replaced by those of a first start: ~ and port 18790.
+// The gateway has a new home directory and a free port. In the picture both are replaced by those of a first start: ~ and port 18790.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// scene is a command after the first, which starts the gateway. One with until is repeated until its output contains that string.
+// scene is a command after the first, which starts the gateway. A scene with until is repeated until its output contains that string.
 type scene struct {
 	args  []string
 	until string
@@ -150,7 +150,7 @@ const (
 	margin     = 16
 )
 
-// draw is a terminal with these lines. Commands wait for a second before they appear, so that a reader can follow.
+// draw returns the picture of a terminal with these lines. Each command appears after a second, so that a reader can follow.
 func draw(lines []string) string {
 	var body strings.Builder
 	y, at := margin, 0.0
@@ -178,7 +178,7 @@ text { font: 13px ui-monospace, Menlo, Consolas, monospace; white-space: pre; fi
 `, width, height, width, height, width, height, body.String())
 }
 
-// wrapped is a line as a terminal breaks it.
+// wrapped breaks a line as a terminal does.
 func wrapped(line string) (parts []string) {
 	runes := []rune(line)
 	for len(runes) > columns {

@@ -11,21 +11,21 @@ import (
 // ErrLow matches the error of a disk with less free space than the floor.
 var ErrLow = errors.New("the disk has too little free space")
 
-// ErrUnsupported is returned by [Free] where it cannot read the free space.
+// ErrUnsupported is returned by [Free] on systems where it cannot read the free space.
 var ErrUnsupported = errors.New("the free space of a disk cannot be read on this system")
 
-// every is the age from which on a reading is renewed.
+// every is the age at which a reading is renewed.
 const every = time.Second
 
 // Config of a [Floor].
 type Config struct {
-	// Dirs lie on the disks to watch; they exist.
+	// Dirs are existing directories on the disks to check.
 	Dirs []string
-	// Bytes is how much has to be free on each; 0 or less = the floor is off.
+	// Bytes is how much must be free on each disk; 0 or less disables the floor.
 	Bytes int64
-	// Free reads the free space of the disk of a directory in bytes; nil = [Free].
+	// Free reads the free space of the disk of a directory in bytes; nil means [Free].
 	Free func(dir string) (uint64, error)
-	// Logger gets a line when the answer changes, with the directory; nil = none is written.
+	// Logger receives a line with the directory when the result changes; nil discards.
 	Logger *slog.Logger
 }
 
@@ -52,7 +52,7 @@ func New(cfg Config) *Floor {
 	return &Floor{cfg: cfg}
 }
 
-// Check returns nil while every disk has enough free space, else an error that matches [ErrLow] and names no path.
+// Check returns nil while every disk has enough free space, otherwise an error that matches [ErrLow] and names no path.
 func (f *Floor) Check() error {
 	if f == nil || f.cfg.Bytes <= 0 {
 		return nil
@@ -63,7 +63,7 @@ func (f *Floor) Check() error {
 	}
 	if !f.reading.CompareAndSwap(false, true) {
 		if last == nil {
-			return nil // the first reading is under way
+			return nil // the first reading is in progress
 		}
 		return last.err
 	}
@@ -76,7 +76,7 @@ func (f *Floor) Check() error {
 	return now.err
 }
 
-// read looks at every disk.
+// read reads the free space of every disk.
 func (f *Floor) read() error {
 	for _, dir := range f.cfg.Dirs {
 		free, err := f.cfg.Free(dir)

@@ -2,5 +2,5 @@
 
 package diskspace
 
-// Free is not known here.
+// Free fails: the free space cannot be read on this system.
 func Free(string) (uint64, error) { return 0, ErrUnsupported }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Free is the space of the disk of a directory that this process may use, in bytes.
+// Free returns the space that this process may still use on the disk of a directory, in bytes.
 func Free(dir string) (uint64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

@@ -6,10 +6,10 @@ import (
 	"laneway/internal/chat"
 )
 
-// Telegram is the observer of the Telegram channel.
+// Telegram returns the observer of the Telegram channel.
 func (m *Metrics) Telegram() TelegramObserver { return TelegramObserver{m} }
 
-// TelegramObserver counts calls of the Bot API and updates from it.
+// TelegramObserver counts calls and updates of the Bot API.
 type TelegramObserver struct{ m *Metrics }
 
 // Call counts one call; method and result are from closed sets.

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// Every metric that the alerts and the board name exists, and those of alerts are there before their first event: the rate of a series that begins
+// Every metric that the alerts and the board name exists, and those of alerts exist before their first event: the rate of a series that begins
 // with its first event shows no increase.
 func TestAlertsAndBoardNameMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	text, idle := scrape(t), scrapeIdle(t)
-	late := []string{ // series with the first event, by labels that are not known before
+	late := []string{ // series that begin with the first event, because their labels are not known before
 		"laneway_messages_accepted_total", "laneway_rpc_requests_total", "laneway_http_requests_total", "laneway_channel_connected",
 	}
 	for _, file := range []string{"../../deploy/prometheus/laneway.rules.yml", "../../deploy/grafana/laneway.json"} {
@@ -41,7 +41,7 @@ func TestAlertsAndBoardNameMetricsThatExist(t *testing.T) {
 	}
 }
 
-// The rules are what Prometheus takes, and they are raised and silent when they should be.
+// Prometheus accepts the rules, and they fire only when they should.
 func TestAlertsPassTheirOwnTests(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -1,8 +1,8 @@
-// Package metrics is a Prometheus registry of its own, and the implementation of the Observer of each package.
+// Package metrics has the Prometheus registry of a process, and implements the Observer of each package.
 //
 // Labels come from closed sets (lane, outcome, reason, channel, …) and never hold a session, a user, a job or a chat: the number
-// of series does not depend on what people do. What can be counted from the state (lanes, connections, outbox) is read from the
-// state at each scrape, through [Source]; nothing is counted twice.
+// of series does not depend on the use of the gateway. Gauges of state (lanes, connections, outbox) are read from the state at
+// each scrape, through [Source]; nothing is counted twice.
 //
 // The package starts no goroutine. Its observers only add to counters and never block.
 package metrics
@@ -27,7 +27,7 @@ import (
 	"laneway/internal/store"
 )
 
-// Metrics is the registry and the observers.
+// Metrics has the registry and the observers.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -59,7 +59,7 @@ type Metrics struct {
 	rpcTime prometheus.Histogram
 }
 
-// runBuckets reach from a fast local answer to the longest allowed turn.
+// runBuckets range from a fast local answer to the longest allowed turn.
 func runBuckets() []float64 {
 	return []float64{.005, .01, .02, .05, .1, .2, .5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 45, 60, 120, 300, 600, 1800, 3600}
 }
@@ -106,7 +106,7 @@ func New(version, commit string) *Metrics {
 	return m
 }
 
-// begin makes the series that alarms read, at zero: the rate of a series that begins with its first event shows no increase.
+// begin creates the series of alerts at zero: the rate of a series that begins with its first event shows no increase.
 func (m *Metrics) begin() {
 	for _, operation := range []string{"start", "finish"} {
 		m.fenced.WithLabelValues(operation)
@@ -148,13 +148,13 @@ const (
 	tokensOut = "output"
 )
 
-// Known are the labels of this process that its wiring decides.
+// Known are the labels that are known when the process is wired.
 type Known struct {
-	// Channels are the kinds of channels, Commands and Methods the tables of chat commands and of RPC.
+	// Channels are the kinds of channels, Commands the chat commands, and Methods the RPC methods.
 	Channels, Commands, Methods []string
 }
 
-// Begin makes the series of known labels, at zero; call it once. What it leaves out are series of faults, which a label names.
+// Begin creates the series of known labels at zero; call it once. It omits the series of failures, whose labels name the failure.
 func (m *Metrics) Begin(k Known) {
 	for _, channel := range k.Channels {
 		m.accepted.WithLabelValues(channel, yes(false))
@@ -195,15 +195,15 @@ func (m *Metrics) histograms(name, help string, buckets []float64, labels ...str
 	return h
 }
 
-// Handler serves the text format.
+// Handler returns a handler that serves the text format.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2, Timeout: 10 * time.Second})
 }
 
-// Dispatch is the observer of package dispatch.
+// Dispatch returns the observer of package dispatch.
 func (m *Metrics) Dispatch() dispatch.Observer { return dispatchObserver{m} }
 
-// Scheduler is the observer of package scheduler.
+// Scheduler returns the observer of package scheduler.
 func (m *Metrics) Scheduler() scheduler.Observer { return schedulerObserver{m: m} }
 
 type dispatchObserver struct{ m *Metrics }
@@ -253,7 +253,7 @@ func yes(b bool) string {
 	return "false"
 }
 
-// schedulerObserver counts what dispatch does not see; the ends of turns are dispatch's.
+// schedulerObserver counts what dispatch does not see; dispatch counts the ends of turns.
 type schedulerObserver struct {
 	scheduler.NopObserver
 	m *Metrics
@@ -265,7 +265,7 @@ func (o schedulerObserver) MessageRefused(why scheduler.Refusal) {
 func (o schedulerObserver) TurnStuck(lane string) { o.m.stuck.WithLabelValues(lane).Inc() }
 func (o schedulerObserver) LaneUnknown()          { o.m.unknown.Inc() }
 
-// Gateway is the observer of package gateway.
+// Gateway returns the observer of package gateway.
 func (m *Metrics) Gateway() gateway.Observer { return gatewayObserver{m} }
 
 type gatewayObserver struct{ m *Metrics }

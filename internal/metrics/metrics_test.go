@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// scrape fills every metric once and reads them as Prometheus does.
+// scrape sets every metric once and reads them as Prometheus does.
 func scrape(t *testing.T) string {
 	t.Helper()
 	m := metrics.New("1.2.3", "abc")
@@ -67,7 +67,7 @@ func scrape(t *testing.T) string {
 	return w.Body.String()
 }
 
-// scrapeIdle reads the metrics of a gateway to which nothing has happened yet.
+// scrapeIdle reads the metrics of a gateway before any event.
 func scrapeIdle(t *testing.T) string {
 	t.Helper()
 	m := metrics.New("1.2.3", "abc")
@@ -107,7 +107,7 @@ func TestEveryPromisedMetricIsThere(t *testing.T) {
 	}
 }
 
-// A counter that appears with its first event has no rate for it, so an alarm or a board misses it.
+// A counter that appears with its first event has no rate for it, so an alert or a board misses it.
 func TestTheSeriesOfKnownLabelsAreThereBeforeTheFirstEvent(t *testing.T) {
 	t.Parallel()
 	m := metrics.New("1.2.3", "abc")

@@ -7,17 +7,17 @@ import (
 	"laneway/internal/cron"
 )
 
-// Source is where gauges are read from at each scrape. Every function must answer at once, without the database.
+// Source provides the gauges for each scrape. Every function must return at once, without the database.
 type Source struct {
 	Lanes func() chat.LanesStatus
-	// Channels are those that this process runs; nil = none.
+	// Channels returns the channels that this process runs; may be nil.
 	Channels func() []chat.ChannelStatus
-	// Outbox is how many messages wait to be sent, as last read; Cron counts jobs and runs, as last read; DatabaseUp is whether the last check
-	// found the database.
+	// Outbox returns how many messages wait to be sent and Cron counts jobs and runs, both as last read; DatabaseUp reports whether the last
+	// check reached the database.
 	Outbox     func() int
 	Cron       func() cron.Summary
 	DatabaseUp func() bool
-	// DiskFree is how many bytes are free on the disks of this process, by what lies on them (data, database); nil = not known.
+	// DiskFree returns how many bytes are free on the disks of this process, by their content (data, database); nil if unknown.
 	DiskFree func() map[string]uint64
 }
 

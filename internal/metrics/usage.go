@@ -7,7 +7,7 @@ import (
 	"laneway/internal/usage"
 )
 
-// Usage makes the observer of what agents use; call it once. models are the configured models by agent, whose series begin at zero.
+// Usage makes the observer of package usage; call it once. models are the configured models by agent, whose series begin at zero.
 func (m *Metrics) Usage(models map[string]string) usage.Observer {
 	o := usageObserver{
 		tokens:  m.counters("model_tokens_total", "Tokens of each request, by agent and model, also of turns that crash or are stopped. Input leaves out cached ones, which the provider had in its cache.", "agent", "model", "kind"),

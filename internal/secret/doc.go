@@ -1,8 +1,8 @@
 // Package secret keeps credentials out of everything that the gateway prints.
 //
-// A [Secret] is a token, a password or a key. Package fmt, encoding/json, encoding/xml, YAML and log/slog print [Redacted] in its place, also when
-// it is an unexported field of another struct. [Secret.Reveal] is the only way to the text; a test of package archtest lists the files that
-// may call it. [Secret.Redact] removes the text from errors that other programs wrote.
+// A [Secret] is a token, a password or a key. Package fmt, encoding/json, encoding/xml, YAML and log/slog print [Redacted] in its place, even when
+// it is an unexported field of another struct. Only [Secret.Reveal] returns the text; a test of package archtest lists the files that may call it.
+// [Secret.Redact] removes the text from errors of other programs.
 //
 // [Generate] makes a token.
 //

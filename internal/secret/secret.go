@@ -12,7 +12,7 @@ import (
 const (
 	// Redacted is printed in place of a [Secret].
 	Redacted = "[redacted]"
-	// Hidden replaces the text of a secret within a longer text, see [Secret.Redact].
+	// Hidden replaces a secret within a longer string, see [Secret.Redact].
 	Hidden = "[hidden]"
 )
 
@@ -23,15 +23,15 @@ var (
 )
 
 // Secret is text that must not be printed: a token, a password, a key. Every way of formatting it prints [Redacted]; only Reveal returns
-// the text. The zero value means that there is no secret, and prints as [Redacted] too. Do not compare values with ==: it compares
+// the text. The zero value is no secret, and prints as [Redacted] too. Do not compare values with ==: it compares
 // pointers. Compare what Reveal returns, in constant time where a caller is authenticated.
 type Secret struct {
 	// A pointer, because package fmt prints unexported fields of a surrounding struct without calling their methods: of a
-	// pointer it can print the address only.
+	// pointer it prints only the address.
 	text *string
 }
 
-// New returns a secret with this text. An empty text gives the zero value.
+// New returns a secret with this text. For an empty text it returns the zero value.
 func New(text string) Secret {
 	if text == "" {
 		return Secret{}
@@ -42,19 +42,19 @@ func New(text string) Secret {
 // generatedBytes is the strength of a generated secret, which has 43 characters in URL-safe base64 (RFC 4648, section 5).
 const generatedBytes = 32
 
-// Generate returns a new secret of 32 bytes from crypto/rand as 43 characters of URL-safe base64. It does not begin with a hyphen: command-line programs
-// take an argument that does so for a flag.
+// Generate returns a new secret of 32 bytes from crypto/rand as 43 characters of URL-safe base64. It does not begin with a hyphen: command-line
+// programs would take it for a flag.
 func Generate() Secret {
 	raw := make([]byte, generatedBytes)
 	for {
-		_, _ = rand.Read(raw) // never fails; it ends the process instead
+		_, _ = rand.Read(raw) // never returns an error; a failure ends the process
 		if text := base64.RawURLEncoding.EncodeToString(raw); text[0] != '-' {
 			return New(text)
 		}
 	}
 }
 
-// Reveal returns the text, "" when there is none. A test compares its callers with a list.
+// Reveal returns the text, "" if none is set. A test compares its callers with a list.
 func (s Secret) Reveal() string {
 	if s.text == nil {
 		return ""
@@ -62,10 +62,10 @@ func (s Secret) Reveal() string {
 	return *s.text
 }
 
-// IsSet reports whether there is a secret.
+// IsSet reports whether a secret is set.
 func (s Secret) IsSet() bool { return s.text != nil }
 
-// Redact replaces the secret in a text that another program wrote with [Hidden], such as in an error message that quotes the key.
+// Redact replaces the secret in text of another program, such as an error message that quotes the key, with [Hidden].
 func (s Secret) Redact(text string) string {
 	if s.text == nil {
 		return text
@@ -94,7 +94,7 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(Redacted), nil }
 func (s Secret) MarshalYAML() (any, error) { return Redacted, nil }
 
 // UnmarshalText sets the secret. It cuts blanks around the text, because a file or a variable often ends with a newline. It refuses blank text with
-// [ErrBlank], because "set but empty" never means "no secret", and control characters with [ErrNotLine]; a refusal leaves the secret as it was.
+// [ErrBlank], because "set but empty" never means "no secret", and control characters with [ErrNotLine]; an error leaves the secret unchanged.
 func (s *Secret) UnmarshalText(text []byte) error {
 	trimmed := strings.TrimSpace(string(text))
 	if trimmed == "" {

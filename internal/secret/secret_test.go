@@ -68,7 +68,7 @@ func TestRedactRemovesTheSecretFromATextOfAnother(t *testing.T) {
 func TestAGeneratedTokenIsNoFlagOfACommand(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for range 10_000 { // one in 64 would begin with a hyphen
+	for range 10_000 { // without the rule, one in 64 would begin with a hyphen
 		text := secret.Generate().Reveal()
 		if len(text) != 43 || text[0] == '-' || strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" || seen[text] {
 			t.Fatalf("%q", text)

@@ -27,7 +27,7 @@ func URL(u *url.URL) string {
 	return shown.String()
 }
 
-// RawURL returns an address that may be no valid URL, for an error that quotes it, or "…" when a part of it may be a credential.
+// RawURL returns an address that may be an invalid URL, for an error that quotes it, or "…" if a part of it may be a credential.
 func RawURL(raw string) string {
 	if strings.ContainsAny(raw, "@?#") {
 		return "…"

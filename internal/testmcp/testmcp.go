@@ -1,7 +1,7 @@
-// Package testmcp is an MCP server over standard input and output that was written to be bad, for tests of the client. A test binary becomes the server when
-// [Variable] is set, see [Serve]. It writes its messages by hand, because no SDK makes the faults that it makes.
+// Package testmcp is a deliberately faulty MCP server over standard input and output, for tests of the client. A test binary becomes the server when
+// [Variable] is set, see [Serve]. It does not use an SDK, because no SDK makes these faults.
 //
-// It has no state beside the process, is one goroutine (two in a flood), and ends when its input ends.
+// It has no state outside of the process, runs in one goroutine (two in a flood), and ends when its input ends.
 package testmcp
 
 import (
@@ -17,7 +17,7 @@ import (
 )
 
 // Variable makes a test binary the server; its value is "good", or a fault of the server itself: "endless" (a list of tools without end), "restless" (each
-// reading of the list changes it), "silent" (it answers no method that it does not know) or "schemas" (all tools but the first have schemas that nothing can use).
+// reading of the list changes it), "silent" (it does not answer unknown methods) or "schemas" (all tools except the first have unusable schemas).
 const Variable = "LANEWAY_TEST_MCP"
 
 // The variables of the tools note and send: a file whose lines note returns, and a file to which send appends its arguments.
@@ -26,7 +26,7 @@ const (
 	Sent  = "LANEWAY_TEST_SENT"
 )
 
-// Tools are the tools of the server: what each does to its caller is its name.
+// Tools returns the tools of the server. Each is named after its effect on the caller.
 func Tools() []string {
 	return []string{
 		"echo", "note", "send", "zero", "lists", "hang", "deaf", "huge", "long", "garbage", "die", "elicit", "strange", "change", "flood", "secret",
@@ -55,7 +55,7 @@ type server struct {
 	out *bufio.Writer
 }
 
-// Serve is the server, until its input ends.
+// Serve runs the server until its input ends.
 func Serve(how string) {
 	s := &server{how: how, tools: Tools(), out: bufio.NewWriter(os.Stdout)}
 	lines := bufio.NewReader(os.Stdin)
@@ -105,14 +105,14 @@ func (s *server) take(m message) {
 		if s.asked != nil && m.Error != nil {
 			s.text(s.asked, "the client says: "+m.Error.Message)
 		}
-	default: // as real servers do with what is newer than they are
+	default: // as real servers answer methods newer than they are
 		if len(m.ID) > 0 && s.how != "silent" {
 			s.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
 		}
 	}
 }
 
-// schemas are those that nothing can use.
+// schemas returns unusable schemas.
 func schemas() []string {
 	return []string{
 		`{"type":"array"}`, `{"Type":"object"}`, `{"type":"object","properties":5}`, `{}`,
@@ -121,7 +121,7 @@ func schemas() []string {
 	}
 }
 
-// list calls each tool read-only, which a client must not believe.
+// list marks each tool as read-only, which a client must not trust.
 func (s *server) list(id json.RawMessage) {
 	s.lists++
 	list := []any{}
@@ -157,7 +157,7 @@ func (s *server) call(m message) {
 	case "lists":
 		s.text(m.ID, strconv.Itoa(s.lists))
 	case "deaf":
-		time.Sleep(time.Hour) // a program that does not read is what the test is about
+		time.Sleep(time.Hour) // the test needs a program that does not read
 	case "huge":
 		s.huge(m.ID)
 	case "long":
@@ -181,7 +181,7 @@ func (s *server) call(m message) {
 	}
 }
 
-// huge writes a result of 50 MB in pieces: it begins at once, however slow the machine is.
+// huge writes a result of 50 MB in pieces, so that it begins at once, however slow the machine is.
 func (s *server) huge(id json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -102,7 +102,7 @@ type wireBlock struct {
 	IsError bool            `json:"is_error"` //nolint:tagliatelle // a foreign wire
 }
 
-// blockText is a text, or blocks of which those of text are joined.
+// blockText is a string, or the joined text of text blocks.
 type blockText string
 
 // UnmarshalJSON implements [json.Unmarshaler].

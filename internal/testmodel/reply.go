@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// Reply is what the server does with one call, in this order: wait, refuse or begin, stream the pieces, fail or end.
+// Reply describes what the server does with one call, in this order: wait, refuse or begin, stream the pieces, fail or end.
 // The zero value is an empty answer.
 type Reply struct {
 	// Delay before the status line.
 	Delay time.Duration
 	// HangFirst never sends a status line; the call ends with its connection or the server.
 	HangFirst bool
-	// Status other than 0 and 200 refuses with Body, or with an error in the words of the protocol.
+	// Status other than 0 and 200 refuses with Body, or with an error in the form of the protocol.
 	Status int
 	// Header is added to the response (for example Retry-After).
 	Header map[string]string
-	// Body instead of everything that follows, as Type; for example an HTML page.
+	// Body, with the media type Type, replaces everything that follows; for example an HTML page.
 	Body, Type string
 	// Kind, Code and Message of a refusal.
 	Kind, Code, Message string
 
 	// Pieces of the answer, one event each.
 	Pieces []string
-	// Calls that the answer asks for, behind the pieces; each arrives in several events.
+	// Calls that the answer makes after the pieces; each arrives in several events.
 	Calls []ToolCall
-	// Thoughts come before the pieces, in the words of the protocol.
+	// Thoughts come before the pieces, in the form of the protocol.
 	Thoughts string
 	// Whole answers with one JSON document instead of a stream.
 	Whole bool
@@ -37,13 +37,13 @@ type Reply struct {
 	EachByte bool
 	Pause    time.Duration
 
-	// After the pieces, at most one: Hang sends nothing more, Cut resets the connection, Half closes it in good order without an
-	// end, Garbage sends this and closes, StreamError sends an error event of this kind.
+	// After the pieces, at most one: Hang sends nothing more, Cut resets the connection, Half closes it properly without an end
+	// of the answer, Garbage sends this string and closes, StreamError sends an error event of this kind.
 	Hang, Cut, Half bool
 	Garbage         string
 	StreamError     string
 
-	// Finish is the reason of the end in the words of the protocol; "" = the normal one.
+	// Finish is the finish reason of the protocol; "" means the normal one.
 	Finish string
 	// NoDone leaves out [DONE] (OpenAI), TwiceDone sends it twice, KeepOpen does not close after it.
 	NoDone, TwiceDone, KeepOpen bool
@@ -54,7 +54,7 @@ type Reply struct {
 	NoUsage                   bool
 }
 
-// script is a reply on its way to one client.
+// script is a reply that is being sent to one client.
 type script struct {
 	call   Call
 	reply  Reply
@@ -142,7 +142,7 @@ func (s script) finish(voice voice) {
 	}
 }
 
-// write sends text at once or byte by byte, and reports whether the client is still there.
+// write sends text at once or byte by byte, and reports whether the client is still connected.
 func (s script) write(text string) bool {
 	if !s.reply.EachByte && s.reply.Pause == 0 {
 		return s.flush(text)
@@ -178,7 +178,7 @@ func (s script) wait(d time.Duration) bool {
 }
 
 func (s script) hang() {
-	_ = http.NewResponseController(s.w).Flush() // a client that has gone is no fault here
+	_ = http.NewResponseController(s.w).Flush() // a disconnected client is not an error here
 	select {
 	case <-s.ending:
 	case <-s.r.Context().Done():
@@ -201,14 +201,14 @@ func (s script) voice() voice {
 func jsonText(value any) string {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // maps of texts and numbers always marshal
+		panic(err) // maps of strings and numbers always marshal
 	}
 	return string(raw)
 }
 
 func (s script) text() string { return strings.Join(s.reply.Pieces, "") }
 
-// finishReason is the reason of the end: the one of the reply, or the normal one of an answer without or with calls.
+// finishReason returns the finish reason of the reply, or the normal one of an answer without or with calls.
 func (s script) finishReason(text, calls string) string {
 	if len(s.reply.Calls) > 0 {
 		text = calls

@@ -21,7 +21,7 @@ type Protocol string
 const (
 	OpenAI    Protocol = "openai"
 	Anthropic Protocol = "anthropic"
-	// Responses is OpenAI's other API, Gemini that of Google; of their calls only the model, the tools and the body are known.
+	// Responses is OpenAI's other API, Gemini that of Google; of their calls only the model, the tools and the body are parsed.
 	Responses Protocol = "responses"
 	Gemini    Protocol = "gemini"
 )
@@ -29,22 +29,22 @@ const (
 // Message is one line of a conversation.
 type Message struct {
 	Role string
-	// Content is its text; of several blocks, those of text joined.
+	// Content is the text of the message, or the joined text of its text blocks.
 	Content string
-	// Calls are what the model asked for in it, Results what it was given in it.
+	// Calls are the tool calls in it, Results the results of calls in it.
 	Calls   []ToolCall
 	Results []ToolResult
 }
 
-// ToolCall is a call that a model asks for.
+// ToolCall is a call by a model.
 type ToolCall struct {
-	// ID may be empty: some servers give none.
+	// ID may be empty: some servers send none.
 	ID, Name string
-	// Args are sent as they are, valid or not.
+	// Args are sent unchanged, valid or not.
 	Args string
 }
 
-// ToolResult is the result of a call as the model gets it.
+// ToolResult is the result of a call in a request to the model.
 type ToolResult struct {
 	ID, Text string
 	IsError  bool // Anthropic only
@@ -56,13 +56,13 @@ type Call struct {
 	Number   int
 	Protocol Protocol
 	Model    string
-	// User is the field `user`, or metadata.user_id; "" = none was sent.
+	// User is the field `user`, or metadata.user_id; "" if none was sent.
 	User string
 	// Messages without the system prompt, which is in System, and without the note about the person's clock, which is in Clock.
 	Messages []Message
 	System   string
 	Clock    string
-	// Tools are the names of the tools that were offered, ToolChoice how they may be used; "" = as the model likes.
+	// Tools are the names of the offered tools; ToolChoice is how they may be used, "" if the model may choose.
 	Tools      []string
 	ToolChoice string
 	Stream     bool
@@ -71,7 +71,7 @@ type Call struct {
 	Body []byte
 }
 
-// Last is the text of the last message.
+// Last returns the text of the last message.
 func (c Call) Last() string {
 	if len(c.Messages) == 0 {
 		return ""
@@ -79,7 +79,7 @@ func (c Call) Last() string {
 	return c.Messages[len(c.Messages)-1].Content
 }
 
-// Results are all results of calls in the conversation, oldest first.
+// Results returns all results of calls in the conversation, oldest first.
 func (c Call) Results() []ToolResult {
 	var all []ToolResult
 	for _, message := range c.Messages {
@@ -88,7 +88,7 @@ func (c Call) Results() []ToolResult {
 	return all
 }
 
-// Field is a member of the body, nil if there is none.
+// Field returns a member of the body, nil if it does not exist.
 func (c Call) Field(name string) any {
 	var body map[string]any
 	if json.Unmarshal(c.Body, &body) != nil {
@@ -126,7 +126,7 @@ func Start(tb testing.TB) *Server {
 	return s
 }
 
-// StartInMemory serves connections that are pipes; only [Server.Transport] reaches it. It ends with the test, or earlier with
+// StartInMemory serves connections that are pipes, made only by [Server.Transport]. It ends with the test, or earlier with
 // the function that it returns, which a test in a synctest bubble has to call.
 func StartInMemory(tb testing.TB) (*Server, func()) {
 	tb.Helper()
@@ -169,48 +169,48 @@ func (s *Server) serve(tb testing.TB, listener net.Listener) func() {
 	return end
 }
 
-// URL is the address without a path: add /v1 for OpenAI clients.
+// URL returns the address without a path: add /v1 for OpenAI clients.
 func (s *Server) URL() string { return s.url }
 
-// Transport reaches the server; nil for one on loopback, where any client does.
+// Transport returns a transport to the server; nil for a server on loopback, which any client reaches.
 func (s *Server) Transport() http.RoundTripper { return s.transport }
 
-// Answer sets what is replied from now on. The function may be called from many goroutines at once; it may block.
+// Answer sets the function for all later replies. The function may be called from many goroutines at once; it may block.
 func (s *Server) Answer(answer func(Call) Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = answer
 }
 
-// Calls are all requests so far, oldest first.
+// Calls returns all requests so far, oldest first.
 func (s *Server) Calls() []Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)
 }
 
-// Active is how many requests are being answered.
+// Active returns how many requests are being answered.
 func (s *Server) Active() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.total
 }
 
-// Most is how many requests of this user were answered at once at the worst moment.
+// Most returns the largest number of requests of this user that were answered at once.
 func (s *Server) Most(user string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.most[user]
 }
 
-// MostOfAll is how many requests were answered at once at the worst moment.
+// MostOfAll returns the largest number of requests that were answered at once.
 func (s *Server) MostOfAll() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.highest
 }
 
-// Connections is how many connections were made so far.
+// Connections returns how many connections were made so far.
 func (s *Server) Connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +225,7 @@ func (s *Server) count(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// WaitFor blocks until calls have arrived and active are being answered, or the context is over. active < 0 = any number.
+// WaitFor blocks until calls have arrived and active are being answered, or the context is done. active < 0 means any number.
 func (s *Server) WaitFor(ctx context.Context, calls, active int) error {
 	for {
 		s.mu.Lock()

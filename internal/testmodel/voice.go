@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 )
 
-// voice renders answers in the frames of one protocol.
+// voice renders answers in the format of one protocol.
 type voice interface {
 	begin() string
 	piece(text string) string
@@ -17,7 +17,7 @@ type voice interface {
 
 type object = map[string]any
 
-// completions is the voice of OpenAI.
+// completions renders the chat completions API of OpenAI.
 type completions struct{ script }
 
 func (c completions) chunk(members object) string {
@@ -41,7 +41,7 @@ func (c completions) thoughts(text string) string {
 	return c.chunk(c.choice(object{"reasoning_content": text}, nil))
 }
 
-// use begins with the name and goes on with the arguments in two pieces.
+// use begins with the name and continues with the arguments in two pieces.
 func (c completions) use(index int, call ToolCall) string {
 	half := len(call.Args) / 2
 	out := c.chunk(c.choice(object{"tool_calls": []object{{
@@ -72,7 +72,7 @@ func (c completions) end() string {
 	return out
 }
 
-// wantsUsage is true when the client asked, as with the real one.
+// wantsUsage reports whether the client requested usage, as with the real API.
 func (c completions) wantsUsage() bool {
 	options, ok := c.call.Field("stream_options").(map[string]any)
 	return ok && options["include_usage"] == true && !c.reply.NoUsage
@@ -100,7 +100,7 @@ func (c completions) whole() string {
 	return jsonText(out)
 }
 
-// messages is the voice of Anthropic.
+// messages renders the Messages API of Anthropic.
 type messages struct{ script }
 
 func (m messages) event(name string, members object) string {
@@ -132,7 +132,7 @@ func (m messages) thoughts(text string) string {
 		m.event("content_block_stop", object{"index": firstThought})
 }
 
-// use begins with the name and goes on with the input in two pieces.
+// use begins with the name and continues with the input in two pieces.
 func (m messages) use(index int, call ToolCall) string {
 	half := len(call.Args) / 2
 	out := m.event("content_block_start", object{"index": index + 1, "content_block": object{"type": "tool_use", "id": call.ID, "name": call.Name, "input": object{}}})

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// responses is the voice of OpenAI's Responses API.
+// responses renders OpenAI's Responses API.
 type responses struct{ script }
 
 func (responses) event(name string, members object) string {
@@ -14,7 +14,7 @@ func (responses) event(name string, members object) string {
 	return "event: " + name + "\ndata: " + jsonText(members) + "\n\n"
 }
 
-// response is the answer in a state with these items.
+// response returns the answer in a state with these items.
 func (r responses) response(status string, items []object) object {
 	return object{
 		"id": "resp_1", "object": "response", "created_at": 1, "status": status, "model": r.call.Model, "output": items,
@@ -80,7 +80,7 @@ func (r responses) end() string {
 
 func (r responses) whole() string { return jsonText(r.response("completed", r.items())) }
 
-// gemini is the voice of Google.
+// gemini renders the Gemini API of Google.
 type gemini struct{ script }
 
 func (g gemini) parts(parts []object, finish string) object {

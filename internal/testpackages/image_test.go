@@ -23,7 +23,7 @@ import (
 	"laneway/internal/testpg"
 )
 
-// image is what an engine reads of the archive of an image.
+// image is the part of an image archive that an engine reads.
 type image struct {
 	User        string
 	Entrypoint  []string
@@ -100,7 +100,7 @@ func untar(t *testing.T, archive, dir string) {
 	}
 }
 
-// overTCP is the address of a database at a Unix socket, which a program in another root cannot reach, over a relay.
+// overTCP returns an address of a relay to a database at a Unix socket, which a program in another root cannot reach.
 func overTCP(t *testing.T, address string) string {
 	t.Helper()
 	cfg, err := pgconn.ParseConfig(address)

@@ -19,7 +19,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// installed is what every package has.
+// installed has the files of every package.
 var installed = []string{
 	"usr/bin/laneway", "usr/lib/systemd/system/laneway.service", "usr/lib/sysusers.d/laneway.conf", "etc/laneway/config.yaml", "usr/share/man/man1/laneway-cron-add.1",
 	"usr/share/bash-completion/completions/laneway", "usr/share/fish/vendor_completions.d/laneway.fish", "usr/share/doc/laneway/copyright",

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// account is whom the server runs as. A nil credential means: as this process.
+// account is the account that the server runs as. A nil credential means that of this process.
 type account struct {
 	cred *syscall.Credential
 }
@@ -34,7 +34,7 @@ func unprivileged() (account, error) {
 	return account{}, errors.New("root cannot run Postgres and there is no account `postgres` or `nobody`: run the tests as another user")
 }
 
-// give makes dir the property of the account.
+// give makes the account the owner of dir.
 func (a account) give(dir string) error {
 	if a.cred == nil {
 		return nil

@@ -25,20 +25,20 @@ const (
 	// templateLock keeps two processes from building one template; the number means nothing.
 	templateLock = 7_226_152_391
 	dropTimeout  = 30 * time.Second
-	// codeBusy: another client is connected to the template at this moment.
+	// codeBusy means that another client is connected to the template.
 	codeBusy = "55006"
-	// codeSyntax is the answer of servers before 15 to STRATEGY.
+	// codeSyntax is the error of servers before 15 for STRATEGY.
 	codeSyntax = "42601"
 )
 
 // DB makes an empty, migrated database and returns its address. It is dropped when the test ends, even while clients are connected.
-// Under -short the test is skipped. Without TEST_DATABASE_URL it fails with the cure. Call it from the goroutine of the test.
+// Under -short the test is skipped. Without TEST_DATABASE_URL it fails and states how to get a server. Call it from the goroutine of the test.
 func DB(tb testing.TB) string {
 	tb.Helper()
 	return DBOn(tb, server(tb))
 }
 
-// server is the address of the server for tests.
+// server returns the address of the server for tests.
 func server(tb testing.TB) string {
 	tb.Helper()
 	skipShort(tb)
@@ -49,7 +49,7 @@ func server(tb testing.TB) string {
 	return admin
 }
 
-// skipShort skips a test that needs PostgreSQL under -short, and under nothing else.
+// skipShort skips a test that needs PostgreSQL, only under -short.
 func skipShort(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
@@ -98,7 +98,7 @@ func Empty(tb testing.TB) string {
 }
 
 // Private starts a server that belongs to the test alone and may be killed; it ends with the test. It needs the server programs on
-// this machine and fails the test where they are missing.
+// this machine and fails the test if they are missing.
 func Private(tb testing.TB, cfg ServerConfig) *Server {
 	tb.Helper()
 	skipShort(tb)
@@ -133,7 +133,7 @@ func create(ctx context.Context, admin string) (string, error) {
 	return withName(admin, name), err
 }
 
-// copyDatabase copies files rather than pages through the log, which is several times faster; older servers know no other way.
+// copyDatabase copies files rather than pages through the log, which is several times faster; older servers always copy files.
 func copyDatabase(ctx context.Context, conn *pgx.Conn, name, template string) error {
 	sql := "CREATE DATABASE " + name + " TEMPLATE " + template
 	_, err := conn.Exec(ctx, sql+" STRATEGY FILE_COPY")
@@ -146,7 +146,7 @@ func copyDatabase(ctx context.Context, conn *pgx.Conn, name, template string) er
 	return nil
 }
 
-// ensureTemplate returns the name of the migrated template, which it makes if it is not there. It becomes visible under its
+// ensureTemplate returns the name of the migrated template, which it makes if it does not exist. It becomes visible under its
 // name only when it is complete.
 func ensureTemplate(ctx context.Context, conn *pgx.Conn, admin string) (string, error) {
 	name, err := templateName()
@@ -174,7 +174,7 @@ func ensureTemplate(ctx context.Context, conn *pgx.Conn, admin string) (string, 
 	return name, rename(ctx, conn, draft, name)
 }
 
-// rename waits until the connection of the migration has ended in the server, too.
+// rename waits until the connection of the migration has also ended in the server.
 func rename(ctx context.Context, conn *pgx.Conn, from, to string) error {
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
@@ -205,7 +205,7 @@ func templateName() (string, error) {
 			return err
 		}
 		text, err := fs.ReadFile(migrations.Postgres, path)
-		_, _ = sum.Write([]byte(path)) // a hash takes everything
+		_, _ = sum.Write([]byte(path)) // a hash never fails
 		_, _ = sum.Write(text)
 		return err
 	})
@@ -226,7 +226,7 @@ func drop(ctx context.Context, admin, target string) error {
 	})
 }
 
-// withAdmin gives fn a connection to the maintenance database. A connection per call leaves nothing behind.
+// withAdmin gives fn a connection to the maintenance database. Each call opens a connection, so none stays open.
 func withAdmin(ctx context.Context, admin string, fn func(*pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, admin)
 	if err != nil {
@@ -235,7 +235,7 @@ func withAdmin(ctx context.Context, admin string, fn func(*pgx.Conn) error) erro
 	return errors.Join(fn(conn), conn.Close(context.WithoutCancel(ctx)))
 }
 
-// withName is the address of another database of the same server.
+// withName returns the address of another database of the same server.
 func withName(admin, name string) string {
 	u, err := url.Parse(admin)
 	if err != nil {
@@ -245,7 +245,7 @@ func withName(admin, name string) string {
 	return u.String()
 }
 
-// uniqueName is unique over all processes that share the server.
+// uniqueName returns a name that is unique among all processes that share the server.
 func uniqueName(prefix string) string { return prefix + strings.ToLower(rand.Text()) }
 
 func hasCode(err error, code string) bool {

@@ -12,8 +12,8 @@ import (
 // errNoBinaries means that this machine has no Postgres server programs in the known places.
 var errNoBinaries = errors.New("no Postgres server programs found")
 
-// findBinaries returns the directory that holds `postgres` and `initdb`: pgBin if it is set, else the newest Debian
-// installation, else where PATH leads.
+// findBinaries returns the directory that holds `postgres` and `initdb`: pgBin if it is set, otherwise the newest
+// Debian installation, otherwise the one in PATH.
 func findBinaries(pgBin string) (string, error) {
 	if pgBin != "" {
 		if holdsServer(pgBin) {
@@ -62,7 +62,7 @@ func version(binDir string) float64 {
 	return v
 }
 
-// onPath follows links, because initdb looks for its companions beside the real file.
+// onPath follows links, because initdb searches for the other programs next to the real file.
 func onPath() string {
 	program, err := exec.LookPath("initdb")
 	if err != nil {

@@ -12,21 +12,21 @@ import (
 // URLVariable is the environment variable through which a launcher passes the address of the server to test binaries.
 const URLVariable = "TEST_DATABASE_URL"
 
-// ErrNoServer is returned when no way leads to a Postgres. Its text is the cure.
+// ErrNoServer is returned when no Postgres can be found or started. Its message states how to get one.
 var ErrNoServer = errors.New("no Postgres for the tests: set " + URLVariable +
 	", or install the server programs (Debian: apt-get install postgresql; or name their directory in PG_BIN), or start Docker")
 
-// Config is what [Provide] works with; a command fills it from its environment.
+// Config is the input of [Provide]; a command fills it from its environment.
 type Config struct {
-	// URL of a server that runs already; "" = none.
+	// URL of a server that runs already; "" if none.
 	URL string
-	// PGBin is a directory with server programs; "" = look in the usual places.
+	// PGBin is a directory with server programs; "" means the usual places.
 	PGBin string
 	// NoFsync is passed to a private cluster.
 	NoFsync bool
-	// Dir is where a private cluster gets its directory; "" = with the other temporary files.
+	// Dir is the parent of a private cluster's directory; "" means the directory for temporary files.
 	Dir string
-	// Stable: the address of a private cluster in Dir depends on Dir and on the server's version alone. Dir belongs to the caller.
+	// Stable makes the address of a private cluster in Dir depend only on Dir and the server's version. Dir belongs to the caller.
 	Stable bool
 }
 
@@ -34,7 +34,7 @@ type Config struct {
 type Provided struct {
 	// URL of a database in which other databases can be created.
 	URL string
-	// How describes in a few words where it came from.
+	// How describes in a few words where the server came from.
 	How  string
 	stop func(context.Context) error
 }
@@ -42,7 +42,7 @@ type Provided struct {
 // Stop ends what [Provide] has started, and only that.
 func (p *Provided) Stop(ctx context.Context) error { return p.stop(ctx) }
 
-// Provide finds or starts a server. It blocks until the server answers; the error wraps [ErrNoServer] when no way is open.
+// Provide finds or starts a server. It blocks until the server answers; the error wraps [ErrNoServer] if none can be found or started.
 func Provide(ctx context.Context, cfg Config) (*Provided, error) {
 	if cfg.URL != "" {
 		return &Provided{URL: cfg.URL, How: URLVariable, stop: func(context.Context) error { return nil }}, nil
@@ -58,7 +58,7 @@ func Provide(ctx context.Context, cfg Config) (*Provided, error) {
 	return &Provided{URL: url, How: "docker compose", stop: c.stop}, nil
 }
 
-// private starts a cluster by the programs in bin.
+// private starts a cluster with the programs in bin.
 func private(ctx context.Context, cfg Config, bin string) (*Provided, error) {
 	server := ServerConfig{BinDir: bin, NoFsync: cfg.NoFsync, Dir: cfg.Dir}
 	if cfg.Stable {
@@ -75,7 +75,7 @@ func private(ctx context.Context, cfg Config, bin string) (*Provided, error) {
 	return &Provided{URL: s.URL(), How: "private cluster by " + bin, stop: func(context.Context) error { return s.Stop() }}, nil
 }
 
-// nameOf names the directory of a cluster after the version of the server in bin, for example "pg-5f0c1d2e".
+// nameOf returns a directory name for a cluster from the version of the server in bin, for example "pg-5f0c1d2e".
 func nameOf(ctx context.Context, bin string) (string, error) {
 	version, err := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "--version").Output() //nolint:gosec // found by findBinaries
 	if err != nil {

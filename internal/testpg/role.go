@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// rolePassword is for servers that want one; the private cluster asks for none.
+// rolePassword is for servers that require a password; the private cluster does not.
 const rolePassword = "of-a-test-role"
 
 // Role makes a role that may log in and nothing else. It is dropped when the test ends, after the databases that were made later: so call
@@ -37,7 +37,7 @@ func Role(tb testing.TB) string {
 	return name
 }
 
-// As is the address of a database for another role.
+// As returns the address of a database for another role.
 func As(target, role string) string {
 	u, err := url.Parse(target)
 	if err != nil {

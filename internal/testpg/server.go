@@ -20,21 +20,22 @@ const (
 	superuser    = "laneway"
 	startTimeout = 60 * time.Second
 	stopTimeout  = 20 * time.Second
-	// maxSocketPath is what a unix socket address holds on every supported system, less the name of the socket file.
+	// maxSocketPath is the longest path in a unix socket address on every supported system, less the name of the socket file.
 	maxSocketPath = 80
 )
 
 // ServerConfig configures a private cluster. The zero value is a durable server.
 type ServerConfig struct {
-	// BinDir holds the server programs; "" = look for them.
+	// BinDir holds the server programs; "" means that they are searched.
 	BinDir string
-	// NoFsync makes the server faster and lets a crash of the machine (not of the server) lose data.
+	// NoFsync makes the server faster; a crash of the machine (not of the server) may then lose data.
 	NoFsync bool
-	// Dir is the parent of the cluster's directory; "" = os.TempDir(). The server's account must be able to pass through it.
+	// Dir is the parent of the cluster's directory; "" means os.TempDir(). The server's account must be able to pass through it.
 	Dir string
-	// Name is the name of that directory, which must not exist, so that the address is known beforehand; "" = a new one.
+	// Name is the name of that directory, which must not exist, so that the address is known beforehand; "" means a new one.
 	Name string
-	// MaxConnections is the server's bound; 0 = 1000: three stages of tests run at once, and each store opens its control connections with it.
+	// MaxConnections is the server's bound; 0 means 1000: three stages of tests run at once, and each store has control
+	// connections besides its pool.
 	MaxConnections int
 	// Settings are further server settings by name.
 	Settings map[string]string
@@ -47,10 +48,10 @@ type Server struct {
 	runAs   account
 	cmd     *exec.Cmd
 	exited  chan struct{} // closed when the process has ended
-	exitErr error         // how; written before exited is closed, read after
+	exitErr error         // its result; written before exited is closed, read after
 }
 
-// StartServer makes a cluster in a new temporary directory and returns when it answers. The caller stops it.
+// StartServer makes a cluster in a new temporary directory and returns when the server answers. The caller stops it.
 func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if cfg.BinDir == "" {
 		dir, err := findBinaries("")
@@ -67,8 +68,8 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	})
 }
 
-// StartStandby makes a standby of the server at primary, a connection string in the form of libpq, and returns when it answers. It has the settings of s and
-// receives what the primary commits, asynchronously. The caller stops it, see [Server.Promote].
+// StartStandby makes a standby of the server at primary, a connection string in the form of libpq, and returns when the standby answers. It has the
+// settings of s and receives what the primary commits, asynchronously. The caller stops it, see [Server.Promote].
 func (s *Server) StartStandby(ctx context.Context, primary string) (*Server, error) {
 	cfg := s.cfg
 	cfg.Name = ""
@@ -85,7 +86,7 @@ func (s *Server) StartStandby(ctx context.Context, primary string) (*Server, err
 	})
 }
 
-// Promote makes a standby a primary; it returns when it accepts writes.
+// Promote makes a standby the primary; it returns when the server accepts writes.
 func (s *Server) Promote(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, s.URL())
 	if err != nil {
@@ -109,7 +110,7 @@ func startServer(ctx context.Context, cfg ServerConfig, fill func(s *Server) err
 	return s, nil
 }
 
-// URL is the address of the maintenance database, for a superuser without a password.
+// URL returns the address of the maintenance database, for a superuser without a password.
 func (s *Server) URL() string {
 	q := url.Values{"host": {s.dir}, "sslmode": {"disable"}}
 	u := url.URL{Scheme: "postgres", User: url.User(superuser), Path: "/postgres", RawQuery: q.Encode()}
@@ -122,8 +123,8 @@ func (s *Server) Stop() error {
 	return errors.Join(err, s.remove())
 }
 
-// Restart ends the server and starts it again on the same data and address. With crash it gets no chance to write
-// anything down (pg_ctl calls that mode immediate) and recovers from its log.
+// Restart ends the server and starts it again on the same data and address. With crash it ends without a checkpoint
+// (mode immediate of pg_ctl) and recovers from its log.
 func (s *Server) Restart(ctx context.Context, crash bool) error {
 	if err := s.Halt(crash); err != nil {
 		return err
@@ -157,8 +158,8 @@ func (s *Server) run(ctx context.Context, program string, args ...string) error 
 	return nil
 }
 
-// socketDir makes the directory of cluster and socket in parent, "" = os.TempDir(). A long path does not fit into a socket address; /tmp stands in for it where
-// no name is given.
+// socketDir makes the directory of cluster and socket in parent, "" means os.TempDir(). A long path does not fit into a socket address; if no name is
+// given, /tmp is used instead.
 func socketDir(parent, name string) (string, error) {
 	if parent == "" {
 		parent = os.TempDir()
@@ -202,7 +203,7 @@ func (s *Server) settings() []string {
 		"max_wal_size=2GB",
 	}
 	if s.cfg.NoFsync {
-		// Creating and dropping a database are checkpoints, and after each one every page would be logged as a whole once more.
+		// Creating and dropping a database are checkpoints, and after each checkpoint every page would be logged in full again.
 		all = append(all, "full_page_writes=off")
 	}
 	for name, value := range s.cfg.Settings {
@@ -236,7 +237,7 @@ func (s *Server) start(ctx context.Context) error {
 	return s.awaitReady(ctx)
 }
 
-// awaitReady connects until the server answers, the process has ended or the time is over.
+// awaitReady connects until the server answers, the process has ended or the time has passed.
 func (s *Server) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("the server did not answer within a minute"))
 	defer cancel()
@@ -265,7 +266,7 @@ func (s *Server) logTail() string {
 	return string(log[max(0, len(log)-most):])
 }
 
-// halt signals the server and waits for its end; one that ignores the signal is killed.
+// halt signals the server and waits for its end; a server that ignores the signal is killed.
 func (s *Server) halt(sig syscall.Signal) error {
 	if s.cmd == nil {
 		return nil

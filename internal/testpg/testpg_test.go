@@ -156,7 +156,7 @@ func TestFindBinaries(t *testing.T) {
 		}
 		for _, program := range []string{"postgres", "initdb"} {
 			if version == "18" && program == "initdb" {
-				continue // half an installation
+				continue // an incomplete installation
 			}
 			if err := os.WriteFile(filepath.Join(bin, program), nil, 0o700); err != nil {
 				t.Fatal(err)

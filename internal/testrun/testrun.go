@@ -1,5 +1,5 @@
-// Package testrun has what the tests of all packages decide in one place: how large a run is, where random histories begin, and how long a test waits for
-// what must happen.
+// Package testrun has the common settings of the tests of all packages: how large a run is, the seeds of random histories, and how long a test waits
+// for a condition.
 //
 // A test has two sizes: the usual one, which decides whether a change lands, and the long one of `make chaos`, which sets [LongVariable]. Random
 // histories begin at the seed in [SeedVariable] (1); a test prints the seed of a history that failed.
@@ -19,14 +19,14 @@ const (
 	LongVariable = "LANEWAY_TEST_LONG"
 	// SeedVariable is the first seed of random histories; with it a test runs one history.
 	SeedVariable = "LANEWAY_TEST_SEED"
-	// Patience is the bound for what must happen, on a machine that does much else. It is no promise of the product.
+	// Patience is the bound of a wait on a busy machine. It is not a guarantee of the product.
 	Patience = 5 * time.Minute
 )
 
-// Long reports whether the long histories of `make chaos` were asked for.
-func Long() bool { return os.Getenv(LongVariable) != "" } //nolint:forbidigo // the Makefile asks for it
+// Long reports whether the long histories of `make chaos` were requested.
+func Long() bool { return os.Getenv(LongVariable) != "" } //nolint:forbidigo // the Makefile sets it
 
-// Size is usual, or long in `make chaos`.
+// Size returns usual, or long in `make chaos`.
 func Size[T any](usual, long T) T {
 	if Long() {
 		return long
@@ -34,7 +34,7 @@ func Size[T any](usual, long T) T {
 	return usual
 }
 
-// Seeds are the first seed and the number of random histories: from 1 on, or the one that [SeedVariable] names.
+// Seeds returns the first seed and the number of random histories: starting at 1, or only the one in [SeedVariable].
 func Seeds(tb testing.TB, usual, long uint64) (first, n uint64) {
 	tb.Helper()
 	text := os.Getenv(SeedVariable) //nolint:forbidigo // a person asks for it

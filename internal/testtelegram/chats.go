@@ -15,7 +15,7 @@ type chatState struct {
 	id       int64
 	kind     string // private, group, supergroup
 	title    string
-	topics   map[int]bool // nil = no forum
+	topics   map[int]bool // nil means not a forum
 	blocked  bool
 	gone     bool
 	moved    int64 // the supergroup that it became
@@ -25,18 +25,18 @@ type chatState struct {
 	noReact  bool
 }
 
-// Message is one message of the bot, as people see it.
+// Message is one message of the bot, as displayed.
 type Message struct {
 	ID, Thread int
-	// Text is what people read, HTML how it was sent ("" = plain).
+	// Text is the displayed text, HTML the source ("" if plain).
 	Text, HTML string
-	// File is what was uploaded instead of a text; nil = none.
+	// File is what was uploaded instead of text; nil if none.
 	File     *File
 	Entities []Entity
 	ReplyTo  int
 	Buttons  [][]Button
 	SentAt   time.Time
-	// Edits are the texts before the current one.
+	// Edits are the earlier texts of the message.
 	Edits []string
 }
 
@@ -98,7 +98,7 @@ func (s *Server) CloseTopic(id int64, topic int) {
 	s.change(id, func(r *chatState) { delete(r.topics, topic) })
 }
 
-// Migrate makes a group become another one: what is sent to the old number is refused with the new one.
+// Migrate gives a group a new number: calls for the old number are refused with the new one.
 func (s *Server) Migrate(from, to int64) {
 	s.change(from, func(r *chatState) {
 		r.moved = to
@@ -106,7 +106,7 @@ func (s *Server) Migrate(from, to int64) {
 	})
 }
 
-// Messages are the bot's messages in a chat, oldest first.
+// Messages returns the bot's messages in a chat, oldest first.
 func (s *Server) Messages(chat int64) []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *Server) Messages(chat int64) []Message {
 	return out
 }
 
-// Texts are the bot's messages in a chat as people read them.
+// Texts returns the displayed text of the bot's messages in a chat.
 func (s *Server) Texts(chat int64) []string {
 	var out []string
 	for _, m := range s.Messages(chat) {
@@ -139,7 +139,7 @@ func (s *Server) Chats() []int64 {
 	return slices.SortedFunc(maps.Keys(s.chats), cmp.Compare)
 }
 
-// reach finds the chat of a call, or returns the answer that refuses the call. The mutex is held.
+// reach returns the chat of a call, or the answer that refuses the call. The mutex is held.
 func (s *Server) reach(chatID string) (*chatState, *answer) {
 	id, err := strconv.ParseInt(chatID, 10, 64)
 	if err != nil {
@@ -162,7 +162,7 @@ func (s *Server) reach(chatID string) (*chatState, *answer) {
 	return r, nil
 }
 
-// thread checks the topic of a call. General is not a thread that can be named.
+// thread checks the topic of a call. General cannot be named as a thread.
 func (r *chatState) thread(raw string) (int, *answer) {
 	if raw == "" {
 		return 0, nil

@@ -1,22 +1,22 @@
 // Package testtelegram is a strict Bot API server for tests: it behaves like Telegram where Telegram is strict, fails where a test
-// asks for a fault, and records every call.
+// requests a fault, and records every call.
 //
 // # What it is for
 //
 // A channel that talks to it uses the real protocol: form bodies, one answer envelope, long polling with offsets, updates that are
-// forgotten only when a higher offset confirms them, one poller at a time, files, webhooks. It refuses what Telegram would refuse, with
+// deleted only when a higher offset confirms them, one poller at a time, files, webhooks. It refuses what Telegram would refuse, with
 // the same status and description: texts over 4096 UTF-16 units after parsing, entities that do not parse, edits that change nothing,
 // unknown threads, blocked chats, groups that became supergroups.
 //
 // # Being stricter than Telegram
 //
 // Telegram accepts some calls that no correct client makes: unknown methods and parameters, tags nested against the rules, a call
-// inside of a retry_after window. The server records them as [Server.Violations]; a test fails on any.
+// within a retry_after window. The server records them as [Server.Violations]; a test fails on any.
 //
 // # Faults
 //
 // [Server.Break] queues faults for a method: refusals, 429 with a window, HTML from a proxy, garbage, cut and endless bodies, hanging,
-// reset connections, and a failure after the work was done. A fault is used once.
+// reset connections, and a failure after the call was executed. A fault is used once.
 //
 // # Time
 //

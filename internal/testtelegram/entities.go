@@ -11,10 +11,10 @@ import (
 // MaxText is the longest text of a message in UTF-16 units, counted after the entities were parsed.
 const MaxText = 4096
 
-// Units is the length of a text as Telegram counts it.
+// Units returns the length of a string as Telegram counts it.
 func Units(s string) int { return len(utf16.Encode([]rune(s))) }
 
-// Entity is a piece of a text with a style; Offset and Length are bytes of the text.
+// Entity is a piece of text with a style; Offset and Length are in bytes.
 type Entity struct {
 	Type           string
 	Offset, Length int
@@ -25,8 +25,8 @@ type Entity struct {
 // errParse is wrapped by every refusal of ParseHTML.
 var errParse = errors.New("can't parse entities")
 
-// ParseHTML reads Telegram's HTML: it returns the text that people see and its entities, or what Telegram would refuse. nested names
-// which entities stand inside of others against the rules, "" = none.
+// ParseHTML reads Telegram's HTML: it returns the displayed text and its entities, or the error with which Telegram would refuse it.
+// nested names the entities that are nested against the rules, "" if none.
 func ParseHTML(src string) (text string, entities []Entity, nested string, err error) {
 	p := htmlParser{}
 	for src != "" {
@@ -54,7 +54,7 @@ func ParseHTML(src string) (text string, entities []Entity, nested string, err e
 	return p.text.String(), p.done, p.nested, nil
 }
 
-// unescape knows the four names and the numbers that Telegram knows; everything else stays as it is.
+// unescape replaces the four named entities and the numbers that Telegram supports; everything else is unchanged.
 func unescape(s string) string {
 	if !strings.Contains(s, "&") {
 		return s
@@ -143,7 +143,7 @@ func (p *htmlParser) tag(tag string) error {
 	return nil
 }
 
-// checkNesting holds the documented rules: nothing but a quotation may be around code or a link's siblings of the same rank.
+// checkNesting checks the documented rules of nesting.
 func (p *htmlParser) checkNesting(e Entity) {
 	for _, outer := range p.stack {
 		hard := outer.Type == "code" || (outer.Type == "pre" && e.Type != "language")

@@ -8,49 +8,49 @@ import (
 	"time"
 )
 
-// Fault is one way in which a call goes wrong. Exactly one of the fields that choose a way is set.
+// Fault is one way in which a call fails. Exactly one of the fields that choose a way is set.
 type Fault struct {
-	// After: the work is done before the call fails, as when an answer is lost on its way.
+	// After means that the call is executed before it fails, as when an answer is lost.
 	After bool
-	// Code with Description is a refusal in Telegram's envelope.
+	// Code and Description are a refusal in Telegram's envelope.
 	Code        int
 	Description string
-	// RetryAfter makes a 429 with a window in seconds; the window holds for the call's chat.
+	// RetryAfter makes a 429 with a window in seconds; the window applies to the call's chat.
 	RetryAfter int
-	// HTML is the page of a proxy with this status.
+	// HTML is the status of a page from a proxy.
 	HTML int
-	// Garbage is a body that is no JSON, with status 200.
+	// Garbage sends a body that is not JSON, with status 200.
 	Garbage bool
 	// Cut ends the body in the middle; Huge is the length of a body of spaces in bytes.
 	Cut  bool
 	Huge int
 	// Hang keeps the call until the caller gives up. Reset closes the connection without an answer.
 	Hang, Reset bool
-	// Delay holds the call for a while; afterwards it goes on as if nothing had been.
+	// Delay delays the call, which then continues normally.
 	Delay time.Duration
 }
 
-// Refuse is a refusal with a code and a description.
+// Refuse returns a refusal with a code and a description.
 func Refuse(code int, description string) Fault { return Fault{Code: code, Description: description} }
 
-// Flood is a 429 that asks to wait for some seconds.
+// Flood returns a 429 that asks to wait for some seconds.
 func Flood(seconds int) Fault { return Fault{RetryAfter: seconds} }
 
-// Break queues faults for a method, to be used one by one by its next calls; "*" matches every method that has none of its own.
+// Break queues faults for a method, to be used one by one by its next calls; "*" matches every method without queued faults.
 func (s *Server) Break(method string, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults[method] = append(s.faults[method], faults...)
 }
 
-// Mend forgets the faults that were not used.
+// Mend removes the faults that were not used.
 func (s *Server) Mend() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = map[string][]Fault{}
 }
 
-// Faults is how many are left for a method.
+// Faults returns how many faults are left for a method.
 func (s *Server) Faults(method string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Server) BreakAlways(f Fault) {
 	s.faults["*"] = list
 }
 
-// takeFault is the next fault for a call. The mutex is held.
+// takeFault returns the next fault for a call. The mutex is held.
 func (s *Server) takeFault(method string) (Fault, bool) {
 	for _, name := range []string{method, "*"} {
 		if list := s.faults[name]; len(list) > 0 {
@@ -80,7 +80,7 @@ func (s *Server) takeFault(method string) (Fault, bool) {
 	return Fault{}, false
 }
 
-// fail answers a call in the way of its fault.
+// fail answers a call according to its fault.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, index int, f Fault) {
 	switch {
 	case f.Delay > 0:

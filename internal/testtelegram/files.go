@@ -66,7 +66,7 @@ func pathID(path string) string {
 
 type webhook struct{ url, secret string }
 
-// Webhook is the address and the secret that the bot set.
+// Webhook returns the address and the secret that the bot set.
 func (s *Server) Webhook() (address, secret string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 // Marker is in the secret half of the token of every bot of the tests, and nowhere else.
 const Marker = "-Token-canary-"
 
-// Leak looks for [Marker] in everything that the tests of a package write, log and print, until the last of them has ended. The zero value works;
-// it is safe for concurrent use. It does not see what the runtime prints about an unrecovered panic: the process has ended by then.
+// Leak searches for [Marker] in everything that the tests of a package write, log and print, until the last of them has ended. The zero value works;
+// it is safe for concurrent use. It does not see the runtime's output about an unrecovered panic: the process has ended by then.
 type Leak struct {
 	mu    sync.Mutex
 	seen  int64
 	found []string
 }
 
-// Through passes on to w what is written, and remembers the place when the marker is in it.
+// Through returns a writer to w that records the place if the marker is written.
 func (l *Leak) Through(place string, w io.Writer) io.Writer {
 	return &leakWriter{leak: l, place: place, w: w}
 }
@@ -55,7 +55,7 @@ func (l *Leak) look(place string, text []byte, fresh int) {
 	}
 }
 
-// Streams makes the standard output and error of this process go through the search; restore ends that and waits until everything was read.
+// Streams redirects the standard output and error of this process through the search; restore ends that and waits until everything was read.
 func (l *Leak) Streams() (restore func(), err error) {
 	var undo []func()
 	restore = func() {
@@ -91,7 +91,7 @@ func (l *Leak) Streams() (restore func(), err error) {
 	return restore, nil
 }
 
-// Verdict is an error when the marker was seen, or when there was nothing to look at.
+// Verdict returns an error if the marker was seen, or if nothing was searched.
 func (l *Leak) Verdict() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// parameters are what the methods that this server knows may be called with.
+// parameters returns the allowed parameters of a method that this server supports.
 func parameters(method string) ([]string, bool) {
 	known := map[string][]string{
 		"getMe":                  {},
@@ -39,7 +39,7 @@ func parameters(method string) ([]string, bool) {
 	return list, ok
 }
 
-// perform does what a method does.
+// perform executes a method.
 func (s *Server) perform(ctx context.Context, method string, p url.Values, file *File) answer {
 	s.mu.Lock()
 	allowed, known := parameters(method)
@@ -68,7 +68,7 @@ func (s *Server) perform(ctx context.Context, method string, p url.Values, file 
 	return botAPI{s}.call(method, p, file)
 }
 
-// botAPI are the methods of the Bot API. The mutex is held while one is called.
+// botAPI has the methods of the Bot API. The mutex is held while one is called.
 type botAPI struct{ *Server }
 
 func (s botAPI) call(method string, p url.Values, file *File) answer {

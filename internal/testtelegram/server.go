@@ -16,19 +16,19 @@ import (
 
 // Config of a [Server]. The zero value works.
 type Config struct {
-	// Token of the bot; "" = one of the right shape.
+	// Token of the bot; "" means one in the right form.
 	Token string
-	// Username of the bot without @; "" = lane_bot.
+	// Username of the bot without @; "" means lane_bot.
 	Username string
-	// Drafts: the server knows sendMessageDraft. Without it the method is not found, as on an older server.
+	// Drafts enables sendMessageDraft. Otherwise the method is not found, as on an older server.
 	Drafts bool
-	// Hurry bounds how long getUpdates waits, whatever timeout is asked for; 0 = the timeout is obeyed.
+	// Hurry bounds how long getUpdates waits, whatever timeout is requested; 0 means that the timeout applies.
 	Hurry time.Duration
-	// Forgetful: an offset confirms nothing, so the same updates are returned for ever.
+	// Forgetful means that an offset confirms nothing, so the same updates are always returned.
 	Forgetful bool
 }
 
-// defaultToken has the shape of a real token.
+// defaultToken has the form of a real token.
 const defaultToken = "123456789:TEST-Token-canary-0123456789abcdefghi"
 
 // Server is one bot's view of Telegram. It is safe for concurrent use.
@@ -46,7 +46,7 @@ type Server struct {
 	poll       *poll // the getUpdates that waits
 	calls      []Call
 	faults     map[string][]Fault
-	windows    map[int64]window // by chat; 0 = every chat
+	windows    map[int64]window // by chat; 0 means every chat
 	violations []string
 	commands   string // JSON as it was set
 	webhook    webhook
@@ -63,14 +63,14 @@ type poll struct{ terminated chan struct{} }
 type Call struct {
 	Method string
 	Params url.Values
-	// File is what the call uploaded; nil = nothing.
+	// File is what the call uploaded; nil if nothing.
 	File *File
 	At   time.Time
-	// Code is the status of the answer, 0 while there is none (hanging, reset).
+	// Code is the status of the answer, 0 without one (hanging, reset).
 	Code int
 }
 
-// Chat is the chat_id of the call, 0 without one.
+// Chat returns the chat_id of the call, 0 without one.
 func (c Call) Chat() int64 {
 	id, err := strconv.ParseInt(c.Params.Get("chat_id"), 10, 64)
 	if err != nil {
@@ -98,13 +98,13 @@ func New(cfg Config) *Server {
 	}
 }
 
-// Token is the bot's token.
+// Token returns the bot's token.
 func (s *Server) Token() string { return s.cfg.Token }
 
-// BotID is the number before the colon of the token.
+// BotID returns the number before the colon of the token.
 func (s *Server) BotID() int64 { return s.bot }
 
-// Username is the bot's name without @.
+// Username returns the bot's name without @.
 func (s *Server) Username() string { return s.cfg.Username }
 
 // touch wakes the callers that wait in Await. The mutex is held.
@@ -113,7 +113,7 @@ func (s *Server) touch() {
 	s.changed = make(chan struct{})
 }
 
-// Await blocks until ok is true or ctx is over. ok is called again after every change; it may call the server.
+// Await blocks until ok is true or ctx is done. ok is called again after every change; it may call the server.
 func (s *Server) Await(ctx context.Context, ok func() bool) error {
 	for {
 		s.mu.Lock()
@@ -130,7 +130,7 @@ func (s *Server) Await(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// Calls lists the calls of a method in order of arrival; "" = all.
+// Calls lists the calls of a method in order of arrival; "" means all.
 func (s *Server) Calls(method string) []Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,14 +143,14 @@ func (s *Server) Calls(method string) []Call {
 	return out
 }
 
-// Violations are the things that Telegram forgives and a good client does not do.
+// Violations returns the calls that Telegram accepts and a correct client does not make.
 func (s *Server) Violations() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.violations)
 }
 
-// violate records one. The mutex is held.
+// violate records a violation. The mutex is held.
 func (s *Server) violate(format string, args ...any) {
 	s.violations = append(s.violations, fmt.Sprintf(format, args...))
 }
@@ -171,7 +171,7 @@ func badRequest(description string) answer {
 	return refuse(http.StatusBadRequest, "Bad Request: "+description)
 }
 
-// ServeHTTP is the Bot API: /bot<token>/<method> and /file/bot<token>/<path>.
+// ServeHTTP serves the Bot API: /bot<token>/<method> and /file/bot<token>/<path>.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, "/")
 	file, isFile := strings.CutPrefix(path, "file/")
@@ -229,17 +229,17 @@ func (s *Server) arrive(method string, form url.Values, file *File) (index int, 
 	return len(s.calls) - 1, f, broken
 }
 
-// window is the time in which a refused chat takes no calls.
+// window is the time in which a refused chat accepts no calls.
 type window struct {
 	method      string    // of the call that was refused
 	from, until time.Time // from is when calls of other methods are refused, too
 }
 
-// inFlight is how old a refusal is at most when a call of another method arrives that was sent before its caller could know of it.
+// inFlight is the largest age of a refusal for which a call of another method may have been sent before its caller received the refusal.
 const inFlight = 100 * time.Millisecond
 
-// checkWindow records a call inside the retry_after window of its chat as a violation. A call of another method just after the refusal was made beside
-// the refused one. The mutex is held.
+// checkWindow records a call inside the retry_after window of its chat as a violation. A call of another method just after the refusal was sent
+// concurrently with the refused one. The mutex is held.
 func (s *Server) checkWindow(c Call) {
 	for _, chat := range []int64{0, c.Chat()} {
 		w := s.windows[chat]

@@ -232,7 +232,7 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// TestOverSockets: the same server behind a real listener.
+// TestOverSockets: the same server with a real listener.
 func TestOverSockets(t *testing.T) {
 	t.Parallel()
 	srv := testtelegram.New(testtelegram.Config{})
@@ -269,13 +269,12 @@ func TestOverSockets(t *testing.T) {
 	rt.(*http.Transport).CloseIdleConnections()
 }
 
-// TestUploads: forms are read as Telegram reads them, and what is no upload is refused or a violation.
 // formPart is a part of a form whose boundary is x.
 func formPart(header, content string) string {
 	return "--x\r\nContent-Disposition: form-data; " + header + "\r\n\r\n" + content + "\r\n"
 }
 
-// upload is one form and what becomes of it.
+// upload is one form and its expected result.
 type upload struct {
 	method, form string
 	status       int
@@ -283,6 +282,7 @@ type upload struct {
 	violations   int
 }
 
+// TestUploads checks that forms are read as Telegram reads them, and that every other body is refused or a violation.
 func TestUploads(t *testing.T) {
 	t.Parallel()
 	chat := formPart(`name="chat_id"`, "7")
@@ -324,7 +324,7 @@ func TestLargeUploads(t *testing.T) {
 	}
 }
 
-// check sends the form, with its end or without.
+// check sends the form, with or without its end.
 func (tt upload) check(t *testing.T, whole bool) {
 	t.Helper()
 	srv := testtelegram.New(testtelegram.Config{})

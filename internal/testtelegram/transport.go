@@ -10,7 +10,7 @@ import (
 )
 
 // Transport calls the server in the goroutine of the caller. A connection that the server resets is an error, a body that it cuts ends
-// unexpectedly, and a caller whose context is over gets its error.
+// unexpectedly, and a caller whose context is done gets its error.
 func (s *Server) Transport() http.RoundTripper { return direct{s} }
 
 type direct struct{ h http.Handler }
@@ -79,7 +79,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.body.Write(p)
 }
 
-// cut is the end of a body that broke off.
+// cut is the end of a body that was cut off.
 type cut struct{}
 
 func (cut) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

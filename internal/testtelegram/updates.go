@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// getUpdates is long polling: an offset confirms what is before it, the oldest updates from there on are returned, and with none the
-// call waits. A second call ends the first one with 409.
+// getUpdates implements long polling: an offset confirms the updates before it, the oldest updates from there on are returned, and
+// without any the call waits. A second call ends the first one with 409.
 func (s *Server) getUpdates(ctx context.Context, p url.Values) answer {
 	number := func(name string, fallback int) int {
 		n, err := strconv.Atoi(p.Get(name))
@@ -49,7 +49,7 @@ func (s *Server) getUpdates(ctx context.Context, p url.Values) answer {
 	return a
 }
 
-// confirm forgets the updates before an offset. An offset beyond everything that waits, as after the numbers began anew, confirms
+// confirm removes the updates before an offset. An offset beyond all waiting updates, as after a restart of the numbers, confirms
 // nothing. The mutex is held.
 func (s *Server) confirm(offset int) {
 	known := slices.ContainsFunc(s.updates, func(u update) bool { return u.id >= offset-1 }) || slices.Contains(s.confirmed, offset-1)
@@ -90,14 +90,14 @@ func (s *Server) waitUpdates(ctx context.Context, mine *poll, limit int, timeout
 	}
 }
 
-// Polling reports whether a getUpdates waits for something to happen.
+// Polling reports whether a getUpdates is waiting.
 func (s *Server) Polling() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.poll != nil
 }
 
-// OtherPoller is a second program that polls with the same token: it ends a call that waits now.
+// OtherPoller acts as a second program that polls with the same token: it ends a waiting call.
 func (s *Server) OtherPoller() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *Server) Push(u map[string]any) int {
 	return id
 }
 
-// PushRaw queues text as an update; it may be anything that is JSON.
+// PushRaw queues raw JSON as an update.
 func (s *Server) PushRaw(id int, raw string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *Server) PushRaw(id int, raw string) {
 	s.touch()
 }
 
-// Replay queues an update again that may have been confirmed, as a server does that lost its place.
+// Replay queues an update again that may have been confirmed, as a server that lost its state does.
 func (s *Server) Replay(u map[string]any) {
 	raw, err := json.Marshal(u)
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *Server) Replay(u map[string]any) {
 	s.PushRaw(id, string(raw))
 }
 
-// Pending are the numbers of the updates that no offset has confirmed, in order.
+// Pending returns the numbers of the updates that no offset has confirmed, in order.
 func (s *Server) Pending() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,14 +156,14 @@ func (s *Server) Pending() []int {
 	return out
 }
 
-// Confirmed are the updates that the bot has confirmed, in order.
+// Confirmed returns the updates that the bot has confirmed, in order.
 func (s *Server) Confirmed() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.confirmed)
 }
 
-// Message makes the update of one message that a person sends to a chat; more changes the message before it is used.
+// Message makes the update for a message of a person in a chat; more changes the message first.
 func (s *Server) Message(chat, user int64, text string, more ...func(map[string]any)) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +200,7 @@ func With(name string, value any) func(map[string]any) {
 	return func(m map[string]any) { m[name] = value }
 }
 
-// Mentioning marks a mention at the begin of the text: an entity of so many UTF-16 units.
+// Mentioning marks a mention at the beginning of the text: an entity with a length in UTF-16 units.
 func Mentioning(units int) func(map[string]any) {
 	return With("entities", []any{map[string]any{"type": "mention", "offset": 0, "length": units}})
 }

@@ -17,7 +17,7 @@ const (
 	MaxPhoto  = 10 << 20
 )
 
-// File is what a bot has uploaded.
+// File is a file that a bot has uploaded.
 type File struct {
 	// Method that sent it, and the form's description of the file.
 	Method, Name, Type string
@@ -26,15 +26,15 @@ type File struct {
 	field string
 }
 
-// uploads are the methods that take a file, with the field that has it.
+// uploads returns the methods that take a file, each with the field of the file.
 func uploads() map[string]string {
 	return map[string]string{"sendPhoto": "photo", "sendDocument": "document", "sendVoice": "voice"}
 }
 
-// errForm: a body does not match its header.
+// errForm means that a body does not match its header.
 var errForm = errors.New("the form cannot be read")
 
-// readForm reads the parameters of a call, and its file where it has one.
+// readForm reads the parameters of a call, and its file if it has one.
 func readForm(r *http.Request, method string) (url.Values, *File, error) {
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 		form, err := readJSON(r)
@@ -78,7 +78,7 @@ func readForm(r *http.Request, method string) (url.Values, *File, error) {
 	return form, file, nil
 }
 
-// disposition reads the header of a part as Telegram does: a semicolon ends a value also inside of quotes, nothing is unescaped, and a part without a
+// disposition reads the header of a part as Telegram does: a semicolon ends a value even within quotes, nothing is unescaped, and a part without a
 // plain filename is a parameter.
 func disposition(header string) (field, name string, isFile bool) {
 	for i, piece := range strings.Split(header, ";") {
@@ -98,7 +98,7 @@ func disposition(header string) (field, name string, isFile bool) {
 	return field, name, isFile
 }
 
-// sendFile is a message with a file. The mutex is held.
+// sendFile sends a message with a file. The mutex is held.
 func (s botAPI) sendFile(method string, p url.Values, file *File) answer {
 	r, refused := s.reach(p.Get("chat_id"))
 	if refused != nil {
@@ -126,7 +126,7 @@ func (s botAPI) sendFile(method string, p url.Values, file *File) answer {
 	return ok(s.messageJSON(r, m))
 }
 
-// readJSON reads the parameters of a JSON body: strings as they are, everything else as its JSON text.
+// readJSON reads the parameters of a JSON body: strings unchanged, everything else as JSON.
 func readJSON(r *http.Request) (url.Values, error) {
 	var body map[string]json.RawMessage
 	if err := json.NewDecoder(io.LimitReader(r.Body, MaxUpload)).Decode(&body); err != nil {

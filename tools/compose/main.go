@@ -1,5 +1,5 @@
-// Command compose checks Compose files as docker compose does before it starts anything: the schema of the specification, merged and interpolated values, and that
-// networks, volumes and services that are named exist. All profiles are active, and no variable is set.
+// Command compose checks Compose files as docker compose does before it starts anything: the schema of the specification, merged and interpolated
+// values, and the existence of all named networks, volumes and services. All profiles are active, and no variable is set.
 package main
 
 import (
