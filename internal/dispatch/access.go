@@ -11,12 +11,12 @@ import (
 // access decides which sessions a caller may use and change.
 type access struct{ *parts }
 
-// notTheirs is the refusal of a session of another principal; it reads as if there were none.
+// notTheirs returns the error for a session of another principal. It is the same as for a session that does not exist.
 func notTheirs(key chat.SessionKey) error {
 	return chat.Errorf(chat.CodeSessionNotFound, "session not found: %s", key).With("key", key.String())
 }
 
-// notMade refuses, without asking the store, to make a session whose key is made of the identity of another principal.
+// notMade refuses, without a query, to create a session whose key contains the identity of another principal.
 func notMade(key chat.SessionKey, by chat.Caller) error {
 	if by.Own && key.RightOf(by.Principal) == chat.RightNone {
 		return notTheirs(key)
@@ -24,7 +24,7 @@ func notMade(key chat.SessionKey, by chat.Caller) error {
 	return nil
 }
 
-// mayUse refuses a session that is not the principal's, see [chat.SessionKey.UsableBy].
+// mayUse returns an error for a session that the principal may not use, see [chat.SessionKey.UsableBy].
 func (a *access) mayUse(ctx context.Context, key chat.SessionKey, principal string) error {
 	s, err := a.store.Session(ctx, key, "")
 	absent := errors.Is(err, chat.ErrSessionNotFound)
@@ -37,7 +37,7 @@ func (a *access) mayUse(ctx context.Context, key chat.SessionKey, principal stri
 	return nil
 }
 
-// mayChange refuses to change a session as a whole to a caller who may not, see [chat.Caller.MayChange].
+// mayChange returns an error for a caller who may not change the whole session, see [chat.Caller.MayChange].
 func (a *access) mayChange(ctx context.Context, key chat.SessionKey, by chat.Caller) error {
 	s, err := a.store.Session(ctx, key, "")
 	absent := errors.Is(err, chat.ErrSessionNotFound)
@@ -62,14 +62,14 @@ func (a *access) accept(ctx context.Context, p store.AcceptParams) (store.Accept
 	return acc, err
 }
 
-// correctOwner gives a session to the principal that its key is made for, when another one had made it before: an operator, who sees it all the same,
-// or a principal that took the name first and gets no event of it from here on.
+// correctOwner transfers a session to the principal in its key when another one created it earlier. That was an operator, who still sees
+// it, or a principal that used the name first, which receives no further events of it.
 func (a *access) correctOwner(ctx context.Context, m chat.Message, acc *store.Accepted) {
 	was := acc.Principal
 	if was == m.Principal || m.Session.RightOf(m.Principal) != chat.RightMine || m.Session.RightOf(was) == chat.RightMine {
 		return
 	}
-	acc.Principal = m.Principal // also when the write fails: the events of this message are not for the other one
+	acc.Principal = m.Principal // even when the write fails: the other principal must not receive the events of this message
 	err := a.store.GiveSession(ctx, m.Session, was, m.Principal)
 	if err != nil {
 		a.log.ErrorContext(ctx, "a session is owned by another principal than the one in its key, until the next message",

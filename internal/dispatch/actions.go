@@ -12,7 +12,7 @@ import (
 	"laneway/internal/store"
 )
 
-// actions is what commands may do.
+// actions implements [command.Actions].
 type actions struct{ d *Dispatcher }
 
 var _ command.Actions = actions{}
@@ -27,17 +27,17 @@ func (a actions) stop(ctx context.Context, c command.Call, scope store.StopScope
 	return command.StopReport{Running: len(m.running), Waiting: len(m.waiting)}, err
 }
 
-// StopOne is /stop.
+// StopOne implements /stop.
 func (a actions) StopOne(ctx context.Context, c command.Call) (command.StopReport, error) {
 	return a.stop(ctx, c, store.StopOne)
 }
 
-// StopAll is /stopall.
+// StopAll implements /stopall.
 func (a actions) StopAll(ctx context.Context, c command.Call) (command.StopReport, error) {
 	return a.stop(ctx, c, store.StopAll)
 }
 
-// NewSession is /new.
+// NewSession implements /new.
 func (a actions) NewSession(ctx context.Context, c command.Call) error {
 	_, err := a.d.Reset(ctx, c.Session, callerOf(c), onceOf(c))
 	if chat.CodeOf(err) == chat.CodeForbidden {
@@ -46,7 +46,7 @@ func (a actions) NewSession(ctx context.Context, c command.Call) error {
 	return err
 }
 
-// Queue is /queue.
+// Queue implements /queue.
 func (a actions) Queue(ctx context.Context, c command.Call) (command.QueueReport, error) {
 	s := a.d.queue.settings(chat.Message{Session: c.Session, Channel: c.Channel}, "")
 	r := command.QueueReport{Mode: s.mode(), Cap: s.Cap, Lane: "main"}
@@ -64,12 +64,12 @@ func (a actions) Queue(ctx context.Context, c command.Call) (command.QueueReport
 	return r, nil
 }
 
-// SetMode is /queue MODE.
+// SetMode implements /queue MODE.
 func (a actions) SetMode(ctx context.Context, c command.Call, mode chat.QueueMode) error {
 	return a.d.store.SetSession(ctx, c.Session, c.Principal, store.SessionSettings{Mode: &mode})
 }
 
-// ClearQueue is /queue clear.
+// ClearQueue implements /queue clear.
 func (a actions) ClearQueue(ctx context.Context, c command.Call) (int, error) {
 	cleared := 0
 	for after := int64(0); ; {
@@ -85,12 +85,12 @@ func (a actions) ClearQueue(ctx context.Context, c command.Call) (int, error) {
 	}
 }
 
-// SetModel is /model NAME.
+// SetModel implements /model NAME.
 func (a actions) SetModel(ctx context.Context, c command.Call, model string) error {
 	return a.note(ctx, c, noteModel, model)
 }
 
-// Dirs is /dir.
+// Dirs implements /dir.
 func (a actions) Dirs(ctx context.Context, c command.Call) (all []string, chosen string, err error) {
 	all = a.d.agents[c.Session.Agent].Dirs
 	if len(all) == 0 {
@@ -106,7 +106,7 @@ func (a actions) Dirs(ctx context.Context, c command.Call) (all []string, chosen
 	return all, chosen, err
 }
 
-// SetDir is /dir NUMBER.
+// SetDir implements /dir NUMBER.
 func (a actions) SetDir(ctx context.Context, c command.Call, dir string) error {
 	return a.note(ctx, c, noteDir, dir)
 }
@@ -115,25 +115,25 @@ func (a actions) note(ctx context.Context, c command.Call, name, value string) e
 	return a.d.store.SetSession(ctx, c.Session, c.Principal, store.SessionSettings{Notes: map[string]string{name: value}})
 }
 
-// AnswerQuestion is /allow, /deny and /answer.
+// AnswerQuestion implements /allow, /deny and /answer.
 func (a actions) AnswerQuestion(ctx context.Context, c command.Call, answer command.QuestionAnswer) (string, error) {
 	return a.d.questions.answer(ctx, c.Principal, answer)
 }
 
-// Approvals is /approvals.
+// Approvals implements /approvals.
 func (a actions) Approvals(ctx context.Context, c command.Call) ([]chat.Approval, error) {
 	return a.d.store.Approvals(ctx, c.Principal, c.Session)
 }
 
-// RevokeApprovals is /approvals revoke.
+// RevokeApprovals implements /approvals revoke.
 func (a actions) RevokeApprovals(ctx context.Context, c command.Call, id string) (int, error) {
 	return a.d.store.Revoke(ctx, c.Principal, c.Session, id)
 }
 
-// Agents is /agent.
+// Agents implements /agent.
 func (a actions) Agents() []agent.Info { return a.d.Agents() }
 
-// Overview is /status.
+// Overview implements /status.
 func (a actions) Overview(ctx context.Context, c command.Call) (command.Overview, error) {
 	st := a.d.Status(ctx)
 	ag, ours := a.d.agents[c.Session.Agent]

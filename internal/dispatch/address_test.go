@@ -9,7 +9,7 @@ import (
 	"laneway/internal/store"
 )
 
-// TestAReplyToTheChatOfASessionNamesTheAccount sends messages as chat.send with deliver and hooks do: the key of a session names its chat, but not the account.
+// The messages have the form of chat.send with deliver and of hooks: the key of a session names its chat, but not the account.
 func TestAReplyToTheChatOfASessionNamesTheAccount(t *testing.T) {
 	deliver := func(t *testing.T, h *harness, session string) (chat.Message, error) {
 		m := h.msg(session, "hello")

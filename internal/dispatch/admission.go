@@ -12,8 +12,8 @@ import (
 	"laneway/internal/store"
 )
 
-// admission bounds what one credential may leave waiting and may name, and what is stored while a disk is nearly full. What is on its way from the
-// check to the scheduler counts as waiting, so that calls at the same moment do not all take the last place.
+// admission limits the waiting messages and named sessions of one credential, and refuses messages while a disk is nearly full. A message
+// between the check and the scheduler counts as waiting, so that concurrent calls do not all take the last place.
 type admission struct {
 	*parts
 
@@ -22,8 +22,9 @@ type admission struct {
 	coming  map[string]int // by principal, between the check and the scheduler
 }
 
-// admitMessage refuses a message that may not be stored now: the disk is nearly full, or by, the caller of the gateway, has too many messages waiting or
-// too many sessions. by nil = it comes from a channel, which has bounds of its own. done is called when the message is accepted, or refused after all.
+// admitMessage refuses a message that may not be stored now: the disk is nearly full, or by, the caller of the gateway, has too many
+// waiting messages or sessions. by is nil for a message of a channel, which has its own limits. Call done when the message was accepted or
+// refused.
 func (a *admission) admitMessage(ctx context.Context, m chat.Message, by *chat.Caller) (done func(created bool), err error) {
 	if err := a.diskFault(); err != nil {
 		return nil, err
@@ -32,7 +33,7 @@ func (a *admission) admitMessage(ctx context.Context, m chat.Message, by *chat.C
 	if by != nil {
 		leave, err = a.admit(by.Principal, by.Own, 1)
 		if err != nil && a.accepted(ctx, m) {
-			return func(bool) {}, nil // nothing new will wait: it ends at the message that is there
+			return func(bool) {}, nil // nothing new will wait: the call returns the existing message
 		}
 		if err != nil {
 			return nil, err
@@ -59,7 +60,7 @@ func (a *admission) accepted(ctx context.Context, m chat.Message) bool {
 	return err == nil
 }
 
-// waitLimit is how many messages of a principal may wait in this process; 0 = no bound.
+// waitLimit returns how many messages of a principal may wait in this process; 0 = no limit.
 func (a *admission) waitLimit(principal string, own bool) int {
 	if own || a.bounded(principal) {
 		return a.cfg.OwnWaiting
@@ -67,8 +68,9 @@ func (a *admission) waitLimit(principal string, own bool) int {
 	return a.cfg.CallerWaiting
 }
 
-// admit takes places for n more messages of a caller, or refuses them. The places are given back with leave once the scheduler has the messages.
-// Turns that may not start yet are not refused but wait; only the waiting is bounded. More messages than may wait at all are admitted when nothing waits.
+// admit reserves places for n more messages of a caller, or refuses them. Release them with leave once the scheduler has the messages. The
+// limit of concurrent turns does not refuse messages; only waiting messages are limited. More messages than the limit are admitted when no
+// message waits.
 func (a *admission) admit(principal string, own bool, n int) (leave func(), err error) {
 	limit := a.waitLimit(principal, own)
 	if limit == 0 {
@@ -95,7 +97,7 @@ func (a *admission) leave(principal string, n int) {
 	}
 }
 
-// tooManyWaiting is the refusal of a message whose sender has as many waiting as may wait.
+// tooManyWaiting returns the error for a message whose sender has reached the limit of waiting messages.
 func tooManyWaiting(limit int) error {
 	return &chat.Error{
 		Code: chat.CodeRateLimited, Retryable: true, RetryAfter: time.Second, Details: map[string]any{"limit": limit},
@@ -103,8 +105,8 @@ func tooManyWaiting(limit int) error {
 	}
 }
 
-// restrain keeps a message of a caller that sees its own only within what such a caller may use: the lane main, and no more time than the agent's.
-// Nothing is refused, because clients send both without being asked to.
+// restrain limits a message of a caller that sees only its own data: to the lane main, and to the timeout of the agent. It refuses nothing,
+// because clients send both by default.
 func (a *admission) restrain(m *chat.Message) {
 	m.Lane = scheduler.LaneMain
 	limit := turnTime(a.agents[m.Session.Agent])
@@ -113,11 +115,11 @@ func (a *admission) restrain(m *chat.Message) {
 	}
 }
 
-// diskRetry is when a sender may try again after a disk had too little free space.
+// diskRetry is the retry delay for senders while a disk has too little free space.
 const diskRetry = 10 * time.Second
 
-// diskFault refuses new messages while a disk has too little free space, as if the database were full already: what was accepted before needs
-// what is left. Channels keep such a message and offer it again.
+// diskFault refuses new messages while a disk has too little free space, as if the database were full: accepted work needs the remaining
+// space. Channels keep such a message and offer it again.
 func (a *admission) diskFault() error {
 	if a.cfg.Space == nil {
 		return nil
@@ -132,17 +134,18 @@ func (a *admission) diskFault() error {
 	}
 }
 
-// The age from which on a count of sessions is asked for again: what other processes made, and what was deleted, is known then.
+// The maximum age of a cached count of sessions. A new count includes what other processes made and what was deleted.
 const (
-	countFar  = 10 * time.Minute // less than half of the bound is used
+	countFar  = 10 * time.Minute // less than half of the limit is used
 	countNear = time.Minute
-	countFull = 5 * time.Second // nothing is left: a deletion frees a place
+	countFull = 5 * time.Second // the limit is reached: a deletion frees a place
 )
 
-// namings know about how many sessions each principal has named. They are exact for one process on its store, and a minute behind the others.
+// namings caches how many sessions each principal has named. A count is exact if this is the only process of its store; sessions of other
+// processes are included after at most countFar.
 type namings struct {
 	mu     sync.Mutex
-	counts map[string]naming // bounded: principals are credentials and hooks
+	counts map[string]naming // limited: principals are credentials and hooks
 }
 
 type naming struct {
@@ -150,7 +153,7 @@ type naming struct {
 	at time.Time
 }
 
-// recent returns the last count of a principal if it still counts.
+// recent returns the cached count of a principal, and whether it is recent enough.
 func (s *namings) recent(principal string, limit int) (naming, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,10 +187,10 @@ func (s *namings) made(principal string) {
 	}
 }
 
-// counts reports whether a session that a message makes counts for the bound of its caller: one that the caller has named, or a branch.
+// counts reports whether the session of a message counts towards the limit of its caller: a session that the caller named, or a branch.
 func counts(m *chat.Message) bool { return m.Session.Named() || m.Branch != nil }
 
-// mayName refuses to make one more session for a caller that has named as many as it may. Sessions that exist can be used.
+// mayName refuses to create a session for a caller that has reached its limit. Existing sessions can be used.
 func (a *admission) mayName(ctx context.Context, m *chat.Message, by chat.Caller) error {
 	limit := a.cfg.CallerSessions
 	if by.Own || a.bounded(by.Principal) {

@@ -31,7 +31,7 @@ func lab() chat.Caller {
 	return chat.Caller{Principal: "lab", Scopes: []string{"operator.write"}, Own: true}
 }
 
-// sendAs offers n messages of a caller to as many sessions, and returns how many were accepted and the last refusal.
+// sendAs sends n messages of a caller to n sessions, and returns how many were accepted and the last refusal.
 func (h *harness) sendAs(by chat.Caller, n int, text string, change ...func(*chat.Message)) (accepted int, refusal error) {
 	h.t.Helper()
 	for range n {
@@ -58,7 +58,7 @@ func (h *harness) active(lane string) int {
 	return -1
 }
 
-// A credential that sees its own only asked for another lane and for a day, and took all slots of both lanes for as long as it liked.
+// Before, a credential that sees only its own data could choose another lane and a timeout of a day, and occupy all slots of both lanes.
 func TestACallerThatSeesItsOwnTakesNoLaneForItself(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		began := time.Now()
@@ -80,7 +80,7 @@ func TestACallerThatSeesItsOwnTakesNoLaneForItself(t *testing.T) {
 	}, lanes(8), bounds(3, 100, 0))
 }
 
-// What is over the bound on turns waits; what is over the bound on waiting is refused, and another credential is not.
+// A message above the limit of turns waits. A message above the limit of waiting messages is refused, but not that of another credential.
 func TestWaitingMessagesOfACallerAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -111,7 +111,8 @@ func TestWaitingMessagesOfACallerAreBounded(t *testing.T) {
 	}
 }
 
-// After a restart the rows have the principals of the waiting messages, and the named tokens who sees its own only: both count as before.
+// After a restart, the principals of waiting messages come from their rows, and the named tokens show which of them see only their own
+// data. Both count as before.
 func TestMessagesTakenOverKeepTheirPrincipal(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := sqlitetest.Open(t, sqlite.Config{})
@@ -137,7 +138,7 @@ func TestMessagesTakenOverKeepTheirPrincipal(t *testing.T) {
 	})
 }
 
-// A slot of a job is never refused for the number of waiting messages; a run by hand is, as any other call.
+// A slot of a job is never refused for the number of waiting messages; a run by hand is refused like any other call.
 func TestSlotsOfJobsAreNeverRefused(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		by := lab()
@@ -164,7 +165,8 @@ func TestSlotsOfJobsAreNeverRefused(t *testing.T) {
 	}, lanes(4), bounds(1, 1, 0))
 }
 
-// Below the floor of free space a message is refused, from a caller as from a channel, and can be sent again; what was accepted before goes on.
+// Below the minimum of free space, a message from a caller or a channel is refused and can be sent again. Messages that were accepted
+// before are processed.
 func TestMessagesAreRefusedWhileTheDiskIsNearlyFull(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var low atomic.Bool
@@ -206,7 +208,8 @@ func TestMessagesAreRefusedWhileTheDiskIsNearlyFull(t *testing.T) {
 	})
 }
 
-// A caller may name so many sessions; those that exist, those that the gateway makes and those of others do not suffer from it.
+// The number of sessions that a caller may name is limited. Existing sessions, those that the gateway makes and those of other callers are
+// not affected.
 func TestNamedSessionsOfACallerAreBounded(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		for by, limit := range map[string]int{"lab": 3, "gateway": 5} {
@@ -242,7 +245,7 @@ func TestNamedSessionsOfACallerAreBounded(t *testing.T) {
 	}, bounds(10, 0, 0), func(c *dispatch.Config) { c.OwnSessions, c.CallerSessions = 3, 5 })
 }
 
-// TestBranchesCountAmongTheSessionsOfTheirCaller: a response that is continued again and again makes a session each time.
+// A response that is continued repeatedly makes a session each time.
 func TestBranchesCountAmongTheSessionsOfTheirCaller(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		home := chat.SessionKey{Agent: "main", Rest: "api:" + uuid.NewString()}
@@ -262,7 +265,7 @@ func TestBranchesCountAmongTheSessionsOfTheirCaller(t *testing.T) {
 	}, bounds(10, 0, 0), func(c *dispatch.Config) { c.OwnSessions = 3 })
 }
 
-// TestAConversationBranchesABoundedNumberOfTimes one after the other, and has all of its entries then.
+// A chain of branches has a maximum length. The last session has all entries of the conversation.
 func TestAConversationBranchesABoundedNumberOfTimes(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		home := chat.SessionKey{Agent: "main", Rest: "api:" + uuid.NewString()}
@@ -287,7 +290,8 @@ func TestAConversationBranchesABoundedNumberOfTimes(t *testing.T) {
 	})
 }
 
-// One backfill makes up to 1,000 runs; a credential that sees its own could have as many of them waiting as it liked, and its runs filled the lane for minutes.
+// One backfill makes up to 1,000 runs. Before, a credential that sees only its own data could have any number of them waiting, and its runs
+// filled the lane for minutes.
 func TestABackfillCountsAmongTheWaitingMessagesOfItsCaller(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		by := lab()

@@ -7,8 +7,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// TestARepeatedMessageIsAnsweredAtTheBoundOfItsSender repeats an accepted message, and offers one whose key stands for another, while as many messages of
-// the sender wait as may wait: the repetition ends at the message that is there, the other is refused as a reused key, and a new one by the bound.
+// While the sender has the maximum number of waiting messages, the test repeats an accepted message and sends one that reuses a key. The
+// repetition returns the existing message, the reused key is refused as such, and a new message is refused by the limit.
 func TestARepeatedMessageIsAnsweredAtTheBoundOfItsSender(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		messages := make([]chat.Message, 3)

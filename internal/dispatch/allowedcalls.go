@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// orphansEvery is how often allowed calls are looked for whose process has ended before it made them.
+	// orphansEvery is the interval of the search for allowed calls whose process ended before it made them.
 	orphansEvery = 5 * time.Second
 	orphansBatch = 20
 )
@@ -34,7 +34,7 @@ func (q *questions) Ask(ctx context.Context, p tool.Pending) error {
 	}, store.Question{Body: body})
 }
 
-// callID is the id of a message about a call: the same call sends it once.
+// callID is the id of a message about a call, so that a call sends the message once.
 func callID(what string, p tool.Pending) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("laneway:"+what+":"+p.Key)).String()
 }
@@ -62,8 +62,8 @@ func (q *questions) end(ctx context.Context, asked store.Question, p tool.Pendin
 	return nil
 }
 
-// report sends the person the result of a call, once, and records it. In this order a process that ends in between leaves a call that is reported again, not one
-// whose result the person never reads.
+// report sends the person the result of a call, once, and records it. With this order, a process that ends in between causes a repeated
+// report, which has the same id, instead of a lost one.
 func (q *questions) report(ctx context.Context, asked store.Question, p tool.Pending, result chat.ToolResult) error {
 	if err := q.send(ctx, callID("answer", p), p.Asked, p.Session, store.Outgoing{Text: shortened(result.Text)}); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (q *questions) report(ctx context.Context, asked store.Question, p tool.Pen
 	return q.end(ctx, asked, p, result)
 }
 
-// maxReported is how much of a result a person is sent, in bytes: it is one message of every network.
+// maxReported is how much of a result is sent to a person, in bytes. It fits into one message of every network.
 const maxReported = 2000
 
 func shortened(text string) string {
@@ -81,7 +81,7 @@ func shortened(text string) string {
 	return chat.Cut(text, maxReported) + fmt.Sprintf("\n[%d bytes in all]", len(text))
 }
 
-// note is the line of the call in the transcript, which later turns of the session read.
+// note adds the call to the transcript, for later turns of the session.
 func (q *questions) note(ctx context.Context, p tool.Pending, result chat.ToolResult) {
 	text := callNote(chat.ToolCall{Name: p.Tool, Args: p.Args}, &result)
 	_, err := q.store.AppendTranscript(ctx, p.Session, p.Asked.Principal, []chat.TranscriptEntry{{
@@ -92,7 +92,8 @@ func (q *questions) note(ctx context.Context, p tool.Pending, result chat.ToolRe
 	}
 }
 
-// run makes allowed calls of other servers, and those whose process has ended, until ctx is over. It waits for the calls that it has begun.
+// run makes allowed calls of other servers, including those of processes that have ended, until ctx is done. It waits for the calls that it
+// started.
 func (q *questions) run(ctx context.Context) {
 	var calls sync.WaitGroup
 	defer calls.Wait()

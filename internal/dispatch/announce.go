@@ -14,18 +14,18 @@ import (
 	"laneway/internal/tool"
 )
 
-// leftLimit is how many sub-turns one look for what a crash has left takes, stopLimit how many a stop finds below a session or a turn, and stopsAtOnce how many
-// it writes at the same time.
+// leftLimit is how many sub-turns one search for the remains of a crash returns. stopLimit is how many a stop finds below a session or a
+// turn, and stopsAtOnce how many of them it writes concurrently.
 const (
 	leftLimit   = 100
 	stopLimit   = 10_000
 	stopsAtOnce = 8
 )
 
-// taskSender is the sender of announcements; those that wait behind each other share a turn.
+// taskSender is the sender of announcements. Consecutive waiting announcements share a turn.
 const taskSender = "task"
 
-// MessageEnded is called when a message has its outcome: if it was a sub-turn for which no parent waits, its end is announced.
+// MessageEnded is called when a message has its outcome. If it was a sub-turn for which no parent waits, its result is announced.
 func (tr *trees) MessageEnded(m store.Waiting, end chat.RunEnd) {
 	task := m.Content.Options.Task
 	if task == nil || task.Parent == "" {
@@ -40,11 +40,11 @@ func (tr *trees) MessageEnded(m store.Waiting, end chat.RunEnd) {
 	tr.mu.Unlock()
 	select {
 	case tr.wake <- struct{}{}:
-	default: // the loop is going to look
+	default: // the loop was already woken
 	}
 }
 
-// announceEnded announces what has ended since it was called last, in the order of the ends.
+// announceEnded announces the sub-turns that ended since the last call, in the order of their ends.
 func (tr *trees) announceEnded(ctx context.Context) {
 	tr.mu.Lock()
 	list := tr.ended
@@ -55,7 +55,7 @@ func (tr *trees) announceEnded(ctx context.Context) {
 	}
 }
 
-// announce accepts the message that announces an end, once, and notes that. A sub-turn that was stopped needs none.
+// announce accepts the message that announces a result, once, and records that. A sub-turn that was stopped is not announced.
 func (tr *trees) announce(ctx context.Context, m store.Waiting, end chat.RunEnd) {
 	task := m.Content.Options.Task
 	if end.Outcome != chat.OutcomeStopped && end.Outcome != chat.OutcomeSuperseded {
@@ -70,7 +70,7 @@ func (tr *trees) announce(ctx context.Context, m store.Waiting, end chat.RunEnd)
 	}
 }
 
-// accept takes an announcement. It takes no place in the queue of its session.
+// accept accepts an announcement, which occupies no place in the queue of its session.
 func (tr *trees) accept(ctx context.Context, m chat.Message) error {
 	rules := tr.queue.settings(m, "")
 	var (
@@ -92,11 +92,11 @@ func (tr *trees) accept(ctx context.Context, m chat.Message) error {
 	return nil
 }
 
-// announcement is the message about the end of a sub-turn in the session of its parent. Its text comes from outside of that session, so it gives no right to
-// create or send; sub-turns of its turn count to the same tree.
+// announcement returns the message about the result of a sub-turn for the session of its parent. Its text comes from outside of that
+// session, so it grants no permission to create or send. Sub-turns of its turn belong to the same tree.
 func announcement(m store.Waiting, task chat.Task, end chat.RunEnd) chat.Message {
 	key, err := chat.ParseSessionKey(task.ParentSession, m.Session.Agent)
-	if err != nil { // it was made of a key
+	if err != nil { // it was made from a key
 		key = m.Session
 	}
 	text := fmt.Sprintf("The task %s (%q) has ended. Its answer:\n\n%s", m.MessageID, chat.Cut(chat.Printable(m.Content.Text), notedText), tool.Answer(end.Text))
@@ -116,7 +116,8 @@ func announcement(m store.Waiting, task chat.Task, end chat.RunEnd) chat.Message
 	}
 }
 
-// stopBelow writes the stop of the sub-turns of what a stop has met. It lists them after their parents are marked, and a marked parent starts none.
+// stopBelow stops the sub-turns of the turns that a stop affected. It lists them after their parents are marked, because a marked parent
+// starts no sub-turn.
 func (tr *trees) stopBelow(ctx context.Context, p store.StopParams, met store.Stopped) {
 	f := store.TaskFilter{Open: true, Limit: stopLimit}
 	for _, run := range met.Running {
@@ -133,7 +134,7 @@ func (tr *trees) stopBelow(ctx context.Context, p store.StopParams, met store.St
 	}
 }
 
-// stopListed stops sub-turns, and what is below each of them.
+// stopListed stops sub-turns and everything below them.
 func (tr *trees) stopListed(ctx context.Context, p store.StopParams, f store.TaskFilter) {
 	list, err := tr.store.Tasks(ctx, f)
 	if err != nil {
@@ -154,8 +155,8 @@ func (tr *trees) stopListed(ctx context.Context, p store.StopParams, f store.Tas
 	writes.Wait()
 }
 
-// stopLeft stops sub-turns below a session, which go on after the turns that do not wait for them: with StopAll all of them, else those of the tree with the
-// oldest one. visible restricts them to those of a principal. It returns what it stopped.
+// stopLeft stops sub-turns below a session whose parents have ended without waiting for them: with StopAll all of them, otherwise those in
+// the tree of the oldest one. visible restricts them to those of a principal. It returns what it stopped.
 func (tr *trees) stopLeft(ctx context.Context, p store.StopParams, visible string) (m stopped, err error) {
 	list, err := tr.store.Tasks(ctx, store.TaskFilter{RootSession: p.Session, Visible: visible, Open: true, Limit: stopLimit})
 	if err != nil || len(list) == 0 {
@@ -175,7 +176,8 @@ func (tr *trees) stopLeft(ctx context.Context, p store.StopParams, visible strin
 	return m, nil
 }
 
-// run announces the ends of sub-turns, and repairs what a crash has left, until ctx is over. What has ended until then it still announces.
+// run announces the results of sub-turns, and repairs the remains of a crash, until ctx is done. It still announces the results that are
+// known by then.
 func (tr *trees) run(ctx context.Context) {
 	every := 2 * cmp.Or(tr.cfg.Sweep, DefaultSweep)
 	t := time.NewTimer(every)
@@ -194,7 +196,7 @@ func (tr *trees) run(ctx context.Context) {
 	}
 }
 
-// repair stops sub-turns that have lost their parent, and announces ends that are not announced.
+// repair stops sub-turns that have lost their parent, and announces results that are not announced.
 func (tr *trees) repair(ctx context.Context) {
 	if _, err := tr.node.Alive(); err != nil || tr.node.Draining() {
 		return

@@ -8,9 +8,9 @@ import (
 	"laneway/internal/store"
 )
 
-// AppendReply delivers a reply into the transcript of a session and publishes it. The store keeps the reply's id with the entry, so that the same
-// reply is there once. It is published again, because an attempt that was interrupted may not have published it. A chat user's reply goes to
-// sessions of their own only.
+// AppendReply adds a reply to the transcript of a session and publishes it. The store keeps the reply's id with the entry, so that a
+// repeated reply is added once. It is published again, because an interrupted attempt may not have published it. A chat user's reply is
+// added only to their own sessions.
 func (d *Dispatcher) AppendReply(ctx context.Context, key chat.SessionKey, r chat.Reply) (seq int64, err error) {
 	if err := d.checkAgent(ctx, key.Agent); err != nil {
 		return 0, err
@@ -21,7 +21,7 @@ func (d *Dispatcher) AppendReply(ctx context.Context, key chat.SessionKey, r cha
 	}
 	role := chat.RoleAssistant
 	if r.Kind == store.KindNotice && r.RunID == "" {
-		role = chat.RoleSystem // about the session, and no answer of its agent
+		role = chat.RoleSystem // about the session, not an answer of its agent
 	}
 	appended, err := d.store.AppendReply(ctx, store.ReplyParams{
 		ID: r.ID, Session: key, Principal: r.Principal, Own: !OperatorOwner(r.Principal),
@@ -30,7 +30,7 @@ func (d *Dispatcher) AppendReply(ctx context.Context, key chat.SessionKey, r cha
 	if err != nil {
 		return 0, err
 	}
-	if d.events.Known(key, run) { // it has an end of its own here, and one run has one: the delivery stands by itself
+	if d.events.Known(key, run) { // the run publishes its own end here, and a run has only one: the delivery is published without the run
 		run = r.ID
 	}
 	d.events.Publish(chat.Event{

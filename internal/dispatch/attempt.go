@@ -11,29 +11,29 @@ import (
 	"laneway/internal/store"
 )
 
-// attempt is what a turn is besides the turn of a message: an attempt of a run of a job ([service.Attempt]), or nothing ([plain]). Its methods are called on
-// the goroutine of the turn, except End, which is also called for a turn that does not return.
+// attempt is the part of a turn that goes beyond answering a message: an attempt of a run of a job ([service.Attempt]), or nothing
+// ([plain]). Its methods are called on the goroutine of the turn. End is also called for a turn that does not return.
 type attempt interface {
-	// Start is what the start of the turn writes into the ledger; nil = nothing.
+	// Start returns what the start of the turn writes into the ledger; nil = nothing.
 	Start(node string) *cron.AttemptStart
-	// Started is called when the start is committed. job is what the start has read of the ledger; nil = nothing.
+	// Started is called when the start is committed. job is what the start read from the ledger; nil = nothing.
 	Started(ctx context.Context, t service.Turn, job *cron.Job)
-	// JobID is the job of the attempt; "" = none.
+	// JobID is the job of the attempt, or "".
 	JobID() string
-	// Isolated reports whether the agent gets no history.
+	// Isolated reports whether the agent receives no history.
 	Isolated() bool
-	// Unattended reports whether no person waits for the answer: no sign is shown, and the runner calls its model once.
+	// Unattended reports whether no person waits for the answer. Then no sign is shown, and the runner calls its model once.
 	Unattended() bool
-	// Execute does the work of a turn that needs no agent; done is false when it needs one. req has the messages of the turn and no history; by asks
-	// its agent for summaries.
+	// Execute does the work of a turn that needs no agent; done is false when it needs one. req has the messages of the turn and no
+	// history. by asks its agent for summaries.
 	Execute(ctx context.Context, req agent.Request, by agent.Summariser, emit func(agent.Event)) (res agent.Result, done bool, err error)
-	// HeldBack is why nothing is sent to an address; "" = it is sent.
+	// HeldBack returns why nothing is sent to an address; "" = it is sent.
 	HeldBack(to chat.Target) string
-	// End adds the end of the attempt to what the turn writes. publish is called when that is committed, with the time of the end.
+	// End adds the end of the attempt to the writes of the turn. publish is called with the time of the end when that is committed.
 	End(ctx context.Context, t service.Turn, how service.Ending, p *store.FinishParams) (publish func(endedAt time.Time))
 }
 
-// plain is the attempt of a turn that is the turn of a message alone.
+// plain is the attempt of a turn that only answers a message.
 type plain struct{}
 
 var (
@@ -56,14 +56,14 @@ func (plain) End(context.Context, service.Turn, service.Ending, *store.FinishPar
 	return func(time.Time) {}
 }
 
-// jobService is what turns and the queue need of the job service, see [service.Service].
+// jobService is what turns and the queue need from the job service, see [service.Service].
 type jobService interface {
 	Attempt(channel, messageID string) *service.Attempt
 	MessageEnded(ctx context.Context, m store.Waiting)
 	Address(ctx context.Context, to chat.Target) (chat.Target, error)
 }
 
-// attemptOf recognises the message of a run.
+// attemptOf returns the attempt of a run's message.
 func (p *parts) attemptOf(lead store.Waiting) attempt {
 	if lead.Channel == compactChannel {
 		return compactionOf(lead)
@@ -74,7 +74,7 @@ func (p *parts) attemptOf(lead store.Waiting) attempt {
 	return plain{}
 }
 
-// ofAttempt is the turn as its attempt sees it.
+// ofAttempt returns the turn in the form that its attempt uses.
 func (t *turn) ofAttempt() service.Turn {
 	return service.Turn{
 		Session: t.run.Session, RunID: t.run.RunID, Lane: t.run.Lane, Node: t.claim.Node,
@@ -82,7 +82,7 @@ func (t *turn) ofAttempt() service.Turn {
 	}
 }
 
-// ofAttempt is the end as its attempt sees it.
+// ofAttempt returns the end in the form that its attempt uses.
 func (e *ending) ofAttempt() service.Ending {
 	return service.Ending{
 		Outcome: e.outcome, Reason: e.reason, Message: e.message, Text: e.text, Reply: e.reply(), Files: e.lines != "", Usage: e.usage, Requeued: e.requeue,

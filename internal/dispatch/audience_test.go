@@ -18,7 +18,7 @@ func alone(id string) func(*chat.Message) {
 	}
 }
 
-// TestNoWayOfAGroupReadsThePrivateChatsOfItsMember asks for sessions and their texts by every way on which a turn can answer in a group: itself, a sub-turn, another
+// The test requests sessions and their texts in every way in which a turn can answer in a group: the turn itself, a sub-turn, another
 // agent, a background task, and a job.
 func TestNoWayOfAGroupReadsThePrivateChatsOfItsMember(t *testing.T) {
 	const (
@@ -69,7 +69,7 @@ func TestNoWayOfAGroupReadsThePrivateChatsOfItsMember(t *testing.T) {
 	})
 }
 
-// TestAPersonShowsAGroupWhatIsTheirs lets the person allow one call. The button is of no use to another member.
+// The person allows one call. The button has no effect for another member.
 func TestAPersonShowsAGroupWhatIsTheirs(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.end(h.send("agent:main:asker:direct:7", "the password is tulip", alone("7")))
@@ -97,7 +97,7 @@ func TestAPersonShowsAGroupWhatIsTheirs(t *testing.T) {
 	}, withTeam)
 }
 
-// TestASessionOfAnotherPrincipalIsSharedWithIt holds the rule for two credentials in one session of the web: the one that does not own it shows it alone.
+// Two credentials use one session of the web channel. For the one that does not own it, only this session is shown.
 func TestASessionOfAnotherPrincipalIsSharedWithIt(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		bobs := func(m *chat.Message) { m.Principal = "bob" }

@@ -18,16 +18,17 @@ import (
 	"laneway/internal/usage"
 )
 
-// spender is a runner of a model that asks for a call in each of its rounds and uses a hundred tokens in each; the text of a message is how many rounds.
+// spender is a runner of a model that requests a call in each of its rounds and uses a hundred tokens in each. The text of a message is the
+// number of rounds.
 type spender struct {
 	takes   time.Duration
-	answers *atomic.Int64 // how many answers the model gave, which is what the provider charges; nil = they are not counted
+	answers *atomic.Int64 // counts the answers of the model, which the provider charges; nil = they are not counted
 }
 
 func (s spender) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	var res agent.Result
 	rounds, first := len(strings.Fields(joined(req))), 1
-	if req.Journal != nil { // behind the rounds of earlier attempts
+	if req.Journal != nil { // after the rounds of earlier attempts
 		for _, r := range req.Journal.Rounds() {
 			res.Usage.InputTokens += r.Usage.InputTokens
 			res.Usage.OutputTokens += r.Usage.OutputTokens
@@ -79,7 +80,7 @@ func budgets(b usage.Budgets) option {
 
 const sixteen = "a b c d e f g h i j k l m n o p"
 
-// tokensOf sums what is counted in a store.
+// tokensOf sums the counted tokens of a store.
 func tokensOf(t *testing.T, st usage.Store, by usage.Grouping) map[string]int64 {
 	t.Helper()
 	rows, err := st.UsageRows(t.Context(), usage.Query{From: "1999-01-01", To: "2100-01-01", By: by})
@@ -119,7 +120,7 @@ func TestABudgetEndsThirtyTurnsWithinOneRoundEach(t *testing.T) {
 		h.close()
 		want(t, "tokens of the restarted gateway", tokensOf(t, st, usage.ByNothing)[""] <= limit+turns*100, true)
 		h = open(t, st, budgets(usage.Budgets{Day: usage.Limit{Tokens: limit}}))
-		h.n.Store(1000) // other names of messages
+		h.n.Store(1000) // other message ids
 		want(t, "the end after a restart", h.end(h.send("agent:main:restarted", "x")).Reason, "budget")
 		h.close()
 		until(23, 59)
@@ -132,7 +133,7 @@ func TestABudgetEndsThirtyTurnsWithinOneRoundEach(t *testing.T) {
 	})
 }
 
-// TestTextBeforeABudgetIsKept: a turn that a budget ends in its middle is partial work.
+// A turn that a budget ends in the middle is partial work.
 func TestTextBeforeABudgetIsKept(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := open(t, newStore(t), budgets(usage.Budgets{Turn: usage.Limit{Tokens: 250}}))
@@ -146,7 +147,7 @@ func TestTextBeforeABudgetIsKept(t *testing.T) {
 	})
 }
 
-// TestPeopleGetOneNoticeForEachLevelOfABudget also after a restart and from a second replica.
+// The notice is not repeated after a restart or by a second replica.
 func TestPeopleGetOneNoticeForEachLevelOfABudget(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -158,7 +159,7 @@ func TestPeopleGetOneNoticeForEachLevelOfABudget(t *testing.T) {
 		h.end(h.send("agent:main:a", "a", replyTo("1")))
 		h.close()
 		other := open(t, st, limits)
-		other.n.Store(1000) // other names of messages
+		other.n.Store(1000) // other message ids
 		for range 3 {
 			other.end(other.send("agent:main:a", "a", replyTo("1")))
 		}
@@ -176,13 +177,13 @@ func TestPeopleGetOneNoticeForEachLevelOfABudget(t *testing.T) {
 	})
 }
 
-// TestAMessageOverTheBudgetGetsOneReplyADay in each chat of each person, on every store, and has the reason in its outcome.
+// The limit is one reply in each chat of each person, on every store. The outcome has the reason.
 func TestAMessageOverTheBudgetGetsOneReplyADay(t *testing.T) {
 	for kind, openStore := range stores(t) {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				st := openStore(t)
-				var later atomic.Int64 // for the clock of the budgets alone: a day of heartbeats takes long
+				var later atomic.Int64 // only for the clock of the budgets: a day of heartbeats takes too long
 				h := open(t, st, budgets(usage.Budgets{Day: usage.Limit{Tokens: 100}}), func(c *dispatch.Config) {
 					c.Usage.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 				})
@@ -262,7 +263,7 @@ func TestAJobOverItsBudgetIsSkipped(t *testing.T) {
 	})
 }
 
-// TestAJobIsSkippedByAProcessThatHasNotSeenItsBudget: after a restart the turn finds out what the claim does not know.
+// After a restart, the turn detects what the claim does not know.
 func TestAJobIsSkippedByAProcessThatHasNotSeenItsBudget(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := sqlitetest.Open(t, sqlite.Config{})
@@ -317,7 +318,7 @@ func TestStatusShowsUsageToThoseWhoMaySeeIt(t *testing.T) {
 	})
 }
 
-// TestUnreportedUsageIsEstimated: an endpoint that counts nothing does not make a budget endless.
+// An endpoint that reports no usage does not disable a budget.
 func TestUnreportedUsageIsEstimated(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -331,7 +332,7 @@ func TestUnreportedUsageIsEstimated(t *testing.T) {
 	})
 }
 
-// TestUsageIsCountedAcrossAKill kills the process before and after each step that follows an answer of the model. No budget covers the turn.
+// The test kills the process before and after each step that follows an answer of the model. No budget covers the turn.
 func TestUsageIsCountedAcrossAKill(t *testing.T) {
 	for kind, open := range stores(t) {
 		for _, step := range []string{"Record asked", "Record result", "Finish"} {

@@ -8,30 +8,30 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// bursts predicts whether a typed message will share the turn of the one before it. It only guesses what the scheduler's debounce window will
-// do, because the store needs to know before the scheduler is asked; a wrong guess costs or spares one place in a queue.
+// bursts predicts whether a typed message will share the turn of the one before it. It only guesses what the scheduler's debounce window
+// will do, because the store needs the answer before the scheduler is called. A wrong guess uses or saves one place in a queue.
 type bursts struct {
 	mu   sync.Mutex
-	open map[chat.SessionKey]typing // a session has one window at most
+	open map[chat.SessionKey]typing // a session has at most one window
 }
 
-// typing is what one person types in one thread.
+// typing is the current burst of one person in one thread.
 type typing struct {
 	sender, thread string
 	since, last    time.Time
 	debounce       time.Duration
 }
 
-// tidyAt is how many bursts are remembered before old ones are looked for.
+// tidyAt is how many bursts are kept before old ones are removed.
 const tidyAt = 512
 
-// cut ends the debounce window of a session: what was typed before a command and after it does not belong together.
+// cut ends the debounce window of a session: messages before and after a command are not combined.
 func (q *queue) cut(key chat.SessionKey) {
 	q.bursts.cut(key)
 	q.sched.Cut(key.String())
 }
 
-// joins notes a message and reports whether it falls into the window that an earlier one has opened.
+// joins records a message and reports whether it falls into the window that an earlier one opened.
 func (b *bursts) joins(m chat.Message, s scheduler.Settings) bool {
 	if !m.Content.Options.Typed || s.Debounce <= 0 || m.Content.Options.NoMerge || len(m.Content.Attachments) > 0 {
 		b.cut(m.Session)
@@ -58,7 +58,7 @@ func (b *bursts) joins(m chat.Message, s scheduler.Settings) bool {
 	return ok
 }
 
-// cut ends the burst of a session: something came between.
+// cut ends the burst of a session.
 func (b *bursts) cut(key chat.SessionKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

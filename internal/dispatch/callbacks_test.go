@@ -21,14 +21,14 @@ import (
 	"laneway/internal/store/sqlite/sqlitetest"
 )
 
-// deciding is a store that knows which goroutine is inside of a function that an operation was given, and refuses every operation that comes from there:
-// such a function is called while a connection of the store is held.
+// deciding is a store that detects calls from inside a function that was passed to one of its operations, and refuses them: such a function
+// is called while a connection of the store is held.
 type deciding struct {
 	cronStore
 
 	mu     sync.Mutex
 	inside map[string]string // goroutine → operation
-	ran    map[string]int    // operation → how often its function was called
+	ran    map[string]int    // operation → number of calls of its function
 	nested []string
 }
 
@@ -39,7 +39,7 @@ func newDeciding(t *testing.T) *deciding {
 	return d
 }
 
-// goroutine is the name of the calling goroutine.
+// goroutine returns the name of the calling goroutine.
 func goroutine() string {
 	name, _, _ := bytes.Cut(debugStack(), []byte(" ["))
 	return string(name)
@@ -60,7 +60,7 @@ func (d *deciding) enter(_ context.Context, op string) error {
 	return nil
 }
 
-// mark notes that the function of an operation begins; the result ends it.
+// mark records that the function of an operation begins; the result ends it.
 func (d *deciding) mark(op string) func() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,7 +123,7 @@ func (d *deciding) Finish(ctx context.Context, p store.FinishParams) (store.Fini
 	return d.cronStore.Finish(ctx, p)
 }
 
-// takesFunction reports whether a parameter is a function or holds one.
+// takesFunction reports whether a parameter is or contains a function.
 func takesFunction(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if seen[t] {
 		return false
@@ -144,7 +144,7 @@ func takesFunction(t reflect.Type, seen map[reflect.Type]bool) bool {
 	return false
 }
 
-// operationsWithFunctions are the operations of the ports that take a function.
+// operationsWithFunctions returns the operations of the ports that take a function.
 func operationsWithFunctions() []string {
 	names := map[string]bool{}
 	for _, port := range []reflect.Type{reflect.TypeFor[store.Store](), reflect.TypeFor[cron.JobStore]()} {
@@ -159,8 +159,8 @@ func operationsWithFunctions() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Nothing that the dispatcher gives the store to call calls the store: with the last connection held, it would wait for itself. The operations are found by
-// their types, so that a new one is missed here until something calls its function.
+// A function that the dispatcher passes to the store must not call the store: with the last connection held, it would deadlock. The
+// operations are found by their types, so the test fails for a new one until its function is called here.
 func TestNoFunctionGivenToTheStoreCallsTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newDeciding(t)

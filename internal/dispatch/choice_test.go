@@ -12,7 +12,8 @@ import (
 
 const inWords = "Write /queue queue, followup, interrupt, collect, steer or default"
 
-// What a command offers is offered everywhere: as buttons for the person who asked where the channel has some, in words elsewhere.
+// A choice of a command is shown on every channel: as buttons for the person who gave the command where the channel supports buttons,
+// otherwise in words.
 func TestAChoiceIsButtonsWhereThereAreSomeAndWordsElsewhere(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		h.send("agent:main:asker:direct:7", "/queue", func(m *chat.Message) {

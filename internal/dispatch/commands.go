@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// urgentWait is how long an urgent command waits for the answer whether it is a repetition. A stop must not wait for a slow database.
+	// urgentWait is how long an urgent command waits to find out whether it is a repetition. A stop must not wait for a slow database.
 	urgentWait = 80 * time.Millisecond
-	// commandTime bounds a command.
+	// commandTime limits a command.
 	commandTime = 10 * time.Second
 )
 
-// commands executes the chat commands: record, execute, answer, and complete what a crash left between two of these.
+// commands executes the chat commands: record, execute, answer, and completion of commands that a crash interrupted between these steps.
 type commands struct {
 	*parts
 
@@ -33,7 +33,7 @@ type commands struct {
 	executing executing
 }
 
-// checkNeeds refuses a command that stands for a method which the gateway does not have.
+// checkNeeds returns an error for a command with a method that the gateway does not have.
 func (c *commands) checkNeeds() error {
 	for _, use := range c.table.Uses() {
 		if c.needs[use.Method].Scope == "" {
@@ -43,10 +43,10 @@ func (c *commands) checkNeeds() error {
 	return nil
 }
 
-// run records a command, executes it and answers it. It takes no slot and no place in the queue. A repetition of one that was answered
-// is not executed again; one that a crash or a lost answer of the store left between its record and its answer is completed: see redo.
+// run records a command, executes it and answers it. It takes no slot and no place in the queue. A repetition of an answered command is not
+// executed again. A command without an answer after a crash, or after a lost response of the store, is completed, see redo.
 func (c *commands) run(ctx context.Context, m chat.Message, cmd command.Command, call command.Call) (chat.Receipt, error) {
-	if m.Own { // an urgent one does not wait for the answer of the store about its record
+	if m.Own { // an urgent command does not wait for the store to record it
 		if err := c.access.mayUse(ctx, m.Session, m.Principal); err != nil {
 			return chat.Receipt{}, err
 		}
@@ -77,7 +77,7 @@ func (c *commands) run(ctx context.Context, m chat.Message, cmd command.Command,
 		return chat.Receipt{}, r.err
 	}
 	answer := c.exec(ctx, m, cmd, call)
-	if !known { // the answer belongs behind the record, but a person does not wait for it
+	if !known { // the answer must follow the record in the transcript, but the person does not wait for it
 		late := context.WithoutCancel(ctx)
 		c.background.Go(func() { <-rec; c.sendAnswerLate(late, m, answer); c.noteAnswer(late, m, answer) })
 		return receipt, nil
@@ -86,8 +86,8 @@ func (c *commands) run(ctx context.Context, m chat.Message, cmd command.Command,
 	return receipt, c.end(ctx, m, cmd, r.acc.Seq, answer)
 }
 
-// end lets the messages behind a command start, and answers it. A command whose answer could not be kept is an error, so that it
-// is offered again. An urgent one is none: it has acted, and its answer is sent when the store is back.
+// end lets the messages after a command start, and answers it. If the answer cannot be stored, it returns an error, so that the command is
+// delivered again. For an urgent command it returns nil: the command has acted, and its answer is sent when the store is available again.
 func (c *commands) end(ctx context.Context, m chat.Message, cmd command.Command, seq int64, answer command.Answer) error {
 	c.queue.pass(ctx, m.Session, seq)
 	ctx = context.WithoutCancel(ctx)
@@ -118,7 +118,7 @@ func (c *commands) record(ctx context.Context, m chat.Message) recorded {
 	return recorded{acc: acc, err: err}
 }
 
-// within returns what was recorded, or false when that takes longer than wait.
+// within returns the result of recording, or false after wait.
 func within(wait time.Duration, c <-chan recorded) (recorded, bool) {
 	t := time.NewTimer(wait)
 	defer t.Stop()
@@ -130,7 +130,8 @@ func within(wait time.Duration, c <-chan recorded) (recorded, bool) {
 	}
 }
 
-// exec executes a command; what was typed before it and after it does not belong together. The call has its name and arguments.
+// exec executes a command and ends the debounce window, because messages before and after a command are not combined. call has its name and
+// arguments.
 func (c *commands) exec(ctx context.Context, m chat.Message, cmd command.Command, call command.Call) command.Answer {
 	answer, ok := c.call(ctx, m, cmd, call)
 	c.obs.CommandRun(cmd.Name, ok)
@@ -138,7 +139,7 @@ func (c *commands) exec(ctx context.Context, m chat.Message, cmd command.Command
 	return answer
 }
 
-// call runs the function of the table and turns its error into the sentence that the person gets.
+// call runs the function of the table and converts its error to a sentence for the person.
 func (c *commands) call(ctx context.Context, m chat.Message, cmd command.Command, call command.Call) (answer command.Answer, ok bool) {
 	if need := c.needs[cmd.MethodOf(call.Args)]; !mayCommand(m, need) {
 		return command.Answer{Text: "You may not use /" + cmd.Name + ": it needs the scope " + need.Scope + "."}, false
@@ -165,8 +166,8 @@ func (c *commands) call(ctx context.Context, m chat.Message, cmd command.Command
 	return answer, true
 }
 
-// mayCommand refuses a command that the caller may not use. A person in a chat, who holds no credential, may change what is theirs: what a
-// command does reaches their own jobs only, and what changes a session asks for its owner.
+// mayCommand returns whether the caller may use a command. A person in a chat, who has no credential, may change what they own: commands
+// only affect their own jobs, and a change of a session checks its owner.
 func mayCommand(m chat.Message, need chat.Need) bool {
 	if (chat.Caller{Principal: m.Principal}).InChat() && need.Scope != "" {
 		need.Owner = true
@@ -174,20 +175,20 @@ func mayCommand(m chat.Message, need chat.Need) bool {
 	return need.Passes(m.Scope)
 }
 
-// callerOf is who gave a command.
+// callerOf returns the caller of a command.
 func callerOf(c command.Call) chat.Caller {
 	return chat.Caller{Principal: c.Principal, Scopes: []string{c.Scope}, Peer: c.Peer, RequestID: c.RequestID}
 }
 
-// redo settles a command whose record was there already. Usually it was answered then, and nothing happens. But the process may have died, or
-// the answer of the store about the record may have been lost, before that: then its sender delivers it again, and the command is executed
-// under the id of the record. What it does under that id it does once (onceOf), and its answer goes out once. Urgent commands act before they
-// are recorded and need none of this.
+// redo handles a command that was already recorded. Usually it was answered then, and nothing happens. But the process may have ended
+// before the answer, or the store's response about the record may have been lost. Then the sender delivers the command again, and it is
+// executed under the id of the record. Its effects happen once under that id (onceOf), and its answer is sent once. Urgent commands act
+// before they are recorded and are not redone.
 func (c *commands) redo(ctx context.Context, m chat.Message, was store.Waiting, call command.Call, cmd command.Command) error {
 	if was.State != store.StateDone || was.Outcome != chat.OutcomeAnswered || was.RunID != "" {
-		return nil // no command then
+		return nil // it was not a command then
 	}
-	if was.MessageID != m.ID { // delivered anew, it has a new id
+	if was.MessageID != m.ID { // a new delivery has a new id
 		if !c.executing.begin(was.MessageID) {
 			return nil
 		}
@@ -202,8 +203,8 @@ func (c *commands) redo(ctx context.Context, m chat.Message, was store.Waiting, 
 	return c.end(ctx, m, cmd, was.Seq, c.exec(ctx, m, cmd, call))
 }
 
-// wasAnswered reports whether a recorded command has its lines in the transcript. Where that is unknown (the transcript has been archived since, or
-// what was done under the id is no longer kept) it counts as answered.
+// wasAnswered reports whether a recorded command has its entries in the transcript. When that is unknown, it counts as answered: the
+// transcript may have been archived since, or the results under the id may have expired.
 func (c *commands) wasAnswered(ctx context.Context, was store.Waiting) (bool, error) {
 	if time.Since(was.AcceptedAt) >= store.IdempotencyTTL {
 		return true, nil
@@ -216,7 +217,7 @@ func (c *commands) wasAnswered(ctx context.Context, was store.Waiting) (bool, er
 	return err != nil || (len(all.Entries) > 0 && all.Entries[0].At.After(was.AcceptedAt)), err
 }
 
-// onceOf is the name of what a command does.
+// onceOf returns the idempotency key of a command's effect.
 func onceOf(c command.Call) *chat.IdempotencyKey {
 	if c.ID == "" {
 		return nil
@@ -224,13 +225,14 @@ func onceOf(c command.Call) *chat.IdempotencyKey {
 	return &chat.IdempotencyKey{Owner: c.Principal, Method: "command", Key: c.ID, Hash: chat.StateHash(c.Name + " " + c.Args)}
 }
 
-// executing is the ids of the commands that this process executes at the moment, so that a repetition does not complete what is not over.
+// executing holds the ids of the commands that this process is executing, so that a repetition does not complete a command that is still
+// running.
 type executing struct {
 	mu  sync.Mutex
 	ids map[string]bool
 }
 
-// begin is false when id is executed already.
+// begin returns false when id is already being executed.
 func (e *executing) begin(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -250,8 +252,8 @@ func (e *executing) end(id string) {
 	delete(e.ids, id)
 }
 
-// sendAnswer puts the answer of a command into the outbox, once however often it is called. A choice is for the person who gave the command.
-// An error: the store did not answer.
+// sendAnswer puts the answer of a command into the outbox, once for any number of calls. A choice is for the person who gave the command.
+// It returns an error when the store is unavailable.
 func (c *commands) sendAnswer(ctx context.Context, m chat.Message, answer command.Answer) error {
 	if m.Content.Options.ReplyTo.IsZero() {
 		return nil
@@ -269,7 +271,7 @@ func (c *commands) sendAnswer(ctx context.Context, m chat.Message, answer comman
 	return nil
 }
 
-// sendAnswerLate does so as soon as the store answers.
+// sendAnswerLate calls sendAnswer until the store is available.
 func (c *commands) sendAnswerLate(ctx context.Context, m chat.Message, answer command.Answer) {
 	err := c.node.Final(ctx, "sending the answer of a command", func(ctx context.Context) error { return c.sendAnswer(ctx, m, answer) })
 	if err != nil {
@@ -277,8 +279,8 @@ func (c *commands) sendAnswerLate(ctx context.Context, m chat.Message, answer co
 	}
 }
 
-// noteAnswer keeps question and answer in the transcript, marked so that no agent takes them for conversation, and publishes the answer; subscribers
-// read a choice in words. The lines show that the command needs nothing more, so they come after everything else.
+// noteAnswer adds command and answer to the transcript, marked so that agents do not read them as conversation, and publishes the answer.
+// Subscribers see a choice in words. The entries show that the command is complete, so they are written last.
 func (c *commands) noteAnswer(ctx context.Context, m chat.Message, answer command.Answer) {
 	text := channel.InWords(answer.Text, answer.Choice)
 	entries, err := c.store.AppendTranscript(ctx, m.Session, m.Principal, []chat.TranscriptEntry{
@@ -296,7 +298,7 @@ func (c *commands) noteAnswer(ctx context.Context, m chat.Message, answer comman
 	c.events.Ended(chat.RunEnd{RunID: m.ID, Session: m.Session, Outcome: chat.OutcomeAnswered, Text: text})
 }
 
-// commandAnswer is the row of a command's answer. A choice is for the person who gave the command.
+// commandAnswer returns the outbox row of a command's answer. A choice is for the person who gave the command.
 func commandAnswer(m chat.Message, answer command.Answer) store.Outgoing {
 	o := store.Outgoing{
 		ID: newID(), RunID: m.ID, Session: m.Session, Principal: m.Principal, Target: m.Content.Options.ReplyTo, Kind: store.KindCommand, Text: answer.Text, Count: 1,

@@ -14,16 +14,17 @@ import (
 	"laneway/internal/tool"
 )
 
-// A conversation that fills three quarters of its agent's window is compacted: its agent summarises the older part in a turn of its own, in a session of its own,
-// so that no message of a person waits for it. The message of that turn is durable. The summary is a row of the conversation, added once for the rows that it
-// stands for; a turn that a kill has cut before its end finds it and ends. A message that comes meanwhile goes on with what fits of the conversation.
+// A conversation that fills three quarters of its agent's window is compacted: its agent summarises the older part. That turn runs in a
+// separate session, so that no message of a person waits for it, and its message is durable. The summary is an entry of the conversation
+// that covers a range of entries and is added once. After a crash, the repeated turn finds the summary and ends. A message that arrives
+// meanwhile is answered with the part of the conversation that fits.
 
 const (
 	// compactChannel is the channel of the messages of compactions.
 	compactChannel = "compact"
-	// leastRoom is how many tokens a window must have for conversations, so that a summary is worth its request.
+	// leastRoom is the minimum room for conversation in a window, in tokens, that makes a summary worth a request.
 	leastRoom = 512
-	// mostSummary is how long a summary may be, in tokens.
+	// mostSummary is the maximum length of a summary, in tokens.
 	mostSummary = 2048
 )
 
@@ -31,10 +32,10 @@ const (
 const (
 	paramSession    = "session"
 	paramTranscript = "transcript"
-	paramAll        = "all" // by hand: as much as possible
+	paramAll        = "all" // by hand: summarise as much as possible
 )
 
-// compaction is the attempt of a turn that compacts.
+// compaction is the attempt of a turn that compacts a conversation.
 type compaction struct {
 	plain
 
@@ -45,13 +46,13 @@ type compaction struct {
 
 var _ attempt = compaction{}
 
-// Unattended implements [attempt]: no person waits for the answer.
+// Unattended implements [attempt].
 func (compaction) Unattended() bool { return true }
 
 // Isolated implements [attempt].
 func (compaction) Isolated() bool { return true }
 
-// compactionOf reads the message of a compaction.
+// compactionOf parses the message of a compaction.
 func compactionOf(lead store.Waiting) compaction {
 	text := func(name string) string {
 		value, _ := lead.Content.Options.Params[name].(string) //nolint:errcheck // another value is none
@@ -62,7 +63,7 @@ func compactionOf(lead store.Waiting) compaction {
 	return c
 }
 
-// compactLater begins a compaction when the conversation of a turn that has ended fills three quarters of the window.
+// compactLater starts a compaction when the conversation of a turn that has ended fills three quarters of the window.
 func (ts *turns) compactLater(ctx context.Context, t *turn, fin store.Finished) {
 	lead := t.rows[len(t.rows)-1]
 	if !t.agent.Compacts || t.attempt.Isolated() || t.past.room == 0 {
@@ -87,7 +88,7 @@ func (ts *turns) compactLater(ctx context.Context, t *turn, fin store.Finished) 
 	})
 }
 
-// compactMessage asks for a compaction.
+// compactMessage returns the message that requests a compaction.
 func compactMessage(key chat.SessionKey, transcript, principal string) chat.Message {
 	return chat.Message{
 		Session: chat.CompactionKey(key.Agent, transcript), ID: newID(), Lane: scheduler.LaneMain,
@@ -98,17 +99,17 @@ func compactMessage(key chat.SessionKey, transcript, principal string) chat.Mess
 	}
 }
 
-// endCompaction lets the next compaction of the conversation begin.
+// endCompaction lets the next compaction of the conversation start.
 func (ts *turns) endCompaction(t *turn, end ending) {
 	if c, ok := t.attempt.(compaction); ok {
 		ts.compactions.end(c.transcript, end.outcome == chat.OutcomeAnswered, time.Now())
 	}
 }
 
-// nothingToCompact is the answer of a compaction that finds nothing to do.
+// nothingToCompact is the answer when there is nothing to compact.
 const nothingToCompact = "There is nothing to summarise."
 
-// compactAside is compact without a slot of the lane, so that no message of a person waits for it, however small the lane is.
+// compactAside runs compact without a slot of the lane, so that even in a small lane no message of a person waits for it.
 func (ts *turns) compactAside(ctx context.Context, t *turn, st *scheduler.Turn[work], c compaction) (res agent.Result, err error) {
 	waits := ts.waitsOf(ctx, t, st)
 	defer waits.wait()
@@ -125,7 +126,7 @@ func (ts *turns) compactAside(ctx context.Context, t *turn, st *scheduler.Turn[w
 	return orCause(ctx, res, err)
 }
 
-// compact is the turn of a compaction.
+// compact executes the turn of a compaction.
 func (ts *turns) compact(ctx context.Context, t *turn, c compaction) (agent.Result, error) {
 	var piece piece
 	err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
@@ -135,7 +136,7 @@ func (ts *turns) compact(ctx context.Context, t *turn, c compaction) (agent.Resu
 	switch {
 	case err != nil:
 		return agent.Result{}, err
-	case piece.summary.RunID == t.run.RunID: // an attempt before this one has added it, and was cut before its end
+	case piece.summary.RunID == t.run.RunID: // an earlier attempt added it, and was interrupted before it ended
 		return agent.Result{Text: summarised(piece.summary.Covers)}, nil
 	case len(piece.rows) == 0:
 		return agent.Result{Text: nothingToCompact}, nil
@@ -152,7 +153,7 @@ func (ts *turns) compact(ctx context.Context, t *turn, c compaction) (agent.Resu
 
 // addSummary adds the summary of a piece and returns the answer of the turn.
 func (ts *turns) addSummary(ctx context.Context, t *turn, c compaction, p piece, text string) (string, error) {
-	text = summaryHead + chat.Cut(text, 2*p.tokens) // an estimate counts a token for two bytes at least
+	text = summaryHead + chat.Cut(text, 2*p.tokens) // the estimate counts at least one token for two bytes
 	s := store.SummaryParams{
 		Session: c.session, SessionID: c.transcript, RunID: t.run.RunID, Text: text, Tokens: agent.EstimateTokens("[note] " + text), Covers: p.covers,
 		Outside: hasOutside(p.history()),
@@ -167,14 +168,14 @@ func (ts *turns) addSummary(ctx context.Context, t *turn, c compaction, p piece,
 		return "", fmt.Errorf("adding a summary: %w", err)
 	}
 	if !added {
-		return nothingToCompact, nil // it was reset meanwhile, or a summary stands for these rows
+		return nothingToCompact, nil // it was reset meanwhile, or another summary covers these entries
 	}
 	ts.events.PublishSession(c.session, t.run.Principal, "compacted", t.run.RunID)
 	ts.log.InfoContext(ctx, "a conversation was compacted", "session", c.session.String(), "rows_from", p.covers.From, "rows_to", p.covers.To, "tokens", s.Tokens)
 	return summarised(p.covers), nil
 }
 
-// summarised is the answer of a compaction that has added a summary.
+// summarised returns the answer of a compaction that has added a summary.
 func summarised(rows chat.SeqRange) string {
 	return fmt.Sprintf("Summarised the rows %d to %d of this conversation. They stay in its history.", rows.From, rows.To)
 }
@@ -187,15 +188,15 @@ const (
 		"questions, and what was in an earlier summary. Do not answer anything in it. Write the summary only."
 )
 
-// piece is the part of a conversation that a summary is made of.
+// piece is the part of a conversation that is summarised.
 type piece struct {
-	summary chat.TranscriptEntry // the one before; zero = none
+	summary chat.TranscriptEntry // the previous summary; zero = no summary
 	rows    []chat.TranscriptEntry
 	covers  chat.SeqRange
-	tokens  int // that the summary may have
+	tokens  int // limit of the summary
 }
 
-// size is how many tokens the rows have.
+// size returns the number of tokens of the entries.
 func (p *piece) size() (tokens int) {
 	for _, e := range p.rows {
 		tokens += agent.EstimateEntry(e)
@@ -203,7 +204,7 @@ func (p *piece) size() (tokens int) {
 	return tokens
 }
 
-// history is the piece as the agent reads it.
+// history returns the piece in the form in which the agent reads it.
 func (p *piece) history() []chat.TranscriptEntry {
 	if p.summary.Seq == 0 {
 		return p.rows
@@ -213,7 +214,7 @@ func (p *piece) history() []chat.TranscriptEntry {
 	return append([]chat.TranscriptEntry{before}, p.rows...)
 }
 
-// usualTools are the tools of an agent in the turn of a person, for their size.
+// usualTools returns the tools of an agent in the turn of a person, to determine their size.
 func (ts *turns) usualTools(a Agent) agent.Toolbox {
 	names, ok := a.Tools.offered("")
 	if !ok {
@@ -222,8 +223,8 @@ func (ts *turns) usualTools(a Agent) agent.Toolbox {
 	return ts.tools.For(tool.Turn{}, names)
 }
 
-// oldest reads what is to be summarised: the rows behind those that the newest summary stands for, without the newest rows, which fill a third of the room
-// (by hand a sixth), and no more than half of a window.
+// oldest reads the entries to summarise: those after the range of the newest summary, at most half of a window. It leaves out the newest
+// entries, which fill a third of the room (by hand a sixth).
 func (ts *turns) oldest(ctx context.Context, a Agent, c compaction) (p piece, err error) {
 	ratio := a.ratio("", c.session)
 	room := roomOf(a, ratio, &agent.Request{SystemPrompt: a.SystemPrompt, Tools: ts.usualTools(a)})
@@ -250,13 +251,13 @@ func (ts *turns) oldest(ctx context.Context, a Agent, c compaction) (p piece, er
 	if err := ts.readPiece(ctx, c, &p, last, ratio.Window(a.ContextWindow/2)); err != nil {
 		return piece{}, err
 	}
-	if !c.all && p.size() < room/3 { // another compaction was faster
+	if !c.all && p.size() < room/3 { // another compaction has done it already
 		p.rows = nil
 	}
 	return p, nil
 }
 
-// readPiece reads the rows of a piece, up to the row last and at most so many tokens. A row that is larger alone is cut.
+// readPiece reads the entries of a piece, up to the entry last and at most most tokens. A single entry that is larger is cut.
 func (ts *turns) readPiece(ctx context.Context, c compaction, p *piece, last int64, most int) error {
 	p.covers.From = max(p.summary.Covers.From, 1)
 	for after := p.summary.Covers.To; after < last; {
@@ -289,10 +290,10 @@ func (ts *turns) readPiece(ctx context.Context, c compaction, p *piece, last int
 	return nil
 }
 
-// errNoWindow refuses /compact where the gateway sends no conversation.
+// errNoWindow is the error of /compact when the gateway sends no conversation.
 var errNoWindow = errors.New("this agent keeps its conversations by itself; there is nothing to summarise")
 
-// Compact is /compact.
+// Compact implements /compact.
 func (a actions) Compact(ctx context.Context, c command.Call) (command.Compaction, error) {
 	ag, ours := a.d.agents[c.Session.Agent]
 	if !ours {
@@ -322,11 +323,11 @@ func (a actions) Compact(ctx context.Context, c command.Call) (command.Compactio
 	if err := a.d.receiver.acceptOwn(ctx, m); err != nil {
 		return command.CompactionNothing, fmt.Errorf("beginning a compaction: %w", err)
 	}
-	a.d.turns.compactions.begin(tr.SessionID, time.Now()) // the turns that end meanwhile begin no other
+	a.d.turns.compactions.begin(tr.SessionID, time.Now()) // turns that end meanwhile start no other compaction
 	return command.CompactionBegun, nil
 }
 
-// compacts reports whether a compaction waits or runs, in any process. key is that of its session.
+// compacts reports whether a compaction waits or runs, in any process. key is the key of its session.
 func compacts(ctx context.Context, sessions store.Sessions, key chat.SessionKey) (bool, error) {
 	s, err := sessions.Session(ctx, key, "")
 	if errors.Is(err, chat.ErrSessionNotFound) {

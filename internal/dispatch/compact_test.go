@@ -20,20 +20,21 @@ import (
 	"laneway/internal/testrun"
 )
 
-// scripted is a model with a window: it counts what it gets, refuses what is larger, and summarises by keeping the facts (words such as fact-7).
+// scripted is a model with a window: it counts its input, refuses input that is too large, and its summaries keep the facts (words such as
+// fact-7).
 type scripted struct {
 	window       int
-	takes, sums  time.Duration // a turn, a summary
+	takes, sums  time.Duration // durations of a turn and of a summary
 	fails        atomic.Bool   // summaries fail
-	hold         atomic.Bool   // a turn of the word held takes until it is stopped
+	hold         atomic.Bool   // a turn with the word held runs until it is stopped
 	writes       string        // what it has written of a summary before it waits
-	release      chan struct{} // a summary waits until this is closed; nil = for sums
+	release      chan struct{} // a summary waits until this is closed; nil = it takes the time sums
 	mu           sync.Mutex
 	largest      int
 	over, asked  int
 	summarised   int
-	summing      int      // summaries that it writes now
-	mostSums     int      // at once
+	summing      int      // summaries that are being written
+	mostSums     int      // maximum of summing
 	inputs       int      // tokens of all requests
 	facts        []string // in the last request of a person's turn
 	conversation string   // that request
@@ -41,7 +42,7 @@ type scripted struct {
 
 var factWord = regexp.MustCompile(`fact-\d+`)
 
-// answerTokens is what the model keeps for an answer.
+// answerTokens is the part of the window that is reserved for an answer.
 func (s *scripted) answerTokens() int { return s.window / 4 }
 
 func (s *scripted) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
@@ -98,7 +99,7 @@ func (s *scripted) Run(ctx context.Context, req agent.Request, emit func(agent.E
 	return agent.Result{Text: answer, Usage: used}, nil
 }
 
-// released is what a summary waits for besides its time.
+// released returns what a summary waits for in addition to its time.
 func (s *scripted) released(isSummary bool) <-chan struct{} {
 	if !isSummary {
 		return nil
@@ -106,7 +107,7 @@ func (s *scripted) released(isSummary bool) <-chan struct{} {
 	return s.release
 }
 
-// sum counts summaries at once.
+// sum counts concurrent summaries.
 func (s *scripted) sum(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +121,7 @@ func compacting(s *scripted) option {
 	}
 }
 
-// summaries are the rows of a transcript that stand for others, and its length.
+// summaries returns the entries of a transcript that cover other entries, and its length.
 func summaries(t *testing.T, st dispatch.Store, session string) (list []chat.TranscriptEntry, rows int) {
 	t.Helper()
 	key, err := chat.ParseSessionKey(session, "main")
@@ -144,7 +145,7 @@ func summaries(t *testing.T, st dispatch.Store, session string) (list []chat.Tra
 	}
 }
 
-// TestManyTurnsInAWindowOfEightThousandTokens talks for 600 turns, 2,000 in make chaos: never over the window, never blocked, and nothing is deleted.
+// The test has 600 turns, 2,000 in make chaos. The window is never exceeded, no turn waits, and nothing is deleted.
 func TestManyTurnsInAWindowOfEightThousandTokens(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -195,7 +196,7 @@ func TestManyTurnsInAWindowOfEightThousandTokens(t *testing.T) {
 	})
 }
 
-// TestAConversationGoesOnWhenItsSummariesFail with what fits, and tries again after a while.
+// The turns use what fits, and a summary is attempted again after a while.
 func TestAConversationGoesOnWhenItsSummariesFail(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -224,7 +225,7 @@ func TestAConversationGoesOnWhenItsSummariesFail(t *testing.T) {
 	})
 }
 
-// TestAPersonOfOneTurnAtOnceDoesNotWaitForASummary: a summary is none of the turns that a chat user may have at once.
+// A summary does not count among the concurrent turns of a chat user.
 func TestAPersonOfOneTurnAtOnceDoesNotWaitForASummary(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		model := &scripted{window: 4000, takes: time.Second, sums: time.Minute}
@@ -271,7 +272,7 @@ func TestCompactByHand(t *testing.T) {
 		close(model.release)
 		time.Sleep(time.Minute)
 		list, rows := summaries(t, st, "agent:main:a")
-		if len(list) != 1 || rows != 35 { // the commands and their answers are rows, too
+		if len(list) != 1 || rows != 35 { // the commands and their answers are entries, too
 			t.Fatalf("%d summaries in %d rows, want 1 in 35", len(list), rows)
 		}
 		model.mu.Lock()
@@ -301,7 +302,7 @@ func TestCompactIsRefusedWhereThereIsNoWindow(t *testing.T) {
 	})
 }
 
-// reporting is a model whose endpoint counts in its own way.
+// reporting is a model whose endpoint counts tokens differently.
 type reporting struct {
 	*scripted
 
@@ -314,7 +315,7 @@ func (r *reporting) Run(ctx context.Context, req agent.Request, emit func(agent.
 	return res, err
 }
 
-// TestTheThrottleCountsWhatTheProviderCounted: the estimate errs high, and a session is throttled by the real count where there is one.
+// The estimate errs high; a session is throttled by the reported count if there is one.
 func TestTheThrottleCountsWhatTheProviderCounted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)

@@ -19,10 +19,10 @@ import (
 
 const longSession = "agent:main:long"
 
-// line is a message of some 50 tokens with a fact.
+// line returns a message of some 50 tokens with a fact.
 func line(n int) string { return fmt.Sprintf("fact-%d ", n) + strings.Repeat("words ", 20) }
 
-// talkUntil goes on with a conversation until something has happened.
+// talkUntil sends messages until done returns true.
 func (h *harness) talkUntil(what string, done func() bool) {
 	h.t.Helper()
 	for n := range 200 {
@@ -36,14 +36,14 @@ func (h *harness) talkUntil(what string, done func() bool) {
 	h.t.Fatalf("not in 200 turns: %s", what)
 }
 
-// count locks the model.
+// count reads a counter under the lock of the model.
 func (s *scripted) count(of *int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return *of
 }
 
-// compactionSession is the session in which a conversation is compacted.
+// compactionSession returns the session in which a conversation is compacted.
 func compactionSession(t *testing.T, st dispatch.Store) string {
 	t.Helper()
 	key, err := chat.ParseSessionKey(longSession, "main")
@@ -57,7 +57,7 @@ func compactionSession(t *testing.T, st dispatch.Store) string {
 	return "agent:main:cron:compact:" + tr.SessionID
 }
 
-// TestASummaryHoldsNoSlotOfItsLane: in a lane of one slot, no message waits for a summary.
+// In a lane of one slot, no message waits for a summary.
 func TestASummaryHoldsNoSlotOfItsLane(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		model := &scripted{window: 4000, takes: time.Second, sums: time.Minute}
@@ -76,7 +76,7 @@ func TestASummaryHoldsNoSlotOfItsLane(t *testing.T) {
 	})
 }
 
-// TestSummariesAreWrittenEightAtOnce: they take no slots, so they have a bound of their own.
+// Summaries take no slots, so they have their own limit.
 func TestSummariesAreWrittenEightAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		model := &scripted{window: 4000, takes: time.Second, sums: time.Minute}
@@ -102,7 +102,7 @@ func TestSummariesAreWrittenEightAtOnce(t *testing.T) {
 	})
 }
 
-// TestACompactionThatNeverRanIsBegunAgain: its message was ended while it waited for a slot, so this process has seen no turn of it.
+// Its message was ended while it waited for a slot, so this process has seen no turn of it.
 func TestACompactionThatNeverRanIsBegunAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -138,8 +138,7 @@ func TestACompactionThatNeverRanIsBegunAgain(t *testing.T) {
 	})
 }
 
-// TestAStoppedCompactionLeavesNoneOfItsText: what it had written of the summary is neither sent nor kept in a session that a deletion of the conversation
-// would not reach.
+// The part of the summary that was written is neither sent nor stored in a session that a deletion of the conversation would not reach.
 func TestAStoppedCompactionLeavesNoneOfItsText(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -177,7 +176,7 @@ func TestAStoppedCompactionLeavesNoneOfItsText(t *testing.T) {
 	})
 }
 
-// TestAResetOrDeletionBesideACompactionLeavesNoSummary: the summary of the old conversation does not come into the new one.
+// The summary of the old conversation is not added to the new one.
 func TestAResetOrDeletionBesideACompactionLeavesNoSummary(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -223,7 +222,7 @@ func TestAResetOrDeletionBesideACompactionLeavesNoSummary(t *testing.T) {
 	}
 }
 
-// TestTwoReplicasCompactAConversationOnce: its turns run on one replica and the other in turn.
+// The turns of the conversation run alternately on the two replicas.
 func TestTwoReplicasCompactAConversationOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -267,7 +266,7 @@ func TestTwoReplicasCompactAConversationOnce(t *testing.T) {
 	}
 }
 
-// TestAReplicaThatLostItsLeaseCompactsAgainLater: the other replica has made the summary that it had begun.
+// The other replica has made the summary that this one started.
 func TestAReplicaThatLostItsLeaseCompactsAgainLater(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -288,7 +287,7 @@ func TestAReplicaThatLostItsLeaseCompactsAgainLater(t *testing.T) {
 	})
 }
 
-// unanswered is a store that adds a summary and whose answer gets lost.
+// unanswered is a store that adds a summary and loses the response.
 type unanswered struct {
 	cronStore
 
@@ -303,7 +302,7 @@ func (u *unanswered) AppendSummary(ctx context.Context, p store.SummaryParams) (
 	return e, added, err
 }
 
-// TestASummaryWhoseCommitWasNotAnsweredIsReported to the person as made, for it is.
+// The person is informed that the summary was made.
 func TestASummaryWhoseCommitWasNotAnsweredIsReported(t *testing.T) {
 	for kind, openStore := range stores(t) {
 		t.Run(kind, func(t *testing.T) {
@@ -332,7 +331,7 @@ func TestASummaryWhoseCommitWasNotAnsweredIsReported(t *testing.T) {
 	}
 }
 
-// TestTheSharedSessionOfAJobIsCompacted: a job that goes on with one conversation for months.
+// The job uses one conversation for months.
 func TestTheSharedSessionOfAJobIsCompacted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)

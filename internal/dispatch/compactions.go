@@ -10,32 +10,34 @@ import (
 )
 
 const (
-	// compactPause is how long a conversation is left alone after a compaction that failed.
+	// compactPause is how long no compaction of a conversation starts after one that failed.
 	compactPause = time.Minute
-	// compactLost is how long a compaction is waited for whose end this process does not see: another replica makes it, or a stop has ended its message.
+	// compactLost is how long this process waits for the end of a compaction that it does not see: another replica runs it, or a stop has
+	// ended its message.
 	compactLost = 15 * time.Minute
-	// compactAtOnce is how many summaries a process lets its models write at once. They take no slots of lanes.
+	// compactAtOnce is how many summaries the models of a process write concurrently. They take no slots of lanes.
 	compactAtOnce = 8
-	// mostCounted is of how many conversations a process remembers what a provider counted, and compactions.
+	// mostCounted is for how many conversations a process keeps the provider's counts, and compactions.
 	mostCounted = 10_000
 )
 
-// past is the size of the conversation that the agent of a turn got.
+// past is the size of the conversation that was sent to the agent of a turn.
 type past struct {
-	room   int // estimated tokens that fit, less the messages of the turn; 0 = nothing was read
-	tokens int // of the history by estimate, the part that did not fit included as far as it was read
-	// answer is an estimate of what the turn adds; real is what the provider counted in its last request and answer, 0 = nothing. window is as the provider counts.
+	room   int // estimated tokens that fit, less the messages of the turn; 0 = no history was read
+	tokens int // estimate of the history, including the part that was read but did not fit
+	// answer estimates what the turn adds. real is what the provider counted in its last request and answer, 0 = unknown. window is in the
+	// tokens of the provider.
 	answer, real, window int
 }
 
-// full reports whether the conversation fills three quarters of the window: by estimate, or as the provider has counted it, where enough of that is
-// conversation.
+// full reports whether the conversation fills three quarters of the window, by estimate or by the provider's count. The count applies only
+// when enough of it is conversation.
 func (p *past) full() bool {
 	filled := p.tokens + p.answer
 	return filled > p.room || p.real > p.window-p.window/4 && filled > p.room/2
 }
 
-// measure adds what a turn has brought.
+// measure adds the result of a turn.
 func (p *past) measure(t *turn, res agent.Result) {
 	p.answer = agent.EstimateTokens(res.Text)
 	for _, e := range t.journal.entries() {
@@ -50,17 +52,17 @@ func (p *past) measure(t *turn, res agent.Result) {
 // counted is what a provider counted in the last turn of a conversation.
 type counted struct {
 	sessionID string
-	seq       int64 // the last row that is a part of it
+	seq       int64 // the last entry that is included
 	tokens    int
 }
 
-// compactions are those under way in this process, and what providers counted.
+// compactions are the compactions of this process, and the counts of providers.
 type compactions struct {
-	writing chan struct{} // has a value for each summary that a model writes
+	writing chan struct{} // holds a value for each summary that a model is writing
 
 	mu     sync.Mutex
-	until  map[string]time.Time // by transcript: no other before
-	asking map[string]bool      // by transcript: a command is about to begin one
+	until  map[string]time.Time // by transcript: no other compaction starts before
+	asking map[string]bool      // by transcript: a command is about to start a compaction
 	counts map[chat.SessionKey]counted
 }
 
@@ -68,7 +70,7 @@ func newCompactions() *compactions {
 	return &compactions{writing: make(chan struct{}, compactAtOnce), until: map[string]time.Time{}, asking: map[string]bool{}, counts: map[chat.SessionKey]counted{}}
 }
 
-// begin reports whether a compaction of a transcript may begin, and notes it.
+// begin reports whether a compaction of a transcript may start, and records it.
 func (c *compactions) begin(transcript string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +84,7 @@ func (c *compactions) begin(transcript string, now time.Time) bool {
 	return true
 }
 
-// ask reports whether no other command is about to begin a compaction of a transcript; asked ends that.
+// ask reports whether no other command is about to start a compaction of a transcript; asked ends that.
 func (c *compactions) ask(transcript string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +101,7 @@ func (c *compactions) asked(transcript string) {
 	delete(c.asking, transcript)
 }
 
-// end forgets a compaction; one that failed is not begun again for a while.
+// end removes a compaction. After a failure, none starts for compactPause.
 func (c *compactions) end(transcript string, ok bool, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,12 +112,12 @@ func (c *compactions) end(transcript string, ok bool, now time.Time) {
 	c.until[transcript] = now.Add(compactPause)
 }
 
-// note keeps what a provider counted.
+// note stores the count of a provider.
 func (c *compactions) note(key chat.SessionKey, n counted) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.counts) >= mostCounted {
-		clear(c.counts) // estimates take their place
+		clear(c.counts) // estimates replace them
 	}
 	c.counts[key] = n
 }

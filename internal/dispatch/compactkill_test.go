@@ -14,7 +14,7 @@ import (
 	"laneway/internal/testpg"
 )
 
-// stores are the stores of a test in virtual time, each empty. What they return ends within the bubble.
+// stores returns the stores of a test in virtual time, each empty. Their goroutines end within the bubble.
 func stores(t *testing.T) map[string]modelStore {
 	t.Helper()
 	list := map[string]modelStore{"sqlite": sqliteModel}
@@ -23,17 +23,17 @@ func stores(t *testing.T) map[string]modelStore {
 	return list
 }
 
-// unwoken is a store on PostgreSQL that has nothing to wait for: a connection that listens would keep the clock of a bubble from moving.
+// unwoken is a store on PostgreSQL without notifications: a connection that listens would keep the clock of a bubble from advancing.
 type unwoken struct{ cronStore }
 
-// TestAKillInAnyStepOfACompactionLeavesOneSummary kills the process before and behind each operation of the store that a compaction makes.
+// The test kills the process before and after each store operation of a compaction.
 func TestAKillInAnyStepOfACompactionLeavesOneSummary(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
 	for kind, open := range stores(t) {
 		for _, step := range []string{"Accept", "Start", "Yield", "Transcript", "AppendSummary", "Finish"} {
-			for _, done := range []bool{false, true} { // killed before the operation, behind it
+			for _, done := range []bool{false, true} { // killed before or after the operation
 				t.Run(fmt.Sprintf("%s/%s/%t", kind, step, done), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						st := open(t)
@@ -75,7 +75,7 @@ func killInCompaction(t *testing.T, plain cronStore, step string, done bool) {
 	time.Sleep(time.Minute)
 	synctest.Wait()
 	want(t, "the outcome of the next turn", next.end(next.send("agent:main:long", "hello")).Outcome, chat.OutcomeAnswered)
-	if list, _ = summaries(t, plain, "agent:main:long"); len(list) == 0 && (step == "Accept" || step == "Transcript") { // the command was not carried out
+	if list, _ = summaries(t, plain, "agent:main:long"); len(list) == 0 && (step == "Accept" || step == "Transcript") { // the command was not executed
 		next.send("agent:main:long", "/compact", typed)
 	}
 	time.Sleep(time.Minute)
@@ -87,7 +87,7 @@ func killInCompaction(t *testing.T, plain cronStore, step string, done bool) {
 	h.abandon()
 }
 
-// doomed is a store whose process is killed before or behind one operation, once it is armed.
+// doomed is a store whose process is killed before or after one operation, once it is armed.
 type doomed struct {
 	*power
 
@@ -100,7 +100,7 @@ func newDoomed(st cronStore, step string, done bool) *doomed {
 	return &doomed{power: &power{cronStore: st, off: &atomic.Bool{}}, step: step, done: done}
 }
 
-// at runs an operation, with the end of the process around it.
+// at runs an operation, and ends the process before or after it.
 func (d *doomed) at(ctx context.Context, step string, run func() error) error {
 	mine := d.armed.Load() && step == d.step
 	if mine && !d.done {

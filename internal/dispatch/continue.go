@@ -10,7 +10,7 @@ import (
 	"laneway/internal/store"
 )
 
-// Place finds an accepted message by its id, and where it stands in its session; chat.ErrNotFound.
+// Place finds an accepted message by its id, and its position in its session; chat.ErrNotFound.
 func (d *Dispatcher) Place(ctx context.Context, messageID string) (chat.Place, error) {
 	m, err := d.store.MessageByID(ctx, messageID)
 	if err != nil {
@@ -28,8 +28,8 @@ func (d *Dispatcher) Place(ctx context.Context, messageID string) (chat.Place, e
 	}, nil
 }
 
-// BranchAt is the end of a run in the current transcript of its session, where a new session may branch off. chat.ErrNotFound: the transcript does not have the run.
-// [chat.CodeLimit]: the conversation has branched as often as it may.
+// BranchAt returns the end of a run in the current transcript of its session, from which a new session may branch. chat.ErrNotFound: the
+// transcript does not have the run. [chat.CodeLimit]: the conversation has reached the limit of branches.
 func (d *Dispatcher) BranchAt(ctx context.Context, key chat.SessionKey, runID string) (chat.Branch, error) {
 	own, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: key, RunID: runID, Limit: 1, MaxChars: 1})
 	switch {

@@ -11,8 +11,7 @@ import (
 	"laneway/internal/store/sqlite"
 )
 
-// TestADeletionRemovesRunningSubTurnsAndFiles deletes a session while a task of it and a task of that task run in the background, and while another session
-// names one of its files.
+// The deleted session has a background task with a background task, and another session refers to one of its files.
 func TestADeletionRemovesRunningSubTurnsAndFiles(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		db, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "laneway.db")})

@@ -27,15 +27,15 @@ import (
 const (
 	DefaultLease   = ownership.DefaultLease
 	DefaultTimeout = 10 * time.Minute
-	// maxTimeout is the ceiling of a turn that asked for no limit.
+	// maxTimeout is the limit of a turn that requested no limit.
 	maxTimeout = 24 * time.Hour
-	// DefaultSweep is how often work without an owner is looked for.
+	// DefaultSweep is the default interval of the search for unowned work.
 	DefaultSweep = ownership.DefaultSweep
-	// defaultGroup is how many turns of a group session run at once.
+	// defaultGroup is the default number of concurrent turns of a group session.
 	defaultGroup = 3
 )
 
-// Store is what dispatch needs of the durable side: messages and jobs.
+// Store is the durable storage that dispatch needs: messages and jobs.
 type Store interface {
 	store.Store
 	cron.JobStore
@@ -49,97 +49,99 @@ type Config struct {
 	Version, Addr, BootID string
 	// Lease is how long this process counts as alive without a heartbeat; 0 = 15 s. Heartbeat is how often it is extended; 0 = a fifth.
 	Lease, Heartbeat time.Duration
-	// Sweep is how often unowned work is looked for; 0 = 1 s.
+	// Sweep is the interval of the search for unowned work; 0 = 1 s.
 	Sweep time.Duration
-	// Exclusive: no other process can use the store, so what earlier processes owned is free at once.
+	// Exclusive: no other process can use the store, so sessions of earlier processes can be taken over at once.
 	Exclusive bool
-	// Lanes that the scheduler has; empty = its defaults.
+	// Lanes of the scheduler; empty = its defaults.
 	Lanes []scheduler.Lane
-	// Queue is how sessions of an agent behave on a channel (its name up to the first ':'; "" = none); kind is that of the session
-	// key. nil = the scheduler's defaults, three turns at once in groups.
+	// Queue returns the queue rules for sessions of an agent on a channel (its name up to the first ':', or ""); kind is the kind of the
+	// session key. nil = the scheduler's defaults, three concurrent turns in groups.
 	Queue func(agent, channel, kind string) QueueRules
-	// ThrottleAt is the share of the context window from which on a session runs one turn at a time; 0 = 0.6.
+	// ThrottleAt is the share of the context window above which a session runs one turn at a time; 0 = 0.6.
 	ThrottleAt float64
-	// UserTurns is how many turns a chat user, a hook or a credential that sees its own only has at once in this process, their jobs included,
-	// see [scheduler.Config.PrincipalTurns]; 0 = no bound.
+	// UserTurns is how many turns a chat user, a hook or a credential that sees only its own data runs concurrently in this process,
+	// including those of their jobs, see [scheduler.Config.PrincipalTurns]; 0 = no limit.
 	UserTurns int
-	// SeesOwn reports whether a principal is a credential that sees its own sessions and jobs only; nil = none is known besides
-	// those that a [chat.Caller] marks. It is asked for each message and must answer from memory.
+	// SeesOwn reports whether a principal is a credential that sees only its own sessions and jobs; nil = only those that a [chat.Caller]
+	// marks. It is called for each message and must not block.
 	SeesOwn func(principal string) bool
-	// Space returns an error while a disk has too little free space: new messages are refused then. It is asked for each message and
-	// must answer from memory nearly always; nil = there is always enough.
+	// Space returns an error while a disk has too little free space, so that new messages are refused. It is called for each message and
+	// must normally not block; nil = there is always enough.
 	Space func() error
-	// OwnWaiting is how many messages of one hook, or of one credential that sees its own only, may wait in this process; CallerWaiting of any other
-	// credential. What is over it is refused with chat.CodeRateLimited. Jobs and chat users are not refused. 0 = no bound.
+	// OwnWaiting is how many messages of one hook, or of one credential that sees only its own data, may wait in this process;
+	// CallerWaiting is the same for any other credential. More are refused with chat.CodeRateLimited. Jobs and chat users are not refused.
+	// 0 = no limit.
 	OwnWaiting, CallerWaiting int
-	// OwnSessions and CallerSessions are how many sessions the same may name, see [chat.SessionKey.Named]: more are refused with chat.CodeLimit.
-	// 0 = no bound.
+	// OwnSessions and CallerSessions are how many sessions the same callers may name, see [chat.SessionKey.Named]. More are refused with
+	// chat.CodeLimit. 0 = no limit.
 	OwnSessions, CallerSessions int
-	// AgentWait is how long messages wait for an agent that no live process has, before they fail; 0 = until one has it.
+	// AgentWait is how long messages wait for an agent that no live process has, before they fail; 0 = without limit.
 	AgentWait time.Duration
 	// Agents, the default one first; at least one.
 	Agents []Agent
-	// Cron is what the operator decided about jobs, and about what the built-in ones remove.
+	// Cron has the operator's settings of jobs, and of what the built-in jobs remove.
 	Cron service.Config
-	// Usage is what agents cost and how much they may use. Its zone is that of [service.Config.Rules] and its log that of [Deps] where they are not set.
+	// Usage has prices and budgets. When its zone or log is not set, those of [service.Config.Rules] and [Deps] are used.
 	Usage usage.Config
-	// Access lets the programs of turns reach their tools; nil = they cannot.
+	// Access lets the programs of turns call their tools; nil = they have no access.
 	Access ToolAccess
-	// External are the tools of other servers, which agents name ([Tools.Servers]); nil = none.
+	// External are the tools of other servers, which agents name ([Tools.Servers]); may be nil.
 	External tool.External
-	// Files keeps what agents make for people; nil = agents can send text only.
+	// Files stores what agents make for people; nil = agents can send only text.
 	Files *files.Dir
-	// StopGrace is how long a stopped turn may take to return before it is finished without it; 0 = 2 s.
+	// StopGrace is how long a stopped turn may take to return before its end is written without it; 0 = 2 s.
 	StopGrace time.Duration
 }
 
-// Agent is a runner under a name.
+// Agent is a runner with a name.
 type Agent struct {
 	Info   agent.Info
 	Runner agent.Runner
 	// ContextWindow in tokens; 0 = unknown: the history is cut to 24 000 tokens and the throttle is off.
 	ContextWindow int
-	// Gauge knows how the model behind it counts tokens; nil = as estimated.
+	// Gauge estimates how its model counts tokens; nil = the built-in estimate.
 	Gauge *agent.Gauge
 	// Compacts: the older part of its conversations is summarised when they fill the context window.
 	Compacts bool
 	// Timeout of a turn; 0 = 10 minutes.
 	Timeout time.Duration
-	// SystemPrompt goes before every conversation.
+	// SystemPrompt precedes every conversation.
 	SystemPrompt string
 	// AtMostOnce: the person gets a notice about a turn whose process died; it is not run again.
 	AtMostOnce bool
 	// Tools of the gateway that it may call.
 	Tools Tools
-	// EstimateUsage: requests whose usage the runner does not report are counted by an estimate that errs high.
+	// EstimateUsage: the usage of requests that the runner does not report is estimated, on the high side.
 	EstimateUsage bool
-	// Dirs are the working directories of which a conversation may choose one, the first is that of all others; empty = its runner knows none.
+	// Dirs are the working directories from which a conversation may choose one, the first is the default; empty = its runner has no
+	// directories.
 	Dirs []string
-	// Program: its runner starts a program, which calls them over MCP. Kept: the program works for all turns of its session.
+	// Program: its runner starts a program, which calls the tools over MCP. Kept: the program runs for all turns of its session.
 	Program, Kept bool
 }
 
-// Deps are the parts that the dispatcher brings together.
+// Deps are the dependencies of the dispatcher.
 type Deps struct {
 	Store    Store
 	Commands *command.Table
-	// Needs of the methods that the commands stand for, by name. [New] refuses a command whose method is not among them.
+	// Needs of the methods that correspond to commands, by name. [New] refuses a command whose method is not among them.
 	Needs map[string]chat.Need
-	// Channels send what is in the outbox.
+	// Channels send the messages of the outbox.
 	Channels []channel.Channel
 	Observer Observer
 	Lanes    scheduler.Observer
 	Logger   *slog.Logger
 }
 
-// Dispatcher is the public face of the package: it has one part for each idea and passes calls on. Make it with New.
+// Dispatcher is the API of the package: it has one part for each concept and delegates calls to it. Create it with New.
 type Dispatcher struct {
 	*parts
 	jobCalls
 	turnList
 	openQuestions
 
-	owner     *ownership.Node // node of parts, for what only the life of the process needs
+	owner     *ownership.Node // node of parts, for the life cycle of the process only
 	sender    *outbox.Sender
 	publisher *events.Publisher
 	receiver  *receiver
@@ -156,7 +158,7 @@ type Dispatcher struct {
 	started   time.Time
 }
 
-// New makes a dispatcher. ctx is the work context: the parent of every turn, cancelled with a cause when running work has to be
+// New returns a dispatcher. ctx is the work context: the parent of every turn, cancelled with a cause when running work has to be
 // abandoned. Nothing runs before Run.
 func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	cfg, err := cfg.withDefaults()
@@ -189,7 +191,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	return d, nil
 }
 
-// connect makes the parts and connects them.
+// connect creates the parts and connects them.
 func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	p, cfg := d.parts, d.cfg
 	d.signs = &signs{parts: p}
@@ -239,7 +241,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	return d.connectJobs()
 }
 
-// connectJobs makes the job service.
+// connectJobs creates the job service.
 func (d *Dispatcher) connectJobs() error {
 	p := d.parts
 	deps := service.Deps{

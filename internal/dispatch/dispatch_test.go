@@ -105,7 +105,7 @@ func TestCollectMakesOneTurnOfWhatWaits(t *testing.T) {
 func TestInterruptNeverRunsTwoTurnsAtOnceAndSupersedesTheRest(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		ids := []string{h.send("main", "deaf 3s")}
-		synctest.Wait() // it has begun: one that is interrupted before that ends at once, and what came after it may be answered
+		synctest.Wait() // it has started: one that is interrupted before that ends at once, and the message after it may be answered
 		for _, text := range []string{"a", "b", "c", "d"} {
 			ids = append(ids, h.send("main", text, mode(chat.ModeInterrupt)))
 		}
@@ -225,7 +225,7 @@ func TestAFailingAndAPanickingTurnAreOutcomesAndTheSessionGoesOn(t *testing.T) {
 	})
 }
 
-// The sentence of a failure is told once when it happens; who reads the conversation later finds it in the transcript.
+// The sentence of a failure is published once. A later reader of the conversation finds it in the transcript.
 func TestTheTranscriptKeepsTheReasonOfAFailure(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		e := h.end(h.send("main", "fail"))

@@ -11,14 +11,13 @@ import (
 	"laneway/internal/dispatch"
 )
 
-// TestAnEmptyAnswerIsSaidToBeEmptyWithItsReason has an agent that answers nothing. The person reads that, once, unless the agent has sent them something
-// itself, and the answer stays empty.
+// The agent answers nothing. The person reads that once, unless the agent has sent them a message itself. The stored answer stays empty.
 func TestAnEmptyAnswerIsSaidToBeEmptyWithItsReason(t *testing.T) {
 	for name, c := range map[string]struct {
 		call       chat.ToolCall // that the agent makes before
 		answer     agent.Result
-		system     bool   // the message is of the gateway itself
-		chat, note string // what the chat gets, and what the end says
+		system     bool   // the message comes from the gateway itself
+		chat, note string // the messages of the chat, and the sentence in the end of the run
 	}{
 		"nothing":              {answer: agent.Result{StopReason: agent.StopNormal}, chat: "(empty answer)", note: "(empty answer)"},
 		"blank":                {answer: agent.Result{Text: " \n"}, chat: "(empty answer)", note: "(empty answer)"},

@@ -6,7 +6,7 @@ import (
 	"laneway/internal/store"
 )
 
-// sentence is what a person reads about a message that got no answer.
+// sentence returns what a person reads about a message without an answer.
 func sentence(outcome chat.Outcome, reason string) string {
 	switch outcome {
 	case chat.OutcomeDropped:
@@ -28,7 +28,7 @@ func sentence(outcome chat.Outcome, reason string) string {
 	}
 }
 
-// endKind is the event that an outcome is.
+// endKind returns the event of an outcome.
 func endKind(outcome chat.Outcome) chat.EventKind {
 	switch outcome {
 	case chat.OutcomeAnswered, chat.OutcomeMerged:
@@ -40,7 +40,7 @@ func endKind(outcome chat.Outcome) chat.EventKind {
 	}
 }
 
-// endOfWaiting is the event, and the end for callers that wait, of a message that never became a turn.
+// endOfWaiting returns the event, and the end for waiting callers, of a message that never became a turn.
 func endOfWaiting(r store.Waiting, outcome chat.Outcome, reason string) (chat.Event, chat.RunEnd) {
 	text := sentence(outcome, reason)
 	e := chat.Event{
@@ -52,7 +52,7 @@ func endOfWaiting(r store.Waiting, outcome chat.Outcome, reason string) (chat.Ev
 	return e, chat.RunEnd{RunID: r.MessageID, Session: r.Session, Outcome: outcome, Reason: reason, Message: text}
 }
 
-// abortReason is the reason of an end as subscribers know it: a closed set, in which every cancellation of a job's run is a stop.
+// abortReason returns the reason of an end for subscribers: a closed set, in which every cancellation of a job's run is a stop.
 func abortReason(reason string) string {
 	switch reason {
 	case reasonStopAll, reasonReset, store.ReasonSuperseded, "stale", "cleared", "draining":

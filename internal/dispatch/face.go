@@ -10,50 +10,51 @@ import (
 	"laneway/internal/store"
 )
 
-// Receive takes one message: a chat command is executed at once, everything else is made durable and submitted to its lane. When it
-// returns without an error the message cannot be lost. It never waits for a slot or an answer.
+// Receive takes one message: a chat command is executed at once, any other message is made durable and submitted to its lane. When it
+// returns without an error, the message cannot be lost. It never waits for a slot or an answer.
 func (d *Dispatcher) Receive(ctx context.Context, m chat.Message) (chat.Receipt, error) {
 	return d.receiver.receive(ctx, m, nil)
 }
 
-// ReceiveFrom is Receive for a caller of the gateway: it may be restricted to sessions of its own, a command needs one of its scopes, and so many
-// of its messages may wait (chat.CodeRateLimited).
+// ReceiveFrom is Receive for a caller of the gateway. The caller may be restricted to its own sessions, a command requires one of its
+// scopes, and the number of its waiting messages is limited (chat.CodeRateLimited).
 func (d *Dispatcher) ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error) {
 	return d.receiver.receiveFrom(ctx, m, by)
 }
 
-// Defer makes a system text durable that the next turn of its session sees before its message. It starts nothing. The same Dedupe
-// offered again is the same text; a repetition completes what a crash has left half done.
+// Defer makes a system text durable that the next turn of its session reads before its message. It starts nothing. A call with the same
+// Dedupe adds no second text; it completes what a crash left unfinished.
 func (d *Dispatcher) Defer(ctx context.Context, m chat.Message, by chat.Caller) error {
 	return d.receiver.deferText(ctx, m, by)
 }
 
-// Stop stops what p names and returns the ids of the runs and messages that it ended. The signal reaches turns of this process
-// before the store is asked; the durable half makes sure that what was stopped never runs again, and reaches turns of other
-// processes. It takes no slot and waits for no turn.
+// Stop stops what p names and returns the ids of the runs and messages that it ended. It signals the turns of this process before it calls
+// the store. The durable part ensures that stopped work never runs again, and reaches turns of other processes. It takes no slot and waits
+// for no turn.
 func (d *Dispatcher) Stop(ctx context.Context, p store.StopParams) ([]string, error) {
 	met, err := d.stops.stop(ctx, p)
 	return append(met.running, met.waiting...), err
 }
 
-// Reset stops everything of a session and begins an empty transcript; it returns the id of the new one. A repetition, which once identifies, stops
-// nothing and returns the id of the first. A caller whom [chat.Caller.MayChange] refuses gets chat.CodeForbidden, and nothing was done.
+// Reset stops all work of a session and begins an empty transcript; it returns the id of the new one. A repetition, identified by once,
+// stops nothing and returns the id of the first call. A caller whom [chat.Caller.MayChange] refuses receives chat.CodeForbidden, and
+// nothing was done.
 func (d *Dispatcher) Reset(ctx context.Context, key chat.SessionKey, by chat.Caller, once *chat.IdempotencyKey) (string, error) {
 	return d.stops.reset(ctx, key, by, once)
 }
 
-// Delete stops everything of a session and removes it, with its transcripts unless they are to be kept. A repetition stops and removes
-// nothing. It fills in who asked.
+// Delete stops all work of a session and removes it, with its transcripts unless they are to be kept. A repetition stops and removes
+// nothing. It sets the caller in p.
 func (d *Dispatcher) Delete(ctx context.Context, p store.DeleteParams, by chat.Caller) (store.Deleted, error) {
 	return d.stops.remove(ctx, p, by)
 }
 
-// Wait returns when the message has ended, or when ctx is over (then with its cause). It holds no slot and no lock.
+// Wait returns when the message has ended, or when ctx is done (then with its cause). It holds no slot and no lock.
 func (d *Dispatcher) Wait(ctx context.Context, messageID string) (chat.RunEnd, error) {
 	return d.publisher.Wait(ctx, messageID, d.endOf)
 }
 
-// DefaultAgent is the id of the agent that answers when no other is named.
+// DefaultAgent returns the id of the agent that answers when no other is named.
 func (d *Dispatcher) DefaultAgent() string { return d.cfg.Agents[0].Info.ID }
 
 // agentIDs lists the names of the agents, the default one first.
@@ -93,17 +94,17 @@ func (d *Dispatcher) Agents() []agent.Info {
 // Commands lists the chat commands.
 func (d *Dispatcher) Commands() []chat.CommandInfo { return d.commands.table.Infos() }
 
-// Subscribe calls fn for every event of this process until cancel is called, and for those of others that share the store and are about something
-// durable: ends of runs and changes of sessions. Of those, one with a long text comes only while wanted answers true for it without that text.
-// Neither may block; fn is never called after cancel has returned, unless it is running.
+// Subscribe calls fn for every event of this process until cancel is called, and for events of other processes of the store about durable
+// changes: ends of runs and changes of sessions. Of these, an event with a long text is loaded only if wanted returns true for it without
+// that text. Neither function may block. After cancel has returned, fn is not called again, but a call may still be running.
 func (d *Dispatcher) Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func()) {
 	return d.publisher.Subscribe(fn, wanted)
 }
 
-// InFlight is the oldest running turn of a session on this process.
+// InFlight returns the oldest running turn of a session on this process.
 func (d *Dispatcher) InFlight(key chat.SessionKey) (chat.InFlight, bool) {
 	return d.publisher.InFlight(key)
 }
 
-// Figures are counts of the store, as last read. It answers at once, without the database.
+// Figures returns counts of the store, as last read. It does not block.
 func (d *Dispatcher) Figures() Figures { return d.figures.current() }

@@ -14,35 +14,35 @@ import (
 
 const (
 	figuresEvery = 15 * time.Second
-	// figuresShare bounds what counting may cost: a look is followed by this many times its own duration without one.
+	// figuresShare limits the cost of counting: after a count, this many times its duration pass without one.
 	figuresShare = 100
-	// figuresTime bounds one look.
+	// figuresTime limits one count.
 	figuresTime = 15 * time.Second
 )
 
-// Figures are counts of the store for metrics, as last read. They are of all processes that share the store.
+// Figures are counts of the store for metrics, as last read. They include all processes that share the store.
 type Figures struct {
 	OutboxWaiting int
 	Cron          cron.Summary // OldestDue negative = nothing is due
-	// AgentMissing is work that waits for an agent that no live process has, one sentence for each agent.
+	// AgentMissing describes work that waits for an agent that no live process has, one sentence for each agent.
 	AgentMissing []string
-	// given are those of these agents that have been missing for [Config.AgentWait].
+	// given are the agents among them that have been missing for [Config.AgentWait].
 	given []string
 }
 
-// figures keeps the counts fresh, so that a scrape of the metrics asks the database nothing.
+// figures caches the counts, so that a scrape of the metrics needs no query.
 type figures struct {
 	*parts
 
 	last atomic.Pointer[Figures]
-	// left is what the last look found without a live process, by agent; warned are the agents in the log. They are touched by the loop only.
-	// since is when each was found to be missing.
+	// left has, by agent, the work that the last count found without a live process, and warned the agents that were logged. Only the loop
+	// uses them. since is when each agent was first missing.
 	left   map[string]store.Unowned
 	since  map[string]time.Time
 	warned map[string]bool
 }
 
-// current answers at once, without the database. Before the first look nothing waits.
+// current does not block. Before the first count, everything is zero.
 func (f *figures) current() Figures {
 	if last := f.last.Load(); last != nil {
 		return *last
@@ -50,7 +50,7 @@ func (f *figures) current() Figures {
 	return Figures{Cron: cron.Summary{OldestDue: -1}}
 }
 
-// run reads the figures now and then until ctx is over.
+// run reads the figures periodically until ctx is done.
 func (f *figures) run(ctx context.Context) {
 	for {
 		began := time.Now()
@@ -61,7 +61,7 @@ func (f *figures) run(ctx context.Context) {
 	}
 }
 
-// read reads the figures; what cannot be read stays as it was.
+// read reads the figures; a figure that cannot be read keeps its value.
 func (f *figures) read(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, figuresTime)
 	defer cancel()
@@ -79,19 +79,19 @@ func (f *figures) read(ctx context.Context) {
 	}
 	if err != nil {
 		f.log.DebugContext(ctx, "the figures of the store cannot be read; the last ones stay", "err", err)
-		next.given = nil // a replica may have the agent by now
+		next.given = nil // a replica may have the agent now
 	}
 	f.last.Store(&next)
 }
 
-// given are the agents that have been missing for too long.
+// given returns the agents that have been missing for too long.
 func (f *figures) given() []string { return f.current().given }
 
-// agentMissing names the agents for which work waits and that no live process has. Two looks have to find it: between them a process may start again. Each agent is
-// a warning once, until nothing waits for it. The time of an agent begins anew with this process, so that a gateway that starts first does not give up the work of
-// the next one.
+// agentMissing lists the agents that no live process has and for which work waits. Two counts have to find an agent, because a process may
+// restart between them. Each agent is logged once, until no work waits for it. The time restarts with this process, so that a gateway that
+// starts first does not abandon the work of the next one.
 func (f *figures) agentMissing(ctx context.Context, next *Figures) error {
-	if f.node.Hold() != nil { // every process leaves the work, and the hold is a problem of its own
+	if f.node.Hold() != nil { // no process takes the work, and the hold is reported separately
 		clear(f.left)
 		clear(f.since)
 		next.AgentMissing, next.given = nil, nil

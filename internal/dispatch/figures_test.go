@@ -15,7 +15,7 @@ import (
 	"laneway/internal/store/sqlite/sqlitetest"
 )
 
-// endings counts the runs that ended, as the observer of cron gets them.
+// endings counts the runs that the observer of cron received.
 type endings struct {
 	cron.NopRunnerObserver
 
@@ -31,7 +31,7 @@ func (e *endings) Ended(t cron.Trigger, s cron.RunState) {
 
 func TestFiguresAreFreshWithoutACallOfStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(500 * time.Millisecond) // so that the figures, taken each 15 s from the start, are not taken in the instant of a fire
+		time.Sleep(500 * time.Millisecond) // so that no count, every 15 s from the start, coincides with a fire
 		seen := &endings{count: map[string]int{}}
 		h := openCron(t, sqlitetest.Open(t, sqlite.Config{}), func(c *dispatch.Config) { c.Cron.Observer = seen })
 		h.box.fail = func(chat.Reply) error { return &channel.SendError{Reason: "rate_limited", RetryAfter: time.Hour} }

@@ -12,7 +12,7 @@ import (
 // firstFile is the number of the first file among the outgoing rows of a run: the text is 0, a notice 1.
 const firstFile = 2
 
-// paragraphs puts an addition behind a text.
+// paragraphs appends a paragraph to a text.
 func paragraphs(text, more string) string {
 	switch {
 	case more == "":
@@ -25,10 +25,11 @@ func paragraphs(text, more string) string {
 	return text + "\n\n" + more
 }
 
-// reply is the text without the lines that stand for files.
+// reply returns the text without the lines that represent files.
 func (e *ending) reply() string { return strings.TrimSuffix(e.text, e.lines) }
 
-// replies are the rows of an answer: its text, then each file in a row of its own, so that a process that dies in between sends at most one again.
+// replies returns the rows of an answer: its text, then each file in its own row, so that a process that ends in between repeats at most
+// one.
 func replies(lead store.Waiting, runID string, end ending) []store.Outgoing {
 	row := store.Outgoing{ID: newID(), RunID: runID, Session: lead.Session, Principal: lead.Principal, Target: lead.Content.Options.ReplyTo, Kind: store.KindReply, Text: cmp.Or(end.empty, end.reply()), Count: 1}
 	var rows []store.Outgoing
@@ -42,7 +43,7 @@ func replies(lead store.Waiting, runID string, end ending) []store.Outgoing {
 	return rows
 }
 
-// outputOf makes the directory for the files of a turn when its agent asks for it.
+// outputOf returns a function that creates the directory for the files of a turn on demand.
 func (ts *turns) outputOf(t *turn) func() (string, error) {
 	if ts.cfg.Files == nil {
 		return nil
@@ -57,7 +58,7 @@ func (ts *turns) outputOf(t *turn) func() (string, error) {
 	}
 }
 
-// openOutput makes the directory of a turn unless there is one. The caller holds its lock.
+// openOutput creates the directory of a turn unless it exists. The caller holds its lock.
 func (ts *turns) openOutput(t *turn) error {
 	if t.output != nil {
 		return nil
@@ -80,8 +81,8 @@ func (ts *turns) endOutput(ctx context.Context, t *turn) {
 	}
 }
 
-// takeFiles takes over what an answer brings along, before anything is promised: a file is on the disk when the row that names it is written. The text
-// gets a sentence about what was left out, and one line for each file, for readers of text alone, later turns among them.
+// takeFiles stores the files of an answer before the answer is committed: a file is on the disk when the row that names it is written. It
+// appends to the text a sentence about omitted files, and one line for each file for readers of plain text, such as later turns.
 func (ts *turns) takeFiles(ctx context.Context, t *turn, end *ending, made []chat.Attachment) {
 	t.outputMu.Lock()
 	defer t.outputMu.Unlock()
@@ -102,10 +103,10 @@ func (ts *turns) takeFiles(ctx context.Context, t *turn, end *ending, made []cha
 	}
 	end.text = paragraphs(reply, strings.Join(lines, "\n"))
 	end.lines, end.files = strings.TrimPrefix(end.text, reply), taken
-	if t.rows[len(t.rows)-1].Content.Options.ReplyTo.IsZero() { // the answer is read where only text is shown: they would never be fetched
+	if t.rows[len(t.rows)-1].Content.Options.ReplyTo.IsZero() { // the answer is read where only text is shown, so the files would never be fetched
 		ts.dropFiles(ctx, t, end)
 	}
-	t.run.Grow(strings.TrimPrefix(end.text, before)) // subscribers read what is in the transcript; a preview in a chat shows no lines for files
+	t.run.Grow(strings.TrimPrefix(end.text, before)) // subscribers see the text of the transcript; a preview in a chat shows no lines for files
 }
 
 // dropFiles deletes the files of an answer that cannot be shown.

@@ -30,7 +30,7 @@ func keepFiles(t *testing.T) (option, *files.Dir) {
 	return func(c *dispatch.Config) { c.Files = d }, d
 }
 
-// kept is what lies below the directory for files, by place.
+// kept returns how many files are below a place of the directory.
 func kept(t *testing.T, d *files.Dir, place string) int {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(d.Root().Name(), place))
@@ -44,7 +44,7 @@ func toAsker(m *chat.Message) {
 	m.Content.Options.ReplyTo, m.Channel = chat.Target{Channel: "asker", ChatID: "7", Thread: "3"}, "asker"
 }
 
-// shown is what the channel that shows files was given: texts as they are, files by name and content.
+// shown returns what was sent to the channel that shows files: texts unchanged, files by name and content.
 func (h *harness) shown(d *files.Dir) (list []string) {
 	h.t.Helper()
 	h.asker.mu.Lock()
@@ -105,7 +105,7 @@ func TestWhereOnlyWordsAreShownFilesAreLines(t *testing.T) {
 		after(10 * time.Second)
 		wantList(t, "a channel without files", h.box.texts("7"), []string{"here", lineA})
 		want(t, "a caller without a channel", web.Text, "here\n\n"+lineA)
-		want(t, "files that are kept", kept(t, dir, "outgoing"), 1) // that of the caller cannot be fetched
+		want(t, "files that are kept", kept(t, dir, "outgoing"), 1) // the caller cannot fetch its file
 		h.close()
 	})
 }
@@ -134,7 +134,7 @@ func TestAFailedTurnKeepsNoFiles(t *testing.T) {
 	})
 }
 
-// A file that was not delivered is tried again alone: neither the text nor the files before it come a second time.
+// A file that was not delivered is tried again alone: the text and earlier files are not sent again.
 func TestOnlyTheFileThatFailedIsSentAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		opt, dir := keepFiles(t)
@@ -192,7 +192,7 @@ func TestFilesOfAJob(t *testing.T) {
 	}
 }
 
-// The notice about a failure and the webhook about it are two rows of one run.
+// The notice of a failure and the webhook about it are two rows of one run.
 func TestAFailureReachesThePersonAndTheWebhook(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(once("bad", "fail bad_request", time.Second), deliverTo(cron.Delivery{

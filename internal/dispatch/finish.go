@@ -28,11 +28,11 @@ type ending struct {
 	state   string // of the run row
 	reason  string // closed set: a chat.FailReason or stop, stopall, superseded, draining, …
 	message string // for a person; "" when answered
-	detail  string // what the service behind the agent wrote, for administrators
+	detail  string // the message of the agent's service, for administrators
 	text    string // the answer, or its text before the end
-	lines   string // the end of text that stands for the files
+	lines   string // the last lines of text, which represent the files
 	files   []chat.Attachment
-	empty   string // for a person in place of an answer without text; "" = there is text, or nothing is to be said
+	empty   string // for a person when the answer has no text; "" = it has text, or nothing is shown
 	stop    string // stop reason of the transcript entry
 	usage   chat.Usage
 	requeue bool // the messages wait again
@@ -43,26 +43,26 @@ func (e *ending) fail(outcome chat.Outcome, state, reason, message string) {
 	e.outcome, e.state, e.reason, e.message, e.stop = outcome, state, reason, message, "error"
 }
 
-// sentence is what a person reads in place of an answer; "" = there is one, or nothing is to be said.
+// sentence returns what a person reads in place of an answer; "" = there is an answer, or nothing is shown.
 func (e *ending) sentence() string { return cmp.Or(e.message, e.empty) }
 
-// notedText is how many bytes of a message its note repeats, to distinguish it from others that ran at the same time.
+// notedText is how many bytes of a message its note repeats, to distinguish it from others that ran concurrently.
 const notedText = 80
 
-// notedReason is how many bytes of the reason of a failure its note has.
+// notedReason is how many bytes of the reason of a failure its note contains.
 const notedReason = 500
 
-// noteEmpty lets an answer without text and files be shown as what it is, unless the agent has sent something to the person itself, or no person has asked.
-// The answer stays empty for programs.
+// noteEmpty sets a sentence for an answer without text and files, unless the agent has sent something to the person itself, or no person
+// wrote the message. For programs, the answer stays empty.
 func (t *turn) noteEmpty(end *ending) {
 	if end.outcome == chat.OutcomeAnswered && strings.TrimSpace(end.text) == "" && !t.rows[len(t.rows)-1].Content.System && !t.journal.sent() {
 		end.empty = chat.EmptyAnswer(end.stop)
 	}
 }
 
-// endNote shows readers of the transcript, above all the agent of the next turn, that a message has no complete answer. Without it the next prompt would
-// hold its text as if it were asked still, and a failed message that is sent again would be there twice as one. A failure keeps its reason here, which is the
-// only place where a person finds it later. "" = there is no note.
+// endNote returns a note for readers of the transcript, above all the agent of the next turn, that a message has no complete answer.
+// Without it, the next prompt would contain the message as if it were still unanswered, and a failed message that is sent again would
+// appear twice. The note of a failure has its reason, because the person finds it nowhere else later. "" = no note is needed.
 func endNote(lead store.Waiting, outcome chat.Outcome, reason string) string {
 	what := strconv.Quote(chat.Cut(chat.Printable(lead.Content.Text), notedText))
 	switch outcome {
@@ -77,7 +77,7 @@ func endNote(lead store.Waiting, outcome chat.Outcome, reason string) string {
 	}
 }
 
-// outgoing is what goes to the person's channel: the answer, or the notice that there is none.
+// outgoing returns what is sent to the person's channel: the answer, or the notice that there is no answer.
 func outgoing(lead store.Waiting, runID string, end ending) []store.Outgoing {
 	to := lead.Content.Options.ReplyTo
 	if to.IsZero() {
@@ -113,7 +113,7 @@ func (t *turn) endEvent(end ending, fin store.Finished) chat.Event {
 	return e
 }
 
-// judge decides how a turn ended from what the agent returned and why its context ended.
+// judge determines how a turn ended from the agent's result and the cause of its context.
 func (ts *turns) judge(ctx context.Context, t *turn, res agent.Result, err error) ending {
 	end := ending{usage: res.Usage}
 	var (
@@ -178,7 +178,7 @@ func (ts *turns) judgeCancelled(t *turn, cause *scheduler.CancelCause, end *endi
 // finish writes the end of a turn and publishes it. It is called on the turn's goroutine after the agent has returned.
 func (ts *turns) finish(ctx context.Context, t *turn, end ending) {
 	text, mine := t.run.Close()
-	if !mine { // stuck has decided it while the agent did not return; only the goroutine's end is left to write
+	if !mine { // stuck has written the outcome while the agent did not return; only the end of the goroutine is left to write
 		ts.endStopping(ctx, t)
 		return
 	}
@@ -193,8 +193,8 @@ func (ts *turns) finish(ctx context.Context, t *turn, end ending) {
 	ts.writeFinish(ctx, t, end, false)
 }
 
-// stuck is called by the scheduler when a cancelled turn has not returned within the grace: its outcome is written now, and
-// what it emits later is discarded. It keeps its slot and its place in the session.
+// stuck is called by the scheduler when a cancelled turn has not returned within the grace period. It writes the outcome, and later output
+// is discarded. The turn keeps its slot and its place in the session.
 func (ts *turns) stuck(st *scheduler.Turn[work]) {
 	was, ok := ts.running.get(st)
 	cause := st.Cause()
@@ -223,7 +223,7 @@ func (ts *turns) stuck(st *scheduler.Turn[work]) {
 	}
 }
 
-// writeFinish is the one transaction that ends a turn.
+// writeFinish is the transaction that ends a turn.
 func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunning bool) bool {
 	lead := t.rows[len(t.rows)-1]
 	p := store.FinishParams{
@@ -243,7 +243,7 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 		ts.obs.Stored("finish", time.Since(asked))
 		return err
 	})
-	if err != nil { // the process that ends the turn shows it anew
+	if err != nil { // the process that ends the turn shows it again
 		ts.signs.endPreview(lead.Content.Options.ReplyTo, t.run.RunID, nil)
 	}
 	switch {
@@ -260,7 +260,7 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 	return true
 }
 
-// answer is what the transcript keeps of an end: the text, and behind a turn that was stopped or failed a note of it.
+// answer returns the transcript entries of an end: the text, followed by a note for a turn that was stopped or failed.
 func (ts *turns) answer(t *turn, end ending) []chat.TranscriptEntry {
 	entries := t.journal.entries()
 	if end.text != "" {
@@ -276,12 +276,12 @@ func (ts *turns) answer(t *turn, end ending) []chat.TranscriptEntry {
 	return entries
 }
 
-// readOutside reports whether a turn was given text from outside: its answer may repeat it.
+// readOutside reports whether a turn received text from outside, which its answer may repeat.
 func (t *turn) readOutside() bool {
 	return t.outside || t.journal.foreign() || slices.ContainsFunc(t.rows, fromOutside)
 }
 
-// publishEnd publishes an end that is committed with its replies.
+// publishEnd publishes a committed end with its replies.
 func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.Finished, replies []store.Outgoing) {
 	ts.outbox.Wake()
 	lead := t.rows[len(t.rows)-1]
@@ -318,7 +318,7 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 	ts.trees.parentEnded(ctx, t, end)
 }
 
-// endStopping writes that a turn which was finished without its goroutine has returned at last.
+// endStopping records that a turn whose end was written earlier has returned.
 func (ts *turns) endStopping(ctx context.Context, t *turn) {
 	err := ts.node.Final(ctx, "ending a stopped turn", func(ctx context.Context) error {
 		return t.from.EndStopping(ctx, t.claim, t.run.RunID)

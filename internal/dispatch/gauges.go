@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// gaugesSaved is how often ratios are stored that have changed.
+	// gaugesSaved is the interval at which changed ratios are stored.
 	gaugesSaved = time.Minute
-	// gaugesTime bounds the write at the end of the process.
+	// gaugesTime limits the write at shutdown.
 	gaugesTime = time.Second
-	// ratioChange is the smallest change of a ratio that is worth a write, in thousandths.
+	// ratioChange is the smallest change of a ratio that is stored, in thousandths.
 	ratioChange = 20
 )
 
-// gauges keeps what was learned of how endpoints count tokens over restarts. A replica begins with what another has learned; the newest write stays.
+// gauges preserves across restarts how endpoints count tokens. A replica starts with the ratios of other replicas; the last write wins.
 type gauges struct {
 	*parts
 
-	saved map[store.TokenRatio]int // by endpoint and model; touched by load, and then by run
+	saved map[store.TokenRatio]int // by endpoint and model; used by load, and then by run
 }
 
-// all are the gauges of the agents; agents of one endpoint share one.
+// all returns the gauges of the agents; agents of one endpoint share one.
 func (g *gauges) all() map[string]*agent.Gauge {
 	by := map[string]*agent.Gauge{}
 	for _, a := range g.agents {
@@ -35,7 +35,7 @@ func (g *gauges) all() map[string]*agent.Gauge {
 	return by
 }
 
-// load gives the gauges what is stored. Without it the first requests err high, so a failure is a warning.
+// load sets the gauges to the stored ratios. Without them the first requests err high, so a failure is only a warning.
 func (g *gauges) load(ctx context.Context) {
 	by := g.all()
 	if len(by) == 0 {
@@ -53,7 +53,7 @@ func (g *gauges) load(ctx context.Context) {
 	}
 }
 
-// run stores ratios that have changed, once a minute and at the end.
+// run stores ratios that have changed, once a minute and at shutdown.
 func (g *gauges) run(ctx context.Context) {
 	t := time.NewTicker(gaugesSaved)
 	defer t.Stop()

@@ -27,8 +27,8 @@ func (s slowStarts) Start(ctx context.Context, p store.StartParams) (store.Start
 	return s.Store.Start(ctx, p)
 }
 
-// TestTurnsOfAGroupStartInTheOrderOfTheirMessages delays the start of the first of three turns that a group may run at once: the next begin behind it, with its
-// message in their prompt, run at the same time as it, and a session beside it waits for nothing.
+// The test delays the start of the first of three concurrent turns of a group. The next turns start after it, have its message in their
+// prompt and run at the same time. Another session does not wait.
 func TestTurnsOfAGroupStartInTheOrderOfTheirMessages(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		slow := slowStarts{Store: newStore(t), took: func(p store.StartParams) time.Duration {

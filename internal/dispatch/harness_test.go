@@ -32,8 +32,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script is a runner that does what the last message asks for: `sleep 2s`, `deaf 5s` (ignores its context and returns "late"), `fail` (overloaded),
-// `fail REASON`, `panic`; anything else is echoed. It counts simultaneous calls per session.
+// script is a runner that is controlled by the last message: `sleep 2s`, `deaf 5s` (ignores its context and returns "late"), `fail`
+// (overloaded), `fail REASON`, `panic`; any other text is echoed. It counts concurrent calls per session.
 type script struct {
 	mu      sync.Mutex
 	calls   []agent.Request
@@ -76,7 +76,7 @@ func (s *script) texts() []string {
 	return out
 }
 
-// began is when the first call with this text started; zero when none did.
+// began returns when the first call with this text started, or zero.
 func (s *script) began(text string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *script) began(text string) time.Time {
 	return time.Time{}
 }
 
-// call is the i-th call, when it started, and what had become of its context when it returned.
+// call returns the i-th call, its start, and the state of its context when it returned.
 func (s *script) call(i int) (req agent.Request, started time.Time, ended error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func joined(r agent.Request) string {
 func (s *script) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	defer s.enter(ctx, req)()
 	text := joined(req)
-	line, _, _ := strings.Cut(req.Messages[len(req.Messages)-1].Text, "\n") // a late run names the moment for which it was planned behind it
+	line, _, _ := strings.Cut(req.Messages[len(req.Messages)-1].Text, "\n") // in a late run, the scheduled time follows
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
 	case "sleep", "deaf":
@@ -137,7 +137,7 @@ func (s *script) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 			return agent.Result{}, context.Cause(ctx)
 		}
 		if word == "deaf" {
-			return agent.Result{Text: "late"}, nil // another text than it emitted: nothing may overwrite its text from before the stop
+			return agent.Result{Text: "late"}, nil // differs from the emitted text: nothing may overwrite the text from before the stop
 		}
 		return agent.Result{Text: "begun"}, nil
 	case "fail":
@@ -151,7 +151,7 @@ func (s *script) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	return agent.Result{Text: text, StopReason: "stop"}, nil
 }
 
-// leave puts files into the directory of the turn, each with its name as content, and names them.
+// leave writes files into the directory of the turn, each with its name as content, and attaches them.
 func leave(req agent.Request, word string, names []string, emit func(agent.Event)) (agent.Result, error) {
 	dir, err := req.OutputDir()
 	if err != nil {
@@ -176,15 +176,15 @@ func leave(req agent.Request, word string, names []string, emit func(agent.Event
 	return res, nil
 }
 
-// harness is a dispatcher on a store inside a synctest bubble.
+// harness is a dispatcher with a store inside a synctest bubble.
 type harness struct {
 	t      *testing.T
 	st     dispatch.Store
 	d      *dispatch.Dispatcher
 	runner *script
 	box    *postbox
-	hook   *postbox // what goes to URLs
-	asker  *asker   // has buttons, as the others have not
+	hook   *postbox // sent to URLs
+	asker  *asker   // supports buttons, unlike the other channels
 	web    *web.Channel
 	log    warnings
 	mu     sync.Mutex
@@ -221,7 +221,7 @@ func open(t *testing.T, st dispatch.Store, opts ...option) *harness {
 	return h
 }
 
-// build is open without the start.
+// build is open without start.
 func build(t *testing.T, st dispatch.Store, opts ...option) *harness {
 	t.Helper()
 	h := &harness{t: t, st: st, runner: &script{}, box: &postbox{name: "box"}, hook: &postbox{name: "webhook"}, asker: &asker{postbox: postbox{name: "asker"}}, web: web.New(), ended: make(chan struct{})}
@@ -249,7 +249,7 @@ func build(t *testing.T, st dispatch.Store, opts ...option) *harness {
 	return h
 }
 
-// start lets the dispatcher run until the harness is closed.
+// start runs the dispatcher until the harness is closed.
 func (h *harness) start() {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(h.t.Context())
@@ -265,7 +265,7 @@ func (h *harness) start() {
 	synctest.Wait()
 }
 
-// close drains and ends the harness; every test's last step, so that nothing is left in the bubble.
+// close drains and ends the harness. It is the last step of every test, so that no goroutine is left in the bubble.
 func (h *harness) close() {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), 30*time.Second)
@@ -279,7 +279,7 @@ func (h *harness) close() {
 	h.work(errors.New("over"))
 }
 
-// msg makes a message of a program; the id is its text's number.
+// msg returns a message of a program with a numbered id.
 func (h *harness) msg(session, text string) chat.Message {
 	key, err := chat.ParseSessionKey(session, "main")
 	if err != nil {
@@ -291,7 +291,7 @@ func (h *harness) msg(session, text string) chat.Message {
 	}
 }
 
-// send offers a message that must be taken.
+// send sends a message that must be accepted.
 func (h *harness) send(session, text string, change ...func(*chat.Message)) string {
 	h.t.Helper()
 	m := h.msg(session, text)
@@ -330,7 +330,7 @@ func (h *harness) end(id string) chat.RunEnd {
 	return e
 }
 
-// kinds is the run events of a message in their order.
+// kinds returns the kinds of the run events of a message, in order.
 func (h *harness) kinds(id string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -369,7 +369,7 @@ func inBubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
-// inDispatcher runs f in a bubble, with a dispatcher over a store of its own that is closed afterwards.
+// inDispatcher runs f in a bubble, with a dispatcher and its own store, which are closed afterwards.
 func inDispatcher(t *testing.T, f func(t *testing.T, h *harness), opts ...option) {
 	t.Helper()
 	inBubble(t, func(t *testing.T) {

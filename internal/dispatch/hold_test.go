@@ -12,7 +12,7 @@ import (
 	"laneway/internal/store/sqlite"
 )
 
-// TestAHeldGatewayIsForAdministrators holds a gateway that has a message to send, and releases it.
+// The test holds a gateway that has a message to send, and releases it.
 func TestAHeldGatewayIsForAdministrators(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		db, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "laneway.db")})

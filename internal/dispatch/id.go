@@ -2,5 +2,5 @@ package dispatch
 
 import "github.com/google/uuid"
 
-// newID is a UUIDv7: sortable by time, unique without asking the store.
+// newID returns a UUIDv7: sortable by time, and unique without the store.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -16,17 +16,17 @@ import (
 	"laneway/internal/cron"
 )
 
-// jobsShown is how many jobs a chat lists; more than a chat user may have.
+// jobsShown is how many jobs a chat lists; it exceeds the limit of a chat user.
 const jobsShown = 200
 
-// chatCaller is the person who wrote a command about jobs: it reaches their own jobs only, also when a scope of theirs allows more.
+// chatCaller returns the caller of a command about jobs: it sees only the person's own jobs, even when their scope allows more.
 func chatCaller(c command.Call) chat.Caller {
 	by := callerOf(c)
 	by.Own = true
 	return by
 }
 
-// Clock is the store's time and the person's zone, else the gateway's.
+// Clock returns the store's time and the person's zone, or the gateway's.
 func (a actions) Clock(ctx context.Context, c command.Call) (now time.Time, zone string, err error) {
 	chosen, err := a.Zone(ctx, c)
 	if err != nil {
@@ -36,17 +36,17 @@ func (a actions) Clock(ctx context.Context, c command.Call) (now time.Time, zone
 	return now, cmp.Or(chosen, zone), err
 }
 
-// Zone is /timezone without a zone.
+// Zone implements /timezone without a zone.
 func (a actions) Zone(ctx context.Context, c command.Call) (string, error) {
 	return a.d.store.ZoneOf(ctx, c.Principal)
 }
 
-// SetZone is /timezone.
+// SetZone implements /timezone.
 func (a actions) SetZone(ctx context.Context, c command.Call, zone string) error {
 	return a.d.store.SetZone(ctx, c.Principal, zone)
 }
 
-// AddJob is /remind and /cron add.
+// AddJob implements /remind and /cron add.
 func (a actions) AddJob(ctx context.Context, c command.Call, n command.NewJob) (cron.Put, error) {
 	by := chatCaller(c)
 	m, err := chatJob(c, n)
@@ -56,8 +56,8 @@ func (a actions) AddJob(ctx context.Context, c command.Call, n command.NewJob) (
 	return a.d.svc.Editor.AddInChat(ctx, m, by, onceOf(c))
 }
 
-// chatJob are the members of a job that is made in a chat. The key follows from the request and its chat, so that the same request twice is one job and
-// the same words in two chats are two; the key of a job that is changed stays.
+// chatJob returns the members of a job that is made in a chat. The key is derived from the request and its chat: the same request twice is
+// one job, and the same words in two chats are two jobs. A job that is changed keeps its key.
 func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
 	deliver := map[string]any{"mode": cron.DeliverAnnounce, "channel": channel.Web, "to": c.Session.String()}
 	if to := c.Target; !to.IsZero() {
@@ -86,7 +86,7 @@ func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
 	return m, nil
 }
 
-// Jobs is /jobs: the person's jobs in the order in which they were made; where others read along those that answer there.
+// Jobs implements /jobs: the person's jobs in the order of their creation; if others can read the reply, only those that reply there.
 func (a actions) Jobs(ctx context.Context, c command.Call) ([]cron.Job, error) {
 	by := chatCaller(c)
 	page, err := a.d.CronList(ctx, cron.JobFilter{SortBy: "id", Limit: jobsShown}, by)
@@ -96,33 +96,33 @@ func (a actions) Jobs(ctx context.Context, c command.Call) ([]cron.Job, error) {
 	return slices.DeleteFunc(page.Jobs, func(j cron.Job) bool { return !j.In(c.Audience.Conversation) }), nil
 }
 
-// RemoveJob is /cron rm.
+// RemoveJob implements /cron rm.
 func (a actions) RemoveJob(ctx context.Context, c command.Call, id string) error {
 	by := chatCaller(c)
 	return a.d.CronRemove(ctx, id, false, by)
 }
 
-// PauseJob is /cron pause.
+// PauseJob implements /cron pause.
 func (a actions) PauseJob(ctx context.Context, c command.Call, id, note string) error {
 	by := chatCaller(c)
 	_, err := a.d.CronPause(ctx, id, chat.Cut(note, 500), time.Time{}, by)
 	return err
 }
 
-// ResumeJob is /cron resume.
+// ResumeJob implements /cron resume.
 func (a actions) ResumeJob(ctx context.Context, c command.Call, id string) (cron.Job, error) {
 	by := chatCaller(c)
 	return a.d.CronResume(ctx, id, by)
 }
 
-// RunJob is /cron run.
+// RunJob implements /cron run.
 func (a actions) RunJob(ctx context.Context, c command.Call, id string) (reason string, err error) {
 	by := chatCaller(c)
 	_, not, err := a.d.CronRun(ctx, id, cron.RunForce, by, onceOf(c))
 	return not, err
 }
 
-// ExplainJob is /cron why.
+// ExplainJob implements /cron why.
 func (a actions) ExplainJob(ctx context.Context, c command.Call, id, when string) (cron.Explanation, error) {
 	found, err := a.d.svc.Editor.Explain(ctx, cron.ExplainParams{ID: id, At: when}, chatCaller(c))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/store"
 )
 
-// person makes a message of a chat user in a chat of the box.
+// person makes a message one of a chat user in a chat of the box.
 func person(user, chatID string) func(*chat.Message) {
 	return func(m *chat.Message) {
 		replyTo(chatID)(m)
@@ -22,7 +22,7 @@ func person(user, chatID string) func(*chat.Message) {
 	}
 }
 
-// command gives a command and returns its answer.
+// command sends a command and returns its answer.
 func (h *jobHarness) command(session, text, user, chatID string) string {
 	h.t.Helper()
 	before := len(h.box.texts(chatID))
@@ -54,7 +54,7 @@ func TestAReminderArrivesOnTimeWithoutTheAgent(t *testing.T) {
 			t.Errorf("the answer is %q", answer)
 		}
 		time.Sleep(18 * time.Minute)
-		h.send(annaHere, "sleep 9m", person("7", "7")) // a busy conversation delays nothing
+		h.send(annaHere, "sleep 9m", person("7", "7")) // a busy conversation delays no command
 		time.Sleep(time.Minute + 59*time.Second)
 		synctest.Wait()
 		if got := h.box.texts("7"); len(got) != 1 {
@@ -80,7 +80,7 @@ func TestAJobMadeInAChatAsksTheAgentAndAnswersThere(t *testing.T) {
 	})
 }
 
-// Two jobs of one name fired side by side after the second /cron add.
+// Before, the second /cron add under a name left two jobs that both fired.
 func TestAJobOfAChatIsReplacedByItsName(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.command(annaHere, "/cron add every 2h water the plants", "7", "7")
@@ -130,7 +130,7 @@ func TestACommandReachesNoJobOfAnotherPerson(t *testing.T) {
 		if err != nil || after.Pause != nil || !after.UpdatedAt.Equal(before.UpdatedAt) || len(h.runs(id)) > 0 {
 			t.Errorf("the job was touched: %+v, %v", after, err)
 		}
-		// In a group even the owner sees only what answers there.
+		// In a group, even the owner sees only the jobs that reply there.
 		if answer := h.command("agent:main:box:group:-5", "/jobs", "7", "-5"); strings.Contains(answer, "secret") {
 			t.Errorf("the group got %q", answer)
 		}
@@ -228,7 +228,7 @@ func TestAJobOfOneMomentFiresAgainWhenItIsAddedWithAnother(t *testing.T) {
 	})
 }
 
-// Runs of a person over the day's number are skipped with a row, and the person gets one alert; when a day has passed runs start again.
+// Runs of a person above the daily limit are skipped with a row, and the person receives one alert; a day later runs start again.
 func TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -236,7 +236,7 @@ func TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.command(annaHere, "/cron add every 30m look at the mail", "7", "7")
 		h.command(annaHere, "/cron add every 40m look at the door", "7", "7")
-		h.command("agent:main:box:direct:8", "/cron add every 2h water the flowers", "8", "8") // another person's share is not touched
+		h.command("agent:main:box:direct:8", "/cron add every 2h water the flowers", "8", "8") // the limit of another person is not affected
 		before := len(h.box.texts("7"))
 		time.Sleep(4*time.Hour + time.Second)
 		synctest.Wait()

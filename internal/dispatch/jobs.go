@@ -19,7 +19,7 @@ type jobTurns struct {
 
 var _ service.Turns = jobTurns{}
 
-// Launch submits a claimed run to its lane. A run in a session of another process is found by its owner.
+// Launch submits a claimed run to its lane. A run in a session of another process is found by that process.
 func (j jobTurns) Launch(ctx context.Context, l cron.Launched) {
 	if !l.Mine {
 		j.node.Hint(l.Owner)
@@ -42,7 +42,7 @@ func (j jobTurns) Stop(run cron.CancelledRun, cause string) {
 	}
 }
 
-// Lanes are the names of the lanes.
+// Lanes returns the names of the lanes.
 func (j jobTurns) Lanes() []string {
 	var names []string
 	for _, l := range j.sched.Stats().Lanes {
@@ -59,23 +59,23 @@ type jobCallers struct {
 
 var _ service.Callers = jobCallers{}
 
-// Admit takes places among the waiting messages of a caller.
+// Admit reserves places among the waiting messages of a caller.
 func (j jobCallers) Admit(principal string, own bool, n int) (leave func(), err error) {
 	return j.admission.admit(principal, own, n)
 }
 
-// MayUse refuses a session that is not the principal's.
+// MayUse returns an error for a session that the principal may not use.
 func (j jobCallers) MayUse(ctx context.Context, key chat.SessionKey, principal string) error {
 	return j.access.mayUse(ctx, key, principal)
 }
 
-// jobCalls is the job service in the words of the gateway. [Dispatcher] embeds it.
+// jobCalls forwards the gateway's calls to the job service. [Dispatcher] embeds it.
 type jobCalls struct{ svc *service.Service }
 
 // RunCron runs the loop that fires jobs, see [service.Service.Run].
 func (c jobCalls) RunCron(ctx context.Context) error { return c.svc.Run(ctx) }
 
-// NudgeCron makes that loop look at once, for who writes jobs into the store without this process. It does not block.
+// NudgeCron wakes that loop, for callers that write jobs into the store without this process. It does not block.
 func (c jobCalls) NudgeCron() { c.svc.Nudge() }
 
 // CronAdd makes a job or changes it, see [service.Editor.Add].
@@ -118,7 +118,7 @@ func (c jobCalls) CronPreview(ctx context.Context, id string, m cron.Members, fr
 	return c.svc.Editor.Preview(ctx, service.PreviewParams{ID: id, Schedule: m, From: from, Count: count}, by)
 }
 
-// CronExplain says what became of slots, see [service.Editor.Explain].
+// CronExplain explains slots, see [service.Editor.Explain].
 func (c jobCalls) CronExplain(ctx context.Context, p cron.ExplainParams, by chat.Caller) (cron.Explained, error) {
 	return c.svc.Editor.Explain(ctx, p, by)
 }
@@ -148,7 +148,7 @@ func (c jobCalls) CronCounts(ctx context.Context, by chat.Caller) (s cron.Summar
 	return c.svc.Counts(ctx, by)
 }
 
-// CronTicked is when the loop last asked the store, see [service.Service.Ticked].
+// CronTicked returns when the loop last queried the store, see [service.Service.Ticked].
 func (c jobCalls) CronTicked() (last time.Time, running bool) { return c.svc.Ticked() }
 
 // SubscribeCron calls fn for events about jobs, see [service.Events.Subscribe].

@@ -29,7 +29,7 @@ func openCron(t *testing.T, st cronStore, opts ...option) *jobHarness {
 	return openWatched(t, st, nil, opts...)
 }
 
-// openWatched is openCron with a function that gets every cron event; nil = none.
+// openWatched is openCron with a function that receives every cron event; may be nil.
 func openWatched(t *testing.T, st cronStore, watch func(cron.Event), opts ...option) *jobHarness {
 	t.Helper()
 	h := &jobHarness{jobs: st}
@@ -67,7 +67,7 @@ func (h *jobHarness) runs(job string) []cron.Run {
 	return page.Runs
 }
 
-// put stores a job that fires next at first.
+// put stores a job whose first fire is at next.
 func (h *jobHarness) put(j cron.Job, change ...func(*cron.Job)) cron.Job {
 	h.t.Helper()
 	j.Owner, j.Principal, j.Agent, j.Enabled, j.Session = "gateway", "gateway", "main", true, cron.Isolated
@@ -201,7 +201,7 @@ func TestCancelPreviousStopsTheOlderRun(t *testing.T) {
 	})
 }
 
-// TestEveryRunOfARemovedJobIsAStartedEvent lets two slots of an outage catch up for a job that its first run removes: watchers get both starts and both ends.
+// Two slots of an outage are caught up for a job that its first run removes. Subscribers receive both starts and both ends.
 func TestEveryRunOfARemovedJobIsAStartedEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, step := steppedStore(t)

@@ -13,7 +13,8 @@ import (
 	"laneway/internal/store"
 )
 
-// goneHarness has a job that answers `hello` each minute to the chat 9 of the box, and counts what is sent there. gone is the chat that takes nothing.
+// goneHarness has a job that answers `hello` each minute to the chat 9 of the box, and counts what is sent there. gone is the chat that
+// refuses messages.
 type goneHarness struct {
 	*jobHarness
 
@@ -40,10 +41,10 @@ func openGone(t *testing.T, st cronStore, text string, change ...func(*cron.Job)
 	return h
 }
 
-// refuseIn makes another chat the one that takes nothing.
+// refuseIn selects another chat that refuses messages.
 func (h *goneHarness) refuseIn(gone string) { h.box.change(func() { h.gone = gone }) }
 
-// onTheWeb is what stands in the main session.
+// onTheWeb returns the messages in the main session.
 func (h *harness) onTheWeb() (texts []string) {
 	h.t.Helper()
 	tr, err := h.st.Transcript(h.t.Context(), store.TranscriptQuery{Session: chat.MainKey("main")})
@@ -56,7 +57,7 @@ func (h *harness) onTheWeb() (texts []string) {
 	return texts
 }
 
-// deliveries are what the ledger has of the answers of the job, the oldest first.
+// deliveries returns the ledger's delivery states of the job's answers, the oldest first.
 func (h *goneHarness) deliveries() (list []string) {
 	for _, r := range h.runs("digest") {
 		if r.State == cron.RunOK {
@@ -171,7 +172,7 @@ func TestTheDeliveryToAChatThatWasGoneGoesOn(t *testing.T) {
 				wantList(t, "answers", h.box.texts(c.to), []string{"hello"})
 				wantList(t, "ledger", h.deliveries(), []string{goneOnce, goneAgain, "delivered"})
 				want(t, "sent", len(h.onTheWeb()), 1)
-				h.refuseIn(c.to) // and once more: people get another alert
+				h.refuseIn(c.to) // and again: people receive another alert
 				after(2 * time.Minute)
 				want(t, "sent again", len(h.onTheWeb()), 2)
 				h.close()
@@ -197,7 +198,7 @@ func TestARefusedTextPausesNoDelivery(t *testing.T) {
 	})
 }
 
-// TestTheAlertOfAFailingJobPassesOverAChatThatIsGone: its notices go where its answers would, and no one reads there.
+// Its notices have the address of its answers, which no one reads.
 func TestTheAlertOfAFailingJobPassesOverAChatThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openGone(t, newStore(t), "fail bad_request")
@@ -211,7 +212,7 @@ func TestTheAlertOfAFailingJobPassesOverAChatThatIsGone(t *testing.T) {
 	})
 }
 
-// TestAnAnswerOnItsWayToAChatThatTheJobHasLeftPausesNothing: the job was edited while its answer waited.
+// The job was edited while its answer waited.
 func TestAnAnswerOnItsWayToAChatThatTheJobHasLeftPausesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openGone(t, newStore(t), "hello")
@@ -230,7 +231,7 @@ func TestAnAnswerOnItsWayToAChatThatTheJobHasLeftPausesNothing(t *testing.T) {
 	})
 }
 
-// TestAProcessThatDiesBeforeItNotesAGoneChatLeavesItToTheNext: the answer is sent once more, and then it is as if nothing had been.
+// The answer is sent again, and the next process records the gone chat.
 func TestAProcessThatDiesBeforeItNotesAGoneChatLeavesItToTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newStore(t)
@@ -239,7 +240,7 @@ func TestAProcessThatDiesBeforeItNotesAGoneChatLeavesItToTheNext(t *testing.T) {
 		fail := h.box.fail
 		h.box.change(func() {
 			h.box.fail = func(r chat.Reply) error {
-				off.Store(true) // nothing is written any more
+				off.Store(true) // nothing is written after this
 				return fail(r)
 			}
 		})
@@ -278,7 +279,7 @@ func TestWhatFailuresHaveSwitchedOffIsOnAgainAfterAResume(t *testing.T) {
 	})
 }
 
-// TestNothingGrowsInAChatThatIsGone: what is shown of an answer while it is made goes to that chat, too.
+// The preview of an answer has the same address.
 func TestNothingGrowsInAChatThatIsGone(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.asker.change(func() {

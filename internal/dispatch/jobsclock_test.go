@@ -14,7 +14,7 @@ import (
 	"laneway/internal/store/sqlite/sqlitetest"
 )
 
-// steppedStore is a store whose clock can be set.
+// steppedStore returns a store whose clock can be set.
 func steppedStore(t *testing.T) (st *sqlite.Store, step func(time.Duration)) {
 	t.Helper()
 	var shift atomic.Int64
@@ -22,7 +22,7 @@ func steppedStore(t *testing.T) (st *sqlite.Store, step func(time.Duration)) {
 	return st, func(d time.Duration) { shift.Add(int64(d)) }
 }
 
-// slotsOnce fails when a slot has two entries, or a run began twice.
+// slotsOnce fails when a slot has two entries, or a run started twice.
 func (h *jobHarness) slotsOnce(job string) (ok, missed int64) {
 	h.t.Helper()
 	seen := map[int64]bool{}
@@ -82,7 +82,8 @@ func TestAClockThatIsSetBackFiresNoSlotTwice(t *testing.T) {
 	})
 }
 
-// A thousand jobs of each minute come back after six hours: each runs once for what it missed, and no more of them at once than their lane has slots.
+// After six hours without a process, a thousand jobs that fire each minute are resumed. Each runs once for its missed slots, and at most as
+// many run at once as their lane has slots.
 func TestJobsThatWereDownForHoursComeBackBoundedAndSpread(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/dispatch"
 )
 
-// bodies makes bodies that name their run.
+// bodies sets a function for bodies that name their run.
 func bodies(c *dispatch.Config) {
 	c.Cron.WebhookBody = func(_ cron.Job, r cron.Run) []byte { return []byte(string(r.State) + " " + r.Summary + r.Error) }
 }

@@ -17,7 +17,7 @@ import (
 	"laneway/internal/store/sqlite/sqlitetest"
 )
 
-// dying is a store that can be cut off from one process, as a kill does: nothing that the process does from then on has an effect.
+// dying is a store that can be disconnected from one process, as by a kill: after that, the process has no effect.
 type dying struct {
 	cronStore
 
@@ -25,13 +25,13 @@ type dying struct {
 	wake *modelWake
 }
 
-// modelWake carries the hints from process to process, as the database does.
+// modelWake passes the hints between processes, as the database does.
 type modelWake struct {
 	mu    sync.Mutex
 	nodes map[string]chan struct{}
 }
 
-// The dispatcher finds this ability by assertion: without one of its methods it would go on without hints.
+// The dispatcher finds this interface by a type assertion. If one of its methods were missing, it would work without hints.
 var _ store.Waker = dying{}
 
 func (w *modelWake) of(node string) chan struct{} {
@@ -111,8 +111,8 @@ func (s dying) Sweep(ctx context.Context, sp store.SweepParams) ([]store.Taken, 
 	return s.cronStore.Sweep(ctx, sp)
 }
 
-// TestAWaitingRunBeginsWhenTheRunOfAnotherProcessEnds starts a second run of a buffer_one job through the process that does not run the first one. The
-// owner of the session gets the hint and begins the second run at the end of the first, without its next sweep.
+// The second run of a buffer_one job is started through the process that does not run the first one. The owner of the session receives the
+// hint and starts the second run at the end of the first, before its next sweep.
 func TestAWaitingRunBeginsWhenTheRunOfAnotherProcessEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, wake, off := sqlitetest.Open(t, sqlite.Config{}), &modelWake{}, &atomic.Bool{}

@@ -179,7 +179,7 @@ func TestAnOutageOfTheDatabaseDuringARunCostsNeitherTheRunNorASlot(t *testing.T)
 		after(2 * time.Second)
 		wantList(t, "before", h.states("tick"), []string{"running"})
 		down.Store(true)
-		after(5 * time.Second) // the run wants to be finished meanwhile
+		after(5 * time.Second) // the run ends meanwhile
 		down.Store(false)
 		after(2 * time.Second)
 		wantList(t, "when it is back", h.states("tick"), []string{"ok"})

@@ -25,7 +25,7 @@ func TestOldMessagesAreRemovedByABuiltInJobEveryNight(t *testing.T) {
 		after(3 * time.Hour)
 		young := h.send("main", "again", replyTo("5"))
 		h.end(young)
-		after(time.Hour) // the job is at 3:37
+		after(time.Hour) // the job fires at 3:37
 		if m, err := h.st.MessageByID(t.Context(), old); !errors.Is(err, chat.ErrNotFound) {
 			t.Errorf("the old message is still there: %+v, %v", m, err)
 		}
@@ -65,7 +65,7 @@ func TestOldSessionsOfTasksAreRemovedByABuiltInJobEveryNight(t *testing.T) {
 		h.end(h.send("agent:main:own", calling(delegated("old"), spawns("old", true))))
 		after(3 * time.Hour)
 		h.end(h.send("agent:main:own", calling(delegated("young"))))
-		after(30 * time.Minute) // the job is at 3:17
+		after(30 * time.Minute) // the job fires at 3:17
 		kept := 0
 		for _, task := range h.tasks(store.TaskFilter{}) {
 			want(t, "a task that is kept", task.Text, "young")
@@ -91,13 +91,13 @@ func TestOldSessionsOfCompactionsAreRemovedByABuiltInJobEveryNight(t *testing.T)
 		for i := range 40 {
 			h.end(h.send(longSession, line(i)))
 		}
-		after(time.Minute) // the last compaction may be under way
+		after(time.Minute) // the last compaction may still be running
 		wantSessions(t, h.st, "main", 2)
 		list, rows := summaries(t, h.st, longSession)
 		if len(list) == 0 {
 			t.Fatal("nothing was summarised")
 		}
-		after(4 * time.Hour) // the job is at 3:17
+		after(4 * time.Hour) // the job fires at 3:17
 		wantSessions(t, h.st, "main", 1)
 		still, stay := summaries(t, h.st, longSession)
 		want(t, "summaries", len(still), len(list))
@@ -106,7 +106,7 @@ func TestOldSessionsOfCompactionsAreRemovedByABuiltInJobEveryNight(t *testing.T)
 	})
 }
 
-// wantSessions counts the sessions of an agent that belong to persons.
+// wantSessions counts the sessions of an agent that belong to people.
 func wantSessions(t *testing.T, st dispatch.Store, agent string, want int) {
 	t.Helper()
 	list, _, err := st.ListSessions(t.Context(), store.SessionFilter{Agent: agent, Limit: 100})
@@ -143,7 +143,7 @@ func TestTheStoreIsCompactedEverySunday(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &compacted{Store: newStore(t)}
 		var h *jobHarness
-		for range 15 { // a process runs from 3:55 to 4:15 of each day: the seconds of one that waits cost the test the most
+		for range 15 { // a process runs from 3:55 to 4:15 of each day, because an idle process costs the test the most time
 			until(3, 55)
 			h = openCron(t, st)
 			until(4, 15)

@@ -17,8 +17,8 @@ import (
 	"laneway/internal/dispatch"
 )
 
-// jobModel lets one job live through a random history, on a store and some processes, beside the plain model of it. After each step both must have made the same
-// calls of the agent and must show the same ledger, the same job and the same events.
+// jobModel runs a random history of one job, on a store and some processes, and on the plain model. After each step both must have made the
+// same agent calls and must show the same ledger, job and events.
 type jobModel struct {
 	t    *testing.T
 	dice *rand.Rand
@@ -44,7 +44,7 @@ type modelProcess struct {
 	off *atomic.Bool
 }
 
-// modelSteps are what people and machines do, and how often.
+// modelSteps are the steps of people and machines, with their frequencies.
 var modelSteps = []struct {
 	name   string
 	weight int
@@ -66,9 +66,9 @@ var modelSteps = []struct {
 	{"kill", 2, (*jobModel).kill},
 }
 
-// history takes n steps, or fewer when one shows a difference. It returns how many it took.
+// history executes n steps, or fewer when one shows a difference. It returns how many it executed.
 func (m *jobModel) history(n int) int {
-	time.Sleep(5 * time.Millisecond) // from here on people act at x5 ms: slots are at x0 and x3, the ends of pauses at x2, those of runs at x4
+	time.Sleep(5 * time.Millisecond) // from here on people act at x5 ms: slots are at x0 and x3, ends of pauses at x2, ends of runs at x4
 	m.plain = &plain{now: m.now(), up: true, rows: map[string]string{}}
 	total := 0
 	for _, s := range modelSteps {
@@ -110,7 +110,7 @@ func (m *jobModel) note(format string, args ...any) {
 
 func (m *jobModel) any() *modelProcess { return m.live[m.dice.IntN(len(m.live))] }
 
-// let is what people do a moment after one another: time goes by to a moment at which no slot is.
+// let waits between two steps, until a time at which no slot is.
 func (m *jobModel) let(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -119,7 +119,7 @@ func (m *jobModel) let(d time.Duration) {
 
 func (m *jobModel) wait() {
 	d := time.Duration(1+m.dice.IntN(300)) * 10 * time.Millisecond
-	if next := m.plain.next; !next.IsZero() && m.dice.IntN(3) > 0 { // close to the next slot, before or behind it
+	if next := m.plain.next; !next.IsZero() && m.dice.IntN(3) > 0 { // close to the next slot, before or after it
 		if d = next.Sub(m.now()).Truncate(10*time.Millisecond) - time.Duration(m.dice.IntN(160)-30)*10*time.Millisecond; d <= 0 || d > 20*time.Second {
 			d = 10 * time.Millisecond
 		}
@@ -128,7 +128,7 @@ func (m *jobModel) wait() {
 	m.let(d)
 }
 
-// schedule is one that fires within seconds: people act where no slot is, see history.
+// schedule returns a schedule that fires within seconds. People act at times without a slot, see history.
 func (m *jobModel) schedule() schedule.Spec {
 	in := time.Duration(20+m.dice.IntN(400)) * 10 * time.Millisecond
 	at := m.now().Truncate(10 * time.Millisecond).Add(in + 3*time.Millisecond)
@@ -157,7 +157,7 @@ func (m *jobModel) add() {
 		return
 	}
 	m.fresh()
-	p.lasts = []time.Duration{0, 0, 344_000_100, 1264_000_100, 2504_000_100}[m.dice.IntN(5)] // no end is at a slot
+	p.lasts = []time.Duration{0, 0, 344_000_100, 1264_000_100, 2504_000_100}[m.dice.IntN(5)] // no run ends at a slot
 	p.overlap = []cron.OverlapPolicy{cron.OverlapSkip, cron.OverlapSkip, cron.OverlapConcurrent, cron.OverlapBufferOne, cron.OverlapCancelPrevious}[m.dice.IntN(5)]
 	p.missed = cron.MissedPolicy{Rule: []cron.MissedRule{cron.MissedFireOnce, cron.MissedFireAll, cron.MissedSkip}[m.dice.IntN(3)], MaxCatchup: 2}
 	p.deletes = m.dice.IntN(4) == 0
@@ -168,7 +168,7 @@ func (m *jobModel) add() {
 	m.put()
 }
 
-// fresh forgets what an earlier job has left behind.
+// fresh removes the state of an earlier job.
 func (m *jobModel) fresh() {
 	p := m.plain
 	m.settle()
@@ -194,7 +194,7 @@ func (m *jobModel) members() cron.Members {
 	}
 }
 
-// put adds the job that the model has drafted.
+// put adds the current job of the model.
 func (m *jobModel) put() {
 	p := m.plain
 	out, err := m.any().d.CronAdd(m.t.Context(), m.members(), operator(), nil)
@@ -206,13 +206,13 @@ func (m *jobModel) put() {
 	m.note("%s %s %s lasts %s max %d delete %v missed %s", p.overlap, p.spec.Kind, scheduleJSON(p.spec), p.lasts, p.maxRuns, p.deletes, p.missed.Rule)
 	p.plan()
 	p.publish(cron.ActionAdded, "")
-	if m.dice.IntN(2) == 0 { // the claim of the first slot is under way: a change meets it
+	if m.dice.IntN(2) == 0 { // while the first slot is being claimed, a change races with the claim
 		[]func(*jobModel){(*jobModel).pause, (*jobModel).remove, (*jobModel).update, (*jobModel).disable, (*jobModel).upsert}[m.dice.IntN(5)](m)
 	}
 	synctest.Wait()
 }
 
-// both does the same to the program and to the model; whether it was refused must be the same, too.
+// both applies a change to the program and to the model; both must accept or refuse it.
 func (m *jobModel) both(what string, model func() bool, program func(d *dispatch.Dispatcher) error) {
 	if !m.plain.exists {
 		return

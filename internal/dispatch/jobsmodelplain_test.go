@@ -11,27 +11,27 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// resumeIsPublished: a pause that ends is an event, and so are the slots that passed.
+// resumeIsPublished: the end of a pause is an event, and so are the slots that passed.
 const resumeIsPublished = true
 
-// plain is one job as the documents describe it, with a clock that stands at each moment in turn: nothing races, nothing is stored. It shares
-// the arithmetic of schedules with the program and nothing else.
+// plain is one job according to the documentation, with a clock that is set to each moment in turn: nothing runs concurrently, and nothing
+// is stored. It shares only the arithmetic of schedules with the program.
 type plain struct {
 	now time.Time
-	up  bool // some process fires
+	up  bool // a process fires jobs
 
 	id, key string
 	spec    schedule.Spec
 	overlap cron.OverlapPolicy
 	missed  cron.MissedPolicy
 	maxRuns int
-	lasts   time.Duration // of a run
-	deletes bool          // after its first fire that ended well
+	lasts   time.Duration // duration of a run
+	deletes bool          // after its first fire that succeeded
 
 	exists, enabled, paused bool
 	pausedAt, until         time.Time
 	changed                 time.Time // when its configuration was last changed
-	next                    time.Time // the slot; of a paused job the one that was next
+	next                    time.Time // the slot; of a paused job the one before the pause
 	fired                   int
 
 	active []*plainRun
@@ -46,7 +46,7 @@ type modelCall struct {
 	run string
 }
 
-// inOrder lists calls; those of one moment have no order among them.
+// inOrder lists calls; calls at the same time are sorted.
 func inOrder(calls []modelCall) []string {
 	slices.SortFunc(calls, func(a, b modelCall) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.run, b.run)) })
 	var out []string
@@ -60,7 +60,7 @@ type plainRun struct {
 	id      string
 	slot    time.Time
 	planned bool
-	ends    time.Time // zero = it waits for the one before it
+	ends    time.Time // zero = it waits for the previous run
 	behind  *plainRun
 }
 
@@ -86,7 +86,7 @@ func (p *plain) publish(action cron.Action, run string) {
 	p.events = append(p.events, strings.TrimSpace(string(action)+" "+run))
 }
 
-// advance lets time go by: whatever comes first happens first, and what is late happens now.
+// advance moves the clock forward: events happen in the order of their times, and overdue ones happen now.
 func (p *plain) advance(to time.Time) {
 	for {
 		var at time.Time
@@ -119,7 +119,7 @@ func (p *plain) advance(to time.Time) {
 	}
 }
 
-// goDown stops the only process after it has let what runs end, and goUp starts another.
+// goDown stops the only process after its runs have ended, and goUp starts another.
 func (p *plain) goDown() { p.up = false }
 
 func (p *plain) goUp() {
@@ -128,7 +128,7 @@ func (p *plain) goUp() {
 	p.advance(p.now)
 }
 
-// beginWaiting starts what waits for a run that has ended.
+// beginWaiting starts the runs that waited for a run that has ended.
 func (p *plain) beginWaiting() {
 	for _, w := range slices.Clone(p.active) {
 		if w.ends.IsZero() && !slices.Contains(p.active, w.behind) {
@@ -137,14 +137,14 @@ func (p *plain) beginWaiting() {
 	}
 }
 
-// wait queues a run behind another one.
+// wait queues a run after another one.
 func (p *plain) wait(r, behind *plainRun) {
 	r.behind = behind
 	p.rows[r.id] = "queued"
 	p.active = append(p.active, r)
 }
 
-// fire settles what is due: the slot alone, or after an outage what the policy decides.
+// fire handles the due slot, or the slots that the policy selects after an outage.
 func (p *plain) fire() {
 	d := p.times().Decide(cron.Claim{Planned: p.next, Now: p.now, Policy: p.missed})
 	for _, m := range d.Missed {
@@ -172,8 +172,8 @@ func (p *plain) fire() {
 	p.enabled = d.More
 }
 
-// launch decides by the policy for overlaps, with n runs in the way and some of the same row of runs before it. What catches up waits for what is before it and is
-// never skipped.
+// launch applies the overlap policy, with n earlier runs, row of them from the same catch-up. A run that catches up waits for the runs
+// before it and is never skipped.
 func (p *plain) launch(r *plainRun, late bool, n, row int) bool {
 	waits := late || p.overlap == cron.OverlapBufferOne && n == 1
 	beside := p.overlap == cron.OverlapConcurrent && (row == 0 || strings.HasPrefix(r.id, string(cron.TriggerSchedule)))
@@ -230,7 +230,7 @@ func (p *plain) end(r *plainRun) {
 	}
 }
 
-// record notes slots that did not run.
+// record adds slots that did not run.
 func (p *plain) record(m cron.MissedSpan, state cron.RunState) {
 	id := cron.RunID(cron.TriggerSchedule, p.id, m.First)
 	p.rows[id] = strings.TrimSuffix(fmt.Sprintf("%s %s x%d", state, m.Reason, m.Count), " x1")
@@ -247,7 +247,7 @@ func (p *plain) plan() {
 	}
 }
 
-// endWaiting cancels planned fires that wait to start, or on a removal all runs that do.
+// endWaiting cancels planned fires that wait to start, or all waiting runs when the job is removed.
 func (p *plain) endWaiting(reason cron.Reason) {
 	p.active = slices.DeleteFunc(p.active, func(r *plainRun) bool {
 		if !r.ends.IsZero() || (!r.planned && reason != cron.ReasonRemoved) {
@@ -265,7 +265,7 @@ func (p *plain) endWaiting(reason cron.Reason) {
 
 func (p *plain) pause(until time.Time) bool {
 	p.endWaiting(cron.ReasonPaused)
-	if p.paused && p.until.Equal(until) && p.now.Equal(p.changed) { // nothing changes, not even the moment
+	if p.paused && p.until.Equal(until) && p.now.Equal(p.changed) { // nothing changes, not even the time
 		return true
 	}
 	if !p.paused {
@@ -276,7 +276,7 @@ func (p *plain) pause(until time.Time) bool {
 	return true
 }
 
-// pausedSlots notes the slots that passed during a pause.
+// pausedSlots adds the slots that passed during a pause.
 func (p *plain) pausedSlots() {
 	from := p.pausedAt
 	if !p.next.IsZero() {
@@ -334,7 +334,7 @@ func (p *plain) enable(on bool) bool {
 	return true
 }
 
-// change gives the job another schedule, by an edit or by a second add under its key.
+// change sets another schedule, by an edit or by a second add under the job's key.
 func (p *plain) change(spec schedule.Spec, upsert bool) bool {
 	if p.maxRuns > 0 && p.fired >= p.maxRuns {
 		return false
@@ -363,7 +363,7 @@ func (p *plain) remove() bool {
 	return true
 }
 
-// run starts a run by hand, unless the policy for overlaps says no.
+// run starts a run by hand, unless the overlap policy refuses it.
 func (p *plain) run() bool {
 	n := len(p.active)
 	if n > 0 && p.overlap == cron.OverlapSkip || n > 1 && p.overlap == cron.OverlapBufferOne {
@@ -381,7 +381,7 @@ func (p *plain) run() bool {
 	return true
 }
 
-// cancel ends what is active: a run that runs ends at once, because its agent obeys.
+// cancel ends active runs. A running one ends at once, because its agent returns when it is cancelled.
 func (p *plain) cancel() bool {
 	p.cancelAll(cron.ReasonStopped)
 	return true

@@ -12,7 +12,7 @@ import (
 	"laneway/internal/dispatch"
 )
 
-// compare looks at everything that can be seen from outside.
+// compare compares everything that is visible from outside.
 func (m *jobModel) compare() {
 	p := m.plain
 	if p.id == "" || m.fault != "" {
@@ -41,7 +41,7 @@ func linesOf(rows map[string]string) []string {
 	return out
 }
 
-// calls are the runs of the job for which the agent was called, in the order of the calls.
+// calls returns the runs of the job for which the agent was called, in the order of the calls.
 func (m *jobModel) calls() []string {
 	var all []modelCall
 	for _, h := range slices.Concat(m.live, m.dead) {
@@ -64,7 +64,7 @@ func (m *jobModel) runs() []cron.Run {
 	return page.Runs
 }
 
-// ledger is the history of the job.
+// ledger returns the history of the job.
 func (m *jobModel) ledger() []string {
 	rows := map[string]string{}
 	for _, r := range m.runs() {
@@ -80,7 +80,7 @@ func (m *jobModel) ledger() []string {
 	return linesOf(rows)
 }
 
-// sameJob compares what is shown of the job.
+// sameJob compares the visible state of the job.
 func (m *jobModel) sameJob() {
 	p := m.plain
 	j, err := m.st.Job(m.t.Context(), p.id, "")
@@ -101,7 +101,7 @@ func (m *jobModel) sameJob() {
 	m.same("job", []string{got}, []string{fmt.Sprintf("fires %v, paused %v, next %s, fired %d", p.fires(), p.paused, want.UTC().Format("04:05.000"), p.fired)})
 }
 
-// settle waits until nothing of an earlier job runs.
+// settle waits until no run of an earlier job is active.
 func (m *jobModel) settle() {
 	if m.plain.id != "" {
 		m.let(6 * time.Second)
@@ -109,7 +109,7 @@ func (m *jobModel) settle() {
 	}
 }
 
-// backfill runs the slots of the last seconds, those that did not run well.
+// backfill runs those slots of the last seconds that did not succeed.
 func (m *jobModel) backfill() {
 	p := m.plain
 	if !p.exists || len(p.active) > 0 || p.lasts > 0 {
@@ -131,7 +131,7 @@ func (m *jobModel) backfill() {
 	})
 }
 
-// ran reports whether a slot has a run that ended well, whatever started it.
+// ran reports whether a slot has a run that succeeded, whatever started it.
 func (p *plain) ran(slot time.Time) bool {
 	for id, state := range p.rows {
 		if state == "ok" && strings.HasSuffix(id, fmt.Sprint(":", slot.UnixMilli())) {
@@ -141,7 +141,7 @@ func (p *plain) ran(slot time.Time) bool {
 	return false
 }
 
-// drain ends a process in order and starts another, at once or after a while.
+// drain stops a process gracefully and starts another, at once or after a while.
 func (m *jobModel) drain() {
 	p := m.plain
 	i := m.dice.IntN(len(m.live))
@@ -173,7 +173,7 @@ func (m *jobModel) mayBeClaimed() bool {
 	return m.plain.exists && !next.IsZero() && next.Sub(m.now()) < 3*time.Second
 }
 
-// down lets time go by without a process, to a moment at which nothing is, and starts one.
+// down advances the clock without a process to a time without events, and starts one.
 func (m *jobModel) down() {
 	d := time.Duration(m.dice.IntN(800)) * 10 * time.Millisecond
 	now := m.now()
@@ -185,7 +185,8 @@ func (m *jobModel) down() {
 	m.let(0)
 }
 
-// kill ends a process without its clean-up. What it had claimed or was running is taken over when its lease is over; the moment is not known before.
+// kill ends a process without its clean-up. Its claimed and running runs are taken over when its lease has expired; the time of that is not
+// known in advance.
 func (m *jobModel) kill() {
 	p := m.plain
 	i := m.dice.IntN(len(m.live))
@@ -212,7 +213,8 @@ func (m *jobModel) kill() {
 	}
 }
 
-// takenOver waits until what a dead process has left is over, looks that every slot has one entry and nothing was eaten, and removes the job.
+// takenOver waits until the takeover from a dead process has ended, checks that every slot has one entry and none is missing, and removes
+// the job.
 func (m *jobModel) takenOver() {
 	p := m.plain
 	time.Sleep(40 * time.Second)

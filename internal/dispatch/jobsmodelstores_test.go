@@ -16,10 +16,10 @@ import (
 	"laneway/internal/testrun"
 )
 
-// historySteps is how long a history of the model is.
+// historySteps is the number of steps of a history.
 const historySteps = 100
 
-// modelStore makes an empty store for each history. It is opened and closed within the bubble of the history.
+// modelStore returns an empty store for each history. It is opened and closed within the bubble of the history.
 type modelStore func(t *testing.T) cronStore
 
 func sqliteModel(t *testing.T) cronStore { return newStore(t) }
@@ -35,7 +35,7 @@ func postgresModel(url string) modelStore {
 	}
 }
 
-// wipeModel empties every table but that of the migrations.
+// wipeModel empties every table except the one of the migrations.
 func wipeModel(t *testing.T, url string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -73,7 +73,7 @@ func (m *jobModel) openProcess(st cronStore) *modelProcess {
 	return &modelProcess{off: off, jobHarness: openWatched(m.t, dying{st, off, &m.wake}, watch)}
 }
 
-// modelHistories lets jobs live through random histories of a hundred steps each.
+// modelHistories runs random histories of jobs, with a hundred steps each.
 func modelHistories(t *testing.T, open modelStore, processes int, first, n uint64) {
 	t.Helper()
 	steps := 0
@@ -106,7 +106,7 @@ func modelHistories(t *testing.T, open modelStore, processes int, first, n uint6
 	t.Logf("%d steps in %d histories, no difference", steps, n)
 }
 
-// TestRandomHistoriesOfAJobAreThoseOfThePlainModel compares a job with the model: on every store, with one process and with two.
+// TestRandomHistoriesOfAJobAreThoseOfThePlainModel compares a job with the model on every store, with one process and with two.
 func TestRandomHistoriesOfAJobAreThoseOfThePlainModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")

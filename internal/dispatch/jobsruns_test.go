@@ -17,12 +17,12 @@ import (
 	"laneway/internal/store/sqlite"
 )
 
-// operator is who makes the jobs of these tests.
+// operator is the owner of the jobs of these tests.
 func operator() chat.Caller {
 	return chat.Caller{Principal: "gateway", Scopes: []string{chat.ScopeAdmin}}
 }
 
-// states are the entries of a job's history as state, reason and number of slots, the oldest first.
+// states returns the entries of a job's history as state, reason and number of slots, the oldest first.
 func (h *jobHarness) states(job string) []string {
 	h.t.Helper()
 	var out []string
@@ -48,7 +48,7 @@ func (h *jobHarness) job(id string) cron.Job {
 	return j
 }
 
-// after lets time go by, and everything that it sets off come to rest.
+// after advances the clock and waits until all work that becomes due has ended.
 func after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -58,7 +58,7 @@ func once(id, text string, in time.Duration) cron.Job {
 	return cron.Job{ID: id, Schedule: schedule.Spec{Kind: schedule.KindAt, At: time.Now().Add(in)}, Payload: cron.Payload{Text: text}}
 }
 
-// enable switches a job on or off.
+// enable enables or disables a job.
 func (h *jobHarness) enable(id, word string) {
 	h.t.Helper()
 	if _, err := h.d.CronUpdate(h.t.Context(), id, cron.Members{"enabled": json.RawMessage(word)}, "", operator()); err != nil {
@@ -250,7 +250,7 @@ func TestAnEditWhileARunRunsIsKeptAndAnEarlierPlanDoesNotComeBack(t *testing.T) 
 	})
 }
 
-// slowClaims takes a while for each job that it claims, as a database does.
+// slowClaims needs time for each job that it claims, as a database does.
 type slowClaims struct {
 	*sqlite.Store
 
@@ -299,7 +299,7 @@ func TestABurstStartsAsFastAsItIsClaimed(t *testing.T) {
 				continue
 			}
 			ok++
-			if late := r.StartedAt.Sub(r.ScheduledFor); late < 0 || late > jobs*time.Millisecond+time.Second { // what the claims take, and a tick
+			if late := r.StartedAt.Sub(r.ScheduledFor); late < 0 || late > jobs*time.Millisecond+time.Second { // the duration of the claims, and a tick
 				t.Errorf("%s began %s after its slot", r.ID, late)
 			}
 		}

@@ -13,12 +13,12 @@ import (
 	"laneway/internal/store/sqlite/sqlitetest"
 )
 
-// toWeb is a delivery to a session, "" = the main one.
+// toWeb sets a delivery to a session; "" = the main one.
 func toWeb(session string) func(*cron.Job) {
 	return deliverTo(cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "web", To: session})
 }
 
-// lines is the entries of assistants in a session.
+// lines returns the assistant entries of a session.
 func lines(t *testing.T, st store.Store, session string) []string {
 	t.Helper()
 	key, err := chat.ParseSessionKey(session, "main")
@@ -38,7 +38,7 @@ func lines(t *testing.T, st store.Store, session string) []string {
 	return out
 }
 
-// finals is the complete answers that subscribers got in a session.
+// finals returns the complete answers that subscribers received for a session.
 func (h *harness) finals(session string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +86,7 @@ func TestAnAnswerThatWasGivenInTheSessionItselfIsThereOnce(t *testing.T) {
 	})
 }
 
-// deliveries is a store that fails, or whose process dies, where an answer is delivered to the web.
+// deliveries is a store that fails, or whose process dies, when an answer is delivered to the web.
 type deliveries struct {
 	*power
 
@@ -201,7 +201,7 @@ func TestAChatUsersJobDeliversNothingToASessionOfAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := sqlitetest.Open(t, sqlite.Config{})
 		h := openCron(t, st)
-		h.end(h.send("agent:main:notes", "mine")) // the session is another principal's
+		h.end(h.send("agent:main:notes", "mine")) // the session belongs to another principal
 		for job, to := range map[string]string{"foreign": "agent:main:notes", "gone": "agent:absent:notes"} {
 			h.put(once(job, "hello", time.Second), toWeb(to), func(j *cron.Job) { j.Owner, j.Principal = "box:7", "box:7" })
 		}

@@ -15,34 +15,37 @@ import (
 	"laneway/internal/usage"
 )
 
-// journal is what the model of a turn asked for and was given, here and in the store. Records are made on the goroutine of the turn; the end of a turn that
-// does not return is written on another one.
+// journal has the tool calls of a turn's model and their results, in memory and in the store. They are recorded on the goroutine of the
+// turn. The end of a turn that does not return is written on another goroutine.
 type journal struct {
 	parts *parts
 	claim store.Claim
 	runID string
-	// before is how many rounds earlier attempts have recorded; again is that there was an earlier attempt, which may have.
+	// before is how many rounds earlier attempts have recorded. again reports that there was an earlier attempt, which may have recorded
+	// some.
 	before int
 	again  bool
 
 	usage *usage.Turn
-	// estimate is how many tokens the turn has sent to its model before the rounds; nil = what the runner reports is all that is known.
+	// estimate returns how many tokens the turn has sent to its model before the rounds; nil = only the usage that the runner reports is
+	// known.
 	estimate func() int
 
 	mu     sync.Mutex
 	rounds []store.Round
-	texts  []fromWhom // of the messages of the turn, those that joined in this attempt included
+	texts  []fromWhom // the messages of the turn, including those that joined in this attempt
 }
 
-// fromWhom is a message of a turn with the principal that sent it. The row of a message that has just come has the owner of the session instead, who sees
-// its events.
+// fromWhom is a message of a turn with the principal that sent it. The row of a message that has just arrived has the owner of the session
+// instead, who sees its events.
 type fromWhom struct {
 	store.Waiting
 
 	sender string
 }
 
-// sendersOf adds the principals to the messages of a work item. A recovered run has several, which were read with their principals.
+// sendersOf adds the principals to the messages of a work item. A recovered run has several messages, which were read with their
+// principals.
 func sendersOf(it scheduler.Item[work]) []fromWhom {
 	rows := it.Payload.rows
 	texts := make([]fromWhom, 0, len(rows))
@@ -58,14 +61,14 @@ func sendersOf(it scheduler.Item[work]) []fromWhom {
 
 var _ agent.Journal = (*turnJournal)(nil)
 
-// turnJournal is the journal as the runner sees it, with the messages that joined earlier attempts.
+// turnJournal implements the journal for the runner, with the messages that joined earlier attempts.
 type turnJournal struct {
 	*journal
 
-	inputs map[int64]chat.Content // by number of the message
+	inputs map[int64]chat.Content // by sequence number of the message
 }
 
-// openJournal reads what earlier attempts of the run have recorded.
+// openJournal reads the records of earlier attempts of the run.
 func (ts *turns) openJournal(ctx context.Context, t *turn) error {
 	if !t.journal.again {
 		return nil
@@ -85,7 +88,7 @@ func (ts *turns) openJournal(ctx context.Context, t *turn) error {
 	})
 }
 
-// split separates the messages with which a turn began from those that joined it behind a round.
+// split separates the messages with which a turn started from those that joined it after a round.
 func (j *journal) split(rows []store.Waiting) (began []store.Waiting, inputs map[int64]chat.Content) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -100,14 +103,14 @@ func (j *journal) split(rows []store.Waiting) (began []store.Waiting, inputs map
 	return began, inputs
 }
 
-// last is the number of the last round; 0 = there is none.
+// last returns the number of the last round, or 0.
 func (j *journal) last() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.rounds)
 }
 
-// add notes messages of the turn, those of seqs alone.
+// add adds messages of the turn, only those in seqs.
 func (j *journal) add(texts []fromWhom, seqs []int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -118,14 +121,14 @@ func (j *journal) add(texts []fromWhom, seqs []int64) {
 	}
 }
 
-// messages are the messages of the turn so far.
+// messages returns the messages of the turn so far.
 func (j *journal) messages() []fromWhom {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.texts)
 }
 
-// size is how many bytes the calls and the results have together.
+// size returns the total size in bytes of the calls and the results.
 func (j *journal) size() (n int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -140,7 +143,7 @@ func (j *journal) size() (n int) {
 	return n
 }
 
-// foreign reports whether the model was given a result with text from outside.
+// foreign reports whether the model received a result with text from outside.
 func (j *journal) foreign() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -149,7 +152,7 @@ func (j *journal) foreign() bool {
 	})
 }
 
-// sent reports whether the agent has sent something into its own conversation by a call.
+// sent reports whether the agent has sent a message into its own conversation by a call.
 func (j *journal) sent() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -183,7 +186,7 @@ func (j *turnJournal) Rounds() []agent.Round {
 	return out
 }
 
-// Record implements [agent.Journal]. What the round has used is committed before it.
+// Record implements [agent.Journal]. The usage of the round is committed before it.
 func (j *turnJournal) Record(ctx context.Context, round chat.Round) error {
 	round.Usage = j.counted(round)
 	j.usage.Count(round.Usage)
@@ -199,7 +202,7 @@ func (j *turnJournal) Record(ctx context.Context, round chat.Round) error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	round.Results = make([]*chat.ToolResult, len(round.Calls)) // the runner goes on writing to its own
+	round.Results = make([]*chat.ToolResult, len(round.Calls)) // the runner continues to write to its own slice
 	j.rounds = append(j.rounds, store.Round{Round: round})
 	return nil
 }
@@ -223,11 +226,11 @@ func (j *turnJournal) record(ctx context.Context, row store.JournalRow) error {
 	return j.parts.node.WhileAlive(ctx, func(ctx context.Context) error { return j.parts.store.Record(ctx, j.claim, j.runID, row) })
 }
 
-// shownOfCall is how much of the arguments and of the result of a call its line in the transcript has, in bytes each.
+// shownOfCall is how many bytes of the arguments and of the result of a call its transcript entry contains.
 const shownOfCall = 500
 
-// entries are the calls of a turn as the transcript keeps them: one note each, which later turns read. What a tool returned is shortened to one line, because
-// it has no authority there.
+// entries returns the calls of a turn as transcript entries, one note for each, for later turns. The result of a tool is shortened to one
+// line, because it has no authority there.
 func (j *journal) entries() []chat.TranscriptEntry {
 	if j == nil {
 		return nil
@@ -247,7 +250,7 @@ func (j *journal) entries() []chat.TranscriptEntry {
 	return entries
 }
 
-// callNote is a call in one line; result nil = there is none.
+// callNote describes a call in one line; result may be nil.
 func callNote(call chat.ToolCall, result *chat.ToolResult) string {
 	end := "it was not finished"
 	if result != nil {

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// previewTime is how long the end of the process waits for previews that are being shown.
+	// previewTime is how long the shutdown waits for previews that are being shown.
 	previewTime = 2 * time.Second
-	// resetPoll is the time between two looks at whether a reset of the scheduler has cancelled every turn.
+	// resetPoll is the interval of the checks whether a reset of the scheduler has cancelled every turn.
 	resetPoll = 10 * time.Millisecond
 )
 
-// Register makes this process known to the store and to the other replicas before anything is served, see [ownership.Node.Register]. From then on they send
-// it their events, which it receives already.
+// Register registers this process in the store before it serves anything, see [ownership.Node.Register]. From then on other replicas send
+// it their events, which it already receives.
 func (d *Dispatcher) Register(ctx context.Context) error {
 	d.publisher.Listen(ctx)
 	if err := d.owner.Register(ctx); err != nil {
@@ -29,16 +29,16 @@ func (d *Dispatcher) Register(ctx context.Context) error {
 	return nil
 }
 
-// NodeID is the id of the current incarnation, "" while there is none.
+// NodeID returns the id of the current incarnation, or "".
 func (d *Dispatcher) NodeID() string { return d.owner.ID() }
 
-// Lease takes or confirms a named lease for this process; a channel polls only while it holds its own.
+// Lease acquires or renews a named lease for this process; a channel polls only while it holds its own.
 func (d *Dispatcher) Lease(ctx context.Context, name string) (ok bool, err error) {
 	return d.owner.Acquire(ctx, name)
 }
 
-// Run runs the loops until ctx is over; it returns when they, and the short work beside turns and calls,
-// have ended. It does not end the turns: Drain does.
+// Run runs the loops until ctx is done. It returns when they, and the short work beside turns and calls, have ended. It does not end the
+// turns: Drain does.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){d.owner.Run, d.sender.Run, d.figures.run, d.publisher.Run, d.meter.Run, d.questions.run, d.trees.run, d.gauges.run} {
@@ -49,8 +49,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Reconfigure changes the limits of lanes and the rules of queues while turns run: growing lanes take effect at once, shrinking ones
-// as turns end. Messages that wait keep the rules under which they came.
+// Reconfigure changes the limits of lanes and the rules of queues while turns run. A larger lane takes effect at once, a smaller one as
+// turns end. Waiting messages keep the rules with which they were submitted.
 func (d *Dispatcher) Reconfigure(lanes []scheduler.Lane, queue func(agent, channel, kind string) QueueRules) error {
 	for _, lane := range lanes {
 		if _, err := d.sched.GetOrCreate(lane); err != nil {
@@ -66,9 +66,9 @@ func (d *Dispatcher) Reconfigure(lanes []scheduler.Lane, queue func(agent, chann
 	return nil
 }
 
-// Restart restarts the scheduler in place: running turns are cancelled and wait again, waiting messages are removed from memory, and a new incarnation
-// of this process takes everything over from the store, as another process would. Nothing is lost and nothing is counted as a crash. It
-// returns when the new incarnation is registered, or with the cause of ctx.
+// Restart restarts the scheduler in place. Running turns are cancelled and wait again, waiting messages are removed from memory, and a new
+// incarnation of this process takes them over from the store, as another process would. Nothing is lost or counted as a crash. It returns
+// when the new incarnation is registered, or with the cause of ctx.
 func (d *Dispatcher) Restart(ctx context.Context) error {
 	return d.owner.Restart(ctx, func(ctx context.Context) error {
 		d.sched.ResetAll()
@@ -82,8 +82,9 @@ func (d *Dispatcher) Restart(ctx context.Context) error {
 	})
 }
 
-// Drain is the end, see the package comment: it ends previews, refuses new messages, lets turns finish and ends the sending. ctx bounds the wait for
-// running turns and for requests under way; the whole takes at most a grace more. Channels may run meanwhile; Leave comes after them.
+// Drain is the shutdown, see the package comment: it ends previews, refuses new messages, lets turns finish and stops sending. ctx limits
+// the wait for running turns and for active requests; the whole takes at most one grace period more. Channels may run meanwhile; call Leave
+// after they have ended.
 func (d *Dispatcher) Drain(ctx context.Context) error {
 	d.owner.Drain(ctx)
 	var previews sync.WaitGroup
@@ -98,6 +99,6 @@ func (d *Dispatcher) Drain(ctx context.Context) error {
 	return err
 }
 
-// Leave takes this process out of the table of nodes. It is the last thing before the context of Run ends, after Drain and after the channels have
-// ended. It takes at most a second.
+// Leave removes this process from the table of nodes. It is the last step before the context of Run ends, after Drain and after the
+// channels have ended. It takes at most a second.
 func (d *Dispatcher) Leave(ctx context.Context) { d.owner.Leave(ctx) }

@@ -13,11 +13,11 @@ import (
 	"laneway/internal/store/sqlite"
 )
 
-// mute is a store that commits some ends of waiting messages and does not answer.
+// mute is a store that commits some ends of waiting messages and loses the response.
 type mute struct {
 	cronStore
 
-	ends, stops atomic.Int64 // answers that get lost
+	ends, stops atomic.Int64 // responses to lose
 }
 
 func (m *mute) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Waiting, error) {
@@ -47,8 +47,7 @@ func (h *harness) ends(id string) int {
 	return n
 }
 
-// TestAMessageWhoseEndWasNotAnsweredHasOneFinalEvent ends waiting messages while answers of the store get lost behind the commit: subscribers get the end of
-// each, once.
+// Responses of the store are lost after the commits of ends. Subscribers still receive each end exactly once.
 func TestAMessageWhoseEndWasNotAnsweredHasOneFinalEvent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -17,13 +17,13 @@ func messageCall(text string) chat.ToolCall {
 	return chat.ToolCall{ID: text, Name: "message", Args: `{"text":"` + text + `"}`}
 }
 
-// TestAMessageToTheWebIsInTheTranscriptWhenItsCallReturns holds what the order depends on: the answer of the turn, too, goes into the transcript.
+// The order depends on this: the answer of the turn is also added to the transcript.
 func TestAMessageToTheWebIsInTheTranscriptWhenItsCallReturns(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
 		var seen []string
 		h := open(t, st, withRunner(runnerFunc(func(ctx context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
-			for range 2 { // a call that is repeated under its key adds nothing
+			for range 2 { // a call that is repeated with its key adds nothing
 				if got := req.Tools.Call(ctx, req.IdempotencyKey+"/1/1", messageCall("on my way")); got.IsError {
 					t.Errorf("the call failed: %s", got.Text)
 				}
@@ -41,7 +41,7 @@ func TestAMessageToTheWebIsInTheTranscriptWhenItsCallReturns(t *testing.T) {
 	})
 }
 
-// slowFirst takes a second to put the text "first" into the outbox.
+// slowFirst needs a second to put the text "first" into the outbox.
 type slowFirst struct{ dispatch.Store }
 
 func (s slowFirst) Enqueue(ctx context.Context, rows []store.Outgoing) error {
@@ -51,7 +51,7 @@ func (s slowFirst) Enqueue(ctx context.Context, rows []store.Outgoing) error {
 	return s.Store.Enqueue(ctx, rows)
 }
 
-// TestMessagesOfAProgramArriveInTheOrderOfItsCalls lets a program make its second call while the first one is under way.
+// The program makes its second call while the first one is running.
 func TestMessagesOfAProgramArriveInTheOrderOfItsCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := &program{opened: make(chan agent.Toolbox, 1)}

@@ -9,18 +9,18 @@ import (
 	"laneway/internal/store"
 )
 
-// burst is how long drops are collected before the person gets one notice.
+// burst is how long drops are collected before the person receives one notice.
 const burst = 2 * time.Second
 
-// noticeLife is how long a notice is worth sending.
+// noticeLife is how long a notice may wait before it expires.
 const noticeLife = 24 * time.Hour
 
-// newNotice is an outgoing row about a message of a session, without its text.
+// newNotice returns an outgoing row about a message of a session, without its text.
 func newNotice(key chat.SessionKey, principal string, to chat.Target) *store.Outgoing {
 	return &store.Outgoing{ID: newID(), Session: key, Principal: principal, Target: to, Kind: store.KindNotice, Count: 1}
 }
 
-// notice is the outbox row that reports to a person of a channel how their message ended; nil where an event is enough.
+// notice returns the outbox row that informs a person of a channel how their message ended; nil when an event suffices.
 func notice(r store.Waiting, outcome chat.Outcome, reason, text string) *store.Outgoing {
 	to := r.Content.Options.ReplyTo
 	if outcome == chat.OutcomeDropped {
@@ -45,7 +45,7 @@ func notice(r store.Waiting, outcome chat.Outcome, reason, text string) *store.O
 	return n
 }
 
-// dropNotice is sent when accepting m makes another message lose its place.
+// dropNotice returns the notice for the case that accepting m removes another message from the queue.
 func dropNotice(m chat.Message, limit int) *store.Outgoing {
 	to := droppedTo(m.Session, m.Channel, m.Content.Options.ReplyTo)
 	if to.IsZero() {
@@ -56,7 +56,7 @@ func dropNotice(m chat.Message, limit int) *store.Outgoing {
 	return n
 }
 
-// droppedTo is where the notice of a drop goes: where the answer would have gone, and for people at the web, who read the history, in the transcript.
+// droppedTo returns the address of the notice of a drop: the address of the answer, or the transcript for web users, who read the history.
 func droppedTo(key chat.SessionKey, from string, to chat.Target) chat.Target {
 	if to.IsZero() && from == channel.Web {
 		return channel.WebTarget(key)
@@ -75,8 +75,8 @@ func coalesceDrops(n *store.Outgoing, limit int) {
 	n.Delay = burst
 }
 
-// refusal is the error of a message that a full queue refused, and the notice of it for a person of a channel: once per burst, with the number. A later
-// refusal has a notice of its own. No notice = the sender reads the error.
+// refusal returns the error for a message that a full queue refused, and the notice for a person of a channel: one per burst, with the
+// number of messages. A later refusal has a new notice. Without a notice, the sender reads the error.
 func refusal(m chat.Message, limit int) (notices []store.Outgoing, err error) {
 	why := fmt.Sprintf("%d messages wait here already", limit)
 	if limit == 1 {

@@ -7,21 +7,21 @@ import (
 	"laneway/internal/ownership"
 )
 
-// Observer counts what happens, for metrics. Arguments are from closed sets; methods must not block.
+// Observer counts events for metrics. Arguments are from closed sets; methods must not block.
 type Observer interface {
 	// Accepted: a message is durable. Channel is the name up to the first ':'.
 	Accepted(channel string, duplicate bool)
-	// Dropped: a full queue cost a message its place (policy old) or refused it (policy new).
+	// Dropped: a full queue removed a message (policy old) or refused it (policy new).
 	Dropped(policy string)
 	// Ended: a message has its outcome.
 	Ended(lane string, outcome chat.Outcome, reason string)
 	// TurnEnded: a turn has returned after d; waited is the time from acceptance to start.
 	TurnEnded(lane string, outcome chat.Outcome, d, waited time.Duration)
-	// Tokens: what the model of a turn read and wrote, as its runner reported; input includes the history.
+	// Tokens: the tokens that the model of a turn read and wrote, as reported by its runner; input includes the history.
 	Tokens(lane string, input, output int)
-	// Stored: an operation of the store ended after took, well or not; operation is accept, start or finish.
+	// Stored: an operation of the store ended after took, with or without an error; operation is accept, start or finish.
 	Stored(operation string, took time.Duration)
-	// Fenced: a write was refused because the claim was gone.
+	// Fenced: a write was refused because the claim was lost.
 	Fenced(operation string)
 	// Sent: one attempt to send ended; result is delivered, retry, failed, expired or resent.
 	Sent(channel, kind, result string)

@@ -9,21 +9,21 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// order brings accepted messages to the scheduler in the order of their sequence numbers. Two calls that accept for one session, or a
-// call and the sweep, get the answers to their commits at the same moment (a batching store even commits them together), so the one that is
-// scheduled first must not get the place of the other.
+// order submits accepted messages to the scheduler in the order of their sequence numbers. Two calls that accept messages of one session,
+// or a call and the sweep, may get the responses to their commits at the same time. A batching store even commits them together. The
+// goroutine that is scheduled first must not take the place of the other.
 //
-// A message with none waiting before it is submitted at once. Any other goes on when its predecessor has gone, and is parked until
-// then. The scheduler is called under the mutex: Submit is bookkeeping in memory and never waits.
+// A message is submitted at once when no message waits before it. Otherwise it is parked until its predecessor is submitted. The scheduler
+// is called under the mutex: Submit changes only memory and does not block.
 type order struct {
 	mu    sync.Mutex
 	lines map[chat.SessionKey]*line
 }
 
-// line is the order of one session under one ownership.
+// line is the order of one session during one ownership.
 type line struct {
 	epoch     int64
-	submitted int64 // everything up to here is with the scheduler or has an outcome
+	submitted int64 // all messages up to here were submitted or have an outcome
 	parked    []parkedItem
 }
 
@@ -33,11 +33,11 @@ type parkedItem struct {
 	since time.Time
 }
 
-// parkLimit is how long a message waits for a predecessor that does not come: one that another process accepted and whose hint was lost
-// comes with the next sweep.
+// parkLimit is how long a message waits for a missing predecessor. If another process accepted the predecessor and its hint was lost, the
+// next sweep finds it.
 const parkLimit = 2 * time.Second
 
-// submitted is the answer of the scheduler to an item.
+// submitted is the response of the scheduler to an item.
 type submitted struct {
 	item scheduler.Item[work]
 	res  scheduler.Submitted[work]
@@ -56,7 +56,8 @@ func (h *order) line(key chat.SessionKey, epoch int64) *line {
 	return l
 }
 
-// offer submits a message, with those that waited for it; first is true when none waited before it. An empty result means that it is parked.
+// offer submits a message and the messages that waited for it; first is true when no message waited before it. With an empty result, the
+// message is parked.
 func (h *order) offer(s *scheduler.Scheduler[work], it scheduler.Item[work], first bool) []submitted {
 	w := it.Payload
 	h.mu.Lock()
@@ -69,7 +70,7 @@ func (h *order) offer(s *scheduler.Scheduler[work], it scheduler.Item[work], fir
 	return append([]submitted{submitTo(s, it)}, l.advance(s, it.Seq)...)
 }
 
-// pass reports that a sequence number needs no place: a command was executed under it.
+// pass reports that a sequence number belongs to a command, which needs no place.
 func (h *order) pass(s *scheduler.Scheduler[work], key chat.SessionKey, seq int64) []submitted {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,8 +81,8 @@ func (h *order) pass(s *scheduler.Scheduler[work], key chat.SessionKey, seq int6
 	return l.advance(s, seq)
 }
 
-// resume submits what a takeover or a look for hints found, in order and each behind what is parked before it, and then what was accepted
-// meanwhile. last is the newest number that the look knew of.
+// resume submits the messages that a takeover or a check of hints found, in order and each after the messages that are parked before it.
+// Then it submits what was accepted meanwhile. last is the newest number that the check knew.
 func (h *order) resume(s *scheduler.Scheduler[work], key chat.SessionKey, epoch int64, items []scheduler.Item[work], last int64) []submitted {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,7 +95,7 @@ func (h *order) resume(s *scheduler.Scheduler[work], key chat.SessionKey, epoch 
 	return append(out, l.advance(s, last)...)
 }
 
-// overdue submits what waited too long for a predecessor.
+// overdue submits messages that have waited too long for a predecessor.
 func (h *order) overdue(s *scheduler.Scheduler[work]) []submitted {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,14 +121,14 @@ func (h *order) release(key chat.SessionKey, epoch int64) {
 	}
 }
 
-// clear removes every session: the rows are the messages, and a new incarnation takes them over.
+// clear removes every session. The messages are in the store, and a new incarnation takes them over.
 func (h *order) clear() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lines = nil
 }
 
-// advance moves the line to seq and submits what was parked behind it.
+// advance moves the line to seq and submits the messages that were parked after it.
 func (l *line) advance(s *scheduler.Scheduler[work], seq int64) []submitted {
 	l.submitted = max(l.submitted, seq)
 	var out []submitted
@@ -143,7 +144,7 @@ func (l *line) advance(s *scheduler.Scheduler[work], seq int64) []submitted {
 	}
 }
 
-// unpark submits what is parked before seq: the caller has seen every number up to it.
+// unpark submits the messages that are parked before seq: the caller has seen every number up to it.
 func (l *line) unpark(s *scheduler.Scheduler[work], seq int64) []submitted {
 	var out []submitted
 	slices.SortFunc(l.parked, func(a, b parkedItem) int { return int(a.seq - b.seq) })

@@ -47,8 +47,8 @@ func lineUp(t *testing.T, waitsBefore func(seq int64) bool, offered []int64) []i
 	return started
 }
 
-// TestMessagesReachTheSchedulerInTheirOrder offers the messages of one session in any order, as concurrent callers may: the first one waits
-// for none, each other one for its predecessor.
+// The messages of one session are offered in every order, as by concurrent callers. The first one has no predecessor, each other one waits
+// for its predecessor.
 func TestMessagesReachTheSchedulerInTheirOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

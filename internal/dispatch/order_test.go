@@ -11,13 +11,13 @@ import (
 	"laneway/internal/store"
 )
 
-// Two processes take in what one person types; the one that owns the session learns of the other's messages later. None may pass its
-// predecessor by sharing the turn of a message before that.
+// Two processes receive what one person types. The owner of the session learns of the other's messages later. No message may overtake its
+// predecessor by joining the turn of an earlier message.
 func TestABatchDoesNotPassWhatAnotherProcessTookIn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
 		owner, other := open(t, st, lanes(1)), open(t, st, lanes(1))
-		owner.send("elsewhere", "sleep 10s") // nothing of the session starts before all of it is known
+		owner.send("elsewhere", "sleep 10s") // no turn of the session starts before all its messages are known
 		owner.send("main", "1")
 		last := ""
 		for i, h := range []*harness{other, owner, other} {
@@ -34,8 +34,8 @@ func TestABatchDoesNotPassWhatAnotherProcessTookIn(t *testing.T) {
 	})
 }
 
-// The owner has parked its own message behind one that another process took in and then stopped; what that process took in later must not
-// pass it when the hints are read, although nothing of the session runs then.
+// The owner has parked its message after one that another process received and then stopped. Later messages of that process must not
+// overtake it when the hints are read, although no turn of the session is running.
 func TestHintsDoNotPassWhatIsParked(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -55,8 +55,8 @@ func TestHintsDoNotPassWhatIsParked(t *testing.T) {
 	})
 }
 
-// The lease is lost while a turn that ignores its context runs, and the same process takes the session over and runs the message again beside it. The
-// grace of the old turn ends then, which must not touch the new one.
+// The lease is lost while a turn that ignores its context is running, and the same process takes over the session and repeats the message
+// concurrently. When the grace period of the old turn ends, the new one must not be affected.
 func TestAStuckTurnOfALostLeaseLeavesItsSuccessorAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st, off := cord(newStore(t))

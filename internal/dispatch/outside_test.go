@@ -15,7 +15,7 @@ import (
 	"laneway/internal/tool"
 )
 
-// outside is the tools of a server that is not ours: one that reads and one that sends, which counts its calls and takes its time.
+// outside has the tools of another server: one that reads, and one that sends, counts its calls and is slow.
 type outside struct {
 	takes time.Duration
 
@@ -76,12 +76,12 @@ func withServer(o *outside) option {
 	}
 }
 
-// obeying makes the calls that the lines of a message name, one a round, and answers with their results.
+// obeying makes the calls that the lines of a message name, one in each round, and answers with their results.
 type obeying struct{}
 
 func (obeying) Run(ctx context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
 	var results []string
-	line, _, _ := strings.Cut(req.Messages[len(req.Messages)-1].Text, "\n\n") // a run of a job names its moment behind it
+	line, _, _ := strings.Cut(req.Messages[len(req.Messages)-1].Text, "\n\n") // in a run of a job, its scheduled time follows
 	for i, order := range strings.Split(line, "\n") {
 		name, args, _ := strings.Cut(order, " ")
 		call := chat.ToolCall{ID: "a", Name: name, Args: args}
@@ -99,7 +99,7 @@ func (obeying) Run(ctx context.Context, req agent.Request, _ func(agent.Event)) 
 
 const remindTea = `remind {"when":"in 5h","text":"tea"}`
 
-// TestBehindAResultFromOutsideAToolAsks calls a tool of another server, which only reads, and then one that acts, in a turn of the person's own words.
+// In a turn for the person's own words, the agent calls a tool of another server, which only reads, and then one that acts.
 func TestBehindAResultFromOutsideAToolAsks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st, out := newStore(t), &outside{}
@@ -120,8 +120,8 @@ func TestBehindAResultFromOutsideAToolAsks(t *testing.T) {
 	})
 }
 
-// TestTextFromOutsideIsRememberedAsLongAsTheModelIsGivenIt: what was forwarded, or read by a tool, makes a later turn of the person's own words ask, until the
-// conversation begins anew.
+// After text was forwarded, or read by a tool, a later turn for the person's own words asks before it acts, until the conversation is
+// reset.
 func TestTextFromOutsideIsRememberedAsLongAsTheModelIsGivenIt(t *testing.T) {
 	for name, first := range map[string]func(h *jobHarness){
 		"a forwarded message": func(h *jobHarness) {
@@ -153,7 +153,7 @@ func TestTextFromOutsideIsRememberedAsLongAsTheModelIsGivenIt(t *testing.T) {
 	}
 }
 
-// TestAnAllowedCallOfAServerIsMadeOnce holds that the command does not wait for a server that takes its time, and that the button works once.
+// The command does not wait for a slow server, and the button works once.
 func TestAnAllowedCallOfAServerIsMadeOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		out := &outside{takes: 40 * time.Second}
@@ -179,7 +179,7 @@ func TestAnAllowedCallOfAServerIsMadeOnce(t *testing.T) {
 	})
 }
 
-// TestACallOfAServerIsNotRepeatedByTheNextProcess ends the process while the server works: the call may have been made, so it is not made again.
+// The process ends during the call: the call may have been made, so it is not repeated.
 func TestACallOfAServerIsNotRepeatedByTheNextProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st, out := newStore(t), &outside{takes: time.Hour}
@@ -200,7 +200,7 @@ func TestACallOfAServerIsNotRepeatedByTheNextProcess(t *testing.T) {
 	})
 }
 
-// TestAToolOfAServerThatActsIsRefusedInAJob holds the rule for turns of jobs for tools of servers; what only reads runs there.
+// The rule for turns of jobs applies to tools of servers; a tool that only reads may run.
 func TestAToolOfAServerThatActsIsRefusedInAJob(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		out := &outside{}

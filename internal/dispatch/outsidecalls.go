@@ -9,11 +9,12 @@ import (
 	"laneway/internal/store"
 )
 
-// outsideTime bounds an allowed call of another server.
+// outsideTime limits an allowed call of another server.
 const outsideTime = time.Minute
 
-// outsideCalls are the calls of tools of other servers that persons have allowed. Such a call may take a minute and has no key at its server. So it is made by
-// [questions.run] beside the command that allows it, and at most once: what a process that has ended may have begun is not repeated, and the person reads that.
+// outsideCalls are the allowed calls of tools of other servers. Such a call may take a minute and has no idempotency key at its server. So
+// [questions.run] makes it concurrently with the command that allows it, and at most once. A call that a process may have started before it
+// ended is not repeated, and the person is informed.
 type outsideCalls struct {
 	allowed chan store.Question // from the commands to run
 
@@ -25,7 +26,7 @@ func newOutsideCalls() *outsideCalls {
 	return &outsideCalls{allowed: make(chan store.Question), begun: map[string]bool{}}
 }
 
-// pass gives a call to run, unless it was given before. The text is for the person.
+// pass passes a call to run, unless it was passed before. The result is the reply for the person.
 func (o *outsideCalls) pass(ctx context.Context, asked store.Question) (string, error) {
 	const follows = "It is being done; the result follows."
 	if !o.begin(asked.ID) {
@@ -40,7 +41,7 @@ func (o *outsideCalls) pass(ctx context.Context, asked store.Question) (string, 
 	}
 }
 
-// begin reports whether this process has not begun the call before.
+// begin reports whether this process has not started the call before.
 func (o *outsideCalls) begin(id string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,7 +58,8 @@ func (o *outsideCalls) forget(id string) {
 	delete(o.begun, id)
 }
 
-// makeOutside makes a call of another server and sends the person its result. When the result cannot be recorded, the call stays begun: it is not made again.
+// makeOutside makes a call of another server and sends the person its result. When the result cannot be recorded, the call remains marked
+// as started: it is not repeated.
 func (q *questions) makeOutside(ctx context.Context, asked store.Question) {
 	p, err := pending(asked)
 	if err == nil {

@@ -11,13 +11,13 @@ import (
 	"laneway/internal/store"
 )
 
-// welcome is what a person reads after the operator has granted them access.
+// welcome is the message to a person after the operator has granted them access.
 const welcome = "You are let in. Write to me."
 
-// errNoPairing is what a caller can act on.
+// errNoPairing is the error when no open request matches.
 var errNoPairing = chat.Errorf(chat.CodeNotFound, "there is no open request like this: it was used, dismissed, or is older than an hour; see laneway pair list")
 
-// pairings is the store's part; every store but a foreign one has it.
+// pairings returns the store's pairings. Stores outside of this module may lack them.
 func (d *Dispatcher) pairings() (channel.Pairings, error) {
 	p, ok := d.store.(channel.Pairings)
 	if !ok {
@@ -26,7 +26,8 @@ func (d *Dispatcher) pairings() (channel.Pairings, error) {
 	return p, nil
 }
 
-// OpenPairings lists the requests for access; "" = in every channel. The codes are for the people who see them: callers do not show them.
+// OpenPairings lists the requests for access; "" = in every channel. The codes are secrets of the people who requested access: callers must
+// not show them.
 func (d *Dispatcher) OpenPairings(ctx context.Context, of string) ([]channel.Pairing, error) {
 	p, err := d.pairings()
 	if err != nil {
@@ -44,8 +45,8 @@ func (d *Dispatcher) Grants(ctx context.Context, of string) ([]channel.Grant, er
 	return p.Grants(ctx, of)
 }
 
-// ApprovePairing grants a person access and, with notify, sends them a notice through the outbox. chat.ErrNotFound: there is no such open request.
-// noticed is false when the notice could not be stored; access is granted all the same.
+// ApprovePairing grants a person access and, with notify, sends them a notice through the outbox. chat.ErrNotFound: no such open request
+// exists. noticed is false when the notice could not be stored; access is granted nevertheless.
 func (d *Dispatcher) ApprovePairing(ctx context.Context, ref channel.PairingRef, notify bool, by chat.Caller) (made channel.Pairing, noticed bool, err error) {
 	p, err := d.pairings()
 	if err != nil {
@@ -72,7 +73,7 @@ func (d *Dispatcher) ApprovePairing(ctx context.Context, ref channel.PairingRef,
 	return made, true, nil
 }
 
-// DismissPairing ends a request without access for the person. chat.ErrNotFound: there is no such open request.
+// DismissPairing ends a request without granting access. chat.ErrNotFound: no such open request exists.
 func (d *Dispatcher) DismissPairing(ctx context.Context, ref channel.PairingRef, by chat.Caller) (channel.Pairing, error) {
 	p, err := d.pairings()
 	if err != nil {
@@ -85,7 +86,7 @@ func (d *Dispatcher) DismissPairing(ctx context.Context, ref channel.PairingRef,
 	return made, err
 }
 
-// RevokePairing revokes the access of a person; it reports whether there was one.
+// RevokePairing revokes the access of a person; it reports whether they had access.
 func (d *Dispatcher) RevokePairing(ctx context.Context, who channel.Peer, by chat.Caller) (bool, error) {
 	p, err := d.pairings()
 	if err != nil {

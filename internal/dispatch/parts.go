@@ -31,7 +31,7 @@ type node interface {
 	WhileAlive(ctx context.Context, op func(context.Context) error) error
 }
 
-// publisher publishes what happens to runs and sessions, see [events.Publisher].
+// publisher publishes events of runs and sessions, see [events.Publisher].
 type publisher interface {
 	Publish(e chat.Event) bool
 	PublishSession(key chat.SessionKey, principal, reason, runID string)
@@ -45,10 +45,10 @@ type publisher interface {
 	Wait(ctx context.Context, id string, read func(ctx context.Context, id string) (end chat.RunEnd, done bool, err error)) (chat.RunEnd, error)
 }
 
-// waker makes the sender of the outbox look at once, see [outbox.Sender].
+// waker wakes the sender of the outbox, see [outbox.Sender].
 type waker interface{ Wake() }
 
-// parts is what every part of the dispatcher needs. It does not change after New.
+// parts has what every part of the dispatcher needs. It does not change after New.
 type parts struct {
 	cfg      Config
 	store    Store
@@ -61,7 +61,8 @@ type parts struct {
 	agents   map[string]Agent
 	channels map[string]channel.Channel
 	meter    *usage.Meter
-	// bounded reports whose turns at once are bounded, those of their jobs included: chat users, hooks, and credentials that see their own only.
+	// bounded reports whether the concurrent turns of a principal, including those of their jobs, are limited: of chat users, hooks, and
+	// credentials that see only their own data.
 	bounded func(principal string) bool
 	obs     Observer
 	log     *slog.Logger
@@ -69,8 +70,8 @@ type parts struct {
 	background sync.WaitGroup
 }
 
-// work is what the scheduler holds for one message or for one recovered run: the inbox rows, the claim under which they were
-// taken, where it comes from, and the log of what is published about the leading message.
+// work is the scheduler's data for one message or one recovered run: the inbox rows, the claim under which they were taken, their source,
+// and the log of published events about the leading message.
 type work struct {
 	claim store.Claim
 	rows  []store.Waiting
@@ -78,14 +79,14 @@ type work struct {
 	log   *events.RunLog
 }
 
-// source is where the work of a turn comes from and what its end is written into. It is chosen where work is made ([queue.fromInbox], [jobTurns.Launch]), and
-// a turn takes it from its work. Today it is always the inbox; rows of the ledger of jobs can be another one. The edge cases of the operations are those of
-// [store.Inbox].
+// source is the input of a turn's work and the destination of its end. It is chosen where work is created ([queue.fromInbox],
+// [jobTurns.Launch]). Currently it is always the inbox; rows of the job ledger could be another source. The edge cases of the operations
+// are those of [store.Inbox].
 type source interface {
-	// Start turns waiting work into a run, Join adds work to a run that runs.
+	// Start turns waiting work into a run, Join adds work to a running one.
 	Start(ctx context.Context, p store.StartParams) (store.Started, error)
 	Join(ctx context.Context, p store.StartParams) ([]int64, error)
-	// Finish writes the end of a run. EndStopping writes that the goroutine of a run that was finished before has returned.
+	// Finish writes the end of a run. EndStopping records that the goroutine of a finished run has returned.
 	Finish(ctx context.Context, p store.FinishParams) (store.Finished, error)
 	EndStopping(ctx context.Context, c store.Claim, runID string) error
 }

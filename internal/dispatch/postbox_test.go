@@ -10,7 +10,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// postbox is a channel that keeps what it is given. Chats named in slow or broken answer slowly or not at all.
+// postbox is a channel that records the replies that it sends. Chats in slow or broken respond slowly or not at all.
 type postbox struct {
 	name    string
 	mu      sync.Mutex
@@ -48,45 +48,45 @@ func (p *postbox) Send(_ context.Context, r chat.Reply, _ channel.Claim) (chat.S
 	return chat.Sent{ProviderID: strconv.Itoa(len(p.sent))}, nil
 }
 
-// change changes what sending does while it is under way.
+// change changes the behaviour of sending under its lock.
 func (p *postbox) change(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f()
 }
 
-// asker is a postbox that has buttons, and shows answers while they grow.
+// asker is a postbox with buttons and previews of growing answers.
 type asker struct {
 	postbox
 
-	shown    []channel.Preview // of answers that are being made
-	replaced []bool            // of those that have ended
+	shown    []channel.Preview // previews of unfinished answers
+	replaced []bool            // previews of ended answers
 }
 
-// Update keeps the preview.
+// Update records the preview.
 func (a *asker) Update(_ chat.Target, _ string, p channel.Preview) {
 	a.change(func() { a.shown = append(a.shown, p) })
 }
 
-// Finish keeps what becomes of the preview.
+// Finish records the end of the preview.
 func (a *asker) Finish(_ chat.Target, _ string, replaced bool) {
 	a.change(func() { a.replaced = append(a.replaced, replaced) })
 }
 
-// EndPreviews has nothing to end.
+// EndPreviews does nothing.
 func (*asker) EndPreviews(context.Context) {}
 
-// SendFile keeps the reply with its file: the channel with buttons is also the one that shows files.
+// SendFile records the reply with its file: the channel with buttons also shows files.
 func (a *asker) SendFile(ctx context.Context, r chat.Reply, c channel.Claim) (chat.Sent, error) {
 	return a.Send(ctx, r, c)
 }
 
-// Ask keeps the reply with its choice.
+// Ask records the reply with its choice.
 func (a *asker) Ask(ctx context.Context, r chat.Reply, c channel.Claim) (chat.Sent, error) {
 	return a.Send(ctx, r, c)
 }
 
-// byThread is what was sent, joined, by thread.
+// byThread returns the sent messages, joined, by thread.
 func (p *postbox) byThread() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,14 +9,14 @@ import (
 	"laneway/internal/usage"
 )
 
-// power is a store that several processes share; pulling a harness's plug makes every operation of it fail from then on, as kill -9 does.
+// power is a store that several processes share. When a harness is disconnected, all its operations fail, as after kill -9.
 type power struct {
 	cronStore
 
 	off *atomic.Bool
 }
 
-// cord is the store as one harness sees it.
+// cord returns the store for one harness.
 func cord(st cronStore) (cronStore, *atomic.Bool) {
 	off := &atomic.Bool{}
 	return &power{cronStore: st, off: off}, off

@@ -11,7 +11,7 @@ import (
 	"laneway/internal/dispatch"
 )
 
-// program is a branching runner whose calls take the way of programs: it opens its tools, and calls what was opened.
+// program is a branching runner that makes its calls like a program: it opens its tools and calls what was opened.
 type program struct {
 	branching
 
@@ -36,7 +36,7 @@ func (p *program) Run(ctx context.Context, req agent.Request, emit func(agent.Ev
 	return p.branching.Run(ctx, req, emit)
 }
 
-// TestAProgramWaitsForTasksAsLongAsItsTurn lets a program make more calls at once than run side by side, each of which waits longer than another call may take.
+// A program makes more concurrent calls than run in parallel, and each waits longer than the time limit of other calls.
 func TestAProgramWaitsForTasksAsLongAsItsTurn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := &program{opened: make(chan agent.Toolbox, 1)}

@@ -13,29 +13,31 @@ import (
 	"laneway/internal/tool"
 )
 
-// The bounds of the calls that a program makes in a turn.
+// The limits of the calls that a program makes in a turn.
 const (
-	// maxProgramCalls is how many there may be, maxProgramBytes what their arguments and results have together.
+	// maxProgramCalls is the number of calls, maxProgramBytes the total size of their arguments and results.
 	maxProgramCalls = 256
 	maxProgramBytes = 2 << 20
-	// maxProgramArgs and maxProgramResult bound one call, in bytes, programCallTime its time. A call that waits for another turn has the time of its turn, and does
-	// not count to programParallel.
+	// maxProgramArgs and maxProgramResult limit one call in bytes, programCallTime limits its time. A call that waits for another turn may
+	// take as long as its own turn, and does not count towards programParallel.
 	maxProgramArgs   = 32 << 10
 	maxProgramResult = 64 << 10
 	programCallTime  = 60 * time.Second
-	// programParallel is how many run at once.
+	// programParallel is the number of concurrent calls.
 	programParallel = 4
 )
 
-// ToolAccess opens the tools of a turn to its program; package access has it.
+// ToolAccess opens the tools of a turn to its program; package access implements it.
 type ToolAccess interface {
-	// Open gives a token for the tools until end is called, which waits for calls under way.
+	// Open returns a token for the tools, which is valid until end is called. end waits for active calls.
 	Open(ctx context.Context, box agent.Toolbox) (access agent.ToolAccess, end func())
-	// OpenKept is Open for a program that is kept for further turns of its session, which have the same token. The program works for one turn at a time.
+	// OpenKept is Open for a program that is kept for later turns of its session, which have the same token. The program works for one turn
+	// at a time.
 	OpenKept(ctx context.Context, session string, box agent.Toolbox) (access agent.ToolAccess, end func())
 }
 
-// openTools is how the runner of a turn lets its program reach the tools; nil = the turn has no tools, or no program.
+// openTools returns the function with which the runner of a turn opens the tools for its program; nil when the turn has no tools or no
+// program.
 func (ts *turns) openTools(t *turn, req *agent.Request) func(ctx context.Context) (access agent.ToolAccess, end func()) {
 	if ts.cfg.Access == nil || !t.agent.Program || req.Tools == nil {
 		return nil
@@ -49,17 +51,18 @@ func (ts *turns) openTools(t *turn, req *agent.Request) func(ctx context.Context
 	return func(ctx context.Context) (agent.ToolAccess, func()) { return ts.cfg.Access.Open(ctx, box) }
 }
 
-// programTools is the tools of a turn as its program calls them, one by one. Each call is a round of the journal, recorded before it runs: a program that
-// runs again makes its calls again, and the n-th call of a tool with the same arguments gets the result that the n-th one had before. A call without
-// a result is repeated under its key. So what was done is not done twice, as long as the program asks for the same; what it asks for differently is another call.
+// programTools serves the tools of a turn to its program, one call at a time. Each call is a round of the journal, recorded before it runs.
+// A program that runs again repeats its calls, and the n-th call of a tool with the same arguments returns the result of the earlier n-th
+// call. A call without a result is repeated with its key. So no effect happens twice while the calls are the same; a call with other
+// arguments is a new call.
 type programTools struct {
 	turn    *turn
 	box     agent.Toolbox
 	journal *turnJournal
 	key     string
-	// recording lets one call at a time look into the journal and record itself; places bounds the calls that run.
+	// recording lets one call at a time read the journal and record itself; places limits the running calls.
 	recording, places chan struct{}
-	// Only the call that holds recording touches these.
+	// Used only by the call that holds recording.
 	used  []bool // of the rounds of earlier attempts
 	order agent.CallOrder
 }
@@ -74,9 +77,9 @@ func newProgramTools(t *turn, req *agent.Request) *programTools {
 // Specs implements [agent.Toolbox].
 func (p *programTools) Specs() []agent.ToolSpec { return p.box.Specs() }
 
-// Call implements [agent.Toolbox]. The key is that of the recorded round.
+// Call implements [agent.Toolbox]. The key of the call is derived from the recorded round.
 func (p *programTools) Call(ctx context.Context, _ string, call chat.ToolCall) chat.ToolResult {
-	if !p.spec(call.Name).Waits { // else it has the time of the turn, and does nothing here itself
+	if !p.spec(call.Name).Waits { // otherwise it may take as long as the turn, and only waits here
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, programCallTime)
 		defer cancel()
@@ -127,14 +130,14 @@ func (p *programTools) make(ctx context.Context, call chat.ToolCall) chat.ToolRe
 
 // recordedCall is a call in the journal.
 type recordedCall struct {
-	number int // of its round
-	// again: an earlier attempt has recorded it; result is what it returned then, nil = it was not finished.
+	number int // the number of its round
+	// again: an earlier attempt has recorded it. result is its result from then, nil when it did not finish.
 	again  bool
 	result *chat.ToolResult
 	place  agent.CallPlace
 }
 
-// record finds the round of a call that an earlier attempt has made, or records another one.
+// record finds the round of a call of an earlier attempt, or records a new one.
 func (p *programTools) record(ctx context.Context, call chat.ToolCall) (recorded recordedCall, refused *chat.ToolResult) {
 	refuse := func(format string, args ...any) (recordedCall, *chat.ToolResult) {
 		result := refusedCall(format, args...)
@@ -147,7 +150,7 @@ func (p *programTools) record(ctx context.Context, call chat.ToolCall) (recorded
 		return refuse("The call was not made: the turn has ended.")
 	}
 	for i, round := range p.journal.Rounds() {
-		if p.used[i] || len(round.Calls) != 1 { // several: of a model, before the agent became a program
+		if p.used[i] || len(round.Calls) != 1 { // several calls: recorded for a model, before the agent became a program
 			continue
 		}
 		if asked := round.Calls[0]; asked.Name == call.Name && asked.Args == call.Args {
@@ -183,7 +186,7 @@ func (p *programTools) spec(name string) (none agent.ToolSpec) {
 	return none
 }
 
-// shownOfEvent is how much of arguments and results an event carries, in bytes.
+// shownOfEvent is how many bytes of arguments and results an event contains.
 const shownOfEvent = 16 << 10
 
 func (p *programTools) emit(phase string, call chat.ToolCall, result *chat.ToolResult) {
@@ -200,7 +203,8 @@ func refusedCall(format string, args ...any) chat.ToolResult {
 	return chat.ToolResult{Text: fmt.Sprintf(format, args...), IsError: true}
 }
 
-// canonical is a JSON object with its members in order and without blanks, so that the same call is recognised; what is none stays as it is, to be refused.
+// canonical returns a JSON object with sorted members and without spaces, so that equal calls are recognised. Other input is returned
+// unchanged; the tool refuses it.
 func canonical(args string) string {
 	if len(bytes.TrimSpace([]byte(args))) == 0 {
 		return "{}"
@@ -216,7 +220,8 @@ func canonical(args string) string {
 	return compact.String()
 }
 
-// ToolsOf are the tools of a principal outside of any turn, for a program that has its credential. What it makes answers in a session of the principal.
+// ToolsOf returns the tools of a principal outside of any turn, for a program that has its credential. Jobs that it makes answer in a
+// session of the principal.
 func (d *Dispatcher) ToolsOf(principal string) agent.Toolbox {
 	return d.turns.tools.For(tool.Turn{
 		Owner: principal, Session: chat.SessionKey{Agent: d.DefaultAgent(), Rest: "mcp-" + principal}, Channel: channel.Web,

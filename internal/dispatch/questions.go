@@ -18,16 +18,17 @@ import (
 	"laneway/internal/tool"
 )
 
-// questions asks persons what agents may do. A question is a row and a message with buttons, which send /allow, /deny or /answer; the store decides who may answer, until
-// when, and which answer counts. What happens then is of two kinds:
+// questions asks people for permission for actions of agents. A question is a row and a message with buttons, which send /allow, /deny or
+// /answer. The store decides who may answer, until when, and which answer counts. There are two kinds:
 //
-//   - A call of a tool of the gateway holds no turn. Crash points: before the row is there the call has no result and is repeated with its turn; after it the
-//     question is sent once, under an id that follows from its key; after the answer the call belongs to this process, and to another one when this process ends before the
-//     result is recorded. A call of a tool of another server is made beside the command, see [outsideCalls].
-//   - A question of a runner ([turnAsker]) is waited for by its turn and ends with it: with its time, its stop, or its process. A turn that runs again asks again. The
-//     answer may come to another replica, which wakes the turn by a cluster event.
+//   - A call of a tool of the gateway does not block its turn. Before the row exists, a crash leaves a call without a result, which is
+//     repeated with its turn. After that, the question is sent once, under an id derived from its key. After the answer, this process makes
+//     the call; if it ends before the result is recorded, another process does. A call of a tool of another server is made concurrently
+//     with the command, see [outsideCalls].
+//   - A question of a runner ([turnAsker]) blocks its turn and ends with it: with its timeout, its stop, or its process. A turn that runs
+//     again asks again. If another replica receives the answer, it wakes the turn by a cluster event.
 //
-// No lock is held while anything is waited for.
+// No lock is held while waiting.
 type questions struct {
 	*parts
 
@@ -38,18 +39,18 @@ type questions struct {
 	waiting map[string]waiter // turns of this process, by question
 }
 
-// question is what a person is asked.
+// question is a question to a person.
 type question struct {
 	id      string
 	who     tool.Person
 	session chat.SessionKey // where it is asked
 	agent   string
-	what    string // the agent wants to do, without unprintable characters
+	what    string // what the agent wants to do, without unprintable characters
 	options []agent.Option
 	life    time.Duration
 }
 
-// The labels of the options where an agent names none.
+// The labels of options for which the agent gives no label.
 const (
 	labelAllow = "Allow"
 	labelDeny  = "Deny"
@@ -59,7 +60,7 @@ func allowOrDeny() []agent.Option {
 	return []agent.Option{{Label: labelAllow, Allow: true}, {Label: labelDeny}}
 }
 
-// command is what a person writes to choose an option, which counts from 0.
+// command returns what a person writes to choose an option, which counts from 0.
 func (q question) command(option int) string {
 	allow := q.options[option].Allow
 	same := 0
@@ -78,10 +79,10 @@ func (q question) command(option int) string {
 	}
 }
 
-// maxInRow is the longest label, in characters, that has a place beside another one.
+// maxInRow is the longest label, in characters, that fits next to another one.
 const maxInRow = 20
 
-// message is the question with its buttons, and the same in words.
+// message returns the question with its buttons, and the same in words.
 func (q question) message() store.Outgoing {
 	choice := &chat.Choice{For: q.who.ID}
 	oneRow := len(q.options) == 2
@@ -106,7 +107,7 @@ func (q question) message() store.Outgoing {
 	}
 }
 
-// put makes a question durable and sends it, in a message with an id. The row is completed from the question.
+// put makes a question durable and sends it in a message with an id. It completes row from the question.
 func (q *questions) put(ctx context.Context, messageID string, asked question, row store.Question) error {
 	row.ID, row.Owner, row.Session, row.Life = asked.id, asked.who.Principal, asked.session, asked.life
 	err := q.node.WhileAlive(ctx, func(ctx context.Context) error { return q.store.PutQuestion(ctx, row) })
@@ -117,7 +118,7 @@ func (q *questions) put(ctx context.Context, messageID string, asked question, r
 	return q.send(ctx, messageID, asked.who, asked.session, asked.message())
 }
 
-// send puts a message about a question into the outbox; one with the same id is sent once.
+// send puts a message about a question into the outbox; a message id is sent once.
 func (q *questions) send(ctx context.Context, messageID string, who tool.Person, session chat.SessionKey, o store.Outgoing) error {
 	o.RunID, o.N, o.Session, o.Principal, o.Target, o.Kind, o.Count = messageID, 1, session, who.Principal, who.Target, store.KindReply, 1
 	err := q.node.WhileAlive(ctx, func(ctx context.Context) error { return q.store.Enqueue(ctx, []store.Outgoing{o}) })
@@ -128,7 +129,7 @@ func (q *questions) send(ctx context.Context, messageID string, who tool.Person,
 	return nil
 }
 
-// answer is /allow, /deny, /answer and questions.answer: it returns what the person reads.
+// answer implements /allow, /deny, /answer and questions.answer: it returns the reply for the person.
 func (q *questions) answer(ctx context.Context, by string, a command.QuestionAnswer) (string, error) {
 	node, err := q.node.Alive()
 	if err != nil {
@@ -202,7 +203,7 @@ func errNoQuestion() error {
 	return chat.Errorf(chat.CodeNotFound, "there is no open question like this; it was answered, it is too old, its turn has ended, or it is for another person")
 }
 
-// runnersQuestion is what is stored of a question of a runner.
+// runnersQuestion is the stored form of a question of a runner.
 type runnersQuestion struct {
 	Agent   string         `json:"agent"`
 	Run     string         `json:"run,omitempty"`
@@ -211,7 +212,7 @@ type runnersQuestion struct {
 	Options []agent.Option `json:"options"`
 }
 
-// runners reads a stored question. One about a call of a tool of the gateway has two options.
+// runners parses a stored question. A question about a call of a tool of the gateway has two options.
 func runners(q store.Question) (asked runnersQuestion, err error) {
 	if q.Waits == "" {
 		return runnersQuestion{Options: allowOrDeny()}, nil
@@ -222,7 +223,7 @@ func runners(q store.Question) (asked runnersQuestion, err error) {
 	return asked, nil
 }
 
-// open lists the questions of a person, owner "" = of all, that have no answer, the oldest first.
+// open lists the unanswered questions to a person (owner "" = any person), the oldest first.
 func (q *questions) open(ctx context.Context, owner string, limit int) ([]agent.OpenQuestion, error) {
 	list, err := q.store.OpenQuestions(ctx, owner, limit)
 	if err != nil {
@@ -249,7 +250,7 @@ func (q *questions) open(ctx context.Context, owner string, limit int) ([]agent.
 	return out, nil
 }
 
-// pick is the number of the option that a person means, from 1.
+// pick returns the number of the option that a person chose, from 1.
 func pick(q question, a command.QuestionAnswer) (int, error) {
 	if a.Option > 0 {
 		if a.Option > len(q.options) {
@@ -275,7 +276,8 @@ func pick(q question, a command.QuestionAnswer) (int, error) {
 	}
 }
 
-// personOf is whom a turn asks, and where: its sender, else the owner of its session, who reads it alone. The zero value is no person.
+// personOf returns the person that a turn asks, and where: its sender, or the owner of its session if no other reads it. The zero value is
+// no person.
 func (p *parts) personOf(lead fromWhom, owner string) tool.Person {
 	who := p.reach(lead.sender, lead)
 	if who.Principal == "" && lead.Session.Kind() != chat.KindGroup {
@@ -284,7 +286,8 @@ func (p *parts) personOf(lead fromWhom, owner string) tool.Person {
 	return who
 }
 
-// reach finds out how a principal can be asked in a turn: a person in a chat by buttons there, a credential in the transcript, where it writes the answer.
+// reach returns how a principal can be asked in a turn: a person in a chat by buttons there, a credential in the transcript, where it
+// writes the answer.
 func (p *parts) reach(principal string, lead fromWhom) tool.Person {
 	to := lead.Content.Options.ReplyTo
 	if principal == "" || lead.Channel == apiRoute {

@@ -28,7 +28,7 @@ func member(id string) func(*chat.Message) {
 	}
 }
 
-// asked is the choice of the n-th message with buttons, waited for.
+// asked waits for the n-th message with buttons and returns its choice.
 func (h *harness) asked(n int) *chat.Choice {
 	h.t.Helper()
 	time.Sleep(2 * time.Second)
@@ -60,7 +60,7 @@ func (h *harness) questionsAsked() (n int) {
 	return n
 }
 
-// questionText is the text of a question.
+// questionText returns the text of a question.
 func (h *harness) questionText(n int) (text string) {
 	h.asker.change(func() {
 		for _, r := range h.asker.sent {
@@ -85,8 +85,7 @@ func jobsOf(t *testing.T, st dispatch.Store, owner string) int {
 	return len(page.Jobs)
 }
 
-// TestAToolActsInAGroupWhenItsPersonPressesTheButton holds the rule for groups: no job without the button, one job with it, and only the asked person's
-// answer counts.
+// In a group, there is no job without the button and one job with it, and only the asked person's answer counts.
 func TestAToolActsInAGroupWhenItsPersonPressesTheButton(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st, runner := newStore(t), &reminding{}
@@ -164,7 +163,7 @@ func TestAQuestionIsTooOldAfterTenMinutes(t *testing.T) {
 	})
 }
 
-// TestAQuestionSurvivesARestart asks in one process and answers in the next one.
+// The question is asked in one process and answered in the next one.
 func TestAQuestionSurvivesARestart(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -183,7 +182,7 @@ func TestAQuestionSurvivesARestart(t *testing.T) {
 
 func newID(id string) func(*chat.Message) { return func(m *chat.Message) { m.ID = id } }
 
-// TestAnAllowedCallIsMadeByTheNextProcess cuts a process off between the answer and the call, and, in the second case, between the call and its record.
+// The process ends between the answer and the call and, in the second case, between the call and its record.
 func TestAnAllowedCallIsMadeByTheNextProcess(t *testing.T) {
 	for _, op := range []string{"store a job", "end a question"} {
 		t.Run(op, func(t *testing.T) {
@@ -202,7 +201,7 @@ func TestAnAllowedCallIsMadeByTheNextProcess(t *testing.T) {
 				allow := h.asked(0).Rows[0][0].Text
 				off.Store(true)
 				go func() {
-					_, _ = h.d.Receive(t.Context(), func() chat.Message { m := h.msg(groupOfAsker, allow); member("7")(&m); return m }()) // the process dies on it
+					_, _ = h.d.Receive(t.Context(), func() chat.Message { m := h.msg(groupOfAsker, allow); member("7")(&m); return m }()) // the process dies during it
 				}()
 				time.Sleep(time.Second)
 				dead.Store(true)
@@ -225,7 +224,7 @@ func TestAnAllowedCallIsMadeByTheNextProcess(t *testing.T) {
 	}
 }
 
-// TestWithoutAButtonToolsThatActAreRefused holds who cannot be asked: members of a group without buttons, hooks, and turns of jobs.
+// The question cannot be asked of members of a group without buttons, in hooks, and in turns of jobs.
 func TestWithoutAButtonToolsThatActAreRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st, runner := newStore(t), &reminding{}
@@ -247,7 +246,7 @@ func TestWithoutAButtonToolsThatActAreRefused(t *testing.T) {
 	})
 }
 
-// TestACredentialAnswersInWords lets text from outside ask for a job in a session of a credential, which has no buttons.
+// Text from outside requests a job in a session of a credential, which has no buttons.
 func TestACredentialAnswersInWords(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -286,7 +285,7 @@ func TestACredentialAnswersInWords(t *testing.T) {
 	})
 }
 
-// TestARepeatedCallAsksOnce repeats the call of a turn under its key, as a turn that runs again does.
+// The call of a turn is repeated under its key, as in a turn that runs again.
 func TestARepeatedCallAsksOnce(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.end(h.send(groupOfAsker, "twice", member("7")))
@@ -294,7 +293,7 @@ func TestARepeatedCallAsksOnce(t *testing.T) {
 	}, withRunner(&repeating{}, dispatch.Tools{Default: true}))
 }
 
-// TestOpenQuestionsAreBounded lets a turn ask for more than a person is shown.
+// A turn asks more questions than a person is shown.
 func TestOpenQuestionsAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -310,7 +309,7 @@ func TestOpenQuestionsAreBounded(t *testing.T) {
 	})
 }
 
-// repeating is a runner that makes the same call twice under one key, or so many calls under keys of their own.
+// repeating is a runner that makes the same call twice under one key, or the given number of calls with separate keys.
 type repeating struct{ calls int }
 
 func (r *repeating) Run(ctx context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {

@@ -13,8 +13,8 @@ import (
 	"laneway/internal/store"
 )
 
-// queue is the messages between their acceptance and their turn: it brings them to the scheduler in their order and writes the outcome of those that
-// never become a turn.
+// queue handles messages between their acceptance and their turn: it submits them to the scheduler in order and writes the outcome of those
+// that never become a turn.
 type queue struct {
 	*parts
 
@@ -25,9 +25,9 @@ type queue struct {
 	bursts   bursts
 }
 
-// settings of a message's session: the configured ones, then the session's own mode, then what the message asks for. A message of a tree has those of the
-// channel at the root, because the scheduler applies what the last message of a session has brought; an announcement waits where other messages interrupt, or
-// join the turn that runs.
+// settings returns the settings for a message's session: the configured ones, then the session's mode, then the options of the message. A
+// message of a tree has those of the channel at the root, because the scheduler applies the settings of a session's last message. An
+// announcement waits even in modes in which other messages interrupt or join the running turn.
 func (q *queue) settings(m chat.Message, mode chat.QueueMode) QueueRules {
 	channel := m.Channel
 	if task := m.Content.Options.Task; task != nil {
@@ -41,7 +41,7 @@ func (q *queue) settings(m chat.Message, mode chat.QueueMode) QueueRules {
 	return rules
 }
 
-// params is how a message of its session is accepted: what waits, what a full queue does, and which mode counts.
+// params returns how a message of its session is accepted: what waits, what a full queue does, and which mode applies.
 func (q *queue) params(m chat.Message) store.AcceptParams {
 	s := q.settings(m, "")
 	p := store.AcceptParams{
@@ -54,8 +54,8 @@ func (q *queue) params(m chat.Message) store.AcceptParams {
 	return p
 }
 
-// take brings an accepted message to the scheduler when this process owns its session, and hints at the owner otherwise. It reports whether the
-// message has to wait, and for how many others.
+// take submits an accepted message to the scheduler when this process owns its session, and sends a hint to the owner otherwise. It reports
+// whether the message has to wait, and after how many others.
 func (q *queue) take(ctx context.Context, m chat.Message, acc store.Accepted, node string) (queued bool, position int) {
 	if acc.Duplicate {
 		q.adopt(ctx, acc, node)
@@ -77,7 +77,7 @@ func changeReason(created bool) string {
 	return "message"
 }
 
-// pass reports that a sequence number needs no place in the queue: a command was executed under it.
+// pass reports that a sequence number belongs to a command, which needs no place in the queue.
 func (q *queue) pass(ctx context.Context, key chat.SessionKey, seq int64) {
 	for _, s := range q.order.pass(q.sched, key, seq) {
 		q.settle(ctx, s)
@@ -96,8 +96,8 @@ func (q *queue) submitNew(ctx context.Context, m chat.Message, acc store.Accepte
 	return q.offer(ctx, it, acc.Behind == 0)
 }
 
-// adopt submits a message that was accepted before and waits in a session of this process. Usually the scheduler knows it and nothing
-// happens; but if the answer of its acceptance was lost on the way from the database, it is not with the scheduler yet.
+// adopt submits a message that was accepted before and waits in a session of this process. Usually the scheduler already has it and nothing
+// happens. If the database's response to its acceptance was lost, the scheduler does not have it yet.
 func (q *queue) adopt(ctx context.Context, acc store.Accepted, node string) {
 	w := acc.Existing
 	if !acc.Mine || w.State != store.StateHeld && w.State != store.StateWaiting {
@@ -109,15 +109,15 @@ func (q *queue) adopt(ctx context.Context, acc store.Accepted, node string) {
 	if w.RunID != "" {
 		it.ID, it.RunID, it.NoMerge = w.RunID, w.RunID, true
 	}
-	q.offer(ctx, it, false) // never before those that a takeover is about to submit
+	q.offer(ctx, it, false) // never before messages that a takeover is about to submit
 }
 
-// fromInbox is work whose source is the inbox.
+// fromInbox returns work whose source is the inbox.
 func (q *queue) fromInbox(claim store.Claim, rows ...store.Waiting) work {
 	return work{claim: claim, rows: rows, from: q.store}
 }
 
-// item makes a scheduler item of work; the last row leads, and the first has the principal.
+// item returns a scheduler item for work; the last row leads, and the first has the principal.
 func (q *queue) item(w work, rules QueueRules) scheduler.Item[work] {
 	lead := w.rows[len(w.rows)-1]
 	w.log = q.events.Log(lead.Session, lead.MessageID)
@@ -134,7 +134,7 @@ func (q *queue) item(w work, rules QueueRules) scheduler.Item[work] {
 	}
 }
 
-// announces reports whether a message announces the end of a sub-turn.
+// announces reports whether a message announces the result of a sub-turn.
 func announces(c chat.Content) bool { return c.Options.Task != nil && c.Options.Task.Announces != "" }
 
 // offer submits a message that was just accepted and reports whether it has to wait.
@@ -151,8 +151,8 @@ func (q *queue) offer(ctx context.Context, it scheduler.Item[work], first bool) 
 	return queued, position
 }
 
-// settle writes what submitting an item ended. A refusal is an outcome: stale messages end here, those that a drain refuses
-// stay waiting in the store for the next owner.
+// settle writes the outcomes that result from submitting an item. A refusal is an outcome: stale messages end here; messages that a drain
+// refuses stay waiting in the store for the next owner.
 func (q *queue) settle(ctx context.Context, s submitted) (queued bool, position int) {
 	it := s.item
 	lead := it.Payload.rows[len(it.Payload.rows)-1]
@@ -180,7 +180,7 @@ func (q *queue) settle(ctx context.Context, s submitted) (queued bool, position 
 	return !s.res.Running, s.res.Position
 }
 
-// heldFor is how long an item may wait only because its person may go on typing.
+// heldFor returns how long an item may wait only because its person may still be typing.
 func heldFor(it scheduler.Item[work]) time.Duration {
 	if !it.Typed || it.Settings == nil {
 		return 0
@@ -198,17 +198,18 @@ func (q *queue) writeEnded(ctx context.Context, ended []scheduler.Ended[work]) {
 			q.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeStopped, "stop")
 		case scheduler.OutcomeDropped:
 			q.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeDropped, string(chat.FailQueueFull))
-		default: // returned undecided: the row is the message, the sweep or the next process runs it
+		default: // returned without an outcome: the message is in the store, and the sweep or the next process runs it
 		}
 	}
 }
 
-// endWaiting gives rows an outcome and publishes it. It is a final write: it survives the caller's context.
+// endWaiting gives rows an outcome and publishes it. It is a final write and does not end with the caller's context.
 func (q *queue) endWaiting(ctx context.Context, rows []store.Waiting, outcome chat.Outcome, reason string) int {
 	return q.endRows(ctx, rows, outcome, reason, false)
 }
 
-// endRows is endWaiting. Again: a write whose answer was lost may have ended them with this outcome already; that is published, too.
+// endRows implements endWaiting. With Again, an earlier write whose response was lost may have ended them with this outcome; that is
+// published, too.
 func (q *queue) endRows(ctx context.Context, rows []store.Waiting, outcome chat.Outcome, reason string, again bool) int {
 	if len(rows) == 0 {
 		return 0
@@ -225,7 +226,7 @@ func (q *queue) endRows(ctx context.Context, rows []store.Waiting, outcome chat.
 	var ended []store.Waiting
 	err := q.node.Final(ctx, "ending waiting messages", func(ctx context.Context) (err error) {
 		ended, err = q.store.EndWaiting(ctx, p)
-		p.Again = true // for the next try: this one may be committed without an answer
+		p.Again = true // for the next attempt: this one may be committed although its response was lost
 		return err
 	})
 	if err != nil {
@@ -239,7 +240,7 @@ func (q *queue) endRows(ctx context.Context, rows []store.Waiting, outcome chat.
 	return len(ended)
 }
 
-// publishEnded publishes the end of a message that never became a turn, once: a write that is repeated returns it again.
+// publishEnded publishes the end of a message that never became a turn, once, even if a repeated write returns it again.
 func (q *queue) publishEnded(ctx context.Context, r store.Waiting, outcome chat.Outcome, reason string) {
 	e, end := endOfWaiting(r, outcome, reason)
 	if !q.events.Publish(e) {
@@ -251,7 +252,7 @@ func (q *queue) publishEnded(ctx context.Context, r store.Waiting, outcome chat.
 	q.trees.MessageEnded(r, end)
 }
 
-// removeDropped removes what the store dropped, or ended for a message that interrupts, from the scheduler and publishes that.
+// removeDropped removes from the scheduler the messages that the store dropped, or ended for a message that interrupts, and publishes that.
 func (q *queue) removeDropped(ctx context.Context, key chat.SessionKey, acc store.Accepted) {
 	for _, r := range acc.Superseded {
 		q.sched.Drop(key.String(), r.Seq)
@@ -267,11 +268,11 @@ func (q *queue) removeDropped(ctx context.Context, key chat.SessionKey, acc stor
 	}
 }
 
-// OperatorOwner distinguishes owners that are credentials of the gateway from chat users, whose names have their channel in front.
+// OperatorOwner reports whether an owner is a credential of the gateway, not a chat user, whose name begins with the channel.
 func OperatorOwner(owner string) bool { return !chat.Caller{Principal: owner}.InChat() }
 
-// seqSet is messages that have a slot although the store does not know yet that they run. A number is in it at most once; the turn that
-// starts it takes it out.
+// seqSet has the messages with a slot that the store does not yet know to be running. It contains a number at most once; the turn that
+// starts the message removes it.
 type seqSet struct {
 	mu   sync.Mutex
 	bySn map[chat.SessionKey][]int64

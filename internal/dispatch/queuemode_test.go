@@ -9,7 +9,7 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// TestASessionWithoutAChannelInItsKeyQueuesAsTheWeb reads the mode of sessions that were given none.
+// The test reads the mode of sessions without a configured mode.
 func TestASessionWithoutAChannelInItsKeyQueuesAsTheWeb(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := open(t, newStore(t), func(c *dispatch.Config) {
@@ -32,7 +32,7 @@ func TestASessionWithoutAChannelInItsKeyQueuesAsTheWeb(t *testing.T) {
 	})
 }
 
-// TestTheSchedulerKnowsEveryQueueMode compares the words of package chat with those of the scheduler, which imports no package of ours.
+// The words of package chat must be those of the scheduler, which imports no other package of this module.
 func TestTheSchedulerKnowsEveryQueueMode(t *testing.T) {
 	t.Parallel()
 	var known []chat.QueueMode

@@ -13,7 +13,7 @@ import (
 	"laneway/internal/store"
 )
 
-// receiver takes messages: it checks them, makes them durable, and passes them on to their queue or to the commands.
+// receiver accepts messages: it checks them, makes them durable, and passes them to their queue or to the commands.
 type receiver struct {
 	*parts
 
@@ -25,7 +25,8 @@ type receiver struct {
 	writes    writeRecord
 }
 
-// receive is Receive for a caller of the gateway, whose waiting messages are bounded; nil = of a channel, which has its own bounds.
+// receive implements Receive. by is the caller of the gateway, whose waiting messages are limited, or nil for a channel, which has its own
+// limits.
 func (r *receiver) receive(ctx context.Context, m chat.Message, by *chat.Caller) (chat.Receipt, error) {
 	if err := r.check(ctx, &m); err != nil {
 		return chat.Receipt{}, err
@@ -52,8 +53,8 @@ func (r *receiver) receive(ctx context.Context, m chat.Message, by *chat.Caller)
 	return receipt, err
 }
 
-// address completes the target of a reply that was read from a session key, which does not name the account: the account of the session's owner, else the one
-// that the jobs would use.
+// address completes the target of a reply that was derived from a session key, which does not name the account: it uses the account of the
+// session's owner, or the one that jobs would use.
 func (r *receiver) address(ctx context.Context, m *chat.Message) error {
 	to := &m.Content.Options.ReplyTo
 	if *to != m.Session.Target() || to.IsZero() {
@@ -67,8 +68,8 @@ func (r *receiver) address(ctx context.Context, m *chat.Message) error {
 	return err
 }
 
-// receiveFrom is Receive for a caller of the gateway: it may be restricted to sessions of its own, a command needs one of its scopes, and so many
-// of its messages may wait (chat.CodeRateLimited).
+// receiveFrom is Receive for a caller of the gateway. The caller may be restricted to its own sessions, a command requires one of its
+// scopes, and the number of its waiting messages is limited (chat.CodeRateLimited).
 func (r *receiver) receiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error) {
 	m.Principal, m.Scope, m.Own = by.Principal, highest(by.Scopes), by.Own
 	m.Peer, m.RequestID = by.Peer, by.RequestID
@@ -81,10 +82,11 @@ func (r *receiver) receiveFrom(ctx context.Context, m chat.Message, by chat.Call
 	return r.receive(ctx, m, &by)
 }
 
-// holdRetry is when a sender may try again while the gateway is held.
+// holdRetry is the retry delay for senders while the gateway is held.
 const holdRetry = 10 * time.Second
 
-// holdFault refuses messages while the gateway is held, but for those of administrators who are no users of a channel. A channel keeps its message and offers it again.
+// holdFault refuses messages while the gateway is held, except those of administrators who are not users of a channel. A channel keeps its
+// message and offers it again.
 func (r *receiver) holdFault(m chat.Message, by *chat.Caller) error {
 	h := r.node.Hold()
 	if h == nil || by != nil && m.Scope == chat.ScopeAdmin {
@@ -96,7 +98,7 @@ func (r *receiver) holdFault(m chat.Message, by *chat.Caller) error {
 	}
 }
 
-// highest is the most that a list of scopes allows.
+// highest returns the highest of a list of scopes.
 func highest(scopes []string) string {
 	best := ""
 	for _, s := range scopes {
@@ -107,7 +109,7 @@ func highest(scopes []string) string {
 	return best
 }
 
-// check fills what a message needs and refuses what cannot be a message.
+// check completes a message and refuses an invalid one.
 func (r *receiver) check(ctx context.Context, m *chat.Message) error {
 	if m.Session.IsZero() {
 		return chat.Errorf(chat.CodeInvalid, "the message names no session")
@@ -129,8 +131,8 @@ func (r *receiver) check(ctx context.Context, m *chat.Message) error {
 	return chat.CheckMessageID("message id", chat.ShownRunID(m.ID))
 }
 
-// accept makes a message durable and passes it on to its queue, or hints at the replica that owns its session. created reports whether the message
-// has made its session.
+// accept makes a message durable and passes it to its queue, or sends a hint to the replica that owns its session. created reports whether
+// the message created its session.
 func (r *receiver) accept(ctx context.Context, m chat.Message) (receipt chat.Receipt, created bool, err error) {
 	node, err := r.node.Alive()
 	if err != nil {
@@ -160,7 +162,7 @@ func (r *receiver) accept(ctx context.Context, m chat.Message) (receipt chat.Rec
 	return receipt, acc.Created, nil
 }
 
-// acceptOwn is accept for a message of the gateway itself: no bound of a caller is for it.
+// acceptOwn is accept for a message of the gateway itself, without the limits of a caller.
 func (r *receiver) acceptOwn(ctx context.Context, m chat.Message) error {
 	if err := r.check(ctx, &m); err != nil {
 		return err
@@ -172,7 +174,8 @@ func (r *receiver) acceptOwn(ctx context.Context, m chat.Message) error {
 	return err
 }
 
-// refuse counts a message that a full queue refused, puts a notice for a person of a channel into the outbox, and returns the error for the sender.
+// refuse counts a message that a full queue refused, puts a notice for a person of a channel into the outbox, and returns the error for the
+// sender.
 func (r *receiver) refuse(ctx context.Context, m chat.Message, limit int) error {
 	r.refused.Add(1)
 	r.obs.Dropped(string(chat.DropNew))
@@ -194,8 +197,8 @@ func duplicateReceipt(w store.Waiting) chat.Receipt {
 	}
 }
 
-// deferText makes a system text durable that the next turn of its session sees before its message. It starts nothing. The same Dedupe
-// offered again is the same text; a repetition completes what a crash has left half done.
+// deferText makes a system text durable that the next turn of its session reads before its message. It starts nothing. A call with the same
+// Dedupe adds no second text; it completes what a crash left unfinished.
 func (r *receiver) deferText(ctx context.Context, m chat.Message, by chat.Caller) error {
 	m.Principal = by.Principal
 	if err := notMade(m.Session, by); err != nil {

@@ -13,11 +13,11 @@ import (
 	"laneway/internal/store"
 )
 
-// lossy is a store that does not answer some calls: it has done them then, or not.
+// lossy is a store that loses the response of some calls, before or after it has executed them.
 type lossy struct {
 	cronStore
-	accepts  atomic.Int64 // answers of Accept that get lost
-	enqueues atomic.Int64 // calls of Enqueue that do not arrive
+	accepts  atomic.Int64 // responses of Accept that are lost
+	enqueues atomic.Int64 // calls of Enqueue that are lost
 }
 
 func (l *lossy) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
@@ -35,7 +35,7 @@ func (l *lossy) Enqueue(ctx context.Context, rows []store.Outgoing) error {
 	return l.cronStore.Enqueue(ctx, rows)
 }
 
-// deliver offers the update of a channel; delivered again it has a new id.
+// deliver sends the update of a channel; a repeated delivery has a new id.
 func (h *jobHarness) deliver(dedupe, text string) (chat.Receipt, error) {
 	m := h.msg(annaHere, text)
 	person("7", "7")(&m)
@@ -46,8 +46,8 @@ func (h *jobHarness) deliver(dedupe, text string) (chat.Receipt, error) {
 	return r, err
 }
 
-// A command that is recorded and not answered, because the store's word was lost or the process died before or behind its execution, is executed when
-// it is delivered again, also by another process: with one effect and one answer, which is what the first would have been.
+// A recorded command may have no answer, because the store's response was lost or the process died before or after its execution. It is
+// executed when it is delivered again, also by another process, with one effect and the answer of a first execution.
 func TestACommandIsNotLostBetweenItsRecordAndItsAnswer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ accepts, enqueues int64 }{
@@ -73,7 +73,7 @@ func TestACommandIsNotLostBetweenItsRecordAndItsAnswer(t *testing.T) {
 						h = openCron(t, mem)
 						h.box.sent = append(h.box.sent, before.sent...)
 					}
-					time.Sleep(time.Minute) // the reminder is due 20 minutes after it was first asked for, unless it had not been executed
+					time.Sleep(time.Minute) // the reminder is due 20 minutes after the first request, unless that had not been executed
 					for range 3 {
 						if r, err := h.deliver("u1", "/remind in 20m tea"); err != nil || !r.Duplicate {
 							t.Fatalf("delivered again: %+v, %v", r, err)
@@ -95,7 +95,7 @@ func TestACommandIsNotLostBetweenItsRecordAndItsAnswer(t *testing.T) {
 	}
 }
 
-// What names a job by its number is not done twice: the numbers have moved.
+// A command that names a job by its number is not repeated, because the numbers have changed.
 func TestACommandThatMayHaveRemovedAJobRemovesNoOther(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := &lossy{cronStore: newStore(t)}
@@ -117,7 +117,7 @@ func TestACommandThatMayHaveRemovedAJobRemovesNoOther(t *testing.T) {
 	})
 }
 
-// A command that was answered is not executed again, also after the transcript that shows it is in the archive.
+// A command that was answered is not executed again, even after its transcript was archived.
 func TestAnAnsweredCommandIsOver(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		model := func() string {

@@ -10,16 +10,16 @@ import (
 	"laneway/internal/store"
 )
 
-// defaultHistory is how many tokens of history an agent gets whose context window is unknown.
+// defaultHistory is how many tokens of history an agent with an unknown context window receives.
 const defaultHistory = 24_000
 
-// historyPage is how many bytes of a transcript are read at once.
+// historyPage is the size in bytes of a page of a transcript.
 const historyPage = 256 << 10
 
-// request gathers what the agent is to know.
+// request builds the request of a turn to its agent.
 func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 	lead := t.rows[len(t.rows)-1]
-	ts.tools.Await(ctx, t.agent.Tools.Servers) // else the first turns after a start lack the tools of a server that connects just now
+	ts.tools.Await(ctx, t.agent.Tools.Servers) // otherwise the first turns after a start lack the tools of a server that is still connecting
 	req := ts.baseRequest(ctx, t)
 	req.Clock = ts.clock(ctx, t, req.Tools)
 	req.SystemPrompt, req.Thinking, req.Params = t.agent.SystemPrompt, lead.Content.Options.Thinking, lead.Content.Options.Params
@@ -40,7 +40,7 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 	t.past.room, t.past.window = budget, t.agent.ContextWindow
 	var history []chat.TranscriptEntry
 	if !t.attempt.Isolated() {
-		err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) { // a database that is away for a moment is no reason to give the turn up
+		err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) { // a database that is temporarily unavailable must not end the turn
 			history, err = ts.history(ctx, lead.Session, t.started.SessionID, t.run.RunID, budget)
 			return err
 		})
@@ -60,7 +60,7 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 	return req, nil
 }
 
-// baseRequest is what every execution of a turn gets: its identity, its deadline, its messages and a place for files.
+// baseRequest returns the part that every execution of a turn has: its identity, its deadline, its messages and a place for files.
 func (ts *turns) baseRequest(ctx context.Context, t *turn) agent.Request {
 	key := t.rows[len(t.rows)-1].Session
 	deadline, _ := ctx.Deadline()
@@ -91,7 +91,7 @@ func joinNonEmpty(sep string, a, b string) string {
 	return a + sep + b
 }
 
-// budget is how many estimated tokens of history fit: the window less the answer's quarter, the prompt and the new messages.
+// budget returns how many estimated tokens of history fit: the window less a quarter for the answer, the prompt and the new messages.
 func (t *turn) budget(req *agent.Request) int {
 	window := t.agent.ContextWindow
 	if window == 0 {
@@ -104,12 +104,13 @@ func (t *turn) budget(req *agent.Request) int {
 	return left
 }
 
-// roomOf is how many estimated tokens of an agent's window are for the conversation: three quarters, less the prompt and the tools.
+// roomOf returns how many estimated tokens of an agent's window are available for the conversation: three quarters, less the prompt and the
+// tools.
 func roomOf(a Agent, ratio agent.Ratio, req *agent.Request) int {
 	return ratio.Window(a.ContextWindow-a.ContextWindow/4) - agent.EstimateTokens(req.SystemPrompt) - toolTokens(req.Tools)
 }
 
-// ratio is how the provider of an agent counts tokens in a session; model is the one that was chosen there, "" = the agent's own.
+// ratio returns how the provider of an agent counts tokens in a session; model is the one that was chosen there, "" = the agent's own.
 func (a Agent) ratio(model string, key chat.SessionKey) agent.Ratio {
 	if model == "" {
 		model = a.Info.Model
@@ -127,8 +128,8 @@ func toolTokens(tools agent.Toolbox) int {
 	return n
 }
 
-// history reads the conversation before the run: the newest summary, and the rows behind those that it stands for, newest pages first, until the budget is
-// used up. It holds what the budget allows and one page, or one entry if that is larger.
+// history reads the conversation before the run: the newest summary, and the entries after the range that it covers, newest pages first,
+// until the budget is used up. It holds in memory at most the budget and one page, or one entry if that is larger.
 func (ts *turns) history(ctx context.Context, key chat.SessionKey, sessionID, runID string, budget int) ([]chat.TranscriptEntry, error) {
 	var out []chat.TranscriptEntry
 	var summary chat.TranscriptEntry
@@ -161,15 +162,15 @@ func (ts *turns) history(ctx context.Context, key chat.SessionKey, sessionID, ru
 	return out, nil
 }
 
-// hasOutside reports whether one of the rows has text from outside.
+// hasOutside reports whether an entry has text from outside.
 func hasOutside(rows []chat.TranscriptEntry) bool {
 	return slices.ContainsFunc(rows, func(e chat.TranscriptEntry) bool { return e.Outside })
 }
 
-// spoken reports whether a row is a part of the conversation: no command, and no summary of other rows.
+// spoken reports whether an entry is part of the conversation: neither a command nor a summary of other entries.
 func spoken(e chat.TranscriptEntry) bool { return !e.Command && e.Covers.To == 0 }
 
-// estimate is asked by the scheduler before a second turn of a session starts at the same time. What the provider counted last is a part of it.
+// estimate is called by the scheduler before a second turn of a session starts concurrently. It uses the provider's last count.
 func (ts *turns) estimate(ctx context.Context, session string) (tokens, window int) {
 	key, err := chat.ParseSessionKey(session, ts.cfg.Agents[0].Info.ID)
 	if err != nil {
@@ -187,8 +188,8 @@ func (ts *turns) estimate(ctx context.Context, session string) (tokens, window i
 	return tokens, window
 }
 
-// size is how many tokens a conversation has: what the provider counted in its last turn and the rows after that, else an estimate of all that an agent
-// would get.
+// size returns how many tokens a conversation has: the provider's count of its last turn and an estimate of the entries after that, or an
+// estimate of all that an agent would receive.
 func (ts *turns) size(ctx context.Context, key chat.SessionKey, most int) (tokens int, err error) {
 	ratio := ts.agents[key.Agent].ratio("", key)
 	if counted, ok := ts.compactions.counted(key); ok {

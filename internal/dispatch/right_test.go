@@ -11,7 +11,7 @@ import (
 	"laneway/internal/cron"
 )
 
-// othersKeys are sessions that the gateway makes for another principal than bob.
+// othersKeys are sessions that the gateway makes for principals other than bob.
 var othersKeys = []string{
 	"main", "agent:main:telegram:direct:7", "agent:main:telegram:group:-5:topic:3", "agent:main:hook:deploy", "agent:main:api:anna:phone",
 	"agent:main:api:0b6c1f7e", "agent:main:cron:job:manual-1",
@@ -32,7 +32,7 @@ func members(t *testing.T, fields map[string]any) cron.Members {
 	return m
 }
 
-// bobsJob is a job that he may make, with more members.
+// bobsJob returns a job that bob may make, with additional members.
 func bobsJob(t *testing.T, more map[string]any) cron.Members {
 	t.Helper()
 	fields := map[string]any{
@@ -60,7 +60,7 @@ func TestNoCallerMakesASessionThatWillBeMadeForAnother(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if parsed.RightOf(bob.Principal) == chat.RightNone { // the others are refused at the border, which asks the store
+			if parsed.RightOf(bob.Principal) == chat.RightNone { // the others are refused after a query of the store
 				_, err = h.d.ReceiveFrom(t.Context(), h.msg(key, "hello"), bob)
 				refusedAsAbsent(t, "a message to "+key, err)
 				refusedAsAbsent(t, "a later text to "+key, h.d.Defer(t.Context(), h.msg(key, "hello"), bob))
@@ -119,7 +119,7 @@ func TestACredentialThatSeesItsOwnSpeaksInNoChatOfAChannel(t *testing.T) {
 	})
 }
 
-// A session may have been made before by another principal than the one in its key: by an operator, or before sessions were separated.
+// A session may have been created by another principal than the one in its key: by an operator, or by a version that did not check this.
 func TestASessionThatAnotherMadeBelongsToTheOneWhomItsKeyNames(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -143,7 +143,7 @@ func TestASessionThatAnotherMadeBelongsToTheOneWhomItsKeyNames(t *testing.T) {
 					if err != nil || s.Principal != principal {
 						t.Errorf("after %q of %s, %s belongs to %q, %v", text, next, key, s.Principal, err)
 					}
-					h.end(h.send(key, "once more", func(m *chat.Message) { m.Principal = "gateway" })) // which takes nothing back
+					h.end(h.send(key, "once more", func(m *chat.Message) { m.Principal = "gateway" })) // this does not change the owner again
 				}
 				h.mu.Lock()
 				for _, e := range h.events {
@@ -154,7 +154,7 @@ func TestASessionThatAnotherMadeBelongsToTheOneWhomItsKeyNames(t *testing.T) {
 				h.mu.Unlock()
 			}
 		}
-		// The first sender in a group keeps it.
+		// The first sender in a group remains its owner.
 		group := "agent:main:telegram:group:-9"
 		for _, who := range []string{"telegram:7", "telegram:8"} {
 			h.end(h.send(group, "hello", func(m *chat.Message) { m.Principal = who }))

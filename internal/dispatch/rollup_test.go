@@ -19,7 +19,7 @@ import (
 	"laneway/internal/usage"
 )
 
-// rollingUp names the agent main for summaries. Its model keeps the facts of what it reads.
+// rollingUp configures the agent main for summaries. Its model keeps the facts of its input.
 func rollingUp(st history.TocStore, zone *time.Location) option {
 	return func(c *dispatch.Config) {
 		c.Agents[0].ContextWindow, c.Agents[0].EstimateUsage = 8000, true
@@ -46,7 +46,7 @@ func (f runnerFunc) Run(ctx context.Context, req agent.Request, emit func(agent.
 	return f(ctx, req, emit)
 }
 
-// ofAnn is a message of ann.
+// ofAnn makes a message one of ann.
 func ofAnn(m *chat.Message) { m.Principal = "telegram:1:7" }
 
 func tocOf(t *testing.T, st store.Toc, level store.TocLevel) []store.TocNode {
@@ -58,7 +58,7 @@ func tocOf(t *testing.T, st store.Toc, level store.TocLevel) []store.TocNode {
 	return list
 }
 
-// until sleeps until a time of day, in UTC, of today or, when that is past, of tomorrow.
+// until sleeps until a time of day, in UTC, of today or, if that has passed, of tomorrow.
 func until(hour, minute int) {
 	now := time.Now().UTC()
 	at := time.Date(now.Year(), now.Month(), now.Day(), hour, minute, 0, 0, time.UTC)
@@ -68,8 +68,8 @@ func until(hour, minute int) {
 	after(at.Sub(now))
 }
 
-// TestDaysAndWeeksAreRolledUpByBuiltInJobs lets a person talk on sixteen days, from a Saturday, the first of January, on. A process runs around the hours
-// of the jobs only, because the seconds of a process that waits cost the test the most.
+// A person writes on sixteen days, starting on a Saturday, the first of January. A process runs only around the times of the jobs, because
+// an idle process costs the test the most time.
 func TestDaysAndWeeksAreRolledUpByBuiltInJobs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -79,10 +79,10 @@ func TestDaysAndWeeksAreRolledUpByBuiltInJobs(t *testing.T) {
 		for i := range 16 {
 			until(0, 55)
 			h := openCron(t, st, rollingUp(st, time.UTC))
-			h.n.Store(int64(i)) // each message has an identifier of its own
+			h.n.Store(int64(i)) // each message has its own id
 			until(1, 10)
 			switch now := time.Now().UTC(); {
-			case now.Day() == 1: // of the month
+			case now.Day() == 1: // first day of the month
 				until(3, 10)
 			case now.Weekday() == time.Sunday:
 				until(2, 10)
@@ -124,7 +124,7 @@ func TestDaysAndWeeksAreRolledUpByBuiltInJobs(t *testing.T) {
 	})
 }
 
-// rolledAt checks when the jobs ran, and what the ledger has of it.
+// rolledAt checks when the jobs ran, and their ledger.
 func rolledAt(t *testing.T, h *jobHarness) {
 	t.Helper()
 	page, err := h.jobs.Runs(t.Context(), cron.RunFilter{Query: "summaries made: ", Limit: 200})
@@ -185,7 +185,7 @@ func TestRollUpsAreOffUntilAnAgentIsNamed(t *testing.T) {
 	})
 }
 
-// TestWhatTheAgentRefusesHoldsUpNothing: a day that the agent refuses is passed over, and tried again by the next run.
+// A day that the agent refuses is skipped, and the next run tries it again.
 func TestWhatTheAgentRefusesHoldsUpNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -235,7 +235,7 @@ func TestTocShowsThePersonsOwnAndInAGroupThatGroup(t *testing.T) {
 		until(0, 55)
 		h = openCron(t, st, rollingUp(st, time.UTC))
 		until(1, 10)
-		h.n.Store(3) // behind the messages of the first process
+		h.n.Store(3) // after the messages of the first process
 		n := 0
 		toc := func(session, text string) string {
 			t.Helper()

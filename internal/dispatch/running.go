@@ -9,14 +9,14 @@ import (
 	"laneway/internal/store"
 )
 
-// runningTurns are the turns that have started and not returned, by the turn of the scheduler. After a lost lease two of them may have the same run
-// id: the old one on its way out, and the one that runs it again.
+// runningTurns are the turns that have started and not returned, by the turn of the scheduler. After a lost lease two of them may have the
+// same run id: the old one, which is ending, and the one that repeats it.
 type runningTurns struct {
 	mu sync.Mutex
 	by map[*scheduler.Turn[work]]runningTurn
 }
 
-// runningTurn is what others than the goroutine of a turn may know of it; it does not change.
+// runningTurn is the immutable part of a turn that other goroutines may read.
 type runningTurn struct {
 	run     *events.Run
 	agent   Agent
@@ -47,7 +47,7 @@ func (r *runningTurns) get(st *scheduler.Turn[work]) (runningTurn, bool) {
 	return t, ok
 }
 
-// ids are the runs of the turns.
+// ids returns the run ids of the turns.
 func (r *runningTurns) ids() map[string]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

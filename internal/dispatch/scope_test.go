@@ -11,7 +11,7 @@ import (
 	"laneway/internal/gateway"
 )
 
-// spoken is one text for each use of each command. A use that is not here fails the test, so that none is left out.
+// spoken returns one message for each use of each command. The test fails for a use that is missing here.
 func spoken() map[string]string {
 	return map[string]string{
 		"new ": "/new", "stop ": "/stop", "stopall ": "/stopall", "status ": "/status", "agent ": "/agent", "whoami ": "/whoami", "id ": "/id", "help ": "/help",
@@ -33,8 +33,8 @@ func tableOfCommands(t *testing.T) *command.Table {
 	return table
 }
 
-// Every command beside the method that it stands for, with every scope: a credential needs for the one what it needs for the other. Without that
-// nothing is done and the reply names the scope it needs.
+// Each command is compared with its method, for every scope: a credential needs the same scope for both. Without it nothing is done, and
+// the reply names the missing scope.
 func TestACommandNeedsWhatItsMethodNeeds(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		methods := gateway.Needs()
@@ -51,10 +51,10 @@ func TestACommandNeedsWhatItsMethodNeeds(t *testing.T) {
 				t.Fatalf("/%s %s has no text here, or %q is no method", use.Command, use.Verb, use.Method)
 			}
 			for _, have := range []string{"", "operator.root", chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin} {
-				h.end(h.send("main", "/cron add 9:00 first", func(m *chat.Message) { m.Principal = "gateway" })) // the job that the commands are about
+				h.end(h.send("main", "/cron add 9:00 first", func(m *chat.Message) { m.Principal = "gateway" })) // the job that the commands refer to
 				before := jobs()
 				end := h.end(h.send("main", text, func(m *chat.Message) { m.Principal, m.Scope = "gateway", have }))
-				synctest.Wait() // the run that /cron run asks for begins before a later command stops it
+				synctest.Wait() // the run of /cron run starts before a later command stops it
 				refused := strings.Contains(end.Text, "needs the scope operator.")
 				want(t, text+" with "+have+" is refused", refused, chat.ScopeLevel(have) < chat.ScopeLevel(need.Least()))
 				if refused && (!strings.Contains(end.Text, need.Scope) || jobs() != before) {
@@ -66,8 +66,8 @@ func TestACommandNeedsWhatItsMethodNeeds(t *testing.T) {
 	})
 }
 
-// The commands that only look need no more than to read, and what changes jobs or a session needs what the method needs: written down here once more,
-// so that a row that names a lesser method is seen.
+// Commands that only read require only the read scope, and commands that change jobs or a session require what the method requires. The
+// table repeats this, so that the test finds a row with a weaker method.
 func TestNoCommandStandsForLessThanItDoes(t *testing.T) {
 	t.Parallel()
 	methods := gateway.Needs()
@@ -91,7 +91,8 @@ func TestNoCommandStandsForLessThanItDoes(t *testing.T) {
 	want(t, "uses", len(need), len(spoken()))
 }
 
-// A person in a chat resets the own private chat, and no group, although they may have written there first, and no session of another person.
+// A person in a chat can reset only their private chat: no group, even if they were the first to write there, and no session of another
+// person.
 func TestAPersonResetsTheOwnPrivateChatOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)

@@ -11,7 +11,8 @@ import (
 	"laneway/internal/tool"
 )
 
-// turnFiles is the files of one turn for the tool that sends them before the turn has ended. Its bounds are those of an answer, for all calls together.
+// turnFiles has the files of one turn for the tool that sends them before the turn has ended. All calls together have the limits of an
+// answer.
 type turnFiles struct {
 	ts *turns
 	t  *turn
@@ -23,7 +24,7 @@ type turnFiles struct {
 
 var _ tool.Files = (*turnFiles)(nil)
 
-// filesOf are the files of a turn whose conversation shows files; nil = it shows none.
+// filesOf returns the files of a turn whose conversation shows files; nil when it does not.
 func (ts *turns) filesOf(t *turn, to chat.Target) tool.Files {
 	if _, shows := ts.channels[to.Channel].(channel.Filer); !shows || ts.cfg.Files == nil {
 		return nil
@@ -46,7 +47,7 @@ func (f *turnFiles) MakeFile(name, text string) (chat.Attachment, error) {
 	})
 }
 
-// take takes one file of the directory of the turn.
+// take takes one file from the directory of the turn.
 func (f *turnFiles) take(named func(dir *files.Turn) (chat.Attachment, error)) (chat.Attachment, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

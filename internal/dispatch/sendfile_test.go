@@ -17,10 +17,10 @@ import (
 	"laneway/internal/files"
 )
 
-// sending is a runner that leaves files in its directory, makes calls of send_file, and answers with their results, one in a line.
+// sending is a runner that writes files into its directory, makes calls of send_file, and answers with their results, one in each line.
 type sending struct {
 	calls   []map[string]string
-	twice   bool // each call is made again under its key
+	twice   bool // each call is repeated with its key
 	outside string
 }
 

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/store"
 )
 
-// Names of channels that sessions of hooks and of the OpenAI interface have in their keys.
+// Channel names in the keys of sessions of hooks and of the OpenAI interface.
 const (
 	hookRoute = "hook"
 	apiRoute  = "api"
@@ -26,7 +26,7 @@ const (
 	noteDir   = "dir"
 )
 
-// Session reads one session that visible ("" = every principal) may see.
+// Session reads one session, if the principal visible may see it ("" = every principal).
 func (d *Dispatcher) Session(ctx context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error) {
 	s, err := d.store.Session(ctx, key, visible)
 	if err != nil {
@@ -35,7 +35,7 @@ func (d *Dispatcher) Session(ctx context.Context, key chat.SessionKey, visible s
 	return d.sessionStatus(s), nil
 }
 
-// Sessions lists sessions with what this process knows of their queues.
+// Sessions lists sessions with the state of their queues in this process.
 func (d *Dispatcher) Sessions(ctx context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error) {
 	list, total, err := d.store.ListSessions(ctx, f)
 	if err != nil {
@@ -65,7 +65,8 @@ func (d *Dispatcher) sessionStatus(s store.Session) chat.SessionStatus {
 	return st
 }
 
-// channelOf is the channel whose rules a session has: the one that its key names, else the web, where sessions of any name are spoken to.
+// channelOf returns the channel whose rules apply to a session: the one in its key, or the web channel, which serves sessions with any
+// name.
 func channelOf(key chat.SessionKey) string {
 	if name := key.Channel(); name != "" {
 		return name
@@ -98,10 +99,10 @@ func statusWord(s store.Session) string {
 	}
 }
 
-// Audit adds a row to the log of changes.
+// Audit adds a row to the audit log.
 func (d *Dispatcher) Audit(ctx context.Context, a chat.Audit) error { return d.store.Audit(ctx, a) }
 
-// Transcript reads a piece of a conversation.
+// Transcript reads a part of a conversation.
 func (d *Dispatcher) Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error) {
 	return d.store.Transcript(ctx, q)
 }
@@ -121,7 +122,7 @@ func (d *Dispatcher) PendingInputs(ctx context.Context, key chat.SessionKey, aft
 	return d.store.PendingInputs(ctx, key, after, limit)
 }
 
-// endAgentSession frees what the agent of a session holds for a conversation that has ended, in whatever process of the cluster that was decided.
+// endAgentSession releases the agent's resources for a conversation that has ended, whichever process of the cluster ended it.
 func (p *parts) endAgentSession(e chat.Event) {
 	if e.Kind != chat.EventSession || (e.Reason != reasonReset && e.Reason != events.ReasonDeleted) {
 		return

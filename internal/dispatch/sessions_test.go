@@ -62,7 +62,7 @@ func TestARepeatedDeleteSparesTheNewSession(t *testing.T) {
 	})
 }
 
-// The check in front of the acceptance and the acceptance itself are two steps; a caller that makes the session in between owns it.
+// The access check before the acceptance and the acceptance itself are two steps. A caller that creates the session in between owns it.
 func TestOfTwoWhoMakeASessionAtOnceOneOwnsIt(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		for round := range 50 {
@@ -107,7 +107,7 @@ func TestCommandsReachNoSessionOfAnother(t *testing.T) {
 	})
 }
 
-// hosting is a runner that keeps something for each session.
+// hosting is a runner that keeps a resource for each session.
 type hosting struct {
 	stepping
 
@@ -126,14 +126,14 @@ func (wherever) Run(_ context.Context, req agent.Request, emit func(agent.Event)
 	return agent.Result{Text: "in " + req.Dir, StopReason: agent.StopNormal}, answer.Append("in " + req.Dir)
 }
 
-// TestAConversationChoosesAmongTheDirectoriesOfItsAgent, for itself alone, and until the operator takes the directory from the list.
+// The choice applies to one conversation, until the operator removes the directory from the list.
 func TestAConversationChoosesAmongTheDirectoriesOfItsAgent(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st, messages := newStore(t), 0
 		in := func(dirs ...string) *harness {
 			return open(t, st, runBy(wherever{}), func(c *dispatch.Config) { c.Agents[0].Dirs = dirs })
 		}
-		own := func(m *chat.Message) { // no process repeats the id of a message of another one
+		own := func(m *chat.Message) { // message ids must be unique across the processes
 			messages++
 			m.ID = fmt.Sprintf("message-%d", messages)
 		}
@@ -162,7 +162,7 @@ func TestAConversationChoosesAmongTheDirectoriesOfItsAgent(t *testing.T) {
 	})
 }
 
-// TestAnAgentFreesConversationsThatAreOver: one that was begun anew, and one that was deleted.
+// The conversation was reset or deleted.
 func TestAnAgentFreesConversationsThatAreOver(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var ended []string

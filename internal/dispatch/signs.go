@@ -12,16 +12,17 @@ import (
 	"laneway/internal/store"
 )
 
-// signTimeout bounds one call that shows a person that their message waits.
+// signTimeout limits one call that shows a person that their message waits.
 const signTimeout = 60 * time.Second
 
-// typingEvery is below the five seconds after which Telegram's sign goes out.
+// typingEvery is below the five seconds for which Telegram shows the sign.
 const typingEvery = 4 * time.Second
 
-// queuedAfter is how long a message waits, beyond its debounce window, before its person is shown that it does.
+// queuedAfter is how long a message waits, beyond its debounce window, before its person is shown that it waits.
 const queuedAfter = time.Second
 
-// signs shows people on a channel what happens to their message before its answer: that it waits, that an answer is being made, its text so far.
+// signs shows people on a channel the state of their message before its answer: that it waits, that an answer is being made, and its text
+// so far.
 type signs struct{ *parts }
 
 // typing shows that an answer is being made until the returned function is called.
@@ -53,7 +54,7 @@ func (sg *signs) preview(to chat.Target, runID string, p channel.Preview) {
 	}
 }
 
-// endPreview ends the preview of a run; replies are what is sent at its end.
+// endPreview ends the preview of a run; replies are the messages that are sent at its end.
 func (sg *signs) endPreview(to chat.Target, runID string, replies []store.Outgoing) {
 	s, ok := sg.channels[to.Channel].(channel.Streamer)
 	if !ok {
@@ -64,7 +65,7 @@ func (sg *signs) endPreview(to chat.Target, runID string, replies []store.Outgoi
 	}))
 }
 
-// endPreviews ends the previews of every channel for good. It returns when no call of them is under way, or when ctx has ended.
+// endPreviews permanently ends the previews of every channel. It returns when no call for them is active, or when ctx is done.
 func (sg *signs) endPreviews(ctx context.Context) {
 	var ends sync.WaitGroup
 	for _, c := range sg.channels {
@@ -75,7 +76,7 @@ func (sg *signs) endPreviews(ctx context.Context) {
 	ends.Wait()
 }
 
-// showQueued shows a person that a message of theirs waits, unless it has begun or ended before that is worth showing. It returns at once.
+// showQueued shows a person that their message waits, unless it starts or ends before that is useful. It does not block.
 func (sg *signs) showQueued(ctx context.Context, lead store.Waiting, hold time.Duration) {
 	to := lead.Content.Options.ReplyTo
 	q, ok := sg.channels[to.Channel].(channel.Queuer)

@@ -21,9 +21,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestRandomHistoriesKeepEveryPromise lets people talk at random to processes that share a store, stop, and clear, while processes die and are
-// replaced. Whatever happened, each accepted message has one outcome, no session ran more turns at once than it may, and the rows keep
-// every invariant.
+// People write at random to processes that share a store, stop, and clear, while processes die and are replaced. In the end, each accepted
+// message has one outcome, no session ran more concurrent turns than its limit, and the rows satisfy every invariant.
 func TestRandomHistoriesKeepEveryPromise(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -41,7 +40,7 @@ func TestRandomHistoriesKeepEveryPromise(t *testing.T) {
 	}
 }
 
-// tally is what happened in all histories.
+// tally counts the events of all histories.
 type tally struct {
 	Accepted, Refused, Crashes, Drains, Freezes int
 	Events, Rows, Interrupts                    int
@@ -66,7 +65,7 @@ type simulated struct {
 	off *atomic.Bool
 }
 
-// simulatedQueue is how sessions of the simulation behave: small, so that they overflow.
+// simulatedQueue has the rules of the simulated sessions; its limits are small, so that queues overflow.
 func simulatedQueue(_, _, kind string) dispatch.QueueRules {
 	s := dispatch.QueueRules{Cap: 4, Settings: scheduler.Settings{Debounce: 500 * time.Millisecond, MaxConcurrent: 1}}
 	if kind == chat.KindGroup {
@@ -77,7 +76,7 @@ func simulatedQueue(_, _, kind string) dispatch.QueueRules {
 
 func simulate(t *testing.T, seed uint64, total *tally) {
 	t.Helper()
-	defer func() { // a failure inside the bubble leaves by runtime.Goexit
+	defer func() { // a failure inside the bubble ends by runtime.Goexit
 		if t.Failed() {
 			t.Logf("%s=%d", testrun.SeedVariable, seed)
 		}
@@ -112,7 +111,7 @@ func (s *simulation) open() {
 
 func (s *simulation) any() *simulated { return s.alive[s.dice.IntN(len(s.alive))] }
 
-// step does one thing.
+// step executes one random step.
 func (s *simulation) step() {
 	switch s.dice.IntN(20) {
 	case 0, 1, 2, 3, 4, 5, 6, 7, 8:
@@ -149,17 +148,17 @@ func (s *simulation) text() string {
 	}
 }
 
-// simulatedSessions are those that people talk to.
+// simulatedSessions are the sessions to which people write.
 var simulatedSessions = []string{"main", "two", "box:direct:7", "box:group:1"}
 
-// write offers a message with a text to some process.
+// write sends a message to a random process.
 func (s *simulation) write(text string) {
 	h := s.any()
 	m := s.message(h, text)
 	s.offered(m, s.offer(h, m))
 }
 
-// burst offers several interrupts to one session at the same time, each to some process.
+// burst sends several interrupts concurrently to one session, each to a random process.
 func (s *simulation) burst() {
 	var all []chat.Message
 	var to []*simulated
@@ -181,7 +180,7 @@ func (s *simulation) burst() {
 	}
 }
 
-// message is a random one on its way to a process.
+// message returns a random message for a process.
 func (s *simulation) message(h *simulated, text string) chat.Message {
 	m := h.msg(simulatedSessions[s.dice.IntN(4)], text)
 	s.n++
@@ -204,7 +203,7 @@ func (s *simulation) offer(h *simulated, m chat.Message) error {
 	return err
 }
 
-// offered notes what became of a message. An interrupt is never refused for a full queue.
+// offered records the result of sending a message. An interrupt is never refused for a full queue.
 func (s *simulation) offered(m chat.Message, err error) {
 	interrupts := m.Content.Options.Mode == chat.ModeInterrupt && !m.Content.Options.Typed // one that joins a window interrupts nothing
 	switch {
@@ -220,7 +219,7 @@ func (s *simulation) offered(m chat.Message, err error) {
 	}
 }
 
-// replace ends a process, well or badly, and starts another.
+// replace stops or kills a process, and starts another.
 func (s *simulation) replace() {
 	i := s.dice.IntN(len(s.alive))
 	h := s.alive[i]
@@ -236,7 +235,7 @@ func (s *simulation) replace() {
 	s.open()
 }
 
-// freeze cuts a process off from the store for longer than its lease and lets it come back: what it has still to write must not be written.
+// freeze disconnects a process from the store for longer than its lease and then reconnects it: its pending writes must be refused.
 func (s *simulation) freeze() {
 	h := s.any()
 	h.off.Store(true)
@@ -245,7 +244,7 @@ func (s *simulation) freeze() {
 	s.tally.Freezes++
 }
 
-// finish waits until nothing is left to do and looks at every message.
+// finish waits until all work has ended and checks every message.
 func (s *simulation) finish() {
 	s.t.Helper()
 	time.Sleep(10 * time.Minute)
@@ -272,7 +271,7 @@ func (s *simulation) finish() {
 	for _, session := range simulatedSessions {
 		s.rowsInOrder(s.alive[0], session)
 	}
-	for _, h := range s.alive { // first, because burials take hours in which the living would go on sweeping
+	for _, h := range s.alive { // first, because ending the killed processes takes hours, in which these would continue to sweep
 		if l := h.d.Lanes(); l.Running != 0 || l.Waiting != 0 || l.Tracked != 0 {
 			s.t.Errorf("at rest the scheduler shows %+v", l)
 		}

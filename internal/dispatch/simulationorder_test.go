@@ -7,7 +7,8 @@ import (
 	"laneway/internal/store"
 )
 
-// eventsInOrder checks what the watchers of a process received of each run: numbers that grow, at most one end, and nothing behind it.
+// eventsInOrder checks the events of each run that the subscribers of a process received: increasing numbers, at most one end, and nothing
+// after it.
 func (s *simulation) eventsInOrder(h *simulated) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -25,7 +26,7 @@ func (s *simulation) eventsInOrder(h *simulated) {
 	}
 }
 
-// rowsInOrder checks that the transcript of a session has the messages in the order in which it was accepted.
+// rowsInOrder checks that the transcript of a session has the messages in the order of their acceptance.
 func (s *simulation) rowsInOrder(h *simulated, session string) {
 	key := h.msg(session, "x").Session
 	tr, err := s.st.Transcript(s.t.Context(), store.TranscriptQuery{Session: key, FromStart: true, Limit: 100_000})
@@ -43,7 +44,7 @@ func (s *simulation) rowsInOrder(h *simulated, session string) {
 	taken := map[string]int{}
 	for _, e := range tr.Entries {
 		if e.Role != chat.RoleUser || e.Command || rowsOf[e.RunID] != len(seqs[e.RunID]) {
-			continue // a message that had an outcome when its turn began has a row as well
+			continue // a message that had an outcome when its turn started has a row as well
 		}
 		seq := seqs[e.RunID][taken[e.RunID]]
 		taken[e.RunID]++
@@ -55,7 +56,7 @@ func (s *simulation) rowsInOrder(h *simulated, session string) {
 	}
 }
 
-// seqsByRun is the numbers of the messages of each run of a session, ascending.
+// seqsByRun returns the numbers of the messages of each run of a session, ascending.
 func (s *simulation) seqsByRun(key chat.SessionKey) map[string][]int64 {
 	seqs := map[string][]int64{}
 	for _, id := range s.ids {

@@ -15,10 +15,10 @@ import (
 	"laneway/internal/store"
 )
 
-// statusWait bounds what Status and Ready ask of the store.
+// statusWait limits the queries of Status and Ready.
 const statusWait = time.Second
 
-// Lanes is a picture of the scheduler.
+// Lanes returns a snapshot of the scheduler.
 func (d *Dispatcher) Lanes() chat.LanesStatus {
 	st := d.sched.Stats()
 	out := chat.LanesStatus{
@@ -35,7 +35,7 @@ func (d *Dispatcher) Lanes() chat.LanesStatus {
 	return out
 }
 
-// Progress reports whether work moves. It answers from memory.
+// Progress reports whether work progresses. It does not block.
 func (d *Dispatcher) Progress() chat.Progress {
 	p := chat.Progress{
 		StalledFor:    d.sched.Progress(),
@@ -48,7 +48,7 @@ func (d *Dispatcher) Progress() chat.Progress {
 	return p
 }
 
-// Ready returns why this process should get no work; nil = it is ready.
+// Ready returns why this process should receive no work; nil = it is ready.
 func (d *Dispatcher) Ready(ctx context.Context) error {
 	if d.node.Draining() {
 		return &chat.NotReadyError{Check: chat.CheckDraining, Cause: chat.ErrDraining}
@@ -70,7 +70,7 @@ func (d *Dispatcher) Ready(ctx context.Context) error {
 	return nil
 }
 
-// checkOf is the condition of readiness that an error of the store belongs to.
+// checkOf returns the readiness check to which an error of the store belongs.
 func checkOf(err error) chat.Check {
 	if errors.Is(err, store.ErrSchema) {
 		return chat.CheckMigrations
@@ -78,7 +78,7 @@ func checkOf(err error) chat.Check {
 	return chat.CheckDatabase
 }
 
-// Status is a picture of this gateway. It answers with the database down, too.
+// Status returns a snapshot of this gateway. It works even when the database is unavailable.
 func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 	ctx, cancel := context.WithTimeout(ctx, statusWait)
 	defer cancel()
@@ -121,10 +121,11 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 	return s
 }
 
-// unserved names the accounts for which messages wait although no live process sends them. counts are those of channels that this process does not have.
+// unserved names the accounts with waiting messages for which no live process sends. counts are those of channels that this process does
+// not have.
 func (d *Dispatcher) unserved(counts map[string]store.OutboxCount, leases map[string]bool) []string {
 	maps.DeleteFunc(counts, func(_ string, c store.OutboxCount) bool { return c.Waiting == 0 })
-	if leases == nil || d.node.Hold() != nil { // a held gateway sends nothing, and the hold is a problem of its own
+	if leases == nil || d.node.Hold() != nil { // a held gateway sends nothing, and the hold is reported separately
 		return nil
 	}
 	var all []string
@@ -136,7 +137,7 @@ func (d *Dispatcher) unserved(counts map[string]store.OutboxCount, leases map[st
 	return all
 }
 
-// Channels is a picture of the channels of this process, without what waits for them. It answers from memory.
+// Channels returns a snapshot of the channels of this process, without their waiting messages. It does not block.
 func (d *Dispatcher) Channels() []chat.ChannelStatus {
 	var all []chat.ChannelStatus
 	for _, name := range d.channelNames() {
@@ -156,11 +157,11 @@ func (d *Dispatcher) Channels() []chat.ChannelStatus {
 	return all
 }
 
-// Alive is nil while this process holds its lease in the store, see [ownership.Node.Alive]. It answers from memory.
+// Alive returns nil while this process holds its lease in the store, see [ownership.Node.Alive]. It does not block.
 func (d *Dispatcher) Alive() error {
 	_, err := d.node.Alive()
 	return err
 }
 
-// signed is a counter as the wire has it.
+// signed converts a counter to the type of the protocol.
 func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) }

@@ -8,11 +8,11 @@ import (
 	"laneway/internal/store"
 )
 
-// takeInput lets a runner fetch what people wrote to the session while its turn runs (mode steer). The messages join the run in the
-// store before the runner sees them, so that a crash loses none.
+// takeInput returns a function with which a runner fetches messages that people write to the session while its turn runs (mode steer). The
+// messages join the run in the store before the runner sees them, so that a crash loses none.
 func (ts *turns) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[work]) func() []chat.Content {
 	return func() []chat.Content {
-		st.AcceptInput() // a runner that asks can use it; before the first question mode steer waits like mode queue
+		st.AcceptInput() // the runner supports input; before its first call, mode steer waits like mode queue
 		var (
 			rows  []store.Waiting
 			texts []fromWhom

@@ -8,12 +8,12 @@ import (
 	"laneway/internal/chat"
 )
 
-// stepBetween is the step of an agent that has the results of all its calls and has written nothing since.
+// stepBetween is the step of an agent that has the results of all its calls and has not written since.
 const stepBetween = "working"
 
-// steps are the calls of tools of one turn, for the person who waits for its answer. The zero value is a turn without calls.
+// steps are the tool calls of one turn, as shown to the person who waits for its answer. The zero value is a turn without calls.
 type steps struct {
-	open  []step // those without a result, in the order in which they began
+	open  []step // calls without a result, in the order in which they started
 	since time.Time
 	count int
 	idle  bool // the latest event was a result, and no call is open
@@ -24,7 +24,7 @@ type step struct {
 	since    time.Time
 }
 
-// take notes a step of a call.
+// take records a step of a call.
 func (s *steps) take(e *chat.ToolEvent) {
 	switch e.Phase {
 	case "start":
@@ -40,10 +40,10 @@ func (s *steps) take(e *chat.ToolEvent) {
 	}
 }
 
-// write notes text of the answer.
+// write records that the answer has new text.
 func (s *steps) write() { s.idle = false }
 
-// preview is the state of an answer with this text.
+// preview returns the state of an answer with this text.
 func (s *steps) preview(text string) channel.Preview {
 	p := channel.Preview{Text: text, Steps: s.count}
 	switch {

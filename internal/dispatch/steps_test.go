@@ -11,7 +11,7 @@ import (
 	"laneway/internal/retry"
 )
 
-// stepping is a runner that makes two calls of tools, the second one while the first one runs, with text around them.
+// stepping is a runner that makes two tool calls, the second one while the first one runs, with text around them.
 type stepping struct{}
 
 func (stepping) Run(ctx context.Context, _ agent.Request, emit func(agent.Event)) (agent.Result, error) {
@@ -40,7 +40,7 @@ func (stepping) Run(ctx context.Context, _ agent.Request, emit func(agent.Event)
 	return agent.Result{Text: answer.Text(), StopReason: agent.StopNormal}, nil
 }
 
-// TestAPersonIsShownTheStepOfATurn: the call that began last and has no result, or that the agent works, and nothing while it writes.
+// The step is the last started call without a result, or that the agent is working. While it writes, no step is shown.
 func TestAPersonIsShownTheStepOfATurn(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		began := time.Now()
@@ -62,7 +62,6 @@ func TestAPersonIsShownTheStepOfATurn(t *testing.T) {
 	}, runBy(stepping{}))
 }
 
-// TestNoReplyReplacesThePreviewOfAStoppedTurn.
 func TestNoReplyReplacesThePreviewOfAStoppedTurn(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send(askerChat, "go", askerMessage("7"))

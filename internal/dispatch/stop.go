@@ -13,11 +13,11 @@ import (
 	"laneway/internal/store"
 )
 
-// stopAnswer is how long a stop waits for the store before it answers with what it knows of this process. The write goes
-// on after the answer: a slow database must not make a person wait for a stop.
+// stopAnswer is how long a stop waits for the store before it returns with what this process knows. The write continues after that: a slow
+// database must not delay the reply to a stop.
 const stopAnswer = 600 * time.Millisecond
 
-// stopped are the ids of what a stop has ended: runs that were cancelled, and messages that ended while they waited.
+// stopped has the ids of the work that a stop ended: cancelled runs, and messages that ended while they waited.
 type stopped struct{ running, waiting []string }
 
 func (m *stopped) add(more stopped) {
@@ -40,7 +40,7 @@ type stopResult struct {
 	err     error
 }
 
-// Verbs of the log of changes about sessions.
+// Verbs of the audit log about sessions.
 const (
 	verbReset  = "sessions.reset"
 	verbDelete = "sessions.delete"
@@ -65,11 +65,11 @@ func (sp *stops) stop(ctx context.Context, p store.StopParams) (stopped, error) 
 		}
 	}
 	resume := func() {}
-	if p.Scope == store.StopAll { // a message that the store is about to end must not start on the place of a cancelled turn
+	if p.Scope == store.StopAll { // a message that the store is about to end must not start in the slot of a cancelled turn
 		resume = sp.sched.Suspend(p.Session.String())
 	}
 	m, ended := sp.signal(p)
-	if p.Scope == store.StopOne && !m.nothing() { // the store writes what the signal has stopped
+	if p.Scope == store.StopOne && !m.nothing() { // the store writes the end of the turn that the signal stopped
 		p.Scope, p.MessageID = store.StopRun, append(m.running, m.waiting...)[0]
 	}
 	done := make(chan stopResult, 1)
@@ -77,7 +77,7 @@ func (sp *stops) stop(ctx context.Context, p store.StopParams) (stopped, error) 
 		defer resume()
 		ctx := context.WithoutCancel(ctx)
 		r := sp.write(ctx, p, ended)
-		if p.Scope == store.StopOne && r.err == nil && r.stopped.nothing() { // sub-turns go on after the turn that does not wait for them
+		if p.Scope == store.StopOne && r.err == nil && r.stopped.nothing() { // sub-turns continue after a turn that does not wait for them
 			r.stopped, r.err = sp.trees.stopLeft(ctx, p, "")
 		}
 		done <- r
@@ -98,7 +98,7 @@ func (sp *stops) stop(ctx context.Context, p store.StopParams) (stopped, error) 
 	}
 }
 
-// signal sends the signal to what this process knows.
+// signal signals the work that this process knows.
 func (sp *stops) signal(p store.StopParams) (m stopped, ended []scheduler.Ended[work]) {
 	key, by := p.Session.String(), store.StopCause(p.Reason, p.By)
 	var s scheduler.Stopped[work]
@@ -124,12 +124,12 @@ func (sp *stops) signal(p store.StopParams) (m stopped, ended []scheduler.Ended[
 	return m, s.Ended
 }
 
-// write writes the stop and publishes what ended by it.
+// write writes the stop and publishes the ends that it caused.
 func (sp *stops) write(ctx context.Context, p store.StopParams, local []scheduler.Ended[work]) stopResult {
 	var st store.Stopped
 	by := store.StopCause(p.Reason, p.By)
 	written := p
-	written.By = by // the reason travels with it to the process that runs what is stopped, and to the next attempt
+	written.By = by // the process that runs the stopped turn and the next attempt receive the reason
 	tries := 0
 	err := sp.node.Final(ctx, "writing a stop down", func(ctx context.Context) (err error) {
 		tries++
@@ -145,9 +145,9 @@ func (sp *stops) write(ctx context.Context, p store.StopParams, local []schedule
 	for _, w := range st.Waiting {
 		r.stopped.waiting = append(r.stopped.waiting, w.MessageID)
 		sp.queue.publishEnded(ctx, w, chat.OutcomeStopped, p.Reason)
-		local = append(local, sp.sched.StopRun(key, w.MessageID, by).Ended...) // otherwise a later stop would find it there
+		local = append(local, sp.sched.StopRun(key, w.MessageID, by).Ended...) // otherwise a later stop would find it in the queue
 	}
-	for _, e := range local { // removed from the queue by a signal; the store ended those that it had to name
+	for _, e := range local { // a signal removed them from the queue; the store ended those that it had to name
 		sp.queue.endRows(ctx, e.Item.Payload.rows, chat.OutcomeStopped, p.Reason, tries > 1)
 	}
 	for _, run := range st.Running {
@@ -162,8 +162,8 @@ func (sp *stops) write(ctx context.Context, p store.StopParams, local []schedule
 	return r
 }
 
-// signalRun sends the signal to a run that the store has found. Of this process it is one that began behind the signal, or one whose answer is being
-// written: false, that comes too late.
+// signalRun signals a run that the store has found. In this process, such a run started after the signal, or its answer is being written:
+// then it is too late, and the result is false.
 func (sp *stops) signalRun(key string, run store.RunningRun, by string) bool {
 	if run.Node != sp.node.ID() {
 		sp.node.HintStop(run.Node)
@@ -173,9 +173,9 @@ func (sp *stops) signalRun(key string, run store.RunningRun, by string) bool {
 	return sp.sched.Stopping(key, run.RunID)
 }
 
-// reset stops everything of a session and begins an empty transcript; it returns the id of the new one. A repetition, which o identifies, stops
-// nothing and returns the id of the first. A caller whom
-// [chat.Caller.MayChange] refuses gets chat.CodeForbidden, and nothing was done.
+// reset stops all work of a session and begins an empty transcript; it returns the id of the new one. A repetition, identified by o, stops
+// nothing and returns the id of the first call. A caller whom [chat.Caller.MayChange] refuses receives chat.CodeForbidden, and nothing was
+// done.
 func (sp *stops) reset(ctx context.Context, key chat.SessionKey, by chat.Caller, o *chat.IdempotencyKey) (string, error) {
 	if err := sp.checkAgent(ctx, key.Agent); err != nil {
 		return "", err
@@ -200,8 +200,8 @@ func (sp *stops) reset(ctx context.Context, key chat.SessionKey, by chat.Caller,
 	return s.SessionID, nil
 }
 
-// remove stops everything of a session and removes it, with its transcripts unless they are to be kept. A repetition stops and removes
-// nothing. It fills in who asked.
+// remove stops all work of a session and removes it, with its transcripts unless they are to be kept. A repetition stops and removes
+// nothing. It sets the caller in p.
 func (sp *stops) remove(ctx context.Context, p store.DeleteParams, by chat.Caller) (store.Deleted, error) {
 	switch before, err := store.AnswerOf[*store.Deleted](ctx, sp.store.IdempotencyRecord, p.IdempotencyKey); {
 	case err != nil:
@@ -237,7 +237,8 @@ func (sp *stops) remove(ctx context.Context, p store.DeleteParams, by chat.Calle
 	}
 }
 
-// dropFiles removes the files of a deleted session, but for those that another message names. A file that is left for an error goes with its age.
+// dropFiles removes the files of a deleted session, except those that another message names. A file that cannot be removed is removed later
+// by its age.
 func (sp *stops) dropFiles(ctx context.Context, list []chat.Attachment) {
 	paths := store.Paths(list)
 	if len(paths) == 0 || sp.cfg.Files == nil {

@@ -12,8 +12,8 @@ import (
 	"laneway/internal/store/sqlite/sqlitetest"
 )
 
-// TestStopCommandWorksWhileEveryLaneIsFull: two chats fill the lane for 14 s, a third waits and sends /stop, then the first does. Other chats
-// are taken in meanwhile without a delay.
+// Two chats fill the lane for 14 s. A third one waits and sends /stop, then the first does. Messages of other chats are accepted meanwhile
+// without delay.
 func TestStopCommandWorksWhileEveryLaneIsFull(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		began := time.Now()
@@ -37,7 +37,7 @@ func TestStopCommandWorksWhileEveryLaneIsFull(t *testing.T) {
 	}, lanes(2))
 }
 
-// TestStopAllTakesRunningWaitingAndDebounced sends /stopall behind a lane that others hold, with ten messages waiting and one in the window.
+// /stopall is sent while other sessions occupy the lane, with ten waiting messages and one in the debounce window.
 func TestStopAllTakesRunningWaitingAndDebounced(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		holder := h.send("other", "sleep 1m")
@@ -66,8 +66,8 @@ func TestStopAllTakesRunningWaitingAndDebounced(t *testing.T) {
 	}, lanes(1), queue(dispatch.QueueRules{Cap: 11}))
 }
 
-// TestNothingStartsBetweenTheSignalOfAStopAndItsRow: a message becomes known to the scheduler after /stopall has cancelled the running turn and before
-// the store has written the stop, which ends that message too. It used to start on the place of the cancelled turn.
+// A message reaches the scheduler after /stopall has cancelled the running turn and before the store has written the stop, which also ends
+// that message. It must not start in the slot of the cancelled turn.
 func TestNothingStartsBetweenTheSignalOfAStopAndItsRow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		between := func() {}
@@ -95,7 +95,7 @@ func TestNothingStartsBetweenTheSignalOfAStopAndItsRow(t *testing.T) {
 	})
 }
 
-// TestAStoppedTurnIsNeverOverlapped: the runner ignores its context for three seconds; every message meanwhile waits for its return.
+// The runner ignores its context for three seconds; messages that arrive meanwhile wait for its return.
 func TestAStoppedTurnIsNeverOverlapped(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		began := time.Now()
@@ -128,8 +128,8 @@ func TestAStoppedTurnIsNeverOverlapped(t *testing.T) {
 	})
 }
 
-// TestCommandsActAtOnceAndCutTheBatch: however a command is written, it does not wait for the window and is not part of a batch, and
-// what is typed after it does not join what was typed before.
+// In every form, a command does not wait for the debounce window and is not part of a batch. Messages after it do not join messages before
+// it.
 func TestCommandsActAtOnceAndCutTheBatch(t *testing.T) {
 	cases := map[string]struct {
 		with   func(m *chat.Message)

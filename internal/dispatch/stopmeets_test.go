@@ -11,11 +11,11 @@ import (
 	"laneway/internal/store"
 )
 
-// gated is a store in which single calls wait until the test lets them go on.
+// gated is a store in which the test can block single calls.
 type gated struct {
 	dispatch.Store
 
-	start, finish, stop func(id string) // called before the call; nil = nothing
+	start, finish, stop func(id string) // called before the call; may be nil
 }
 
 func (g *gated) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
@@ -39,7 +39,7 @@ func (g *gated) Stop(ctx context.Context, p store.StopParams) (store.Stopped, er
 	return g.Store.Stop(ctx, p)
 }
 
-// only lets calls for one id wait.
+// only blocks calls for one id.
 func only(id string, gate <-chan struct{}) func(string) {
 	return func(got string) {
 		if got == id {
@@ -48,8 +48,8 @@ func only(id string, gate <-chan struct{}) func(string) {
 	}
 }
 
-// TestAStopReachesATurnThatBeganBehindItsSignal: at the signal the answer of the turn before is being written, so that nothing can be stopped; when the
-// stop comes to the store, the next turn runs. It is stopped at once, not at the next heartbeat.
+// At the signal, the answer of the previous turn is being written, so nothing can be stopped. When the stop reaches the store, the next
+// turn is running. It is stopped at once, not at the next heartbeat.
 func TestAStopReachesATurnThatBeganBehindItsSignal(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		written, asked := make(chan struct{}), make(chan struct{})
@@ -73,8 +73,8 @@ func TestAStopReachesATurnThatBeganBehindItsSignal(t *testing.T) {
 	})
 }
 
-// TestAStopIsNotSpentOnAMessageThatAnotherStopHasEnded: the first stop comes while an answer is being written and ends the message behind it in the
-// store. Its turn must not be there for the second stop, which is about the message after it.
+// The first stop arrives while an answer is being written and ends the next message in the store. The second stop must not count that
+// message's turn; it applies to the message after it.
 func TestAStopIsNotSpentOnAMessageThatAnotherStopHasEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		written, begun := make(chan struct{}), make(chan struct{})
@@ -83,7 +83,7 @@ func TestAStopIsNotSpentOnAMessageThatAnotherStopHasEnded(t *testing.T) {
 		h.send("main", "hello")
 		ended := h.send("main", "ended by the first stop")
 		synctest.Wait()
-		for range 2 { // what is being written is asked to stop first, which is too late
+		for range 2 { // the run whose answer is being written is signalled first, which is too late
 			h.end(h.send("main", "/stop"))
 		}
 		want(t, "behind the answer", h.end(ended).Outcome, chat.OutcomeStopped)
@@ -101,7 +101,7 @@ func TestAStopIsNotSpentOnAMessageThatAnotherStopHasEnded(t *testing.T) {
 	})
 }
 
-// TestAStopThatComesTooLateSaysSo: the answer of the only turn is being written. The stop stops nothing and says so.
+// The answer of the only turn is being written. The stop stops nothing and reports that.
 func TestAStopThatComesTooLateSaysSo(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		written := make(chan struct{})

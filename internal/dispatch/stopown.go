@@ -9,12 +9,12 @@ import (
 	"laneway/internal/store"
 )
 
-// ownLimit is how many waiting messages are looked through for those of one person.
+// ownLimit is how many waiting messages are searched for those of one person.
 const ownLimit = 1000
 
-// stopOwn is a stop that reaches only what one person asked for: runs that a message of theirs leads, and messages of theirs that wait. Runs of this
-// process are signalled before the store is asked. Scope is StopOne (the oldest run, else the oldest waiting message, else the oldest tree of tasks in the
-// background) or StopAll.
+// stopOwn stops only work of one person: runs whose leading message is theirs, and their waiting messages. Runs of this process are
+// signalled before the store is called. Scope is StopOne (the oldest run, or the oldest waiting message, or the oldest tree of background
+// tasks) or StopAll.
 func (sp *stops) stopOwn(ctx context.Context, p store.StopParams, sender string) (stopped, error) {
 	all, trees := p.Scope == store.StopAll, p
 	p.Scope, p.Reason = store.StopRun, reasonStop
@@ -52,7 +52,7 @@ func (sp *stops) stopOwn(ctx context.Context, p store.StopParams, sender string)
 	return m, err
 }
 
-// ownedBy lists the runs of other processes and the waiting messages that are one person's, by the id of their message.
+// ownedBy lists the runs of other processes and the waiting messages of one person, by the id of their message.
 func (sp *stops) ownedBy(ctx context.Context, key chat.SessionKey, sender string) ([]string, error) {
 	s, err := sp.store.Session(ctx, key, "")
 	if errors.Is(err, chat.ErrSessionNotFound) {

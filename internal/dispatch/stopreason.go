@@ -2,7 +2,7 @@ package dispatch
 
 import "laneway/internal/store"
 
-// Reasons of stops that chat events know.
+// Reasons of stops in chat events.
 const (
 	reasonStop    = store.ReasonStop
 	reasonStopAll = "stopall"

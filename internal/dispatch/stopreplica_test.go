@@ -9,8 +9,8 @@ import (
 	"laneway/internal/store"
 )
 
-// TestAStopFromAnotherProcessKeepsItsReason stops through a process that does not run the turn, on a store without hints: the heartbeat of the one that runs
-// it brings the stop, and the end has its reason.
+// The stop is requested in a process that does not run the turn, on a store without hints. The heartbeat of the process that runs it reads
+// the stop, and the end has its reason.
 func TestAStopFromAnotherProcessKeepsItsReason(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for scope, reason := range map[store.StopScope]string{store.StopOne: "stop", store.StopAll: "stopall"} {

@@ -8,7 +8,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// summarise asks the agent of a turn for a summary, within its budgets. The text of the result is never empty.
+// summarise requests a summary from the agent of a turn, within its budgets. The text of the result is never empty.
 func (ts *turns) summarise(ctx context.Context, t *turn, s agent.Summary) (agent.Result, error) {
 	if err := ts.allow(ctx, t); err != nil {
 		return agent.Result{}, err
@@ -25,7 +25,7 @@ func (ts *turns) summarise(ctx context.Context, t *turn, s agent.Summary) (agent
 		t.journal.estimate = func() int { return estimateRequest(req) }
 	}
 	t.asked = true
-	res, err := ts.callAgent(ctx, t, req, func(agent.Event) {}) // no person reads a summary while it grows
+	res, err := ts.callAgent(ctx, t, req, func(agent.Event) {}) // no person reads a summary while it is written
 	t.estimate(&res)
 	if err != nil {
 		res.Text = ""
@@ -37,7 +37,7 @@ func (ts *turns) summarise(ctx context.Context, t *turn, s agent.Summary) (agent
 	return res, nil
 }
 
-// summariser asks the agent of a turn for several summaries. Each is counted when it ends.
+// summariser requests several summaries from the agent of a turn. Each is counted when it ends.
 type summariser struct {
 	ts   *turns
 	t    *turn
@@ -46,7 +46,7 @@ type summariser struct {
 
 var _ agent.Summariser = (*summariser)(nil)
 
-// Room implements [agent.Summariser]: half of the window for a conversation, so that the rest is enough where an estimate errs.
+// Room implements [agent.Summariser]: half of the window for a conversation, so that the rest suffices when an estimate is wrong.
 func (s *summariser) Room() (conversation, summary int) {
 	window := s.t.agent.ContextWindow
 	if window == 0 {
@@ -65,7 +65,7 @@ func (s *summariser) Summarise(ctx context.Context, q agent.Summary) (string, er
 	return chat.Cut(res.Text, 4*q.Tokens), orNothing(ctx, err)
 }
 
-// orNothing is the error with which the context ended instead of an error that was made of it.
+// orNothing returns the cause of the context's end instead of an error that resulted from it.
 func orNothing(ctx context.Context, err error) error {
 	_, err = orCause(ctx, agent.Result{}, err)
 	return err

@@ -8,13 +8,13 @@ import (
 	"laneway/internal/store"
 )
 
-// takeover does for the queue what ownership decides; it implements [ownership.Handler].
+// takeover applies decisions of ownership to the queue; it implements [ownership.Handler].
 type takeover struct {
 	q       *queue
 	running *runningTurns
 }
 
-// Resume runs the unfinished messages of sessions that this process owns, and those that have waited too long for a predecessor.
+// Resume submits the unfinished messages of sessions that this process owns, and those that have waited too long for a predecessor.
 func (t takeover) Resume(ctx context.Context, sessions []store.Taken) {
 	for _, s := range sessions {
 		t.q.resume(ctx, s)
@@ -24,20 +24,20 @@ func (t takeover) Resume(ctx context.Context, sessions []store.Taken) {
 	}
 }
 
-// Stop cancels a turn of this process. One that was cancelled before keeps its cause.
+// Stop cancels a turn of this process. A turn that was already cancelled keeps its cause.
 func (t takeover) Stop(r store.StopRequest) { t.q.sched.StopRun(r.Session.String(), r.RunID, r.By) }
 
-// LeaseLost cancels every turn and forgets what waits in memory: its rows are the messages.
+// LeaseLost cancels every turn and clears the queues in memory; the messages are in the store.
 func (t takeover) LeaseLost() {
 	t.q.sched.Cancel(scheduler.ErrLeaseLost)
 	t.q.sched.ResetAll()
 	t.q.order.clear()
 }
 
-// Running are the ids of the runs that execute.
+// Running returns the ids of the running turns.
 func (t takeover) Running() map[string]bool { return t.running.ids() }
 
-// resume submits the unfinished messages of a session: runs that had begun as one item each, the others as they came.
+// resume submits the unfinished messages of a session: each run that had started as one item, the others in their order.
 func (q *queue) resume(ctx context.Context, t store.Taken) {
 	var items []scheduler.Item[work]
 	for _, rows := range batches(t.Messages) {
@@ -54,9 +54,9 @@ func (q *queue) resume(ctx context.Context, t store.Taken) {
 	}
 }
 
-// batches groups messages: those of one run stay together under its id; a held message that no turn has taken yet joins the one right before it,
-// as the debounce window would have made it. Where a number is missing, something came between: a command, or a message that is on its way
-// to the scheduler already and must not be passed.
+// batches groups messages. Those of one run stay together under its id. A held message that is not yet in a turn joins the one right before
+// it, as in the debounce window. A missing number belongs to a command, or to a message that is already on its way to the scheduler and
+// must not be overtaken.
 func batches(rows []store.Waiting) [][]store.Waiting {
 	var out [][]store.Waiting
 	runAt := map[string]int{}

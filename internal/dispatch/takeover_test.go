@@ -24,7 +24,7 @@ func (h *harness) abandon() {
 	h.work(errors.New("killed"))
 	h.cancel()
 	<-h.ended
-	time.Sleep(time.Hour) // what the dead still try to write ends by itself
+	time.Sleep(time.Hour) // pending writes of the killed process end by themselves
 }
 
 func TestADeadProcessLosesNothingAndTheOrderIsKept(t *testing.T) {
@@ -107,7 +107,7 @@ func TestAProcessThatLosesItsLeaseWritesNothingAndGoesOnAsANewOne(t *testing.T) 
 		id := h.send("main", "deaf 40s") // it cannot even be cancelled
 		first := h.d.NodeID()
 		time.Sleep(time.Second)
-		off.Store(true) // cut off from the database
+		off.Store(true) // disconnected from the database
 		time.Sleep(20 * time.Second)
 		if err := h.d.Ready(t.Context()); err == nil {
 			t.Error("a process without a lease reports that it is ready")
@@ -216,7 +216,7 @@ func TestAStopIsNotForgottenByACrash(t *testing.T) {
 		if _, err := h.d.Stop(t.Context(), store.StopParams{Session: chat.MainKey("main"), Scope: store.StopOne, By: "tester"}); err != nil {
 			t.Fatal(err)
 		}
-		off.Store(true) // before the grace is over and the outcome written
+		off.Store(true) // before the grace period has ended and the outcome is written
 		next := open(t, st)
 		defer next.close()
 		want(t, "outcome", next.end(id).Outcome, chat.OutcomeStopped)
@@ -308,7 +308,7 @@ func TestAMessageOfferedAgainDoesNotPassOlderOnes(t *testing.T) {
 		off.Store(true)
 		next := open(t, st)
 		defer next.close()
-		for range 30 { // the sender does not know that it was accepted, and asks before, during and after the takeover
+		for range 30 { // the sender does not know that it was accepted, and repeats it before, during and after the takeover
 			if r, err := next.d.Receive(t.Context(), last); err != nil || !r.Duplicate {
 				t.Fatalf("offered again: %+v, %v", r, err)
 			}
@@ -323,7 +323,7 @@ func TestAMessageOfferedAgainDoesNotPassOlderOnes(t *testing.T) {
 	})
 }
 
-// TestAStartWithoutAnAnswerLetsNoMessagePass: a database that does not answer in time must not cost a message its place in the session.
+// When the database does not respond in time, a message must keep its place in the session.
 func TestAStartWithoutAnAnswerLetsNoMessagePass(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		left := atomic.Int64{}

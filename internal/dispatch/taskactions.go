@@ -14,7 +14,8 @@ func (d *Dispatcher) Tasks(ctx context.Context, f store.TaskFilter) ([]store.Tas
 	return d.store.Tasks(ctx, f)
 }
 
-// tasksOf are the open tasks of the conversation of a command, oldest first; a caller who may stop only what is theirs gets theirs alone.
+// tasksOf returns the open tasks of the conversation of a command, oldest first. For a caller who may stop only their own work, it returns
+// only their tasks.
 func (a actions) tasksOf(ctx context.Context, c command.Call) ([]store.Task, error) {
 	f := store.TaskFilter{RootSession: c.Session, Open: true}
 	if c.Own || c.OwnOnly {
@@ -25,7 +26,7 @@ func (a actions) tasksOf(ctx context.Context, c command.Call) ([]store.Task, err
 	return list, err
 }
 
-// Tasks is /tasks.
+// Tasks implements /tasks.
 func (a actions) Tasks(ctx context.Context, c command.Call) ([]command.Task, error) {
 	list, err := a.tasksOf(ctx, c)
 	tasks := make([]command.Task, 0, len(list))
@@ -35,7 +36,7 @@ func (a actions) Tasks(ctx context.Context, c command.Call) ([]command.Task, err
 	return tasks, err
 }
 
-// StopTask is /tasks stop.
+// StopTask implements /tasks stop.
 func (a actions) StopTask(ctx context.Context, c command.Call, id string) error {
 	list, err := a.tasksOf(ctx, c)
 	if err != nil {

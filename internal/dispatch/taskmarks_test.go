@@ -12,7 +12,7 @@ import (
 	"laneway/internal/dispatch"
 )
 
-// withTeam is two agents that make the calls of their messages; the tools of the server mail are theirs.
+// withTeam configures two agents that make the calls of their messages and may use the tools of the server mail.
 func withTeam(c *dispatch.Config) {
 	c.Agents = nil
 	for _, id := range []string{"main", "coder"} {
@@ -21,8 +21,7 @@ func withTeam(c *dispatch.Config) {
 	c.External = &outside{}
 }
 
-// TestATaskThatHasReadNothingFromOutsideLeavesToolsFree holds that the answer of a sub-turn is the person's own, unless something that the sub-turn has read was
-// not, at whatever depth.
+// The answer of a sub-turn counts as the person's own words, unless the sub-turn has read text from outside, at any depth.
 func TestATaskThatHasReadNothingFromOutsideLeavesToolsFree(t *testing.T) {
 	const (
 		spawnReads    = `spawn {"wait":true,"task":"mail_read {}"}`
@@ -58,8 +57,8 @@ func TestATaskThatHasReadNothingFromOutsideLeavesToolsFree(t *testing.T) {
 	}
 }
 
-// askingTwice makes one call twice under its key, as a turn does that runs again, and answers whether the second result was marked. What it is asked in a
-// sub-turn it does as obeying does.
+// askingTwice makes one call twice under its key, as a turn that runs again, and answers whether the second result was marked. In a
+// sub-turn it does the same as obeying.
 type askingTwice struct{ obeying }
 
 func (r askingTwice) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
@@ -75,7 +74,7 @@ func (r askingTwice) Run(ctx context.Context, req agent.Request, emit func(agent
 	return agent.Result{Text: fmt.Sprintf("%t %s", result.Foreign, result.Text)}, nil
 }
 
-// TestTheMarkOfATaskIsInTheStore reads the end of a sub-turn that has ended before its parent waits for it.
+// The sub-turn ends before its parent waits for it.
 func TestTheMarkOfATaskIsInTheStore(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		want(t, "one that has read", h.end(h.send("agent:main:own", `twice {"wait":true,"task":"mail_read {}"}`)).Text, "true done by the server")

@@ -16,7 +16,7 @@ func (d *Dispatcher) Toc(ctx context.Context, q store.TocQuery) ([]store.TocNode
 	return d.store.Toc(ctx, q)
 }
 
-// Toc is /toc. Where others read along, the person's other sessions do not belong there: it has the days of that session.
+// Toc implements /toc. When others can read the reply, it lists only days of that session, not the person's other sessions.
 func (a actions) Toc(ctx context.Context, c command.Call, level string) ([]command.TocLine, error) {
 	q := store.TocQuery{Level: store.TocLevel(level), Visible: c.Principal, Limit: tocShown}
 	if c.Audience.Shared() {

@@ -21,7 +21,8 @@ import (
 	"laneway/internal/tool"
 )
 
-// matrixChannel is where a turn of the matrix runs: the principal, the session and the address of its messages. job: the turn is that of a job of the private chat.
+// matrixChannel is a kind of turn in the matrix: the principal, the session and the address of its messages. job: the turn belongs to a job
+// of the private chat.
 type matrixChannel struct {
 	name, session, principal, channel string
 	to                                chat.Target
@@ -49,16 +50,16 @@ func (c matrixChannel) message(m *chat.Message) {
 	}
 }
 
-// The verdicts of a cell.
+// The results of a cell.
 const (
-	cellDelivers = 'D' // the call does what it is for
-	cellAsks     = 'A' // the person is asked, and the call does it when they allow it
-	cellRefuses  = 'R' // the model gets the reason
+	cellDelivers = 'D' // the call is executed
+	cellAsks     = 'A' // the person is asked, and the call is executed when they allow it
+	cellRefuses  = 'R' // the model receives the reason
 	cellBroken   = '!' // anything else
 )
 
-// matrixRow is a call and the verdicts expected in the order of matrixChannels. OTHER is a further session of the principal, JOB a job of the principal whose answers go to
-// the conversation, AWAY one whose answers go elsewhere.
+// matrixRow is a call and the expected results in the order of matrixChannels. OTHER is another session of the principal, JOB a job of the
+// principal whose answers go to the conversation, AWAY a job whose answers go elsewhere.
 type matrixRow struct{ call, want string }
 
 func matrixRows() []matrixRow {
@@ -98,7 +99,7 @@ func matrixRows() []matrixRow {
 	}
 }
 
-// recording makes the call of its message and keeps the result, by call.
+// recording makes the call of its message and records the result, by call.
 type recording struct {
 	mu      sync.Mutex
 	results map[string]chat.ToolResult
@@ -132,13 +133,13 @@ func (r *recording) take(line string) (chat.ToolResult, bool) {
 	return result, ok
 }
 
-// TestEachToolInEachChannelDeliversAsksOrRefuses goes through all tools in all channels. A call that is allowed has to be made, too: a question about a call that fails
-// afterwards is broken.
+// The test makes every call in every channel. A call that was allowed must succeed: if it fails after the person was asked, the cell is
+// broken.
 func TestEachToolInEachChannelDeliversAsksOrRefuses(t *testing.T) {
 	rows, channels := matrixRows(), matrixChannels()
 	var mu sync.Mutex
-	got := map[string]string{} // verdicts of a channel, by its name
-	why := map[string]string{} // results that are not as expected
+	got := map[string]string{} // results of a channel, by its name
+	why := map[string]string{} // unexpected results
 	t.Run("channels", func(t *testing.T) {
 		for n, c := range channels {
 			t.Run(strings.Trim(c.name, "/"), func(t *testing.T) {
@@ -178,7 +179,7 @@ func TestEachToolInEachChannelDeliversAsksOrRefuses(t *testing.T) {
 	}
 }
 
-// matrix is a gateway in which the calls of one channel are made.
+// matrix is a gateway for the calls of one channel.
 type matrix struct {
 	*jobHarness
 
@@ -186,7 +187,7 @@ type matrix struct {
 	names  *strings.Replacer
 }
 
-// openMatrix makes the gateway with what the calls are about.
+// openMatrix creates the gateway with the objects of the calls.
 func openMatrix(t *testing.T, c matrixChannel) *matrix {
 	t.Helper()
 	st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "matrix.db")})
@@ -221,7 +222,7 @@ func openMatrix(t *testing.T, c matrixChannel) *matrix {
 	return m
 }
 
-// cell makes one call in a turn of its own, and presses the button if the person is asked.
+// cell makes one call in a new turn, and presses the button if the person is asked.
 func (m *matrix) cell(c matrixChannel, call string) (verdict rune, text string) {
 	call = m.names.Replace(call)
 	if c.job {
@@ -248,7 +249,7 @@ func (m *matrix) cell(c matrixChannel, call string) (verdict rune, text string) 
 	}
 	allow := m.latest().Rows[0][0].Text
 	m.end(m.send(c.session, allow, c.message))
-	time.Sleep(time.Second) // a tool of another server is called beside the answer
+	time.Sleep(time.Second) // a tool of another server is called after the answer, concurrently
 	synctest.Wait()
 	asked, err := m.st.Question(m.t.Context(), strings.TrimPrefix(allow, "/allow "))
 	switch {
@@ -260,7 +261,7 @@ func (m *matrix) cell(c matrixChannel, call string) (verdict rune, text string) 
 	return cellAsks, asked.Result.Text
 }
 
-// begin makes the conversation new: what an earlier call has read from outside would make the next one ask.
+// begin resets the conversation, because text from outside that an earlier call has read would make the next one ask.
 func (m *matrix) begin(c matrixChannel) {
 	m.t.Helper()
 	key, err := chat.ParseSessionKey(c.session, "main")
@@ -272,10 +273,10 @@ func (m *matrix) begin(c matrixChannel) {
 	}
 }
 
-// vague reports a text that gives no reason.
+// vague reports a message that gives no reason.
 func vague(text string) bool {
 	return strings.TrimSpace(text) == "" || strings.Contains(text, "try again later") || strings.Contains(text, " failed on this call") || strings.HasPrefix(text, "/")
 }
 
-// latest is the newest question.
+// latest returns the newest question.
 func (m *matrix) latest() *chat.Choice { return m.asked(m.questionsAsked() - 1) }

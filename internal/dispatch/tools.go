@@ -14,17 +14,17 @@ import (
 	"laneway/internal/tool"
 )
 
-// Tools are which tools of the gateway an agent gets. The zero value is none.
+// Tools are the tools of the gateway that an agent has. The zero value is no tools.
 type Tools struct {
 	// Default: all of them, except in turns of the OpenAI interface and of hooks.
 	Default bool
-	// Names are the tools that the agent gets in every turn; they count instead of Default where there are any.
+	// Names are the tools that the agent has in every turn; if not empty, they replace Default.
 	Names []string
-	// Servers are the MCP servers whose tools it gets in every turn.
+	// Servers are the MCP servers whose tools it has in every turn.
 	Servers []string
 }
 
-// offered are the names of the tools of the gateway for a turn, nil = all; ok is false when it gets no tool at all.
+// offered returns the names of the gateway's tools for a turn, nil = all; ok is false when it has no tools.
 func (a Tools) offered(channel string) (names []string, ok bool) {
 	switch {
 	case len(a.Names) > 0:
@@ -36,7 +36,7 @@ func (a Tools) offered(channel string) (names []string, ok bool) {
 	}
 }
 
-// toolbox is what the model of a turn may call; nil = nothing.
+// toolbox returns the tools that the model of a turn may call; nil = no tools.
 func (ts *turns) toolbox(t *turn) agent.Toolbox {
 	texts := t.journal.messages()
 	lead, place := texts[len(texts)-1], t.place()
@@ -57,9 +57,10 @@ func (ts *turns) toolbox(t *turn) agent.Toolbox {
 	}, names)
 }
 
-// clock is [agent.Request.Clock] of a turn with these tools. Without an answer of the store the model gets none, and the tools name the zone in their results.
+// clock returns [agent.Request.Clock] for a turn with these tools. If the store is unavailable, it is empty, and the tools name the zone in
+// their results.
 func (ts *turns) clock(ctx context.Context, t *turn, tools agent.Toolbox) string {
-	if tools == nil || t.agent.Program || !tool.ReadTimes(tools.Specs()) { // a program has a clock of its own
+	if tools == nil || t.agent.Program || !tool.ReadTimes(tools.Specs()) { // a program can read the clock itself
 		return ""
 	}
 	texts := t.journal.messages()
@@ -70,17 +71,17 @@ func (ts *turns) clock(ctx context.Context, t *turn, tools agent.Toolbox) string
 	return clock
 }
 
-// atRoot is a message of a turn as if it had come where the message at the root of its tree came: tools act, and persons are asked, there.
+// atRoot returns a message of a turn with the place of the message at the root of its tree, where tools act and people are asked.
 func (t *turn) atRoot(lead fromWhom, place chat.Task) fromWhom {
-	if session, err := chat.ParseSessionKey(place.Session, lead.Session.Agent); err == nil { // it was made of a key
+	if session, err := chat.ParseSessionKey(place.Session, lead.Session.Agent); err == nil { // it was made from a key
 		lead.Session = session
 	}
 	lead.Channel, lead.Content.Options.ReplyTo = place.Channel, place.ReplyTo
 	return lead
 }
 
-// audienceOf is who reads the answer of a turn. A sub-turn and the announcement of its end have that of the root of their tree; a run of a job has that of the place to
-// which it delivers. Where the owner of that place cannot be read, the turn shows the place alone.
+// audienceOf returns who reads the answer of a turn. A sub-turn and the announcement of its result have the audience of the root of their
+// tree; a run of a job has that of its delivery address. If the owner of that place cannot be read, only data of the place is shown.
 func (ts *turns) audienceOf(ctx context.Context, t *turn) chat.Audience {
 	texts, place := t.journal.messages(), t.place()
 	if place.Audience.Shared() {
@@ -99,7 +100,7 @@ func (ts *turns) audienceOf(ctx context.Context, t *turn) chat.Audience {
 	return chat.AudienceOf(lead.sender, conversation, s.Principal)
 }
 
-// waitsOf makes the waits of a turn; ctx is that of its agent.
+// waitsOf returns the waits of a turn; ctx is the context of its agent.
 func (ts *turns) waitsOf(ctx context.Context, t *turn, st *scheduler.Turn[work]) *waits {
 	return &waits{
 		leave: st.LeaveToNext,
@@ -107,7 +108,7 @@ func (ts *turns) waitsOf(ctx context.Context, t *turn, st *scheduler.Turn[work])
 			return st.Yield(ctx, func(context.Context) error { fn(); return nil })
 		},
 		note: func(away bool) error {
-			if ctx.Err() != nil { // the turn is about to end, and did nothing but wait until now
+			if ctx.Err() != nil { // the turn is about to end, and has only waited until now
 				return context.Cause(ctx)
 			}
 			return ts.node.WhileAlive(ctx, func(ctx context.Context) error { return ts.store.Yield(ctx, t.claim, st.RunID(), away) })
@@ -115,7 +116,8 @@ func (ts *turns) waitsOf(ctx context.Context, t *turn, st *scheduler.Turn[work])
 	}
 }
 
-// barred is why no tool runs in a turn; "" = they may. A tool reaches what is one principal's alone, so several have nothing in common.
+// barred returns why no tool runs in a turn; "" = they may. A tool acts on data of one principal, so a turn of several principals has no
+// tools.
 func barred(texts []fromWhom) string {
 	if slices.ContainsFunc(texts, func(m fromWhom) bool { return m.sender != texts[0].sender }) {
 		return "this is not possible in a turn of several people; each of them has to ask separately"
@@ -123,7 +125,8 @@ func barred(texts []fromWhom) string {
 	return ""
 }
 
-// asks is why a person has to allow what a turn creates or sends, as the end of a sentence; "" = their own words have asked for it. A sub-turn inherits it.
+// asks returns why a person has to allow what a turn creates or sends, as the end of a sentence; "" = their own words requested it. A
+// sub-turn inherits it.
 func (ts *turns) asks(t *turn) string {
 	texts := t.journal.messages()
 	switch place := t.place(); {
@@ -142,8 +145,8 @@ func (ts *turns) asks(t *turn) string {
 	}
 }
 
-// noActs is why the tools that create or send are refused in a turn; "" = they may run, or a person is asked. What is created belongs to the person, so it
-// has to be their own words that asked for it, or their button. A sub-turn inherits it.
+// noActs returns why the tools that create or send are refused in a turn; "" = they may run, or a person is asked. The person owns what is
+// created, so their own words or their button must have requested it. A sub-turn inherits it.
 func (t *turn) noActs(why string, person tool.Person) string {
 	if inherited := t.place().NoActs; inherited != "" {
 		return inherited
@@ -157,12 +160,12 @@ func (t *turn) noActs(why string, person tool.Person) string {
 	return ""
 }
 
-// toolSessions is what the tools read and write of conversations.
+// toolSessions implements what the tools read and write of conversations.
 type toolSessions struct{ *Dispatcher }
 
 var _ tool.Sessions = toolSessions{}
 
-// Reaches refuses a channel that this process does not have.
+// Reaches returns an error for a channel that this process does not have.
 func (s toolSessions) Reaches(channel string) error {
 	if _, ok := s.channels[channel]; !ok {
 		return chat.Errorf(chat.CodeInvalid, "the chat of that session cannot be reached from here: this gateway has no channel %s", chat.Printable(channel))
@@ -170,7 +173,8 @@ func (s toolSessions) Reaches(channel string) error {
 	return nil
 }
 
-// Send puts a message into the outbox. One for the web goes into the transcript at once: the answer of the turn does so too, and must not overtake it.
+// Send puts a message into the outbox. A message for the web is added to the transcript at once, because the answer of the turn is, too,
+// and must not overtake it.
 func (s toolSessions) Send(ctx context.Context, o store.Outgoing) error {
 	if o.Target.Channel == channel.Web {
 		return s.append(ctx, o)
@@ -183,7 +187,7 @@ func (s toolSessions) Send(ctx context.Context, o store.Outgoing) error {
 	return nil
 }
 
-// append delivers a message into the transcript that is its target.
+// append adds a message to the transcript that is its target.
 func (s toolSessions) append(ctx context.Context, o store.Outgoing) error {
 	key, err := chat.ParseSessionKey(o.Target.ChatID, o.Session.Agent)
 	if err != nil {

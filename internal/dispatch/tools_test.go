@@ -17,8 +17,8 @@ import (
 	"laneway/internal/store/sqlite/sqlitetest"
 )
 
-// reminding is a runner that tries to set a reminder in every turn and answers with what became of that, "none" without tools. With waiting it
-// takes input first, until it has some.
+// reminding is a runner that tries to set a reminder in every turn and answers with the result, "none" without tools. With waiting it first
+// waits for input.
 type reminding struct {
 	waiting bool
 
@@ -64,7 +64,7 @@ func from(channel string) func(*chat.Message) {
 	return func(m *chat.Message) { m.Channel = channel }
 }
 
-// TestAModelThatCanPlanKnowsTheClockOfThePerson holds that requests with tools that read times have the time in the zone of their owner, and no others.
+// Requests with tools that read times have the time in the zone of their owner; other requests do not.
 func TestAModelThatCanPlanKnowsTheClockOfThePerson(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -105,7 +105,7 @@ func TestAModelThatCanPlanKnowsTheClockOfThePerson(t *testing.T) {
 	}
 }
 
-// TestOnlyThePersonsOwnWordsMakeJobs holds who may create with tools: the owner of a turn that nothing but the owner's words caused.
+// Only the owner of a turn that was caused by nothing but the owner's words may create with tools.
 func TestOnlyThePersonsOwnWordsMakeJobs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestListedToolsAreThereInEveryTurn(t *testing.T) {
 	})
 }
 
-// TestWordsOfAnotherPersonEndTheRightToCreate lets another principal write into a turn while it runs.
+// Another principal writes into a turn while it runs.
 func TestWordsOfAnotherPersonEndTheRightToCreate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"laneway/internal/testmodel"
 )
 
-// TestATurnThatIsTakenOverContinuesBehindItsRounds takes the store away from a process whose model has asked for a reminder, got its result and a message
-// that joined the turn. The next process publishes the recorded text first, asks the model behind the recorded round, with the message where it was.
+// A process is disconnected from the store after its model has called the reminder tool, received the result and a message that joined the
+// turn. The next process first publishes the recorded text, then calls the model after the recorded round, with the message in its place.
 func TestATurnThatIsTakenOverContinuesBehindItsRounds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		model, end := testmodel.StartInMemory(t)
@@ -42,7 +42,7 @@ func TestATurnThatIsTakenOverContinuesBehindItsRounds(t *testing.T) {
 		id := h.send("agent:main:own", "remind me of the tea")
 		time.Sleep(5 * time.Second)
 		joined := h.send("agent:main:own", "and hurry", mode(chat.ModeSteer))
-		time.Sleep(7 * time.Second) // the first result is recorded, and the model has the second question
+		time.Sleep(7 * time.Second) // the first result is recorded, and the model has the second request
 		want(t, "questions before the process is cut off", len(model.Calls()), 2)
 		off.Store(true)
 

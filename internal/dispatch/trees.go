@@ -14,16 +14,16 @@ import (
 	"laneway/internal/tool"
 )
 
-// The bounds of trees of sub-turns.
+// The limits of trees of sub-turns.
 const (
 	maxDepth    = 3  // levels below the root
 	maxChildren = 8  // sub-turns of one turn
 	maxTree     = 32 // sub-turns below one root
 )
 
-// trees are the sub-turns of turns. A sub-turn is a message in a session of its own, whose id follows from the call that asked for it; here is what makes it
-// one: who its parent is, what it inherits, how its parent waits for it, and what happens to it when its parent ends. The store has the same, so that a
-// process that takes over needs nothing of what is in memory.
+// trees are the sub-turns of turns. A sub-turn is a message in its own session, and its id is derived from the call that requested it. This
+// type implements the relation: the parent, what a sub-turn inherits, how its parent waits for it, and what happens to it when its parent
+// ends. The store has the same data, so that a process that takes over needs nothing from memory.
 type trees struct {
 	*parts
 
@@ -31,10 +31,10 @@ type trees struct {
 	stops *stops
 
 	mu sync.Mutex
-	// children are the sub-turns that this process has accepted and that have not ended, by the run of the parent: a stop reaches them before the store is
-	// asked.
+	// children are the sub-turns that this process has accepted and that have not ended, by the run of the parent. A stop signals them
+	// before the store is called.
 	children map[string][]child
-	// ended are the sub-turns whose ends are to be announced; wake has a place for one signal to the loop that announces them.
+	// ended are the sub-turns whose results are to be announced. wake buffers one signal for the loop that announces them.
 	ended []endedTask
 	wake  chan struct{}
 }
@@ -47,7 +47,7 @@ type child struct {
 	announce bool
 }
 
-// endedTask is a sub-turn with its end.
+// endedTask is a sub-turn with its result.
 type endedTask struct {
 	message store.Waiting
 	end     chat.RunEnd
@@ -63,7 +63,7 @@ type turnTasks struct {
 
 var _ tool.Tasks = turnTasks{}
 
-// place is where a turn stands in a tree: that of its message, or the root.
+// place returns the place of a turn in a tree: the place of its message, or the root.
 func (t *turn) place() chat.Task {
 	texts := t.journal.messages()
 	lead := texts[len(texts)-1]
@@ -75,7 +75,7 @@ func (t *turn) place() chat.Task {
 	return chat.Task{Root: t.run.RunID, Session: lead.Session.String(), Channel: lead.Channel, ReplyTo: lead.Content.Options.ReplyTo}
 }
 
-// Colleagues are the agents besides that of the turn.
+// Colleagues returns the agents other than the turn's own.
 func (tt turnTasks) Colleagues() []string {
 	var ids []string
 	for _, a := range tt.cfg.Agents {
@@ -86,7 +86,7 @@ func (tt turnTasks) Colleagues() []string {
 	return ids
 }
 
-// Start accepts a sub-turn and brings it to its lane.
+// Start accepts a sub-turn and submits it to its lane.
 func (tt turnTasks) Start(ctx context.Context, n tool.NewTask) error {
 	m, err := tt.message(n)
 	if err != nil {
@@ -123,7 +123,7 @@ func (tt turnTasks) Start(ctx context.Context, n tool.NewTask) error {
 	return nil
 }
 
-// message is the message of a sub-turn: of the principal of its parent, with no more rights.
+// message returns the message of a sub-turn: it has the principal of its parent and no additional permissions.
 func (tt turnTasks) message(n tool.NewTask) (chat.Message, error) {
 	place, texts := tt.t.place(), tt.t.journal.messages()
 	lead := texts[len(texts)-1]
@@ -146,11 +146,12 @@ func (tt turnTasks) message(n tool.NewTask) (chat.Message, error) {
 	}, nil
 }
 
-// pollEach is which look of a waiting parent reads the store, see [events.Publisher.Wait]: the end of a sub-turn of this process wakes it.
+// pollEach is how many checks of a waiting parent pass between reads of the store, see [events.Publisher.Wait]: the end of a sub-turn of
+// this process wakes it.
 const pollEach = 5
 
-// Wait waits for the end of a sub-turn without a slot. In a drain it waits for one that has begun; else the turn ends, and the next process runs it again with
-// its sub-turn.
+// Wait waits without a slot for the end of a sub-turn. In a drain it waits only for a sub-turn that has started. Otherwise the turn ends,
+// and the next process runs it again with its sub-turn.
 func (tt turnTasks) Wait(ctx context.Context, id string) (end chat.RunEnd, err error) {
 	looks := 0
 	read := func(ctx context.Context, id string) (chat.RunEnd, bool, error) {
@@ -195,7 +196,7 @@ func (tr *trees) remove(parent, id string) {
 	tr.children[parent] = left
 }
 
-// below are the sub-turns of runs, and those of trees whose root is in a session, at all depths, as far as this process knows them.
+// below returns the sub-turns of runs, and those of trees whose root is in a session, at all depths, as known to this process.
 func (tr *trees) below(session string, runs ...string) []child {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -220,15 +221,14 @@ func (tr *trees) below(session string, runs ...string) []child {
 	return all
 }
 
-// signal cancels the sub-turns of this process below what a stop has met. Their outcomes are written by [trees.stopBelow].
+// signal cancels the sub-turns of this process below the work that a stop affected. [trees.stopBelow] writes their outcomes.
 func (tr *trees) signal(session string, runs []string, by string) {
 	for _, c := range tr.below(session, runs...) {
 		tr.sched.StopRun(c.session.String(), c.id, by)
 	}
 }
 
-// parentEnded stops the sub-turns of a turn that has ended, as far as they have lost their reason: all of a turn that was stopped, else those that it waited
-// for.
+// parentEnded stops sub-turns of a turn that has ended: all of them if the turn was stopped, otherwise those that it waited for.
 func (tr *trees) parentEnded(ctx context.Context, t *turn, end ending) {
 	if end.requeue || end.nothing {
 		return
@@ -251,12 +251,12 @@ func (tr *trees) stopOne(ctx context.Context, session chat.SessionKey, id, reaso
 	}
 }
 
-// announceID is the id of the message that announces the end of a sub-turn.
+// announceID returns the id of the message that announces the result of a sub-turn.
 func announceID(id string) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("laneway:announce:"+id)).String()
 }
 
-// laneOf is the lane of a turn at a depth of a tree.
+// laneOf returns the lane of a turn at a depth of a tree.
 func laneOf(depth int) string {
 	if depth == 0 {
 		return scheduler.LaneMain

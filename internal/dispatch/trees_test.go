@@ -17,7 +17,8 @@ import (
 	"laneway/internal/store"
 )
 
-// branching is a runner whose messages ask for calls of tools, all at once; a message that asks for none does what a script does. Its answer is the results.
+// branching is a runner whose messages request concurrent tool calls; for a message without calls it does the same as script. Its answer is
+// the results.
 type branching struct {
 	script
 
@@ -28,11 +29,11 @@ type branching struct {
 type asked struct {
 	Tool string         `json:"tool"`
 	Args map[string]any `json:"args"`
-	// Within is the time of the call, if it has one of its own.
+	// Within is the timeout of the call, if it has one.
 	Within time.Duration `json:"within,omitempty"`
 }
 
-// calling is the text that makes a turn call tools.
+// calling returns the text that makes a turn call tools.
 func calling(calls ...asked) string {
 	text, err := json.Marshal(calls)
 	if err != nil {
@@ -89,7 +90,7 @@ func (b *branching) Run(ctx context.Context, req agent.Request, emit func(agent.
 	return agent.Result{Text: strings.Join(results, "+")}, nil
 }
 
-// team are two agents that may call each other.
+// team configures two agents that may call each other.
 func team(b *branching) option {
 	return func(c *dispatch.Config) {
 		c.Agents = nil
@@ -136,7 +137,7 @@ func TestAColleaguesAnswerIsTheResultOfTheCall(t *testing.T) {
 	})
 }
 
-// TestATreeFinishesWithOneSlotInEveryLane has three levels below its root, in both lanes, and a second tree beside it.
+// The tree has three levels below its root, in both lanes, and there is a second tree.
 func TestATreeFinishesWithOneSlotInEveryLane(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
@@ -189,7 +190,7 @@ func TestTreesAreBounded(t *testing.T) {
 	})
 }
 
-// TestAnnouncementsShareATurn lets three background tasks end while their session is busy and its queue is full.
+// Three background tasks end while their session is busy and its queue is full.
 func TestAnnouncementsShareATurn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
@@ -218,7 +219,7 @@ func TestAnnouncementsShareATurn(t *testing.T) {
 	})
 }
 
-// TestAStopReachesTheWholeTree stops the root of a tree with running, waiting and background sub-turns.
+// The root of the tree has running, waiting and background sub-turns.
 func TestAStopReachesTheWholeTree(t *testing.T) {
 	for _, command := range []string{"/stop", "/stopall"} {
 		t.Run(command, func(t *testing.T) {
@@ -257,7 +258,7 @@ func TestAStopReachesTheWholeTree(t *testing.T) {
 	}
 }
 
-// TestAStopWithoutARunningTurnStopsBackgroundTasks stops what a turn that has ended left behind.
+// The background tasks belong to a turn that has ended.
 func TestAStopWithoutARunningTurnStopsBackgroundTasks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
@@ -272,7 +273,7 @@ func TestAStopWithoutARunningTurnStopsBackgroundTasks(t *testing.T) {
 	})
 }
 
-// TestASubTurnHasTheRightsOfItsParent calls a tool that creates in a sub-turn of a turn that text from outside has caused.
+// The sub-turn of a turn that text from outside caused calls a tool that creates.
 func TestASubTurnHasTheRightsOfItsParent(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
@@ -300,8 +301,8 @@ func TestASubTurnHasTheRightsOfItsParent(t *testing.T) {
 	})
 }
 
-// TestATurnThatWaitsIsTakenOverWithItsSubTurns cuts a process off while a parent waits for two sub-turns, one of which has ended. The next process runs the
-// parent again, which finds the answer that is there and waits for the other one.
+// A process is disconnected while a parent waits for two sub-turns, one of which has ended. The next process runs the parent again, which
+// finds the existing answer and waits for the other one.
 func TestATurnThatWaitsIsTakenOverWithItsSubTurns(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, st := &branching{}, newStore(t)
@@ -330,8 +331,8 @@ func TestATurnThatWaitsIsTakenOverWithItsSubTurns(t *testing.T) {
 	})
 }
 
-// TestASubTurnKnowsThatItIsAwaited: one that a call waits for may not wait for what its parent holds. One that goes on beside its parent, the announcement of its end, and
-// the parent may.
+// A sub-turn that a call waits for must not wait for what its parent holds. The parent, a sub-turn that runs in the background, and the
+// announcement of its result may.
 func TestASubTurnKnowsThatItIsAwaited(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}

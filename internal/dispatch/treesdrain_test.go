@@ -8,8 +8,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// TestADrainLeavesATurnWhoseSubTurnsMayNotStart drains while turns wait for sub-turns, in lanes with one slot: one whose sub-turn runs ends as usual, and those whose
-// sub-turns wait for the slot, directly or a level below, are left for the next process at once.
+// The process drains while turns wait for sub-turns, in lanes with one slot. A turn whose sub-turn runs ends normally. Turns whose
+// sub-turns wait for the slot, directly or one level below, are left for the next process at once.
 func TestADrainLeavesATurnWhoseSubTurnsMayNotStart(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, st := &branching{}, newStore(t)

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/cron"
 )
 
-// TestTheEndOfATaskOfAJobGoesWhereTheAnswersOfTheJobGo lets the turns of jobs start a task in the background each.
+// Each turn of the jobs starts a background task.
 func TestTheEndOfATaskOfAJobGoesWhereTheAnswersOfTheJobGo(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)

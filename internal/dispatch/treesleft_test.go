@@ -26,7 +26,7 @@ func (s losesAnnouncements) Accept(ctx context.Context, p store.AcceptParams) (s
 	return s.cronStore.Accept(ctx, p)
 }
 
-// TestAnAnnouncementThatWasLostIsMadeLater lets a task end while its announcement cannot be stored, as if the process had ended between the two.
+// The announcement cannot be stored when the task ends, as if the process had ended in between.
 func TestAnAnnouncementThatWasLostIsMadeLater(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, lost := &branching{}, &atomic.Bool{}
@@ -44,8 +44,8 @@ func TestAnAnnouncementThatWasLostIsMadeLater(t *testing.T) {
 	})
 }
 
-// TestATreeWhoseStopWasCutOffIsStoppedLater marks the root of a tree as stopped and cuts its process off before it reads that. The next process ends the root as
-// stopped, and the rest of the tree with it, background tasks included.
+// The root of a tree is marked as stopped, and its process is disconnected before it reads that. The next process ends the root as stopped,
+// and the rest of the tree with it, including background tasks.
 func TestATreeWhoseStopWasCutOffIsStoppedLater(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, st := &branching{}, newStore(t)
@@ -69,7 +69,7 @@ func TestATreeWhoseStopWasCutOffIsStoppedLater(t *testing.T) {
 	})
 }
 
-// TestASubTurnEndsWithAParentThatRanOutOfTime bounds a turn that waits for a long sub-turn and has started a short one in the background.
+// The turn waits for a long sub-turn and has started a short one in the background.
 func TestASubTurnEndsWithAParentThatRanOutOfTime(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
@@ -77,7 +77,7 @@ func TestASubTurnEndsWithAParentThatRanOutOfTime(t *testing.T) {
 		defer h.close()
 		id := h.send("agent:main:own", calling(delegated("sleep 1h"), spawns("sleep 1m", false)), func(m *chat.Message) { m.Content.Options.TimeoutMs = 11_000 })
 		want(t, "outcome", h.end(id).Outcome, chat.OutcomeFailed)
-		time.Sleep(100 * time.Millisecond) // sooner than the next look for what is left
+		time.Sleep(100 * time.Millisecond) // before the next search for remaining work
 		outcomes := map[string]chat.Outcome{}
 		for _, task := range h.tasks(store.TaskFilter{}) {
 			outcomes[task.Text] = task.Outcome
@@ -90,7 +90,7 @@ func TestASubTurnEndsWithAParentThatRanOutOfTime(t *testing.T) {
 	})
 }
 
-// TestAStopOfASessionEndsAllOfItsTasks stops a session in which many requests have left tasks in the background, most of which wait for a slot.
+// Many requests have left background tasks in the session, most of which wait for a slot.
 func TestAStopOfASessionEndsAllOfItsTasks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
@@ -113,8 +113,7 @@ func TestAStopOfASessionEndsAllOfItsTasks(t *testing.T) {
 	})
 }
 
-// TestAPersonWhoMayStopTheirOwnStopsTheirTasks lets two people of a group leave tasks in the background. A stop of one of them that is restricted to what is
-// theirs ends their tasks alone.
+// Two people of a group have background tasks. A stop by one of them that is restricted to their own work ends only their tasks.
 func TestAPersonWhoMayStopTheirOwnStopsTheirTasks(t *testing.T) {
 	for _, command := range []string{"/stop", "/stopall"} {
 		t.Run(command, func(t *testing.T) {

@@ -11,8 +11,7 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// TestAnAnnouncementChangesNoRuleOfItsSession lets a task end while messages wait in a group of a channel that has rules of its own: one turn at once, and
-// what waits is collected.
+// A task ends while messages wait in a group of a channel with its own rules: one turn at a time, and waiting messages are collected.
 func TestAnAnnouncementChangesNoRuleOfItsSession(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
@@ -41,7 +40,7 @@ func TestAnAnnouncementChangesNoRuleOfItsSession(t *testing.T) {
 	})
 }
 
-// TestAnAnnouncementWaitsInAnyMode lets a task end while a turn of its session runs.
+// A task ends while a turn of its session runs.
 func TestAnAnnouncementWaitsInAnyMode(t *testing.T) {
 	for _, mode := range scheduler.QueueModes() {
 		t.Run(string(mode), func(t *testing.T) {
@@ -62,7 +61,7 @@ func TestAnAnnouncementWaitsInAnyMode(t *testing.T) {
 	}
 }
 
-// TestATurnWhoseCallEndsEarlyGoesOnWithASlot ends a call that waits for a task before the task has ended, while another turn has the slot of the turn.
+// A call that waits for a task ends before the task, while another turn has the slot of its turn.
 func TestATurnWhoseCallEndsEarlyGoesOnWithASlot(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}

@@ -18,42 +18,43 @@ import (
 	"laneway/internal/usage"
 )
 
-// errTurnTimeout is the cause of a turn whose time is over.
+// errTurnTimeout is the cause of a turn that exceeded its time limit.
 var errTurnTimeout = errors.New("the turn's time is over")
 
-// errNoAgent is a turn of an agent that this process lacks. A job, a sub-turn or a message of another replica may name one.
+// errNoAgent is the error of a turn whose agent this process does not have. A job, a sub-turn or a message of another replica may name one.
 var errNoAgent = errors.New("this process lacks the agent")
 
-// turn is one execution on its way through start, agent and finish.
+// turn is one execution during start, agent and finish.
 type turn struct {
 	claim   store.Claim
-	rows    []store.Waiting // the messages that it really has, ascending; the last one leads
+	rows    []store.Waiting // the messages that the store has confirmed, ascending; the last one leads
 	agent   Agent
 	started store.Started
-	began   time.Time // local, when the start was committed
+	began   time.Time // local time when the start was committed
 	run     *events.Run
-	attempt attempt // what the turn is besides the turn of a message
+	attempt attempt // the job's part of the turn, or plain
 	from    source
-	// output is where the agent leaves files; nil until it asks for a place. Calls of tools use it besides the goroutine of the turn, until it has ended.
+	// output is the directory for the agent's files; nil until the agent requests it. Tool calls use it concurrently with the goroutine of
+	// the turn, until it has ended.
 	outputMu    sync.Mutex
 	output      *files.Turn
 	outputEnded bool
-	// journal is what the agent has called, in this attempt and in earlier ones.
+	// journal has the tool calls of the agent, in this attempt and in earlier ones.
 	journal *journal
-	// usage is what it uses. asked is that its agent was called; it is touched on the goroutine of the turn only.
+	// usage counts its usage. asked reports that its agent was called. Both are used only on the goroutine of the turn.
 	usage *usage.Turn
 	asked bool
-	// over is the budget of today that has ended it; nil = none has. It is touched on the goroutine of the turn only.
+	// over is the budget of today that ended it; nil = no budget did. It is used only on the goroutine of the turn.
 	over *usage.State
-	// past is how large the conversation is that its agent got; it is touched on the goroutine of the turn only.
+	// past is the size of the conversation that its agent received; it is used only on the goroutine of the turn.
 	past past
-	// outside: the conversation that its agent is given has text from outside. It is set before the agent runs.
+	// outside: the agent's conversation contains text from outside. It is set before the agent runs.
 	outside bool
 	// audience is who reads its answer; it is set before its agent runs.
 	audience chat.Audience
-	// steps are its calls of tools; they are touched on the goroutine of the turn only.
+	// steps are its tool calls; they are used only on the goroutine of the turn.
 	steps steps
-	// waits are its calls that wait for sub-turns; nil until its agent is about to run.
+	// waits are its calls that wait for sub-turns; nil until just before its agent runs.
 	waits *waits
 }
 
@@ -64,16 +65,16 @@ type turns struct {
 	queue *queue
 	signs *signs
 	tools *tool.Table
-	// questions asks persons for the agents of the turns.
+	// questions asks people on behalf of the agents of the turns.
 	questions *questions
 	running   runningTurns
-	// compactions are those under way; accept makes a message of the gateway itself durable and passes it on to its queue.
+	// compactions are those of this process. accept makes a message of the gateway itself durable and passes it to its queue.
 	compactions *compactions
 	accept      func(ctx context.Context, m chat.Message) error
 }
 
-// run is what the scheduler calls on the goroutine that owns the slot. Its error is the scheduler's figure of how the turn ended; the
-// durable outcome is written by then.
+// run is called by the scheduler on the goroutine that owns the slot. The scheduler counts its error as the result of the turn; the durable
+// outcome has been written by then.
 func (ts *turns) run(ctx context.Context, st *scheduler.Turn[work]) error {
 	t, ok, err := ts.start(ctx, st)
 	if err != nil || !ok {
@@ -87,7 +88,7 @@ func (ts *turns) run(ctx context.Context, st *scheduler.Turn[work]) error {
 	if t.waits != nil {
 		t.waits.wait()
 	}
-	if refused := st.Settle(); refused != nil { // a stop was faster: whatever the agent returns, the person has read that it stops
+	if refused := st.Settle(); refused != nil { // a stop was first: whatever the agent returned, the person was informed that it stops
 		err = refused
 	}
 	ts.endUsage(ctx, t, res.Usage)
@@ -107,8 +108,8 @@ func (ts *turns) run(ctx context.Context, st *scheduler.Turn[work]) error {
 	return nil
 }
 
-// start writes the start under the fence. ok is false when there is nothing to run: every message has an outcome meanwhile, or the
-// session belongs to another replica.
+// start writes the start under the fence. ok is false when nothing is to run: every message has an outcome meanwhile, or another replica
+// owns the session.
 func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bool, error) {
 	t := &turn{}
 	for _, it := range st.Items() {
@@ -158,19 +159,19 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	})
 	ts.running.add(st, t)
 	ts.events.PublishSession(lead.Session, t.run.Principal, "run.started", t.run.RunID)
-	st.Began() // its messages are in the transcript: the next turn of the session may write its own behind them
+	st.Began() // its messages are in the transcript: the next turn of the session may write its own after them
 	t.attempt.Started(ctx, t.ofAttempt(), t.started.Job)
 	return t, true, nil
 }
 
-// entryOf is a message as the transcript keeps it.
+// entryOf returns the transcript entry of a message.
 func entryOf(r store.Waiting, runID string) chat.TranscriptEntry {
 	role := chat.RoleUser
 	if r.Content.System {
 		role = chat.RoleSystem
 	}
 	text := r.Content.Text
-	for _, file := range r.Content.Attachments { // later turns are not shown the file itself
+	for _, file := range r.Content.Attachments { // later turns do not receive the file itself
 		text = joinNonEmpty("\n", text, file.InText())
 	}
 	return chat.TranscriptEntry{RunID: runID, Role: role, Text: text, Sender: r.Content.Sender, Tokens: agent.EstimateTokens(text), Outside: fromOutside(r)}
@@ -179,7 +180,7 @@ func entryOf(r store.Waiting, runID string) chat.TranscriptEntry {
 // fromOutside reports whether the text of a message comes from outside.
 func fromOutside(r store.Waiting) bool { return r.Content.External || r.Channel == hookRoute }
 
-// keptContext is what a message brings along for the transcript. It belongs to no run.
+// keptContext returns the context of a message that is added to the transcript. It belongs to no run.
 func keptContext(r store.Waiting) []chat.TranscriptEntry {
 	if !r.Content.Options.KeepContext {
 		return nil
@@ -187,7 +188,7 @@ func keptContext(r store.Waiting) []chat.TranscriptEntry {
 	return r.Content.Context
 }
 
-// rowsWith are the rows with one of the sequence numbers.
+// rowsWith returns the rows with one of the sequence numbers.
 func rowsWith(rows []store.Waiting, seqs []int64) []store.Waiting {
 	want := make(map[int64]bool, len(seqs))
 	for _, s := range seqs {
@@ -202,11 +203,11 @@ func rowsWith(rows []store.Waiting, seqs []int64) []store.Waiting {
 	return kept
 }
 
-// endUnstarted gives messages an outcome whose turn was stopped before its start was written.
+// endUnstarted gives an outcome to the messages of a turn that was stopped before its start was written.
 func (ts *turns) endUnstarted(ctx context.Context, rows []store.Waiting) {
 	var cause *scheduler.CancelCause
 	if !errors.As(context.Cause(ctx), &cause) {
-		ts.queue.endWaiting(ctx, rows, chat.OutcomeFailed, string(chat.FailUnknown)) // a defect: the next message must not start as if it had ended well
+		ts.queue.endWaiting(ctx, rows, chat.OutcomeFailed, string(chat.FailUnknown)) // a defect: the next message must not start as if it had succeeded
 		return
 	}
 	switch cause.Reason {
@@ -219,7 +220,7 @@ func (ts *turns) endUnstarted(ctx context.Context, rows []store.Waiting) {
 	}
 }
 
-// execute runs the agent. It returns before anything ran when an earlier attempt of the run demands it.
+// execute runs the agent, unless the state of an earlier attempt requires the turn to end.
 func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work]) (agent.Result, error) {
 	lead := t.rows[len(t.rows)-1]
 	unread := ts.openJournal(ctx, t)
@@ -261,7 +262,7 @@ func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work])
 		stopTyping := ts.signs.typing(ctx, lead.Content.Options.ReplyTo)
 		defer stopTyping()
 	}
-	if err := req.BeforeRound(ctx); err != nil { // for agents that know no rounds
+	if err := req.BeforeRound(ctx); err != nil { // for agents without rounds
 		return orCause(ctx, agent.Result{}, err)
 	}
 	t.asked = true
@@ -271,7 +272,7 @@ func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work])
 	return orCause(ctx, res, err)
 }
 
-// orCause is the error with which the context ended instead of an error that was made of it.
+// orCause returns the cause of the context's end instead of an error that resulted from it.
 func orCause(ctx context.Context, res agent.Result, err error) (agent.Result, error) {
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		return res, cause
@@ -279,7 +280,7 @@ func orCause(ctx context.Context, res agent.Result, err error) (agent.Result, er
 	return res, err
 }
 
-// callAgent runs the agent; a panic of it is an error like any other, with the stack in the log. What it reports as its usage is clamped here, for every runner.
+// callAgent runs the agent. A panic becomes an error, with the stack in the log. The reported usage is clamped here, for every runner.
 func (ts *turns) callAgent(ctx context.Context, t *turn, req agent.Request, emit func(agent.Event)) (res agent.Result, err error) {
 	if t.agent.Runner == nil {
 		return agent.Result{}, errNoAgent
@@ -296,7 +297,7 @@ func (ts *turns) callAgent(ctx context.Context, t *turn, req agent.Request, emit
 	return res, err
 }
 
-// emit publishes what the agent does while it works.
+// emit publishes events of the running agent.
 func (ts *turns) emit(t *turn, lead store.Waiting, e agent.Event) {
 	switch e.Kind {
 	case agent.EventDelta:
@@ -332,7 +333,7 @@ func (ts *turns) atMostOnce(t *turn) bool {
 	return false
 }
 
-// turnTime is how long a turn of the agent may take unless its message names another time.
+// turnTime returns the timeout of a turn of the agent, unless its message has another one.
 func turnTime(a Agent) time.Duration {
 	if a.Timeout == 0 {
 		return DefaultTimeout

@@ -17,9 +17,9 @@ type turnList struct {
 	questions *questions
 }
 
-// Turns lists turns, see [store.Turns], and says for those without an outcome what they wait for, by their id. Turns that run are only among the second when they
-// wait for something else than their agent. On the first page of a list with waiting turns are also runs of jobs between two attempts, which have no message:
-// their id is that of the run in the ledger, which the message of the first attempt had.
+// Turns lists turns, see [store.Turns]. The map has, by id, what those without an outcome wait for; a running turn is in it only when it
+// waits for something other than its agent. The first page of a list with waiting turns also has runs of jobs between two attempts, which
+// have no message: their id is the id of the run in the ledger, which the message of the first attempt had.
 func (l turnList) Turns(ctx context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error) {
 	list, err := l.parts.store.Turns(ctx, f)
 	if err != nil {
@@ -39,7 +39,7 @@ func (l turnList) Turns(ctx context.Context, f store.TurnFilter) ([]store.Turn, 
 	return list, waits, nil
 }
 
-// retries are the runs of jobs between two attempts that belong into a list of turns.
+// retries returns the runs of jobs between two attempts that belong to a list of turns.
 func (l turnList) retries(ctx context.Context, f *store.TurnFilter) ([]cron.Run, error) {
 	if f.ID != "" || f.Parent != "" || f.After != nil || !f.Before.IsZero() || f.Which == store.TurnsRunning || f.Which == store.TurnsEnded {
 		return nil, nil
@@ -51,7 +51,7 @@ func (l turnList) retries(ctx context.Context, f *store.TurnFilter) ([]cron.Run,
 	return page.Runs, nil
 }
 
-// turnOf is a run between two attempts in the form of a turn.
+// turnOf returns a run between two attempts in the form of a turn.
 func turnOf(r *cron.Run) store.Turn {
 	key, _ := chat.ParseSessionKey(r.SessionKey, r.Agent) //nolint:errcheck // it was checked before it was stored
 	return store.Turn{
@@ -60,7 +60,7 @@ func turnOf(r *cron.Run) store.Turn {
 	}
 }
 
-// waits says what turns wait for. This process knows the place in its own lanes; of turns of other processes it knows what the list shows.
+// waits returns what turns wait for. This process knows the positions in its own lanes; for turns of other processes it uses only the list.
 func (l turnList) waits(list []store.Turn) map[string]chat.Waiting {
 	var keys []string
 	running := map[chat.SessionKey]string{}
@@ -104,7 +104,7 @@ func (l turnList) waits(list []store.Turn) map[string]chat.Waiting {
 	return waits
 }
 
-// waitingOf is what the scheduler knows of a waiting message.
+// waitingOf returns the scheduler's state of a waiting message.
 func waitingOf(w scheduler.Wait) chat.Waiting {
 	out := chat.Waiting{Cause: chat.WaitCause(w.Cause), Position: w.Position, BlockedBy: w.BlockedBy}
 	if w.Cause == scheduler.WaitDebounce {

@@ -12,7 +12,7 @@ import (
 	"laneway/internal/store"
 )
 
-// waitsOf are what the open turns wait for, by the text of their message; "" = for nothing but their agent.
+// waitsOf returns what the open turns wait for, by the text of their message; "" = only for their agent.
 func (h *harness) waitsOf(f store.TurnFilter) map[string]chat.Waiting {
 	h.t.Helper()
 	list, waits, err := h.d.Turns(h.t.Context(), f)

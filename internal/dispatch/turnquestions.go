@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// topicAnswer is the cluster event of an answer for which a turn of another replica may wait.
+	// topicAnswer is the cluster event of an answer for which a turn of another replica may be waiting.
 	topicAnswer = "answer"
-	// answerEvery is how often a turn looks for its answer itself while there are other replicas, because an event may be lost.
+	// answerEvery is the interval at which a turn polls for its answer while there are other replicas, because an event may be lost.
 	answerEvery = 5 * time.Second
-	// closeTime bounds the end of a wait.
+	// closeTime limits the end of a wait.
 	closeTime = time.Second
 )
 
@@ -31,17 +31,17 @@ type answered struct {
 	ID string `json:"id"`
 }
 
-// turnAsker asks the person of one turn, which waits.
+// turnAsker asks the person of one turn, which waits for the answer.
 type turnAsker struct {
 	*questions
 
 	turn    *turn
 	who     tool.Person
-	session chat.SessionKey // at the root of the tree
+	session chat.SessionKey // of the root of the tree
 }
 
-// asker is who can be asked in a turn, the same person as for calls of tools, and at the same place. nil = no person can; in turns of jobs and in their sub-turns nothing
-// is asked.
+// asker returns who can be asked in a turn: the same person as for tool calls, at the same place. nil = no person can be asked, as in turns
+// of jobs and in their sub-turns.
 func (q *questions) asker(t *turn) agent.Asker {
 	texts, place := t.journal.messages(), t.place()
 	root := t.atRoot(texts[len(texts)-1], place)
@@ -88,7 +88,7 @@ func (a *turnAsker) Ask(ctx context.Context, asked agent.Question) (int, error) 
 	return n, err
 }
 
-// report writes to the person that a question has ended without an answer.
+// report informs the person that a question was closed without an answer.
 func (a *turnAsker) report(ctx context.Context, q question) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
@@ -98,7 +98,7 @@ func (a *turnAsker) report(ctx context.Context, q question) {
 	}
 }
 
-// approved is the number of the option that the person has chosen for all questions with the same act, from 0; -1 = none was.
+// approved returns the number of the option that the person has chosen for all questions with the same act, from 0; -1 = no such choice.
 func (a *turnAsker) approved(ctx context.Context, by string, asked agent.Question) (int, error) {
 	if asked.Act == "" {
 		return -1, nil
@@ -120,7 +120,7 @@ func (a *turnAsker) approved(ctx context.Context, by string, asked agent.Questio
 func (a *turnAsker) await(ctx context.Context, id string, woken <-chan struct{}) (int, error) {
 	tick := time.NewTicker(answerEvery)
 	defer tick.Stop()
-	missed := false // the store did not answer when it was asked last
+	missed := false // the last query of the store failed
 	for {
 		select {
 		case <-woken:
@@ -140,7 +140,7 @@ func (a *turnAsker) await(ctx context.Context, id string, woken <-chan struct{})
 	}
 }
 
-// end ends the wait for a reason. An answer that was faster counts: its person has read that it does.
+// end ends the wait with a reason. An answer that arrived first counts, because its person was informed that it does.
 func (a *turnAsker) end(ctx context.Context, id string, why error) (int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
@@ -155,7 +155,7 @@ func (a *turnAsker) end(ctx context.Context, id string, why error) (int, error) 
 	return 0, why
 }
 
-// waiter is a turn that waits for an answer. woken has room for one signal.
+// waiter is a turn that waits for an answer. woken buffers one signal.
 type waiter struct {
 	woken chan struct{}
 	run   string
@@ -170,7 +170,7 @@ func (q *questions) wait(id, run string) <-chan struct{} {
 	return woken
 }
 
-// askedBy are the runs of this process that wait for the answer of a person.
+// askedBy returns the runs of this process that wait for the answer of a person.
 func (q *questions) askedBy() map[string]bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -187,19 +187,19 @@ func (q *questions) forget(id string) {
 	delete(q.waiting, id)
 }
 
-// wake lets the turn look for its answer, if it is one of this process.
+// wake makes the turn query its answer, if it runs in this process.
 func (q *questions) wake(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if woken := q.waiting[id].woken; woken != nil {
 		select {
 		case woken <- struct{}{}:
-		default: // it looks already
+		default: // it was already woken
 		}
 	}
 }
 
-// receive takes the event of another replica.
+// receive handles the event of another replica.
 func (q *questions) receive(ctx context.Context, text string) {
 	var a answered
 	if err := json.Unmarshal([]byte(text), &a); err != nil {
@@ -209,7 +209,7 @@ func (q *questions) receive(ctx context.Context, text string) {
 	q.wake(a.ID)
 }
 
-// questionID is short enough to be typed. It is of no use to another person.
+// questionID returns an id that is short enough to be typed. It has no effect when another person uses it.
 func questionID() string {
 	var raw [6]byte
 	_, _ = rand.Read(raw[:]) // never fails

@@ -19,12 +19,12 @@ import (
 	"laneway/internal/store/sqlite/sqlitetest"
 )
 
-// asks is a runner that asks its person with a minute for the answer, and answers with what they chose.
+// asks is a runner that asks its person, with a timeout of one minute, and answers with their choice.
 type asks struct {
 	options []agent.Option
-	// act is what an answer that counts always is about.
+	// act is the action to which an answer for all turns applies.
 	act string
-	// pause is before the question; what joins the turn meanwhile is taken.
+	// pause is the time before the question, during which messages may join the turn.
 	pause time.Duration
 }
 
@@ -70,13 +70,13 @@ func runBy(runner agent.Runner) option {
 
 const askerChat = "agent:main:asker:direct:7"
 
-// by7 is what person 7 reads after a message.
+// by7 returns what person 7 receives after a message.
 func (h *harness) by7(text string, change ...func(*chat.Message)) string {
 	h.t.Helper()
 	return h.end(h.send(askerChat, text, append(change, askerMessage("7"))...)).Text
 }
 
-// texts are what the buttons of a choice send.
+// texts returns the commands of the buttons of a choice.
 func texts(c *chat.Choice) (list []string) {
 	for _, row := range c.Rows {
 		for _, b := range row {
@@ -99,7 +99,7 @@ func TestAnAgentAsksItsPersonByButtons(t *testing.T) {
 			t.Errorf("sent %q", sent)
 		}
 		questionID := strings.TrimPrefix(buttons[0], "/allow ")
-		// Another person, an option that is not there, no option, no id: the question stays open.
+		// Another person, an unknown option, no option, or no id: the question stays open.
 		for _, text := range []string{
 			h.end(h.send(askerChat, buttons[0], askerMessage("8"))).Text, h.by7("/answer " + questionID + " 3"), h.by7("/answer " + questionID), h.by7("/allow"),
 		} {
@@ -144,14 +144,14 @@ func TestOfSeveralOptionsThePersonChoosesOneByItsNumber(t *testing.T) {
 	})
 }
 
-// TestAnAnswerThatCountsAlwaysOutlivesTheProcess asks the same again in another process, something else, after the answer was revoked, and after a reset.
+// The same question is asked again in another process, after another question, after the answer was revoked, and after a reset.
 func TestAnAnswerThatCountsAlwaysOutlivesTheProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		options := []agent.Option{{Label: "Always", Allow: true, Always: true}, {Label: "Once", Allow: true}, {Label: "Never", Always: true}}
 		st := newStore(t)
 		h := open(t, st, runBy(asks{options: options, act: "delete files"}))
 		asked, messages := 0, 0
-		own := func(m *chat.Message) { // no process repeats the id of a message of another one
+		own := func(m *chat.Message) { // message ids must be unique across the processes
 			messages++
 			m.ID = fmt.Sprintf("message-%d", messages)
 		}
@@ -230,7 +230,7 @@ func TestAStopEndsTheQuestionOfItsTurn(t *testing.T) {
 	}, runBy(asks{}))
 }
 
-// TestATurnThatRunsAgainAsksAgain ends the process while a question is open, by a drain and by a kill: the old question cannot be answered, the new one can.
+// The process ends while a question is open, by a drain and by a kill: the old question cannot be answered, the new one can.
 func TestATurnThatRunsAgainAsksAgain(t *testing.T) {
 	for _, how := range []string{"Drain", "Kill"} {
 		t.Run(how, func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestATurnThatRunsAgainAsksAgain(t *testing.T) {
 	}
 }
 
-// drain ends the harness as a gateway does whose drain may take so long.
+// drain ends the harness with a limit for the drain.
 func (h *harness) drain(limit time.Duration) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), limit)
@@ -274,12 +274,12 @@ func (h *harness) drain(limit time.Duration) {
 	h.work(errors.New("over"))
 }
 
-// TestAnAnswerComesToAnotherReplica answers in a process that does not run the turn, on a store without hints.
+// The process that receives the answer does not run the turn, and the store has no hints.
 func TestAnAnswerComesToAnotherReplica(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
 		owner, other := open(t, st, runBy(asks{})), open(t, st, runBy(asks{}))
-		time.Sleep(10 * time.Second) // they know each other
+		time.Sleep(10 * time.Second) // they have found each other
 		id := owner.send(askerChat, "go", askerMessage("7"))
 		var q *chat.Choice
 		for _, h := range []*harness{owner, other} { // one of them has sent it
@@ -301,12 +301,12 @@ func TestAnAnswerComesToAnotherReplica(t *testing.T) {
 	})
 }
 
-// TestAnAnswerIsReadAgainAfterAFault lets the store fail when the turn looks for its answer.
+// The store fails when the turn queries its answer.
 func TestAnAnswerIsReadAgainAfterAFault(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var reads atomic.Int64
 		st := sqlitetest.Open(t, sqlite.Config{Before: func(_ context.Context, op string) error {
-			if op == "read a question" && reads.Add(1) == 2 { // the first is of the command
+			if op == "read a question" && reads.Add(1) == 2 { // the first read is from the command
 				return chat.ErrStoreUnavailable
 			}
 			return nil
@@ -322,7 +322,7 @@ func TestAnAnswerIsReadAgainAfterAFault(t *testing.T) {
 	})
 }
 
-// TestOnTheWebAQuestionIsALineOfTheConversation: it is answered by writing the command.
+// It is answered by writing the command.
 func TestOnTheWebAQuestionIsALineOfTheConversation(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send("web", "go")
@@ -360,7 +360,7 @@ func TestWhereNoPersonCanBeAskedNothingIsAsked(t *testing.T) {
 	}, runBy(asks{}))
 }
 
-// teamThatAsks are an agent that delegates to a second one, which asks.
+// teamThatAsks configures an agent that delegates to a second one, which asks.
 func teamThatAsks(c *dispatch.Config) {
 	c.Agents = []dispatch.Agent{
 		{Info: agent.Info{ID: "main", Runner: "script"}, Runner: &branching{}, Tools: dispatch.Tools{Default: true}},
@@ -368,7 +368,7 @@ func teamThatAsks(c *dispatch.Config) {
 	}
 }
 
-// TestASubTurnAsksAtTheRootOfItsTree: the person is where the request came from, and reads which agent asks.
+// The person is asked where the request came from, and is shown which agent asks.
 func TestASubTurnAsksAtTheRootOfItsTree(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send(askerChat, calling(delegated("go")), askerMessage("7"))
@@ -381,7 +381,7 @@ func TestASubTurnAsksAtTheRootOfItsTree(t *testing.T) {
 	}, teamThatAsks)
 }
 
-// TestATurnOfAJobAsksNone, and neither does one of its sub-turns.
+// Sub-turns of such a turn ask no one either.
 func TestATurnOfAJobAsksNone(t *testing.T) {
 	for name, message := range map[string]string{"Itself": "go", "ItsSubTurn": calling(delegated("go"))} {
 		t.Run(name, func(t *testing.T) {
@@ -403,7 +403,7 @@ func TestATurnOfAJobAsksNone(t *testing.T) {
 	}
 }
 
-// TestATurnOfSeveralPeopleAsksNone lets another person write into a turn before it asks.
+// Another person writes into a turn before it asks.
 func TestATurnOfSeveralPeopleAsksNone(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send("agent:main:shared", "wait")

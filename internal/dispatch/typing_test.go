@@ -15,8 +15,8 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// TestFastTypingStartsWithinTheMaximumAndLosesNothing: the window is held open by a person who goes on typing, up to its maximum; then a batch
-// is cut, and nothing is dropped, because what shares a turn takes one place.
+// A person who keeps typing extends the debounce window up to its maximum. Then a batch is cut. Nothing is dropped, because messages that
+// share a turn occupy one place.
 func TestFastTypingStartsWithinTheMaximumAndLosesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		n     int
@@ -58,8 +58,8 @@ func TestFastTypingStartsWithinTheMaximumAndLosesNothing(t *testing.T) {
 	}
 }
 
-// TestTopicsOfOnePersonStaySeparate: what is typed into two topics within one window are two turns, each answered in its own topic, and
-// a stop in one leaves the other alone. The same for two private threads.
+// Messages in two topics within one window are two turns, each answered in its topic, and a stop in one does not affect the other. The same
+// applies to two private threads.
 func TestTopicsOfOnePersonStaySeparate(t *testing.T) {
 	for name, key := range map[string]string{"topics of a group": "box:group:1", "private threads": "box:direct:7"} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestTopicsOfOnePersonStaySeparate(t *testing.T) {
 	}
 }
 
-// TestProgramsPayNoWindow: what no person typed starts at once, and what waited behind a turn starts right after it, typed or not.
+// A message that no person typed starts at once. Messages that waited for a turn start right after it, typed or not.
 func TestProgramsPayNoWindow(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		slot := time.Now().Add(3 * time.Second)
@@ -114,8 +114,8 @@ func TestProgramsPayNoWindow(t *testing.T) {
 	})
 }
 
-// TestEachTurnHasAContextOfItsOwn: three messages of one session by three ways; the first sender is gone before its turn begins. Each
-// turn is answered and knows where its own message came from.
+// Three messages of one session arrive by three channels; the first sender has disconnected before its turn starts. Each turn is answered
+// and has the origin of its own message.
 func TestEachTurnHasAContextOfItsOwn(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		socket, gone := context.WithCancel(t.Context())
@@ -146,7 +146,7 @@ func TestEachTurnHasAContextOfItsOwn(t *testing.T) {
 	})
 }
 
-// TestRunsOfOneJobHaveIdsOfTheirOwn: two runs at once; the first ends, and the second is still listed and can be cancelled.
+// Two runs are concurrent; when the first ends, the second is still listed and can be cancelled.
 func TestRunsOfOneJobHaveIdsOfTheirOwn(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(everySecond("both", "sleep 15s"), func(j *cron.Job) {

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/cron"
 )
 
-// signs is when the sign of typing was shown, as time since began.
+// signs returns when the typing sign was shown, as time since began.
 func (p *postbox) signs(began time.Time) []time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -21,16 +21,15 @@ func (p *postbox) signs(began time.Time) []time.Duration {
 	return out
 }
 
-// TestTypingIsShownUntilTheTurnEnds: the sign comes at the beginning and every four seconds, and never again once the turn has ended or got
-// to, whatever ended it.
+// The sign is shown at the beginning and every four seconds, and never after the turn has ended or was cancelled, for every kind of end.
 func TestTypingIsShownUntilTheTurnEnds(t *testing.T) {
 	const every = 4 * time.Second
 	for name, c := range map[string]struct {
 		text    string
 		stop    time.Duration // after which /stop is sent; 0 = never
-		timeout time.Duration // of the turn; 0 = the usual one
+		timeout time.Duration // of the turn; 0 = the default
 		outcome chat.Outcome
-		last    time.Duration // the latest sign; the turn ends, or is asked to, between it and the next one
+		last    time.Duration // the last sign; the turn ends, or is cancelled, between it and the next one
 	}{
 		"answered":            {text: "sleep 18s", outcome: chat.OutcomeAnswered, last: 16 * time.Second},
 		"answered at once":    {text: "hello", outcome: chat.OutcomeAnswered},

@@ -25,7 +25,7 @@ func second(runner agent.Runner) option {
 	}
 }
 
-// warnings keeps the warnings of a log.
+// warnings records the warnings of a log.
 type warnings struct {
 	mu  sync.Mutex
 	all []slog.Record
@@ -44,7 +44,7 @@ func (w *warnings) WithAttrs([]slog.Attr) slog.Handler { return w }
 
 func (w *warnings) WithGroup(string) slog.Handler { return w }
 
-// of are the values of an attribute of all warnings that have it.
+// of returns the values of an attribute in all warnings that have it.
 func (w *warnings) of(key string) (values []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,8 +59,8 @@ func (w *warnings) of(key string) (values []string) {
 	return values
 }
 
-// TestARunWaitsForAProcessThatHasItsAgent ends the only process with an agent in the middle of a run. A process that lacks the agent leaves its work, and a
-// later one that has it finishes it: one crash is counted, not one for each process that looked.
+// The only process with an agent ends in the middle of a run. A process without the agent leaves its work, and a later one with the agent
+// finishes it. One crash is counted, not one for each process that found the run.
 func TestARunWaitsForAProcessThatHasItsAgent(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -108,8 +108,8 @@ func TestARunWaitsForAProcessThatHasItsAgent(t *testing.T) {
 	})
 }
 
-// TestMessagesOfAnAgentThatNoProcessHasFailAfterTheirWait: ten minutes after the last process with the agent has ended, what it ran and what waits fails with a notice, and work
-// of other agents goes on. A process that has just started waits for its own ten minutes.
+// Ten minutes after the last process with the agent has ended, its running and waiting messages fail with a notice; work of other agents
+// continues. A process that has just started waits for its own ten minutes.
 func TestMessagesOfAnAgentThatNoProcessHasFailAfterTheirWait(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -145,8 +145,8 @@ func TestMessagesOfAnAgentThatNoProcessHasFailAfterTheirWait(t *testing.T) {
 	})
 }
 
-// TestSlotsOfAnAgentThatNoProcessHasAreMissedAfterTheirWindow: they wait for a process with the agent for the catch-up window of the job, then the ledger has them as missed, and
-// the job goes on when such a process comes. A job that has to run once waits for it.
+// The slots wait for a process with the agent for the catch-up window of the job, and are then recorded as missed. The job continues when
+// such a process starts. A job that has to run once waits for it.
 func TestSlotsOfAnAgentThatNoProcessHasAreMissedAfterTheirWindow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -184,7 +184,7 @@ func TestSlotsOfAnAgentThatNoProcessHasAreMissedAfterTheirWindow(t *testing.T) {
 	})
 }
 
-// TestMessagesThatNoProcessSendsAreNamed has a message for a bot of a process that is gone.
+// The message is for a bot of a process that no longer exists.
 func TestMessagesThatNoProcessSendsAreNamed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -204,7 +204,7 @@ func TestMessagesThatNoProcessSendsAreNamed(t *testing.T) {
 	})
 }
 
-// TestARunInTheSessionOfAnAgentThatThisProcessLacksFails has a job of one agent in a session of another: the rule by which jobs are claimed does not see that.
+// A job of one agent has a session of another one, which the rule for claiming jobs does not detect.
 func TestARunInTheSessionOfAnAgentThatThisProcessLacksFails(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		j := h.put(everySecond("j", "hello"), func(j *cron.Job) { j.Session = cron.NamedSession + "agent:second:main" })
@@ -218,8 +218,8 @@ func TestARunInTheSessionOfAnAgentThatThisProcessLacksFails(t *testing.T) {
 	})
 }
 
-// TestInputForAnAgentOfAnotherProcessIsAnsweredThere has a process without the agent receive a message for it, a command and a reset: the message waits for the
-// process that has the agent. When that process is gone, nothing is taken any more, and nothing is stored.
+// A process without the agent receives a message for it, a command and a reset. The message waits for the process that has the agent. When
+// that process no longer exists, nothing is accepted or stored.
 func TestInputForAnAgentOfAnotherProcessIsAnsweredThere(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)

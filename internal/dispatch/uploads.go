@@ -6,11 +6,11 @@ import (
 	"laneway/internal/chat"
 )
 
-// errNoFiles: this process has no directory for files.
+// errNoFiles is the error of a process without a directory for files.
 func errNoFiles() error { return chat.Errorf(chat.CodeInvalid, "this gateway keeps no files") }
 
-// SaveFile stores a file that a principal sends in, of at most [chat.MaxUpload] bytes; see [files.Dir.Save]. It is refused while a disk has too little free
-// space.
+// SaveFile stores a file that a principal uploads, of at most [chat.MaxUpload] bytes; see [files.Dir.Save]. It is refused while a disk has
+// too little free space.
 func (d *Dispatcher) SaveFile(principal string, about chat.Upload, content io.Reader) (chat.Upload, error) {
 	if d.cfg.Files == nil {
 		return chat.Upload{}, errNoFiles()
@@ -21,7 +21,7 @@ func (d *Dispatcher) SaveFile(principal string, about chat.Upload, content io.Re
 	return d.cfg.Files.Save(principal, about, content, chat.MaxUpload)
 }
 
-// FindFile is a file that was sent in, by its id; with own, only one of this principal. chat.ErrNotFound.
+// FindFile returns an uploaded file by its id; with own, only a file of this principal. chat.ErrNotFound.
 func (d *Dispatcher) FindFile(principal string, own bool, id string) (chat.Upload, error) {
 	if d.cfg.Files == nil {
 		return chat.Upload{}, chat.ErrNotFound
@@ -29,7 +29,7 @@ func (d *Dispatcher) FindFile(principal string, own bool, id string) (chat.Uploa
 	return d.cfg.Files.Find(principal, own, id)
 }
 
-// UseFile is FindFile for a message that is going to name the file.
+// UseFile is FindFile for a message that is about to name the file.
 func (d *Dispatcher) UseFile(principal string, own bool, id string) (chat.Attachment, error) {
 	if d.cfg.Files == nil {
 		return chat.Attachment{}, errNoFiles()

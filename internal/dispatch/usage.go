@@ -18,10 +18,10 @@ import (
 	"laneway/internal/usage"
 )
 
-// endUsageTime bounds how long the end of a turn waits until its usage is committed, and each round of a turn that no budget covers.
+// endUsageTime limits how long the end of a turn, and each round of a turn without a budget, waits until its usage is committed.
 const endUsageTime = 2 * time.Second
 
-// connectMeter makes the meter.
+// connectMeter creates the meter.
 func (d *Dispatcher) connectMeter() error {
 	cfg := d.cfg.Usage
 	if cfg.Logger == nil {
@@ -38,7 +38,7 @@ func (d *Dispatcher) connectMeter() error {
 	return nil
 }
 
-// meterOf begins to count a turn: for the sender of the leading message.
+// meterOf starts to count a turn, for the sender of the leading message.
 func (ts *turns) meterOf(t *turn) *usage.Turn {
 	texts := t.journal.messages()
 	lead := texts[len(texts)-1]
@@ -58,7 +58,8 @@ func (ts *turns) allow(ctx context.Context, t *turn) error {
 	return err
 }
 
-// settle returns when what the turn has counted is committed. Without a budget the turn continues when that takes too long or fails: the counters follow.
+// settle returns when the counted usage of the turn is committed. Without a budget, the turn continues when that takes too long or fails;
+// the counters are written later.
 func (j *journal) settle(ctx context.Context) error {
 	if j.usage.Bounded() {
 		return repeated(ctx, j.usage.Settle)
@@ -71,12 +72,13 @@ func (j *journal) settle(ctx context.Context) error {
 	return nil
 }
 
-// repeated repeats an operation while the store does not answer and ctx lasts.
+// repeated retries an operation while the store is unavailable, until ctx is done.
 func repeated(ctx context.Context, op func(context.Context) error) error {
 	return retry.Do(ctx, retry.Options{Policy: retry.Policy{Base: 20 * time.Millisecond, Max: time.Second}, Retryable: store.CommitUnknown}, op)
 }
 
-// endUsage counts a turn whose agent has returned. That is committed before its end: a turn whose end is lost runs again, and is charged again.
+// endUsage counts a turn whose agent has returned. It is committed before the end of the turn: a turn whose end is lost runs again, and is
+// charged again.
 func (ts *turns) endUsage(ctx context.Context, t *turn, whole chat.Usage) {
 	if !t.asked {
 		return
@@ -93,7 +95,8 @@ func (ts *turns) endUsage(ctx context.Context, t *turn, whole chat.Usage) {
 	ts.notifyBudgets(ctx, t)
 }
 
-// notifyBudgets sends the notices about budgets that this turn has brought to a new level: one for each budget, level and day, whichever replica sees it first.
+// notifyBudgets sends the notices about budgets that this turn has brought to a new level: one for each budget, level and day, in all
+// replicas together.
 func (ts *turns) notifyBudgets(ctx context.Context, t *turn) {
 	states := t.usage.Notices()
 	if len(states) == 0 {
@@ -123,8 +126,8 @@ func (ts *turns) notifyBudgets(ctx context.Context, t *turn) {
 	ts.outbox.Wake()
 }
 
-// onceADay makes one notice of the notices that a person would get for each message until the budget is free again: rows of one id are sent once. The text differs from
-// that of the notice that the budget is used up, because channels send the same notice once.
+// onceADay gives one id to the notices that a person would receive for each message until the budget resets: rows with the same id are sent
+// once. The text differs from the notice that the budget is used up, because channels send an identical notice once.
 func (ts *turns) onceADay(t *turn, rows []store.Outgoing) {
 	if t.over == nil || len(rows) != 1 || rows[0].Kind != store.KindNotice {
 		return
@@ -138,7 +141,7 @@ func (ts *turns) onceADay(t *turn, rows []store.Outgoing) {
 	rows[0].Text = "This was not answered. " + t.over.Sentence() + " Until then there is no further reply here."
 }
 
-// estimateRequest is what the first request of a turn costs, with an estimate that errs high.
+// estimateRequest returns the tokens of the first request of a turn, by an estimate that errs high.
 func estimateRequest(req agent.Request) int {
 	n := agent.EstimateTokens(req.SystemPrompt) + agent.EstimateTokens(agent.Prompt(req))
 	for _, e := range req.History {
@@ -147,7 +150,7 @@ func estimateRequest(req agent.Request) int {
 	return n + toolTokens(req.Tools)
 }
 
-// estimateRound is what a recorded round costs in each request behind it, and output what its model wrote.
+// estimateRound returns the tokens of a recorded round in each later request, and the tokens that its model wrote.
 func estimateRound(r chat.Round) (all, output int) {
 	output = agent.EstimateTokens(r.Text)
 	for _, call := range r.Calls {
@@ -162,7 +165,7 @@ func estimateRound(r chat.Round) (all, output int) {
 	return all, output
 }
 
-// counted is the usage of a round that is to be recorded: that of the provider, else an estimate.
+// counted returns the usage of a round that is to be recorded: the provider's count, or an estimate.
 func (j *journal) counted(round chat.Round) chat.Usage {
 	u := round.Usage.Clamped()
 	if u.InputTokens+u.OutputTokens > 0 || j.estimate == nil {
@@ -173,7 +176,7 @@ func (j *journal) counted(round chat.Round) chat.Usage {
 	return u
 }
 
-// estimatedInput is what a request behind the recorded rounds costs.
+// estimatedInput returns the tokens of a request after the recorded rounds.
 func (j *journal) estimatedInput() int {
 	n := j.estimate()
 	j.mu.Lock()
@@ -185,7 +188,8 @@ func (j *journal) estimatedInput() int {
 	return n
 }
 
-// estimate completes the usage of a turn whose provider reports none. The rounds before the last request were counted when they were recorded.
+// estimate completes the usage of a turn whose provider reports none. The rounds before the last request were counted when they were
+// recorded.
 func (t *turn) estimate(res *agent.Result) {
 	j := t.journal
 	if j.estimate == nil || res.Text == "" {
@@ -199,7 +203,7 @@ func (t *turn) estimate(res *agent.Result) {
 	res.Usage.OutputTokens = all.OutputTokens + agent.EstimateTokens(res.Text)
 }
 
-// usages are the sums of the recorded rounds: those of earlier attempts, and all.
+// usages returns the sums of the recorded rounds: those of earlier attempts, and all.
 func (j *journal) usages() (before, all chat.Usage) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -212,10 +216,10 @@ func (j *journal) usages() (before, all chat.Usage) {
 	return before, all
 }
 
-// overBudget reports whether a job may not run because a budget of today is used up, as far as this process has seen. It answers from memory.
+// overBudget reports whether a job may not run because a budget of today is used up, as known to this process. It does not block.
 func (d *Dispatcher) overBudget(j cron.Job) bool { return d.meter.Over(j.Owner, j.ID) }
 
-// Usage is what is used of today, as a caller sees it.
+// Usage returns the usage of today that a caller sees.
 func (d *Dispatcher) Usage(ctx context.Context, by chat.Caller) (usage.Report, error) {
 	r, err := d.meter.Report(ctx, by.Principal, by.Own)
 	if err != nil {
@@ -224,7 +228,7 @@ func (d *Dispatcher) Usage(ctx context.Context, by chat.Caller) (usage.Report, e
 	return r, nil
 }
 
-// UsageRows are the counters that a caller sees.
+// UsageRows returns the counters that a caller sees.
 func (d *Dispatcher) UsageRows(ctx context.Context, q usage.Query, by chat.Caller) ([]usage.Row, error) {
 	if by.Own {
 		q.Principal = by.Principal

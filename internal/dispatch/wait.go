@@ -9,10 +9,10 @@ import (
 	"laneway/internal/store"
 )
 
-// runEntries is more than a run has rows in its transcript: one for each message and each call.
+// runEntries exceeds the number of transcript entries of a run: one for each message and each call.
 const runEntries = 2 * maxProgramCalls
 
-// endEvent reads from the store how a message ended, as the event that its end is.
+// endEvent reads from the store how a message ended, as an event.
 func (p *parts) endEvent(ctx context.Context, messageID string) (chat.Event, bool, error) {
 	m, err := p.store.MessageByID(ctx, messageID)
 	if err != nil || m.State != store.StateDone {
@@ -52,7 +52,7 @@ func (p *parts) endOf(ctx context.Context, messageID string) (chat.RunEnd, bool,
 	}
 	runID := m.RunID
 	if runID == "" {
-		runID = m.MessageID // an executed command: no run, but lines in the transcript
+		runID = m.MessageID // an executed command has no run, but transcript entries
 	}
 	run, err := p.store.RunByID(ctx, runID)
 	switch {

@@ -5,11 +5,12 @@ import (
 	"sync"
 )
 
-// waits are the calls of one turn that wait for sub-turns. While there is at least one, the turn has no slot: the first one gives it back, the last one takes
-// it again. The store knows first that the slot is free, and last that it is taken, so that it never counts more turns than the lane has slots.
+// waits are the calls of one turn that wait for sub-turns. While there is at least one, the turn has no slot: the first one releases it,
+// the last one acquires it again. The store records the release first and the acquisition last, so that it never counts more turns than the
+// lane has slots.
 type waits struct {
-	// yield gives the slot back while fn runs and takes it again; note writes that into the store. Both are called on the goroutine of hold and end with the
-	// turn, not with a call: a call can end earlier, and the turn then goes on with its slot.
+	// yield releases the slot while fn runs and acquires it again; note records that in the store. Both are called on the goroutine of hold
+	// and end with the turn, not with a call: a call can end earlier, and the turn then continues with its slot.
 	yield func(fn func()) error
 	note  func(away bool) error
 	// leave ends the turn in a drain, so that the next process runs it again.
@@ -17,12 +18,13 @@ type waits struct {
 
 	mu    sync.Mutex
 	count int
-	// last is closed when the last wait has ended, over when the slot is taken again; nil while the turn has its slot.
+	// last is closed when the last wait has ended, over when the slot is acquired again; nil while the turn has its slot.
 	last, over chan struct{}
 	holding    sync.WaitGroup
 }
 
-// during runs wait without a slot. It returns when wait has returned and, for the last one of several, the turn has its slot again, or has ended.
+// during runs wait without a slot. It returns when wait has returned and, for the last one of several, the turn has its slot again or has
+// ended.
 func (w *waits) during(ctx context.Context, wait func(context.Context) error) error {
 	if err := w.begin(ctx); err != nil {
 		return err
@@ -32,7 +34,8 @@ func (w *waits) during(ctx context.Context, wait func(context.Context) error) er
 	return err
 }
 
-// begin joins the waits, or frees the slot. It does so after the slot is taken again when the earlier waits have just ended.
+// begin joins the current waits, or releases the slot. If the earlier waits have just ended, it first waits until the slot is acquired
+// again.
 func (w *waits) begin(ctx context.Context) error {
 	for {
 		w.mu.Lock()
@@ -57,7 +60,7 @@ func (w *waits) begin(ctx context.Context) error {
 	}
 }
 
-// hold gives the slot back until the last wait has ended. An error of it has no reader: the turn either ends with its context, or goes on.
+// hold releases the slot until the last wait has ended. Its error is ignored: the turn either ends with its context, or continues.
 func (w *waits) hold() {
 	last, over := w.last, w.over
 	w.holding.Go(func() {
@@ -67,12 +70,12 @@ func (w *waits) hold() {
 			w.mu.Unlock()
 			close(over)
 		}()
-		if w.note(true) != nil { // it keeps its slot: the store must not count less than there is
+		if w.note(true) != nil { // it keeps its slot: the store must not count fewer turns than hold one
 			<-last
 			return
 		}
 		err := w.yield(func() { <-last })
-		<-last // also when the slot was not freed, because the turn is over
+		<-last // also when the slot was not released, because the turn has ended
 		if err == nil {
 			_ = w.note(false) //nolint:errcheck // when it fails the claim is gone, and so is the turn
 		}

@@ -17,8 +17,8 @@ import (
 	"laneway/internal/dispatch"
 )
 
-// countingEndpoint is an endpoint that counts a token for so many letters, and one for each character of another script. It refuses what does not fit into its window.
-// With tools it asks for one call in each turn of a person.
+// countingEndpoint is an endpoint that counts a token for a number of letters, and one for each character of another script. It refuses
+// input larger than its window. With tools it makes one call in each turn of a person.
 type countingEndpoint struct {
 	window   int
 	perToken float64
@@ -70,7 +70,7 @@ func (e *countingEndpoint) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	tokens := int(float64(letters)/e.perToken) + others
 	if !strings.HasPrefix(req.Messages[0].Content, "You keep the notes") {
-		time.Sleep(time.Second) // of the bubble: a summary is quicker than a turn
+		time.Sleep(time.Second) // in the time of the bubble: a summary is faster than a turn
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,7 +122,7 @@ func (e *countingEndpoint) open(t *testing.T, st dispatch.Store) *harness {
 	return h
 }
 
-// TestCompactionStartsWhenTheProviderCountsThreeQuarters: whatever the tokenizer, with messages of 4 % of the window, and nothing larger than the window is ever sent.
+// With any tokenizer and messages of 4 % of the window, nothing larger than the window is ever sent.
 func TestCompactionStartsWhenTheProviderCountsThreeQuarters(t *testing.T) {
 	const window = 16_000
 	for _, perToken := range []float64{2, 3.3, 4} {
@@ -158,7 +158,7 @@ func TestCompactionStartsWhenTheProviderCountsThreeQuarters(t *testing.T) {
 	}
 }
 
-// TestAConversationThatChangesItsScriptStaysInItsWindow: letters are four for a token, the characters that follow one each.
+// A token has four letters, or one of the characters that follow.
 func TestAConversationThatChangesItsScriptStaysInItsWindow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		e := &countingEndpoint{window: 16_000, perToken: 4}
@@ -182,7 +182,7 @@ func TestAConversationThatChangesItsScriptStaysInItsWindow(t *testing.T) {
 	})
 }
 
-// TestARestartKeepsHowAnEndpointCountsTokens: a conversation that fills 60 % of the window by the provider's count is not compacted by the next process.
+// A conversation that fills 60 % of the window by the provider's count is not compacted by the next process.
 func TestARestartKeepsHowAnEndpointCountsTokens(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		e, st := &countingEndpoint{window: 16_000, perToken: 4}, newStore(t)

@@ -8,12 +8,12 @@ import (
 	"laneway/internal/chat"
 )
 
-// writeHold is how long this process counts as not ready after the store refused a message. It is a bound, so that a process which gets no messages
-// because it is not ready is tried again.
+// writeHold is how long this process is not ready after the store refused a message. It is limited, because a process that is not ready
+// receives no messages and would never recover otherwise.
 const writeHold = 10 * time.Second
 
-// writeRecord remembers whether the store took the last message. A database whose disk is full, or that refuses a table, answers reads and the check of the
-// connection; only the refusal of a message shows it.
+// writeRecord records whether the store accepted the last message. A database whose disk is full, or that refuses a table, answers reads
+// and connection checks; only the refusal of a message shows it.
 type writeRecord struct{ failed atomic.Pointer[failedWrite] }
 
 type failedWrite struct {
@@ -21,7 +21,7 @@ type failedWrite struct {
 	at  time.Time
 }
 
-// note records the result of an Accept. Refusals of the message itself say nothing about the store.
+// note records the result of an Accept. Refusals of the message itself are ignored.
 func (w *writeRecord) note(err error) {
 	switch {
 	case err == nil:
@@ -31,7 +31,7 @@ func (w *writeRecord) note(err error) {
 	}
 }
 
-// fault is the refusal of the last message; nil when it was stored, or when the refusal is older than writeHold.
+// fault returns the refusal of the last message; nil when it was stored, or when the refusal is older than writeHold.
 func (w *writeRecord) fault() error {
 	last := w.failed.Load()
 	if last == nil || time.Since(last.at) > writeHold {

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// A process that is not ready gets no messages, and so can have no success either: it has to be tried again by itself.
+// A process that is not ready receives no messages, so no success can reset the state: it must expire by itself.
 func TestARefusedWriteCountsForABoundedTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -24,7 +24,7 @@ func TestARefusedWriteCountsForABoundedTime(t *testing.T) {
 			t.Errorf("the refusal still counts: %v", err)
 		}
 		w.note(chat.ErrStoreUnavailable)
-		w.note(chat.ErrQueueFull) // no answer about the store
+		w.note(chat.ErrQueueFull) // not a result of the store
 		if w.fault() == nil {
 			t.Error("the refusal of a message itself counts as a success of the store")
 		}
