@@ -179,12 +179,16 @@ func (e Evidence) slotIn(at time.Time) (time.Time, bool) {
 	return fire.Slot, ok && fire.Slot.Before(After(at))
 }
 
-// Newest is the newest slot that has passed; without one it is now.
+// Newest returns the newest slot of the job that has passed, or the next one when none has passed since the job was made. Without a slot it returns now.
 func (e Evidence) Newest() time.Time {
-	if before, _ := e.nearest(e.Now); !before.IsZero() {
-		return before
+	before, after := e.nearest(e.Now)
+	switch {
+	case e.Job != nil && !before.After(e.Job.CreatedAt) && !after.IsZero():
+		return after
+	case before.IsZero():
+		return e.Now
 	}
-	return e.Now
+	return before
 }
 
 // nearest are the slots around a moment.
@@ -224,7 +228,7 @@ func (e Evidence) withoutRow(slot time.Time, planned bool) (why Why, text string
 		return WhyRemoved, "The job was removed, and the ledger has no slot at that time.", Cure{}
 	case j.Invalid != "":
 		return WhyInvalid, "The stored job cannot be understood: " + sentence(j.Invalid), Cure{"correct the job (laneway cron edit), or make a new one", []Act{ActEdit}}
-	case slot.Before(j.CreatedAt):
+	case !slot.After(j.CreatedAt): // an interval starts with the job and fires first at its end
 		return WhyMadeLater, "The job was made at " + e.when(j.CreatedAt) + ".", Cure{}
 	case !planned:
 		return e.unplanned(slot)
@@ -320,7 +324,7 @@ func (e Evidence) passed(slot time.Time) (why Why, text string, cure Cure) {
 	if c, ok := e.changed(slot); ok {
 		return WhyChanged, "The schedule was changed at " + e.when(c.At) + " by " + c.Who + "; under the one before this was perhaps no slot.", Cure{}
 	}
-	if j.State.ActivatedAt.After(slot) {
+	if !slot.After(j.State.ActivatedAt) {
 		return WhyMadeLater, "The schedule is in force since " + e.when(j.State.ActivatedAt) + ".", Cure{}
 	}
 	if !j.State.Next.After(slot) {

@@ -144,6 +144,12 @@ func TestEachAnswerAboutASlotIsOneSentenceWithItsFigures(t *testing.T) {
 		"removed":   {nine, func(e *cron.Evidence, _ *cron.Job) { e.Job = nil }, cron.WhyRemoved, "The job was removed, and the ledger has no slot at that time."},
 		"invalid":   {nine, func(_ *cron.Evidence, j *cron.Job) { j.Invalid = "the zone Mars/Base is not known" }, cron.WhyInvalid, "The stored job cannot be understood: the zone Mars/Base is not known."},
 		"too early": {clockOf(1, 9, 0).AddDate(0, 0, -1), func(*cron.Evidence, *cron.Job) {}, cron.WhyMadeLater, "The job was made at Sun 1 Mar 00:00."},
+		"the start of an interval": {clockOf(25, 9, 30), func(_ *cron.Evidence, j *cron.Job) {
+			j.Schedule, j.CreatedAt = schedule.Spec{Kind: schedule.KindEvery, EveryMs: 3_600_000, AnchorMs: clockOf(25, 9, 30).UnixMilli()}, clockOf(25, 9, 30)
+		}, cron.WhyMadeLater, "The job was made at Wed 25 Mar 09:30."},
+		"the start of a new interval": {clockOf(25, 9, 30), func(_ *cron.Evidence, j *cron.Job) {
+			j.Schedule, j.State.ActivatedAt = schedule.Spec{Kind: schedule.KindEvery, EveryMs: 3_600_000, AnchorMs: clockOf(25, 9, 30).UnixMilli()}, clockOf(25, 9, 30)
+		}, cron.WhyMadeLater, "The schedule is in force since Wed 25 Mar 09:30."},
 		"no slot": {
 			clockOf(25, 10, 0), func(*cron.Evidence, *cron.Job) {}, cron.WhyUnplanned,
 			"It is no slot of the schedule. The nearest slots are Wed 25 Mar 09:00 and Thu 26 Mar 09:00.",
@@ -203,5 +209,21 @@ func TestARowOfItsOwnIsSaidBeforeOneByHandAndOneForManySlots(t *testing.T) {
 			t.Errorf("the row %q explains the slot, want %q", got, want)
 		}
 		e.Rows = e.Rows[:len(e.Rows)-1]
+	}
+}
+
+func TestTheNewestSlotOfAJobThatHadNoneIsTheNextOne(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		made, want time.Time
+	}{
+		"a slot has passed": {clockOf(1, 0, 0), clockOf(25, 9, 0)},
+		"no slot passed":    {clockOf(25, 10, 0), clockOf(26, 9, 0)},
+		"made at a slot":    {clockOf(25, 9, 0), clockOf(26, 9, 0)},
+	} {
+		e := explained(t, func(_ *cron.Evidence, j *cron.Job) { j.CreatedAt = c.made })
+		if got := e.Newest(); !got.Equal(c.want) {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
 	}
 }

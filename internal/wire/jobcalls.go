@@ -247,7 +247,7 @@ type PreviewFire struct {
 }
 
 // CronExplainParams are the parameters of cron.explain: at or atMs for one slot, fromMs and untilMs for all slots of at most 26 hours.
-// Without any of them, it explains the newest slot that has passed.
+// Without any of them, it explains the newest slot that has passed, and for a job without one the next slot.
 type CronExplainParams struct {
 	ID    string `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job; a removed job is allowed
 	At    string `json:"at,omitempty" rule:"min=1,max=64"`          // the moment in words: 9:00, yesterday 9:00, monday 8:30, 2027-03-02 09:00, in the time zone of the job
