@@ -87,7 +87,7 @@ func (p *parrot) Sessions(context.Context, store.SessionFilter) ([]chat.SessionS
 }
 
 func (p *parrot) Turns(_ context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error) {
-	if f.ID == "none" || f.Parent != "" || !f.Before.IsZero() || f.Which == store.TurnsEnded { // its messages are a minute old
+	if f.ID == "none" || f.Parent != "" || !f.Before.IsZero() || f.Which == store.TurnsEnded || f.Session == chat.MainKey("idle") { // its messages are a minute old
 		return nil, nil, nil
 	}
 	runs := store.Turn{
@@ -185,6 +185,7 @@ func TestCommandsSpeakWithARealGateway(t *testing.T) {
 		{name: "runs", args: []string{"runs"}, stdout: "a slot of its lane, place 4  and then?"},
 		{name: "run", args: []string{"runs", "r-1"}, stdout: "reply to telegram:1 7: pending 429"},
 		{name: "no runs", args: []string{"runs", "--state", "ended"}, stdout: "no runs\n"},
+		{name: "no open runs", args: []string{"runs", "--session", "agent:idle:main"}, stdout: "no open runs; those that have ended: laneway runs --state ended\n"},
 		{name: "no run", args: []string{"runs", "none"}, code: exitFailure, stderr: "there is no run none"},
 		{name: "questions", args: []string{"questions"}, stdout: "1 Allow: once, 2 Deny  run the command “ls”"},
 		{name: "question of another", args: []string{"questions", "list"}, stdout: "of telegram:1:7"},

@@ -47,7 +47,11 @@ func (c *runsCmd) Run(ctx context.Context, env *environment) error {
 		return printJSON(env.stdout, out)
 	}
 	if len(out.Runs) == 0 {
-		_, err := fmt.Fprintln(env.stdout, "no runs")
+		words := "no runs"
+		if c.State == "open" {
+			words = "no open runs; those that have ended: laneway runs --state ended"
+		}
+		_, err := fmt.Fprintln(env.stdout, words)
 		return err
 	}
 	if err := table(env.stdout, runRows(env, out.Runs)); err != nil || out.NextCursor == "" {

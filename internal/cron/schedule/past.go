@@ -6,7 +6,7 @@ import (
 )
 
 // ParsePast reads a moment that has probably passed, as a person asks about it: `9:00` is the newest one, `monday 8:30` that of the last seven days, and
-// `yesterday 9:00`, `today 9:00` and everything that [ParseAt] reads are what they say. Local times are in tz. An error is an [*InvalidError].
+// `yesterday 9:00`, `today 9:00`, `tomorrow 9:00`, `in 3h` and everything that [ParseAt] reads are what they say. Local times are in tz. An error is an [*InvalidError].
 func ParsePast(text string, now time.Time, tz string) (time.Time, error) {
 	loc, err := LoadZone(tz)
 	if err != nil {
@@ -23,6 +23,8 @@ func ParsePast(text string, now time.Time, tz string) (time.Time, error) {
 		from, text = midnight(now.In(loc), 0), clock
 	case word == "yesterday" && clock != "":
 		from, text = midnight(now.In(loc), -1), clock
+	case word == "in" || word == "tomorrow":
+		from = now
 	case clock != "" && strings.Trim(day, "0123456789:.apmAPM") != "":
 		from = now.Add(-7 * 24 * time.Hour)
 	}

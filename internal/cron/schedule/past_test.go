@@ -16,6 +16,8 @@ func TestParsePastReadsWhatAPersonAsksAbout(t *testing.T) {
 		"today 16:00":          "2026-11-25T15:00:00Z",
 		"yesterday 23:30":      "2026-11-24T22:30:00Z",
 		"Yesterday 9:00":       "2026-11-24T08:00:00Z",
+		"tomorrow 9:00":        "2026-11-26T08:00:00Z",
+		"in 3h":                "2026-11-25T17:00:00Z",
 		"monday 8:30":          "2026-11-23T07:30:00Z",
 		"wednesday 9:00":       "2026-11-25T08:00:00Z",
 		"wednesday 16:00":      "2026-11-18T15:00:00Z",
