@@ -18,7 +18,7 @@ import (
 	"laneway/internal/gateway"
 )
 
-// street is a listener whose connections come from the address that is set, with a small send buffer.
+// street is a listener whose connections have a configurable client address and a small send buffer.
 type street struct {
 	net.Listener
 
@@ -64,7 +64,7 @@ func (b *bench) plain() net.Conn {
 	return c
 }
 
-// inquire sends a request on the connection and returns the status, 0 when the connection was closed instead.
+// inquire sends a request on the connection and returns the status, or 0 when the connection was closed instead.
 func inquire(c net.Conn, path, token string) int {
 	head := "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n"
 	if token != "" {
@@ -82,7 +82,7 @@ func inquire(c net.Conn, path, token string) int {
 	return res.StatusCode
 }
 
-// A client sends one request after the other and reads no answer: the gateway gives the connection up when a write has taken its time.
+// A client sends requests and reads no answers. The gateway closes the connection when a write exceeds its timeout.
 func TestClientThatNeverReadsItsAnswersLosesTheConnection(t *testing.T) {
 	t.Parallel()
 	b, _ := onStreet(t, func(c *gateway.Config) { c.Deadlines.Write = 200 * time.Millisecond })
@@ -96,8 +96,8 @@ func TestClientThatNeverReadsItsAnswersLosesTheConnection(t *testing.T) {
 	}
 }
 
-// Connections without a credential take places of their address, up to its bound; the oldest gives way to one more. A connection that shows a credential,
-// becomes a socket or ends gives its place back.
+// Connections without a credential count towards the limit of their address; beyond it, the oldest is closed. A connection that presents a
+// credential, becomes a socket or ends no longer counts.
 func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 	t.Parallel()
 	b, s := onStreet(t, func(c *gateway.Config) {
@@ -147,7 +147,7 @@ func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 			fakeSession(from.String())
 		}
 	}
-	for _, from := range []net.IP{net.IPv4(198, 51, 100, 1), net.IPv4(127, 0, 0, 1)} { // many people may be behind these
+	for _, from := range []net.IP{net.IPv4(198, 51, 100, 1), net.IPv4(127, 0, 0, 1)} { // many people may share these addresses
 		s.from.Store(&net.TCPAddr{IP: from, Port: 1})
 		fakeSession(from.String())
 	}

@@ -23,7 +23,7 @@ func (h *fakeBackend) Place(_ context.Context, id string) (chat.Place, error) {
 	return at, nil
 }
 
-// BranchAt is the number of the last entry of a run.
+// BranchAt returns the number of the last entry of a run.
 func (h *fakeBackend) BranchAt(_ context.Context, key chat.SessionKey, run string) (chat.Branch, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

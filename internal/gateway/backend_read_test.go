@@ -149,7 +149,7 @@ func (h *fakeBackend) Transcript(_ context.Context, q store.TranscriptQuery) (st
 	return t, nil
 }
 
-// Toc has a day of each session, and a week of each principal.
+// Toc returns a day of each session, and a week of each principal.
 func (h *fakeBackend) Toc(_ context.Context, q store.TocQuery) ([]store.TocNode, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -166,7 +166,7 @@ func (h *fakeBackend) Toc(_ context.Context, q store.TocQuery) ([]store.TocNode,
 	return list[min(q.Offset, len(list)):min(len(list), q.Offset+q.Most())], nil
 }
 
-// Search reads the transcripts of this backend.
+// Search searches the transcripts of this backend.
 func (h *fakeBackend) Search(_ context.Context, q store.SearchQuery) (store.SearchResult, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -210,13 +210,13 @@ func (h *fakeBackend) Reset(_ context.Context, key chat.SessionKey, by gateway.C
 	})
 }
 
-// told is what a call with a name was answered.
+// told is the answer to a call with an idempotency key.
 type told struct {
 	hash   string
 	answer any
 }
 
-// once runs do for the first call of a name.
+// once runs do for the first call with a key.
 func once[T any](h *fakeBackend, o *chat.IdempotencyKey, do func() (T, error)) (T, error) {
 	if o == nil {
 		return do()

@@ -16,9 +16,9 @@ import (
 	"laneway/internal/store"
 )
 
-// fakeBackend is a backend that behaves: it keeps sessions and transcripts, runs one turn per session at a time in goroutines of its own,
-// and publishes what happens in the order in which it happens. A message is a script: its words are streamed one by one; `wait` pauses the
-// turn until the test calls proceed, `fail` ends it with an error.
+// fakeBackend is a working backend: it keeps sessions and transcripts, runs one turn per session at a time on its own goroutines, and
+// publishes events in the order in which they happen. A message is a script: its words are streamed one by one; `wait` pauses the turn
+// until the test calls proceed, `fail` ends it with an error.
 type fakeBackend struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -39,20 +39,20 @@ type fakeBackend struct {
 	turnList    []store.Turn
 	waits       map[string]chat.Waiting
 	turnFilters []store.TurnFilter
-	stopped     chan struct{} // gets one value per Stop, if there is fakeSession
+	stopped     chan struct{} // receives one value per Stop, if its buffer is not full
 	gate        chan struct{}
 	turns       sync.WaitGroup
 	ended       chan struct{} // closed by close
 
-	// What the test may change under lock.
-	down     bool          // the store does not answer
-	stall    time.Duration // how long nothing has started
-	cronAge  time.Duration // how long the cron loop has not turned; 0 = there is none
-	refuse   error         // the next ReceiveFrom is refused with it
-	block    chan struct{} // ReceiveFrom waits for it, deaf to its context
-	blocked  int           // how many wait
-	lists    chan struct{} // Sessions waits for it, within its context
-	listing  int           // how many wait
+	// Settings of the test, under lock.
+	down     bool          // the store is unavailable
+	stall    time.Duration // how long no turn has started
+	cronAge  time.Duration // time since the cron loop's last iteration; 0 = it has no cron loop
+	refuse   error         // error of the next ReceiveFrom
+	block    chan struct{} // ReceiveFrom waits for it and ignores its context
+	blocked  int           // number of waiting calls
+	lists    chan struct{} // Sessions waits for it, or until its context is done
+	listing  int           // number of waiting calls
 	panics   bool
 	notReady error
 	channels []chat.ChannelStatus
@@ -98,7 +98,7 @@ func (h *fakeBackend) set(f func()) {
 	f()
 }
 
-// proceed lets one turn go on that stands at the word `wait`.
+// proceed continues one turn that has paused at the word `wait`.
 func (h *fakeBackend) proceed() {
 	select {
 	case h.gate <- struct{}{}:
@@ -295,7 +295,7 @@ func (h *fakeBackend) say(l *fakeMessage, word string) {
 	h.publish(ev)
 }
 
-// pause returns why the turn must not go on, "" when it may.
+// pause returns why the turn must not continue, or "".
 func (h *fakeBackend) pause(l *fakeMessage) string {
 	select {
 	case <-h.gate:
@@ -319,7 +319,7 @@ func (h *fakeBackend) failed(l *fakeMessage, reason chat.FailReason, text, detai
 	h.finish(l, chat.RunEnd{Outcome: chat.OutcomeFailed, Reason: string(reason), Message: text, Detail: detail}, ev, true)
 }
 
-// finish writes the transcript, ends the message, starts the next one, and then tells.
+// finish writes the transcript, ends the message, starts the next one, and then publishes the event.
 func (h *fakeBackend) finish(l *fakeMessage, end chat.RunEnd, ev chat.Event, turn bool) {
 	h.mu.Lock()
 	r := h.fakeSession(l.m.Session, l.m.Principal)

@@ -8,14 +8,14 @@ import (
 	"laneway/internal/gateway"
 )
 
-// filler is a backend whose backfills make as many bytes as MaxRuns says, in mebibytes.
+// filler is a backend whose backfills need as many mebibytes as MaxRuns.
 type filler struct{ target }
 
 func (filler) CronBackfill(_ context.Context, p cron.BackfillParams, _ gateway.Caller) ([]cron.BackfillFire, error) {
 	return nil, p.Spend(p.MaxRuns << 20)
 }
 
-// A backfill of a job with a long text makes many times the bytes of its params.
+// A backfill of a job with a long text stores many times the bytes of its params.
 func TestABackfillTakesTheBytesOfItsRunsFromTheAllowance(t *testing.T) {
 	t.Parallel()
 	h := newFakeBackend(t)

@@ -19,7 +19,7 @@ import (
 	"laneway/internal/gateway/auth"
 )
 
-// benchSocket is a socket that is logged in, without the conveniences of a test.
+// benchSocket returns an authenticated socket without the checks of a test.
 func benchSocket(tb testing.TB, addr string) *websocket.Conn {
 	tb.Helper()
 	ws, err := dialWith(websocket.DefaultDialer, "ws://"+addr+"/", nil)
@@ -70,7 +70,7 @@ func benchGateway(tb testing.TB) (addr string, h *fakeBackend) {
 	return l.Addr().String(), h
 }
 
-// roundTrips has 64 connections ask in turns as fast as they can.
+// roundTrips sends requests on 64 connections as fast as possible.
 func roundTrips(b *testing.B, dial func() *websocket.Conn, ask []byte) {
 	b.Helper()
 	const conns = 64
@@ -107,7 +107,7 @@ func BenchmarkHealthRoundTrip(b *testing.B) {
 	roundTrips(b, func() *websocket.Conn { return benchSocket(b, addr) }, []byte(`{"type":"req","id":"1","method":"health"}`))
 }
 
-// BenchmarkRawEcho is the same traffic without a gateway: what the library and the machine can do.
+// BenchmarkRawEcho measures the same traffic without a gateway, as the baseline of the library and the machine.
 func BenchmarkRawEcho(b *testing.B) {
 	answer := make([]byte, 330)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -136,7 +136,7 @@ func BenchmarkRawEcho(b *testing.B) {
 	}, []byte(`{"type":"req","id":"1","method":"health"}`))
 }
 
-// BenchmarkChatSend is a message with its answer: response, deltas, final.
+// BenchmarkChatSend measures a message with its answer: response, deltas, final.
 func BenchmarkChatSend(b *testing.B) {
 	addr, _ := benchGateway(b)
 	ws := benchSocket(b, addr)
@@ -156,8 +156,8 @@ func BenchmarkChatSend(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleSockets measures what 1,000 idle, authenticated sockets cost the server: heap and stacks. The clients are bare TCP
-// connections, so that they cost next to nothing themselves.
+// BenchmarkIdleSockets measures the server's heap and stacks for 1,000 idle, authenticated sockets. The clients are bare TCP connections,
+// which need almost no memory.
 func BenchmarkIdleSockets(b *testing.B) {
 	addr, _ := benchGateway(b)
 	const sockets = 1_000
@@ -187,7 +187,7 @@ func inUse() uint64 {
 	return m.HeapInuse + m.StackInuse
 }
 
-// BenchmarkBroadcast is one event to 1,000 subscribers, until the last has it.
+// BenchmarkBroadcast measures one event to 1,000 subscribers, until all have received it.
 func BenchmarkBroadcast(b *testing.B) {
 	addr, h := benchGateway(b)
 	const sockets = 1_000

@@ -8,16 +8,17 @@ import (
 	"laneway/internal/wire"
 )
 
-// briefPerSecond is how many events about jobs a connection with the capability cron-brief gets in a second, one about the rest excluded.
+// briefPerSecond is how many events about jobs a connection with the capability cron-brief receives in a second, plus one for the remaining
+// events.
 const briefPerSecond = 20
 
-// briefJobs limits the events about jobs of one connection: what is beyond the limit becomes one event at the end of the second, with their number.
-// Ten thousand jobs a minute must not send half a megabyte a second to a page that shows a hundred of them.
+// briefJobs limits the events about jobs of one connection. Events beyond the limit become one event with their number at the end of the
+// second: ten thousand jobs a minute must not send half a megabyte a second to a page that shows a hundred of them.
 type briefJobs struct {
 	mu     sync.Mutex
-	second time.Time // when it began
+	second time.Time // when it started
 	sent   int
-	left   int // out, since then
+	left   int // events that were left out since then
 	end    *time.Timer
 }
 
@@ -44,7 +45,7 @@ func (b *briefJobs) take(now time.Time, c *client) bool {
 	return false
 }
 
-// flush sends the event about those that were left out.
+// flush sends the event with the number of events that were left out.
 func (b *briefJobs) flush(c *client) {
 	b.mu.Lock()
 	n := b.left

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/gateway"
 )
 
-// Whatever way its texts come, a credential has one allowance of bytes, and a refused call does nothing.
+// All entry points share one allowance of bytes per credential, and a refused call has no effect.
 func TestEveryEntryCountsItsBytes(t *testing.T) {
 	t.Parallel()
 	const size = 5_000

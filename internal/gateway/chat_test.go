@@ -75,7 +75,7 @@ func TestSendStreamsAnswerBehindItsResponse(t *testing.T) {
 	}
 }
 
-// The run may be over before the call that started it has returned; the response comes first all the same.
+// The run may end before the call that started it has returned; the response is still sent first.
 func TestResponseComesFirstHoweverFastTheRun(t *testing.T) {
 	t.Parallel()
 	s := start(t, func(c *gateway.Config) { c.RequestsPerSecond, c.ChatsPerMinute = auth.Off, auth.Off }).login(adminToken)
@@ -132,7 +132,7 @@ func TestRepeatedSendAttaches(t *testing.T) {
 	if f := second.call("agent", params{"message": "wait x", "idempotencyKey": "k"}); f.OK || f.Error.Details["code"] != "IDEMPOTENCY_KEY_REUSED" {
 		t.Errorf("another method: %+v", f.Error)
 	}
-	// The order of members is not part of the params.
+	// The order of members does not count as a change of the params.
 	second.sendText(`{"type":"req","id":"o","method":"chat.send","params":{"idempotencyKey":"k","message":"wait x","sessionKey":"main"}}`)
 	if f := second.next(func(f frame) bool { return f.ID == "o" }); !f.OK {
 		t.Errorf("same params in another order: %+v", f.Error)
@@ -180,7 +180,7 @@ func TestAbort(t *testing.T) {
 	s.next(chatState("c", "aborted"))
 }
 
-// Slow calls of the same socket do not hold up a stop.
+// Slow calls of the same socket do not delay a stop.
 func TestAbortPassesSlowCalls(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -369,7 +369,8 @@ func TestDeliverNamesThePlaceOfTheSession(t *testing.T) {
 	})
 }
 
-// A repetition that is refused, or that finds the run ended before its last event was published, leaves the run to the call that follows it.
+// A repetition may be refused, or find the run ended before its last event was published. The earlier call still receives the events of the
+// run.
 func TestARefusedRepetitionKeepsTheEventsOfTheRun(t *testing.T) {
 	t.Parallel()
 	b := start(t)

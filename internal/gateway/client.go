@@ -18,7 +18,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// client is the protocol above one WebSocket connection: its principal, its view of the protocol, and its requests in flight.
+// client implements the protocol on one WebSocket connection: its principal, its view of the protocol, and its requests in flight.
 type client struct {
 	*socket.Conn
 
@@ -29,27 +29,27 @@ type client struct {
 
 	share *inflight.Share // of its principal; written before who
 
-	// Of the reader alone.
-	calls  *rate.Limiter // nil before the first call, and when they are unlimited
-	faults []time.Time   // malformed frames of the last minute
+	// Used only by the reader.
+	calls  *rate.Limiter // nil before the first call, and when calls are unlimited
+	faults []time.Time   // times of malformed frames of the last minute
 
 	order    order
 	requests sync.WaitGroup
 	mu       sync.Mutex
-	inFlight map[string]bool // by id; true = it has one of the places for stopping and looking; nil before the first
+	inFlight map[string]bool // by id; true = it has one of the places for control methods; nil before the first
 	controls int
 	brief    briefJobs
 }
 
-// identity is what a connection is after hello-ok.
+// identity is the identity of a connection after hello-ok.
 type identity struct {
 	cred     auth.Credential
 	scopes   []string
 	level    int
 	extended bool
 	tools    bool
-	brief    bool // wants events about jobs in brief
-	probe    bool // speaks an old version and may look at health only
+	brief    bool // receives events about jobs in brief
+	probe    bool // speaks an old version and may only call health
 }
 
 func (id *identity) administers() bool { return id.cred.Administers(id.scopes) }
@@ -60,7 +60,7 @@ func (s *Server) newClient(conn *socket.Conn, addr netip.Addr) *client {
 	return &client{Conn: conn, srv: s, id: s.nextConnID(), addr: addr}
 }
 
-// takeCall takes a call from the allowance of the connection, and returns when there is one again.
+// takeCall takes a call from the allowance of the connection, or returns when the next one is available.
 func (c *client) takeCall() (ok bool, after time.Duration) {
 	n := c.srv.cfg.RequestsPerSecond
 	if n <= 0 {
@@ -93,7 +93,7 @@ func (c *client) DeltaEvents(d *socket.Delta, send func(event string, payload []
 	}
 }
 
-// Closed implements [socket.Client]. Requests that still work go on, and the gateway waits for them when it stops.
+// Closed implements [socket.Client]. Active requests continue, and the gateway waits for them at shutdown.
 func (c *client) Closed(ctx context.Context, end *socket.Closing) {
 	defer c.srv.hub.Leave()
 	defer c.brief.stop()

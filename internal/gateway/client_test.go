@@ -9,7 +9,7 @@ import (
 	"laneway/internal/client"
 )
 
-// The Go client and the gateway understand each other.
+// The Go client works with the gateway.
 func TestGoClientTalksToTheGateway(t *testing.T) {
 	t.Parallel()
 	b := start(t)

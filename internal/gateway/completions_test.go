@@ -35,7 +35,7 @@ func TestCompletionAnswersWithTheTextOfTheRun(t *testing.T) {
 	}
 }
 
-// sse reads a stream of events: data lines, comments, and the end.
+// sse parses a stream of events: data lines, comments, and the end.
 type sse struct {
 	data     []string
 	comments []string

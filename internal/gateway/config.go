@@ -15,19 +15,19 @@ import (
 	"laneway/internal/gateway/socket"
 )
 
-// Bounds of the protocol. They are not configuration: clients rely on them.
+// Limits of the protocol. They are not configurable, because clients rely on them.
 const (
 	// HandshakeLimit is the largest message before hello-ok, in bytes.
 	HandshakeLimit = 65_536
-	// MinPayload and MaxPayload bound Config.MaxPayload.
+	// MinPayload and MaxPayload limit Config.MaxPayload.
 	MinPayload = 65_536
 	MaxPayload = 26_214_400
 
-	// TickEvery is the distance of `tick` events; clients give up after twice that silence.
+	// TickEvery is the interval of `tick` events. A client disconnects after twice that time without one.
 	TickEvery = 30 * time.Second
 
 	maxInFlight = 64 // requests of one connection
-	maxControl  = 16 // places of their own for stopping and looking
+	maxControl  = 16 // separate places for control methods
 	maxIDBytes  = 256
 )
 
@@ -36,12 +36,12 @@ type Config struct {
 	// Version is shown in hello-ok and status.
 	Version string
 
-	// Credentials give access as long as the gateway runs; see [auth.Credential]. Sources add those that come, change and go.
+	// Credentials are valid for the life of the process; see [auth.Credential]. Sources provide those that change.
 	Credentials []auth.Credential
 	Sources     []auth.Source
 
-	// AllowedHosts are further host names (without port) that a request may be addressed to. AllowedOrigins are exact origins of
-	// foreign pages that may connect, such as `https://chat.example.org`.
+	// AllowedHosts are additional host names (without port) of this gateway. AllowedOrigins are exact origins of foreign pages that may
+	// connect, such as `https://chat.example.org`.
 	AllowedHosts   []string
 	AllowedOrigins []string
 	// TrustedProxies may state the address and scheme of a client in X-Forwarded-For and X-Forwarded-Proto.
@@ -51,48 +51,48 @@ type Config struct {
 	MaxPayload int64
 	// MaxBuffered is the send buffer of one connection in bytes; default 8 MiB.
 	MaxBuffered int
-	// MaxSockets open at once (10,000), of them MaxUnauthenticated not authenticated (512), MaxUnauthenticatedPerAddr from one address or IPv6 /64 (32),
-	// MaxUnauthenticatedShared from loopback and from each of TrustedProxies (256; never less than MaxUnauthenticatedPerAddr), and MaxPerPrincipal of one
-	// credential (1,000). At a limit of those that are not authenticated the oldest of them is closed. Connections that are no sockets are bounded as well:
-	// all together by MaxSockets and 1,024 more, those of one address that have proven nothing by MaxUnauthenticatedPerAddr, except from loopback and
-	// TrustedProxies.
+	// MaxSockets is the limit of open sockets (10,000). Of these, MaxUnauthenticated may be unauthenticated (512),
+	// MaxUnauthenticatedPerAddr of them from one address or IPv6 /64 (32), MaxUnauthenticatedShared from loopback and from each of
+	// TrustedProxies (256; at least MaxUnauthenticatedPerAddr). MaxPerPrincipal is the limit of one credential (1,000). At a limit of
+	// unauthenticated sockets the oldest of them is closed. Connections that are not sockets are limited as well: together to MaxSockets
+	// and 1,024 more, and unauthenticated ones of one address to MaxUnauthenticatedPerAddr, except from loopback and TrustedProxies.
 	MaxSockets, MaxUnauthenticated, MaxUnauthenticatedPerAddr, MaxUnauthenticatedShared, MaxPerPrincipal int
 
-	// Limits are the allowances a minute. RequestsPerSecond (200) is per connection; [auth.Off] = no limit.
+	// Limits are the allowances per minute. RequestsPerSecond (200) is per connection; [auth.Off] = no limit.
 	auth.Limits
 
 	RequestsPerSecond int
-	// Limiter counts what principals spend; nil = in this process. In a cluster it may be one that all replicas share.
+	// Limiter counts the calls of principals; nil = in this process. In a cluster all replicas may share one.
 	Limiter auth.Limiter
 
-	// Deadlines; the zero value of each is the protocol's. Tests shorten them.
+	// Deadlines; a zero value means the protocol's deadline. Tests shorten them.
 	Deadlines Deadlines
-	// HoldConnects makes every connect be answered `gateway starting` until [Server.Ready] is called.
+	// HoldConnects refuses every connect with `gateway starting` until [Server.Ready] is called.
 	HoldConnects bool
-	// StopTimeout is how long Serve waits for connections when it ends; default 5 s.
+	// StopTimeout is how long Serve waits for connections at shutdown; default 5 s.
 	StopTimeout time.Duration
 
-	// Hooks are the webhooks that become messages, by name; see [hook.Hook].
+	// Hooks are the webhooks whose calls become messages, by name; see [hook.Hook].
 	Hooks map[string]hook.Hook
 
-	// Webhooks take deliveries of networks, by path. Each of them proves its callers by itself, and is called under whatever host name the
-	// network was given.
+	// Webhooks handle deliveries of networks, by path. Each authenticates its callers itself, and accepts every host name, because the
+	// operator gave one to the network.
 	Webhooks map[string]http.Handler
 
-	// TurnTokens are the tokens with which the programs of running turns reach their tools at /mcp; nil = there are none.
+	// TurnTokens are the tokens with which the programs of running turns call their tools at /mcp; may be nil.
 	TurnTokens mcp.Turns
-	// ToolServers are the MCP servers whose tools agents call, as they are now; nil = there are none.
+	// ToolServers returns the current state of the MCP servers whose tools agents call; may be nil.
 	ToolServers func() []chat.ToolServer
 
 	// Dashboard serves /dashboard and below; nil = off.
 	Dashboard http.Handler
-	// MetricsOnMain serves /metrics on the main listener to a read credential; nil = not there.
+	// MetricsOnMain serves /metrics on the main listener to a read credential; may be nil.
 	MetricsOnMain http.Handler
-	// Observer counts what happens; nil = nothing is counted.
+	// Observer counts events; may be nil.
 	Observer Observer
 }
 
-// Deadlines of connections and requests. Zero values are the protocol's.
+// Deadlines of connections and requests. A zero value means the protocol's deadline.
 type Deadlines struct {
 	Header     time.Duration // request line and headers: 10 s
 	Connect    time.Duration // `connect` complete after the upgrade: 15 s
@@ -100,9 +100,9 @@ type Deadlines struct {
 	Request    time.Duration // a request answered: 25 s
 	Write      time.Duration // one write to a socket, or of a piece of an HTTP answer: 10 s
 	Ping, Pong time.Duration // a ping every 20 s, its pong 25 s after it
-	Slow       time.Duration // the send buffer over its limit without a break: 5 s
+	Slow       time.Duration // the send buffer continuously over its limit: 5 s
 	Close      time.Duration // to write a close frame and to see the peer's: 1 s
-	Watch      time.Duration // distance at which health and credentials are looked at: 2 s
+	Watch      time.Duration // interval of the checks of health and credentials: 2 s
 }
 
 func orDuration(v, d time.Duration) time.Duration {
@@ -161,7 +161,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// sockets is the configuration of WebSocket connections.
+// sockets returns the configuration of WebSocket connections.
 func (c Config) sockets() socket.Config {
 	d := c.Deadlines
 	return socket.Config{
@@ -173,10 +173,10 @@ func (c Config) sockets() socket.Config {
 	}
 }
 
-// Defaults is the configuration that stands for the zero value of every field.
+// Defaults returns the configuration with all defaults.
 func Defaults() Config { return Config{}.withDefaults() }
 
-// check reports every fault of a configuration at once.
+// check reports all faults of a configuration.
 func (c Config) check() error {
 	var faults []error
 	if c.MaxPayload < MinPayload || c.MaxPayload > MaxPayload {

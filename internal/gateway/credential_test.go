@@ -60,7 +60,7 @@ func TestLockoutHoldsForTheRightTokenToo(t *testing.T) {
 	}
 }
 
-// No string but a credential is accepted, and a refused connection gets no event.
+// Only a credential is accepted, and a refused connection receives no event.
 func TestAWrongTokenIsRefusedAndGetsNoEvent(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -98,7 +98,7 @@ func TestRevokedCredentialClosesItsSocketsOnly(t *testing.T) {
 	})
 	gone, stays := b.login("ci-secret"), b.login(adminToken)
 	src.put(nil, errors.New("the database is down"))
-	gone.must("health", nil) // a source that fails refuses no known credential
+	gone.must("health", nil) // a source that fails does not invalidate a known credential
 	src.put(nil, nil)
 	if code, text, _ := gone.closed(); code != 1008 || text != "credential was revoked" {
 		t.Errorf("close %d %q, want 1008", code, text)
@@ -128,7 +128,7 @@ func TestRevokedCredentialClosesItsSocketsOnly(t *testing.T) {
 	}
 }
 
-// A secret can be exchanged while another source of credentials is away.
+// A secret can be replaced while another source of credentials is unavailable.
 func TestExchangedSecretClosesItsSocketsWhateverOtherSourcesDo(t *testing.T) {
 	t.Parallel()
 	secret := func(text string) []auth.Credential {
@@ -204,7 +204,7 @@ func TestScopesAreAskedAndGiven(t *testing.T) {
 	}
 }
 
-// Every method, with every set of scopes: allowed exactly when the scope suffices.
+// For every set of scopes, a method is allowed exactly when the scopes suffice.
 func TestEveryMethodNeedsItsScope(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -247,7 +247,7 @@ func (s *tokens) put(list []auth.Credential, err error) {
 	s.list, s.err = list, err
 }
 
-// TestRevokedCredentialEndsItsHTTPRequestsOnly: an answer that is waited for ends with its credential, streamed or not, and its run is stopped.
+// An answer that a client waits for, streamed or not, ends with its credential, and its run is stopped.
 func TestRevokedCredentialEndsItsHTTPRequestsOnly(t *testing.T) {
 	t.Parallel()
 	named := auth.Credential{Name: "ci", Digest: sha256.Sum256([]byte("ci-secret")), Scopes: []string{chat.ScopeRead, chat.ScopeWrite}}

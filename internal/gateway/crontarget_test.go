@@ -12,7 +12,7 @@ import (
 	"laneway/internal/gateway"
 )
 
-// target answers every call with an error that names the job it was called for.
+// target answers every call with an error that names the job of the call.
 type target struct{ gateway.CronBackend }
 
 func meant(id string) error { return chat.Errorf(chat.CodeInvalid, "target %q", id) }
@@ -63,7 +63,7 @@ func (target) CronBackfill(_ context.Context, p cron.BackfillParams, _ gateway.C
 	return nil, meant(p.ID)
 }
 
-// Every method of the table that has a job as its target takes it as id and as jobId: either, or both when they are equal.
+// Every method with a job as its target accepts it as id and as jobId: either, or both when they are equal.
 func TestEveryCronMethodTakesEitherNameOfItsTarget(t *testing.T) {
 	t.Parallel()
 	h := newFakeBackend(t)
@@ -72,7 +72,7 @@ func TestEveryCronMethodTakesEitherNameOfItsTarget(t *testing.T) {
 		target
 	}{h, target{}}, func(c *gateway.Config) { c.CronWritesPerMinute = -1 })
 	s := b.login(adminToken)
-	without := map[string]string{ // what a call without a target gets; the other methods need it
+	without := map[string]string{ // the answers to calls without a target; the other methods require it
 		"cron.cancel":  "invalid cron.cancel params: must have either runId or id",
 		"cron.preview": "invalid cron.preview params: must have either id or schedule",
 		"cron.runs":    `target ""`,
@@ -100,7 +100,7 @@ func TestEveryCronMethodTakesEitherNameOfItsTarget(t *testing.T) {
 			{params{"jobId": ""}, "invalid " + m.Name + " params: at /jobId: must NOT have fewer than 1 characters"},
 			{params{}, none},
 		} {
-			for _, f := range m.Params.Fields { // what else the method needs
+			for _, f := range m.Params.Fields { // other required members of the method
 				if v, ok := map[string]any{"patch": params{}, "note": "n", "enabled": false, "fromMs": 1, "toMs": 2}[f.Name]; ok && f.Required {
 					tc.ids[f.Name] = v
 				}

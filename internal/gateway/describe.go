@@ -15,28 +15,28 @@ import (
 	"laneway/internal/wire/schema"
 )
 
-// MethodInfo describes one method to documentation and tests.
+// MethodInfo describes one method for documentation and tests.
 type MethodInfo struct {
 	Name, Scope string
-	// OwnerScope suffices on a session that the caller owns; "" = the owner needs Scope, too.
+	// OwnerScope suffices for a session that the caller owns; "" = the owner needs Scope, too.
 	OwnerScope string
 	// Params and Result are the types of package wire.
 	Params, Result *schema.Type
-	// Control methods have places of their own among the requests in flight.
+	// Control methods have separate places among the requests in flight.
 	Control bool
-	// Audited methods leave one row in the log of changes.
+	// Audited methods add one row to the audit log.
 	Audited bool
-	// Limit is the allowance that a call takes from, "" = none.
+	// Limit is the allowance that a call is counted in, or "".
 	Limit auth.LimitClass
 }
 
-// EventInfo describes one event to documentation and tests.
+// EventInfo describes one event for documentation and tests.
 type EventInfo struct {
 	Name    string
 	Payload *schema.Type
 }
 
-// Methods lists the table by name. `connect` is not in it; see [Server.Connect].
+// Methods returns the table, sorted by name. `connect` is not in it; see [Server.Connect].
 func (s *Server) Methods() []MethodInfo {
 	out := make([]MethodInfo, 0, len(s.methods))
 	for _, name := range slices.Sorted(maps.Keys(s.methods)) {
@@ -59,7 +59,7 @@ func (*Server) Connect() MethodInfo {
 	}
 }
 
-// Events lists the events that a client may get after `hello-ok`.
+// Events lists the events that a client may receive after `hello-ok`.
 func (*Server) Events() []EventInfo {
 	payloads := map[string]reflect.Type{
 		wire.EventAgent: reflect.TypeFor[wire.AgentEvent[wire.AgentData]](), wire.EventChat: reflect.TypeFor[wire.ChatEvent](), wire.EventCron: reflect.TypeFor[wire.CronEvent](),
@@ -74,7 +74,8 @@ func (*Server) Events() []EventInfo {
 	return out
 }
 
-// Needs is what callers need for the methods, by name, for the chat commands that stand for them: one table decides about both.
+// Needs returns what methods require of callers, by name. The corresponding chat commands require the same, so one table decides about
+// both.
 func Needs() map[string]chat.Need {
 	needs := map[string]chat.Need{}
 	for _, m := range allMethods(nil, nil) {
@@ -83,7 +84,8 @@ func Needs() map[string]chat.Need {
 	return needs
 }
 
-// allMethods are the rows of the table. Without a server they can be looked at, not invoked. The methods of jobs are there when their backend is.
+// allMethods returns the rows of the table. Without a server they can be listed but not called. The methods of jobs exist when their
+// backend does.
 func allMethods(s *Server, cron CronBackend) []*rpc.Method {
 	var backend Backend
 	var paired PairingBackend
@@ -101,7 +103,7 @@ func allMethods(s *Server, cron CronBackend) []*rpc.Method {
 	return rows
 }
 
-// node is what the methods of jobs show of the process.
+// node has the properties of the process that the methods of jobs show.
 type node struct{ s *Server }
 
 // BootID implements [jobs.Node].

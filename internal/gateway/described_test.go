@@ -13,7 +13,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// goodParams are parameters with which a method answers; the others answer without any.
+// goodParams are valid parameters for methods that require some.
 func goodParams() map[string]params {
 	job := params{"id": "x"}
 	return map[string]params{
@@ -35,8 +35,8 @@ type allBackends struct {
 	*jobBook
 }
 
-// The harness compares every frame with the description of the protocol. Here it sees an answer of every method and every event, in both views, so that none
-// of them can part from its description.
+// The harness compares every frame with the description of the protocol. This test causes an answer of every method and every event, in
+// both views, so that none of them can differ from its description.
 func TestEveryAnswerAndEventIsAsDescribed(t *testing.T) {
 	t.Parallel()
 	for _, caps := range [][]string{nil, {wire.CapExtended, wire.CapToolEvents}} {
@@ -75,7 +75,7 @@ func TestEveryAnswerAndEventIsAsDescribed(t *testing.T) {
 			answered = append(answered, m.Name)
 		}
 		all.event(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run})
-		s.must("sessions.subscribe", nil) // the loop has ended it
+		s.must("sessions.subscribe", nil) // the loop has unsubscribed it
 		l.publish(chat.Event{Kind: chat.EventQuestions, Session: chat.MainKey("main"), Principal: "gateway", Reason: "asked"})
 		l.publish(chat.Event{Kind: chat.EventSession, Session: chat.MainKey("main"), Reason: "reset"})
 		if caps != nil {

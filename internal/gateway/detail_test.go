@@ -7,8 +7,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// What the service behind an agent wrote is for administrators: not for a token with fewer rights, a connection that did not ask for them, or an administrator of
-// its own sessions only.
+// The message of an agent's service is for administrators: not for a token with fewer permissions, a connection that did not request them,
+// or an administrator of only its own sessions.
 func TestOnlyAdministratorsReadWhatTheServiceWrote(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

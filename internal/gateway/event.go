@@ -32,7 +32,7 @@ func chatBase(ev *chat.Event, state wire.ChatState) wire.ChatEvent {
 	}
 }
 
-// chatDelta is the payload of an unsent delta, at the moment of writing.
+// chatDelta returns the payload of an unsent delta, at the time of writing.
 func chatDelta(d *socket.Delta) []byte {
 	p := chatBase(&d.Event, wire.ChatDelta)
 	text := d.Unsent()
@@ -41,7 +41,7 @@ func chatDelta(d *socket.Delta) []byte {
 	return strictjson.Encode(p)
 }
 
-// chatEnd is the payload of the one event that ends a run; nil when ev ends nothing.
+// chatEnd returns the payload of the event that ends a run; nil when ev does not end one.
 func chatEnd(ev *chat.Event) []byte {
 	switch ev.Kind {
 	case chat.EventFinal:
@@ -76,7 +76,7 @@ func chatFinal(ev *chat.Event) wire.ChatEvent {
 	return p
 }
 
-// failWords are the beginnings by which clients distinguish some failures.
+// failWords returns the prefix by which clients distinguish some failures.
 func failWords(reason chat.FailReason) string {
 	switch reason {
 	case chat.FailQueueFull:
@@ -137,8 +137,8 @@ func agentDelta(d *socket.Delta, extended bool) []byte {
 	return agentBase(&d.Event, wire.StreamAssistant, wire.AssistantData{Text: d.Event.Text, Delta: d.Unsent(), Replace: d.Replace}, extended)
 }
 
-// lifecycleEvent is the agent event that frames a run; nil for events that are none. Messages that never became a run (merged ones,
-// commands) have no life cycle.
+// lifecycleEvent returns the agent event for the start or end of a run; nil for other events. Messages that never became a run (merged
+// ones, commands) have no life cycle.
 func lifecycleEvent(ev *chat.Event, extended bool) []byte {
 	data := wire.LifecycleData{}
 	switch ev.Kind {
@@ -172,7 +172,7 @@ func toolStep(ev *chat.Event, extended bool) []byte {
 	return agentBase(ev, wire.StreamTool, data, extended)
 }
 
-// jsonOrText passes JSON on as JSON. Texts that were cut are none any more and become strings.
+// jsonOrText passes JSON on as JSON. Text that was cut is no longer JSON and becomes a string.
 func jsonOrText(s string) any {
 	switch {
 	case s == "":

@@ -19,7 +19,7 @@ import (
 
 const filesPath = "/v1/files"
 
-// fileBackend is a fake backend that keeps files.
+// fileBackend is a fake backend that stores files.
 type fileBackend struct {
 	*fakeBackend
 
@@ -63,7 +63,7 @@ func startWithFiles(t *testing.T, change ...func(*gateway.Config)) (*bench, *fil
 	return serve(t, c.fakeBackend, c, change...), c
 }
 
-// form is a request with a file. size < 0: the request does not state how long it is.
+// form returns a request with a file. stated: the request has a Content-Length.
 func (b *bench) form(token, name, kind, content string, stated bool) *http.Request {
 	b.t.Helper()
 	var body bytes.Buffer
@@ -192,7 +192,7 @@ func TestUploadsAreRefusedBeforeTheyFillTheDisk(t *testing.T) {
 	}
 }
 
-// A file counts as its bytes in the allowance of its principal.
+// The bytes of a file are counted in the allowance of its principal.
 func TestUploadsAreCountedInTheAllowanceOfBytes(t *testing.T) {
 	t.Parallel()
 	b, _ := startWithFiles(t, func(cfg *gateway.Config) { cfg.BytesPerMinute = 1 << 20 })

@@ -18,14 +18,14 @@ import (
 	"laneway/internal/testrun"
 )
 
-// A reader stops while answers and events are due to it: everything before the close arrives in order, then 1013 or a reset; with
-// the cursor it finds every message once.
+// A client stops reading while answers and events are sent to it. Everything before the close arrives in order, followed by 1013 or a
+// reset. With the cursor, the client finds every message once.
 func TestStoppedReaderLosesNothing(t *testing.T) {
 	t.Parallel()
 	obs := &counts{}
 	b := start(t, func(c *gateway.Config) {
-		c.MaxBuffered, c.Observer = 2<<20, obs                     // the quick reader never has half of that before it
-		c.Deadlines.Ping, c.Deadlines.Write = time.Hour, time.Hour // what closes it is that it does not read, however slow the machine is
+		c.MaxBuffered, c.Observer = 2<<20, obs                     // the fast reader never has half of that buffered
+		c.Deadlines.Ping, c.Deadlines.Write = time.Hour, time.Hour // the connection must be closed because the client does not read, however slow the machine is
 	})
 	slow, quick := b.login(adminToken), b.login(adminToken)
 	slow.must("sessions.subscribe", nil)
@@ -84,7 +84,7 @@ func TestStoppedReaderLosesNothing(t *testing.T) {
 	}
 }
 
-// Clients that send invalid frames as fast as they can delay no other client.
+// Clients that send invalid frames as fast as possible do not delay other clients.
 func TestFloodOfRubbish(t *testing.T) {
 	t.Parallel()
 	b := start(t)

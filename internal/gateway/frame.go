@@ -13,21 +13,21 @@ import (
 type request struct {
 	id, method string
 	params     json.RawMessage
-	// badText is set when some string of it must be refused; the frame itself is sound.
+	// badText is set when a string in it must be refused; the frame itself is valid.
 	badText error
 }
 
-// malformed is a frame that is not a request. id is what the answer carries.
+// malformed is the error for a frame that is not a request. id is the id of the answer.
 type malformed struct {
 	id, reason string
-	// notObject: there is no JSON object at all, the one fault that is not even answered before authentication.
+	// notObject: the frame is not a JSON object. This is the only fault that is not answered before authentication.
 	notObject bool
 }
 
-// Error is what is wrong with the frame, in the words of the protocol.
+// Error describes the fault of the frame in the terms of the protocol.
 func (m *malformed) Error() string { return "invalid request frame: " + m.reason }
 
-// parseRequest reads one message. Member names count exactly as written, which decoding into a struct would not do.
+// parseRequest parses one message. Member names must match exactly, which decoding into a struct would not require.
 func parseRequest(data []byte) (request, error) {
 	strict := strictjson.Inspect(data)
 	var members map[string]json.RawMessage
@@ -89,7 +89,7 @@ func optionalString(members map[string]json.RawMessage, name string, limit int) 
 	return s, nil
 }
 
-// appendResponse writes a response frame. The payload is JSON already.
+// appendResponse writes a response frame. The payload is already JSON.
 func appendResponse(dst []byte, id string, payload []byte) []byte {
 	dst = append(dst, `{"type":"res","id":`...)
 	dst = strictjson.AppendString(dst, id)

@@ -13,7 +13,7 @@ import (
 	"laneway/internal/gateway"
 )
 
-// rawFrame is one masked WebSocket frame.
+// rawFrame returns one masked WebSocket frame.
 func rawFrame(head byte, payload []byte) []byte {
 	out := []byte{head}
 	switch n := len(payload); {
@@ -59,7 +59,7 @@ func TestBadFramesCloseWithTheirCode(t *testing.T) {
 				s.sendRaw(rawFrame(text, []byte(pad(1000))))
 				for range 600 {
 					if _, err := s.ws.NetConn().Write(rawFrame(0, make([]byte, 2000))); err != nil {
-						return // closed in the middle, as it should be
+						return // closed in the middle, as expected
 					}
 				}
 			}, 1009, "too large",
@@ -126,7 +126,7 @@ func TestMalformedFramesAreAnsweredUntilThereAreTooMany(t *testing.T) {
 			t.Errorf("%.60s: id %q, %+v; want id %q, %q", tc.send, f.ID, f.Error, tc.id, tc.message)
 		}
 		if i == 4 {
-			s.must("health", nil) // a good frame in between changes nothing
+			s.must("health", nil) // a valid frame in between changes nothing
 		}
 	}
 	if code, text, _ := s.closed(); code != 1008 || text != "too many malformed frames" {
@@ -201,7 +201,7 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 	if f := s.read(); f.ID != "64" || f.Error == nil || f.Error.Details["code"] != "TOO_MANY_IN_FLIGHT" || !f.Error.Retryable || f.Error.Code != "UNAVAILABLE" {
 		t.Errorf("the 65th: %+v %+v", f, f.Error)
 	}
-	s.must("health", nil) // has a place of its own
+	s.must("health", nil) // has a separate place
 	s.must("chat.abort", params{"sessionKey": "main"})
 	b.fakeBackend.set(func() { b.fakeBackend.block = nil })
 	close(block)
@@ -311,12 +311,12 @@ func TestDeadlines(t *testing.T) {
 		if f.OK || f.Error.Code != "UNAVAILABLE" || f.Error.Details["code"] != "REQUEST_TIMEOUT" || !f.Error.Retryable {
 			t.Errorf("%+v, want REQUEST_TIMEOUT", f.Error)
 		}
-		close(block) // the effect happens all the same, and its events come
+		close(block) // the effect still happens, and its events are sent
 		s.next(chatState("k", "final"))
 	})
 	t.Run("pong", func(t *testing.T) {
 		t.Parallel()
-		s := start(t, short(func(d *gateway.Deadlines) { d.Ping, d.Pong = 10*time.Millisecond, 500*time.Millisecond })).login(adminToken) // which takes longer under load than a short wait
+		s := start(t, short(func(d *gateway.Deadlines) { d.Ping, d.Pong = 10*time.Millisecond, 500*time.Millisecond })).login(adminToken) // longer than a short wait under load
 		s.ws.SetPingHandler(func(string) error { return nil })
 		for {
 			if _, err := s.tryRead(); err != nil {

@@ -24,10 +24,10 @@ import (
 	"laneway/internal/gateway/jobs"
 )
 
-// update writes the golden file from the answers of today.
+// update writes the golden file from the current answers.
 var update = flag.Bool("update", false, "write the golden files")
 
-// jobBook is a backend with one job and one run, which the test chooses. Every call succeeds with them.
+// jobBook is a backend with one job and one run, which the test chooses. Every call succeeds.
 type jobBook struct {
 	gateway.CronBackend
 
@@ -133,7 +133,7 @@ func (b *jobBook) CronCounts(context.Context, gateway.Caller) (cron.Summary, boo
 
 func (b *jobBook) CronTicked() (time.Time, bool) { return time.UnixMilli(1_700_000_000_000), true }
 
-// sampler makes values that are complete in some members and zero in others, the same ones in every run of the test.
+// sampler generates values in which some members are complete and others zero, the same values in every run of the test.
 type sampler struct{ r *rand.Rand }
 
 func (s sampler) pick(words ...string) string { return words[s.r.IntN(len(words))] }
@@ -164,7 +164,7 @@ func (s sampler) fill(v reflect.Value) {
 	}
 }
 
-// special fills what has values of its own.
+// special sets types that need particular values.
 func (s sampler) special(v reflect.Value) bool {
 	switch p := v.Addr().Interface().(type) {
 	case *time.Time:
@@ -213,7 +213,7 @@ func (s sampler) delivery(d *cron.Delivery) {
 	d.Options = []byte(s.pick("", `{"failureDestination":{"mode":"webhook","to":"https://example.org"},"completionDestination":{"mode":"announce","channel":"web"}}`))
 }
 
-// jobCalls are the answers of all methods of jobs to one job and its run, and its events, in both views.
+// jobCalls returns the answers of all methods of jobs for one job and its run, and its events, in both views.
 func jobCalls(t *testing.T, b *bench, book *jobBook, views []*socket) (lines []string) {
 	t.Helper()
 	volatile := regexp.MustCompile(`"(ts|processInstanceId|bootId)":("[^"]*"|\d+)`)
@@ -264,7 +264,7 @@ func jobCalls(t *testing.T, b *bench, book *jobBook, views []*socket) (lines []s
 	return append(lines, "body "+string(jobs.WebhookBody(job, run)))
 }
 
-// The answers and events about jobs are the same bytes as ever: those of three jobs are in the file, those of three hundred in its digest.
+// The answers and events about jobs must not change in any byte: those of three jobs are in the file, those of three hundred in its digest.
 func TestAnswersAboutJobsKeepTheirBytes(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -301,7 +301,7 @@ func TestAnswersAboutJobsKeepTheirBytes(t *testing.T) {
 	golden(t, "jobs.golden", append(lines, "digest "+hex.EncodeToString(digest.Sum(nil))))
 }
 
-// The answers about pairings are the same bytes as ever.
+// The answers about pairings must not change in any byte.
 func TestAnswersAboutPairingsKeepTheirBytes(t *testing.T) {
 	t.Parallel()
 	l, b := openLobby(t)
@@ -326,7 +326,7 @@ func TestAnswersAboutPairingsKeepTheirBytes(t *testing.T) {
 	golden(t, "pairings.golden", lines)
 }
 
-// golden compares lines with those of a file.
+// golden compares lines with a file.
 func golden(t *testing.T, name string, lines []string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

@@ -20,13 +20,13 @@ import (
 	"laneway/internal/wire"
 )
 
-// refusal is a failed handshake: an error frame, then a close.
+// refusal is a failed handshake: an error frame, followed by a close.
 type refusal struct {
 	err  *fault.Error
 	code int
 }
 
-// challenge is the one event without a number.
+// challenge sends the only event without a number.
 func (c *client) challenge() {
 	payload := strictjson.Encode(wire.Challenge{Nonce: uuid.NewString(), TS: time.Now().UnixMilli()})
 	c.PutFrame(socket.AppendEvent(nil, wire.EventChallenge, payload, 0, 0))
@@ -52,7 +52,7 @@ func (c *client) refuse(id string, no refusal) *socket.Closing {
 	return &socket.Closing{Code: no.code, Text: no.err.Message, Reason: socket.ClosedHandshake}
 }
 
-// admit is the whole decision about a connect request. It needs no database.
+// admit decides about a connect request. It needs no database.
 func (c *client) admit(ctx context.Context, req request) *refusal {
 	if req.method != wire.MethodConnect {
 		return &refusal{fault.Invalid("invalid handshake: first request must be connect"), websocket.ClosePolicyViolation}
@@ -65,7 +65,7 @@ func (c *client) admit(ctx context.Context, req request) *refusal {
 	if no != nil {
 		return no
 	}
-	// Before the store is open the named tokens are not known: a secret that is not found may be right, and must not count for the lock-out.
+	// Before the store is open, the named tokens are unknown: a secret that is not found may be valid, and must not count for the lock-out.
 	if !c.srv.state.ready() {
 		return c.unavailable()
 	}
@@ -93,7 +93,7 @@ func (c *client) admit(ctx context.Context, req request) *refusal {
 	return nil
 }
 
-// unavailable refuses a connection while the gateway starts or stops; nil = it does neither.
+// unavailable returns the refusal while the gateway starts or stops, or nil.
 func (c *client) unavailable() *refusal {
 	e := c.srv.state.Refusal()
 	switch {

@@ -94,7 +94,7 @@ func TestHandshakeRefusals(t *testing.T) {
 			details: mismatch(params{"code": "AUTH_TOKEN_MISMATCH", "authReason": "token_mismatch"}),
 		},
 		{
-			name: "wrong token, right password", close: 1008, // the token counts when both are there
+			name: "wrong token, right password", close: 1008, // the token takes precedence over the password
 			send: connectWith(func(p params) { p["auth"] = params{"token": "wrong", "password": adminToken} }),
 			code: "INVALID_REQUEST", message: "unauthorized: gateway token mismatch",
 			details: mismatch(params{"code": "AUTH_TOKEN_MISMATCH", "authReason": "token_mismatch"}),
@@ -168,7 +168,7 @@ func TestStartingAndDrainingGatewaysRefuseConnects(t *testing.T) {
 	if status, _, body := b.get("GET", "/healthz"); status != 200 || body["status"] != "draining" {
 		t.Errorf("healthz while draining: %d %v", status, body)
 	}
-	s.must("health", nil) // what is connected goes on
+	s.must("health", nil) // connected clients continue
 }
 
 func TestAStopIsAnEventForEveryClient(t *testing.T) {
@@ -195,7 +195,7 @@ func TestAStopIsAnEventForEveryClient(t *testing.T) {
 	}
 }
 
-// What does not end is named, and does not keep the gateway from stopping.
+// A goroutine that does not end is named, and does not prevent the shutdown.
 func TestStopIsBounded(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) { c.StopTimeout = 20 * time.Millisecond })
@@ -203,7 +203,7 @@ func TestStopIsBounded(t *testing.T) {
 	b.fakeBackend.set(func() { b.fakeBackend.block = block })
 	s := b.login(adminToken)
 	s.request("1", "chat.send", send("main", "x", "k"))
-	s.must("health", nil) // the first one has begun, because the reader takes them in order
+	s.must("health", nil) // the first one has started, because the reader handles them in order
 	err := b.stop()
 	if err == nil || !strings.Contains(err.Error(), "1 connections did not end") {
 		t.Errorf("Serve: %v, want it to say what is left", err)
@@ -300,11 +300,11 @@ func TestConnectionsPerPrincipalAreLimited(t *testing.T) {
 	if e := before[0].Error; code != 1013 || e.Message != "too many connections" || e.Details["code"] != "TOO_MANY_CONNECTIONS" || !e.Retryable {
 		t.Errorf("close %d, %+v; want 1013 TOO_MANY_CONNECTIONS", code, before[0].Error)
 	}
-	b.login(readToken) // another principal has its own places
+	b.login(readToken) // another principal has separate places
 }
 
-// TestATokenThatIsNotKnownDuringTheStartIsNotRefusedAsWrong: the named tokens are in the store, which is not open yet. What is not known may be right, and does
-// not count for the lock-out of its address.
+// The named tokens are in the store, which is not open yet. An unknown token may be valid, and does not count for the lock-out of its
+// address.
 func TestATokenThatIsNotKnownDuringTheStartIsNotRefusedAsWrong(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) {
@@ -322,7 +322,7 @@ func TestATokenThatIsNotKnownDuringTheStartIsNotRefusedAsWrong(t *testing.T) {
 		s.send(connectFrame(token))
 		return s.read()
 	}
-	for range 12 { // more than lock an address out
+	for range 12 { // more than it takes to lock an address
 		f := connect("named-token-0123456789-0123456789")
 		if e := f.Error; e == nil || e.Code != "UNAVAILABLE" || e.Message != "gateway starting" || !e.Retryable {
 			t.Fatalf("a named token during the start: %+v", f.Error)

@@ -49,7 +49,7 @@ func credentials() []auth.Credential {
 	}
 }
 
-// bench is a running gateway with a fake backend behind it.
+// bench is a running gateway with a fake backend.
 type bench struct {
 	t           *testing.T
 	srv         *gateway.Server
@@ -68,7 +68,7 @@ func startBehind(t *testing.T, h *fakeBackend, change ...func(*gateway.Config)) 
 	return serve(t, h, h, change...)
 }
 
-// serve starts a gateway in front of a backend, which is the fake one or has it inside.
+// serve starts a gateway with a backend, which is or embeds the fake one.
 func serve(t *testing.T, h *fakeBackend, backend gateway.Backend, change ...func(*gateway.Config)) *bench {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -126,7 +126,7 @@ type frameError struct {
 	RetryAfterMs  int64
 }
 
-// published is the description of the protocol. Every frame of every test is compared with it.
+// published loads the description of the protocol. Every frame of every test is compared with it.
 var published = sync.OnceValues(func() (*wiretest.Protocol, error) { return wiretest.Load("../../docs/protocol.json") })
 
 // socket is a client.
@@ -136,9 +136,9 @@ type socket struct {
 	asked sync.Map // the method of each request, by id
 	// hello is the payload of hello-ok.
 	hello json.RawMessage
-	// patience of one read, or of one next; 0 = the general one.
+	// patience is the limit of one read, or of one next; 0 = the default.
 	patience time.Duration
-	passed   []frame // events that came before the answer of a call, for the reads after it
+	passed   []frame // events that arrived before the answer of a call, for later reads
 }
 
 func dialWith(d *websocket.Dialer, url string, header http.Header) (*websocket.Conn, error) {
@@ -179,7 +179,7 @@ func connectFrame(token string, caps ...string) map[string]any {
 	}
 }
 
-// login opens a socket that is logged in.
+// login returns an authenticated socket.
 func (b *bench) login(token string, caps ...string) *socket {
 	b.t.Helper()
 	s := b.dial()
@@ -209,7 +209,7 @@ func (s *socket) sendText(text string) {
 	}
 }
 
-// until is when a read that begins now fails.
+// until returns the deadline of a read that starts now.
 func (s *socket) until() time.Time { return time.Now().Add(cmp.Or(s.patience, patience)) }
 
 func (s *socket) read() frame {
@@ -231,7 +231,7 @@ func (s *socket) readUntil(at time.Time) frame {
 	return f
 }
 
-// tryRead is read without those that were passed over.
+// tryRead is read without the events in passed.
 func (s *socket) tryRead() (frame, error) { return s.receive(s.until()) }
 
 func (s *socket) receive(by time.Time) (frame, error) {
@@ -247,7 +247,7 @@ func (s *socket) receive(by time.Time) (frame, error) {
 	return f, err
 }
 
-// compare fails the test when a frame is not as the protocol is described.
+// compare fails the test when a frame differs from the description of the protocol.
 func (s *socket) compare(f frame, data []byte) {
 	s.t.Helper()
 	p, err := published()
@@ -269,7 +269,7 @@ func (s *socket) compare(f frame, data []byte) {
 	}
 }
 
-// next reads until a frame is as wanted. Ticks do not make it wait longer.
+// next reads until want returns true. Ticks do not extend the deadline.
 func (s *socket) next(want func(frame) bool) frame {
 	s.t.Helper()
 	for at := s.until(); ; {
@@ -288,7 +288,7 @@ func (s *socket) request(id, method string, params any) {
 	s.send(m)
 }
 
-// call sends a request and returns its answer. Events that come before it are read after it: those of a run may come first.
+// call sends a request and returns its answer. Events that arrive before the answer, such as those of a run, are returned by later reads.
 func (s *socket) call(method string, params any) frame {
 	s.t.Helper()
 	id := "call-" + method
@@ -306,7 +306,7 @@ func (s *socket) call(method string, params any) frame {
 	}
 }
 
-// must is call for an answer that must be good, decoded.
+// must is call for an answer that must be ok, decoded.
 func (s *socket) must(method string, params any) map[string]any {
 	s.t.Helper()
 	f := s.call(method, params)

@@ -23,13 +23,13 @@ import (
 
 const (
 	stalledAfter = 30 * time.Second
-	healthEvery  = time.Minute     // at least this often a health event
-	pictureAge   = 5 * time.Second // that a picture has at most when it is shown; while clients are connected, the watcher replaces it sooner
+	healthEvery  = time.Minute     // maximum interval of health events
+	pictureAge   = 5 * time.Second // maximum age of a picture that is shown; while clients are connected, the watcher replaces it sooner
 	sessionScope = "per-sender"
 	diskLow      = "low"
 )
 
-// monitor looks at the backend: for the methods health and status, for events, and for the probes of HTTP. It is safe for concurrent use.
+// monitor checks the backend: for the methods health and status, for events, and for the HTTP probes. It is safe for concurrent use.
 type monitor struct {
 	backend   Backend
 	state     *lifecycle
@@ -38,19 +38,20 @@ type monitor struct {
 	current   atomic.Pointer[healthPicture]
 }
 
-// healthPicture is what was last seen of the gateway, in both views, for callers that see everything and for those that see their own.
+// healthPicture is the result of the last check of the gateway, in both views, for callers that see everything and for those that see only
+// their own data.
 type healthPicture struct {
 	version  uint64
-	at       time.Time // of the look
+	at       time.Time // time of the check
 	all, own healthViews
-	essence  string // what counts as a change
+	essence  string // compared to detect changes
 	status   chat.SystemStatus
 	took     time.Duration
 }
 
 type healthViews struct{ standard, extended json.RawMessage }
 
-// ageMs is an age as a number; null for what does not exist or never happened (negative ages).
+// ageMs returns an age in milliseconds; null for a negative age, which means that the thing does not exist or never happened.
 func ageMs(d time.Duration) *int64 {
 	if d < 0 {
 		return nil
@@ -68,7 +69,7 @@ func orNull(s string) *string {
 
 func stalled(p chat.Progress) bool { return p.StalledFor >= stalledAfter || p.CronAge >= stalledAfter }
 
-// problemsOf lists what is wrong with the gateway, in sentences; none = healthy.
+// problemsOf lists the problems of the gateway, in sentences; empty = healthy.
 func problemsOf(st *chat.SystemStatus) []string {
 	problems := []string{}
 	for _, n := range faults(st) {
@@ -87,7 +88,7 @@ func (m *monitor) picture(st chat.SystemStatus, took time.Duration) *healthPictu
 	}
 	for _, ch := range st.Channels {
 		if _, twice := p.Channels[ch.ID]; twice {
-			continue // further accounts are in channels.status
+			continue // additional accounts are in channels.status
 		}
 		p.ChannelOrder = append(p.ChannelOrder, ch.ID)
 		p.ChannelLabels[ch.ID] = cmp.Or(ch.Label, ch.ID)
@@ -122,7 +123,8 @@ func connected(channels []chat.ChannelStatus) []bool {
 	return out
 }
 
-// look takes a new picture of the process and keeps it under the version that was last published. It is safe beside other looks and the watcher.
+// look takes a new picture of the process and stores it with the version that was last published. It may run concurrently with other calls
+// and the watcher.
 func (m *monitor) look(ctx context.Context) *healthPicture {
 	began := time.Now()
 	st := m.backend.Status(ctx)
@@ -139,8 +141,8 @@ func (m *monitor) look(ctx context.Context) *healthPicture {
 	}
 }
 
-// now is the last picture with the channels as they are at this moment: the first picture of a process was taken before its channels had begun. It reads the
-// store only when the picture is older than [pictureAge].
+// now returns the last picture with the current state of the channels, because the first picture of a process is taken before its channels
+// have started. It reads the store only when the picture is older than [pictureAge].
 func (m *monitor) now(ctx context.Context) *healthPicture {
 	for {
 		old := m.current.Load()
@@ -161,7 +163,7 @@ func (m *monitor) now(ctx context.Context) *healthPicture {
 	}
 }
 
-// withCounts adds to channels what waited for them at the last look.
+// withCounts adds the outbox counts of the last check to channels.
 func withCounts(channels, last []chat.ChannelStatus) []chat.ChannelStatus {
 	for i := range channels {
 		ch := &channels[i]
@@ -172,14 +174,15 @@ func withCounts(channels, last []chat.ChannelStatus) []chat.ChannelStatus {
 	return channels
 }
 
-// alike reports whether two pictures of a channel differ at most in the age of its last poll, which changes all the time.
+// alike reports whether two pictures of a channel differ at most in the age of its last poll, which always changes.
 func alike(a, b chat.ChannelStatus) bool {
 	a.LastPollAge = b.LastPollAge
 	return a == b
 }
 
-// watch looks at the process at a steady pace: it publishes health and lanes when they change, and ends the connections and HTTP requests whose credential
-// has ended. Without a connection or request it reads nothing: an idle gateway leaves its database alone. It ends with ctx.
+// watch checks the process at a fixed interval: it publishes health and lanes when they change, and ends the connections and HTTP requests
+// whose credential has become invalid. Without a connection or request it reads nothing, so an idle gateway does not use its database. It
+// ends with ctx.
 func (s *Server) watch(ctx context.Context) {
 	t := time.NewTicker(s.cfg.Deadlines.Watch)
 	defer t.Stop()
@@ -214,7 +217,7 @@ func (s *Server) refreshKeys(ctx context.Context) {
 	s.services.held.endAll(now, inForce)
 }
 
-// watcher has what was published last.
+// watcher has the last published state.
 type watcher struct {
 	s         *Server
 	published time.Time
@@ -244,7 +247,7 @@ func (w *watcher) publishHealth(pic *healthPicture) {
 	}
 }
 
-// of is the picture for one caller: the count of all sessions is 0 for those that see their own.
+// of returns the picture for one caller: the number of sessions is 0 for callers that see only their own.
 func (p *healthPicture) of(extended, own bool) json.RawMessage {
 	v := p.all
 	if own {
@@ -256,7 +259,8 @@ func (p *healthPicture) of(extended, own bool) json.RawMessage {
 	return v.standard
 }
 
-// publishLanes also publishes when work of another replica may have changed, which these lanes do not show: a page then reads what runs.
+// publishLanes also publishes when work of another replica may have changed, which these lanes do not show: a page then reads the running
+// turns again.
 func (w *watcher) publishLanes() {
 	lanes := lanesOf(w.s.backend.Lanes())
 	payload := strictjson.Encode(wire.LanesEvent{Lanes: lanes.Lanes, Sessions: lanes.Sessions})
@@ -265,7 +269,7 @@ func (w *watcher) publishLanes() {
 	}
 	w.lanes = string(payload)
 	for _, c := range w.s.hub.Opened() {
-		if id := c.who.Load(); id.extended && id.level >= chat.ScopeLevel(chat.ScopeRead) && !id.cred.Own() { // its figures are those of all
+		if id := c.who.Load(); id.extended && id.level >= chat.ScopeLevel(chat.ScopeRead) && !id.cred.Own() { // its figures include all principals
 			c.PutState(wire.EventLanes, payload, 0)
 		}
 	}
@@ -284,7 +288,7 @@ type progress struct {
 	WriterAgeMs     *int64 `json:"writerAgeMs"`
 }
 
-// healthz reports whether the process does its work. It does not touch the database: a restart would not repair one.
+// healthz reports whether the process makes progress. It does not use the database, because a restart would not repair that.
 func (m *monitor) healthz(w http.ResponseWriter, _ *http.Request) {
 	p := m.backend.Progress()
 	body := liveness{
@@ -312,7 +316,7 @@ type readinessChecks struct {
 	Draining   bool   `json:"draining"`
 	Disk       string `json:"disk,omitempty"` // "low", or absent
 	Starting   bool   `json:"starting,omitempty"`
-	Held       bool   `json:"held,omitempty"` // it does nothing on its own; administrators can chat
+	Held       bool   `json:"held,omitempty"` // it starts no work; administrators can chat
 }
 
 // readyz reports whether new work should be sent here.
@@ -341,7 +345,8 @@ func (m *monitor) readyz(w http.ResponseWriter, r *http.Request) {
 	httpbody.WriteJSON(w, http.StatusServiceUnavailable, body)
 }
 
-// askReady gives the backend a second. Its goroutine ends with the backend's answer, which follows the end of its context.
+// askReady calls the backend with a timeout of a second. Its goroutine ends with the backend's answer, which follows the end of its
+// context.
 func (m *monitor) askReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"laneway/internal/gateway/fault"
 )
 
-// heldRequests are the HTTP requests that have shown a credential, until their handler returns: their contexts end with it. The zero value is ready. It is safe
-// for concurrent use.
+// heldRequests are the authenticated HTTP requests whose handlers are running, with the functions that cancel them. The zero value is ready
+// to use. It is safe for concurrent use.
 type heldRequests struct {
 	mu  sync.Mutex
 	all map[*heldRequest]struct{}
@@ -25,7 +25,7 @@ type heldRequest struct {
 
 type heldKey struct{}
 
-// track gives a request a context that [heldRequests.endAll] can end.
+// track gives a request a context that [heldRequests.endAll] can cancel.
 func (h *heldRequests) track(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, end := context.WithCancelCause(r.Context())
@@ -36,7 +36,7 @@ func (h *heldRequests) track(next http.Handler) http.Handler {
 	})
 }
 
-// show notes the credential of a request.
+// show records the credential of a request.
 func (h *heldRequests) show(r *http.Request, cred auth.Credential) {
 	held, ok := r.Context().Value(heldKey{}).(*heldRequest)
 	if !ok {
@@ -57,14 +57,14 @@ func (h *heldRequests) forget(held *heldRequest) {
 	delete(h.all, held)
 }
 
-// some reports whether there is a request.
+// some reports whether there is any request.
 func (h *heldRequests) some() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.all) > 0
 }
 
-// endAll ends the requests whose credential is not in force any more.
+// endAll cancels the requests whose credential is no longer valid.
 func (h *heldRequests) endAll(now time.Time, inForce func(auth.Credential) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,7 +75,7 @@ func (h *heldRequests) endAll(now time.Time, inForce func(auth.Credential) bool)
 	}
 }
 
-// errEnded is the end of what a credential had begun that has expired, or was revoked or changed.
+// errEnded is the error for work that ends because its credential has expired, or was revoked or changed.
 func errEnded(c auth.Credential, now time.Time) *fault.Error {
 	text := "credential was revoked"
 	if c.Expired(now) {

@@ -151,7 +151,7 @@ func TestRepeatedHookStartsNothing(t *testing.T) {
 	}
 }
 
-// GitHub signs the body alone: deliveries with the same body have the same signature.
+// GitHub signs only the body: deliveries with the same body have the same signature.
 func TestDeliveriesWithOneBodyAreReported(t *testing.T) {
 	t.Parallel()
 	b := start(t, withHooks)
@@ -169,7 +169,7 @@ func TestDeliveriesWithOneBodyAreReported(t *testing.T) {
 			seen[run] = true
 		}
 	}
-	// What GitHub does not send names nothing: a recorded delivery is the same one under every key.
+	// Headers that GitHub does not send are ignored: a recorded delivery is the same one with every key.
 	for _, key := range []string{"k1", "k2"} {
 		for _, delivery := range []func(*http.Request){header("X-GitHub-Delivery", "d1"), anonymous} {
 			again := b.post("/hooks/push", body, anonymous, githubSigned(body), delivery, header("Idempotency-Key", key)).json(t)

@@ -28,10 +28,10 @@ import (
 	"laneway/internal/wire"
 )
 
-// openAIPrefix is where errors have the form of OpenAI.
+// openAIPrefix is the path prefix below which errors have the form of OpenAI.
 const openAIPrefix = "/v1/"
 
-// refuse answers with an error in the form that belongs to the path: that of OpenAI below /v1, our own elsewhere.
+// refuse answers with an error in the form of the path: that of OpenAI below /v1, otherwise the gateway's own.
 func refuse(w http.ResponseWriter, r *http.Request, e *fault.Error) {
 	if strings.HasPrefix(r.URL.Path, openAIPrefix) {
 		openai.WriteError(w, e.HTTPStatus(), e)
@@ -40,8 +40,8 @@ func refuse(w http.ResponseWriter, r *http.Request, e *fault.Error) {
 	httpbody.WriteError(w, e.HTTPStatus(), e)
 }
 
-// routes is the whole HTTP surface. base is the context of what outlives a request: connections and their calls. waits is over when
-// the gateway begins to stop: answers that are still waited for end then.
+// routes returns the handler of all HTTP paths. base is the context of work that outlives a request: connections and their calls. waits is
+// done when the gateway starts to stop, which ends the requests that still wait for an answer.
 func (s *Server) routes(base, waits context.Context) http.Handler {
 	r := chi.NewRouter()
 	r.Use(answersUnread, s.counted, s.recoverer, middleware.GetHead, s.upgrades(base), s.inTime, s.opened)
@@ -51,7 +51,7 @@ func (s *Server) routes(base, waits context.Context) http.Handler {
 	for path, h := range s.cfg.Webhooks {
 		r.With(checkOrigin(s.policy)).Handle(path, provenBy(h))
 	}
-	if d := s.cfg.Dashboard; d != nil { // browsers name an origin for module scripts, and the files hold no data: a proxy's own origin needs no setting to load them
+	if d := s.cfg.Dashboard; d != nil { // browsers send an origin for module scripts, and the files contain no data: a proxy's own origin needs no setting to load them
 		page := checkHost(s.policy)(d)
 		r.Handle("/dashboard", page)
 		r.Handle("/dashboard/*", page)
@@ -72,7 +72,7 @@ func (s *Server) routes(base, waits context.Context) http.Handler {
 	return r
 }
 
-// files are the routes of files that clients send in, where the backend keeps them.
+// files adds the routes of uploaded files, if the backend stores them.
 func (s *Server) files(r chi.Router) {
 	if _, ok := s.backend.(openai.Files); !ok {
 		return
@@ -84,7 +84,7 @@ func (s *Server) files(r chi.Router) {
 	r.Get(conversation.MessageFilePath, s.completions.MessageFile(s.messageFile))
 }
 
-// messageFile finds the file of a conversation that a query names.
+// messageFile returns the file of a conversation that a query names.
 func (s *Server) messageFile(ctx context.Context, cred auth.Credential, query url.Values) (chat.Attachment, error) {
 	at, ok := conversation.ParseFilePlace(query, s.backend.DefaultAgent())
 	if !ok {
@@ -106,7 +106,7 @@ func (s *Server) optional(r chi.Router) {
 	}
 }
 
-// guarded puts the Host and Origin checks before an answer that stands for no route.
+// guarded adds the Host and Origin checks to an answer outside of the routes.
 func (s *Server) guarded(h http.HandlerFunc) http.HandlerFunc {
 	return checkHostAndOrigin(s.policy)(h).ServeHTTP
 }
@@ -146,7 +146,7 @@ func methodNotAllowed(r chi.Routes) http.HandlerFunc {
 	}
 }
 
-// counted reports each request but the sockets, by the pattern of its route: a path of a client is no label.
+// counted counts each request except sockets, by the pattern of its route: a path of a client must not become a label.
 func (s *Server) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if websocket.IsWebSocketUpgrade(r) {
@@ -172,7 +172,7 @@ func (s *Server) recoverer(next http.Handler) http.Handler {
 	})
 }
 
-// opened answers in the place of every route but the probes while the gateway starts.
+// opened replaces every route except the probes while the gateway starts.
 func (s *Server) opened(next http.Handler) http.Handler {
 	wait := s.guarded(func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, fault.Starting())
@@ -205,8 +205,9 @@ func (s *Server) upgrades(base context.Context) func(http.Handler) http.Handler 
 	}
 }
 
-// inTime bounds the time in which the body of a request arrives, whether or not a handler reads it: without a bound an unauthenticated client keeps a connection for ever
-// with the body of a request that is refused, one byte at a time. [httpbody.Read] lifts it for answers that take long.
+// inTime limits the time in which the body of a request arrives, whether or not a handler reads it. Without a limit, an unauthenticated
+// client could keep a connection for ever by sending the body of a refused request one byte at a time. [httpbody.Read] lifts it for answers
+// that take long.
 func (s *Server) inTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		httpbody.SetReadDeadline(w, s.cfg.Deadlines.Message)
@@ -214,10 +215,11 @@ func (s *Server) inTime(next http.Handler) http.Handler {
 	})
 }
 
-// answersUnread lets a client read the answer to a request whose body was not read as a whole: to close a TCP connection with unread bytes resets it, and a reset
-// destroys an answer that is still on its way. The HTTP server waits for half a second before it closes such a connection, but not when the request says
-// `Connection: close`, as the requests of proxies do. A reader that is over its limit makes the server wait there too; it reads a byte of its own, because the
-// next byte of the body may still be on its way. answersUnread is the first of the handlers, because only the writer of the server itself takes part in this.
+// answersUnread lets a client read the answer to a request whose body was not fully read. Closing a TCP connection with unread bytes resets
+// it, and a reset destroys an answer that is still in transit. The HTTP server waits for half a second before it closes such a connection,
+// but not for requests with `Connection: close`, which proxies send. A reader that exceeds its limit makes the server wait in that case,
+// too. It reads one byte itself, because the next byte of the body may still be in transit. answersUnread is the outermost handler, because
+// this works only with the server's own writer.
 func answersUnread(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := r.Body
@@ -225,14 +227,14 @@ func answersUnread(next http.Handler) http.Handler {
 		if !r.Close || r.ContentLength == 0 {
 			return
 		}
-		httpbody.SetReadDeadline(w, -time.Second) // what has not arrived is unread, too
+		httpbody.SetReadDeadline(w, -time.Second) // bytes that have not arrived count as unread
 		if _, err := body.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			_, _ = http.MaxBytesReader(w, io.NopCloser(strings.NewReader("unread")), 0).Read(make([]byte, 1)) //nolint:errcheck // it is over its limit, always
 		}
 	})
 }
 
-// upgrade opens a socket, or refuses it: capacity, Host, Origin, version, in this order.
+// upgrade opens a socket, or refuses it. It checks capacity, Host, Origin and version, in this order.
 func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Request) {
 	addr := s.policy.ClientAddr(r)
 	place, oldest := s.hub.Reserve(auth.Network(addr), s.unauthenticatedFrom(addr))
@@ -271,11 +273,11 @@ func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Re
 	}
 	s.observer.ConnOpened()
 	c.challenge()
-	c.Serve(base, c) // in goroutines of its own instead of this one, so that the HTTP server's memory of the request is freed
+	c.Serve(base, c) // on its own goroutines, so that the HTTP server's memory of the request is freed
 }
 
-// unauthenticatedFrom is how many sockets of an address may be unauthenticated. All programs of this machine share loopback, and the clients of a proxy that
-// does not state their addresses share that of the proxy.
+// unauthenticatedFrom returns how many sockets of an address may be unauthenticated. All programs of this machine share loopback, and the
+// clients of a proxy that does not state their addresses share its address.
 func (s *Server) unauthenticatedFrom(addr netip.Addr) int {
 	if addr.IsLoopback() || s.policy.Trusted(addr) {
 		return max(s.cfg.MaxUnauthenticatedShared, s.cfg.MaxUnauthenticatedPerAddr)
@@ -296,13 +298,13 @@ func checkOrigin(policy *auth.RequestPolicy) func(http.Handler) http.Handler {
 	}
 }
 
-// checkHostAndOrigin refuses requests under a name that is not allowed, and pages of other origins.
+// checkHostAndOrigin refuses requests with a host name that is not allowed, and pages of other origins.
 func checkHostAndOrigin(policy *auth.RequestPolicy) func(http.Handler) http.Handler {
 	host, origin := checkHost(policy), checkOrigin(policy)
 	return func(next http.Handler) http.Handler { return host(origin(next)) }
 }
 
-// checkHost refuses requests under a name that is not allowed.
+// checkHost refuses requests with a host name that is not allowed.
 func checkHost(policy *auth.RequestPolicy) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -324,7 +326,7 @@ func checkVersion(answer http.Header, r *http.Request) *fault.Error {
 	return fault.Invalid("a WebSocket upgrade needs version 13 and a valid key")
 }
 
-// provenBy wraps a handler that verifies its callers by itself: a caller that gets a success was one of them.
+// provenBy wraps a handler that authenticates its callers itself: a caller with a successful response was authenticated.
 func provenBy(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)

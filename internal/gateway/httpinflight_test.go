@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// post sends n requests at once. The returned function waits for their answers, which must have the status.
+// post sends n concurrent requests. The returned function waits for their answers, which must have the status.
 func (t *bubble) post(n int, path string, body func(i int) string, change func(r *http.Request, body string)) (answered func(status int)) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -95,7 +95,7 @@ func TestTheCallsOfAHookHaveThePlacesOfOneCredential(t *testing.T) {
 	}, withHooks)
 }
 
-// A body is not read while the unanswered messages of its credential have all bytes.
+// A body is not read while the unanswered messages of its credential use all bytes.
 func TestABodyWaitsForTheBytesOfItsCredential(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {

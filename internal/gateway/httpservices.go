@@ -11,7 +11,7 @@ import (
 	"laneway/internal/gateway/socket"
 )
 
-// httpServices is what the handlers of completions and hooks need of the server.
+// httpServices implements what the handlers of completions and hooks need of the server.
 type httpServices struct {
 	*lifecycle
 	*reporter
@@ -24,12 +24,12 @@ type httpServices struct {
 	held     heldRequests
 }
 
-// Share is what a principal has in flight; own: it sees its own sessions only.
+// Share returns the requests in flight of a principal; own: it sees only its own sessions.
 func (h *httpServices) Share(principal string, own bool) *inflight.Share {
 	return h.inFlight.Of(principal, own)
 }
 
-// Bearer identifies the client of a request, whose context ends with the credential. It answers a refused one itself.
+// Bearer identifies the client of a request, whose context ends with the credential. It answers a refused request itself.
 func (h *httpServices) Bearer(w http.ResponseWriter, r *http.Request, scope string) (auth.Credential, bool) {
 	cred, e := h.auth.Bearer(r, h.policy.ClientAddr(r), scope)
 	if e == nil {
@@ -44,12 +44,12 @@ func (h *httpServices) Bearer(w http.ResponseWriter, r *http.Request, scope stri
 	return cred, false
 }
 
-// MayUse refuses a session that the principal may not write into.
+// MayUse returns an error for a session that the principal may not write into.
 func (h *httpServices) MayUse(ctx context.Context, cred auth.Credential, key chat.SessionKey) error {
 	return conversation.MayUse(ctx, h.backend, cred, key)
 }
 
-// Verified notes whether the caller of a hook has proven who it is.
+// Verified records whether the caller of a hook was authenticated.
 func (h *httpServices) Verified(r *http.Request, ok bool) {
 	if !ok {
 		h.observer.AuthFailed("hook")

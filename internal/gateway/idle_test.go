@@ -15,7 +15,7 @@ import (
 	"laneway/internal/gateway/auth"
 )
 
-// reads counts what the server reads of its backend and of its source of credentials.
+// reads counts the reads of the backend and of the source of credentials.
 type reads struct {
 	*fakeBackend
 	n atomic.Int64
@@ -49,7 +49,7 @@ func (l *emptyListener) Close() error {
 
 func (*emptyListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
-// The status of the gateway is some statements, which no client without a connection sees.
+// A status reads the database with several statements, and without a connection no client sees it.
 func TestAGatewayWithoutClientsReadsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

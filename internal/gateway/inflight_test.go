@@ -11,7 +11,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// callPlaces is how many calls of one principal that sees its own run at once.
+// callPlaces is how many concurrent calls a principal that sees only its own data may run.
 const callPlaces = 8
 
 // say sends messages with the numbers from..to-1 and this text.
@@ -23,7 +23,7 @@ func (s *socket) say(from, to int, text string) {
 	synctest.Wait()
 }
 
-// accepted reads n responses, which must be good.
+// accepted reads n responses, which must be ok.
 func (s *socket) accepted(n int) {
 	s.t.Helper()
 	for range n {
@@ -75,13 +75,14 @@ func TestAPrincipalRunsFewCallsAtOnce(t *testing.T) {
 	})
 }
 
-// A principal has largeFit messages of largeMessage bytes under way: what is left then is too little for the longest message.
+// A principal has largeFit messages of largeMessage bytes in flight. The remaining bytes are too few for the longest message.
 const (
 	largeMessage = 900_000
 	largeFit     = 4
 )
 
-// sayLarge sends large messages with the numbers from..to-1 in a goroutine and says when the gateway has read them: a pipe has no buffer.
+// sayLarge sends large messages with the numbers from..to-1 in a goroutine and closes read when the gateway has read them: a pipe has no
+// buffer.
 func (s *socket) sayLarge(from, to int) (read <-chan struct{}) {
 	done := make(chan struct{})
 	go func() {
@@ -146,7 +147,7 @@ func TestAConnectionThatIsNotReadOnInTimeIsClosed(t *testing.T) {
 		one, two := t.open().login(writeToken), t.open().login(writeToken)
 		one.sayLarge(0, largeFit)
 		began := time.Now()
-		defer time.AfterFunc(time.Minute, func() { _ = two.ws.Close() }).Stop() // else ticks keep a connection that is not closed alive
+		defer time.AfterFunc(time.Minute, func() { _ = two.ws.Close() }).Stop() // otherwise ticks keep a connection alive that is not closed
 		read := two.sayLarge(largeFit, largeFit+1)
 		code, reason, _ := two.closed()
 		if took := time.Since(began); code != 1013 || took != 25*time.Second {

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// TestAnEventWithoutReadersIsNotCopied: most fires have no reader; an event is some kilobytes.
+// Most fires have no reader, and an event has some kilobytes.
 func TestAnEventWithoutReadersIsNotCopied(t *testing.T) { //nolint:paralleltest // counts allocations
 	p := newPublisher(socket.NewHub[*client](socket.HubLimits{}))
 	run := &cron.Run{ID: "schedule:j:1", JobID: "j"}
@@ -30,7 +30,7 @@ func TestAnEventWithoutReadersIsNotCopied(t *testing.T) { //nolint:paralleltest 
 	}
 }
 
-// Whatever bytes come, a request is either refused with a reason or has an id and a method, and its params can be checked.
+// For any input, a request is either refused with a reason or has an id and a method, and its params can be checked.
 func FuzzFrame(f *testing.F) {
 	for _, s := range []string{
 		`{"type":"req","id":"1","method":"chat.send","params":{"sessionKey":"main","message":"x","idempotencyKey":"k"}}`,
@@ -42,7 +42,7 @@ func FuzzFrame(f *testing.F) {
 	send, connect, history, wake := params.Of[wire.ChatSendParams](), params.Of[wire.ConnectParams](), params.Of[wire.ChatHistoryParams](), params.Of[wire.WakeParams]()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if !utf8.Valid(data) {
-			return // closed before it is looked at
+			return // the connection is closed before it is parsed
 		}
 		req, err := parseRequest(data)
 		if err != nil {

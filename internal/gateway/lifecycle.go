@@ -6,16 +6,16 @@ import (
 	"laneway/internal/gateway/fault"
 )
 
-// lifecycle is where the gateway is between start and stop. It is safe for concurrent use.
+// lifecycle is the state of the gateway between start and stop. It is safe for concurrent use.
 type lifecycle struct {
 	up, down atomic.Bool
-	leaving  atomic.Bool // not ready any more, and serving on
+	leaving  atomic.Bool // no longer ready, but still serving
 }
 
 func (l *lifecycle) ready() bool    { return l.up.Load() }
 func (l *lifecycle) draining() bool { return l.down.Load() }
 
-// Refusal is why no work is accepted now; nil = it is.
+// Refusal returns why no work is accepted now, or nil.
 func (l *lifecycle) Refusal() *fault.Error {
 	switch {
 	case l.draining():

@@ -16,7 +16,7 @@ func (overview) lists() []*rpc.Method {
 	}
 }
 
-// empty answers methods of things that this gateway has none of; a terminal client asks for them at its start.
+// empty answers methods about features that this gateway does not have; a terminal client calls them at its start.
 func empty[P, R any](result R) func(context.Context, *rpc.Call, P) (R, error) {
 	return func(context.Context, *rpc.Call, P) (R, error) { return result, nil }
 }
@@ -68,7 +68,7 @@ func (o overview) commandsList(_ context.Context, c *rpc.Call, p wire.CommandsLi
 	return out, nil
 }
 
-// commandCategory maps our categories to the ones that clients know.
+// commandCategory maps laneway's categories to those of the standard protocol.
 func commandCategory(s string) string {
 	switch s {
 	case "session", "options", "status", "management", "media", "tools":

@@ -14,11 +14,11 @@ import (
 	"laneway/internal/gateway/auth"
 )
 
-// admission is a credential with what the table of credentials says about it: the highest scope that it can give.
+// admission is a credential with its highest scope according to the table of credentials.
 type admission struct {
 	name, token string
 	level       int
-	password    bool // it is sent as one
+	password    bool // it is sent as a password
 }
 
 const (
@@ -39,12 +39,12 @@ func admissions() []admission {
 	}
 }
 
-// kept are named tokens, as the store keeps them.
+// kept are named tokens in the form of the store.
 type kept []auth.Credential
 
 func (k kept) Credentials(context.Context) ([]auth.Credential, error) { return k, nil }
 
-// admitting is the configuration in which every admission is a credential.
+// admitting configures a credential for every admission.
 func admitting(c *gateway.Config) {
 	c.Credentials = append(c.Credentials, auth.Credential{
 		Name: "password", Digest: sha256.Sum256([]byte(housePassword)), Scopes: []string{chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin},
@@ -55,7 +55,7 @@ func admitting(c *gateway.Config) {
 	})
 }
 
-// admit logs in with the credential, as what it is, and asks for every scope.
+// admit authenticates with the credential, as a token or password, and requests every scope.
 func (b *bench) admit(who admission) *socket {
 	b.t.Helper()
 	if !who.password {
@@ -74,11 +74,11 @@ func levelOfScope(scope string) int {
 	return 1 + slices.Index([]string{chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin}, scope)
 }
 
-// least is the scope with which a method looks at what is asked: where the owner of a session may do it, its owner is known only then.
+// least returns the lowest scope that a method accepts before it knows the owner of the session.
 func least(m gateway.MethodInfo) string { return cmp.Or(m.OwnerScope, m.Scope) }
 
-// Every method of the table, with every credential, asking for every scope: what the table allows is never answered with a
-// missing scope, and what it does not allow always is. Params that no method takes keep the calls without effect.
+// Every method of the table is called with every credential and all its scopes. A call that the table allows is never answered with a
+// missing scope, any other call always is. The params are invalid for every method, so that the calls have no effect.
 func TestEveryMethodWithEveryCredential(t *testing.T) {
 	t.Parallel()
 	b := start(t, admitting)
@@ -110,7 +110,7 @@ func refusedFor(f frame, scope string) bool {
 	return f.Error.Details["code"] == "MISSING_SCOPE" && f.Error.Details["missingScope"] == scope && slices.Equal(required, []any{scope})
 }
 
-// A name that is not in the table is refused to every credential, whatever it resembles; nothing of it is looked at.
+// A name that is not in the table is refused for every credential, even if it resembles a method; its params are not parsed.
 func TestUnknownMethodsAreRefusedToEveryCredential(t *testing.T) {
 	t.Parallel()
 	b := start(t, admitting)
@@ -138,11 +138,11 @@ func TestUnknownMethodsAreRefusedToEveryCredential(t *testing.T) {
 	}
 }
 
-// Who has no credential can call nothing: the first request that is not connect ends the connection, and none of its effect is
-// there. A refused connect leaves nothing behind either.
+// A client without a credential can call nothing: the first request that is not connect ends the connection and has no effect. A refused
+// connect leaves nothing behind either.
 func TestNoMethodIsCalledWithoutACredential(t *testing.T) {
 	t.Parallel()
-	b := start(t, func(c *gateway.Config) { c.MaxUnauthenticatedPerAddr = 512 }) // the test's sockets stay open until its end
+	b := start(t, func(c *gateway.Config) { c.MaxUnauthenticatedPerAddr = 512 }) // the sockets of the test stay open until its end
 	for _, m := range b.srv.Methods() {
 		s := b.dial()
 		s.request("1", m.Name, send("main", "without a credential", "unauthenticated"))
@@ -167,7 +167,7 @@ func TestNoMethodIsCalledWithoutACredential(t *testing.T) {
 	})
 }
 
-// While runs make events, sockets without a credential hear the challenge and nothing else.
+// While runs publish events, unauthenticated sockets receive only the challenge.
 func TestNothingIsSentBeforeAuthentication(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) { c.Deadlines.Watch = 5 * time.Millisecond })
@@ -194,7 +194,7 @@ func TestNothingIsSentBeforeAuthentication(t *testing.T) {
 	}
 }
 
-// What a principal with visibility own may call shows it nothing of others, and changes nothing of theirs.
+// Methods that a principal with visibility own may call show it no data of other principals, and change none.
 func TestOwnVisibilitySeesNoTraceInAnyMethod(t *testing.T) {
 	t.Parallel()
 	b := start(t)

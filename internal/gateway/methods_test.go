@@ -240,8 +240,8 @@ func TestHealthStatusAndLanes(t *testing.T) {
 	}
 }
 
-// TestAChannelThatHasBegunIsShownAtOnce holds that channels are shown as they are now and not as they were when the gateway last looked: that is up
-// to two seconds ago, and in the first two seconds of a process no channel had begun then.
+// Channels are shown with their current state, not with that of the last check. The last check may be two seconds old, and in the first two
+// seconds of a process no channel had started then.
 func TestAChannelThatHasBegunIsShownAtOnce(t *testing.T) {
 	t.Parallel()
 	telegram := chat.ChannelStatus{Name: "telegram:1", ID: "telegram", AccountID: "default", Configured: true, State: "stopped", LastPollAge: -1}
@@ -287,7 +287,7 @@ func TestListsForTerminalClients(t *testing.T) {
 	}
 }
 
-// TestServersOfToolsAreInTheExtendedList holds that a credential which sees its own only does not see the state of servers.
+// A credential that sees only its own data does not see the state of servers.
 func TestServersOfToolsAreInTheExtendedList(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) {

@@ -16,7 +16,7 @@ import (
 	"laneway/internal/store"
 )
 
-// troubled is a backend in which everything is wrong that a person can be asked to look at.
+// troubled is a backend with every problem that needs the attention of a person.
 type troubled struct {
 	*fakeBackend
 	*jobBook

@@ -6,14 +6,14 @@ import (
 	"laneway/internal/gateway/socket"
 )
 
-// Observer counts what happens at the border. All labels come from closed sets; implementations must not block.
+// Observer counts events of the gateway. All labels come from closed sets; implementations must not block.
 type Observer interface {
-	// ConnOpened and ConnClosed frame every WebSocket connection.
+	// ConnOpened and ConnClosed are called for every WebSocket connection.
 	ConnOpened()
 	ConnClosed(reason socket.CloseReason)
-	// Request ends; method is one of the table or "unknown", result is ok or the code of the error.
+	// Request ends; method is a method of the table or "unknown", result is ok or the code of the error.
 	Request(method, result string, took time.Duration)
-	// HTTPRequest ends: route is the pattern of a route or "none", status the number that the client got. A socket is none.
+	// HTTPRequest ends: route is the pattern of a route or "none", status the status that was sent. It is not called for sockets.
 	HTTPRequest(route string, status int, took time.Duration)
 	// AuthFailed: reason is missing, mismatch, locked or hook.
 	AuthFailed(reason string)

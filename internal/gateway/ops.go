@@ -12,7 +12,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// overview has the methods that show the gateway as a whole.
+// overview implements the methods that show the gateway as a whole.
 type overview struct{ srv *Server }
 
 func (o overview) methods() []*rpc.Method {
@@ -38,7 +38,7 @@ func (o overview) health(ctx context.Context, c *rpc.Call, p wire.HealthParams) 
 	return rpc.Encoded[wire.HealthResult](pic.of(c.Extended, c.Cred.Own())), nil
 }
 
-// status takes a new picture: the answer is about now, and in its first seconds the gateway has no other.
+// status takes a new picture: the answer must be current, and in its first seconds the gateway has no other picture.
 func (o overview) status(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wire.StatusResult, error) {
 	s := o.srv
 	st := s.health.look(ctx).status
@@ -65,7 +65,7 @@ func (o overview) status(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wir
 	return out, nil
 }
 
-// clients is how many connections there are; a caller that sees its own counts its own.
+// clients returns the number of connections; a caller that sees only its own data counts its own.
 func (o overview) clients(c *rpc.Call) int {
 	if who := c.Visible(); who != "" {
 		return o.srv.hub.CountOf(who)
@@ -73,7 +73,8 @@ func (o overview) clients(c *rpc.Call) int {
 	return o.srv.hub.Count()
 }
 
-// knownSessions is how many sessions there are; a caller that sees its own counts its own. What cannot be read is 0, as in the picture.
+// knownSessions returns the number of sessions; a caller that sees only its own data counts its own. On an error it is 0, as in the
+// picture.
 func (o overview) knownSessions(ctx context.Context, c *rpc.Call, st *chat.SystemStatus) int {
 	who := c.Visible()
 	if who == "" {
@@ -89,7 +90,7 @@ func (o overview) knownSessions(ctx context.Context, c *rpc.Call, st *chat.Syste
 	return total
 }
 
-// cronCount is the cron part of status, of the jobs that the caller sees.
+// cronCount returns the cron part of status, for the jobs that the caller sees.
 func (o overview) cronCount(ctx context.Context, c *rpc.Call) wire.StatusCron {
 	b, ok := o.srv.backend.(CronBackend)
 	if !ok {
@@ -116,7 +117,8 @@ func lanesOf(st chat.LanesStatus) wire.LanesOfNode {
 	return out
 }
 
-// shownLanes is a picture of the lanes for the caller. The work in them belongs to all principals: a caller that sees its own gets the names and capacities.
+// shownLanes returns a snapshot of the lanes for the caller. The work in them belongs to all principals: a caller that sees only its own
+// data receives the names and capacities.
 func shownLanes(c *rpc.Call, st chat.LanesStatus) wire.LanesOfNode {
 	out := lanesOf(st)
 	if c.Visible() == "" {
@@ -185,7 +187,8 @@ func addChannel(r *wire.ChannelsStatusResult, id, label string, summary any, acc
 	r.Accounts[id] = append(r.Accounts[id], account)
 }
 
-// shownAccount shows an account. What waits to be sent belongs to all principals: a caller that sees its own gets no figures of it.
+// shownAccount returns an account. The messages in the outbox belong to all principals: a caller that sees only its own data receives no
+// figures about them.
 func shownAccount(c *rpc.Call, ch chat.ChannelStatus) wire.ChannelAccount {
 	out := wire.ChannelAccount{
 		AccountID: cmp.Or(ch.AccountID, wire.AccountDefault), Enabled: ch.State != "disabled", Configured: ch.Configured, Running: ch.Running,

@@ -14,21 +14,21 @@ import (
 	"laneway/internal/gateway/strictjson"
 )
 
-// order lets the calls of one connection that address one session run one after the other, in the order in which their frames arrived. Without it two
-// messages that a client sends without waiting for an answer are accepted in any order. The zero value is ready. It is safe for concurrent use.
+// order serializes the calls of one connection for one session, in the order in which their frames arrived. Without it, two messages that a
+// client sends without waiting for an answer are accepted in any order. The zero value is ready to use. It is safe for concurrent use.
 type order struct {
 	mu    sync.Mutex
-	lines map[chat.SessionKey][]*turn // nil before the first call; the first of each line runs
+	lines map[chat.SessionKey][]*turn // nil before the first call; the first call of each line runs
 }
 
-// turn is the place of one call in the line of its session. nil = the call has no place and waits for none.
+// turn is the position of one call in the line of its session. nil = the call has no position and does not wait.
 type turn struct {
 	order   *order
 	session chat.SessionKey
-	first   chan struct{} // closed when no earlier call of the line is left
+	first   chan struct{} // closed when no earlier call is left in the line
 }
 
-// join adds a call at the end of the line of a session. [turn.leave] follows.
+// join adds a call to the end of the line of a session. [turn.leave] must follow.
 func (o *order) join(session chat.SessionKey) *turn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -42,7 +42,7 @@ func (o *order) join(session chat.SessionKey) *turn {
 	return t
 }
 
-// wait returns when every earlier call of the line has left, or with the cause of ctx.
+// wait returns when every earlier call has left the line, or with the cause of ctx.
 func (t *turn) wait(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -55,7 +55,7 @@ func (t *turn) wait(ctx context.Context) error {
 	}
 }
 
-// leave lets the next call of the line run. A call that leaves before its turn lets none run early.
+// leave lets the next call of the line run. If a call leaves before it is first, no other call runs early.
 func (t *turn) leave() {
 	if t == nil {
 		return
@@ -76,11 +76,12 @@ func (t *turn) leave() {
 	o.lines[t.session] = line
 }
 
-// longestUrgent bounds the text that is compared with the urgent commands, in bytes of JSON.
+// longestUrgent is the maximum size of a message that is compared with the urgent commands, in bytes of JSON.
 const longestUrgent = 256
 
-// turnOf is the place of a request in the line of its session, taken in the order of arrival; nil when the method has no order or the parameters name no
-// session. An urgent command has none: a stop does not wait for a store that is slow to accept the messages before it.
+// turnOf returns the position of a request in the line of its session, taken in the order of arrival; nil when the method is not ordered or
+// the parameters name no session. An urgent command has no position: a stop must not wait for a store that is slow to accept earlier
+// messages.
 func (c *client) turnOf(peer context.Context, m *rpc.Method, raw json.RawMessage) *turn {
 	if !m.InOrder {
 		return nil
@@ -89,7 +90,7 @@ func (c *client) turnOf(peer context.Context, m *rpc.Method, raw json.RawMessage
 		SessionKey, Key, AgentID string
 		Message                  json.RawMessage
 	}
-	if c.share.Parsing(peer, len(raw), func() error { return json.Unmarshal(raw, &p) }) != nil { // the method refuses them, or the peer is gone
+	if c.share.Parsing(peer, len(raw), func() error { return json.Unmarshal(raw, &p) }) != nil { // the method refuses them, or the client has disconnected
 		return nil
 	}
 	if len(p.Message) > 0 && len(p.Message) <= longestUrgent {

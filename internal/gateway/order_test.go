@@ -11,14 +11,14 @@ import (
 	"laneway/internal/gateway"
 )
 
-// slowAccepts is a backend that accepts a message when the test allows it, and notes the order in which it was called.
+// slowAccepts is a backend that accepts a message when the test allows it, and records the order of its calls.
 type slowAccepts struct {
 	*fakeBackend
 
 	mu      sync.Mutex
 	arrived []string
 	came    chan string              // the text of each call
-	allowed map[string]chan struct{} // by text; a text that is missing is accepted at once
+	allowed map[string]chan struct{} // by text; other messages are accepted at once
 }
 
 func (b *slowAccepts) ReceiveFrom(ctx context.Context, m chat.Message, by gateway.Caller) (chat.Receipt, error) {

@@ -19,11 +19,11 @@ const (
 	annasNumber  = int64(7)
 )
 
-// pairingBackend is a fake backend with channels: two bots, whose pairings a store keeps.
+// pairingBackend is a fake backend with channels: two bots, whose pairings are in a store.
 type pairingBackend struct {
 	*fakeBackend
 	st *sqlite.Store
-	// away: no message reaches a person.
+	// away: messages to people are not delivered.
 	away bool
 }
 
@@ -85,7 +85,7 @@ func (l *pairingBackend) talks(t *testing.T, bot string, user int64) bool {
 	return ok
 }
 
-// objects are the entries of a list in an answer.
+// objects returns the entries of a list in an answer.
 func objects(t *testing.T, answer map[string]any, name string) []map[string]any {
 	t.Helper()
 	list, ok := answer[name].([]any)
@@ -103,12 +103,12 @@ func objects(t *testing.T, answer map[string]any, name string) []map[string]any 
 	return out
 }
 
-// The list says who asks and who was let in, by account, and never the code: the right to read the list is not the right to let people in.
+// The list shows requests and grants, by account, and never the code: the permission to read the list does not include approval.
 func TestPairingListNamesPeopleAndNoCodes(t *testing.T) {
 	t.Parallel()
 	l, b := openLobby(t)
 	anna, bob := l.asks(t, family, annasNumber, "Anna"), l.asks(t, work, 8, "")
-	gone := l.asks(t, "telegram:999", 9, "Carl") // of an account that is not configured any more
+	gone := l.asks(t, "telegram:999", 9, "Carl") // of an account that is no longer configured
 	s := b.login(adminToken)
 	f := s.call("channels.pairing.list", nil)
 	for _, p := range []channel.Pairing{anna, bob, gone} {
@@ -217,7 +217,7 @@ func TestAPairingIsDismissedAndRevoked(t *testing.T) {
 	}
 }
 
-// Letting people in is the operator's: who may only read or write is refused, and nothing changes.
+// Only an administrator may approve: a caller that may only read or write is refused, and nothing changes.
 func TestPairingNeedsTheScopeOfAdministrators(t *testing.T) {
 	t.Parallel()
 	l, b := openLobby(t)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// places is how many lists a principal reads at once.
+// places is how many lists a principal reads concurrently.
 const places = 4
 
 // ask sends list requests with the numbers from..to-1.
@@ -18,7 +18,7 @@ func (s *socket) ask(from, to int) {
 	synctest.Wait()
 }
 
-// answers reads n responses and counts those that are good, and those that say that the request took too long.
+// answers reads n responses and counts those that are ok, and those that report a timeout.
 func (s *socket) answers(n int) (good, late int) {
 	s.t.Helper()
 	for range n {
@@ -96,12 +96,12 @@ func TestAListThatWaitsTooLongIsRetryableAndLeavesItsPlace(t *testing.T) {
 	})
 }
 
-// An answer that is not taken holds its place, because it is still in memory; the end of its connection gives it back.
+// An answer that is not read keeps its place, because it is still in memory; the end of its connection releases it.
 func TestAListIsReadUntilItsAnswerIsWritten(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {
 		deaf := t.open().login(readToken)
-		deaf.ask(0, places) // a pipe has no buffer: none of the answers is written before it is read
+		deaf.ask(0, places) // a pipe has no buffer: no answer is written before it is read
 		hold := make(chan struct{})
 		t.fakeBackend.set(func() { t.fakeBackend.lists = hold })
 		s := t.open().login(readToken)
@@ -123,7 +123,8 @@ func TestAListIsReadUntilItsAnswerIsWritten(t *testing.T) {
 	})
 }
 
-// The end of a connection gave its places back while its lists were still read: all that waited were then read at once, and took 580 MB.
+// Before, the end of a connection released its places while its lists were still read. All waiting lists were then read at once, and used
+// 580 MB.
 func TestTheListsOfAConnectionThatIsGoneAreNotRead(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {

@@ -21,7 +21,7 @@ func (a answer) json(t *testing.T) map[string]any {
 	return decode[map[string]any](t, a.body)
 }
 
-// fault is type and code of an error below /v1.
+// fault returns type and code of an error below /v1.
 func (a answer) fault(t *testing.T) (kind, code string) {
 	t.Helper()
 	f := decode[struct {
@@ -33,7 +33,7 @@ func (a answer) fault(t *testing.T) (kind, code string) {
 	return f.Type, f.Code
 }
 
-// text is the answer of a completion.
+// text returns the text of a completion.
 func (a answer) text(t *testing.T) string {
 	t.Helper()
 	c := decode[struct {

@@ -13,16 +13,17 @@ import (
 	"laneway/internal/wire"
 )
 
-// publisher sends events to the connections that may get them. It never waits.
+// publisher sends events to the connections that may see them. It does not block.
 type publisher struct {
 	hub *socket.Hub[*client]
-	// changed: a session has changed, here or on another replica, since the watcher has published the lanes. The goroutines of events set it, the watcher clears it.
+	// changed: a session has changed, here or on another replica, since the watcher last published the lanes. The goroutines of events set
+	// it, the watcher clears it.
 	changed *atomic.Bool
 }
 
 func newPublisher(hub *socket.Hub[*client]) publisher { return publisher{hub, &atomic.Bool{}} }
 
-// views makes a payload at most once per view, however many connections get it.
+// views builds a payload at most once per view, for any number of connections.
 type views struct {
 	build func(extended bool) []byte
 	made  [2][]byte
@@ -40,13 +41,13 @@ func (v *views) of(extended bool) []byte {
 	return v.made[i]
 }
 
-// sees reports whether a connection may have the event, now: scope and visibility are looked at with every event.
+// sees reports whether a connection may see the event now: scope and visibility are checked with every event.
 func (c *client) sees(ev *chat.Event) bool {
 	id := c.who.Load()
 	return id != nil && id.level >= chat.ScopeLevel(chat.ScopeRead) && (!id.cred.Own() || (id.cred.Name == ev.Principal && ev.Session.RightOf(id.cred.Name) != chat.RightNone))
 }
 
-// event queues one event for every connection that may see it. It runs in the goroutine that made the event and never waits.
+// event queues one event for every connection that may see it. It runs on the goroutine that published the event and does not block.
 func (p publisher) event(ev chat.Event) {
 	switch ev.Kind { //nolint:exhaustive // the rest belongs to runs
 	case chat.EventSession:
@@ -66,7 +67,8 @@ func (p publisher) event(ev chat.Event) {
 	}
 }
 
-// sendEvent queues an event for those of the connections that may see it. It is apart so that an event is copied only when it is sent.
+// sendEvent queues an event for those connections that may see it. It is a separate function so that an event is copied only when it is
+// sent.
 func sendEvent(to []*client, ev chat.Event, end []byte) {
 	pub := newPublication(&ev, end)
 	toAdmins := pub
@@ -86,7 +88,7 @@ func sendEvent(to []*client, ev chat.Event, end []byte) {
 	}
 }
 
-// wanted reports whether a connection waits for the event, which ends a run.
+// wanted reports whether a connection needs the event, which ends a run.
 func (p publisher) wanted(ev chat.Event) bool {
 	return slices.ContainsFunc(p.hub.Audience(ev.RunID, ev.Session, true), func(c *client) bool { return c.sees(&ev) })
 }
@@ -116,7 +118,7 @@ func (p publisher) questions(ev *chat.Event) {
 	}
 }
 
-// publication is one event of a run on its way to several connections.
+// publication is one event of a run for several connections.
 type publication struct {
 	ev         *chat.Event
 	end        []byte
@@ -130,7 +132,7 @@ func newPublication(ev *chat.Event, end []byte) *publication {
 	return pub
 }
 
-// to queues what one connection gets of the event. The chat event that ends the run is its last.
+// to queues the parts of the event for one connection. The chat event that ends the run is its last.
 func (p *publication) to(c *client) {
 	id := c.who.Load()
 	run := p.ev.RunID
@@ -155,7 +157,7 @@ func (p *publication) to(c *client) {
 	}
 }
 
-// cron sends a cron event to every connection that may read and see the job. Most events have no reader: nothing is built for them.
+// cron sends a cron event to every connection that may read and see the job. Most events have no reader, and no payload is built for them.
 func (p publisher) cron(ev cron.Event) {
 	var to []*client
 	for _, c := range p.hub.Opened() {
@@ -168,7 +170,7 @@ func (p publisher) cron(ev cron.Event) {
 	}
 }
 
-// sendCron is apart so that the event is copied only when it is sent.
+// sendCron is a separate function so that the event is copied only when it is sent.
 func sendCron(to []*client, ev cron.Event) {
 	v := views{build: func(extended bool) []byte { return strictjson.Encode(jobs.EventView(ev, extended)) }}
 	brief := views{build: func(bool) []byte { return strictjson.Encode(jobs.BriefView(ev)) }}

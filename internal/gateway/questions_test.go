@@ -11,7 +11,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// TestAQuestionIsForThePersonWhomTheAgentAsks lists and answers questions as an administrator and as a principal that is asked itself.
+// Questions are listed and answered by an administrator and by a principal that is asked itself.
 func TestAQuestionIsForThePersonWhomTheAgentAsks(t *testing.T) {
 	t.Parallel()
 	b := start(t, withHooks)
@@ -59,7 +59,7 @@ func TestAQuestionIsForThePersonWhomTheAgentAsks(t *testing.T) {
 	if got := anna.must("questions.answer", params{"id": "q2", "option": 2}); got["ok"] != true || got["text"] != "The answer is: Deny." {
 		t.Errorf("the answer: %v", got)
 	}
-	for _, s := range []*socket{anna, admin} { // the administrator may look at q2, but not answer it
+	for _, s := range []*socket{anna, admin} { // the administrator may read q2, but not answer it
 		id := map[*socket]string{anna: "q1", admin: "q2"}[s]
 		if f := s.call("questions.answer", params{"id": id, "option": 1}); f.OK || f.Error.Details["code"] != "NOT_FOUND" || f.Error.Message != "there is no open question like this" {
 			t.Errorf("an answer to the question of another: %+v", f)
@@ -67,7 +67,7 @@ func TestAQuestionIsForThePersonWhomTheAgentAsks(t *testing.T) {
 	}
 }
 
-// TestChangesOfQuestionsReachThePersonAndAdministrators publishes one change and looks for it on four connections.
+// One change is published to four connections.
 func TestChangesOfQuestionsReachThePersonAndAdministrators(t *testing.T) {
 	t.Parallel()
 	b := start(t, withHooks)

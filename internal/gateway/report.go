@@ -19,7 +19,7 @@ type reporter struct {
 	observer Observer
 }
 
-// Explain turns an error into what the client sees. Of a defect it sees a number; the log has the error under this number.
+// Explain converts an error to the form for clients. For a defect, that is a number; the log has the error with this number.
 func (r *reporter) Explain(ctx context.Context, method string, err error) *fault.Error {
 	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && cause != nil {
 		err = cause

@@ -24,10 +24,10 @@ import (
 const (
 	maxFaults   = 10 // malformed frames within faultWindow that end a connection
 	faultWindow = time.Minute
-	maxLoggedID = 64 // bytes of a request's id in the log of changes
+	maxLoggedID = 64 // bytes of a request's id in the audit log
 )
 
-// Receive implements [socket.Client]. What can be refused at once is refused here, by the reader; the rest gets a goroutine.
+// Receive implements [socket.Client]. It refuses invalid requests on the reader's goroutine; other requests are served on a new one.
 func (c *client) Receive(ctx, peer context.Context, msg socket.Message) *socket.Closing {
 	answered := true
 	defer func() {
@@ -43,7 +43,7 @@ func (c *client) Receive(ctx, peer context.Context, msg socket.Message) *socket.
 	if bad, ok := errors.AsType[*malformed](err); ok {
 		return c.malformed(bad)
 	}
-	if err != nil { // the peer is gone
+	if err != nil { // the client has disconnected
 		return &socket.Closing{Code: websocket.CloseGoingAway, Text: err.Error(), Reason: socket.ClosedByPeer}
 	}
 	m, refused := c.route(req)
@@ -66,7 +66,7 @@ func (c *client) Receive(ctx, peer context.Context, msg socket.Message) *socket.
 	return nil
 }
 
-// serveQuick answers in the reader's goroutine.
+// serveQuick answers on the reader's goroutine.
 func (c *client) serveQuick(ctx context.Context, m *rpc.Method, req request) {
 	began := time.Now()
 	cl := c.call(m, req)
@@ -76,17 +76,17 @@ func (c *client) serveQuick(ctx context.Context, m *rpc.Method, req request) {
 	c.srv.report.Count(m.Label(), err, time.Since(began))
 }
 
-// pending is a call with what its connection keeps for it.
+// pending is a call with its resources of the connection.
 type pending struct {
 	rpc.Call
 
 	id   string
-	turn *turn // nil = the call runs beside every other
-	// leave gives back the place of a method that lists; nil = it has none.
+	turn *turn // nil = the call runs concurrently with all others
+	// leave releases the place of a method that lists; may be nil.
 	leave func()
 }
 
-// call is a request of this connection. The client chose its id, so the connection's own stands before it.
+// call returns a request of this connection. The client chose its id, so it is prefixed with the id of the connection.
 func (c *client) call(m *rpc.Method, req request) *pending {
 	who := c.who.Load()
 	spend := func(ctx context.Context, bytes int) error {
@@ -100,7 +100,7 @@ func (c *client) call(m *rpc.Method, req request) *pending {
 
 func (c *client) fail(id string, err *fault.Error) { c.PutFrame(appendFailure(nil, id, err)) }
 
-// malformed answers a frame that is no request. A client that sends nothing else is not one.
+// malformed answers a frame that is not a request. A client that sends only such frames is disconnected.
 func (c *client) malformed(bad *malformed) *socket.Closing {
 	c.fail(bad.id, fault.Invalid(bad.Error()))
 	now := time.Now()
@@ -117,7 +117,8 @@ func (c *client) malformed(bad *malformed) *socket.Closing {
 	return &socket.Closing{Code: websocket.ClosePolicyViolation, Text: "too many malformed frames", Reason: socket.ClosedProtocol}
 }
 
-// route finds the method and refuses what must not be called: in this order the rate of the connection, the table, the scope.
+// route finds the method and refuses calls that are not allowed. It checks the rate of the connection, the table and the scope, in this
+// order.
 func (c *client) route(req request) (*rpc.Method, *fault.Error) {
 	who := c.who.Load()
 	m := c.srv.methods[req.method]
@@ -170,7 +171,8 @@ func (c *client) vacate(id string) {
 	delete(c.inFlight, id)
 }
 
-// serve answers one request and gives back what its message holds. It returns when the method has, even if the answer had to be given before.
+// serve answers one request and releases the bytes of its message. It returns when the method has returned, even if the answer had to be
+// sent earlier.
 func (c *client) serve(ctx, peer context.Context, cl *pending, held socket.Held) {
 	began := time.Now()
 	var done atomic.Bool
@@ -193,7 +195,7 @@ func (c *client) serve(ctx, peer context.Context, cl *pending, held socket.Held)
 	result, then := rpc.Frames(result)
 	c.vacate(cl.id)
 	answered := answer(limited, result, err)
-	if cl.leave != nil && (!answered || err != nil) { // else the writer does
+	if cl.leave != nil && (!answered || err != nil) { // otherwise the writer does
 		cl.leave()
 	}
 	cl.Raw = nil
@@ -203,9 +205,9 @@ func (c *client) serve(ctx, peer context.Context, cl *pending, held socket.Held)
 	}
 }
 
-// work runs a call once it has its turn and then its place: calls that wait for their turn must not take the places that the first one needs. A list keeps
-// its place until its answer is written or its connection is over. It has no effect, so that it ends with its connection: otherwise the end of many
-// connections would leave many lists to be read for no peer.
+// work runs a call once it has its turn and then its place: calls that wait for their turn must not take the places that the first one
+// needs. A list keeps its place until its answer is written or its connection has ended. It has no effect, so it ends with its connection:
+// otherwise many closed connections would leave many lists to be read for no client.
 func (c *client) work(ctx, peer context.Context, cl *pending) (any, error) {
 	if !cl.Method.Lists {
 		defer cl.turn.leave()
@@ -227,12 +229,12 @@ func (c *client) work(ctx, peer context.Context, cl *pending) (any, error) {
 		return nil, err
 	}
 	result, err := c.srv.invoke(ctx, &cl.Call)
-	forget := context.AfterFunc(peer, leave) // not before: the rows are in memory until here
+	forget := context.AfterFunc(peer, leave) // not earlier: the rows are in memory until here
 	cl.leave = func() { forget(); leave() }
 	return result, err
 }
 
-// placeOf is the kind of place that a call without rows takes.
+// placeOf returns the kind of place for a call that is not a list.
 func placeOf(m *rpc.Method) inflight.Kind {
 	if m.Control {
 		return inflight.Control
@@ -240,7 +242,7 @@ func placeOf(m *rpc.Method) inflight.Kind {
 	return inflight.Call
 }
 
-// second waits for the second frame of a call. A peer that is gone gets none.
+// second waits for the second frame of a call. It is not sent to a client that has disconnected.
 func (c *client) second(peer context.Context, cl *pending, then func(context.Context) (any, error)) {
 	result, err := c.srv.guard(peer, &cl.Call, func() (any, error) { return then(peer) })
 	if peer.Err() != nil {
@@ -249,7 +251,7 @@ func (c *client) second(peer context.Context, cl *pending, then func(context.Con
 	c.answer(peer, cl, result, err)
 }
 
-// answer queues the response, then opens the gates behind it.
+// answer queues the response, then opens the gates that wait for it.
 func (c *client) answer(ctx context.Context, cl *pending, result any, err error) {
 	payload, encodeErr := rpc.Encode(result)
 	if err == nil {
@@ -263,7 +265,7 @@ func (c *client) answer(ctx context.Context, cl *pending, result any, err error)
 	cl.MarkAnswered()
 }
 
-// invoke runs the method with everything that holds for all of them.
+// invoke runs the method with the checks that apply to all methods.
 func (s *Server) invoke(ctx context.Context, cl *rpc.Call) (any, error) {
 	return s.guard(ctx, cl, func() (any, error) {
 		if cl.Method.Limit != "" {
@@ -279,9 +281,9 @@ func (s *Server) invoke(ctx context.Context, cl *rpc.Call) (any, error) {
 	})
 }
 
-// spendBytes takes bytes from the allowance of a principal. What is more than the allowance of a minute is refused.
+// spendBytes takes bytes from the allowance of a principal. More than the allowance of a minute is refused.
 func (s *Server) spendBytes(ctx context.Context, principal, method string, bytes int) error {
-	const piece = 1 << 20 // an allowance counts more than it has as all that it has
+	const piece = 1 << 20 // an allowance counts a larger n as the whole allowance
 	for ; bytes > 0; bytes -= piece {
 		if no := s.auth.SpendBytes(ctx, principal, method, min(bytes, piece)); no != nil {
 			return no
@@ -290,7 +292,7 @@ func (s *Server) spendBytes(ctx context.Context, principal, method string, bytes
 	return nil
 }
 
-// namedKey adds to an error the idempotency key that was used for something else.
+// namedKey adds to an error the idempotency key that was used for another call.
 func namedKey(err error, raw json.RawMessage) error {
 	reused, ok := errors.AsType[*chat.Error](err)
 	if !ok || reused.Code != chat.CodeKeyReused || reused.Details["idempotencyKey"] != nil {
@@ -308,10 +310,10 @@ type panicError struct {
 	stack []byte
 }
 
-// Error is the value that the code panicked with.
+// Error returns the value of the panic.
 func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// guard makes a panic the outcome of one request.
+// guard converts a panic to the error of one request.
 func (s *Server) guard(ctx context.Context, cl *rpc.Call, f func() (any, error)) (result any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -323,7 +325,7 @@ func (s *Server) guard(ctx context.Context, cl *rpc.Call, f func() (any, error))
 	return f()
 }
 
-// subscriptions are the events of a connection, for the calls that come over it.
+// subscriptions are the events of a connection, for its calls.
 type subscriptions struct{ c *client }
 
 // Follow implements [rpc.Events]. The gate of the run is closed until open is called.

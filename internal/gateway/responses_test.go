@@ -178,7 +178,7 @@ func TestNewestResponseGoesOnInItsSessionAndAnEarlierOneBranches(t *testing.T) {
 	}
 }
 
-// Two requests that continue the same response at once: one goes on in the session, the other branches, and none is lost.
+// Of two concurrent requests that continue the same response, one continues in the session, the other branches, and none is lost.
 func TestOnlyOneOfTwoContinuationsGetsTheSession(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -11,7 +11,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// hostile are two people whose credentials see their own, each with keys that are not for them. None of the sessions exists yet.
+// hostile returns two people whose credentials see only their own data, each with keys that they may not use. None of the sessions exists
+// yet.
 func hostile() map[string][]string {
 	common := []string{
 		"main", "agent:main:main", "agent:main:telegram:direct:4711", "agent:main:telegram:group:-5:topic:9", "agent:main:box:direct:1", "agent:main:hook:deploy",
@@ -29,7 +30,7 @@ func wantAbsent(t *testing.T, what string, f frame) {
 	}
 }
 
-// absentAnswers is what the methods that only look, or end what is there, say of a session that is not there.
+// absentAnswers has the answers for a session that does not exist, of the methods that only read or end existing work.
 func absentAnswers() map[string]string {
 	return map[string]string{
 		"chat.abort": `{"ok":true,"aborted":false,"runIds":[]}`, "sessions.describe": `{"session":null}`, "sessions.delete": `"deleted":false,"archived":[]}`,
@@ -37,7 +38,7 @@ func absentAnswers() map[string]string {
 	}
 }
 
-// wantHidden expects the answer of a method for a session that is not there.
+// wantHidden expects the answer of a method for a session that does not exist.
 func wantHidden(t *testing.T, method, what string, f frame) {
 	t.Helper()
 	answer, looks := absentAnswers()[method]
@@ -96,7 +97,7 @@ func TestNoMethodTakesASessionThatIsMadeForAnother(t *testing.T) {
 		}
 		wantAbsent(t, "agent without a session", s.call("agent", params{"message": "m", "idempotencyKey": uuid.NewString()}))
 		wantAbsent(t, "wake without a session", s.call("wake", params{"mode": "now", "text": "m"}))
-		// What stays: names that are free, and completions.
+		// Free names and completions are allowed.
 		s.must("chat.send", send("agent:main:"+token[:4]+"-notes", "hello", uuid.NewString()))
 		for _, more := range []params{{"user": "phone"}, {"user": "phone"}, {}} {
 			if got := b.post("/v1/chat/completions", ask("hello", more), header("Authorization", "Bearer "+token)); got.status != http.StatusOK {
@@ -113,7 +114,7 @@ func TestNoMethodTakesASessionThatIsMadeForAnother(t *testing.T) {
 	}
 }
 
-// A session that such a caller made before there was a wall is no way in, and nothing of it is heard.
+// A session with such a key that the caller created before this check existed gives no access, and the caller receives none of its events.
 func TestASessionThatWasMadeTooEarlyGivesNoAccess(t *testing.T) {
 	t.Parallel()
 	b := start(t)

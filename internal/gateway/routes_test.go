@@ -14,8 +14,8 @@ import (
 	"laneway/internal/gateway/auth"
 )
 
-// Every route of the router, whatever is added to it: only the probes and the static files of the dashboard answer a page of another site, and only the probes
-// a foreign name.
+// The test covers every route of the router. Only the probes and the static files of the dashboard answer a page of another site, and only
+// the probes answer a request with a foreign host name.
 func TestEveryRouteButTheProbesAndStaticFilesRefusesForeignPages(t *testing.T) {
 	t.Parallel()
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
@@ -39,7 +39,7 @@ func TestEveryRouteButTheProbesAndStaticFilesRefusesForeignPages(t *testing.T) {
 	open := map[string]bool{"/healthz": true, "/health": true, "/readyz": true}
 	seen := 0
 	err = chi.Walk(handler.(chi.Routes), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
-		if open[route] || method == http.MethodConnect { // CONNECT names no path
+		if open[route] || method == http.MethodConnect { // CONNECT has no path
 			return nil
 		}
 		seen++

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// runsList lists the turns of the caller, those of all principals to a caller that sees everything.
+// runsList lists the turns of the caller, or of all principals for a caller that sees everything.
 func (o overview) runsList(ctx context.Context, c *rpc.Call, p wire.RunsListParams) (wire.RunsListResult, error) {
 	out := wire.RunsListResult{TS: time.Now().UnixMilli(), Runs: []wire.Run{}}
 	f := store.TurnFilter{Which: p.State, Lane: p.Lane, Visible: c.Visible(), Limit: store.DefaultTasks}
@@ -43,7 +43,7 @@ func (o overview) runsList(ctx context.Context, c *rpc.Call, p wire.RunsListPara
 	for i := range list {
 		out.Runs = append(out.Runs, runView(c, &list[i], waits))
 	}
-	if n := len(list); n == f.Limit && waits[list[n-1].ID].Cause != chat.WaitRetry { // runs between two attempts come after the last page of the others
+	if n := len(list); n == f.Limit && waits[list[n-1].ID].Cause != chat.WaitRetry { // runs between two attempts follow after the last page of the others
 		last := &list[n-1]
 		at := last.AcceptedAt
 		if f.Which == store.TurnsEnded {
@@ -54,7 +54,7 @@ func (o overview) runsList(ctx context.Context, c *rpc.Call, p wire.RunsListPara
 	return out, nil
 }
 
-// runsGet shows one run with its tasks, what it sent and, of a run of a job, its attempts.
+// runsGet returns one run with its tasks, its messages and, for a run of a job, its attempts.
 func (o overview) runsGet(ctx context.Context, c *rpc.Call, p wire.RunsGetParams) (wire.RunsGetResult, error) {
 	out := wire.RunsGetResult{Tasks: []wire.Run{}, Deliveries: []wire.RunDelivery{}}
 	b := o.srv.backend
@@ -96,13 +96,13 @@ func (o overview) runsGet(ctx context.Context, c *rpc.Call, p wire.RunsGetParams
 	return out, nil
 }
 
-// ledgerID is the id in the ledger of the run that a message is an attempt of.
+// ledgerID returns the ledger's id of the run to whose attempt a message belongs.
 func ledgerID(message string) string {
 	id, _, _ := strings.Cut(message, "/")
 	return id
 }
 
-// kindOf is where a turn comes from.
+// kindOf returns the kind of origin of a turn.
 func kindOf(t *store.Turn) string {
 	switch t.Channel {
 	case cron.Channel, "api", "hook", chat.ChannelTask:
@@ -132,7 +132,7 @@ func runView(c *rpc.Call, t *store.Turn, waits map[string]chat.Waiting) wire.Run
 	}
 	if w, ok := waits[t.ID]; ok {
 		if w.Cause == chat.WaitLane && c.Visible() != "" {
-			w.Position = 0 // it would say how much others have waiting
+			w.Position = 0 // it would reveal how much work of others waits
 		}
 		out.WaitingFor = &wire.RunWaiting{Cause: string(w.Cause), Text: w.Text(), Position: w.Position, UntilMs: rpc.Millis(w.Until), BlockedBy: chat.ShownRunID(w.BlockedBy)}
 	}

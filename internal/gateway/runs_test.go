@@ -10,8 +10,8 @@ import (
 	"laneway/internal/store"
 )
 
-// TestACallerSeesTheRunsThatAreItsOwn lists and shows runs as an operator and as a principal that sees its own only: of these it gets no place in the lane, which
-// says how much others have waiting.
+// An operator and a principal that sees only its own data list and show runs. The latter does not see the position in the lane, which would
+// reveal how much work of others waits.
 func TestACallerSeesTheRunsThatAreItsOwn(t *testing.T) {
 	t.Parallel()
 	b := start(t, withHooks)
@@ -55,7 +55,7 @@ func TestACallerSeesTheRunsThatAreItsOwn(t *testing.T) {
 	if got := anna.must("runs.get", params{"id": "otto:r2"}); got["run"] != nil {
 		t.Errorf("anna is shown a run of another principal: %v", got)
 	}
-	got := anna.must("runs.get", params{"id": "r1"}) // by the key that named it
+	got := anna.must("runs.get", params{"id": "r1"}) // by its idempotency key
 	row, _ := got["run"].(params)
 	if row["error"] != "no route" || row["runId"] != "r1" || row["detail"] != nil {
 		t.Errorf("a run that has ended: %v", got)

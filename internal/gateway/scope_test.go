@@ -14,7 +14,8 @@ import (
 	"laneway/internal/gateway/auth"
 )
 
-// Every way of asking for nothing, or for what the credential cannot give, connects; such a connection may call nothing and hears of nothing.
+// A client that requests no scope, or scopes that the credential does not have, can connect; such a connection may call nothing and
+// receives no events.
 func TestAConnectionWithoutScopesGetsTheTickAndTheShutdownAlone(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {
@@ -65,7 +66,7 @@ func TestAConnectionWithoutScopesGetsTheTickAndTheShutdownAlone(t *testing.T) {
 		t.fakeBackend.set(func() { t.fakeBackend.down = true })
 		s.next(func(f frame) bool { return f.Event == "health" })
 		s.next(func(f frame) bool { return f.Event == "tick" })
-		pass(time.Second) // the others have theirs at the same moment
+		pass(time.Second) // the other connections receive theirs at the same time
 		t.srv.Drain()
 		for name, all := range mute {
 			var heard []string
@@ -85,7 +86,7 @@ func TestAConnectionWithoutScopesGetsTheTickAndTheShutdownAlone(t *testing.T) {
 	})
 }
 
-// refusedJobs makes a backend that has the methods of jobs, for calls that are refused before they reach it.
+// refusedJobs returns a backend with the methods of jobs, for calls that are refused before they reach it.
 type refusedJobs struct {
 	*fakeBackend
 	jobEvents
@@ -134,8 +135,8 @@ func TestEventsOfAJobReachThoseWhoMayReadIt(t *testing.T) {
 	}
 }
 
-// The allowance of cron writes is a member of the method table. Every method that changes jobs takes from it, the three hundred and first call is
-// refused, and nothing else is.
+// The allowance of cron writes is a member of the method table. Every method that changes jobs is counted in it. The three hundred and
+// first call is refused, and no other method is affected.
 func TestEveryMethodThatChangesJobsTakesFromTheAllowance(t *testing.T) {
 	t.Parallel()
 	b := withJobs(t)
@@ -178,7 +179,7 @@ func TestEveryMethodThatChangesJobsTakesFromTheAllowance(t *testing.T) {
 	}
 }
 
-// A write without an allowance is one that a small credential repeats as fast as its connection may.
+// A small credential could repeat a write without an allowance as fast as its connection permits.
 func TestEveryMethodThatWritesTakesFromAnAllowance(t *testing.T) {
 	t.Parallel()
 	free := []string{ // they stop runs, or change rows that the operator's network has made
@@ -200,7 +201,7 @@ func TestEveryMethodThatWritesTakesFromAnAllowance(t *testing.T) {
 	}
 }
 
-// overdrawn calls until the allowance refuses, at most as often as it may have been filled up since the calls began: five times a second.
+// overdrawn calls until the allowance refuses, at most as often as it may have been refilled since the calls began: five times a second.
 func overdrawn(s *socket, method string, began time.Time) (last frame) {
 	for n := 0; n < 2+int(5*time.Since(began).Seconds()); n++ {
 		if last = s.call(method, []any{"no object"}); last.Error != nil && last.Error.Details["code"] == "RATE_LIMITED" {

@@ -26,10 +26,10 @@ import (
 	"laneway/internal/wire"
 )
 
-// errStopping is the cause with which everything under way ends when the gateway does.
+// errStopping is the cause with which everything in progress ends when the gateway stops.
 var errStopping = errors.New("the gateway stops")
 
-// Server is the HTTP and WebSocket border of the gateway. It is made with [New], runs in [Server.Serve], and is safe for concurrent use.
+// Server is the HTTP and WebSocket server of the gateway. It is created with [New], runs in [Server.Serve], and is safe for concurrent use.
 type Server struct {
 	cfg         Config
 	backend     Backend
@@ -43,7 +43,7 @@ type Server struct {
 	inFlight    *inflight.Limiter
 	methods     rpc.Table
 	methodNames []string
-	connects    *params.Decoder // of the parameters of connect
+	connects    *params.Decoder // for the parameters of connect
 	bootID      string
 	startedAt   time.Time
 	connSeq     atomic.Uint64
@@ -52,12 +52,12 @@ type Server struct {
 	services    *httpServices
 	hooks       *hook.Handler
 	completions *openai.Handler
-	tools       *mcp.Handler // nil = the backend has no tools
+	tools       *mcp.Handler // nil when the backend has no tools
 	health      *monitor
 	publish     publisher
 }
 
-// New checks the configuration and makes a server that serves nothing yet. It starts no goroutine.
+// New checks the configuration and returns a server that does not serve yet. It starts no goroutine.
 func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	cfg = cfg.withDefaults()
 	who, authErr := auth.New(auth.Config{Credentials: cfg.Credentials, Sources: cfg.Sources, Limiter: cfg.Limiter}, backend, cfg.Observer, log)
@@ -101,26 +101,27 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	return s, nil
 }
 
-// BootID names this start of the gateway to clients.
+// BootID returns the id of this start of the gateway for clients.
 func (s *Server) BootID() string { return s.bootID }
 
-// Ready lets clients in; see [Config.HoldConnects].
+// Ready accepts connects; see [Config.HoldConnects].
 func (s *Server) Ready() { s.state.up.Store(true) }
 
-// StopReady makes /readyz fail and changes nothing else: load balancers stop sending new work, and what they still send is served.
+// StopReady makes /readyz fail and changes nothing else: load balancers stop sending new work, and requests that they still send are
+// served.
 func (s *Server) StopReady() { s.state.leaving.Store(true) }
 
-// Drain announces that the gateway is about to stop: clients get a `shutdown` event, new connects are refused, /readyz fails. What
-// is connected stays connected until Serve's context is over. Calling it again does nothing.
+// Drain announces that the gateway is about to stop: clients receive a `shutdown` event, new connects are refused, /readyz fails. Existing
+// connections stay open until Serve's context is done. A second call does nothing.
 func (s *Server) Drain() {
 	if s.state.down.CompareAndSwap(false, true) {
 		s.publish.announce("draining")
 	}
 }
 
-// Serve serves the main listeners until ctx is over. Then it stops accepting, ends every connection (`shutdown`, close 1012), and waits
-// for connections and requests up to Config.StopTimeout; what is left is cut off. It closes the listeners. It returns nil after
-// a clean end, and an error when a listener failed or something did not end.
+// Serve serves the main listeners until ctx is done. Then it stops accepting, ends every connection (`shutdown`, close 1012), and waits for
+// connections and requests up to Config.StopTimeout; those that remain are cut. It closes the listeners. It returns nil after a clean end,
+// and an error when a listener failed or something did not end.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errStopping)
@@ -144,7 +145,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		loops.Go(func() { failed <- srv.Serve(s.connLimiter.Limit(l)) })
 	}
 	err := firstFailure(ctx, failed)
-	endWaits(errStopping) // before the bound begins, so that their answers are still written
+	endWaits(errStopping) // before the timeout starts, so that their answers are still written
 	stopErr := s.stop(srv, cut)
 	endWatch()
 	loops.Wait()
@@ -160,7 +161,7 @@ func firstFailure(ctx context.Context, failed <-chan error) error {
 	}
 }
 
-// stop ends everything, politely first.
+// stop ends everything, gracefully first.
 func (s *Server) stop(srv *http.Server, cut context.CancelCauseFunc) error {
 	s.Drain()
 	bound, cancel := context.WithTimeout(context.WithoutCancel(srv.BaseContext(nil)), s.cfg.StopTimeout)

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// A principal that sees its own only finds no trace of others.
+// A principal that sees only its own data finds no trace of others.
 func TestOwnVisibilityHidesTheRest(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -209,7 +209,7 @@ func TestEventsGoToTheSenderAndSubscribersOnly(t *testing.T) {
 	}
 }
 
-// TestASubscriptionWithoutDeltasGetsTheEndsOfOtherRuns counts the events of two runs that another connection starts, in the sessions main and other.
+// The test counts the events of two runs that another connection starts, in the sessions main and other.
 func TestASubscriptionWithoutDeltasGetsTheEndsOfOtherRuns(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -264,7 +264,7 @@ func TestASubscriptionWithoutDeltasGetsTheEndsOfOtherRuns(t *testing.T) {
 	own.next(chatState("mine", "delta"))
 }
 
-// TestUnsubscribeEndsTheEventsOfSessions counts what a connection gets of a run of another one, and of its own run, whose end comes after the unsubscription.
+// The test counts the events that a connection receives of a run of another one, and of its own run, which ends after the unsubscription.
 func TestUnsubscribeEndsTheEventsOfSessions(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -11,7 +11,7 @@ import (
 	"laneway/internal/gateway"
 )
 
-// No connection is over its own limit; together they are over that of their credential, which is four times as much. Without one of the five they are not.
+// No connection exceeds its own limit. Together, five exceed the limit of their credential, which is four times as much; four do not.
 func TestConnectionsThatDoNotReadAreBoundedTogether(t *testing.T) {
 	t.Parallel()
 	const limit = 64 << 10
@@ -24,7 +24,7 @@ func TestConnectionsThatDoNotReadAreBoundedTogether(t *testing.T) {
 			for i := range 100 { // responses of about 500 bytes each
 				s.request(strconv.Itoa(i), "status", nil)
 				if i%10 == 9 {
-					synctest.Wait() // more calls at once than a connection may have are refused, and a refusal is short
+					synctest.Wait() // more concurrent calls than a connection may have are refused, and a refusal is short
 				}
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/store"
 )
 
-// TestACallerSeesTheTasksThatAreItsOwn lists, shows and stops tasks as an operator and as a principal that sees its own only.
+// An operator and a principal that sees only its own data list, show and stop tasks.
 func TestACallerSeesTheTasksThatAreItsOwn(t *testing.T) {
 	t.Parallel()
 	b := start(t, withHooks)

@@ -16,12 +16,13 @@ import (
 // unreadCase is a request that is refused before its body was read.
 type unreadCase struct {
 	path, token string
-	length      int // that it declares; it sends at most 2 MiB
+	length      int // of the Content-Length; at most 2 MiB are sent
 	status      int
-	late        bool // the body is sent when the answer has arrived
+	late        bool // the body is sent after the answer has arrived
 }
 
-// A client that sent a large body with "Connection: close", as proxies do, got a reset instead of the refusal: the server closed the connection with unread bytes.
+// Before, a client that sent a large body with "Connection: close", as proxies do, received a reset instead of the refusal: the server
+// closed the connection with unread bytes.
 func TestTheRefusalOfALargeBodyIsReadByAClientThatStillSends(t *testing.T) {
 	t.Parallel()
 	b, _ := startWithFiles(t)
@@ -53,8 +54,8 @@ func TestTheRefusalOfALargeBodyIsReadByAClientThatStillSends(t *testing.T) {
 	}
 }
 
-// sendUnread sends the request and reads the answer up to the end of the connection, while the body is still being sent. The error is a reset of the connection,
-// seen by the side that reads or by the side that sends; another answer than the expected one ends the test.
+// sendUnread sends the request and reads the answer up to the end of the connection, while the body is still being sent. The error is a
+// reset of the connection, seen by the reader or the writer; an unexpected answer fails the test.
 func sendUnread(t *testing.T, addr string, tc unreadCase) error {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -77,11 +78,11 @@ func sendUnread(t *testing.T, addr string, tc unreadCase) error {
 	sent := make(chan error, 1)
 	go func() { // it ends with the deadline that is set below
 		body := strings.NewReader(strings.Repeat("x", min(tc.length, 2<<20)))
-		_, err := io.Copy(conn, struct{ io.Reader }{body}) // in pieces: the write after the one that a reset answers fails
+		_, err := io.Copy(conn, struct{ io.Reader }{body}) // in pieces: the write after the one that causes a reset fails
 		sent <- err
 	}()
 	status, text, readErr := readAnswer(in)
-	_ = conn.SetWriteDeadline(time.Unix(1, 0)) // the server waits, so a body that was not sent by now may end here
+	_ = conn.SetWriteDeadline(time.Unix(1, 0)) // the server waits, so a body that is not fully sent by now may end here
 	sendErr := <-sent
 	if errors.Is(sendErr, os.ErrDeadlineExceeded) {
 		sendErr = nil
@@ -92,7 +93,7 @@ func sendUnread(t *testing.T, addr string, tc unreadCase) error {
 	return errors.Join(readErr, sendErr)
 }
 
-// readAnswer reads an answer and then up to the end of the connection: a reset is an error there, too.
+// readAnswer reads an answer and then up to the end of the connection, where a reset is an error, too.
 func readAnswer(r *bufio.Reader) (status int, text string, err error) {
 	resp, err := http.ReadResponse(r, nil)
 	if err != nil {

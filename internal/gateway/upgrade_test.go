@@ -126,7 +126,7 @@ func TestCapacityWithoutACredentialIsCountedPerAddress(t *testing.T) {
 	connect(dial("2001:db8::3"))
 }
 
-// All programs of a machine share loopback: clients that connect at the same moment, and sockets that authenticate nothing, keep no other out.
+// All programs of a machine share loopback: concurrent clients, and sockets that do not authenticate, must not block other clients.
 func TestUnauthenticatedSocketsOfLoopbackKeepNoClientOut(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -136,7 +136,7 @@ func TestUnauthenticatedSocketsOfLoopbackKeepNoClientOut(t *testing.T) {
 	}
 	clients := make([]*socket, 0, 50)
 	for range 50 {
-		clients = append(clients, b.dial()) // all are there before the first one authenticates
+		clients = append(clients, b.dial()) // all are connected before the first one authenticates
 	}
 	for _, s := range append(clients, silent...) {
 		s.send(connectFrame(adminToken))
@@ -150,7 +150,7 @@ func TestUnauthenticatedSocketsOfLoopbackKeepNoClientOut(t *testing.T) {
 	b.login(adminToken)
 }
 
-// Connections without a credential are counted together over all addresses, too.
+// Connections without a credential are also counted over all addresses.
 func TestCapacityWithoutACredentialIsCountedTogether(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) {

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// UsageBackend is a [Backend] that counts what agents use. A caller that sees its own only gets its own.
+// UsageBackend is a [Backend] that counts what agents use. A caller that sees only its own data receives only its own usage.
 type UsageBackend interface {
 	Usage(ctx context.Context, by chat.Caller) (usage.Report, error)
 	UsageRows(ctx context.Context, q usage.Query, by chat.Caller) ([]usage.Row, error)
@@ -23,7 +23,7 @@ func (o overview) usages() []*rpc.Method {
 	}
 }
 
-// usageBackend is the part that counts.
+// usageBackend returns the backend that counts.
 func (o overview) usageBackend() (UsageBackend, error) {
 	b, ok := o.srv.backend.(UsageBackend)
 	if !ok {
@@ -68,7 +68,7 @@ func usageBudget(s usage.State) wire.UsageBudget {
 	return out
 }
 
-// micros is an amount in millionths of the currency.
+// micros returns an amount in millionths of the currency.
 func micros(m usage.Money) int64 { return int64(m) / 1000 }
 
 func usageCount(c usage.Counted) wire.UsageCount {
@@ -78,13 +78,13 @@ func usageCount(c usage.Counted) wire.UsageCount {
 	}
 }
 
-// The range of usage.list in days: the most, and the default.
+// The range of usage.list in days: the maximum, and the default.
 const (
 	mostUsageDays    = 100
 	defaultUsageDays = 7
 )
 
-// byDay is the grouping of usage.list by nothing but days.
+// byDay is the grouping of usage.list by days only.
 const byDay = "day"
 
 func (o overview) usageList(ctx context.Context, c *rpc.Call, p wire.UsageListParams) (wire.UsageListResult, error) {
@@ -119,7 +119,7 @@ func (o overview) usageList(ctx context.Context, c *rpc.Call, p wire.UsageListPa
 	return out, nil
 }
 
-// usageDays are the first and the last day of a list.
+// usageDays returns the first and the last day of a list.
 func usageDays(p wire.UsageListParams, today string) (from, to string, err error) {
 	if to = p.To; to == "" {
 		to = today

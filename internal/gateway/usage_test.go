@@ -9,7 +9,7 @@ import (
 	"laneway/internal/usage"
 )
 
-// Usage is a budget that is nearly used up; a caller that sees its own gets less.
+// Usage returns a budget that is nearly used up; a caller that sees only its own data receives less.
 func (h *fakeBackend) Usage(_ context.Context, by chat.Caller) (usage.Report, error) {
 	r := usage.Report{
 		Day: "2026-03-14", Zone: time.UTC, Resets: time.Date(2026, 3, 15, 0, 0, 0, 0, time.UTC), Currency: "EUR",
@@ -22,7 +22,7 @@ func (h *fakeBackend) Usage(_ context.Context, by chat.Caller) (usage.Report, er
 	return r, nil
 }
 
-// UsageRows has a row for each call: who asked, for whom and what.
+// UsageRows returns one row that contains the caller and the query.
 func (h *fakeBackend) UsageRows(_ context.Context, q usage.Query, by chat.Caller) ([]usage.Row, error) {
 	name := string(q.By) + " " + by.Principal
 	if by.Own {

@@ -57,7 +57,7 @@ type bubble struct {
 	*testing.T
 	fakeBackend *fakeBackend
 	srv         *gateway.Server
-	open        func() *socket // a client that has read the challenge
+	open        func() *socket // opens a client that has read the challenge
 	http        *http.Client
 }
 
@@ -67,7 +67,7 @@ func virtual(t *testing.T, f func(t *bubble), change ...func(*gateway.Config)) {
 	virtualWith(t, func(h *fakeBackend) gateway.Backend { return h }, f, change...)
 }
 
-// virtualWith is virtual with more around its backend.
+// virtualWith is virtual with a wrapper for its backend.
 func virtualWith(t *testing.T, around func(*fakeBackend) gateway.Backend, f func(t *bubble), change ...func(*gateway.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -111,7 +111,7 @@ func virtualWith(t *testing.T, around func(*fakeBackend) gateway.Backend, f func
 	})
 }
 
-// pass lets virtual time go by.
+// pass advances virtual time.
 func pass(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -170,7 +170,7 @@ func TestHealthIsPublishedAtLeastEveryMinute(t *testing.T) {
 	})
 }
 
-// A page that shows a hundred of ten thousand jobs asks for brief events: twenty in a second, and the number of the others.
+// A page that shows a hundred of ten thousand jobs requests brief events: twenty in a second, and the number of the remaining ones.
 func TestBriefEventsAboutJobsAreBounded(t *testing.T) {
 	t.Parallel()
 	job := cron.Job{ID: "j", Key: "k", Name: "n", Owner: "ann", Payload: cron.Payload{Text: "a long text"}}
@@ -268,7 +268,7 @@ func TestRequestIsAnsweredWithinTwentyFiveSeconds(t *testing.T) {
 	})
 }
 
-// stream publishes one delta of a run that has said text so far.
+// stream publishes one delta of a run whose answer so far is text.
 func stream(h *fakeBackend, run string, seq int64, text, delta string) {
 	h.publish(chat.Event{Kind: chat.EventDelta, Session: chat.MainKey("main"), RunID: run, Seq: seq, Text: text, Delta: delta})
 }
@@ -337,7 +337,7 @@ func TestLongTextIsSentFourTimesASecond(t *testing.T) {
 	})
 }
 
-// A reader that stops is told so, or cut off; the others notice nothing, and nothing is missing afterwards.
+// A client that stops reading receives a close frame or is cut off. Other clients are not affected, and no data is missing afterwards.
 func TestASlowReaderIsNotified(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {
@@ -360,7 +360,7 @@ func TestASlowReaderIsNotified(t *testing.T) {
 		}()
 		began := time.Now()
 		payload := strings.Repeat("x", 64<<10)
-		for i := range 20 { // 1.25 MiB: over the limit, not over twice of it
+		for i := range 20 { // 1.25 MiB: over the limit, but not over twice the limit
 			t.fakeBackend.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: string(rune('a' + i)), Text: payload})
 		}
 		t.fakeBackend.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: "end", Text: "end"})
@@ -370,7 +370,7 @@ func TestASlowReaderIsNotified(t *testing.T) {
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("the quick reader was held up for %s", took)
 		}
-		pass(20 * time.Second) // virtual; the connection must be gone by then
+		pass(20 * time.Second) // virtual; the connection must have ended by then
 		_ = slow.ws.SetReadDeadline(time.Now().Add(time.Minute))
 		_, err := io.Copy(io.Discard, slow.ws.NetConn())
 		if isTimeoutError(err) {

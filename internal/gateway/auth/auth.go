@@ -19,10 +19,10 @@ import (
 
 // Config of an [Authenticator].
 type Config struct {
-	// Credentials are in force as long as the process runs. Sources add those that come, change and go.
+	// Credentials are valid for the life of the process. Sources provide those that change.
 	Credentials []Credential
 	Sources     []Source
-	// Limiter counts what principals spend.
+	// Limiter counts the calls of principals.
 	Limiter Limiter
 }
 
@@ -32,12 +32,12 @@ type Observer interface {
 	AuthFailed(reason string)
 }
 
-// AuditLog takes rows of the log of changes.
+// AuditLog stores rows of the audit log.
 type AuditLog interface {
 	Audit(ctx context.Context, row chat.Audit) error
 }
 
-// Authenticator identifies clients and limits what they spend. It is safe for concurrent use.
+// Authenticator identifies clients and limits their calls. It is safe for concurrent use.
 type Authenticator struct {
 	keys     *keyring
 	readings *readings
@@ -68,10 +68,11 @@ func New(cfg Config, audit AuditLog, observer Observer, log *slog.Logger) (*Auth
 	}, nil
 }
 
-// Secret is what a client sends to prove which principal it is. Token counts before Password.
+// Secret is what a client sends to authenticate. Token takes precedence over Password.
 type Secret struct{ Token, Password string }
 
-// fault is a failed authentication in the words of the protocol. Over HTTP its status is 401. That a token has expired is disclosed to those who have it.
+// fault returns the protocol's error for a failed authentication. Over HTTP its status is 401. Only a client with the expired token learns
+// that it has expired.
 func (s Secret) fault(expired bool) (reason string, e *fault.Error) {
 	code, reason, message := wire.DetailTokenMissing, "token_missing", "unauthorized: gateway token missing"
 	switch {
@@ -95,9 +96,9 @@ func lockedOut(left time.Duration) *fault.Error {
 	return e
 }
 
-// Identify decides which principal a client is. A locked address is refused with a right secret, too. While the list of
-// credentials is younger than [listAge], a known secret needs no database and does not block. Otherwise the sources are read again, because an unknown
-// secret may be new and a known one may be revoked: that takes [readPause] and one reading, or until ctx ends.
+// Identify returns the principal of a client. A locked address is refused even with a valid secret. While the list of credentials is
+// younger than [listAge], a known secret needs no database and does not block. Otherwise the sources are read again, because an unknown
+// secret may be new and a known one may be revoked. That takes [readPause] and one reading, and ends early when ctx is done.
 func (a *Authenticator) Identify(ctx context.Context, s Secret, addr netip.Addr) (Credential, *fault.Error) {
 	now := time.Now()
 	if left := a.locks.lockedFor(addr, now); left > 0 {
@@ -114,7 +115,7 @@ func (a *Authenticator) Identify(ctx context.Context, s Secret, addr netip.Addr)
 	known, found := a.keys.find(text)
 	reason, refused := s.fault(found && known.Expired(now))
 	label := "mismatch"
-	if text == "" { // no guess: any page can make the operator's browser send it, so it must lock no address out
+	if text == "" { // not a guess: any page can make the operator's browser send it, so it must not lock an address
 		label = "missing"
 	} else {
 		a.locks.fail(addr, now)
@@ -127,7 +128,7 @@ func (a *Authenticator) Identify(ctx context.Context, s Secret, addr netip.Addr)
 	return Credential{}, refused
 }
 
-// verify finds the credential of a secret, in the list in force or in one that was read after the client sent the secret.
+// verify finds the credential of a secret, in the current list or in one that was read after the client sent the secret.
 func (a *Authenticator) verify(ctx context.Context, secret string, now time.Time) (Credential, bool) {
 	cred, ok := a.keys.verify(secret, now)
 	if ok && !a.readings.old(now) || secret == "" || !a.keys.changes() {
@@ -153,7 +154,7 @@ func (a *Authenticator) Bearer(r *http.Request, addr netip.Addr, scope string) (
 	return cred, nil
 }
 
-// missingScope names what the credential may do, and the command that makes one which may do more: over HTTP its reader is a person.
+// missingScope names the scopes of the credential, and the command that makes one with more: over HTTP its reader is a person.
 func missingScope(scope string, cred Credential) *fault.Error {
 	has := strings.Join(cred.Scopes, ", ")
 	if has == "" {
@@ -165,7 +166,7 @@ func missingScope(scope string, cred Credential) *fault.Error {
 	return e
 }
 
-// Spend takes one call of a class from the allowance of a principal; name is what the refusal calls it.
+// Spend takes one call of a class from the allowance of a principal; name is its name in the error.
 func (a *Authenticator) Spend(ctx context.Context, principal, name string, class LimitClass) *fault.Error {
 	if ok, after, limit := a.limiter.Allow(ctx, principal, class, 1); !ok {
 		return fault.RateLimited(name, limit, after)
@@ -173,7 +174,7 @@ func (a *Authenticator) Spend(ctx context.Context, principal, name string, class
 	return nil
 }
 
-// SpendBytes takes the bytes of a call that is going to be stored.
+// SpendBytes takes the bytes of a call that will be stored.
 func (a *Authenticator) SpendBytes(ctx context.Context, principal, name string, n int) *fault.Error {
 	ok, after, limit := a.limiter.Allow(ctx, principal, LimitBytes, n)
 	if ok {
@@ -184,8 +185,8 @@ func (a *Authenticator) SpendBytes(ctx context.Context, principal, name string, 
 	return e
 }
 
-// Refresh reads the sources again, behind a reading that is under way. On an error, which it also logs, the last list of that source stays in force.
-// It returns early when ctx ends.
+// Refresh reads the sources again, after a reading that is in progress. On an error, which it also logs, the last list of that source stays
+// valid. It returns early when ctx is done.
 func (a *Authenticator) Refresh(ctx context.Context) { a.readings.now(ctx, a.read) }
 
 func (a *Authenticator) read(ctx context.Context) {
@@ -200,7 +201,7 @@ func (a *Authenticator) InForce(c Credential, now time.Time) bool { return a.key
 // PasswordOnly reports whether a password is the only credential.
 func (a *Authenticator) PasswordOnly() bool { return a.keys.passwordOnly() }
 
-// Run writes rows about refused secrets to the log of changes until ctx ends.
+// Run writes rows about refused secrets to the audit log until ctx is done.
 func (a *Authenticator) Run(ctx context.Context) {
 	for {
 		select {

@@ -16,7 +16,7 @@ const (
 	VisibleOwn = "own" // what this principal made
 )
 
-// Credential is one secret that identifies a principal. Only its digest is kept.
+// Credential is one secret that identifies a principal. Only its digest is stored.
 type Credential struct {
 	// Name is the principal: `gateway`, `password`, `write`, `read`, or the name of a named token.
 	Name string
@@ -52,7 +52,8 @@ func (c Credential) check() error {
 // Own reports whether the principal sees only what it made.
 func (c Credential) Own() bool { return c.Visible == VisibleOwn }
 
-// Administers reports whether a connection of the principal with these scopes is that of an administrator: it sees everything and may change everything.
+// Administers reports whether a connection of the principal with these scopes belongs to an administrator, who sees and may change
+// everything.
 func (c Credential) Administers(scopes []string) bool {
 	return !c.Own() && Level(scopes) >= chat.ScopeLevel(chat.ScopeAdmin)
 }
@@ -66,8 +67,8 @@ func (c Credential) same(o Credential) bool {
 	return c.Name == o.Name && c.Digest == o.Digest && c.Own() == o.Own() && slices.Equal(c.Scopes, o.Scopes)
 }
 
-// Grant is the scopes that a connection gets: requested and given, in the order of the request, each once. The result may be the list of the credential; it
-// keeps no text of the request.
+// Grant returns the scopes of a connection: those that are requested and allowed, in the order of the request, without duplicates. The
+// result may be the slice of the credential; it does not keep memory of the request alive.
 func (c Credential) Grant(asked []string) []string {
 	granted := []string{}
 	for _, s := range asked {
@@ -81,7 +82,7 @@ func (c Credential) Grant(asked []string) []string {
 	return granted
 }
 
-// Level is the highest level among scopes; see [chat.ScopeLevel].
+// Level returns the highest level among scopes; see [chat.ScopeLevel].
 func Level(scopes []string) int {
 	level := 0
 	for _, s := range scopes {

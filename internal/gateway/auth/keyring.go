@@ -11,18 +11,19 @@ import (
 	"time"
 )
 
-// Source lists credentials that come and go while the gateway runs. It is read every two seconds while clients are connected, and when a client
-// sends an unknown secret or the last reading is older than [listAge], never twice at once: a credential that is missing, changed or expired closes its connections with 1008. When it fails, its last list stays in force, so
-// that clients are not locked out while the database is down; other sources are not affected.
+// Source lists credentials that change while the gateway runs. It is read every two seconds while clients are connected, and when a client
+// sends an unknown secret or the last reading is older than [listAge], never concurrently. When a credential is missing, changed or
+// expired, its connections are closed with 1008. When a source fails, its last list stays valid, so that clients are not locked out while
+// the database is unavailable; other sources are not affected.
 type Source interface {
 	Credentials(ctx context.Context) ([]Credential, error)
 }
 
-// keyring holds the credentials in force.
+// keyring holds the current credentials.
 type keyring struct {
 	fixed   []Credential
 	sources []Source
-	last    [][]Credential // the last list of each source; of refresh alone
+	last    [][]Credential // the last list of each source; used only by refresh
 	now     atomic.Pointer[[]Credential]
 }
 
@@ -32,10 +33,10 @@ func newKeyring(fixed []Credential, sources []Source) *keyring {
 	return k
 }
 
-// changes reports whether the list in force can change.
+// changes reports whether the current list can change.
 func (k *keyring) changes() bool { return len(k.sources) > 0 }
 
-// refresh reads the sources again. It must not run twice at once.
+// refresh reads the sources again. It must not run concurrently.
 func (k *keyring) refresh(ctx context.Context) error {
 	var faults []error
 	all := slices.Clone(k.fixed)
@@ -54,7 +55,7 @@ func (k *keyring) refresh(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// validOnly is the list without malformed credentials, and what is wrong with these.
+// validOnly returns the list without malformed credentials, and the errors of these.
 func validOnly(list []Credential) ([]Credential, error) {
 	var faults []error
 	good := make([]Credential, 0, len(list))
@@ -68,8 +69,8 @@ func validOnly(list []Credential) ([]Credential, error) {
 	return good, errors.Join(faults...)
 }
 
-// find finds the credential of a secret, also one that has expired. Every entry is compared, by digest and in constant time, so that the time depends
-// neither on the secret nor on its place in the list.
+// find returns the credential of a secret, even when it has expired. Every entry is compared, by digest and in constant time, so that the
+// time depends neither on the secret nor on its position in the list.
 func (k *keyring) find(secret string) (Credential, bool) {
 	digest := sha256.Sum256([]byte(secret))
 	all := *k.now.Load()
@@ -85,7 +86,7 @@ func (k *keyring) find(secret string) (Credential, bool) {
 	return all[found], true
 }
 
-// verify finds the credential of a secret if it is in force.
+// verify returns the credential of a secret if it is valid now.
 func (k *keyring) verify(secret string, now time.Time) (Credential, bool) {
 	c, known := k.find(secret)
 	if !known || c.Expired(now) {

@@ -17,16 +17,16 @@ const (
 	LimitCronWrites LimitClass = "cron_writes" // cron writes and wake
 	LimitChats      LimitClass = "chat"        // chat.send, agent, sessions.reset, sessions.delete, HTTP completions
 	LimitHooks      LimitClass = "hooks"       // calls of one hook
-	LimitBytes      LimitClass = "bytes"       // bytes of all of these: by how much a caller can make the store grow
+	LimitBytes      LimitClass = "bytes"       // bytes of all these calls, which limit how fast a caller can make the store grow
 )
 
-// Off switches a limit of [Limits] off.
+// Off turns off a limit of [Limits].
 const Off = -1
 
-// Limits are allowances a minute; 0 = the default, [Off] = no limit. Calls are counted by principal, those of hooks by hook.
+// Limits are allowances per minute; 0 = the default, [Off] = no limit. Calls are counted by principal, those of hooks by hook.
 type Limits struct {
 	CronWritesPerMinute, ChatsPerMinute, HooksPerMinute int // 300, 600, 60 calls
-	// BytesPerMinute is how many bytes all of these calls may have, the params or the body of each; 16 MiB.
+	// BytesPerMinute is the number of bytes of all these calls, counting their params or bodies; 16 MiB.
 	BytesPerMinute int
 }
 
@@ -38,10 +38,10 @@ func (l Limits) WithDefaults() Limits {
 	}
 }
 
-// Limiter decides whether a principal may use more of a class. It must not block longer than a few milliseconds.
+// Limiter decides whether a principal may make another call of a class. It must not block longer than a few milliseconds.
 type Limiter interface {
-	// Allow takes n calls (or bytes), or reports after what time to try again and how many a minute are allowed. More than are allowed in a minute
-	// count as that many.
+	// Allow takes n calls (or bytes), or reports when to try again and the allowance per minute. An n above that allowance counts as the
+	// allowance.
 	Allow(ctx context.Context, principal string, class LimitClass, n int) (ok bool, retryAfter time.Duration, perMinute int)
 }
 
@@ -49,7 +49,7 @@ type Limiter interface {
 type localLimiter struct {
 	perMinute map[LimitClass]int
 	mu        sync.Mutex
-	buckets   map[bucketKey]*rate.Limiter // bounded: principals are credentials
+	buckets   map[bucketKey]*rate.Limiter // limited: principals are credentials
 }
 
 type bucketKey struct {
@@ -57,7 +57,7 @@ type bucketKey struct {
 	class     LimitClass
 }
 
-// NewLimiter counts in this process.
+// NewLimiter returns a limiter that counts in this process.
 func NewLimiter(limits Limits) Limiter { return newLimiter(limits) }
 
 func newLimiter(c Limits) *localLimiter {
@@ -91,7 +91,7 @@ func (l *localLimiter) bucket(key bucketKey, perMinute int) *rate.Limiter {
 	return b
 }
 
-// Take takes n tokens, which are no more than the bucket holds, or reports when there will be as many without reserving them.
+// Take takes n tokens, at most the size of the bucket, or reports when they will be available, without reserving them.
 func Take(b *rate.Limiter, n int) (bool, time.Duration) {
 	r := b.ReserveN(time.Now(), n)
 	after := r.Delay()

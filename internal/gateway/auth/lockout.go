@@ -11,13 +11,13 @@ const (
 	lockoutTries  = 10
 	lockoutWindow = time.Minute
 	lockoutTable  = 16_384 // addresses; beyond that entries are evicted
-	// sweepEvery is the time between two searches of a full table for entries whose time is over: one takes half a millisecond, and every login
-	// waits for it.
+	// sweepEvery is the interval of searches of a full table for expired entries: one takes half a millisecond, and every login waits for
+	// it.
 	sweepEvery = time.Second
 )
 
-// lockout refuses addresses that gave too many wrong credentials. Loopback is exempt: all programs of the machine share it, so a
-// broken script could lock the operator out.
+// lockout refuses addresses that sent too many wrong credentials. Loopback is exempt: all programs of the machine share it, so a broken
+// script could lock the operator out.
 type lockout struct {
 	mu     sync.Mutex
 	failed map[netip.Addr]*failures
@@ -30,7 +30,8 @@ type failures struct {
 	locked time.Time // until
 }
 
-// Network is what an address of a client counts for, in the lock-out and in the limits of connections: an IPv4 address, or the /64 of an IPv6 address: one host can use all of it.
+// Network returns the unit in which an address counts for the lock-out and for the limits of connections: an IPv4 address, or the /64 of an
+// IPv6 address, because one host can use all of it.
 func Network(a netip.Addr) netip.Addr {
 	a = a.Unmap()
 	if a.Is4() || !a.IsValid() {
@@ -43,7 +44,7 @@ func Network(a netip.Addr) netip.Addr {
 	return p.Addr()
 }
 
-// lockedFor is how long a is still refused; 0 = it is not.
+// lockedFor returns how long a will be refused; 0 = it is not refused.
 func (l *lockout) lockedFor(a netip.Addr, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +83,7 @@ func (l *lockout) entry(key netip.Addr, now time.Time) *failures {
 	return f
 }
 
-// evict removes entries whose time is over and, when that is not enough, any entry: a table that is full of attackers must not grow.
+// evict removes expired entries and, when that is not enough, any entry, so that attackers cannot make the table grow.
 func (l *lockout) evict(now time.Time) {
 	if l.failed == nil {
 		l.failed = map[netip.Addr]*failures{}

@@ -62,10 +62,10 @@ func TestLockoutBeginsWithTenFailuresOfAMinuteAndEndsAfterOne(t *testing.T) {
 	})
 }
 
-// noon is when the tables of the tests below are filled.
+// noon is the time at which the tables of the tests below are filled.
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// failing is a lockout in which the first n numbered addresses gave a wrong credential at noon.
+// failing returns a lockout in which the first n numbered addresses sent a wrong credential at noon.
 func failing(n int) *lockout {
 	l := &lockout{}
 	for i := range n {
@@ -74,7 +74,7 @@ func failing(n int) *lockout {
 	return l
 }
 
-// numbered is an address for each number.
+// numbered returns an address for each number.
 func numbered(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 }
@@ -95,7 +95,7 @@ func TestTheTableOfTheLockoutIsBounded(t *testing.T) {
 func TestFailuresBeyondAFullTableSearchItOnceASecond(t *testing.T) {
 	t.Parallel()
 	l := failing(lockoutTable + 1)
-	for a := range l.failed { // what a search would remove
+	for a := range l.failed { // entries that a search would remove
 		l.failed[a].since = noon.Add(-lockoutWindow)
 	}
 	l.fail(numbered(lockoutTable+1), noon.Add(sweepEvery-1))
@@ -103,7 +103,7 @@ func TestFailuresBeyondAFullTableSearchItOnceASecond(t *testing.T) {
 		t.Errorf("%d addresses are kept within a second after a search, want %d", n, lockoutTable)
 	}
 	l.fail(numbered(lockoutTable+2), noon.Add(sweepEvery))
-	if n := len(l.failed); n > 2 { // this one and the one before
+	if n := len(l.failed); n > 2 { // this one and the previous one
 		t.Errorf("%d addresses are kept after the next search", n)
 	}
 }

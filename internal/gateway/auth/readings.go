@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// readPause is the least time between two readings that unknown secrets cause. It bounds what an attacker who tries secrets makes the gateway read:
-	// ten readings a second, from however many addresses.
+	// readPause is the minimum time between two readings that unknown secrets cause. It limits the load from an attacker who guesses
+	// secrets to ten readings a second, from any number of addresses.
 	readPause = 100 * time.Millisecond
-	// readTimeout bounds one reading that a secret causes.
+	// readTimeout limits one reading that a secret causes.
 	readTimeout = 2 * time.Second
-	// listAge is how old the list may be that decides about a known secret. While clients are connected the gateway reads it more often.
+	// listAge is the maximum age of a list that decides about a known secret. While clients are connected, the gateway reads it more often.
 	listAge = 3 * time.Second
 )
 
-// readings orders the readings of the sources of credentials: one at a time, and those that unknown secrets cause at a distance of [readPause]. Callers that wait
-// share the next reading. There is no goroutine for it: a reading runs on that of a caller.
+// readings serializes the readings of the sources of credentials. Those that unknown secrets cause are at least [readPause] apart. Waiting
+// callers share the next reading. It has no goroutine: a reading runs on the goroutine of a caller.
 type readings struct {
-	turn  chan struct{} // capacity 1; who reads, or waits for the moment to read, is in it
-	begun atomic.Uint64 // readings that have begun
-	last  atomic.Int64  // when the last one began, nanoseconds since 1970
-	ended time.Time     // when the last one ended; of who is in turn
+	turn  chan struct{} // capacity 1; held by the caller that reads, or waits for the time to read
+	begun atomic.Uint64 // readings that were started
+	last  atomic.Int64  // when the last one started, in nanoseconds since 1970
+	ended time.Time     // when the last one ended; used by the holder of turn
 }
 
 func newReadings() *readings { return &readings{turn: make(chan struct{}, 1)} }
 
-// now reads, behind a reading that is under way.
+// now reads, after a reading that is in progress.
 func (r *readings) now(ctx context.Context, read func(context.Context)) {
 	if !r.enter(ctx) {
 		return
@@ -38,8 +38,8 @@ func (r *readings) now(ctx context.Context, read func(context.Context)) {
 	r.run(ctx, read)
 }
 
-// since returns when a reading is over that began after the call, or when ctx ends. The reading goes on when the caller that runs it has gone: others wait for
-// it, too.
+// since returns when a reading that started after the call has ended, or when ctx is done. The reading continues when the caller that runs
+// it has returned, because others wait for it.
 func (r *readings) since(ctx context.Context, read func(context.Context)) {
 	want := r.begun.Load() + 1
 	if !r.enter(ctx) {
@@ -54,7 +54,7 @@ func (r *readings) since(ctx context.Context, read func(context.Context)) {
 	r.run(ctx, read)
 }
 
-// old reports whether the last reading began longer than [listAge] ago.
+// old reports whether the last reading started longer than [listAge] ago.
 func (r *readings) old(now time.Time) bool { return now.Sub(time.Unix(0, r.last.Load())) > listAge }
 
 func (r *readings) run(ctx context.Context, read func(context.Context)) {

@@ -18,7 +18,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// slowSource is a source that takes its time and counts its readings.
+// slowSource is a slow source that counts its readings.
 type slowSource struct {
 	mu    sync.Mutex
 	list  []Credential
@@ -29,7 +29,7 @@ type slowSource struct {
 func (s *slowSource) Credentials(ctx context.Context) ([]Credential, error) {
 	s.reads.Add(1)
 	s.mu.Lock()
-	list := s.list // as it is when the reading begins
+	list := s.list // as it is when the reading starts
 	s.mu.Unlock()
 	select {
 	case <-time.After(s.took):
@@ -61,7 +61,7 @@ func withSource(t *testing.T, src Source) *Authenticator {
 // local is never locked out.
 func local() netip.Addr { return netip.MustParseAddr("127.0.0.1") }
 
-// A token was refused for as long as two seconds after it was made.
+// Before, a token was refused for up to two seconds after it was made.
 func TestNewTokenWorksAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestNewTokenWorksAtOnce(t *testing.T) {
 	})
 }
 
-// A token that is made while a reading is under way is not in the list that this reading returns.
+// A token that is made during a reading is not in the list that this reading returns.
 func TestTokenThatAReadingHasMissedIsReadAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestTokenThatAReadingHasMissedIsReadAgain(t *testing.T) {
 	})
 }
 
-// Clients that try secrets make the gateway read at most ten times a second, whatever their number, and a missing or a known secret never does.
+// Clients that guess secrets cause at most ten readings a second, whatever their number. A missing or a known secret causes none.
 func TestUnknownSecretsShareTheirReadings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestUnknownSecretsShareTheirReadings(t *testing.T) {
 	})
 }
 
-// A caller that goes away neither waits on nor takes the reading from those that wait with it.
+// A caller that leaves does not wait for the reading, and the reading continues for the callers that wait.
 func TestReadingOutlivesTheCallerThatRunsIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestReadingOutlivesTheCallerThatRunsIt(t *testing.T) {
 	})
 }
 
-// A refusal for a missing scope names what the token has, and the command that makes one which suffices.
+// The error for a missing scope names the scopes of the token, and a command that makes one with the scope.
 func TestMissingScopeNamesTheCommandThatGivesIt(t *testing.T) {
 	t.Parallel()
 	src := &slowSource{}
@@ -176,7 +176,7 @@ func TestMissingScopeNamesTheCommandThatGivesIt(t *testing.T) {
 	}
 }
 
-// TestARevokedSecretIsRefusedAfterAnIdleTime: the gateway reads no credentials while no client is connected.
+// The gateway reads no credentials while no client is connected.
 func TestARevokedSecretIsRefusedAfterAnIdleTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,14 +11,15 @@ import (
 const (
 	// verbRefused is the row about a secret that is no credential.
 	verbRefused = "credential.refused"
-	// refusedPerMinute bounds the rows of one minute: an attacker with many addresses must not fill the disk. The metric counts all.
+	// refusedPerMinute limits the rows of one minute: an attacker with many addresses must not fill the disk. The metric counts all
+	// refusals.
 	refusedPerMinute = 256
-	// refusedTimeout bounds the writing of one row.
+	// refusedTimeout limits the writing of one row.
 	refusedTimeout = 5 * time.Second
 )
 
-// refusals collects rows about refused secrets: one per address and minute. No client waits for the log of changes: rows go through a queue that
-// [Authenticator.Run] empties. A row that finds the queue full is dropped; the metric has counted it.
+// refusals collects rows about refused secrets: one per address and minute. No client waits for the audit log: rows go through a queue that
+// [Authenticator.Run] empties. When the queue is full, a row is dropped; the metric has counted it.
 type refusals struct {
 	rows chan chat.Audit
 
@@ -31,7 +32,7 @@ func newRefusals() *refusals {
 	return &refusals{rows: make(chan chat.Audit, refusedPerMinute)}
 }
 
-// note adds a row unless the address has one in this minute.
+// note adds a row unless the address already has one in this minute.
 func (r *refusals) note(addr netip.Addr, code string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,21 +18,21 @@ import (
 
 // PolicyConfig of a [RequestPolicy].
 type PolicyConfig struct {
-	// AllowedHosts are further host names (without port) that a request may be addressed to. AllowedOrigins are exact origins of
-	// foreign pages that may connect, such as `https://chat.example.org`.
+	// AllowedHosts are additional host names (without port) of this gateway. AllowedOrigins are exact origins of foreign pages that may
+	// connect, such as `https://chat.example.org`.
 	AllowedHosts   []string
 	AllowedOrigins []string
 	// TrustedProxies may state the address and scheme of a client in X-Forwarded-For and X-Forwarded-Proto.
 	TrustedProxies []netip.Prefix
 }
 
-// RequestPolicy judges the headers of a request, before and apart from its credential. It is safe for concurrent use.
+// RequestPolicy checks the headers of a request, before and independently of its credential. It is safe for concurrent use.
 type RequestPolicy struct {
 	cfg   PolicyConfig
-	hosts atomic.Pointer[map[string]bool] // names that requests may be addressed to
+	hosts atomic.Pointer[map[string]bool] // accepted host names
 }
 
-// NewRequestPolicy reports every fault of the configuration at once.
+// NewRequestPolicy reports all faults of the configuration.
 func NewRequestPolicy(cfg PolicyConfig) (*RequestPolicy, error) {
 	var faults []error
 	for _, o := range cfg.AllowedOrigins {
@@ -58,13 +58,13 @@ func checkOrigin(o string) error {
 	return nil
 }
 
-// Bind allows the addresses of these listeners as host names, besides those of the configuration and of this machine.
+// Bind accepts the addresses of these listeners as host names, in addition to those of the configuration and of this machine.
 func (p *RequestPolicy) Bind(listeners ...net.Listener) {
 	hosts := hostsOf(p.cfg.AllowedHosts, listeners...)
 	p.hosts.Store(&hosts)
 }
 
-// CheckHost stops DNS rebinding: a foreign name that points to this address is not an allowed name.
+// CheckHost prevents DNS rebinding: a foreign name that resolves to this address is not accepted.
 func (p *RequestPolicy) CheckHost(r *http.Request) *fault.Error {
 	if (*p.hosts.Load())[hostOnly(r.Host)] {
 		return nil
@@ -76,7 +76,7 @@ func unknownHost() *fault.Error {
 	return fault.Invalid("unknown host; add it to the allowed hosts if it is yours").WithStatus(http.StatusMisdirectedRequest)
 }
 
-// hostsOf are the names that a request may be addressed to: those of this machine, those that are listed, and the addresses that are bound.
+// hostsOf returns the accepted host names: those of this machine, the listed ones, and the addresses of the listeners.
 func hostsOf(allowed []string, listeners ...net.Listener) map[string]bool {
 	hosts := map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true}
 	for _, h := range allowed {
@@ -90,11 +90,12 @@ func hostsOf(allowed []string, listeners ...net.Listener) map[string]bool {
 	return hosts
 }
 
-// CheckOrigin refuses pages of other sites, and sets the headers of the answer that depend on the origin. Programs send no Origin; they need a
-// credential like every caller. A browser sends none either for an image or a link, but it states whether the page belongs to another site.
+// CheckOrigin refuses pages of other sites, and sets the response headers that depend on the origin. Programs send no Origin; they need a
+// credential like every caller. A browser sends no Origin for an image or a link either, but it states whether the page belongs to another
+// site.
 func (p *RequestPolicy) CheckOrigin(answer http.Header, r *http.Request) *fault.Error {
 	answer.Add("Vary", "Sec-Fetch-Site")
-	answer.Add("Vary", "Origin") // also where none is named: a cache must not give that answer to a page
+	answer.Add("Vary", "Origin") // even without an Origin: a cache must not serve that response to a page
 	origins := r.Header.Values("Origin")
 	switch {
 	case len(origins) == 0 && !crossSite(r):
@@ -111,7 +112,8 @@ func (p *RequestPolicy) CheckOrigin(answer http.Header, r *http.Request) *fault.
 	}
 }
 
-// crossSite reports whether a browser states that a page of another site made the request. Programs do not state it; pages cannot hide it.
+// crossSite reports whether a browser states that a page of another site made the request. Programs do not send that header, and pages
+// cannot suppress it.
 func crossSite(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header.Values("Sec-Fetch-Site"), func(site string) bool { return strings.EqualFold(strings.TrimSpace(site), "cross-site") })
 }
@@ -154,8 +156,8 @@ func hostOnly(host string) string {
 	return strings.ToLower(strings.Trim(host, "[]"))
 }
 
-// ClientAddr is the TCP peer, or the address that trusted proxies report: the rightmost address that is not one of them. The client
-// itself may have written anything further left.
+// ClientAddr returns the TCP peer, or the address that trusted proxies report: the rightmost address that is not one of them. The client
+// itself may have written the addresses further left.
 func (p *RequestPolicy) ClientAddr(r *http.Request) netip.Addr {
 	addr := peerAddr(r)
 	if !p.Trusted(addr) {
@@ -194,13 +196,14 @@ func peerAddr(r *http.Request) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// Trusted reports whether an address is that of a trusted proxy.
+// Trusted reports whether an address belongs to a trusted proxy.
 func (p *RequestPolicy) Trusted(a netip.Addr) bool {
 	return slices.ContainsFunc(p.cfg.TrustedProxies, func(proxy netip.Prefix) bool { return proxy.Contains(a) })
 }
 
-// ProtectLocal protects a listener for local programs, which needs no credential, from pages in a browser on this machine. Requests under a host name
-// that is neither local, nor bound by l, nor in allowed get 421 (DNS rebinding); requests of pages of other origins get 403.
+// ProtectLocal protects a listener for local programs, which requires no credential, from web pages in a browser on this machine. A request
+// is refused with 421 when its host name is not local, not bound by l and not in allowed (DNS rebinding). Requests of pages of other
+// origins are refused with 403.
 func ProtectLocal(next http.Handler, allowed []string, l net.Listener) http.Handler {
 	hosts := hostsOf(allowed, l)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

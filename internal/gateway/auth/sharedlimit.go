@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// sharedParts is into how many parts an allowance is taken: a replica asks the store once for that many calls, and holds back at most one
-	// part that another could use.
+	// sharedParts is the number of parts of an allowance. A replica calls the store once for one part, so at most one part per replica is
+	// unavailable to others.
 	sharedParts = 20
-	// sharedHold is how long a part may be used up; what is left then has been filled up again in the store.
+	// sharedHold is how long a part may be used. After that time, the store has refilled what remains of it.
 	sharedHold = 10 * time.Second
-	// sharedWait bounds the call of the store. After it the process counts by itself.
+	// sharedWait limits the call of the store. After it the process counts by itself.
 	sharedWait = 50 * time.Millisecond
 )
 
-// sharedLimiter counts calls of a principal over all replicas. When the store does not answer, each replica allows as much as one gateway
-// would: a limit that protects from a flood must not refuse calls because of an outage.
+// sharedLimiter counts calls of a principal over all replicas. When the store is unavailable, each replica allows as much as a single
+// gateway: a limit that protects from a flood must not refuse calls because of an outage.
 type sharedLimiter struct {
 	own      *localLimiter
 	shared   store.Allowances
@@ -31,16 +31,16 @@ type sharedLimiter struct {
 	now      func() time.Time
 
 	mu    sync.Mutex
-	parts map[bucketKey]*part // bounded: principals are credentials
+	parts map[bucketKey]*part // limited: principals are credentials
 }
 
-// part is what this process holds of an allowance.
+// part is the part of an allowance that this process holds.
 type part struct {
 	left           int
-	until, refused time.Time // may be used until; nothing is there before
+	until, refused time.Time // end of its use; no calls are available before refused
 }
 
-// NewSharedLimiter is a [Limiter] that counts over all replicas, by the allowances of a store.
+// NewSharedLimiter returns a [Limiter] that counts over all replicas, with the allowances of a store.
 func NewSharedLimiter(limits Limits, shared store.Allowances, log *slog.Logger) Limiter {
 	return &sharedLimiter{
 		own:    newLimiter(limits),
@@ -68,14 +68,14 @@ func (l *sharedLimiter) Allow(ctx context.Context, principal string, class Limit
 		})
 		return l.own.Allow(ctx, principal, class, n)
 	}
-	if n > 1 { // the store reports when there is one
+	if n > 1 { // the store reports when one is available
 		wait = max(wait, time.Minute*time.Duration(n)/time.Duration(most)+time.Millisecond)
 	}
 	ok, wait := l.keep(key, n, got, wait)
 	return ok, wait, most
 }
 
-// take takes n from what this process holds; known is false when the store must be asked.
+// take takes n from the part of this process; known is false when the store must be called.
 func (l *sharedLimiter) take(key bucketKey, n int) (ok bool, wait time.Duration, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +93,7 @@ func (l *sharedLimiter) take(key bucketKey, n int) (ok bool, wait time.Duration,
 	}
 }
 
-// keep adds what the store gave, and takes n of it. If that is not enough, it refuses for a while, which is the wait.
+// keep adds what the store granted, and takes n of it. If that is not enough, calls are refused for the duration wait.
 func (l *sharedLimiter) keep(key bucketKey, n, got int, wait time.Duration) (bool, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

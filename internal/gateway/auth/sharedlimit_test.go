@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// pot is one allowance that fills by time; it counts how often it was asked.
+// pot is one allowance that refills over time; it counts its calls.
 type pot struct {
 	mu    sync.Mutex
 	left  float64
@@ -73,7 +73,7 @@ func TestReplicasShareTheirLimits(t *testing.T) {
 		if n := flood(); n != 300 {
 			t.Errorf("half a minute later: %d calls, want 300", n)
 		}
-		time.Sleep(time.Hour) // what a replica holds back is not added to the full allowance
+		time.Sleep(time.Hour) // the unused part of a replica is not added to the full allowance
 		if n := flood(); n != 600 {
 			t.Errorf("after an hour: %d calls, want 600", n)
 		}
@@ -105,7 +105,8 @@ func TestAnOutageLocksNoAddressOut(t *testing.T) {
 	})
 }
 
-// Bytes are taken in pieces of any size: three replicas together allow what one allowance holds, and a large call waits until there is fakeSession for it.
+// Bytes are taken in pieces of any size. Three replicas together allow the bytes of one allowance, and a large call waits until enough are
+// available.
 func TestReplicasShareTheirBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

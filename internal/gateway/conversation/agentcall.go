@@ -68,7 +68,7 @@ func (h handlers) sessionOrMain(c *rpc.Call, key, agentID string) (chat.SessionK
 	return chat.MainKey(agentID), nil
 }
 
-// target is where the reply goes: what the caller named, else the place of the session.
+// agentTarget returns where the reply goes: the target that the caller named, or the place of the session.
 func agentTarget(p *wire.AgentParams, key chat.SessionKey) chat.Target {
 	t := chat.Target{Channel: cmp.Or(p.ReplyChannel, p.Channel), ChatID: p.To, Thread: p.ThreadID}
 	if t.Channel == "" || t.ChatID == "" {
@@ -80,8 +80,8 @@ func agentTarget(p *wire.AgentParams, key chat.SessionKey) chat.Target {
 	return t
 }
 
-// replyTo checks a target: on the web it is a session that the caller may use, and nothing besides the transcript when it is the turn's own. A
-// caller that sees its own only has no chat on any other channel.
+// replyTo checks a target. On the web it must be a session that the caller may use; for the session of the turn, the answer is only added
+// to the transcript. A caller that sees only its own data has no chat on any other channel.
 func (h handlers) replyTo(ctx context.Context, c *rpc.Call, to chat.Target, own chat.SessionKey) (chat.Target, error) {
 	switch {
 	case to.Channel == wire.ChannelWeb:
@@ -100,7 +100,7 @@ func (h handlers) replyTo(ctx context.Context, c *rpc.Call, to chat.Target, own 
 	return chat.Target{Channel: wire.ChannelWeb, ChatID: key.String()}, h.mayUse(ctx, c, key)
 }
 
-// endOf is the second frame.
+// endOf returns the second frame.
 func endOf(end chat.RunEnd, admin bool) (wire.AgentResult, error) {
 	if err := fault.OfRun(end, admin); err != nil {
 		return wire.AgentResult{}, err
@@ -113,7 +113,7 @@ func endOf(end chat.RunEnd, admin bool) (wire.AgentResult, error) {
 	}}, nil
 }
 
-// wake gives a session a text in the name of the system.
+// wake adds a system text to a session.
 func (h handlers) wake(ctx context.Context, c *rpc.Call, p wire.WakeParams) (wire.WakeResult, error) {
 	if err := c.CheckKey(p.IdempotencyKey, false); err != nil {
 		return wire.WakeResult{}, err

@@ -3,15 +3,16 @@
 //
 // # Ideas
 //
-// A session that a caller may not use does not exist for it. A call that would write into one is refused ([MayUse]); a call that only looks gets a view in which
-// it is empty, so that no answer distinguishes the two cases.
+// A session that a caller may not use does not exist for it. A call that would write into one is refused ([MayUse]). A call that only reads
+// receives a view in which the session is empty, so that no answer distinguishes the two cases.
 //
-// The answer precedes the events of its run. Before a message is given to the [Backend], the connection follows the run with the gate closed; the gate opens when
-// the answer is queued. So the answer comes first even when the run ends before the call returns.
+// The answer precedes the events of its run. Before a message is passed to the [Backend], the connection follows the run with the gate
+// closed; the gate opens when the answer is queued. So the answer is first even when the run ends before the call returns.
 //
-// A list is bounded in bytes, not only in rows. Messages are encoded once, while their bytes are counted.
+// A list is limited in bytes, not only in rows. Messages are encoded once, while their bytes are counted.
 //
 // # What it does not do
 //
-// It decides about no message: order, queues, commands and idempotency are the backend's. It keeps no state and starts no goroutine.
+// It makes no decision about messages: order, queues, commands and idempotency belong to the backend. It keeps no state and starts no
+// goroutine.
 package conversation

@@ -23,10 +23,10 @@ const (
 	maxPending   = 20
 )
 
-// cursor is a place in a transcript. It names the transcript, because the numbers start again after a reset.
+// cursor is a position in a transcript. It names the transcript, because the numbers restart after a reset.
 type cursor struct {
 	seq       int64
-	sessionID string // "" = the place before everything, in any transcript, or a cursor without this part
+	sessionID string // "" = the start of any transcript, or a cursor without this part
 }
 
 const cursorPrefix = "m:"
@@ -46,16 +46,16 @@ func parseCursor(s string) (cursor, bool) {
 	return cursor{seq, id}, ok && err == nil && seq >= 0
 }
 
-// lost reports whether the transcript that the cursor belongs to is not the current one.
+// lost reports whether the cursor belongs to a transcript other than the current one.
 func (c cursor) lost(t store.Transcript) bool {
 	return (c.sessionID != "" && c.sessionID != t.SessionID) || c.seq > t.LastSeq
 }
 
-// messageList is a list of messages, encoded already: their bytes bound the list.
+// messageList is a list of encoded messages, which is limited in bytes.
 type messageList struct {
 	encoded []json.RawMessage
 	last    int64           // the number of the last message
-	answers map[string]bool // the runs whose answers are among them
+	answers map[string]bool // the runs whose answers are in the list
 }
 
 func (h handlers) chatHistory(ctx context.Context, c *rpc.Call, p wire.ChatHistoryParams) (wire.ChatHistoryResult, error) {
@@ -67,7 +67,7 @@ func (h handlers) chatHistory(ctx context.Context, c *rpc.Call, p wire.ChatHisto
 	if err != nil {
 		return wire.ChatHistoryResult{}, err
 	}
-	// The running text is read first: a run that ends in between is then in the transcript as well, and shown once.
+	// The running text is read first: if the run ends in between, its answer is also in the transcript, and is shown once.
 	flight, flying := seen.InFlight(key)
 	read := seen.page
 	if p.Cursor != nil {
@@ -95,7 +95,7 @@ func (h handlers) chatHistory(ctx context.Context, c *rpc.Call, p wire.ChatHisto
 	}}, nil
 }
 
-// state adds what is true of the session now.
+// state adds the current state of the session.
 func (v view) state(ctx context.Context, maxChars int, out *wire.HistoryPage[json.RawMessage]) error {
 	waiting, total, err := v.PendingInputs(ctx, v.key, 0, maxPending)
 	if err != nil {
@@ -122,7 +122,7 @@ func pendingView(w store.Waiting, maxChars int) wire.PendingInput {
 	}
 }
 
-// page is the last messages before the offset, oldest first.
+// page returns the last messages before the offset, oldest first.
 func (v view) page(ctx context.Context, c *rpc.Call, p wire.ChatHistoryParams) (*wire.HistoryPage[json.RawMessage], messageList, error) {
 	chars := int(orElse(p.MaxChars, historyChars))
 	t, err := v.Transcript(ctx, store.TranscriptQuery{
@@ -145,7 +145,7 @@ func (v view) page(ctx context.Context, c *rpc.Call, p wire.ChatHistoryParams) (
 	}, messages, nil
 }
 
-// after is exactly the messages after a cursor; nil when the transcript is another one.
+// after returns exactly the messages after a cursor; nil when the transcript is another one.
 func (v view) after(ctx context.Context, c *rpc.Call, p wire.ChatHistoryParams) (*wire.HistoryPage[json.RawMessage], messageList, error) {
 	from, ok := parseCursor(*p.Cursor)
 	if !ok {
@@ -181,7 +181,7 @@ func backwards(entries []chat.TranscriptEntry) []chat.TranscriptEntry {
 	return out
 }
 
-// encodeMessages encodes entries in their order as long as they fit into an answer, at least one.
+// encodeMessages encodes entries in order until they no longer fit into an answer, at least one.
 func encodeMessages(entries []chat.TranscriptEntry, files map[int64][]wire.MessageFile, maxChars int) messageList {
 	out := messageList{encoded: []json.RawMessage{}, answers: map[string]bool{}}
 	size := 0
@@ -215,7 +215,7 @@ func messageOf(e chat.TranscriptEntry, maxChars int) wire.HistoryMessage {
 	return m
 }
 
-// cutChars shortens to n characters and marks the cut.
+// cutChars shortens s to n characters and marks the cut.
 func cutChars(s string, n int) string {
 	if len(s) <= n || utf8.RuneCountInString(s) <= n {
 		return s

@@ -13,10 +13,10 @@ import (
 	"laneway/internal/wire"
 )
 
-// MessageFilePath is where the content of a file of the history is, see [FilePlace].
+// MessageFilePath is the path of the content of a file of the history, see [FilePlace].
 const MessageFilePath = "/v1/message-file"
 
-// KeptFiles names the files that came with messages; a [Backend] may have them.
+// KeptFiles lists the files that came with messages; a [Backend] may implement it.
 type KeptFiles interface {
 	// FilesOfRuns lists the files of the messages of runs, by run and in the order of the messages.
 	FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (map[string][]chat.Attachment, error)
@@ -26,11 +26,11 @@ type KeptFiles interface {
 type FilePlace struct {
 	Session   chat.SessionKey
 	SessionID string
-	Seq       int64 // of the entry
-	N         int   // of the file among those of the entry's run
+	Seq       int64 // number of the entry
+	N         int   // index of the file among those of the entry's run
 }
 
-// path is the place as an address of this gateway.
+// path returns the place as a path of this gateway.
 func (p FilePlace) path() string {
 	q := url.Values{
 		"sessionKey": {p.Session.String()}, "sessionId": {p.SessionID}, "seq": {strconv.FormatInt(p.Seq, 10)}, "n": {strconv.Itoa(p.N)},
@@ -38,7 +38,7 @@ func (p FilePlace) path() string {
 	return MessageFilePath + "?" + q.Encode()
 }
 
-// ParseFilePlace reads the parameters of [MessageFilePath]; ok is false for what [FilePlace] does not write.
+// ParseFilePlace parses the parameters of [MessageFilePath]; ok is false for parameters that [FilePlace] does not write.
 func ParseFilePlace(q url.Values, defaultAgent string) (p FilePlace, ok bool) {
 	key, err := chat.ParseSessionKey(q.Get("sessionKey"), defaultAgent)
 	if err != nil {
@@ -52,12 +52,12 @@ func ParseFilePlace(q url.Values, defaultAgent string) (p FilePlace, ok bool) {
 	return FilePlace{Session: key, SessionID: q.Get("sessionId"), Seq: seq, N: n}, err == nil && n >= 0
 }
 
-// errNoMessageFile is a file that does not exist, or is of a session that is not the caller's, or is too old.
+// errNoMessageFile is the error for a file that does not exist, that belongs to a session the caller may not use, or that is too old.
 func errNoMessageFile() error {
 	return chat.Errorf(chat.CodeNotFound, "there is no such file; it may have been removed because of its age")
 }
 
-// MessageFile finds a file of the history, for a principal that may read the history. chat.ErrNotFound.
+// MessageFile returns a file of the history, for a principal that may read the history. chat.ErrNotFound.
 func MessageFile(ctx context.Context, backend Backend, cred auth.Credential, at FilePlace) (chat.Attachment, error) {
 	kept, ok := backend.(KeptFiles)
 	if !ok {
@@ -90,8 +90,8 @@ func orNoFile(err error) error {
 	return errNoMessageFile()
 }
 
-// withFiles are the files of entries, by the number of the entry. A line of an entry's text stands for each of its files; the files of a run are in the
-// order of its messages. sessionID is the transcript.
+// withFiles returns the files of entries, by the number of the entry. Each file has a line in the text of its entry; the files of a run are
+// in the order of its messages. sessionID is the transcript.
 func (v view) withFiles(ctx context.Context, sessionID string, entries []chat.TranscriptEntry) (map[int64][]wire.MessageFile, error) {
 	kept, ok := v.Backend.(KeptFiles)
 	runs := runsWithFiles(entries)
@@ -108,7 +108,7 @@ func (v view) withFiles(ctx context.Context, sessionID string, entries []chat.Tr
 		if used[e.RunID] == nil {
 			used[e.RunID] = make([]bool, len(files))
 		}
-		lines := map[string]int{} // how many files of each description the entry has left
+		lines := map[string]int{} // the number of files of each description that the entry still needs
 		for n, f := range files {
 			line := f.InText()
 			if _, counted := lines[line]; !counted {
@@ -129,7 +129,7 @@ func (v view) withFiles(ctx context.Context, sessionID string, entries []chat.Tr
 // mayHaveFiles reports whether an entry is a message of a run.
 func mayHaveFiles(e chat.TranscriptEntry) bool { return e.Role == chat.RoleUser && e.RunID != "" }
 
-// runsWithFiles are the runs of the entries in whose texts a file is named.
+// runsWithFiles returns the runs of the entries whose texts name a file.
 func runsWithFiles(entries []chat.TranscriptEntry) (runs []string) {
 	for _, e := range entries {
 		if mayHaveFiles(e) && strings.Contains(e.Text, chat.AttachmentMark) && !slices.Contains(runs, e.RunID) {

@@ -20,7 +20,7 @@ import (
 
 const (
 	maxTurn      = 24 * time.Hour
-	abortAnswers = 5 * time.Second // a wait for something that has ended already
+	abortAnswers = 5 * time.Second // a wait for a run that has already ended
 )
 
 func (h handlers) messages() []*rpc.Method {
@@ -65,7 +65,7 @@ func (h handlers) chatSend(ctx context.Context, c *rpc.Call, p wire.ChatSendPara
 	return out, nil
 }
 
-// turnLimit reads a limit of the client: absent = the agent's default, 0 = the ceiling.
+// turnLimit parses a limit of the client: absent = the agent's default, 0 = the maximum.
 func turnLimit(v *int64, unit time.Duration) int64 {
 	switch {
 	case v == nil:
@@ -77,7 +77,7 @@ func turnLimit(v *int64, unit time.Duration) int64 {
 	}
 }
 
-// sendStatus is how far a message is that is offered again.
+// sendStatus returns the progress of a message that is sent again.
 func (h handlers) sendStatus(ctx context.Context, r chat.Receipt) string {
 	switch {
 	case !r.Duplicate:
@@ -100,14 +100,14 @@ func (h handlers) endedByTime(ctx context.Context, run string) bool {
 	return err == nil && fault.TurnTimedOut(end.Reason)
 }
 
-// receive gives the message to the backend. Before that, the connection begins to follow its run, with the gate closed: no event of the run is sent before the
-// answer, however fast the run is.
+// receive passes the message to the backend. Before that, the connection starts to follow its run, with the gate closed: no event of the
+// run is sent before the answer, even if the run ends at once.
 func (h handlers) receive(ctx context.Context, c *rpc.Call, m chat.Message) (chat.Receipt, error) {
 	open, added := c.Events.Follow(m.ID)
 	receipt, err := h.backend.ReceiveFrom(ctx, m, c.Caller())
 	ended := err == nil && receipt.Duplicate && receipt.State == store.StateDone
-	// Out of time, the message may be accepted all the same. A connection that followed the run before this call goes on: its last event may be
-	// published only after the run was found to have ended.
+	// After a timeout, the message may still be accepted. A connection that followed the run before this call continues to follow it: the
+	// last event may be published only after the run was found to have ended.
 	if added && (ended || (err != nil && ctx.Err() == nil)) {
 		c.Events.Forget(m.ID)
 	}
@@ -115,7 +115,7 @@ func (h handlers) receive(ctx context.Context, c *rpc.Call, m chat.Message) (cha
 	return receipt, err
 }
 
-// message is a message of this caller whose id and idempotency key are key.
+// message returns a message of this caller with key as its id and idempotency key.
 func message(c *rpc.Call, session chat.SessionKey, text, key string) chat.Message {
 	m := chat.Message{
 		Session: session, ID: chat.RunIDOf(c.Principal(), key), Principal: c.Principal(), Channel: wire.ChannelWeb,
@@ -127,7 +127,7 @@ func message(c *rpc.Call, session chat.SessionKey, text, key string) chat.Messag
 	return m
 }
 
-// session reads the session key of a call; agentID, if given, must be its agent.
+// session parses the session key of a call; agentID, if given, must be its agent.
 func (h handlers) session(c *rpc.Call, key, agentID string) (chat.SessionKey, error) {
 	out, err := chat.ParseSessionKey(key, h.backend.DefaultAgent())
 	if err != nil {
@@ -146,13 +146,13 @@ func checkText(c *rpc.Call, text, key string) error {
 	return c.CheckKey(key, true)
 }
 
-// Files finds files that clients have sent in; a [Backend] may have them.
+// Files finds files that clients have uploaded; a [Backend] may implement it.
 type Files interface {
-	// UseFile finds a file by its id, for a message that is going to name it; with own, only one of this principal. chat.ErrNotFound.
+	// UseFile returns a file by its id, for a message that is about to name it; with own, only a file of this principal. chat.ErrNotFound.
 	UseFile(principal string, own bool, id string) (chat.Attachment, error)
 }
 
-// attachments are the files that a call names.
+// attachments returns the files that a call names.
 func (h handlers) attachments(c *rpc.Call, named []wire.Attachment) ([]chat.Attachment, error) {
 	if len(named) == 0 {
 		return nil, nil
@@ -205,8 +205,8 @@ func (h handlers) chatAbort(ctx context.Context, c *rpc.Call, p wire.ChatAbortPa
 	return wire.ChatAbortResult{OK: true, Aborted: len(ids) > 0, RunIDs: shownRuns(ids)}, nil
 }
 
-// abortRun stops the run of a session that callers see under an id: the caller's own or one of that very id, which needs nothing to be read; else the
-// one of another principal that runs there or is among the first that wait.
+// abortRun stops the run of a session that callers see under an id. A run of the caller, or one with exactly this id, is found without a
+// query. Otherwise it may be one of another principal that is running or is among the first that wait.
 func (h handlers) abortRun(ctx context.Context, c *rpc.Call, stop store.StopParams, id string) ([]string, error) {
 	own := chat.RunIDOf(c.Principal(), id)
 	for _, run := range slices.Compact([]string{own, id}) {
@@ -241,7 +241,7 @@ func (h handlers) abortRun(ctx context.Context, c *rpc.Call, stop store.StopPara
 	return h.backend.Stop(ctx, stop)
 }
 
-// shownRuns are ids of runs as callers see them; never nil.
+// shownRuns returns ids of runs in the form for callers; never nil.
 func shownRuns(ids []string) []string {
 	shown := make([]string, 0, len(ids))
 	for _, id := range ids {

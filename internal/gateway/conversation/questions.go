@@ -10,7 +10,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// questionsLimit is how many questions are listed.
+// questionsLimit is the default number of listed questions.
 const questionsLimit = 100
 
 func (h handlers) questions() []*rpc.Method {
@@ -20,7 +20,7 @@ func (h handlers) questions() []*rpc.Method {
 	}
 }
 
-// questionsList lists what the caller is asked, to administrators what all persons are asked.
+// questionsList lists the questions to the caller, or to all people for administrators.
 func (h handlers) questionsList(ctx context.Context, c *rpc.Call, p wire.QuestionsListParams) (wire.QuestionsListResult, error) {
 	out := wire.QuestionsListResult{TS: time.Now().UnixMilli(), Questions: []wire.Question{}}
 	owner := c.Principal()

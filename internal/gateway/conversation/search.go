@@ -33,7 +33,7 @@ func (h handlers) sessionsSearch(ctx context.Context, c *rpc.Call, p wire.Sessio
 			found.More, found.Back = true, hit.Entry.At
 			break
 		}
-		if q.Visible == "" || hit.Session.UsableBy(q.Visible, hit.Principal, true) { // made by this caller, perhaps, but not for it
+		if q.Visible == "" || hit.Session.UsableBy(q.Visible, hit.Principal, true) { // the caller may have made it, but it belongs to another principal
 			out.Hits = append(out.Hits, row)
 		}
 	}

@@ -75,7 +75,7 @@ func (h handlers) listSessions(ctx context.Context, c *rpc.Call, p wire.Sessions
 			break
 		}
 		read++
-		if f.Visible == "" || st.Key.UsableBy(f.Visible, st.Principal, true) { // made by this caller, perhaps, but not for it
+		if f.Visible == "" || st.Key.UsableBy(f.Visible, st.Principal, true) { // the caller may have made it, but it belongs to another principal
 			out.Sessions = append(out.Sessions, row)
 		}
 	}
@@ -114,7 +114,7 @@ func (h handlers) sessionsDescribe(ctx context.Context, c *rpc.Call, p wire.Sess
 	return wire.SessionsDescribeResult{Session: &row}, nil
 }
 
-// sessionsSubscribe is in force before it is answered, and before the list is read: what happens in between is sent as an event.
+// sessionsSubscribe subscribes before it answers, and before it reads the list: changes in between are sent as events.
 func (h handlers) sessionsSubscribe(ctx context.Context, c *rpc.Call, p wire.SessionsSubscribeParams) (wire.SessionsSubscribeResult, error) {
 	var of chat.SessionKey
 	if p.DeltasOf != "" {
@@ -133,7 +133,7 @@ func (h handlers) sessionsSubscribe(ctx context.Context, c *rpc.Call, p wire.Ses
 	return out, err
 }
 
-// listed reports whether the parameters of a subscription are also those of a list.
+// listed reports whether a subscription also has the parameters of a list.
 func listed(raw json.RawMessage) bool {
 	var members map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &members) //nolint:errcheck // it was parsed before
@@ -142,7 +142,7 @@ func listed(raw json.RawMessage) bool {
 	return len(members) > 0
 }
 
-// sessionsUnsubscribe is in force before it is answered: no event of a session is queued after the answer.
+// sessionsUnsubscribe unsubscribes before it answers: no event of a session is queued after the answer.
 func sessionsUnsubscribe(_ context.Context, c *rpc.Call, _ wire.NoParams) (wire.SessionsUnsubscribeResult, error) {
 	c.Events.Unsubscribe()
 	return wire.SessionsUnsubscribeResult{Subscribed: false}, nil
@@ -186,7 +186,7 @@ func (h handlers) sessionsDelete(ctx context.Context, c *rpc.Call, p wire.Sessio
 	return out, nil
 }
 
-// change reads what all changes of a session have in common: which one, and the name of the call.
+// change parses the common parameters of all changes of a session: the session and the idempotency key.
 func (h handlers) change(c *rpc.Call, name, agentID, key string) (session chat.SessionKey, o *chat.IdempotencyKey, err error) {
 	if session, err = h.sessionNamed(c, name); err != nil {
 		return session, nil, err

@@ -18,7 +18,7 @@ func (h handlers) tasks() []*rpc.Method {
 	}
 }
 
-// tasksList lists the tasks of the caller, those of all principals to a caller that sees everything.
+// tasksList lists the tasks of the caller, or of all principals for a caller that sees everything.
 func (h handlers) tasksList(ctx context.Context, c *rpc.Call, p wire.TasksListParams) (wire.TasksListResult, error) {
 	out := wire.TasksListResult{TS: time.Now().UnixMilli(), Tasks: []wire.Task{}}
 	f := store.TaskFilter{Visible: c.Visible(), Open: p.Open, Limit: int(orElse(p.Limit, store.DefaultTasks))}
@@ -45,7 +45,7 @@ func (h handlers) tasksGet(ctx context.Context, c *rpc.Call, p wire.TaskParams) 
 	return wire.TasksGetResult{Task: &row}, nil
 }
 
-// tasksStop stops a task with all that is below it.
+// tasksStop stops a task and its sub-tasks.
 func (h handlers) tasksStop(ctx context.Context, c *rpc.Call, p wire.TaskParams) (wire.TasksStopResult, error) {
 	out := wire.TasksStopResult{OK: true, RunIDs: []string{}}
 	list, err := h.backend.Tasks(ctx, store.TaskFilter{ID: p.ID, Visible: c.Visible(), Limit: 1})

@@ -22,7 +22,7 @@ var (
 	monthForm = regexp.MustCompile(`^\d{4}-\d\d$`)
 )
 
-// names reports whether a text names a period of a level.
+// names reports whether text is a period of a level.
 func names(level store.TocLevel, text string) bool {
 	switch level {
 	case store.TocWeek:
@@ -56,7 +56,7 @@ func (h handlers) tocList(ctx context.Context, c *rpc.Call, p wire.TocListParams
 			break
 		}
 		read++
-		if q.Visible == "" || n.Level != store.TocDay || n.Session.UsableBy(q.Visible, n.Owner, true) { // made by this caller, perhaps, but not for it
+		if q.Visible == "" || n.Level != store.TocDay || n.Session.UsableBy(q.Visible, n.Owner, true) { // the caller may have made it, but it belongs to another principal
 			out.Nodes = append(out.Nodes, row)
 		}
 	}

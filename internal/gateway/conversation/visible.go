@@ -10,12 +10,13 @@ import (
 	"laneway/internal/store"
 )
 
-// SessionReader reads one session that visible ("" = every principal) may see; chat.ErrSessionNotFound.
+// SessionReader reads one session, if the principal visible may see it ("" = every principal); chat.ErrSessionNotFound.
 type SessionReader interface {
 	Session(ctx context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error)
 }
 
-// usable reports whether a principal may use a session: one that sees its own only needs a right to it, see [chat.SessionKey.UsableBy].
+// usable reports whether a principal may use a session: one that sees only its own data needs a right to it, see
+// [chat.SessionKey.UsableBy].
 func usable(ctx context.Context, backend SessionReader, cred auth.Credential, key chat.SessionKey) (bool, error) {
 	if !cred.Own() {
 		return true, nil
@@ -28,7 +29,7 @@ func usable(ctx context.Context, backend SessionReader, cred auth.Credential, ke
 	return key.UsableBy(cred.Name, st.Principal, !absent), nil
 }
 
-// MayUse refuses a session that the principal may not use.
+// MayUse returns an error for a session that the principal may not use.
 func MayUse(ctx context.Context, backend SessionReader, cred auth.Credential, key chat.SessionKey) error {
 	ok, err := usable(ctx, backend, cred, key)
 	if err == nil && !ok {
@@ -37,12 +38,12 @@ func MayUse(ctx context.Context, backend SessionReader, cred auth.Credential, ke
 	return err
 }
 
-// mayUse refuses a session that is not the caller's to a call that would write into it.
+// mayUse returns an error for a session that the caller may not use, for a call that would write into it.
 func (h handlers) mayUse(ctx context.Context, c *rpc.Call, key chat.SessionKey) error {
 	return MayUse(ctx, h.backend, c.Cred, key)
 }
 
-// view is a session as one caller sees it. One that is not the caller's is empty: it is answered as one that does not exist.
+// view is a session as one caller sees it. A session that the caller may not use is empty, like one that does not exist.
 type view struct {
 	Backend
 
@@ -50,7 +51,7 @@ type view struct {
 	hidden bool
 }
 
-// lookAt prepares a call that only looks at a session, or ends what is in it.
+// lookAt prepares a call that only reads a session, or ends work in it.
 func (h handlers) lookAt(ctx context.Context, c *rpc.Call, key chat.SessionKey) (view, error) {
 	ok, err := usable(ctx, h.backend, c.Cred, key)
 	if !ok {
@@ -59,7 +60,7 @@ func (h handlers) lookAt(ctx context.Context, c *rpc.Call, key chat.SessionKey) 
 	return view{h.backend, key, false}, err
 }
 
-// nowhere is a backend in which no session is.
+// nowhere is a backend without sessions.
 type nowhere struct{ Backend }
 
 func (nowhere) InFlight(chat.SessionKey) (chat.InFlight, bool) { return chat.InFlight{}, false }

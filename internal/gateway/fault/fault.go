@@ -1,13 +1,15 @@
-// Package fault has the errors of the gateway's protocol and the one place in which errors of the core become such errors.
+// Package fault has the errors of the gateway's protocol and the only conversion from errors of the core to such errors.
 //
 // # Ideas
 //
-// The wire has three codes; details.code names the reason. An [Error] is complete: sockets send it as it is, HTTP adds [Error.HTTPStatus]. [From] turns every
-// error that a caller can act on into an Error. All others are defects: the caller gets a number, and the log has the error under this number.
+// The protocol has three codes; details.code names the reason. An [Error] is complete: sockets send it unchanged, HTTP adds
+// [Error.HTTPStatus]. [From] converts every error that a caller can act on to an Error. All others are defects: the caller receives a
+// number, and the log has the error with this number.
 //
 // # What it does not do
 //
-// It writes nothing and logs nothing. Errors of parameters are made by the table of methods, which knows the bounds. It keeps no state and starts no goroutine.
+// It writes and logs nothing. The table of methods, which has the limits of parameters, makes the errors about them. It keeps no state and
+// starts no goroutine.
 package fault
 
 import (
@@ -24,17 +26,17 @@ import (
 	"laneway/internal/wire"
 )
 
-// body is the part of an error that clients see. The alias gives the embedded field a name that the method Error leaves free.
+// body is the part of an error that clients see. With the alias, the name of the embedded field does not collide with the method Error.
 type body = wire.Error
 
-// Error is an error as clients see it, with the status of an HTTP answer.
+// Error is an error as clients see it, with an HTTP status.
 type Error struct {
 	body
 
-	status int // where the code alone does not decide it
+	status int // if the code does not determine it
 }
 
-// New is an error with a code of package wire and a sentence.
+// New returns an error with a code of package wire and a sentence.
 func New(code, message string) *Error { return &Error{body: body{Code: code, Message: message}} }
 
 // WithStatus sets the HTTP status and returns e.
@@ -43,25 +45,25 @@ func (e *Error) WithStatus(status int) *Error {
 	return e
 }
 
-// Error is the message.
+// Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// Label is what metrics call it: the finer code where there is one.
+// Label returns the label for metrics: the detail code if there is one.
 func (e *Error) Label() string {
 	return cmp.Or(e.DetailCode(), e.Code)
 }
 
-// Invalid is a request that must be changed before it can succeed.
+// Invalid returns the error for a request that must be changed before it can succeed.
 func Invalid(message string) *Error { return New(wire.CodeInvalid, message) }
 
-// Unavailable is a request that may succeed unchanged, after retryAfter; 0 = the client decides when.
+// Unavailable returns the error for a request that may succeed unchanged, after retryAfter; 0 = the client decides when.
 func Unavailable(code, message string, retryAfter time.Duration) *Error {
 	return &Error{body: body{
 		Code: wire.CodeUnavailable, Message: message, Details: map[string]any{"code": code}, Retryable: true, RetryAfterMs: retryAfter.Milliseconds(),
 	}}
 }
 
-// MissingScope is a call that needs a scope which the caller has not.
+// MissingScope returns the error for a call that requires a scope which the caller does not have.
 func MissingScope(scope string) *Error {
 	return &Error{body: body{
 		Code: wire.CodeForbidden, Message: "missing scope: " + scope,
@@ -69,17 +71,17 @@ func MissingScope(scope string) *Error {
 	}}
 }
 
-// Draining refuses a call because this gateway stops.
+// Draining returns the error for a call while this gateway is stopping.
 func Draining() *Error {
 	e := Unavailable(string(chat.CodeDraining), "gateway is draining", time.Second)
 	e.Details["reason"] = "gateway-restarting"
 	return e
 }
 
-// ErrRequestTimeout is the cause of a request's context when its time is over.
+// ErrRequestTimeout is the cause of a request's context when its time limit was exceeded.
 var ErrRequestTimeout = errors.New("the request took too long")
 
-// wireCode is how one code of the core looks on the wire.
+// wireCode is the protocol form of a code of the core.
 type wireCode struct {
 	code  string
 	bare  bool // details carry no code
@@ -104,7 +106,7 @@ func wireCodes(code chat.Code) (wireCode, bool) {
 	}
 }
 
-// From is err as clients see it; ok is false when it is a defect, whose text clients must not see.
+// From returns err as clients see it; ok is false when it is a defect, whose text clients must not see.
 func From(err error) (*Error, bool) {
 	if w, ok := errors.AsType[*Error](err); ok {
 		return w, true
@@ -142,13 +144,13 @@ func (rule wireCode) render(e *chat.Error) *Error {
 	switch e.Code { //nolint:exhaustive // the two with a fixed look
 	case chat.CodeDraining:
 		w.Details["reason"] = "gateway-restarting"
-	case chat.CodeFenced: // another process took over; the next try finds it
+	case chat.CodeFenced: // another process took over; the next attempt finds it
 		w.Details["code"] = string(chat.CodeStoreUnavailable)
 	}
 	return w
 }
 
-// HTTPStatus is the status of an HTTP answer: that of [Error.WithStatus], else the one that belongs to the code.
+// HTTPStatus returns the status of an HTTP response: that of [Error.WithStatus], or the one of the code.
 func (e *Error) HTTPStatus() int {
 	if e.status != 0 {
 		return e.status
@@ -175,7 +177,7 @@ func (e *Error) HTTPStatus() int {
 	}
 }
 
-// RateLimited refuses a call of an allowance of limit calls; after this time there is one again.
+// RateLimited returns the error for a call that exceeds an allowance of limit calls; after the duration after, one is available again.
 func RateLimited(name string, limit int, after time.Duration) *Error {
 	seconds := max(1, int64((after+time.Second-1)/time.Second))
 	w := Unavailable(string(chat.CodeRateLimited), fmt.Sprintf("rate limit exceeded for %s; retry after %ds", CutName(name), seconds), after)
@@ -184,7 +186,7 @@ func RateLimited(name string, limit int, after time.Duration) *Error {
 	return w
 }
 
-// Starting refuses a call because this gateway is not ready yet.
+// Starting returns the error for a call while this gateway is not ready yet.
 func Starting() *Error {
 	return &Error{body: body{
 		Code: wire.CodeUnavailable, Message: "gateway starting", Details: map[string]any{"reason": "startup-sidecars"}, Retryable: true, RetryAfterMs: 500,

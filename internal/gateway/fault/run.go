@@ -6,8 +6,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// OfRun is the error of a run that ended without an answer; nil = it has an answer, its own or that of the run which took its message. admin: the caller
-// is an administrator, who also reads what the service behind the agent wrote.
+// OfRun returns the error of a run that ended without an answer; nil = it has an answer, its own or that of the run into which its message
+// was merged. admin: the caller is an administrator, who also sees the message of the agent's service.
 func OfRun(end chat.RunEnd, admin bool) error {
 	if end.Outcome == chat.OutcomeAnswered || end.Outcome == chat.OutcomeMerged {
 		return nil
@@ -24,7 +24,7 @@ func OfRun(end chat.RunEnd, admin bool) error {
 	return e
 }
 
-// WithDetail is a sentence with what the service behind the agent wrote, for administrators. detail "" adds nothing.
+// WithDetail returns a sentence with the message of the agent's service, for administrators. An empty detail adds nothing.
 func WithDetail(message, detail string) string {
 	if detail == "" {
 		return message
@@ -65,7 +65,7 @@ func endSentence(end chat.RunEnd) string {
 	return "the run ended without an answer: " + end.Reason
 }
 
-// TurnTimedOut reports whether a turn failed because one of its times was over.
+// TurnTimedOut reports whether a turn failed because it exceeded one of its time limits.
 func TurnTimedOut(reason string) bool {
 	switch chat.FailReason(reason) {
 	case chat.FailTimeout, chat.FailFirstByte, chat.FailSilence:

@@ -13,13 +13,13 @@ import (
 	"laneway/internal/wire/schema"
 )
 
-// protocol is everything that both files show.
+// protocol has the content of the generated files.
 type protocol struct {
 	Methods []described
 	Connect described
 	Events  []describedEvent
 	Error   *schema.Type
-	// Types are the types of results and payloads that have a name, in the order of their names.
+	// Types are the named types of results and payloads, sorted by name.
 	Types  []*schema.Type
 	Config gateway.Config
 	Bounds bounds
@@ -84,7 +84,7 @@ func describe(srv *gateway.Server, texts meanings) (protocol, error) {
 	return all, errors.Join(faults...)
 }
 
-// collect adds a type and the types of its members to those that have a name.
+// collect adds a type and the types of its members to the named types.
 func collect(found map[string]*schema.Type, t *schema.Type) {
 	if t == nil || t.Name != "" && found[t.Name] != nil {
 		return

@@ -1,6 +1,6 @@
 package main
 
-// errorNote is one finer code of an error.
+// errorNote is one detail code of an error.
 type errorNote struct {
 	Code    string `json:"code"`
 	Under   string `json:"under"`
@@ -8,7 +8,7 @@ type errorNote struct {
 	Details string `json:"details,omitempty"`
 }
 
-// errorNotes lists details.code of every refusal, with the code that it comes under.
+// errorNotes lists the detail code of every refusal, with its code.
 func errorNotes() []errorNote {
 	const bad, cannot = "INVALID_REQUEST", "UNAVAILABLE"
 	return []errorNote{

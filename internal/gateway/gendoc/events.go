@@ -1,6 +1,6 @@
 package main
 
-// eventNote describes an event: which connections get it, and what it is about.
+// eventNote describes an event: which connections receive it, and its meaning.
 type eventNote struct{ SentTo, Does string }
 
 func eventNotes() map[string]eventNote {

@@ -15,7 +15,7 @@ const source = "../../wire"
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What is committed is what the table says today.
+// The committed description must match the current table.
 func TestCommittedDescriptionIsCurrent(t *testing.T) {
 	t.Parallel()
 	all, err := render(source)
@@ -33,7 +33,7 @@ func TestCommittedDescriptionIsCurrent(t *testing.T) {
 	}
 }
 
-// A member without a comment would be a gap in the page.
+// A member without a comment would have no meaning on the page.
 func TestMembersWithoutAMeaningAreAnError(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

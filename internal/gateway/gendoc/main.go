@@ -1,10 +1,10 @@
 // Command gendoc writes the description of the wire protocol from the gateway's method table: docs/protocol.md for people,
 // docs/protocol.json for programs, and wire.d.ts for the type checker of the dashboard.
 //
-// The table has the name, the scope, and the types of the parameters and the result of each method, with their bounds; the defaults of limits and deadlines
-// come from the gateway as well. So none of these can differ from what a gateway does. The meaning of a member is the comment of its field in package wire.
-// What is not in the code is prose: the text around the tables is in protocol.md.tmpl, what a method does is in notes.go, what an event is in events.go.
-// A method or an event without a note, and a member without a comment, is an error, not a gap in the page.
+// The table has the name, the scope, and the types of the parameters and the result of each method, with their limits; the defaults of
+// limits and deadlines also come from the gateway. So none of these can differ from the behaviour of a gateway. The meaning of a member is
+// the comment of its field in package wire. Everything else is prose: the text around the tables is in protocol.md.tmpl, the description of
+// a method in notes.go, that of an event in events.go. A method or an event without a note, and a member without a comment, is an error.
 //
 // It reads the sources of package wire, writes the three files, and is run by `go generate`:
 //
@@ -51,16 +51,16 @@ func write(path string, data []byte) error {
 	return nil
 }
 
-// backend has the methods that a gateway's backend may have, so that the table is whole. None of them is called.
+// backend has all optional methods of a gateway's backend, so that the table is complete. None of them is called.
 type backend struct {
 	gateway.Backend
 	gateway.CronBackend
 }
 
-// rendered are the files: for people, for programs, for the type checker.
+// rendered has the generated files: for people, for programs, for the type checker.
 type rendered struct{ page, machine, types []byte }
 
-// render makes the files from a gateway that is never served; nothing of a backend is asked for the table. wire is the directory of package wire.
+// render generates the files from a gateway that is never served; the backend is not called. wire is the directory of package wire.
 func render(wire string) (out rendered, err error) {
 	cred := auth.Credential{Name: "gateway", Digest: sha256.Sum256([]byte("documentation")), Scopes: []string{chat.ScopeRead}}
 	srv, err := gateway.New(gateway.Config{Credentials: []auth.Credential{cred}}, backend{}, slog.New(slog.DiscardHandler))

@@ -30,7 +30,7 @@ func markdown(p protocol) ([]byte, error) {
 	return out.Bytes(), p.meanings.err()
 }
 
-// shapeOf is the type of a value, with a link to the table of its members.
+// shapeOf returns the type of a value, with a link to the table of its members.
 func shapeOf(t *schema.Type) string {
 	switch t.Kind {
 	case schema.Array:
@@ -46,7 +46,7 @@ func shapeOf(t *schema.Type) string {
 
 func link(t *schema.Type) string { return "[" + t.Name + "](#" + strings.ToLower(t.Name) + ")" }
 
-// answer names the type of a result or a payload. One of several types is named with all of them.
+// answer returns the name of a result or payload type. For a type with variants, it names all of them.
 func answer(t *schema.Type) string {
 	if t.Kind != schema.Variants {
 		return shapeOf(t)
@@ -58,7 +58,8 @@ func answer(t *schema.Type) string {
 	return strings.Join(parts, " or ")
 }
 
-// rule describes what a value must be like, beyond its type. Members of results are required unless the rule is optional; those of parameters are not.
+// rule describes the constraints of a value beyond its type. Members of results are required unless the rule is optional; those of
+// parameters are not.
 func rule(f schema.Field, result bool) string {
 	var parts []string
 	switch {
@@ -114,7 +115,7 @@ func codes(names []string) string {
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s" }
 
-// number writes 1048576 as 1,048,576; n is an integer of any type.
+// number formats 1048576 as 1,048,576; n is an integer of any type.
 func number(n any) string {
 	digits := fmt.Sprint(n)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
@@ -123,5 +124,5 @@ func number(n any) string {
 	return digits
 }
 
-// cell keeps a bar in a text from ending a cell of a table.
+// cell escapes the bar, which would end a cell of a table.
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

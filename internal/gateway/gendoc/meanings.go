@@ -66,7 +66,8 @@ func (m meanings) add(types *ast.GenDecl) {
 	}
 }
 
-// sentence is the first paragraph of a comment on one line, without the brackets of links between Go names. What follows is for readers of the code.
+// sentence returns the first paragraph of a comment on one line, without the brackets of links between Go names. Further paragraphs are for
+// readers of the code.
 func sentence(comment string) string {
 	comment, _, _ = strings.Cut(comment, "\n\n")
 	return strings.NewReplacer("[", "", "]", "").Replace(strings.Join(strings.Fields(comment), " "))

@@ -2,14 +2,14 @@ package main
 
 import "maps"
 
-// note is what the table does not have about a method.
+// note has the facts about a method that are not in the table.
 type note struct {
-	// Does is what a call does. Errors are the finer codes that the method adds to those that every method has.
+	// Does describes a call. Errors are the detail codes of the method, in addition to those that every method has.
 	Does   string
 	Errors []string
 }
 
-// notes has a note for every method that the table may have.
+// notes returns a note for every possible method of the table.
 func notes() map[string]note {
 	all := map[string]note{}
 	for _, part := range []map[string]note{opsNotes(), chatNotes(), sessionNotes(), cronReadNotes(), cronWriteNotes()} {

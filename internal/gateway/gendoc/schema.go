@@ -41,12 +41,12 @@ type machineEvent struct {
 	Payload jsonSchema `json:"payload"`
 }
 
-// jsonSchema is the part of JSON Schema (2020-12) that the protocol needs. Bounds on bytes are in maxBytes, and another name of the same member is in
-// sameAs: the standard has neither.
+// jsonSchema is the part of JSON Schema (2020-12) that the protocol needs. Limits in bytes are in maxBytes, and another name of the same
+// member is in sameAs: the standard has neither keyword.
 type jsonSchema struct {
 	Ref         string                `json:"$ref,omitempty"`
 	Description string                `json:"description,omitempty"`
-	Type        any                   `json:"type,omitempty"` // a name, or two of which one is null
+	Type        any                   `json:"type,omitempty"` // a name, or two names of which one is null
 	Required    []string              `json:"required,omitempty"`
 	AnyOf       []jsonSchema          `json:"anyOf,omitempty"`
 	Properties  map[string]jsonSchema `json:"properties,omitempty"`
@@ -94,8 +94,8 @@ func jsonOf(p protocol) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// writer turns types into JSON Schema. Types of results that have a name become definitions, which are written once; those of parameters stand in their
-// place.
+// writer converts types to JSON Schema. Named types of results become definitions, which are written once; those of parameters are written
+// where they are used.
 type writer struct {
 	meanings meanings
 	defs     map[string]jsonSchema
@@ -170,7 +170,7 @@ func (w writer) object(t *schema.Type) jsonSchema {
 	for _, f := range t.Members() {
 		s.Properties[f.Name] = w.member(f)
 		switch {
-		case f.Required && f.Or != "": // the one or the other; a method has one such param
+		case f.Required && f.Or != "": // either name; a method has at most one such param
 			s.AnyOf = append(s.AnyOf, jsonSchema{Required: []string{f.Name}})
 		case f.Required:
 			s.Required = append(s.Required, f.Name)
@@ -193,7 +193,7 @@ func (w writer) member(f schema.Field) jsonSchema {
 	return s
 }
 
-// atLeast is nil where the lower bound has no effect: a size is never below zero, and results have no such bound.
+// atLeast returns nil when the lower limit has no effect: a size is never below zero, and results have no such limit.
 func (w writer) atLeast(t *schema.Type) *int64 {
 	if t.Min == 0 && (t.Kind != schema.Integer || !w.inPlace) {
 		return nil

@@ -21,7 +21,7 @@ import (
 type Config struct {
 	// Hooks by name.
 	Hooks map[string]Hook
-	// BodyTimeout bounds the time in which the body of a call arrives, AcceptTimeout the acceptance of its message.
+	// BodyTimeout limits the time in which the body of a call arrives, AcceptTimeout the acceptance of its message.
 	BodyTimeout, AcceptTimeout time.Duration
 }
 
@@ -31,7 +31,7 @@ type Receiver interface {
 	DefaultAgent() string
 }
 
-// Allowances limit what each hook may spend; [auth.Authenticator] has them.
+// Allowances limit the calls of each hook; [auth.Authenticator] implements it.
 type Allowances interface {
 	Spend(ctx context.Context, principal, name string, class auth.LimitClass) *fault.Error
 	SpendBytes(ctx context.Context, principal, name string, n int) *fault.Error
@@ -39,13 +39,13 @@ type Allowances interface {
 
 // Server is the HTTP server around a [Handler].
 type Server interface {
-	// Share is what a principal has in flight; own: it sees its own sessions only.
+	// Share returns the requests in flight of a principal; own: it sees only its own sessions.
 	Share(principal string, own bool) *inflight.Share
-	// Refusal is why no work is accepted now; nil = it is.
+	// Refusal returns why no work is accepted now, or nil.
 	Refusal() *fault.Error
-	// Verified notes whether the caller has proven who it is.
+	// Verified records whether the caller was authenticated.
 	Verified(r *http.Request, ok bool)
-	// Explain turns an error into what the client sees, Count counts a call.
+	// Explain converts an error to the form for clients, Count counts a call.
 	Explain(ctx context.Context, method string, err error) *fault.Error
 	Count(method string, err error, took time.Duration)
 }
@@ -56,10 +56,10 @@ type Handler struct {
 	receiver   Receiver
 	allowances Allowances
 	server     Server
-	unknown    Hook // its secret stands for that of hooks that do not exist
+	unknown    Hook // its secret is used for hooks that do not exist
 }
 
-// New checks the hooks and reports every fault at once.
+// New checks the hooks and reports all faults.
 func New(cfg Config, receiver Receiver, allowances Allowances, server Server) (*Handler, error) {
 	var faults []error
 	for name, h := range cfg.Hooks {
@@ -79,7 +79,8 @@ type answer struct {
 	Duplicate  bool   `json:"duplicate"`
 }
 
-// ServeHTTP answers POST /hooks/{name}: it verifies the caller, makes the call a durable message, and answers without waiting for the turn.
+// ServeHTTP answers POST /hooks/{name}: it authenticates the caller, makes the call a durable message, and answers without waiting for the
+// turn.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	out, err := h.accept(w, r)
@@ -125,8 +126,8 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (answer, error)
 	return answer{OK: true, RunID: receipt.RunID, SessionKey: receipt.Session.String(), Duplicate: receipt.Duplicate}, nil
 }
 
-// begin waits for a place of the hook and for the bytes of the call. The body was read before, because its signature had to be verified: what such bodies
-// take is bounded by the connections of an address.
+// begin waits for a place of the hook and for the bytes of the call. The body was read before, because its signature had to be verified;
+// the connection limit of an address limits the memory of such bodies.
 func (h *Handler) begin(ctx context.Context, c *call) (done func(), err error) {
 	share := h.server.Share(c.principal(), true)
 	held, err := share.Hold(ctx, int64(len(c.body)))
@@ -141,7 +142,7 @@ func (h *Handler) begin(ctx context.Context, c *call) (done func(), err error) {
 	return func() { leave(); held.Release() }, nil
 }
 
-// verify finds the hook and checks the signature. For an unknown name the same work is done with a secret that no caller has.
+// verify finds the hook and checks the signature. For an unknown name it does the same work with a secret that no caller has.
 func (h *Handler) verify(c *call) bool {
 	hook, known := h.cfg.Hooks[c.name]
 	if !known {
@@ -153,7 +154,7 @@ func (h *Handler) verify(c *call) bool {
 	return known && timely && proven
 }
 
-// refusal is why a proven call is not accepted now; nil = it is.
+// refusal returns why an authenticated call is not accepted now, or nil.
 func (h *Handler) refusal(ctx context.Context, c *call) *fault.Error {
 	if e := h.allowances.Spend(ctx, c.name, "hooks/"+c.name, auth.LimitHooks); e != nil {
 		return e

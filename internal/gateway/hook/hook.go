@@ -29,20 +29,20 @@ const (
 	channel   = "hook"
 )
 
-// Hook is one webhook: its calls of `POST /hooks/{name}` become messages.
+// Hook is one webhook: calls of `POST /hooks/{name}` become messages.
 type Hook struct {
-	// Secret of 32 characters or more proves that a call is from the sender.
+	// Secret of 32 characters or more authenticates the sender of a call.
 	Secret secret.Secret
 	// Scheme is [Laneway] (also when empty) or [GitHub].
 	Scheme string
 	// Agent that answers; "" = the default one.
 	Agent string
-	// Session that the message goes to; "" = `agent:<agent>:hook:<name>`.
+	// Session of the message; "" = `agent:<agent>:hook:<name>`.
 	Session string
-	// Prefix is prepended to a body that is no {"message": …}.
+	// Prefix is prepended to a body that is not a {"message": …}.
 	Prefix string
-	// AllowSessionKey lets the caller name another session of the same agent: the main one, or one of a free name that is new or that the hook has
-	// made. Only Session can name another agent's, one that is made for a chat or a job, or one of another principal.
+	// AllowSessionKey lets the caller name another session of the same agent: the main one, or one with a free name that is new or that the
+	// hook has created. Only Session can name a session of another agent, a chat, a job, or another principal.
 	AllowSessionKey bool
 }
 
@@ -61,13 +61,13 @@ func (h Hook) check(name string) error {
 	}
 }
 
-// proof is the signature of one call: the text that a caller repeats when it repeats the call.
+// proof is the signature of one call, which is the same when the caller repeats the call.
 type proof struct {
 	given string // hex
-	time  string // as written; "" = the scheme has none
+	time  string // as written; "" when the scheme has no time
 }
 
-// proof reads the header of the scheme; false = missing, malformed or too old.
+// proof parses the header of the scheme; false = missing, malformed or too old.
 func (h Hook) proof(header http.Header, now time.Time) (proof, bool) {
 	if h.Scheme == GitHub {
 		given, ok := strings.CutPrefix(header.Get("X-Hub-Signature-256"), "sha256=")
@@ -77,13 +77,13 @@ func (h Hook) proof(header http.Header, now time.Time) (proof, bool) {
 	return proof{given: given, time: at}, ok
 }
 
-// proves reports whether the signature belongs to the body. The comparison takes the same time for every wrong one.
+// proves reports whether the signature belongs to the body, in constant time.
 func (h Hook) proves(sig proof, body []byte) bool {
 	if h.Scheme != GitHub {
 		return signature.Proves(h.Secret.Reveal(), sig.time, sig.given, body)
 	}
 	mac := hmac.New(sha256.New, []byte(h.Secret.Reveal()))
-	_, _ = mac.Write(body) // a hash never fails
+	_, _ = mac.Write(body) // a hash never returns an error
 	given, err := hex.DecodeString(sig.given)
 	return err == nil && hmac.Equal(given, mac.Sum(nil))
 }

@@ -27,10 +27,10 @@ type call struct {
 
 func (c *call) principal() string { return channel + ":" + c.name }
 
-// message makes the message of a call. Under the scheme laneway its id follows from the signature, which headers like Idempotency-Key are
-// no part of: a call that was recorded and is sent again under another key meets its own id and is refused, on every replica. GitHub signs
-// the body alone, so two deliveries may well have one signature; the id of the delivery distinguishes them. A message that may use only
-// what the hook has made is marked as Own.
+// message returns the message of a call. Under the scheme laneway its id is derived from the signature, which does not cover headers like
+// Idempotency-Key. A recorded call that is sent again with another key has the same id and is refused, on every replica. GitHub signs only
+// the body, so two deliveries may have the same signature; the id of the delivery distinguishes them. A message that may use only sessions
+// that the hook has created is marked as Own.
 func (c *call) message(defaultAgent string) (chat.Message, error) {
 	var m chat.Message
 	text, asked, err := c.read()
@@ -60,8 +60,8 @@ func (c *call) message(defaultAgent string) (chat.Message, error) {
 	}, nil
 }
 
-// idempotencyKey names the event: the key of the caller, else the signature. From GitHub it is the id of the delivery; a header that GitHub does not
-// send would let a recorded delivery come in again under as many names as its sender likes.
+// idempotencyKey returns the name of the event: the key of the caller, or the signature. For GitHub it is the id of the delivery. A header
+// that GitHub does not send would let a caller submit a recorded delivery under many names.
 func (c *call) idempotencyKey() (string, error) {
 	header := "Idempotency-Key"
 	if c.hook.Scheme == GitHub {
@@ -73,7 +73,7 @@ func (c *call) idempotencyKey() (string, error) {
 	return strings.ToLower(c.sig.given), nil
 }
 
-// read takes the text, and the session that the caller asks for, out of a JSON object with a message; any other body is the text itself.
+// read extracts the text, and the session that the caller requests, from a JSON object with a message; any other body is the text itself.
 func (c *call) read() (text, session string, err error) {
 	if !utf8.Valid(c.body) {
 		return "", "", fault.Invalid("the body is not valid UTF-8")
@@ -89,7 +89,7 @@ func (c *call) read() (text, session string, err error) {
 	return text, session, nil
 }
 
-// membersOf are the members of a JSON object; none for any other text.
+// membersOf returns the members of a JSON object; nil for any other body.
 func membersOf(body []byte) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
 	if strictjson.Inspect(body) != nil || json.Unmarshal(body, &members) != nil {
@@ -105,7 +105,7 @@ func stringOf(raw json.RawMessage) (string, bool) {
 	return strictjson.Unquote(raw)
 }
 
-// session is where a message goes. own: the session may be used only when it is new or the hook's own, which its acceptance decides.
+// session returns the session of a message. own: the session may be used only if it is new or the hook's own, which its acceptance decides.
 func (c *call) session(asked, defaultAgent string) (key chat.SessionKey, own bool, err error) {
 	id := cmp.Or(c.hook.Agent, defaultAgent)
 	text := cmp.Or(asked, c.hook.Session)

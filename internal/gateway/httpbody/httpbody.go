@@ -1,9 +1,10 @@
-// Package httpbody reads the bodies of HTTP requests within bounds, and writes the JSON answers of the gateway.
+// Package httpbody reads the bodies of HTTP requests within limits, and writes the JSON answers of the gateway.
 //
-// A body has a largest size and a time in which it must arrive. Without the time, a client would keep a connection for ever with the body of a refused request,
-// one byte at a time. A refused body keeps its deadline, so that the HTTP server does not wait for the rest; a complete body lifts it for answers that take long.
+// A body has a maximum size and a time in which it must arrive. Without that time, a client could keep a connection for ever by sending the
+// body of a refused request one byte at a time. A refused body keeps its deadline, so that the HTTP server does not wait for the rest; a
+// complete body lifts it for answers that take long.
 //
-// The package keeps no state and starts no goroutine. It knows no route: the form of errors below /v1 is that of package openai.
+// The package keeps no state and starts no goroutine. It has no routes: errors below /v1 have the form of package openai.
 package httpbody
 
 import (
@@ -32,7 +33,7 @@ func Read(w http.ResponseWriter, r *http.Request, limit int64, within time.Durat
 	return body, nil
 }
 
-// SetReadDeadline bounds what is read of a request from now on; 0 lifts the bound.
+// SetReadDeadline limits the reads of a request from now on; 0 lifts the limit.
 func SetReadDeadline(w http.ResponseWriter, within time.Duration) {
 	at := time.Time{}
 	if within != 0 {
@@ -59,14 +60,14 @@ func WriteError(w http.ResponseWriter, status int, e *fault.Error) {
 	WriteJSON(w, status, errorBody{Error: e})
 }
 
-// SetRetryAfter sets Retry-After, in whole seconds of at least 1, where the error or the status asks the client to come back.
+// SetRetryAfter sets Retry-After, in whole seconds of at least 1, when the error or the status asks the client to retry.
 func SetRetryAfter(h http.Header, status int, e *fault.Error) {
 	if e.RetryAfterMs > 0 || status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		h.Set("Retry-After", strconv.FormatInt(max(1, (e.RetryAfterMs+999)/1000), 10))
 	}
 }
 
-// WriteJSON answers with a body that no cache keeps.
+// WriteJSON answers with a body that must not be cached.
 func WriteJSON(w http.ResponseWriter, status int, body any) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// ShortMessage is the largest message, in bytes, that counts as short: so much is read of every message before it holds anything.
+	// ShortMessage is the maximum size, in bytes, of a short message: of every message, this much is read before it holds bytes.
 	ShortMessage = 4 << 10
-	// leastLong is how many bytes the unanswered long messages of one principal have at least; it is never less than one message. Its short messages have
-	// shortBytes.
+	// leastLong is the minimum number of bytes for unanswered long messages of one principal; the limit is at least one message. Its short
+	// messages have shortBytes.
 	leastLong  = 4 << 20
 	shortBytes = 1 << 20
-	// principals is how many principals fill the bound of the process, which counts long messages.
+	// principals is the number of principals that can use up the limit of the process for long messages.
 	principals = 16
 )
 
-// ErrOverloaded is that a message waited too long for the bytes of others to be released.
+// ErrOverloaded is the error for a message that waited too long for bytes of other messages.
 var ErrOverloaded = errors.New("the messages of this credential are not answered in time")
 
 // Limiter has the shares of all principals. It is safe for concurrent use.
@@ -29,7 +29,7 @@ type Limiter struct {
 	each    int64
 	wait    time.Duration
 	process *semaphore.Weighted
-	busy    chan struct{} // the processors that principals which see their own use at once
+	busy    chan struct{} // the processors that principals which see only their own data use concurrently
 
 	mu     sync.Mutex
 	shares map[owner]*Share
@@ -40,7 +40,7 @@ type owner struct {
 	own  bool
 }
 
-// Share is what one principal has.
+// Share is the share of one principal.
 type Share struct {
 	limiter     *Limiter
 	own         bool
@@ -48,13 +48,13 @@ type Share struct {
 	short, long *semaphore.Weighted
 }
 
-// New makes a limiter for messages of at most maxMessage bytes. A message waits for bytes for the given time at most.
+// New returns a limiter for messages of at most maxMessage bytes. A message waits for bytes at most for the given time.
 func New(maxMessage int64, wait time.Duration) *Limiter {
 	each := max(leastLong, maxMessage)
 	return &Limiter{each: each, wait: wait, process: semaphore.NewWeighted(principals * each), busy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), shares: map[owner]*Share{}}
 }
 
-// Of returns the share of a principal; own: it sees its own sessions only.
+// Of returns the share of a principal; own: it sees only its own sessions.
 func (l *Limiter) Of(principal string, own bool) *Share {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,8 +76,8 @@ type Held struct {
 	n            int64
 }
 
-// Hold waits for n bytes; Release gives them back. A short message waits for the short ones of its own principal alone. Its error is [ErrOverloaded], or the
-// cause of ctx.
+// Hold waits for n bytes; Release returns them. A short message waits only for the short ones of its own principal. The error is
+// [ErrOverloaded], or the cause of ctx.
 func (s *Share) Hold(ctx context.Context, n int64) (*Held, error) {
 	if n <= ShortMessage {
 		if err := s.acquire(ctx, s.short, n); err != nil {
@@ -108,7 +108,7 @@ func (s *Share) acquire(ctx context.Context, from *semaphore.Weighted, n int64) 
 	return nil
 }
 
-// Keep gives back all but n bytes; more than are held are as many.
+// Keep returns all but n bytes; if fewer are held, it does nothing.
 func (h *Held) Keep(n int64) {
 	n = min(n, h.n)
 	h.own.Release(h.n - n)
@@ -118,5 +118,5 @@ func (h *Held) Keep(n int64) {
 	h.n = n
 }
 
-// Release gives everything back; calling it again does nothing.
+// Release returns all bytes; a second call does nothing.
 func (h *Held) Release() { h.Keep(0) }

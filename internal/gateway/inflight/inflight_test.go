@@ -13,7 +13,7 @@ import (
 
 var errGone = errors.New("the peer is gone")
 
-// All principals together have a bound as well; short messages pass it.
+// All principals together have a limit as well, which does not apply to short messages.
 func TestTheBytesInFlightOfTheProcessAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestTheBytesInFlightOfTheProcessAreBounded(t *testing.T) {
 	})
 }
 
-// A message that is longer than the bound of the configuration does not wait for ever.
+// A message that is longer than the configured limit does not wait for ever.
 func TestTheLongestMessageFits(t *testing.T) {
 	t.Parallel()
 	l := New(25<<20, time.Second)
@@ -99,7 +99,7 @@ func TestPlacesOfEachKindAndVisibility(t *testing.T) {
 	}
 }
 
-// A short text is parsed without a place, a long one waits for it.
+// A short text is parsed without a place, a long one waits for a place.
 func TestLongTextsAreParsedOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,8 @@ func TestLongTextsAreParsedOneAfterAnother(t *testing.T) {
 	})
 }
 
-// Three small credentials parsed and listed with every processor: an operator's question about health waited for 130 ms in the queue of the runtime.
+// Before, three small credentials parsed and listed with every processor, and an operator's health request waited for 130 ms in the run
+// queue.
 func TestSmallCredentialsLeaveHalfOfTheProcessors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -5,27 +5,27 @@ import (
 	"sync"
 )
 
-// Kind is what a place is for.
+// Kind is the purpose of a place.
 type Kind int
 
 // The kinds.
 const (
 	Parse   Kind = iota // to parse a text of more than ShortMessage bytes
 	Call                // to run a call
-	Control             // to run a call that looks or stops
+	Control             // to run a control call
 	List                // to read rows, to encode them and to write them to the peer
 	Upload              // to receive a file
 	kinds
 )
 
-// places is how much work of the kind one principal may have at once; own: it sees its own sessions only.
+// places returns how much concurrent work of the kind one principal may have; own: it sees only its own sessions.
 func (k Kind) places(own bool) int {
 	switch {
 	case k == Upload && own:
 		return 2
 	case k == Upload:
 		return 8
-	case k == List && own: // each reads and encodes up to 4 MiB: they take memory, and the processors as well
+	case k == List && own: // each reads and encodes up to 4 MiB, which needs memory and processor time
 		return 2
 	case k == List:
 		return 4
@@ -44,8 +44,9 @@ func (k Kind) places(own bool) int {
 	}
 }
 
-// Busy runs f, which uses a processor for many milliseconds. Principals that see their own sessions have half of the processors for that, all of them together,
-// so that the goroutines of others find one that is free. f must not wait for a place itself. The error is that of f, or the cause of ctx.
+// Busy runs f, which uses a processor for many milliseconds. Principals that see only their own sessions may together use half of the
+// processors for that, so that the other half stays available to other goroutines. f must not wait for a place itself. The error is that of
+// f, or the cause of ctx.
 func (s *Share) Busy(ctx context.Context, f func() error) error {
 	if !s.own {
 		return f()
@@ -59,7 +60,7 @@ func (s *Share) Busy(ctx context.Context, f func() error) error {
 	}
 }
 
-// Enter waits for a place and returns what gives it back, which may be called more than once. Its error is the cause of ctx.
+// Enter waits for a place and returns the function that releases it, which may be called more than once. The error is the cause of ctx.
 func (s *Share) Enter(ctx context.Context, kind Kind) (leave func(), err error) {
 	places := s.places[kind]
 	select {
@@ -70,7 +71,7 @@ func (s *Share) Enter(ctx context.Context, kind Kind) (leave func(), err error) 
 	}
 }
 
-// Parsing runs parse, which reads n bytes of text, in a place. A short text needs none.
+// Parsing runs parse, which reads n bytes of text, in a place. A short text needs no place.
 func (s *Share) Parsing(ctx context.Context, n int, parse func() error) error {
 	if n <= ShortMessage {
 		return parse()

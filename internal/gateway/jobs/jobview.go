@@ -11,7 +11,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// jobView is a job as clients see it.
+// jobView returns a job as clients see it.
 func jobView(j cron.Job, extended bool) wire.Job {
 	st := j.State
 	out := wire.Job{
@@ -35,7 +35,7 @@ func jobView(j cron.Job, extended bool) wire.Job {
 	return out
 }
 
-// extendJob adds the members that the published definition does not have.
+// extendJob adds the members of the extended view.
 func extendJob(out *wire.Job, j cron.Job) {
 	out.Key, out.KeyDerived, out.Overlap = j.Key, &j.KeyDerived, cmp.Or(string(j.Overlap), string(cron.OverlapSkip))
 	out.Missed, out.JitterMs, out.Lane, out.AtMostOnce, out.Principal = missedView(j), &j.JitterMs, &j.Lane, &j.AtMostOnce, &j.Principal
@@ -60,7 +60,7 @@ func extendJob(out *wire.Job, j cron.Job) {
 	}
 }
 
-// briefJob is a job as a list of many shows it.
+// briefJob returns the brief form of a job for lists.
 func briefJob(j *wire.Job) wire.Job {
 	return wire.Job{
 		AgentID: j.AgentID, ConfigRevision: j.ConfigRevision, CreatedAtMs: j.CreatedAtMs, Delivery: j.Delivery, DeliveryPaused: j.DeliveryPaused, DisplayName: j.DisplayName,
@@ -167,7 +167,7 @@ func jobState(j cron.Job) wire.JobState {
 	return out
 }
 
-// statusWord is the three-valued status that clients know.
+// statusWord returns the three-valued status of the standard protocol.
 func statusWord(s cron.RunState) string {
 	switch s {
 	case cron.RunOK:

@@ -51,7 +51,8 @@ func jobFilter(p *wire.CronListParams) cron.JobFilter {
 	return f
 }
 
-// cronList lists jobs. When one page is not enough and no order was asked for, the order is by id, so that pages neither skip nor repeat.
+// list lists jobs. When there is more than one page and no order was requested, the order is by id, so that pages neither skip nor repeat
+// jobs.
 func (h handlers) list(ctx context.Context, c *rpc.Call, p wire.CronListParams) (wire.CronListResult, error) {
 	if p.Limit == 0 {
 		p.Limit = mostJobs
@@ -65,7 +66,7 @@ func (h handlers) list(ctx context.Context, c *rpc.Call, p wire.CronListParams) 
 	}
 	var page cron.JobPage
 	var err error
-	if p.Trigger != "conditional" { // there are none
+	if p.Trigger != "conditional" { // no such jobs exist
 		page, err = h.backend.CronList(ctx, f, c.Caller())
 	}
 	if err == nil && p.SortBy == "" && f.SortBy != "id" && page.Total > len(page.Jobs) {
@@ -102,7 +103,7 @@ func (h handlers) list(ctx context.Context, c *rpc.Call, p wire.CronListParams) 
 	return out, nil
 }
 
-// nextOf is the place behind a page at which its list goes on, if it does.
+// nextOf returns the offset after a page, if the list continues.
 func nextOf(next, total int) (more bool, offset *int) {
 	if next >= total {
 		return false, nil
@@ -129,7 +130,7 @@ func runFilter(p *wire.CronRunsParams) cron.RunFilter {
 	return f
 }
 
-// statesOf are the outcomes that a word of the filter means: the three-valued status, or one of ours.
+// statesOf returns the outcomes for a value of the filter: the three-valued status, or an outcome of laneway.
 func statesOf(word string) []cron.RunState {
 	switch word {
 	case "", "all":
@@ -159,7 +160,7 @@ func (h handlers) runs(ctx context.Context, c *rpc.Call, p wire.CronRunsParams) 
 	out := wire.CronRunsResult{Entries: make([]wire.LedgerEntry, 0, len(page.Runs)), Limit: p.Limit, Offset: p.Offset, Total: page.Total}
 	for _, r := range page.Runs {
 		job, known := jobs[r.JobID]
-		if !known && len(jobs) < 20 { // a page of one job asks once; a page of many does without
+		if !known && len(jobs) < 20 { // only a short page queries it
 			if j, err := h.backend.CronGet(ctx, r.JobID, c.Caller()); err == nil {
 				job = &j
 			}
@@ -172,7 +173,7 @@ func (h handlers) runs(ctx context.Context, c *rpc.Call, p wire.CronRunsParams) 
 	return out, nil
 }
 
-// cronCreate is cron.add under the names of GoClaw.
+// create is cron.add with the member names of GoClaw.
 func (h handlers) create(ctx context.Context, c *rpc.Call, _ wire.CronCreateParams) (wire.CronCreateResult, error) {
 	m, err := fromAlias(c, jobMembers(c.Raw))
 	if err != nil {
@@ -196,7 +197,7 @@ func aliasView(j cron.Job) wire.Job {
 	return out
 }
 
-// fromAlias turns GoClaw's members of a job into ours.
+// fromAlias converts GoClaw's members of a job to those of cron.add.
 func fromAlias(c *rpc.Call, m cron.Members) (cron.Members, error) {
 	var in struct {
 		Deliver        *bool   `json:"deliver"`
@@ -266,7 +267,7 @@ func (h handlers) toggle(ctx context.Context, c *rpc.Call, p wire.CronTogglePara
 	return wire.CronToggleResult{JobID: p.ID, Enabled: p.Enabled}, nil
 }
 
-// schedulerStatus shows jobs in the words of the in-process scheduler.
+// scheduler returns jobs in the format of GoClaw's in-process scheduler.
 func (h handlers) scheduler(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wire.SchedulerStatusResult, error) {
 	jobs := []wire.SchedulerJob{}
 	for more := true; more && len(jobs) < mostStatus; {

@@ -14,8 +14,9 @@ import (
 	"laneway/internal/wire"
 )
 
-// Backend keeps jobs; the job service satisfies it. Errors are *chat.Error values, and what is not visible is as if it did not exist. Calls that have a name
-// (chat.IdempotencyKey) take effect once: sent again, by whichever process, they change nothing and get the first answer; chat.ErrKeyReused when that had other params.
+// Backend keeps jobs; the job service implements it. Errors are *chat.Error values; a job that is not visible counts as one that does not
+// exist. Calls with an idempotency key (chat.IdempotencyKey) take effect once: a repetition, in any process, changes nothing and returns
+// the first answer; chat.ErrKeyReused when that had other params.
 type Backend interface {
 	CronAdd(ctx context.Context, m cron.Members, by chat.Caller, o *chat.IdempotencyKey) (cron.Put, error)
 	CronUpdate(ctx context.Context, id string, patch cron.Members, expected string, by chat.Caller) (cron.Job, error)
@@ -32,11 +33,12 @@ type Backend interface {
 	CronBackfill(ctx context.Context, p cron.BackfillParams, by chat.Caller) ([]cron.BackfillFire, error)
 	CronCounts(ctx context.Context, by chat.Caller) (s cron.Summary, enabled bool)
 	CronTicked() (last time.Time, running bool)
-	// SubscribeCron calls fn for the events of this process, and for those of others as long as wanted reports that a connection would get them. Neither may block.
+	// SubscribeCron calls fn for the events of this process, and for those of others while wanted reports that a connection would receive
+	// them. Neither function may block.
 	SubscribeCron(fn func(cron.Event), wanted func() bool) (cancel func())
 }
 
-// Node is what the answers have about the process.
+// Node has the properties of the process for the answers.
 type Node interface {
 	// BootID names this start of the gateway, NodeID the process.
 	BootID() string
@@ -45,14 +47,14 @@ type Node interface {
 	StoreKind() string
 }
 
-// handlers are the methods of jobs.
+// handlers implement the methods of jobs.
 type handlers struct {
 	backend Backend
 	node    Node
 }
 
-// Methods are the rows of the table about jobs. Each that has a target takes it as id or as jobId: the families of clients differ in the name, and a person
-// should not have to know which method came from which.
+// Methods returns the rows of the table for jobs. Each method with a target accepts it as id and as jobId, because the families of clients
+// use different names.
 func Methods(backend Backend, node Node) []*rpc.Method {
 	h := handlers{backend, node}
 	return []*rpc.Method{
@@ -77,10 +79,10 @@ func Methods(backend Backend, node Node) []*rpc.Method {
 	}
 }
 
-// jobMembers reads all params as members of a job.
+// jobMembers parses all params as members of a job.
 func jobMembers(raw json.RawMessage) cron.Members {
 	m := cron.Members{}
-	if json.Unmarshal(raw, &m) != nil { // the shape has seen an object
+	if json.Unmarshal(raw, &m) != nil { // the schema has checked that it is an object
 		return cron.Members{}
 	}
 	delete(m, "extended")
@@ -248,7 +250,7 @@ func (h handlers) preview(ctx context.Context, c *rpc.Call, p wire.CronPreviewPa
 		return wire.CronPreviewResult{}, err
 	}
 	out := previewView(found)
-	if p.ID == "" && p.Jitter > 0 { // it follows from the id that a job gets when it is made
+	if p.ID == "" && p.Jitter > 0 { // it is derived from the id of the job, which is assigned when the job is made
 		out.Warnings = append(out.Warnings, "each fire will be up to "+strconv.FormatInt(p.Jitter, 10)+" ms later, by a delay that is fixed once the job is made")
 	}
 	return out, nil
@@ -306,7 +308,7 @@ func changeViews(list []cron.JobChange) (views []wire.JobChange) {
 	return views
 }
 
-// msOf is an instant in Unix milliseconds; 0 = there is none.
+// msOf returns an instant in Unix milliseconds; 0 for the zero time.
 func msOf(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -27,7 +27,7 @@ func cronCompletion(r cron.Run, bestEffort bool) string {
 	return "succeeded"
 }
 
-// runError is the error of an entry; an end that is not the turn's begins with its name.
+// runError returns the error of an entry. If something other than the turn ended the run, the error begins with its name.
 func runError(r cron.Run) string {
 	switch r.State { //nolint:exhaustive // the two with a word in front
 	case cron.RunCancelled, cron.RunInterrupted:
@@ -39,7 +39,7 @@ func runError(r cron.Run) string {
 	return r.Error
 }
 
-// outcomeView is what an entry of the ledger and an event have in common. The result is an event without action and job.
+// outcomeView returns the common members of a ledger entry and an event: an event without action and job.
 func outcomeView(r cron.Run, job *cron.Job, extended bool) wire.CronEvent {
 	out := wire.CronEvent{RunID: r.ID, Error: runError(r), Summary: r.Summary, RunAtMs: rpc.Millis(r.StartedAt)}
 	if r.State.Final() {
@@ -67,7 +67,7 @@ func outcomeView(r cron.Run, job *cron.Job, extended bool) wire.CronEvent {
 	return out
 }
 
-// EntryView is an entry of the ledger.
+// EntryView returns an entry of the ledger as clients see it.
 func EntryView(r cron.Run, job *cron.Job, extended bool) wire.LedgerEntry {
 	o := outcomeView(r, job, extended)
 	out := wire.LedgerEntry{
@@ -119,7 +119,7 @@ func attemptView(a cron.Attempt) wire.LedgerAttempt {
 	return out
 }
 
-// EventView is an event as clients see it.
+// EventView returns an event as clients see it.
 func EventView(ev cron.Event, extended bool) wire.CronEvent {
 	out := runEventView(ev, extended)
 	if ev.Job.Key != "" {
@@ -128,7 +128,7 @@ func EventView(ev cron.Event, extended bool) wire.CronEvent {
 	return out
 }
 
-// BriefView is an event as clients with the capability cron-brief see it: without the job, its message and its answer.
+// BriefView returns an event as clients with the capability cron-brief see it: without the job, its message and its answer.
 func BriefView(ev cron.Event) wire.CronEvent {
 	out := runEventView(ev, true)
 	out.Error, out.Summary = "", ""
@@ -151,8 +151,8 @@ func runEventView(ev cron.Event, extended bool) wire.CronEvent {
 	return out
 }
 
-// WebhookBody is the body of a webhook about a finished run: the payload of its event in the standard view. Of a run whose answer is not sent it has, instead
-// of the text, the member suppressed: no_reply or empty.
+// WebhookBody returns the body of a webhook about a finished run: the payload of its event in the standard view. For a run whose answer is
+// not sent, it has the member suppressed (no_reply or empty) instead of the text.
 func WebhookBody(job cron.Job, run cron.Run) []byte {
 	if run.SuppressedBy != "" {
 		run.Summary = ""

@@ -1,22 +1,24 @@
 // Package mcp serves the tools of the gateway at `/mcp`, as an MCP server over Streamable HTTP.
 //
-// # Who calls
+// # Callers
 //
-// The token of a running turn ([Turns]) gives the tools of this turn with its rights; it is in the environment of the turn's program. A credential of the
-// gateway with the scope operator.write gives the tools for its own principal, outside of any turn. Everything else is answered 401.
+// The token of a running turn ([Turns]) permits the tools of this turn with its permissions; it is in the environment of the turn's
+// program. A credential of the gateway with the scope operator.write permits the tools for its own principal, outside of any turn. Any
+// other request is answered with 401.
 //
-// # How it is served
+// # Transport
 //
-// Each request stands alone: there is no session of the protocol, no stream that the server opens, and nothing is kept between two requests. So a
-// client may change the process behind a load balancer, and an ended client leaves nothing behind. The tools are the only thing that the server has: no resources, no
-// prompts, no questions to the client.
+// Each request is independent: there is no session of the protocol, no stream that the server opens, and no state between two requests. So
+// a client may reach another process through a load balancer, and a client that ends leaves nothing behind. The server has only tools: no
+// resources, no prompts, no requests to the client.
 //
 // # Crash points
 //
-// A call of a turn is recorded by its tools before it runs and when it has a result. A client that gets no answer may repeat the call of a turn: what it does is done
-// once for each time that the program asks for it, see package dispatch. Calls of a credential have a key of their own each.
+// A call of a turn is recorded by its tools before it runs and when it has a result. A client without an answer may repeat the call of a
+// turn: its effect happens once for each time that the program requests it, see package dispatch. Calls of a credential have separate keys.
 //
-// # Bounds and goroutines
+// # Limits and goroutines
 //
-// Bodies have at most [maxBody] bytes. The package starts no goroutine of its own; those of the SDK end with their request, of which [Handler] waits for the end.
+// Bodies have at most [maxBody] bytes. The package itself starts no goroutine; those of the SDK end with their request, and [Handler] waits
+// for them.
 package mcp

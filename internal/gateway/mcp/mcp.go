@@ -23,26 +23,26 @@ import (
 )
 
 const (
-	// maxBody bounds one request, in bytes.
+	// maxBody limits one request, in bytes.
 	maxBody = 256 << 10
-	// methodName counts requests.
+	// methodName is the name of requests in metrics.
 	methodName = "mcp"
-	// turnPrefix is how tokens of turns begin.
+	// turnPrefix is the prefix of tokens of turns.
 	turnPrefix = "lwturn_"
 )
 
-// Turns are the tokens of running turns; package access has them.
+// Turns are the tokens of running turns; package access implements it.
 type Turns interface {
-	// Enter returns the tools of the turn with this token. The context ends with the turn; leave is called when the request is over.
+	// Enter returns the tools of the turn with this token. The context ends with the turn; call leave when the request has ended.
 	Enter(ctx context.Context, token string) (box agent.Toolbox, in context.Context, leave func(), ok bool)
 }
 
-// Tools gives the tools of principals outside of turns; package dispatch satisfies it.
+// Tools returns the tools of principals outside of turns; package dispatch implements it.
 type Tools interface {
 	ToolsOf(principal string) agent.Toolbox
 }
 
-// Allowances limit what a principal may spend; [auth.Authenticator] has them.
+// Allowances limit the calls of a principal; [auth.Authenticator] implements it.
 type Allowances interface {
 	Spend(ctx context.Context, principal, name string, class auth.LimitClass) *fault.Error
 	// SpendBytes takes the bytes of a request.
@@ -51,20 +51,20 @@ type Allowances interface {
 
 // Server is the HTTP server around a [Handler].
 type Server interface {
-	// Bearer identifies the client of a request. It answers a client without a credential of that scope itself; then ok is false.
+	// Bearer identifies the client of a request. It answers a client without a credential of that scope itself, and ok is then false.
 	Bearer(w http.ResponseWriter, r *http.Request, scope string) (cred auth.Credential, ok bool)
-	// Verified notes whether the caller has proven who it is.
+	// Verified records whether the caller was authenticated.
 	Verified(r *http.Request, ok bool)
-	// Share is what a principal has in flight; own: it sees its own sessions only.
+	// Share returns the requests in flight of a principal; own: it sees only its own sessions.
 	Share(principal string, own bool) *inflight.Share
-	// Refusal is why no work is accepted now; nil = it is.
+	// Refusal returns why no work is accepted now, or nil.
 	Refusal() *fault.Error
-	// Explain turns an error into what the client sees, Count counts a request.
+	// Explain converts an error to the form for clients, Count counts a request.
 	Explain(ctx context.Context, method string, err error) *fault.Error
 	Count(method string, err error, took time.Duration)
 }
 
-// Deps are what a [Handler] needs of others.
+// Deps are the dependencies of a [Handler].
 type Deps struct {
 	Turns      Turns
 	Tools      Tools
@@ -83,13 +83,13 @@ type Handler struct {
 	hidden *slog.Logger
 }
 
-// prefixForm is what a client may put before the names of tools.
+// prefixForm matches the prefixes that a client may put before the names of tools.
 var prefixForm = regexp.MustCompile(`^[a-z0-9_]{0,20}$`)
 
-// serverOf is the key of the server of one request in its context.
+// serverOf is the context key of the server of one request.
 type serverOf struct{}
 
-// New makes a handler.
+// New returns a handler.
 func New(deps Deps) *Handler {
 	h := &Handler{deps: deps, hidden: slog.New(slog.DiscardHandler)}
 	h.serve = sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server {
@@ -142,7 +142,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, r, began, h.deps.Tools.ToolsOf(cred.Name))
 }
 
-// charge reads the body and takes its bytes from the allowance of the caller: tools store what they are given.
+// charge reads the body and takes its bytes from the allowance of the caller, because tools store their input.
 func (h *Handler) charge(w http.ResponseWriter, r *http.Request, principal string) error {
 	body, err := httpbody.Read(w, r, maxBody, h.deps.BodyTimeout)
 	if err != nil {
@@ -155,7 +155,7 @@ func (h *Handler) charge(w http.ResponseWriter, r *http.Request, principal strin
 	return nil
 }
 
-// bearer is the token of a request; "" = it has none.
+// bearer returns the token of a request, or "".
 func bearer(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "bearer") {
@@ -187,7 +187,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, began time.Time
 	h.deps.Server.Count(methodName, nil, time.Since(began))
 }
 
-// call runs one tool. A failure of the tool is a result for the model. outer ends with the turn, which the context of the SDK does not.
+// call runs one tool. A failure of the tool is a result for the model. outer ends with the turn, unlike the context of the SDK.
 func (h *Handler) call(outer context.Context, box agent.Toolbox, name string) sdk.ToolHandler {
 	return func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		ctx, cancel := context.WithCancelCause(ctx)

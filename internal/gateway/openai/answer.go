@@ -9,7 +9,7 @@ import (
 	"laneway/internal/gateway/fault"
 )
 
-// completions is the form of POST /v1/chat/completions.
+// completions implements the form of POST /v1/chat/completions.
 type completions struct{}
 
 func (completions) name() string { return "chat.completions" }
@@ -66,7 +66,7 @@ func finishReason(end chat.RunEnd) string {
 	return agent.StopNormal
 }
 
-// fault is the error of a run that ended without an answer; nil = it has one.
+// fault returns the error of a run that ended without an answer, or nil.
 func (a *run) fault(end chat.RunEnd) error {
 	err := fault.OfRun(end, a.cred.Administers(a.cred.Scopes))
 	e, ok := errors.AsType[*chat.Error](err)

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/gateway/httpbody"
 )
 
-// errorBody is an error in the form that clients of OpenAI know.
+// errorBody is an error in the form of OpenAI.
 type errorBody struct {
 	Error apiError `json:"error"`
 }
@@ -21,7 +21,7 @@ type apiError struct {
 	Param   *string `json:"param"`
 }
 
-// Codes that are not just the lower case of a code of the core.
+// Codes that are not the lower-case form of a code of the core.
 const (
 	codeModelNotFound = "model_not_found"
 	codeRunTimeout    = "run_timeout"
@@ -66,8 +66,8 @@ func codeOf(code string) string {
 	}
 }
 
-// WriteError answers with an error. Client libraries repeat a request on many states by themselves; where the turn has run, a header forbids
-// it, because a second turn is a second effect.
+// WriteError answers with an error. Client libraries repeat a request automatically for many statuses. When the turn has run, a header
+// forbids that, because a second turn is a second effect.
 func WriteError(w http.ResponseWriter, status int, e *fault.Error) {
 	if !e.Retryable {
 		w.Header().Set("X-Should-Retry", "false")

@@ -21,19 +21,21 @@ import (
 )
 
 const (
-	filesName = "files" // in metrics, the log and refusals
-	// uploadTime bounds the time in which a file arrives.
+	filesName = "files" // in metrics, the log and errors
+	// uploadTime limits the time in which a file arrives.
 	uploadTime = 5 * time.Minute
-	// maxField bounds a field of a form besides the file, in bytes; maxForm what the form adds to the file.
+	// maxField limits a field of a form other than the file, in bytes; maxForm limits the overhead of the form.
 	maxField = 1 << 10
 	maxForm  = 64 << 10
 )
 
-// Files keeps files that clients send in; package dispatch satisfies it. Its errors are *chat.Error values for what a caller can act on.
+// Files stores files that clients upload; package dispatch implements it. Its errors are *chat.Error values if a caller can act on them.
 type Files interface {
-	// SaveFile stores a file of at most [chat.MaxUpload] bytes; chat.CodeLimit when there is more. about has the name, the kind and the purpose.
+	// SaveFile stores a file of at most [chat.MaxUpload] bytes; chat.CodeLimit when it is larger. about has the name, the kind and the
+	// purpose.
 	SaveFile(principal string, about chat.Upload, content io.Reader) (chat.Upload, error)
-	// FindFile finds a file by its id, UseFile for a message that is going to name it; with own, only one of this principal. chat.ErrNotFound.
+	// FindFile returns a file by its id, UseFile for a message that is about to name it; with own, only a file of this principal.
+	// chat.ErrNotFound.
 	FindFile(principal string, own bool, id string) (chat.Upload, error)
 	UseFile(principal string, own bool, id string) (chat.Attachment, error)
 	// ListFiles lists the files of a principal, newest first.
@@ -53,7 +55,7 @@ type fileObject struct {
 	Filename  string `json:"filename"`
 	Purpose   string `json:"purpose"`
 	Status    string `json:"status"`
-	MIMEType  string `json:"mime_type"` // ours
+	MIMEType  string `json:"mime_type"` // an extension of laneway
 }
 
 func objectOf(up chat.Upload) fileObject {
@@ -96,7 +98,8 @@ func (h *Handler) Upload() http.HandlerFunc {
 	})
 }
 
-// upload takes a file in a place of its principal. Its bytes are taken from the allowance before they are read: as many as the request states, or as a file may have.
+// upload receives a file in a place of its principal. It takes the bytes from the allowance before it reads them: the Content-Length, or
+// the maximum size of a file.
 func (h *Handler) upload(w http.ResponseWriter, r *http.Request, cred auth.Credential) (chat.Upload, error) {
 	if e := h.server.Refusal(); e != nil {
 		return chat.Upload{}, e
@@ -132,7 +135,7 @@ func tooLarge() error {
 	return chat.Errorf(chat.CodeLimit, "a file has at most %d bytes", chat.MaxUpload).With("status", "too_large").With("limit", chat.MaxUpload)
 }
 
-// readForm reads the form up to the file. Fields behind the file are not read.
+// readForm reads the form up to the file. Fields after the file are not read.
 func (h *Handler) readForm(r *http.Request, cred auth.Credential) (chat.Upload, error) {
 	form, err := r.MultipartReader()
 	if err != nil {
@@ -162,7 +165,7 @@ func (h *Handler) readForm(r *http.Request, cred auth.Credential) (chat.Upload, 
 
 func (h *Handler) saveField(field *multipart.Part, cred auth.Credential, about chat.Upload) (chat.Upload, error) {
 	about.Name, about.MIMEType = field.FileName(), field.Header.Get("Content-Type")
-	if about.MIMEType == "application/octet-stream" { // what clients write that do not know
+	if about.MIMEType == "application/octet-stream" { // the type that clients send when they do not know the type
 		about.MIMEType = ""
 	}
 	from := &source{in: field}
@@ -173,7 +176,7 @@ func (h *Handler) saveField(field *multipart.Part, cred auth.Credential, about c
 	return up, err
 }
 
-// source keeps the error of a reader: it is the client that failed and not the disk.
+// source keeps the error of a reader, to distinguish a failure of the client from one of the disk.
 type source struct {
 	in  io.Reader
 	err error
@@ -187,7 +190,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // as it is
 }
 
-// brokenForm is a form that did not arrive.
+// brokenForm returns the error for a form that did not arrive completely.
 func brokenForm(err error) error {
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
 		return tooLarge()
@@ -234,7 +237,7 @@ func (h *Handler) FileContent() http.HandlerFunc {
 	})
 }
 
-// MessageFile answers a GET for a file that find finds, one that came with a message of a conversation.
+// MessageFile answers a GET for a file that find returns, one that came with a message of a conversation.
 func (h *Handler) MessageFile(find func(ctx context.Context, cred auth.Credential, query url.Values) (chat.Attachment, error)) http.HandlerFunc {
 	return h.handled(chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		f, err := find(r.Context(), cred, r.URL.Query())
@@ -245,7 +248,7 @@ func (h *Handler) MessageFile(find func(ctx context.Context, cred auth.Credentia
 	})
 }
 
-// send answers with the content of a file. A browser never shows it as a page: it came from outside.
+// send answers with the content of a file. A browser must not show it as a page, because it comes from outside.
 func (h *Handler) send(w http.ResponseWriter, r *http.Request, f chat.Attachment, made time.Time) error {
 	content, err := h.files.FileContent(f)
 	if err != nil {
@@ -262,7 +265,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, f chat.Attachment
 	return nil
 }
 
-// refuse answers with an error. That of a file which is too large has a status of its own.
+// refuse answers with an error. A file that is too large has its own status.
 func (h *Handler) refuse(ctx context.Context, w http.ResponseWriter, name string, err error) {
 	e := h.server.Explain(ctx, name, err)
 	if e.Details["status"] == "too_large" {

@@ -12,11 +12,11 @@ import (
 
 const responsePrefix = "resp_"
 
-// following is the place after an earlier response. The session of the response goes on there when its newest message is that of the response. Else the
-// conversation branches: a new session begins with its entries up to the response.
+// following returns the place after an earlier response. If the response's message is the newest of its session, the session continues
+// there. Otherwise the conversation branches: a new session begins with its entries up to the response.
 //
-// Two requests may continue the same response at once. The id of a message that continues one follows from the response, so the store accepts
-// only the first; the other one branches.
+// Two concurrent requests may continue the same response. The id of a message that continues one is derived from the response, so the store
+// accepts only the first; the other one branches.
 func (h *Handler) following(ctx context.Context, c *call, agentID string) (place, error) {
 	at, err := h.previous(ctx, c)
 	if err != nil {
@@ -28,7 +28,7 @@ func (h *Handler) following(ctx context.Context, c *call, agentID string) (place
 	return place{key: at.Session, id: uuid.NewSHA1(uuid.Nil, []byte("behind "+at.RunID)).String(), claims: true}, nil
 }
 
-// branch is the message of a request in a new session, after another request has continued its response.
+// branch returns the message of a request in a new session, after another request has continued its response.
 func (h *Handler) branch(ctx context.Context, c *call) (chat.Message, error) {
 	at, err := h.previous(ctx, c)
 	if err == nil {
@@ -53,7 +53,7 @@ func (h *Handler) branchAt(ctx context.Context, c *call, at chat.Place, agentID 
 	return out, err
 }
 
-// previous finds the response that a request continues. One that the caller may not use is one that does not exist.
+// previous returns the response that a request continues. One that the caller may not use counts as one that does not exist.
 func (h *Handler) previous(ctx context.Context, c *call) (chat.Place, error) {
 	id, ok := strings.CutPrefix(c.prompt.previous, responsePrefix)
 	if !ok {

@@ -19,13 +19,13 @@ const (
 // paramFormat is the name of the format among the parameters of a turn, see package modelhttp.
 const paramFormat = "response_format"
 
-// responseFormat is the form that a client wants the answer in.
+// responseFormat is the format that a client requests for the answer.
 type responseFormat struct {
 	Type       string          `json:"type"`
 	JSONSchema json.RawMessage `json:"json_schema"`
 }
 
-// param is the format as the runner gets it; nil = text.
+// param returns the format for the runner; nil = text.
 func (f *responseFormat) param() (map[string]any, error) {
 	if f == nil || f.Type == formatText {
 		return nil, nil //nolint:nilnil // text is no format
@@ -45,7 +45,7 @@ func (f *responseFormat) param() (map[string]any, error) {
 	return out, nil
 }
 
-// textFormat is the same in a request for a response, where the schema is not one level deeper.
+// textFormat is the same in a request for a response, where the schema is one level higher.
 type textFormat struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name,omitempty"`
@@ -54,7 +54,7 @@ type textFormat struct {
 	Strict      *bool           `json:"strict,omitempty"`
 }
 
-// format is the format of a completion request.
+// format returns the format as in a completion request.
 func (f *textFormat) format() (*responseFormat, error) {
 	if f == nil {
 		return nil, nil //nolint:nilnil // text is no format
@@ -72,7 +72,7 @@ func (f *textFormat) format() (*responseFormat, error) {
 	return &responseFormat{Type: f.Type, JSONSchema: raw}, nil
 }
 
-// checkFormat refuses a format that the agent cannot keep: its runner does not pass it to a model.
+// checkFormat refuses a format that the agent does not support because its runner does not pass it to a model.
 func (h *Handler) checkFormat(c *call, id string) error {
 	if c.prompt.format == nil || slices.ContainsFunc(h.agents.Agents(), func(a agent.Info) bool { return a.ID == id && a.Runner == "openai" }) {
 		return nil

@@ -18,23 +18,23 @@ import (
 
 // Config of a [Handler].
 type Config struct {
-	// MaxBody is the largest body of a request, in bytes.
+	// MaxBody is the maximum size of the body of a request, in bytes.
 	MaxBody int64
-	// BodyTimeout bounds the time in which a body arrives, AcceptTimeout the acceptance of its message.
+	// BodyTimeout limits the time in which a body arrives, AcceptTimeout the acceptance of its message.
 	BodyTimeout, AcceptTimeout time.Duration
-	// StartedAt is shown as the time at which the models were made.
+	// StartedAt is shown as the creation time of the models.
 	StartedAt time.Time
 }
 
-// Runs accepts messages and follows their runs; package dispatch satisfies it.
+// Runs accepts messages and follows their runs; package dispatch implements it.
 type Runs interface {
 	ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error)
-	// Wait returns when the message has ended, in this process or in another, or when ctx is over (then with its cause).
+	// Wait returns when the message has ended, in this process or in another, or when ctx is done (then with its cause).
 	Wait(ctx context.Context, messageID string) (chat.RunEnd, error)
 	Stop(ctx context.Context, p store.StopParams) ([]string, error)
 	// Place finds an accepted message by its id; chat.ErrNotFound.
 	Place(ctx context.Context, messageID string) (chat.Place, error)
-	// BranchAt is the end of a run, where a new session may branch off. chat.ErrNotFound: the transcript has the run no longer.
+	// BranchAt returns the end of a run, from which a new session may branch. chat.ErrNotFound: the transcript no longer has the run.
 	BranchAt(ctx context.Context, key chat.SessionKey, runID string) (chat.Branch, error)
 	Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func())
 }
@@ -45,7 +45,7 @@ type Agents interface {
 	Agents() []agent.Info
 }
 
-// Allowances limit what a principal may spend; [auth.Authenticator] has them.
+// Allowances limit the calls of a principal; [auth.Authenticator] implements it.
 type Allowances interface {
 	Spend(ctx context.Context, principal, name string, class auth.LimitClass) *fault.Error
 	SpendBytes(ctx context.Context, principal, name string, n int) *fault.Error
@@ -53,31 +53,31 @@ type Allowances interface {
 
 // Server is the HTTP server around a [Handler].
 type Server interface {
-	// Bearer identifies the client of a request. It answers a client without a credential of that scope itself; then ok is false.
+	// Bearer identifies the client of a request. It answers a client without a credential of that scope itself, and ok is then false.
 	Bearer(w http.ResponseWriter, r *http.Request, scope string) (cred auth.Credential, ok bool)
-	// MayUse refuses a session that the principal may not write into.
+	// MayUse returns an error for a session that the principal may not write into.
 	MayUse(ctx context.Context, cred auth.Credential, key chat.SessionKey) error
-	// Share is what a principal has in flight; own: it sees its own sessions only.
+	// Share returns the requests in flight of a principal; own: it sees only its own sessions.
 	Share(principal string, own bool) *inflight.Share
-	// Refusal is why no work is accepted now; nil = it is.
+	// Refusal returns why no work is accepted now, or nil.
 	Refusal() *fault.Error
-	// Explain turns an error into what the client sees, Count counts a request.
+	// Explain converts an error to the form for clients, Count counts a request.
 	Explain(ctx context.Context, method string, err error) *fault.Error
 	Count(method string, err error, took time.Duration)
 }
 
-// Deps are what a [Handler] needs of others.
+// Deps are the dependencies of a [Handler].
 type Deps struct {
 	Runs       Runs
 	Agents     Agents
 	Allowances Allowances
-	// Files may be nil: then there are no files.
+	// Files may be nil: then files are not supported.
 	Files  Files
 	Server Server
 	Log    *slog.Logger
 }
 
-// Handler answers below /v1. It is safe for concurrent use.
+// Handler answers requests below /v1. It is safe for concurrent use.
 type Handler struct {
 	cfg        Config
 	runs       Runs
@@ -88,12 +88,12 @@ type Handler struct {
 	log        *slog.Logger
 }
 
-// New makes a handler. It starts no goroutine.
+// New returns a handler. It starts no goroutine.
 func New(cfg Config, d Deps) *Handler {
 	return &Handler{cfg: cfg, runs: d.Runs, agents: d.Agents, allowances: d.Allowances, files: d.Files, server: d.Server, log: d.Log}
 }
 
-// Completions answers POST /v1/chat/completions. When stopping is over, because the gateway stops, requests that still wait are answered.
+// Completions answers POST /v1/chat/completions. When stopping is done, because the gateway stops, requests that still wait are answered.
 func (h *Handler) Completions(stopping context.Context) http.HandlerFunc {
 	return h.serve(stopping, completions{})
 }
@@ -123,7 +123,7 @@ func (h *Handler) serve(stopping context.Context, form form) http.HandlerFunc {
 	}
 }
 
-// accept makes the request a durable message, in a place of its principal. Its body is held until then.
+// accept makes the request a durable message, in a place of its principal. Its body is held in memory until then.
 func (h *Handler) accept(c *call, w http.ResponseWriter, r *http.Request) (*run, error) {
 	if err := h.admit(r, c); err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (h *Handler) accept(c *call, w http.ResponseWriter, r *http.Request) (*run,
 		return nil, err
 	}
 	held.Keep(int64(len(c.body)))
-	// The acceptance ends without the client: it has to be known whether a run must be stopped.
+	// The acceptance does not end with the client: the handler has to know whether a run must be stopped.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), h.cfg.AcceptTimeout, fault.ErrRequestTimeout)
 	defer cancel()
 	leave, err := share.Enter(ctx, inflight.Call)
@@ -149,7 +149,7 @@ func (h *Handler) accept(c *call, w http.ResponseWriter, r *http.Request) (*run,
 	return h.receive(ctx, c, share)
 }
 
-// bodySize is how many bytes the body of a request may have.
+// bodySize returns the maximum size of the body of a request, in bytes.
 func (h *Handler) bodySize(r *http.Request) int64 {
 	if n := r.ContentLength; n >= 0 && n < h.cfg.MaxBody {
 		return n
@@ -157,7 +157,7 @@ func (h *Handler) bodySize(r *http.Request) int64 {
 	return h.cfg.MaxBody
 }
 
-// receive makes a message of a request whose body was read.
+// receive makes a message from a request whose body was read.
 func (h *Handler) receive(ctx context.Context, c *call, share *inflight.Share) (out *run, err error) {
 	m, err := h.prepare(ctx, c, share)
 	if err != nil {
@@ -165,12 +165,12 @@ func (h *Handler) receive(ctx context.Context, c *call, share *inflight.Share) (
 	}
 	out, err = h.offer(ctx, c, m)
 	defer func() {
-		certain := err != nil && ctx.Err() == nil // out of time, the message may be accepted all the same
+		certain := err != nil && ctx.Err() == nil // after a timeout, the message may still be accepted
 		if certain || (err == nil && out.receipt.Duplicate) {
 			h.discard(ctx, c)
 		}
 	}()
-	if c.place.claims && errors.Is(err, chat.ErrKeyReused) { // another request has continued the same response a moment before
+	if c.place.claims && errors.Is(err, chat.ErrKeyReused) { // another request has just continued the same response
 		if m, err = h.branch(ctx, c); err == nil {
 			out, err = h.offer(ctx, c, m)
 		}
@@ -178,7 +178,7 @@ func (h *Handler) receive(ctx context.Context, c *call, share *inflight.Share) (
 	return out, err
 }
 
-// offer gives the message to the core, and follows its run when the answer is streamed.
+// offer passes the message to the core, and follows its run when the answer is streamed.
 func (h *Handler) offer(ctx context.Context, c *call, m chat.Message) (*run, error) {
 	out := &run{cred: c.cred, prompt: c.prompt, form: c.form, unsubscribe: func() {}}
 	if c.prompt.stream {
@@ -222,7 +222,7 @@ func (h *Handler) readBody(c *call, w http.ResponseWriter, r *http.Request) (err
 	return nil
 }
 
-// prepare refuses what cannot become a message, before anything is done.
+// prepare refuses a request that cannot become a message, before it has any effect.
 func (h *Handler) prepare(ctx context.Context, c *call, share *inflight.Share) (m chat.Message, err error) {
 	err = share.Parsing(ctx, len(c.body), func() (err error) {
 		c.prompt, err = c.form.read(c.body)

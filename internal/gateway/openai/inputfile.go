@@ -21,14 +21,14 @@ type filePart struct {
 	Filename string `json:"filename"`
 }
 
-// inputFile is a file of a message: one that was sent in before, by its id, or one whose content is in the request.
+// inputFile is a file of a message: one that was uploaded before, by its id, or one whose content is in the request.
 type inputFile struct {
 	id         string
 	name, kind string
 	content    []byte
 }
 
-// inputFile is the file of a part of type image_url, input_image, file or input_file.
+// inputFile returns the file of a part of type image_url, input_image, file or input_file.
 func (p *contentPart) inputFile() (inputFile, error) {
 	about := p.filePart
 	if p.File != nil {
@@ -57,7 +57,7 @@ func (p *contentPart) inputFile() (inputFile, error) {
 	return decodeFile(about.Filename, url)
 }
 
-// decodeFile reads the content of a file in a request: a data URL, or base64 alone.
+// decodeFile decodes the content of a file in a request: a data URL, or plain base64.
 func decodeFile(name, url string) (inputFile, error) {
 	data, kind := url, ""
 	if strings.Contains(url, ":") {
@@ -76,7 +76,7 @@ func decodeFile(name, url string) (inputFile, error) {
 	return inputFile{name: nameOf(name, kind), kind: kind, content: content}, nil
 }
 
-// nameOf is the name of a file that has none.
+// nameOf returns a name for a file without a name.
 func nameOf(name, kind string) string {
 	if name != "" {
 		return name
@@ -87,7 +87,7 @@ func nameOf(name, kind string) string {
 	return "file"
 }
 
-// attach stores the files of a request. What it has stored before an error is removed; see [call.discard].
+// attach stores the files of a request. On an error, the files that it has stored are removed; see [call.discard].
 func (h *Handler) attach(ctx context.Context, c *call) (err error) {
 	if len(c.prompt.files) > chat.MaxAttachments {
 		return fault.Invalid(fmt.Sprintf("a request has at most %d images and files", chat.MaxAttachments))
@@ -121,7 +121,7 @@ func (h *Handler) attach(ctx context.Context, c *call) (err error) {
 	return nil
 }
 
-// discard removes the files that a request has stored, when no message names them.
+// discard removes the files that a request has stored and that no message names.
 func (h *Handler) discard(ctx context.Context, c *call) {
 	for _, f := range c.saved {
 		if err := h.files.DropFile(f); err != nil {

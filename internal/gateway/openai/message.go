@@ -17,7 +17,7 @@ import (
 	"laneway/internal/gateway/strictjson"
 )
 
-// call is one request under way.
+// call is one request in progress.
 type call struct {
 	cred   auth.Credential
 	header http.Header
@@ -25,11 +25,11 @@ type call struct {
 	form   form
 	prompt prompt
 	place  place
-	// attachments are the files of the message; saved are those of them that this request has stored.
+	// attachments are the files of the message; saved are those that this request has stored.
 	attachments, saved []chat.Attachment
 }
 
-// dedupe names the request in the store; "" = it has no idempotency key.
+// dedupe returns the key of the request in the store; "" when it has no idempotency key.
 func (c *call) dedupe() string {
 	key := c.header.Get(headerKey)
 	if key == "" {
@@ -42,18 +42,18 @@ func (c *call) caller() chat.Caller {
 	return chat.Caller{Principal: c.cred.Name, Scopes: c.cred.Scopes, Own: c.cred.Own()}
 }
 
-// place is where the message of a request goes.
+// place is the session and position of a request's message.
 type place struct {
 	key   chat.SessionKey
-	fresh bool // the session is a new one
+	fresh bool // the session is new
 	// id of the message; "" = a new one. claims: only one message can have it, the first that continues a response.
 	id     string
 	claims bool
-	// branch is where a new session begins; nil = with nothing.
+	// branch is where a new session begins; nil = it begins empty.
 	branch *chat.Branch
 }
 
-// placeOf is the place of a request.
+// placeOf returns the place of a request.
 func (h *Handler) placeOf(ctx context.Context, c *call) (place, error) {
 	id := agentOf(c.prompt.model, h.agents)
 	if id == "" {
@@ -85,7 +85,7 @@ func (h *Handler) placeOf(ctx context.Context, c *call) (place, error) {
 	return c.newPlace(id), nil
 }
 
-// newPlace is a new session. With an idempotency key its name follows from the key, so that a repetition meets the same session.
+// newPlace returns a new session. With an idempotency key its name is derived from the key, so that a repetition finds the same session.
 func (c *call) newPlace(agentID string) place {
 	name := uuid.NewString()
 	if dedupe := c.dedupe(); dedupe != "" {
@@ -94,7 +94,7 @@ func (c *call) newPlace(agentID string) place {
 	return place{key: chat.SessionKey{Agent: agentID, Rest: channel + ":" + name}, fresh: true}
 }
 
-// message is the message that a request becomes.
+// message returns the message of a request.
 func (h *Handler) message(ctx context.Context, c *call) (chat.Message, error) {
 	if given := c.header.Get(headerKey); given != "" {
 		if err := chat.CheckMessageID(headerKey, given); err != nil {
@@ -111,7 +111,7 @@ func (h *Handler) message(ctx context.Context, c *call) (chat.Message, error) {
 	return c.message(), nil
 }
 
-// message is the message of a request whose place is known.
+// message returns the message of a request whose place is known.
 func (c *call) message() chat.Message {
 	p := &c.prompt
 	if p.format != nil {
@@ -131,13 +131,13 @@ func (c *call) message() chat.Message {
 	case dedupe != "":
 		m.Dedupe, m.ParamsHash = dedupe, c.paramsHash()
 	case c.place.claims:
-		m.ParamsHash = uuid.NewString() // no other message is this one
+		m.ParamsHash = uuid.NewString() // equal to no other message
 	}
 	return m
 }
 
-// paramsHash distinguishes requests with the same key. How the answer is delivered is no part of it, and neither is the session of a request that leaves its choice
-// to the gateway.
+// paramsHash distinguishes requests with the same key. It does not include how the answer is delivered, nor the session if the gateway
+// chooses it.
 func (c *call) paramsHash() string {
 	named := ""
 	if c.header.Get(headerSession) != "" || c.prompt.name() != nil {

@@ -22,7 +22,7 @@ type model struct {
 	OwnedBy string `json:"owned_by"`
 }
 
-// Models answers GET /v1/models: it lists the models of completions: the default agent by its short name, and every agent.
+// Models answers GET /v1/models with the models of completions: the default agent by its short name, and every agent.
 func (h *Handler) Models(w http.ResponseWriter, r *http.Request) {
 	if _, ok := h.server.Bearer(w, r, chat.ScopeRead); !ok {
 		return
@@ -35,7 +35,8 @@ func (h *Handler) Models(w http.ResponseWriter, r *http.Request) {
 	httpbody.WriteJSON(w, http.StatusOK, list)
 }
 
-// agentOf is the agent that a model names: laneway (the default agent), laneway/AGENT, agent:AGENT, or the bare id of an agent; "" = there is none.
+// agentOf returns the agent of a model: laneway (the default agent), laneway/AGENT, agent:AGENT, or the bare id of an agent; "" when no
+// such agent exists.
 func agentOf(model string, agents Agents) string {
 	id := model
 	if name, ok := strings.CutPrefix(model, "agent:"); ok {

@@ -15,39 +15,40 @@ import (
 
 // form is one of the two forms of the API: [completions] and [responses].
 type form interface {
-	// name is what metrics, the log and refusals call it.
+	// name returns its name in metrics, the log and errors.
 	name() string
-	// formatMember is the member of a request that has the form of the answer.
+	// formatMember returns the member of a request that has the format of the answer.
 	formatMember() string
-	// read reads the body of a request. Its errors are sentences for the client.
+	// read parses the body of a request. Its errors are sentences for the client.
 	read(body []byte) (prompt, error)
-	// whole is the answer to a request that is not streamed.
+	// whole returns the answer to a request that is not streamed.
 	whole(a *run, end chat.RunEnd) any
-	// voice writes the events of a streamed answer.
+	// voice returns the writer for the events of a streamed answer.
 	voice(out *eventStream, a *run) voice
 }
 
-// prompt is what a request asks for, in either form.
+// prompt is the content of a request, in either form.
 type prompt struct {
 	model  string
 	stream bool
 	usage  bool // a stream of completions reports the usage
 	system string
-	// earlier is the conversation that the request brings along, input what is new. keep: earlier is not in a transcript yet, and belongs there.
+	// earlier is the conversation in the request, input the new messages. keep: earlier is not in a transcript yet, and must be added to
+	// it.
 	earlier []chat.TranscriptEntry
 	input   string
 	keep    bool
 	files   []inputFile // of all messages of the user
-	// user and conversation name a session, previous is the id of a response that goes on; at most one of them.
+	// user and conversation name a session, previous is the id of the response to continue; at most one of them is set.
 	user, conversation *string
 	previous           string
 	thinking           string
 	params             map[string]any
-	format             map[string]any  // the form of the answer, as a completion request has it; nil = text
-	raw                responseRequest // what an answer in the form of responses repeats
+	format             map[string]any  // the format of the answer, as in a completion request; nil = text
+	raw                responseRequest // the members that an answer in the form of responses repeats
 }
 
-// name is the name of the session that the client has chosen; nil = none.
+// name returns the name of the session that the client has chosen, or nil.
 func (p *prompt) name() *string {
 	if p.conversation != nil {
 		return p.conversation
@@ -63,7 +64,7 @@ type inputMessage struct {
 	files   []inputFile
 }
 
-// contentPart is a part of a message in either form: completions have the members of a file one level deeper.
+// contentPart is a part of a message in either form: in completions, the members of a file are one level deeper.
 type contentPart struct {
 	Type     string          `json:"type"`
 	Text     string          `json:"text"`
@@ -73,7 +74,7 @@ type contentPart struct {
 	filePart
 }
 
-// read reads the content of a message.
+// read parses the content of a message.
 func (m *inputMessage) read() error {
 	switch m.Role {
 	case "system", "developer", chat.RoleUser, chat.RoleAssistant:
@@ -82,7 +83,7 @@ func (m *inputMessage) read() error {
 	}
 	content := bytes.TrimSpace(m.Content)
 	if len(content) == 0 || string(content) == "null" {
-		if m.Role == chat.RoleAssistant { // an answer that was a tool call only
+		if m.Role == chat.RoleAssistant { // an answer that was only a tool call
 			return nil
 		}
 		return errors.New("content is required")
@@ -149,7 +150,7 @@ func split(messages []inputMessage) (system string, earlier []chat.TranscriptEnt
 	return strings.Join(rules, "\n\n"), earlier, strings.Join(fresh, "\n\n")
 }
 
-// filesOf are the files of all messages, in their order: a model is shown those of earlier messages, too, because a client repeats them.
+// filesOf returns the files of all messages, in order. The model receives those of earlier messages, too, because a client repeats them.
 func filesOf(messages []inputMessage) []inputFile {
 	var all []inputFile
 	for _, m := range messages {

@@ -14,7 +14,7 @@ import (
 const (
 	channel     = "api"
 	maxMessages = 500
-	maxUser     = 128 // characters of a name for a session
+	maxUser     = 128 // maximum length of a session name in characters
 
 	headerSession = "X-Laneway-Session-Key"
 	headerDetach  = "X-Laneway-Detach"
@@ -22,7 +22,7 @@ const (
 	headerKey     = "Idempotency-Key"
 )
 
-// request has the members of a completion request that matter. Unknown ones are ignored, as clients send many.
+// request has the supported members of a completion request. Unknown ones are ignored, because clients send many.
 type request struct {
 	Model         string            `json:"model"`
 	Messages      []inputMessage    `json:"messages"`
@@ -44,7 +44,7 @@ type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-// read is the prompt of a completion request.
+// read returns the prompt of a completion request.
 func (completions) read(body []byte) (prompt, error) {
 	var req request
 	if err := decode(body, &req); err != nil {
@@ -88,7 +88,7 @@ func (req *request) check() error {
 	}
 }
 
-// checkName refuses what cannot be the last part of the key of a session.
+// checkName returns an error for a name that cannot be the last part of a session key.
 func checkName(member, name string) error {
 	if n := utf8.RuneCountInString(name); n < 1 || n > maxUser || strings.Contains(name, ":") || strings.ContainsFunc(name, chat.Unprintable) {
 		return fmt.Errorf("%s must have 1 to %d printable characters and no ':'", member, maxUser)
@@ -96,7 +96,7 @@ func checkName(member, name string) error {
 	return nil
 }
 
-// params are the settings for the runner.
+// params returns the settings for the runner.
 func (req *request) params() (map[string]any, error) {
 	out := map[string]any{}
 	if req.Temperature != nil {
@@ -135,9 +135,9 @@ func stopTexts(raw json.RawMessage) ([]string, error) {
 	return many, nil
 }
 
-// decode reads a JSON object whose unknown members do not matter. The rules for strings and depth are those of the frames.
+// decode decodes a JSON object and ignores unknown members. The rules for strings and depth are those of frames.
 func decode(body []byte, into any) error {
-	if !utf8.Valid(body) { // the decoder would put U+FFFD in its place
+	if !utf8.Valid(body) { // the decoder would replace it by U+FFFD
 		return errors.New("the body is not UTF-8")
 	}
 	if err := strictjson.Inspect(body); err != nil {

@@ -9,14 +9,14 @@ import (
 	"laneway/internal/chat"
 )
 
-// responses is the form of POST /v1/responses.
+// responses implements the form of POST /v1/responses.
 type responses struct{}
 
 func (responses) name() string { return "responses" }
 
 func (responses) formatMember() string { return "text.format" }
 
-// responseRequest has the members of a request for a response that matter. Unknown ones are ignored, as clients send many.
+// responseRequest has the supported members of a request for a response. Unknown ones are ignored, because clients send many.
 type responseRequest struct {
 	Model              string            `json:"model"`
 	Input              json.RawMessage   `json:"input"`
@@ -37,7 +37,7 @@ type responseText struct {
 	Format *textFormat `json:"format"`
 }
 
-// format is the form of the answer, with its default.
+// format returns the format of the answer, with its default.
 func (t responseText) format() textFormat {
 	if t.Format == nil {
 		return textFormat{Type: formatText}
@@ -49,7 +49,7 @@ type responseReasoning struct {
 	Effort *string `json:"effort"`
 }
 
-// inputItem is an item of the input: a message, or one that is passed over or refused.
+// inputItem is an item of the input: a message, or one that is ignored or refused.
 type inputItem struct {
 	Type string `json:"type"`
 	inputMessage
@@ -112,7 +112,7 @@ func (req *responseRequest) check() error {
 	}
 }
 
-// messages are the messages of the input.
+// messages returns the messages of the input.
 func (req *responseRequest) messages() ([]inputMessage, error) {
 	raw := bytes.TrimSpace(req.Input)
 	if len(raw) > 0 && raw[0] == '"' {
@@ -129,7 +129,7 @@ func (req *responseRequest) messages() ([]inputMessage, error) {
 	}
 	messages := make([]inputMessage, 0, len(items))
 	for i, item := range items {
-		if item.Type == "reasoning" { // thoughts that a client repeats from an earlier answer
+		if item.Type == "reasoning" { // reasoning that a client repeats from an earlier answer
 			continue
 		}
 		if item.Type != "" && item.Type != "message" {
@@ -146,7 +146,8 @@ func (req *responseRequest) messages() ([]inputMessage, error) {
 	return messages, nil
 }
 
-// conversation is the name of the conversation that the client has chosen, given as a text or as an object with an id; nil = none.
+// conversation returns the name of the conversation that the client has chosen, given as a string or as an object with an id; nil = no
+// name.
 func (req *responseRequest) conversation() (*string, error) {
 	raw := bytes.TrimSpace(req.Conversation)
 	if len(raw) == 0 || string(raw) == "null" {

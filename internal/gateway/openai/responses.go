@@ -14,7 +14,7 @@ const (
 	stateFailed     = "failed"
 )
 
-// response is an answer in the form of POST /v1/responses, whole or as far as it is.
+// response is an answer in the form of POST /v1/responses, complete or in progress.
 type response struct {
 	ID                string            `json:"id"`
 	Object            string            `json:"object"`
@@ -95,7 +95,7 @@ type outputDetails struct {
 	ReasoningTokens int `json:"reasoning_tokens"`
 }
 
-// responseOf is the response of a run that goes on.
+// responseOf returns the response of a run in progress.
 func responseOf(a *run) response {
 	raw := &a.prompt.raw
 	out := response{
@@ -123,7 +123,7 @@ func (r response) end(end chat.RunEnd) response {
 	return r
 }
 
-// item is the one message of the output.
+// item returns the only message of the output.
 func (r response) item(state, text string) outputItem {
 	return outputItem{Type: "message", ID: "msg_" + r.ID[len(responsePrefix):], Status: state, Role: chat.RoleAssistant, Content: []outputText{textPart(text)}}
 }
@@ -143,7 +143,7 @@ type responseEvents struct {
 
 func (responses) voice(out *eventStream, a *run) voice { return &responseEvents{out: out, a: a} }
 
-// streamEvent is every event of a stream; which members it has depends on its type.
+// streamEvent is any event of a stream; its members depend on its type.
 type streamEvent struct {
 	Type         string      `json:"type"`
 	Sequence     int         `json:"sequence_number"`
@@ -164,13 +164,13 @@ func (e *responseEvents) put(ev streamEvent) {
 	e.out.event(ev.Type, ev)
 }
 
-// ofText is an event about the text of the one message of the output.
+// ofText returns an event about the text of the only message of the output.
 func (e *responseEvents) ofText(kind string) streamEvent {
 	first := 0
 	return streamEvent{Type: kind, ItemID: responseOf(e.a).item("", "").ID, OutputIndex: &first, ContentIndex: &first}
 }
 
-// ofItem is an event about that message.
+// ofItem returns an event about that message.
 func (e *responseEvents) ofItem(kind string, item outputItem) streamEvent {
 	first := 0
 	return streamEvent{Type: kind, OutputIndex: &first, Item: &item}

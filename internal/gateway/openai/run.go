@@ -13,7 +13,7 @@ import (
 	"laneway/internal/store"
 )
 
-// stopTimeout bounds the stop of a run whose client is gone.
+// stopTimeout limits the stop of a run whose client has disconnected.
 const stopTimeout = 10 * time.Second
 
 var errClientGone = errors.New("the client is gone")
@@ -29,8 +29,8 @@ type run struct {
 	created     int64 // Unix seconds
 }
 
-// answer waits for the end of the run. A client that disconnects stops its run, unless it set the header for detaching; a gateway that stops leaves
-// the run alone, because another process continues it.
+// answer waits for the end of the run. A client that disconnects stops its run, unless it set the header for detaching. A gateway that
+// stops does not stop the run, because another process continues it.
 func (h *Handler) answer(stopping context.Context, w http.ResponseWriter, r *http.Request, a *run) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)

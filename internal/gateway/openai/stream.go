@@ -14,11 +14,11 @@ import (
 	"laneway/internal/wire"
 )
 
-// keepAlive is how often a waiting stream sends a comment: proxies close connections that are idle for a minute.
+// keepAlive is the interval of comments in a waiting stream: proxies close connections that are idle for a minute.
 const keepAlive = 15 * time.Second
 
-// progress keeps the text of one run until its stream can send it. It holds the text so far and not the pieces, so it is as
-// large as the answer, however slow the client reads.
+// progress buffers the text of one run until its stream can send it. It holds the text so far and not the pieces, so its size is that of
+// the answer, however slowly the client reads.
 type progress struct {
 	run     string
 	changed chan struct{} // capacity 1
@@ -30,7 +30,7 @@ type progress struct {
 
 func newProgress(run string) *progress { return &progress{run: run, changed: make(chan struct{}, 1)} }
 
-// observe is called for every event of the process and never waits.
+// observe is called for every event of the process and must not block.
 func (l *progress) observe(ev chat.Event) {
 	if ev.RunID != l.run || (ev.Kind != chat.EventStarted && ev.Kind != chat.EventDelta) {
 		return
@@ -44,7 +44,7 @@ func (l *progress) observe(ev chat.Event) {
 	}
 }
 
-// wanted is false for events of other processes: ends are read from the store.
+// wanted returns false for events of other processes: ends are read from the store.
 func (l *progress) wanted(chat.Event) bool { return false }
 
 func (l *progress) now() (started bool, text string) {
@@ -53,22 +53,22 @@ func (l *progress) now() (started bool, text string) {
 	return l.started, l.text
 }
 
-// voice writes the events of one streamed answer in the form of one API. Its methods are called in this order: begin once, text for each piece, then finish or fail.
-// Without a text and an end, begin is called by the start of the turn.
+// voice writes the events of one streamed answer in one form of the API. Its methods are called in this order: begin once, text for each
+// piece, then finish or fail. Without a text and an end, begin is called by the start of the turn.
 type voice interface {
 	begin()
 	text(more string)
 	finish(end chat.RunEnd)
-	// fail is an end without an answer; begin may not have been called.
+	// fail ends without an answer; begin may not have been called.
 	fail(refused *fault.Error)
 }
 
-// eventStream writes server-sent events; after the first fault it writes nothing more.
+// eventStream writes server-sent events; after the first error it writes nothing more.
 type eventStream struct {
 	w     http.ResponseWriter
 	voice voice
 	begun bool
-	sent  string // text that the client has
+	sent  string // text that was sent
 	err   error
 }
 
@@ -93,7 +93,7 @@ func (e *eventStream) event(name string, v any) {
 	e.write("event: " + name + "\ndata: " + string(strictjson.Encode(v)) + "\n\n")
 }
 
-// begin begins the answer, once.
+// begin starts the answer, once.
 func (e *eventStream) begin() {
 	if !e.begun {
 		e.begun = true
@@ -101,12 +101,12 @@ func (e *eventStream) begin() {
 	}
 }
 
-// send sends the part of text that the client has not; false when the client has another text, because the run has begun again after an
-// interruption.
+// send sends the part of text that was not sent yet. It returns false when the sent text differs, because the run has started again after
+// an interruption.
 func (e *eventStream) send(text string) bool {
 	more, ok := strings.CutPrefix(text, e.sent)
 	switch {
-	case !ok && strings.HasPrefix(e.sent, text): // a second attempt that has not come so far yet
+	case !ok && strings.HasPrefix(e.sent, text): // a second attempt that has less text so far
 		return true
 	case !ok:
 		return false
@@ -124,18 +124,18 @@ func (e *eventStream) finish(end chat.RunEnd) {
 	e.voice.finish(end)
 }
 
-// answerStream sends the text of the run as it grows. The end comes from Wait and not from the events, because another process may take the
-// run over, whose events do not come here.
+// answerStream sends the text of the run as it grows. The end comes from Wait and not from the events, because another process may take
+// over the run, and its events do not reach this one.
 func (h *Handler) answerStream(ctx context.Context, w http.ResponseWriter, a *run) error {
 	head := w.Header()
 	head.Set("Content-Type", "text/event-stream")
 	head.Set("Cache-Control", "no-store")
-	head.Set("X-Accel-Buffering", "no") // a proxy that collects the stream would make it useless
+	head.Set("X-Accel-Buffering", "no") // a proxy that buffers the stream would make it useless
 	head.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
 	out := &eventStream{w: w}
 	out.voice = a.form.voice(out, a)
-	out.write("") // the head: the client learns the id of the run while it waits
+	out.write("") // sends the headers, which contain the id of the run
 
 	waiting, cancel := context.WithCancel(ctx)
 	ended := make(chan runEnd, 1)
@@ -191,7 +191,7 @@ func (h *Handler) endStream(ctx context.Context, out *eventStream, a *run, r run
 	}
 }
 
-// diverged ends a stream whose run was begun again with another text: what the client has cannot be taken back.
+// diverged returns the error that ends a stream whose run was started again with another text: sent text cannot be revoked.
 func diverged(run string) *fault.Error {
 	e := fault.New(wire.CodeUnavailable, "the answer was interrupted and begun again; its text is in the history of the session")
 	e.Details = map[string]any{"code": string(chat.CodeRunFailed), "runId": chat.ShownRunID(run)}

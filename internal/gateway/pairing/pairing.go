@@ -1,7 +1,8 @@
-// Package pairing has the methods of the protocol by which an operator lets people in to a channel: list, approve, dismiss, revoke.
+// Package pairing has the methods of the protocol with which an operator grants people access to a channel: list, approve, dismiss, revoke.
 //
-// The rows of the method table are made by [Methods]; the [Backend] keeps requests and grants. An account goes by the name that the configuration gives it, not
-// by its number. The list never has a code: a person proves with it who they are. The package keeps no state and starts no goroutine.
+// [Methods] returns the rows of the method table; the [Backend] keeps requests and grants. An account is named as in the configuration, not
+// by its number. The list contains no codes, because a code proves the identity of a person. The package keeps no state and starts no
+// goroutine.
 package pairing
 
 import (
@@ -17,11 +18,11 @@ import (
 	"laneway/internal/wire"
 )
 
-// Backend has the channels that let in people whom an operator approved. Errors are *chat.Error values.
+// Backend has the channels that accept people after an operator approved them. Errors are *chat.Error values.
 type Backend interface {
 	OpenPairings(ctx context.Context, channel string) ([]channel.Pairing, error)
 	Grants(ctx context.Context, channel string) ([]channel.Grant, error)
-	// ApprovePairing lets a person in and reports whether they got a message.
+	// ApprovePairing grants a person access and reports whether they were sent a message.
 	ApprovePairing(ctx context.Context, ref channel.PairingRef, notify bool, by chat.Caller) (p channel.Pairing, notified bool, err error)
 	DismissPairing(ctx context.Context, ref channel.PairingRef, by chat.Caller) (channel.Pairing, error)
 	RevokePairing(ctx context.Context, who channel.Peer, by chat.Caller) (bool, error)
@@ -31,14 +32,14 @@ type Backend interface {
 type Config struct {
 	// Backend is nil when the gateway has no channels.
 	Backend Backend
-	// Channels are the configured accounts, as they are now.
+	// Channels returns the configured accounts with their current state.
 	Channels func() []chat.ChannelStatus
 }
 
-// handlers are the methods of pairings.
+// handlers implement the methods of pairings.
 type handlers struct{ Config }
 
-// Methods are the rows of the table about pairings.
+// Methods returns the rows of the table for pairings.
 func Methods(cfg Config) []*rpc.Method {
 	h := handlers{cfg}
 	return []*rpc.Method{
@@ -49,7 +50,7 @@ func Methods(cfg Config) []*rpc.Method {
 	}
 }
 
-// backend is the part of the channels.
+// backend returns the backend of the channels.
 func (h handlers) backend() (Backend, error) {
 	if h.Backend == nil {
 		return nil, chat.Errorf(chat.CodeInvalid, "this gateway has no channels")
@@ -57,7 +58,7 @@ func (h handlers) backend() (Backend, error) {
 	return h.Backend, nil
 }
 
-// account is a channel's account as the list names it. One that is not configured any more goes by the number in its name.
+// account is a channel's account as the list names it. An account that is no longer configured has the number in its name.
 type account struct{ kind, id, label string }
 
 func (h handlers) accountOf(name string) account {
@@ -70,7 +71,7 @@ func (h handlers) accountOf(name string) account {
 	return account{kind, cmp.Or(rest, wire.AccountDefault), kind}
 }
 
-// list has never a code in it: a code is what the person proves themselves with towards the operator.
+// list never returns a code, because a code proves the identity of the person to the operator.
 func (h handlers) list(ctx context.Context, c *rpc.Call, p wire.PairingListParams) (wire.PairingListResult, error) {
 	b, err := h.backend()
 	if err != nil {
@@ -136,7 +137,7 @@ func (h handlers) grantViews(granted []channel.Grant, fits func(account) bool) [
 	return views
 }
 
-// approve takes the id from the list, or the code that the person read out.
+// approve accepts the id from the list, or the code that the person read out.
 func (h handlers) approve(ctx context.Context, c *rpc.Call, p wire.PairingApproveParams) (wire.PairingApproveResult, error) {
 	b, err := h.backend()
 	if err != nil {
@@ -174,7 +175,7 @@ func (h handlers) dismiss(ctx context.Context, c *rpc.Call, p wire.PairingDismis
 	return wire.PairingDismissResult{RequestID: made.ID, SenderID: strconv.FormatInt(made.UserID, 10)}, nil
 }
 
-// revoke takes every right of a person away that fits: in all accounts when none is named.
+// revoke revokes every matching access of a person: in all accounts when no account is named.
 func (h handlers) revoke(ctx context.Context, c *rpc.Call, p wire.PairingRevokeParams) (wire.PairingRevokeResult, error) {
 	b, err := h.backend()
 	if err != nil {

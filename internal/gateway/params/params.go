@@ -1,10 +1,11 @@
 // Package params decodes and checks the parameters of calls.
 //
-// A [Decoder] is made once for each type of parameters of package wire. It accepts exactly what the type and its rules describe, fills a value of the type, and
-// refuses everything else with an [Error] that names the place. The words of the errors are part of the protocol: clients compare them.
+// A [Decoder] is created once for each type of parameters of package wire. It accepts exactly what the type and its rules describe, fills a
+// value of the type, and refuses everything else with an [Error] that names the place. The sentences of the errors are part of the
+// protocol: clients compare them.
 //
-// The package does not know which call it checks: [Refuse] makes the answer to one. Decoders are immutable and safe for concurrent use; nothing is kept and no
-// goroutine is started.
+// The package does not know the call that it checks: [Refuse] makes the answer to it. Decoders are immutable and safe for concurrent use.
+// The package keeps no state and starts no goroutine.
 package params
 
 import (
@@ -24,17 +25,17 @@ import (
 	"laneway/internal/wire/schema"
 )
 
-// maxInteger is the largest integer that every JSON implementation keeps.
+// maxInteger is the largest integer that every JSON implementation represents exactly.
 const maxInteger = 1<<53 - 1
 
 // Decoder checks and decodes one type of parameters.
 type Decoder struct {
 	object *schema.Type
-	// optional: nothing is required, {} is a value.
+	// optional: no member is required, so {} is valid.
 	optional bool
 }
 
-// Of makes the decoder of a type of package wire. It panics when a tag of the type has a fault.
+// Of returns the decoder of a type of package wire. It panics when a tag of the type is invalid.
 func Of[P any]() *Decoder {
 	object := schema.Params(reflect.TypeFor[P]())
 	return &Decoder{object: object, optional: object.Optional()}
@@ -43,17 +44,17 @@ func Of[P any]() *Decoder {
 // Type describes the parameters.
 func (d *Decoder) Type() *schema.Type { return d.object }
 
-// Error is a fault in parameters, in the words that clients know.
+// Error is a fault in parameters, in the terms of the protocol.
 type Error struct {
-	// At is the place as a JSON pointer, "" = the parameters as a whole.
+	// At is the place as a JSON pointer; "" = the parameters as a whole.
 	At, Text string
 
 	field string
 	limit int64
-	over  bool // a bound was passed
+	over  bool // a limit was exceeded
 }
 
-// Error is the place and the fault.
+// Error returns the place and the fault.
 func (e *Error) Error() string {
 	if e.At == "" {
 		return e.Text
@@ -61,7 +62,7 @@ func (e *Error) Error() string {
 	return "at " + e.At + ": " + e.Text
 }
 
-// Refuse is the answer to a call with a fault in its parameters.
+// Refuse returns the answer to a call with a fault in its parameters.
 func Refuse(method string, err error) *fault.Error {
 	e := fault.Invalid("invalid " + method + " params: " + err.Error())
 	var p *Error
@@ -132,7 +133,7 @@ func fillNamed(f *schema.Field, members map[string]json.RawMessage, dst reflect.
 	return nil
 }
 
-// complete checks which members are there: nothing missing, nothing unknown.
+// complete checks that no member is missing or unknown.
 func complete(t *schema.Type, members map[string]json.RawMessage, at string) *Error {
 	known := 0
 	for i := range t.Fields {
@@ -149,10 +150,10 @@ func complete(t *schema.Type, members map[string]json.RawMessage, at string) *Er
 	return unexpected(t, members, at)
 }
 
-// is reports whether a member with this name means the field.
+// is reports whether a member with this name belongs to the field.
 func is(f *schema.Field, name string) bool { return name == f.Name || (f.Or != "" && name == f.Or) }
 
-// timesIn counts the members that mean the field.
+// timesIn counts the members that belong to the field.
 func timesIn(f *schema.Field, members map[string]json.RawMessage) int {
 	n := 0
 	if _, given := members[f.Name]; given {
@@ -231,7 +232,7 @@ func fillString(t *schema.Type, raw json.RawMessage, dst reflect.Value, at strin
 	return nil
 }
 
-// fillInteger takes JSON integers only: no fraction, no exponent, no text.
+// fillInteger accepts only JSON integers: no fraction, no exponent, no string.
 func fillInteger(t *schema.Type, raw json.RawMessage, dst reflect.Value, at string) *Error {
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil || n > maxInteger || n < -maxInteger {

@@ -15,50 +15,53 @@ import (
 	"laneway/internal/gateway/strictjson"
 )
 
-// Events is the connection of a call, as far as methods know it: which events it gets.
+// Events controls which events the connection of a call receives.
 type Events interface {
-	// Follow makes the connection get the events of a run once open was called. added reports that it did not follow the run before.
+	// Follow sends the connection the events of a run once open was called. added reports that it did not follow the run before.
 	Follow(run string) (open func(), added bool)
 	// Forget undoes Follow.
 	Forget(run string)
-	// Subscribe makes the connection get the events of every visible session. Without deltas it gets the whole runs of the session of alone, and the ends of others.
+	// Subscribe sends the connection the events of every visible session. Without deltas, it receives all events of the runs of the session
+	// of, and only the last events of other runs.
 	Subscribe(deltas bool, of chat.SessionKey)
 	// Unsubscribe undoes Subscribe, and Follow for every run so far.
 	Unsubscribe()
 }
 
-// Budget bounds the work of one credential; *inflight.Share satisfies it.
+// Budget limits the work of one credential; *inflight.Share implements it.
 type Budget interface {
-	// Parsing runs parse, which reads n bytes of JSON, once the credential may have so much parsed at once. The error is that of parse, or the cause of ctx.
-	Parsing(ctx context.Context, n int, parse func() error) error
-	// Busy runs f, which reads and encodes rows, once the credential may use a processor for it. f must not wait for the budget. The error is that of f, or the
+	// Parsing runs parse, which reads n bytes of JSON, when the limit of the credential permits it. The error is that of parse, or the
 	// cause of ctx.
+	Parsing(ctx context.Context, n int, parse func() error) error
+	// Busy runs f, which reads and encodes rows, when the credential may use a processor for it. f must not wait for the budget. The error
+	// is that of f, or the cause of ctx.
 	Busy(ctx context.Context, f func() error) error
 }
 
-// Call is one request under way.
+// Call is one request in progress.
 type Call struct {
 	Method *Method
 	Raw    json.RawMessage
-	// Cred is the credential of the caller, Scopes what its connection was granted.
+	// Cred is the credential of the caller, Scopes the scopes that its connection was granted.
 	Cred   auth.Credential
 	Scopes []string
-	// Peer and RequestID are where the call came from, for the log of changes.
+	// Peer and RequestID are the origin of the call, for the audit log.
 	Peer      netip.Addr
 	RequestID string
-	// Extended is the view of the answer. It begins as that of the connection; the parameters can ask for it, too.
+	// Extended is the view of the answer. It is set from the connection; the parameters can request it, too.
 	Extended bool
 	Events   Events
 	Budget   Budget
-	// Spend takes bytes that the call makes the store grow by beyond its parameters from the allowance of the credential, or refuses them.
+	// Spend takes bytes from the allowance of the credential, or returns an error. It counts what the call adds to the store beyond its
+	// parameters.
 	Spend func(ctx context.Context, bytes int) error
 
 	mu       sync.Mutex
 	answered bool
-	after    []func() // to run when the first answer is queued
+	after    []func() // called when the first answer is queued
 }
 
-// WhenAnswered runs f once the first answer is queued; at once when it is already, because the call's time was over.
+// WhenAnswered calls f when the first answer is queued, or at once if it already is, because the call has timed out.
 func (c *Call) WhenAnswered(f func()) {
 	c.mu.Lock()
 	late := c.answered
@@ -71,7 +74,7 @@ func (c *Call) WhenAnswered(f func()) {
 	}
 }
 
-// MarkAnswered runs what waits for the first answer. The gateway calls it when the answer is queued.
+// MarkAnswered calls the functions that wait for the first answer. The gateway calls it when the answer is queued.
 func (c *Call) MarkAnswered() {
 	c.mu.Lock()
 	after := c.after
@@ -82,10 +85,10 @@ func (c *Call) MarkAnswered() {
 	}
 }
 
-// Principal is the name of the caller.
+// Principal returns the name of the caller.
 func (c *Call) Principal() string { return c.Cred.Name }
 
-// Visible is the owner that a query of the caller is restricted to; "" = none.
+// Visible returns the owner to which a query of the caller is restricted, or "".
 func (c *Call) Visible() string {
 	if c.Cred.Own() {
 		return c.Cred.Name
@@ -93,12 +96,12 @@ func (c *Call) Visible() string {
 	return ""
 }
 
-// BadParam refuses a parameter. at is its place as a JSON pointer, "" = the parameters as a whole.
+// BadParam returns the error for a parameter. at is its place as a JSON pointer; "" = the parameters as a whole.
 func (c *Call) BadParam(at, text string) error {
 	return params.Refuse(c.Method.Name, &params.Error{At: at, Text: text})
 }
 
-// Caller is the caller for the core.
+// Caller returns the caller for the core.
 func (c *Call) Caller() chat.Caller {
 	by := chat.Caller{Principal: c.Principal(), Scopes: c.Scopes, Own: c.Cred.Own(), RequestID: c.RequestID}
 	if c.Peer.IsValid() {
@@ -107,7 +110,7 @@ func (c *Call) Caller() chat.Caller {
 	return by
 }
 
-// CheckKey checks an idempotency key. One that becomes the id of a run must not look like the id of a cron fire.
+// CheckKey checks an idempotency key. A key that becomes the id of a run must not look like the id of a cron fire.
 func (c *Call) CheckKey(key string, run bool) error {
 	if key == "" {
 		return nil
@@ -121,7 +124,7 @@ func (c *Call) CheckKey(key string, run bool) error {
 	return nil
 }
 
-// Once is the name of a call with an idempotency key, for the store; nil when it has none.
+// Once returns the idempotency key of a call for the store; nil when it has no key.
 func (c *Call) Once(key string) (*chat.IdempotencyKey, error) {
 	if key == "" {
 		return nil, nil //nolint:nilnil // a call without a name is no error
@@ -132,16 +135,16 @@ func (c *Call) Once(key string) (*chat.IdempotencyKey, error) {
 	return &chat.IdempotencyKey{Owner: c.Principal(), Method: c.Method.Name, Key: key, Hash: c.ParamsHash()}, nil
 }
 
-// Dedupe is the name under which a message of this call is offered again.
+// Dedupe returns the key under which a message of this call is accepted once.
 func (c *Call) Dedupe(key string) string { return c.Principal() + "/" + c.Method.Name + "/" + key }
 
-// ParamsHash distinguishes calls with the same key: a digest of the canonical JSON of all other parameters.
+// ParamsHash returns a digest of the canonical JSON of all other parameters. It distinguishes calls with the same key.
 func (c *Call) ParamsHash() string {
 	var members map[string]any
 	dec := json.NewDecoder(strings.NewReader(string(c.Raw)))
 	dec.UseNumber()
 	if err := dec.Decode(&members); err != nil {
-		members = nil // absent params; anything else was refused before
+		members = nil // no params; other values were refused before
 	}
 	delete(members, "idempotencyKey")
 	sum := sha256.Sum256(strictjson.Encode(members)) // encoding/json sorts the names

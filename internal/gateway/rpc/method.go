@@ -10,23 +10,23 @@ import (
 	"laneway/internal/gateway/params"
 )
 
-// Method is one row of the table that decides what can be called: the name, the scope, what the params are, and what answers.
-// What is not in the table does not exist.
+// Method is one row of the table of methods: the name, the scope, the params, and the handler. A method that is not in the table does not
+// exist.
 type Method struct {
 	Name, Scope string
-	// Control methods look or stop; they have places of their own among the requests in flight.
+	// Control methods read or stop; they have separate places among the requests in flight.
 	Control bool
-	// Quick methods answer from memory when they have no params: the reader does it itself, which saves a goroutine and a timer.
+	// Quick methods do not block when they have no params: the reader runs them itself, which saves a goroutine and a timer.
 	Quick bool
-	// Audited methods leave one row in the log of changes, written with the change itself; a call that changes nothing leaves none.
+	// Audited methods add one row to the audit log, in the transaction of the change; a call that changes nothing adds no row.
 	Audited bool
-	// Owner: write suffices on a session that the caller owns; the backend, which knows the owner, decides.
+	// Owner: the write scope suffices for a session that the caller owns; the backend, which knows the owner, decides.
 	Owner bool
-	// Lists methods read rows with texts and answer with up to [ListBytes]: a credential has few such calls at once.
+	// Lists methods read rows with texts and answer with up to [ListBytes]: a credential may run only a few such calls concurrently.
 	Lists bool
-	// InOrder methods change a session: those of one connection that address one session run in the order in which their frames arrived.
+	// InOrder methods change a session: calls of one connection for one session run in the order in which their frames arrived.
 	InOrder bool
-	// Limit is the allowance that a call takes from; "" = none.
+	// Limit is the allowance that a call is counted in, or "".
 	Limit  auth.LimitClass
 	Params *params.Decoder
 	// Result is a type of package wire.
@@ -38,28 +38,28 @@ type Method struct {
 // Option of a method.
 type Option func(*Method)
 
-// Control makes a method one that looks or stops.
+// Control marks a method that reads or stops.
 func Control(m *Method) { m.Control = true }
 
-// Quick makes a method one that answers from memory when it has no parameters.
+// Quick marks a method that does not block when it has no parameters.
 func Quick(m *Method) { m.Quick = true }
 
-// Lists makes a method one that answers with rows of texts.
+// Lists marks a method that answers with rows of texts.
 func Lists(m *Method) { m.Lists = true }
 
-// InOrder makes a method one whose calls run in order of arrival, see [Method].
+// InOrder marks a method whose calls run in the order of arrival, see [Method].
 func InOrder(m *Method) { m.InOrder = true }
 
-// Audited makes a method one whose changes leave a row in the log of changes.
+// Audited marks a method whose changes add a row to the audit log.
 func Audited(m *Method) { m.Audited = true }
 
-// OrOwner makes write scope suffice on a session that the caller owns.
+// OrOwner makes the write scope suffice for a session that the caller owns.
 func OrOwner(m *Method) { m.Owner = true }
 
-// Limited makes the calls of a method take from an allowance.
+// Limited counts the calls of a method in an allowance.
 func Limited(class auth.LimitClass) Option { return func(m *Method) { m.Limit = class } }
 
-// Define makes a row from a handler. P and R are types of package wire: its parameters and its result.
+// Define returns a row for a handler. P and R are types of package wire: its parameters and its result.
 func Define[P, R any](name, scope string, handle func(ctx context.Context, c *Call, p P) (R, error), opts ...Option) *Method {
 	decoder := params.Of[P]()
 	m := &Method{Name: name, Scope: scope, Params: decoder, Result: resultOf[R]()}
@@ -98,7 +98,7 @@ func Define[P, R any](name, scope string, handle func(ctx context.Context, c *Ca
 	return m
 }
 
-// view is embedded by the params of a method whose answer has two views.
+// view is implemented by the params of a method whose answer has two views.
 type view interface{ WantsExtended() bool }
 
 func asksExtended(p any) bool {
@@ -109,7 +109,7 @@ func asksExtended(p any) bool {
 // Invoke decodes the parameters of a call and runs the handler. The errors of parameters are [*fault.Error] values.
 func (m *Method) Invoke(ctx context.Context, c *Call) (any, error) { return m.invoke(ctx, c, c.Raw) }
 
-// Label is the name of the method in metrics; a call of no method has a label, too.
+// Label returns the name of the method in metrics, for a nil method, too.
 func (m *Method) Label() string {
 	if m == nil {
 		return "unknown"
@@ -117,5 +117,5 @@ func (m *Method) Label() string {
 	return m.Name
 }
 
-// Need is what a caller needs for the method.
+// Need returns what the method requires of a caller.
 func (m *Method) Need() chat.Need { return chat.Need{Scope: m.Scope, Owner: m.Owner} }

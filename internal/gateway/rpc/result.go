@@ -9,16 +9,17 @@ import (
 	"laneway/internal/gateway/strictjson"
 )
 
-// ListBytes is where a list answer is cut, in bytes of its rows.
+// ListBytes is the limit of a list answer, in bytes of its rows.
 const ListBytes = 4 << 20
 
-// Encoded is a result of type T that is JSON already.
+// Encoded is a result of type T that is already JSON.
 type Encoded[T any] []byte
 
 func (e Encoded[T]) json() json.RawMessage  { return json.RawMessage(e) }
 func (Encoded[T]) resultType() reflect.Type { return reflect.TypeFor[T]() }
 
-// Twice is a result of type T with two frames: First now, and what Then returns when it returns. Then gets a context that ends with the connection.
+// Twice is a result of type T with two frames: First is sent at once, the result of Then when it returns. The context of Then ends with the
+// connection.
 type Twice[T any] struct {
 	First T
 	Then  func(ctx context.Context) (T, error)
@@ -30,7 +31,7 @@ func (t Twice[T]) frames() (first any, then func(ctx context.Context) (any, erro
 
 func (Twice[T]) resultType() reflect.Type { return reflect.TypeFor[T]() }
 
-// Frames splits a result: what the first frame has, and what makes the second one; nil = there is one frame only.
+// Frames splits a result into the first frame and the function for the second one; nil = there is only one frame.
 func Frames(result any) (first any, then func(ctx context.Context) (any, error)) {
 	if both, two := result.(interface {
 		frames() (any, func(context.Context) (any, error))
@@ -40,7 +41,7 @@ func Frames(result any) (first any, then func(ctx context.Context) (any, error))
 	return result, nil
 }
 
-// resultOf is the type of package wire that a handler answers with.
+// resultOf returns the type of package wire of a handler's answer.
 func resultOf[R any]() reflect.Type {
 	var r R
 	if wrapped, ok := any(r).(interface{ resultType() reflect.Type }); ok {
@@ -49,7 +50,7 @@ func resultOf[R any]() reflect.Type {
 	return reflect.TypeFor[R]()
 }
 
-// Encode turns the result of a method into JSON.
+// Encode encodes the result of a method as JSON.
 func Encode(result any) (json.RawMessage, error) {
 	if raw, ok := result.(interface{ json() json.RawMessage }); ok {
 		return raw.json(), nil

@@ -12,7 +12,7 @@ import (
 // Table has rows by the names of their methods.
 type Table map[string]*Method
 
-// NewTable makes a table. It panics when a name is there twice or a row has no scope: a typing error, found by the first test.
+// NewTable returns a table. It panics on a duplicate name or a row without a scope: a programming error that any test finds.
 func NewTable(rows ...[]*Method) Table {
 	table := Table{}
 	for _, m := range slices.Concat(rows...) {

@@ -2,7 +2,7 @@ package rpc
 
 import "time"
 
-// Millis is a time in Unix milliseconds; 0 for the zero time.
+// Millis returns a time in Unix milliseconds; 0 for the zero time.
 func Millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -10,7 +10,7 @@ func Millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// Instant is a time in Unix milliseconds; nil for the zero time.
+// Instant returns a time in Unix milliseconds; nil for the zero time.
 func Instant(t time.Time) *int64 {
 	if t.IsZero() {
 		return nil
@@ -18,5 +18,5 @@ func Instant(t time.Time) *int64 {
 	return new(t.UnixMilli())
 }
 
-// ISOTime is a time in UTC as clients read it.
+// ISOTime formats a time in UTC for clients.
 func ISOTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

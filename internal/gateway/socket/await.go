@@ -7,35 +7,36 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// readBuffer is the size of the read buffer of a connection in bytes. A message that fits is read at once; the library takes no buffer of 256 bytes or less.
+// readBuffer is the size of the read buffer of a connection in bytes. A message that fits is read in one call; the library accepts no
+// buffer of 256 bytes or less.
 const readBuffer = 512
 
-// Parts of a control frame of a client, in the words of RFC 6455: it is masked, not fragmented, and has at most 125 bytes.
+// Parts of a control frame of a client, with the terms of RFC 6455: it is masked, not fragmented, and has at most 125 bytes.
 const (
 	frameFinal   = 0x80
 	frameMasked  = 0x80
-	frameMask    = 4 // bytes of the mask, behind the two bytes of the header
+	frameMask    = 4 // bytes of the mask, after the two bytes of the header
 	longestFrame = 125
 )
 
-// waiting is what the reader and the clock know of a reader that waits. A stack does not become as small again as that of a new goroutine; a reader whose
-// stack has grown is replaced when it is interrupted.
+// waiting is the shared state of the reader and the clock about a waiting reader. A stack that has grown does not shrink to the size of a
+// new goroutine's, so a reader with a grown stack is interrupted and replaced.
 type waiting struct {
-	grown bool // of the reader: it has done more than to wait
+	grown bool // used only by the reader: it has done more than wait
 
 	mu          sync.Mutex
-	now         bool // it waits for the first byte of a message, with a stack that has grown
-	interrupted bool // the deadline of reads is over, to end the waiting
+	now         bool // it waits for the first byte of a message, with a grown stack
+	interrupted bool // the read deadline was set to the past, to end the waiting
 }
 
-// await waits for a message, so that nothing of the library is on the stack meanwhile, and answers the control frames that come before it. grown reports that
-// another goroutine is to go on with the waiting. An error comes again when the message is read.
+// await waits for a message, so that no frame of the library is on the stack meanwhile, and answers the control frames that precede it.
+// grown reports that another goroutine must continue the waiting. An error is returned again when the message is read.
 func (c *Conn) await() (grown bool) {
 	for {
 		c.waiting.begin()
 		_, err := c.in.Peek(1)
 		if c.waiting.end() {
-			c.readBy(time.Time{}) // it may have been that of an ending; read looks for one before it waits again
+			c.readBy(time.Time{}) // it may be the deadline of an ending; read checks for one before it waits again
 			c.waiting.grown = false
 			return true
 		}
@@ -55,7 +56,7 @@ func (w *waiting) begin() {
 	w.now = true
 }
 
-// end reports that the waiting was interrupted.
+// end reports whether the waiting was interrupted.
 func (w *waiting) end() bool {
 	if !w.grown {
 		return false
@@ -67,7 +68,7 @@ func (w *waiting) end() bool {
 	return interrupted
 }
 
-// renewReader interrupts a reader that waits with a stack that has grown.
+// renewReader interrupts a reader that waits with a grown stack.
 func (c *Conn) renewReader(now time.Time) {
 	w := &c.waiting
 	w.mu.Lock()
@@ -78,7 +79,7 @@ func (c *Conn) renewReader(now time.Time) {
 	}
 }
 
-// control takes a ping or a pong that is in the read buffer as a whole, and does what the library would. false = the library reads what there is.
+// control handles a ping or a pong that is completely in the read buffer, as the library would. false = the library has to read it.
 func (c *Conn) control() bool {
 	b, _ := c.in.Peek(c.in.Buffered()) //nolint:errcheck // there are so many
 	if len(b) < 2 || b[1]&frameMasked == 0 {

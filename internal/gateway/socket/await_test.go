@@ -11,7 +11,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// readerIsRenewed reports whether the goroutine that reads was started by another that did.
+// readerIsRenewed reports whether the goroutine that reads was started by another reading goroutine.
 func readerIsRenewed() bool {
 	stacks := make([]byte, 1<<20)
 	return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "created by laneway/internal/gateway/socket.(*Conn).read in")
@@ -26,12 +26,12 @@ func readTick(t *testing.T, peer *websocket.Conn) {
 	synctest.Wait()
 }
 
-// The stack of a goroutine never becomes as small again as that of a new one. Not parallel: it looks at the goroutines of the process.
+// A stack that has grown does not shrink to the size of a new goroutine's. Not parallel: it inspects the goroutines of the process.
 //
 //nolint:paralleltest // see above
 func TestAReaderWhoseStackHasGrownIsReplacedOnceItIsIdle(t *testing.T) {
 	for name, c := range map[string]struct {
-		control int // kind of a control frame, 0 = none
+		control int // kind of a control frame; 0 = no frame
 		texts   []string
 		want    bool
 	}{
@@ -79,7 +79,7 @@ func control(t *testing.T, peer *websocket.Conn, kind int, text string) {
 	}
 }
 
-// masked is a frame of a client of which every byte is given.
+// masked returns a frame of a client with the given bytes.
 func masked(first byte, payload string) string {
 	mask := "\x01\x02\x03\x04"
 	out := []byte{first, frameMasked | byte(len(payload))}
@@ -90,7 +90,7 @@ func masked(first byte, payload string) string {
 	return string(out)
 }
 
-// Control frames come alone, several at once, before a message, and in pieces. Each piece is one write.
+// Control frames arrive alone, several at once, before a message, and in pieces. Each piece is one write.
 func TestControlFramesBetweenMessages(t *testing.T) {
 	t.Parallel()
 	ping, pong, long := masked(0x89, "abc"), masked(0x8a, "abc"), masked(0x89, strings.Repeat("p", longestFrame))
@@ -148,8 +148,8 @@ func TestControlFramesBetweenMessages(t *testing.T) {
 	}
 }
 
-// A message can have any number of continuation frames without content, and the library takes them and control frames without its caller: they are bounded by
-// second. Frames with content are not.
+// A message can have any number of empty continuation frames, and the library handles them and control frames without its caller. They are
+// limited per second; frames with content are not.
 func TestFramesWithoutContentAreBounded(t *testing.T) {
 	t.Parallel()
 	ping, empty, begin, last := masked(0x89, ""), masked(0x00, ""), masked(0x01, "a"), masked(0x80, "b")
@@ -197,7 +197,7 @@ func TestFramesWithoutContentAreBounded(t *testing.T) {
 	}
 }
 
-// longFrame is a text message of a client in one frame with two bytes of size.
+// longFrame returns a text message of a client in one frame with two bytes of size.
 func longFrame(payload string) string {
 	return "\x81\xfe" + string([]byte{byte(len(payload) >> 8), byte(len(payload))}) + "\x00\x00\x00\x00" + payload
 }

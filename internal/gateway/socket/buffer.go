@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Item is one thing to be written: a response frame, or the event whose frame is finished when it is written, because only then
-// its seq is known.
+// Item is one item to write: a response frame, or an event whose frame is completed when it is written, because its seq is known only then.
 type Item struct {
 	Event   string // "" = payload is a whole frame
 	Payload []byte
@@ -14,41 +13,40 @@ type Item struct {
 	Delta   *Delta // instead of payload
 	stream  *stream
 	size    int
-	written func() // to run when it is written; nil = nothing
+	written func() // called when it is written; may be nil
 }
 
-const itemOverhead = 96 // bytes that an item costs besides its text, measured
+const itemOverhead = 96 // bytes of an item in addition to its text, measured
 
-// Buffer holds what one connection is still to be sent. A producer never waits; one writer takes items out.
-// It keeps the order of responses and events, merges unsent deltas of a run, replaces unsent states by newer ones,
-// and reports a client that reads too slowly.
+// Buffer holds the unsent frames of one connection. A producer never blocks; one writer takes items out. It keeps the order of responses
+// and events, merges unsent deltas of a run, replaces unsent states by newer ones, and reports a client that reads too slowly.
 type Buffer struct {
 	limit int
-	// tooSlow is called, once and without the lock, when the buffer was over its limit for slowAfter or twice over it.
+	// tooSlow is called once, without the lock, when the buffer was over its limit for slowAfter or exceeds twice the limit.
 	tooSlow   func()
 	slowAfter time.Duration
-	// wake is called, without the lock, when there is something new for the writer.
+	// wake is called, without the lock, when the writer has something to do.
 	wake func()
 
 	mu      sync.Mutex
-	room    sync.Cond // signalled when the buffer is under its limit again, or over
+	room    sync.Cond // signalled when the buffer is under its limit again, or has ended
 	queue   []*Item
 	head    int
 	bytes   int
 	over    *overLimit // while the buffer is over its limit
 	slow    bool
-	latest  map[string]*Item // nil until there is one, as the next two
+	latest  map[string]*Item // nil until first used, like the next two
 	streams map[string]*stream
-	blocked map[*stream]struct{} // streams that hold something back
-	end     *Closing             // what follows when the queue is empty
-	shut    bool                 // nothing more is taken in
-	dropped bool                 // what was queued is not counted any more
-	group   *group               // of its principal; nil = nothing is counted
-	counted int                  // bytes of responses, which count for the group
-	ended   func()               // called, without the lock, when shut becomes true; nil = nothing
+	blocked map[*stream]struct{} // streams with held items
+	end     *Closing             // sent when the queue is empty
+	shut    bool                 // no new item is accepted
+	dropped bool                 // queued items are no longer counted
+	group   *group               // of its principal; nil = not counted
+	counted int                  // bytes of responses that count for the group
+	ended   func()               // called without the lock when shut becomes true; may be nil
 }
 
-// newBuffer makes a buffer of limit bytes; see [Buffer] for the rest.
+// newBuffer returns a buffer of limit bytes; see [Buffer] for the other parameters.
 func newBuffer(limit int, slowAfter time.Duration, tooSlow, wake func()) *Buffer {
 	b := &Buffer{
 		limit: limit, slowAfter: slowAfter, tooSlow: tooSlow, wake: wake,
@@ -57,10 +55,10 @@ func newBuffer(limit int, slowAfter time.Duration, tooSlow, wake func()) *Buffer
 	return b
 }
 
-// PutFrame queues a whole frame: a response.
+// PutFrame queues a complete frame: a response.
 func (b *Buffer) PutFrame(frame []byte) { b.PutFrameThen(frame, nil) }
 
-// PutFrameThen is PutFrame with a function that runs when the frame is written. It does not run when the connection ends before.
+// PutFrameThen is PutFrame with a function that is called when the frame is written. It is not called when the connection ends before.
 func (b *Buffer) PutFrameThen(frame []byte, written func()) {
 	b.put(func() {
 		it := &Item{Payload: frame, size: len(frame) + itemOverhead, written: written}
@@ -74,7 +72,7 @@ func (b *Buffer) PutEvent(event string, payload []byte) {
 	b.put(func() { b.enqueue(&Item{Event: event, Payload: payload, size: len(payload) + itemOverhead}) })
 }
 
-// PutState queues a state (tick, health, lanes). An unsent older one is replaced where it stands.
+// PutState queues a state (tick, health, lanes). It replaces an unsent older one at the same position.
 func (b *Buffer) PutState(event string, payload []byte, health uint64) {
 	b.put(func() {
 		size := len(payload) + itemOverhead
@@ -92,7 +90,7 @@ func (b *Buffer) PutState(event string, payload []byte, health uint64) {
 	})
 }
 
-// put runs change under the lock, then measures and wakes the writer.
+// put calls change under the lock, then checks the limit and wakes the writer.
 func (b *Buffer) put(change func()) {
 	b.mu.Lock()
 	if b.shut {
@@ -112,7 +110,7 @@ func (b *Buffer) put(change func()) {
 	}
 }
 
-// count adds bytes of responses, or takes them off.
+// count adds or subtracts bytes of responses.
 func (b *Buffer) count(n int) {
 	if b.dropped {
 		return
@@ -123,7 +121,7 @@ func (b *Buffer) count(n int) {
 	}
 }
 
-// countFor makes the responses count for g, nil = for no principal, and returns for which they counted before.
+// countFor counts the responses for g, which may be nil, and returns the group for which they counted before.
 func (b *Buffer) countFor(g *group) (before *group) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +135,7 @@ func (b *Buffer) countFor(g *group) (before *group) {
 	return before
 }
 
-// responseBytes is how many bytes of responses wait.
+// responseBytes returns the bytes of waiting responses.
 func (b *Buffer) responseBytes() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,7 +147,7 @@ func (b *Buffer) enqueue(it *Item) {
 	b.queue = append(b.queue, it)
 }
 
-// measure starts and stops the clock of the limit; true = the client is too slow.
+// measure starts and stops the timer of the limit; true = the client is too slow.
 func (b *Buffer) measure() bool {
 	if b.bytes <= b.limit {
 		b.within()
@@ -168,8 +166,8 @@ func (b *Buffer) measure() bool {
 	return false
 }
 
-// overLimit is one period in which a buffer is over its limit. The timer is read and written under the lock of the buffer only: its function knows the
-// period and may run before AfterFunc has returned.
+// overLimit is one period in which a buffer is over its limit. The timer is used only under the lock of the buffer: its function has the
+// period as its argument and may run before AfterFunc has returned.
 type overLimit struct{ timer *time.Timer }
 
 // within ends the period in which the buffer was over its limit; the caller holds the lock.
@@ -180,7 +178,7 @@ func (b *Buffer) within() {
 	}
 }
 
-// overTime ends a connection whose buffer was over the limit all the time since o began.
+// overTime ends a connection whose buffer was over the limit for the whole period o.
 func (b *Buffer) overTime(o *overLimit) {
 	b.mu.Lock()
 	still := b.over == o && !b.shut && !b.slow
@@ -191,8 +189,8 @@ func (b *Buffer) overTime(o *overLimit) {
 	}
 }
 
-// take returns the next item to the writer; nil when there is none, with the time at which one becomes due (zero = none waits).
-// After the item is written the writer calls sent.
+// take returns the next item for the writer; nil when no item is due, with the time of the next one (zero = no item waits). After the item
+// is written, the writer calls sent.
 func (b *Buffer) take(now time.Time) (it *Item, due time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -227,7 +225,7 @@ func (b *Buffer) compact() {
 	}
 }
 
-// sent notes that an item was written.
+// sent records that an item was written.
 func (b *Buffer) sent(it *Item, now time.Time) {
 	if it.written != nil {
 		it.written()
@@ -245,7 +243,7 @@ func (b *Buffer) sent(it *Item, now time.Time) {
 	b.measure()
 }
 
-// flushed is the close that follows once everything is written; nil = not yet.
+// flushed returns the close that follows once everything is written; nil = not yet.
 func (b *Buffer) flushed() *Closing {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -255,13 +253,13 @@ func (b *Buffer) flushed() *Closing {
 	return b.end
 }
 
-// finish takes nothing more in; what is queued is still written, then the connection closes. The first ending wins.
+// finish accepts no new item. Queued items are still written, then the connection closes. Only the first ending counts.
 func (b *Buffer) finish(c *Closing) bool { return b.stop(c, false) }
 
-// drop is finish without waiting for the client: what is queued is dropped with the connection.
+// drop is finish without waiting for the client: queued items are dropped with the connection.
 func (b *Buffer) drop(c *Closing) bool { return b.stop(c, true) }
 
-// whenEnded has f called once nothing more is taken in, at once when that is so already. f may be called more than once.
+// whenEnded calls f once no new item is accepted, or at once if that is already so. f may be called more than once.
 func (b *Buffer) whenEnded(f func()) {
 	b.mu.Lock()
 	b.ended = f
@@ -298,7 +296,7 @@ func (b *Buffer) stop(c *Closing, discard bool) bool {
 	return first
 }
 
-// decided is how the connection ends; nil while it does not.
+// decided returns how the connection ends; nil when no ending was decided.
 func (b *Buffer) decided() *Closing {
 	b.mu.Lock()
 	defer b.mu.Unlock()

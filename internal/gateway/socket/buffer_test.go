@@ -11,7 +11,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// taken writes everything that is due, as the writer does, and returns it in words.
+// taken writes everything that is due, as the writer does, and returns a description.
 func (b *Buffer) taken(now time.Time) []string {
 	var out []string
 	for {
@@ -97,12 +97,12 @@ func TestGateHoldsTheEventsOfItsRunOnly(t *testing.T) {
 	}
 }
 
-// The timer of the limit fires while the buffer that has started it still holds its lock; the detector looks at what both read and write.
+// The timer of the limit fires while the buffer that started it still holds its lock; the race detector checks what both access.
 func TestTheTimerOfTheLimitMayFireAtOnce(t *testing.T) {
 	t.Parallel()
 	slow := make(chan struct{})
 	b := newBuffer(100, 1, func() { close(slow) }, func() {})
-	b.PutEvent("tick", make([]byte, 50)) // over the limit, not twice over it
+	b.PutEvent("tick", make([]byte, 50)) // over the limit, but not over twice the limit
 	<-slow
 }
 
@@ -126,13 +126,13 @@ func TestSlowIsSaidOnce(t *testing.T) {
 	}
 }
 
-// Whatever comes in whatever order: the events of a run keep their order, its text arrives whole, deltas keep their distance, and
-// the account of bytes is right.
+// For any order of calls, the events of a run keep their order, its text is complete, deltas keep their interval, and the count of bytes is
+// right.
 func TestBufferKeepsOrderAndText(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		var failure any                     // rapid has to see it on its own goroutine
-		synctest.Test(t, func(*testing.T) { // the buffer and the test have one clock
+		var failure any                     // rapid needs it on its own goroutine
+		synctest.Test(t, func(*testing.T) { // the buffer and the test share a clock
 			defer func() { failure = recover() }()
 			keepsOrderAndText(rt)
 		})
@@ -192,7 +192,7 @@ func keepsOrderAndText(t *rapid.T) {
 			time.Sleep(time.Duration(rapid.IntRange(1, 50).Draw(t, "ms")) * time.Millisecond)
 		case 5:
 			if gates[run] == 0 {
-				write() // what was queued before the gate closed is on its way
+				write() // what was queued before the gate closed is in transit
 				gates[run]++
 				b.Gate(run)
 			} else {

@@ -6,14 +6,14 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// clock is what the writer does by time: ticks, pings, and the check of their pongs. Only the writer uses it.
+// clock handles the timed work of the writer: ticks, pings, and the check of their pongs. Only the writer uses it.
 type clock struct {
 	c          *Conn
 	timer      *time.Timer
 	ping, tick time.Time
 }
 
-// turn does what is due; false = the connection is over.
+// turn does what is due; false = the connection has ended.
 func (k *clock) turn(now time.Time) bool {
 	k.beat(now)
 	if now.Before(k.ping) {
@@ -28,7 +28,7 @@ func (k *clock) turn(now time.Time) bool {
 	return k.answered(now)
 }
 
-// beat makes the tick of an authenticated client.
+// beat queues the tick of an authenticated client.
 func (k *clock) beat(now time.Time) {
 	if !k.c.authenticated.Load() {
 		return
@@ -44,7 +44,8 @@ func (k *clock) beat(now time.Time) {
 	k.c.renewReader(now)
 }
 
-// answered checks for the pong. While a message is read its own deadline counts: a pong cannot come in the middle of it.
+// answered checks for the pong. While a message is being read, the message's own deadline applies: a pong cannot arrive in the middle of
+// it.
 func (k *clock) answered(now time.Time) bool {
 	pinged := k.c.pingedAt.Load()
 	if pinged == 0 || k.c.reading.Load() || now.Sub(k.c.since)-time.Duration(pinged) < k.c.up.cfg.Deadlines.Pong {
@@ -55,7 +56,7 @@ func (k *clock) answered(now time.Time) bool {
 	return false
 }
 
-// next is when the next thing is due; due is when the next item is, the zero value = no item waits for a time.
+// next returns when the next timed work is due; due is the time of the next item, zero = no item waits.
 func (k *clock) next(due time.Time) time.Time {
 	next := k.ping
 	if !k.tick.IsZero() && k.tick.Before(next) {

@@ -16,15 +16,15 @@ import (
 
 // Config of the connections of an [Upgrader]. Every field is required, except FramesPerSecond.
 type Config struct {
-	// MaxHandshake and MaxMessage are the largest messages before and after the handshake, in bytes. So much as ShortMessage is read of a message before
-	// [Client.Hold] is asked for more.
+	// MaxHandshake and MaxMessage are the maximum sizes of messages before and after the handshake, in bytes. ShortMessage bytes of a
+	// message are read before [Client.Hold] is called for more.
 	MaxHandshake, MaxMessage, ShortMessage int64
-	// MaxBuffered is the limit of each send buffer in bytes, see [Buffer]. The responses that wait for one principal have four times as many, those of all
-	// sixteen times.
+	// MaxBuffered is the limit of each send buffer in bytes, see [Buffer]. The waiting responses of one principal have four times this
+	// limit, those of all principals sixteen times.
 	MaxBuffered int
-	// FramesPerSecond bounds the control frames and the continuation frames without content of one connection in a second; 0 = no bound.
+	// FramesPerSecond limits the control frames and the empty continuation frames of one connection in a second; 0 = no limit.
 	FramesPerSecond int
-	// TickEvery is the distance of the calls of [Client.Tick].
+	// TickEvery is the interval of calls of [Client.Tick].
 	TickEvery time.Duration
 	Deadlines Deadlines
 }
@@ -34,30 +34,31 @@ type Deadlines struct {
 	Handshake  time.Duration // from the upgrade to the complete first message
 	Message    time.Duration // from the first frame of a message to its end
 	Write      time.Duration // one write
-	Ping, Pong time.Duration // the distance of pings, and of a ping and its pong
-	Slow       time.Duration // the send buffer over its limit without a break
-	Close      time.Duration // to write a close frame, and to read the one of the peer
+	Ping, Pong time.Duration // the interval of pings, and the time from a ping to its pong
+	Slow       time.Duration // the send buffer continuously over its limit
+	Close      time.Duration // to write a close frame, and to read that of the peer
 }
 
-// Client is the protocol above a connection. Handshake, Receive and Closed run in the goroutine that reads, Tick and DeltaEvents in the one that writes.
+// Client is the protocol on a connection. Handshake, Receive and Closed run on the goroutine that reads, Tick and DeltaEvents on the one
+// that writes.
 type Client interface {
-	// Handshake takes the first message. It returns how the connection ends, nil when the peer is authenticated.
+	// Handshake handles the first message. It returns how the connection ends, or nil when the peer is authenticated.
 	Handshake(ctx context.Context, first []byte) *Closing
-	// Hold waits until n bytes of a message may be in memory. It is called before more than Config.ShortMessage bytes of a message are read, with the
-	// largest size that it may have. It returns how the connection ends, nil when it does not. peer ends with the connection.
+	// Hold waits until n bytes of a message may be in memory. It is called before more than Config.ShortMessage bytes of a message are
+	// read, with the maximum size of the message. It returns how the connection ends, or nil. peer ends with the connection.
 	Hold(peer context.Context, n int64) (Held, *Closing)
-	// Receive takes every later message and returns how the connection ends, nil when it does not. ctx does not end with the connection. Receive releases
-	// the message.
+	// Receive handles every later message and returns how the connection ends, or nil. ctx does not end with the connection. Receive
+	// releases the message.
 	Receive(ctx, peer context.Context, m Message) *Closing
-	// Tick queues what the peer gets periodically after its handshake.
+	// Tick queues the periodic frames after the handshake.
 	Tick(now time.Time)
-	// DeltaEvents makes the events of new text of a run at the moment of writing, and passes each to send until one fails.
+	// DeltaEvents builds the events for new text of a run at the time of writing, and passes each to send until one fails.
 	DeltaEvents(d *Delta, send func(event string, payload []byte) bool)
-	// Closed is called once, when the connection neither reads nor writes any more.
+	// Closed is called once, when the connection no longer reads or writes.
 	Closed(ctx context.Context, end *Closing)
 }
 
-// Message is one message after the handshake, with the bytes that it holds until it is answered.
+// Message is one message after the handshake, with its bytes, which it holds until it is answered.
 type Message struct {
 	Data []byte
 	Held
@@ -65,9 +66,9 @@ type Message struct {
 
 // Held are bytes of memory that a message holds.
 type Held interface {
-	// Keep gives back all but n bytes.
+	// Keep releases all but n bytes.
 	Keep(n int64)
-	// Release gives everything back. Calling it again does nothing.
+	// Release releases all bytes. A second call does nothing.
 	Release()
 }
 
@@ -78,28 +79,29 @@ type Conn struct {
 	up     *Upgrader
 	ws     *websocket.Conn
 	raw    *netConn
-	in     *bufio.Reader // of ws; the reader alone uses it
+	in     *bufio.Reader // of ws; used only by the reader
 	client Client
 	since  time.Time
 
 	authenticated atomic.Bool
 	authedAt      time.Time   // written before authenticated, read after it
-	peerClosed    bool        // of the reader: the close frame of the peer was read
-	reading       atomic.Bool // a message has begun and has its own deadline
+	peerClosed    bool        // used only by the reader: the close frame of the peer was read
+	reading       atomic.Bool // a message has started and has its own deadline
 	waiting       waiting
-	pingedAt      atomic.Int64 // oldest ping without a pong, in nanoseconds since the upgrade; 0 = none
+	pingedAt      atomic.Int64 // oldest ping without a pong, in nanoseconds since the upgrade; 0 = no ping
 	writer        writer
 }
 
-// Upgrader makes connections of upgrade requests. They share its buffers, so that an idle connection has none. It is safe for concurrent use.
+// Upgrader creates connections from upgrade requests. They share its buffers, so that an idle connection has none. It is safe for
+// concurrent use.
 type Upgrader struct {
 	cfg    Config
 	sums   *sums
-	frames sync.Pool // *[]byte, in which frames are put together
+	frames sync.Pool // *[]byte in which frames are built
 	ws     websocket.Upgrader
 }
 
-// NewUpgrader makes an upgrader. It checks no origin: its user has done so.
+// NewUpgrader returns an upgrader. It checks no origin: the caller has to do that.
 func NewUpgrader(cfg Config) *Upgrader {
 	return &Upgrader{cfg: cfg, sums: newSums(cfg.MaxBuffered), ws: websocket.Upgrader{
 		WriteBufferPool: new(sync.Pool), WriteBufferSize: 4096,
@@ -107,8 +109,8 @@ func NewUpgrader(cfg Config) *Upgrader {
 	}}
 }
 
-// Upgrade answers an upgrade request. After an error the request is answered and its connection closed. What is queued on the connection waits for
-// [Conn.Serve].
+// Upgrade answers an upgrade request. After an error, the request is answered and its connection closed. Frames that are queued on the
+// connection wait for [Conn.Serve].
 func (u *Upgrader) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 	h := &hijacker{ResponseWriter: w, frames: u.cfg.FramesPerSecond}
 	ws, err := u.ws.Upgrade(h, r, nil)
@@ -123,11 +125,11 @@ func (u *Upgrader) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error
 	return c, nil
 }
 
-// Since is when the connection was upgraded.
+// Since returns when the connection was upgraded.
 func (c *Conn) Since() time.Time { return c.since }
 
-// Serve begins to read and to write and returns at once; Client.Closed is the end. The handshake has a goroutine of its own, because it needs a larger
-// stack than a connection that waits, see [Conn.read].
+// Serve starts to read and write and returns at once; Client.Closed is called at the end. The handshake has its own goroutine, because it
+// needs a larger stack than a waiting connection, see [Conn.read].
 func (c *Conn) Serve(ctx context.Context, client Client) {
 	c.client = client
 	c.startWriting()
@@ -143,7 +145,7 @@ func (c *Conn) Serve(ctx context.Context, client Client) {
 // errPeerGone is the cause with which the context of a peer ends.
 var errPeerGone = errors.New("the peer is gone")
 
-// closeAfter closes the connection after end, which counts unless another ending was decided before.
+// closeAfter closes the connection after end, unless another ending was decided before.
 func (c *Conn) closeAfter(ctx context.Context, end *Closing) {
 	c.End(end)
 	c.writer.done.Wait()
@@ -153,10 +155,10 @@ func (c *Conn) closeAfter(ctx context.Context, end *Closing) {
 	c.client.Closed(ctx, c.decided())
 }
 
-// CountFor counts the responses that wait for a principal from now on. It is called in Client.Handshake, once.
+// CountFor counts the waiting responses for a principal from now on. Call it once, in Client.Handshake.
 func (c *Conn) CountFor(principal string) { c.up.sums.join(principal, c.Buffer) }
 
-// End closes the connection after everything queued was written, for which there are a few seconds. The first ending wins.
+// End closes the connection after all queued frames were written, within a few seconds. Only the first ending counts.
 func (c *Conn) End(end *Closing) {
 	if c.finish(end) {
 		c.raw.LimitWrites(time.Now().Add(2 * c.up.cfg.Deadlines.Close))
@@ -166,7 +168,7 @@ func (c *Conn) End(end *Closing) {
 // Cut closes the TCP connection at once.
 func (c *Conn) Cut() { _ = c.raw.Close() }
 
-// slow ends a connection whose peer does not read. What is queued is dropped; the peer has a second to take the close frame.
+// slow ends a connection whose peer does not read. Queued frames are dropped; the peer has a second to read the close frame.
 func (c *Conn) slow() {
 	c.abandon(&Closing{Code: websocket.CloseTryAgainLater, Text: "slow consumer", Reason: ClosedSlow})
 }
@@ -181,8 +183,8 @@ func (c *Conn) abandon(end *Closing) {
 	c.readBy(at)
 }
 
-// linger reads and drops what the peer still sends after our close frame, for a moment: closing a TCP connection with unread bytes resets it, and a reset
-// may overtake the close frame.
+// linger briefly reads and drops what the peer sends after the close frame of this side. Closing a TCP connection with unread bytes resets
+// it, and a reset may overtake the close frame.
 func (c *Conn) linger() {
 	if r := c.decided().Reason; c.peerClosed || r == ClosedSlow || r == ClosedByPeer || r == ClosedUnauthenticated {
 		return

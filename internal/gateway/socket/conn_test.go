@@ -16,10 +16,10 @@ import (
 	"laneway/internal/chat"
 )
 
-// framesPerSecond is the bound of a connection of these tests.
+// framesPerSecond is the limit of a connection in these tests.
 const framesPerSecond = 50
 
-// echo is a client that takes every handshake and answers every message with itself.
+// echo is a client that accepts every handshake and answers every message with the same message.
 type echo struct {
 	*Conn
 
@@ -68,7 +68,7 @@ func (l *pipeListener) Accept() (net.Conn, error) {
 func (l *pipeListener) Close() error   { return nil }
 func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// connected runs f in virtual time with a client and its peer. It waits for the end of the connection, which f brings about, and returns it.
+// connected runs f in virtual time with a client and its peer. It waits for the end of the connection, which f must cause, and returns it.
 func connected(t *testing.T, f func(e *echo, peer *websocket.Conn)) *Closing {
 	t.Helper()
 	var end *Closing
@@ -123,7 +123,7 @@ func say(t *testing.T, peer *websocket.Conn, text string) {
 	}
 }
 
-// goroutinesIn is how many goroutines have the function on their stack.
+// goroutinesIn returns how many goroutines have the function on their stack.
 func goroutinesIn(function string) int {
 	stacks := make([]byte, 1<<20)
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), function+"(")
@@ -251,8 +251,8 @@ func TestAHubCountsPlacesAndFollowers(t *testing.T) {
 	}
 }
 
-// TestTheOldestUnauthenticatedConnectionGivesWay: of the same network at the limit of that, of any at the limit of all. A place that is reserved, and a connection
-// that has authenticated, do not.
+// At the limit of a network, its oldest connection is closed; at the total limit, the oldest of all. Reserved places and authenticated
+// connections are not closed.
 func TestTheOldestUnauthenticatedConnectionGivesWay(t *testing.T) {
 	t.Parallel()
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")

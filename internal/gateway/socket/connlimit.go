@@ -16,28 +16,31 @@ import (
 )
 
 const (
-	// plainConns is how many connections there may be beyond ConnLimits.MaxSockets, for requests that are no sockets: a probe is answered when all
-	// sockets are taken.
+	// plainConns is how many connections may be open beyond ConnLimits.MaxSockets, for requests that are not sockets: a probe is answered
+	// even when all sockets are used.
 	plainConns = 1_024
-	// writePiece is the largest piece of an answer, in bytes, that has a deadline of its own: a slow line gets a long answer, a stopped one ends it.
+	// writePiece is the maximum size of a piece of an answer, in bytes, that has its own deadline: a long answer on a slow connection
+	// succeeds, and a stalled connection ends.
 	writePiece = 64 << 10
 )
 
-// ConnLimits bound the connections that are accepted.
+// ConnLimits limit the accepted connections.
 type ConnLimits struct {
-	// MaxSockets is the number of sockets; all connections together are bounded by 1,024 more. MaxUnauthenticatedPerAddr bounds those of one
-	// network that have proven nothing: at the limit the oldest of them is closed.
+	// MaxSockets is the number of sockets; all connections together are limited to 1,024 more. MaxUnauthenticatedPerAddr limits the
+	// unauthenticated ones of one network: at the limit the oldest of them is closed.
 	MaxSockets, MaxUnauthenticatedPerAddr int
-	// WriteTimeout bounds each piece of an HTTP answer.
+	// WriteTimeout limits each piece of an HTTP answer.
 	WriteTimeout time.Duration
-	// Exempt reports addresses that stand for many clients, such as a trusted proxy: they are not counted by address. Loopback is exempt.
+	// Exempt reports addresses that many clients share, such as a trusted proxy: they are not counted by address. Loopback is always
+	// exempt.
 	Exempt func(netip.Addr) bool
-	// Network is what an address counts for.
+	// Network returns the network under which an address is counted.
 	Network func(netip.Addr) netip.Addr
 }
 
-// ConnLimiter counts connections from their acceptance on, before anything is read of them: a connection that sends nothing costs memory as well.
-// Unauthenticated connections count for their address besides. A socket counts for the hub as soon as it is one. It is safe for concurrent use.
+// ConnLimiter counts connections from their acceptance on, before anything is read from them, because even a connection that sends nothing
+// needs memory. Unauthenticated connections also count for their address. The hub counts a connection once it is a socket. It is safe for
+// concurrent use.
 type ConnLimiter struct {
 	limits   ConnLimits
 	log      *slog.Logger
@@ -48,15 +51,15 @@ type ConnLimiter struct {
 	unproven unproven[*acceptedConn]
 }
 
-// NewConnLimiter makes a limiter that all listeners of a server share.
+// NewConnLimiter returns a limiter that all listeners of a server share.
 func NewConnLimiter(limits ConnLimits, log *slog.Logger) *ConnLimiter {
 	return &ConnLimiter{limits: limits, log: log, warnings: rate.Sometimes{First: 1, Interval: 10 * time.Second}}
 }
 
-// Limit is a listener that accepts connections within the limits.
+// Limit returns a listener that accepts connections within the limits.
 func (l *ConnLimiter) Limit(inner net.Listener) net.Listener { return &limitedListener{inner, l} }
 
-// acquire takes a place for a connection; ok is false when there is none. oldest gave way to it; nil = no connection had to.
+// acquire takes a place for a connection; ok is false when no place is free. oldest is the connection to close for it, or nil.
 func (l *ConnLimiter) acquire(c *acceptedConn) (oldest *acceptedConn, ok bool) {
 	from := l.countedAddr(c.RemoteAddr())
 	l.mu.Lock()
@@ -91,7 +94,7 @@ func (l *ConnLimiter) release() {
 	l.open--
 }
 
-// countedAddr is the network that a new connection counts for; the zero value = none.
+// countedAddr returns the network for which a new connection counts; zero = no network.
 func (l *ConnLimiter) countedAddr(remote net.Addr) netip.Addr {
 	ap, err := netip.ParseAddrPort(remote.String())
 	if err != nil {
@@ -104,7 +107,7 @@ func (l *ConnLimiter) countedAddr(remote net.Addr) netip.Addr {
 	return l.limits.Network(addr)
 }
 
-// limitedListener closes connections beyond the limits without an answer: an answer to many would be work as well.
+// limitedListener closes connections beyond the limits without an answer, because many answers would need resources, too.
 type limitedListener struct {
 	net.Listener
 
@@ -131,7 +134,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// refuse closes a connection for which there is no place.
+// refuse closes a connection when no place is free.
 func (l *ConnLimiter) refuse(c net.Conn) {
 	_ = c.Close()
 	l.warnings.Do(func() {
@@ -139,8 +142,8 @@ func (l *ConnLimiter) refuse(c net.Conn) {
 	})
 }
 
-// acceptedConn is a counted connection. As long as it is no socket every write has a deadline, of a handler and of the HTTP server itself. Otherwise a client
-// that asks and never reads would keep a goroutine for ever.
+// acceptedConn is a counted connection. Until it becomes a socket, every write has a deadline, both of a handler and of the HTTP server
+// itself. Otherwise a client that sends a request and never reads would keep a goroutine for ever.
 type acceptedConn struct {
 	net.Conn
 
@@ -152,7 +155,7 @@ type acceptedConn struct {
 
 // Write writes piece by piece.
 func (c *acceptedConn) Write(p []byte) (int, error) {
-	if c.socket.Load() { // its writer sets deadlines
+	if c.socket.Load() { // the socket's writer sets deadlines
 		return c.Conn.Write(p) //nolint:wrapcheck // it stands in the place of the connection
 	}
 	done := 0
@@ -166,7 +169,7 @@ func (c *acceptedConn) Write(p []byte) (int, error) {
 	}
 }
 
-// Close gives the place back.
+// Close releases the place.
 func (c *acceptedConn) Close() error {
 	c.closed.Do(func() {
 		c.authenticated()
@@ -175,7 +178,7 @@ func (c *acceptedConn) Close() error {
 	return c.Conn.Close() //nolint:wrapcheck // as above
 }
 
-// CloseWrite lets the HTTP server end its answer before it closes, so that the client reads the refusal of what it still sends.
+// CloseWrite lets the HTTP server end its answer before it closes, so that the client can read the refusal while it still sends.
 func (c *acceptedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite() //nolint:wrapcheck // as above
@@ -183,7 +186,7 @@ func (c *acceptedConn) CloseWrite() error {
 	return fmt.Errorf("closing one direction: %w", errors.ErrUnsupported)
 }
 
-// SetLinger is that of TCP.
+// SetLinger implements the method of [net.TCPConn].
 func (c *acceptedConn) SetLinger(sec int) error {
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
 		return tcp.SetLinger(sec) //nolint:wrapcheck // as above
@@ -198,7 +201,7 @@ func (c *acceptedConn) authenticated() {
 	}
 }
 
-// becomesSocket leaves deadlines of writes to the writer of the socket, and counts by address to the hub.
+// becomesSocket leaves write deadlines to the writer of the socket, and the count by address to the hub.
 func (c *acceptedConn) becomesSocket() {
 	c.socket.Store(true)
 	c.authenticated()
@@ -206,7 +209,7 @@ func (c *acceptedConn) becomesSocket() {
 
 type acceptedKey struct{}
 
-// ConnContext is the hook of that name of [http.Server]; [Authenticated] needs it.
+// ConnContext is the hook of [http.Server] with this name; [Authenticated] needs it.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, acceptedKey{}, c)
 }

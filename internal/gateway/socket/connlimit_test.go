@@ -10,7 +10,7 @@ func TestConnectionsAreBoundedInAll(t *testing.T) {
 	t.Parallel()
 	c := NewConnLimiter(ConnLimits{MaxSockets: 2, MaxUnauthenticatedPerAddr: 1}, slog.New(slog.DiscardHandler))
 	accepted := func() bool {
-		end, _ := net.Pipe() // its address counts for none
+		end, _ := net.Pipe() // its address is not counted
 		_, ok := c.acquire(&acceptedConn{Conn: end, limiter: c})
 		return ok
 	}

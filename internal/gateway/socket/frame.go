@@ -2,7 +2,7 @@ package socket
 
 import "strconv"
 
-// AppendEvent writes an event frame. payload is JSON; seq 0 = none, health > 0 adds the state version.
+// AppendEvent writes an event frame. payload is JSON; seq 0 = no number, health > 0 adds the state version.
 func AppendEvent(dst []byte, event string, payload []byte, seq, health uint64) []byte {
 	dst = append(dst, `{"type":"event","event":"`...)
 	dst = append(dst, event...)

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// errTooManyFrames ends the reading of a connection with more frames without content in a second than it may have.
+// errTooManyFrames ends the reading of a connection that exceeds the limit of empty and control frames per second.
 var errTooManyFrames = errors.New("too many control or empty frames")
 
-// Parts of a frame header, in the words of RFC 6455.
+// Parts of a frame header, with the terms of RFC 6455.
 const (
 	frameOpcode  = 0x0f
 	frameControl = 0x08 // bit of the opcodes of control frames
@@ -18,19 +18,19 @@ const (
 	maxHeader    = 14   // bytes of the longest header
 )
 
-// frameCounter follows the frames in the bytes of a client, for those that the library takes without its caller: control frames, and continuation frames without
-// content, of which a message can have any number. Messages are counted where they are received. Of the reader alone.
+// frameCounter parses the frames in the bytes of a client, to count those that the library handles without its caller: control frames, and
+// empty continuation frames, of which a message can have any number. Messages are counted where they are received. Used only by the reader.
 type frameCounter struct {
-	limit    int   // frames of a second; 0 = none
-	skip     int64 // bytes of content that are left of the frame
+	limit    int   // frames per second; 0 = no limit
+	skip     int64 // remaining bytes of the frame's content
 	header   [maxHeader]byte
-	have     int // bytes of the header
+	have     int // bytes of the header that were read
 	counted  int // frames since began
 	began    time.Time
-	exceeded bool // for good: a reader that looks ahead asks again
+	exceeded bool // permanent: a reader that reads ahead checks it again
 }
 
-// take follows bytes that were read, and reports whether the frames are within the limit.
+// take parses bytes that were read, and reports whether the frames are within the limit.
 func (f *frameCounter) take(b []byte) bool {
 	if f.limit <= 0 {
 		return true
@@ -58,7 +58,7 @@ func (f *frameCounter) take(b []byte) bool {
 	return true
 }
 
-// size is the size of the content, once the header is whole.
+// size returns the size of the content, once the header is complete.
 func (f *frameCounter) size() (size int64, whole bool) {
 	if f.have < 2 {
 		return 0, false

@@ -11,23 +11,23 @@ import (
 	"laneway/internal/chat"
 )
 
-// maxFollowed is how many runs one connection follows because it started them; over it the oldest is forgotten. A client that has more of them open
-// subscribes.
+// maxFollowed is how many runs one connection follows because it started them; beyond it the oldest is removed. A client with more of them
+// should subscribe.
 const maxFollowed = 1_024
 
-// HubLimits bound the sockets of a [Hub].
+// HubLimits limit the sockets of a [Hub].
 type HubLimits struct {
-	// Sockets open at once; of them Unauthenticated in total, PerPrincipal of one credential.
+	// Sockets may be open; of them Unauthenticated in total, PerPrincipal of one credential.
 	Sockets, Unauthenticated, PerPrincipal int
 }
 
-// Hub knows every connection C of a gateway: for the limits, for broadcasts, and for who gets the events of which run. Its lock is held for map operations
-// only; connections are written to outside. It is safe for concurrent use.
+// Hub has every connection C of a gateway: for the limits, for broadcasts, and for the subscriptions to events of runs. Its lock is held
+// only for map operations; connections are written to without it. It is safe for concurrent use.
 type Hub[C comparable] struct {
 	limits HubLimits
 
 	mu         sync.RWMutex
-	sockets    int // reserved ones included
+	sockets    int // including reserved ones
 	unproven   unproven[C]
 	members    map[C]*member[C]
 	opened     map[C]struct{}
@@ -39,25 +39,25 @@ type Hub[C comparable] struct {
 	running    atomic.Int64   // the same as a number
 }
 
-// member is what the hub knows of a connection.
+// member is the state of a connection in the hub.
 type member[C any] struct {
 	place     *Place[C]
-	principal string // counted for it once admitted
+	principal string // it counts for this principal once admitted
 	admitted  bool
-	runs      []string // it gets the events of
+	runs      []string // the runs that it follows
 }
 
-// Subscription is what a connection gets of the runs that it has not started.
+// Subscription defines what a connection receives of the runs that it has not started.
 type Subscription struct {
-	Deltas bool            // everything of every run; otherwise the ends
-	Of     chat.SessionKey // the session that has everything all the same
+	Deltas bool            // all events of every run; otherwise only the last ones
+	Of     chat.SessionKey // the session whose events are all sent nevertheless
 }
 
 func (s Subscription) wants(session chat.SessionKey, end bool) bool {
 	return end || s.Deltas || s.Of == session
 }
 
-// NewHub makes a hub without connections.
+// NewHub returns a hub without connections.
 func NewHub[C comparable](limits HubLimits) *Hub[C] {
 	return &Hub[C]{
 		limits: limits, unproven: unproven[C]{limit: limits.Unauthenticated}, members: map[C]*member[C]{}, opened: map[C]struct{}{},
@@ -65,8 +65,8 @@ func NewHub[C comparable](limits HubLimits) *Hub[C] {
 	}
 }
 
-// Reserve takes a place for a socket that is about to be upgraded, of a network that may have limit unauthenticated ones; nil = there is no place. The caller
-// closes the connection of oldest, which gave way to it; nil = no connection had to. Either Release or Add follows.
+// Reserve takes a place for a socket that is about to be upgraded, from a network that may have limit unauthenticated ones; p is nil when
+// no place is free. The caller closes the connection of oldest, which may be nil, to make room. Either Release or Add must follow.
 func (h *Hub[C]) Reserve(from netip.Addr, limit int) (p, oldest *Place[C]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,7 +79,7 @@ func (h *Hub[C]) Reserve(from netip.Addr, limit int) (p, oldest *Place[C]) {
 	return p, oldest
 }
 
-// Release gives back a place that no connection takes.
+// Release releases a place that no connection uses.
 func (h *Hub[C]) Release(p *Place[C]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,7 +87,7 @@ func (h *Hub[C]) Release(p *Place[C]) {
 	h.unproven.leave(p)
 }
 
-// Add takes a connection with a reserved place in; false = the gateway has stopped meanwhile. Remove and then Leave follow.
+// Add adds a connection with a reserved place; false = the gateway has stopped meanwhile. Remove and then Leave must follow.
 func (h *Hub[C]) Add(c C, p *Place[C]) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,13 +101,13 @@ func (h *Hub[C]) Add(c C, p *Place[C]) bool {
 	return true
 }
 
-// Leave is called when nothing of a connection runs any more.
+// Leave is called when all goroutines of a connection have ended.
 func (h *Hub[C]) Leave() {
 	h.running.Add(-1)
 	h.idle.Done()
 }
 
-// Wait waits until every connection has left and returns how many have not when ctx is over. Its goroutine ends with the last connection.
+// Wait waits until every connection has left, or ctx is done, and returns how many have not. Its goroutine ends with the last connection.
 func (h *Hub[C]) Wait(ctx context.Context) int64 {
 	done := make(chan struct{})
 	go func() {
@@ -122,7 +122,7 @@ func (h *Hub[C]) Wait(ctx context.Context) int64 {
 	}
 }
 
-// Admit counts a connection for its principal; false = there are too many, or the connection has given way to a newer one.
+// Admit counts a connection for its principal; false = the limit is reached, or the connection was closed for a newer one.
 func (h *Hub[C]) Admit(c C, principal string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,8 +136,8 @@ func (h *Hub[C]) Admit(c C, principal string) bool {
 	return true
 }
 
-// Open queues the answer to the handshake and includes the connection in broadcasts, in one step: a client that has read the answer gets every broadcast, and
-// nothing is before it. answer must not block.
+// Open queues the answer to the handshake and includes the connection in broadcasts, atomically: a client that has read the answer receives
+// every broadcast, and nothing precedes the answer. answer must not block.
 func (h *Hub[C]) Open(c C, answer func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -145,7 +145,7 @@ func (h *Hub[C]) Open(c C, answer func()) {
 	h.opened[c] = struct{}{}
 }
 
-// Remove forgets the connection.
+// Remove removes the connection.
 func (h *Hub[C]) Remove(c C) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -175,7 +175,7 @@ func (h *Hub[C]) unfollow(c C, run string) {
 	h.runs[run] = left
 }
 
-// Subscribe gives the connection the events of every session that it may see, in place of those of an earlier subscription.
+// Subscribe sends the connection the events of every session that it may see, and replaces an earlier subscription.
 func (h *Hub[C]) Subscribe(c C, s Subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -197,7 +197,7 @@ func (h *Hub[C]) Unsubscribe(c C) {
 	}
 }
 
-// Follow gives the connection the events of one run. added reports that it did not follow it before.
+// Follow sends the connection the events of one run. added reports that it did not follow it before.
 func (h *Hub[C]) Follow(c C, run string) (added bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -214,7 +214,7 @@ func (h *Hub[C]) Follow(c C, run string) (added bool) {
 	return true
 }
 
-// Forget ends the following of a run by one connection.
+// Forget removes the run from the runs that one connection follows.
 func (h *Hub[C]) Forget(c C, run string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -224,7 +224,7 @@ func (h *Hub[C]) Forget(c C, run string) {
 	}
 }
 
-// Ended forgets a run that has had its last event.
+// Ended removes a run after its last event.
 func (h *Hub[C]) Ended(run string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -238,7 +238,7 @@ func (m *member[C]) forget(run string) {
 	m.runs = slices.DeleteFunc(m.runs, func(r string) bool { return r == run })
 }
 
-// Audience is which connections get an event of a run of a session; end = it is the one that ends the run.
+// Audience returns the connections that receive an event of a run of a session; end = it is the one that ends the run.
 func (h *Hub[C]) Audience(run string, session chat.SessionKey, end bool) []C {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -260,42 +260,42 @@ func (h *Hub[C]) Audience(run string, session chat.SessionKey, end bool) []C {
 	return out
 }
 
-// Subscribers are the connections that subscribed.
+// Subscribers returns the connections that subscribed.
 func (h *Hub[C]) Subscribers() []C {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return slices.Collect(maps.Keys(h.subscribed))
 }
 
-// Opened is every connection that is authenticated.
+// Opened returns every authenticated connection.
 func (h *Hub[C]) Opened() []C {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return slices.Collect(maps.Keys(h.opened))
 }
 
-// Connections is every connection that has not been removed, authenticated or not.
+// Connections returns every connection that has not been removed, authenticated or not.
 func (h *Hub[C]) Connections() []C {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return slices.Collect(maps.Keys(h.members))
 }
 
-// CountOf is how many connections a principal has.
+// CountOf returns how many connections a principal has.
 func (h *Hub[C]) CountOf(principal string) int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.principals[principal]
 }
 
-// Count is how many connections are authenticated.
+// Count returns how many connections are authenticated.
 func (h *Hub[C]) Count() int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return len(h.opened)
 }
 
-// Close refuses new connections and returns those that exist, authenticated or not.
+// Close refuses new connections and returns the existing ones, authenticated or not.
 func (h *Hub[C]) Close() []C {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -17,7 +17,7 @@ var (
 	errNotUTF8 = errors.New("invalid UTF-8")
 )
 
-// handshake reads the first message and passes it on. It returns how the connection ends, nil when the peer is authenticated.
+// handshake reads the first message and passes it on. It returns how the connection ends, or nil when the peer is authenticated.
 func (c *Conn) handshake(ctx context.Context) *Closing {
 	c.readBy(c.since.Add(c.up.cfg.Deadlines.Handshake))
 	data, err := c.next(c.up.cfg.MaxHandshake, io.ReadAll)
@@ -34,12 +34,12 @@ func (c *Conn) handshake(ctx context.Context) *Closing {
 	c.authedAt = time.Now()
 	c.authenticated.Store(true)
 	c.readBy(time.Time{})
-	c.wake() // its clock has a tick now
+	c.wake() // its clock has ticks now
 	return nil
 }
 
-// read passes messages on until the connection ends, and closes it. peer is nil until the first message. Where it waits for a message, see [Conn.await], its
-// stack is small. Messages make the stack larger for good, so that another goroutine goes on once the connection is idle.
+// read passes messages on until the connection ends, and closes it. peer is nil until the first message. While it waits for a message, see
+// [Conn.await], its stack is small. Messages grow the stack permanently, so another goroutine continues once the connection is idle.
 func (c *Conn) read(ctx, peer context.Context) {
 	for c.wait() {
 		if c.await() {
@@ -55,13 +55,13 @@ func (c *Conn) read(ctx, peer context.Context) {
 		}
 	}
 	c.awaitPeer()
-	c.closeAfter(ctx, &Closing{Code: websocket.CloseNormalClosure, Reason: ClosedByPeer}) // the ending that was decided before counts
+	c.closeAfter(ctx, &Closing{Code: websocket.CloseNormalClosure, Reason: ClosedByPeer}) // an ending that was decided before takes precedence
 }
 
-// untilGone is the context that ends with the connection. A connection that sends nothing after its handshake has none.
+// untilGone returns the context that ends with the connection. A connection that sends nothing after its handshake never creates it.
 func (c *Conn) untilGone(ctx context.Context) context.Context {
 	peer, cancel := context.WithCancelCause(ctx)
-	c.whenEnded(func() { cancel(errPeerGone) }) // a reader that waits for bytes goes on
+	c.whenEnded(func() { cancel(errPeerGone) }) // wakes a reader that waits for bytes
 	return peer
 }
 
@@ -74,7 +74,8 @@ func (c *Conn) receive(ctx, peer context.Context) *Closing {
 	return c.client.Receive(ctx, peer, m)
 }
 
-// message reads one message after the handshake, which holds its bytes. More than the bytes of a short one are read when there are bytes for the longest.
+// message reads one message after the handshake, which holds its bytes. It reads more than the bytes of a short message only when the bytes
+// of the longest message are available.
 func (c *Conn) message(peer context.Context) (m Message, end *Closing) {
 	short, limit := c.up.cfg.ShortMessage, c.up.cfg.MaxMessage
 	data, err := c.next(limit, func(r io.Reader) ([]byte, error) {
@@ -103,7 +104,7 @@ func (c *Conn) message(peer context.Context) (m Message, end *Closing) {
 	return m, end
 }
 
-// hold waits for n bytes; the time of the message begins again after a wait.
+// hold waits for n bytes; the deadline of the message restarts after a wait.
 func (c *Conn) hold(peer context.Context, m *Message, n int64) (end *Closing) {
 	began := time.Now()
 	m.Held, end = c.client.Hold(peer, n)
@@ -113,12 +114,12 @@ func (c *Conn) hold(peer context.Context, m *Message, n int64) (end *Closing) {
 	return end
 }
 
-// readBy sets the deadline of reads; any goroutine may. It fails on a closed connection only, which the next read reports.
+// readBy sets the read deadline; any goroutine may call it. It fails only on a closed connection, which the next read reports.
 func (c *Conn) readBy(t time.Time) {
 	_ = c.raw.SetReadDeadline(t) //nolint:errcheck // see above
 }
 
-// awaitPeer reads on after an ending was decided elsewhere, so that the close frame of the peer is read.
+// awaitPeer continues to read after an ending was decided elsewhere, so that the close frame of the peer is read.
 func (c *Conn) awaitPeer() {
 	c.readBy(time.Now().Add(2 * c.up.cfg.Deadlines.Close))
 	for {
@@ -128,7 +129,7 @@ func (c *Conn) awaitPeer() {
 	}
 }
 
-// next reads one whole message of at most limit bytes with readAll. After the handshake its deadline begins with its first frame.
+// next reads one complete message of at most limit bytes with readAll. After the handshake its deadline starts with its first frame.
 func (c *Conn) next(limit int64, readAll func(io.Reader) ([]byte, error)) ([]byte, error) {
 	kind, r, err := c.ws.NextReader()
 	if err != nil {
@@ -159,8 +160,8 @@ func (c *Conn) next(limit int64, readAll func(io.Reader) ([]byte, error)) ([]byt
 	return data, nil
 }
 
-// readEnd turns the error of a read into the end of the connection; inMessage: a message had begun. For a violation of the framing the library has already
-// sent the close frame.
+// readEnd converts the error of a read to the end of the connection; inMessage: a message had started. For a violation of the framing, the
+// library has already sent the close frame.
 func readEnd(err error, inMessage bool) *Closing {
 	var closed *websocket.CloseError
 	var timeout net.Error

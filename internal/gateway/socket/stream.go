@@ -8,21 +8,21 @@ import (
 
 const (
 	deltaGap     = 40 * time.Millisecond  // between two deltas of a run on one connection
-	longDeltaGap = 250 * time.Millisecond // once its text is long: every delta carries the whole text
+	longDeltaGap = 250 * time.Millisecond // when its text is long, because every delta has the whole text
 	longText     = 16 << 10
-	maxStreams   = 1_024 // runs remembered per connection; over it the idle ones are forgotten
+	maxStreams   = 1_024 // runs stored per connection; beyond it, idle ones are removed
 )
 
-// Delta is new text of a run that was not sent yet. Merging two of them is taking the newer text and keeping the older start.
+// Delta is unsent new text of a run. To merge two of them, take the newer text and keep the older start.
 type Delta struct {
-	Event   chat.Event // the newest one; its Text is the answer so far
-	start   int        // where the unsent part of Text begins
+	Event   chat.Event // the newest event; its Text is the answer so far
+	start   int        // start of the unsent part of Text
 	Replace bool
-	// Waiting: the run has not begun; the delta is empty and only says that the message was accepted.
+	// Waiting: the run has not started; the delta is empty and only reports that the message was accepted.
 	Waiting bool
 }
 
-// NewDelta makes the delta of an event that has text or says that a message waits.
+// NewDelta returns the delta of an event that has text or reports that a message waits.
 func NewDelta(ev chat.Event) *Delta {
 	d := &Delta{Event: ev, Replace: ev.Replace, Waiting: ev.Kind == chat.EventQueued}
 	if d.Waiting {
@@ -36,7 +36,7 @@ func NewDelta(ev chat.Event) *Delta {
 	return d
 }
 
-// merge takes the next delta of the run.
+// merge adds the next delta of the run.
 func (d *Delta) merge(next *Delta) {
 	switch {
 	case next.Waiting && !d.Waiting:
@@ -49,10 +49,10 @@ func (d *Delta) merge(next *Delta) {
 	d.Event, d.Waiting = next.Event, next.Waiting
 }
 
-// Unsent is the part of the text that was not sent.
+// Unsent returns the unsent part of the text.
 func (d *Delta) Unsent() string { return d.Event.Text[d.start:] }
 
-// size is about what its two frames take.
+// size estimates the size of its two frames.
 func (d *Delta) size() int {
 	return 2*(len(d.Event.Text)+len(d.Unsent())) + 512
 }
@@ -64,14 +64,14 @@ func (d *Delta) gap() time.Duration {
 	return deltaGap
 }
 
-// stream is one run on one connection: it spaces its deltas out and keeps the order of its events. While something of it is
-// held back, everything that follows waits behind it.
+// stream is one run on one connection: it spaces out deltas and keeps the order of events. While an item of it is held, everything that
+// follows is held, too.
 type stream struct {
 	run    string
-	tail   *Item   // an unsent delta that the next one may join
+	tail   *Item   // an unsent delta with which the next one may be merged
 	held   []*Item // in order
-	gates  int     // requests of this connection whose answer must come before any event
-	queued bool    // a delta is in the queue or being written
+	gates  int     // requests of this connection whose answer must precede any event
+	queued bool    // a delta is queued or being written
 	ended  bool
 	next   time.Time // earliest time of the next delta
 }
@@ -83,7 +83,7 @@ func (st *stream) free(now time.Time) bool {
 	return st.held[0].Delta == nil || (!st.queued && !now.Before(st.next))
 }
 
-// taken ends the time in which the delta may grow, written begins the time in which no other may follow.
+// taken ends the time in which the delta may grow, written starts the time in which no other may follow.
 func (st *stream) taken(it *Item) {
 	if st.tail == it {
 		st.tail = nil
@@ -116,7 +116,7 @@ func (b *Buffer) forget(st *stream) {
 	}
 }
 
-// forgetIdle removes idle streams: only the time of the last delta of their runs is lost.
+// forgetIdle removes idle streams. Only the time of the last delta of their runs is lost.
 func (b *Buffer) forgetIdle() {
 	for run, st := range b.streams {
 		if len(st.held) == 0 && !st.queued && st.gates == 0 {
@@ -125,7 +125,7 @@ func (b *Buffer) forgetIdle() {
 	}
 }
 
-// PutDelta queues new text of a run, or lets it join unsent text.
+// PutDelta queues new text of a run, or merges it with unsent text.
 func (b *Buffer) PutDelta(run string, d *Delta) {
 	b.put(func() {
 		st := b.stream(run)
@@ -146,13 +146,13 @@ func (b *Buffer) PutDelta(run string, d *Delta) {
 func (b *Buffer) PutRunEvent(run, event string, payload []byte, last bool) {
 	b.put(func() {
 		st := b.stream(run)
-		st.tail = nil // text that comes later must not overtake this
+		st.tail = nil // later text must not overtake this event
 		st.ended = st.ended || last
 		b.hold(st, &Item{Event: event, Payload: payload, stream: st, size: len(payload) + itemOverhead})
 	})
 }
 
-// hold puts an item at the end of its stream and lets out what may go.
+// hold appends an item to its stream and queues the items that are due.
 func (b *Buffer) hold(st *stream, it *Item) {
 	b.bytes += it.size
 	st.held = append(st.held, it)
@@ -163,7 +163,7 @@ func (b *Buffer) hold(st *stream, it *Item) {
 	b.letOut(st, time.Now())
 }
 
-// letOut moves what may go from the stream to the queue: up to the next delta that must wait.
+// letOut moves due items from the stream to the queue: up to the next delta that must wait.
 func (b *Buffer) letOut(st *stream, now time.Time) {
 	for st.free(now) {
 		it := st.held[0]
@@ -179,7 +179,7 @@ func (b *Buffer) letOut(st *stream, now time.Time) {
 	}
 }
 
-// admit lets out what became due and returns when the next will.
+// admit queues the items that have become due and returns when the next will be.
 func (b *Buffer) admit(now time.Time) time.Time {
 	var due time.Time
 	for st := range b.blocked {
@@ -192,7 +192,7 @@ func (b *Buffer) admit(now time.Time) time.Time {
 	return due
 }
 
-// admitAll lets everything out: the connection ends and nothing will become due.
+// admitAll queues all items, because the connection ends and no item will become due.
 func (b *Buffer) admitAll() {
 	for st := range b.blocked {
 		b.queue = append(b.queue, st.held...)
@@ -201,7 +201,7 @@ func (b *Buffer) admitAll() {
 	clear(b.blocked)
 }
 
-// Gate keeps the events of a run back until its request is answered.
+// Gate holds back the events of a run until its request is answered.
 func (b *Buffer) Gate(run string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -219,7 +219,7 @@ func (b *Buffer) OpenGate(run string) {
 		b.letOut(st, time.Now())
 		b.forget(st)
 		if st.gates == 0 && len(st.held) == 0 && !st.queued && st.next.IsZero() {
-			delete(b.streams, run) // nothing happened yet, and perhaps never will: another replica runs it
+			delete(b.streams, run) // nothing has happened yet, and may never happen here: another replica may run it
 		}
 	})
 }

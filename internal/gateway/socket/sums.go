@@ -5,14 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// How many full send buffers the responses of one principal may take, and those of all.
+// How many full send buffers the responses of one principal may use, and those of all principals.
 const (
 	buffersPerPrincipal = 4
 	buffersInAll        = 16
 )
 
-// sums bound the responses that wait in the send buffers of one principal, over all its connections, and of all principals. Events are not counted: their
-// bytes are shared by all connections that get them. Over a bound the connection with the most bytes is closed as a slow one, until the sum is within it.
+// sums limit the responses that wait in the send buffers of one principal, over all its connections, and of all principals. Events are not
+// counted: their bytes are shared by all connections that receive them. Beyond a limit, the connection with the most bytes is closed as a
+// slow one, until the sum is within the limit.
 type sums struct {
 	perPrincipal, total int64
 	bytes               atomic.Int64 // of all principals
@@ -23,7 +24,7 @@ type sums struct {
 	groups map[string]*group
 }
 
-// group is the buffers of one principal.
+// group has the buffers of one principal.
 type group struct {
 	sums      *sums
 	principal string
@@ -50,7 +51,7 @@ func (s *sums) join(principal string, b *Buffer) {
 	b.countFor(g)
 }
 
-// leave ends what join began; of a buffer that has not joined it does nothing.
+// leave ends the counting; for a buffer that has not joined it does nothing.
 func (s *sums) leave(b *Buffer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,8 +73,8 @@ func (g *group) over() bool { return g.bytes.Load() > g.sums.perPrincipal }
 
 func (g *group) exceeded() bool { return g.over() || g.sums.bytes.Load() > g.sums.total }
 
-// relieve closes connections until the sums are within their bounds, one after the other: of two goroutines that look at the same time, the second would
-// find the fullest connection empty already and close the next one, where one was enough.
+// relieve closes connections until the sums are within their limits. Only one goroutine at a time does so: a second one would find the
+// fullest connection already empty and close another one, although one was enough.
 func (g *group) relieve() {
 	if !g.exceeded() {
 		return
@@ -89,7 +90,8 @@ func (g *group) relieve() {
 	}
 }
 
-// fullest is the buffer with the most bytes: of g when g is over its bound, else of the principal that has most. nil = none has any.
+// fullest returns the buffer with the most bytes: in g when g is over its limit, otherwise of the principal that has most; nil when no
+// buffer has any.
 func (s *sums) fullest(g *group) (most *Buffer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -53,7 +53,8 @@ func TestTheResponsesThatWaitForOnePrincipalAreBounded(t *testing.T) {
 	}
 }
 
-// Sixteen connections have what their principal may have; then a short response comes for each of them at the same time. One of them must go.
+// Sixteen connections have reached the limit of their principal. Then a short response is queued for each of them concurrently. Exactly one
+// of them must be closed.
 func TestResponsesAtOnceOverTheBoundCloseOneConnection(t *testing.T) {
 	t.Parallel()
 	for range 200 {
@@ -105,7 +106,7 @@ func TestTheResponsesThatWaitForAllAreBounded(t *testing.T) {
 	}
 }
 
-// Their bytes are shared by all connections: they are no memory of their own.
+// Their bytes are shared by all connections and need no additional memory.
 func TestEventsCountForNoPrincipal(t *testing.T) {
 	t.Parallel()
 	s := newSums(1 << 20)

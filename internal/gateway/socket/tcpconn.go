@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// netConn is the TCP connection below a WebSocket. The library sets a write deadline with every frame; a connection that is
-// being given up needs one that no later frame can move.
+// netConn is the TCP connection of a WebSocket. The library sets a write deadline with every frame; a connection that is being closed needs
+// one that no later frame can extend.
 type netConn struct {
 	net.Conn
 
-	frames frameCounter // of the reader
+	frames frameCounter // used by the reader
 
 	mu    sync.Mutex
-	limit time.Time // no write deadline after this; zero = none
+	limit time.Time // no write deadline is later than this; zero = no limit
 }
 
 // Read reads bytes of the client, as long as their frames are within the limit.
@@ -32,7 +32,7 @@ func (c *netConn) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // it stands in the place of the connection
 }
 
-// SetWriteDeadline sets the deadline, or the limit where that is earlier.
+// SetWriteDeadline sets the deadline, or the limit if that is earlier.
 func (c *netConn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +42,7 @@ func (c *netConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// LimitWrites makes every write, also one that blocks now, end by t.
+// LimitWrites makes every write, even a blocked one, end by t.
 func (c *netConn) LimitWrites(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,14 +50,14 @@ func (c *netConn) LimitWrites(t time.Time) {
 	_ = c.Conn.SetWriteDeadline(t) //nolint:errcheck // fails on a closed connection only
 }
 
-// Reset makes the close that follows a TCP reset: what the peer did not read is thrown away.
+// Reset turns the next close into a TCP reset: data that the peer has not read is discarded.
 func (c *netConn) Reset() {
 	if tcp, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
 		_ = tcp.SetLinger(0) //nolint:errcheck // fails on a closed connection only
 	}
 }
 
-// hijacker gives the WebSocket library our netConn instead of the bare connection, and a reader that [Conn] reads ahead with.
+// hijacker passes a netConn to the WebSocket library instead of the bare connection, and a reader with which [Conn] reads ahead.
 type hijacker struct {
 	http.ResponseWriter
 	frames int // limit of the frame counter
@@ -65,7 +65,7 @@ type hijacker struct {
 	in     *bufio.Reader
 }
 
-// Hijack takes the connection over from the HTTP server.
+// Hijack takes over the connection from the HTTP server.
 func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
 	if err != nil {

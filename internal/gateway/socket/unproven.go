@@ -5,27 +5,27 @@ import (
 	"net/netip"
 )
 
-// unproven are the connections that have not proven whose they are, the oldest first. At a limit the oldest gives way to a new one: a client that opens
-// connections and authenticates none of them does not keep other clients of its address out. Its user holds the lock.
+// unproven has the unauthenticated connections, the oldest first. At a limit the oldest is closed for a new one: a client that opens
+// connections without authenticating does not block other clients of its address. The caller holds the lock.
 type unproven[C any] struct {
-	limit int // of all together; 0 = none
+	limit int // of all networks together; 0 = no limit
 	all   list.List
-	from  map[netip.Addr]int // how many of each network
+	from  map[netip.Addr]int // number for each network
 }
 
-// Place is that of one unauthenticated connection. Only its [Hub] changes it.
+// Place is the place of one unauthenticated connection. Only its [Hub] changes it.
 type Place[C any] struct {
 	from netip.Addr
 	conn C
-	used bool          // conn is there; a place that is reserved for a connection to come does not give way
-	at   *list.Element // nil = it is not counted any more
+	used bool          // conn is set; a place that is reserved for a future connection is not taken away
+	at   *list.Element // nil = it is no longer counted
 }
 
-// Conn is the connection of a place that was used.
+// Conn returns the connection of a used place.
 func (p *Place[C]) Conn() C { return p.conn }
 
-// enter takes a place for a connection of a network that may have so many. p is nil when there is no place. gone gave way to it and is not counted any more;
-// nil = no connection had to.
+// enter takes a place for a connection of a network with this limit. p is nil when no place is free. gone is the connection that must be
+// closed for it and is no longer counted, or nil.
 func (u *unproven[C]) enter(from netip.Addr, limit int) (p, gone *Place[C]) {
 	crowded := u.from[from] >= limit
 	if crowded || (u.limit > 0 && u.all.Len() >= u.limit) {
@@ -43,7 +43,7 @@ func (u *unproven[C]) enter(from netip.Addr, limit int) (p, gone *Place[C]) {
 	return p, gone
 }
 
-// oldest is the oldest connection, of that network or of any; nil = no connection can give way.
+// oldest returns the oldest connection, of that network or of any; nil = no connection can be closed.
 func (u *unproven[C]) oldest(from netip.Addr, ofNetwork bool) *Place[C] {
 	for e := u.all.Front(); e != nil; e = e.Next() {
 		if p, ok := e.Value.(*Place[C]); ok && p.used && (!ofNetwork || p.from == from) {

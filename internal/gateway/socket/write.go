@@ -11,11 +11,11 @@ import (
 	"laneway/internal/chat"
 )
 
-// writer is the goroutine that writes to a connection: it runs while something is queued or due and ends when nothing is, so that an idle connection has
-// none. Between two runs its clock has a timer.
+// writer is the goroutine that writes to a connection: it runs while something is queued or due, so that an idle connection has no such
+// goroutine. In between, its clock has a timer.
 type writer struct {
 	running atomic.Bool
-	poked   atomic.Bool    // something is new for the writer
+	poked   atomic.Bool    // the writer has something to do
 	done    sync.WaitGroup // until nothing is written any more
 	seq     uint64         // number of the last event
 	clock   clock
@@ -33,7 +33,7 @@ func (c *Conn) startWriting() {
 	c.wake()
 }
 
-// wake makes the writer look at the buffer and the clock. It never waits.
+// wake makes the writer check the buffer and the clock. It does not block.
 func (c *Conn) wake() {
 	c.writer.poked.Store(true)
 	if c.writer.running.CompareAndSwap(false, true) {
@@ -41,8 +41,8 @@ func (c *Conn) wake() {
 	}
 }
 
-// write writes what is queued and due: items, ticks, pings, and in the end the close frame. It returns when there is nothing to write; another runs after the
-// next call of wake.
+// write writes what is queued and due: items, ticks, pings, and finally the close frame. It returns when there is nothing to write; the
+// next call of wake starts another.
 func (c *Conn) write() {
 	growStack(0)
 	w := &c.writer
@@ -51,7 +51,7 @@ func (c *Conn) write() {
 		next, more := c.writeDue()
 		if !more {
 			w.clock.timer.Stop()
-			w.done.Done() // running stays true: there is no other
+			w.done.Done() // running stays true: no other writer starts
 			return
 		}
 		w.clock.timer.Reset(max(time.Until(next), time.Millisecond))
@@ -62,8 +62,8 @@ func (c *Conn) write() {
 	}
 }
 
-// growStack makes the stack of a goroutine that has just begun as large as a write needs. When the stack grows in the middle of the write instead, every frame
-// on it is moved, which takes a tenth of the time of a short call.
+// growStack grows the stack of a new goroutine to the size that a write needs. If the stack grew during the write instead, every frame on
+// it would be copied, which takes a tenth of the time of a short call.
 //
 //go:noinline
 func growStack(at int) byte {
@@ -72,7 +72,7 @@ func growStack(at int) byte {
 	return room[at/2]
 }
 
-// writeDue writes until nothing is queued and due, and returns when the next thing will be. more is false when the connection is over.
+// writeDue writes until nothing is queued and due, and returns when the next item will be. more is false when the connection has ended.
 func (c *Conn) writeDue() (next time.Time, more bool) {
 	for {
 		now := time.Now()
@@ -97,7 +97,7 @@ func (c *Conn) writeDue() (next time.Time, more bool) {
 	}
 }
 
-// writeFailed gives the connection up: after a failed write the stream of frames is broken.
+// writeFailed ends the connection: after a failed write the stream of frames is broken.
 func (c *Conn) writeFailed(err error) {
 	if errors.Is(err, websocket.ErrCloseSent) {
 		return // the library found a violation and sent the close frame; the reader ends the connection
@@ -127,7 +127,7 @@ func (c *Conn) writeItem(it *Item) bool {
 	return c.writeEvent(b, it.Event, it.Payload, it.Health)
 }
 
-// writeEvent numbers an event at the moment of writing, so that nothing that was merged leaves a gap.
+// writeEvent numbers an event at the time of writing, so that merging leaves no gap.
 func (c *Conn) writeEvent(b *[]byte, event string, payload []byte, health uint64) bool {
 	c.writer.seq++
 	*b = AppendEvent((*b)[:0], event, payload, c.writer.seq, health)
@@ -143,7 +143,8 @@ func (c *Conn) writeMessage(frame []byte) bool {
 	return true
 }
 
-// writeClose writes the close frame and gives the peer a moment to answer, but not one that gave way: many such connections must not stay open.
+// writeClose writes the close frame and waits briefly for the peer's answer, except on a connection that is closed for a newer one: many
+// such connections must not stay open.
 func (c *Conn) writeClose(end *Closing) {
 	at := time.Now().Add(c.up.cfg.Deadlines.Close)
 	if end.Code != 0 {
@@ -158,7 +159,7 @@ func (c *Conn) writeClose(end *Closing) {
 
 const pooledFrame = 64 << 10 // larger buffers are not kept
 
-// frame is a buffer to put a frame together in; keep gives it back.
+// frame returns a buffer for building a frame; keep returns it to the pool.
 func (u *Upgrader) frame() *[]byte {
 	if b, ok := u.frames.Get().(*[]byte); ok {
 		return b

@@ -1,11 +1,12 @@
-// Package strictjson reads and writes the JSON of the gateway more strictly than encoding/json does.
+// Package strictjson parses and writes the JSON of the gateway more strictly than encoding/json does.
 //
 // # Ideas
 //
-// [Inspect] refuses what the standard parser takes silently: a lone surrogate becomes U+FFFD, U+0000 stays although no SQL store takes it, and values may nest
-// ten thousand levels deep. It looks at the bytes and needs no valid JSON, so it runs before the parser.
+// [Inspect] refuses input that the standard parser accepts silently: a lone surrogate becomes U+FFFD, U+0000 is kept although no SQL store
+// accepts it, and values may nest ten thousand levels deep. It inspects bytes and does not need valid JSON, so it runs before the parser.
 //
-// [Encode], [AppendString] and [Unquote] are the fast ways for values that are known: no escapes that are meant for HTML, and no parser for a plain string.
+// [Encode], [AppendString] and [Unquote] are faster functions for known values: without HTML escapes, and without a parser for a plain
+// string.
 //
 // # What it does not do
 //

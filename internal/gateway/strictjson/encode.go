@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Encode encodes values of our own making: structs, maps and slices of strings, numbers and such. Text is sent as it is, without
-// the escapes that are meant for HTML. An error would be a defect; it is shown as null and the tests of every type rule it out.
+// Encode encodes values of the gateway: structs, maps and slices of strings, numbers and such, without HTML escapes. An error would be a
+// defect; it is encoded as null, and the tests of every type exclude it.
 func Encode(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -30,7 +30,7 @@ func AppendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// Unquote reads a JSON string; the usual ones, without escapes, need no parser.
+// Unquote decodes a JSON string; common ones, without escapes, need no parser.
 func Unquote(raw json.RawMessage) (string, bool) {
 	if raw[0] != '"' {
 		return "", false

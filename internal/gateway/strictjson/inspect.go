@@ -9,15 +9,15 @@ import (
 // maxDepth is how deep objects and arrays may be nested.
 const maxDepth = 64
 
-// What a message may not contain although a JSON parser takes it. encoding/json turns a lone surrogate into U+FFFD without a
-// word, keeps U+0000, which no SQL store takes, and nests ten thousand deep.
+// Content that is refused although a JSON parser accepts it. encoding/json silently converts a lone surrogate to U+FFFD, keeps U+0000,
+// which no SQL store accepts, and nests ten thousand levels deep.
 var (
 	ErrTooDeep   = errors.New("nested deeper than 64 levels")
 	ErrNUL       = errors.New("strings must not contain U+0000")
 	ErrSurrogate = errors.New("strings must not contain a lone surrogate")
 )
 
-// Inspect looks at the bytes of a JSON text, valid or not. Depth wins over the faults of strings.
+// Inspect checks the bytes of a JSON text, valid or not. Depth takes precedence over the faults of strings.
 func Inspect(data []byte) error {
 	var fault error
 	depth := 0
@@ -55,12 +55,12 @@ func inspectString(data []byte, i int) (int, error) {
 		if fault == nil {
 			fault = err
 		}
-		i += used - 2 // stands on the last byte of the escape
+		i += used - 2 // at the last byte of the escape
 	}
 	return i, fault
 }
 
-// inspectEscape looks at a `\u` with its four digits, or at a pair of them; it returns how many bytes they take.
+// inspectEscape checks a `\u` with its four digits, or a pair of them; it returns how many bytes they have.
 func inspectEscape(data []byte) (int, error) {
 	r, ok := hexRune(data)
 	switch {
