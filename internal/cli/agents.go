@@ -34,12 +34,12 @@ type detected struct {
 	// State is installed, npx or missing.
 	State   string   `json:"state"`
 	Command []string `json:"command,omitempty"`
-	// Key is the variable that authenticates it; "" = it needs its own login.
+	// Key is the variable that authenticates it; "" when it needs its own login.
 	Key  string `json:"key,omitempty"`
 	Next string `json:"next"`
 }
 
-// Run looks for the programs. It starts none.
+// Run searches for the programs. It starts none.
 func (c *agentsDetectCmd) Run(env *environment) error {
 	var all []detected
 	for _, p := range config.Presets() {

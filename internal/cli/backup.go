@@ -31,7 +31,7 @@ type backupReport struct {
 	FileBytes     int64  `json:"fileBytes"`
 }
 
-// Run makes the backup.
+// Run makes a backup.
 func (c *backupCmd) Run(ctx context.Context, env *environment) error {
 	loaded, err := c.loadBeside(env)
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *backupCmd) Run(ctx context.Context, env *environment) error {
 	return err
 }
 
-// size is a number of bytes in the unit that a person would use.
+// size formats a number of bytes with the unit that a person would use.
 func size(n int64) string {
 	const step = 1024
 	if n < step {

@@ -78,7 +78,7 @@ func (c *chatCmd) lineHistory(env *environment) *lineHistory {
 	return openHistory(filepath.Join(data, "chat_history"))
 }
 
-// banner is where the conversation is and how to use the keys.
+// banner returns the address of the conversation and the use of the keys.
 func (c *chatCmd) banner(env *environment, session string) string {
 	where := "laneway " + env.version.Version + ", session " + cell(session, 100)
 	if addresses, err := c.addresses(env); err == nil {
@@ -87,14 +87,14 @@ func (c *chatCmd) banner(env *environment, session string) string {
 	return where + "\n/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves\n"
 }
 
-// colours reports whether the terminal may have colours.
+// colours reports whether the terminal may show colours.
 func (env *environment) colours() bool {
 	noColour, _ := env.lookupEnv("NO_COLOR")
 	kind, _ := env.lookupEnv("TERM")
 	return env.terminal != nil && noColour == "" && kind != "dumb"
 }
 
-// style is text in a style, on a terminal that may have colours.
+// style returns text in a style, if the terminal may show colours.
 func (env *environment) style(style, s string) string {
 	if !env.colours() {
 		return s
@@ -102,25 +102,25 @@ func (env *environment) style(style, s string) string {
 	return style + s + styleReset
 }
 
-// chatLoop is one conversation: lines go to the gateway, pieces of answers come back. One goroutine besides it reads lines.
+// chatLoop is one conversation: it sends lines to the gateway and shows the pieces of answers. A second goroutine reads lines.
 type chatLoop struct {
 	talk        *conversation
 	env         *environment
 	screen      screen
 	interactive bool
 
-	styled *markdown // nil = answers are shown as they were written
+	styled *markdown // nil = answers are shown unchanged
 
 	asked   question  // the latest question of the agent; a number chooses one of its options
-	open    []pending // sent and not ended, oldest first
+	open    []pending // sent messages that have not ended, oldest first
 	shown   answer
 	failed  bool
-	leaving bool // the input has ended: the loop ends with the last answer
+	leaving bool // the input has ended: the loop ends after the last answer
 }
 
 type pending struct {
 	key, text string
-	stopping  bool // its stop was asked for
+	stopping  bool // its stop was requested
 }
 
 type typed struct {
@@ -144,7 +144,7 @@ func (l *chatLoop) greet(ctx context.Context, banner string, limit int) error {
 	return nil
 }
 
-// commandWords are the commands of the gateway and our own, for completion. A gateway that does not list them has none.
+// commandWords returns the commands of the gateway and of this client, for completion. It omits those of a gateway that does not list them.
 func (l *chatLoop) commandWords(ctx context.Context) []string {
 	var list struct {
 		Commands []struct {
@@ -161,7 +161,7 @@ func (l *chatLoop) commandWords(ctx context.Context) []string {
 	return words
 }
 
-// run serves lines and events until the input has ended and everything sent has its end.
+// run handles lines and events until the input has ended and every sent message has ended.
 func (l *chatLoop) run(ctx context.Context) error {
 	lines, ask, done := make(chan typed), make(chan struct{}, 1), make(chan struct{})
 	defer close(done)
@@ -181,8 +181,8 @@ func (l *chatLoop) run(ctx context.Context) error {
 	}
 }
 
-// readLines reads a line each time that one is asked for, so that nothing is read after the conversation has ended. A read that has
-// begun cannot be interrupted: when a signal ends the conversation in the middle of one, this goroutine ends with the process.
+// readLines reads a line each time that one is requested, so that nothing is read after the conversation has ended. A read that has started
+// cannot be interrupted: when a signal ends the conversation during a read, this goroutine ends with the process.
 func (l *chatLoop) readLines(lines chan<- typed, ask, done <-chan struct{}) {
 	for {
 		select {
@@ -199,7 +199,8 @@ func (l *chatLoop) readLines(lines chan<- typed, ask, done <-chan struct{}) {
 	}
 }
 
-// step serves one line or one event. A pipe is not read on while a message is unanswered, so that answers follow their questions.
+// step handles one line or one event. While a message is unanswered, no further line of a pipe is read, so that answers follow their
+// questions.
 func (l *chatLoop) step(ctx context.Context, lines <-chan typed, ask chan<- struct{}) (again bool, err error) {
 	if !l.interactive && len(l.open) > 0 {
 		lines = nil
@@ -250,13 +251,14 @@ func (l *chatLoop) line(ctx context.Context, line typed) (again bool, err error)
 	default:
 		command := l.asked.command(text)
 		if command != text {
-			l.asked = question{} // it is answered once
+			l.asked = question{} // it can be answered only once
 		}
 		return true, l.send(ctx, command)
 	}
 }
 
-// interrupt is Ctrl-C: it stops the answer that is being written. Without one, or when its stop was asked for before, it ends the conversation.
+// interrupt handles Ctrl-C: it stops the answer that is being written. Without one, or when its stop was already requested, it ends the
+// conversation.
 func (l *chatLoop) interrupt(ctx context.Context) (again bool, err error) {
 	if len(l.open) == 0 || l.open[0].stopping {
 		l.write("\n")
@@ -278,14 +280,14 @@ func (l *chatLoop) send(ctx context.Context, text string) error {
 	case ctx.Err() != nil:
 		return err
 	case errors.Is(err, client.ErrClosed):
-		return nil // the closed channel of events comes next, and with it the new connection
+		return nil // the channel of events is closed next, which leads to a new connection
 	}
 	l.settle(p.key)
 	l.complain(err.Error())
 	return nil
 }
 
-// reattach connects again after a lost connection, or after events that were left out (connected).
+// reattach connects again after a lost connection, or reads the state again after missed events (connected).
 func (l *chatLoop) reattach(ctx context.Context, connected bool) (again bool, err error) {
 	if connected || !l.interactive {
 		return true, l.reconnect(ctx)
@@ -317,10 +319,10 @@ func (l *chatLoop) reattach(ctx context.Context, connected bool) (again bool, er
 	return true, err
 }
 
-// errLeft is the cause of a context that Ctrl-C has ended while the gateway was away.
+// errLeft is the cause of a context that Ctrl-C ended while the gateway was unavailable.
 var errLeft = errors.New("left")
 
-// reconnect dials again and attaches to everything that has not ended.
+// reconnect dials again and attaches to all messages that have not ended.
 func (l *chatLoop) reconnect(ctx context.Context) error {
 	var results []wire.ChatSendResult
 	err := l.talk.redial(ctx, func() error {

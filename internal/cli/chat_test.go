@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// While the gateway is away the person gets to know it; the keys work, and the conversation goes on by itself.
+// While the gateway is unavailable, the client shows that and handles keys; the conversation continues by itself.
 func TestALostConnectionIsShownOnATerminal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestALostConnectionIsShownOnATerminal(t *testing.T) {
 	})
 }
 
-// Ctrl-D ends the input; the answer that is being written is shown to its end.
+// Ctrl-D ends the input; the answer that is being written is shown completely.
 func TestCtrlDWaitsForTheAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestCtrlDWaitsForTheAnswer(t *testing.T) {
 			t.Fatalf("it left before the end of the answer: %v", err)
 		default:
 		}
-		typing.pressed <- struct{}{} // the answer hangs: stop it
+		typing.pressed <- struct{}{} // the answer does not end: stop it
 		if err := <-ended; err != nil || !strings.Contains(typing.String(), "stopped: stop") {
 			t.Errorf("%v, the screen shows %q", err, typing.String())
 		}

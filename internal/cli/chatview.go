@@ -8,7 +8,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// answer is what has been shown of the answer that is being written.
+// answer is the part of the current answer that has been shown.
 type answer struct{ run, text string }
 
 // conclude shows the end of a run that ended while the client was not connected.
@@ -25,7 +25,7 @@ func (l *chatLoop) conclude(end turnEnd) {
 	l.show(e)
 }
 
-// show writes what is new in the answer of one of our own messages.
+// show writes the new part of the answer to a message of this client.
 func (l *chatLoop) show(e wire.ChatEvent) {
 	if !l.mine(e.RunID) {
 		l.ask(e)
@@ -62,7 +62,7 @@ func (l *chatLoop) ask(e wire.ChatEvent) {
 	l.screen.ready()
 }
 
-// grow writes the part of the answer that is not on the screen yet; an answer that began anew is written anew.
+// grow writes the part of the answer that is not on the screen yet; an answer that has restarted is written again.
 func (l *chatLoop) grow(text string) {
 	more, goesOn := strings.CutPrefix(text, l.shown.text)
 	switch {
@@ -98,7 +98,7 @@ func (l *chatLoop) end(e wire.ChatEvent) {
 	l.readyAgain()
 }
 
-// readyAgain shows the prompt when nothing is being written.
+// readyAgain shows the prompt unless an answer is being written.
 func (l *chatLoop) readyAgain() {
 	if len(l.open) == 0 {
 		l.screen.ready()
@@ -124,7 +124,7 @@ func (l *chatLoop) settle(run string) {
 	l.open = rest
 }
 
-// clean is text of an agent as the screen may show it.
+// clean returns text of an agent in a form that is safe for the screen.
 func (l *chatLoop) clean(s string) string {
 	switch {
 	case l.styled != nil:
@@ -136,7 +136,7 @@ func (l *chatLoop) clean(s string) string {
 	}
 }
 
-// cleanEnd is what clean has kept back of a text that is over.
+// cleanEnd returns what clean has held back of a text that has ended.
 func (l *chatLoop) cleanEnd() string {
 	if l.styled == nil {
 		return ""
@@ -149,7 +149,7 @@ func (l *chatLoop) notice(sentence string) {
 	l.write(l.env.style(styleDim, "laneway: "+sentence) + "\n")
 }
 
-// remark prints a sentence in place of an answer: on the terminal in the conversation, else on standard error.
+// remark prints a sentence in place of an answer: on a terminal in the conversation, otherwise on standard error.
 func (l *chatLoop) remark(sentence string) {
 	if l.interactive {
 		l.write(l.env.style(styleDim, oneLine(sentence)) + "\n")
@@ -162,7 +162,7 @@ func (l *chatLoop) write(s string) {
 	_, _ = io.WriteString(l.screen, s) //nolint:errcheck // a closed output ends the next read as well
 }
 
-// complain prints a failure: on the terminal in the conversation, else on standard error.
+// complain prints a failure: on a terminal in the conversation, otherwise on standard error.
 func (l *chatLoop) complain(sentence string) {
 	l.failed = true
 	if l.interactive {

@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 	"time"
-	_ "time/tzdata" // zones for hosts and images without any
+	_ "time/tzdata" // time zones for hosts and images without a database of them
 
 	"golang.org/x/term"
 )
@@ -14,32 +14,33 @@ import (
 // ErrInterrupted is the cause of a context that a signal has ended.
 var ErrInterrupted = errors.New("interrupted")
 
-// Options is what a command line gets from the process that runs it.
+// Options are the inputs of a command line from its process.
 type Options struct {
-	// Stdin and Stdout may be files of a terminal, at which commands ask and edit.
+	// Stdin and Stdout may be a terminal, on which commands ask questions and edit lines.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	LookupEnv      func(string) (string, bool)
 	// Environ lists all variables as NAME=value.
 	Environ func() []string
-	// Version and Commit are those of the program; "" = what the toolchain knows.
+	// Version and Commit of the program; "" = from the build info.
 	Version, Commit string
 	Signals         Signals
-	// SystemConfig is the configuration file of the host; "" = the one that package config knows.
+	// SystemConfig is the configuration file of the host; "" = the default of package config.
 	SystemConfig string
-	// Program is the path of the program, which agents start to reach their tools; "" = they cannot.
+	// Program is the path of the program, which agents start to call their tools; "" = they have no tools.
 	Program string
 	// Exec replaces the process by another program, as [syscall.Exec] does.
 	Exec func(program string, args, environ []string) error
-	// Adopt lets serve adopt what programs of agents leave: for a process that runs nothing but this command line.
+	// Adopt lets serve adopt processes that programs of agents leave. Set it only in a process that runs nothing but this command line.
 	Adopt bool
 }
 
-// Signals are requests to a running command beside the end of its context. A nil channel has none.
+// Signals are requests to a running command in addition to the end of its context. A nil channel means no requests.
 type Signals struct {
 	// Now is closed when the command must end at once.
 	Now <-chan struct{}
-	// Reload asks serve to read its configuration again, Restart to restart the scheduler. Several that come quickly are one.
+	// Reload requests that serve reads its configuration again, Restart that it restarts the scheduler. Several requests in quick
+	// succession count as one.
 	Reload, Restart <-chan struct{}
 }
 
@@ -60,18 +61,18 @@ func Run(ctx context.Context, args []string, o Options) int {
 	return run(ctx, args, env)
 }
 
-// environment is what a command needs of the world.
+// environment has the external dependencies of a command.
 type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	lookupEnv      func(string) (string, bool)
-	// environ lists all variables as NAME=value, to find those that are misspelled.
+	// environ lists all variables as NAME=value, to find misspelled ones.
 	environ func() []string
 	// terminal is the controlling terminal of stdin and stdout; nil when one of them is not a terminal.
 	terminal *console
-	// toTerminal: a person reads stdout as it comes, in lines of limited width.
+	// toTerminal: stdout is read by a person, in lines of limited width.
 	toTerminal bool
-	// systemConfig is the configuration file of the host; "" = the one that package config knows.
+	// systemConfig is the configuration file of the host; "" = the default of package config.
 	systemConfig string
 	now          func() time.Time
 	signals      Signals
@@ -79,7 +80,7 @@ type environment struct {
 	exec         func(program string, args, environ []string) error
 	// json: errors are printed as JSON. quiet: notes, progress and the banner are not printed.
 	json, quiet bool
-	// serving: the command is serve, which explains faults of the configuration as the reason why it does not start.
+	// serving: the command is serve, which reports faults of the configuration as the reason why it does not start.
 	serving bool
 
 	dial    dialer

@@ -92,7 +92,7 @@ func TestATimeoutStopsTheRun(t *testing.T) {
 	})
 }
 
-// A replica that was cut off from the others may not publish the end of a run. Such a run was not stopped: it has an answer.
+// A replica that is disconnected from the others may not publish the end of a run. Such a run was not stopped: it has an answer.
 func TestATimeoutPrintsTheAnswerOfARunThatHasEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestATimeoutPrintsTheAnswerOfARunThatHasEnded(t *testing.T) {
 	})
 }
 
-// TestAnEmptyAnswerIsShownOnStandardError leaves standard output to programs, for which the answer is empty, and does so after a lost connection, too.
+// Standard output is for programs, which receive the empty answer. The same applies after a lost connection.
 func TestAnEmptyAnswerIsShownOnStandardError(t *testing.T) {
 	t.Parallel()
 	const note = "(empty answer: the model stopped at its length limit)\n"
@@ -184,7 +184,7 @@ func TestChatSurvivesALostConnection(t *testing.T) {
 	})
 }
 
-// keys is a terminal with a person who types one line after the other.
+// keys is a terminal with a person who types lines.
 type keys struct {
 	lines   chan string
 	pressed chan struct{} // Ctrl-C
@@ -366,7 +366,7 @@ func TestTheLogHidesSecretsThatLibrariesPrint(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &record); err != nil || record["msg"] != "dial [redacted]" {
 		t.Errorf("got %v, %v", record, err)
 	}
-	// What is rotated in while the gateway runs is hidden as well, also by loggers that were made before; the old secret stays hidden.
+	// A secret that is replaced while the gateway runs is redacted as well, even by older loggers; the old secret remains redacted.
 	older := logger.With("part", "older")
 	known.add([]secret.Secret{secret.New("rotated-canary"), secret.New("token-canary")})
 	out.Reset()

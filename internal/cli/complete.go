@@ -39,11 +39,12 @@ func (c *completeCmd) Run(ctx context.Context, env *environment) error {
 	return nil
 }
 
-// completeTag is the tag of a flag or argument whose values are known: a list with commas, or what a gateway is asked for (jobs, sessions, agents).
+// completeTag is the tag of a flag or argument with known values: a list with commas, or names that a gateway knows (jobs, sessions,
+// agents).
 const completeTag = "complete"
 
-// candidates follows the finished words down the table and offers what may come next: flags behind a dash, else commands or
-// the known values of the argument. names asks for those that a gateway knows.
+// candidates follows the completed words down the table and returns the possible next words: flags after a dash, otherwise commands or the
+// known values of the argument. names returns those that a gateway knows.
 func candidates(node *kong.Node, words []string, names func(what string) []string) []string {
 	last := ""
 	if len(words) > 0 {
@@ -90,7 +91,7 @@ func childOf(node *kong.Node, word string) *kong.Node {
 	return node.Children[i]
 }
 
-// takesValue is the flag that a word names, when a value follows it; nil for every other word.
+// takesValue returns the flag that a word names, if a value follows it, or nil.
 func takesValue(flags []*kong.Flag, word string) *kong.Flag {
 	for _, f := range flags {
 		if "--"+f.Name == word && !f.IsBool() {
@@ -100,7 +101,7 @@ func takesValue(flags []*kong.Flag, word string) *kong.Flag {
 	return nil
 }
 
-// values are the known values of a flag or argument.
+// values returns the known values of a flag or argument.
 func values(v *kong.Value, names func(what string) []string) []string {
 	what := v.Tag.Get(completeTag)
 	switch {
@@ -125,7 +126,7 @@ func flagNames(flags []*kong.Flag) []string {
 	return names
 }
 
-// nextWords are the commands below a node, or the values of its argument of this number.
+// nextWords returns the commands below a node, or the values of its argument with this number.
 func nextWords(node *kong.Node, arguments int, names func(what string) []string) []string {
 	var words []string
 	for _, child := range node.Children {
@@ -139,10 +140,10 @@ func nextWords(node *kong.Node, arguments int, names func(what string) []string)
 	return words
 }
 
-// completeWithin bounds what a shell waits for names.
+// completeWithin limits how long a shell waits for names.
 const completeWithin = time.Second
 
-// namesOf asks the gateway of this host for names. Without a gateway there are none: a completion prints no errors.
+// namesOf requests names from the gateway of this host. Without a gateway it returns none: a completion prints no errors.
 func (env *environment) namesOf(ctx context.Context, what string) []string {
 	ctx, cancel := context.WithTimeout(ctx, completeWithin)
 	defer cancel()
@@ -191,7 +192,7 @@ func (env *environment) namesOf(ctx context.Context, what string) []string {
 	return names
 }
 
-// oneWord is a name that a shell takes as one word, else nothing.
+// oneWord returns a name if a shell reads it as one word, otherwise "".
 func oneWord(name string) string {
 	if strings.ContainsAny(name, " \t\n'\"\\$`&|;<>()*?!#~[]{}") || plain(name) != name {
 		return ""

@@ -15,7 +15,7 @@ func (*completionCmd) Help() string {
     laneway completion fish > ~/.config/fish/completions/laneway.fish`
 }
 
-// The scripts call the program itself for the candidates, so that they never differ from its table of commands.
+// The scripts call the program for the candidates, so that they always match its table of commands.
 const (
 	bashScript = `_laneway() {
   local IFS=$'\n'

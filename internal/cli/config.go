@@ -71,7 +71,7 @@ func (c *configInit) Run(env *environment) error {
 	return nil
 }
 
-// overrides names the variables of this environment because of which a gateway would not do what the new file says.
+// overrides names the variables of this environment that override the new file.
 func (c *configInit) overrides(env *environment, file string) {
 	if other, set := env.lookupEnv("LANEWAY_CONFIG"); set && c.File == "" {
 		env.note("LANEWAY_CONFIG is set: laneway serve reads " + other + ", not this file")
@@ -90,7 +90,7 @@ const (
 	agentVariables = "LANEWAY_AGENTS_MAIN_"
 )
 
-// text is the text of a new file. Without --agent, what stands in it uncommented is what laneway serve would do without it.
+// text returns the text of a new file. Without --agent, its settings that are not commented out are the defaults of laneway serve.
 func (c *configInit) text(env *environment) (string, error) {
 	agent, notes, err := c.first(env)
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *configInit) text(env *environment) (string, error) {
 	return fmt.Sprintf(firstConfigText, "# "+strings.Join(notes, "\n# ")+"\n"+string(main)), nil
 }
 
-// first is the agent main of a new file, and what is to be known about it.
+// first returns the agent main of a new file, with notes about it.
 func (c *configInit) first(env *environment) (agent config.Agent, notes []string, err error) {
 	if c.Agent != "" {
 		if agent, err = config.ParseShortAgent(c.Agent); err != nil {

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/config"
 )
 
-// A command that came while the gateway was starting failed with "gateway unavailable".
+// Before, a command during the start of the gateway failed with "gateway unavailable".
 func TestACommandWaitsForAGatewayThatStarts(t *testing.T) {
 	t.Parallel()
 	starting := fmt.Errorf("%w: try again in a moment", client.ErrUnavailable)
@@ -49,7 +49,7 @@ func TestACommandWaitsForAGatewayThatStarts(t *testing.T) {
 	}
 }
 
-// A command beside the very first laneway serve found no token file, which that one makes right before it listens, and failed.
+// Before, a command during the first laneway serve found no token file, which is created right before the gateway listens, and failed.
 func TestACommandWaitsForTheFirstStartOfAGateway(t *testing.T) {
 	t.Parallel()
 	const never = time.Hour
@@ -105,12 +105,12 @@ func TestACommandWaitsForTheFirstStartOfAGateway(t *testing.T) {
 	}
 }
 
-// Of several replicas a command takes the first that serves, and waits while all of them refuse.
+// With several replicas, a command uses the first that serves, and waits while all of them refuse.
 func TestACommandTriesSeveralGateways(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		serves string        // the address that serves
-		after  time.Duration // from when on
+		after  time.Duration // start of its service
 		refuse error
 		code   int
 	}{

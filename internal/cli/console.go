@@ -12,10 +12,10 @@ import (
 	"golang.org/x/term"
 )
 
-// console is a terminal: keys come from one file, text goes to the other.
+// console is a terminal: keys are read from one file, text is written to the other.
 type console struct{ in, out *os.File }
 
-// openConsole returns nil when one of the two is no terminal.
+// openConsole returns nil when one of the two is not a terminal.
 func openConsole(in, out *os.File) *console {
 	if !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
 		return nil
@@ -23,7 +23,7 @@ func openConsole(in, out *os.File) *console {
 	return &console{in: in, out: out}
 }
 
-// confirm asks a question on the terminal; anything but y or yes is a no.
+// confirm asks a question on the terminal; any answer except y or yes means no.
 func (env *environment) confirm(question string) (bool, error) {
 	if _, err := fmt.Fprint(env.stderr, oneLine(question)+" [y/N] "); err != nil {
 		return false, err
@@ -35,14 +35,14 @@ func (env *environment) confirm(question string) (bool, error) {
 	return slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))), nil
 }
 
-// screen is where a conversation is read and written: an edited line on a terminal, or plain lines of a pipe.
+// screen is the input and output of a conversation: edited lines on a terminal, or plain lines of a pipe.
 type screen interface {
 	// readLine waits for the next line; io.EOF at the end of the input, which is Ctrl-D on a terminal. It is not called again after that.
 	readLine() (string, error)
-	// interrupts has a value after Ctrl-C; several that come quickly are one. nil = there are none.
+	// interrupts receives a value after Ctrl-C; several in quick succession count as one. nil = no interrupts.
 	interrupts() <-chan struct{}
 	io.Writer
-	// ready shows that the next line is awaited.
+	// ready shows that the next line is expected.
 	ready()
 }
 
@@ -56,7 +56,7 @@ func (p pipe) ready() {}
 
 func (p pipe) interrupts() <-chan struct{} { return nil }
 
-// readLine returns the last line even when no newline ends it. A line longer than a message may be is an error.
+// readLine returns the last line even without a newline at its end. A line longer than the limit of a message is an error.
 func (p pipe) readLine() (string, error) {
 	var line []byte
 	for {
@@ -74,8 +74,8 @@ func (p pipe) readLine() (string, error) {
 	}
 }
 
-// editor is the screen on a terminal. The prompt is written like any other text, never by the terminal itself: the line is
-// awaited while answers still arrive, and a prompt in front of each piece would split them.
+// editor is the screen on a terminal. The prompt is written like any other text, never by the terminal itself: a line is read while answers
+// arrive, and a prompt before each piece would split them.
 type editor struct {
 	terminal *term.Terminal
 	fd       int
@@ -84,13 +84,13 @@ type editor struct {
 	pressed  <-chan struct{}
 }
 
-// keyboard passes keys on, but Ctrl-C, which the line editor would take for the end of the input, now and at each following read.
+// keyboard passes keys on, except Ctrl-C, which the line editor would treat as the end of the input, now and in each following read.
 type keyboard struct {
 	from    io.Reader
 	pressed chan<- struct{}
 }
 
-// hint asks once, however often it is called, and never waits.
+// hint sends at most one pending value and does not block.
 func hint(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -118,7 +118,7 @@ func (k keyboard) Read(p []byte) (int, error) {
 	}
 }
 
-// newEditor switches the terminal to raw mode; close switches it back. Tab completes words from the list.
+// newEditor switches the terminal to raw mode; close restores it. Tab completes words from the list.
 func newEditor(c *console, history *lineHistory, prompt string, words func() []string) (*editor, error) {
 	fd := int(c.in.Fd())
 	before, err := term.MakeRaw(fd)
@@ -171,16 +171,16 @@ func commonPrefix(a, b string) string {
 	return a[:n]
 }
 
-// lineHistory is what was typed, newest first for the terminal, kept in a file of the data directory.
+// lineHistory is the typed lines, newest first for the terminal, stored in a file of the data directory.
 type lineHistory struct {
-	path  string // "" = kept in memory only
+	path  string // "" = in memory only
 	lines []string
 }
 
-// maxHistory is how many lines are kept.
+// maxHistory is the number of lines in the history.
 const maxHistory = 500
 
-// openHistory reads the file. A history that cannot be read is an empty one, and does not prevent the conversation.
+// openHistory reads the file. A history that cannot be read counts as empty, and does not prevent the conversation.
 func openHistory(path string) *lineHistory {
 	h := &lineHistory{path: path}
 	text, err := os.ReadFile(path) //nolint:gosec // the user's own data directory
@@ -193,7 +193,7 @@ func openHistory(path string) *lineHistory {
 	return h
 }
 
-// Add keeps a line; blank ones and repetitions of the last are left out.
+// Add adds a line, unless it is blank or repeats the last one.
 func (h *lineHistory) Add(line string) {
 	if h.remember(line) && h.path != "" {
 		h.save()
@@ -209,7 +209,7 @@ func (h *lineHistory) remember(line string) bool {
 	return true
 }
 
-// save writes the file anew with mode 0600: other accounts must not read what people write to an agent.
+// save rewrites the file with mode 0600: other accounts must not read what people write to an agent.
 func (h *lineHistory) save() {
 	text := strings.Join(h.lines, "\n") + "\n"
 	if err := os.WriteFile(h.path, []byte(text), 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -217,8 +217,8 @@ func (h *lineHistory) save() {
 	}
 }
 
-// Len is the number of lines.
+// Len returns the number of lines.
 func (h *lineHistory) Len() int { return len(h.lines) }
 
-// At is a line, 0 = the newest.
+// At returns a line, 0 = the newest.
 func (h *lineHistory) At(i int) string { return h.lines[len(h.lines)-1-i] }

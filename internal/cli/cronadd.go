@@ -26,7 +26,7 @@ type scheduleFlags struct {
 	MaxRuns    *int           `help:"The job ends after so many planned fires; 0 = no limit." placeholder:"N" name:"max-runs"`
 }
 
-// schedule is nil when no flag gives one.
+// schedule returns nil when no flag gives a schedule.
 func (f scheduleFlags) schedule() (map[string]any, error) {
 	s := map[string]any{}
 	switch {
@@ -47,7 +47,8 @@ func (f scheduleFlags) schedule() (map[string]any, error) {
 	return s, nil
 }
 
-// momentOf turns words such as "in 20m", "15:00" and "tomorrow 9:00" into a moment. What is no such words is left for the gateway to judge.
+// momentOf converts words such as "in 20m", "15:00" and "tomorrow 9:00" to a time. It returns other text unchanged for the gateway to
+// check.
 func momentOf(text, zone string, now time.Time) string {
 	if zone == "" {
 		zone = "UTC"
@@ -59,10 +60,10 @@ func momentOf(text, zone string, now time.Time) string {
 	return spec.At.UTC().Format(time.RFC3339Nano)
 }
 
-// unbounded is the value of a flag that takes a bound away.
+// unbounded is the value of a flag that removes a limit.
 const unbounded = "none"
 
-// bounds puts the first and the last moment and the number of fires into p.
+// bounds sets the first and the last time and the number of fires in p.
 func (f scheduleFlags) bounds(p map[string]any) error {
 	for _, b := range []struct{ flag, member, text string }{{"--from", "startsAtMs", f.From}, {"--until", "endsAtMs", f.Until}} {
 		switch b.text {
@@ -94,7 +95,7 @@ func (f scheduleFlags) dst() map[string]any {
 	return d
 }
 
-// jobFlags are what a job does besides its schedule. A flag that is not given changes nothing.
+// jobFlags are the members of a job other than its schedule. A flag that is not given changes nothing.
 type jobFlags struct {
 	scheduleFlags
 
@@ -172,7 +173,7 @@ func (c *cronAdd) Run(ctx context.Context, env *environment) error {
 	return err
 }
 
-// nextOf is the next fire of a job in words.
+// nextOf describes the next fire of a job.
 func nextOf(j wire.Job) string {
 	if j.NextRunAtMs == 0 {
 		return "it does not fire"
@@ -180,7 +181,7 @@ func nextOf(j wire.Job) string {
 	return "next " + time.UnixMilli(j.NextRunAtMs).UTC().Format(time.RFC3339)
 }
 
-// explain shows the jobs whose name a new one would have, and how to go on.
+// explain shows the jobs that already have the name of a new one, and what to do.
 func (c *cronAdd) explain(ctx context.Context, conn gatewayConn, err error) error {
 	refused, ok := errors.AsType[*client.Error](err)
 	if !ok || refused.DetailCode != "CRON_NAME_EXISTS" {
@@ -223,7 +224,7 @@ func (c *cronAdd) params() (map[string]any, error) {
 		p["ifNameExists"] = "replace"
 	case c.New:
 		p["ifNameExists"] = "new"
-		if key == "" { // the derived key is that of a job with the same name and schedule
+		if key == "" { // the derived key belongs to a job with the same name and schedule
 			key = c.Name + "::" + newKey()
 		}
 	}
@@ -236,7 +237,7 @@ func (c *cronAdd) params() (map[string]any, error) {
 	return p, nil
 }
 
-// members are the members of a job that the flags give.
+// members returns the members of a job that the flags set.
 func (c *jobFlags) members() (map[string]any, error) {
 	p := map[string]any{}
 	s, err := c.schedule()
@@ -281,7 +282,7 @@ func (c *jobFlags) members() (map[string]any, error) {
 	return p, nil
 }
 
-// missed are the rules for missed fires that the flags give.
+// missed returns the rules for missed fires that the flags set.
 func (c *jobFlags) missed() map[string]any {
 	m := map[string]any{}
 	if c.Missed != "" {
@@ -296,7 +297,7 @@ func (c *jobFlags) missed() map[string]any {
 	return m
 }
 
-// alert is when failures are reported, and where; nil when no flag changes it, false for never.
+// alert returns when and where failures are reported; nil when no flag changes it, false for never.
 func (c *jobFlags) alert() any {
 	if c.AlertAfter != nil && *c.AlertAfter == 0 {
 		return false
@@ -325,12 +326,12 @@ func (c *jobFlags) delivery() map[string]any {
 	return announcement(c.Deliver)
 }
 
-// announcement is the delivery to CHANNEL:CHAT[:THREAD].
+// announcement returns the delivery to CHANNEL:CHAT[:THREAD].
 func announcement(target string) map[string]any {
 	d := map[string]any{"mode": "announce"}
 	channel, rest, _ := strings.Cut(target, ":")
 	to, thread := rest, ""
-	if channel != "web" { // there the chat is a session key, which has colons of its own
+	if channel != "web" { // for the web, the chat is a session key, which contains colons
 		to, thread, _ = strings.Cut(rest, ":")
 	}
 	for name, value := range map[string]string{"channel": channel, "to": to, "threadId": thread} {

@@ -11,7 +11,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// differences are a line for each member that changes, in the words of the flags and of laneway cron list.
+// differences returns a line for each member that changes, with the names of the flags and the formats of laneway cron list.
 func differences(old, members map[string]any) []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -20,7 +20,8 @@ func differences(old, members map[string]any) []string {
 	return lines
 }
 
-// changesOf are the lines of the member at a path; none when nothing changes. after is a patch: members of an object that it does not name stay.
+// changesOf returns the lines of the member at a path; nil when nothing changes. after is a patch: members of an object that it does not
+// name are kept.
 func changesOf(path string, before, after any) []string {
 	was, _ := before.(map[string]any) //nolint:errcheck // nil for all that is no object
 	given, isObject := after.(map[string]any)
@@ -47,7 +48,7 @@ func changesOf(path string, before, after any) []string {
 	return []string{changed(strings.TrimPrefix(w.flag, "--"), w.shown(before), w.shown(after), before, after)}
 }
 
-// changed is one line. Two values that look the same or have no form for people are shown as JSON.
+// changed returns one line. Two values that look the same or have no display form are shown as JSON.
 func changed(name, was, is string, before, after any) string {
 	if was, is = oneLine(was), oneLine(is); was == is {
 		was, is = oneLine(asJSON(before)), oneLine(asJSON(after))
@@ -55,7 +56,7 @@ func changed(name, was, is string, before, after any) string {
 	return fmt.Sprintf("%s: %s → %s", name, was, is)
 }
 
-// shownAs is a member of a job for people; "" when it cannot be read as one.
+// shownAs formats a member of a job for people; "" when it cannot be parsed.
 func shownAs(show func(wire.Job) string, member string, value map[string]any) string {
 	var j wire.Job
 	if value == nil || json.Unmarshal([]byte(asJSON(map[string]any{member: value})), &j) != nil {
@@ -66,7 +67,7 @@ func shownAs(show func(wire.Job) string, member string, value map[string]any) st
 
 func deliveryOf(j wire.Job) string { return targetOf(j.Delivery) }
 
-// shown is a value as it is written behind the flag; - for none.
+// shown formats a value as the argument of the flag; - for nil.
 func (w flagWord) shown(value any) string {
 	if value == nil {
 		return "-"
@@ -84,7 +85,7 @@ func (w flagWord) shown(value any) string {
 	return text
 }
 
-// onlyNamed are the members of an object that another one has, too.
+// onlyNamed returns the members of an object that another one has, too.
 func onlyNamed(whole, given map[string]any) map[string]any {
 	out := map[string]any{}
 	for name := range given {
@@ -95,7 +96,7 @@ func onlyNamed(whole, given map[string]any) map[string]any {
 	return out
 }
 
-// asJSON is a value on one line; null for none.
+// asJSON formats a value on one line; null for nil.
 func asJSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// TestAnEditShowsJobsAsTheyAreListed holds that laneway cron edit shows no JSON for what a flag has set.
+// laneway cron edit shows no JSON for values that a flag has set.
 func TestAnEditShowsJobsAsTheyAreListed(t *testing.T) {
 	t.Parallel()
 	const job = `{"name":"digest","agentId":"main","sessionTarget":"isolated","overlap":"skip","jitterMs":0,"timeoutSeconds":600,"dst":{"gap":"run_after","overlap":"first"},

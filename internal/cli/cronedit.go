@@ -55,11 +55,11 @@ func (c *cronEdit) Run(ctx context.Context, env *environment) error {
 	return c.edit(ctx, env, conn, id, members)
 }
 
-// patch is the members to change: the JSON, or what the flags give.
+// patch returns the members to change: the JSON, or those that the flags set.
 func (c *cronEdit) patch() (map[string]any, error) {
 	tz := c.TZ
 	if c.At == "" && c.Every == nil && c.Cron == "" {
-		c.TZ = "" // of the schedule that the job has
+		c.TZ = "" // of the job's current schedule
 	}
 	members, err := c.members()
 	c.TZ = tz
@@ -83,7 +83,7 @@ func (c *cronEdit) patch() (map[string]any, error) {
 	return members, nil
 }
 
-// edit shows what changes, asks on a terminal, and saves the job if it is still as it was shown.
+// edit shows the changes, asks on a terminal, and saves the job if it has not changed since.
 func (c *cronEdit) edit(ctx context.Context, env *environment, conn gatewayConn, id string, members map[string]any) error {
 	var old map[string]any
 	if err := conn.Call(ctx, "cron.get", map[string]any{"id": id, "extended": true}, &old); err != nil {
@@ -127,7 +127,7 @@ func (c *cronEdit) edit(ctx context.Context, env *environment, conn gatewayConn,
 	return err
 }
 
-// fillSchedule gives a schedule of which only the zone was named the rest of the job's own, and one of the same kind its zone.
+// fillSchedule completes a schedule with only a zone from the job's own, and adds the zone to one of the same kind.
 func fillSchedule(old, members map[string]any) {
 	s, given := members["schedule"].(map[string]any)
 	was, has := old["schedule"].(map[string]any)
@@ -145,7 +145,7 @@ func fillSchedule(old, members map[string]any) {
 	members["schedule"] = next
 }
 
-// fires are the next fires of the job as it would be.
+// fires returns the next fires of the changed job.
 func (c *cronEdit) fires(ctx context.Context, conn gatewayConn, id string, old, members map[string]any) ([]string, error) {
 	params, planning := map[string]any{"id": id}, cron.PlanningMembers()
 	if slices.ContainsFunc(planning, func(name string) bool { _, given := members[name]; return given }) {

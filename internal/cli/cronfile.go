@@ -16,7 +16,7 @@ import (
 	"laneway/internal/cron"
 )
 
-// portable are the members of a job that import takes, in the order in which export writes them.
+// portable returns the members of a job that import accepts, in the order in which export writes them.
 func portable() []string {
 	return []string{
 		"name", "displayName", "description", "key", "agentId", "enabled", "paused", "schedule", "dst", "sessionTarget", "payload", "delivery", "deleteAfterRun", "wakeMode",
@@ -60,7 +60,7 @@ func (c *cronExport) Run(ctx context.Context, env *environment) error {
 	return errors.Join(enc.Encode(list), enc.Close())
 }
 
-// jobs are the portable members of all jobs.
+// jobs returns the portable members of all jobs.
 func (c *cronExport) jobs(ctx context.Context, env *environment) (all []map[string]json.RawMessage, err error) {
 	conn, err := c.connect(ctx, env)
 	if err != nil {
@@ -83,7 +83,7 @@ func (c *cronExport) jobs(ctx context.Context, env *environment) (all []map[stri
 					out[name] = value
 				}
 			}
-			if string(job["keyDerived"]) == "true" { // it follows from the name and the schedule, there as here
+			if string(job["keyDerived"]) == "true" { // it is derived from the name and the schedule, as in the other gateway
 				delete(out, "key")
 			}
 			all = append(all, out)
@@ -95,7 +95,7 @@ func (c *cronExport) jobs(ctx context.Context, env *environment) (all []map[stri
 	}
 }
 
-// yamlJob is a job with its members in the order of [portable].
+// yamlJob returns a job with its members in the order of [portable].
 func yamlJob(job map[string]json.RawMessage) (*yaml.Node, error) {
 	out := &yaml.Node{Kind: yaml.MappingNode}
 	for _, name := range portable() {
@@ -104,7 +104,7 @@ func yamlJob(job map[string]json.RawMessage) (*yaml.Node, error) {
 			continue
 		}
 		dec := json.NewDecoder(bytes.NewReader(raw))
-		dec.UseNumber() // milliseconds since 1970 as they are, not as 1.8e+12
+		dec.UseNumber() // milliseconds since 1970 unchanged, not as 1.8e+12
 		var value any
 		if err := dec.Decode(&value); err != nil {
 			return nil, fmt.Errorf("the list of jobs cannot be read: %w", err)
@@ -118,7 +118,7 @@ func yamlJob(job map[string]json.RawMessage) (*yaml.Node, error) {
 	return out, nil
 }
 
-// yamlNumbers makes numbers of JSON, which YAML would quote, integers where they are.
+// yamlNumbers converts JSON numbers, which YAML would quote, to integers if possible.
 func yamlNumbers(value any) any {
 	switch v := value.(type) {
 	case json.Number:
@@ -149,14 +149,14 @@ type cronImport struct {
 // Help is the example of the command.
 func (*cronImport) Help() string { return "Example:\n\n    laneway cron import jobs.yaml" }
 
-// fileJob is a job of a file, and where it is.
+// fileJob is a job of a file, with its position.
 type fileJob struct {
 	members cron.Members
 	line    int
 }
 
-// Run makes or changes the jobs; importing a file twice changes nothing. A file with a fault is refused as a whole, before anything is changed. Only
-// what the gateway alone can know (agents, lanes, hosts of webhooks, quotas) can still end an import half-way.
+// Run makes or changes the jobs; importing a file twice changes nothing. A file with a fault is refused as a whole, before anything is
+// changed. Only checks that depend on the gateway (agents, lanes, hosts of webhooks, quotas) can still fail during an import.
 func (c *cronImport) Run(ctx context.Context, env *environment) error {
 	text, err := readJobsFile(c.File)
 	if err != nil {
@@ -186,10 +186,10 @@ func (c *cronImport) Run(ctx context.Context, env *environment) error {
 	return err
 }
 
-// maxJobsFile bounds a file of jobs, in bytes: some 50,000 usual jobs. Reading YAML takes many times as much memory.
+// maxJobsFile limits a file of jobs, in bytes: some 50,000 typical jobs. Parsing YAML needs many times as much memory.
 const maxJobsFile = 32 << 20
 
-// readJobsFile reads a regular file: opening a pipe waits for its writer, and a device has no end.
+// readJobsFile reads a regular file: opening a pipe blocks until a writer opens it, and a device has no end.
 func readJobsFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -213,14 +213,14 @@ func readJobsFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// check refuses what the gateway would refuse whatever its configuration is.
+// check refuses what every gateway would refuse, whatever its configuration.
 func (j fileJob) check(env *environment) error {
 	m := cron.Members{}
 	for name, raw := range j.members {
 		if !slices.Contains(portable(), name) {
 			return fmt.Errorf("%s is no member of a job", cell(name, 64))
 		}
-		if name != "lane" { // the gateway knows its lanes
+		if name != "lane" { // only the gateway knows its lanes
 			m[name] = raw
 		}
 	}
@@ -234,7 +234,7 @@ func (j fileJob) check(env *environment) error {
 	return err
 }
 
-// readJobs reads what export writes: a list in YAML, or, when the first thing is an object of JSON, one job per line.
+// readJobs parses the output of export: a list in YAML, or, if the first value is a JSON object, one job per line.
 func readJobs(text []byte) ([]fileJob, error) {
 	if bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
 		return jsonJobs(text)
@@ -253,7 +253,7 @@ func readJobs(text []byte) ([]fileJob, error) {
 	jobs := make([]fileJob, 0, len(list))
 	for i := range list {
 		n := &list[i]
-		var whole map[string]any // finds members that are there twice, and aliases that would explode
+		var whole map[string]any // finds duplicate members and aliases that would expand too far
 		if err := n.Decode(&whole); err != nil {
 			return nil, fmt.Errorf("the job of line %d cannot be read: %s", n.Line, faultOf(err))
 		}
@@ -274,7 +274,7 @@ func readJobs(text []byte) ([]fileJob, error) {
 	return jobs, nil
 }
 
-// faultOf is the error of the library, in one line.
+// faultOf returns the error of the library in one line.
 func faultOf(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 func jsonJobs(text []byte) (jobs []fileJob, err error) {
@@ -293,7 +293,7 @@ func jsonJobs(text []byte) (jobs []fileJob, err error) {
 	return jobs, nil
 }
 
-// plainValue is a node as JSON has it. Moments stay the texts that they are written as.
+// plainValue returns a node as a JSON value. Timestamps remain strings.
 func plainValue(n *yaml.Node) (value any, err error) {
 	switch n.Kind {
 	case yaml.AliasNode:

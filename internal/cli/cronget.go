@@ -53,7 +53,7 @@ func (c *cronGet) Run(ctx context.Context, env *environment) error {
 	return nil
 }
 
-// jobPage is a job for a person, without its message.
+// jobPage formats a job for a person, without its message.
 func jobPage(now time.Time, j wire.Job) [][]string {
 	rows := [][]string{{"job", oneLine(j.Name)}, {"id", oneLine(j.ID)}}
 	add := func(name, value string) {
@@ -84,7 +84,7 @@ func jobPage(now time.Time, j wire.Job) [][]string {
 	return rows
 }
 
-// momentAt is a moment in Unix milliseconds; "" = no moment.
+// momentAt formats a time in Unix milliseconds; "" for 0.
 func momentAt(ms int64) string {
 	if ms == 0 {
 		return ""
@@ -92,7 +92,7 @@ func momentAt(ms int64) string {
 	return time.UnixMilli(ms).UTC().Format(time.RFC3339)
 }
 
-// targetOf is where the answers of a job go; - = into the history of its runs only.
+// targetOf returns where the answers of a job go; - = only into the history of its runs.
 func targetOf(d wire.JobDelivery) string {
 	switch {
 	case d.Mode == "webhook":
@@ -106,7 +106,7 @@ func targetOf(d wire.JobDelivery) string {
 	return strings.Join(parts, ":")
 }
 
-// ownerOfJob is which credential made a job; - when the answer does not have it.
+// ownerOfJob returns the credential that made a job; - when the answer does not have it.
 func ownerOfJob(j wire.Job) string {
 	if j.Principal == nil {
 		return "-"

@@ -30,7 +30,7 @@ type cronCmd struct {
 	Export   cronExport   `cmd:"" help:"Print all jobs as YAML that import takes."`
 }
 
-// scheduleOf is when a job fires, for a person.
+// scheduleOf describes when a job fires, for a person.
 func scheduleOf(j wire.Job) string {
 	s := j.Schedule
 	switch s.Kind {
@@ -46,7 +46,7 @@ func scheduleOf(j wire.Job) string {
 	return s.Expr + " " + s.TZ
 }
 
-// stateOf is a word for how a job is.
+// stateOf returns one word for the state of a job.
 func stateOf(j wire.Job) string {
 	switch {
 	case j.Invalid != "":
@@ -81,7 +81,7 @@ func (*cronList) Help() string {
 	return "Example:\n\n    laneway cron list --all\n    laneway cron list --only failing --sort last"
 }
 
-// params are those of cron.list.
+// params returns the parameters of cron.list.
 func (c *cronList) params() map[string]any {
 	order := map[string]string{"next": "nextRunAtMs", "name": "name", "last": "lastRunAtMs", "failing": "failing"}[c.Sort]
 	params := map[string]any{"includeDisabled": c.All, "includeSystem": c.System, "extended": true}
@@ -134,7 +134,7 @@ type jobArg struct {
 	JSON bool   `help:"Print JSON."`
 }
 
-// findJob turns what a person wrote into an id.
+// findJob returns the id of the job that a person named.
 func findJob(ctx context.Context, conn gatewayConn, name string) (string, error) {
 	var ids []string
 	for more, offset := true, 0; more; {
@@ -151,7 +151,7 @@ func findJob(ctx context.Context, conn gatewayConn, name string) (string, error)
 				ids = append(ids, j.ID)
 			}
 		}
-		if more = reply.NextOffset != nil; more { // a page is bounded in bytes, too
+		if more = reply.NextOffset != nil; more { // a page is limited in bytes, too
 			offset = *reply.NextOffset
 		}
 	}

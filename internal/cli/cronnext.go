@@ -22,7 +22,7 @@ func (*cronNext) Help() string {
 	return "Example:\n\n    laneway cron next --cron \"0 9 * * 1-5\" --tz Europe/Berlin -n 10"
 }
 
-// Run computes the fires with the function that decides the real ones.
+// Run computes the fires with the same function as the gateway.
 func (c *cronNext) Run(_ context.Context, env *environment) error {
 	if c.Count < 1 || c.Count > cron.MaxPreview {
 		return usageError("-n must be between 1 and " + strconv.Itoa(cron.MaxPreview))

@@ -65,7 +65,7 @@ func (c *cronRuns) Run(ctx context.Context, env *environment) error {
 	return errors.Join(table(env.stdout, rows), got.more(env, "entries"))
 }
 
-// whatOf describes the slots of an entry: the error, why they did not run, or the answer.
+// whatOf describes the slots of an entry: the error, the reason why they did not run, or the answer.
 func whatOf(r wire.LedgerEntry) string {
 	what := r.Summary
 	switch {
@@ -83,7 +83,7 @@ func whatOf(r wire.LedgerEntry) string {
 	return what
 }
 
-// reasonOf is why slots did not run, in words; a reason that this program does not know is shown as it is.
+// reasonOf describes why slots did not run; an unknown reason is shown unchanged.
 func reasonOf(r wire.LedgerEntry) string {
 	words := map[string]string{
 		"overlap":     "a run was active, and the job skips such slots",
@@ -105,7 +105,7 @@ func reasonOf(r wire.LedgerEntry) string {
 	return cmp.Or(r.Reason, r.Error, r.Summary)
 }
 
-// took is how long a run ran; 0 while it has not ended.
+// took returns the duration of a run; 0 while it has not ended.
 func took(r wire.LedgerEntry) time.Duration {
 	if r.DurationMs == nil {
 		return 0
@@ -113,7 +113,7 @@ func took(r wire.LedgerEntry) time.Duration {
 	return time.Duration(*r.DurationMs) * time.Millisecond
 }
 
-// findJobEver is findJob, also for a job that was removed and that the ledger knows.
+// findJobEver is findJob that also finds removed jobs in the ledger.
 func findJobEver(ctx context.Context, conn gatewayConn, name string) (string, error) {
 	if id, err := findJob(ctx, conn, name); err == nil {
 		return id, nil
@@ -121,8 +121,8 @@ func findJobEver(ctx context.Context, conn gatewayConn, name string) (string, er
 	return removedJob(ctx, conn, name)
 }
 
-// removedJob turns the name of a job that only the ledger knows into its id; what is no such name may be an id. Of a name that the last 200 entries with
-// that text do not have, nothing is known.
+// removedJob returns the id for the name of a job that exists only in the ledger; other words may be an id. It searches only the last 200
+// entries that contain the name.
 func removedJob(ctx context.Context, conn gatewayConn, name string) (string, error) {
 	params := map[string]any{"scope": "all", "query": name, "includeActive": true, "extended": true}
 	got, err := listing{method: "cron.runs", member: "entries", params: params, limit: pageSize}.read(ctx, conn)
@@ -193,10 +193,10 @@ func (c *cronRun) Run(ctx context.Context, env *environment) error {
 	return err
 }
 
-// waitEvery is how often the ledger is read when no event of the end arrives.
+// waitEvery is the interval of reads of the ledger when no event of the end arrives.
 const waitEvery = time.Second
 
-// waitForRun waits until the run is in the ledger with an outcome.
+// waitForRun waits until the ledger has the outcome of the run.
 func waitForRun(ctx context.Context, conn gatewayConn, id string) (wire.LedgerEntry, error) {
 	tick := time.NewTicker(waitEvery)
 	defer tick.Stop()

@@ -23,7 +23,7 @@ func (*cronWhy) Help() string {
 	return "Example:\n\n    laneway cron why digest 9:00\n    laneway cron why digest yesterday 9:00"
 }
 
-// Run asks the gateway.
+// Run queries the gateway.
 func (c *cronWhy) Run(ctx context.Context, env *environment) error {
 	conn, err := c.connect(ctx, env)
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *cronWhy) Run(ctx context.Context, env *environment) error {
 	return printWhy(env, reply)
 }
 
-// printWhy prints the slot with its answer, then what to do.
+// printWhy prints the slot with its explanation, then what to do.
 func printWhy(env *environment, reply wire.CronExplainResult) error {
 	slot := reply.Slots[0]
 	zone, err := time.LoadLocation(reply.Timezone)

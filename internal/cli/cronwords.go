@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// flagWord is how a member of a job is written on the command line. Numbers of a member with a unit are durations there, those of an instant are moments.
+// flagWord describes the flag of a member of a job. On the command line, numbers with a unit are durations, and instants are times.
 type flagWord struct {
 	flag    string
 	unit    time.Duration
 	instant bool
 }
 
-// flagOf names the flag of a member by its path.
+// flagOf returns the flag of a member by its path.
 func flagOf(path string) (flagWord, bool) {
 	switch path {
 	case "schedule.everyMs":
@@ -62,7 +62,7 @@ func flagOf(path string) (flagWord, bool) {
 	return flagWord{}, false
 }
 
-// flagError is a refusal in the words of the command line. The refusal itself is underneath.
+// flagError is a refusal with the names of flags. It wraps the refusal of the gateway.
 type flagError struct {
 	sentence string
 	cause    error
@@ -72,8 +72,8 @@ func (e *flagError) Error() string { return e.sentence }
 
 func (e *flagError) Unwrap() error { return e.cause }
 
-// inFlags rewrites a refusal of a job's member with the flag that it came from: the gateway knows no flags. The sentence stays as it is, except for
-// numbers that a person would write as durations, and members that are flags here.
+// inFlags rewrites a refusal of a job's member with the name of its flag, which the gateway does not know. The sentence is kept, except for
+// numbers that a person would write as durations, and members that are flags.
 func inFlags(err error) error {
 	text := strings.TrimPrefix(err.Error(), "at /")
 	end := strings.IndexAny(text, ": ")
@@ -92,10 +92,10 @@ func inFlags(err error) error {
 	return &flagError{sentence: w.flag + ": " + rest, cause: err}
 }
 
-// numbers are a number, or two that are the ends of a range.
+// numbers matches a number, or two that form a range.
 var numbers = regexp.MustCompile(`\d+(-\d+)?`)
 
-// duration is such a number as a person writes it.
+// duration formats such a number as a duration.
 func (w flagWord) duration(text string) string {
 	low, high, isRange := strings.Cut(text, "-")
 	if isRange {
@@ -113,7 +113,7 @@ func (w flagWord) duration(text string) string {
 	}
 }
 
-// exact is a duration as Go writes it, without zeros at its end.
+// exact formats a duration like package time, without trailing zero units.
 func exact(d time.Duration) string {
 	text := d.String()
 	for _, zero := range []string{"m0s", "h0m"} {

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// dashboardToken is how the names of tokens of this command begin.
+	// dashboardToken is the prefix of the names of tokens of this command.
 	dashboardToken = "dashboard-"
 	maxDashboard   = 7 * 24 * time.Hour
 	// dashboardPage is how long the page that forwards to the link exists.
@@ -81,7 +81,8 @@ func (c *dashboardCmd) Run(ctx context.Context, env *environment) error {
 	return nil
 }
 
-// addresses are that of the gateway's socket, which is LANEWAY_URL or the listener on this host, and that of the gateway for a browser, without a slash at its end.
+// addresses returns the address of the gateway's socket (LANEWAY_URL or the listener on this host), and that of the gateway for a browser,
+// without a trailing slash.
 func (c *dashboardCmd) addresses(env *environment, cfg config.Config) (socket, base string, err error) {
 	socket = "ws://" + localAddress(cfg.Listen)
 	if named, _ := env.lookupEnv("LANEWAY_URL"); named != "" {
@@ -99,7 +100,8 @@ func (c *dashboardCmd) addresses(env *environment, cfg config.Config) (socket, b
 	return socket, address, nil
 }
 
-// token makes the token, and removes those of this command that have expired. The gateway must accept it: a page without a gateway would only report that.
+// token makes the token, and removes expired ones of this command. The gateway must accept it, because a page without a gateway would only
+// report that.
 func (c *dashboardCmd) token(ctx context.Context, env *environment, cfg config.Config, socket string) (made app.Token, token secret.Secret, err error) {
 	list, err := env.tokens.List(ctx, cfg)
 	if err != nil {
@@ -155,13 +157,14 @@ func (c *dashboardCmd) open(ctx context.Context, env *environment, dir, link, wo
 				return fmt.Errorf("no browser could be opened here (%w); laneway dashboard --print prints a link for another one", err)
 			}
 			if !open {
-				exited = nil // an opener ends at once, and the browser has yet to read the page
+				exited = nil // an opener ends at once, before the browser has read the page
 			}
 		}
 	}
 }
 
-// browse opens an address in the browser of BROWSER, or that of the desktop. The browser does not get the settings of the gateway, which may be secrets.
+// browse opens an address in the browser of BROWSER, or that of the desktop. The browser does not receive the settings of the gateway,
+// which may be secrets.
 func browse(env *environment, address string) (<-chan error, error) {
 	opener := []string{"xdg-open"}
 	switch chosen, _ := env.lookupEnv("BROWSER"); {

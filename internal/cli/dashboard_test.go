@@ -80,7 +80,7 @@ func TestDashboardRefusesTokensThatLiveTooLong(t *testing.T) {
 	}
 }
 
-// The link is a credential: only the user reads the page that forwards to it, and no other user sees it in a list of processes.
+// The link is a credential: only the user can read the page that forwards to it, and no other user sees it in a list of processes.
 func TestDashboardOpensAPageThatOnlyTheUserReads(t *testing.T) {
 	t.Parallel()
 	b := accepting(tokenBench(t))
@@ -102,7 +102,7 @@ func TestDashboardOpensAPageThatOnlyTheUserReads(t *testing.T) {
 		return lookup(name)
 	}
 	b.env.environ = os.Environ
-	b.run(t, exitFailure, "dashboard") // the opener fails, so the command ends and takes everything back
+	b.run(t, exitFailure, "dashboard") // the opener fails, so the command ends and removes everything
 	got, err := os.ReadFile(seen)
 	if err != nil {
 		t.Fatal(err)

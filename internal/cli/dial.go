@@ -8,13 +8,14 @@ import (
 	"laneway/internal/client"
 )
 
-// uploadFile sends a file to the gateway and returns its id.
+// uploadFile uploads a file to the gateway and returns its id.
 func uploadFile(ctx context.Context, t target, name string, content io.Reader, size int64) (string, error) {
 	sent, err := client.Upload(ctx, client.Options{URL: t.URL, Token: t.Token.Reveal(), AllowPlain: t.Plaintext}, name, content, size)
 	return sent.ID, err
 }
 
-// dialAs opens connections with the module's own client. A program of this version dials; timeout bounds dialling and the handshake, 0 = the client's.
+// dialAs returns a dialer that uses package client. version is the version of this program; timeout limits dialling and the handshake, 0 =
+// the client's default.
 func dialAs(version string, timeout time.Duration) dialer {
 	return func(ctx context.Context, t target) (gatewayConn, error) {
 		conn, err := client.Dial(ctx, client.Options{

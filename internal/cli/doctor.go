@@ -28,22 +28,23 @@ type finding struct {
 	Check string `json:"check"`
 	Level level  `json:"level"`
 	Text  string `json:"text"`
-	// Cure is what to do; "" when it is part of the text, or when there is nothing to do.
+	// Cure says what to do; "" when the text says it, or when there is nothing to do.
 	Cure string `json:"cure,omitempty"`
 }
 
-// check looks at one subject. It gets a deadline of its own, changes nothing, and returns at least one finding, or none when it was not asked for.
+// check examines one subject. It has its own deadline, changes nothing, and returns at least one finding, or none when it was not
+// requested.
 type check struct {
 	name string
 	run  func(ctx context.Context, p *patient) []finding
-	// slow: it takes as long as installing a package.
+	// slow: it may take as long as the installation of a package.
 	slow bool
 }
 
-// agentStartTime is how long starting the agents may take.
+// agentStartTime limits the start of the agents.
 const agentStartTime = 5 * time.Minute
 
-// patient is what the checks look at.
+// patient has the subjects of the checks.
 type patient struct {
 	env    *environment
 	flags  *doctorCmd
@@ -69,7 +70,7 @@ Example:
     laneway doctor --config laneway.yaml`
 }
 
-// checks are done in this order; later ones may rely on what earlier ones found.
+// checks returns the checks in order; later ones may use the results of earlier ones.
 func checks() []check {
 	return []check{
 		{name: "configuration", run: checkConfiguration},
@@ -87,7 +88,7 @@ func checks() []check {
 	}
 }
 
-// Run does all checks and prints what they found.
+// Run executes all checks and prints the findings.
 func (c *doctorCmd) Run(ctx context.Context, env *environment) error {
 	if c.Timeout <= 0 {
 		return usageError("--timeout must be longer than 0")
@@ -149,7 +150,7 @@ func warning(text, cure string) []finding {
 	return []finding{{Level: levelWarning, Text: text, Cure: cure}}
 }
 
-// each makes one failure of every sentence of a refused configuration.
+// each returns one failure for every sentence of a refused configuration.
 func each(err error) []finding {
 	var refused config.FaultsError
 	if !errors.As(err, &refused) {
@@ -264,7 +265,7 @@ func checkCredential(ctx context.Context, p *patient) []finding {
 	return ok("accepted by %s", cell(status.NodeID, 40))
 }
 
-// checkProblems asks the running gateway what is wrong with it and with the work of all.
+// checkProblems requests the problems of the running gateway and of all work.
 func checkProblems(ctx context.Context, p *patient) []finding {
 	report := wire.HealthResult{HealthExtra: &wire.HealthExtra{}}
 	if err := p.flags.client().call(ctx, p.env, "health", map[string]any{"extended": true}, &report); err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// prepared is a data directory with a token file, of the given modes and owners.
+// prepared returns a data directory with a token file, with the given modes and owners.
 func prepared(t *testing.T, data, token os.FileMode, dataOf, tokenOf int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -27,7 +27,8 @@ func prepared(t *testing.T, data, token os.FileMode, dataOf, tokenOf int) string
 	return dir
 }
 
-// Modes by which other users reach the data directory or the token file are named, with what to do about them. No advice takes the token from the gateway.
+// The doctor reports modes by which other users can access the data directory or the token file, with what to do. Its advice never removes
+// the gateway's own access to the token.
 func TestDoctorLooksAtModesAndOwners(t *testing.T) {
 	t.Parallel()
 	me := os.Geteuid()
@@ -53,7 +54,7 @@ func TestDoctorLooksAtModesAndOwners(t *testing.T) {
 			t.Parallel()
 			dir := prepared(t, tc.data, tc.token, tc.dataOf, tc.tokenOf)
 			b := newBench("", "LANEWAY_DATA", dir, "LANEWAY_URL", "http://127.0.0.1:1")
-			b.run(t, exitFailure, "doctor") // no program listens there
+			b.run(t, exitFailure, "doctor") // no program listens at the address
 			for _, line := range tc.says {
 				if line = strings.ReplaceAll(line, "DIR", dir); !strings.Contains(b.stdout.String(), line) {
 					t.Errorf("no line %q in\n%s", line, b.stdout.String())
@@ -63,7 +64,7 @@ func TestDoctorLooksAtModesAndOwners(t *testing.T) {
 	}
 }
 
-// The agent is that of the gateway which runs, and the disk is weighed by what is left on it.
+// The agent is that of the running gateway, and the disk is checked for its free space.
 func TestDoctorKnowsTheRunningAgentAndTheDisk(t *testing.T) {
 	t.Parallel()
 	b := newBench("", "LANEWAY_DATA", prepared(t, 0o700, 0o600, os.Geteuid(), os.Geteuid()), "LANEWAY_URL", "http://127.0.0.1:1")

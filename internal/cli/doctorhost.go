@@ -20,7 +20,7 @@ const (
 	noSpace     = 100 * mebibyte
 )
 
-// notChecked stands where the configuration cannot be read.
+// notChecked is the finding when the configuration cannot be read.
 func notChecked() []finding { return warning("not checked", "mend the configuration first") }
 
 func findings(list []app.Finding) []finding {
@@ -36,7 +36,7 @@ func checkDatabase(ctx context.Context, p *patient) []finding {
 		return notChecked()
 	}
 	secrets := p.loaded.Secrets()
-	if token, err := config.ReadSecretFile(config.TokenPath(p.loaded.Config.Data)); err == nil { // whether it can be read is another check's
+	if token, err := config.ReadSecretFile(config.TokenPath(p.loaded.Config.Data)); err == nil { // another check reports whether it can be read
 		secrets = append(secrets, token)
 	}
 	return findings(app.ExamineStore(ctx, p.loaded.Config, secrets, p.env.now))
@@ -51,7 +51,8 @@ func checkAgents(ctx context.Context, p *patient) []finding {
 		app.ExamineAgents(ctx, p.loaded.Config, runs, p.env.lookupEnv), app.ExamineServers(p.loaded.Config, servers, p.env.lookupEnv)))
 }
 
-// agentsThere is what the gateway that is running has: the runners by agent and the servers of tools; nil when none answers, which another check reports.
+// agentsThere returns the runners by agent and the tool servers of the running gateway; nil when no gateway answers, which another check
+// reports.
 func (p *patient) agentsThere(ctx context.Context) (runners map[string]string, servers []chat.ToolServer) {
 	var reply wire.AgentsListResult
 	if err := p.flags.client().call(ctx, p.env, "agents.list", map[string]any{}, &reply); err != nil {
@@ -72,7 +73,7 @@ func (p *patient) agentsThere(ctx context.Context) (runners map[string]string, s
 	return runners, servers
 }
 
-// checkSpace looks at the disk under the data directory.
+// checkSpace checks the disk of the data directory.
 func checkSpace(_ context.Context, p *patient) []finding {
 	if p.loaded == nil {
 		return notChecked()
@@ -102,7 +103,7 @@ func spaceFinding(free uint64) []finding {
 	}
 }
 
-// checkTokenFile looks who may read the token.
+// checkTokenFile checks who can read the token.
 func checkTokenFile(_ context.Context, p *patient) []finding {
 	if p.loaded == nil {
 		return notChecked()
@@ -119,7 +120,7 @@ func checkTokenFile(_ context.Context, p *patient) []finding {
 	return ok("%s is readable by the gateway and by no other user", path)
 }
 
-// checkChannels queries the networks for the configured bots, and the running gateway for its channels.
+// checkChannels queries the networks of the configured bots, and the running gateway for its channels.
 func checkChannels(ctx context.Context, p *patient) []finding {
 	var all []finding
 	if p.loaded != nil {
@@ -155,7 +156,8 @@ func checkChannels(ctx context.Context, p *patient) []finding {
 	return all
 }
 
-// checkAgentStarts starts the agents over ACP. It is done on request alone: it needs their keys, and a first start may install a program.
+// checkAgentStarts starts the agents over ACP. It runs only on request, because it needs their keys, and a first start may install a
+// program.
 func checkAgentStarts(ctx context.Context, p *patient) []finding {
 	switch {
 	case !p.flags.Agents:

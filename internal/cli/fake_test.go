@@ -13,9 +13,10 @@ import (
 	"laneway/internal/wire"
 )
 
-// fakeGateway behaves as a gateway does towards one client: runs live on when a connection is lost, and a message that is sent
-// again under its key attaches to its run. What a message says directs it: `refuse`, `fail`, `hang`, `silent` (it ends without an event), `cut` (the connection is
-// lost once in the middle of the answer), `gone` (lost, and ended when the client is back), `merge`, `nothing` (an empty answer); everything else is answered with itself.
+// fakeGateway behaves like a gateway for one client: runs continue when a connection is lost, and a message that is sent again with its key
+// attaches to its run. The text of a message controls it: `refuse`, `fail`, `hang`, `silent` (it ends without an event), `cut` (the
+// connection is lost once in the middle of the answer), `gone` (lost, and ended when the client reconnects), `merge`, `nothing` (an empty
+// answer); any other text is echoed.
 type fakeGateway struct {
 	mu      sync.Mutex
 	runs    map[string]*fakeRun
@@ -167,7 +168,7 @@ func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 	}
 }
 
-// fakeSessions has two sessions and shows one on each page.
+// fakeSessions has two sessions and returns one on each page.
 func fakeSessions(params json.RawMessage) (any, error) {
 	var p struct {
 		Offset int `json:"offset"`
@@ -182,7 +183,7 @@ func fakeSessions(params json.RawMessage) (any, error) {
 	return page, nil
 }
 
-// fakeLedger has entries of jobs that were removed: one that was called `old news`, two that were called `twice`.
+// fakeLedger has entries of removed jobs: one with the name `old news`, two with the name `twice`.
 func fakeLedger(params json.RawMessage) any {
 	var p struct {
 		ID    string `json:"id"`

@@ -26,13 +26,13 @@ import (
 	"laneway/internal/store"
 )
 
-// parrot is the house behind a real gateway: it answers every message with itself, in two pieces. What it has no method for is not asked
-// by these commands.
+// parrot is the backend of a real gateway: it answers every message with the same text, in two pieces. These commands do not call the
+// methods that it lacks.
 type parrot struct {
 	gateway.Backend
 	mu   sync.Mutex
 	subs []func(chat.Event)
-	idle time.Duration // how long nothing has started although work is ready
+	idle time.Duration // how long no work has started although some is ready
 }
 
 func (p *parrot) Subscribe(fn func(chat.Event), _ func(chat.Event) bool) func() {
@@ -112,7 +112,7 @@ func (p *parrot) Tasks(_ context.Context, f store.TaskFilter) ([]store.Task, err
 
 func (p *parrot) OpenQuestions(_ context.Context, owner string, _ int) ([]agent.OpenQuestion, error) {
 	if owner != "" {
-		return nil, nil // what needs.list looks for
+		return nil, nil // used by needs.list
 	}
 	return []agent.OpenQuestion{
 		{
@@ -218,7 +218,7 @@ func TestCommandsSpeakWithARealGateway(t *testing.T) {
 	}
 }
 
-// TestHealthFailsWhenNothingStartsAnyMore is what a container's health check sees of a gateway that answers and does no work.
+// This is what the health check of a container receives from a gateway that answers and makes no progress.
 func TestHealthFailsWhenNothingStartsAnyMore(t *testing.T) {
 	t.Parallel()
 	address := startGateway(t, &parrot{idle: 31 * time.Second})
@@ -231,8 +231,8 @@ func TestHealthFailsWhenNothingStartsAnyMore(t *testing.T) {
 	}
 }
 
-// TestNoCommandSendsItsTokenToAnUntrustedServer: a server with a certificate of no known authority gets no request, and neither does another machine in
-// clear. On a loaded machine a TLS handshake can take longer than the ten seconds of the commands, so the bound here is a minute.
+// A server whose certificate has no known authority receives no request, and neither does another machine without TLS. On a loaded machine
+// a TLS handshake can take longer than the ten seconds of the commands, so the limit here is a minute.
 func TestNoCommandSendsItsTokenToAnUntrustedServer(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int64

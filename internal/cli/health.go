@@ -72,7 +72,7 @@ func (c *healthCmd) path() string {
 	return "/healthz"
 }
 
-// maxProbe bounds the answer in bytes: the program that listens there may not be a gateway.
+// maxProbe limits the response in bytes: the server may not be a gateway.
 const maxProbe = 64 << 10
 
 // probe requests a path of the gateway that needs no credential. Its error is a sentence without the address of a proxy or a resolver.
@@ -115,7 +115,7 @@ func unreachable(host string, err error) error {
 	}
 }
 
-// rootCause is the innermost error: the outer ones of net/http repeat the address.
+// rootCause returns the innermost error: the outer ones of net/http repeat the address.
 func rootCause(err error) error {
 	for {
 		inner := errors.Unwrap(err)

@@ -50,7 +50,7 @@ func (c *holdCmd) Run(ctx context.Context, env *environment) error {
 	return err
 }
 
-// Run shows what waits, asks and releases.
+// Run shows the waiting work, asks, and releases the gateway.
 func (c *releaseCmd) Run(ctx context.Context, env *environment) error {
 	if !c.Yes && env.terminal == nil {
 		return usageError("laneway release asks a question, and this is no terminal; add --yes")

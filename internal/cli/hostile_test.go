@@ -10,7 +10,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// hostile is a gateway that accepts a message and then sends what a gateway does not send.
+// hostile is a server that accepts a message and then sends invalid frames.
 func hostile(t *testing.T, then func(ws *websocket.Conn)) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,7 +42,7 @@ func hostile(t *testing.T, then func(ws *websocket.Conn)) *httptest.Server {
 
 func TestSendEndsWhenWhatAnswersDoesNotKeepToTheProtocol(t *testing.T) {
 	t.Parallel()
-	const depth = 20_000 // more than the JSON of Go reads
+	const depth = 20_000 // deeper than encoding/json accepts
 	text := func(s string) func(ws *websocket.Conn) {
 		return func(ws *websocket.Conn) { _ = ws.WriteMessage(websocket.TextMessage, []byte(s)) }
 	}

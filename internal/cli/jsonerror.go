@@ -12,28 +12,28 @@ import (
 	"laneway/internal/config"
 )
 
-// Codes of errors that no gateway has given.
+// Codes of errors that do not come from a gateway.
 const (
 	codeFailure       = "FAILURE"
 	codeUsage         = "USAGE"
 	codeConfiguration = "CONFIGURATION"
 )
 
-// errorReport is an error of a command that was asked for JSON. It goes to standard error as one line, so that standard output has data or nothing.
+// errorReport is the error of a command with --json. It is written to standard error as one line, so that standard output has only data.
 type errorReport struct {
-	// Code is the gateway's, or USAGE, CONFIGURATION or FAILURE; DetailCode is the gateway's finer code.
+	// Code is the gateway's code, or USAGE, CONFIGURATION or FAILURE; DetailCode is the gateway's detail code.
 	Code       string `json:"code"`
 	DetailCode string `json:"detailCode,omitempty"`
 	Message    string `json:"message"`
 	ExitStatus int    `json:"exitStatus"`
 	Retryable  bool   `json:"retryable,omitempty"`
-	// RetryAfterMs is 0 where the gateway names no time.
+	// RetryAfterMs is 0 when the gateway gives no time.
 	RetryAfterMs int64 `json:"retryAfterMs,omitempty"`
 	// Faults are the lines of a configuration that must not start.
 	Faults []string `json:"faults,omitempty"`
 }
 
-// wantsJSON reports whether a command line asks for JSON, also where it cannot be parsed.
+// wantsJSON reports whether a command line requests JSON, even if it cannot be parsed.
 func wantsJSON(args []string) bool {
 	if i := slices.Index(args, "--"); i >= 0 {
 		args = args[:i]
@@ -47,7 +47,7 @@ func wantsJSON(args []string) bool {
 func (env *environment) failJSON(err error) int {
 	r := reportError(err)
 	line, bad := json.Marshal(map[string]any{"error": r})
-	if bad != nil { // texts and numbers have a form in JSON
+	if bad != nil { // strings and numbers can always be encoded
 		line = []byte(`{"error":{"code":"` + codeFailure + `"}}`)
 	}
 	_, _ = fmt.Fprintf(env.stderr, "%s\n", line)

@@ -10,16 +10,17 @@ import (
 )
 
 const (
-	// maxLogFile is how many bytes the log has in one file.
+	// maxLogFile is the maximum size of one log file in bytes.
 	maxLogFile = 64 << 20
-	// olderLog is the ending of the previous file.
+	// olderLog is the suffix of the previous file.
 	olderLog = ".1"
-	// lookAtLogFile is how often the log looks whether its file is still in its place.
+	// lookAtLogFile is the interval at which the log checks whether its file is still at its path.
 	lookAtLogFile = time.Second
 )
 
-// logFile is the log in a file. A file that is full becomes the previous one, which it replaces. One that another program has moved away is made again within
-// a second. What cannot be written to the file goes to the fallback. A handler of slog writes one record at a time, so there is no lock here.
+// logFile writes the log to a file. A full file is renamed to the previous one, which it replaces. If another program moves the file away,
+// it is created again within a second. Records that cannot be written to the file go to the fallback. A slog handler writes one record at a
+// time, so no lock is needed.
 type logFile struct {
 	path     string
 	limit    int64 // bytes of one file
@@ -31,7 +32,7 @@ type logFile struct {
 	looked time.Time
 }
 
-// openLogFile opens the file of the log and makes it if needed. Only its user and group can read it.
+// openLogFile opens the log file and creates it if needed. Only its user and group can read it.
 func openLogFile(path string, limit int64, fallback io.Writer, now func() time.Time) (*logFile, error) {
 	l := &logFile{path: path, limit: limit, fallback: fallback, now: now, looked: now()}
 	if err := l.open(); err != nil {
@@ -79,7 +80,7 @@ func (l *logFile) Write(record []byte) (int, error) {
 	return n, nil
 }
 
-// inPlace reports whether the open file is the one that the path names.
+// inPlace reports whether the open file is still the one at the path.
 func (l *logFile) inPlace() bool {
 	if l.f == nil {
 		return false
@@ -92,11 +93,11 @@ func (l *logFile) inPlace() bool {
 	return err == nil && os.SameFile(named, ours)
 }
 
-// reopen makes the file anew. Where that fails, the log goes to the fallback, and the next look tries again.
+// reopen creates the file again. If that fails, the log goes to the fallback, and the next check tries again.
 func (l *logFile) reopen() {
 	_ = l.Close() // each record was written when Write returned
 	if err := l.open(); err != nil {
-		_, _ = fmt.Fprintf(l.fallback, "laneway: the log file cannot be used: %s\n", err) // there is no other place for it
+		_, _ = fmt.Fprintf(l.fallback, "laneway: the log file cannot be used: %s\n", err) // no other output is available
 	}
 }
 
@@ -110,7 +111,8 @@ func (l *logFile) Close() error {
 	return f.Close()
 }
 
-// openLog is where the log of a gateway goes: the configured file, else standard error. The caller calls closeLog when the gateway has ended.
+// openLog returns the destination of a gateway's log: the configured file, or standard error. The caller calls closeLog when the gateway
+// has ended.
 func (env *environment) openLog(loaded *config.Loaded) (log io.Writer, closeLog func(), err error) {
 	path := loaded.Config.Log.File
 	if path == "" {

@@ -13,8 +13,8 @@ import (
 	"laneway/internal/secret"
 )
 
-// newLogger writes the log of the gateway to w. Secrets have a type that is never printed; this handler is the second protection, for texts of
-// other libraries that contain one. It returns the set of secrets too, so that the caller can add those of a file that changed.
+// newLogger writes the log of the gateway to w. Secrets have a type that is never printed; this handler is a second protection, for output
+// of other libraries that contains one. It also returns the set of secrets, so that the caller can add those of a file that changed.
 func newLogger(w io.Writer, loaded *config.Loaded, creds config.Credentials) (*slog.Logger, *knownSecrets) {
 	options := &slog.HandlerOptions{Level: logLevel(loaded.Config.Log.Level)}
 	var handler slog.Handler = slog.NewTextHandler(w, options)
@@ -32,7 +32,7 @@ func callerSecrets(c config.Credentials) []secret.Secret {
 func logLevel(name string) slog.Level {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(name)); err != nil {
-		return slog.LevelInfo // the configuration has refused every other name
+		return slog.LevelInfo // the configuration refuses every other name
 	}
 	return level
 }
@@ -43,14 +43,14 @@ type redactor struct {
 	known *knownSecrets
 }
 
-// knownSecrets is the set of secrets that the log replaces. All handlers that were derived from one share it. clean is safe for concurrent use;
-// at most one goroutine may call add at a time.
+// knownSecrets is the set of secrets that the log redacts. All handlers derived from one share it. clean is safe for concurrent use; at
+// most one goroutine may call add at a time.
 type knownSecrets struct {
-	texts   []string // used by add alone, longest first
+	texts   []string // used only by add, longest first
 	replace atomic.Pointer[strings.Replacer]
 }
 
-// minRedacted is the length in bytes of the shortest secret that is replaced: a password of three letters would be a part of ordinary words.
+// minRedacted is the minimum length in bytes of a secret that is redacted: a password of three letters would be part of ordinary words.
 const minRedacted = 6
 
 func newRedactor(next slog.Handler, secrets []secret.Secret) redactor {
@@ -60,7 +60,7 @@ func newRedactor(next slog.Handler, secrets []secret.Secret) redactor {
 	return redactor{next: next, known: known}
 }
 
-// add adds secrets to the set. Old ones stay: they may still be in force elsewhere.
+// add adds secrets to the set. Old ones are kept, because they may still be in use elsewhere.
 func (k *knownSecrets) add(secrets []secret.Secret) {
 	before := len(k.texts)
 	for _, s := range secrets {
@@ -71,7 +71,7 @@ func (k *knownSecrets) add(secrets []secret.Secret) {
 	if len(k.texts) == before {
 		return
 	}
-	slices.SortFunc(k.texts, func(a, b string) int { return len(b) - len(a) }) // a secret may be a part of a longer one
+	slices.SortFunc(k.texts, func(a, b string) int { return len(b) - len(a) }) // a secret may be part of a longer one
 	pairs := make([]string, 0, 2*len(k.texts))
 	for _, text := range k.texts {
 		pairs = append(pairs, text, secret.Redacted)
@@ -81,12 +81,12 @@ func (k *knownSecrets) add(secrets []secret.Secret) {
 
 func (k *knownSecrets) clean(text string) string { return k.replace.Load().Replace(text) }
 
-// Enabled is that of the handler behind.
+// Enabled calls the wrapped handler.
 func (r redactor) Enabled(ctx context.Context, level slog.Level) bool {
 	return r.next.Enabled(ctx, level)
 }
 
-// Handle passes a cleaned record on.
+// Handle redacts a record and passes it on.
 func (r redactor) Handle(ctx context.Context, record slog.Record) error {
 	clean := slog.NewRecord(record.Time, record.Level, r.known.clean(record.Message), record.PC)
 	record.Attrs(func(a slog.Attr) bool {
@@ -96,7 +96,7 @@ func (r redactor) Handle(ctx context.Context, record slog.Record) error {
 	return r.next.Handle(ctx, clean)
 }
 
-// WithAttrs cleans the attributes once.
+// WithAttrs redacts the attributes once.
 func (r redactor) WithAttrs(attrs []slog.Attr) slog.Handler {
 	clean := make([]slog.Attr, len(attrs))
 	for i, a := range attrs {
@@ -105,7 +105,7 @@ func (r redactor) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return redactor{next: r.next.WithAttrs(clean), known: r.known}
 }
 
-// WithGroup opens a group in the handler behind.
+// WithGroup opens a group in the wrapped handler.
 func (r redactor) WithGroup(name string) slog.Handler {
 	return redactor{next: r.next.WithGroup(name), known: r.known}
 }
@@ -128,7 +128,7 @@ func (r redactor) attr(a slog.Attr) slog.Attr {
 	}
 }
 
-// any keeps a value as it is unless its text holds a secret: then the text, cleaned, is logged in its place.
+// any keeps a value unchanged unless its text contains a secret. Then the redacted text is logged instead.
 func (r redactor) any(key string, value slog.Value) slog.Attr {
 	text := fmt.Sprintf("%+v", value.Any())
 	if clean := r.known.clean(text); clean != text {

@@ -37,11 +37,11 @@ Examples:
 const (
 	// maxLogLines is the largest value of --lines.
 	maxLogLines = 100_000
-	// logPause is the time between two looks for more with --follow.
+	// logPause is the poll interval with --follow.
 	logPause = 250 * time.Millisecond
 )
 
-// Run shows the file or becomes the program that reads the journal.
+// Run shows the file, or executes the program that reads the journal.
 func (c *logsCmd) Run(ctx context.Context, env *environment) error {
 	if c.Lines < 0 || c.Lines > maxLogLines {
 		return usageError(fmt.Sprintf("--lines must be between 0 and %d", maxLogLines))
@@ -60,7 +60,7 @@ func (c *logsCmd) Run(ctx context.Context, env *environment) error {
 	return c.show(ctx, env, path)
 }
 
-// journal replaces this process by journalctl, which knows who may read what.
+// journal replaces this process by journalctl, which checks the permissions of the user.
 func (c *logsCmd) journal(env *environment) error {
 	program := lookPath(env, "journalctl")
 	if program == "" {
@@ -77,7 +77,7 @@ func (c *logsCmd) journal(env *environment) error {
 	return nil
 }
 
-// lookPath finds a program in the directories of PATH, "" when there is none.
+// lookPath finds a program in the directories of PATH, or returns "".
 func lookPath(env *environment, name string) string {
 	path, _ := env.lookupEnv("PATH")
 	for _, dir := range filepath.SplitList(path) {
@@ -89,7 +89,7 @@ func lookPath(env *environment, name string) string {
 	return ""
 }
 
-// show prints the last lines of a file, those of the previous file among them when the file has fewer.
+// show prints the last lines of a file, including those of the previous file if needed.
 func (c *logsCmd) show(ctx context.Context, env *environment, path string) error {
 	f, err := os.Open(path) //nolint:gosec // the file that the configuration names
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *logsCmd) show(ctx context.Context, env *environment, path string) error
 	return follow(ctx, env.stdout, f, path)
 }
 
-// showOlder prints the last n lines of the previous file, if there is one.
+// showOlder prints the last n lines of the previous file, if it exists.
 func showOlder(out io.Writer, path string, n int) error {
 	f, err := os.Open(path) //nolint:gosec // the file that the configuration names
 	if errors.Is(err, fs.ErrNotExist) {
@@ -140,14 +140,14 @@ func showOlder(out io.Writer, path string, n int) error {
 	return nil
 }
 
-// follow prints what is added to the file, and goes on with the next one when the file was replaced, until ctx is over.
+// follow prints what is appended to the file, and continues with the next file when it was replaced, until ctx is done.
 func follow(ctx context.Context, out io.Writer, f *os.File, path string) error {
 	defer func() { _ = f.Close() }() // it was only read
 	for {
 		if err := retry.Sleep(ctx, logPause); err != nil {
 			return nil
 		}
-		next := replaced(f, path) // looked for first: the end of the old file is printed before it is left
+		next := replaced(f, path) // checked first: the rest of the old file is printed before it is closed
 		if _, err := io.Copy(out, f); err != nil {
 			return unreadableLog(path, err)
 		}
@@ -159,11 +159,11 @@ func follow(ctx context.Context, out io.Writer, f *os.File, path string) error {
 	}
 }
 
-// replaced opens the file that the path names now, when it is another one or was emptied; nil = it is the same.
+// replaced opens the file at the path if it is another one or was truncated; nil = it is the same.
 func replaced(f *os.File, path string) *os.File {
 	named, err := os.Stat(path)
 	if err != nil {
-		return nil // between two files
+		return nil // between the old and the new file
 	}
 	open, err := f.Stat()
 	if err != nil {
@@ -180,7 +180,7 @@ func replaced(f *os.File, path string) *os.File {
 	return next
 }
 
-// lastLines finds where the last n lines of a file begin, and how many there are.
+// lastLines returns the offset of the last n lines of a file, and their number.
 func lastLines(f io.ReadSeeker, n int) (from int64, found int, err error) {
 	const piece = 64 << 10
 	end, err := f.Seek(0, io.SeekEnd)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// pieces is a writer whose pieces a test receives.
+// pieces is a writer that passes each write to the test.
 type pieces chan string
 
 func (p pieces) Write(text []byte) (int, error) {
@@ -45,7 +45,7 @@ func TestTheLastLinesOfALogAreFound(t *testing.T) {
 	}
 }
 
-// With --follow, lines that come later are shown, those of a file that replaces the first one, too.
+// With --follow, later lines are shown, including those of a file that replaces the first one.
 func TestALogIsFollowedOverItsReplacement(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "laneway.log")
@@ -81,7 +81,7 @@ func TestALogIsFollowedOverItsReplacement(t *testing.T) {
 	shown("line 01 of the log\n")
 	line(2)
 	shown("line 02 of the log\n")
-	line(3) // in the next file: there is no room for it in the first
+	line(3) // in the next file, because the first is full
 	shown("line 03 of the log\n")
 	cancel()
 	if code := <-ended; code != 0 {
@@ -97,7 +97,7 @@ func TestALogIsFollowedOverItsReplacement(t *testing.T) {
 	}
 }
 
-// The log has a bound on the disk, is made again where another program has moved it away, and loses no record when its disk fails.
+// The log has a maximum size, is created again when another program has moved it away, and loses no record when its disk fails.
 func TestTheLogFileIsBoundedAndSurvivesItsFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -18,11 +18,11 @@ import (
 	"laneway/internal/config"
 )
 
-// noSystemConfig keeps the tests from the configuration of a gateway that this host may have.
+// noSystemConfig prevents that tests read the configuration of a gateway on this host.
 const noSystemConfig = "/nonexistent/laneway/config.yaml"
 
-// TestMain makes this binary the command `laneway` of the scripts: everything is real but for the gateway and the process behind
-// `serve`, which stand at the other end of an interface.
+// TestMain makes this binary the command `laneway` of the scripts. Everything is real except the gateway and the process of `serve`, which
+// implement interfaces.
 func TestMain(m *testing.M) {
 	testscript.Main(leakChecked{m}, map[string]func(){"laneway": func() {
 		os.Exit(run(context.Background(), os.Args[1:], &environment{
@@ -91,7 +91,7 @@ func withoutVariable(vars []string, name string) []string {
 	return rest
 }
 
-// announcing is a process that is ready and then stops, after it has told what it was given.
+// announcing is a process that is ready and then stops, after it has printed its input.
 type announcing struct{}
 
 func (announcing) Serve(ctx context.Context, s serveInput) error {

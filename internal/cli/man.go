@@ -46,7 +46,7 @@ func writePages(dir, version string, node *kong.Node) error {
 	return nil
 }
 
-// pageName is laneway-cron-add for laneway cron add.
+// pageName returns laneway-cron-add for laneway cron add.
 func pageName(node *kong.Node) string {
 	if node.Type == kong.ApplicationNode {
 		return node.Name
@@ -54,7 +54,7 @@ func pageName(node *kong.Node) string {
 	return pageName(node.Parent) + "-" + node.Name
 }
 
-// manPage is the page of a command in roff, from the same table as --help.
+// manPage returns the page of a command in roff, from the same table as --help.
 func manPage(version string, node *kong.Node) string {
 	var b strings.Builder
 	command := strings.ReplaceAll(pageName(node), "-", " ")
@@ -119,7 +119,7 @@ func flagItems(node *kong.Node) string {
 	return b.String()
 }
 
-// roff makes a text one line without requests: a leading dot or quote would be one, and a backslash an escape.
+// roff converts text to one line without requests: a leading dot or quote would be a request, and a backslash an escape.
 func roff(text string) string {
 	text = strings.ReplaceAll(strings.Join(strings.Fields(text), " "), `\`, `\e`)
 	text = strings.ReplaceAll(text, "-", `\-`)
@@ -138,7 +138,7 @@ func roff(text string) string {
 	return text
 }
 
-// roffText keeps paragraphs, and lines that are indented as they are.
+// roffText keeps paragraphs and indented lines.
 func roffText(text string) string {
 	var b strings.Builder
 	for paragraph := range strings.SplitSeq(text, "\n\n") {

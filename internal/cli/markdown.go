@@ -16,11 +16,11 @@ const (
 	styleFault  = "\x1b[31m" // red
 )
 
-// markdown turns the Markdown of an answer into styles of a terminal while the answer grows. It shows each character as early as its meaning is known, and keeps
-// no more than a marker back. It knows headings, lists, quotations, code, bold and italic text; everything else stays as it was written. A style ends with
-// its line, so that a marker without a partner spoils one line at most.
+// markdown converts the Markdown of an answer to terminal styles while the answer grows. It shows each character as soon as its meaning is
+// known, and holds back at most a marker. It supports headings, lists, quotations, code, bold and italic text; everything else is
+// unchanged. A style ends with its line, so that an unmatched marker affects at most one line.
 type markdown struct {
-	held   string // what is not shown yet, because the next character decides what it means
+	held   string // not shown yet, because the next character decides its meaning
 	inLine bool   // the beginning of the line has been decided
 	fenced bool   // between two lines of backquotes
 	bold   bool
@@ -33,7 +33,7 @@ type markdown struct {
 // lineStart matches everything that may still become the marker of a line.
 var lineStart = regexp.MustCompile("^ {0,12}(#{0,6}|[-*+]|>|`{1,2})$")
 
-// write returns how more text is shown.
+// write returns the output for more text.
 func (m *markdown) write(text string) string {
 	var out strings.Builder
 	for i := range len(text) {
@@ -43,7 +43,7 @@ func (m *markdown) write(text string) string {
 	return out.String()
 }
 
-// end returns what was kept back, and ends every style.
+// end returns what was held back, and ends every style.
 func (m *markdown) end() string {
 	var out strings.Builder
 	m.decide(&out, true)
@@ -76,7 +76,7 @@ var (
 	fence     = regexp.MustCompile("^ {0,12}```")
 )
 
-// begin shows the marker of a line.
+// begin writes the marker of a line.
 func (m *markdown) begin(out *strings.Builder) {
 	m.inLine, m.last = true, 0
 	if fence.MatchString(m.held) {
@@ -105,7 +105,7 @@ func (m *markdown) begin(out *strings.Builder) {
 	}
 }
 
-// step shows one character or takes one marker; false = the next character decides.
+// step writes one character or handles one marker; false = the next character decides.
 func (m *markdown) step(out *strings.Builder, last bool) bool {
 	c := m.held[0]
 	switch {
@@ -123,7 +123,7 @@ func (m *markdown) step(out *strings.Builder, last bool) bool {
 	return true
 }
 
-// star takes * and **: they begin a style in front of a word and end it behind one, and are themselves between blanks.
+// star handles * and **: they begin a style before a word and end it after one, and are literal between spaces.
 func (m *markdown) star(out *strings.Builder, last bool) bool {
 	if len(m.held) < 3 && !last && strings.Trim(m.held, "*") == "" {
 		return false
@@ -147,7 +147,7 @@ func (m *markdown) star(out *strings.Builder, last bool) bool {
 	return true
 }
 
-// wordByte reports whether a character belongs to a word or a number: a marker behind one is a multiplication, or part of a name.
+// wordByte reports whether a character belongs to a word or a number: a marker after one is a multiplication, or part of a name.
 func wordByte(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == ')' || c == ']'
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// named shows styles by name, so that the expectations can be read.
+// named shows styles by name, so that the expectations are readable.
 var named = strings.NewReplacer(styleReset, "<0>", styleBold, "<b>", styleDim, "<d>", styleItalic, "<i>", styleCode, "<c>")
 
 func TestMarkdownIsShownInStyles(t *testing.T) {
@@ -32,7 +32,7 @@ func TestMarkdownIsShownInStyles(t *testing.T) {
 		if got := named.Replace(m.write(text) + m.end()); got != want {
 			t.Errorf("%q\ngot  %q\nwant %q", text, got, want)
 		}
-		m = markdown{} // in pieces of any size it is the same
+		m = markdown{} // the result is the same for pieces of any size
 		var pieces strings.Builder
 		for i := range len(text) {
 			pieces.WriteString(m.write(text[i : i+1]))
@@ -44,7 +44,7 @@ func TestMarkdownIsShownInStyles(t *testing.T) {
 	}
 }
 
-// Whatever an agent writes, no character of it is lost but markers, no style stays open, and nothing is shown before it was written.
+// For any input, only markers are removed, no style remains open, and nothing is shown before it was written.
 func FuzzMarkdown(f *testing.F) {
 	for _, text := range []string{"# a *b* **c** `d`\n- e\n", "***\n```\n*\n```x", "* * *\n>>>\n", "**", "a*b**c***d"} {
 		f.Add(text)

@@ -27,7 +27,7 @@ Examples:
     LANEWAY_TOKEN=... laneway mcp --url https://gateway.example.org`
 }
 
-// Run passes requests on until standard input ends.
+// Run forwards requests until standard input ends.
 func (c *mcpCmd) Run(ctx context.Context, env *environment) error {
 	endpoint, token, err := c.endpoint(ctx, env)
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *mcpCmd) Run(ctx context.Context, env *environment) error {
 	return err
 }
 
-// endpoint is where the tools are and the token for them.
+// endpoint returns the address of the tools and the token for them.
 func (c *mcpCmd) endpoint(ctx context.Context, env *environment) (string, secret.Secret, error) {
 	address, inTurn := env.lookupEnv("LANEWAY_MCP_URL")
 	if token, ok := env.lookupEnv("LANEWAY_MCP_TOKEN"); ok && inTurn && len(c.URL) == 0 && c.Token == "" {
@@ -75,7 +75,7 @@ func (c *mcpCmd) endpoint(ctx context.Context, env *environment) (string, secret
 	return u.String(), t.Token, nil
 }
 
-// mirror is a server that has the tools of a session and passes their calls on.
+// mirror returns a server that has the tools of a session and forwards their calls.
 func mirror(ctx context.Context, version string, session *mcp.ClientSession) (*mcp.Server, error) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "laneway", Version: version}, nil)
 	for tool, err := range session.Tools(ctx, nil) {
@@ -106,7 +106,7 @@ func (b bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r) //nolint:wrapcheck // a transport returns the errors of the next one
 }
 
-// unclosed is a writer whose end is that of the process.
+// unclosed is a writer that stays open until the process ends.
 type unclosed struct{ io.Writer }
 
 // Close does nothing.

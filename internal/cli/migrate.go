@@ -12,8 +12,8 @@ import (
 
 // migrator changes the schema of the configured database.
 type migrator interface {
-	// Migrate does action (up, down by one step, status) and returns the state of every migration afterwards, oldest first. Down returns a
-	// *app.LiveNodesError while gateways use the database, unless force is set.
+	// Migrate executes action (up, down by one step, status) and returns the resulting state of every migration, oldest first. Down returns
+	// a *app.LiveNodesError while gateways use the database, unless force is set.
 	Migrate(ctx context.Context, cfg config.Config, action string, force bool) ([]migration, error)
 }
 
@@ -65,12 +65,12 @@ Example:
 // Help is the example of the command.
 func (*migrateStatus) Help() string { return "Example:\n\n    laneway migrate status --json" }
 
-// Run applies what is missing.
+// Run applies missing migrations.
 func (c *migrateUp) Run(ctx context.Context, env *environment) error {
 	return c.run(ctx, env, "up", false)
 }
 
-// Run takes one step back, under running gateways only after a question.
+// Run takes one step back. While gateways run, it asks first.
 func (c *migrateDown) Run(ctx context.Context, env *environment) error {
 	if c.Force && !c.Yes && env.terminal == nil {
 		return usageError("--force asks a question, and this is no terminal; add --yes")

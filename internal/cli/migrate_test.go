@@ -10,7 +10,7 @@ import (
 	"laneway/internal/config"
 )
 
-// usedDatabase refuses a step back that is not forced, and counts those that are.
+// usedDatabase refuses a step back that is not forced, and counts forced ones.
 type usedDatabase struct{ forced int }
 
 func (d *usedDatabase) Migrate(_ context.Context, _ config.Config, _ string, force bool) ([]migration, error) {

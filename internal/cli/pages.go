@@ -7,23 +7,23 @@ import (
 	"maps"
 )
 
-// pageSize is the most members that one page of a list has.
+// pageSize is the maximum number of members on one page of a list.
 const pageSize = 200
 
-// listing is a list of the gateway that is read page by page: a page is bounded in bytes, too, so it may have fewer members than were asked for.
+// listing is a list of the gateway that is read page by page: a page is limited in bytes, too, so it may have fewer members than requested.
 type listing struct {
 	method string
 	member string         // of the reply: the name of the list
 	params map[string]any // of every call
-	offset int            // how many members to pass over
+	offset int            // how many members to skip
 	limit  int            // how many members to read; 0 = all
 }
 
-// listed is a list as if it were one page: the reply of the gateway with the members of all pages.
+// listed is a list as one page: the reply of the gateway with the members of all pages.
 type listed struct {
 	reply   map[string]json.RawMessage
 	members []json.RawMessage
-	next    *int // where to go on; nil = the list ends here
+	next    *int // offset of the next page; nil at the end of the list
 	total   int
 }
 
@@ -50,7 +50,7 @@ func (l listing) read(ctx context.Context, conn gatewayConn) (out listed, err er
 	}
 }
 
-// add takes a page and returns how many members it has.
+// add adds a page and returns how many members it has.
 func (l *listed) add(reply map[string]json.RawMessage, member string) (n int, err error) {
 	var page struct {
 		NextOffset *int `json:"nextOffset"`
@@ -74,7 +74,7 @@ func (l *listed) add(reply map[string]json.RawMessage, member string) (n int, er
 	return len(members), nil
 }
 
-// merge gives the objects of a page what those of the pages before it have: facts about the members, by id.
+// merge adds to the objects of a page the facts about members, by id, of the pages before it.
 func merge(page, before map[string]json.RawMessage) {
 	for name, raw := range before {
 		var have, more map[string]json.RawMessage
@@ -88,7 +88,7 @@ func merge(page, before map[string]json.RawMessage) {
 	}
 }
 
-// join makes the reply of the last page that of the whole list.
+// join converts the reply of the last page to that of the whole list.
 func (l *listed) join(of listing) error {
 	for name, value := range map[string]any{of.member: l.members, "count": len(l.members), "offset": of.offset, "limit": max(of.limit, len(l.members))} {
 		if _, has := l.reply[name]; !has {
@@ -106,7 +106,7 @@ func (l *listed) join(of listing) error {
 	return nil
 }
 
-// into reads the members.
+// into decodes the members.
 func (l *listed) into(to any) error {
 	raw, err := json.Marshal(l.members)
 	if err != nil {
@@ -115,7 +115,7 @@ func (l *listed) into(to any) error {
 	return json.Unmarshal(raw, to)
 }
 
-// more says on the standard error how to see the rest of the list.
+// more prints to standard error how to see the rest of the list.
 func (l *listed) more(env *environment, what string) error {
 	if l.next == nil {
 		return nil

@@ -75,7 +75,7 @@ func (c *pairList) Run(ctx context.Context, env *environment) error {
 	return table(env.stdout, rows)
 }
 
-// instant reads a time of the wire. One that cannot be read is the zero time.
+// instant parses a time of the protocol. An invalid one is the zero time.
 func instant(iso string) time.Time {
 	at, err := time.Parse(time.RFC3339, iso)
 	if err != nil {
@@ -92,7 +92,7 @@ func pairRow(p wire.PairingGrant, state, since string) []string {
 	return []string{cell(p.SenderID, 24), cell(p.SenderLabel, 40), cell(p.Channel+" "+p.AccountID, 40), state, since, cell(by, 40)}
 }
 
-// Run lets a person in.
+// Run approves a person.
 func (c *pairApprove) Run(ctx context.Context, env *environment) error {
 	conn, err := c.connect(ctx, env)
 	if err != nil {
@@ -118,7 +118,7 @@ func (c *pairApprove) Run(ctx context.Context, env *environment) error {
 	return err
 }
 
-// findRequest is the request with an id; nil = there is none, so what was given is a code.
+// findRequest returns the request with an id, or nil: the argument is then a code.
 func findRequest(ctx context.Context, conn gatewayConn, id string) (*wire.PairingRequest, error) {
 	var list wire.PairingListResult
 	if err := conn.Call(ctx, "channels.pairing.list", map[string]any{}, &list); err != nil {
@@ -160,7 +160,7 @@ func (c *pairDismiss) Run(ctx context.Context, env *environment) error {
 	return err
 }
 
-// Run takes a right back.
+// Run revokes access.
 func (c *pairRevoke) Run(ctx context.Context, env *environment) error {
 	params := map[string]any{"senderId": c.ID}
 	if c.Account != "" {

@@ -7,11 +7,11 @@ import (
 	"io/fs"
 )
 
-// freeSpace is not known here.
+// freeSpace is not supported on this system.
 func freeSpace(string) (uint64, error) { return 0, errors.ErrUnsupported }
 
-// modeOf is 0: this system has access lists instead of modes.
+// modeOf returns 0: this system has access lists instead of modes.
 func modeOf(fs.FileInfo) fs.FileMode { return 0 }
 
-// ownerOf is not known here.
+// ownerOf is unknown on this system.
 func ownerOf(fs.FileInfo) int { return -1 }

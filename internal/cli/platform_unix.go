@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownerOf is the user that a file belongs to; -1 = not known.
+// ownerOf returns the owner of a file; -1 = unknown.
 func ownerOf(info fs.FileInfo) int {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -18,7 +18,7 @@ func ownerOf(info fs.FileInfo) int {
 	return int(stat.Uid)
 }
 
-// freeSpace is how many bytes may still be written below dir.
+// freeSpace returns how many bytes may still be written below dir.
 func freeSpace(dir string) (uint64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -27,5 +27,5 @@ func freeSpace(dir string) (uint64, error) {
 	return st.Bavail * uint64(st.Bsize), nil //nolint:gosec // a block has a size
 }
 
-// modeOf are the rights of owner, group and others.
+// modeOf returns the permissions of owner, group and others.
 func modeOf(info fs.FileInfo) fs.FileMode { return info.Mode().Perm() }

@@ -9,7 +9,8 @@ import (
 	"laneway/internal/wire"
 )
 
-// question is what an agent asks the person of a running turn. It arrives as a message of its own in the session, whose last line has the commands that answer it.
+// question is a question of an agent to the person of a running turn. It arrives as a separate message in the session, whose last line has
+// the commands that answer it.
 type question struct {
 	text    string
 	options []questionOption
@@ -17,10 +18,10 @@ type question struct {
 
 type questionOption struct{ command, label string }
 
-// answerCommand is one way to answer, with its label where the command does not say it.
+// answerCommand matches one way to answer, with its label if the command does not imply it.
 var answerCommand = regexp.MustCompile(`/(allow|deny|answer) [0-9a-f]{12}(?: [0-9]+)?(?: \(([^)]*)\))?`)
 
-// questionOf reads a question out of an event of the session; ok = it is one.
+// questionOf parses a question from an event of the session; ok reports whether it is one.
 func questionOf(e wire.ChatEvent) (q question, ok bool) {
 	text := e.Message.Text()
 	at := strings.LastIndexByte(text, '\n')
@@ -43,7 +44,7 @@ func questionOf(e wire.ChatEvent) (q question, ok bool) {
 	return q, len(q.options) > 0
 }
 
-// menu is the question with a number for each option.
+// menu returns the question with a number for each option.
 func (q question) menu() string {
 	var b strings.Builder
 	b.WriteString(plain(q.text))
@@ -53,7 +54,7 @@ func (q question) menu() string {
 	return b.String()
 }
 
-// command is what the number of an option stands for; every other line stays what it is.
+// command returns the command for the number of an option; any other line is returned unchanged.
 func (q question) command(line string) string {
 	if n, err := strconv.Atoi(line); err == nil && n >= 1 && n <= len(q.options) {
 		return q.options[n-1].command
@@ -61,5 +62,5 @@ func (q question) command(line string) string {
 	return line
 }
 
-// inSession reports whether a full session key is that of a session as the user has named it.
+// inSession reports whether a full session key belongs to the session that the user has named.
 func inSession(key, named string) bool { return key == named || strings.HasSuffix(key, ":"+named) }

@@ -49,7 +49,7 @@ func (c *questionsList) Run(ctx context.Context, env *environment) error {
 	return table(env.stdout, rows)
 }
 
-// answersOf are the options with their numbers, or whose answer counts.
+// answersOf returns the options with their numbers, or whose answer counts.
 func answersOf(q *wire.Question) string {
 	if !q.Mine {
 		return "of " + q.Principal

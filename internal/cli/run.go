@@ -59,7 +59,7 @@ type commands struct {
 	Complete   completeCmd   `cmd:"" name:"__complete" hidden:"" help:"Candidates for the next word; for completion scripts."`
 }
 
-// exitNow carries the status of a parser that has already answered (--help) up to run.
+// exitNow passes the status of a parser that has already answered (--help) to run.
 type exitNow int
 
 // usageError is wrong usage that the parser cannot see.
@@ -70,7 +70,7 @@ func (e usageError) Error() string { return string(e) }
 // quietFlag is a flag of every command.
 type quietFlag bool
 
-// BeforeApply takes effect before the command runs.
+// BeforeApply is called before the command runs.
 func (quietFlag) BeforeApply(env *environment) error {
 	env.quiet = true
 	return nil
@@ -95,17 +95,18 @@ func run(ctx context.Context, args []string, env *environment) (code int) {
 		return env.fail(explainUsage(err, args))
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	if parsed.Command() == "serve" { // it drains, for as long as its settings allow
+	if parsed.Command() == "serve" { // it drains as long as its settings allow
 		return env.fail(parsed.Run(env))
 	}
 	return env.fail(env.untilSignal(ctx, func() error { return parsed.Run(env) }))
 }
 
-// signalGrace is how long a command has to end by itself after the first signal.
+// signalGrace is how long a command may take to end after the first signal.
 const signalGrace = 5 * time.Second
 
-// untilSignal runs a command and returns its error. After a signal the command has signalGrace, until a second signal: then it is given up, because it may be in
-// a read that no context ends, of a pipe without a writer or of a terminal. Its goroutine ends with the process.
+// untilSignal runs a command and returns its error. After a signal, it waits for the command for signalGrace or until a second signal. Then
+// it abandons the command, which may be in a read that no context ends, of a pipe without a writer or of a terminal. Its goroutine ends
+// with the process.
 func (env *environment) untilSignal(ctx context.Context, command func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- command() }()
@@ -125,7 +126,7 @@ func (env *environment) untilSignal(ctx context.Context, command func() error) e
 	return fmt.Errorf("the command was given up: %w", context.Cause(ctx))
 }
 
-// spelled turns the usual other spellings into those of the table: no arguments and `help` into --help, --version into version.
+// spelled converts common other spellings to those of the table: no arguments and `help` to --help, --version to version.
 func spelled(args []string) []string {
 	switch {
 	case len(args) == 0:
@@ -139,8 +140,8 @@ func spelled(args []string) []string {
 	}
 }
 
-// tableFor is the part of the table that a command line needs: the command that it begins with, or all of them. The parser reads the tags of the
-// whole table by reflection, which takes more time than everything else that a short command does.
+// tableFor returns the part of the table that a command line needs: the command with which it begins, or all of them. The parser reads the
+// tags of the whole table by reflection, which takes most of the time of a short command.
 func tableFor(args []string) any {
 	whole := reflect.TypeFor[commands]()
 	for command := range whole.Fields() {
@@ -156,7 +157,7 @@ func tableFor(args []string) any {
 	return &commands{}
 }
 
-// newParser makes the parser of a table: [tableFor] a command line, or a whole commands.
+// newParser returns the parser of a table: the result of [tableFor], or a complete commands.
 func newParser(env *environment, table any) (*kong.Kong, error) {
 	return kong.New(table,
 		kong.Name("laneway"),
@@ -171,8 +172,8 @@ func newParser(env *environment, table any) (*kong.Kong, error) {
 // badDuration matches the error of the parser for a value that is not a duration: the flag, the value, and its cause.
 var badDuration = regexp.MustCompile(`^(--[a-z-]+): expected duration but got "(.*)": (.*)$`)
 
-// explainUsage turns the parser's error into wrong usage. For a flag that would switch authentication off the error explains that no such flag
-// exists, so that the user does not try other spellings.
+// explainUsage converts the parser's error to wrong usage. For a flag that would turn off authentication, the error explains that no such
+// flag exists, so that the user does not try other spellings.
 func explainUsage(err error, args []string) error {
 	var parse *kong.ParseError
 	if !errors.As(err, &parse) {
@@ -234,7 +235,7 @@ func (env *environment) fail(err error) int {
 // errQuiet ends a command with status 1 when it has already printed the reason.
 var errQuiet = errors.New("a check failed")
 
-// note is a sentence beside the result of a command.
+// note prints a sentence in addition to the result of a command.
 func (env *environment) note(sentence string) {
 	if !env.quiet {
 		env.complain(sentence)

@@ -61,7 +61,8 @@ func (c *runsCmd) Run(ctx context.Context, env *environment) error {
 	return err
 }
 
-// checkLane refuses a lane that the gateway does not have. A lane that was removed may still have runs, so it is asked for only when nothing was found.
+// checkLane returns an error for a lane that the gateway does not have. A lane that was removed may still have runs, so the check is made
+// only when no run was found.
 func (c *runsCmd) checkLane(ctx context.Context, env *environment) error {
 	var status wire.LanesOfNode
 	if err := c.call(ctx, env, "lanes.status", struct{}{}, &status); err != nil {
@@ -77,7 +78,7 @@ func (c *runsCmd) checkLane(ctx context.Context, env *environment) error {
 	return fmt.Errorf("there is no lane %s; the lanes are %s", oneLine(c.Lane), strings.Join(names, ", "))
 }
 
-// runRows has a line for each run: for how long it runs or waits, and why.
+// runRows returns a line for each run: how long it runs or waits, and why.
 func runRows(env *environment, runs []wire.Run) [][]string {
 	rows := [][]string{{"RUN", "STATE", "LANE", "FOR", "SESSION", "WHY", "MESSAGE"}}
 	for i := range runs {
@@ -89,7 +90,7 @@ func runRows(env *environment, runs []wire.Run) [][]string {
 	return rows
 }
 
-// stateOfRun is the outcome of a run that has ended, else its state.
+// stateOfRun returns the outcome of a run that has ended, or its state.
 func stateOfRun(r *wire.Run) string {
 	if r.Outcome != "" {
 		return r.Outcome
@@ -97,7 +98,7 @@ func stateOfRun(r *wire.Run) string {
 	return r.State
 }
 
-// runTime is how long a run has waited, has run, or ran.
+// runTime returns how long a run has waited, has been running, or ran.
 func runTime(now time.Time, r *wire.Run) string {
 	from, to := r.AcceptedAt, now.UnixMilli()
 	if r.StartedAt != 0 {
@@ -109,7 +110,7 @@ func runTime(now time.Time, r *wire.Run) string {
 	return short(time.Duration(to-from) * time.Millisecond)
 }
 
-// runReason is what a run waits for, or why it ended.
+// runReason returns what a run waits for, or why it ended.
 func runReason(now time.Time, r *wire.Run) string {
 	w := r.WaitingFor
 	if w == nil {

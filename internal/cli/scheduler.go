@@ -2,7 +2,7 @@ package cli
 
 import "laneway/internal/wire"
 
-// schedulerReport is a job as scheduler list prints it in JSON: the words of the other commands, not those of the family of clients that the method serves.
+// schedulerReport is the JSON form of a job in scheduler list, with the names of the other commands instead of those of the method.
 type schedulerReport struct {
 	Name           string  `json:"name"`
 	Schedule       string  `json:"schedule"`

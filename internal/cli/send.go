@@ -14,7 +14,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// maxMessage is the longest message in bytes that a gateway takes.
+// maxMessage is the maximum length of a message in bytes.
 const maxMessage = 262_144
 
 type sendCmd struct {
@@ -74,13 +74,14 @@ func (c *sendCmd) Run(ctx context.Context, env *environment) error {
 	return c.print(env, end)
 }
 
-// maxFile is the largest file in bytes that a gateway takes, maxFiles how many one message may have.
+// maxFile is the maximum size of a file in bytes, maxFiles the maximum number of files of one message.
 const (
 	maxFile  = 20 << 20
 	maxFiles = 16
 )
 
-// upload sends the files of the message before the message, after all of them were looked at: a wrong name must not leave the others behind.
+// upload uploads the files of the message before the message. It checks all of them first, so that a wrong name leaves no uploaded files
+// behind.
 func (c *sendCmd) upload(ctx context.Context, env *environment) ([]wire.Attachment, error) {
 	if len(c.File) == 0 {
 		return nil, nil
@@ -127,15 +128,15 @@ func uploadPath(ctx context.Context, env *environment, to target, path string) (
 	return env.upload(ctx, to, filepath.Base(path), f, info.Size())
 }
 
-// asksError is a question of the agent that is not waited for.
+// asksError is a question of the agent for which the command does not wait.
 type asksError string
 
 func (e asksError) Error() string { return string(e) }
 
 var errNoAnswer = errors.New("no answer in time")
 
-// exchange is one question within the time limit. A command that gives up stops the run: an answer that is not read only costs. When there was nothing to
-// stop, the run has ended meanwhile, and its answer is read.
+// exchange sends one message and waits for its end within the time limit. A command that times out stops the run, because an unread answer
+// only costs money. If there was nothing to stop, the run has ended meanwhile, and its answer is read.
 func (c *sendCmd) exchange(ctx context.Context, talk *conversation, text string) (turnEnd, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errNoAnswer)
 	defer cancel()
@@ -162,7 +163,7 @@ func (c *sendCmd) exchange(ctx context.Context, talk *conversation, text string)
 	return turnEnd{}, errors.New("interrupted; " + stopped)
 }
 
-// message is the argument, or standard input for a single dash. It is checked here, so that a long upload is not refused at its end.
+// message returns the argument, or standard input for a single dash. It is checked here, before the upload of files.
 func (c *sendCmd) message(env *environment) (string, error) {
 	text := c.Text
 	if text == "-" {
@@ -211,7 +212,7 @@ func (c *sendCmd) print(env *environment, end turnEnd) error {
 	return end.err()
 }
 
-// sessionKey completes a short key with the agent, when one was named. Without an agent the gateway does it.
+// sessionKey adds the agent to a short key, if one was named. Otherwise the gateway does it.
 func sessionKey(session, agent string) string {
 	if agent == "" || strings.HasPrefix(session, "agent:") {
 		return session

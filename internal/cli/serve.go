@@ -10,12 +10,12 @@ import (
 	"laneway/internal/config"
 )
 
-// service is the process behind `serve`. It blocks until ctx is over and everything has ended, or until it cannot go on.
+// service is the process of `serve`. It blocks until ctx is done and everything has ended, or until it fails.
 type service interface {
 	Serve(ctx context.Context, s serveInput) error
 }
 
-// serveInput is everything that the process gets.
+// serveInput has all inputs of the process.
 type serveInput struct {
 	Loaded *config.Loaded
 	// Hold starts the gateway held.
@@ -23,17 +23,17 @@ type serveInput struct {
 	Credentials config.Credentials
 	Version     versionReport
 	Logger      *slog.Logger
-	// Signals.Now ends at once, Reload and Restart are requests while it runs; ctx is the request to drain.
+	// Signals.Now ends the process at once, Reload and Restart are requests while it runs; the end of ctx requests the drain.
 	Signals Signals
 	// Reread reads file, environment and flags again, with all checks.
 	Reread func() (*config.Loaded, error)
-	// RereadCredentials reads the files of the credentials again. With an error, what it returns is in force nevertheless.
+	// RereadCredentials reads the files of the credentials again. The credentials that it returns are valid even when it returns an error.
 	RereadCredentials func() (config.Credentials, error)
 	// Ready is called once when the listeners are open, with their addresses.
 	Ready func(addresses []string)
 }
 
-// configFlags are settings that can stand on the command line. A flag that is given counts, even when it is empty.
+// configFlags are settings on the command line. A flag that is given takes effect, even when it is empty.
 type configFlags struct {
 	Config   string  `help:"Configuration file; default LANEWAY_CONFIG, else ~/.config/laneway/config.yaml or /etc/laneway/config.yaml where one exists." placeholder:"FILE" type:"path"`
 	Data     *string `help:"Data directory; default $$XDG_DATA_HOME/laneway." placeholder:"DIR" type:"path"`
@@ -63,7 +63,7 @@ func (f configFlags) load(env *environment, more ...config.Setting) (*config.Loa
 	return config.Load(f.options(env, more...))
 }
 
-// loadBeside is load for a command that is no gateway and may be run by root beside one.
+// loadBeside is load for a command that is not a gateway and that root may run beside one.
 func (f configFlags) loadBeside(env *environment) (*config.Loaded, error) {
 	o := f.options(env)
 	o.BesideGateway = true
@@ -121,7 +121,7 @@ func (c *serveCmd) settings() []config.Setting {
 	return all
 }
 
-// Run checks everything, and only then makes the data directory and the token, and runs the process.
+// Run checks everything before it creates the data directory and the token, and runs the process.
 func (c *serveCmd) Run(ctx context.Context, env *environment) error {
 	env.serving = true
 	if c.JSON && !c.PrintConfig {
@@ -169,7 +169,7 @@ func (c *serveCmd) Run(ctx context.Context, env *environment) error {
 	})
 }
 
-// checkPreset refuses a start whose first agent is not installed and cannot be.
+// checkPreset refuses a start if the first agent is not installed and cannot be.
 func (env *environment) checkPreset(cfg config.Config) error {
 	preset, ok := config.PresetNamed(cfg.Agents[cfg.DefaultAgent].Preset)
 	if !ok {
@@ -191,7 +191,7 @@ func (env *environment) variableNames() []string {
 	return names
 }
 
-// reread checks a configuration as a start would, but makes nothing.
+// reread checks a configuration as a start would, but creates nothing.
 func (c *serveCmd) reread(env *environment) (*config.Loaded, error) {
 	loaded, err := c.load(env, c.settings()...)
 	if err != nil {
@@ -203,7 +203,7 @@ func (c *serveCmd) reread(env *environment) (*config.Loaded, error) {
 	return loaded, nil
 }
 
-// banner prints in at most ten lines where the gateway is, which agent answers, and how to use it.
+// banner prints in at most ten lines the addresses of the gateway, the agent, and how to use it.
 func (c *serveCmd) banner(env *environment, loaded *config.Loaded, plan *config.Plan, addresses []string) {
 	if env.quiet {
 		return
@@ -231,7 +231,7 @@ func (c *serveCmd) banner(env *environment, loaded *config.Loaded, plan *config.
 	}
 }
 
-// reach is who can connect to the addresses.
+// reach describes who can connect to the addresses.
 func reach(addresses []string) string {
 	if slices.ContainsFunc(addresses, config.Public) {
 		return ""
@@ -239,7 +239,7 @@ func reach(addresses []string) string {
 	return " (this machine only)"
 }
 
-// howToTalk is the command that reaches this gateway, with the flags of serve that a client of this host needs, too, and the page.
+// howToTalk returns the command that reaches this gateway, with the flags of serve that a client of this host also needs, and the page.
 func (c *serveCmd) howToTalk(cfg config.Config, plan *config.Plan, addresses []string) string {
 	how, local := "laneway chat", localAddress(addresses)
 	if c.Config != "" {
@@ -262,7 +262,7 @@ func (c *serveCmd) howToTalk(cfg config.Config, plan *config.Plan, addresses []s
 
 const maxBanner = 10
 
-// bannerJSON is the banner as one record of a log in JSON.
+// bannerJSON prints the banner as one JSON log record.
 func (env *environment) bannerJSON(loaded *config.Loaded, plan *config.Plan, addresses []string) {
 	cfg := loaded.Config
 	slog.New(slog.NewJSONHandler(env.stdout, nil)).Info("laneway is running", "version", env.version.Version, "listen", addresses,

@@ -35,7 +35,7 @@ type sessionsList struct {
 // Help is the example of the command.
 func (*sessionsList) Help() string { return "Example:\n\n    laneway sessions list --limit 10" }
 
-// updatedAt is when a session last changed; 0 = it does not exist yet.
+// updatedAt returns when a session last changed; 0 = it does not exist yet.
 func updatedAt(s wire.SessionRow) int64 {
 	if s.UpdatedAt == nil {
 		return 0
@@ -182,7 +182,7 @@ func (*sessionsDelete) Help() string {
 	return "What was deleted does not come back.\n\nExample:\n\n    laneway sessions delete agent:main:test --yes"
 }
 
-// Run deletes the session after a question.
+// Run deletes the session after a confirmation.
 func (c *sessionsDelete) Run(ctx context.Context, env *environment) error {
 	if !c.Yes {
 		if env.terminal == nil {
@@ -227,7 +227,7 @@ func (*sessionsStop) Help() string {
 	return "Works while every lane is full.\n\nExample:\n\n    laneway sessions stop agent:main:main --all"
 }
 
-// Run stops what was named.
+// Run stops the named runs or all.
 func (c *sessionsStop) Run(ctx context.Context, env *environment) error {
 	var result wire.ChatAbortResult
 	if err := c.call(ctx, env, "chat.abort", wire.ChatAbortParams{SessionKey: c.Key, RunID: c.Only, All: c.All}, &result); err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestASignalEndsACommandThatReads gives a command up whose input never comes, after the time that it has to end by itself or at the second signal.
+// The input of the command never arrives. The command is abandoned after the grace period, or at the second signal.
 func TestASignalEndsACommandThatReads(t *testing.T) {
 	t.Parallel()
 	for name, twice := range map[string]bool{"one signal": false, "two signals": true} {
@@ -38,7 +38,7 @@ func TestASignalEndsACommandThatReads(t *testing.T) {
 			if !strings.Contains(b.stderr.String(), "interrupted") {
 				t.Errorf("%s: printed %q", name, b.stderr.String())
 			}
-			_ = writer.Close() // ends the read that was given up
+			_ = writer.Close() // ends the abandoned read
 			synctest.Wait()
 		})
 	}

@@ -64,14 +64,14 @@ const statusRuns = 20
 // clearScreen moves to the first line of a terminal and clears it.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// once reads and prints it.
+// once reads and prints the status.
 func (c *statusCmd) once(ctx context.Context, env *environment, conn gatewayConn) error {
 	raw := map[string]json.RawMessage{}
 	calls := []struct {
 		name, method string
 		params       map[string]any
 	}{
-		{"status", "status", map[string]any{}}, // first: it takes the picture that health shows
+		{"status", "status", map[string]any{}}, // first: it takes the picture that health returns
 		{"health", "health", map[string]any{"extended": true}},
 		{"lanes", "lanes.status", map[string]any{}},
 		{"channels", "channels.status", map[string]any{}},
@@ -96,7 +96,7 @@ func (c *statusCmd) once(ctx context.Context, env *environment, conn gatewayConn
 	return c.print(env, raw)
 }
 
-// storeAnswers reports whether the store can be read, as health has it.
+// storeAnswers reports whether health shows that the store answers.
 func storeAnswers(health json.RawMessage) bool {
 	h := wire.HealthResult{HealthExtra: &wire.HealthExtra{}}
 	return json.Unmarshal(health, &h) == nil && h.Database.OK
@@ -131,7 +131,7 @@ func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) erro
 	return nil
 }
 
-// pressing counts what a person has to look at: a hint is a next step.
+// pressing counts the needs other than hints, which are next steps.
 func pressing(needs wire.NeedsListResult) (n int) {
 	for _, need := range needs.Needs {
 		if need.Level != "hint" {
@@ -164,7 +164,7 @@ func overview(now time.Time, s wire.StatusResult, h wire.HealthResult, needs int
 	}
 }
 
-// needRows has a line for each thing that a person has to look at, and what to do.
+// needRows returns a line for each condition that needs a person, and what to do.
 func needRows(now time.Time, n wire.NeedsListResult) [][]string {
 	heading := "NEEDS YOU"
 	if pressing(n) == 0 {
@@ -211,7 +211,7 @@ func laneRows(l wire.LanesOfNode) [][]string {
 	return rows
 }
 
-// programRows has a line for each agent that keeps processes.
+// programRows returns a line for each agent that keeps processes.
 func programRows(s wire.StatusResult) [][]string {
 	rows := [][]string{{"AGENT", "PROCESSES", "LIMIT", "MEMORY", "EVICTED"}}
 	for _, p := range s.Programs {
@@ -224,11 +224,11 @@ func programRows(s wire.StatusResult) [][]string {
 	return rows
 }
 
-// idle reports whether an account sends nothing and has no error.
+// idle reports whether an account has nothing to send and no error.
 func idle(a wire.ChannelAccount) bool { return a.OutboxWaiting == 0 && a.LastError == nil }
 
-// channelRows has a line for each account of a network. The gateway's own sockets are counted as clients; its webhooks have a line when something waits or failed,
-// because every gateway has them.
+// channelRows returns a line for each account of a network. The gateway's own sockets are counted as clients. Its webhooks have a line only
+// when a message waits or failed, because every gateway has them.
 func channelRows(c wire.ChannelsStatusResult) [][]string {
 	rows := [][]string{{"CHANNEL", "ACCOUNT", "STATE", "LAST POLL", "TO SEND", "LAST ERROR"}}
 	for _, name := range c.Order {
@@ -254,7 +254,7 @@ func channelRows(c wire.ChannelsStatusResult) [][]string {
 	return rows
 }
 
-// accountState is the gateway's word for how an account stands, or the best description without one.
+// accountState returns the gateway's word for the state of an account, or a description.
 func accountState(a wire.ChannelAccount) string {
 	switch {
 	case a.State != "":

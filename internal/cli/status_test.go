@@ -6,7 +6,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// The status of a gateway without channels had a row for webhooks that it did not use.
+// Before, the status of a gateway without channels had a row for unused webhooks.
 func TestStatusShowsChannelsThatAreConfigured(t *testing.T) {
 	t.Parallel()
 	refused := "410 Gone"

@@ -36,7 +36,7 @@ Examples:
     laneway store copy --from postgres://laneway@db/laneway --to sqlite:laneway.db`
 }
 
-// storeCopyReport is what the command prints as JSON.
+// storeCopyReport is the JSON output of the command.
 type storeCopyReport struct {
 	From    string            `json:"from"`
 	To      string            `json:"to"`
@@ -75,7 +75,7 @@ func (c *storeCopy) Run(ctx context.Context, env *environment) error {
 	return report.print(env)
 }
 
-// stores are the two addresses.
+// stores returns the two addresses.
 func (c *storeCopy) stores(env *environment) (from, to config.DatabaseURL, err error) {
 	if c.From == "" && c.To == "" {
 		return from, to, usageError("--from or --to must be given; see laneway store copy --help")
@@ -94,7 +94,7 @@ func (c *storeCopy) stores(env *environment) (from, to config.DatabaseURL, err e
 	return from, to, err
 }
 
-// besideConfigured is the store of one flag, and the configured one for the flag that is left out.
+// besideConfigured returns the store of one flag, and the configured one for the omitted flag.
 func (c *storeCopy) besideConfigured(env *environment) (from, to config.DatabaseURL, err error) {
 	loaded, err := c.loadBeside(env)
 	if err != nil {
@@ -138,12 +138,12 @@ func (r storeCopyReport) print(env *environment) error {
 	return err
 }
 
-// copyProgress shows how far a copy is: one line that changes on a terminal, else a line for each table and every ten seconds.
+// copyProgress shows the progress of a copy: one line that changes on a terminal, otherwise a line for each table and every ten seconds.
 type copyProgress struct {
 	env     *environment
 	last    app.CopyStep
 	shown   time.Time
-	pending bool // the line of the terminal has no end yet
+	pending bool // the line of the terminal has not been ended
 }
 
 const (

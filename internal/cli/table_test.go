@@ -10,7 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// The table of a command line has only the command that it begins with. Help and errors must not show that.
+// The table of a command line has only the command with which it begins. Help and errors must be the same as with the whole table.
 func TestTheTableOfOneCommandAnswersAsTheWholeOneDoes(t *testing.T) {
 	t.Parallel()
 	whole := newTableBench(t, &commands{})
@@ -44,7 +44,7 @@ func TestTheTableOfOneCommandAnswersAsTheWholeOneDoes(t *testing.T) {
 	}
 }
 
-// tableBench is a parser of one table and what it prints.
+// tableBench is a parser of one table and its output.
 type tableBench struct {
 	*bench
 	parser *kong.Kong
@@ -60,7 +60,7 @@ func newTableBench(t *testing.T, table any) *tableBench {
 	return &tableBench{b, parser}
 }
 
-// answer is what the parser prints and returns for a command line; no command runs.
+// answer returns what the parser prints and returns for a command line; no command runs.
 func (b *tableBench) answer(line []string) (text string) {
 	b.stdout.Reset()
 	b.stderr.Reset()

@@ -16,15 +16,15 @@ import (
 	"laneway/internal/secret"
 )
 
-// gatewayConn is one authenticated connection to a gateway; *client.Conn is one. Errors of a lost connection wrap client.ErrClosed.
+// gatewayConn is one authenticated connection to a gateway; *client.Conn implements it. Errors of a lost connection wrap client.ErrClosed.
 type gatewayConn interface {
-	// Call sends a request and waits for its answer. A refusal is an error whose sentence is fit for a person.
+	// Call sends a request and waits for its answer. A refusal is an error with a sentence for a person.
 	Call(ctx context.Context, method string, params, result any) error
-	// Events are the events of the gateway, in order. The channel is closed when the connection has ended.
+	// Events returns the events of the gateway, in order. The channel is closed when the connection has ended.
 	Events() <-chan client.Event
-	// Err is why the connection has ended; nil while it lives.
+	// Err returns why the connection has ended; nil while it is open.
 	Err() error
-	// Close ends the connection and waits for what it started.
+	// Close ends the connection and waits for its goroutines.
 	Close() error
 }
 
@@ -36,10 +36,10 @@ type target struct {
 	Plaintext bool
 }
 
-// dialer opens a connection and gives up when ctx is over.
+// dialer opens a connection, at most until ctx is done.
 type dialer func(ctx context.Context, t target) (gatewayConn, error)
 
-// uploader sends a file and returns the id by which a message names it.
+// uploader uploads a file and returns the id by which a message names it.
 type uploader func(ctx context.Context, t target, name string, content io.Reader, size int64) (id string, err error)
 
 // clientFlags locate the gateway. They are the same for every client command.
@@ -53,7 +53,7 @@ type clientFlags struct {
 	ConnectWait time.Duration `help:"How long to wait for a gateway that is starting, or for one of several; 0 = not." default:"5s" placeholder:"DURATION"`
 }
 
-// targets finds the gateways and the credential: flags, variables, then the configuration of the gateway on this host.
+// targets returns the gateways and the credential: from flags, variables, or the configuration of the gateway on this host.
 func (f clientFlags) targets(env *environment) ([]target, error) {
 	addresses, err := f.addresses(env)
 	if err != nil {
@@ -69,7 +69,7 @@ func (f clientFlags) targets(env *environment) ([]target, error) {
 	return list, nil
 }
 
-// oneURL is the list for a flag that takes one address.
+// oneURL returns the list for a flag with one address.
 func oneURL(value string) []string {
 	if value == "" {
 		return nil
@@ -77,7 +77,7 @@ func oneURL(value string) []string {
 	return []string{value}
 }
 
-// flagOr is the value of a flag, else of a variable.
+// flagOr returns the value of a flag, or of a variable.
 func flagOr(flag, variable string, env *environment) string {
 	if flag != "" {
 		return flag
@@ -86,7 +86,7 @@ func flagOr(flag, variable string, env *environment) string {
 	return value
 }
 
-// addresses are those of the flags, else of the variable, else of the gateway on this host.
+// addresses returns those of the flags, of the variable, or of the gateway on this host.
 func (f clientFlags) addresses(env *environment) ([]string, error) {
 	raw := flagOr(strings.Join(f.URL, ","), "LANEWAY_URL", env)
 	if raw == "" {
@@ -107,7 +107,7 @@ func (f clientFlags) addresses(env *environment) ([]string, error) {
 	return list, nil
 }
 
-// socketAddress is an address as a person writes it in the form of a WebSocket.
+// socketAddress converts an address that a person wrote to a WebSocket URL.
 func socketAddress(raw string) (string, error) {
 	if !strings.Contains(raw, "://") {
 		raw = "ws://" + raw
@@ -128,8 +128,8 @@ func socketAddress(raw string) (string, error) {
 	return u.String(), nil
 }
 
-// local reads the configuration of the gateway on this host. A client uses what it needs of it and leaves the rest to laneway doctor, so faults are no
-// error. A file that was found and cannot be read is passed over, because it may be another user's; one that was named is an error.
+// local reads the configuration of the gateway on this host. A client needs only a part of it and ignores faults, which laneway doctor
+// reports. A file at a default path that cannot be read is ignored, because it may belong to another user; a named one is an error.
 func (f clientFlags) local(env *environment) (*config.Loaded, error) {
 	o := config.Options{File: f.Config, LookupEnv: env.lookupEnv, SystemFile: env.systemConfig, BesideGateway: true}
 	if f.Data != "" {
@@ -149,7 +149,8 @@ func (f clientFlags) local(env *environment) (*config.Loaded, error) {
 	return loaded, nil
 }
 
-// localAddress is where a client of this host reaches the listeners of a gateway: the first on loopback, else the port of the first.
+// localAddress returns the address at which a client of this host reaches a gateway: the first loopback listener, or the port of the first
+// one.
 func localAddress(listen []string) string {
 	for _, address := range listen {
 		if _, port, err := net.SplitHostPort(address); err == nil && port != "0" && !config.Public(address) {
@@ -164,8 +165,8 @@ func localAddress(listen []string) string {
 	return config.DefaultListen
 }
 
-// credential takes what was given, else the token of the configuration, else that of the data directory. The latter two are for this host: they are never
-// sent elsewhere.
+// credential returns the given credential, or the token of the configuration, or that of the data directory. The latter two are for this
+// host: they are never sent to another one.
 func (f clientFlags) credential(env *environment, address string) (secret.Secret, error) {
 	if f.Token != "" {
 		return secret.New(strings.TrimSpace(f.Token)), nil
@@ -189,7 +190,7 @@ func (f clientFlags) credential(env *environment, address string) (secret.Secret
 	return localToken(loaded, f.Data != "")
 }
 
-// localToken is the token of a configuration, or of its data directory. ofData: the data directory was named, so the token is the one in it.
+// localToken returns the token of a configuration, or of its data directory. ofData: the data directory was named, so its token is used.
 func localToken(loaded *config.Loaded, ofData bool) (secret.Secret, error) {
 	cfg := loaded.Config
 	switch {
@@ -208,14 +209,16 @@ func localToken(loaded *config.Loaded, ofData bool) (secret.Secret, error) {
 	return localSecret(config.ReadSecretFile(config.TokenPath(cfg.Data)))
 }
 
-// noTokenError reports a data directory without a token: no gateway was ever started there, or the first one is about to make it.
+// noTokenError is the error for a data directory without a token: no gateway was ever started there, or the first one is about to create
+// it.
 type noTokenError struct{ data string }
 
 func (e *noTokenError) Error() string {
 	return "there is no token in " + e.data + "; start a gateway with laneway serve, or use --token, --config FILE or --data DIR"
 }
 
-// localSecret turns the refusal of a file into an ordinary error: a client that cannot read its token is no gateway that must not start.
+// localSecret converts the refusal of a file to an ordinary error, because a client that cannot read its token is not a gateway that must
+// not start.
 func localSecret(s secret.Secret, err error) (secret.Secret, error) {
 	if err != nil {
 		return secret.Secret{}, errors.New(err.Error())
@@ -223,7 +226,7 @@ func localSecret(s secret.Secret, err error) (secret.Secret, error) {
 	return s, nil
 }
 
-// dataDirectory is where a client keeps its own files, the history of lines.
+// dataDirectory returns the directory of a client's own files, such as the line history.
 func dataDirectory(flag string, env *environment) string {
 	if data := flagOr(flag, "LANEWAY_DATA", env); data != "" {
 		return data
@@ -236,15 +239,15 @@ func loopbackURL(address string) bool {
 	return err == nil && !config.Public(net.JoinHostPort(u.Hostname(), "0"))
 }
 
-// connect opens the connection that the flags describe. A gateway that is starting, or that refuses connections for the moment, is asked again for
-// ConnectWait; of several, so are those that do not listen. So is one whose data directory has no token yet: its first start makes the token, and
-// listens right after that.
+// connect opens the connection that the flags describe. It retries for ConnectWait when a gateway is starting or temporarily refuses
+// connections, or when one of several does not listen. It also retries when the data directory has no token yet, because the first start of
+// a gateway creates the token right before it listens.
 func (f clientFlags) connect(ctx context.Context, env *environment) (gatewayConn, error) {
 	conn, _, err := f.connectTo(ctx, env)
 	return conn, err
 }
 
-// serving is the gateway that connect finds, for requests beside a connection.
+// serving returns the gateway that connect finds, for requests in addition to a connection.
 func (f clientFlags) serving(ctx context.Context, env *environment) (target, error) {
 	conn, to, err := f.connectTo(ctx, env)
 	if err != nil {
@@ -283,7 +286,7 @@ func (f clientFlags) connectTo(ctx context.Context, env *environment) (conn gate
 	return conn, to, nil
 }
 
-// dialOne connects to the first gateway that can serve. A refused credential ends it: the others would refuse it, too.
+// dialOne connects to the first gateway that can serve. It stops at a refused credential, because the others would refuse it, too.
 func (env *environment) dialOne(ctx context.Context, targets []target) (conn gatewayConn, to target, err error) {
 	for _, to = range targets {
 		conn, err = env.dial(ctx, to)
@@ -304,7 +307,7 @@ func (f clientFlags) call(ctx context.Context, env *environment, method string, 
 	return conn.Call(ctx, method, params, result)
 }
 
-// closeQuietly ends a connection whose answers have all arrived: an error of the close is of no use to the user.
+// closeQuietly closes a connection whose answers have all arrived, so an error of the close does not matter to the user.
 func closeQuietly(conn gatewayConn) {
 	_ = conn.Close()
 }

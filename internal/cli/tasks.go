@@ -44,7 +44,7 @@ func (c *tasksList) Run(ctx context.Context, env *environment) error {
 	return table(env.stdout, rows)
 }
 
-// stateOfTask is the outcome of a task that has ended, else its state.
+// stateOfTask returns the outcome of a task that has ended, or its state.
 func stateOfTask(t wire.Task) string {
 	if t.Outcome != "" {
 		return t.Outcome

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openPTY makes a pair of pseudo terminals: what is written to keyboard is typed at the terminal.
+// openPTY opens a pair of pseudo terminals: what is written to keyboard is typed on the terminal.
 func openPTY(t *testing.T) (keyboard, terminal *os.File) {
 	t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -32,7 +32,7 @@ func openPTY(t *testing.T) (keyboard, terminal *os.File) {
 	return keyboard, terminal
 }
 
-// watch collects what appears on the terminal and closes seen[i] when wants[i] has appeared after wants[i-1].
+// watch collects the output of the terminal and closes seen[i] when wants[i] has appeared after wants[i-1].
 func watch(keyboard *os.File, wants []string) (seen []chan struct{}, screen *strings.Builder, over chan struct{}) {
 	screen, over = &strings.Builder{}, make(chan struct{})
 	for range wants {
@@ -71,7 +71,7 @@ func TestChatOnATerminal(t *testing.T) {
 	ended := make(chan int, 1)
 	go func() { ended <- run(t.Context(), []string{"chat", "--history", "0"}, b.env) }()
 	<-seen[0]
-	// The line is corrected while it is typed, so its echo is not the text in one piece; the answer is.
+	// The line is corrected while it is typed, so its echo does not contain the whole text; the answer does.
 	if _, err := keyboard.WriteString("first lime\x7f\x7fne\r"); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestChatOnATerminal(t *testing.T) {
 	}
 }
 
-// One key press was read again with each following line: it stopped the answer, and then ended the conversation.
+// Before, one key press was read again with each following line: it stopped the answer, and then ended the conversation.
 func TestCtrlCOnATerminalStopsTheAnswerOnly(t *testing.T) {
 	t.Parallel()
 	keyboard, terminal := openPTY(t)
@@ -119,7 +119,7 @@ func TestCtrlCOnATerminalStopsTheAnswerOnly(t *testing.T) {
 	if code := <-ended; code != exitOK || len(b.gateway.aborted) != 1 {
 		t.Errorf("ended with %d after %d stops: %s", code, len(b.gateway.aborted), b.stderr.String())
 	}
-	// The read that was under way ends with a line; until then the terminal stays open.
+	// The current read ends with a line; until then the terminal stays open.
 	_, err := keyboard.WriteString("\n")
 	if err := errors.Join(err, terminal.Close()); err != nil {
 		t.Error(err)

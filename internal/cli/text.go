@@ -12,15 +12,16 @@ import (
 	"laneway/internal/chat"
 )
 
-// plain makes text of another person safe for a terminal: what could steer it or turn a line around is shown as an escape; tabs and newlines stay.
+// plain makes text of another person safe for a terminal: control and bidirectional characters are shown as escapes; tabs and newlines are
+// kept.
 func plain(s string) string {
 	return chat.Escaped(strings.ReplaceAll(s, "\r\n", "\n"), "\n\t")
 }
 
-// oneLine keeps a sentence that carries foreign text on its line.
+// oneLine puts a sentence that contains foreign text on one line.
 func oneLine(s string) string { return strings.Join(strings.Fields(plain(s)), " ") }
 
-// cell is text of another person in one field of a table, at most width characters.
+// cell formats text of another person for one field of a table, at most width characters.
 func cell(s string, width int) string {
 	line := []rune(oneLine(s))
 	if len(line) > width {
@@ -32,7 +33,7 @@ func cell(s string, width int) string {
 	return string(line)
 }
 
-// cell is text of another person in one field of a list: cut for the width of a terminal, whole for a program or a file.
+// cell formats text of another person for one field of a list: cut for the width of a terminal, complete for a program or a file.
 func (env *environment) cell(s string, width int) string {
 	if !env.toTerminal {
 		width = max(width, len(s)+1)
@@ -40,7 +41,7 @@ func (env *environment) cell(s string, width int) string {
 	return cell(s, width)
 }
 
-// printJSON writes v in the names of the wire, indented, with one newline at the end.
+// printJSON writes v with the member names of the protocol, indented, with one newline at the end.
 func printJSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
@@ -65,7 +66,7 @@ func table(w io.Writer, rows [][]string) error {
 	return nil
 }
 
-// ago is the age of a moment in milliseconds since 1970, in the unit that a person would use; "-" for none.
+// ago formats the age of a time in milliseconds since 1970, with the unit that a person would use; "-" for 0.
 func ago(now time.Time, ms int64) string {
 	if ms == 0 {
 		return "-"
@@ -73,7 +74,7 @@ func ago(now time.Time, ms int64) string {
 	return short(now.Sub(time.UnixMilli(ms))) + " ago"
 }
 
-// count is a number of things whose plural ends with s.
+// count formats a number of things whose plural ends with s.
 func count(n int, noun string) string {
 	if n != 1 {
 		noun += "s"
@@ -81,7 +82,7 @@ func count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun
 }
 
-// short is a duration with one unit.
+// short formats a duration with one unit.
 func short(d time.Duration) string {
 	switch {
 	case d < 0:

@@ -13,14 +13,14 @@ import (
 	"laneway/internal/secret"
 )
 
-// tokenKeeper changes the named tokens of the configured store; a gateway that runs on it follows within seconds.
+// tokenKeeper changes the named tokens of the configured store; a running gateway applies the change within seconds.
 type tokenKeeper interface {
 	Create(ctx context.Context, cfg config.Config, r app.TokenRequest, by string) (app.Token, secret.Secret, error)
 	List(ctx context.Context, cfg config.Config) ([]app.Token, error)
 	Revoke(ctx context.Context, cfg config.Config, name, by string) error
 }
 
-// storeTokens is the keeper of this binary.
+// storeTokens is the keeper of this program.
 type storeTokens struct{}
 
 // Create makes a token.
@@ -90,7 +90,7 @@ type tokenReport struct {
 	// ExpiresAtMs is absent when it never expires.
 	ExpiresAtMs int64 `json:"expiresAtMs,omitempty"`
 	Expired     bool  `json:"expired"`
-	// Token is the secret; only where it was just made.
+	// Token is the secret; set only for a new token.
 	Token string `json:"token,omitempty"`
 }
 
@@ -102,7 +102,7 @@ func reportOf(t app.Token, now time.Time) tokenReport {
 	return r
 }
 
-// here identifies who changes a token, for the log of changes: a person with access to the store is the operator.
+// here returns who changes a token, for the audit log: a person with access to the store is the operator.
 func here() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *tokenCreate) Run(ctx context.Context, env *environment) error {
 	return err
 }
 
-// scopeWords are scopes without the word that all have in common.
+// scopeWords returns scopes without their common prefix.
 func scopeWords(scopes []string) string {
 	return strings.ReplaceAll(strings.Join(scopes, ", "), "operator.", "")
 }
@@ -184,7 +184,7 @@ func expiry(t app.Token, now time.Time) string {
 	}
 }
 
-// Run takes a token back.
+// Run revokes a token.
 func (c *tokenRevoke) Run(ctx context.Context, env *environment) error {
 	loaded, err := c.loadBeside(env)
 	if err != nil {

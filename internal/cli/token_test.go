@@ -9,7 +9,7 @@ import (
 	"laneway/internal/config"
 )
 
-// tokenBench is a command line with a store of its own.
+// tokenBench is a command line with its own store.
 func tokenBench(t *testing.T) *bench {
 	t.Helper()
 	dir := t.TempDir()

@@ -15,15 +15,16 @@ import (
 	"laneway/internal/wire"
 )
 
-// conversation sends messages to one session and survives a lost connection: a message is sent again under the same key,
-// which attaches to the run that it started.
+// conversation sends messages to one session and survives a lost connection: it sends a message again with the same key, which attaches to
+// the run that the message started.
 type conversation struct {
 	dial    func(ctx context.Context) (gatewayConn, error)
 	session string
 	agent   string
 	timeout *int64
 	files   []wire.Attachment // of each message
-	// asked is called for each question of the agent while a message waits for its end; its error ends the wait. nil = questions are not shown.
+	// asked is called for each question of the agent while a message waits for its end; its error ends the wait. nil = questions are not
+	// shown.
 	asked func(question) error
 
 	conn gatewayConn
@@ -43,7 +44,7 @@ type turnEnd struct {
 	DurationMs int64  `json:"durationMs"`
 }
 
-// err is the sentence for a message that was not answered.
+// err returns the sentence for a message that was not answered.
 func (e turnEnd) err() error {
 	switch e.Status {
 	case "aborted":
@@ -55,14 +56,14 @@ func (e turnEnd) err() error {
 	}
 }
 
-// A gateway that restarts is back within seconds; a person who waits half a minute in vain wants to know.
+// A gateway that restarts is available again within seconds. After half a minute, the person has to be informed.
 const (
 	maxRedials  = 10
 	firstRedial = 250 * time.Millisecond
 	maxRedial   = 5 * time.Second
 )
 
-// newKey makes the idempotency key of a message, which becomes its run id.
+// newKey returns the idempotency key of a message, which becomes its run id.
 func newKey() string { return uuid.Must(uuid.NewV7()).String() }
 
 func (c *conversation) open(ctx context.Context) error {
@@ -81,7 +82,7 @@ func (c *conversation) close() {
 	}
 }
 
-// submit sends a message to the gateway under this key. Status is started, in_flight, or how it ended when it has.
+// submit sends a message to the gateway with this key. Status is started, in_flight, or the outcome when it has ended.
 func (c *conversation) submit(ctx context.Context, key, text string) (wire.ChatSendResult, error) {
 	var result wire.ChatSendResult
 	params := wire.ChatSendParams{SessionKey: c.session, Message: text, IdempotencyKey: key, AgentID: c.agent, TimeoutMs: c.timeout, Attachments: c.files}
@@ -89,8 +90,8 @@ func (c *conversation) submit(ctx context.Context, key, text string) (wire.ChatS
 	return result, err
 }
 
-// next waits for one chat event. It returns client.ErrClosed when the connection has ended or an event was missed, and client.ErrProtocol when the gateway
-// sends what is not understood.
+// next waits for one chat event. It returns client.ErrClosed when the connection has ended or an event was missed, and client.ErrProtocol
+// when the gateway sends an invalid event.
 func (c *conversation) next(ctx context.Context) (wire.ChatEvent, error) {
 	for {
 		select {
@@ -100,7 +101,7 @@ func (c *conversation) next(ctx context.Context) (wire.ChatEvent, error) {
 			if err := c.conn.Err(); !open && errors.Is(err, client.ErrProtocol) {
 				return wire.ChatEvent{}, err
 			}
-			if !open || event.Gap { // what was missed may have been the end
+			if !open || event.Gap { // the missed event may have been the end
 				return wire.ChatEvent{}, client.ErrClosed
 			}
 			if event.Name != wire.EventChat {
@@ -122,7 +123,7 @@ func decodeChat(event client.Event) (wire.ChatEvent, bool) {
 	return chat, true
 }
 
-// ask sends one message under key and waits for its end. show is called for each piece of the answer; nil = the pieces are not shown.
+// ask sends one message with key and waits for its end. show is called for each piece of the answer; may be nil.
 func (c *conversation) ask(ctx context.Context, key, text string, show func(wire.ChatEvent)) (turnEnd, error) {
 	result, err := c.submit(ctx, key, text)
 	if errors.Is(err, client.ErrClosed) {
@@ -145,7 +146,7 @@ func (c *conversation) ask(ctx context.Context, key, text string, show func(wire
 		switch {
 		case !errors.Is(err, client.ErrClosed):
 			return end, err
-		case lost > maxRedials: // each connection is lost before an event of the run: it would go on for ever
+		case lost > maxRedials: // each connection is lost before an event of the run: this would never end
 			return turnEnd{}, fmt.Errorf("the connection to the gateway was lost %d times without an event of the answer; the message may still be answered", lost)
 		}
 		if result, err = c.resume(ctx, key, text); err != nil {
@@ -177,7 +178,7 @@ func (c *conversation) watch(ctx context.Context, key string, result wire.ChatSe
 	}
 }
 
-// question passes an event of the session on if it is a question.
+// question passes an event of the session to asked if it is a question.
 func (c *conversation) question(event wire.ChatEvent) error {
 	if c.asked == nil || !inSession(event.SessionKey, c.session) {
 		return nil
@@ -215,7 +216,7 @@ func (c *conversation) resume(ctx context.Context, key, text string) (wire.ChatS
 	return result, err
 }
 
-// redial opens a new connection, waiting longer each time, and runs then on it; an error of then is a reason to try again, too.
+// redial opens a new connection, with increasing delays, and runs then on it; an error of then also causes another attempt.
 func (c *conversation) redial(ctx context.Context, then func() error) error {
 	policy := retry.Policy{Base: firstRedial, Max: maxRedial}
 	for attempt := 1; ; attempt++ {
@@ -263,10 +264,11 @@ func (c *conversation) recorded(ctx context.Context, key, status string) (turnEn
 	return end, nil
 }
 
-// abortGrace bounds a call of a command that gives up.
+// abortGrace limits a call of a command that has timed out.
 const abortGrace = 2 * time.Second
 
-// abort stops a run whose reader has gone; aborted is false when there was nothing to stop. It has a deadline of its own, because the command's context is over.
+// abort stops a run whose reader has gone; aborted is false when there was nothing to stop. It has its own deadline, because the command's
+// context is done.
 func (c *conversation) abort(ctx context.Context, run string) (aborted bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortGrace)
 	defer cancel()
@@ -275,8 +277,8 @@ func (c *conversation) abort(ctx context.Context, run string) (aborted bool, err
 	return result.Aborted, err
 }
 
-// giveUp stops a run whose reader has gone, and says what became of it. A run that has ended already is not stopped: end is how it ended. nil = it is not
-// known.
+// giveUp stops a run whose reader has gone, and reports the result. A run that has already ended is not stopped: end is how it ended, nil
+// when that is unknown.
 func (c *conversation) giveUp(ctx context.Context, run, text string) (end *turnEnd, stopped string) {
 	const unknown = "it may still be answered"
 	if c.conn == nil {

@@ -117,7 +117,7 @@ func usageRows(by string, list wire.UsageListResult) [][]string {
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
-// unreported is how long turns ran of which no tokens are known.
+// unreported describes how long turns ran without a token count.
 func unreported(ms int64) string {
 	if ms < 1000 {
 		return "-"
@@ -125,5 +125,5 @@ func unreported(ms int64) string {
 	return (time.Duration(ms) * time.Millisecond).Round(time.Second).String()
 }
 
-// money is an amount of millionths.
+// money formats an amount in millionths.
 func money(micros int64) string { return strconv.FormatFloat(float64(micros)/1e6, 'f', 4, 64) }

@@ -15,7 +15,7 @@ type versionReport struct {
 	Arch    string `json:"arch"`
 }
 
-// versionOf is the version of this program as it is shown to people and clients; what is "" is taken from what the toolchain knows.
+// versionOf returns the version of this program for people and clients; an empty part is taken from the build info.
 func versionOf(version, commit string) versionReport {
 	r := versionReport{Version: version, Commit: commit, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	build, ok := debug.ReadBuildInfo()

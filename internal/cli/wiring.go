@@ -8,7 +8,7 @@ import (
 	"laneway/internal/process"
 )
 
-// ownGateway is the service of the program.
+// ownGateway is the service of this program.
 type ownGateway struct{ o Options }
 
 // Serve runs the process that package app wires.
