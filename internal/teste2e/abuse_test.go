@@ -18,35 +18,36 @@ import (
 	"laneway/internal/testrun"
 )
 
-// What must hold while a small credential does everything that it may.
+// Limits that must hold while a small credential does everything that it may.
 const (
 	abuseMaxRSS    = 300 << 20
 	abuseMaxHealth = 100 * time.Millisecond
 	abuseMaxStart  = time.Second
-	// abuseIdleGrowth is what the database may grow by in a stage that writes nothing: pages of the log, heartbeats, rows of the audit log.
+	// abuseIdleGrowth is the allowed growth of the database in a stage that writes nothing: pages of the log, heartbeats, rows of the audit
+	// log.
 	abuseIdleGrowth = 16 << 20
-	// abuseCopies is how often a text is stored: the message, its place in the transcript, the answer of the echo there, and what goes out.
+	// abuseCopies is how often a text is stored: the message, its transcript entry, the entry of the echo's answer, and the outgoing row.
 	abuseCopies = 4
 )
 
-// abuseGateway has two agents: main, which the credentials use, and idle, which only the operator talks to.
+// abuseGateway has two agents: main, which the credentials use, and idle, which only the operator uses.
 const abuseGateway = "agents: {main: {runner: echo, script: true, output_limit: 1048576}, idle: {runner: echo}}\ndefault_agent: main\n"
 
-// abuseLife is one installation under abuse.
+// abuseLife is one installation during the test.
 type abuseLife struct {
 	t        *testing.T
 	g        *Gateway
 	database string
 	conns    int
-	each     time.Duration // how long a stage of one method lasts
+	each     time.Duration // duration of a stage of one method
 	tokens   map[string]string
 	world    *world
-	bytes    int64 // limits.bytes: what the calls of one credential may have in a minute, at once or spread
+	bytes    int64 // limits.bytes: the bytes of one credential's calls in a minute, at once or spread
 	oracle   *Oracle
 	rows     []abuseRow
 }
 
-// abuseRow is a line of the table.
+// abuseRow is a row of the table.
 type abuseRow struct {
 	method            string
 	sent, ok          int64
@@ -58,8 +59,8 @@ type abuseRow struct {
 	lost              []error
 }
 
-// Each method for some time, and then all of them at once, called by the smallest credential that may call it, over 32 connections, at its whole
-// allowance: the process stays small, the operator is served, and the database grows by what is allowed.
+// Each method, and then all of them together, are called for some time by the smallest credential that may call them, over 32 connections,
+// up to its allowances. The process stays small, the operator is served, and the database grows by at most the allowance.
 func TestASmallCredentialDegradesTheServiceForNoOther(t *testing.T) {
 	if !testrun.Long() || len(raceFlag()) > 0 {
 		t.Skip("it measures the machine, and takes it from the tests beside it: run it alone, in a long run, without the race detector")
@@ -76,7 +77,7 @@ func TestASmallCredentialDegradesTheServiceForNoOther(t *testing.T) {
 			}
 			began := time.Now()
 			a := beginAbuse(t, database, each)
-			a.stage("none", each, nil) // the operator alone: what the machine adds
+			a.stage("none", each, nil) // only the operator: the baseline of the machine
 			for _, m := range methods {
 				a.stage(m.Name, each, []publishedMethod{m})
 			}
@@ -88,7 +89,7 @@ func TestASmallCredentialDegradesTheServiceForNoOther(t *testing.T) {
 	}
 }
 
-// beginAbuse makes an installation, its credentials, and what they have.
+// beginAbuse creates an installation, its credentials, and their data.
 func beginAbuse(t *testing.T, database string, each time.Duration) *abuseLife {
 	t.Helper()
 	g := Install(t, database, abuseGateway).AtOnce()
@@ -100,7 +101,7 @@ func beginAbuse(t *testing.T, database string, each time.Duration) *abuseLife {
 	a := &abuseLife{t: t, g: g, each: each, conns: mostConns, database: database, tokens: map[string]string{}}
 	limits := []string{"LANEWAY_LIMITS_CHAT=0", "LANEWAY_LIMITS_CRON_WRITES=0", "LANEWAY_LIMITS_REQUESTS=0", "LANEWAY_LIMITS_BYTES=0"}
 	lasting := g.env
-	g.env = slices.Concat(lasting, limits) // the world is made in a life without allowances
+	g.env = slices.Concat(lasting, limits) // the data is created without allowances
 	g.Start()
 	for name, scope := range map[string]string{abuseReader: "read", abuseWriter: "write", abuseAdmin: "admin"} {
 		out, errs, code := g.CLI(t.Context(), "", "token", "create", name, "--scope", scope, "--visible", "own")
@@ -117,7 +118,7 @@ func beginAbuse(t *testing.T, database string, each time.Duration) *abuseLife {
 	return a
 }
 
-// limitOfBytes is what the configuration of the gateway says.
+// limitOfBytes returns the byte limit of the gateway's configuration.
 func (a *abuseLife) limitOfBytes() int64 {
 	a.t.Helper()
 	out, errs, code := a.g.CLI(a.t.Context(), "", "serve", "--config", a.g.config, "--print-config", "--json")
@@ -141,7 +142,7 @@ func (a *abuseLife) limitOfBytes() int64 {
 	return 0
 }
 
-// restart begins a life whose memory is its own.
+// restart starts a new process, so that its memory can be measured.
 func (a *abuseLife) restart() {
 	a.t.Helper()
 	a.g.Signal(syscall.SIGTERM)
@@ -149,7 +150,8 @@ func (a *abuseLife) restart() {
 	a.g.Start()
 }
 
-// settle makes what the calls read and change: one session of the largest entries, many small ones, and jobs with the largest text and answers.
+// settle creates the data that the calls read and change: one session with the largest entries, many small ones, and jobs with the largest
+// text and answers.
 func (a *abuseLife) settle() *world {
 	a.t.Helper()
 	const turns, sessions, jobs = 200, 2000, 1000
@@ -226,7 +228,7 @@ func (a *abuseLife) job(c *Client, name string, schedule map[string]any, text st
 	return made.ID
 }
 
-// rest waits until nothing waits or runs, two minutes at most: a stage begins with an idle gateway.
+// rest waits until no work waits or runs, two minutes at most, so that a stage begins with an idle gateway.
 func (a *abuseLife) rest() {
 	a.t.Helper()
 	c, err := Dial(a.g.URL(), a.g.Token(), nil)
@@ -247,7 +249,7 @@ func (a *abuseLife) rest() {
 	})
 }
 
-// stage attacks with calls of these methods for some time and adds a row.
+// stage calls these methods for some time and adds a row.
 func (a *abuseLife) stage(name string, length time.Duration, methods []publishedMethod) {
 	a.t.Helper()
 	if a.g.rss() > abuseMaxRSS/3 {
@@ -283,7 +285,7 @@ func (a *abuseLife) stage(name string, length time.Duration, methods []published
 	a.judge(row)
 }
 
-// attack keeps one connection busy until the stage ends. One that the gateway closes, as it does with a slow reader, is opened again.
+// attack keeps one connection busy until the stage ends. If the gateway closes it as a slow reader, it is opened again.
 func (a *abuseLife) attack(m ganger, stop <-chan struct{}, next func(n int) (method, params string)) {
 	c, n := m.abuser, 0
 	for {
@@ -304,7 +306,7 @@ func (a *abuseLife) attack(m ganger, stop <-chan struct{}, next func(n int) (met
 	}
 }
 
-// ganger is an abuser with its methods, and how it connected.
+// ganger is an abuser with its methods and its scope.
 type ganger struct {
 	*abuser
 
@@ -312,7 +314,7 @@ type ganger struct {
 	methods      []string
 }
 
-// gang opens the connections; those of several methods are divided among the credentials and scopes.
+// gang opens the connections; with several methods, they are divided among the credentials and scopes.
 func (a *abuseLife) gang(methods []publishedMethod, counts *tally) []ganger {
 	a.t.Helper()
 	type kind struct{ as, scope string }
@@ -338,8 +340,8 @@ func (a *abuseLife) gang(methods []publishedMethod, counts *tally) []ganger {
 	return out
 }
 
-// allowed is what the database may grow by: nothing but its own work when all methods only read, else the allowance of each credential, at once and then
-// spread over the stage.
+// allowed returns the allowed growth of the database: only its own work when all methods read, otherwise the allowance of each credential,
+// at once and then spread over the stage.
 func (a *abuseLife) allowed(methods []publishedMethod, length time.Duration) int64 {
 	calls, writers := abuseCalls(), map[string]bool{}
 	for _, m := range methods {
@@ -351,7 +353,7 @@ func (a *abuseLife) allowed(methods []publishedMethod, length time.Duration) int
 	return abuseIdleGrowth + int64(len(writers))*perCredential
 }
 
-// size is the database with its log.
+// size returns the size of the database with its log.
 func (a *abuseLife) size() int64 {
 	if a.database != "" {
 		return int64(a.oracle.Count("SELECT pg_database_size(current_database())"))
@@ -365,7 +367,7 @@ func (a *abuseLife) size() int64 {
 	return n
 }
 
-// resetPeak makes the kernel forget the largest resident size.
+// resetPeak resets the kernel's peak resident size.
 func (a *abuseLife) resetPeak() {
 	a.t.Helper()
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", a.g.pid()), []byte("5"), 0); err != nil {
@@ -373,7 +375,7 @@ func (a *abuseLife) resetPeak() {
 	}
 }
 
-// peak is the largest resident size since resetPeak.
+// peak returns the peak resident size since resetPeak.
 func (a *abuseLife) peak() int64 {
 	a.t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.g.pid()))
@@ -388,7 +390,7 @@ func (a *abuseLife) peak() int64 {
 	return kb << 10
 }
 
-// judge compares a row with the bounds.
+// judge compares a row with the limits.
 func (a *abuseLife) judge(r abuseRow) {
 	a.t.Helper()
 	if r.rss > abuseMaxRSS {

@@ -10,22 +10,23 @@ import (
 	"time"
 )
 
-// The credentials of the stages. All see their own only; each is the smallest that may call the method and can have something that the method reads.
+// The credentials of the stages. All see only their own data; each is the smallest that may call the method and can own data that the
+// method reads.
 const (
 	abuseReader = "abuse-read"
-	abuseWriter = "abuse-write" // has the sessions
-	abuseAdmin  = "abuse-admin" // has the jobs
+	abuseWriter = "abuse-write" // owns the sessions
+	abuseAdmin  = "abuse-admin" // owns the jobs
 )
 
-// What a text and a job may have at most.
+// The maximum sizes of a text and a job.
 const (
 	largestText    = 262_144
 	largestJobText = 65_536
 )
 
-// world is what the credentials have: sessions of the writer, jobs of the admin, sizes by the length of the test.
+// world is the data of the credentials: sessions of the writer, jobs of the admin. Sizes depend on the length of the test.
 type world struct {
-	big       string   // the session with as many entries of the largest size as one answer may want to have
+	big       string   // the session with as many entries of the largest size as one answer can request
 	sessions  []string // sessions with one message
 	victims   []string // sessions of the admin
 	jobs      []string // ids of jobs with the largest text
@@ -33,17 +34,17 @@ type world struct {
 	backfill  string   // a job that can be run for the past
 	stage     int      // keys of messages are new in each stage
 	sleep     time.Duration
-	huge      string // JSON of a text of the largest size
+	huge      string // JSON of a text of the maximum size
 	hugeJob   string // JSON of the largest text of a job
-	deep      string // JSON about as deep as a frame may be, for a param that is taken without effect
+	deep      string // JSON of nearly the maximum depth of a frame, for a param that is ignored
 	unmatched string // JSON of the longest query that matches nothing
 }
 
-// abuseCall makes the params of call n of one connection.
+// abuseCall builds the params of call n of one connection.
 type abuseCall struct {
-	// as is the credential; the connection asks for the scope of the method only.
+	// as is the credential; the connection requests only the scope of the method.
 	as string
-	// last keeps a method behind those that need what it removes.
+	// last orders a method after those that need what it removes.
 	last   bool
 	params func(w *world, conn, n int) string
 }
@@ -54,7 +55,7 @@ func same(params string) func(*world, int, int) string {
 
 func pick(list []string, conn, n int) string { return list[(n*mostConns+conn)%len(list)] }
 
-// abuseCalls are the most costly calls of every published method within its bounds. A method without a row here fails the test.
+// abuseCalls are the most costly valid calls of every published method. The test fails for a method without a row.
 func abuseCalls() map[string]abuseCall {
 	calls := map[string]abuseCall{
 		"health":           {abuseReader, false, same(`{"probe":true,"extended":true}`)},
@@ -129,7 +130,7 @@ func sessionAbuses() map[string]abuseCall {
 	}
 }
 
-// message is a text of the largest size, or one that keeps a slot for a while.
+// message returns a text of the maximum size, or one that occupies a slot for a while.
 func (w *world) message(n int) string {
 	if n%2 == 0 {
 		return w.huge
@@ -206,7 +207,7 @@ func quoted(s string) string {
 	return string(raw)
 }
 
-// abuseOrder is every published method with its row: reads first, and what removes things behind the rest.
+// abuseOrder returns every published method with its row: first methods that read, last those that remove data.
 func abuseOrder(t *testing.T) []publishedMethod {
 	t.Helper()
 	calls, methods := abuseCalls(), publishedMethods(t)
@@ -233,7 +234,7 @@ func abuseOrder(t *testing.T) []publishedMethod {
 	return methods
 }
 
-// TestEveryMethodHasAnAbuse keeps the list whole where the long test does not run.
+// TestEveryMethodHasAnAbuse checks the completeness of the list where the long test does not run.
 func TestEveryMethodHasAnAbuse(t *testing.T) {
 	t.Parallel()
 	abuseOrder(t)

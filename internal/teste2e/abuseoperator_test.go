@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// startLimit is how long the operator waits for the start of one message before it gives up on it.
+// startLimit is how long the operator waits for the start of one message before it continues without it.
 const startLimit = 20 * time.Second
 
-// operate is the operator while a stage lasts: asks for health every 20 ms, and sends a message to the idle agent every 100 ms once the one before it has
-// started. The function that it returns waits for the end and gives the 99th percentile of the one, the longest start of the other, and their numbers.
+// operate is the operator during a stage. It calls health every 20 ms, and sends a message to the idle agent every 100 ms once the previous
+// one has started. The returned function waits for the end and returns the 99th percentile of the health calls, the longest start, and
+// their numbers.
 func (a *abuseLife) operate(stop <-chan struct{}) func() (health, start time.Duration, healths, messages int) {
 	a.t.Helper()
 	token := a.g.Token()
@@ -72,13 +73,13 @@ func each(stop <-chan struct{}, distance time.Duration, f func(n int) bool) {
 	}
 }
 
-// starts knows which messages wait for their start.
+// starts records which messages wait for their start.
 type starts struct {
 	mu      sync.Mutex
 	waiting map[string]chan struct{} // by run id
 }
 
-// event closes the channel of a run at the first sign of it: the start of its life on the stream.
+// event closes the channel of a run at its first event: the start of its life cycle.
 func (s *starts) event(e Event) {
 	if e.Name != "agent" {
 		return
@@ -99,7 +100,7 @@ func (s *starts) event(e Event) {
 	}
 }
 
-// send says something to the idle agent and returns the time until the turn starts.
+// send sends a message to the idle agent and returns the time until the turn starts.
 func (s *starts) send(c *Client, key string) (time.Duration, error) {
 	started := make(chan struct{})
 	s.mu.Lock()

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// mostConns is how many connections one stage has at most, abuseInFlight how many unanswered calls each may have, and abusePace the distance of the calls
-	// of one connection: 200 a second, which is the default of limits.requests.
+	// mostConns is the number of connections of one stage, abuseInFlight the unanswered calls of each, and abusePace the interval of the
+	// calls of one connection: 200 a second, which is the default of limits.requests.
 	mostConns     = 32
 	abuseInFlight = 64
 	abusePace     = 5 * time.Millisecond
@@ -27,7 +27,7 @@ type tally struct {
 
 	mu      sync.Mutex
 	refused map[string]int
-	lost    []error // connections that ended before they were closed here
+	lost    []error // connections that ended before the test closed them
 }
 
 func (c *tally) refuse(code string) {
@@ -59,7 +59,7 @@ type abuser struct {
 	header  [14]byte
 }
 
-// enlist connects with a credential and asks for one scope.
+// enlist connects with a credential and requests one scope.
 func enlist(addr, token, scope string, counts *tally) (*abuser, error) {
 	b, err := upgrade(addr)
 	if err != nil {
@@ -81,7 +81,8 @@ func enlist(addr, token, scope string, counts *tally) (*abuser, error) {
 	return a, nil
 }
 
-// attack calls until stop is closed or the connection is over: next gives the method and the params of call n. It returns the n to go on with.
+// attack calls until stop is closed or the connection has ended: next returns the method and the params of call n. It returns the n with
+// which to continue.
 func (a *abuser) attack(stop <-chan struct{}, n int, next func(n int) (method, params string)) int {
 	tick := time.NewTicker(abusePace)
 	defer tick.Stop()
@@ -102,13 +103,13 @@ func (a *abuser) attack(stop <-chan struct{}, n int, next func(n int) (method, p
 		}
 		method, params := next(n)
 		if err := a.send(fmt.Sprint("n", n), method, params); err != nil {
-			return n + 1 // the reader says why
+			return n + 1 // the reader reports the reason
 		}
 		a.counts.sent.Add(1)
 	}
 }
 
-// send writes a request in a frame whose mask is zero, which costs the client nothing.
+// send writes a request in a frame whose mask is zero, which costs the client no work.
 func (a *abuser) send(id, method, params string) error {
 	a.mu.Lock()
 	a.pending[id] = true
@@ -149,7 +150,7 @@ func (a *abuser) read() {
 	}
 }
 
-// nextInto is [bare.next] with a buffer that is used again: a client of this kind reads gigabytes.
+// nextInto is [bare.next] with a reused buffer, because this client reads gigabytes.
 func (a *abuser) nextInto(buf []byte) (kind byte, data []byte, err error) {
 	var head [10]byte
 	if _, err := io.ReadFull(a.r, head[:2]); err != nil {
@@ -187,7 +188,7 @@ func (a *abuser) nextInto(buf []byte) (kind byte, data []byte, err error) {
 	return kind, buf, err
 }
 
-// count takes an answer: its first members decide, the rest of it may be megabytes.
+// count counts an answer by its first members, because the rest may have megabytes.
 func (a *abuser) count(data []byte) {
 	rest, is := bytes.CutPrefix(data, []byte(`{"type":"res","id":"`))
 	if !is {
@@ -214,7 +215,7 @@ func (a *abuser) count(data []byte) {
 	<-a.places
 }
 
-// finer is the most particular code of a refusal.
+// finer returns the most specific code of a refusal.
 func finer(e *WireError) string {
 	if code, is := e.Details["code"].(string); is {
 		return code

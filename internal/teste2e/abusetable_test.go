@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// table is what all stages did, as Markdown.
+// table formats the results of all stages as Markdown.
 func (a *abuseLife) table() string {
 	var b strings.Builder
 	b.WriteString("| method | RSS peak MB | health p99 ms | start max ms | growth KB (allowed) | calls | ok | refused |\n|---|---|---|---|---|---|---|---|\n")

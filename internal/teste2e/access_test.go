@@ -15,20 +15,21 @@ import (
 	"laneway/internal/testrun"
 )
 
-// reach says what a method, or a command, does for a credential that sees its own with what belongs to another.
+// reach describes what a method or a command does with the data of another principal, when a credential that sees only its own data calls
+// it.
 type reach int
 
 const (
-	// unowned: it shows and changes nothing that a principal owns.
+	// unowned: it shows and changes no data that a principal owns.
 	unowned reach = iota + 1
-	// hidden: what it is asked for is not there; the answer is the one for a name that does not exist.
+	// hidden: the requested object does not exist for the caller; the answer is the same as for a name that does not exist.
 	hidden
-	// taken: it writes into a session that the caller names. A free name would be the caller's from then on, so a name that is taken is refused: that
-	// it is taken is all that can be learned.
+	// taken: it writes into a session that the caller names. A free name would belong to the caller from then on, so a name in use is
+	// refused; the caller learns only that it is in use.
 	taken
 	// counted: it counts and lists what the caller owns.
 	counted
-	// operators: it is about people of a channel, who belong to the operator; it names no session, job or run.
+	// operators: it concerns people of a channel, who belong to the operator; it names no session, job or run.
 	operators
 )
 
@@ -48,10 +49,10 @@ func methodReach() map[string]reach {
 	}
 }
 
-// volatile are the numbers of an answer that are no fact about a principal: times, ages, and the ids of a connection or an error.
+// volatile matches the numbers of an answer that do not depend on a principal: times, ages, and the ids of a connection or an error.
 var volatile = regexp.MustCompile(`"(ts|uptimeMs|durationMs|latencyMs|lastTickAgeMs|lastTickMs|lastPollAgeMs|leaseMs|oldestWaitMs|acceptedAt)":\d+`)
 
-// withoutNames is an answer without the names that were asked for and without volatile numbers.
+// withoutNames returns an answer without the requested names and without volatile numbers.
 func withoutNames(raw json.RawMessage, err error, names []string) string {
 	text := string(raw)
 	if wire, ok := errors.AsType[*WireError](err); ok {
@@ -66,7 +67,7 @@ func withoutNames(raw json.RawMessage, err error, names []string) string {
 	return volatile.ReplaceAllString(text, `"$1":0`)
 }
 
-// absent are names like those of what alice made, that do not exist.
+// absent returns names like those of alice's data that do not exist.
 func (a *alice) absent() *alice {
 	return &alice{
 		session: a.session + "-none", running: a.running + "-none", job: "00000000-0000-7000-8000-000000000000",
@@ -76,8 +77,8 @@ func (a *alice) absent() *alice {
 
 func (a *alice) names() []string { return []string{a.session, a.running, a.message, a.run, a.job} }
 
-// Every method of the table has a line that says how it treats what belongs to another; a method without a line fails. What is hidden is
-// answered, byte by byte, as what is not there.
+// Every method of the table has a line that says how it treats the data of another principal; a method without a line fails. The answer for
+// hidden data is byte by byte the answer for data that does not exist.
 func TestWhatIsNotVisibleIsAnsweredAsWhatIsNotThere(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0, requests: 0}\n")
@@ -98,7 +99,7 @@ func TestWhatIsNotVisibleIsAnsweredAsWhatIsNotThere(t *testing.T) {
 			}
 			foreign, absent := a.attempts(m), none.attempts(m)
 			for i := range foreign {
-				for _, p := range []map[string]any{foreign[i], absent[i]} { // keys of bob's own, so that no call repeats another
+				for _, p := range []map[string]any{foreign[i], absent[i]} { // with keys of bob, so that no call repeats another
 					if _, ok := p["idempotencyKey"]; ok {
 						calls++
 						p["idempotencyKey"] = fmt.Sprint("bobs-", calls)
@@ -137,8 +138,8 @@ func commandReach() map[string]reach {
 	}
 }
 
-// A command in a session of another is refused whatever it does, and one about jobs meets the own only. Every use of every command has a line, and
-// the method that it stands for has one in the table of methods.
+// Every command is refused in a session of another principal, and commands about jobs see only the caller's own. Every use of every command
+// has a line, and its method has one in the table of methods.
 func TestACommandReachesNothingOfAnother(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0, requests: 0}\n")
@@ -165,7 +166,7 @@ func TestACommandReachesNothingOfAnother(t *testing.T) {
 					t.Errorf("%s in a session of another: %v", text, err)
 				}
 				answer, err := bobs.say(t, "agent:main:bobs", text, fmt.Sprint("own-", n))
-				if strings.Contains(arg, trace) { // a refusal repeats the word that it does not know
+				if strings.Contains(arg, trace) { // a refusal repeats an unknown word
 					answer = strings.ReplaceAll(answer, trace, "")
 				}
 				if err != nil || strings.Contains(answer, trace) {
@@ -182,7 +183,7 @@ func TestACommandReachesNothingOfAnother(t *testing.T) {
 	})
 }
 
-// figures are the answers in which counts of all would show what others do.
+// figures returns the answers in which totals would show the work of others.
 func figures(t *testing.T, c *Client) map[string]string {
 	t.Helper()
 	out := map[string]string{"hello": volatile.ReplaceAllString(regexp.MustCompile(`"(connId|version)":("[^"]*"|\d+)`).ReplaceAllString(
@@ -212,13 +213,13 @@ func operatorReads(t *testing.T, g *Gateway, what, pattern string) {
 	})
 }
 
-// Whatever others have and do, the figures of a credential that sees its own stay as they are: counts, the next wake, the revision of the list, the
-// lanes. Those of an operator show it.
+// The figures for a credential that sees only its own data do not depend on other principals: counts, the next wake, the revision of the
+// list, the lanes. Those for an operator do.
 func TestTheFiguresOfOneCredentialShowNothingOfOthers(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0, requests: 0}\n")
 		g.Start()
-		operatorReads(t, g, "that all parts run", `"health":{"ok":true`) // a gateway looks at its parts every two seconds
+		operatorReads(t, g, "that all parts run", `"health":{"ok":true`) // a gateway checks its parts every two seconds
 		token := g.named(t, "bob")
 		bob := dialWhenKnown(t, g, token, nil)
 		if err := bob.Into(&struct{}{}, "sessions.reset", map[string]any{"key": "bobs"}); err != nil {
@@ -253,7 +254,7 @@ func TestTheFiguresOfOneCredentialShowNothingOfOthers(t *testing.T) {
 	})
 }
 
-// TestATokenThatSeesItsOwnSeesNoBuiltInJobs asks for the gateway's own jobs with a credential that has every scope and sees its own.
+// The credential has every scope and sees only its own data.
 func TestATokenThatSeesItsOwnSeesNoBuiltInJobs(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)

@@ -13,8 +13,8 @@ import (
 
 var allowCommand = regexp.MustCompile(`/allow [0-9a-f]{12}`)
 
-// TestAnACPAgentBehindTheWeb runs the example agent of the SDK, unmodified, behind a conversation of the web: it streams, its permission question is answered, one is
-// left unanswered, a turn is stopped, and the end of the gateway ends its process.
+// The example agent of the SDK, unmodified, answers a conversation of the web: it streams, its permission question is answered, another one
+// is left unanswered, a turn is stopped, and the end of the gateway ends its process.
 func TestAnACPAgentBehindTheWeb(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {

@@ -18,7 +18,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// acpVariable makes the test binary an agent over ACP, see [acpAgent]. Its value is how the agent takes MCP servers: http or stdio.
+// acpVariable makes the test binary an ACP agent, see [acpAgent]. Its value is the agent's transport for MCP servers: http or stdio.
 const acpVariable = "TESTE2E_ACP_AGENT"
 
 // acpAgent uses the MCP server of its session with the official client. Each line of a message is a step: `tools`, `token`, or a call, `NAME ARGUMENTS`.
@@ -26,7 +26,7 @@ type acpAgent struct {
 	acp.Agent // the methods that the gateway does not call
 
 	conn *acp.AgentSideConnection
-	open chan struct{} // closed when conn is set: the first request may be faster
+	open chan struct{} // closed when conn is set: the first request may arrive earlier
 
 	mu      sync.Mutex
 	servers []acp.McpServer
@@ -85,7 +85,7 @@ func (a *acpAgent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.Promp
 	return acp.PromptResponse{StopReason: acp.StopReasonEndTurn}, nil
 }
 
-// dialServer connects to the one server of a session, and returns the token for it.
+// dialServer connects to the only server of a session, and returns the token for it.
 func dialServer(ctx context.Context, servers []acp.McpServer) (session *mcp.ClientSession, token string, err error) {
 	switch {
 	case len(servers) != 1:
@@ -106,8 +106,8 @@ func dialServer(ctx context.Context, servers []acp.McpServer) (session *mcp.Clie
 	return session, token, err
 }
 
-// TestAnACPAgentCallsTheToolsOfItsTurns lets agents call tools in two turns of a session, over HTTP and through `laneway mcp`. Their process is one, and so is the
-// token, which opens nothing between the turns.
+// Agents call tools in two turns of a session, over HTTP and through `laneway mcp`. Both turns use one process and one token, which is not
+// valid between the turns.
 func TestAnACPAgentCallsTheToolsOfItsTurns(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -154,7 +154,7 @@ func TestAnACPAgentCallsTheToolsOfItsTurns(t *testing.T) {
 	})
 }
 
-// TestAPrefixStandsBeforeEveryTool that a client lists and calls; another form of it is refused.
+// The prefix is in the names that a client lists and calls; another form of it is refused.
 func TestAPrefixStandsBeforeEveryTool(t *testing.T) {
 	g := Install(t, "", "")
 	g.Start()

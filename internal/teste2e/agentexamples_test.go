@@ -14,7 +14,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// buildExample builds a program of the documentation. Under -short it skips the test.
+// buildExample builds a program of the documentation. With -short it skips the test.
 func buildExample(t *testing.T, pkg string) string {
 	t.Helper()
 	if testing.Short() {
@@ -27,7 +27,7 @@ func buildExample(t *testing.T, pkg string) string {
 	return program
 }
 
-// serveExample starts a server of the documentation, which prints its address, and returns that with what it prints later.
+// serveExample starts a server of the documentation, which prints its address, and returns the address with its later output.
 func serveExample(t *testing.T, program string, env ...string) (address string, output *syncBuffer, stop func()) {
 	t.Helper()
 	cmd := exec.CommandContext(withTimeout(t, 2*time.Minute), program, "127.0.0.1:0")
@@ -60,8 +60,7 @@ func serveExample(t *testing.T, program string, env ...string) (address string, 
 	return address, output, stop
 }
 
-// TestTheExamplesOfPrograms puts the shell, Python and Go agents of the documentation behind a gateway: each answers, fails in one sentence, and does what it is an
-// example for.
+// The shell, Python and Go agents of the documentation run behind a gateway: each answers, fails with one sentence, and shows its feature.
 func TestTheExamplesOfPrograms(t *testing.T) {
 	t.Parallel()
 	examples, err := filepath.Abs("../../docs/examples")
@@ -125,7 +124,7 @@ default_agent: shell
 	}
 }
 
-// TestTheExampleOfAnAgentBehindHTTP: it streams, doctor finds it, a turn that runs again after a kill gets the same answer, and without the secret there is none.
+// It streams, doctor finds it, a turn that runs again after a kill has the same answer, and without the secret it refuses.
 func TestTheExampleOfAnAgentBehindHTTP(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -151,7 +150,7 @@ func TestTheExampleOfAnAgentBehindHTTP(t *testing.T) {
 	if end := w.await(t, "refused"); end.state != "error" || !strings.Contains(end.text, "refused the signature") {
 		t.Errorf("without the secret: %v %q", end, end.text)
 	}
-	long := strings.Repeat("word ", 100) // five seconds of answer
+	long := strings.Repeat("word ", 100) // an answer of five seconds
 	say(t, c, "agent:main:words", "killed", long)
 	testrun.Eventually(t, "the answer has begun", func() bool { return len(w.of("killed")) > 3 })
 	g.Kill()

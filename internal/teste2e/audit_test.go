@@ -19,7 +19,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// table is the method table of a gateway with every part behind it. Nothing of the part is called.
+// table returns the method table of a gateway with every backend. No backend is called.
 func table(t *testing.T) []gateway.MethodInfo {
 	t.Helper()
 	srv, err := gateway.New(gateway.Config{Credentials: []auth.Credential{{Name: "gateway", Digest: [32]byte{1}, Scopes: []string{chat.ScopeRead}}}},
@@ -30,17 +30,17 @@ func table(t *testing.T) []gateway.MethodInfo {
 	return srv.Methods()
 }
 
-// change is one call that changes something. The parameters may need what earlier calls made.
+// change is one call that changes something. The parameters may depend on earlier calls.
 type change struct {
 	method, verb string
 	params       func(made map[string]string) map[string]any
 	keep         func(made map[string]string, answer json.RawMessage)
 }
 
-// yearlyJob is a schedule that is not due while a test runs: an hourly one was due in a run of the tests at 19:00.
+// yearlyJob is a schedule that is not due during a test: an hourly one was due when the tests ran at 19:00.
 const yearlyJob = `{"kind":"cron","expr":"0 0 29 2 *"}`
 
-// changes calls every audited method once, in an order that gives each of them something to change.
+// changes calls every audited method once, in an order in which each has an effect.
 func changes() []change {
 	fixed := func(p map[string]any) func(map[string]string) map[string]any {
 		return func(map[string]string) map[string]any { return p }
@@ -67,7 +67,7 @@ func changes() []change {
 		"name": "tea", "schedule": json.RawMessage(yearlyJob), "sessionTarget": "isolated",
 		"payload": map[string]any{"kind": "agentTurn", "message": "tea?"},
 	}
-	leapDay := time.Date(2024, 2, 29, 0, 0, 0, 0, time.Local) // a slot of yearlyJob: a backfill that meets none changes nothing and leaves no row
+	leapDay := time.Date(2024, 2, 29, 0, 0, 0, 0, time.Local) // a slot of yearlyJob: a backfill without slots changes nothing and adds no row
 	return []change{
 		{"cron.add", "cron.add", fixed(job), keep("job", "id")},
 		{"cron.create", "cron.add", fixed(map[string]any{"name": "cake", "schedule": json.RawMessage(yearlyJob), "message": "cake?"}), keep("other", "job", "id")},
@@ -88,7 +88,7 @@ func changes() []change {
 	}
 }
 
-// asked puts two people into the tables who asked to be let in, as a channel would.
+// asked adds two people with open requests for access to the tables, as a channel would.
 func asked(t *testing.T, g *Gateway, database string) {
 	t.Helper()
 	driver, dsn := "pgx", database
@@ -110,8 +110,8 @@ func asked(t *testing.T, g *Gateway, database string) {
 	}
 }
 
-// Every method of the table that is marked leaves one row in the log of changes: who, what, where from, which request. A call that
-// is refused, or that only looks, leaves none.
+// Every audited method of the table adds one row to the audit log: who, what, from where, which request. A call that is refused, or that
+// only reads, adds no row.
 func TestEveryChangeOverTheWireLeavesOneRow(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, delay: 20s}}\n")
@@ -154,7 +154,7 @@ func TestEveryChangeOverTheWireLeavesOneRow(t *testing.T) {
 			case m.Scope == chat.ScopeAdmin && !m.Audited && !strings.HasSuffix(m.Name, ".list"):
 				t.Errorf("%s changes something and is not marked", m.Name)
 			case m.Scope == chat.ScopeRead:
-				_, _ = c.Call(m.Name, map[string]any{}, 30*time.Second) // whether it wants params or not
+				_, _ = c.Call(m.Name, map[string]any{}, 30*time.Second) // with or without required params
 			case m.Audited:
 				if _, err := c.Call(m.Name, map[string]any{"id": "none", "key": 7}, 30*time.Second); err == nil {
 					t.Errorf("%s took nonsense", m.Name)
@@ -167,7 +167,7 @@ func TestEveryChangeOverTheWireLeavesOneRow(t *testing.T) {
 	})
 }
 
-// A configuration that is read again and changes something leaves one row; one that is the same leaves none.
+// A reload that changes the configuration adds one row; one that does not adds none.
 func TestAReloadThatChangesSomethingIsLogged(t *testing.T) {
 	t.Parallel()
 	g := Install(t, "", "lanes: {main: 3}\n")

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A backup is made while the gateway works, and is a data directory that can be served. It is held until it is released.
+// A backup is made while the gateway works, and can be served as a data directory. It is held until it is released.
 func TestABackupOfARunningGatewayCanBeServed(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()

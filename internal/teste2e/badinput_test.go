@@ -18,8 +18,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestBadInputIsRefusedWithACodeAndHarmsNoOtherClient sends what no client should send, by each door of the real binary, while another session goes on. Each gets
-// a code and a sentence, nothing of it is stored, and nothing that was accepted is lost.
+// The test sends invalid input to every entry point of the binary while another session continues. Each input is refused with a code and a
+// sentence, none of it is stored, and no accepted message is lost.
 func TestBadInputIsRefusedWithACodeAndHarmsNoOtherClient(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0}\nhooks: {ci: {secret: "+hookSecret+"}}\n")
@@ -44,7 +44,7 @@ func TestBadInputIsRefusedWithACodeAndHarmsNoOtherClient(t *testing.T) {
 	})
 }
 
-// beatOn talks in a session of its own until stop is called, which returns how many messages it sent; each must be answered.
+// beatOn sends messages in a separate session until stop is called, which returns how many it sent; each must be answered.
 func beatOn(t *testing.T, g *Gateway) (stop func() int) {
 	t.Helper()
 	e := newEndings()
@@ -210,8 +210,8 @@ func badCommands(t *testing.T, g *Gateway) {
 	}
 }
 
-// TestAFullDiskRefusesAndRecovers runs the gateway with files that may not grow, which is what a full disk is to SQLite: nothing is acknowledged that is not
-// stored, the process lives and answers, and with room again everything that was acknowledged is there.
+// The gateway runs with files that may not grow, which SQLite sees like a full disk: nothing is acknowledged that is not stored, the
+// process lives and answers, and once there is space again everything that was acknowledged exists.
 func TestAFullDiskRefusesAndRecovers(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()

@@ -26,7 +26,7 @@ const (
 	fin = 0x80
 )
 
-// bare is a WebSocket by hand: it costs next to nothing, and it can send what no library would.
+// bare is a minimal WebSocket: it needs almost no resources, and it can send frames that no library would.
 type bare struct {
 	net.Conn
 
@@ -52,7 +52,7 @@ func upgrade(addr string) (*bare, error) {
 	return b, nil
 }
 
-// upgraded reads the answer to an upgrade.
+// upgraded reads the response to an upgrade.
 func (b *bare) upgraded() error {
 	resp, err := http.ReadResponse(b.r, nil)
 	if err != nil {
@@ -67,7 +67,7 @@ func (b *bare) upgraded() error {
 	return nil
 }
 
-// login opens a socket with every scope. Its deadline is off afterwards.
+// login opens a socket with every scope. Afterwards it has no deadline.
 func login(addr, token string) (*bare, error) {
 	b, err := upgrade(addr)
 	if err != nil {
@@ -89,7 +89,7 @@ func login(addr, token string) (*bare, error) {
 	return b, nil
 }
 
-// frame writes one masked frame whose header byte and declared length are the caller's.
+// frame writes one masked frame with the given header byte and declared length.
 func (b *bare) frame(first byte, declared int, payload []byte) error {
 	out := []byte{first}
 	switch {
@@ -110,7 +110,7 @@ func (b *bare) frame(first byte, declared int, payload []byte) error {
 	return err
 }
 
-// text writes a whole text message.
+// text writes a complete text message.
 func (b *bare) text(s string) error { return b.frame(fin|opText, len(s), []byte(s)) }
 
 func (b *bare) request(id, method string, params any) error {
@@ -127,10 +127,10 @@ type closedError struct {
 	text string
 }
 
-// Error is code and reason.
+// Error returns code and reason.
 func (c *closedError) Error() string { return "closed " + strconv.Itoa(c.code) + " " + c.text }
 
-// next reads one message of the server; pings are answered. A close frame is a *closedError.
+// next reads one message of the server and answers pings. A close frame is a *closedError.
 func (b *bare) next() ([]byte, error) {
 	for {
 		var head [2]byte
@@ -170,7 +170,7 @@ func (b *bare) next() ([]byte, error) {
 	}
 }
 
-// until reads until a message has all of the texts in it.
+// until reads until a message contains all of the strings.
 func (b *bare) until(texts ...string) ([]byte, error) {
 	for {
 		data, err := b.next()
@@ -203,10 +203,10 @@ func (b *bare) answer(id string) (json.RawMessage, error) {
 	return r.Payload, nil
 }
 
-// stillOpen is what end returns for a connection that is not over in time.
+// stillOpen is the result of end for a connection that has not ended in time.
 const stillOpen = -1
 
-// end reads until the connection is over and returns the close code; 0 = it ended without a close frame.
+// end reads until the connection has ended and returns the close code; 0 = it ended without a close frame.
 func (b *bare) end(limit time.Duration) int {
 	_ = b.SetReadDeadline(time.Now().Add(limit))
 	for {

@@ -20,8 +20,8 @@ func benchStores(b *testing.B, f func(b *testing.B, database string)) {
 	b.Run("postgres", func(b *testing.B) { f(b, testpg.DB(b)) })
 }
 
-// BenchmarkMessage sends messages one by one through the real gateway, idle otherwise: WebSocket, durable inbox, turn, answer. It reports the time to
-// the start of the turn and to the complete answer.
+// BenchmarkMessage sends messages one by one through the real gateway, which is otherwise idle: WebSocket, durable inbox, turn, answer. It
+// reports the time to the start of the turn and to the complete answer.
 func BenchmarkMessage(b *testing.B) {
 	benchStores(b, func(b *testing.B, database string) {
 		g := Install(b, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0}\n")
@@ -89,8 +89,8 @@ func report(b *testing.B, what string, d []time.Duration) {
 	b.ReportMetric(at(0.99), what+"_p99_ms")
 }
 
-// BenchmarkStop says /stop while every lane is full and ten thousand messages wait; it reports the time until the running turn has ended and until
-// the person has the answer.
+// BenchmarkStop sends /stop while every lane is full and ten thousand messages wait. It reports the time until the running turn has ended
+// and until the person has the answer.
 func BenchmarkStop(b *testing.B) {
 	benchStores(b, func(b *testing.B, database string) {
 		g := Install(b, database, fullLanesConfig)
@@ -105,8 +105,8 @@ func BenchmarkStop(b *testing.B) {
 	})
 }
 
-// BenchmarkStart starts the gateway on an empty data directory and sends one message. It reports the time to the answer, the memory that the gateway then
-// has, and the private memory after a message to each of 1,000 sessions.
+// BenchmarkStart starts the gateway with an empty data directory and sends one message. It reports the time to the answer, the memory of
+// the gateway after that, and the private memory after a message to each of 1,000 sessions.
 func BenchmarkStart(b *testing.B) {
 	benchStores(b, func(b *testing.B, database string) {
 		Binary(b)
@@ -161,13 +161,13 @@ func answered(b *testing.B, c *Client, session string) {
 	}
 }
 
-// residentKB is the resident memory of the gateway in KiB.
+// residentKB returns the resident memory of the gateway in KiB.
 func residentKB(b *testing.B, g *Gateway) int {
 	b.Helper()
 	return processKB(b, g, "VmRSS:")
 }
 
-// privateKB is the memory in KiB that the gateway has for itself. Pages of the binary, which the system can drop, are not among it.
+// privateKB returns the private memory of the gateway in KiB. It does not include pages of the binary, which the system can drop.
 func privateKB(b *testing.B, g *Gateway) int {
 	b.Helper()
 	return processKB(b, g, "RssAnon:")
@@ -178,7 +178,7 @@ func processKB(b *testing.B, g *Gateway, name string) int {
 	b.Helper()
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(g.pid()), "status"))
 	if err != nil {
-		return 0 // a system without /proc: no figure
+		return 0 // no /proc on this system
 	}
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, name); ok {

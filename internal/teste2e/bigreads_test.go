@@ -12,7 +12,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// peak is the largest resident memory that the process has had, in bytes.
+// peak returns the peak resident memory of the process, in bytes.
 func (g *Gateway) peak() int {
 	g.tb.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.pid()))
@@ -32,7 +32,7 @@ func (g *Gateway) peak() int {
 	return 0
 }
 
-// bigSession makes a session of n messages of 262,000 bytes each, and as many answers of that size.
+// bigSession creates a session of n messages of 262,000 bytes each, and as many answers of that size.
 func bigSession(t *testing.T, c *Client, key string, n int) {
 	t.Helper()
 	text := strings.Repeat("x", 262_000)
@@ -51,8 +51,8 @@ func bigSession(t *testing.T, c *Client, key string, n int) {
 	})
 }
 
-// Many histories of a session with large messages at once, asked for with one character of each message: what the process holds follows from the bound of
-// a read and from how many a principal has at once, not from the size of the session.
+// Many histories of a session with large messages are requested concurrently, with one character of each message. The memory of the process
+// depends on the limits of a read and of concurrent reads, not on the size of the session.
 func TestManyHistoriesAtOnceTakeLittleMemory(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -62,10 +62,10 @@ func TestManyHistoriesAtOnceTakeLittleMemory(t *testing.T) {
 		for _, chars := range []int{1, 500_000} {
 			const calls, mostGrown = 24, 200 << 20
 			g.Kill()
-			g.Start() // the memory of a process that has not carried the messages
+			g.Start() // measure the memory of a process that has not received the messages
 			before, began := g.peak(), time.Now()
 			var calling sync.WaitGroup
-			var readers []*Client // each reads some of the answers: one that reads too slowly is disconnected
+			var readers []*Client // each reads some of the answers, because one that reads too slowly is disconnected
 			for range 4 {
 				readers = append(readers, mustDial(t, g, nil))
 			}

@@ -25,7 +25,8 @@ func Binary(tb testing.TB) string {
 	return path
 }
 
-// build makes the binary once, buildPlain the one of a release beside it: without the race detector, whose memory is many times the program's.
+// build builds the binary once, buildPlain a second one as released: without the race detector, which needs many times the program's
+// memory.
 var (
 	build = sync.OnceValues(func() (string, error) {
 		dir, err := os.MkdirTemp("", "laneway-e2e-")
@@ -51,7 +52,7 @@ func buildAs(path string, flags []string) (string, error) {
 	return path, buildProgram(path, "laneway/cmd/laneway", flags)
 }
 
-// building keeps one scenario from copying a program that another one writes.
+// building prevents that one scenario copies a program while another one writes it.
 var building sync.Mutex
 
 // buildProgram builds a package as `make build` does, without C; the race detector needs it.
@@ -71,8 +72,8 @@ func buildProgram(path, pkg string, flags []string) error {
 	return nil
 }
 
-// readSources opens every directory of the module once. The go command keeps the result of a test while its code and what it has read are the same; a
-// program that a test builds is neither. It notes a directory that was read, with the size and the time of each file.
+// readSources opens every directory of the module once. The go command caches the result of a test while its code and the files that it has
+// read are the same; a program that a test builds is neither. For a directory that was read, it records the size and the time of each file.
 var readSources = sync.OnceValue(func() error {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
@@ -87,10 +88,10 @@ var readSources = sync.OnceValue(func() error {
 	})
 })
 
-// built says that there is a binary to remove.
+// built reports that there is a binary to remove.
 var built atomic.Bool
 
-// Remove deletes the built binary; a TestMain calls it at the end.
+// Remove deletes the built binary; TestMain calls it at the end.
 func Remove() {
 	if !built.Load() {
 		return

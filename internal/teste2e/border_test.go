@@ -17,7 +17,7 @@ import (
 	"laneway/internal/cli"
 )
 
-// roundTrip sends a request on a connection of its own.
+// roundTrip sends a request on a new connection.
 func roundTrip(t *testing.T, req *http.Request) (int, string) {
 	t.Helper()
 	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
@@ -43,18 +43,21 @@ type startRow struct {
 	env  []string
 	args []string
 	yaml string
-	file os.FileMode // of the file that LANEWAY_TOKEN_FILE names; 0 = there is none
-	// foreign: that file belongs to another user. config is the mode of the YAML, 0 = 0600; data that of a data directory that is there before, 0 = none.
+	file os.FileMode // of the file that LANEWAY_TOKEN_FILE names; 0 = no file
+	// foreign: that file belongs to another user. config is the mode of the YAML, 0 = 0600; data is the mode of an existing data directory,
+	// 0 = it does not exist.
 	foreign      bool
 	config, data os.FileMode
-	// code and says are how it refuses; code 0 = it starts, noDatabase = it begins to, and says is a warning, or nothing.
+	// code and says describe the refusal. With code 0 it starts, with noDatabase it fails only without a database; says is then a warning
+	// or empty.
 	code int
 	says string
-	// prepare makes what the row needs in its directory, dataThere says that the data directory is part of it; as starts the process as another user.
+	// prepare creates what the row needs in its directory, dataThere says that this includes the data directory; as starts the process as
+	// another user.
 	prepare   func(dir string) error
 	dataThere bool
 	as        *syscall.Credential
-	// public rows run in a network namespace of their own, which no other process reaches.
+	// public rows run in a separate network namespace, which no other process can reach.
 	public bool
 }
 
@@ -108,8 +111,8 @@ func startRows() []startRow {
 	}
 }
 
-// Every row of the table of starts: what must not start says why with exit code 78 (2 for a flag that does not exist) and has made nothing; what starts listens,
-// and warns where the table says so.
+// A start that must be refused reports why with exit code 78 (2 for a flag that does not exist) and has created nothing. Any other start
+// listens, and warns where the table requires it.
 func TestStartsAreJudgedBeforeAnythingIsMade(t *testing.T) {
 	t.Parallel()
 	for _, row := range slices.Concat(startRows(), foreignRows(), odderRows()) {
@@ -129,17 +132,17 @@ func TestStartsOfAnotherUserAndOnPublicAddressesAreJudged(t *testing.T) {
 	}
 }
 
-// apart reports whether the row needs a process of its own: it has another user or another network.
+// apart reports whether the row needs a separate process: it has another user or another network.
 func (row startRow) apart() bool { return row.as != nil || row.public }
 
-// judged is a start: what it prints, what ends it, and what waits for its exit code.
+// judged is a start: its output, the function that ends it, and the function that waits for its exit code.
 type judged struct {
 	stdout io.Reader
 	stop   func()
 	wait   func() int
 }
 
-// judge starts a gateway as the row says and compares how that ends.
+// judge starts a gateway according to the row and compares the result.
 func (row startRow) judge(t *testing.T, start func(ctx context.Context, t *testing.T, env, args []string, stderr io.Writer) judged) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTime)
@@ -201,12 +204,12 @@ func (row startRow) startProcess(ctx context.Context, t *testing.T, env, args []
 		t.Fatal(err)
 	}
 	return judged{stdout: stdout, stop: func() { _ = cmd.Process.Signal(syscall.SIGTERM) }, wait: func() int {
-		_ = cmd.Wait() // the code says how it ended
+		_ = cmd.Wait() // the code shows how it ended
 		return cmd.ProcessState.ExitCode()
 	}}
 }
 
-// install makes what the row needs in a directory, and returns the environment and the arguments of its start.
+// install creates what the row needs in a directory, and returns the environment and the arguments of its start.
 func (row startRow) install(t *testing.T, dir string) (env, args []string) {
 	t.Helper()
 	if row.file != 0 {

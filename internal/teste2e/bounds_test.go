@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// bound is one size with the calls that stay below it, reach it, and go beyond it by one.
+// bound is one limit with the calls that stay below it, reach it, and exceed it by one.
 type bound struct {
 	name  string
 	limit int
-	// try uses the size; taken means that it was accepted, and why is the refusal.
+	// try uses the size; taken reports that it was accepted, and why is the refusal.
 	try func(t *testing.T, size int) (taken bool, why string)
-	// says is in the refusal.
+	// says is part of the refusal.
 	says string
 }
 
-// Every size that is documented holds to the byte (to the character for names): one less and exactly that are taken, and stored whole; one more is
-// refused with the bound.
+// Every documented limit is exact to the byte (to the character for names): one less and exactly that are accepted, and stored completely;
+// one more is refused with the limit.
 func TestBoundsHoldToTheByte(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "limits: {chat: 0, cron_writes: 0, requests: 0, hooks: 0}\nqueue: {cap: 100}\nhooks: {ci: {secret: "+hookSecret+"}}\n")
@@ -38,7 +38,7 @@ func TestBoundsHoldToTheByte(t *testing.T) {
 			}
 		}
 		o := OpenOracle(t, g, database)
-		stored := func(column, letter, from string) string { // how often it stands in each row
+		stored := func(column, letter, from string) string { // how often it occurs in each row
 			return fmt.Sprintf("SELECT length(%[1]s) - length(replace(%[1]s, '%[2]s', '')) FROM %[3]s ORDER BY 1", column, letter, from)
 		}
 		for query, want := range map[string]string{
@@ -83,7 +83,7 @@ func bounds(g *Gateway, c *Client) []bound {
 	}
 }
 
-// frameOf sends a request of n bytes on a socket that is logged in.
+// frameOf sends a request of n bytes on an authenticated socket.
 func frameOf(t *testing.T, g *Gateway, n int) (bool, string) {
 	t.Helper()
 	b, err := login(g.addr(), g.Token())

@@ -13,7 +13,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// A request to the model of these tests is a hundred tokens; their turns ask sixteen times, the last time without tools.
+// A request to the model of these tests costs a hundred tokens; their turns make sixteen requests, the last one without tools.
 const (
 	budgetTurns = 30
 	budgetRound = 100
@@ -30,7 +30,7 @@ cluster: {lease: 3s, heartbeat: 500ms}
 `, model.URL(), budgetLimit)
 }
 
-// endless asks for a call in every answer, as long as it may.
+// endless requests a call in every answer, as long as it may.
 func endless(t *testing.T) *testmodel.Server {
 	t.Helper()
 	model := testmodel.Start(t)
@@ -48,8 +48,7 @@ func endless(t *testing.T) *testmodel.Server {
 
 const countTokens = "SELECT coalesce(sum(input_tokens + output_tokens), 0) FROM usage_counters"
 
-// TestABudgetHoldsForThirtyTurnsAndOverAKill: each turn passes the budget by one round at most, a killed process forgets none, and the next one goes on
-// counting.
+// Each turn exceeds the budget by one round at most, a killed process loses no count, and the next one continues it.
 func TestABudgetHoldsForThirtyTurnsAndOverAKill(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -69,7 +68,7 @@ func TestABudgetHoldsForThirtyTurnsAndOverAKill(t *testing.T) {
 		if counted < budgetLimit || counted > budgetLimit+budgetTurns*budgetRound {
 			t.Errorf("%d tokens are counted, want %d to %d", counted, budgetLimit, budgetLimit+budgetTurns*budgetRound)
 		}
-		if asked < counted || asked > counted+budgetTurns*budgetRound { // what was under way when the process was killed
+		if asked < counted || asked > counted+budgetTurns*budgetRound { // requests in progress when the process was killed
 			t.Errorf("the model was asked for %d tokens and %d are counted; at most %d requests were under way at the kill", asked, counted, budgetTurns)
 		}
 		if n := o.Count("SELECT count(*) FROM runs WHERE cause = 'budget'"); n == 0 {
@@ -86,7 +85,7 @@ func TestABudgetHoldsForThirtyTurnsAndOverAKill(t *testing.T) {
 	})
 }
 
-// checkUsageShown compares the command line with the store.
+// checkUsageShown compares the output of the command line with the store.
 func checkUsageShown(t *testing.T, g *Gateway, counted int) {
 	t.Helper()
 	out, fault, code := g.CLI(t.Context(), "", "usage", "--by", "agent", "--json")
@@ -112,7 +111,7 @@ func checkUsageShown(t *testing.T, g *Gateway, counted int) {
 	}
 }
 
-// TestReplicasShareABudget runs the turns on two replicas; people get one notice for each level.
+// The turns run on two replicas; people receive one notice for each level.
 func TestReplicasShareABudget(t *testing.T) {
 	t.Parallel()
 	model, database := endless(t), testpg.DB(t)

@@ -23,8 +23,8 @@ limits: {chat: 0, requests: 0}
 drain_timeout: 2s
 `
 
-// sender sends numbered texts to one session, each with its own key, and sends a text again under the same key until a gateway has
-// accepted it. It keeps at most three unanswered, so that no queue overflows, and it goes on until enough is true.
+// sender sends numbered texts to one session, each with its own key, and repeats a text with the same key until a gateway has accepted it.
+// It keeps at most three unanswered, so that no queue overflows, and continues until enough is true.
 type sender struct {
 	name     string
 	atLeast  int64
@@ -32,12 +32,13 @@ type sender struct {
 	url      *atomic.Value
 	token    string
 	accepted atomic.Int64 // texts 0 to accepted-1
-	busy     atomic.Int64 // answers of a gateway by which the session has unfinished work
+	busy     atomic.Int64 // responses of a gateway that show unfinished work of the session
 	refused  atomic.Pointer[WireError]
-	doubtful bool // the last call got no answer: whether its text was accepted is known when it is sent again
+	doubtful bool // the last call had no answer: repeating it shows whether its text was accepted
 }
 
-// text is one text of a session and answer what the echo agent says to it. Every other turn takes a while, so that others wait behind
+// text returns one text of a session and the answer of the echo agent. Every other turn takes a while, so that others wait for it and a
+// kill at any moment affects both.
 // it and a kill at any moment meets both.
 func (s *sender) text(i int64) (text, answer string) {
 	answer = fmt.Sprintf("text %d", i)
@@ -47,10 +48,10 @@ func (s *sender) text(i int64) (text, answer string) {
 	return fmt.Sprintf("sleep %dms\n%s", 50+50*(i/2%6), answer), answer
 }
 
-// more reports whether there is something left to say.
+// more reports whether there are texts left to send.
 func (s *sender) more() bool { return s.doubtful || s.accepted.Load() < s.atLeast || !s.enough.Load() }
 
-// key is the idempotency key of one text.
+// key returns the idempotency key of one text.
 func (s *sender) key(i int64) string {
 	return strings.TrimPrefix(s.name, "agent:main:") + "-" + strconv.FormatInt(i, 10)
 }
@@ -73,8 +74,8 @@ func (s *sender) run(stop <-chan struct{}) {
 	}
 }
 
-// say waits until few messages of the session are unanswered, and then offers a text until it is accepted; false when the connection is
-// lost or the text is refused for good.
+// say waits until few messages of the session are unanswered, and then sends a text until it is accepted; false when the connection is lost
+// or the text is refused permanently.
 func (s *sender) say(c *Client, i int64) bool {
 	for {
 		var r struct{ Session *struct{ QueueDepth int } }
@@ -108,7 +109,7 @@ func (s *sender) say(c *Client, i int64) bool {
 	}
 }
 
-// goOn waits a moment and reports whether the test still wants the sender.
+// goOn waits a moment and reports whether the test still needs the sender.
 func (s *sender) goOn(stop <-chan struct{}) bool {
 	select {
 	case <-stop:
@@ -119,7 +120,7 @@ func (s *sender) goOn(stop <-chan struct{}) bool {
 	}
 }
 
-// pauseABit lets real processes work; there is nothing to wait for but time when no gateway answers.
+// pauseABit gives real processes time to work; there is no signal to wait for when no gateway answers.
 func pauseABit() { pauseFor(10 * time.Millisecond) }
 
 func pauseFor(d time.Duration) {
@@ -127,14 +128,14 @@ func pauseFor(d time.Duration) {
 	<-t.C
 }
 
-// met is what kills found: how often some work was unfinished, and how often messages were in each state of it.
+// met counts what kills interrupted: how often some work was unfinished, and how often messages were in each state.
 type met struct {
 	unfinished int
 	states     map[string]int
 }
 
-// look counts the work that a killed gateway left. It opens the database for the moment only: the next process has to find it alone and
-// recover it by itself.
+// look counts the work that a killed gateway left. It closes the database at once, because the next process has to find it unused and
+// recover it itself.
 func (m *met) look(t *testing.T, g *Gateway, database string) {
 	t.Helper()
 	o := OpenOracle(t, g, database)
@@ -162,7 +163,7 @@ func (m *met) check(t *testing.T, kills int) {
 	}
 }
 
-// TestKillAtAnyPointLosesNothingAndKeepsTheOrder kills the gateway again and again while hundreds of messages are in all stages.
+// The gateway is killed repeatedly while hundreds of messages are in all stages.
 func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -197,7 +198,7 @@ func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
 		dice := rand.New(rand.NewPCG(seed, 1))
 		found := met{states: map[string]int{}}
 		for i := range kills {
-			if i%10 != 9 { // each tenth kill may meet a start, the others a gateway with work, however slow the machine is
+			if i%10 != 9 { // each tenth kill may hit a start, the others a gateway with work, however slow the machine is
 				before := busy()
 				testrun.Eventually(t, "the gateway has work", func() bool { return busy() >= before+3 })
 			}
@@ -242,7 +243,8 @@ func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
 	})
 }
 
-// checkOrder compares what a session said with its transcript: each text once, in order, each followed by its own answer, or by the note that it has none.
+// checkOrder compares what a session sent with its transcript: each text once, in order, each followed by its own answer, or by the note
+// that it has none.
 func checkOrder(t *testing.T, o *Oracle, s *sender) {
 	t.Helper()
 	lines := o.Rows("SELECT role, content FROM transcript WHERE session_key = '" + s.name + "' ORDER BY seq")

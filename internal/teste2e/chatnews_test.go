@@ -57,8 +57,8 @@ func (e *chatEnds) changed(what string) int {
 	return e.changes[what]
 }
 
-// TestEndsOfRunsReachClientsOfEveryReplica sends through one replica what another one runs: the sender hears the end, and so do those who watch at either,
-// each once, with the whole text.
+// Messages are sent through one replica and run on another one. The sender, and subscribers of either replica, receive each end once, with
+// the complete text.
 func TestEndsOfRunsReachClientsOfEveryReplica(t *testing.T) {
 	t.Parallel()
 	database := testpg.DB(t)
@@ -84,7 +84,7 @@ func TestEndsOfRunsReachClientsOfEveryReplica(t *testing.T) {
 	})
 	long := strings.Repeat("a long answer with \u00fcmlauts and \"quotes\" ", 300)
 	want := map[string]string{"short": "final short text", "long": "final " + long, "broken": "error ", "stopped": "aborted ", "help": "final "}
-	for i, session := range []string{"agent:main:ours", "agent:main:theirs"} { // through whichever replica owns them, each is sent to through the first
+	for i, session := range []string{"agent:main:ours", "agent:main:theirs"} { // whichever replica owns them, messages are sent through the first one
 		at := fmt.Sprint("-", i)
 		started := heard[i].changed(session + " run.started")
 		say(t, clients[0], session, "short"+at, "short text")

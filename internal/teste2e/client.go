@@ -12,7 +12,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// Client is one connection, as a program outside of this repository would write it.
+// Client is one connection, implemented without code of the gateway.
 type Client struct {
 	ws *websocket.Conn
 	// hello is the answer to connect.
@@ -23,7 +23,7 @@ type Client struct {
 	pending map[string]chan Response
 	closed  error
 	done    chan struct{}
-	// Events gets every event frame; it is drained or dropped by the test through OnEvent.
+	// onEvent receives every event frame.
 	onEvent func(Event)
 }
 
@@ -44,7 +44,7 @@ type WireError struct {
 	RetryAfterMs int64 `json:"retryAfterMs"`
 }
 
-// Error is code and sentence.
+// Error returns code and sentence.
 func (e *WireError) Error() string { return fmt.Sprintf("%s: %s %v", e.Code, e.Message, e.Details) }
 
 // Event is an event frame.

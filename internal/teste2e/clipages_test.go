@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestTheCommandLineListsMoreThanOnePage makes 6 MiB of jobs, more than a page of a list may have in bytes, and lists them by the command line: every job is
-// there, in the table and in the JSON, and a limit says where to go on.
+// 6 MiB of jobs exceed the size of one page of a list. The command line lists every job, in the table and in the JSON, and with a limit it
+// shows how to continue.
 func TestTheCommandLineListsMoreThanOnePage(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		const jobs = 75

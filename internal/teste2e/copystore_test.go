@@ -17,7 +17,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// copiedRows are what must be the same in every copy, as texts: the engines differ in the names of one table and in how they show booleans.
+// copiedRows must be the same in every copy, as text: the engines differ in the name of one table and in the representation of booleans.
 var copiedRows = map[string]string{
 	"messages":    "SELECT session_key, seq, coalesce(message_id, ''), coalesce(dedupe, ''), body, state, coalesce(outcome, ''), coalesce(run_id, ''), accepted_at FROM inbox",
 	"runs":        "SELECT id, session_key, session_id, seq_from, seq_to, state, cause, started_at, coalesce(ended_at, 0) FROM runs",
@@ -28,7 +28,7 @@ var copiedRows = map[string]string{
 	"offers":      "SELECT id, coalesce(run_id, ''), session_key, channel, payload, state, place FROM outbox",
 }
 
-// content is what a database has, sorted by this program: the engines sort texts differently.
+// content returns the content of a database, sorted here, because the engines sort text differently.
 func content(t *testing.T, g *Gateway, url string) map[string][]string {
 	t.Helper()
 	o := OpenOracle(t, g, url)
@@ -50,8 +50,9 @@ func sameContent(t *testing.T, what string, a, b map[string][]string) {
 	}
 }
 
-// A gateway grows from SQLite to PostgreSQL and back: it is killed under load, its store is copied (the first attempt is killed too), it goes on there, and is copied
-// back. Nothing is lost, a repeated call has no second effect, and every slot of every job is in the ledger once.
+// A gateway moves from SQLite to PostgreSQL and back. It is killed under load, its store is copied (the first attempt is also killed), it
+// continues on the copy, and is copied back. Nothing is lost, a repeated call has no second effect, and every slot of every job is in the
+// ledger once.
 func TestAStoreIsCopiedThereAndBackAndJobsFireOnce(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -166,7 +167,7 @@ func storeCopied(t *testing.T, g *Gateway, args ...string) string {
 	return fmt.Sprintf("%s%s\nin %s", errs, out, time.Since(began).Round(time.Millisecond))
 }
 
-// killedCopy starts a copy and kills it when a table is copied; the next attempt goes on.
+// killedCopy starts a copy and kills it while a table is being copied; the next attempt continues it.
 func killedCopy(t *testing.T, g *Gateway, table string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(g.binary, append([]string{"store", "copy"}, args...)...)

@@ -11,13 +11,13 @@ type backfillAnswer struct {
 	Fires              []struct{ RunID, Action string }
 }
 
-// Doctor and the oracle took the runs of a backfill that wait in one session for a queue beyond its cap.
+// Before, doctor and the oracle reported the waiting runs of a backfill in one session as a queue above its cap.
 func TestABackfillThatWaitsIsNoQueueBeyondItsCap(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()
 		c, o := connect(t, g), OpenOracle(t, g, database)
-		const runs = 40 // more than any queue here has places
+		const runs = 40 // more than the cap of any queue here
 		j := addJob(t, c, "hourly", map[string]any{"kind": "cron", "expr": "0 * * * *"}, saying("sleep 1h"))
 		last := time.Now().Truncate(time.Hour)
 		var a backfillAnswer

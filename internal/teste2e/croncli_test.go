@@ -12,7 +12,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestTheCommandLineLooksAfterJobs goes through the life of a job with the commands that the documents show, on the real binary.
+// The test uses all commands of the documentation on a job, with the real binary.
 func TestTheCommandLineLooksAfterJobs(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
@@ -81,7 +81,7 @@ func TestTheCommandLineLooksAfterJobs(t *testing.T) {
 	})
 }
 
-// exportAndImport takes the three jobs away and brings them back from what export wrote, as YAML and as lines of JSON.
+// exportAndImport removes the three jobs and restores them from the output of export, as YAML and as lines of JSON.
 func exportAndImport(t *testing.T, run func(code int, pattern string, args ...string) string) {
 	t.Helper()
 	run(0, `.`, "cron", "edit", "digest", `{"payload":{"kind":"agentTurn","message":"  the digest\n\n- yes: \"no\" # 0x1F\n\tend\n"},"description":"2027-03-01"}`)
@@ -125,7 +125,7 @@ func sortedLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestTheCommandLineDeliversToTheSessionThatItNames reads the answer of a job in the transcript of the session, and refuses sessions that cannot be.
+// The answer of a job is in the transcript of the session; invalid sessions are refused.
 func TestTheCommandLineDeliversToTheSessionThatItNames(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestRefusalsOfCronHaveCodesOfTheirOwn: programs tell refusals apart by their codes, and find in the details what they are about.
+// Programs distinguish refusals by their codes, and find the subject in the details.
 func TestRefusalsOfCronHaveCodesOfTheirOwn(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
@@ -23,7 +23,7 @@ func TestRefusalsOfCronHaveCodesOfTheirOwn(t *testing.T) {
 		for _, call := range []struct {
 			code, method string
 			params       map[string]any
-			details      map[string]any // nil = only that there is one of the name
+			details      map[string]any // nil = only the name must exist
 		}{
 			{"CRON_JOB_NOT_FOUND", "cron.get", map[string]any{"id": "none"}, map[string]any{"jobId": "none"}},
 			{"CRON_JOB_NOT_FOUND", "cron.cancel", map[string]any{"id": "none"}, map[string]any{"jobId": "none"}},

@@ -12,8 +12,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestEveryEndOfASlotIsAnEvent changes jobs so that slots end without running, and compares what clients of every replica get with the ledger: one finished event
-// for each row that is over. A pause that ends by itself is an updated event.
+// Jobs are changed so that slots end without running. Clients of every replica must receive one finished event for each finished row of the
+// ledger. A pause that ends by itself is an updated event.
 func TestEveryEndOfASlotIsAnEvent(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -70,7 +70,7 @@ func everyEndIsAnEvent(t *testing.T, database string, all ...*Gateway) {
 	}
 }
 
-// watchCron starts the gateways and connects a client to each, until every one of them gets the cron events of the first.
+// watchCron starts the gateways and connects a client to each, until every one of them receives the cron events of the first.
 func watchCron(t *testing.T, all []*Gateway) (heard []*cronEvents, clients []*Client) {
 	t.Helper()
 	for i, g := range all {
@@ -94,7 +94,7 @@ func watchCron(t *testing.T, all []*Gateway) (heard []*cronEvents, clients []*Cl
 	return heard, clients
 }
 
-// enabled reports whether an event said that a job was changed into one that fires.
+// enabled reports whether an event showed that a job was changed to one that fires.
 func (e *cronEvents) enabled(job string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -108,7 +108,7 @@ func (e *cronEvents) enabled(job string) bool {
 	return false
 }
 
-// finished lists the runs of which a finished event came, each as often as it came.
+// finished lists the runs with a finished event, each as often as it arrived.
 func (e *cronEvents) finished() (out []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"laneway/internal/testpg"
 )
 
-// TestExportAndImportAreEqual makes random jobs, exports them, imports the file into an empty gateway and exports that: both files are equal, in both forms, and
-// what no file shows is, too.
+// Random jobs are exported, the file is imported into an empty gateway, and the result is exported again. Both files are equal, in both
+// forms, and so is the state that is not in the files.
 func TestExportAndImportAreEqual(t *testing.T) {
 	t.Parallel()
 	for store, databases := range map[string]func(t *testing.T) [2]string{
@@ -55,7 +55,7 @@ func exportAndCompare(t *testing.T, databases [2]string) {
 	if err := os.WriteFile(path, []byte(export(from)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // twice is like once
+	for range 2 { // a second import changes nothing
 		if out, errs, code := to.CLI(ctx, "", "cron", "import", path); code != 0 {
 			t.Fatalf("import: %s %s", out, errs)
 		}
@@ -91,7 +91,7 @@ func wireJobs(t *testing.T, c *Client) map[string]map[string]any {
 	return out
 }
 
-// randomJob makes a job of random members, far enough from its fires; some are paused, some switched off.
+// randomJob makes a job of random members that does not fire during the test; some are paused, some disabled.
 func randomJob(t *testing.T, c *Client, dice *rand.Rand, i int) {
 	t.Helper()
 	pick := func(list ...any) any { return list[dice.IntN(len(list))] }
@@ -137,7 +137,7 @@ func randomJob(t *testing.T, c *Client, dice *rand.Rand, i int) {
 	object(t, c, "cron.pause", p)
 }
 
-// TestAPauseIsBroughtAlongOnlyByAnAdd refuses the member paused in a patch, and lets an add neither end nor replace a pause.
+// The member paused is refused in a patch, and an add neither ends nor replaces a pause.
 func TestAPauseIsBroughtAlongOnlyByAnAdd(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)

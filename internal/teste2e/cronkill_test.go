@@ -14,10 +14,10 @@ import (
 	"laneway/internal/testrun"
 )
 
-// agentThatMarks is an agent that writes down when it begins and ends a run, so that a test knows what was done whatever the rows say.
+// agentThatMarks is an agent that records when it begins and ends a run, so that a test knows what was executed independently of the rows.
 type agentThatMarks struct{ file string }
 
-// marksVariable makes the binary of the tests that agent; it names the file of its marks.
+// marksVariable makes the test binary that agent; it names the file of its marks.
 const marksVariable = "LANEWAY_TEST_MARKS"
 
 func newAgentThatMarks(t *testing.T) (a agentThatMarks, config string) {
@@ -41,7 +41,7 @@ func markRun() error {
 	return errors.Join(began, ended, marks.Close())
 }
 
-// count is how often a mark of a run was made.
+// count returns how often a mark of a run was made.
 func (a agentThatMarks) count(mark, run string) int {
 	text, err := os.ReadFile(a.file)
 	if err != nil {
@@ -50,15 +50,15 @@ func (a agentThatMarks) count(mark, run string) int {
 	return strings.Count(string(text), mark+" "+run+"\n")
 }
 
-// killMoment is a moment in the life of a run: reach waits for it, the kill follows, and was says whether the rows that are left show it.
+// killMoment is a moment in the life of a run: reach waits for it, the kill follows, and was reports whether the remaining rows show it.
 type killMoment struct {
 	name  string
 	reach func(k *killScene, run string)
 	after func(k *killScene)
-	// state of the ledger, and begun: how often the agent had begun.
+	// state of the ledger, and begun: how often the agent had started.
 	state string
 	begun int
-	// atLeast is how often the agent begins in all.
+	// atLeast is how often the agent starts in total.
 	atLeast int
 }
 
@@ -87,7 +87,7 @@ func killMoments() []killMoment {
 	}
 }
 
-// until looks very often: the moments are short.
+// until polls at short intervals, because the moments are short.
 func (k *killScene) until(what string, ok func() bool) {
 	k.Helper()
 	deadline := time.Now().Add(20 * time.Second)
@@ -99,7 +99,7 @@ func (k *killScene) until(what string, ok func() bool) {
 	}
 }
 
-// hold keeps the gateway from recording the end of a run.
+// hold prevents the gateway from recording the end of a run.
 func (k *killScene) hold(run string) {
 	k.Helper()
 	ctx := context.Background()
@@ -111,7 +111,7 @@ func (k *killScene) hold(run string) {
 	if k.database != "" {
 		begin, lock = "BEGIN", "SELECT 1 FROM cron_run_logs WHERE id = '"+run+"' FOR UPDATE"
 	}
-	// SQLite has no queue for writers: one who knocks beside a busy gateway may come too late many times.
+	// SQLite has no queue for writers: another writer beside a busy gateway may fail to get the lock many times.
 	k.until("the file is ours", func() bool {
 		if _, err = k.held.ExecContext(ctx, begin); err != nil && !strings.Contains(err.Error(), "database is locked") {
 			k.Fatalf("%s: %v", begin, err)
@@ -123,7 +123,7 @@ func (k *killScene) hold(run string) {
 	}
 }
 
-// release lets go when the process is dead. What it had sent to a PostgreSQL that waited is ended, so that it is not carried out after all.
+// release releases the lock when the process is dead. On PostgreSQL, its waiting statements are cancelled, so that they are not executed.
 func (k *killScene) release() {
 	k.Helper()
 	if k.database != "" {
@@ -138,7 +138,7 @@ func (k *killScene) release() {
 	_ = k.held.Close()
 }
 
-// TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone ends the process with SIGKILL at each moment in the life of a run, while other jobs fire each second.
+// The process is killed with SIGKILL at each moment in the life of a run, while other jobs fire each second.
 func TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -180,7 +180,7 @@ func TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone(t *testing.T) {
 	})
 }
 
-// round makes a reminder, kills the process at the moment and starts it again. hit says whether the rows that were left show the moment.
+// round makes a reminder, kills the process at the moment and starts it again. hit reports whether the remaining rows show the moment.
 func (k *killScene) round(name string, m killMoment) (run string, hit bool) {
 	k.Helper()
 	c, err := Dial(k.g.URL(), k.g.Token(), nil)
@@ -205,7 +205,8 @@ func (k *killScene) round(name string, m killMoment) (run string, hit bool) {
 	return run, hit
 }
 
-// judge looks at the end of every reminder: one entry, ok, and done as often as the kills demand. One that was killed three times is given up.
+// judge checks the end of every reminder: one entry, ok, and executed as often as the kills require. A reminder that was killed three times
+// is abandoned.
 func (k *killScene) judge(atLeast map[string]int) {
 	k.Helper()
 	for run, least := range atLeast {
@@ -214,7 +215,7 @@ func (k *killScene) judge(atLeast map[string]int) {
 		switch {
 		case len(ends) != 1:
 			k.Errorf("%s has the entries %v", run, ends)
-		case strings.HasPrefix(ends[0], "interrupted|") && ends[0] >= "interrupted|3": // one more when it came just before it was given up
+		case strings.HasPrefix(ends[0], "interrupted|") && ends[0] >= "interrupted|3": // one more when it arrived just before it was abandoned
 			k.Logf("%s met three kills", run)
 		case !strings.HasPrefix(ends[0], "ok|"), begun < least, k.agent.count("end", run) < 1:
 			k.Errorf("%s ended %s, begun %d times, want ok and at least %d", run, ends[0], begun, least)

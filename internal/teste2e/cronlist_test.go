@@ -9,7 +9,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// The gateway sorts, filters, counts and pages: a client that shows a hundred jobs reads no others.
+// The gateway sorts, filters, counts and pages: a client that shows a hundred jobs reads only these.
 func TestAListOfJobsIsSortedFilteredAndCountedByTheGateway(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)

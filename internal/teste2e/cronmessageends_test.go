@@ -11,8 +11,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestARunThatAMessageOperationEndsIsAnEvent lets runs of jobs wait in sessions behind turns that last, and ends them by each operation of a session. Clients of every
-// replica get one finished event for each of them.
+// Runs of jobs wait in sessions with long turns, and each operation of a session ends them. Clients of every replica receive one finished
+// event for each run.
 func TestARunThatAMessageOperationEndsIsAnEvent(t *testing.T) {
 	t.Parallel()
 	const config = cronConfig + "queue: {cap: 2, drop: old}\n"

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A second laneway cron add under a name made a second job, which fired beside the first, and edit took JSON only.
+// Before, a second laneway cron add under a name made a second job, which also fired, and edit accepted only JSON.
 func TestANameIdentifiesAJobOnTheCommandLine(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)

@@ -15,7 +15,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// neighbours are jobs that fire each second beside what must not harm them. On a busy machine a slot may be late: it fires all the same.
+// neighbours are jobs that fire each second and must not be affected by a faulty one. On a busy machine a slot may be late, but it still fires.
 func neighbours(t *testing.T, c *Client, n int) map[string]int64 {
 	t.Helper()
 	first := map[string]int64{}
@@ -28,7 +28,7 @@ func neighbours(t *testing.T, c *Client, n int) map[string]int64 {
 	return first
 }
 
-// unharmed ends a scenario: every slot of the neighbours ran and ended well.
+// unharmed ends a scenario: every slot of the neighbours ran and succeeded.
 func unharmed(t *testing.T, g *Gateway, database string, first map[string]int64) census {
 	t.Helper()
 	o := OpenOracle(t, g, database)
@@ -42,7 +42,7 @@ func unharmed(t *testing.T, g *Gateway, database string, first map[string]int64)
 	return found
 }
 
-// TestAJobWhoseRowIsBrokenIsShownAndDisturbsNoOther spoils rows behind the back of the gateway.
+// The rows are changed directly in the database.
 func TestAJobWhoseRowIsBrokenIsShownAndDisturbsNoOther(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig).AtOnce()
@@ -88,7 +88,7 @@ func TestAJobWhoseRowIsBrokenIsShownAndDisturbsNoOther(t *testing.T) {
 	})
 }
 
-// TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsNotified has an agent that kills the gateway that runs it.
+// The agent kills the gateway that runs it.
 func TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsNotified(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -117,7 +117,7 @@ func TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsNotified(t
 			return o.Count("SELECT count(*) FROM transcript WHERE session_key = 'agent:killer:main' AND content LIKE '%poison%failed%'") == 1
 		})
 		pause(2 * time.Second)
-		g.Signal(syscall.Signal(0)) // it lives
+		g.Signal(syscall.Signal(0)) // checks that it is alive
 		retire(t, g, o, database)
 		found := countSlots(t, o, time.Second, first)
 		found.check(t)
@@ -126,7 +126,7 @@ func TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsNotified(t
 	})
 }
 
-// TestTenThousandJobsMadeAndRemovedCostNeighboursNoSlot makes and removes jobs as fast as the gateway takes them.
+// Jobs are made and removed as fast as the gateway accepts them.
 func TestTenThousandJobsMadeAndRemovedCostNeighboursNoSlot(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		jobs, workers := testrun.Size(500, 10_000), 8
@@ -163,7 +163,7 @@ func TestTenThousandJobsMadeAndRemovedCostNeighboursNoSlot(t *testing.T) {
 	})
 }
 
-// TestReadsNeverMoveThePlan lists, previews and counts while jobs are due and nothing claims them.
+// Jobs are listed, previewed and counted while they are due and nothing claims them.
 func TestReadsNeverMoveThePlan(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig+"cron: {enabled: false}\n").AtOnce()
@@ -204,7 +204,7 @@ func TestReadsNeverMoveThePlan(t *testing.T) {
 	})
 }
 
-// TestAMomentThatPassedIsNotPromisedAgain resumes a job whose moment passed while it was paused, and enables one that has fired.
+// A job whose time passed during its pause is resumed, and one that has fired is enabled.
 func TestAMomentThatPassedIsNotPromisedAgain(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig).AtOnce()

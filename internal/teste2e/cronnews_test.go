@@ -14,7 +14,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// cronEvents collects the cron events of one connection, by what they are about.
+// cronEvents collects the cron events of one connection, by their subject.
 type cronEvents struct {
 	mu   sync.Mutex
 	seen map[string][]map[string]any
@@ -64,7 +64,7 @@ func (e *cronEvents) has(prefix string, n int) bool {
 	return count >= n
 }
 
-// TestCronEventsReachClientsOfEveryReplica changes jobs on one replica, and lets runs happen on either: clients of both hear the same, each thing once.
+// Jobs are changed on one replica, and runs execute on either: clients of both receive the same events, each once.
 func TestCronEventsReachClientsOfEveryReplica(t *testing.T) {
 	t.Parallel()
 	database := testpg.DB(t)
@@ -88,7 +88,7 @@ func TestCronEventsReachClientsOfEveryReplica(t *testing.T) {
 	})
 	before := []int{len(heard[0].keys()), len(heard[1].keys())}
 	tick := addJob(t, c, "tick", every(time.Second), nil)
-	failing := addJob(t, c, "failing", at(time.Now().Add(3*time.Second)), map[string]any{ // past the time that a busy machine needs for the call
+	failing := addJob(t, c, "failing", at(time.Now().Add(3*time.Second)), map[string]any{ // later than the time that a busy machine needs for the call
 		"payload": map[string]any{"kind": "agentTurn", "message": "fail overloaded"}, "retry": map[string]any{"maxRetries": 1, "baseMs": 200, "maxMs": 200},
 	})
 	reminder := addJob(t, c, "reminder", at(time.Now().Add(3*time.Second)), nil)
@@ -106,7 +106,7 @@ func TestCronEventsReachClientsOfEveryReplica(t *testing.T) {
 	if d := time.Since(asked); d > 2*time.Second {
 		t.Logf("the removal was heard after %s", d)
 	}
-	for _, k := range []int{0, 1} { // what came before both listened may be missing on one of them
+	for _, k := range []int{0, 1} { // events before both subscribed may be missing on one of them
 		if len(heard[k].keys()) <= before[k] {
 			t.Fatalf("replica %d heard nothing new", k)
 		}
@@ -122,7 +122,7 @@ func TestCronEventsReachClientsOfEveryReplica(t *testing.T) {
 			t.Errorf("%s was told %d and %d times", key, len(a), len(b))
 			continue
 		}
-		delete(a[0], "job") // its plan goes on while the other one reads it
+		delete(a[0], "job") // its plan continues while the other one reads it
 		delete(b[0], "job")
 		delete(a[0], "nextRunAtMs")
 		delete(b[0], "nextRunAtMs")

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// badJob is a job that has to be refused: members that replace those of a good one, and a part of the sentence.
+// badJob is a job that has to be refused: members that replace those of a valid one, and a part of the sentence.
 type badJob struct {
 	name    string
-	members string // JSON, so that numbers and texts are exactly what a client may send
+	members string // JSON, so that numbers and strings are exactly what a client may send
 	part    string
 }
 
@@ -33,7 +33,7 @@ func badExpr(expr, part string) badJob {
 	return badSchedule("expression "+expr[:min(len(expr), 20)], string(text), part)
 }
 
-// badJobs is what must never become a job.
+// badJobs are jobs that must be refused.
 func badJobs() []badJob {
 	long := strings.Repeat("x", 70_000)
 	list := []badJob{
@@ -94,7 +94,7 @@ func badJobs() []badJob {
 	return list
 }
 
-// aSentence fails unless a refusal says in one line what is wrong.
+// aSentence fails unless a refusal describes the fault in one line.
 func aSentence(t *testing.T, what, got, part string) {
 	t.Helper()
 	got = strings.TrimSpace(got)
@@ -103,7 +103,7 @@ func aSentence(t *testing.T, what, got, part string) {
 	}
 }
 
-// TestBadJobsAreRefusedWithASentenceAndNothingIsStored sends every bad job over the wire: to make it, and as a change of a good one.
+// Every bad job is sent over the protocol: to make it, and as a change of a valid one.
 func TestBadJobsAreRefusedWithASentenceAndNothingIsStored(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
@@ -116,7 +116,7 @@ func TestBadJobsAreRefusedWithASentenceAndNothingIsStored(t *testing.T) {
 		}
 		before := picture()
 		for _, bad := range badJobs() {
-			// As it was written: a number that no float64 holds must arrive as it is.
+			// The JSON is sent unchanged: a number that no float64 represents must arrive exactly.
 			members := decodeInto[map[string]json.RawMessage](t, json.RawMessage(bad.members))
 			added, patch := jobParams("bad", every(time.Hour), nil), any(members)
 			for k, v := range members {
@@ -142,7 +142,7 @@ func TestBadJobsAreRefusedWithASentenceAndNothingIsStored(t *testing.T) {
 	})
 }
 
-// refusedForGood wants a refusal that says that the same call will not do better, and returns its sentence.
+// refusedForGood requires a refusal that is not retryable, and returns its sentence.
 func refusedForGood(t *testing.T, what string, err error) string {
 	t.Helper()
 	var r *WireError
@@ -156,7 +156,7 @@ func refusedForGood(t *testing.T, what string, err error) string {
 	return r.Message
 }
 
-// TestTheCommandLineRefusesBadJobsWithASentence gives what can be said on a command line to laneway cron add, and some to next, edit and import.
+// Bad jobs that can be written on a command line are passed to laneway cron add, and some to next, edit and import.
 func TestTheCommandLineRefusesBadJobsWithASentence(t *testing.T) {
 	t.Parallel()
 	g := Install(t, "", cronConfig)
@@ -228,7 +228,7 @@ func TestTheCommandLineRefusesBadJobsWithASentence(t *testing.T) {
 	}
 }
 
-// refusal is the refusal that a call met; any other end fails the test.
+// refusal returns the refusal of a call; any other result fails the test.
 func refusal(t testing.TB, err error) *WireError {
 	t.Helper()
 	var r *WireError

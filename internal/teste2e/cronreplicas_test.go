@@ -11,7 +11,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled runs jobs that fire each second on two and on three replicas, and kills one of them again and again.
+// Jobs fire each second on two and on three replicas, and one of the replicas is killed repeatedly.
 func TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -52,7 +52,7 @@ func TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled(t *testing.T) {
 			found := countSlots(t, o, time.Second, first)
 			found.check(t)
 			o.Check(cronLease)
-			// One that met three kills is given up.
+			// A run that was interrupted by three kills is abandoned.
 			bad := o.Rows(`SELECT c.job_id, c.scheduled_for, c.state, c.error FROM cron_run_logs c LEFT JOIN runs r ON r.id = c.run_id
 				WHERE c.state NOT IN ('ok', 'skipped', 'missed') AND c.owner <> 'system' AND NOT (c.state = 'interrupted' AND coalesce(r.crashes, 0) >= 3)`)
 			if len(bad) > 0 {
@@ -67,7 +67,7 @@ func TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled(t *testing.T) {
 	}
 }
 
-// pause lets real processes work for a time that the scenario names.
+// pause gives real processes time to work.
 func pause(d time.Duration) {
 	t := time.NewTimer(d)
 	<-t.C

@@ -11,7 +11,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// providersConfig is a gateway whose agents ask the model server, each in the words of its provider.
+// providersConfig is a gateway whose agents use the model server, each with the API of its provider.
 func providersConfig(model *testmodel.Server) string {
 	return fmt.Sprintf(`
 agents:
@@ -21,8 +21,8 @@ limits: {chat: 0, requests: 0, cron_writes: 0}
 `, model.URL())
 }
 
-// TestAnAttemptOfAJobCallsTheModelOnce lets the model refuse every call with 503: the job decides how often that is repeated. A message of a person, which
-// nothing else repeats, is still tried again by the runner.
+// The model refuses every call with 503, and the job decides how often that is repeated. A message of a person, which nothing else repeats,
+// is still retried by the runner.
 func TestAnAttemptOfAJobCallsTheModelOnce(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)

@@ -10,8 +10,8 @@ import (
 	"laneway/internal/testpg"
 )
 
-// TestEverySlotFiresOnceWhileReplicasRestartOrSleep lets jobs fire each second on two replicas, of which one is always restarted as an upgrade does it, or
-// stopped for longer than its lease and woken again: the other goes on, and the one that wakes changes nothing that it no longer owns.
+// Jobs fire each second on two replicas. One of them is always being restarted as in an upgrade, or stopped for longer than its lease and
+// continued. The other continues, and the stopped one changes nothing that it no longer owns.
 func TestEverySlotFiresOnceWhileReplicasRestartOrSleep(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()

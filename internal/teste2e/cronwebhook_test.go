@@ -15,7 +15,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestAWebhookIsCalledOnceSignedAndOnlyWhereItMay makes a job on the command line whose receiver is down at first.
+// The job is made on the command line, and its receiver is unavailable at first.
 func TestAWebhookIsCalledOnceSignedAndOnlyWhereItMay(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		const secret = "0123456789abcdef0123456789abcdef"
@@ -68,7 +68,7 @@ func TestAWebhookIsCalledOnceSignedAndOnlyWhereItMay(t *testing.T) {
 	})
 }
 
-// TestAWebhookGetsNoTextOfASuppressedAnswer lets jobs answer NO_REPLY: the receiver learns that the run ended and why there is no text.
+// Jobs answer NO_REPLY: the receiver is notified that the run ended and why there is no text.
 func TestAWebhookGetsNoTextOfASuppressedAnswer(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		bodies := make(chan map[string]any, 8)

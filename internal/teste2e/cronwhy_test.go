@@ -9,7 +9,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestTheCommandLineSaysWhyASlotRanOrNot: one that ran, one during a kill, one during a pause, and a moment that is none.
+// The slots are one that ran, one during a kill, one during a pause, and a moment without a slot.
 func TestTheCommandLineSaysWhyASlotRanOrNot(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {

@@ -14,10 +14,10 @@ import (
 	"laneway/internal/testrun"
 )
 
-// cronLease is how soon another process takes over what a killed one held, in the scenarios of this file.
+// cronLease is the lease in the scenarios of this file, after which another process takes over from a killed one.
 const cronLease = 3 * time.Second
 
-// cronConfig is a gateway whose agent does what the text of a job says, without limits that a test would meet.
+// cronConfig is a gateway whose agent executes the text of a job, with limits that the tests do not reach.
 const cronConfig = `
 cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}
 agents:
@@ -48,13 +48,13 @@ type jobView struct {
 	} `json:"state"`
 }
 
-// addJob makes a job; members replace those of the usual one.
+// addJob makes a job; members replace the default ones.
 func addJob(tb testing.TB, c *Client, name string, schedule, members map[string]any) jobView {
 	tb.Helper()
 	var added struct {
 		jobView
 
-		Job *jobView `json:"job"` // where the client gave the key
+		Job *jobView `json:"job"` // when the client gave the key
 	}
 	if err := c.Into(&added, "cron.add", jobParams(name, schedule, members)); err != nil {
 		tb.Fatalf("making the job %s: %v", name, err)
@@ -86,7 +86,7 @@ func saying(text string) map[string]any {
 	return map[string]any{"payload": map[string]any{"kind": "agentTurn", "message": text}}
 }
 
-// writable opens the database for changes from outside, past every gateway.
+// writable opens the database for changes that bypass the gateway.
 func writable(tb testing.TB, g *Gateway, url string) *sql.DB {
 	tb.Helper()
 	driver, dsn := "pgx", url
@@ -101,7 +101,7 @@ func writable(tb testing.TB, g *Gateway, url string) *sql.DB {
 	return db
 }
 
-// execute changes rows and returns how many.
+// execute executes a statement and returns the number of changed rows.
 func execute(tb testing.TB, db *sql.DB, query string) int64 {
 	tb.Helper()
 	r, err := db.ExecContext(tb.Context(), query)
@@ -115,10 +115,10 @@ func execute(tb testing.TB, db *sql.DB, query string) int64 {
 	return n
 }
 
-// unfinished counts entries of the ledger that are not over.
+// unfinished counts entries of the ledger that have not ended.
 const unfinished = "SELECT count(*) FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying')"
 
-// retire lets nothing fire any more, past every gateway so that the plan of each job stays as it was left, and waits for the end of what runs.
+// retire prevents further fires, directly in the database so that the plan of each job is kept, and waits until running ones have ended.
 func retire(tb *testing.T, g *Gateway, o *Oracle, database string) {
 	tb.Helper()
 	execute(tb, writable(tb, g, database), "UPDATE cron_jobs SET enabled = (1 = 0) WHERE owner <> 'system'")
@@ -150,16 +150,16 @@ func (o *Oracle) ledger() map[string][]ledgerEntry {
 	return out
 }
 
-// census is what the ledger says about recurring jobs.
+// census is the ledger's content about recurring jobs.
 type census struct {
 	slots, rows, lost, doubled int
 	states                     map[string]int
-	// late are the delays of starts behind their slots in milliseconds, of runs of the trigger schedule.
+	// late has the delays of starts after their slots in milliseconds, of runs of the trigger schedule.
 	late []int64
 }
 
-// countSlots enumerates the grid of every recurring job that a test made, from its first fire to the one that is planned now, and compares it with the
-// ledger: every slot has to be in one entry, and in one only.
+// countSlots enumerates the slots of every recurring job of a test, from its first fire to the planned one, and compares them with the
+// ledger: every slot must be in exactly one entry.
 func countSlots(t testing.TB, o *Oracle, interval time.Duration, first map[string]int64) census {
 	t.Helper()
 	c := census{states: map[string]int{}}
@@ -199,7 +199,7 @@ func countSlots(t testing.TB, o *Oracle, interval time.Duration, first map[strin
 	return c
 }
 
-// check fails the test when the census found a hole or a double.
+// check fails the test when a slot is missing or duplicate.
 func (c census) check(t testing.TB) {
 	t.Helper()
 	if c.lost+c.doubled > 0 || c.slots == 0 {

@@ -18,8 +18,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestAClientOfAReplicaThatWasCutOffGetsTheAnswerOfTheOther: the replica that runs a turn loses its database until the other one has answered. Its client,
-// whose connection lives on, gets that answer, and nothing of a stop; so does a client whose message waited.
+// The replica that runs a turn loses its database until the other one has answered. Its client, whose connection stays open, receives that
+// answer and no stop; so does a client whose message waited.
 func TestAClientOfAReplicaThatWasCutOffGetsTheAnswerOfTheOther(t *testing.T) {
 	t.Parallel()
 	database := testpg.DB(t)
@@ -46,10 +46,10 @@ func TestAClientOfAReplicaThatWasCutOffGetsTheAnswerOfTheOther(t *testing.T) {
 	}
 }
 
-// cutLine relays connections to a server of databases, as long as it is not cut.
+// cutLine relays connections to a database server until it is cut.
 type cutLine struct {
 	url string
-	// listens is how long a LISTEN takes more; it is set before the first connection.
+	// listens is the additional duration of a LISTEN; it is set before the first connection.
 	listens time.Duration
 
 	mu    sync.Mutex
@@ -58,7 +58,7 @@ type cutLine struct {
 	conns map[net.Conn]struct{}
 }
 
-// cuttable makes a relay that ends with the test.
+// cuttable returns a relay that ends with the test.
 func cuttable(t *testing.T, database string) *cutLine {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(database)
@@ -123,7 +123,7 @@ func (c *cutLine) mend() {
 	c.down = false
 }
 
-// lead makes new connections go to another server.
+// lead directs new connections to another server.
 func (c *cutLine) lead(t *testing.T, database string) {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(database)
@@ -158,7 +158,7 @@ func (c *cutLine) relay(client net.Conn) {
 	_, _ = io.Copy(slowListens{server, c.listens}, client)
 }
 
-// slowListens delays what contains a LISTEN.
+// slowListens delays data that contains a LISTEN.
 type slowListens struct {
 	io.Writer
 

@@ -12,9 +12,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestADatabaseThatCrashesAtAnyPointFailsNoTurn crashes the server while messages are accepted, started, run and ended, again and again. Each client
-// repeats with the same key what was not accepted. Every message is answered and every job that started ends well at its first attempt, because a
-// database that is away is no reason to give a turn up.
+// The server crashes repeatedly while messages are accepted, started, run and ended. Each client repeats unaccepted messages with the same
+// key. Every message is answered and every started job succeeds at its first attempt, because an unavailable database must not end a turn.
 func TestADatabaseThatCrashesAtAnyPointFailsNoTurn(t *testing.T) {
 	t.Parallel()
 	server := testpg.Private(t, testpg.ServerConfig{})

@@ -9,8 +9,8 @@ import (
 	"laneway/internal/wire/wiretest"
 )
 
-// TestAnswersAndEventsOfTheProgramAreAsDescribed compares what the program answers to every method, over its own store and job service, and the events that
-// follow, with the published description of the protocol.
+// The program's answers to every method, with its own store and job service, and the events that follow, are compared with the published
+// description of the protocol.
 func TestAnswersAndEventsOfTheProgramAreAsDescribed(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		described, err := wiretest.Load("../../docs/protocol.json")
@@ -57,7 +57,7 @@ func TestAnswersAndEventsOfTheProgramAreAsDescribed(t *testing.T) {
 		answered := 0
 		for n, m := range publishedMethods(t) {
 			payload, err := c.Call(m.Name, honest(m.Name, job.ID, n), 30*time.Second)
-			if err != nil { // jobs, questions and pairings that are not there
+			if err != nil { // jobs, questions and pairings that do not exist
 				continue
 			}
 			answered++

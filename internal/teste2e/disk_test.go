@@ -14,7 +14,7 @@ func chatText(session, text, key string) map[string]any {
 	return map[string]any{"sessionKey": session, "message": text, "idempotencyKey": key}
 }
 
-// With less free space than the floor the gateway takes nothing new and says so; with enough it takes the same message.
+// Below the minimum of free space, the gateway refuses new messages and reports that; with enough space it accepts the same message.
 func TestNewMessagesAreRefusedBelowTheFloorOfFreeSpace(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		const most, hookSecret = "limits: {free_space: 1125899906842624}\n", "hook-secret-Zk7Qw3Rt9Yb2Nc5Vm8Xa4"

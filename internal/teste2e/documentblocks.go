@@ -12,7 +12,7 @@ import (
 // block is a fenced block of a document.
 type block struct {
 	file string
-	line int // of its fence
+	line int // line of its fence
 	lang string
 	text string
 }
@@ -52,14 +52,14 @@ func blocksOf(t *testing.T, path string) (list []block) {
 	return list
 }
 
-// exchange is a command of a document, and what the document says that it prints.
+// exchange is a command of a document, with its printed output.
 type exchange struct {
 	command string
-	root    bool // printed with the prompt of root
+	root    bool // has the prompt of root
 	prints  []string
 }
 
-// exchanges are the commands of a block. Those of the language sh print what no test compares.
+// exchanges returns the commands of a block. The output of those of the language sh is not compared.
 func (b block) exchanges() (list []exchange) {
 	for line := range strings.Lines(b.text) {
 		line = strings.TrimSuffix(line, "\n")
@@ -83,10 +83,10 @@ func (b block) exchanges() (list []exchange) {
 	return list
 }
 
-// commandless recognises a block without a language that looks like commands, so that none is passed over.
+// commandless matches a block without a language that looks like commands, so that none is skipped.
 var commandless = regexp.MustCompile(`(?m)^(\$ |# |laneway |go run |make |install |useradd |curl )`)
 
-// unsteady are the parts of an output that differ from run to run, and what stands for them.
+// unsteady are the parts of an output that differ between runs, and their replacements.
 var unsteady = []struct {
 	pattern *regexp.Regexp
 	name    string
@@ -101,7 +101,7 @@ var unsteady = []struct {
 	{regexp.MustCompile(`[ \t]+`), " "},
 }
 
-// settled is an output without its unsteady parts, line by line.
+// settled returns an output without its unsteady parts, line by line.
 func settled(lines []string) (out []string) {
 	for _, line := range lines {
 		for _, v := range unsteady {
@@ -114,7 +114,8 @@ func settled(lines []string) (out []string) {
 	return out
 }
 
-// printed reports whether a command printed what its document says: the same lines but for the unsteady parts. `…` in a line stands for anything, and as a line for any lines.
+// printed reports whether the output of a command matches its document: the same lines except for the unsteady parts. `…` in a line matches
+// anything, and as a line any lines.
 func printed(want, got []string) bool {
 	want, got = settled(want), settled(got)
 	if i := slices.Index(want, "…"); i >= 0 {

@@ -20,7 +20,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// notRun are commands of the documents that no test runs, and why. One that no document has any more fails the test.
+// notRun are commands of the documents that no test runs, with the reason. An entry that is in no document fails the test.
 var notRun = map[string]string{
 	"TELEGRAM_TOKEN=123456789:AAH… laneway serve":                                                                                                           "needs Telegram; TestAnUpdateBecomesOneAnswer and its like use a Bot API of their own",
 	"laneway pair approve K7QF2M3A       # in a second terminal: the code that the bot has shown you":                                                       "needs that bot",
@@ -37,17 +37,17 @@ var notRun = map[string]string{
 	"systemctl daemon-reload && systemctl enable --now laneway": "needs systemd",
 }
 
-// stage runs the commands of one document, in the order of the page and in one fresh home.
+// stage runs the commands of one document, in order and in a new home directory.
 type stage struct {
 	t       *testing.T
 	home    string
 	env     []string
-	replace *strings.Replacer // what a reader puts in for an example
-	ready   func()            // called once, before the first command whose output the page shows; nil = nothing
+	replace *strings.Replacer // what a reader substitutes for an example
+	ready   func()            // called once, before the first command with printed output; may be nil
 	as      *syscall.Credential
 }
 
-// configDir is a directory that only its owner can change: root takes no configuration from another one.
+// configDir returns a directory that only its owner can change, because root accepts no configuration from another one.
 func (s *stage) configDir() string {
 	s.t.Helper()
 	dir := s.t.TempDir()
@@ -76,7 +76,7 @@ func newStage(t *testing.T, replace ...string) *stage {
 	return s
 }
 
-// command is a line of a document in a shell, in the directory of this repository.
+// command returns a line of a document as a shell command in the directory of this repository.
 func (s *stage) command(line string, as *syscall.Credential) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	s.t.Cleanup(cancel)
@@ -130,7 +130,8 @@ func (s *stage) page(blocks []block) {
 	}
 }
 
-// takesAMoment are commands whose output the page shows as it is some seconds later: a job has run, a new token is in force, a summary is made.
+// takesAMoment matches commands whose output on the page appears only after some seconds: a job has run, a new token is valid, a summary is
+// made.
 var takesAMoment = regexp.MustCompile(` runs |\.laneway-token|sessions show`)
 
 var startsGateway = regexp.MustCompile(`laneway serve\b`)
@@ -170,7 +171,7 @@ func (s *stage) exchange(b block, e exchange) {
 	}
 }
 
-// gateway starts a gateway for the rest of the page, or, when it has one, in another home for a moment.
+// gateway starts a gateway for the rest of the page, or, when it already has one, briefly in another home directory.
 func (s *stage) gateway(line string) {
 	if !slices.ContainsFunc(s.env, func(v string) bool { return strings.HasPrefix(v, "LANEWAY_URL=") }) {
 		s.serve(line)
@@ -182,7 +183,7 @@ func (s *stage) gateway(line string) {
 	s.env = kept
 }
 
-// keepToken does what the page tells the reader to do with the secret that the command printed.
+// keepToken does what the page instructs the reader to do with the printed secret.
 func (s *stage) keepToken(out string) {
 	lines := strings.Fields(out)
 	if len(lines) > 0 {
@@ -192,7 +193,7 @@ func (s *stage) keepToken(out string) {
 	}
 }
 
-// Every command block of the documents is run, each page in a fresh home, and what a page prints for a command must be what the command prints.
+// Every command block of the documents is run, each page in a new home directory, and the output of each command must match the page.
 func TestEveryCommandOfTheDocumentsRunsAsPrinted(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -224,7 +225,7 @@ func TestEveryCommandOfTheDocumentsRunsAsPrinted(t *testing.T) {
 	}
 }
 
-// stageOf prepares what a page takes for granted.
+// stageOf prepares the prerequisites of a page.
 func stageOf(t *testing.T, page string) *stage {
 	t.Helper()
 	switch page {
@@ -295,7 +296,7 @@ func stageWithModel(t *testing.T, agent, section string) *stage {
 	return s
 }
 
-// groupOfTests is a group that this user may give a file to.
+// groupOfTests returns a group to which this user may change a file.
 func groupOfTests() string {
 	out, err := exec.Command("id", "-g").Output()
 	if err != nil {
@@ -304,7 +305,7 @@ func groupOfTests() string {
 	return string(bytes.TrimSpace(out))
 }
 
-// A page that is not in the index is found by chance alone.
+// Readers do not find a page that is not in the index.
 func TestTheIndexOfTheDocumentsLinksEachPageOnce(t *testing.T) {
 	t.Parallel()
 	index, err := os.ReadFile("../../docs/README.md")

@@ -14,8 +14,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestADrainEndsInTimeAndAnswersEveryCaller: one turn never ends, one ends a second into the drain, and five wait. A client that waits for an answer gets it,
-// or the error that the gateway stops; what was interrupted or waited goes on in the next process.
+// One turn never ends, one ends a second into the drain, and five wait. A client that waits for an answer receives it, or the error that
+// the gateway stops. Interrupted and waiting work continues in the next process.
 func TestADrainEndsInTimeAndAnswersEveryCaller(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "lanes: {main: 2}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 2s\n").AtOnce()
@@ -70,13 +70,13 @@ func TestADrainEndsInTimeAndAnswersEveryCaller(t *testing.T) {
 	})
 }
 
-// TestSIGTERMDuringTheStartEndsCleanly sends the signal at many moments of a start on an empty database: the process ends soon, breaks nothing, and the
-// next start finds a schema that it can use.
+// The signal is sent at many moments of a start with an empty database: the process ends in time, damages nothing, and the next start finds
+// a usable schema.
 func TestSIGTERMDuringTheStartEndsCleanly(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		if database != "" {
-			database = testpg.Empty(t) // the start makes the tables
+			database = testpg.Empty(t) // the start creates the tables
 		}
 		g := Install(t, database, "agents: {main: {runner: echo}}\n")
 		for i := range 12 {
@@ -87,7 +87,7 @@ func TestSIGTERMDuringTheStartEndsCleanly(t *testing.T) {
 			pauseFor(time.Duration(i*i) * 3 * time.Millisecond)
 			g.Signal(syscall.SIGTERM)
 			took, code := g.WaitExit(30 * time.Second)
-			killed := code == -1 && p.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM // before it could listen to signals
+			killed := code == -1 && p.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM // before it could handle signals
 			if code != 0 && !killed {
 				t.Errorf("signal after %d ms: exit code %d\n%s", i*i*3, code, p.output)
 			}
@@ -103,7 +103,7 @@ func TestSIGTERMDuringTheStartEndsCleanly(t *testing.T) {
 	})
 }
 
-// TestSIGTERMWithTheDatabaseDownEndsInTime stops a gateway whose PostgreSQL is away and whose turn waits to be written.
+// The PostgreSQL server of the stopped gateway is unavailable, and its turn waits to be written.
 func TestSIGTERMWithTheDatabaseDownEndsInTime(t *testing.T) {
 	t.Parallel()
 	server := testpg.Private(t, testpg.ServerConfig{})

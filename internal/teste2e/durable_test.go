@@ -16,7 +16,7 @@ import (
 
 const hookSecret = "hook-secret-0123456789-abcdefghijk"
 
-// killedAfter makes one call, kills the gateway when the answer is there, starts it again, makes the same call again and returns both answers.
+// killedAfter makes one call, kills the gateway after the answer, starts it again, repeats the same call and returns both answers.
 func killedAfter(t *testing.T, g *Gateway, method string, params map[string]any) (first, second map[string]any) {
 	t.Helper()
 	answers := make([]map[string]any, 2)
@@ -25,7 +25,7 @@ func killedAfter(t *testing.T, g *Gateway, method string, params map[string]any)
 		if err != nil {
 			t.Fatal(err)
 		}
-		testrun.Eventually(t, method+" is answered", func() bool { // for a moment after the start it is not registered in its store
+		testrun.Eventually(t, method+" is answered", func() bool { // shortly after the start it is not yet registered in its store
 			var raw json.RawMessage
 			if raw, err = c.Call(method, params, 30*time.Second); err != nil {
 				return false
@@ -43,7 +43,7 @@ func killedAfter(t *testing.T, g *Gateway, method string, params map[string]any)
 	return answers[0], answers[1]
 }
 
-// What was answered is there after kill -9, and the same call again has no second effect.
+// After kill -9, everything that was acknowledged exists, and the same call again has no second effect.
 func TestWhatWasAcknowledgedSurvivesAKill(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -103,7 +103,7 @@ func (g *Gateway) answeredOnce(t *testing.T, session string) {
 	}
 }
 
-// runOnce kills the gateway after cron.run was answered: the run is there, once.
+// runOnce kills the gateway after cron.run was answered: the run exists once.
 func (g *Gateway) runOnce(t *testing.T, job map[string]any) {
 	t.Helper()
 	c, err := Dial(g.URL(), g.Token(), nil)

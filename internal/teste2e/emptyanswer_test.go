@@ -9,7 +9,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// TestAnEmptyAnswerIsShownAsEmptyToPeopleAndIsEmptyForPrograms has a model that reaches its limit before the first word.
+// The model reaches its limit before the first word.
 func TestAnEmptyAnswerIsShownAsEmptyToPeopleAndIsEmptyForPrograms(t *testing.T) {
 	const sentence = "(empty answer: the model stopped at its length limit)"
 	onBothStores(t, func(t *testing.T, database string) {

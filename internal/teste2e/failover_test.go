@@ -9,8 +9,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestAFailoverThatLosesCommitsLeavesNoTurnStuck: a standby that lacks the ends of two turns becomes the primary. The gateway notices it, the two run again, a stop
-// has its effect, and the loss is in the log, in the metrics and in the words of the doctor.
+// A standby that lacks the ends of two turns becomes the primary. The gateway detects that, the two run again, a stop works, and the loss
+// is reported in the log, in the metrics and by doctor.
 func TestAFailoverThatLosesCommitsLeavesNoTurnStuck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")

@@ -17,8 +17,8 @@ import (
 // onePixel is a picture.
 const onePixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
-// TestFilesReachAgents sends a picture and a table with `laneway send --file` to every kind of agent: models see the picture, a program opens both by their paths, and the next turn
-// reads their names.
+// A picture and a table are sent with `laneway send --file` to every kind of agent: models see the picture, a program opens both by their
+// paths, and the next turn reads their names.
 func TestFilesReachAgents(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -78,7 +78,7 @@ func TestFilesReachAgents(t *testing.T) {
 	})
 }
 
-// TestModelThatSeesNoPicturesIsAskedWithout: a refusal because of a picture ended the turn.
+// Before, a refusal because of a picture ended the turn.
 func TestModelThatSeesNoPicturesIsAskedWithout(t *testing.T) {
 	model := testmodel.Start(t)
 	model.Answer(func(call testmodel.Call) testmodel.Reply {
@@ -103,7 +103,7 @@ func TestModelThatSeesNoPicturesIsAskedWithout(t *testing.T) {
 	}
 }
 
-// The requests below are in the form in which OpenAI's Python client sends what docs/openai.md shows, and more that it may send.
+// The requests have the form in which OpenAI's Python client sends the examples of docs/openai.md, and other forms that it may send.
 func TestRequestsOfThePythonClient(t *testing.T) {
 	g := Install(t, "", "agents: {main: {runner: echo}}\n")
 	g.Start()

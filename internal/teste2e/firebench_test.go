@@ -10,8 +10,9 @@ import (
 	"laneway/internal/testrun"
 )
 
-// BenchmarkDueAtOnce lets jobs fire together, b.N times, through the real gateway with an agent that answers at once. It reports by how much their turns
-// start late, in the first wave after the start of the gateway and in the later ones, and how many end in a second. All times are those of the ledger.
+// BenchmarkDueAtOnce lets b.N jobs fire together, through the real gateway with an agent that answers at once. It reports the delays of
+// their turns, in the first wave after the start of the gateway and in later ones, and how many end in a second. All times are those of the
+// ledger.
 func BenchmarkDueAtOnce(b *testing.B) {
 	for _, c := range []struct{ jobs, lane int }{{200, 30}, {2000, 128}} {
 		b.Run(fmt.Sprintf("jobs=%d/lane=%d", c.jobs, c.lane), func(b *testing.B) {

@@ -21,7 +21,7 @@ func withTimeout(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// TestAFirstConversation is what the README promises: serve without any configuration, send, chat, status, health.
+// The test follows the README: serve without any configuration, send, chat, status, health.
 func TestAFirstConversation(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -70,7 +70,7 @@ func TestAFirstConversation(t *testing.T) {
 	})
 }
 
-// TestBrokenAgentsHaveOneSentenceAndHarmNoOtherTurn runs programs and endpoints that fail beside a session that works.
+// Programs and endpoints fail while another session works.
 func TestBrokenAgentsHaveOneSentenceAndHarmNoOtherTurn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -116,7 +116,7 @@ agents:
 	o.Check(15 * time.Second)
 }
 
-// TestStartsThatAreRefused names what is wrong and changes nothing.
+// A refused start names its fault and changes nothing.
 func TestStartsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	first := Install(t, "", "")
@@ -160,7 +160,7 @@ func second(t *testing.T, first *Gateway) *Gateway {
 	return g
 }
 
-// TestReloadAndRestartInPlace changes a lane with SIGHUP and restarts the scheduler with SIGUSR1 while turns run.
+// SIGHUP changes a lane and SIGUSR1 restarts the scheduler while turns run.
 func TestReloadAndRestartInPlace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")

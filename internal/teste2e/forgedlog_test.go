@@ -15,7 +15,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// forgeries are texts that would look like a line of the gateway in a log or a list, if they were written as they are.
+// forgeries are strings that would look like a line of the gateway in a log or a list, if they were written unchanged.
 func forgeries() []string {
 	return []string{
 		"x\ntime=1999-01-01T00:00:00.000Z level=ERROR msg=forged", "x\r\nlaneway: forged", "x\rforged", "\x1b[2J\x1b[31mforged", "x\u202eforged\u202c",
@@ -23,8 +23,8 @@ func forgeries() []string {
 	}
 }
 
-// Whatever stands in a name, a text, a key, a header or a path, each line of the log is one that the gateway wrote, and what is shown of it steers no
-// terminal. The same holds for the lists of the command line.
+// For any content of a name, a text, a key, a header or a path, the gateway wrote every line of the log, and no output can control a
+// terminal. The same applies to the lists of the command line.
 func TestNothingForgesALineOfTheLog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -69,7 +69,7 @@ func TestNothingForgesALineOfTheLog(t *testing.T) {
 	}
 }
 
-// checkNotForged wants text without control characters but the ends of its lines, none of which was made by a sender.
+// checkNotForged requires text without control characters except its line ends, none of which comes from a sender.
 func checkNotForged(t *testing.T, what, text string) {
 	t.Helper()
 	for line := range strings.SplitSeq(text, "\n") {
@@ -82,7 +82,7 @@ func checkNotForged(t *testing.T, what, text string) {
 	}
 }
 
-// forgeOverTheWire puts a text into everything that a client may name.
+// forgeOverTheWire puts a string into everything that a client may name.
 func forgeOverTheWire(t *testing.T, g *Gateway, c *Client, evil string) {
 	t.Helper()
 	job := func(name, value string) map[string]any {
@@ -116,7 +116,7 @@ func forgeOverTheWire(t *testing.T, g *Gateway, c *Client, evil string) {
 		me[field] = evil
 		err = b.request("c", "connect", map[string]any{"minProtocol": 4, "maxProtocol": 4, "auth": map[string]string{"token": g.Token()}, "scopes": []string{"operator.read"}, "client": me})
 		if err == nil {
-			_, _ = b.answer("c") // whether it is let in is not the question
+			_, _ = b.answer("c") // it does not matter whether it is accepted
 		}
 		_ = b.Close()
 	}

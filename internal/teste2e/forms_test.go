@@ -14,13 +14,13 @@ import (
 
 var (
 	codeSpan = regexp.MustCompile("`([^`]+)`")
-	// aDate of a document passes; the test gives the same form with a day to come.
+	// aDate of a document is in the past; the test uses the same form with a future date.
 	aDate = regexp.MustCompile(`\b20\d\d-\d\d-\d\d`)
-	// manyForms are the forms in a sentence of the gateway, such as the refusal of a time.
+	// manyForms matches the forms in a sentence of the gateway, such as the refusal of a time.
 	manyForms = regexp.MustCompile(`(?m)^/remind WHEN TEXT - .*: (.+)\.$|; write (.+) or a cron expression\.$`)
 )
 
-// commandsOf are the commands and the forms of times that the section of docs/cron.md about chats prints.
+// commandsOf returns the commands and the forms of times in the section of docs/cron.md about chats.
 func commandsOf(t *testing.T) (commands, times []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/cron.md")
@@ -47,7 +47,7 @@ func commandsOf(t *testing.T) (commands, times []string) {
 	return commands, times
 }
 
-// formsIn are the forms that the sentences of the gateway name: /help and the refusal of a time.
+// formsIn returns the forms in a sentence of the gateway: /help and the refusal of a time.
 func formsIn(t *testing.T, sentence string) []string {
 	t.Helper()
 	found := manyForms.FindStringSubmatch(sentence)
@@ -57,7 +57,7 @@ func formsIn(t *testing.T, sentence string) []string {
 	return strings.Split(found[1]+found[2], ", ")
 }
 
-// written is what is written to the gateway for a command or a time of the documents. n makes the names of jobs different.
+// written returns the messages for a command or a time of the documents. n makes the names of jobs different.
 func written(commands, times []string, n int) (texts []string) {
 	day := time.Now().AddDate(0, 0, 20).Format(time.DateOnly)
 	for _, command := range commands {
@@ -73,8 +73,8 @@ func written(commands, times []string, n int) (texts []string) {
 	return texts
 }
 
-// TestEveryFormOfTheDocumentsWorksInTelegramAndOnTheWeb gives every command and every form of a time that docs/cron.md, /help and the refusal of a time print,
-// word for word: in Telegram as a person for each, on the web in one conversation.
+// Every command and every form of a time in docs/cron.md, /help and the refusal of a time is sent unchanged: in Telegram by a separate
+// person for each, on the web in one conversation.
 func TestEveryFormOfTheDocumentsWorksInTelegramAndOnTheWeb(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -118,7 +118,7 @@ func TestEveryFormOfTheDocumentsWorksInTelegramAndOnTheWeb(t *testing.T) {
 	c.Close()
 }
 
-// before are the jobs that a command of the documents is about; a form of a time needs none.
+// before returns the jobs that a command of the documents needs; a form of a time needs none.
 func before(text string) []string {
 	if strings.Contains(text, " form ") {
 		return nil
@@ -126,7 +126,7 @@ func before(text string) []string {
 	return []string{"/remind in 3h first", "/remind in 4h second"}
 }
 
-// wantDone complains about the answer to a command that was not done.
+// wantDone reports the answer to a command that was not executed.
 func wantDone(t *testing.T, where, text, answer string) {
 	t.Helper()
 	planned := !strings.Contains(text, " form ") || strings.HasPrefix(answer, "I will remind you ") || strings.HasPrefix(answer, "Planned: ")

@@ -23,10 +23,10 @@ import (
 	"laneway/internal/testrun"
 )
 
-// startTime bounds the time until a gateway listens; building with the race detector makes it slow on small machines.
+// startTime limits the time until a gateway listens; building with the race detector is slow on small machines.
 const startTime = 60 * time.Second
 
-// raceSettings end a process at the first race; without the second one, each process would sleep for a second before it ends.
+// raceSettings end a process at the first race; without the second setting, each process would sleep for a second before it ends.
 const raceSettings = "GORACE=halt_on_error=1 atexit_sleep_ms=0"
 
 // Gateway is one installation: a data directory and a configuration. Its process may be started and killed many times.
@@ -38,7 +38,8 @@ type Gateway struct {
 	args   []string
 	binary string
 	real   bool // its gateways are processes, see NeedsProcesses
-	// fresh: the first start makes the data directory and its database. Installations of tests on SQLite find both, see seed; a test may set it.
+	// fresh: the first start creates the data directory and its database. Otherwise tests on SQLite start with both, see seed; a test may
+	// set it.
 	fresh bool
 
 	mu   sync.Mutex
@@ -50,7 +51,7 @@ type process struct {
 	inside *embedded // nil = it is a process
 	url    string
 	output *syncBuffer
-	wait   func() (code int, err error) // called once, when everything was read
+	wait   func() (code int, err error) // called once, when all output was read
 	ended  chan struct{}
 	code   int
 	err    error
@@ -74,7 +75,7 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// Install makes an installation. database "" means SQLite in the data directory; config is the YAML of everything but addresses.
+// Install creates an installation. With database "", it uses SQLite in the data directory; config is the YAML without addresses.
 func Install(tb testing.TB, database, config string, args ...string) *Gateway {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -87,7 +88,7 @@ func Install(tb testing.TB, database, config string, args ...string) *Gateway {
 		tb.Fatal(err)
 	}
 	g.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANEWAY_DATA=" + filepath.Join(dir, "data"), raceSettings}
-	_, bench := tb.(*testing.B) // measures with the defaults
+	_, bench := tb.(*testing.B) // benchmarks use the defaults
 	g.fresh = bench || database != ""
 	switch {
 	case database == "":
@@ -100,10 +101,10 @@ func Install(tb testing.TB, database, config string, args ...string) *Gateway {
 	return g
 }
 
-// AtOnce gives processes on PostgreSQL connections enough for two statements of each kind to meet; scenarios in which much happens at once call it before
-// the start. See sharedServer.
+// AtOnce gives processes on PostgreSQL enough connections for two concurrent statements of each kind. Scenarios with much concurrency call
+// it before the start. See sharedServer.
 func (g *Gateway) AtOnce() *Gateway {
-	if !testrun.Long() { // a long run has as many as a process has by default
+	if !testrun.Long() { // a long run uses the default
 		g.env = append(g.env, "LANEWAY_DATABASE_CONNS=4")
 	}
 	return g
@@ -119,7 +120,7 @@ func (g *Gateway) Start() {
 	}
 }
 
-// TryStart is Start with the error and the output of a gateway that does not come up.
+// TryStart is Start that returns an error with the output of a gateway that does not start.
 func (g *Gateway) TryStart() error {
 	p, urls, err := g.launch()
 	if err != nil {
@@ -136,7 +137,7 @@ func (g *Gateway) TryStart() error {
 	}
 }
 
-// launch starts the process and does not wait for anything; the channel gets the address when it listens.
+// launch starts the process and does not wait; the channel receives the address when it listens.
 func (g *Gateway) launch() (*process, <-chan string, error) {
 	if err := g.seed(); err != nil {
 		return nil, nil, err
@@ -203,7 +204,7 @@ func (g *Gateway) current() *process {
 	return g.proc
 }
 
-// pid is the id of the process.
+// pid returns the id of the process.
 func (g *Gateway) pid() int {
 	g.tb.Helper()
 	p := g.current()
@@ -227,13 +228,13 @@ func (g *Gateway) runs() bool {
 	}
 }
 
-// URL is the address of the running process, http://127.0.0.1:PORT.
+// URL returns the address of the running process, http://127.0.0.1:PORT.
 func (g *Gateway) URL() string { return g.current().url }
 
-// Output is everything the current process printed.
+// Output returns everything that the current process printed.
 func (g *Gateway) Output() string { return g.current().output.String() }
 
-// Token is the generated token.
+// Token returns the generated token.
 func (g *Gateway) Token() string {
 	g.tb.Helper()
 	b, err := os.ReadFile(filepath.Join(g.Dir, "data", "token"))
@@ -243,7 +244,7 @@ func (g *Gateway) Token() string {
 	return strings.TrimSpace(string(b))
 }
 
-// SQLite is the path of the embedded database.
+// SQLite returns the path of the embedded database.
 func (g *Gateway) SQLite() string { return filepath.Join(g.Dir, "data", "laneway.db") }
 
 // Kill ends the process with SIGKILL and waits for its end. A report of the race detector fails the test.
@@ -254,7 +255,7 @@ func (g *Gateway) Kill() {
 	g.end()
 }
 
-// end is what a test leaves.
+// end stops the process at the end of a test.
 func (g *Gateway) end() {
 	p := g.current()
 	switch {
@@ -282,7 +283,7 @@ func (g *Gateway) Signal(s syscall.Signal) {
 	}
 }
 
-// WaitExit waits for the end of the process and returns how long that took and its exit code.
+// WaitExit waits for the end of the process and returns its duration and exit code.
 func (g *Gateway) WaitExit(limit time.Duration) (time.Duration, int) {
 	g.tb.Helper()
 	p, began := g.current(), time.Now()
@@ -302,15 +303,15 @@ func (g *Gateway) checkRaces(p *process) {
 	}
 }
 
-// CLI runs a command against this installation, in the process of the test, and returns what it printed and its exit code. A command that must be a process is
-// started by its test, from [Binary].
+// CLI runs a command for this installation, in the process of the test, and returns its output and exit code. A command that must be a
+// process is started by its test, from [Binary].
 func (g *Gateway) CLI(ctx context.Context, stdin string, args ...string) (stdout, stderr string, code int) {
 	g.tb.Helper()
 	variables := slices.Clone(g.env)
 	if p := g.current(); p != nil && p.url != "" {
 		variables = append(variables, "LANEWAY_URL="+p.url)
 	}
-	var out, errs syncBuffer // a command that was given up may still write
+	var out, errs syncBuffer // an abandoned command may still write
 	code = cli.Run(ctx, args, commandLine(variables, strings.NewReader(stdin), leak.Through("the output of a command", &out), leak.Through("the errors of a command", &errs)))
 	return out.String(), errs.String(), code
 }

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// The sender of the documentation is taken by a gateway, once for each key, and says so when it is not.
+// The gateway accepts the calls of the documentation's sender, once for each key; the sender reports a refusal.
 func TestTheExampleOfAHookSenderIsTakenOnce(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()

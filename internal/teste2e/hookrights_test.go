@@ -13,7 +13,8 @@ import (
 
 const ciSecret = "hook-secret-0123456789-abcdefghijk"
 
-// A hook that may name its session names one of its own agent that no other principal owns: any other does not exist for it and gets no message.
+// A hook that may name its session can use one of its own agent that no other principal owns. Any other session does not exist for it and
+// receives no message.
 func TestAHookThatNamesItsSessionReachesNoOther(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}, other: {runner: echo}}\n"+
@@ -64,7 +65,7 @@ func TestAHookThatNamesItsSessionReachesNoOther(t *testing.T) {
 	})
 }
 
-// A delivery of GitHub that an attacker recorded is the same one whatever headers are added that GitHub does not send.
+// A recorded delivery of GitHub is the same one, even with additional headers that GitHub does not send.
 func TestARecordedDeliveryIsNotNewUnderAnotherKey(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "hooks: {push: {secret: "+ciSecret+", scheme: github}}\n")

@@ -16,12 +16,12 @@ import (
 	"laneway/internal/testrun"
 )
 
-// forged is what a line of the log must not begin with.
+// forged must not begin a line of the log.
 const forged = "level=FATAL"
 
-// hostile are strings, as JSON, that have broken programs: what ends a string in C or SQL, what forges a line, what is no text at all, what is too much.
+// hostile are strings, as JSON, that have broken programs: they end a string in C or SQL, forge a line, are invalid text, or are too large.
 func hostile() map[string]json.RawMessage {
-	long := strings.Repeat("x", 20_000) // all of a method in one message still fit
+	long := strings.Repeat("x", 20_000) // all values of a method fit into one message
 	texts := map[string]string{
 		"quotes": `'"` + "`" + `\`, "SQL": `x'); DROP TABLE cron_jobs; --`, "placeholders": `$1 ? :name %s {} %_*[^a]\`, "JSON": `{"a":[1,null]}`,
 		"lines": "a\r\n" + forged + " b", "bidi": "a\u202eb\u2066c", "blank": " \u00a0\u200b", "private": "\ufffe\U0010ffff\ue000", "empty": "", "long": long,
@@ -39,10 +39,10 @@ func hostile() map[string]json.RawMessage {
 	return out
 }
 
-// publishedMethod is a method as docs/protocol.json has it.
+// publishedMethod is a method in docs/protocol.json.
 type publishedMethod struct {
 	Name, Scope string
-	// IgnoredParams are taken without effect.
+	// IgnoredParams are accepted and ignored.
 	IgnoredParams []string
 	Params        struct {
 		Properties map[string]struct {
@@ -65,7 +65,7 @@ func publishedMethods(t *testing.T) []publishedMethod {
 	return doc.Methods
 }
 
-// honest are params with which a method does something; n makes them new.
+// honest are params with which a method has an effect; n makes them new.
 func honest(method, job string, n int) map[string]any {
 	year := map[string]any{"kind": "cron", "expr": "0 0 1 1 *", "tz": "UTC"}
 	name := "n" + strconv.Itoa(n)
@@ -90,7 +90,7 @@ func honest(method, job string, n int) map[string]any {
 		return map[string]any{"id": job, "note": "because"}
 	case "cron.toggle":
 		return map[string]any{"jobId": job, "enabled": true}
-	case "cron.delete", "cron.remove": // the job of the test stays
+	case "cron.delete", "cron.remove": // the job of the test is kept
 		return map[string]any{"jobId": "none"}
 	case "questions.answer":
 		return map[string]any{"id": "none", "option": 1}
@@ -105,7 +105,7 @@ func honest(method, job string, n int) map[string]any {
 	}
 }
 
-// inside are the members of params that are objects whose form the handler knows.
+// inside returns the members of params that are objects which the handler parses.
 func inside(param string) []map[string]any {
 	member := func(base map[string]any, names ...string) (out []map[string]any) {
 		for _, name := range names {
@@ -136,7 +136,7 @@ func inside(param string) []map[string]any {
 	return nil
 }
 
-// plant puts a value where inside left a hole.
+// plant puts a value into the placeholder of inside.
 func plant(in map[string]any, value any) map[string]any {
 	out := maps.Clone(in)
 	for name, v := range out {
@@ -147,9 +147,9 @@ func plant(in map[string]any, value any) map[string]any {
 	return out
 }
 
-// TestNoStringInAnyFieldOfAnyMethodBreaksAnything plants hostile strings in every field of every published method. Each call is answered, or refused
-// as what it is; nothing is a defect, nothing reaches the database as anything but a value. On PostgreSQL the usual
-// run makes one call in four, another selection each time: the code before the store is the same.
+// Hostile strings are put into every field of every published method. Each call is answered, or refused with its reason; none causes a
+// defect, and none reaches the database as anything but a value. On PostgreSQL a normal run makes one call in four, with a different
+// selection each time, because the code before the store is the same.
 func TestNoStringInAnyFieldOfAnyMethodBreaksAnything(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -165,7 +165,7 @@ func TestNoStringInAnyFieldOfAnyMethodBreaksAnything(t *testing.T) {
 		}
 		offered, calls := 0, 0
 		try := func(method, field, kind string, params map[string]any) {
-			if offered++; offered%every != 0 { // maps have no order, so that every run selects others
+			if offered++; offered%every != 0 { // maps have no order, so every run selects different calls
 				return
 			}
 			calls++
@@ -203,12 +203,12 @@ func TestNoStringInAnyFieldOfAnyMethodBreaksAnything(t *testing.T) {
 	})
 }
 
-// unprintable are the characters that make a sentence say something else than it contains.
+// unprintable reports characters that make a sentence look different from its content.
 func unprintable(r rune) bool {
 	return unicode.IsControl(r) || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069)
 }
 
-// hostileCalls makes the calls of a method with a value in each of its fields; those without an effect get it all at once.
+// hostileCalls makes the calls of a method with a value in each of its fields; ignored fields are all set in one call.
 func hostileCalls(m publishedMethod, job string, value any, next func() int, try func(method, field string, params map[string]any)) {
 	together := map[string]any{}
 	for field, shape := range m.Params.Properties {
@@ -245,7 +245,7 @@ func hostileCalls(m publishedMethod, job string, value any, next func() int, try
 	}
 }
 
-// suspicious are the lines of a log that show a defect, or that a client forged.
+// suspicious returns the lines of a log that show a defect, or that a client forged.
 func suspicious(log string) string {
 	var out []string
 	for line := range strings.Lines(log) {

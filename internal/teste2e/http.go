@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Answer is what an HTTP call of the gateway got. Err is set when there was no answer at all.
+// Answer is the result of an HTTP call of the gateway. Err is set when there was no response.
 type Answer struct {
 	Status int
 	Body   string
 	Err    error
 }
 
-// Complete asks POST /v1/chat/completions in a session and waits for the whole answer.
+// Complete calls POST /v1/chat/completions in a session and waits for the whole answer.
 func (g *Gateway) Complete(session, text string) Answer {
 	body, err := json.Marshal(map[string]any{"model": "laneway", "messages": []any{map[string]string{"role": "user", "content": text}}})
 	if err != nil {
@@ -33,7 +33,7 @@ func (g *Gateway) Complete(session, text string) Answer {
 func (g *Gateway) Hook(name, secret, body string) Answer {
 	at := strconv.FormatInt(time.Now().Unix(), 10)
 	mac := hmac.New(sha256.New, []byte(secret))
-	_, _ = mac.Write([]byte(at + "." + body)) // a hash takes everything
+	_, _ = mac.Write([]byte(at + "." + body)) // a hash never returns an error
 	return g.post("/hooks/"+name, []byte(body), map[string]string{"X-Laneway-Signature": fmt.Sprintf("t=%s,v1=%s", at, hex.EncodeToString(mac.Sum(nil)))})
 }
 

@@ -19,8 +19,8 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// injections are 55 texts that order an agent to act: eleven calls, each dressed in five ways. The scripted model obeys every one of them: where it reads
-// <<tool arguments>> it makes the call. victim is a job that the calls try to change.
+// injections are 55 texts that instruct an agent to act: eleven calls, each in five forms. The scripted model obeys all of them: where it
+// reads <<tool arguments>> it makes the call. victim is a job that the calls try to change.
 func injections(victim string) []string {
 	dress := []string{
 		"%s",
@@ -53,7 +53,7 @@ func injections(victim string) []string {
 
 var ordered = regexp.MustCompile(`<<(\w+) (.*?)>>`)
 
-// obedient is a model that does what any text says that it reads, once in a turn, and answers with what became of it.
+// obedient is a model that obeys any text that it reads, once in a turn, and answers with the result.
 func obedient(call testmodel.Call) testmodel.Reply {
 	last := call.Messages[len(call.Messages)-1]
 	text := last.Content
@@ -69,7 +69,7 @@ func obedient(call testmodel.Call) testmodel.Reply {
 	return testmodel.Reply{Calls: []testmodel.ToolCall{{ID: fmt.Sprint("c", len(call.Messages)), Name: order[1], Args: order[2]}}}
 }
 
-// mailbox is a server of tools: note returns the lines of a file, one by one, and send adds a line to another file.
+// mailbox is a server of tools: note returns the lines of a file, one by one, and send appends a line to another file.
 type mailbox struct{ notes, sent string }
 
 func newMailbox(t *testing.T) mailbox {
@@ -78,7 +78,7 @@ func newMailbox(t *testing.T) mailbox {
 	return mailbox{filepath.Join(dir, "notes"), filepath.Join(dir, "sent")}
 }
 
-// config makes it the server mail, whose tools agents get with `mcp: [mail]`.
+// config makes it the server mail, whose tools agents use with `mcp: [mail]`.
 func (m mailbox) config(t *testing.T) string {
 	t.Helper()
 	self := ownBinary(t)
@@ -107,7 +107,7 @@ type injection struct {
 	w      *runEvents
 	victim string
 	texts  []string
-	tried  atomic.Int64 // calls that texts have ordered
+	tried  atomic.Int64 // calls that texts have caused
 }
 
 func openInjection(t *testing.T, database string) *injection {
@@ -129,8 +129,8 @@ func openInjection(t *testing.T, database string) *injection {
 	return in
 }
 
-// check runs a part, in which texts have to order at least a number of calls. Then it counts what must not be there: jobs, messages and texts that no person
-// asked for, changes of the victim, and what the server of tools has sent.
+// check runs a part, in which texts have to cause at least a number of calls. Then it counts what must not exist: jobs, messages and texts
+// that no person requested, changes of the victim, and messages of the tool server.
 func (in *injection) check(phase string, least int, run func()) {
 	in.t.Helper()
 	before := in.tried.Load()
@@ -157,7 +157,7 @@ func (in *injection) check(phase string, least int, run func()) {
 	}
 }
 
-// obey makes the model obey what it reads, or not, and counts the calls that texts have ordered.
+// obey makes the model obey what it reads, or not, and counts the calls that texts have caused.
 func (in *injection) obey(yes bool) {
 	in.Model.Answer(func(call testmodel.Call) testmodel.Reply {
 		if !yes {
@@ -173,10 +173,10 @@ func (in *injection) obey(yes bool) {
 	})
 }
 
-// questions is how often persons were asked.
+// questions returns how often people were asked.
 func (in *injection) questions() int { return in.o.Count("SELECT count(*) FROM tool_questions") }
 
-// hooks are calls of webhooks, into a session of the hook and into one of the operator.
+// hooks tests calls of webhooks, into a session of the hook and into one of the operator.
 func (in *injection) hooks() {
 	in.obey(true)
 	ended := func() int { return in.o.Count("SELECT count(*) FROM runs WHERE ended_at IS NOT NULL") }
@@ -191,7 +191,7 @@ func (in *injection) hooks() {
 	testrun.Eventually(in.t, "the turns of the hooks have ended", func() bool { return ended() == before+2*len(in.texts) })
 }
 
-// each says something of each text in a session of its own, all of them at once, and waits for the ends of the turns.
+// each sends a message for each text in a separate session, concurrently, and waits for the ends of the turns.
 func (in *injection) each(name string, text func(i int) string) {
 	in.t.Helper()
 	for i := range in.texts {
@@ -202,7 +202,7 @@ func (in *injection) each(name string, text func(i int) string) {
 	}
 }
 
-// server are texts that a tool of another server returns to a turn of the operator's own words.
+// server tests texts that a tool of another server returns to a turn for the operator's own words.
 func (in *injection) server() {
 	in.obey(true)
 	in.each("mail", func(i int) string { return fmt.Sprintf(`<<mail_note {"n":%d}>>`, i) })
@@ -211,7 +211,7 @@ func (in *injection) server() {
 	}
 }
 
-// history are texts that the gateway's own tool reads out of sessions of the person.
+// history tests texts that the gateway's own tool reads from sessions of the person.
 func (in *injection) history() {
 	in.obey(false)
 	in.each("plant", func(i int) string { return in.texts[i] })
@@ -221,14 +221,14 @@ func (in *injection) history() {
 	})
 }
 
-// search are pieces of the same texts, as far as a search finds them.
+// search tests parts of the same texts that a search finds.
 func (in *injection) search() {
 	in.each("search", func(i int) string {
 		return fmt.Sprintf(`<<history_search {"query":"injected","session":"agent:main:plant-%d"}>>`, i)
 	})
 }
 
-// jobs are jobs whose text orders to act.
+// jobs tests jobs whose text gives instructions.
 func (in *injection) jobs() {
 	for i, text := range in.texts {
 		j := addJob(in.t, in.client, fmt.Sprint("cron-", i), every(24*time.Hour), map[string]any{"payload": map[string]any{"kind": "agentTurn", "message": text}})
@@ -239,10 +239,10 @@ func (in *injection) jobs() {
 	})
 }
 
-// group are messages of six people in six topics of a group; one alone may not write so much.
+// group tests messages of six people in six topics of a group, because one person may not write that many.
 func (in *injection) group() {
 	before := in.questions()
-	const eve = 9000 // and five more; none of them is who presses the button
+	const eve = 9000 // and five more; none of them presses the button
 	for i, text := range in.texts {
 		in.Telegram.Say(forum, eve+int64(i%6), text, testtelegram.InTopic(10+i%6))
 		if i%6 < 5 && i < len(in.texts)-1 {
@@ -258,8 +258,8 @@ func (in *injection) group() {
 	in.pressAsAnother(anna)
 }
 
-// TestInjectedTextActsNowhere gives 55 hostile texts to an agent that obeys them, as calls of a webhook, as what a tool of the gateway and one of another server
-// return, as the text of a job, and in a group of Telegram: nothing is made, changed or sent without the button of a person.
+// An obedient agent receives 55 hostile texts: as calls of a webhook, as results of a tool of the gateway and one of another server, as the
+// text of a job, and in a group of Telegram. Nothing is made, changed or sent without the button of a person.
 func TestInjectedTextActsNowhere(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		in := openInjection(t, database)
@@ -276,7 +276,7 @@ func TestInjectedTextActsNowhere(t *testing.T) {
 	})
 }
 
-// pressAsAnother presses the first button of a question in the group as another person than the one who is asked.
+// pressAsAnother presses the first button of a question in the group as a person other than the one who is asked.
 func (c *Chatroom) pressAsAnother(person int64) {
 	c.t.Helper()
 	var asked []testtelegram.Message
@@ -286,7 +286,7 @@ func (c *Chatroom) pressAsAnother(person int64) {
 	})
 	var last time.Time
 	testrun.Eventually(c.t, "the press is answered", func() bool {
-		if time.Since(last) > time.Second { // the gateway answers no press while messages use up what the network allows
+		if time.Since(last) > time.Second { // the gateway answers no press while messages use up the network's limit
 			last = time.Now()
 			c.Telegram.Press(forum, person, asked[0].ID, asked[0].Buttons[0][0].Data)
 		}
@@ -294,7 +294,7 @@ func (c *Chatroom) pressAsAnother(person int64) {
 	})
 }
 
-// serverState is the state of an MCP server as the gateway reports it.
+// serverState returns the state of an MCP server as the gateway reports it.
 func serverState(t *testing.T, c *Client, name string) string {
 	t.Helper()
 	var list struct {

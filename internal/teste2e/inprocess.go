@@ -17,11 +17,11 @@ import (
 	"laneway/internal/cli"
 )
 
-// withProcesses are the tests that said [NeedsProcesses].
+// withProcesses are the tests that called [NeedsProcesses].
 var withProcesses sync.Map
 
-// NeedsProcesses is the first line of a test for which the process is the point: it is killed, stopped, measured from outside. Its gateways are processes; those
-// of all other tests run in the process of the test, as commands do in every test ([Gateway.CLI]). Under -short it skips the test.
+// NeedsProcesses is the first line of a test about a process, which it kills, stops or measures from outside. Its gateways are processes;
+// those of all other tests run in the process of the test, as commands do in every test ([Gateway.CLI]). With -short it skips the test.
 func NeedsProcesses(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
@@ -36,7 +36,7 @@ func rootOf(tb testing.TB) string {
 	return root
 }
 
-// ownBinary is the binary of this test, which can be the program of an agent or a server of tools. Under -short it skips the test.
+// ownBinary returns the test binary, which can be the program of an agent or a server of tools. With -short it skips the test.
 func ownBinary(tb testing.TB) string {
 	tb.Helper()
 	if testing.Short() {
@@ -49,7 +49,7 @@ func ownBinary(tb testing.TB) string {
 	return path
 }
 
-// hasProcesses reports whether the test said NeedsProcesses. Benchmarks measure the program.
+// hasProcesses reports whether the test called NeedsProcesses. Benchmarks measure the program.
 func hasProcesses(tb testing.TB) bool {
 	tb.Helper()
 	if _, bench := tb.(*testing.B); bench {
@@ -59,15 +59,15 @@ func hasProcesses(tb testing.TB) bool {
 	return ok
 }
 
-// embedded is a gateway in the process of the test: its signals.
+// embedded has the signals of a gateway in the process of the test.
 type embedded struct {
-	stop            context.CancelFunc // what SIGTERM does
-	hurry           chan struct{}      // closed by the second one
-	signals         atomic.Int32       // so many SIGTERM came
+	stop            context.CancelFunc // the effect of SIGTERM
+	hurry           chan struct{}      // closed by the second SIGTERM
+	signals         atomic.Int32       // number of SIGTERMs
 	reload, restart chan struct{}
 }
 
-// terminate is SIGTERM; the second one interrupts the turns of the drain.
+// terminate has the effect of SIGTERM; the second one interrupts the turns of the drain.
 func (e *embedded) terminate() {
 	e.stop()
 	if e.signals.Add(1) == 2 {
@@ -75,7 +75,7 @@ func (e *embedded) terminate() {
 	}
 }
 
-// signalInside does what a signal does to the program.
+// signalInside has the effect of a signal to the program.
 func (g *Gateway) signalInside(p *process, s syscall.Signal) {
 	g.tb.Helper()
 	switch s {
@@ -90,13 +90,13 @@ func (g *Gateway) signalInside(p *process, s syscall.Signal) {
 	}
 }
 
-// commandLine are the options of a command line in the process of the test, with these variables.
+// commandLine returns the options of a command line in the process of the test, with these variables.
 func commandLine(variables []string, stdin io.Reader, stdout, stderr io.Writer) cli.Options {
 	return cli.Options{
 		Stdin: stdin, Stdout: stdout, Stderr: stderr, SystemConfig: "/nonexistent/laneway.yaml",
 		Environ: func() []string { return variables },
 		LookupEnv: func(name string) (value string, found bool) {
-			for _, v := range variables { // the last one counts, as for a process
+			for _, v := range variables { // the last one takes effect, as in a process
 				if n, text, _ := strings.Cut(v, "="); n == name {
 					value, found = text, true
 				}
@@ -107,7 +107,7 @@ func commandLine(variables []string, stdin io.Reader, stdout, stderr io.Writer) 
 	}
 }
 
-// startInside begins a gateway in the process of the test and returns what it prints to standard output.
+// startInside starts a gateway in the process of the test and returns its standard output.
 func (g *Gateway) startInside(p *process, stderr io.Writer, args []string) io.Reader {
 	stdout, printed := io.Pipe()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(g.tb.Context()))
@@ -140,7 +140,7 @@ func (g *Gateway) stopInside(p *process) {
 	}
 }
 
-// migrateInside makes the schema of a new database file in the process of the test.
+// migrateInside creates the schema of a new database file in the process of the test.
 func migrateInside(dir string) error {
 	var errs bytes.Buffer
 	if code := cli.Run(context.Background(), []string{"migrate", "up"}, commandLine([]string{"LANEWAY_DATA=" + dir}, strings.NewReader(""), io.Discard, &errs)); code != 0 {

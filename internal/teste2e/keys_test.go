@@ -12,8 +12,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// An idempotency key belongs to the principal that uses it: the same key of another is another call with a run of its own, which each sees under that
-// key and neither hears of the other's.
+// An idempotency key belongs to the principal that uses it. The same key of another principal is another call with its own run. Each
+// principal sees its run under that key and receives no event of the other's.
 func TestAKeyThatAnotherUsesIsFree(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		const write = "write-token-0123456789-abcdefghijklmnopq"
@@ -77,7 +77,8 @@ func TestAKeyThatAnotherUsesIsFree(t *testing.T) {
 	})
 }
 
-// abortUnderOneKey runs a long turn of each caller under one key, and each stops its own; an operator stops that of another by what it sees.
+// abortUnderOneKey runs a long turn of each caller under one key, and each stops its own; an operator stops that of another by the id that
+// it sees.
 func abortUnderOneKey(t *testing.T, callers map[string]*resetter, session func(string) string) {
 	t.Helper()
 	const key = "long"

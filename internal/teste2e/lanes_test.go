@@ -10,8 +10,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestEverythingUsesLanes fills a lane of one slot with turns of one second from six sessions through five doors: they take six seconds, and
-// what does not need a slot is answered meanwhile. (Telegram has a test of its own.)
+// A lane of one slot is filled with turns of one second from six sessions through five entry points: they take six seconds, and calls that
+// need no slot are answered meanwhile. (Telegram has a separate test.)
 func TestEverythingUsesLanes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")

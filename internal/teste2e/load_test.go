@@ -32,8 +32,8 @@ func (l lanesStatus) main() (capacity, active int, finished int64) {
 	return 0, 0, 0
 }
 
-// TestAFullLaneKeepsMoving is the load under which gateways of this kind stop for ever: 25 groups with three turns at once each want
-// half as much again as 30 slots can do. And a person who waits behind it says /stop.
+// This load stops some gateways of this kind for ever: 25 groups with three concurrent turns each need half as much again as 30 slots can
+// do. A person who waits for the lane sends /stop.
 func TestAFullLaneKeepsMoving(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -92,8 +92,8 @@ func TestAFullLaneKeepsMoving(t *testing.T) {
 	})
 }
 
-// watchThroughput compares what the lane finishes, in each window and over the whole, with what its slots can do. A mean alone would
-// hide a lane that stands still with every slot taken.
+// watchThroughput compares what the lane finishes, in each window and in total, with what its slots can do. A mean alone would hide a lane
+// that is blocked with every slot in use.
 func watchThroughput(t *testing.T, g *Gateway, token string, length time.Duration, slots int, mean time.Duration) {
 	t.Helper()
 	c, err := Dial(g.URL(), token, nil)
@@ -149,7 +149,7 @@ func watchThroughput(t *testing.T, g *Gateway, token string, length time.Duratio
 	if share < 0.95 {
 		t.Errorf("slots were busy %.1f %% of the time, want 95 %%", 100*share)
 	}
-	if rate < full/4 { // the busy share is the sharp figure; this one depends on the machine and only has to show that turns end
+	if rate < full/4 { // the busy share is the sharp figure; this one depends on the machine and only shows that turns end
 		t.Errorf("%.2f turns/s of %.2f: the lane is busy with nothing", rate, full)
 	}
 	if slowest < 0.7*full {
@@ -157,7 +157,7 @@ func watchThroughput(t *testing.T, g *Gateway, token string, length time.Duratio
 	}
 }
 
-// stopBehindTheFullLane says something in a new session, which has to wait, and stops it.
+// stopBehindTheFullLane sends a message in a new session, which has to wait, and stops it.
 func stopBehindTheFullLane(t *testing.T, g *Gateway, token string) {
 	t.Helper()
 	ends := make(chan string, 10)
@@ -197,7 +197,7 @@ func stopBehindTheFullLane(t *testing.T, g *Gateway, token string) {
 	}
 }
 
-// TestASecondSignalEndsTheDrainAtOnce stops a gateway whose turn never ends, twice.
+// A gateway whose turn never ends receives the signal twice.
 func TestASecondSignalEndsTheDrainAtOnce(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\ndrain_timeout: 10m\n")

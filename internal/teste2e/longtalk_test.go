@@ -17,7 +17,8 @@ const (
 	countSums   = "SELECT count(*) FROM transcript WHERE to_seq > 0"
 )
 
-// TestAConversationOfThousandsOfTurnsFitsAWindowOfEightThousandTokens talks with one agent for 120 turns, 2,000 in a long run. No request is larger than the window, no turn waits for a summary, nothing is deleted, and what was said in the first turn is found.
+// The conversation with one agent has 120 turns, 2,000 in a long run. No request is larger than the window, no turn waits for a summary,
+// nothing is deleted, and the content of the first turn is found.
 func TestAConversationOfThousandsOfTurnsFitsAWindowOfEightThousandTokens(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -55,7 +56,7 @@ limits: {chat: 0, requests: 0}
 		testrun.Eventually(t, "nothing is left to do", func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
 
 		sums := o.Count(countSums)
-		if rows := o.Count("SELECT count(*) FROM transcript WHERE session_key = 'agent:main:long'"); rows != 2*turns+sums || sums == 0 { // how many depends on how fast the turns are: they go on meanwhile
+		if rows := o.Count("SELECT count(*) FROM transcript WHERE session_key = 'agent:main:long'"); rows != 2*turns+sums || sums == 0 { // their number depends on the speed of the turns, which continue meanwhile
 			t.Errorf("%d rows in the transcript with %d summaries, want a message and an answer for each of %d turns besides", rows, sums, turns)
 		}
 		largest, input := 0, 0

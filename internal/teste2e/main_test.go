@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run ends with what must hold over all scenarios: no goroutine is left, and no token of a bot was printed by a gateway, a command or a test.
+// run ends with checks over all scenarios: no goroutine is left, and no gateway, command or test has printed a token of a bot.
 func run(m *testing.M) int {
 	restore, err := leak.Streams()
 	if err != nil {
@@ -50,7 +50,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// onBothStores runs a scenario on SQLite and on a PostgreSQL database of its own.
+// onBothStores runs a scenario on SQLite and on a separate PostgreSQL database.
 func onBothStores(t *testing.T, f func(t *testing.T, database string)) {
 	t.Helper()
 	t.Parallel()

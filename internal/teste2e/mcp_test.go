@@ -24,8 +24,9 @@ import (
 // programVariable makes the test binary the program of an agent, see toolsProgram.
 const programVariable = "TESTE2E_TOOLS_PROGRAM"
 
-// toolsProgram is a program behind an agent that uses the official client of the Go SDK. Each line of the message is a step: `tools` prints the names of the
-// tools, `token` the token, `print TEXT` the text, `hang` waits for the end of the process in the first attempt, and anything else is a call, `NAME ARGUMENTS`.
+// toolsProgram is a program of an agent that uses the official client of the Go SDK. Each line of the message is a step: `tools` prints the
+// names of the tools, `token` the token, `print TEXT` the text, `hang` waits for the end of the process in the first attempt, and any other
+// line is a call, `NAME ARGUMENTS`.
 func toolsProgram() int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -106,7 +107,7 @@ func programConfig(t *testing.T, more string) string {
 	return fmt.Sprintf("agents:\n  main: {runner: command, command: [%q], env: {%s: \"1\"}}\nlimits: {chat: 0, requests: 0, cron_writes: 0}\n%s", self, programVariable, more)
 }
 
-// TestTheProgramOfAnAgentHasToolsForItsTurn lets a program list and call tools with the official client, and uses its token when its turn has ended.
+// A program lists and calls tools with the official client, and uses its token when its turn has ended.
 func TestTheProgramOfAnAgentHasToolsForItsTurn(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, programConfig(t, ""))
@@ -152,7 +153,7 @@ func TestTheProgramOfAnAgentHasToolsForItsTurn(t *testing.T) {
 	})
 }
 
-// TestAProgramThatRunsAgainDoublesNothing kills the gateway behind calls of a program, at each commit of the last one. The program makes all of its calls again.
+// The gateway is killed after calls of a program, at each commit of the last one. The program makes all of its calls again.
 func TestAProgramThatRunsAgainDoublesNothing(t *testing.T) {
 	NeedsProcesses(t)
 	const (
@@ -173,7 +174,7 @@ func TestAProgramThatRunsAgainDoublesNothing(t *testing.T) {
 		for name, undo := range steps {
 			session, reminder := "agent:main:"+strings.ToLower(name), "call "+name
 			c := mustDial(t, g, nil)
-			// The same call twice is two calls, also when it runs again.
+			// The same call twice is two calls, also in a repetition.
 			say(t, c, session, name, fmt.Sprintf("remind {\"when\":\"in 5h\",\"text\":%q}\nmessage {\"text\":\"again\"}\nmessage {\"text\":\"again\"}\nhang\nsessions {\"action\":\"list\"}", reminder))
 			testrun.Eventually(t, "the program hangs", func() bool {
 				return o.Count("SELECT count(*) FROM turn_rounds WHERE kind = 'result'") == 3
@@ -204,7 +205,7 @@ func TestAProgramThatRunsAgainDoublesNothing(t *testing.T) {
 	})
 }
 
-// TestToolsKeepTheBoundsOfJobs lets a program with a write token, and the agent of a turn, ask for jobs that cron.add refuses to a caller without admin.
+// A program with a write token, and the agent of a turn, request jobs that cron.add refuses for a caller without admin.
 func TestToolsKeepTheBoundsOfJobs(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, programConfig(t, "cron: {max_jobs_per_owner: 2}\n"))
@@ -254,7 +255,7 @@ func TestToolsKeepTheBoundsOfJobs(t *testing.T) {
 	})
 }
 
-// TestACredentialHasToolsOfItsOwn calls every tool with a person's token, over HTTP and through `laneway mcp`; jobs and sessions of another owner do not exist.
+// Every tool is called with a person's token, over HTTP and through `laneway mcp`; jobs and sessions of another owner do not exist.
 func TestACredentialHasToolsOfItsOwn(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -290,10 +291,10 @@ func TestACredentialHasToolsOfItsOwn(t *testing.T) {
 			note := "a note over " + how
 			for _, call := range everyTool(note) {
 				if !slices.Contains(offered, call.name) {
-					continue // those of a turn
+					continue // those are tools of a turn
 				}
 				got := ""
-				testrun.Eventually(t, how+": "+call.name+" "+call.args+" has its result", func() bool { // what was sent is found when it is delivered
+				testrun.Eventually(t, how+": "+call.name+" "+call.args+" has its result", func() bool { // a sent message is found when it is delivered
 					got = callTool(ctx, session, call.name, call.args)
 					return strings.Contains(got, call.want) || strings.HasPrefix(got, "refused:") || strings.HasPrefix(got, "error:")
 				})

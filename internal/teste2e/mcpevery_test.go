@@ -13,7 +13,8 @@ import (
 // toolCall is a call with a part of its result.
 type toolCall struct{ name, args, want string }
 
-// everyTool is a call of each tool that succeeds; note is what message sends and history_search finds. What creates or sends comes first: behind a result that may have
+// everyTool is a successful call of each tool; note is what message sends and history_search finds. Calls that create or send are first:
+// after a result that may contain text from outside, a person would be asked.
 // text from outside, a person would be asked.
 func everyTool(note string) []toolCall {
 	return []toolCall{
@@ -28,7 +29,7 @@ func everyTool(note string) []toolCall {
 	}
 }
 
-// TestTheProgramOfAnAgentCallsEveryTool lets a program call each tool of its turn with the official client, for a person in Telegram, and looks at what each call did.
+// A program calls each tool of its turn with the official client, for a person in Telegram, and the test checks the effects.
 func TestTheProgramOfAnAgentCallsEveryTool(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		self := ownBinary(t)
@@ -38,7 +39,7 @@ func TestTheProgramOfAnAgentCallsEveryTool(t *testing.T) {
 		c.Says(anna, "remember: a note of Anna")
 		c.rest()
 
-		const note = "a note of Anna" // history_search finds what she said before
+		const note = "a note of Anna" // history_search finds her earlier message
 		calls := everyTool(note)
 		steps := []string{"tools"}
 		for _, call := range calls {
@@ -72,7 +73,7 @@ func TestTheProgramOfAnAgentCallsEveryTool(t *testing.T) {
 	})
 }
 
-// wantToolEffects holds what the calls of everyTool do for Anna.
+// wantToolEffects checks the effects of the calls of everyTool for Anna.
 func (c *Chatroom) wantToolEffects(note string) {
 	c.t.Helper()
 	for _, shown := range []string{note, "sendDocument list.txt: apples and pears"} {

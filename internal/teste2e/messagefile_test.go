@@ -13,7 +13,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// asked is a GET with a token; "" = none.
+// asked sends a GET with a token; "" = no token.
 func (g *Gateway) asked(t *testing.T, token, path string) (status int, header http.Header, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.URL()+path, nil)
@@ -35,7 +35,8 @@ func (g *Gateway) asked(t *testing.T, token, path string) (status int, header ht
 	return resp.StatusCode, resp.Header, string(content)
 }
 
-// The files of a conversation can be read by those who may read the conversation, by no other principal, and under no other name; before, a history had only their names.
+// The files of a conversation can be read by those who may read the conversation, by no other principal, and under no other name. Before, a
+// history had only their names.
 func TestFilesOfAHistoryAreReadWithIt(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}}\n")

@@ -15,13 +15,13 @@ import (
 	"laneway/internal/store"
 )
 
-// Oracle reads the database of a gateway directly: what the rows hold, whichever process wrote them.
+// Oracle reads the database of a gateway directly: the content of the rows, whichever process wrote them.
 type Oracle struct {
 	tb testing.TB
 	db *sql.DB
 }
 
-// OpenOracle opens the database of an installation; url "" = its SQLite file, whose gateway may run.
+// OpenOracle opens the database of an installation; url "" = its SQLite file, which a gateway may be using.
 func OpenOracle(tb testing.TB, g *Gateway, url string) *Oracle {
 	tb.Helper()
 	driver, dsn := "pgx", url
@@ -37,7 +37,7 @@ func OpenOracle(tb testing.TB, g *Gateway, url string) *Oracle {
 	return o
 }
 
-// Close ends the connections before the test does.
+// Close ends the connections before the end of the test.
 func (o *Oracle) Close() { _ = o.db.Close() }
 
 // Count runs a query with one number as its answer.
@@ -86,7 +86,7 @@ func (o *Oracle) Rows(query string) []string {
 	return out
 }
 
-// Check runs every invariant; a row is a violation. The lease is the longest that a node of the test had.
+// Check checks every invariant; a row is a violation. lease is the longest lease of a node of the test.
 func (o *Oracle) Check(lease time.Duration) {
 	o.tb.Helper()
 	now := time.Now().UnixMilli()

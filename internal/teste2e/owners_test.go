@@ -13,7 +13,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// named makes a token that sees its own only.
+// named makes a token that sees only its own data.
 func (g *Gateway) named(t *testing.T, name string) string {
 	t.Helper()
 	return g.namedFor(t, name, "admin")
@@ -35,7 +35,7 @@ func (g *Gateway) makeToken(t *testing.T, name, scope, visible string) string {
 	return strings.TrimSpace(out)
 }
 
-// dialWhenKnown connects as soon as the gateway knows the token.
+// dialWhenKnown connects as soon as the gateway accepts the token.
 func dialWhenKnown(t *testing.T, g *Gateway, token string, onEvent func(Event)) *Client {
 	t.Helper()
 	var c *Client
@@ -51,7 +51,7 @@ func dialWhenKnown(t *testing.T, g *Gateway, token string, onEvent func(Event)) 
 // trace is in everything that alice writes; bob must never see it.
 const trace = "alices-own-words"
 
-// alice is what she made.
+// alice has the ids of alice's data.
 type alice struct {
 	*Client
 
@@ -78,7 +78,7 @@ func settle(t *testing.T, c *Client) *alice {
 	a.running = sent.RunID
 	var job struct{ ID string }
 	a.must(t, "cron.add", map[string]any{
-		"name": trace + " job", "schedule": json.RawMessage(`{"kind":"cron","expr":"0 3 29 2 *"}`), "sessionTarget": "isolated", "description": trace, // not while the test runs
+		"name": trace + " job", "schedule": json.RawMessage(`{"kind":"cron","expr":"0 3 29 2 *"}`), "sessionTarget": "isolated", "description": trace, // does not fire during the test
 		"payload": map[string]any{"kind": "agentTurn", "message": "sleep 10m"},
 	}, &job)
 	a.job = job.ID
@@ -91,7 +91,7 @@ func settle(t *testing.T, c *Client) *alice {
 	return a
 }
 
-// values are what bob fills in for a param of that name: alice's things wherever one fits.
+// values are bob's values for a param of that name: alice's ids where one fits.
 func (a *alice) values() map[string]any {
 	job := map[string]any{"kind": "agentTurn", "message": "hello"}
 	return map[string]any{
@@ -105,7 +105,7 @@ func (a *alice) values() map[string]any {
 	}
 }
 
-// attempts are params for one method: everything that fits, only what must be given, and those with the running run.
+// attempts are params for one method: all that fit, only the required ones, and those with the running run.
 func (a *alice) attempts(m gateway.MethodInfo) []map[string]any {
 	all, needed := map[string]any{}, map[string]any{}
 	for _, f := range m.Params.Members() {
@@ -134,8 +134,8 @@ func (a *alice) attempts(m gateway.MethodInfo) []map[string]any {
 	return list
 }
 
-// Two people with tokens that see their own: one tries every method of the table with the other's sessions, jobs, runs and keys. He finds no
-// trace in any answer or event, and changes nothing.
+// Two people have tokens that see only their own data. One calls every method of the table with the other's sessions, jobs, runs and keys.
+// He finds no trace in any answer or event, and changes nothing.
 func TestNoPrincipalReachesWhatBelongsToAnother(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0}\n")
@@ -160,7 +160,7 @@ func TestNoPrincipalReachesWhatBelongsToAnother(t *testing.T) {
 			for _, p := range a.attempts(m) {
 				tries++
 				raw, err := bob.Call(m.Name, p, 30*time.Second)
-				text := withoutOwnWords(string(raw), a) // what is not there is answered with the name that was asked for
+				text := withoutOwnWords(string(raw), a) // an answer about an object that does not exist contains its name
 				if err != nil {
 					text = withoutOwnWords(err.Error(), a)
 				}
@@ -185,7 +185,7 @@ func TestNoPrincipalReachesWhatBelongsToAnother(t *testing.T) {
 	})
 }
 
-// withoutOwnWords takes out what bob said himself: a refusal may repeat the key that it refuses.
+// withoutOwnWords removes what bob sent himself: a refusal may repeat the key that it refuses.
 func withoutOwnWords(text string, a *alice) string {
 	for _, own := range []string{a.session, a.running, a.message, a.job, a.run} {
 		text = strings.ReplaceAll(text, own, "")
@@ -193,7 +193,7 @@ func withoutOwnWords(text string, a *alice) string {
 	return text
 }
 
-// belongings is what alice finds of hers, in words that change with everything that bob could do to it.
+// belongings describes alice's data in a form that changes with everything that bob could do to it.
 func (a *alice) belongings(t *testing.T) string {
 	t.Helper()
 	var list struct {
@@ -223,7 +223,7 @@ func (a *alice) belongings(t *testing.T) string {
 	return fmt.Sprintf("sessions %v\nhistory %+v\njob %+v\nruns %+v", sessions, history, job, runs)
 }
 
-// asBobOverHTTP claims alice's session and name where HTTP has a place for it.
+// asBobOverHTTP uses alice's session and name wherever HTTP accepts them.
 func (g *Gateway) asBobOverHTTP(t *testing.T, token string, a *alice) {
 	t.Helper()
 	body := `{"model":"laneway","user":"alice","messages":[{"role":"user","content":"what did I say?"}]}`

@@ -18,12 +18,12 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// peer is a gateway that has a bot at the fake Telegram and the fake model as its agent.
+// peer is a gateway with a bot on the fake Telegram and the fake model as its agent.
 type peer struct {
 	*testing.B
 
 	telegram *testtelegram.Server
-	api      string // address of telegram
+	api      string // address of the fake Telegram
 	model    *testmodel.Server
 	dir      string
 	command  func(p *peer) *exec.Cmd
@@ -31,7 +31,7 @@ type peer struct {
 	asked    int
 }
 
-// peers are the gateways that can be started here: laneway, and PicoClaw where LANEWAY_TEST_PICOCLAW names its program.
+// peers are the gateways that can be started here: laneway, and PicoClaw if LANEWAY_TEST_PICOCLAW names its program.
 func peers() map[string]func(p *peer) *exec.Cmd {
 	all := map[string]func(p *peer) *exec.Cmd{"laneway": lanewayPeer}
 	if program := os.Getenv("LANEWAY_TEST_PICOCLAW"); program != "" {
@@ -49,7 +49,7 @@ func (p *peer) write(name, text string) string {
 	return path
 }
 
-// lanewayPeer waits for no further typing, as the others do not.
+// lanewayPeer has no debounce, like the other gateways.
 func lanewayPeer(p *peer) *exec.Cmd {
 	program, err := buildPlain()
 	if err != nil {
@@ -103,7 +103,7 @@ func (p *peer) end(signal os.Signal) {
 	_ = p.process.Wait()
 }
 
-// ask lets the next person write, and returns how many messages of theirs are answered.
+// ask lets the next person write, and returns a function that counts their answered messages.
 func (p *peer) ask() (answers func() int) {
 	person, text := personOf(p.asked), fmt.Sprintf("question %04d.", p.asked)
 	p.asked++
@@ -119,7 +119,7 @@ func (p *peer) ask() (answers func() int) {
 	}
 }
 
-// await waits for an answer and returns how long that took.
+// await waits for an answer and returns the duration.
 func (p *peer) await(what string, answers func() int) time.Duration {
 	p.Helper()
 	began := time.Now()
@@ -134,7 +134,7 @@ func (p *peer) await(what string, answers func() int) time.Duration {
 	return time.Since(began)
 }
 
-// private is the memory that the process has allocated, in megabytes, without the pages of files.
+// private returns the memory that the process has allocated, in megabytes, without the pages of files.
 func (p *peer) private() float64 {
 	p.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p.process.Process.Pid))
@@ -154,9 +154,10 @@ func (p *peer) private() float64 {
 	return float64(sum) / 1024
 }
 
-// BenchmarkPeersInTelegram measures gateways from outside, each by the same fake Telegram and a model that answers at once: the time from the start of the process to
-// the first answer, the private memory after the first answers, the time of an answer to a person who writes alone, and what becomes of messages that
-// the gateway has confirmed to Telegram, and whose turns run, when the process is killed and started again.
+// BenchmarkPeersInTelegram measures gateways from outside, each with the same fake Telegram and a model that answers at once. It measures
+// the time from the start of the process to the first answer, the private memory after the first answers, and the time of an answer to a
+// person who writes alone. It also counts what happens to messages that the gateway has confirmed to Telegram, and whose turns run, when
+// the process is killed and started again.
 func BenchmarkPeersInTelegram(b *testing.B) {
 	const alone, working, firstAnswers = 60, 10, 5
 	for name, command := range peers() {
@@ -173,7 +174,7 @@ func BenchmarkPeersInTelegram(b *testing.B) {
 				p.start()
 				b.ReportMetric(float64(p.await("the first answer", first).Milliseconds()), "ms-to-first-answer")
 				var took []time.Duration
-				pace := time.NewTicker(100 * time.Millisecond) // an answer and its preview are two of the 30 calls that Telegram takes in a second
+				pace := time.NewTicker(100 * time.Millisecond) // an answer and its preview are two of the 30 calls that Telegram accepts in a second
 				for i := range alone {
 					<-pace.C
 					if took = append(took, p.await("a person alone", p.ask())); i == firstAnswers {
@@ -193,7 +194,8 @@ func BenchmarkPeersInTelegram(b *testing.B) {
 	}
 }
 
-// killWhile kills the process while it works on so many messages, starts it again, and reports how many are answered, and how many twice.
+// killWhile kills the process while it works on this number of messages, starts it again, and reports how many are answered, and how many
+// twice.
 func (p *peer) killWhile(working int, quick func(testmodel.Call) testmodel.Reply) {
 	p.Helper()
 	killed := make(chan struct{})

@@ -13,8 +13,9 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestReplicasWithDifferentAgentsRestartOneAfterTheOther talks to every agent through every one of three replicas while they restart one after the other with one agent more.
-// Input is answered, or refused because no replica has its agent at that moment. After a kill the replicas that are left say what the work of the dead one waits for.
+// Messages are sent to every agent through each of three replicas while they restart one after the other with one additional agent. Input
+// is answered, or refused because no replica has its agent at that time. After a kill the remaining replicas report what the work of the
+// dead one waits for.
 func TestReplicasWithDifferentAgentsRestartOneAfterTheOther(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 
 var metricsAddress = regexp.MustCompile(`"serving metrics" address=(127\.0\.0\.1:\d+)`)
 
-// TestProfilesAreOnTheMetricsListenerAndOnlyOnRequest: profiles show internals; no gateway serves them by default, and none through the main listener.
+// Profiles show internals; no gateway serves them by default, and none on the main listener.
 func TestProfilesAreOnTheMetricsListenerAndOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	for _, on := range []bool{false, true} {

@@ -11,7 +11,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// Proxied starts a gateway that stands behind a proxy of the same host, which calls it gateway.example, and has every door open.
+// Proxied starts a gateway with all HTTP features for a proxy on the same host, which calls it gateway.example.
 func Proxied(tb testing.TB) *Gateway {
 	tb.Helper()
 	g := Install(tb, "", "trusted_proxies: [127.0.0.1]\nbehind_tls_proxy: true\nallowed_hosts: [gateway.example]\nhooks: {ci: {secret: hook-secret-0123456789-abcdefghijk}}\n")
@@ -20,9 +20,9 @@ func Proxied(tb testing.TB) *Gateway {
 	return g
 }
 
-// CheckWithoutCredential asks a gateway without a credential through a proxy at an address, by every route and by each of the methods: the open routes answer,
-// and say nothing about the gateway; all others refuse. That the proxy calls from loopback gives no right, and neither does what a
-// client without a credential writes into the headers about where they come from.
+// CheckWithoutCredential sends requests without a credential through a proxy, to every route and each of the methods. The open routes
+// answer, without data about the gateway; all others refuse. The proxy calls from loopback, which grants nothing, and neither do headers of
+// the client about its origin.
 func CheckWithoutCredential(tb testing.TB, proxy string, methods []string) {
 	tb.Helper()
 	for _, forwarded := range []string{"", "127.0.0.1", "::1, 127.0.0.1"} {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// behind is a reverse proxy as an operator would write one: it adds the address of its caller to X-Forwarded-For. The callers of a test come from where
-// the header From-Address says, because all of them are on this machine.
+// behind is a typical reverse proxy: it adds the address of its caller to X-Forwarded-For. The callers of a test have the address in the
+// header From-Address, because all of them are on this machine.
 func behind(t *testing.T, g *Gateway) string {
 	t.Helper()
 	target, err := url.Parse(g.URL())
@@ -34,8 +34,8 @@ func behind(t *testing.T, g *Gateway) string {
 	return strings.TrimPrefix(srv.URL, "http://")
 }
 
-// Behind a proxy every client has a local address and none is local: without a credential every route refuses, and a client that guesses is locked out by
-// its own address.
+// Behind a proxy every client has a local address but is not local: without a credential every route refuses, and a client that guesses is
+// locked out by its own address.
 func TestAProxyMakesNoClientLocal(t *testing.T) {
 	t.Parallel()
 	g := Proxied(t)
@@ -63,7 +63,7 @@ func TestAProxyMakesNoClientLocal(t *testing.T) {
 	}
 	began := time.Now()
 	for i := range 10 {
-		claimed := []string{"", "127.0.0.1", "198.51.100.7"}[i%3] // another address each time does not help
+		claimed := []string{"", "127.0.0.1", "198.51.100.7"}[i%3] // a different address each time does not help
 		if status := try("203.0.113.50", claimed, "a-wrong-token"); status != http.StatusUnauthorized {
 			t.Errorf("try %d: %d", i, status)
 		}

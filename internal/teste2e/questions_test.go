@@ -10,7 +10,7 @@ import (
 	"laneway/internal/wire"
 )
 
-// questionsOf are the questions that a connection is shown.
+// questionsOf returns the questions that a connection sees.
 func questionsOf(t *testing.T, c *Client) []wire.Question {
 	t.Helper()
 	var out wire.QuestionsListResult
@@ -20,8 +20,8 @@ func questionsOf(t *testing.T, c *Client) []wire.Question {
 	return out.Questions
 }
 
-// TestAQuestionIsAnsweredOverTheProtocol runs the example agent of the SDK. Its question is listed and answered over the protocol: by its person, not by others, once, and not
-// after its time.
+// The question of the SDK's example agent is listed and answered over the protocol: by its person, not by others, once, and not after its
+// timeout.
 func TestAQuestionIsAnsweredOverTheProtocol(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {

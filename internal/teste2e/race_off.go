@@ -2,5 +2,5 @@
 
 package teste2e
 
-// raceFlag builds the gateway as the tests are built.
+// raceFlag returns the build flags of the gateway, which match those of the tests.
 func raceFlag() []string { return nil }

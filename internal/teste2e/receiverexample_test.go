@@ -15,14 +15,14 @@ import (
 	"laneway/internal/testrun"
 )
 
-// delivery is a request of the gateway as it came in, and what the receiver answered.
+// delivery is a request of the gateway and the answer of the receiver.
 type delivery struct {
 	header http.Header
 	body   []byte
 	status int
 }
 
-// wiretap stands between gateway and receiver and keeps what passes. The first delivery is answered by the tap alone, with a failure.
+// wiretap is a relay between gateway and receiver that records deliveries. It answers the first delivery itself, with a failure.
 type wiretap struct {
 	url string
 
@@ -68,7 +68,7 @@ func post(url string, header http.Header, body []byte) (int, error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// The receiver of the documentation takes what a gateway delivers, once, and nothing that an attacker made of a recorded delivery.
+// The receiver of the documentation accepts each delivery of a gateway once, and refuses modified recordings.
 func TestTheExampleOfAWebhookReceiverTakesDeliveriesOnce(t *testing.T) {
 	t.Parallel()
 	const secret = "webhook-secret-Zk7Qw3Rt9Yb2Nc5Vm8"
@@ -123,7 +123,7 @@ func TestTheExampleOfAWebhookReceiverTakesDeliveriesOnce(t *testing.T) {
 	if all[0].header.Get("Idempotency-Key") != all[1].header.Get("Idempotency-Key") && all[0].header.Get("Idempotency-Key") != good.header.Get("Idempotency-Key") {
 		t.Error("the second attempt has another key than the first")
 	}
-	stop() // everything that it said is read
+	stop() // all its output was read
 	said := strings.Split(strings.TrimSpace(took.String()), "\n")
 	slices.Sort(said)
 	if want := []string{`"another" ok: "said by another"`, `"digest" ok: "said by digest"`}; !slices.Equal(said, want) {

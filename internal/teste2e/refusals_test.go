@@ -10,7 +10,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// wantRefusal is a refusal as programs read it. Members of details that are nil are only there.
+// wantRefusal is a refusal as programs read it. Members of details that are nil must only exist.
 type wantRefusal struct {
 	code      string
 	details   map[string]any
@@ -48,8 +48,8 @@ limits: {cron_writes: 1}
 read_token: a-read-token-of-thirty-two-characters
 `
 
-// TestRefusalsOfTheWireHaveTheirCodes makes the real binary refuse, and compares code, details and whether to try again to the byte. Those of `agent`
-// that come in its second frame are made by what happens to a message that was accepted.
+// The real binary refuses calls, and code, details and retryable are compared exactly. The refusals of `agent` in its second frame are
+// caused by operations on an accepted message.
 func TestRefusalsOfTheWireHaveTheirCodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -124,7 +124,7 @@ func TestRefusalsOfTheWireHaveTheirCodes(t *testing.T) {
 		await("first", 1)
 		await("second", 1)
 		refused := got["second"][0]
-		if refused.OK { // they run beside each other
+		if refused.OK { // they run concurrently
 			refused = got["first"][0]
 		}
 		if refused.OK && database != "" { // the store did not answer the limiter within 50 ms, so that the process counted one of them by itself
@@ -167,7 +167,7 @@ func TestRefusalsOfTheWireHaveTheirCodes(t *testing.T) {
 	})
 }
 
-// response is the next answer to a request, whichever; events are passed over.
+// response returns the next answer to any request and skips events.
 func response(t *testing.T, b *bare) (string, Response) {
 	t.Helper()
 	data, err := b.until(`"type":"res"`)

@@ -7,8 +7,8 @@ import (
 	"laneway/internal/testpg"
 )
 
-// TestTheFirstClientOfAReplicaReceivesEveryEnd delays the LISTEN of a replica that starts. The end of a run on the other replica, right after the first client
-// is connected, must reach that client nevertheless.
+// The LISTEN of a starting replica is delayed. The end of a run on the other replica, right after the first client has connected, must
+// still reach that client.
 func TestTheFirstClientOfAReplicaReceivesEveryEnd(t *testing.T) {
 	t.Parallel()
 	database := testpg.DB(t)

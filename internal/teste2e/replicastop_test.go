@@ -9,8 +9,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestAStopReachesAnotherReplicaWithinASecond stops through one replica what another one runs, by each way there is to stop: the call is cancelled within a second
-// and its end has the reason of the stop.
+// A run of one replica is stopped through another one, in every possible way: the call is cancelled within a second and its end has the
+// reason of the stop.
 func TestAStopReachesAnotherReplicaWithinASecond(t *testing.T) {
 	t.Parallel()
 	database := testpg.DB(t)

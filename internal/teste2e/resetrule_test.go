@@ -44,7 +44,7 @@ func newResetter(t *testing.T, g *Gateway, token string, scopes ...string) *rese
 	return r
 }
 
-// say sends a text and waits for the end of its run.
+// say sends a message and waits for the end of its run.
 func (r *resetter) say(t *testing.T, session, text, run string) (string, error) {
 	t.Helper()
 	if _, err := r.Call("chat.send", map[string]any{"sessionKey": session, "message": text, "idempotencyKey": run}, 30*time.Second); err != nil {
@@ -60,8 +60,8 @@ func (r *resetter) say(t *testing.T, session, text, run string) (string, error) 
 	return answer, nil
 }
 
-// /reset, /new and sessions.reset are one thing with one rule: admin, or write on a session that the caller owns. A session that a caller does not see
-// is not there.
+// /reset, /new and sessions.reset have one rule: admin, or write for a session that the caller owns. A session that a caller may not see
+// does not exist.
 func TestResetHasOneRuleForMethodAndCommand(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		const write = "write-token-0123456789-abcdefghijklmnopq"
@@ -119,7 +119,7 @@ func TestResetHasOneRuleForMethodAndCommand(t *testing.T) {
 				}
 			}
 		}
-		// Each that was done has a row that says where it came from, whether it was a method or a command.
+		// Each reset has a row with its origin, for methods and commands.
 		rows := OpenOracle(t, g, database).Rows("SELECT who, peer, request_id FROM audit_log WHERE verb = 'sessions.reset'")
 		want := 4 * (3 + 1 + 1 + 1)
 		for _, row := range rows {

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/testmodel"
 )
 
-// rounds is what a model was told, one word for each message.
+// rounds describes the input of a model, one word for each message.
 func rounds(call testmodel.Call) string {
 	var out []string
 	for _, m := range call.Messages {
@@ -19,7 +19,7 @@ func rounds(call testmodel.Call) string {
 	return strings.Join(out, " ")
 }
 
-// respondTo asks POST /v1/responses and returns the id and the text of the answer.
+// respondTo calls POST /v1/responses and returns the id and the text of the answer.
 func (g *Gateway) respondTo(t *testing.T, members map[string]any) (id, text string) {
 	t.Helper()
 	members["model"] = "laneway"
@@ -48,8 +48,8 @@ func echoModel(t *testing.T) *testmodel.Server {
 	return model
 }
 
-// TestABranchOfAResponseCostsWhatItSends continues an early response of a long conversation again and again: the disk grows by what the requests bring, not by copies of
-// the conversation, and each branch has all of it. 152 such requests of 18 KB took 329 MB.
+// An early response of a long conversation is continued repeatedly: the disk grows by the content of the requests, not by copies of the
+// conversation, and each branch has all of it. Before, 152 such requests of 18 KB used 329 MB.
 func TestABranchOfAResponseCostsWhatItSends(t *testing.T) {
 	const turns, branches, size = 20, 40, 18 << 10
 	onBothStores(t, func(t *testing.T, database string) {
@@ -92,7 +92,7 @@ func TestABranchOfAResponseCostsWhatItSends(t *testing.T) {
 	})
 }
 
-// TestACompletionAddsToItsConversationOnce: a request without a session brought its conversation twice to the model.
+// Before, a request without a session passed its conversation to the model twice.
 func TestACompletionAddsToItsConversationOnce(t *testing.T) {
 	model := echoModel(t)
 	g := Install(t, "", providersConfig(model))

@@ -15,7 +15,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// documentedGrants are the statements of docs/operations.md that the owner of the tables runs, for the two roles.
+// documentedGrants returns the statements of docs/operations.md that the owner of the tables runs, for the two roles.
 func documentedGrants(t *testing.T, owner, role string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operations.md")
@@ -40,8 +40,8 @@ func execAs(ctx context.Context, url, sql string) error {
 	return err
 }
 
-// A gateway does all its work with a role that may read and write rows and nothing else, which cannot rewrite the log of changes; and where
-// the schema has to be changed first, it says who does that.
+// A gateway works with a role that may only read and write rows, and cannot rewrite the audit log. When the schema has to be changed first,
+// it reports who can do that.
 func TestAGatewayNeedsNoRightToChangeTables(t *testing.T) {
 	t.Parallel()
 	owning, running := testpg.Role(t), testpg.Role(t)
@@ -106,7 +106,8 @@ func TestAGatewayNeedsNoRightToChangeTables(t *testing.T) {
 	}
 }
 
-// workEverywhere lets a gateway use its tables: every change over the wire, a turn, a wrong credential, a named token, the built-in jobs.
+// workEverywhere makes a gateway use its tables: every change over the protocol, a turn, a wrong credential, a named token, the built-in
+// jobs.
 func workEverywhere(t *testing.T, g *Gateway, admin string) {
 	t.Helper()
 	e := newEndings()

@@ -14,10 +14,10 @@ import (
 	"laneway/internal/testrun"
 )
 
-// rotateTime bounds the time until another secret in a file is in force; races and busy machines have their share of it.
+// rotateTime limits the time until a new secret in a file is valid; it includes the delays of the race detector and busy machines.
 const rotateTime = 5 * time.Second
 
-// replaceFile exchanges a file in one step, as an operator should.
+// replaceFile replaces a file atomically, as an operator should.
 func replaceFile(t *testing.T, path, text string, mode os.FileMode) {
 	t.Helper()
 	draft := path + ".next"
@@ -29,8 +29,8 @@ func replaceFile(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-// Another token in the file acts without a restart, on every replica that reads it: the old one is refused and its sockets are closed, those of
-// other credentials notice nothing.
+// A new token in the file takes effect without a restart, on every replica that reads it: the old one is refused and its sockets are
+// closed; other credentials are not affected.
 func TestAnotherTokenInTheFileActsWithoutARestart(t *testing.T) {
 	t.Parallel()
 	const reader = "reader-token-Hg5Fd3Sa1Po9Iu7Yt"
@@ -97,7 +97,7 @@ func TestAnotherTokenInTheFileActsWithoutARestart(t *testing.T) {
 	}
 }
 
-// A file that a start would refuse changes nothing, and the log says why, without the secret.
+// A file that a start would refuse changes nothing, and the log gives the reason, without the secret.
 func TestABadTokenFileLocksNoClientOut(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -65,7 +65,7 @@ func (r *runEvents) of(run string) []runEvent {
 	return append([]runEvent(nil), r.byID[run]...)
 }
 
-// end is the event that ended a run; false when none has arrived.
+// end returns the event that ended a run; false when none has arrived.
 func (r *runEvents) end(run string) (runEvent, bool) {
 	for _, e := range r.of(run) {
 		if e.ends() {
@@ -83,7 +83,7 @@ func (r *runEvents) await(t *testing.T, run string) runEvent {
 	return end
 }
 
-// watch subscribes a connection of its own.
+// watch subscribes a new connection.
 func watch(t *testing.T, g *Gateway) *runEvents {
 	t.Helper()
 	r := newRunEvents()
@@ -93,8 +93,8 @@ func watch(t *testing.T, g *Gateway) *runEvents {
 	return r
 }
 
-// checkRunEvents reports what is wrong with the events of a run: more than one end, an event behind the end, a number that does not grow. The life cycle
-// event of an end has the number of the end.
+// checkRunEvents reports errors in the events of a run: more than one end, an event after the end, a number that does not increase. The
+// life cycle event of an end has the number of the end.
 func checkRunEvents(t *testing.T, run string, events []runEvent) {
 	t.Helper()
 	ended, last := false, int64(0)
@@ -123,8 +123,8 @@ func interrupting(c *Client, wg *sync.WaitGroup, t *testing.T, session, id, text
 	})
 }
 
-// TestNothingFollowsTheEndOfARun sends twenty messages that interrupt each other without waiting for the answers: what another connection receives of each
-// run has one end, nothing behind it, and numbers that grow.
+// Twenty messages interrupt each other without waiting for the answers. For each run, another connection receives one end, nothing after
+// it, and increasing numbers.
 func TestNothingFollowsTheEndOfARun(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, script: true, delay: 5ms}}\nlimits: {chat: 0, requests: 0}\n")
@@ -143,7 +143,7 @@ func TestNothingFollowsTheEndOfARun(t *testing.T) {
 		}
 		say(t, c, "agent:main:main", "last", "behind everything")
 		w.await(t, "last")
-		pause(200 * time.Millisecond) // what follows an end in error comes at once
+		pause(200 * time.Millisecond) // an event after an end in error would arrive at once
 		for round := range 5 {
 			for i := range runs {
 				run := fmt.Sprintf("r%d-%d", round, i)
@@ -154,7 +154,7 @@ func TestNothingFollowsTheEndOfARun(t *testing.T) {
 	})
 }
 
-// historyOf is a conversation, a line for each part of a message.
+// historyOf returns a conversation, one line for each part of a message.
 func historyOf(t *testing.T, c *Client, session string) string {
 	t.Helper()
 	var history struct {
@@ -175,8 +175,8 @@ func historyOf(t *testing.T, c *Client, session string) string {
 	return out.String()
 }
 
-// TestNumbersOfARunGoOnAfterARestartInPlace restarts the scheduler under a turn that has said something: the second attempt goes on with the numbers of the
-// first, so that a client which drops old numbers gets the text that replaces the first one's.
+// The scheduler is restarted during a turn that has written text. The second attempt continues the numbers of the first, so that a client
+// which drops old numbers receives the text that replaces the first one.
 func TestNumbersOfARunGoOnAfterARestartInPlace(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)

@@ -11,7 +11,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// alter runs a statement on the database of a test, beside the gateway.
+// alter executes a statement on the database of a test, beside the gateway.
 func alter(t *testing.T, database, statement string) {
 	t.Helper()
 	db, err := sql.Open("pgx", database)
@@ -31,7 +31,7 @@ func (g *Gateway) ready(t *testing.T, want int, text string) bool {
 	return code == want && strings.Contains(body, text)
 }
 
-// statusOf is what the command line shows about a gateway.
+// statusOf returns the status of a gateway on the command line.
 func (g *Gateway) statusOf(t *testing.T) string {
 	t.Helper()
 	out, errs, code := g.CLI(t.Context(), "", "status")
@@ -41,7 +41,7 @@ func (g *Gateway) statusOf(t *testing.T) string {
 	return out
 }
 
-// A step of the schema that was taken back under running gateways made every message fail, while /readyz and status said that all is well.
+// Before, a step back of the schema under running gateways made every message fail, while /readyz and status reported no problem.
 func TestMigrateDownIsRefusedWhileGatewaysRun(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "")
@@ -54,7 +54,7 @@ func TestMigrateDownIsRefusedWhileGatewaysRun(t *testing.T) {
 			t.Error("the refused step changed something")
 		}
 		if database == "" {
-			return // the lock on the data directory refuses it whatever is asked for
+			return // the lock on the data directory refuses it in any case
 		}
 		if _, errs, code := g.CLI(t.Context(), "", append(down, "--force")...); code != 2 || !strings.Contains(errs, "--yes") {
 			t.Errorf("--force without a terminal: %d %s", code, errs)
@@ -75,7 +75,7 @@ func TestMigrateDownIsRefusedWhileGatewaysRun(t *testing.T) {
 	})
 }
 
-// During a rolling upgrade the new program extends the schema; replicas with the old program go on with it.
+// During a rolling upgrade the new program extends the schema; replicas with the old program continue with it.
 func TestAReplicaStaysReadyWhenANewerProgramExtendsTheSchema(t *testing.T) {
 	t.Parallel()
 	database := testpg.DB(t)
@@ -91,7 +91,7 @@ func TestAReplicaStaysReadyWhenANewerProgramExtendsTheSchema(t *testing.T) {
 	}
 }
 
-// A database whose disk is full, or that is read-only, answers every read; its refusal of a message has to be visible to load balancers and operators.
+// A database whose disk is full, or that is read-only, answers every read; load balancers and operators must see that it refuses messages.
 func TestReadinessNoticesThatMessagesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ code, says string }{
@@ -130,7 +130,7 @@ func refusedMessagesAreNoticed(t *testing.T, code, says string) {
 	}
 }
 
-// A lost column is named, so that its cause can be found.
+// A missing column is named, so that its cause can be found.
 func TestAMissingColumnIsNamed(t *testing.T) {
 	t.Parallel()
 	database := testpg.DB(t)

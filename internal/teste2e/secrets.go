@@ -10,10 +10,10 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// leak searches everything that gateways, commands and tests print for the token of a bot, until the last test has ended.
+// leak searches all output of gateways, commands and tests for the token of a bot, until the last test has ended.
 var leak testtelegram.Leak
 
-// Everything is every row of every table as text.
+// Everything returns every row of every table as text.
 func (o *Oracle) Everything(tb testing.TB, database string) map[string][]string {
 	tb.Helper()
 	list := "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -33,18 +33,18 @@ func (o *Oracle) Everything(tb testing.TB, database string) map[string][]string 
 
 // Search is a search for secrets.
 type Search struct {
-	// Database is its URL, "" = the SQLite file of the installation.
+	// Database is its URL; "" = the SQLite file of the installation.
 	Database string
 	// Secrets by name.
 	Secrets map[string]string
-	// Heard is what a test has heard of the gateway.
+	// Heard is what a test has received from the gateway.
 	Heard []string
-	// Own are the names of files that hold a secret by design.
+	// Own are the names of files that contain a secret by design.
 	Own []string
 }
 
-// In looks through everything that a gateway has left: what it printed, its tables, its files, and what was heard of it. It returns one line
-// for each place; the secret itself is not repeated.
+// In searches everything that a gateway has left: its output, its tables, its files, and Heard. It returns one line for each match, without
+// the secret itself.
 func (s Search) In(tb testing.TB, g *Gateway) []string {
 	tb.Helper()
 	var found []string

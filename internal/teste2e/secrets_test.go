@@ -12,10 +12,11 @@ import (
 	"laneway/internal/testrun"
 )
 
-// canary is a secret that can be recognised wherever it turns up.
+// canary returns a secret that is recognisable everywhere.
 func canary(name string) string { return "canary-" + name + "-0123456789-abcdefghij" }
 
-// planted are secrets where an operator or a client puts them: the configuration, the environment, headers, the URL, a frame.
+// planted are secrets in all places where an operator or a client can put them: the configuration, the environment, headers, the URL, a
+// frame.
 func planted() map[string]string {
 	all := map[string]string{}
 	for _, name := range []string{
@@ -27,7 +28,7 @@ func planted() map[string]string {
 	return all
 }
 
-// withSecrets is an installation that has a secret wherever one can be configured. Its models are where no process listens.
+// withSecrets is an installation with a secret in every setting that can have one. No process listens at the addresses of its models.
 func withSecrets(t *testing.T, database string) *Gateway {
 	t.Helper()
 	g := Install(t, database, strings.Join([]string{
@@ -43,12 +44,12 @@ func withSecrets(t *testing.T, database string) *Gateway {
 	}, "\n"))
 	g.env = append(g.env, "LANEWAY_PASSWORD="+canary("password"), "LANEWAY_READ_TOKEN="+canary("read"), "SOME_KEY="+canary("apikeyenv"),
 		"LANEWAY_METRICS_LISTEN=main", "TELEGRAM_TOKEN_OF_ANOTHER="+canary("telegram"))
-	g.fresh = true // what a first start logs is searched, too
+	g.fresh = true // the log of a first start is searched, too
 	return g
 }
 
-// Secrets that were planted everywhere are found nowhere: not in logs at level debug, answers, metrics, rows, files, after everything was
-// called rightly and wrongly and every agent has failed.
+// Secrets that were planted everywhere are found nowhere: not in logs at level debug, answers, metrics, rows, or files, after valid and
+// invalid calls and a failure of every agent.
 func TestPlantedSecretsAreFoundNowhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -116,7 +117,7 @@ func TestPlantedSecretsAreFoundNowhere(t *testing.T) {
 	})
 }
 
-// knockWithSecrets gives wrong secrets wherever a client can give one.
+// knockWithSecrets sends wrong secrets wherever a client can send one.
 func (g *Gateway) knockWithSecrets(t *testing.T, hear func(string)) {
 	t.Helper()
 	if _, err := Dial(g.URL(), canary("wrongtoken"), nil); err == nil {

@@ -12,8 +12,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// migrated is the content of a SQLite file that the migrations made: every migration, no row. A gateway that applies the migrations itself
-// needs twice the processor time for its start; what that does is tested where [Gateway] is fresh, and in the start-up matrices.
+// migrated is the content of a SQLite file with every migration and no row. A gateway that applies the migrations itself needs twice the
+// processor time for its start; that is tested with [Gateway] fresh, and in the start-up matrices.
 var migrated = sync.OnceValues(func() (text []byte, err error) {
 	dir, err := os.MkdirTemp("", "laneway-e2e-template-")
 	if err != nil {
@@ -26,7 +26,7 @@ var migrated = sync.OnceValues(func() (text []byte, err error) {
 	return os.ReadFile(filepath.Join(dir, "data", "laneway.db"))
 })
 
-// seed makes the data directory of an installation that has none, with a migrated database.
+// seed creates the data directory of an installation, with a migrated database, if it does not exist.
 func (g *Gateway) seed() error {
 	data := filepath.Join(g.Dir, "data")
 	if _, err := os.Stat(data); g.fresh || !errors.Is(err, fs.ErrNotExist) {
@@ -39,9 +39,9 @@ func (g *Gateway) seed() error {
 	return errors.Join(os.Mkdir(data, 0o700), os.WriteFile(g.SQLite(), text, 0o600))
 }
 
-// sharedServer are the settings for a process whose PostgreSQL server many processes share: it plans each statement where it is first used, instead of all
-// of turns on each connection, and opens few connections. What a process costs the server is above all connecting and planning. Two connections are one
-// for turns and one for everything else; where much happens at once, see [Gateway.AtOnce], two of a kind meet.
+// sharedServer are the settings for a process whose PostgreSQL server many processes share. It plans each statement at its first use,
+// instead of all statements of turns on each connection, and opens few connections, because connecting and planning are the main cost for
+// the server. Of the two connections, one is for turns and one for everything else; [Gateway.AtOnce] allows two of a kind.
 func sharedServer(database string) []string {
 	separator := "?"
 	if strings.Contains(database, "?") {

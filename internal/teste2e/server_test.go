@@ -15,20 +15,20 @@ import (
 	"laneway/internal/testrun"
 )
 
-// The users of the test: the gateway's, and one without rights on its files.
+// The users of the test: the gateway's, and one without access to its files.
 var (
 	serviceUser  = &syscall.Credential{Uid: 65534, Gid: 65534}
 	ordinaryUser = &syscall.Credential{Uid: 4243, Gid: 4243}
 )
 
-// serverHost is a gateway that a service manager runs as a user of its own, with a configuration and a secret of root.
+// serverHost is a gateway that a service manager runs as a separate user, with a configuration and a secret of root.
 type serverHost struct {
 	t   *testing.T
 	dir string
 	url string
 }
 
-// startServerHost lays the files out as docs/server.md does and starts the gateway as serviceUser.
+// startServerHost creates the files as in docs/server.md and starts the gateway as serviceUser.
 func startServerHost(t *testing.T) serverHost {
 	t.Helper()
 	h := layServerHost(t, func(dir string) string {
@@ -38,7 +38,7 @@ func startServerHost(t *testing.T) serverHost {
 	return h
 }
 
-// layServerHost makes the directories and the configuration, to which more adds lines.
+// layServerHost creates the directories and the configuration, to which more adds lines.
 func layServerHost(t *testing.T, more func(dir string) string) serverHost {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -62,7 +62,7 @@ func layServerHost(t *testing.T, more func(dir string) string) serverHost {
 	return h
 }
 
-// start starts the gateway, with more variables in its environment.
+// start starts the gateway, with additional variables in its environment.
 func (h *serverHost) start(env ...string) {
 	h.t.Helper()
 	var out syncBuffer
@@ -91,7 +91,7 @@ func (h *serverHost) start(env ...string) {
 	}
 }
 
-// command is laneway as a user whose only configuration is the host's. XDG_CONFIG_HOME stands for /etc, which a test does not write to.
+// command returns laneway as a user whose only configuration is the host's. XDG_CONFIG_HOME replaces /etc, which a test does not write to.
 func (h *serverHost) command(ctx context.Context, as *syscall.Credential, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, Binary(h.t), args...)
 	cmd.Dir = h.dir + "/home"
@@ -116,13 +116,14 @@ func (h *serverHost) run(as *syscall.Credential, env []string, args ...string) (
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		h.t.Error(err) // not Fatal: tests run commands on goroutines of their own
+		h.t.Error(err) // not Fatal: tests run commands on other goroutines
 		return b.String(), -1
 	}
 	return b.String(), cmd.ProcessState.ExitCode()
 }
 
-// On a host whose service manager runs the gateway as a user of its own, every command of root failed, with the advice to take the token from the gateway.
+// Before, every command of root failed on a host whose service manager runs the gateway as a separate user, and advised to take the token
+// from the gateway.
 func TestRootUsesTheCommandsBesideAGatewayOfAnotherUser(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -176,7 +177,7 @@ func (h *serverHost) ownerKept() {
 	}
 }
 
-// A user without rights on the gateway's files gets to know what to do, and works with a token of their own.
+// A user without access to the gateway's files is shown what to do, and works with their own token.
 func TestAnOrdinaryUserBesideAGatewayOfAnotherUser(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()

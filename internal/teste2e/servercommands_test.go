@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// asUsers is a command, with the exit status and a part of the output for root, for a user without rights on the gateway's files, and for that user with a token
-// of their own that may write.
+// asUsers is a command, with the exit status and a part of the output for root, for a user without access to the gateway's files, and for
+// that user with their own token that may write.
 type asUsers struct {
-	args                string // separated by blanks
+	args                string // separated by spaces
 	root, plain, holder int
-	rootPrints          string // "" = whatever it prints
+	rootPrints          string // "" = any output
 	holderPrints        string
 }
 
@@ -24,7 +24,7 @@ const (
 	tooFew   = "operator.admin"
 )
 
-// everyCommand is the command line, in an order in which one prepares the next. %D is a directory that everyone may write to, %S the state directory.
+// everyCommand is the command line, in an order in which one prepares the next. %D is a world-writable directory, %S the state directory.
 var everyCommand = []asUsers{
 	{"version", 0, 0, 0, "laneway", "laneway"},
 	{"completion bash", 0, 0, 0, "complete", "complete"},
@@ -96,10 +96,10 @@ var everyCommand = []asUsers{
 	{"hold --reason moving", 0, 78, 78, "is held", noRights},
 }
 
-// leavesOf are the commands that can be called, from the binary's own completion. No command has more than two words.
+// leavesOf returns the commands that can be called, from the binary's own completion. No command has more than two words.
 func (h *serverHost) leavesOf(words ...string) []string {
 	switch {
-	case len(words) == 2, strings.Join(words, " ") == "completion": // what follows are values
+	case len(words) == 2, strings.Join(words, " ") == "completion": // the following words are values
 		return []string{strings.Join(words, " ")}
 	}
 	out, code := h.run(nil, nil, append(append([]string{"__complete", "--"}, words...), "")...)
@@ -119,8 +119,9 @@ func (h *serverHost) leavesOf(words ...string) []string {
 	return slices.Concat(leaves...)
 }
 
-// Every command beside a gateway of another user, with a configuration of root and a secret in a directory of credentials: root uses all of them, leaves each
-// file with its owner and is never advised to give one away; another user gets one sentence, and with a token of their own what that token may do.
+// Every command runs beside a gateway of another user, with a configuration of root and a secret in a directory of credentials. Root can
+// use all of them, leaves each file with its owner and is never advised to change the owner. Another user receives one sentence, and with
+// their own token what that token may do.
 func TestEveryCommandAsRootAndAsAnOrdinaryUser(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -132,11 +133,11 @@ func TestEveryCommandAsRootAndAsAnOrdinaryUser(t *testing.T) {
 		}
 	}
 	secret := h.tokenOf("joe")
-	rows := slices.DeleteFunc(slices.Clone(everyCommand), func(c asUsers) bool { // those of a version with more commands
+	rows := slices.DeleteFunc(slices.Clone(everyCommand), func(c asUsers) bool { // rows for a version with more commands
 		return !slices.ContainsFunc(commands, func(name string) bool { return c.args == name || strings.HasPrefix(c.args, name+" ") })
 	})
 	var wait sync.WaitGroup
-	wait.Go(func() { // nothing that the others do changes what is refused
+	wait.Go(func() { // the other commands do not change what is refused
 		for _, c := range rows {
 			h.as("an ordinary user", ordinaryUser, nil, c.args, c.plain, map[bool]string{true: noRights}[c.plain != 0])
 		}
@@ -147,7 +148,7 @@ func TestEveryCommandAsRootAndAsAnOrdinaryUser(t *testing.T) {
 			h.as("the holder of a token", ordinaryUser, []string{"LANEWAY_TOKEN=" + secret}, c.args, c.holder, c.holderPrints)
 		})
 		if c.holderPrints == tooFew || strings.HasPrefix(c.args, "send ") {
-			row.Wait() // root changes what the holder looks at; the sender of the first message owns the conversation, and may reset it
+			row.Wait() // root changes what the holder reads; the sender of the first message owns the conversation, and may reset it
 		}
 		h.as("root", nil, nil, c.args, c.root, c.rootPrints)
 		row.Wait()
@@ -156,7 +157,7 @@ func TestEveryCommandAsRootAndAsAnOrdinaryUser(t *testing.T) {
 	h.ownerKept()
 }
 
-// as runs a command as a user and holds its exit status and a part of what it prints.
+// as runs a command as a user and checks its exit status and a part of its output.
 func (h *serverHost) as(who string, user *syscall.Credential, env []string, command string, want int, prints string) {
 	args := strings.Fields(strings.NewReplacer("%D", h.dir+"/home", "%S", h.dir+"/state").Replace(command))
 	out, code := h.run(user, env, args...)
@@ -168,8 +169,8 @@ func (h *serverHost) as(who string, user *syscall.Credential, env []string, comm
 	}
 }
 
-// startCredentialHost is startServerHost with a secret that systemd provides, and a log file. The directory is where systemd makes those of its units, because a
-// command of root knows it by its place.
+// startCredentialHost is startServerHost with a secret that systemd provides, and a log file. The directory is the one in which systemd
+// creates those of its units, because a command of root recognises it by its path.
 func startCredentialHost(t *testing.T) serverHost {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -186,7 +187,7 @@ func startCredentialHost(t *testing.T) serverHost {
 	h := layServerHost(t, func(dir string) string {
 		return "hooks: {deploy: {secret_file: " + provided + "/deploy}}\nlog: {file: " + dir + "/state/gateway.log}\n"
 	})
-	// The directory belongs to the unit's user, the file to root. The access list for the unit's user is a group here.
+	// The directory belongs to the unit's user, the file to root. The access list for the unit's user is replaced by a group here.
 	err = errors.Join(
 		os.WriteFile(provided+"/deploy", []byte(strongToken+"-more\n"), 0o440), os.Chown(provided+"/deploy", 0, int(serviceUser.Gid)), os.Chmod(provided+"/deploy", 0o440),
 		os.Chown(provided, int(serviceUser.Uid), int(serviceUser.Gid)), os.Chmod(provided, 0o500),

@@ -12,7 +12,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestQueueSettingsAreReal sets the queue by file, by channel, by agent and by call, and sees each take effect.
+// The queue is set by file, by channel, by agent and by call, and each setting takes effect.
 func TestQueueSettingsAreReal(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, `

@@ -9,7 +9,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// The ports closed in the moment in which /readyz began to fail, so that a load balancer sent requests to a closed port until it noticed.
+// Before, the ports closed at the same time as /readyz started to fail, so a load balancer sent requests to a closed port until it detected
+// that.
 func TestAGatewayServesOnWhileItIsNotReadyAnyMore(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "shutdown_delay: 3s\n")

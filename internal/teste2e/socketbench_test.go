@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// BenchmarkSockets opens b.N authenticated sockets to the real gateway, and lets one event go to all of them. It reports memory per socket, connects a
-// second, and the time until the last socket has the event. The clients run on the same machine.
+// BenchmarkSockets opens b.N authenticated sockets to the real gateway, and publishes one event to all of them. It reports memory per
+// socket, connects per second, and the time until the last socket has the event. The clients run on the same machine.
 func BenchmarkSockets(b *testing.B) {
 	g := Install(b, "", manySockets)
 	g.Start()
 	token := g.Token()
-	connect(b, g) // what only the first connection costs is not theirs
+	connect(b, g) // the cost of only the first connection must not be counted
 	before := residentKB(b, g)
 	b.ResetTimer()
 	sockets := openAll(b, g, token, b.N)
@@ -34,11 +34,12 @@ func BenchmarkSockets(b *testing.B) {
 const (
 	streams   = 200
 	tokenGap  = 20 * time.Millisecond
-	stampSize = 12 // characters of a token: microseconds since the start, and a blank
+	stampSize = 12 // characters of a token: microseconds since the start, and a space
 )
 
-// BenchmarkStreams streams b.N tokens in each of 200 sessions at once, 50 a second, from a model over HTTP through the real gateway to 200 sockets. A
-// token says when the model wrote it, so every delta tells how old its text is. The gateway waits up to 40 ms for more text of a run on purpose.
+// BenchmarkStreams streams b.N tokens in each of 200 concurrent sessions, 50 a second, from a model over HTTP through the real gateway to
+// 200 sockets. A token contains the time at which the model wrote it, so every delta shows the age of its text. The gateway deliberately
+// waits up to 40 ms for more text of a run.
 func BenchmarkStreams(b *testing.B) {
 	base := time.Now()
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { speakTokens(w, r, base, b.N) }))
@@ -70,7 +71,7 @@ func BenchmarkStreams(b *testing.B) {
 	report(b, "age", list)
 }
 
-// speakTokens answers as a model does that makes n tokens, one each tokenGap.
+// speakTokens answers like a model that generates n tokens, one each tokenGap.
 func speakTokens(w http.ResponseWriter, r *http.Request, base time.Time, n int) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	tick := time.NewTicker(tokenGap)
@@ -87,7 +88,8 @@ func speakTokens(w http.ResponseWriter, r *http.Request, base time.Time, n int) 
 	_, _ = fmt.Fprint(w, "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
 }
 
-// listen reads a run to its end and returns how old each token was when it came with a delta. The last ones may come with the final answer only.
+// listen reads a run to its end and returns the age of each token when it arrived in a delta. The last ones may arrive only in the final
+// answer.
 func listen(s *bare, base time.Time) ([]time.Duration, error) {
 	_ = s.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	var ages []time.Duration
@@ -122,7 +124,7 @@ func listen(s *bare, base time.Time) ([]time.Duration, error) {
 	}
 }
 
-// member is the text after a key, up to the quote; the tokens have none.
+// member returns the text after a key, up to the quote; the tokens contain none.
 func member(frame, key string) string {
 	_, rest, _ := strings.Cut(frame, key)
 	value, _, _ := strings.Cut(rest, `"`)

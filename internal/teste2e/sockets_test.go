@@ -17,10 +17,10 @@ import (
 	"laneway/internal/testrun"
 )
 
-// manySockets lifts the caps on sockets; the deadlines and buffers stay as they are.
+// manySockets removes the limits of sockets; deadlines and buffers are unchanged.
 const manySockets = "limits: {chat: 0, cron_writes: 0, sockets: 20000, unauthenticated: 20000, unauthenticated_per_address: 20000, sockets_per_principal: 20000}\n"
 
-// rss is the resident memory of the process in bytes.
+// rss returns the resident memory of the process in bytes.
 func (g *Gateway) rss() int {
 	g.tb.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", g.pid()))
@@ -36,7 +36,7 @@ func (g *Gateway) rss() int {
 
 func (g *Gateway) addr() string { return strings.TrimPrefix(g.URL(), "http://") }
 
-// quantiles are the median and the 99th percentile of durations, and the longest.
+// quantiles returns the median, the 99th percentile and the maximum of durations.
 func quantiles(list []time.Duration) (p50, p99, most time.Duration) {
 	if len(list) == 0 {
 		return 0, 0, 0
@@ -45,7 +45,7 @@ func quantiles(list []time.Duration) (p50, p99, most time.Duration) {
 	return list[len(list)/2], list[len(list)*99/100], list[len(list)-1]
 }
 
-// probe asks for health every 10 ms until stop is closed, and returns how long the answers took.
+// probe calls health every 10 ms until stop is closed, and returns the durations.
 func probe(t *testing.T, g *Gateway, token string, stop <-chan struct{}) func() []time.Duration {
 	t.Helper()
 	c, err := Dial(g.URL(), token, nil)
@@ -76,7 +76,7 @@ func probe(t *testing.T, g *Gateway, token string, stop <-chan struct{}) func() 
 	return func() []time.Duration { <-done; return took }
 }
 
-// openAll logs n sockets in, at most 64 at a time.
+// openAll opens n authenticated sockets, at most 64 at a time.
 func openAll(tb testing.TB, g *Gateway, token string, n int) []*bare {
 	tb.Helper()
 	list := make([]*bare, n)
@@ -106,7 +106,7 @@ func openAll(tb testing.TB, g *Gateway, token string, n int) []*bare {
 	return list
 }
 
-// calm starts a gateway and measures how long calls take while nothing else happens: their 99th percentile.
+// calm starts a gateway and measures the 99th percentile of calls while it is otherwise idle.
 func calm(t *testing.T, database string) (g *Gateway, token string, p99 time.Duration) {
 	t.Helper()
 	g = Install(t, database, manySockets)
@@ -114,14 +114,14 @@ func calm(t *testing.T, database string) (g *Gateway, token string, p99 time.Dur
 	token = g.Token()
 	stop := make(chan struct{})
 	calls := probe(t, g, token, stop)
-	time.Sleep(2 * time.Second) // a stretch of calls to compare with
+	time.Sleep(2 * time.Second) // a period of calls to compare with
 	close(stop)
 	_, p99, _ = quantiles(calls())
 	return g, token, p99
 }
 
-// Idle sockets cost little memory and delay no client: calls are answered as quickly as without them, messages run, and an event
-// reaches every one of them.
+// Idle sockets need little memory and delay no client: calls are answered as quickly as without them, messages run, and an event reaches
+// every socket.
 func TestIdleSocketsCostLittle(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -149,7 +149,7 @@ func TestIdleSocketsCostLittle(t *testing.T) {
 	})
 }
 
-// broadcast lets every socket subscribe, makes one event, and returns the time until the last socket has it.
+// broadcast subscribes every socket, publishes one event, and returns the time until the last socket has it.
 func broadcast(tb testing.TB, g *Gateway, token string, sockets []*bare) time.Duration {
 	tb.Helper()
 	for i, b := range sockets {
@@ -188,8 +188,8 @@ func broadcast(tb testing.TB, g *Gateway, token string, sockets []*bare) time.Du
 	return slices.MaxFunc(heard, time.Time.Compare).Sub(told)
 }
 
-// speak sends messages at a rate for some time, each in a session of its own, and waits for all answers. A gateway that is slow gets fewer: a
-// connection may have 64 calls in flight.
+// speak sends messages at a rate for some time, each in a separate session, and waits for all answers. A slow gateway receives fewer,
+// because a connection may have 64 calls in flight.
 func speak(t *testing.T, g *Gateway, token string, perSecond int, length time.Duration) int {
 	t.Helper()
 	c, err := Dial(g.URL(), token, nil)
@@ -217,7 +217,8 @@ func speak(t *testing.T, g *Gateway, token string, perSecond int, length time.Du
 	return sent
 }
 
-// A connection that is slow to show a credential is closed by the deadlines: 10 s for the headers, 15 s for connect. Honest clients come in all the time.
+// A connection that is slow to present a credential is closed by the deadlines: 10 s for the headers, 15 s for connect. Other clients
+// connect meanwhile.
 func TestSlowConnectionsWithoutACredentialAreClosedAndDelayNoOther(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -229,7 +230,7 @@ func TestSlowConnectionsWithoutACredentialAreClosedAndDelayNoOther(t *testing.T)
 	const slack = 5 * time.Second
 	var (
 		all    sync.WaitGroup
-		places = make(chan struct{}, 128) // of those that are just dialling
+		places = make(chan struct{}, 128) // of those that are dialling
 		most   [3]atomic.Int64
 	)
 	limits := []time.Duration{10 * time.Second, 15 * time.Second, 15 * time.Second}
@@ -279,7 +280,7 @@ func TestSlowConnectionsWithoutACredentialAreClosedAndDelayNoOther(t *testing.T)
 	}
 }
 
-// unauthenticated opens a connection: kind 0 has sent half of the headers, kind 1 and 2 are upgraded.
+// unauthenticated opens a connection: kind 0 has sent half of the headers, kinds 1 and 2 are upgraded.
 func unauthenticated(addr string, kind int) (*bare, error) {
 	if kind > 0 {
 		return upgrade(addr)
@@ -323,13 +324,14 @@ func trickle(b *bare, kind int, limit time.Duration) error {
 			return fmt.Errorf("it is still there after %s", limit)
 		case <-tick.C:
 			if kind < 2 {
-				_, _ = b.Write([]byte("x")) // once it is closed, the reader says so
+				_, _ = b.Write([]byte("x")) // once it is closed, the reader reports that
 			}
 		}
 	}
 }
 
-// All clients connect at once after the gateway died: all get in, and quickly. A connection costs the database nothing, so there is no storm on it.
+// All clients connect concurrently after the gateway died: all succeed quickly. A connection uses no database, so the database is not
+// overloaded.
 func TestAllClientsReconnectAtOnce(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -344,7 +346,7 @@ func TestAllClientsReconnectAtOnce(t *testing.T) {
 		g.Start()
 		addr := g.addr()
 		o := OpenOracle(t, g, database)
-		pause(1500 * time.Millisecond) // those of the start are not counted; the server's own figures are up to a second behind
+		pause(1500 * time.Millisecond) // those of the start are not counted; the server's own figures are up to a second old
 		before := o.transactions(database)
 		took := make([]time.Duration, n)
 		var all sync.WaitGroup
@@ -371,7 +373,7 @@ func TestAllClientsReconnectAtOnce(t *testing.T) {
 	})
 }
 
-// comeBack logs in as often as it takes, two minutes at most, and returns how long it took.
+// comeBack logs in repeatedly, for two minutes at most, and returns how long it took.
 func comeBack(addr, token string) (time.Duration, error) {
 	began := time.Now()
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
@@ -386,7 +388,7 @@ func comeBack(addr, token string) (time.Duration, error) {
 	}
 }
 
-// transactions is how many the PostgreSQL server has committed in this database; 0 for SQLite, which does not count them.
+// transactions returns how many the PostgreSQL server has committed in this database; 0 for SQLite, which does not count them.
 func (o *Oracle) transactions(database string) int {
 	if database == "" {
 		return 0
@@ -394,7 +396,7 @@ func (o *Oracle) transactions(database string) int {
 	return o.Count("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
 }
 
-// A client that goes in the middle of a turn loses nothing: the turn goes on, and the answer is in the history and under its key.
+// A client that disconnects during a turn loses nothing: the turn continues, and the answer is in the history and under its key.
 func TestClientsThatDropInMidTurnFindTheirAnswers(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		n := testrun.Size(30, 1000)
@@ -455,7 +457,7 @@ func sayAndDrop(addr, token string, i int) error {
 	return err
 }
 
-// found looks for the answer as a client does that comes back: the same call again, and the history.
+// found checks for the answer as a reconnecting client does: it repeats the call and reads the history.
 func found(c *Client, i int) error {
 	session, text, key := dropped(i)
 	var status struct{ Status string }
@@ -498,7 +500,7 @@ func (g *Gateway) metric(t *testing.T, token, name string) float64 {
 	return 0
 }
 
-// metrics is what the main listener says to a read credential.
+// metrics returns the metrics of the main listener for a read credential.
 func (g *Gateway) metrics(t *testing.T, token string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.URL()+"/metrics", nil)

@@ -16,7 +16,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// freePort is an address on which no process listens.
+// freePort returns an address on which no process listens.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -27,7 +27,7 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// wantStart is how a connect is refused during the start.
+// wantStart is the refusal of a connect during the start.
 type wantStart struct {
 	message string
 	details map[string]any
@@ -35,8 +35,8 @@ type wantStart struct {
 	close   int
 }
 
-// TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts: another session holds the schema, as a replica that migrates does. Until it lets go
-// every connect is refused as one to be tried again, every other request with 503, and the probes say alive and not ready.
+// Another session holds the schema, like a replica that migrates. Until it releases it, every connect is refused as retryable, every other
+// request with 503, and the probes report alive and not ready.
 func TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts(t *testing.T) {
 	t.Parallel()
 	database := testpg.DB(t)
@@ -65,7 +65,7 @@ func TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts(t *testing.T) {
 		return resp.StatusCode, resp.Header
 	}
 	testrun.Eventually(t, "the process answers", func() bool { status, _ := get("/healthz"); return status == http.StatusOK })
-	pause(2500 * time.Millisecond) // what the gateway does each second happens meanwhile
+	pause(2500 * time.Millisecond) // periodic work of the gateway runs meanwhile
 	for path, want := range map[string]int{"/healthz": 200, "/readyz": 503, "/v1/models": 503, "/nothing": 503, "/dashboard": 503, "/telegram/webhook/default": 503} {
 		if status, header := get(path); status != want || (want == 503 && header.Get("Retry-After") != "1") {
 			t.Errorf("%s while it starts: %d, Retry-After %q; want %d", path, status, header.Get("Retry-After"), want)

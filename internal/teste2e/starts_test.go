@@ -7,10 +7,11 @@ import (
 	"syscall"
 )
 
-// odderRows are rows of the start-up matrix whose fault is in what stands for a file, in networks that add up, and in hosts that are written as numbers.
+// odderRows are rows of the start-up matrix with unusual faults: special files, networks that together cover all addresses, and hosts that
+// are written as numbers.
 func odderRows() []startRow {
 	pipe := func(dir string) error { return syscall.Mkfifo(filepath.Join(dir, "t"), 0o600) }
-	socket := func(dir string) error { return syscall.Mknod(filepath.Join(dir, "t"), syscall.S_IFSOCK|0o600, 0) } // to bind one needs a short path
+	socket := func(dir string) error { return syscall.Mknod(filepath.Join(dir, "t"), syscall.S_IFSOCK|0o600, 0) } // binding a socket would need a short path
 	directory := func(dir string) error { return os.Mkdir(filepath.Join(dir, "t"), 0o700) }
 	rows := []startRow{
 		{name: "token file is a socket", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, prepare: socket, code: 78, says: "t is a socket; name a regular file"},
@@ -45,7 +46,7 @@ func odderRows() []startRow {
 	return rows
 }
 
-// foreignRows are rows about owners; they need a user who can give files away.
+// foreignRows are rows about owners; they need a user who can change the owner of files.
 func foreignRows() []startRow {
 	give := func(name string, mode os.FileMode, uid, gid int) func(dir string) error {
 		return func(dir string) error {

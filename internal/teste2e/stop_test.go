@@ -14,12 +14,12 @@ import (
 	"laneway/internal/testrun"
 )
 
-// endings collects how runs ended, as one connection is told.
+// endings collects how runs ended, from the events of one connection.
 type endings struct {
 	mu    sync.Mutex
 	ends  map[string]ending // by run id
 	of    map[string]int    // ends per session and state
-	fresh chan struct{}     // closed and renewed with each end
+	fresh chan struct{}     // closed and replaced with each end
 }
 
 type ending struct {
@@ -56,14 +56,14 @@ func (e *endings) take(event Event) {
 	e.fresh = make(chan struct{})
 }
 
-// count is how many runs of a session ended like this.
+// count returns how many runs of a session ended like this.
 func (e *endings) count(session, state string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.of[session+" "+state]
 }
 
-// until waits until ok holds; it is asked under the mutex and again after each end.
+// until waits until ok holds; it is called under the mutex and again after each end.
 func (e *endings) until(t testing.TB, what string, limit time.Duration, ok func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(limit)
@@ -109,7 +109,7 @@ func mustDial(t testing.TB, g *Gateway, onEvent func(Event)) *Client {
 	return c
 }
 
-// say sends a text under its own key, which is the run id.
+// say sends a text with its own key, which is the run id.
 func say(t testing.TB, c *Client, session, id, text string) {
 	t.Helper()
 	_, err := c.Call("chat.send", map[string]any{"sessionKey": session, "message": text, "idempotencyKey": id}, 30*time.Second)
@@ -118,7 +118,7 @@ func say(t testing.TB, c *Client, session, id, text string) {
 	}
 }
 
-// fillLanes fills every lane with turns that do not end and lets messages wait behind them: thirty sessions share them in the lane main.
+// fillLanes fills every lane with turns that do not end and lets messages wait for them: thirty sessions share them in the lane main.
 func fillLanes(t testing.TB, g *Gateway, waiting int) {
 	t.Helper()
 	c := mustDial(t, g, nil)
@@ -158,7 +158,7 @@ limits: {chat: 0, requests: 0}
 drain_timeout: 1s
 `
 
-// stops says /stop n times, to one session after the other, and returns how long each took to reach the running turn and to be answered.
+// stops sends /stop n times, to one session after the other, and returns how long each took to reach the running turn and to be answered.
 func stops(t testing.TB, g *Gateway, n int) (signals, answers []time.Duration) {
 	t.Helper()
 	e := newEndings()
@@ -190,11 +190,11 @@ func quantile(d []time.Duration, q float64) time.Duration {
 	return d[int(q*float64(len(d)-1))]
 }
 
-// shared is by how much the bounds in time are wider here than promised, because tests share the machine and the race detector slows the gateway
-// down; the figure itself is a row of the benchmarks.
+// shared is the factor by which the time limits are wider here than documented, because tests share the machine and the race detector slows
+// down the gateway; the figure itself is a row of the benchmarks.
 const shared = 10
 
-// TestStopReachesItsTurnWithTenThousandWaiting: every lane is full and ten thousand messages wait, and a stop behaves as if none of them were there.
+// Every lane is full and ten thousand messages wait, and a stop is as fast as without them.
 func TestStopReachesItsTurnWithTenThousandWaiting(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -229,8 +229,8 @@ func TestStopReachesItsTurnWithTenThousandWaiting(t *testing.T) {
 	})
 }
 
-// TestStopStormOnOneSession says something and stops it a thousand times, at every moment of a turn: what a stop was answered to have stopped ends
-// stopped, it is never started again, nothing overlaps, and the slots are all there at the end.
+// A message is sent and stopped a thousand times, at every moment of a turn. What a stop has reported as stopped ends as stopped and is
+// never started again, no turns overlap, and all slots are free at the end.
 func TestStopStormOnOneSession(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -255,12 +255,12 @@ func TestStopStormOnOneSession(t *testing.T) {
 				say(t, c, "main", stop, "/stop")
 				answer := e.end(t, stop).text
 				took = append(took, time.Since(said))
-				if answer != "There is nothing to stop." { // there is not when an answer is being written, of this message or of the one before
+				if answer != "There is nothing to stop." { // as when the answer of this message or of the previous one is being written
 					stopped = append(stopped, id)
 					break
 				}
 			}
-			if text == "sleep 1h" { // the others end behind the next ones
+			if text == "sleep 1h" { // the others end after the next ones
 				e.end(t, id)
 			}
 		}

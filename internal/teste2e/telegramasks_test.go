@@ -7,7 +7,8 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// askingGroup is a group with a bot before the example agent of the SDK, which asks before it writes a file. patience is how long it waits for the answer.
+// askingGroup is a group with a bot and the example agent of the SDK, which asks before it writes a file. patience is how long it waits for
+// the answer.
 func askingGroup(t *testing.T, patience string) *Chatroom {
 	t.Helper()
 	program := buildExample(t, "github.com/coder/acp-go-sdk/example/agent")
@@ -18,7 +19,7 @@ func askingGroup(t *testing.T, patience string) *Chatroom {
 	return c
 }
 
-// TestAnAgentIsAllowedByAButtonInTelegram: the press of another member is refused and leaves the question open, that of the person who is asked counts.
+// The press of another member is refused and the question stays open; that of the asked person counts.
 func TestAnAgentIsAllowedByAButtonInTelegram(t *testing.T) {
 	c := askingGroup(t, "5m")
 	c.pressAsAnother(bob)
@@ -29,7 +30,7 @@ func TestAnAgentIsAllowedByAButtonInTelegram(t *testing.T) {
 	c.Close()
 }
 
-// TestAnAgentWithoutAnAnswerIsRefusedInTelegram, and the person reads that it is.
+// The person is informed of the refusal.
 func TestAnAgentWithoutAnAnswerIsRefusedInTelegram(t *testing.T) {
 	c := askingGroup(t, "2s")
 	c.Await("the report", func() bool {

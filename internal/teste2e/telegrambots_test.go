@@ -12,8 +12,8 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// TestTwoBotsShareAGatewayAndNothingElse runs two bots in one process. They count their updates in the same numbers, the same person writes to
-// both: each has its own people, conversations and troubles.
+// Two bots run in one process. Their updates have the same numbers, and the same person writes to both: each has its own people,
+// conversations and faults.
 func TestTwoBotsShareAGatewayAndNothingElse(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		work := testtelegram.New(testtelegram.Config{Token: "555555555:WORK-Token-canary-9876543210zyxwvutsrqp", Username: "work_bot", Drafts: true})
@@ -40,7 +40,7 @@ func TestTwoBotsShareAGatewayAndNothingElse(t *testing.T) {
 			return strings.Join(texts[max(0, len(texts)-1):], "")
 		}
 
-		c.LetIn(anna) // by the bot of the family; that is no way in to the other one
+		c.LetIn(anna) // only by the bot of the family, not by the other one
 		work.Say(anna, anna, "let me in")
 		await("anna is refused at work", func() bool { return strings.Contains(last(anna), "people on its list only") })
 
@@ -54,7 +54,7 @@ func TestTwoBotsShareAGatewayAndNothingElse(t *testing.T) {
 			}
 		}
 
-		// The troubles of one are not those of the other.
+		// The faults of one do not affect the other.
 		c.Telegram.BreakAlways(testtelegram.Fault{HTML: 502})
 		began := time.Now()
 		work.Say(bob, bob, "are you still there?")

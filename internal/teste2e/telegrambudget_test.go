@@ -9,8 +9,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// TestMessagesOverTheBudgetGetOneReplyInTelegram: the reply has other words than the notice that the budget is used up, which the channel would not repeat
-// within a minute.
+// The text of the reply differs from the notice that the budget is used up, which the channel would not repeat within a minute.
 func TestMessagesOverTheBudgetGetOneReplyInTelegram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")

@@ -11,12 +11,12 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// passing is a call that nothing happens to; it stands between the faults of a queue.
+// passing returns n calls without a fault, to be put between the faults of a queue.
 func passing(n int) []testtelegram.Fault {
 	return hanging(n, testtelegram.Fault{Delay: time.Millisecond})
 }
 
-// wantOrder holds that every sender got the answers to its messages once each, in the order of the messages.
+// wantOrder checks that every sender received the answers to its messages once each, in the order of the messages.
 func (c *Chatroom) wantOrder(people, messages int) {
 	c.t.Helper()
 	for i := range people {
@@ -36,8 +36,8 @@ func (c *Chatroom) wantOrder(people, messages int) {
 	}
 }
 
-// A fifth of all sends is refused with a time to wait. Nothing is lost or comes twice, every chat keeps its order, and the server sees no call
-// inside of such a time (Close looks).
+// A fifth of all sends is refused with a time to wait. Nothing is lost or duplicated, every chat keeps its order, and the server receives
+// no call during such a time (Close checks).
 func TestAFifthOfTheSendsIsFlooded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -79,7 +79,7 @@ func TestAFifthOfTheSendsIsFlooded(t *testing.T) {
 	})
 }
 
-// Another process polls with the same token for a while. The state shows it, the bot stops polling and starts again when it can.
+// Another process polls with the same token for a while. The state shows that; the bot stops polling and starts again when it can.
 func TestASecondPollerIsOutlived(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -108,7 +108,7 @@ func TestASecondPollerIsOutlived(t *testing.T) {
 	})
 }
 
-// One person writes without end. They are told once that it is too much; the others' answers come as if nothing were.
+// One person writes continuously. They receive one notice that it is too much; the answers of others are not affected.
 func TestAFloodOfOnePersonIsTheirOwn(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		c := loadedChatroom(t, database, "")

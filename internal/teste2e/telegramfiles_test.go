@@ -10,7 +10,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// An agent that draws says a sentence and leaves a picture and a text. Both begin as what they are.
+// The agent answers with a sentence and creates a picture and a text. Both have the right magic bytes.
 const drawing = `#!/bin/sh
 read -r question
 printf '\211PNG\r\n\032\na chart of %s' "$question" >"$LANEWAY_OUTPUT_DIR/chart.png"
@@ -18,12 +18,12 @@ echo "the numbers of $question" >"$LANEWAY_OUTPUT_DIR/notes.txt"
 echo "Here is the chart of $question."
 `
 
-// What Anna sees of one answer, and the files with their content.
+// drawn is what Anna sees of one answer, and the files with their content.
 func drawn(question string) []string {
 	return []string{"Here is the chart of " + question + ".", "sendPhoto chart.png: \x89PNG\r\n\x1a\na chart of " + question, "sendDocument notes.txt: the numbers of " + question + "\n"}
 }
 
-// seen is what a chat shows, files as METHOD NAME: CONTENT.
+// seen returns the content of a chat, files as METHOD NAME: CONTENT.
 func (c *Chatroom) seen(chat int64) []string {
 	var out []string
 	for _, m := range c.Telegram.Messages(chat) {
@@ -36,7 +36,7 @@ func (c *Chatroom) seen(chat int64) []string {
 	return out
 }
 
-// wantSeen waits until everything is known to have arrived, and holds what a chat shows.
+// wantSeen waits until everything is known to have arrived, and checks the content of a chat.
 func (c *Chatroom) wantSeen(chat int64, want []string) {
 	c.t.Helper()
 	c.Await("all of the answer", func() bool { return len(c.seen(chat)) >= len(want) })
@@ -46,9 +46,8 @@ func (c *Chatroom) wantSeen(chat int64, want []string) {
 	}
 }
 
-// TestFilesReachThePersonOnceAcrossKills asks for a chart three times: undisturbed, with a kill while the second file waits for Telegram, and with
-// a kill when Telegram has it and the process does not know. The sentence comes first, then the picture, then the text; only the one in flight
-// may come twice.
+// A chart is requested three times: undisturbed, with a kill while the second file waits for Telegram, and with a kill when Telegram has it
+// and the process does not know. The sentence comes first, then the picture, then the text; only the one in flight may be duplicated.
 func TestFilesReachThePersonOnceAcrossKills(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {

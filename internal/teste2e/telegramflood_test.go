@@ -11,8 +11,8 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// TestAFloodOfOnePersonDelaysNoOther: two hundred messages of Anna wait at Telegram when the bot begins to poll, and Bob's comes after them. He has his answer
-// before the first turn of Anna ends. Of hers, which Telegram shows before his, as many as one person may send in a minute are accepted.
+// Two hundred messages of Anna wait at Telegram when the bot starts to poll, followed by one of Bob. Bob has his answer before the first
+// turn of Anna ends. Of hers, as many as one person may send in a minute are accepted.
 func TestAFloodOfOnePersonDelaysNoOther(t *testing.T) {
 	const flood, aMinute = 200, 20
 	onBothStores(t, func(t *testing.T, database string) {
@@ -39,14 +39,14 @@ func TestAFloodOfOnePersonDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestMessagesOfOnePollShareTransactions: a hundred people have written while the bot was away. Their messages come in one poll and wait for no common row: they are
-// stored by a few transactions. One that would wait for a row of the bot would have a transaction of its own.
+// A hundred people have written while the bot was unavailable. Their messages arrive in one poll and wait for no common row: a few
+// transactions store them. A message that waits for a row of the bot would need a separate transaction.
 func TestMessagesOfOnePollShareTransactions(t *testing.T) {
 	t.Parallel()
 	c := loadedChatroom(t, testpg.DB(t), "lanes: {main: 1}\n")
 	answer := make(chan struct{})
 	c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
-		<-answer // the other rows are as they were inserted
+		<-answer // the other rows are unchanged since the insert
 		return testmodel.Reply{Pieces: []string{"You said: " + call.Last()}}
 	})
 	c.ask()

@@ -11,7 +11,7 @@ import (
 
 const webhookSecret = "a-secret-of-the-webhook-0123456789-abc"
 
-// TestAWebhookIsReachedUnderTheNameThatTelegramWasGiven delivers an update to the gateway as Telegram does, and one with another secret, which leaves no row.
+// An update is delivered to the gateway as by Telegram, and one with another secret, which leaves no row.
 func TestAWebhookIsReachedUnderTheNameThatTelegramWasGiven(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    allow: [7]\n    mode: webhook\n    webhook_url: https://bot.example.org/telegram/webhook/default\n"+
@@ -31,7 +31,7 @@ func TestAWebhookIsReachedUnderTheNameThatTelegramWasGiven(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.Host = "bot.example.org" // which no other route is reached under
+			r.Host = "bot.example.org" // a name that is valid for no other route
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("X-Telegram-Bot-Api-Secret-Token", secret)
 			status, _ := roundTrip(t, r)

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// killroom is a chatroom for tests that kill the process in a certain moment: previews are drafts, so that a sendMessage is an answer.
+// killroom is a chatroom for tests that kill the process at a certain moment: previews are drafts, so that a sendMessage is an answer.
 func killroom(t *testing.T, database string) *Chatroom {
 	t.Helper()
 	c := openChatroom(t, database, "    allow: [7, 8]\n", testtelegram.Config{Drafts: true})
@@ -26,7 +26,7 @@ func killroom(t *testing.T, database string) *Chatroom {
 	return c
 }
 
-// wantOnce holds that a text was answered, and by one turn.
+// wantOnce checks that a text was answered, and by one turn.
 func (c *Chatroom) wantOnce(text string) {
 	c.t.Helper()
 	c.Says(anna, text)
@@ -39,7 +39,7 @@ func (c *Chatroom) wantOnce(text string) {
 	}
 }
 
-// rest waits until every message has its outcome and everything that goes out is known to have arrived.
+// rest waits until every message has its outcome and every outgoing message is known to have arrived.
 func (c *Chatroom) rest() {
 	c.t.Helper()
 	oracle := OpenOracle(c.t, c.Gateway, c.database)
@@ -57,7 +57,8 @@ func hanging(n int, f testtelegram.Fault) []testtelegram.Fault {
 	return list
 }
 
-// dropWaiting ends the transactions of a killed process that wait for a lock: PostgreSQL has read them as a whole and would commit them when it is released.
+// dropWaiting ends the transactions of a killed process that wait for a lock: PostgreSQL has received them completely and would commit them
+// when the lock is released.
 func (c *Chatroom) dropWaiting(ctx context.Context) {
 	c.t.Helper()
 	if c.database == "" {
@@ -72,7 +73,7 @@ func (c *Chatroom) dropWaiting(ctx context.Context) {
 	}
 }
 
-// deadlockDetected is PostgreSQL's code for a transaction that it ended because two waited for each other.
+// deadlockDetected is PostgreSQL's code for a transaction that it ended to resolve a deadlock.
 const deadlockDetected = "40P01"
 
 // lockDatabase refuses every write until release is called.
@@ -87,7 +88,7 @@ func (c *Chatroom) lockDatabase(ctx context.Context) (release func()) {
 		c.t.Fatal(err)
 	}
 	var tx *sql.Tx
-	for { // a transaction of the gateway may have the tables in another order
+	for { // a transaction of the gateway may lock the tables in another order
 		if tx, err = db.BeginTx(ctx, nil); err == nil {
 			_, err = tx.ExecContext(ctx, begin)
 		}
@@ -111,8 +112,8 @@ func (c *Chatroom) lockDatabase(ctx context.Context) (release func()) {
 	}
 }
 
-// TestKilledBetweenTelegramsAnswerAndTheMark kills the process when Telegram has shown the answer and the process does not know it: at
-// most one double, and it is marked as possible.
+// The process is killed when Telegram has shown the answer and the process does not know that: the answer is repeated at most once, and
+// marked as a possible repetition.
 func TestKilledBetweenTelegramsAnswerAndTheMark(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {

@@ -9,13 +9,13 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// hundred is how many people write one message each, in a chat of their own, so that Telegram's limit for a chat delays none of them.
+// hundred is how many people write one message each, in a separate chat, so that Telegram's limit for a chat delays none of them.
 const hundred = 100
 
 func personOf(i int) int64    { return int64(1000 + i) }
 func questionOf(i int) string { return fmt.Sprintf("question %03d.", i) }
 
-// loadedChatroom is a chatroom whose bot answers many users; settings are further lines below channels.telegram. It is not started.
+// loadedChatroom is a chatroom whose bot answers many users; settings are additional lines below channels.telegram. It is not started.
 func loadedChatroom(t *testing.T, database, settings string) *Chatroom {
 	t.Helper()
 	c := openChatroom(t, database, "    access: open\n"+settings, testtelegram.Config{Drafts: true})
@@ -36,7 +36,7 @@ func (c *Chatroom) ask() {
 	}
 }
 
-// answered counts the answers to all users: how many people have none, how many have more than one, and the most that one has.
+// answered counts the answers to all users: how many people have none, how many have more than one, and the maximum.
 func (c *Chatroom) answered() (missing, doubled, most int) {
 	for i := range hundred {
 		n := c.Count(personOf(i), questionOf(i))
@@ -51,7 +51,7 @@ func (c *Chatroom) answered() (missing, doubled, most int) {
 	return missing, doubled, most
 }
 
-// wantAll waits until the whole hundred was answered and holds that each message became one turn.
+// wantAll waits until all hundred were answered and checks that each message became one turn.
 func (c *Chatroom) wantAll() {
 	c.t.Helper()
 	c.Await("every person is answered", func() bool { missing, _, _ := c.answered(); return missing == 0 })
@@ -66,7 +66,7 @@ func (c *Chatroom) wantAll() {
 	}
 }
 
-// restartsAndAnswersOnce starts the next process and holds that every person is answered once, by one turn. It returns how long that took.
+// restartsAndAnswersOnce starts the next process and checks that every person is answered once, by one turn. It returns how long that took.
 func (c *Chatroom) restartsAndAnswersOnce() time.Duration {
 	c.t.Helper()
 	began := time.Now()
@@ -79,7 +79,7 @@ func (c *Chatroom) restartsAndAnswersOnce() time.Duration {
 	return time.Since(began).Round(100 * time.Millisecond)
 }
 
-// A hundred messages were handed over and not one is stored when the process is killed.
+// A hundred messages were delivered and none is stored when the process is killed.
 func TestAHundredMessagesOutliveAKillBeforeTheCommit(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -100,8 +100,8 @@ func TestAHundredMessagesOutliveAKillBeforeTheCommit(t *testing.T) {
 	})
 }
 
-// A hundred messages were stored and answered, and Telegram does not know of one of them when the process is killed: it hands all of them
-// over again.
+// A hundred messages were stored and answered, and Telegram knows of none of that when the process is killed: it delivers all of them
+// again.
 func TestAHundredMessagesThatComeAgainAreKnown(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -122,8 +122,8 @@ func TestAHundredMessagesThatComeAgainAreKnown(t *testing.T) {
 	})
 }
 
-// A hundred models have answered and not one end of a turn is stored when the process is killed: every turn runs again, once, and every person reads
-// one answer.
+// A hundred models have answered and no end of a turn is stored when the process is killed: every turn runs again, once, and every person
+// reads one answer.
 func TestAHundredAnswersThatWereNotWrittenDownAreMadeAgain(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -172,8 +172,9 @@ func TestAHundredAnswersThatWereNotWrittenDownAreMadeAgain(t *testing.T) {
 	})
 }
 
-// The process is killed again and again while a hundred turns end and their answers go out: no person stays without an answer, no message becomes two
-// finished turns, and a kill doubles at most one answer in a chat. There are two kills: a turn that meets three is given up.
+// The process is killed repeatedly while a hundred turns end and their answers are sent. Every person receives an answer, no message
+// becomes two finished turns, and a kill duplicates at most one answer in a chat. There are two kills: a turn that is interrupted three
+// times is abandoned.
 func TestAHundredAnswersOutliveKillsWhileTheyGoOut(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {

@@ -10,8 +10,8 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// TestRefusalsOfAFullQueueAreReportedWithTheirNumber lets a full queue refuse several messages of a person: they are told once per burst, with the number, and
-// again when more are refused later.
+// A full queue refuses several messages of a person. They receive one notice per burst, with the number, and another one when more are
+// refused later.
 func TestRefusalsOfAFullQueueAreReportedWithTheirNumber(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")

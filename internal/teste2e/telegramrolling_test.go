@@ -15,7 +15,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// fleet is the replicas of one bot, and what their people have asked.
+// fleet is the replicas of one bot, and the questions of their people.
 type fleet struct {
 	*Chatroom
 	replicas []*Gateway
@@ -45,7 +45,7 @@ func openFleet(t *testing.T, database string) *fleet {
 	return f
 }
 
-// ask lets the next people write, and waits until answers are on their way to Telegram, which takes its time for each.
+// ask lets the next people write, and waits until answers are being sent to Telegram, which is slow.
 func (f *fleet) ask(messages int) {
 	f.t.Helper()
 	before := len(f.Telegram.Calls("sendMessage"))
@@ -59,7 +59,8 @@ func (f *fleet) ask(messages int) {
 	})
 }
 
-// unanswered is how many questions have no whole answer; doubled are those that have several, and most is the number of further answers of one chat.
+// unanswered returns how many questions have no complete answer; doubled are those that have several, and most is the number of additional
+// answers of one chat.
 func (f *fleet) unanswered() (missing int, doubled []string, most int) {
 	further := map[int64]int{}
 	for i := range f.asked {
@@ -83,14 +84,14 @@ func (f *fleet) settle() {
 	f.rest()
 }
 
-// interruptions are how often a replica is ended in the middle of the traffic, and how many messages people write before each time.
+// interruptions returns how often a replica is ended during the traffic, and how many messages people write before each time.
 func interruptions(t *testing.T, usual int) (times, messages int) {
 	t.Helper()
 	times = testrun.Size(usual, 20)
 	return times, max(1, testrun.Size(25*times, 500)/times)
 }
 
-// Restarts one after the other, in the middle of the traffic: a provider that answers within the drain timeout shows each answer once.
+// The replicas restart one after the other during the traffic: a provider that answers within the drain timeout shows each answer once.
 func TestRollingRestartsSendEveryTelegramAnswerOnce(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -121,7 +122,7 @@ func TestRollingRestartsSendEveryTelegramAnswerOnce(t *testing.T) {
 	})
 }
 
-// The same with SIGKILL: what was on the wire may come again, at most once in a chat for each kill, and is marked.
+// The same with SIGKILL: a request in transit may be repeated, at most once in a chat for each kill, and is marked.
 func TestKilledReplicasRepeatAtMostTheRequestOnTheWire(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -145,8 +146,9 @@ func TestKilledReplicasRepeatAtMostTheRequestOnTheWire(t *testing.T) {
 	})
 }
 
-// A replica that was stopped for longer than its lease has messages claimed whose next parts wait for the limit of their chats. Another replica sends them
-// meanwhile; the first one wakes up and sends nothing. What it had on the wire when it was stopped may have been sent twice.
+// A replica that was stopped for longer than its lease has claimed messages whose next parts wait for the limit of their chats. Another
+// replica sends them meanwhile; the first one continues and sends nothing. A request that was in transit when it was stopped may have been
+// sent twice.
 func TestAReplicaThatWakesAfterItsLeaseSendsNothing(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -196,7 +198,7 @@ func TestAReplicaThatWakesAfterItsLeaseSendsNothing(t *testing.T) {
 	}
 	before := total()
 	testrun.Eventually(t, "the first replica wakes up and gives its messages up, or sends one", func() bool { return dropped() > 0 || total() > before })
-	asleep.Signal(syscall.SIGTERM) // a process ends after its sends, so nothing of it comes later
+	asleep.Signal(syscall.SIGTERM) // a process ends after its sends, so it sends nothing later
 	asleep.WaitExit(20 * time.Second)
 	if after := total(); after != before {
 		t.Errorf("the replica that woke up sent %d further parts", after-before)
@@ -206,7 +208,7 @@ func TestAReplicaThatWakesAfterItsLeaseSendsNothing(t *testing.T) {
 	} else {
 		t.Logf("%d of %d parts came twice: they were on the wire", duplicates, people*parts)
 	}
-	// How many messages the first replica had claimed when it was stopped is not known: one at least, because parts of each were to come.
+	// It is unknown how many messages the first replica had claimed when it was stopped: at least one, because parts of each were unsent.
 	if !regexp.MustCompile(`laneway_outbox_sends_total{channel="telegram",kind="reply",result="resent"} [1-5]\b`).MatchString(c.metrics()) {
 		t.Error("what may have been sent twice is not counted")
 	}

@@ -22,26 +22,26 @@ const (
 	forum = int64(-100500)
 )
 
-// Chatroom is a gateway with a bot: the fake Telegram and the fake model stand in the process of the test, the gateway is the binary.
+// Chatroom is a gateway with a bot: the fake Telegram and the fake model are in the process of the test, the gateway is the binary.
 type Chatroom struct {
 	*Gateway
 	t        *testing.T
 	Telegram *testtelegram.Server
 	Model    *testmodel.Server
 	database string
-	install  func() *Gateway // a further replica on the same database
-	spoken   []string        // what earlier processes printed
+	install  func() *Gateway // another replica on the same database
+	spoken   []string        // output of earlier processes
 
 	installed []*Gateway
 }
 
-// openChatroom makes an installation whose bot has its token in TELEGRAM_TOKEN; settings are further lines below channels.telegram.
+// openChatroom creates an installation whose bot has its token in TELEGRAM_TOKEN; settings are additional lines below channels.telegram.
 func openChatroom(t *testing.T, database, settings string, telegram testtelegram.Config) *Chatroom {
 	t.Helper()
 	return openChatroomOf(t, database, "", settings, telegram)
 }
 
-// openChatroomOf is openChatroom with an agent of the scenario's own; "" = the fake model.
+// openChatroomOf is openChatroom with a different agent; "" = the fake model.
 func openChatroomOf(t *testing.T, database, agent, settings string, telegram testtelegram.Config) *Chatroom {
 	t.Helper()
 	c := &Chatroom{t: t, Telegram: testtelegram.New(telegram), Model: testmodel.Start(t), database: database}
@@ -49,7 +49,7 @@ func openChatroomOf(t *testing.T, database, agent, settings string, telegram tes
 	c.Telegram.AddPrivate(bob, "Bob")
 	c.Telegram.AddGroup(forum, "Friends", 10, 20)
 	api := httptest.NewServer(c.Telegram)
-	t.Cleanup(api.CloseClientConnections) // a poll that hangs must not hold the test up
+	t.Cleanup(api.CloseClientConnections) // a blocked poll must not delay the test
 	t.Cleanup(api.Close)
 	if agent == "" {
 		agent = fmt.Sprintf("{runner: openai, model: test, base_url: %q, retries: 0}", c.Model.URL()+"/v1")
@@ -66,8 +66,8 @@ func openChatroomOf(t *testing.T, database, agent, settings string, telegram tes
 	return c
 }
 
-// Close looks at what must hold after every scenario: the tables obey their rules, the fake server saw nothing improper, and the token
-// of the bot is nowhere.
+// Close checks what must hold after every scenario: the invariants of the tables, no improper call at the fake server, and no occurrence of
+// the bot's token.
 func (c *Chatroom) Close() {
 	c.t.Helper()
 	OpenOracle(c.t, c.Gateway, c.database).Check(4 * time.Second)
@@ -77,7 +77,7 @@ func (c *Chatroom) Close() {
 	c.wantNoSecret()
 }
 
-// Restart kills the process and starts it anew.
+// Restart kills the process and starts it again.
 func (c *Chatroom) Restart() {
 	c.t.Helper()
 	c.Kill()
@@ -87,8 +87,8 @@ func (c *Chatroom) Restart() {
 
 func (c *Chatroom) remember() { c.spoken = append(c.spoken, c.Output()) }
 
-// wantNoSecret searches what the gateways printed, measure and store for the secret half of the bot's token. What commands print is searched in
-// TestPlantedSecretsAreFoundNowhere.
+// wantNoSecret searches the output, metrics and store of the gateways for the secret half of the bot's token.
+// TestPlantedSecretsAreFoundNowhere searches the output of commands.
 func (c *Chatroom) wantNoSecret() {
 	c.t.Helper()
 	_, secret, _ := strings.Cut(c.Telegram.Token(), ":")
@@ -117,7 +117,7 @@ func (c *Chatroom) wantNoSecret() {
 	}
 }
 
-// metrics is what a scraper reads of all gateways that run.
+// metrics returns the metrics of all running gateways.
 func (c *Chatroom) metrics() string {
 	c.t.Helper()
 	var all strings.Builder
@@ -156,7 +156,7 @@ func (c *Chatroom) Says(chat int64, part string) {
 	})
 }
 
-// Count is how many messages of a chat contain part.
+// Count returns how many messages of a chat contain part.
 func (c *Chatroom) Count(chat int64, part string) int {
 	n := 0
 	for _, text := range c.Telegram.Texts(chat) {
@@ -167,7 +167,7 @@ func (c *Chatroom) Count(chat int64, part string) int {
 	return n
 }
 
-// last is the newest message of a chat.
+// last returns the newest message of a chat.
 func (c *Chatroom) last(chat int64) shown {
 	c.t.Helper()
 	all := c.Telegram.Messages(chat)
@@ -180,7 +180,7 @@ func (c *Chatroom) last(chat int64) shown {
 // shown is a message as it was shown.
 type shown struct{ testtelegram.Message }
 
-// button is the one with a label.
+// button returns the button with a label.
 func (m shown) button(t *testing.T, label string) testtelegram.Button {
 	t.Helper()
 	for _, row := range m.Buttons {
@@ -204,7 +204,7 @@ func (c *Chatroom) Press(person int64, m shown, label, answer string) {
 	})
 }
 
-// pressAnswers is how often a press was answered with a text.
+// pressAnswers returns how often a press was answered with a text.
 func (c *Chatroom) pressAnswers(text string) int {
 	n := 0
 	for _, call := range c.Telegram.Calls("answerCallbackQuery") {
@@ -217,7 +217,7 @@ func (c *Chatroom) pressAnswers(text string) int {
 
 var pairingCode = regexp.MustCompile(`laneway pair approve ([A-Z2-7]{8})`)
 
-// LetIn lets a person in through the code that they are shown and the command of the operator.
+// LetIn grants a person access through their code and the command of the operator.
 func (c *Chatroom) LetIn(person int64) {
 	c.t.Helper()
 	c.Telegram.Say(person, person, "Hello?")
@@ -238,7 +238,7 @@ func (c *Chatroom) LetIn(person int64) {
 	c.Says(person, "You are let in")
 }
 
-// attachments are the files that people sent.
+// attachments returns the files that people sent.
 func (c *Chatroom) attachments() []string {
 	c.t.Helper()
 	var files []string
@@ -254,7 +254,7 @@ func (c *Chatroom) attachments() []string {
 	return files
 }
 
-// storyteller answers with what was asked, in bold.
+// storyteller answers with the question, in bold.
 func storyteller(call testmodel.Call) testmodel.Reply {
 	return testmodel.Reply{Pieces: []string{"You said: **" + call.Last() + "**"}}
 }

@@ -9,8 +9,8 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// TestTheToolLoopOfAModelIsOneLineInTelegram: the line names the call that runs, its time and the number of calls. It is one message, which is edited in place, and the
-// answer replaces it.
+// The line names the running call, its time and the number of calls. It is one message, which is edited in place, and the answer replaces
+// it.
 func TestTheToolLoopOfAModelIsOneLineInTelegram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -31,7 +31,7 @@ func TestTheToolLoopOfAModelIsOneLineInTelegram(t *testing.T) {
 		c := openChatroomOf(t, database, agents, "    allow: [7]\n", testtelegram.Config{})
 		c.Start()
 		c.Telegram.Say(anna, anna, "how many lines?")
-		// mine are the messages of the bot.
+		// mine returns the messages of the bot.
 		mine := func() (list []testtelegram.Message) {
 			for _, m := range c.Telegram.Messages(anna) {
 				if m.Text != "how many lines?" {

@@ -19,7 +19,7 @@ func ofToc(call testmodel.Call) bool {
 	return strings.HasPrefix(call.System, "You keep the table of contents")
 }
 
-// TestWhatWasSaidIsSummarisedThroughAKill makes old conversations, lets the built-in job summarise them, kills the gateway in the middle, and deletes one.
+// The built-in job summarises old conversations; the gateway is killed in the middle, and one conversation is deleted.
 func TestWhatWasSaidIsSummarisedThroughAKill(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {

@@ -11,8 +11,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// The load of trees. The lanes have different numbers of slots, so that the turns of loadRoots roots, their sub-turns and the plain messages between them keep
-// each of them full for about the same time: 200 roots for a minute.
+// The load of trees. The lanes have different numbers of slots, so that the turns of loadRoots roots, their sub-turns and the plain
+// messages between them fill each of them for about the same time: 200 roots for a minute.
 const (
 	loadTurn    = 220 * time.Millisecond // of each request to a model
 	loadSpawned = 4                      // children of a root in the lane subagent, and as many in the lane team
@@ -22,14 +22,14 @@ const (
 
 func loadLanes() map[string]int { return map[string]int{"main": 5, "subagent": 3, "team": 3} }
 
-// TestTreesKeepTheThroughputOfTheirTurns runs roots with eight sub-turns each while the lanes are full, and the same turns without trees, in one gateway. The trees
-// need at most a tenth more time. Meanwhile no lane shows more turns than it has slots, doctor finds nothing, and all slots are free at the end. A short
-// run has a lower bound, because the first root and the last one, which fill no lane, weigh more.
+// Roots with eight sub-turns each run while the lanes are full, and the same turns without trees, in one gateway. The trees need at most a
+// tenth more time. Meanwhile no lane shows more turns than it has slots, doctor finds nothing, and all slots are free at the end. A short
+// run has a lower limit, because the first root and the last one, which fill no lane, have more weight.
 func TestTreesKeepTheThroughputOfTheirTurns(t *testing.T) {
 	NeedsProcesses(t)
 	roots := testrun.Size(20, loadRoots)
 	least := 0.5
-	if roots >= loadRoots && len(raceFlag()) == 0 { // the detector slows the gateway down
+	if roots >= loadRoots && len(raceFlag()) == 0 { // the detector slows down the gateway
 		least = 0.9
 	}
 	onBothStores(t, func(t *testing.T, database string) {
@@ -61,7 +61,7 @@ func TestTreesKeepTheThroughputOfTheirTurns(t *testing.T) {
 	})
 }
 
-// loadedModel answers `tree` with calls for eight tasks, `long` after the time of two requests, and all else after that of one.
+// loadedModel answers `tree` with calls for eight tasks, `long` after the time of two requests, and any other message after that of one.
 func loadedModel(call testmodel.Call) testmodel.Reply {
 	switch {
 	case len(call.Results()) > 0:
@@ -79,7 +79,7 @@ func loadedModel(call testmodel.Call) testmodel.Reply {
 	}
 }
 
-// wantFreeLanes reports lanes in which something runs or waits.
+// wantFreeLanes reports lanes with running or waiting work.
 func wantFreeLanes(t *testing.T, c *Client) {
 	t.Helper()
 	var lanes lanesStatus
@@ -93,7 +93,7 @@ func wantFreeLanes(t *testing.T, c *Client) {
 	}
 }
 
-// treeLoad measures how long a gateway works on something.
+// treeLoad measures how long a gateway works on a load.
 type treeLoad struct {
 	t *testing.T
 	g *Gateway
@@ -101,7 +101,7 @@ type treeLoad struct {
 	c *Client
 }
 
-// each calls f with the numbers below n, several at once.
+// each calls f with the numbers below n, several concurrently.
 func (l *treeLoad) each(n int, f func(i int)) {
 	var all sync.WaitGroup
 	for worker := range 8 {
@@ -114,7 +114,7 @@ func (l *treeLoad) each(n int, f func(i int)) {
 	all.Wait()
 }
 
-// send sends a message into a session of its own.
+// send sends a message into a separate session.
 func (l *treeLoad) send(agent, lane, id, text string) {
 	params := map[string]any{"sessionKey": "agent:" + agent + ":" + id, "message": text, "idempotencyKey": id, "lane": lane}
 	if _, err := l.c.Call("agent", params, time.Minute); err != nil {
@@ -128,7 +128,7 @@ func (l *treeLoad) sendPlain(kind string, i int) {
 	}
 }
 
-// sendAlone sends what a root and its sub-turns do as messages of their own.
+// sendAlone sends the work of a root and its sub-turns as separate messages.
 func (l *treeLoad) sendAlone(i int) {
 	l.send("main", "main", fmt.Sprintf("alone-%d", i), "long")
 	for j := range loadSpawned {
@@ -143,7 +143,8 @@ func (l *treeLoad) sendTree(i int) {
 	l.sendPlain("tree", i)
 }
 
-// measure is the time until nothing is left to do. It looks meanwhile whether the table shows more running turns than a lane has slots, and asks doctor.
+// measure returns the time until no work is left. Meanwhile it checks that the table shows no more running turns than a lane has slots, and
+// runs doctor.
 func (l *treeLoad) measure(send func()) time.Duration {
 	l.t.Helper()
 	begin := time.Now()

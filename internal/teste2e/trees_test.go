@@ -12,7 +12,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// taskCall asks for a sub-turn; agent "" = of the same agent.
+// taskCall requests a sub-turn; agent "" = the same agent.
 func taskCall(id, agent, task string, wait bool) testmodel.ToolCall {
 	name, args := "delegate", map[string]any{"agent": agent, "task": task}
 	if agent == "" {
@@ -25,8 +25,8 @@ func taskCall(id, agent, task string, wait bool) testmodel.ToolCall {
 	return testmodel.ToolCall{ID: id, Name: name, Args: string(text)}
 }
 
-// TestAKillAtAnyStepOfATreeDoublesNothing kills the gateway while a turn asks a colleague. Where a commit lies behind the step, its rows are taken back. The
-// model asks for another task when it is asked anew; only where nothing was recorded it is.
+// The gateway is killed while a turn calls a colleague. If a commit follows the step, its rows are removed. The model requests another task
+// when it is called again, which happens only where nothing was recorded.
 func TestAKillAtAnyStepOfATreeDoublesNothing(t *testing.T) {
 	NeedsProcesses(t)
 	const (
@@ -38,12 +38,13 @@ func TestAKillAtAnyStepOfATreeDoublesNothing(t *testing.T) {
 	)
 	steps := []struct {
 		name string
-		// hang is where the model does not answer before the kill: the first question of the parent, that of the child, or the second one of the parent.
+		// hang is where the model does not answer before the kill: the first request of the parent, that of the child, or the second one of
+		// the parent.
 		hang string
 		undo []string
 		task string
-		asks int // how often the model is asked for the first round of the parent
-		work int // how often it is asked to work on the task
+		asks int // number of requests for the first round of the parent
+		work int // number of requests for the task
 	}{
 		{"BeforeTheRoundIsRecorded", "ask", nil, "other work", 2, 1},
 		{"AfterTheRoundIsRecorded", "child", []string{noResult, noRun, noChild, noTexts, noHome}, "count the lines", 1, 2},

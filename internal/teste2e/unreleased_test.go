@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// A database from before the first release cannot be migrated. Whatever would use it says so, and what to do, and leaves it as it is.
+// A database from before the first release cannot be migrated. Every command that would use it reports that, and what to do, and does not
+// change it.
 func TestADatabaseFromBeforeTheFirstReleaseIsRefused(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "")
@@ -56,7 +57,7 @@ func makeOld(ctx context.Context, t *testing.T, g *Gateway, database string) {
 	}
 }
 
-// fileOf is the content of a SQLite database; empty for PostgreSQL.
+// fileOf returns the content of a SQLite database; empty for PostgreSQL.
 func fileOf(t *testing.T, g *Gateway, database string) []byte {
 	t.Helper()
 	if database != "" {

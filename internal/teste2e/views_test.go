@@ -13,11 +13,11 @@ import (
 	"laneway/internal/testrun"
 )
 
-// jobExtras are the members of a job that only the extended view has, for a job with a cron expression.
+// jobExtras are the members of a job that exist only in the extended view, for a job with a cron expression.
 const jobExtras = "atMostOnce dst errorCount jitterMs key keyDerived lane missed nextScheduledForMs overlap pauseAfterFailures principal queuedRuns retry runCount timeoutSeconds"
 
-// more compares the views of one thing: what the standard view has, the extended one has with the same value. It returns what is there besides; of
-// lists the first elements count.
+// more compares the views of one object: the members of the standard view must be in the extended one with the same value. It returns the
+// additional members; of lists, it compares the first elements.
 func more(t *testing.T, at string, standard, extended any) []string {
 	t.Helper()
 	switch s := standard.(type) {
@@ -53,7 +53,7 @@ func more(t *testing.T, at string, standard, extended any) []string {
 	return nil
 }
 
-// below puts a path in front of names.
+// below puts a path before names.
 func below(path, names string) []string {
 	var list []string
 	for name := range strings.FieldsSeq(names) {
@@ -71,7 +71,7 @@ func decoded(t *testing.T, raw json.RawMessage) any {
 	return v
 }
 
-// TestTheExtendedViewIsTheStandardOneAndMore asks for everything that has views in both of them: by request on one connection, and as events on two.
+// Everything with views is requested in both of them: by request on one connection, and as events on two.
 func TestTheExtendedViewIsTheStandardOneAndMore(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, chunk: 3}}\n")
@@ -138,7 +138,7 @@ func TestTheExtendedViewIsTheStandardOneAndMore(t *testing.T) {
 	})
 }
 
-// ask is a call on a connection of the standard view.
+// ask makes a call on a connection with the standard view.
 func ask(t *testing.T, b *bare, method string, params map[string]any) map[string]any {
 	t.Helper()
 	_ = b.SetReadDeadline(time.Now().Add(30 * time.Second))
@@ -156,7 +156,7 @@ func ask(t *testing.T, b *bare, method string, params map[string]any) map[string
 	return object
 }
 
-// eventsByView keeps the last event of each kind that an extended connection heard.
+// eventsByView has the last event of each kind that an extended connection received.
 type eventsByView struct {
 	mu       sync.Mutex
 	extended map[string]json.RawMessage
@@ -174,21 +174,21 @@ func (e *eventsByView) get(kind string) json.RawMessage {
 	return e.extended[kind]
 }
 
-// kindOf is an event's name with what it is about.
+// kindOf returns an event's name with its subject.
 func kindOf(name string, payload json.RawMessage) string {
 	var p struct {
 		Action, State string
 		Data          struct{ Phase string }
 	}
-	_ = json.Unmarshal(payload, &p) // other events have none of it
+	_ = json.Unmarshal(payload, &p) // other events have no such members
 	return name + " " + p.Action + p.State + p.Data.Phase
 }
 
-// endsOfRun are the kinds of events at the end of a run of a job. The one of cron may overtake the others, which wait behind text that is paced.
+// endsOfRun are the kinds of events at the end of a run of a job. The one of cron may overtake the others, which wait for paced text.
 var endsOfRun = []string{"cron finished", "agent end", "chat final"}
 
-// runAndWatch runs a job by hand and reads until all ends of the run were there; it returns the last event of each kind. Events of a run may come before the
-// answer to the call that asked for it, so all frames from the request on count.
+// runAndWatch runs a job by hand and reads until all ends of the run have arrived; it returns the last event of each kind. Events of a run
+// may precede the answer to the call that requested it, so all frames from the request on count.
 func runAndWatch(t *testing.T, b *bare, job string) map[string]json.RawMessage {
 	t.Helper()
 	_ = b.SetReadDeadline(time.Now().Add(30 * time.Second))

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// pageHeaders are what a browser adds to a request that a page of another site makes without script: an image, a form, a link.
+// pageHeaders are the headers that a browser adds to a request that a page of another site makes without script: an image, a form, a link.
 func pageHeaders(dest, mode string) map[string]string {
 	return map[string]string{
 		"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest, "Referer": "https://page.example/",
@@ -18,7 +18,7 @@ func pageHeaders(dest, mode string) map[string]string {
 	}
 }
 
-// sent is one request with these headers; Host is taken as the host.
+// sent sends one request with these headers; Host is used as the host.
 func sent(t *testing.T, method, url string, header map[string]string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}"))
@@ -35,8 +35,8 @@ func sent(t *testing.T, method, url string, header map[string]string) (int, stri
 	return roundTrip(t, req)
 }
 
-// A page of any site can make the browser of the operator ask as often as it likes. It has no secret to present, so none of its requests is a failed
-// login, and the operator's address stays open. Wrong secrets lock it out as before.
+// A page of any site can make the browser of the operator send any number of requests. It has no secret to present, so none of them is a
+// failed login, and the operator's address is not locked. Wrong secrets still lock it.
 func TestAPageThatPresentsNoSecretLocksNoAddressOut(t *testing.T) {
 	t.Parallel()
 	g := Proxied(t)
@@ -53,7 +53,7 @@ func TestAPageThatPresentsNoSecretLocksNoAddressOut(t *testing.T) {
 		code, _ := sent(t, http.MethodGet, proxy+"/v1/models", header)
 		return code
 	}
-	same := pageHeaders("image", "no-cors") // as of a browser that is on the gateway's own page
+	same := pageHeaders("image", "no-cors") // as from a browser on the gateway's own page
 	same["Sec-Fetch-Site"] = "same-origin"
 	for name, headers := range map[string]map[string]string{"cross-site": pageHeaders("image", "no-cors"), "same-origin": same, "none": nil} {
 		want := http.StatusUnauthorized
@@ -73,7 +73,7 @@ func TestAPageThatPresentsNoSecretLocksNoAddressOut(t *testing.T) {
 			}
 		}
 	}
-	for range 12 { // a connect without a secret is no failed login either
+	for range 12 { // a connect without a secret is not a failed login either
 		b, err := upgrade(strings.TrimPrefix(proxy, "http://"))
 		if err != nil {
 			t.Fatal(err)
@@ -106,8 +106,8 @@ func TestAPageThatPresentsNoSecretLocksNoAddressOut(t *testing.T) {
 	}
 }
 
-// A page that has its own name point to loopback reads the metrics and takes profiles as if it were local. The listener answers to names of this
-// machine alone.
+// A page whose name resolves to loopback could read the metrics and profiles as if it were local. The listener answers only to names of
+// this machine.
 func TestTheMetricsListenerAnswersUnderLocalNamesAlone(t *testing.T) {
 	t.Parallel()
 	g := Install(t, "", "pprof: true\n", "--metrics-listen", "127.0.0.1:0")
