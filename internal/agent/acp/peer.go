@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sdk "github.com/coder/acp-go-sdk"
@@ -35,6 +36,8 @@ type peer struct {
 	kept    program.Kept  // without Sessions the agent's session ends with its process
 	started string        // see process.Started
 	strays  chan struct{} // has an element when an update came outside of a turn
+	// replayed: an update of a message or a call came outside of a turn.
+	replayed atomic.Bool
 
 	mu   sync.Mutex
 	turn *turn // the one that runs; nil = none
@@ -192,6 +195,9 @@ var errIdle = errors.New("the session has not used its process")
 func (p *peer) update(n sdk.SessionNotification) {
 	switch t := p.current(); {
 	case t == nil:
+		if u := n.Update; u.UserMessageChunk != nil || u.AgentMessageChunk != nil || u.ToolCall != nil {
+			p.replayed.Store(true)
+		}
 		select {
 		case p.strays <- struct{}{}:
 		default:
@@ -253,8 +259,5 @@ func (p *peer) failure(ctx context.Context, err error) error {
 // stderrTime is how long a failure waits for a line of standard error.
 const stderrTime = 200 * time.Millisecond
 
-// Codes of the protocol: the agent has to be signed in, it does not have the method.
-const (
-	authRequired = -32000
-	noMethod     = -32601
-)
+// authRequired is the code of the protocol for an agent that has to be signed in.
+const authRequired = -32000

@@ -49,18 +49,30 @@ func (p *peer) load(ctx context.Context, kept chat.AgentSession, access agent.To
 	id, servers := sdk.SessionId(kept.ID), p.servers(access)
 	can := p.hello.AgentCapabilities
 	if can.SessionCapabilities.Resume != nil {
-		_, err := p.conn.ResumeSession(ctx, sdk.ResumeSessionRequest{SessionId: id, Cwd: p.dir, McpServers: servers})
-		// Qwen Code names the ability and does not have the method.
-		if refused, ok := errors.AsType[*sdk.RequestError](err); !ok || refused.Code != noMethod || !can.LoadSession {
+		err := p.signedIn(ctx, func() error {
+			_, err := p.conn.ResumeSession(ctx, sdk.ResumeSessionRequest{SessionId: id, Cwd: p.dir, McpServers: servers})
+			return err
+		})
+		// Qwen Code names the ability and does not have the method. OpenClaw finds the sessions of its own processes by session/load alone.
+		if _, refused := errors.AsType[*sdk.RequestError](err); !refused || !can.LoadSession {
 			return p.taken("resuming", err)
 		}
 	}
-	_, err := p.conn.LoadSession(ctx, sdk.LoadSessionRequest{SessionId: id, Cwd: p.dir, McpServers: servers})
+	err := p.signedIn(ctx, func() error {
+		_, err := p.conn.LoadSession(ctx, sdk.LoadSessionRequest{SessionId: id, Cwd: p.dir, McpServers: servers})
+		return err
+	})
 	if err == nil {
 		p.awaitQuiet(ctx)
+		if len(kept.Runs) > 0 && !p.replayed.Load() {
+			err = errNothingReplayed
+		}
 	}
 	return p.taken("loading", err)
 }
+
+// errNothingReplayed: some agents answer a load of a session that they have lost with an empty one.
+var errNothingReplayed = errors.New("it replays nothing of the conversation")
 
 // taken is the error of the call that takes up a session.
 func (p *peer) taken(doing string, err error) error {

@@ -18,11 +18,13 @@ import (
 // the agent replays is no part of an answer.
 func TestAnAgentGoesOnWithItsSessionAfterRestarts(t *testing.T) {
 	t.Parallel()
-	for name, s := range map[string]script{"Loads": {Loads: true}, "Resumes": {Resumes: true}, "ClosesAndLoads": {Loads: true, Closes: true}, "ClaimsToResume": {Loads: true, Resumes: true}} {
+	for name, s := range map[string]script{
+		"Loads": {Loads: true}, "Resumes": {Resumes: true}, "ClosesAndLoads": {Loads: true, Closes: true}, "ClaimsToResume": {Loads: true, Resumes: true}, "WantsAKey": {Loads: true, Key: "key"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s.Blocks, s.Dir = true, t.TempDir()
-			cfg := acp.Config{Sessions: agenttest.NewSessions(), Dir: t.TempDir()}
+			cfg := acp.Config{Sessions: agenttest.NewSessions(), Dir: t.TempDir(), Auth: s.Key}
 			history := []chat.TranscriptEntry{entry(1, "job", chat.RoleAssistant, "before")}
 			var first seen
 			for i, run := range []string{"run-1", "run-2", "run-3"} {
@@ -79,7 +81,10 @@ func TestATurnThatRunsAgainGoesOnWithTheSession(t *testing.T) {
 func TestASessionThatCannotBeLoadedBeginsAnew(t *testing.T) {
 	t.Parallel()
 	for name, breaks := range map[string]func(dir, session string, k *agenttest.Sessions){
-		"TheAgentHasLostIt":    func(dir, session string, _ *agenttest.Sessions) { _ = os.Remove(filepath.Join(dir, session)) },
+		"TheAgentHasLostIt": func(dir, session string, _ *agenttest.Sessions) { _ = os.Remove(filepath.Join(dir, session)) },
+		"TheAgentLoadsNothing": func(dir, session string, _ *agenttest.Sessions) {
+			_ = os.WriteFile(filepath.Join(dir, session), nil, 0o600)
+		},
 		"OnAnotherMachine":     func(_, _ string, k *agenttest.Sessions) { k.Change(func(s *chat.AgentSession) { s.Host = "another" }) },
 		"WithAnUnknownProcess": func(_, _ string, k *agenttest.Sessions) { k.Change(func(s *chat.AgentSession) { s.PIDStarted = "" }) },
 		"OfAnotherConversation": func(_, _ string, k *agenttest.Sessions) {

@@ -27,6 +27,9 @@ func (a *scripted) remembered(req sdk.PromptRequest) (said []string, err error) 
 }
 
 func (a *scripted) LoadSession(_ context.Context, req sdk.LoadSessionRequest) (sdk.LoadSessionResponse, error) {
+	if a.script.Key != a.signed {
+		return sdk.LoadSessionResponse{}, sdk.NewAuthRequired(nil)
+	}
 	raw, err := os.ReadFile(a.file(req.SessionId))
 	if err != nil {
 		return sdk.LoadSessionResponse{}, &sdk.RequestError{Code: -32602, Message: "there is no such session"}
@@ -44,8 +47,8 @@ func (a *scripted) LoadSession(_ context.Context, req sdk.LoadSessionRequest) (s
 }
 
 func (a *scripted) ResumeSession(_ context.Context, req sdk.ResumeSessionRequest) (sdk.ResumeSessionResponse, error) {
-	if a.script.Loads { // it names the ability and does not have the method
-		return sdk.ResumeSessionResponse{}, &sdk.RequestError{Code: -32601, Message: "Method not found"}
+	if a.script.Loads { // it names the ability, and does not find the sessions of its own processes
+		return sdk.ResumeSessionResponse{}, &sdk.RequestError{Code: -32603, Message: "Internal error"}
 	}
 	if _, err := os.Stat(a.file(req.SessionId)); err != nil {
 		return sdk.ResumeSessionResponse{}, &sdk.RequestError{Code: -32602, Message: "there is no such session"}

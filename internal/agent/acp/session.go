@@ -30,17 +30,25 @@ func (p *peer) begin(ctx context.Context, access agent.ToolAccess) error {
 	return nil
 }
 
-// newSession makes a session, after authentication where the agent demands it.
-func (p *peer) newSession(ctx context.Context, servers []sdk.McpServer) (sdk.NewSessionResponse, error) {
-	want := sdk.NewSessionRequest{Cwd: p.dir, McpServers: servers}
-	session, err := p.conn.NewSession(ctx, want)
+// newSession makes a session.
+func (p *peer) newSession(ctx context.Context, servers []sdk.McpServer) (session sdk.NewSessionResponse, err error) {
+	err = p.signedIn(ctx, func() error {
+		session, err = p.conn.NewSession(ctx, sdk.NewSessionRequest{Cwd: p.dir, McpServers: servers})
+		return err
+	})
+	return session, err
+}
+
+// signedIn makes a call, and once more after authentication where the agent demands that.
+func (p *peer) signedIn(ctx context.Context, call func() error) error {
+	err := call()
 	if refused, ok := errors.AsType[*sdk.RequestError](err); !ok || refused.Code != authRequired || p.cfg.Auth == "" {
-		return session, err
+		return err
 	}
 	if _, err := p.conn.Authenticate(ctx, sdk.AuthenticateRequest{MethodId: p.cfg.Auth}); err != nil {
-		return session, fmt.Errorf("authenticating: %w", err)
+		return fmt.Errorf("authenticating: %w", err)
 	}
-	return p.conn.NewSession(ctx, want)
+	return call()
 }
 
 // closeSession frees what the agent holds for a session, where it can. It waits for cancelTime at most; the end of the process closes what is left.
