@@ -21,8 +21,9 @@ const (
 	presetHistory = "The conversation before this message, as JSON"
 )
 
-// again returns the cells of the table about three processes of the gateway. The first one ends by SIGTERM, the second one by SIGKILL while the agent runs a command.
-func (p *presetRun) again() []string {
+// again returns the cells of the table about three processes of the gateway. The first one ends by SIGTERM, the second one by SIGKILL while the agent runs a command. With minute the
+// second process starts in another minute than the first conversation.
+func (p *presetRun) again(minute bool) []string {
 	p.t.Helper()
 	const session, said = "agent:main:again", "the first word is cherry"
 	lost := false
@@ -35,9 +36,13 @@ func (p *presetRun) again() []string {
 		}
 	}
 	p.cli("send", "--session", session, said)
+	began := time.Now().Truncate(time.Minute)
 	p.g.Signal(syscall.SIGTERM)
 	if took, code := p.g.WaitExit(time.Minute); code != 0 {
 		p.t.Errorf("the gateway ended with %d after %s", code, took)
+	}
+	if minute {
+		eventually(p.t, 2*time.Minute, func() bool { return time.Now().Truncate(time.Minute) != began })
 	}
 	p.g.Start()
 	slow := make(chan struct{})
@@ -48,7 +53,7 @@ func (p *presetRun) again() []string {
 	answered := false
 	if !eventually(p.t, time.Minute, func() bool {
 		if !answered {
-			answered = p.answer(session, presetAllow)
+			answered = p.answer(session, true)
 		}
 		return len(commandsWith(p.t, presetSlow)) > 0
 	}) {

@@ -32,10 +32,10 @@ var (
 	pictureOf = regexp.MustCompile(`dot\.png\\" of the message is (/[^"\\\s]+)`)
 )
 
-// presetModel answers each message with the same sentence. It asks for the call of an order once.
+// presetModel answers each message with the same sentence. It asks for each call of an order once.
 type presetModel struct {
 	mu   sync.Mutex
-	done map[string]bool // orders
+	done map[string]bool // orders with the tool that was called
 	// forbidden is a file that the command of presetDeniedOrder makes.
 	forbidden string
 	// escalates: Codex is asked for commands outside of its sandbox, about which it asks the person.
@@ -56,18 +56,19 @@ func (m *presetModel) answer(c testmodel.Call) testmodel.Reply {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, order := range []string{presetOrder, presetDeniedOrder, presetSlowOrder, presetReadOrder, presetSendOrder} {
-		if m.done[order] || !bytes.Contains(c.Body, []byte(order)) {
+		if !bytes.Contains(c.Body, []byte(order)) {
 			continue
 		}
 		name, args := m.call(order, c)
-		if name == "" {
+		call := order + "-" + name
+		if name == "" || m.done[call] {
 			continue
 		}
 		raw, err := json.Marshal(args)
 		if err != nil {
 			panic(err)
 		}
-		m.done[order] = true
+		m.done[call] = true
 		return testmodel.Reply{Calls: []testmodel.ToolCall{{ID: "call_" + order, Name: name, Args: string(raw)}}, InputTokens: 3, OutputTokens: 4}
 	}
 	return testmodel.Reply{Pieces: []string{"The word ", "is apple."}, InputTokens: 3, OutputTokens: 4}
@@ -96,6 +97,10 @@ func (m *presetModel) call(order string, c testmodel.Call) (name string, args ma
 	case presetSendOrder:
 		if i := slices.IndexFunc(c.Tools, func(tool string) bool { return strings.HasSuffix(tool, "send_file") }); i >= 0 {
 			return c.Tools[i], map[string]any{"name": "sent.txt", "text": "sent"}
+		}
+		// Qwen Code offers tools of MCP servers after a search for them.
+		if slices.Contains(c.Tools, "tool_search") {
+			return "tool_search", map[string]any{"query": "send_file"}
 		}
 	}
 	return "", nil

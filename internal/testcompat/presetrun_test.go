@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,13 +26,8 @@ var presetPicture = []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\
 
 const presetDocument = "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
 
-// The commands that answer what an agent asks.
-var (
-	presetAllow = regexp.MustCompile(`/allow ([0-9a-f]{12})|/answer ([0-9a-f]{12}) [0-9]+ \(Allow[^)]*\)`)
-	// presetPiece is a piece of the answer.
-	presetPiece = regexp.MustCompile(`"text":"The word ?"`)
-	presetDeny  = regexp.MustCompile(`/deny ([0-9a-f]{12})|/answer ([0-9a-f]{12}) [0-9]+ \(Deny[^)]*\)`)
-)
+// presetPiece is a piece of the answer.
+var presetPiece = regexp.MustCompile(`"text":"The word ?"`)
 
 // presetRun is one conversation with a preset.
 type presetRun struct {
@@ -44,8 +40,6 @@ type presetRun struct {
 	// records has a file for each process, with what it wrote; clean takes the paths of this machine out of it.
 	records string
 	clean   *strings.Replacer
-	// answered are the ids of questions.
-	answered []string
 }
 
 func (p *presetRun) cli(args ...string) string {
@@ -57,28 +51,26 @@ func (p *presetRun) cli(args ...string) string {
 	return out
 }
 
-// answer writes the answer to an open question of a session, and reports whether there was one.
-func (p *presetRun) answer(session string, with *regexp.Regexp) bool {
+// answer answers the open question of a session, with the option that allows or refuses this act alone, and reports whether there was one.
+func (p *presetRun) answer(session string, allow bool) bool {
 	p.t.Helper()
-	history, _, _ := p.g.CLI(p.ctx, "", "sessions", "show", session)
-	id, command := "", ""
-	for _, found := range with.FindAllStringSubmatch(history, -1) {
-		// Of several options the first one that counts once.
-		if is := found[1] + found[2]; is != id || strings.Contains(command, "lways") {
-			id, command = is, found[0]
-		}
-	}
-	if id == "" || slices.Contains(p.answered, id) {
+	raw, _, _ := p.g.CLI(p.ctx, "", "questions", "list", "--json")
+	var open messages.QuestionsListResult
+	if json.Unmarshal([]byte(raw), &open) != nil { // a gateway that starts does not answer
 		return false
 	}
-	p.answered = append(p.answered, id)
-	command, _, _ = strings.Cut(command, " (")
-	p.cli("send", "--session", session, command)
+	i := slices.IndexFunc(open.Questions, func(q messages.Question) bool { return q.SessionKey == session })
+	if i < 0 {
+		return false
+	}
+	asked := open.Questions[i]
+	option := slices.IndexFunc(asked.Options, func(o messages.QuestionOption) bool { return o.Allow == allow && !o.Always })
+	p.cli("questions", "answer", asked.ID, strconv.Itoa(option+1))
 	return true
 }
 
 // order sends a message, answers the questions of its turn, and returns what the person reads.
-func (p *presetRun) order(text string, with *regexp.Regexp) (out string, asked bool) {
+func (p *presetRun) order(text string, allow bool) (out string, asked bool) {
 	p.t.Helper()
 	began := time.Now()
 	done := make(chan string)
@@ -92,7 +84,7 @@ func (p *presetRun) order(text string, with *regexp.Regexp) (out string, asked b
 			p.t.Logf("%s: %s, asked %v: %q", text, time.Since(began).Round(time.Second), asked, out)
 			return out, asked
 		case <-time.After(200 * time.Millisecond):
-			asked = p.answer("agent:main:main", with) || asked
+			asked = p.answer("agent:main:main", allow) || asked
 		}
 	}
 }
@@ -118,7 +110,7 @@ func (p *presetRun) play(name string) []string {
 		p.t.Errorf("in Telegram: the bot has sent %q", p.bot.Texts(7))
 	}
 	before := p.used().TotalTokens
-	made, asked := p.order(presetOrder, presetAllow)
+	made, asked := p.order(presetOrder, true)
 	used := p.used().TotalTokens - before
 	if !strings.Contains(made, presetAnswer) {
 		p.t.Errorf("the turn with a command: %s\n%s", made, p.g.Output())
@@ -136,7 +128,7 @@ func (p *presetRun) play(name string) []string {
 	if to := os.Getenv("LANEWAY_RECORD"); to != "" {
 		p.keep(filepath.Join(to, name+".jsonl"))
 	}
-	_, deniedAsked := p.order(presetDeniedOrder, presetDeny)
+	_, deniedAsked := p.order(presetDeniedOrder, false)
 	_, err := os.Stat(p.orders.forbidden)
 	denied := "not asked"
 	if deniedAsked {

@@ -25,6 +25,8 @@ type presetCase struct {
 	// beside are further packages, scripts those whose programs come by a script of the package.
 	beside  []string
 	scripts []string
+	// minute: it loses a session that is loaded within the minute in which it began.
+	minute bool
 	// before starts what the agent speaks to.
 	before func(t *testing.T, dir, home, model string)
 }
@@ -49,6 +51,10 @@ func presetCases() map[string]presetCase {
 			env: func(url string) map[string]string {
 				return map[string]string{"GEMINI_API_KEY": key, "GOOGLE_GEMINI_BASE_URL": url}
 			},
+			files: map[string]func(string) string{".gemini/settings.json": func(string) string {
+				return `{"general": {"sessionRetention": {"enabled": false}}}`
+			}},
+			minute: true,
 		},
 		"opencode": {
 			env: func(url string) map[string]string {
@@ -104,7 +110,7 @@ func presetBot(t *testing.T) (bot *testtelegram.Server, channels string) {
 }
 
 // presetTime bounds the conversation with a preset.
-const presetTime = 3 * time.Minute
+const presetTime = 10 * time.Minute
 
 // TestPresetsAnswer runs the npm packages of presets, unmodified, behind the gateway and with a scripted model. What works is the table of docs/agents.md, which -update
 // writes. With LANEWAY_RECORD=DIR the test writes what the agents said, for the tests of internal/agent/acp.
@@ -140,7 +146,7 @@ func TestPresetsAnswer(t *testing.T) {
 			}
 			p.g.Start()
 			row := presetRow{name: name, version: npmVersion(t, dir, preset.Package), works: p.play(name)}
-			row.works = append(row.works, p.again()...)
+			row.works = append(row.works, p.again(one.minute)...)
 			p.g.Signal(syscall.SIGTERM) // with the gateway its agents end, which write to their home until then
 			if took, code := p.g.WaitExit(time.Minute); code != 0 {
 				t.Errorf("the gateway ended with %d after %s", code, took)
