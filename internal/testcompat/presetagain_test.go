@@ -38,11 +38,11 @@ func (p *presetRun) again(minute bool) []string {
 	p.cli("send", "--session", session, said)
 	began := time.Now().Truncate(time.Minute)
 	p.g.Signal(syscall.SIGTERM)
-	if took, code := p.g.WaitExit(time.Minute); code != 0 {
+	if took, code := p.g.WaitExit(presetWait); code != 0 {
 		p.t.Errorf("the gateway ended with %d after %s", code, took)
 	}
 	if minute {
-		eventually(p.t, 2*time.Minute, func() bool { return time.Now().Truncate(time.Minute) != began })
+		eventually(p.t, presetWait, func() bool { return time.Now().Truncate(time.Minute) != began })
 	}
 	p.g.Start()
 	slow := make(chan struct{})
@@ -51,7 +51,7 @@ func (p *presetRun) again(minute bool) []string {
 		_, _, _ = p.g.CLI(p.ctx, "", "send", "--session", session, "--timeout", "2m", presetSlowOrder)
 	}()
 	answered := false
-	if !eventually(p.t, time.Minute, func() bool {
+	if !eventually(p.t, presetWait, func() bool {
 		if !answered {
 			answered = p.answer(session, true)
 		}
@@ -63,7 +63,7 @@ func (p *presetRun) again(minute bool) []string {
 	look()
 	p.g.Start()
 	<-slow
-	told := eventually(p.t, time.Minute, func() bool { return p.asked(presetTold) })
+	told := eventually(p.t, presetWait, func() bool { return p.asked(presetTold) })
 	if left := commandsWith(p.t, presetSlow); len(left) > 0 {
 		p.t.Errorf("the command of the first attempt still runs beside the second one: %d processes", len(left))
 	}

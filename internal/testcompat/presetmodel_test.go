@@ -5,6 +5,7 @@ package testcompat
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,15 +37,20 @@ var (
 type presetModel struct {
 	mu   sync.Mutex
 	done map[string]bool // orders with the tool that was called
-	// forbidden is a file that the command of presetDeniedOrder makes.
-	forbidden string
+	// source is a file that the commands of presetOrder and presetDeniedOrder copy, forbidden the copy of the second one. A copy and not an echo: OpenClaw refuses what it
+	// cannot bind to a program, such as a redirection, without a question.
+	source, forbidden string
 	// escalates: Codex is asked for commands outside of its sandbox, about which it asks the person.
 	escalates bool
 }
 
 func startPresetModel(t *testing.T) (*testmodel.Server, *presetModel) {
 	t.Helper()
-	model, orders := testmodel.Start(t), &presetModel{done: map[string]bool{}, forbidden: t.TempDir() + "/forbidden.txt"}
+	dir := t.TempDir()
+	model, orders := testmodel.Start(t), &presetModel{done: map[string]bool{}, source: dir + "/source.txt", forbidden: dir + "/forbidden.txt"}
+	if err := os.WriteFile(orders.source, []byte("made"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	model.Answer(orders.answer)
 	return model, orders
 }
@@ -85,9 +91,9 @@ func (m *presetModel) call(order string, c testmodel.Call) (name string, args ma
 	}
 	switch order {
 	case presetOrder:
-		return m.shellCall(c.Tools, "echo made > "+last(outputOf)+"/made.txt")
+		return m.shellCall(c.Tools, "cp "+m.source+" "+last(outputOf)+"/made.txt")
 	case presetDeniedOrder:
-		return m.shellCall(c.Tools, "echo made > "+m.forbidden)
+		return m.shellCall(c.Tools, "cp "+m.source+" "+m.forbidden)
 	case presetSlowOrder:
 		return m.shellCall(c.Tools, presetSlow)
 	case presetReadOrder:

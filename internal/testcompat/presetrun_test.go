@@ -106,7 +106,7 @@ func (p *presetRun) play(name string) []string {
 	}
 	picture, document := p.remember()
 	p.bot.Say(7, 7, "remember the word apple")
-	if !eventually(p.t, time.Minute, func() bool { return p.used().Turns == 2 }) {
+	if !eventually(p.t, presetWait, func() bool { return p.used().Turns == 2 }) {
 		p.t.Errorf("in Telegram: the bot has sent %q", p.bot.Texts(7))
 	}
 	before := p.used().TotalTokens
@@ -121,7 +121,7 @@ func (p *presetRun) play(name string) []string {
 	if !p.asked("remember the word apple") {
 		p.t.Error("the last turn does not have the first one")
 	}
-	if !eventually(p.t, time.Minute, func() bool { return bytes.Count(p.record(), []byte("stopReason")) == 3 }) {
+	if !eventually(p.t, presetWait, func() bool { return bytes.Count(p.record(), []byte("stopReason")) == 3 }) {
 		p.t.Error("the record does not have three turns")
 	}
 	streams := presetPiece.Match(p.record())
@@ -185,7 +185,7 @@ func (p *presetRun) sendFile() bool {
 		}
 		return answers() > before
 	}
-	if !eventually(p.t, time.Minute, ended) {
+	if !eventually(p.t, presetWait, ended) {
 		p.t.Errorf("the file in Telegram: the bot has sent %q", p.bot.Texts(7))
 	}
 	p.t.Logf("%s: sent %v, pressed %d", presetSendOrder, sent, len(pressed))

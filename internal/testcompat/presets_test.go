@@ -110,7 +110,10 @@ func presetBot(t *testing.T) (bot *testtelegram.Server, channels string) {
 }
 
 // presetTime bounds the conversation with a preset.
-const presetTime = 10 * time.Minute
+const presetTime = 20 * time.Minute
+
+// presetWait bounds a wait for one thing in it. OpenClaw starts in 10 s on an idle machine and in two minutes on a busy one.
+const presetWait = 5 * time.Minute
 
 // TestPresetsAnswer runs the npm packages of presets, unmodified, behind the gateway and with a scripted model. What works is the table of docs/agents.md, which -update
 // writes. With LANEWAY_RECORD=DIR the test writes what the agents said, for the tests of internal/agent/acp.
@@ -142,13 +145,13 @@ func TestPresetsAnswer(t *testing.T) {
 			bot, channels := presetBot(t)
 			p := &presetRun{
 				t: t, ctx: ctx, g: installGateway(t, "", "agents: "+string(raw)+"\n"+channels), bot: bot, model: model, orders: orders, records: records,
-				clean: strings.NewReplacer(home, "/home/user", work, "/work", dir, "/npm", model.URL(), "http://model"),
+				clean: strings.NewReplacer(home, "/home/user", work, "/work", dir, "/npm", model.URL(), "http://model", filepath.Dir(orders.source), "/model"),
 			}
 			p.g.Start()
 			row := presetRow{name: name, version: npmVersion(t, dir, preset.Package), works: p.play(name)}
 			row.works = append(row.works, p.again(one.minute)...)
 			p.g.Signal(syscall.SIGTERM) // with the gateway its agents end, which write to their home until then
-			if took, code := p.g.WaitExit(time.Minute); code != 0 {
+			if took, code := p.g.WaitExit(presetWait); code != 0 {
 				t.Errorf("the gateway ended with %d after %s", code, took)
 			}
 			row.check(t)
