@@ -28,14 +28,14 @@ func validatePass(at at, pattern string) {
 // bots, hooks and MCP servers. A variable with the key of a model is passed only by its full name, not by a pattern of env_pass.
 func (c Config) Passed(a Agent, environ []string) map[string]string {
 	own, keys := c.secretVariables()
-	patterns := slices.Clone(a.EnvPass)
+	patterns, passed := slices.Clone(a.EnvPass), map[string]string{}
 	if p, ok := PresetNamed(a.Preset); ok {
 		patterns = append(patterns, append(p.Keys, p.Pass...)...)
 		for _, name := range p.Keys {
 			delete(keys, name) // the preset needs its key
 		}
+		maps.Copy(passed, p.Env)
 	}
-	passed := map[string]string{}
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
 		if own[name] || slices.ContainsFunc(ownPrefixes(), func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {

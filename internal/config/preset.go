@@ -25,6 +25,8 @@ type Preset struct {
 	Auth string
 	// Pass are additional variables that are passed to the agent, such as addresses and models.
 	Pass []string
+	// Env are variables that the agent gets unless the environment of the gateway or the configuration has them.
+	Env map[string]string
 	// UsageOfSession: the agent reports the tokens of its session instead of those of the turn.
 	UsageOfSession bool
 	// NoServers: the agent refuses MCP servers, so its sessions have no tools of the gateway.
@@ -46,10 +48,14 @@ func Presets() []Preset {
 		{
 			Name: "gemini", Title: "Gemini CLI", Program: "gemini", Args: []string{"--acp"}, Package: "@google/gemini-cli@0",
 			Keys: []string{"GEMINI_API_KEY"}, Login: "gemini", Auth: "gemini-api-key", Pass: []string{"GEMINI_*", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_CLOUD_PROJECT"},
+			// It connects to no MCP server in a directory that it does not trust, and asks about the trust in its terminal alone.
+			Env: map[string]string{"GEMINI_CLI_TRUST_WORKSPACE": "true"},
 		},
 		{
 			Name: "opencode", Title: "opencode", Program: "opencode", Args: []string{"acp"}, Package: "opencode-ai@1",
 			Keys: []string{"OPENCODE_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY"}, Login: "opencode auth login", Pass: []string{"OPENCODE_*"},
+			// Without it, a command and a change of a file in its directory run unasked, and the other presets ask about both.
+			Env: map[string]string{"OPENCODE_PERMISSION": `{"bash":"ask","edit":"ask","webfetch":"ask"}`},
 		},
 		{
 			Name: "qwen", Title: "Qwen Code", Program: "qwen", Args: []string{"--acp"}, Package: "@qwen-code/qwen-code@0",

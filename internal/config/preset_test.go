@@ -119,11 +119,15 @@ func TestOnlyWhatAnAgentNeedsPassesToIt(t *testing.T) {
 		"key by a pattern": {Agent{EnvPass: []string{"OPENAI_*"}}, []string{"OPENAI_BASE_URL"}},
 		"key by its name":  {Agent{EnvPass: []string{"OPENAI_API_KEY"}}, []string{"OPENAI_API_KEY"}},
 		"own secrets":      {Agent{EnvPass: []string{"MY_BOT", "L*", "T*"}}, nil},
+		"set by a preset":  {Agent{Preset: "opencode"}, []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_PERMISSION"}},
 		"nothing":          {Agent{}, nil},
 	} {
 		if got := slices.Sorted(maps.Keys(cfg.Passed(tt.agent, all))); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
 		}
+	}
+	if got := cfg.Passed(Agent{Preset: "opencode"}, []string{"OPENCODE_PERMISSION={}"})["OPENCODE_PERMISSION"]; got != "{}" {
+		t.Errorf("the environment of the gateway has {} for a variable of a preset, the agent gets %q", got)
 	}
 	for _, pattern := range []string{"LANEWAY_TOKEN", "TELEGRAM_TOKEN", "*", "A B"} {
 		loaded := "agents: {main: {preset: claude, env_pass: [\"" + pattern + "\"]}}"
