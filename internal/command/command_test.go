@@ -92,6 +92,13 @@ func (h *fakeBackend) RunJob(_ context.Context, _ command.Call, id string) (stri
 	return "", h.note("run " + id)
 }
 
+func (h *fakeBackend) RemovedJob(_ context.Context, _ command.Call, name string) (string, error) {
+	if name == "last year" {
+		return "removed", h.err
+	}
+	return "", h.err
+}
+
 func (h *fakeBackend) ExplainJob(_ context.Context, _ command.Call, id, when string) (cron.Explanation, error) {
 	return cron.Explanation{Text: "It was skipped.", Cure: cron.Cure{Text: "wait"}}, h.note("why " + id + " " + when)
 }
@@ -218,10 +225,11 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{"/jobs", "1. tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET\n2. news (0 9 * * * UTC), paused\n3. NEWS (at Sun 22 Nov 2026 17:00 CET), not planned any more", ""},
 		{"/cron", "1. tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET\n2. news (0 9 * * * UTC), paused\n3. NEWS (at Sun 22 Nov 2026 17:00 CET), not planned any more", ""},
 		{"/cron show 1", "tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET\nlast run Sun 22 Nov 2026 14:30 CET: ok\nmake tea", ""},
-		{"/cron why tea", "It was skipped. What to do: wait.", "why a "},
-		{"/cron why 1 9:00", "It was skipped. What to do: wait.", "why a 9:00"},
-		{"/cron why tea yesterday 9:00", "It was skipped. What to do: wait.", "why a yesterday 9:00"},
-		{"/cron why TEA 2026-11-22 09:00", "It was skipped. What to do: wait.", "why a 2026-11-22 09:00"},
+		{"/cron why tea", "It was skipped.\nWhat to do: wait", "why a "},
+		{"/cron why 1 9:00", "It was skipped.\nWhat to do: wait", "why a 9:00"},
+		{"/cron why tea yesterday 9:00", "It was skipped.\nWhat to do: wait", "why a yesterday 9:00"},
+		{"/cron why TEA 2026-11-22 09:00", "It was skipped.\nWhat to do: wait", "why a 2026-11-22 09:00"},
+		{"/cron why last year yesterday 9:00", "It was skipped.\nWhat to do: wait", "why removed yesterday 9:00"},
 		{"/cron pause 1 on holiday", "Paused: tea.", "pause a on holiday"},
 		{"/cron pause tea", "Paused: tea.", "pause a paused in the chat"},
 		{"/cron RESUME 2", "Resumed: news, next Sun 22 Nov 2026 15:00 UTC.", "resume b"},
@@ -374,7 +382,7 @@ func TestBadArgumentsAreRefusedAndChangeNothing(t *testing.T) {
 	for _, text := range []string{
 		"/queue sideways", "/timezone Mars/Olympus", "/dir 0", "/dir 3", "/dir /etc", "/dir ../app", "/approvals revoke", "/approvals forget q1", "/approvals revoke unknown", "/timezone Local", "/model " + strings.Repeat("x", 201), "/model a\u202eb",
 		"/remind", "/remind tea", "/remind in 20m", "/remind 25:00 tea", "/remind every", "/remind yesterday 9:00 tea", "/cron add", "/cron add 99 99 * * * x",
-		`/cron add "0 9 * *" x`, "/cron add @every 1s x", "/cron fly", "/cron pause 0", "/cron show 9", "/cron pause 4", "/cron rm nothing", "/cron rm news", "/cron run -1", "/cron why", "/cron why nothing 9:00", "/cron why 7 9:00",
+		`/cron add "0 9 * *" x`, "/cron add @every 1s x", "/cron fly", "/cron pause 0", "/cron show 9", "/cron pause 4", "/cron rm nothing", "/cron rm news", "/cron run -1", "/cron why", "/cron why nothing 9:00", "/cron why 7 9:00", "/cron why 1 2 3 4 5 6",
 		"/tasks stop", "/tasks stop 3", "/tasks 1", "/tasks fly 1",
 		"/allow", "/deny", "/answer", "/answer 0a1b2c", "/answer 0a1b2c 0", "/answer 0a1b2c x",
 		"/cron add every 2h tea", "/cron add every 2h Tea\nwith milk", "/cron replace every 2h coffee", "/cron new every 2h",

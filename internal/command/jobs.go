@@ -26,7 +26,10 @@ type JobActions interface {
 	ResumeJob(ctx context.Context, c Call, id string) (cron.Job, error)
 	// RunJob starts a run now. reason says why no run was started.
 	RunJob(ctx context.Context, c Call, id string) (reason string, err error)
-	// ExplainJob explains a slot of a job; when is a moment in words.
+	// RemovedJob is the id of a job that only the ledger knows, by its name or its id; "" = the ledger has no such job. It finds none where other people read
+	// along: the ledger does not have where the job answered.
+	RemovedJob(ctx context.Context, c Call, name string) (id string, err error)
+	// ExplainJob explains a slot of a job, also of a removed one; when is a moment in words.
 	ExplainJob(ctx context.Context, c Call, id, when string) (cron.Explanation, error)
 }
 

@@ -69,12 +69,12 @@ type Explanation struct {
 	Changes []JobChange
 }
 
-// Sentence is the answer with what to do.
+// Sentence is the answer, with what to do as its second line.
 func (x Explanation) Sentence() string {
 	if x.Cure.Text == "" {
 		return x.Text
 	}
-	return x.Text + " What to do: " + x.Cure.Text + "."
+	return x.Text + "\nWhat to do: " + x.Cure.Text
 }
 
 // JobChange is a change of a job, as the log of changes has it.
@@ -283,7 +283,11 @@ func (e Evidence) stopped(slot time.Time) (why Why, text string, cure Cure) {
 	case j.AutoDisabled:
 		return WhyDisabled, fmt.Sprintf("The job was switched off after %d failures in a row: %s", j.State.ConsecutiveErrors, sentence(j.State.LastError)), Cure{"correct the cause, then switch the job on: laneway cron resume", []Act{ActResume}}
 	case e.Timetable != nil && e.Timetable.ended(slot):
-		return WhyEnded, "The job ended at " + e.when(j.EndsAt) + ".", Cure{}
+		verb := "ended"
+		if j.EndsAt.After(e.Now) {
+			verb = "ends"
+		}
+		return WhyEnded, "The job " + verb + " at " + e.when(j.EndsAt) + ".", Cure{}
 	case j.MaxRuns > 0 && j.State.Fired >= j.MaxRuns:
 		return WhyEnded, fmt.Sprintf("The job has had its %d runs.", j.MaxRuns), Cure{}
 	case !j.Enabled:

@@ -170,8 +170,12 @@ func TestEachAnswerAboutASlotIsOneSentenceWithItsFigures(t *testing.T) {
 			j.Enabled, j.AutoDisabled, j.State.ConsecutiveErrors, j.State.LastError = false, true, 10, "the model refused the key"
 		}, cron.WhyDisabled, "The job was switched off after 10 failures in a row: the model refused the key."},
 		"after its end": {nine, func(_ *cron.Evidence, j *cron.Job) { j.EndsAt = clockOf(20, 0, 0) }, cron.WhyEnded, "The job ended at Fri 20 Mar 00:00."},
-		"all its runs":  {nine, func(_ *cron.Evidence, j *cron.Job) { j.MaxRuns, j.State.Fired, j.Enabled = 3, 3, false }, cron.WhyEnded, "The job has had its 3 runs."},
-		"forgotten":     {clockOf(2, 9, 0), func(e *cron.Evidence, _ *cron.Job) { e.Kept = clockOf(10, 0, 0) }, cron.WhyForgotten, "The ledger keeps its rows since Tue 10 Mar 00:00 only."},
+		"beyond its end": {
+			clockOf(28, 9, 0), func(_ *cron.Evidence, j *cron.Job) { j.EndsAt = clockOf(27, 0, 0) }, cron.WhyEnded,
+			"The job ends at Fri 27 Mar 00:00.",
+		},
+		"all its runs": {nine, func(_ *cron.Evidence, j *cron.Job) { j.MaxRuns, j.State.Fired, j.Enabled = 3, 3, false }, cron.WhyEnded, "The job has had its 3 runs."},
+		"forgotten":    {clockOf(2, 9, 0), func(e *cron.Evidence, _ *cron.Job) { e.Kept = clockOf(10, 0, 0) }, cron.WhyForgotten, "The ledger keeps its rows since Tue 10 Mar 00:00 only."},
 		"kept and without a row": {
 			clockOf(11, 9, 0), func(e *cron.Evidence, _ *cron.Job) { e.Kept = clockOf(10, 0, 0) }, cron.WhyUnknown,
 			"The ledger has no row for this slot, and nothing explains it.",

@@ -122,6 +122,31 @@ func (a actions) RunJob(ctx context.Context, c command.Call, id string) (reason 
 	return not, err
 }
 
+// RemovedJob returns the id, for /cron why, of a job that only the ledger knows. Of a name that the last 200 rows with that text do not have, nothing is known.
+func (a actions) RemovedJob(ctx context.Context, c command.Call, name string) (string, error) {
+	if c.Audience.Shared() {
+		return "", nil
+	}
+	page, err := a.d.CronRuns(ctx, cron.RunFilter{Query: name, IncludeActive: true, Limit: jobsShown}, chatCaller(c))
+	if err != nil {
+		return "", err
+	}
+	var ids []string
+	for i := range page.Runs {
+		r := &page.Runs[i]
+		if (strings.EqualFold(r.JobName, name) || r.JobID == name) && !slices.Contains(ids, r.JobID) {
+			ids = append(ids, r.JobID)
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return "", nil
+	case 1:
+		return ids[0], nil
+	}
+	return "", chat.Errorf(chat.CodeInvalid, "%d removed jobs had this name; give the id: %s", len(ids), strings.Join(ids, ", "))
+}
+
 // ExplainJob implements /cron why.
 func (a actions) ExplainJob(ctx context.Context, c command.Call, id, when string) (cron.Explanation, error) {
 	found, err := a.d.svc.Editor.Explain(ctx, cron.ExplainParams{ID: id, At: when}, chatCaller(c))

@@ -261,3 +261,28 @@ func TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert(t *testing.T) {
 		}
 	}, func(c *dispatch.Config) { c.Cron.MaxRunsPerDay = 3 })
 }
+
+// The ledger keeps the runs of a removed job, so its person can ask about them, in private only: the ledger does not have where the job answered.
+func TestARemovedJobIsExplainedToItsPersonAlone(t *testing.T) {
+	inJobs(t, func(t *testing.T, h *jobHarness) {
+		h.command(annaHere, "/cron add every 30m look at the mail", "7", "7")
+		slot := time.Now().Add(30 * time.Minute).UTC().Format("2006-01-02T15:04:05Z")
+		time.Sleep(31 * time.Minute)
+		synctest.Wait()
+		ask := "/cron why look at the mail " + slot
+		ran := h.command(annaHere, ask, "7", "7")
+		if !strings.HasPrefix(ran, "It ran at ") {
+			t.Fatalf("before the removal: %q", ran)
+		}
+		h.command(annaHere, "/cron rm 1", "7", "7")
+		want(t, "after the removal", h.command(annaHere, ask, "7", "7"), ran)
+		want(t, "another time", h.command(annaHere, "/cron why Look at the mail 2020-01-01 09:00", "7", "7"), "The job was removed, and the ledger has no slot at that time.")
+		for name, answer := range map[string]string{
+			"another person": h.command(bertHere, ask, "8", "8"), "a group": h.command("agent:main:box:group:-5", ask, "7", "-5"),
+		} {
+			if !strings.Contains(answer, "there is no job") {
+				t.Errorf("%s got %q", name, answer)
+			}
+		}
+	})
+}
