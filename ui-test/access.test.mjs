@@ -7,6 +7,7 @@ import { readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
 import { clean, closeBrowser, findings, go, live, open, openBrowser, outside, signIn } from "./browser.mjs";
 import { ENGINES, Gateway, READER, TOKEN, eventually } from "./gateway.mjs";
+import { telegram } from "./telegram.mjs";
 
 const PAGES = ["overview", "chat", "chat/agent:main:main", "jobs", "jobs?new", "jobs/no-such-job", "people"];
 // Colours and widths are independent of each other, so each has both values once.
@@ -138,41 +139,74 @@ if (ENGINES.includes("postgres")) {
   });
 }
 
-// A control is drawn where the table of methods allows its call: by the scope of the method, or by that of an owner in a session of one's own.
+// A control is drawn where the table of methods allows its call: by the scope of the method, or by that of an owner in a session of one's own. On each page
+// every button belongs to a row of this table, or to FREE: those change nothing, and read what the page may read.
 const CONTROLS = [
-  ["jobs", "#new-job", "cron.add"], ["jobs", "tr .run", "cron.run"], ["jobs", "tr .pause", "cron.pause"], ["jobs", "tr .stop", "cron.cancel"], ["job", "#edit", "cron.update"],
-  ["own", "#send", "chat.send"], ["own", "#reset", "sessions.reset"], ["overview", "table[aria-label=Now] .acts button", "chat.abort"], ["overview", "#nav a[href='#/people']", "channels.pairing.list"],
+  ["jobs", "#new-job", "cron.add"], ["jobs", "tr .run", "cron.run"], ["jobs", "tr .pause:has-text('Pause')", "cron.pause"], ["jobs", "tr .pause:has-text('Resume')", "cron.resume"], ["jobs", "tr .stop", "cron.cancel"],
+  ["jobs", "tr .menu summary", "cron.remove"], ["jobs", "tr .menu .danger", "cron.remove"], ["jobs", "tr .menu button:has-text('command')", "cron.add"],
+  ["job", "#edit", "cron.update"], ["job", ".title .run", "cron.run"], ["job", ".title .pause", "cron.pause"], ["job", ".title .stop", "cron.cancel"], ["job", ".title .menu :is(summary, button)", "cron.remove"],
+  ["paused", "#edit", "cron.update"], ["paused", ".title .run", "cron.run"], ["paused", ".title .pause", "cron.resume"], ["paused", ".title .menu :is(summary, button)", "cron.remove"],
+  ["paused", "#why-answer button:has-text('Resume')", "cron.resume"], ["form", "#save", "cron.add"], ["form", "#save-paused", "cron.add"], ["form", "#job-more summary", "cron.add"], ["form", ".command button", "cron.add"],
+  ["own", "#send", "chat.send"], ["own", ".compose [aria-label='Attach files']", "chat.send"], ["own", ".find button", "chat.send"], ["own", "#reset", "sessions.reset"], ["own", "#stop", "chat.abort"], ["own", "#stopall", "chat.abort"], ["own", ".queue button", "chat.abort"],
+  ["theirs", "#send", "chat.send"], ["theirs", ".compose [aria-label='Attach files']", "chat.send"], ["theirs", ".find button", "chat.send"], ["theirs", "#reset", "sessions.reset"], ["theirs", "#stop", "chat.abort"], ["theirs", "#stopall", "chat.abort"], ["theirs", ".queue button", "chat.abort"],
+  ["telegram", "#intrude", "chat.send"], ["telegram", ".find button", "chat.send"], ["telegram", "#reset", "sessions.reset"],
+  ["asked", ".question .answers button", "questions.answer"], ["asked", "#send", "chat.send"], ["asked", ".compose [aria-label='Attach files']", "chat.send"], ["asked", ".find button", "chat.send"], ["asked", "#reset", "sessions.reset"], ["asked", "#stop", "chat.abort"], ["asked", "#stopall", "chat.abort"],
+  ["overview", "table[aria-label=Now] .acts button", "chat.abort"], ["overview", ".needs .answers button", "questions.answer"], ["overview", ".needs a[href='#/people']", "channels.pairing.list"],
+  ["people", "button:has-text('Approve')", "channels.pairing.approve"], ["people", "button:has-text('Dismiss')", "channels.pairing.dismiss"], ["people", "button:has-text('Revoke')", "channels.pairing.revoke"],
 ];
+const FREE = ":is(.call summary, .link-like, #older, #newest)";
+const MINE = ["own", "asked"]; // places in which the session is the caller's
+const programs = (name) => `[${process.execPath}, ${new URL(name, import.meta.url).pathname}]`;
 
-test("each set of rights draws the controls that the table of methods allows", async () => {
-  const g = await Gateway.start("sqlite", { agent: "main: {runner: echo, chunk: 1, chunk_delay: 2s}" });
-  await g.cli("cron", "add", "--name", "digest", "--every", "24h", "--message", "a long answer ".repeat(40));
-  const { id } = JSON.parse(await g.cli("cron", "list", "--json")).jobs[0];
+test("each set of rights draws the controls that the table of methods allows, and no other", async (t) => {
+  const bots = await telegram();
+  const g = await Gateway.start("sqlite", {
+    agent: `main: {runner: echo, chunk: 1, chunk_delay: 2s}\n  quick: {runner: echo}\n  asking: {runner: acp, command: ${programs("asking.mjs")}, question_timeout: 10m}`,
+    more: `default_agent: main\n${bots.settings.replace("poll_timeout", "agent: quick, poll_timeout")}`,
+  });
+  t.after(async () => { await g.stop(); bots.close(); });
+  const people = async () => JSON.parse(await g.cli("pair", "list", "--json"));
+  bots.write(4711, "Anna", "hello");
+  await g.cli("pair", "approve", (await eventually("Anna asks", async () => (await people()).requests[0])).requestId);
+  bots.write(4711, "Anna", "hello again");
+  bots.write(4712, "Otto", "hello");
+  await eventually("Otto asks", async () => (await people()).requests[0]);
+  const long = "a long answer ".repeat(40), theirs = "agent:main:theirs";
+  for (const name of ["digest", "holidays"]) await g.cli("cron", "add", "--name", name, "--every", "24h", "--message", long);
+  const ids = Object.fromEntries(JSON.parse(await g.cli("cron", "list", "--json")).jobs.map((j) => [j.name, j.id]));
+  await g.cli("cron", "pause", "holidays", "--note", "away");
   await g.cli("cron", "run", "digest");
-  g.cli("send", "--session", "busy", "a long answer ".repeat(40)).catch(() => {}); // it ends with the gateway
+  for (let n = 0; n < 2; n++) g.cli("send", "--session", theirs, long).catch(() => {}); // they end with the gateway
   const secrets = { "operator.read": READER, "operator.write": await g.cli("token", "create", "writer", "--scope", "write"), "operator.admin": TOKEN };
   for (const [scope, secret] of Object.entries(secrets)) {
-    const p = await open();
+    const p = await open(), may = (needed) => LEVELS.indexOf(scope) >= LEVELS.indexOf(needed), name = scope.split(".")[1];
     await signIn(p, g.url, secret);
-    const places = { jobs: "#/jobs", job: `#/jobs/${id}`, own: `#/chat/agent:main:of-${scope.split(".")[1]}`, overview: "#/overview" };
-    for (const [place, address] of Object.entries(places)) {
+    const write = async (...texts) => { for (const text of may("operator.write") ? texts : []) { await p.fill("textarea", text); await p.press("textarea", "Enter"); } };
+    // Each place: its address, what it shows to everyone, and what is written there first.
+    const places = {
+      jobs: ["#/jobs", "tr .shape.running"], job: [`#/jobs/${ids.digest}`, ".title .shape.running"], paused: [`#/jobs/${ids.holidays}?why=`, "#why-answer .sentence"],
+      form: ["#/jobs?new", may("operator.admin") ? "form.job #save" : "table.jobs"], own: [`#/chat/agent:main:of-${name}`, may("operator.write") ? ".queue li" : ".log .empty:has-text('No messages')", long, long],
+      theirs: [`#/chat/${theirs}`, ".queue li"], telegram: ["#/chat/agent:quick:telegram:direct:4711", ".bubble.assistant"],
+      asked: [`#/chat/agent:asking:of-${name}`, may("operator.write") ? ".question" : ".log .empty:has-text('No messages')", "make deploy"],
+      overview: ["#/overview", "table[aria-label=Now] .shape.running"], people: ["#/people", may("operator.admin") ? "table[aria-label=Requests]" : "table[aria-label=Now]"],
+    };
+    for (const [place, [address, ready, ...texts]] of Object.entries(places)) {
       await go(p, address);
-      if (place === "own" && scope !== "operator.read") {
-        await p.fill("textarea", "mine");
-        await p.press("textarea", "Enter");
-        await p.waitForSelector("#reset");
-      }
-      await p.waitForSelector({ jobs: "tr .shape.running", job: ".title .shape.running", own: ".bubble, .log .empty:has-text('No messages')", overview: "table[aria-label=Now] .shape.running" }[place]);
+      if (texts.length > 0) { await p.waitForSelector(".log .empty:has-text('No messages')"); await write(...texts); }
+      await p.waitForSelector(ready);
+      const shown = place === "people" && !may("operator.admin") ? "overview" : place === "form" && !may("operator.admin") ? "jobs" : place;
       for (const [, selector, method] of CONTROLS.filter(([at]) => at === place)) {
-        const m = TABLE.find((one) => one.name === method), needed = place === "own" ? m.ownerScope ?? m.scope : m.scope;
-        const allowed = LEVELS.indexOf(scope) >= LEVELS.indexOf(needed);
-        assert.equal(await p.locator(selector).count() > 0, allowed, `${scope}: ${selector} on ${place} calls ${method}, which needs ${needed}`);
+        const m = TABLE.find((one) => one.name === method), needed = MINE.includes(place) ? m.ownerScope ?? m.scope : m.scope;
+        if (may(needed)) await p.waitForSelector(`main ${selector}, #nav ${selector}`, { state: "attached" });
+        else assert.equal(await p.locator(`main ${selector}`).count(), 0, `${scope}: ${selector} on ${place} calls ${method}, which needs ${needed}`);
       }
+      for (const [, selector] of CONTROLS.filter(([at]) => at === shown)) await p.locator(`main ${selector}`).evaluateAll((all) => { for (const n of all) n.dataset.known = ""; });
+      const others = await p.locator(`main :is(button, summary, a.button):not([data-known], ${FREE})`).evaluateAll((all) => all.map((n) => n.outerHTML));
+      assert.deepEqual(others, [], `${scope}: a control of ${place} is in no row`);
     }
     clean(p);
     await p.context().close();
   }
-  await g.stop();
 });
 
 test("a wrong, an expired and a revoked token each get their own sentence", async () => {

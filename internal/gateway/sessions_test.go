@@ -293,3 +293,33 @@ func TestUnsubscribeEndsTheEventsOfSessions(t *testing.T) {
 	s.must("chat.send", send("next", "hello", "next"))
 	s.next(chatState("next", "final"))
 }
+
+func TestASessionHasWhetherTheCallerMayResetIt(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	admin, writer, reader := b.login(adminToken), b.login(writeToken), b.login(readToken)
+	admin.must("chat.send", send("agent:main:theirs", "hello", "r1"))
+	writer.must("chat.send", send("agent:main:mine", "hello", "r2"))
+	for name, c := range map[string]struct {
+		s    *socket
+		want map[string]bool
+	}{
+		"admin":  {admin, map[string]bool{"agent:main:theirs": true, "agent:main:mine": true, "agent:main:none": true}},
+		"writer": {writer, map[string]bool{"agent:main:theirs": false, "agent:main:mine": true, "agent:main:none": true}},
+		"reader": {reader, map[string]bool{"agent:main:theirs": false, "agent:main:mine": false, "agent:main:none": false}},
+	} {
+		for key, want := range c.want {
+			if got := c.s.must("chat.history", params{"sessionKey": key})["sessionInfo"].(params)["mayReset"]; got != want {
+				t.Errorf("chat.history of %s as %s: mayReset %v, want %v", key, name, got, want)
+			}
+			if row, ok := c.s.must("sessions.describe", params{"key": key})["session"].(params); ok && row["mayReset"] != want {
+				t.Errorf("sessions.describe of %s as %s: mayReset %v, want %v", key, name, row["mayReset"], want)
+			}
+		}
+		for _, row := range c.s.must("sessions.list", nil)["sessions"].([]any) {
+			if key := row.(params)["key"].(string); row.(params)["mayReset"] != c.want[key] {
+				t.Errorf("sessions.list as %s: %v, want mayReset %v", name, row, c.want[key])
+			}
+		}
+	}
+}

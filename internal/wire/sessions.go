@@ -21,6 +21,7 @@ type SessionRow struct {
 	EffectiveQueueMode string   `json:"effectiveQueueMode" rule:"enum=queue|followup|interrupt|collect|steer"` // what a new message does to its queue
 	QueueDepth         int      `json:"queueDepth"`                                                            // how many messages wait
 	Lane               string   `json:"lane"`                                                                  // the lane of its runs
+	MayReset           bool     `json:"mayReset"`                                                              // the caller may reset it: its owner with write scope, or an administrator
 }
 
 // SessionsListParams are the parameters of sessions.list.

@@ -906,6 +906,7 @@ declare namespace wire {
     effectiveQueueMode: "queue" | "followup" | "interrupt" | "collect" | "steer";
     queueDepth: number;
     lane: string;
+    mayReset: boolean;
   }
   interface SessionsChanged {
     sessionKey: string;

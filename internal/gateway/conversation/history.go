@@ -83,7 +83,7 @@ func (h handlers) chatHistory(ctx context.Context, c *rpc.Call, p wire.ChatHisto
 	if flying && !messages.answers[flight.RunID] {
 		page.InFlightRun = &wire.InFlightRun{RunID: chat.ShownRunID(flight.RunID), Text: flight.Text, Seq: flight.Seq}
 	}
-	if err := seen.state(ctx, int(orElse(p.MaxChars, historyChars)), page); err != nil {
+	if err := seen.state(ctx, c.Caller(), int(orElse(p.MaxChars, historyChars)), page); err != nil {
 		return wire.ChatHistoryResult{}, err
 	}
 	if p.Cursor == nil {
@@ -96,7 +96,7 @@ func (h handlers) chatHistory(ctx context.Context, c *rpc.Call, p wire.ChatHisto
 }
 
 // state adds the current state of the session.
-func (v view) state(ctx context.Context, maxChars int, out *wire.HistoryPage[json.RawMessage]) error {
+func (v view) state(ctx context.Context, by chat.Caller, maxChars int, out *wire.HistoryPage[json.RawMessage]) error {
 	waiting, total, err := v.PendingInputs(ctx, v.key, 0, maxPending)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (v view) state(ctx context.Context, maxChars int, out *wire.HistoryPage[jso
 	if errors.Is(err, chat.ErrSessionNotFound) {
 		st, err = chat.SessionStatus{Key: v.key}, nil
 	}
-	out.SessionInfo = rowOf(st)
+	out.SessionInfo = rowOf(st, by)
 	return err
 }
 

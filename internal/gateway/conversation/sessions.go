@@ -29,13 +29,13 @@ func (h handlers) sessions() []*rpc.Method {
 	}
 }
 
-func rowOf(st chat.SessionStatus) wire.SessionRow {
+func rowOf(st chat.SessionStatus, by chat.Caller) wire.SessionRow {
 	row := wire.SessionRow{
 		Key: st.Key.String(), SessionID: st.SessionID, Kind: st.Key.Kind(), AgentID: st.Key.Agent, IsMain: st.Key.Rest == "main",
 		Channel: st.Key.Channel(), CreatedAt: rpc.Millis(st.CreatedAt), LastInteractionAt: rpc.Millis(st.LastMessageAt), Status: st.Status,
 		LastRunID: chat.ShownRunID(st.LastRunID), LastRunError: st.LastError, LastMessagePreview: st.LastPreview, TotalTokens: st.TotalTokens,
 		HasActiveRun: len(st.ActiveRuns) > 0, ActiveRunIDs: shownRuns(st.ActiveRuns), EffectiveQueueMode: string(st.Mode), QueueDepth: st.QueueDepth,
-		Lane: cmp.Or(st.Lane, "main"),
+		Lane: cmp.Or(st.Lane, "main"), MayReset: by.MayChange(st.Key, st.Principal, !st.UpdatedAt.IsZero()),
 	}
 	if row.EffectiveQueueMode == "" {
 		row.EffectiveQueueMode = string(chat.ModeQueue)
@@ -70,7 +70,7 @@ func (h handlers) listSessions(ctx context.Context, c *rpc.Call, p wire.Sessions
 	}
 	size, read := 0, 0
 	for _, st := range list {
-		row := rowOf(st)
+		row := rowOf(st, c.Caller())
 		if size += len(strictjson.Encode(row)); size > rpc.ListBytes && len(out.Sessions) > 0 {
 			break
 		}
@@ -110,7 +110,7 @@ func (h handlers) sessionsDescribe(ctx context.Context, c *rpc.Call, p wire.Sess
 	if err != nil {
 		return wire.SessionsDescribeResult{}, err
 	}
-	row := rowOf(st)
+	row := rowOf(st, c.Caller())
 	return wire.SessionsDescribeResult{Session: &row}, nil
 }
 

@@ -82,7 +82,7 @@ function Talk({ session, at, kept }) {
       ${may("write") && !kept && html`<div class="buttons">
         ${busy && html`<${Act} class="danger" id="stop" run=${() => talk.stop()}>${since ? `Stopping since ${span(Math.max(0, now.value - since))}` : "Stop"}<//>`}
         ${(busy || waits > 0) && html`<button type="button" id="stopall" onClick=${() => { asked.value = "stop"; }}>Stop all…</button>`}
-        ${mine?.updatedAt && html`<button type="button" id="reset" onClick=${() => { asked.value = "reset"; }}>Reset…</button>`}</div>`}</div>
+        ${mine?.updatedAt && mine.mayReset && html`<button type="button" id="reset" onClick=${() => { asked.value = "reset"; }}>Reset…</button>`}</div>`}</div>
     <${Log} talk=${talk}/>
     ${kept ? html`<p class="compose quiet">An earlier conversation of this session, before a reset. <a href=${address(session)}>The present one</a></p>`
     : !may("write") ? html`<p class="compose quiet">This token may only read.</p>`
