@@ -6,9 +6,9 @@ import (
 	"laneway/internal/chat"
 )
 
-// Displaces selects what a new message ends of a session with this stored mode, whose messages wait, oldest first, of which their numbers and states are
-// read: all of them when it interrupts a full queue, else those that are too many once it is there. chat.ErrQueueFull: it is refused itself. Messages that are
-// held or have a slot already do not count.
+// Displaces selects the messages of a session with this stored mode that a new message ends. waiting are those that wait, oldest first; only their numbers and
+// states are read. A message that interrupts a full queue ends all of them; any other message ends the excess that it causes. chat.ErrQueueFull means that the
+// new message itself is refused. Messages that are held or have a slot already do not count.
 func (p *AcceptParams) Displaces(waiting []Waiting, stored chat.QueueMode) (seqs []int64, outcome chat.Outcome, err error) {
 	var free, queued []int64
 	for i := range waiting {
@@ -41,7 +41,7 @@ func DisplacedReason(o chat.Outcome) string {
 	return string(chat.FailQueueFull)
 }
 
-// NoticeOf is what is sent about messages that were displaced with this outcome; nil = nothing.
+// NoticeOf is the notice about messages that were displaced with this outcome; nil when none is sent.
 func (p *AcceptParams) NoticeOf(o chat.Outcome) *Outgoing {
 	if o == chat.OutcomeDropped {
 		return p.DropNotice

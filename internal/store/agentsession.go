@@ -6,12 +6,11 @@ import (
 	"laneway/internal/chat"
 )
 
-// AgentSessions are the sessions that agents keep of conversations. They belong to one transcript: after the reset of a conversation none exists, and its deletion
-// removes them.
+// AgentSessions are the sessions that agents keep of conversations. Each belongs to one transcript: the reset or the deletion of a conversation removes it.
 type AgentSessions interface {
-	// AgentSession is the session of the agent for the current transcript of a conversation; the zero value = none is known.
+	// AgentSession is the session of the agent for the current transcript of a conversation, or the zero value when none is stored.
 	AgentSession(ctx context.Context, key chat.SessionKey) (chat.AgentSession, error)
-	// PutAgentSession stores it in place of the one before. One with the id of the one before keeps its transcript: its turn may end after a reset. A conversation
-	// that was deleted gets none.
+	// PutAgentSession replaces the stored session. A session with the id of the stored one keeps its transcript, because its turn may end after a reset. For a
+	// deleted conversation nothing is stored.
 	PutAgentSession(ctx context.Context, key chat.SessionKey, s chat.AgentSession) error
 }

@@ -8,7 +8,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// AnswerOf returns the result of the first call with an idempotency key, which read reads ([IdempotencyRecords]); the zero value when there was none, or o is nil.
+// AnswerOf returns the result of the first call with an idempotency key, which read reads ([IdempotencyRecords]); the zero value when no call was made or o is
+// nil.
 func AnswerOf[T any](
 	ctx context.Context, read func(context.Context, chat.IdempotencyKey) (json.RawMessage, error), o *chat.IdempotencyKey,
 ) (out T, err error) {

@@ -17,7 +17,7 @@ func CommitUnknown(err error) bool {
 // EndedRun is what a store reads about a run that [Inbox].Finish finds ended.
 type EndedRun struct {
 	Run Run
-	// Owner and Epoch are those of the session now; zero = the session was deleted.
+	// Owner and Epoch are the current ones of the session; zero when the session was deleted.
 	Owner string
 	Epoch int64
 	// Entries are the newest transcript entries of the run, oldest first, as many as the call has in FinishParams.Transcript.
@@ -26,8 +26,8 @@ type EndedRun struct {
 	Merged []Waiting
 }
 
-// Repeats returns the result of the first call when p repeats the call that ended the run. ok is false when another call ended it: the
-// repetition has the same claim and run, and its state, cause and texts are those that were written. now is the store's clock.
+// Repeats returns the result of the first call when p repeats the call that ended the run: the same claim, run, state, cause and transcript. ok is false when
+// another call ended it. now is the store's clock.
 func (p *FinishParams) Repeats(e EndedRun, now time.Time) (out Finished, ok bool) {
 	r := e.Run
 	same := r.Session == p.Session && r.Owner == p.Node && r.Epoch == p.Epoch && r.Cause == p.Cause && p.ended(r.State) &&

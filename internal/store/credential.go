@@ -11,22 +11,22 @@ import (
 	"laneway/internal/chat"
 )
 
-// Credential is one named token. Only its holder knows the secret; the store has its digest.
+// Credential is one named token. The store has only the digest of its secret.
 type Credential struct {
-	// Name is the principal that the token stands for. It is unique among the tokens.
+	// Name is the principal that the token authenticates. It is unique among the tokens.
 	Name string
 	// Digest is the SHA-256 of the secret.
 	Digest [sha256.Size]byte
-	// Scopes that it can give.
+	// Scopes are the scopes that the token grants.
 	Scopes []string
 	// Visible is all or own.
 	Visible string
-	// CreatedAt is set by the store. ExpiresAt ends it; zero = never.
+	// CreatedAt is set by the store. The token is valid until ExpiresAt; zero = forever.
 	CreatedAt, ExpiresAt time.Time
 }
 
-// ParseDigest reads 64 hexadecimal digits. A damaged text gives the zero digest, which no secret matches: one damaged row must neither open
-// the gateway nor stop the other tokens from being read.
+// ParseDigest reads 64 hexadecimal digits. A damaged string gives the zero digest, which no secret matches: one damaged row must neither grant access nor
+// prevent the other tokens from being read.
 func ParseDigest(text string) (digest [sha256.Size]byte) {
 	raw, err := hex.DecodeString(text)
 	if err == nil && len(raw) == len(digest) {
@@ -35,8 +35,7 @@ func ParseDigest(text string) (digest [sha256.Size]byte) {
 	return digest
 }
 
-// Hash is what the log of changes keeps of a credential. It differs whenever any member but the time of creation differs, and it does not
-// reveal them.
+// Hash identifies the state of a credential in the audit log. It changes with any field except the creation time, and does not reveal them.
 func (c Credential) Hash() string {
 	parts := []string{c.Name, hex.EncodeToString(c.Digest[:]), strings.Join(c.Scopes, " "), c.Visible, ""}
 	if !c.ExpiresAt.IsZero() {
@@ -46,10 +45,10 @@ func (c Credential) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ChangedBy names the principal that makes a change, for the log of changes.
+// ChangedBy names the principal that makes a change, for the audit log.
 type ChangedBy = chat.ChangedBy
 
-// Verbs of the log of changes about credentials.
+// Verbs of the audit log about credentials.
 const (
 	VerbTokenCreate = "token.create"
 	VerbTokenRevoke = "token.revoke"
@@ -57,13 +56,12 @@ const (
 	VerbTokenRotate = "token.rotate"      // a secret of the configuration, by its file
 )
 
-// Credentials is an optional ability of a store: it keeps named tokens. Every change writes one row of the log of changes in the same
-// transaction.
+// Credentials is an optional ability of a store: it keeps named tokens. Every change writes one row of the audit log in the same transaction.
 type Credentials interface {
-	// Credentials lists all tokens by name, expired ones too.
+	// Credentials lists all tokens by name, expired ones included.
 	Credentials(ctx context.Context) ([]Credential, error)
 	// CreateCredential adds a token. chat.ErrConflict: the name or the secret is taken.
 	CreateCredential(ctx context.Context, c Credential, by ChangedBy) error
-	// RevokeCredential removes a token. chat.ErrNotFound: there is none of that name.
+	// RevokeCredential removes a token. chat.ErrNotFound: no token has this name.
 	RevokeCredential(ctx context.Context, name string, by ChangedBy) error
 }

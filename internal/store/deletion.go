@@ -10,7 +10,7 @@ import (
 	"laneway/internal/cron"
 )
 
-// RunOfSession is the run that has a session for itself, by their names; "" = the session is none of such a run. The run may not exist.
+// RunOfSession is the run that a session was made for, by its key; "" when the session was not made for a single run. The run may not exist.
 func RunOfSession(key chat.SessionKey) string {
 	rest, ok := strings.CutPrefix(key.Rest, "cron:")
 	job, series, _ := strings.Cut(rest, ":")
@@ -22,7 +22,7 @@ func RunOfSession(key chat.SessionKey) string {
 	return id
 }
 
-// Deleting returns the keys of all sessions that the deletion of a session removes, the session first. below lists those that belong to one of them.
+// Deleting returns the keys of all sessions that the deletion of a session removes, the session first. below lists the sessions that belong to a session.
 func Deleting(key string, below func(key string) ([]string, error)) ([]string, error) {
 	keys := []string{key}
 	for i := 0; i < len(keys); i++ {
@@ -39,7 +39,7 @@ func Deleting(key string, below func(key string) ([]string, error)) ([]string, e
 	return keys, nil
 }
 
-// FilesOf are the files that a JSON object names as its attachments.
+// FilesOf returns the attachments that a JSON object names.
 func FilesOf(row string) ([]chat.Attachment, error) {
 	var body struct {
 		Attachments []chat.Attachment `json:"attachments"`

@@ -1,6 +1,5 @@
-// Package store is the port to what is durable: some thirty semantic operations, each atomic, each safe to retry as a whole.
-// The adapters below it (postgres, sqlite) hold the only SQL of the code base; storetest is the
-// one suite that both pass, and sqlite/sqlitetest opens the store of other packages' tests.
+// Package store is the port to what is durable: some thirty semantic operations, each atomic, each safe to retry as a whole. The adapters below it (postgres,
+// sqlite) hold the only SQL of the code base; storetest is the one suite that both pass, and sqlite/sqlitetest opens stores for the tests of other packages.
 //
 // # What it promises
 //
@@ -24,21 +23,19 @@
 //
 // # Errors
 //
-// chat.ErrFenced (the claim does not hold), chat.ErrQueueFull, chat.ErrKeyReused, chat.ErrNotFound, chat.ErrDraining (this
-// node is declared dead: [Store.Heartbeat] only) and chat.ErrStoreUnavailable (the engine cannot be reached, is read-only or out of
-// space; retryable; nothing was done) are what a caller can act on. Everything else is a defect.
+// chat.ErrFenced (the claim does not hold), chat.ErrQueueFull, chat.ErrKeyReused, chat.ErrNotFound, chat.ErrDraining (this node is declared dead:
+// [Store.Heartbeat] only) and chat.ErrStoreUnavailable (the engine cannot be reached, is read-only or out of space; retryable; nothing was done) are what a
+// caller can act on. Everything else is a defect.
 //
 // # Repetition
 //
-// When the context of an operation ends before the commit, nothing is written. When it ends during the commit, or the connection
-// breaks, the commit is unknown ([CommitUnknown]), and the caller repeats the operation with the same parameters. If the first call was
-// committed the repetition writes nothing and returns its result: Accept returns the message as a duplicate; Start and Join return the
-// same result as long as the claim holds; Finish and EndStopping return it also when the claim has ended since. So no caller needs to
-// read rows to find out.
+// When the context of an operation ends before the commit, nothing is written. When it ends during the commit, or the connection breaks, the commit is unknown
+// ([CommitUnknown]), and the caller repeats the operation with the same parameters. If the first call was committed the repetition writes nothing and returns
+// its result: Accept returns the message as a duplicate; Start and Join return the same result as long as the claim holds; Finish and EndStopping return it
+// also when the claim has ended since. So no caller needs to read rows to learn the result.
 //
-// An EndWaiting that is repeated says so ([EndParams].Again): messages that have this very end already are in its result as well.
+// The caller marks a repeated EndWaiting with [EndParams].Again: the result then includes messages that already have this outcome.
 //
-// The repetition of a Finish is recognised by claim, run, state, cause and transcript, whose entries have the run's id. Another Finish
-// of an ended run gets ErrFenced. A Start that finds its run running has no [Started.Job]; the functions of a [cron.AttemptEnd] are not
-// called a second time.
+// The repetition of a Finish is recognised by claim, run, state, cause and transcript, whose entries have the run's id. Another Finish of an ended run gets
+// ErrFenced. A Start that finds its run running returns no [Started.Job]; the functions of a [cron.AttemptEnd] are not called a second time.
 package store

@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// MaxRest is how long a poll rests at most: then it reads again, whatever its [Gate] knows.
+// MaxRest is the longest rest of a poll. After it the poll reads again, whatever its [Gate] has recorded.
 const MaxRest = time.Minute
 
-// Poll is a look for due work that is made again and again.
+// Poll identifies a periodic query for due work.
 type Poll struct {
 	Kind string
-	// Node is the node that looks; "" = the poll needs no live node.
+	// Node is the polling node; "" when the poll needs no live node.
 	Node string
-	// Of is what else the poll depends on, such as the channels that it looks at.
+	// Of is what else the poll depends on, such as the channels that it reads.
 	Of string
 }
 
-// Gate knows, in a process that makes every change of its store, which polls can find nothing. A poll that has found nothing rests until
-// something was changed, until the next instant at which time alone makes something due, or for [MaxRest]. So an idle process reads nothing.
+// Gate tracks which polls can find nothing, in a process that makes every change of its store. A poll that has found nothing rests until a change, until the
+// next instant at which something becomes due, or for [MaxRest]. So an idle process reads nothing.
 //
-// The store calls Changed after each commit that changed rows and before anyone gets its result. A heartbeat is no change, because a
-// longer lease makes nothing due. Instead the poll of a node rests only while the gate knows that its lease is valid. The instants are of the store's
-// clock; a clock that is set back ends a rest. The zero value is ready, and safe for concurrent use.
+// The store calls Changed after each commit that changed rows and before a caller receives its result. A heartbeat is no change, because a longer lease makes
+// nothing due. Instead the poll of a node rests only while the gate knows that its lease is valid. All instants are of the store's clock; a clock that is set
+// back ends a rest. The zero value is ready to use. A Gate is safe for concurrent use.
 type Gate struct {
 	mu      sync.Mutex
 	changes uint64
-	leases  map[string]time.Time // ends, by node
+	leases  map[string]time.Time // by node: when its lease ends
 	rests   map[Poll]rest        // since the last change
 }
 
@@ -40,7 +40,7 @@ func (g *Gate) Changed() {
 	clear(g.rests)
 }
 
-// Leased notes how long the lease of a node is valid; a time that is not later than now ends its rests.
+// Leased records how long the lease of a node is valid. The rests of its polls end with it.
 func (g *Gate) Leased(node string, until time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,8 +61,8 @@ func (g *Gate) Changes() uint64 {
 	return g.changes
 }
 
-// Rest notes that a poll, which read when there had been this many changes, found nothing at now, and that time makes something due at next; zero = never.
-// A poll that met a change does not rest, nor does one that read after next.
+// Rest records that a poll found nothing at now, and that something becomes due at next; zero = never. changes is the number of changes before its read: when
+// something has changed since, the poll does not rest. Nor does it when next has passed.
 func (g *Gate) Rest(p Poll, changes uint64, now, next time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,7 +79,7 @@ func (g *Gate) Rest(p Poll, changes uint64, now, next time.Time) {
 	g.rests[p] = rest{since: now, until: until, next: next}
 }
 
-// Resting reports whether a poll can find nothing at now, and what Rest was told as next.
+// Resting reports whether a poll can find nothing at now, and the next that Rest recorded.
 func (g *Gate) Resting(p Poll, now time.Time) (next time.Time, resting bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,7 +13,7 @@ func TestAPollRestsUntilItCanFindSomething(t *testing.T) {
 	began := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	p := store.Poll{Kind: "sweep", Node: "a"}
 	for name, c := range map[string]struct {
-		next  time.Duration // after began; 0 = time makes nothing due
+		next  time.Duration // after the start; 0 = nothing becomes due
 		lease time.Duration
 		then  func(g *store.Gate)
 		at    time.Duration

@@ -7,15 +7,16 @@ import (
 	"laneway/internal/cron"
 )
 
-// Hold is the state in which a gateway can be looked at and does nothing on its own. It is one row for all replicas. While it is there [Outbox].ClaimOutgoing,
-// cron.JobStore.Claim and [Inbox].Sweep return nothing, and [Nodes].Heartbeat returns it, so that each replica stops to receive from its channels.
+// Hold is the state in which a gateway can be inspected but starts nothing on its own. It is one row for all replicas. While the row exists
+// [Outbox].ClaimOutgoing, cron.JobStore.Claim and [Inbox].Sweep return nothing, and [Nodes].Heartbeat returns it, so that each replica stops receiving from its
+// channels.
 type Hold struct {
 	Since time.Time
-	// Who set it and Reason are for people.
+	// Who is the principal that set the hold. Who and Reason are shown to operators.
 	Who, Reason string
 }
 
-// Sentence is for people.
+// Sentence describes the hold for operators.
 func (h *Hold) Sentence() string {
 	s := "held since " + h.Since.UTC().Format(time.DateTime) + " UTC by " + h.Who
 	if h.Reason != "" {
@@ -26,15 +27,15 @@ func (h *Hold) Sentence() string {
 
 // Holds read and set the hold.
 type Holds interface {
-	// Hold reads it; nil = the gateway is not held.
+	// Hold reads the hold; nil when the gateway is not held.
 	Hold(ctx context.Context) (*Hold, error)
-	// SetHold holds the gateway; one that is held keeps its hold. Since is set by the store. nil releases it; nothing happens when it is not held.
+	// SetHold holds the gateway; an existing hold stays unchanged. The store sets Since. nil releases the hold, and is a no-op when the gateway is not held.
 	SetHold(ctx context.Context, h *Hold, by ChangedBy) error
-	// Held is what waits for the release.
+	// Held counts the work that waits for the release.
 	Held(ctx context.Context) (HeldWork, error)
 }
 
-// HeldWork is what begins when the hold is released.
+// HeldWork is the work that starts when the hold is released.
 type HeldWork struct {
 	Now time.Time
 	// Outgoing messages that wait to be sent, and Unfinished messages whose turns run.
@@ -43,7 +44,7 @@ type HeldWork struct {
 	Due []cron.Job
 }
 
-// Verbs of the log of changes about the hold.
+// Verbs of the audit log about the hold.
 const (
 	VerbHold    = "gateway.hold"
 	VerbRelease = "gateway.release"
@@ -55,6 +56,6 @@ const (
 	SetHoldSQL     = `INSERT INTO hold (id, since, who, reason) VALUES (1, $1, $2, $3) ON CONFLICT (id) DO NOTHING`
 	ReleaseHoldSQL = `DELETE FROM hold`
 	HeldWorkSQL    = `SELECT (SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending')), (SELECT count(*) FROM inbox WHERE state <> 'done')`
-	// NotHeld is a condition.
+	// NotHeld is the SQL condition that the gateway is not held.
 	NotHeld = `NOT EXISTS (SELECT 1 FROM hold)`
 )

@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// Inspector is an optional ability of a store: it reads its tables and changes nothing.
+// Inspector is an optional ability of a store: read-only queries of its tables.
 type Inspector interface {
-	// Violations runs one rule in a read-only transaction, with a value for every name that it has ([Invariant.Params]), and returns the
-	// first limit rows as text: the rule's id, then where.
+	// Violations runs one rule in a read-only transaction and returns the first limit rows as strings: the rule's id, then the location. values has a value for
+	// every name in [Invariant.Params].
 	Violations(ctx context.Context, rule Invariant, values map[string]any, limit int) ([][]string, error)
 }
 
 var boundName = regexp.MustCompile(`:[a-z]+`)
 
-// Bind returns the text of a rule for one engine and the values of its parameters. It replaces each name by place(n), where n counts the
-// names from 1; a name that occurs twice keeps its number. The values are in the order of the numbers.
+// Bind returns the SQL of a rule for one engine and the values of its parameters. It replaces each name by place(n), where n counts the names from 1; a name
+// that occurs twice keeps its number. The values are in the order of the numbers.
 func (i Invariant) Bind(values map[string]any, place func(n int, value any) string) (text string, args []any) {
 	var names []string
 	text = boundName.ReplaceAllStringFunc(i.SQL, func(found string) string {

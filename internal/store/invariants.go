@@ -3,14 +3,14 @@ package store
 // ReasonCommand is the reason of a message that was executed on arrival ([AcceptParams.Unqueued]): it is answered without a run.
 const ReasonCommand = "command"
 
-// Invariant is a rule that the tables obey between any two operations, written as a query: every row that it returns is a
-// violation. One text serves every engine.
+// Invariant is a rule that the tables obey between any two operations. It is a query: every row that it returns is a violation. The same SQL serves both
+// engines.
 type Invariant struct {
 	// ID names the rule. It is the first column of every row; the further columns locate the violation.
 	ID string
 	// Rule is the rule in one sentence.
 	Rule string
-	// SQL has a colon and a name where a value is bound.
+	// SQL has a colon and a name for each value to bind.
 	SQL string
 	// Params are the names to bind, each once:
 	//
@@ -21,8 +21,8 @@ type Invariant struct {
 	//	main, subagent, team, cron   the limits of the lanes
 	//	cap    how many messages of a session may wait
 	//	jobs   how many cron jobs an owner may have
-	//	keep   now - (how long the ledger of cron is kept + 2 days)
-	//	secret a text that must not be found
+	//	keep   now - (retention of the cron ledger + 2 days)
+	//	secret a string that must not occur
 	//
 	// Times are integer milliseconds since 1970.
 	Params []string
@@ -38,13 +38,14 @@ func Invariants() []Invariant {
 	return append(all, nodeInvariants()...)
 }
 
-// agentless is the condition that there are live nodes and none has the agent of a row of a table: its work waits for one, see [Unowned].
+// agentless is the condition that live nodes exist and that none of them has the agent of a row of a table: its work waits for a node that has it, see
+// [Unowned].
 func agentless(table string) string {
 	return `(EXISTS (SELECT 1 FROM nodes m WHERE m.lease_until > :gone)
 			    AND NOT EXISTS (SELECT 1 FROM nodes m WHERE m.lease_until > :gone AND (m.agents = '' OR m.agents LIKE '%"' || ` + table + `.agent || '"%')))`
 }
 
-// Agentless finds the agents that no live node has although there are some, with how many messages and due jobs wait for each.
+// Agentless finds the agents that none of the live nodes has, with how many messages and due jobs wait for each.
 func Agentless() Invariant {
 	return Invariant{ID: "agentless", Params: []string{"now", "gone"}, SQL: `
 		SELECT 'agentless', w.agent, sum(w.messages), sum(w.jobs) FROM (
@@ -56,8 +57,8 @@ func Agentless() Invariant {
 		) w WHERE ` + agentless("w") + ` GROUP BY w.agent ORDER BY w.agent`}
 }
 
-// messageInvariants are the rules of messages. A message whose run was interrupted waits again and has a run, so the queue may be longer
-// than its bound by those.
+// messageInvariants are the rules of messages. A message of an interrupted run waits again although it has a run, so the queue may exceed its bound by such
+// messages.
 func messageInvariants() []Invariant {
 	return []Invariant{
 		{ID: "I1.state", Rule: "A message is done exactly when it has one of the known outcomes.", SQL: `
@@ -98,8 +99,8 @@ func messageInvariants() []Invariant {
 	}
 }
 
-// runInvariants are the rules of runs. A run that ended in the millisecond in which it began overlaps no other run, although its successor
-// may have begun in the same millisecond.
+// runInvariants are the rules of runs. A run that began and ended in the same millisecond overlaps no other run, although its successor may have begun in that
+// millisecond.
 func runInvariants() []Invariant {
 	lanes := []string{"main", "subagent", "team", "cron"}
 	return []Invariant{
@@ -156,7 +157,7 @@ func fenceInvariants() []Invariant {
 	}
 }
 
-// revealingTexts are the columns with texts of programs outside of this one, in which a secret could stand.
+// revealingTexts are the columns that hold text from other programs, which could contain a secret.
 const revealingTexts = `
 				SELECT 'runs' AS place, id, error AS content FROM runs
 				UNION ALL SELECT 'outbox', id, last_error FROM outbox
@@ -166,15 +167,15 @@ const revealingTexts = `
 				UNION ALL SELECT 'audit_log', CAST(id AS text), object FROM audit_log
 				UNION ALL SELECT 'nodes', id, addr FROM nodes`
 
-// RevealingTexts is a query for place, id and text of everything that the rule about secrets reads. A caller that knows the secrets
-// compares them in its own memory: a secret that is a parameter of a statement could end in the database's log of statements.
+// RevealingTexts is a query for place, id and text of everything that the rule about secrets reads. A caller that has the secrets compares them in its own
+// memory: a secret passed as a statement parameter could appear in the statement log of the database.
 func RevealingTexts() Invariant {
 	return Invariant{ID: "I9.secret", Rule: "No secret stands in an error or an address.", SQL: `
 		SELECT place, id, content FROM (` + revealingTexts + `) AS texts WHERE coalesce(content, '') <> ''`}
 }
 
-// Rollbacks is a query for when replicas noticed since a moment that the database had lost commits: the verb, when it was noticed first, by which sign, and the
-// histories before and after.
+// Rollbacks is a query for the losses of commits that replicas noticed since a moment: the verb, the time of the first notice, the sign, and the histories
+// before and after.
 func Rollbacks() Invariant {
 	return Invariant{ID: VerbRollback, Rule: "The database loses no commits.", Params: []string{"since"}, SQL: `
 		SELECT verb, min(at), object, before_hash, after_hash FROM audit_log

@@ -8,13 +8,14 @@ import (
 	"laneway/internal/chat"
 )
 
-// Journal is what the models of running turns asked for and were given. It goes on over attempts of a run, and ends with it ([FinishParams.Journal]).
+// Journal records what the models of running turns requested and the results. It spans all attempts of a run and is removed when the run ends
+// ([FinishParams.Journal]).
 type Journal interface {
-	// Record commits what a model asked for ([AskedRow]), or the result of a call of a recorded round ([ResultRow]). A row that is recorded stays as it is:
-	// the same again changes nothing, so a repetition after a commit without an answer is harmless. chat.ErrFenced: the run does not run under this claim.
+	// Record commits the request of a model ([AskedRow]), or the result of a call of a recorded round ([ResultRow]). A recorded row never changes: recording it
+	// again is a no-op, so a repetition after an unknown commit is harmless. chat.ErrFenced: the run does not run under this claim.
 	Record(ctx context.Context, c Claim, runID string, row JournalRow) error
-	// Rounds reads what is recorded of a run, in the order of the rounds; empty for a run that has no journal. The caller bounds what it records of a
-	// run to less than [ReadBytes].
+	// Rounds reads the recorded rounds of a run in order; empty when the run has no journal. The caller bounds what it records for a run to less than
+	// [ReadBytes].
 	Rounds(ctx context.Context, runID string) ([]Round, error)
 }
 
@@ -22,16 +23,16 @@ type Journal interface {
 type Round struct {
 	chat.Round
 
-	// Input are the numbers of the messages that joined the run behind the results ([StartParams.Round]), ascending.
+	// Input are the numbers of the messages that joined the run after the results ([StartParams.Round]), ascending.
 	Input []int64
 }
 
-// CallRef names a call of a run: Round counts from 1, Call from 0.
+// CallRef identifies a call of a run: Round counts from 1, Call from 0.
 type CallRef struct{ Round, Call int }
 
 // The kinds of rows of a journal.
 const (
-	RowAsked  = "asked"  // Body is what the model asked for, N is 0
+	RowAsked  = "asked"  // Body is the request of the model, N is 0
 	RowResult = "result" // Body is the result of the call N
 	RowInput  = "input"  // the message N joined; Body is empty
 )
@@ -44,7 +45,7 @@ type JournalRow struct {
 	Body  string
 }
 
-// asked is the body of a row of this kind.
+// asked is the body of a row of kind [RowAsked].
 type asked struct {
 	Text  string          `json:"text,omitempty"`
 	Calls []chat.ToolCall `json:"calls"`
@@ -52,7 +53,7 @@ type asked struct {
 	Extra json.RawMessage `json:"extra,omitempty"`
 }
 
-// AskedRow is the row of what a model asked for: the text, the calls, the usage and the extra of a round, without its results.
+// AskedRow is the row for the request of a model: the text, the calls, the usage and the extra of a round, without its results.
 func AskedRow(r chat.Round) (JournalRow, error) {
 	body, err := json.Marshal(asked{Text: r.Text, Calls: r.Calls, Usage: r.Usage, Extra: r.Extra})
 	if err != nil {
@@ -70,7 +71,7 @@ func ResultRow(at CallRef, result chat.ToolResult) (JournalRow, error) {
 	return JournalRow{Round: at.Round, Kind: RowResult, N: int64(at.Call), Body: string(body)}, nil
 }
 
-// RoundsOf puts the rows of a run together. They come ordered by round, kind and N, as the primary key orders them: asked, input, result.
+// RoundsOf assembles the rounds of a run from its rows. They come ordered by round, kind and N, as the primary key orders them: asked, input, result.
 func RoundsOf(rows []JournalRow) ([]Round, error) {
 	var rounds []Round
 	for _, row := range rows {

@@ -14,8 +14,8 @@ const (
 	OutDelivered = "delivered"
 	OutFailed    = "failed"
 	OutExpired   = "expired"
-	OutDeleted   = "deleted" // the session was deleted before it was sent
-	// OutMaybeSent is the end of a row that may have arrived or not, and is not sent again.
+	OutDeleted   = "deleted" // the session was deleted before the row was sent
+	// OutMaybeSent is the final state of a row that may have arrived and is not sent again.
 	OutMaybeSent = "maybe_sent"
 )
 
@@ -30,36 +30,36 @@ const (
 
 // Outgoing is one outbox row.
 type Outgoing struct {
-	// ID is a UUIDv7; "" = the store makes one.
+	// ID is a UUIDv7; when empty, the store makes one.
 	ID string
 	// RunID and N are unique together. Notices outside a run use their own RunID "" and are unique by ID alone.
 	RunID string
 	N     int
-	// Session for which it is sent; zero = none.
+	// Session is the session for which the row is sent; zero when it is sent for no session.
 	Session chat.SessionKey
-	// Principal is the receiver: it owns a session that the delivery makes. "" = no principal.
+	// Principal is the receiver: it owns a session that the delivery creates. "" = no principal.
 	Principal string
 	Target    chat.Target
 	Kind      string
 	Text      string
-	// Choice is offered below the text; nil = nothing.
+	// Choice is offered below the text; nil when the row has no choice.
 	Choice *chat.Choice
-	// File is what the row sends instead of a text, below the directory for attachments; nil = none.
+	// File is sent instead of text. Its path is relative to the attachment directory. nil when the row has no file.
 	File *chat.Attachment
-	// Coalesce joins notices. While a pending row of the same word exists that no attempt was made to send, Accept and EndWaiting raise its
+	// Coalesce is a word that joins notices. While a pending row with the same word exists whose first attempt has not begun, Accept and EndWaiting raise its
 	// Count instead of adding a row. TextMany is the text for Count > 1, with one %d.
 	Coalesce, TextMany string
 	Count              int
-	// Delay before the first attempt, so that one notice covers a burst.
+	// Delay postpones the first attempt, so that one notice covers a burst.
 	Delay time.Duration
-	// ExpiresAt: not sent after that; zero = never expires.
+	// ExpiresAt is when the row expires: it is not sent afterwards. Zero = never.
 	ExpiresAt time.Time
 
 	// ClaimOutgoing sets these: the number of this attempt, not counting [UndeliveredParams].Uncounted ones; whether an earlier attempt may
 	// have arrived; whether the row has expired.
 	Attempt            int
 	MaybeSent, Expired bool
-	// Progress is what earlier attempts have recorded as arrived, in the form of the channel; "" = nothing. Only the store sets it.
+	// Progress records, in the form of the channel, what of earlier attempts has arrived; "" = nothing. Only the store sets it.
 	Progress  string
 	CreatedAt time.Time
 	Epoch     int64
@@ -71,14 +71,14 @@ type UndeliveredParams struct {
 	Error     string // without secrets
 	RetryIn   time.Duration
 	Permanent bool
-	// MaybeSent: the provider may have received the message although the attempt failed. The next claim of the row has MaybeSent set. With
-	// Permanent the row ends as OutMaybeSent; a cron run whose answer ends so has the delivery state unknown.
+	// MaybeSent: the provider may have received the message although the attempt failed. The next claim of the row has MaybeSent set. With Permanent the row
+	// ends as OutMaybeSent, and a cron run whose answer it is gets the delivery state unknown.
 	MaybeSent bool
-	// Progress is what has arrived, in the form of the channel; "" = what is recorded stays.
+	// Progress is what has arrived, in the form of the channel; "" keeps what is recorded.
 	Progress string
-	// Uncounted: the attempt does not count. Attempt of the next claim is the same as in this one, or 2 when this was the first.
+	// Uncounted: the attempt does not count. The next claim has the same Attempt as this one, or 2 when this was the first.
 	Uncounted bool
-	// Gone: the address does not exist any more. It goes with Permanent; nil = it does, or the row is no answer of a job.
+	// Gone: the address no longer exists. It is used with Permanent. nil when the address exists, or the row is not an answer of a job.
 	Gone *GoneAddress
 }
 
@@ -94,10 +94,10 @@ func (p UndeliveredParams) State() string {
 	}
 }
 
-// GoneAddress is what the end of a row whose address is gone does to the job whose answer it is.
+// GoneAddress is the change to the job whose answer could not be sent because its address no longer exists.
 type GoneAddress struct {
-	// Revision is that of the job when it was found to send its answers to this address. When the job was changed or removed meanwhile, or its delivery to this
-	// address is paused already, the job stays unchanged and Outgoing is not sent.
+	// Revision is the revision at which the job was found to send its answers to this address. When the job has changed or was removed since, or its delivery
+	// to this address is paused already, the job stays unchanged and Outgoing is not sent.
 	JobID, Revision string
 	// Outgoing are the notices about the pause.
 	Outgoing []Outgoing
@@ -105,12 +105,12 @@ type GoneAddress struct {
 
 // Gone is the result of Undelivered.
 type Gone struct {
-	Job *cron.Job // with its delivery paused; nil = no job was changed
+	Job *cron.Job // with its delivery paused; nil when no job changed
 }
 
 // OutboxCount is the number of rows of one channel in the outbox, by state: pending and sending, failed, maybe_sent.
 type OutboxCount struct {
 	Waiting, Failed, MaybeSent int
-	// Oldest is when the first of those that wait was stored; zero = none waits.
+	// Oldest is when the oldest waiting row was stored; zero when no row waits.
 	Oldest time.Time
 }

@@ -11,46 +11,46 @@ import (
 )
 
 const (
-	// QuestionLife is how long a question can be answered at most.
+	// QuestionLife is the longest time for which a question can be answered.
 	QuestionLife = 10 * time.Minute
-	// MaxQuestions is how many open questions one person has at most.
+	// MaxQuestions bounds the open questions of one person.
 	MaxQuestions = 20
-	// questionKept is how long an ended question is kept after its life, so that a repeated answer gets the same result.
+	// questionKept is how long a question is kept after its life, so that a repeated answer gets the same result.
 	questionKept = time.Hour
 )
 
-// QuestionKept is how long after it was asked a question that needs nothing more is kept.
+// QuestionKept is how long after its creation a question is kept when no further action depends on it.
 const QuestionKept = QuestionLife + questionKept
 
 // States of a question.
 const (
 	QuestionOpen    = "open"
 	QuestionDenied  = "denied"
-	QuestionAllowed = "allowed" // the call has to be made
+	QuestionAllowed = "allowed" // the call is still to be made
 	QuestionDone    = "done"    // the call was made
-	QuestionChosen  = "chosen"  // the turn that waits has its answer
-	QuestionClosed  = "closed"  // the turn waits no more
+	QuestionChosen  = "chosen"  // the waiting turn has its answer
+	QuestionClosed  = "closed"  // the turn no longer waits
 )
 
 // ErrQuestionsFull means that the person has [MaxQuestions] open questions.
 var ErrQuestionsFull = chat.Errorf(chat.CodeLimit, "too many questions wait for this person's answer")
 
-// Question is what a person is asked: whether a call of a tool may be made, or something for which a turn waits.
+// Question is a question to a person: whether a tool call is allowed, or one whose answer a turn waits for.
 type Question struct {
 	ID string
 	// Owner is the principal that may answer.
 	Owner string
-	// Session is where it was asked: the question ends with the session.
+	// Session is where the question was asked; it ends with the session.
 	Session chat.SessionKey
-	// Body is what the question is about, JSON that the store does not read.
+	// Body is the content of the question, as JSON that the store does not read.
 	Body json.RawMessage
-	// Waits is the node whose turn waits for the answer: the question ends with that node. "" = no turn waits; the call is made when it is allowed, by
-	// any node.
+	// Waits is the node whose turn waits for the answer; the question ends with that node. "" when no turn waits: any node may then make the call once it is
+	// allowed.
 	Waits string
-	// Life is how long the question can be answered; 0 or more than [QuestionLife] = that.
+	// Life is how long the question can be answered, at most [QuestionLife], which is also the default.
 	Life time.Duration
 
-	// The store sets these. Result is nil until the call was made; Option is what was chosen for a turn, from 1.
+	// The store sets these. Result is nil until the call was made; Option is the option chosen for a turn, counted from 1.
 	State     string
 	AskedAt   time.Time
 	ExpiresAt time.Time
@@ -61,41 +61,41 @@ type Question struct {
 // AnswerQuestion is an answer to a question.
 type AnswerQuestion struct {
 	ID, By string
-	// Option is the number of the chosen option, from 1. Allow: it is one that allows.
+	// Option is the number of the chosen option, from 1. Allow: this option allows the call.
 	Option int
 	Allow  bool
-	// Node makes the call that is allowed.
+	// Node makes the call when it is allowed.
 	Node string
-	// Always is kept with the answer of a turn, nil = nothing is.
+	// Always is stored with the answer of a turn; nil stores nothing.
 	Always *chat.Approval
 }
 
-// Questions are what persons are asked. An allowed call is durable from the answer on: the node that took the answer makes it, and after the end of that node
-// another one. An answer for which a turn waits is of no use without that turn, so that question ends with it.
+// Questions are the questions to persons. An allowed call is durable from the answer on: the node that received the answer makes the call; if that node dies,
+// another one does. An answer for which a turn waits is useless without that turn, so its question ends with it.
 type Questions interface {
-	// PutQuestion stores an open question for its life. One whose ID is there is left unchanged. [ErrQuestionsFull] stores nothing; questions of turns whose node has
-	// ended do not count.
+	// PutQuestion stores an open question for its life. A question whose ID exists is left unchanged. [ErrQuestionsFull]: nothing was stored; questions of
+	// turns whose node has died do not count.
 	PutQuestion(ctx context.Context, q Question) error
-	// Question returns a question as it is now; chat.ErrNotFound.
+	// Question reads a question; chat.ErrNotFound.
 	Question(ctx context.Context, id string) (Question, error)
-	// OpenQuestions lists the questions of a person, owner "" = of all, that can be answered, the oldest first, at most limit of them.
+	// OpenQuestions lists at most limit questions of a person that can be answered, the oldest first; owner "" = of all persons.
 	OpenQuestions(ctx context.Context, owner string, limit int) ([]Question, error)
-	// AnswerQuestion answers an open question and returns it. The same answer again returns the question as it is now. chat.ErrNotFound: there
-	// is no such question of this person, it has expired, it was answered otherwise, or the turn that waited has ended.
+	// AnswerQuestion answers an open question and returns it. Repeating the same answer returns the current question. chat.ErrNotFound: this person has no such
+	// question, it has expired, it has another answer, or the turn that waited has ended.
 	AnswerQuestion(ctx context.Context, a AnswerQuestion) (Question, error)
-	// Approvals are those of a person for the current transcript of a conversation, the oldest first, at most [chat.MaxApprovals].
+	// Approvals lists the approvals of a person for the current transcript of a conversation, the oldest first, at most [chat.MaxApprovals].
 	Approvals(ctx context.Context, owner string, key chat.SessionKey) ([]chat.Approval, error)
-	// Revoke removes one of them, id "" = all, and returns how many were removed.
+	// Revoke removes one approval, or all with id "", and returns how many it removed.
 	Revoke(ctx context.Context, owner string, key chat.SessionKey, id string) (int, error)
-	// CloseQuestion ends the wait of a turn: a question that is open cannot be answered any more. It returns the question as it is then; chat.ErrNotFound.
+	// CloseQuestion ends the wait of a turn: an open question cannot be answered any more. It returns the question as it is then; chat.ErrNotFound.
 	CloseQuestion(ctx context.Context, id string) (Question, error)
-	// EndQuestion stores the result of an allowed call. first is false when there is one already, which stays.
+	// EndQuestion stores the result of an allowed call. first is false when a result exists already; that one is kept.
 	EndQuestion(ctx context.Context, id string, result chat.ToolResult) (first bool, err error)
-	// TakeQuestions gives the node allowed calls whose node has ended, at most limit of them.
+	// TakeQuestions assigns to the node at most limit allowed calls whose node has died.
 	TakeQuestions(ctx context.Context, nodeID string, limit int) ([]Question, error)
 }
 
-// Lives is the life of the question within its bounds.
+// Lives is Life within its bounds.
 func (q Question) Lives() time.Duration {
 	if q.Life <= 0 || q.Life > QuestionLife {
 		return QuestionLife
@@ -103,7 +103,7 @@ func (q Question) Lives() time.Duration {
 	return q.Life
 }
 
-// Answered is what an answer makes of the question, or chat.ErrNotFound. It does not look at the person. alive: the node of the turn that waits has not ended.
+// Answered is the question after an answer, or chat.ErrNotFound. It does not check the person. alive: the node of the waiting turn is alive.
 func (q Question) Answered(a AnswerQuestion, now time.Time, alive bool) (Question, error) {
 	refused := q.State == QuestionClosed
 	switch {
@@ -128,7 +128,7 @@ func (q Question) Answered(a AnswerQuestion, now time.Time, alive bool) (Questio
 	return q, nil
 }
 
-// Filled is the question with what adapters keep in the columns node and result, whose meaning depends on the state.
+// Filled is the question with the columns node and result filled in. Their meaning depends on the state.
 func (q Question) Filled(node, result string) (out Question, err error) {
 	switch q.State {
 	case QuestionOpen, QuestionClosed:
@@ -146,7 +146,7 @@ func (q Question) Filled(node, result string) (out Question, err error) {
 	return q, nil
 }
 
-// Columns are what adapters write of an answered question into the columns node and result. node is that of the answer.
+// Columns are the values of the columns node and result for an answered question. node is the node of the answer.
 func (q Question) Columns(node string) (column, result string) {
 	if q.State == QuestionChosen {
 		return q.Waits, strconv.Itoa(q.Option)

@@ -2,16 +2,16 @@ package store
 
 import "context"
 
-// TokenRatio is how the tokens that an endpoint counts for a model relate to those that the gateway estimates.
+// TokenRatio relates the token count of an endpoint for a model to the estimate of the gateway.
 type TokenRatio struct {
 	Endpoint, Model string
-	// Permille is how many tokens are counted for each thousand that were estimated.
+	// Permille is the number of tokens counted per thousand estimated.
 	Permille int
 }
 
-// TokenRatios keeps what was learned of endpoints, so that a restart does not begin with estimates that err high.
+// TokenRatios stores the measured ratios, so that a restart does not begin with estimates that are too high.
 type TokenRatios interface {
-	// TokenRatios lists all, by endpoint and model.
+	// TokenRatios lists all ratios by endpoint and model.
 	TokenRatios(ctx context.Context) ([]TokenRatio, error)
 	// SaveTokenRatios stores ratios; those of the same endpoint and model are replaced.
 	SaveTokenRatios(ctx context.Context, list []TokenRatio) error

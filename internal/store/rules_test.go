@@ -39,7 +39,7 @@ func TestASearchIsCutToItsNewestHits(t *testing.T) {
 	hit := func(rest string, seq int64, after time.Duration) Hit {
 		return Hit{Session: chat.SessionKey{Agent: "main", Rest: rest}, Entry: chat.TranscriptEntry{Seq: seq, At: at.Add(after)}}
 	}
-	// The newest first; of one moment by session, and the latest of a session first.
+	// Newest first. At equal times by session, and within a session the higher number first.
 	sorted := []Hit{hit("b", 1, 2), hit("a", 3, 1), hit("a", 2, 1), hit("b", 7, 1), hit("a", 1, 0)}
 	for limit, want := range map[int]SearchResult{
 		5: {Hits: sorted},

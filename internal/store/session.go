@@ -26,18 +26,18 @@ type Session struct {
 	ActiveRuns           []string // ids of running and stopping runs, oldest first
 }
 
-// ResetParams of ResetSession.
+// ResetParams are the parameters of ResetSession.
 type ResetParams struct {
 	Session chat.SessionKey
 	// Principal becomes the owner of a session that is created. NewID names the empty transcript.
 	Principal, NewID string
-	// IdempotencyKey, if not nil, makes a repetition return the first result. Audit, if not nil, is logged with the change; the store fills
+	// IdempotencyKey, if not nil, makes a repetition return the first result. Audit, if not nil, is written to the audit log with the change; the store fills
 	// in its hashes.
 	IdempotencyKey *chat.IdempotencyKey
 	Audit          *chat.Audit
 }
 
-// DeleteParams of DeleteSession.
+// DeleteParams are the parameters of DeleteSession.
 type DeleteParams struct {
 	Session chat.SessionKey
 	// ExpectID is the transcript that must be the current one; "" = any.
@@ -45,8 +45,8 @@ type DeleteParams struct {
 	// KeepTranscript leaves the transcripts in the store, under their ids. They belong to the principal of the deleted session: a later
 	// session of the same key does not own them, and its deletion removes them only when it belongs to the same principal.
 	KeepTranscript bool
-	// Branches deletes the sessions of its principal that have branched off it, too. Otherwise they keep what they need of it: it becomes a part of the one of them that
-	// branched off last, and the others branch off that.
+	// Branches also deletes the sessions of its principal that have branched off it. Otherwise they keep the entries that they need: these become part of the
+	// session that branched off last, and the other branches then branch off that session.
 	Branches bool
 	// IdempotencyKey and Audit are as in [ResetParams].
 	IdempotencyKey *chat.IdempotencyKey
@@ -56,12 +56,12 @@ type DeleteParams struct {
 // Deleted is what DeleteSession did.
 type Deleted struct {
 	Deleted bool `json:"deleted"`
-	// Kept is the id of the current transcript when it was kept; "" = none.
+	// Kept is the id of the current transcript when it was kept; "" when it was not.
 	Kept string `json:"kept,omitempty"`
 	// Ended are the waiting messages that ended stopped, without their content. A repetition returns none.
 	Ended []Waiting `json:"-"`
-	// Files are those that the removed messages have named; the caller removes those that no other message names ([Retention].FilesNamed). A repetition
-	// returns none.
+	// Files are the files that the removed messages named. The caller removes those that no other message names ([Retention].FilesNamed). A repetition returns
+	// none.
 	Files []chat.Attachment `json:"-"`
 }
 
@@ -70,13 +70,13 @@ type SessionFilter struct {
 	Visible, Agent, Search string
 	ActiveSince            time.Time
 	ByLastMessage          bool
-	NoRuns                 bool // without sessions that are of single runs of jobs or of sub-turns: [chat.SessionKey.OfCronRun], [chat.SessionKey.OfTask]
+	NoRuns                 bool // without sessions of single cron runs or sub-turns: [chat.SessionKey.OfCronRun], [chat.SessionKey.OfTask]
 	Named                  bool // only those whose keys a client has chosen, see [chat.SessionKey.Named], and branches
 	Limit, Offset          int  // Limit 0 = 50
 }
 
-// SessionSettings are what persons have chosen for a session. Mode is its queue mode, "" = default; nil = it stays. Notes are small facts by name, such as the
-// model; "" removes one, and those of other names stay.
+// SessionSettings are the choices of persons for a session. Mode is its queue mode: "" = default, nil = unchanged. Notes are short values by name, such as the
+// model; "" removes one, and other names stay unchanged.
 type SessionSettings struct {
 	Mode  *chat.QueueMode
 	Notes map[string]string
@@ -92,21 +92,20 @@ type TranscriptQuery struct {
 	FromStart bool
 	Limit     int // 0 = 200
 	Offset    int
-	// MaxChars > 0 shortens texts in the database: one with more characters than that comes with its first MaxChars+1, see [FirstChars].
+	// MaxChars > 0 shortens long text in the database to its first MaxChars+1 characters, see [FirstChars].
 	MaxChars int
-	// MaxBytes bounds the texts of the entries together, as they are returned; 0 = [ReadBytes]. A larger entry is returned as the only one.
-	// Backwards the newest entries are returned, forwards the oldest: a caller continues with Offset + len(Entries), or After = the last
-	// Seq, until there are no entries.
+	// MaxBytes bounds the text of all returned entries together; 0 = [ReadBytes]. A single larger entry is returned alone. Backwards the newest entries are
+	// returned, forwards the oldest. A caller continues with Offset + len(Entries), or After = the last Seq, until no entries are returned.
 	MaxBytes int
 	// Summary asks for the newest summary of the transcript besides the entries.
 	Summary bool
-	// Visible restricts transcripts that a deletion kept to those that this principal owned; "" = all. It does not restrict the transcripts
-	// of an existing session: who may read those follows from the session.
+	// Visible restricts transcripts that a deletion kept to those that this principal owned; "" = all. It does not restrict the transcripts of an existing
+	// session: the rights of its reader follow from the session.
 	Visible string
 }
 
-// Readable is the transcript to read, "" when the caller may read none: one that a deletion kept is its owner's, every other one the session's. current is the
-// session's current transcript, "" = there is no session; owner that of a kept one, nil = it was not kept.
+// Readable is the transcript to read, or "" when the caller may read none. A kept transcript belongs to its owner, every other one to the session. current is
+// the session's current transcript, "" when the session does not exist. owner is the owner of a kept transcript, nil when it was not kept.
 func (q *TranscriptQuery) Readable(current string, owner *string) string {
 	switch {
 	case q.SessionID == "" || q.SessionID == current:
@@ -126,20 +125,20 @@ type Transcript struct {
 	LastSeq   int64
 	// Branches is how many branches lie between it and the transcript with its first entry; 0 = all entries are its own.
 	Branches int
-	// Summary is the newest summary of a current transcript, where it was asked for; zero = there is none.
+	// Summary is the newest summary of a current transcript, if it was requested; zero when none exists.
 	Summary chat.TranscriptEntry
 }
 
-// SummaryParams of AppendSummary.
+// SummaryParams are the parameters of AppendSummary.
 type SummaryParams struct {
 	Session chat.SessionKey
-	// SessionID is the transcript that the summary was made of.
+	// SessionID is the summarized transcript.
 	SessionID string
-	// RunID is the run that made it.
+	// RunID is the run that made the summary.
 	RunID, Text string
 	Tokens      int
 	Covers      chat.SeqRange
-	// Outside: one of the rows has text from outside.
+	// Outside: a summarized row contains untrusted content.
 	Outside bool
 }
 
@@ -158,23 +157,23 @@ type Prunable string
 
 // The kinds.
 const (
-	// PruneMessages: messages that ended before a moment, those of one turn together, with the run. No transcript is deleted and nothing unfinished, however
-	// old. A deleted message can be accepted again, so the moment must lie further back than any sender repeats a message.
+	// PruneMessages: messages that ended before a moment, all messages of a turn together with its run. No transcript is deleted, and nothing unfinished
+	// however old. A deleted message can be accepted again, so the moment must lie further back than the longest delay after which a sender repeats a message.
 	PruneMessages Prunable = "messages"
 	// PruneOutgoing: outgoing messages that were delivered, failed or expired before a moment. It must be called after PruneMessages has returned 0 for the same
 	// moment: until then a message may name its notice.
 	PruneOutgoing Prunable = "outgoing messages"
-	// PruneSessions: sessions that the gateway made for sub-turns and compactions ([chat.SessionKey.OfSideTurns]) and that last changed before a moment, with their
-	// messages, runs, transcripts and entries of the index. No session with a message or a run that has not ended is deleted, none of a sub-turn whose end is not
-	// announced, and none of a tree of which a parent or the root still runs.
+	// PruneSessions: sessions that the gateway made for sub-turns and compactions ([chat.SessionKey.OfSideTurns]) and that last changed before a moment, with
+	// their messages, runs, transcripts and index entries. A session stays while it has an unfinished message or run, while the end of its sub-turn is not
+	// announced, or while a parent or the root of its tree still runs.
 	PruneSessions Prunable = "sessions"
-	// PruneLedger: finished rows of the ledger that ended before a moment, or beyond Keep rows of their job, with their messages and runs.
+	// PruneLedger: finished rows of the ledger that ended before a moment or exceed Keep rows of their job, with their messages and runs.
 	PruneLedger Prunable = "ledger"
 	// PruneRecords: the results of calls with an idempotency key, after [IdempotencyTTL].
 	PruneRecords Prunable = "records"
 )
 
-// PruneParams of [Retention].Prune.
+// PruneParams are the parameters of [Retention].Prune.
 type PruneParams struct {
 	What   Prunable
 	Before time.Time
@@ -195,7 +194,7 @@ func (p PruneParams) Most() int {
 	return p.Limit
 }
 
-// Paths are the paths in lists of files, those that have one; see [Retention.FilesInUse].
+// Paths are the non-empty paths in lists of files; see [Retention.FilesInUse].
 func Paths(lists ...[]chat.Attachment) []string {
 	var paths []string
 	for _, list := range lists {

@@ -4,7 +4,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// Meets selects what a stop ends: of the runs of its session that run, and of the messages that wait, both oldest first. named is the run that its id names.
+// Meets selects what a stop ends: running runs and waiting messages of the session, both given oldest first. named is the run that its id names.
 func (p *StopParams) Meets(running []Run, waiting []Waiting, named string) (runs []Run, messages []Waiting, err error) {
 	switch p.Scope {
 	case StopAll:

@@ -2,11 +2,11 @@ package store
 
 import "strings"
 
-// StopCause is the text that carries the reason of a stop together with who asked for it: through the cause of a cancelled turn, and through the store to the
-// process that runs what is stopped and to its next attempt.
+// StopCause is a string that carries the reason of a stop and its requester: in the cause of a cancelled turn, and through the store to the process that runs
+// the stopped turn and to its next attempt.
 func StopCause(reason, who string) string { return reason + " " + who }
 
-// StopReason is the reason in what StopCause made. A name alone, as older versions have stored it, is a plain stop.
+// StopReason is the reason in a string that StopCause made. A name alone, as older versions have stored it, is a plain stop.
 func StopReason(cause string) string {
 	reason, _, ok := strings.Cut(cause, " ")
 	if !ok {

@@ -14,8 +14,8 @@ var ErrSchema = errors.New("the schema does not fit this program")
 
 // Store is the port. It is safe for concurrent use.
 //
-// A read that returns rows with texts is bounded in bytes, see [ReadBytes]. No operation of this port takes a function. Some operations of
-// cron.JobStore do; their comments define what the function may do.
+// A read that returns rows with text is bounded in bytes, see [ReadBytes]. No operation of this port takes a function. Some operations of cron.JobStore do;
+// their comments define what the function may do.
 type Store interface {
 	Nodes
 	Inbox
@@ -36,50 +36,49 @@ type Store interface {
 
 	// Kind is "sqlite" or "postgres". Status pages show it instead of a path or an address.
 	Kind() string
-	// Ping returns nil when the store can be used, else an error with the reason (unreachable, read-only). It returns within the context. An error
-	// that wraps [ErrSchema]: a step of the schema that this program needs is missing. A newer schema is none: steps only extend it.
+	// Ping returns nil when the store is usable, else an error with the reason (unreachable, read-only). It returns within the context. An error that wraps
+	// [ErrSchema] means that the schema lacks a step that this program needs. A newer schema is not an error: steps only extend it.
 	Ping(ctx context.Context) error
 	// Now is the store's clock.
 	Now(ctx context.Context) (time.Time, error)
-	// Close waits for the operations under way and ends every goroutine of the store.
+	// Close waits for the operations in progress and ends every goroutine of the store.
 	Close() error
 }
 
 // Nodes is the part of the ownership protocol that concerns processes.
 type Nodes interface {
-	// Register makes a new incarnation with a lease. With Exclusive, every other node is declared dead at once: the caller
-	// knows that no other process can use this store (the lock on a data directory).
+	// Register creates a new incarnation with a lease. With Exclusive, every other node is declared dead at once: the caller ensures that no other process can
+	// use this store (by the lock on a data directory).
 	Register(ctx context.Context, n Node) error
-	// Heartbeat extends the lease if it is still valid, by the store's clock. chat.ErrFenced: this incarnation is dead; the
-	// caller cancels everything and registers a new one. It returns the stop requests for runs that this node owns, and the
-	// names of leases it still holds. draining marks the node: from then on it accepts without taking ownership. It uses a connection of its own and never
-	// waits for the pool.
+	// Heartbeat extends the lease if it is still valid, by the store's clock. chat.ErrFenced: this incarnation is dead; the caller cancels everything and
+	// registers a new one. The result has the stop requests for runs that this node owns, and the names of the leases that it still holds. draining marks the
+	// node: from then on it accepts without taking ownership. It uses a connection of its own and never waits for the pool.
 	Heartbeat(ctx context.Context, nodeID string, draining bool) (Beat, error)
-	// Unregister is the clean stop: ownership of all its sessions and leases is released, the node row is deleted. Sessions of it
-	// that still have a running run keep the row's state; the next owner counts no crash for them. Idempotent.
+	// Unregister is the clean stop: it releases the ownership of all sessions and leases of the node and deletes the node row. A run that is still running
+	// keeps its state; the next owner counts no crash for it. Idempotent.
 	Unregister(ctx context.Context, nodeID string) error
-	// Cluster reads which nodes live, and which named leases exist.
+	// Cluster lists the live nodes and the existing named leases.
 	Cluster(ctx context.Context) (Cluster, error)
-	// Unowned counts what waits for agents that no live node has, by agent: messages of sessions without a live owner, due jobs, due retries. Work of the
-	// gateway itself is left out: every node takes that.
+	// Unowned counts, by agent, the work that waits for agents that no live node has: messages of sessions without a live owner, due jobs, due retries. Work of
+	// the gateway itself is not counted: every node takes it.
 	Unowned(ctx context.Context) (map[string]Unowned, error)
 	// AcquireLease takes the named lease if no live node holds it, or confirms that nodeID holds it. The epoch grows with each new holder.
 	// ok is false when another live node holds it.
 	AcquireLease(ctx context.Context, name, nodeID string) (l Lease, ok bool, err error)
-	// ReleaseLease gives the lease back; a no-op when the claim is not current.
+	// ReleaseLease releases the lease; a no-op when the claim is not current.
 	ReleaseLease(ctx context.Context, l Lease) error
 }
 
 // Inbox is the life of a message from Accept to its outcome.
 type Inbox interface {
-	// Accept makes a message durable, see [AcceptParams]. Sequence numbers of a session have no gaps: a refusal or a duplicate uses none up.
-	// chat.ErrQueueFull: the queue is at Cap and Drop is DropNew. chat.ErrKeyReused: Dedupe or MessageID exist with another
-	// ParamsHash or under another Dedupe.
+	// Accept makes a message durable, see [AcceptParams]. Sequence numbers of a session have no gaps: a refused message or a duplicate does not use one.
+	// chat.ErrQueueFull: the queue is at Cap and Drop is DropNew. chat.ErrKeyReused: Dedupe or MessageID exists with another ParamsHash or under another
+	// Dedupe.
 	Accept(ctx context.Context, p AcceptParams) (Accepted, error)
-	// Start turns waiting messages into a run. Messages that have an outcome meanwhile are left out; when none is left nothing is
-	// written and Started.Seqs is empty. A run that exists (an earlier attempt) goes on with attempt + 1. started_at of a first
-	// attempt never lies after that of a first attempt with higher sequence numbers in the same session (first in, first out
-	// holds in the table even when two Starts commit in the other order). chat.ErrFenced as usual.
+	// Start turns waiting messages into a run. Messages that have an outcome meanwhile are left out; when no message remains, nothing is written and
+	// Started.Seqs is empty. A run that exists (an earlier attempt) continues with attempt + 1. started_at of a first attempt is never later than that of a
+	// first attempt with higher sequence numbers in the same session: first in, first out holds in the table even when two Starts commit in the other order.
+	// chat.ErrFenced as usual.
 	Start(ctx context.Context, p StartParams) (Started, error)
 	// Join adds waiting messages to a running run (mode steer): they run with it, in later attempts too, and end merged into its leading
 	// message. Seqs are the messages, Transcript their entries. It returns the messages that joined. chat.ErrFenced: the run has ended.
@@ -88,29 +87,27 @@ type Inbox interface {
 	Finish(ctx context.Context, p FinishParams) (Finished, error)
 	// EndStopping ends a run that was finished with StillRunning: its goroutine has returned. Idempotent.
 	EndStopping(ctx context.Context, c Claim, runID string) error
-	// EndWaiting gives waiting messages an outcome. Messages that have an outcome or run are left unchanged. It returns the messages that
-	// it ended; a repetition (Again) returns the same ones. It needs no claim: a message that waits is not run by any process, so every node may end it.
+	// EndWaiting gives waiting messages an outcome. Messages that have an outcome or run are left unchanged. It returns the messages that it ended; a
+	// repetition (Again) returns the same ones. It needs no claim: no process runs a waiting message, so every node may end it.
 	EndWaiting(ctx context.Context, p EndParams) ([]Waiting, error)
 	// Stop records a stop, see [StopParams]. It uses the control connection.
 	Stop(ctx context.Context, p StopParams) (Stopped, error)
-	// Sweep takes sessions over that have unfinished messages, no live owner, no open debounce window, and an agent of the node; at most Limit
-	// sessions. Each gets epoch + 1 and owner Node. What waits for another agent is left as it is, for a node that has it. Runs that were running count one crash more, unless their owner left
-	// cleanly. Concurrent sweepers pass over each other's rows. Expired nodes without unfinished work are deleted after ten minutes.
-	// The messages of all sessions together have at most [ReadBytes], or are those of one session (whose queue the cap of [AcceptParams] bounds): fewer
-	// sessions than Limit do not mean that there are no more.
+	// Sweep takes over at most Limit sessions that have unfinished messages, no live owner, no open debounce window, and an agent of the node. Each gets epoch
+	// + 1 and owner Node. Work for another agent is left to a node that has it. Each running run counts one more crash, unless its owner left cleanly.
+	// Concurrent sweepers skip each other's rows. Expired nodes without unfinished work are deleted after ten minutes. The messages of all returned sessions
+	// have at most [ReadBytes], or are those of one session (whose queue is bounded by the cap of [AcceptParams]). So fewer sessions than Limit do not mean
+	// that no more exist.
 	Sweep(ctx context.Context, p SweepParams) ([]Taken, error)
-	// Hinted returns unfinished, not yet started messages of sessions that nodeID owns and that another node accepted, at most limit: those
-	// that a lost wake-up would delay until the next sweep. At most [ReadBytes]; a later call returns the remaining ones, after these have
-	// been started.
+	// Hinted returns at most limit messages of sessions that nodeID owns which another node accepted and which have not started. Without it, a lost wake-up
+	// would delay them until the next sweep. At most [ReadBytes]; a later call returns the remaining ones, after these have been started.
 	Hinted(ctx context.Context, nodeID string, limit int) ([]Taken, error)
 	// MessageByID finds a message by its id; chat.ErrNotFound.
 	MessageByID(ctx context.Context, id string) (Waiting, error)
-	// FilesOfRuns lists the files that came with the messages of runs of a session, by run and in the order of the messages. A run without files, one of another
-	// session, and one whose messages were deleted by their age is absent. Runs of jobs bring no files.
+	// FilesOfRuns lists the files of the messages of runs of a session, by run and in the order of the messages. The result omits runs without files, runs of
+	// another session, and runs whose messages the retention deleted. Runs of jobs have no files.
 	FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (map[string][]chat.Attachment, error)
-	// PendingInputs lists messages of a session that are accepted and not yet run, oldest first, with a higher sequence number than after,
-	// at most limit and at most [ReadBytes], and returns the number of all of them. The list is empty only when there are none behind
-	// after.
+	// PendingInputs lists messages of a session that are accepted and not yet run and whose sequence number is above after, oldest first, at most limit and at
+	// most [ReadBytes]. It also returns the number of all of them. The list is empty only when no such message exists.
 	PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]Waiting, int, error)
 	// RunByID reads a run; chat.ErrNotFound.
 	RunByID(ctx context.Context, id string) (Run, error)
@@ -118,19 +115,19 @@ type Inbox interface {
 
 // Sessions are conversations and their transcripts.
 type Sessions interface {
-	// Session reads one; chat.ErrSessionNotFound. Visible restricts to sessions of that principal; "" = all.
+	// Session reads a session; chat.ErrSessionNotFound. Visible restricts to sessions of that principal; "" = all.
 	Session(ctx context.Context, key chat.SessionKey, visible string) (Session, error)
-	// ListSessions lists newest first (or by last message). At most [ReadBytes] of notes, previews and errors; a search holds no more rows
-	// than it returns.
+	// ListSessions lists newest first (or by last message). At most [ReadBytes] of notes, previews and errors; a search does not hold more rows than it
+	// returns.
 	ListSessions(ctx context.Context, f SessionFilter) ([]Session, int, error)
 	// Transcript reads entries of a transcript, at most [ReadBytes] or MaxBytes, see [TranscriptQuery]. The transcript of an unknown
 	// session is empty, except for what a deletion kept.
 	Transcript(ctx context.Context, q TranscriptQuery) (Transcript, error)
-	// AppendTranscript adds entries outside of a run (commands, delivered texts); it creates the session if needed and returns the entries with Seq and At.
+	// AppendTranscript adds entries outside of a run (commands, delivered replies); it creates the session if needed and returns the entries with Seq and At.
 	AppendTranscript(ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error)
-	// AppendSummary adds a summary to the current transcript and makes it the newest one, see [SummaryParams]. added is false, and nothing is changed, when
-	// the current transcript is another one or a summary stands for the last row already: of two writers one adds. A run whose summary is the newest one
-	// gets it again.
+	// AppendSummary adds a summary to the current transcript and makes it the newest one, see [SummaryParams]. added is false, and nothing changes, when the
+	// transcript is not current any more or a summary already covers the last row: only one of two concurrent writers succeeds. A run whose summary is the
+	// newest one receives it again.
 	AppendSummary(ctx context.Context, p SummaryParams) (e chat.TranscriptEntry, added bool, err error)
 	// AppendReply adds one entry as the delivery of a reply, see [ReplyParams]. A repetition with the same ID adds nothing and returns the
 	// existing entry, also when the transcript was archived meanwhile. chat.ErrSessionNotFound: the session belongs to another principal
@@ -140,34 +137,32 @@ type Sessions interface {
 	// changed (stop them first), but a run that finishes later writes into the archived transcript. Idempotent for the same NewID. With
 	// IdempotencyKey, a repetition changes nothing and returns the transcript that the first call began, with Key and SessionID only.
 	ResetSession(ctx context.Context, p ResetParams) (Session, error)
-	// DeleteSession removes the session and, unless they are to be kept, its transcripts, and with it the sessions of its sub-turns and its compactions
-	// and those below these. Waiting messages end stopped, outgoing ones end deleted. What stays of it (ids, numbers, usage) has no content any more.
-	// chat.ErrConflict: the current transcript is not ExpectID, or a run of one of the sessions is running. An unknown session: Deleted false. With
-	// IdempotencyKey, a repetition changes nothing and returns the result of the first call.
+	// DeleteSession removes the session, the sessions of its sub-turns and compactions, and those below these; with their transcripts, unless these are to be
+	// kept. Waiting messages end stopped, outgoing ones end deleted. The remaining rows (ids, numbers, usage) have no content. chat.ErrConflict: the current
+	// transcript is not ExpectID, or a run of one of the sessions is running. For an unknown session Deleted is false. With IdempotencyKey, a repetition
+	// changes nothing and returns the result of the first call.
 	DeleteSession(ctx context.Context, p DeleteParams) (Deleted, error)
-	// SetSession changes what persons have chosen for a session; it creates the session if needed.
+	// SetSession changes the choices of persons for a session; it creates the session if needed.
 	SetSession(ctx context.Context, key chat.SessionKey, principal string, set SessionSettings) error
-	// GiveSession makes to the owner of a session that belongs to from. It does nothing when the session does not exist or belongs to
-	// another principal.
+	// GiveSession transfers a session from one owner to another. It is a no-op when the session does not exist or belongs to another principal than from.
 	GiveSession(ctx context.Context, key chat.SessionKey, from, to string) error
 }
 
 // Outbox are the outgoing messages.
 type Outbox interface {
-	// Enqueue adds outgoing messages outside of a run (notices, command replies). A row whose (RunID, N) exists is left unchanged. A row
-	// with a word (Coalesce) is counted on the pending row of the same session and word, if there is one that no attempt was made to send.
+	// Enqueue adds outgoing messages outside of a run (notices, command replies). A row whose (RunID, N) exists is left unchanged. A row with Coalesce raises
+	// the count of the pending row of the same session and word, if one exists whose first attempt has not begun.
 	Enqueue(ctx context.Context, rows []Outgoing) error
-	// ClaimOutgoing leases messages to nodeID that are due for the named channels, oldest first, at most one per (channel, chat) and none
-	// for a chat that has one under way. A row that waits for another attempt holds back later rows of its chat, so that a chat reads in
-	// order; a row that waits for its first attempt (Delay) does not. Rows of dead nodes are due again, with MaybeSent set. Rows past
-	// ExpiresAt end expired and are returned with Expired set. At most limit rows.
+	// ClaimOutgoing leases at most limit due messages for the named channels to nodeID, oldest first: at most one per (channel, chat), and none for a chat with
+	// a message being sent. A row that waits for another attempt holds back later rows of its chat, so that a chat reads in order; a row that waits for its
+	// first attempt (Delay) does not. Rows of dead nodes are due again, with MaybeSent set. Rows past ExpiresAt end expired and are returned with Expired set.
 	ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]Outgoing, error)
-	// Delivered stores the provider's id and makes the row delivered. chat.ErrFenced: the row is not leased to nodeID any more.
+	// Delivered stores the provider's id and makes the row delivered. chat.ErrFenced: the row is no longer leased to nodeID.
 	Delivered(ctx context.Context, nodeID, id, providerID string) error
-	// RecordProgress stores what of a row has arrived, in the form of its channel. chat.ErrFenced: the row is not leased to nodeID any more.
+	// RecordProgress stores what part of a row has arrived, in the form of its channel. chat.ErrFenced: the row is no longer leased to nodeID.
 	RecordProgress(ctx context.Context, nodeID, id, progress string) error
-	// Undelivered makes the row due for a later attempt, or ends it (Permanent), and with Gone pauses the delivery of the job whose answer it is, in one
-	// transaction. chat.ErrFenced: the row is not leased to the node any more, and nothing is changed.
+	// Undelivered makes the row due for a later attempt, or ends it (Permanent). With Gone it pauses the delivery of the job in the same transaction.
+	// chat.ErrFenced: the row is no longer leased to the node, and nothing is changed.
 	Undelivered(ctx context.Context, p UndeliveredParams) (Gone, error)
 	// OutboxCounts counts the rows that wait, have failed or may have arrived, by channel.
 	OutboxCounts(ctx context.Context) (map[string]OutboxCount, error)
@@ -179,22 +174,22 @@ const IdempotencyTTL = 24 * time.Hour
 // IdempotencyRecords are the results of calls with an idempotency key. The operations that take a chat.IdempotencyKey write the record in
 // the transaction of their effect.
 type IdempotencyRecords interface {
-	// IdempotencyRecord is the result of the first call with this key, as JSON of the operation's result; nil = there was none within
-	// [IdempotencyTTL]. chat.ErrKeyReused: the first call had other parameters.
+	// IdempotencyRecord is the result of the first call with this key, as JSON of the operation's result; nil when no call was made within [IdempotencyTTL].
+	// chat.ErrKeyReused: the first call had other parameters.
 	IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (json.RawMessage, error)
-	// Audit adds one row to the log of changes, for a change outside of the store.
+	// Audit adds one row to the audit log, for a change outside of the store.
 	Audit(ctx context.Context, a chat.Audit) error
 }
 
 // Retention deletes history that is too old.
 //
-// The log of changes has no such operation: the program only adds rows to it.
+// The audit log has no such operation: the program only adds rows to it.
 type Retention interface {
-	// Prune deletes about p.Limit rows of one kind, see [Prunable], in a transaction of its own. It returns how many it deleted; 0 = there are no more.
+	// Prune deletes about p.Limit rows of one kind, see [Prunable], in a transaction of its own. It returns how many it deleted; 0 when no more exist.
 	Prune(ctx context.Context, p PruneParams) (int, error)
-	// FilesInUse lists the paths of files, below the directory for attachments, that a message without an outcome or an unfinished outgoing
-	// message names. The order is undefined; a path may occur twice.
+	// FilesInUse lists the paths of files, relative to the attachment directory, that a message without an outcome or an unfinished outgoing message names. The
+	// order is undefined; a path may occur twice.
 	FilesInUse(ctx context.Context) ([]string, error)
-	// FilesNamed returns those of the paths that any message or unfinished outgoing message names. It reads the whole inbox.
+	// FilesNamed returns the subset of paths that any message or unfinished outgoing message names. It reads the whole inbox.
 	FilesNamed(ctx context.Context, paths []string) ([]string, error)
 }

@@ -8,35 +8,35 @@ import (
 	"laneway/internal/chat"
 )
 
-// The refusals of [Tasks].Spawn. Nothing is stored then.
+// The refusals of [Tasks].Spawn. In each case nothing is stored.
 var (
 	ErrManyChildren = errors.New("the run has as many sub-turns as one may have")
 	ErrManyInTree   = errors.New("the tree has as many sub-turns as one may have")
 	ErrRunStops     = errors.New("the run was asked to stop")
 )
 
-// Tasks are messages that running turns have asked for: their sub-turns. They are messages like all others; these operations know which run is the
-// parent of a message, and which run is the root of its tree.
+// Tasks are sub-turns: messages that running turns have requested. They are messages like all others; these operations maintain the parent run of a message and
+// the root run of its tree.
 type Tasks interface {
-	// Spawn accepts the message of a sub-turn under the fence of its parent, which runs. A repetition returns the message that exists as a duplicate,
-	// whatever the bounds are. [ErrManyChildren], [ErrManyInTree]: a bound is reached. [ErrRunStops]: the parent was stopped, so a stop
-	// that lists sub-turns after it has marked the parent misses none. chat.ErrFenced: the parent does not run under the claim.
+	// Spawn accepts the message of a sub-turn under the fence of its running parent. A repetition returns the existing message as a duplicate, whatever the
+	// bounds are. [ErrManyChildren], [ErrManyInTree]: a bound is reached. [ErrRunStops]: the parent was stopped. So a stop that first marks the parent and then
+	// lists its sub-turns misses none. chat.ErrFenced: the parent does not run under the claim.
 	Spawn(ctx context.Context, p SpawnParams) (Accepted, error)
-	// Yield notes that a run waits for sub-turns and has no slot ([RunYielded]), or that it has one again ([RunRunning]). chat.ErrFenced: it does not
-	// run under the claim. Idempotent.
+	// Yield records that a run waits for sub-turns and has no slot ([RunYielded]), or that it has one again ([RunRunning]). chat.ErrFenced: it does not run
+	// under the claim. Idempotent.
 	Yield(ctx context.Context, c Claim, runID string, away bool) error
 	// Tasks lists sub-turns, newest first; with Left the oldest first.
 	Tasks(ctx context.Context, f TaskFilter) ([]Task, error)
-	// Announced notes that the end of a sub-turn is announced, or needs no announcement. Idempotent.
+	// Announced records that the end of a sub-turn is announced, or needs no announcement. Idempotent.
 	Announced(ctx context.Context, id string) error
 }
 
 // SpawnParams is a sub-turn to accept.
 type SpawnParams struct {
-	// Claim and RunID are those of the parent.
+	// Claim and RunID are the parent's.
 	Claim
 	RunID string
-	// Root is the run at the root of the tree; the parent itself when it is in no tree.
+	// Root is the run at the root of the tree; the parent itself when it is not in a tree.
 	Root string
 	// Announce: the parent does not wait, and the end is announced in its session.
 	Announce bool
@@ -48,22 +48,22 @@ type SpawnParams struct {
 
 // TaskFilter selects sub-turns; zero fields select all.
 type TaskFilter struct {
-	// ID is that of the sub-turn. Parents are runs. RootSession is the session of the message at the root of the tree.
+	// ID is the sub-turn, Parents are runs. RootSession is the session of the message at the root of the tree.
 	ID          string
 	Parents     []string
 	RootSession chat.SessionKey
 	// Visible restricts to sub-turns of a principal.
 	Visible string
-	// Open leaves out those that have an outcome.
+	// Open excludes sub-turns that have an outcome.
 	Open bool
-	// Left selects what a crash may have left: sub-turns without an outcome whose parent was stopped, or whose parent has ended although it waited for them; and
-	// those that have ended and are not announced. No other field but Limit counts then.
+	// Left selects what a crash may have left: sub-turns without an outcome whose parent was stopped, or whose parent has ended although it waited for them;
+	// and those that have ended and are not announced. All other fields except Limit are then ignored.
 	Left bool
-	// Limit is how many are listed at most; 0 = [DefaultTasks].
+	// Limit bounds the list; 0 = [DefaultTasks].
 	Limit int
 }
 
-// DefaultTasks is how many sub-turns a list returns without a limit, and TaskText how many characters of each message.
+// DefaultTasks is the default limit of a list of sub-turns, and TaskText how many characters of each message it has.
 const (
 	DefaultTasks = 100
 	TaskText     = 200
@@ -79,27 +79,26 @@ func (f TaskFilter) Most() int {
 
 // Task is a sub-turn.
 type Task struct {
-	// ID is that of its message and of its run. Text is the begin of the message.
+	// ID is the id of its message and of its run. Text is the beginning of the message.
 	ID            string
 	Session       chat.SessionKey
 	Parent, Root  string
 	Lane, Text    string
 	Principal     string
 	Agent         string
-	State         string // of the message, or of its run while it runs: waiting, running, yielded, stopping, done
+	State         string // of its run while it runs, else of its message: waiting, running, yielded, stopping, done
 	Outcome       chat.Outcome
 	Reason, Error string
 	// Announce: its end is to be announced.
 	Announce bool
-	// ParentOutcome is the outcome of the message that leads the parent; "" = it has none.
+	// ParentOutcome is the outcome of the leading message of the parent; "" while it has none.
 	ParentOutcome chat.Outcome
 	AcceptedAt    time.Time
 	StartedAt     time.Time // zero = it has not begun
 	EndedAt       time.Time // zero = it has not ended
 }
 
-// Left reports whether a sub-turn is one for which no parent waits any more, so that it is to be stopped: its parent was stopped, or has ended although it
-// waited.
+// Left reports whether the sub-turn is to be stopped because no parent waits for it: its parent was stopped, or has ended although it waited.
 func (t Task) Left() bool {
 	switch {
 	case t.State == StateDone || t.ParentOutcome == "":
@@ -111,7 +110,7 @@ func (t Task) Left() bool {
 	}
 }
 
-// StateOf is the state of a turn: that of its row in the inbox, and while it runs that of its run; "" = it has none.
+// StateOf is the state of a turn: the state of its run while it runs, else of its row in the inbox; "" when neither exists.
 func StateOf(message, run string) string {
 	switch {
 	case message == StateHeld:

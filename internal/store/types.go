@@ -12,8 +12,8 @@ import (
 
 // States of an inbox row.
 const (
-	StateHeld    = "held"    // belongs to a turn: joins the message before it, or was running and runs again
-	StateWaiting = "waiting" // for a turn
+	StateHeld    = "held"    // belongs to a turn: joins the message before it, or ran before and waits for another attempt
+	StateWaiting = "waiting" // waits for a turn
 	StateRunning = "running"
 	StateDone    = "done" // has an outcome
 )
@@ -22,7 +22,7 @@ const (
 const (
 	RunRunning     = "running"
 	RunYielded     = "yielded"  // waits for sub-turns and has no slot
-	RunStopping    = "stopping" // stopped, outcome written, goroutine not yet back
+	RunStopping    = "stopping" // stopped, outcome written, goroutine still running
 	RunOK          = "ok"
 	RunFailed      = "failed"
 	RunStopped     = "stopped"
@@ -30,10 +30,10 @@ const (
 	RunDead        = "dead"
 )
 
-// ReasonSuperseded is the reason of a message that ended because another one interrupts.
+// ReasonSuperseded is the reason of a message that ended because another one interrupted it.
 const ReasonSuperseded = "superseded"
 
-// MaxCrashes is how often a message may end its process before its outcome is dead.
+// MaxCrashes is how many crashes of its process a message may cause before its outcome is dead.
 const MaxCrashes = 3
 
 // Node is one incarnation of a gateway process: a new id at every start.
@@ -42,16 +42,16 @@ type Node struct {
 	// Lease is how long the node counts as alive without a heartbeat; 0 = 15 s.
 	Lease     time.Duration
 	Exclusive bool
-	// Fires: the process fires jobs. When none does, an outage begins, see cron.History.
+	// Fires: the process fires jobs. While no node does, the cluster has an outage, see cron.History.
 	Fires bool
-	// Agents are those that the process has; nil = all.
+	// Agents are the agents of the process; nil = all.
 	Agents []string
 }
 
-// Unowned is what waits for an agent that no live node has.
+// Unowned counts the work that waits for an agent that no live node has.
 type Unowned struct{ Messages, Jobs int }
 
-// UnownedCure is what a person can do about it.
+// UnownedCure is what an operator can do about unowned work.
 const UnownedCure = "start a gateway that has the agent in its configuration, or reset the sessions and disable the jobs"
 
 // Sentence names the work and the agent.
@@ -66,7 +66,7 @@ func (u Unowned) Sentence(agent string) string {
 	return fmt.Sprintf("agent %s: %s for it, and no running gateway has it", agent, strings.Join(what, " and "))
 }
 
-// CountWaiting is "1 message waits" or "2 messages wait".
+// CountWaiting formats a count, as "1 message waits" or "2 messages wait".
 func CountWaiting(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun + " waits"
@@ -76,40 +76,40 @@ func CountWaiting(n int, noun string) string {
 
 // Beat is the result of a heartbeat.
 type Beat struct {
-	// Now is the store's clock; LeaseUntil the new end of the lease.
+	// Now is the store's clock; LeaseUntil is the new end of the lease.
 	Now, LeaseUntil time.Time
 	// Stops are the stop requests for runs of this node, from any node, with reason and requester.
 	Stops []StopRequest
-	// Runs are the ids of the runs that the database assigns to this node and that have a slot or are stopping. A node that runs none of them any more has
-	// ended one whose end the database has lost.
+	// Runs are the ids of the runs that the database assigns to this node and that have a slot or are stopping. If the node no longer runs one of them, the
+	// database has lost its end.
 	Runs []string
 	// Leases are the named leases that the node holds.
 	Leases []string
 	// OtherNodes is how many other nodes are alive.
 	OtherNodes int
-	// Hold is why the gateway is held; nil = it is not.
+	// Hold is the hold of the gateway; nil when it is not held.
 	Hold *Hold
-	// History names the history of commits that the database continues; another one = the database was restored or failed over, and commits may be
-	// missing. "" = the database does not say.
+	// History identifies the commit history of the database. A different value means that the database was restored or failed over, and that commits may be
+	// missing. "" when the database does not report it.
 	History string
 }
 
-// Cluster is which processes use the store, and what they hold.
+// Cluster lists the processes that use the store and the leases.
 type Cluster struct {
-	// Nodes are those whose lease is valid, with their agents, the oldest first.
+	// Nodes are the nodes with a valid lease, with their agents, oldest first.
 	Nodes []chat.NodeStatus
-	// Leases are the names of all leases that were ever taken; true = a live node holds it.
+	// Leases has the names of all leases that were ever taken; true when a live node holds the lease.
 	Leases map[string]bool
 }
 
-// StopRequest asks the owner of a run to cancel it.
+// StopRequest requests the owner of a run to cancel it.
 type StopRequest struct {
 	Session chat.SessionKey
-	// By is the requester, as [StopParams].By named it.
+	// By is the requester, as given in [StopParams].By.
 	RunID, By string
 }
 
-// Lease is a named exclusive right (the poller of one bot).
+// Lease is a named exclusive right (such as polling one bot).
 type Lease struct {
 	Name, Owner string
 	Epoch       int64
@@ -127,32 +127,32 @@ type AcceptParams struct {
 	// Node is the accepting node. With Take it becomes the owner when it has the agent and no live node owns the session (epoch + 1).
 	Node string
 	Take bool
-	// Message: Session, ID (required here), Lane, Principal, Channel, ExternalID, Dedupe, ParamsHash, Branch, Content. A branch
-	// off a conversation that is gone is chat.ErrNotFound.
+	// Message: Session, ID (required here), Lane, Principal, Channel, ExternalID, Dedupe, ParamsHash, Branch, Content. A branch off a deleted conversation
+	// fails with chat.ErrNotFound.
 	Message chat.Message
 	// Cap is how many messages may wait (rows in state waiting; held and running ones do not count); 0 = no bound. Drop selects the message
 	// that is dropped or refused.
 	Cap  int
 	Drop chat.DropPolicy
-	// Mode is the queue mode that the message asks for; "" = that of the session, and Usual where the session has none. A message in mode interrupt
-	// needs no place: when Cap messages wait, all that wait end superseded, and Drop does not matter.
+	// Mode is the queue mode that the message requests; "" = the mode of the session, or Usual when the session has none. A message in mode interrupt ignores
+	// Drop: when Cap messages wait, all of them end superseded.
 	Mode, Usual chat.QueueMode
-	// Starting are sequence numbers of the session that the owner has given a slot although their Start is not committed yet. While they
-	// are still in state waiting they do not count towards Cap and are never dropped: a turn that runs is never dropped.
+	// Starting are sequence numbers to which the owner has given a slot although their Start is not committed yet. While they are still in state waiting they
+	// do not count towards Cap and are never dropped: a turn that runs is never dropped.
 	Starting []int64
-	// DropNotice is sent once per burst when DropOld ends a message; nil = no notice.
+	// DropNotice is sent once per burst when DropOld ends a message; nil when no notice is sent.
 	DropNotice *Outgoing
-	// RunLimit is how many turns of the session may run at once; stored for the invariant queries. 0 = 1.
+	// RunLimit bounds the concurrent turns of the session; stored for the invariant queries. 0 = 1.
 	RunLimit int
 	// Hold > 0 opens the session's debounce window until now + Hold. Until then the sweep does not take the session over.
 	Hold time.Duration
-	// Joins: the message is expected to share the turn of the one before it (typed within its debounce window). Its row is held, not
-	// waiting, and does not count towards Cap: what waits is turns.
+	// Joins: the message is expected to share the turn of the previous message (typed within its debounce window). Its row is held, not waiting, and does not
+	// count towards Cap, because Cap counts turns.
 	Joins bool
-	// Unqueued messages (executed chat commands) get a sequence number and at once the outcome answered; they never wait, count
-	// towards no cap and take no ownership.
+	// Unqueued messages (executed chat commands) get a sequence number and immediately the outcome answered. They never wait, do not count towards any cap and
+	// take no ownership.
 	Unqueued bool
-	// Own refuses a session that belongs to another principal than the message's: chat.ErrSessionNotFound, nothing is stored.
+	// Own refuses a session that belongs to another principal than the message's: chat.ErrSessionNotFound, and nothing is stored.
 	Own bool
 }
 
@@ -171,7 +171,7 @@ type Accepted struct {
 	Mode chat.QueueMode
 	// Behind is how many messages of the session waited (held ones included) when this one was accepted.
 	Behind int
-	// Duplicate: the message had been accepted before. Existing is its row.
+	// Duplicate: the message was accepted before. Existing is its row.
 	Duplicate bool
 	Existing  Waiting
 	// Dropped are the messages that end dropped because of this one (DropOld).
@@ -180,7 +180,7 @@ type Accepted struct {
 	Superseded []Waiting
 }
 
-// Interrupts reports whether the message interrupts a session with this stored mode. A message that joins the one before it does not.
+// Interrupts reports whether the message interrupts a session with this stored mode. A message that joins the previous one does not.
 func (p *AcceptParams) Interrupts(stored chat.QueueMode) bool {
 	return cmp.Or(p.Mode, stored, p.Usual) == chat.ModeInterrupt && !p.Joins && !p.Unqueued
 }
@@ -193,7 +193,7 @@ type Waiting struct {
 	State      string
 	Outcome    chat.Outcome
 	Reason     string
-	RunID      string // of the run that took it; "" = none yet
+	RunID      string // of the run that took it; "" while no run has
 	MergedInto int64
 	Lane       string
 	Principal  string
@@ -201,18 +201,18 @@ type Waiting struct {
 	ExternalID int64
 	Content    chat.Content
 	AcceptedAt time.Time
-	// CronRun is the row of the ledger that ended because this message did, in the results of Accept, EndWaiting, Stop and DeleteSession
-	// for a message that was the attempt of a cron run. The run is in state error after outcome failed, interrupted after interrupted or
-	// dead, else cancelled with the reason `stopped`. nil = no row ended.
+	// CronRun is the row of the ledger that ended because this message ended. Accept, EndWaiting, Stop and DeleteSession set it for a message that was the
+	// attempt of a cron run. The run is in state error after outcome failed, interrupted after interrupted or dead, else cancelled with the reason `stopped`.
+	// nil when no row ended.
 	CronRun *cron.Run
 }
 
 // ReplyParams is a reply to deliver into a transcript.
 type ReplyParams struct {
-	// ID of the reply, never "". A session has at most one entry of an ID.
+	// ID of the reply, never "". A session has at most one entry per ID.
 	ID      string
 	Session chat.SessionKey
-	// Principal owns the session if the delivery creates it. With Own, a session of another principal is refused.
+	// Principal owns the session if the delivery creates it. Own refuses a session of another principal.
 	Principal string
 	Own       bool
 	Entry     chat.TranscriptEntry
@@ -220,7 +220,7 @@ type ReplyParams struct {
 
 // Replied is a reply that is in a transcript.
 type Replied struct {
-	// Entry has its number and time; Principal owns the session.
+	// Entry has its number and time; Principal is the owner of the session.
 	Entry     chat.TranscriptEntry
 	Principal string
 }
@@ -232,21 +232,21 @@ type StartParams struct {
 	Lane  string
 	// Seqs are the messages, ascending; the last one leads.
 	Seqs []int64
-	// Cron, for a message that is an attempt of a cron run, is written into the ledger as well; nil = it is none.
+	// Cron is set for a message that is an attempt of a cron run, and is written into the ledger as well; nil for other messages.
 	Cron *cron.AttemptStart
-	// Transcript are the entries of the messages. They are appended when the run begins for the first time, not on a later attempt.
+	// Transcript are the entries of the messages. They are appended on the first attempt only.
 	Transcript []chat.TranscriptEntry
-	// Round, for Join: the messages are recorded in the journal of the run as the input behind the results of this round; 0 = the run has no journal.
+	// Round, for Join: the journal of the run records the messages as input after the results of this round; 0 when the run has no journal.
 	Round int
 }
 
-// Started is a run that has begun.
+// Started is the result of Start.
 type Started struct {
-	// Seqs are the messages that it really has; empty = nothing to run.
+	// Seqs are the messages that the run includes; empty when nothing is left to run.
 	Seqs []int64
-	// Attempt counts from 1. Crashes is how many earlier attempts ended with their process.
+	// Attempt counts from 1. Crashes counts the earlier attempts whose process died.
 	Attempt, Crashes int
-	// StopBy is the requester of a stop of an earlier attempt: the caller ends the run as stopped without running it. "" = none.
+	// StopBy is the requester of a stop of an earlier attempt: the caller ends the run as stopped without running it. "" when no stop was requested.
 	StopBy    string
 	StartedAt time.Time
 	// SessionID is the transcript the run belongs to; Notes are the session's notes.
@@ -254,9 +254,9 @@ type Started struct {
 	Notes     map[string]string
 	// Principal owns the session.
 	Principal string
-	// Entries are the appended transcript entries with their sequence numbers; empty on a later attempt.
+	// Entries are the appended transcript entries with their sequence numbers; empty on later attempts.
 	Entries []chat.TranscriptEntry
-	// Job is the job of a cron run at the begin of the attempt, when the store reads it with the start; nil = the caller reads it.
+	// Job is the job of a cron run at the start of the attempt, if the store reads it with the start; nil when the caller must read it.
 	Job *cron.Job
 }
 
@@ -266,33 +266,34 @@ type FinishParams struct {
 	RunID string
 	// State is RunOK, RunFailed, RunStopped, RunInterrupted or RunDead.
 	State string
-	// Outcome of the leading message (the one whose id is RunID, else the one with the highest number); the others end merged into it when Outcome is answered, else with the same outcome.
+	// Outcome of the leading message (whose id is RunID, else the one with the highest number). The other messages end merged into it when Outcome is answered,
+	// else with the same outcome.
 	Outcome chat.Outcome
 	// Cause is a word of a closed set (a chat.FailReason, `stop`, `stopall`, `superseded`, `draining`, …); Error a sentence without secrets.
 	Cause, Error string
-	// Detail is what the service behind the agent wrote about a failure, without secrets; "" = nothing. Only administrators read it.
+	// Detail is the failure description of the service behind the agent, without secrets; may be empty. Only administrators can read it.
 	Detail string
 	Usage  chat.Usage
-	// Transcript is appended to the transcript that the run started with (Seq and At are given by the store).
+	// Transcript is appended to the transcript with which the run started (the store sets Seq and At).
 	Transcript []chat.TranscriptEntry
-	// Outgoing rows; RunID and N make them unique. A row of kind notice is referred to by the messages' notice_id.
+	// Outgoing rows; RunID and N make them unique. The messages refer to a row of kind notice with notice_id.
 	Outgoing []Outgoing
 	// Requeue: the messages wait again and the run row ends in State (RunInterrupted). Outcome is ignored.
 	Requeue bool
 	// Journal: the run may have recorded rounds; they are removed, unless Requeue is set.
 	Journal bool
-	// StillRunning: the outcome is decided but the goroutine has not returned: the run is `stopping`, keeps the ownership, and ends with EndStopping.
+	// StillRunning: the outcome is decided but the goroutine has not returned. The run is `stopping`, keeps the ownership, and ends with EndStopping.
 	StillRunning bool
-	// Preview is the start of the answer for lists, at most 200 bytes are kept.
+	// Preview is the start of the answer for lists; at most 200 bytes are kept.
 	Preview string
-	// Cron, for a message that is an attempt of a cron run, closes its ledger row; nil = it is none.
+	// Cron is set for a message that is an attempt of a cron run, and closes its ledger row; nil for other messages.
 	Cron *cron.AttemptEnd
 }
 
-// Finished is a run that has ended.
+// Finished is the result of Finish.
 type Finished struct {
 	EndedAt time.Time
-	// Released: nothing was left to do and the session has no owner now.
+	// Released: no work was left, and the session has no owner now.
 	Released bool
 	// Entries are the transcript entries with their sequence numbers.
 	Entries []chat.TranscriptEntry
@@ -306,10 +307,10 @@ type EndParams struct {
 	Seqs    []int64
 	Outcome chat.Outcome
 	Reason  string
-	// Notice is sent about the messages; nil = no notice.
+	// Notice is sent about the messages; nil when no notice is sent.
 	Notice *Outgoing
-	// Again: the call is a repetition, and an earlier try may have been committed although its answer was lost. Messages of Seqs that have this very
-	// outcome and reason already are returned as well.
+	// Again: the call is a repetition, and an earlier try may have been committed although its result was lost. Messages of Seqs that already have this outcome
+	// and reason are returned as well.
 	Again bool
 }
 
@@ -320,34 +321,34 @@ type StopScope string
 const (
 	StopOne StopScope = "one" // the oldest running run without a stop request, else the oldest waiting message
 	StopRun StopScope = "run" // the run or message named by MessageID, if it belongs to the session
-	StopAll StopScope = "all" // everything of the session accepted up to now
+	StopAll StopScope = "all" // everything that the session has accepted so far
 )
 
-// SweepParams of Sweep.
+// SweepParams are the parameters of Sweep.
 type SweepParams struct {
-	// Node takes the sessions over, at most Limit.
+	// Node takes over the sessions, at most Limit.
 	Node  string
 	Limit int
-	// Agents are those of the node: the sessions of others are left to nodes that have them. Sessions of the gateway's own jobs need none. nil = all.
+	// Agents are the agents of the node: sessions of other agents are left to nodes that have them. Sessions of the gateway's own jobs need no agent. nil =
+	// all.
 	Agents []string
 }
 
-// StopParams records a stop. Waiting messages end stopped at once; running runs get stop_by and are never run again.
+// StopParams records a stop. Waiting messages end stopped immediately; running runs get stop_by and are never run again.
 type StopParams struct {
 	Session   chat.SessionKey
 	Scope     StopScope
 	MessageID string
-	// By is stored with the runs that are asked to stop, and reaches their owners unchanged: the requester, after the reason when the
-	// reason must reach the owner too.
+	// By is stored with the runs that are to stop, and reaches their owners unchanged: the requester, after the reason when the owner needs the reason too.
 	By     string
 	Reason string // stop, stopall, reset, …
 }
 
 // Stopped is the result of a stop.
 type Stopped struct {
-	// Waiting messages that ended stopped.
+	// Waiting are the waiting messages that ended stopped.
 	Waiting []Waiting
-	// Running runs that were asked to stop, with the node that runs them.
+	// Running are the running runs whose stop was requested, with the node that runs them.
 	Running []RunningRun
 	// Cutoff is the session's stop_seq after a StopAll.
 	Cutoff int64
@@ -362,12 +363,11 @@ type Taken struct {
 	RunLimit  int
 	Mode      chat.QueueMode
 	Principal string
-	// Cutoff is stop_seq. LastSeq is the newest sequence number of the session. A message up to there that is not among Messages has an
-	// outcome or runs.
+	// Cutoff is stop_seq. LastSeq is the newest sequence number of the session. A message up to LastSeq that is not among Messages has an outcome or runs.
 	Cutoff, LastSeq int64
-	// Messages without an outcome, ascending.
+	// Messages are those without an outcome, ascending.
 	Messages []Waiting
-	// Runs that had begun, by id.
+	// Runs are those that have begun, by id.
 	Runs map[string]Run
 }
 

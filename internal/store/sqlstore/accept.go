@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// makeRowsSQL makes sessions that do not exist, unless the message was accepted before: a new session must not come from a duplicate whose session was
-	// deleted. One that was deleted goes on with its numbers, so that no message, claim or run from before the deletion matches one of the new session.
+	// makeRowsSQL creates sessions that do not exist, unless the message was accepted before: a duplicate whose session was deleted must not create a new
+	// session. A session whose predecessor was deleted continues with its numbers, so that no message, claim or run from before the deletion matches the new
+	// session.
 	makeRowsSQL = `{set key text, agent text, principal text, id text, lane text, message text, dedupe text}
 		INSERT INTO sessions (key, agent, principal, session_id, lane, epoch, last_seq, taken_seq, done_seq, created_at, updated_at)
 		SELECT v.key, v.agent, v.principal, v.id, v.lane, COALESCE(g.epoch, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), o.now, o.now
@@ -49,7 +50,7 @@ func (s Inbox) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted
 	return o.out, nil
 }
 
-// acceptOp is one Accept under way.
+// acceptOp is one Accept in progress.
 type acceptOp struct {
 	p            store.AcceptParams
 	body, sender string
@@ -98,10 +99,10 @@ type accepting struct {
 
 	messages Set
 	changed  []*sessionRow
-	dead     bool // an owner of a session is dead
+	dead     bool // the owner of a session is dead
 }
 
-// knownMessage is a message that was accepted before, with its session as it is now.
+// knownMessage is a message that was accepted before, with the current state of its session.
 type knownMessage struct {
 	store.Accepted
 
@@ -123,7 +124,7 @@ func (s Inbox) acceptAll(ctx context.Context, tx Tx, ops []*acceptOp, alone bool
 	return done, a.write(ctx)
 }
 
-// read makes and locks the sessions and reads what the decisions need, in one round trip.
+// read creates and locks the sessions and reads what the decisions need, in one round trip.
 func (a *accepting) read(ctx context.Context, ops []*acceptOp) (err error) {
 	var (
 		keys, ids, dedupes, nodes []string
@@ -138,11 +139,11 @@ func (a *accepting) read(ctx context.Context, ops []*acceptOp) (err error) {
 		if o.p.Take {
 			nodes = append(nodes, o.p.Node)
 		}
-		if m.Branch == nil || a.alone { // a branch may be refused, and its session must not stay: it is made in a transaction of its own
+		if m.Branch == nil || a.alone { // a branch may be refused, and its session must then not remain: it is created in a transaction of its own
 			rows = append(rows, []any{o.Name(), m.Session.Agent, m.Principal, o.sessionID, m.Lane, m.ID, m.Dedupe})
 		}
 	}
-	// In one order: of two transactions that make the same sessions, each would wait for one that the other has made.
+	// Sorted, because two transactions that create the same sessions in different orders would deadlock.
 	slices.SortFunc(rows, func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) }) //nolint:forcetypeassert,errcheck // the keys
 	if len(rows) > 0 {
 		if err := a.tx.Later(ctx, makeRowsSQL, nil, rows); err != nil {
@@ -174,7 +175,7 @@ func scanKnown(r Row) (k knownMessage, err error) {
 	return k, err
 }
 
-// duplicateOf finds the message that was accepted before: the dedupe key decides before the id.
+// duplicateOf finds the message that was accepted before; the dedupe key takes precedence over the id.
 func (a *accepting) duplicateOf(m *chat.Message) *knownMessage {
 	var same *knownMessage
 	for i := range a.known {
@@ -188,8 +189,8 @@ func (a *accepting) duplicateOf(m *chat.Message) *knownMessage {
 	return same
 }
 
-// duplicate is the result for a message that was accepted before. After a try whose answer was lost the message of this call is no duplicate: its caller
-// has not got its result yet.
+// duplicate is the result for a message that was accepted before. When a repeated transaction finds the message of its own call, it is not a duplicate: the
+// caller has not received a result yet.
 func (a *accepting) duplicate(o *acceptOp, k *knownMessage) error {
 	m := &o.p.Message
 	if k.dedupe != m.Dedupe || k.hash != "" && m.ParamsHash != "" && k.hash != m.ParamsHash {
@@ -203,7 +204,7 @@ func (a *accepting) duplicate(o *acceptOp, k *knownMessage) error {
 	return nil
 }
 
-// accept decides about one message. Of several, it leaves the unusual ones for a transaction of their own.
+// accept decides about one message. Among several, it leaves unusual ones to a transaction of their own.
 func (a *accepting) accept(ctx context.Context, o *acceptOp) (done bool, err error) {
 	p := &o.p
 	if k := a.duplicateOf(&p.Message); k != nil {
@@ -239,9 +240,9 @@ func (a *accepting) accept(ctx context.Context, o *acceptOp) (done bool, err err
 	return true, nil
 }
 
-// makeRoom refuses the new message, drops the oldest ones that wait, or lets an interrupt end all of them. Only messages that wait for a turn of their own count:
-// neither held ones, which belong to the turn of another message, nor those that have a slot although their Start is still to come. The waiting ones of the
-// row include held ones, so that only proves that there is a place, which is the usual case.
+// makeRoom refuses the new message, drops the oldest waiting messages, or lets an interrupt end all of them. Only messages that wait for a turn of their own
+// count: not held ones, which belong to the turn of another message, nor those that have a slot although their Start is not committed. The waiting counter of
+// the row includes held messages, so it only proves in the usual case that there is room.
 func (a *accepting) makeRoom(ctx context.Context, o *acceptOp, r *sessionRow) error {
 	waiting, err := all(ctx, a.tx, `SELECT seq, state`+queuedFrom+` ORDER BY seq`, func(r Row) (m store.Waiting, err error) {
 		err = r.Scan(&m.Seq, &m.State)
@@ -274,7 +275,7 @@ func (a *accepting) makeRoom(ctx context.Context, o *acceptOp, r *sessionRow) er
 }
 
 // admit adds the message to the session. The accepting node becomes the owner of a session of one of its agents that no live node owns. A session with older
-// unfinished messages is left to the sweep: only the sweep moves all of them to the new owner, with the runs that had begun.
+// unfinished messages is left to the sweep, which alone moves all of them and the runs that have begun to the new owner.
 func (a *accepting) admit(o *acceptOp, r *sessionRow) {
 	p, m, now := &o.p, &o.p.Message, a.sessions.now
 	state, outcome, reason := store.StateWaiting, "", ""
@@ -317,7 +318,7 @@ func (a *accepting) write(ctx context.Context) error {
 	if len(a.messages) == 0 {
 		return nil
 	}
-	if a.dead { // a run that a dead owner was stopping has no goroutine any more
+	if a.dead { // a run that a dead owner was stopping no longer has a goroutine
 		if err := a.tx.Later(ctx, endStoppingOfDeadSQL, nil); err != nil {
 			return err
 		}

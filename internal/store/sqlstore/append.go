@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// makeSessionSQL makes a session unless it exists. One that was deleted goes on with its numbers, so that no message, claim or run from before the
-	// deletion matches one of the new session.
+	// makeSessionSQL creates a session unless it exists. A session whose predecessor was deleted continues with its numbers, so that no message, claim or run
+	// from before the deletion matches the new session.
 	makeSessionSQL = `INSERT INTO sessions (key, agent, principal, session_id, epoch, last_seq, taken_seq, done_seq, created_at, updated_at)
 		SELECT $1, $2, $3, $4, COALESCE(g.epoch, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), c.now, c.now
 		FROM (SELECT {now} AS now) c LEFT JOIN tombstones g ON g.key = $1 WHERE true ON CONFLICT (key) DO NOTHING`
@@ -22,12 +22,12 @@ const (
 		INSERT INTO transcript (session_key, session_id, seq, run_id, role, content, sender, tokens, stop_reason, command, from_seq, to_seq, outside, reply_id, at)
 		SELECT v.session, v.transcript, v.seq, v.run, v.role, v.content, v.sender, v.tokens, v.reason, v.command, v.from_seq, v.to_seq, v.outside, v.reply, v.at {from} WHERE true`
 
-	// numberSummarySQL makes room for a summary unless one stands for the row already. $2 transcript, $3 last row.
+	// numberSummarySQL allocates a number for a summary unless a summary already covers the row. $2 transcript, $3 last row.
 	numberSummarySQL = `UPDATE sessions SET transcript_seq = transcript_seq + 1, summary_id = session_id, summary_seq = transcript_seq + 1, summary_to = $3,
 		updated_at = {now} WHERE key = $1 AND session_id = $2 AND NOT (summary_id = session_id AND summary_to >= $3) RETURNING transcript_seq, updated_at`
 )
 
-// makeSession makes a session unless it exists. A session that it makes has the transcript first.
+// makeSession creates a session unless it exists. first is the transcript that a new session gets.
 func makeSession(ctx context.Context, tx Tx, key chat.SessionKey, principal string) (first string, err error) {
 	if first, err = newID(); err != nil {
 		return "", err
@@ -35,15 +35,15 @@ func makeSession(ctx context.Context, tx Tx, key chat.SessionKey, principal stri
 	return first, tx.Later(ctx, makeSessionSQL, nil, key.String(), key.Agent, principal, first)
 }
 
-// addition is where entries are added: to a transcript of a session, the current one or an archived one, after the newest number of the session. Numbers grow
-// over all transcripts of a session, so that a late entry of an archived one has its own.
+// addition is where entries are added: to the current or an archived transcript of a session, after the newest number of the session. Numbers grow over all
+// transcripts of a session, so that a late entry of an archived one gets a unique number.
 type addition struct {
 	Session, Transcript string
 	After, At           int64
-	Reply               string // the reply that the entry is; '' = none
+	Reply               string // the id of the reply that the entry is; '' for other entries
 }
 
-// insertEntries adds entries and returns them as they are stored. The caller has given the session's row the numbers.
+// insertEntries adds entries and returns them as stored. The caller has already reserved their numbers in the session's row.
 func insertEntries(ctx context.Context, tx Tx, to addition, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error) {
 	added, rows, err := to.rows(entries)
 	if err != nil {
@@ -52,7 +52,7 @@ func insertEntries(ctx context.Context, tx Tx, to addition, entries []chat.Trans
 	return added, addEntries(ctx, tx, rows)
 }
 
-// rows are entries as they are stored, and as a row set.
+// rows are the entries as stored, and as a row set.
 func (to addition) rows(entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, Set, error) {
 	added, rows := slices.Clone(entries), make(Set, 0, len(entries))
 	for i := range added {
@@ -79,7 +79,7 @@ func addEntries(ctx context.Context, tx Tx, rows Set) error {
 	return tx.Later(ctx, insertEntriesSQL, nil, rows)
 }
 
-// appendEntries adds entries to the current transcript of a session, which exists. reply is as in addition.
+// appendEntries adds entries to the current transcript of an existing session. reply is as in addition.
 func appendEntries(ctx context.Context, tx Tx, key chat.SessionKey, entries []chat.TranscriptEntry, reply string) ([]chat.TranscriptEntry, error) {
 	to := addition{Session: key.String(), Reply: reply}
 	if _, err := one(ctx, tx, numberEntriesSQL, into(&to.Transcript, &to.After, &to.At), to.Session, len(entries)); err != nil {
@@ -109,7 +109,7 @@ func (s Sessions) AppendSummary(ctx context.Context, p store.SummaryParams) (e c
 		switch {
 		case err != nil:
 			return e, err
-		case !ok: // a run whose summary is the newest one gets it again: its commit was not answered
+		case !ok: // a run whose summary is the newest one receives it again: the result of its commit was lost
 			_, err = one(ctx, tx, summarySQL+` AND run_id = $3`, entryInto(&e), to.Session, p.SessionID, p.RunID)
 			return e, err
 		}

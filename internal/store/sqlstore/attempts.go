@@ -7,14 +7,14 @@ import (
 	"laneway/internal/store"
 )
 
-// beginFirstSQL is the begin of first attempts, which need not be read. The text of the attempt is that of cron.EncodeAttempts.
+// beginFirstSQL records the start of first attempts, which need not be read. The value of text is as in cron.EncodeAttempts.
 const beginFirstSQL = `{set run text, node text, quoted text, message text}
 	UPDATE cron_run_logs AS l SET state = 'running', attempt = 1, started_at = {now}, node = v.node, run_id = v.message,
 		attempts = '[{"attempt":1,"startedAtMs":' || {now} || ',"node":' || v.quoted || '}]'
 	{from} WHERE l.id = v.run AND l.state = 'queued' AND l.attempt = 0`
 
-// BeginAttempts writes the begin of attempts whose messages have become runs into the ledger, and reads their jobs: job gets those that exist and can be
-// decoded, at the latest at the end of the transaction. It asks nothing at once for first attempts.
+// BeginAttempts records in the ledger the start of attempts whose messages have become runs, and reads their jobs. It calls job for those that exist and can be
+// decoded, at the latest at the end of the transaction. First attempts cause no query of their own.
 func (s Cron) BeginAttempts(ctx context.Context, tx Tx, list []store.StartParams, job func(i int, j cron.Job)) error {
 	var (
 		first Set
@@ -50,7 +50,7 @@ func (s Cron) BeginAttempts(ctx context.Context, tx Tx, list []store.StartParams
 	return s.readJobsOf(ctx, tx, of, job)
 }
 
-// beginOn is the begin of an attempt on the node that starts its message, unless another is named.
+// beginOn is the start of an attempt, on the node that starts its message unless another is named.
 func beginOn(p *store.StartParams) cron.AttemptStart {
 	begin := *p.Cron
 	if begin.Node == "" {
@@ -114,7 +114,7 @@ type Ends struct {
 	now  int64
 }
 
-// jobOfEnd is the job that the end of an attempt changes; "" = none.
+// jobOfEnd is the job that the end of an attempt changes; "" when it changes none.
 func jobOfEnd(e *cron.AttemptEnd) string {
 	if e.Job == nil || !e.State.Final() {
 		return ""
@@ -126,7 +126,8 @@ func jobOfEnd(e *cron.AttemptEnd) string {
 	return job
 }
 
-// LockEnds locks the jobs that the ends of attempts change, before their sessions are locked. Several ends wait for no lock; a single one does.
+// LockEnds locks the jobs that the ends of attempts change, before their sessions are locked. With wait it waits for locks; several ends in one transaction do
+// not.
 func (s Cron) LockEnds(ctx context.Context, tx Tx, list []*cron.AttemptEnd, wait bool) (*Ends, error) {
 	e := &Ends{cron: s, list: list, jobs: map[string]storedJob{}, rows: map[string]loggedRun{}}
 	var ids []string
@@ -151,7 +152,7 @@ func (s Cron) LockEnds(ctx context.Context, tx Tx, list []*cron.AttemptEnd, wait
 	}, arg)
 }
 
-// Read reads the rows of the ledger. Their sessions are locked.
+// Read reads the rows of the ledger. The caller has locked their sessions.
 func (e *Ends) Read(ctx context.Context, tx Tx) error {
 	ids := make([]string, len(e.list))
 	for i, end := range e.list {
@@ -166,8 +167,8 @@ func (e *Ends) Read(ctx context.Context, tx Tx) error {
 	}, arg)
 }
 
-// Ready are those of the ends whose fence is held that this transaction can write: it has their jobs, each one once. A job that another transaction has
-// locked, or that was removed, is for a transaction that waits.
+// Ready selects the ends with a held fence that this transaction can write: it holds the locks of their jobs, and each job occurs once. An end whose job is
+// locked by another transaction or was removed is left to a transaction that waits.
 func (e *Ends) Ready(held []bool) []bool {
 	ready, used := make([]bool, len(e.list)), map[string]bool{}
 	for i, end := range e.list {
@@ -181,8 +182,8 @@ func (e *Ends) Ready(held []bool) []bool {
 	return ready
 }
 
-// Write writes an end by a node into the ledger and into its job, when Read has been answered. A row whose attempt has ended stays as it is: a repetition
-// must not compute the change of the job again.
+// Write writes the end of an attempt into the ledger and into its job. Read must have completed. A row whose attempt has ended is not changed: a repetition
+// must not apply the change to the job again.
 func (e *Ends) Write(ctx context.Context, tx Tx, written map[int]string) error {
 	var (
 		runs   []loggedRun
@@ -228,7 +229,7 @@ func removeJob(ctx context.Context, tx Tx, id string) error {
 	return tx.Later(ctx, `DELETE FROM cron_jobs WHERE id = $1`, nil, id)
 }
 
-// waitAgain lets the runs of messages that were running wait: their attempts were interrupted.
+// waitAgain makes the runs of interrupted attempts wait again. Their messages were running.
 func waitAgain(ctx context.Context, tx Tx, messages []string) error {
 	return changeRunsOf(ctx, tx, messages, func(r *loggedRun, now int64) (changed bool) {
 		r.Run, changed = r.WaitsAgain(fromMillis(now))
@@ -236,7 +237,7 @@ func waitAgain(ctx context.Context, tx Tx, messages []string) error {
 	})
 }
 
-// endRunsOf ends the runs of messages that have got an outcome without running, and puts the rows into the messages.
+// endRunsOf ends the runs of messages that got an outcome without running, and adds their rows to the messages.
 func endRunsOf(ctx context.Context, tx Tx, ended []store.Waiting) error {
 	messages := make([]string, len(ended))
 	at := make(map[string]int, len(ended))
@@ -255,7 +256,7 @@ func endRunsOf(ctx context.Context, tx Tx, ended []store.Waiting) error {
 	})
 }
 
-// changeRunsOf changes the rows whose current attempt is one of the messages; those of no job cost nothing.
+// changeRunsOf changes the rows whose current attempt is one of the messages. Messages without a job cost nothing.
 func changeRunsOf(ctx context.Context, tx Tx, messages []string, change func(r *loggedRun, now int64) bool) error {
 	of := map[string]string{} // run → message
 	ids := make([]string, 0, len(messages))

@@ -28,7 +28,7 @@ func (c instant) Scan(v any) error {
 	return nil
 }
 
-// SetMillis is Scan of a number.
+// SetMillis sets the time from a number.
 func (c instant) SetMillis(ms int64) { *c.to = fromMillis(ms) }
 
 // fromMillis is the time of a stored number; 0 is the zero time.
@@ -60,13 +60,13 @@ func (c keyColumn) Scan(v any) error {
 	return nil
 }
 
-// parseKey is the inverse of chat.SessionKey.String. It checks nothing: keys were checked before they were stored.
+// parseKey is the inverse of chat.SessionKey.String. It does not validate: keys were checked before they were stored.
 func parseKey(text string) chat.SessionKey {
 	agent, rest, _ := strings.Cut(strings.TrimPrefix(text, "agent:"), ":")
 	return chat.SessionKey{Agent: agent, Rest: rest}
 }
 
-// encode makes the JSON text of a column.
+// encode makes the JSON of a column.
 func encode(v any) (string, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -75,7 +75,7 @@ func encode(v any) (string, error) {
 	return string(text), nil
 }
 
-// jsonColumn is a column with a JSON text; an empty one leaves the zero value.
+// jsonColumn is a column with JSON; an empty string leaves the zero value.
 type jsonColumn struct{ to any }
 
 // Scan implements sql.Scanner.
@@ -93,12 +93,12 @@ func (c jsonColumn) Scan(v any) error {
 	return nil
 }
 
-// span is a length of time in milliseconds, rounded up: a lease or window is never shorter than requested. A negative one is 0.
+// span is a duration in milliseconds, rounded up: a lease or window is never shorter than requested. A negative one is 0.
 func span(d time.Duration) int64 {
 	return max(int64((d+time.Millisecond-1)/time.Millisecond), 0)
 }
 
-// null stores an empty string as NULL, where queries ask for it.
+// null stores an empty string as NULL, in columns whose queries test for NULL.
 func null(s string) any {
 	if s == "" {
 		return nil
@@ -106,7 +106,7 @@ func null(s string) any {
 	return s
 }
 
-// zero stores the absence of a number as NULL.
+// zero stores 0 as NULL.
 func zero(n int64) any {
 	if n == 0 {
 		return nil

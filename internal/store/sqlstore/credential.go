@@ -25,7 +25,7 @@ func (s Access) Credentials(ctx context.Context) ([]store.Credential, error) {
 	return list(ctx, s.db, query{"read the tokens", selectTokens + `ORDER BY name`, nil}, scanCredential)
 }
 
-// CreateCredential adds a named token and the row of the log.
+// CreateCredential adds a named token and a row of the audit log.
 func (s Access) CreateCredential(ctx context.Context, c store.Credential, by store.ChangedBy) error {
 	return s.db.Update(ctx, "create a token", func(ctx context.Context, tx Tx) error {
 		n, err := tx.Exec(ctx, `INSERT INTO credentials (name, digest, scopes, visible, created_at, expires_at)
@@ -41,7 +41,7 @@ func (s Access) CreateCredential(ctx context.Context, c store.Credential, by sto
 	})
 }
 
-// RevokeCredential removes a named token and adds the row of the log.
+// RevokeCredential removes a named token and adds a row to the audit log.
 func (s Access) RevokeCredential(ctx context.Context, name string, by store.ChangedBy) error {
 	return s.db.Update(ctx, "revoke a token", func(ctx context.Context, tx Tx) error {
 		var c store.Credential
@@ -57,7 +57,7 @@ func (s Access) RevokeCredential(ctx context.Context, name string, by store.Chan
 	})
 }
 
-// ZoneOf is the zone that a principal chose, "" = none.
+// ZoneOf is the zone that a principal chose, "" when it chose none.
 func (s Access) ZoneOf(ctx context.Context, principal string) (string, error) {
 	return value[string](ctx, s.db, query{"read the zone of a person", `SELECT zone FROM zones WHERE principal = $1`, []any{principal}})
 }

@@ -21,7 +21,7 @@ func newCron(db Engine) Cron {
 	return Cron{db: db, parts: &cron.PartsDecoder{}, unknown: &unknownLaunches{list: map[string]cron.Launched{}}}
 }
 
-// PutJob makes a job, or changes the one with the same owner and key; see cron.JobStore.
+// PutJob creates a job, or changes the one with the same owner and key; see cron.JobStore.
 func (s Cron) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, error) {
 	if p.Owner == "" || p.Key == "" || p.Change == nil {
 		return cron.PutResult{}, chat.Errorf(chat.CodeInvalid, "a job needs an owner and a key")
@@ -37,7 +37,7 @@ func (s Cron) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, err
 	})
 }
 
-// put changes the job that p names, or makes it. The second look finds one that another transaction has made meanwhile.
+// put changes the job that p names, or creates it. The second lookup finds one that another transaction has created meanwhile.
 func (s Cron) put(ctx context.Context, tx Tx, p *cron.PutParams) (out cron.PutResult, err error) {
 	for range 2 {
 		old, found, err := s.jobToPut(ctx, tx, p)
@@ -54,7 +54,7 @@ func (s Cron) put(ctx context.Context, tx Tx, p *cron.PutParams) (out cron.PutRe
 	return cron.PutResult{}, chat.Errorf(chat.CodeConflict, "another job has the id %s", out.Job.ID)
 }
 
-// jobToPut locks the job that p changes, by its key or by its name. Jobs by name are decided one transaction at a time, so that two of them do not both find
+// jobToPut locks the job that p changes, by its key or by its name. Transactions that find a job by name are serialized, so that two of them cannot both find
 // the name free.
 func (s Cron) jobToPut(ctx context.Context, tx Tx, p *cron.PutParams) (j storedJob, found bool, err error) {
 	const byKey = `owner = $1 AND key = $2`
@@ -78,7 +78,7 @@ func (s Cron) jobToPut(ctx context.Context, tx Tx, p *cron.PutParams) (j storedJ
 	return s.lockJob(ctx, tx, `id = $1`, id)
 }
 
-// putOld changes a job that exists. A Change that returns nil leaves it.
+// putOld changes an existing job. A Change that returns nil leaves it unchanged.
 func (s Cron) putOld(ctx context.Context, tx Tx, p *cron.PutParams, old storedJob) (out cron.PutResult, err error) {
 	given := old.Job
 	if p.EndWaiting != "" {
@@ -106,7 +106,7 @@ func (s Cron) putOld(ctx context.Context, tx Tx, p *cron.PutParams, old storedJo
 	return out, audit(ctx, tx, p.Audit.Between(old.Revision, out.Job.Revision), old.ID)
 }
 
-// putNew adds a job within the limits. It adds none when there is one of its id or key already.
+// putNew adds a job within the limits, unless a job of its id or key exists.
 func (s Cron) putNew(ctx context.Context, tx Tx, p *cron.PutParams) (out cron.PutResult, err error) {
 	if err := jobLimits(ctx, tx, p); err != nil {
 		return out, err
@@ -141,7 +141,7 @@ func (s Cron) putNew(ctx context.Context, tx Tx, p *cron.PutParams) (out cron.Pu
 	return out, audit(ctx, tx, p.Audit.Between("", next.Revision), next.ID)
 }
 
-// jobLimits refuses a new job when there are too many. The lock keeps their number until the commit.
+// jobLimits refuses a new job when too many exist. The lock keeps their number constant until the commit.
 func jobLimits(ctx context.Context, tx Tx, p *cron.PutParams) error {
 	if p.MaxOfOwner <= 0 && p.MaxTotal <= 0 {
 		return nil
@@ -216,7 +216,7 @@ func (s Cron) change(ctx context.Context, tx Tx, p *cron.ChangeParams, old store
 	return out, audit(ctx, tx, p.Audit.Between(out.Revisions()), old.ID)
 }
 
-// endActive ends the runs that a change cancels, and returns the job as the change gets it: planned fires among those that waited do not count.
+// endActive ends the runs that a change cancels. It returns the job as the change receives it: planned fires among the waiting runs do not count.
 func endActive(ctx context.Context, tx Tx, p *cron.ChangeParams, old cron.Job, out *cron.Changed) (cron.Job, error) {
 	var (
 		c     cron.Cancelled
@@ -233,7 +233,7 @@ func endActive(ctx context.Context, tx Tx, p *cron.ChangeParams, old cron.Job, o
 	return old.Unfired(fires), err
 }
 
-// Job reads one job that visible may see; chat.ErrNotFound.
+// Job reads a job that visible may see; chat.ErrNotFound.
 func (s Cron) Job(ctx context.Context, id, visible string) (j cron.Job, err error) {
 	err = s.db.View(ctx, "read a job", func(ctx context.Context, tx Tx) error {
 		read, err := s.findJob(ctx, tx, id, visible)

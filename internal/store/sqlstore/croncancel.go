@@ -29,7 +29,7 @@ func (s Cron) CancelRuns(ctx context.Context, p cron.CancelParams) (cron.Cancell
 	})
 }
 
-// meant are the runs that a cancellation names.
+// meant are the ids of the runs that a cancellation names.
 func meant(ctx context.Context, tx Tx, p *cron.CancelParams) (ids []string, err error) {
 	if p.RunID != "" {
 		ids, err = all(ctx, tx, `SELECT id FROM cron_run_logs WHERE id = $1 AND ($2 = '' OR job_id = $2) AND ($3 = '' OR owner = $3)`, scanText, p.RunID, p.JobID, p.Visible)
@@ -50,7 +50,7 @@ func meant(ctx context.Context, tx Tx, p *cron.CancelParams) (ids []string, err 
 	return nil, err
 }
 
-// cancelActive cancels those active runs of a job that a rule selects, oldest first.
+// cancelActive cancels the active runs of a job that which selects, oldest first.
 func cancelActive(ctx context.Context, tx Tx, job string, which func(*loggedRun) bool, p cron.CancelParams) (cron.Cancelled, error) {
 	scan := logScanner()
 	rows, err := all(ctx, tx, `SELECT `+logColumns+` FROM cron_run_logs WHERE finished_at IS NULL AND job_id = $1 ORDER BY claimed_at, scheduled_for, id`, scan, job)
@@ -66,7 +66,7 @@ func cancelActive(ctx context.Context, tx Tx, job string, which func(*loggedRun)
 	return cancelRuns(ctx, tx, ids, p)
 }
 
-// endWaiting cancels the runs of a job that wait to start: those that the schedule has made, and with the job all of them. It returns how many were planned
+// endWaiting cancels the waiting runs of a job: those that the schedule created, or, when the job is removed, all of them. It returns how many were planned
 // fires.
 func endWaiting(ctx context.Context, tx Tx, job string, p cron.CancelParams) (c cron.Cancelled, fires int, err error) {
 	planned := map[string]bool{}
@@ -88,7 +88,7 @@ const (
 	stopMessagesSQL = `UPDATE inbox SET state = 'done', outcome = 'stopped', reason = $2, ended_at = {now}
 		WHERE message_id {in $1} AND state IN ('held', 'waiting') AND ended_at IS NULL`
 
-	// askToStopSQL asks runs to stop; the first requester stays recorded.
+	// askToStopSQL requests runs to stop; the first requester stays recorded.
 	askToStopSQL = `UPDATE runs SET stop_by = CASE WHEN COALESCE(stop_by, '') = '' THEN $2 ELSE stop_by END
 		WHERE id {in $1} AND ended_at IS NULL AND state IN ('running', 'yielded')`
 
@@ -101,7 +101,7 @@ const (
 	settleWhich   = `), last_seq)) WHERE key {in $1}`
 )
 
-// cancelRuns cancels those of the named runs that are active, and their messages. The caller may hold locks of jobs, but none of sessions or runs.
+// cancelRuns cancels the active ones of the named runs, and their messages. The caller may hold locks of jobs, but not of sessions or runs.
 func cancelRuns(ctx context.Context, tx Tx, ids []string, p cron.CancelParams) (cron.Cancelled, error) {
 	rows, err := lockRuns(ctx, tx, ids)
 	if err != nil || len(rows) == 0 {
@@ -165,7 +165,7 @@ func stopMessages(ctx context.Context, tx Tx, messages, sessions []string, reaso
 	return settle(ctx, tx, sessions)
 }
 
-// settle brings the counters of sessions, which are locked, up to date with their messages.
+// settle updates the counters of locked sessions from their messages.
 func settle(ctx context.Context, tx Tx, sessions []string) error {
 	return tx.Later(ctx, tx.PerEngine(
 		settleWaiting+unfinished+settleDone+unfinished+settleTaken+unfinished+settleWhich,
@@ -179,8 +179,8 @@ type seatedRun struct {
 	seq int64
 }
 
-// lockRuns locks the named runs that are active and the sessions of their messages, and then reads the runs. Those that wait for a retry have no message that
-// waits: they are locked first, as a claim of retries does.
+// lockRuns locks the active ones of the named runs and the sessions of their messages, and then reads the runs. Runs that wait for a retry have no waiting
+// message: they are locked first, as in a claim of retries.
 func lockRuns(ctx context.Context, tx Tx, ids []string) (rows []seatedRun, err error) {
 	if len(ids) == 0 {
 		return nil, nil

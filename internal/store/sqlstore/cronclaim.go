@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// maxClaim is how many jobs one claim takes. On SQLite no other operation writes meanwhile: some ten milliseconds.
+	// maxClaim is how many jobs one claim takes. On SQLite this blocks other writes for some ten milliseconds.
 	maxClaim = 500
 
-	// ofAgents is the condition that a node may claim a job or a run: $1 = 1 = all, else those of the agents $2 and of the gateway itself.
+	// ofAgents is the condition that a node may claim a job or a run. $1 = 1 means all agents, else the agents $2 and the gateway itself.
 	ofAgents = `($1 = 1 OR owner = '` + cron.SystemOwner + `' OR agent {in $2})`
 
 	dueJobsSQL = readJobAlone + jobPlanned + ` AND next_run_at <= {now} AND ` + ofAgents + ` ORDER BY next_run_at, id {limit $3} {skip}`
@@ -23,22 +23,22 @@ const (
 	// dueCountSQL counts the rows that dueJobsSQL would return if no other transaction had locked any of them.
 	dueCountSQL = `SELECT count(*) FROM (SELECT 1 FROM cron_jobs WHERE ` + jobPlanned + ` AND next_run_at <= {now} AND ` + ofAgents + ` ORDER BY next_run_at, id {limit $3}) due`
 
-	// inOrderSQL makes the planner of PostgreSQL read the index of due jobs in its order. Its statistics of a table that has just been filled are wrong,
-	// and sorting all due jobs for each batch would cost more than the claim.
+	// inOrderSQL makes the planner of PostgreSQL read the index of due jobs in order. The statistics of a table that has just been filled are wrong, and
+	// sorting all due jobs for each batch would cost more than the claim.
 	inOrderSQL = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)`
 
 	activeRunsSQL = `SELECT job_id, id, state, COALESCE(started_at, 0), session_key FROM cron_run_logs WHERE job_id {in $1} AND finished_at IS NULL ORDER BY claimed_at, scheduled_for, id`
 
-	// budgetSQL counts the runs of an owner within the time of its budget: those that were claimed within an hour of their planned time by the index of
-	// planned times, the others by their own. It stops at a thousand, so that it costs the same on the busiest day.
+	// budgetSQL counts the runs of an owner in the period of its budget. Runs that were claimed within an hour of their planned time are found by the index of
+	// planned times, the rest by the index of claims. It stops at a thousand to bound the cost.
 	budgetSQL = `{set name text}
 		SELECT v.name, (SELECT count(*) FROM (SELECT 1 FROM cron_run_logs l WHERE l.owner = v.name AND l.scheduled_for > {now} - 90000000
 				AND l.claimed_at > {now} - 86400000 AND l.claimed_at - l.scheduled_for <= 3600000 AND l.run_id <> '' ORDER BY l.scheduled_for DESC LIMIT 1000) used)
 			+ (SELECT count(*) FROM (SELECT 1 FROM cron_run_logs l WHERE l.owner = v.name
 				AND l.claimed_at > {now} - 86400000 AND l.claimed_at - l.scheduled_for > 3600000 AND l.run_id <> '' LIMIT 1000) late) {from}`
 
-	// advanceSQL writes the usual decisions about jobs, which are locked; decideSQL those that also end a pause or the job. A paused job is only decided upon
-	// when its pause has ended.
+	// advanceSQL writes the usual decisions about locked jobs; decideSQL also those that end a pause or the job. A paused job is only decided upon when its
+	// pause has ended.
 	advanceSQL = `{set id text, slot int, at int, fired int, skipped int}
 		UPDATE cron_jobs AS j SET next_slot = NULLIF(v.slot, 0), next_run_at = NULLIF(v.at, 0), fired = v.fired, consecutive_skipped = v.skipped {from} WHERE j.id = v.id`
 	decideSQL = `{set id text, slot int, at int, fired int, skipped int, disable bool}
@@ -55,8 +55,8 @@ func lookSQL() string {
 
 // Claim takes the jobs and the retries that are due; see cron.JobStore. A dead node gets chat.ErrFenced.
 //
-// Jobs are locked before sessions, as everywhere. Runs that wait for a retry are claimed in a transaction of their own, which locks rows of the ledger
-// first. So no two operations wait for each other in a circle.
+// Jobs are locked before sessions, as everywhere. Runs that wait for a retry are claimed in a transaction of their own, which locks rows of the ledger first.
+// So operations cannot deadlock.
 func (s Cron) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, error) {
 	if p.Limit <= 0 || p.Limit > maxClaim {
 		p.Limit = maxClaim
@@ -72,7 +72,7 @@ func (s Cron) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, erro
 	if !out.Next.IsZero() && !out.Next.After(out.Now) {
 		for _, part := range []func(c *claiming, ctx context.Context, tx Tx) error{(*claiming).jobs, (*claiming).retries} {
 			if err := s.claim(ctx, &out, p, part); err != nil {
-				s.unknown.add(out.Launched) // the part before has committed them, and the caller gets no result: the next claim returns them
+				s.unknown.add(out.Launched) // the previous part has committed them, but the caller receives no result: the next claim returns them
 				return out, err
 			}
 			p.Limit = max(p.Limit-len(out.Jobs), 0)
@@ -82,13 +82,13 @@ func (s Cron) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, erro
 	return out, nil
 }
 
-// look finds out when the first job or retry is due. While the gateway is held nothing is.
+// look finds out when the first job or retry is due. While the gateway is held, nothing is due.
 func (s Cron) look(ctx context.Context, p *cron.ClaimParams) (cron.Claimed, error) {
 	of, err := pollOf(PollJobs, p.Node, p.Agents)
 	if err != nil {
 		return cron.Claimed{}, err
 	}
-	var out cron.Claimed // it is read only after the look has ended: a look may go on when its caller has left
+	var out cron.Claimed // read only after Poll has returned: look may still run after its caller has left
 	rested, err := s.db.Poll(ctx, of, func(ctx context.Context, tx Tx) (rest Rest, err error) {
 		var alive, free bool
 		if _, err := one(ctx, tx, lookSQL(), into(instant{&out.Now}, &alive, &free, instant{&out.Next}), number(p.Agents == nil), p.Agents, p.Node); err != nil {
@@ -114,7 +114,7 @@ func (s Cron) look(ctx context.Context, p *cron.ClaimParams) (cron.Claimed, erro
 	return out, nil
 }
 
-// addUnknown adds the launches of earlier calls that were committed although the calls got no answer.
+// addUnknown adds the launches of earlier calls that were committed although the calls returned an error.
 func (s Cron) addUnknown(ctx context.Context, out *cron.Claimed, node string) error {
 	list := s.unknown.all()
 	if len(list) == 0 {
@@ -128,17 +128,17 @@ func (s Cron) addUnknown(ctx context.Context, out *cron.Claimed, node string) er
 	})
 }
 
-// claiming is one try of a part of a claim.
+// claiming is one try of one part of a claim.
 type claiming struct {
 	launching
 
 	cron  Cron
 	p     cron.ClaimParams
 	out   cron.Claimed
-	found []cron.Launched // made by an earlier try
+	found []cron.Launched // created by an earlier try
 }
 
-// claim runs a part of a claim and adds what it has made to out.
+// claim runs one part of a claim and adds its result to out.
 func (s Cron) claim(ctx context.Context, out *cron.Claimed, p cron.ClaimParams, part func(c *claiming, ctx context.Context, tx Tx) error) error {
 	tried := &unknownLaunches{list: map[string]cron.Launched{}}
 	try := func(each bool) (*claiming, error) {
@@ -188,7 +188,7 @@ func (c *claiming) jobs(ctx context.Context, tx Tx) error {
 	if err := c.invalidate(ctx, tx, broken); err != nil {
 		return err
 	}
-	if !c.out.More { // otherwise no row was passed over that the claim could have taken
+	if !c.out.More { // otherwise the claim skipped no row that it could have taken
 		if err := c.passed(ctx, tx, len(due)); err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (c *claiming) jobs(ctx context.Context, tx Tx) error {
 	return c.decide(ctx, tx, due)
 }
 
-// dueJobs locks the jobs that are due, at most as many as the claim may take. Those that cannot be read come apart.
+// dueJobs locks the due jobs, at most as many as the claim may take. Rows that cannot be decoded are returned as broken.
 func (c *claiming) dueJobs(ctx context.Context, tx Tx) (due []cron.DueJob, broken []storedJob, err error) {
 	if text := tx.PerEngine(inOrderSQL, ""); text != "" {
 		if err := tx.Later(ctx, text, nil); err != nil {
@@ -240,7 +240,7 @@ func (c *claiming) invalidate(ctx context.Context, tx Tx, broken []storedJob) er
 	return tx.Later(ctx, invalidateSQL, nil, set)
 }
 
-// passed counts the due jobs that another transaction has locked. SQLite has one writer.
+// passed counts the due jobs that another transaction has locked. On SQLite it does nothing, because SQLite has one writer.
 func (c *claiming) passed(ctx context.Context, tx Tx, taken int) error {
 	text := tx.PerEngine(dueCountSQL, "")
 	if text == "" {
@@ -249,7 +249,7 @@ func (c *claiming) passed(ctx context.Context, tx Tx, taken int) error {
 	return tx.Later(ctx, text, func(r Row) error {
 		var due int
 		err := r.Scan(&due)
-		c.out.Passed = max(0, due-taken) // what is broken is marked and not due any more
+		c.out.Passed = max(0, due-taken) // broken jobs are marked and no longer due
 		return err
 	}, number(c.p.Agents == nil), c.p.Agents, c.p.Limit+1)
 }
@@ -334,7 +334,7 @@ func (c *claiming) decide(ctx context.Context, tx Tx, due []cron.DueJob) error {
 	return c.advance(ctx, tx, verdicts, jobs)
 }
 
-// advance moves the jobs to their next slots.
+// advance moves jobs to their next slots.
 func (c *claiming) advance(ctx context.Context, tx Tx, verdicts []cron.Verdict, jobs map[string]*cron.Job) error {
 	made := make(map[string]int, len(verdicts))
 	for i := range c.launched {

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/cron"
 )
 
-// EnqueueRuns makes runs that a caller asked for; see cron.JobStore.
+// EnqueueRuns creates runs that a caller requested; see cron.JobStore.
 func (s Cron) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
 	tried := &unknownLaunches{list: map[string]cron.Launched{}}
 	try := func(each bool) (cron.Enqueued, error) {
@@ -29,7 +29,7 @@ func (s Cron) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enque
 		out, err = try(true)
 	}
 	tried.remove(out.Launched)
-	s.unknown.add(tried.all()) // of a try that was perhaps committed; the next claim knows
+	s.unknown.add(tried.all()) // of a try with an unknown commit; the next claim checks them
 	return out, err
 }
 
@@ -77,7 +77,7 @@ func (s Cron) enqueue(ctx context.Context, tx Tx, p *cron.EnqueueParams, each bo
 	return out, audit(ctx, tx, p.Audit.Between(j.Revision, j.Revision), j.ID)
 }
 
-// ran lists the runs of some slots of a job.
+// ran lists the runs for some slots of a job.
 func ran(ctx context.Context, tx Tx, job string, slots []time.Time) ([]cron.SlotRun, error) {
 	if len(slots) == 0 {
 		return nil, nil

@@ -16,7 +16,7 @@ const (
 	jobsMatching = ` FROM cron_jobs WHERE ` + jobsSeen + ` AND ($3 < 0 OR (CASE WHEN ` + jobFires + ` THEN 1 ELSE 0 END) = $3) AND ($4 = '' OR kind = $4)
 		AND ($5 = '' OR last_state = CASE WHEN $5 = 'never' THEN '' ELSE $5 END) AND ($6 = '' OR agent = $6)`
 
-	// The conditions of jobs, see cron.JobCondition. %late is the latest time of a fire that is late.
+	// The conditions of jobs, see cron.JobCondition. %late is replaced by the latest time of a fire that counts as late.
 	jobFails   = `consecutive_errors > 0`
 	jobPaused  = `paused_at IS NOT NULL`
 	jobRuns    = `id IN (SELECT job_id FROM cron_run_logs WHERE finished_at IS NULL AND state = 'running')`
@@ -24,13 +24,13 @@ const (
 	jobLate    = `(` + jobFires + ` AND next_run_at <= %late OR id IN (SELECT job_id FROM cron_run_logs
 		WHERE finished_at IS NULL AND state = 'queued' AND COALESCE(fire_at, scheduled_for) <= %late))`
 
-	// PostgreSQL searches by itself. SQLite folds the case of ASCII letters only, so the texts are compared in Go.
+	// PostgreSQL searches in SQL. SQLite folds the case of ASCII letters only, so the strings are compared in Go.
 	jobsFound = `(position(%s IN lower(id)) > 0 OR position(%s IN lower(name)) > 0 OR position(%s IN lower(display_name)) > 0
 		OR position(%s IN lower(key)) > 0 OR position(%s IN lower(description)) > 0)`
 	jobTexts = `, name, display_name, key, description`
 )
 
-// late is a condition with the time before which a fire is late.
+// late replaces %late in a condition by the time before which a fire is late.
 func late(condition string) string {
 	return strings.ReplaceAll(condition, "%late", `({now} - `+strconv.FormatInt(cron.LateAfter.Milliseconds(), 10)+`)`)
 }
@@ -40,9 +40,9 @@ type jobList struct {
 	f     *cron.JobFilter
 	c     conditions
 	order listOrder
-	texts string // further columns, which are searched in Go
-	after string // the condition for what follows the place of the filter; "" = all
-	args  int    // how many parameters the list has without it
+	texts string // further columns that are searched in Go
+	after string // the condition for rows after the given place; "" = all rows
+	args  int    // the number of parameters before those of after
 }
 
 func newJobList(tx Tx, f *cron.JobFilter) (*jobList, error) {
@@ -112,15 +112,15 @@ func (l *jobList) read(ctx context.Context, tx Tx) (p idPage, err error) {
 	return p, p.read(ctx, tx, text, args...)
 }
 
-// countJobs counts in one pass over the jobs.
+// countJobs computes the counts in one pass over the jobs.
 func countJobs(ctx context.Context, tx Tx, f *cron.JobFilter) (n cron.JobCounts, err error) {
 	text := `SELECT count(*), count(*) FILTER (WHERE ` + strings.Join([]string{jobFails, jobPaused, jobRuns, late(jobLate), jobInvalid}, `), count(*) FILTER (WHERE `) + `)`
 	_, err = one(ctx, tx, text+` FROM cron_jobs WHERE `+jobsSeen, into(&n.All, &n.Failing, &n.Paused, &n.Running, &n.Late, &n.Invalid), f.Visible, number(f.IncludeSystem))
 	return n, err
 }
 
-// outcomesOf reads the latest outcomes of jobs. The rows of a job become one text: that is one step for both engines, and a plan that reads the index of
-// slots from its end for each job.
+// outcomesOf reads the latest outcomes of jobs. The rows of a job are aggregated into one string. Both engines then use a plan that reads the index of slots
+// backwards for each job.
 func outcomesOf(ctx context.Context, tx Tx, ids []string, most int) (map[string][]cron.RunOutcome, error) {
 	const text = `SELECT id, (SELECT string_agg(row_text, ',' ORDER BY slot DESC) FROM (
 			SELECT scheduled_for AS slot, scheduled_for || ' ' || state || ' ' || duration_ms || ' ' || COALESCE(reason, '') AS row_text FROM cron_run_logs l
@@ -150,11 +150,11 @@ func outcomesOf(ctx context.Context, tx Tx, ids []string, most int) (map[string]
 	}, ids, most)
 }
 
-// listOrder is the order of a list: by a value, of which rows without one come last, then by id.
+// listOrder is the order of a list: by a value, with rows without a value last, then by id.
 type listOrder struct {
 	value  string // never NULL; "" = by id alone
-	absent string // condition
-	number bool   // the value is one
+	absent string // the condition that a row has no value
+	number bool   // the value is a number
 	down   bool
 }
 

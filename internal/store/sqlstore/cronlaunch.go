@@ -10,12 +10,12 @@ import (
 	"laneway/internal/cron"
 )
 
-// launching makes runs durable for a node: their rows of the ledger and their messages.
+// launching stores runs for a node: the rows of the ledger and their messages.
 type launching struct {
 	node string
 	now  int64
-	// each: it looks which runs are new, and whether another message has the name of a message of a run; such a run is recorded as an error. Otherwise all are
-	// taken for new ones, see errNotNew.
+	// each makes it check which runs are new, and whether another message has the id of a run's message; such a run is recorded as an error. Without each, all
+	// runs are assumed to be new, see errNotNew.
 	each bool
 
 	launched          []cron.Launched
@@ -23,7 +23,7 @@ type launching struct {
 	existing          []string
 }
 
-// run makes new runs and rows of slots that do not run.
+// run stores new runs and the rows of slots that do not run.
 func (l *launching) run(ctx context.Context, tx Tx, launches []cron.Launch, rows []cron.Run) error {
 	for _, c := range launches {
 		if c.Message.ID == "" || c.Message.Session.IsZero() {
@@ -55,7 +55,7 @@ func (l *launching) run(ctx context.Context, tx Tx, launches []cron.Launch, rows
 	return l.sort(ctx, tx, launches, fresh, isNew)
 }
 
-// takenNames are the ids of messages of runs that another message has.
+// takenNames are the ids of runs' messages that other messages already have.
 func (l *launching) takenNames(ctx context.Context, tx Tx, launches []cron.Launch) (map[string]bool, error) {
 	if !l.each {
 		return nil, nil
@@ -84,7 +84,7 @@ func (l *launching) sort(ctx context.Context, tx Tx, launches []cron.Launch, fre
 			}
 			continue
 		}
-		delete(isNew, r.ID) // a second one of the same name is not new
+		delete(isNew, r.ID) // a second run with the same id is not new
 		switch {
 		case i >= len(launches):
 			l.recorded = append(l.recorded, r.Run)
@@ -100,8 +100,9 @@ func (l *launching) sort(ctx context.Context, tx Tx, launches []cron.Launch, fre
 const (
 	mayOwnSQL = `SELECT 1 FROM nodes WHERE id = $1 AND lease_until > {now} AND NOT draining`
 
-	// seatsSQL gives sessions numbers for n new messages each, makes those that are new, and takes those that no live node owns and that have no unfinished
-	// messages. One that was deleted continues with its numbers. Of one that exists the lane and the limit of runs stay. $1 is the node, if it may own sessions.
+	// seatsSQL reserves numbers for n new messages in each session. It creates missing sessions, and takes over sessions that no live node owns and that have
+	// no unfinished messages. A session whose predecessor was deleted continues with its numbers. An existing session keeps its lane and its limit of runs. $1
+	// is the node, if it may own sessions.
 	seatsSQL = `{set key text, agent text, principal text, id text, lane text, n int}
 		INSERT INTO sessions AS s (key, agent, principal, session_id, lane, owner, epoch, last_seq, taken_seq, done_seq, waiting, created_at, updated_at, last_message_at)
 		SELECT v.key, v.agent, v.principal, v.id, v.lane, NULLIF($1, ''), COALESCE(g.epoch, 0) + CASE WHEN $1 = '' THEN 0 ELSE 1 END,
@@ -128,7 +129,7 @@ type seat struct {
 	used, n              int64
 }
 
-// place puts messages into the inboxes of their sessions and adds who owns these.
+// place puts messages into the inboxes of their sessions and fills in the owners of these.
 func (l *launching) place(ctx context.Context, tx Tx, list []cron.Launched) error {
 	if len(list) == 0 {
 		return nil
@@ -189,7 +190,7 @@ func (l *launching) seats(ctx context.Context, tx Tx, list []cron.Launched) (map
 	for _, row := range set {
 		row[5] = seats[row[0].(string)].n //nolint:forcetypeassert,errcheck // as above
 	}
-	// In one order, so that no two transactions wait for each other.
+	// Sorted, so that two transactions cannot deadlock.
 	slices.SortFunc(set, func(a, b []any) int { return cmp.Compare(a[0].(string), b[0].(string)) }) //nolint:forcetypeassert,errcheck // as above
 	if tx.PerEngine("locks", "") != "" {
 		if err := tx.Later(ctx, lockSessionsSQL, nil, keys); err != nil {
@@ -214,8 +215,8 @@ func (l *launching) seats(ctx context.Context, tx Tx, list []cron.Launched) (map
 	}, owner, set)
 }
 
-// unknownLaunches are launches whose commit got no answer. If they were committed, this process owns their sessions and must submit them:
-// the next claim returns them. When the process ends before, the sweep of another one finds them.
+// unknownLaunches are launches whose commit is unknown. If they were committed, this process owns their sessions and must submit them: the next claim returns
+// them. If the process ends first, the sweep of another process finds them.
 type unknownLaunches struct {
 	mu   sync.Mutex
 	list map[string]cron.Launched // by message
@@ -229,7 +230,7 @@ func (u *unknownLaunches) add(list []cron.Launched) {
 	}
 }
 
-// remove forgets launches that the caller has got, or that do not wait for it.
+// remove drops launches that the caller has received, or that need no further check.
 func (u *unknownLaunches) remove(list []cron.Launched) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -248,7 +249,7 @@ func (u *unknownLaunches) all() []cron.Launched {
 	return list
 }
 
-// committed finds which of some launches wait for a node, and the others.
+// committed separates launches whose messages wait for a node from the rest.
 func committed(ctx context.Context, tx Tx, node string, list []cron.Launched) (found, gone []cron.Launched, err error) {
 	if len(list) == 0 {
 		return nil, nil, nil

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// jobFires is the condition for jobs with planned fires, jobsSeen that for the jobs that $1 may see; $2 = 1 = the gateway's own ones too.
+	// jobFires is the condition for jobs with planned fires. jobsSeen is the condition for jobs that $1 may see; $2 = 1 includes the gateway's own ones.
 	jobFires = `({true enabled} AND paused_at IS NULL AND invalid = '')`
 	jobsSeen = `($2 = 1 OR owner <> 'system') AND ($1 = '' OR owner = $1)`
 
-	// jobBytes and runBytes are the bytes of the texts of a row, that of a job without its payload.
+	// jobBytes and runBytes are the bytes of the text columns of a row, for a job without its payload.
 	jobBytes = `octet_length(delivery) + octet_length(alert) + octet_length(policy) + octet_length(schedule)
 		+ octet_length(description) + octet_length(invalid) + octet_length(last_error) + octet_length(last_delivery_error)`
 	runBytes = `octet_length(attempts) + octet_length(error) + octet_length(summary) + octet_length(delivery_error)`
 
-	// mostCounted is how far the rows of a ledger are counted: to count millions would make every list slow.
+	// mostCounted bounds the count of ledger rows: counting millions would make every list slow.
 	mostCounted = 100_000
 )
 
@@ -85,7 +85,7 @@ func (s Cron) jobsNamed(ctx context.Context, tx Tx, ids []string, withoutPayload
 	return inOrder(list, ids, func(j *cron.Job) string { return j.ID }), err
 }
 
-// inOrder sorts rows that were read by their ids in the order of these.
+// inOrder sorts rows that were read by id into the order of ids.
 func inOrder[T any](list []T, ids []string, id func(*T) string) []T {
 	at := make(map[string]int, len(ids))
 	for i, v := range ids {
@@ -95,20 +95,20 @@ func inOrder[T any](list []T, ids []string, id func(*T) string) []T {
 	return list
 }
 
-// idPage is a piece of a list. It keeps no more rows than it returns: as many as its limit, and as a read may have bytes.
+// idPage is one page of a list. It holds only the rows that it returns, within its limit and the byte bound of a read.
 type idPage struct {
 	limit, offset int // 0 = no limit
-	texts         int // further columns, which are searched for find
+	texts         int // the number of further columns that are searched for find
 	find          string
 	most          int // counted rows; 0 = all
 
 	total int
 	ids   []string
-	more  bool // rows follow the page
+	more  bool // more rows follow the page
 	all   int  // as counted by another statement
 }
 
-// read reads the rows of a query: an id, the bytes of the row (less than 0 = it is before the page), and the texts that are searched.
+// read reads the rows of a query: an id, the bytes of the row (negative for a row before the page), and the strings that are searched.
 func (p *idPage) read(ctx context.Context, tx Tx, text string, args ...any) error {
 	var (
 		id     string

@@ -8,13 +8,13 @@ import (
 	"laneway/internal/cron"
 )
 
-// logColumns are what logScan reads of a row of the ledger.
+// logColumns are the columns of a ledger row that logScan reads.
 const logColumns = `id, job_id, job_name, job_key, owner, agent, lane, session_key, scheduled_for, trigger, state,
 	COALESCE(reason, ''), dst, slot_count, slot_until, fire_at, claimed_at, started_at, finished_at, next_attempt_at,
 	duration_ms, attempt, attempts, error, error_class, summary, model, provider, input_tokens, output_tokens,
 	delivery, delivery_error, provider_message_id, suppressed_by, node, run_id`
 
-// loggedRun is a row of the ledger with the message of its current attempt; "" = it has none.
+// loggedRun is a row of the ledger with the message of its current attempt; "" when it has none.
 type loggedRun struct {
 	cron.Run
 
@@ -30,7 +30,7 @@ type logScan struct {
 	targets []any
 }
 
-// logScanner returns a scan function for the rows of one statement. Further columns stand after those of the ledger.
+// logScanner returns a scan function for the rows of one statement. Further columns follow those of the ledger.
 func logScanner(further ...any) func(Row) (loggedRun, error) {
 	v := &logScan{}
 	r := &v.row.Run
@@ -66,11 +66,11 @@ func (v *logScan) scan(row Row) (loggedRun, error) {
 	return r, nil
 }
 
-// errNotNew means that a run exists, or that another message has the name that the message of a run needs. The operation is then repeated and looks at each
-// by itself: one such run must not delay the others.
+// errNotNew means that a run exists, or that another message has the id that the message of a run needs. The operation is then repeated with a check of each
+// run, so that one such run does not delay the others.
 var errNotNew = errors.New("a run or its message is not new")
 
-// addRunsSQL adds rows of runs that wait to start or never run. A row whose run exists is left out.
+// addRunsSQL adds rows of runs that wait to start or never run. A row whose run exists is skipped.
 const addRunsSQL = `{set id text, job text, name text, key text, owner text, agent text, lane text, session text, slot int, trigger text, state text, reason text,
 		dst text, n int, until int, fire int, claimed int, finished int, error text, class text, summary text, delivery text, suppressed text, node text, message text}
 	INSERT INTO cron_run_logs (id, job_id, job_name, job_key, owner, agent, lane, session_key, scheduled_for, trigger, state, reason, dst,
@@ -79,7 +79,7 @@ const addRunsSQL = `{set id text, job text, name text, key text, owner text, age
 		v.n, NULLIF(v.until, 0), NULLIF(v.fire, 0), v.claimed, NULLIF(v.finished, 0), v.error, v.class, v.summary, v.delivery, v.suppressed, v.node, v.message
 	{from} WHERE true ON CONFLICT DO NOTHING`
 
-// addRuns adds rows and returns the ids of those that are new. Unless it looks at each, all have to be new.
+// addRuns adds rows and returns the ids of the new ones. Without each, all of them must be new.
 func addRuns(ctx context.Context, tx Tx, rows []loggedRun, each bool) (map[string]bool, error) {
 	if len(rows) == 0 {
 		return nil, nil
@@ -122,7 +122,7 @@ const storeRunsSQL = `{set id text, state text, reason text, started int, finish
 		delivery = v.delivery, suppressed_by = v.suppressed, delivery_error = v.undelivered, node = v.node, run_id = v.message
 	{from} WHERE l.id = v.id`
 
-// storeRuns writes rows that exist and are locked, by themselves or by their sessions.
+// storeRuns writes existing rows. They, or their sessions, are locked.
 func storeRuns(ctx context.Context, tx Tx, rows ...loggedRun) error {
 	if len(rows) == 0 {
 		return nil
@@ -143,7 +143,7 @@ func storeRuns(ctx context.Context, tx Tx, rows ...loggedRun) error {
 	return tx.Later(ctx, storeRunsSQL, nil, set)
 }
 
-// idIn is a condition for rows with these ids, and its parameter. A single one needs no list.
+// idIn is a condition for rows with these ids, and its parameter. A single id needs no list.
 func idIn(ids []string) (condition string, arg any) {
 	if len(ids) == 1 {
 		return `id = $1`, ids[0]

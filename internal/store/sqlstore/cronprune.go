@@ -34,7 +34,7 @@ const (
 	forgottenLedgerRow = `DELETE FROM cron_run_logs WHERE id {in $1} AND finished_at IS NOT NULL`
 )
 
-// oldRun is a row that goes.
+// oldRun is a row to delete.
 type oldRun struct{ cron.Run }
 
 func scanOld(row Row) (r oldRun, err error) {
@@ -57,8 +57,8 @@ func (r oldRun) ownSession() bool {
 	return key.Rest == "cron:"+r.JobID+":"+string(r.Trigger)+"-"+strconv.FormatInt(millis(r.ScheduledFor), 10)
 }
 
-// ledger deletes old rows of the ledger. A row goes with what the run had for itself: its messages, its runs and, unless it was continued,
-// the session that was made for it, with its transcript. The rows are searched outside of the transaction that deletes them.
+// ledger deletes old rows of the ledger. With each row it deletes what only this run used: its messages, its runs and, unless the conversation was continued,
+// the session that was made for it, with its transcript. The rows are selected outside of the transaction that deletes them.
 func (s Retention) ledger(ctx context.Context, p store.PruneParams) (int, error) {
 	p.Limit = min(p.Most(), maxPrune)
 	var old []oldRun
@@ -109,7 +109,7 @@ func prunable(ctx context.Context, tx Tx, p *store.PruneParams) (old []oldRun, e
 		have[r.ID] = true
 	}
 	for job := ""; len(old) < p.Limit; {
-		// SQLite goes from job to job along the index.
+		// SQLite visits one job after the other along the index.
 		args := []any{job, p.Keep}
 		text := tx.PerEngine(crowdedSQL, nextJobSQL)
 		if text == nextJobSQL {
@@ -132,7 +132,7 @@ func prunable(ctx context.Context, tx Tx, p *store.PruneParams) (old []oldRun, e
 	return old, nil
 }
 
-// beyond reads of a job with few rows the index only.
+// beyond reads only the index for a job with few rows.
 func beyond(ctx context.Context, tx Tx, job string, p *store.PruneParams) ([]oldRun, error) {
 	many, err := one(ctx, tx, `SELECT 1 FROM cron_run_logs WHERE job_id = $1 ORDER BY job_id, scheduled_for LIMIT 1 OFFSET $2`, func(Row) error { return nil }, job, p.Keep)
 	if err != nil || !many {

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// dueRetriesSQL finds runs whose next attempt is due, with the message of the last one.
+	// dueRetriesSQL finds runs whose next attempt is due, with the message of the last attempt.
 	dueRetriesSQL = `SELECT ` + logColumns + ` FROM cron_run_logs WHERE next_attempt_at <= {now} AND state = 'retrying' AND ` + ofAgents + `
 		ORDER BY next_attempt_at, id {limit $3} {skip}`
 	lastMessagesSQL = `SELECT message_id, lane, principal, channel, external_id, params_hash, body FROM inbox WHERE message_id {in $1}`

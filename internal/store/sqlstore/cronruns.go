@@ -9,7 +9,7 @@ import (
 	"laneway/internal/cron"
 )
 
-// conditions is a WHERE with those conditions only that restrict: a plan for every filter at once could use no index.
+// conditions builds a WHERE clause that contains only the conditions in use: a plan for every filter at once could not use an index.
 type conditions struct {
 	list []string
 	args []any
@@ -22,7 +22,7 @@ func (c *conditions) add(wanted bool, condition string, arg any) {
 	}
 }
 
-// arg is the parameter of a value.
+// arg adds a parameter and returns its placeholder.
 func (c *conditions) arg(v any) string {
 	c.args = append(c.args, v)
 	return "$" + strconv.Itoa(len(c.args))
@@ -40,15 +40,15 @@ func asStrings[T ~string](list []T) []string {
 type runList struct {
 	f                       *cron.RunFilter
 	c                       conditions
-	where, active, finished string // conditions for rows, for active ones and for finished ones; "" = none of those
+	where, active, finished string // conditions for rows, for active ones and for finished ones; "" = no such rows
 }
 
 const (
-	// PostgreSQL searches by itself, see jobsFound.
+	// PostgreSQL searches in SQL, see jobsFound.
 	runsFound = `(position(%s IN lower(id)) > 0 OR position(%s IN lower(error)) > 0 OR position(%s IN lower(summary)) > 0 OR position(%s IN lower(job_name)) > 0)`
 	runTexts  = `, error, summary, job_name`
 
-	// ledgerOwners are the owners of rows of the ledger. Its cost follows their number: each is one look into the index.
+	// ledgerOwners are the owners of ledger rows. It costs one index lookup per owner.
 	ledgerOwners = `(WITH RECURSIVE o(owner) AS (
 			(SELECT owner FROM cron_run_logs ORDER BY owner LIMIT 1)
 			UNION ALL SELECT (SELECT l.owner FROM cron_run_logs l WHERE l.owner > o.owner ORDER BY l.owner LIMIT 1) FROM o WHERE o.owner IS NOT NULL
@@ -67,7 +67,7 @@ func newRunList(tx Tx, f *cron.RunFilter) *runList {
 	c.add(!f.Until.IsZero(), "scheduled_for <= %s", millis(f.Until))
 	c.add(f.Query != "" && tx.PerEngine("sql", "") != "", runsFound, strings.ToLower(f.Query))
 	if len(c.list) == 0 {
-		c.list = append(c.list, "scheduled_for > -9000000000000000") // every row, by the index of planned times
+		c.list = append(c.list, "scheduled_for > -9000000000000000") // all rows, by the index of planned times
 	}
 	l.where = strings.Join(c.list, " AND ")
 	var open, over []string
@@ -108,14 +108,14 @@ func (l *runList) order() string {
 	if l.f.Ascending {
 		direction = ""
 	}
-	if l.finished == "" { // the plus keeps SQLite from reading the whole ledger in its order to avoid sorting a few rows
+	if l.finished == "" { // the plus keeps SQLite from reading the whole ledger in index order to avoid sorting a few rows
 		return " ORDER BY +scheduled_for" + direction + ", id" + direction
 	}
 	return " ORDER BY scheduled_for" + direction + ", id" + direction
 }
 
-// text selects the rows of the list in its order: an id, the bytes of the row, and the texts that are searched. PostgreSQL has the order in an index of each
-// owner, SQLite in one of all rows.
+// text returns the query for the rows of the list in order: an id, the bytes of the row, and the strings that are searched. PostgreSQL has the order in an
+// index per owner, SQLite in one of all rows.
 func (l *runList) text(tx Tx, texts string) (string, []any) {
 	columns := "SELECT id, " + runBytes + texts + " FROM "
 	direct := columns + "cron_run_logs WHERE " + l.matching() + l.order()
@@ -134,8 +134,8 @@ func (l *runList) text(tx Tx, texts string) (string, []any) {
 		" LIMIT CAST("+limit+" AS bigint) + "+offset+") l"+l.order()+piece, direct+piece), args
 }
 
-// count counts the rows that match. When all finished ones do, it counts entries of an index and subtracts the active rows that do not match: no finished
-// row is read.
+// count counts the rows that match. When all finished rows match, it counts index entries and subtracts the active rows that do not match, so it reads no
+// finished row.
 func (l *runList) count(ctx context.Context, tx Tx) (n int, err error) {
 	most := len(l.c.args) + 1
 	text := `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE %s {limit $` + strconv.Itoa(most) + `}) n`
@@ -175,7 +175,7 @@ func (s Cron) Runs(ctx context.Context, f cron.RunFilter) (out cron.RunPage, err
 				return err
 			}
 			if f.Limit > 0 {
-				p.offset = 0 // the statement has left those rows out
+				p.offset = 0 // the statement has already skipped those rows
 			}
 		}
 		if err := p.read(ctx, tx, text, args...); err != nil {

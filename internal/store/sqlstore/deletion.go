@@ -10,39 +10,39 @@ import (
 
 // What the deletion of a session removes. $1 is the key of a session.
 const (
-	// belowSQL lists the sessions that a deletion removes with a session: those of its sub-turns, and those in which its transcripts were compacted. The
-	// sessions below these follow with a query for each, see store.Deleting.
+	// belowSQL lists the sessions that are deleted with a session: those of its sub-turns, and those in which its transcripts were compacted. The sessions
+	// below these need a query each, see store.Deleting.
 	belowSQL = `SELECT i.session_key FROM inbox m JOIN inbox i ON i.parent = m.message_id WHERE m.session_key = $1 AND i.session_key LIKE 'agent:%:task:%'
 		UNION SELECT i.session_key FROM inbox m JOIN inbox i ON i.root = m.message_id WHERE m.session_key = $1 AND i.session_key LIKE 'agent:%:task:%'
 		UNION SELECT c.key FROM sessions s JOIN transcript t ON t.session_key = s.key
 			JOIN sessions c ON c.key = 'agent:' || s.agent || ':cron:compact:' || t.session_id WHERE s.key = $1`
 
-	// ofSamePrincipalSQL adds the branches off a session that have its principal.
+	// ofSamePrincipalSQL adds the branches off a session that belong to its principal.
 	ofSamePrincipalSQL = `
 		UNION SELECT c.key FROM branches b JOIN sessions s ON s.key = b.parent_key JOIN sessions c ON c.key = b.session_key AND c.principal = s.principal
 			WHERE b.parent_key = $1`
 
-	// filesOfSessionSQL reads what the messages of a session name, each a JSON object with attachments.
+	// filesOfSessionSQL reads the bodies of the messages of a session that name attachments, as JSON objects.
 	filesOfSessionSQL = `SELECT body FROM inbox WHERE session_key = $1 AND body LIKE '%"attachments":%'
 		UNION ALL SELECT '{"attachments":[' || file || ']}' FROM outbox WHERE ` + outgoingOf + ` AND file <> ''`
 
-	// outgoingOf selects what is sent for a session, and what is sent to it.
+	// outgoingOf selects outgoing messages for a session or addressed to it.
 	outgoingOf = `(session_key = $1 AND session_key <> '' OR chat_id = $1 AND channel = 'web')`
 
 	emptySummarySQL = `UPDATE cron_run_logs SET summary = '' WHERE summary <> '' AND `
 
-	// keepTranscriptsSQL keeps the transcripts of a session for its principal. Those that an earlier session of the key has left keep their owner.
+	// keepTranscriptsSQL keeps the transcripts of a session for its principal. Transcripts kept from an earlier session of the key keep their owner.
 	keepTranscriptsSQL = `INSERT INTO kept_transcripts (session_key, session_id, principal)
 		SELECT DISTINCT t.session_key, t.session_id, s.principal FROM transcript t JOIN sessions s ON s.key = t.session_key WHERE t.session_key = $1
 		ON CONFLICT DO NOTHING`
 
-	// forgetKeptSQL and dropSQL delete the transcripts of a session, and those that its principal has kept of earlier ones.
+	// forgetKeptSQL and dropSQL delete the transcripts of a session, and those that its principal kept from earlier sessions.
 	forgetKeptSQL = `DELETE FROM kept_transcripts WHERE session_key = $1 AND principal = (SELECT principal FROM sessions WHERE key = $1)`
 	dropSQL       = `DELETE FROM transcript WHERE session_key = $1
 		AND NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = $1 AND k.session_id = transcript.session_id)`
 )
 
-// DeleteSession removes a session that does not run, with what belongs to it; see store.Sessions.
+// DeleteSession removes a session that does not run, with everything that belongs to it; see store.Sessions.
 func (s Sessions) DeleteSession(ctx context.Context, p store.DeleteParams) (store.Deleted, error) {
 	return result(ctx, s.db.Update, "delete a session", func(ctx context.Context, tx Tx) (store.Deleted, error) {
 		return idempotent(ctx, tx, p.IdempotencyKey, func() (store.Deleted, error) { return remove(ctx, tx, p) })
@@ -68,7 +68,7 @@ func remove(ctx context.Context, tx Tx, p store.DeleteParams) (out store.Deleted
 		return out, err
 	}
 	for _, key := range keys {
-		// The lock is a statement of its own, so that the check sees a run that began meanwhile.
+		// The lock is a separate statement, so that the check sees a run that began meanwhile.
 		if err := tx.Later(ctx, lockSQL, func(Row) error { return nil }, key); err != nil {
 			return out, err
 		}
@@ -91,7 +91,7 @@ func remove(ctx context.Context, tx Tx, p store.DeleteParams) (out store.Deleted
 	return out, audit(ctx, tx, p.Audit.Between(id, ""), key)
 }
 
-// removal is the removal of one session of a deletion. below: it belongs to the one that is deleted, whose transcripts alone may be kept.
+// removal is the removal of one session during a deletion. below: the session belongs to the one that is deleted, whose transcripts alone may be kept.
 type removal struct {
 	key         string
 	below, keep bool
@@ -138,7 +138,7 @@ func removeOne(ctx context.Context, tx Tx, r removal, out *store.Deleted) error 
 	return empty(ctx, tx, r)
 }
 
-// forget deletes the transcripts of a session, but what branches need of them.
+// forget deletes the transcripts of a session, except what branches need of them.
 func forget(ctx context.Context, tx Tx, key string) error {
 	if err := tx.Later(ctx, forgetKeptSQL, nil, key); err != nil {
 		return err
@@ -149,8 +149,8 @@ func forget(ctx context.Context, tx Tx, key string) error {
 	return later(ctx, tx, with(forgetBranchesSQL, key), with(dropSQL, key))
 }
 
-// empty takes the content out of what stays of a session. The messages keep their ids and hashes, so that none is accepted a second time. The runs keep their
-// numbers and usage. Of a sub-turn neither stays, because a list would show it.
+// empty removes the content from the remaining rows of a session. The messages keep their ids and hashes, so that none is accepted a second time. The runs keep
+// their numbers and usage. Rows of a sub-turn are deleted, because a list would show them.
 func empty(ctx context.Context, tx Tx, r removal) error {
 	key := parseKey(r.key)
 	statements := []string{
@@ -173,13 +173,13 @@ func empty(ctx context.Context, tx Tx, r removal) error {
 	return emptySummaries(ctx, tx, key)
 }
 
-// emptySummaries empties the summaries of the runs of jobs in a session. They are found by the id of the run that has the session for itself, else by the index
-// of sessions that runs share.
+// emptySummaries empties the summaries of job runs in a session. They are found by the id of the run that the session belongs to, else by the index of sessions
+// that runs share.
 func emptySummaries(ctx context.Context, tx Tx, key chat.SessionKey) error {
 	switch run := store.RunOfSession(key); {
 	case run != "":
 		return tx.Later(ctx, emptySummarySQL+`id = $1`, nil, run)
-	case strings.Contains(strings.ToLower(key.String()), ":cron:"): // in SQLite LIKE ignores the case
+	case strings.Contains(strings.ToLower(key.String()), ":cron:"): // LIKE ignores the case in SQLite
 		return tx.Later(ctx, emptySummarySQL+`session_key = $1`, nil, key.String())
 	default:
 		return tx.Later(ctx, emptySummarySQL+`session_key = $1 AND session_key NOT LIKE '%:cron:%'`, nil, key.String())

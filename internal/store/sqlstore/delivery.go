@@ -17,7 +17,7 @@ const (
 			progress = CASE WHEN $9 <> '' THEN $9 ELSE progress END
 		WHERE id = $1 AND state = 'sending' AND node = $2 RETURNING COALESCE(run_id, ''), kind, channel, chat_id, maybe_sent`
 
-	// partFailed: another part of the answer did not arrive, or perhaps not.
+	// partFailed: another part of the answer did not arrive, or may not have arrived.
 	partFailed = `EXISTS (SELECT 1 FROM outbox f WHERE f.run_id = l.run_id AND f.kind <> 'notice' AND f.state IN ('failed', 'expired', 'maybe_sent'))`
 
 	answerArrivedSQL = `UPDATE cron_run_logs AS l SET provider_message_id = $3,
@@ -39,8 +39,8 @@ type delivery struct {
 	providerID, reason string
 }
 
-// noteDelivery writes the delivery of a row of a run into the ledger, and into the job when the run was its last one. Only replies and webhooks count: a
-// notice is no answer. One part that failed makes the whole answer not delivered.
+// noteDelivery records the delivery of a row of a run in the ledger, and in the job when the run was its last one. Only replies and webhooks count: a notice is
+// not an answer. One failed part makes the whole answer not delivered.
 func noteDelivery(ctx context.Context, tx Tx, message, kind string, d delivery) error {
 	id := cron.RunOfMessage(message)
 	if id == "" || d.status == "" || kind == store.KindNotice {
@@ -79,7 +79,7 @@ func (s Outbox) Delivered(ctx context.Context, nodeID, id, providerID string) er
 	})
 }
 
-// RecordProgress stores what of a row has arrived; see store.Outbox.
+// RecordProgress stores what part of a row has arrived; see store.Outbox.
 func (s Outbox) RecordProgress(ctx context.Context, nodeID, id, progress string) error {
 	return s.db.Update(ctx, "note the progress of a delivery", func(ctx context.Context, tx Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE outbox SET progress = $3 WHERE id = $1 AND state = 'sending' AND node = $2`, id, nodeID, progress)
@@ -90,7 +90,7 @@ func (s Outbox) RecordProgress(ctx context.Context, nodeID, id, progress string)
 	})
 }
 
-// Undelivered gives the row back for a later attempt, or ends it; see store.Outbox.
+// Undelivered returns the row for a later attempt, or ends it; see store.Outbox.
 func (s Outbox) Undelivered(ctx context.Context, p store.UndeliveredParams) (store.Gone, error) {
 	return result(ctx, s.db.Update, "note a failed delivery", func(ctx context.Context, tx Tx) (out store.Gone, err error) {
 		if p.Gone == nil {

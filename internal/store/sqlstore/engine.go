@@ -14,73 +14,73 @@ import (
 type Engine interface {
 	// View runs see outside of a transaction. On SQLite all its statements read one state of the database; on PostgreSQL each statement reads its own.
 	View(ctx context.Context, doing string, see func(ctx context.Context, tx Tx) error) error
-	// Snapshot is a View whose statements all read one state of the database, on PostgreSQL in a transaction that may have settings.
+	// Snapshot is a View whose statements all read one state of the database. On PostgreSQL it is a transaction that may have settings.
 	Snapshot(ctx context.Context, doing string, see func(ctx context.Context, tx Tx) error) error
-	// Update runs change in one transaction, which is committed when change returns nil. The engine may run change again after a conflict, and it may run
-	// change after Update has returned because ctx has ended; so change owns what it needs and changes nothing but the database, see result. Errors of change are returned unchanged when they are of type *chat.Error; others get
-	// doing as their context.
+	// Update runs change in one transaction, which is committed when change returns nil. The engine may run change again after a conflict. It may also run
+	// change after Update has returned because ctx has ended, so change owns its inputs and modifies nothing but the database, see result. Errors of change are
+	// returned unchanged when they are of type *chat.Error; all others are wrapped with doing.
 	Update(ctx context.Context, doing string, change func(ctx context.Context, tx Tx) error) error
 	// Control is an Update that never waits for those of turns and messages.
 	Control(ctx context.Context, line Line, doing string, change func(ctx context.Context, tx Tx) error) error
 	// Turn is an Update of the life of messages.
 	Turn(ctx context.Context, doing string, share Share, change func(ctx context.Context, tx Tx) error) error
-	// Poll is an Update that looks for due work again and again. The engine may leave it out when it knows that the look can find nothing, see [store.Gate].
+	// Poll is a periodic Update that queries due work. The engine may skip it when it can find nothing, see [store.Gate].
 	Poll(ctx context.Context, p store.Poll, look func(ctx context.Context, tx Tx) (Rest, error)) (*Rested, error)
 }
 
-// Batcher is an engine that by itself runs operations which wait at the same time in one transaction. For another engine a group does so, see [together].
+// Batcher is an engine that itself runs concurrent operations in one transaction. For other engines a group does so, see [together].
 type Batcher interface {
 	// Batch is a Turn of an operation that may run together with others of its kind.
 	Batch(ctx context.Context, doing string, op Batched) error
 }
 
-// Batched is an operation that may run together with others of its kind. An error of either run means that the transaction keeps nothing of it.
+// Batched is an operation that may run together with others of its kind. When a run returns an error, the transaction keeps none of its writes.
 type Batched interface {
-	// Name is what the operation locks. One run has at most one operation of a name.
+	// Name is what the operation locks. One run has at most one operation per name.
 	Name() string
 	// Kind is the same for operations that may run together.
 	Kind() any
 	// Run runs the operation alone.
 	Run(ctx context.Context, tx Tx) error
-	// RunAll runs operations of this kind and returns which of them it has done. The others have written nothing, and are to run alone.
+	// RunAll runs operations of this kind and returns which of them it completed. The rest have written nothing, and must run alone.
 	RunAll(ctx context.Context, tx Tx, ops []Batched) (done []bool, err error)
 }
 
-// Share is how an operation has its transaction.
+// Share is how an operation uses its transaction.
 type Share int
 
 // The shares.
 const (
 	Alone  Share = iota // as in an Update
-	Again               // Alone, after a transaction that was perhaps committed, see Tx.Repeated
-	Shared              // with others: it is tried once, and an error wraps [ErrUnknown] when it was perhaps committed
+	Again               // as Alone, after a transaction with an unknown commit, see Tx.Repeated
+	Shared              // with others: it is tried once, and an error wraps [ErrUnknown] when it may have been committed
 )
 
-// Line names operations that wait for each other only.
+// Line identifies operations that wait only for each other.
 type Line int
 
 // The lines. A stop may wait for a lock, and a heartbeat must not wait for a stop.
 const (
 	Beat Line = iota // heartbeats
-	Stop             // stops, and whether the database answers
+	Stop             // stops, and the check whether the database responds
 )
 
-// Tx runs statements. A text is written once for both engines, see [Dialect]; $1, $2 … are its arguments. An argument of type [Set] is the row set of a
-// text that declares one; it is the last argument. Strings may hold anything: the engine removes what its database cannot store.
+// Tx runs statements. A statement is written once for both engines, see [Dialect]; $1, $2 … are its arguments. An argument of type [Set] is the row set of a
+// statement that declares one, and is the last argument. Strings may have any content: the engine removes what its database cannot store.
 type Tx interface {
 	// Exec returns the number of changed rows.
 	Exec(ctx context.Context, text string, args ...any) (int64, error)
-	// Query calls scan for each row, in order, until it returns an error; [ErrEnough] ends the reading without one.
+	// Query calls scan for each row in order, until scan returns an error; [ErrEnough] ends the iteration without an error.
 	Query(ctx context.Context, text string, scan func(Row) error, args ...any) error
-	// Later is a statement that runs in the same transaction before the next Exec or Query, or at the end. On PostgreSQL they travel together, the first
-	// with the begin and the last with the commit. Scan reads its rows then; nil = they are not read. At the end it must not refuse: the transaction may be
-	// committed when it is called.
+	// Later queues a statement, which runs in the same transaction before the next Exec or Query, or at the end. On PostgreSQL queued statements are sent
+	// together, the first with the BEGIN and the last with the COMMIT. Scan then reads the rows; nil discards them. At the end of the transaction scan must not
+	// return an error: the transaction may already be committed.
 	Later(ctx context.Context, text string, scan func(Row) error, args ...any) error
-	// Repeated reports that an earlier try of this change may have been committed although its answer was lost.
+	// Repeated reports that an earlier try of this change may have been committed although its result was lost.
 	Repeated() bool
-	// Now is the store's clock in milliseconds. Within an Update it stays the same, and {now} has the same value.
+	// Now is the store's clock in milliseconds. Within an Update it is constant, and {now} has the same value.
 	Now(ctx context.Context) (int64, error)
-	// PerEngine returns the text for the engine of this transaction, where the engines deserve different statements.
+	// PerEngine returns the statement for the engine of this transaction, where the engines need different ones.
 	PerEngine(postgres, sqlite string) string
 }
 
@@ -91,10 +91,10 @@ type Row interface {
 	Values() ([]any, error)
 }
 
-// ErrEnough is what a scan function returns to end the reading early. Query then returns nil.
+// ErrEnough is returned by a scan function to stop early. Query then returns nil.
 var ErrEnough = errors.New("enough rows")
 
-// one reads the first row of a query; found is false when there is none.
+// one reads the first row of a query; found is false when the query has no rows.
 func one(ctx context.Context, tx Tx, text string, scan func(Row) error, args ...any) (found bool, err error) {
 	err = tx.Query(ctx, text, func(r Row) error {
 		if err := scan(r); err != nil {
@@ -129,7 +129,7 @@ type statement struct {
 
 func with(text string, args ...any) statement { return statement{text, args} }
 
-// later queues statements of which no result is read.
+// later queues statements whose results are not read.
 func later(ctx context.Context, tx Tx, list ...statement) error {
 	for _, s := range list {
 		if err := tx.Later(ctx, s.text, nil, s.args...); err != nil {
@@ -158,7 +158,7 @@ func list[T any](ctx context.Context, db Engine, q query, scan func(Row) (T, err
 type transaction func(ctx context.Context, doing string, change func(ctx context.Context, tx Tx) error) error
 
 // result is a transaction with a result. A change may still run when its caller has returned because ctx has ended, so it must not write variables of the
-// caller: what it returns is read after the commit only.
+// caller. Its return value is read only after the commit.
 func result[T any](ctx context.Context, in transaction, doing string, change func(ctx context.Context, tx Tx) (T, error)) (T, error) {
 	var none, out T
 	err := in(ctx, doing, func(ctx context.Context, tx Tx) (err error) {
@@ -196,13 +196,13 @@ func newID() (string, error) {
 	return id.String(), nil
 }
 
-// Change is a row of the log of changes, without who and when.
+// Change is a row of the audit log, without principal and time.
 type Change struct{ Verb, Object, Before, After string }
 
-// Nothing ever changes or removes a row of the log.
+// Nothing ever changes or removes a row of the audit log.
 const logChangeSQL = `INSERT INTO audit_log (id, who, verb, object, before_hash, after_hash, peer, request_id, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, {now})`
 
-// logChange adds a row to the log of changes.
+// logChange adds a row to the audit log.
 func logChange(ctx context.Context, tx Tx, by store.ChangedBy, c Change) error {
 	id, err := newID()
 	if err != nil {
@@ -211,7 +211,7 @@ func logChange(ctx context.Context, tx Tx, by store.ChangedBy, c Change) error {
 	return tx.Later(ctx, logChangeSQL, nil, id, by.Who, c.Verb, c.Object, c.Before, c.After, by.Peer, by.RequestID)
 }
 
-// lockName lets one transaction at a time go on that uses this name; the lock ends with the transaction.
+// lockName serializes transactions that use this name; the lock is released with the transaction.
 func lockName(ctx context.Context, tx Tx, kind, name string) error {
 	text := tx.PerEngine(`SELECT 1 FROM (SELECT pg_advisory_xact_lock(hashtext($1), hashtext($2))) l`, "")
 	if text == "" { // SQLite has one writer

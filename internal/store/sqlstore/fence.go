@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// fenceSQL locks the session of a claim that holds. The lock orders the operation after every earlier change of the session, and the following
-	// statements see those.
+	// fenceSQL locks the session of a claim that holds. The lock orders the operation after every earlier change of the session, which the following statements
+	// therefore see.
 	fenceSQL = `SELECT 1 FROM sessions WHERE key = $1 AND owner = $2 AND epoch = $3
 		AND EXISTS (SELECT 1 FROM nodes WHERE id = $2 AND lease_until > {now}) {lock}`
 
@@ -17,7 +17,7 @@ const (
 	underClaim = `id = $1 AND (session_key = $2) IS TRUE AND owner = $3 AND epoch = $4 AND state IN ('running', 'yielded')`
 )
 
-// fenceRun is the proof that a write of a run needs: the claim holds, and the run runs under it. chat.ErrFenced when it does not.
+// fenceRun is the fence for writes of a run: the claim holds, and the run runs under it. chat.ErrFenced otherwise.
 func fenceRun(ctx context.Context, tx Tx, c store.Claim, runID string) error {
 	holds := false
 	err := tx.Later(ctx, fenceSQL, func(Row) error { holds = true; return nil }, c.Session.String(), c.Node, c.Epoch)

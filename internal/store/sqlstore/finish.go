@@ -12,7 +12,7 @@ import (
 const previewBytes = 200
 
 const (
-	// runMembersSQL are the messages of runs. PostgreSQL has to be kept from reading all unfinished messages, see startableSQL.
+	// runMembersSQL are the messages of runs. Its form keeps PostgreSQL from reading all unfinished messages, see startableSQL.
 	runMembersSQL = `{set key text, run text} SELECT i.session_key, i.seq, COALESCE(i.message_id, '') {from} CROSS JOIN LATERAL (
 			SELECT session_key, seq, message_id, state, run_id FROM inbox WHERE session_key = v.key AND ended_at IS NULL OFFSET 0) i
 		WHERE i.state = 'running' AND i.run_id = v.run ORDER BY i.session_key, i.seq`
@@ -24,7 +24,7 @@ const (
 			notice_id = CASE WHEN v.notice = '' THEN i.notice_id
 				ELSE COALESCE(i.notice_id, (SELECT o.id FROM outbox o WHERE o.run_id = v.run AND o.n = v.n), v.notice) END
 		{from} WHERE i.session_key = v.key AND i.seq = v.seq`
-	// Messages that wait again are held, because they have a place already.
+	// Messages that wait again are held, because they already have a place in a turn.
 	holdMembersSQL = `{set key text, seq int} UPDATE inbox AS i SET state = 'held' {from} WHERE i.session_key = v.key AND i.seq = v.seq`
 	mergedSQL      = `{set key text, seq int} SELECT i.session_key, i.seq, COALESCE(i.message_id, ''), i.state, COALESCE(i.outcome, ''), i.reason, COALESCE(i.run_id, ''),
 			COALESCE(i.merged_into, 0), i.lane, i.principal, i.channel, i.external_id, i.body, i.accepted_at
@@ -35,7 +35,7 @@ const (
 		UPDATE runs AS r SET state = v.state, cause = v.cause, error = v.error, detail = v.detail, ended_at = CASE WHEN v.still THEN NULL ELSE {now} END,
 			input_tokens = v.input, output_tokens = v.output, model = v.model, provider = v.provider {from} WHERE r.id = v.id`
 
-	// rememberSQL is saveRowsSQL with the columns of the run that ended last, which lists show.
+	// rememberSQL is saveRowsSQL with the columns about the last ended run, which lists show.
 	rememberSQL = `{set key text, owner text, taken int, done int, waiting int, entry int, run text, state text, cause text, error text, tokens int, preview text}
 		UPDATE sessions AS s SET owner = NULLIF(v.owner, ''), taken_seq = v.taken, done_seq = v.done, waiting = v.waiting, transcript_seq = v.entry,
 			updated_at = {now}, last_run_id = v.run, last_state = v.state, last_cause = v.cause, last_error = v.error, total_tokens = s.total_tokens + v.tokens,
@@ -61,7 +61,7 @@ func (s Inbox) Finish(ctx context.Context, p store.FinishParams) (store.Finished
 	return o.out, nil
 }
 
-// finishOp is one Finish under way.
+// finishOp is one Finish in progress.
 type finishOp struct {
 	p   store.FinishParams
 	out store.Finished
@@ -76,7 +76,7 @@ type member struct {
 	id  string
 }
 
-// leader is the number of the message that gave the run its id, else of the newest.
+// leader is the number of the message that gave the run its id, else of the newest message.
 func leader(list []member, runID string) (seq int64) {
 	for _, m := range list {
 		if seq = m.seq; m.id == runID {
@@ -86,7 +86,7 @@ func leader(list []member, runID string) (seq int64) {
 	return seq
 }
 
-// finishing is one transaction of ends.
+// finishing is one transaction that ends runs.
 type finishing struct {
 	tx       Tx
 	alone    bool
@@ -95,9 +95,9 @@ type finishing struct {
 	members  map[string][]member // by session
 	rest     map[string]rest
 	ends     *Ends
-	ready    []bool         // of ends
-	end      map[int]int    // of the operations, their ends
-	written  map[int]string // ends that are written, and by which node
+	ready    []bool         // by end: it can be written
+	end      map[int]int    // from operations to their ends
+	written  map[int]string // ends that are written, with the node that wrote each
 
 	outgoing                             []store.Outgoing
 	ended, held, closed, entries, memory Set
@@ -187,7 +187,7 @@ func (f *finishing) holds(c store.Claim, runID string) *sessionRow {
 	return f.sessions.heldBy(c)
 }
 
-// finish decides about one run. Of several, it leaves those that it cannot end for a transaction of their own.
+// finish decides about one run. Among several, it leaves those that it cannot end to a transaction of their own.
 func (f *finishing) finish(ctx context.Context, i int, o *finishOp) (done bool, err error) {
 	p := &o.p
 	r, u := f.holds(p.Claim, p.RunID), f.runs[p.RunID]
@@ -198,7 +198,7 @@ func (f *finishing) finish(ctx context.Context, i int, o *finishOp) (done bool, 
 			return false, nil
 		}
 		return true, f.finishedBefore(ctx, o, u)
-	case isEnd && !f.ready[end] && !f.alone: // its job is locked, or another end of this transaction has it
+	case isEnd && !f.ready[end] && !f.alone: // its job is locked, or the job of another end of this transaction
 		return false, nil
 	case isEnd:
 		f.written[end] = p.Node
@@ -247,7 +247,7 @@ func (f *finishing) finish(ctx context.Context, i int, o *finishOp) (done bool, 
 	return true, nil
 }
 
-// notice is a row about which the messages of a run are told: its id, unless a row of its run and number exists.
+// notice is a row to which the messages of a run refer: its id, unless a row with its run and number exists.
 type notice struct {
 	id string
 	n  int
@@ -286,7 +286,7 @@ func (f *finishing) endMembers(o *finishOp, r *sessionRow, about notice) {
 	}
 }
 
-// requeue lets the messages of a run wait again.
+// requeue makes the messages of a run wait again.
 func (f *finishing) requeue(o *finishOp, r *sessionRow) {
 	for _, m := range f.members[r.key] {
 		f.held = append(f.held, []any{r.key, m.seq})
@@ -343,7 +343,7 @@ func (f *finishing) write(ctx context.Context) error {
 	return f.ends.Write(ctx, f.tx, f.written)
 }
 
-// finishedBefore returns the result of an earlier Finish with the same parameters; chat.ErrFenced when there was none.
+// finishedBefore returns the result of an earlier Finish with the same parameters; chat.ErrFenced when none exists.
 func (f *finishing) finishedBefore(ctx context.Context, o *finishOp, u runRow) (err error) {
 	if u.ID == "" {
 		return chat.ErrFenced

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// maxGroup is how many operations share a transaction. With more the first would wait for the last.
+	// maxGroup is how many operations share a transaction. In a larger group, the first operation would wait for the last.
 	maxGroup = 64
-	// maxGrouped is how many bytes of text an operation may bring into a group: a large one would delay the others.
+	// maxGrouped is how many bytes of text an operation may have to join a group: a large one would delay the others.
 	maxGrouped = 64 << 10
-	// patience is how long the others wait for the transaction that runs. A connection that hangs must not stop the whole kind.
-	patience = time.Second
+	// maxWait is how long waiting operations wait for the running transaction. A blocked connection must not stop all operations of the kind.
+	maxWait = time.Second
 )
 
-// ErrUnknown is wrapped when a transaction was perhaps committed.
+// ErrUnknown is wrapped when a transaction may have been committed.
 var ErrUnknown = errors.New("perhaps committed")
 
 // commitResult is the result of an operation in a group.
@@ -27,47 +27,48 @@ type commitResult int
 
 // The results.
 const (
-	single  commitResult = iota // nothing was written: the caller runs it in a transaction of its own, where it may wait and gets the reason of a refusal
+	single  commitResult = iota // nothing was written: the caller runs it in a transaction of its own, which may wait and returns the reason of a refusal
 	grouped                     // committed
-	unknown                     // the connection broke: perhaps committed. The caller repeats it in a transaction of its own
+	unknown                     // the connection broke: it may be committed. The caller repeats it in a transaction of its own
 )
 
-// operation is what may share its transaction with others of its kind.
+// operation is an operation that may share its transaction with others of its kind.
 type operation interface {
-	// Name is what the operation locks, as the key of a session. A transaction has at most one operation of a name.
+	// Name is what the operation locks, such as the key of a session. A transaction has at most one operation per name.
 	Name() string
 }
 
-// group lets concurrent operations of one kind share a transaction: one round trip, one start of each statement, one flush. One transaction
-// of a kind runs at a time. When none runs, an operation starts at once, with those of the goroutines that are ready at that moment; the others
-// wait and share the next transaction when it ends: most of the cost of a statement is its start, and most of the cost of a commit is its flush,
-// so a second one beside it would only split the group.
-// A group waits for no lock and handles the usual case only: an operation that it cannot settle in one pass has written nothing, and its
-// caller runs it alone.
+// group lets concurrent operations of one kind share a transaction: one round trip, one start of each statement, one flush. One transaction of a kind runs at a
+// time. When none runs, an operation starts immediately, together with those of goroutines that are ready at that moment. Later operations wait and share the
+// next transaction: most of the cost of a statement is its start, and most of the cost of a commit is its flush, so a second concurrent transaction would only
+// split the group.
+//
+// A group does not wait for locks and handles only the usual case: an operation that it cannot complete in one pass has written nothing, and its caller runs it
+// alone.
 type group[O operation] struct {
-	// write runs the operations in one transaction and returns which of them it has done. The others have written nothing.
+	// write runs the operations in one transaction and returns which of them it completed. The rest have written nothing.
 	write func(ctx context.Context, ops []O) (done []bool, err error)
 
 	batches sync.WaitGroup
 
 	mu      sync.Mutex
 	closed  bool
-	running *slot // nil = no transaction runs
+	running *slot // nil while no transaction runs
 	waiting []*waiter[O]
 }
 
-// slot is the right to run the transaction of a group. A transaction keeps it until it ends, at most for [patience].
+// slot is the right to run the transaction of a group. A transaction keeps it until it ends, at most for [maxWait].
 type slot struct{ timer *time.Timer }
 
 // occupy gives the slot to a new transaction; the caller holds g.mu.
 func (g *group[O]) occupy() *slot {
 	s := &slot{}
-	s.timer = time.AfterFunc(patience, func() { g.vacate(s) })
+	s.timer = time.AfterFunc(maxWait, func() { g.vacate(s) })
 	g.running = s
 	return s
 }
 
-// vacate lets the next batch run, unless it does already.
+// vacate releases the slot and starts the next batch, unless the slot was already released.
 func (g *group[O]) vacate(s *slot) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,9 +97,8 @@ func newGroup[O operation](write func(context.Context, []O) ([]bool, error)) *gr
 	return &group[O]{write: write}
 }
 
-// do runs an operation and returns its commit result. It runs in the caller's goroutine when no transaction of the group
-// runs; else it waits for the next batch, or for ctx. When ctx ends the operation happens as a whole or not at all, and its fields still
-// belong to the group.
+// do runs an operation and returns its commit result. It runs in the caller's goroutine when no transaction of the group runs; else it waits for the next
+// batch, or for ctx. When ctx ends, the operation is applied as a whole or not at all, and the group still owns its fields.
 func (g *group[O]) do(ctx context.Context, op O) (commitResult, error) {
 	if ctx.Err() != nil {
 		return single, context.Cause(ctx)
@@ -108,7 +108,7 @@ func (g *group[O]) do(ctx context.Context, op O) (commitResult, error) {
 	case refused:
 		return single, nil
 	case runNow:
-		runtime.Gosched() // turns often start, or end, at the same moment: the operations of goroutines that are ready join
+		runtime.Gosched() // turns often start or end simultaneously: operations of goroutines that are ready join
 		if !g.joined(s, own) {
 			return g.runSingle(ctx, op, own)
 		}
@@ -123,7 +123,7 @@ func (g *group[O]) do(ctx context.Context, op O) (commitResult, error) {
 	}
 }
 
-// joined makes an operation that has the slot a member of the next batch, which begins now, when others have come meanwhile.
+// joined adds an operation that has the slot to the next batch and starts it, if other operations arrived meanwhile.
 func (g *group[O]) joined(s *waiter[O], own *slot) bool {
 	g.mu.Lock()
 	others := len(g.waiting) > 0
@@ -150,7 +150,7 @@ func (g *group[O]) runSingle(ctx context.Context, op O, own *slot) (commitResult
 	return resultOf(0, done, err), nil
 }
 
-// admission is what the group decided about an operation.
+// admission is the decision of the group about an operation.
 type admission int
 
 const (
@@ -159,7 +159,7 @@ const (
 	queued                   // it waits, or belongs to a batch
 )
 
-// offer admits an operation; the slot is that of one that runs now.
+// offer admits an operation and returns the slot if it runs now.
 func (g *group[O]) offer(s *waiter[O]) (admission, *slot) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,8 +187,7 @@ func (g *group[O]) leave(s *waiter[O]) {
 	}
 }
 
-// sendNext starts a batch with waiting operations, if there are any; the caller holds g.mu. The goroutine ends with the transaction; close
-// waits for it.
+// sendNext starts a batch with the waiting operations, if any; the caller holds g.mu. The goroutine ends with the transaction; close waits for it.
 func (g *group[O]) sendNext() {
 	if len(g.waiting) == 0 {
 		return
@@ -201,7 +200,7 @@ func (g *group[O]) sendNext() {
 	g.batches.Go(func() { g.runBatch(ctx, f, list, own) })
 }
 
-// takeBatch takes the next operations in the order of their arrival: at most one of each session.
+// takeBatch takes the next operations in order of arrival, at most one per session.
 func (g *group[O]) takeBatch(f *opBatch) []*waiter[O] {
 	if len(g.waiting) == 1 {
 		list := g.waiting
@@ -249,8 +248,8 @@ func resultOf(i int, done []bool, err error) commitResult {
 	}
 }
 
-// guard turns a panic into an error: the other operations of the group belong to other callers. When the operation runs alone it panics in
-// its caller's goroutine.
+// guard turns a panic into an error: the other operations of the group belong to other callers. The operation then runs alone and panics in its caller's
+// goroutine.
 func (g *group[O]) guard(ctx context.Context, ops []O) (done []bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -260,7 +259,7 @@ func (g *group[O]) guard(ctx context.Context, ops []O) (done []bool, err error) 
 	return g.write(ctx, ops)
 }
 
-// close refuses new operations and waits until those that run or wait have ended.
+// close refuses new operations and waits until the running and waiting ones have ended.
 func (g *group[O]) close() {
 	g.mu.Lock()
 	g.closed = true
@@ -268,14 +267,14 @@ func (g *group[O]) close() {
 	g.batches.Wait()
 }
 
-// together runs operations of one kind on an engine, in transactions that they share.
+// together runs operations of one kind on an engine, in shared transactions.
 type together[O operation] struct {
 	db    Engine
 	doing string
-	// run runs operations in one transaction and returns which of them it has done. The others have written nothing, and run alone. Alone, an operation may
-	// wait for locks, and is done or returns the reason.
+	// run runs operations in one transaction and returns which of them it completed. The rest have written nothing, and run alone. With alone, an operation may
+	// wait for locks, and is completed or returns the reason.
 	run   func(ctx context.Context, tx Tx, ops []O, alone bool) (done []bool, err error)
-	group *group[O] // nil = the engine is a Batcher
+	group *group[O] // nil when the engine is a Batcher
 }
 
 func newTogether[O operation](db Engine, doing string, run func(ctx context.Context, tx Tx, ops []O, alone bool) ([]bool, error)) *together[O] {
@@ -292,7 +291,7 @@ func newTogether[O operation](db Engine, doing string, run func(ctx context.Cont
 	return t
 }
 
-// do runs an operation that brings so many bytes. What the operation returns stands in it, and is read when do has returned nil only.
+// do runs an operation with this many bytes of text. The operation holds its own result, which is valid only when do has returned nil.
 func (t *together[O]) do(ctx context.Context, op O, bytes int) error {
 	m := &batched[O]{t, op}
 	if b, ok := t.db.(Batcher); ok {

@@ -17,12 +17,12 @@ type entrant struct {
 
 func (e *entrant) Name() string { return e.key }
 
-// gate is a database that answers when the test releases it.
+// gate is a database that responds when the test releases it.
 type gate struct {
 	groups  chan []int    // what arrived, one group after the other
-	answers chan []bool   // which of a group are done; nil = all
-	errs    chan error    // instead of an answer
-	gone    chan struct{} // a group was given up
+	answers chan []bool   // which operations of a group are completed; nil = all
+	errs    chan error    // returned in place of an answer
+	gone    chan struct{} // a group was cancelled
 }
 
 func numbers(ops []*entrant) (list []int) {
@@ -52,7 +52,7 @@ func (g *gate) write(ctx context.Context, ops []*entrant) ([]bool, error) {
 	}
 }
 
-// callers give operations to a group, each in a goroutine of its own, and keep their commit results.
+// callers submit operations to a group, each in its own goroutine, and keep their commit results.
 type callers struct {
 	t       *testing.T
 	group   *group[*entrant]
@@ -122,7 +122,7 @@ func TestOneRunsAtOnceAndTheRestTogether(t *testing.T) {
 		wantGroup(t, g, 0)
 		c.enter(10, "x")
 		c.enter(11, "y")
-		c.enter(12, "x") // the session of another that waits: it goes with the next
+		c.enter(12, "x") // the session of another waiting operation: it joins the next batch
 		c.enter(13, "z")
 		wantNothing(t, g)
 		g.answers <- nil
@@ -139,7 +139,7 @@ func TestOneRunsAtOnceAndTheRestTogether(t *testing.T) {
 	})
 }
 
-// The first of operations that come at the same moment runs with those that come before it has begun.
+// The first of simultaneous operations runs with those that arrive before it has begun.
 func TestTheFirstOfOperationsWaitsForThoseThatComeWithIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestTheFirstOfOperationsWaitsForThoseThatComeWithIt(t *testing.T) {
 		wantGroup(t, g, 0, 1)
 		g.answers <- nil
 		synctest.Wait()
-		wantGroup(t, g, 2) // another of the session of the first
+		wantGroup(t, g, 2) // another operation for the session of the first
 		g.answers <- nil
 		if got := <-first.result; got != grouped {
 			t.Errorf("the first operation: result %d, want %d", got, grouped)
@@ -171,7 +171,7 @@ func TestTheFirstOfOperationsWaitsForThoseThatComeWithIt(t *testing.T) {
 	})
 }
 
-// A connection that hangs delays the operations behind it by the patience of the group, not for as long as it hangs.
+// A blocked connection delays the next operations by maxWait, not for as long as it is blocked.
 func TestAHangingTransactionLetsTheNextGroupRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestAHangingTransactionLetsTheNextGroupRun(t *testing.T) {
 		wantGroup(t, g, 0)
 		c.enter(1, "b")
 		wantNothing(t, g)
-		time.Sleep(patience)
+		time.Sleep(maxWait)
 		synctest.Wait()
 		wantGroup(t, g, 1)
 		c.enter(2, "c")
@@ -265,9 +265,9 @@ func TestACallerThatLeavesDelaysNoOther(t *testing.T) {
 		c.enter(0, "a")
 		c.enter(10, "x")
 		c.enter(11, "y")
-		c.leave[10](errLeft) // before it was sent: it never happens
+		c.leave[10](errLeft) // before it was sent: it is never applied
 		c.wantResult(10, -1)
-		c.leave[0](errLeft) // the only one of its batch: that is cancelled, and the next one runs
+		c.leave[0](errLeft) // the only operation of its batch: the batch is cancelled, and the next one runs
 		c.wantResult(0, -1)
 		<-g.gone
 		<-g.groups

@@ -6,7 +6,7 @@ import (
 	"laneway/internal/store"
 )
 
-// These are single transactions that operations share, and which of them they have done. Tests of engines call them, to see what a group leaves out.
+// These are single shared transactions, and which operations they completed. Tests of engines call them to check what a group leaves out.
 
 // AcceptTogether is one transaction of messages.
 func (s Inbox) AcceptTogether(ctx context.Context, list []store.AcceptParams) (done []bool, out []store.Accepted, err error) {
@@ -36,7 +36,7 @@ func (s Inbox) StartTogether(ctx context.Context, list []store.StartParams) (don
 	return done, out, err
 }
 
-// FinishTogether is one transaction of ends.
+// FinishTogether is one transaction of finishes.
 func (s Inbox) FinishTogether(ctx context.Context, list []store.FinishParams) (done []bool, out []store.Finished, err error) {
 	ops := make([]*finishOp, len(list))
 	for i, p := range list {

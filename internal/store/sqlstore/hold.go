@@ -7,7 +7,7 @@ import (
 	"laneway/internal/store"
 )
 
-// Holds is whether the gateway is held.
+// Holds reads and sets the hold of the gateway.
 type Holds struct {
 	db   Engine
 	jobs Cron
@@ -47,7 +47,7 @@ func (s Holds) SetHold(ctx context.Context, h *store.Hold, by store.ChangedBy) e
 	})
 }
 
-// Held is what waits for the release; see store.Holds.
+// Held counts the work that waits for the release; see store.Holds.
 func (s Holds) Held(ctx context.Context) (w store.HeldWork, err error) {
 	err = s.db.View(ctx, "read what is held", func(ctx context.Context, tx Tx) error {
 		w = store.HeldWork{}

@@ -10,9 +10,9 @@ import (
 // Inspection checks the invariants of the tables.
 type Inspection struct{ db Engine }
 
-// Violations runs one rule and returns the rows that break it as text, at most limit.
+// Violations runs one rule and returns at most limit rows that violate it, as strings.
 func (s Inspection) Violations(ctx context.Context, rule store.Invariant, values map[string]any, limit int) (broken [][]string, err error) {
-	// A type for each value, because some rules compare values only with each other.
+	// The type of each value is given, because some rules compare values only with each other.
 	text, args := rule.Bind(values, func(n int, value any) string {
 		if _, ok := value.(string); ok {
 			return fmt.Sprintf("CAST($%d AS text)", n)

@@ -23,11 +23,11 @@ const (
 		last_delivery_error, last_alert_at, consecutive_errors, consecutive_skipped,
 		delivery_paused_at, delivery_paused_why, delivery_paused_channel, delivery_paused_chat`
 
-	// jobActive is what follows from the ledger: the number of active runs, and the first start of those that run.
+	// jobActive is derived from the ledger: the number of active runs, and the earliest start of the running ones.
 	jobActive = `(SELECT count(*) FROM cron_run_logs l WHERE l.job_id = cron_jobs.id AND l.finished_at IS NULL),
 		(SELECT min(l.started_at) FROM cron_run_logs l WHERE l.job_id = cron_jobs.id AND l.finished_at IS NULL AND l.state = 'running')`
 
-	// readJob reads jobs with what follows from the ledger, and the clock; readJobAlone without that.
+	// readJob reads jobs with the values derived from the ledger, and the clock; readJobAlone omits these values.
 	readJob      = `SELECT id, ` + jobColumns + `, ` + jobActive + `, {now} FROM cron_jobs WHERE `
 	readJobAlone = `SELECT id, ` + jobColumns + `, 0, NULL, {now} FROM cron_jobs WHERE `
 
@@ -35,13 +35,13 @@ const (
 	jobPlanned = `{true enabled} AND next_run_at IS NOT NULL AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL)`
 )
 
-// storedJob is a row of a job. Texts that cannot be decoded must survive a change of another column; broken is why they cannot.
+// storedJob is a row of a job. Columns that cannot be decoded must survive a change of another column; broken is the decoding error.
 type storedJob struct {
 	cron.Job
 
 	parts  cron.Parts
 	broken string
-	now    time.Time // when it was read
+	now    time.Time // the time of the read
 }
 
 // jobScan receives rows of jobs, one after the other.
@@ -90,7 +90,7 @@ func (s Cron) scanner() func(Row) (storedJob, error) {
 	return v.scan
 }
 
-// scan reads a row. One whose texts cannot be decoded is a job too, with the reason in Invalid.
+// scan reads a row. A row whose columns cannot be decoded still yields a job, with the reason in Invalid.
 func (v *jobScan) scan(row Row) (storedJob, error) {
 	v.row, v.pause = storedJob{}, cron.Pause{}
 	if err := row.Scan(v.targets...); err != nil {
@@ -112,10 +112,10 @@ func (v *jobScan) scan(row Row) (storedJob, error) {
 	return *j, nil
 }
 
-// lasting is a stored length of time.
+// lasting is a stored duration.
 func lasting(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// jobArgs are the values of jobColumns. Two jobs are the same if their values are.
+// jobArgs are the values of jobColumns. Two jobs are equal if these values are equal.
 func jobArgs(j cron.Job, parts cron.Parts) []any {
 	var (
 		pause    cron.Pause
@@ -137,7 +137,7 @@ func jobArgs(j cron.Job, parts cron.Parts) []any {
 	}
 }
 
-// orNull is a time as a column without a value for the zero time.
+// orNull is a time; the zero time is stored as NULL.
 func orNull(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -145,7 +145,7 @@ func orNull(t time.Time) any {
 	return t.UnixMilli()
 }
 
-// encodeJob is jobArgs of a job that a caller gives.
+// encodeJob is jobArgs of a job from a caller.
 func encodeJob(j cron.Job) (parts cron.Parts, args []any, err error) {
 	j.Schedule.At = fromMillis(millis(j.Schedule.At))
 	if parts, err = cron.EncodeParts(j); err != nil {
@@ -154,7 +154,7 @@ func encodeJob(j cron.Job) (parts cron.Parts, args []any, err error) {
 	return parts, jobArgs(j, parts), nil
 }
 
-// replacement are the values of j in place of the old row, nil when it would change nothing. Texts that cannot be decoded stay unless the change writes new ones.
+// replacement is the new row for j, nil when it equals the old row. Columns that cannot be decoded stay unless the change writes new ones.
 func (old storedJob) replacement(j cron.Job) ([]any, error) {
 	parts, args, err := encodeJob(j)
 	if err != nil {
@@ -170,7 +170,7 @@ func (old storedJob) replacement(j cron.Job) ([]any, error) {
 	return args, nil
 }
 
-// marks are the parameters of as many columns, from a number on.
+// marks are the placeholders of as many columns, starting with number from.
 func marks(columns string, from int) string {
 	var b strings.Builder
 	for i := range strings.Count(columns, ",") + 1 {
@@ -182,7 +182,7 @@ func marks(columns string, from int) string {
 	return b.String()
 }
 
-// Lists of jobs have a revision: the sum of list_mark. A new job begins with a number of its own, and each change of what people decided adds one.
+// Lists of jobs have a revision: the sum of list_mark. A new job starts with a unique number, and each change of a user's settings adds one.
 func insertJobSQL() string {
 	return `INSERT INTO cron_jobs (id, list_mark, ` + jobColumns + `) VALUES ($1, $2, ` + marks(jobColumns, 3) + `) ON CONFLICT DO NOTHING`
 }
@@ -203,7 +203,7 @@ func insertJob(ctx context.Context, tx Tx, j cron.Job) (fresh bool, err error) {
 	return n == 1, err
 }
 
-// storeJob writes j in place of the old row, which is locked, and reports whether it changes anything. Its id and its owner never change.
+// storeJob replaces the old row, which is locked, by j and reports whether anything changed. The id and the owner of a job never change.
 func storeJob(ctx context.Context, tx Tx, old storedJob, j cron.Job) (changed bool, err error) {
 	if j.ID != old.ID || j.Owner != old.Owner {
 		return false, chat.Errorf(chat.CodeInvalid, "the id and the owner of a job never change")
@@ -231,8 +231,8 @@ func keyIsFree(ctx context.Context, tx Tx, j cron.Job) error {
 	return err
 }
 
-// countersSQL writes the columns that the end of a run usually changes. SQLite rewrites the indexes of every column that a statement names, whether its
-// value differs or not; so this one names no indexed column.
+// countersSQL writes the columns that the end of a run usually changes. SQLite rewrites the indexes of every column that a statement sets, even to the same
+// value; so this one sets no indexed column.
 const countersSQL = `{set id text, runs int, errors int, at int, state text, error text, class text, took int, delivery text, undelivered text, alert int, failed int, skipped int}
 	UPDATE cron_jobs AS j SET run_count = v.runs, error_count = v.errors, last_run_at = NULLIF(v.at, 0), last_state = v.state, last_error = v.error,
 		last_error_class = v.class, last_duration_ms = v.took, last_delivery = v.delivery, last_delivery_error = v.undelivered,
@@ -260,8 +260,8 @@ func (s Cron) findJob(ctx context.Context, tx Tx, id, visible string) (j storedJ
 	return j, err
 }
 
-// lockJob locks a job and then reads it with the clock. The lock is a statement of its own: the one that reads the job and its runs begins after it, and so
-// sees the commits that the lock has waited for.
+// lockJob locks a job and then reads it with the clock. The lock is a separate statement: the following read begins after it, and so sees the commits that the
+// lock has waited for.
 func (s Cron) lockJob(ctx context.Context, tx Tx, where string, args ...any) (j storedJob, found bool, err error) {
 	locked := true
 	if text := tx.PerEngine(`SELECT id FROM cron_jobs WHERE `+where+` FOR UPDATE`, ""); text != "" {
@@ -282,5 +282,5 @@ func (s Cron) lockJob(ctx context.Context, tx Tx, where string, args ...any) (j 
 	if err != nil {
 		return j, false, fmt.Errorf("read a job: %w", err)
 	}
-	return j, found && locked, nil // one that was made between the statements is not locked
+	return j, found && locked, nil // a job that was created between the statements is not locked
 }

@@ -27,7 +27,7 @@ func newInbox(db Engine, jobs Cron) Inbox {
 	return s
 }
 
-// EndGroups waits for the transactions that operations share, and lets none begin.
+// EndGroups waits for the shared transactions and prevents new ones.
 func (s Inbox) EndGroups() {
 	s.accepts.close()
 	s.starts.close()
@@ -35,23 +35,23 @@ func (s Inbox) EndGroups() {
 }
 
 const (
-	// messageColumns are what scanMessage reads.
+	// messageColumns are the columns that scanMessage reads.
 	messageColumns = `session_key, seq, COALESCE(message_id, ''), state, COALESCE(outcome, ''), reason, COALESCE(run_id, ''),
 		COALESCE(merged_into, 0), lane, principal, channel, external_id, body, accepted_at`
 
 	messagesSQL = `SELECT ` + messageColumns + ` FROM inbox WHERE session_key = $1 AND seq {ints $2} ORDER BY seq`
 
-	// queuedFrom are the messages of a session $1 that wait.
+	// queuedFrom are the waiting messages of a session $1.
 	queuedFrom = ` FROM inbox WHERE session_key = $1 AND {open} AND state <> 'running'`
 
-	// filesOfRunsSQL reads the messages of the range in which those of the runs lie. $1 session, $2 runs, $3 joinedAhead.
+	// filesOfRunsSQL reads the messages in the range of the runs. $1 session, $2 runs, $3 joinedAhead.
 	filesOfRunsSQL = `WITH named AS MATERIALIZED (SELECT id, seq_from, seq_to FROM runs WHERE session_key = $1 AND id {in $2})
 		SELECT run_id, {json body} ->> 'attachments' FROM inbox
 		WHERE session_key = $1 AND seq BETWEEN (SELECT min(seq_from) FROM named) AND (SELECT max(seq_to) FROM named) + $3
 			AND run_id IN (SELECT id FROM named) AND {json body} ->> 'attachments' IS NOT NULL
 		ORDER BY seq`
 
-	// runColumns are what scanRun reads.
+	// runColumns are the columns that scanRun reads.
 	runColumns = `id, session_key, session_id, seq_from, seq_to, lane, owner, epoch, attempt, crashes, state, cause, error, detail, COALESCE(stop_by, ''),
 		queued_at, started_at, ended_at, input_tokens, output_tokens, model, provider`
 )
@@ -61,7 +61,7 @@ func scanMessage(r Row) (m store.Waiting, err error) {
 	return m, err
 }
 
-// messageTargets are where messageColumns are read.
+// messageTargets are the scan targets for messageColumns.
 func messageTargets(m *store.Waiting) []any {
 	return []any{
 		keyColumn{&m.Session},
@@ -72,7 +72,7 @@ func messageTargets(m *store.Waiting) []any {
 	}
 }
 
-// runRow is a run with the transcript that it writes to.
+// runRow is a run with the transcript to which it writes.
 type runRow struct {
 	store.Run
 
@@ -86,7 +86,7 @@ func scanRun(r Row) (u runRow, err error) {
 	return u, err
 }
 
-// first reads the first row of a query; chat.ErrNotFound when there is none.
+// first reads the first row of a query; chat.ErrNotFound when the query has no rows.
 func first[T any](ctx context.Context, db Engine, q query, scan func(Row) (T, error)) (v T, err error) {
 	err = db.View(ctx, q.doing, func(ctx context.Context, tx Tx) error {
 		found, err := one(ctx, tx, q.text, func(r Row) (err error) { v, err = scan(r); return err }, q.args...)
@@ -109,7 +109,7 @@ func (s Inbox) RunByID(ctx context.Context, id string) (store.Run, error) {
 	return u.Run, err
 }
 
-// FilesOfRuns lists the files that came with the messages of runs; see store.Inbox.
+// FilesOfRuns lists the files of the messages of runs; see store.Inbox.
 func (s Inbox) FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (found map[string][]chat.Attachment, err error) {
 	err = s.db.View(ctx, "look for files of messages", func(ctx context.Context, tx Tx) error {
 		found = make(map[string][]chat.Attachment, len(runs))

@@ -15,7 +15,7 @@ import (
 type Nodes struct{ db Engine }
 
 const (
-	// The first mark of a draining node keeps its time.
+	// The time at which a node was first marked as draining is kept.
 	beatSQL = `UPDATE nodes SET lease_until = {now} + lease_ms, draining = (draining OR $2),
 			draining_since = CASE WHEN $2 THEN COALESCE(draining_since, {now}) ELSE draining_since END
 		WHERE id = $1 AND lease_until > {now}
@@ -60,7 +60,7 @@ func beat(ctx context.Context, tx Tx, nodeID string, draining bool) (b store.Bea
 	return b, err
 }
 
-// openRuns reads the runs of a node: those that have a slot or are stopping, and the requests to stop one.
+// openRuns reads the runs of a node that have a slot or are stopping, and the stop requests.
 func openRuns(ctx context.Context, tx Tx, nodeID string) (runs []string, stops []store.StopRequest, err error) {
 	err = tx.Query(ctx, openRunsSQL, func(r Row) error {
 		var (
@@ -85,7 +85,7 @@ func openRuns(ctx context.Context, tx Tx, nodeID string) (runs []string, stops [
 const defaultLease = 15 * time.Second
 
 const (
-	// They stay as rows: a node whose row exists has crashed, and its runs count that.
+	// The rows stay: a node whose row exists has crashed, and the sweep counts a crash for its runs.
 	expireOthersSQL = `UPDATE nodes SET lease_until = {now} WHERE id <> $1 AND lease_until > {now}`
 
 	registerSQL = `INSERT INTO nodes (id, started_at, lease_until, lease_ms, addr, version, fires, agents) VALUES ($1, {now}, {now} + $2, $2, $3, $4, $5, $6)
@@ -93,13 +93,13 @@ const (
 			addr = excluded.addr, version = excluded.version, fires = excluded.fires, agents = excluded.agents, draining = false, draining_since = NULL RETURNING lease_until`
 )
 
-// Register makes a new incarnation; see store.Nodes.
+// Register creates a new incarnation; see store.Nodes.
 func (s Nodes) Register(ctx context.Context, n store.Node) error {
 	_, err := s.Registered(ctx, n)
 	return err
 }
 
-// Registered is Register; it returns the end of the lease.
+// Registered is Register and returns the end of the lease.
 func (s Nodes) Registered(ctx context.Context, n store.Node) (time.Time, error) {
 	if n.ID == "" {
 		return time.Time{}, chat.Errorf(chat.CodeInvalid, "a node needs an id")
@@ -128,8 +128,8 @@ func (s Nodes) Registered(ctx context.Context, n store.Node) (time.Time, error) 
 	})
 }
 
-// Unregister is the clean stop of a node; see store.Nodes. Running runs keep their state: because their node has no row the next owner counts no crash. It
-// reads all sessions once: ownership has no index on purpose.
+// Unregister is the clean stop of a node; see store.Nodes. Running runs keep their state: because the node row is deleted, the next owner counts no crash. It
+// reads all sessions once: ownership intentionally has no index.
 func (s Nodes) Unregister(ctx context.Context, nodeID string) error {
 	return s.db.Update(ctx, "unregister this gateway", func(ctx context.Context, tx Tx) error {
 		for _, text := range []string{
@@ -179,7 +179,7 @@ const unownedSQL = `SELECT s.agent, true, count(*) FROM inbox i JOIN sessions s 
 		AND owner <> '` + cron.SystemOwner + `' GROUP BY agent
 	UNION ALL SELECT agent, false, count(*) FROM cron_run_logs WHERE state = 'retrying' AND next_attempt_at <= {now} AND owner <> '` + cron.SystemOwner + `' GROUP BY agent`
 
-// Unowned counts what waits for agents that no live node has; see store.Nodes.
+// Unowned counts the work that waits for agents that no live node has; see store.Nodes.
 func (s Nodes) Unowned(ctx context.Context) (left map[string]store.Unowned, err error) {
 	err = s.db.View(ctx, "count the work that no gateway has", func(ctx context.Context, tx Tx) error {
 		left = map[string]store.Unowned{}
@@ -240,7 +240,7 @@ func (s Nodes) AcquireLease(ctx context.Context, name, nodeID string) (l store.L
 	return l, l.Owner != "", err
 }
 
-// ReleaseLease gives a lease back. It does nothing when the claim is not current.
+// ReleaseLease releases a lease. It does nothing when the claim is not current.
 func (s Nodes) ReleaseLease(ctx context.Context, l store.Lease) error {
 	return s.db.Update(ctx, "release the lease "+l.Name, func(ctx context.Context, tx Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE leases SET owner = NULL WHERE name = $1 AND owner = $2 AND epoch = $3`, l.Name, l.Owner, l.Epoch)

@@ -8,7 +8,7 @@ import (
 	"laneway/internal/store"
 )
 
-// History is what is kept of the past of jobs besides the ledger.
+// History is the history of jobs that is stored outside of the ledger.
 type History struct{ db Engine }
 
 var _ cron.History = History{}
@@ -17,7 +17,7 @@ const (
 	// outagesKept is how long an outage is kept.
 	outagesKept = 400 * 24 * time.Hour
 
-	// A process that fires jobs and leaves alone begins an outage. $1 its node.
+	// A node that fires jobs and leaves no other such node begins an outage. $1 its node.
 	beginOutageSQL = `INSERT INTO cron_outages (from_at) SELECT {now} FROM nodes n WHERE n.id = $1 AND n.fires
 		AND NOT EXISTS (SELECT 1 FROM nodes o WHERE o.id <> $1 AND o.fires AND o.lease_until > {now})
 		AND NOT EXISTS (SELECT 1 FROM cron_outages c WHERE c.until_at IS NULL) ON CONFLICT (from_at) DO NOTHING`
@@ -35,7 +35,7 @@ const (
 	jobChangesSQL = `SELECT at, who, verb FROM audit_log WHERE object {in $1} AND at >= $2 AND verb LIKE 'cron.%' ORDER BY at DESC, id DESC {limit $3}`
 )
 
-// endOutage notes that a process fires jobs from now on. It stands before the registration of the node.
+// endOutage ends an outage when a node that fires jobs registers. It runs before the registration of the node.
 func endOutage(ctx context.Context, tx Tx, n store.Node) error {
 	if !n.Fires {
 		return nil
@@ -44,7 +44,7 @@ func endOutage(ctx context.Context, tx Tx, n store.Node) error {
 		with(crashOutageSQL, n.ID, n.Exclusive), with(endOutageSQL), with(`DELETE FROM cron_outages WHERE until_at < {now} - $1`, outagesKept.Milliseconds()))
 }
 
-// Past reads what happened to a job; see cron.History.
+// Past reads the history of a job; see cron.History.
 func (s History) Past(ctx context.Context, id, key string, since time.Time, limit int) (p cron.Past, err error) {
 	err = s.db.View(ctx, "read the past of a job", func(ctx context.Context, tx Tx) (err error) {
 		if p.Outages, err = all(ctx, tx, outagesSQL, scanOutage, since.UnixMilli(), limit); err == nil {

@@ -19,7 +19,7 @@ type Outbox struct {
 var _ store.Outbox = Outbox{}
 
 const (
-	// unsent is the condition of the index of rows that wait or are under way. The engines have it in two forms.
+	// unsent is the condition of the index of pending and sending rows. The engines have it in two forms.
 	unsent = `done_at IS NULL AND state IN ('pending', 'sending')`
 
 	addOutgoingSQL = `{set id text, run text, n int, session text, channel text, chat text, thread text, kind text, payload text, many text, count int, word text,
@@ -29,7 +29,7 @@ const (
 		SELECT v.id, v.run, v.n, v.session, v.channel, v.chat, v.thread, v.kind, v.payload, v.many, v.count, v.word, v.epoch,
 			{now} + v.delay, v.expires, {now}, v.choice, v.file, v.principal {from} WHERE true ON CONFLICT DO NOTHING`
 
-	// raiseSQL counts messages on a row of the same word that no attempt was made to send.
+	// raiseSQL adds to the count of a row of the same word whose first attempt has not begun.
 	raiseSQL = `UPDATE outbox SET count = count + $1 WHERE id = (
 			SELECT id FROM outbox WHERE ` + unsent + ` AND state = 'pending' AND attempt = 0
 				AND channel = $2 AND chat_id = $3 AND coalesce = $4 AND session_key IN ($5, $6) ORDER BY place LIMIT 1)
@@ -40,9 +40,9 @@ const (
 			AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = o.node AND n.lease_until > {now}) {skip})
 		UPDATE outbox SET state = 'pending', node = '', next_at = {now}, maybe_sent = true WHERE id IN (SELECT id FROM lost)`
 
-	// dueSQL finds the rows that are too late, and for each chat the oldest one that is due, if none of that chat is under way and none before it waits for
-	// another attempt. Because it takes only the oldest, two nodes cannot take two messages of one chat. Should their snapshots differ all the same, an index
-	// of PostgreSQL refuses the second, which then looks again.
+	// dueSQL finds the expired rows, and for each chat the oldest due row, if no row of that chat is being sent and no earlier one waits for another attempt.
+	// Because only the oldest row of a chat is taken, two nodes cannot take two messages of one chat. If their snapshots differ, a unique index of PostgreSQL
+	// refuses the second, which then retries.
 	dueSQL = `SELECT o.id, COALESCE(o.expires_at <= {now}, false) FROM outbox o
 		WHERE o.done_at IS NULL AND o.state IN ('pending', 'sending') AND o.state = 'pending' AND o.channel {in $1}
 			AND (COALESCE(o.expires_at <= {now}, false) OR o.next_at <= {now} AND NOT EXISTS (
@@ -84,7 +84,7 @@ func outgoingRows(list []store.Outgoing) (Set, error) {
 	return rows, nil
 }
 
-// encodePart is the column of a part that a row may have, "" = none.
+// encodePart is the column of an optional part, "" when the row has none.
 func encodePart[T any](part *T) (string, error) {
 	if part == nil {
 		return "", nil
@@ -92,7 +92,7 @@ func encodePart[T any](part *T) (string, error) {
 	return encode(part)
 }
 
-// addOutgoing adds rows; those that exist are left alone.
+// addOutgoing adds rows; existing ones stay unchanged.
 func addOutgoing(ctx context.Context, tx Tx, list []store.Outgoing) error {
 	if len(list) == 0 {
 		return nil
@@ -104,8 +104,8 @@ func addOutgoing(ctx context.Context, tx Tx, list []store.Outgoing) error {
 	return tx.Later(ctx, addOutgoingSQL, nil, rows)
 }
 
-// notify counts messages on the row of a notice of the same word for the session, or for that of the notice, that no attempt was made to send; without one it
-// adds a row. It returns the row's id, "" when there is no notice.
+// notify adds count to the row of a notice with the same word whose first attempt has not begun, for the session, or for the session of the notice. Without
+// such a row it adds one. It returns the row's id, "" when notice is nil.
 func notify(ctx context.Context, tx Tx, session string, notice *store.Outgoing, count int) (id string, err error) {
 	if notice == nil {
 		return "", nil
@@ -141,7 +141,7 @@ func (s Outbox) Enqueue(ctx context.Context, rows []store.Outgoing) error {
 				break
 			}
 			o := &rest[0]
-			// Messages of one word are counted one after the other, or two of them would make two rows.
+			// Notices with one word are counted one after the other. Otherwise two of them could create two rows.
 			if err := lockName(ctx, tx, "outbox", o.Coalesce); err != nil {
 				return err
 			}
@@ -154,7 +154,7 @@ func (s Outbox) Enqueue(ctx context.Context, rows []store.Outgoing) error {
 	})
 }
 
-// ClaimOutgoing takes what is due; see store.Outbox. A dead node gets chat.ErrFenced.
+// ClaimOutgoing takes due rows; see store.Outbox. A dead node gets chat.ErrFenced.
 func (s Outbox) ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]store.Outgoing, error) {
 	p, err := pollOf(PollOutgoing, nodeID, channels)
 	if err != nil {
@@ -175,7 +175,7 @@ func (s Outbox) ClaimOutgoing(ctx context.Context, nodeID string, channels []str
 	})
 }
 
-// dueOutgoing finds and locks what is too late and what is due.
+// dueOutgoing finds and locks the expired and the due rows.
 func dueOutgoing(ctx context.Context, tx Tx, nodeID string, channels []string, limit int) (late, head []string, err error) {
 	alive, held := false, false
 	err = tx.Later(ctx, aliveSQL, func(Row) error { alive = true; return nil }, nodeID)
@@ -212,7 +212,7 @@ func dueOutgoing(ctx context.Context, tx Tx, nodeID string, channels []string, l
 	return late, head, err
 }
 
-// claimed is a row with its place.
+// claimed is a row with its position.
 type claimed struct {
 	store.Outgoing
 
@@ -226,7 +226,7 @@ func scanClaimed(r Row) (o claimed, err error) {
 	return o, err
 }
 
-// take leases rows to the node and ends those that are too late.
+// take leases rows to the node and ends the expired ones.
 func (s Outbox) take(ctx context.Context, tx Tx, nodeID string, late, head []string) ([]store.Outgoing, error) {
 	expired, err := all(ctx, tx, expireSQL, scanClaimed, late)
 	if err != nil {
@@ -251,8 +251,8 @@ func (s Outbox) take(ctx context.Context, tx Tx, nodeID string, late, head []str
 	return out, nil
 }
 
-// nextOutgoing is when time alone makes an outgoing row of any channel due: its next attempt, its expiry, or the end of the lease of another node that sends
-// it; 0 = never.
+// nextOutgoing is when the next outgoing row of any channel becomes due by time: its next attempt, its expiry, or the end of the lease of another node that
+// sends it; 0 = never.
 func nextOutgoing(ctx context.Context, tx Tx, nodeID string) (int64, error) {
 	ends, err := leaseEnds(ctx, tx, nodeID)
 	if err != nil {
@@ -268,7 +268,7 @@ const outboxCountsSQL = `SELECT channel, 'waiting', count(*), min(created_at) FR
 	UNION ALL SELECT channel, 'failed', count(*), 0 FROM outbox WHERE state = 'failed' GROUP BY channel
 	UNION ALL SELECT channel, 'maybe_sent', count(*), 0 FROM outbox WHERE state = 'maybe_sent' GROUP BY channel`
 
-// OutboxCounts counts what is not yet delivered, what failed for good and what may have arrived, by channel.
+// OutboxCounts counts the undelivered, the permanently failed and the possibly sent rows by channel.
 func (s Outbox) OutboxCounts(ctx context.Context) (map[string]store.OutboxCount, error) {
 	var counts map[string]store.OutboxCount
 	err := s.db.View(ctx, "count outgoing messages", func(ctx context.Context, tx Tx) error {

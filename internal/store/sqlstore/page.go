@@ -8,19 +8,19 @@ import (
 	"laneway/internal/store"
 )
 
-// page is a list whose texts are bounded in bytes: columns of the rows of a query, which has an order and a limit, and a column page_size with the bytes of
-// a row. bytes bounds them all; 0 = store.ReadBytes. At least one row is read.
+// page is a list with a byte bound. rows is a query with an order and a limit, whose column page_size has the bytes of a row; columns are those to return.
+// bytes bounds the page; 0 = store.ReadBytes. At least one row is read.
 type page struct {
 	columns, rows string
 	bytes         int
 	args          []any
 }
 
-// uptoStart and uptoEnd have PostgreSQL compute lengths without reading the texts, and send the texts of the selected rows only.
+// uptoStart and uptoEnd make PostgreSQL compute lengths without reading the text, and return the text of the selected rows only.
 const uptoStart, uptoEnd = `(SELECT * FROM (SELECT *, row_number() OVER page_w AS page_n, sum(page_size) OVER page_w AS page_upto FROM (`,
 	`) page_all WINDOW page_w AS (ROWS UNBOUNDED PRECEDING)) page_sum WHERE page_upto <= `
 
-// readPage reads a page. SQLite gives one row after the other, so there the reading ends when the bytes are used up.
+// readPage reads a page. SQLite returns one row after the other, so there the read ends when the byte bound is reached.
 func readPage[T any](ctx context.Context, tx Tx, p page, scan func(Row) (T, error)) (list []T, err error) {
 	budget, args := store.NewBudget(p.bytes), p.args
 	text := tx.PerEngine("", `SELECT page_size, `+p.columns+` FROM (`+p.rows+`) page_all`)
@@ -44,7 +44,7 @@ func readPage[T any](ctx context.Context, tx Tx, p page, scan func(Row) (T, erro
 	return list, err
 }
 
-// prefixed is a row whose first columns go elsewhere.
+// prefixed is a row whose first columns have other targets.
 type prefixed struct {
 	Row
 

@@ -8,7 +8,7 @@ import (
 	"laneway/internal/store"
 )
 
-// Access is who may use the gateway: pairings of channels, and named tokens. It also keeps the zone that a person chose.
+// Access stores the rights to use the gateway: pairings of channels, and named tokens. It also stores the zone that a person chose.
 type Access struct{ db Engine }
 
 var _ store.Credentials = Access{}
@@ -28,7 +28,7 @@ func (s Access) Paired(ctx context.Context, p channel.Peer) (bool, error) {
 	return value[bool](ctx, s.db, query{"look for a pairing", `SELECT EXISTS (SELECT 1 FROM pairing_grants WHERE ` + peerCondition + `)`, []any{p.Channel, p.UserID, p.ChatID}})
 }
 
-// CreatePairing opens a request under a fresh code.
+// CreatePairing creates a request with a new code.
 func (s Access) CreatePairing(ctx context.Context, p channel.Peer, name string) (channel.Pairing, error) {
 	id, err := newID()
 	if err != nil {
@@ -75,7 +75,7 @@ func takePairing(ctx context.Context, tx Tx, ref channel.PairingRef) (p channel.
 	return p, err
 }
 
-// ApprovePairing lets a peer in.
+// ApprovePairing approves a peer.
 func (s Access) ApprovePairing(ctx context.Context, ref channel.PairingRef, by store.ChangedBy) (channel.Pairing, error) {
 	return result(ctx, s.db.Update, "approve a pairing", func(ctx context.Context, tx Tx) (p channel.Pairing, err error) {
 		if p, err = takePairing(ctx, tx, ref); err != nil {
@@ -108,7 +108,7 @@ func pairingChange(verb string, p channel.Peer, before, after string) Change {
 	return Change{verb, p.String(), chat.StateHash(before), chat.StateHash(after)}
 }
 
-// Grants lists who was approved.
+// Grants lists the approved peers.
 func (s Access) Grants(ctx context.Context, of string) ([]channel.Grant, error) {
 	return list(ctx, s.db, query{"list who may talk", `SELECT channel, user_id, chat_id, name, approved_by, approved_at FROM pairing_grants
 		WHERE $1 = '' OR channel = $1 ORDER BY approved_at, channel, user_id`, []any{of}}, func(r Row) (g channel.Grant, err error) {
@@ -117,7 +117,7 @@ func (s Access) Grants(ctx context.Context, of string) ([]channel.Grant, error) 
 	})
 }
 
-// RevokePairing takes a right away.
+// RevokePairing removes an approval.
 func (s Access) RevokePairing(ctx context.Context, p channel.Peer, by store.ChangedBy) (bool, error) {
 	return result(ctx, s.db.Update, "revoke a pairing", func(ctx context.Context, tx Tx) (had bool, err error) {
 		var g channel.Grant

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/store"
 )
 
-// Questions are the calls of tools that wait for an answer of a person.
+// Questions are the tool calls and turns that wait for an answer of a person.
 type Questions struct{ db Engine }
 
 var _ store.Questions = Questions{}
@@ -18,11 +18,11 @@ const (
 	questionColumns = `id, owner, session_key, state, asked_at, expires_at, call, node, result`
 	questionByID    = `SELECT ` + questionColumns + ` FROM tool_questions WHERE id = $1`
 
-	// openQuestion is a question that can be answered: its time has not passed, and the node of a turn that waits has not ended.
+	// openQuestion is the condition that a question can be answered: it has not expired, and the node of a waiting turn is alive.
 	openQuestion = `q.state = 'open' AND q.expires_at > {now}
 		AND (q.node = '' OR EXISTS (SELECT 1 FROM nodes n WHERE n.id = q.node AND n.lease_until > {now}))`
 
-	// countQuestionsSQL counts the question itself and the open ones of its person.
+	// countQuestionsSQL counts rows with the id of the question, and the open questions of its person.
 	countQuestionsSQL = `SELECT count(*) FILTER (WHERE q.id = $1), count(*) FILTER (WHERE q.owner = $2 AND ` + openQuestion + `)
 		FROM tool_questions q WHERE q.id = $1 OR q.owner = $2`
 
@@ -42,7 +42,7 @@ func scanQuestion(r Row) (q store.Question, err error) {
 	return q.Filled(node, result)
 }
 
-// readQuestion reads a question by a query; chat.ErrNotFound.
+// readQuestion reads one question with a query; chat.ErrNotFound.
 func readQuestion(ctx context.Context, tx Tx, text string, args ...any) (q store.Question, err error) {
 	found, err := one(ctx, tx, text, func(r Row) (err error) { q, err = scanQuestion(r); return err }, args...)
 	if err == nil && !found {
@@ -119,7 +119,7 @@ func (s Questions) AnswerQuestion(ctx context.Context, a store.AnswerQuestion) (
 	})
 }
 
-// approve keeps an approval, once, and removes those of earlier transcripts and the oldest of too many.
+// approve stores an approval, once, and removes those of earlier transcripts and the oldest ones beyond the bound.
 func approve(ctx context.Context, tx Tx, q store.Question, a chat.Approval) error {
 	if err := lockName(ctx, tx, "approvals", q.Owner); err != nil {
 		return err
@@ -136,7 +136,7 @@ func approve(ctx context.Context, tx Tx, q store.Question, a chat.Approval) erro
 			key, q.Owner))
 }
 
-// Approvals lists what a person has allowed; see store.Questions.
+// Approvals lists the approvals of a person; see store.Questions.
 func (s Questions) Approvals(ctx context.Context, owner string, key chat.SessionKey) ([]chat.Approval, error) {
 	return list(ctx, s.db, query{"list approvals", `SELECT a.id, a.agent, a.act, a.label, a.created_at FROM approvals a
 		JOIN sessions s ON s.key = a.session_key AND s.session_id = a.transcript
@@ -180,7 +180,7 @@ func (s Questions) EndQuestion(ctx context.Context, id string, end chat.ToolResu
 	})
 }
 
-// TakeQuestions gives the node calls whose node has ended; see store.Questions.
+// TakeQuestions assigns to the node calls whose node has died; see store.Questions.
 func (s Questions) TakeQuestions(ctx context.Context, nodeID string, limit int) ([]store.Question, error) {
 	return poll(ctx, s.db, store.Poll{Kind: PollQuestions, Node: nodeID}, func(ctx context.Context, tx Tx) (f found[[]store.Question], err error) {
 		f.out, err = all(ctx, tx, `WITH free AS MATERIALIZED (SELECT q.id `+leftQuestions+` ORDER BY q.id {limit $2} {skip})

@@ -6,12 +6,12 @@ import (
 	"laneway/internal/store"
 )
 
-// Ratios are what was learned of how endpoints count tokens.
+// Ratios are the measured ratios between token counts and estimates.
 type Ratios struct{ db Engine }
 
 var _ store.TokenRatios = Ratios{}
 
-// TokenRatios lists all; see store.TokenRatios.
+// TokenRatios lists all ratios; see store.TokenRatios.
 func (s Ratios) TokenRatios(ctx context.Context) ([]store.TokenRatio, error) {
 	return list(ctx, s.db, query{
 		"read how endpoints count tokens", `SELECT endpoint, model, permille FROM token_ratios ORDER BY endpoint, model`, nil,

@@ -8,19 +8,19 @@ import (
 
 var _ channel.Records = Access{}
 
-// GroupActivation is what was chosen for a group.
+// GroupActivation is the activation chosen for a group.
 func (s Access) GroupActivation(ctx context.Context, of string, chatID int64) (string, error) {
 	return value[string](ctx, s.db, query{
 		"read what was chosen for a group", `SELECT activation FROM channel_groups WHERE channel = $1 AND chat_id = $2`, []any{of, chatID},
 	})
 }
 
-// GroupBefore is the number that a group had before.
+// GroupBefore is the previous number of a group.
 func (s Access) GroupBefore(ctx context.Context, of string, chatID int64) (int64, error) {
 	return value[int64](ctx, s.db, query{"read what a group was", `SELECT moved_from FROM channel_groups WHERE channel = $1 AND chat_id = $2`, []any{of, chatID}})
 }
 
-// SetGroupActivation keeps what was chosen for a group.
+// SetGroupActivation stores the activation chosen for a group.
 func (s Access) SetGroupActivation(ctx context.Context, of string, chatID int64, activation string) error {
 	return s.db.Update(ctx, "keep what was chosen for a group", func(ctx context.Context, tx Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO channel_groups (channel, chat_id, activation) VALUES ($1, $2, $3)
@@ -29,7 +29,7 @@ func (s Access) SetGroupActivation(ctx context.Context, of string, chatID int64,
 	})
 }
 
-// MoveGroup keeps the new number of a group. What was chosen for the old number is kept for the new one, unless something was chosen for that.
+// MoveGroup stores the new number of a group. The settings of the old number also apply to the new one, unless it has its own.
 func (s Access) MoveGroup(ctx context.Context, of string, from, to int64) error {
 	return s.db.Update(ctx, "keep the new number of a group", func(ctx context.Context, tx Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO channel_groups (channel, chat_id, activation, moved_from)
@@ -44,7 +44,7 @@ const putButtonsSQL = `{set id text, body text}
 	INSERT INTO buttons (id, set_id, channel, chat_id, user_id, text, expires_at)
 	SELECT v.id, $1, $2, CAST($3 AS bigint), CAST($4 AS bigint), v.body, {now} + $5 {from} WHERE true`
 
-// PutButtons keeps the buttons of one message.
+// PutButtons stores the buttons of one message.
 func (s Access) PutButtons(ctx context.Context, set channel.ButtonSet) error {
 	setID, err := newID()
 	if err != nil {
@@ -73,8 +73,8 @@ func (s Access) PutButtons(ctx context.Context, set channel.ButtonSet) error {
 	})
 }
 
-// TakeButton reads a button, marks it as used and removes the others of its set. Presses of one account's buttons are serialised, so that
-// the second of two concurrent ones finds the result of the first.
+// TakeButton reads a button, marks it as used and removes the other buttons of its set. Presses of one account's buttons are serialized, so that the second of
+// two concurrent ones finds the result of the first.
 func (s Access) TakeButton(ctx context.Context, id string, by channel.Peer, press int64) (string, error) {
 	return result(ctx, s.db.Update, "take a button", func(ctx context.Context, tx Tx) (text string, err error) {
 		var (

@@ -7,13 +7,14 @@ import (
 	"laneway/internal/store"
 )
 
-// Retention deletes history that is too old. What is old is looked for outside of the transaction that deletes it: on SQLite beside the writer. Messages and
-// outgoing messages are looked for in the order of their tables, where the old ones are the first: an index on the end would have to follow every turn.
+// Retention deletes history that is too old. Old rows are selected outside of the transaction that deletes them, on SQLite without occupying the writer.
+// Messages and outgoing messages are read in the order of their tables, in which the old ones come first: an index on the end time would cost an update per
+// turn.
 type Retention struct{ db Engine }
 
 var _ store.Retention = Retention{}
 
-// joinedAhead is how far after its run a message may lie that joined it. One that lies further is deleted a moment later on its own.
+// joinedAhead is how far after the numbers of its run a joined message may lie. A message beyond that is deleted separately, a moment later.
 const joinedAhead = 1000
 
 // maxPruneSessions is how many sessions one call deletes: SQLite's writer runs no other operation meanwhile.
@@ -41,7 +42,7 @@ const (
 	sideSessionsOnSQLite = `SELECT s.key FROM sessions s WHERE s.updated_at < $1 AND s.done_seq = s.last_seq
 		AND (s.key GLOB 'agent:' || s.agent || ':task:????????-????-????-????-????????????'
 			OR s.key GLOB 'agent:' || s.agent || ':cron:compact:????????-????-????-????-????????????')` + sideSessionsOver
-	// A message that comes meanwhile waits for the row, or makes it young.
+	// A message that arrives meanwhile waits for the row lock, or makes the session recent.
 	sideSessionsOver = ` AND NOT EXISTS (SELECT 1 FROM branches b WHERE b.parent_key = s.key)
 		AND NOT EXISTS (SELECT 1 FROM runs x WHERE x.session_key = s.key AND x.seq_from > 0 AND {running x})
 		AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.session_key = s.key AND i.seq > 0
@@ -49,7 +50,7 @@ const (
 
 	inOrderOfKeys = ` ORDER BY s.key {limit $2}`
 
-	// tombstonesSQL keeps the numbers of sessions for later ones of their keys.
+	// tombstonesSQL stores the numbers of deleted sessions for later sessions with their keys.
 	tombstonesSQL = `INSERT INTO tombstones AS g (key, last_seq, epoch) SELECT key, last_seq, epoch FROM sessions WHERE key {in $1}
 		ON CONFLICT (key) DO UPDATE SET last_seq = {greatest}(g.last_seq, excluded.last_seq), epoch = {greatest}(g.epoch, excluded.epoch)`
 
@@ -66,7 +67,7 @@ const (
 			OR path IN (SELECT file ->> 'path' FROM outbox WHERE state IN ('pending', 'sending') AND file <> '')`
 )
 
-// oldMessage is a row of the inbox that is to go.
+// oldMessage is an inbox row to delete.
 type oldMessage struct {
 	session string
 	seq     int64
@@ -90,7 +91,7 @@ func (s Retention) Prune(ctx context.Context, p store.PruneParams) (int, error) 
 	return 0, chat.Errorf(chat.CodeInvalid, "there is no history named %q", p.What)
 }
 
-// messages deletes messages that have ended with their runs. A run that is under way keeps its messages.
+// messages deletes ended messages with their runs. A run in progress keeps its messages.
 func (s Retention) messages(ctx context.Context, p store.PruneParams) (int, error) {
 	old, err := list(ctx, s.db, query{
 		"look for old messages", `SELECT session_key, seq, COALESCE(run_id, '') FROM inbox WHERE ended_at < $1 AND state = 'done' {limit $2}`,
@@ -148,7 +149,7 @@ func (s Retention) sessions(ctx context.Context, p store.PruneParams) (int, erro
 		return 0, err
 	}
 	return result(ctx, s.db.Update, "delete old sessions", func(ctx context.Context, tx Tx) (int, error) {
-		// Some may have gone on meanwhile.
+		// Some sessions may have continued meanwhile.
 		keys, err := all(ctx, tx, tx.PerEngine(sideSessions, sideSessionsOnSQLite)+` AND s.key {in $3}`+inOrderOfKeys+` {skip}`, scanText, append(args, found)...)
 		if err != nil || len(keys) == 0 {
 			return 0, err
@@ -182,7 +183,7 @@ func (s Retention) records(ctx context.Context, p store.PruneParams) (int, error
 	})
 }
 
-// FilesInUse lists the files that something unfinished names; see store.Retention.
+// FilesInUse lists the files that unfinished work names; see store.Retention.
 func (s Retention) FilesInUse(ctx context.Context) (paths []string, err error) {
 	err = s.db.View(ctx, "look for files in use", func(ctx context.Context, tx Tx) error {
 		paths = nil

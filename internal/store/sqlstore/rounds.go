@@ -6,7 +6,7 @@ import (
 	"laneway/internal/store"
 )
 
-// Journal is what the models of running turns asked for and were given.
+// Journal records what the models of running turns requested and the results.
 type Journal struct{ db Engine }
 
 var _ store.Journal = Journal{}
@@ -23,7 +23,7 @@ func (s Journal) Record(ctx context.Context, c store.Claim, runID string, row st
 	})
 }
 
-// Rounds reads what is recorded of a run; see store.Journal.
+// Rounds reads the recorded rounds of a run; see store.Journal.
 func (s Journal) Rounds(ctx context.Context, runID string) ([]store.Round, error) {
 	rows, err := list(ctx, s.db, query{
 		"read the rounds of a run", `SELECT round, kind, n, body FROM turn_rounds WHERE run_id = $1 ORDER BY round, kind, n`, []any{runID},

@@ -11,22 +11,23 @@ import (
 	"laneway/internal/words"
 )
 
-// Search finds entries of transcripts by their words. The engines index words in different ways, so each has its own way to search.
+// Search finds entries of transcripts by their words. The engines index words in different ways, so each has its own search.
 //
-// Both indexes merge all entries of all words that begin with a word of the query before they return the first one, which takes longer the more there are. So
-// they are not asked for words that many entries have: those are found among the newest entries, or by the texts of the entries that have the other words.
+// Both indexes merge all entries of all words that begin with a word of the query before they return the first one, which takes longer the more entries there
+// are. So common words are not looked up in the index. They are matched against the newest entries, or against the text of the entries that have the other
+// words.
 type Search struct {
 	db Engine
-	// Recent and Loose bound the parts of a search; 0 = as usual. Tests make them so small that a few entries reach each step. Recent is how many of the newest
-	// entries are read without the index of words. Loose is of SQLite only: how many entries are read that may not have the common words, before the index is
-	// asked for them as well.
+	// Recent and Loose bound the parts of a search; 0 = the default. Tests set them so low that a few entries reach each step. Recent is how many of the newest
+	// entries are read without the word index. Loose is used by SQLite only: how many entries that may lack the common words are read before the index is
+	// queried for these words as well.
 	Recent, Loose int
 }
 
 var _ store.Search = Search{}
 
 // SearchTranscripts finds entries of transcripts; see store.Search. Index and transcripts are read in one state of the database, because an entry can enter the
-// index meanwhile. What is not indexed yet is newer than everything that is, so it is read first.
+// index meanwhile. Entries that are not indexed yet are newer than all indexed ones, so they are read first.
 func (s Search) SearchTranscripts(ctx context.Context, q store.SearchQuery) (out store.SearchResult, err error) {
 	err = s.db.Snapshot(ctx, "search the transcripts", func(ctx context.Context, tx Tx) error {
 		f := search{tx: tx, q: q}
@@ -42,16 +43,16 @@ func (s Search) SearchTranscripts(ctx context.Context, q store.SearchQuery) (out
 
 func onSQLite(tx Tx) bool { return tx.PerEngine("", "SQLite") != "" }
 
-// search is one search under way.
+// search is one search in progress.
 type search struct {
 	tx   Tx
 	q    store.SearchQuery
 	hits []store.Hit
-	// back is down to when everything was read; zero = nothing was left out.
+	// back is the time back to which everything was read; zero when the search is complete.
 	back time.Time
 }
 
-// hitColumns are what scanHit reads, of an entry t and its session s.
+// hitColumns are the columns that scanHit reads, of an entry t and its session s.
 const hitColumns = `t.session_key, t.session_id, COALESCE(s.principal, ''), t.seq, t.run_id, t.role, t.content, t.sender, t.tokens, t.stop_reason, t.command,
 	t.from_seq, t.to_seq, t.outside, t.at`
 
@@ -60,7 +61,7 @@ func scanHit(r Row) (h store.Hit, err error) {
 	return h, err
 }
 
-// keep keeps an entry that was read when the query finds it.
+// keep adds an entry to the hits if the query matches it.
 func (f *search) keep(h store.Hit) bool {
 	hit, ok := f.q.Hit(h)
 	if ok {
@@ -69,7 +70,7 @@ func (f *search) keep(h store.Hit) bool {
 	return ok
 }
 
-// result is what was found down to where everything was read.
+// result is the result for the time back to which everything was read.
 func (f *search) result() store.SearchResult {
 	if f.back.IsZero() {
 		return f.q.Cut(f.hits)
@@ -81,7 +82,7 @@ func (f *search) result() store.SearchResult {
 	return out
 }
 
-// filter are the arguments of each search: principal, session, agent, two times and the principal of the gateway's own jobs.
+// filter are the arguments of every search: principal, session, agent, two times and the principal of the gateway's own jobs.
 func (f *search) filter() []any {
 	session := ""
 	if !f.q.Session.IsZero() {
@@ -90,11 +91,11 @@ func (f *search) filter() []any {
 	return []any{f.q.Visible, session, f.q.Agent, millis(f.q.Since), millis(f.q.Until), cron.SystemOwner}
 }
 
-// mostTokens is up to how many sessions of a principal a search names to the index. With more it reads what the words find in all sessions, and passes over
-// the entries of other principals.
+// mostTokens is the maximum number of sessions that an index query names. For a principal with more sessions, the search reads the matches of all sessions, and
+// skips the entries of other principals.
 const mostTokens = 100
 
-// tokens name the sessions that may be searched; none = all, or too many.
+// tokens are the index tokens of the sessions that may be searched; empty when all may be, or there are too many.
 func (f *search) tokens(ctx context.Context) ([]string, error) {
 	if !f.q.Session.IsZero() {
 		return []string{store.TokenOf(f.q.Session.String())}, nil
@@ -112,10 +113,10 @@ func (f *search) tokens(ctx context.Context) ([]string, error) {
 	return keys, err
 }
 
-// language is how an index writes its queries. Words have no quotes and no backslashes.
+// language is the query syntax of an index. Words contain no quotes and no backslashes.
 type language struct{ quote, begins, and, or string }
 
-// query asks for entries that have all of the words, of one of the sessions.
+// query is an index query for entries that have all of the words, in one of the sessions.
 func (l language) query(of []words.Term, tokens []string) string {
 	terms := make([]string, 0, len(of)+1)
 	for _, t := range of {

@@ -9,14 +9,14 @@ import (
 	"laneway/internal/store"
 )
 
-// What PostgreSQL's index has of sessions, $1.
+// Statements about sessions, $1, in the index of PostgreSQL.
 const (
 	unindexEntriesSQL     = `DELETE FROM search_entries WHERE transcript IN (SELECT id FROM search_transcripts WHERE session_key {in $1})`
 	unindexTranscriptsSQL = `DELETE FROM search_transcripts WHERE session_key {in $1}`
 	unindexProgressSQL    = `DELETE FROM search_progress WHERE session_key {in $1}`
 
-	// lockProgressSQL locks the rows of progress of sessions, $1: a deletion of a session waits for a transaction that indexes it, and the other way
-	// round. Whatever comes after this statement sees what the other one has done. A session that is gone may get a row, which means nothing.
+	// lockProgressSQL locks the progress rows of sessions, $1: a deletion of a session waits for a transaction that indexes it, and vice versa. Statements
+	// after this one see what the other transaction has done. A deleted session may get a row, which has no effect.
 	lockProgressSQL = `INSERT INTO search_progress AS p (session_key, upto) SELECT key, 0 FROM unnest($1::text[]) AS u(key) ORDER BY key
 		ON CONFLICT (session_key) DO UPDATE SET upto = p.upto`
 )
@@ -31,7 +31,7 @@ func unindex(ctx context.Context, tx Tx, key string) error {
 	return later(ctx, tx, with(lockProgressSQL, keys), with(unindexEntriesSQL, keys), with(unindexTranscriptsSQL, keys), with(unindexProgressSQL, keys))
 }
 
-// indexAgain has the entries of a session indexed again, because it has got some that are older than what is indexed. On SQLite they are new rows.
+// indexAgain makes the entries of a session be indexed again, because it received entries that are older than the indexed ones. On SQLite they are new rows.
 func indexAgain(ctx context.Context, tx Tx, key string) error {
 	if onSQLite(tx) {
 		return nil
@@ -39,7 +39,7 @@ func indexAgain(ctx context.Context, tx Tx, key string) error {
 	return later(ctx, tx, with(lockProgressSQL, []string{key}), with(`UPDATE search_progress SET upto = 0 WHERE session_key = $1`, key))
 }
 
-// dropTranscripts deletes the transcripts of sessions, what their agents keep of them, and their entries of the index; those of SQLite's leave by a trigger.
+// dropTranscripts deletes the transcripts of sessions, their agent sessions, and their index entries, which SQLite removes by a trigger.
 func dropTranscripts(ctx context.Context, tx Tx, keys []string) error {
 	if !onSQLite(tx) {
 		if err := later(ctx, tx, with(unindexEntriesSQL, keys), with(unindexTranscriptsSQL, keys), with(unindexProgressSQL, keys)); err != nil {
@@ -49,13 +49,13 @@ func dropTranscripts(ctx context.Context, tx Tx, keys []string) error {
 	return later(ctx, tx, with(`DELETE FROM agent_sessions WHERE session_key {in $1}`, keys), with(`DELETE FROM transcript WHERE session_key {in $1}`, keys))
 }
 
-// indexing is an IndexTranscripts under way.
+// indexing is one IndexTranscripts in progress.
 type indexing struct {
 	db    Engine
 	total int
-	next  func(ctx context.Context) (more bool, err error) // a step of it
+	next  func(ctx context.Context) (more bool, err error) // one step
 
-	end   int64  // SQLite: the entry that was the last one when it began, or there would be no end while messages come
+	end   int64  // SQLite: the last entry at the start; without it the run might not end while messages arrive
 	after string // PostgreSQL: the session up to which the index is complete
 }
 
@@ -88,7 +88,7 @@ func (s Search) IndexTranscripts(ctx context.Context) (int, error) {
 	return x.total, err
 }
 
-// What one transaction adds to the index of PostgreSQL, and after how many new entries its statistics are renewed, by which the server decides how to search.
+// How much one transaction adds to the index of PostgreSQL, and after how many new entries its statistics are updated, from which the server plans searches.
 const (
 	indexSessions = 100
 	indexRows     = 500
@@ -97,19 +97,18 @@ const (
 )
 
 const (
-	// unindexedSQL finds sessions whose index is not complete, in the order of their keys. $1 the key before, $2 the principal of the gateway's own jobs, $3
-	// how many.
+	// unindexedSQL finds sessions whose index is incomplete, ordered by key. $1 the previous key, $2 the principal of the gateway's own jobs, $3 how many.
 	unindexedSQL = `SELECT s.key, s.session_id, s.transcript_seq, COALESCE(p.upto, 0)
 		FROM sessions s LEFT JOIN search_progress p ON p.session_key = s.key
 		WHERE s.key > $1 AND s.transcript_seq > COALESCE(p.upto, 0) AND s.principal <> $2 ORDER BY s.key LIMIT $3`
 
-	// notIndexedSQL reads their next entries but summaries, in the order of $1, the sessions; $2 is up to where each is indexed, $3 how many.
+	// notIndexedSQL reads their next entries except summaries, in the order of $1, the sessions; $2 is the number up to which each is indexed, $3 how many.
 	notIndexedSQL = `SELECT p.i, t.session_id, t.seq, t.content, octet_length(t.content) AS page_size
 		FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS p(key, upto, i) JOIN transcript t ON t.session_key = p.key AND t.seq > p.upto
 		WHERE t.to_seq = 0` + notKept + ` ORDER BY p.i, t.seq LIMIT $3`
 
-	// progressSQL notes up to where sessions are indexed: $1 keys, $2 their current transcripts as they were read, by which a later session of the key is
-	// another one, $3 the number.
+	// progressSQL records the numbers up to which sessions are indexed: $1 keys, $2 their current transcripts as read, which distinguish a later session of the
+	// same key, $3 the numbers.
 	progressSQL = `UPDATE search_progress p SET upto = u.upto
 		FROM unnest($1::text[], $2::text[], $3::bigint[]) AS u(key, id, upto) JOIN sessions s ON s.key = u.key AND s.session_id = u.id
 		WHERE p.session_key = u.key AND p.upto < u.upto`
@@ -127,14 +126,13 @@ const (
 		WHERE true` + notKept + ` ON CONFLICT DO NOTHING`
 )
 
-// unindexed are sessions whose index is not complete, column by column: their keys, their current transcripts, their newest numbers, and up to where each is
-// indexed.
+// unindexed are sessions whose index is incomplete, column by column: keys, current transcripts, newest numbers, and the numbers up to which each is indexed.
 type unindexed struct {
 	keys, ids   []string
 	last, uptos []int64
 }
 
-// cut leaves the first n sessions.
+// cut removes the first n sessions.
 func (u *unindexed) cut(n int) {
 	u.keys, u.ids, u.last, u.uptos = u.keys[:n], u.ids[:n], u.last[:n], u.uptos[:n]
 }
@@ -162,7 +160,7 @@ func (x *indexing) onPostgres(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	complete := len(of.keys)
-	if n := len(entries.seqs); n > 0 { // the page may have been cut within the session of its last row
+	if n := len(entries.seqs); n > 0 { // the page may end within the session of its last row
 		of.cut(entries.session[n-1])
 		complete = len(of.keys)
 		if last := entries.seqs[n-1]; of.last[complete-1] > last {
@@ -216,8 +214,8 @@ func readNewEntries(ctx context.Context, tx Tx, of *unindexed) (e newEntries, er
 	return e, err
 }
 
-// What one transaction adds to the index of SQLite. The writer runs no other operation meanwhile, so each is followed by a pause that is sqlitePause times as
-// long as it took: turns find the writer free most of the time, also while a large database is indexed for the first time.
+// How much one transaction adds to the index of SQLite. The writer runs no other operation meanwhile. So each is followed by a pause sqlitePause times as long
+// as the transaction: turns find the writer free most of the time, even while a large database is indexed for the first time.
 const (
 	sqliteRows  = 50
 	sqliteBytes = 64 << 10
@@ -228,8 +226,7 @@ const (
 	indexStateSQL = `SELECT upto, session_key, session_id, seq, removals, session_key <> '' AND NOT EXISTS (SELECT 1 FROM transcript t
 		WHERE t.rowid = s.upto AND t.session_key = s.session_key AND t.session_id = s.session_id AND t.seq = s.seq) FROM search_state s`
 
-	// nextRowsSQL reads the next rows, $3 of them, with whether each is left out. $1 and $4 the numbers before and of the last, $2 the principal of the
-	// gateway's own jobs.
+	// nextRowsSQL reads the next $3 rows and whether each is excluded. $1 is the previous number and $4 the last, $2 the principal of the gateway's own jobs.
 	nextRowsSQL = `SELECT t.rowid, t.session_key, t.session_id, t.seq, t.content, s.key IS NULL OR s.principal = $2 OR t.to_seq > 0
 			OR EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = t.session_key AND k.session_id = t.session_id)
 		FROM transcript t LEFT JOIN sessions s ON s.key = t.session_key WHERE t.rowid > $1 AND t.rowid <= $4 ORDER BY t.rowid {limit $3}`
@@ -241,7 +238,7 @@ type indexState struct {
 	key, id    string
 	seq        int64
 	removals   int64
-	renumbered bool // the row with the number upto is another one
+	renumbered bool // the row with the number upto is a different one
 }
 
 // nextRow is a row of transcript that is not in the index.
@@ -249,10 +246,10 @@ type nextRow struct {
 	place   int64
 	key, id string
 	seq     int64
-	words   string // '' = it does not belong into the index
+	words   string // '' when it is excluded from the index
 }
 
-// onSQLite indexes the next rows. The words are made outside of the writer.
+// onSQLite indexes the next rows. Their words are computed outside of the writer.
 func (x *indexing) onSQLite(ctx context.Context) (more bool, err error) {
 	var (
 		state indexState
@@ -302,7 +299,7 @@ func readNextRows(ctx context.Context, tx Tx, st *indexState, end int64) (rows [
 	return rows, err
 }
 
-// addRows adds rows to the index, unless it or the transcripts have changed since the rows were read.
+// addRows adds rows to the index, unless the index or the transcripts have changed since the rows were read.
 func addRows(ctx context.Context, tx Tx, st *indexState, rows []nextRow) (n int, err error) {
 	same := false
 	_, err = one(ctx, tx, `SELECT upto = $1 AND session_key = $2 AND removals = $3 FROM search_state`, into(&same), st.upto, st.key, st.removals)

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/words"
 )
 
-// On PostgreSQL an entry of the index has its words, so the server tells which entries are found, and only their texts are read.
+// On PostgreSQL an index entry contains its words, so the server finds the matches, and only their text is read.
 
 const (
 	// searchWhere has the parameters $1 principal, $2 session, $3 agent, $4 and $5 times, $6 the principal of the gateway's own jobs.
@@ -18,8 +18,8 @@ const (
 	// placeColumns are an entry without its text.
 	placeColumns = `t.session_key, t.session_id, t.seq, t.at, octet_length(t.content)`
 
-	// tailSQL finds the entries that are not in the index, the newest first, but for summaries. A session whose index is complete is recognised by its row alone. $7 rows.
-	// Their transcripts are read by the key, whatever the statistics of tables that grow say.
+	// tailSQL finds the entries that are not in the index, newest first, except summaries. A session with a complete index is recognized by its row alone. $7
+	// is the number of rows. The transcripts are read by key, independent of outdated statistics of growing tables.
 	tailSQL = `SELECT ` + placeColumns + ` FROM (
 			SELECT s.key, COALESCE(p.upto, 0) AS upto FROM sessions s LEFT JOIN search_progress p ON p.session_key = s.key
 			WHERE s.transcript_seq > COALESCE(p.upto, 0) AND ` + searchWhere + ` OFFSET 0
@@ -28,7 +28,8 @@ const (
 			WHERE t.session_key = s.key AND t.seq > s.upto AND t.to_seq = 0 AND t.at >= $4 AND ($5::bigint = 0 OR t.at <= $5) OFFSET 0
 		) t WHERE true` + notKept + ` ORDER BY t.at DESC, t.session_key, t.seq DESC LIMIT $7`
 
-	// placesSQL reads the entries e, the newest first, each row of the other tables by its whole key, whatever the statistics of tables that grow say. $7 rows.
+	// placesSQL reads the entries e, newest first, and each row of the other tables by its whole key, independent of outdated statistics of growing tables. $7
+	// is the number of rows.
 	placesSQL = ` e
 		CROSS JOIN LATERAL (SELECT x.session_key, x.session_id FROM search_transcripts x WHERE x.id = e.transcript OFFSET 0) x
 		CROSS JOIN LATERAL (SELECT s.key, s.principal, s.agent FROM sessions s WHERE s.key = x.session_key OFFSET 0) s
@@ -38,17 +39,17 @@ const (
 
 	searchedEntries = `FROM search_entries WHERE at >= $4 AND ($5::bigint = 0 OR at <= $5)`
 
-	// recentSQL finds entries among the newest ones of the index, $9 of them, by the query $8.
+	// recentSQL finds matches of the query $8 among the newest $9 entries of the index.
 	recentSQL = `SELECT ` + placeColumns + ` FROM (
 			SELECT * FROM (SELECT transcript, seq, at, words ` + searchedEntries + ` ORDER BY at DESC LIMIT $9) newest WHERE words @@ $8::tsquery ORDER BY at DESC OFFSET 0
 		)` + placesSQL
 
-	// matchSQL finds entries by the query $9 of the index, and of those the ones that the query $8 finds.
+	// matchSQL finds entries that match the query $9 of the index, and selects those that match the query $8.
 	matchSQL = `WITH found AS MATERIALIZED (
 			SELECT transcript, seq, at ` + searchedEntries + ` AND words @@ $9::tsquery AND (words @@ $8::tsquery) IS TRUE
 		) SELECT ` + placeColumns + ` FROM (SELECT * FROM found ORDER BY at DESC OFFSET 0)` + placesSQL
 
-	// countWordsSQL counts which of the newest entries each of the queries $3 finds. $1 and $2 times as above, $4 how many entries.
+	// countWordsSQL counts how many of the newest entries each query of $3 matches. $1 and $2 are times as above, $4 is the number of entries.
 	countWordsSQL = `WITH newest AS MATERIALIZED (SELECT words FROM search_entries WHERE at >= $1 AND ($2::bigint = 0 OR at <= $2) ORDER BY at DESC LIMIT $4)
 		SELECT (SELECT count(*) FROM newest), ARRAY (
 			SELECT (SELECT count(*) FROM newest WHERE words @@ q.query::tsquery) FROM unnest($3::text[]) WITH ORDINALITY AS q(query, i) ORDER BY q.i)`
@@ -58,20 +59,20 @@ const (
 		CROSS JOIN LATERAL (SELECT * FROM transcript t WHERE t.session_key = e.session_key AND t.session_id = e.session_id AND t.seq = e.seq OFFSET 0) t
 		JOIN sessions s ON s.key = t.session_key ORDER BY t.at DESC, t.session_key, t.seq DESC`
 
-	// searchSettingsSQL has each search planned for its own, because how to read depends on how many entries have the words, and without what costs more
-	// than most searches take.
+	// searchSettingsSQL makes the server plan each search separately, because the best plan depends on how common the words are. It also disables what costs
+	// more than most searches take.
 	searchSettingsSQL = `SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true), set_config('max_parallel_workers_per_gather', '0', true)`
 	byKeySQL          = `SELECT set_config('enable_seqscan', 'off', true)`
 )
 
 const (
-	// countedEntries is of how many of the newest entries a search counts the words.
+	// countedEntries is the number of newest entries in which a search counts the words.
 	countedEntries = 500
-	// textsAtOnce is how many texts a search reads before it looks whether it has enough.
+	// textsAtOnce is how many entries a search reads before it checks whether it has enough hits.
 	textsAtOnce = 200
 )
 
-// tsquery is how PostgreSQL writes queries of its index.
+// tsquery is the query syntax of PostgreSQL's index.
 func tsquery() language { return language{quote: "'", begins: ":*", and: " & ", or: " | "} }
 
 // place is an entry without its text.
@@ -98,8 +99,8 @@ func (f *search) onPostgres(ctx context.Context, recent int) (store.SearchResult
 	return f.result(), err
 }
 
-// indexed reads entries that are in the index. What most entries have is found among the newest ones; of other queries the index is not asked for the words
-// that many entries have, when there is anything else that it can be asked for.
+// indexed reads indexed entries. Common words are found among the newest entries. For other queries, common words are left out of the index query if any other
+// condition remains.
 func (f *search) indexed(ctx context.Context, recent int) error {
 	tokens, err := f.tokens(ctx)
 	if err != nil {
@@ -121,7 +122,7 @@ func (f *search) indexed(ctx context.Context, recent int) error {
 	return f.source(ctx, matchSQL, enough, tsquery().query(strict, tokens), tsquery().query(loose, tokens))
 }
 
-// loose leaves out the words that are common among the newest entries: all of them, or all but the rarest one.
+// loose removes the words that are common among the newest entries: all of them, or all but the rarest one.
 func (f *search) loose(ctx context.Context, terms []words.Term, butRarest bool, recent int) ([]words.Term, error) {
 	if butRarest && len(terms) == 1 {
 		return terms, nil
@@ -141,7 +142,7 @@ func (f *search) loose(ctx context.Context, terms []words.Term, butRarest bool, 
 	return store.Uncommon(terms, found, of, butRarest), nil
 }
 
-// source reads from one of the two sources until the search has enough.
+// source reads from one of the two sources until the search has enough hits.
 func (f *search) source(ctx context.Context, text string, limit int, more ...any) error {
 	places, err := all(ctx, f.tx, text, scanPlace, append(append(f.filter(), limit), more...)...)
 	if err != nil {
@@ -169,7 +170,7 @@ func (f *search) source(ctx context.Context, text string, limit int, more ...any
 	return nil
 }
 
-// texts reads entries and keeps those that the query finds; it returns how many.
+// texts reads entries and keeps those that match the query; it returns their number.
 func (f *search) texts(ctx context.Context, places []place) (n int, err error) {
 	keys, ids, seqs := make([]string, 0, len(places)), make([]string, 0, len(places)), make([]int64, 0, len(places))
 	for _, p := range places {

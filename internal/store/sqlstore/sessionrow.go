@@ -9,7 +9,7 @@ import (
 	"laneway/internal/store"
 )
 
-// sessionRow has the columns of a session that operations on its messages need. They read it once, under its lock, change it here and write it back.
+// sessionRow has the columns of a session that operations on its messages need. They read it once, under its lock, change it in memory and write it back.
 type sessionRow struct {
 	key, id, principal, mode, lane string
 	owner                          string
@@ -23,10 +23,10 @@ type sessionRow struct {
 }
 
 const (
-	// lockRowsSQL waits for locks, in one order. What has waited reads the rows in a further statement, which sees the nodes as they are then.
+	// lockRowsSQL waits for locks, in one order. The rows are then read by a further statement, which sees the current state of the nodes.
 	lockRowsSQL = `SELECT key FROM sessions WHERE key {in $1} ORDER BY key {lock}`
 
-	// rowsSQL and rowSQL lock the rows that they read. A row that another transaction has locked is passed over.
+	// rowsSQL and rowSQL lock the rows that they read. They skip rows that another transaction has locked.
 	readRows = `SELECT s.key, s.session_id, s.principal, s.mode, s.lane, COALESCE(s.owner, ''),
 			COALESCE((SELECT n.lease_until > {now} FROM nodes n WHERE n.id = s.owner), false), s.epoch,
 			s.last_seq, s.taken_seq, s.done_seq, s.stop_seq, s.waiting, s.run_limit, s.debounce_until, s.last_message_at, s.transcript_seq, s.notes, {now}
@@ -43,7 +43,7 @@ const (
 		AND state = 'stopping' AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = runs.owner AND n.lease_until > {now})`
 )
 
-// ErrAgain means that another transaction has changed what this one relies on. The engine runs it again.
+// ErrAgain means that another transaction has changed a row on which this one relies. The engine runs it again.
 var ErrAgain = errors.New("another transaction was faster")
 
 // sessionRows are the rows of locked sessions, by key, and the clock.
@@ -52,8 +52,8 @@ type sessionRows struct {
 	now  int64
 }
 
-// lockRows locks sessions and reads them: what it reads is there after the next Query. With wait it waits for locks, else it leaves those out that
-// another transaction has locked.
+// lockRows locks sessions and reads them; the rows are available after the next Query. With wait it waits for locks, else it skips rows that another
+// transaction has locked.
 func lockRows(ctx context.Context, tx Tx, keys []string, wait bool) (*sessionRows, error) {
 	l := &sessionRows{rows: make(map[string]*sessionRow, len(keys))}
 	if wait && tx.PerEngine("locks", "") != "" {
@@ -86,7 +86,7 @@ func (l *sessionRows) heldBy(c store.Claim) *sessionRow {
 // idle reports that every message has an outcome.
 func (r *sessionRow) idle() bool { return r.doneSeq == r.lastSeq }
 
-// settle brings done_seq up to date: oldest is the first message without an outcome, 0 = there is none.
+// settle updates done_seq; oldest is the first message without an outcome, 0 when none exists.
 func (r *sessionRow) settle(oldest int64) {
 	r.doneSeq = r.lastSeq
 	if oldest > 0 {
@@ -95,7 +95,7 @@ func (r *sessionRow) settle(oldest int64) {
 	r.takenSeq = max(r.takenSeq, r.doneSeq)
 }
 
-// release ends the ownership of the session when nothing is left to do: no message without an outcome, and no goroutine that may still write.
+// release ends the ownership of the session when no work is left: no message without an outcome, and no goroutine that may still write.
 func (r *sessionRow) release(active int64) bool {
 	if !r.idle() || active > 0 {
 		return false
@@ -123,7 +123,8 @@ func saveRows(ctx context.Context, tx Tx, rows ...*sessionRow) error {
 }
 
 const (
-	// restSQL is what is left of sessions besides a run: the oldest message without an outcome that is not of the run, and how many other runs run or stop.
+	// restSQL is the remaining work of sessions besides a run: the oldest message without an outcome that is not part of the run, and how many other runs are
+	// running or stopping.
 	restSQL = `{set key text, run text}
 		SELECT v.key, COALESCE((SELECT min(i.seq) FROM inbox i WHERE i.session_key = v.key AND i.ended_at IS NULL AND i.state <> 'done'
 				AND NOT (i.state = 'running' AND COALESCE(i.run_id, '') = v.run)), 0),
@@ -136,10 +137,10 @@ const (
 		{from}`
 )
 
-// rest is what is left of a session besides a run.
+// rest is the remaining work of a session besides a run.
 type rest struct{ oldest, active int64 }
 
-// readRest reads what is left of sessions besides their runs, each a row (key, run).
+// readRest reads the remaining work of sessions besides their runs; each row of the set is (key, run).
 func readRest(ctx context.Context, tx Tx, of Set) (map[string]rest, error) {
 	left := make(map[string]rest, len(of))
 	return left, tx.Later(ctx, tx.PerEngine(restSQL, restOnSQLite), func(r Row) error {
@@ -157,14 +158,14 @@ func readRest(ctx context.Context, tx Tx, of Set) (map[string]rest, error) {
 type ending struct {
 	outcome chat.Outcome
 	reason  string
-	notice  *store.Outgoing // nil = no notice
+	notice  *store.Outgoing // nil when no notice is sent
 }
 
 const endMessagesSQL = `{set seq int} UPDATE inbox AS i SET state = 'done', outcome = $2, reason = $3, ended_at = {now}, notice_id = COALESCE(CAST($4 AS text), notice_id)
 	{from} WHERE i.session_key = $1 AND i.seq = v.seq`
 
-// endMessages gives messages of a session that wait their outcome, in the table and in the list, adds the notice, and ends the runs of jobs that they were to
-// run. The session is locked.
+// endMessages gives waiting messages of a session their outcome, in the table and in the list, adds the notice, and ends the job runs that they belonged to.
+// The session is locked.
 func endMessages(ctx context.Context, tx Tx, session string, list []store.Waiting, e ending) error {
 	if len(list) == 0 {
 		return nil

@@ -22,10 +22,10 @@ const (
 		mode, notes, created_at, updated_at, last_message_at, last_run_id, last_state, last_cause, last_error, preview, total_tokens
 		FROM sessions WHERE key {in $1}`
 
-	// $1 since when, $2 principal, $3 agent, $4 without those of single runs and of sub-turns.
+	// $1 since when, $2 principal, $3 agent, $4 excludes the sessions of single runs and of sub-turns.
 	sessionsMatching = ` FROM sessions WHERE updated_at >= $1 AND ($2 = '' OR principal = $2) AND ($3 = '' OR agent = $3)
 		AND NOT (CAST($4 AS boolean) AND (key LIKE 'agent:' || agent || ':cron:%:%' OR key LIKE 'agent:' || agent || ':task:%'))`
-	// sessionBytes are the bytes of the texts of a row whose length has no other bound.
+	// sessionBytes are the bytes of the text columns of a row that have no other bound.
 	sessionBytes = `octet_length(notes) + octet_length(preview) + octet_length(last_error) AS page_size`
 
 	// The keys that a client has chosen, see chat.SessionKey.Named; LIKE ignores the case on SQLite.
@@ -42,7 +42,7 @@ func scanSession(r Row) (v store.Session, err error) {
 	return v, err
 }
 
-// readSessions reads sessions with their active runs, in the order of the keys; those that do not exist are left out.
+// readSessions reads sessions with their active runs, in the order of the keys; missing sessions are skipped.
 func readSessions(ctx context.Context, tx Tx, keys ...string) ([]store.Session, error) {
 	found := make(map[string]*store.Session, len(keys))
 	err := tx.Query(ctx, selectSessions, func(r Row) error {
@@ -107,8 +107,8 @@ func (s Sessions) ListSessions(ctx context.Context, f store.SessionFilter) (list
 	return list, total, err
 }
 
-// matching finds the keys of one page, and how many sessions match. A search compares in Go, so that it folds the case of all letters on both engines; it
-// keeps no more keys than it returns.
+// matching finds the keys of one page, and how many sessions match. A search compares in Go, so that it folds the case of all letters on both engines; it holds
+// only the keys that it returns.
 func matching(ctx context.Context, tx Tx, f *store.SessionFilter) (keys []string, total int, err error) {
 	order := ` ORDER BY updated_at DESC, key`
 	if f.ByLastMessage {
@@ -155,7 +155,7 @@ func scanText(r Row) (text string, err error) {
 	return text, err
 }
 
-// SetSession changes what persons have chosen for a session, which is made if needed; see store.Sessions.
+// SetSession changes the choices of persons for a session, which is created if needed; see store.Sessions.
 func (s Sessions) SetSession(ctx context.Context, key chat.SessionKey, principal string, set store.SessionSettings) error {
 	return s.db.Update(ctx, "change a session", func(ctx context.Context, tx Tx) error {
 		if _, err := makeSession(ctx, tx, key, principal); err != nil {
@@ -226,7 +226,7 @@ func reset(ctx context.Context, tx Tx, p store.ResetParams) (store.Session, erro
 		if err := tx.Later(ctx, `UPDATE sessions SET session_id = $2, updated_at = {now} WHERE key = $1`, nil, p.Session.String(), p.NewID); err != nil {
 			return store.Session{}, err
 		}
-		if before == first { // it was made for this
+		if before == first { // it was created by this call
 			before = ""
 		}
 		if err := audit(ctx, tx, p.Audit.Between(before, p.NewID), p.Session.String()); err != nil {

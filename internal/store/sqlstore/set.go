@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Set is the row set of a statement: rows with the columns that its text declares. A value is a string, an integer or a boolean.
+// Set is the row set of a statement: rows with the columns that the statement declares. A value is a string, an integer or a boolean.
 type Set [][]any
 
 // HasSet reports whether the statement has a row set.
@@ -25,7 +25,7 @@ func (s *Statement) Split(args []any) (plain []any, rows Set, err error) {
 	return nil, nil, fmt.Errorf("the last argument of a statement with a row set is not a Set: %s", s.SQL)
 }
 
-// JSON is the row set as PostgreSQL gets it; clean makes a string one that it can store.
+// JSON is the row set in the form for PostgreSQL; clean makes a string storable.
 func (s *Statement) JSON(rows Set, clean func(string) string) ([]byte, error) {
 	b := append(make([]byte, 0, 32*len(rows)*len(s.names)+2), '[')
 	for i, row := range rows {
@@ -68,7 +68,7 @@ func appendJSON(b []byte, v any, clean func(string) string) ([]byte, error) {
 	return append(b, text...), err
 }
 
-// plain reports whether a string is the same in JSON.
+// plain reports whether a string needs no escaping in JSON.
 func plain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c > '~' {
@@ -78,7 +78,7 @@ func plain(s string) bool {
 	return true
 }
 
-// Parameters calls bind with the number and the value of each parameter of a row of the set, for SQLite. A statement without a set has none.
+// Parameters calls bind with the number and the value of each parameter of a row of the set, for SQLite. A statement without a set has no such parameters.
 func (s *Statement) Parameters(row []any, bind func(n int, v any) error) error {
 	if len(row) != len(s.names) {
 		return fmt.Errorf("a row has %d values for the columns %v", len(row), s.names)

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// lockRootSQL counts the sub-turns of one tree one after the other, on whatever replica their parents run.
+	// lockRootSQL serializes the counting of the sub-turns of one tree across the replicas on which their parents run.
 	lockRootSQL = `SELECT 1 FROM runs WHERE id = $1 FOR NO KEY UPDATE`
 
 	treeSQL = `SELECT COALESCE((SELECT COALESCE(stop_by, '') <> '' FROM runs WHERE id = $1), false),

@@ -15,8 +15,8 @@ const (
 	runsByIDSQL = readRunRows + `id {in $1}`
 	runByIDSQL  = readRunRows + `id = $1`
 
-	// startableSQL are those of some messages that wait; the others have an outcome or run. It does not say ended_at IS NULL: the planner of PostgreSQL would
-	// read all unfinished messages, when its statistics are old, in place of these by their key.
+	// startableSQL selects the waiting ones of some messages; the others have an outcome or run. It omits ended_at IS NULL: with outdated statistics, the
+	// planner of PostgreSQL would read all unfinished messages instead of these by key.
 	startableSQL = `{set key text, seq int} SELECT i.session_key, i.seq, i.accepted_at FROM inbox i {and}
 		WHERE i.session_key = v.key AND i.seq = v.seq AND i.state IN ('held', 'waiting')`
 
@@ -28,8 +28,8 @@ const (
 		ON CONFLICT (id) DO UPDATE SET lane = excluded.lane, owner = excluded.owner, epoch = excluded.epoch, attempt = r.attempt + 1, state = 'running', cause = '',
 			started_at = excluded.started_at, ended_at = NULL`
 
-	// startedLaterSQL is when the first attempts of later messages began; first attempts stay in the order of their messages in the table, whichever Start
-	// came first.
+	// startedLaterSQL is when the first attempts of later messages began. It keeps first attempts in the order of their messages in the table, whichever Start
+	// was committed first.
 	startedLaterSQL = `SELECT COALESCE(min(r.started_at), 0) FROM inbox i JOIN runs r ON r.id = i.run_id
 		WHERE i.session_key = $1 AND i.seq > $2 AND r.attempt = 1 AND r.seq_from > $2`
 
@@ -37,7 +37,7 @@ const (
 
 	recordInputSQL = `{set n int} INSERT INTO turn_rounds (run_id, round, kind, n, body) SELECT $1, $2, '` + store.RowInput + `', v.n, '' {from} WHERE true`
 
-	// joinedSQL are messages that an earlier call has joined to a run: they have higher numbers than those that it began with.
+	// joinedSQL are messages that an earlier call joined to a run: they have higher numbers than the first messages of the run.
 	joinedSQL = `SELECT i.seq FROM inbox i JOIN runs r ON r.id = i.run_id
 		WHERE i.session_key = $1 AND i.seq {ints $2} AND i.state = 'running' AND i.run_id = $3 AND i.seq > r.seq_to ORDER BY i.seq`
 )
@@ -59,7 +59,7 @@ func sizeOf(entries []chat.TranscriptEntry) (n int) {
 	return n
 }
 
-// startOp is one Start under way.
+// startOp is one Start in progress.
 type startOp struct {
 	p   store.StartParams
 	out store.Started
@@ -71,7 +71,7 @@ func (o *startOp) Name() string { return o.p.Session.String() }
 // waitingMessage is a message that can start.
 type waitingMessage struct{ seq, acceptedAt int64 }
 
-// starting is one transaction of starts.
+// starting is one transaction that starts runs.
 type starting struct {
 	tx       Tx
 	alone    bool
@@ -120,7 +120,7 @@ func (b *starting) read(ctx context.Context, ops []*startOp) (err error) {
 	return err
 }
 
-// runsByID reads runs. The usual case, a single one, needs no list.
+// runsByID reads runs. A single run, the usual case, needs no list.
 func runsByID(ctx context.Context, tx Tx, ids []string) (map[string]runRow, error) {
 	text, arg := runsByIDSQL, any(ids)
 	if len(ids) == 1 {
@@ -134,7 +134,7 @@ func runsByID(ctx context.Context, tx Tx, ids []string) (map[string]runRow, erro
 	}, arg)
 }
 
-// readStartable reads those of some messages, each a row (key, seq), that can start: they are there after the next Query.
+// readStartable reads which messages of the set, each a row (key, seq), can start; the result is available after the next Query.
 func readStartable(ctx context.Context, tx Tx, messages Set) (map[string][]waitingMessage, error) {
 	list := make(map[string][]waitingMessage, len(messages))
 	return list, tx.Later(ctx, startableSQL, func(r Row) error {
@@ -148,7 +148,7 @@ func readStartable(ctx context.Context, tx Tx, messages Set) (map[string][]waiti
 	}, messages)
 }
 
-// take marks the messages of a session that can start as taken by a run, and returns their numbers.
+// take marks the startable messages of a session as taken by a run, and returns their numbers.
 func (b *starting) take(r *sessionRow, runID string) (seqs []int64) {
 	list := b.waiting[r.key]
 	slices.SortFunc(list, func(a, c waitingMessage) int { return cmp.Compare(a.seq, c.seq) })
@@ -161,7 +161,7 @@ func (b *starting) take(r *sessionRow, runID string) (seqs []int64) {
 	return seqs
 }
 
-// start decides about one run. Of several, it leaves the unusual ones for a transaction of their own.
+// start decides about one run. Among several, it leaves unusual ones to a transaction of their own.
 func (b *starting) start(ctx context.Context, o *startOp) (done bool, err error) {
 	p := &o.p
 	r := b.sessions.heldBy(p.Claim)
@@ -187,7 +187,7 @@ func (b *starting) start(ctx context.Context, o *startOp) (done bool, err error)
 	switch {
 	case known:
 		u.Attempt++
-	case before > last: // else no later message was taken, and there is nothing to look for
+	case before > last: // otherwise no later message was taken, and no query is needed
 		if !b.alone {
 			return false, nil
 		}
@@ -227,7 +227,7 @@ func (r *sessionRow) describe(u runRow, out *store.Started) {
 	out.SessionID, out.Principal, out.Notes = u.transcript, r.principal, r.notes
 }
 
-// startedBefore returns the result of an earlier Start for a run that runs already.
+// startedBefore returns the result of an earlier Start for a run that is already running.
 func (b *starting) startedBefore(ctx context.Context, o *startOp, r *sessionRow, u runRow) (err error) {
 	o.out.Seqs, err = all(ctx, b.tx, membersSQL, scanNumber, r.key, u.ID)
 	r.describe(u, &o.out)
@@ -261,7 +261,7 @@ func (b *starting) write(ctx context.Context, jobs Cron) error {
 	attempts := make([]store.StartParams, len(b.started))
 	for i, o := range b.started {
 		attempts[i] = o.p
-		if o.p.Cron != nil && o.out.Attempt > 1 { // a drain or a crash has cut an attempt of this message
+		if o.p.Cron != nil && o.out.Attempt > 1 { // a drain or a crash has interrupted an earlier attempt of this message
 			begin := *o.p.Cron
 			begin.Attempt = max(begin.Attempt, o.out.Attempt)
 			attempts[i].Cron = &begin
@@ -270,7 +270,7 @@ func (b *starting) write(ctx context.Context, jobs Cron) error {
 	return jobs.BeginAttempts(ctx, b.tx, attempts, func(i int, j cron.Job) { b.started[i].out.Job = &j })
 }
 
-// Join adds waiting messages to a running run; see store.Inbox. The range of the run stays what it began with: messages of other runs may lie between.
+// Join adds waiting messages to a running run; see store.Inbox. The range of the run does not change, because messages of other runs may lie between.
 func (s Inbox) Join(ctx context.Context, p store.StartParams) ([]int64, error) {
 	return result(ctx, func(ctx context.Context, doing string, change func(ctx context.Context, tx Tx) error) error {
 		return s.db.Turn(ctx, doing, Alone, change)
@@ -316,7 +316,7 @@ func (u *runRow) under(c store.Claim) bool {
 	return u.Session == c.Session && u.Owner == c.Node && u.Epoch == c.Epoch && (u.State == store.RunRunning || u.State == store.RunYielded)
 }
 
-// TurnTexts are the texts of accepts, starts and ends without what is rare in them.
+// TurnTexts are the statements of accepts, starts and finishes, without the rare ones.
 func TurnTexts() []string {
 	return []string{
 		makeRowsSQL, lockRowsSQL, rowsSQL, takersSQL, acceptedSQL, addMessagesSQL, saveRowsSQL,

@@ -15,7 +15,7 @@ const (
 	stopRunsSQL = `UPDATE runs SET stop_by = $2 WHERE id {in $1} AND COALESCE(stop_by, '') = ''`
 )
 
-// Stop records a stop; see store.Inbox. It waits for no turn.
+// Stop records a stop; see store.Inbox. It does not wait for turns.
 func (s Inbox) Stop(ctx context.Context, p store.StopParams) (store.Stopped, error) {
 	return result(ctx, control(s.db, Stop), "stop", func(ctx context.Context, tx Tx) (out store.Stopped, err error) {
 		key := p.Session.String()
@@ -46,7 +46,7 @@ func (s Inbox) Stop(ctx context.Context, p store.StopParams) (store.Stopped, err
 	})
 }
 
-// meets locks the session and reads what a stop selects: the runs, and the messages that wait.
+// meets locks the session and reads what a stop selects: the runs, and the waiting messages.
 func meets(ctx context.Context, tx Tx, p *store.StopParams, out *store.Stopped) (runs []store.Run, err error) {
 	key := p.Session.String()
 	if _, err := lockRows(ctx, tx, []string{key}, true); err != nil {
@@ -78,7 +78,7 @@ func meets(ctx context.Context, tx Tx, p *store.StopParams, out *store.Stopped) 
 	return runs, err
 }
 
-// namedRun is the run that the id of a stop names: that of a message which runs, else the one with this id.
+// namedRun is the run that the id of a stop names: the run of a running message with this id, else the run with this id.
 func namedRun(ctx context.Context, tx Tx, p *store.StopParams) (run string, err error) {
 	if p.Scope != store.StopRun {
 		return "", nil

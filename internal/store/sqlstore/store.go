@@ -1,6 +1,6 @@
 package sqlstore
 
-// Store has the operations that are written once. An engine's store embeds it.
+// Store combines the operations, which are written once. An engine's store embeds it.
 type Store struct {
 	Access
 	Calls

@@ -13,28 +13,28 @@ import (
 const nodeKept = 10 * time.Minute
 
 const (
-	// ownerless is the condition that no live node owns a session s. While the database has run for less than a lease, no node counts as dead: owners could
-	// not extend their leases while it did not run.
+	// ownerless is the condition that no live node owns a session s. While the database has been running for less than a lease, no node counts as dead: owners
+	// could not extend their leases while it was down.
 	ownerless = `NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = s.owner
 		AND (n.lease_until > {now} OR n.lease_until > {booted} - n.lease_ms AND {now} < {booted} + n.lease_ms))`
 
-	// orphansSQL locks sessions to be taken over, the longest waiting first. Rows that another sweeper has locked are passed over. $1 = 1 = all agents, else
-	// those of $2.
+	// orphansSQL locks sessions to be taken over, the longest waiting first. It skips rows that another sweeper has locked. $1 = 1 means all agents, else the
+	// agents $2.
 	orphansSQL = `SELECT s.key, w.size FROM (
 			SELECT session_key, min(accepted_at) AS since, sum(octet_length(body)) AS size FROM inbox WHERE {open} GROUP BY session_key) w
 		JOIN sessions s ON s.key = w.session_key
 		WHERE s.debounce_until <= {now} AND ` + ownerless + ` AND ($1 = 1 OR s.principal = '` + cron.SystemOwner + `' OR s.agent {in $2})
 		ORDER BY w.since, s.key {limit $3} {skip s}`
 
-	// takeOverSQL looks again, now that the rows are locked.
+	// takeOverSQL checks again, now that the rows are locked.
 	takeOverSQL = `UPDATE sessions AS s SET owner = $2, epoch = s.epoch + 1, updated_at = {now} WHERE s.key {in $1} AND s.done_seq < s.last_seq AND ` + ownerless + `
 		RETURNING key`
 
-	// interruptSQL ends what ran under the old owners. It counts as a crash unless the owner's row is missing: a clean stop deletes it.
+	// interruptSQL ends the runs of the old owners. Each counts as a crash unless the owner's row is missing: a clean stop deletes it.
 	interruptSQL = `UPDATE runs SET state = CASE WHEN state = 'stopping' THEN 'stopped' ELSE 'interrupted' END, ended_at = {now},
 			crashes = crashes + CASE WHEN state = 'running' AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = runs.owner) THEN 1 ELSE 0 END
 		WHERE session_key {in $1} AND {running}`
-	// Their messages are held, because they have a place already.
+	// Their messages are held, because they already have a place in a turn.
 	countLeftSQL = `UPDATE sessions SET waiting = waiting + (SELECT count(*) FROM inbox i
 		WHERE i.session_key = sessions.key AND {open i} AND i.state = 'running') WHERE key {in $1}`
 	holdLeftSQL = `UPDATE inbox SET state = 'held' WHERE session_key {in $1} AND {open} AND state = 'running'`
@@ -44,8 +44,7 @@ const (
 	takenMessagesSQL = `SELECT ` + messageColumns + ` FROM inbox WHERE session_key {in $1} AND {open} ORDER BY session_key, seq`
 	takenRunsSQL     = `SELECT ` + runColumns + ` FROM runs WHERE id IN (SELECT run_id FROM inbox WHERE session_key {in $1} AND {open})`
 
-	// forgetSQL deletes the rows of nodes that died long ago, unless they still have work: without its row the takeover would look like one after a clean
-	// stop.
+	// forgetSQL deletes the rows of nodes that died long ago, unless they still have work: without its row the takeover would look like one after a clean stop.
 	forgetSQL = `DELETE FROM nodes WHERE lease_until <= {now} - $1
 		AND NOT EXISTS (SELECT 1 FROM runs r WHERE {running r} AND r.owner = nodes.id)
 		AND NOT EXISTS (SELECT 1 FROM inbox i JOIN sessions s ON s.key = i.session_key WHERE {open i} AND s.owner = nodes.id)`
@@ -82,7 +81,7 @@ func (s Inbox) Sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, e
 	})
 }
 
-// findOrphans locks the sessions to be taken over whose messages belong to one read.
+// findOrphans locks the sessions to be taken over whose messages fit into one read.
 func findOrphans(ctx context.Context, tx Tx, p store.SweepParams) (keys []string, held bool, err error) {
 	alive := false
 	err = tx.Later(ctx, aliveSQL, func(Row) error { alive = true; return nil }, p.Node)
@@ -122,7 +121,7 @@ func findOrphans(ctx context.Context, tx Tx, p store.SweepParams) (keys []string
 	return keys, held, err
 }
 
-// takeOver moves sessions to a new owner. What ran under the old one is interrupted and waits again.
+// takeOver moves sessions to a new owner. The runs of the old one are interrupted and wait again.
 func takeOver(ctx context.Context, tx Tx, orphans []string, nodeID string) ([]store.Taken, error) {
 	keys, err := all(ctx, tx, takeOverSQL, func(r Row) (key string, err error) {
 		err = r.Scan(&key)
@@ -151,10 +150,10 @@ func takeOver(ctx context.Context, tx Tx, orphans []string, nodeID string) ([]st
 	if err != nil {
 		return nil, err
 	}
-	return list, tx.Later(ctx, forgetSQL, nil, nodeKept.Milliseconds()) // whose last work this was
+	return list, tx.Later(ctx, forgetSQL, nil, nodeKept.Milliseconds()) // nodes whose last work this was
 }
 
-// readTaken gives sessions their messages, which come in the order of the sessions, and the runs of these. Sessions without messages are left out.
+// readTaken adds to sessions their messages, which come in the order of the sessions, and the runs of these. Sessions without messages are left out.
 func readTaken(ctx context.Context, tx Tx, keys []string, messages []store.Waiting) (list []store.Taken, err error) {
 	of := map[chat.SessionKey][]store.Waiting{}
 	for _, m := range messages {
@@ -188,7 +187,7 @@ func readTaken(ctx context.Context, tx Tx, keys []string, messages []store.Waiti
 	return list, err
 }
 
-// nextOrphan is when time alone gives a sweep work: the end of a debounce window or of the lease of another node; 0 = never.
+// nextOrphan is when a sweep next gets work by time: the end of a debounce window or of the lease of another node; 0 = never.
 func nextOrphan(ctx context.Context, tx Tx, nodeID string) (at int64, err error) {
 	ends, err := leaseEnds(ctx, tx, nodeID)
 	if err != nil {
@@ -198,7 +197,7 @@ func nextOrphan(ctx context.Context, tx Tx, nodeID string) (at int64, err error)
 	return earlier(at, ends), err
 }
 
-// Hinted returns what other nodes accepted for sessions of this one; see store.Inbox. A dead node owns no session.
+// Hinted returns the messages that other nodes accepted for sessions of this one; see store.Inbox. A dead node owns no session.
 func (s Inbox) Hinted(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
 	return poll(ctx, s.db, store.Poll{Kind: PollHinted, Node: nodeID}, func(ctx context.Context, tx Tx) (f found[[]store.Taken], err error) {
 		messages, err := readPage(ctx, tx, page{columns: messageColumns, rows: hintedSQL, args: []any{nodeID, max(limit, 0)}}, scanMessage)
@@ -214,7 +213,7 @@ func (s Inbox) Hinted(ctx context.Context, nodeID string, limit int) ([]store.Ta
 		}
 		taken, err := readTaken(ctx, tx, keys, messages)
 		for _, t := range taken {
-			if t.Node == nodeID { // else it has moved to another owner meanwhile
+			if t.Node == nodeID { // otherwise it has moved to another owner meanwhile
 				f.out = append(f.out, t)
 			}
 		}

@@ -9,10 +9,10 @@ import (
 	"laneway/internal/store"
 )
 
-// SubTurns are messages that running turns have asked for.
+// SubTurns are messages that running turns have requested.
 type SubTurns struct{ db Engine }
 
-// Yield notes that a run has no slot, or has one again; see store.Tasks.
+// Yield records that a run has no slot, or has one again; see store.Tasks.
 func (s SubTurns) Yield(ctx context.Context, c store.Claim, runID string, away bool) error {
 	state := store.RunRunning
 	if away {
@@ -26,20 +26,20 @@ func (s SubTurns) Yield(ctx context.Context, c store.Claim, runID string, away b
 	})
 }
 
-// Announced notes that the end of a sub-turn needs no announcement any more; see store.Tasks.
+// Announced records that the end of a sub-turn needs no further announcement; see store.Tasks.
 func (s SubTurns) Announced(ctx context.Context, id string) error {
 	return s.db.Turn(ctx, "note an announcement", Alone, func(ctx context.Context, tx Tx) error {
 		return tx.Later(ctx, `UPDATE inbox SET announce = 0 WHERE message_id = $1`, nil, id)
 	})
 }
 
-// taskSQL reads sub-turns; %s is the hint of an index, and conditions follow. $1 characters of the message.
+// taskSQL reads sub-turns; %s is an index hint, and conditions follow. $1 characters of the message.
 const taskSQL = `SELECT i.message_id, i.session_key, i.parent, i.root, i.lane, substr({json i.body} ->> 'text', 1, CAST($1 AS integer)), i.principal, i.state,
 		COALESCE(i.outcome, ''), i.reason, COALESCE(r.error, ''), i.announce = 1, COALESCE(p.outcome, ''), i.accepted_at, r.started_at, i.ended_at,
 		COALESCE(r.state, '')
 	FROM inbox i%s LEFT JOIN inbox p ON p.message_id = i.parent LEFT JOIN runs r ON r.id = i.message_id WHERE i.parent IS NOT NULL`
 
-// taskRows is taskSQL with an index that SQLite is to use; "" = as it chooses.
+// taskRows is taskSQL with the index that SQLite must use; "" leaves the choice to SQLite.
 func taskRows(index string) string {
 	if index != "" {
 		index = " {by " + index + "}"
@@ -47,7 +47,7 @@ func taskRows(index string) string {
 	return strings.Replace(taskSQL, "%s", index, 1)
 }
 
-// openTasks has the condition of the index inbox_tasks, which the engines have in two forms.
+// openTasks is the condition of the index inbox_tasks, which the engines have in two forms.
 func openTasks(tx Tx) string {
 	return taskRows("inbox_tasks") + ` AND (` + tx.PerEngine(`i.ended_at IS NULL`, `i.state <> 'done'`) + ` OR i.announce = 1)`
 }
@@ -78,11 +78,11 @@ func (s SubTurns) Tasks(ctx context.Context, f store.TaskFilter) (list []store.T
 	return list, err
 }
 
-// leftTasks selects what a crash may have left. Its cost follows the open sub-turns.
+// leftTasks selects what a crash may have left. Its cost is proportional to the open sub-turns.
 const leftTasks = ` AND CASE WHEN i.state = 'done' THEN i.announce = 1 WHEN p.outcome IN ('` + string(chat.OutcomeStopped) + `', '` + string(chat.OutcomeSuperseded) + `') THEN true
 	ELSE p.outcome IS NOT NULL AND i.announce = 0 END ORDER BY i.accepted_at, i.message_id {limit $2}`
 
-// tasksSQL has the conditions that select something, so that each is found by its index.
+// tasksSQL contains only the conditions in use, so that each can use its index.
 func tasksSQL(tx Tx, f store.TaskFilter) (text string, args []any) {
 	args = []any{store.TaskText, f.Most()}
 	switch {

@@ -8,28 +8,29 @@ import (
 	"sync"
 )
 
-// Dialect turns the texts of this package into statements of an engine. The texts are PostgreSQL's SQL without what SQLite lacks, and with these marks:
+// Dialect turns the statement templates of this package into statements of an engine. The templates are the subset of PostgreSQL's SQL that SQLite supports,
+// with these marks:
 //
 //	{now}              the store's clock, milliseconds
 //	{lock}, {skip}     FOR UPDATE, FOR UPDATE SKIP LOCKED, {skip s} of the table s; nothing on SQLite, which has one writer
-//	{booted}           when the database began to run, milliseconds; 0 = unknown, as on SQLite. The text has a {now}
+//	{booted}           when the database started, milliseconds; 0 = unknown, as on SQLite. The template also has a {now}
 //	{limit $1}         LIMIT with a parameter
 //	{in $1}            = ANY of a parameter of type []string
 //	{ints $1}          the same for []int64
-//	{json x}           the text x as a JSON value
+//	{json x}           the column x as a JSON value
 //	{least}, {greatest}   the function of several values
 //	{open i}           a message i has no outcome: the condition of the indexes of those; {open} without an alias
 //	{running r}        a run r has not ended, in the same way
-//	{by index}         the index that SQLite is to use; it would read all of the history in the order of a key
+//	{by index}         the index that SQLite must use; otherwise it would read the whole history in key order
 //	{true x}           a boolean column in the form of a partial index
-//	{set a text, b int, c bool}   declares the row set v of the statement; it stands first
+//	{set a text, b int, c bool}   declares the row set v of the statement; it comes first
 //	v.a                a column of the row set
 //	{from}, {and}      FROM v, and v as a further item of a FROM
 //
 // A statement with a row set runs once on PostgreSQL, and once for each row on SQLite. There, INSERT … SELECT … {from} WHERE true has VALUES.
 type Dialect struct {
 	sqlite bool
-	cache  sync.Map // text → *Statement; the texts are constants and their few combinations
+	cache  sync.Map // template → *Statement; the templates are constants and their few combinations
 }
 
 // Postgres is the dialect of PostgreSQL.
@@ -38,11 +39,11 @@ func Postgres() *Dialect { return &Dialect{} }
 // SQLite is the dialect of SQLite.
 func SQLite() *Dialect { return &Dialect{sqlite: true} }
 
-// Statement is a text in the form of an engine.
+// Statement is a template in the form of one engine.
 type Statement struct {
 	SQL string
-	// Now is the number of the parameter for the clock, counted from 1; 0 = the text does not read it. On PostgreSQL it may be NULL outside of a
-	// transaction, which reads the clock of the database.
+	// Now is the number of the parameter for the clock, counted from 1; 0 when the statement does not use it. On PostgreSQL it may be NULL outside of a
+	// transaction, which means the clock of the database.
 	Now int
 	// Writes reports that the statement may change rows.
 	Writes bool
@@ -52,7 +53,7 @@ type Statement struct {
 	order []int // SQLite: the column of each parameter of the row set
 }
 
-// Of returns the statement of a text. It panics at a mark that does not exist.
+// Of returns the statement of a template. It panics on an unknown mark.
 func (d *Dialect) Of(text string) *Statement {
 	if s, ok := d.cache.Load(text); ok {
 		return s.(*Statement) //nolint:forcetypeassert,errcheck // the cache holds nothing else
@@ -67,7 +68,8 @@ var (
 	anyMark   = regexp.MustCompile(`\{(\w+)(?: ([^}]*))?\}`)
 	parameter = regexp.MustCompile(`\$(\d+)`)
 	setColumn = regexp.MustCompile(`\bv\.(\w+)\b`)
-	// rowOfSet is an INSERT of the rows of the set. With SELECT, SQLite expects many rows, and keeps a copy of every page that it changes until the statement ends.
+	// rowOfSet matches an INSERT of the rows of the set. For INSERT … SELECT, SQLite expects many rows, and keeps a copy of every page that it changes until
+	// the statement ends.
 	rowOfSet = regexp.MustCompile(`(?s)^(\s*INSERT INTO [^()]*\([^()]*\)\s+)SELECT (.*?)\s+\{from\} WHERE true`)
 )
 
@@ -92,7 +94,7 @@ func (d *Dialect) resolve(text string) *Statement {
 	if strings.Contains(text, "{now}") {
 		last++
 		s.Now = last
-		text = strings.ReplaceAll(text, "{now}", d.now(last)) // at first: it may stand in another mark
+		text = strings.ReplaceAll(text, "{now}", d.now(last)) // first, because it may be inside another mark
 	}
 	s.first = last + 1
 	text = anyMark.ReplaceAllStringFunc(text, func(mark string) string {
@@ -109,7 +111,7 @@ func (d *Dialect) resolve(text string) *Statement {
 	return s
 }
 
-// clock is the database's clock where the parameter gives none.
+// clock is the parameter, or the database's clock when the parameter is NULL.
 const clock = `COALESCE($%d::bigint, (date_part('epoch', now()) * 1000)::bigint)`
 
 const booted = `CASE WHEN $%d::bigint IS NULL THEN (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint ELSE 0 END`
@@ -131,10 +133,10 @@ func (d *Dialect) replace(s *Statement, types []string, name, of string) string 
 		if of != "" {
 			postgres = "FOR UPDATE OF " + of + " SKIP LOCKED"
 		}
-	case "booted": // an injected clock has none
+	case "booted": // an injected clock has no start time
 		postgres, sqlite = fmt.Sprintf(booted, s.Now), "0"
 	case "limit":
-		// With LIMIT ? SQLite's planner looks at the value and compiles the statement again after each binding.
+		// For LIMIT ? SQLite's planner inspects the value and compiles the statement again after each binding.
 		postgres, sqlite = "LIMIT "+of, "LIMIT +"+of
 	case "in":
 		postgres, sqlite = "= ANY("+of+"::text[])", "IN (SELECT value FROM json_each("+of+"))"
@@ -169,7 +171,7 @@ func (d *Dialect) replace(s *Statement, types []string, name, of string) string 
 	return postgres
 }
 
-// alias is what stands before a column of a table with an alias; "" = it has none.
+// alias is the prefix for columns of a table with an alias; "" without an alias.
 func alias(name string) string {
 	if name == "" {
 		return ""
@@ -177,8 +179,8 @@ func alias(name string) string {
 	return name + "."
 }
 
-// recordset are the rows of a set. The bounds of their numbers exclude nothing: they let the planner expect a single row, and so look up the rows of other
-// tables one by one. Else it expects a hundred, and may read all of a table whose statistics are old.
+// recordset are the rows of a set. The bounds on their numbers exclude nothing: they make the planner expect a single row, and so look up the rows of other
+// tables one by one. Otherwise it expects a hundred, and may read a whole table whose statistics are outdated.
 func (s *Statement) recordset(types []string) string {
 	columns := make([]string, len(types))
 	for i, kind := range types {
@@ -207,6 +209,6 @@ func (s *Statement) columnsAsParameters(text string) string {
 			}
 			return "$" + strconv.Itoa(at[name])
 		}
-		return use // of a table of that name
+		return use // a table of that name
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestATextBecomesAStatementOfEachEngine has every mark once.
+// TestATextBecomesAStatementOfEachEngine uses every mark once.
 func TestATextBecomesAStatementOfEachEngine(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, text, postgres, sqlite string }{

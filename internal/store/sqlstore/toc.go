@@ -11,8 +11,8 @@ import (
 
 // Contents is the table of contents of conversations.
 //
-// Locks are taken in this order: the row of a session, its row of toc_progress, the weeks, the months. Who changes parts holds the row of progress, and makes
-// what is made of them due in the same transaction; so a week that was begun before does not end with what it has read.
+// Locks are taken in this order: the row of a session, its row of toc_progress, the weeks, the months. A transaction that changes parts holds the row of
+// toc_progress and makes the weeks and months of these parts due. So a week that was begun before cannot be stored from outdated parts.
 type Contents struct{ db Engine }
 
 var _ store.Toc = Contents{}
@@ -20,7 +20,7 @@ var _ store.Toc = Contents{}
 const (
 	notKept = ` AND NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = t.session_key AND k.session_id = t.session_id)`
 
-	// tocBehindSQL finds the first entry of each session that no part stands for. $1 the principal of the gateway's own jobs, $2 the time, $3 how many.
+	// tocBehindSQL finds the first entry of each session that no part covers. $1 the principal of the gateway's own jobs, $2 the time, $3 how many.
 	tocBehindSQL = `WITH behind AS (
 			SELECT s.key, s.principal, COALESCE(p.upto, 0) AS upto FROM sessions s LEFT JOIN toc_progress p ON p.session_key = s.key
 			WHERE s.transcript_seq > COALESCE(p.upto, 0) AND s.principal NOT IN ('', $1) AND s.key NOT LIKE 'agent:' || s.agent || ':cron:%:%'
@@ -36,7 +36,8 @@ const (
 	lockTocSQL = `INSERT INTO toc_progress AS p (session_key, upto) SELECT key, 0 FROM sessions WHERE key = $1
 		ON CONFLICT (session_key) DO UPDATE SET upto = p.upto`
 
-	// tocPassSQL passes over entries when they may be added: $1 session, $2 owner, $3 the number before, $4 the last transcript, $5 the last number.
+	// tocPassSQL moves the progress past entries when they may be added: $1 session, $2 owner, $3 the previous number, $4 the last transcript, $5 the last
+	// number.
 	tocPassSQL = `UPDATE toc_progress SET upto = $5 WHERE session_key = $1 AND upto = $3
 		AND EXISTS (SELECT 1 FROM sessions WHERE key = $1 AND principal = $2)
 		AND EXISTS (SELECT 1 FROM transcript t WHERE session_key = $1 AND session_id = $4 AND seq = $5` + notKept + `)`
@@ -46,7 +47,7 @@ const (
 		ON CONFLICT (session_key, day) DO UPDATE SET owner = excluded.owner, week = excluded.week, month = excluded.month, to_seq = excluded.to_seq,
 			entries = p.entries + excluded.entries, text = excluded.text, made = p.made + 1, made_at = excluded.made_at`
 
-	// tocDueSQL makes the weeks and the months of the parts of a session, $1, due. $2: their texts stay. $3 only those of a day; '' = all.
+	// tocDueSQL makes the weeks and the months of the parts of a session, $1, due. With $2 they keep their text. $3 restricts to one day; '' = all.
 	tocDueSQL = `INSERT INTO toc_nodes AS n (owner, level, period, month)
 		SELECT owner, 'week', week, month FROM toc_parts WHERE session_key = $1 AND ($3 = '' OR day = $3)
 		UNION SELECT owner, 'month', month, '' FROM toc_parts WHERE session_key = $1 AND ($3 = '' OR day = $3) ORDER BY 2 DESC, 3, 1
@@ -55,14 +56,14 @@ const (
 	tocBeginSQL = `UPDATE toc_nodes SET claim = $4, claimed_at = {now} WHERE owner = $1 AND level = $2 AND period = $3 AND stale = 1
 		AND (claim = '' OR claimed_at <= {now} - $5)`
 
-	// tocEndSQL stores the text of a node that nothing has changed since it was begun. $1 to $3 the node, $4 claim, $5 text.
+	// tocEndSQL stores the text of a node that has not changed since it was begun. $1 to $3 the node, $4 claim, $5 text.
 	tocEndSQL = `UPDATE toc_nodes SET text = $5, stale = 0, claim = '', made = made + 1, made_at = {now}
 		WHERE owner = $1 AND level = $2 AND period = $3 AND claim = $4 AND claim <> ''`
 
 	tocMonthSQL = `UPDATE toc_nodes SET stale = 1, claim = '' WHERE owner = $1 AND level = 'month'
 		AND period = (SELECT month FROM toc_nodes WHERE owner = $1 AND level = 'week' AND period = $2)`
 
-	// The summaries of days, and of weeks and months: $1 owner, $2 session, $3 and $4 periods, $5 level, $6 how many, $7 how many are passed over.
+	// The summaries of days, and of weeks and months: $1 owner, $2 session, $3 and $4 periods, $5 level, $6 limit, $7 offset.
 	tocDaysSQL = `SELECT owner, day AS period, text, made_at, made, 0 AS stale, session_key, from_seq, to_seq, entries, octet_length(text) AS page_size
 		FROM toc_parts WHERE ($1 = '' OR owner = $1) AND ($2 = '' OR session_key = $2) AND day >= $3 AND ($4 = '' OR day <= $4) AND $5 = 'day'
 		ORDER BY day DESC, owner, session_key {limit $6} OFFSET $7`
@@ -72,7 +73,7 @@ const (
 	tocColumns = `owner, period, text, made_at, made, stale = 1, session_key, from_seq, to_seq, entries`
 )
 
-// TocBehind lists sessions with entries that no part stands for; see store.Toc.
+// TocBehind lists sessions with entries that no part covers; see store.Toc.
 func (s Contents) TocBehind(ctx context.Context, before time.Time, limit int) ([]store.TocBehind, error) {
 	return list(ctx, s.db, query{"look for what is in no summary", tocBehindSQL, []any{cron.SystemOwner, millis(before), max(limit, 0)}},
 		func(r Row) (b store.TocBehind, err error) {
@@ -112,7 +113,7 @@ func (s Contents) PutTocPart(ctx context.Context, p store.TocPart) (added bool, 
 	})
 }
 
-// TocDue lists what is to be made; see store.Toc.
+// TocDue lists due summaries; see store.Toc.
 func (s Contents) TocDue(ctx context.Context, level store.TocLevel, upto string, limit int) ([]store.TocRef, error) {
 	return list(ctx, s.db, query{
 		"look for summaries that are due",
@@ -124,7 +125,7 @@ func (s Contents) TocDue(ctx context.Context, level store.TocLevel, upto string,
 	})
 }
 
-// BeginTocNode notes that a week or a month is being made; see store.Toc.
+// BeginTocNode records that the summary of a week or a month is being made; see store.Toc.
 func (s Contents) BeginTocNode(ctx context.Context, ref store.TocRef, claim string) (ok bool, err error) {
 	return result(ctx, s.db.Update, "begin a summary", func(ctx context.Context, tx Tx) (bool, error) {
 		n, err := tx.Exec(ctx, tocBeginSQL, ref.Owner, string(ref.Level), ref.Period, claim, store.TocClaimTime.Milliseconds())
@@ -132,7 +133,7 @@ func (s Contents) BeginTocNode(ctx context.Context, ref store.TocRef, claim stri
 	})
 }
 
-// EndTocNode stores the text of a week or a month; see store.Toc.
+// EndTocNode stores the summary of a week or a month; see store.Toc.
 func (s Contents) EndTocNode(ctx context.Context, ref store.TocRef, claim, text string) (ok bool, err error) {
 	return result(ctx, s.db.Update, "store a summary", func(ctx context.Context, tx Tx) (bool, error) {
 		n, err := tx.Exec(ctx, tocEndSQL, ref.Owner, string(ref.Level), ref.Period, claim, text)
@@ -167,13 +168,13 @@ func (s Contents) Toc(ctx context.Context, q store.TocQuery) (list []store.TocNo
 	return list, err
 }
 
-// removeToc removes what a session was about. The texts that were made of it go, and what they were made of besides it makes them due.
+// removeToc removes the parts of a session. The summaries that include them lose their text and are due again.
 func removeToc(ctx context.Context, tx Tx, key string) error {
 	return later(ctx, tx, with(lockTocSQL, key), with(tocDueSQL, key, false, ""),
 		with(`DELETE FROM toc_parts WHERE session_key = $1`, key), with(`DELETE FROM toc_progress WHERE session_key = $1`, key))
 }
 
-// giveToc makes what a session was about a part of what another owner has.
+// giveToc moves the parts of a session to another owner.
 func giveToc(ctx context.Context, tx Tx, key, to string) error {
 	return later(ctx, tx, with(lockTocSQL, key), with(tocDueSQL, key, false, ""),
 		with(`UPDATE toc_parts SET owner = $2 WHERE session_key = $1`, key, to), with(tocDueSQL, key, true, ""))

@@ -15,22 +15,22 @@ const defaultEntries = 200
 const (
 	entryColumns = `seq, run_id, role, content, sender, tokens, stop_reason, command, from_seq, to_seq, outside, at`
 
-	// transcriptsSQL is a session's current transcript, the owner of the transcript $2 that a deletion kept, NULL = it was not kept, and how many branches the
-	// transcript to read is away from its first entry.
+	// transcriptsSQL is a session's current transcript, the owner of the kept transcript $2 (NULL when it was not kept), and the number of branches between the
+	// transcript to read and the one with its first entry.
 	transcriptsSQL = `SELECT COALESCE((SELECT session_id FROM sessions WHERE key = $1), ''),
 		(SELECT principal FROM kept_transcripts WHERE session_key = $1 AND session_id = $2),
 		COALESCE((SELECT depth FROM branches WHERE session_key = $1
 			AND session_id = CASE WHEN $2 = '' THEN (SELECT session_id FROM sessions WHERE key = $1) ELSE $2 END), 0)`
 
-	// $1 session, $2 transcript, $3 run, '' = of all.
+	// $1 session, $2 transcript, $3 run, '' = all runs.
 	entriesFrom     = ` FROM transcript t WHERE t.session_key = $1 AND t.session_id = $2 AND ($3 = '' OR t.run_id = $3)`
 	countEntriesSQL = `SELECT count(*), COALESCE(max(t.seq), 0)` + entriesFrom
 
-	// $4 how many characters a text may have, 0 = all it has; $5 limit; $6 a sequence number, or how many entries are passed over.
+	// $4 the maximum characters of an entry, 0 = unlimited; $5 limit; $6 a sequence number, or how many entries to skip.
 	forwardSQL  = shortEntries + entriesFrom + ` AND t.seq > $6 ORDER BY t.seq {limit $5}) c`
 	backwardSQL = shortEntries + entriesFrom + ` ORDER BY t.seq DESC {limit $5} OFFSET $6) c`
 
-	// shortEntries cuts the text of an entry as store.FirstChars does. A text has at least as many bytes as characters.
+	// shortEntries cuts the text of an entry as store.FirstChars does. A string has at least as many bytes as characters.
 	shortEntries = `SELECT c.*, octet_length(c.content) AS page_size FROM (SELECT t.seq, t.run_id, t.role,
 		CASE WHEN CAST($4 AS bigint) > 0 AND octet_length(t.content) > $4 THEN substr(t.content, 1, CAST($4 AS integer) + 1) ELSE t.content END AS content,
 		t.sender, t.tokens, t.stop_reason, t.command, t.from_seq, t.to_seq, t.outside, t.at`
@@ -91,7 +91,7 @@ func entryInto(e *chat.TranscriptEntry) func(Row) error {
 	return func(r Row) (err error) { *e, err = scanEntry(r); return err }
 }
 
-// runEntries reads the newest n entries that a run has written, oldest first.
+// runEntries reads the newest n entries of a run, oldest first.
 func runEntries(ctx context.Context, tx Tx, session, runID string, n int) ([]chat.TranscriptEntry, error) {
 	if n == 0 {
 		return nil, nil

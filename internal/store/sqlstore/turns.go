@@ -8,7 +8,7 @@ import (
 	"laneway/internal/store"
 )
 
-// turnSQL reads the messages that lead turns, or would; %s is the hint of an index, and conditions follow. $1 characters of the message.
+// turnSQL reads the messages that lead turns, or would; %s is an index hint, and conditions follow. $1 characters of the message.
 const turnSQL = `SELECT i.message_id, i.session_key, i.seq, i.lane, i.channel, COALESCE(substr({json i.body} ->> 'text', 1, CAST($1 AS integer)), ''), i.principal,
 		COALESCE(i.parent, ''), COALESCE(i.root, ''), i.state,
 		COALESCE(r.state, ''), COALESCE(r.stop_by, ''), COALESCE(i.outcome, ''), i.reason, COALESCE(r.error, ''), COALESCE(r.detail, ''),
@@ -17,7 +17,7 @@ const turnSQL = `SELECT i.message_id, i.session_key, i.seq, i.lane, i.channel, C
 	FROM inbox i%s LEFT JOIN runs r ON r.id = i.message_id LEFT JOIN sessions s ON s.key = i.session_key
 	WHERE (i.run_id IS NULL OR i.run_id = i.message_id)`
 
-// sentSQL reads what a run $1 sends.
+// sentSQL reads the outgoing messages of a run $1.
 const sentSQL = `SELECT channel, chat_id, thread, kind, state, attempt, last_error, done_at FROM outbox WHERE run_id = $1 ORDER BY n`
 
 func scanSending(r Row) (v store.Sending, err error) {
@@ -36,7 +36,7 @@ func scanTurn(r Row) (v store.Turn, err error) {
 	return v, err
 }
 
-// Turns lists turns; see store.Turns. The cost of open ones follows the open messages, that of ended ones the page.
+// Turns lists turns; see store.Turns. The cost of a list of open turns is proportional to the open messages, that of ended ones to the page.
 func (s SubTurns) Turns(ctx context.Context, f store.TurnFilter) (list []store.Turn, err error) {
 	err = s.db.View(ctx, "list turns", func(ctx context.Context, tx Tx) (err error) {
 		text, args := turnsSQL(&f)
@@ -49,7 +49,7 @@ func (s SubTurns) Turns(ctx context.Context, f store.TurnFilter) (list []store.T
 	return list, err
 }
 
-// turnsSQL has the conditions that select something, and the order of the list.
+// turnsSQL contains only the conditions in use, and the order of the list.
 func turnsSQL(f *store.TurnFilter) (text string, args []any) {
 	args = []any{store.TaskText, f.Most()}
 	var conditions strings.Builder

@@ -16,18 +16,18 @@ type Usage struct{ db Engine }
 
 var _ usage.Store = Usage{}
 
-// largest is where sums end, and part is how a sum is taken in two parts that cannot overflow.
+// largest bounds sums, and part divides a sum into two parts that cannot overflow.
 const (
 	largest = `9223372036854775807`
 	part    = `1000000000`
 )
 
-// added is a counter that saturates: what would overflow becomes the largest number.
+// added is a saturating counter: on overflow it becomes the largest number.
 func added(column string) string {
 	return column + ` = CASE WHEN c.` + column + ` > ` + largest + ` - excluded.` + column + ` THEN ` + largest + ` ELSE c.` + column + ` + excluded.` + column + ` END`
 }
 
-// sumOf sums a column up to the largest integer. The quotients and the remainders are summed by themselves, because the sum of the whole may overflow.
+// sumOf sums a column up to the largest integer. Quotients and remainders are summed separately, because the whole sum may overflow.
 func sumOf(column string) string {
 	const q = `CAST(sum(%/` + part + `) AS bigint)`
 	const r = `CAST(sum(% - %/` + part + `*` + part + `) AS bigint)`
@@ -114,7 +114,7 @@ func addUsage(ctx context.Context, tx Tx, b *usage.Batch) error {
 			totals = append(totals, total{day, string(scope.Kind), scope.Name, spent})
 		}
 	}
-	// In one order, so that no two transactions wait for each other.
+	// Sorted, so that two transactions cannot deadlock.
 	slices.SortFunc(totals, func(a, b total) int {
 		return cmp.Or(strings.Compare(a.day, b.day), strings.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
 	})
@@ -126,7 +126,7 @@ func addUsage(ctx context.Context, tx Tx, b *usage.Batch) error {
 	return err
 }
 
-// usageColumn is the column of a grouping; it is never text of a caller.
+// usageColumn is the column of a grouping; it is never text from a caller.
 func usageColumn(by usage.Grouping) (column, only string) {
 	switch by {
 	case usage.ByPrincipal:
