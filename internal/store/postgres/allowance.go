@@ -11,8 +11,8 @@ import (
 
 var _ store.Allowances = (*Store)(nil)
 
-// allowanceSQL refills the allowance by the time that has passed, and takes whole calls from it. A clock that went back refills nothing. $1
-// clock, $2 name, $3 how many, $4 a minute.
+// allowanceSQL refills the allowance for the elapsed time, and takes whole calls from it. A clock that was set back refills nothing. $1 clock, $2 name, $3 how
+// many, $4 calls per minute.
 const allowanceSQL = `
 INSERT INTO allowances AS a (name, tokens, got, at) VALUES ($2, $4::bigint - LEAST($3::bigint, $4::bigint), LEAST($3::bigint, $4::bigint), ` + nowSQL + `)
 ON CONFLICT (name) DO UPDATE SET

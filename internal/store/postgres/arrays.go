@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// arrayCodec is pgx's codec of arrays with plans of its own for []string and []int64, which are the columns of the statements of groups and claims: pgx makes an
-// interface value of each element and lets the buffer grow many times, which was a quarter of the allocations of a fire.
+// arrayCodec is pgx's array codec with its own plans for []string and []int64, the columns of the statements of groups and claims. pgx makes an interface value
+// of each element and grows the buffer many times, which was a quarter of the allocations of a fire.
 type arrayCodec struct{ pgtype.ArrayCodec }
 
 // PlanEncode implements pgtype.Codec.
@@ -75,7 +75,7 @@ func (numbersPlan) Encode(value any, buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
-// room makes room for n bytes. A full buffer at least doubles: it gets the other arrays of the statement, too.
+// room makes room for n bytes. A full buffer at least doubles, because further arrays of the statement follow.
 func room(buf []byte, n int) []byte {
 	if cap(buf)-len(buf) < n {
 		n = max(n, cap(buf))
@@ -86,7 +86,7 @@ func room(buf []byte, n int) []byte {
 // arrayHeaderBytes is the length of the header of an array with one dimension.
 const arrayHeaderBytes = 20
 
-// appendArrayHeader appends the header of an array without NULLs that begins at 1.
+// appendArrayHeader appends the header of an array without NULLs whose index starts at 1.
 func appendArrayHeader(buf []byte, element uint32, n int) []byte {
 	for _, v := range [...]uint32{1, 0, element, uint32(n), 1} { //nolint:gosec // a message has room for fewer than 4 G elements
 		buf = binary.BigEndian.AppendUint32(buf, v)

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// TestArraysAreEncodedAsPgxDoes: byte for byte.
+// TestArraysAreEncodedAsPgxDoes compares the encodings byte for byte.
 func TestArraysAreEncodedAsPgxDoes(t *testing.T) {
 	t.Parallel()
 	ours, theirs := pgtype.NewMap(), pgtype.NewMap()

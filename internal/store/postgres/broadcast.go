@@ -12,18 +12,18 @@ import (
 var _ store.Broadcaster = (*Store)(nil)
 
 const (
-	// eventChannel is the NOTIFY channel of broadcasts. A payload is the id of the sending process, then one text a line.
+	// eventChannel is the NOTIFY channel of broadcasts. A payload is the id of the sending process, then one message per line.
 	eventChannel = "laneway_news"
-	// maxPayload is what one notification may carry, a little less than the server's 8000 bytes.
+	// maxPayload is the size of one notification, slightly below the server's limit of 8000 bytes.
 	maxPayload = 7_900
-	// maxTexts bounds the texts that wait to be sent, and those that wait to be read.
+	// maxTexts bounds the messages that wait to be sent, and those that wait to be read.
 	maxTexts = 4_096
 )
 
-// Broadcast sends a text to every other process, see store.Broadcaster. It starts the sender at the first call.
+// Broadcast sends a message to every other process, see store.Broadcaster. The first call starts the sender.
 func (s *Store) Broadcast(text string) { s.wake.broadcast(text) }
 
-// Listen begins to receive texts and waits until they come, see store.Broadcaster. It starts the listener at the first call.
+// Listen starts receiving messages and waits for the first attempt, see store.Broadcaster. The first call starts the listener.
 func (s *Store) Listen(ctx context.Context) error {
 	s.wake.broadcasts()
 	select {
@@ -36,7 +36,7 @@ func (s *Store) Listen(ctx context.Context) error {
 	}
 }
 
-// Broadcasts delivers the texts of other processes, see store.Broadcaster. It starts the listener at the first call.
+// Broadcasts delivers the messages of other processes, see store.Broadcaster. The first call starts the listener.
 func (s *Store) Broadcasts() <-chan string { return s.wake.broadcasts() }
 
 func (w *waker) broadcast(text string) {
@@ -59,7 +59,7 @@ func (w *waker) broadcasts() <-chan string {
 	return w.received
 }
 
-// payloads packs texts into as few notifications as they fit into.
+// payloads packs messages into as few notifications as possible.
 func (w *waker) payloads(texts []string) []string {
 	var out []string
 	var b strings.Builder
@@ -80,7 +80,7 @@ func (w *waker) payloads(texts []string) []string {
 	return out
 }
 
-// receiveTexts queues the texts of a notification that another process has sent.
+// receiveTexts queues the messages of a notification from another process.
 func (w *waker) receiveTexts(payload string) {
 	from, texts, _ := strings.Cut(payload, "\n")
 	w.mu.Lock()
@@ -98,7 +98,7 @@ func (w *waker) receiveTexts(payload string) {
 	}
 }
 
-// noteMissed informs the reader that texts may have been lost: the connection that receives them was lost and is back.
+// noteMissed informs the reader that messages may have been lost: the listener has reconnected.
 func (w *waker) noteMissed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,13 +106,13 @@ func (w *waker) noteMissed() {
 	w.informMissed()
 }
 
-// informMissed leaves the reader an empty text when texts were lost, or does so later when there is no space; the caller holds w.mu.
+// informMissed queues an empty message for the reader when messages were lost, or does so later when the queue is full; the caller holds w.mu.
 func (w *waker) informMissed() {
 	if !w.missed {
 		return
 	}
 	select {
-	case w.received <- "": // a nil channel takes nothing
+	case w.received <- "": // a send on a nil channel never proceeds
 		w.missed = false
 	default:
 	}

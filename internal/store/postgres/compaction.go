@@ -14,7 +14,7 @@ const compactTime = 10 * time.Minute
 
 var errCompactTime = errors.New("the compaction took too long")
 
-// tablesSQL lists the tables with their sizes, indexes included, their dead rows, and whether this role may vacuum them.
+// tablesSQL lists the tables with their sizes including indexes, their dead rows, and whether this role may vacuum them.
 const tablesSQL = `SELECT quote_ident(c.relname), pg_total_relation_size(c.oid), pg_stat_get_dead_tuples(c.oid), pg_has_role(c.relowner, 'USAGE')
 	FROM pg_class c WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace ORDER BY 1`
 
@@ -24,15 +24,15 @@ type table struct {
 	mine       bool
 }
 
-// Compact vacuums every table, on a connection of its own: what deleted and replaced rows have left becomes free for new ones, free space at the end of a table
-// goes back to the disk, and the statistics are renewed. It runs beside reads and writes (no FULL) and leaves a table out that another vacuum has. It
-// checks ctx between the tables. After ten minutes it ends, and the next compaction goes on.
+// Compact vacuums every table, on a connection of its own. The space of deleted and replaced rows becomes free for new ones, free space at the end of a table
+// is returned to the disk, and the statistics are updated. It runs concurrently with reads and writes (no FULL) and skips a table that another vacuum is
+// processing. It checks ctx between the tables. It stops after ten minutes, and the next compaction continues.
 func (s *Store) Compact(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, compactTime, errCompactTime)
 	defer cancel()
 	cfg := s.pool.Config().ConnConfig.Copy()
 	cfg.RuntimeParams["statement_timeout"] = "0"   // ctx bounds it
-	cfg.RuntimeParams["vacuum_cost_delay"] = "1ms" // spare the disk for turns
+	cfg.RuntimeParams["vacuum_cost_delay"] = "1ms" // leave disk bandwidth to turns
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return "", fmt.Errorf("compacting the database: %w", translate(err))

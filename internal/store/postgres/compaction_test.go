@@ -16,7 +16,7 @@ import (
 func TestACompactionGivesBackWhatDeletedRowsHaveLeft(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
-	exec(t, url, "ALTER TABLE transcript SET (autovacuum_enabled = false, toast.autovacuum_enabled = false)") // the server would give the space back first
+	exec(t, url, "ALTER TABLE transcript SET (autovacuum_enabled = false, toast.autovacuum_enabled = false)") // otherwise the server would free the space first
 	s := open(t, postgres.Config{URL: url})
 	defer func() { _ = s.Close() }()
 	key := chat.SessionKey{Agent: "main", Rest: "room"}

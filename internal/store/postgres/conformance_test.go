@@ -23,8 +23,7 @@ func BenchmarkCron(b *testing.B) {
 	storetest.BenchCron(b, newDatabases(b).harness, os.Getenv("LANEWAY_BENCH_LARGE") != "")
 }
 
-// open makes a store. In tests it plans no statement before its first use unless the test asks for it: the plans of four connections cost more than
-// most tests do.
+// open makes a store. In tests it plans no statement before its first use unless requested: the plans of four connections cost more than most tests.
 func open(tb testing.TB, cfg postgres.Config) *postgres.Store {
 	tb.Helper()
 	if _, benchmark := tb.(*testing.B); !benchmark && cfg.WarmConns == 0 {

@@ -8,28 +8,29 @@ import (
 )
 
 const (
-	// controlConns are the connections of a store beside its pools: heartbeats, stops, and the listener.
+	// controlConns are the connections of a store outside of its pools: heartbeats, stops, and the listener.
 	controlConns = 3
-	// LeastConns is how many connections a gateway needs: those, one for turns and one for everything else.
+	// LeastConns is how many connections a gateway needs: the control connections, one for turns and one for everything else.
 	LeastConns = controlConns + 2
 )
 
-// ConnLimit is how many connections the database lets the role have.
+// ConnLimit is how many connections the database grants to the role.
 type ConnLimit struct {
-	// Role is its name. Limit is the lower one of the limits of the role and of the database, for all of its connections together; 0 = none. A superuser has none.
+	// Role is its name. Limit is the lower one of the limits of the role and of the database, for all of its connections together; 0 = unlimited, as for a
+	// superuser.
 	Role  string
 	Limit int
 	// Wanted is how many connections this store opens at most without the limit.
 	Wanted int
 }
 
-// Sentence is what the limit has to be.
+// Sentence describes the limit that is needed.
 func (l ConnLimit) Sentence(wanted int) string {
 	return fmt.Sprintf("the database lets the role %s open %d connections; a gateway needs at least %d, and up to %d with this configuration:"+
 		" raise CONNECTION LIMIT of the role or of the database, or lower database_conns", l.Role, l.Limit, LeastConns, wanted)
 }
 
-// connLimitSQL reads the limits, -1 = none; LEAST passes over NULL.
+// connLimitSQL reads the limits, -1 = unlimited; LEAST ignores NULL.
 const connLimitSQL = `
 SELECT r.rolname, COALESCE(LEAST(NULLIF(r.rolconnlimit, -1), NULLIF(d.datconnlimit, -1)), 0), r.rolsuper
 FROM pg_roles r, pg_database d WHERE r.rolname = session_user AND d.datname = current_database()`

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/testpg"
 )
 
-// limited is a database of a role that may have so many connections, as the role and as the administrator.
+// limited is a database of a role with a limit of n connections: as the role and as the administrator.
 func limited(t *testing.T, n int) (role, as, admin string) {
 	t.Helper()
 	role, admin = testpg.Role(t), testpg.DB(t)
@@ -22,7 +22,7 @@ func limited(t *testing.T, n int) (role, as, admin string) {
 	return role, testpg.As(admin, role), admin
 }
 
-// TestAHeartbeatHasAConnectionWhenTheRoleHasFive keeps the pools busy, and ends every connection once, so that all of them connect at the same time.
+// TestAHeartbeatHasAConnectionWhenTheRoleHasFive keeps the pools busy, and closes every connection once, so that all of them connect at the same time.
 func TestAHeartbeatHasAConnectionWhenTheRoleHasFive(t *testing.T) {
 	t.Parallel()
 	role, as, admin := limited(t, postgres.LeastConns)
@@ -86,7 +86,7 @@ func TestARoleWithTooFewConnectionsIsRefused(t *testing.T) {
 	}
 }
 
-// TestConnectionsRecoverFromAReadOnlyDefault opens every connection while the database is read-only by default, as an administrator makes it for a copy.
+// TestConnectionsRecoverFromAReadOnlyDefault opens every connection while the database is read-only by default, as administrators set it to make a copy.
 func TestConnectionsRecoverFromAReadOnlyDefault(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
@@ -102,7 +102,7 @@ func TestConnectionsRecoverFromAReadOnlyDefault(t *testing.T) {
 	set("on")
 	exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name = 'laneway'`)
-	for range 20 { // each connection of the pools begins a session
+	for range 20 { // each connection of the pools starts a session
 		_, err := s.Accept(t.Context(), message("n", chat.SessionKey{Agent: "main", Rest: "a"}, "m"))
 		if !errors.Is(err, chat.ErrStoreUnavailable) {
 			t.Fatalf("a read-only database accepted a message: %v", err)

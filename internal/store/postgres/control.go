@@ -8,13 +8,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// control is a connection beside the pool, for operations that must not wait while every pooled connection is busy. One operation at a time
-// uses it; a broken connection is replaced at the next use.
+// control is a connection outside of the pool, for operations that must not wait while every pooled connection is busy. One operation at a time uses it; a
+// broken connection is replaced at the next use.
 type control struct {
 	cfg  *pgx.ConnConfig
 	turn chan struct{} // holds one token; the goroutine that has it may use conn
 	conn *pgx.Conn
-	// history is what the database of conn continues, see [store.Beat].
+	// history is the commit history of the database of conn, see [store.Beat].
 	history string
 }
 
@@ -24,7 +24,7 @@ func newControl(cfg *pgx.ConnConfig) *control {
 	return c
 }
 
-// use runs fn with the connection. It waits for its turn no longer than the context allows.
+// use runs fn with the connection. It waits for the connection only until ctx ends.
 func (c *control) use(ctx context.Context, fn func(*pgx.Conn) error) error {
 	select {
 	case <-c.turn:
@@ -42,8 +42,8 @@ func (c *control) use(ctx context.Context, fn func(*pgx.Conn) error) error {
 	return fn(c.conn)
 }
 
-// historyOf names the history of commits that a database continues: a restored copy of another cluster has another system identifier, and a promoted standby
-// another timeline. A failover breaks connections, so each new one is asked once. "" = a compatible database that does not say, or a standby.
+// historyOf identifies the commit history of a database: a restored copy of another cluster has another system identifier, and a promoted standby another
+// timeline. A failover breaks connections, so one query per connection is enough. "" for a compatible database that does not report it, or a standby.
 func historyOf(ctx context.Context, conn *pgx.Conn) string {
 	var name string
 	err := conn.QueryRow(ctx, `SELECT 'system ' || system_identifier || ', timeline ' || substring(pg_walfile_name(pg_current_wal_lsn()) FOR 8)
@@ -54,7 +54,7 @@ func historyOf(ctx context.Context, conn *pgx.Conn) string {
 	return name
 }
 
-// close waits for the operation under way and closes the connection.
+// close waits for the operation in progress and closes the connection.
 func (c *control) close() error {
 	<-c.turn
 	defer func() { c.turn <- struct{}{} }()

@@ -21,8 +21,8 @@ import (
 	"laneway/internal/testpg"
 )
 
-// BenchmarkCost reports what a fire and a turn cost in figures that hardly depend on the load of the machine: heap rows and index entries that are
-// written, bytes of the log, statements, and the processor time of client and server.
+// BenchmarkCost reports the cost of a fire and a turn in figures that are almost independent of the load of the machine: heap rows and index entries written,
+// bytes of the log, statements, and the processor time of client and server.
 func BenchmarkCost(b *testing.B) {
 	for _, workers := range []int{2, 16, 30, 32, 128} {
 		b.Run(fmt.Sprintf("fire/workers=%d", workers), func(b *testing.B) { benchFireCost(b, workers) })
@@ -84,7 +84,7 @@ func talk(ctx context.Context, s *postgres.Store, key chat.SessionKey, id string
 	return err
 }
 
-// share has the items done by several workers, each of which takes every workers-th one.
+// share distributes the items over several workers, each of which takes every workers-th one.
 func share[T any](b *testing.B, workers int, items []T, do func(T) error) {
 	b.Helper()
 	var group errgroup.Group
@@ -167,7 +167,7 @@ func (m *meter) begin(b *testing.B) {
 	m.client, m.server = clientTime(b), m.serverTime(b)
 }
 
-// logSQL counts by kind the records that were written to the log since a place; %s is that.
+// logSQL counts the log records written since a position, %s, by kind.
 const logSQL = `
 SELECT count(*) FILTER (WHERE resource_manager = 'Btree' AND record_type ~ '^(INSERT_LEAF|INSERT_POST|SPLIT)'),
 	count(*) FILTER (WHERE resource_manager IN ('Heap', 'Heap2') AND record_type ~ '^(INSERT|UPDATE|HOT_UPDATE|MULTI_INSERT)'),
@@ -226,7 +226,7 @@ func (m *meter) serverTime(b *testing.B) int64 {
 	return total * 10_000
 }
 
-// procStat are the fields of a process behind its name: state, parent, …; nil = there is no such process.
+// procStat are the fields of a process after its name: state, parent, …; nil when the process does not exist.
 func procStat(pid string) []string {
 	text, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
 	_, rest, ok := strings.Cut(string(text), ") ")
@@ -236,7 +236,7 @@ func procStat(pid string) []string {
 	return strings.Fields(rest)
 }
 
-// ticks adds some fields, which are hundredths of a second.
+// ticks sums some fields, which are hundredths of a second.
 func ticks(stat []string, from, to int) (sum int64) {
 	for i := from; i < to && i < len(stat); i++ {
 		n, err := strconv.ParseInt(stat[i], 10, 64)

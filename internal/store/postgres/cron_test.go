@@ -38,8 +38,8 @@ func (d *deadlocks) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestNoDeadlocksInASharedSession: claims, starts, finishes, cancellations and sweeps of jobs that share one session take their
-// locks in one order, and every run has one end.
+// TestNoDeadlocksInASharedSession checks that claims, starts, finishes, cancellations and sweeps of jobs that share one session take their locks in one order,
+// and that every run has one end.
 func TestNoDeadlocksInASharedSession(t *testing.T) {
 	t.Parallel()
 	const jobs, rounds = 12, 20
@@ -101,7 +101,7 @@ func TestNoDeadlocksInASharedSession(t *testing.T) {
 	}
 }
 
-// decideShared is decideOnce with one session for all jobs, which are due again at once.
+// decideShared is decideOnce with one session for all jobs, which are immediately due again.
 func decideShared(now time.Time, due []cron.DueJob) []cron.Verdict {
 	list := decideOnce(now, due)
 	for i := range list {
@@ -112,7 +112,7 @@ func decideShared(now time.Time, due []cron.DueJob) []cron.Verdict {
 	return list
 }
 
-// TestIdleClaimReadsTwoIndexEntries: however many jobs there are, the look at the clock reads neither table.
+// TestIdleClaimReadsTwoIndexEntries checks that a claim without due jobs reads neither table, independent of the number of jobs.
 func TestIdleClaimReadsTwoIndexEntries(t *testing.T) {
 	t.Parallel()
 	s, url := cronStore(t)
@@ -126,7 +126,7 @@ func TestIdleClaimReadsTwoIndexEntries(t *testing.T) {
 			t.Fatalf("claimed %d jobs, %v", len(c.Jobs), err)
 		}
 	}
-	if err := s.Close(); err != nil { // which makes the server add the counters of its connections up
+	if err := s.Close(); err != nil { // so that the server adds up the counters of its connections
 		t.Fatal(err)
 	}
 	got := query(t, url, read)

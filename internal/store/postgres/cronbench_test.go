@@ -16,7 +16,7 @@ import (
 	"laneway/internal/testpg"
 )
 
-// BenchmarkFires is the whole way of a fire: claim, start, finish with its ledger row and its job. Its rate is compared with that of earlier versions.
+// BenchmarkFires covers the whole path of a fire: claim, start, finish with its ledger row and its job. Its rate is compared with that of earlier versions.
 func BenchmarkFires(b *testing.B) {
 	for _, workers := range []int{1, 16, 128} {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
@@ -31,7 +31,7 @@ func BenchmarkFires(b *testing.B) {
 	}
 }
 
-// fireAll claims every job, and starts and ends the runs meanwhile with so many workers, as the gateway does.
+// fireAll claims every job, and concurrently starts and ends the runs with this many workers, as the gateway does.
 func fireAll(b *testing.B, s *postgres.Store, workers int) {
 	b.Helper()
 	runs := make(chan cron.Launched, 1000)
@@ -105,7 +105,7 @@ func cronStore(tb testing.TB) (*postgres.Store, string) {
 	return s, url
 }
 
-// addJobs makes jobs that have been due for a second.
+// addJobs creates jobs that have been due for a second.
 func addJobs(tb testing.TB, url string, n int) {
 	tb.Helper()
 	parts, err := cron.EncodeParts(cron.Job{
@@ -140,7 +140,7 @@ func claimParams() cron.ClaimParams {
 	return cron.ClaimParams{Node: "n1", Limit: 500, Decide: decideOnce}
 }
 
-// decideOnce fires each job once, and plans the next fire for the end of days.
+// decideOnce fires each job once, and plans the next fire in the distant future.
 func decideOnce(_ time.Time, due []cron.DueJob) []cron.Verdict {
 	list := make([]cron.Verdict, 0, len(due))
 	for _, d := range due {

@@ -32,7 +32,7 @@ func endOf(l cron.Launched) store.FinishParams {
 	}
 }
 
-// launchedJobs are runs of jobs 1 to n, in this order, none of which has begun.
+// launchedJobs are runs of jobs 1 to n, in this order, that have not begun.
 func (c *nodesOfTest) launchedJobs(n int) []cron.Launched {
 	c.t.Helper()
 	addJobs(c.t, c.url, n)
@@ -47,7 +47,7 @@ func (c *nodesOfTest) launchedJobs(n int) []cron.Launched {
 	return list
 }
 
-// lockWith holds what a statement locks until the test is over.
+// lockWith holds the locks of a statement until the test ends.
 func (c *nodesOfTest) lockWith(sql string, args ...any) {
 	c.t.Helper()
 	conn := connect(c.t, c.url)
@@ -67,14 +67,14 @@ func newCronNodes(t *testing.T) *nodesOfTest {
 	return &nodesOfTest{t: t, url: url, s: s}
 }
 
-// TestAttemptsEndTogetherEachUnderItsFence: a group writes run, ledger and job of each attempt that it may end, and nothing of the others.
+// TestAttemptsEndTogetherEachUnderItsFence checks that a group writes run, ledger and job of each attempt that it may end, and nothing of the others.
 func TestAttemptsEndTogetherEachUnderItsFence(t *testing.T) {
 	t.Parallel()
 	c := newCronNodes(t)
 	list := c.launchedJobs(8)
 	ends := make([]store.FinishParams, 0, len(list)+1)
 	for i, l := range list {
-		if i != 6 { // one that has not begun
+		if i != 6 { // one has not begun
 			if _, err := c.s.Start(t.Context(), startOf(l)); err != nil {
 				t.Fatal(err)
 			}
@@ -84,13 +84,13 @@ func TestAttemptsEndTogetherEachUnderItsFence(t *testing.T) {
 	ends[1].Epoch--                                                                                  // fenced
 	c.lockWith(`SELECT 1 FROM sessions WHERE key = $1 FOR UPDATE`, list[2].Message.Session.String()) // locked by another transaction
 	c.lockWith(`SELECT 1 FROM cron_jobs WHERE id = $1 FOR UPDATE`, list[3].Run.JobID)                // locked by another transaction
-	exec(t, c.url, fmt.Sprintf(`DELETE FROM cron_jobs WHERE id = '%s'`, list[4].Run.JobID))          // no job any more
+	exec(t, c.url, fmt.Sprintf(`DELETE FROM cron_jobs WHERE id = '%s'`, list[4].Run.JobID))          // the job was removed
 	stopping := ends[5]                                                                              // ended already, its goroutine has not returned
 	stopping.State, stopping.Outcome, stopping.StillRunning, stopping.Cron = store.RunStopped, chat.OutcomeStopped, true, nil
 	if _, err := c.s.Finish(t.Context(), stopping); err != nil {
 		t.Fatal(err)
 	}
-	ends = append(ends, ends[0]) // another one of the same job
+	ends = append(ends, ends[0]) // another run of the same job
 	done, out, err := c.s.FinishTogether(t.Context(), ends)
 	c.wantDone(done, err, true, false, false, false, false, false, false, true, false)
 	if !out[0].Released || out[0].EndedAt.IsZero() {
@@ -109,7 +109,7 @@ func TestAttemptsEndTogetherEachUnderItsFence(t *testing.T) {
 	c.wantRows(`SELECT job_name || ' ' || state FROM cron_run_logs WHERE job_name = 'job 5'`, "job 5 ok")
 }
 
-// TestAttemptsThatBeginTogetherAreInTheLedger: each row has when and where its attempt began; a fenced attempt writes nothing.
+// TestAttemptsThatBeginTogetherAreInTheLedger checks that each row records when and where its attempt began, and that a fenced attempt writes nothing.
 func TestAttemptsThatBeginTogetherAreInTheLedger(t *testing.T) {
 	t.Parallel()
 	c := newCronNodes(t)
@@ -132,7 +132,7 @@ func TestAttemptsThatBeginTogetherAreInTheLedger(t *testing.T) {
 	}
 }
 
-// TestManyAttemptsAtOnceAllEnd: concurrent starts and ends, in any grouping.
+// TestManyAttemptsAtOnceAllEnd covers concurrent starts and ends, in any grouping.
 func TestManyAttemptsAtOnceAllEnd(t *testing.T) {
 	t.Parallel()
 	c := newCronNodes(t)

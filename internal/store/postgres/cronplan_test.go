@@ -15,8 +15,8 @@ import (
 	"laneway/internal/testpg"
 )
 
-// TestAPageOfRunsReadsFewRows looks at what the statements of a list read of a ledger with a history: a page reads rows of an index in the order of the list, and
-// a count reads no finished row.
+// TestAPageOfRunsReadsFewRows checks what the statements of a list read of a ledger with a long history: a page reads rows of an index in the order of the
+// list, and a count reads no finished row.
 func TestAPageOfRunsReadsFewRows(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
@@ -89,7 +89,7 @@ func (c *statementsOfRuns) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d p
 // TraceQueryEnd implements pgx.QueryTracer.
 func (*statementsOfRuns) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// fillLedger writes finished runs, one a second, of 100 jobs.
+// fillLedger writes finished runs of 100 jobs, one per second.
 func fillLedger(t *testing.T, url string, rows, owners int) {
 	t.Helper()
 	exec(t, url, fmt.Sprintf(`INSERT INTO cron_run_logs (id, job_id, owner, scheduled_for, trigger, state, run_id, claimed_at, started_at, finished_at, summary)
@@ -99,7 +99,7 @@ func fillLedger(t *testing.T, url string, rows, owners int) {
 	exec(t, url, `VACUUM ANALYZE cron_run_logs`)
 }
 
-// planNode is a step of a plan that was executed.
+// planNode is a step of an executed plan.
 type planNode struct {
 	Kind     string  `json:"Node Type"`              //nolint:tagliatelle // as PostgreSQL names it
 	Relation string  `json:"Relation Name"`          //nolint:tagliatelle // as PostgreSQL names it

@@ -18,20 +18,19 @@ import (
 	"laneway/internal/testpg"
 )
 
-// databases lends empty databases to subtests and wipes what comes back: copying one for each of two hundred tests costs
-// far more than the tests.
+// databases provides empty databases to subtests and wipes returned ones: creating a copy for each of two hundred tests costs far more than the tests.
 type databases struct {
 	parent testing.TB
 	mu     sync.Mutex
 	free   []*database
 }
 
-// database is a database with one connection past the store: a connection for each statement of a test, most of which are invariants, costs the
-// server more than the statements. For the same reason it keeps the stores of the test before: the server needs some 20 ms of processor time for a new
-// connection, which reads the catalog and plans each statement again.
+// database is a database with one connection outside of the store: a connection for each statement of a test, most of which are invariants, costs the server
+// more than the statements. For the same reason it keeps the stores of the previous test: the server needs some 20 ms of processor time for a new connection,
+// which reads the catalog and plans each statement again.
 type database struct {
 	url string
-	// kept are the stores that no test uses, by their time: that of the server, or that of the tests.
+	// kept are the idle stores by their clock: that of the server, or that of the tests.
 	kept [2][]*keptStore
 
 	mu   sync.Mutex // a connection serves one statement at a time
@@ -41,11 +40,11 @@ type database struct {
 // keptStores is how many stores of each kind a database keeps; each has up to eighteen connections.
 const keptStores = 1
 
-// keptStore is a store that serves one test after the other.
+// keptStore is a store that is reused by one test after the other.
 type keptStore struct {
 	*postgres.Store
 
-	now atomic.Pointer[func() time.Time] // of the test that has it
+	now atomic.Pointer[func() time.Time] // of the test that uses it
 }
 
 func newDatabases(tb testing.TB) *databases {
@@ -63,7 +62,7 @@ func (d *databases) take() *database {
 	}
 	url := testpg.DB(d.parent)
 	db := &database{url: url, conn: connect(d.parent, url)}
-	db.exec(d.parent, "SET plan_cache_mode = force_generic_plan") // what is asked behind each test is planned once
+	db.exec(d.parent, "SET plan_cache_mode = force_generic_plan") // the queries after each test are planned once
 	d.parent.Cleanup(func() {
 		for _, list := range db.kept {
 			closeAll(d.parent, list)
@@ -81,7 +80,7 @@ func (d *databases) giveBack(tb testing.TB, db *database) {
 	d.free = append(d.free, db)
 }
 
-// wipe empties every table but that of the migrations, in one transaction. Rows are deleted, because truncating costs a file for each table.
+// wipe empties every table except that of the migrations, in one transaction. Rows are deleted, because truncating costs a file for each table.
 func (db *database) wipe(tb testing.TB) {
 	tb.Helper()
 	var statements []string
@@ -132,7 +131,7 @@ type handles struct {
 	list []*keptStore
 }
 
-// kept are the stores of the database that have the time of this test.
+// kept are the stores of the database that use the clock of this test.
 func (h *handles) kept() *[]*keptStore {
 	if h.now == nil {
 		return &h.db.kept[0]
@@ -140,7 +139,7 @@ func (h *handles) kept() *[]*keptStore {
 	return &h.db.kept[1]
 }
 
-// open takes a store that the database keeps, or opens another one.
+// open takes a kept store of the database, or opens another one.
 func (h *handles) open(tb testing.TB) store.Store {
 	tb.Helper()
 	var s *keptStore
@@ -166,7 +165,7 @@ func openKept(tb testing.TB, url string, now func() time.Time) *keptStore {
 	return s
 }
 
-// keep leaves the stores to the next test with this database, but for those of which a goroutine or a memory belongs to the test that ends.
+// keep leaves the stores to the next test with this database, except those with a goroutine or state of the ending test.
 func (h *handles) keep(tb testing.TB) {
 	tb.Helper()
 	h.list = slices.DeleteFunc(h.list, func(s *keptStore) bool {
@@ -178,7 +177,7 @@ func (h *handles) keep(tb testing.TB) {
 	})
 }
 
-// reopen is a restart: no store of the test lives on.
+// reopen is a restart: no store of the test continues.
 func (h *handles) reopen(tb testing.TB) store.Store {
 	tb.Helper()
 	closeAll(tb, h.list)

@@ -35,7 +35,7 @@ func (e engine) Update(ctx context.Context, doing string, change func(ctx contex
 	return e.tries(ctx, doing, e.pool, false, change)
 }
 
-// Turn implements sqlstore.Engine: turns have connections of their own.
+// Turn implements sqlstore.Engine. Turns have a connection pool of their own.
 func (e engine) Turn(ctx context.Context, doing string, share sqlstore.Share, change func(ctx context.Context, tx sqlstore.Tx) error) error {
 	if share != sqlstore.Shared {
 		return e.tries(ctx, doing, e.turns, share == sqlstore.Again, change)
@@ -50,7 +50,7 @@ func (e engine) Poll(ctx context.Context, p store.Poll, look func(ctx context.Co
 	}
 	run := e.Update
 	if p.Kind == sqlstore.PollJobs || p.Kind == sqlstore.PollTasks {
-		run = e.View // one statement in place of three
+		run = e.View // one statement instead of three
 	}
 	return nil, run(ctx, p.Kind, func(ctx context.Context, tx sqlstore.Tx) error {
 		_, err := look(ctx, tx)
@@ -58,7 +58,7 @@ func (e engine) Poll(ctx context.Context, p store.Poll, look func(ctx context.Co
 	})
 }
 
-// shareable is the error of a transaction that several operations share: each of them is then tried by itself.
+// shareable is the error of a shared transaction: each of its operations is then tried alone.
 func (s *Store) shareable(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
@@ -70,7 +70,7 @@ func (s *Store) shareable(ctx context.Context, doing string, err error) error {
 	return err
 }
 
-// tries repeats a transaction, as do does.
+// tries runs a transaction with the retries of do.
 func (e engine) tries(ctx context.Context, doing string, pool *pgxpool.Pool, repeated bool, change func(ctx context.Context, tx sqlstore.Tx) error) error {
 	return e.do(ctx, doing, func(ctx context.Context) error {
 		err := e.pooled(ctx, pool, &engineTx{Store: e.Store, repeated: repeated}, change)
@@ -85,7 +85,7 @@ func (e engine) pooled(ctx context.Context, pool *pgxpool.Pool, t *engineTx, cha
 	if err != nil {
 		return err
 	}
-	defer conn.Release() // which closes a connection that is still within a transaction
+	defer conn.Release() // this closes a connection that is still in a transaction
 	return t.run(ctx, conn.Conn(), change)
 }
 
@@ -113,22 +113,22 @@ type engineTx struct {
 		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 		SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 	}
-	// waiting are the statements that travel with the next one; nil = each travels at once, outside of a transaction or in one of the caller.
+	// waiting are the statements to be sent with the next one; nil when each is sent immediately, outside of a transaction or in one of the caller.
 	waiting  *pgx.Batch
 	begun    bool
 	repeated bool
-	changed  bool // rows
-	quiet    bool // what it changes makes nothing due
+	changed  bool // it has changed rows
+	quiet    bool // its changes make nothing due
 }
 
-// run runs a transaction. Its begin travels with the first statement and its commit with the last ones. A change without a statement has no transaction.
+// run runs a transaction. BEGIN is sent with the first statement and COMMIT with the last ones. A change without statements starts no transaction.
 func (t *engineTx) run(ctx context.Context, conn *pgx.Conn, change func(ctx context.Context, tx sqlstore.Tx) error) error {
 	t.to, t.waiting = conn, &pgx.Batch{}
 	err := change(ctx, t)
 	if err == nil && (t.begun || t.waiting.Len() > 0) {
 		t.begin()
 		t.waiting.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
-			if tag.String() == "ROLLBACK" { // a statement failed, and its error was passed over
+			if tag.String() == "ROLLBACK" { // a statement failed, and its error was ignored
 				return pgx.ErrTxCommitRollback
 			}
 			return nil
@@ -147,7 +147,7 @@ func (t *engineTx) run(ctx context.Context, conn *pgx.Conn, change func(ctx cont
 	return err
 }
 
-// begin puts the begin of the transaction before the first statement.
+// begin queues the BEGIN of the transaction before the first statement.
 func (t *engineTx) begin() {
 	if t.begun {
 		return
@@ -159,7 +159,7 @@ func (t *engineTx) begin() {
 	t.waiting = first
 }
 
-// flush sends the statements that wait.
+// flush sends the queued statements.
 func (t *engineTx) flush(ctx context.Context) error {
 	t.begin()
 	if t.waiting.Len() == 0 {
@@ -198,12 +198,12 @@ func (t *engineTx) Later(ctx context.Context, text string, scan func(sqlstore.Ro
 	return nil
 }
 
-// note notes whether a statement has changed rows.
+// note records whether a statement has changed rows.
 func (t *engineTx) note(tag pgconn.CommandTag) {
 	t.changed = t.changed || tag.RowsAffected() > 0 && !tag.Select()
 }
 
-// Now implements sqlstore.Tx. The clock of a transaction is the time at which it began.
+// Now implements sqlstore.Tx. The clock of a transaction is its start time.
 func (t *engineTx) Now(ctx context.Context) (now int64, err error) {
 	err = t.Query(ctx, `SELECT {now}`, func(r sqlstore.Row) error { return r.Scan(&now) })
 	return now, err
@@ -227,7 +227,7 @@ func (t *engineTx) statement(text string, args []any) (string, []any, error) {
 		case []string:
 			all = append(all, cleanAll(v))
 		case []int64:
-			all = append(all, append([]int64{}, v...)) // nil is NULL there
+			all = append(all, append([]int64{}, v...)) // a nil slice would become NULL
 		default:
 			all = append(all, v)
 		}
@@ -283,7 +283,7 @@ func (t *engineTx) Query(ctx context.Context, text string, scan func(sqlstore.Ro
 	return t.scanAll(rows, scan)
 }
 
-// scanAll reads the rows of a statement to its end, which has its error.
+// scanAll reads the rows of a statement to the end, where its error is available.
 func (t *engineTx) scanAll(rows pgx.Rows, scan func(sqlstore.Row) error) error {
 	defer rows.Close()
 	for rows.Next() {
@@ -299,7 +299,7 @@ func (t *engineTx) scanAll(rows pgx.Rows, scan func(sqlstore.Row) error) error {
 	return rows.Err()
 }
 
-// shared is a transaction as operations of sqlstore use it.
+// shared is a transaction in the form that operations of sqlstore use.
 func (s *Store) shared(tx pgx.Tx) sqlstore.Tx { return &engineTx{Store: s, to: tx} }
 
 func cleanAll(list []string) []string {

@@ -15,7 +15,7 @@ import (
 	"laneway/internal/testpg"
 )
 
-// trips keeps the statements of each round trip.
+// trips records the statements of each round trip.
 type trips struct {
 	list [][]string
 	now  []string
@@ -62,7 +62,8 @@ func openTraced(t *testing.T) (*trips, sqlstore.Engine, string) {
 
 const addNote = `INSERT INTO notes VALUES ($1)`
 
-// TestATransactionHasTheRoundTripsOfItsReads: begin and commit bring none, and statements that need not be read at once travel with others.
+// TestATransactionHasTheRoundTripsOfItsReads checks that BEGIN and COMMIT add no round trips, and that statements whose results are not needed immediately are
+// sent with others.
 func TestATransactionHasTheRoundTripsOfItsReads(t *testing.T) {
 	t.Parallel()
 	r, db, _ := openTraced(t)
@@ -94,7 +95,7 @@ func TestAChangeWithoutAStatementHasNoTransaction(t *testing.T) {
 	}
 }
 
-// TestAFailedChangeLeavesNothing covers a refusal before and after statements were sent, a statement that fails at the end, and an error that is passed over.
+// TestAFailedChangeLeavesNothing covers a refusal before and after statements were sent, a statement that fails at the end, and an ignored error.
 func TestAFailedChangeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	_, db, url := openTraced(t)
@@ -125,7 +126,7 @@ func TestAFailedChangeLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestAHeartbeatNamesTheHistoryOfTheDatabase: a failover that loses commits is noticed by it.
+// TestAHeartbeatNamesTheHistoryOfTheDatabase checks the value by which a failover that loses commits is noticed.
 func TestAHeartbeatNamesTheHistoryOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)

@@ -31,7 +31,7 @@ const (
 	codeNoRight       = "42501"
 )
 
-// The sentences for people. None contains an address, a user or a password.
+// The sentences for operators. None contains an address, a user or a password.
 const (
 	sentenceAway     = "the database cannot be reached: check that it runs and that the address is right"
 	sentenceReadOnly = "the database is read-only, perhaps a standby: point laneway at the primary"
@@ -66,7 +66,7 @@ func translate(err error) error {
 
 func translateCode(pgErr *pgconn.PgError, err error) error {
 	if pgErr.Code == codeNoTable || pgErr.Code == codeNoColumn {
-		// The server's sentence names the table or column of this program, and no value.
+		// The server's message names the table or column of this program, and no value.
 		return unavailable(fmt.Sprintf(sentenceSchema, pgErr.Message), fmt.Errorf("%w: %w", store.ErrSchema, pgErr))
 	}
 	if sentence := sentenceFor(pgErr.Code); sentence != "" {
@@ -110,7 +110,7 @@ func sentenceForClass(code string) string {
 	}
 }
 
-// broken reports whether the connection failed, as opposed to the statement. A commit under way is then unknown.
+// broken reports whether the connection failed, as opposed to the statement. The result of a commit in progress is then unknown.
 func broken(err error) bool {
 	var (
 		connect *pgconn.ConnectError
@@ -120,7 +120,7 @@ func broken(err error) bool {
 		errors.Is(err, net.ErrClosed) || strings.Contains(err.Error(), "conn closed")
 }
 
-// bare removes the outer text of a failed connect, which names user, host and database.
+// bare removes the outer message of a failed connect, which names user, host and database.
 func bare(err error) error {
 	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return connect.Unwrap()

@@ -17,13 +17,13 @@ func Traced(cfg Config, t pgx.QueryTracer) Config {
 	return cfg
 }
 
-// BoundSearch lets a search read so many of the newest entries without the index of words.
+// BoundSearch limits how many of the newest entries a search reads without the word index.
 func (s *Store) BoundSearch(recent int) { s.Recent = recent }
 
 // TurnStatements is how many statements a connection for turns has planned.
 func TurnStatements() int64 { return int64(len(turnStatements())) }
 
-// Unchanged reports whether the store has nothing in memory that it did not have when it was opened: no goroutine for hints.
+// Unchanged reports whether the store has the same state in memory as when it was opened: no goroutine for hints.
 func (s *Store) Unchanged() bool {
 	s.wake.mu.Lock()
 	defer s.wake.mu.Unlock()
@@ -36,7 +36,7 @@ func (s *Store) IdleTime() time.Duration { return s.pool.Config().MaxConnIdleTim
 // WarmConns is how many connections for turns are kept open.
 func (s *Store) WarmConns() int { return int(s.turns.Config().MinConns) }
 
-// EachConnection opens every connection that the store may have, all at the same time, and calls fn for each with what it is for.
+// EachConnection opens every connection that the store may have, all at the same time, and calls fn for each with its purpose.
 func (s *Store) EachConnection(ctx context.Context, fn func(purpose string, conn *pgx.Conn) error) error {
 	var faults []error
 	for purpose, pool := range map[string]*pgxpool.Pool{"turns": s.turns, "everything else": s.pool} {

@@ -10,24 +10,24 @@ import (
 	"laneway/internal/store/sqlstore"
 )
 
-// probeEvery is how long a probe is believed: what another replica makes due is seen that much later at most.
+// probeEvery is how long the result of a probe is valid: work from another replica is found with at most this delay.
 const probeEvery = time.Second
 
-// gate lets polls rest that can find nothing. Other replicas change the database too, so one statement a second, the probe, reads whether there can be
-// work. What this process has changed itself, and a hint of another one, end the rest at once.
+// gate skips polls that can find nothing. Other replicas change the database too, so one statement per second, the probe, checks for possible work. A change by
+// this process, or a hint from another one, ends a rest immediately.
 type gate struct {
 	mu      sync.Mutex
 	changes uint64 // of this process, and hints
 	probed  probe
 }
 
-// probe is what there may be to find, for a node.
+// probe is the result of a probe for a node: the work that may exist.
 type probe struct {
 	node    string
-	clock   any // the injected one
+	clock   any // the injected clock
 	at      time.Time
 	changes uint64          // before it was read
-	due     map[string]bool // polls that may find something; a node that is dead may look for itself
+	due     map[string]bool // polls that may find something; a dead node runs all of its polls
 }
 
 func (g *gate) changed() {
@@ -36,8 +36,8 @@ func (g *gate) changed() {
 	g.changes++
 }
 
-// known returns what the last probe says about a poll; fresh is false when it is not to be believed any more. Then next is the probe to make. A poll of no node
-// shares the probe of the node.
+// known returns the result of the last probe for a poll; fresh is false when it has expired. Then next is the probe to make. A poll of no node shares the probe
+// of the node.
 func (g *gate) known(p store.Poll, clock any, now time.Time) (due, fresh bool, next probe) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

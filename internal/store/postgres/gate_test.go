@@ -11,8 +11,8 @@ import (
 	"laneway/internal/testpg"
 )
 
-// TestPollsOfAnIdleReplicaShareOneStatement: a second of polls is one statement, a change of this process is seen by the next poll, and one of another
-// replica within the second.
+// TestPollsOfAnIdleReplicaShareOneStatement checks that the polls of a second are one statement, that the next poll sees a change of this process, and that one
+// of another replica is seen within the second.
 func TestPollsOfAnIdleReplicaShareOneStatement(t *testing.T) {
 	t.Parallel()
 	url, r := testpg.DB(t), &trips{}

@@ -18,7 +18,7 @@ import (
 	"laneway/internal/testpg"
 )
 
-// nodesOfTest is a store with two living nodes and sessions by name.
+// nodesOfTest is a store with two live nodes and sessions by name.
 type nodesOfTest struct {
 	t   *testing.T
 	url string
@@ -75,7 +75,7 @@ func (c *nodesOfTest) start(claim store.Claim, run string, seqs ...int64) {
 	}
 }
 
-// lock holds the row of a session until the test is over.
+// lock holds the row of a session until the test ends.
 func (c *nodesOfTest) lock(name string) {
 	c.t.Helper()
 	conn := connect(c.t, c.url)
@@ -99,7 +99,7 @@ func (c *nodesOfTest) wantDone(got []bool, err error, want ...bool) {
 	}
 }
 
-// wantRows compares the rows of a query as text.
+// wantRows compares the rows of a query as strings.
 func (c *nodesOfTest) wantRows(sql string, want ...string) {
 	c.t.Helper()
 	var got []string
@@ -111,7 +111,7 @@ func (c *nodesOfTest) wantRows(sql string, want ...string) {
 	}
 }
 
-// TestAcceptTogetherLeavesOutWhatIsNotStraight: a group stores what it can, in one transaction, and nothing at all of the others.
+// TestAcceptTogetherLeavesOutWhatIsNotStraight checks that a group stores the messages of the usual case in one transaction, and nothing at all of the others.
 func TestAcceptTogetherLeavesOutWhatIsNotStraight(t *testing.T) {
 	t.Parallel()
 	c := newNodesOfTest(t)
@@ -157,7 +157,7 @@ func TestAcceptTogetherLeavesOutWhatIsNotStraight(t *testing.T) {
 	checkInvariants(t, c.url)
 }
 
-// TestStartTogetherKeepsTheFenceOfEach: a claim that does not hold begins nothing and delays no other start.
+// TestStartTogetherKeepsTheFenceOfEach checks that a claim that does not hold starts nothing and does not delay other starts.
 func TestStartTogetherKeepsTheFenceOfEach(t *testing.T) {
 	t.Parallel()
 	c := newNodesOfTest(t)
@@ -195,7 +195,7 @@ func TestStartTogetherKeepsTheFenceOfEach(t *testing.T) {
 	checkInvariants(t, c.url)
 }
 
-// TestFinishTogetherKeepsTheFenceOfEach: what a fenced run would have written is nowhere, and the others have ended.
+// TestFinishTogetherKeepsTheFenceOfEach checks that a fenced run has written nothing, and that the other runs have ended.
 func TestFinishTogetherKeepsTheFenceOfEach(t *testing.T) {
 	t.Parallel()
 	c := newNodesOfTest(t)
@@ -233,7 +233,8 @@ func TestFinishTogetherKeepsTheFenceOfEach(t *testing.T) {
 	checkInvariants(t, c.url)
 }
 
-// TestALockedSessionHoldsUpItselfOnly: while another transaction locks the row of one session, turns of the others continue, and its own continues afterwards.
+// TestALockedSessionHoldsUpItselfOnly checks that, while another transaction locks the row of one session, turns of other sessions continue, and that its own
+// turns continue afterwards.
 func TestALockedSessionHoldsUpItselfOnly(t *testing.T) {
 	t.Parallel()
 	c := newNodesOfTest(t)
@@ -271,8 +272,8 @@ func TestALockedSessionHoldsUpItselfOnly(t *testing.T) {
 	checkInvariants(t, c.url)
 }
 
-// TestTwoProcessesShareOneDatabase: both offer the same messages to the same sessions, in groups. Each message is stored once, each turn
-// runs once, and there is no deadlock.
+// TestTwoProcessesShareOneDatabase has both processes offer the same messages to the same sessions, in groups. Each message is stored once, each turn runs
+// once, and no deadlock occurs.
 func TestTwoProcessesShareOneDatabase(t *testing.T) {
 	t.Parallel()
 	const sessions, messages = 12, 8
@@ -313,7 +314,7 @@ func TestTwoProcessesShareOneDatabase(t *testing.T) {
 	checkInvariants(t, url)
 }
 
-// contend offers a message and runs what this node owns of it. A node that is not the owner, or comes second, is fenced or finds nothing.
+// contend offers a message and runs the part that this node owns. A node that is not the owner, or comes second, is fenced or finds nothing.
 func contend(ctx context.Context, s *postgres.Store, node string, key chat.SessionKey, id string) error {
 	a, err := s.Accept(ctx, message(node, key, id))
 	if err != nil || !a.Mine || a.Duplicate {

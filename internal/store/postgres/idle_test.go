@@ -13,8 +13,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestConnectionsWithoutWorkAreClosed: after a burst the store has its control connections and no other. The gateway adds the
-// listener, a connection for its polls and those that are planned ahead.
+// TestConnectionsWithoutWorkAreClosed checks that after a burst the store has only its control connections. The gateway adds the listener, a connection for its
+// polls and those that are planned ahead.
 func TestConnectionsWithoutWorkAreClosed(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)

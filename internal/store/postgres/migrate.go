@@ -22,23 +22,23 @@ import (
 // versionTable records the applied steps.
 const versionTable = "laneway_migrations"
 
-// ErrOldSchema wraps [store.ErrSchema] when the version of the schema is older than this program, so that [MigrateUp] helps.
+// ErrOldSchema wraps [store.ErrSchema] when the schema is older than this program, so that [MigrateUp] helps.
 var ErrOldSchema = fmt.Errorf("%w, which is newer", store.ErrSchema)
 
-// LiveNodesError refuses a step back while gateways use the database.
+// LiveNodesError refuses a downgrade while gateways use the database.
 type LiveNodesError struct {
 	// Nodes are the incarnations whose lease is valid, oldest first.
 	Nodes []string
 }
 
-// Error is what to do.
+// Error contains the remedy.
 func (e *LiveNodesError) Error() string {
 	return fmt.Sprintf("gateways use this database (%s), and each message fails without the step: stop them first", strings.Join(e.Nodes, ", "))
 }
 
-// MigrateUp brings the schema to this program's version and returns how many steps that took. Any number of processes may call it at the
-// same time: an advisory lock lets one migrate, the others then find no step to apply. It needs the role that owns the schema. log gets what
-// [migrations.Up] logs; nil = no log.
+// MigrateUp brings the schema to this program's version and returns the number of applied steps. Any number of processes may call it at the same time: an
+// advisory lock lets one migrate, and the others then find no step to apply. It needs the role that owns the schema. log receives the messages of
+// [migrations.Up]; nil = no log.
 func MigrateUp(ctx context.Context, url string, log *slog.Logger) (int, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -51,8 +51,8 @@ func MigrateUp(ctx context.Context, url string, log *slog.Logger) (int, error) {
 	return steps, err
 }
 
-// MigrateDown reverts the newest step, with the data in what it drops, and returns its version; 0 = there was none. A *[LiveNodesError]: gateways
-// use the database and force is false; nothing was changed. A gateway that starts in between is not noticed.
+// MigrateDown reverts the newest step, including the data in the objects that it drops, and returns its version; 0 when no step was applied. A
+// *[LiveNodesError] means that gateways use the database and force is false; nothing was changed. A gateway that starts in between is not noticed.
 func MigrateDown(ctx context.Context, url string, force bool) (int64, error) {
 	var version int64
 	err := withProvider(ctx, url, "migrating the database down", func(db *sql.DB, p *goose.Provider) error {
@@ -100,7 +100,7 @@ func refuseLiveNodes(ctx context.Context, db *sql.DB) error {
 	return rows.Err()
 }
 
-// MigrateStatus lists the steps that this program knows, oldest first. It writes nothing, also where there is no schema yet.
+// MigrateStatus lists the steps of this program, oldest first. It writes nothing, even when no schema exists yet.
 func MigrateStatus(ctx context.Context, url string) ([]migrations.Step, error) {
 	var list []migrations.Step
 	err := withProvider(ctx, url, "reading the schema version", func(db *sql.DB, p *goose.Provider) (err error) {
@@ -108,7 +108,7 @@ func MigrateStatus(ctx context.Context, url string) ([]migrations.Step, error) {
 		if err := db.QueryRowContext(ctx, versionsSQL).Scan(&there); err != nil {
 			return err
 		}
-		if !there { // the library would make its table
+		if !there { // the library would create its table
 			for _, source := range p.ListSources() {
 				list = append(list, migrations.Step{Version: source.Version, Name: source.Path})
 			}
@@ -142,7 +142,7 @@ func withProvider(ctx context.Context, url, doing string, fn func(*sql.DB, *goos
 	return nil
 }
 
-// checkReleased returns [migrations.ErrUnreleased] for a database from before the first release, in which nothing is changed.
+// checkReleased returns [migrations.ErrUnreleased] for a database from before the first release, which stays unchanged.
 func checkReleased(ctx context.Context, db *sql.DB) error {
 	var there bool
 	if err := db.QueryRowContext(ctx, versionsSQL).Scan(&there); err != nil || !there {
@@ -155,7 +155,7 @@ func checkReleased(ctx context.Context, db *sql.DB) error {
 	return migrations.CheckReleased(version)
 }
 
-// notOwner explains what to do when the role may use the tables but not change them, as is recommended for the role of a gateway.
+// notOwner explains the remedy when the role may use the tables but not change them, as is recommended for the role of a gateway.
 func notOwner(err error) error {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || pgErr.Code != codeNoRight {
@@ -182,8 +182,8 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 	return p, nil
 }
 
-// checkSchema compares the newest step of the database with the newest one of this program. It refuses an unknown schema and one from
-// before the first release, and never replaces them: the data may have no other copy.
+// checkSchema compares the newest step of the database with the newest one of this program. It refuses an unknown schema and one from before the first release,
+// and never replaces them: the data may be the only copy.
 func (s *Store) checkSchema(ctx context.Context) error {
 	have, err := s.appliedStep(ctx)
 	switch {
@@ -201,7 +201,7 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	return s.checkFinished(ctx)
 }
 
-// checkFinished refuses a database that a copy has not finished: it lacks a part of what was accepted elsewhere.
+// checkFinished refuses the target of an unfinished copy: it lacks a part of what was accepted elsewhere.
 func (s *Store) checkFinished(ctx context.Context) error {
 	var unfinished bool
 	err := s.do(ctx, "looking for an unfinished copy", func(ctx context.Context) error {
@@ -213,7 +213,7 @@ func (s *Store) checkFinished(ctx context.Context) error {
 	return err
 }
 
-// checkApplied refuses a schema that lacks a step of this program. A newer one is no reason to stop: during a rolling upgrade it is an extension.
+// checkApplied refuses a schema that lacks a step of this program. A newer schema is accepted: during a rolling upgrade it is an extension.
 func (s *Store) checkApplied(have int64) error {
 	if have < s.step {
 		return schemaError(ErrOldSchema, "the database has schema version %d and this program needs %d: run `laneway migrate up`", have, s.step)
@@ -221,7 +221,7 @@ func (s *Store) checkApplied(have int64) error {
 	return nil
 }
 
-// versionsSQL finds out whether there is a schema.
+// versionsSQL checks whether a schema exists.
 const versionsSQL = `SELECT to_regclass('` + versionTable + `') IS NOT NULL`
 
 const appliedSQL = `SELECT COALESCE(max(version_id), 0) FROM ` + versionTable + ` WHERE is_applied`

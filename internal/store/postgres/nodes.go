@@ -17,7 +17,7 @@ func (s *Store) Unregister(ctx context.Context, nodeID string) error {
 	return err
 }
 
-// Heartbeat adds to the common operation which history the database continues.
+// Heartbeat adds the commit history of the database to the common operation.
 func (s *Store) Heartbeat(ctx context.Context, nodeID string, draining bool) (store.Beat, error) {
 	b, err := s.Store.Heartbeat(ctx, nodeID, draining)
 	if err != nil {

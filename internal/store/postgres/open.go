@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// defaultConns is enough for a few thousand turns per second; more only makes them meet inside the server.
+	// defaultConns is enough for a few thousand turns per second; more connections only increase contention in the server.
 	defaultConns = 16
-	// connIdleTime is how long a connection of a pool stays open without use, unless pool_max_conn_idle_time of the URL is another time.
+	// connIdleTime is how long an unused connection of a pool stays open, unless the URL sets pool_max_conn_idle_time.
 	connIdleTime = 5 * time.Minute
 )
 
@@ -30,22 +30,22 @@ const (
 type Config struct {
 	// URL of the database (postgres://…, or the keyword form). Required. It is never logged.
 	URL string
-	// MaxConns bounds the connections of ordinary work, half of which are for the turns alone; 0 = 16, at least 2. Two control connections and,
-	// when wake-ups are used, a listener come on top. A limit of the role or of the database makes it less, see [ConnLimit].
+	// MaxConns bounds the connections of ordinary work, half of which are reserved for turns; 0 = 16, at least 2. Two control connections and, when wake-ups
+	// are used, a listener come on top. A limit of the role or of the database reduces it, see [ConnLimit].
 	MaxConns int
-	// WarmConns is how many of the connections for turns are open, with planned statements, before they are used; 0 = pool_min_conns of the URL,
-	// without it 4; negative = none, and later ones plan what they use. Each costs some 35 ms of processor time.
+	// WarmConns is how many of the connections for turns are opened, with planned statements, before they are used. 0 = pool_min_conns of the URL, or 4 without
+	// it. Negative disables it: connections then plan the statements that they use. Each costs some 35 ms of processor time.
 	WarmConns int
 	// Now replaces the database's clock in tests; nil = the database's clock.
 	Now func() time.Time
 	// Logger logs retries and the listener's reconnects; nil = no log.
 	Logger *slog.Logger
 
-	// tracer observes the statements; nil = none. Benchmarks count with it.
+	// tracer observes the statements; may be nil. Benchmarks count with it.
 	tracer pgx.QueryTracer
 }
 
-// Store is the port on Postgres. It is safe for concurrent use.
+// Store is the port on PostgreSQL. It is safe for concurrent use.
 type Store struct {
 	sqlstore.Store
 
@@ -61,7 +61,7 @@ type Store struct {
 	log  *slog.Logger
 	wake *waker
 
-	step   int64 // the newest step of the schema that this program has
+	step   int64 // the newest schema step of this program
 	wanted int   // connections of the pools, as configured
 }
 
@@ -72,9 +72,8 @@ var (
 	_ cron.JobStore = (*Store)(nil)
 )
 
-// Open connects and checks the schema. It returns chat.ErrStoreUnavailable when the database cannot be used, and an error wrapping
-// [store.ErrSchema] when it has another schema version than this program, [ErrOldSchema] when that is older, [migrations.ErrUnreleased] when it
-// is from before the first release.
+// Open connects and checks the schema. It returns chat.ErrStoreUnavailable when the database cannot be used, and an error wrapping [store.ErrSchema] when the
+// schema does not fit: [ErrOldSchema] when it is older than this program, [migrations.ErrUnreleased] when it is from before the first release.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	pc, err := poolConfig(cfg)
 	if err != nil {
@@ -108,7 +107,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// openConns opens the control connections, and then the pools with what the database leaves for them: a pool that is full of work must not take the place of a
+// openConns opens the control connections, and then the pools with the remaining connections of the limit: a busy pool must not take the connection of a
 // heartbeat.
 func (s *Store) openConns(ctx context.Context, pc *pgxpool.Config, cfg Config) error {
 	s.wanted = int(pc.MaxConns)
@@ -173,13 +172,13 @@ func poolConfig(cfg Config) (*pgxpool.Config, error) {
 	return pc, nil
 }
 
-// keepsConn closes a connection that the server ends, and one that is read-only. A session has the default of its begin, so when the default of the database or the role
-// is lifted only new connections can write.
+// keepsConn reports whether a connection stays in the pool after an error. A connection that the server ends or that is read-only does not. A session keeps the
+// default from its start, so when the read-only default of the database or the role is lifted, only new connections can write.
 func keepsConn(_ *pgconn.PgConn, err *pgconn.PgError) bool {
 	return err.Code != codeReadOnly && !strings.EqualFold(err.Severity, "FATAL")
 }
 
-// setSession fixes what the statements rely on, whatever the database's or the role's defaults are.
+// setSession sets the settings on which the statements rely, whatever the defaults of the database or the role are.
 func setSession(cc *pgx.ConnConfig) {
 	defaults := map[string]string{
 		"application_name":                    "laneway",
@@ -196,8 +195,8 @@ func setSession(cc *pgx.ConnConfig) {
 	}
 }
 
-// planForTurns lets the statements of a turn find their rows by index and in no other way. They are planned once for a connection,
-// perhaps while the tables are empty; a plan that reads a whole table because it is small stays when it has grown.
+// planForTurns makes the statements of a turn find their rows only by index. They are planned once per connection, possibly while the tables are empty; a plan
+// that reads a whole small table would stay after the table has grown.
 func planForTurns(cc *pgx.ConnConfig) {
 	for _, way := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_material"} {
 		cc.RuntimeParams[way] = "off"
@@ -209,7 +208,7 @@ const pingSQL = `SELECT pg_is_in_recovery() OR current_setting('transaction_read
 // Kind is "postgres".
 func (s *Store) Kind() string { return "postgres" }
 
-// Ping answers when the database can be written to and has the schema of this program, within the context. It uses a control connection.
+// Ping succeeds when the database is writable and has the schema of this program. It returns within the context. It uses a control connection.
 func (s *Store) Ping(ctx context.Context) error {
 	return s.control(ctx, "checking the database", s.ctrl, func(conn *pgx.Conn) error {
 		var (
@@ -219,8 +218,8 @@ func (s *Store) Ping(ctx context.Context) error {
 		if err := conn.QueryRow(ctx, pingSQL).Scan(&readOnly, &have); err != nil {
 			return err
 		}
-		if readOnly { // perhaps by the default that this session began with
-			_ = conn.Close(ctx) // the next use opens another one
+		if readOnly { // possibly by the default with which this session started
+			_ = conn.Close(ctx) // the next use opens a new one
 			return unavailable(sentenceReadOnly, nil)
 		}
 		return s.checkApplied(have)
@@ -236,7 +235,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return fromMillis(at), err
 }
 
-// Close ends the store. Operations that are under way end first.
+// Close ends the store, after the operations in progress.
 func (s *Store) Close() error {
 	s.wake.close()
 	s.EndGroups()
@@ -245,7 +244,7 @@ func (s *Store) Close() error {
 	return errors.Join(s.beat.close(), s.ctrl.close())
 }
 
-// clock is the first parameter of every statement: NULL leaves the time to the database.
+// clock is the first parameter of every statement: NULL means the clock of the database.
 func (s *Store) clock() any {
 	if s.now == nil {
 		return nil

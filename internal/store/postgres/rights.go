@@ -2,21 +2,21 @@ package postgres
 
 import "context"
 
-// Rights is what the role of the store may do beyond reading and writing rows, and what it lacks.
+// Rights are the rights of the store's role beyond reading and writing rows, and the rights that it lacks.
 type Rights struct {
 	// Role is its name.
 	Role string
-	// Superuser may do everything, whatever is granted.
+	// Superuser: all rights, whatever is granted.
 	Superuser bool
-	// OwnsLog: it owns audit_log, or is a member of the role that does, and can give itself every right on it.
+	// OwnsLog: it owns audit_log, or is a member of the role that does, and can grant itself every right on it.
 	OwnsLog bool
 	// ChangesLog: it may update, delete or truncate audit_log.
 	ChangesLog bool
-	// Lacks are rights that the program needs and that were not granted, as `UPDATE on sessions`.
+	// Lacks are required rights that were not granted, such as `UPDATE on sessions`.
 	Lacks []string
 }
 
-// rightsSQL reads the tables of the program only, which it finds by their owner: other tables of the schema do not matter.
+// rightsSQL reads only the tables of the program, which it finds by their owner: other tables of the schema do not matter.
 const rightsSQL = `
 WITH log AS (
 	SELECT oid, relowner, relnamespace FROM pg_class WHERE oid = 'audit_log'::regclass
@@ -31,7 +31,7 @@ SELECT current_user, (SELECT rolsuper FROM pg_roles WHERE rolname = current_user
 	ARRAY(SELECT p || ' on ' || relname FROM needed WHERE NOT has_table_privilege(oid, p) ORDER BY relname, p)
 FROM log`
 
-// Rights asks the database what the role may do.
+// Rights reads the rights of the role from the database.
 func (s *Store) Rights(ctx context.Context) (r Rights, err error) {
 	err = s.do(ctx, "reading the rights of the role", func(ctx context.Context) error {
 		return s.pool.QueryRow(ctx, rightsSQL).Scan(&r.Role, &r.Superuser, &r.OwnsLog, &r.ChangesLog, &r.Lacks)

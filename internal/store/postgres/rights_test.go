@@ -12,7 +12,7 @@ import (
 	"laneway/internal/testpg"
 )
 
-// No connection of a gateway waits without end, holds a lock without end, or sleeps in a transaction, whatever the database has as its defaults.
+// No connection of a gateway waits without a limit, holds a lock without a limit, or stays idle in a transaction, whatever the defaults of the database are.
 func TestEveryConnectionHasItsTimeLimits(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write migrations/postgres.schema.txt again")
 
-// tablesSQL, columnsSQL and indexesSQL read the schema in the order in which it was made.
+// tablesSQL, columnsSQL and indexesSQL read the schema in the order of its creation.
 const (
 	tablesSQL = `SELECT c.relname::text, CASE WHEN c.relpersistence = 'u' THEN ' UNLOGGED' ELSE '' END || COALESCE(' WITH (' || array_to_string(c.reloptions, ', ') || ')', '')
 		FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND c.relname <> 'laneway_migrations' ORDER BY c.oid`
@@ -32,7 +32,7 @@ const (
 	indexesSQL     = `SELECT replace(pg_get_indexdef(i.indexrelid), '::text', '') FROM pg_index i WHERE i.indrelid = '%s'::regclass AND NOT i.indisprimary ORDER BY i.indexrelid`
 )
 
-// TestTheSchemaIsTheReviewedOne: a change of the schema shows as a change of a file beside the migrations.
+// TestTheSchemaIsTheReviewedOne makes a change of the schema visible as a change of a file next to the migrations.
 func TestTheSchemaIsTheReviewedOne(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
@@ -49,7 +49,7 @@ func TestTheSchemaIsTheReviewedOne(t *testing.T) {
 	storetest.ReviewedSchema(t, filepath.Join("..", "..", "..", "migrations", "postgres.schema.txt"), text.String(), *update)
 }
 
-// TestADatabaseFromBeforeTheFirstReleaseIsRefusedAndLeftAlone: nothing opens it, and it keeps its tables and rows.
+// TestADatabaseFromBeforeTheFirstReleaseIsRefusedAndLeftAlone checks that every way to open it fails, and that it keeps its tables and rows.
 func TestADatabaseFromBeforeTheFirstReleaseIsRefusedAndLeftAlone(t *testing.T) {
 	t.Parallel()
 	url := testpg.Empty(t)

@@ -23,7 +23,7 @@ func message(node string, key chat.SessionKey, id string) store.AcceptParams {
 	}}
 }
 
-// turn runs one message to its end. Whatever the store calls unavailable is tried again, as the callers of a store do.
+// turn runs one message to its end. It retries whenever the store is unavailable, as the callers of a store do.
 func turn(ctx context.Context, s *postgres.Store, node string, key chat.SessionKey, id string) error {
 	var a store.Accepted
 	err := persist(ctx, func() (err error) {
@@ -48,7 +48,7 @@ func turn(ctx context.Context, s *postgres.Store, node string, key chat.SessionK
 		})
 		return err
 	})
-	if err != nil && !errors.Is(err, chat.ErrFenced) { // the answer to a commit was lost, and the repetition found the run ended
+	if err != nil && !errors.Is(err, chat.ErrFenced) { // the result of a commit was lost, and the repetition found the run ended
 		return fmt.Errorf("finish: %w", err)
 	}
 	return nil
@@ -71,8 +71,8 @@ func persist(ctx context.Context, fn func() error) error {
 	}
 }
 
-// TestServerCrashesUnderLoad crashes the server twice in the middle of a load. Everything that was acknowledged is there
-// afterwards, once, and every invariant holds.
+// TestServerCrashesUnderLoad crashes the server twice during a load. Everything that was acknowledged exists afterwards exactly once, and every invariant
+// holds.
 func TestServerCrashesUnderLoad(t *testing.T) {
 	t.Parallel()
 	const workers, turns = 8, 60
@@ -127,7 +127,7 @@ func await(ctx context.Context, t *testing.T, reached <-chan struct{}, n int) {
 	}
 }
 
-// checkInvariants runs those rules that need no parameters.
+// checkInvariants runs the rules that need no parameters.
 func checkInvariants(t *testing.T, url string) {
 	t.Helper()
 	checked := 0
@@ -145,7 +145,7 @@ func checkInvariants(t *testing.T, url string) {
 	}
 }
 
-// TestKilledConnections ends every connection of the store again and again: callers see a delay and no error.
+// TestKilledConnections ends every connection of the store repeatedly: callers see a delay and no error.
 func TestKilledConnections(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
@@ -170,8 +170,7 @@ func TestKilledConnections(t *testing.T) {
 	checkInvariants(t, url)
 }
 
-// TestAwayAndBack shows what callers see while the server is down: the right class, a sentence, no address; and that the same
-// store works again afterwards.
+// TestAwayAndBack checks the errors while the server is down: their class, a sentence, no address; and that the same store works again afterwards.
 func TestAwayAndBack(t *testing.T) {
 	t.Parallel()
 	server := testpg.Private(t, testpg.ServerConfig{NoFsync: true})
@@ -202,7 +201,7 @@ func TestAwayAndBack(t *testing.T) {
 	}
 }
 
-// TestNoTakeoverRightAfterTheServersStart: an owner whose lease ran out while the server was away gets time to come back.
+// TestNoTakeoverRightAfterTheServersStart checks that an owner whose lease expired while the server was down gets time to extend it.
 func TestNoTakeoverRightAfterTheServersStart(t *testing.T) {
 	t.Parallel()
 	server := testpg.Private(t, testpg.ServerConfig{NoFsync: true})
@@ -225,13 +224,13 @@ func TestNoTakeoverRightAfterTheServersStart(t *testing.T) {
 	if taken, err := s.Sweep(ctx, store.SweepParams{Node: "other", Limit: 10}); err != nil || len(taken) != 0 {
 		t.Fatalf("right after the start: took %v, %v", taken, err)
 	}
-	exec(t, url, `UPDATE nodes SET lease_ms = 1 WHERE id = 'owner'`) // a lease that is over counted from the server's start
+	exec(t, url, `UPDATE nodes SET lease_ms = 1 WHERE id = 'owner'`) // a lease that ends before the server's start
 	if taken, err := s.Sweep(ctx, store.SweepParams{Node: "other", Limit: 10}); err != nil || len(taken) != 1 {
 		t.Fatalf("one lease later: took %v, %v", taken, err)
 	}
 }
 
-// TestReadOnlyIsNamed: the error names a standby, or a database in read-only mode.
+// TestReadOnlyIsNamed checks that the error names a standby, or a database in read-only mode.
 func TestReadOnlyIsNamed(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
@@ -249,7 +248,7 @@ func TestReadOnlyIsNamed(t *testing.T) {
 	}
 }
 
-// TestControlPassesABusyPool: with every pooled connection taken and waiting, heartbeat, stop and ping still get through.
+// TestControlPassesABusyPool checks that heartbeat, stop and ping work while every pooled connection is taken and waits.
 func TestControlPassesABusyPool(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
@@ -298,8 +297,8 @@ func TestControlPassesABusyPool(t *testing.T) {
 	waiting.Wait()
 }
 
-// TestAcceptBehindFinishLosesNoWakeUp forces the order that READ COMMITTED makes dangerous: an accept that began before the
-// finish waits for its lock. Its picture of the session is old; what it decides on must not be.
+// TestAcceptBehindFinishLosesNoWakeUp forces the order that READ COMMITTED makes dangerous: an accept that began before the finish waits for its lock. Its
+// snapshot of the session is old, but its decision must not use it.
 func TestAcceptBehindFinishLosesNoWakeUp(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
@@ -319,7 +318,7 @@ func TestAcceptBehindFinishLosesNoWakeUp(t *testing.T) {
 	if _, err := owner.Start(ctx, store.StartParams{Claim: c, RunID: "m1", Lane: "main", Seqs: []int64{1}}); err != nil {
 		t.Fatal(err)
 	}
-	// Another transaction holds the row; first the finish queues up behind it, then the accept.
+	// Another transaction holds the row; the finish queues for it first, then the accept.
 	blocker := connect(t, url)
 	defer func() { _ = blocker.Close(context.WithoutCancel(ctx)) }()
 	tx, err := blocker.Begin(ctx)

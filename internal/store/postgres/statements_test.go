@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The three statements of BenchmarkStatements. Each is a transaction of its own and holds its fence: node, epoch and lease.
+// The three statements of BenchmarkStatements. Each is a transaction of its own and contains its fence: node, epoch and lease.
 const (
 	bareNow = `(date_part('epoch', clock_timestamp()) * 1000)::bigint`
 
@@ -52,9 +52,9 @@ WITH s AS (` + fmt.Sprintf(bareFence, "done_seq = $3, last_run_id = $2, last_sta
 )` + fmt.Sprintf(bareEntry, "'assistant', 'an answer'")
 )
 
-// BenchmarkStatements is the least that a turn can cost with the same tables: an accept, a start and an end of one statement each, without what the store
-// does besides (a full queue, a dead owner, a repeated message, a second attempt) and without transactions that turns share. BenchmarkCost/turn beside it
-// in the same run shows what the store makes of it.
+// BenchmarkStatements is a lower bound for the cost of a turn on these tables: an accept, a start and an end of one statement each. It omits the other cases of
+// the store (a full queue, a dead owner, a repeated message, a second attempt) and shared transactions. BenchmarkCost/turn in the same run shows the cost of
+// the store.
 func BenchmarkStatements(b *testing.B) {
 	for _, workers := range []int{16, 30, 32, 128} {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) { benchStatements(b, workers) })
@@ -69,7 +69,7 @@ func benchStatements(b *testing.B, workers int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	cfg.MaxConns = 16 // as the store
+	cfg.MaxConns = 16 // as in the store
 	pool, err := pgxpool.NewWithConfig(b.Context(), cfg)
 	if err != nil {
 		b.Fatal(err)
@@ -102,7 +102,7 @@ func bareTurn(ctx context.Context, pool *pgxpool.Pool, workers, i int) error {
 	return nil
 }
 
-// numbers are those from one to another, the last one left out.
+// numbers are the numbers from from up to, but not including, to.
 func numbers(from, to int) []int {
 	list := make([]int, 0, to-from)
 	for i := from; i < to; i++ {

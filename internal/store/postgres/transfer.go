@@ -13,8 +13,8 @@ import (
 	"laneway/migrations"
 )
 
-// ownTables are the tables that a copy leaves out: each database has its own. nodes are the processes on it, none of which lives; the allowances are those of this
-// minute; the search index is made from the transcripts again.
+// ownTables are the tables that a copy leaves out, because each database has its own. nodes are its processes, which are dead; the allowances are those of this
+// minute; the search index is rebuilt from the transcripts.
 var ownTables = []string{versionTable, "nodes", "allowances", "search_progress", "search_transcripts", "search_entries", transfer.ProgressTable} //nolint:gochecknoglobals // a constant
 
 // Transfer is a database that is open for a copy. No gateway can join it until [Transfer.Close].
@@ -26,8 +26,8 @@ type Transfer struct {
 
 var _ transfer.Target = (*Transfer)(nil)
 
-// OpenSource opens a database to copy from it. Its schema must be that of this program. A *[LiveNodesError]: gateways use it. A gateway that starts
-// later waits for the end of the copy, and gives up by its own limits.
+// OpenSource opens a database to copy from it. Its schema must be that of this program. A *[LiveNodesError] means that gateways use it. A gateway that starts
+// later waits for the end of the copy, within its own time limits.
 func OpenSource(ctx context.Context, url string) (*Transfer, error) {
 	if err := checkSteps(ctx, url, false); err != nil {
 		return nil, err
@@ -42,7 +42,8 @@ func OpenSource(ctx context.Context, url string) (*Transfer, error) {
 	return t, nil
 }
 
-// OpenTarget opens a database to copy into it, and makes the tables of an empty one. One that has an older schema is refused. A *[LiveNodesError]: gateways use it.
+// OpenTarget opens a database to copy into it, and creates the tables of an empty one. One that has an older schema is refused. A *[LiveNodesError] means that
+// gateways use it.
 func OpenTarget(ctx context.Context, url string) (*Transfer, error) {
 	if err := checkSteps(ctx, url, true); err != nil {
 		return nil, err
@@ -57,7 +58,7 @@ func OpenTarget(ctx context.Context, url string) (*Transfer, error) {
 	return t, nil
 }
 
-// checkSteps makes the tables of an empty target, and refuses every other schema than that of this program.
+// checkSteps creates the tables of an empty target, and refuses every other schema than that of this program.
 func checkSteps(ctx context.Context, url string, target bool) error {
 	steps, err := MigrateStatus(ctx, url)
 	if err != nil {
@@ -89,7 +90,7 @@ func openTransfer(ctx context.Context, url string) (*Transfer, error) {
 	return &Transfer{conn: conn, name: name}, nil
 }
 
-// freeze begins the snapshot of a source. The lock on the table of gateways comes before it: from then on no gateway joins and no lease is extended.
+// freeze begins the snapshot of a source. Before that it locks the table of nodes: from then on no gateway joins and no lease is extended.
 func (t *Transfer) freeze(ctx context.Context) (err error) {
 	if t.tx, err = t.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}); err != nil {
 		return err
@@ -111,7 +112,7 @@ func errUnfinishedCopy() error {
 	return fmt.Errorf("%w: finish it with laneway store copy", transfer.ErrUnfinished)
 }
 
-// reads is what a connection and a transaction have in common.
+// reads are the read methods that a connection and a transaction share.
 type reads interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
@@ -137,7 +138,7 @@ func (*Transfer) refuseLive(ctx context.Context, from reads) error {
 	return err
 }
 
-// Close gives the database back.
+// Close releases the database.
 func (t *Transfer) Close() error {
 	ctx := context.Background() //nolint:forbidigo // io.Closer has no context
 	if t.tx != nil {
@@ -149,7 +150,7 @@ func (t *Transfer) Close() error {
 // Name is host, port and name of the database.
 func (t *Transfer) Name() string { return t.name }
 
-// Storable is text without what PostgreSQL refuses.
+// Storable is text without the characters that PostgreSQL refuses.
 func (t *Transfer) Storable(text string) string { return chat.CleanText(text) }
 
 const (
@@ -274,7 +275,7 @@ func (t *Transfer) Page(ctx context.Context, table transfer.Table, after []trans
 	return page, translate(rows.Err())
 }
 
-// common is a value of the driver in the form of both engines.
+// common is a value of the driver in the form that both engines share.
 func common(v any) transfer.Value {
 	switch v := v.(type) {
 	case bool:

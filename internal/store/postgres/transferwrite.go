@@ -66,7 +66,7 @@ func insertRows(ctx context.Context, tx pgx.Tx, table transfer.Table, rows []tra
 	return err
 }
 
-// Finish deletes the position, lets the numbers that the server gives go on behind those that were copied, and brings the statistics of the planner up to date.
+// Finish deletes the position, sets the sequences of the server after the copied numbers, and updates the statistics of the planner.
 func (t *Transfer) Finish(ctx context.Context, tables []transfer.Table) error {
 	var identities [][2]string
 	if err := t.names(ctx, identitiesSQL, func(table, column string) { identities = append(identities, [2]string{table, column}) }); err != nil {

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// wakeChannel is the NOTIFY channel of hints. A payload is the id of the node that is to read again.
+	// wakeChannel is the NOTIFY channel of hints. A payload is the id of the node that should read again.
 	wakeChannel = "laneway_wake"
-	// wakeEvery is the least time between two hints to one node.
+	// wakeEvery is the minimum time between two hints to one node.
 	wakeEvery = 100 * time.Millisecond
 	// maxTargets bounds the hints that wait to be sent; there are far fewer nodes.
 	maxTargets = 1024
@@ -24,7 +24,7 @@ const (
 	listenAgain = time.Second
 )
 
-// waker sends and receives hints. Both of its goroutines begin at the first use and end with close.
+// waker sends and receives hints. Both of its goroutines start at the first use and end with close.
 type waker struct {
 	pool *pgxpool.Pool
 	cfg  *pgx.ConnConfig
@@ -33,7 +33,7 @@ type waker struct {
 	ctx    context.Context //nolint:containedctx // the life of the two goroutines
 	cancel context.CancelFunc
 	done   sync.WaitGroup
-	look   chan struct{} // capacity one: there are hints or texts to send
+	look   chan struct{} // capacity one: hints or messages are to be sent
 	tried  chan struct{} // closed after the first attempt to listen
 	failed error         // the result of that attempt; written before tried is closed
 
@@ -43,10 +43,10 @@ type waker struct {
 	local              map[string]chan struct{}
 	texts              []string    // to be sent
 	hinted             func()      // is called before a hint is delivered
-	received           chan string // broadcasts of other processes; nil = there is no reader
-	missed             bool        // texts may have been lost, and the reader was not informed yet
+	received           chan string // broadcasts of other processes; nil while no reader exists
+	missed             bool        // messages may have been lost, and the reader was not informed yet
 
-	from string // names this process in its broadcasts, so that it skips its own
+	from string // identifies this process in its broadcasts, so that it skips its own
 }
 
 func newWaker(pool *pgxpool.Pool, cfg *pgx.ConnConfig, log *slog.Logger) *waker {
@@ -64,10 +64,10 @@ func (w *waker) close() {
 	w.done.Wait()
 }
 
-// Notify sends a node a hint, see store.Waker. It starts the sender at the first call.
+// Notify sends a hint to a node, see store.Waker. The first call starts the sender.
 func (s *Store) Notify(node string, h store.Hint) { s.wake.notify(node + string(h)) }
 
-// Wakeups delivers the hints for a node of this process, see store.Waker. It starts the listener at the first call.
+// Wakeups delivers the hints for a node of this process, see store.Waker. The first call starts the listener.
 func (s *Store) Wakeups(node string, h store.Hint) <-chan struct{} {
 	return s.wake.wakeups(node + string(h))
 }
@@ -126,8 +126,7 @@ func signal(ch chan struct{}) {
 	}
 }
 
-// send takes all targets and texts at once, sends them outside of any transaction, and then rests: what is added meanwhile is sent
-// together.
+// send takes all targets and messages at once, sends them outside of any transaction, and then rests: further ones are collected meanwhile and sent together.
 func (w *waker) send() {
 	rest := time.NewTicker(wakeEvery)
 	defer rest.Stop()
@@ -164,7 +163,7 @@ func (w *waker) sendAll() {
 	}
 }
 
-// listen receives until close. After a reconnect it sends every local channel a hint, for those that were missed.
+// listen receives until close. After a reconnect it sends every local channel a hint, because hints may have been missed.
 func (w *waker) listen() {
 	again := time.NewTicker(listenAgain)
 	defer again.Stop()
@@ -217,7 +216,7 @@ func (w *waker) connect() (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// noteAttempt keeps the result of the first attempt to listen, and reports whether this is the first. Only the listener calls it.
+// noteAttempt stores the result of the first attempt to listen, and reports whether this is the first. Only the listener calls it.
 func (w *waker) noteAttempt(err error) (first bool) {
 	select {
 	case <-w.tried:

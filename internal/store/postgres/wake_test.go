@@ -19,7 +19,7 @@ func TestWakeUpsReachTheOtherNode(t *testing.T) {
 	here, there := open(t, postgres.Config{URL: url}), open(t, postgres.Config{URL: url})
 	defer func() { _, _ = here.Close(), there.Close() }()
 	hints, others := there.Wakeups("there", store.HintMessage), there.Wakeups("third", store.HintMessage)
-	<-hints // the listener is ready: after it connects it sends every channel one hint
+	<-hints // the listener is ready: after connecting it sends every channel one hint
 	<-others
 	for range 100 {
 		here.Notify("there", store.HintMessage)
@@ -54,7 +54,7 @@ func TestBroadcastsReachEveryOtherProcessInTheirOrder(t *testing.T) {
 	want := []string{"kept"}
 	here.Broadcast("kept")
 	here.Broadcast(long + long)  // does not fit into a notification
-	here.Broadcast("two\nlines") // could not be distinguished from two texts
+	here.Broadcast("two\nlines") // would be received as two messages
 	for i := range 300 {
 		text := strconv.Itoa(i)
 		if i%100 == 0 {
@@ -122,7 +122,7 @@ func TestWakeUpsSurviveABrokenListener(t *testing.T) {
 	hints := s.Wakeups("n", store.HintMessage)
 	<-hints
 	exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'laneway' AND datname = current_database()`)
-	<-hints // after the break each listener looks once
+	<-hints // after the break each listener reads once
 	s.Notify("n", store.HintMessage)
 	<-hints
 }
@@ -154,6 +154,6 @@ func TestCloseEndsTheWaker(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s.Notify("n", store.HintMessage) // after the end: nothing happens
+	s.Notify("n", store.HintMessage) // after Close nothing happens
 	s.Wakeups("m", store.HintMessage)
 }

@@ -13,7 +13,7 @@ import (
 	"laneway/internal/store/sqlstore"
 )
 
-// defaultWarm is one connection for each kind of group, so that a first burst neither connects nor plans.
+// defaultWarm is one connection for each kind of group, so that a first burst needs neither connecting nor planning.
 const defaultWarm = 4
 
 // turnStatements are the statements of turns, which every connection for them has planned before its first use.
@@ -26,8 +26,8 @@ func turnStatements() []string {
 	return list
 }
 
-// plannedConns is how many connections for turns are planned before they are used. An address with pool_min_conns=0 asks for none, which the
-// configuration of a pool does not distinguish from an address without it.
+// plannedConns is how many connections for turns are planned before they are used. A URL with pool_min_conns=0 requests none, which the configuration of a pool
+// cannot distinguish from a URL without it.
 func plannedConns(cfg Config, pc *pgxpool.Config) int {
 	if cfg.WarmConns != 0 {
 		return max(cfg.WarmConns, 0)
@@ -38,9 +38,9 @@ func plannedConns(cfg Config, pc *pgxpool.Config) int {
 	return defaultWarm
 }
 
-// warm keeps n connections open and lets each connection of the pool plan the statements of turns when it is made; for 0 it does neither. The plans of a
-// connection take some 30 ms, which otherwise the first operations of a burst pay. A statement that cannot be planned, as with a schema that is not
-// migrated yet, fails again where it is used, with an error that names the reason; so a failure here is only logged.
+// warm keeps n connections open and makes each new connection of the pool plan the statements of turns; for 0 it does neither. The plans of a connection take
+// some 30 ms, which would otherwise delay the first operations of a burst. A statement that cannot be planned, for example before a migration, fails again
+// where it is used, with an error that names the reason; so a failure here is only logged.
 func warm(pc *pgxpool.Config, n int, log *slog.Logger) {
 	if n < 1 {
 		return
@@ -61,8 +61,8 @@ func warm(pc *pgxpool.Config, n int, log *slog.Logger) {
 	}
 }
 
-// plan prepares a statement and makes its plan, without running it. A connection has one generic plan of each statement (setSession), which
-// EXPLAIN makes and keeps.
+// plan prepares a statement and makes its plan, without running it. A connection has one generic plan per statement (setSession), which EXPLAIN makes and
+// keeps.
 func plan(ctx context.Context, conn *pgx.Conn, sql string) error {
 	prepared, err := conn.Prepare(ctx, sql, sql)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"laneway/internal/testpg"
 )
 
-// TestTurnConnectionsArePlannedBeforeUse: the first turns on a connection prepare and plan nothing.
+// TestTurnConnectionsArePlannedBeforeUse checks that the first turns on a connection prepare and plan nothing.
 func TestTurnConnectionsArePlannedBeforeUse(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
@@ -50,7 +50,7 @@ func TestTurnConnectionsArePlannedBeforeUse(t *testing.T) {
 	check("after a turn and a fire")
 }
 
-// TestTheAddressSaysHowManyConnectionsArePlanned: pool_min_conns counts where the program asks for no number.
+// TestTheAddressSaysHowManyConnectionsArePlanned checks that pool_min_conns applies when the program sets no number.
 func TestTheAddressSaysHowManyConnectionsArePlanned(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)

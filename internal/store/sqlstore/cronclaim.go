@@ -30,7 +30,7 @@ const (
 	activeRunsSQL = `SELECT job_id, id, state, COALESCE(started_at, 0), session_key FROM cron_run_logs WHERE job_id {in $1} AND finished_at IS NULL ORDER BY claimed_at, scheduled_for, id`
 
 	// budgetSQL counts the runs of an owner in the period of its budget. Runs that were claimed within an hour of their planned time are found by the index of
-	// planned times, the rest by the index of claims. It stops at a thousand to bound the cost.
+	// planned times, the rest by a separate index. It stops at a thousand to bound the cost.
 	budgetSQL = `{set name text}
 		SELECT v.name, (SELECT count(*) FROM (SELECT 1 FROM cron_run_logs l WHERE l.owner = v.name AND l.scheduled_for > {now} - 90000000
 				AND l.claimed_at > {now} - 86400000 AND l.claimed_at - l.scheduled_for <= 3600000 AND l.run_id <> '' ORDER BY l.scheduled_for DESC LIMIT 1000) used)
