@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// EncodeAttempts writes the attempts of a run; none are an empty list.
+// EncodeAttempts encodes the attempts of a run; no attempts are an empty list.
 func EncodeAttempts(list []Attempt) (string, error) {
 	if len(list) == 1 && list[0].simple() {
 		return list[0].text(), nil
@@ -26,7 +26,7 @@ func EncodeAttempts(list []Attempt) (string, error) {
 	return text, nil
 }
 
-// simple reports whether text is the attempt: it has no error, and its words stand in JSON as they are.
+// simple reports whether text can encode the attempt: it has no error, and its strings need no escaping in JSON.
 func (a *Attempt) simple() bool {
 	return a.Error == "" && a.ErrorClass == "" && verbatim(string(a.State)) && verbatim(a.Node)
 }
@@ -40,7 +40,7 @@ func verbatim(text string) bool {
 	return true
 }
 
-// text is the list of one simple attempt. Every run writes it twice, so it is made without reflection.
+// text is the list of one simple attempt. Every run writes it twice, so it is built without reflection.
 func (a *Attempt) text() string {
 	b := append(make([]byte, 0, 160), `[{"attempt":`...)
 	b = strconv.AppendInt(b, int64(a.Number), 10)
@@ -59,7 +59,7 @@ func (a *Attempt) text() string {
 	return string(append(b, "}]"...))
 }
 
-// DecodeAttempts reads what [EncodeAttempts] wrote. No text is no attempts.
+// DecodeAttempts decodes the result of [EncodeAttempts]. An empty string means no attempts.
 func DecodeAttempts(text string) ([]Attempt, error) {
 	if text == "" || text == "[]" {
 		return nil, nil
@@ -81,7 +81,7 @@ func DecodeAttempts(text string) ([]Attempt, error) {
 	return list, nil
 }
 
-// simpleAttempt reads what [Attempt.text] makes; ok is false for every other text. Every run is read at its start, so this needs no reflection either.
+// simpleAttempt decodes the result of [Attempt.text]; ok is false for every other string. Every run is read at its start, so this also avoids reflection.
 func simpleAttempt(text string) (a Attempt, ok bool) {
 	rest, ok := strings.CutPrefix(text, `[{"attempt":`)
 	if !ok {
@@ -109,7 +109,7 @@ func simpleAttempt(text string) (a Attempt, ok bool) {
 	return a, ok && rest == "}]"
 }
 
-// leadingNumber takes a number that is not negative off a text.
+// leadingNumber parses a leading non-negative number.
 func leadingNumber(text string) (n int64, rest string, ok bool) {
 	end := 0
 	for end < len(text) && text[end] >= '0' && text[end] <= '9' {
@@ -119,7 +119,7 @@ func leadingNumber(text string) (n int64, rest string, ok bool) {
 	return n, text[end:], err == nil && (text[0] != '0' || end == 1)
 }
 
-// leadingWord takes a member whose text stands in JSON as it is off a text.
+// leadingWord parses a leading JSON member whose string has no escapes.
 func leadingWord(text, name string) (word, rest string, ok bool) {
 	rest, ok = strings.CutPrefix(text, name)
 	if !ok {

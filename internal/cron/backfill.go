@@ -8,8 +8,8 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// A slot may be backfilled again when its run did not end well, and with force always. The trigger of a repeated backfill carries its number, so that
-// "one row for each job, slot and trigger" holds: backfill, backfill:2, backfill:3.
+// A slot may be backfilled again when its run did not succeed, and with force always. The trigger of a repeated backfill contains its number, so that "one row
+// for each job, slot and trigger" holds: backfill, backfill:2, backfill:3.
 
 // BackfillTrigger is the trigger of the n-th backfill of a slot, counted from 1.
 func BackfillTrigger(n int) Trigger {
@@ -19,7 +19,7 @@ func BackfillTrigger(n int) Trigger {
 	return TriggerBackfill + ":" + Trigger(strconv.Itoa(n))
 }
 
-// Kind is the trigger without its number: one of the closed set that clients, filters and metrics know.
+// Kind is the trigger without its number: one of the closed set that clients, filters and metrics use.
 func (t Trigger) Kind() Trigger {
 	if t.round() > 0 {
 		return TriggerBackfill
@@ -27,7 +27,7 @@ func (t Trigger) Kind() Trigger {
 	return t
 }
 
-// round is which backfill of its slot a trigger is, counted from 1; 0 = it is none.
+// round is the number of the backfill of its slot, counted from 1; 0 when the trigger is not a backfill.
 func (t Trigger) round() int {
 	if t == TriggerBackfill {
 		return 1
@@ -50,8 +50,8 @@ type SlotRun struct {
 	State   RunState
 }
 
-// NextBackfill is the trigger under which a slot is backfilled, given the runs that the ledger has (of other slots as well). exists: nothing is to be run,
-// because a backfill of the slot is under way, or because a run of it ended well and force is false; the trigger is then that of the last backfill.
+// NextBackfill is the trigger for the next backfill of a slot, given the runs in the ledger (of other slots as well). exists: nothing is to be run, because a
+// backfill of the slot is active, or because one succeeded and force is false; the trigger is then that of the last backfill.
 func NextBackfill(ran []SlotRun, slot time.Time, force bool) (t Trigger, exists bool) {
 	last, well, active := 0, false, false
 	for _, r := range ran {
@@ -69,7 +69,7 @@ func NextBackfill(ran []SlotRun, slot time.Time, force bool) (t Trigger, exists 
 	return BackfillTrigger(last + 1), false
 }
 
-// Backfill makes the runs of some slots, given the ledger's runs of them in d.Ran. They run one after the other, in the session of the first that is new.
+// Backfill creates the runs of some slots, given the ledger's runs of them in d.Ran. They run one after the other, in the session of the first new one.
 func (p *Planner) Backfill(d DueJob, fires []schedule.Fire, force bool) []Launch {
 	list := make([]Launch, 0, len(fires))
 	series := ""
@@ -85,5 +85,5 @@ func (p *Planner) Backfill(d DueJob, fires []schedule.Fire, force bool) []Launch
 	return list
 }
 
-// seriesOf is the end of the key of the session that a run has for itself.
+// seriesOf is the end of the key of a session that is made for one run.
 func seriesOf(t Trigger, slot time.Time) string { return string(t) + "-" + millisText(slot) }

@@ -28,8 +28,8 @@ func TestARunIDOfARepeatedBackfillIsTakenApart(t *testing.T) {
 	}
 }
 
-// TestABackfillRepeatsWhatDidNotEndWell checks the rule on random ledgers: a new run has a trigger that the slot does not have, and nothing is repeated that is
-// under way, or that ended well unless force is given.
+// TestABackfillRepeatsWhatDidNotEndWell checks the rule on random ledgers: a new run has an unused trigger of its slot, and a backfill that is active, or that
+// succeeded, is not repeated, except a successful one with force.
 func TestABackfillRepeatsWhatDidNotEndWell(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -24,8 +24,8 @@ const (
 	RunIfEnabled RunMode = "if-enabled"
 )
 
-// ExplainParams ask why slots of a job ran or did not: that at a moment, in words (At, see [schedule.ParsePast]) or as an instant (Moment), all from From until Until, or,
-// where nothing is given, the newest one that has passed.
+// ExplainParams select the slots of a job to explain: the one at a moment, as a phrase (At, see [schedule.ParsePast]) or as an instant (Moment); all from From
+// until Until; or, by default, the newest one that has passed.
 type ExplainParams struct {
 	ID          string
 	At          string
@@ -33,20 +33,20 @@ type ExplainParams struct {
 	From, Until time.Time
 }
 
-// Explained is the answer, with the zone of its times.
+// Explained is the result, with the time zone of its times.
 type Explained struct {
 	Zone  string
 	Slots []Explanation
 }
 
-// BackfillParams ask for the slots of a job in a stretch of the past.
+// BackfillParams select the slots of a job in a range of the past.
 type BackfillParams struct {
 	ID             string
 	From, To       time.Time
 	MaxRuns        int
 	DryRun, Force  bool
-	IdempotencyKey *chat.IdempotencyKey // nil = the call has none; a dry run has no effect and needs none
-	// Spend takes the bytes that the messages of all runs have from an allowance of the caller, before any is made; nil = there is none.
+	IdempotencyKey *chat.IdempotencyKey // nil when the call has no key; a dry run has no effect and needs none
+	// Spend takes the bytes of the messages of all runs from an allowance of the caller, before any run is created; nil when the caller has no allowance.
 	Spend func(bytes int) error
 }
 

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// options are the members of a payload that an agent turn knows by name; the others go to the runner as they are.
+// turnOptions are the payload members that an agent turn uses by name; all others are passed to the runner unchanged.
 type turnOptions struct {
 	Model    string `json:"model"`
 	Thinking string `json:"thinking"`
@@ -45,7 +45,7 @@ func (j Job) content(r PlannedRun) chat.Content {
 	return c
 }
 
-// localTime is a moment on the clock of the job's zone.
+// localTime formats a moment in the job's zone.
 func (j Job) localTime(t time.Time) string {
 	loc, err := schedule.LoadZone(j.Schedule.TZ)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// In reports whether a job belongs to a conversation: its runs are turns of it, or its answers go there.
+// In reports whether a job belongs to a conversation: its runs are turns of it, or its answers are sent to it.
 func (j Job) In(key chat.SessionKey) bool {
 	named := func(session string) bool {
 		at, err := chat.ParseSessionKey(session, j.Agent)

@@ -7,7 +7,7 @@ import (
 	"laneway/internal/cron"
 )
 
-// TestAJobBelongsToTheConversationOfItsAnswers goes through the ways in which jobs and conversations are connected.
+// TestAJobBelongsToTheConversationOfItsAnswers covers the ways in which jobs and conversations are connected.
 func TestAJobBelongsToTheConversationOfItsAnswers(t *testing.T) {
 	t.Parallel()
 	announce := func(channel, to, thread string) cron.Delivery {

@@ -7,24 +7,21 @@ import (
 )
 
 const (
-	// tickSlack is how late a claim may be without being an outage: two ticks of
-	// the loop. Every slot inside it runs for itself.
+	// tickSlack is how late a claim may be before it counts as an outage: two ticks of the loop. Every slot within it runs separately.
 	tickSlack = 2 * time.Second
-	// newestSlack is how late the newest slot may be and still be the planned
-	// fire, whatever was missed before it: the time that a burst of due jobs or
-	// a restart may take.
+	// newestSlack is how late the newest slot may be and still be the planned fire, whatever was missed before it: the time that a burst of due jobs or a
+	// restart may take.
 	newestSlack = 30 * time.Second
 	// mostAtOnce bounds the runs of one decision.
 	mostAtOnce = MaxMaxCatchup
 )
 
-// Claim is what a replica knows when it claims a job that is due.
+// Claim is the state in which a replica claims a due job.
 type Claim struct {
-	// Planned is the slot that the stored next fire belongs to.
+	// Planned is the slot of the stored next fire.
 	Planned time.Time
-	// Previous is the slot decided before or, for the first one, the moment the
-	// schedule was activated. It is only where the search begins for slots that a gap
-	// swallowed; zero means not to look before Planned.
+	// Previous is the slot decided before or, for the first one, the moment the schedule was activated. It is used only as the start of the search for slots
+	// that a gap skipped; zero disables the search before Planned.
 	Previous time.Time
 	// Now is the database's clock.
 	Now    time.Time
@@ -36,21 +33,18 @@ type PlannedRun struct {
 	schedule.Fire
 	Trigger Trigger       // schedule, or catchup for a slot that was missed
 	Late    time.Duration // how long after Fire.At it was claimed, never negative
-	Series  string        // isolated runs with the same one share a session, so that they run one after the other; "" = none
+	Series  string        // isolated runs with the same series share a session, so that they run one after the other; "" = a session of its own
 }
 
-// MissedSpan is a row of slots that do not run, for one entry in the ledger.
-// First and Last are slots and belong to it; Count is at least 1.
+// MissedSpan is a range of slots that do not run, for one entry in the ledger. First and Last are slots in the range; Count is at least 1.
 type MissedSpan struct {
 	Reason      Reason
 	First, Last time.Time
 	Count       int64
 }
 
-// Decision is what happens to every slot from the planned one up to now.
-// Runs are oldest first; run or missed, each slot is counted once. Lost are
-// gaps of daylight saving in which the rule skip dropped a slot, by the first
-// instant after the gap. Next is the slot to plan if More is true.
+// Decision is the outcome for every slot from the planned one up to now. Runs are oldest first; each slot is counted once, as run or as missed. Lost are gaps
+// of daylight saving in which the rule skip dropped a slot, by the first instant after the gap. Next is the slot to plan if More is true.
 type Decision struct {
 	Runs   []PlannedRun
 	Missed []MissedSpan
@@ -59,12 +53,9 @@ type Decision struct {
 	More   bool
 }
 
-// Decide settles all slots that are due: the planned one and those that passed
-// since. Being a little late is no outage: slots up to two seconds late all run
-// as planned. After an outage the newest slot still counts as planned when it is
-// at most 30 s late; of the others run as many as the policy allows, by trigger
-// catchup, and the rest is counted in at most two spans. The work is bounded,
-// whatever the length of the outage.
+// Decide decides all due slots: the planned one and those that have passed since. A short delay is not an outage: slots up to two seconds late all run as
+// planned. After an outage the newest slot still counts as planned when it is at most 30 s late. Of the others as many run as the policy allows, with trigger
+// catchup, and the rest is counted in at most two spans. The work is bounded, whatever the length of the outage.
 func (t Timetable) Decide(c Claim) Decision {
 	if t.MaxRuns > 0 && t.Fired >= t.MaxRuns {
 		return Decision{}
@@ -85,9 +76,8 @@ func (t Timetable) Decide(c Claim) Decision {
 	return d
 }
 
-// plannedFire is the stored slot with its jitter and note. It reports false for a
-// slot that the schedule does not know, which happens when a country changed its
-// clocks after the slot was planned. Such a slot was promised and is settled too.
+// plannedFire is the stored slot with its jitter and note. It reports false for a slot that the schedule does not contain, which happens when a country changed
+// its clocks after the slot was planned. Such a slot is decided as well.
 func (t Timetable) plannedFire(slot time.Time) (schedule.Fire, bool) {
 	fire, ok := t.Next(slot.Add(-1))
 	if ok && fire.Slot.Equal(slot) {
@@ -96,9 +86,7 @@ func (t Timetable) plannedFire(slot time.Time) (schedule.Fire, bool) {
 	return schedule.Fire{Slot: slot, At: slot.Add(Jitter(t.JobID, slot, t.JitterMs))}, false
 }
 
-// cut is the last instant up to which every slot is settled by this claim. Slots
-// are settled in their order: one whose jitter is not over holds back those
-// behind it.
+// cut is the last instant up to which this claim decides every slot. Slots are decided in order: one whose jitter has not passed holds back the later ones.
 func (t Timetable) cut(c Claim, planned schedule.Fire) time.Time {
 	if planned.At.After(c.Now) {
 		return planned.Slot
@@ -130,7 +118,7 @@ func (t Timetable) duePart(c Claim, planned schedule.Fire, cut time.Time) Decisi
 	return t.afterOutage(c, planned.Slot.Add(-1), cut)
 }
 
-// remaining is how many fires the job has left.
+// remaining is how many more fires the job has.
 func (t Timetable) remaining() int {
 	if t.MaxRuns == 0 {
 		return mostAtOnce + 1
@@ -170,8 +158,7 @@ func (t Timetable) afterOutage(c Claim, after, cut time.Time) Decision {
 	return d
 }
 
-// wanted is how many missed slots the rule lets run. Fire once means one run in
-// all, and a planned one is enough.
+// wanted is how many missed slots the rule runs. Fire once means one run in total, and a planned one is enough.
 func (p MissedPolicy) wanted(regular int) int {
 	switch p.Rule {
 	case MissedFireOnce:
@@ -205,8 +192,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// Span counts the slots in (after, until] for one entry of the ledger; it reports
-// false when there are none. A resumed job uses it with reason paused.
+// Span counts the slots in (after, until] for one entry of the ledger; it reports false when no slot exists. A resumed job uses it with reason paused.
 func (t Timetable) Span(reason Reason, after, until time.Time) (MissedSpan, bool) {
 	count := t.count(after, until)
 	if count == 0 {
@@ -217,8 +203,7 @@ func (t Timetable) Span(reason Reason, after, until time.Time) (MissedSpan, bool
 	return MissedSpan{Reason: reason, First: first.Slot, Last: t.newest(after, until, 1)[0].Slot, Count: count}, true
 }
 
-// Between lists the fires with slots in (after, until], oldest first, at most
-// limit of them, and how many there are in all. A backfill uses it.
+// Between lists the fires with slots in (after, until], oldest first, at most limit of them, and the number of all. A backfill uses it.
 func (t Timetable) Between(after, until time.Time, limit int) (fires []schedule.Fire, total int64) {
 	t.MaxRuns = 0
 	total = t.count(after, until)
@@ -233,8 +218,7 @@ func (t Timetable) Between(after, until time.Time, limit int) (fires []schedule.
 	return fires, total
 }
 
-// newest lists the last n fires with slots in (after, until], oldest first. It
-// finds the place to begin by counting, so that it needs no search backwards.
+// newest lists the last n fires with slots in (after, until], oldest first. It finds the first one by counting, and so needs no backward search.
 func (t Timetable) newest(after, until time.Time, n int) []schedule.Fire {
 	if n <= 0 || t.count(after, until) == 0 {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// destinations are what a delivery has beside the target of the answer, as they are kept in [Delivery.Options].
+// destinations are the further destinations of a delivery, as stored in [Delivery.Options].
 type destinations struct {
 	Failure    json.RawMessage `json:"failureDestination,omitempty"`
 	Completion json.RawMessage `json:"completionDestination,omitempty"`
@@ -17,15 +17,15 @@ type destinations struct {
 func (d Delivery) further() destinations {
 	var out destinations
 	if len(d.Options) > 0 && json.Unmarshal(d.Options, &out) != nil {
-		return destinations{} // the border wrote it; a row that was tampered with has no destinations
+		return destinations{} // the border wrote it; a damaged row has no destinations
 	}
 	return out
 }
 
-// Failure is where failures are reported instead of the target of the answer; false when there is no such destination.
+// Failure is where failures are reported instead of the target of the answer; false when no such destination exists.
 func (d Delivery) Failure() (Delivery, bool) { return d.destination(d.further().Failure) }
 
-// Completion is a webhook that gets the finished event of every run that started; false when there is none.
+// Completion is a webhook that receives the finished event of every run that started; false when none exists.
 func (d Delivery) Completion() (Delivery, bool) { return d.destination(d.further().Completion) }
 
 func (Delivery) destination(raw json.RawMessage) (Delivery, bool) {
@@ -38,7 +38,7 @@ func (Delivery) destination(raw json.RawMessage) (Delivery, bool) {
 	return out, true
 }
 
-// leave forgets what belongs to the channel and the chat that in replaces.
+// leave clears the fields that belong to the channel and the chat that in replaces.
 func (d *Delivery) leave(in deliveryIn) {
 	if in.Channel != nil && *in.Channel != d.Channel {
 		d.To, d.Account, d.Thread = "", "", ""
@@ -48,7 +48,7 @@ func (d *Delivery) leave(in deliveryIn) {
 	}
 }
 
-// take copies what was given.
+// take copies the given fields.
 func (d *Delivery) take(in deliveryIn) {
 	if in.Mode != nil {
 		d.Mode = *in.Mode
@@ -66,7 +66,7 @@ func (d *Delivery) take(in deliveryIn) {
 	}
 }
 
-// setDestinations merges the destinations of a delivery: absent = as they are, null = none.
+// setDestinations merges the destinations of a delivery: absent = unchanged, null = removed.
 func (b Border) setDestinations(field string, d *Delivery, in deliveryIn) error {
 	all := d.further()
 	for _, x := range []struct {

@@ -10,25 +10,25 @@ import (
 // Why is the answer to "why did this slot run, or not run?". The set is closed.
 type Why string
 
-// The answers.
+// The values.
 const (
 	WhyRan         Why = "ran"
 	WhyFailed      Why = "failed"
 	WhyRunning     Why = "running"
 	WhyRetrying    Why = "retrying"
-	WhyWaiting     Why = "waiting" // for its lane or its session, or for the claim
+	WhyWaiting     Why = "waiting" // for its lane, its session or the claim
 	WhySkipped     Why = "skipped" // overlap, budget, a full buffer
 	WhyPaused      Why = "paused"
-	WhyMissed      Why = "missed"       // it was decided later, by the policy of the job
-	WhyNoReplica   Why = "no replica"   // nothing fires jobs since before the slot
+	WhyMissed      Why = "missed"       // decided later, by the policy of the job
+	WhyNoReplica   Why = "no replica"   // no process has fired jobs since before the slot
 	WhyHeld        Why = "held"         // the gateway is held
-	WhyCancelled   Why = "cancelled"    // by a person, by a newer run, with its job
+	WhyCancelled   Why = "cancelled"    // by a person, by a newer run, or with its job
 	WhyInterrupted Why = "interrupted"  // its process died
-	WhyInvalid     Why = "invalid"      // the row of the job cannot be understood
+	WhyInvalid     Why = "invalid"      // the row of the job cannot be decoded
 	WhyClock       Why = "clock change" // daylight saving dropped the wall time
 	WhyUnplanned   Why = "not in the schedule"
 	WhyMadeLater   Why = "made later"
-	WhyChanged     Why = "changed since" // the schedule has been changed since
+	WhyChanged     Why = "changed since" // the schedule has changed since
 	WhyDisabled    Why = "disabled"
 	WhyEnded       Why = "ended" // the end of the job, or its number of runs
 	WhyRemoved     Why = "removed"
@@ -42,34 +42,34 @@ type Act string
 
 // The actions.
 const (
-	ActResume   Act = "resume"   // cron.resume, or cron.toggle of a job that is disabled
+	ActResume   Act = "resume"   // cron.resume, or cron.toggle of a disabled job
 	ActRun      Act = "run"      // cron.run
 	ActBackfill Act = "backfill" // cron.backfill of the slot
 	ActEdit     Act = "edit"     // cron.update
-	ActRuns     Act = "runs"     // runs.list: what fills the lane
+	ActRuns     Act = "runs"     // runs.list: the runs that occupy the lane
 )
 
-// Cure is what to do about an answer. Its zero value: nothing is to be done.
+// Cure is the remedy in an explanation. The zero value means that no action is needed.
 type Cure struct {
 	Text string // a phrase that names the command or the setting
 	Acts []Act
 }
 
-// Explanation says what became of one slot.
+// Explanation is the outcome of one slot and its reason.
 type Explanation struct {
-	// Slot is the slot, or the moment that was asked about where no slot is there.
+	// Slot is the slot, or the requested moment when no slot is there.
 	Slot  time.Time
 	Why   Why
 	Text  string // one sentence with figures
 	Cure  Cure
-	RunID string // the row of the ledger; "" = no row
-	// Before and After are the nearest slots where the moment is none; zero = there is none.
+	RunID string // the row of the ledger; "" when none exists
+	// Before and After are the nearest slots when the moment is not a slot; zero when no such slot exists.
 	Before, After time.Time
-	// Changes of the job since the slot, the newest first.
+	// Changes of the job since the slot, newest first.
 	Changes []JobChange
 }
 
-// Sentence is the answer, with what to do as its second line.
+// Sentence is the text, followed by the cure as its second line.
 func (x Explanation) Sentence() string {
 	if x.Cure.Text == "" {
 		return x.Text
@@ -77,36 +77,36 @@ func (x Explanation) Sentence() string {
 	return x.Text + "\nWhat to do: " + x.Cure.Text
 }
 
-// JobChange is a change of a job, as the log of changes has it.
+// JobChange is a change of a job in the audit log.
 type JobChange struct {
 	At   time.Time
 	Who  string
 	Verb string // cron.update, cron.pause, …
 }
 
-// Outage is a time during which no process fired jobs; a zero Until = it goes on.
+// Outage is a time during which no process fired jobs; a zero Until means that it continues.
 type Outage struct{ From, Until time.Time }
 
-// Evidence is what an explanation is made of.
+// Evidence is the input of an explanation.
 type Evidence struct {
-	// Job is the job as it is now; nil = it was removed. Timetable is nil where it cannot be computed.
+	// Job is the current job; nil when it was removed. Timetable is nil when it cannot be computed.
 	Job       *Job
 	Timetable *Timetable
-	// Rows are those of the ledger whose slots include the moment, in any order.
+	// Rows are the ledger rows whose slots include the moment, in any order.
 	Rows []Run
-	// Outages that meet the moment or are later, oldest first.
+	// Outages that include the moment or are later, oldest first.
 	Outages []Outage
 	// Changes of the job since the moment, newest first.
 	Changes []JobChange
 	Now     time.Time
-	// Kept is how far back the ledger reaches by its retention; zero = without a limit.
+	// Kept is how far back the retention of the ledger reaches; zero = unlimited.
 	Kept time.Time
 	Held bool
-	// Zone is that of the times in the texts.
+	// Zone is the time zone of the times in sentences.
 	Zone *time.Location
 }
 
-// After is the end of the time that a moment stands for: a person who says 9:00 means that minute, and one who names a second means that second.
+// After is the end of the period that a moment stands for: 9:00 means that minute, and a time with seconds means that second.
 func After(at time.Time) time.Time {
 	if at.Second() == 0 && at.Nanosecond() == 0 {
 		return at.Add(time.Minute)
@@ -114,7 +114,7 @@ func After(at time.Time) time.Time {
 	return at.Truncate(time.Second).Add(time.Second)
 }
 
-// Explain says what became of the slot at a moment, see [After]. It is pure.
+// Explain explains the outcome of the slot at a moment, see [After]. It is pure.
 func Explain(at time.Time, e Evidence) Explanation {
 	x := Explanation{Slot: at, Changes: e.Changes}
 	if row, ok := e.row(at); ok {
@@ -141,7 +141,7 @@ func Explain(at time.Time, e Evidence) Explanation {
 	return x
 }
 
-// row is that of the ledger which says most about a moment: a slot of its own before one that stands for many, a planned run before one by hand.
+// row is the most specific ledger row for a moment: a row of one slot before one of many, a planned run before a manual one.
 func (e Evidence) row(at time.Time) (Run, bool) {
 	rank := func(r Run) int {
 		switch {
@@ -170,7 +170,7 @@ func (e Evidence) row(at time.Time) (Run, bool) {
 	}), true
 }
 
-// slotIn is the first slot of the schedule in the time of a moment.
+// slotIn is the first slot of the schedule in the period of a moment.
 func (e Evidence) slotIn(at time.Time) (time.Time, bool) {
 	if e.Timetable == nil {
 		return time.Time{}, false
@@ -205,7 +205,7 @@ func (e Evidence) nearest(at time.Time) (before, after time.Time) {
 	return before, after
 }
 
-// nearestSearch is how far back the slot before a moment is looked for.
+// nearestSearch is how far back the previous slot is searched.
 const nearestSearch = 400 * 24 * time.Hour
 
 func (e Evidence) both(before, after time.Time) string {
@@ -220,7 +220,7 @@ func (e Evidence) both(before, after time.Time) string {
 	return "The nearest slots are " + e.when(before) + " and " + e.when(after) + "."
 }
 
-// withoutRow explains a moment of which the ledger knows nothing.
+// withoutRow explains a moment without a row in the ledger.
 func (e Evidence) withoutRow(slot time.Time, planned bool) (why Why, text string, cure Cure) {
 	j := e.Job
 	switch {
@@ -240,7 +240,7 @@ func (e Evidence) withoutRow(slot time.Time, planned bool) (why Why, text string
 	return e.passed(slot)
 }
 
-// unplanned explains a moment that is no slot of the present schedule.
+// unplanned explains a moment that is not a slot of the current schedule.
 func (e Evidence) unplanned(at time.Time) (why Why, text string, cure Cure) {
 	if t := e.Timetable; t != nil {
 		for _, lost := range t.Schedule.Lost(at.Add(-24*time.Hour), at.Add(24*time.Hour)) {
@@ -255,7 +255,7 @@ func (e Evidence) unplanned(at time.Time) (why Why, text string, cure Cure) {
 	return WhyUnplanned, "It is no slot of the schedule.", Cure{}
 }
 
-// changed is the oldest edit of the job after a moment, from which on its schedule may be another one.
+// changed is the oldest edit of the job after a moment. The schedule may have been different before it.
 func (e Evidence) changed(at time.Time) (JobChange, bool) {
 	if e.Job == nil || !e.Job.State.ActivatedAt.After(at) {
 		return JobChange{}, false
@@ -268,7 +268,7 @@ func (e Evidence) changed(at time.Time) (JobChange, bool) {
 	return JobChange{}, false
 }
 
-// stopped explains why a job has no planned fire; "" = it has.
+// stopped explains why a job has no planned fire; "" when it has one.
 func (e Evidence) stopped(slot time.Time) (why Why, text string, cure Cure) {
 	switch j := e.Job; {
 	case j.Pause != nil && !j.Pause.At.After(later(slot, e.Now)):
@@ -296,7 +296,7 @@ func (e Evidence) stopped(slot time.Time) (why Why, text string, cure Cure) {
 	return "", "", Cure{}
 }
 
-// by is who made the newest change of a kind.
+// by is the author of the newest change of a kind.
 func (e Evidence) by(verb string) string {
 	for _, c := range e.Changes {
 		if c.Verb == verb {
@@ -337,7 +337,7 @@ func (e Evidence) passed(slot time.Time) (why Why, text string, cure Cure) {
 	return WhyUnknown, "The ledger has no row for this slot, and nothing explains it.", Cure{Text: "keep a copy of the database and report this with the log of the gateway"}
 }
 
-// outage is the one during which a slot fell due.
+// outage is the outage during which a slot became due.
 func (e Evidence) outage(slot time.Time) (Outage, bool) {
 	for _, o := range e.Outages {
 		if !o.From.After(slot.Add(tickSlack)) && (o.Until.IsZero() || o.Until.After(slot)) {
@@ -347,7 +347,7 @@ func (e Evidence) outage(slot time.Time) (Outage, bool) {
 	return Outage{}, false
 }
 
-// SlotsOf are the slots of a stretch of time that are explained one by one: those of the schedule and those of rows of the ledger, oldest first.
+// SlotsOf are the slots in a range that are explained one by one: those of the schedule and those of ledger rows, oldest first.
 func (e Evidence) SlotsOf(from, until time.Time, most int) []time.Time {
 	var slots []time.Time
 	if e.Timetable != nil {

@@ -10,14 +10,14 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// noon is the moment at which the explanations are asked for: a Wednesday in winter.
+// noon is the moment of the explanations: a Wednesday in winter.
 var noon = time.Date(2026, 3, 25, 12, 0, 0, 0, time.UTC)
 
 func clockOf(day, hour, minute int) time.Time {
 	return time.Date(2026, 3, day, hour, minute, 0, 0, time.UTC)
 }
 
-// explained makes the evidence about a job that fires each day at 09:00 UTC since 1 March.
+// explained is the evidence about a job that fires each day at 09:00 UTC since 1 March.
 func explained(t *testing.T, change func(e *cron.Evidence, j *cron.Job)) cron.Evidence {
 	t.Helper()
 	j := cron.Job{

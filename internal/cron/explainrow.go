@@ -32,7 +32,7 @@ func (e Evidence) ofRow(r Run) (why Why, text string, cure Cure) {
 	return WhyUnknown, "The ledger has the state " + string(r.State) + ".", Cure{}
 }
 
-// ran is when a run ran, without the mark at its end.
+// ran is when a run ran, without final punctuation.
 func (e Evidence) ran(r Run) string {
 	if r.StartedAt.IsZero() {
 		return "It did not start"
@@ -82,7 +82,7 @@ func (e Evidence) skipped(r Run) (why Why, text string, cure Cure) {
 	return WhySkipped, "It was skipped" + e.slots(r) + ": " + cmp.Or(string(r.Reason), "the reason is not known") + ".", Cure{}
 }
 
-// slots says that a row stands for several.
+// slots mentions that a row stands for several slots.
 func (e Evidence) slots(r Run) string {
 	if r.SlotCount <= 1 {
 		return ""
@@ -132,7 +132,7 @@ func cancelled(r Run) (why Why, text string, cure Cure) {
 	return WhyCancelled, "It was stopped.", Cure{}
 }
 
-// when is an instant for a person, in the zone of the job.
+// when formats an instant in the zone of the job.
 func (e Evidence) when(t time.Time) string { return t.In(e.zone()).Format("Mon 2 Jan 15:04") }
 
 // clock is the time of day, to the second.
@@ -153,7 +153,7 @@ func (e Evidence) zone() *time.Location {
 	return e.Zone
 }
 
-// lasting is a duration for a person, with two units at most.
+// lasting formats a duration with at most two units.
 func lasting(d time.Duration) string {
 	switch {
 	case d < time.Second:

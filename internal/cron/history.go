@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// History is what the store keeps of the past of jobs besides the ledger.
+// History is the history of jobs that is stored outside of the ledger.
 type History interface {
-	// Past reads what happened to a job since a moment, by its id or its key, at most limit of each kind.
+	// Past reads the history of a job since a moment, by its id or its key, at most limit entries of each kind.
 	Past(ctx context.Context, id, key string, since time.Time, limit int) (Past, error)
 }
 
-// Past is what happened to a job besides its runs.
+// Past is the history of a job besides its runs.
 type Past struct {
-	// Outages are the times during which no process fired jobs, the oldest first. They are kept for 400 days.
+	// Outages are the times during which no process fired jobs, oldest first. They are kept for 400 days.
 	Outages []Outage
-	// Changes are what the log of changes has of the job, the newest first.
+	// Changes are the changes of the job in the audit log, newest first.
 	Changes []JobChange
 }

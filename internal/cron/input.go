@@ -13,32 +13,32 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// Members are the members of a job as a client gave them: absent = as it is, null = back to the default.
+// Members are the members of a job from a client: absent = unchanged, null = back to the default.
 type Members map[string]json.RawMessage
 
-// Border is what the border knows when it reads a job.
+// Border is the context in which input for a job is checked.
 type Border struct {
 	Now          time.Time
 	Rules        schedule.Rules
 	DefaultAgent string
-	// Agent and Channel report whether there is one of this name; Payload whether a kind that runs on the host is enabled.
+	// Agent and Channel report whether an agent or channel with this name exists; Payload whether a kind that runs on the host is enabled.
 	Agent, Channel func(name string) bool
 	Payload        func(kind PayloadKind) bool
 	// Channels are the names for which Channel answers true, as a refusal lists them.
 	Channels []string
-	// Webhook refuses URLs that can be seen to lead where nothing may be sent; nil = only their form is checked.
+	// Webhook refuses URLs to which sending is not allowed; nil checks only their form.
 	Webhook func(url string) error
 	Lanes   []string
 }
 
-// Bounds of texts.
+// Bounds of text.
 const (
 	maxNameRunes    = 200
 	maxPayloadBytes = 65_536
 )
 
-// Apply changes a job by members and checks the result. A new job is one without an id. Errors are [*InvalidError] for the schedule and
-// what stands beside it, and *chat.Error for the rest.
+// Apply changes a job by members and checks the result. A job without an id is new. Errors are [*InvalidError] for the schedule and its related settings, and
+// *chat.Error for the rest.
 func (b Border) Apply(j Job, m Members) (Job, error) {
 	if j.ID == "" {
 		j = b.blank(j)
@@ -57,14 +57,14 @@ func (b Border) Apply(j Job, m Members) (Job, error) {
 	return b.finish(j, m)
 }
 
-// rank makes what others depend on come first.
+// rank orders members so that those on which others depend come first.
 func rank(name string) int {
 	switch name {
 	case "agentId", "schedule":
 		return 0
 	case "sessionKey":
 		return 1
-	case "paused": // knows better than enabled
+	case "paused": // paused takes precedence over enabled
 		return 3
 	}
 	return 2
@@ -120,7 +120,7 @@ func setters() map[string]setter {
 
 func seconds(n int64) time.Duration { return units(n, time.Second) }
 
-// units is n times unit, or the longest duration where no duration holds that: the bounds refuse it.
+// units is n times unit, or the longest duration on overflow, which the bounds refuse.
 func units(n int64, unit time.Duration) time.Duration {
 	most := int64(math.MaxInt64 / unit)
 	return time.Duration(max(-most, min(n, most))) * unit

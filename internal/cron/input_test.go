@@ -16,7 +16,7 @@ import (
 
 var inputNow = time.UnixMilli(1_800_000_000_000).UTC()
 
-// inputBorder knows the agents main and helper, the channel telegram, the lanes main and cron, and every kind of payload.
+// inputBorder has the agents main and helper, the channel telegram, the lanes main and cron, and every kind of payload.
 func inputBorder() cron.Border {
 	return cron.Border{
 		Now: inputNow, DefaultAgent: "main", Channels: []string{"telegram"}, Lanes: []string{"main", "cron"},
@@ -41,7 +41,7 @@ func members(t *testing.T, text string) cron.Members {
 	return m
 }
 
-// inputJob is a job that differs from the default in whatever null puts back.
+// inputJob is a job that differs from the default in every member that null resets.
 func inputJob(t *testing.T) cron.Job {
 	t.Helper()
 	j, err := inputBorder().Apply(cron.Job{}, members(t, `{
@@ -76,7 +76,7 @@ func TestANewJobHasTheDefaults(t *testing.T) {
 	}
 }
 
-// A patch changes what it names; null is the default again, and the same patch twice changes nothing more.
+// A patch changes the members that it names; null resets to the default, and applying the same patch twice changes nothing more.
 func TestMembersOfAJobChangeWhatTheyName(t *testing.T) {
 	t.Parallel()
 	paused := func(p cron.Pause) func(*cron.Job) { return func(j *cron.Job) { j.Pause = &p } }
@@ -182,7 +182,7 @@ func TestMembersOfAJobChangeWhatTheyName(t *testing.T) {
 	}
 }
 
-// A number of seconds or milliseconds that no duration holds was taken as a short time.
+// A number of seconds or milliseconds that overflows a duration was taken as a short time.
 func TestMembersThatAreRefusedAreNamed(t *testing.T) {
 	t.Parallel()
 	const wraps = "18446744074" // as seconds, these are 2^64 ns and 290 ms

@@ -18,7 +18,7 @@ func readAt(text *string, ms *int64, tz string) (time.Time, error) {
 	return time.Time{}, schedule.NewInvalid(schedule.FieldAt, schedule.InvalidMissing, "a moment is needed, such as 2027-03-02T08:00:00Z")
 }
 
-// finish checks what depends on several members of the job.
+// finish checks the relations between members of the job.
 func (b Border) finish(j Job, m Members) (Job, error) {
 	_, newSchedule := m["schedule"]
 	_, newDST := m["dst"]
@@ -102,8 +102,8 @@ func PlanningMembers() []string {
 	return []string{"schedule", "dst", "startsAtMs", "endsAtMs", "maxRuns"}
 }
 
-// Planned reads what decides when a job fires, for a preview: a job of which nothing else is known. It has no jitter, which follows from the id of the job. Its
-// schedule may lie in the past.
+// Planned reads the members that decide when a job fires, for a preview of a job that does not exist yet. It has no jitter, which depends on the id of the job.
+// Its schedule may be in the past.
 func (b Border) Planned(m Members) (Job, error) {
 	var j Job
 	for _, name := range PlanningMembers() {

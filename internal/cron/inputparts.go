@@ -11,7 +11,7 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// setSchedule reads a schedule. Zone, rules of daylight saving and jitter survive when the kind stays the same and they are not named.
+// setSchedule reads a schedule. Zone, rules of daylight saving and jitter stay when the kind stays the same and they are not given.
 func setSchedule(b Border, j *Job, raw json.RawMessage, all Members) error { //nolint:revive // one table of members, read from top to bottom
 	var in struct {
 		Kind      schedule.Kind `json:"kind"`
@@ -34,7 +34,7 @@ func setSchedule(b Border, j *Job, raw json.RawMessage, all Members) error { //n
 	tz := ""
 	if in.TZ != nil {
 		tz = *in.TZ
-		if _, err := schedule.LoadZone(tz); err != nil { // also where the kind has no use for it: the caller means something by it
+		if _, err := schedule.LoadZone(tz); err != nil { // even if the kind does not use it: an unknown zone is a mistake of the caller
 			return err
 		}
 	} else if old.Kind == in.Kind {
@@ -246,7 +246,7 @@ func (b Border) mergeDelivery(field string, d *Delivery, in deliveryIn) error {
 	return b.checkDelivery(field, d)
 }
 
-// unknownChannel refuses a channel and names those that exist.
+// unknownChannel refuses a channel and lists the existing ones.
 func (b Border) unknownChannel(field, name string) error {
 	known := append(slices.Clone(b.Channels), "web", "last")
 	return chat.Errorf(chat.CodeInvalid, "the channel %s is not supported; there are %s", schedule.Excerpt(name), strings.Join(known, ", ")).
@@ -283,7 +283,7 @@ func (b Border) checkDelivery(field string, d *Delivery) error {
 	return refuse("%s.mode %s is not one of none, announce and webhook", field, schedule.Excerpt(string(d.Mode)))
 }
 
-// checkSession refuses a delivery to the web that names no session. A session that does not exist yet is made by the first delivery; its agent must exist.
+// checkSession refuses a delivery to the web without a session. The first delivery creates a missing session; its agent must exist.
 func (b Border) checkSession(field string, d *Delivery) error {
 	if d.Thread != "" {
 		return refuse("%s.threadId: a session has no threads; give the whole session key as the chat", field)

@@ -10,8 +10,8 @@ import (
 
 const maxNoteRunes = 500
 
-// setPaused takes the pause of a job that comes from elsewhere, as views show it: note (1 to 500 characters), by, atMs (now), untilMs (null = until
-// the job is resumed), enabled (what the job is when the pause is over). A pause whose end has passed is none.
+// setPaused reads the pause of an imported job, as views show it: note (1 to 500 characters), by, atMs (now), untilMs (null = until the job is resumed),
+// enabled (the state of the job after the pause). A pause whose end has passed is ignored.
 func setPaused(b Border, j *Job, raw json.RawMessage, _ Members) error {
 	if strings.TrimSpace(string(raw)) == "null" {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// A zone that does not exist was taken where the kind of the schedule has no use for it.
+// A zone that does not exist was accepted where the kind of the schedule does not use it.
 func TestAnUnknownZoneIsRefusedForEveryKind(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{

@@ -8,7 +8,7 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// SystemOwner owns the jobs that the gateway makes for itself.
+// SystemOwner owns the built-in jobs of the gateway.
 const SystemOwner = "system"
 
 // Defaults and bounds of a [Job].
@@ -23,11 +23,10 @@ const (
 	maxDescriptionRunes = 2000
 )
 
-// PayloadKind is what a run does.
+// PayloadKind is the kind of work of a run.
 type PayloadKind string
 
-// The payload kinds. Command and script run on the gateway's host and are off
-// unless the operator allows them.
+// The payload kinds. Command and script run on the gateway's host and are off unless the operator allows them.
 const (
 	PayloadAgentTurn   PayloadKind = "agentTurn"
 	PayloadSystemEvent PayloadKind = "systemEvent"
@@ -35,9 +34,8 @@ const (
 	PayloadScript      PayloadKind = "script"
 )
 
-// Payload is the content of a run. Text is the message of an agent turn, the text
-// of a system event or a script; Options is the rest of the object in JSON, as it
-// was checked at the border, and may be nil.
+// Payload is the content of a run. Text is the message of an agent turn, the text of a system event or a script. Options is the rest of the object in JSON, as
+// checked at the border, and may be nil.
 type Payload struct {
 	Kind    PayloadKind
 	Text    string
@@ -65,14 +63,13 @@ type Delivery struct { //nolint:recvcheck // take changes it, the others only lo
 	Options    []byte // further destinations in JSON, as checked at the border; see Failure and Completion
 }
 
-// Alert is when people get an alert about failures. The zero values of After and Cooldown mean
-// 2 failed runs in a row and one hour between two alerts.
+// Alert is when people receive an alert about failures. The zero values of After and Cooldown mean 2 failed runs in a row and one hour between two alerts.
 type Alert struct {
 	Off            bool
 	After          int
 	Cooldown       time.Duration
 	IncludeSkipped bool
-	Delivery       Delivery // where to; a zero Mode means the job's own target
+	Delivery       Delivery // the target; a zero Mode means the job's own target
 }
 
 // Pause is who paused a job and why. With a zero Until the job stays paused until it is
@@ -95,7 +92,7 @@ type Job struct { //nolint:recvcheck // After changes the job, the others only l
 	DisplayName string
 	Description string
 	Owner       string
-	Principal   string // who made it
+	Principal   string // its creator
 	Agent       string // "" is the default agent
 	AccountID   string
 	Lane        string
@@ -115,15 +112,15 @@ type Job struct { //nolint:recvcheck // After changes the job, the others only l
 	Overlap     OverlapPolicy
 	Missed      MissedPolicy
 	Retry       Retry
-	Timeout     time.Duration // per attempt; 0 is no limit of its own, MaxTimeout applies
+	Timeout     time.Duration // per attempt; 0 = only MaxTimeout applies
 	AtMostOnce  bool
-	DeleteAfter bool // remove the job after its first planned fire that ended well
+	DeleteAfter bool // remove the job after its first successful planned fire
 	PauseAfter  int  // failed runs in a row that pause the job, 0 is never
 
 	Enabled      bool
 	Pause        *Pause // nil when not paused
 	AutoDisabled bool
-	Invalid      string // why the stored row cannot be understood; such a job does not fire
+	Invalid      string // why the stored row cannot be decoded; such a job does not fire
 
 	Revision  string
 	CreatedAt time.Time
@@ -132,11 +129,11 @@ type Job struct { //nolint:recvcheck // After changes the job, the others only l
 	State JobState
 }
 
-// JobState is what runs and claims change. Clients never write it.
+// JobState is the state that runs and claims change. Clients never write it.
 type JobState struct {
 	Next        time.Time // the planned slot
 	NextRunAt   time.Time // the planned slot with jitter
-	ActivatedAt time.Time // when the schedule in force began
+	ActivatedAt time.Time // when the current schedule took effect
 	Fired       int       // planned fires so far
 	RunCount    int64     // finished runs
 	ErrorCount  int64     // error and interrupted
@@ -152,25 +149,25 @@ type JobState struct {
 	LastAlertAt        time.Time
 	ConsecutiveErrors  int
 	ConsecutiveSkipped int
-	Queued             int // runs that wait or run
+	Queued             int // waiting and running runs
 	DeliveryPause      DeliveryPause
 }
 
-// DeliveryPause means that the answers of a job are kept and not sent, because their address takes nothing any more. The job fires as before. The
-// zero value means that they are sent; that is what an edit of the delivery and a resume make of it.
+// DeliveryPause means that the answers of a job are kept and not sent, because their address no longer accepts messages. The job fires as before. The zero
+// value means that they are sent; an edit of the delivery and a resume set it.
 type DeliveryPause struct {
 	Since   time.Time
-	Reason  string // the channel's word for it
-	Channel string // the address, as it stands in the outbox
+	Reason  string // the reason in the wording of the channel
+	Channel string // the address as in the outbox
 	ChatID  string
 }
 
-// Holds reports whether nothing is sent to an address.
+// Holds reports whether sending to an address is paused.
 func (p DeliveryPause) Holds(to chat.Target) bool {
 	return !p.Since.IsZero() && p.Channel == to.Channel && p.ChatID == to.ChatID
 }
 
-// Timetable joins the job with its compiled schedule.
+// Timetable combines the job with its compiled schedule.
 func (j Job) Timetable(s schedule.Schedule) Timetable {
 	return Timetable{
 		Schedule: s, JobID: j.ID, JitterMs: j.JitterMs,
@@ -178,7 +175,7 @@ func (j Job) Timetable(s schedule.Schedule) Timetable {
 	}
 }
 
-// Reminds reports whether the text of the job is its answer: nothing runs, and no conversation is touched. That is a reminder without a model.
+// Reminds reports whether the text of the job is its answer: no agent runs, and no conversation is changed. Such a job is a reminder without a model.
 func (j Job) Reminds() bool {
 	return j.Payload.Kind == PayloadSystemEvent && j.WakeMode == WakeLater && j.Session == Isolated && j.Delivery.Mode == DeliverAnnounce
 }
@@ -192,13 +189,11 @@ func (j Job) AsksAgent() bool {
 	return !j.Reminds() && j.Owner != SystemOwner
 }
 
-// MayFire reports whether the job has planned fires: it is enabled, not paused, and its row can be understood.
+// MayFire reports whether the job has planned fires: it is enabled, not paused, and its row can be decoded.
 func (j Job) MayFire() bool { return j.Enabled && j.Pause == nil && j.Invalid == "" }
 
-// CheckSettings refuses what this package knows to be out of bounds in the
-// settings beside the schedule: overlap, missed, retry, timeout, failures,
-// description. Names, targets and payloads are the border's to check. Errors are
-// [*InvalidError].
+// CheckSettings checks the bounds of the settings other than the schedule: overlap, missed, retry, timeout, failures, description. The border checks names,
+// targets and payloads. Errors are [*InvalidError].
 func (j Job) CheckSettings() error {
 	for _, check := range []func() error{j.Overlap.Check, j.Missed.Check, j.Retry.Check} {
 		if err := check(); err != nil {
@@ -216,8 +211,8 @@ func (j Job) CheckSettings() error {
 	return nil
 }
 
-// Unfired is the job after planned fires that waited to start were cancelled: they do not count against MaxRuns, and a job that the
-// claim of its last fire has disabled is enabled again.
+// Unfired is the job after waiting planned fires were cancelled: they do not count against MaxRuns, and a job that the claim of its last fire has disabled is
+// enabled again.
 func (j Job) Unfired(fires int) Job {
 	j.State.Fired = max(0, j.State.Fired-fires)
 	j.Enabled = j.Enabled || (fires > 0 && !j.AutoDisabled)

@@ -11,10 +11,8 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// Parts are the members of a [Job] that a table keeps as JSON texts. Every engine
-// writes and reads them with [EncodeParts] and [DecodeParts], so that a row means
-// the same everywhere. TZ is a copy of the zone for people who read the table;
-// reading ignores it.
+// Parts are the members of a [Job] that tables store as JSON. Every engine writes and reads them with [EncodeParts] and [DecodeParts], so that a row means the
+// same everywhere. TZ is a copy of the zone for people who read the table; reading ignores it.
 type Parts struct {
 	Schedule string
 	TZ       string
@@ -24,8 +22,7 @@ type Parts struct {
 	Policy   string // overlap, missed, retry, timeout, at most once, delete after, pause after
 }
 
-// EncodeParts writes the texts of a job. It fails when Options of the payload or
-// of a delivery are not JSON. White space in Options is not kept.
+// EncodeParts encodes the parts of a job. It fails when Options of the payload or of a delivery are not JSON. White space in Options is not kept.
 func EncodeParts(j Job) (Parts, error) {
 	spec := j.Schedule
 	if !spec.At.IsZero() {
@@ -55,16 +52,14 @@ func EncodeParts(j Job) (Parts, error) {
 	return p, nil
 }
 
-// nothing is a text of which every member is left out, as those of most jobs are.
+// nothing is the JSON of a part with only default members, as for most jobs.
 const nothing = "{}"
 
-// PayloadLeftOut stands for a payload that was not read; see JobFilter.WithoutPayload. No stored payload is so.
+// PayloadLeftOut stands for a payload that was not read; see JobFilter.WithoutPayload. No stored payload has this value.
 const PayloadLeftOut = "null"
 
-// DecodeParts reads the texts into j. It leaves the payload empty where it is [PayloadLeftOut]. It is strict: broken JSON, members and words
-// that are not known, and numbers out of bounds are an error with a sentence for
-// [Job.Invalid], and then j is as it was. It does not compile the schedule; see
-// [Compile].
+// DecodeParts decodes the parts into j. It leaves the payload empty where it is [PayloadLeftOut]. It is strict: broken JSON, unknown members and words, and
+// numbers out of bounds are an error with a sentence for [Job.Invalid], and j then stays unchanged. It does not compile the schedule; see [Compile].
 func DecodeParts(p Parts, j *Job) error {
 	var (
 		spec     schedule.Spec
@@ -84,7 +79,7 @@ func DecodeParts(p Parts, j *Job) error {
 		{"policy", p.Policy, &policy},
 	} {
 		if part.text == nothing || (part.text == PayloadLeftOut && part.into == &payload) {
-			continue // each row begins as what it would make of it
+			continue // each row already has the values to be decoded
 		}
 		if err := decodeText(part.text, part.into); err != nil {
 			return fmt.Errorf("the stored %s cannot be read: %w", part.name, err)
@@ -109,8 +104,7 @@ func DecodeParts(p Parts, j *Job) error {
 	return nil
 }
 
-// checkStored refuses words that this version does not know: to guess what a job
-// does is worse than not to run it.
+// checkStored refuses words that this version does not recognise: not running a job is better than guessing its meaning.
 func (j Job) checkStored(withoutPayload bool) error {
 	switch j.Schedule.Kind {
 	case schedule.KindAt, schedule.KindEvery, schedule.KindCron:
@@ -137,7 +131,7 @@ func (j Job) checkStored(withoutPayload bool) error {
 			return fmt.Errorf("the stored policy cannot be used: %w", err)
 		}
 	}
-	if j.Retry == (Retry{}) { // a job that was made without the border, such as a built-in one: no retries
+	if j.Retry == (Retry{}) { // a job that was created without the border, such as a built-in one: no retries
 		return nil
 	}
 	if err := j.Retry.Check(); err != nil {
@@ -228,14 +222,13 @@ type attemptRow struct {
 	Node         string       `json:"node,omitempty"`
 }
 
-// span is a length of time as people read it: 1h0m0s. It keeps the special values
-// of a window, which are single nanoseconds.
+// span is a duration in readable form: 1h0m0s. It keeps the special values of a window, which are single nanoseconds.
 type span time.Duration
 
-// MarshalText writes the length.
+// MarshalText formats the duration.
 func (s span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).String()), nil }
 
-// UnmarshalText reads the length.
+// UnmarshalText parses the duration.
 func (s *span) UnmarshalText(text []byte) error {
 	d, err := time.ParseDuration(string(text))
 	if err != nil {

@@ -146,7 +146,7 @@ func TestAttemptsComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-// TestARememberedJobIsTheOneThatItsTextsMean: read again, with other members around it, and after it was changed by a caller.
+// TestARememberedJobIsTheOneThatItsTextsMean checks a cached job: decoded again, with other members around it, and after a caller changed it.
 func TestARememberedJobIsTheOneThatItsTextsMean(t *testing.T) {
 	t.Parallel()
 	var d cron.PartsDecoder
@@ -202,7 +202,7 @@ func TestASimpleAttemptIsWrittenAsEveryOther(t *testing.T) {
 	}
 }
 
-// TestASimpleAttemptIsReadAsEveryOther compares it with the first of a list of two, which is read in another way.
+// TestASimpleAttemptIsReadAsEveryOther compares it with the first of a list of two, which takes the general decoder.
 func TestASimpleAttemptIsReadAsEveryOther(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

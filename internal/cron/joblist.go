@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// LateAfter is how long a fire that is due has not started until its job counts as late.
+	// LateAfter is how long a due fire may wait for its start before its job counts as late.
 	LateAfter = 10 * time.Second
 	// MaxOutcomes is how many of the latest outcomes of each job a list can have.
 	MaxOutcomes = 14
 )
 
-// JobCondition is how a job is. A job can meet several.
+// JobCondition is a condition of a job. A job can meet several.
 type JobCondition string
 
 // The conditions that jobs are listed by.
@@ -34,28 +34,29 @@ type JobFilter struct {
 	Visible       string
 	IncludeSystem bool
 	IDs           []string
-	Enabled       *bool // fires or does not
+	Enabled       *bool // the job fires or does not
 	Condition     JobCondition
 	Query         string
 	Kind          schedule.Kind
 	LastState     RunState
 	NeverRan      bool // no run has ended yet
 	Agent         string
-	Target        string // the channel or the chat that an answer goes to
-	// SortBy is nextRunAt (default), updatedAt, lastRunAt, failing (failed runs in a row), name or id; jobs without the value come last, ties go by id.
+	Target        string // the channel or the chat to which an answer is sent
+	// SortBy is nextRunAt (default), updatedAt, lastRunAt, failing (failed runs in a row), name or id; jobs without the value come last, and ties are ordered
+	// by id.
 	SortBy        string
 	Descending    bool
 	Limit, Offset int
-	// After is JobPage.Next of the page before; the order must be the same. Jobs that changed their place meanwhile may be in both pages or in none.
+	// After is JobPage.Next of the previous page; the order must be the same. Jobs whose position changed meanwhile may be on both pages or on neither.
 	After string
-	// WithoutPayload leaves the payload of every job empty: it is neither read nor counted among the bytes of a page.
+	// WithoutPayload leaves the payload of every job empty: it is not read and does not count towards the bytes of a page.
 	WithoutPayload bool
-	// Counts and Outcomes ask for what a page has besides its jobs; Outcomes is how many of each job, at most MaxOutcomes.
+	// Counts and Outcomes request further data of a page; Outcomes is how many per job, at most MaxOutcomes.
 	Counts   bool
 	Outcomes int
 }
 
-// LastStateWord is what a store compares its column with: "" = anything, "never" = nothing yet.
+// LastStateWord is the value with which a store compares its column: "" = any, "never" = no run yet.
 func (f JobFilter) LastStateWord() string {
 	if f.NeverRan {
 		return "never"
@@ -66,18 +67,18 @@ func (f JobFilter) LastStateWord() string {
 // TargetTexts are two pieces of JSON; a stored delivery to the target contains one of them.
 func (f JobFilter) TargetTexts() (channel, chatID string) {
 	text, err := encodeText(f.Target)
-	if err != nil { // a string always has JSON
+	if err != nil { // a string can always be encoded
 		return "", ""
 	}
 	return `"channel":` + text, `"to":` + text
 }
 
-// JobPage is a piece of a list. Revision and Total stay equal until a job is added, changed or removed.
+// JobPage is a page of a list. Revision and Total stay equal until a job is added, changed or removed.
 type JobPage struct {
 	Jobs     []Job
 	Total    int
 	Revision string
-	Next     string // where the list goes on, see JobFilter.After; "" = it ends here
+	Next     string // the value of JobFilter.After for the next page; "" = the last page
 	Counts   JobCounts
 	Outcomes map[string][]RunOutcome // by id of the job, the newest slot first
 }
@@ -85,7 +86,7 @@ type JobPage struct {
 // JobCounts are how many jobs a caller may see, and how many of them meet each condition.
 type JobCounts struct{ All, Failing, Paused, Running, Late, Invalid int }
 
-// RunOutcome is what became of a slot, in short.
+// RunOutcome is the outcome of a slot, in short.
 type RunOutcome struct {
 	Slot     time.Time
 	State    RunState
@@ -93,14 +94,14 @@ type RunOutcome struct {
 	Duration time.Duration
 }
 
-// JobPlace is a place in a list: after the job of this id and this value of the order.
+// JobPlace is a position in a list: after the job with this id and this sort value.
 type JobPlace struct {
 	Absent bool   // the job has no value
 	Value  string // "" with Absent
 	ID     string
 }
 
-// PlaceOf is the place after a job in the list of the filter.
+// PlaceOf is the position after a job in the list of the filter.
 func (f JobFilter) PlaceOf(j *Job) string {
 	var value string
 	var absent bool
@@ -121,7 +122,7 @@ func (f JobFilter) PlaceOf(j *Job) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strings.Join([]string{f.order(), strconv.FormatBool(absent), j.ID, value}, "\n")))
 }
 
-// Place is the place that After names; chat.ErrInvalid when it belongs to a list in another order.
+// Place is the position in After; chat.ErrInvalid when it belongs to a list in another order.
 func (f JobFilter) Place() (JobPlace, error) {
 	text, err := base64.RawURLEncoding.DecodeString(f.After)
 	part := strings.SplitN(string(text), "\n", 4)

@@ -10,14 +10,14 @@ import (
 	"laneway/internal/chat"
 )
 
-// The rules of the ledger: what each event makes of a run. They are the only ones that say so. A row that has ended never changes, so each rule reports
-// whether the event changes the run at all. Only an attempt that runs is open, and it is the last one.
+// The rules of the ledger: how each event changes a run. This is their only definition. A row that has ended never changes, so each rule reports whether the
+// event changes the run at all. Only a running attempt is open, and it is the last one.
 
 // MaxSummary is how much of an answer the ledger keeps, in bytes.
 const MaxSummary = 16_384
 
-// Began is the run after the begin of an attempt on a node. An attempt that a dead process left open is closed. Error is that of the attempt that runs,
-// so there is none yet; earlier ones have theirs in Attempts.
+// Began is the run after the start of an attempt on a node. It closes an attempt that a dead process left open. Error is that of the running attempt, so it is
+// empty; earlier errors are in Attempts.
 func (r Run) Began(s AttemptStart, now time.Time) (Run, bool) {
 	if !r.State.Active() {
 		return r, false
@@ -32,7 +32,8 @@ func (r Run) Began(s AttemptStart, now time.Time) (Run, bool) {
 	return r, true
 }
 
-// Ended is the run after the end of its attempt on a node. The usage of the attempts adds up. The reason and the error of a run that was cancelled are those of the cancellation.
+// Ended is the run after the end of its attempt on a node. The usage of the attempts is summed. The reason and the error of a cancelled run are those of the
+// cancellation.
 func (r Run) Ended(e *AttemptEnd, node string, now time.Time) (Run, bool) {
 	if !r.State.Active() || r.State == RunRetrying {
 		return r, false
@@ -63,12 +64,12 @@ func (r Run) Ended(e *AttemptEnd, node string, now time.Time) (Run, bool) {
 		r.NextAttempt = wholeMs(e.NextAttempt)
 	}
 	if r.State.Final() {
-		r = r.over(r.State, now)
+		r = r.ended(r.State, now)
 	}
 	return r, true
 }
 
-// WaitsAgain is a run whose process has left it: its message waits for another attempt.
+// WaitsAgain is a run whose process has abandoned it: its message waits for another attempt.
 func (r Run) WaitsAgain(now time.Time) (Run, bool) {
 	if r.State != RunRunning {
 		return r, false
@@ -77,20 +78,20 @@ func (r Run) WaitsAgain(now time.Time) (Run, bool) {
 	return r, true
 }
 
-// Cancel is the run after a cancellation. One that runs is asked to stop: it keeps the reason and the note for the end of its attempt. Any
-// other ends. The note is the error of the run; without one it keeps the error of its last attempt.
+// Cancel is the run after a cancellation. A running one is asked to stop: it keeps the reason and the note for the end of its attempt. Any other ends. The note
+// is the error of the run; without a note it keeps the error of its last attempt.
 func (r Run) Cancel(reason Reason, note string, now time.Time) (Run, bool) {
 	if !r.State.Active() {
 		return r, false
 	}
 	r.Reason, r.Error = cmp.Or(reason, ReasonStopped), cmp.Or(chat.CleanText(note), r.Error)
 	if r.State != RunRunning {
-		r = r.over(RunCancelled, now)
+		r = r.ended(RunCancelled, now)
 	}
 	return r, true
 }
 
-// EndedWaiting is a run whose message has got an outcome without running.
+// EndedWaiting is a run whose message got an outcome without running.
 func (r Run) EndedWaiting(outcome chat.Outcome, reason string, now time.Time) (Run, bool) {
 	if !r.State.Active() {
 		return r, false
@@ -104,7 +105,7 @@ func (r Run) EndedWaiting(outcome chat.Outcome, reason string, now time.Time) (R
 	default:
 		r.Reason = cmp.Or(r.Reason, ReasonStopped)
 	}
-	return r.over(state, now), true
+	return r.ended(state, now), true
 }
 
 // Launched is a new run that waits to start, on the node that has claimed it.
@@ -121,21 +122,21 @@ func (r Run) Recorded(node string, now time.Time) Run {
 	return r
 }
 
-// Refused is a new row of a run whose message cannot be stored, because another message has its name.
+// Refused is a new row of a run whose message cannot be stored, because another message has its id.
 func (r Run) Refused() Run {
 	r.State, r.ErrorClass = RunError, "unknown"
 	r.Error = "another message has the name of this run: the run cannot use it"
 	return r
 }
 
-// Retried is a run whose next attempt is due, with the message of that attempt: the last one under another name.
+// Retried is a run whose next attempt is due, with the message of that attempt: the last message under a new id.
 func (r Run) Retried(node string, last chat.Message) (Run, chat.Message) {
 	r.State, r.NextAttempt, r.Node = RunQueued, time.Time{}, node
 	last.ID = r.ID + "/" + strconv.Itoa(r.Attempt+1)
 	return r, last
 }
 
-// RunOfMessage is the run whose attempt a message is; "" = the message is of no job.
+// RunOfMessage is the run of which a message is an attempt; "" when the message is of no job.
 func RunOfMessage(messageID string) string {
 	id, _, _ := strings.Cut(messageID, "/")
 	if _, _, _, err := ParseRunID(id); err != nil {
@@ -144,8 +145,8 @@ func RunOfMessage(messageID string) string {
 	return id
 }
 
-// over is the run with its end.
-func (r Run) over(state RunState, now time.Time) Run {
+// ended is the run with its outcome.
+func (r Run) ended(state RunState, now time.Time) Run {
 	r.State, r.FinishedAt, r.NextAttempt = state, now, time.Time{}
 	if r.Duration = 0; !r.StartedAt.IsZero() {
 		r.Duration = max(now.Sub(r.StartedAt), 0)
@@ -161,7 +162,7 @@ func (r Run) stored() Run {
 	return r
 }
 
-// closed are attempts of which none runs.
+// closed ends the open attempts of a list.
 func closed(list []Attempt, now time.Time) []Attempt {
 	n := len(list)
 	if n == 0 || list[n-1].State != "" {
@@ -175,7 +176,7 @@ func closed(list []Attempt, now time.Time) []Attempt {
 // wholeMs is an instant with the precision of the store; the zero time stays.
 func wholeMs(t time.Time) time.Time { return moment(millis(t)) }
 
-// Decided is the job after a verdict that made some runs.
+// Decided is the job after a verdict that created made runs.
 func (j Job) Decided(v Verdict, made int) Job {
 	if v.Invalid != "" {
 		j.Invalid = v.Invalid
@@ -188,7 +189,7 @@ func (j Job) Decided(v Verdict, made int) Job {
 	return j
 }
 
-// WithoutEnded is the job without a run that is ending: it does not count as active any more.
+// WithoutEnded is the job without a run that is ending: the run no longer counts as active.
 func (j Job) WithoutEnded() Job {
 	if j.State.Queued--; j.State.Queued <= 0 {
 		j.State.Queued, j.State.RunningAt = 0, time.Time{}
@@ -196,7 +197,7 @@ func (j Job) WithoutEnded() Job {
 	return j
 }
 
-// Clone shares nothing with j, so that a function that changes the copy in place does not change the original.
+// Clone returns a deep copy, so that a function that changes the copy in place does not change the original.
 func (j Job) Clone() Job {
 	if j.Pause != nil {
 		pause := *j.Pause

@@ -157,7 +157,7 @@ func TestACloneOfAJobSharesNothingWithIt(t *testing.T) {
 	}
 }
 
-// TestLedgerHoldsInEveryHistory makes random histories of a run and checks what is true of every row.
+// TestLedgerHoldsInEveryHistory creates random histories of a run and checks the invariants of every row.
 func TestLedgerHoldsInEveryHistory(t *testing.T) {
 	t.Parallel()
 	dice := rand.New(rand.NewPCG(7, 83))

@@ -11,12 +11,12 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// matrixTable is what a claim after an outage decides: of a job that fires once (at) or each minute (every and cron, which must not differ), by its policy
-// for missed slots. The first column of results is a job with no active run, whatever its policy for overlaps, and with one under concurrent;
-// the second is one with an active run under skip, the third under cancel_previous, the fourth under buffer_one. What catches up waits behind the active run.
+// matrixTable are the decisions of a claim after an outage: for a job that fires once (at) or each minute (every and cron, which must not differ), by its
+// policy for missed slots. The first column of results is a job without an active run, whatever its policy for overlaps, and with one under concurrent. The
+// second is a job with an active run under skip, the third under cancel_previous, the fourth under buffer_one. Runs that catch up wait for the active run.
 //
-// Slots are counted from 0, with which the outage began. fire_all catches up three; the window is an hour, and none for at. A run is named by its trigger,
-// a row without a run by state and reason, and the active run by its reason when it was asked to stop.
+// Slots are counted from 0, with which the outage began. fire_all catches up three; the window is an hour, and unlimited for at. A run is written as its
+// trigger, a row without a run as state and reason, and an active run that was asked to stop as its reason.
 const matrixTable = `
 1s       | once      | skip      | schedule 0                                                                                   | skipped overlap 0                                                                            | replaced, schedule 0                                                                                   | schedule 0
 1s       | once      | fire_once | schedule 0                                                                                   | skipped overlap 0                                                                            | replaced, schedule 0                                                                                   | schedule 0
@@ -37,11 +37,11 @@ const matrixTable = `
 72h0m40s | recurring | fire_once | missed window 0-4260, missed policy 4261-4319, catchup 4320                                  | missed window 0-4260, missed policy 4261-4319, catchup 4320                                  | replaced, missed window 0-4260, missed policy 4261-4319, catchup 4320                                  | missed window 0-4260, missed policy 4261-4319, catchup 4320
 72h0m40s | recurring | fire_all  | missed window 0-4260, missed max_catchup 4261-4317, catchup 4318, catchup 4319, catchup 4320 | missed window 0-4260, missed max_catchup 4261-4317, catchup 4318, catchup 4319, catchup 4320 | replaced, missed window 0-4260, missed max_catchup 4261-4317, catchup 4318, catchup 4319, catchup 4320 | missed window 0-4260, missed max_catchup 4261-4317, catchup 4318, catchup 4319, catchup 4320`
 
-// matrixCell is a place of the table.
+// matrixCell is a cell of the table.
 type matrixCell struct {
 	down, kind string
 	missed     MissedRule
-	overlap    OverlapPolicy // "" = no run is active
+	overlap    OverlapPolicy // "" = no active run
 }
 
 func readMatrix(t *testing.T) map[matrixCell]string {
@@ -59,8 +59,8 @@ func readMatrix(t *testing.T) map[matrixCell]string {
 	return cells
 }
 
-// TestTheResultsOfSlotsDuringAnOutageAreTheTable: every kind of schedule, every policy for missed slots, every policy for overlaps with and without an
-// active run, after outages of a second, some minutes and three days.
+// TestTheResultsOfSlotsDuringAnOutageAreTheTable covers every kind of schedule, every policy for missed slots, and every policy for overlaps with and without
+// an active run, after outages of a second, some minutes and three days.
 func TestTheResultsOfSlotsDuringAnOutageAreTheTable(t *testing.T) {
 	t.Parallel()
 	table := readMatrix(t)
@@ -107,7 +107,7 @@ func checkMatrix(t *testing.T, table map[matrixCell]string, down time.Duration, 
 	}
 }
 
-// matrixRow is a verdict as the table writes it.
+// matrixRow formats a verdict as in the table.
 func matrixRow(v Verdict, first time.Time) string {
 	type row struct {
 		at   time.Time

@@ -11,7 +11,7 @@ type MissedRule string
 
 // The rules for missed slots.
 const (
-	MissedSkip     MissedRule = "skip"      // none
+	MissedSkip     MissedRule = "skip"      // no slot
 	MissedFireOnce MissedRule = "fire_once" // the newest inside the window; the default
 	MissedFireAll  MissedRule = "fire_all"  // the newest MaxCatchup inside the window, oldest first
 )
@@ -27,7 +27,7 @@ const (
 // Special values of [MissedPolicy.Window].
 const (
 	NoWindow    time.Duration = -1 // no slot is too old
-	EmptyWindow time.Duration = 1  // every missed slot is too old; what zero seconds on the wire mean
+	EmptyWindow time.Duration = 1  // every missed slot is too old; the meaning of zero seconds on the wire
 )
 
 // MissedPolicy is the rule with its numbers. The zero value means the defaults.
@@ -35,12 +35,12 @@ type MissedPolicy struct {
 	Rule MissedRule // "" is fire_once
 	// MaxCatchup bounds fire_all, 1 to 100. 0 means 10.
 	MaxCatchup int
-	// Window is how old a slot may be and still run, up to 30 days. 0 is the
-	// default: no limit for an at, an hour otherwise. See [NoWindow], [EmptyWindow].
+	// Window is the maximum age of a slot that still runs, up to 30 days. 0 is the default: no limit for an at, an hour otherwise. See [NoWindow],
+	// [EmptyWindow].
 	Window time.Duration
 }
 
-// For fills in the defaults for a kind of schedule. An at has one slot, which is what it exists for: it always runs, so skip does not apply to it.
+// For fills in the defaults for a kind of schedule. An at has only one slot, which always runs, so skip does not apply to it.
 func (p MissedPolicy) For(k schedule.Kind) MissedPolicy {
 	if p.Rule == "" || (k == schedule.KindAt && p.Rule == MissedSkip) {
 		p.Rule = MissedFireOnce

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// NameRule says what a new job means when its owner has jobs of that name. It is decided in the transaction of PutJob. A job that has the key itself is
-// changed under every rule, unless the key is derived: then it is a job of that name like others.
+// NameRule defines the effect of a new job whose owner has jobs of that name. It is applied in the transaction of PutJob. A job with the same key is changed
+// under every rule, unless the key is derived: then it counts as a job of that name.
 type NameRule string
 
-// The rules. NameNew makes another job.
+// The rules. NameNew creates another job.
 const (
 	NameNew     NameRule = "new"
 	NameRefuse  NameRule = "refuse"  // *NameExistsError
-	NameReplace NameRule = "replace" // changes the job; *NameExistsError when there are several
+	NameReplace NameRule = "replace" // changes the job; *NameExistsError when several exist
 )
 
 // NameExistsError refuses a job whose owner has jobs of that name.
@@ -23,20 +23,20 @@ type NameExistsError struct {
 	IDs []string
 }
 
-// Error names them.
+// Error lists them.
 func (e *NameExistsError) Error() string {
 	return fmt.Sprintf("jobs with the name %q exist: %s", e.Name, strings.Join(e.IDs, ", "))
 }
 
-// MaxNamesakes is how many jobs a [NameExistsError] names.
+// MaxNamesakes is how many jobs a [NameExistsError] lists.
 const MaxNamesakes = 10
 
-// ByName reports whether the jobs of the same name decide.
+// ByName reports whether jobs with the same name matter.
 func (p *PutParams) ByName() bool {
 	return p.IfNameExists == NameRefuse || p.IfNameExists == NameReplace
 }
 
-// Namesake is the id of the job to change, of those of the owner that have the name, oldest first; "" = there is none.
+// Namesake is the id of the job to change, among the owner's jobs with the name, oldest first; "" when a new job is to be created.
 func (p *PutParams) Namesake(ids []string) (string, error) {
 	switch {
 	case len(ids) == 0:

@@ -8,22 +8,22 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// AlertKind is the alert that people get about a job when one of its runs or slots is over.
+// AlertKind is the kind of alert about a job after the end of a run or slot.
 type AlertKind string
 
 // The kinds of alerts.
 const (
 	AlertNone      AlertKind = ""
 	AlertFailing   AlertKind = "failing"   // enough failed runs in a row
-	AlertRecovered AlertKind = "recovered" // a run ended well after an alert about failures
+	AlertRecovered AlertKind = "recovered" // a run succeeded after an alert about failures
 	AlertSkipping  AlertKind = "skipping"  // enough slots in a row were skipped, and the job has alerts for that
-	AlertBudget    AlertKind = "budget"    // a slot was skipped because its owner's runs of the day are used up
+	AlertBudget    AlertKind = "budget"    // a slot was skipped because its owner's daily runs are used up
 	AlertDisabled  AlertKind = "disabled"  // too many failed runs in a row: the job is disabled
-	AlertGone      AlertKind = "gone"      // the address of the answers takes nothing any more: they are kept and not sent
+	AlertGone      AlertKind = "gone"      // the address of the answers no longer accepts messages: they are kept and not sent
 )
 
-// After is the job after one of its runs has ended, nil when it is to be removed, and the alert about it. It is pure, so that a store may call it
-// in its transaction and again when that has to be repeated.
+// After is the job after one of its runs has ended, nil when it is to be removed, and the alert about it. It is pure, so that a store may call it in its
+// transaction and again when the transaction is repeated.
 func (j Job) After(r Run, now time.Time) (*Job, AlertKind) {
 	j.State.RunCount++
 	j.State.LastRunAt, j.State.LastState, j.State.LastDuration = r.StartedAt, r.State, r.Duration
@@ -80,8 +80,8 @@ func (j *Job) failed(r Run, now time.Time) AlertKind {
 	return AlertFailing
 }
 
-// onlyChance reports whether no later run makes a failure good, and the delivery of the run has not reported it: of a job that fires once, or of
-// a run that a crash has cut and that is not repeated, because its job runs at most once or because it has ended its process too often.
+// onlyChance reports whether no later run can make up for a failure, and the delivery of the run has not reported it: for a job that fires once, or a run that
+// a crash interrupted and that is not repeated, because its job runs at most once or because it has crashed its process too often.
 func (j Job) onlyChance(r Run) bool {
 	return (r.Delivery == DeliveryNotRequested || r.DeliveryError != "") && r.Trigger.Planned() && (j.Schedule.Kind == schedule.KindAt || r.State == RunInterrupted)
 }
@@ -93,13 +93,13 @@ func (j Job) alertAfter() int {
 	return j.Alert.After
 }
 
-// Skipping reports whether people get an alert about skipped slots of the job: when their number in a row, to which a claim has just added some,
-// passes that of the alert.
+// Skipping reports whether an alert about skipped slots of the job is due: a claim has added some, and the number in a row now exceeds the threshold of the
+// alert.
 func (j Job) Skipping(added int) bool {
 	return j.Alert.IncludeSkipped && !j.Alert.Off && added > 0 && j.State.ConsecutiveSkipped >= j.alertAfter() && j.State.ConsecutiveSkipped-added < j.alertAfter()
 }
 
-// inARow is how often a job has failed, as words, if more than once.
+// inARow describes how often a job has failed, if more than once.
 func inARow(j Job) string {
 	if j.State.ConsecutiveErrors == 1 {
 		return ""
@@ -107,7 +107,7 @@ func inARow(j Job) string {
 	return fmt.Sprintf(" %d times in a row", j.State.ConsecutiveErrors)
 }
 
-// sentence is the text of an error with exactly one mark at its end: runners write whole sentences, the system writes fragments.
+// sentence is the text of an error with exactly one final mark: runners write whole sentences, the system writes fragments.
 func sentence(text string) string {
 	text = strings.TrimSpace(text)
 	bare := strings.TrimRight(text, ". ")
@@ -117,7 +117,7 @@ func sentence(text string) string {
 	return bare + "."
 }
 
-// Sentence is the note to a person.
+// Sentence is the message to people.
 func (k AlertKind) Sentence(j Job) string {
 	switch k {
 	case AlertFailing:
@@ -138,5 +138,5 @@ func (k AlertKind) Sentence(j Job) string {
 	return ""
 }
 
-// where names the address for people.
+// where describes the address for people.
 func (p DeliveryPause) where() string { return "the chat " + p.ChatID + " of " + p.Channel }

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// endedRun is how a run ended, as far as its job looks at it.
+// endedRun are the properties of an ended run that its job uses.
 type endedRun struct {
 	state    RunState
 	class    string

@@ -7,7 +7,7 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// The texts of a stored job, read at every claim of it and at the end of each of its runs.
+// BenchmarkDecodeParts covers the parts of a stored job, which are decoded at every claim and at the end of each of its runs.
 func BenchmarkDecodeParts(b *testing.B) {
 	parts, err := cron.EncodeParts(cron.Job{
 		Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000}, Payload: cron.Payload{Kind: cron.PayloadAgentTurn, Text: "write the digest"},

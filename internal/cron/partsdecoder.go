@@ -2,18 +2,19 @@ package cron
 
 import "sync"
 
-// Bounds of what a [PartsDecoder] remembers.
+// Bounds of the cache of a [PartsDecoder].
 const (
 	maxRemembered = 2048 // in each of its two generations
-	maxPartsBytes = 1024 // of the texts of a job
+	maxPartsBytes = 1024 // of the parts of a job
 )
 
-// PartsDecoder is [DecodeParts] that remembers what the texts of the latest jobs mean: a job is read when it is claimed, when its run begins and when
-// that ends, and its texts are the same each time. What a text means does not change, so there is nothing to be kept up to date. It remembers
-// the texts of 2048 to 4096 jobs, some 6 MiB at most. Safe for concurrent use; the zero value is ready.
+// PartsDecoder is a caching [DecodeParts]: a job is read when it is claimed, when its run begins and when that ends, and its parts are usually the same. The
+// result depends only on the parts, so entries never become stale. It caches the parts of 2048 to 4096 jobs, some 6 MiB at most. Safe for concurrent use; the
+// zero value is ready.
 type PartsDecoder struct {
 	mu sync.Mutex
-	// known, and older: those that were known when it was full the last time. Each has a job with the members that the texts have, and no other.
+	// known is the current generation, and older the previous one, which was current until it was full. Each entry is a job with only the members that the
+	// parts contain.
 	known, older map[Parts]*Job
 }
 

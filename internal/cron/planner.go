@@ -8,29 +8,29 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// lateNote is how late a fire must be before its text names the moment for which it was planned.
+// lateNote is how late a fire must be before its message mentions the planned moment.
 const lateNote = time.Minute
 
-// Planner decides what happens to jobs that are due. It keeps compiled schedules and nothing else.
+// Planner decides about due jobs. Its only state is a cache of compiled schedules.
 type Planner struct {
 	compiler *schedule.Compiler
-	// target is where the answer of a job goes on a channel when it runs in a session; zero = nowhere, or not by a channel.
+	// target is the channel target for the answer of a job that runs in a session; zero when the answer is not sent to a channel.
 	target func(Job, chat.SessionKey) chat.Target
 	// perDay bounds the runs of an owner in 24 hours; bounded reports for which owners. 0 = no bound.
 	perDay  int
 	bounded func(owner string) bool
-	// over reports whether a budget of tokens or money keeps a job from running.
+	// over reports whether a budget of tokens or money prevents a job from running.
 	over func(Job) bool
 }
 
-// PlannerConfig is what a Planner asks about jobs. The zero value bounds nothing.
+// PlannerConfig configures a Planner. The zero value bounds nothing.
 type PlannerConfig struct {
-	// Target is where the answer of a job goes when it runs in a session, besides that session; nil = nowhere.
+	// Target is where the answer of a job that runs in a session is sent, besides that session; nil = nowhere.
 	Target func(Job, chat.SessionKey) chat.Target
-	// Runs of owners for whom Bounded answers true are limited to PerDay in 24 hours; 0 and nil are no limit.
+	// Runs of owners for which Bounded returns true are limited to PerDay in 24 hours; 0 and nil mean no limit.
 	PerDay  int
 	Bounded func(owner string) bool
-	// OverBudget reports whether a budget of tokens or money keeps a job from running; nil = none does. It answers from memory.
+	// OverBudget reports whether a budget of tokens or money prevents a job from running; nil = never. It does no I/O.
 	OverBudget func(Job) bool
 }
 
@@ -58,7 +58,7 @@ func (p *Planner) Timetable(j Job) (Timetable, error) {
 	return j.Timetable(s), nil
 }
 
-// Decide settles the due jobs of a claim.
+// Decide decides about the due jobs of a claim.
 func (p *Planner) Decide(now time.Time, due []DueJob) []Verdict {
 	verdicts := make([]Verdict, 0, len(due))
 	for _, d := range due {
@@ -75,8 +75,8 @@ func (p *Planner) Decide(now time.Time, due []DueJob) []Verdict {
 	return verdicts
 }
 
-// GiveUp is Decide for jobs whose agent no process has: slots that are older than the catch-up window of the job are missed, and everything else waits for the agent.
-// Jobs of the gateway itself need none.
+// GiveUp is Decide for jobs whose agent no process has: slots that are older than the catch-up window of the job are missed, and all other slots wait for the
+// agent. Jobs of the gateway itself need no agent.
 func (p *Planner) GiveUp(now time.Time, due []DueJob) []Verdict {
 	var verdicts []Verdict
 	for _, d := range due {
@@ -108,7 +108,7 @@ func (p *Planner) GiveUp(now time.Time, due []DueJob) []Verdict {
 // sharesSession reports whether the runs of the job do not have a session each.
 func (j Job) sharesSession() bool { return j.Session != Isolated || j.Overlap == OverlapBufferOne }
 
-// resumed ends a pause: the slots that passed are one row, and the next fire is computed from now.
+// resumed ends a pause: the slots that passed become one row, and the next fire is computed from now.
 func resumed(j Job, t Timetable, now time.Time) Verdict {
 	v := Verdict{JobID: j.ID, Fired: j.State.Fired}
 	if row, ok := PausedRow(j, t, now); ok {
@@ -119,8 +119,8 @@ func resumed(j Job, t Timetable, now time.Time) Verdict {
 	return v
 }
 
-// PausedRow is the ledger row of the slots that passed between a job's pause and now; false when there were none. A paused job keeps the slot that was
-// planned when it was paused: those in front of it have a row already, even if they came later than the pause.
+// PausedRow is the ledger row of the slots that passed between a job's pause and now; false when no slot did. A paused job keeps the slot that was planned when
+// it was paused: earlier slots already have a row, even if they are later than the pause.
 func PausedRow(j Job, t Timetable, now time.Time) (Run, bool) {
 	after := j.Pause.At
 	if !j.State.Next.IsZero() {
@@ -133,10 +133,10 @@ func PausedRow(j Job, t Timetable, now time.Time) (Run, bool) {
 	return j.spanRow(span, RunSkipped), true
 }
 
-// verdict decides a job that fires.
+// verdict decides about a job that fires.
 func (p *Planner) verdict(d DueJob, t Timetable, now time.Time) Verdict {
 	planned := d.Job.State.Next
-	if planned.IsZero() { // a row without a slot cannot have one that is due: begin anew
+	if planned.IsZero() { // a row without a slot cannot be due: plan from now
 		next, more := t.First(now)
 		return Verdict{JobID: d.Job.ID, Fired: d.Job.State.Fired, Next: next.Slot, NextRunAt: next.At, Disable: !more}
 	}
@@ -157,7 +157,7 @@ func (p *Planner) verdict(d DueJob, t Timetable, now time.Time) Verdict {
 	return v
 }
 
-// before is the slot in front of the planned one, so that a slot which a gap has swallowed between them is noted; zero where nothing can be lost.
+// before is the slot before the planned one, so that a slot which a gap has skipped between them is recorded; zero when no slot can be lost.
 func (t Timetable) before(planned, activated time.Time) time.Time {
 	if !t.Schedule.SkipsGaps() || !activated.Before(planned) {
 		return time.Time{}
@@ -171,8 +171,8 @@ func (t Timetable) before(planned, activated time.Time) time.Time {
 // overBudget is the error of a slot that a budget of tokens or money has skipped.
 const overBudget = "a budget of tokens or money is used up for today"
 
-// launch settles overlap and budget of the slots that are to run. The runs that catch up after an outage are one row of runs: they do not overlap each other, and
-// those of a job that lets nothing run beside an active run wait behind it, because they share its session and so come one after the other.
+// launch applies overlap and budget to the slots that are to run. The runs that catch up after an outage form a sequence and do not overlap each other. If the
+// job allows no concurrent runs, they share the session of the active run, and so run after it.
 func (p *Planner) launch(v *Verdict, d DueJob, list []PlannedRun) {
 	active, mine, today := len(d.Active), 0, d.RunsToday
 	var catchup time.Time
@@ -210,7 +210,7 @@ func (p *Planner) launch(v *Verdict, d DueJob, list []PlannedRun) {
 		}
 		l := p.Launch(d.Job, r, catchup)
 		if late && !d.Job.sharesSession() && (d.Job.Overlap != OverlapConcurrent || active >= MaxConcurrent) {
-			p.queueBehind(&l, d, v)
+			p.queueAfter(&l, d, v)
 		}
 		v.Runs = append(v.Runs, l)
 		v.ConsecutiveSkipped = 0
@@ -219,8 +219,8 @@ func (p *Planner) launch(v *Verdict, d DueJob, list []PlannedRun) {
 	}
 }
 
-// queueBehind puts a run that catches up into the session of what is before it: the run that an outage left, or the one that this claim has launched last.
-func (p *Planner) queueBehind(l *Launch, d DueJob, v *Verdict) {
+// queueAfter puts a run that catches up into the session of its predecessor: the run that an outage left, or the last one that this claim has launched.
+func (p *Planner) queueAfter(l *Launch, d DueJob, v *Verdict) {
 	before := ""
 	if d.Job.Overlap != OverlapCancelPrevious {
 		before = d.Session
@@ -229,14 +229,14 @@ func (p *Planner) queueBehind(l *Launch, d DueJob, v *Verdict) {
 		before = v.Runs[n-1].Run.SessionKey
 	}
 	key, err := chat.ParseSessionKey(before, d.Job.Agent)
-	if err == nil && strings.HasPrefix(key.Rest, d.Job.sessionPrefix()) { // not one that the job had in its configuration when that run began
+	if err == nil && strings.HasPrefix(key.Rest, d.Job.sessionPrefix()) { // not a session that the job had in its configuration when that run began
 		l.Run.SessionKey, l.Message.Session = key.String(), key
 		l.Message.Content.Options.ReplyTo = p.target(d.Job, key)
 	}
 }
 
-// Launch makes a run of a job with its message. Runs with the same first slot share a session when the job has none of its own, and
-// therefore run one after the other; a zero first is the run's own slot.
+// Launch creates a run of a job with its message. Runs with the same first slot share a session when the job has none, and therefore run one after the other; a
+// zero first means the run's own slot.
 func (p *Planner) Launch(j Job, r PlannedRun, first time.Time) Launch {
 	run := j.row(r.Fire, r.Trigger)
 	run.State = RunQueued
@@ -250,7 +250,7 @@ func (p *Planner) Launch(j Job, r PlannedRun, first time.Time) Launch {
 	return Launch{Run: run, Message: m}
 }
 
-// Channel is what messages of runs give as their channel.
+// Channel is the channel of the messages of runs.
 const Channel = "cron"
 
 // Isolated, Main and NamedSession are the forms of [Job.Session].
@@ -263,12 +263,12 @@ const (
 // The values of [Job.WakeMode].
 const (
 	WakeNow = "now"
-	// WakeLater: the text waits in the session for whatever turn comes next.
+	// WakeLater: the text waits in the session for the next turn.
 	WakeLater = "next-heartbeat"
 )
 
-// sessionOf is where a run takes place. Every isolated run has a session of its own, with two exceptions that keep runs of one job apart in time:
-// runs of one catch-up or backfill share the session of its first run, and all runs of a job that buffers share one.
+// sessionOf is the session of a run. Every isolated run has a session of its own, with two exceptions that serialize runs of one job: runs of one catch-up or
+// backfill share the session of its first run, and all runs of a job that buffers share one.
 func (j Job) sessionOf(r PlannedRun, first time.Time) chat.SessionKey {
 	if name, ok := strings.CutPrefix(j.Session, NamedSession); ok {
 		if key, err := chat.ParseSessionKey(name, j.Agent); err == nil {
@@ -292,10 +292,10 @@ func (j Job) sessionOf(r PlannedRun, first time.Time) chat.SessionKey {
 	return chat.SessionKey{Agent: j.Agent, Rest: j.sessionPrefix() + name}
 }
 
-// sessionPrefix is what the names of the sessions begin with that are made for runs of the job.
+// sessionPrefix is the prefix of the keys of sessions that are made for runs of the job.
 func (j Job) sessionPrefix() string { return "cron:" + j.ID + ":" }
 
-// row is a ledger row of the job for one slot; state and reason are the caller's.
+// row is a ledger row of the job for one slot; the caller sets state and reason.
 func (j Job) row(f schedule.Fire, trigger Trigger) Run {
 	lane := j.Lane
 	if lane == "" {

@@ -8,7 +8,7 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// Catching up behind a run that is still active: whatever the policy for missed slots lets run waits, and overlap skips none of it.
+// Runs that catch up wait for an active run: whatever the policy for missed slots allows waits, and overlap skips none of it.
 func TestCatchingUpWaitsBehindAnActiveRunWhateverTheOverlapPolicy(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -63,7 +63,7 @@ func TestCatchingUpWaitsBehindAnActiveRunWhateverTheOverlapPolicy(t *testing.T) 
 	}
 }
 
-// Two slots that one claim finds on time overlap each other as two claims would make them.
+// Two slots that one claim finds on time overlap each other as in two claims.
 func TestSlotsOfOneClaimOverlapEachOther(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -86,7 +86,7 @@ func TestSlotsOfOneClaimOverlapEachOther(t *testing.T) {
 	}
 }
 
-// Jobs whose agent is missing: only slots beyond the catch-up window are over.
+// Jobs whose agent is missing: only slots beyond the catch-up window are missed.
 func TestSlotsOfAMissingAgentAreMissedAfterTheCatchUpWindow(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -102,7 +102,7 @@ func TestSlotsOfAMissingAgentAreMissedAfterTheCatchUpWindow(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(j *Job)
 		missed int64
-		next   time.Time // zero = no verdict, or the job is over
+		next   time.Time // zero = no verdict, or the job has ended
 		over   bool
 	}{
 		"an hour is the default":        {func(*Job) {}, 2, now.Add(-time.Hour), false},

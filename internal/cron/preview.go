@@ -11,14 +11,13 @@ import (
 // MaxPreview is the most fires in one preview.
 const MaxPreview = 100
 
-// A preview shows the changes of the clock of this time, and at most so many.
+// A preview shows at most this many clock changes, within this period.
 const (
 	changesReach = 400 * 24 * time.Hour
 	maxChanges   = 4
 )
 
-// PreviewFire is one coming fire for a person: the slot and the moment of starting
-// in Unix milliseconds, the latter also in UTC and in the schedule's zone.
+// PreviewFire is one coming fire in a preview: the slot and the start in Unix milliseconds, the latter also in UTC and in the schedule's zone.
 type PreviewFire struct {
 	ScheduledForMs int64            `json:"scheduledForMs"`
 	FireAtMs       int64            `json:"fireAtMs"`
@@ -27,10 +26,10 @@ type PreviewFire struct {
 	DST            schedule.DSTNote `json:"dst,omitempty"`
 }
 
-// PreviewChange is a change of the clock that moves, drops or repeats slots: what it does to the first of them, by which rule, in a sentence, too.
+// PreviewChange is a clock change that moves, drops or repeats slots: its effect on the first of them and the rule, also as a sentence.
 type PreviewChange struct {
 	AtMs  int64         `json:"atMs"`
-	Kind  string        `json:"kind"` // gap or overlap, as the member of the job that has the rule
+	Kind  string        `json:"kind"` // gap or overlap, like the member of the job with the rule
 	Rule  string        `json:"rule"`
 	Wall  string        `json:"wall"`
 	Slots int64         `json:"slots"`
@@ -46,9 +45,8 @@ type Preview struct {
 	Warnings []string        `json:"warnings"`
 }
 
-// Preview lists the next n fires after an instant, 1 to 100, by [Timetable.Next],
-// which also decides the real ones. A preview of a schedule that is no job yet
-// leaves JobID and JitterMs empty. Warnings are sentences about what may surprise.
+// Preview lists the next n fires after an instant, 1 to 100, by [Timetable.Next], which also decides the real ones. For a schedule without a job, JobID and
+// JitterMs are empty. Warnings are sentences about surprising behaviour.
 func (t Timetable) Preview(after time.Time, n int) Preview {
 	zone := t.Schedule.Zone()
 	if zone == "" {
@@ -68,7 +66,7 @@ func (t Timetable) Preview(after time.Time, n int) Preview {
 	return p
 }
 
-// affected lists the next changes of the clock that meet slots inside the bounds.
+// affected lists the next clock changes that affect slots inside the bounds.
 func (t Timetable) affected(after time.Time) []PreviewChange {
 	out := []PreviewChange{}
 	loc := t.Schedule.Location()
@@ -97,7 +95,7 @@ func (t Timetable) affected(after time.Time) []PreviewChange {
 	return out
 }
 
-// sentence describes what the change does to the first slot.
+// sentence describes the effect of the change on the first slot.
 func (p PreviewChange) sentence(c schedule.ClockChange, loc *time.Location) string {
 	clock := func(t time.Time) string {
 		if t.Second() == 0 {

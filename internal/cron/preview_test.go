@@ -44,12 +44,12 @@ func TestPreviewSaysWhatClockChangesDoToSlots(t *testing.T) {
 		{zone: "America/Santiago", expr: "0 0 * * 0", want: []string{"Sun 5 Sep 2027 00:00 does not exist that day: one run at 01:00 -03:00 (run after)"}},
 		{zone: "Asia/Kolkata", expr: "30 2 * * *"},
 		{zone: "Europe/Berlin", expr: "0 9 * * *"},
-		{zone: "Europe/Berlin", expr: "*/20 * * * *"}, // it keeps its distance in real time
+		{zone: "Europe/Berlin", expr: "*/20 * * * *"}, // its interval stays the same in real time
 		{zone: "Europe/Berlin", expr: "*/20 * * * *", gap: schedule.GapRunAfter, fold: schedule.FoldFirst, want: []string{
 			"Sun 28 Mar 2027 02:00 and 2 more do not exist that day: one run at 03:00 +02:00 (run after)",
 			"Sun 31 Oct 2027 02:00 and 2 more come twice that day: runs once, at 02:00 +02:00 (first)",
 		}},
-		{zone: "Europe/Berlin", expr: "0 */2 * * *", want: []string{ // which does not
+		{zone: "Europe/Berlin", expr: "0 */2 * * *", want: []string{ // its interval changes
 			"Sun 28 Mar 2027 02:00 does not exist that day: no run (skip)",
 			"Sun 31 Oct 2027 02:00 comes twice that day: runs at 02:00 +02:00 and again at 02:00 +01:00 (both)",
 		}},
@@ -96,8 +96,8 @@ func TestClockChangesOutsideTheBoundsOfAJobAreNotShown(t *testing.T) {
 	}
 }
 
-// TestAffectedSlotsAreWhatFiresOverBothChanges compares the changes of a preview with a list of the wall times that the zone drops and repeats, and their
-// fires with those of claims.
+// TestAffectedSlotsAreWhatFiresOverBothChanges compares the changes of a preview with a list of the wall times that the zone drops and repeats, and their fires
+// with those of claims.
 func TestAffectedSlotsAreWhatFiresOverBothChanges(t *testing.T) {
 	t.Parallel()
 	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "America/Santiago", "Asia/Kolkata"}

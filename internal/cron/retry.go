@@ -19,8 +19,8 @@ const (
 	mostRetryMax     = time.Hour
 )
 
-// Retry is how often and after which time a failed run is tried again. Cancelled, stopped,
-// invalid and over-budget runs are never retried; that is the caller's to know.
+// Retry is how often and after which delay a failed run is retried. Cancelled, stopped, invalid and over-budget runs are never retried; the caller enforces
+// that.
 type Retry struct {
 	Retries int           // retries after the first attempt, 0 to 10
 	Base    time.Duration // 100 ms to 10 min
@@ -47,10 +47,8 @@ func (r Retry) Check() error {
 	return nil
 }
 
-// Delay is the wait before retry n, counted from 1: Base doubled n-1 times but at
-// most Max, then between 25 % less and 25 % more of that. The random source gives
-// a number in [0, 1); rand.Float64 does. It reports false when retry n is not
-// allowed.
+// Delay is the wait before retry n, counted from 1: Base doubled n-1 times but at most Max, then varied by up to 25 % in both directions. random returns a
+// number in [0, 1), such as rand.Float64. It reports false when retry n is not allowed.
 func (r Retry) Delay(n int, random func() float64) (time.Duration, bool) {
 	if n < 1 || n > r.Retries {
 		return 0, false

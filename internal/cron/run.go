@@ -14,13 +14,13 @@ type Trigger string
 
 // The triggers.
 const (
-	TriggerSchedule Trigger = "schedule" // its slot came
-	TriggerManual   Trigger = "manual"   // a caller asked for it now
+	TriggerSchedule Trigger = "schedule" // its slot became due
+	TriggerManual   Trigger = "manual"   // a caller requested it now
 	TriggerCatchup  Trigger = "catchup"  // its slot passed while no process could fire
-	TriggerBackfill Trigger = "backfill" // a caller asked for a past slot; see [BackfillTrigger] for the same slot again
+	TriggerBackfill Trigger = "backfill" // a caller requested a past slot; see [BackfillTrigger] for repeated backfills of a slot
 )
 
-// Valid reports whether the trigger is known.
+// Valid reports whether the trigger is in the set.
 func (t Trigger) Valid() bool {
 	switch t.Kind() {
 	case TriggerSchedule, TriggerManual, TriggerCatchup, TriggerBackfill:
@@ -33,12 +33,12 @@ func (t Trigger) Valid() bool {
 // with DeleteAfterRun end. Manual and backfilled runs never do.
 func (t Trigger) Planned() bool { return t == TriggerSchedule || t == TriggerCatchup }
 
-// RunState is where a run stands in the ledger.
+// RunState is the state of a run in the ledger.
 type RunState string
 
-// The states. The first three are active, the others are outcomes and final.
+// The states. The first three are active, the others are final outcomes.
 const (
-	RunQueued      RunState = "queued"      // durable, waits for its moment, its lane or its session
+	RunQueued      RunState = "queued"      // durable, waits for its time, its lane or its session
 	RunRunning     RunState = "running"     // an attempt runs
 	RunRetrying    RunState = "retrying"    // waits for its next attempt
 	RunOK          RunState = "ok"          // finished
@@ -46,13 +46,13 @@ const (
 	RunSkipped     RunState = "skipped"     // did not run: overlap, budget, paused
 	RunMissed      RunState = "missed"      // did not run: its time passed while no process could fire
 	RunCancelled   RunState = "cancelled"   // stopped by a person, by a newer run or with its job
-	RunInterrupted RunState = "interrupted" // its process died and it is not tried again
+	RunInterrupted RunState = "interrupted" // its process died and it is not retried
 )
 
-// Valid reports whether the state is known.
+// Valid reports whether the state is in the set.
 func (s RunState) Valid() bool { return s.Active() || s.Final() }
 
-// Active reports whether the run is not over.
+// Active reports whether the run has not ended.
 func (s RunState) Active() bool {
 	return s == RunQueued || s == RunRunning || s == RunRetrying
 }
@@ -74,20 +74,20 @@ type Reason string
 const (
 	ReasonNone       Reason = ""
 	ReasonOverlap    Reason = "overlap"     // skipped: a run of the job was active
-	ReasonBudget     Reason = "budget"      // skipped: the owner's runs of the day or a budget of tokens or money is used up
+	ReasonBudget     Reason = "budget"      // skipped: the owner's daily runs or a budget of tokens or money is used up
 	ReasonPaused     Reason = "paused"      // skipped: the job was paused
-	ReasonBufferFull Reason = "buffer_full" // skipped: one fire waits already
+	ReasonBufferFull Reason = "buffer_full" // skipped: one fire is already waiting
 	ReasonGap        Reason = "gap"         // skipped: the wall time did not exist and the rule is skip
 	ReasonWindow     Reason = "window"      // missed: older than the catch-up window
-	ReasonPolicy     Reason = "policy"      // missed: the policy lets fewer run
-	ReasonMaxCatchup Reason = "max_catchup" // missed: over the number to catch up
-	ReasonNoAgent    Reason = "no_agent"    // missed: no replica had its agent until it was older than the catch-up window
+	ReasonPolicy     Reason = "policy"      // missed: the policy allows fewer runs
+	ReasonMaxCatchup Reason = "max_catchup" // missed: more slots than the maximum to catch up
+	ReasonNoAgent    Reason = "no_agent"    // missed: no replica had its agent before it was older than the catch-up window
 	ReasonStopped    Reason = "stopped"     // cancelled by a person
 	ReasonRemoved    Reason = "removed"     // cancelled with its job
 	ReasonReplaced   Reason = "replaced"    // cancelled for a newer run
 )
 
-// Valid reports whether the reason is known. The empty one is.
+// Valid reports whether the reason is in the set, which includes the empty one.
 func (r Reason) Valid() bool {
 	switch r {
 	case ReasonNone, ReasonOverlap, ReasonBudget, ReasonPaused, ReasonBufferFull, ReasonGap, ReasonWindow,
@@ -108,9 +108,8 @@ const (
 	DeliveryNotRequested DeliveryStatus = "not-requested"
 )
 
-// Run is one row of the ledger: one slot of one job under one trigger. Name and
-// key are copies, because the row outlives its job. Times that did not come yet
-// are zero.
+// Run is one row of the ledger: one slot of one job under one trigger. Name and key are copies, because the row outlives its job. Times of future events are
+// zero.
 type Run struct {
 	ID           string // see [RunID]
 	JobID        string
@@ -126,8 +125,7 @@ type Run struct {
 	Reason       Reason
 	DST          schedule.DSTNote
 
-	// SlotCount is 1, or more when the row stands for all slots from
-	// ScheduledFor to SlotUntil.
+	// SlotCount is 1, or more when the row stands for all slots from ScheduledFor to SlotUntil.
 	SlotCount int64
 	SlotUntil time.Time
 
@@ -181,15 +179,13 @@ type Attempt struct {
 	Node       string
 }
 
-// RunID names a run: "<trigger>:<jobId>:<slot in Unix milliseconds>". It follows
-// from the three parts alone.
+// RunID is the id of a run: "<trigger>:<jobId>:<slot in Unix milliseconds>". It depends on these three parts alone.
 func RunID(trigger Trigger, jobID string, slot time.Time) string {
 	return string(trigger) + ":" + jobID + ":" + strconv.FormatInt(slot.UnixMilli(), 10)
 }
 
-// ParseRunID takes an id apart again. RunID of the parts gives the same text.
-// Anything else than a known trigger, a job id without colons and plain
-// milliseconds is an error.
+// ParseRunID splits an id into its parts; RunID of the parts is the same id. Anything but a known trigger, a job id without colons and plain milliseconds is an
+// error.
 func ParseRunID(id string) (Trigger, string, time.Time, error) {
 	parts := strings.Split(id, ":")
 	if len(parts) == 4 { // the trigger has a number
@@ -208,7 +204,7 @@ func ParseRunID(id string) (Trigger, string, time.Time, error) {
 // WaitsToStart reports whether the first attempt of a run has not begun: it waits for its lane or its session.
 func (r Run) WaitsToStart() bool { return r.State == RunQueued && r.Attempt == 0 }
 
-// Earlier is the earlier of two times; a zero time is no time.
+// Earlier is the earlier of two times; a zero time is ignored.
 func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

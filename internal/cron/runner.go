@@ -18,41 +18,41 @@ const (
 	tickJitter = 50 * time.Millisecond
 	// claimTime bounds one claim.
 	claimTime = 30 * time.Second
-	// lockedRetry is the wait before due jobs are claimed that another operation had locked: such an operation takes a few milliseconds.
+	// lockedRetry is the wait before claiming due jobs that another operation had locked: such an operation takes a few milliseconds.
 	lockedRetry = 20 * time.Millisecond
 )
 
-// RunnerConfig of a [Runner]. Zero values are defaults.
+// RunnerConfig is the configuration of a [Runner]. Zero values are defaults.
 type RunnerConfig struct {
 	// Tick is the longest wait between two claims, Batch the number of jobs that one claim takes.
 	Tick  time.Duration
 	Batch int
-	// Agents are those of this process: jobs of others are not claimed. nil = all.
+	// Agents are the agents of this process: jobs of others are not claimed. nil = all.
 	Agents []string
-	// Given are agents that no process has and for whose jobs no process waits any more: their slots end as missed once they are older than the catch-up window of the
-	// job. nil = none. It does not block.
+	// Given are agents that no process has and for whose jobs no process waits any more: their slots end as missed once they are older than the catch-up window
+	// of the job. nil = none. It does not block.
 	Given func() []string
-	// Node is the id under which runs are claimed; "" while this process may not claim anything. Required.
+	// Node is the id under which runs are claimed; "" while this process must not claim. Required.
 	Node func() string
 }
 
-// Launcher takes what a Runner has claimed. Its methods must not block.
+// Launcher receives the claims of a Runner. Its methods must not block.
 type Launcher interface {
 	// Launch submits a run to its lane.
 	Launch(ctx context.Context, l Launched)
-	// Claimed gets what a claim has written, before any of it is launched.
+	// Claimed receives the result of a claim, before any of its runs is launched.
 	Claimed(ctx context.Context, c Claimed)
 }
 
 // RunnerObserver counts what the loop does, for metrics. Its methods must not block.
 type RunnerObserver interface {
-	// Ticked: a tick has asked the store, with how long that took, how many claims it needed, and whether all went well.
+	// Ticked: a tick has called the store; took is the duration, claims the number of claims, ok whether all succeeded.
 	Ticked(took time.Duration, claims int, ok bool)
-	// Fired: a run was launched this late after its moment; never negative.
+	// Fired: a run was launched with this lateness; never negative.
 	Fired(trigger Trigger, late time.Duration)
-	// Recorded: a slot was noted without a run.
+	// Recorded: a slot was recorded without a run.
 	Recorded(state RunState, reason Reason, slots int64)
-	// Ended: a run that was started here is over for good; one that is tried again is not.
+	// Ended: a run that this process started has its final outcome; one that is retried has not.
 	Ended(trigger Trigger, state RunState)
 }
 
@@ -71,8 +71,8 @@ func (NopRunnerObserver) Recorded(RunState, Reason, int64) {}
 // Ended does nothing.
 func (NopRunnerObserver) Ended(Trigger, RunState) {}
 
-// Runner is the loop: it sleeps until the next due time, a change or a tick, claims what is due and launches it. It keeps nothing that matters; it can
-// end at any point, and another one continues from the store. Make it with [NewRunner], then call Run once.
+// Runner is the loop: it sleeps until the next due time, a change or a tick, claims due jobs and launches their runs. It has no durable state; it can end at
+// any point, and another one continues from the store. Create it with [NewRunner], then call Run once.
 type Runner struct {
 	cfg      RunnerConfig
 	store    JobStore
@@ -81,12 +81,12 @@ type Runner struct {
 	obs      RunnerObserver
 	log      *slog.Logger
 
-	nudge  chan struct{} // capacity 1: look again
+	nudge  chan struct{} // capacity 1: claim again
 	clock  storeClock    // belongs to the loop
 	ticked atomic.Int64  // unix nanoseconds of the last claim that the store answered
 }
 
-// NewRunner makes a runner. A nil observer or logger is none.
+// NewRunner creates a runner. The observer and the logger may be nil.
 func NewRunner(cfg RunnerConfig, store JobStore, planner *Planner, launcher Launcher, obs RunnerObserver, log *slog.Logger) (*Runner, error) { //nolint:revive // a constructor with its dependencies
 	if cfg.Node == nil || store == nil || planner == nil || launcher == nil {
 		return nil, errors.New("a cron runner needs a node, a store, a planner and a launcher")
@@ -108,7 +108,7 @@ func NewRunner(cfg RunnerConfig, store JobStore, planner *Planner, launcher Laun
 	return r, nil
 }
 
-// Nudge makes the loop look at once; a job that was just written may be due before the next tick. It does not block.
+// Nudge makes the loop claim immediately; a job that was just written may be due before the next tick. It does not block.
 func (r *Runner) Nudge() {
 	select {
 	case r.nudge <- struct{}{}:
@@ -122,7 +122,7 @@ func (r *Runner) Age() time.Duration { return time.Since(r.LastTick()) }
 // LastTick is when the store last answered.
 func (r *Runner) LastTick() time.Time { return time.Unix(0, r.ticked.Load()) }
 
-// Run runs the loop until ctx is done. Runs that were claimed and not launched by then stay in the store as waiting messages.
+// Run runs the loop until ctx is done. Runs that were claimed but not launched by then stay in the store as waiting messages.
 func (r *Runner) Run(ctx context.Context) error {
 	t := time.NewTimer(0)
 	defer t.Stop()
@@ -156,7 +156,7 @@ func (r *Runner) tick(ctx context.Context) time.Duration {
 	return wait
 }
 
-// claimAll claims batches until one takes nothing, and returns when something becomes due; zero = nothing is planned.
+// claimAll claims batches until one is empty, and returns when something becomes due; zero when nothing is planned.
 func (r *Runner) claimAll(ctx context.Context) (claims int, next time.Time, err error) {
 	for ctx.Err() == nil {
 		node := r.cfg.Node()

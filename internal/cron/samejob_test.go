@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestEachMemberOfAJobIsCompared: an end writes the counters alone only when nothing else differs.
+// TestEachMemberOfAJobIsCompared checks that an end writes the counters alone only when nothing else differs.
 func TestEachMemberOfAJobIsCompared(t *testing.T) {
 	t.Parallel()
 	counters := map[string]bool{}

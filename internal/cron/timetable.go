@@ -9,24 +9,20 @@ import (
 // MaxJitter is the longest jitter.
 const MaxJitter = time.Hour
 
-// Timetable is the schedule of one job with everything that decides its fires.
-// It is a value; copies are independent. Bounds of zero mean no bound.
+// Timetable is the schedule of one job with everything that decides its fires. It is a value; copies are independent. Zero bounds are unlimited.
 type Timetable struct {
 	Schedule schedule.Schedule
-	// JobID spreads the jitter: two jobs with one schedule fire at different
-	// moments, one job always at the same.
+	// JobID spreads the jitter: two jobs with one schedule fire at different moments, one job always at the same.
 	JobID string
 	// JitterMs delays each fire by 0 to JitterMs, see [Jitter].
 	JitterMs int64
-	// StartsAt and EndsAt bound the slots; both ends belong to the range.
+	// StartsAt and EndsAt bound the slots, both inclusive.
 	StartsAt, EndsAt time.Time
-	// MaxRuns is the number of planned fires after which the job ends, and
-	// Fired how many of them there were: runs of trigger schedule and catchup.
+	// MaxRuns is the number of planned fires after which the job ends, and Fired how many there were: runs with trigger schedule and catchup.
 	MaxRuns, Fired int
 }
 
-// Next is the first fire whose slot is strictly later than after, inside the
-// bounds, with its jitter. It reports false when the job has no fire any more.
+// Next is the first fire whose slot is strictly later than after, inside the bounds, with its jitter. It reports false when the job has no further fire.
 func (t Timetable) Next(after time.Time) (schedule.Fire, bool) {
 	if t.MaxRuns > 0 && t.Fired >= t.MaxRuns {
 		return schedule.Fire{}, false
@@ -42,8 +38,7 @@ func (t Timetable) Next(after time.Time) (schedule.Fire, bool) {
 	return fire, true
 }
 
-// First is the first fire of a job that is made or resumed now. It is [Timetable.Next],
-// except that an at which is at most 60 s old still fires.
+// First is the first fire of a job that is created or resumed now. It is [Timetable.Next], except that an at which is at most 60 s old still fires.
 func (t Timetable) First(now time.Time) (schedule.Fire, bool) {
 	if t.Schedule.Kind() == schedule.KindAt {
 		return t.Next(now.Add(-schedule.AtGrace - 1))
@@ -64,10 +59,8 @@ func (t Timetable) count(after, until time.Time) int64 {
 	return t.Schedule.Count(after, until)
 }
 
-// Check validates what stands beside a schedule, for a job that is written now:
-// jitter 0 to one hour and less than the distance of the next two fires,
-// starts before ends, runs not negative, and a fire inside the bounds. Errors are
-// [*InvalidError].
+// Check validates the settings related to a schedule, for a job that is written now: jitter 0 to one hour and less than the distance of the next two fires,
+// starts before ends, runs not negative, and a fire inside the bounds. Errors are [*InvalidError].
 func (t Timetable) Check(now time.Time) error {
 	switch {
 	case t.JitterMs < 0 || t.JitterMs > MaxJitter.Milliseconds():
@@ -92,15 +85,13 @@ func (t Timetable) Check(now time.Time) error {
 	return nil
 }
 
-// Jitter is the delay of one slot of one job: a whole number of milliseconds in
-// 0..maxMs, spread evenly, the same on every replica and in every release. A
-// maxMs of 0 or less is no delay.
+// Jitter is the delay of one slot of one job: a whole number of milliseconds in 0..maxMs, evenly distributed, the same on every replica and in every release. A
+// maxMs of 0 or less means no delay.
 func Jitter(jobID string, slot time.Time, maxMs int64) time.Duration {
 	if maxMs <= 0 {
 		return 0
 	}
-	// FNV-1a over the id and the slot. Its low bits are weak, and the remainder
-	// below uses just these, so the result is mixed once more.
+	// FNV-1a over the id and the slot. Its low bits are weak, and the remainder below uses exactly those, so the result is mixed once more.
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset)
 	for i := range len(jobID) {

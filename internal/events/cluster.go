@@ -11,36 +11,36 @@ import (
 )
 
 const (
-	// topicHello is the text with which a replica shows that it is there.
+	// topicHello is the topic with which a replica announces itself.
 	topicHello = "hello"
 	topicChat  = "chat"
 	// listenTime bounds the wait for the events of other replicas at the start.
 	listenTime = 5 * time.Second
 )
 
-// Topics are the kinds of cluster events by their name, with what is done with one of another replica. A function is called on the goroutine of
-// [Publisher.Run]; a slow one delays the others.
+// Topics maps the kinds of cluster events to the functions that handle those of other replicas. A function is called on the goroutine of [Publisher.Run]; a
+// slow one delays the others.
 type Topics map[string]func(ctx context.Context, text string)
 
-// Peers knows whether other replicas share the store.
+// Peers reports whether other replicas share the store.
 type Peers interface {
 	HasPeers() bool
-	// SawPeer notes a sign of another replica.
+	// SawPeer records a sign of another replica.
 	SawPeer()
 }
 
-// cluster sends cluster events to the other replicas, and passes theirs on.
+// cluster sends cluster events to the other replicas, and handles theirs.
 type cluster struct {
-	b      store.Broadcaster // nil = no other process can share the store
+	b      store.Broadcaster // nil when no other process can share the store
 	peers  Peers
 	topics Topics
 	missed func() // events of other replicas may have been lost; it does not block
 }
 
-// active reports whether there is a replica to send to.
+// active reports whether another replica exists.
 func (c *cluster) active() bool { return c.b != nil && c.peers.HasPeers() }
 
-// send sends an event to the other replicas, if there are any. e points to plain data; when it is too long, shorten makes it shorter first.
+// send sends an event to the other replicas, if any exist. e points to plain data; shorten shortens it first when it is too long.
 func (c *cluster) send(topic string, e any, shorten func()) {
 	if !c.active() {
 		return
@@ -51,7 +51,7 @@ func (c *cluster) send(topic string, e any, shorten func()) {
 		shorten()
 		text, err = json.Marshal(e)
 	}
-	if err == nil { // plain data can always be written
+	if err == nil { // plain data can always be encoded
 		c.b.Broadcast(prefix + string(text))
 	}
 }
@@ -75,7 +75,7 @@ func (c *cluster) announce() {
 	c.b.Broadcast(topicHello)
 }
 
-// run passes on what other replicas send.
+// run handles the events of other replicas.
 func (c *cluster) run(ctx context.Context) {
 	if c.b == nil {
 		return

@@ -26,7 +26,7 @@ type wire struct {
 	ends []*end
 }
 
-// end is the store of one replica: its transcript, and the texts that others have sent.
+// end is the store of one replica: its transcript, and the messages that others have sent.
 type end struct {
 	wire  *wire
 	texts chan string
@@ -59,7 +59,7 @@ func (e *end) Transcript(context.Context, store.TranscriptQuery) (store.Transcri
 	return e.tr, nil
 }
 
-// peers are there from the first sign of one.
+// peers exist from the first sign of one.
 type peers struct {
 	mu   sync.Mutex
 	seen bool
@@ -77,7 +77,7 @@ func (p *peers) SawPeer() {
 	p.seen = true
 }
 
-// watcher keeps the events that it gets.
+// watcher records the events that it receives.
 type watcher struct {
 	mu  sync.Mutex
 	got []chat.Event
@@ -260,13 +260,13 @@ func TestAWaiterIsWokenByAnEndHereAndFindsOneInTheStore(t *testing.T) {
 	})
 }
 
-// TestEndsThatWereMissedAreReadFromTheStore: another replica ended the runs while this one did not receive its events. Runs that go on, and those that were
-// deleted, have no end.
+// TestEndsThatWereMissedAreReadFromTheStore covers runs that another replica ended while this one did not receive its events. Runs that continue, and deleted
+// ones, have no end.
 func TestEndsThatWereMissedAreReadFromTheStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := (&wire{}).replica()
-		down := 2 // calls that find no store
+		down := 2 // calls that find the store unavailable
 		p := events.New(events.Config{DefaultAgent: "main", End: func(_ context.Context, run string) (chat.Event, bool, error) {
 			if down > 0 {
 				down--
@@ -291,7 +291,7 @@ func TestEndsThatWereMissedAreReadFromTheStore(t *testing.T) {
 		p.Publish(chat.Event{Kind: chat.EventFinal, Session: key(), RunID: "ended"})
 		st.texts <- ""
 		time.Sleep(time.Minute)
-		st.texts <- "" // once more: nothing is published twice
+		st.texts <- "" // again: nothing is published twice
 		time.Sleep(time.Minute)
 		got := w.all()
 		if len(got) != 2 || got[1].RunID != "answered" || got[1].Kind != chat.EventFinal || got[1].Text != "42" {

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Hub passes events of one kind to subscribers. The zero value is ready. Publishing reads the list under the mutex and calls outside of it.
+// Hub passes events of one kind to subscribers. The zero value is ready. Publish reads the list under the mutex and calls subscribers outside of it.
 type Hub[E any] struct {
 	mu   sync.Mutex
 	last int             // id of the newest subscriber
@@ -18,8 +18,8 @@ type subscriber[E any] struct {
 	wanted func(E) bool
 }
 
-// Subscribe calls fn for every event until cancel is called. wanted answers whether fn has a use for an event of another replica that is costly to
-// complete. Neither may block; fn is never called after cancel has returned, unless it is running.
+// Subscribe calls fn for every event until cancel is called. wanted reports whether fn needs an event of another replica that is costly to complete. Neither
+// may block; after cancel has returned, no new call of fn begins.
 func (h *Hub[E]) Subscribe(fn func(E), wanted func(E) bool) (cancel func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -40,7 +40,7 @@ func (h *Hub[E]) Publish(e E) {
 	}
 }
 
-// Wanted reports whether a subscriber has a use for the event.
+// Wanted reports whether a subscriber needs the event.
 func (h *Hub[E]) Wanted(e E) bool {
 	return slices.ContainsFunc(h.all(), func(s subscriber[E]) bool { return s.wanted(e) })
 }

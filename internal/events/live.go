@@ -9,17 +9,17 @@ import (
 	"laneway/internal/chat"
 )
 
-// Run is one turn that runs here. Its text grows on the goroutine of the turn and is read by others.
+// Run is one turn that runs in this process. Its text grows on the goroutine of the turn; other goroutines read it.
 type Run struct {
 	RunInfo
 
 	log      *RunLog // its mutex guards the fields below, so that text and number belong together
 	text     strings.Builder
 	replace  bool // the next delta replaces the text of an earlier attempt
-	finished bool // the outcome is decided; what comes later is discarded
+	finished bool // the outcome is decided; later text is discarded
 }
 
-// RunInfo is what is known of a run when it starts.
+// RunInfo is the data of a run at its start.
 type RunInfo struct {
 	Session   chat.SessionKey
 	RunID     string
@@ -30,7 +30,7 @@ type RunInfo struct {
 	Replace bool
 }
 
-// live is the turns that run on this process.
+// live are the turns that run in this process.
 type live struct {
 	mu        sync.Mutex
 	bySession map[chat.SessionKey][]*Run // oldest first
@@ -89,8 +89,8 @@ func (r *Run) begin() {
 	r.log.next(&e)
 }
 
-// Grow adds text and publishes it. It returns the whole text; ok is false when nothing was published, because the outcome of the run is decided
-// already, or another attempt of it has begun.
+// Grow adds text and publishes it. It returns the whole text; ok is false when nothing was published, because the outcome of the run is already decided, or
+// another attempt of it has begun.
 func (r *Run) Grow(text string) (whole string, ok bool) {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
@@ -104,7 +104,7 @@ func (r *Run) Grow(text string) (whole string, ok bool) {
 	return e.Text, r.log.next(&e)
 }
 
-// Tool publishes a step of a tool call, as Grow does with text. It returns the whole text, too.
+// Tool publishes a step of a tool call, as Grow does with text. It also returns the whole text.
 func (r *Run) Tool(step *chat.ToolEvent) (whole string, ok bool) {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
@@ -116,7 +116,7 @@ func (r *Run) Tool(step *chat.ToolEvent) (whole string, ok bool) {
 	return r.text.String(), r.log.next(&e)
 }
 
-// Close decides the end of the run and returns its text. The second caller gets false.
+// Close decides the end of the run and returns its text. It succeeds once; later calls return false.
 func (r *Run) Close() (text string, ok bool) {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
@@ -125,14 +125,14 @@ func (r *Run) Close() (text string, ok bool) {
 	return r.text.String(), ok
 }
 
-// Reopen takes back a decision that could not be written.
+// Reopen reverts a decision that could not be written.
 func (r *Run) Reopen() {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
 	r.finished = false
 }
 
-// Event makes an event of the run; its log gives it a number.
+// Event creates an event of the run; its log assigns the number.
 func (r *Run) Event(kind chat.EventKind) chat.Event {
 	return chat.Event{Kind: kind, Session: r.Session, Principal: r.Principal, RunID: r.RunID, Lane: r.Lane, At: time.Now()}
 }

@@ -9,10 +9,10 @@ import (
 	"laneway/internal/retry"
 )
 
-// settle is the time between the reading of an end and its publication. What this process has ended itself in that moment publishes its own event first.
+// settle is the time between reading an end and publishing it. A run that this process itself ends in that moment publishes its own event first.
 const settle = 200 * time.Millisecond
 
-// noteMissed starts the reading of ends that other replicas may have published in vain.
+// noteMissed starts reading the ends whose events may have been lost.
 func (p *Publisher) noteMissed() {
 	select {
 	case p.missed <- struct{}{}:
@@ -20,8 +20,8 @@ func (p *Publisher) noteMissed() {
 	}
 }
 
-// publishMissed reads, whenever events of other replicas may have been lost, how the runs ended that clients of this process may wait for, and publishes their
-// ends. Otherwise a client waits for ever for an end that another replica gave. It ends with ctx.
+// publishMissed publishes missed ends whenever events of other replicas may have been lost: it reads how the runs ended for which clients of this process may
+// wait. Otherwise a client would wait forever for an end on another replica. It returns with ctx.
 func (p *Publisher) publishMissed(ctx context.Context) {
 	for {
 		select {
@@ -48,7 +48,7 @@ func (p *Publisher) publishMissed(ctx context.Context) {
 	}
 }
 
-// readEnd reads how a run ended, and waits for a store that does not answer. A run that is not there has been deleted.
+// readEnd reads how a run ended, and waits while the store is unavailable. A run that does not exist was deleted.
 func (p *Publisher) readEnd(ctx context.Context, run string) (end chat.Event, ended bool, err error) {
 	for {
 		end, ended, err = p.cfg.End(ctx, run)

@@ -14,32 +14,32 @@ import (
 )
 
 const (
-	// readTime bounds reading what one cluster event is about.
+	// readTime bounds reading the subject of one cluster event.
 	readTime = 5 * time.Second
-	// maxClusterText is how many bytes of text travel with a cluster event. Longer ones are read from the transcript, by replicas that need them.
+	// maxClusterText is how many bytes of text a cluster event carries. Replicas that need longer text read it from the transcript.
 	maxClusterText = 2_000
 )
 
-// ReasonDeleted is the reason of the event that a session was deleted.
+// ReasonDeleted is the reason of the event about a deleted session.
 const ReasonDeleted = "delete"
 
-// Store is the durable side. A [store.Broadcaster] connects the replicas; without one there is only this process.
+// Store is the persistent side. A [store.Broadcaster] connects the replicas; without one, this process is the only one.
 type Store interface {
 	Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error)
 }
 
-// Config of a [Publisher].
+// Config configures a [Publisher].
 type Config struct {
 	// DefaultAgent completes the session keys of cluster events.
 	DefaultAgent string
-	// Topics are further kinds of cluster events; the names chat and hello are taken.
+	// Topics are further kinds of cluster events; the names chat and hello are reserved.
 	Topics Topics
-	// End reads from the store how a run ended, as the event that its end is; false = it has not ended. It is called for the runs that this process has
-	// published events of, after events of other replicas may have been lost.
+	// End reads from the store how a run ended, as the event of its end; false when it has not ended. It is called after events of other replicas may have been
+	// lost, for the runs about which this process has published events.
 	End func(ctx context.Context, runID string) (chat.Event, bool, error)
 }
 
-// Publisher publishes the events of this process. Make it with [New]. It is safe for concurrent use.
+// Publisher publishes the events of this process. Create it with [New]. It is safe for concurrent use.
 type Publisher struct {
 	cfg     Config
 	store   Store
@@ -52,7 +52,7 @@ type Publisher struct {
 	missed  chan struct{} // capacity one: ends of runs may have been missed
 }
 
-// New makes a publisher.
+// New creates a publisher.
 func New(cfg Config, st Store, peers Peers, log *slog.Logger) *Publisher {
 	p := &Publisher{cfg: cfg, store: st, log: log, missed: make(chan struct{}, 1)}
 	p.logs.hub = &p.hub
@@ -65,19 +65,19 @@ func New(cfg Config, st Store, peers Peers, log *slog.Logger) *Publisher {
 	return p
 }
 
-// Listen waits until the events of other replicas reach this process, so that its first clients receive them. Call it before this process is registered
-// with the store: replicas send to those that they know. When it fails, the failure is in the log and the store tries again.
+// Listen waits until the events of other replicas reach this process, so that its first clients receive them. Call it before this process is registered with
+// the store, because replicas send to registered ones. A failure is logged, and the store tries again.
 func (p *Publisher) Listen(ctx context.Context) {
 	if err := p.cluster.listen(ctx); err != nil && ctx.Err() == nil {
 		p.log.WarnContext(ctx, "events of other replicas do not reach the clients of this process yet; trying again", "err", err)
 	}
 }
 
-// Announce makes this process known to the other replicas at once; their heartbeats find it later. Call it when the process is registered: a
-// heartbeat that counted before would forget it.
+// Announce makes this process known to the other replicas immediately; without it, their heartbeats find it later. Call it when the process is registered: a
+// heartbeat that counted before would otherwise discard it.
 func (p *Publisher) Announce() { p.cluster.announce() }
 
-// Run passes on the events of other replicas until ctx is over, and publishes the ends that it missed.
+// Run handles the events of other replicas until ctx ends, and publishes the ends that it missed.
 func (p *Publisher) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	loops.Go(func() { p.publishMissed(ctx) })
@@ -85,16 +85,16 @@ func (p *Publisher) Run(ctx context.Context) {
 	loops.Wait()
 }
 
-// Subscribe calls fn for every event of this process until cancel is called, and for the cluster events of others. Of those, one with a long text comes
-// only while wanted answers true for it without that text. Neither may block.
+// Subscribe calls fn for every event of this process until cancel is called, and for the cluster events of other replicas. Of these, one with long text is
+// delivered only if wanted returns true for it without that text. Neither may block.
 func (p *Publisher) Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func()) {
 	return p.hub.Subscribe(fn, wanted)
 }
 
-// Log is the event sequence of a run; it is made at the first use.
+// Log is the event sequence of a run; the first use creates it.
 func (p *Publisher) Log(session chat.SessionKey, id string) *RunLog { return p.logs.of(session, id) }
 
-// Known reports whether a run has published events here.
+// Known reports whether a run has published events in this process.
 func (p *Publisher) Known(session chat.SessionKey, id string) bool { return p.logs.known(session, id) }
 
 // Start makes a run live and publishes that it has begun. [Publisher.Stop] ends that.
@@ -108,7 +108,7 @@ func (p *Publisher) Start(info RunInfo) *Run {
 // Stop ends a live run: its turn has returned. It publishes nothing.
 func (p *Publisher) Stop(r *Run) { p.live.remove(r) }
 
-// InFlight is the oldest running turn of a session on this process.
+// InFlight is the oldest running turn of a session in this process.
 func (p *Publisher) InFlight(key chat.SessionKey) (chat.InFlight, bool) {
 	r := p.live.oldest(key)
 	if r == nil {
@@ -122,8 +122,8 @@ func (p *Publisher) RunsOf(key chat.SessionKey, sender string) []string {
 	return p.live.of(key, sender)
 }
 
-// Publish publishes an event about something durable: here, and on the other replicas.
-// False: it is of a run that has ended, and nothing was published.
+// Publish publishes an event about a durable change: here, and on the other replicas. It returns false when the event is of a run that has ended; nothing was
+// then published.
 func (p *Publisher) Publish(e chat.Event) bool {
 	if !p.publishHere(&e) {
 		return false
@@ -148,13 +148,13 @@ func (p *Publisher) Publish(e chat.Event) bool {
 	return true
 }
 
-// PublishSession publishes that something about a session changed.
+// PublishSession publishes a change of a session.
 func (p *Publisher) PublishSession(key chat.SessionKey, principal, reason, runID string) {
 	p.Publish(chat.Event{Kind: chat.EventSession, Session: key, Principal: principal, Reason: reason, RunID: runID})
 }
 
-// Send sends a cluster event of one of [Config.Topics] to the other replicas, if there are any. e points to plain data; when it is too long, shorten
-// makes it shorter first.
+// Send sends a cluster event of one of [Config.Topics] to the other replicas, if any exist. e points to plain data; shorten shortens it first when it is too
+// long.
 func (p *Publisher) Send(topic string, e any, shorten func()) { p.cluster.send(topic, e, shorten) }
 
 // publishHere publishes an event in this process; false when it is of a run that has ended.
@@ -172,7 +172,7 @@ func (p *Publisher) publishHere(e *chat.Event) bool {
 	return p.logs.of(e.Session, e.RunID).Publish(e)
 }
 
-// clusterEvent is the end of a run, or a change of a session, on its way to another replica.
+// clusterEvent is the end of a run, or a change of a session, for another replica.
 type clusterEvent struct {
 	Kind       chat.EventKind `json:"k"`
 	Session    string         `json:"s"`
@@ -212,14 +212,14 @@ func (p *Publisher) receive(ctx context.Context, text string) {
 		if e.Text, err = p.entryText(ctx, key, c.RunID, c.EntrySeq); err != nil {
 			p.log.DebugContext(ctx, "the text of a cluster event cannot be read", "run_id", c.RunID, "err", err)
 		}
-		if err != nil && e.Kind == chat.EventFinal { // an answer without its text would be another one; the history has it
+		if err != nil && e.Kind == chat.EventFinal { // an answer without its text would be a different one; the history has it
 			return
 		}
 	}
 	p.publishHere(&e)
 }
 
-// entryText is the text of an entry that a run has left in the transcript.
+// entryText is the text of the transcript entry of a run.
 func (p *Publisher) entryText(ctx context.Context, key chat.SessionKey, runID string, seq int64) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, readTime, errors.New("reading the text of a cluster event took too long"))
 	defer cancel()

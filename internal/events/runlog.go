@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// endedFor is how long a run that has ended is remembered: a late event of it, such as that it waits, is not published after its end.
+	// endedFor is how long an ended run is remembered: a late event of it, such as that it waits, is not published after its end.
 	endedFor = 10 * time.Second
-	// idleFor is how long a run without an event is remembered. Its numbers begin again afterwards; no turn lasts longer.
+	// idleFor is how long a run without an event is remembered. Afterwards its numbers restart; no turn lasts longer.
 	idleFor = 24 * time.Hour
-	// tidyRuns is how many runs are remembered before those that may be forgotten are looked for.
+	// tidyRuns is how many runs are remembered before expired ones are removed.
 	tidyRuns = 1024
-	// FirstOfTurn is the least number of the event that a turn has begun; 1 is for the event that it waits.
+	// FirstOfTurn is the lowest number of the event that a turn has begun; 1 is for the event that it waits.
 	FirstOfTurn = 2
 )
 
-// logs has the event sequence of every run that this process publishes events of.
+// logs has the event sequence of every run about which this process publishes events.
 type logs struct {
 	hub    *Hub[chat.Event]
 	mu     sync.Mutex
@@ -28,7 +28,7 @@ type logs struct {
 	tidyAt int
 }
 
-// runName is a run as subscribers know it. The answer of a job is delivered under the id of its run into another session.
+// runName is a run as subscribers identify it. The answer of a job is delivered under the id of its run into another session.
 type runName struct {
 	session chat.SessionKey
 	id      string
@@ -42,10 +42,10 @@ type RunLog struct {
 
 	mu      sync.Mutex // held while subscribers are called, which do not block
 	seq     int64      // of the last event
-	current *Run       // the turn whose text it is; an older attempt on its way out publishes nothing
+	current *Run       // the turn that the text belongs to; an older attempt that is ending publishes nothing
 }
 
-// of is the log of a run; it is made at the first use.
+// of is the log of a run; the first use creates it.
 func (l *logs) of(session chat.SessionKey, id string) *RunLog {
 	now := time.Now()
 	l.mu.Lock()
@@ -74,21 +74,21 @@ func (l *logs) open() []string {
 	return ids
 }
 
-// known reports whether a run has published events here.
+// known reports whether a run has published events in this process.
 func (l *logs) known(session chat.SessionKey, id string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.byName[runName{session, id}] != nil
 }
 
-// forget forgets the ended runs of a session that was deleted: their ids may be used again.
+// forget removes the ended runs of a deleted session: their ids may be used again.
 func (l *logs) forget(session chat.SessionKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.byName, func(name runName, log *RunLog) bool { return name.session == session && log.ended.Load() })
 }
 
-// tidy forgets what may be forgotten when there are twice as many runs as it left the last time.
+// tidy removes expired runs when there are twice as many as the last call left.
 func (l *logs) tidy(now time.Time) {
 	if l.byName == nil {
 		l.byName, l.tidyAt = map[runName]*RunLog{}, tidyRuns
@@ -105,8 +105,8 @@ func (l *logs) tidy(now time.Time) {
 	l.tidyAt = max(tidyRuns, 2*len(l.byName))
 }
 
-// Publish gives the event the next number, at least the one that it has, and publishes it in this process. False: the run has ended, and nothing
-// was published.
+// Publish assigns the next number to the event, at least the one that it has, and publishes it in this process. It returns false when the run has ended;
+// nothing was then published.
 func (l *RunLog) Publish(e *chat.Event) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

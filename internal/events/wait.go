@@ -10,7 +10,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// pollInterval is how often a waiter asks the store about a message that another replica may be running.
+// pollInterval is how often a waiter reads a message from the store that another replica may be running.
 const pollInterval = time.Second
 
 // waiters are callers that wait for the end of a message, by its id.
@@ -49,12 +49,12 @@ func (p *Publisher) Ended(e chat.RunEnd) {
 	delete(w.byID, e.RunID)
 	w.mu.Unlock()
 	for _, c := range waiting {
-		c <- e // capacity 1 and one end per message
+		c <- e // never blocks: capacity 1 and one end per message
 	}
 }
 
-// Wait returns when the message has ended, or when ctx is over (then with its cause). read looks in the store, where a message that another replica
-// runs has its end; it is asked first, and then each second. Wait holds no slot and no lock.
+// Wait returns when the message has ended, or when ctx ends (then with its cause). read reads the end from the store, for a message that another replica runs;
+// it is called first, and then each second. Wait holds no slot and no lock.
 func (p *Publisher) Wait(ctx context.Context, id string, read func(ctx context.Context, id string) (end chat.RunEnd, done bool, err error)) (chat.RunEnd, error) {
 	c := p.waiters.add(id)
 	defer p.waiters.remove(id, c)

@@ -26,7 +26,7 @@ type claim struct {
 	progress string // what has arrived, "" = nothing new
 }
 
-// Check implements [channel.Claim]: the incarnation that claimed the row still holds its lease, and the process does not end.
+// Check implements [channel.Claim]: the incarnation that claimed the row still holds its lease, and the process is not shutting down.
 func (c *claim) Check() error {
 	select {
 	case <-c.s.closing:
@@ -39,7 +39,7 @@ func (c *claim) Check() error {
 	return nil
 }
 
-// Record implements [channel.Claim]. What could not be written now is written with the result of the attempt.
+// Record implements [channel.Claim]. Progress that cannot be written now is written with the result of the attempt.
 func (c *claim) Record(ctx context.Context, progress string) error {
 	c.mu.Lock()
 	c.progress = progress

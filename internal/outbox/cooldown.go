@@ -6,27 +6,27 @@ import (
 )
 
 const (
-	// probeInterval is the time between two probes of a channel that reports its provider as unreachable, of probeRows messages each. What was
-	// tried in vain may have arrived, so it is not tried often.
+	// probeInterval is the time between two probes of a channel that reports its provider as unreachable, of probeRows messages each. A failed attempt may
+	// still have arrived, so probes are rare.
 	probeInterval = time.Minute
 	probeRows     = 4
-	// provenTime is how long a delivery outweighs what the channel reports of itself.
+	// provenTime is how long a delivery takes precedence over the status that the channel reports.
 	provenTime = time.Minute
 )
 
-// cooldowns remembers by channel until when nothing is claimed for it. It is safe for concurrent use; no lock is held while a channel is asked.
+// cooldowns records for each channel until when nothing is claimed. It is safe for concurrent use; no lock is held while a channel is called.
 type cooldowns struct {
 	mu sync.Mutex
 	by map[string]cooldown
 }
 
 type cooldown struct {
-	until  time.Time // the provider asked for a pause in every chat
-	probe  time.Time // the next probe while the provider is unreachable; zero = it is reachable
+	until  time.Time // the provider requested a pause in every chat
+	probe  time.Time // the next probe while the provider is unreachable; zero while it is reachable
 	proven time.Time // the last delivery while it was reported unreachable
 }
 
-// split divides channels into those to serve and those to probe; the others are left out. A channel to probe counts as probed.
+// split divides channels into those to serve and those to probe; all others are left out. A channel to probe counts as probed.
 func (c *cooldowns) split(names []string, down func(name string) bool, now time.Time) (serve, probe []string) {
 	for _, name := range names {
 		unreachable := down(name)
@@ -50,7 +50,7 @@ func (c *cooldowns) split(names []string, down func(name string) bool, now time.
 	return serve, probe
 }
 
-// hold claims nothing for a channel until then, or longer when that is so already.
+// hold claims nothing for a channel until the given time, unless a later time is set already.
 func (c *cooldowns) hold(name string, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +60,7 @@ func (c *cooldowns) hold(name string, until time.Time) {
 	}
 }
 
-// delivered notes that a message has arrived although the channel may report its provider as unreachable.
+// delivered records that a message has arrived although the channel may report its provider as unreachable.
 func (c *cooldowns) delivered(name string, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

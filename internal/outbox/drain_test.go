@@ -11,7 +11,7 @@ import (
 	"laneway/internal/store"
 )
 
-// answersAfter makes every request take some time. A request that is cut may have arrived.
+// answersAfter makes every request take some time. A cancelled request may have arrived.
 func answersAfter(d time.Duration) func(context.Context, chat.Reply, channel.Claim) error {
 	return func(ctx context.Context, _ chat.Reply, claim channel.Claim) error {
 		if err := claim.Check(); err != nil {
@@ -26,7 +26,7 @@ func answersAfter(d time.Duration) func(context.Context, chat.Reply, channel.Cla
 	}
 }
 
-// drain ends the sender as the end of the process does, and returns how long that took.
+// drain ends the sender as in a shutdown of the process, and returns how long that took.
 func (b *bench) drain(limit time.Duration) time.Duration {
 	b.t.Helper()
 	synctest.Wait()
@@ -37,7 +37,7 @@ func (b *bench) drain(limit time.Duration) time.Duration {
 	return time.Since(began)
 }
 
-// counts is what is in the outbox when the next process starts.
+// counts are the counts of the outbox when the next process starts.
 func (b *bench) counts() store.OutboxCount {
 	b.t.Helper()
 	if err := b.st.Unregister(b.t.Context(), "n1"); err != nil {
@@ -50,7 +50,7 @@ func (b *bench) counts() store.OutboxCount {
 	return counts["box:1"]
 }
 
-// next is what the next process claims.
+// next are the rows that the next process claims.
 func (b *bench) next() []store.Outgoing {
 	b.t.Helper()
 	if err := b.st.Register(b.t.Context(), store.Node{ID: "n2", Lease: time.Hour, Exclusive: true}); err != nil {
@@ -113,7 +113,7 @@ func TestARequestThatOutlastsTheDrainIsNotSentAgain(t *testing.T) {
 	})
 }
 
-// A drain whose time is used up by turns leaves requests a second.
+// When turns have used up the time of a drain, requests still have a second.
 func TestRequestsHaveASecondAfterTheDrainTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestRequestsHaveASecondAfterTheDrainTimeout(t *testing.T) {
 	})
 }
 
-// The second part of a message has not begun: the next process sends it, at once and without what has arrived.
+// The second part of a message has not begun: the next process sends it immediately, without the part that has arrived.
 func TestADrainGivesBackWhatHasNotBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestADrainGivesBackWhatHasNotBegun(t *testing.T) {
 			if err := claim.Record(ctx, "part 1"); err != nil {
 				return err
 			}
-			time.Sleep(5 * time.Second) // the limit of the chat
+			time.Sleep(5 * time.Second) // the rate limit of the chat
 			return claim.Check()
 		}
 		b.add("7", "hello")
@@ -175,7 +175,7 @@ func TestNothingIsSentUnderAnEndedClaim(t *testing.T) {
 	})
 }
 
-// A request was on the wire when the lease ended: the other process sends the message again, and this one counts that.
+// A request was on the wire when the lease ended: the other process sends the message again, and this one counts the late delivery.
 func TestADeliveryAfterTheEndOfTheClaimIsCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

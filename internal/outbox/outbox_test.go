@@ -25,14 +25,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// mailbox is a channel that keeps what is sent to it, or fails as its test says.
+// mailbox is a channel that records what is sent to it, or fails as its test requires.
 type mailbox struct {
 	mu   sync.Mutex
 	sent []chat.Reply
 	at   []time.Time // of every attempt
 	fail func(attempt int, r chat.Reply) error
 	down bool
-	// send replaces what Send does; nil = not.
+	// send replaces Send unless it is nil.
 	send func(ctx context.Context, r chat.Reply, claim channel.Claim) error
 }
 
@@ -83,7 +83,7 @@ func (*node) Final(ctx context.Context, _ string, write func(context.Context) er
 	return write(context.WithoutCancel(ctx))
 }
 
-// results counts what the sender reports.
+// results counts the results that the sender reports.
 type results struct {
 	mu sync.Mutex
 	by map[string]int
@@ -223,7 +223,7 @@ func TestAnAddressThatIsGoneIsReported(t *testing.T) {
 	})
 }
 
-// A provider that asks every chat to wait is not asked for any chat before the time is over, and the attempt does not count.
+// When a provider requests a pause of every chat, no chat is tried before the pause has ended, and the attempt does not count.
 func TestNothingIsSentWhileTheProviderAsksEveryChatToWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -268,7 +268,7 @@ func TestOneChatThatHasToWaitDelaysNoOther(t *testing.T) {
 	})
 }
 
-// The part that arrived is recorded with the result of the attempt when it could not be recorded before.
+// A part that arrived is recorded with the result of the attempt if it could not be recorded before.
 func TestThePartThatArrivedIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -25,7 +25,7 @@ func TestAFailedAttemptMeansForItsRow(t *testing.T) {
 			err  error
 			down bool
 			want store.UndeliveredParams
-			wait time.Duration // about, a third less or more; negative = exactly so long
+			wait time.Duration // about this long, a third less or more; negative = exactly this long
 		}{
 			"an error of no channel counts":            {row: store.Outgoing{Attempt: 1}, err: down, want: store.UndeliveredParams{Error: "refused"}, wait: time.Second},
 			"its text is cut":                          {row: store.Outgoing{Attempt: 1}, err: errors.New(strings.Repeat("x", maxError+1)), want: store.UndeliveredParams{Error: strings.Repeat("x", maxError)}, wait: time.Second},

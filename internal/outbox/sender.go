@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// interval is the longest time between two looks at the outbox; [Sender.Wake] shortens it.
+	// interval is the longest time between two claims; [Sender.Wake] shortens it.
 	interval = time.Second
-	// batch is how many rows are sent beside each other.
+	// batch is how many rows are sent concurrently.
 	batch = 64
-	// flushTime is how long [Sender.Drain] still claims what is due; flushInterval is the time between two looks at it.
+	// flushTime is how long [Sender.Drain] still claims due rows; flushInterval is the time between two checks.
 	flushTime     = time.Second
 	flushInterval = 50 * time.Millisecond
-	// recordTime is how long an abandoned attempt may take to be recorded.
+	// recordTime bounds recording the result of an abandoned attempt.
 	recordTime = time.Second
 )
 
-// Store is the durable side.
+// Store is the persistent side.
 type Store interface {
 	ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]store.Outgoing, error)
 	RecordProgress(ctx context.Context, nodeID, id, progress string) error
@@ -38,29 +38,29 @@ type Store interface {
 
 // Node is the incarnation of this process under which rows are claimed.
 type Node interface {
-	// Alive is the id of the current incarnation, or an error while there is none or its lease may have ended; nothing is claimed or sent then.
+	// Alive is the id of the current incarnation, or an error when none exists or its lease may have ended; nothing is then claimed or sent.
 	Alive() (id string, err error)
-	// Final makes a write that must not be lost: it is repeated while the store does not answer and this incarnation lives.
+	// Final makes a write that must not be lost: it is retried while the store is unavailable and this incarnation is alive.
 	Final(ctx context.Context, what string, write func(context.Context) error) error
 }
 
 // Observer counts attempts.
 type Observer interface {
-	// Sent: one attempt ended. Channel is the name up to the first ':', result is delivered, retry, failed, gone, expired, stale (the claim had ended
-	// before the request: nothing was sent), late (delivered, but another process may have taken the row: what it sends is a duplicate) or
-	// maybe_sent. An attempt at a row that may have arrived before is counted once more, as resent.
+	// Sent: one attempt ended. Channel is the name up to the first ':', result is delivered, retry, failed, gone, expired, stale (the claim had ended before
+	// the request: nothing was sent), late (delivered, but another process may have taken the row and sends a duplicate) or maybe_sent. An attempt to send a
+	// row that may have arrived before is also counted as resent.
 	Sent(channel, kind, result string)
 }
 
-// Config of a [Sender].
+// Config configures a [Sender].
 type Config struct {
-	// Channels by which messages are sent, by name. A row for another channel stays where it is.
+	// Channels are the channels that send messages, by name. A row for another channel stays pending.
 	Channels map[string]channel.Channel
-	// Gone ends a row whose address takes nothing any more, as Undelivered does; nil = nothing else is done.
+	// Gone ends a row whose address no longer accepts messages, as Undelivered does; nil = Undelivered is used.
 	Gone func(ctx context.Context, row store.Outgoing, p store.UndeliveredParams) error
 }
 
-// Sender sends what is in the outbox. Make it with [New].
+// Sender sends the rows of the outbox. Create it with [New].
 type Sender struct {
 	cfg       Config
 	names     []string // of the channels, sorted
@@ -69,14 +69,14 @@ type Sender struct {
 	obs       Observer
 	log       *slog.Logger
 	cooldowns cooldowns
-	wake      chan struct{} // capacity 1: look again
+	wake      chan struct{} // capacity 1: claim again
 
 	closing   chan struct{} // closed by Drain: nothing is claimed, and no request begins
-	abandoned chan struct{} // closed by Drain: the requests under way are given up
+	abandoned chan struct{} // closed by Drain: the requests in progress are abandoned
 	ended     chan struct{} // closed when Run has returned
 }
 
-// New makes a sender; nothing happens before Run.
+// New creates a sender. It does nothing before Run.
 func New(cfg Config, st Store, node Node, obs Observer, log *slog.Logger) *Sender {
 	return &Sender{
 		cfg: cfg, names: slices.Sorted(maps.Keys(cfg.Channels)), store: st, node: node, obs: obs, log: log, wake: make(chan struct{}, 1),
@@ -84,7 +84,7 @@ func New(cfg Config, st Store, node Node, obs Observer, log *slog.Logger) *Sende
 	}
 }
 
-// Wake makes the loop look at once. It never blocks.
+// Wake makes the loop claim immediately. It never blocks.
 func (s *Sender) Wake() {
 	select {
 	case s.wake <- struct{}{}:
@@ -92,7 +92,7 @@ func (s *Sender) Wake() {
 	}
 }
 
-// errAbandoned is the cause of an attempt that the end of the process has ended.
+// errAbandoned is the cause of an attempt that the end of the process interrupts.
 var errAbandoned = errors.New("the process ends")
 
 // Run sends until ctx ends or [Sender.Drain] is called, and returns when every attempt has ended. The end of ctx abandons them.
@@ -139,7 +139,7 @@ func (s *Sender) loop(ctx, work context.Context, sends *sync.WaitGroup) {
 	}
 }
 
-// sendBatch claims what is due and starts sending it; true when there may be more.
+// sendBatch claims due rows and starts sending them; true when more may be due.
 func (s *Sender) sendBatch(ctx, work context.Context, sends *sync.WaitGroup, slots chan struct{}) bool {
 	room := cap(slots) - len(slots)
 	node, err := s.node.Alive()
@@ -151,7 +151,7 @@ func (s *Sender) sendBatch(ctx, work context.Context, sends *sync.WaitGroup, slo
 		s.log.WarnContext(ctx, "reading the outbox failed; it is read again", "err", err)
 	}
 	for _, row := range rows {
-		slots <- struct{}{} // there is room: only this loop takes places
+		slots <- struct{}{} // this never blocks, because only this loop takes slots
 		sends.Go(func() {
 			defer func() { <-slots; s.Wake() }()
 			s.attempt(work, node, row)
@@ -160,7 +160,7 @@ func (s *Sender) sendBatch(ctx, work context.Context, sends *sync.WaitGroup, slo
 	return len(rows) == room
 }
 
-// claim takes due rows of the channels that may be sent to, and a few of each channel that is probed. Rows that were claimed before an error count.
+// claim takes due rows of the available channels, and a few of each channel that is probed. Rows that were claimed before an error are returned.
 func (s *Sender) claim(ctx context.Context, node string, room int) ([]store.Outgoing, error) {
 	serve, probes := s.cooldowns.split(s.names, s.down, time.Now())
 	var rows []store.Outgoing
@@ -184,10 +184,10 @@ func (s *Sender) claim(ctx context.Context, node string, room int) ([]store.Outg
 // down reports whether a channel reports its provider as unreachable.
 func (s *Sender) down(name string) bool { return s.cfg.Channels[name].Status().Down }
 
-// Drain ends the sending before this process leaves the table of nodes, because others may claim its rows from then on. What is due is still claimed, for
-// at most a second. Then no request begins any more: what waits is given back, and another process continues after its last recorded part. Requests under
-// way have until ctx ends, at least that second. Those that are left are abandoned, and their rows end as maybe_sent. Run has to be running.
-// Call it once.
+// Drain ends the sending before this process leaves the table of nodes, because other processes may claim its rows afterwards. Due rows are still claimed, for
+// at most a second. Then no request begins any more: waiting rows are returned, and another process continues after their last recorded part. Requests in
+// progress have until ctx ends, but at least that second. The remaining ones are abandoned, and their rows end as maybe_sent. Run must be running. Call it
+// once.
 func (s *Sender) Drain(ctx context.Context) {
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
@@ -213,7 +213,7 @@ func (s *Sender) Drain(ctx context.Context) {
 	}
 }
 
-// flush returns when nothing is due any more on the channels of this process, or when ctx has ended.
+// flush returns when nothing is due on the channels of this process, or when ctx has ended.
 func (s *Sender) flush(ctx context.Context) {
 	if len(s.cfg.Channels) == 0 {
 		return
@@ -230,7 +230,7 @@ func (s *Sender) flush(ctx context.Context) {
 	}
 }
 
-// label is a channel's name without its account, fit for a metric.
+// label is a channel's name without its account, suitable for a metric.
 func label(name string) string {
 	kind, _, _ := strings.Cut(name, ":")
 	return kind

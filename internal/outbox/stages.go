@@ -15,7 +15,7 @@ import (
 const (
 	// sendTimeout bounds one attempt. A channel has shorter bounds of its own.
 	sendTimeout = 60 * time.Second
-	// fileTimeout is the bound for a file: the largest at two megabits a second, twice.
+	// fileTimeout bounds an attempt with a file: twice the time for the largest file at two megabits a second.
 	fileTimeout = 7 * time.Minute
 )
 
@@ -26,16 +26,16 @@ var errSendTime = errors.New("sending took too long")
 type delivery struct {
 	node string
 	row  store.Outgoing
-	kind string // of the channel: the label of metrics and logs
+	kind string // kind of the channel: the label of metrics and logs
 	// claim is the right to send the row.
 	claim *claim
 	sent  chat.Sent
 	err   error
-	// abandoned: the process has ended the attempt.
+	// abandoned: the shutdown of the process interrupted the attempt.
 	abandoned bool
 }
 
-// stage does one step of an attempt; ended = the attempt is over.
+// stage does one step of an attempt; ended = the attempt has ended.
 type stage func(ctx context.Context, d *delivery) (ended bool)
 
 // pipeline is the order of the stages.
@@ -43,7 +43,7 @@ func (s *Sender) pipeline() []stage {
 	return []stage{s.expire, s.transmit, s.confirm, s.reschedule}
 }
 
-// attempt makes one attempt to send a row and records how it went.
+// attempt makes one attempt to send a row and records its result.
 func (s *Sender) attempt(ctx context.Context, node string, row store.Outgoing) {
 	d := &delivery{node: node, row: row, kind: label(row.Target.Channel), claim: &claim{s: s, node: node, id: row.ID}}
 	for _, run := range s.pipeline() {
@@ -53,7 +53,7 @@ func (s *Sender) attempt(ctx context.Context, node string, row store.Outgoing) {
 	}
 }
 
-// expire ends a row that the store has ended as too late.
+// expire ends the attempt for a row that the store has ended as expired.
 func (s *Sender) expire(ctx context.Context, d *delivery) bool {
 	if !d.row.Expired {
 		return false
@@ -124,7 +124,7 @@ func (s *Sender) reschedule(ctx context.Context, d *delivery) bool {
 	return true
 }
 
-// record writes the result of an attempt. A fenced write is no fault: the row belongs to another node now.
+// record writes the result of an attempt. A fenced write is not an error: the row now belongs to another node.
 func (s *Sender) record(ctx context.Context, d *delivery, what string, write func(context.Context) error) (fenced bool) {
 	err := s.node.Final(ctx, what, write)
 	fenced = errors.Is(err, chat.ErrFenced)
@@ -142,7 +142,7 @@ func sendContext(ctx context.Context, row store.Outgoing) (context.Context, cont
 	return context.WithTimeoutCause(ctx, sendTimeout, errSendTime)
 }
 
-// reply is a row as a channel sends it.
+// reply is a row in the form that a channel sends.
 func reply(row store.Outgoing) chat.Reply {
 	text := row.Text
 	if row.Count > 1 && row.TextMany != "" {
@@ -154,7 +154,7 @@ func reply(row store.Outgoing) chat.Reply {
 	}
 }
 
-// runID is the run that a reply belongs to. To a URL and to the web the attempts of a run have one id: receivers know a repetition by it.
+// runID is the run of a reply. To URLs and the web all attempts of a run have one id, by which receivers recognise a repetition.
 func runID(row store.Outgoing) string {
 	if row.Target.Channel == channel.Webhook || row.Target.Channel == channel.Web {
 		run, _, _ := strings.Cut(row.RunID, "/")
@@ -163,7 +163,7 @@ func runID(row store.Outgoing) string {
 	return row.RunID
 }
 
-// send passes a reply to a channel: a file as such where files can be shown, a choice as buttons where there are some, else in words.
+// send passes a reply to a channel: a file as a file and a choice as buttons where the channel supports them, else as text.
 func send(ctx context.Context, c channel.Channel, r chat.Reply, claim *claim) (chat.Sent, error) {
 	if r.File != nil {
 		if filer, ok := c.(channel.Filer); ok {

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// maxAttempts ends a message that a provider never takes.
+	// maxAttempts ends a message that a provider never accepts.
 	maxAttempts = 50
-	// maxAge ends a message whose attempts do not count: an answer of yesterday is none any more. One that was never tried gets its attempt.
+	// maxAge ends a message whose attempts do not count: an answer that old is not useful any more. A message that was never tried gets its attempt.
 	maxAge = 24 * time.Hour
 	// maxError bounds the recorded reason, in bytes.
 	maxError = 500
 )
 
-// backoff is the wait after an attempt that counts, where the provider asked for none: 1 s, 2 s, 4 s, … up to five minutes, plus or minus a quarter.
+// backoff is the wait after a counted attempt when the provider requested none: 1 s, 2 s, 4 s, … up to five minutes, plus or minus a quarter.
 func backoff() retry.Policy { return retry.Policy{Base: time.Second, Max: 5 * time.Minute} }
 
-// outage is the wait after an attempt that does not count: the rows come due soon, so that they go out at once when the provider is back.
+// outage is the wait after an attempt that does not count: it is short, so that the rows are sent quickly when the provider is reachable again.
 func outage() retry.Policy { return retry.Policy{Base: 3 * time.Second} }
 
-// undelivered is what a failed attempt means for the row; down reports that the channel's provider is unreachable.
+// undelivered is the change of the row after a failed attempt; down reports that the channel's provider is unreachable.
 func undelivered(node string, row store.Outgoing, err error, down bool) store.UndeliveredParams {
 	p := store.UndeliveredParams{Node: node, ID: row.ID, Error: chat.Cut(err.Error(), maxError), RetryIn: backoff().Wait(row.Attempt)}
 	failed, ok := errors.AsType[*channel.SendError](err)
@@ -40,7 +40,7 @@ func undelivered(node string, row store.Outgoing, err error, down bool) store.Un
 	case !p.Permanent && row.Attempt > 1 && time.Since(row.CreatedAt) >= maxAge:
 		p.Permanent, p.Error = true, "given up after "+maxAge.String()+": "+failed.Reason
 	}
-	// A message that may have arrived although the channel works is one whose answer gets lost: each attempt may double it, so it counts.
+	// When a message may have arrived although the channel works, its responses get lost: each attempt may duplicate it, so it counts.
 	p.Uncounted = failed.Uncounted && (down || !failed.Unknown || failed.RetryAfter > 0)
 	switch {
 	case failed.Reason == reasonStale:
@@ -53,8 +53,8 @@ func undelivered(node string, row store.Outgoing, err error, down bool) store.Un
 	return p
 }
 
-// abandon changes what a failed attempt means when the end of the process has ended it. A request that may have been answered ends the row: to send it
-// again could duplicate it. What was not sent is due at once.
+// abandon adapts the result of a failed attempt that the shutdown has interrupted. A request that may have arrived ends the row, because sending it again could
+// duplicate it. A message that was not sent is due immediately.
 func abandon(p *store.UndeliveredParams, failed *channel.SendError) {
 	if failed.Unknown {
 		p.Permanent = true

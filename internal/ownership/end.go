@@ -8,8 +8,8 @@ import (
 // leaveTime bounds [Node.Leave].
 const leaveTime = time.Second
 
-// Drain begins the end: nothing is taken over or claimed any more, and named leases are for other replicas. It writes that to the store as far as
-// ctx, or two leases more, allow. Running work is the caller's.
+// Drain begins the shutdown: this process takes over and claims nothing any more, and releases its named leases to other replicas. It writes that to the store
+// within ctx, or two further leases. The caller handles running work.
 func (n *Node) Drain(ctx context.Context) {
 	n.draining.Store(true)
 	me := n.current.Load()
@@ -34,8 +34,8 @@ func boundedBy(ctx, last context.Context) context.Context {
 	return last
 }
 
-// Leave takes this process out of the table of nodes: what it still owned is free for others at once. It is the last call before the context of Run
-// ends. It takes at most a second.
+// Leave removes this process from the table of nodes: its remaining sessions are free for other replicas immediately. It is the last call before the context of
+// Run ends. It takes at most a second.
 func (n *Node) Leave(ctx context.Context) {
 	me := n.current.Load()
 	if me == nil {
@@ -48,8 +48,8 @@ func (n *Node) Leave(ctx context.Context) {
 	}
 }
 
-// Restart replaces the incarnation. From its beginning to its end nothing is taken on ([Node.Alive] refuses); release gives up what runs and waits in
-// memory and returns when that is done. Restart returns when the new incarnation is registered, or with the cause of ctx. Run has to be running.
+// Restart replaces the incarnation. During the call [Node.Alive] refuses new work; release abandons the running and waiting work in memory and returns when
+// that is done. Restart returns when the new incarnation is registered, or with the cause of ctx. Run must be running.
 func (n *Node) Restart(ctx context.Context, release func(ctx context.Context) error) error {
 	n.restarting.Store(true)
 	defer n.restarting.Store(false)
@@ -70,7 +70,7 @@ func (n *Node) Restart(ctx context.Context, release func(ctx context.Context) er
 	}
 }
 
-// replace gives the current incarnation up and registers the next one. It runs on the goroutine of the heartbeat.
+// replace abandons the current incarnation and registers the next one. It runs on the goroutine of the heartbeat.
 func (n *Node) replace(ctx context.Context) {
 	if me := n.current.Swap(nil); me != nil {
 		if err := n.store.Unregister(ctx, me.id); err != nil {

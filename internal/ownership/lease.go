@@ -28,7 +28,7 @@ func (l *namedLeases) all() []store.Lease {
 	return slices.Collect(maps.Values(l.byName))
 }
 
-// set notes that a lease is held, or that it is not.
+// set records whether a lease is held.
 func (l *namedLeases) set(lease store.Lease, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,8 +42,8 @@ func (l *namedLeases) set(lease store.Lease, held bool) {
 	l.byName[lease.Name] = lease
 }
 
-// Acquire takes or confirms a named lease for this process, for example of a channel that one replica polls. ok is false while another replica
-// holds it, while this process drains and others may take it, and while the gateway is held.
+// Acquire takes or confirms a named lease for this process, for example for a channel that one replica polls. ok is false while another replica holds it, while
+// this process drains and other replicas may take it, and while the gateway is held.
 func (n *Node) Acquire(ctx context.Context, name string) (ok bool, err error) {
 	me, err := n.alive()
 	if err != nil {
@@ -70,11 +70,11 @@ func (n *Node) Held(name string) (store.Lease, bool) {
 	return me.leases.get(name)
 }
 
-// releasing reports whether named leases are for other replicas: this process drains, and there may be others. The only process on its store keeps
-// them, so that a stop is read while turns finish.
+// releasing reports whether named leases are left to other replicas: this process drains, and other replicas may exist. The only process on its store keeps
+// them, so that it can read a stop while turns finish.
 func (n *Node) releasing() bool { return n.draining.Load() && !n.cfg.Exclusive }
 
-// releaseAll releases every named lease, so that another replica can go on at once instead of after the drain.
+// releaseAll releases every named lease, so that another replica can continue immediately instead of after the drain.
 func (n *Node) releaseAll(ctx context.Context, me *incarnation) {
 	for _, l := range me.leases.all() {
 		me.leases.set(l, false)

@@ -15,7 +15,7 @@ import (
 // sweepBatch is how many sessions, and how many hinted messages, one sweep takes.
 const sweepBatch = 200
 
-// Run extends the lease, passes stop requests on and sweeps until ctx is over; it returns when its goroutines have ended.
+// Run extends the lease, passes stop requests on and sweeps until ctx ends; it returns when its goroutines have ended.
 func (n *Node) Run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, n.end)
 	defer stop()
@@ -26,8 +26,8 @@ func (n *Node) Run(ctx context.Context) {
 	loops.Wait()
 }
 
-// heartbeatLoop registers this process and keeps its lease. It is the only goroutine that replaces the incarnation, and it waits for nothing but the
-// heartbeat itself: a slow sweep must not cost the lease. The heartbeat returns what other replicas ask this one to stop, so a hint at that brings it forward.
+// heartbeatLoop registers this process and keeps its lease. It is the only goroutine that replaces the incarnation, and it waits only for the heartbeat itself:
+// a slow sweep must not cost the lease. The heartbeat returns the stop requests of other replicas, so a hint about one brings it forward.
 func (n *Node) heartbeatLoop(ctx context.Context) {
 	t := time.NewTimer(0)
 	defer t.Stop()
@@ -46,7 +46,7 @@ func (n *Node) heartbeatLoop(ctx context.Context) {
 	}
 }
 
-// heartbeat extends the lease or registers a new incarnation; it returns when to do so again.
+// heartbeat extends the lease or registers a new incarnation; it returns the wait until the next call.
 func (n *Node) heartbeat(ctx context.Context) time.Duration {
 	every := n.cfg.Heartbeat
 	ctx, cancel := context.WithTimeoutCause(ctx, n.cfg.Lease/3, errors.New("the heartbeat took too long"))
@@ -68,7 +68,7 @@ func (n *Node) heartbeat(ctx context.Context) time.Duration {
 			return 0
 		}
 		n.current.Store(&incarnation{id: me.id, lease: n.until(asked), leases: me.leases})
-		n.peers.CompareAndSwap(known, new(beat.OtherNodes > 0)) // a sign that came meanwhile is newer than what the store counted
+		n.peers.CompareAndSwap(known, new(beat.OtherNodes > 0)) // a sign of a peer that arrived meanwhile is newer than the count of the store
 		n.setHold(ctx, beat.Hold)
 		n.stopAll(beat.Stops)
 		return every
@@ -81,7 +81,7 @@ func (n *Node) heartbeat(ctx context.Context) time.Duration {
 	}
 }
 
-// loseLease gives the incarnation up with all that ran under it. The rows in the store are the messages; the next incarnation finds them.
+// loseLease abandons the incarnation and all its running work. The messages are rows in the store, where the next incarnation finds them.
 func (n *Node) loseLease(ctx context.Context, cause error) {
 	n.obs.LeaseLost()
 	n.log.ErrorContext(ctx, "the lease of this process is lost; its turns are cancelled and run again from the database", "err", cause)
@@ -89,7 +89,7 @@ func (n *Node) loseLease(ctx context.Context, cause error) {
 	n.handler.LeaseLost()
 }
 
-// sweepLoop takes over what has no live owner: by the clock, after a hint of the store, and when this process asks for it.
+// sweepLoop takes over work without a live owner: periodically, after a hint from the store, and on request of this process.
 func (n *Node) sweepLoop(ctx context.Context) {
 	t := time.NewTimer(0)
 	defer t.Stop()
@@ -107,7 +107,7 @@ func (n *Node) sweepLoop(ctx context.Context) {
 	}
 }
 
-// hints brings hints for the current incarnation; nil before the process is registered.
+// hints delivers hints for the current incarnation; nil before the process is registered.
 func (n *Node) hints(h store.Hint) <-chan struct{} {
 	me := n.current.Load()
 	if n.waker == nil || me == nil {
@@ -140,7 +140,7 @@ func (n *Node) sweep(ctx context.Context) {
 	if len(taken) > 0 {
 		n.obs.TakenOver(len(taken))
 		n.log.InfoContext(ctx, "took over sessions", "sessions", len(taken))
-		n.SweepNow() // there may be more: a sweep is bounded in sessions and in bytes
+		n.SweepNow() // more may exist, because a sweep is bounded in sessions and in bytes
 	}
 	n.handler.Resume(ctx, append(taken, hinted...))
 }

@@ -16,11 +16,11 @@ import (
 const (
 	DefaultLease = 15 * time.Second
 	DefaultSweep = time.Second
-	// maxMargin is the most that is taken off the lease locally, see [Config.margin].
+	// maxMargin bounds the local reduction of the lease, see [Config.margin].
 	maxMargin = 2 * time.Second
 )
 
-// Store is the durable side. A [store.Waker] brings hints; without one everything is found by the sweep and the heartbeat.
+// Store is the persistent side. A [store.Waker] delivers hints; without one the sweep and the heartbeat find everything.
 type Store interface {
 	Register(ctx context.Context, n store.Node) error
 	Heartbeat(ctx context.Context, nodeID string, draining bool) (store.Beat, error)
@@ -33,43 +33,44 @@ type Store interface {
 	Audit(ctx context.Context, a chat.Audit) error
 }
 
-// Handler does what ownership decides. Its methods are called on the goroutines of [Node.Run].
+// Handler executes the decisions of ownership. Its methods are called on the goroutines of [Node.Run].
 type Handler interface {
-	// Resume runs the unfinished messages of sessions that this incarnation owns. It is called after each sweep, also with none.
+	// Resume runs the unfinished messages of sessions that this incarnation owns. It is called after each sweep, even with an empty list.
 	Resume(ctx context.Context, sessions []store.Taken)
-	// Stop ends a run that was asked to stop through another replica. A run that was stopped before keeps its first cause.
+	// Stop ends a run whose stop was requested through another replica. A run that was stopped before keeps its first cause.
 	Stop(request store.StopRequest)
-	// LeaseLost gives up what runs and what waits in memory: another replica may own it already.
+	// LeaseLost abandons running work and work that waits in memory: another replica may own it already.
 	LeaseLost()
-	// Running are the ids of the runs that execute, also of those that are on their way out. The caller owns the map.
+	// Running are the ids of the executing runs, including those that are ending. The caller owns the map.
 	Running() map[string]bool
 }
 
-// Observer counts, for metrics. Methods must not block.
+// Observer counts events for metrics. Methods must not block.
 type Observer interface {
 	// LeaseLost: the store has declared this process dead, or could not be reached in time.
 	LeaseLost()
-	// TakenOver: a sweep took sessions over.
+	// TakenOver: a sweep took over sessions.
 	TakenOver(sessions int)
 	// RolledBack: the database has lost commits.
 	RolledBack(sign RollbackSign)
 }
 
-// Config of a [Node]. Zero values are defaults.
+// Config configures a [Node]. Zero values are defaults.
 type Config struct {
-	// Version and Addr are shown to other replicas and to people.
+	// Version and Addr are shown to other replicas and to operators.
 	Version, Addr string
 	// Lease is how long this process counts as alive without a heartbeat; 0 = 15 s. Heartbeat is how often it is extended; 0 = a fifth.
 	Lease, Heartbeat time.Duration
-	// Sweep is how often work without an owner is looked for; 0 = 1 s.
+	// Sweep is the interval of sweeps; 0 = 1 s.
 	Sweep time.Duration
-	// Agents are those that this process has: it takes over no work of others, and says so to other replicas. nil = all.
+	// Agents are the agents of this process: it takes over no work of others, and publishes the list to other replicas. nil = all.
 	Agents []string
-	// Given are agents that no process has and for whose work no process waits any more: this one takes it over, and it fails. nil = none. It does not block.
+	// Given are agents that no process has and for whose work no process waits any more: this process takes it over, and it fails. nil = none. It does not
+	// block.
 	Given func() []string
 	// Fires: this process fires jobs.
 	Fires bool
-	// Exclusive: no other process can use the store, so what earlier processes owned is free at once.
+	// Exclusive: no other process can use the store, so the sessions of earlier processes are free immediately.
 	Exclusive bool
 }
 
@@ -86,14 +87,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// margin is taken off the lease: a process gives its work up before another may take it over.
+// margin is subtracted from the lease: a process abandons its work before another process may take it over.
 func (c Config) margin() time.Duration { return min(maxMargin, c.Lease/5) }
 
-// Node is this process as an owner of sessions. Make it with [New]. It is safe for concurrent use.
+// Node is this process as an owner of sessions. Create it with [New]. It is safe for concurrent use.
 type Node struct {
 	cfg     Config
 	store   Store
-	waker   store.Waker // nil = the store has no hints
+	waker   store.Waker // nil when the store has no hints
 	handler Handler
 	obs     Observer
 	log     *slog.Logger
@@ -101,33 +102,33 @@ type Node struct {
 	current    atomic.Pointer[incarnation] // written by the goroutine of the heartbeat, and by Register before it runs
 	draining   atomic.Bool
 	restarting atomic.Bool
-	peers      atomic.Pointer[bool]       // whether there are other replicas; each sign of one stores a new pointer; nil = not known
-	renew      chan chan struct{}         // asks the heartbeat for a new incarnation
-	sweepNow   chan struct{}              // capacity 1: look again
-	hold       atomic.Pointer[store.Hold] // nil = the gateway is not held
-	witness    witness                    // touched by the goroutine of the heartbeat only
-	sweptAt    atomic.Int64               // Unix nanoseconds of the last turn of the sweep loop
+	peers      atomic.Pointer[bool]       // whether other replicas exist; each sign of one stores a new pointer; nil = unknown
+	renew      chan chan struct{}         // requests a new incarnation from the heartbeat
+	sweepNow   chan struct{}              // capacity 1: sweep again
+	hold       atomic.Pointer[store.Hold] // nil while the gateway is not held
+	witness    witness                    // used only by the goroutine of the heartbeat
+	sweptAt    atomic.Int64               // Unix nanoseconds of the last iteration of the sweep loop
 	life       context.Context            //nolint:containedctx // of the loops: its end ends the waits of final writes, which survive the contexts of their callers
 	end        context.CancelFunc
 }
 
-// incarnation is this process as the store knows it: a new one at each start, after each lost lease and by each restart in place.
+// incarnation is this process in the store: a new one at each start, after each lost lease and after each restart in place.
 type incarnation struct {
 	id     string
-	lease               // local: it is given up then even if the store cannot be asked
-	leases *namedLeases // shared by the values that heartbeats make of one incarnation
+	lease               // the local lease, which ends the incarnation even when the store is unreachable
+	leases *namedLeases // shared by the values of one incarnation, of which each heartbeat creates a new one
 }
 
 // lease is the local end of a lease by both clocks of the machine.
 type lease struct {
-	until time.Time // monotonic: a clock that is set does not change it, and it stops while the machine is suspended
-	wall  time.Time // without a monotonic reading: it runs while the machine is suspended
+	until time.Time // monotonic: setting the clock does not affect it, but it stops while the machine is suspended
+	wall  time.Time // without a monotonic reading: it advances while the machine is suspended
 }
 
-// over is whether the lease has ended by one of the clocks.
+// over reports whether the lease has ended by either clock.
 func (l lease) over(now time.Time) bool { return now.After(l.until) || now.Round(0).After(l.wall) }
 
-// New makes a node. Nothing happens before Register or Run.
+// New creates a node. It does nothing before Register or Run.
 func New(cfg Config, st Store, handler Handler, obs Observer, log *slog.Logger) *Node {
 	n := &Node{
 		cfg: cfg.withDefaults(), store: st, handler: handler, obs: obs, log: log,
@@ -141,7 +142,7 @@ func New(cfg Config, st Store, handler Handler, obs Observer, log *slog.Logger) 
 	return n
 }
 
-// ID is the id of the current incarnation, "" while there is none.
+// ID is the id of the current incarnation, "" when none exists.
 func (n *Node) ID() string {
 	if me := n.current.Load(); me != nil {
 		return me.id
@@ -149,7 +150,7 @@ func (n *Node) ID() string {
 	return ""
 }
 
-// Alive is the id of the current incarnation under which work may be taken on. chat.ErrStoreUnavailable: there is none, or its lease could not be
+// Alive is the id of the current incarnation, under which work may be accepted. chat.ErrStoreUnavailable: no incarnation exists, or its lease could not be
 // extended in time. chat.ErrDraining: the process restarts in place.
 func (n *Node) Alive() (id string, err error) {
 	me, err := n.alive()
@@ -179,10 +180,10 @@ func (n *Node) HasPeers() bool {
 	return peers != nil && *peers
 }
 
-// Hold is why the gateway is held, as of the last heartbeat; nil = it is not.
+// Hold is the hold of the gateway, as of the last heartbeat; nil when it is not held.
 func (n *Node) Hold() *store.Hold { return n.hold.Load() }
 
-// setHold notes whether the gateway is held, and logs a change.
+// setHold records whether the gateway is held, and logs a change.
 func (n *Node) setHold(ctx context.Context, h *store.Hold) {
 	switch before := n.hold.Swap(h); {
 	case before == nil && h != nil:
@@ -194,16 +195,16 @@ func (n *Node) setHold(ctx context.Context, h *store.Hold) {
 	}
 }
 
-// SawPeer notes a sign of another replica. The next heartbeat that begins after it decides again.
+// SawPeer records a sign of another replica. The next heartbeat that begins afterwards decides again.
 func (n *Node) SawPeer() { n.peers.Store(new(true)) }
 
-// SweepAge is the time since the sweep loop last turned.
+// SweepAge is the time since the last iteration of the sweep loop.
 func (n *Node) SweepAge() time.Duration { return time.Since(time.Unix(0, n.sweptAt.Load())) }
 
-// Lease is the configured lease; operations of the store are bounded by it.
+// Lease is the configured lease; it bounds the operations of the store.
 func (n *Node) Lease() time.Duration { return n.cfg.Lease }
 
-// SweepNow asks for a sweep. It never blocks.
+// SweepNow requests a sweep. It never blocks.
 func (n *Node) SweepNow() {
 	select {
 	case n.sweepNow <- struct{}{}:
@@ -211,22 +212,22 @@ func (n *Node) SweepNow() {
 	}
 }
 
-// Hint wakes the owner of a session that has a new message. A lost hint is made good by the owner's sweep.
+// Hint wakes the owner of a session that has a new message. If the hint is lost, the owner's sweep finds the message.
 func (n *Node) Hint(node string) {
 	if n.waker != nil && node != "" {
 		n.waker.Notify(node, store.HintMessage)
 	}
 }
 
-// HintStop wakes the owner of a run that was asked to stop. A lost hint is made good by the owner's heartbeat.
+// HintStop wakes the owner of a run whose stop was requested. If the hint is lost, the owner's heartbeat returns the request.
 func (n *Node) HintStop(node string) {
 	if n.waker != nil && node != "" {
 		n.waker.Notify(node, store.HintStop)
 	}
 }
 
-// Register makes this process known to the store before anything is served: without it the first messages would be refused for a moment. [Node.Run]
-// registers as well, and again whenever the lease is lost.
+// Register registers this process with the store before it serves: without it the first messages would be refused for a moment. [Node.Run] registers as well,
+// and again whenever the lease is lost.
 func (n *Node) Register(ctx context.Context) error {
 	if n.current.Load() != nil {
 		return nil
@@ -243,7 +244,7 @@ func (n *Node) register(ctx context.Context) error {
 	if err := n.store.Register(ctx, row); err != nil {
 		return err
 	}
-	hold, err := n.store.Hold(ctx) // before a channel asks for its lease
+	hold, err := n.store.Hold(ctx) // before a channel requests its lease
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// handler counts what ownership asks for.
+// handler counts the calls of ownership.
 type handler struct {
 	mu      sync.Mutex
 	taken   []store.Taken
@@ -61,7 +61,7 @@ func (h *handler) counts() (taken, lost int) {
 	return len(h.taken), h.lost
 }
 
-// quiet is an observer that counts nothing.
+// quiet is an observer that does nothing.
 type quiet struct{}
 
 func (quiet) LeaseLost()    {}
@@ -174,7 +174,7 @@ func TestASweepTakesOverWhatADeadProcessOwned(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		p.h.mu.Lock()
 		defer p.h.mu.Unlock()
-		if len(p.h.taken) == 0 || p.h.taken[0].Node != p.ID() || len(p.h.taken[0].Messages) != 1 { // and again as hinted, because it is not started
+		if len(p.h.taken) == 0 || p.h.taken[0].Node != p.ID() || len(p.h.taken[0].Messages) != 1 { // also as hinted, because it has not started
 			t.Errorf("taken over: %+v", p.h.taken)
 		}
 	})
@@ -186,7 +186,7 @@ func TestAFinalWriteIsRepeatedUntilTheStoreAnswers(t *testing.T) {
 		p := start(t, ownership.Config{}, sqlitetest.Open(t, sqlite.Config{}))
 		defer p.end()
 		gone, cancel := context.WithCancel(t.Context())
-		cancel() // the caller went away
+		cancel() // the caller has gone away
 		tries := 0
 		err := p.Final(gone, "a write", func(ctx context.Context) error {
 			if ctx.Err() != nil {
@@ -315,7 +315,7 @@ type hinting struct {
 	hints map[string]chan struct{}
 }
 
-// Notify is lost when nothing listens for the node, as a notification of a database is.
+// Notify is lost when no listener exists for the node, like a notification of a database.
 func (h *hinting) Notify(node string, hint store.Hint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -372,7 +372,7 @@ func (h *handler) stops() int {
 	return len(h.stopped)
 }
 
-// slow is a store whose count of other replicas is old when it arrives.
+// slow is a store whose count of other replicas is outdated when it arrives.
 type slow struct {
 	*sqlite.Store
 
@@ -385,7 +385,7 @@ func (s *slow) Heartbeat(ctx context.Context, id string, draining bool) (store.B
 	return beat, err
 }
 
-// TestAHeartbeatDoesNotOverrideANewerSignOfAReplica notes a sign of a replica while a heartbeat, which counted before, is on its way.
+// TestAHeartbeatDoesNotOverrideANewerSignOfAReplica records a sign of a replica while a heartbeat, which counted before, is in progress.
 func TestAHeartbeatDoesNotOverrideANewerSignOfAReplica(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

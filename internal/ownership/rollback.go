@@ -8,29 +8,30 @@ import (
 	"laneway/internal/store"
 )
 
-// RollbackSign is how a process notices that the database has lost commits: it is the label of the metric, and the object of the row in the log of changes.
+// RollbackSign is the evidence by which a process notices that the database has lost commits: the label of the metric, and the object of the row in the audit
+// log.
 type RollbackSign string
 
-// The signs. A failover to a standby that was behind shows both, a restored database without another history only the second.
+// The signs. A failover to a lagging standby shows both, a restored database with the same history only the second.
 const (
-	// SignHistory: the database continues another history of commits than before.
+	// SignHistory: the commit history of the database has changed.
 	SignHistory RollbackSign = "history"
-	// SignRuns: for a whole lease the database has assigned a run to this process that it does not execute. Its end was committed and is gone.
+	// SignRuns: for a whole lease the database has assigned a run to this process that it does not execute. The end of the run was committed and is lost.
 	SignRuns RollbackSign = "runs"
 )
 
 // RollbackSigns are all signs. The caller owns the slice.
 func RollbackSigns() []RollbackSign { return []RollbackSign{SignHistory, SignRuns} }
 
-// witness is what the goroutine of the heartbeat remembers in order to notice a database that went back in time.
+// witness is the state by which the goroutine of the heartbeat notices a database that lost commits.
 type witness struct {
 	history string
-	// unknown are the runs of the last heartbeat that this process did not execute, by the time of the first heartbeat that saw them so. A run may be one
-	// for a moment: its start was committed and has not returned yet, or it has just ended.
+	// unknown are the runs of the last heartbeat that this process did not execute, with the time of the first heartbeat for which this was so. It is normal
+	// for a moment: the start of the run was committed and has not returned yet, or the run has just ended.
 	unknown map[string]time.Time
 }
 
-// sees compares a heartbeat with what the process knows; "" = they agree.
+// sees compares a heartbeat with the state of the process; "" when they agree.
 func (w *witness) sees(beat store.Beat, running map[string]bool, now time.Time, lease time.Duration) (sign RollbackSign, before string) {
 	before = w.history
 	if beat.History != "" {
@@ -61,7 +62,7 @@ func (w *witness) sees(beat store.Beat, running map[string]bool, now time.Time, 
 	return sign, before
 }
 
-// startOver gives the incarnation up because the database has lost commits: what this process believes of its messages and runs may be wrong, so the next
+// startOver abandons the incarnation because the database has lost commits: the state of this process about its messages and runs may be wrong, so the next
 // incarnation reads everything from the database. No crash is counted. It runs on the goroutine of the heartbeat.
 func (n *Node) startOver(ctx context.Context, me *incarnation, sign RollbackSign, before, after string) {
 	n.obs.RolledBack(sign)

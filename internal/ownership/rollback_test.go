@@ -16,7 +16,7 @@ import (
 	"laneway/internal/store/sqlite/sqlitetest"
 )
 
-// forgetful is a store whose heartbeats say what a test puts into them.
+// forgetful is a store whose heartbeats return the values that a test sets.
 type forgetful struct {
 	*sqlite.Store
 
@@ -47,7 +47,7 @@ func (f *forgetful) Audit(ctx context.Context, a chat.Audit) error {
 	return f.Store.Audit(ctx, a)
 }
 
-// rollbacks is an observer that keeps the signs of lost commits.
+// rollbacks is an observer that records the signs of lost commits.
 type rollbacks struct {
 	quiet
 
@@ -61,7 +61,7 @@ func (r *rollbacks) RolledBack(s ownership.RollbackSign) {
 	r.signs = append(r.signs, s)
 }
 
-// rollbackTest runs a node over a forgetful store; check gets what happened after the last step, whose time is past.
+// rollbackTest runs a node on a forgetful store and compares the lost leases and the signs after the last step.
 func rollbackTest(t *testing.T, steps func(st *forgetful, h *handler), lost int, signs []ownership.RollbackSign, noted []chat.Audit) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestARunThatIsNotExecutedForALeaseMakesANewIncarnation(t *testing.T) {
 func TestRunsThatStartOrEndDuringAHeartbeatChangeNothing(t *testing.T) {
 	t.Parallel()
 	rollbackTest(t, func(st *forgetful, _ *handler) {
-		for _, run := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} { // each is missing in two heartbeats or one
+		for _, run := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} { // each is missing in one or two heartbeats
 			st.set("one", run)
 			time.Sleep(ownership.DefaultLease / 3)
 		}

@@ -10,8 +10,8 @@ import (
 	"laneway/internal/store/sqlite/sqlitetest"
 )
 
-// TestATryThatTakesLongerThanALeaseIsMadeAgain: it may have been committed, so giving up would leave rows as they are and end the run as failed. A machine that was
-// suspended meets it in each operation that was under way.
+// TestATryThatTakesLongerThanALeaseIsMadeAgain covers a try that may have been committed: giving up would leave the rows unchanged and end the run as failed.
+// On a machine that was suspended this happens to each operation in progress.
 func TestATryThatTakesLongerThanALeaseIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	for name, repeat := range map[string]func(*ownership.Node, context.Context, func(context.Context) error) error{

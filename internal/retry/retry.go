@@ -1,19 +1,19 @@
-// Package retry is the one place of the program that waits between the attempts of an operation.
+// Package retry is the only place in the program that waits between the attempts of an operation.
 //
 // # Formula
 //
-// The wait after attempt n is Base × 2^(n-1), at most Max, plus or minus a share of it that a random source picks (Spread). It is the exponential
-// backoff with bounded jitter that databases and HTTP clients use; the loop and the timer are those of cenkalti/backoff.
+// The wait after attempt n is Base × 2^(n-1), at most Max, plus or minus a random share of it (Spread). It is the exponential backoff with bounded jitter that
+// databases and HTTP clients use; the loop and the timer are those of cenkalti/backoff.
 //
 // # Use
 //
-// [Do] repeats an operation in the goroutine of its caller. [Policy.Wait] is the same formula for work whose next attempt is a row with a time
-// instead of a waiting goroutine: outgoing messages and runs of jobs. [Sleep] is a wait that a context ends.
+// [Do] repeats an operation in the goroutine of its caller. [Policy.Wait] is the same formula for work whose next attempt is a row with a time instead of a
+// waiting goroutine: outgoing messages and runs of jobs. [Sleep] is a wait that a context ends.
 //
 // # What it does not do
 //
-// It does not decide which errors may be repeated: each caller decides that ([Options.Retryable]). It starts no goroutine and keeps no state between
-// two calls. Timers are those of package time, so tests with virtual time need nothing else.
+// It does not decide which errors are retried: each caller decides that ([Options.Retryable]). It starts no goroutine and keeps no state between two calls. Its
+// timers are those of package time, so it works in tests with virtual time.
 package retry
 
 import (
@@ -26,17 +26,17 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// DefaultSpread is the share by which a wait varies when a [Policy] names none.
+// DefaultSpread is the share by which a wait varies when a [Policy] sets none.
 const DefaultSpread = 0.25
 
-// maxDoublings keeps the factor finite; the waits have reached their bound long before.
+// maxDoublings keeps the factor finite; the waits reach their bound long before.
 const maxDoublings = 64
 
 // Policy is how long to wait after a failed attempt. The zero value does not wait.
 type Policy struct {
 	// Base is the wait after the first attempt, Max the longest wait; Max 0 = Base.
 	Base, Max time.Duration
-	// Spread is the share by which a wait varies to either side, 0 to 1; 0 = [DefaultSpread], negative = none.
+	// Spread is the share by which a wait varies to either side, 0 to 1; 0 = [DefaultSpread], negative = no variation.
 	Spread float64
 }
 
@@ -59,24 +59,24 @@ func (p Policy) spread() float64 {
 	return min(p.Spread, 1)
 }
 
-// Options of [Do].
+// Options are the options of [Do].
 type Options struct {
 	Policy
 
-	// Attempts in all; 0 = no bound.
+	// Attempts in total; 0 = no bound.
 	Attempts int
-	// Retryable reports whether an error may pass; nil = every error may.
+	// Retryable reports whether an error is transient; nil = every error is.
 	Retryable func(error) bool
-	// After is the least wait that an error asks for, for example a Retry-After header; nil = none does.
+	// After is the minimum wait that an error requests, for example a Retry-After header; may be nil.
 	After func(error) time.Duration
 	// MaxWait ends the attempts when the next wait would be longer, or would outlast the deadline of the context; 0 = no bound.
 	MaxWait time.Duration
-	// Notify is called before each wait with the number of the attempt that failed; nil = not.
+	// Notify is called before each wait with the number of the failed attempt; may be nil.
 	Notify func(err error, attempt int, wait time.Duration)
 }
 
-// Do calls op until it succeeds, its error is not retryable, or the attempts are used up; it returns the error of the last attempt. When ctx is over
-// first, the returned error wraps the cause of ctx and the error of the last attempt. op is called at least once, also with a ctx that is over.
+// Do calls op until it succeeds, its error is not retryable, or the attempts are used up; it returns the error of the last attempt. When ctx ends first, the
+// returned error wraps the cause of ctx and the error of the last attempt. op is called at least once, even with a ctx that has ended.
 func Do(ctx context.Context, o Options, op func(context.Context) error) error {
 	var last error
 	waits := &waits{ctx: ctx, o: &o}
@@ -100,7 +100,7 @@ func Do(ctx context.Context, o Options, op func(context.Context) error) error {
 	return fmt.Errorf("%w; the last attempt: %w", err, last)
 }
 
-// waits is the policy as the library asks for it.
+// waits is the policy in the interface of the library.
 type waits struct {
 	ctx     context.Context //nolint:containedctx // lives as long as one call of Do; the interface of the library has no context
 	o       *Options
@@ -126,7 +126,7 @@ func (w *waits) NextBackOff() time.Duration {
 	return wait
 }
 
-// Sleep waits for d and returns nil, or returns the cause of ctx when that is over first. It returns at once when d is not positive.
+// Sleep waits for d and returns nil, or returns the cause of ctx when ctx ends first. It returns immediately when d is not positive.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return context.Cause(ctx)

@@ -26,7 +26,7 @@ func TestTheWaitDoublesUpToItsBoundAndVariesByItsShare(t *testing.T) {
 			t.Errorf("the wait after attempt %d is %s, want %s", n, got, want)
 		}
 	}
-	if got := (retry.Policy{}).Wait(1025); got != 0 { // zero times a factor that is no number any more
+	if got := (retry.Policy{}).Wait(1025); got != 0 { // zero times a factor that is not a number
 		t.Errorf("the zero policy waits %s", got)
 	}
 	rapid.Check(t, func(t *rapid.T) {

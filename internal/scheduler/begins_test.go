@@ -12,14 +12,14 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// beginners is a Run whose turns declare that they have begun after a time, and return after another.
+// beginners is a Run whose turns call Began after one time, and return after another.
 type beginners struct {
-	begin map[string]time.Duration // by the id of the turn
+	begin map[string]time.Duration // by turn id
 	work  time.Duration
 
 	mu    sync.Mutex
 	began []string
-	at    map[string]time.Duration // when, from the start of the test
+	at    map[string]time.Duration // start times, relative to the start of the test
 	since time.Time
 }
 
@@ -35,7 +35,8 @@ func (b *beginners) run(_ context.Context, t *turn) error {
 	return nil
 }
 
-// TestTurnsOfASessionBeginInTheirOrder gives three slots to a session whose first turn needs long to begin: the second begins behind it, and both run at once.
+// TestTurnsOfASessionBeginInTheirOrder gives three slots to a session whose first turn begins slowly: the second begins after it, and both then run
+// concurrently.
 func TestTurnsOfASessionBeginInTheirOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,7 +48,7 @@ func TestTurnsOfASessionBeginInTheirOrder(t *testing.T) {
 		submit(t, s, item{Session: "other", ID: "quick"}) // the slots that the session does not use yet are free
 		pass(10 * time.Second)
 		b.mu.Lock()
-		if want := []string{"quick", "0", "1"}; !slices.Equal(b.began, want) { // the third slot is the quick one's
+		if want := []string{"quick", "0", "1"}; !slices.Equal(b.began, want) { // the third slot is used by the quick one
 			t.Errorf("began %v, want %v", b.began, want)
 		}
 		if b.at["quick"] != 0 {
@@ -59,7 +60,7 @@ func TestTurnsOfASessionBeginInTheirOrder(t *testing.T) {
 	})
 }
 
-// TestATurnThatReturnsHasBegun lets turns return, and panic, without declaring that they have begun.
+// TestATurnThatReturnsHasBegun lets turns return, and panic, without a call of Began.
 func TestATurnThatReturnsHasBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -31,7 +31,7 @@ func benchScheduler(b *testing.B, cfg config) *sched {
 	return s
 }
 
-// names are session keys, made before the clock runs.
+// names are session keys, created before the timer starts.
 func names(n int) []string {
 	keys := make([]string, n)
 	for i := range keys {
@@ -40,7 +40,7 @@ func names(n int) []string {
 	return keys
 }
 
-// turns submits n messages, spread over the keys, and waits until all turns have ended.
+// turns submits n messages, distributed over the keys, and waits until all turns have ended.
 func turns(b *testing.B, keys []string, n int) {
 	b.Helper()
 	var left sync.WaitGroup
@@ -59,14 +59,14 @@ func turns(b *testing.B, keys []string, n int) {
 	b.StopTimer()
 }
 
-// The whole way of a turn: submit, start, finish.
+// BenchmarkTurn covers the whole path of a turn: submit, start, finish.
 func BenchmarkTurn(b *testing.B) {
 	for _, n := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("sessions=%d", n), func(b *testing.B) { turns(b, names(n), b.N) })
 	}
 }
 
-// The same with ten thousand principals that have one session each, in a lane that is full most of the time.
+// BenchmarkTurnOfManyPrincipals is BenchmarkTurn with ten thousand principals that have one session each, in a lane that is full most of the time.
 func BenchmarkTurnOfManyPrincipals(b *testing.B) {
 	var left sync.WaitGroup
 	s := benchScheduler(b, config{
@@ -85,7 +85,7 @@ func BenchmarkTurnOfManyPrincipals(b *testing.B) {
 	b.StopTimer()
 }
 
-// A million sessions with one message each. One iteration is the whole million.
+// BenchmarkMillionSessionsOnce has a million sessions with one message each. One iteration is the whole million.
 func BenchmarkMillionSessionsOnce(b *testing.B) {
 	const million = 1_000_000
 	keys := names(million)
@@ -93,7 +93,7 @@ func BenchmarkMillionSessionsOnce(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/million, "ns/session")
 }
 
-// What a session leaves behind when it has become idle.
+// BenchmarkIdleSession measures the memory that an idle session leaves.
 func BenchmarkIdleSession(b *testing.B) {
 	const sessions = 100_000
 	keys := names(sessions)
@@ -117,10 +117,10 @@ func BenchmarkIdleSession(b *testing.B) {
 	}
 }
 
-// heapInUse is the size of what is reachable.
+// heapInUse is the size of the reachable heap.
 func heapInUse() int64 {
 	runtime.GC()
-	runtime.GC() // what a finaliser or a pool kept
+	runtime.GC() // frees what a finaliser or a pool kept
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
@@ -151,7 +151,7 @@ func blocked(b *testing.B) (*sched, func()) {
 	return s, sync.OnceFunc(func() { close(release) })
 }
 
-// Submit when no slot is free.
+// BenchmarkSubmitFullLane covers Submit when no slot is free.
 func BenchmarkSubmitFullLane(b *testing.B) {
 	s, release := blocked(b)
 	defer release()
@@ -166,7 +166,7 @@ func BenchmarkSubmitFullLane(b *testing.B) {
 	}
 }
 
-// Each stop ends the oldest of ten thousand waiting messages of one session, with the lane full.
+// BenchmarkStopTenThousandWaiting: each stop ends the oldest of ten thousand waiting messages of one session, with the lane full.
 func BenchmarkStopTenThousandWaiting(b *testing.B) {
 	s, release := blocked(b)
 	defer release()
@@ -188,7 +188,7 @@ func BenchmarkStopTenThousandWaiting(b *testing.B) {
 	}
 }
 
-// The cancel signal with ten thousand messages waiting behind the turn, from the call of StopAll to the turn's context.
+// BenchmarkStopAllSignal is the time from the call of StopAll to the cancelled context of the turn, with ten thousand messages waiting after the turn.
 func BenchmarkStopAllSignal(b *testing.B) {
 	var total time.Duration
 	for b.Loop() {
@@ -216,7 +216,7 @@ func BenchmarkStopAllSignal(b *testing.B) {
 	b.ReportMetric(float64(total.Nanoseconds())/float64(b.N), "ns/signal")
 }
 
-// The time from Submit to the begin of Run with a free lane.
+// BenchmarkSubmitToStart is the time from Submit to the start of Run in a free lane.
 func BenchmarkSubmitToStart(b *testing.B) {
 	started := make(chan time.Time, 1)
 	s := benchScheduler(b, config{Run: func(context.Context, *turn) error { started <- time.Now(); return nil }})

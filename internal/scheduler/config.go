@@ -14,43 +14,40 @@ const (
 	defaultStopGrace  = 2 * time.Second
 )
 
-// Config is what New needs. The zero value of a field is its default; only Run is required.
+// Config is the configuration of New. The zero value of a field is its default; only Run is required.
 type Config[M any] struct {
 	// Lanes that exist from the start. Empty means DefaultLanes. "main" must be among them.
 	Lanes []Lane
-	// Queue is how sessions behave whose messages bring no Settings of their own.
+	// Queue are the settings of sessions whose messages have none.
 	Queue Settings
-	// PrincipalTurns is how many bounded turns one principal may have at once, in all lanes together (see Item.Bounded); a turn over
-	// the bound waits, and takes no slot from others. A session holds a place from the moment at which it waits for nothing but a slot. 0 means no bound.
+	// PrincipalTurns is how many bounded turns one principal may have concurrently, in all lanes together (see Item.Bounded). A turn over the bound waits
+	// without a slot. A session holds a place from the moment at which its next turn only needs a slot. 0 means no bound.
 	PrincipalTurns int
-	// Run executes one turn on a goroutine of its own that owns the slot until Run has returned. ctx is cancelled with
-	// a *CancelCause. A nil error means answered. A panic is caught, logged with its stack, and ends the turn failed.
-	// Run must not wait for another turn except inside Turn.Yield.
+	// Run executes one turn on a goroutine of its own, which holds the slot until Run has returned. ctx is cancelled with a *CancelCause. A nil error means
+	// answered. A panic is caught, logged with its stack, and ends the turn failed. Run must not wait for another turn except inside Turn.Yield.
 	Run func(ctx context.Context, t *Turn[M]) error
-	// Begins promises that Run calls Turn.Began. A session then starts its next turn only when the one before has begun or returned, so that
-	// turns of one session begin in the order of their messages although several run at once. False: a turn has begun when Run is called.
+	// Begins promises that Run calls Turn.Began. A session then starts its next turn only when the previous one has begun or returned, so that turns of one
+	// session begin in the order of their messages even if several run concurrently. False: a turn has begun when Run is called.
 	Begins bool
-	// TokenEstimate returns the size of the session's history and of the model's window, both in tokens. It is asked
-	// before a second concurrent turn of a session starts, on a goroutine of its own and outside every lock; the answer
-	// holds until a turn of the session ends. While it is being asked the session starts nothing more; others go on.
-	// ctx is cancelled when the answer does not matter any more. Nil means no throttle.
+	// TokenEstimate returns the size of the session's history and of the model's window, both in tokens. It is called before a second concurrent turn of a
+	// session starts, on a goroutine of its own and outside every lock; the result is valid until a turn of the session ends. During the call the session
+	// starts no further turn; other sessions continue. ctx is cancelled when the result is no longer needed. Nil means no throttle.
 	TokenEstimate func(ctx context.Context, session string) (tokens, contextWindow int)
 	// ThrottleAt is the share of the window, above 0 and at most 1, from which a session runs one turn at a time.
 	// 0 means 0.6.
 	ThrottleAt float64
 	// StopGrace is how long a cancelled turn may take to return before it is reported as stuck. 0 means 2 s.
 	StopGrace time.Duration
-	// OnStuck is called once for a turn that has not returned StopGrace after it was cancelled (half of it in a drain),
-	// on a goroutine of its own and outside every lock. The turn's outcome is decided when OnStuck returns, unless Run
-	// returns earlier. Whatever Run returns afterwards is discarded.
+	// OnStuck is called once for a turn that has not returned StopGrace after it was cancelled (half of it in a drain), on a goroutine of its own and outside
+	// every lock. The turn's outcome is decided when OnStuck returns, unless Run returns earlier. A later result of Run is discarded.
 	OnStuck func(t *Turn[M])
-	// Observer is called for what happens, for metrics. Nil means none.
+	// Observer is called for events, for metrics. May be nil.
 	Observer Observer
-	// Logger gets panics, stuck turns and unknown lanes. Nil means nothing is logged.
+	// Logger logs panics, stuck turns and unknown lanes. Nil disables logging.
 	Logger *slog.Logger
 }
 
-// withDefaults returns a copy in which every default is written out.
+// withDefaults returns a copy with all defaults filled in.
 func (c Config[M]) withDefaults() Config[M] {
 	c.Lanes = slices.Clone(c.Lanes)
 	if len(c.Lanes) == 0 {
@@ -72,15 +69,14 @@ func (c Config[M]) withDefaults() Config[M] {
 	return c
 }
 
-// Validate names every fault of the configuration with its path. The error matches ErrInvalid. Zero values are
-// defaults and therefore sound, except for Run.
+// Validate reports every fault of the configuration with its path. The error matches ErrInvalid. Zero values are defaults and therefore valid, except for Run.
 func (c Config[M]) Validate() error {
 	var faults []error
 	if c.Run == nil {
 		faults = append(faults, errors.New("run: must be set"))
 	}
 	faults = append(faults, laneFaults(c.Lanes)...)
-	if !(c.ThrottleAt >= 0 && c.ThrottleAt <= 1) { // written so that NaN is a fault too
+	if !(c.ThrottleAt >= 0 && c.ThrottleAt <= 1) { // written so that NaN is a fault, too
 		faults = append(faults, fmt.Errorf("throttle_at: %v is not between 0 and 1", c.ThrottleAt))
 	}
 	if c.PrincipalTurns < 0 {
@@ -93,7 +89,7 @@ func (c Config[M]) Validate() error {
 	return invalid("scheduler configuration", faults)
 }
 
-// invalid wraps the faults into one error; nil when there is none.
+// invalid wraps the faults into one error; nil when the list is empty.
 func invalid(what string, faults []error) error {
 	if len(faults) == 0 {
 		return nil

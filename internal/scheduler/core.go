@@ -1,7 +1,7 @@
 package scheduler
 
-// core is everything that the scheduler's mutex guards. Each part owns its fields and knows no other part; the methods of core are the
-// decisions that need several of them. Every method of core and of its parts is called with the mutex held, and none takes it.
+// core is everything that the scheduler's mutex guards. Each part owns its fields and is independent of the other parts; the methods of core are the decisions
+// that need several of them. Every method of core and of its parts is called with the mutex held, and none takes it.
 type core[M any] struct {
 	begins   bool // turns call Began, see Config.Begins
 	draining bool // nothing new is accepted or started
@@ -15,7 +15,7 @@ type core[M any] struct {
 	pending    pending
 }
 
-// init makes the parts. Pointers between them stay valid because a Scheduler is never copied.
+// init creates the parts. Pointers between them stay valid because a Scheduler is never copied.
 func (c *core[M]) init(s *Scheduler[M]) {
 	c.begins = s.cfg.Begins
 	c.lanes = newLanes[M](s.cfg.Lanes)
@@ -25,7 +25,7 @@ func (c *core[M]) init(s *Scheduler[M]) {
 	c.throttle = throttle[M]{on: s.cfg.TokenEstimate != nil, pending: &c.pending}
 }
 
-// admit decides about a message and puts it where it belongs.
+// admit decides about a message and adds it to its session.
 func (c *core[M]) admit(it *Item[M], set Settings, fx *effects[M]) (Submitted[M], error) {
 	if c.draining {
 		return Submitted[M]{}, ErrGatewayDraining
@@ -47,12 +47,12 @@ func (c *core[M]) admit(it *Item[M], set Settings, fx *effects[M]) (Submitted[M]
 		return c.extend(x, c.entry(it, l, fx), fx), nil
 	}
 	if c.queues.closeWindow(x) {
-		c.settle(x, fx) // what the window held may start now
+		c.settle(x, fx) // the messages of the window may start now
 	}
 	return c.enqueue(x, c.entry(it, l, fx), fx), nil
 }
 
-// entry makes the record of an accepted message.
+// entry creates the record of an accepted message.
 func (c *core[M]) entry(it *Item[M], l *lane[M], fx *effects[M]) *entry[M] {
 	e := &entry[M]{box: [1]Item[M]{*it}, at: fx.now, lane: l, who: c.principals.of(it.Principal), count: 1, bytes: it.Size}
 	e.last = e
@@ -69,7 +69,7 @@ func (c *core[M]) extend(x *session[M], e *entry[M], fx *effects[M]) Submitted[M
 	return Submitted[M]{Ticket: &e.ticket, Seq: e.item().Seq, Running: e.turnOf != nil, Position: before}
 }
 
-// enqueue lets the message wait, and starts it if it can start.
+// enqueue makes the message wait, and starts it if it can start.
 func (c *core[M]) enqueue(x *session[M], e *entry[M], fx *effects[M]) Submitted[M] {
 	it := e.item()
 	e.steer = x.set.Mode == ModeSteer && it.merges()
@@ -82,8 +82,8 @@ func (c *core[M]) enqueue(x *session[M], e *entry[M], fx *effects[M]) Submitted[
 	return Submitted[M]{Ticket: &e.ticket, Seq: it.Seq, Running: e.turnOf != nil, Position: before}
 }
 
-// interrupt applies mode interrupt: the message replaces everything of its session that has not ended. A message
-// that joins the open window of a session without a turn interrupts nothing.
+// interrupt applies mode interrupt: the message replaces all unfinished work of its session. A message that joins the open window of a session without a turn
+// interrupts nothing.
 func (c *core[M]) interrupt(x *session[M], it *Item[M], l *lane[M], fx *effects[M]) {
 	if x.idle() || len(x.running) == 0 && x.depth() == 1 && x.joins(it, l) {
 		return
@@ -95,7 +95,7 @@ func (c *core[M]) interrupt(x *session[M], it *Item[M], l *lane[M], fx *effects[
 	c.queues.empty(x, OutcomeSuperseded, cause, fx)
 }
 
-// drain refuses everything new and ends what waits as cleared.
+// drain refuses everything new and ends waiting messages as cleared.
 func (c *core[M]) drain(fx *effects[M]) {
 	c.draining = true
 	for _, x := range c.queues.byKey {
@@ -114,11 +114,11 @@ func (c *core[M]) running() []*Turn[M] {
 	return all
 }
 
-// pending counts the goroutines and armed timers that the scheduler has started and that have not ended. It is guarded by the scheduler's
-// mutex, which is why it is no sync.WaitGroup: what is counted changes together with the decision that starts or ends it.
+// pending counts the goroutines and armed timers that the scheduler has started and that have not ended. It is guarded by the scheduler's mutex instead of
+// being a sync.WaitGroup, because the count must change together with the decision that starts or ends one.
 type pending struct {
 	count int
-	none  chan struct{} // closed when count falls to zero; nil while nothing waits for that
+	none  chan struct{} // closed when count drops to zero; nil while nothing waits for that
 }
 
 // add counts a goroutine or timer that is about to be started.

@@ -12,14 +12,14 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// script runs one word after the other. Its words are
+// script executes one word after the other. The words are
 //
 //	500        wait 500 ms
 //	a:hi       a types "hi"
 //	a@10:hi    in thread 10
 //	!hi        a program sends "hi"
-//	#hi        a types "hi", which may not be merged
-//	~hi        hi came from another lane
+//	#hi        a types "hi", which must not be merged
+//	~hi        hi is for another lane
 //	%400:hi    a types "hi", 400 bytes long
 //	stop       the session is stopped; stopall, reset likewise
 func script(t *testing.T, s *sched, words string) {
@@ -45,7 +45,7 @@ func script(t *testing.T, s *sched, words string) {
 	}
 }
 
-// spoken reads one word of a script.
+// spoken parses one word of a script.
 func spoken(word string) item {
 	switch word[0] {
 	case '!':
@@ -79,7 +79,7 @@ func TestTheMessageThatFillsAWindowRuns(t *testing.T) {
 	})
 }
 
-// twelve messages at once, and one more.
+// dozen is twelve messages at once.
 const dozen = "a:1 a:2 a:3 a:4 a:5 a:6 a:7 a:8 a:9 a:10 a:11 a:12"
 
 func TestDebounceTable(t *testing.T) {
@@ -89,7 +89,7 @@ func TestDebounceTable(t *testing.T) {
 	cases := []struct {
 		words string
 		set   scheduler.Settings
-		want  string // starts, with their time in ms since the beginning; a turn takes no time unless the case gives one
+		want  string // starts, with their time in ms since the beginning; a turn takes no time unless the case sets one
 	}{
 		// One message.
 		{"a:x", scheduler.Settings{}, "800:x"},
@@ -133,7 +133,7 @@ func TestDebounceTable(t *testing.T) {
 		{"%30000:x %60000:y", scheduler.Settings{}, "0:x 0:y"},
 		{"%400:x %400:y %400:z", scheduler.Settings{BatchBytes: 1000}, "0:x+y 800:z"},
 		{"%400:x %400:y %200:z", scheduler.Settings{BatchBytes: 1000}, "0:x+y+z"},
-		// Other people, threads and lanes.
+		// Different people, threads and lanes.
 		{"a:x b:y", scheduler.Settings{}, "0:x 800:y"},
 		{"a:x b:y a:z", scheduler.Settings{}, "0:x 0:y 800:z"},
 		{"a:x a:y b:z", scheduler.Settings{}, "0:x+y 800:z"},
@@ -153,7 +153,7 @@ func TestDebounceTable(t *testing.T) {
 		{"#x #y", scheduler.Settings{}, "0:x 0:y"},
 		{"a:x a:y !z a:q a:r", scheduler.Settings{}, "0:x+y 0:z 800:q+r"},
 		{"a:x 400 !y 400 a:z 400 !q", scheduler.Settings{}, "400:x 400:y 1200:z 1200:q"},
-		// Stops reach what the window holds.
+		// Stops end the messages of the window.
 		{"a:x stop", scheduler.Settings{}, ""},
 		{"a:x a:y stop", scheduler.Settings{}, ""},
 		{"a:x stop a:y", scheduler.Settings{}, "800:y"},

@@ -21,7 +21,7 @@ func TestDrainHasADeadline(t *testing.T) {
 		s := newScheduler(t, config{
 			Run: func(ctx context.Context, t *turn) error {
 				switch t.RunID() {
-				case "endless": // deaf as well
+				case "endless": // also ignores its context
 					<-release
 				case "obedient":
 					<-ctx.Done()
@@ -72,7 +72,7 @@ func TestDrainHasADeadline(t *testing.T) {
 			t.Errorf("stuck %q", got)
 		}
 		close(release)
-		drain(t, s) // once more, and now it ends well
+		drain(t, s) // again, and now it succeeds
 	})
 }
 
@@ -242,7 +242,7 @@ func TestTheObserverIsCalledForEveryEnd(t *testing.T) {
 	})
 }
 
-// observer records what it is called with.
+// observer records its calls.
 type observer struct{ journal }
 
 func (o *observer) MessageRefused(why scheduler.Refusal) { o.add("refused %s", why) }

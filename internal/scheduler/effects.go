@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// effects are what a decision under the mutex leaves to be done after it: starting goroutines, cancelling contexts, completing
-// tickets, logging. The value lives on the stack of the method that took the mutex.
+// effects are the work that a decision under the mutex leaves for later: starting goroutines, cancelling contexts, completing tickets, logging. The value is on
+// the stack of the method that took the mutex.
 type effects[M any] struct {
 	now       time.Duration
 	starts    *Turn[M] // chained by nextStart, in order
@@ -17,7 +17,7 @@ type effects[M any] struct {
 	grants    []chan struct{}
 	questions []question[M]
 	unknown   bool   // the message named a lane that does not exist
-	firstName string // that name, when it is to be logged
+	firstName string // that name, when it must be logged
 }
 
 // cancelCall is a context to cancel.
@@ -33,7 +33,7 @@ type goneUnits[M any] struct {
 	err     error
 }
 
-// start adds a turn to those that are to be started.
+// start adds a turn to be started.
 func (fx *effects[M]) start(t *Turn[M]) {
 	if fx.starts == nil {
 		fx.starts = t
@@ -43,7 +43,7 @@ func (fx *effects[M]) start(t *Turn[M]) {
 	fx.lastStart = t
 }
 
-// takeStart takes the first of the turns to start away, nil when there is none.
+// takeStart removes the first turn to be started, nil when none is left.
 func (fx *effects[M]) takeStart() *Turn[M] {
 	t := fx.starts
 	if t != nil {
@@ -52,14 +52,14 @@ func (fx *effects[M]) takeStart() *Turn[M] {
 	return t
 }
 
-// perform does what is to be done after the mutex was released, and returns the messages that ended. Cancellations come first, because
-// a stop must not wait for anything else.
+// perform does the work after the mutex was released, and returns the messages that ended. Cancellations come first, because a stop must not wait for other
+// work.
 func (s *Scheduler[M]) perform(fx *effects[M]) []Ended[M] {
 	for _, c := range fx.cancels {
 		c.cancel(c.cause)
 	}
 	for t := fx.starts; t != nil; {
-		next := t.nextStart // the turn may end, and its memory be read by others, as soon as it runs
+		next := t.nextStart // once it runs, the turn may end, and other goroutines may read its memory
 		go s.run(t)
 		t = next
 	}
@@ -69,7 +69,7 @@ func (s *Scheduler[M]) perform(fx *effects[M]) []Ended[M] {
 	for _, w := range fx.wakes {
 		select {
 		case w <- struct{}{}:
-		default: // a wake-up is pending already, and it carries nothing
+		default: // a wake-up is already pending, and carries no data
 		}
 	}
 	for _, q := range fx.questions {

@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// Errors that refuse or end one message. Each is one sentence for a person with what to do.
+// Errors that refuse or end one message. Each is one sentence for people with a remedy.
 var (
 	// ErrQueueDropped ends a waiting message that the store dropped (Drop).
 	ErrQueueDropped = errors.New("the message was dropped from the queue: send it again if it still matters")
 	// ErrMessageStale refuses a message that was accepted before the last StopAll of its session.
 	ErrMessageStale = errors.New("the message is older than the last stop of everything: send it again if it still matters")
-	// ErrGatewayDraining refuses a message, or ends a waiting one undecided, because the process is ending.
+	// ErrGatewayDraining refuses a message, or ends a waiting one undecided, because the process is shutting down.
 	ErrGatewayDraining = errors.New("the gateway is restarting: send the message again in a moment")
 	// ErrLaneCleared ends a waiting message undecided because of a reset. A durable one is submitted again.
 	ErrLaneCleared = errors.New("the waiting messages were cleared by a reset: send the message again")
-	// ErrInvalid marks a Config, Settings or Item that cannot be used. The text names each fault.
+	// ErrInvalid marks an unusable Config, Settings or Item. The error message names each fault.
 	ErrInvalid = errors.New("invalid")
-	// ErrUnknownLane is the answer of Resize for a name that no lane has.
+	// ErrUnknownLane is the error of Resize for an unknown lane.
 	ErrUnknownLane = errors.New("no lane has this name")
 	// ErrMerged is matched by every MergedError.
 	ErrMerged = errors.New("the message was merged into a turn with another one")
@@ -25,9 +25,9 @@ var (
 	ErrPanic = errors.New("the turn panicked")
 	// ErrGoexit is the error of a turn whose goroutine was ended by runtime.Goexit.
 	ErrGoexit = errors.New("the turn ended its goroutine without returning")
-	// ErrYielding refuses a second Yield of a turn that has given its slot back already.
+	// ErrYielding refuses a second concurrent Yield of a turn.
 	ErrYielding = errors.New("the turn has given its slot back already: wait for several things inside one Yield")
-	// ErrTurnOver refuses an operation of a turn that has returned. It is also the cause of its context by then.
+	// ErrTurnOver refuses an operation of a turn that has returned. It is then also the cause of its context.
 	ErrTurnOver = errors.New("the turn is over")
 	// ErrTurnsLeft is the error of Drain when turns ignored their cancelled context. The log names each of them.
 	ErrTurnsLeft = errors.New("turns have not returned although their context was cancelled")
@@ -41,16 +41,15 @@ var (
 	ErrSuperseded = errors.New("superseded by a newer message")
 	// ErrDraining means that the drain deadline passed while the turn ran.
 	ErrDraining = errors.New("the gateway is draining")
-	// ErrLeaseLost means that another process may own the session by now.
+	// ErrLeaseLost means that another process may already own the session.
 	ErrLeaseLost = errors.New("the lease was lost")
 	// ErrReset means that the scheduler or the session was reset while the turn ran.
 	ErrReset = errors.New("the session was reset")
-	// ErrCancelled is matched by a cause that Cancel was given and that is none of the others.
+	// ErrCancelled is matched by a cause that was passed to Cancel and matches none of the others.
 	ErrCancelled = errors.New("cancelled")
 )
 
-// CancelReason is why a turn was cancelled or a waiting message ended. The set is closed, so it is fit for a
-// metric's label.
+// CancelReason is why a turn was cancelled or a waiting message ended. The set is closed, so it can be a label of a metric.
 type CancelReason string
 
 // The reasons.
@@ -81,7 +80,7 @@ func (r CancelReason) sentinel() error {
 	}
 }
 
-// outcome is how a message ends that was cancelled for this reason.
+// outcome is the outcome of a message that was cancelled for this reason.
 func (r CancelReason) outcome() Outcome {
 	switch r {
 	case ReasonStopped:
@@ -93,16 +92,16 @@ func (r CancelReason) outcome() Outcome {
 	}
 }
 
-// CancelCause is what context.Cause returns for the context of a cancelled turn, and the error of a waiting message
-// that was stopped or superseded. It matches the sentinel of its reason with errors.Is.
+// CancelCause is what context.Cause returns for the context of a cancelled turn, and the error of a waiting message that was stopped or superseded. It matches
+// the sentinel of its reason with errors.Is.
 //
-//nolint:errname // it is a cause first: context.Cause returns it, and the word is the one of package context
+//nolint:errname // it is primarily a cause: context.Cause returns it, and the name follows package context
 type CancelCause struct {
 	// Reason is from a closed set.
 	Reason CancelReason
-	// By is who asked for it, as given to Stop, StopRun or StopAll; for superseded it is the id of the newer message.
+	// By is the requester, as given to Stop, StopRun or StopAll; for superseded it is the id of the newer message.
 	By string
-	// Err is the argument of Cancel; nil for all others.
+	// Err is the argument of Cancel; nil otherwise.
 	Err error
 }
 
@@ -121,10 +120,10 @@ func (c *CancelCause) Error() string {
 // Is reports whether target is the sentinel of the reason.
 func (c *CancelCause) Is(target error) bool { return target == c.Reason.sentinel() }
 
-// Unwrap is the error that Cancel was given.
+// Unwrap is the error that was passed to Cancel.
 func (c *CancelCause) Unwrap() error { return c.Err }
 
-// MergedError is the error of a message that another turn took. It matches ErrMerged.
+// MergedError is the error of a message that was merged into another turn. It matches ErrMerged.
 type MergedError struct {
 	// RunID is the turn that answers for the message.
 	RunID string
@@ -138,9 +137,9 @@ func (e *MergedError) Is(target error) bool { return target == ErrMerged }
 
 // PanicError is the error of a turn that panicked. It matches ErrPanic.
 type PanicError struct {
-	// Value is what the turn panicked with.
+	// Value is the value of the panic.
 	Value any
-	// Stack is the goroutine's stack at the panic. It is logged; it is not for a person.
+	// Stack is the goroutine's stack at the panic. It is logged, and not shown to people.
 	Stack []byte
 }
 

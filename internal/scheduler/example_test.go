@@ -40,7 +40,7 @@ func Example() {
 	// answered <nil> <nil>
 }
 
-// A stop cancels the context of the turn with a cause that names who asked for it.
+// A stop cancels the context of the turn with a cause that names the requester.
 func ExampleScheduler_Stop() {
 	ctx := context.Background()
 	started := make(chan struct{})
@@ -72,7 +72,7 @@ func ExampleScheduler_Stop() {
 	// nothing left: true <nil>
 }
 
-// A turn that waits for other turns gives its slot back meanwhile, so a lane of one is enough for parent and child.
+// A turn that waits for other turns releases its slot meanwhile, so one slot is enough for parent and child.
 func ExampleTurn_Yield() {
 	ctx := context.Background()
 	var s *scheduler.Scheduler[string]
@@ -115,7 +115,7 @@ func ExampleTurn_Yield() {
 	// <nil>
 }
 
-// Settings are laid over each other, the more special ones above.
+// Settings are layered: the more specific ones override the general ones.
 func ExampleSettings_Over() {
 	global := scheduler.Settings{BatchMessages: 20}.Over(scheduler.DefaultSettings())
 	group := scheduler.Settings{MaxConcurrent: 3, Mode: scheduler.ModeCollect}.Over(global)

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// What follows shows tests the state of single sessions and turns. Production code reads sums only, see Stats.
+// The following gives tests the state of single sessions and turns. Production code only reads totals, see Stats.
 
-// State is what a session or a turn is doing.
+// State is the state of a session or a turn.
 type State string
 
-// The states. A session that does none of this is not tracked.
+// The states. A session in none of these is not tracked.
 const (
-	// StateQueued: nothing runs, something waits.
+	// StateQueued: nothing runs, messages wait.
 	StateQueued State = "queued"
 	// StateRunning: at least one turn runs and was not cancelled.
 	StateRunning State = "running"
@@ -26,7 +26,7 @@ type SessionStats struct {
 	State State
 	// Settings are those of the last submitted message.
 	Settings Settings
-	// Waiting messages, those in the debounce window included; Turns is how many turns they will be at most.
+	// Waiting messages, including those in the debounce window; Turns is the maximum number of turns that they will become.
 	Waiting, Turns int
 	// Debouncing messages are in the open window.
 	Debouncing int
@@ -38,17 +38,17 @@ type SessionStats struct {
 type RunStats struct {
 	RunID, Session, Lane string
 	State                State
-	// Stuck is true when the grace after the cancellation is over.
+	// Stuck is true when the grace after the cancellation has passed.
 	Stuck bool
 	// Yielded is true while the turn is inside Yield.
 	Yielded bool
 	// Running is the time since the start.
 	Running time.Duration
-	// Messages of the turn, those that came in mid-turn not included.
+	// Messages of the turn, without those that were steered into it.
 	Messages int
 }
 
-// Session reports the state of one session; false when nothing of it runs or waits.
+// Session reports the state of one session; false when it has no running or waiting work.
 func (s *Scheduler[M]) Session(key string) (SessionStats, bool) {
 	now := s.now()
 	s.mu.Lock()
@@ -82,7 +82,7 @@ func (t *Turn[M]) stats(now time.Duration) RunStats {
 	}
 }
 
-// TurnsLeft lists the turns that run, the longest first. After Drain these are the ones that ignored their context.
+// TurnsLeft lists the running turns, longest first. After Drain these are the ones that ignored their context.
 func (s *Scheduler[M]) TurnsLeft() []RunStats {
 	now := s.now()
 	s.mu.Lock()

@@ -71,7 +71,7 @@ func (g *stage) starts() []string {
 	return slices.Clone(g.started)
 }
 
-// One principal has 1,000 sessions waiting before 30 slots; a single message of another one takes the next slot that becomes free.
+// One principal has 1,000 sessions waiting for 30 slots; a single message of another one takes the next slot that becomes free.
 func TestThousandWaitingSessionsOfOnePrincipalDelayNoOtherPrincipal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,18 +93,18 @@ func TestThousandWaitingSessionsOfOnePrincipalDelayNoOtherPrincipal(t *testing.T
 	})
 }
 
-// ringModel chooses in the plainest way what starts next.
+// ringModel is the simplest model of the order of starts.
 type ringModel struct {
 	slots   int
 	ring    []string            // principals with ready sessions
 	ready   map[string][]string // their sessions
 	last    string              // the principal of the last start
-	queues  map[string][]string // principals of the messages that wait, by session
+	queues  map[string][]string // principals of the waiting messages, by session
 	running []string            // sessions
 	started []string
 }
 
-// rise makes a session ready when it may be.
+// rise makes a session ready if it may be.
 func (m *ringModel) rise(session string) {
 	if len(m.queues[session]) == 0 || slices.Contains(m.running, session) {
 		return
@@ -150,7 +150,7 @@ func TestPrincipalsTakeTurnsAsInTheModel(t *testing.T) {
 	})
 }
 
-// ringRun does random steps, a message or the end of a turn, and compares each start with the model.
+// ringRun executes random steps, a message or the end of a turn, and compares each start with the model.
 func ringRun(t *testing.T, slots int, steps []int) string {
 	t.Helper()
 	g := newStage(t.Context(), t, slots)

@@ -10,12 +10,12 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// Messages that gather wait for one turn, as far as they stand behind each other; a person's message between them keeps its own turn.
+// Consecutive messages that gather wait for one turn; a person's message between them keeps its own turn.
 func TestMessagesThatGatherShareATurn(t *testing.T) {
 	t.Parallel()
 	for _, mode := range scheduler.QueueModes() {
 		if mode == scheduler.ModeInterrupt {
-			continue // a message in this mode ends what waits
+			continue // a message in this mode ends waiting messages
 		}
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()

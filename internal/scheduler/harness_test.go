@@ -17,7 +17,7 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// The tests use this scheduler: payloads are texts.
+// The tests use this scheduler: payloads are strings.
 type (
 	sched   = scheduler.Scheduler[string]
 	turn    = scheduler.Turn[string]
@@ -26,7 +26,7 @@ type (
 	runFunc = func(ctx context.Context, t *turn) error
 )
 
-// lanes are lanes with these limits, in the order of their names.
+// lanes are lanes with these limits, ordered by name.
 func lanes(limits map[string]int) []scheduler.Lane {
 	var all []scheduler.Lane
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
@@ -65,7 +65,7 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// checkSums checks what must always hold of the counters.
+// checkSums checks the invariants of the counters.
 func checkSums(t failer, s *sched) {
 	t.Helper()
 	stats := s.Stats()
@@ -130,7 +130,7 @@ func wantOutcome(t *testing.T, ticket *scheduler.Ticket, want scheduler.Outcome)
 	return err
 }
 
-// journal notes what turns did, in order.
+// journal records what turns did, in order.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -159,7 +159,7 @@ func texts(items []item) string {
 	return strings.Join(parts, "+")
 }
 
-// takes returns a Run that takes this long and notes when it began what.
+// takes returns a Run with this duration that records the start and the messages of each turn.
 func takes(j *journal, d time.Duration) runFunc {
 	base := time.Now()
 	return func(ctx context.Context, t *turn) error {
@@ -175,10 +175,10 @@ func takes(j *journal, d time.Duration) runFunc {
 	}
 }
 
-// testLogger writes to w, which needs no lock as long as one goroutine logs at a time.
+// testLogger writes to w, which needs no lock if only one goroutine logs at a time.
 func testLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
-// pass lets virtual time go by and waits until everything that happened in it is done. It works inside a bubble only.
+// pass advances virtual time and waits until its effects are complete. It only works inside a bubble.
 func pass(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -186,7 +186,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// instant returns a Run that takes no time and notes when it ran what, in milliseconds.
+// instant returns a Run that takes no time and records the start, in milliseconds, and the messages of each turn.
 func instant(j *journal) runFunc {
 	base := time.Now()
 	return func(_ context.Context, t *turn) error {
@@ -195,7 +195,7 @@ func instant(j *journal) runFunc {
 	}
 }
 
-// recordTurn returns a Run that keeps its turn.
+// recordTurn returns a Run that stores its turn.
 func recordTurn(into **turn) runFunc {
 	return func(_ context.Context, t *turn) error {
 		*into = t
@@ -203,7 +203,7 @@ func recordTurn(into **turn) runFunc {
 	}
 }
 
-// asMerged finds a MergedError.
+// asMerged reports whether err is a MergedError, and stores it.
 func asMerged(err error, into **scheduler.MergedError) bool { return errors.As(err, into) }
 
 // linger keeps a turn busy whatever happens to its context.

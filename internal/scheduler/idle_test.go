@@ -11,8 +11,7 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// Many sessions with one message each, and many turns under one process context: a minute later nothing of them is left, neither entry nor
-// goroutine nor memory.
+// Many sessions with one message each, and many turns under one process context: a minute later they have left neither entries nor goroutines nor memory.
 func TestIdleSessionsLeaveNothing(t *testing.T) { //nolint:paralleltest // it counts the goroutines and the memory of the process
 	if testing.Short() {
 		t.Skip("long")

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestProgressGrowsWhileReadyWorkDoesNotStart leaves a ready session beside a free slot, which nothing outside of the package can do:
-// the slot becomes free and no call brings the two together. A health check relies on the figure to see such a fault.
+// TestProgressGrowsWhileReadyWorkDoesNotStart creates a ready session next to a free slot, which is impossible from outside of the package: the slot becomes
+// free and no call starts the session. A health check relies on the figure to detect such a defect.
 func TestProgressGrowsWhileReadyWorkDoesNotStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestProgressGrowsWhileReadyWorkDoesNotStart(t *testing.T) {
 		if p := s.Progress(); p != 40*time.Second {
 			t.Errorf("40s after the last start it shows %s", p)
 		}
-		if err := s.Resize(Lane{Name: LaneMain, Limit: 2}); err != nil { // brings them together
+		if err := s.Resize(Lane{Name: LaneMain, Limit: 2}); err != nil { // this starts it
 			t.Fatal(err)
 		}
 		if p := s.Progress(); p != 0 {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Lane is a named limit on how many turns run at once, as a caller configures it. An option of a lane is a field here.
+// Lane is a named limit on concurrent turns, as configured by a caller. An option of a lane is a field here.
 type Lane struct {
 	// Name must not be empty. It becomes a label of metrics, so it must not come from users.
 	Name string
@@ -33,10 +33,10 @@ func DefaultLanes() []Lane {
 	return []Lane{{Name: LaneMain, Limit: 30}, {Name: LaneSubagent, Limit: 50}, {Name: LaneTeam, Limit: 100}, {Name: LaneCron, Limit: 30}}
 }
 
-// maxLimit bounds a lane's limit. A larger number of goroutines is a mistyped setting.
+// maxLimit bounds a lane's limit. A larger number of goroutines is certainly a mistyped setting.
 const maxLimit = 1_000_000
 
-// check reports what makes the lane unusable.
+// check reports why the lane is unusable.
 func (l Lane) check() error {
 	if strings.TrimSpace(l.Name) == "" {
 		return errors.New("a lane needs a name")
@@ -47,7 +47,7 @@ func (l Lane) check() error {
 	return nil
 }
 
-// laneFaults lists what is wrong with the configured lanes; none is no fault.
+// laneFaults lists the faults of the configured lanes; an empty list is valid.
 func laneFaults(lanes []Lane) []error {
 	if len(lanes) == 0 {
 		return nil
@@ -74,15 +74,14 @@ type lane[M any] struct {
 	Lane
 	active int // slots in use; above Limit for a while after the lane was shrunk
 
-	// Sessions with a turn that may start, in the order in which they became ready. A session stands here once, however much it waits
-	// for, and at the same time in the subqueue of its principal.
+	// Sessions with a turn that may start, in the order in which they became ready. A session is here once, however many messages wait in it, and at the same
+	// time in the subqueue of its principal.
 	ready line[M]
-	// ring are the principals with ready sessions: its head starts the next turn, unless it is the one that started the last turn of the lane.
-	// That one goes to the end first, behind those that came meanwhile.
+	// ring are the principals with ready sessions. Its head starts the next turn, unless it started the last turn of the lane: then it first moves to the end,
+	// after those that were added meanwhile.
 	ring ring[M]
 	last string // name of the principal whose turn was started last
-	// Turns that freed their slot with Yield and wait for one. They precede ready sessions: a turn that has begun holds resources that its
-	// end frees.
+	// Turns that released their slot with Yield and wait for one. They precede ready sessions: a turn that has begun holds resources that its end frees.
 	returning []*Turn[M]
 
 	messages  int // waiting messages of all sessions
@@ -96,25 +95,25 @@ type lane[M any] struct {
 // set changes the options of the lane. It writes them one by one, because reporters read Name without the mutex.
 func (l *lane[M]) set(to Lane) { l.Limit = to.Limit }
 
-// The two links of a session. It stands in the ready list of a lane and in a subqueue of that lane's ring, or among those that
-// wait for a place of their principal.
+// The two links of a session. It is in the ready list of a lane and in a subqueue of that lane's ring, or among the sessions that wait for a place of their
+// principal.
 const (
 	inLine = iota
 	inSubqueue
 	linkCount
 )
 
-// link joins a session to its neighbours in a line.
+// link connects a session to its neighbours in a line.
 type link[M any] struct{ prev, next *session[M] }
 
-// line is a list of sessions, first come first served, over one of their links.
+// line is a first-in-first-out list of sessions over one of their links.
 type line[M any] struct {
 	head, tail *session[M]
 	count      int
 	link       int // inLine or inSubqueue
 }
 
-// push puts the session at the end of the line.
+// push appends the session to the line.
 func (l *line[M]) push(x *session[M]) {
 	x.links[l.link] = link[M]{prev: l.tail}
 	if l.tail == nil {
@@ -126,7 +125,7 @@ func (l *line[M]) push(x *session[M]) {
 	l.count++
 }
 
-// remove takes the session out of the line in which it stands.
+// remove removes the session from its line.
 func (l *line[M]) remove(x *session[M]) {
 	at := &x.links[l.link]
 	if at.prev == nil {
@@ -146,7 +145,7 @@ func (l *line[M]) remove(x *session[M]) {
 // ring is a list of subqueues.
 type ring[M any] struct{ head, tail *subqueue[M] }
 
-// push puts the subqueue at the end.
+// push appends the subqueue.
 func (r *ring[M]) push(t *subqueue[M]) {
 	t.prev, t.next = r.tail, nil
 	if r.tail == nil {
@@ -157,7 +156,7 @@ func (r *ring[M]) push(t *subqueue[M]) {
 	r.tail = t
 }
 
-// remove takes the subqueue out.
+// remove removes the subqueue.
 func (r *ring[M]) remove(t *subqueue[M]) {
 	if t.prev == nil {
 		r.head = t.next
@@ -172,7 +171,7 @@ func (r *ring[M]) remove(t *subqueue[M]) {
 	t.prev, t.next = nil, nil
 }
 
-// push makes the session ready, last among those of its principal. A principal that had none comes last in the ring.
+// push makes the session ready, as the last one of its principal. A principal without ready sessions is appended to the ring.
 func (l *lane[M]) push(x *session[M], who *principal[M], now time.Duration) {
 	t := who.subqueue(l)
 	if t.ready.count == 0 {
@@ -184,7 +183,7 @@ func (l *lane[M]) push(x *session[M], who *principal[M], now time.Duration) {
 	x.lane, x.subqueue, x.readyAt = l, t, now
 }
 
-// leave takes the session out of the ready list and returns its principal.
+// leave removes the session from the ready list and returns its principal.
 func (l *lane[M]) leave(x *session[M]) *principal[M] {
 	t := x.subqueue
 	l.ready.remove(x)
@@ -197,7 +196,7 @@ func (l *lane[M]) leave(x *session[M]) *principal[M] {
 	return t.who
 }
 
-// next chooses the session whose turn starts now, nil when none is ready. Principals take turns, and the sessions of each as well.
+// next selects the session whose turn starts now, nil when none is ready. Principals take turns, and so do the sessions of each.
 func (l *lane[M]) next() *session[M] {
 	t := l.ring.head
 	if t == nil {
@@ -224,7 +223,7 @@ func (l *lane[M]) acquire(t *Turn[M]) {
 	}
 }
 
-// release takes the slot of the turn back, if it has one.
+// release returns the slot of the turn, if it has one.
 func (l *lane[M]) release(t *Turn[M]) {
 	if !t.slot {
 		return

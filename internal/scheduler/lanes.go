@@ -11,7 +11,7 @@ const maxUnknown = 64
 // lanes are the lanes by name. A lane is never removed.
 type lanes[M any] struct {
 	byName   map[string]*lane[M]
-	unknown  map[string]struct{} // unknown names that were logged
+	unknown  map[string]struct{} // unknown names that have been logged
 	fellBack int                 // messages that named an unknown lane
 }
 
@@ -40,7 +40,7 @@ func (ls *lanes[M]) find(name string, fx *effects[M]) *lane[M] {
 	return ls.byName[LaneMain]
 }
 
-// getOrCreate returns the lane of this name, made if need be.
+// getOrCreate returns the lane with this name, created if needed.
 func (ls *lanes[M]) getOrCreate(wanted Lane) *lane[M] {
 	l, ok := ls.byName[wanted.Name]
 	if !ok {
@@ -61,8 +61,8 @@ func (ls *lanes[M]) stalled(now time.Duration) time.Duration {
 	return stalled
 }
 
-// Resize gives the lane of this name another limit. Growing takes effect at once; shrinking as turns end. The error matches
-// ErrUnknownLane, or ErrInvalid when the limit is out of its bounds.
+// Resize sets the limit of the lane with this name. Growing takes effect immediately; shrinking as turns end. The error matches ErrUnknownLane, or ErrInvalid
+// when the limit is out of its bounds.
 func (s *Scheduler[M]) Resize(to Lane) error {
 	if err := to.check(); err != nil {
 		return fmt.Errorf("resize lane: %w: %w", ErrInvalid, err)
@@ -82,7 +82,7 @@ func (s *Scheduler[M]) Resize(to Lane) error {
 	return nil
 }
 
-// GetOrCreate adds the lane, unless one has its name, and returns the lane that exists. The error matches ErrInvalid.
+// GetOrCreate adds the lane, unless one with its name exists, and returns the existing lane. The error matches ErrInvalid.
 func (s *Scheduler[M]) GetOrCreate(wanted Lane) (Lane, error) {
 	if err := wanted.check(); err != nil {
 		return Lane{}, fmt.Errorf("make lane: %w: %w", ErrInvalid, err)

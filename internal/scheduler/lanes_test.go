@@ -16,8 +16,8 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// Groups that ask for half as much again as their lane can do. Whatever happens, the lane must stay busy: in each ten seconds at
-// least 95 % of the work that its slots could do is done.
+// Groups that request one and a half times the capacity of their lane. The lane must stay busy: in each ten seconds at least 95 % of the possible work of its
+// slots is done.
 func TestAFullLaneKeepsMoving(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -62,8 +62,8 @@ func overload(t *testing.T, slots, groups, limit int, typed bool) {
 			return nil
 		},
 	})
-	// 25 groups that send a message each 0.9 to 2.4 s want half as much again as 30 slots can do in turns of 2 to 4 s; other numbers of
-	// groups and slots are put into the same proportion.
+	// 25 groups that send a message each 0.9 to 2.4 s request one and a half times the capacity of 30 slots in turns of 2 to 4 s; other numbers of groups and
+	// slots are scaled to the same proportion.
 	pause := func() time.Duration {
 		return between(900*time.Millisecond, 2400*time.Millisecond) * time.Duration(groups*30) / time.Duration(25*slots)
 	}
@@ -100,7 +100,7 @@ func overload(t *testing.T, slots, groups, limit int, typed bool) {
 	drain(t, s)
 }
 
-// One group alone in a lane that is smaller than what the group may run at once.
+// One group alone in a lane that is smaller than the concurrent turns of the group.
 func TestALaneRunsNoMoreTurnsThanItsLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestNestedTurnsDoNotDeadlockInLanesOfOne(t *testing.T) {
 				linger(time.Second)
 				return nil
 			}
-			// Two children at once, one in each lane.
+			// Two concurrent children, one in each lane.
 			var tickets []*scheduler.Ticket
 			for _, lane := range []string{"main", "subagent"} {
 				sub, err := s.Submit(item{Session: t.Session() + lane[:1], ID: t.RunID() + lane[:1], Lane: lane})

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestMain gives the property tests as many histories as a long run has.
+// TestMain sets the number of histories of the property tests in a long run.
 func TestMain(m *testing.M) {
 	if testrun.Long() {
 		if err := flag.Set("rapid.checks", "10000"); err != nil {

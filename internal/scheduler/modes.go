@@ -1,12 +1,12 @@
 package scheduler
 
-// QueueMode is what a message does that arrives while a turn of its session runs. The words are those of package chat, which the scheduler
-// does not import; the caller converts.
+// QueueMode is what happens to a message that arrives while a turn of its session runs. The values are those of package chat, which the scheduler does not
+// import; the caller converts.
 type QueueMode string
 
 // The modes. The empty mode is ModeQueue.
 const (
-	// ModeQueue: it waits its turn, first in first out.
+	// ModeQueue: it waits, first in first out.
 	ModeQueue QueueMode = "queue"
 	// ModeFollowup: the same as ModeQueue, under another name.
 	ModeFollowup QueueMode = "followup"
@@ -15,7 +15,7 @@ const (
 	ModeInterrupt QueueMode = "interrupt"
 	// ModeCollect: all waiting messages become one turn when the running one ends.
 	ModeCollect QueueMode = "collect"
-	// ModeSteer: it is given to a running turn that takes input; else it waits as in ModeQueue.
+	// ModeSteer: it is passed to a running turn that takes input; otherwise it waits as in ModeQueue.
 	ModeSteer QueueMode = "steer"
 )
 

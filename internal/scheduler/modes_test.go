@@ -13,7 +13,7 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// mode runs messages 0 to n-1 in one session with these settings, the turns of which take a second.
+// mode runs messages 0 to n-1 in one session with these settings, whose turns take a second.
 func mode(t *testing.T, set scheduler.Settings, n int) (starts []string, subs []scheduler.Submitted[string], s *sched) {
 	t.Helper()
 	j := &journal{}
@@ -62,7 +62,7 @@ func TestInterruptWaitsForTheOldTurnToReturn(t *testing.T) {
 			Run: func(ctx context.Context, t *turn) error {
 				j.add("%v begin %s", time.Since(base), t.RunID())
 				<-ctx.Done()
-				linger(1500 * time.Millisecond) // it takes its time
+				linger(1500 * time.Millisecond) // it ends slowly
 				j.add("%v end %s: %v", time.Since(base), t.RunID(), context.Cause(ctx))
 				return nil
 			},
@@ -186,13 +186,13 @@ func TestSteeredMessagesReachTheRunningTurn(t *testing.T) {
 		})
 		first := submit(t, s, item{ID: "first", Payload: "go"})
 		synctest.Wait()
-		left := submit(t, s, item{ID: "left", Payload: "left", Typed: true, Sender: "a"}) // no window: it is wanted now
+		left := submit(t, s, item{ID: "left", Payload: "left", Typed: true, Sender: "a"}) // no window: it is steered into the turn immediately
 		pass(time.Second)
-		submit(t, s, item{ID: "photo", Payload: "photo", NoMerge: true}) // a turn of its own, beside the other
+		submit(t, s, item{ID: "photo", Payload: "photo", NoMerge: true}) // a turn of its own, concurrent with the other
 		pass(time.Second)
 		right := submit(t, s, item{ID: "right", Payload: "right"})
 		pass(4 * time.Second)
-		late := submit(t, s, item{ID: "late", Payload: "late"}) // the runner looks no more
+		late := submit(t, s, item{ID: "late", Payload: "late"}) // the runner does not check for input any more
 		if late.Running {
 			t.Error("the late message runs beside the turn that may take it")
 		}
@@ -226,7 +226,7 @@ func TestAMessageThatWaitedForInputIsAnnouncedAtOnce(t *testing.T) {
 		s := newScheduler(t, config{
 			Queue: scheduler.Settings{Mode: scheduler.ModeSteer},
 			Run: func(_ context.Context, t *turn) error {
-				linger(time.Second) // the message waits already
+				linger(time.Second) // the message is already waiting
 				select {
 				case <-t.AcceptInput():
 					t.TakeInput()

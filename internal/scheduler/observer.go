@@ -2,21 +2,21 @@ package scheduler
 
 import "time"
 
-// Observer counts what happens, for metrics. Its arguments come from closed sets: the names of lanes, outcomes and refusals. Its
-// methods are called by many goroutines at once, outside every lock; a slow one delays the call or the turn that it is about.
-// What can be counted from the state is in Stats instead.
+// Observer counts events for metrics. Its arguments come from closed sets: the names of lanes, outcomes and refusals. Many goroutines call its methods
+// concurrently, outside every lock; a slow one delays the call or the turn that caused the event. Values that can be computed from the state are in Stats
+// instead.
 type Observer interface {
 	// MessageRefused: Submit returned an error.
 	MessageRefused(why Refusal)
 	// MessageEnded: a message ended without leading a turn.
 	MessageEnded(lane string, o Outcome)
-	// TurnStarted: a turn got its slot, waited after its first message was accepted.
+	// TurnStarted: a turn got its slot; waited is the time since its first message was accepted.
 	TurnStarted(lane string, waited time.Duration)
-	// TurnEnded: the outcome of a turn, and of the message that led it, was decided. A stuck turn may return afterwards.
+	// TurnEnded: the outcome of a turn, and of its leading message, was decided. A stuck turn may return afterwards.
 	TurnEnded(lane string, o Outcome, ran time.Duration)
 	// TurnStuck: a cancelled turn has not returned within the grace.
 	TurnStuck(lane string)
-	// LaneUnknown: a message named a lane that does not exist, and goes to main.
+	// LaneUnknown: a message named a lane that does not exist, and falls back to main.
 	LaneUnknown()
 }
 
@@ -61,7 +61,7 @@ func Refusals() []Refusal {
 // refusalCount is the number of refusals.
 const refusalCount = 3
 
-// index is the place of the refusal in a table of counters.
+// index is the index of the refusal in a table of counters.
 func (r Refusal) index() int {
 	switch r {
 	case RefusedStale:

@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// Outcome is how one accepted message ended. The set is closed, so it is fit for a metric's label.
+// Outcome is how one accepted message ended. The set is closed, so it can be a label of a metric.
 type Outcome string
 
 // The outcomes. Every accepted message gets exactly one of them.
 const (
 	// OutcomeAnswered: its turn returned without an error.
 	OutcomeAnswered Outcome = "answered"
-	// OutcomeMerged: another turn took it; the error is a *MergedError with the run id.
+	// OutcomeMerged: it was merged into another turn; the error is a *MergedError with the run id.
 	OutcomeMerged Outcome = "merged"
 	// OutcomeDropped: the store dropped it (Drop).
 	OutcomeDropped Outcome = "dropped"
-	// OutcomeSuperseded: a newer message took its place in mode interrupt.
+	// OutcomeSuperseded: a newer message replaced it in mode interrupt.
 	OutcomeSuperseded Outcome = "superseded"
 	// OutcomeStopped: a person stopped it, running or waiting.
 	OutcomeStopped Outcome = "stopped"
@@ -40,7 +40,7 @@ func Outcomes() []Outcome {
 // outcomeCount is the number of outcomes.
 const outcomeCount = 8
 
-// index is the place of the outcome in a table of counters.
+// index is the index of the outcome in a table of counters.
 func (o Outcome) index() int {
 	switch o {
 	case OutcomeAnswered:
@@ -62,11 +62,11 @@ func (o Outcome) index() int {
 	}
 }
 
-// Ticket is the promise of one message's outcome. It is safe for concurrent use, and need not be waited for.
-// It stays valid after the scheduler has forgotten the message.
+// Ticket is the promise of one message's outcome. It is safe for concurrent use, and may be ignored. It stays valid after the scheduler has dropped the
+// message.
 type Ticket struct {
 	mu      sync.Mutex
-	done    chan struct{} // made by the first call of Done: for most tickets there is none
+	done    chan struct{} // created by the first call of Done; most tickets need none
 	outcome Outcome
 	err     error
 }
@@ -84,8 +84,8 @@ func (t *Ticket) Done() <-chan struct{} {
 	return t.done
 }
 
-// Wait blocks until the outcome is known or ctx is over. The error is nil for an answered message; otherwise it is
-// why the message ended as it did. When ctx is over first, the outcome is empty and the error is the cause of ctx.
+// Wait blocks until the outcome is known or ctx ends. The error is nil for an answered message; otherwise it is why the message ended. When ctx ends first, the
+// outcome is empty and the error is the cause of ctx.
 func (t *Ticket) Wait(ctx context.Context) (Outcome, error) {
 	select {
 	case <-t.Done():
@@ -102,7 +102,7 @@ func (t *Ticket) Result() (Outcome, error) {
 	return t.outcome, t.err
 }
 
-// complete makes the outcome known. The goroutine that decided the outcome under the scheduler's mutex calls it once, without that mutex.
+// complete publishes the outcome. The goroutine that decided the outcome under the scheduler's mutex calls it once, without that mutex.
 func (t *Ticket) complete(o Outcome, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

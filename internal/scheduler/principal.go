@@ -2,9 +2,9 @@ package scheduler
 
 import "slices"
 
-// principal is what the scheduler knows of one principal: how many of its messages wait, where its sessions stand, and how many bounded turns
-// it has. It exists while a message of it waits, a session stands in a line of it, or it holds a place. Every field is
-// guarded by the scheduler's mutex. Idle records are kept in a small pool.
+// principal is the state of one principal: the number of its waiting messages, the lines of its sessions, and the number of its bounded turns. It exists while
+// a message of it waits, a session is in a line of it, or it holds a place. Every field is guarded by the scheduler's mutex. Idle records are kept in a small
+// pool.
 type principal[M any] struct {
 	name     string
 	all      *principals[M]
@@ -12,11 +12,11 @@ type principal[M any] struct {
 	standing int // sessions in the ready lists of lanes
 	used     int // places held: turns, and sessions in a ready list; above the bound for a while when turns return from Yield
 	waiting  line[M]
-	first    subqueue[M] // nearly every principal uses one lane
+	first    subqueue[M] // nearly every principal uses only one lane
 	more     []*subqueue[M]
 }
 
-// subqueue is the place of one principal in the ring of one lane.
+// subqueue is the element of one principal in the ring of one lane.
 type subqueue[M any] struct {
 	lane       *lane[M]
 	who        *principal[M]
@@ -28,11 +28,11 @@ type subqueue[M any] struct {
 type principals[M any] struct {
 	byName map[string]*principal[M]
 	spare  []*principal[M]
-	peak   int // the most records since the map was made
-	bound  int // bounded turns that one principal may have at once; 0 = any number
+	peak   int // the most records since the map was created
+	bound  int // bounded turns that one principal may have concurrently; 0 = any number
 }
 
-// of returns the record of a name, made if need be. The caller gives it a message or a place before the mutex is released.
+// of returns the record of a name, created if needed. The caller adds a message or a place before it releases the mutex.
 func (p *principals[M]) of(name string) *principal[M] {
 	if who, ok := p.byName[name]; ok {
 		return who
@@ -50,7 +50,7 @@ func (p *principals[M]) of(name string) *principal[M] {
 	return who
 }
 
-// rest removes the record when nothing of the principal is left: an idle one costs nothing. It may be called at any time.
+// rest removes the record when the principal is idle, so that an idle one needs no memory. It may be called at any time.
 func (who *principal[M]) rest() {
 	p := who.all
 	if who.messages > 0 || who.standing > 0 || who.used > 0 || who.waiting.count > 0 || p.byName[who.name] != who {
@@ -63,7 +63,7 @@ func (who *principal[M]) rest() {
 	}
 }
 
-// shrink frees the memory that a burst of principals has left.
+// shrink frees the memory after a burst of principals.
 func (p *principals[M]) shrink() {
 	if p.peak > shrinkAt && len(p.byName) == 0 {
 		p.byName, p.spare, p.peak = map[string]*principal[M]{}, nil, 0
@@ -73,7 +73,7 @@ func (p *principals[M]) shrink() {
 	}
 }
 
-// subqueue finds the place of the principal in the ring of a lane.
+// subqueue finds the subqueue of the principal in a lane.
 func (who *principal[M]) subqueue(l *lane[M]) *subqueue[M] {
 	if who.first.lane == nil {
 		who.first = subqueue[M]{lane: l, who: who, ready: line[M]{link: inSubqueue}}
@@ -91,12 +91,12 @@ func (who *principal[M]) subqueue(l *lane[M]) *subqueue[M] {
 	return t
 }
 
-// bounded reports whether the turn that the unit becomes counts for its principal.
+// bounded reports whether the turn of the unit counts for its principal.
 func (p *principals[M]) bounded(u *entry[M]) bool {
 	return p.bound > 0 && u.item().Bounded
 }
 
-// placed reports whether the session stands where its first unit belongs. Then nothing is to be done, and the session keeps its position in the line.
+// placed reports whether the session is already in the line of its first unit. Then nothing needs to be done, and the session keeps its position in the line.
 func (p *principals[M]) placed(x *session[M], u *entry[M]) bool {
 	switch who := x.held; {
 	case who == nil:
@@ -110,7 +110,7 @@ func (p *principals[M]) placed(x *session[M], u *entry[M]) bool {
 	}
 }
 
-// reserve takes a place for the session's next turn. Without a free one the session waits in the principal's line, and the answer is false.
+// reserve takes a place for the session's next turn. Without a free one it puts the session into the principal's line and returns false.
 func (p *principals[M]) reserve(x *session[M], u *entry[M]) bool {
 	if !p.bounded(u) {
 		return true
@@ -125,7 +125,7 @@ func (p *principals[M]) reserve(x *session[M], u *entry[M]) bool {
 	return true
 }
 
-// unlink takes the session out of the line in which it stands, if any, and returns the principal that got a free place by it.
+// unlink removes the session from its line, if any, and returns the principal that thereby got a free place.
 func (x *session[M]) unlink() (freed *principal[M]) {
 	freed, x.held = x.held, nil
 	switch {
@@ -143,7 +143,7 @@ func (x *session[M]) unlink() (freed *principal[M]) {
 	return nil
 }
 
-// leaveLine takes the session out of the ready list for the start of a turn, and returns the principal whose place it held for it.
+// leaveLine removes the session from the ready list for the start of a turn, and returns the principal whose place the session held.
 func (x *session[M]) leaveLine() *principal[M] {
 	held := x.held
 	x.held = nil
@@ -151,7 +151,7 @@ func (x *session[M]) leaveLine() *principal[M] {
 	return held
 }
 
-// retake gives a turn that returns from Yield a place, whether or not one is free: it has begun, and others may wait for it.
+// retake gives a place to a turn that returns from Yield, even if none is free: the turn has begun, and others may wait for it.
 func (p *principals[M]) retake(t *Turn[M]) {
 	if p.bounded(t.first) {
 		t.held = p.of(t.first.item().Principal)

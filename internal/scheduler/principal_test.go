@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// owned is a message whose session, id and payload are the same word.
+// owned is a message whose session, id and payload are the same string.
 func owned(owner, name, lane string) item {
 	return item{Session: name, ID: name, Payload: name, Principal: owner, Bounded: owner != "", Lane: lane}
 }
 
-// startsOf submits messages in order and returns what began when, after everything has ended.
+// startsOf submits messages in order and returns the starts with their times, after everything has ended.
 func startsOf(t *testing.T, cfg config, each time.Duration, items []item, meanwhile func(*sched)) []string {
 	t.Helper()
 	var j journal
@@ -29,7 +29,7 @@ func startsOf(t *testing.T, cfg config, each time.Duration, items []item, meanwh
 	pass(time.Minute)
 	drain(t, s)
 	got := j.take()
-	slices.Sort(got) // what begins at one instant may do so in any order
+	slices.Sort(got) // simultaneous starts may happen in any order
 	return got
 }
 
@@ -109,7 +109,7 @@ func TestAnOwnerHasSoManyTurnsAtOnceAndOthersDoNotWait(t *testing.T) {
 	}
 }
 
-// A turn that waits for turns of its own principal leaves them its place, and has one again when it returns.
+// A turn that waits for turns of its own principal leaves its place to them, and has one again when it returns.
 func TestATurnThatYieldsLeavesItsPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -83,7 +83,7 @@ func (w *world) steps() map[string]func(*rapid.T) {
 // counts reports whether the turn counts for its principal.
 func counts(t *turn) bool { return t.Items()[0].Bounded }
 
-// principalsShare checks how many bounded turns the principal has. Those that came back from Yield may be more than allowed.
+// principalsShare checks how many bounded turns the principal has. Those that returned from Yield may exceed the bound.
 func (w *world) principalsShare(principal string) {
 	n := 0
 	for t := range w.acting {

@@ -16,38 +16,38 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// world drives a scheduler by random steps and knows what may be true of it. Each turn obeys orders of the test.
+// world drives a scheduler by random steps and checks its invariants. Each turn obeys orders of the test.
 type world struct {
 	rt *rapid.T
 	s  *sched
 
 	mu       sync.Mutex
 	acting   map[*turn]chan act // orders to running turns
-	begun    map[string][]int64 // sequence numbers per session whose turns started since the last check
-	highest  map[string]int64   // of the turns that started before it
-	overlaps []string           // broken promises, found inside turns
+	begun    map[string][]int64 // per session, the sequence numbers whose turns started since the last check
+	highest  map[string]int64   // the highest number of the turns that started before
+	overlaps []string           // broken promises, detected inside turns
 	quit     chan struct{}      // closed when a property has failed: every turn returns
 
 	tickets      map[string]*scheduler.Ticket
 	next         map[string]int64
-	limit        map[string]int   // the largest limit that a session had while something of it was known
-	held         map[string]int64 // a number of each session that was given and not submitted yet
+	limit        map[string]int   // the largest limit that a session had while it was tracked
+	held         map[string]int64 // an assigned number of each session that was not submitted yet
 	overtook     map[string]bool  // messages that were submitted late: they may start after later ones
 	draining     bool
-	begins       bool           // turns declare when they have begun: those of a session begin one after the other
-	perPrincipal int            // bounded turns that a principal may have at once, 0 = any number
-	yielded      map[*turn]bool // turns that have been in Yield: while true they are in it
-	returns      map[*turn]int  // turns that had no slot again at the last check, with how many turns their lane had started by then
+	begins       bool           // turns call Began: those of a session begin one after the other
+	perPrincipal int            // bounded turns that a principal may have concurrently, 0 = any number
+	yielded      map[*turn]bool // turns that have been in Yield; true while they are in it
+	returns      map[*turn]int  // turns that had no slot again at the last check, with the number of turns that their lane had started by then
 }
 
-// act is what a turn does next.
+// act is the next action of a turn.
 type act struct {
 	do string // return, fail, panic, yield
 }
 
 var errFailed = errors.New("failed as ordered")
 
-// run is the Run of the turns: it notes the start, then obeys.
+// run is the Run of the turns: it records the start, then obeys orders.
 func (w *world) run(ctx context.Context, t *turn) error {
 	orders := make(chan act)
 	w.mu.Lock()
@@ -95,7 +95,7 @@ func (w *world) run(ctx context.Context, t *turn) error {
 	}
 }
 
-// yield gives the slot back until the next order, whatever that is.
+// yield releases the slot until the next order, whatever it is.
 func (w *world) yield(ctx context.Context, t *turn, orders chan act) {
 	w.away(t, true)
 	err := t.Yield(ctx, func(context.Context) error {
@@ -153,7 +153,7 @@ func (w *world) session() string {
 // id is the id of a message.
 func id(session string, seq int64) string { return session + strconv.FormatInt(seq, 10) }
 
-// number gives the next sequence number of the session; now and then it holds one back and gives it later.
+// number assigns the next sequence number of the session; sometimes it holds one back and uses it later.
 func (w *world) number(key string) int64 {
 	if late := w.held[key]; late != 0 && rapid.Bool().Draw(w.rt, "late") {
 		w.held[key] = 0
@@ -168,7 +168,7 @@ func (w *world) number(key string) int64 {
 	return w.next[key]
 }
 
-// submit sends a message with random rules.
+// submit submits a message with random settings.
 func (w *world) submit() {
 	key := w.session()
 	set := scheduler.Settings{
@@ -231,7 +231,7 @@ func (w *world) order(what string) {
 	}
 }
 
-// check is run after every step, when everything is at rest.
+// check runs after every step, when no goroutine is running.
 func (w *world) check() {
 	synctest.Wait()
 	checkSums(w.rt, w.s)
@@ -273,7 +273,7 @@ func (w *world) returningPrecede() {
 	}
 }
 
-// idleIsForgotten lets a session without anything begin anew in the model, and checks that it is not tracked.
+// idleIsForgotten resets idle sessions in the model, and checks that the scheduler does not track them.
 func (w *world) idleIsForgotten() {
 	tracked := 0
 	for _, key := range []string{"a", "b", "c", "d"} {
@@ -356,8 +356,8 @@ func TestRandomStepsKeepEveryPromise(t *testing.T) {
 	})
 }
 
-// inWorld runs random steps and the last act in virtual time. A property that fails does so by a panic, which has to be carried
-// out of the bubble after everything in it has ended.
+// inWorld runs random steps and the last act in virtual time. A failing property panics, which must be passed out of the bubble after everything in it has
+// ended.
 func inWorld(t *testing.T, rt *rapid.T, last func(*world)) {
 	t.Helper()
 	var failure any
@@ -389,7 +389,7 @@ func inWorld(t *testing.T, rt *rapid.T, last func(*world)) {
 	}
 }
 
-// drainWhileRunning drains with turns that ignore their contexts, which must end in time all the same.
+// drainWhileRunning drains with turns that ignore their contexts; the drain must still end in time.
 func (w *world) drainWhileRunning() {
 	w.draining = true
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)

@@ -7,27 +7,27 @@ import (
 
 const (
 	maxSpare  = 4096 // pooled records while others are in use
-	idleSpare = 256  // pooled records when none is
-	shrinkAt  = 4096 // a map that held more records than this is replaced when it is empty, and the pool with it
+	idleSpare = 256  // pooled records when none is in use
+	shrinkAt  = 4096 // a map that held more records than this is replaced when it is empty, together with the pool
 )
 
-// queues are the sessions by key, with what waits in them. It opens and forgets sessions, runs their debounce windows and ends waiting
-// messages. Where a message stands in its session is the session's own matter.
+// queues are the sessions by key, with their waiting messages. It creates and removes sessions, runs their debounce windows and ends waiting messages. The
+// session itself manages the order of its messages.
 type queues[M any] struct {
 	byKey      map[string]*session[M]
-	peak       int // the most sessions since the map was made
+	peak       int // the most sessions since the map was created
 	spare      []*session[M]
 	cutoffs    cutoffs
-	suspended  map[string]int // sessions that start no turn, with the number of Suspend calls that are in force
+	suspended  map[string]int // sessions that start no turn, with the number of active Suspend calls
 	gen        uint64         // resets plus one
 	debouncing int            // messages in open windows
 
-	windowOver func(x *session[M], window uint64) // what the timer of a window calls, without the mutex
+	windowOver func(x *session[M], window uint64) // called by the timer of a window, without the mutex
 	tally      *tally
 	pending    *pending
 }
 
-// open returns the session, made if need be.
+// open returns the session, created if needed.
 func (q *queues[M]) open(key string, cutoff int64) *session[M] {
 	if x, ok := q.byKey[key]; ok {
 		return x
@@ -57,7 +57,7 @@ func (q *queues[M]) forget(x *session[M]) {
 	}
 }
 
-// shrink frees the memory that a burst of sessions has left. Go's maps never shrink, so a large one is replaced.
+// shrink frees the memory after a burst of sessions. Go's maps never shrink, so a large one is replaced.
 func (q *queues[M]) shrink() {
 	if q.peak > shrinkAt {
 		q.byKey, q.spare, q.peak = map[string]*session[M]{}, nil, 0
@@ -67,7 +67,7 @@ func (q *queues[M]) shrink() {
 	}
 }
 
-// openWindow starts the window of a unit that stands last.
+// openWindow starts the window of the last unit.
 func (q *queues[M]) openWindow(x *session[M], u *entry[M], now time.Duration) {
 	if x.set.cuts(u.count, u.bytes) {
 		return
@@ -82,8 +82,7 @@ func (q *queues[M]) openWindow(x *session[M], u *entry[M], now time.Duration) {
 	x.timer = time.AfterFunc(x.deadline-now, func() { q.windowOver(x, window) })
 }
 
-// extendWindow adds a message to the open window and reports whether that completed the batch, which closes the window. The caller
-// settles the session then.
+// extendWindow adds a message to the open window and reports whether that completed the batch, which closes the window. The caller then settles the session.
 func (q *queues[M]) extendWindow(x *session[M], e *entry[M], now time.Duration) (complete bool) {
 	u := x.back()
 	u.join(e)
@@ -93,7 +92,7 @@ func (q *queues[M]) extendWindow(x *session[M], e *entry[M], now time.Duration) 
 	return x.set.cuts(u.count, u.bytes) && q.closeWindow(x)
 }
 
-// closeWindow ends the open window, if there is one, and leaves its messages to wait. The caller settles the session.
+// closeWindow closes the open window, if any; its messages then wait. The caller settles the session.
 func (q *queues[M]) closeWindow(x *session[M]) bool {
 	if !x.buffers() {
 		return false
@@ -105,7 +104,7 @@ func (q *queues[M]) closeWindow(x *session[M]) bool {
 	return true
 }
 
-// shut marks the window of the last unit as over. A timer that fires later finds another window number.
+// shut marks the window of the last unit as closed. A timer that fires later finds another window number.
 func (q *queues[M]) shut(x *session[M]) {
 	u := x.back()
 	u.open = false
@@ -114,14 +113,14 @@ func (q *queues[M]) shut(x *session[M]) {
 	x.timer = nil
 }
 
-// empty ends everything that waits in the session. It takes constant time: the messages are counted in the session already.
+// empty ends all waiting messages of the session. It takes constant time, because the session has already counted them.
 func (q *queues[M]) empty(x *session[M], o Outcome, err error, fx *effects[M]) {
 	q.closeWindow(x)
 	n := x.waiting
 	q.end(goneUnits[M]{units: x.detach(), outcome: o, err: err}, n, fx)
 }
 
-// endFirst ends the first waiting unit of the session, its window included; nothing when none waits.
+// endFirst ends the first waiting unit of the session, including its window; a no-op when none waits.
 func (q *queues[M]) endFirst(x *session[M], o Outcome, err error, fx *effects[M]) {
 	u := x.front()
 	if u == nil {
@@ -133,7 +132,7 @@ func (q *queues[M]) endFirst(x *session[M], o Outcome, err error, fx *effects[M]
 	q.end(goneUnits[M]{units: []*entry[M]{x.pop()}, outcome: o, err: err}, u.count, fx)
 }
 
-// endOne ends one waiting message, which stands in the unit at index i.
+// endOne ends one waiting message, which is in the unit at index i.
 func (q *queues[M]) endOne(x *session[M], i int, e *entry[M], o Outcome, err error, fx *effects[M]) { //nolint:revive // six arguments: where it stands and how it ends
 	if u := x.units[i]; u.open && u.count == 1 {
 		q.closeWindow(x)
@@ -144,7 +143,7 @@ func (q *queues[M]) endOne(x *session[M], i int, e *entry[M], o Outcome, err err
 	q.end(goneUnits[M]{units: []*entry[M]{e}, outcome: o, err: err}, 1, fx)
 }
 
-// end decides the outcome of units that have been taken out of their session and hold n messages.
+// end decides the outcome of units that were removed from their session and contain n messages.
 func (q *queues[M]) end(gone goneUnits[M], n int, fx *effects[M]) {
 	if n == 0 {
 		return

@@ -11,7 +11,7 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// Windows of a microsecond end by their timer and by the next message at the same time, in real time, over and over.
+// Windows of a microsecond are ended by their timer and by the next message at the same time, in real time, repeatedly.
 func TestATimerThatComesTooLateDoesNothing(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t, config{
@@ -50,7 +50,7 @@ func TestATimerThatComesTooLateDoesNothing(t *testing.T) {
 	drain(t, s)
 }
 
-// The grace ends at the moment at which the turn returns, in real time, over and over.
+// The grace ends at the moment at which the turn returns, in real time, repeatedly.
 func TestAGraceThatComesTooLateDoesNothing(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t, config{StopGrace: time.Microsecond, Run: untilStopped})
@@ -77,7 +77,7 @@ func TestALateMessageBetweenMergedOnesHidesNone(t *testing.T) {
 		for _, seq := range []int64{5, 7, 9} {
 			submit(t, s, item{ID: strconv.FormatInt(seq, 10), Seq: seq, Typed: true, Sender: "a"})
 		}
-		submit(t, s, item{ID: "6", Seq: 6}) // stands behind the batch of 5, 7 and 9, which it cannot join
+		submit(t, s, item{ID: "6", Seq: 6}) // comes after the batch of 5, 7 and 9, which it cannot join
 		for _, seq := range []int64{5, 6, 7, 9} {
 			if again := submit(t, s, item{ID: "again", Seq: seq}); !again.Duplicate {
 				t.Errorf("message %d is not known: %+v", seq, again)
@@ -115,7 +115,7 @@ func TestMessagesTakenOutOfAnOpenWindowAreNotCounted(t *testing.T) {
 	})
 }
 
-// A takeover submits a run of two messages, and a look for hints finds one of them once more.
+// A takeover submits a run of two messages, and a read of hinted messages finds one of them again.
 func TestARunIsNotBegunTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

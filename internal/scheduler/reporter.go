@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// reporter publishes what was decided: it completes tickets, calls the Observer and logs. Its methods are called without the mutex, by many
-// goroutines at once. What they read of a turn or an entry does not change any more after the decision.
+// reporter publishes decisions: it completes tickets, calls the Observer and logs. Its methods are called without the mutex, by many goroutines concurrently.
+// The fields of a turn or an entry that they read do not change after the decision.
 type reporter[M any] struct {
 	obs Observer
 	log *slog.Logger
@@ -25,8 +25,8 @@ func (r *reporter[M]) started(t *Turn[M]) {
 	}
 }
 
-// taken completes the tickets of a unit that the turn took as input, and adds its messages to items. It must not read behind the last
-// message of the unit, where another call may be chaining more.
+// taken completes the tickets of a unit that the turn took as input, and adds its messages to items. It must not read past the last message of the unit, where
+// another call may append more.
 func (r *reporter[M]) taken(t *Turn[M], u *entry[M], merged error, items []Item[M]) []Item[M] {
 	for e := u; ; e = e.next {
 		e.ticket.complete(OutcomeMerged, merged)
@@ -51,7 +51,7 @@ func (r *reporter[M]) turnStuck(t *Turn[M], grace time.Duration) {
 	r.obs.TurnStuck(t.lane.Name)
 }
 
-// unknownLane counts a message for a lane that does not exist. Each name is logged once; then name is not empty.
+// unknownLane counts a message for a lane that does not exist. Each name is logged once; name is empty on later calls.
 func (r *reporter[M]) unknownLane(name string) {
 	r.obs.LaneUnknown()
 	if name != "" {

@@ -6,21 +6,21 @@ import (
 	"runtime/debug"
 )
 
-// run is the goroutine that executes turns. It goes on with a turn that the end of its last one has started, which spares a
-// busy lane a new goroutine, and the growth of its stack, for every turn. It ends when there is no such turn.
+// run is the goroutine that executes turns. It continues with a turn that the end of its last one has started, which saves a busy lane a new goroutine, and the
+// growth of its stack, for every turn. It ends when no such turn exists.
 func (s *Scheduler[M]) run(t *Turn[M]) {
 	for t != nil {
 		t = s.execute(t)
 	}
 }
 
-// execute runs one turn to its end and returns the one to go on with.
+// execute runs one turn to its end and returns the next one to execute.
 func (s *Scheduler[M]) execute(t *Turn[M]) (next *Turn[M]) {
-	err, returned := ErrGoexit, false // stays so if Run ends the goroutine instead of returning
+	err, returned := ErrGoexit, false // remains if Run ends the goroutine instead of returning
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer func() {
 		next = s.finish(t, err)
-		cancel(ErrTurnOver) // a child context that the turn has left behind ends now
+		cancel(ErrTurnOver) // ends child contexts that the turn has left
 		if next != nil && !returned {
 			go s.run(next) // this goroutine is ending, and the next turn must not end with it
 		}
@@ -32,7 +32,7 @@ func (s *Scheduler[M]) execute(t *Turn[M]) (next *Turn[M]) {
 	return nil
 }
 
-// attach lets stops reach the context of the turn, and passes on a cancellation that came before.
+// attach connects stops to the context of the turn, and passes on an earlier cancellation.
 func (s *Scheduler[M]) attach(t *Turn[M], cancel context.CancelCauseFunc) {
 	s.mu.Lock()
 	t.cancel = cancel
@@ -43,7 +43,7 @@ func (s *Scheduler[M]) attach(t *Turn[M], cancel context.CancelCauseFunc) {
 	}
 }
 
-// invoke calls Run and makes an error of a panic.
+// invoke calls Run and turns a panic into an error.
 func (s *Scheduler[M]) invoke(ctx context.Context, t *Turn[M]) (err error) {
 	defer func() {
 		v := recover()
@@ -58,8 +58,8 @@ func (s *Scheduler[M]) invoke(ctx context.Context, t *Turn[M]) (err error) {
 	return s.cfg.Run(ctx, t)
 }
 
-// finish returns what the turn has used and reports its outcome, unless that was done when the turn became stuck.
-// It returns one of the turns that start because of it, for the calling goroutine to go on with.
+// finish releases the resources of the turn and reports its outcome, unless that was done when the turn became stuck. It returns one of the turns that start
+// because of it, for the calling goroutine to execute.
 func (s *Scheduler[M]) finish(t *Turn[M], err error) *Turn[M] {
 	fx := s.begin()
 	s.mu.Lock()
@@ -73,8 +73,7 @@ func (s *Scheduler[M]) finish(t *Turn[M], err error) *Turn[M] {
 	return next
 }
 
-// graceOver is the timer of a cancelled turn that has not returned in time: the turn is reported, its outcome is decided, and
-// what it returns later is discarded.
+// graceOver is the timer of a cancelled turn that has not returned in time: the turn is reported, its outcome is decided, and its later result is discarded.
 func (s *Scheduler[M]) graceOver(t *Turn[M]) {
 	s.mu.Lock()
 	stuck := s.core.turns.markStuck(t)

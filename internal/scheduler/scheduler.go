@@ -8,26 +8,25 @@ import (
 	"time"
 )
 
-// Scheduler decides when turns run. It is safe for concurrent use. No method waits for a slot, and none but Drain waits for
-// a turn.
+// Scheduler decides when turns run. It is safe for concurrent use. No method waits for a slot, and none but Drain waits for a turn.
 //
-// Its methods are the border of the mutex: each takes it, lets core decide, releases it, and performs the effects.
+// Its methods are the only ones that take the mutex: each takes it, lets core decide, releases it, and performs the effects.
 type Scheduler[M any] struct {
-	cfg Config[M] // with defaults written out; never changed
-	// ctx is the parent of every turn: the values of the work context without its end. The end reaches the turns through
-	// watch, which costs once per scheduler instead of an entry in the parent's list per turn.
+	cfg Config[M] // with defaults filled in; never changed
+	// ctx is the parent of every turn: the values of the work context without its end. The end is passed to the turns by watch, which costs once per scheduler
+	// instead of an entry in the parent's list per turn.
 	ctx   context.Context //nolint:containedctx // the scheduler owns its turns' contexts; a message's context would end them with its sender
-	base  time.Time       // zero of the scheduler's clock
-	watch func() bool     // ends the watch over the work context
+	base  time.Time       // zero time of the scheduler's clock
+	watch func() bool     // ends the watch of the work context
 	out   reporter[M]
 
-	mu   sync.Mutex // for bookkeeping only; nothing waits, logs or calls back while it is held
+	mu   sync.Mutex // for bookkeeping only; no wait, log or callback while it is held
 	core core[M]
 }
 
-// New makes a scheduler that is ready for messages. ctx is the work context, the parent of every turn: its values reach
-// each turn, and when it ends every turn is cancelled with its cause and new messages are refused. It must not be the context
-// of a request. The error matches ErrInvalid and names every fault of cfg.
+// New creates a scheduler that is ready for messages. ctx is the work context, the parent of every turn: its values reach each turn, and when it ends every
+// turn is cancelled with its cause and new messages are refused. It must not be the context of a request. The error matches ErrInvalid and lists every fault of
+// cfg.
 //
 // The scheduler has no goroutine of its own; Drain waits for those of its turns.
 func New[M any](ctx context.Context, cfg Config[M]) (*Scheduler[M], error) {
@@ -55,12 +54,12 @@ func (s *Scheduler[M]) workOver(cause error) {
 // now is the time on the scheduler's clock, which is monotonic.
 func (s *Scheduler[M]) now() time.Duration { return time.Since(s.base) }
 
-// begin makes the effects of one call. The time is read once: everything that the call decides happens at that moment.
+// begin creates the effects of one call. The time is read once, so all decisions of the call have the same time.
 func (s *Scheduler[M]) begin() effects[M] { return effects[M]{now: s.now()} }
 
-// Submit accepts a message and returns at once; it never waits for a slot, a turn or a callback of the configuration other
-// than the Observer. The error is ErrMessageStale, ErrGatewayDraining, or matches ErrInvalid; then the message
-// was not accepted and has no ticket. It takes constant time, except for a message that was overtaken, whose place is searched for.
+// Submit accepts a message and returns immediately; it never waits for a slot, a turn or a callback of the configuration other than the Observer. The error is
+// ErrMessageStale, ErrGatewayDraining, or matches ErrInvalid; the message was then not accepted and has no ticket. It takes constant time, except for an
+// overtaken message, whose position is searched.
 func (s *Scheduler[M]) Submit(it Item[M]) (Submitted[M], error) {
 	if err := it.check(); err != nil {
 		s.refuse(RefusedInvalid)
@@ -89,7 +88,7 @@ func (s *Scheduler[M]) refuse(why Refusal) {
 	s.out.obs.MessageRefused(why)
 }
 
-// refusal is the metric's label for an error of Submit.
+// refusal is the metric label for an error of Submit.
 func refusal(err error) Refusal {
 	switch {
 	case errors.Is(err, ErrMessageStale):
@@ -101,8 +100,8 @@ func refusal(err error) Refusal {
 	}
 }
 
-// Cut ends the debounce window of the session and reports whether one was open. What it holds starts as soon as it may, and a message
-// after it belongs to another turn: something came between that is no message, such as a command.
+// Cut closes the debounce window of the session and reports whether one was open. Its messages start as soon as they may, and a later message belongs to
+// another turn: something other than a message came between, such as a command.
 func (s *Scheduler[M]) Cut(session string) bool {
 	fx := s.begin()
 	s.mu.Lock()
@@ -115,8 +114,8 @@ func (s *Scheduler[M]) Cut(session string) bool {
 	return ok
 }
 
-// windowOver is the timer of a debounce window. The deadline may have moved since the timer was set: moving a number is cheaper than
-// moving a timer with every message.
+// windowOver is the timer of a debounce window. The deadline may have moved since the timer was set: moving a number is cheaper than moving a timer with every
+// message.
 func (s *Scheduler[M]) windowOver(x *session[M], window uint64) {
 	fx := s.begin()
 	s.mu.Lock()

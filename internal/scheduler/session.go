@@ -7,38 +7,37 @@ import (
 	"time"
 )
 
-// session is what is known of a conversation while something of it runs or waits. Every field is guarded by the
-// scheduler's mutex. Sessions that went idle are kept in a small pool, so window and question only ever grow: a timer or an
-// estimate that comes late finds another number and does nothing.
+// session is the state of a conversation while it has running or waiting work. Every field is guarded by the scheduler's mutex. Idle sessions are kept in a
+// small pool, so window and question only ever grow: a late timer or estimate finds another number and does nothing.
 type session[M any] struct {
 	key      string
-	set      Settings // of the last message that was submitted
+	set      Settings // of the last submitted message
 	gen      uint64
 	last     int64 // highest sequence number seen
 	running  []*Turn[M]
-	begins   *Turn[M]    // started last and has not begun yet: the next turn of the session waits for that, and takes no slot
-	units    []*entry[M] // waiting, in order of sequence; units[:head] has left
+	begins   *Turn[M]    // started last and has not begun yet: the next turn of the session waits for that, without a slot
+	units    []*entry[M] // waiting, in order of sequence; units[:head] have left
 	head     int
 	waiting  int  // messages in units
-	disorder bool // a late message stands between those of a unit: a binary search would miss messages
+	disorder bool // a late message lies between those of a unit: a binary search would miss messages
 	byLane   []laneShare[M]
-	runBox   [1]*Turn[M]     // first memory of running
-	unitsBox [2]*entry[M]    // first memory of units
-	laneBox  [1]laneShare[M] // first memory of byLane
+	runBox   [1]*Turn[M]     // initial memory of running
+	unitsBox [2]*entry[M]    // initial memory of units
+	laneBox  [1]laneShare[M] // initial memory of byLane
 
-	// The place in a line. With a lane set, the session stands in its ready list and in the subqueue of its principal there. held is then the
-	// principal whose place it holds for its next turn. With held alone it waits for a place. A turn without a bound needs none.
+	// The place in a line. If lane is set, the session is in its ready list and in the subqueue of its principal there, and held is the principal whose place
+	// it holds for its next turn. If only held is set, it waits for a place. A turn without a bound needs none.
 	lane     *lane[M]
 	subqueue *subqueue[M]
 	held     *principal[M]
 	links    [linkCount]link[M]
 	readyAt  time.Duration
 
-	// The debounce window of the last unit, when that one is open.
+	// The debounce window of the last unit, if it is open.
 	window   uint64
 	timer    *time.Timer
-	deadline time.Duration // end of the debounce time, moved by each message
-	hold     time.Duration // end of the maximum hold, never moved
+	deadline time.Duration // end of the debounce time; each message moves it
+	hold     time.Duration // end of the maximum hold; never moved
 
 	// The token estimate.
 	question  uint64
@@ -46,15 +45,15 @@ type session[M any] struct {
 	forgetAsk context.CancelCauseFunc
 }
 
-// laneShare counts the waiting messages of a session in one lane and of one principal. Nearly every session has one of these only; the
-// counts make it possible to take ten thousand waiting messages away without looking at each under the mutex.
+// laneShare counts the waiting messages of a session in one lane and of one principal. Nearly every session has only one. The counts make it possible to remove
+// ten thousand waiting messages without visiting each under the mutex.
 type laneShare[M any] struct {
 	lane  *lane[M]
 	who   *principal[M]
 	count int // 0: free for another lane or principal
 }
 
-// newSession makes a session that needs no more memory for its first waiting messages.
+// newSession creates a session with memory for its first waiting messages.
 func newSession[M any]() *session[M] {
 	x := &session[M]{}
 	x.running = x.runBox[:0]
@@ -62,7 +61,7 @@ func newSession[M any]() *session[M] {
 	return x
 }
 
-// recycle forgets the conversation. What guards against late timers and answers stays.
+// recycle clears the conversation, except the numbers that guard against late timers and estimates.
 func (x *session[M]) recycle() {
 	clear(x.unitsBox[:])
 	x.key, x.units, x.head, x.byLane = "", x.unitsBox[:0], 0, x.laneBox[:0]
@@ -80,11 +79,11 @@ func (x *session[M]) front() *entry[M] {
 	return x.units[x.head]
 }
 
-// back is the unit that waits last; one must be waiting.
+// back is the last waiting unit; one must be waiting.
 func (x *session[M]) back() *entry[M] { return x.units[len(x.units)-1] }
 
-// insert puts the unit of one message at its place in the order and returns how many messages stand before it. Nearly
-// always that is the end. A message that was overtaken between its acceptance and its submission goes before the later ones.
+// insert inserts the unit of one message at its position in the order and returns the number of messages before it. This is nearly always the end. A message
+// that was overtaken between its acceptance and its submission goes before the later ones.
 func (x *session[M]) insert(e *entry[M]) int {
 	x.tidy()
 	before := x.waiting
@@ -101,8 +100,8 @@ func (x *session[M]) insert(e *entry[M]) int {
 	return before
 }
 
-// tidy bounds the memory of a session that is never idle: it empties the slice when nothing waits, and moves what waits to the start of a
-// slice that is full and of which at least half has left. Its cost is constant per message.
+// tidy bounds the memory of a session that is never idle: it empties the slice when nothing waits, and moves the waiting units to the start of a full slice of
+// which at least half has left. Its cost is constant per message.
 func (x *session[M]) tidy() {
 	if x.depth() == 0 {
 		x.units, x.head, x.disorder = x.units[:0], 0, false
@@ -116,7 +115,7 @@ func (x *session[M]) tidy() {
 	x.units, x.head = x.units[:n], 0
 }
 
-// pop takes the first unit away.
+// pop removes the first unit.
 func (x *session[M]) pop() *entry[M] {
 	u := x.units[x.head]
 	x.units[x.head] = nil
@@ -127,11 +126,11 @@ func (x *session[M]) pop() *entry[M] {
 	return u
 }
 
-// detach takes all units away.
+// detach removes all units.
 func (x *session[M]) detach() []*entry[M] {
 	units := x.units[x.head:]
 	if len(units) <= len(x.unitsBox) {
-		units = slices.Clone(units) // it may be the session's own first memory
+		units = slices.Clone(units) // it may be the session's own initial memory
 	}
 	x.units, x.head, x.waiting, x.disorder = nil, 0, 0, false // the caller owns the slice now
 	for _, share := range x.byLane {
@@ -143,7 +142,7 @@ func (x *session[M]) detach() []*entry[M] {
 	return units
 }
 
-// remove takes one message out of the unit at index i of units.
+// remove removes one message from the unit at index i of units.
 func (x *session[M]) remove(i int, e *entry[M]) {
 	if left := x.units[i].without(e); left != nil {
 		x.units[i] = left
@@ -153,7 +152,7 @@ func (x *session[M]) remove(i int, e *entry[M]) {
 	x.account(e, -1)
 }
 
-// account keeps the numbers of waiting messages: n more like e, or fewer.
+// account updates the numbers of waiting messages: by n messages like e; n may be negative.
 func (x *session[M]) account(e *entry[M], n int) {
 	x.waiting += n
 	free := -1
@@ -176,7 +175,7 @@ func (x *session[M]) account(e *entry[M], n int) {
 	x.byLane[free].add(n)
 }
 
-// add counts n waiting messages more, or fewer, for the lane and the principal.
+// add changes the number of waiting messages of the lane and the principal by n, which may be negative.
 func (c laneShare[M]) add(n int) {
 	c.lane.messages += n
 	c.who.messages += n
@@ -185,7 +184,7 @@ func (c laneShare[M]) add(n int) {
 	}
 }
 
-// findSeq looks a waiting message up by its sequence number.
+// findSeq finds a waiting message by its sequence number.
 func (x *session[M]) findSeq(seq int64) (int, *entry[M]) {
 	if x.disorder {
 		return x.find(func(e *entry[M]) bool { return e.item().Seq == seq })
@@ -203,7 +202,7 @@ func (x *session[M]) findSeq(seq int64) (int, *entry[M]) {
 	return 0, nil
 }
 
-// find looks for a waiting message, oldest first.
+// find searches a waiting message, oldest first.
 func (x *session[M]) find(match func(*entry[M]) bool) (int, *entry[M]) {
 	for i := x.head; i < len(x.units); i++ {
 		for e := x.units[i]; e != nil; e = e.next {
@@ -215,7 +214,7 @@ func (x *session[M]) find(match func(*entry[M]) bool) (int, *entry[M]) {
 	return 0, nil
 }
 
-// ofRun looks for a run that begins again among what waits and among the turns of this generation.
+// ofRun searches a restarted run among the waiting messages and the turns of this generation.
 func (x *session[M]) ofRun(id string) *entry[M] {
 	if _, e := x.find(func(e *entry[M]) bool { return e.item().RunID == id }); e != nil {
 		return e
@@ -228,8 +227,7 @@ func (x *session[M]) ofRun(id string) *entry[M] {
 	return nil
 }
 
-// runs looks for a message in the turns of this generation. Turns of an older one are cancelled, and their messages
-// may be submitted again.
+// runs searches a message in the turns of this generation. Turns of an older one are cancelled, and their messages may be submitted again.
 func (x *session[M]) runs(seq int64) *entry[M] {
 	for _, t := range x.running {
 		if t.gen != x.gen {
@@ -242,8 +240,8 @@ func (x *session[M]) runs(seq int64) *entry[M] {
 	return nil
 }
 
-// known finds the message if it waits or runs already, and gives it a number if it has none. A run that begins again is found by its id as
-// well, because its caller may submit it with other messages than those that are here.
+// known finds the message if it already waits or runs, and assigns a number if it has none. A restarted run is also found by its id, because its caller may
+// submit it with other messages than those that are present.
 func (x *session[M]) known(it *Item[M]) *entry[M] {
 	if it.RunID != "" {
 		if e := x.ofRun(it.RunID); e != nil {
@@ -263,7 +261,7 @@ func (x *session[M]) known(it *Item[M]) *entry[M] {
 	return x.runs(it.Seq)
 }
 
-// leave takes the turn out of the session's running ones.
+// leave removes the turn from the session's running ones.
 func (x *session[M]) leave(t *Turn[M]) {
 	if x.begins == t {
 		x.begins = nil

@@ -6,22 +6,21 @@ import (
 	"time"
 )
 
-// Settings are the queue rules of a session. A zero field means the default, or what lies below in Over. A message may
-// bring its own; they hold for its session from that call on, until another message brings others.
+// Settings are the queue rules of a session. A zero field means the default, or the value of base in Over. A message may have its own; they apply to its
+// session from that call on, until another message changes them.
 type Settings struct {
-	// Mode is what a message does that arrives while a turn runs. Default ModeQueue.
+	// Mode is what happens to a message that arrives while a turn runs. Default ModeQueue.
 	Mode QueueMode
-	// Debounce is the time without a further message after a typed one before it becomes a turn. Default 800 ms, at most 1 h. Negative: none.
+	// Debounce is how long a typed message waits for a further one before it becomes a turn. Default 800 ms, at most 1 h. Negative disables it.
 	Debounce time.Duration
-	// DebounceMax is the longest that the first message of a batch is held, however fast the person types. Default 3 times
-	// Debounce, at most 1 h. There is no way to switch it off.
+	// DebounceMax is the longest time for which the first message of a batch is held, however fast the person types. Default 3 times Debounce, at most 1 h. It
+	// cannot be disabled.
 	DebounceMax time.Duration
-	// BatchMessages is how many messages a batch holds at most. Default 12. Negative: no limit.
+	// BatchMessages is the maximum number of messages in a batch. Default 12. Negative: no limit.
 	BatchMessages int
-	// BatchBytes is how many bytes (the sum of Item.Size) a merged turn holds at most; a single larger message runs alone.
-	// Default 50 000. Negative: no limit.
+	// BatchBytes is the maximum size of a merged turn in bytes (the sum of Item.Size); a single larger message runs alone. Default 50 000. Negative: no limit.
 	BatchBytes int
-	// MaxConcurrent is how many turns of the session run at once. Default 1.
+	// MaxConcurrent bounds the concurrent turns of the session. Default 1.
 	MaxConcurrent int
 }
 
@@ -30,10 +29,10 @@ const (
 	defaultBatchMessages = 12
 	defaultBatchBytes    = 50_000
 	holdFactor           = 3
-	maxDebounce          = time.Hour // no person waits longer for an answer; it also keeps sums of durations from overflowing
+	maxDebounce          = time.Hour // no person waits longer for an answer; it also prevents an overflow of sums of durations
 )
 
-// DefaultSettings are the defaults, written out. DebounceMax stays zero, because it follows Debounce.
+// DefaultSettings are the default values. DebounceMax stays zero, because it depends on Debounce.
 func DefaultSettings() Settings {
 	return Settings{
 		Mode: ModeQueue, Debounce: defaultDebounce,
@@ -41,8 +40,8 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Over returns s with its zero fields taken from base: so are the settings of a channel laid over the global ones, and
-// those of an agent over the channel's. A Debounce of its own without a DebounceMax brings its own maximum too.
+// Over returns s with its zero fields taken from base: the settings of a channel override the global ones, and those of an agent override the channel's. If s
+// has a Debounce without a DebounceMax, the maximum follows from it.
 func (s Settings) Over(base Settings) Settings {
 	if s.DebounceMax == 0 && s.Debounce == 0 {
 		s.DebounceMax = base.DebounceMax
@@ -64,10 +63,10 @@ func either[T comparable](a, b T) T {
 	return a
 }
 
-// Validate names every fault. The error matches ErrInvalid.
+// Validate reports every fault. The error matches ErrInvalid.
 func (s Settings) Validate() error { return invalid("queue settings", s.faults("")) }
 
-// faults lists what is wrong, each with its path below prefix.
+// faults lists the faults, each with its path below prefix.
 func (s Settings) faults(prefix string) []error {
 	var faults []error
 	if !exact(s.Mode, QueueModes()) {
@@ -89,12 +88,12 @@ func (s Settings) faults(prefix string) []error {
 	return faults
 }
 
-// exact reports whether the name is empty or written exactly as the constant.
+// exact reports whether the name is empty or exactly one of the constants.
 func exact[T ~string](name T, known []T) bool {
 	return name == "" || slices.Contains(known, name)
 }
 
-// hold is the longest time that the first message of a batch waits.
+// hold is the longest time for which the first message of a batch waits.
 func (s Settings) hold() time.Duration {
 	if s.DebounceMax > 0 {
 		return s.DebounceMax

@@ -1,17 +1,17 @@
 package scheduler
 
-// The methods in this file bring together sessions with work and lanes with free slots. Whatever frees a slot or adds work calls settle or
-// pump before the mutex is released; there is no other engine. Each step takes constant time.
+// The methods in this file match sessions that have work with lanes that have free slots. Every change that frees a slot or adds work calls settle or pump
+// before the mutex is released; no other mechanism starts turns. Each step takes constant time.
 
-// settle puts a session where it belongs after anything about it has changed: into the ready list of a lane, whose free slots
-// are then used, or out of it, or out of the map.
+// settle moves a session to its proper place after any change of it: into the ready list of a lane, whose free slots are then used, or out of it, or out of the
+// map.
 func (c *core[M]) settle(x *session[M], fx *effects[M]) {
 	if l := c.place(x, fx); l != nil {
 		c.pump(l, fx)
 	}
 }
 
-// place is settle without the use of free slots. It returns the lane in whose ready list the session stands.
+// place is settle without the use of free slots. It returns the lane whose ready list contains the session.
 func (c *core[M]) place(x *session[M], fx *effects[M]) *lane[M] {
 	u := x.front()
 	may := u != nil && !u.open && !c.queues.isSuspended(x.key) && c.mayStart(x, u, fx)
@@ -42,7 +42,7 @@ func (c *core[M]) mayStart(x *session[M], u *entry[M], fx *effects[M]) bool {
 	return !u.alone && len(x.running) < x.set.MaxConcurrent && c.throttle.allows(x, c.draining, fx) && x.begins == nil
 }
 
-// forget removes a session of which nothing runs or waits: idle costs nothing.
+// forget removes a session without running or waiting work, so that idle sessions need no memory.
 func (c *core[M]) forget(x *session[M], fx *effects[M]) {
 	c.throttle.forget(x, fx)
 	c.queues.forget(x)
@@ -72,7 +72,7 @@ func (c *core[M]) pump(l *lane[M], fx *effects[M]) {
 	}
 }
 
-// start makes a turn of the first unit of the session and gives it a slot, and the place of its principal that the session held.
+// start makes the first unit of the session a turn and gives it a slot, and the place of its principal that the session held.
 func (c *core[M]) start(x *session[M], held *principal[M], fx *effects[M]) {
 	u := x.pop()
 	if x.set.Mode == ModeCollect || u.item().Gathers {
@@ -90,15 +90,15 @@ func (c *core[M]) start(x *session[M], held *principal[M], fx *effects[M]) {
 	fx.start(t)
 }
 
-// finish returns the slot and the place in the session of a turn whose Run has ended. It reports whether this decided the outcome,
-// which is not so when the turn was given up as stuck before.
+// finish releases the slot and the place in the session of a turn whose Run has ended. It reports whether this decided the outcome, which is false when the
+// turn was already given up as stuck.
 func (c *core[M]) finish(t *Turn[M], err error, fx *effects[M]) (decided bool) {
 	x := t.sess
 	decided = c.turns.finish(t, err)
 	t.lane.release(t)
 	t.lane.endYield(t)
 	x.leave(t)
-	c.throttle.forget(x, fx) // the history has grown: an older answer is worth nothing
+	c.throttle.forget(x, fx) // the history has grown, so an older estimate is invalid
 	c.leavePlace(t, fx)
 	c.settle(x, fx)
 	t.sess = nil
@@ -107,7 +107,7 @@ func (c *core[M]) finish(t *Turn[M], err error, fx *effects[M]) (decided bool) {
 	return decided
 }
 
-// useFreePlaces gives free places of the principal to the sessions that wait for them, and forgets a principal of which nothing is left.
+// useFreePlaces gives free places of the principal to its waiting sessions, and removes an idle principal.
 func (c *core[M]) useFreePlaces(who *principal[M], fx *effects[M]) {
 	for who.used < c.principals.bound && who.waiting.head != nil {
 		c.settle(who.waiting.head, fx)
@@ -126,7 +126,7 @@ func (c *core[M]) leavePlace(t *Turn[M], fx *effects[M]) {
 	c.useFreePlaces(who, fx)
 }
 
-// yield frees the slot, and the place of its principal, of a turn that is about to wait: what it waits for may be turns of the same principal.
+// yield releases the slot, and the place of its principal, of a turn that is about to wait: it may wait for turns of the same principal.
 func (c *core[M]) yield(t *Turn[M], fx *effects[M]) error {
 	switch {
 	case t.over:

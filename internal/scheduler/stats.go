@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// tally counts what has happened since the start. What exists now is counted by the part that owns it.
+// tally counts events since the start. The part that owns the current state counts that state.
 type tally struct {
 	accepted int
 	turns    int
@@ -16,10 +16,9 @@ type tally struct {
 	cleared  int
 }
 
-// Stats is the state of the scheduler at one moment. The numbers fit together: Accepted is the sum of Outcomes,
-// Sessions.Waiting and Sessions.Undecided.
+// Stats is the state of the scheduler at one moment. The numbers are consistent: Accepted is the sum of Outcomes, Sessions.Waiting and Sessions.Undecided.
 type Stats struct {
-	// Lanes are in order of their names.
+	// Lanes are ordered by name.
 	Lanes    []LaneStats
 	Sessions SessionTotals
 	Drops    DropStats
@@ -33,7 +32,7 @@ type Stats struct {
 	Refused map[Refusal]uint64
 	// UnknownLanes counts messages for a lane that does not exist.
 	UnknownLanes uint64
-	// Principals is how many principals have a message that waits, or a bounded turn.
+	// Principals counts the principals with a waiting message or a bounded turn.
 	Principals int
 	// Draining is true when new messages are refused.
 	Draining bool
@@ -41,16 +40,15 @@ type Stats struct {
 	Generation uint64
 }
 
-// LaneStats is the state of one lane. Capacity is Active plus the free slots, except while a lane that was made smaller still has
-// more active turns than slots.
+// LaneStats is the state of one lane. Capacity is Active plus the free slots, except while a shrunk lane still has more active turns than slots.
 type LaneStats struct {
 	Name     string
 	Capacity int
-	// Active slots, those of stopping turns included.
+	// Active slots, including those of stopping turns.
 	Active int
 	// Stopping is how many active turns were cancelled.
 	Stopping int
-	// Yielded turns have given their slot back for a while.
+	// Yielded turns have temporarily released their slot.
 	Yielded int
 	// Ready is how many sessions, and turns that return from Yield, could start if a slot were free.
 	Ready int
@@ -58,23 +56,23 @@ type LaneStats struct {
 	Waiting int
 	// OldestWait is how long the first of the ready sessions has been ready.
 	OldestWait time.Duration
-	// Started = Finished + those that run without an outcome.
+	// Started = Finished + running turns without an outcome.
 	Started uint64
 	// Finished turns, by the kind of their end: Answered + Failed + Cancelled.
 	Finished, Answered, Failed, Cancelled uint64
 }
 
-// SessionTotals counts over all sessions.
+// SessionTotals are totals over all sessions.
 type SessionTotals struct {
-	// Tracked sessions have something running or waiting.
+	// Tracked sessions have running or waiting work.
 	Tracked int
 	// Running turns.
 	Running int
 	// Undecided turns run and have no outcome yet: all but those that were given up as stuck.
 	Undecided int
-	// Stuck turns were cancelled longer than the grace ago.
+	// Stuck turns were cancelled longer ago than the grace.
 	Stuck int
-	// Waiting messages, those in debounce windows included.
+	// Waiting messages, including those in debounce windows.
 	Waiting int
 	// Debouncing messages are in an open window.
 	Debouncing int
@@ -86,7 +84,7 @@ type DropStats struct {
 	Old, Stale, Cleared uint64
 }
 
-// Stats reports the state. It takes time in proportion to the number of lanes, not of sessions.
+// Stats reports the state. Its cost is proportional to the number of lanes, not of sessions.
 func (s *Scheduler[M]) Stats() Stats {
 	now := s.now()
 	s.mu.Lock()
@@ -112,7 +110,7 @@ func (c *core[M]) stats(now time.Duration) Stats {
 	return stats
 }
 
-// report writes the counters into stats.
+// report copies the counters into stats.
 func (t *tally) report(stats *Stats) {
 	stats.Accepted, stats.Turns = total(t.accepted), total(t.turns)
 	stats.Outcomes = make(map[Outcome]uint64, outcomeCount)
@@ -126,7 +124,7 @@ func (t *tally) report(stats *Stats) {
 	stats.Drops = DropStats{Old: total(t.dropped), Stale: total(t.refused[RefusedStale.index()]), Cleared: total(t.cleared)}
 }
 
-// total makes a counter of a number that only grows from zero.
+// total converts a non-negative number into a counter.
 func total(n int) uint64 { return uint64(n) } //nolint:gosec // never negative
 
 // Lane returns the state of one lane; false when no lane has this name.
@@ -138,7 +136,7 @@ func (s Stats) Lane(name string) (LaneStats, bool) {
 	return s.Lanes[i], true
 }
 
-// WaitingOf is how many messages of a principal wait, those in debounce windows included.
+// WaitingOf is the number of waiting messages of a principal, including those in debounce windows.
 func (s *Scheduler[M]) WaitingOf(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,8 +146,8 @@ func (s *Scheduler[M]) WaitingOf(name string) int {
 	return 0
 }
 
-// Progress is for a health check: it is how long some lane has had a free slot and a ready session without a start. It is 0
-// when the scheduler works, because both are brought together before the mutex is released.
+// Progress is for a health check: how long some lane has had a free slot and a ready session without a start. It is 0 when the scheduler works, because a ready
+// session gets a free slot before the mutex is released.
 func (s *Scheduler[M]) Progress() time.Duration {
 	now := s.now()
 	s.mu.Lock()

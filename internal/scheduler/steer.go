@@ -2,10 +2,9 @@ package scheduler
 
 import "slices"
 
-// AcceptInput declares that the runner can take messages in mid-turn, and returns the channel that is woken when some may be
-// there. A wake-up means "look with TakeInput"; several may become one, and one may find nothing. Messages in mode steer
-// wait for the turn from now on; those that it has not taken when it returns run as turns of their own. The channel is never
-// closed, so select on the context too.
+// AcceptInput declares that the runner can take messages during the turn, and returns a channel that signals that some may be available. A wake-up means "call
+// TakeInput"; several may be coalesced, and one may find nothing. From now on messages in mode steer wait for the turn; those that it has not taken when it
+// returns run as turns of their own. The channel is never closed, so select on the context too.
 func (t *Turn[M]) AcceptInput() <-chan struct{} {
 	fx := t.s.begin()
 	t.s.mu.Lock()
@@ -21,8 +20,8 @@ func (t *Turn[M]) AcceptInput() <-chan struct{} {
 	return input
 }
 
-// TakeInput returns the messages that wait to be steered into this turn, in their order, nil when none does or when the turn
-// was cancelled, settled or is over. They end merged into this turn, now. It never blocks.
+// TakeInput returns the messages that wait to be steered into this turn, in order, nil when none waits or when the turn was cancelled, settled or has ended.
+// They end merged into this turn. It never blocks.
 func (t *Turn[M]) TakeInput() []Item[M] {
 	s := t.s
 	fx := s.begin()
@@ -57,7 +56,7 @@ func (c *core[M]) takeInput(t *Turn[M], fx *effects[M]) []*entry[M] {
 	return units
 }
 
-// absorb notes that the messages of the unit belong to the turn now.
+// absorb records that the messages of the unit now belong to the turn.
 func (t *Turn[M]) absorb(u *entry[M]) {
 	for e := u; e != nil; e = e.next {
 		e.turnOf = t
@@ -70,18 +69,18 @@ func (t *Turn[M]) absorb(u *entry[M]) {
 	t.lastTaken = u.last
 }
 
-// takesInput reports whether steered messages may still reach the turn.
+// takesInput reports whether the turn can still receive steered messages.
 func (t *Turn[M]) takesInput() bool { return t.input != nil && t.cause == nil && !t.settled }
 
-// wants reports whether the unit may be steered into this turn: only what would be answered in the same place.
+// wants reports whether the unit may be steered into this turn: it must be answered in the same place.
 func (t *Turn[M]) wants(u *entry[M]) bool {
 	return u.steer && !u.open && u.item().Thread == t.lead.item().Thread
 }
 
-// takesInput reports whether a running turn of the session takes messages in mid-turn.
+// takesInput reports whether a running turn of the session takes messages during the turn.
 func (x *session[M]) takesInput() bool { return slices.ContainsFunc(x.running, (*Turn[M]).takesInput) }
 
-// steered reports whether a running turn will take the unit, and wakes that one.
+// steered reports whether a running turn will take the unit, and wakes that turn.
 func (x *session[M]) steered(u *entry[M], fx *effects[M]) bool {
 	i := slices.IndexFunc(x.running, func(t *Turn[M]) bool { return t.takesInput() && t.wants(u) })
 	if i < 0 {

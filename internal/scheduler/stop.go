@@ -5,25 +5,24 @@ import (
 	"slices"
 )
 
-// Stop cancels the oldest running turn of the session that is not stopping yet; the others go on. When there is none, it
-// ends the oldest waiting messages that would have shared a turn, the debounce window included. A turn that is Settled
-// is past stopping, and nothing else is stopped in its place. who is named in the cause. Stop takes no slot, waits for
-// nothing, and its work does not grow with the number of waiting messages.
+// Stop cancels the oldest running turn of the session that is not stopping yet; its other turns continue. If no such turn exists, it ends the oldest waiting
+// messages that would have shared a turn, including the debounce window. A Settled turn cannot be stopped, and nothing else is stopped in its place. The cause
+// names who. Stop takes no slot, waits for nothing, and its cost does not depend on the number of waiting messages.
 func (s *Scheduler[M]) Stop(key, who string) Stopped[M] {
 	return s.onSession(key, func(x *session[M], fx *effects[M]) []*Turn[M] {
 		return s.core.stopOldest(x, &CancelCause{Reason: ReasonStopped, By: who}, fx)
 	})
 }
 
-// StopRun cancels the turn with this run id, or with a message of this id in it; else it ends the waiting message of this
-// id. Nothing is stopped when neither is there. Looking for a waiting message takes time in proportion to how many wait.
+// StopRun cancels the turn with this run id, or one that contains a message with this id; otherwise it ends the waiting message with this id. Nothing is
+// stopped when neither exists. The search for a waiting message takes time in proportion to their number.
 func (s *Scheduler[M]) StopRun(key, id, who string) Stopped[M] {
 	return s.onSession(key, func(x *session[M], fx *effects[M]) []*Turn[M] {
 		return s.core.stopNamed(x, id, &CancelCause{Reason: ReasonStopped, By: who}, fx)
 	})
 }
 
-// Stopping reports whether a turn with this run id runs and was asked to stop. It is false for one that is Settled: its answer comes.
+// Stopping reports whether a turn with this run id runs and was asked to stop. It is false for a Settled turn, whose answer will be delivered.
 func (s *Scheduler[M]) Stopping(key, runID string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,10 +30,10 @@ func (s *Scheduler[M]) Stopping(key, runID string) bool {
 	return ok && slices.ContainsFunc(x.running, func(t *Turn[M]) bool { return t.runID == runID && t.cause != nil })
 }
 
-// StopAll cancels all running turns of the session, ends all its waiting messages, and sets a cutoff: messages with a
-// sequence number up to the larger of cutoff and the last one known are stale when they surface later (ErrMessageStale).
-// Pass 0 when no later number is known. The scheduler remembers the cutoffs of the 16 384 sessions that were stopped last;
-// a durable store is expected to keep its own. The time under the mutex does not grow with the number of waiting messages.
+// StopAll cancels all running turns of the session, ends all its waiting messages, and sets a cutoff: messages with a sequence number up to the larger of
+// cutoff and the last known one are stale when they are submitted later (ErrMessageStale). Pass 0 when no later number is known. The scheduler stores the
+// cutoffs of the 16 384 sessions that were stopped last; a durable store is expected to store its own. The time under the mutex does not depend on the number
+// of waiting messages.
 func (s *Scheduler[M]) StopAll(key, who string, cutoff int64) Stopped[M] {
 	fx := s.begin()
 	s.mu.Lock()
@@ -44,8 +43,7 @@ func (s *Scheduler[M]) StopAll(key, who string, cutoff int64) Stopped[M] {
 	return stopped
 }
 
-// Drop ends one waiting message that a durable store has dropped (ErrQueueDropped). It is false when no message with this
-// sequence number waits.
+// Drop ends one waiting message that a durable store has dropped (ErrQueueDropped). It returns false when no message with this sequence number waits.
 func (s *Scheduler[M]) Drop(key string, seq int64) (Ended[M], bool) {
 	ended := s.onSession(key, func(x *session[M], fx *effects[M]) []*Turn[M] {
 		if i, e := x.findSeq(seq); e != nil {
@@ -60,9 +58,8 @@ func (s *Scheduler[M]) Drop(key string, seq int64) (Ended[M], bool) {
 	return ended[0], true
 }
 
-// Reset begins a new generation of the session: running turns are cancelled (ErrReset) and end interrupted, and waiting messages are
-// returned (ErrLaneCleared), so that durable ones can be submitted again under their old numbers. Cancelled turns keep
-// slot and place until they return.
+// Reset begins a new generation of the session: running turns are cancelled (ErrReset) and end interrupted, and waiting messages are returned (ErrLaneCleared),
+// so that durable ones can be submitted again under their old numbers. Cancelled turns keep slot and place until they return.
 func (s *Scheduler[M]) Reset(key string) []Ended[M] {
 	return s.onSession(key, func(x *session[M], fx *effects[M]) []*Turn[M] {
 		s.core.queues.gen++
@@ -71,7 +68,7 @@ func (s *Scheduler[M]) Reset(key string) []Ended[M] {
 	}).Ended
 }
 
-// ResetAll is Reset for every session. The messages of one session are in order; the sessions are in none.
+// ResetAll is Reset for every session. The messages of one session are in order; the order of the sessions is undefined.
 func (s *Scheduler[M]) ResetAll() []Ended[M] {
 	fx := s.begin()
 	s.mu.Lock()
@@ -79,16 +76,16 @@ func (s *Scheduler[M]) ResetAll() []Ended[M] {
 	for _, x := range s.core.queues.byKey {
 		s.core.reset(x, &fx)
 	}
-	for _, x := range s.core.queues.byKey { // only now: a session must not start what is about to be returned
+	for _, x := range s.core.queues.byKey { // only now: a session must not start a message that is about to be returned
 		s.core.settle(x, &fx)
 	}
 	s.mu.Unlock()
 	return s.perform(&fx)
 }
 
-// Cancel cancels every running turn, the settled ones too, with err as the cause: for a process that has lost its lease. Waiting
-// messages are not touched, and will start; call ResetAll as well to have them back. The cause is a *CancelCause that
-// matches ErrLeaseLost or ErrDraining if err does, and ErrCancelled otherwise; the messages end interrupted.
+// Cancel cancels every running turn, including settled ones, with err as the cause: for a process that has lost its lease. Waiting messages stay, and will
+// start; call ResetAll as well to get them back. The cause is a *CancelCause that matches ErrLeaseLost or ErrDraining if err does, and ErrCancelled otherwise;
+// the messages end interrupted.
 func (s *Scheduler[M]) Cancel(err error) {
 	reason := ReasonCancelled
 	switch {
@@ -100,8 +97,8 @@ func (s *Scheduler[M]) Cancel(err error) {
 	s.cancelAll(&CancelCause{Reason: reason, Err: err}, s.cfg.StopGrace)
 }
 
-// onSession runs a decision about one session under the mutex, settles the session, and performs the effects. It does nothing for a
-// session that is not known. The decision returns the turns that it has cancelled.
+// onSession runs a decision about one session under the mutex, settles the session, and performs the effects. It does nothing for an unknown session. The
+// decision returns the turns that it has cancelled.
 func (s *Scheduler[M]) onSession(key string, decide func(*session[M], *effects[M]) []*Turn[M]) Stopped[M] {
 	var stopped Stopped[M]
 	fx := s.begin()
@@ -115,7 +112,7 @@ func (s *Scheduler[M]) onSession(key string, decide func(*session[M], *effects[M
 	return stopped
 }
 
-// stopOldest decides Stop.
+// stopOldest implements Stop.
 func (c *core[M]) stopOldest(x *session[M], cause *CancelCause, fx *effects[M]) []*Turn[M] {
 	for _, t := range x.running {
 		if c.turns.cancel(t, cause, fx) {
@@ -129,7 +126,7 @@ func (c *core[M]) stopOldest(x *session[M], cause *CancelCause, fx *effects[M]) 
 	return nil
 }
 
-// stopNamed decides StopRun.
+// stopNamed implements StopRun.
 func (c *core[M]) stopNamed(x *session[M], id string, cause *CancelCause, fx *effects[M]) []*Turn[M] {
 	for _, t := range x.running {
 		if t.named(id) && c.turns.cancel(t, cause, fx) {
@@ -142,7 +139,7 @@ func (c *core[M]) stopNamed(x *session[M], id string, cause *CancelCause, fx *ef
 	return nil
 }
 
-// stopAll decides StopAll.
+// stopAll implements StopAll.
 func (c *core[M]) stopAll(key string, cause *CancelCause, cutoff int64, fx *effects[M]) Stopped[M] {
 	var stopped Stopped[M]
 	cutoff = max(cutoff, c.queues.cutoffs.of(key))
@@ -164,7 +161,7 @@ func (c *core[M]) stopAll(key string, cause *CancelCause, cutoff int64, fx *effe
 	return stopped
 }
 
-// reset decides Reset. The caller has begun the new generation, and settles the session.
+// reset implements Reset. The caller has begun the new generation, and settles the session.
 func (c *core[M]) reset(x *session[M], fx *effects[M]) {
 	x.gen = c.queues.gen
 	for _, t := range x.running {

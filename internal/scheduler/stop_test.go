@@ -70,7 +70,7 @@ func TestStopTakesTheOldestRunningThenTheOldestWaiting(t *testing.T) {
 	})
 }
 
-// takesStops is a Run that needs this long to end after it was cancelled.
+// takesStops is a Run that ends this long after it was cancelled.
 func takesStops(d time.Duration) runFunc {
 	return func(ctx context.Context, _ *turn) error {
 		<-ctx.Done()
@@ -321,7 +321,7 @@ func TestASettledTurnIsPastStopping(t *testing.T) {
 			t.Errorf("Settle of a turn that is over: %v", err)
 		}
 		synctest.Wait()
-		s.Cancel(scheduler.ErrLeaseLost) // reaches the settled second one too
+		s.Cancel(scheduler.ErrLeaseLost) // this also reaches the settled second one
 		if err := wantOutcome(t, waiting.Ticket, scheduler.OutcomeFailed); !errors.Is(err, scheduler.ErrLeaseLost) {
 			t.Errorf("err = %v", err)
 		}
@@ -338,7 +338,7 @@ func TestSettleComesTooLateAfterAStop(t *testing.T) {
 		return nil
 	}})
 	sub := submit(t, s, item{ID: "1"})
-	s.Stop("s", "ann") // may come before the goroutine has begun
+	s.Stop("s", "ann") // this may happen before the goroutine has begun
 	if err := <-answers; !errors.Is(err, scheduler.ErrStopped) {
 		t.Errorf("Settle = %v", err)
 	}

@@ -2,16 +2,16 @@ package scheduler
 
 import "sync"
 
-// Suspend keeps the session from starting turns until the returned function is called; running turns go on, and messages are accepted and
-// wait. A caller that stops a session in two steps needs it: it cancels the turns here at once and then writes the stop into a durable
-// store. A message that surfaces between the two would start on the place of a cancelled turn although the store is about to end it.
-// Calls are counted, so that two stops of one session may overlap; resume has no effect from its second call on. Neither of them waits.
+// Suspend prevents the session from starting turns until resume is called; running turns continue, and messages are accepted and wait. It is for a caller that
+// stops a session in two steps: it cancels the turns here immediately and then writes the stop into a durable store. Without Suspend, a message that arrives
+// between the two steps would start in place of a cancelled turn although the store is about to end it. Calls are counted, so that two stops of one session may
+// overlap; further calls of one resume function have no effect. Neither function blocks.
 func (s *Scheduler[M]) Suspend(key string) (resume func()) {
 	s.suspend(key, 1)
 	return sync.OnceFunc(func() { s.suspend(key, -1) })
 }
 
-// suspend changes the count of the session by one, up or down, and settles the session: it leaves the ready list or comes back.
+// suspend changes the count of the session by one, up or down, and settles the session: it leaves the ready list or returns to it.
 func (s *Scheduler[M]) suspend(key string, by int) {
 	fx := s.begin()
 	s.mu.Lock()

@@ -7,10 +7,10 @@ import (
 	"runtime/debug"
 )
 
-// errMovedOn is the cause of an estimate's context when the answer does not matter any more.
+// errMovedOn is the cause of an estimate's context when the result is no longer needed.
 var errMovedOn = errors.New("the session has moved on")
 
-// estimateState is what is known about the size of a session's history.
+// estimateState is the known size class of a session's history.
 type estimateState uint8
 
 const (
@@ -20,22 +20,22 @@ const (
 	estimateLarge
 )
 
-// throttle keeps a session whose history is large to one turn at a time. The answer to the question how large it is lives in the session,
-// together with the number of the question: an answer to an older question changes nothing.
+// throttle limits a session with a large history to one turn at a time. The session stores the result of the estimate together with the number of the question:
+// a result for an older question is ignored.
 type throttle[M any] struct {
 	on      bool // a TokenEstimate is configured
 	pending *pending
 }
 
-// question is a token estimate to be asked for.
+// question is a pending token estimate.
 type question[M any] struct {
 	x      *session[M]
 	key    string
 	number uint64
 }
 
-// allows reports whether the session may start one more turn beside those that run. When the answer is not known it is
-// asked for, and the session is settled again when it has come.
+// allows reports whether the session may start one more concurrent turn. If no estimate is known, it requests one, and the session is settled again when the
+// result arrives.
 func (th *throttle[M]) allows(x *session[M], draining bool, fx *effects[M]) bool {
 	if !th.on || x.estimate == estimateSmall {
 		return true
@@ -49,7 +49,7 @@ func (th *throttle[M]) allows(x *session[M], draining bool, fx *effects[M]) bool
 	return false
 }
 
-// forget drops the answer, and cancels a question that was not answered yet.
+// forget drops the estimate, and cancels one in progress.
 func (th *throttle[M]) forget(x *session[M], fx *effects[M]) {
 	x.question++
 	x.estimate = estimateUnknown
@@ -70,7 +70,7 @@ func (s *Scheduler[M]) ask(q question[M]) {
 	}
 }
 
-// register lets the session cancel the question, and reports whether the answer still matters.
+// register lets the session cancel the question, and reports whether the result is still needed.
 func (s *Scheduler[M]) register(q question[M], cancel context.CancelCauseFunc) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *Scheduler[M]) register(q question[M], cancel context.CancelCauseFunc) b
 	return true
 }
 
-// large asks whether the session's history is too large for turns side by side. An estimate that panics throttles nothing.
+// large estimates whether the session's history is too large for concurrent turns. An estimate that panics throttles nothing.
 func (s *Scheduler[M]) large(ctx context.Context, q question[M]) (large bool) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -93,7 +93,7 @@ func (s *Scheduler[M]) large(ctx context.Context, q question[M]) (large bool) {
 	return window > 0 && float64(tokens) >= s.cfg.ThrottleAt*float64(window)
 }
 
-// answer notes the estimate, unless the session has moved on.
+// answer stores the estimate, unless the session has changed since.
 func (s *Scheduler[M]) answer(q question[M], answer estimateState) {
 	fx := s.begin()
 	s.mu.Lock()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Turn is one execution over one or several messages. Run receives it, and stops name it. Its methods are safe for
-// concurrent use; those that do something refuse when the turn is over.
+// Turn is one execution over one or several messages. It is passed to Run and returned by stops. Its methods are safe for concurrent use; those with an effect
+// refuse when the turn has ended.
 type Turn[M any] struct {
 	// Fixed at the start.
 	s           *Scheduler[M]
@@ -19,26 +19,26 @@ type Turn[M any] struct {
 
 	// Guarded by the scheduler's mutex.
 	nextStart *Turn[M]
-	sess      *session[M] // nil when over
+	sess      *session[M] // nil when the turn has ended
 	cancel    context.CancelCauseFunc
 	cause     *CancelCause  // set once, by the first cancellation
-	forced    *CancelCause  // what cancelled the context of a settled turn
+	forced    *CancelCause  // the cause that cancelled the context of a settled turn
 	grace     *time.Timer   // runs from the cancellation on
 	slot      bool          // holds a slot of its lane
-	held      *principal[M] // the principal whose place it holds; nil = it has no bound, or it is inside Yield
+	held      *principal[M] // the principal whose place it holds; nil when it has no bound, or is inside Yield
 	away      bool          // is inside Yield, without a slot
-	settled   bool          // stops do not reach it any more
+	settled   bool          // stops no longer affect it
 	stuck     bool
 	over      bool
-	input     chan struct{} // made by AcceptInput
+	input     chan struct{} // created by AcceptInput
 	granted   chan struct{} // closed when the turn has a slot again; nil while it does not wait for one
-	taken     *entry[M]     // messages that came in mid-turn, chained
+	taken     *entry[M]     // messages that were steered into it, chained
 	lastTaken *entry[M]
 	outcome   Outcome // set once; read without the mutex by the goroutine that set it
 	err       error
 }
 
-// RunID is the id of the turn: that of its leading message, or the RunID that message brought.
+// RunID is the id of the turn: that of its leading message, or the RunID of that message.
 func (t *Turn[M]) RunID() string { return t.runID }
 
 // Session is the key of the conversation.
@@ -47,8 +47,8 @@ func (t *Turn[M]) Session() string { return t.lead.item().Session }
 // Lane is the name of the lane whose slot the turn holds.
 func (t *Turn[M]) Lane() string { return t.lane.Name }
 
-// Items are the messages of the turn in their order; the last one leads. The slice belongs to the scheduler and is not to be
-// changed. Messages that came with TakeInput are not among them.
+// Items are the messages of the turn in order; the last one leads. The slice belongs to the scheduler and must not be modified. It does not contain messages
+// from TakeInput.
 func (t *Turn[M]) Items() []Item[M] { return t.items }
 
 // SeqFrom is the sequence number of the first message.
@@ -67,10 +67,10 @@ func (t *Turn[M]) Cause() *CancelCause {
 	return t.cause
 }
 
-// Settle protects the turn from stops, interrupts and resets, which would otherwise end a turn as stopped whose answer
-// is being written. It returns nil when the turn is settled now; the *CancelCause when a stop was faster, and then the result
-// must not be used; ErrTurnOver when the turn has returned. Call it right before the last durable write. The end of a
-// drain and Cancel still cancel the context of a settled turn, but its outcome follows from what Run returns.
+// Settle protects the turn from stops, interrupts and resets, which would otherwise end a turn as stopped while its answer is being written. It returns nil
+// when the turn is now settled; the *CancelCause when a stop was faster, and the result must then not be used; ErrTurnOver when the turn has returned. Call it
+// immediately before the last durable write. The end of a drain and Cancel still cancel the context of a settled turn, but its outcome follows from the result
+// of Run.
 func (t *Turn[M]) Settle() error {
 	fx := t.s.begin()
 	t.s.mu.Lock()
@@ -80,8 +80,8 @@ func (t *Turn[M]) Settle() error {
 	return err
 }
 
-// Began declares that the turn has begun: the next turn of its session may start now, as far as the session's limit allows. Only with Config.Begins;
-// Run calls it once everything that has to be in order is done. A turn that returns without it has begun then.
+// Began declares that the turn has begun: the next turn of its session may start now, within the session's limit. It is only used with Config.Begins; Run calls
+// it when all work that depends on the order is done. A turn that returns without calling it counts as begun then.
 func (t *Turn[M]) Began() {
 	fx := t.s.begin()
 	t.s.mu.Lock()
@@ -93,7 +93,7 @@ func (t *Turn[M]) Began() {
 	t.s.perform(&fx)
 }
 
-// settleTurn decides Settle.
+// settleTurn implements Settle.
 func (c *core[M]) settleTurn(t *Turn[M], fx *effects[M]) error {
 	if t.cause != nil {
 		return t.cause
@@ -102,11 +102,11 @@ func (c *core[M]) settleTurn(t *Turn[M], fx *effects[M]) error {
 		return ErrTurnOver
 	}
 	t.settled = true
-	c.settle(t.sess, fx) // it takes no input any more: what waited for it may start
+	c.settle(t.sess, fx) // it takes no input any more: messages that waited for it may start
 	return nil
 }
 
-// setCause notes why the turn was cancelled. The lane counts an active turn as stopping from now on.
+// setCause records why the turn was cancelled. From now on the lane counts an active turn as stopping.
 func (t *Turn[M]) setCause(cause *CancelCause) {
 	t.cause = cause
 	if t.slot {
@@ -114,7 +114,7 @@ func (t *Turn[M]) setCause(cause *CancelCause) {
 	}
 }
 
-// find looks for a message that the turn has taken.
+// find searches the messages of the turn.
 func (t *Turn[M]) find(match func(*Item[M]) bool) *entry[M] {
 	for _, chain := range []*entry[M]{t.first, t.taken} {
 		for e := chain; e != nil; e = e.next {

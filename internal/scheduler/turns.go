@@ -2,19 +2,19 @@ package scheduler
 
 import "time"
 
-// turns are the counters of what runs, and the rules by which a turn begins, is cancelled, becomes stuck and ends. The state of one turn
-// is in Turn. Slots belong to lanes, and the turn's place to its session.
+// turns are the counters of running turns, and the rules by which a turn begins, is cancelled, becomes stuck and ends. The state of one turn is in Turn. Slots
+// belong to lanes, and the turn's place to its session.
 type turns[M any] struct {
 	running   int
 	stuck     int // running turns past their grace
-	discarded int // running turns whose outcome is decided: what they return is not used
+	discarded int // running turns whose outcome is decided: their results are discarded
 
 	s       *Scheduler[M] // for the methods of Turn and the timers, which take the mutex
 	tally   *tally
 	pending *pending
 }
 
-// begin makes a turn of a unit that has left the queue. The last message leads: it gives the turn its id.
+// begin makes a unit that has left the queue a turn. The last message leads: its id becomes the id of the turn.
 func (ts *turns[M]) begin(u *entry[M], x *session[M], now time.Duration) *Turn[M] {
 	t := &u.turn // still zero: a unit starts once
 	lead := u.last.item()
@@ -40,7 +40,7 @@ func (ts *turns[M]) begin(u *entry[M], x *session[M], now time.Duration) *Turn[M
 	return t
 }
 
-// cancel asks a turn to stop; false when it was asked before, is settled or is over.
+// cancel asks a turn to stop; false when it was asked before, is settled or has ended.
 func (ts *turns[M]) cancel(t *Turn[M], cause *CancelCause, fx *effects[M]) bool {
 	return ts.cancelWithin(t, cause, ts.s.cfg.StopGrace, fx)
 }
@@ -54,8 +54,7 @@ func (ts *turns[M]) cancelWithin(t *Turn[M], cause *CancelCause, grace time.Dura
 	return true
 }
 
-// force cancels a turn even if it is settled. A settled one may still end well; until its grace is over its outcome follows from what
-// it returns.
+// force cancels a turn even if it is settled. A settled one may still succeed; until its grace has passed, its outcome follows from its result.
 func (ts *turns[M]) force(t *Turn[M], cause *CancelCause, grace time.Duration, fx *effects[M]) {
 	if ts.cancelWithin(t, cause, grace, fx) || t.over || t.cause != nil || t.forced != nil {
 		return
@@ -73,8 +72,8 @@ func (ts *turns[M]) cancelContext(t *Turn[M], cause *CancelCause, grace time.Dur
 	t.grace = time.AfterFunc(grace, func() { ts.s.graceOver(t) })
 }
 
-// markStuck shows the turn as stuck; false when it has returned while the timer fired. A settled turn that was forced to stop has used
-// its grace: the forced cause becomes its cause.
+// markStuck marks the turn as stuck; false when it has returned while the timer fired. For a settled turn that was forced to stop, the grace has passed: the
+// forced cause becomes its cause.
 func (ts *turns[M]) markStuck(t *Turn[M]) bool {
 	if t.over || t.stuck {
 		return false
@@ -87,8 +86,8 @@ func (ts *turns[M]) markStuck(t *Turn[M]) bool {
 	return true
 }
 
-// giveUp decides the outcome of a turn that has not returned; false when it was decided before. The turn keeps its slot and its
-// place until it returns, because only then is it certain that it does nothing more.
+// giveUp decides the outcome of a turn that has not returned; false when it was decided before. The turn keeps its slot and its place until it returns, because
+// only then is it certain that it has no further effects.
 func (ts *turns[M]) giveUp(t *Turn[M]) (decided bool) {
 	if t.over || !ts.decide(t, nil) {
 		return false
@@ -97,7 +96,7 @@ func (ts *turns[M]) giveUp(t *Turn[M]) (decided bool) {
 	return true
 }
 
-// finish notes that Run has ended with err, and reports whether this decided the outcome.
+// finish records that Run has ended with err, and reports whether this decided the outcome.
 func (ts *turns[M]) finish(t *Turn[M], err error) (decided bool) {
 	t.over = true
 	if t.grace != nil && t.grace.Stop() {
@@ -114,8 +113,8 @@ func (ts *turns[M]) finish(t *Turn[M], err error) (decided bool) {
 	return decided
 }
 
-// decide fixes the outcome of the turn's leading message; false when it was fixed before. Of a cancelled turn
-// the cause decides, whatever it returned: its result came too late.
+// decide sets the outcome of the turn's leading message; false when it was set before. For a cancelled turn the cause decides, whatever it returned, because
+// its result came too late.
 func (ts *turns[M]) decide(t *Turn[M], err error) bool {
 	if t.outcome != "" {
 		return false

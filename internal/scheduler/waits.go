@@ -13,26 +13,26 @@ const (
 	WaitDebounce  WaitCause = "debounce"  // its debounce window is open
 	WaitSession   WaitCause = "session"   // its session: turns run, or earlier messages wait
 	WaitLane      WaitCause = "lane"      // a free slot of its lane
-	WaitPrincipal WaitCause = "principal" // its principal has as many turns as Config.PrincipalTurns allows
+	WaitPrincipal WaitCause = "principal" // its principal already has Config.PrincipalTurns turns
 	WaitDrain     WaitCause = "drain"     // the scheduler drains and starts nothing more
 )
 
 // Wait is one waiting message.
 type Wait struct {
-	// ID is that of the message.
+	// ID is the id of the message.
 	ID    string
 	Cause WaitCause
-	// Position counts from 1: for WaitLane the place among the ready sessions of the lane, in the order in which they start if nothing else comes, turns that
-	// return from Yield first; for WaitSession the place among the units that wait in the session. Else 0.
+	// Position counts from 1: for WaitLane the position among the ready sessions of the lane, in the order in which they start if nothing else arrives, turns
+	// that return from Yield first; for WaitSession the position among the waiting units of the session. Otherwise 0.
 	Position int
-	// Left is how long the debounce window stays open if nothing else comes; 0 for other causes.
+	// Left is how long the debounce window stays open if nothing else arrives; 0 for other causes.
 	Left time.Duration
-	// BlockedBy is the turn that runs in the session, for WaitSession; "" = none runs.
+	// BlockedBy is the turn that runs in the session, for WaitSession; "" when none runs.
 	BlockedBy string
 }
 
-// Waits tells what the waiting messages of sessions wait for, by session, in the order of the queue. Sessions of which nothing waits are left out. It takes time
-// in proportion to the messages that wait in these sessions and to the ready sessions of their lanes.
+// Waits returns what the waiting messages of sessions wait for, by session, in the order of the queue. Sessions without waiting messages are omitted. It takes
+// time in proportion to the messages that wait in these sessions and to the ready sessions of their lanes.
 func (s *Scheduler[M]) Waits(keys []string) map[string][]Wait {
 	now := s.now()
 	s.mu.Lock()
@@ -52,7 +52,7 @@ func (s *Scheduler[M]) Waits(keys []string) map[string][]Wait {
 	return all
 }
 
-// waits lists the waiting messages of a session. places are those of the lane in whose ready list it stands.
+// waits lists the waiting messages of a session. places are the positions in the lane whose ready list contains it.
 func (c *core[M]) waits(x *session[M], places map[*session[M]]int, now time.Duration) (list []Wait) {
 	blocker := ""
 	if len(x.running) > 0 {
@@ -88,7 +88,7 @@ func (l *lane[M]) places() map[*session[M]]int {
 	return places
 }
 
-// order is what next returns one after the other when nothing else comes: the principals take turns, beginning with one that was not the last.
+// order is the sequence of results of next when nothing else arrives: the principals take turns, beginning with one that was not the last.
 func (l *lane[M]) order() iter.Seq[*session[M]] {
 	return func(yield func(*session[M]) bool) {
 		var heads []*session[M]

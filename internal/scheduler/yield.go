@@ -6,22 +6,20 @@ import (
 	"slices"
 )
 
-// Yield frees the turn's slot while fn runs, and takes one again, at the front of its lane, before it returns: so a turn
-// can wait for turns that it has caused without filling the lane that they need. The turn keeps its place in its session,
-// so what it waits for must belong to other sessions.
+// Yield releases the turn's slot while fn runs, and takes one again, at the front of its lane, before it returns. So a turn can wait for turns that it has
+// caused without occupying the lane that they need. The turn keeps its place in its session, so the turns that it waits for must belong to other sessions.
 //
-// ctx must be the turn's context or one made from it; fn receives it. Yield blocks until fn has returned and a slot is free. When
-// ctx ends during that second wait, Yield returns at once without a slot, with the cause of ctx joined to the error of fn:
-// a stop never waits for a full lane, and the turn is then expected to return. ErrYielding is returned, and fn not
-// called, while another Yield of the turn runs; ErrTurnOver when the turn is over.
+// ctx must be the turn's context or derived from it; fn receives it. Yield blocks until fn has returned and a slot is free. When ctx ends during that second
+// wait, Yield returns immediately without a slot, with the cause of ctx joined to the error of fn: a stop never waits for a full lane, and the turn is then
+// expected to return. While another Yield of the turn runs, it returns ErrYielding without calling fn; ErrTurnOver when the turn has ended.
 func (t *Turn[M]) Yield(ctx context.Context, fn func(ctx context.Context) error) error {
 	if err := t.freeSlot(); err != nil {
 		return err
 	}
 	returned := false
 	defer func() {
-		if !returned { // fn panicked: what recovers the panic goes on without a slot
-			t.goOnWithoutSlot()
+		if !returned { // fn panicked: the code that recovers the panic continues without a slot
+			t.continueWithoutSlot()
 		}
 	}()
 	err := fn(ctx)
@@ -36,7 +34,7 @@ func (t *Turn[M]) Yield(ctx context.Context, fn func(ctx context.Context) error)
 	case <-granted:
 		return err
 	case <-ctx.Done():
-		t.goOnWithoutSlot()
+		t.continueWithoutSlot()
 		return errors.Join(context.Cause(ctx), err)
 	}
 }
@@ -66,8 +64,8 @@ func (t *Turn[M]) requestSlot() <-chan struct{} {
 	return granted
 }
 
-// goOnWithoutSlot ends the yield without a slot, unless one has been granted meanwhile.
-func (t *Turn[M]) goOnWithoutSlot() {
+// continueWithoutSlot ends the yield without a slot, unless one has been granted meanwhile.
+func (t *Turn[M]) continueWithoutSlot() {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	t.lane.endYield(t)
@@ -80,8 +78,7 @@ func (l *lane[M]) beginYield(t *Turn[M]) {
 	l.release(t)
 }
 
-// grant gives a slot to the turn that has waited longest for its return; one must be waiting. The caller closes the channel when the mutex is
-// released.
+// grant gives a slot to the turn that has waited longest for its return; one must be waiting. The caller closes the channel when the mutex is released.
 func (l *lane[M]) grant() (*Turn[M], chan struct{}) {
 	t := l.returning[0]
 	l.returning = slices.Delete(l.returning, 0, 1)
@@ -92,7 +89,7 @@ func (l *lane[M]) grant() (*Turn[M], chan struct{}) {
 	return t, granted
 }
 
-// endYield ends the yield of the turn, if it is in one, and its wait for a slot. It gives no slot.
+// endYield ends the yield of the turn, if it is in one, and its wait for a slot. It does not assign a slot.
 func (l *lane[M]) endYield(t *Turn[M]) {
 	if t.granted != nil {
 		l.returning = slices.DeleteFunc(l.returning, func(o *Turn[M]) bool { return o == t })

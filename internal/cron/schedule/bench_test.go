@@ -21,8 +21,7 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// BenchmarkNextBeyondTheTables is the slow side of the zones: a year that follows
-// from a rule and not from a table.
+// BenchmarkNextBeyondTheTables covers the slow case of zones: a year that is computed from a rule and not from a table.
 func BenchmarkNextBeyondTheTables(b *testing.B) {
 	s := mustCompile(b, cronSpec("0 9 * * 1-5", "America/New_York"))
 	after := time.Date(2045, 3, 10, 0, 0, 0, 0, time.UTC)
@@ -33,8 +32,7 @@ func BenchmarkNextBeyondTheTables(b *testing.B) {
 	}
 }
 
-// BenchmarkNextByGronx is the same question put to gronx, for the reason why it
-// is asked only while compiling.
+// BenchmarkNextByGronx measures the same query with gronx, which shows why it is used only while compiling.
 func BenchmarkNextByGronx(b *testing.B) {
 	for _, expr := range []string{"0 0 9 * * 1-5 *", "0 */15 * * * * *", "0 30 3 L * * *", "0 0 0 29 2 * *"} {
 		b.Run(expr, func(b *testing.B) {
@@ -67,7 +65,7 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// BenchmarkRefuse is the cost of hostile input; the goal is a millisecond.
+// BenchmarkRefuse measures the cost of hostile input; the goal is a millisecond.
 func BenchmarkRefuse(b *testing.B) {
 	for _, expr := range []string{"0 0 * * 5#6", "0 0 * * 9#1", "*/0 * * * *", "0 0 30 2 *", "0 0 31 2,4,6,9,11 *", "@every 1s", "0 0 0 1 1 * 2030", "٣ * * * *"} {
 		b.Run(expr, func(b *testing.B) {

@@ -2,23 +2,23 @@ package schedule
 
 import "time"
 
-// ClockChange is a change of the clock that meets slots of a schedule.
+// ClockChange is a change of the clock that affects slots of a schedule.
 type ClockChange struct {
 	// At is the first instant after the change.
 	At time.Time
-	// Wall is the first wall time of a slot that does not exist or comes twice, written as if the wall clock showed UTC.
+	// Wall is the first wall time of a slot that does not exist or occurs twice, written as if the wall clock showed UTC.
 	Wall time.Time
 	// Slots is the number of such wall times.
 	Slots int64
-	// Gap is the rule in force when the wall times do not exist, Fold when they come twice; the other one is empty.
+	// Gap is the applied rule when the wall times do not exist, Fold when they occur twice; the other one is empty.
 	Gap  GapRule
 	Fold FoldRule
-	// Fires are those of the first wall time: none, one or two.
+	// Fires are those of the first wall time: zero, one or two.
 	Fires []Fire
 }
 
-// Changes lists the first n changes of the clock in (after, until] that move, drop or repeat a slot. A change that a repeating job passes without a
-// difference in real time is left out: an hourly job keeps its hour under the rules skip and both.
+// Changes lists the first n changes of the clock in (after, until] that move, drop or repeat a slot. It omits changes that make no difference in real time for
+// a repeating job: an hourly job keeps its hour under the rules skip and both.
 func (s Schedule) Changes(after, until time.Time, n int) []ClockChange {
 	if s.wall == nil {
 		return nil
@@ -35,12 +35,12 @@ func (s Schedule) Changes(after, until time.Time, n int) []ClockChange {
 	return found
 }
 
-// change describes the edge at the start of a piece.
+// change describes the clock change at the start of a piece.
 func (c *wallClock) change(p piece, after int64) (ClockChange, bool) {
 	earlier := c.offsetAt(p.start - 1)
 	low, high := wall(p.start+min(earlier, p.offset)), wall(p.start+max(earlier, p.offset))
 	out := ClockChange{At: time.Unix(p.start, 0).UTC()}
-	instants := []int64{p.start} // that can show the first wall time
+	instants := []int64{p.start} // instants that can show the first wall time
 	switch {
 	case earlier == p.offset:
 		return out, false
@@ -53,7 +53,7 @@ func (c *wallClock) change(p piece, after int64) (ClockChange, bool) {
 			return out, false
 		}
 		if c.fold == FoldFirst {
-			low = max(low, wall(after+earlier+1)) // the first times up to after have passed
+			low = max(low, wall(after+earlier+1)) // the times up to after have passed
 		}
 	}
 	w, ok := c.fields.next(low, high)
@@ -75,7 +75,7 @@ func (c *wallClock) change(p piece, after int64) (ClockChange, bool) {
 	return out, true
 }
 
-// steady reports whether a repeating job has the same slots in [low, high) as in the time of that length after it, so that in real time nothing changes.
+// steady reports whether a repeating job has the same slots in [low, high) as in the equally long time after it, so that nothing changes in real time.
 func (c *wallClock) steady(low, high wall) bool {
 	if !c.fields.repeats {
 		return false

@@ -9,34 +9,29 @@ import (
 const (
 	// FieldAt is the path of the moment of an at in an [*InvalidError].
 	FieldAt = "schedule.at"
-	// AtGrace is how old an at may be and still run at once: the time that a
-	// person, a clock and a network may need.
+	// AtGrace is how old an at may be and still run immediately: the delay that a person, a clock and a network may cause.
 	AtGrace = 60 * time.Second
-	// fewestMs is the least number taken for milliseconds. As milliseconds it is
-	// March 1973, as seconds the year 5138, so both readings cannot be meant.
+	// fewestMs is the smallest number accepted as milliseconds. As milliseconds it is March 1973, as seconds the year 5138, so the two units cannot be
+	// confused.
 	fewestMs = 100_000_000_000
-	// yearsAhead is where an expression must fire at least once.
+	// yearsAhead is the period in which an expression must fire at least once.
 	yearsAhead = 8
 )
 
-// DefaultMinInterval is the least distance between two fires unless the operator
-// configured another one.
+// DefaultMinInterval is the minimum distance between two fires unless the operator configured another one.
 const DefaultMinInterval = time.Second
 
-// Rules are the bounds that depend on the operator and on who asks. The zero
-// value is the default for a client with full rights.
+// Rules are the bounds that depend on the operator and on the caller. The zero value is the default for a client with full rights.
 type Rules struct {
-	// MinInterval is the least distance between two fires of every and cron.
-	// 0 means one second.
+	// MinInterval is the minimum distance between two fires of every and cron. 0 means one second.
 	MinInterval time.Duration
-	// AtHorizon is how far ahead an at may lie. 0 means until 2199-12-31.
+	// AtHorizon is how far in the future an at may be. 0 means until 2199-12-31.
 	AtHorizon time.Duration
-	// DefaultTZ is the zone of an expression that names none. "" means UTC.
+	// DefaultTZ is the zone of an expression without one. "" means UTC.
 	DefaultTZ string
 }
 
-// ForChat are the same rules as they bind chat users and agents: at least a
-// minute between two fires, at most a year ahead.
+// ForChat are the rules for chat users and agents: at least a minute between two fires, at most a year ahead.
 func (r Rules) ForChat() Rules {
 	r.MinInterval = max(r.MinInterval, time.Minute)
 	if year := 366 * 24 * time.Hour; r.AtHorizon == 0 || r.AtHorizon > year {
@@ -52,14 +47,12 @@ func (r Rules) minInterval() time.Duration {
 	return r.MinInterval
 }
 
-// latestAt is the last moment that can be asked for.
+// latestAt is the latest accepted moment.
 func latestAt() time.Time { return time.Date(2199, 12, 31, 23, 59, 59, 999e6, time.UTC) }
 
-// Check is [Compile] for new input: besides, an at must not be over (60 s are
-// forgiven), an expression must fire within eight years, and no two fires may be
-// closer than the rules allow. Errors are [*InvalidError]. It costs some tens of
-// microseconds for usual input, less for what the grammar refuses, and a
-// millisecond or two for the longest lists of L, W and #.
+// Check is [Compile] for new input, with further checks: an at must not have passed (with a grace of 60 s), an expression must fire within eight years, and no
+// two fires may be closer than the rules allow. Errors are [*InvalidError]. It takes some tens of microseconds for usual input, less for what the grammar
+// refuses, and a millisecond or two for the longest lists of L, W and #.
 func Check(s Spec, now time.Time, r Rules) (Schedule, error) {
 	if s.Kind == KindCron && s.TZ == "" {
 		s.TZ = r.DefaultTZ
@@ -92,7 +85,7 @@ func checkAt(at, now time.Time, r Rules) error {
 	return nil
 }
 
-// atBounds refuses what no rule allows.
+// atBounds refuses moments that no rule allows.
 func atBounds(at time.Time) error {
 	if at.After(latestAt()) {
 		return NewInvalid(FieldAt, InvalidRange, "%s is too far ahead, the latest moment is 2199-12-31", at.UTC().Format("2006-01-02"))
@@ -113,8 +106,7 @@ func (s Schedule) checkFires(now time.Time, r Rules) error {
 	return nil
 }
 
-// AtFromMs reads an at given in Unix milliseconds. A number that is only
-// plausible as seconds is refused with a hint, not multiplied.
+// AtFromMs reads an at in Unix milliseconds. A number that is only plausible as seconds is refused with a hint, not multiplied.
 func AtFromMs(ms int64) (time.Time, error) {
 	switch {
 	case ms < 0:
@@ -128,10 +120,8 @@ func AtFromMs(ms int64) (time.Time, error) {
 	return time.UnixMilli(ms).UTC(), nil
 }
 
-// ParseAt reads an at given as text: RFC 3339, the same without an offset (in tz,
-// UTC if that is empty), a date alone (its midnight), or Unix milliseconds. A
-// local time in a gap means the first instant after it, one that comes twice
-// means the first.
+// ParseAt reads an at as a string: RFC 3339, the same without an offset (in tz, UTC if that is empty), a date alone (its midnight), or Unix milliseconds. A
+// local time in a gap means the first instant after it; one that occurs twice means the first.
 func ParseAt(text, tz string) (time.Time, error) {
 	if ms, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return AtFromMs(ms)
@@ -156,5 +146,5 @@ func boundedAt(t time.Time) (time.Time, error) {
 	return t, atBounds(t)
 }
 
-// ISO is the form in which the product writes instants.
+// ISO formats an instant in the format of the product.
 func ISO(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

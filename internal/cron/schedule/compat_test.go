@@ -26,13 +26,11 @@ type compatAnswer struct {
 	Error string  `json:"error"`
 }
 
-// The third judge is an implementation of another author in another language.
-// Prepare it with `npm install croner` in a directory of its own, then
+// The third oracle is an independent implementation in another language. Prepare it with `npm install croner` in a directory of its own, then
 //
 //	CRON_NPM_DIR=<directory> go test -tags compat -run Croner ./internal/cron
 //
-// Around a change of the clocks its rules are its own, so only stretches without
-// one are compared.
+// It has different rules for clock changes, so only periods without one are compared.
 func TestSearchAgreesWithCroner(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("CRON_NPM_DIR")
@@ -64,7 +62,7 @@ func TestSearchAgreesWithCroner(t *testing.T) {
 	}
 }
 
-// compatQuestions makes expressions that both grammars know.
+// compatQuestions draws expressions that both grammars support.
 func compatQuestions(t *testing.T, n int) ([]compatQuestion, [][]int64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(11, 12))
@@ -93,5 +91,5 @@ func compatQuestions(t *testing.T, n int) ([]compatQuestion, [][]int64) {
 	return questions, answers
 }
 
-// numberedStep recognises 5/20, which croner does not know.
+// numberedStep recognises 5/20, which croner does not support.
 func numberedStep(field string) bool { return openEnd(field) && !strings.HasPrefix(field, "*") }

@@ -5,14 +5,12 @@ import (
 	"time"
 )
 
-// DefaultCompilerSize is the number of schedules that a Compiler keeps.
+// DefaultCompilerSize is the default number of schedules that a Compiler caches.
 const DefaultCompilerSize = 4096
 
-// Compiler is [Compile] with a memory. Compiling costs some twenty microseconds
-// and a zone may cost a file, too much for a claim of hundreds of rows each
-// second; asking again costs a look-up. It is safe for concurrent use and holds
-// at most twice its size: when the newer half is full the older one is dropped.
-// Zones are kept for good, their number is bounded by the zone database.
+// Compiler is a caching [Compile]. Compiling takes some twenty microseconds and a zone may need a file, too much for a claim of hundreds of rows each second; a
+// repeated call costs one lookup. It is safe for concurrent use and holds at most twice its size: when the newer half is full, the older one is dropped. Zones
+// are never dropped, because their number is bounded by the zone database.
 type Compiler struct {
 	size int
 
@@ -22,8 +20,7 @@ type Compiler struct {
 	zones map[string]*time.Location
 }
 
-// NewCompiler makes a Compiler that remembers size schedules. A size of 0 or less
-// means [DefaultCompilerSize].
+// NewCompiler creates a Compiler that caches size schedules. A size of 0 or less means [DefaultCompilerSize].
 func NewCompiler(size int) *Compiler {
 	if size <= 0 {
 		size = DefaultCompilerSize
@@ -31,7 +28,7 @@ func NewCompiler(size int) *Compiler {
 	return &Compiler{size: size, newer: map[Spec]Schedule{}, zones: map[string]*time.Location{}}
 }
 
-// Compile gives what the function [Compile] gives. Refusals are not remembered.
+// Compile returns the result of the function [Compile]. Errors are not cached.
 func (c *Compiler) Compile(s Spec) (Schedule, error) {
 	if s.Kind != KindCron {
 		return Compile(s)
@@ -62,7 +59,7 @@ func (c *Compiler) find(s Spec) (Schedule, bool) {
 	return found, ok
 }
 
-// keep expects the mutex to be held.
+// keep adds a schedule to the cache; the caller holds the mutex.
 func (c *Compiler) keep(s Spec, sched Schedule) {
 	if len(c.newer) >= c.size {
 		c.newer, c.older = make(map[Spec]Schedule, c.size), c.newer

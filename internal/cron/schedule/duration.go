@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// duration reads 20m, 2h30m, 1d12h, or a number and a word: 20 minutes. The sum
-// is at least a millisecond and at most [MaxEvery].
+// duration reads 20m, 2h30m, 1d12h, or a number and a word: 20 minutes. The sum is at least a millisecond and at most [MaxEvery].
 func (p *whenParser) duration() (time.Duration, bool) {
 	word := strings.ToLower(p.take())
 	if word != "" && strings.Trim(word, "0123456789") == "" {

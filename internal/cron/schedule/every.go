@@ -23,8 +23,7 @@ func compileEvery(s Spec) (Schedule, error) {
 	return Schedule{spec: Spec{Kind: KindEvery, EveryMs: s.EveryMs, AnchorMs: s.AnchorMs}}, nil
 }
 
-// everyUntil counts the slots up to and including an instant. Instants are
-// clamped to the years that can be written, so nothing here can overflow.
+// everyUntil counts the slots up to and including an instant. Instants are clamped to the representable years, so this cannot overflow.
 func (s Schedule) everyUntil(at time.Time) int64 {
 	ms := clampMilli(at)
 	if ms < s.spec.AnchorMs {

@@ -15,7 +15,7 @@ const (
 type unit struct {
 	name     string
 	low, top int
-	step     int      // the largest step that makes sense
+	step     int      // the largest meaningful step
 	words    []string // word i means the value low+i
 }
 
@@ -42,8 +42,7 @@ const (
 	atWeekday
 )
 
-// expression is a checked expression: six fields with plain numbers, in a form
-// that gronx reads in one way only.
+// expression is a checked expression: six fields with plain numbers, which gronx interprets in only one way.
 type expression struct {
 	text   string // as written, with single spaces
 	fields [6]string
@@ -54,9 +53,8 @@ func (e expression) followsRealTime() bool {
 	return strings.ContainsAny(e.fields[atHour], "*/")
 }
 
-// parseExpr checks an expression against the whole grammar. gronx is lenient
-// where this is strict, and some things that it accepts cost it a tenth of a
-// second, so nothing reaches it unchecked.
+// parseExpr checks an expression against the whole grammar. gronx is more lenient, and some inputs that it accepts cost it a tenth of a second, so every input
+// is checked first.
 func parseExpr(text string) (expression, error) {
 	if text == "" || strings.TrimSpace(text) == "" {
 		return expression{}, NewInvalid(fieldExpr, InvalidMissing, "an expression of 5 fields is needed, such as 0 9 * * 1-5")
@@ -113,8 +111,7 @@ func expandMacro(text string) ([]string, error) {
 		"%s is not known; the short forms are @yearly, @monthly, @weekly, @daily and @hourly", Excerpt(text))
 }
 
-// parse checks one field and rewrites it with plain numbers. Repeated items are
-// dropped, which bounds the work of compiling.
+// parse checks one field and rewrites it with plain numbers. It drops repeated items, which bounds the work of compiling.
 func (u unit) parse(field string) (string, error) {
 	var items []string
 	for item := range strings.SplitSeq(strings.ToUpper(field), ",") {
@@ -154,8 +151,8 @@ func (u unit) parseItem(item string) (string, error) {
 	return base + "/" + strconv.Itoa(n), nil
 }
 
-// parseRange reads *, a value, or two values with a dash. A value before a step
-// runs to the end of the unit: 5/20 is 5,25,45. A week ends on Saturday then.
+// parseRange reads *, a value, or two values with a dash. A value before a step runs to the end of the unit: 5/20 is 5,25,45. For weekdays this end is
+// Saturday.
 func (u unit) parseRange(text string) (string, error) {
 	if text == "*" {
 		return text, nil
@@ -178,7 +175,7 @@ func (u unit) parseRange(text string) (string, error) {
 	return strconv.Itoa(low) + "-" + strconv.Itoa(top), nil
 }
 
-// weekRange lets a week end on Sunday by name (FRI-SUN) and begin on it as 7.
+// weekRange supports weeks that end on Sunday by name (FRI-SUN) or begin on it as 7.
 func weekRange(low, top int, last string) (int, int) {
 	if last == "SUN" && low > 0 {
 		top = 7

@@ -12,16 +12,14 @@ import (
 
 const (
 	daySeconds  = 24 * 60 * 60
-	monthShapes = 4 * 7 // 28 to 31 days, beginning on one of seven weekdays
+	monthShapes = 4 * 7 // 28 to 31 days, starting on one of seven weekdays
 )
 
-// fields is a compiled expression: for each part of the wall clock the set of
-// values that match. Bit v stands for value v. It is immutable.
+// fields is a compiled expression: for each part of the wall clock the set of matching values. Bit v stands for value v. It is immutable.
 type fields struct {
 	seconds, minutes, hours uint64
 	months                  uint64
-	// days[shape] has bit d for each matching day d of a month of that shape.
-	// Day of month, day of week, L, W and # all end up here.
+	// days[shape] has bit d for each matching day d of a month of that shape. It combines day of month, day of week, L, W and #.
 	days [monthShapes]uint64
 	// perDay counts the matching moments of a matching day; first and last are
 	// the earliest and the latest of them, in seconds since midnight.
@@ -30,8 +28,7 @@ type fields struct {
 	narrow              bool // both day fields are restricted, one of them as */n, so both must match
 }
 
-// compile asks gronx about each value of each field, once. The date is labelled
-// UTC and has no meaning beyond carrying the value.
+// compile calls gronx once for each value of each field. The date is labelled UTC and only carries the value.
 func compile(e expression) (*fields, error) {
 	q := &question{}
 	f := &fields{
@@ -59,7 +56,7 @@ func date(year, month, day int) time.Time {
 	return time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC)
 }
 
-// inDay gives moments of one day, by the number of units since midnight.
+// inDay returns moments of one day, by the number of units since midnight.
 func inDay(unit time.Duration) func(int) time.Time {
 	return func(v int) time.Time { return date(2000, 1, 1).Add(time.Duration(v) * unit) }
 }
@@ -71,8 +68,7 @@ func clock(hour, minute, second int) int64 {
 func lowest(set uint64) int  { return bits.TrailingZeros64(set) }
 func highest(set uint64) int { return 63 - bits.LeadingZeros64(set) }
 
-// question puts questions to gronx and keeps the first error. A gronx checker
-// remembers the date of the last question, so each compile has its own.
+// question calls gronx and keeps the first error. A gronx checker stores the date of the last call, so each compile has its own.
 type question struct {
 	checker gronx.SegmentChecker
 	err     error
@@ -100,9 +96,8 @@ func (q *question) set(field string, pos, low, top int, at func(int) time.Time) 
 	return set
 }
 
-// daysOf fills the table of month shapes. When both fields are restricted a day
-// matches by either of them. A field that begins with * (also */2) does not
-// count as restricted: then both must match. That is how cron has always read it.
+// daysOf fills the table of month shapes. When both fields are restricted, a day matches by either of them. A field that begins with * (including */2) does not
+// count as restricted: then both must match. This is the traditional behaviour of cron.
 func (q *question) daysOf(day, weekday string) [monthShapes]uint64 {
 	both := mustBoth(day, weekday)
 	table, byWeek := q.monthDays(day), q.weekDays(weekday)
@@ -145,7 +140,7 @@ func (q *question) weekDays(field string) [monthShapes]uint64 {
 	return table
 }
 
-// divide parts the items that mean the same in each month from L, W and #.
+// divide separates the items with the same meaning in each month from L, W and #.
 func divide(field string) (plain string, special []string) {
 	var same []string
 	for item := range strings.SplitSeq(field, ",") {
@@ -158,8 +153,7 @@ func divide(field string) (plain string, special []string) {
 	return strings.Join(same, ","), special
 }
 
-// specialDays asks about one example month of each shape: L, W and # depend on
-// nothing else.
+// specialDays evaluates one example month of each shape: L, W and # depend on nothing else.
 func (q *question) specialDays(items []string, pos int) [monthShapes]uint64 {
 	var table [monthShapes]uint64
 	if len(items) == 0 {
@@ -175,8 +169,7 @@ func (q *question) specialDays(items []string, pos int) [monthShapes]uint64 {
 	return table
 }
 
-// around bounds the days that an item can mean. It only spares questions: lists
-// of many such items would else cost milliseconds.
+// around bounds the days that an item can mean. It only reduces the number of calls: long lists of such items would otherwise take milliseconds.
 func around(item string, pos, length int) (low, top int) {
 	if pos == atDay && item == "L" {
 		return length, length
@@ -213,8 +206,7 @@ func exampleMonths() [monthShapes]time.Time {
 	return months
 }
 
-// shapeOf numbers the shapes so that shape%7 is the weekday of the first and
-// 28+shape/7 the length.
+// shapeOf numbers the shapes so that shape%7 is the weekday of the first and 28+shape/7 the length.
 func shapeOf(length, firstWeekday int) int { return (length-28)*7 + firstWeekday }
 
 func monthMask(shape int) uint64 { return (1<<(28+shape/7) - 1) << 1 }

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// checkAccepted holds for whatever a parser lets through.
+// checkAccepted checks the properties of all accepted input.
 func checkAccepted(t *testing.T, s Schedule, now time.Time) {
 	t.Helper()
 	again, err := Compile(s.Spec())

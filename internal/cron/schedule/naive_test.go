@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// naive is a literal reading of a five-field expression. Days that depend on the
-// month (L, W, #) are worked out each time from the date.
+// naive is a literal interpretation of a five-field expression. Days that depend on the month (L, W, #) are computed from the date each time.
 type naive struct{ fields []string }
 
 func newNaive(expr string) naive { return naive{strings.Fields(expr)} }

@@ -12,19 +12,16 @@ const (
 	whenHelp  = "write in 20m, 15:00, tomorrow 9:00, monday 8:30, 2027-03-02 15:00, every 30m, every day 9:00 or a cron expression"
 )
 
-// ParseWhen reads the short forms of chat at the beginning of a text and gives the
-// schedule and the rest, which is the message and may be empty:
+// ParseWhen parses a short form at the beginning of a chat message and returns the schedule and the rest, which is the message of the job and may be empty:
 //
 //	in 20m · in 2h30m · in 3 days · 15:00 · at 15:00 · 3pm · today 15:00
 //	tomorrow 9:00 · monday 8:30 · 2027-03-02 15:00
 //	every 30m · every day 9:00 · every 1d 9:00 · every weekday 9:00 · every monday 8:30
 //	0 9 * * 1-5 · @daily
 //
-// Each form may be in quotes, also in the typographic ones of phones. A time of
-// day alone is the next one. Local times are in tz. Text that begins with an
-// expression of six fields is taken as five when five are enough and the sixth
-// is a plain word or number; quotes settle it. The result is not checked: give
-// it to [Check]. An error is an [*InvalidError] that lists the forms.
+// Each form may be in quotes, including the typographic ones of phones. A time of day alone is the next one. Local times are in tz. Text that begins with an
+// expression of six fields is parsed as five when five are enough and the sixth is a plain word or number; quotes avoid the ambiguity. The result is not
+// checked: pass it to [Check]. An error is an [*InvalidError] that lists the forms.
 func ParseWhen(text string, now time.Time, tz string) (Spec, string, error) {
 	loc, err := LoadZone(tz)
 	if err != nil {
@@ -46,7 +43,7 @@ func firstWords(text string) string {
 	return strings.Join(words[:min(len(words), 4)], " ")
 }
 
-// whenParser eats text from the left.
+// whenParser consumes text from the left.
 type whenParser struct {
 	text string
 	now  time.Time
@@ -116,7 +113,7 @@ func (p *whenParser) quoted() (inner, rest string, ok bool) {
 	return strings.TrimSpace(inner[:end]), strings.TrimSpace(inner[end+size:]), true
 }
 
-// only reads inner, which must be one form and nothing else, and leaves rest.
+// only parses inner, which must be exactly one form, and leaves rest.
 func (p *whenParser) only(inner, rest string) (Spec, bool) {
 	if p.err != nil {
 		return Spec{}, false
@@ -133,13 +130,13 @@ func (p *whenParser) only(inner, rest string) (Spec, bool) {
 		p.err = within.err
 	case ok && within.text == "":
 		return spec, true
-	case strings.Contains(inner, "*"): // no other form has one
+	case strings.Contains(inner, "*"): // no other form contains one
 		p.err = err
 	}
 	return Spec{}, false
 }
 
-// in reads a distance from now.
+// in parses a duration from now.
 func (p *whenParser) in() (Spec, bool) {
 	d, ok := p.duration()
 	if !ok {
@@ -152,7 +149,7 @@ func atSpec(t time.Time) Spec {
 	return Spec{Kind: KindAt, At: t.UTC().Truncate(time.Millisecond)}
 }
 
-// every reads an interval, or days and a time of day.
+// every parses an interval, or days and a time of day.
 func (p *whenParser) every() (Spec, bool) {
 	if days, ok := weekField(p.peek()); ok {
 		p.take()
@@ -216,7 +213,7 @@ func weekday(word string) (time.Weekday, bool) {
 	return 0, false
 }
 
-// moment reads a time of day, with or without the day before it.
+// moment parses a time of day, optionally after a day.
 func (p *whenParser) moment() (Spec, bool) {
 	word := strings.ToLower(p.take())
 	if hour, minute, ok := timeOfDay(word); ok {
@@ -331,8 +328,7 @@ func (p *whenParser) expression() (Spec, bool) {
 	return Spec{}, false
 }
 
-// looksLikeCron distinguishes five words made of digits and stars from a moment with a
-// message, so that a mistake in an expression gets its own sentence.
+// looksLikeCron distinguishes five words of digits and stars from a moment with a message, so that a mistake in an expression gets a specific error.
 func looksLikeCron(five string) bool {
 	return len(strings.Fields(five)) == 5 && strings.Trim(five, "0123456789*/,-? ") == "" && strings.Contains(five, "*")
 }

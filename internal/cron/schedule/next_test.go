@@ -78,7 +78,7 @@ func TestRareExpressionsAreFound(t *testing.T) {
 	}
 }
 
-// The second judge is gronx itself, on a clock that is UTC and with seven fields.
+// The second oracle is gronx itself, with UTC and seven fields.
 func TestSearchAgreesWithGronxInUTC(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -100,7 +100,7 @@ func TestSearchAgreesWithGronxInUTC(t *testing.T) {
 		start := time.Unix(1_700_000_000+r.Int64N(200_000_000), 0).UTC()
 		want, err := gronx.NextTickAfter(expr+" *", start, false)
 		if err != nil {
-			continue // gronx gives up on rare dates; the walking judge covers those
+			continue // gronx gives up on rare dates; the walking oracle covers those
 		}
 		compared++
 		got, ok := f.next(wall(start.Unix()+1), wall(start.Unix()+reach))

@@ -12,22 +12,20 @@ import (
 	"laneway/internal/testrun"
 )
 
-// The first judge: it walks through every single minute of absolute time around
-// a change of a zone, reads the wall clock off each, and applies the rules to
-// what it sees. It shares no code with the package: its own matcher, no zone
-// bounds, no search.
+// The first oracle walks through every minute of absolute time around a change of a zone, reads the wall clock for each, and applies the rules. It shares no
+// code with the package: it has its own matcher, no zone bounds, and no search.
 
 //go:embed testdata/zones.txt
 var zoneNames string
 
 func allZones() []string { return strings.Fields(zoneNames) }
 
-// minutes is what a walk saw: instant i shows wall[i].
+// minutes is the result of a walk: instant i shows wall[i].
 type minutes struct {
 	start time.Time
 	wall  []time.Time
-	again []int // how many times this wall time was or will be shown within the walk
-	nth   []int // which of them this is, from 0
+	times []int // how many times this wall time is shown within the walk
+	nth   []int // the number of this occurrence, from 0
 }
 
 func walk(loc *time.Location, from, to time.Time) minutes {
@@ -42,18 +40,17 @@ func walk(loc *time.Location, from, to time.Time) minutes {
 		seen[w]++
 	}
 	for _, w := range m.wall {
-		m.again = append(m.again, seen[w])
+		m.times = append(m.times, seen[w])
 	}
 	return m
 }
 
-// expected lists the fires among the inner minutes [lo, hi). Matching reports which
-// of the minutes show a matching wall time.
+// expected lists the fires among the inner minutes [lo, hi). matching reports which of the minutes show a matching wall time.
 func (m minutes) expected(n naive, matching []bool, gap GapRule, fold FoldRule, lo, hi int) []time.Time {
 	var out []time.Time
 	for i := lo; i < hi; i++ {
 		fire := matching[i]
-		if fire && m.again[i] == 2 {
+		if fire && m.times[i] == 2 {
 			fire = fold == FoldBoth || (fold == FoldFirst) == (m.nth[i] == 0)
 		}
 		if !fire && gap == GapRunAfter {
@@ -68,8 +65,7 @@ func (m minutes) expected(n naive, matching []bool, gap GapRule, fold FoldRule, 
 	return out
 }
 
-// changes finds the instants at which a zone's offset changes by looking at
-// every quarter of an hour.
+// changes finds the instants at which a zone's offset changes by checking every quarter of an hour.
 func changes(loc *time.Location, from, to time.Time) []time.Time {
 	var out []time.Time
 	_, last := from.In(loc).Zone()
@@ -124,8 +120,7 @@ func randomExpression(r *rand.Rand) string {
 	return strings.Join([]string{field(0, 59), hour, day, month, week}, " ")
 }
 
-// judge compares the package with the walk around one change, for every rule. It
-// gives the number of comparisons.
+// judge compares the package with the walk around one change, for every rule. It returns the number of comparisons.
 func judge(t *testing.T, known *Compiler, loc *time.Location, change time.Time, reach time.Duration, exprs []string) int {
 	t.Helper()
 	zone := loc.String()
@@ -264,8 +259,7 @@ func TestPeculiarZonesAgreeWithTheWalkingOracle(t *testing.T) {
 	}
 }
 
-// Past the tables of the zone files, from 2038 at the latest, the time package
-// works with a rule per zone and with years of 365 days.
+// After the tables of the zone files, from 2038 at the latest, the time package uses a rule per zone and years of 365 days.
 func TestFarYearsAgreeWithTheWalkingOracle(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

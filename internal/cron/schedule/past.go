@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ParsePast reads a moment that has probably passed, as a person asks about it: `9:00` is the newest one, `monday 8:30` that of the last seven days, and
-// `yesterday 9:00`, `today 9:00`, `tomorrow 9:00`, `in 3h` and everything that [ParseAt] reads are what they say. Local times are in tz. An error is an [*InvalidError].
+// ParsePast parses a moment that has probably passed: `9:00` is the most recent one, and `monday 8:30` that of the last seven days. `yesterday 9:00`,
+// `today 9:00`, `tomorrow 9:00`, `in 3h` and every format of [ParseAt] are taken literally. Local times are in tz. An error is an [*InvalidError].
 func ParsePast(text string, now time.Time, tz string) (time.Time, error) {
 	loc, err := LoadZone(tz)
 	if err != nil {
@@ -35,7 +35,7 @@ func ParsePast(text string, now time.Time, tz string) (time.Time, error) {
 	return spec.At, nil
 }
 
-// midnight is right before the first instant of a day.
+// midnight is immediately before the first instant of a day.
 func midnight(of time.Time, days int) time.Time {
 	return time.Date(of.Year(), of.Month(), of.Day()+days, 0, 0, 0, 0, of.Location()).Add(-1)
 }

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// What people get wrong is refused at once: each of these within a millisecond at its best of several tries, which a busy machine cannot spoil.
+// Typical mistakes are refused quickly: each of these takes less than a millisecond in the best of several tries, which is independent of the load of the
+// machine.
 func TestRefusingAnExpressionTakesLessThanAMillisecond(t *testing.T) {
 	t.Parallel()
 	worst, slowest := time.Duration(0), ""

@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// Wall time is counted in seconds as if the wall clock showed UTC. The type is
-// separate so that a wall time is never taken for an instant.
+// wall is a wall time in seconds, counted as if the wall clock showed UTC. The separate type prevents confusion with an instant.
 type wall int64
 
 func wallOf(year int, month time.Month, day, hour, minute int) wall {
 	return wall(time.Date(year, month, day, hour, minute, 0, 0, time.UTC).Unix())
 }
 
-// split gives the day number and the second within the day.
+// split returns the day number and the second within the day.
 func (w wall) split() (day, second int64) {
 	day, second = int64(w)/daySeconds, int64(w)%daySeconds
 	if second < 0 {
@@ -22,11 +21,11 @@ func (w wall) split() (day, second int64) {
 	return day, second
 }
 
-// month is one calendar month as the search sees it.
+// month is one calendar month in a search.
 type month struct {
 	year   int
 	number time.Month
-	start  int64 // day number of the first
+	start  int64 // day number of its first day
 	length int
 }
 
@@ -169,8 +168,7 @@ func (f *fields) matches(w wall) bool {
 	return ok
 }
 
-// closest is the least distance in seconds between two matches, but not more
-// than enough: once that is known to be exceeded the search ends.
+// closest is the minimum distance in seconds between two matches. The search ends early when the distance is known to exceed enough, which is then the result.
 func (f *fields) closest(enough int64) int64 {
 	least := gapOf(f.seconds, 1)
 	least = min(least, lessSpan(gapOf(f.minutes, 60), f.seconds))
@@ -187,7 +185,7 @@ func (f *fields) closest(enough int64) int64 {
 
 const never = int64(1) << 62
 
-// gapOf is the least distance between neighbours in a set, in units of scale.
+// gapOf is the minimum distance between neighbours in a set, in units of scale.
 func gapOf(set uint64, scale int64) int64 {
 	least := never
 	for rest := set & (set - 1); rest != 0; rest &= rest - 1 {
@@ -197,7 +195,7 @@ func gapOf(set uint64, scale int64) int64 {
 	return least
 }
 
-// lessSpan shortens the distance of two minutes by the span of the seconds.
+// lessSpan reduces the distance of two minutes by the span of the seconds.
 func lessSpan(distance int64, seconds uint64) int64 {
 	if distance == never {
 		return never
@@ -205,8 +203,8 @@ func lessSpan(distance int64, seconds uint64) int64 {
 	return distance - int64(highest(seconds)-lowest(seconds))
 }
 
-// closestDays is the least distance between two matching days. The calendar
-// repeats after 28 years, except at most turns of a century, which only widen it.
+// closestDays is the minimum distance between two matching days. The calendar repeats after 28 years, except at most turns of a century, which can only
+// increase it.
 func (f *fields) closestDays() int64 {
 	least, last := never/daySeconds, int64(-1)
 	m := monthOf(date(2000, 1, 1).Unix() / daySeconds)

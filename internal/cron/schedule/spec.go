@@ -6,24 +6,21 @@ import (
 	"time"
 )
 
-// Kind is how a schedule is given.
+// Kind is the kind of a schedule.
 type Kind string
 
 // The kinds of schedule.
 const (
 	KindAt    Kind = "at"    // one moment
-	KindEvery Kind = "every" // a fixed distance on the absolute clock
+	KindEvery Kind = "every" // a fixed interval of absolute time
 	KindCron  Kind = "cron"  // an expression on a wall clock
 )
 
-// Spec is a schedule as it was asked for and as it is stored. It is not checked;
-// see [Check] for new input and [Compile] for what the store gives back.
+// Spec is a schedule as requested and stored. It is not checked; see [Check] for new input and [Compile] for stored schedules.
 //
-// At belongs to kind at and has millisecond precision. EveryMs and AnchorMs
-// belong to every: slot k is AnchorMs + k*EveryMs for k >= 0, in Unix
-// milliseconds; a job that is made without an anchor gets its time of creation
-// there. Expr, TZ, Gap and Fold belong to cron. An empty TZ is UTC, an empty rule
-// is the default for the expression.
+// At belongs to kind at and has millisecond precision. EveryMs and AnchorMs belong to every: slot k is AnchorMs + k*EveryMs for k >= 0, in Unix milliseconds; a
+// job that is created without an anchor uses its time of creation. Expr, TZ, Gap and Fold belong to cron. An empty TZ is UTC, an empty rule is the default for
+// the expression.
 type Spec struct {
 	Kind     Kind      `json:"kind"`
 	At       time.Time `json:"at,omitzero"`
@@ -35,9 +32,8 @@ type Spec struct {
 	Fold     FoldRule  `json:"fold,omitempty"`
 }
 
-// Signature names the pattern, the same text for the same pattern always:
-// "at:1803898800000", "every:60000", "cron:0 9 * * 1:Europe/Madrid". Anchor,
-// jitter and the daylight-saving rules are no part of it.
+// Signature is a string that identifies the pattern: "at:1803898800000", "every:60000", "cron:0 9 * * 1:Europe/Madrid". It does not include anchor, jitter and
+// the daylight-saving rules.
 func (s Spec) Signature() string {
 	switch s.Kind {
 	case KindAt:
@@ -55,13 +51,11 @@ func (s Spec) Signature() string {
 	}
 }
 
-// Key is the key of a job for which none was given: the name and the signature
-// with two colons between them.
+// Key is the key of a job without a given key: the name and the signature with two colons between them.
 func Key(name string, s Spec) string { return name + "::" + s.Signature() }
 
-// Fire is one planned moment of a job. Slot is the moment in the plan, which
-// names the run; At is the slot plus the job's jitter, the moment to start. Both
-// are in UTC.
+// Fire is one planned moment of a job. Slot is the moment in the plan, which identifies the run; At is the slot plus the job's jitter, the moment to start.
+// Both are in UTC.
 type Fire struct {
 	Slot time.Time
 	At   time.Time
@@ -75,10 +69,8 @@ type Schedule struct {
 	wall *wallClock // for kind cron
 }
 
-// Compile makes a Schedule of a Spec that was accepted before. It checks the form
-// and the hard bounds and neither the time of day nor the rules of a user, so a
-// stored job stays valid when it grows old or the rules get stricter. Errors are
-// [*InvalidError].
+// Compile turns an accepted Spec into a Schedule. It checks the form and the hard bounds, but neither the current time nor the rules of a user, so a stored job
+// stays valid when it grows old or the rules get stricter. Errors are [*InvalidError].
 func Compile(s Spec) (Schedule, error) { return compileWith(s, LoadZone) }
 
 func compileWith(s Spec, zone func(string) (*time.Location, error)) (Schedule, error) {
@@ -131,8 +123,7 @@ func compileCron(s Spec, zone func(string) (*time.Location, error)) (Schedule, e
 	}, nil
 }
 
-// dstRules fills in the rules that the job does not name. A job that repeats
-// within the day follows real time: no hole and no double at the change.
+// dstRules fills in the rules that the job does not set. A job that repeats within the day follows real time: a clock change neither drops nor doubles a fire.
 func dstRules(s Spec, e expression) (GapRule, FoldRule, error) {
 	gap, fold := s.Gap, s.Fold
 	switch gap {
@@ -158,15 +149,13 @@ func dstRules(s Spec, e expression) (GapRule, FoldRule, error) {
 	return gap, fold, nil
 }
 
-// Spec is the schedule in its stored form: single spaces, the zone filled in, at
-// in UTC and whole milliseconds, and nothing that belongs to another kind.
+// Spec is the schedule in its stored form: single spaces, the zone filled in, at in UTC and whole milliseconds, and no members of another kind.
 func (s Schedule) Spec() Spec { return s.spec }
 
 // Kind is the kind of schedule, empty for the zero value.
 func (s Schedule) Kind() Kind { return s.spec.Kind }
 
-// Rules are the daylight-saving rules in force, the defaults filled in. They are
-// empty for at and every, which know no daylight saving.
+// Rules are the applied daylight-saving rules, with the defaults filled in. They are empty for at and every, which have no daylight saving.
 func (s Schedule) Rules() (GapRule, FoldRule) {
 	if s.wall == nil {
 		return "", ""
@@ -182,9 +171,8 @@ func (s Schedule) Location() *time.Location {
 	return s.wall.loc
 }
 
-// Next is the first fire strictly later than after. It reports false when there
-// is none: an at that is over, an expression without a fire in 48 years, or the
-// end of the year 9999. The jitter of a job is added by [Timetable.Next].
+// Next is the first fire strictly later than after. It reports false when no fire follows: an at that has passed, an expression without a fire in 48 years, or
+// the end of the year 9999. [cron.Timetable.Next] adds the jitter of a job.
 func (s Schedule) Next(after time.Time) (Fire, bool) {
 	switch {
 	case s.spec.Kind == KindAt:
@@ -225,10 +213,8 @@ func (s Schedule) Count(after, until time.Time) int64 {
 	}
 }
 
-// Lost lists the gaps in (after, until] in which a job with a fixed hour had a
-// slot that its rule skip dropped, each as a Fire at the first instant after the
-// gap. Jobs that follow real time lose nothing in a gap and give an empty list,
-// as do the other rules and kinds.
+// Lost lists the gaps in (after, until] in which a job with a fixed hour had a slot that its rule skip dropped, each as a Fire at the first instant after the
+// gap. Jobs that follow real time lose nothing in a gap and return an empty list, as do the other rules and kinds.
 func (s Schedule) Lost(after, until time.Time) []Fire {
 	if s.wall == nil || s.wall.gap != GapSkip || s.wall.fields.repeats {
 		return nil
@@ -240,7 +226,7 @@ func (s Schedule) Lost(after, until time.Time) []Fire {
 	return fires
 }
 
-// Zone is the name of the zone as it was asked for; "" = UTC.
+// Zone is the name of the zone as requested; "" = UTC.
 func (s Schedule) Zone() string { return s.spec.TZ }
 
 // SkipsGaps reports whether a slot is lost when its wall time does not exist: a cron expression with [GapSkip] whose slots do not follow real time.
@@ -248,5 +234,5 @@ func (s Schedule) SkipsGaps() bool {
 	return s.wall != nil && s.wall.gap == GapSkip && !s.wall.fields.repeats
 }
 
-// JoinsDayFields reports whether day of month and day of week must both match because one of them begins with *, although both are written out.
+// JoinsDayFields reports whether day of month and day of week must both match because one of them begins with *, although both are given.
 func (s Schedule) JoinsDayFields() bool { return s.wall != nil && s.wall.fields.narrow }

@@ -5,38 +5,35 @@ import (
 )
 
 const (
-	// reach is how far a search looks. The rarest expression of cron
-	// (29 February on one weekday, across a year 2100) returns within 40 years.
+	// reach is how far a search looks ahead. The rarest cron expression (29 February on one weekday, across a year 2100) recurs within 40 years.
 	reach = 48 * 366 * daySeconds
-	// widest bounds how much a zone ever shifted at once: a whole day, and another one in reserve.
+	// widest bounds the largest shift that a zone ever had: a whole day, and another one in reserve.
 	widest = 2 * daySeconds
-	// lastSecond ends the year 9999, after which no date can be written.
+	// lastSecond is the end of the year 9999, the last representable year.
 	lastSecond = 253402300799
 )
 
-// DSTNote is what daylight saving did to a fire. Empty: nothing.
+// DSTNote is the effect of daylight saving on a fire; empty for no effect.
 type DSTNote string
 
 // The notes of a preview and of a fire.
 const (
 	DSTNone          DSTNote = ""
 	DSTGapShifted    DSTNote = "gap_shifted"    // the wall time did not exist; this is the first instant after the gap
-	DSTOverlapFirst  DSTNote = "overlap_first"  // the wall time came twice; this is the first time
-	DSTOverlapSecond DSTNote = "overlap_second" // the wall time came twice; this is the second time
+	DSTOverlapFirst  DSTNote = "overlap_first"  // the wall time occurred twice; this is the first time
+	DSTOverlapSecond DSTNote = "overlap_second" // the wall time occurred twice; this is the second time
 )
 
-// GapRule decides what happens to wall times that do not exist in spring. Empty in a
-// Spec: run_after for a fixed hour, skip where the hour is a wildcard or a step.
+// GapRule decides about wall times that do not exist in spring. Empty in a Spec: run_after for a fixed hour, skip when the hour is a wildcard or a step.
 type GapRule string
 
 // The gap rules.
 const (
-	GapRunAfter GapRule = "run_after" // once, at the first instant after the gap, however many slots fell into it
+	GapRunAfter GapRule = "run_after" // once, at the first instant after the gap, however many slots are in it
 	GapSkip     GapRule = "skip"      // not at all
 )
 
-// FoldRule decides what happens to wall times that come twice in autumn. Empty in a
-// Spec: first for a fixed hour, both where the hour is a wildcard or a step.
+// FoldRule decides about wall times that occur twice in autumn. Empty in a Spec: first for a fixed hour, both when the hour is a wildcard or a step.
 type FoldRule string
 
 // The fold rules.
@@ -54,8 +51,7 @@ type wallClock struct {
 	fold   FoldRule
 }
 
-// piece is a stretch of time in which the zone's offset is constant: the
-// instants in [start, end). Two pieces in a row may have the same offset.
+// piece is a period in which the zone's offset is constant: the instants in [start, end). Two consecutive pieces may have the same offset.
 type piece struct {
 	start, end int64
 	offset     int64
@@ -77,9 +73,8 @@ func (c *wallClock) pieceAt(at int64) piece {
 	if !end.IsZero() {
 		p.end = end.Unix()
 	}
-	// Past the table of a zone file the time package counts 365 days in every
-	// year, so on 31 December of a leap year the end that it gives lies behind.
-	// Nothing changes any more in such a year: the piece lasts until the next.
+	// After the table of a zone file the time package counts 365 days in every year. So on 31 December of a leap year the end that it returns is in the past.
+	// The rest of such a year has no further change: the piece lasts until the next year.
 	if p.end <= at {
 		p.end = date(t.UTC().Year()+1, 1, 1).Unix()
 	}
@@ -91,8 +86,7 @@ func (c *wallClock) offsetAt(at int64) int64 {
 	return int64(offset)
 }
 
-// offsetBefore is the offset of the piece before p. Far from the edge it answers
-// with p's own, which means the same to the callers and costs nothing.
+// offsetBefore is the offset of the piece before p. Far from the start of p it returns p's own offset, which is equivalent for the callers and cheaper.
 func (c *wallClock) offsetBefore(p piece, at int64) int64 {
 	if p.start == -never || at-p.start > widest {
 		return p.offset
@@ -160,7 +154,7 @@ func (c *wallClock) note(p piece, at int64) DSTNote {
 	return DSTNone
 }
 
-// swallowed reports whether the gap before a piece holds a matching wall time.
+// swallowed reports whether the gap before a piece contains a matching wall time.
 func (c *wallClock) swallowed(p piece) bool {
 	if p.start == -never {
 		return false
@@ -188,8 +182,7 @@ func (c *wallClock) count(after, until int64) int64 {
 	return n
 }
 
-// lost lists the ends of those gaps in (after, until] whose slots the rule skip
-// drops and that are no fire themselves.
+// lost lists the ends of the gaps in (after, until] whose slots the rule skip drops and that are not fires themselves.
 func (c *wallClock) lost(after, until int64) []int64 {
 	var ends []int64
 	for at := c.pieceAt(after).end; at <= until; {

@@ -3,22 +3,20 @@ package schedule
 import (
 	"strings"
 	"time"
-	_ "time/tzdata" // zones must be known on an image that has no zone files
+	_ "time/tzdata" // zones must also be available on an image without zone files
 )
 
 const (
 	maxZoneName  = 64
-	maxZoneHours = 14 // no place on earth is further from UTC
+	maxZoneHours = 14 // the largest offset from UTC that exists
 	fieldTZ      = "schedule.tz"
 )
 
-// LoadZone finds a zone by its IANA name, as "UTC" or "Z", or as a fixed offset
-// "+05:30" within 14 hours. An empty name is UTC. Anything else is an
-// [*InvalidError]; a zone is never replaced by another one. Names that mean
-// whatever the machine is set to (Local, localtime) are refused, because
-// replicas would disagree about them.
+// LoadZone finds a zone by its IANA name, as "UTC" or "Z", or as a fixed offset "+05:30" within 14 hours. An empty name is UTC. Anything else is an
+// [*InvalidError]; a zone is never replaced by another one. Names that depend on the machine (Local, localtime) are refused, because replicas would disagree
+// about them.
 //
-// It may read a file, so callers on a hot path keep the result; see [Compiler].
+// It may read a file, so callers on a hot path should cache the result; see [Compiler].
 func LoadZone(name string) (*time.Location, error) {
 	switch {
 	case name == "", name == "UTC", name == "Z":
@@ -35,8 +33,7 @@ func LoadZone(name string) (*time.Location, error) {
 	return loc, nil
 }
 
-// zoneNameAllowed keeps out names that depend on the machine, and the trees of
-// zone files that count leap seconds.
+// zoneNameAllowed refuses names that depend on the machine, and the trees of zone files that count leap seconds.
 func zoneNameAllowed(name string) bool {
 	switch name {
 	case "Local", "localtime", "posixrules", "Factory":
@@ -81,7 +78,7 @@ func unknownZone(name string) error {
 	return NewInvalid(fieldTZ, InvalidZone, "not a known time zone: %s", Excerpt(name))
 }
 
-// Excerpt makes foreign text safe and short enough for a message.
+// Excerpt makes untrusted text safe and short enough for a message.
 func Excerpt(s string) string {
 	const most = 40
 	clean := strings.Map(func(r rune) rune {

@@ -12,18 +12,18 @@ import (
 	"laneway/internal/cron"
 )
 
-// accountsEvery is how old the known accounts may be.
+// accountsEvery is the maximum age of the cached accounts.
 const accountsEvery = 15 * time.Second
 
-// accounts are the accounts of channels that the store knows by their leases, whichever process has them: a run may be claimed by a process without the
-// channel. It is safe for concurrent use.
+// accounts caches the accounts of channels in the store's leases, of all processes: a process without the channel may claim a run. It is safe for concurrent
+// use.
 type accounts struct {
 	store  Store
 	known  atomic.Pointer[[]string] // sorted
 	readAt atomic.Int64             // Unix nanoseconds
 }
 
-// read reads the accounts unless they were read a short time ago.
+// read reads the accounts unless they were read recently.
 func (a *accounts) read(ctx context.Context) error {
 	if a.known.Load() != nil && time.Since(time.Unix(0, a.readAt.Load())) < accountsEvery {
 		return nil
@@ -38,7 +38,7 @@ func (a *accounts) read(ctx context.Context) error {
 	return nil
 }
 
-// of are the known accounts of a kind of channel.
+// of are the accounts of a kind of channel.
 func (a *accounts) of(kind string) []string {
 	known := a.known.Load()
 	if known == nil {
@@ -58,7 +58,7 @@ func (p *parts) named(to chat.Target) bool {
 	return to.IsZero() || strings.Contains(to.Channel, ":") || slices.Contains(p.channels, to.Channel)
 }
 
-// unnamed is why nothing can be sent to an address of which no account is known; "" = it can be.
+// unnamed is why nothing can be sent to an address without a known account; "" when it can be.
 func (p *parts) unnamed(to chat.Target) string {
 	switch {
 	case p.named(to):
@@ -70,13 +70,13 @@ func (p *parts) unnamed(to chat.Target) string {
 	}
 }
 
-// addresses are where the answers and alerts of a job go.
+// addresses are the targets of the answers and alerts of a job.
 func (d *Delivery) addresses(j cron.Job) []chat.Target {
 	failures, _ := j.Delivery.Failure()
 	return []chat.Target{d.target(j.Agent, j.Delivery), d.target(j.Agent, j.Alert.Delivery), d.target(j.Agent, failures)}
 }
 
-// Address is a target with the account of its channel, as the target of a job has it. An address that could be that of several accounts is refused.
+// Address is a target with the account of its channel, in the form of a job's target. It refuses an address that matches several accounts.
 func (s *Service) Address(ctx context.Context, to chat.Target) (chat.Target, error) {
 	if s.named(to) {
 		return to, nil
@@ -88,7 +88,7 @@ func (s *Service) Address(ctx context.Context, to chat.Target) (chat.Target, err
 	return to, s.several(to)
 }
 
-// several refuses an address that could be that of several accounts. A channel of which no account is known yet may be named.
+// several refuses an address that matches several accounts. A channel without known accounts is accepted.
 func (p *parts) several(to chat.Target) error {
 	if p.named(to) || len(p.accounts.of(to.Channel)) < 2 {
 		return nil
@@ -96,7 +96,7 @@ func (p *parts) several(to chat.Target) error {
 	return chat.Errorf(chat.CodeInvalid, "%s", p.unnamed(to)).With("code", "CRON_UNKNOWN_ACCOUNT").With("channel", to.Channel)
 }
 
-// mayDeliver refuses a job with a new address that could be that of several accounts.
+// mayDeliver refuses a job with a new address that matches several accounts.
 func (ed *Editor) mayDeliver(ctx context.Context, old, next cron.Job) error {
 	if err := ed.accounts.read(ctx); err != nil {
 		return err

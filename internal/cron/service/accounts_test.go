@@ -26,7 +26,7 @@ func toTelegram(account string) map[string]any {
 	return map[string]any{"delivery": delivery}
 }
 
-// The process that makes and launches the run has no bot: the address names the one that the store knows.
+// The process that creates and launches the run has no bot: the address gets the account that the store has.
 func TestARunOfAProcessWithoutTheChannelHasAnAddressWithItsAccount(t *testing.T) {
 	t.Parallel()
 	p := open(t)
@@ -53,7 +53,7 @@ func TestAJobThatCouldMeanSeveralAccountsIsRefused(t *testing.T) {
 	equal(t, "address", p.launched[0].Message.Content.Options.ReplyTo, chat.Target{Channel: "telegram:456", ChatID: "7"})
 }
 
-// No bot is known: an answer would wait for ever under an address that no process sends to.
+// Without a known bot, an answer would wait forever under an address that no process serves.
 func TestAnAnswerWithoutAKnownAccountIsNotSent(t *testing.T) {
 	t.Parallel()
 	p := open(t)

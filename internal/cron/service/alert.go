@@ -12,14 +12,14 @@ import (
 	"laneway/internal/store"
 )
 
-// Numbers of alerts among the outgoing rows of a run: behind its answer, or the notice instead of one.
+// Numbers of alerts among the outgoing rows of a run: after its answer, or the notice that replaces it.
 const (
 	alertN = 1000 + iota
 	goneN
 )
 
-// alertDelivery is where an alert about the job goes: the alert's own target, else that of failures, else that of its answers. A chat that is gone is passed
-// over. own reports whether it is another one than that of the answers.
+// alertDelivery is the target of an alert about the job: the alert's own target, else that of failures, else that of its answers. It skips a chat that no
+// longer exists. own reports whether it differs from the target of the answers.
 func (d *Delivery) alertDelivery(job cron.Job) (at cron.Delivery, own bool) {
 	if at = job.Alert.Delivery; at.Mode != "" && !job.State.DeliveryPause.Holds(d.target(job.Agent, at)) {
 		return at, true
@@ -30,7 +30,7 @@ func (d *Delivery) alertDelivery(job cron.Job) (at cron.Delivery, own bool) {
 	return job.Delivery, false
 }
 
-// alertRow is an alert about the job on its way to its people; nil where none is sent: a webhook of the answers got the run already.
+// alertRow is the outgoing row of an alert about the job; nil when none is sent because a webhook of the answers already received the run.
 func (d *Delivery) alertRow(job cron.Job, run cron.Run, n int, text string) *store.Outgoing {
 	at, own := d.alertDelivery(job)
 	to := d.target(job.Agent, at)
@@ -66,11 +66,11 @@ func (d *Delivery) alert(ctx context.Context, job cron.Job, run cron.Run, kind c
 	d.outbox.Wake()
 }
 
-// A job whose chat is gone does not fail: it fires, and its answer is in the transcript and in the ledger. What ends is the sending. The failure that shows it
-// pauses the delivery of the job and alerts its people, in one transaction: a process that dies before it finds the address gone again. An answer that is held
+// A job whose chat no longer exists does not fail: it fires, and its answer is in the transcript and in the ledger. Only the sending ends. The failed send
+// pauses the delivery of the job and alerts its owner, in one transaction. If the process dies before that, the next send fails again. An answer that is held
 // back has a ledger row with the reason and no row in the outbox.
 
-// AddressGone ends an outgoing row for good whose address is gone, and pauses the delivery of the job whose answer it is, if that still sends there.
+// AddressGone ends an outgoing row whose address no longer exists, and pauses the delivery of its job, if the job still sends to that address.
 func (d *Delivery) AddressGone(ctx context.Context, o store.Outgoing, p store.UndeliveredParams) error {
 	job, run, ok := d.answers(ctx, o)
 	if !ok {
@@ -82,7 +82,7 @@ func (d *Delivery) AddressGone(ctx context.Context, o store.Outgoing, p store.Un
 	run.Delivery, run.DeliveryError = cron.DeliveryNot, p.Error
 	text := cron.AlertGone.Sentence(job)
 	row := d.alertRow(job, run, goneN, text)
-	if row == nil { // the job has no target for alerts that works: the main session of its agent gets it
+	if row == nil { // the job has no usable target for alerts: the main session of its agent receives it
 		row = noticeRow(channel.WebTarget(chat.MainKey(job.Agent)), job, run, goneN, text)
 	}
 	p.Gone = &store.GoneAddress{JobID: job.ID, Revision: job.Revision, Outgoing: []store.Outgoing{*row}}
@@ -95,7 +95,7 @@ func (d *Delivery) AddressGone(ctx context.Context, o store.Outgoing, p store.Un
 	return nil
 }
 
-// answers is the job, with the run, whose answer a row has, if it sends to the address of the row as it is now.
+// answers is the job and the run whose answer a row is, if the job still sends to the address of the row.
 func (d *Delivery) answers(ctx context.Context, o store.Outgoing) (job cron.Job, run cron.Run, ok bool) {
 	id, _, _ := strings.Cut(o.RunID, "/")
 	if _, _, _, err := cron.ParseRunID(id); err != nil {

@@ -14,21 +14,21 @@ import (
 	"laneway/internal/store"
 )
 
-// Turn is what an attempt needs of the turn that carries it out.
+// Turn is the data that an attempt needs about its turn.
 type Turn struct {
 	Session     chat.SessionKey
 	RunID, Lane string
-	Node        string // that executes it
-	// StartedAt is when the start was committed, by the store's clock; Began the same by the local clock.
+	Node        string // the node that executes it
+	// StartedAt is when the start was committed, by the store's clock; Began is the same instant by the local clock.
 	StartedAt, Began time.Time
-	// Number counts the starts of the turn, 1 = no process has died in it.
+	// Number counts the starts of the turn. 1 means that no process has died during it.
 	Number int
 }
 
-// storeNow is the store's clock as it went on since the start of the turn.
+// storeNow is the store's clock, extrapolated from the start of the turn.
 func (t *Turn) storeNow() time.Time { return t.StartedAt.Add(time.Since(t.Began)) }
 
-// attempts recognises attempts. It is shared by all of them.
+// attempts recognises the messages of attempts. All attempts share it.
 type attempts struct {
 	*parts
 
@@ -36,8 +36,8 @@ type attempts struct {
 	maintenance *maintenance
 }
 
-// Attempt is one attempt of a run of a job, for the turn that carries it out. Its methods are called on the goroutine of the turn; End may be called on
-// another one for a turn that does not return.
+// Attempt is one attempt of a run of a job, for the turn that executes it. Its methods are called on the goroutine of the turn; End may be called on another
+// one for a turn that does not return.
 type Attempt struct {
 	*attempts
 
@@ -47,10 +47,10 @@ type Attempt struct {
 	jobID   string
 
 	once sync.Once
-	job  *cron.Job // as it was when the attempt began; nil = removed meanwhile, or not readable
+	job  *cron.Job // as it was when the attempt began; nil when removed meanwhile or not readable
 }
 
-// Attempt recognises the message of a run by its channel and id; nil = it is another message.
+// Attempt recognises the message of a run by its channel and id; nil for other messages.
 func (s *Service) Attempt(channel, messageID string) *Attempt {
 	if channel != cron.Channel {
 		return nil
@@ -70,7 +70,7 @@ func (s *Service) Attempt(channel, messageID string) *Attempt {
 	return a
 }
 
-// readJob reads the job as it is when the attempt begins; later edits do not reach the attempt.
+// readJob reads the job as it is when the attempt begins; later edits do not affect the attempt.
 func (a *Attempt) readJob(ctx context.Context) *cron.Job {
 	a.once.Do(func() {
 		err := a.node.WhileAlive(ctx, func(ctx context.Context) error {
@@ -87,12 +87,12 @@ func (a *Attempt) readJob(ctx context.Context) *cron.Job {
 	return a.job
 }
 
-// Start is what the start of the turn writes into the ledger.
+// Start is the change of the ledger with the start of the turn.
 func (a *Attempt) Start(node string) *cron.AttemptStart {
 	return &cron.AttemptStart{RunID: a.runID, Attempt: a.number, Node: node}
 }
 
-// Started is called when the start of the turn is committed. job is what the start has read; nil = nothing. It publishes the first start of the run.
+// Started is called when the start of the turn is committed. job is the job that the start has read; may be nil. It publishes the first start of the run.
 func (a *Attempt) Started(ctx context.Context, t Turn, job *cron.Job) {
 	if job != nil {
 		a.once.Do(func() { a.job = job })
@@ -115,7 +115,7 @@ func (a *Attempt) Started(ctx context.Context, t Turn, job *cron.Job) {
 	}})
 }
 
-// jobOrRun is the job of a run that begins: of a job that was removed by an earlier run, what the run has of it.
+// jobOrRun is the job of a run that begins. For a job that an earlier run removed, it is built from the run.
 func (a *Attempt) jobOrRun(ctx context.Context) (cron.Job, error) {
 	if job := a.readJob(ctx); job != nil {
 		return *job, nil
@@ -124,16 +124,16 @@ func (a *Attempt) jobOrRun(ctx context.Context) (cron.Job, error) {
 	return jobOf(run), err
 }
 
-// JobID is the job that runs.
+// JobID is the id of the job.
 func (a *Attempt) JobID() string { return a.jobID }
 
-// Isolated reports whether the run gets no history, although others may have used its session before.
+// Isolated reports whether the run gets no history, although other runs may have used its session before.
 func (a *Attempt) Isolated() bool { return a.job == nil || a.job.Session == cron.Isolated }
 
-// Unattended reports that no person waits for the answer.
+// Unattended reports that the answer is not for a waiting person.
 func (*Attempt) Unattended() bool { return true }
 
-// HeldBack is why nothing is sent to an address for the job, as it was when the attempt began; "" = it is sent.
+// HeldBack is why nothing is sent to an address for the job, as it was when the attempt began; "" when it is sent.
 func (a *Attempt) HeldBack(to chat.Target) string {
 	if why := a.unnamed(to); why != "" {
 		return why
@@ -144,8 +144,8 @@ func (a *Attempt) HeldBack(to chat.Target) string {
 	return "delivery is paused: " + a.job.State.DeliveryPause.Reason
 }
 
-// Execute does the work of a turn that needs no agent; done is false when its payload needs one. A program of the host gets req with the input of the
-// payload as its message; emit publishes what it does meanwhile. A built-in job asks the agent for summaries through by.
+// Execute does the work of a turn that needs no agent; done is false when its payload needs one. A program on the host gets req with the input of the payload
+// as its message; emit publishes its progress. A built-in job uses by for summaries.
 func (a *Attempt) Execute(ctx context.Context, req agent.Request, by agent.Summariser, emit func(agent.Event)) (res agent.Result, done bool, err error) {
 	job := a.readJob(ctx)
 	switch {
@@ -157,7 +157,7 @@ func (a *Attempt) Execute(ctx context.Context, req agent.Request, by agent.Summa
 	case job.Reminds():
 		return agent.Result{Text: "Reminder: " + job.Payload.Text}, true, nil
 	case job.Payload.Kind == cron.PayloadSystemEvent && job.WakeMode == cron.WakeLater:
-		return agent.Result{}, true, nil // its text is in the transcript, where the next turn finds it
+		return agent.Result{}, true, nil // its text is in the transcript, which the next turn reads
 	case job.Payload.Kind == cron.PayloadCommand, job.Payload.Kind == cron.PayloadScript:
 		res, err = a.runOnHost(ctx, *job, req, emit)
 		return res, true, err
@@ -165,7 +165,7 @@ func (a *Attempt) Execute(ctx context.Context, req agent.Request, by agent.Summa
 	return agent.Result{}, false, nil
 }
 
-// runOnHost runs a payload of kind command or script, where the operator allows it.
+// runOnHost runs a payload of kind command or script, if the operator allows it.
 func (a *Attempt) runOnHost(ctx context.Context, job cron.Job, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	refused := &agent.Error{Reason: chat.FailBadRequest, Message: "the payload kind " + string(job.Payload.Kind) + " is disabled on this gateway"}
 	if a.cfg.HostPayload == nil {
@@ -181,7 +181,7 @@ func (a *Attempt) runOnHost(ctx context.Context, job cron.Job, req agent.Request
 	return runner.Run(ctx, req, emit)
 }
 
-// MessageEnded publishes the end of the run whose attempt a message was, if the end of the message has ended one.
+// MessageEnded publishes the end of the run of which a message was an attempt, if the end of the message has ended the run.
 func (s *Service) MessageEnded(ctx context.Context, m store.Waiting) {
 	if m.CronRun != nil {
 		s.Events.Finished(ctx, []cron.Run{*m.CronRun})

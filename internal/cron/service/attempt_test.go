@@ -33,7 +33,7 @@ func TestAnAttemptIsRecognisedByItsMessage(t *testing.T) {
 	}
 }
 
-// end is the end of a turn of the job's first run that was started at noon, with the answer that a person would get.
+// end is the end of a turn of the job's first run that was started at noon, with the answer for a person.
 func (p *process) end(j cron.Job, how service.Ending) store.FinishParams {
 	p.t.Helper()
 	a := p.Attempt(cron.Channel, cron.RunID(cron.TriggerSchedule, j.ID, noon))
@@ -59,7 +59,7 @@ func (p *process) start(l cron.Launched) (*service.Attempt, store.Claim) {
 	return a, claim
 }
 
-// run starts a run of a job by hand and returns the parameters of its end, and what publishes that.
+// run starts a run of a job by hand and returns the parameters of its end, and the function that publishes that end.
 func (p *process) run(j cron.Job, how service.Ending) (params store.FinishParams, publish func(endedAt time.Time)) {
 	p.t.Helper()
 	if _, reason, err := p.Runs.Start(p.t.Context(), j.ID, cron.RunForce, operator, nil); err != nil || reason != "" {
@@ -73,7 +73,7 @@ func (p *process) run(j cron.Job, how service.Ending) (params store.FinishParams
 	return params, a.End(p.t.Context(), turn, how, &params)
 }
 
-// TestAnEndThatWasTriedTwicePublishesWhatIsCommitted: the first try has shown the run to the job, and the job was gone in the second.
+// TestAnEndThatWasTriedTwicePublishesWhatIsCommitted covers a first try that passed the run to the job, and a second one in which the job had been removed.
 func TestAnEndThatWasTriedTwicePublishesWhatIsCommitted(t *testing.T) {
 	t.Parallel()
 	p := open(t)
@@ -100,7 +100,7 @@ func TestAnEndThatWasTriedTwicePublishesWhatIsCommitted(t *testing.T) {
 	}
 }
 
-// TestARetryIsPublishedAlikeOnEveryReplica: the next attempt has begun when another replica reads the run.
+// TestARetryIsPublishedAlikeOnEveryReplica covers a next attempt that has begun before another replica reads the run.
 func TestARetryIsPublishedAlikeOnEveryReplica(t *testing.T) {
 	t.Parallel()
 	p := open(t)
@@ -175,7 +175,7 @@ func TestWhatIsSentFollowsTheDeliveryOfTheJob(t *testing.T) {
 	for what, c := range map[string]struct {
 		job        cron.Job
 		how        service.Ending
-		sent       string // channels and texts
+		sent       string // channels and messages
 		delivery   cron.DeliveryStatus
 		suppressed string
 	}{

@@ -14,13 +14,13 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// jobNotFound is the refusal for a job that does not exist or that the caller does not see.
+// jobNotFound is the refusal for a job that does not exist or is not visible to the caller.
 func jobNotFound(id string) error {
 	id = chat.Cut(id, 128)
 	return chat.Errorf(chat.CodeInvalid, "cron job not found: %s", chat.Escaped(id, "")).With("code", "CRON_JOB_NOT_FOUND").With("jobId", id)
 }
 
-// wireFault gives errors of package schedule the codes that clients know.
+// wireFault maps errors of package schedule to the codes of the protocol.
 func wireFault(err error) error {
 	if bad, ok := errors.AsType[*schedule.InvalidError](err); ok {
 		return chat.Errorf(chat.CodeInvalid, "%s", bad.Error()).With("code", "CRON_INVALID_SCHEDULE").With("field", bad.Field).With("reason", string(bad.Reason))
@@ -28,7 +28,7 @@ func wireFault(err error) error {
 	return err
 }
 
-// limits are what the input of a caller is checked against.
+// limits is the border for the input of a caller.
 func (p *parts) limits(by chat.Caller, now time.Time) cron.Border {
 	rules := p.cfg.Rules
 	if by.Bounded() {
@@ -51,7 +51,7 @@ func (p *parts) hasChannel(name string) bool {
 	return name != channel.Webhook && (kind == "telegram" || slices.ContainsFunc(p.channels, func(have string) bool { return chat.ChannelKind(have) == kind }))
 }
 
-// knownChannels are the names that hasChannel takes, once each.
+// knownChannels are the names that hasChannel accepts, without duplicates.
 func (p *parts) knownChannels() []string {
 	names := []string{"telegram"}
 	for _, have := range p.channels {
@@ -63,7 +63,7 @@ func (p *parts) knownChannels() []string {
 	return slices.Compact(names)
 }
 
-// givenKey is the key that a client chose, "" for none.
+// givenKey is the key that a client chose, "" when it chose none.
 func givenKey(m cron.Members) (string, error) {
 	key := ""
 	for _, name := range []string{"key", "declarationKey"} {
@@ -86,7 +86,7 @@ func givenKey(m cron.Members) (string, error) {
 	return key, nil
 }
 
-// nameRule takes ifNameExists out of the members of a call.
+// nameRule extracts ifNameExists from the members of a call.
 func nameRule(m cron.Members) (rule cron.NameRule, rest cron.Members, err error) {
 	raw, given := m["ifNameExists"]
 	if !given {
@@ -98,7 +98,7 @@ func nameRule(m cron.Members) (rule cron.NameRule, rest cron.Members, err error)
 	return rule, without(m, "ifNameExists"), nil
 }
 
-// formerID takes formerId out of the members of a call.
+// formerID extracts formerId from the members of a call.
 func formerID(m cron.Members) (id string, rest cron.Members, err error) {
 	raw, given := m["formerId"]
 	if !given {
@@ -110,7 +110,7 @@ func formerID(m cron.Members) (id string, rest cron.Members, err error) {
 	return id, without(m, "formerId"), nil
 }
 
-// nameExists is the refusal of a job whose name others have.
+// nameExists is the refusal of a job whose name is taken.
 func nameExists(e *cron.NameExistsError) error {
 	if len(e.IDs) == 1 {
 		return chat.Errorf(chat.CodeInvalid, "a job with the name %q exists: %s; change it, or ask for another one", e.Name, e.IDs[0]).
@@ -123,11 +123,11 @@ func nameExists(e *cron.NameExistsError) error {
 // targetCheck refuses a job that runs in, or delivers to, a session that the caller may not use. old is the job before the change, zero for a new one.
 type targetCheck func(ctx context.Context, old, j cron.Job, by chat.Caller) error
 
-// anyTarget is for jobs that are made in a chat: they deliver to the chat in which their owner wrote, and run in a session of their own.
+// anyTarget is for jobs that are created in a chat: they deliver to the chat of their owner, and run in a session of their own.
 func anyTarget(context.Context, cron.Job, cron.Job, chat.Caller) error { return nil }
 
-// mayTarget refuses a target that old does not have and that a caller who sees its own jobs only may not use: a session of another principal, and a chat other
-// than the private one of a chat user. What old has was checked when the job got it, by rules that a command in a chat does not share.
+// mayTarget refuses a target that old does not have, if the caller sees only its own jobs and may not use the target: a session of another principal, and a
+// chat other than the private one of a chat user. The targets of old were checked when the job got them, by rules that a command in a chat does not share.
 func (p *parts) mayTarget(ctx context.Context, old, j cron.Job, by chat.Caller) error {
 	if !by.Own {
 		return nil
@@ -154,7 +154,7 @@ func (p *parts) mayTarget(ctx context.Context, old, j cron.Job, by chat.Caller) 
 	return nil
 }
 
-// jobTarget is a place where a job runs or to which it delivers: a session, or a chat on a channel.
+// jobTarget is where a job runs or delivers: a session, or a chat on a channel.
 type jobTarget struct {
 	session               chat.SessionKey
 	channel, chat, thread string
@@ -186,7 +186,7 @@ func targetsOf(j cron.Job) ([]jobTarget, error) {
 	return append(all, jobTarget{session: key}), nil
 }
 
-// mayEdit refuses an edit of a built-in job, and one of another revision than the caller read.
+// mayEdit refuses an edit of a built-in job, and an edit based on another revision.
 func mayEdit(old cron.Job, expected string) error {
 	switch {
 	case old.Owner == cron.SystemOwner:
@@ -198,7 +198,7 @@ func mayEdit(old cron.Job, expected string) error {
 	return nil
 }
 
-// errNoFire refuses to let a job fire that has no fire any more.
+// errNoFire refuses to enable a job without a future fire.
 func errNoFire() error {
 	return &schedule.InvalidError{
 		Field: "schedule", Reason: schedule.InvalidPast, Sentence: "the job has no fire any more; give it another schedule, run it by hand or remove it",

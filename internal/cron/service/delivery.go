@@ -13,16 +13,16 @@ import (
 const (
 	// noReply is the answer of an agent that has nothing to report.
 	noReply = "NO_REPLY"
-	// lastRoute is the name by which a delivery means the session in which the job was made.
+	// lastRoute is the name by which a delivery refers to the session in which the job was created.
 	lastRoute = "last"
 	// webhookChannel sends webhooks.
 	webhookChannel = channel.Webhook
 )
 
-// Delivery decides where the answers of runs and the alerts about jobs go.
+// Delivery decides where the answers of runs and the alerts about jobs are sent.
 type Delivery struct{ *parts }
 
-// answer is the end of an attempt on its way to the outbox.
+// answer is the end of an attempt to be put into the outbox.
 type answer struct {
 	attempt *Attempt
 	turn    Turn
@@ -44,7 +44,7 @@ func (how *Ending) suppressed() string {
 	return ""
 }
 
-// deliver puts into p what is sent for an attempt, and its delivery state into the ledger. Nothing is sent while the run is tried again, and for a run that a
+// deliver adds the outgoing rows of an attempt to p, and its delivery state to the ledger. Nothing is sent when the run will be retried, or for a run that a
 // budget has prevented: people get one notice a day about the budget.
 func (d *Delivery) deliver(a answer, job *cron.Job, p *store.FinishParams) {
 	e := a.end
@@ -91,13 +91,13 @@ func announce(a answer, why string, job *cron.Job, p *store.FinishParams) {
 	failed := len(p.Outgoing) > 0 && p.Outgoing[0].Kind == store.KindNotice
 	switch {
 	case failed && toSession(job.Delivery):
-		p.Outgoing = nil // a session has many messages, and a failure there needs the name of its job: the alert has it
+		p.Outgoing = nil // a session has many messages, and a failure there needs the name of its job, which the alert has
 	case failed:
 		e.Delivery = cron.DeliveryNot
 	case len(p.Outgoing) > 0:
-		e.Delivery = cron.DeliveryUnknown // until the outbox knows better
+		e.Delivery = cron.DeliveryUnknown // until the outbox records the delivery
 	case e.State == cron.RunOK && toSession(job.Delivery) && sessionOf(job.Agent, job.Delivery) == a.turn.Session:
-		e.Delivery = cron.DeliveryDone // with the commit: the answer is in the transcript of the run
+		e.Delivery = cron.DeliveryDone // with the commit, because the answer is in the transcript of the run
 	case e.State == cron.RunOK:
 		e.Delivery = cron.DeliveryNot
 	}
@@ -112,8 +112,8 @@ func nextN(rows []store.Outgoing) int {
 	return next
 }
 
-// webhookRow is the payload of the finished event on its way to a URL, for runs that started; false where this gateway has no webhooks. why, if not empty,
-// is why the answer is not sent: the receiver gets the run without its text.
+// webhookRow is the payload of the finished event for a URL, for runs that started; false when this gateway has no webhooks. why, if not empty, is why the
+// answer is not sent: the receiver gets the run without its text.
 func (d *Delivery) webhookRow(a answer, job *cron.Job, to, why string) (store.Outgoing, bool) {
 	if !d.hasWebhooks() {
 		return store.Outgoing{}, false
@@ -136,7 +136,7 @@ func webhookTarget(url string) chat.Target {
 	return chat.Target{Channel: webhookChannel, ChatID: url}
 }
 
-// toSession reports whether a delivery goes to a session, where people read it on the web.
+// toSession reports whether a delivery goes to a session, which people read on the web.
 func toSession(at cron.Delivery) bool {
 	return at.Mode == cron.DeliverAnnounce && (at.Channel == "" || at.Channel == lastRoute || at.Channel == channel.Web)
 }
@@ -151,7 +151,7 @@ func sessionOf(agent string, at cron.Delivery) chat.SessionKey {
 	return chat.MainKey(agent)
 }
 
-// replyTarget is where the answer of a run in a session goes; zero = nowhere: the transcript of the session has it already.
+// replyTarget is the target for the answer of a run in a session; zero when the answer is only in the transcript of the session.
 func (d *Delivery) replyTarget(job cron.Job, session chat.SessionKey) chat.Target {
 	if toSession(job.Delivery) && sessionOf(job.Agent, job.Delivery) == session {
 		return chat.Target{}
@@ -159,8 +159,8 @@ func (d *Delivery) replyTarget(job cron.Job, session chat.SessionKey) chat.Targe
 	return d.target(job.Agent, job.Delivery)
 }
 
-// target is the address on a channel that a delivery of an agent's job names; zero when it is sent in another way. A bare channel name means the account
-// that is configured, else the one that the store knows.
+// target is the channel address in a delivery of an agent's job; zero for other deliveries. A bare channel name means the configured account, else the account
+// that the store has.
 func (d *Delivery) target(agent string, at cron.Delivery) chat.Target {
 	switch {
 	case at.Mode != cron.DeliverAnnounce:

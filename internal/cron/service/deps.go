@@ -10,7 +10,7 @@ import (
 	"laneway/internal/store"
 )
 
-// Store is what the service needs of the store besides the jobs themselves. The contracts are those of package store.
+// Store is the part of the store that the service needs besides the jobs. The contracts are those of package store.
 type Store interface {
 	cron.JobStore
 	cron.History
@@ -25,25 +25,25 @@ type Store interface {
 	FilesInUse(ctx context.Context) ([]string, error)
 }
 
-// Upkeeper is a store with maintenance of its own to do now and then. Upkeep checks its context between the steps.
+// Upkeeper is a store with periodic maintenance. Upkeep checks its context between the steps.
 type Upkeeper interface {
 	Upkeep(ctx context.Context) (report string, err error)
 }
 
-// Compacter is a store that gives back what deleted rows have left. Compact blocks no writer for longer than a usual transaction, checks its context between
-// the steps, and returns what it gave back.
+// Compacter is a store that can free the space of deleted rows. Compact blocks no writer for longer than a usual transaction, checks its context between the
+// steps, and returns a report.
 type Compacter interface {
 	Compact(ctx context.Context) (report string, err error)
 }
 
 // Node is this process as an owner of sessions.
 type Node interface {
-	// Alive returns the id of the incarnation, or why it may accept nothing. Draining reports whether the process ends.
+	// Alive returns the id of the incarnation, or why it must not accept work. Draining reports whether the process is shutting down.
 	Alive() (id string, err error)
 	Draining() bool
-	// Final makes a write that must not be lost because its caller went away; what names it in errors.
+	// Final makes a write that must not be lost when its caller has gone away; what names it in errors.
 	Final(ctx context.Context, what string, write func(context.Context) error) error
-	// WhileAlive repeats an operation while the store does not answer and ctx lasts.
+	// WhileAlive retries an operation while the store is unavailable and ctx lasts.
 	WhileAlive(ctx context.Context, op func(context.Context) error) error
 }
 
@@ -51,23 +51,23 @@ type Node interface {
 type Turns interface {
 	// Launch submits a claimed run to its lane, or wakes the process that owns its session.
 	Launch(ctx context.Context, l cron.Launched)
-	// Stop cancels a run that was cancelled in the store: it drops one that waits, and stops one that runs, here or in the process that runs it. cause is
-	// what [store.StopCause] made.
+	// Stop cancels a run that was cancelled in the store: it drops a waiting one, and stops a running one, here or in the process that runs it. cause is the
+	// result of [store.StopCause].
 	Stop(run cron.CancelledRun, cause string)
 	// Lanes are the names of the lanes.
 	Lanes() []string
 }
 
-// Callers decides what callers may do besides editing jobs.
+// Callers decides about the rights of callers other than editing jobs.
 type Callers interface {
-	// Admit takes n places among the waiting messages of a caller, or refuses all (chat.CodeRateLimited). leave gives them back. More than may wait at
-	// all are admitted when nothing of the caller waits.
+	// Admit takes n places among the waiting messages of a caller, or refuses all (chat.CodeRateLimited). leave returns them. If no message of the caller
+	// waits, n may exceed the bound.
 	Admit(principal string, own bool, n int) (leave func(), err error)
 	// MayUse refuses a session that the principal may not use (chat.CodeSessionNotFound).
 	MayUse(ctx context.Context, key chat.SessionKey, principal string) error
 }
 
-// Publisher sends cluster events to the other replicas. e points to plain data; shorten makes it shorter when it is too long to be sent.
+// Publisher sends cluster events to the other replicas. e points to plain data; shorten shortens it when it is too long to be sent.
 type Publisher interface {
 	Send(topic string, e any, shorten func())
 }
@@ -75,7 +75,7 @@ type Publisher interface {
 // Outbox is woken when a row is due.
 type Outbox interface{ Wake() }
 
-// Files is the directory for files, see [files.Dir.Sweep].
+// Files is the attachment directory, see [files.Dir.Sweep].
 type Files interface {
 	Sweep(ctx context.Context, now, before time.Time, inUse func(context.Context) ([]string, error)) (int, error)
 }

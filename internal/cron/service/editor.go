@@ -14,21 +14,21 @@ import (
 	"laneway/internal/store"
 )
 
-// Editor reads, adds, changes and removes jobs. Errors are *chat.Error values; a job that the caller does not see is as if it did not exist.
+// Editor reads, adds, changes and removes jobs. Errors are *chat.Error values. A job that is not visible to the caller is treated as missing.
 type Editor struct {
 	*parts
 
 	delivery *Delivery
-	nudge    func() // makes the loop look at once
+	nudge    func() // makes the loop claim immediately
 }
 
-// Add makes a job, or changes the one with the same key; equal configuration writes nothing. With an idempotency key, a call that is sent again changes
-// nothing and gets what the first one came to, also when what it asks for could not be asked for any more.
+// Add creates a job, or changes the one with the same key; equal configuration writes nothing. With an idempotency key, a repeated call changes nothing and
+// returns the result of the first one, even if the request would no longer be valid.
 func (ed *Editor) Add(ctx context.Context, m cron.Members, by chat.Caller, o *chat.IdempotencyKey) (cron.Put, error) {
 	return ed.add(ctx, m, by, o, ed.mayTarget)
 }
 
-// AddInChat is Add for a job that its owner makes by a command: it delivers to the chat of the command.
+// AddInChat is Add for a job that its owner creates by a command: it delivers to the chat of the command.
 func (ed *Editor) AddInChat(ctx context.Context, m cron.Members, by chat.Caller, o *chat.IdempotencyKey) (cron.Put, error) {
 	return ed.add(ctx, m, by, o, anyTarget)
 }
@@ -91,7 +91,7 @@ func (ed *Editor) add(ctx context.Context, m cron.Members, by chat.Caller, o *ch
 	return ed.put(ctx, p, keyed)
 }
 
-// put writes a job that Add has prepared, and publishes what changed.
+// put writes a job that Add has prepared, and publishes the change.
 func (ed *Editor) put(ctx context.Context, p cron.PutParams, keyed bool) (cron.Put, error) {
 	res, err := ed.jobs.PutJob(ctx, p)
 	if errors.Is(err, chat.ErrLimit) {
@@ -122,7 +122,7 @@ func putOf(res *cron.PutResult, keyed bool) cron.Put {
 	return cron.Put{Job: res.Job, Created: res.Created, Updated: res.Updated, Keyed: keyed}
 }
 
-// upsert is a second Add under the same key. It never ends a pause.
+// upsert is a second Add with the same key. It never ends a pause.
 func (ed *Editor) upsert(old cron.Job, m cron.Members, by chat.Caller, now time.Time) (*cron.Job, error) {
 	if old.Pause != nil || old.AutoDisabled {
 		m = without(without(m, "enabled"), "paused")
@@ -152,7 +152,7 @@ func firedOnce(j cron.Job) bool {
 	return j.Schedule.Kind == schedule.KindAt && !j.Enabled && j.State.Fired > 0 && j.Pause == nil && !j.AutoDisabled
 }
 
-// setPausedBy sets who has paused a job that is written with its pause. A caller who sees all jobs may give the name; others pause in their own.
+// setPausedBy sets the author of the pause of a job that is written with its pause. A caller that sees all jobs may give the name; others pause in their own.
 func setPausedBy(j *cron.Job, by chat.Caller) {
 	if j.Pause != nil && (j.Pause.By == "" || by.Own || by.InChat()) {
 		j.Pause.By = by.Principal
@@ -169,7 +169,7 @@ func without(m cron.Members, name string) cron.Members {
 	return out
 }
 
-// endsWaiting is what happens to the runs of a job that wait to start when it is changed by some members: who disables a job means them as well.
+// endsWaiting is the reason with which a change of some members ends the waiting runs of a job: disabling a job includes its waiting runs.
 func endsWaiting(m cron.Members) cron.Reason {
 	if raw, given := m["enabled"]; given && string(raw) == "false" {
 		return cron.ReasonStopped
@@ -177,10 +177,10 @@ func endsWaiting(m cron.Members) cron.Reason {
 	return cron.ReasonNone
 }
 
-// replan computes the next fire anew when something changed that decides it; otherwise the plan stays.
+// replan recomputes the next fire when a member that affects it has changed; otherwise the plan stays.
 func (ed *Editor) replan(old, next cron.Job, now time.Time) (*cron.Job, error) {
 	if !next.State.DeliveryPause.Holds(ed.delivery.target(next.Agent, next.Delivery)) {
-		next.State.DeliveryPause = cron.DeliveryPause{} // the answers go to another address now
+		next.State.DeliveryPause = cron.DeliveryPause{} // the answers are sent to another address now
 	}
 	same := old.Schedule == next.Schedule && old.JitterMs == next.JitterMs && old.MayFire() == next.MayFire() &&
 		old.StartsAt.Equal(next.StartsAt) && old.EndsAt.Equal(next.EndsAt) && old.MaxRuns == next.MaxRuns
@@ -191,7 +191,7 @@ func (ed *Editor) replan(old, next cron.Job, now time.Time) (*cron.Job, error) {
 	return &next, nil
 }
 
-// planned fills in what a job gets when its schedule comes into force: revision, times and the first fire.
+// planned fills in the fields of a job whose schedule takes effect: revision, times and the first fire.
 func (p *parts) planned(j cron.Job, now time.Time) (*cron.Job, error) {
 	t, err := p.planner.Timetable(j)
 	if err != nil {
@@ -206,7 +206,7 @@ func (p *parts) planned(j cron.Job, now time.Time) (*cron.Job, error) {
 	j.State.Next, j.State.NextRunAt = time.Time{}, time.Time{}
 	switch {
 	case j.Pause != nil:
-		if fresh { // slots that passed before this gateway had the job are none of its slots
+		if fresh { // slots that passed before this gateway had the job do not count
 			fire, _ := t.First(now)
 			before = fire.Slot
 		}
@@ -219,13 +219,13 @@ func (p *parts) planned(j cron.Job, now time.Time) (*cron.Job, error) {
 	return &j, nil
 }
 
-// changed publishes a change of a job and makes the loop look: the job may be due before its next tick.
+// changed publishes a change of a job and makes the loop claim immediately: the job may be due before its next tick.
 func (ed *Editor) changed(action cron.Action, j cron.Job) {
 	ed.events.publish(cron.Event{Action: action, Job: j})
 	ed.nudge()
 }
 
-// change is what all edits of one job share.
+// change is the common part of all edits of one job.
 func (ed *Editor) change(ctx context.Context, p cron.ChangeParams) (cron.Job, error) {
 	decide, key := p.Change, ""
 	p.Change = func(old cron.Job, now time.Time) (*cron.Job, error) {
@@ -262,5 +262,5 @@ func (ed *Editor) stopEnded(ended []cron.CancelledRun, cause string) {
 	}
 }
 
-// newID is a UUIDv7: sortable by time, unique without asking the store.
+// newID is a UUIDv7: sortable by time, unique without a query of the store.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }

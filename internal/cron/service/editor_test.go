@@ -200,7 +200,7 @@ func TestAPatchChecksOnlyTargetsThatItChanges(t *testing.T) {
 	}
 }
 
-// with are members with one more.
+// with returns members with one more.
 func with(m map[string]any, name string, value any) map[string]any {
 	out := maps.Clone(m)
 	if out == nil {

@@ -19,30 +19,31 @@ const (
 	readTime = 5 * time.Second
 )
 
-// Events publishes what happens to jobs and runs, after its commit.
+// Events publishes events about jobs and runs, after their commit.
 type Events struct {
 	*parts
 
 	hub events.Hub[cron.Event]
 }
 
-// Subscribe calls fn for every event of this process, and for those of other replicas while wanted returns true, until cancel is called. Neither
-// may block.
+// Subscribe calls fn for every event of this process, and for those of other replicas while wanted returns true, until cancel is called. Neither function may
+// block.
 func (e *Events) Subscribe(fn func(cron.Event), wanted func() bool) (cancel func()) {
 	return e.hub.Subscribe(fn, func(cron.Event) bool { return wanted() })
 }
 
-// clusterEvent is an event on its way to another replica, which reads the job and the run from the store. It carries only what may be deleted by then.
+// clusterEvent is an event for another replica, which reads the job and the run from the store. It carries only data that may be deleted by then.
 type clusterEvent struct {
 	Action cron.Action `json:"a"`
 	JobID  string      `json:"j"`
 	RunID  string      `json:"r,omitempty"`
-	Again  int64       `json:"n,omitempty"` // when a run is tried again, in Unix milliseconds
-	Failed int         `json:"k,omitempty"` // the attempt after which it is
+	Again  int64       `json:"n,omitempty"` // the time of the next attempt, in Unix milliseconds
+	Failed int         `json:"k,omitempty"` // the failed attempt before it
 	Job    *cron.Job   `json:"g,omitempty"`
 }
 
-// publish publishes an event here and sends it to the other replicas. No pointer into ev is kept: its job would be copied to the heap for each event.
+// publish publishes an event here and sends it to the other replicas. It keeps no pointer into ev, because the job would then be copied to the heap for each
+// event.
 func (e *Events) publish(ev cron.Event) {
 	e.hub.Publish(ev)
 	n := &clusterEvent{Action: ev.Action, JobID: ev.Job.ID}
@@ -59,7 +60,7 @@ func (e *Events) publish(ev cron.Event) {
 	e.publisher.Send(Topic, n, n.shorten)
 }
 
-// shorten leaves of the job what a reader needs to know whose it was.
+// shorten reduces the job to the members that identify its owner.
 func (n *clusterEvent) shorten() {
 	if j := n.Job; j != nil {
 		n.Job = &cron.Job{ID: j.ID, Owner: j.Owner, Name: j.Name, Agent: j.Agent}
@@ -86,7 +87,7 @@ func (e *Events) Receive(ctx context.Context, text string) {
 	e.hub.Publish(ev)
 }
 
-// read reads the job and the run that a cluster event names.
+// read reads the job and the run of a cluster event.
 func (e *Events) read(ctx context.Context, n clusterEvent) (ev cron.Event, err error) {
 	ev.Action = n.Action
 	if n.RunID != "" {
@@ -149,7 +150,7 @@ func (e *Events) Finished(ctx context.Context, runs []cron.Run, jobs ...cron.Job
 		job, known := byID[run.JobID]
 		if !known {
 			var err error
-			if job, err = e.jobs.Job(ctx, run.JobID, ""); err != nil { // removed, or the store does not answer: the run has what the event needs
+			if job, err = e.jobs.Job(ctx, run.JobID, ""); err != nil { // removed, or the store is unavailable: the run has what the event needs
 				job = jobOf(run)
 			}
 			byID[run.JobID] = job
@@ -158,7 +159,7 @@ func (e *Events) Finished(ctx context.Context, runs []cron.Run, jobs ...cron.Job
 	}
 }
 
-// jobOf is what a run has of its job.
+// jobOf is the job as far as a run contains it.
 func jobOf(r cron.Run) cron.Job {
 	return cron.Job{ID: r.JobID, Owner: r.Owner, Name: r.JobName, Agent: r.Agent}
 }

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// longestExplained is the longest stretch of time whose slots are explained at once.
+	// longestExplained is the longest period whose slots are explained in one call.
 	longestExplained = 26 * time.Hour
-	// mostExplained is of how many slots.
+	// mostExplained is the maximum number of these slots.
 	mostExplained = 100
-	// rowsBefore is how many rows before a moment are searched for one that stands for many slots.
+	// rowsBefore is how many earlier rows are searched for one that stands for many slots.
 	rowsBefore = 50
 	// mostHistory is how many outages, and how many changes, an explanation reads.
 	mostHistory = 100
 )
 
-// Explain says what became of slots, by the ledger, the changes of the job and the times during which nothing fired jobs.
+// Explain explains the outcome of slots, by the ledger, the changes of the job and the outages.
 func (ed *Editor) Explain(ctx context.Context, p cron.ExplainParams, by chat.Caller) (out cron.Explained, err error) {
 	e := cron.Evidence{}
 	if e.Now, err = ed.store.Now(ctx); err != nil {
@@ -42,7 +42,7 @@ func (ed *Editor) Explain(ctx context.Context, p cron.ExplainParams, by chat.Cal
 	if e.Job != nil {
 		out.Zone = cmp.Or(j.Schedule.TZ, out.Zone)
 	}
-	if e.Zone, err = schedule.LoadZone(out.Zone); err != nil { // the row is invalid, which is the answer
+	if e.Zone, err = schedule.LoadZone(out.Zone); err != nil { // the row is invalid, which explains the outcome
 		out.Zone, e.Zone = "UTC", time.UTC
 	}
 	one := p.From.IsZero()
@@ -68,7 +68,7 @@ func (ed *Editor) Explain(ctx context.Context, p cron.ExplainParams, by chat.Cal
 	return out, nil
 }
 
-// stretch is the time that is asked about; see [cron.After] for that of a moment.
+// stretch is the requested period; see [cron.After] for that of a moment.
 func stretch(p cron.ExplainParams, now time.Time, zone string) (from, until time.Time, err error) {
 	switch {
 	case p.At != "":
@@ -85,7 +85,7 @@ func stretch(p cron.ExplainParams, now time.Time, zone string) (from, until time
 	return from, cron.After(from), nil
 }
 
-// evidence reads what the store knows.
+// evidence reads the evidence from the store.
 func (ed *Editor) evidence(ctx context.Context, p cron.ExplainParams, by chat.Caller, e *cron.Evidence) error {
 	id, key := p.ID, ""
 	if e.Job != nil {

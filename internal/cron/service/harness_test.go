@@ -21,10 +21,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// noon is when the tests begin.
+// noon is the start time of the tests.
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// process is the process around a service: it keeps what it was asked to launch, stop and send, and never drains.
+// process is the process around a service: it records the runs and events that it was asked to launch, stop and send, and never drains.
 type process struct {
 	*service.Service
 
@@ -38,7 +38,7 @@ type process struct {
 	woken    int
 }
 
-// open makes a service on a store with two channels, box:work and webhook.
+// open creates a service on a store with two channels, box:work and webhook.
 func open(t *testing.T, change ...func(*service.Config)) *process {
 	t.Helper()
 	p := &process{t: t, now: noon}
@@ -47,7 +47,7 @@ func open(t *testing.T, change ...func(*service.Config)) *process {
 	return p
 }
 
-// join makes the service of a process on a store.
+// join creates the service of a process on a store.
 func (p *process) join(st *sqlite.Store, change ...func(*service.Config)) {
 	p.t.Helper()
 	if err := st.Register(p.t.Context(), store.Node{ID: "node", Lease: time.Hour}); err != nil {
@@ -150,7 +150,7 @@ func members(t *testing.T, change map[string]any) cron.Members {
 	return m
 }
 
-// only are the changed members alone, as a patch has them.
+// only are just the changed members, as in a patch.
 func only(t *testing.T, change map[string]any) cron.Members {
 	t.Helper()
 	m := members(t, change)
@@ -162,7 +162,7 @@ func only(t *testing.T, change map[string]any) cron.Members {
 	return m
 }
 
-// add makes a job as the operator.
+// add creates a job as the operator.
 func (p *process) add(change map[string]any) cron.Job {
 	p.t.Helper()
 	put, err := p.Editor.Add(p.t.Context(), members(p.t, change), operator, nil)

@@ -11,7 +11,7 @@ import (
 	"laneway/internal/store"
 )
 
-// launcher receives what the loop has claimed; it implements [cron.Launcher].
+// launcher receives the claims of the loop; it implements [cron.Launcher].
 type launcher struct {
 	*parts
 
@@ -24,7 +24,7 @@ var _ cron.Launcher = (*launcher)(nil)
 // Launch submits a claimed run to its lane.
 func (l *launcher) Launch(ctx context.Context, run cron.Launched) { l.turns.Launch(ctx, run) }
 
-// Claimed stops the runs that make room for claimed ones, and alerts people to slots that were skipped.
+// Claimed stops the runs that are replaced by claimed ones, and sends alerts about skipped slots.
 func (l *launcher) Claimed(ctx context.Context, c cron.Claimed) {
 	for _, run := range c.Cancelled {
 		l.turns.Stop(run, store.StopCause(string(cron.ReasonReplaced), cron.Channel))
@@ -46,9 +46,9 @@ func (l *launcher) Claimed(ctx context.Context, c cron.Claimed) {
 	}
 }
 
-// skipAlert is the alert about slots of a job that were just skipped.
+// skipAlert is the alert about the slots of a job that were just skipped.
 func (l *launcher) skipAlert(job cron.Job, runs []cron.Run) cron.AlertKind {
-	byBudget := slices.ContainsFunc(runs, func(r cron.Run) bool { return r.Reason == cron.ReasonBudget && r.Error == "" }) // others have a notice of their own
+	byBudget := slices.ContainsFunc(runs, func(r cron.Run) bool { return r.Reason == cron.ReasonBudget && r.Error == "" }) // others have their own notice
 	switch {
 	case byBudget && !job.Alert.Off && l.budgets.first(job.Owner, time.Now()):
 		return cron.AlertBudget
@@ -59,8 +59,7 @@ func (l *launcher) skipAlert(job cron.Job, runs []cron.Run) cron.AlertKind {
 	}
 }
 
-// budgetAlerts remembers which owners got the alert that their runs of the day are used up: one in as much time as the budget is for, whichever job
-// it is.
+// budgetAlerts records which owners got the alert that their daily runs are used up: one per budget period, whichever job it is.
 type budgetAlerts struct {
 	mu   sync.Mutex
 	sent map[string]time.Time
@@ -68,7 +67,7 @@ type budgetAlerts struct {
 
 const budgetTime = 24 * time.Hour
 
-// first reports whether the owner got no alert for a day, and notes that they get one now.
+// first reports whether the owner got no alert within a day, and records that it gets one now.
 func (b *budgetAlerts) first(owner string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,22 +17,22 @@ import (
 	"laneway/internal/store"
 )
 
-// The built-in jobs, by the text of their payload.
+// The built-in jobs, identified by the text of their payload.
 const (
 	pruneLedger   = "retention"
 	pruneMessages = "messages"
 	upkeep        = "upkeep"
 	compaction    = "compaction"
-	rollUp        = "roll-up " // and the level
+	rollUp        = "roll-up " // followed by the level
 )
 
-// pruneChunk is how many rows go in one transaction.
+// pruneChunk is how many rows one transaction deletes.
 const pruneChunk = 500
 
-// maintenance is the built-in jobs and their work.
+// maintenance implements the built-in jobs.
 type maintenance struct{ *parts }
 
-// run does the work of a built-in job and reports what was done. It checks its context between two chunks; what is done stays done.
+// run does the work of a built-in job and returns a report. It checks its context between two chunks; completed chunks stay.
 func (mt *maintenance) run(ctx context.Context, what string, by agent.Summariser) (string, error) {
 	if level, ok := strings.CutPrefix(what, rollUp); ok {
 		if mt.cfg.RollUp == nil {
@@ -64,7 +64,7 @@ func (mt *maintenance) run(ctx context.Context, what string, by agent.Summariser
 	return "", &agent.Error{Reason: chat.FailBadRequest, Message: "there is no built-in job " + chat.Cut(what, 64)}
 }
 
-// pruneLedger removes old entries of the ledger with the sessions of isolated runs, and the sessions of tasks and compactions, which are kept as long.
+// pruneLedger removes old rows of the ledger with the sessions of isolated runs, and the sessions of tasks and compactions, which have the same retention.
 func (mt *maintenance) pruneLedger(ctx context.Context) (string, error) {
 	p := store.PruneParams{What: store.PruneLedger, Keep: mt.cfg.RetentionRuns}
 	if keep := mt.cfg.Retention; keep > 0 {
@@ -86,7 +86,7 @@ func (mt *maintenance) pruneLedger(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s, %d sessions of tasks and compactions removed", report, sessions), err
 }
 
-// pruneMessages removes what is over and old: messages with their turns, then what was sent about them, then files.
+// pruneMessages removes old ended messages with their turns, then the outgoing messages about them, then files.
 func (mt *maintenance) pruneMessages(ctx context.Context) (string, error) {
 	keep := mt.cfg.MessageRetention
 	if keep == 0 {
@@ -110,19 +110,19 @@ func (mt *maintenance) pruneMessages(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d messages and %d outgoing messages removed, %d files", messages, sent, n), err
 }
 
-// sweepFiles removes the files that are not needed any more: what crashed turns left, and, unless keep is 0, what is older and not named by anything unfinished.
+// sweepFiles removes the files that are not needed any more: those of crashed turns, and, unless keep is 0, older ones that no unfinished work names.
 func (mt *maintenance) sweepFiles(ctx context.Context, keep time.Duration) (int, error) {
 	if mt.files == nil {
 		return 0, nil
 	}
-	now, before := time.Now(), time.Time{} // the clock of this host, as the times of files
+	now, before := time.Now(), time.Time{} // the clock of this host, which also sets the times of files
 	if keep > 0 {
 		before = now.Add(-keep)
 	}
 	return mt.files.Sweep(ctx, now, before, mt.store.FilesInUse)
 }
 
-// prune removes rows some at a time until there are none left, and returns how many there were. It checks ctx between two chunks.
+// prune removes rows in chunks until no more exist, and returns their number. It checks ctx between two chunks.
 func (mt *maintenance) prune(ctx context.Context, p store.PruneParams) (int, error) {
 	p.Limit = pruneChunk
 	for total := 0; ; {
@@ -137,7 +137,7 @@ func (mt *maintenance) prune(ctx context.Context, p store.PruneParams) (int, err
 	}
 }
 
-// builtIn are the jobs that the gateway makes for itself.
+// builtIn are the built-in jobs of the gateway.
 func (mt *maintenance) builtIn() []cron.Job {
 	list := []cron.Job{
 		{Name: "ledger retention", Key: "system:retention", Payload: cron.Payload{Text: pruneLedger}, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "17 3 * * *", TZ: "UTC"}},
@@ -157,7 +157,7 @@ func (mt *maintenance) builtIn() []cron.Job {
 		j.Payload.Kind, j.Session, j.WakeMode, j.Lane = cron.PayloadSystemEvent, cron.Isolated, cron.WakeNow, cron.DefaultLane
 		j.Owner, j.Principal, j.Agent, j.JitterMs = cron.SystemOwner, cron.SystemOwner, cmp.Or(j.Agent, mt.agents[0]), cmp.Or(j.JitterMs, (10*time.Minute).Milliseconds())
 		j.Overlap, j.Retry, j.Timeout, j.Enabled = cron.OverlapSkip, cron.DefaultRetry(), cmp.Or(j.Timeout, time.Hour), true
-		// The same id on every replica and after every start, so that two that begin at once agree.
+		// The same id on every replica and after every start, so that two processes that start at once agree.
 		j.ID = builtInID(j.Key)
 	}
 	return list
@@ -180,8 +180,8 @@ func (mt *maintenance) rollUps() []cron.Job {
 	return []cron.Job{of(store.TocDay, "0 0 1 * * *"), of(store.TocWeek, "0 0 2 * * 0"), of(store.TocMonth, "0 0 3 1 * *")}
 }
 
-// addBuiltIn makes the built-in jobs where they are missing. A paused one stays paused. The jobs of summaries get the agent and the zone of the
-// configuration, and are removed where it names no agent.
+// addBuiltIn creates missing built-in jobs. A paused one stays paused. The jobs of summaries get the agent and the zone of the configuration, and are removed
+// when it names no agent.
 func (mt *maintenance) addBuiltIn(ctx context.Context) {
 	for _, want := range mt.builtIn() {
 		err := mt.node.WhileAlive(ctx, func(ctx context.Context) error {

@@ -14,8 +14,8 @@ import (
 type Ending struct {
 	Outcome chat.Outcome
 	Reason  string // a chat.FailReason, or the reason of a stop
-	Message string // for a person; "" when answered
-	// Text is what the transcript keeps; Reply is the same without the lines that stand for files. Files reports whether there are such lines.
+	Message string // for people; "" when answered
+	// Text is the version for the transcript; Reply is the same without the lines that stand for files. Files reports whether such lines exist.
 	Text, Reply string
 	Files       bool
 	Usage       chat.Usage
@@ -23,15 +23,15 @@ type Ending struct {
 	Requeued bool
 }
 
-// end is how an attempt ended, with the alert that follows once it is committed.
+// end is how an attempt ended, with the alert that is sent after its commit.
 type end struct {
 	job   cron.Job
 	alert cron.AlertKind
-	run   *cron.Run // as the store has shown it to the job; nil = to be read
+	run   *cron.Run // as the store passed it to the job; nil when it must be read
 }
 
-// End adds the end of the attempt to what the end of its turn writes: the ledger, the next state of the job, and what is sent instead of the answer that
-// a person would get. publish is to be called when that is committed, with the time that the store gave the end: it publishes the end and sends alerts.
+// End adds the end of the attempt to the parameters of the end of its turn: the ledger, the next state of the job, and the outgoing rows that replace the
+// answer for a person. Call publish after the commit with the time that the store gave the end: it publishes the end and sends alerts.
 func (a *Attempt) End(ctx context.Context, t Turn, how Ending, p *store.FinishParams) (publish func(endedAt time.Time)) {
 	job := a.readJob(ctx)
 	out := &end{}
@@ -56,7 +56,7 @@ func (a *Attempt) End(ctx context.Context, t Turn, how Ending, p *store.FinishPa
 	p.Cron = e
 	return func(endedAt time.Time) {
 		if r := out.run; r != nil && r.State.Final() && !r.FinishedAt.Equal(endedAt) {
-			*out = end{} // of a try that was not committed: the job was gone in the one that was, which shows it no run
+			*out = end{} // left from a try that was not committed: in the committed one the job was removed, and received no run
 		}
 		a.publishEnd(ctx, how, out)
 	}
@@ -103,12 +103,12 @@ func (a *Attempt) setState(t Turn, how Ending, e *cron.AttemptEnd, job *cron.Job
 	}
 }
 
-// skippedByBudget reports whether a budget has prevented the run: its model was asked nothing.
+// skippedByBudget reports whether a budget has prevented the run: no model was called.
 func (a *Attempt) skippedByBudget(how Ending) bool {
 	return how.Outcome == chat.OutcomeFailed && how.Reason == string(chat.FailBudget) && a.number == 1 && how.Usage.InputTokens+how.Usage.OutputTokens == 0
 }
 
-// retryable reports whether a failure may pass. The others come again with the same input.
+// retryable reports whether a failure may be transient. All others recur with the same input.
 func retryable(reason string) bool {
 	switch chat.FailReason(reason) { //nolint:exhaustive // the ones that do not pass
 	case chat.FailBadRequest, chat.FailContextLength, chat.FailRefusal, chat.FailDead, chat.FailAuth, chat.FailBudget:
@@ -156,7 +156,7 @@ func (a *Attempt) publishEnd(ctx context.Context, how Ending, out *end) {
 	}
 }
 
-// endedRun is the run with its end: as the store has shown it to the job, or, where the job was removed, as it is stored.
+// endedRun is the ended run: as the store passed it to the job, or, when the job was removed, as stored.
 func (a *Attempt) endedRun(ctx context.Context, out *end) (cron.Run, error) {
 	if out.run != nil {
 		return *out.run, nil

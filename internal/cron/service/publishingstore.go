@@ -6,8 +6,8 @@ import (
 	"laneway/internal/cron"
 )
 
-// publishingStore is the store of jobs. Once an operation is committed it publishes the runs that the operation has ended, whichever caller asked for it: the
-// store returns their rows, and no caller has to think of them.
+// publishingStore is the store of jobs. After the commit of an operation it publishes the runs that the operation has ended, for every caller: the store
+// returns their rows, so the callers need not handle them.
 type publishingStore struct {
 	cron.JobStore
 
@@ -38,8 +38,7 @@ func (s publishingStore) ChangeJob(ctx context.Context, p cron.ChangeParams) (cr
 	return res, nil
 }
 
-// Claim implements [cron.JobStore]. A pause that the claim has ended is a change of the job. The runs that it launches get addresses, so the accounts are read
-// before it.
+// Claim implements [cron.JobStore]. A pause that the claim has ended is a change of the job. The launched runs get addresses, so the accounts are read first.
 func (s publishingStore) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, error) {
 	if err := s.accounts.read(ctx); err != nil {
 		return cron.Claimed{}, err

@@ -25,7 +25,7 @@ func (ed *Editor) Jobs(ctx context.Context, f cron.JobFilter, by chat.Caller) (c
 	return ed.jobs.Jobs(ctx, f)
 }
 
-// PreviewParams ask for the next fires of a job, or of the schedule and its bounds in Schedule when ID is empty. A zero From is now.
+// PreviewParams select the next fires of a job, or of the schedule and its bounds in Schedule when ID is empty. A zero From means now.
 type PreviewParams struct {
 	ID       string
 	Schedule cron.Members

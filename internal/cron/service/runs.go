@@ -13,14 +13,14 @@ import (
 	"laneway/internal/store"
 )
 
-// Runs starts runs by hand, fills in slots of the past, cancels runs and lists the ledger.
+// Runs starts runs by hand, backfills past slots, cancels runs and lists the ledger.
 type Runs struct {
 	*parts
 
-	nudge func() // makes the loop look at once
+	nudge func() // makes the loop claim immediately
 }
 
-// List lists rows of the ledger, and the changes of a job if they are asked for. A caller that sees neither the job nor a run of it gets no changes.
+// List lists rows of the ledger, and the changes of a job if requested. A caller that sees neither the job nor a run of it gets no changes.
 func (rs *Runs) List(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error) {
 	f.Visible = visible(by)
 	page, err := rs.jobs.Runs(ctx, f)
@@ -36,17 +36,17 @@ func (rs *Runs) List(ctx context.Context, f cron.RunFilter, by chat.Caller) (cro
 	}
 	key := j.Key
 	if f.Visible != "" {
-		key = "" // another principal may have a job of the same key
+		key = "" // another principal may have a job with the same key
 	}
 	past, err := rs.store.Past(ctx, f.JobID, key, f.Since, mostHistory)
 	page.Changes = past.Changes
 	return page, err
 }
 
-// maxShift is how many milliseconds a run by hand is moved when others have taken its millisecond.
+// maxShift is by how many milliseconds a manual run is moved at most when its millisecond is taken.
 const maxShift = 100
 
-// Start starts a run by hand. reason is why there was none. With an idempotency key, a call that is sent again gets what the first one came to.
+// Start starts a run by hand. reason is why no run was started. With an idempotency key, a repeated call returns the result of the first one.
 func (rs *Runs) Start(ctx context.Context, id string, mode cron.RunMode, by chat.Caller, o *chat.IdempotencyKey) (runID string, reason string, err error) {
 	node, err := rs.node.Alive()
 	if err != nil {
@@ -70,7 +70,7 @@ func (rs *Runs) Start(ctx context.Context, id string, mode cron.RunMode, by chat
 	for ; shift < maxShift*time.Millisecond; shift += time.Millisecond {
 		res, err := rs.jobs.EnqueueRuns(ctx, p)
 		switch {
-		case errors.Is(err, chat.ErrConflict): // another run by hand has taken this millisecond
+		case errors.Is(err, chat.ErrConflict): // another manual run has taken this millisecond
 			continue
 		case errors.Is(err, chat.ErrNotFound):
 			return "", "", jobNotFound(id)
@@ -85,7 +85,7 @@ func (rs *Runs) Start(ctx context.Context, id string, mode cron.RunMode, by chat
 	return "", "", chat.Errorf(chat.CodeRateLimited, "this job was started by hand too often within this moment; try again")
 }
 
-// mayRun decides whether a run by hand starts beside the active ones; its error is a [cron.NotRunError].
+// mayRun decides whether a manual run may start during active runs; its error is a [cron.NotRunError].
 func mayRun(due cron.DueJob, mode cron.RunMode, now time.Time) error {
 	j := due.Job
 	switch {
@@ -103,7 +103,7 @@ func mayRun(due cron.DueJob, mode cron.RunMode, now time.Time) error {
 	return nil
 }
 
-// launch launches runs that were enqueued. The loop looks at once: the next slot of their job may be close, and no longer claimed.
+// launch launches runs that were enqueued. The loop claims immediately, because the next slot of their job may be close and may have been locked.
 func (rs *Runs) launch(ctx context.Context, list []cron.Launched) {
 	for _, l := range list {
 		rs.turns.Launch(ctx, l)
@@ -111,7 +111,7 @@ func (rs *Runs) launch(ctx context.Context, list []cron.Launched) {
 	rs.nudge()
 }
 
-// Cancel ends active runs: one of them, or all of a job. It takes no slot and waits for no turn. It fills in who asked.
+// Cancel ends active runs: one of them, or all of a job. It needs no slot and does not wait for turns. It fills in the requester.
 func (rs *Runs) Cancel(ctx context.Context, p cron.CancelParams, by chat.Caller) ([]string, error) {
 	cause := store.StopCause(store.ReasonStop, by.Principal)
 	p.Visible, p.Reason, p.Note, p.By, p.Audit = visible(by), cron.ReasonStopped, cancelNote(p.Note), cause, by.Audit("cron.cancel", p.RunID+p.JobID)
@@ -137,7 +137,7 @@ func cancelNote(note string) string {
 	return "cancelled: " + note
 }
 
-// Backfill runs the slots of a job in [From, To], one at a time, the oldest first. Slots that ran well already are left alone unless forced.
+// Backfill runs the slots of a job in [From, To], one at a time, oldest first. Slots with a successful run are skipped unless forced.
 func (rs *Runs) Backfill(ctx context.Context, p cron.BackfillParams, by chat.Caller) ([]cron.BackfillFire, error) {
 	if p.DryRun {
 		p.IdempotencyKey = nil
@@ -190,7 +190,7 @@ func (rs *Runs) Backfill(ctx context.Context, p cron.BackfillParams, by chat.Cal
 	return backfilled(&res), nil
 }
 
-// backfillFires are the slots that a backfill is about.
+// backfillFires are the slots of a backfill.
 func (rs *Runs) backfillFires(ctx context.Context, p cron.BackfillParams, job cron.Job) ([]schedule.Fire, error) {
 	t, err := rs.planner.Timetable(job)
 	if err != nil {
@@ -211,7 +211,7 @@ func (rs *Runs) backfillFires(ctx context.Context, p cron.BackfillParams, job cr
 	return fires, nil
 }
 
-// backfilled lists what a backfill did; nil for none.
+// backfilled lists the slots of a backfill; nil returns an empty list.
 func backfilled(res *cron.Enqueued) []cron.BackfillFire {
 	if res == nil {
 		return nil
@@ -220,7 +220,7 @@ func backfilled(res *cron.Enqueued) []cron.BackfillFire {
 	for _, id := range res.IDs {
 		_, _, slot, err := cron.ParseRunID(id)
 		if err != nil {
-			continue // the store keeps ids that this program made
+			continue // unreachable: the store keeps ids that this program made
 		}
 		out = append(out, cron.BackfillFire{Slot: slot, RunID: id, Exists: slices.Contains(res.Existing, id)})
 	}

@@ -95,7 +95,7 @@ func TestABackfillDoesWhatItsDryRunLists(t *testing.T) {
 	}
 }
 
-// TestAnEventReachesTheSubscribersOfAnotherReplica: the other replica reads the job and the run from the store that both share.
+// TestAnEventReachesTheSubscribersOfAnotherReplica covers a replica that reads the job and the run from the shared store.
 func TestAnEventReachesTheSubscribersOfAnotherReplica(t *testing.T) {
 	t.Parallel()
 	here := open(t)
@@ -111,7 +111,7 @@ func TestAnEventReachesTheSubscribersOfAnotherReplica(t *testing.T) {
 	for _, text := range append(here.sent, "{", `{"a":"added","j":"unknown"}`) {
 		there.Events.Receive(t.Context(), text)
 	}
-	// The job is gone when the other replica reads it: of the added event nothing is left, of the others the run and the event have enough.
+	// The job was removed before the other replica reads it: the added event is lost, and the others have enough data in the run and the event.
 	equal(t, "events", there.takeEvents(), "finished digest cancelled, removed digest")
 	equal(t, "sent again", len(there.sent), 0)
 }
@@ -122,7 +122,7 @@ func TestBuiltInJobsAreMadeOnceAndAPausedOneStaysPaused(t *testing.T) {
 		p := open(t)
 		second := &process{t: t, now: noon}
 		second.join(p.store)
-		list := func(s *process) []cron.Job { // of the built-in jobs, after the loop of a process has begun and ended
+		list := func(s *process) []cron.Job { // lists the built-in jobs, after the loop of a process has started and ended
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()

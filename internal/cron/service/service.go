@@ -14,43 +14,45 @@ import (
 	"laneway/internal/store"
 )
 
-// Config is what the operator decided about jobs. Zero values are defaults.
+// Config is the operator's configuration of jobs. Zero values are defaults.
 type Config struct {
-	// Fires: this process claims what is due. Jobs are kept and shown all the same; Enabled reports whether they fire anywhere.
+	// Fires: this process claims due jobs. Without it, jobs are still stored and listed; Enabled reports whether they fire in any process.
 	Fires, Enabled bool
-	// Rules of schedules: the least interval and the default zone. UserMinInterval is the least for callers without the scope operator.admin.
+	// Rules of schedules: the minimum interval and the default zone. UserMinInterval is the minimum for callers without the scope operator.admin.
 	Rules           schedule.Rules
 	UserMinInterval time.Duration
-	// MaxJobs in all, and MaxJobsOfUser of one owner when a caller without the scope operator.admin makes one more; 0 = no bound, negative = none are allowed.
+	// MaxJobs in total, and MaxJobsOfUser of one owner when a caller without the scope operator.admin creates one more; 0 = no bound, negative = none are
+	// allowed.
 	MaxJobs, MaxJobsOfUser int
 	// MaxRunsPerDay of one chat user or agent; 0 = no bound.
 	MaxRunsPerDay int
-	// OverBudget reports whether a budget of tokens or money of today keeps a job from running. It is asked within a claim and answers from memory; nil =
-	// there are no budgets.
+	// OverBudget reports whether today's budget of tokens or money prevents a job from running. It is called within a claim and must not do I/O; nil = no
+	// budgets.
 	OverBudget func(job cron.Job) bool
 	// Payloads are the kinds that may run on this host: command, script.
 	Payloads []cron.PayloadKind
-	// HostPayload makes the runner of such a payload; nil = they are refused.
+	// HostPayload returns the runner of such a payload; nil = they are refused.
 	HostPayload HostPayload
-	// CheckWebhook refuses a URL that can be seen to lead where nothing may be sent; nil = only its form is checked.
+	// CheckWebhook refuses URLs to which sending is not allowed; nil checks only their form.
 	CheckWebhook func(url string) error
-	// WebhookBody writes the body of a webhook about a finished run; nil = webhooks are not delivered.
+	// WebhookBody encodes the body of a webhook about a finished run; nil = webhooks are not delivered.
 	WebhookBody func(job cron.Job, run cron.Run) []byte
 	// Retention and RetentionRuns are how long and how many ledger rows of a job are kept; 0 = no bound.
 	Retention     time.Duration
 	RetentionRuns int
-	// MessageRetention is how long messages that are over, and what was sent, are kept; 0 = for ever. At least as long as any sender repeats itself.
+	// MessageRetention is how long ended messages and their outgoing messages are kept; 0 = forever. It must be at least the longest delay after which a sender
+	// repeats a message.
 	MessageRetention time.Duration
-	// RollUp makes the table of contents of the conversations down to a level, with the agent of this name; nil = off. It returns what it has made.
+	// RollUp makes the table of contents of the conversations at a level, with the agent of this name; nil = off. It returns a report.
 	RollUp      func(ctx context.Context, level store.TocLevel, by agent.Summariser) (report string, err error)
 	RollUpAgent string
-	Observer    cron.RunnerObserver // nil = none
+	Observer    cron.RunnerObserver // may be nil
 }
 
-// HostPayload returns the runner of a job that runs a program, and the text for its standard input.
+// HostPayload returns the runner of a job that runs a program, and its standard input.
 type HostPayload func(job cron.Job) (runner agent.Runner, input string, err error)
 
-// Deps is the process that the service runs in. All are required, except Files.
+// Deps are the dependencies of the service in its process. All are required, except Files.
 type Deps struct {
 	Store     Store
 	Node      Node
@@ -58,11 +60,11 @@ type Deps struct {
 	Callers   Callers
 	Publisher Publisher
 	Outbox    Outbox
-	Files     Files // nil = agents make no files
+	Files     Files // nil when agents make no files
 	Log       *slog.Logger
-	// Go runs short work beside the loop; its owner waits for it.
+	// Go runs short work outside of the loop; its owner waits for it.
 	Go func(work func())
-	// Agents are those of this process; it claims no job of another. The first one answers for jobs that name none, and for the built-in ones.
+	// Agents are the agents of this process; it does not claim jobs of others. The first one is used for jobs that name none, and for the built-in ones.
 	Agents []string
 	// Given is as in [cron.RunnerConfig].
 	Given func() []string
@@ -70,7 +72,7 @@ type Deps struct {
 	Channels []string
 }
 
-// parts is what every part of the service needs. It does not change after New.
+// parts is the state that every part of the service needs. It does not change after New.
 type parts struct {
 	cfg       Config
 	store     Store
@@ -87,12 +89,12 @@ type parts struct {
 	channels   []string
 
 	accounts *accounts
-	jobs     cron.JobStore // the jobs of store, with the events of what each operation has ended
+	jobs     cron.JobStore // the jobs of store; it also publishes the runs that each operation has ended
 	planner  *cron.Planner
 	events   *Events
 }
 
-// Service is the job service. Make it with [New].
+// Service is the job service. Create it with [New].
 type Service struct {
 	*parts
 
@@ -107,7 +109,7 @@ type Service struct {
 	loop        *cron.Runner
 }
 
-// New makes a service. Nothing runs before [Service.Run]; runs can be started and read at once.
+// New creates a service. The loop starts with [Service.Run]; runs can be started and read before.
 func New(cfg Config, deps Deps) (*Service, error) {
 	if cfg.Observer == nil {
 		cfg.Observer = cron.NopRunnerObserver{}
@@ -137,10 +139,10 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	return s, nil
 }
 
-// boundedOwner reports whether an owner of jobs is a chat user or a hook, whose runs of a day are bounded. Credentials of the gateway are not.
+// boundedOwner reports whether an owner of jobs is a chat user or a hook, whose daily runs are bounded. Credentials of the gateway are not.
 func boundedOwner(owner string) bool { return chat.Caller{Principal: owner}.InChat() }
 
-// claimant is the id under which runs are claimed, "" while this process accepts nothing.
+// claimant is the id under which runs are claimed, "" while this process must not claim.
 func (p *parts) claimant() string {
 	id, err := p.node.Alive()
 	if err != nil || p.node.Draining() {
@@ -149,7 +151,8 @@ func (p *parts) claimant() string {
 	return id
 }
 
-// Run runs the loop that claims what is due until ctx is done. In a process where jobs do not fire it does nothing. It has to end before the turns are drained, so that nothing is claimed that this process would not run.
+// Run runs the loop that claims due jobs until ctx is done. It does nothing in a process where jobs do not fire. It must end before the turns are drained, so
+// that no run is claimed that this process would not execute.
 func (s *Service) Run(ctx context.Context) error {
 	if !s.firesHere() {
 		<-ctx.Done()
@@ -161,7 +164,7 @@ func (s *Service) Run(ctx context.Context) error {
 
 func (s *Service) firesHere() bool { return s.cfg.Fires && s.cfg.Enabled }
 
-// Nudge makes the loop look at once: a job that another part of the process has written may be due. It does not block.
+// Nudge makes the loop claim immediately: a job that another part of the process has written may be due. It does not block.
 func (s *Service) Nudge() { s.loop.Nudge() }
 
 // Age is the time since the store last answered the loop; -1 where jobs do not fire.
@@ -175,7 +178,7 @@ func (s *Service) Age() time.Duration {
 // Ticked is when the store last answered the loop; running reports whether the loop claims jobs in this process.
 func (s *Service) Ticked() (last time.Time, running bool) { return s.loop.LastTick(), s.firesHere() }
 
-// Clock is the store's time and the name of the zone of schedules that name none.
+// Clock is the store's time and the name of the default zone of schedules.
 func (s *Service) Clock(ctx context.Context) (now time.Time, zone string, err error) {
 	zone = s.cfg.Rules.DefaultTZ
 	if zone == "" {
@@ -188,8 +191,8 @@ func (s *Service) Clock(ctx context.Context) (now time.Time, zone string, err er
 // countTime bounds Counts.
 const countTime = time.Second
 
-// Counts counts the jobs that a caller sees, for status pages; what cannot be read is zero. enabled reports whether jobs fire anywhere. It takes at most a
-// second.
+// Counts counts the jobs that a caller sees, for status pages; values that cannot be read are zero. enabled reports whether jobs fire in any process. It takes
+// at most a second.
 func (s *Service) Counts(ctx context.Context, by chat.Caller) (sum cron.Summary, enabled bool) {
 	ctx, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 // maxPatchTries is how often an update is tried while the job changes between the check of its target and its transaction.
 const maxPatchTries = 10
 
-// atGrace is how old the moment of a job that fires once may be when it is given.
+// atGrace is how old the given moment of a job that fires once may be.
 const atGrace = time.Minute
 
 // Update changes a job by a patch. expected, if not empty, is the revision that the caller read.
@@ -38,8 +38,8 @@ func (ed *Editor) Update(ctx context.Context, id string, patch cron.Members, exp
 	}
 }
 
-// mayPatch decides before the transaction what needs the store: whether the job may run in and deliver to the sessions that the patch names. It returns the
-// revision that this holds for, "" = any.
+// mayPatch makes the decisions that need the store before the transaction: whether the job may run in and deliver to the sessions in the patch. It returns the
+// revision for which this holds, "" = any.
 func (ed *Editor) mayPatch(ctx context.Context, id string, patch cron.Members, expected string, by chat.Caller) (revision string, err error) {
 	if !by.Own {
 		return "", nil
@@ -65,10 +65,10 @@ func (ed *Editor) mayPatch(ctx context.Context, id string, patch cron.Members, e
 	return old.Revision, ed.mayDeliver(ctx, old, next)
 }
 
-// revisions are those of the job that a patch may be applied to; "" = any: expected by the caller, checked by mayPatch.
+// revisions are the revisions to which a patch may be applied; "" = any: expected by the caller, checked by mayPatch.
 type revisions struct{ expected, checked string }
 
-// patch changes a job by a patch. stale reports that the job has another revision by now than the checked one.
+// patch changes a job by a patch. stale reports that the revision of the job differs from the checked one.
 func (ed *Editor) patch(ctx context.Context, id string, patch cron.Members, at revisions, by chat.Caller) (job cron.Job, stale bool, err error) {
 	_, enables := patch["enabled"]
 	_, delivers := patch["delivery"]
@@ -97,7 +97,7 @@ func (ed *Editor) patch(ctx context.Context, id string, patch cron.Members, at r
 			}
 		}
 		if delivers {
-			next.State.DeliveryPause = cron.DeliveryPause{} // also when it names the same chat: the caller knows that it can be reached again
+			next.State.DeliveryPause = cron.DeliveryPause{} // even if it names the same chat: the caller has made sure that it is reachable again
 		}
 		if cron.RevisionOf(next) == cron.RevisionOf(old) && next.Key == old.Key && next.State.DeliveryPause == old.State.DeliveryPause {
 			return &old, nil
@@ -112,7 +112,7 @@ func (ed *Editor) patch(ctx context.Context, id string, patch cron.Members, at r
 	return job, stale, err
 }
 
-// enable makes of a job that a caller enables one that fires and delivers. A schedule that it had before must have a fire to come.
+// enable makes a job that a caller enables fire and deliver again. If its schedule is unchanged, it must have a future fire.
 func (ed *Editor) enable(j *cron.Job, now time.Time, sameSchedule bool) error {
 	j.Enabled, j.Pause, j.AutoDisabled, j.Invalid = true, nil, false, ""
 	j.State.ConsecutiveErrors, j.State.ConsecutiveSkipped, j.State.DeliveryPause = 0, 0, cron.DeliveryPause{}
@@ -130,7 +130,7 @@ func (ed *Editor) enable(j *cron.Job, now time.Time, sameSchedule bool) error {
 	return nil
 }
 
-// takenSlots are the slots of a job, within the time in which a moment may be given that has passed, that have a row in the ledger: no slot fires twice.
+// takenSlots are the slots of a job with a row in the ledger, within the time in which a past moment may be given: no slot fires twice.
 func (ed *Editor) takenSlots(ctx context.Context, id string) (map[int64]bool, error) {
 	now, err := ed.store.Now(ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ func (ed *Editor) takenSlots(ctx context.Context, id string) (map[int64]bool, er
 	return taken, nil
 }
 
-// Remove removes a job; its history stays. Runs that wait to start end with it, and with cancelRunning those that run as well.
+// Remove removes a job; its history stays. Runs that wait to start end with it, and with cancelRunning the running ones as well.
 func (ed *Editor) Remove(ctx context.Context, id string, cancelRunning bool, by chat.Caller) error {
 	_, err := ed.change(ctx, cron.ChangeParams{
 		ID: id, Visible: visible(by), CancelActive: cancelRunning, CancelReason: cron.ReasonRemoved, EndWaiting: cron.ReasonRemoved,
@@ -164,7 +164,7 @@ func (ed *Editor) Remove(ctx context.Context, id string, cancelRunning bool, by 
 	return err
 }
 
-// Pause pauses a job. With a zero until it stays paused until it is resumed. Fires that wait to start end; what runs goes on.
+// Pause pauses a job. With a zero until it stays paused until it is resumed. Fires that wait to start end; running ones continue.
 func (ed *Editor) Pause(ctx context.Context, id, note string, until time.Time, by chat.Caller) (cron.Job, error) {
 	p := cron.ChangeParams{ID: id, Visible: visible(by), EndWaiting: cron.ReasonPaused, By: store.StopCause(store.ReasonStop, by.Principal), Audit: by.Audit("cron.pause", id)}
 	p.Change = func(old cron.Job, now time.Time) (*cron.Job, error) {
@@ -176,14 +176,14 @@ func (ed *Editor) Pause(ctx context.Context, id, note string, until time.Time, b
 			at = old.Pause.At
 		}
 		old.Pause = &cron.Pause{Note: note, By: by.Principal, At: at, Until: until}
-		old.UpdatedAt, old.State.NextRunAt = now, until // the planned slot stays: slots that pass from there on are recorded when the job is resumed
+		old.UpdatedAt, old.State.NextRunAt = now, until // the planned slot stays: slots that pass from then on are recorded when the job is resumed
 		old.Revision = cron.RevisionOf(old)
 		return &old, nil
 	}
 	return ed.change(ctx, p)
 }
 
-// Resume ends a pause: the next fire is computed from now, and the slots that passed are one row of the ledger. It ends a pause of the delivery, too, and
+// Resume ends a pause: the next fire is computed from now, and the slots that passed become one row of the ledger. It also ends a pause of the delivery, and
 // enables a job that failures have disabled. A job whose last slot passed while it was paused has no fire left: it is refused.
 func (ed *Editor) Resume(ctx context.Context, id string, by chat.Caller) (cron.Job, error) {
 	var row cron.Run

@@ -11,8 +11,9 @@ import (
 	"laneway/internal/store/sqlstore"
 )
 
-// Backup writes the database at path as it is at one moment, and held ([store.Holds]), into the new file dest, which may be done while a gateway uses it, and checks the copy. dest is on
-// the disk when it returns. It waits for no writer, and no writer waits for it; the log of the database grows meanwhile.
+// Backup writes a consistent snapshot of the database at path into the new file dest, marks the copy as held ([store.Holds]), and checks it. A gateway may use
+// the database meanwhile. dest is durable on the disk when Backup returns. Backup and writers do not wait for each other; the log of the database grows
+// meanwhile.
 func Backup(ctx context.Context, path, dest string) (err error) {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("there is no database at %s: %w", path, err)
@@ -20,7 +21,7 @@ func Backup(ctx context.Context, path, dest string) (err error) {
 	if err := inspectFile(path); err != nil {
 		return err
 	}
-	if err := touch(dest); err != nil { // private from the beginning; SQLite takes an empty file as a new one
+	if err := touch(dest); err != nil { // created with private permissions; SQLite accepts an empty file as a new database
 		return err
 	}
 	if err := vacuumInto(ctx, path, dest); err != nil {

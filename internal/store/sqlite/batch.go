@@ -10,7 +10,7 @@ import (
 	"laneway/internal/store/sqlstore"
 )
 
-// perform runs a batch and returns every caller its result, after the commit and never before.
+// perform runs a batch and returns its result to every caller, after the commit and never before.
 func (w *writer) perform(ctx context.Context, batch []*op) {
 	live := batch[:0]
 	for _, o := range batch {
@@ -44,11 +44,11 @@ func fail(batch []*op, err error) {
 	}
 }
 
-// transaction runs the operations between one BEGIN and one COMMIT. An error means that the whole batch is undone.
+// transaction runs the operations between one BEGIN and one COMMIT. An error means that the whole batch was rolled back.
 //
-// At first they run without savepoints: under a savepoint SQLite copies every page that an operation touches, which was ten writes to a
-// temporary file for each turn. Most failures come before the first write (a fence, a full queue) and leave nothing to undo. When one does
-// leave something, the batch is rolled back and runs again with a savepoint for each operation, so that only the failed one is undone.
+// The first try has no savepoints: under a savepoint SQLite copies every page that an operation touches, which was ten writes to a temporary file for each
+// turn. Most failures occur before the first write (a fence, a full queue) and leave nothing to undo. When one has written, the batch is rolled back and runs
+// again with a savepoint per operation, so that only the failed one is undone.
 func (w *writer) transaction(ctx context.Context, batch []*op) error {
 	t, err := w.begin(ctx)
 	if err != nil {
@@ -57,7 +57,7 @@ func (w *writer) transaction(ctx context.Context, batch []*op) error {
 	if torn := w.applyAll(ctx, t, batch); torn != nil {
 		w.rollback(ctx, torn)
 		if len(batch) == 1 {
-			return nil // it has its error, and there is no other operation
+			return nil // the operation has its error, and no other one is in the batch
 		}
 		if t, err = w.begin(ctx); err != nil {
 			return err
@@ -108,8 +108,8 @@ func (w *writer) begin(ctx context.Context) (*tx, error) {
 	return &tx{conn: w.conn}, nil
 }
 
-// applyAll runs the operations, those of a kind together, and stops at the first that may have left changes: it failed after it had written, or the
-// engine failed and has perhaps rolled everything back by itself. It returns the cause of that, nil when there is none.
+// applyAll runs the operations, those of a kind together, and stops at the first that may have left changes: it failed after a write, or the engine failed and
+// may have rolled back by itself. It returns the cause; nil when no operation did.
 func (w *writer) applyAll(ctx context.Context, t *tx, batch []*op) (torn error) {
 	for i, o := range batch {
 		if list := kindred(batch[i:]); len(list) > 1 {
@@ -130,7 +130,7 @@ func (w *writer) applyAll(ctx context.Context, t *tx, batch []*op) (torn error) 
 // torn reports whether an operation that failed because of cause may have left changes.
 func (t *tx) torn(cause error) bool { return t.wrote || primary(cause) != 0 }
 
-// kindred are the operations that may run together with the first one, which stands at the beginning.
+// kindred returns the operations that may run together with the first one of the batch. They are at its beginning.
 func kindred(batch []*op) []*op {
 	if first := batch[0]; len(batch) == 1 || first.batched == nil || first.applied || first.alone {
 		return nil
@@ -148,7 +148,7 @@ func kindred(batch []*op) []*op {
 	return list
 }
 
-// applyTogether runs operations of one kind. Those that it does not do run alone afterwards. An error means that changes are perhaps left of it.
+// applyTogether runs operations of one kind. Those that it does not complete run alone afterwards. An error means that it may have left changes.
 func (w *writer) applyTogether(ctx context.Context, t *tx, list []*op) error {
 	ops := make([]sqlstore.Batched, len(list))
 	for i, o := range list {
@@ -174,7 +174,7 @@ func (w *writer) applyTogether(ctx context.Context, t *tx, list []*op) error {
 	return nil
 }
 
-// apply runs one operation and keeps its result.
+// apply runs one operation and stores its result.
 func (w *writer) apply(ctx context.Context, t *tx, o *op) {
 	t.now, t.wrote = w.cfg.Now().UnixMilli(), false
 	o.cause = w.guard(ctx, o.doing, func() error {
@@ -186,8 +186,8 @@ func (w *writer) apply(ctx context.Context, t *tx, o *op) {
 	o.err = explain(o.doing, o.cause)
 }
 
-// applyWithSavepoint is apply under a savepoint. The operation's own failure is its result; the returned error means that the transaction
-// is broken: some errors (disk full, input/output) make SQLite roll back everything by itself, and then the savepoint is gone.
+// applyWithSavepoint is apply under a savepoint. The operation's own failure is its result; the returned error means that the transaction is broken: some
+// errors (disk full, input/output) make SQLite roll back everything by itself, which also removes the savepoint.
 func (w *writer) applyWithSavepoint(ctx context.Context, t *tx, o *op) error {
 	if err := t.exec(`SAVEPOINT op`); err != nil {
 		return fmt.Errorf("set a savepoint: %w", err)

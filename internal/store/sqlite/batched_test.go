@@ -20,22 +20,22 @@ import (
 	"laneway/internal/store/storetest"
 )
 
-// room is what the history knows of a session.
+// room is the state of a session in the history.
 type room struct {
 	claim   store.Claim
 	waiting []int64
-	run     string // "" = none runs
-	ran     string // the one that ended last
+	run     string // "" when no run is running
+	ran     string // the last run that ended
 }
 
-// call is an operation of the history: it returns what the caller saw.
+// call is an operation of the history. It returns what the caller receives.
 type call func(ctx context.Context, s *Store) (any, error)
 
-// ids are made by each store.
+// ids match the ids that each store generates.
 var ids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// TestOperationsThatShareABatchDoWhatTheyDoAlone takes random histories through two stores. In one the operations of a round wait for the writer and
-// share a batch, in the other each one has its own. Their results and all tables are the same.
+// TestOperationsThatShareABatchDoWhatTheyDoAlone applies random histories to two stores. In one the operations of a round wait for the writer and share a
+// batch, in the other each one has its own. Their results and all tables must be equal.
 func TestOperationsThatShareABatchDoWhatTheyDoAlone(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
@@ -63,7 +63,7 @@ func TestOperationsThatShareABatchDoWhatTheyDoAlone(t *testing.T) {
 				var calls []call
 				for i, x := range rooms {
 					kind := x.kind(r)
-					for n := range 1 + r.IntN(5)/4 { // two of a session must not run together
+					for n := range 1 + r.IntN(5)/4 { // two operations of a session must not run together
 						calls = append(calls, x.next(r, kind, fmt.Sprint("room-", i), fmt.Sprintf("%d-%d-%d", round, i, n)))
 					}
 				}
@@ -86,7 +86,7 @@ func TestOperationsThatShareABatchDoWhatTheyDoAlone(t *testing.T) {
 	}
 }
 
-// kind is what happens next in the session. Within a batch the operations of different kinds may change places.
+// kind is the kind of the next operation in the session. Within a batch the operations of different kinds may change places.
 func (x *room) kind(r *rand.Rand) string {
 	switch {
 	case x.run != "" && r.IntN(3) > 0:
@@ -98,11 +98,11 @@ func (x *room) kind(r *rand.Rand) string {
 	}
 }
 
-// next is an operation of the session, which is refused now and then.
+// next is an operation of the session, which is sometimes refused.
 func (x *room) next(r *rand.Rand, kind, name, id string) call {
 	c := x.claim
 	if r.IntN(8) == 0 {
-		c.Epoch++ // of another owner
+		c.Epoch++ // the claim of another owner
 	}
 	switch kind {
 	case "finish":
@@ -194,7 +194,7 @@ func dump(t *testing.T, s *Store) map[string][]string {
 type fake struct {
 	name     string
 	runAll   func(ctx context.Context, tx sqlstore.Tx, n int) ([]bool, error)
-	together *int // how many ran together at last
+	together *int // how many last ran together
 }
 
 func (f *fake) Name() string { return f.name }
@@ -211,7 +211,7 @@ func (f *fake) RunAll(ctx context.Context, tx sqlstore.Tx, list []sqlstore.Batch
 	return f.runAll(ctx, tx, len(list))
 }
 
-// TestAFailureOfOperationsTogetherLeavesEachAlone covers each way to fail: nothing of it is left, and each operation is then done by itself.
+// TestAFailureOfOperationsTogetherLeavesEachAlone covers each kind of failure: no write of it remains, and each operation then runs alone.
 func TestAFailureOfOperationsTogetherLeavesEachAlone(t *testing.T) {
 	t.Parallel()
 	half := func(ctx context.Context, tx sqlstore.Tx) error {

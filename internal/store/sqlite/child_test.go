@@ -23,14 +23,14 @@ import (
 	"laneway/internal/store"
 )
 
-// The variables make the test binary play a second process: a role, its database, and what the role needs besides.
+// The variables make the test binary run as a second process: a role, its database, and further arguments of the role.
 const (
 	roleVariable     = "LANEWAY_TEST_ROLE"
 	pathVariable     = "LANEWAY_TEST_PATH"
-	boundaryVariable = "LANEWAY_TEST_BOUNDARY" // as in "applied 12": end at the twelfth
+	boundaryVariable = "LANEWAY_TEST_BOUNDARY" // such as "applied 12": exit at the twelfth
 )
 
-// child plays a role and returns the exit code.
+// child runs a role and returns the exit code.
 func child(role string) int {
 	roles := map[string]func(path string) error{"hold": hold, "load": load, "limit": limit, "index": index}
 	if err := roles[role](os.Getenv(pathVariable)); err != nil {
@@ -93,7 +93,7 @@ func index(path string) error {
 	})
 }
 
-// load works until it is killed, and prints every acknowledgement when it has it: `accepted ID` or `done ID`.
+// load works until it is killed, and prints every acknowledgement as it arrives: `accepted ID` or `done ID`.
 func load(path string) error { return loadBeside(path, func(*Store) {}) }
 
 func loadBeside(path string, beside func(*Store)) error {
@@ -108,7 +108,7 @@ func loadBeside(path string, beside func(*Store)) error {
 		cfg.at = func(b boundary) {
 			if string(b) == name && left.Add(-1) == 0 {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-				select {} // the signal is on its way
+				select {} // wait for the signal
 			}
 		}
 	}
@@ -138,14 +138,14 @@ func loadBeside(path string, beside func(*Store)) error {
 }
 
 func say(s *Store, node, room, id string) error {
-	if err := turnTold(context.Background(), s, node, room, id, func() { fmt.Println("accepted", id) }); err != nil {
+	if err := turnAccepted(context.Background(), s, node, room, id, func() { fmt.Println("accepted", id) }); err != nil {
 		return err
 	}
 	fmt.Println("done", id)
 	return nil
 }
 
-// limit shows an input/output error of the real file system: the process may not let files grow, and then may again.
+// limit provokes an input/output error of the real file system: the process may not grow files, and later may again.
 func limit(path string) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	s, err := Open(context.Background(), Config{Path: path})
@@ -159,7 +159,7 @@ func limit(path string) error {
 	if err := turn(ctx, s, "node", "room", "before"); err != nil {
 		return err
 	}
-	if _, err := s.MessageByID(ctx, "before"); err != nil { // a reader that is connected
+	if _, err := s.MessageByID(ctx, "before"); err != nil { // a connected reader
 		return err
 	}
 	var old syscall.Rlimit
@@ -181,7 +181,7 @@ func limit(path string) error {
 	return s.Close()
 }
 
-// lines reads what a child prints, up to at most want lines, and returns them.
+// lines reads at most want lines of a child's output and returns them.
 func lines(t *testing.T, r io.Reader, want int) []string {
 	t.Helper()
 	var out []string

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// mergePages is how many pages of the search index one transaction merges: some milliseconds of the writer.
+	// mergePages is how many pages of the search index one transaction merges, which occupies the writer for some milliseconds.
 	mergePages = 64
 	// compactTime bounds a compaction.
 	compactTime = 10 * time.Minute
@@ -16,9 +16,9 @@ const (
 
 var errCompactTime = errors.New("the compaction took too long")
 
-// Compact merges the search index into one part and gives every free page of the file back to the disk, where the daily [Store.Upkeep] keeps some for
-// reuse. Each step is a transaction of some milliseconds, so that no turn waits long. It checks ctx between the steps; steps that are done stay done.
-// After ten minutes it ends, and the next compaction goes on.
+// Compact merges the search index into one part and returns every free page of the file to the disk; the daily [Store.Upkeep] keeps some for reuse. Each step
+// is a transaction of some milliseconds, so that no turn waits long. It checks ctx between the steps; completed steps stay. It stops after ten minutes, and the
+// next compaction continues.
 func (s *Store) Compact(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, compactTime, errCompactTime)
 	defer cancel()
@@ -43,7 +43,7 @@ func (s *Store) Compact(ctx context.Context) (string, error) {
 // errNothingLeft ends a series of steps.
 var errNothingLeft = errors.New("nothing left")
 
-// steps runs operations of the writer one after the other until one has nothing left to do. It returns how many there were, and the sum of their results.
+// steps runs operations of the writer one after the other until one has nothing left to do. It returns their number and the sum of their results.
 func (s *Store) steps(ctx context.Context, doing string, step func(ctx context.Context, t *tx, n int) (int, error)) (n, sum int, err error) {
 	for ; ; n++ {
 		if ctx.Err() != nil {
@@ -60,7 +60,7 @@ func (s *Store) steps(ctx context.Context, doing string, step func(ctx context.C
 	}
 }
 
-// merge merges a part of the search index. begin makes it take parts that the index would leave as they are.
+// merge merges a part of the search index. begin also includes parts that the index would not merge by itself.
 func (t *tx) merge(ctx context.Context, begin bool) error {
 	pages := mergePages
 	if begin {
@@ -77,13 +77,13 @@ func (t *tx) merge(ctx context.Context, begin bool) error {
 	if err != nil {
 		return err
 	}
-	if after-before < 2 { // the documented sign that there was nothing to merge
+	if after-before < 2 { // the documented sign that nothing was left to merge
 		return errNothingLeft
 	}
 	return nil
 }
 
-// returnPages gives up to shrinkPages free pages back to the disk, and returns how many.
+// returnPages returns up to shrinkPages free pages to the disk, and reports how many.
 func (t *tx) returnPages(ctx context.Context) (int, error) {
 	before, err := t.number(freePages)
 	if err != nil {
@@ -99,7 +99,7 @@ func (t *tx) returnPages(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if after == before { // a file that was made without incremental vacuum
+	if after == before { // a file that was created without incremental vacuum
 		return 0, errNothingLeft
 	}
 	return int(before - after), nil

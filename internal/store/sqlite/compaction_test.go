@@ -63,7 +63,7 @@ func TestACompactionMergesTheSearchIndex(t *testing.T) {
 	}
 }
 
-// TestAVacuumOfAnotherProgramIsNoticed: VACUUM may number the rows of a table anew, and then the index is made again.
+// TestAVacuumOfAnotherProgramIsNoticed covers VACUUM, which may renumber the rows of a table. The index is then rebuilt.
 func TestAVacuumOfAnotherProgramIsNoticed(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -81,7 +81,7 @@ func TestAVacuumOfAnotherProgramIsNoticed(t *testing.T) {
 		t.Fatalf("indexed %d, %v", n, err)
 	}
 	db := outside(t, s.path)
-	// What VACUUM is free to do, done by hand: this version of SQLite keeps the numbers of a table that has an index.
+	// The renumbering is simulated, because this version of SQLite keeps the row numbers of a table that has an index.
 	if _, err := db.Exec(`UPDATE transcript SET rowid = rowid / 2 WHERE session_key = 'agent:main:two'`); err != nil {
 		t.Fatal(err)
 	}

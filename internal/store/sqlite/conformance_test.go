@@ -13,17 +13,17 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, harness)
 }
 
-// harness is a store in a directory of its own, with a way past it to the tables.
+// harness is a store in a directory of its own, and a separate connection to its tables.
 func harness(tb testing.TB, now func() time.Time) storetest.Harness {
 	tb.Helper()
 	path := migrated(tb)
 	s := reopen(tb, nil, path, now)
-	tb.Cleanup(func() { // one for all handles: the suite uses the last one in a cleanup of its own
+	tb.Cleanup(func() { // one for all handles: the suite uses the last one in a cleanup
 		if err := s.Close(); err != nil {
 			tb.Errorf("close: %v", err)
 		}
 	})
-	below := outside(tb, path) // one for all statements of a test, because each new connection parses the whole schema first
+	below := outside(tb, path) // one for all statements of a test, because each new connection first parses the whole schema
 	return storetest.Harness{
 		Open: func() store.Store { return s },
 		Reopen: func() store.Store {
@@ -39,7 +39,7 @@ func harness(tb testing.TB, now func() time.Time) storetest.Harness {
 			if _, err := below.Exec(text); err != nil {
 				tb.Fatalf("%s: %v", text, err)
 			}
-			s.gate.Changed() // the writer would see it with its next transaction
+			s.gate.Changed() // the writer would notice it with its next transaction
 		},
 	}
 }

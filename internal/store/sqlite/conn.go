@@ -14,36 +14,36 @@ import (
 
 const (
 	busyTimeout = 5 * time.Second // for other programs that have the file open; connections of this process never wait for each other
-	// walPages is after how much log (4 KiB pages) it is copied into the database. Four times SQLite's default: pages that
-	// are written again and again are copied once, and one copy of 16 MiB still takes some ten milliseconds.
+	// walPages is the size of the log (in 4 KiB pages) at which it is copied into the database. Four times SQLite's default: pages that are written repeatedly
+	// are copied once, and one copy of 16 MiB still takes only some ten milliseconds.
 	walPages = 4000
-	// cacheKiB bounds the pages that the writer keeps. SQLite's 2 MiB are too few for a batch over some hundred sessions.
+	// cacheKiB bounds the page cache of the writer. SQLite's 2 MiB are too few for a batch over some hundred sessions.
 	cacheKiB = 16 << 10
-	// walKeep is how large the log file may stay after a burst, in bytes.
+	// walKeep is the maximum size of the log file after a burst, in bytes.
 	walKeep = 64 << 20
 )
 
-// conn is a connection to the file. It belongs to one goroutine at a time. It keeps the statements that it has prepared: to compile one takes several
-// times as long as to run it. Their texts are constants and a few combinations, so their number is bounded. A limit that is a parameter is written
-// LIMIT +?: with LIMIT ? the planner looks at the value, and SQLite compiles the statement again after each binding.
+// conn is a connection to the file. It belongs to one goroutine at a time. It caches its prepared statements, because compiling one takes several times as long
+// as running it. The statements are constants and a few combinations, so their number is bounded. A parameter of a limit is written LIMIT +?: with LIMIT ? the
+// planner inspects the value, and SQLite compiles the statement again after each binding.
 type conn struct {
 	db      *zombiezen.Conn
 	dialect *sqlstore.Dialect
 	row     row // of the statement that runs
 }
 
-// openWriting opens a connection that reads and writes the file, which exists. Unsynced is as in [Config].
+// openWriting opens a connection that reads and writes the existing file. Unsynced is as in [Config].
 func openWriting(path string, unsynced bool) (*conn, error) {
 	synchronous := "FULL"
 	if unsynced {
 		synchronous = "OFF"
 	}
 	return connect(path, zombiezen.OpenReadWrite,
-		`PRAGMA auto_vacuum = INCREMENTAL`, // has an effect before the first table exists only
+		`PRAGMA auto_vacuum = INCREMENTAL`, // only effective before the first table exists
 		`PRAGMA journal_mode = WAL`,
 		`PRAGMA synchronous = `+synchronous,
-		// Overwrites deleted content in the pages that are written anyway. Pages that become free keep theirs until they are used again or returned to the disk;
-		// a backup has none of them.
+		// Overwrites deleted content in pages that are written anyway. Free pages keep their content until they are reused or returned to the disk; a backup
+		// contains none of them.
 		`PRAGMA secure_delete = FAST`,
 		`PRAGMA cache_size = -`+strconv.Itoa(cacheKiB),
 		`PRAGMA wal_autocheckpoint = `+strconv.Itoa(walPages),
@@ -56,7 +56,7 @@ func openReading(path string) (*conn, error) {
 	return connect(path, zombiezen.OpenReadOnly, `PRAGMA query_only = ON`)
 }
 
-// openCopying opens a connection that cannot write the file, but another one.
+// openCopying opens a connection that cannot write this file, but can write another one.
 func openCopying(path string) (*conn, error) { return connect(path, zombiezen.OpenReadOnly) }
 
 func connect(path string, mode zombiezen.OpenFlags, settings ...string) (*conn, error) {
@@ -82,7 +82,7 @@ func (c *conn) close() error {
 	return nil
 }
 
-// exec runs a statement that has no marks of a [sqlstore.Dialect].
+// exec runs a statement without marks of a [sqlstore.Dialect].
 func (c *conn) exec(text string, args ...any) error { return c.query(text, nil, args...) }
 
 // query is exec that calls scan for each row.
@@ -100,7 +100,7 @@ func (c *conn) number(text string, args ...any) (n int64, err error) {
 	return n, err
 }
 
-// prepare returns the statement with its arguments. More of them than it has parameters are for another engine.
+// prepare returns the statement with its arguments bound. Surplus arguments are for the other engine.
 func (c *conn) prepare(text string, args []any) (*zombiezen.Stmt, error) {
 	stmt, err := c.db.Prepare(text)
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *conn) prepare(text string, args []any) (*zombiezen.Stmt, error) {
 	return stmt, nil
 }
 
-// step runs a statement to its end, or until scan, which runs no statement, returns an error. Then it can be bound and run again.
+// step runs a statement to its end, or until scan returns an error. scan must not run statements. Afterwards the statement can be bound and run again.
 func (c *conn) step(stmt *zombiezen.Stmt, scan func(sqlstore.Row) error) error {
 	c.row.stmt = stmt
 	for {
@@ -131,16 +131,16 @@ func (c *conn) step(stmt *zombiezen.Stmt, scan func(sqlstore.Row) error) error {
 	}
 }
 
-// finish releases what was bound, which may be long.
+// finish releases the bound values, which may be large.
 func (c *conn) finish(stmt *zombiezen.Stmt, err error) error {
 	_ = stmt.ClearBindings() //nolint:errcheck // fails for an interrupted connection only; then the next use does it
 	return err
 }
 
-// inTransaction reports whether a transaction has not ended.
+// inTransaction reports whether a transaction is open.
 func (c *conn) inTransaction() bool { return !c.db.AutocommitEnabled() }
 
-// within runs statements in a transaction, which ends when it returns, or as soon as ctx ends. commit = keep what they have written, unless one fails.
+// within runs statements in a transaction, which ends when run returns, or as soon as ctx ends. commit keeps its writes unless a statement fails.
 func (c *conn) within(ctx context.Context, begin string, commit bool, run func() error) error {
 	c.db.SetInterrupt(ctx.Done())
 	defer c.db.SetInterrupt(nil)
@@ -152,7 +152,7 @@ func (c *conn) within(ctx context.Context, begin string, commit bool, run func()
 		err = c.exec(`COMMIT`)
 	}
 	if c.inTransaction() {
-		c.db.SetInterrupt(nil) // also after ctx has ended: an open snapshot would keep the log from being copied into the database
+		c.db.SetInterrupt(nil) // even after ctx has ended: an open snapshot would keep the log from being copied into the database
 		if undo := c.exec(`ROLLBACK`); undo != nil {
 			err = errors.Join(err, undo)
 		}
@@ -160,7 +160,7 @@ func (c *conn) within(ctx context.Context, begin string, commit bool, run func()
 	return err
 }
 
-// until runs statements, which the end of ctx interrupts; doing names them in errors.
+// until runs statements and interrupts them when ctx ends; doing names them in errors.
 func (c *conn) until(ctx context.Context, doing string, run func() error) error {
 	c.db.SetInterrupt(ctx.Done())
 	err := run()

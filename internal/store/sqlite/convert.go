@@ -14,7 +14,7 @@ func instant(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// encode makes the JSON text of a column.
+// encode makes the JSON of a column.
 func encode(v any) (string, error) {
 	text, err := json.Marshal(v)
 	if err != nil {

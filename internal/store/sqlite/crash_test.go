@@ -34,7 +34,8 @@ func TestAKillInTheMiddleOfLoadLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// TestAKillWhileIndexingLeavesAWholeIndex: after a kill the index has exactly the entries up to its own mark, and goes on from there.
+// TestAKillWhileIndexingLeavesAWholeIndex checks that after a kill the index has exactly the entries up to its own mark, and that indexing continues from
+// there.
 func TestAKillWhileIndexingLeavesAWholeIndex(t *testing.T) {
 	t.Parallel()
 	for name, extra := range map[string]string{"kill": "", "applied": "applied 90", "committed": "committed 120", "begun": "begun 200"} {
@@ -83,7 +84,7 @@ func checkIndex(t *testing.T, path string) {
 	}
 }
 
-// crash runs a child until it has printed so many acknowledgements or ends, kills it, and returns everything that it printed.
+// crash runs a child until it has printed a number of acknowledgements or ends, kills it, and returns all of its output.
 func crash(t *testing.T, cmd *exec.Cmd, after int) []string {
 	t.Helper()
 	pipe, err := cmd.StdoutPipe()
@@ -93,7 +94,7 @@ func crash(t *testing.T, cmd *exec.Cmd, after int) []string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	told := lines(t, pipe, after)
+	acknowledged := lines(t, pipe, after)
 	_ = cmd.Process.Kill() // it may be dead already
 	rest, err := io.ReadAll(pipe)
 	if err != nil {
@@ -103,31 +104,31 @@ func crash(t *testing.T, cmd *exec.Cmd, after int) []string {
 	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != -1 {
 		t.Fatalf("the child ended with %v, want a kill", err)
 	}
-	if i := strings.LastIndexByte(string(rest), '\n'); i >= 0 && len(told) == after { // without a line that was cut off
-		told = append(told, strings.Split(string(rest[:i]), "\n")[1:]...)
+	if i := strings.LastIndexByte(string(rest), '\n'); i >= 0 && len(acknowledged) == after { // except a last line that was cut off
+		acknowledged = append(acknowledged, strings.Split(string(rest[:i]), "\n")[1:]...)
 	}
-	return told
+	return acknowledged
 }
 
-// checkAcknowledged opens the database that a crash has left and looks for everything that its process had promised.
-func checkAcknowledged(t *testing.T, path string, told []string) {
+// checkAcknowledged opens the database after a crash and checks that it contains everything that the process acknowledged.
+func checkAcknowledged(t *testing.T, path string, acknowledged []string) {
 	t.Helper()
 	s, err := Open(t.Context(), Config{Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}
 	accepted, done := 0, 0
-	for _, line := range told {
+	for _, line := range acknowledged {
 		word, id, _ := strings.Cut(line, " ")
 		m, err := s.MessageByID(t.Context(), id)
 		if err != nil {
-			t.Fatalf("%q was told before the crash: %v", line, err)
+			t.Fatalf("%q was acknowledged before the crash: %v", line, err)
 		}
 		accepted++
 		if word == "done" {
 			done++
 			if m.State != store.StateDone || m.Outcome != chat.OutcomeAnswered {
-				t.Fatalf("%q was told before the crash, and the message is %s %s", line, m.State, m.Outcome)
+				t.Fatalf("%q was acknowledged before the crash, and the message is %s %s", line, m.State, m.Outcome)
 			}
 		}
 	}
@@ -138,7 +139,7 @@ func checkAcknowledged(t *testing.T, path string, told []string) {
 	}
 }
 
-// checkWhole looks at the file itself: pages, sequence numbers without gaps, and a reply for every answer.
+// checkWhole checks the file itself: pages, sequence numbers without gaps, and a reply for every answer.
 func checkWhole(t *testing.T, s *Store, path string) {
 	t.Helper()
 	db := outside(t, path)

@@ -123,7 +123,7 @@ func everythingOfCron(t *testing.T, s *Store, clock *time.Time) {
 	must(err)
 }
 
-// failed starts a run and ends its attempt so that it is tried again one second after now.
+// failed starts a run and ends its attempt so that it is retried one second after now.
 func failed(ctx context.Context, s *Store, l cron.Launched, now time.Time) error {
 	c := store.Claim{Session: l.Message.Session, Node: l.Owner, Epoch: l.Epoch}
 	_, err := s.Start(ctx, store.StartParams{Claim: c, RunID: l.Message.ID, Lane: "cron", Seqs: []int64{l.Seq}, Cron: &cron.AttemptStart{RunID: l.Run.ID}})

@@ -28,7 +28,7 @@ func minutely(id string, anchor time.Time) cron.Job {
 	}
 }
 
-// fire is the verdict of a job that runs at its slot, whatever is under way.
+// fire is the verdict of a job that runs at its slot, whatever else runs.
 func fire(_ time.Time, due []cron.DueJob) []cron.Verdict {
 	var all []cron.Verdict
 	for _, d := range due {
@@ -60,7 +60,7 @@ func launchOf(j *cron.Job, trigger cron.Trigger, slot time.Time) cron.Launch {
 func fillJobs(tb testing.TB, s *Store, n int, anchor time.Time) {
 	tb.Helper()
 	var group errgroup.Group
-	group.SetLimit(64) // which the writer combines
+	group.SetLimit(64) // the writer combines these
 	for i := range n {
 		group.Go(func() error {
 			j := minutely(fmt.Sprintf("job-%07d", i), anchor)
@@ -73,7 +73,7 @@ func fillJobs(tb testing.TB, s *Store, n int, anchor time.Time) {
 	}
 }
 
-// BenchmarkFires is the whole way of a fire: claimed, started, finished, with the ledger and the job. One claim feeds many workers.
+// BenchmarkFires covers the whole path of a fire: claimed, started, finished, with the ledger and the job. One claim feeds many workers.
 func BenchmarkFires(b *testing.B) {
 	for _, workers := range []int{1, 32, 128} {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {

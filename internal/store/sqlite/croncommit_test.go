@@ -10,7 +10,7 @@ import (
 	"laneway/internal/store/sqlstore"
 )
 
-// lossy is an engine that commits an Update whose answer is lost. It then tries it again, or returns an error.
+// lossy is an engine that commits an Update whose result is lost. It then tries it again, or returns an error.
 type lossy struct {
 	sqlstore.Engine
 
@@ -31,12 +31,12 @@ func (e *lossy) Update(ctx context.Context, doing string, change func(ctx contex
 	return e.Engine.Update(ctx, doing, func(ctx context.Context, tx sqlstore.Tx) error { return change(ctx, repeated{tx}) })
 }
 
-// repeated is a transaction after one that was perhaps committed.
+// repeated is a transaction after one that may have been committed.
 type repeated struct{ sqlstore.Tx }
 
 func (repeated) Repeated() bool { return true }
 
-// TestLaunchesWhoseCommitGotNoAnswerAreHandedOutOnce: this process owns their sessions, so nothing else would ever submit them.
+// TestLaunchesWhoseCommitGotNoAnswerAreHandedOutOnce matters because this process owns their sessions, so no other process would submit them.
 func TestLaunchesWhoseCommitGotNoAnswerAreHandedOutOnce(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]bool{"by the next claim": false, "by the next try of the claim": true} {
@@ -72,7 +72,7 @@ func TestLaunchesWhoseCommitGotNoAnswerAreHandedOutOnce(t *testing.T) {
 	}
 }
 
-// failing is an engine whose Update fails once, after so many that did not.
+// failing is an engine whose Update fails once, after a number of successful ones.
 type failing struct {
 	sqlstore.Engine
 
@@ -86,7 +86,7 @@ func (e *failing) Update(ctx context.Context, doing string, change func(ctx cont
 	return e.Engine.Update(ctx, doing, change)
 }
 
-// TestRunsOfAClaimWhoseLaterPartFailsComeWithTheNextClaim: the first part has committed them, and the caller of a failed claim launches nothing.
+// TestRunsOfAClaimWhoseLaterPartFailsComeWithTheNextClaim matters because the first part has committed them, but the caller of a failed claim launches nothing.
 func TestRunsOfAClaimWhoseLaterPartFailsComeWithTheNextClaim(t *testing.T) {
 	t.Parallel()
 	s, now := withJobs(t, 3)
@@ -103,7 +103,7 @@ func TestRunsOfAClaimWhoseLaterPartFailsComeWithTheNextClaim(t *testing.T) {
 	}
 }
 
-// TestRunsByHandWhoseCommitGotNoAnswerComeWithTheNextClaim: the next try of the call finds that the run exists, and launches nothing.
+// TestRunsByHandWhoseCommitGotNoAnswerComeWithTheNextClaim matters because the next try of the call finds that the run exists, and launches nothing.
 func TestRunsByHandWhoseCommitGotNoAnswerComeWithTheNextClaim(t *testing.T) {
 	t.Parallel()
 	s, _ := withJobs(t, 1)

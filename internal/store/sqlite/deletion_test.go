@@ -9,7 +9,7 @@ import (
 	"laneway/internal/store"
 )
 
-// The file still has what a plain DELETE leaves, unless the engine overwrites it.
+// After a plain DELETE the file still contains the deleted content, unless the engine overwrites it.
 func TestDeletedContentIsOverwritten(t *testing.T) {
 	t.Parallel()
 	const text = "a sentence that must not stay in the file"
@@ -30,7 +30,7 @@ func TestDeletedContentIsOverwritten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Close(); err != nil { // which copies the log into the file and removes it
+	if err := s.Close(); err != nil { // this copies the log into the file and removes it
 		t.Fatal(err)
 	}
 	file, err := os.ReadFile(path)

@@ -68,7 +68,7 @@ func (e engine) Poll(ctx context.Context, p store.Poll, see func(ctx context.Con
 	return nil, err
 }
 
-// Batch implements sqlstore.Batcher: the writer takes everything that waits into one transaction.
+// Batch implements sqlstore.Batcher: the writer runs all waiting operations in one transaction.
 func (e engine) Batch(ctx context.Context, doing string, b sqlstore.Batched) error {
 	o := ordinary(doing)
 	o.batched = b

@@ -11,32 +11,32 @@ import (
 	"laneway/internal/chat"
 )
 
-// errClosed is what operations get after Close.
+// errClosed is the error of operations after Close.
 var errClosed = &chat.Error{Code: chat.CodeStoreUnavailable, Message: "the database is closed because the gateway is stopping", Retryable: true}
 
-// failure is an error that the engine made.
+// failure is an error from the engine.
 type failure struct {
 	code zombiezen.ResultCode // without its extension
 	error
 }
 
-// Unwrap is for errors.Is.
+// Unwrap supports errors.Is.
 func (f *failure) Unwrap() error { return f.error }
 
 func engineError(err error) error { return &failure{zombiezen.ErrCode(err).ToPrimary(), err} }
 
-// primary is the engine's result code without its extension, 0 for errors that the engine did not make.
+// primary is the engine's result code without its extension, 0 for errors that are not from the engine.
 func primary(err error) zombiezen.ResultCode {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f.code
 	}
-	if e, ok := errors.AsType[*driver.Error](err); ok { // of a migration
+	if e, ok := errors.AsType[*driver.Error](err); ok { // from a migration
 		return zombiezen.ResultCode(e.Code() & 0xff)
 	}
 	return zombiezen.ResultOK
 }
 
-// unavailable are the sentences for failures of the environment. Every other error of the engine is a defect of this program.
+// unavailable returns the sentence for a failure of the environment. Every other error of the engine is a defect of this program.
 func unavailable(err error) (sentence string, ok bool) {
 	switch primary(err) {
 	case zombiezen.ResultFull:
@@ -58,8 +58,8 @@ func unavailable(err error) (sentence string, ok bool) {
 	}
 }
 
-// explain maps an error to the port's closed set. Domain errors and context errors stay unchanged, failures of the environment become
-// chat.ErrStoreUnavailable with a sentence, and the others name the operation.
+// explain maps an error to the port's closed set. Domain errors and context errors stay unchanged, failures of the environment become chat.ErrStoreUnavailable
+// with a sentence, and all other errors are wrapped with the operation.
 func explain(doing string, err error) error {
 	if _, known := errors.AsType[*chat.Error](err); known || err == nil {
 		return err
@@ -85,7 +85,7 @@ func connectionLost(err error) bool {
 	}
 }
 
-// ended is the error of an operation whose context ended: the context's error, with its cause when there is one.
+// ended is the error of an operation whose context ended: the context's error, with its cause if it has one.
 func ended(ctx context.Context, doing string) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(err, cause) {
@@ -94,7 +94,7 @@ func ended(ctx context.Context, doing string) error {
 	return fmt.Errorf("%s: %w (%w)", doing, err, cause)
 }
 
-// outcome is the error of an operation that the end of ctx interrupts.
+// outcome is the error of an operation that the end of ctx interrupted.
 func outcome(ctx context.Context, doing string, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return ended(ctx, doing)

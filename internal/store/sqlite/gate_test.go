@@ -13,7 +13,7 @@ import (
 	"laneway/internal/store/sqlstore"
 )
 
-// polls are the looks for due work of a node, each as whether it found something.
+// polls are the polls for due work of a node; each reports whether it found something.
 func polls(ctx context.Context, s *Store, node string) map[string]func() (bool, error) {
 	return map[string]func() (bool, error){
 		sqlstore.PollSweep: func() (bool, error) {
@@ -37,7 +37,7 @@ func polls(ctx context.Context, s *Store, node string) map[string]func() (bool, 
 	}
 }
 
-// TestPollsOfAnIdleStoreReadNothing takes the connections away from a store whose polls rest: they answer as before, until something was changed.
+// TestPollsOfAnIdleStoreReadNothing takes the connections away from a store whose polls rest: they return the same results until something changes.
 func TestPollsOfAnIdleStoreReadNothing(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -65,7 +65,7 @@ func TestPollsOfAnIdleStoreReadNothing(t *testing.T) {
 	}
 }
 
-// TestPollsFindWhatTimeAloneMakesDue lets a poll rest and looks again a millisecond before and at the instant at which its work is due.
+// TestPollsFindWhatTimeAloneMakesDue lets a poll rest and runs it again one millisecond before and at the instant at which its work is due.
 func TestPollsFindWhatTimeAloneMakesDue(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

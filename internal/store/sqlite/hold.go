@@ -12,7 +12,7 @@ var (
 	_ store.Holds = (*Visitor)(nil)
 )
 
-// holdCopy holds the gateway that a backup will be: the database at path, which no process uses.
+// holdCopy holds the gateway of a backup: the database at path, which no process uses.
 func holdCopy(ctx context.Context, path string, at int64, h store.Hold) error {
 	c, err := openWriting(path, false)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"laneway/internal/store"
 )
 
-// A backup that is served beside its original must not act; the original goes on.
+// A backup that is served next to its original must not act, while the original continues.
 func TestABackupIsHeldAndItsOriginalIsNot(t *testing.T) {
 	t.Parallel()
 	path := migrated(t)

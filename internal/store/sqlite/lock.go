@@ -13,11 +13,11 @@ import (
 // ErrInUse is wrapped by the error of [Open] and [Migrate] when another process has this database open.
 var ErrInUse = errors.New("the database is in use")
 
-// fileLock is the exclusive right to a database file. The operating system gives it back when the process ends, however it ends.
+// fileLock is the exclusive right to a database file. The operating system releases it when the process ends, however it ends.
 type fileLock struct{ file *os.File }
 
-// lockFile takes the lock beside the database, or returns an error that names its holder. SQLite's own locks would let a second gateway in:
-// they last for a transaction, this one for the life of the process.
+// lockFile takes the lock next to the database, or returns an error that names its holder. SQLite's own locks would admit a second gateway: they last for a
+// transaction, this one for the life of the process.
 func lockFile(path string) (*fileLock, error) {
 	name := path + ".lock"
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the path is the operator's own configuration
@@ -36,7 +36,7 @@ func lockFile(path string) (*fileLock, error) {
 	return &fileLock{file: file}, writeHolder(file)
 }
 
-// release lets the next process take the lock. The file stays: after deleting it, two processes could lock two files of one name.
+// release lets the next process take the lock. The file stays: if it were deleted, two processes could lock two files of one name.
 func (l *fileLock) release() error {
 	if err := errors.Join(unlock(l.file), l.file.Close()); err != nil {
 		return fmt.Errorf("release the lock file of the database: %w", err)
@@ -56,7 +56,7 @@ func writeHolder(file *os.File) error {
 	return nil
 }
 
-// readHolder is for the error message only; the lock decides, not the number.
+// readHolder is for the error message only: the lock is authoritative, not the number.
 func readHolder(file *os.File) string {
 	text, err := io.ReadAll(io.NewSectionReader(file, 0, 32))
 	pid, bad := strconv.Atoi(strings.TrimSpace(string(text)))

@@ -11,7 +11,7 @@ var errHeld = errors.New("held by another process")
 
 func tryLock(file *os.File) error {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
-	// The locked byte lies behind the text, so that a refused process can still read who holds it.
+	// The locked byte is after the content, so that a refused process can still read the holder.
 	at := &windows.Overlapped{Offset: 1 << 20}
 	err := windows.LockFileEx(windows.Handle(file.Fd()), flags, 0, 1, 0, at)
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {

@@ -30,8 +30,8 @@ func open(tb testing.TB) *Store {
 	return openAt(tb, migrated(tb), nil)
 }
 
-// template is the content of a database file with the newest schema and no row. The migrations run once per process instead of once per test;
-// migrate_test.go covers them.
+// template is the content of a database file with the newest schema and no rows. The migrations run once per process instead of once per test; migrate_test.go
+// covers them.
 var template = sync.OnceValues(func() (text []byte, err error) {
 	dir, err := os.MkdirTemp("", "laneway-template-")
 	if err != nil {
@@ -43,7 +43,7 @@ var template = sync.OnceValues(func() (text []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Close(); err != nil { // folds the log into the file
+	if err := s.Close(); err != nil { // this copies the log into the file
 		return nil, err
 	}
 	return os.ReadFile(path)
@@ -77,7 +77,7 @@ func openAt(tb testing.TB, path string, now func() time.Time) *Store {
 	return s
 }
 
-// outside is a connection to the database file past the store, for tests that look or break from below.
+// outside is a connection to the database file outside of the store, for tests that inspect or damage it.
 func outside(tb testing.TB, path string) *sql.DB {
 	tb.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?_busy_timeout=5000")
@@ -99,7 +99,7 @@ func register(tb testing.TB, s *Store, id string) {
 	}
 }
 
-// message is a typed message with the id for its dedupe key, too.
+// message is a typed message whose dedupe key is its id.
 func message(node, room, id string) store.AcceptParams {
 	return store.AcceptParams{Node: node, Take: true, Message: chat.Message{
 		Session: chat.SessionKey{Agent: "main", Rest: room}, ID: id, Dedupe: "key:" + id, Lane: "main", Principal: "ann", Channel: "web",
@@ -109,11 +109,11 @@ func message(node, room, id string) store.AcceptParams {
 
 // turn takes a message through accept, start and finish with one reply.
 func turn(ctx context.Context, s *Store, node, room, id string) error {
-	return turnTold(ctx, s, node, room, id, func() {})
+	return turnAccepted(ctx, s, node, room, id, func() {})
 }
 
-// turnTold calls accepted when the message is durable.
-func turnTold(ctx context.Context, s *Store, node, room, id string, accepted func()) error {
+// turnAccepted is turn, and calls accepted when the message is durable.
+func turnAccepted(ctx context.Context, s *Store, node, room, id string, accepted func()) error {
 	p := message(node, room, id)
 	a, err := s.Accept(ctx, p)
 	if err != nil {
@@ -131,5 +131,5 @@ func turnTold(ctx context.Context, s *Store, node, room, id string, accepted fun
 	return err
 }
 
-// yield lets other goroutines run while a test waits for a state that has no channel.
+// yield runs other goroutines while a test waits for a state that has no channel.
 func yield() { runtime.Gosched() }

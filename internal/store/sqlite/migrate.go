@@ -35,8 +35,8 @@ const (
 	Status Direction = "status" // change nothing
 )
 
-// Migrate changes the schema of a database that no process has open, or reads the one of any database, and returns the state of every migration, oldest first.
-// A file that does not exist is made by Up only. Errors as in [Open].
+// Migrate changes the schema of a database that no process has open, or reads the schema of any database, and returns the state of every migration, oldest
+// first. Only Up creates a missing file. Errors as in [Open].
 func Migrate(ctx context.Context, cfg Config, d Direction) (_ []migrations.Step, err error) {
 	if _, statErr := os.Stat(cfg.Path); d != Up && errors.Is(statErr, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no database at %s: make it with migrate up: %w", cfg.Path, statErr)
@@ -79,8 +79,8 @@ func migrate(ctx context.Context, cfg Config, d Direction) (found []migrations.S
 	return found, err
 }
 
-// withMigrations calls do with the migrations of the database, unless it has a schema that this program does not know. They have a connection of their own,
-// because goose runs on database/sql. What is set for the file itself was set before them by [openWriting].
+// withMigrations calls do with the migrations of the database, unless it has an unknown schema. They have a connection of their own, because goose uses
+// database/sql. [openWriting] has already set the options of the file itself.
 func withMigrations(ctx context.Context, cfg Config, readOnly bool, do func(*goose.Provider) error) (err error) {
 	db, err := sql.Open("sqlite", dsn(cfg, readOnly))
 	if err != nil {
@@ -121,7 +121,7 @@ func dsn(cfg Config, readOnly bool) string {
 	}
 	path := filepath.ToSlash(cfg.Path)
 	if path[0] != '/' {
-		path = "/" + path // a drive letter
+		path = "/" + path // for a drive letter
 	}
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: q.Encode()}).String()
 }
@@ -138,11 +138,11 @@ func openOurs(cfg Config) (*conn, error) {
 	return c, nil
 }
 
-// inspectFile is inspect through a connection that cannot write, so that a file that is refused stays as it is, with its log. What else may be wrong with
-// the file is found, and named, by what opens it.
+// inspectFile is inspect through a connection that cannot write, so that a refused file and its log stay unchanged. Other faults of the file are reported when
+// it is opened for use.
 func inspectFile(path string) (err error) {
 	if info, _ := os.Stat(path); info == nil || info.Size() == 0 { //nolint:errcheck,gosec // the path is the operator's own configuration
-		return nil // there is nothing to refuse
+		return nil // nothing to refuse
 	}
 	c, err := openReading(path)
 	if err == nil {
@@ -157,8 +157,8 @@ func inspectFile(path string) (err error) {
 	return err
 }
 
-// inspect refuses a database of another program, and one from before the first release: [ErrForeign], [migrations.ErrUnreleased]. Without it a mistyped
-// path would add our tables to another program's database.
+// inspect refuses a database of another program ([ErrForeign]) and one from before the first release ([migrations.ErrUnreleased]). Otherwise a mistyped path
+// would add our tables to another program's database.
 func (c *conn) inspect() error {
 	var tables, ours, version int64
 	err := c.query(`

@@ -7,7 +7,7 @@ import (
 	"laneway/internal/store"
 )
 
-// Register makes a new incarnation with a lease; see the port.
+// Register creates a new incarnation with a lease; see the port.
 func (s *Store) Register(ctx context.Context, n store.Node) error {
 	until, err := s.Registered(ctx, n)
 	if err == nil {

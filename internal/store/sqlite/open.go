@@ -23,26 +23,26 @@ var (
 
 // Config locates the database. Only Path is required.
 type Config struct {
-	// Path of the database file. It is created with mode 0600 and its directory with 0700 when they do not exist; two files of
-	// SQLite (-wal, -shm) and the lock file stand beside it.
+	// Path of the database file. It is created with mode 0600 and its directory with 0700 when they do not exist. Two files of SQLite (-wal, -shm) and the lock
+	// file are next to it.
 	Path string
-	// Now is the store's clock; nil = the wall clock of this process, which is the only one that uses the database.
+	// Now is the store's clock; nil = the wall clock of this process, which is the only process that uses the database.
 	Now func() time.Time
 	// Logger logs repairs and failures of the file; nil = no log.
 	Logger *slog.Logger
 	// Readers bounds the read connections; 0 = 4.
 	Readers int
-	// Unsynced commits without waiting for the disk. It is for tests only: a power cut can lose or damage what was committed.
+	// Unsynced commits without waiting for the disk. It is for tests only: a power failure can lose or damage committed data.
 	Unsynced bool
-	// Before is called on the goroutine of the caller before each operation of the port, with what it does ("stop", "start a run"); nil = never. An error
-	// of it is returned as that of the operation, and nothing is done. It is for tests only, which force outages and interleavings with it.
+	// Before is called on the goroutine of the caller before each operation of the port, with its description ("stop", "start a run"); nil = never. An error
+	// from it is returned as the error of the operation, which then does nothing. It is for tests only, to force outages and interleavings.
 	Before func(ctx context.Context, doing string) error
 
 	// at is called by the writer at the boundaries of a commit; tests end the process there. nil = never.
 	at func(boundary)
 }
 
-// boundary is a moment of a commit. A crash at each of them has another result.
+// boundary is a point in a commit. A crash has a different result at each of them.
 type boundary string
 
 const (
@@ -53,7 +53,7 @@ const (
 
 const defaultReaders = 4
 
-// Store is the embedded store. It is safe for concurrent use; make it with [Open] and end it with [Store.Close].
+// Store is the embedded store. It is safe for concurrent use; create it with [Open] and end it with [Store.Close].
 type Store struct {
 	sqlstore.Store
 
@@ -66,12 +66,11 @@ type Store struct {
 	read  *reader
 	gate  *store.Gate
 
-	before func(ctx context.Context, doing string) error // of Config
+	before func(ctx context.Context, doing string) error // from Config
 }
 
-// Open takes the data directory for this process, brings the schema up to date and starts the writer goroutine, which
-// ends with [Store.Close]. Errors: [ErrInUse], [ErrNewerSchema], [ErrForeign],
-// [migrations.ErrUnreleased], chat.ErrStoreUnavailable. ctx bounds the opening only.
+// Open locks the data directory for this process, migrates the schema and starts the writer goroutine, which ends with [Store.Close]. Errors: [ErrInUse],
+// [ErrNewerSchema], [ErrForeign], [migrations.ErrUnreleased], chat.ErrStoreUnavailable. ctx bounds only the opening.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg, lock, err := prepare(cfg)
 	if err != nil {
@@ -110,14 +109,14 @@ func (s *Store) open(ctx context.Context, cfg Config) (err error) {
 	return nil
 }
 
-// Close takes no further operations, waits for those under way, folds the log into the database file and gives the data directory
-// back. Operations that come later get chat.ErrStoreUnavailable. Closing twice is harmless.
+// Close refuses further operations, waits for those in progress, copies the log into the database file and unlocks the data directory. Later operations get
+// chat.ErrStoreUnavailable. Closing twice is harmless.
 func (s *Store) Close() error {
 	if !s.write.close() {
 		return nil
 	}
-	s.gate.Changed() // polls get the error of a closed store, too
-	// Readers first: the last connection to leave empties the log, and it must be one that may write.
+	s.gate.Changed() // so that polls, too, get the error of a closed store
+	// Readers first: the last connection to close removes the log, and must be able to write.
 	return errors.Join(s.read.close(), s.write.disconnect(), s.lock.release())
 }
 
@@ -127,8 +126,7 @@ func (s *Store) Kind() string { return "sqlite" }
 // Now is the store's clock.
 func (s *Store) Now(context.Context) (time.Time, error) { return instant(s.now().UnixMilli()), nil }
 
-// Ping proves that the writer makes progress, that the file can be written and that it still is the file that was opened. It goes to the
-// front of the queue.
+// Ping checks that the writer makes progress, that the file can be written and that it is still the file that was opened. It goes to the front of the queue.
 func (s *Store) Ping(ctx context.Context) error {
 	info, err := os.Stat(s.path)
 	if err != nil || !os.SameFile(info, s.file) {
@@ -146,7 +144,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // WriterAge is how long the current batch has been running; 0 when the writer is idle.
 func (s *Store) WriterAge() time.Duration { return s.write.age() }
 
-// prepare checks cfg, fills its defaults, makes the directory and the file, and takes the lock. A database that this program must not use is refused.
+// prepare checks cfg, fills in its defaults, creates the directory and the file, and takes the lock. It refuses a database that this program must not use.
 func prepare(cfg Config) (Config, *fileLock, error) {
 	if cfg.Path == "" {
 		return cfg, nil, errors.New("the path of the SQLite database is empty: name a file, as in sqlite:laneway.db")
@@ -181,7 +179,7 @@ func prepare(cfg Config) (Config, *fileLock, error) {
 	return cfg, lock, nil
 }
 
-// resolve follows links, so that two names of one file meet at one lock.
+// resolve follows links, so that two names of one file lead to one lock.
 func resolve(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -200,7 +198,7 @@ func resolve(path string) (string, error) {
 	return filepath.Join(dir, filepath.Base(path)), nil
 }
 
-// touch makes the file before SQLite does, because SQLite would make it readable for every user; its log inherits the mode.
+// touch creates the file before SQLite does, because SQLite would make it readable for every user; its log inherits the mode.
 func touch(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the path is the operator's own configuration
 	if err != nil {

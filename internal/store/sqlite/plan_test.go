@@ -16,8 +16,8 @@ import (
 	"laneway/internal/store/storetest"
 )
 
-// TestNoStatementReadsTheWholeHistory looks at the plan of every statement that the store has prepared while all its operations ran: none may
-// walk through a table that grows with history, but by an index of what is unfinished.
+// TestNoStatementReadsTheWholeHistory checks the plan of every statement that the store has prepared while all its operations ran: none may scan a table that
+// grows with history, except by an index of unfinished work.
 func TestNoStatementReadsTheWholeHistory(t *testing.T) {
 	t.Parallel()
 	clock := time.UnixMilli(1_700_000_000_000)
@@ -25,7 +25,7 @@ func TestNoStatementReadsTheWholeHistory(t *testing.T) {
 	ofDeletion := everything(t, s, &clock)
 	everythingOfCron(t, s, &clock)
 	everythingOfTasks(t, s)
-	if _, err := s.Upkeep(t.Context()); err != nil { // it must not lead the planner astray
+	if _, err := s.Upkeep(t.Context()); err != nil { // it must not change the plans for the worse
 		t.Fatal(err)
 	}
 	texts := prepared(t, s)
@@ -33,7 +33,7 @@ func TestNoStatementReadsTheWholeHistory(t *testing.T) {
 	if len(texts) < atLeast {
 		t.Fatalf("only %d statements were prepared, want at least %d: the scenario misses operations", len(texts), atLeast)
 	}
-	// A whole table, or everything that a session ever had.
+	// A whole table, or all history of a session.
 	history := regexp.MustCompile(`^SCAN (i|b|r|runs|inbox|outbox|transcript|cron_run_logs|audit_log)\b|^SEARCH (i|inbox|runs)\b.* \(session_key=\?\)$`)
 	bounded := regexp.MustCompile(`USING (COVERING )?INDEX (inbox_unfinished|inbox_tasks|inbox_task_times|runs_open|outbox_open|outbox_failed|outbox_maybe_sent|cron_runs_active|cron_runs_retry)`)
 	compiledAgain := regexp.MustCompile(`(?i)\bLIMIT\s+[?:@$]`) // by SQLite after each binding
@@ -60,7 +60,7 @@ func TestNoStatementReadsTheWholeHistory(t *testing.T) {
 	}
 }
 
-// prepared are the statements that the connections of the store keep.
+// prepared are the cached statements of the store's connections.
 func prepared(t *testing.T, s *Store) map[string]bool {
 	t.Helper()
 	texts := map[string]bool{}
@@ -86,8 +86,8 @@ func prepared(t *testing.T, s *Store) map[string]bool {
 	return texts
 }
 
-// everything calls every operation of the port at least once. It returns the statements of a deletion, which reads everything that its session ever had,
-// because it removes it.
+// everything calls every operation of the port at least once. It returns the statements of a deletion, which may read the whole history of its session, because
+// it removes it.
 func everything(t *testing.T, s *Store, clock *time.Time) (ofDeletion map[string]bool) {
 	t.Helper()
 	ctx := t.Context()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// reader is the pool of connections that only read. They never wait for the writer: each sees the last commit before it began. A token of
-// the channel is the right to one connection; nil is a connection that is not open yet.
+// reader is the pool of read-only connections. They never wait for the writer: each sees the last commit before its read began. A token of the channel is the
+// right to one connection; nil is a connection that is not open yet.
 type reader struct {
 	path   string
 	now    func() time.Time
@@ -25,7 +25,7 @@ func newReader(cfg Config) *reader {
 	return r
 }
 
-// close waits for the reads under way.
+// close waits for the reads in progress.
 func (r *reader) close() (err error) {
 	r.once.Do(func() { close(r.closed) })
 	for range cap(r.slots) {
@@ -36,7 +36,7 @@ func (r *reader) close() (err error) {
 	return err
 }
 
-// view runs see on one state of the database: several statements see one snapshot. It waits for a free connection, and ends with ctx.
+// view runs see on one state of the database: all statements see one snapshot. It waits for a free connection, and ends with ctx.
 func (s *Store) view(ctx context.Context, doing string, see func(ctx context.Context, t *tx) error) error {
 	err := s.before(ctx, doing)
 	if err == nil {
@@ -57,7 +57,7 @@ func (r *reader) view(ctx context.Context, see func(ctx context.Context, t *tx) 
 		}
 	}
 	err = c.within(ctx, `BEGIN`, false, func() error { return see(ctx, &tx{conn: c, now: r.now().UnixMilli()}) })
-	if _, world := unavailable(err); world || c.inTransaction() { // a result for the caller, as not found and cancelled, leaves the connection as it was
+	if _, world := unavailable(err); world || c.inTransaction() { // a result for the caller, such as not found or cancelled, leaves the connection usable
 		err, c = errors.Join(err, c.close()), nil
 	}
 	r.slots <- c

@@ -8,7 +8,7 @@ import (
 	"laneway/internal/store/sqlstore"
 )
 
-// endless is a statement that ends by an interrupt only.
+// endless is a statement that only an interrupt ends.
 const endless = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n`
 
 // TestAReadEndsWithItsContext ends the context while a statement runs. The connection then reads the newest state again.
@@ -88,5 +88,5 @@ func TestAVisitorKeepsNothingOfAnEndedChange(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	register(t, s, "node") // the lock of the change is gone
+	register(t, s, "node") // the lock of the change was released
 }

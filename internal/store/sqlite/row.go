@@ -8,13 +8,14 @@ import (
 	zombiezen "zombiezen.com/go/sqlite"
 )
 
-// sharedText is up to which length the texts of a row share memory: a row of fifty columns is one allocation, and a short text keeps no long one.
+// sharedText is the maximum length of strings of a row that share memory: a row of fifty columns is one allocation, and a short string does not keep a long one
+// in memory.
 const sharedText = 256
 
-// row is the row at which a statement stands.
+// row is the current row of a statement.
 type row struct {
 	stmt   *zombiezen.Stmt
-	values []value // of the row that is read, as text; kept for the next one
+	values []value // the text columns of the current row; reused for the next one
 	text   []byte
 }
 
@@ -23,10 +24,10 @@ type value struct {
 	kind       zombiezen.ColumnType
 	number     int64
 	text       string
-	start, end int // of a text that shares memory
+	start, end int // for a string that shares memory
 }
 
-// Scan implements sqlstore.Row. It converts nothing: a NULL, a text and a number each need a variable that can hold it.
+// Scan implements sqlstore.Row. It does not convert: a NULL, a string and a number each need a variable of a fitting type.
 func (r *row) Scan(dest ...any) error {
 	if n := r.stmt.ColumnCount(); n != len(dest) {
 		return fmt.Errorf("a row has %d columns, want %d", n, len(dest))
@@ -50,7 +51,7 @@ func (r *row) Values() ([]any, error) {
 	return values, nil
 }
 
-// read reads the columns, but those that are neither a number nor a text.
+// read reads the columns, except those that are neither a number nor a string.
 func (r *row) read(columns int) {
 	r.values, r.text = r.values[:0], r.text[:0]
 	for i := range columns {
@@ -117,13 +118,13 @@ func (v *value) into(to any, stmt *zombiezen.Stmt, column int) error {
 			*to = stmt.ColumnFloat(column)
 			return nil
 		}
-	case interface{ SetMillis(ms int64) }: // which makes no interface value of the number
+	case interface{ SetMillis(ms int64) }: // this needs no interface value for the number
 		to.SetMillis(v.number)
 		return nil
 	case sql.Scanner:
 		return to.Scan(v.plain(stmt, column))
 	default:
-		switch p := reflect.ValueOf(to).Elem(); { // a type of its own
+		switch p := reflect.ValueOf(to).Elem(); { // a named type
 		case p.Kind() == reflect.String && isText:
 			p.SetString(v.text)
 			return nil
@@ -135,7 +136,7 @@ func (v *value) into(to any, stmt *zombiezen.Stmt, column int) error {
 	return fmt.Errorf("a %T cannot hold %v", to, v.plain(stmt, column))
 }
 
-// plain is the value in its own type.
+// plain is the value in its native type.
 func (v *value) plain(stmt *zombiezen.Stmt, column int) any {
 	switch v.kind {
 	case zombiezen.TypeNull:
@@ -153,7 +154,7 @@ func (v *value) plain(stmt *zombiezen.Stmt, column int) any {
 	}
 }
 
-// bind gives a parameter its value. A list is an array in JSON.
+// bind binds a value to a parameter. A list becomes a JSON array.
 func bind(stmt *zombiezen.Stmt, n int, v any) error {
 	switch v := v.(type) {
 	case nil:
@@ -173,7 +174,7 @@ func bind(stmt *zombiezen.Stmt, n int, v any) error {
 	case []string, []int64:
 		return bindList(stmt, n, v)
 	default:
-		switch s := reflect.ValueOf(v); { // of a type of its own
+		switch s := reflect.ValueOf(v); { // a named type
 		case s.Kind() == reflect.String:
 			stmt.BindText(n, s.String())
 		case s.CanInt():

@@ -18,7 +18,7 @@ func (c instantColumn) Scan(v any) error {
 	return nil
 }
 
-// SetMillis is what a row calls instead.
+// SetMillis is called by a row instead of Scan.
 func (c instantColumn) SetMillis(ms int64) { *c.to = instant(ms) }
 
 // look is a connection to an empty database.
@@ -36,7 +36,8 @@ func look(t *testing.T) *conn {
 	return c
 }
 
-// TestARowReadsWhatWasBound: each value comes back as it was given, whatever the others of its row are, and stays when the next row is read.
+// TestARowReadsWhatWasBound checks that each value is read as it was bound, whatever the other values of its row are, and stays valid when the next row is
+// read.
 func TestARowReadsWhatWasBound(t *testing.T) {
 	t.Parallel()
 	c := look(t)
@@ -101,7 +102,7 @@ func TestAColumnThatItsVariableCannotHoldIsAnError(t *testing.T) {
 	}
 }
 
-// TestAListIsAnArrayInJSON: an empty list has no elements, instead of one that is NULL.
+// TestAListIsAnArrayInJSON checks that an empty list has no elements, instead of one that is NULL.
 func TestAListIsAnArrayInJSON(t *testing.T) {
 	t.Parallel()
 	c := look(t)

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write migrations/sqlite.schema.txt again")
 
-// tablesSQL, columnsSQL and indexesSQL read the schema in the order in which it was made.
+// tablesSQL, columnsSQL and indexesSQL read the schema in the order of its creation.
 const (
 	tablesSQL = `SELECT s.name, CASE WHEN t.strict THEN ' STRICT' ELSE '' END || CASE WHEN t.wr THEN ' WITHOUT ROWID' ELSE '' END,
 			CASE WHEN t.type = 'virtual' THEN s.sql ELSE '' END
@@ -30,7 +30,7 @@ const (
 	indexesSQL = `SELECT sql FROM sqlite_schema WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL ORDER BY rowid`
 )
 
-// TestTheSchemaIsTheReviewedOne: a change of the schema shows as a change of a file beside the migrations.
+// TestTheSchemaIsTheReviewedOne makes a change of the schema visible as a change of a file next to the migrations.
 func TestTheSchemaIsTheReviewedOne(t *testing.T) {
 	t.Parallel()
 	db := outside(t, migrated(t))
@@ -51,7 +51,8 @@ func TestTheSchemaIsTheReviewedOne(t *testing.T) {
 	storetest.ReviewedSchema(t, filepath.Join("..", "..", "..", "migrations", "sqlite.schema.txt"), text.String(), *update)
 }
 
-// TestADatabaseFromBeforeTheFirstReleaseIsRefusedAndLeftAlone: nothing opens it, and its file and the log that a crash has left stay as they are.
+// TestADatabaseFromBeforeTheFirstReleaseIsRefusedAndLeftAlone checks that every way to open it fails, and that its file and the log that a crash has left stay
+// unchanged.
 func TestADatabaseFromBeforeTheFirstReleaseIsRefusedAndLeftAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -91,7 +92,7 @@ func TestADatabaseFromBeforeTheFirstReleaseIsRefusedAndLeftAlone(t *testing.T) {
 	}
 }
 
-// crashed makes a database of step 52 as a process that died leaves it: the last commits are in the log only.
+// crashed creates a database of step 52 as a crashed process leaves it: the last commits are only in the log.
 func crashed(t *testing.T, path string) {
 	t.Helper()
 	alive := filepath.Join(t.TempDir(), "alive.db")

@@ -8,7 +8,7 @@ import (
 	"laneway/internal/store/storetest"
 )
 
-// BenchmarkSearch searches 1,000,000 messages where that is asked for, or as many as LANEWAY_BENCH_MESSAGES names, else a few.
+// BenchmarkSearch searches 1,000,000 messages on request, or the number in LANEWAY_BENCH_MESSAGES, else a few.
 func BenchmarkSearch(b *testing.B) {
 	messages := 2_000
 	if os.Getenv("LANEWAY_BENCH_LARGE") != "" {

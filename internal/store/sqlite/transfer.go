@@ -16,8 +16,8 @@ import (
 	"laneway/migrations"
 )
 
-// ownTables are the tables that a copy leaves out: each database has its own. nodes are the processes on it, none of which lives; the counter of changed jobs only lets a
-// reader of a list notice a change; the search index is made from the transcripts again.
+// ownTables are the tables that a copy leaves out, because each database has its own. nodes are its processes, which are dead; the counter of changed jobs only
+// lets a reader of a list notice a change; the search index is rebuilt from the transcripts.
 var ownTables = []string{"goose_db_version", "nodes", "search_state", transfer.ProgressTable} //nolint:gochecknoglobals // a constant
 
 // Transfer is a database that is open for a copy. No gateway can use the database until [Transfer.Close].
@@ -37,7 +37,7 @@ func OpenSource(ctx context.Context, cfg Config) (*Transfer, error) {
 	return openTransfer(ctx, cfg, false)
 }
 
-// OpenTarget opens a database to copy into it, and makes it where there is none. One that has an older schema is refused. Errors as in [Open].
+// OpenTarget opens a database to copy into it, and creates it if it does not exist. One that has an older schema is refused. Errors as in [Open].
 func OpenTarget(ctx context.Context, cfg Config) (*Transfer, error) {
 	return openTransfer(ctx, cfg, true)
 }
@@ -58,7 +58,7 @@ func openTransfer(ctx context.Context, cfg Config, target bool) (*Transfer, erro
 	return t, nil
 }
 
-// readySchema makes the tables of an empty target, and refuses every other schema than that of this program.
+// readySchema creates the tables of an empty target, and refuses every other schema than that of this program.
 func (t *Transfer) readySchema(ctx context.Context, cfg Config, target bool) error {
 	err := withMigrations(ctx, cfg, false, func(provider *goose.Provider) error {
 		list, err := steps(ctx, provider)
@@ -92,16 +92,16 @@ func (c *conn) refuseUnfinished() error {
 	return nil
 }
 
-// Close gives the database back.
+// Close releases the database.
 func (t *Transfer) Close() error { return errors.Join(t.conn.close(), t.lock.release()) }
 
 // Name is "sqlite:" and the path.
 func (t *Transfer) Name() string { return "sqlite:" + t.path }
 
-// Storable is text: SQLite keeps every one.
+// Storable is text unchanged, because SQLite can store every string.
 func (t *Transfer) Storable(text string) string { return text }
 
-// Tables reads the catalog. Virtual tables are indexes here, which is why they are no tables.
+// Tables reads the catalog. Virtual tables are excluded, because they are indexes here.
 func (t *Transfer) Tables(ctx context.Context) (tables []transfer.Table, err error) {
 	err = t.conn.until(ctx, "list the tables", func() error {
 		err := t.conn.query(`SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY name`, func(r sqlstore.Row) error {

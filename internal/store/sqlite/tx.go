@@ -7,7 +7,7 @@ import (
 	"laneway/internal/store/sqlstore"
 )
 
-// tx is a transaction, as one operation sees it.
+// tx is a transaction from the view of one operation.
 type tx struct {
 	*conn
 	now   int64 // the store's clock at this operation, milliseconds
@@ -21,7 +21,7 @@ var _ sqlstore.Tx = (*tx)(nil)
 // Now implements sqlstore.Tx.
 func (t *tx) Now(context.Context) (int64, error) { return t.now, nil }
 
-// Repeated implements sqlstore.Tx: what fails was not committed.
+// Repeated implements sqlstore.Tx: a failed transaction was never committed.
 func (t *tx) Repeated() bool { return false }
 
 // PerEngine implements sqlstore.Tx.
@@ -69,7 +69,7 @@ func (t *tx) run(text string, scan func(sqlstore.Row) error, args []any) (change
 			err = t.step(stmt, scan)
 		}
 		if s.Writes {
-			changed += int64(t.db.Changes()) // also when scan has had enough of the rows of a RETURNING
+			changed += int64(t.db.Changes()) // also when scan ends the rows of a RETURNING early
 		}
 		if err != nil {
 			break

@@ -37,10 +37,10 @@ func TestUpkeepEndsWithItsContext(t *testing.T) {
 	if report, err := s.Upkeep(ctx); err == nil {
 		t.Errorf("it went on: %q", report)
 	}
-	register(t, s, "node") // and the store works
+	register(t, s, "node") // the store works afterwards
 }
 
-// emptied is a store in whose file a session of so many MiB was deleted, how many pages the file had before that, and how many it has.
+// emptied is a store from whose file a session of that many MiB was deleted, the number of pages before the session, and a function for the current number.
 func emptied(t *testing.T, mebibytes int) (s *Store, before int64, pages func() int64) {
 	t.Helper()
 	s = open(t)

@@ -15,9 +15,9 @@ import (
 	"laneway/internal/store/sqlstore"
 )
 
-// Visitor opens the database of a data directory that may belong to a running gateway, to read the tables and to change the named tokens.
-// It holds no lock between operations; a write waits at most some seconds for the gateway's own, and the gateway waits for it no longer
-// than one row takes. It changes no schema. Safe for concurrent use.
+// Visitor opens the database of a data directory that may belong to a running gateway, to read the tables and to change the named tokens. It holds no lock
+// between operations. A write waits at most some seconds for a write of the gateway, and delays the gateway only for the write of one row. It does not change
+// the schema. Safe for concurrent use.
 type Visitor struct {
 	sqlstore.Access
 	sqlstore.Holds
@@ -33,9 +33,8 @@ var (
 	_ store.Inspector   = (*Visitor)(nil)
 )
 
-// Visit opens the database without locking the data directory. fs.ErrNotExist is wrapped when there is none; [ErrForeign] and
-// [ErrNewerSchema] as in [Open]; [ErrOldSchema] when it has to be migrated first, [migrations.ErrUnreleased]
-// when that is impossible.
+// Visit opens the database without locking the data directory. It wraps fs.ErrNotExist when no database exists; [ErrForeign] and [ErrNewerSchema] as in [Open];
+// [ErrOldSchema] when it must be migrated first, [migrations.ErrUnreleased] when that is impossible.
 func Visit(ctx context.Context, cfg Config) (*Visitor, error) {
 	if _, err := os.Stat(cfg.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no database at %s; laneway serve makes it: %w", cfg.Path, fs.ErrNotExist)
@@ -64,7 +63,7 @@ func Visit(ctx context.Context, cfg Config) (*Visitor, error) {
 	return v, nil
 }
 
-// ErrOldSchema is wrapped when the database has to be migrated before this program can use it.
+// ErrOldSchema is wrapped when the database must be migrated before this program can use it.
 var ErrOldSchema = errors.New("the database is older than this program")
 
 func checkSchema(ctx context.Context, cfg Config) error {
@@ -89,7 +88,7 @@ func (v *Visitor) Kind() string { return "sqlite" }
 // Now is the clock of this host.
 func (v *Visitor) Now(context.Context) (time.Time, error) { return instant(v.now().UnixMilli()), nil }
 
-// do runs one transaction. A failed one leaves nothing behind.
+// do runs one transaction. A failed one leaves no changes.
 func (v *Visitor) do(ctx context.Context, doing, begin string, run func(t *tx) error) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -12,26 +12,25 @@ import (
 	"laneway/internal/store/sqlstore"
 )
 
-// maxBatch is how many operations share one commit. More would gain nothing (the flush is then some percent of the batch) and would make
-// the first one wait for the last.
+// maxBatch is how many operations share one commit. A larger batch would gain nothing (the flush is then some percent of it) and would make the first operation
+// wait for the last.
 const maxBatch = 256
 
-// fewOps is how many waiting operations are so few that the writer lets others join them.
+// fewOps is the number of waiting operations below which the writer lets more operations join.
 const fewOps = 16
 
-// work is one operation of the port: statements inside the writer's transaction. It may run when its caller has returned, so it owns what
-// it needs. It may run a second time after a rollback, so it changes nothing but the database and its result, which the caller gets after
-// the commit only.
+// work is one operation of the port: statements inside the writer's transaction. It may run after its caller has returned, so it owns its inputs. It may run a
+// second time after a rollback, so it changes nothing but the database and its result, which the caller receives only after the commit.
 type work func(ctx context.Context, t *tx) error
 
 // op is a queued operation.
 type op struct {
 	doing   string
 	run     work
-	batched sqlstore.Batched // instead of run
+	batched sqlstore.Batched // used instead of run
 	urgent  bool
-	applied bool  // together with others: it has no result but the commit
-	alone   bool  // it was not done together with others
+	applied bool  // completed together with others: its only result is the commit
+	alone   bool  // it was not completed together with others
 	err     error // for the caller
 	cause   error // the same before explain
 	// claimed is won by the writer (it runs) or by a caller whose context ended first (it never runs).
@@ -39,23 +38,23 @@ type op struct {
 	done    chan struct{}
 }
 
-// writer owns the only connection that writes. Its goroutine takes everything that waits into one transaction: one flush of the disk
-// for up to maxBatch operations, which is where the speed comes from. The queue needs no bound of its own: every entry is a caller that waits for it.
+// writer owns the only connection that writes. Its goroutine runs all waiting operations in one transaction: one flush of the disk for up to maxBatch
+// operations, which is the reason for the throughput. The queue needs no bound: every entry is a waiting caller.
 type writer struct {
 	cfg  Config
 	gate *store.Gate
-	born time.Time // for the age, which must not follow the wall clock
+	born time.Time // for the age, which must not depend on the wall clock
 
 	mu      sync.Mutex
-	some    *sync.Cond // something is queued, or closed
+	some    *sync.Cond // signals that something is queued, or the writer is closed
 	first   []*op      // control operations
 	then    []*op
 	closed  bool
 	ended   chan struct{}
-	working atomic.Int64 // since when, as nanoseconds after born; 0 = idle
+	working atomic.Int64 // start of the current batch, as nanoseconds after born; 0 = idle
 
-	conn    *conn // of the goroutine alone until it has ended; nil = to be opened
-	version int64 // of the data when the last transaction began; also of the goroutine
+	conn    *conn // used only by the goroutine until it has ended; nil when it must be opened
+	version int64 // version of the data at the start of the last transaction; also used only by the goroutine
 }
 
 // newWriter starts the goroutine; close ends it. c is its first connection.
@@ -66,8 +65,8 @@ func newWriter(ctx context.Context, c *conn, gate *store.Gate, cfg Config) *writ
 	return w
 }
 
-// result is an operation with a result. The writer's goroutine writes it, and the caller reads it after the commit; when the caller has
-// returned before, it is not read.
+// result is an operation with a result. The writer's goroutine writes it, and the caller reads it after the commit; if the caller has already returned, the
+// result is discarded.
 func result[T any](ctx context.Context, w *writer, o *op, run func(ctx context.Context, t *tx) (T, error)) (T, error) {
 	var none, out T
 	o.run = func(ctx context.Context, t *tx) (err error) {
@@ -80,7 +79,7 @@ func result[T any](ctx context.Context, w *writer, o *op, run func(ctx context.C
 	return out, nil
 }
 
-// ordinary operations wait their turn; urgent ones do not wait behind a burst of messages.
+// ordinary operations wait in order; urgent ones do not wait for a burst of messages.
 func ordinary(doing string) *op { return &op{doing: doing, done: make(chan struct{})} }
 
 func urgent(doing string) *op { return &op{doing: doing, done: make(chan struct{}), urgent: true} }
@@ -91,7 +90,7 @@ func (w *writer) do(ctx context.Context, o *op, run work) error {
 	return w.submit(ctx, o)
 }
 
-// submit queues an operation and waits for its commit or for ctx. When ctx ends the operation either never runs or runs as a whole.
+// submit queues an operation and waits for its commit or for ctx. When ctx ends, the operation either never runs or runs as a whole.
 func (w *writer) submit(ctx context.Context, o *op) error {
 	if ctx.Err() != nil {
 		return ended(ctx, o.doing)
@@ -107,7 +106,7 @@ func (w *writer) submit(ctx context.Context, o *op) error {
 		return o.err
 	case <-ctx.Done():
 	}
-	o.claimed.CompareAndSwap(false, true) // the caller has won: the writer skips it
+	o.claimed.CompareAndSwap(false, true) // if the caller wins, the writer skips it
 	return ended(ctx, o.doing)
 }
 
@@ -126,7 +125,7 @@ func (w *writer) queue(o *op) bool {
 	return true
 }
 
-// close lets what is queued finish and waits for the goroutine. It returns false when another call has closed before.
+// close completes the queued operations and waits for the goroutine. It returns false when an earlier call has closed the writer.
 func (w *writer) close() bool {
 	w.mu.Lock()
 	again := w.closed
@@ -160,8 +159,8 @@ func (w *writer) loop(ctx context.Context) {
 	}
 }
 
-// next waits for work and takes what is there, control operations first; nil = closed and nothing left. While few operations
-// wait, goroutines that are ready run first, so that callers that got their results at the same moment are in one batch again.
+// next waits for work and takes what is queued, control operations first; nil when the writer is closed and the queue empty. While few operations wait, ready
+// goroutines run first, so that callers that got their results together are in one batch again.
 func (w *writer) next() []*op {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,7 +181,7 @@ func (w *writer) next() []*op {
 	return batch
 }
 
-// take moves operations from queue to batch until that is full. It releases a drained queue, so that a burst is not kept in memory.
+// take moves operations from queue to batch until the batch is full. It releases a drained queue, so that a burst does not stay in memory.
 func take(batch, queue []*op) (filled, rest []*op) {
 	n := min(len(queue), maxBatch-len(batch))
 	batch = append(batch, queue[:n]...)

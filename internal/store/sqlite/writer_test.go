@@ -17,7 +17,7 @@ import (
 // gate is an operation that keeps the writer busy: it signals that it runs, and ends when the test releases it.
 type gate struct{ entered, leave chan struct{} }
 
-// block occupies the writer; what is queued meanwhile becomes one batch.
+// block occupies the writer; operations that are queued meanwhile become one batch.
 func block(t *testing.T, s *Store) *gate {
 	t.Helper()
 	g := &gate{entered: make(chan struct{}), leave: make(chan struct{})}
@@ -37,7 +37,7 @@ func block(t *testing.T, s *Store) *gate {
 	return g
 }
 
-// queueLength waits until so many operations stand in the queue.
+// queueLength waits until the queue has want operations.
 func queueLength(t *testing.T, s *Store, want int) {
 	t.Helper()
 	for {
@@ -60,7 +60,7 @@ func TestAFailedOperationDoesNotPoisonItsBatch(t *testing.T) {
 	register(t, s, "node")
 	g := block(t, s)
 	errBad := errors.New("refused")
-	half := func(ctx context.Context, t *tx) error { // leaves a row behind before it fails
+	half := func(ctx context.Context, t *tx) error { // leaves a row before it fails
 		_, err := t.Exec(ctx, `INSERT INTO leases (name, owner) VALUES ('half', 'node')`)
 		return errors.Join(err, errBad)
 	}
@@ -108,7 +108,7 @@ func TestNothingIsAcknowledgedWhenTheCommitFails(t *testing.T) {
 		wg.Go(func() { _, errs[i] = s.Accept(t.Context(), message("node", "room", fmt.Sprint("m-", i))) })
 	}
 	queueLength(t, s, n)
-	// An operation that ends the transaction behind the writer's back: the commit has nothing to commit.
+	// An operation that ends the transaction without the writer: the commit has nothing to commit.
 	var own error
 	wg.Go(func() {
 		own = s.write.do(t.Context(), ordinary("sabotage"), func(ctx context.Context, t *tx) error {
@@ -147,7 +147,7 @@ func TestAFullDiskRefusesWritesServesReadsAndHeals(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pages(1) // SQLite makes that the size that the file has
+	pages(1) // SQLite raises that to the current size of the file
 	big := message("node", "big", "big")
 	big.Message.Content.Text = strings.Repeat("x", 1<<20)
 	_, err := s.Accept(t.Context(), big)

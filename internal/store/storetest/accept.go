@@ -99,7 +99,7 @@ func sameKeyIsTheSameMessage(w *world) {
 	p := w.message(node, key)
 	first := w.accept(p)
 	w.clock.advance(time.Second)
-	for _, id := range []string{p.Message.ID, w.id("msg")} { // the same call again, and a provider that offers it again
+	for _, id := range []string{p.Message.ID, w.id("msg")} { // the repeated call, and a provider that sends it again
 		again := p
 		again.Message.ID = id
 		a := w.accept(again)

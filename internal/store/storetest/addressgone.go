@@ -8,7 +8,7 @@ import (
 	"laneway/internal/store"
 )
 
-// unsentAnswer: a run that ends well without an outgoing row has the reason in its row and in its job.
+// unsentAnswer: a run that succeeds without an outgoing row has the reason in its row and in its job.
 func unsentAnswer(w *world) {
 	node := w.node()
 	j := w.job(nil)
@@ -26,7 +26,7 @@ func unsentAnswer(w *world) {
 	equal(w, "job", []any{st.LastDelivery, st.LastDeliveryError}, []any{cron.DeliveryNot, "no receiver"})
 }
 
-// goneOf is what a node writes when the address of an answer is gone.
+// goneOf is what a node writes when the address of an answer no longer exists.
 func (w *world) goneOf(node string, j cron.Job, o store.Outgoing) store.UndeliveredParams {
 	return store.UndeliveredParams{
 		Node: node, ID: o.ID, Error: "blocked", Permanent: true,
@@ -57,7 +57,7 @@ func addressGone(w *world) {
 	w.wantNotices(node, 1)
 	try(w.st.Undelivered(w.ctx, p)).fails(w, chat.ErrFenced)
 
-	// The answer of another run that was on its way: it ends, and there is no second notice.
+	// The answer of another run that was being sent ends, without a second notice.
 	_, o = w.replied(node)
 	again := w.goneOf(node, j, o)
 	w.clock.advance(time.Second)
@@ -67,7 +67,7 @@ func addressGone(w *world) {
 	w.wantNotices(node, 0)
 }
 
-// addressGoneOfAChangedJob: the address that is gone is not the one to which the job as it is now sends its answers.
+// addressGoneOfAChangedJob: the missing address is not the one to which the changed job now sends its answers.
 func addressGoneOfAChangedJob(w *world) {
 	node := w.node()
 	j := w.job(nil)
@@ -85,7 +85,7 @@ func addressGoneOfAChangedJob(w *world) {
 	w.wantNotices(node, 0)
 }
 
-// addressGoneByAStaleNode: a node whose row was given to another one changes nothing.
+// addressGoneByAStaleNode: a node whose row is leased to another one changes nothing.
 func addressGoneByAStaleNode(w *world) {
 	old := w.node()
 	j := w.job(nil)

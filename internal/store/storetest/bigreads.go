@@ -12,8 +12,8 @@ import (
 	"laneway/internal/store"
 )
 
-// Each test of this file fills a list with rows of 64 KiB and one between them that is larger than a read may be. It goes through the list page by page
-// and wants every row exactly once, and no page beyond the bound.
+// Each test of this file fills a list with rows of 64 KiB and, between them, one that exceeds the bound of a read. It pages through the list and expects every
+// row exactly once, and no page beyond the bound.
 func bigReadTests() []test {
 	return []test{
 		{"TranscriptForwards", bigTranscriptForwards},
@@ -38,7 +38,7 @@ const (
 	hugeText = store.ReadBytes + bigRow
 )
 
-// bigTexts are the contents of the rows of a list; each begins with its number. The one in the middle is larger than a read.
+// bigTexts are the contents of the rows of a list; each begins with its number. The one in the middle exceeds the bound of a read.
 func bigTexts() []string {
 	var list []string
 	for i := range bigRows {
@@ -51,7 +51,7 @@ func bigTexts() []string {
 	return list
 }
 
-// paged goes through a list, of which next returns the contents of the page after so many rows. A page has at most the bound together, unless it is one row.
+// paged pages through a list. next returns the contents of the page after read rows. A page has at most the bound, unless it is a single row.
 func (w *world) paged(what, want string, next func(read int) []string) {
 	w.Helper()
 	var got []string
@@ -64,7 +64,7 @@ func (w *world) paged(what, want string, next func(read int) []string) {
 	equal(w, what, firstDigits(got), want)
 }
 
-// numbers of rows, in order.
+// firstDigits are the numbers of the rows, in order.
 func firstDigits(texts []string) string {
 	var digits strings.Builder
 	for _, text := range texts {
@@ -103,7 +103,7 @@ func bigTranscriptBackwards(w *world) {
 
 func transcriptWithinBytes(w *world) {
 	key := w.key()
-	w.write(key, 1, 9) // a byte each
+	w.write(key, 1, 9) // one byte each
 	for _, q := range []struct {
 		store.TranscriptQuery
 		want []string
@@ -137,7 +137,7 @@ func transcriptCut(w *world) {
 	equal(w, "total", tr.Total, 7)
 }
 
-// acceptBig accepts the big texts for sessions that session names.
+// acceptBig accepts the big messages for the sessions that session returns.
 func (w *world) acceptBig(node string, session func(i int) chat.SessionKey) {
 	w.Helper()
 	for i, text := range bigTexts() {
@@ -241,7 +241,7 @@ func bigJobs(w *world) {
 	}
 }
 
-// Without their payloads all jobs are one page, and the rest of each is as ever.
+// Without their payloads all jobs fit into one page, and their other columns are complete.
 func jobsWithoutPayload(w *world) {
 	for _, text := range bigTexts() {
 		w.job(func(j *cron.Job) { j.Payload.Text, j.Name = text, text[:1] })
@@ -267,7 +267,7 @@ func jobsWithoutPayload(w *world) {
 	}
 }
 
-// runsInPages goes through the ledger.
+// runsInPages pages through the ledger.
 func (w *world) runsInPages(f cron.RunFilter, want string) {
 	w.Helper()
 	for f.Query, f.Limit = range map[string]int{"": 0, "X": 200} {

@@ -22,7 +22,7 @@ func branchTests() []test {
 	}
 }
 
-// branchOff accepts the first message of a new session that branches off another one behind an entry, and writes entries to it.
+// branchOff accepts the first message of a new session that branches off another one after an entry, and writes entries to it.
 func (w *world) branchOff(parent chat.SessionKey, seq int64, lines ...string) chat.SessionKey {
 	w.Helper()
 	key := chat.SessionKey{Agent: "main", Rest: "api:" + w.uuid()}
@@ -43,7 +43,7 @@ func (w *world) lines(key chat.SessionKey, lines ...string) {
 	}
 }
 
-// reads expects the entries of a transcript, in all ways of reading it.
+// reads expects the entries of a transcript, for each way of reading it.
 func (w *world) reads(key chat.SessionKey, want string) {
 	w.Helper()
 	equal(w, "entries of "+key.String(), w.readAs("", key, ""), want)
@@ -218,7 +218,7 @@ func branchesCount(w *world) {
 	equal(w, "more", after-before, 2)
 }
 
-// branchRace deletes a session while messages branch off it: each of them has what it needs, or is refused.
+// branchRace deletes a session while messages branch off it: each branch has its entries, or is refused.
 func branchRace(w *world) {
 	const many = 8
 	parent, node := w.key(), w.node()

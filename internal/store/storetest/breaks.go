@@ -10,16 +10,16 @@ import (
 	"laneway/internal/store"
 )
 
-// breach is a statement that breaks one invariant and no other.
+// breach is a statement that violates exactly one invariant.
 type breach struct {
 	id     string
 	sql    string
-	values map[string]string // what the invariants are asked with instead of the usual
+	values map[string]string // parameters of the invariants, where they differ from the usual ones
 }
 
 func literal(n int64) string { return strconv.FormatInt(n, 10) }
 
-// breaks has one breach for each invariant. The names that it uses are those of [world.example].
+// breaks has one breach for each invariant. It uses the names of [world.example].
 func breaks() []breach {
 	return []breach{
 		{id: "I1.state", sql: `UPDATE inbox SET state = 'lost' WHERE message_id = 'a3'`},
@@ -59,13 +59,13 @@ func breaks() []breach {
 	}
 }
 
-// breakOne checks that the invariants are silent on good data, and that exactly one speaks after the breach.
+// breakOne checks that no invariant returns rows on good data, and that exactly one does after the breach.
 func (w *world) breakOne(b breach) {
 	w.Helper()
 	w.example()
 	values := w.values()
 	maps.Copy(values, b.values)
-	if b.id != "I4.lane" { // its limit is for the lane that the statement moves the run to
+	if b.id != "I4.lane" { // its limit is that of the lane to which the statement moves the run
 		equal(w, "violations of good data", w.brokenRules(values), []string{})
 	}
 	w.broken = true
@@ -99,7 +99,7 @@ func (w *world) speaking(values map[string]string) []string {
 //	free  f1 waiting
 //	tele  t1 (update 41) dropped with a notice
 //
-// Job j1 of ann has runs that are ok, running, queued, retrying and skipped; job j2 of bob has none.
+// Job j1 of ann has runs that are ok, running, queued, retrying and skipped; job j2 of bob has no runs.
 func (w *world) example() {
 	w.Helper()
 	for _, id := range []string{"n1", "n2"} {

@@ -10,13 +10,13 @@ import (
 
 func cancelTests() []test {
 	return []test{
-		{"OverBeforeTheBegin", overBeforeTheBegin},
-		{"OverAtAnyPoint", overAtAnyPoint},
+		{"EndedBeforeTheStart", endedBeforeTheStart},
+		{"EndedAtAnyPoint", endedAtAnyPoint},
 	}
 }
 
-// overBeforeTheBegin calls every operation that writes with a context that has ended: it returns the context's error and nothing has happened.
-func overBeforeTheBegin(w *world) {
+// endedBeforeTheStart calls every writing operation with a context that has ended: it returns the context's error and writes nothing.
+func endedBeforeTheStart(w *world) {
 	node, key := w.node(), w.key()
 	l := w.hold(node)
 	c, run, _ := w.turn(node, key)
@@ -43,7 +43,7 @@ func overBeforeTheBegin(w *world) {
 	w.finish(answered(c, run))
 }
 
-// leftOver is what the writes are about: a run under way, a waiting message, an outgoing one and a lease.
+// leftOver are the objects of the writes: a run in progress, a waiting message, an outgoing one and a lease.
 type leftOver struct {
 	lease        store.Lease
 	claim        store.Claim
@@ -95,9 +95,8 @@ func (w *world) writes(ctx context.Context, todo leftOver) map[string]func() err
 	}
 }
 
-// overAtAnyPoint cancels while the operation is under way. Whatever the caller gets, repeating the operation leads to the
-// same end as doing it once.
-func overAtAnyPoint(w *world) {
+// endedAtAnyPoint cancels an operation in progress. Whatever it returns, repeating the operation leads to the same state as running it once.
+func endedAtAnyPoint(w *world) {
 	node, key := w.node(), w.key()
 	for i := range 25 {
 		p := w.message(node, key)

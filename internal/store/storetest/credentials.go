@@ -18,7 +18,7 @@ func tokenNamed(name string) store.Credential {
 	}
 }
 
-// RunCredentials checks the part of a store that keeps named tokens. Opened stores must have it, and know SQL.
+// RunCredentials checks the part of a store that keeps named tokens. Opened stores must have it, and support SQL.
 func RunCredentials(t *testing.T, open Opener) {
 	t.Helper()
 	for name, run := range map[string]func(w *world, c store.Credentials){

@@ -17,8 +17,9 @@ import (
 	"laneway/internal/store"
 )
 
-// BenchCron measures the loop of package cron on a store, with the store's own clock: how late runs reach their lane when ten jobs a second fire
-// and are run through (one operation is one fire), and when ten thousand are due in the same moment (one operation is one such burst). large adds lists with a million runs in the ledger.
+// BenchCron measures the loop of package cron on a store, with the store's own clock: the lateness of runs in their lane when ten jobs fire per second and run
+// to their end (one operation is one fire), and when ten thousand are due in the same moment (one operation is one such burst). large adds lists with a million
+// runs in the ledger.
 func BenchCron(b *testing.B, open Opener, large bool) {
 	b.Helper()
 	b.Run("late/jobs_per_second=10", func(b *testing.B) { benchLate(b, open) })
@@ -29,7 +30,7 @@ func BenchCron(b *testing.B, open Opener, large bool) {
 	}
 }
 
-// benchLists reads pages of a hundred jobs with so many runs each in the ledger, and the history and the past of one.
+// benchLists reads pages of a hundred jobs, each with runs rows in the ledger, and the history and the past of one job.
 func benchLists(b *testing.B, open Opener, jobs, runs int) {
 	b.Helper()
 	w, _ := bench(b, open)
@@ -94,7 +95,7 @@ func bench(b *testing.B, open Opener) (*world, string) {
 	return w, node
 }
 
-// stage is a House and observer that records when runs are launched, and passes them on.
+// stage implements cron.House and cron.RunnerObserver. It records when runs are launched, and passes them on.
 type stage struct {
 	cron.NopRunnerObserver
 
@@ -138,7 +139,7 @@ func (s *stage) report(b *testing.B) {
 	b.ReportMetric(in(100), "late-max-ms")
 }
 
-// turnLoop runs the loop of cron until enough was fired.
+// turnLoop runs the loop of cron until enough runs have fired.
 func (w *world) turnLoop(s *stage, node string) {
 	w.Helper()
 	r := try(cron.NewRunner(cron.RunnerConfig{Node: func() string { return node }}, w.cron(), cron.NewPlanner(schedule.NewCompiler(0), cron.PlannerConfig{}), s, s, nil)).ok(w)
@@ -173,7 +174,7 @@ func (w *world) putAll(n int, job func(i int) cron.Job) {
 	w.ok(group.Wait())
 }
 
-// storeNow is the clock by which the store decides what is due.
+// storeNow is the store's clock, by which jobs become due.
 func (w *world) storeNow() time.Time {
 	w.Helper()
 	now := try(w.st.Now(w.ctx)).ok(w)

@@ -89,7 +89,7 @@ func cancelRunning(w *world) {
 	equal(w, "ledger", []any{r.State, r.Reason, r.Attempts[0].State}, []any{cron.RunCancelled, cron.ReasonStopped, cron.AttemptCancelled})
 }
 
-// cancelKeepsItsReason: the process that runs what is cancelled knows a stop and not always why; the row knows.
+// cancelKeepsItsReason: the process that runs the cancelled run gets a stop, not always with its reason; the row has the reason.
 func cancelKeepsItsReason(w *world) {
 	node := w.node()
 	j := w.job(nil)
@@ -191,7 +191,7 @@ func cancelAfterTakeover(w *world) {
 	w.ended(l.Message.ID, chat.OutcomeStopped)
 }
 
-// stopOutlivesItsNode: who takes over a run that was asked to stop ends it without running it.
+// stopOutlivesItsNode: a node that takes over a run with a stop request ends it without running it.
 func stopOutlivesItsNode(w *world) {
 	dead := w.node()
 	w.job(nil)

@@ -64,7 +64,7 @@ func claimIsOneThing(w *world) {
 	equal(w, "nothing more is due", len(w.claimDue(node).Launched), 0)
 }
 
-// claimsOfAgents lets a job of an agent become due that the node lacks, then a retry of one: neither is claimed, and neither wakes the node before its time.
+// claimsOfAgents makes a job of an agent that the node lacks due, then a retry of one: the node claims neither, and neither is part of the next due time.
 func claimsOfAgents(w *world) {
 	node := w.nodeOf("main")
 	other := w.job(func(j *cron.Job) { j.Agent = "coder" })
@@ -125,7 +125,7 @@ func racersGetEachSlotOnce(w *world) {
 		}
 		return nil
 	})
-	for _, l := range w.claimDue(nodes[0]).Launched { // what every racer passed over while another one had it
+	for _, l := range w.claimDue(nodes[0]).Launched { // jobs that every racer skipped because another one had locked them
 		got = append(got, l.Run.ID)
 	}
 	slices.Sort(got)
@@ -134,7 +134,7 @@ func racersGetEachSlotOnce(w *world) {
 	equal(w, "messages", w.unfinished(), jobs)
 }
 
-// firesWhenDue: nothing is claimed before it is due, and a claim says when something is.
+// firesWhenDue: nothing is claimed before it is due, and a claim returns the next due time.
 func firesWhenDue(w *world) {
 	node := w.node()
 	equal(w, "nothing planned", w.claimDue(node).Next, time.Time{})
@@ -211,7 +211,7 @@ func noVerdict(w *world) {
 	w.launchOne(node)
 }
 
-// existingRun: a change moved the next slot back to one that was fired.
+// existingRun: a change moved the next slot back to one that has fired.
 func existingRun(w *world) {
 	node := w.node()
 	j := w.job(nil)
@@ -238,7 +238,7 @@ func jobNotUnderstood(w *world) {
 	equal(w, "jobs that the next claim looked at", len(c.Jobs), 1)
 }
 
-// brokenRow spoils the texts of a row below the store.
+// brokenRow damages columns of a row without the store.
 func brokenRow(w *world) {
 	node := w.node()
 	var bad []cron.Job
@@ -259,7 +259,7 @@ func brokenRow(w *world) {
 	equal(w, "listed", len(w.jobIDs(cron.JobFilter{Limit: many})), len(bad)+1)
 	w.pass(interval, node)
 	equal(w, "jobs that the next claim looked at", len(w.claimDue(node).Jobs), 1)
-	for _, j := range bad { // a change of another member keeps what can be repaired
+	for _, j := range bad { // a change of another column keeps the damaged ones, which can be repaired
 		text := w.h.Query(w.tb, "SELECT schedule, payload, policy, delivery FROM cron_jobs WHERE id = '"+j.ID+"'")
 		w.alter(j.ID, func(j *cron.Job) { j.Pause = &cron.Pause{By: "ann", At: w.clock.now()} })
 		equal(w, "stored texts", w.h.Query(w.tb, "SELECT schedule, payload, policy, delivery FROM cron_jobs WHERE id = '"+j.ID+"'"), text)
@@ -269,7 +269,7 @@ func brokenRow(w *world) {
 	equal(w, "written anew", w.stored(bad[0].ID).Invalid, "")
 }
 
-// takenMessageID: clients choose the ids of their messages, so one may use the id of a later run.
+// takenMessageID: clients choose the ids of their messages, so a client may use the id of a later run.
 func takenMessageID(w *world) {
 	node := w.node()
 	j, other := w.job(nil), w.job(nil)
@@ -287,7 +287,7 @@ func takenMessageID(w *world) {
 	equal(w, "launched in the next minute", w.launchOne(node).Run.JobID, j.ID)
 }
 
-// failedClaim: a claim writes many rows, and what fails in the middle takes all of them back.
+// failedClaim: a claim writes many rows, and a failure in the middle rolls all of them back.
 func failedClaim(w *world) {
 	node := w.node()
 	jobs := []cron.Job{w.job(nil), w.job(nil), w.job(nil)}

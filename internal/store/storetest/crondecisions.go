@@ -27,7 +27,7 @@ func cronDecisionTests() []test {
 	}
 }
 
-// decided is one job of the table with what was active before the claim and what was decided.
+// decided is one job of the table with the runs that were active before the claim, and the decision.
 type decided struct {
 	name    string
 	job     cron.Job
@@ -35,9 +35,8 @@ type decided struct {
 	verdict cron.Verdict
 }
 
-// decisionsAreStored claims every kind of schedule with every policy for missed slots, every policy for overlaps and every
-// state of an earlier run, late by so much and by so many at once, and checks that the ledger and the job have what was decided and
-// nothing else.
+// decisionsAreStored claims every kind of schedule with every policy for missed slots, every policy for overlaps and every state of an earlier run, with this
+// lateness and this many concurrent claimers. It checks that the ledger and the job contain exactly the decision.
 func decisionsAreStored(w *world, late time.Duration, claimers int) {
 	table := w.decisionTable()
 	w.clock.advance(interval + late)
@@ -68,7 +67,7 @@ func decisionsAreStored(w *world, late time.Duration, claimers int) {
 		return nil
 	}
 	w.race(claimers, claim)
-	w.ok(claim(w.st, 0)) // what every racer passed over while another one had it
+	w.ok(claim(w.st, 0)) // jobs that every racer skipped because another one had locked them
 	runs, rows := 0, 0
 	for _, d := range table {
 		d.verdict = verdicts[d.job.ID]
@@ -89,7 +88,7 @@ func (w *world) isStored(d decided) {
 	equal(w, "job after "+d.name, got, []any{v.Next.UTC(), v.NextRunAt.UTC(), v.Fired, !v.Disable, v.ConsecutiveSkipped})
 }
 
-// decisionTable makes one job for each combination.
+// decisionTable creates one job for each combination.
 func (w *world) decisionTable() []decided {
 	w.Helper()
 	node := w.node()
@@ -132,7 +131,7 @@ func (w *world) decisionJob(node string, kind schedule.Kind, missed cron.MissedP
 	return d
 }
 
-// byHand makes a manual run of a job.
+// byHand creates a manual run of a job.
 func (w *world) byHand(node string, j cron.Job) cron.Launched {
 	w.Helper()
 	e := try(w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{Node: node, JobID: j.ID, Make: func(d cron.DueJob, now time.Time) ([]cron.Launch, error) {
@@ -141,7 +140,7 @@ func (w *world) byHand(node string, j cron.Job) cron.Launched {
 	return e.Launched[0]
 }
 
-// want is what the ledger must have after the verdict.
+// want are the expected rows of the ledger after the verdict.
 func (d decided) want() []cron.Run {
 	var list []cron.Run
 	for _, r := range d.before {
@@ -156,8 +155,8 @@ func (d decided) want() []cron.Run {
 	return append(list, d.verdict.Rows...)
 }
 
-// lines are the rows without what the store gives them itself, in a fixed order. A reason of a run that continues is left out: it is
-// the reason of a stop request.
+// lines are the rows without the columns that the store sets, in a fixed order. The reason of a run that continues is left out, because it is the reason of a
+// stop request.
 func lines(list []cron.Run) []string {
 	var out []string
 	for _, r := range list {
@@ -229,7 +228,7 @@ func retryCountsAsActive(w *world) {
 	equal(w, "skipped", []any{c.Recorded[0].State, c.Recorded[0].Reason}, []any{cron.RunSkipped, cron.ReasonOverlap})
 }
 
-// editWhileDue: who edits a job whose time has come moves its fire; the claim sees the job as it is then.
+// editWhileDue: an edit of a due job moves its fire; the claim uses the edited job.
 func editWhileDue(w *world) {
 	node := w.node()
 	j := w.job(nil)

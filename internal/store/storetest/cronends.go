@@ -19,8 +19,8 @@ func cronEndTests() []test {
 	}
 }
 
-// over reads the rows of the ledger that are over.
-func (w *world) over() map[string]cron.Run {
+// finished reads the finished rows of the ledger.
+func (w *world) finished() map[string]cron.Run {
 	w.Helper()
 	p := try(w.cron().Runs(w.ctx, cron.RunFilter{Limit: many})).ok(w)
 	out := map[string]cron.Run{}
@@ -30,13 +30,13 @@ func (w *world) over() map[string]cron.Run {
 	return out
 }
 
-// ends checks what an operation returns as finished against what it has changed in the ledger.
+// ends checks the rows that an operation returns as finished against its changes in the ledger.
 func (w *world) ends(what string, op func() []cron.Run) (n int) {
 	w.Helper()
-	before := w.over()
+	before := w.finished()
 	got := op()
 	var want []cron.Run
-	for id, r := range w.over() {
+	for id, r := range w.finished() {
 		if _, was := before[id]; !was {
 			want = append(want, r)
 		}
@@ -54,7 +54,7 @@ func (w *world) ends(what string, op func() []cron.Run) (n int) {
 	return len(want)
 }
 
-// everyEndIsReturned makes a random history, the same each time, and compares the result of each operation with the difference of the ledger.
+// everyEndIsReturned creates a random history, the same each time, and compares the result of each operation with the changes in the ledger.
 func everyEndIsReturned(w *world) {
 	h := &endings{world: w, node: w.node(), dice: rand.New(rand.NewPCG(31, 12)), begun: map[string]cron.Launched{}, ended: map[string]int{}} //nolint:gosec // no secret
 	for _, o := range []cron.OverlapPolicy{cron.OverlapSkip, cron.OverlapCancelPrevious, cron.OverlapConcurrent} {
@@ -79,7 +79,7 @@ type endings struct {
 	jobs  []string
 	wait  []cron.Launched
 	begun map[string]cron.Launched
-	ended map[string]int // rows that got their end, by what did it
+	ended map[string]int // finished rows by the operation that ended them
 }
 
 func (h *endings) check(what string, op func() []cron.Run) { h.ended[what] += h.ends(what, op) }
@@ -95,7 +95,7 @@ func (h *endings) claim() {
 	})
 }
 
-// start begins a run that waits, if it still does.
+// start begins a waiting run, unless it has ended meanwhile.
 func (h *endings) start() {
 	if len(h.wait) == 0 {
 		return
@@ -156,7 +156,7 @@ func (h *endings) pause() {
 	})
 }
 
-// resume ends a pause by a change: the slots that passed are one row.
+// resume ends a pause by a change: the missed slots become one row.
 func (h *endings) resume() {
 	id := h.job()
 	j := h.stored(id)
@@ -200,7 +200,7 @@ func (h *endings) upsert() {
 	})
 }
 
-// remove removes all jobs with what is under way.
+// remove removes all jobs with their active runs.
 func (h *endings) remove() {
 	h.enqueue()
 	for _, id := range h.jobs {

@@ -95,7 +95,7 @@ func backfill(w *world) {
 	equal(w, "trigger", w.ledger(third).Trigger, cron.BackfillTrigger(3))
 }
 
-// backfillOf is what a backfill makes of a slot.
+// backfillOf is the launch of a slot by a backfill.
 func backfillOf(d cron.DueJob, slot time.Time, force bool) cron.Launch {
 	trigger, exists := cron.NextBackfill(d.Ran, slot, force)
 	l := launch(d.Job, trigger, schedule.Fire{Slot: slot, At: slot})

@@ -26,7 +26,7 @@ func cronAnswerTests() []test {
 	}
 }
 
-// everywhere calls again through a second handle, and after a restart.
+// everywhere repeats a call through a second handle, and after a restart.
 func (w *world) everywhere(again func(st cron.JobStore)) {
 	w.Helper()
 	again(w.cronOf(w.h.Open()))
@@ -53,7 +53,7 @@ func addOnce(w *world) {
 	equal(w, "rows of the log", len(w.audits()), 1)
 }
 
-// manual makes a run that a caller asked for.
+// manual requests a run as a caller does.
 func manual(node, job string, o *chat.IdempotencyKey) cron.EnqueueParams {
 	return cron.EnqueueParams{
 		Node: node, JobID: job, New: true, IdempotencyKey: o, Audit: &chat.Audit{Who: "ann", Verb: "run", Object: job},
@@ -130,7 +130,7 @@ func backfillOnce(w *world) {
 	first := try(w.cron().EnqueueRuns(w.ctx, p)).ok(w)
 	ids := []string{cron.RunID(cron.TriggerBackfill, j.ID, slots[0]), cron.RunID(cron.TriggerBackfill, j.ID, slots[1])}
 	equal(w, "asked for and existing", [][]string{first.IDs, first.Existing}, [][]string{ids, ids[1:]})
-	slots = append(slots, good.Run.ScheduledFor.Add(-2*interval)) // what a changed schedule would ask for
+	slots = append(slots, good.Run.ScheduledFor.Add(-2*interval)) // slots that a changed schedule would have
 	w.everywhere(func(st cron.JobStore) {
 		again := try(st.EnqueueRuns(w.ctx, p)).ok(w)
 		equal(w, "repeated", again, cron.Enqueued{IDs: ids, Existing: ids[1:]})

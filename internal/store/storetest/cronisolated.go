@@ -8,7 +8,7 @@ import (
 	"laneway/internal/store"
 )
 
-// cronIsolatedTests show that a run in a session of its own is a session, a message and a run as all others, so the tests of those apply to it, too.
+// cronIsolatedTests check that a run in a session of its own consists of a session, a message and a run like all others, so the tests of those also cover it.
 func cronIsolatedTests() []test {
 	return []test{
 		{"IsARunAMessageAndASession", isolatedReads},

@@ -119,7 +119,7 @@ func changeErrors(w *world) {
 	equal(w, "audit rows", w.audits(), [][]any{})
 }
 
-// changesSeeOneAnother: each change reads what the one before has written, so a check of the revision is exact.
+// changesSeeOneAnother: each change reads the result of the one before, so a check of the revision is exact.
 func changesSeeOneAnother(w *world) {
 	j := w.job(func(j *cron.Job) { j.MaxRuns = 1 })
 	w.race(racers, func(st store.Store, _ int) error {
@@ -264,7 +264,7 @@ func skippedSlotsOfAPause(w *world) {
 		[]any{cron.RunSkipped, cron.ReasonPaused, int64(5), row.SlotUntil, w.clock.now()})
 }
 
-// audits reads the audit log; nothing where the engine knows no SQL.
+// audits reads the audit log; nothing where the engine has no SQL.
 func (w *world) audits() [][]any {
 	w.Helper()
 	return w.h.Query(w.tb, "SELECT who, verb, object, before_hash, after_hash, peer, request_id FROM audit_log ORDER BY at, verb")

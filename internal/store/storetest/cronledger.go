@@ -33,7 +33,7 @@ func (w *world) runIDs(f cron.RunFilter) []string {
 	return ids
 }
 
-// ran lets n fires of the only job come and end well.
+// ran fires the only job n times and ends each run successfully.
 func (w *world) ran(node string, n int) []cron.Launched {
 	w.Helper()
 	var list []cron.Launched
@@ -110,8 +110,8 @@ func runsInPages(w *world) {
 	equal(w, "newest first, all pages", got, want)
 }
 
-// runsByPlannedTime: the run that was planned first is the last of a list, also when it ends last or has not ended; runs of one moment have the order of
-// their ids.
+// runsByPlannedTime: the run that was planned first is the last of a list, even when it ends last or has not ended; runs planned at the same time are ordered
+// by id.
 func runsByPlannedTime(w *world) {
 	node := w.node()
 	apart := func(j *cron.Job) { j.Enabled = false }
@@ -121,7 +121,7 @@ func runsByPlannedTime(w *world) {
 		w.pass(time.Minute, node)
 		list = append(list, w.byHand(node, j))
 	}
-	twin := w.byHand(node, b) // planned when the last one was
+	twin := w.byHand(node, b) // planned at the same time as the last one
 	first, busy, waiting, late, early := list[0], list[1], list[2], list[3], list[4]
 	slow := w.begin(first)
 	w.begin(busy)
@@ -172,7 +172,7 @@ func runsByPlannedTime(w *world) {
 	}
 }
 
-// endsMoveNoPage: a run that ends between two pages moves no other run from one to the other.
+// endsMoveNoPage: a run that ends between two page reads does not move any run from one page to the other.
 func endsMoveNoPage(w *world) {
 	node := w.node()
 	j := w.job(func(j *cron.Job) { j.Enabled = false })

@@ -40,7 +40,7 @@ func (j *listedJob) meets(c cron.JobCondition, now time.Time) bool {
 	return true
 }
 
-// value is what the job is sorted by; the zero value comes last.
+// value is the sort key of the job; the zero value comes last.
 func (j *listedJob) value(by string) (number int64, text string) {
 	switch by {
 	case "name":
@@ -83,7 +83,7 @@ func (j *listedJob) fits(f cron.JobFilter, now time.Time) bool {
 		(len(f.IDs) == 0 || slices.Contains(f.IDs, j.ID))
 }
 
-// listsOfModel makes random jobs and runs, and compares every order, filter and page with a plain model.
+// listsOfModel creates random jobs and runs, and compares every order, filter and page with a simple model.
 func listsOfModel(w *world) {
 	random := rand.New(rand.NewPCG(5, 7)) //nolint:gosec // the same jobs each time
 	node := w.node()
@@ -158,7 +158,7 @@ func (w *world) randomJob(random *rand.Rand) cron.Job {
 	})
 }
 
-// randomRuns makes rows of the ledger: outcomes, and runs that wait or run.
+// randomRuns creates rows of the ledger: finished runs, and runs that wait or run.
 func (w *world) randomRuns(random *rand.Rand, j *listedJob, node string, n int) {
 	w.Helper()
 	for i := range random.IntN(20) {

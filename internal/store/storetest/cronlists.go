@@ -148,7 +148,7 @@ func revisionChanges(w *world) {
 	changed("removed and another was made")
 }
 
-// ownersList: what others and the gateway itself have is in no figure of the list of one owner, and what they do changes none.
+// ownersList: jobs of other owners and of the gateway are in no figure of an owner's list, and their changes do not affect it.
 func ownersList(w *world) {
 	page := func() cron.JobPage {
 		w.Helper()

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/store"
 )
 
-// messageEndsRun ends queued runs by each operation that ends messages, together with the message of a person where the operation ends more than one. Each
+// messageEndsRun ends queued runs with each operation that ends messages, together with the message of a person where the operation ends more than one. Each
 // operation returns the rows of the ledger that it ended.
 func messageEndsRun(w *world) {
 	node := w.node()
@@ -49,7 +49,7 @@ func messageEndsRun(w *world) {
 	}
 }
 
-// messageEnds is a run that waits in a session, and a message of a person behind it.
+// messageEnds is a run that waits in a session, and a message of a person after it.
 type messageEnds struct {
 	*world
 

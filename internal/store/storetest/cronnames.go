@@ -18,7 +18,7 @@ func cronNameTests() []test {
 	}
 }
 
-// named offers a new job under a rule for its name.
+// named puts a new job with a rule for its name.
 func (w *world) named(st cron.JobStore, name string, rule cron.NameRule, change func(*cron.PutParams)) (cron.PutResult, error) {
 	j := w.draft()
 	j.Name = name
@@ -89,7 +89,7 @@ func keyBeforeName(w *world) {
 	w.refusedFor(err, named.ID)
 }
 
-// oneNameMakesOneJob: the rule is decided in the transaction, so of many at once one makes the job.
+// oneNameMakesOneJob: the rule is checked in the transaction, so only one of many concurrent calls creates the job.
 func oneNameMakesOneJob(w *world) {
 	made := make([]bool, racers)
 	w.race(racers, func(st store.Store, i int) error {

@@ -21,7 +21,7 @@ func cronRaceTests() []test {
 	}
 }
 
-// together does two things at once, each with a handle of its own.
+// together runs two operations concurrently, each with a handle of its own.
 func (w *world) together(one, other func(st store.Store) error) {
 	w.Helper()
 	second := w.h.Open()
@@ -33,7 +33,7 @@ func (w *world) together(one, other func(st store.Store) error) {
 	w.ok(group.Wait())
 }
 
-// cancelAgainstStart: a run that is cancelled while it starts either never ran or knows that it has to stop.
+// cancelAgainstStart: a run that is cancelled while it starts either never ran or has a stop request.
 func cancelAgainstStart(w *world) {
 	node := w.node()
 	j := w.job(func(j *cron.Job) { j.Overlap = cron.OverlapConcurrent })
@@ -66,7 +66,7 @@ func cancelAgainstStart(w *world) {
 	}
 }
 
-// editsAgainstEnds: neither an edit nor the end of a run overwrites what the other one has written.
+// editsAgainstEnds: neither an edit nor the end of a run overwrites the changes of the other.
 func editsAgainstEnds(w *world) {
 	const n = 16
 	node := w.node()
@@ -97,7 +97,7 @@ func editsAgainstEnds(w *world) {
 	equal(w, "ends and edits", []int{int(after.State.RunCount), after.MaxRuns, after.State.Queued}, []int{n, n + 1, 0})
 }
 
-// editsAgainstClaims: whichever comes first, the plan that an edit made stands.
+// editsAgainstClaims: in either order, the plan of an edit is kept.
 func editsAgainstClaims(w *world) {
 	node := w.node()
 	var jobs []cron.Job

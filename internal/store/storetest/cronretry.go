@@ -18,7 +18,7 @@ func cronRetryTests() []test {
 	}
 }
 
-// failOnce ends the first attempt of a due run so that the next one comes after the wait.
+// failOnce ends the first attempt of a due run so that the next one is due after the wait.
 func (w *world) failOnce(node string, wait time.Duration) cron.Launched {
 	w.Helper()
 	l := w.due(node)

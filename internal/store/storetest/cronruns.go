@@ -75,7 +75,7 @@ func startTwice(w *world) {
 		Claim: claimOfRun(l), RunID: l.Message.ID, Lane: "cron", Seqs: []int64{l.Seq},
 		Cron: &cron.AttemptStart{RunID: l.Run.ID, Attempt: 1, Node: node},
 	}
-	for range 2 { // the answer to the first call was lost
+	for range 2 { // the result of the first call was lost
 		s := try(w.st.Start(w.ctx, p)).ok(w)
 		equal(w, "started", s.Seqs, p.Seqs)
 		w.clock.advance(time.Second)
@@ -113,7 +113,8 @@ func fencedEnd(w *world) {
 	equal(w, "ledger after it was over", w.ledger(l.Run.ID), over)
 }
 
-// endChangesTheJob: what the end of a run changes reaches the job, whether it is the counters alone (for which an engine may have a shorter statement) or more.
+// endChangesTheJob: the changes by the end of a run reach the job, whether they are the counters alone (for which an engine may have a shorter statement) or
+// more.
 func endChangesTheJob(w *world, more func(j *cron.Job, at time.Time)) {
 	node := w.node()
 	j := w.job(nil)
@@ -168,7 +169,7 @@ func removedAfterRun(w *world) {
 	equal(w, "history", []any{w.ledger(l.Run.ID).State, w.ledger(l.Run.ID).JobName}, []any{cron.RunOK, j.Name})
 }
 
-// interrupted checks a run whose process is gone, and lets another attempt end well.
+// interrupted checks a run whose process has died, and lets another attempt succeed.
 func (w *world) interrupted(l cron.Launched, taken store.Taken) {
 	w.Helper()
 	r := w.ledger(l.Run.ID)
@@ -238,7 +239,7 @@ func summaryIsCut(w *world) {
 	}
 }
 
-// replied ends a run well with one outgoing reply and takes that for sending.
+// replied ends a run successfully with one outgoing reply and claims the reply.
 func (w *world) replied(node string) (cron.Launched, store.Outgoing) {
 	w.Helper()
 	l := w.due(node)
@@ -261,7 +262,7 @@ func deliveryStatus(w *world) {
 	equal(w, "delivered", []any{r.State, r.Delivery, r.ProviderMessageID, r.DeliveryError}, []any{cron.RunOK, cron.DeliveryDone, "provider-7", ""})
 }
 
-// lostPart: a part of an answer that arrives after another one was lost, perhaps lost or too late does not make the answer delivered.
+// lostPart: when one part of an answer was lost, possibly lost or expired, a later part that arrives does not make the answer delivered.
 func lostPart(w *world) {
 	node := w.node()
 	j := w.job(nil)

@@ -48,13 +48,13 @@ func changeAgainstStart(w *world) {
 	}
 }
 
-// remove removes a job with the runs of it that wait.
+// remove removes a job with its waiting runs.
 func (w *world) remove(st store.Store, id string) error {
 	_, err := w.cronOf(st).ChangeJob(w.ctx, cron.ChangeParams{ID: id, EndWaiting: cron.ReasonRemoved, Change: func(cron.Job, time.Time) (*cron.Job, error) { return nil, nil }})
 	return err
 }
 
-// changeAgainstClaim removes jobs while their slots are claimed: nothing of them is left to start.
+// changeAgainstClaim removes jobs while their slots are claimed: no run of them is left to start.
 func changeAgainstClaim(w *world) {
 	node := w.node()
 	for range 20 {
@@ -74,7 +74,7 @@ func changeAgainstClaim(w *world) {
 	}
 }
 
-// pauseEndsWaiting: a fire whose moment has come and that has not begun ends with a pause, and does not count.
+// pauseEndsWaiting: a due fire that has not begun ends with a pause, and does not count.
 func pauseEndsWaiting(w *world) {
 	node := w.node()
 	j := w.job(func(j *cron.Job) { j.MaxRuns = 1 })

@@ -14,7 +14,7 @@ import (
 // interval is how often the usual job of a test fires.
 const interval = time.Minute
 
-// cron is the half of the store that keeps jobs and their ledger.
+// cron is the part of the store for jobs and their ledger.
 func (w *world) cron() cron.JobStore { return w.cronOf(w.st) }
 
 func (w *world) cronOf(st store.Store) cron.JobStore {
@@ -26,7 +26,7 @@ func (w *world) cronOf(st store.Store) cron.JobStore {
 	return jobs
 }
 
-// draft is a job that fires each minute from now on and has every member of its definition.
+// draft is a job that fires each minute from now on and sets every field of its definition.
 func (w *world) draft() cron.Job {
 	now := w.clock.now()
 	id := w.id("job")
@@ -44,7 +44,7 @@ func (w *world) draft() cron.Job {
 	}
 }
 
-// job makes a draft with changes durable.
+// job stores a draft with changes.
 func (w *world) job(change func(j *cron.Job)) cron.Job {
 	w.Helper()
 	j := w.draft()
@@ -101,7 +101,7 @@ func (w *world) ledger(runID string) cron.Run {
 	return try(w.cron().Run(w.ctx, runID, "")).ok(w)
 }
 
-// history lists all runs of a job, active ones too, by slot.
+// history lists all runs of a job, including active ones, by slot.
 func (w *world) history(jobID string) []cron.Run {
 	w.Helper()
 	p := try(w.cron().Runs(w.ctx, cron.RunFilter{JobID: jobID, IncludeActive: true, Limit: many})).ok(w)
@@ -109,7 +109,7 @@ func (w *world) history(jobID string) []cron.Run {
 	return p.Runs
 }
 
-// launch is a run of a job with its message, as the claim makes it.
+// launch is a run of a job with its message, as a claim creates it.
 func launch(j cron.Job, trigger cron.Trigger, f schedule.Fire) cron.Launch {
 	id := cron.RunID(trigger, j.ID, f.Slot)
 	key := chat.SessionKey{Agent: j.Agent, Rest: "cron:" + j.ID + ":" + string(trigger) + "-" + strconv.FormatInt(f.Slot.UnixMilli(), 10)}
@@ -161,7 +161,7 @@ func (w *world) launchOne(node string) cron.Launched {
 	return c.Launched[0]
 }
 
-// pass lets time go by while the nodes live on.
+// pass advances the time while the nodes stay alive.
 func (w *world) pass(d time.Duration, nodes ...string) {
 	w.Helper()
 	for d > 0 {
@@ -174,14 +174,14 @@ func (w *world) pass(d time.Duration, nodes ...string) {
 	}
 }
 
-// due lets the next fire of the usual job come and claims it.
+// due advances to the next fire of the usual job and claims it.
 func (w *world) due(node string) cron.Launched {
 	w.Helper()
 	w.pass(interval, node)
 	return w.launchOne(node)
 }
 
-// claimAll leaves nothing due: runs of sessions that no other node owns are run. Retries that are to come later stay where they are.
+// claimAll claims and runs everything that is due, in sessions that no other node owns. Later retries stay.
 func (w *world) claimAll(node string) {
 	w.Helper()
 	jobs, ok := w.st.(cron.JobStore)
@@ -209,14 +209,14 @@ func (w *world) begin(l cron.Launched) store.Claim {
 	return c
 }
 
-// runOfMessage takes the run out of the id of a message, which is the run's or the run's with the number of the attempt.
+// runOfMessage extracts the run from the id of a message: the id of the run, possibly followed by the number of the attempt.
 func runOfMessage(messageID string) (string, bool) {
 	runID, _, _ := strings.Cut(messageID, "/")
 	_, _, _, err := cron.ParseRunID(runID)
 	return runID, err == nil
 }
 
-// attempt is what Start writes into the ledger; nil for messages that are no run of cron.
+// attempt is the ledger change of Start; nil for messages that are not cron runs.
 func (w *world) attempt(messageID, node string) *cron.AttemptStart {
 	w.Helper()
 	runID, isCron := runOfMessage(messageID)
@@ -226,7 +226,7 @@ func (w *world) attempt(messageID, node string) *cron.AttemptStart {
 	return &cron.AttemptStart{RunID: runID, Attempt: w.ledger(runID).Attempt + 1, Node: node}
 }
 
-// cronEnd is what Finish writes into the ledger; nil for messages that are no run of cron.
+// cronEnd is the ledger change of Finish; nil for messages that are not cron runs.
 func (w *world) cronEnd(messageID string, state cron.RunState) *cron.AttemptEnd {
 	w.Helper()
 	runID, isCron := runOfMessage(messageID)
@@ -251,7 +251,7 @@ func (w *world) cronEnd(messageID string, state cron.RunState) *cron.AttemptEnd 
 	return end
 }
 
-// endRun ends an attempt; change sees what Finish is given.
+// endRun ends an attempt; change modifies the parameters of Finish.
 func (w *world) endRun(c store.Claim, messageID string, state cron.RunState, change func(e *cron.AttemptEnd)) {
 	w.Helper()
 	w.finish(w.ending(c, messageID, state, change))
@@ -276,7 +276,7 @@ func (w *world) ending(c store.Claim, messageID string, state cron.RunState, cha
 	return p
 }
 
-// decide is the planner that fires in production.
+// decide is the planner of the product.
 func decide(now time.Time, due []cron.DueJob) []cron.Verdict {
 	return cron.NewPlanner(schedule.NewCompiler(0), cron.PlannerConfig{}).Decide(now, due)
 }

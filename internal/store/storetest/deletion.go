@@ -23,7 +23,7 @@ func deletionTests() []test {
 	}
 }
 
-// mark is in everything that the tests write for a session that they delete. It is one word, so that the search index has it as it is.
+// mark is in everything that the tests write for a session that they delete. It is one word, so that the search index stores it unchanged.
 const mark = "canaryq7x"
 
 // The rules for tables.
@@ -32,8 +32,8 @@ const (
 	exempt  = "exempt because "
 )
 
-// deletionRules say for each table with a column of text what a deletion does. A table that is missing here fails the test: decide what a deletion has to
-// remove from it, plant the mark there, and add it.
+// deletionRules define for each table with a text column what a deletion does. A table that is missing here fails the test: decide what a deletion must remove
+// from it, plant the mark there, and add it.
 func deletionRules() map[string]string {
 	return map[string]string{
 		"inbox":              cleared,
@@ -48,12 +48,12 @@ func deletionRules() map[string]string {
 		"toc_parts":          cleared,
 		"toc_nodes":          cleared,
 		"toc_progress":       cleared,
-		"cron_run_logs":      cleared, // the summary, and what the row of an isolated run has of its session; how the run ended stays
+		"cron_run_logs":      cleared, // the summary, and in the row of an isolated run the columns about its session; the end of the run stays
 		"search_progress":    cleared,
 		"search_transcripts": cleared,
 		"search_entries":     cleared,
 		"search_state":       exempt + "it has the key of the entry that was indexed last",
-		// Contentless: a deleted entry is found no more, and its words leave with the next merge of their segment.
+		// Contentless: a deleted entry is no longer found, and its words leave with the next merge of their segment.
 		"transcript_words":         exempt + "it is an index without content",
 		"transcript_words_data":    exempt + "it has words without their order, of which the deleted ones leave with a merge",
 		"transcript_words_idx":     exempt + "it has the first words of segments",
@@ -84,7 +84,7 @@ func deletionRules() map[string]string {
 	}
 }
 
-// textTables lists the tables with a column of text, and those columns.
+// textTables lists the tables with text columns, and those columns.
 func (w *world) textTables() map[string][]string {
 	w.Helper()
 	sql := `SELECT table_name, column_name FROM information_schema.columns
@@ -101,7 +101,7 @@ func (w *world) textTables() map[string][]string {
 	return tables
 }
 
-// found lists the tables in which the mark is, but those that are exempt.
+// found lists the tables that contain the mark, except the exempt ones.
 func (w *world) found() map[string]bool {
 	w.Helper()
 	rules, where := deletionRules(), map[string]bool{}
@@ -131,7 +131,7 @@ func contentOfMark(files ...string) chat.Content {
 	return c
 }
 
-// plant makes a session with the mark in everything that belongs to it, and returns its key.
+// plant creates a session with the mark in everything that belongs to it, and returns its key.
 func (w *world) plant(node string) chat.SessionKey {
 	w.Helper()
 	key := w.key()
@@ -171,7 +171,7 @@ func (w *world) plant(node string) chat.SessionKey {
 	return key
 }
 
-// plantTasks makes a sub-turn of a run, with one of its own, and a compaction. All have ended.
+// plantTasks creates a sub-turn of a run, with a sub-turn of its own, and a compaction. All have ended.
 func (w *world) plantTasks(c store.Claim, run string) {
 	w.Helper()
 	parent, root := c, run
@@ -253,7 +253,7 @@ func deletionRemovesTasks(w *world) {
 	deleted := try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: true})).ok(w)
 	equal(w, "tasks", w.tasks(store.TaskFilter{}), []string{kept.Accept.Message.ID})
 	list, _ := w.list(store.SessionFilter{})
-	equal(w, "sessions", len(list), 2) // that of the other tree and its child
+	equal(w, "sessions", len(list), 2) // the session of the other tree and its child
 	if tr := w.transcript(store.TranscriptQuery{Session: key, SessionID: deleted.Kept}); len(tr.Entries) == 0 {
 		w.Fatalf("the transcript %q was not kept", deleted.Kept)
 	}

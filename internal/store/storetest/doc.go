@@ -2,21 +2,19 @@
 //
 // # Central ideas
 //
-// The suite knows the port alone. An engine gives one function, an [Opener], that opens a fresh and empty store; each test
-// opens its own, so all of them run in parallel. The suite owns the clock: an engine asks it for the time wherever it
-// would ask its database, and a test moves it by hours without waiting.
+// The suite uses only the port. An engine provides one function, an [Opener], that opens a new and empty store; each test opens its own, so all of them run in
+// parallel. The suite owns the clock: an engine reads it wherever it would use the clock of its database, and a test advances it by hours without waiting.
 //
-// A run of cron is a message, so the tests of cron drive it as they drive every message. What becomes of a due job they
-// leave to the policies of package cron, and check that the store writes that and nothing else.
+// A run of cron is a message, so the tests of cron drive it like every message. The policies of package cron decide about due jobs, and the tests check that
+// the store writes exactly that decision.
 //
-// After every test the world comes to rest: all nodes are dead, a new one sweeps whatever is left and runs it. Then
-// no message may be without an outcome, and every query of store.Invariants must return no row. A defect that a test does
-// not look for itself is found there.
+// After every test all nodes die, and a new one sweeps and runs the remaining work. Then every message must have an outcome, and no query of store.Invariants
+// may return a row. This also finds defects that a test does not check itself.
 //
 // # What it promises
 //
-// Where the port leaves a choice (an error or no effect; in which state a message lies between takeover and start), the suite
-// accepts all of them. It never sleeps, and nothing depends on the speed of the machine.
+// Where the port allows several results (an error or no effect; the state of a message between takeover and start), the suite accepts all of them. It never
+// sleeps, and nothing depends on the speed of the machine.
 //
 // # What it does not do
 //

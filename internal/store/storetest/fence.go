@@ -75,7 +75,7 @@ func (w *world) picture(key chat.SessionKey, run string) picture {
 	}
 }
 
-// fenced makes a test: a run is under way, spoil makes its claim wrong, and no way to finish leaves a trace.
+// fenced makes a test: spoil invalidates the claim of a run in progress, and no way to finish writes anything.
 func fenced(spoil func(w *world, c store.Claim, run string) (store.Claim, string)) func(w *world) {
 	return func(w *world) {
 		node, key := w.node(), w.key()

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/store"
 )
 
-// sessionsAtOnce is how many sessions act at once: enough that a store which lets operations share a transaction does so.
+// sessionsAtOnce is how many sessions act concurrently: enough to make a store that supports it share transactions between operations.
 const sessionsAtOnce = 48
 
 func togetherTests() []test {
@@ -20,14 +20,14 @@ func togetherTests() []test {
 	}
 }
 
-// place is a session with a run and a message behind it.
+// place is a session with a run and a message after it.
 type place struct {
 	claim      store.Claim
 	run, later string
 	seqs       []int64 // of both messages
 }
 
-// places are sessions each of which has a run that runs, and a second message that waits.
+// places are sessions that each have a running run and a second message that waits.
 func (w *world) places(n int) []place {
 	w.Helper()
 	node := w.node()
@@ -41,7 +41,7 @@ func (w *world) places(n int) []place {
 	return list
 }
 
-// atOnce does something in all places at the same time.
+// atOnce runs do for all places concurrently.
 func (w *world) atOnce(list []place, do func(p place) error) {
 	w.Helper()
 	var all errgroup.Group
@@ -51,7 +51,7 @@ func (w *world) atOnce(list []place, do func(p place) error) {
 	w.ok(all.Wait())
 }
 
-// runningNotBegunAgain: who starts a run that runs gets no second attempt, and no message that has come meanwhile.
+// runningNotBegunAgain: starting a running run creates no second attempt, and does not take messages that have arrived meanwhile.
 func runningNotBegunAgain(w *world) {
 	list := w.places(sessionsAtOnce)
 	w.atOnce(list, func(p place) error {
@@ -76,7 +76,7 @@ func runningNotBegunAgain(w *world) {
 	}
 }
 
-// stoppingNotEndedAgain: a run that was ended without its goroutine cannot end a second time, although its claim still holds.
+// stoppingNotEndedAgain: a run that was ended before its goroutine cannot end a second time, although its claim still holds.
 func stoppingNotEndedAgain(w *world) {
 	list := w.places(sessionsAtOnce)
 	for _, p := range list {

@@ -29,7 +29,7 @@ func keyOf(owner, method, key string) *chat.IdempotencyKey {
 	return &chat.IdempotencyKey{Owner: owner, Method: method, Key: key, Hash: "h"}
 }
 
-// resetAs resets a session under a name and returns the id of its transcript.
+// resetAs resets a session with an idempotency key and returns the id of its transcript.
 func (w *world) resetAs(key chat.SessionKey, o *chat.IdempotencyKey) string {
 	w.Helper()
 	s := try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("transcript"), IdempotencyKey: o})).ok(w)
@@ -115,7 +115,7 @@ func answerExpires(w *world) {
 	w.clock.advance(time.Millisecond)
 	raw := try(w.st.IdempotencyRecord(w.ctx, *o)).ok(w)
 	equal(w, "answer after the day", string(raw), "")
-	o.Hash = "other" // the name is free again
+	o.Hash = "other" // the key is free again
 	if w.resetAs(key, o) == first {
 		w.Fatalf("the answer is older than a day")
 	}
@@ -159,7 +159,7 @@ func deleteKeepsTranscripts(w *world) {
 	d := try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: true})).ok(w)
 	equal(w, "deleted", d, store.Deleted{Deleted: true, Kept: current})
 	try(w.st.Session(w.ctx, key, "")).fails(w, chat.ErrSessionNotFound)
-	w.write(key, 4, 3) // a new session of that name
+	w.write(key, 4, 3) // a new session with that key
 	for id, want := range map[string]int{"": 3, current: 1, archived: 2} {
 		equal(w, "entries of "+id, len(w.transcript(store.TranscriptQuery{Session: key, SessionID: id}).Entries), want)
 	}
@@ -173,7 +173,7 @@ func sessionChangesAreLogged(w *world) {
 	reset := func(id string, a *chat.Audit) {
 		w.Helper()
 		p := store.ResetParams{Session: key, Principal: "ann", NewID: id, Audit: a, IdempotencyKey: keyOf("ann", "reset", id)}
-		for range 2 { // the second one is a repetition and leaves nothing
+		for range 2 { // the second one is a repetition and changes nothing
 			try(w.st.ResetSession(w.ctx, p)).ok(w)
 		}
 	}

@@ -12,17 +12,17 @@ import (
 	"laneway/internal/store"
 )
 
-// canary is a text that no row may contain.
+// canary is a string that no row may contain.
 const canary = "canary-7f3a"
 
 var parameterName = regexp.MustCompile(`:[a-z]+`)
 
-// bind puts values where the text of an invariant has names. Values are SQL literals.
+// bind substitutes values for the names in an invariant. Values are SQL literals.
 func bind(inv store.Invariant, values map[string]string) string {
 	return parameterName.ReplaceAllStringFunc(inv.SQL, func(found string) string { return values[found[1:]] })
 }
 
-// values are what the invariants are checked with when nothing is to be found.
+// values are the parameters of the invariants for the final check.
 func (w *world) values() map[string]string { return valuesAt(w.clock.now(), lease, w.cap) }
 
 func valuesAt(now time.Time, lease time.Duration, limit int) map[string]string {
@@ -64,8 +64,8 @@ func (w *world) checkInvariants(when string) {
 	}
 }
 
-// brokenRules are the ids of the invariants that return rows. On PostgreSQL they are one statement, which is planned once for a connection: each as a
-// statement of its own, with its values in the text, took 18 ms behind each test. SQLite compiles one large statement no quicker than many small ones.
+// brokenRules are the ids of the invariants that return rows. On PostgreSQL they are one statement, which is planned once per connection: separate statements
+// with inlined values took 18 ms after each test. SQLite does not compile one large statement faster than many small ones.
 func (w *world) brokenRules(values map[string]string) []string {
 	w.Helper()
 	if w.st.Kind() != "postgres" {
@@ -87,7 +87,7 @@ func (w *world) brokenRules(values map[string]string) []string {
 	return ids
 }
 
-// allRules asks in one statement for PostgreSQL which invariants return rows, and with which values, in the order of their placeholders.
+// allRules is one statement for PostgreSQL that returns which invariants have rows, and the names of its values in the order of their placeholders.
 func allRules() (text string, names []string) {
 	var all []string
 	for _, inv := range store.Invariants() {
@@ -107,7 +107,7 @@ func allRules() (text string, names []string) {
 	return strings.Join(all, "\nUNION ALL\n"), names
 }
 
-// leaks write the canary to every place where no secret may stand.
+// leaks write the canary to every place where no secret may be.
 func leaks() []string {
 	return []string{
 		`UPDATE runs SET error = 'x ` + canary + `' WHERE id = 'a1'`,

@@ -43,7 +43,7 @@ func joinedIsMerged(w *world) {
 	w.ended(run, chat.OutcomeAnswered)
 }
 
-// The files of a run are those of its messages in their order, a joined one among them, and no others.
+// The files of a run are those of its messages in order, including a joined one, and no others.
 func filesOfRun(w *world) {
 	node, key := w.node(), w.key()
 	with := func(key chat.SessionKey, names ...string) (string, store.Accepted) {
@@ -149,8 +149,8 @@ func joinedRunsAgain(w *world) {
 	w.ended(run, chat.OutcomeAnswered)
 }
 
-// joinAcrossAnotherRun lets a message join a run that began before another run: the ranges of the two must stay apart, so
-// the range of a run is what it began with.
+// joinAcrossAnotherRun joins a message to a run that began before another run: the ranges of the two must not overlap, so the range of a run is that of its
+// first messages.
 func joinAcrossAnotherRun(w *world) {
 	node, key := w.node(), w.key()
 	p, q := w.message(node, key), w.message(node, key)

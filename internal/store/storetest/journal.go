@@ -34,7 +34,7 @@ func round(number int, calls ...string) chat.Round {
 	return r
 }
 
-// asked is the row of a round, and result that of the result of a call.
+// asked is the row of a round, and result the row of the result of a call.
 func (w *world) asked(r chat.Round) store.JournalRow {
 	w.Helper()
 	return try(store.AskedRow(r)).ok(w)
@@ -68,7 +68,7 @@ func roundsComeBack(w *world) {
 	equal(w, "rounds", w.rounds(run), []store.Round{{Round: first}, {Round: round(2, "c")}})
 }
 
-// repeatedRecords is a commit whose answer was lost, and a defect that would record something else: what is recorded stays.
+// repeatedRecords covers a commit whose result was lost, and a defect that would record something else: the recorded row stays.
 func repeatedRecords(w *world) {
 	c, run, _ := w.turn(w.node(), w.key())
 	for _, ids := range [][]string{{"a"}, {"a"}, {"x", "y"}} {
@@ -118,7 +118,7 @@ func inputIsRecorded(w *world) {
 	p := store.StartParams{Claim: c, RunID: run, Lane: "main", Seqs: []int64{a.Seq, b.Seq}, Round: 1}
 	joined := try(w.st.Join(w.ctx, p)).ok(w)
 	equal(w, "joined", joined, []int64{a.Seq, b.Seq})
-	joined = try(w.st.Join(w.ctx, p)).ok(w) // the answer to the first was lost
+	joined = try(w.st.Join(w.ctx, p)).ok(w) // the result of the first was lost
 	equal(w, "joined again", joined, []int64{a.Seq, b.Seq})
 	equal(w, "input", w.rounds(run)[0].Input, []int64{a.Seq, b.Seq})
 	equal(w, "result beside the input", w.rounds(run)[0].Results[0].Text, "ok")

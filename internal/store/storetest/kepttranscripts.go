@@ -14,7 +14,7 @@ func keptTests() []test {
 	}
 }
 
-// kept makes a session of ann with an archive, deletes it, and returns the ids of the transcripts that the deletion kept: the archived and the current one.
+// kept creates a session of ann with an archive, deletes it, and returns the ids of the transcripts that the deletion kept: the archived and the current one.
 func (w *world) kept(key chat.SessionKey) (archived, current string) {
 	w.Helper()
 	w.write(key, 1, 1)
@@ -26,7 +26,7 @@ func (w *world) kept(key chat.SessionKey) (archived, current string) {
 	return archived, current
 }
 
-// readAs is a transcript as a principal may read it; "" = one that may read everything.
+// readAs is a transcript as read by a principal; "" reads without a restriction.
 func (w *world) readAs(visible string, key chat.SessionKey, id string) string {
 	w.Helper()
 	tr := w.transcript(store.TranscriptQuery{Session: key, SessionID: id, Visible: visible})
@@ -69,7 +69,7 @@ func keptSurvivesNextOwner(w *world) {
 	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 	equal(w, "what bob has deleted", w.readAs("", key, own), "")
 	equal(w, "what ann has kept", []string{w.readAs("ann", key, archived), w.readAs("ann", key, current)}, []string{"1", "2"})
-	w.write(key, 4, 1) // it is ann's again
+	w.write(key, 4, 1) // it belongs to ann again
 	equal(w, "what ann has kept, with a new session", w.readAs("ann", key, current), "2")
 	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 	equal(w, "after ann has deleted everything", []string{w.readAs("", key, archived), w.readAs("", key, current)}, []string{"", ""})

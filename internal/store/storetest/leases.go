@@ -63,7 +63,7 @@ func newHolderNewEpoch(w *world) {
 	next := w.hold(second)
 	equal(w, "lease of the second node", next, store.Lease{Name: poller, Owner: second, Epoch: l.Epoch + 1})
 	w.ok(w.st.Unregister(w.ctx, second))
-	third := w.hold(w.node()) // at once after a clean stop
+	third := w.hold(w.node()) // immediately after a clean stop
 	equal(w, "epoch after a clean stop", third.Epoch, l.Epoch+2)
 }
 

@@ -11,7 +11,7 @@ import (
 	"laneway/internal/store"
 )
 
-// The model is a session as one would write it on paper: its messages in order, each with a state, and who owns it.
+// The model is a simple description of sessions: their messages in order, each with a state, and their owners.
 type model struct {
 	w     *world
 	t     *rapid.T
@@ -37,8 +37,8 @@ type line struct {
 	stopBy  string
 }
 
-// runModel does random things to a store and to the model, and compares the two after each step. All attempts share one
-// store; each has sessions and nodes of its own.
+// runModel applies random operations to a store and to the model, and compares the two after each step. All attempts share one store; each has sessions and
+// nodes of its own.
 func runModel(t *testing.T, open Opener) {
 	t.Helper()
 	shared := newWorld(t, open)
@@ -58,7 +58,7 @@ func runModel(t *testing.T, open Opener) {
 	})
 }
 
-// pick draws by number, which reads better in the log of a failure than the thing itself.
+// pick draws an index, which is more readable in the log of a failure than the value.
 func pick[V any](t *rapid.T, what string, list []V) V {
 	return list[rapid.IntRange(0, len(list)-1).Draw(t, what)]
 }
@@ -75,7 +75,7 @@ func (r *modelSession) in(states ...string) []*line {
 
 func (r *modelSession) queued() []*line { return r.in(store.StateHeld, store.StateWaiting) }
 
-// open is what has no outcome.
+// open are the messages without an outcome.
 func (r *modelSession) open() []*line {
 	return r.in(store.StateHeld, store.StateWaiting, store.StateRunning)
 }
@@ -112,7 +112,7 @@ func (m *model) accept(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "interrupts") == 0 {
 		p.Mode = chat.ModeInterrupt
 	}
-	over := r.over(p)
+	over := r.displaced(p)
 	interrupts := p.Mode == chat.ModeInterrupt && len(over) > 0
 	if len(over) > 0 && p.Drop == chat.DropNew && !interrupts {
 		_, err := m.w.st.Accept(m.w.ctx, p)
@@ -137,7 +137,7 @@ func (m *model) accept(t *rapid.T) {
 	}
 	equal(m.w, string(outcome), seqsOf(ended), victims)
 	equal(m.w, "ended otherwise", len(others), 0)
-	m.took(r, a, node, idle)
+	m.acquired(r, a, node, idle)
 	l := &line{accept: p, seq: a.Seq, state: store.StateWaiting}
 	if p.Joins {
 		l.state = store.StateHeld
@@ -148,8 +148,8 @@ func (m *model) accept(t *rapid.T) {
 	r.lines = append(r.lines, l)
 }
 
-// over are the messages that a new one displaces: of the waiting ones that are not being started, all but the newest.
-func (r *modelSession) over(p store.AcceptParams) []*line {
+// displaced are the messages that a new one displaces: of the waiting ones that are not being started, all but the newest.
+func (r *modelSession) displaced(p store.AcceptParams) []*line {
 	list := slices.DeleteFunc(r.in(store.StateWaiting), func(l *line) bool { return slices.Contains(p.Starting, l.seq) })
 	if p.Cap == 0 || p.Joins || len(list) < p.Cap {
 		return nil
@@ -157,8 +157,8 @@ func (r *modelSession) over(p store.AcceptParams) []*line {
 	return list[:len(list)+1-p.Cap]
 }
 
-// took is the owner of the session after an accept: an idle one is taken, one with a live owner is not.
-func (m *model) took(r *modelSession, a store.Accepted, node string, idle bool) {
+// acquired updates the owner of the session after an accept: an idle one is taken, one with a live owner is not.
+func (m *model) acquired(r *modelSession, a store.Accepted, node string, idle bool) {
 	switch {
 	case m.owned(r):
 		equal(m.w, "owner", []any{a.Owner, a.Epoch}, []any{r.owner, r.epoch})
@@ -191,7 +191,7 @@ func (m *model) start(t *rapid.T) {
 		return
 	}
 	n := rapid.IntRange(1, len(fresh)).Draw(t, "batch")
-	for i, l := range fresh[:n] { // a batch ends where the numbers have a hole
+	for i, l := range fresh[:n] { // a batch ends at a gap in the numbers
 		if l.seq != fresh[0].seq+int64(i) {
 			n = i
 			break
@@ -217,7 +217,7 @@ func (m *model) begin(r *modelSession, run string) {
 	equal(m.w, "stop_by", s.StopBy, list[0].stopBy)
 }
 
-// running picks a run that is under way in a session that is owned.
+// running picks a run in progress in an owned session.
 func (m *model) running(t *rapid.T) (*modelSession, string, []*line) {
 	r := m.session()
 	list := r.in(store.StateRunning)
@@ -264,7 +264,7 @@ func (m *model) requeue(t *rapid.T) {
 	r, run, list := m.running(t)
 	f := m.w.finish(requeued(r.claim(), run))
 	equal(m.w, "released", f.Released, false)
-	for _, l := range list { // they keep their place, and no accept drops them
+	for _, l := range list { // they keep their position, and no accept drops them
 		l.state = store.StateHeld
 	}
 }

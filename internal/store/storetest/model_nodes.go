@@ -19,7 +19,7 @@ func (m *model) time(t *rapid.T) {
 	}
 }
 
-// crash lets one node die by time and the other one live on.
+// crash lets the lease of one node expire while the other one stays alive.
 func (m *model) crash(*rapid.T) {
 	i := slices.Index(m.nodes, m.node())
 	for range 2 {
@@ -37,7 +37,7 @@ func (m *model) leave(*rapid.T) {
 	m.sweep(m.nodes[1-i])
 }
 
-// sweep checks that exactly the sessions without a live owner are taken, and runs on what had begun.
+// sweep checks that exactly the sessions without a live owner are taken, and continues the runs that had begun.
 func (m *model) sweep(node string) {
 	taken := map[chat.SessionKey]store.Taken{}
 	for _, t := range m.w.sweep(node) {
@@ -65,7 +65,7 @@ func (m *model) sweep(node string) {
 	}
 }
 
-// runOn starts what ran under the old owner again.
+// runOn restarts the runs of the old owner.
 func (m *model) runOn(r *modelSession, runs []string) {
 	for _, run := range runs {
 		for _, l := range r.in(store.StateRunning) {
@@ -77,7 +77,7 @@ func (m *model) runOn(r *modelSession, runs []string) {
 	}
 }
 
-// zombie tries to write with a claim of yesterday.
+// zombie tries to write with an outdated claim.
 func (m *model) zombie(t *rapid.T) {
 	r, run, _ := m.running(t)
 	c := r.claim()
@@ -90,7 +90,7 @@ func (m *model) zombie(t *rapid.T) {
 	m.w.fails(err, chat.ErrFenced)
 }
 
-// compare checks everything that the store returns about the sessions against the model.
+// compare compares everything that the store returns about the sessions with the model.
 func (m *model) compare() {
 	for _, r := range m.rooms {
 		if len(r.lines) == 0 {
@@ -116,7 +116,7 @@ func (m *model) compare() {
 	}
 }
 
-// end lets everything come to its end, so that the next attempt finds nothing of this one.
+// end ends all work, so that the next attempt is independent of this one.
 func (m *model) end() {
 	m.w.clock.advance(time.Minute)
 	m.nodes = []string{m.w.node(), m.w.node()}

@@ -38,7 +38,7 @@ func heartbeatExtends(w *world) {
 	equal(w, "other nodes", w.beat(node).OtherNodes, 1)
 }
 
-// ownRuns: what a node is told to run is what it has started and not ended.
+// ownRuns: the runs that a heartbeat returns are those that the node has started and not ended.
 func ownRuns(w *world) {
 	node, other, key := w.node(), w.node(), w.key()
 	c, first, _ := w.turn(node, key)

@@ -21,7 +21,7 @@ func noticeTests() []test {
 	}
 }
 
-// tele is a message of a person on a channel where bad ends need a notice.
+// tele is a message of a person on a channel where failures need a notice.
 func (w *world) tele(node string, key chat.SessionKey) store.AcceptParams {
 	p := w.message(node, key)
 	p.Message.Channel = "telegram:1"
@@ -68,7 +68,7 @@ func severalDroppedAreCounted(w *world) {
 		p.Cap = 0
 		w.accept(p)
 	}
-	w.accept(w.tele(node, key)) // three more on the notice of the first three
+	w.accept(w.tele(node, key)) // three more, on the notice of the first three
 	w.clock.advance(time.Second)
 	list := w.notices(node)
 	equal(w, "number of notices", len(list), 1)
@@ -83,7 +83,7 @@ func triedNoticeIsNotJoined(w *world) {
 	first := w.notices(node)
 	equal(w, "number of notices", len(first), 1)
 	equal(w, "count and text", []any{first[0].Count, first[0].Text}, []any{1, "one message was dropped"})
-	w.accept(w.tele(node, key)) // while the first is under way
+	w.accept(w.tele(node, key)) // while the first is being sent
 	w.undelivered(store.UndeliveredParams{Node: node, ID: first[0].ID, Error: "reset", RetryIn: 5 * time.Second})
 	w.accept(w.tele(node, key)) // joins the second
 	w.clock.advance(time.Second)
@@ -197,7 +197,7 @@ func enqueueCountsAWord(w *world) {
 		counts = append(counts, o.Count)
 	}
 	equal(w, "numbers of the notices", counts, []int{3, 1, 1, 1})
-	enqueue(func(*store.Outgoing) {}) // the first one is being sent: what comes now is a notice of its own
+	enqueue(func(*store.Outgoing) {}) // the first one is being sent: a further message gets a notice of its own
 	w.clock.advance(time.Second)
 	equal(w, "notices while the first is under way", len(w.notices(node)), 0)
 }

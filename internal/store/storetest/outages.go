@@ -26,7 +26,7 @@ func (w *world) firing(exclusive bool) string {
 	return id
 }
 
-// past is what the store keeps of the past of jobs.
+// past is the store's history of jobs.
 func (w *world) past() cron.History {
 	w.Helper()
 	h, ok := w.st.(cron.History)
@@ -63,7 +63,7 @@ func outageOfAStop(w *world) {
 	equal(w, "outages after its end", len(list), 0)
 	w.clock.advance(401 * 24 * time.Hour)
 	w.firing(true)
-	equal(w, "outages that are kept", len(w.outages()), 1) // that of the process that has crashed meanwhile
+	equal(w, "outages that are kept", len(w.outages()), 1) // the outage of the process that has crashed meanwhile
 }
 
 func outageOfACrash(w *world) {
@@ -77,7 +77,7 @@ func outageOfACrash(w *world) {
 	equal(w, "outages", w.outages(), []cron.Outage{{From: from, Until: until}})
 	w.clock.advance(time.Second)
 	again := w.clock.now()
-	w.firing(true) // the lock on its data directory proves that the one before is dead, although its lease is valid
+	w.firing(true) // the lock on its data directory proves that the previous process is dead, although its lease is valid
 	equal(w, "outages", w.outages(), []cron.Outage{{From: from, Until: until}, {From: until, Until: again}})
 }
 

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/store"
 )
 
-// undelivered notes a failed attempt to send.
+// undelivered records a failed attempt to send.
 func (w *world) undelivered(p store.UndeliveredParams) {
 	w.Helper()
 	try(w.st.Undelivered(w.ctx, p)).ok(w)
@@ -73,7 +73,7 @@ func (w *world) claimOne(node string) store.Outgoing {
 	return list[0]
 }
 
-// counts are those of the channel web. The time of the oldest is there exactly as long as one waits.
+// counts are the counts of the channel web. The time of the oldest row is set exactly while a row waits.
 func (w *world) counts() store.OutboxCount {
 	w.Helper()
 	counts := try(w.st.OutboxCounts(w.ctx)).ok(w)
@@ -118,7 +118,7 @@ func someChoice() *chat.Choice {
 	return &chat.Choice{For: "7", Rows: [][]chat.Button{{{Label: "Ä \"quoted\"", Text: "/jobs"}, {Label: "b", Text: "/stop"}}, {{Label: "c", Text: "c"}}}, Typed: "Write /jobs."}
 }
 
-// someFile is a file of an answer; the first row of one has none.
+// someFile is a file of an answer; the first row of an answer has none.
 func someFile(n int) *chat.Attachment {
 	if n == 0 {
 		return nil
@@ -260,7 +260,7 @@ func undeliveredComesAgain(w *world) {
 	equal(w, "waiting and failed", w.counts(), store.OutboxCount{})
 }
 
-// sparedAttempt: what is not held against a message leaves its attempts as they are; it stays one that was tried, which holds back what is behind it.
+// sparedAttempt: an attempt that does not count leaves the number of attempts unchanged; the row still counts as tried, and holds back later rows.
 func sparedAttempt(w *world) {
 	node := w.node()
 	w.enqueue(w.outgoing("web", "1"))

@@ -87,7 +87,7 @@ func questionEnds(w *world) {
 	w.refused(b, "ann", true)
 	equal(w, "an answer in time is repeated late", w.answers(a, true, node).State, store.QuestionAllowed)
 	w.clock.advance(2 * store.QuestionKept)
-	w.ask(w.id("q"), "ann") // removes what is old, but no call that has to be made
+	w.ask(w.id("q"), "ann") // removes old questions, but none whose call is still to be made
 	first := try(w.st.EndQuestion(w.ctx, a, chat.ToolResult{})).ok(w)
 	equal(w, "the allowed call is still there", first, true)
 }
@@ -124,7 +124,7 @@ func questionsOfDeadNodes(w *world) {
 	for i := range store.MaxQuestions - 1 {
 		w.ok(put([]string{killed, other}[i%2]))
 	}
-	w.ok(put("")) // a call of a tool, which outlives its node
+	w.ok(put("")) // a tool call, which outlives its node
 	w.fails(put(killed), store.ErrQuestionsFull)
 	w.clock.advance(lease)
 	next := w.node()
@@ -175,7 +175,7 @@ func questionRace(w *world) {
 	})
 }
 
-// oneCounts gives eight answers of two kinds at once: all of one kind count, and no other. It returns that kind.
+// oneCounts gives eight concurrent answers of two kinds: all of one kind succeed, and none of the other. It returns that kind.
 func (w *world) oneCounts(answer func(kind int) store.AnswerQuestion) int {
 	w.Helper()
 	won := w.winners(func(st store.Store, i int) (bool, error) {
@@ -218,7 +218,7 @@ func optionOf(allow bool) int {
 	return 2
 }
 
-// waits lets a turn of a node wait for an answer of ann.
+// waits makes a turn of a node wait for an answer of ann.
 func (w *world) waits(id, node string) {
 	w.Helper()
 	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: id, Owner: "ann", Body: json.RawMessage(`[{"label":"a"},{"label":"b"}]`), Waits: node, Life: time.Minute}))
@@ -290,7 +290,7 @@ func questionChoiceRace(w *world) {
 	equal(w, "option", q.Option, kind+1)
 }
 
-// approve lets a person allow something always, and returns what is kept.
+// approve makes a person always allow an act, and returns the stored approval.
 func (w *world) approve(owner string, key chat.SessionKey, act string) chat.Approval {
 	w.Helper()
 	id, node := w.id("q"), w.node()

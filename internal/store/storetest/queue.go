@@ -181,7 +181,7 @@ func behindCountsWhatWaits(w *world) {
 	equal(w, "a running message does not", d.Behind, 3)
 }
 
-// interruptedAreSpared: what ran before a drain runs again, whatever comes in meanwhile.
+// interruptedAreSpared: work that a drain interrupted runs again, whatever is accepted meanwhile.
 func interruptedAreSpared(w *world) {
 	node, key := w.node(), w.key()
 	c, run, seq := w.turn(node, key)
@@ -252,7 +252,7 @@ func hintedOfDeadNode(w *world) {
 	equal(w, "messages", seqsOf(taken.Messages), []int64{1, 2})
 }
 
-// interruptEndsWhatWaits fills a queue, with a message that runs, one that has a slot and one that is held, and interrupts, under either policy.
+// interruptEndsWhatWaits interrupts a full queue with a running message, one that has a slot and one that is held, under either policy.
 func interruptEndsWhatWaits(w *world) {
 	for _, drop := range []chat.DropPolicy{chat.DropOld, chat.DropNew} {
 		node, key := w.node(), w.key()
@@ -268,7 +268,7 @@ func interruptEndsWhatWaits(w *world) {
 		_, first := offer(nothing)
 		w.start(claimOf(key, first), "run-"+key.Rest, first.Seq)
 		var ids []string
-		for range 3 { // the first of them has a slot, and is no longer waiting for a place
+		for range 3 { // the first of them has a slot, and no longer waits
 			p, _ := offer(nothing)
 			ids = append(ids, p.Message.ID)
 		}
@@ -289,7 +289,7 @@ func interruptEndsWhatWaits(w *world) {
 	}
 }
 
-// storedModeInterrupts lets the mode come from the session, and from the configuration where neither message nor session has one.
+// storedModeInterrupts takes the mode from the session, and from the configuration when neither message nor session has one.
 func storedModeInterrupts(w *world) {
 	for _, c := range []struct {
 		message, stored, usual chat.QueueMode

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/store"
 )
 
-// racers is how many goroutines do the same thing at once.
+// racers is the number of goroutines that do the same concurrently.
 const racers = 64
 
 func raceTests() []test {
@@ -36,7 +36,7 @@ func raceTests() []test {
 	}
 }
 
-// race runs fn in n goroutines that begin together, each with a handle of its own in turn.
+// race runs fn in n goroutines that start together and use the handles in turn.
 func (w *world) race(n int, fn func(st store.Store, i int) error) {
 	w.Helper()
 	handles := []store.Store{w.st, w.h.Open()}
@@ -169,7 +169,7 @@ func sweepsTakeOnce(w *world) {
 	var mu sync.Mutex
 	takers := map[chat.SessionKey][]string{}
 	w.race(racers, func(st store.Store, i int) error {
-		for range 3 { // passing over rows that others hold may leave a sweeper with fewer than there are
+		for range 3 { // a sweeper that skips rows locked by others may find fewer than exist
 			list, err := st.Sweep(w.ctx, store.SweepParams{Node: nodes[i], Limit: 2})
 			if err != nil {
 				return err
@@ -272,7 +272,7 @@ func claimsOfOneChat(w *world) {
 			}
 			return err
 		})
-		for _, o := range w.claim(nodes[0]) { // what the racers passed over
+		for _, o := range w.claim(nodes[0]) { // rows that the racers skipped
 			got[o.Target.ChatID], by[o.ID] = o, nodes[0]
 		}
 		equal(w, "chats with a message under way", len(got), chats)

@@ -8,8 +8,8 @@ import (
 	"laneway/internal/store"
 )
 
-// acceptAgainstFinish: a message that another node accepts while the owner finishes is either seen by the owner, which then
-// keeps the session, or takes the released session with a new epoch.
+// acceptAgainstFinish: when another node accepts a message while the owner finishes, either the owner sees it and keeps the session, or the message takes the
+// released session with a new epoch.
 func acceptAgainstFinish(w *world) {
 	owner, other := w.node(), w.node()
 	for range 40 {
@@ -93,7 +93,7 @@ func stopAgainstStart(w *world) {
 	}
 }
 
-// nodesShareALoad runs whole turns of a few sessions from several nodes at once.
+// nodesShareALoad runs whole turns of a few sessions concurrently from several nodes.
 func nodesShareALoad(w *world) {
 	keys := []chat.SessionKey{w.key(), w.key(), w.key()}
 	nodes := make([]string, 8)
@@ -116,10 +116,10 @@ func nodesShareALoad(w *world) {
 	}
 }
 
-// oneTurn accepts a message and, if the node owns the session, answers it together with everything that waits.
+// oneTurn accepts a message and, if the node owns the session, answers it together with all waiting messages.
 func (w *world) oneTurn(st store.Store, node string, key chat.SessionKey) error {
 	p := w.message(node, key)
-	p.RunLimit = many // several turns of a session run at once here
+	p.RunLimit = many // several turns of a session run concurrently here
 	a, err := st.Accept(w.ctx, p)
 	if err != nil || !a.Mine {
 		return err

@@ -11,7 +11,7 @@ import (
 	"laneway/internal/store"
 )
 
-// RunRecords checks the part of a store that keeps what channels remember. Opened stores must have it, and know SQL.
+// RunRecords checks the part of a store that keeps the records of channels. Opened stores must have it, and support SQL.
 func RunRecords(t *testing.T, open Opener) {
 	t.Helper()
 	channeltest.RunRecords(t, func(t *testing.T) (channel.Records, func(time.Duration)) {
@@ -76,7 +76,7 @@ func pairingChangesAreLogged(w *world, r channel.Records) {
 	try(r.ApprovePairing(w.ctx, ref, by)).ok(w)
 	try(r.ApprovePairing(w.ctx, ref, by)).fails(w, channel.ErrPairingUnknown)
 	w.clock.advance(time.Second)
-	for range 2 { // the second one takes nothing away
+	for range 2 { // the second one removes nothing
 		try(r.RevokePairing(w.ctx, anna, by)).ok(w)
 	}
 	at := w.clock.now().UnixMilli()
@@ -92,7 +92,7 @@ func pairingChangesAreLogged(w *world, r channel.Records) {
 	}
 }
 
-// pairingsAreCountedTogether opens requests from two handles at once: the bounds hold for all nodes together.
+// pairingsAreCountedTogether opens requests concurrently from two handles: the bounds hold for all nodes together.
 func pairingsAreCountedTogether(w *world, r channel.Records) {
 	other, ok := w.h.Open().(channel.Records)
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	"laneway/internal/store"
 )
 
-// repeatTests repeat operations with the same parameters, as a caller does after a commit without an answer.
+// repeatTests repeat operations with the same parameters, as a caller does after an unknown commit.
 func repeatTests() []test {
 	return []test{
 		{"StartReturnsTheFirstResult", startRepeated},
@@ -95,7 +95,7 @@ func repeatableEnd(p store.FinishParams) store.FinishParams {
 	return p
 }
 
-// finishRepeated makes a test: a run of two messages ends as end demands, another message waits, and the call is repeated.
+// finishRepeated makes a test: a run of two messages ends with the parameters from end, another message waits, and the call is repeated.
 func finishRepeated(end func(c store.Claim, run string) store.FinishParams) func(w *world) {
 	return func(w *world) {
 		node, key := w.node(), w.key()
@@ -119,7 +119,7 @@ func (w *world) finishTwice(p store.FinishParams) {
 	before := w.picture(p.Session, p.RunID)
 	w.clock.advance(time.Second)
 	again := w.finish(p)
-	if p.StillRunning { // the run has no end yet
+	if p.StillRunning { // the run has not ended yet
 		again.EndedAt = first.EndedAt
 	}
 	equal(w, "result of the repetition", again, first)
@@ -164,7 +164,7 @@ func otherAnswerIsFenced(w *world) {
 	equal(w, "the store after a refused finish", w.picture(key, id), before)
 }
 
-// requeueAfterTakeover: a takeover leaves the run as a requeue does, except for the cause.
+// requeueAfterTakeover: a takeover leaves the run in the same state as a requeue, except for the cause.
 func requeueAfterTakeover(w *world) {
 	node, key := w.node(), w.key()
 	c, id, _ := w.turn(node, key)

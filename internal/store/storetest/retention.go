@@ -38,7 +38,7 @@ func (w *world) pruneAll(what store.Prunable, before time.Time, limit int) (tota
 	return total
 }
 
-// isGone expects that a message and its run are not there any more.
+// isGone expects that a message and its run do not exist any more.
 func (w *world) isGone(id string) {
 	w.Helper()
 	try(w.st.MessageByID(w.ctx, id)).fails(w, chat.ErrNotFound)
@@ -146,7 +146,7 @@ func oldOutgoingGoes(w *world) {
 	w.ok(w.st.Delivered(w.ctx, node, rows[0].ID, "p1"))
 	w.undelivered(store.UndeliveredParams{Node: node, ID: rows[1].ID, Error: "no", Permanent: true})
 	w.clock.advance(time.Second)
-	equal(w, "removed", w.pruneAll(store.PruneOutgoing, w.clock.now(), 1), 2) // the third is on its way
+	equal(w, "removed", w.pruneAll(store.PruneOutgoing, w.clock.now(), 1), 2) // the third is being sent
 	w.ok(w.st.Delivered(w.ctx, node, rows[2].ID, "p3"))
 	equal(w, "too young", w.pruneAll(store.PruneOutgoing, w.clock.now(), 1), 0)
 	w.clock.advance(time.Millisecond)
@@ -157,7 +157,7 @@ func oldOutgoingGoes(w *world) {
 func noticesStay(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
-	for range 3 { // one waits, the others lose their place
+	for range 3 { // one waits, the others are dropped
 		w.accept(w.tele(node, key))
 	}
 	w.clock.advance(2 * time.Second)
@@ -208,10 +208,10 @@ func filesInUse(w *world) {
 	inUse("after the second failed")
 }
 
-// uuid is a name as the gateway gives one to a sub-turn.
+// uuid is an id as the gateway gives it to a sub-turn.
 func (w *world) uuid() string { return fmt.Sprintf("0194f7c2-9d0e-7c3a-8f21-%012d", w.ids.Add(1)) }
 
-// aside runs one turn in a session, which says a needle.
+// aside runs one turn in a session, whose transcript then contains a needle.
 func (w *world) aside(node string, key chat.SessionKey) string {
 	w.Helper()
 	c, run, _ := w.turn(node, key)
@@ -266,7 +266,7 @@ func oldSideTurnsGo(w *world) {
 	w.checkInvariants("after the sessions have gone")
 }
 
-// neededSideTurnsStay: what runs, what is not announced, and the tasks of a tree that runs.
+// neededSideTurnsStay covers running sessions, unannounced ones, and the tasks of a running tree.
 func neededSideTurnsStay(w *world) {
 	node, key := w.node(), w.key()
 	c, parent, _ := w.turn(node, key)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// ReviewedSchema compares the schema of an engine with the text that stands beside the migrations, or writes that text.
+// ReviewedSchema compares the schema of an engine with the file next to the migrations, or writes that file.
 func ReviewedSchema(tb testing.TB, path, schema string, write bool) {
 	tb.Helper()
 	schema = "The tables, columns and indexes that the migrations make. After a new migration write it again: make schema\n\n" + schema

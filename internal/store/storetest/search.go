@@ -100,10 +100,10 @@ func searchLanguages(w *world) {
 	})
 }
 
-// searchGoesOn: what is not found because of a bound is found by a search that goes on at Back.
+// searchGoesOn: what a bound excludes is found by a search that continues at Back.
 func searchGoesOn(w *world) {
 	key := w.key()
-	big := strings.Repeat("filler ", 160_000) // a good megabyte
+	big := strings.Repeat("filler ", 160_000) // more than a megabyte
 	const entries = 20
 	for i := range entries {
 		w.says(key, "ann", fmt.Sprintf("needle%02d %s", i, big))
@@ -132,7 +132,7 @@ func searchGoesOn(w *world) {
 	pages("indexed")
 }
 
-// searchSummaries: a word of the first row is in each summary since. The search finds the row, and no summary takes its place among the hits.
+// searchSummaries: a word of the first row is in each later summary. The search finds the row, and no summary takes its place among the hits.
 func searchSummaries(w *world) {
 	key := w.key()
 	w.says(key, "ann", "The code is needle.")
@@ -170,7 +170,7 @@ func searchDeleted(w *world) {
 	if after := w.indexed(); before >= 0 && (before != 6 || after != 3) {
 		w.Fatalf("the index has %d entries before and %d after, want 6 and 3", before, after)
 	}
-	// The last rows are gone: what comes next takes their place.
+	// The last rows are deleted: new ones reuse their row numbers.
 	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: two})).ok(w)
 	w.says(two, "bob", "needle two again")
 	w.says(one, "bob", "needle one again")

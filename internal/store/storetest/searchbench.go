@@ -17,8 +17,8 @@ import (
 	"laneway/internal/words"
 )
 
-// BenchSearch measures the search over so many messages in a thousand sessions, which are written once: what indexing costs, how large the index is, how
-// long searches take, and what turns pay for the index.
+// BenchSearch measures the search over this many messages in a thousand sessions, which are written once: the cost of indexing, the size of the index, the
+// duration of searches, and the cost of the index for turns.
 func BenchSearch(b *testing.B, open Opener, messages int) {
 	b.Helper()
 	b.Run(fmt.Sprintf("messages=%d", messages), func(b *testing.B) {
@@ -35,7 +35,7 @@ func BenchSearch(b *testing.B, open Opener, messages int) {
 		w.index()
 		commit, one := elapsed(), c.single()
 		took := map[string][]time.Duration{}
-		for b.Loop() { // which runs this function once, whatever the number of searches
+		for b.Loop() { // this runs the function once, independent of the number of searches
 			for name, list := range c.searches(1) {
 				took[name] = append(took[name], list...)
 			}
@@ -59,10 +59,10 @@ func BenchSearch(b *testing.B, open Opener, messages int) {
 	})
 }
 
-// newMessages is what comes in five minutes with ten messages a second.
+// newMessages is the number of messages of five minutes at ten per second.
 const newMessages = 3000
 
-// corpus is messages whose words are as common as words of a language: the n-th most common one is there 1/n as often as the first.
+// corpus are messages with the word frequencies of a language: the n-th most common word occurs 1/n as often as the first.
 type corpus struct {
 	*world
 
@@ -71,7 +71,7 @@ type corpus struct {
 	keys []chat.SessionKey
 }
 
-// vocabulary is how many different words there are.
+// vocabulary is the number of different words.
 const vocabulary = 100_000
 
 func newCorpus(w *world, messages int) *corpus {
@@ -84,7 +84,7 @@ func newCorpus(w *world, messages int) *corpus {
 	return c
 }
 
-// write adds messages of some forty words, a hundred to a session at once.
+// write adds messages of some forty words, in batches of a hundred per session.
 func (c *corpus) write(messages int) {
 	for i := 0; messages > 0; i++ {
 		n := min(messages, 100)
@@ -106,7 +106,7 @@ func (c *corpus) text() string {
 	return text.String()
 }
 
-// wordOf is a word of some four to nine letters; no word begins with another one's number alone.
+// wordOf is a word of some four to nine letters; no word is the beginning of another one.
 func wordOf(n uint64) string {
 	var word []byte
 	for n += 100; n > 0; n /= 20 {
@@ -115,7 +115,7 @@ func wordOf(n uint64) string {
 	return string(word)
 }
 
-// size is the bytes of the index.
+// size is the size of the index in bytes.
 func (c *corpus) size() float64 {
 	query := map[string]string{
 		"sqlite":   `SELECT (SELECT sum(length(block)) FROM transcript_words_data) + (SELECT 16 * count(*) FROM transcript_words_docsize)`,
@@ -128,7 +128,7 @@ func (c *corpus) size() float64 {
 	return float64(n)
 }
 
-// searches makes n searches of each kind and returns how long they took, by kind and together.
+// searches makes n searches of each kind and returns their durations, by kind and together.
 func (c *corpus) searches(n int) map[string][]time.Duration {
 	common := func(most uint64) string { return wordOf(c.rnd.Uint64N(most)) }
 	took := map[string][]time.Duration{}
@@ -167,7 +167,7 @@ func quantile(list []time.Duration, q float64) float64 {
 	return float64(list[max(i, 0)].Microseconds()) / 1000
 }
 
-// single is how long twenty commits take that each add fifty messages, which is one transaction on both stores.
+// single are the durations of twenty commits that each add fifty messages, which is one transaction on both stores.
 func (c *corpus) single() (took []time.Duration) {
 	for range 20 {
 		c.write(50)
@@ -178,9 +178,9 @@ func (c *corpus) single() (took []time.Duration) {
 	return took
 }
 
-// commits measures what turns pay for an index that is brought up to date now and then: pairs of blocks of turns that write newMessages messages. Nothing is
-// indexed beside the first block of a pair; beside the second one a commit indexes what the first one wrote. So the ratio of their times is
-// what a turn and the indexing of its own two messages cost together, in units of a turn that is not indexed.
+// commits measures the cost for turns of an index that is updated periodically: pairs of blocks of turns that write newMessages messages. Nothing is indexed
+// during the first block of a pair; during the second one a commit indexes the messages of the first. So the ratio of their times is the cost of a turn and the
+// indexing of its own two messages together, in units of a turn that is not indexed.
 func (c *corpus) commits(b *testing.B, node string) {
 	b.Helper()
 	var ratios []float64
@@ -212,7 +212,7 @@ func (c *corpus) commits(b *testing.B, node string) {
 	b.ReportMetric(float64(len(beside))/5, "commit-turns")
 }
 
-// turns is how long each of n turns takes, one after the other, and how many of them began before done became true.
+// turns are the durations of n consecutive turns, and the number of those that began before done became true.
 func (c *corpus) turns(node string, n int, done *atomic.Bool) (took []time.Duration, during int) {
 	key := c.key()
 	for range n {
@@ -234,7 +234,7 @@ func sum(list []time.Duration) (total time.Duration) {
 	return total
 }
 
-// endless measures pairs of blocks of 300 turns: nothing is indexed beside the first one, and the index is written without a pause beside the second one.
+// endless measures pairs of blocks of 300 turns: nothing is indexed during the first one, and the index is written without a pause during the second one.
 func (c *corpus) endless(b *testing.B, node string, indexing int) {
 	b.Helper()
 	var ratios []float64
@@ -242,7 +242,7 @@ func (c *corpus) endless(b *testing.B, node string, indexing int) {
 	for range 5 {
 		without, _ := c.turns(node, 300, nil)
 		stop, indexed := make(chan struct{}), sync.WaitGroup{}
-		c.write(indexing) // so that there is something to index for as long as the block lasts
+		c.write(indexing) // so that there are entries to index during the whole block
 		indexed.Go(func() { c.indexUntil(stop) })
 		with, _ := c.turns(node, 300, nil)
 		close(stop)
@@ -273,13 +273,13 @@ func (c *corpus) indexUntil(stop <-chan struct{}) {
 	}
 }
 
-// stopwatch begins to measure; what it returns is how long ago that was.
+// stopwatch starts a measurement; the function that it returns is the time since then.
 func stopwatch() func() time.Duration {
 	began := time.Now()                                      //nolint:forbidigo // wall time of a benchmark
 	return func() time.Duration { return time.Since(began) } //nolint:forbidigo // wall time of a benchmark
 }
 
-// durableTurn is what a message and its answer cost the store.
+// durableTurn is the cost of a message and its answer in the store.
 func (w *world) durableTurn(node string, key chat.SessionKey, text, answer string) error {
 	p := w.message(node, key)
 	id := p.Message.ID

@@ -21,7 +21,7 @@ type modelEntry struct {
 	at        time.Time
 }
 
-// searchModel does random things and compares each search with a list.
+// searchModel applies random operations and compares each search with a list.
 func searchModel(w *world) {
 	rnd := rand.New(rand.NewPCG(23, 42)) //nolint:gosec // a repeatable test
 	keys := []chat.SessionKey{w.key(), w.key(), w.key(), w.key()}
@@ -94,7 +94,7 @@ func searchIndexersAtOnce(w *world) {
 	var want int64
 	for i, key := range keys {
 		n := 40
-		if i < 5 { // deleted behind its 8 * (i+1)th entry
+		if i < 5 { // deleted after its 8 * (i+1)th entry
 			n -= 8 * (i + 1)
 		}
 		want += int64(n)

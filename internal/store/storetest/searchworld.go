@@ -21,7 +21,7 @@ func (w *world) search(text string, q store.SearchQuery) store.SearchResult {
 	return try(w.st.SearchTranscripts(w.ctx, q)).ok(w)
 }
 
-// finds expects the texts of the hits, and that nothing is missing.
+// finds expects the texts of the hits, and that the result is complete.
 func (w *world) finds(text string, q store.SearchQuery, want ...string) {
 	w.Helper()
 	got := w.search(text, q)
@@ -41,7 +41,7 @@ func (w *world) index() int {
 	return try(w.st.IndexTranscripts(w.ctx)).ok(w)
 }
 
-// beforeAndAfter checks with nothing in the index, with everything in it, and with one entry behind it.
+// beforeAndAfter checks with an empty index, with a complete one, and with one entry after the index.
 func (w *world) beforeAndAfter(check func(when string)) {
 	w.Helper()
 	check("without an index")
@@ -52,7 +52,7 @@ func (w *world) beforeAndAfter(check func(when string)) {
 	check("with an entry behind the index")
 }
 
-// indexed counts the entries of the index; -1 = there is none.
+// indexed counts the entries of the index; -1 when the engine has no such table.
 func (w *world) indexed() int64 {
 	w.Helper()
 	table := map[string]string{"sqlite": "transcript_words_docsize", "postgres": "search_entries"}[w.st.Kind()]

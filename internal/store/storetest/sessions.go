@@ -40,7 +40,7 @@ func (w *world) list(f store.SessionFilter) ([]string, int) {
 	return names, total
 }
 
-// rooms makes sessions of these names, one second apart.
+// rooms creates sessions with these names, one second apart.
 func (w *world) rooms(node, agent, principal string, names ...string) {
 	w.Helper()
 	for _, name := range names {
@@ -250,8 +250,8 @@ func deleteRemoves(w *world) {
 	equal(w, "deleted again", deleted, store.Deleted{})
 }
 
-// deletedNameStartsAfresh also proves what the invariants require about runs of the deleted session: they stay in the table, so
-// sequence numbers and epochs go on.
+// deletedNameStartsAfresh also checks what the invariants require about runs of the deleted session: they stay in the table, so sequence numbers and epochs
+// continue.
 func deletedNameStartsAfresh(w *world) {
 	node, key := w.node(), w.key()
 	for range 3 { // epochs 1 to 3

@@ -108,7 +108,7 @@ func runStops(w *world) {
 	other, _ := w.acceptText(node, key)
 	third, _ := w.acceptText(node, key)
 	equal(w, "waiting", idsOf(w.stop(key, store.StopRun, third).Waiting), []string{third})
-	s := w.stop(key, store.StopRun, merged) // a message that a run has taken means the run
+	s := w.stop(key, store.StopRun, merged) // a message that a run has taken stands for the run
 	equal(w, "running", s.Running, []store.RunningRun{{RunID: lead, Node: node}})
 	equal(w, "waiting", len(s.Waiting), 0)
 	equal(w, "the other", w.row(other).State, store.StateWaiting)

@@ -9,24 +9,23 @@ import (
 	"laneway/internal/store"
 )
 
-// Harness is one fresh store and what a test can do to it from below. Whatever it opens it closes in a cleanup of the test.
+// Harness is one new store and direct access to its tables. It closes everything that it opens in a cleanup of the test.
 type Harness struct {
-	// Open returns a further handle to the same data: another connection pool where the engine has such a thing, else the
-	// same handle again. The suite does not close it.
+	// Open returns a further handle to the same database: another connection pool where the engine has one, else the same handle again. The suite does not
+	// close it.
 	Open func() store.Store
-	// Reopen closes every handle and returns one that was opened anew, as after a restart of the process. An engine that
-	// keeps nothing returns the old one.
+	// Reopen closes every handle and returns a newly opened one, as after a restart of the process. An engine that does not persist returns the old one.
 	Reopen func() store.Store
-	// Query runs a SELECT and returns its rows; nil = the engine knows no SQL. Placeholders are those of the engine.
+	// Query runs a SELECT and returns its rows; nil when the engine has no SQL. Placeholders are those of the engine.
 	Query func(tb testing.TB, sql string, args ...any) [][]any
-	// Exec runs a statement that changes rows; nil exactly when Query is.
+	// Exec runs a statement that changes rows; nil exactly when Query is nil.
 	Exec func(tb testing.TB, sql string)
 }
 
-// Opener opens a fresh and empty store that asks now for the time, to the millisecond; nil = the engine's own clock.
+// Opener opens a new and empty store whose clock is now, to the millisecond; nil = the engine's own clock.
 type Opener func(tb testing.TB, now func() time.Time) Harness
 
-// clock is the time of one test. It stands still until it is moved. Safe for concurrent use.
+// clock is the time of one test. It changes only when it is advanced. Safe for concurrent use.
 type clock struct{ ms atomic.Int64 }
 
 func newClock() *clock {
@@ -45,7 +44,7 @@ type area struct {
 	tests []test
 }
 
-// test is one sentence about the port. It has a world of its own.
+// test checks one sentence about the port. It has a world of its own.
 type test struct {
 	name string
 	run  func(w *world)
@@ -109,7 +108,7 @@ func areas() []area {
 	}
 }
 
-// Run runs every test of the suite as a parallel subtest of t, but those of the areas that except names.
+// Run runs every test of the suite as a parallel subtest of t, except those of the areas in except.
 func Run(t *testing.T, open Opener, except ...string) {
 	t.Helper()
 	for _, a := range areas() {

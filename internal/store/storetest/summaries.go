@@ -21,7 +21,7 @@ func summaryTests() []test {
 	}
 }
 
-// spoken makes a session with lines and returns its transcript.
+// spoken creates a session with lines and returns its transcript.
 func (w *world) spoken(key chat.SessionKey, lines ...string) store.Transcript {
 	w.Helper()
 	var entries []chat.TranscriptEntry
@@ -70,7 +70,7 @@ func summaryIsAddedOnce(w *world) {
 	} {
 		_, added, err := w.st.AppendSummary(w.ctx, p)
 		w.ok(err)
-		equal(w, p.Text, added, i < 3) // the run of the newest summary gets it again
+		equal(w, p.Text, added, i < 3) // the run of the newest summary receives it again
 	}
 	other := summaryOf(key, id, "another run", 1, 2)
 	other.RunID = "q"
@@ -154,7 +154,7 @@ func deletionEndsSummary(w *world) {
 	equal(w, "a summary of the deleted session is added to the one behind it", added, false)
 }
 
-// summaryOfRun: a conversation that goes on behind an isolated run of a job is compacted like every other one.
+// summaryOfRun: a conversation that continues after an isolated run of a job is compacted like every other one.
 func summaryOfRun(w *world) {
 	node := w.node()
 	w.job(nil)

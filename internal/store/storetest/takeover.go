@@ -134,7 +134,7 @@ func cleanStopIsNoCrash(w *world) {
 	w.ok(w.st.Unregister(w.ctx, first))
 	equal(w, "owner", w.session(key).Owner, "")
 	try(w.st.Finish(w.ctx, answered(c, run))).fails(w, chat.ErrFenced)
-	taken := w.sweepOne(w.node(), key) // at once, the lease would have lasted
+	taken := w.sweepOne(w.node(), key) // immediately, although the lease would have lasted
 	equal(w, "messages", idsOf(taken.Messages), []string{run, waiting})
 	s := w.start(taken.Claim, run, seq)
 	equal(w, "attempt and crashes", []int{s.Attempt, s.Crashes}, []int{2, 0})
@@ -157,7 +157,7 @@ func longDeadIsACrash(w *world) {
 	w.turn(first, b)
 	w.clock.advance(lease + 11*time.Minute)
 	next := w.node()
-	for range 2 { // the first sweep must not forget the node: the other session still needs its row to count the crash
+	for range 2 { // the first sweep must not delete the node: the other session still needs its row to count the crash
 		list := try(w.st.Sweep(w.ctx, store.SweepParams{Node: next, Limit: 1})).ok(w)
 		equal(w, "taken", len(list), 1)
 		for _, r := range list[0].Runs {
@@ -167,8 +167,8 @@ func longDeadIsACrash(w *world) {
 	}
 }
 
-// acceptStrandsNothing leaves the way open: the new node may take the session at once or leave it to the sweep. But all of
-// what the dead owner left must come back: with the accept, a sweep or a hint.
+// acceptStrandsNothing accepts both ways: the new node may take the session immediately or leave it to the sweep. But all work of the dead owner must be taken
+// over: with the accept, a sweep or a hint.
 func acceptStrandsNothing(w *world) {
 	first, second, key := w.node(), w.node(), w.key()
 	_, run, _ := w.turn(first, key)
@@ -227,8 +227,8 @@ func stoppingRunOfCleanStopEnds(w *world) {
 	w.turn(next, key)
 }
 
-// acceptAfterStoppingOwner: nothing is left to take over but a run whose goroutine died with its process. Whether the accept
-// or the sweep ends it, the next turn does not run beside it.
+// acceptAfterStoppingOwner: the only work to take over is a run whose goroutine died with its process. Whether the accept or the sweep ends it, the next turn
+// does not run concurrently with it.
 func acceptAfterStoppingOwner(w *world) {
 	for _, leave := range []func(node string){
 		func(node string) { w.ok(w.st.Unregister(w.ctx, node)) },
@@ -334,7 +334,7 @@ func survivesReopen(w *world) {
 	if a := w.accept(p); !a.Duplicate {
 		w.Fatalf("a message was forgotten: %+v", a)
 	}
-	w.finish(answered(c, run)) // the lease has not ended: a database may restart under a living node
+	w.finish(answered(c, run)) // the lease has not ended: a database may restart during the life of a node
 	w.clock.advance(lease)
 	next := w.node()
 	equal(w, "swept before the window ends", len(w.sweep(next)), 1) // the other session, which has no window
@@ -343,7 +343,7 @@ func survivesReopen(w *world) {
 	equal(w, "lease after the owner died", []any{ok, l.Epoch}, []any{true, int64(2)})
 }
 
-// sweepAgents ends the only node of an agent in a run: a node without the agent leaves the session as it is, however often it sweeps.
+// sweepAgents ends the only node of an agent during a run: a node without the agent leaves the session unchanged, however often it sweeps.
 func sweepAgents(w *world) {
 	first := w.node()
 	coder, system := chat.SessionKey{Agent: "coder", Rest: "main"}, chat.SessionKey{Agent: "coder", Rest: "cron:upkeep"}
@@ -372,7 +372,7 @@ func sweepAgents(w *world) {
 	equal(w, "left when a node has it", w.unowned(), nil)
 }
 
-// unowned is what no live node works on, by agent.
+// unowned is the work without a live node, by agent.
 func (w *world) unowned() map[string]store.Unowned {
 	w.Helper()
 	return try(w.st.Unowned(w.ctx)).ok(w)

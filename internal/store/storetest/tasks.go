@@ -87,7 +87,7 @@ func spawned(w *world) {
 	equal(w, "left", len(w.left()), 0)
 }
 
-// spawnedTwice is a parent that runs again: it gets the sub-turn that exists, also when the bounds are reached and another process is the parent's.
+// spawnedTwice: a parent that runs again gets the existing sub-turn, even when the bounds are reached and another process runs the parent.
 func spawnedTwice(w *world) {
 	key := w.key()
 	c, parent, seq := w.turn(w.node(), key)
@@ -144,12 +144,12 @@ func childrenAreBounded(w *world) {
 		a := w.spawned(p)
 		claim := claimOf(p.Accept.Message.Session, a)
 		w.start(claim, p.Accept.Message.ID, a.Seq)
-		w.finish(answered(claim, p.Accept.Message.ID)) // an ended one counts, too
+		w.finish(answered(claim, p.Accept.Message.ID)) // an ended one counts too
 	}
 	try(w.st.Spawn(w.ctx, w.spawn(c, parent, parent))).fails(w, store.ErrManyChildren)
 }
 
-// treesAreBounded lets the two branches of a tree spawn at the same moment: together they get no more than the tree may have.
+// treesAreBounded lets the two branches of a tree spawn at the same moment: together they do not exceed the bound of the tree.
 func treesAreBounded(w *world) {
 	node := w.node()
 	c, root, _ := w.turn(node, w.key())
@@ -194,7 +194,7 @@ func yieldedRunGoesOn(w *world) {
 	equal(w, "state", w.run(run).State, store.RunOK)
 }
 
-// yieldedRunIsTakenOver: a run that waited did not end its process, so it counts no crash.
+// yieldedRunIsTakenOver: a waiting run did not crash its process, so it counts no crash.
 func yieldedRunIsTakenOver(w *world) {
 	key := w.key()
 	c, run, seq := w.turn(w.node(), key)

@@ -85,7 +85,7 @@ func annsMonth() store.TocRef {
 	return store.TocRef{Owner: "ann", Level: store.TocMonth, Period: "2026-03"}
 }
 
-// makeNode makes a week or a month.
+// makeNode makes the summary of a week or a month.
 func (w *world) makeNode(ref store.TocRef, text string) {
 	w.Helper()
 	claim := w.id("claim")
@@ -171,7 +171,7 @@ func tocOneWriter(w *world) {
 	equal(w, "made", w.toc(store.TocQuery{Level: store.TocDay})[0].Made, 1)
 }
 
-// winners are those of eight processes that do the same at once and succeed.
+// winners are those of eight concurrent calls that succeed.
 func (w *world) winners(do func(st store.Store, i int) (bool, error)) (list []int) {
 	w.Helper()
 	const writers = 8
@@ -228,7 +228,7 @@ func tocOneMaker(w *world) {
 		return st.EndTocNode(w.ctx, annsWeek(), claim, "a week")
 	})), 1)
 	equal(w, "made", w.toc(store.TocQuery{Level: store.TocWeek})[0].Made, 1)
-	// One that was killed keeps it for a while.
+	// A process that was killed keeps it for a while.
 	w.putPart(w.part(key, nil))
 	begun := try(w.st.BeginTocNode(w.ctx, annsWeek(), "dead")).ok(w)
 	again := try(w.st.BeginTocNode(w.ctx, annsWeek(), "next")).ok(w)

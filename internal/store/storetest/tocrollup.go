@@ -21,7 +21,7 @@ import (
 
 var factRule = regexp.MustCompile(`f\d+`)
 
-// noter is an agent whose summary of a text is its facts (words such as f12). A fact that it reads twice is twice in its summary.
+// noter is an agent whose summary of a text is its facts (words such as f12). A fact that occurs twice is twice in its summary.
 type noter struct{}
 
 // Room implements [agent.Summariser].
@@ -38,7 +38,7 @@ func (noter) Summarise(_ context.Context, s agent.Summary) (string, error) {
 
 var errKilled = errors.New("killed")
 
-// mortal is the store of a process that is killed at one of its next operations, before or behind it.
+// mortal is the store of a process that is killed before or after one of its next operations.
 type mortal struct {
 	store.Store
 
@@ -92,22 +92,22 @@ func (m *mortal) Toc(ctx context.Context, q store.TocQuery) (list []store.TocNod
 	return list, err
 }
 
-// said is a history: facts by owner, session and day in Berlin.
-type said struct {
+// factLog is a history: facts by owner, session and day in Berlin.
+type factLog struct {
 	*world
 
 	zone  *time.Location
 	n     int
-	facts map[string][]string // by owner, session and day, each with a space behind it
+	facts map[string][]string // by owner, session and day, each with a trailing space
 }
 
-func newSaid(w *world) *said {
+func newFactLog(w *world) *factLog {
 	zone := try(time.LoadLocation("Europe/Berlin")).ok(w)
-	return &said{world: w, zone: zone, facts: map[string][]string{}}
+	return &factLog{world: w, zone: zone, facts: map[string][]string{}}
 }
 
 // at adds a message with the next fact.
-func (s *said) at(t time.Time, key chat.SessionKey, owner string) {
+func (s *factLog) at(t time.Time, key chat.SessionKey, owner string) {
 	s.Helper()
 	s.clock.ms.Store(t.UnixMilli())
 	s.n++
@@ -117,8 +117,8 @@ func (s *said) at(t time.Time, key chat.SessionKey, owner string) {
 	s.facts[name] = append(s.facts[name], fact)
 }
 
-// days fills so many days from the begin of the clock on: two sessions of ann, on every third day one of bob.
-func (s *said) days(n int) (anns [2]chat.SessionKey) {
+// days fills this many days from the start of the clock: two sessions of ann, and on every third day one of bob.
+func (s *factLog) days(n int) (anns [2]chat.SessionKey) {
 	s.Helper()
 	anns = [2]chat.SessionKey{s.key(), s.key()}
 	bobs := s.key()
@@ -138,8 +138,8 @@ func (s *said) days(n int) (anns [2]chat.SessionKey) {
 	return anns
 }
 
-// rollUp makes all summaries down to the months with so many processes at once, each killed again and again where that is asked for.
-func (s *said) rollUp(processes int, kills bool) {
+// rollUp makes all summaries up to the months with this many concurrent processes, each killed repeatedly if requested.
+func (s *factLog) rollUp(processes int, kills bool) {
 	s.Helper()
 	var group sync.WaitGroup
 	faults := make([]error, processes)
@@ -151,7 +151,7 @@ func (s *said) rollUp(processes int, kills bool) {
 	s.ok(errors.Join(faults...))
 }
 
-func (s *said) untilDone(st store.Store, rnd *rand.Rand, kills bool) error {
+func (s *factLog) untilDone(st store.Store, rnd *rand.Rand, kills bool) error {
 	for range 10_000 {
 		m := &mortal{Store: st, left: 1 << 30}
 		if kills {
@@ -160,7 +160,7 @@ func (s *said) untilDone(st store.Store, rnd *rand.Rand, kills bool) error {
 		wait := func(ctx context.Context, d time.Duration) error { s.clock.advance(d); return ctx.Err() }
 		_, err := history.NewRollup(history.RollupConfig{Store: m, Zone: s.zone, Wait: wait}).Run(s.ctx, store.TocMonth, noter{})
 		if busy, ok := errors.AsType[*agent.Error](err); ok && busy.Reason == chat.FailTimeout {
-			continue // it has waited for the other process, whose work the next run goes on with
+			continue // it has waited for the other process, whose work the next run continues
 		}
 		if !errors.Is(err, errKilled) {
 			return err
@@ -170,7 +170,7 @@ func (s *said) untilDone(st store.Store, rnd *rand.Rand, kills bool) error {
 }
 
 // all reads every summary of a level.
-func (s *said) all(level store.TocLevel) (list []store.TocNode) {
+func (s *factLog) all(level store.TocLevel) (list []store.TocNode) {
 	s.Helper()
 	for {
 		page := s.toc(store.TocQuery{Level: level, Limit: store.MaxTocNodes, Offset: len(list)})
@@ -181,8 +181,8 @@ func (s *said) all(level store.TocLevel) (list []store.TocNode) {
 	}
 }
 
-// wanted are the facts of each summary that there has to be now, by what it is of.
-func (s *said) wanted() (days, weeks, months map[string][]string) {
+// wanted are the facts that each summary must have now, by its period and owner.
+func (s *factLog) wanted() (days, weeks, months map[string][]string) {
 	now := s.clock.now()
 	days, weeks, months = map[string][]string{}, map[string][]string{}, map[string][]string{}
 	for name, facts := range s.facts {
@@ -209,8 +209,8 @@ func (s *said) wanted() (days, weeks, months map[string][]string) {
 	return days, weeks, months
 }
 
-// check compares every summary with what was said, and how many times each was made; made names those that were made more than once.
-func (s *said) check(made map[string]int) {
+// check compares every summary with the facts, and how many times each was made; made names those that were made more than once.
+func (s *factLog) check(made map[string]int) {
 	s.Helper()
 	days, weeks, months := s.wanted()
 	for level, want := range map[store.TocLevel]map[string][]string{store.TocDay: days, store.TocWeek: weeks, store.TocMonth: months} {
@@ -230,7 +230,7 @@ func (s *said) check(made map[string]int) {
 			slices.Sort(facts)
 		}
 		equal(s.world, "what there is of each "+string(level), slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
-		equal(s.world, "what was said in each "+string(level), got, want)
+		equal(s.world, "the facts of each "+string(level), got, want)
 	}
 	if len(weeks) == 0 {
 		s.Fatalf("no week is tested")
@@ -238,7 +238,7 @@ func (s *said) check(made map[string]int) {
 }
 
 func tocThreeMonths(w *world) {
-	s := newSaid(w)
+	s := newFactLog(w)
 	s.days(92)
 	s.rollUp(2, true)
 	s.check(nil)
@@ -246,7 +246,7 @@ func tocThreeMonths(w *world) {
 	if len(days) < 210 || len(weeks) < 24 || len(months) < 4 {
 		w.Fatalf("%d days, %d weeks and %d months are too few", len(days), len(weeks), len(months))
 	}
-	// Nothing is made again, and what comes later is made the next time.
+	// Nothing is made again, and later entries are summarized the next time.
 	s.rollUp(1, false)
 	s.check(nil)
 	w.clock.advance(9 * 24 * time.Hour)
@@ -255,13 +255,13 @@ func tocThreeMonths(w *world) {
 }
 
 func tocLateDay(w *world) {
-	s := newSaid(w)
+	s := newFactLog(w)
 	anns := s.days(60)
 	s.rollUp(1, false)
 	s.check(nil)
 	now := w.clock.now()
 	late := time.Date(2026, 3, 20, 10, 0, 0, 0, time.UTC)
-	s.at(late, anns[0], "ann") // a row with an old time, behind newer ones
+	s.at(late, anns[0], "ann") // a row with an old time, after newer ones
 	s.at(late.Add(time.Hour), anns[0], "ann")
 	w.clock.ms.Store(now.AddDate(0, 0, 1).UnixMilli())
 	s.rollUp(2, true)
@@ -269,7 +269,7 @@ func tocLateDay(w *world) {
 }
 
 // hasNone fails when a part has one of the facts.
-func (s *said) hasNone(gone map[string]bool, when string) {
+func (s *factLog) hasNone(gone map[string]bool, when string) {
 	s.Helper()
 	for _, level := range []store.TocLevel{store.TocDay, store.TocWeek, store.TocMonth} {
 		for _, n := range s.all(level) {
@@ -283,7 +283,7 @@ func (s *said) hasNone(gone map[string]bool, when string) {
 }
 
 func tocForgetsASession(w *world) {
-	s := newSaid(w)
+	s := newFactLog(w)
 	anns := s.days(40)
 	s.rollUp(1, false)
 	before := s.all(store.TocMonth)

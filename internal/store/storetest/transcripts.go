@@ -47,7 +47,7 @@ func texts(entries []chat.TranscriptEntry) []string {
 	return list
 }
 
-// write appends n entries that are named by their number.
+// write appends n entries whose text is their number.
 func (w *world) write(key chat.SessionKey, from, n int) {
 	w.Helper()
 	var entries []chat.TranscriptEntry
@@ -139,7 +139,7 @@ func replyAppendedOnce(w *world) {
 
 func replyRefused(w *world) {
 	key := w.key()
-	w.write(key, 1, 1) // it is ann's
+	w.write(key, 1, 1) // it belongs to ann
 	p := w.reply(key, "a", "the answer")
 	p.Principal = "bob"
 	try(w.st.AppendReply(w.ctx, p)).fails(w, chat.ErrSessionNotFound)
@@ -148,7 +148,7 @@ func replyRefused(w *world) {
 	said := try(w.st.AppendReply(w.ctx, p)).ok(w)
 	equal(w, "owner", []string{w.session(key).Principal, said.Principal}, []string{"ann", "ann"})
 	p.Own = true
-	try(w.st.AppendReply(w.ctx, p)).fails(w, chat.ErrSessionNotFound) // there, but not theirs to see
+	try(w.st.AppendReply(w.ctx, p)).fails(w, chat.ErrSessionNotFound) // it exists, but they may not see it
 }
 
 func replyAtOnce(w *world) {

@@ -29,7 +29,7 @@ func turnTests() []test {
 	}
 }
 
-// failureKeepsDetail: the words are of the run alone; lists of sessions do not show them.
+// failureKeepsDetail: the detail is only in the run; lists of sessions do not show it.
 func failureKeepsDetail(w *world) {
 	node, key := w.node(), w.key()
 	id, a := w.acceptText(node, key)

@@ -68,7 +68,7 @@ func countersAddUp(w *world) {
 	})
 }
 
-// batchCountsOnce is a commit whose answer was lost, and a batch that comes behind a later one.
+// batchCountsOnce covers a commit whose result was lost, and a batch that arrives after a later one.
 func batchCountsOnce(w *world) {
 	u := w.usage()
 	read := []usage.Scope{dayScope()}
@@ -189,7 +189,7 @@ func countersTakeNames(w *world) {
 	equal(w, "totals", spent, map[usage.Scope]usage.Spent{principalScope(script): want, jobScope(script): want})
 }
 
-// countersSaturate adds records that no integer holds together.
+// countersSaturate adds records whose sum overflows an integer.
 func countersSaturate(w *world) {
 	u := w.usage()
 	huge := func(principal, agent string) usage.Record {

@@ -23,8 +23,8 @@ func valueTests() []test {
 	}
 }
 
-// script is text that engines and drivers have stumbled over: several scripts, direction marks, a joined emoji,
-// quotes, a backslash, a dollar placeholder, line ends and a control character.
+// script is text that has broken engines and drivers: several scripts, direction marks, a joined emoji, quotes, a backslash, a dollar placeholder, line ends
+// and a control character.
 const script = "grüße 你好 שלום مرحبا 👩‍👩‍👧‍👦 e\u0301 \u202e \"'`;-- \\ $1 %s :now ? \r\n\t\x01 \ufffd \U0010ffff"
 
 func textOfEveryScript(w *world) {
@@ -55,8 +55,8 @@ func textOfEveryScript(w *world) {
 	equal(w, "outgoing", []any{o.Text, o.Target, o.Session}, []any{script, f.Outgoing[0].Target, key})
 }
 
-// nulIsKeptOrRefused: U+0000 is refused at the border. If one comes this far the store may keep it or refuse it, but a refusal
-// leaves nothing behind and is not called an outage, which callers would repeat for ever.
+// nulIsKeptOrRefused: U+0000 is refused at the boundary. If one reaches the store, the store may keep it or refuse it, but a refusal writes nothing and is not
+// reported as an outage, which callers would retry forever.
 func nulIsKeptOrRefused(w *world) {
 	node, key := w.node(), w.key()
 	w.acceptText(node, key)

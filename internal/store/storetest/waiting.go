@@ -9,7 +9,7 @@ import (
 	"laneway/internal/store"
 )
 
-// waitingTests look at messages before their turn: held by the debounce window, and ended without a turn.
+// waitingTests check messages before their turn: held by the debounce window, and ended without a turn.
 func waitingTests() []test {
 	return []test{
 		{"HoldKeepsTheSweepAway", holdKeepsTheSweepAway},
@@ -39,7 +39,7 @@ func holdKeepsTheSweepAway(w *world) {
 	equal(w, "messages", idsOf(taken.Messages), []string{p.Message.ID})
 }
 
-// beatOrRegister keeps a node alive; one that is dead already is an error of the test.
+// beatOrRegister keeps a node alive; a dead node is an error of the test.
 func (w *world) beatOrRegister(node string) {
 	w.Helper()
 	if b := w.beat(node); !b.LeaseUntil.After(w.clock.now()) {
@@ -137,7 +137,7 @@ func endWaitingMovesDone(w *world) {
 	}
 }
 
-// endWaitingAgain repeats a call whose answer was lost: it returns the same messages with those that wait still, and none that another call has ended.
+// endWaitingAgain repeats a call whose result was lost: it returns the same messages and those that still wait, and none that another call has ended.
 func endWaitingAgain(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)

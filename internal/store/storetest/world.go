@@ -23,14 +23,14 @@ const lease = 15 * time.Second
 // many is a limit that no test reaches.
 const many = 1000
 
-// reporter gets the failures: a test, or one attempt of a property.
+// reporter receives the failures: a test, or one attempt of a property.
 type reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// world is one test: its store, its clock, and short words for what tests do often. Errors that a test does not expect end it.
+// world is one test: its store, its clock, and short methods for frequent steps. Unexpected errors end the test.
 type world struct {
 	reporter
 
@@ -40,9 +40,9 @@ type world struct {
 	clock *clock
 	h     Harness
 	st    store.Store
-	// cap is what the queue invariant is checked with at the end.
+	// cap is the parameter of the queue invariant at the end.
 	cap int
-	// broken: a test broke the tables on purpose, and they are not looked at afterwards.
+	// broken: a test violated the invariants intentionally, so they are not checked afterwards.
 	broken bool
 	ids    *atomic.Int64
 }
@@ -61,7 +61,7 @@ func newWorld(t *testing.T, open Opener) *world {
 	return w
 }
 
-// id makes a name that is unique in this world.
+// id makes an id that is unique in this world.
 func (w *world) id(prefix string) string { return fmt.Sprintf("%s-%d", prefix, w.ids.Add(1)) }
 
 func (w *world) ok(err error) {
@@ -71,7 +71,7 @@ func (w *world) ok(err error) {
 	}
 }
 
-// result is what an operation returned.
+// result is the result of an operation.
 type result[V any] struct {
 	value V
 	err   error
@@ -80,7 +80,7 @@ type result[V any] struct {
 // try is for operations that return a value: try(w.st.Session(w.ctx, key, "")).ok(w).
 func try[V any](value V, err error) result[V] { return result[V]{value, err} }
 
-// checker is a world, or what embeds one.
+// checker is a world, or a type that embeds one.
 type checker interface {
 	Helper()
 	ok(err error)
@@ -94,7 +94,7 @@ func (r result[V]) ok(w checker) V {
 	return r.value
 }
 
-// fails wants an error.
+// fails expects an error.
 func (r result[V]) fails(w checker, want error) {
 	w.Helper()
 	w.fails(r.err, want)
@@ -121,7 +121,7 @@ func (w *world) node() string {
 	return w.nodeOf()
 }
 
-// nodeOf is a node with some agents; without one it has all.
+// nodeOf is a node with the given agents; without arguments it has all agents.
 func (w *world) nodeOf(agents ...string) string {
 	w.Helper()
 	id := w.id("node")
@@ -133,7 +133,7 @@ func (w *world) key() chat.SessionKey {
 	return chat.SessionKey{Agent: "main", Rest: w.id("room")}
 }
 
-// message is what the node accepts for the session: typed text that takes an idle session.
+// message is a message that the node accepts for the session: typed text that takes an idle session.
 func (w *world) message(node string, key chat.SessionKey) store.AcceptParams {
 	id := w.id("msg")
 	return store.AcceptParams{
@@ -150,7 +150,7 @@ func (w *world) accept(p store.AcceptParams) store.Accepted {
 	return try(w.st.Accept(w.ctx, p)).ok(w)
 }
 
-// acceptText accepts one message and returns its id with the answer.
+// acceptText accepts one message and returns its id with the result.
 func (w *world) acceptText(node string, key chat.SessionKey) (string, store.Accepted) {
 	w.Helper()
 	p := w.message(node, key)
@@ -183,7 +183,7 @@ func (w *world) finish(p store.FinishParams) store.Finished {
 	return try(w.st.Finish(w.ctx, p)).ok(w)
 }
 
-// turn accepts and starts one message: a run under way.
+// turn accepts and starts one message: a run in progress.
 func (w *world) turn(node string, key chat.SessionKey) (store.Claim, string, int64) {
 	w.Helper()
 	id, a := w.acceptText(node, key)
@@ -264,7 +264,7 @@ func idsOf(list []store.Waiting) []string {
 	return ids
 }
 
-// rest lets every node die, gives what is left to a new one, and checks that all of it ends and that every invariant holds.
+// rest lets every node die, has a new one take over the remaining work, and checks that all of it ends and that every invariant holds.
 func (w *world) rest() {
 	w.Helper()
 	w.clock.advance(time.Minute)
@@ -286,7 +286,7 @@ func (w *world) rest() {
 	w.checkInvariants("at rest")
 }
 
-// runTaken runs everything of a session that was taken over, each run for itself.
+// runTaken runs all work of a session that was taken over, each run separately.
 func (w *world) runTaken(taken store.Taken) {
 	w.Helper()
 	var order []string

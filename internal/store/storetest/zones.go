@@ -13,7 +13,7 @@ func zoneTests() []test {
 		}},
 		{"AChoiceIsTakenBack", func(w *world) {
 			w.ok(w.st.SetZone(w.ctx, "ann", "Europe/Berlin"))
-			for range 2 { // the second time there is none
+			for range 2 { // the second time none is left
 				w.ok(w.st.SetZone(w.ctx, "ann", ""))
 				w.wantZone("ann", "")
 			}

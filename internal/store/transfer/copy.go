@@ -8,44 +8,44 @@ import (
 	"fmt"
 )
 
-// Options of a copy.
+// Options are the options of a copy.
 type Options struct {
-	// Report is called in the goroutine of [Copy] after each page; nil = not.
+	// Report is called in the goroutine of [Copy] after each page; nil disables it.
 	Report func(Step)
 }
 
-// Step is how far a copy is.
+// Step is the progress of a copy.
 type Step struct {
 	// Phase is "copy", or "verify", which reads each table of both sides.
 	Phase string
 	Table string
-	// Rows of Total rows of the table are done. While verifying, each row counts on both sides.
+	// Rows of Total rows of the table are done. During verification, each row counts on both sides.
 	Rows, Total int64
 	// Resumed: the rows of this table before the first step were copied by an earlier attempt.
 	Resumed bool
 }
 
-// Result of a copy.
+// Result is the result of a copy.
 type Result struct {
 	Tables []TableResult
-	// Altered counts the texts with characters that the target cannot store, which were left out.
+	// Altered counts the strings from which characters that the target cannot store were removed.
 	Altered int64
 }
 
-// TableResult is a table that is the same on both sides.
+// TableResult is a table that is equal on both sides.
 type TableResult struct {
 	Name string
 	Sum  Sum
 }
 
-// position is what a target keeps of an unfinished copy.
+// position is the stored state of an unfinished copy.
 type position struct {
 	Source  string                    `json:"source"`
 	Altered int64                     `json:"altered"`
 	Tables  map[string]*tablePosition `json:"tables"`
 }
 
-// tablePosition is how far a table is copied.
+// tablePosition is the progress in one table.
 type tablePosition struct {
 	Rows  int64             `json:"rows"`
 	After []json.RawMessage `json:"after,omitempty"`
@@ -60,8 +60,8 @@ type copier struct {
 	position position
 }
 
-// Copy makes to equal to from, and checks that it is. A copy that was interrupted goes on. Errors wrap [ErrUnlike], [ErrNotEmpty], [ErrOtherSource] or [ErrDiffers],
-// or are those of a side; after an error the same call may be made again.
+// Copy makes to equal to from, and verifies it. An interrupted copy continues. Errors wrap [ErrUnlike], [ErrNotEmpty], [ErrOtherSource] or [ErrDiffers], or are
+// those of a side; after an error the call may be repeated.
 func Copy(ctx context.Context, from Side, to Target, o Options) (*Result, error) {
 	if o.Report == nil {
 		o.Report = func(Step) {}
@@ -82,7 +82,7 @@ func Copy(ctx context.Context, from Side, to Target, o Options) (*Result, error)
 	return result, to.Finish(ctx, c.targets())
 }
 
-// begin pairs the tables and finds out where to begin.
+// begin pairs the tables and determines where to start.
 func (c *copier) begin(ctx context.Context) error {
 	from, err := c.from.Tables(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *copier) begin(ctx context.Context) error {
 	return c.put(ctx, Table{}, nil)
 }
 
-// resume takes over the position of an earlier attempt.
+// resume continues from the position of an earlier attempt.
 func (c *copier) resume(saved []byte) error {
 	var p position
 	if err := json.Unmarshal(saved, &p); err != nil {
@@ -144,7 +144,7 @@ func (c *copier) targets() []Table {
 	return tables
 }
 
-// table copies what is left of a table.
+// table copies the remaining rows of a table.
 func (c *copier) table(ctx context.Context, p pair) error {
 	at := c.position.Tables[p.from.Name]
 	resumed := at != nil
@@ -191,7 +191,7 @@ func (c *copier) put(ctx context.Context, t Table, rows []Row) error {
 	return c.to.Put(ctx, t, rows, text)
 }
 
-// storable is the form of a text that both sides can store.
+// storable is the form of a string that both sides can store.
 func (c *copier) storable(text string) string { return c.to.Storable(c.from.Storable(text)) }
 
 // verify compares both sides table by table.

@@ -64,7 +64,7 @@ func TestEveryTableIsCopiedThereAndBack(t *testing.T) {
 	}
 }
 
-// A copy that ends in the middle of a table goes on behind the last page that was committed.
+// A copy that ends in the middle of a table continues after the last committed page.
 func TestAnInterruptedCopyGoesOn(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -169,7 +169,7 @@ func half(t *testing.T, from, to place) {
 	}
 }
 
-// Rows that the source got behind the position are found by the comparison, and not passed over.
+// Rows that the source received after the position are found by the comparison, and not skipped.
 func TestASourceThatChangedBetweenTwoAttemptsIsNoticed(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -218,7 +218,7 @@ func TestACopyIsRefusedWhileAGatewayUsesAStore(t *testing.T) {
 	}
 }
 
-// No gateway joins a source while it is copied.
+// No gateway can use a source while it is copied.
 func TestNoGatewayStartsOnASourceThatIsCopied(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
@@ -244,7 +244,7 @@ func TestNoGatewayStartsOnASourceThatIsCopied(t *testing.T) {
 	}
 }
 
-// PostgreSQL cannot store every text of SQLite. It is copied as PostgreSQL would have stored it, and counted.
+// PostgreSQL cannot store every string of SQLite. Such a string is copied as PostgreSQL would have stored it, and counted.
 func TestTextsThatPostgresCannotStoreAreCounted(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -9,7 +9,7 @@ import (
 // pair is one table on both sides. The columns of both are in the order of the source.
 type pair struct{ from, to Table }
 
-// pairUp pairs the tables of two sides, each behind those that it refers to, or returns an error wrapping [ErrUnlike] that names every difference.
+// pairUp pairs the tables of two sides, each after those that it references, or returns an error wrapping [ErrUnlike] that names every difference.
 func pairUp(from, to []Table) ([]pair, error) {
 	var faults []string
 	pairs := map[string]pair{}
@@ -63,7 +63,7 @@ func match(from, to Table) (pair, []string) {
 	return pair{from, to}, faults
 }
 
-// inOrder sorts the tables so that each comes behind those that it refers to on either side, and by name where that leaves a choice.
+// inOrder sorts the tables so that each comes after those that it references on either side, and otherwise by name.
 func inOrder(pairs map[string]pair) ([]pair, error) {
 	var sorted []pair
 	done := map[string]bool{}
@@ -92,7 +92,7 @@ func ready(p pair, done map[string]bool) bool {
 	return true
 }
 
-// loose reports for each column whether NULL and the empty text mean the same, because one side knows only one of them.
+// loose reports for each column whether NULL and the empty string mean the same, because one side has only one of them.
 func (p pair) loose() []bool {
 	loose := make([]bool, len(p.from.Columns))
 	for i, c := range p.from.Columns {
@@ -101,7 +101,7 @@ func (p pair) loose() []bool {
 	return loose
 }
 
-// translate makes the rows of the source rows of the target.
+// translate turns rows of the source into rows of the target.
 func (p pair) translate(rows []Row, storable func(string) string) (altered int64) {
 	loose := p.loose()
 	for _, row := range rows {

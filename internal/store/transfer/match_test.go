@@ -43,7 +43,7 @@ func TestEachDifferenceOfTheTablesIsNamed(t *testing.T) {
 	}
 }
 
-// A sum must not depend on the order of the rows, and must notice each change of a value, also one that moves a character into the next column.
+// A sum must not depend on the order of the rows, and must detect each change of a value, including a character that moves into the next column.
 func TestASumIsOfTheContent(t *testing.T) {
 	t.Parallel()
 	same := func(s string) string { return s }

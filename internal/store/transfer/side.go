@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Errors of a copy that a person can do something about.
+// Errors of a copy that an operator can resolve.
 var (
 	// ErrNotEmpty is wrapped when the target has rows that no unfinished copy has written.
 	ErrNotEmpty = errors.New("the target is not empty")
@@ -21,10 +21,10 @@ var (
 	ErrUnfinished = errors.New("the store has an unfinished copy in it")
 )
 
-// ProgressTable is where a target keeps the position of an unfinished copy. It exists only as long as the copy is unfinished.
+// ProgressTable is where a target stores the position of an unfinished copy. It exists only while the copy is unfinished.
 const ProgressTable = "store_copy"
 
-// Bounds of one page: rows, and bytes of texts. A page has at least one row.
+// Bounds of one page: rows, and bytes of text. A page has at least one row.
 const (
 	PageRows  = 1000
 	PageBytes = 4 << 20
@@ -54,7 +54,7 @@ type Column struct {
 	Nullable bool
 }
 
-// Table as a side has it. Name is the one that both engines use.
+// Table is a table of a side. Name is the same on both engines.
 type Table struct {
 	Name    string
 	Columns []Column
@@ -64,7 +64,7 @@ type Table struct {
 	References []string
 }
 
-// PageSQL reads a page of the table: the rows after the key. A parameter is mark with its number.
+// PageSQL reads a page of the table: the rows after the key. A parameter is mark followed by its number.
 func (t Table) PageSQL(after []Value, mark string) (text string, args []any) {
 	key, where := Quoted(t.Key...), ""
 	if after != nil {
@@ -87,7 +87,7 @@ func (t Table) ColumnNames() []string {
 	return names
 }
 
-// Quoted lists names of the catalog as a statement has them: some have the names of keywords.
+// Quoted lists names of the catalog as quoted identifiers: some of them are keywords.
 func Quoted(names ...string) string {
 	list := make([]string, len(names))
 	for i, name := range names {
@@ -98,26 +98,26 @@ func Quoted(names ...string) string {
 
 // Side is a store that is open for a copy. One goroutine uses it.
 type Side interface {
-	// Name is where the store is, for people; without a secret.
+	// Name is the location of the store for operators, without secrets.
 	Name() string
-	// Tables are all tables of the store but those that its engine keeps for itself.
+	// Tables are all tables of the store, except the internal ones of its engine.
 	Tables(ctx context.Context) ([]Table, error)
 	// Count is the number of rows of a table.
 	Count(ctx context.Context, t Table) (int64, error)
-	// Page returns the rows of t behind the key after (nil = from the first), in the order of the key: at most [PageRows], and about [PageBytes].
-	// No row means the end.
+	// Page returns the rows of t after the key after (nil = from the first), in the order of the key: at most [PageRows], and about [PageBytes]. An empty page
+	// means the end.
 	Page(ctx context.Context, t Table, after []Value) ([]Row, error)
-	// Storable is text as this store can keep it.
+	// Storable is text in the form that this store can keep.
 	Storable(text string) string
 }
 
 // Target is the side that is written.
 type Target interface {
 	Side
-	// Begin returns the position of an unfinished copy, nil when there is none.
+	// Begin returns the position of an unfinished copy, nil when none exists.
 	Begin(ctx context.Context) ([]byte, error)
-	// Put inserts rows and makes position the one of the copy, in one commit. The first call has no rows and makes the position.
+	// Put inserts rows and stores the position of the copy, in one commit. The first call has no rows and creates the position.
 	Put(ctx context.Context, t Table, rows []Row, position []byte) error
-	// Finish deletes the position and makes the store ready for a gateway.
+	// Finish deletes the position and makes the store usable for a gateway.
 	Finish(ctx context.Context, tables []Table) error
 }

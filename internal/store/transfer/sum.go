@@ -13,7 +13,7 @@ import (
 // Sum is the number of rows of a table and a checksum of their content that does not depend on their order.
 type Sum struct { //nolint:recvcheck // add changes it, the others only look at it
 	Rows int64
-	// lanes are added up over the rows: each row adds its SHA-256, as four numbers.
+	// lanes are sums over the rows: each row adds its SHA-256, as four numbers.
 	lanes [4]uint64
 }
 
@@ -26,8 +26,7 @@ func (s Sum) String() string {
 	return hex.EncodeToString(raw[:])
 }
 
-// add counts a row. Its values are in their common form, in the order of their columns' names: loose columns have no difference between NULL and the
-// empty text.
+// add counts a row. Its values are in their common form, in the order of their columns' names. In loose columns NULL and the empty string are equal.
 func (s *Sum) add(row Row, columns []summed, storable func(string) string, buffer []byte) []byte {
 	buffer = buffer[:0]
 	for _, c := range columns {
@@ -48,7 +47,7 @@ func (s *Sum) add(row Row, columns []summed, storable func(string) string, buffe
 	return buffer
 }
 
-// summed is a column of a row that is added.
+// summed is a column of a row to add.
 type summed struct {
 	place int
 	loose bool
@@ -66,7 +65,7 @@ func (p pair) inNames() []summed {
 	return columns
 }
 
-// appendValue writes a value so that no two rows have the same bytes: its kind, and for texts the length.
+// appendValue writes a value so that different rows have different bytes: its kind, and for strings the length.
 func appendValue(b []byte, v Value) []byte {
 	switch v := v.(type) {
 	case int64:

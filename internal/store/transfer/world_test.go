@@ -83,8 +83,8 @@ func tables(t *testing.T, s side) []transfer.Table {
 	return list
 }
 
-// fill writes rows into every table of an empty store, as its catalog describes them. Texts are unlike in each row, so that no unique index is in the way, and equal for
-// the same row of two tables, so that references hold. loose are the columns whose NULL is an empty text on the other side: some of their rows have none.
+// fill writes rows into every table of an empty store, as its catalog describes them. Strings differ in each row, to satisfy unique indexes, and are equal for
+// the same row of two tables, so that references hold. loose are the columns whose NULL is an empty string on the other side: some of their rows have none.
 func fill(t *testing.T, p place, rows int) {
 	t.Helper()
 	s := open(t, p.target)
@@ -107,7 +107,7 @@ func fill(t *testing.T, p place, rows int) {
 	}
 }
 
-// inOrder puts tables behind those that they refer to; one level is enough for a test.
+// inOrder puts tables after those that they reference; one level is enough for a test.
 func inOrder(list []transfer.Table) []transfer.Table {
 	var first, then []transfer.Table
 	for _, table := range list {
@@ -134,7 +134,7 @@ func sample(table transfer.Table, c transfer.Column, i int) transfer.Value {
 	case key || c.Name == "place": // unique in one of the engines
 		return int64(i)
 	case strings.HasSuffix(c.Name, "_at") || strings.HasSuffix(c.Name, "_id"):
-		return int64(1)<<53 + int64(i) // beyond what a float keeps
+		return int64(1)<<53 + int64(i) // above the precision of a float
 	default:
 		return int64(i % 2) // a boolean of the other engine
 	}

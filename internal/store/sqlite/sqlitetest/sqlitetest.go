@@ -1,13 +1,13 @@
 // Package sqlitetest opens stores for the tests of other packages: the real [sqlite.Store] on a file of its own, as the product uses it, but cheap.
 //
-// The migrations run once per test process. Each store gets a copy of the file that they made, and its commits do not wait for the disk. So an open
-// store costs a few milliseconds, and an operation what its statements cost.
+// The migrations run once per test process. Each store gets a copy of the file that they made, and its commits do not wait for the disk. So opening a store
+// costs a few milliseconds, and an operation only the cost of its statements.
 //
-// A store may be used inside a testing/synctest bubble if it was opened there: its goroutines wait on channels of the bubble, so virtual time
-// moves on, and work on the file holds virtual time. Its clock is the bubble's unless the configuration has another. Several nodes may share one
-// store, as several processes share one PostgreSQL: each call names its node.
+// A store may be used inside a testing/synctest bubble if it was opened there: its goroutines wait on channels of the bubble, so virtual time advances, and
+// does not advance during work on the file. Its clock is the bubble's unless the configuration has another. Several nodes may share one store, as several
+// processes share one PostgreSQL: each call names its node.
 //
-// The store is closed in a cleanup of the test, which runs inside the bubble. Whatever uses the store must have ended by then.
+// The store is closed in a cleanup of the test, which runs inside the bubble. All users of the store must have ended by then.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		st := sqlitetest.Open(t, sqlite.Config{})
@@ -26,7 +26,7 @@ import (
 	"laneway/internal/store/sqlite"
 )
 
-// template is the content of a database file with the newest schema and no row.
+// template is the content of a database file with the newest schema and no rows.
 var template = sync.OnceValues(func() (content []byte, err error) {
 	dir, err := os.MkdirTemp("", "laneway-template-")
 	if err != nil {
@@ -38,7 +38,7 @@ var template = sync.OnceValues(func() (content []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := st.Close(); err != nil { // folds the log into the file
+	if err := st.Close(); err != nil { // this copies the log into the file
 		return nil, err
 	}
 	return os.ReadFile(path)
