@@ -1,10 +1,10 @@
--- The whole schema of release 0.1.0. The file of the other engine has the same tables, columns and indexes by name, in the same order; what only one engine
--- has says so. Later steps are 00101 and up.
+-- The whole schema of release 0.1.0. The file of the other engine has the same tables, columns and indexes by name, in the same order; differences are marked.
+-- Later steps are 00101 and up.
 --
--- Times are integer milliseconds since the epoch. Text that is absent is NULL where a query asks for its absence, else ''. No table but one refers to another
--- by a foreign key: the lock of a session's row keeps its tables together, and the rows of a deleted session stay as history. Nothing here needs an extension.
--- A fillfactor leaves room in each page for the later versions of its rows: a version that fits into the page of the old one writes no index entry. For the
--- same reason no index of a busy table has a column that every turn changes (state, owner, epoch).
+-- Times are integer milliseconds since the epoch. An absent string is NULL where a query tests for its absence, else ''. Only one table has a foreign key: the
+-- lock of a session's row keeps its tables consistent, and the rows of a deleted session stay as history. No extension is needed. A fillfactor leaves room in
+-- each page for later versions of its rows: a version that fits into the page of the old one writes no index entry. For the same reason no index of a busy
+-- table contains a column that every turn changes (state, owner, epoch).
 
 -- +goose Up
 
@@ -12,24 +12,24 @@
 CREATE TABLE nodes (
     id             text NOT NULL PRIMARY KEY, -- incarnation: new at every start of a process
     started_at     bigint NOT NULL DEFAULT 0,
-    lease_until    bigint NOT NULL DEFAULT 0, -- the process lives until then, unless it extends it
+    lease_until    bigint NOT NULL DEFAULT 0, -- the process counts as alive until then
     lease_ms       bigint NOT NULL DEFAULT 15000,
     addr           text NOT NULL DEFAULT '',
     version        text NOT NULL DEFAULT '',
-    draining       boolean NOT NULL DEFAULT false, -- it takes no session any more
+    draining       boolean NOT NULL DEFAULT false, -- it takes no further sessions
     draining_since bigint,
     fires          boolean NOT NULL DEFAULT false, -- it fires jobs
-    agents         text NOT NULL DEFAULT '' -- JSON list of those that it has; '' = all
+    agents         text NOT NULL DEFAULT '' -- JSON list of its agents; '' = all
 ) WITH (fillfactor = 50);
 
--- Named exclusive rights, such as to poll one bot.
+-- Named exclusive rights, such as polling one bot.
 CREATE TABLE leases (
     name  text NOT NULL PRIMARY KEY,
     owner text, -- a node; NULL = free
     epoch bigint NOT NULL DEFAULT 0 -- grows with each change of the owner
 ) WITH (fillfactor = 50);
 
--- One row holds the gateway: nothing is sent, received from channels or started by the clock. A backup has it.
+-- While the row exists, the gateway is held: it does not send, does not receive from channels and starts no work by the clock. A backup contains the row.
 CREATE TABLE hold (
     id     bigint NOT NULL PRIMARY KEY, -- always 1
     since  bigint NOT NULL,
@@ -37,12 +37,12 @@ CREATE TABLE hold (
     reason text NOT NULL
 );
 
--- How many calls each principal has left in this minute, for all replicas together. It is lost with a crash of the server, which costs each principal at most
--- a minute's allowance; so the table is unlogged. SQLite has one process, which keeps them in memory.
+-- The remaining calls of each principal in this minute, for all replicas together. The table is unlogged, because its loss in a server crash affects each
+-- principal for at most a minute. On SQLite the only process keeps them in memory.
 CREATE UNLOGGED TABLE allowances (
     name   text             NOT NULL PRIMARY KEY,
     tokens double precision NOT NULL,
-    got    bigint           NOT NULL, -- by the last call
+    got    bigint           NOT NULL, -- taken by the last call
     at     bigint           NOT NULL
 ) WITH (fillfactor = 50);
 
@@ -50,18 +50,18 @@ CREATE UNLOGGED TABLE allowances (
 CREATE TABLE sessions (
     key             text NOT NULL PRIMARY KEY,
     agent           text NOT NULL DEFAULT '',
-    principal       text NOT NULL DEFAULT '', -- that owns it
-    session_id      text NOT NULL DEFAULT '', -- of the current transcript
+    principal       text NOT NULL DEFAULT '', -- its owner
+    session_id      text NOT NULL DEFAULT '', -- the current transcript
     lane            text NOT NULL DEFAULT '',
-    owner           text, -- the node that runs its turns; NULL = none
+    owner           text, -- the node that runs its turns; NULL = no owner
     epoch           bigint NOT NULL DEFAULT 0, -- grows with each change of the owner
-    last_seq        bigint NOT NULL DEFAULT 0, -- given to a message
-    taken_seq       bigint NOT NULL DEFAULT 0, -- given to a run, or ended
-    done_seq        bigint NOT NULL DEFAULT 0, -- everything up to it has an outcome
+    last_seq        bigint NOT NULL DEFAULT 0, -- the last number given to a message
+    taken_seq       bigint NOT NULL DEFAULT 0, -- the last number that was given to a run, or ended
+    done_seq        bigint NOT NULL DEFAULT 0, -- every message up to it has an outcome
     stop_seq        bigint NOT NULL DEFAULT 0, -- a stop covers everything up to it
     waiting         bigint NOT NULL DEFAULT 0, -- messages in state held or waiting
-    run_limit       bigint NOT NULL DEFAULT 1, -- turns at once
-    mode            text NOT NULL DEFAULT '', -- of the queue; '' = as configured
+    run_limit       bigint NOT NULL DEFAULT 1, -- the maximum number of concurrent turns
+    mode            text NOT NULL DEFAULT '', -- the queue mode; '' = as configured
     notes           text NOT NULL DEFAULT '{}', -- JSON
     debounce_until  bigint NOT NULL DEFAULT 0,
     created_at      bigint NOT NULL DEFAULT 0,
@@ -73,14 +73,14 @@ CREATE TABLE sessions (
     last_error      text NOT NULL DEFAULT '',
     preview         text NOT NULL DEFAULT '',
     total_tokens    bigint NOT NULL DEFAULT 0,
-    transcript_seq  bigint NOT NULL DEFAULT 0, -- of the last entry
+    transcript_seq  bigint NOT NULL DEFAULT 0, -- the number of the last entry
     summary_id      text NOT NULL DEFAULT '', -- the transcript of the newest summary
     summary_seq     bigint NOT NULL DEFAULT 0, -- its number
-    summary_to      bigint NOT NULL DEFAULT 0 -- the last entry that it stands for
+    summary_to      bigint NOT NULL DEFAULT 0 -- the last entry that it summarizes
 ) WITH (fillfactor = 50);
 CREATE INDEX sessions_principal ON sessions (principal);
 
--- What a deleted session leaves: a new session of the same key must reuse neither its sequence numbers nor its epochs.
+-- The remains of deleted sessions: a new session of the same key must reuse neither its sequence numbers nor its epochs.
 CREATE TABLE tombstones (
     key      text NOT NULL PRIMARY KEY,
     last_seq bigint NOT NULL,
@@ -92,32 +92,32 @@ CREATE TABLE inbox (
     session_key text NOT NULL,
     seq         bigint NOT NULL,
     message_id  text,
-    dedupe      text, -- the idempotency key; NULL = none
-    params_hash text NOT NULL DEFAULT '', -- tells a repeated call from another one with the same key
+    dedupe      text, -- the idempotency key; NULL when it has none
+    params_hash text NOT NULL DEFAULT '', -- distinguishes a repeated call from a different one with the same key
     channel     text NOT NULL DEFAULT '',
-    external_id bigint NOT NULL DEFAULT 0, -- the number that the provider gave it
+    external_id bigint NOT NULL DEFAULT 0, -- the provider's number of the message
     principal   text NOT NULL DEFAULT '',
     sender      text NOT NULL DEFAULT '', -- JSON
     body        text NOT NULL DEFAULT '{}', -- JSON
     lane        text NOT NULL DEFAULT '',
     state       text NOT NULL, -- held, waiting, running, done
-    outcome     text, -- NULL exactly as long as it is not done
+    outcome     text, -- NULL exactly while it is not done
     reason      text NOT NULL DEFAULT '',
     run_id      text,
     merged_into bigint, -- the number of the message whose turn it shares
-    notice_id   text, -- the outgoing message that tells of the outcome
-    node        text NOT NULL DEFAULT '', -- that accepted it
+    notice_id   text, -- the outgoing message about the outcome
+    node        text NOT NULL DEFAULT '', -- the node that accepted it
     accepted_at bigint NOT NULL DEFAULT 0,
-    ended_at    bigint, -- NULL exactly as long as it is not done
-    parent      text, -- run whose agent asked for the message; NULL = none did
-    root        text, -- run at the root of its tree; NULL = it is in none
+    ended_at    bigint, -- NULL exactly while it is not done
+    parent      text, -- the run whose agent requested the message; NULL for other messages
+    root        text, -- the run at the root of its tree; NULL for other messages
     announce    bigint NOT NULL DEFAULT 0, -- 1 = its end is to be announced in the session of the parent
     PRIMARY KEY (session_key, seq)
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX inbox_message ON inbox (message_id);
 CREATE UNIQUE INDEX inbox_dedupe ON inbox (dedupe) WHERE dedupe IS NOT NULL;
--- Unfinished work has an index of its own, whose size does not follow the history. PostgreSQL asks for the missing end, because the step from waiting to running
--- must leave every index alone; SQLite asks for the state. Queries name both conditions, or that of their engine.
+-- Unfinished work has an index of its own, whose size does not depend on the history. PostgreSQL uses the missing end as the condition, because the step from
+-- waiting to running must not change any index; SQLite uses the state. Queries contain both conditions, or that of their engine.
 CREATE INDEX inbox_unfinished ON inbox (session_key, seq) WHERE ended_at IS NULL;
 -- Turns by their end, for lists that begin with the newest.
 CREATE INDEX inbox_ended ON inbox (ended_at) WHERE ended_at IS NOT NULL;
@@ -129,9 +129,9 @@ CREATE INDEX inbox_task_times ON inbox (accepted_at DESC, message_id) WHERE pare
 
 -- Turns.
 CREATE TABLE runs (
-    id            text NOT NULL PRIMARY KEY, -- of one of its messages
+    id            text NOT NULL PRIMARY KEY, -- the id of one of its messages
     session_key   text NOT NULL,
-    session_id    text NOT NULL DEFAULT '', -- transcript that the run writes to, also after a reset
+    session_id    text NOT NULL DEFAULT '', -- the transcript to which the run writes, even after a reset
     seq_from      bigint NOT NULL, -- its messages
     seq_to        bigint NOT NULL,
     lane          text NOT NULL DEFAULT '',
@@ -142,8 +142,8 @@ CREATE TABLE runs (
     state         text NOT NULL,
     cause         text NOT NULL DEFAULT '',
     error         text NOT NULL DEFAULT '',
-    detail        text NOT NULL DEFAULT '', -- what the service of the agent wrote about a failure, without secrets; only administrators read it
-    stop_by       text NOT NULL DEFAULT '', -- that asked to stop it
+    detail        text NOT NULL DEFAULT '', -- the failure description of the service behind the agent, without secrets; only administrators can read it
+    stop_by       text NOT NULL DEFAULT '', -- the requester of a stop
     queued_at     bigint NOT NULL DEFAULT 0,
     started_at    bigint NOT NULL DEFAULT 0,
     ended_at      bigint,
@@ -155,8 +155,8 @@ CREATE TABLE runs (
 -- As for inbox_unfinished, SQLite has the states running, stopping and yielded as the condition.
 CREATE INDEX runs_open ON runs (session_key) WHERE ended_at IS NULL;
 
--- What the model of a running turn asked for and was given, so that a turn that runs again goes on after it. The rows go when the turn ends, with what they
--- contain in its transcript; those of a run that never ends are deleted with the run.
+-- The requests of the model of a running turn and their results, so that a restarted turn continues after them. The rows are deleted when the turn ends, and
+-- its transcript then has their content; those of a run that never ends are deleted with the run.
 CREATE TABLE turn_rounds (
     run_id text NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
     round  bigint NOT NULL, -- from 1
@@ -166,16 +166,16 @@ CREATE TABLE turn_rounds (
     PRIMARY KEY (run_id, round, kind, n)
 );
 
--- Calls of tools that are made when a person allows them. An allowed call is made by its node, or by another one after the end of that node.
+-- Tool calls that need the permission of a person. The node of an allowed call makes it, or another node after that one has died.
 CREATE TABLE tool_questions (
     id          text NOT NULL PRIMARY KEY,
     session_key text NOT NULL DEFAULT '',
     owner       text NOT NULL, -- the principal that may answer
-    state       text NOT NULL, -- open, denied, allowed: the call has to be made, done: it was made
-    node        text NOT NULL, -- that makes an allowed call
+    state       text NOT NULL, -- open, denied, allowed: the call is still to be made, done: it was made
+    node        text NOT NULL, -- the node that makes an allowed call
     asked_at    bigint NOT NULL,
     expires_at  bigint NOT NULL, -- an open question cannot be answered after it
-    call        text NOT NULL, -- JSON: what is to be done, for whom and where
+    call        text NOT NULL, -- JSON: the call, its principal and its place
     result      text NOT NULL -- JSON; '' until the call was made
 );
 CREATE INDEX tool_questions_owner ON tool_questions (owner);
@@ -183,15 +183,15 @@ CREATE INDEX tool_questions_expiry ON tool_questions (expires_at);
 CREATE INDEX tool_questions_open ON tool_questions (asked_at, id) WHERE state = 'open';
 CREATE INDEX tool_questions_allowed ON tool_questions (id) WHERE state = 'allowed';
 
--- What a person has allowed an agent for all turns of a conversation. It counts for one transcript: after a reset nothing is allowed.
+-- The permissions that a person gave an agent for all turns of a conversation. They apply to one transcript: after a reset nothing is allowed.
 CREATE TABLE approvals (
-    id          text NOT NULL PRIMARY KEY, -- of the question
+    id          text NOT NULL PRIMARY KEY, -- the id of the question
     owner       text NOT NULL, -- the principal that answered
-    session_key text NOT NULL, -- where it was asked
+    session_key text NOT NULL, -- the session of the question
     transcript  text NOT NULL, -- session_id of the conversation
     agent       text NOT NULL,
-    act         text NOT NULL, -- what was asked, without its details
-    label       text NOT NULL, -- of the option
+    act         text NOT NULL, -- the allowed action, without details
+    label       text NOT NULL, -- the label of the option
     created_at  bigint NOT NULL
 );
 CREATE INDEX approvals_session ON approvals (session_key, owner);
@@ -201,41 +201,41 @@ CREATE TABLE outbox (
     id          text NOT NULL PRIMARY KEY,
     place       bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY, -- order of arrival; on SQLite the primary key
     run_id      text,
-    n           bigint NOT NULL DEFAULT 0, -- of the messages of the run
+    n           bigint NOT NULL DEFAULT 0, -- the number among the messages of the run
     session_key text NOT NULL DEFAULT '',
-    principal   text NOT NULL DEFAULT '', -- that owns the session when the delivery of a reply to the web makes it
+    principal   text NOT NULL DEFAULT '', -- the owner of the session if the delivery of a reply to the web creates it
     channel     text NOT NULL DEFAULT '',
     chat_id     text NOT NULL DEFAULT '',
     thread      text NOT NULL DEFAULT '',
     kind        text NOT NULL DEFAULT 'reply',
     payload     text NOT NULL DEFAULT '',
-    text_many   text NOT NULL DEFAULT '', -- what is sent instead when several notices became one
-    count       bigint NOT NULL DEFAULT 1, -- how many they are
-    coalesce    text NOT NULL DEFAULT '', -- notices of one key to one chat become one
+    text_many   text NOT NULL DEFAULT '', -- the text when several notices were joined
+    count       bigint NOT NULL DEFAULT 1, -- the number of joined notices
+    coalesce    text NOT NULL DEFAULT '', -- notices with one key to one chat are joined
     choice      text NOT NULL DEFAULT '', -- the choices that the message offers, JSON
     file        text NOT NULL DEFAULT '', -- JSON; the bytes are in the directory for attachments
-    state       text NOT NULL DEFAULT 'pending', -- pending, sending, and how it ended
-    node        text NOT NULL DEFAULT '', -- that sends it
+    state       text NOT NULL DEFAULT 'pending', -- pending, sending, or the final state
+    node        text NOT NULL DEFAULT '', -- the node that sends it
     attempt     bigint NOT NULL DEFAULT 0,
     epoch       bigint NOT NULL DEFAULT 0,
     next_at     bigint NOT NULL DEFAULT 0,
     expires_at  bigint,
     progress    text NOT NULL DEFAULT '', -- the parts that have arrived, in the form of the channel
-    maybe_sent  boolean NOT NULL DEFAULT false, -- an attempt ended without an answer of the provider
+    maybe_sent  boolean NOT NULL DEFAULT false, -- an attempt ended without a response of the provider
     last_error  text NOT NULL DEFAULT '',
     provider_id text,
     created_at  bigint NOT NULL DEFAULT 0,
-    done_at     bigint -- NULL as long as it is pending or sending
+    done_at     bigint -- NULL while it is pending or sending
 ) WITH (fillfactor = 80);
 CREATE UNIQUE INDEX outbox_run ON outbox (run_id, n);
 CREATE INDEX outbox_open ON outbox (channel, chat_id, place) WHERE done_at IS NULL OR state = 'failed';
 CREATE INDEX outbox_maybe_sent ON outbox (channel) WHERE state = 'maybe_sent';
--- PostgreSQL only: one message at a time is under way to a chat, from any node. SQLite has one writer.
+-- PostgreSQL only: at most one message per chat is being sent, over all nodes. SQLite has one writer.
 CREATE UNIQUE INDEX outbox_under_way ON outbox (channel, chat_id) WHERE state = 'sending';
 CREATE INDEX outbox_session ON outbox (session_key) WHERE session_key <> '';
 CREATE INDEX outbox_to_session ON outbox (chat_id) WHERE channel = 'web';
 
--- The entries of conversations. A summary is an entry that stands for older ones.
+-- The entries of conversations. A summary is an entry that replaces older ones for the model.
 CREATE TABLE transcript (
     session_key text NOT NULL,
     session_id  text NOT NULL,
@@ -247,11 +247,11 @@ CREATE TABLE transcript (
     tokens      bigint NOT NULL DEFAULT 0,
     stop_reason text NOT NULL DEFAULT '',
     command     boolean NOT NULL DEFAULT false, -- a chat command or the reply to it
-    outside     boolean NOT NULL DEFAULT false, -- it has text from outside, or was made from rows that have
+    outside     boolean NOT NULL DEFAULT false, -- it contains untrusted text, or was made from rows that do
     at          bigint NOT NULL DEFAULT 0,
-    reply_id    text NOT NULL DEFAULT '', -- the outgoing message to the web that it delivers; '' = none
-    from_seq    bigint NOT NULL DEFAULT 0, -- of a summary: the first entry that it stands for; 0 = no summary
-    to_seq      bigint NOT NULL DEFAULT 0, -- the last one
+    reply_id    text NOT NULL DEFAULT '', -- the outgoing message to the web that it delivers; '' for other entries
+    from_seq    bigint NOT NULL DEFAULT 0, -- for a summary: the first summarized entry; 0 for other entries
+    to_seq      bigint NOT NULL DEFAULT 0, -- the last summarized entry
     PRIMARY KEY (session_key, session_id, seq)
 );
 CREATE UNIQUE INDEX transcript_reply ON transcript (session_key, reply_id) WHERE reply_id <> '';
@@ -263,7 +263,7 @@ CREATE TABLE branches (
     parent_key  text NOT NULL,
     parent_id   text NOT NULL,
     parent_seq  bigint NOT NULL,
-    depth       bigint NOT NULL, -- how many branches lie between it and the first transcript, or have lain
+    depth       bigint NOT NULL, -- the number of branches between it and the first transcript, including deleted ones
     PRIMARY KEY (session_key, session_id)
 );
 CREATE INDEX branches_parent ON branches (parent_key, parent_id, parent_seq);
@@ -276,13 +276,13 @@ CREATE TABLE kept_transcripts (
     PRIMARY KEY (session_key, session_id)
 );
 
--- The search over transcripts, in the form of PostgreSQL's index. An entry has the words that the program makes of a text, see the package words; the index keeps
--- no texts and no positions. Entries of a session above search_progress.upto are not in it yet.
+-- The search index over transcripts for PostgreSQL. An entry has the words that the program extracts from the content, see the package words; the index
+-- contains neither the content nor positions. Entries of a session above search_progress.upto are not indexed yet.
 CREATE TABLE search_progress (
     session_key text   NOT NULL PRIMARY KEY,
-    upto        bigint NOT NULL -- the highest number of an entry that is in the index
+    upto        bigint NOT NULL -- the highest indexed number of an entry
 ) WITH (fillfactor = 70);
--- Transcripts by number: the entries are many, and a key with an id has some hundred bytes.
+-- Short numbers for transcripts: there are many entries, and a key with an id has some hundred bytes.
 CREATE TABLE search_transcripts (
     id          bigint NOT NULL PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     session_key text   NOT NULL,
@@ -299,23 +299,23 @@ CREATE TABLE search_entries (
 CREATE INDEX search_entries_at ON search_entries (at);
 CREATE INDEX search_entries_words ON search_entries USING gin (words);
 
--- The table of contents of conversations: what the sessions of an owner were about on a day (toc_parts), and summaries of those by week and by month
--- (toc_nodes). Entries of a session above toc_progress.upto belong to no part yet.
+-- The table of contents of conversations: summaries of the sessions of an owner by day (toc_parts), and of these by week and by month (toc_nodes). Entries of a
+-- session above toc_progress.upto are not covered yet.
 CREATE TABLE toc_progress (
     session_key text NOT NULL PRIMARY KEY,
-    upto        bigint NOT NULL -- the highest number of an entry that a part stands for
+    upto        bigint NOT NULL -- the highest number of an entry that a part covers
 );
 CREATE TABLE toc_parts (
     session_key text NOT NULL,
     day         text NOT NULL, -- as in 2026-03-14, in the zone of the gateway
     owner       text NOT NULL,
     week        text NOT NULL, -- as in 2026-W11
-    month       text NOT NULL, -- of the Thursday of the week, as in 2026-03
+    month       text NOT NULL, -- the month of the Thursday of the week, as in 2026-03
     from_seq    bigint NOT NULL,
     to_seq      bigint NOT NULL,
-    entries     bigint NOT NULL, -- how many it stands for
+    entries     bigint NOT NULL, -- the number of covered entries
     text        text NOT NULL,
-    made        bigint NOT NULL, -- how many times it was made: more than once for a long day, and for entries that came late
+    made        bigint NOT NULL, -- how many times it was made: more than once for a long day, and for late entries
     made_at     bigint NOT NULL,
     PRIMARY KEY (session_key, day)
 );
@@ -326,8 +326,8 @@ CREATE TABLE toc_nodes (
     period     text NOT NULL,
     month      text NOT NULL, -- of a week
     text       text NOT NULL DEFAULT '',
-    stale      bigint NOT NULL DEFAULT 1, -- it is to be made, or to be made again
-    claim      text NOT NULL DEFAULT '', -- of the last one that began to make it; '' = what it is made of has changed since
+    stale      bigint NOT NULL DEFAULT 1, -- the summary is missing or outdated
+    claim      text NOT NULL DEFAULT '', -- the claim of the last process that began to make it; '' = its sources have changed since
     claimed_at bigint NOT NULL DEFAULT 0,
     made       bigint NOT NULL DEFAULT 0,
     made_at    bigint NOT NULL DEFAULT 0,
@@ -341,7 +341,7 @@ CREATE TABLE cron_jobs (
     owner                   text NOT NULL,
     key                     text NOT NULL,
     key_derived             boolean NOT NULL DEFAULT false,
-    list_mark               bigint NOT NULL DEFAULT 0, -- a number of the job and its changes: a list knows by its sum that it has changed
+    list_mark               bigint NOT NULL DEFAULT 0, -- a number that changes with the job: a list detects changes by the sum
     name                    text NOT NULL DEFAULT '',
     display_name            text NOT NULL DEFAULT '',
     description             text NOT NULL DEFAULT '',
@@ -350,7 +350,7 @@ CREATE TABLE cron_jobs (
     account_id              text NOT NULL DEFAULT '',
     lane                    text NOT NULL DEFAULT 'cron',
     kind                    text NOT NULL DEFAULT '',
-    schedule                text NOT NULL, -- JSON, as the four below
+    schedule                text NOT NULL, -- JSON, like the next four columns
     tz                      text NOT NULL DEFAULT '',
     jitter_ms               bigint NOT NULL DEFAULT 0,
     starts_at               bigint,
@@ -373,7 +373,7 @@ CREATE TABLE cron_jobs (
     created_at              bigint NOT NULL DEFAULT 0,
     updated_at              bigint NOT NULL DEFAULT 0,
     next_slot               bigint,
-    next_run_at             bigint, -- with jitter; of a paused job the moment to resume; NULL = nothing is planned
+    next_run_at             bigint, -- with jitter; for a paused job the time to resume; NULL = nothing is planned
     activated_at            bigint,
     fired                   bigint NOT NULL DEFAULT 0,
     run_count               bigint NOT NULL DEFAULT 0,
@@ -388,17 +388,17 @@ CREATE TABLE cron_jobs (
     last_alert_at           bigint,
     consecutive_errors      bigint NOT NULL DEFAULT 0,
     consecutive_skipped     bigint NOT NULL DEFAULT 0,
-    delivery_paused_at      bigint, -- the chat does not exist any more: answers are kept and not sent; NULL = they are sent
+    delivery_paused_at      bigint, -- since when the chat no longer exists: answers are kept and not sent; NULL = they are sent
     delivery_paused_why     text NOT NULL DEFAULT '',
-    delivery_paused_channel text NOT NULL DEFAULT '', -- the address, as it stands in the outbox
+    delivery_paused_channel text NOT NULL DEFAULT '', -- the address, as in the outbox
     delivery_paused_chat    text NOT NULL DEFAULT ''
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX cron_jobs_key ON cron_jobs (owner, key);
--- The claim reads this index only; the id decides the order of jobs of one instant without sorting them.
+-- The claim reads only this index; the id orders jobs with the same time, which saves a sort.
 CREATE INDEX cron_jobs_due ON cron_jobs (next_run_at, id) WHERE enabled AND invalid = '';
 CREATE INDEX cron_jobs_listed ON cron_jobs (owner, list_mark);
 
--- The ledger of their runs. A run that executes is a message of the inbox: run_id names it, so that ownership, takeover and fence are those of every message.
+-- The ledger of their runs. A run that executes is a message of the inbox, run_id, with the ownership, takeover and fence of every message.
 CREATE TABLE cron_run_logs (
     id                  text COLLATE "C" NOT NULL PRIMARY KEY, -- <trigger>:<job>:<slot>
     job_id              text COLLATE "C" NOT NULL,
@@ -418,11 +418,11 @@ CREATE TABLE cron_run_logs (
     fire_at             bigint,
     claimed_at          bigint,
     started_at          bigint,
-    finished_at         bigint, -- NULL exactly as long as it is queued, running or retrying
+    finished_at         bigint, -- NULL exactly while it is queued, running or retrying
     next_attempt_at     bigint, -- while it is retrying
     duration_ms         bigint NOT NULL DEFAULT 0,
     attempt             bigint NOT NULL DEFAULT 0,
-    attempts            text NOT NULL DEFAULT '[]', -- JSON: those that ended
+    attempts            text NOT NULL DEFAULT '[]', -- JSON: the ended attempts
     error               text NOT NULL DEFAULT '',
     error_class         text NOT NULL DEFAULT '',
     summary             text NOT NULL DEFAULT '',
@@ -430,7 +430,7 @@ CREATE TABLE cron_run_logs (
     provider            text NOT NULL DEFAULT '',
     input_tokens        bigint NOT NULL DEFAULT 0,
     output_tokens       bigint NOT NULL DEFAULT 0,
-    run_id              text NOT NULL DEFAULT '', -- message of the current attempt; '' = it has none
+    run_id              text NOT NULL DEFAULT '', -- the message of the current attempt; '' when it has none
     delivery            text NOT NULL DEFAULT '',
     delivery_error      text NOT NULL DEFAULT '',
     provider_message_id text NOT NULL DEFAULT '',
@@ -441,28 +441,28 @@ CREATE UNIQUE INDEX cron_runs_slot ON cron_run_logs (job_id, scheduled_for, trig
 -- Active rows have indexes of their own, so that no plan reads the history to find them.
 CREATE INDEX cron_runs_active ON cron_run_logs (job_id) WHERE finished_at IS NULL;
 CREATE INDEX cron_runs_retry ON cron_run_logs (next_attempt_at) WHERE next_attempt_at IS NOT NULL;
--- The order of planned times, which no update changes. A job's rows have it in the index of their slots.
+-- The order of planned times, which no update changes. The rows of one job have this order in the index of their slots.
 CREATE INDEX cron_runs_planned_of_owner ON cron_run_logs (owner, scheduled_for DESC);
--- The claims of a day that a budget counts are found by the planned time too, but for those that came more than an hour after it.
+-- A budget counts the claims of a day by their planned time, except those that were made more than an hour after it, which use this index.
 CREATE INDEX cron_runs_late ON cron_run_logs (owner, claimed_at) WHERE run_id <> '' AND claimed_at - scheduled_for > 3600000;
--- PostgreSQL only: what is searched by the time of an end or of a claim reads ranges of pages, which costs an update nothing.
+-- PostgreSQL only: a search by the time of an end or of a claim reads ranges of pages, which makes updates no more expensive.
 CREATE INDEX cron_runs_times ON cron_run_logs USING brin (claimed_at, finished_at) WITH (pages_per_range = 32, autosummarize = on);
--- The runs in a session that is not theirs alone, for its deletion. The others are found by their id.
+-- The runs in shared sessions, for the deletion of these. The others are found by their id.
 CREATE INDEX cron_runs_shared ON cron_run_logs (session_key) WHERE session_key NOT LIKE '%:cron:%';
 
 -- The times during which no process fired jobs.
 CREATE TABLE cron_outages (
     from_at  bigint NOT NULL PRIMARY KEY,
-    until_at bigint -- NULL: it goes on
+    until_at bigint -- NULL while it continues
 );
 
--- What agents use: counters of a day by principal, agent, model and job, the totals that budgets are compared with, and the last batch of each writer.
+-- The usage of agents: daily counters by principal, agent, model and job, the totals for budgets, and the last batch of each writer.
 CREATE TABLE usage_counters (
     day           text NOT NULL, -- as in 2026-03-14, in the zone of the gateway
     principal     text NOT NULL,
     agent         text NOT NULL,
     model         text NOT NULL,
-    job           text NOT NULL, -- '' = the turn of a person
+    job           text NOT NULL, -- '' for the turn of a person
     turns         bigint NOT NULL,
     requests      bigint NOT NULL,
     input_tokens  bigint NOT NULL,
@@ -480,39 +480,39 @@ CREATE TABLE usage_totals (
     cost   bigint NOT NULL,
     PRIMARY KEY (day, scope, name)
 ) WITH (fillfactor = 50);
--- A batch that was committed without an answer is written again: the number shows that it is there.
+-- A batch whose commit is unknown is written again: the number shows whether it was committed.
 CREATE TABLE usage_writers (
     writer text NOT NULL PRIMARY KEY,
     batch  bigint NOT NULL,
-    day    text NOT NULL -- of its last batch
+    day    text NOT NULL -- the day of its last batch
 );
 
--- How the tokens that an endpoint counts for a model relate to the estimates of the gateway.
+-- The ratio of the tokens that an endpoint counts for a model to the estimates of the gateway.
 CREATE TABLE token_ratios (
     endpoint text NOT NULL,
     model    text NOT NULL,
-    permille bigint NOT NULL, -- counted tokens for each thousand that were estimated
+    permille bigint NOT NULL, -- counted tokens per thousand estimated
     PRIMARY KEY (endpoint, model)
 );
 
--- The session of an agent's own that has a conversation, and the process that had it last. An agent that can load sessions goes on with it in another process.
+-- The session that an agent itself keeps of a conversation, and the process that had it last. An agent that can load sessions continues it in another process.
 CREATE TABLE agent_sessions (
     session_key   text NOT NULL PRIMARY KEY,
-    transcript    text NOT NULL, -- session_id of the conversation; another one has another session of the agent
+    transcript    text NOT NULL, -- session_id of the conversation; another transcript has another session of the agent
     agent_session text NOT NULL, -- the agent's id
-    runs          text NOT NULL, -- the latest turns that the agent has seen, separated by spaces
-    seen          bigint NOT NULL, -- number of the last entry of the transcript that it has seen
-    used_input    bigint NOT NULL, -- tokens of the session, of agents that report these instead of those of a turn
+    runs          text NOT NULL, -- the latest turns that the agent has received, separated by spaces
+    seen          bigint NOT NULL, -- the number of the last transcript entry that it has received
+    used_input    bigint NOT NULL, -- tokens of the session, for agents that report these instead of those of a turn
     used_output   bigint NOT NULL,
-    used_cached   bigint NOT NULL, -- of used_input
-    dir           text NOT NULL, -- for which it was made
+    used_cached   bigint NOT NULL, -- the cached part of used_input
+    dir           text NOT NULL, -- the directory for which it was created
     host          text NOT NULL,
     pid           bigint NOT NULL,
-    pid_started   text NOT NULL, -- identifies the process among those that have had its number
+    pid_started   text NOT NULL, -- distinguishes the process from others with the same number
     updated_at    bigint NOT NULL
 );
 
--- What channels keep beside messages. Ids of people and chats are the provider's numbers. Open requests of pairing:
+-- Records of channels besides messages. Ids of people and chats are the provider's numbers. Open pairing requests:
 CREATE TABLE pairings (
     code       text NOT NULL PRIMARY KEY, -- shown to the person
     id         text NOT NULL, -- shown to operators
@@ -539,16 +539,16 @@ CREATE TABLE channel_groups (
     channel    text NOT NULL,
     chat_id    bigint NOT NULL,
     activation text NOT NULL DEFAULT '',
-    moved_from bigint NOT NULL DEFAULT 0, -- the number that the group had before; 0 = none
+    moved_from bigint NOT NULL DEFAULT 0, -- the previous number of the group; 0 when it has not moved
     PRIMARY KEY (channel, chat_id)
 );
 -- Open buttons below messages.
 CREATE TABLE buttons (
     id         text NOT NULL PRIMARY KEY,
-    set_id     text NOT NULL, -- the buttons of one message work once between them
+    set_id     text NOT NULL, -- only one of the buttons of a message can be used
     channel    text NOT NULL,
     chat_id    bigint NOT NULL,
-    user_id    bigint NOT NULL, -- 0 = every user who may talk in the chat
+    user_id    bigint NOT NULL, -- 0 = every user with the right to write in the chat
     text       text NOT NULL,
     expires_at bigint NOT NULL,
     used_by    bigint -- the press that used the button; the other buttons of its message are deleted
@@ -566,25 +566,25 @@ CREATE TABLE answers (
     owner  text NOT NULL,
     method text NOT NULL,
     key    text NOT NULL,
-    hash   text NOT NULL, -- of the params
+    hash   text NOT NULL, -- of the parameters
     answer text NOT NULL, -- JSON
     at     bigint NOT NULL,
     PRIMARY KEY (owner, method, key)
 );
 CREATE INDEX answers_at ON answers (at);
 
--- Named tokens. A secret is never here, only its SHA-256.
+-- Named tokens. The table contains no secret, only its SHA-256.
 CREATE TABLE credentials (
     name       text NOT NULL PRIMARY KEY,
     digest     text NOT NULL, -- 64 hexadecimal digits
-    scopes     text NOT NULL, -- with blanks between them
+    scopes     text NOT NULL, -- separated by spaces
     visible    text NOT NULL DEFAULT 'all',
     created_at bigint NOT NULL,
     expires_at bigint -- NULL = never
 );
 CREATE UNIQUE INDEX credentials_digest ON credentials (digest);
 
--- The log of changes: rows are only inserted.
+-- The audit log: rows are only inserted.
 CREATE TABLE audit_log (
     id          text NOT NULL PRIMARY KEY, -- UUIDv7: sorts by time
     who         text NOT NULL,

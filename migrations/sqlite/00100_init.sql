@@ -1,9 +1,9 @@
--- The whole schema of release 0.1.0. The file of the other engine has the same tables, columns and indexes by name, in the same order; what only one engine
--- has says so. Later steps are 00101 and up.
+-- The whole schema of release 0.1.0. The file of the other engine has the same tables, columns and indexes by name, in the same order; differences are marked.
+-- Later steps are 00101 and up.
 --
--- Times are integer milliseconds since the epoch. Text that is absent is NULL where a query asks for its absence, else ''. No table but one refers to another
--- by a foreign key: the lock of a session's row keeps its tables together, and the rows of a deleted session stay as history. Nothing here needs an extension.
--- Booleans are 0 and 1. Tables that are read by their key alone have no rowid.
+-- Times are integer milliseconds since the epoch. An absent string is NULL where a query tests for its absence, else ''. Only one table has a foreign key: the
+-- lock of a session's row keeps its tables consistent, and the rows of a deleted session stay as history. No extension is needed. Booleans are 0 and 1. Tables
+-- that are read only by key have no rowid.
 
 -- +goose Up
 
@@ -11,24 +11,24 @@
 CREATE TABLE nodes (
     id             TEXT NOT NULL PRIMARY KEY, -- incarnation: new at every start of a process
     started_at     INTEGER NOT NULL DEFAULT 0,
-    lease_until    INTEGER NOT NULL DEFAULT 0, -- the process lives until then, unless it extends it
+    lease_until    INTEGER NOT NULL DEFAULT 0, -- the process counts as alive until then
     lease_ms       INTEGER NOT NULL DEFAULT 15000,
     addr           TEXT NOT NULL DEFAULT '',
     version        TEXT NOT NULL DEFAULT '',
-    draining       INTEGER NOT NULL DEFAULT 0, -- it takes no session any more
+    draining       INTEGER NOT NULL DEFAULT 0, -- it takes no further sessions
     draining_since INTEGER,
     fires          INTEGER NOT NULL DEFAULT 0, -- it fires jobs
-    agents         TEXT NOT NULL DEFAULT '' -- JSON list of those that it has; '' = all
+    agents         TEXT NOT NULL DEFAULT '' -- JSON list of its agents; '' = all
 ) STRICT, WITHOUT ROWID;
 
--- Named exclusive rights, such as to poll one bot.
+-- Named exclusive rights, such as polling one bot.
 CREATE TABLE leases (
     name  TEXT NOT NULL PRIMARY KEY,
     owner TEXT, -- a node; NULL = free
     epoch INTEGER NOT NULL DEFAULT 0 -- grows with each change of the owner
 ) STRICT, WITHOUT ROWID;
 
--- One row holds the gateway: nothing is sent, received from channels or started by the clock. A backup has it.
+-- While the row exists, the gateway is held: it does not send, does not receive from channels and starts no work by the clock. A backup contains the row.
 CREATE TABLE hold (
     id     INTEGER NOT NULL PRIMARY KEY, -- always 1
     since  INTEGER NOT NULL,
@@ -40,18 +40,18 @@ CREATE TABLE hold (
 CREATE TABLE sessions (
     key             TEXT NOT NULL PRIMARY KEY,
     agent           TEXT NOT NULL DEFAULT '',
-    principal       TEXT NOT NULL DEFAULT '', -- that owns it
-    session_id      TEXT NOT NULL DEFAULT '', -- of the current transcript
+    principal       TEXT NOT NULL DEFAULT '', -- its owner
+    session_id      TEXT NOT NULL DEFAULT '', -- the current transcript
     lane            TEXT NOT NULL DEFAULT '',
-    owner           TEXT, -- the node that runs its turns; NULL = none
+    owner           TEXT, -- the node that runs its turns; NULL = no owner
     epoch           INTEGER NOT NULL DEFAULT 0, -- grows with each change of the owner
-    last_seq        INTEGER NOT NULL DEFAULT 0, -- given to a message
-    taken_seq       INTEGER NOT NULL DEFAULT 0, -- given to a run, or ended
-    done_seq        INTEGER NOT NULL DEFAULT 0, -- everything up to it has an outcome
+    last_seq        INTEGER NOT NULL DEFAULT 0, -- the last number given to a message
+    taken_seq       INTEGER NOT NULL DEFAULT 0, -- the last number that was given to a run, or ended
+    done_seq        INTEGER NOT NULL DEFAULT 0, -- every message up to it has an outcome
     stop_seq        INTEGER NOT NULL DEFAULT 0, -- a stop covers everything up to it
     waiting         INTEGER NOT NULL DEFAULT 0, -- messages in state held or waiting
-    run_limit       INTEGER NOT NULL DEFAULT 1, -- turns at once
-    mode            TEXT NOT NULL DEFAULT '', -- of the queue; '' = as configured
+    run_limit       INTEGER NOT NULL DEFAULT 1, -- the maximum number of concurrent turns
+    mode            TEXT NOT NULL DEFAULT '', -- the queue mode; '' = as configured
     notes           TEXT NOT NULL DEFAULT '{}', -- JSON
     debounce_until  INTEGER NOT NULL DEFAULT 0,
     created_at      INTEGER NOT NULL DEFAULT 0,
@@ -63,14 +63,14 @@ CREATE TABLE sessions (
     last_error      TEXT NOT NULL DEFAULT '',
     preview         TEXT NOT NULL DEFAULT '',
     total_tokens    INTEGER NOT NULL DEFAULT 0,
-    transcript_seq  INTEGER NOT NULL DEFAULT 0, -- of the last entry
+    transcript_seq  INTEGER NOT NULL DEFAULT 0, -- the number of the last entry
     summary_id      TEXT NOT NULL DEFAULT '', -- the transcript of the newest summary
     summary_seq     INTEGER NOT NULL DEFAULT 0, -- its number
-    summary_to      INTEGER NOT NULL DEFAULT 0 -- the last entry that it stands for
+    summary_to      INTEGER NOT NULL DEFAULT 0 -- the last entry that it summarizes
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX sessions_principal ON sessions (principal);
 
--- What a deleted session leaves: a new session of the same key must reuse neither its sequence numbers nor its epochs.
+-- The remains of deleted sessions: a new session of the same key must reuse neither its sequence numbers nor its epochs.
 CREATE TABLE tombstones (
     key      TEXT NOT NULL PRIMARY KEY,
     last_seq INTEGER NOT NULL,
@@ -82,32 +82,32 @@ CREATE TABLE inbox (
     session_key TEXT NOT NULL,
     seq         INTEGER NOT NULL,
     message_id  TEXT,
-    dedupe      TEXT, -- the idempotency key; NULL = none
-    params_hash TEXT NOT NULL DEFAULT '', -- tells a repeated call from another one with the same key
+    dedupe      TEXT, -- the idempotency key; NULL when it has none
+    params_hash TEXT NOT NULL DEFAULT '', -- distinguishes a repeated call from a different one with the same key
     channel     TEXT NOT NULL DEFAULT '',
-    external_id INTEGER NOT NULL DEFAULT 0, -- the number that the provider gave it
+    external_id INTEGER NOT NULL DEFAULT 0, -- the provider's number of the message
     principal   TEXT NOT NULL DEFAULT '',
     sender      TEXT NOT NULL DEFAULT '', -- JSON
     body        TEXT NOT NULL DEFAULT '{}', -- JSON
     lane        TEXT NOT NULL DEFAULT '',
     state       TEXT NOT NULL, -- held, waiting, running, done
-    outcome     TEXT, -- NULL exactly as long as it is not done
+    outcome     TEXT, -- NULL exactly while it is not done
     reason      TEXT NOT NULL DEFAULT '',
     run_id      TEXT,
     merged_into INTEGER, -- the number of the message whose turn it shares
-    notice_id   TEXT, -- the outgoing message that tells of the outcome
-    node        TEXT NOT NULL DEFAULT '', -- that accepted it
+    notice_id   TEXT, -- the outgoing message about the outcome
+    node        TEXT NOT NULL DEFAULT '', -- the node that accepted it
     accepted_at INTEGER NOT NULL DEFAULT 0,
-    ended_at    INTEGER, -- NULL exactly as long as it is not done
-    parent      TEXT, -- run whose agent asked for the message; NULL = none did
-    root        TEXT, -- run at the root of its tree; NULL = it is in none
+    ended_at    INTEGER, -- NULL exactly while it is not done
+    parent      TEXT, -- the run whose agent requested the message; NULL for other messages
+    root        TEXT, -- the run at the root of its tree; NULL for other messages
     announce    INTEGER NOT NULL DEFAULT 0, -- 1 = its end is to be announced in the session of the parent
     PRIMARY KEY (session_key, seq)
 ) STRICT;
 CREATE UNIQUE INDEX inbox_message ON inbox (message_id);
 CREATE UNIQUE INDEX inbox_dedupe ON inbox (dedupe) WHERE dedupe IS NOT NULL;
--- Unfinished work has an index of its own, whose size does not follow the history. SQLite asks for the state; PostgreSQL asks for the missing end, because the
--- step from waiting to running must leave every index alone there. Queries name both conditions, or that of their engine.
+-- Unfinished work has an index of its own, whose size does not depend on the history. SQLite uses the state as the condition; PostgreSQL uses the missing end,
+-- because there the step from waiting to running must not change any index. Queries contain both conditions, or that of their engine.
 CREATE INDEX inbox_unfinished ON inbox (session_key, seq) WHERE state <> 'done';
 -- Turns by their end, for lists that begin with the newest.
 CREATE INDEX inbox_ended ON inbox (ended_at) WHERE ended_at IS NOT NULL;
@@ -119,9 +119,9 @@ CREATE INDEX inbox_task_times ON inbox (accepted_at DESC, message_id) WHERE pare
 
 -- Turns.
 CREATE TABLE runs (
-    id            TEXT NOT NULL PRIMARY KEY, -- of one of its messages
+    id            TEXT NOT NULL PRIMARY KEY, -- the id of one of its messages
     session_key   TEXT NOT NULL,
-    session_id    TEXT NOT NULL DEFAULT '', -- transcript that the run writes to, also after a reset
+    session_id    TEXT NOT NULL DEFAULT '', -- the transcript to which the run writes, even after a reset
     seq_from      INTEGER NOT NULL, -- its messages
     seq_to        INTEGER NOT NULL,
     lane          TEXT NOT NULL DEFAULT '',
@@ -132,8 +132,8 @@ CREATE TABLE runs (
     state         TEXT NOT NULL,
     cause         TEXT NOT NULL DEFAULT '',
     error         TEXT NOT NULL DEFAULT '',
-    detail        TEXT NOT NULL DEFAULT '', -- what the service of the agent wrote about a failure, without secrets; only administrators read it
-    stop_by       TEXT NOT NULL DEFAULT '', -- that asked to stop it
+    detail        TEXT NOT NULL DEFAULT '', -- the failure description of the service behind the agent, without secrets; only administrators can read it
+    stop_by       TEXT NOT NULL DEFAULT '', -- the requester of a stop
     queued_at     INTEGER NOT NULL DEFAULT 0,
     started_at    INTEGER NOT NULL DEFAULT 0,
     ended_at      INTEGER,
@@ -147,8 +147,8 @@ CREATE INDEX runs_open ON runs (session_key) WHERE state IN ('running', 'stoppin
 -- SQLite only: PostgreSQL finds the history of a session through inbox.
 CREATE INDEX runs_session ON runs (session_key, seq_from);
 
--- What the model of a running turn asked for and was given, so that a turn that runs again goes on after it. The rows go when the turn ends, with what they
--- contain in its transcript; those of a run that never ends are deleted with the run.
+-- The requests of the model of a running turn and their results, so that a restarted turn continues after them. The rows are deleted when the turn ends, and
+-- its transcript then has their content; those of a run that never ends are deleted with the run.
 CREATE TABLE turn_rounds (
     run_id TEXT NOT NULL,
     round  INTEGER NOT NULL, -- from 1
@@ -164,16 +164,16 @@ CREATE TRIGGER turn_rounds_end AFTER DELETE ON runs BEGIN
 END;
 -- +goose StatementEnd
 
--- Calls of tools that are made when a person allows them. An allowed call is made by its node, or by another one after the end of that node.
+-- Tool calls that need the permission of a person. The node of an allowed call makes it, or another node after that one has died.
 CREATE TABLE tool_questions (
     id          TEXT NOT NULL PRIMARY KEY,
     session_key TEXT NOT NULL DEFAULT '',
     owner       TEXT NOT NULL, -- the principal that may answer
-    state       TEXT NOT NULL, -- open, denied, allowed: the call has to be made, done: it was made
-    node        TEXT NOT NULL, -- that makes an allowed call
+    state       TEXT NOT NULL, -- open, denied, allowed: the call is still to be made, done: it was made
+    node        TEXT NOT NULL, -- the node that makes an allowed call
     asked_at    INTEGER NOT NULL,
     expires_at  INTEGER NOT NULL, -- an open question cannot be answered after it
-    call        TEXT NOT NULL, -- JSON: what is to be done, for whom and where
+    call        TEXT NOT NULL, -- JSON: the call, its principal and its place
     result      TEXT NOT NULL -- JSON; '' until the call was made
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tool_questions_owner ON tool_questions (owner);
@@ -181,15 +181,15 @@ CREATE INDEX tool_questions_expiry ON tool_questions (expires_at);
 CREATE INDEX tool_questions_open ON tool_questions (asked_at, id) WHERE state = 'open';
 CREATE INDEX tool_questions_allowed ON tool_questions (id) WHERE state = 'allowed';
 
--- What a person has allowed an agent for all turns of a conversation. It counts for one transcript: after a reset nothing is allowed.
+-- The permissions that a person gave an agent for all turns of a conversation. They apply to one transcript: after a reset nothing is allowed.
 CREATE TABLE approvals (
-    id          TEXT NOT NULL PRIMARY KEY, -- of the question
+    id          TEXT NOT NULL PRIMARY KEY, -- the id of the question
     owner       TEXT NOT NULL, -- the principal that answered
-    session_key TEXT NOT NULL, -- where it was asked
+    session_key TEXT NOT NULL, -- the session of the question
     transcript  TEXT NOT NULL, -- session_id of the conversation
     agent       TEXT NOT NULL,
-    act         TEXT NOT NULL, -- what was asked, without its details
-    label       TEXT NOT NULL, -- of the option
+    act         TEXT NOT NULL, -- the allowed action, without details
+    label       TEXT NOT NULL, -- the label of the option
     created_at  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX approvals_session ON approvals (session_key, owner);
@@ -199,42 +199,42 @@ CREATE TABLE outbox (
     id          TEXT NOT NULL, -- the primary key on PostgreSQL
     place       INTEGER PRIMARY KEY, -- order of arrival
     run_id      TEXT,
-    n           INTEGER NOT NULL DEFAULT 0, -- of the messages of the run
+    n           INTEGER NOT NULL DEFAULT 0, -- the number among the messages of the run
     session_key TEXT NOT NULL DEFAULT '',
-    principal   TEXT NOT NULL DEFAULT '', -- that owns the session when the delivery of a reply to the web makes it
+    principal   TEXT NOT NULL DEFAULT '', -- the owner of the session if the delivery of a reply to the web creates it
     channel     TEXT NOT NULL DEFAULT '',
     chat_id     TEXT NOT NULL DEFAULT '',
     thread      TEXT NOT NULL DEFAULT '',
     kind        TEXT NOT NULL DEFAULT 'reply',
     payload     TEXT NOT NULL DEFAULT '',
-    text_many   TEXT NOT NULL DEFAULT '', -- what is sent instead when several notices became one
-    count       INTEGER NOT NULL DEFAULT 1, -- how many they are
-    coalesce    TEXT NOT NULL DEFAULT '', -- notices of one key to one chat become one
+    text_many   TEXT NOT NULL DEFAULT '', -- the text when several notices were joined
+    count       INTEGER NOT NULL DEFAULT 1, -- the number of joined notices
+    coalesce    TEXT NOT NULL DEFAULT '', -- notices with one key to one chat are joined
     choice      TEXT NOT NULL DEFAULT '', -- the choices that the message offers, JSON
     file        TEXT NOT NULL DEFAULT '', -- JSON; the bytes are in the directory for attachments
-    state       TEXT NOT NULL DEFAULT 'pending', -- pending, sending, and how it ended
-    node        TEXT NOT NULL DEFAULT '', -- that sends it
+    state       TEXT NOT NULL DEFAULT 'pending', -- pending, sending, or the final state
+    node        TEXT NOT NULL DEFAULT '', -- the node that sends it
     attempt     INTEGER NOT NULL DEFAULT 0,
     epoch       INTEGER NOT NULL DEFAULT 0,
     next_at     INTEGER NOT NULL DEFAULT 0,
     expires_at  INTEGER,
     progress    TEXT NOT NULL DEFAULT '', -- the parts that have arrived, in the form of the channel
-    maybe_sent  INTEGER NOT NULL DEFAULT 0, -- an attempt ended without an answer of the provider
+    maybe_sent  INTEGER NOT NULL DEFAULT 0, -- an attempt ended without a response of the provider
     last_error  TEXT NOT NULL DEFAULT '',
     provider_id TEXT,
     created_at  INTEGER NOT NULL DEFAULT 0,
-    done_at     INTEGER -- NULL as long as it is pending or sending
+    done_at     INTEGER -- NULL while it is pending or sending
 ) STRICT;
 CREATE UNIQUE INDEX outbox_id ON outbox (id);
 CREATE UNIQUE INDEX outbox_run ON outbox (run_id, n) WHERE run_id IS NOT NULL;
 CREATE INDEX outbox_open ON outbox (channel, chat_id, place) WHERE state IN ('pending', 'sending');
--- SQLite only: on PostgreSQL outbox_open has them.
+-- SQLite only: on PostgreSQL outbox_open contains these rows.
 CREATE INDEX outbox_failed ON outbox (channel) WHERE state = 'failed';
 CREATE INDEX outbox_maybe_sent ON outbox (channel) WHERE state = 'maybe_sent';
 CREATE INDEX outbox_session ON outbox (session_key) WHERE session_key <> '';
 CREATE INDEX outbox_to_session ON outbox (chat_id) WHERE channel = 'web';
 
--- The entries of conversations. A summary is an entry that stands for older ones.
+-- The entries of conversations. A summary is an entry that replaces older ones for the model.
 CREATE TABLE transcript (
     session_key TEXT NOT NULL,
     session_id  TEXT NOT NULL,
@@ -246,11 +246,11 @@ CREATE TABLE transcript (
     tokens      INTEGER NOT NULL DEFAULT 0,
     stop_reason TEXT NOT NULL DEFAULT '',
     command     INTEGER NOT NULL DEFAULT 0, -- a chat command or the reply to it
-    outside     INTEGER NOT NULL DEFAULT 0, -- it has text from outside, or was made from rows that have
+    outside     INTEGER NOT NULL DEFAULT 0, -- it contains untrusted text, or was made from rows that do
     at          INTEGER NOT NULL DEFAULT 0,
-    reply_id    TEXT NOT NULL DEFAULT '', -- the outgoing message to the web that it delivers; '' = none
-    from_seq    INTEGER NOT NULL DEFAULT 0, -- of a summary: the first entry that it stands for; 0 = no summary
-    to_seq      INTEGER NOT NULL DEFAULT 0, -- the last one
+    reply_id    TEXT NOT NULL DEFAULT '', -- the outgoing message to the web that it delivers; '' for other entries
+    from_seq    INTEGER NOT NULL DEFAULT 0, -- for a summary: the first summarized entry; 0 for other entries
+    to_seq      INTEGER NOT NULL DEFAULT 0, -- the last summarized entry
     PRIMARY KEY (session_key, session_id, seq)
 ) STRICT;
 CREATE UNIQUE INDEX transcript_reply ON transcript (session_key, reply_id) WHERE reply_id <> '';
@@ -262,7 +262,7 @@ CREATE TABLE branches (
     parent_key  TEXT NOT NULL,
     parent_id   TEXT NOT NULL,
     parent_seq  INTEGER NOT NULL,
-    depth       INTEGER NOT NULL, -- how many branches lie between it and the first transcript, or have lain
+    depth       INTEGER NOT NULL, -- the number of branches between it and the first transcript, including deleted ones
     PRIMARY KEY (session_key, session_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX branches_parent ON branches (parent_key, parent_id, parent_seq);
@@ -275,18 +275,18 @@ CREATE TABLE kept_transcripts (
     PRIMARY KEY (session_key, session_id)
 ) STRICT, WITHOUT ROWID;
 
--- The search over transcripts, in the form of FTS5. An entry of the index has the rowid of its row of transcript and the words that the program makes of its
--- text, see the package words; the index keeps no texts. Rows above search_state.upto are not in it yet.
+-- The search index over transcripts, with FTS5. An entry of the index has the rowid of its row of transcript and the words that the program extracts from its
+-- content, see the package words; the index does not contain the content. Rows above search_state.upto are not indexed yet.
 CREATE VIRTUAL TABLE transcript_words USING fts5 (
     words, content = '', contentless_delete = 1, detail = none, tokenize = "ascii tokenchars '='"
 );
 CREATE TABLE search_state (
     id          INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
-    upto        INTEGER NOT NULL, -- the highest rowid of transcript that is in the index
-    session_key TEXT NOT NULL, -- of the row with that rowid: when another row has it, VACUUM has numbered the table again; '' = not known
+    upto        INTEGER NOT NULL, -- the highest indexed rowid of transcript
+    session_key TEXT NOT NULL, -- of the row with that rowid: when a different row has it, VACUUM has renumbered the table; '' = unknown
     session_id  TEXT NOT NULL,
     seq         INTEGER NOT NULL,
-    removals    INTEGER NOT NULL -- grows with each deletion, so that what was read before is not indexed after it
+    removals    INTEGER NOT NULL -- grows with each deletion, so that rows read before a deletion are not indexed after it
 ) STRICT;
 INSERT INTO search_state (id, upto, session_key, session_id, seq, removals) VALUES (1, 0, '', '', 0, 0);
 -- SQLite gives the rowid of a deleted last row to the next one, so upto follows the table down.
@@ -299,23 +299,23 @@ CREATE TRIGGER transcript_words_end AFTER DELETE ON transcript BEGIN
 END;
 -- +goose StatementEnd
 
--- The table of contents of conversations: what the sessions of an owner were about on a day (toc_parts), and summaries of those by week and by month
--- (toc_nodes). Entries of a session above toc_progress.upto belong to no part yet.
+-- The table of contents of conversations: summaries of the sessions of an owner by day (toc_parts), and of these by week and by month (toc_nodes). Entries of a
+-- session above toc_progress.upto are not covered yet.
 CREATE TABLE toc_progress (
     session_key TEXT NOT NULL PRIMARY KEY,
-    upto        INTEGER NOT NULL -- the highest number of an entry that a part stands for
+    upto        INTEGER NOT NULL -- the highest number of an entry that a part covers
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE toc_parts (
     session_key TEXT NOT NULL,
     day         TEXT NOT NULL, -- as in 2026-03-14, in the zone of the gateway
     owner       TEXT NOT NULL,
     week        TEXT NOT NULL, -- as in 2026-W11
-    month       TEXT NOT NULL, -- of the Thursday of the week, as in 2026-03
+    month       TEXT NOT NULL, -- the month of the Thursday of the week, as in 2026-03
     from_seq    INTEGER NOT NULL,
     to_seq      INTEGER NOT NULL,
-    entries     INTEGER NOT NULL, -- how many it stands for
+    entries     INTEGER NOT NULL, -- the number of covered entries
     text        TEXT NOT NULL,
-    made        INTEGER NOT NULL, -- how many times it was made: more than once for a long day, and for entries that came late
+    made        INTEGER NOT NULL, -- how many times it was made: more than once for a long day, and for late entries
     made_at     INTEGER NOT NULL,
     PRIMARY KEY (session_key, day)
 ) STRICT, WITHOUT ROWID;
@@ -326,8 +326,8 @@ CREATE TABLE toc_nodes (
     period     TEXT NOT NULL,
     month      TEXT NOT NULL, -- of a week
     text       TEXT NOT NULL DEFAULT '',
-    stale      INTEGER NOT NULL DEFAULT 1, -- it is to be made, or to be made again
-    claim      TEXT NOT NULL DEFAULT '', -- of the last one that began to make it; '' = what it is made of has changed since
+    stale      INTEGER NOT NULL DEFAULT 1, -- the summary is missing or outdated
+    claim      TEXT NOT NULL DEFAULT '', -- the claim of the last process that began to make it; '' = its sources have changed since
     claimed_at INTEGER NOT NULL DEFAULT 0,
     made       INTEGER NOT NULL DEFAULT 0,
     made_at    INTEGER NOT NULL DEFAULT 0,
@@ -341,7 +341,7 @@ CREATE TABLE cron_jobs (
     owner                   TEXT NOT NULL,
     key                     TEXT NOT NULL,
     key_derived             INTEGER NOT NULL DEFAULT 0,
-    list_mark               INTEGER NOT NULL DEFAULT 0, -- a number of the job and its changes: a list knows by its sum that it has changed
+    list_mark               INTEGER NOT NULL DEFAULT 0, -- a number that changes with the job: a list detects changes by the sum
     name                    TEXT NOT NULL DEFAULT '',
     display_name            TEXT NOT NULL DEFAULT '',
     description             TEXT NOT NULL DEFAULT '',
@@ -350,7 +350,7 @@ CREATE TABLE cron_jobs (
     account_id              TEXT NOT NULL DEFAULT '',
     lane                    TEXT NOT NULL DEFAULT 'cron',
     kind                    TEXT NOT NULL DEFAULT '',
-    schedule                TEXT NOT NULL, -- JSON, as the four below
+    schedule                TEXT NOT NULL, -- JSON, like the next four columns
     tz                      TEXT NOT NULL DEFAULT '',
     jitter_ms               INTEGER NOT NULL DEFAULT 0,
     starts_at               INTEGER,
@@ -373,7 +373,7 @@ CREATE TABLE cron_jobs (
     created_at              INTEGER NOT NULL DEFAULT 0,
     updated_at              INTEGER NOT NULL DEFAULT 0,
     next_slot               INTEGER,
-    next_run_at             INTEGER, -- with jitter; of a paused job the moment to resume; NULL = nothing is planned
+    next_run_at             INTEGER, -- with jitter; for a paused job the time to resume; NULL = nothing is planned
     activated_at            INTEGER,
     fired                   INTEGER NOT NULL DEFAULT 0,
     run_count               INTEGER NOT NULL DEFAULT 0,
@@ -388,18 +388,18 @@ CREATE TABLE cron_jobs (
     last_alert_at           INTEGER,
     consecutive_errors      INTEGER NOT NULL DEFAULT 0,
     consecutive_skipped     INTEGER NOT NULL DEFAULT 0,
-    delivery_paused_at      INTEGER, -- the chat does not exist any more: answers are kept and not sent; NULL = they are sent
+    delivery_paused_at      INTEGER, -- since when the chat no longer exists: answers are kept and not sent; NULL = they are sent
     delivery_paused_why     TEXT NOT NULL DEFAULT '',
-    delivery_paused_channel TEXT NOT NULL DEFAULT '', -- the address, as it stands in the outbox
+    delivery_paused_channel TEXT NOT NULL DEFAULT '', -- the address, as in the outbox
     delivery_paused_chat    TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE UNIQUE INDEX cron_jobs_key ON cron_jobs (owner, key);
--- The claim reads this index only; the id decides the order of jobs of one instant without sorting them.
+-- The claim reads only this index; the id orders jobs with the same time, which saves a sort.
 CREATE INDEX cron_jobs_due ON cron_jobs (next_run_at, id)
     WHERE enabled = 1 AND next_run_at IS NOT NULL AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL);
 CREATE INDEX cron_jobs_listed ON cron_jobs (owner, list_mark);
 
--- The ledger of their runs. A run that executes is a message of the inbox: run_id names it, so that ownership, takeover and fence are those of every message.
+-- The ledger of their runs. A run that executes is a message of the inbox, run_id, with the ownership, takeover and fence of every message.
 CREATE TABLE cron_run_logs (
     id                  TEXT NOT NULL PRIMARY KEY, -- <trigger>:<job>:<slot>
     job_id              TEXT NOT NULL,
@@ -419,11 +419,11 @@ CREATE TABLE cron_run_logs (
     fire_at             INTEGER,
     claimed_at          INTEGER,
     started_at          INTEGER,
-    finished_at         INTEGER, -- NULL exactly as long as it is queued, running or retrying
+    finished_at         INTEGER, -- NULL exactly while it is queued, running or retrying
     next_attempt_at     INTEGER, -- while it is retrying
     duration_ms         INTEGER NOT NULL DEFAULT 0,
     attempt             INTEGER NOT NULL DEFAULT 0,
-    attempts            TEXT NOT NULL DEFAULT '[]', -- JSON: those that ended
+    attempts            TEXT NOT NULL DEFAULT '[]', -- JSON: the ended attempts
     error               TEXT NOT NULL DEFAULT '',
     error_class         TEXT NOT NULL DEFAULT '',
     summary             TEXT NOT NULL DEFAULT '',
@@ -431,7 +431,7 @@ CREATE TABLE cron_run_logs (
     provider            TEXT NOT NULL DEFAULT '',
     input_tokens        INTEGER NOT NULL DEFAULT 0,
     output_tokens       INTEGER NOT NULL DEFAULT 0,
-    run_id              TEXT NOT NULL DEFAULT '', -- message of the current attempt; '' = it has none
+    run_id              TEXT NOT NULL DEFAULT '', -- the message of the current attempt; '' when it has none
     delivery            TEXT NOT NULL DEFAULT '',
     delivery_error      TEXT NOT NULL DEFAULT '',
     provider_message_id TEXT NOT NULL DEFAULT '',
@@ -442,29 +442,29 @@ CREATE UNIQUE INDEX cron_runs_slot ON cron_run_logs (job_id, scheduled_for, trig
 -- Active rows have indexes of their own, so that no plan reads the history to find them.
 CREATE INDEX cron_runs_active ON cron_run_logs (job_id, owner, claimed_at) WHERE finished_at IS NULL;
 CREATE INDEX cron_runs_retry ON cron_run_logs (next_attempt_at) WHERE next_attempt_at IS NOT NULL;
--- The order of planned times, which no update changes. A job's rows have it in the index of their slots.
+-- The order of planned times, which no update changes. The rows of one job have this order in the index of their slots.
 CREATE INDEX cron_runs_planned_of_owner ON cron_run_logs (owner, scheduled_for, id);
--- The claims of a day that a budget counts are found by the planned time too, but for those that came more than an hour after it.
+-- A budget counts the claims of a day by their planned time, except those that were made more than an hour after it, which use this index.
 CREATE INDEX cron_runs_late ON cron_run_logs (owner, claimed_at) WHERE run_id <> '' AND claimed_at - scheduled_for > 3600000;
 -- SQLite only: PostgreSQL reads ranges of pages (cron_runs_times) instead.
 CREATE INDEX cron_runs_planned ON cron_run_logs (scheduled_for, id);
 CREATE INDEX cron_runs_finished ON cron_run_logs (finished_at) WHERE finished_at IS NOT NULL;
--- The runs in a session that is not theirs alone, for its deletion. The others are found by their id.
+-- The runs in shared sessions, for the deletion of these. The others are found by their id.
 CREATE INDEX cron_runs_shared ON cron_run_logs (session_key) WHERE session_key NOT LIKE '%:cron:%';
 
 -- The times during which no process fired jobs.
 CREATE TABLE cron_outages (
     from_at  INTEGER NOT NULL PRIMARY KEY,
-    until_at INTEGER -- NULL: it goes on
+    until_at INTEGER -- NULL while it continues
 ) STRICT;
 
--- What agents use: counters of a day by principal, agent, model and job, the totals that budgets are compared with, and the last batch of each writer.
+-- The usage of agents: daily counters by principal, agent, model and job, the totals for budgets, and the last batch of each writer.
 CREATE TABLE usage_counters (
     day           TEXT NOT NULL, -- as in 2026-03-14, in the zone of the gateway
     principal     TEXT NOT NULL,
     agent         TEXT NOT NULL,
     model         TEXT NOT NULL,
-    job           TEXT NOT NULL, -- '' = the turn of a person
+    job           TEXT NOT NULL, -- '' for the turn of a person
     turns         INTEGER NOT NULL,
     requests      INTEGER NOT NULL,
     input_tokens  INTEGER NOT NULL,
@@ -482,39 +482,39 @@ CREATE TABLE usage_totals (
     cost   INTEGER NOT NULL,
     PRIMARY KEY (day, scope, name)
 ) STRICT, WITHOUT ROWID;
--- A batch that was committed without an answer is written again: the number shows that it is there.
+-- A batch whose commit is unknown is written again: the number shows whether it was committed.
 CREATE TABLE usage_writers (
     writer TEXT NOT NULL PRIMARY KEY,
     batch  INTEGER NOT NULL,
-    day    TEXT NOT NULL -- of its last batch
+    day    TEXT NOT NULL -- the day of its last batch
 ) STRICT, WITHOUT ROWID;
 
--- How the tokens that an endpoint counts for a model relate to the estimates of the gateway.
+-- The ratio of the tokens that an endpoint counts for a model to the estimates of the gateway.
 CREATE TABLE token_ratios (
     endpoint TEXT NOT NULL,
     model    TEXT NOT NULL,
-    permille INTEGER NOT NULL, -- counted tokens for each thousand that were estimated
+    permille INTEGER NOT NULL, -- counted tokens per thousand estimated
     PRIMARY KEY (endpoint, model)
 ) STRICT, WITHOUT ROWID;
 
--- The session of an agent's own that has a conversation, and the process that had it last. An agent that can load sessions goes on with it in another process.
+-- The session that an agent itself keeps of a conversation, and the process that had it last. An agent that can load sessions continues it in another process.
 CREATE TABLE agent_sessions (
     session_key   TEXT NOT NULL PRIMARY KEY,
-    transcript    TEXT NOT NULL, -- session_id of the conversation; another one has another session of the agent
+    transcript    TEXT NOT NULL, -- session_id of the conversation; another transcript has another session of the agent
     agent_session TEXT NOT NULL, -- the agent's id
-    runs          TEXT NOT NULL, -- the latest turns that the agent has seen, separated by spaces
-    seen          INTEGER NOT NULL, -- number of the last entry of the transcript that it has seen
-    used_input    INTEGER NOT NULL, -- tokens of the session, of agents that report these instead of those of a turn
+    runs          TEXT NOT NULL, -- the latest turns that the agent has received, separated by spaces
+    seen          INTEGER NOT NULL, -- the number of the last transcript entry that it has received
+    used_input    INTEGER NOT NULL, -- tokens of the session, for agents that report these instead of those of a turn
     used_output   INTEGER NOT NULL,
-    used_cached   INTEGER NOT NULL, -- of used_input
-    dir           TEXT NOT NULL, -- for which it was made
+    used_cached   INTEGER NOT NULL, -- the cached part of used_input
+    dir           TEXT NOT NULL, -- the directory for which it was created
     host          TEXT NOT NULL,
     pid           INTEGER NOT NULL,
-    pid_started   TEXT NOT NULL, -- identifies the process among those that have had its number
+    pid_started   TEXT NOT NULL, -- distinguishes the process from others with the same number
     updated_at    INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- What channels keep beside messages. Ids of people and chats are the provider's numbers. Open requests of pairing:
+-- Records of channels besides messages. Ids of people and chats are the provider's numbers. Open pairing requests:
 CREATE TABLE pairings (
     code       TEXT NOT NULL PRIMARY KEY, -- shown to the person
     id         TEXT NOT NULL, -- shown to operators
@@ -541,16 +541,16 @@ CREATE TABLE channel_groups (
     channel    TEXT NOT NULL,
     chat_id    INTEGER NOT NULL,
     activation TEXT NOT NULL DEFAULT '',
-    moved_from INTEGER NOT NULL DEFAULT 0, -- the number that the group had before; 0 = none
+    moved_from INTEGER NOT NULL DEFAULT 0, -- the previous number of the group; 0 when it has not moved
     PRIMARY KEY (channel, chat_id)
 ) STRICT, WITHOUT ROWID;
 -- Open buttons below messages.
 CREATE TABLE buttons (
     id         TEXT NOT NULL PRIMARY KEY,
-    set_id     TEXT NOT NULL, -- the buttons of one message work once between them
+    set_id     TEXT NOT NULL, -- only one of the buttons of a message can be used
     channel    TEXT NOT NULL,
     chat_id    INTEGER NOT NULL,
-    user_id    INTEGER NOT NULL, -- 0 = every user who may talk in the chat
+    user_id    INTEGER NOT NULL, -- 0 = every user with the right to write in the chat
     text       TEXT NOT NULL,
     expires_at INTEGER NOT NULL,
     used_by    INTEGER -- the press that used the button; the other buttons of its message are deleted
@@ -568,25 +568,25 @@ CREATE TABLE answers (
     owner  TEXT NOT NULL,
     method TEXT NOT NULL,
     key    TEXT NOT NULL,
-    hash   TEXT NOT NULL, -- of the params
+    hash   TEXT NOT NULL, -- of the parameters
     answer TEXT NOT NULL, -- JSON
     at     INTEGER NOT NULL,
     PRIMARY KEY (owner, method, key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX answers_at ON answers (at);
 
--- Named tokens. A secret is never here, only its SHA-256.
+-- Named tokens. The table contains no secret, only its SHA-256.
 CREATE TABLE credentials (
     name       TEXT NOT NULL PRIMARY KEY,
     digest     TEXT NOT NULL, -- 64 hexadecimal digits
-    scopes     TEXT NOT NULL, -- with blanks between them
+    scopes     TEXT NOT NULL, -- separated by spaces
     visible    TEXT NOT NULL DEFAULT 'all',
     created_at INTEGER NOT NULL,
     expires_at INTEGER -- NULL = never
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX credentials_digest ON credentials (digest);
 
--- The log of changes: rows are only inserted.
+-- The audit log: rows are only inserted.
 CREATE TABLE audit_log (
     id          TEXT NOT NULL PRIMARY KEY, -- UUIDv7: sorts by time
     who         TEXT NOT NULL,
