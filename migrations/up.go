@@ -30,7 +30,7 @@ func Up(ctx context.Context, p *goose.Provider, log *slog.Logger) (steps int, er
 	return len(done), err
 }
 
-// before returns the version that precedes version in list, which is in ascending order; 0 = none does.
+// before returns the version that precedes version in list, which is in ascending order; 0 when no version does.
 func before(list []*goose.Source, version int64) (previous int64) {
 	for _, source := range list {
 		if source.Version >= version {

@@ -142,7 +142,7 @@ func TestAttemptsComeBackAsTheyWere(t *testing.T) {
 		}
 	}
 	if _, err := cron.DecodeAttempts("{"); err == nil {
-		t.Fatal("a broken text was read")
+		t.Fatal("broken JSON was read")
 	}
 }
 
@@ -172,7 +172,7 @@ func TestARememberedJobIsTheOneThatItsTextsMean(t *testing.T) {
 		}
 	}
 	if err := d.Decode(cron.Parts{Schedule: `{"kind":"never"}`}, &cron.Job{}); err == nil {
-		t.Error("texts that mean nothing are a job")
+		t.Error("meaningless parts are a job")
 	}
 }
 

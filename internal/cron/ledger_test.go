@@ -170,7 +170,7 @@ func TestLedgerHoldsInEveryHistory(t *testing.T) {
 			before := r
 			next, changed := randomEvent(dice, r, now)
 			if before.State.Final() && (changed || !reflect.DeepEqual(next, before)) {
-				t.Fatalf("a run that is over was changed from %+v to %+v", before, next)
+				t.Fatalf("a run that has ended was changed from %+v to %+v", before, next)
 			}
 			if !changed && !reflect.DeepEqual(next, before) {
 				t.Fatalf("an event that changes nothing made %+v of %+v", next, before)

@@ -125,13 +125,13 @@ func (k AlertKind) Sentence(j Job) string {
 	case AlertSkipping:
 		return fmt.Sprintf("The job %q was skipped %d times in a row, because a run of it was active or a budget is used up.", j.Name, j.State.ConsecutiveSkipped)
 	case AlertBudget:
-		return fmt.Sprintf("The job %q does not run now: your runs of the last 24 hours are used up. It goes on by itself as they pass.", j.Name)
+		return fmt.Sprintf("The job %q does not run now: your runs of the last 24 hours are used up. It continues by itself as they pass.", j.Name)
 	case AlertRecovered:
 		return fmt.Sprintf("The job %q works again.", j.Name)
 	case AlertDisabled:
 		return fmt.Sprintf("The job %q has failed%s and is switched off: %s Enable it when the cause is gone.", j.Name, inARow(j), sentence(j.State.LastError))
 	case AlertGone:
-		return fmt.Sprintf("The answers of the job %q are not sent any more: %s takes nothing (%s). It goes on, and its answers are kept; "+
+		return fmt.Sprintf("The answers of the job %q are not sent any more: %s accepts no messages (%s). The job continues, and its answers are kept; "+
 			"give it another destination, or resume it when the chat can be reached again.", j.Name, j.State.DeliveryPause.where(), j.State.DeliveryPause.Reason)
 	case AlertNone:
 	}

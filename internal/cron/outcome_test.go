@@ -62,8 +62,8 @@ func TestAFailureIsReportedInOneSentence(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	j.State.DeliveryPause = DeliveryPause{Since: time.UnixMilli(1), Reason: "blocked", Channel: "telegram:1", ChatID: "7"}
-	if got, want := AlertGone.Sentence(j), `The answers of the job "digest" are not sent any more: the chat 7 of telegram:1 takes nothing (blocked). `+
-		`It goes on, and its answers are kept; give it another destination, or resume it when the chat can be reached again.`; got != want {
+	if got, want := AlertGone.Sentence(j), `The answers of the job "digest" are not sent any more: the chat 7 of telegram:1 accepts no messages (blocked). `+
+		`The job continues, and its answers are kept; give it another destination, or resume it when the chat can be reached again.`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	j.State.ConsecutiveErrors = 3

@@ -54,10 +54,10 @@ func TestCatchingUpWaitsBehindAnActiveRunWhateverTheOverlapPolicy(t *testing.T) 
 		if !slices.IsSortedFunc(v.Runs, func(a, b Launch) int { return a.Run.ScheduledFor.Compare(b.Run.ScheduledFor) }) {
 			t.Errorf("%s: the oldest is not first", c.overlap)
 		}
-		behind := before != "" && c.overlap == OverlapSkip // the runs of a job that buffers share a session of their own
+		shared := before != "" && c.overlap == OverlapSkip // the runs of a job that buffers share a session of their own
 		for _, l := range v.Runs {
-			if key := l.Run.SessionKey; key != v.Runs[0].Run.SessionKey || (key == before) != behind {
-				t.Errorf("%s with %d active: a run catches up in %s, want one session for all, which is %q: %t", c.overlap, len(c.active), key, before, behind)
+			if key := l.Run.SessionKey; key != v.Runs[0].Run.SessionKey || (key == before) != shared {
+				t.Errorf("%s with %d active: a run catches up in %s, want one session for all, which is %q: %t", c.overlap, len(c.active), key, before, shared)
 			}
 		}
 	}

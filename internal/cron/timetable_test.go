@@ -60,7 +60,7 @@ func TestPreviewWarnsOfSurprises(t *testing.T) {
 	}
 	tt = Timetable{Schedule: mustCompile(t, schedule.Spec{Kind: schedule.KindAt, At: noon})}
 	if p = tt.Preview(noon, 5); len(p.Warnings) != 1 || len(p.Fires) != 0 || p.Timezone != "UTC" {
-		t.Errorf("preview of an at that is over = %+v", p)
+		t.Errorf("preview of an at that has passed = %+v", p)
 	}
 }
 

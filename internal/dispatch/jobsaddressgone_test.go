@@ -105,7 +105,7 @@ func TestAnAnswerIsTriedOnceWhereTheChatIsGoneAndPeopleGetAnAlert(t *testing.T) 
 				want(t, "sent in the web session", len(h.onTheWeb()), c.web)
 				want(t, "sent in a chat", len(h.box.texts("ops")), c.box)
 				want(t, "sent to a webhook", len(h.hook.texts(hookURL)), c.hook)
-				if c.hook == 0 && !strings.Contains(strings.Join(sent, "\n"), `"digest" are not sent any more: the chat 9 of box takes nothing (blocked)`) {
+				if c.hook == 0 && !strings.Contains(strings.Join(sent, "\n"), `"digest" are not sent any more: the chat 9 of box accepts no messages (blocked)`) {
 					t.Errorf("sent %q", sent)
 				}
 				j := h.job("digest")

@@ -19,7 +19,7 @@ func (n *Node) Drain(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*n.cfg.Lease)
 	defer cancel()
 	if _, err := n.store.Heartbeat(boundedBy(ctx, last), me.id, true); err != nil {
-		n.log.WarnContext(ctx, "other nodes do not know that this one drains", "err", err)
+		n.log.WarnContext(ctx, "the drain could not be recorded for other nodes", "err", err)
 	}
 	if n.releasing() {
 		n.releaseAll(boundedBy(ctx, last), me)

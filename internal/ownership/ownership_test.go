@@ -224,7 +224,7 @@ func TestTheEndOfTheLoopsEndsTheWaitsOfAFinalWrite(t *testing.T) {
 				t.Errorf("the write ended with %v", err)
 			}
 		default:
-			t.Error("the write goes on after the loops have ended")
+			t.Error("the write continues after the loops have ended")
 			<-result
 		}
 	})

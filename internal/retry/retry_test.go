@@ -135,7 +135,7 @@ func TestSleepEndsWithTheTimeOrTheContext(t *testing.T) {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 		if err := retry.Sleep(ctx, 0); !errors.Is(err, errPermanent) {
-			t.Errorf("no wait with a context that is over: %v", err)
+			t.Errorf("no wait with a context that has ended: %v", err)
 		}
 		if err := retry.Sleep(t.Context(), -time.Second); err != nil {
 			t.Errorf("no wait: %v", err)

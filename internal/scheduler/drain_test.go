@@ -136,7 +136,7 @@ func TestTurnsHaveTheWorkContextAndNoOther(t *testing.T) {
 		wantOutcome(t, submit(t, s, item{ID: "short"}).Ticket, scheduler.OutcomeAnswered)
 		synctest.Wait()
 		if got := context.Cause(contexts[0]); !errors.Is(got, scheduler.ErrTurnOver) {
-			t.Errorf("the context of a turn that is over: %v", got)
+			t.Errorf("the context of a turn that has ended: %v", got)
 		}
 		long := submit(t, s, item{ID: "long"})
 		synctest.Wait()
@@ -153,7 +153,7 @@ func TestTurnsHaveTheWorkContextAndNoOther(t *testing.T) {
 		}
 		drain(t, s)
 		if _, err := scheduler.New(work, config{Run: untilStopped}); !errors.Is(err, gone) {
-			t.Errorf("New with a context that is over: %v", err)
+			t.Errorf("New with a context that has ended: %v", err)
 		}
 	})
 }

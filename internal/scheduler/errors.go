@@ -28,7 +28,7 @@ var (
 	// ErrYielding refuses a second concurrent Yield of a turn.
 	ErrYielding = errors.New("the turn has given its slot back already: wait for several things inside one Yield")
 	// ErrTurnOver refuses an operation of a turn that has returned. It is then also the cause of its context.
-	ErrTurnOver = errors.New("the turn is over")
+	ErrTurnOver = errors.New("the turn has ended")
 	// ErrTurnsLeft is the error of Drain when turns ignored their cancelled context. The log names each of them.
 	ErrTurnsLeft = errors.New("turns have not returned although their context was cancelled")
 )

@@ -90,7 +90,7 @@ func ExampleTurn_Yield() {
 		Lanes: lanes(map[string]int{scheduler.LaneMain: 1}),
 		Run: func(ctx context.Context, t *scheduler.Turn[string]) error {
 			if t.RunID() == "parent" {
-				defer fmt.Println("parent goes on")
+				defer fmt.Println("parent continues")
 				return ask(ctx, t)
 			}
 			fmt.Println("child works")
@@ -110,7 +110,7 @@ func ExampleTurn_Yield() {
 	fmt.Println(s.Drain(ctx))
 	// Output:
 	// child works
-	// parent goes on
+	// parent continues
 	// answered <nil>
 	// <nil>
 }

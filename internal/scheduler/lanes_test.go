@@ -286,7 +286,7 @@ func TestAStoppedYieldDoesNotWaitForASlot(t *testing.T) {
 		pass(time.Minute)
 		wantLane("the turn has ended")
 		if err := parent.Yield(context.Background(), nil); !errors.Is(err, scheduler.ErrTurnOver) {
-			t.Errorf("Yield of a turn that is over: %v", err)
+			t.Errorf("Yield of a turn that has ended: %v", err)
 		}
 		pass(time.Hour)
 		drain(t, s)

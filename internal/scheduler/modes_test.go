@@ -266,7 +266,7 @@ func TestSteeredMessagesRunAloneWhenTheTurnIsStopped(t *testing.T) {
 		}
 		wantOutcome(t, steer.Ticket, scheduler.OutcomeAnswered)
 		if got := first.TakeInput(); got != nil || first.AcceptInput() == nil {
-			t.Errorf("a turn that is over took %v", got)
+			t.Errorf("a turn that has ended took %v", got)
 		}
 		drain(t, s)
 	})

@@ -34,7 +34,7 @@ func New[M any](ctx context.Context, cfg Config[M]) (*Scheduler[M], error) {
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("make a scheduler: the work context is over: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("make a scheduler: the work context has ended: %w", context.Cause(ctx))
 	}
 	cfg = cfg.withDefaults()
 	s := &Scheduler[M]{

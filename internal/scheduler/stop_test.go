@@ -318,7 +318,7 @@ func TestASettledTurnIsPastStopping(t *testing.T) {
 		wantOutcome(t, first.Ticket, scheduler.OutcomeAnswered)
 		synctest.Wait()
 		if err := settled.Settle(); !errors.Is(err, scheduler.ErrTurnOver) {
-			t.Errorf("Settle of a turn that is over: %v", err)
+			t.Errorf("Settle of a turn that has ended: %v", err)
 		}
 		synctest.Wait()
 		s.Cancel(scheduler.ErrLeaseLost) // this also reaches the settled second one

@@ -115,7 +115,7 @@ func runInvariants() []Invariant {
 			 AND b.started_at <= a.started_at AND (b.ended_at IS NULL OR b.ended_at > a.started_at)
 			WHERE a.started_at > :since AND (a.ended_at IS NULL OR a.ended_at > a.started_at)
 			GROUP BY a.session_key, a.id, s.run_limit HAVING count(*) >= s.run_limit`},
-		{ID: "I4.lane", Rule: "A node runs no more turns in a lane than the lane has slots; those that wait for sub-turns have none.", Params: lanes, SQL: `
+		{ID: "I4.lane", Rule: "A node runs no more turns in a lane than the lane has slots; those that wait for sub-turns have no slot.", Params: lanes, SQL: `
 			SELECT 'I4.lane', r.owner, r.lane, count(*) FROM runs r
 			WHERE r.state IN ('running', 'stopping')
 			GROUP BY r.owner, r.lane
@@ -148,11 +148,11 @@ func fenceInvariants() []Invariant {
 			SELECT 'I8.effect', o.id, o.run_id FROM outbox o
 			JOIN runs r ON r.id = o.run_id
 			WHERE o.kind = 'reply' AND o.epoch <> r.epoch`},
-		{ID: "I8.branch", Rule: "The entry is there at which a transcript branches off another one.", SQL: `
+		{ID: "I8.branch", Rule: "The entry at which a transcript branches off another one exists.", SQL: `
 			SELECT 'I8.branch', b.session_key, b.parent_seq FROM branches b
 			LEFT JOIN transcript t ON t.session_key = b.parent_key AND t.session_id = b.parent_id AND t.seq = b.parent_seq
 			WHERE t.seq IS NULL`},
-		{ID: "I9.secret", Rule: "No secret stands in an error or an address.", Params: []string{"secret"}, SQL: `
+		{ID: "I9.secret", Rule: "No error and no address contains a secret.", Params: []string{"secret"}, SQL: `
 			SELECT 'I9.secret', place, id FROM (` + revealingTexts + `) AS texts WHERE content LIKE '%' || :secret || '%'`},
 	}
 }
@@ -170,7 +170,7 @@ const revealingTexts = `
 // RevealingTexts is a query for place, id and text of everything that the rule about secrets reads. A caller that has the secrets compares them in its own
 // memory: a secret passed as a statement parameter could appear in the statement log of the database.
 func RevealingTexts() Invariant {
-	return Invariant{ID: "I9.secret", Rule: "No secret stands in an error or an address.", SQL: `
+	return Invariant{ID: "I9.secret", Rule: "No error and no address contains a secret.", SQL: `
 		SELECT place, id, content FROM (` + revealingTexts + `) AS texts WHERE coalesce(content, '') <> ''`}
 }
 
@@ -190,7 +190,7 @@ func cronInvariants() []Invariant {
 			SELECT 'I2.twice', job_id, scheduled_for FROM cron_run_logs
 			WHERE trigger IN ('schedule', 'catchup')
 			GROUP BY job_id, scheduled_for HAVING count(*) > 1`},
-		{ID: "I2.state", Rule: "A row of the ledger is over exactly when its state says so, and says why nothing ran.", SQL: `
+		{ID: "I2.state", Rule: "A row of the ledger has ended exactly when its state is final, and has a reason when nothing ran.", SQL: `
 			SELECT 'I2.state', job_id, scheduled_for FROM cron_run_logs
 			WHERE state NOT IN ('queued', 'running', 'retrying', 'ok', 'error', 'skipped', 'missed', 'cancelled', 'interrupted')
 			   OR (state IN ('skipped', 'missed') AND coalesce(reason, '') = '')
@@ -220,7 +220,7 @@ func cronInvariants() []Invariant {
 			SELECT 'I10.jobs', owner, count(*) FROM cron_jobs
 			WHERE owner <> 'system'
 			GROUP BY owner HAVING count(*) > :jobs`},
-		{ID: "I10.ledger", Rule: "What is older than the ledger is kept is gone.", Params: []string{"keep"}, SQL: `
+		{ID: "I10.ledger", Rule: "The ledger has no rows beyond its retention.", Params: []string{"keep"}, SQL: `
 			SELECT 'I10.ledger', job_id, min(finished_at) FROM cron_run_logs
 			WHERE finished_at > 0 AND finished_at < :keep
 			GROUP BY job_id`},

@@ -64,7 +64,7 @@ func TestCheckRefusesExpressionsWithASentence(t *testing.T) {
 		"0 0 * 1JAN *":                          {InvalidSyntax, "is not understood"},
 		"0 MON * * *":                           {InvalidSyntax, "is not understood"},
 		"*,abc * * * *":                         {InvalidSyntax, "is not understood"},
-		"*,5 * * * *":                           {InvalidSyntax, "* stands alone"},
+		"*,5 * * * *":                           {InvalidSyntax, "* must be alone"},
 		"1-2-3 * * * *":                         {InvalidSyntax, "is not understood"},
 		"5-1 * * * *":                           {InvalidRange, "minute range 5-1 runs backwards"},
 		"1, * * * *":                            {InvalidSyntax, "minute has an empty item"},

@@ -124,7 +124,7 @@ func (u unit) parse(field string) (string, error) {
 		}
 	}
 	if len(items) > 1 && slices.Contains(items, "*") {
-		return "", NewInvalid(fieldExpr, InvalidSyntax, "%s: * stands alone, not in a list", u.name)
+		return "", NewInvalid(fieldExpr, InvalidSyntax, "%s: * must be alone, not in a list", u.name)
 	}
 	return strings.Join(items, ","), nil
 }

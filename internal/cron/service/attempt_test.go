@@ -182,7 +182,7 @@ func TestWhatIsSentFollowsTheDeliveryOfTheJob(t *testing.T) {
 		"an answer to a chat":    {cron.Job{Delivery: chat9}, answered, "box:work hello", cron.DeliveryUnknown, ""},
 		"an answer to no one":    {cron.Job{Delivery: cron.Delivery{Mode: cron.DeliverNone}}, answered, "", cron.DeliveryNotRequested, ""},
 		"an empty answer":        {cron.Job{Delivery: chat9}, service.Ending{Outcome: chat.OutcomeAnswered, Reply: " "}, "", cron.DeliveryNotRequested, "empty"},
-		"files without a text":   {cron.Job{Delivery: chat9}, service.Ending{Outcome: chat.OutcomeAnswered, Files: true}, "box:work ", cron.DeliveryUnknown, ""},
+		"files without text":     {cron.Job{Delivery: chat9}, service.Ending{Outcome: chat.OutcomeAnswered, Files: true}, "box:work ", cron.DeliveryUnknown, ""},
 		"nothing to report":      {cron.Job{Delivery: chat9}, service.Ending{Outcome: chat.OutcomeAnswered, Reply: "NO_REPLY\n"}, "", cron.DeliveryNotRequested, "no-reply"},
 		"a failure to a chat":    {cron.Job{Delivery: chat9}, failed, "box:work ", cron.DeliveryNot, ""},
 		"a failure to a session": {cron.Job{Delivery: cron.Delivery{Mode: cron.DeliverAnnounce}}, failed, "", cron.DeliveryNotRequested, ""},
@@ -218,7 +218,7 @@ func TestAWorkOfTheGatewayNeedsNoAgent(t *testing.T) {
 	}{
 		"an agent turn":      {cron.Job{Payload: cron.Payload{Kind: cron.PayloadAgentTurn, Text: "hello"}}, "", false, ""},
 		"a reminder":         {cron.Job{Payload: cron.Payload{Kind: cron.PayloadSystemEvent, Text: "tea"}, WakeMode: cron.WakeLater, Session: cron.Isolated, Delivery: cron.Delivery{Mode: cron.DeliverAnnounce}}, "Reminder: tea", true, ""},
-		"a text for later":   {cron.Job{Payload: cron.Payload{Kind: cron.PayloadSystemEvent, Text: "tea"}, WakeMode: cron.WakeLater, Session: cron.Main}, "", true, ""},
+		"text for later":     {cron.Job{Payload: cron.Payload{Kind: cron.PayloadSystemEvent, Text: "tea"}, WakeMode: cron.WakeLater, Session: cron.Main}, "", true, ""},
 		"a retention":        {cron.Job{Owner: cron.SystemOwner, Payload: cron.Payload{Kind: cron.PayloadSystemEvent, Text: "retention"}}, "everything is kept, 0 kept answers removed", true, ""},
 		"an unknown job":     {cron.Job{Owner: cron.SystemOwner, Payload: cron.Payload{Kind: cron.PayloadSystemEvent, Text: "sing"}}, "", true, "there is no built-in job sing"},
 		"a program, refused": {cron.Job{Payload: cron.Payload{Kind: cron.PayloadCommand}}, "", true, "the payload kind command is disabled"},

@@ -113,10 +113,10 @@ func formerID(m cron.Members) (id string, rest cron.Members, err error) {
 // nameExists is the refusal of a job whose name is taken.
 func nameExists(e *cron.NameExistsError) error {
 	if len(e.IDs) == 1 {
-		return chat.Errorf(chat.CodeInvalid, "a job with the name %q exists: %s; change it, or ask for another one", e.Name, e.IDs[0]).
+		return chat.Errorf(chat.CodeInvalid, "a job with the name %q exists: %s; change it, or create another one", e.Name, e.IDs[0]).
 			With("code", "CRON_NAME_EXISTS").With("name", e.Name).With("jobIds", e.IDs)
 	}
-	return chat.Errorf(chat.CodeInvalid, "%d jobs with the name %q exist: %s; change one of them by its id, or ask for another one", len(e.IDs), e.Name, strings.Join(e.IDs, ", ")).
+	return chat.Errorf(chat.CodeInvalid, "%d jobs with the name %q exist: %s; change one of them by its id, or create another one", len(e.IDs), e.Name, strings.Join(e.IDs, ", ")).
 		With("code", "CRON_NAME_EXISTS").With("name", e.Name).With("jobIds", e.IDs)
 }
 

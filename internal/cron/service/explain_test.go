@@ -53,6 +53,6 @@ func TestASlotIsExplainedByWhatTheStoreKeeps(t *testing.T) {
 		}
 	}
 	if _, err := p.Editor.Explain(t.Context(), cron.ExplainParams{ID: put.Job.ID, At: "9:00"}, bob); errors.Is(err, nil) {
-		t.Error("another person was told about the job")
+		t.Error("another person can read about the job")
 	}
 }

@@ -31,7 +31,7 @@ func TestArraysAreEncodedAsPgxDoes(t *testing.T) {
 			got, gotErr := ours.Encode(c.oid, pgtype.BinaryFormatCode, c.list, bytes.Clone(before))
 			want, wantErr := theirs.Encode(c.oid, pgtype.BinaryFormatCode, c.list, bytes.Clone(before))
 			if gotErr != nil || wantErr != nil || !bytes.Equal(got, want) || (got == nil) != (want == nil) {
-				t.Errorf("%T of %v behind %d bytes: got %d bytes %v, pgx has %d %v", c.list, c.list, len(before), len(got), gotErr, len(want), wantErr)
+				t.Errorf("%T of %v after %d bytes: got %d bytes %v, pgx has %d %v", c.list, c.list, len(before), len(got), gotErr, len(want), wantErr)
 			}
 		}
 		got, gotErr := ours.Encode(c.oid, pgtype.TextFormatCode, c.list, nil)

@@ -50,6 +50,6 @@ func TestACompactionEndsWithItsContext(t *testing.T) {
 	ends := errors.New("the process ends")
 	cancel(ends)
 	if report, err := s.Compact(ctx); err == nil {
-		t.Errorf("it went on: %q", report)
+		t.Errorf("it continued: %q", report)
 	}
 }

@@ -111,7 +111,7 @@ func TestAFailedChangeLeavesNothing(t *testing.T) {
 		"a statement fails with the commit": func(ctx context.Context, tx sqlstore.Tx) error {
 			return errors.Join(tx.Later(ctx, addNote, nil, 1), tx.Later(ctx, `SELECT 1 / $1::bigint`, nil, 0))
 		},
-		"an error is passed over": func(ctx context.Context, tx sqlstore.Tx) error {
+		"an error is ignored": func(ctx context.Context, tx sqlstore.Tx) error {
 			_, err := tx.Exec(ctx, addNote, 1)
 			_, _ = tx.Exec(ctx, `SELECT 1 / $1::bigint`, 0)
 			return err

@@ -35,10 +35,10 @@ const (
 const (
 	sentenceAway     = "the database cannot be reached: check that it runs and that the address is right"
 	sentenceReadOnly = "the database is read-only, perhaps a standby: point laneway at the primary"
-	sentenceFull     = "the disk of the database is full: free space there, laneway goes on by itself"
+	sentenceFull     = "the disk of the database is full: free space there; laneway then continues by itself"
 	sentenceTooMany  = "the database has no connection left: raise its max_connections or lower database_conns; a gateway needs at least five connections"
-	sentenceRestart  = "the database is starting or stopping: it is tried again by itself"
-	sentenceSlow     = "the database did not answer in time: look for locks and load there"
+	sentenceRestart  = "the database is starting or stopping: laneway tries again by itself"
+	sentenceSlow     = "the database did not answer in time: check its locks and load"
 	sentenceRefused  = "the database refuses the login: check user, password and database name"
 	sentenceSchema   = "the database lacks a part of laneway's schema (%s): run `laneway migrate up`; `laneway migrate status` lists the steps"
 	sentenceRight    = "the role of the database lacks a right: give it those that docs/operations.md lists"

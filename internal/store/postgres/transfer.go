@@ -186,7 +186,7 @@ func (t *Transfer) Tables(ctx context.Context) ([]transfer.Table, error) {
 			"double precision": transfer.Number, "text": transfer.Text, "bytea": transfer.Bytes,
 		}[typ]
 		if !known {
-			return fmt.Errorf("column %s.%s has the type %s, which a copy does not know", name, column, typ)
+			return fmt.Errorf("column %s.%s has the type %s, which a copy does not support", name, column, typ)
 		}
 		if tables[name] == nil {
 			tables[name] = &transfer.Table{Name: name}

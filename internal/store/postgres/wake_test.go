@@ -71,7 +71,7 @@ func TestBroadcastsReachEveryOtherProcessInTheirOrder(t *testing.T) {
 					t.Fatalf("text %d: got %.20q, want %.20q", i, got, w)
 				}
 			case <-time.After(30 * time.Second):
-				t.Fatalf("text %d did not come", i)
+				t.Fatalf("message %d did not arrive", i)
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func TestEveryTextAfterListenArrives(t *testing.T) {
 				t.Errorf("listener %d received %q", i, got)
 			}
 		case <-time.After(10 * time.Second):
-			t.Errorf("listener %d missed the text", i)
+			t.Errorf("listener %d missed the message", i)
 		}
 		if err := there.Listen(t.Context()); err != nil {
 			t.Errorf("a second call of Listen: %v", err)

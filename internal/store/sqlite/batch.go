@@ -98,7 +98,7 @@ func (w *writer) begin(ctx context.Context) (*tx, error) {
 	}
 	version, err := w.conn.number(`PRAGMA data_version`)
 	if err != nil {
-		return nil, w.undo(ctx, fmt.Errorf("look for changes by other programs: %w", err))
+		return nil, w.undo(ctx, fmt.Errorf("check for changes by other programs: %w", err))
 	}
 	if version != w.version { // another program has committed
 		w.version = version

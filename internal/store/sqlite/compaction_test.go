@@ -100,7 +100,7 @@ func TestACompactionEndsWithItsContext(t *testing.T) {
 	ends := errors.New("the process ends")
 	cancel(ends)
 	if report, err := s.Compact(ctx); !errors.Is(err, ends) {
-		t.Errorf("it went on: %q, %v", report, err)
+		t.Errorf("it continued: %q, %v", report, err)
 	}
 }
 

@@ -59,7 +59,7 @@ func checkIndex(t *testing.T, path string) {
 	t.Helper()
 	db := outside(t, path)
 	for name, query := range map[string]string{
-		"entries behind the mark":  `SELECT count(*) FROM transcript_words_docsize WHERE id > (SELECT upto FROM search_state)`,
+		"entries after the mark":   `SELECT count(*) FROM transcript_words_docsize WHERE id > (SELECT upto FROM search_state)`,
 		"entries that are missing": `SELECT count(*) FROM transcript WHERE rowid <= (SELECT upto FROM search_state) AND rowid NOT IN (SELECT id FROM transcript_words_docsize)`,
 		"entries of nothing":       `SELECT count(*) FROM transcript_words_docsize WHERE id NOT IN (SELECT rowid FROM transcript)`,
 	} {

@@ -87,7 +87,7 @@ func TestAStartLogsItsMigrationAsOneLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if upgrade := logged(); len(upgrade) != 1 || !regexp.MustCompile(line(before, newest, 1)).MatchString(upgrade[0]) {
-		t.Errorf("a start behind one new step logs %q", upgrade)
+		t.Errorf("a start with one new step logs %q", upgrade)
 	}
 }
 

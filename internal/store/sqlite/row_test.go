@@ -84,14 +84,14 @@ func TestAColumnThatItsVariableCannotHoldIsAnError(t *testing.T) {
 		text string
 		to   []any
 	}{
-		"a text into a number": {`SELECT 'x'`, []any{&n}},
-		"a number into a text": {`SELECT 1`, []any{&s}},
-		"NULL into a text":     {`SELECT NULL`, []any{&s}},
-		"NULL into a number":   {`SELECT NULL`, []any{&n}},
-		"NULL into a fraction": {`SELECT NULL`, []any{new(float64)}},
-		"too many columns":     {`SELECT 1, 2`, []any{&n}},
-		"too few columns":      {`SELECT 1`, []any{&n, &n}},
-		"a fraction":           {`SELECT 1.5`, []any{&n}},
+		"a string into a number": {`SELECT 'x'`, []any{&n}},
+		"a number into a string": {`SELECT 1`, []any{&s}},
+		"NULL into a string":     {`SELECT NULL`, []any{&s}},
+		"NULL into a number":     {`SELECT NULL`, []any{&n}},
+		"NULL into a fraction":   {`SELECT NULL`, []any{new(float64)}},
+		"too many columns":       {`SELECT 1, 2`, []any{&n}},
+		"too few columns":        {`SELECT 1`, []any{&n, &n}},
+		"a fraction":             {`SELECT 1.5`, []any{&n}},
 	} {
 		if err := c.query(q.text, func(r sqlstore.Row) error { return r.Scan(q.to...) }); err == nil {
 			t.Errorf("%s: want an error", name)

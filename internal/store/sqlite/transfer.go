@@ -138,7 +138,7 @@ func (t *Transfer) describe(table *transfer.Table) error {
 			"INTEGER": transfer.Integer, "INT": transfer.Integer, "REAL": transfer.Number, "TEXT": transfer.Text, "BLOB": transfer.Bytes,
 		}[strings.ToUpper(typ)]
 		if !known {
-			return fmt.Errorf("column %s of the table %s has the type %s, which a copy does not know", column, table.Name, typ)
+			return fmt.Errorf("column %s of the table %s has the type %s, which a copy does not support", column, table.Name, typ)
 		}
 		table.Columns = append(table.Columns, transfer.Column{Name: column, Kind: kind, Nullable: !notNull && pk == 0})
 		if pk > 0 {

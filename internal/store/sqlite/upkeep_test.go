@@ -35,7 +35,7 @@ func TestUpkeepEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the process ends"))
 	if report, err := s.Upkeep(ctx); err == nil {
-		t.Errorf("it went on: %q", report)
+		t.Errorf("it continued: %q", report)
 	}
 	register(t, s, "node") // the store works afterwards
 }

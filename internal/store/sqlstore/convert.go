@@ -82,13 +82,13 @@ type jsonColumn struct{ to any }
 func (c jsonColumn) Scan(v any) error {
 	text, ok := v.(string)
 	if !ok {
-		return fmt.Errorf("a JSON text is stored as %T", v)
+		return fmt.Errorf("JSON is stored as %T", v)
 	}
 	if text == "" {
 		return nil
 	}
 	if err := json.Unmarshal([]byte(text), c.to); err != nil {
-		return fmt.Errorf("decode a stored JSON text: %w", err)
+		return fmt.Errorf("decode stored JSON: %w", err)
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func (s Cron) addUnknown(ctx context.Context, out *cron.Claimed, node string) er
 	if len(list) == 0 {
 		return nil
 	}
-	return s.db.View(ctx, "look for runs that were made", func(ctx context.Context, tx Tx) error {
+	return s.db.View(ctx, "read the runs of an unknown commit", func(ctx context.Context, tx Tx) error {
 		found, gone, err := committed(ctx, tx, node, list)
 		s.unknown.remove(gone)
 		out.Launched = found

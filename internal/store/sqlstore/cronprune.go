@@ -62,7 +62,7 @@ func (r oldRun) ownSession() bool {
 func (s Retention) ledger(ctx context.Context, p store.PruneParams) (int, error) {
 	p.Limit = min(p.Most(), maxPrune)
 	var old []oldRun
-	err := s.db.View(ctx, "look for old runs", func(ctx context.Context, tx Tx) (err error) {
+	err := s.db.View(ctx, "find old runs", func(ctx context.Context, tx Tx) (err error) {
 		old, err = prunable(ctx, tx, &p)
 		return err
 	})

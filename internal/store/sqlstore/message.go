@@ -111,7 +111,7 @@ func (s Inbox) RunByID(ctx context.Context, id string) (store.Run, error) {
 
 // FilesOfRuns lists the files of the messages of runs; see store.Inbox.
 func (s Inbox) FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (found map[string][]chat.Attachment, err error) {
-	err = s.db.View(ctx, "look for files of messages", func(ctx context.Context, tx Tx) error {
+	err = s.db.View(ctx, "list files of messages", func(ctx context.Context, tx Tx) error {
 		found = make(map[string][]chat.Attachment, len(runs))
 		return tx.Query(ctx, filesOfRunsSQL, func(r Row) error {
 			var (

@@ -25,7 +25,7 @@ func scanPairing(r Row) (p channel.Pairing, err error) {
 
 // Paired reports whether a peer was approved.
 func (s Access) Paired(ctx context.Context, p channel.Peer) (bool, error) {
-	return value[bool](ctx, s.db, query{"look for a pairing", `SELECT EXISTS (SELECT 1 FROM pairing_grants WHERE ` + peerCondition + `)`, []any{p.Channel, p.UserID, p.ChatID}})
+	return value[bool](ctx, s.db, query{"read a pairing", `SELECT EXISTS (SELECT 1 FROM pairing_grants WHERE ` + peerCondition + `)`, []any{p.Channel, p.UserID, p.ChatID}})
 }
 
 // CreatePairing creates a request with a new code.

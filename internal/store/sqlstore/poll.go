@@ -10,11 +10,11 @@ import (
 // The polls, which an engine may skip.
 const (
 	PollSweep     = "sweep"
-	PollHinted    = "look for hinted messages"
+	PollHinted    = "read hinted messages"
 	PollOutgoing  = "claim outgoing messages"
 	PollQuestions = "take questions over"
 	PollTasks     = "list left sub-turns" // read-only
-	PollJobs      = "look for due jobs"   // read-only
+	PollJobs      = "find due jobs"       // read-only
 )
 
 const mayBeDueSQL = `SELECT NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND lease_until > {now}),

@@ -94,7 +94,7 @@ func (s Retention) Prune(ctx context.Context, p store.PruneParams) (int, error) 
 // messages deletes ended messages with their runs. A run in progress keeps its messages.
 func (s Retention) messages(ctx context.Context, p store.PruneParams) (int, error) {
 	old, err := list(ctx, s.db, query{
-		"look for old messages", `SELECT session_key, seq, COALESCE(run_id, '') FROM inbox WHERE ended_at < $1 AND state = 'done' {limit $2}`,
+		"find old messages", `SELECT session_key, seq, COALESCE(run_id, '') FROM inbox WHERE ended_at < $1 AND state = 'done' {limit $2}`,
 		[]any{millis(p.Before), p.Most()},
 	}, func(r Row) (m oldMessage, err error) {
 		err = r.Scan(&m.session, &m.seq, &m.run)
@@ -125,7 +125,7 @@ func (s Retention) messages(ctx context.Context, p store.PruneParams) (int, erro
 // outgoing deletes outgoing messages that have ended.
 func (s Retention) outgoing(ctx context.Context, p store.PruneParams) (int, error) {
 	old, err := list(ctx, s.db, query{
-		"look for old outgoing messages", `SELECT id FROM outbox WHERE done_at < $1 {limit $2}`, []any{millis(p.Before), p.Most()},
+		"find old outgoing messages", `SELECT id FROM outbox WHERE done_at < $1 {limit $2}`, []any{millis(p.Before), p.Most()},
 	}, scanText)
 	if err != nil || len(old) == 0 {
 		return 0, err
@@ -141,7 +141,7 @@ func (s Retention) outgoing(ctx context.Context, p store.PruneParams) (int, erro
 func (s Retention) sessions(ctx context.Context, p store.PruneParams) (int, error) {
 	args := []any{millis(p.Before), min(p.Most(), maxPruneSessions)}
 	var found []string
-	err := s.db.View(ctx, "look for old sessions", func(ctx context.Context, tx Tx) (err error) {
+	err := s.db.View(ctx, "find old sessions", func(ctx context.Context, tx Tx) (err error) {
 		found, err = all(ctx, tx, tx.PerEngine(sideSessions, sideSessionsOnSQLite)+inOrderOfKeys, scanText, args...)
 		return err
 	})
@@ -185,7 +185,7 @@ func (s Retention) records(ctx context.Context, p store.PruneParams) (int, error
 
 // FilesInUse lists the files that unfinished work names; see store.Retention.
 func (s Retention) FilesInUse(ctx context.Context) (paths []string, err error) {
-	err = s.db.View(ctx, "look for files in use", func(ctx context.Context, tx Tx) error {
+	err = s.db.View(ctx, "list files in use", func(ctx context.Context, tx Tx) error {
 		paths = nil
 		for _, text := range []string{filesOfMessagesSQL, filesOfOutgoingSQL} {
 			lists, err := all(ctx, tx, text, func(r Row) (files []chat.Attachment, err error) {
@@ -204,7 +204,7 @@ func (s Retention) FilesInUse(ctx context.Context) (paths []string, err error) {
 
 // FilesNamed returns the paths that messages name; see store.Retention.
 func (s Retention) FilesNamed(ctx context.Context, paths []string) (named []string, err error) {
-	err = s.db.View(ctx, "look for messages that name files", func(ctx context.Context, tx Tx) (err error) {
+	err = s.db.View(ctx, "find messages that name files", func(ctx context.Context, tx Tx) (err error) {
 		named, err = all(ctx, tx, tx.PerEngine(filesNamedSQL, filesNamedOnSQLite), scanText, paths)
 		return err
 	})

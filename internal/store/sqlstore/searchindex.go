@@ -63,7 +63,7 @@ type indexing struct {
 func (s Search) IndexTranscripts(ctx context.Context) (int, error) {
 	x := &indexing{db: s.db}
 	x.next = x.onPostgres
-	err := s.db.View(ctx, "look for what is not indexed", func(ctx context.Context, tx Tx) error {
+	err := s.db.View(ctx, "find entries that are not indexed", func(ctx context.Context, tx Tx) error {
 		if !onSQLite(tx) {
 			return nil
 		}
@@ -150,7 +150,7 @@ func (x *indexing) onPostgres(ctx context.Context) (more bool, err error) {
 		of      unindexed
 		entries newEntries
 	)
-	err = x.db.View(ctx, "look for what is not indexed", func(ctx context.Context, tx Tx) (err error) {
+	err = x.db.View(ctx, "find entries that are not indexed", func(ctx context.Context, tx Tx) (err error) {
 		if of, err = readUnindexed(ctx, tx, x.after); err == nil && len(of.keys) > 0 {
 			entries, err = readNewEntries(ctx, tx, &of)
 		}
@@ -255,7 +255,7 @@ func (x *indexing) onSQLite(ctx context.Context) (more bool, err error) {
 		state indexState
 		rows  []nextRow
 	)
-	err = x.db.View(ctx, "look for what is not indexed", func(ctx context.Context, tx Tx) error {
+	err = x.db.View(ctx, "find entries that are not indexed", func(ctx context.Context, tx Tx) error {
 		_, err := one(ctx, tx, indexStateSQL, into(&state.upto, &state.key, &state.id, &state.seq, &state.removals, &state.renumbered))
 		if err == nil {
 			rows, err = readNextRows(ctx, tx, &state, x.end)

@@ -12,7 +12,7 @@ func TestATextBecomesAStatementOfEachEngine(t *testing.T) {
 		{"parameters", `SELECT $1, $12`, `SELECT $1, $12`, `SELECT ?1, ?12`},
 		{"the clock is the parameter after the others", `SELECT {now} - $1`, `SELECT COALESCE($2::bigint, (date_part('epoch', now()) * 1000)::bigint) - $1`, `SELECT ?2 - ?1`},
 		{"locks", `SELECT 1 {lock}`, `SELECT 1 FOR UPDATE`, `SELECT 1 `},
-		{"locks that pass over others", `SELECT 1 {skip}`, `SELECT 1 FOR UPDATE SKIP LOCKED`, `SELECT 1 `},
+		{"locks that skip locked rows", `SELECT 1 {skip}`, `SELECT 1 FOR UPDATE SKIP LOCKED`, `SELECT 1 `},
 		{"locks of one table", `SELECT 1 {skip s}`, `SELECT 1 FOR UPDATE OF s SKIP LOCKED`, `SELECT 1 `},
 		{
 			"the start of the database", `SELECT {booted} < {now}`,
@@ -53,7 +53,7 @@ func TestAnUnknownMarkIsRefused(t *testing.T) {
 	t.Parallel()
 	defer func() {
 		if recover() == nil {
-			t.Error("a text with the mark {unknown} became a statement")
+			t.Error("a template with the mark {unknown} became a statement")
 		}
 	}()
 	Postgres().Of(`SELECT {unknown}`)

@@ -21,12 +21,12 @@ const (
 	notKept = ` AND NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = t.session_key AND k.session_id = t.session_id)`
 
 	// tocBehindSQL finds the first entry of each session that no part covers. $1 the principal of the gateway's own jobs, $2 the time, $3 how many.
-	tocBehindSQL = `WITH behind AS (
+	tocBehindSQL = `WITH uncovered AS (
 			SELECT s.key, s.principal, COALESCE(p.upto, 0) AS upto FROM sessions s LEFT JOIN toc_progress p ON p.session_key = s.key
 			WHERE s.transcript_seq > COALESCE(p.upto, 0) AND s.principal NOT IN ('', $1) AND s.key NOT LIKE 'agent:' || s.agent || ':cron:%:%'
 				AND s.key NOT LIKE 'agent:' || s.agent || ':task:%'
 		), first AS (
-			SELECT b.*, (SELECT t.at FROM transcript t WHERE t.session_key = b.key AND t.seq > b.upto` + notKept + ` ORDER BY t.seq LIMIT 1) AS at FROM behind b
+			SELECT b.*, (SELECT t.at FROM transcript t WHERE t.session_key = b.key AND t.seq > b.upto` + notKept + ` ORDER BY t.seq LIMIT 1) AS at FROM uncovered b
 		)
 		SELECT key, principal, upto, at FROM first WHERE at < $2 ORDER BY at, key {limit $3}`
 
@@ -75,7 +75,7 @@ const (
 
 // TocBehind lists sessions with entries that no part covers; see store.Toc.
 func (s Contents) TocBehind(ctx context.Context, before time.Time, limit int) ([]store.TocBehind, error) {
-	return list(ctx, s.db, query{"look for what is in no summary", tocBehindSQL, []any{cron.SystemOwner, millis(before), max(limit, 0)}},
+	return list(ctx, s.db, query{"find entries without a summary", tocBehindSQL, []any{cron.SystemOwner, millis(before), max(limit, 0)}},
 		func(r Row) (b store.TocBehind, err error) {
 			err = r.Scan(keyColumn{&b.Session}, &b.Owner, &b.After, instant{&b.At})
 			return b, err
@@ -116,7 +116,7 @@ func (s Contents) PutTocPart(ctx context.Context, p store.TocPart) (added bool, 
 // TocDue lists due summaries; see store.Toc.
 func (s Contents) TocDue(ctx context.Context, level store.TocLevel, upto string, limit int) ([]store.TocRef, error) {
 	return list(ctx, s.db, query{
-		"look for summaries that are due",
+		"find due summaries",
 		`SELECT owner, level, period FROM toc_nodes WHERE stale = 1 AND level = $1 AND period <= $2 ORDER BY period, owner {limit $3}`,
 		[]any{string(level), upto, max(limit, 0)},
 	}, func(r Row) (ref store.TocRef, err error) {

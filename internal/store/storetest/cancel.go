@@ -30,9 +30,9 @@ func endedBeforeTheStart(w *world) {
 	todo := leftOver{lease: l, claim: c, run: run, waiting: waiting, seq: a.Seq, out: out.ID}
 	for name, call := range w.writes(ctx, todo) {
 		if err := call(); err == nil {
-			w.Errorf("%s returns no error although its context is over", name)
+			w.Errorf("%s returns no error although its context has ended", name)
 		} else if errors.Is(err, chat.ErrFenced) || errors.Is(err, chat.ErrConflict) {
-			w.Errorf("%s was refused (%v) although its context is over", name, err)
+			w.Errorf("%s was refused (%v) although its context has ended", name, err)
 		}
 	}
 	equal(w, "the store", w.picture(key, run), before)

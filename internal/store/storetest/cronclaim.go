@@ -266,7 +266,7 @@ func brokenRow(w *world) {
 	}
 	good.ID, good.Key = bad[0].ID, bad[0].Key
 	w.alter(bad[0].ID, func(j *cron.Job) { *j = good })
-	equal(w, "written anew", w.stored(bad[0].ID).Invalid, "")
+	equal(w, "written again", w.stored(bad[0].ID).Invalid, "")
 }
 
 // takenMessageID: clients choose the ids of their messages, so a client may use the id of a later run.

@@ -249,5 +249,5 @@ func editWhileDue(w *world) {
 	})
 	equal(w, "revision that the end of the run counts on", seen, "r2")
 	after := w.stored(j.ID)
-	equal(w, "the edit stands", []any{after.Revision, after.State.Next, after.State.NextRunAt, after.State.RunCount}, []any{"r2", at, at, int64(1)})
+	equal(w, "the edit is kept", []any{after.Revision, after.State.Next, after.State.NextRunAt, after.State.RunCount}, []any{"r2", at, at, int64(1)})
 }

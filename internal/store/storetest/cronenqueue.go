@@ -87,7 +87,7 @@ func backfill(w *world) {
 	}
 	second := func(i int) string { return cron.RunID(cron.BackfillTrigger(2), j.ID, slots[i]) }
 	made, existing = attempt(false)
-	equal(w, "made and existing when they are over", [][]string{made, existing}, [][]string{{second(1)}, {ids[0], ids[2]}})
+	equal(w, "made and existing when they have ended", [][]string{made, existing}, [][]string{{second(1)}, {ids[0], ids[2]}})
 	w.endRun(w.begin(launched[second(1)]), second(1), cron.RunOK, nil)
 	made, existing = attempt(true)
 	third := cron.RunID(cron.BackfillTrigger(3), j.ID, slots[1])

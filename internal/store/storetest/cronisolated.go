@@ -84,9 +84,9 @@ func isolatedReads(w *world) {
 	equal(w, "finished", []any{f.Released, f.EndedAt, f.Entries[0].Seq, f.Entries[1].Seq}, []any{true, w.clock.now(), int64(2), int64(3)})
 	w.ended(id, chat.OutcomeAnswered)
 	r = w.run(id)
-	equal(w, "the run that is over", []any{r.State, r.EndedAt, r.Usage}, []any{store.RunOK, w.clock.now(), p.Usage})
+	equal(w, "the ended run", []any{r.State, r.EndedAt, r.Usage}, []any{store.RunOK, w.clock.now(), p.Usage})
 	s = w.session(key)
-	equal(w, "the session that is over", []any{s.Owner, s.DoneSeq, s.Waiting, s.LastRunID, s.LastState, s.Preview, s.TotalTokens, s.UpdatedAt, len(s.ActiveRuns)},
+	equal(w, "the ended session", []any{s.Owner, s.DoneSeq, s.Waiting, s.LastRunID, s.LastState, s.Preview, s.TotalTokens, s.UpdatedAt, len(s.ActiveRuns)},
 		[]any{"", int64(1), 0, id, store.RunOK, "it is", 7, w.clock.now(), 0})
 	entries := w.entriesOf(key)
 	equal(w, "transcript", textsOf(entries), []string{"user: work", "assistant: it is done", "system: a note"})

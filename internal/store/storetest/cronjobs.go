@@ -194,7 +194,7 @@ func jobsOfOthers(w *world) {
 	try(w.cron().Job(w.ctx, j.ID, "bob")).fails(w, chat.ErrNotFound)
 	try(w.cron().Job(w.ctx, "nothing", "")).fails(w, chat.ErrNotFound)
 	try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Visible: "bob", Change: func(cron.Job, time.Time) (*cron.Job, error) {
-		w.Errorf("a change was asked about the job of another principal")
+		w.Errorf("a change was called for the job of another principal")
 		return nil, nil //nolint:nilnil // would remove the job
 	}})).fails(w, chat.ErrNotFound)
 	try(w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{Node: w.node(), JobID: j.ID, Visible: "bob"})).fails(w, chat.ErrNotFound)

@@ -232,7 +232,7 @@ func summaryCounts(w *world) {
 	c := w.begin(l)
 	check("when it runs", "ann", cron.Summary{Jobs: 3, Paused: 1, Running: 1, OldestDue: -1, NextWake: next})
 	w.endRun(c, l.Message.ID, cron.RunOK, nil)
-	check("when it is over", "ann", cron.Summary{Jobs: 3, Paused: 1, OldestDue: -1, NextWake: next})
+	check("when it has ended", "ann", cron.Summary{Jobs: 3, Paused: 1, OldestDue: -1, NextWake: next})
 }
 
 func (w *world) prune(p store.PruneParams) int {
@@ -252,7 +252,7 @@ func pruneByAge(w *world) {
 	equal(w, "gone at last", w.prune(store.PruneParams{Before: before, Limit: 3}), 0)
 	equal(w, "left", w.runIDs(cron.RunFilter{JobID: j.ID, Ascending: true, Limit: many}), []string{list[4].Run.ID, list[5].Run.ID})
 	equal(w, "gone of all", w.prune(store.PruneParams{Before: w.clock.now().Add(time.Hour), Limit: many}), 2)
-	equal(w, "what is not over", w.ledger(active.Run.ID).State, cron.RunQueued)
+	equal(w, "what has not ended", w.ledger(active.Run.ID).State, cron.RunQueued)
 }
 
 func pruneByCount(w *world) {

@@ -110,7 +110,7 @@ func fencedEnd(w *world) {
 	over := w.ledger(l.Run.ID)
 	p.State, p.Outcome, p.Cron.State, p.Cron.Error = store.RunFailed, chat.OutcomeFailed, cron.RunError, "too late"
 	try(w.st.Finish(w.ctx, p)).fails(w, chat.ErrFenced)
-	equal(w, "ledger after it was over", w.ledger(l.Run.ID), over)
+	equal(w, "ledger after it had ended", w.ledger(l.Run.ID), over)
 }
 
 // endChangesTheJob: the changes by the end of a run reach the job, whether they are the counters alone (for which an engine may have a shorter statement) or
@@ -217,7 +217,7 @@ func drainQueues(w *world) {
 	c := w.begin(l)
 	w.endRun(c, l.Message.ID, cron.RunQueued, func(e *cron.AttemptEnd) {
 		e.Job = func(cron.Job, cron.Run, time.Time) *cron.Job {
-			w.Errorf("a run that goes on asked for the job")
+			w.Errorf("a run that continues called for the job")
 			return nil
 		}
 	})

@@ -88,5 +88,5 @@ func pauseEndsWaiting(w *world) {
 	row := w.ledger(l.Run.ID)
 	equal(w, "ledger", []any{row.State, row.Reason}, []any{cron.RunCancelled, cron.ReasonPaused})
 	equal(w, "the job", []any{c.Job.Enabled, c.Job.State.Fired}, []any{true, 0})
-	equal(w, "what was asked for by hand goes on", w.ledger(hand.Run.ID).State, cron.RunQueued)
+	equal(w, "a manual run continues", w.ledger(hand.Run.ID).State, cron.RunQueued)
 }

@@ -70,7 +70,7 @@ func runningNotBegunAgain(w *world) {
 	})
 	for _, p := range list {
 		equal(w, "attempt", w.run(p.run).Attempt, 1)
-		equal(w, "the message behind it", w.row(p.later).State, store.StateWaiting)
+		equal(w, "the message after it", w.row(p.later).State, store.StateWaiting)
 		tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: p.claim.Session})).ok(w)
 		equal(w, "transcript", len(tr.Entries), 0)
 	}

@@ -47,7 +47,7 @@ func dropsAreOneNotice(w *world) {
 	for range 4 {
 		w.accept(w.tele(node, key))
 	}
-	equal(w, "told before the delay is over", len(w.notices(node)), 0)
+	equal(w, "notices before the delay has passed", len(w.notices(node)), 0)
 	w.clock.advance(time.Second)
 	list := w.notices(node)
 	equal(w, "number of notices", len(list), 1)
@@ -87,7 +87,7 @@ func triedNoticeIsNotJoined(w *world) {
 	w.undelivered(store.UndeliveredParams{Node: node, ID: first[0].ID, Error: "reset", RetryIn: 5 * time.Second})
 	w.accept(w.tele(node, key)) // joins the second
 	w.clock.advance(time.Second)
-	equal(w, "behind a notice that waits for its second attempt", len(w.notices(node)), 0)
+	equal(w, "after a notice that waits for its second attempt", len(w.notices(node)), 0)
 	w.clock.advance(4 * time.Second)
 	w.beat(node)
 	again := w.notices(node)
@@ -190,7 +190,7 @@ func enqueueCountsAWord(w *world) {
 	enqueue(func(o *store.Outgoing) { o.Coalesce = "another word"; o.Target.ChatID = "6" })
 	enqueue(func(o *store.Outgoing) { o.Coalesce = ""; o.Target.ChatID = "7" })
 	enqueue(func(o *store.Outgoing) { o.Coalesce = ""; o.Target.ChatID = "8" })
-	equal(w, "sent before the delay is over", len(w.notices(node)), 0)
+	equal(w, "sent before the delay has passed", len(w.notices(node)), 0)
 	w.clock.advance(time.Second)
 	var counts []int
 	for _, o := range w.notices(node) {

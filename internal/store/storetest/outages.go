@@ -100,7 +100,7 @@ func noOutageOfOthers(w *world) {
 	fires := w.firing(false)
 	w.ok(w.st.Unregister(w.ctx, fires))
 	w.node()
-	equal(w, "an outage goes on", w.outages()[0].Until, time.Time{})
+	equal(w, "an outage continues", w.outages()[0].Until, time.Time{})
 }
 
 func changesOfAJob(w *world) {

@@ -226,7 +226,7 @@ func delayIsWaitedFor(w *world) {
 	o.Delay = 5 * time.Second
 	w.enqueue(o)
 	w.clock.advance(5*time.Second - time.Millisecond)
-	equal(w, "claimed before the delay is over", len(w.claim(node)), 0)
+	equal(w, "claimed before the delay has passed", len(w.claim(node)), 0)
 	w.clock.advance(time.Millisecond)
 	equal(w, "claimed", w.claimOne(node).ID, o.ID)
 }
@@ -294,7 +294,7 @@ func retryHoldsBackItsChat(w *world) {
 	w.beat(node)
 	equal(w, "when its time has come", outIDs(w.claim(node, "box")), []string{first.ID})
 	w.ok(w.st.Delivered(w.ctx, node, first.ID, "1"))
-	equal(w, "behind it", outIDs(w.claim(node, "box")), []string{second.ID})
+	equal(w, "after it", outIDs(w.claim(node, "box")), []string{second.ID})
 }
 
 func permanentFailureEnds(w *world) {

@@ -245,7 +245,7 @@ func questionWaited(w *world) {
 	again := try(w.choose(id, "ann", 2)).ok(w)
 	equal(w, "the same answer again", again, q)
 	closed := try(w.st.CloseQuestion(w.ctx, id)).ok(w)
-	equal(w, "an end behind the answer", closed, q)
+	equal(w, "an end after the answer", closed, q)
 	equal(w, "calls to be made", len(w.taken(w.node())), 0)
 
 	w.clock.advance(time.Minute)

@@ -106,7 +106,7 @@ func unfinishedStays(w *world) {
 	equal(w, "waiting", w.row(waiting).State, store.StateWaiting)
 	equal(w, "stopping", w.run(run).State, store.RunStopping)
 	w.ok(w.st.EndStopping(w.ctx, stopped, run))
-	equal(w, "removed when it is over", w.pruneAll(store.PruneMessages, w.clock.now(), 10), 1)
+	equal(w, "removed when it has ended", w.pruneAll(store.PruneMessages, w.clock.now(), 10), 1)
 	w.finish(answered(c, running))
 	w.checkInvariants("after the end")
 }
@@ -134,7 +134,7 @@ func sessionGoesOn(w *world) {
 	c, run, seq := w.turn(node, key)
 	equal(w, "next sequence number", seq, before.LastSeq+1)
 	w.finish(answered(c, run))
-	w.checkInvariants("after the session went on")
+	w.checkInvariants("after the session continued")
 }
 
 func oldOutgoingGoes(w *world) {
@@ -288,7 +288,7 @@ func neededSideTurnsStay(w *world) {
 	w.finish(answered(c, parent))
 	prune("while its end is not announced", 0)
 	w.ok(w.st.Announced(w.ctx, id))
-	prune("when all of that is over", 1)
+	prune("when all of that has ended", 1)
 	equal(w, "tasks", len(w.tasks(store.TaskFilter{ID: id})), 0)
 	w.checkInvariants("after the task has gone")
 }

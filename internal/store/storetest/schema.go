@@ -24,7 +24,7 @@ func ReviewedSchema(tb testing.TB, path, schema string, write bool) {
 	for i := range max(len(have), len(want)) {
 		if i >= len(have) || i >= len(want) || have[i] != want[i] {
 			line := func(list []string) string { return strings.Join(list[min(i, len(list)):min(i+1, len(list))], "") }
-			tb.Fatalf("%s, line %d: the schema has %q, the text %q; if the change is meant: make schema", path, i+1, line(have), line(want))
+			tb.Fatalf("%s, line %d: the schema has %q, the file %q; if the change is meant: make schema", path, i+1, line(have), line(want))
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (w *world) beforeAndAfter(check func(when string)) {
 	check("indexed")
 	equal(w, "indexed again", w.index(), 0)
 	w.says(w.key(), "carol", "something else")
-	check("with an entry behind the index")
+	check("with an entry after the index")
 }
 
 // indexed counts the entries of the index; -1 when the engine has no such table.

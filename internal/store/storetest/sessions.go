@@ -131,8 +131,8 @@ func listPages(w *world) {
 	equal(w, "last page", names, want[55:])
 	equal(w, "total", total, 60)
 	names, total = w.list(store.SessionFilter{Limit: 7, Offset: 99})
-	equal(w, "behind the end", len(names), 0)
-	equal(w, "total behind the end", total, 60)
+	equal(w, "after the end", len(names), 0)
+	equal(w, "total after the end", total, 60)
 }
 
 func listFilters(w *world) {

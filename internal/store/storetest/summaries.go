@@ -58,7 +58,7 @@ func summaryNamesRows(w *world) {
 	w.st = w.h.Reopen()
 	equal(w, "after a restart", w.summed(key).Summary, e)
 	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})).ok(w)
-	equal(w, "a summary that was not asked for", tr.Summary, chat.TranscriptEntry{})
+	equal(w, "a summary that was not requested", tr.Summary, chat.TranscriptEntry{})
 }
 
 func summaryIsAddedOnce(w *world) {
@@ -148,10 +148,10 @@ func deletionEndsSummary(w *world) {
 	w.ok(err)
 	equal(w, "a summary of the deleted session is added", added, false)
 	tr := w.spoken(key, "c")
-	equal(w, "summary of the session behind it", tr.Summary, chat.TranscriptEntry{})
+	equal(w, "summary of the session after it", tr.Summary, chat.TranscriptEntry{})
 	_, added, err = w.st.AppendSummary(w.ctx, summaryOf(key, id, "later", 1, 3))
 	w.ok(err)
-	equal(w, "a summary of the deleted session is added to the one behind it", added, false)
+	equal(w, "a summary of the deleted session is added to the one after it", added, false)
 }
 
 // summaryOfRun: a conversation that continues after an isolated run of a job is compacted like every other one.

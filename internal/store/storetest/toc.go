@@ -100,7 +100,7 @@ func tocBehind(w *world) {
 	first := w.clock.now()
 	w.says(two, "bob", "second")
 	w.says(one, "ann", "third")
-	equal(w, "behind", w.beyond(), []store.TocBehind{{Session: one, Owner: "ann", At: first}, {Session: two, Owner: "bob", At: first.Add(time.Second)}})
+	equal(w, "uncovered", w.beyond(), []store.TocBehind{{Session: one, Owner: "ann", At: first}, {Session: two, Owner: "bob", At: first.Add(time.Second)}})
 	young := try(w.st.TocBehind(w.ctx, first, many)).ok(w)
 	equal(w, "before the first", len(young), 0)
 	archived := w.session(one).SessionID
@@ -114,7 +114,7 @@ func tocBehind(w *world) {
 	list = try(w.st.TocEntries(w.ctx, one, 0, many, 7)).ok(w)
 	equal(w, "entries of seven bytes", len(list), 1)
 	equal(w, "added", w.putPart(w.part(one, nil)), true)
-	equal(w, "behind that", w.beyond(), []store.TocBehind{
+	equal(w, "uncovered after that", w.beyond(), []store.TocBehind{
 		{Session: two, Owner: "bob", At: first.Add(time.Second)}, {Session: one, Owner: "ann", After: 1, At: first.Add(2 * time.Second)},
 	})
 }
@@ -126,9 +126,9 @@ func tocCovers(w *world) {
 	kept := w.key()
 	w.says(kept, "ann", "kept")
 	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: kept, KeepTranscript: true})).ok(w)
-	equal(w, "behind", len(w.beyond()), 0)
+	equal(w, "uncovered", len(w.beyond()), 0)
 	w.says(kept, "bob", "of bob")
-	equal(w, "behind", len(w.beyond()), 1)
+	equal(w, "uncovered", len(w.beyond()), 1)
 	list := try(w.st.TocEntries(w.ctx, kept, 0, many, 0)).ok(w)
 	equal(w, "entries", len(list), 1)
 }
@@ -158,7 +158,7 @@ func tocPartOnce(w *world) {
 	equal(w, "months", w.dueNames(store.TocMonth), []string{"ann 2026-03"})
 	w.says(key, "ann", "d")
 	equal(w, "nothing to say", w.putPart(w.part(key, func(p *store.TocPart) { p.Text = "" })), true)
-	equal(w, "behind", len(w.beyond()), 0)
+	equal(w, "uncovered", len(w.beyond()), 0)
 	w.st = w.h.Reopen()
 	equal(w, "part after a restart", w.toc(store.TocQuery{Level: store.TocDay}), []store.TocNode{want})
 }
@@ -204,8 +204,8 @@ func tocLate(w *world) {
 	begun := try(w.st.BeginTocNode(w.ctx, annsWeek(), claim)).ok(w)
 	equal(w, "begun what is not due", begun, false)
 	w.putPart(w.part(key, nil))
-	equal(w, "weeks behind late entries", w.dueNames(store.TocWeek), []string{"ann 2026-W11"})
-	equal(w, "months behind late entries", w.dueNames(store.TocMonth), []string{"ann 2026-03"})
+	equal(w, "weeks after late entries", w.dueNames(store.TocWeek), []string{"ann 2026-W11"})
+	equal(w, "months after late entries", w.dueNames(store.TocMonth), []string{"ann 2026-03"})
 	week := w.toc(store.TocQuery{Level: store.TocWeek})[0]
 	equal(w, "the week meanwhile", []any{week.Text, week.Stale, week.Made}, []any{"a week", true, 1})
 	w.makeNode(annsWeek(), "a longer week")
@@ -330,7 +330,7 @@ func tocPages(w *world) {
 	}
 	equal(w, "all", names(store.TocQuery{Level: store.TocDay}), all)
 	equal(w, "a page", names(store.TocQuery{Level: store.TocDay, Limit: 3, Offset: 2}), all[2:5])
-	equal(w, "behind the last", names(store.TocQuery{Level: store.TocDay, Offset: 7}), nil)
+	equal(w, "after the last", names(store.TocQuery{Level: store.TocDay, Offset: 7}), nil)
 	equal(w, "bob's", names(store.TocQuery{Level: store.TocDay, Visible: "bob"}), all[4:5])
 	equal(w, "one session", names(store.TocQuery{Level: store.TocDay, Session: one, From: "2026-03-12"}), []string{all[0], all[2]})
 	equal(w, "one day", names(store.TocQuery{Level: store.TocDay, From: "2026-03-12", To: "2026-03-12"}), all[2:5])

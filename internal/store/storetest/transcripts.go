@@ -181,7 +181,7 @@ func forwardPages(w *world) {
 	after = second.Entries[1].Seq
 	equal(w, "last page", texts(w.transcript(store.TranscriptQuery{Session: key, After: after, Limit: 2}).Entries), []string{"5"})
 	after = all.Entries[4].Seq
-	equal(w, "behind the end", len(w.transcript(store.TranscriptQuery{Session: key, After: after}).Entries), 0)
+	equal(w, "after the end", len(w.transcript(store.TranscriptQuery{Session: key, After: after}).Entries), 0)
 }
 
 func backwardPages(w *world) {

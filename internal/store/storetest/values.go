@@ -68,7 +68,7 @@ func nulIsKeptOrRefused(w *world) {
 		return
 	}
 	if errors.Is(err, chat.ErrStoreUnavailable) {
-		w.Fatalf("a text that the engine cannot keep is called an outage: %v", err)
+		w.Fatalf("a string that the engine cannot store is reported as an outage: %v", err)
 	}
 	try(w.st.MessageByID(w.ctx, p.Message.ID)).fails(w, chat.ErrNotFound)
 	_, a := w.acceptText(node, key)
