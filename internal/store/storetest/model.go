@@ -172,7 +172,7 @@ func (m *model) acquired(r *modelSession, a store.Accepted, node string, idle bo
 func (m *model) again(t *rapid.T) {
 	r := m.session()
 	if len(r.lines) == 0 {
-		t.Skip("no notice")
+		t.Skip("no message yet")
 	}
 	l := pick(t, "line", r.lines)
 	a := m.w.accept(l.accept)
@@ -312,7 +312,7 @@ func (m *model) mark(r *modelSession, runs map[string]bool) {
 func (m *model) drop(t *rapid.T) {
 	r := m.session()
 	if len(r.lines) == 0 {
-		t.Skip("no notice")
+		t.Skip("no message yet")
 	}
 	l := pick(t, "line", r.lines)
 	var want []int64
