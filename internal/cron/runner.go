@@ -30,7 +30,7 @@ type RunnerConfig struct {
 	// Agents are the agents of this process: jobs of others are not claimed. nil = all.
 	Agents []string
 	// Given are agents that no process has and for whose jobs no process waits any more: their slots end as missed once they are older than the catch-up window
-	// of the job. nil = none. It does not block.
+	// of the job. May be nil. It does not block.
 	Given func() []string
 	// Node is the id under which runs are claimed; "" while this process must not claim. Required.
 	Node func() string

@@ -65,7 +65,7 @@ type Config struct {
 	Sweep time.Duration
 	// Agents are the agents of this process: it takes over no work of others, and publishes the list to other replicas. nil = all.
 	Agents []string
-	// Given are agents that no process has and for whose work no process waits any more: this process takes it over, and it fails. nil = none. It does not
+	// Given are agents that no process has and for whose work no process waits any more: this process takes it over, and it fails. May be nil. It does not
 	// block.
 	Given func() []string
 	// Fires: this process fires jobs.

@@ -21,8 +21,8 @@ type Config struct {
 	// Rules of schedules: the minimum interval and the default zone. UserMinInterval is the minimum for callers without the scope operator.admin.
 	Rules           schedule.Rules
 	UserMinInterval time.Duration
-	// MaxJobs in total, and MaxJobsOfUser of one owner when a caller without the scope operator.admin creates one more; 0 = no bound, negative = none are
-	// allowed.
+	// MaxJobs in total, and MaxJobsOfUser of one owner when a caller without the scope operator.admin creates one more; 0 = no bound, negative forbids
+	// it.
 	MaxJobs, MaxJobsOfUser int
 	// MaxRunsPerDay of one chat user or agent; 0 = no bound.
 	MaxRunsPerDay int

@@ -102,7 +102,7 @@ func bareTurn(ctx context.Context, pool *pgxpool.Pool, workers, i int) error {
 	return nil
 }
 
-// numbers are the numbers from from up to, but not including, to.
+// numbers returns the integers in [from, to).
 func numbers(from, to int) []int {
 	list := make([]int, 0, to-from)
 	for i := from; i < to; i++ {
