@@ -93,8 +93,8 @@ func TestBoundsAreShownAsTheGatewayChecksThem(t *testing.T) {
 	}
 	for _, line := range []string{
 		"| `message` | string | required; 1 to 262,144 bytes of UTF-8 | the text |",
-		"| `timeoutMs` | integer | 0 to 86,400,000 | the longest time of the turn; absent = that of the agent, 0 = 24 hours |",
-		"| `mode` | string | required; one of `now`, `next-heartbeat` | now starts a turn, next-heartbeat goes before the next one |",
+		"| `timeoutMs` | integer | 0 to 86,400,000 | the longest time of the turn; absent = the limit of the agent, 0 = 24 hours |",
+		"| `mode` | string | required; one of `now`, `next-heartbeat` | now starts a turn, next-heartbeat puts the text before the next one |",
 		"| `id` | string | required, unless `jobId` is given, which means the same; both must be equal; 1 to 128 characters | the job |",
 		"| `jobId` | string | the same as `id`; both must be equal; 1 to 128 characters | the job |",
 		"| `client.id` | string | required; 0 to 64 characters; matches `^[a-z0-9][a-z0-9._-]*$` | the name of the program |",

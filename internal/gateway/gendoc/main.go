@@ -32,7 +32,7 @@ func main() {
 	flag.Parse()
 	if err := run(*out, *wire, *types); err != nil {
 		fmt.Fprintln(os.Stderr, "gendoc:", err)
-		os.Exit(1) //nolint:forbidigo // a generator is a program of its own
+		os.Exit(1) //nolint:forbidigo // a generator is a separate program
 	}
 }
 

@@ -21,95 +21,95 @@ func notes() map[string]note {
 func opsNotes() map[string]note {
 	return map[string]note{
 		"connect":              {Does: "Opens the connection: agrees on a version, checks a credential, grants scopes."},
-		"health":               {Does: "Shows whether the gateway works; `probe` looks anew instead of at the last picture."},
-		"status":               {Does: "Shows numbers: clients, sessions, cron, lanes, nodes. Answers with the database down."},
-		"needs.list":           {Does: "Lists what a person has to look at, the worst first: faults of the gateway, failing and invalid jobs, missed slots and messages given up in the last 24 hours, long waits, people who ask to talk, questions of agents that wait for the caller. A caller that sees its own gets its own jobs and messages. It asks the store each time."},
-		"runs.list":            {Does: "Lists turns and the messages that wait to become one: open ones, the oldest first, with what each waits for and its place, and ended ones, the newest first, with the reason. Messages that share the turn of another are not listed. A caller that sees its own gets its own."},
-		"runs.get":             {Does: "Shows one run with its tasks, what it sends, and the attempts of a run of a job."},
-		"lanes.status":         {Does: "Shows every lane of this gateway, with `cluster` of every live one."},
-		"channels.status":      {Does: "Shows the channels and their accounts; never a token."},
+		"health":               {Does: "Shows whether the gateway works. With `probe` it checks again instead of returning the last result."},
+		"status":               {Does: "Shows numbers: clients, sessions, cron, lanes, nodes. It works even when the database is unavailable."},
+		"needs.list":           {Does: "Lists what needs a person, the worst first: faults of the gateway, failing and invalid jobs, missed slots and abandoned messages of the last 24 hours, long waits, requests for access, and questions of agents to the caller. A caller that sees only its own data receives its own jobs and messages. Each call queries the store."},
+		"runs.list":            {Does: "Lists turns and the messages that wait to become one: open ones, the oldest first, with what each waits for and its position, and ended ones, the newest first, with the reason. Messages that share the turn of another message are not listed. A caller that sees only its own data receives its own."},
+		"runs.get":             {Does: "Shows one run with its tasks, its messages and, for a run of a job, its attempts."},
+		"lanes.status":         {Does: "Shows the lanes of this gateway, or with `cluster` those of every live gateway."},
+		"channels.status":      {Does: "Shows the channels and their accounts, without tokens."},
 		"agents.list":          {Does: "Lists the agents."},
-		"commands.list":        {Does: "Lists the chat commands, which are messages that begin with a slash."},
+		"commands.list":        {Does: "Lists the chat commands: messages that begin with a slash."},
 		"question.list":        {Does: "Answers with an empty list; terminal clients ask at their start."},
 		"plugin.approval.list": {Does: "Answers with an empty list; terminal clients ask at their start."},
 		"taskSuggestions.list": {Does: "Answers with an empty list; terminal clients ask at their start."},
-		"scheduler.status":     {Does: "Lists jobs as a scheduler sees them, built-in ones included."},
-		"usage.status":         {Does: "Shows what agents have used today, and the budgets with what is left of them."},
-		"usage.list":           {Does: "Lists what agents have used, by day and principal, agent, model or job."},
+		"scheduler.status":     {Does: "Lists jobs in the format of GoClaw, including built-in ones."},
+		"usage.status":         {Does: "Shows the usage of today, and the budgets with their usage."},
+		"usage.list":           {Does: "Lists usage by day and by principal, agent, model or job."},
 		"channels.pairing.list": {
-			Does: "Lists people who wait to be let in to a channel; never the codes that they see.",
+			Does: "Lists people who have requested access to a channel, without their codes.",
 		},
-		"channels.pairing.approve": {Does: "Lets a person in: the id of the list, or the code that the person was shown. They get a message unless `notify` is false."},
+		"channels.pairing.approve": {Does: "Grants a person access, by the id in the list or by the code that the person received. They receive a message unless `notify` is false."},
 		"channels.pairing.revoke": {
-			Does: "Takes back that a person may talk; they may ask again.",
+			Does: "Revokes the access of a person; they may request it again.",
 		},
-		"channels.pairing.dismiss": {Does: "Turns a person away."},
+		"channels.pairing.dismiss": {Does: "Refuses a request for access."},
 	}
 }
 
 func chatNotes() map[string]note {
 	return map[string]note{
 		"chat.send": {
-			Does: "Gives a session a message. It is durable and has its place in the session's order when the answer comes. A message that is a chat command " +
-				"is carried out at once, outside of queue and lanes, with the rights of the connection. In mode `interrupt` it ends what runs and waits as superseded, " +
+			Does: "Sends a message to a session. When the answer arrives, the message is durable and has its place in the session's order. A chat command " +
+				"is executed at once, outside of queue and lanes, with the scopes of the connection. In mode `interrupt` the message ends running and waiting work as superseded, " +
 				"and a full queue does not refuse it.",
 			Errors: []string{"QUEUE_FULL", "GATEWAY_DRAINING", "UNKNOWN_AGENT_ID", "SESSION_NOT_FOUND", "IDEMPOTENCY_KEY_REUSED", "RATE_LIMITED"},
 		},
 		"chat.abort": {
-			Does: "Stops a run of the session by its id; without one the oldest that runs, or else the oldest that waits; with `all` everything accepted so far. " +
+			Does: "Stops a run of the session by its id; without an id the oldest running one, or otherwise the oldest waiting one; with `all` everything that was accepted. " +
 				"It does not wait for a lane.", Errors: []string{"SESSION_NOT_FOUND"},
 		},
 		"chat.history": {
-			Does: "Reads a session. With the `deltaCursor` of an earlier answer it gives exactly the messages after it, which is how a client that was away catches up. " +
-				"Rows of role `system` name what was stopped, interrupted or dropped.",
+			Does: "Reads a session. With the `deltaCursor` of an earlier answer it returns exactly the messages after it, so that a client can catch up after it reconnects. " +
+				"Messages with the role `system` report what was stopped, interrupted or dropped.",
 		},
 		"agent": {
-			Does: "Runs one turn and waits for its end: two response frames with the same id. Nothing is merged with it. Losing the connection cancels nothing; the " +
-				"same key attaches again.",
+			Does: "Runs one turn and waits for its end: two response frames with the same id. No other message is merged with it. A lost connection cancels nothing; a call with the " +
+				"same key attaches to the run again.",
 			Errors: []string{"RUN_FAILED", "QUEUE_DROPPED", "MESSAGE_STALE", "LANE_CLEARED", "QUEUE_FULL", "GATEWAY_DRAINING", "UNKNOWN_AGENT_ID", "IDEMPOTENCY_KEY_REUSED", "RATE_LIMITED"},
 		},
 		"wake": {
-			Does: "Gives a session a text in the name of the system: `now` starts a turn, `next-heartbeat` goes before the next one.", Errors: []string{"SESSION_NOT_FOUND", "UNKNOWN_AGENT_ID", "IDEMPOTENCY_KEY_REUSED", "RATE_LIMITED"},
+			Does: "Adds a system text to a session: `now` starts a turn, `next-heartbeat` puts the text before the next one.", Errors: []string{"SESSION_NOT_FOUND", "UNKNOWN_AGENT_ID", "IDEMPOTENCY_KEY_REUSED", "RATE_LIMITED"},
 		},
 	}
 }
 
 func sessionNotes() map[string]note {
 	return map[string]note{
-		"tasks.list":        {Does: "Lists tasks, the newest first: turns that running turns have asked for. A caller that sees its own only gets its own."},
+		"tasks.list":        {Does: "Lists tasks, the newest first: turns that running turns have requested. A caller that sees only its own data receives its own."},
 		"tasks.get":         {Does: "Shows one task."},
-		"tasks.stop":        {Does: "Stops a task and all that is below it. It does not wait for a lane."},
-		"questions.list":    {Does: "Lists the questions of agents that wait for the caller's answer, the oldest first; to administrators those of all persons. Whose answer counts is in each."},
-		"questions.answer":  {Does: "Answers a question, as its button in a chat does. The first answer counts; the same one again is answered as the first was.", Errors: []string{"NOT_FOUND"}},
+		"tasks.stop":        {Does: "Stops a task and its sub-tasks. It does not wait for a lane."},
+		"questions.list":    {Does: "Lists the open questions of agents to the caller, the oldest first; for administrators, those to all people. Each names the principal whose answer counts."},
+		"questions.answer":  {Does: "Answers a question, like its button in a chat. The first answer counts; a repetition of it returns the same result.", Errors: []string{"NOT_FOUND"}},
 		"sessions.list":     {Does: "Lists the visible sessions, newest first."},
 		"sessions.describe": {Does: "Shows one session."},
 		"sessions.search": {
-			Does: "Finds messages in the transcripts of the visible sessions, the newest first: those in which each word of the query occurs, or begins a word. " +
-				"Case and accents do not count. The current and the archived transcripts are searched, and messages are found as soon as they are stored.",
+			Does: "Finds messages in the transcripts of the visible sessions, the newest first: those that contain each word of the query, or a word that begins with it. " +
+				"Case and accents are ignored. Current and archived transcripts are searched, and messages are found as soon as they are stored.",
 		},
-		"sessions.subscribe":   {Does: "From now on this connection gets the events of every visible session, until `sessions.unsubscribe`, another `sessions.subscribe` or the end of the connection. A list of sessions needs no deltas: with `deltas: false` it gets `sessions.changed` and the end of each run."},
-		"sessions.unsubscribe": {Does: "From now on this connection gets events only of the runs that it starts later. It ends `sessions.subscribe`."},
+		"sessions.subscribe":   {Does: "Sends this connection the events of every visible session, until `sessions.unsubscribe`, another `sessions.subscribe` or the end of the connection. For a list of sessions, use `deltas: false`: the connection then receives only `sessions.changed` and the end of each run."},
+		"sessions.unsubscribe": {Does: "Ends `sessions.subscribe`. After that, this connection receives only events of runs that it starts later."},
 		"toc.list": {
-			Does: "Lists summaries of what was said, by day, week or month, the newest first: of the visible sessions. They are made where the setting " +
+			Does: "Lists summaries of the visible sessions by day, week or month, the newest first. They are made if the setting " +
 				"`history.summary_agent` names an agent.",
 		},
 		"sessions.reset": {
-			Does: "Stops everything of a session, archives its transcript and begins an empty one.", Errors: []string{"SESSION_NOT_FOUND", "IDEMPOTENCY_KEY_REUSED"},
+			Does: "Stops all work of a session, archives its transcript and begins an empty one.", Errors: []string{"SESSION_NOT_FOUND", "IDEMPOTENCY_KEY_REUSED"},
 		},
 		"sessions.delete": {
-			Does: "Stops everything of a session and deletes it; with `deleteTranscript:false` its transcripts stay in the store, and with the principal who owned the session.", Errors: []string{"SESSION_NOT_FOUND", "IDEMPOTENCY_KEY_REUSED"},
+			Does: "Stops all work of a session and deletes it. With `deleteTranscript:false` its transcripts stay in the store, owned by the same principal.", Errors: []string{"SESSION_NOT_FOUND", "IDEMPOTENCY_KEY_REUSED"},
 		},
 	}
 }
 
 func cronReadNotes() map[string]note {
 	return map[string]note{
-		"cron.status":  {Does: "Shows whether jobs fire, how many there are and when the next one does."},
-		"cron.list":    {Does: "Lists jobs, page by page. In a list by cursor, a job that changes its place meanwhile is in two pages or in none."},
+		"cron.status":  {Does: "Shows whether jobs fire, how many there are and when the next one fires."},
+		"cron.list":    {Does: "Lists jobs, page by page. In a list by cursor, a job whose position changes meanwhile may be on two pages or on none."},
 		"cron.get":     {Does: "Shows one job.", Errors: []string{"CRON_JOB_NOT_FOUND"}},
-		"cron.runs":    {Does: "Lists what became of every planned fire, newest first."},
-		"cron.explain": {Does: "Says what became of a slot, or of each slot of at most 26 hours: whether it ran, why not, and what to do.", Errors: []string{"CRON_JOB_NOT_FOUND"}},
-		"cron.preview": {Does: "Computes the next fires of a job or of a schedule, with the function that decides the real ones, and what the next changes of the clock do to its slots.", Errors: []string{"CRON_INVALID_SCHEDULE", "CRON_JOB_NOT_FOUND"}},
+		"cron.runs":    {Does: "Lists the outcome of every planned fire, newest first."},
+		"cron.explain": {Does: "Explains a slot, or each slot of at most 26 hours: whether it ran, why not, and what to do.", Errors: []string{"CRON_JOB_NOT_FOUND"}},
+		"cron.preview": {Does: "Computes the next fires of a job or of a schedule, with the same function as the scheduler, and the effect of the next clock changes on its slots.", Errors: []string{"CRON_INVALID_SCHEDULE", "CRON_JOB_NOT_FOUND"}},
 	}
 }
 
@@ -117,16 +117,16 @@ func cronWriteNotes() map[string]note {
 	write := []string{"CRON_INVALID_SCHEDULE", "CRON_UNSUPPORTED", "CRON_PAYLOAD_DISABLED", "CRON_KEY_CONFLICT", "SESSION_NOT_FOUND", "UNKNOWN_AGENT_ID", "RATE_LIMITED"}
 	one := []string{"CRON_JOB_NOT_FOUND", "RATE_LIMITED"}
 	return map[string]note{
-		"cron.add":      {Does: "Makes a job, or updates the one with the same key; an equal one changes nothing.", Errors: write},
-		"cron.update":   {Does: "Changes the members that `patch` names; null puts a default back.", Errors: append([]string{"CRON_JOB_NOT_FOUND", "CRON_JOB_CHANGED"}, write...)},
-		"cron.remove":   {Does: "Removes a job; its history stays.", Errors: one},
-		"cron.run":      {Does: "Enqueues one fire by hand; it never counts as a planned one.", Errors: one},
-		"cron.cancel":   {Does: "Stops a run of a job, or all of its active runs, whatever the lanes do.", Errors: []string{"CRON_RUN_NOT_FOUND", "CRON_JOB_NOT_FOUND", "RATE_LIMITED"}},
+		"cron.add":      {Does: "Makes a job, or updates the one with the same key; an identical call changes nothing.", Errors: write},
+		"cron.update":   {Does: "Changes the members in `patch`; null restores the default.", Errors: append([]string{"CRON_JOB_NOT_FOUND", "CRON_JOB_CHANGED"}, write...)},
+		"cron.remove":   {Does: "Removes a job; its history is kept.", Errors: one},
+		"cron.run":      {Does: "Enqueues one fire by hand, which does not count as a planned one.", Errors: one},
+		"cron.cancel":   {Does: "Stops a run of a job, or all of its active runs. It does not wait for a lane.", Errors: []string{"CRON_RUN_NOT_FOUND", "CRON_JOB_NOT_FOUND", "RATE_LIMITED"}},
 		"cron.pause":    {Does: "Pauses a job, with a note about the reason, until a time or until it is resumed.", Errors: one},
-		"cron.resume":   {Does: "Lets a paused job, and one that failures have switched off, fire again; what it missed is not made up for. Answers go out again that were held back because their chat was gone (`deliveryPaused`).", Errors: one},
-		"cron.backfill": {Does: "Runs the slots of a past window, one after the other; `dryRun` only lists them. A slot with a run that ended well is left alone unless `force` is set. A repeated backfill has a number in its run ids, `backfill:2:…`; its `trigger` is `backfill`.", Errors: append([]string{"LIMIT_EXCEEDED"}, one...)},
+		"cron.resume":   {Does: "Lets a job fire again that was paused or was disabled after failures; missed slots are not caught up. Answers that were held back because their chat was gone (`deliveryPaused`) are sent again.", Errors: one},
+		"cron.backfill": {Does: "Runs the slots of a past window, one after the other; `dryRun` only lists them. A slot with a run that succeeded is skipped unless `force` is set. A repeated backfill has a number in its run ids, `backfill:2:…`; its `trigger` is `backfill`.", Errors: append([]string{"LIMIT_EXCEEDED"}, one...)},
 		"cron.create":   {Does: "`cron.add` with the names of another gateway family.", Errors: write},
 		"cron.delete":   {Does: "`cron.remove` with the names of another gateway family.", Errors: one},
-		"cron.toggle":   {Does: "Switches a job on or off.", Errors: one},
+		"cron.toggle":   {Does: "Enables or disables a job.", Errors: one},
 	}
 }
