@@ -345,7 +345,7 @@ func (p *Process) delayStop(ctx, parts context.Context) {
 		return
 	}
 	p.gateway.StopReady()
-	p.log.InfoContext(ctx, "not ready any more; serving on before the drain", "delay", delay.String())
+	p.log.InfoContext(ctx, "no longer ready; still serving before the drain", "delay", delay.String())
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
@@ -375,7 +375,7 @@ func (p *Process) drain(ctx context.Context) error {
 	p.log.InfoContext(ctx, "draining", "timeout", time.Duration(p.cfg.DrainTimeout).String())
 	err := p.dispatch.Drain(limit)
 	if errors.Is(err, scheduler.ErrTurnsLeft) {
-		p.log.WarnContext(ctx, "turns ignored their end; their messages run again in the next process", "err", err)
+		p.log.WarnContext(ctx, "turns did not return; their messages run again in the next process", "err", err)
 		return nil
 	}
 	return err

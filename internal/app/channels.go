@@ -108,7 +108,7 @@ func (p *Process) runChannel(ctx context.Context, c channel.Channel) {
 			attempt = 1
 		}
 		wait := policy.Wait(attempt)
-		p.log.ErrorContext(ctx, "a channel ended; it begins again", "channel", c.Name(), "in", wait.String(), "err", err)
+		p.log.ErrorContext(ctx, "a channel ended; restarting it", "channel", c.Name(), "in", wait.String(), "err", err)
 		if retry.Sleep(ctx, wait) != nil {
 			return
 		}

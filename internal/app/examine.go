@@ -160,7 +160,7 @@ func examineSecrets(ctx context.Context, look store.Inspector, secrets []secret.
 			"change the secret, then remove these texts",
 		}
 	}
-	return Finding{Weight: Fine, Text: fmt.Sprintf("none of %d secrets stands in the errors and addresses of the tables", len(secrets))}
+	return Finding{Weight: Fine, Text: fmt.Sprintf("the errors and addresses of the tables contain none of %d secrets", len(secrets))}
 }
 
 // examineAgentless reports work that waits for an agent that no running gateway has.

@@ -37,7 +37,7 @@ func ExamineAgents(ctx context.Context, cfg config.Config, runs map[string]strin
 		}
 		f := examineAgent(ctx, a, lookup)
 		if _, err := buildRunner(a, surroundings{lookup: lookup}, slog.New(slog.DiscardHandler)); err != nil {
-			f = Finding{Failure, err.Error(), "mend agents." + id + " in the configuration"}
+			f = Finding{Failure, err.Error(), "fix agents." + id + " in the configuration"}
 		}
 		f.Text = id + ": " + f.Text
 		found = append(found, f)
@@ -70,7 +70,7 @@ func examineAgent(ctx context.Context, a config.Agent, lookup func(string) (stri
 		headers := map[string]string{"X-Api-Key": a.APIKey.Reveal(), "Anthropic-Version": "2023-06-01"}
 		return examineEndpoint(ctx, strings.TrimRight(a.BaseURL, "/")+"/v1/models", headers, a.APIKey.IsSet(), "") // the list does not have the aliases of its models
 	default:
-		return Finding{Warning, "echo answers with what it is told, for trying", "configure an agent that can do something"}
+		return Finding{Warning, "echo repeats each message, for trying laneway", "configure an agent that can do something"}
 	}
 }
 

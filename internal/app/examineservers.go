@@ -50,7 +50,7 @@ func examineState(s config.MCPServer, state chat.ToolServer) Finding {
 	case external.StateConnecting:
 		return Finding{Warning, "it is being connected" + why, "look again in a moment"}
 	case external.StateFailed:
-		return Finding{Warning, "it is not connected" + why, "see the log of the gateway; agents go on without its tools"}
+		return Finding{Warning, "it is not connected" + why, "see the log of the gateway; agents work without its tools"}
 	case external.StateSuspended:
 		return Finding{Warning, "it has failed several times and is not asked for a while", "see the log of the gateway"}
 	}
@@ -61,7 +61,7 @@ func examineState(s config.MCPServer, state chat.ToolServer) Finding {
 		}
 	}
 	if len(missing) > 0 {
-		return Finding{Warning, "it is connected and does not have " + strings.Join(missing, ", "), "mend the list mcp.servers." + state.Name + ".tools"}
+		return Finding{Warning, "it is connected and does not have " + strings.Join(missing, ", "), "fix the list mcp.servers." + state.Name + ".tools"}
 	}
 	return Finding{Weight: Fine, Text: fmt.Sprintf("it is connected, with %d tools", len(state.Tools))}
 }

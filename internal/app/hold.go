@@ -20,7 +20,7 @@ func SetHold(ctx context.Context, cfg config.Config, reason, by string) error {
 }
 
 // Released describes the work that starts with a release.
-type Released struct { //nolint:recvcheck // add changes it, the others only look at it
+type Released struct { //nolint:recvcheck // add changes it, the others only read it
 	// Hold is nil when the gateway is not held.
 	Hold *store.Hold
 	// Outgoing counts messages that are sent, Unfinished those whose turns run.

@@ -51,7 +51,7 @@ func (k *ownKeys) complain(ctx context.Context, err error) {
 		text = err.Error()
 	}
 	if text != "" && text != k.fault {
-		k.log.WarnContext(ctx, "a secret was not read again; the last one stays in force", "err", text)
+		k.log.WarnContext(ctx, "a secret was not read again; the last one remains valid", "err", text)
 	}
 	k.fault = text
 }
@@ -59,9 +59,9 @@ func (k *ownKeys) complain(ctx context.Context, err error) {
 // rotated writes the replacement to the audit log. The row has no hashes, because that of a short password could be guessed. The new secret
 // is in force even when the write fails.
 func (k *ownKeys) rotated(ctx context.Context, name string) {
-	k.log.InfoContext(ctx, "another secret is in force; connections with the old one are closed", "credential", name)
+	k.log.InfoContext(ctx, "a secret was replaced; connections with the old one are closed", "credential", name)
 	if err := k.store.Audit(ctx, chat.Audit{Who: "host", Verb: store.VerbTokenRotate, Object: name}); err != nil {
-		k.log.WarnContext(ctx, "the exchange is not in the log of changes", "err", err)
+		k.log.WarnContext(ctx, "the replacement is not in the audit log", "err", err)
 	}
 }
 

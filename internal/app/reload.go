@@ -60,7 +60,7 @@ func (p *Process) auditReload(ctx context.Context, before, after string) {
 	}
 	row := chat.Audit{Who: "host", Verb: verbReload, Object: "lanes and queue"}
 	if err := p.store.Audit(ctx, *row.Between(before, after)); err != nil {
-		p.log.WarnContext(ctx, "the reload is not in the log of changes", "err", err)
+		p.log.WarnContext(ctx, "the reload is not in the audit log", "err", err)
 	}
 }
 

@@ -39,7 +39,7 @@ type TokenRequest struct {
 
 var (
 	tokenName     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	reservedNames = []string{"gateway", "password", "write", "read", "cli", "system"} //nolint:gochecknoglobals // a constant that Go has no word for
+	reservedNames = []string{"gateway", "password", "write", "read", "cli", "system"} //nolint:gochecknoglobals // a constant that Go cannot express
 )
 
 // CreateToken creates a named token in the configured store and returns it with its secret, which is not stored. A running gateway

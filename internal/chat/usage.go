@@ -7,7 +7,7 @@ import "math"
 const MaxTokens = 1_000_000_000
 
 // Usage is what a turn used. Zero means unknown.
-type Usage struct { //nolint:recvcheck // Add changes it, the others only look at it
+type Usage struct { //nolint:recvcheck // Add changes it, the others only read it
 	InputTokens  int `json:"inputTokens,omitempty"`
 	OutputTokens int `json:"outputTokens,omitempty"`
 	// CachedTokens is the part of InputTokens that came from the provider's cache. It is not stored with the run.

@@ -14,7 +14,7 @@ import (
 )
 
 type completeCmd struct {
-	Words []string `arg:"" optional:"" passthrough:"" help:"The words behind laneway; the last one is incomplete."`
+	Words []string `arg:"" optional:"" passthrough:"" help:"The words after laneway; the last one is incomplete."`
 }
 
 // Help is the example of the command.

@@ -14,7 +14,7 @@ import (
 )
 
 type configCmd struct {
-	Init configInit `cmd:"" help:"Write a configuration file with the keys that matter first, and the agent that was found."`
+	Init configInit `cmd:"" help:"Write a configuration file with the most important keys, and the agent that was found."`
 	Keys configKeys `cmd:"" help:"Print every key: meaning, default, variable."`
 }
 

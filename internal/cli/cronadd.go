@@ -187,7 +187,7 @@ func (c *cronAdd) explain(ctx context.Context, conn gatewayConn, err error) erro
 	if !ok || refused.DetailCode != "CRON_NAME_EXISTS" {
 		return err
 	}
-	ids, _ := refused.Details["jobIds"].([]any) //nolint:errcheck // none are shown then
+	ids, _ := refused.Details["jobIds"].([]any) //nolint:errcheck // then no jobs are shown
 	var there []string
 	for _, id := range ids {
 		var j wire.Job

@@ -17,17 +17,17 @@ type cronCmd struct {
 	Add      cronAdd      `cmd:"" help:"Make a job; a name that exists needs --replace or --new."`
 	Get      cronGet      `cmd:"" help:"Show one job."`
 	Edit     cronEdit     `cmd:"" help:"Change a job by the flags of add, or by a JSON patch."`
-	Rm       cronRm       `cmd:"" help:"Remove a job; its history stays."`
+	Rm       cronRm       `cmd:"" help:"Remove a job; its history is kept."`
 	Pause    cronPause    `cmd:"" help:"Pause a job."`
 	Resume   cronResume   `cmd:"" help:"End the pause of a job."`
 	Run      cronRun      `cmd:"" help:"Run a job now."`
 	Cancel   cronCancel   `cmd:"" help:"End active runs of a job, or one run."`
-	Runs     cronRuns     `cmd:"" help:"Show what became of the fires."`
-	Why      cronWhy      `cmd:"" help:"Say why a slot of a job ran or did not run."`
+	Runs     cronRuns     `cmd:"" help:"Show the outcome of each fire."`
+	Why      cronWhy      `cmd:"" help:"Explain why a slot of a job ran or did not run."`
 	Next     cronNext     `cmd:"" help:"Show the next fires of a schedule; needs no gateway."`
 	Backfill cronBackfill `cmd:"" help:"Run the fires of a time that has passed."`
 	Import   cronImport   `cmd:"" help:"Make or change jobs from a file of laneway cron export."`
-	Export   cronExport   `cmd:"" help:"Print all jobs as YAML that import takes."`
+	Export   cronExport   `cmd:"" help:"Print all jobs as YAML for import."`
 }
 
 // scheduleOf describes when a job fires, for a person.
@@ -67,7 +67,7 @@ type cronList struct {
 	All    bool   `help:"Disabled and paused jobs, too."`
 	System bool   `help:"Built-in jobs, too."`
 	Query  string `help:"Only jobs that contain this text." placeholder:"TEXT"`
-	Only   string `help:"Only jobs like this, also those that do not fire: failing, paused, running, late or invalid." enum:",failing,paused,running,late,invalid" default:"" placeholder:"STATE"`
+	Only   string `help:"Only jobs in this state, also those that do not fire: failing, paused, running, late or invalid." enum:",failing,paused,running,late,invalid" default:"" placeholder:"STATE"`
 	Agent  string `help:"Only jobs of this agent." placeholder:"ID" complete:"agents"`
 	Target string `help:"Only jobs whose answers go to this channel or chat." placeholder:"NAME"`
 	Sort   string `help:"The order: next, name, last or failing; last and failing show the latest run and the most failures in a row first." enum:",next,name,last,failing" default:"" placeholder:"ORDER"`
@@ -244,7 +244,7 @@ type cronBackfill struct {
 	To    string `help:"Last moment, RFC 3339." required:"" placeholder:"TIME"`
 	Max   int    `help:"Most runs, 1 to 1000." default:"100"`
 	Dry   bool   `help:"Only say what would run." name:"dry-run"`
-	Force bool   `help:"Run also what ran well already."`
+	Force bool   `help:"Also run fires whose runs succeeded."`
 }
 
 // Help is the example of the command.

@@ -16,10 +16,10 @@ import (
 type cronRuns struct {
 	clientFlags
 
-	Job    string `arg:"" optional:"" help:"Id, name or key of the job; none = all jobs." complete:"jobs"`
+	Job    string `arg:"" optional:"" help:"Id, name or key of the job. Default: all jobs." complete:"jobs"`
 	Limit  int    `help:"How many, 1 to 200." default:"50"`
 	Offset int    `help:"How many to pass over." default:"0"`
-	Active bool   `help:"Also what waits and runs."`
+	Active bool   `help:"Also runs that wait or run."`
 	JSON   bool   `help:"Print JSON."`
 }
 
@@ -151,7 +151,7 @@ func removedJob(ctx context.Context, conn gatewayConn, name string) (string, err
 type cronRun struct {
 	jobArg
 
-	Wait bool   `help:"Wait for the end; status 1 when it did not end well."`
+	Wait bool   `help:"Wait for the end; status 1 when the run failed."`
 	Mode string `help:"force, due or if-enabled." default:"force" enum:"force,due,if-enabled"`
 }
 
@@ -214,7 +214,7 @@ func waitForRun(ctx context.Context, conn gatewayConn, id string) (wire.LedgerEn
 		case <-tick.C:
 		case _, open := <-conn.Events():
 			if !open {
-				return wire.LedgerEntry{}, errors.New("the connection was lost; the run goes on, see laneway cron runs")
+				return wire.LedgerEntry{}, errors.New("the connection was lost; the run continues, see laneway cron runs")
 			}
 		}
 	}

@@ -14,7 +14,7 @@ type cronWhy struct {
 	clientFlags
 
 	Job  string   `arg:"" help:"Id, name or key of the job; also one that was removed." complete:"jobs"`
-	When []string `arg:"" optional:"" help:"The slot, in the time zone of the job; none = the newest one that has passed: 9:00, yesterday 9:00, monday 8:30, 2027-03-02 09:00."`
+	When []string `arg:"" optional:"" help:"The slot, in the time zone of the job, such as 9:00, yesterday 9:00, monday 8:30 or 2027-03-02 09:00. Default: the newest one that has passed."`
 	JSON bool     `help:"Print JSON."`
 }
 

@@ -29,7 +29,7 @@ const (
 type dashboardCmd struct {
 	configFlags
 	Read  bool          `help:"The token may only read."`
-	For   time.Duration `help:"How long the token lives, 1m to 168h." default:"12h" placeholder:"DURATION"`
+	For   time.Duration `help:"Lifetime of the token, 1m to 168h." default:"12h" placeholder:"DURATION"`
 	Print bool          `help:"Print the link and open nothing: for another machine, or a browser that cannot read the data directory."`
 	URL   string        `name:"url" help:"Address at which the browser reaches the gateway, such as https://gateway.example/laneway; default the listener on this host." placeholder:"URL"`
 }

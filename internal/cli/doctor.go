@@ -57,7 +57,7 @@ type doctorCmd struct {
 	Token          string        `help:"Credential; default LANEWAY_TOKEN, else the token file of the data directory." placeholder:"TOKEN"`
 	AllowPlaintext bool          `help:"Send the credential over ws:// to another host."`
 	Timeout        time.Duration `help:"How long each check may take." default:"10s"`
-	Agents         bool          `help:"Start each agent over ACP and make a session with it; a first start may install it. No model is asked anything."`
+	Agents         bool          `help:"Start each agent over ACP and make a session with it; a first start may install it. No model is called."`
 	JSON           bool          `help:"Print JSON."`
 }
 
@@ -177,7 +177,7 @@ func checkConfiguration(_ context.Context, p *patient) []finding {
 
 func checkStart(_ context.Context, p *patient) []finding {
 	if p.loaded == nil {
-		return warning("not checked", "mend the configuration first")
+		return warning("not checked", "fix the configuration first")
 	}
 	plan, err := config.Preflight(p.loaded)
 	if err != nil {
@@ -192,7 +192,7 @@ func checkStart(_ context.Context, p *patient) []finding {
 
 func checkData(_ context.Context, p *patient) []finding {
 	if p.loaded == nil {
-		return warning("not checked", "mend the configuration first")
+		return warning("not checked", "fix the configuration first")
 	}
 	data := p.loaded.Config.Data
 	info, err := os.Stat(data)

@@ -78,7 +78,7 @@ func TestDoctorKnowsTheRunningAgentAndTheDisk(t *testing.T) {
 	b = newBench("", "LANEWAY_DATA", prepared(t, 0o700, 0o600, os.Geteuid(), os.Geteuid()), "LANEWAY_URL", "http://127.0.0.1:1")
 	b.gateway.refuse = errors.New("no process listens")
 	b.run(t, exitFailure, "doctor")
-	if got := b.stdout.String(); !strings.Contains(got, "warning  agents          main: echo answers with what it is told, for trying; configure an agent that can do something\n") {
+	if got := b.stdout.String(); !strings.Contains(got, "warning  agents          main: echo repeats each message, for trying laneway; configure an agent that can do something\n") {
 		t.Errorf("agents without a gateway:\n%s", got)
 	}
 	for free, want := range map[uint64]level{100*mebibyte - 1: levelFailure, 100 * mebibyte: levelWarning, 1024*mebibyte - 1: levelWarning, 1024 * mebibyte: levelOK} {

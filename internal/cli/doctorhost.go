@@ -21,7 +21,7 @@ const (
 )
 
 // notChecked is the finding when the configuration cannot be read.
-func notChecked() []finding { return warning("not checked", "mend the configuration first") }
+func notChecked() []finding { return warning("not checked", "fix the configuration first") }
 
 func findings(list []app.Finding) []finding {
 	out := make([]finding, 0, len(list))

@@ -20,7 +20,7 @@ type logsCmd struct {
 	File   string `help:"The file to read; default log.file of the configuration, else the journal of systemd." placeholder:"FILE" type:"path"`
 	Unit   string `help:"The unit whose journal is read." default:"laneway" placeholder:"UNIT"`
 	Lines  int    `help:"How many of the last lines are shown." short:"n" default:"100" placeholder:"N"`
-	Follow bool   `help:"Go on with what is added, until Ctrl-C." short:"f"`
+	Follow bool   `help:"Also print new lines, until Ctrl-C." short:"f"`
 }
 
 // Help is the long help of the command.

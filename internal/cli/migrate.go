@@ -27,7 +27,7 @@ type migration struct {
 }
 
 type migrateCmd struct {
-	Up     migrateUp     `cmd:"" help:"Apply everything that is missing."`
+	Up     migrateUp     `cmd:"" help:"Apply all missing steps."`
 	Down   migrateDown   `cmd:"" help:"Take the newest step back; for a downgrade of the program."`
 	Status migrateStatus `cmd:"" help:"Show each step and whether it is applied."`
 }

@@ -123,7 +123,7 @@ func (l *listed) more(env *environment, what string) error {
 	if env.quiet {
 		return nil
 	}
-	_, err := fmt.Fprintf(env.stderr, "%d of %d %s; go on with --offset %d\n", len(l.members), l.total, what, *l.next)
+	_, err := fmt.Fprintf(env.stderr, "%d of %d %s; continue with --offset %d\n", len(l.members), l.total, what, *l.next)
 	return err
 }
 

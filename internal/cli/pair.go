@@ -10,10 +10,10 @@ import (
 )
 
 type pairCmd struct {
-	List    pairList    `cmd:"" help:"Show who asks to be let in to a bot, and who was."`
-	Approve pairApprove `cmd:"" help:"Let a person in, by the code that they were shown or by the request."`
+	List    pairList    `cmd:"" help:"Show open requests for access to a bot, and the people with access."`
+	Approve pairApprove `cmd:"" help:"Grant a person access, by the code that they received or by the request."`
 	Dismiss pairDismiss `cmd:"" help:"Refuse a request."`
-	Revoke  pairRevoke  `cmd:"" help:"Take back that a person may talk."`
+	Revoke  pairRevoke  `cmd:"" help:"Revoke the access of a person."`
 }
 
 type pairList struct {
@@ -23,7 +23,7 @@ type pairList struct {
 
 type pairApprove struct {
 	clientFlags
-	Code  string `arg:"" help:"The code that the person was shown, or the request as laneway pair list shows it."`
+	Code  string `arg:"" help:"The code that the person received, or the request as laneway pair list shows it."`
 	Quiet bool   `help:"Send the person no message."`
 }
 

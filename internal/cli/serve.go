@@ -82,7 +82,7 @@ type serveCmd struct {
 	Roles         []string `help:"What this process does: gateway,channels,cron,worker. Default all." placeholder:"ROLE" complete:"gateway,channels,cron,worker"`
 	LogLevel      *string  `help:"debug, info, warn or error." placeholder:"LEVEL" complete:"debug,info,warn,error"`
 	LogFormat     *string  `help:"text or json." placeholder:"FORMAT" complete:"text,json"`
-	DrainTimeout  *string  `help:"How long running turns may go on after a stop was asked for. Default 30s." placeholder:"DURATION"`
+	DrainTimeout  *string  `help:"How long running turns may continue after a stop was requested. Default 30s." placeholder:"DURATION"`
 	Hold          bool     `help:"Start held: nothing is sent, received from channels or started by the clock until laneway release."`
 	PrintConfig   bool     `help:"Print the effective configuration and where each value comes from, and exit."`
 	JSON          bool     `help:"With --print-config: print JSON."`

@@ -16,10 +16,10 @@ type sessionsCmd struct {
 	List   sessionsList   `cmd:"" help:"List sessions, the newest first."`
 	Show   sessionsShow   `cmd:"" help:"Show one session and its last messages."`
 	Search sessionsSearch `cmd:"" help:"Find messages by their words."`
-	Reset  sessionsReset  `cmd:"" help:"Stop everything of a session and begin an empty transcript."`
-	Stop   sessionsStop   `cmd:"" help:"Stop the oldest running turn of a session, or everything."`
+	Reset  sessionsReset  `cmd:"" help:"Stop all work of a session and begin an empty transcript."`
+	Stop   sessionsStop   `cmd:"" help:"Stop the oldest running turn of a session, or all work."`
 
-	Delete sessionsDelete `cmd:"" help:"Stop everything of a session and delete it with its transcripts."`
+	Delete sessionsDelete `cmd:"" help:"Stop all work of a session and delete it with its transcripts."`
 }
 
 type sessionsList struct {
@@ -165,14 +165,14 @@ func (c *sessionsReset) Run(ctx context.Context, env *environment) error {
 	if c.JSON {
 		return printJSON(env.stdout, raw)
 	}
-	_, err := fmt.Fprintf(env.stdout, "%s begins anew\n", oneLine(c.Key))
+	_, err := fmt.Fprintf(env.stdout, "%s was reset\n", oneLine(c.Key))
 	return err
 }
 
 type sessionsDelete struct {
 	clientFlags
 	Key      string `arg:"" help:"Session key." complete:"sessions"`
-	Branches bool   `help:"Delete the sessions that continue an earlier response of it, too; otherwise they keep what was said before."`
+	Branches bool   `help:"Also delete the sessions that continue an earlier response of it; otherwise they keep the earlier messages."`
 	Yes      bool   `help:"Do not ask; required where there is no terminal."`
 	JSON     bool   `help:"Print JSON."`
 }
@@ -218,7 +218,7 @@ type sessionsStop struct {
 	clientFlags
 	Key  string `arg:"" help:"Session key." complete:"sessions"`
 	Only string `help:"Only this run." placeholder:"ID" name:"run" xor:"what"`
-	All  bool   `help:"Everything that runs and waits." xor:"what"`
+	All  bool   `help:"All running and waiting work." xor:"what"`
 	JSON bool   `help:"Print JSON."`
 }
 

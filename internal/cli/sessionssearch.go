@@ -11,10 +11,10 @@ import (
 
 type sessionsSearch struct {
 	clientFlags
-	Query   []string      `arg:"" help:"The words; a message has to have each of them."`
+	Query   []string      `arg:"" help:"The words; a message must contain each of them."`
 	Session string        `help:"Only this session." placeholder:"KEY"`
 	Agent   string        `help:"Only sessions of this agent." placeholder:"ID"`
-	Since   time.Duration `help:"Only messages of the last time, as in 720h." placeholder:"DURATION"`
+	Since   time.Duration `help:"Only messages of this last period, such as 720h." placeholder:"DURATION"`
 	Until   string        `help:"Only messages up to this time, to go further back." placeholder:"TIME"`
 	Limit   int           `help:"How many, 1 to 100." default:"20"`
 	JSON    bool          `help:"Print JSON."`
@@ -61,7 +61,7 @@ func (*sessionsSearch) print(env *environment, found wire.SessionsSearchResult) 
 	switch {
 	case found.NextUntilMs != nil:
 		back := time.UnixMilli(*found.NextUntilMs).UTC().Format(time.RFC3339Nano)
-		_, err := fmt.Fprintf(env.stdout, "there may be older ones; go on with --until %s\n", back)
+		_, err := fmt.Fprintf(env.stdout, "there may be older ones; continue with --until %s\n", back)
 		return err
 	case len(found.Hits) == 0:
 		_, err := fmt.Fprintln(env.stdout, "no message has these words")

@@ -15,7 +15,7 @@ import (
 
 type statusCmd struct {
 	clientFlags
-	Watch bool          `help:"Show it again and again, until Ctrl-C." xor:"how"`
+	Watch bool          `help:"Show it repeatedly, until Ctrl-C." xor:"how"`
 	Every time.Duration `help:"With --watch: how often." default:"2s"`
 	JSON  bool          `help:"Print JSON." xor:"how"`
 }

@@ -24,7 +24,7 @@ type storeCopy struct {
 
 // Help is the example of the command.
 func (*storeCopy) Help() string {
-	return `Stop every gateway on both stores first; while one uses either, the command changes nothing and ends with 1. A copy that was interrupted goes on when the
+	return `Stop every gateway on both stores first; while one uses either, the command changes nothing and ends with 1. A copy that was interrupted continues when the
 same command is given again. At the end both sides are read and compared: rows and checksums of every table. The source is never written. The files of
 conversations are not in the store: copy the directory attachments of the data directory as well.
 

@@ -9,9 +9,9 @@ import (
 )
 
 type tasksCmd struct {
-	List tasksList `cmd:"" help:"List tasks, the newest first: turns that agents have asked for."`
+	List tasksList `cmd:"" help:"List tasks, the newest first: turns that agents have requested."`
 	Show tasksShow `cmd:"" help:"Show one task."`
-	Stop tasksStop `cmd:"" help:"Stop a task and all that is below it."`
+	Stop tasksStop `cmd:"" help:"Stop a task and its sub-tasks."`
 }
 
 type tasksList struct {

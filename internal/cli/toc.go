@@ -14,7 +14,7 @@ type tocCmd struct {
 	From    string `help:"The first period, such as 2026-03-14, 2026-W11 or 2026-03." placeholder:"PERIOD"`
 	To      string `help:"The last period." placeholder:"PERIOD"`
 	Limit   int    `help:"How many, 1 to 100." default:"20"`
-	Offset  int    `help:"How many of the newest are passed over."`
+	Offset  int    `help:"How many of the newest to skip."`
 	JSON    bool   `help:"Print JSON."`
 }
 
@@ -54,7 +54,7 @@ func (*tocCmd) print(env *environment, found wire.TocListResult) error {
 	}
 	switch {
 	case found.NextOffset != nil:
-		_, err := fmt.Fprintf(env.stdout, "there may be others; go on with --offset %d\n", *found.NextOffset)
+		_, err := fmt.Fprintf(env.stdout, "there may be others; continue with --offset %d\n", *found.NextOffset)
 		return err
 	case len(found.Nodes) == 0:
 		_, err := fmt.Fprintln(env.stdout, "there are no summaries")

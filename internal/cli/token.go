@@ -41,7 +41,7 @@ func (storeTokens) Revoke(ctx context.Context, cfg config.Config, name, by strin
 type tokenCmd struct {
 	Create tokenCreate `cmd:"" help:"Make a token; its secret is shown once."`
 	List   tokenList   `cmd:"" help:"Show the tokens without their secrets."`
-	Revoke tokenRevoke `cmd:"" help:"Take a token back; its connections end within seconds."`
+	Revoke tokenRevoke `cmd:"" help:"Revoke a token; its connections end within seconds."`
 }
 
 type tokenFlags struct {
@@ -51,10 +51,10 @@ type tokenFlags struct {
 
 type tokenCreate struct {
 	tokenFlags
-	Name    string        `arg:"" help:"Name of the token; what it makes belongs to this name."`
+	Name    string        `arg:"" help:"Name of the token, which owns what is made with it."`
 	Scope   []string      `help:"What it may do: read, write or admin; each includes those before it." default:"read" placeholder:"SCOPE" complete:"read,write,admin"`
 	Visible string        `help:"What it sees: all, or own (only what it made)." default:"all" enum:"all,own" placeholder:"all|own"`
-	Expires time.Duration `help:"How long it lives, such as 720h; 0 = until it is revoked." default:"0"`
+	Expires time.Duration `help:"Lifetime, such as 720h; 0 = until it is revoked." default:"0"`
 }
 
 type tokenList struct{ tokenFlags }

@@ -195,7 +195,7 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{"/new", "A new conversation begins here.", "new"},
 		{"/reset", "A new conversation begins here.", "new"},
 		{"/toc week", "week 1  agent:main:other\n" + strings.Repeat("ä", 300) + " …\n\nweek 2\nbread", "toc"},
-		{"/compact", "The older part of this conversation is being summarised. You can go on meanwhile.", "compact"},
+		{"/compact", "The older part of this conversation is being summarised. You can continue meanwhile.", "compact"},
 		{"/stop", "Stopped the running turn.", "stop"},
 		{"/stopall", "Stopped 1 running turn and 2 waiting messages.", "stopall"},
 		{"/queue", "Mode collect, 1 running turn, 2 waiting messages of at most 10, lane main.", "queue"},

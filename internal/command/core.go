@@ -191,9 +191,9 @@ func runCompact(ctx context.Context, a Actions, c Call) (string, error) {
 	case err != nil:
 		return "", err
 	case how == CompactionBegun:
-		return "The older part of this conversation is being summarised. You can go on meanwhile.", nil
+		return "The older part of this conversation is being summarised. You can continue meanwhile.", nil
 	case how == CompactionRunning:
-		return "A summary of this conversation is running already. You can go on meanwhile.", nil
+		return "A summary of this conversation is running already. You can continue meanwhile.", nil
 	default:
 		return "There is nothing to summarise here.", nil
 	}

@@ -109,7 +109,7 @@ func readJob(ctx context.Context, a Actions, c Call, text, usage string) (n NewJ
 		return n, "", inChatWords(chat.Errorf(chat.CodeInvalid, "%s", err))
 	}
 	if n.Text == "" {
-		return n, "", chat.Errorf(chat.CodeInvalid, "the text is missing behind the time; %s", usage)
+		return n, "", chat.Errorf(chat.CodeInvalid, "the text is missing after the time; %s", usage)
 	}
 	return n, zone, nil
 }

@@ -52,7 +52,7 @@ func questionCommands() []Command {
 func runAllow(allow bool) func(ctx context.Context, a Actions, c Call) (string, error) {
 	return func(ctx context.Context, a Actions, c Call) (string, error) {
 		if c.Args == "" {
-			return "", chat.Errorf(chat.CodeInvalid, "write the id of the question behind the command, as the question shows it")
+			return "", chat.Errorf(chat.CodeInvalid, "write the id of the question after the command, as the question shows it")
 		}
 		return a.AnswerQuestion(ctx, c, QuestionAnswer{ID: c.Args, Allow: allow})
 	}

@@ -204,7 +204,7 @@ func ParseShortAgent(short string) (Agent, error) {
 	switch kind {
 	case RunnerEcho:
 		if rest != "" {
-			return Agent{}, fmt.Errorf("takes nothing behind echo, is %q", short)
+			return Agent{}, fmt.Errorf("takes nothing after echo, is %q", short)
 		}
 	case RunnerCommand, RunnerACP:
 		words, err := splitWords(rest)

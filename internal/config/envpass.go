@@ -17,7 +17,7 @@ func validatePass(at at, pattern string) {
 	}
 	switch {
 	case name == "" || strings.ContainsFunc(name, bad):
-		at.addf("must be the name of a variable, or the begin of names with a * at the end, is %q", pattern)
+		at.addf("must be the name of a variable, or a prefix of names followed by *, is %q", pattern)
 	case name == telegramToken || slices.ContainsFunc(ownPrefixes(), func(own string) bool { return strings.HasPrefix(name, own) }):
 		at.addf("must not name a variable of the gateway itself, is %q", pattern)
 	}

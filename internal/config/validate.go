@@ -100,7 +100,7 @@ func (c Config) checkProcess(root at) {
 		root.oneOf("roles", role, RoleGateway, RoleChannels, RoleCron, RoleWorker)
 	}
 	if path, ok := c.Database.SQLitePath(); ok && path == "" {
-		root.key("database").addf("needs a path behind sqlite:")
+		root.key("database").addf("needs a path after sqlite:")
 	} else if c.Database.IsSet() && !ok {
 		if _, err := c.Database.parse(); err != nil {
 			root.key("database").addf("%s", errDatabaseURL)

@@ -37,7 +37,7 @@ type commands struct {
 func (c *commands) checkNeeds() error {
 	for _, use := range c.table.Uses() {
 		if c.needs[use.Method].Scope == "" {
-			return fmt.Errorf("the command /%s %s stands for %q, which is no method of the gateway", use.Command, use.Verb, use.Method)
+			return fmt.Errorf("the command /%s %s has the method %q, which the gateway does not have", use.Command, use.Verb, use.Method)
 		}
 	}
 	return nil

@@ -55,7 +55,7 @@ func (compaction) Isolated() bool { return true }
 // compactionOf parses the message of a compaction.
 func compactionOf(lead store.Waiting) compaction {
 	text := func(name string) string {
-		value, _ := lead.Content.Options.Params[name].(string) //nolint:errcheck // another value is none
+		value, _ := lead.Content.Options.Params[name].(string) //nolint:errcheck // another type counts as absent
 		return value
 	}
 	c := compaction{transcript: text(paramTranscript), all: text(paramAll) != ""}

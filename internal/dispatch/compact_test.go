@@ -262,9 +262,9 @@ func TestCompactByHand(t *testing.T) {
 		for i := range 12 {
 			say(fmt.Sprintf("fact-%d ", i) + strings.Repeat("words ", 30))
 		}
-		want(t, "/compact", say("/compact"), "The older part of this conversation is being summarised. You can go on meanwhile.")
+		want(t, "/compact", say("/compact"), "The older part of this conversation is being summarised. You can continue meanwhile.")
 		for range 2 {
-			want(t, "another /compact meanwhile", say("/compact"), "A summary of this conversation is running already. You can go on meanwhile.")
+			want(t, "another /compact meanwhile", say("/compact"), "A summary of this conversation is running already. You can continue meanwhile.")
 		}
 		if text := say("and meanwhile"); !strings.HasPrefix(text, "Noted.") {
 			t.Errorf("a message during a compaction was answered %q", text)

@@ -112,7 +112,7 @@ func (ts *turns) takeFiles(ctx context.Context, t *turn, end *ending, made []cha
 // dropFiles deletes the files of an answer that cannot be shown.
 func (ts *turns) dropFiles(ctx context.Context, t *turn, end *ending) {
 	if err := ts.cfg.Files.Drop(end.files); err != nil {
-		ts.log.WarnContext(ctx, "files of an answer stay until they are old", "run_id", t.run.RunID, "err", err)
+		ts.log.WarnContext(ctx, "files of an answer remain until retention removes them", "run_id", t.run.RunID, "err", err)
 	}
 	end.files = nil
 }

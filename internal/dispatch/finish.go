@@ -218,7 +218,7 @@ func (ts *turns) stuck(st *scheduler.Turn[work]) {
 	}
 	end.text = text
 	ts.log.Warn("a stopped turn has not returned; it is finished without it", "session", run.Session.String(), "run_id", run.RunID, "reason", end.reason)
-	if !ts.writeFinish(context.Background(), t, end, true) { //nolint:forbidigo // the turn's own context is over and there is no other
+	if !ts.writeFinish(context.Background(), t, end, true) { //nolint:forbidigo // the turn's own context is done, and there is no other
 		run.Reopen()
 	}
 }

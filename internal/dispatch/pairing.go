@@ -66,7 +66,7 @@ func (d *Dispatcher) ApprovePairing(ctx context.Context, ref channel.PairingRef,
 		Count: 1, ExpiresAt: time.Now().Add(noticeLife),
 	}})
 	if err != nil {
-		d.log.WarnContext(ctx, "the notice of an approved pairing was not kept", "channel", chat.ChannelKind(made.Channel), "err", err)
+		d.log.WarnContext(ctx, "the notice of an approved pairing was not stored", "channel", chat.ChannelKind(made.Channel), "err", err)
 		return made, false, nil
 	}
 	d.outbox.Wake()

@@ -184,7 +184,7 @@ func (r *receiver) refuse(ctx context.Context, m chat.Message, limit int) error 
 		return refused
 	}
 	if err := r.store.Enqueue(ctx, notices); err != nil {
-		r.log.WarnContext(ctx, "the notice of a refused message was not kept", "session", m.Session.String(), "err", err)
+		r.log.WarnContext(ctx, "the notice of a refused message was not stored", "session", m.Session.String(), "err", err)
 	}
 	r.outbox.Wake()
 	return refused

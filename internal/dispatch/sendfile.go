@@ -85,6 +85,6 @@ func (f *turnFiles) take(named func(dir *files.Turn) (chat.Attachment, error)) (
 // DropFile implements [tool.Files].
 func (f *turnFiles) DropFile(file chat.Attachment) {
 	if err := f.ts.cfg.Files.Drop([]chat.Attachment{file}); err != nil {
-		f.ts.log.WarnContext(context.Background(), "a file that is not sent stays until it is old", "err", err) //nolint:forbidigo // for the log alone
+		f.ts.log.WarnContext(context.Background(), "a file that was not sent remains until retention removes it", "err", err) //nolint:forbidigo // for the log alone
 	}
 }

@@ -137,7 +137,7 @@ func (sp *stops) write(ctx context.Context, p store.StopParams, local []schedule
 		return err
 	})
 	if err != nil {
-		sp.log.ErrorContext(ctx, "a stop was signalled but not written down", "session", p.Session.String(), "err", err)
+		sp.log.ErrorContext(ctx, "a stop was signalled but not written", "session", p.Session.String(), "err", err)
 		return stopResult{err: err}
 	}
 	var r stopResult
@@ -251,6 +251,6 @@ func (sp *stops) dropFiles(ctx context.Context, list []chat.Attachment) {
 		}
 	}
 	if err != nil {
-		sp.log.WarnContext(ctx, "files of a deleted session stay until they are old", "files", len(paths), "err", err)
+		sp.log.WarnContext(ctx, "files of a deleted session remain until retention removes them", "files", len(paths), "err", err)
 	}
 }

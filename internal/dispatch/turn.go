@@ -19,7 +19,7 @@ import (
 )
 
 // errTurnTimeout is the cause of a turn that exceeded its time limit.
-var errTurnTimeout = errors.New("the turn's time is over")
+var errTurnTimeout = errors.New("the turn exceeded its time limit")
 
 // errNoAgent is the error of a turn whose agent this process does not have. A job, a sub-turn or a message of another replica may name one.
 var errNoAgent = errors.New("this process lacks the agent")

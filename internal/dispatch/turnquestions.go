@@ -150,7 +150,7 @@ func (a *turnAsker) end(ctx context.Context, id string, why error) (int, error) 
 	case err == nil && asked.State == store.QuestionChosen:
 		return asked.Option - 1, nil
 	case err != nil && !errors.Is(err, chat.ErrNotFound):
-		a.log.WarnContext(ctx, "a question of a turn that waits no more stays open until its time is over", "question", id, "err", err)
+		a.log.WarnContext(ctx, "a question of a turn that no longer waits stays open until it expires", "question", id, "err", err)
 	}
 	return 0, why
 }

@@ -91,7 +91,7 @@ func allMethods(s *Server, cron CronBackend) []*rpc.Method {
 	var paired PairingBackend
 	if s != nil {
 		backend = s.backend
-		paired, _ = s.backend.(PairingBackend) //nolint:errcheck // a gateway without channels has none
+		paired, _ = s.backend.(PairingBackend) //nolint:errcheck // nil for a gateway without channels
 	}
 	o := overview{s}
 	rows := slices.Concat(o.methods(), o.lists(), o.usages(), conversation.Methods(backend), pairing.Methods(pairing.Config{

@@ -86,7 +86,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		return nil, fmt.Errorf("gateway configuration: %w", err)
 	}
 	s.hooks = hooks
-	files, _ := backend.(openai.Files) //nolint:errcheck // a gateway without files has none
+	files, _ := backend.(openai.Files) //nolint:errcheck // nil for a gateway without files
 	s.completions = openai.New(
 		openai.Config{MaxBody: cfg.MaxPayload, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request, StartedAt: s.startedAt},
 		openai.Deps{Runs: backend, Agents: backend, Allowances: who, Files: files, Server: s.services, Log: log},
@@ -94,7 +94,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	if tools, ok := backend.(mcp.Tools); ok && cfg.TurnTokens != nil {
 		s.tools = mcp.New(mcp.Deps{Turns: cfg.TurnTokens, Tools: tools, Allowances: who, Server: s.services, BodyTimeout: cfg.Deadlines.Message, Version: cfg.Version, Log: log})
 	}
-	cron, _ := backend.(CronBackend) //nolint:errcheck // a gateway without jobs has none
+	cron, _ := backend.(CronBackend) //nolint:errcheck // nil for a gateway without jobs
 	s.methods = rpc.NewTable(allMethods(s, cron))
 	s.methodNames = s.methods.Names()
 	s.state.up.Store(!cfg.HoldConnects)

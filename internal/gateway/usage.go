@@ -136,7 +136,7 @@ func usageDays(p wire.UsageListParams, today string) (from, to string, err error
 	case err != nil:
 		return "", "", chat.Errorf(chat.CodeInvalid, "from must be a day such as 2026-03-14")
 	case last.Before(first):
-		return "", "", chat.Errorf(chat.CodeInvalid, "from must not be behind to")
+		return "", "", chat.Errorf(chat.CodeInvalid, "from must not be after to")
 	case !last.Before(first.AddDate(0, 0, mostUsageDays)):
 		return "", "", chat.Errorf(chat.CodeInvalid, "from and to may be at most %d days; ask in parts", mostUsageDays)
 	}

@@ -56,7 +56,7 @@ func TestUsageIsShown(t *testing.T) {
 	}{
 		{params{"from": "yesterday!"}, "from must be a day such as 2026-03-14"},
 		{params{"to": "2026-02-30"}, "to must be a day such as 2026-03-14"},
-		{params{"from": "2026-03-15"}, "from must not be behind to"},
+		{params{"from": "2026-03-15"}, "from must not be after to"},
 		{params{"from": "2025-12-04"}, "from and to may be at most 100 days; ask in parts"},
 	} {
 		if f := s.call("usage.list", tt.params); f.OK || f.Error.Message != tt.message {

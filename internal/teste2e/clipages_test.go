@@ -51,7 +51,7 @@ func TestTheCommandLineListsMoreThanOnePage(t *testing.T) {
 			t.Errorf("the JSON has %d jobs and %d previews, more %v, next %v; want %d and the end", len(all.Jobs), len(all.DeliveryPreviews), all.HasMore, all.NextOffset, jobs)
 		}
 		out, errs := cli("cron", "list", "--limit", "70", "--offset", "1")
-		if n := strings.Count(out, "large-"); n != 70 || !strings.Contains(errs, "70 of 75 jobs; go on with --offset 71") {
+		if n := strings.Count(out, "large-"); n != 70 || !strings.Contains(errs, "70 of 75 jobs; continue with --offset 71") {
 			t.Errorf("of 70 jobs behind the first there are %d, and %q", n, errs)
 		}
 	})

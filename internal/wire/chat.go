@@ -138,7 +138,7 @@ type HistoryMessage struct {
 	Covers     *SeqRange     `json:"covers,omitempty"`                            // of a summary: the messages that it summarises
 	Files      []MessageFile `json:"files,omitempty"`                             // files that came with it; each has a line in the text
 	// for terminal clients of OpenClaw
-	Openclaw *ClientMark `json:"__openclaw,omitempty"` //nolint:tagliatelle // the name that they look for
+	Openclaw *ClientMark `json:"__openclaw,omitempty"` //nolint:tagliatelle // the name that clients read
 }
 
 // SeqRange is a range of messages of a transcript.

@@ -191,7 +191,7 @@ func (a *Authenticator) Refresh(ctx context.Context) { a.readings.now(ctx, a.rea
 
 func (a *Authenticator) read(ctx context.Context) {
 	if err := a.keys.refresh(ctx); err != nil {
-		a.log.WarnContext(ctx, "credentials were not read; the last ones stay in force", slog.Any("err", err))
+		a.log.WarnContext(ctx, "credentials were not read; the last ones remain valid", slog.Any("err", err))
 	}
 }
 
@@ -218,7 +218,7 @@ func (a *Authenticator) writeRefused(ctx context.Context, row chat.Audit) {
 	defer cancel()
 	if err := a.audit.Audit(ctx, row); err != nil {
 		a.warnings.Do(func() {
-			a.log.WarnContext(ctx, "a refused credential is not in the log of changes", slog.String("addr", row.Peer), slog.Any("err", err))
+			a.log.WarnContext(ctx, "a refused credential is not in the audit log", slog.String("addr", row.Peer), slog.Any("err", err))
 		})
 	}
 }

@@ -87,7 +87,7 @@ func TestTheTableOfTheLockoutIsBounded(t *testing.T) {
 	}
 	l.fail(numbered(lockoutTable+500), noon.Add(lockoutWindow))
 	if n := len(l.failed); n != 1 {
-		t.Errorf("%d addresses are kept when the time of all others is over", n)
+		t.Errorf("%d addresses are kept when all others have expired", n)
 	}
 }
 

@@ -46,7 +46,7 @@ func endCode(end chat.RunEnd) (code chat.Code, status string) {
 		}
 		return chat.CodeRunFailed, "cancelled"
 	}
-	switch chat.FailReason(end.Reason) { //nolint:exhaustive // the others are failures of the agent
+	switch chat.FailReason(end.Reason) { //nolint:exhaustive // all others are failures of the agent
 	case chat.FailBudget:
 		return chat.CodeRateLimited, "budget"
 	case chat.FailUnknownAgent:

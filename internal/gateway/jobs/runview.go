@@ -29,7 +29,7 @@ func cronCompletion(r cron.Run, bestEffort bool) string {
 
 // runError returns the error of an entry. If something other than the turn ended the run, the error begins with its name.
 func runError(r cron.Run) string {
-	switch r.State { //nolint:exhaustive // the two with a word in front
+	switch r.State { //nolint:exhaustive // the two with a prefix
 	case cron.RunCancelled, cron.RunInterrupted:
 		word := string(r.State) + ":"
 		if !strings.HasPrefix(r.Error, word) {

@@ -130,7 +130,7 @@ func stopTexts(raw json.RawMessage) ([]string, error) {
 	}
 	var many []string
 	if err := json.Unmarshal(raw, &many); err != nil {
-		return nil, errors.New("stop must be a text or a list of texts")
+		return nil, errors.New("stop must be a string or a list of strings")
 	}
 	return many, nil
 }

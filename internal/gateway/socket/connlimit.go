@@ -156,7 +156,7 @@ type acceptedConn struct {
 // Write writes piece by piece.
 func (c *acceptedConn) Write(p []byte) (int, error) {
 	if c.socket.Load() { // the socket's writer sets deadlines
-		return c.Conn.Write(p) //nolint:wrapcheck // it stands in the place of the connection
+		return c.Conn.Write(p) //nolint:wrapcheck // it replaces the connection
 	}
 	done := 0
 	for {

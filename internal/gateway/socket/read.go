@@ -133,7 +133,7 @@ func (c *Conn) awaitPeer() {
 func (c *Conn) next(limit int64, readAll func(io.Reader) ([]byte, error)) ([]byte, error) {
 	kind, r, err := c.ws.NextReader()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // readEnd tells them apart
+		return nil, err //nolint:wrapcheck // readEnd distinguishes them
 	}
 	if kind != websocket.TextMessage {
 		return nil, errBinary

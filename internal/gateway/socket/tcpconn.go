@@ -29,7 +29,7 @@ func (c *netConn) Read(p []byte) (int, error) {
 	if !c.frames.take(p[:n]) {
 		return 0, errTooManyFrames
 	}
-	return n, err //nolint:wrapcheck // it stands in the place of the connection
+	return n, err //nolint:wrapcheck // it replaces the connection
 }
 
 // SetWriteDeadline sets the deadline, or the limit if that is earlier.

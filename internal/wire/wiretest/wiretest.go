@@ -126,7 +126,7 @@ func (p *Protocol) check(s object, v any, at string) error {
 		return err
 	}
 	if enum, ok := s["enum"].([]any); ok && v != nil && !slices.Contains(enum, v) {
-		return fmt.Errorf("at %s: %v is none of %v", at, v, enum)
+		return fmt.Errorf("at %s: %v is not one of %v", at, v, enum)
 	}
 	switch v := v.(type) {
 	case string:
@@ -228,9 +228,9 @@ func (p *Protocol) list(s object, v []any, at string) error {
 }
 
 func (p *Protocol) object(s, v object, at string) error {
-	required, _ := s["required"].([]any) //nolint:errcheck // absent = none
+	required, _ := s["required"].([]any) //nolint:errcheck // absent = no required members
 	for _, name := range required {
-		if _, given := v[name.(string)]; !given { //nolint:errcheck // a schema that is none panics the test
+		if _, given := v[name.(string)]; !given { //nolint:errcheck // an invalid schema panics the test
 			return fmt.Errorf("at %s: %s is missing", at, name)
 		}
 	}
