@@ -245,9 +245,9 @@ func TestAnAnswerThatBeginsAnewIsShownAnew(t *testing.T) {
 	for _, e := range []wire.ChatEvent{
 		{RunID: "other", State: wire.ChatDelta, DeltaText: new("no")},
 		{RunID: "r", State: wire.ChatDelta, DeltaText: new("Hel")},
-		{RunID: "r", State: wire.ChatDelta, DeltaText: new("lo"), Message: said("Hello")},
-		{RunID: "r", State: wire.ChatDelta, DeltaText: new("Good"), Replace: true, Message: said("Good")},
-		{RunID: "r", State: wire.ChatFinal, Message: said("Good day")},
+		{RunID: "r", State: wire.ChatDelta, DeltaText: new("lo"), Message: assistantMessage("Hello")},
+		{RunID: "r", State: wire.ChatDelta, DeltaText: new("Good"), Replace: true, Message: assistantMessage("Good")},
+		{RunID: "r", State: wire.ChatFinal, Message: assistantMessage("Good day")},
 	} {
 		loop.show(e)
 	}

@@ -59,7 +59,7 @@ func (c *cronRuns) Run(ctx context.Context, env *environment) error {
 	for _, r := range entries {
 		rows = append(rows, []string{
 			time.UnixMilli(r.ScheduledForMs).UTC().Format(time.RFC3339), env.cell(r.JobName, 30), cell(r.Outcome, 12),
-			short(took(r)), env.cell(whatOf(r), 60), env.cell(r.RunID, 80),
+			short(ledgerDuration(r)), env.cell(whatOf(r), 60), env.cell(r.RunID, 80),
 		})
 	}
 	return errors.Join(table(env.stdout, rows), got.more(env, "entries"))
@@ -105,8 +105,8 @@ func reasonOf(r wire.LedgerEntry) string {
 	return cmp.Or(r.Reason, r.Error, r.Summary)
 }
 
-// took returns the duration of a run; 0 while it has not ended.
-func took(r wire.LedgerEntry) time.Duration {
+// ledgerDuration returns the duration of a run; 0 while it has not ended.
+func ledgerDuration(r wire.LedgerEntry) time.Duration {
 	if r.DurationMs == nil {
 		return 0
 	}

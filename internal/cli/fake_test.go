@@ -263,11 +263,11 @@ func (c *fakeConn) send(p wire.ChatSendParams) (wire.ChatSendResult, error) {
 
 func (c *fakeConn) delta(key string, run *fakeRun, text string) {
 	run.shown += text
-	c.event(wire.ChatEvent{RunID: key, State: wire.ChatDelta, DeltaText: &text, Message: said(run.shown)})
+	c.event(wire.ChatEvent{RunID: key, State: wire.ChatDelta, DeltaText: &text, Message: assistantMessage(run.shown)})
 }
 
 func (c *fakeConn) finish(key string, run *fakeRun) {
-	c.event(wire.ChatEvent{RunID: "of-another-client", State: wire.ChatFinal, Message: said("not for you")})
+	c.event(wire.ChatEvent{RunID: "of-another-client", State: wire.ChatFinal, Message: assistantMessage("not for you")})
 	run.ended = "ok"
 	switch run.text {
 	case "fail":
@@ -276,12 +276,12 @@ func (c *fakeConn) finish(key string, run *fakeRun) {
 	case "merge":
 		c.event(wire.ChatEvent{RunID: key, State: wire.ChatFinal, StopReason: "merged", Yielded: true})
 	case "nothing":
-		m := said("")
+		m := assistantMessage("")
 		m.Note = chat.EmptyAnswer("length")
 		c.event(wire.ChatEvent{RunID: key, State: wire.ChatFinal, StopReason: "length", Message: m})
 	default:
 		run.shown = run.text
-		c.event(wire.ChatEvent{RunID: key, State: wire.ChatFinal, StopReason: "stop", Message: said(run.text)})
+		c.event(wire.ChatEvent{RunID: key, State: wire.ChatFinal, StopReason: "stop", Message: assistantMessage(run.text)})
 	}
 }
 
@@ -296,7 +296,7 @@ func (c *fakeConn) event(e wire.ChatEvent) {
 	c.events <- client.Event{Name: "chat", Payload: payload}
 }
 
-func said(text string) *wire.ChatMessage {
+func assistantMessage(text string) *wire.ChatMessage {
 	return &wire.ChatMessage{Role: "assistant", Content: []wire.TextPart{{Type: "text", Text: text}}}
 }
 
@@ -317,7 +317,7 @@ func (c *fakeConn) history() wire.HistoryPage[wire.HistoryMessage] {
 	result := wire.HistoryPage[wire.HistoryMessage]{SessionKey: "agent:main:main", SessionID: "s-1", TotalMessages: 2}
 	result.Messages = []wire.HistoryMessage{{Role: "user", Content: []wire.TextPart{{Text: "earlier question"}}, Timestamp: testNow().UnixMilli()}}
 	for key, run := range c.gateway.runs {
-		said, stop := said(run.shown), "stop"
+		said, stop := assistantMessage(run.shown), "stop"
 		if run.text == "nothing-gone" {
 			said, stop = &wire.ChatMessage{Role: "system", Content: []wire.TextPart{{Text: chat.EmptyAnswer("length")}}}, "length"
 		}

@@ -26,23 +26,23 @@ import (
 	"laneway/internal/store"
 )
 
-// parrot is the backend of a real gateway: it answers every message with the same text, in two pieces. These commands do not call the
+// echoBackend is the backend of a real gateway: it answers every message with the same text, in two pieces. These commands do not call the
 // methods that it lacks.
-type parrot struct {
+type echoBackend struct {
 	gateway.Backend
 	mu   sync.Mutex
 	subs []func(chat.Event)
 	idle time.Duration // how long no work has started although some is ready
 }
 
-func (p *parrot) Subscribe(fn func(chat.Event), _ func(chat.Event) bool) func() {
+func (p *echoBackend) Subscribe(fn func(chat.Event), _ func(chat.Event) bool) func() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.subs = append(p.subs, fn)
 	return func() {}
 }
 
-func (p *parrot) ReceiveFrom(_ context.Context, m chat.Message, _ gateway.Caller) (chat.Receipt, error) {
+func (p *echoBackend) ReceiveFrom(_ context.Context, m chat.Message, _ gateway.Caller) (chat.Receipt, error) {
 	if m.Content.Text == "full" {
 		return chat.Receipt{}, chat.Errorf(chat.CodeQueueFull, "the queue of the session is full")
 	}
@@ -61,32 +61,32 @@ func (p *parrot) ReceiveFrom(_ context.Context, m chat.Message, _ gateway.Caller
 	return chat.Receipt{RunID: m.ID, Session: m.Session, Seq: 1, AcceptedAt: testNow(), State: store.StateRunning}, nil
 }
 
-func (p *parrot) DefaultAgent() string                           { return "main" }
-func (p *parrot) Audit(context.Context, chat.Audit) error        { return nil }
-func (p *parrot) Agents() []agent.Info                           { return []agent.Info{{ID: "main", Runner: "echo"}} }
-func (p *parrot) Commands() []chat.CommandInfo                   { return nil }
-func (p *parrot) Progress() chat.Progress                        { return chat.Progress{StalledFor: p.idle} }
-func (p *parrot) Channels() []chat.ChannelStatus                 { return nil }
-func (p *parrot) Ready(context.Context) error                    { return nil }
-func (p *parrot) InFlight(chat.SessionKey) (chat.InFlight, bool) { return chat.InFlight{}, false }
+func (p *echoBackend) DefaultAgent() string                           { return "main" }
+func (p *echoBackend) Audit(context.Context, chat.Audit) error        { return nil }
+func (p *echoBackend) Agents() []agent.Info                           { return []agent.Info{{ID: "main", Runner: "echo"}} }
+func (p *echoBackend) Commands() []chat.CommandInfo                   { return nil }
+func (p *echoBackend) Progress() chat.Progress                        { return chat.Progress{StalledFor: p.idle} }
+func (p *echoBackend) Channels() []chat.ChannelStatus                 { return nil }
+func (p *echoBackend) Ready(context.Context) error                    { return nil }
+func (p *echoBackend) InFlight(chat.SessionKey) (chat.InFlight, bool) { return chat.InFlight{}, false }
 
-func (p *parrot) Lanes() chat.LanesStatus {
+func (p *echoBackend) Lanes() chat.LanesStatus {
 	return chat.LanesStatus{At: testNow(), NodeID: "gw-7", Lanes: []chat.LaneStatus{{Name: "main", Capacity: 30, Active: 2}}}
 }
 
-func (p *parrot) Status(context.Context) chat.SystemStatus {
+func (p *echoBackend) Status(context.Context) chat.SystemStatus {
 	return chat.SystemStatus{NodeID: "gw-7", Version: versionOf("", "").Version, StartedAt: testNow(), Store: "sqlite", Lanes: p.Lanes()}
 }
 
-func (p *parrot) Session(_ context.Context, key chat.SessionKey, _ string) (chat.SessionStatus, error) {
+func (p *echoBackend) Session(_ context.Context, key chat.SessionKey, _ string) (chat.SessionStatus, error) {
 	return chat.SessionStatus{Key: key, SessionID: "s", Principal: "gateway", Lane: "main"}, nil
 }
 
-func (p *parrot) Sessions(context.Context, store.SessionFilter) ([]chat.SessionStatus, int, error) {
+func (p *echoBackend) Sessions(context.Context, store.SessionFilter) ([]chat.SessionStatus, int, error) {
 	return []chat.SessionStatus{{Key: chat.MainKey("main"), SessionID: "s", Status: "done", Lane: "main", UpdatedAt: testNow()}}, 1, nil
 }
 
-func (p *parrot) Turns(_ context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error) {
+func (p *echoBackend) Turns(_ context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error) {
 	if f.ID == "none" || f.Parent != "" || !f.Before.IsZero() || f.Which == store.TurnsEnded || f.Session == chat.MainKey("idle") { // its messages are a minute old
 		return nil, nil, nil
 	}
@@ -103,14 +103,14 @@ func (p *parrot) Turns(_ context.Context, f store.TurnFilter) ([]store.Turn, map
 	return []store.Turn{runs, waits}, map[string]chat.Waiting{"r-2": {Cause: chat.WaitLane, Position: 4}}, nil
 }
 
-func (p *parrot) Tasks(_ context.Context, f store.TaskFilter) ([]store.Task, error) {
+func (p *echoBackend) Tasks(_ context.Context, f store.TaskFilter) ([]store.Task, error) {
 	if f.ID == "none" {
 		return nil, nil
 	}
 	return []store.Task{{ID: "t-1", Session: chat.TaskKey("coder", "t-1"), Agent: "coder", Lane: "team", State: "yielded", Text: "count the lines", StartedAt: testNow()}}, nil
 }
 
-func (p *parrot) OpenQuestions(_ context.Context, owner string, _ int) ([]agent.OpenQuestion, error) {
+func (p *echoBackend) OpenQuestions(_ context.Context, owner string, _ int) ([]agent.OpenQuestion, error) {
 	if owner != "" {
 		return nil, nil // used by needs.list
 	}
@@ -123,19 +123,19 @@ func (p *parrot) OpenQuestions(_ context.Context, owner string, _ int) ([]agent.
 	}, nil
 }
 
-func (p *parrot) AnswerQuestion(_ context.Context, by, id string, option int) (string, error) {
+func (p *echoBackend) AnswerQuestion(_ context.Context, by, id string, option int) (string, error) {
 	if id != "q-1" {
 		return "", chat.Errorf(chat.CodeNotFound, "there is no open question like this")
 	}
 	return fmt.Sprintf("The answer of %s is %d.", by, option), nil
 }
 
-func (p *parrot) Stop(context.Context, store.StopParams) ([]string, error) {
+func (p *echoBackend) Stop(context.Context, store.StopParams) ([]string, error) {
 	return []string{"run-1"}, nil
 }
 
 // startGateway serves a real gateway on loopback until the test ends, and returns its address.
-func startGateway(t *testing.T, p *parrot) string {
+func startGateway(t *testing.T, p *echoBackend) string {
 	t.Helper()
 	server, err := gateway.New(gateway.Config{
 		Version:     versionOf("", "").Version,
@@ -163,7 +163,7 @@ func startGateway(t *testing.T, p *parrot) string {
 
 func TestCommandsSpeakWithARealGateway(t *testing.T) {
 	t.Parallel()
-	address := startGateway(t, &parrot{})
+	address := startGateway(t, &echoBackend{})
 	const wrongToken = "laneway: not authorized: the token is not the gateway's; check --token, LANEWAY_TOKEN or the token file\n"
 	rows := []struct {
 		name, stdin string
@@ -221,7 +221,7 @@ func TestCommandsSpeakWithARealGateway(t *testing.T) {
 // This is what the health check of a container receives from a gateway that answers and makes no progress.
 func TestHealthFailsWhenNothingStartsAnyMore(t *testing.T) {
 	t.Parallel()
-	address := startGateway(t, &parrot{idle: 31 * time.Second})
+	address := startGateway(t, &echoBackend{idle: 31 * time.Second})
 	for _, args := range [][]string{{"health"}, {"health", "--json"}} {
 		b := newBench("", "LANEWAY_URL", address, "HOME", t.TempDir())
 		b.run(t, exitFailure, args...)

@@ -64,7 +64,7 @@ func watch(keyboard *os.File, wants []string) (seen []chan struct{}, screen *str
 func TestChatOnATerminal(t *testing.T) {
 	t.Parallel()
 	keyboard, terminal := openPTY(t)
-	b := newBench("", "LANEWAY_URL", startGateway(t, &parrot{}), "HOME", t.TempDir(), "NO_COLOR", "1")
+	b := newBench("", "LANEWAY_URL", startGateway(t, &echoBackend{}), "HOME", t.TempDir(), "NO_COLOR", "1")
 	b.env.dial, b.env.stdout = dialAs("", 0), terminal
 	b.env.terminal = &console{in: terminal, out: terminal}
 	seen, screen, over := watch(keyboard, []string{"> ", "first line\r\n", "> "})

@@ -9,8 +9,8 @@ import (
 	"laneway/internal/cron"
 )
 
-// said executes what a person typed or chose with a button.
-func said(t *testing.T, h *fakeBackend, text string) command.Answer {
+// execute executes what a person typed or chose with a button.
+func execute(t *testing.T, h *fakeBackend, text string) command.Answer {
 	t.Helper()
 	table, err := command.New()
 	if err != nil {
@@ -57,7 +57,7 @@ func TestCommandsOfferWhatAPersonMayChoose(t *testing.T) {
 		{"/new", "", "", ""},
 	} {
 		h := &fakeBackend{jobs: someJobs(), queue: command.QueueReport{Mode: chat.ModeCollect, Waiting: 2, Cap: 10}}
-		answer := said(t, h, c.text)
+		answer := execute(t, h, c.text)
 		labels, texts := offered(answer)
 		if labels != c.labels || texts != c.texts {
 			t.Errorf("%s offers %q, which say %q; want %q and %q", c.text, labels, texts, c.labels, c.texts)
@@ -66,7 +66,7 @@ func TestCommandsOfferWhatAPersonMayChoose(t *testing.T) {
 			t.Errorf("%s says to those without buttons: %q", c.text, answer.Choice.Typed)
 		}
 		for text := range strings.SplitSeq(texts, "|") {
-			if text != "" && said(t, h, text).Text == "" {
+			if text != "" && execute(t, h, text).Text == "" {
 				t.Errorf("%s offers %s, which answers nothing", c.text, text)
 			}
 		}
@@ -86,12 +86,12 @@ func TestAJobThatDoesNotDoAllItWasMadeForSaysSoAndCanBeResumed(t *testing.T) {
 		change(&jobs[0])
 		h := &fakeBackend{jobs: jobs}
 		for _, text := range []string{"/jobs", "/cron show 1"} {
-			if answer := said(t, h, text); !strings.Contains(answer.Text, word) {
+			if answer := execute(t, h, text); !strings.Contains(answer.Text, word) {
 				t.Errorf("%s says %q, want %q in it", text, answer.Text, word)
 			}
 		}
 		for _, text := range []string{"/cron show 1", "/cron resume"} {
-			if _, texts := offered(said(t, h, text)); !strings.HasPrefix(texts, "/cron resume a") {
+			if _, texts := offered(execute(t, h, text)); !strings.HasPrefix(texts, "/cron resume a") {
 				t.Errorf("%s offers %q", text, texts)
 			}
 		}
@@ -102,10 +102,10 @@ func TestAJobThatDoesNotDoAllItWasMadeForSaysSoAndCanBeResumed(t *testing.T) {
 func TestAButtonMeansItsJobWhateverBecameOfTheList(t *testing.T) {
 	t.Parallel()
 	h := &fakeBackend{jobs: someJobs()}
-	_, texts := offered(said(t, h, "/cron rm"))
+	_, texts := offered(execute(t, h, "/cron rm"))
 	third := strings.Split(texts, "|")[2]
 	h.jobs = append([]cron.Job{{ID: "d", Name: "c", Enabled: true}}, h.jobs[1:]...)
-	said(t, h, third)
+	execute(t, h, third)
 	if got := strings.Join(h.did, ","); got != "rm c" {
 		t.Errorf("the button did %q; want the job with the id c to be removed and not the one with the name c", got)
 	}
@@ -117,14 +117,14 @@ func TestManyJobsAreOfferedInPartAndListedInFull(t *testing.T) {
 	for range 50 {
 		h.jobs = append(h.jobs, cron.Job{ID: "x", Name: strings.Repeat("long ", 20), Enabled: true})
 	}
-	answer := said(t, h, "/jobs")
+	answer := execute(t, h, "/jobs")
 	if len(answer.Choice.Rows) != 20 || strings.Count(answer.Text, "\n") != 49 {
 		t.Errorf("%d of 50 are offered, %d lines", len(answer.Choice.Rows), strings.Count(answer.Text, "\n")+1)
 	}
 	if label := answer.Choice.Rows[0][0].Label; len([]rune(label)) > 45 {
 		t.Errorf("a button is named %q", label)
 	}
-	if answer := said(t, &fakeBackend{}, "/cron pause"); answer.Choice != nil || !strings.HasPrefix(answer.Text, "There are no jobs here") {
+	if answer := execute(t, &fakeBackend{}, "/cron pause"); answer.Choice != nil || !strings.HasPrefix(answer.Text, "There are no jobs here") {
 		t.Errorf("without jobs: %q, %+v", answer.Text, answer.Choice)
 	}
 }

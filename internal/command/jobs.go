@@ -139,7 +139,7 @@ func addCron(ctx context.Context, a Actions, c Call, verb, text string) (string,
 	name, place := JobName(n.Text), -1
 	for i, j := range jobs {
 		switch {
-		case !strings.EqualFold(j.Name, name) || over(j):
+		case !strings.EqualFold(j.Name, name) || ended(j):
 		case j.Schedule.Signature() == n.Schedule.Signature() && j.Payload.Text == n.Text: // the same request again
 			n.Key = j.Key
 			return addJob(ctx, a, c, n, zone)
@@ -163,8 +163,8 @@ func addCron(ctx context.Context, a Actions, c Call, verb, text string) (string,
 	return addJob(ctx, a, c, n, zone)
 }
 
-// over reports whether a job will do nothing more unless a person resumes it.
-func over(j cron.Job) bool {
+// ended reports whether a job will do nothing more unless a person resumes it.
+func ended(j cron.Job) bool {
 	return j.Pause == nil && !j.AutoDisabled && (!j.Enabled || j.State.NextRunAt.IsZero())
 }
 

@@ -26,33 +26,33 @@ func (p *preflight) rootsFile() {
 		if err != nil {
 			continue
 		}
-		if why := changeable(path, heldBy(file), heldBy(dir)); why != "" {
+		if why := changeable(path, ownershipOf(file), ownershipOf(dir)); why != "" {
 			p.refuse("configuration file %s %s", path, why)
 			return
 		}
 	}
 }
 
-// held is the ownership and mode of a file or directory, which decide who can change it.
-type held struct {
+// ownership is the ownership and mode of a file or directory, which decide who can change it.
+type ownership struct {
 	uid, gid int
 	known    bool
 	mode     fs.FileMode
 }
 
-func heldBy(info fs.FileInfo) held {
+func ownershipOf(info fs.FileInfo) ownership {
 	uid, gid, known := ownerOf(info)
-	return held{uid, gid, known, info.Mode()}
+	return ownership{uid, gid, known, info.Mode()}
 }
 
 // loose reports whether the mode lets a user other than root write. The group root does not count.
-func (h held) loose() bool {
+func (h ownership) loose() bool {
 	return h.mode.Perm()&0o002 != 0 || h.mode.Perm()&0o020 != 0 && h.gid != 0
 }
 
 // changeable describes how a user other than root can change or replace a file of root, and the fix; "" when none can. In a directory with
 // the sticky bit, only the owner of a file and the owner of the directory can replace it.
-func changeable(path string, file, dir held) string {
+func changeable(path string, file, dir ownership) string {
 	at := filepath.Dir(path)
 	switch {
 	case !file.known || !dir.known:

@@ -11,9 +11,9 @@ import (
 
 func TestOthersCanChangeAFileOfRootByItsOwnerItsModeAndItsDirectory(t *testing.T) {
 	t.Parallel()
-	of := func(uid, gid int, mode fs.FileMode) held { return held{uid, gid, true, mode} }
+	of := func(uid, gid int, mode fs.FileMode) ownership { return ownership{uid, gid, true, mode} }
 	for name, c := range map[string]struct {
-		file, dir held
+		file, dir ownership
 		want      string
 	}{
 		"root's":                                    {of(0, 0, 0o600), of(0, 0, 0o755), ""},
@@ -29,7 +29,7 @@ func TestOthersCanChangeAFileOfRootByItsOwnerItsModeAndItsDirectory(t *testing.T
 		"of another user in a sticky directory":     {of(4242, 0, 0o600), of(0, 0, 0o777|fs.ModeSticky), "belongs to user 4242"},
 		"a link":                                    {of(0, 0, 0o777|fs.ModeSymlink), of(0, 0, 0o755), ""},
 		"a link of another user in a sticky folder": {of(4242, 0, 0o777|fs.ModeSymlink), of(0, 0, 0o777|fs.ModeSticky), "belongs to user 4242"},
-		"on a system without owners":                {held{}, held{}, ""},
+		"on a system without owners":                {ownership{}, ownership{}, ""},
 	} {
 		if got := changeable("/etc/laneway/config.yaml", c.file, c.dir); !strings.Contains(got, c.want) || c.want == "" && got != "" {
 			t.Errorf("%s: %q, want %q in it", name, got, c.want)

@@ -184,7 +184,7 @@ func TestManyTurnsInAWindowOfEightThousandTokens(t *testing.T) {
 		last := int64(0)
 		for _, e := range list {
 			if e.Covers.From != 1 || e.Covers.To <= last || e.Seq <= e.Covers.To {
-				t.Errorf("a summary stands for %+v behind %d", e.Covers, last)
+				t.Errorf("a summary covers %+v after %d", e.Covers, last)
 			}
 			last = e.Covers.To
 		}

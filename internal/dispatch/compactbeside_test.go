@@ -255,7 +255,7 @@ func TestTwoReplicasCompactAConversationOnce(t *testing.T) {
 				}
 				for i, e := range list {
 					if i > 0 && e.Covers.To <= list[i-1].Covers.To {
-						t.Errorf("summary %d stands for %+v behind %+v", i, e.Covers, list[i-1].Covers)
+						t.Errorf("summary %d covers %+v after %+v", i, e.Covers, list[i-1].Covers)
 					}
 				}
 				if err := st.Close(); err != nil {
@@ -278,7 +278,7 @@ func TestAReplicaThatLostItsLeaseCompactsAgainLater(t *testing.T) {
 		other := open(t, st, compacting(model))
 		time.Sleep(40 * time.Second)
 		list, _ := summaries(t, st, longSession)
-		want(t, "summaries behind the takeover", len(list), 1)
+		want(t, "summaries after the takeover", len(list), 1)
 		off.Store(false)
 		other.close()
 		time.Sleep(16 * time.Minute)

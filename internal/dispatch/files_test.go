@@ -30,8 +30,8 @@ func keepFiles(t *testing.T) (option, *files.Dir) {
 	return func(c *dispatch.Config) { c.Files = d }, d
 }
 
-// kept returns how many files are below a place of the directory.
-func kept(t *testing.T, d *files.Dir, place string) int {
+// storedFiles returns how many files are below a place of the directory.
+func storedFiles(t *testing.T, d *files.Dir, place string) int {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(d.Root().Name(), place))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -90,8 +90,8 @@ func TestFilesOfAnAnswerReachThePersonBehindItsText(t *testing.T) {
 			}
 		}
 		want(t, "deltas joined", deltas.String(), whole)
-		want(t, "directories of turns that are left", kept(t, dir, "turns"), 0)
-		want(t, "files that are kept", kept(t, dir, "outgoing"), 2)
+		want(t, "directories of turns that are left", storedFiles(t, dir, "turns"), 0)
+		want(t, "files that are kept", storedFiles(t, dir, "outgoing"), 2)
 		h.close()
 	})
 }
@@ -105,7 +105,7 @@ func TestWhereOnlyWordsAreShownFilesAreLines(t *testing.T) {
 		after(10 * time.Second)
 		wantList(t, "a channel without files", h.box.texts("7"), []string{"here", lineA})
 		want(t, "a caller without a channel", web.Text, "here\n\n"+lineA)
-		want(t, "files that are kept", kept(t, dir, "outgoing"), 1) // the caller cannot fetch its file
+		want(t, "files that are kept", storedFiles(t, dir, "outgoing"), 1) // the caller cannot fetch its file
 		h.close()
 	})
 }
@@ -129,7 +129,7 @@ func TestAFailedTurnKeepsNoFiles(t *testing.T) {
 		h.end(h.send("agent:main:asker:direct:7", "fail-files a.txt", toAsker))
 		after(10 * time.Second)
 		want(t, "messages", len(h.shown(dir)), 1)
-		want(t, "left behind", kept(t, dir, "turns")+kept(t, dir, "outgoing"), 0)
+		want(t, "left behind", storedFiles(t, dir, "turns")+storedFiles(t, dir, "outgoing"), 0)
 		h.close()
 	})
 }
@@ -227,13 +227,13 @@ func TestOldFilesAreRemovedWithOldMessages(t *testing.T) {
 			toAsker(m)
 			m.Content.Options.ReplyTo.ChatID = "8"
 		}))
-		want(t, "files before", kept(t, dir, "outgoing"), 3)
+		want(t, "files before", storedFiles(t, dir, "outgoing"), 3)
 		after(time.Hour) // the job is at 3:37
 		page, err := h.jobs.Runs(t.Context(), cron.RunFilter{Query: "outgoing"})
 		if err != nil || len(page.Runs) != 1 || !strings.HasSuffix(page.Runs[0].Summary, ", 2 files") {
 			t.Errorf("the ledger has %+v, %v", page.Runs, err)
 		}
-		want(t, "files after", kept(t, dir, "outgoing"), 1)
+		want(t, "files after", storedFiles(t, dir, "outgoing"), 1)
 		h.close()
 	})
 }

@@ -51,7 +51,7 @@ func (h *jobHarness) deliver(dedupe, text string) (chat.Receipt, error) {
 func TestACommandIsNotLostBetweenItsRecordAndItsAnswer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ accepts, enqueues int64 }{
-		"the record's answer is lost": {accepts: 1}, "dies behind the execution": {enqueues: 1}, "both": {accepts: 1, enqueues: 2},
+		"the record's answer is lost": {accepts: 1}, "dies after the execution": {enqueues: 1}, "both": {accepts: 1, enqueues: 2},
 	} {
 		for _, restart := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {

@@ -88,7 +88,7 @@ func TestAToolSendsFilesOfItsTurnAndNoOthers(t *testing.T) {
 		}
 		wantList(t, "shown", h.shown(dir)[:2], []string{"Report.txt=from a", "table.csv=a,b\n1,2\n"})
 		want(t, "messages", len(h.shown(dir)), 3)
-		want(t, "directories of turns", kept(t, dir, "turns"), 0)
+		want(t, "directories of turns", storedFiles(t, dir, "turns"), 0)
 		h.close()
 	})
 }
@@ -136,7 +136,7 @@ func TestWhereNoFilesAreShownTheToolIsNotOffered(t *testing.T) {
 		if end := h.end(h.send("agent:main:asker:direct:7", "go", toAsker, external)); !strings.Contains(end.Text, "text from outside") {
 			t.Errorf("in a turn of text from outside: got %q", end.Text)
 		}
-		want(t, "files", kept(t, dir, "outgoing"), 0)
+		want(t, "files", storedFiles(t, dir, "outgoing"), 0)
 		h.close()
 	})
 }

@@ -49,7 +49,7 @@ func (s *simulation) rowsInOrder(h *simulated, session string) {
 		seq := seqs[e.RunID][taken[e.RunID]]
 		taken[e.RunID]++
 		if seq < last {
-			s.t.Errorf("session %s: message %d of run %s stands behind message %d of run %s", session, seq, e.RunID, last, lastRun)
+			s.t.Errorf("session %s: message %d of run %s is after message %d of run %s", session, seq, e.RunID, last, lastRun)
 		}
 		last, lastRun = seq, e.RunID
 		s.tally.Rows++

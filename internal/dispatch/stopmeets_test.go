@@ -86,7 +86,7 @@ func TestAStopIsNotSpentOnAMessageThatAnotherStopHasEnded(t *testing.T) {
 		for range 2 { // the run whose answer is being written is signalled first, which is too late
 			h.end(h.send("main", "/stop"))
 		}
-		want(t, "behind the answer", h.end(ended).Outcome, chat.OutcomeStopped)
+		want(t, "after the answer", h.end(ended).Outcome, chat.OutcomeStopped)
 		close(written)
 		synctest.Wait()
 		next := h.send("main", "sleep 1h")

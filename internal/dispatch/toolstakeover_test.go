@@ -60,7 +60,7 @@ func TestATurnThatIsTakenOverContinuesBehindItsRounds(t *testing.T) {
 			}
 		}
 		want(t, "results that the model gets", jobs, 1)
-		want(t, "the message that joined stands behind the round", last.Last(), "and hurry")
+		want(t, "the message that joined is after the round", last.Last(), "and hurry")
 		want(t, "the first message is without it", last.Messages[0].Content, "remind me of the tea")
 		want(t, "outcome of the message that joined", next.end(joined).Outcome, chat.OutcomeMerged)
 		next.mu.Lock()

@@ -75,7 +75,7 @@ func TestATurnWhoseCallEndsEarlyGoesOnWithASlot(t *testing.T) {
 		other := h.send("agent:main:other", "sleep 1m")
 		want(t, "the turn", h.end(id).Outcome, chat.OutcomeAnswered)
 		if took := time.Since(begin); took < time.Minute {
-			t.Errorf("the turn went on after %v, while the only slot of its lane was used", took)
+			t.Errorf("the turn continued after %v, while the only slot of its lane was used", took)
 		}
 		want(t, "the other turn", h.end(other).Outcome, chat.OutcomeAnswered)
 		h.wantSlots()

@@ -225,7 +225,7 @@ func TestAStopEndsTheQuestionOfItsTurn(t *testing.T) {
 			t.Errorf("the stop took %s", took)
 		}
 		if text := h.by7(allow); !strings.Contains(text, "its turn has ended") {
-			t.Errorf("an answer behind the stop got %q", text)
+			t.Errorf("an answer after the stop got %q", text)
 		}
 	}, runBy(asks{}))
 }

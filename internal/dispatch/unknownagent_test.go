@@ -134,7 +134,7 @@ func TestMessagesOfAnAgentThatNoProcessHasFailAfterTheirWait(t *testing.T) {
 			return list
 		}
 		time.Sleep(9 * time.Minute)
-		wantList(t, "before ten minutes are over", ends(), []string{"", ""})
+		wantList(t, "before ten minutes have passed", ends(), []string{"", ""})
 		time.Sleep(2 * time.Minute)
 		failed := string(chat.OutcomeFailed) + string(chat.FailUnknownAgent)
 		wantList(t, "after them", ends(), []string{failed, failed})

@@ -18,8 +18,8 @@ import (
 	"laneway/internal/gateway"
 )
 
-// street is a listener whose connections have a configurable client address and a small send buffer.
-type street struct {
+// addressedListener is a listener whose connections have a configurable client address and a small send buffer.
+type addressedListener struct {
 	net.Listener
 
 	from atomic.Pointer[net.TCPAddr]
@@ -33,7 +33,7 @@ type passer struct {
 
 func (p passer) RemoteAddr() net.Addr { return p.from }
 
-func (s *street) Accept() (net.Conn, error) {
+func (s *addressedListener) Accept() (net.Conn, error) {
 	c, err := s.Listener.Accept()
 	if err != nil {
 		return nil, err
@@ -41,13 +41,13 @@ func (s *street) Accept() (net.Conn, error) {
 	return passer{c, s.from.Load()}, nil
 }
 
-func onStreet(t *testing.T, change ...func(*gateway.Config)) (*bench, *street) {
+func startAddressed(t *testing.T, change ...func(*gateway.Config)) (*bench, *addressedListener) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &street{Listener: l}
+	s := &addressedListener{Listener: l}
 	s.from.Store(&net.TCPAddr{IP: net.IPv4(203, 0, 113, 7), Port: 1})
 	h := newFakeBackend(t)
 	return serveOn(t, s, h, h, change...), s
@@ -85,7 +85,7 @@ func inquire(c net.Conn, path, token string) int {
 // A client sends requests and reads no answers. The gateway closes the connection when a write exceeds its timeout.
 func TestClientThatNeverReadsItsAnswersLosesTheConnection(t *testing.T) {
 	t.Parallel()
-	b, _ := onStreet(t, func(c *gateway.Config) { c.Deadlines.Write = 200 * time.Millisecond })
+	b, _ := startAddressed(t, func(c *gateway.Config) { c.Deadlines.Write = 200 * time.Millisecond })
 	c := b.plain()
 	for {
 		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -100,7 +100,7 @@ func TestClientThatNeverReadsItsAnswersLosesTheConnection(t *testing.T) {
 // credential, becomes a socket or ends no longer counts.
 func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 	t.Parallel()
-	b, s := onStreet(t, func(c *gateway.Config) {
+	b, s := startAddressed(t, func(c *gateway.Config) {
 		c.MaxUnauthenticatedPerAddr = 3
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
 	})

@@ -210,8 +210,8 @@ func (h *fakeBackend) Reset(_ context.Context, key chat.SessionKey, by gateway.C
 	})
 }
 
-// told is the answer to a call with an idempotency key.
-type told struct {
+// recordedAnswer is the answer to a call with an idempotency key.
+type recordedAnswer struct {
 	hash   string
 	answer any
 }
@@ -231,7 +231,7 @@ func once[T any](h *fakeBackend, o *chat.IdempotencyKey, do func() (T, error)) (
 	}
 	out, err := do()
 	if err == nil {
-		h.answers[name] = told{o.Hash, out}
+		h.answers[name] = recordedAnswer{o.Hash, out}
 	}
 	return out, err
 }

@@ -29,7 +29,7 @@ type fakeBackend struct {
 	messages    map[string]*fakeMessage // by id
 	byKey       map[string]*fakeMessage // by dedupe
 	newest      map[string]*fakeMessage // by session
-	answers     map[chat.IdempotencyKey]told
+	answers     map[chat.IdempotencyKey]recordedAnswer
 	deferred    []chat.Message
 	callers     []gateway.Caller
 	audits      []chat.Audit
@@ -80,7 +80,7 @@ type fakeMessage struct {
 func newFakeBackend(t *testing.T) *fakeBackend {
 	t.Helper()
 	h := &fakeBackend{
-		t: t, subs: map[int]func(chat.Event){}, sessions: map[string]*fakeSession{}, messages: map[string]*fakeMessage{}, byKey: map[string]*fakeMessage{}, newest: map[string]*fakeMessage{}, answers: map[chat.IdempotencyKey]told{},
+		t: t, subs: map[int]func(chat.Event){}, sessions: map[string]*fakeSession{}, messages: map[string]*fakeMessage{}, byKey: map[string]*fakeMessage{}, newest: map[string]*fakeMessage{}, answers: map[chat.IdempotencyKey]recordedAnswer{},
 		gate: make(chan struct{}), ended: make(chan struct{}), stopped: make(chan struct{}, 16),
 	}
 	t.Cleanup(h.close)
@@ -103,7 +103,7 @@ func (h *fakeBackend) proceed() {
 	select {
 	case h.gate <- struct{}{}:
 	case <-time.After(10 * time.Second):
-		h.t.Error("no turn stands at wait")
+		h.t.Error("no turn has paused at wait")
 	}
 }
 

@@ -43,7 +43,7 @@ type quiet struct{ *fakeBackend }
 func benchGateway(tb testing.TB) (addr string, h *fakeBackend) {
 	tb.Helper()
 	h = &fakeBackend{
-		subs: map[int]func(chat.Event){}, sessions: map[string]*fakeSession{}, messages: map[string]*fakeMessage{}, byKey: map[string]*fakeMessage{}, answers: map[chat.IdempotencyKey]told{},
+		subs: map[int]func(chat.Event){}, sessions: map[string]*fakeSession{}, messages: map[string]*fakeMessage{}, byKey: map[string]*fakeMessage{}, answers: map[chat.IdempotencyKey]recordedAnswer{},
 		gate: make(chan struct{}), ended: make(chan struct{}),
 	}
 	srv, err := gateway.New(gateway.Config{

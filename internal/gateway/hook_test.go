@@ -138,7 +138,7 @@ func TestRepeatedHookStartsNothing(t *testing.T) {
 	one := b.post("/hooks/deploy", body, anonymous, signedAt(time.Now().Add(-time.Minute), body), key).json(t)
 	two := b.post("/hooks/deploy", body, anonymous, signedAt(time.Now().Add(-2*time.Minute), body), key).json(t)
 	if one["duplicate"] != false || two["duplicate"] != true || one["runId"] != two["runId"] {
-		t.Errorf("signed anew: %v, %v", one, two)
+		t.Errorf("signed again: %v, %v", one, two)
 	}
 	if got := b.post("/hooks/deploy", "other", anonymous, signed("other"), key); got.status != http.StatusConflict {
 		t.Errorf("the key with another body: %d %s", got.status, got.body)

@@ -39,17 +39,17 @@ func admissions() []admission {
 	}
 }
 
-// kept are named tokens in the form of the store.
-type kept []auth.Credential
+// namedTokens are named tokens in the form of the store.
+type namedTokens []auth.Credential
 
-func (k kept) Credentials(context.Context) ([]auth.Credential, error) { return k, nil }
+func (k namedTokens) Credentials(context.Context) ([]auth.Credential, error) { return k, nil }
 
 // admitting configures a credential for every admission.
 func admitting(c *gateway.Config) {
 	c.Credentials = append(c.Credentials, auth.Credential{
 		Name: "password", Digest: sha256.Sum256([]byte(housePassword)), Scopes: []string{chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin},
 	})
-	c.Sources = append(c.Sources, kept{
+	c.Sources = append(c.Sources, namedTokens{
 		{Name: "deploy", Digest: sha256.Sum256([]byte(namedWrite)), Scopes: []string{chat.ScopeRead, chat.ScopeWrite}},
 		{Name: "phone", Digest: sha256.Sum256([]byte(namedOwn)), Scopes: []string{chat.ScopeRead}, Visible: auth.VisibleOwn},
 	})

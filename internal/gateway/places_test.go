@@ -82,11 +82,11 @@ func TestAListThatWaitsTooLongIsRetryableAndLeavesItsPlace(t *testing.T) {
 		s := t.open().login(readToken)
 		began := time.Now()
 		s.ask(0, 6)
-		t.wantListing("before the time is over", places)
+		t.wantListing("before the timeout", places)
 		if _, late := s.answers(6); late != 6 || time.Since(began) != 25*time.Second {
 			t.Errorf("%d calls of 6 were late after %s, want all after 25s", late, time.Since(began))
 		}
-		t.wantListing("after the time is over", 0)
+		t.wantListing("after the timeout", 0)
 		close(hold)
 		s.ask(6, 12)
 		if good, _ := s.answers(6); good != 6 {
@@ -114,7 +114,7 @@ func TestAListIsReadUntilItsAnswerIsWritten(t *testing.T) {
 		s.ask(1, 3)
 		t.wantListing("and no other", 1)
 		deaf.ws.Close()
-		t.wantListing("when the connection is over", 3)
+		t.wantListing("when the connection has ended", 3)
 		close(hold)
 		if good, _ := s.answers(3); good != 3 {
 			t.Errorf("%d good answers, want 3", good)

@@ -174,7 +174,7 @@ func TestNewestResponseGoesOnInItsSessionAndAnEarlierOneBranches(t *testing.T) {
 		t.Errorf("the branch is in %s (home %s) and begins at %+v with %d entries", m.Session, home, m.Branch, len(m.Content.Context))
 	}
 	if again := b.message(after("more", branch).ID).Session; again != m.Session {
-		t.Errorf("a branch goes on in %s, want %s", again, m.Session)
+		t.Errorf("a branch continues in %s, want %s", again, m.Session)
 	}
 }
 

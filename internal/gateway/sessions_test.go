@@ -126,7 +126,7 @@ func TestHistoryByCursorGivesEveryMessageOnce(t *testing.T) {
 		t.Errorf("after a reset: %v", h)
 	}
 	if h := s.must("chat.history", params{"sessionKey": "main", "cursor": "rubbish"}); h["kind"] != "reset" {
-		t.Errorf("a cursor that is none: %v", h)
+		t.Errorf("an invalid cursor: %v", h)
 	}
 }
 

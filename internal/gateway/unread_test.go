@@ -33,7 +33,7 @@ func TestTheRefusalOfALargeBodyIsReadByAClientThatStillSends(t *testing.T) {
 		"of a path that is not":   {path: "/none", token: writeToken, length: 2 << 20, status: http.StatusNotFound},
 		"short, not read at all":  {path: "/none", token: writeToken, length: 100 << 10, status: http.StatusNotFound},
 		"declared, but not there": {path: "/none", token: writeToken, status: http.StatusNotFound},
-		"behind the answer":       {path: "/none", token: writeToken, length: 100 << 10, status: http.StatusNotFound, late: true},
+		"after the answer":        {path: "/none", token: writeToken, length: 100 << 10, status: http.StatusNotFound, late: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

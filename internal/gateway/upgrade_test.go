@@ -347,7 +347,7 @@ func TestProbesReportTheStateOfTheProcess(t *testing.T) {
 	b.fakeBackend.set(func() { b.fakeBackend.cronAge = 31 * time.Second })
 	status, _, body = b.get(http.MethodGet, "/healthz")
 	if ages, _ := body["progress"].(map[string]any); status != 503 || body["status"] != "stalled" || ages["cronTickAgeMs"] != 31000.0 {
-		t.Errorf("cron loop stands still: healthz %d %v, want 503 stalled with its age", status, body)
+		t.Errorf("cron loop is blocked: healthz %d %v, want 503 stalled with its age", status, body)
 	}
 	b.fakeBackend.set(func() { b.fakeBackend.cronAge = 0 })
 	b.fakeBackend.set(func() { b.fakeBackend.notReady = &gateway.NotReadyError{Check: gateway.CheckMigrations} })

@@ -155,7 +155,7 @@ func TestACommandReachesNothingOfAnother(t *testing.T) {
 		for _, use := range table.Uses() {
 			name := use.Command + " " + use.Verb
 			if lines[name] == 0 || methods[use.Method] == 0 {
-				t.Errorf("/%s, which stands for %s, has no line in the matrix", name, use.Method)
+				t.Errorf("/%s with the method %s has no line in the matrix", name, use.Method)
 			}
 			delete(lines, name)
 			for _, arg := range []string{a.job, trace + " job", "1", "in 20m tea", ""} {

@@ -42,7 +42,7 @@ func bigSession(t *testing.T, c *Client, key string, n int) {
 			t.Fatal(err)
 		}
 	}
-	testrun.Eventually(t, "the turns of the session are over", func() bool {
+	testrun.Eventually(t, "the turns of the session have ended", func() bool {
 		var h struct{ TotalMessages int }
 		if err := c.Into(&h, "chat.history", map[string]any{"sessionKey": key, "limit": 1, "maxChars": 1}); err != nil {
 			t.Fatal(err)

@@ -52,7 +52,7 @@ func TestTheCommandLineListsMoreThanOnePage(t *testing.T) {
 		}
 		out, errs := cli("cron", "list", "--limit", "70", "--offset", "1")
 		if n := strings.Count(out, "large-"); n != 70 || !strings.Contains(errs, "70 of 75 jobs; continue with --offset 71") {
-			t.Errorf("of 70 jobs behind the first there are %d, and %q", n, errs)
+			t.Errorf("of 70 jobs after the first there are %d, and %q", n, errs)
 		}
 	})
 }

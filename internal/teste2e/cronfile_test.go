@@ -162,7 +162,7 @@ func TestAPauseIsBroughtAlongOnlyByAnAdd(t *testing.T) {
 		}
 		gone := addJob(t, c, "over", every(time.Hour), map[string]any{"paused": map[string]any{"note": "x", "untilMs": 5, "enabled": true}})
 		if !gone.Enabled {
-			t.Error("a job whose pause was over when it came does not fire")
+			t.Error("a job whose pause had ended at the import does not fire")
 		}
 	})
 }

@@ -178,7 +178,7 @@ func countSlots(t testing.TB, o *Oracle, interval time.Duration, first map[strin
 			c.rows++
 			c.states[e.state]++
 			if (e.until-e.from)/step+1 != e.n || (e.until-e.from)%step != 0 {
-				t.Errorf("an entry of job %s stands for %d slots from %d to %d", id, e.n, e.from, e.until)
+				t.Errorf("an entry of job %s covers %d slots from %d to %d", id, e.n, e.from, e.until)
 			}
 			switch {
 			case e.from > want:

@@ -120,7 +120,7 @@ func TestSIGTERMWithTheDatabaseDownEndsInTime(t *testing.T) {
 		t.Errorf("health --ready without a database: code %d, %q", code, errs)
 	}
 	if _, errs, code := g.CLI(withTimeout(t, time.Minute), "", "health"); code != 0 {
-		t.Errorf("health without a database: code %d, %q; a restart would not mend the database", code, errs)
+		t.Errorf("health without a database: code %d, %q; a restart would not fix the database", code, errs)
 	}
 	g.Signal(syscall.SIGTERM)
 	took, _ := g.WaitExit(30 * time.Second)

@@ -207,7 +207,7 @@ func (in *injection) server() {
 	in.obey(true)
 	in.each("mail", func(i int) string { return fmt.Sprintf(`<<mail_note {"n":%d}>>`, i) })
 	if in.questions() == 0 {
-		in.t.Error("no person was asked behind a result of another server: the texts have not reached the rule")
+		in.t.Error("no person was asked after a result of another server: the texts have not reached the rule")
 	}
 }
 

@@ -153,7 +153,7 @@ func watchThroughput(t *testing.T, g *Gateway, token string, length time.Duratio
 		t.Errorf("%.2f turns/s of %.2f: the lane is busy with nothing", rate, full)
 	}
 	if slowest < 0.7*full {
-		t.Errorf("%.2f turns/s of %.2f in a window of %s: the lane stands still with its slots taken", slowest, full, window)
+		t.Errorf("%.2f turns/s of %.2f in a window of %s: the lane is blocked with its slots taken", slowest, full, window)
 	}
 }
 
@@ -187,13 +187,13 @@ func stopBehindTheFullLane(t *testing.T, g *Gateway, token string) {
 		case e := <-ends:
 			got[e] = true
 		case <-limit.C:
-			t.Fatalf("after /stop behind a full lane came only %v", got)
+			t.Fatalf("after /stop with a full lane came only %v", got)
 		}
 	}
 	took := time.Since(began)
-	t.Logf("/stop behind the full lane was answered after %s", took.Round(time.Millisecond))
+	t.Logf("/stop with a full lane was answered after %s", took.Round(time.Millisecond))
 	if took > time.Second {
-		t.Errorf("/stop behind the full lane was answered after %s, want 1s", took)
+		t.Errorf("/stop with a full lane was answered after %s, want 1s", took)
 	}
 }
 

@@ -307,7 +307,7 @@ func TestACredentialHasToolsOfItsOwn(t *testing.T) {
 				t.Errorf("%s: not called: %q", how, offered)
 			}
 			if n := o.Count("SELECT count(*) FROM transcript WHERE session_key = 'agent:main:mcp-alice' AND content = '" + note + "'"); n != 1 {
-				t.Errorf("%s: the note stands %d times in the conversation, want once", how, n)
+				t.Errorf("%s: the note is %d times in the conversation, want once", how, n)
 			}
 		}
 		if err := piped.Close(); err != nil {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// behind is a typical reverse proxy: it adds the address of its caller to X-Forwarded-For. The callers of a test have the address in the
+// reverseProxy is a typical reverse proxy: it adds the address of its caller to X-Forwarded-For. The callers of a test have the address in the
 // header From-Address, because all of them are on this machine.
-func behind(t *testing.T, g *Gateway) string {
+func reverseProxy(t *testing.T, g *Gateway) string {
 	t.Helper()
 	target, err := url.Parse(g.URL())
 	if err != nil {
@@ -39,7 +39,7 @@ func behind(t *testing.T, g *Gateway) string {
 func TestAProxyMakesNoClientLocal(t *testing.T) {
 	t.Parallel()
 	g := Proxied(t)
-	proxy := behind(t, g)
+	proxy := reverseProxy(t, g)
 	var methods []string
 	for _, m := range table(t) {
 		methods = append(methods, m.Name)

@@ -109,7 +109,7 @@ func TestTheExampleOfAWebhookReceiverTakesDeliveriesOnce(t *testing.T) {
 		want   int
 	}{
 		{"played again as it was", good.header, body, http.StatusOK},
-		{"signed anew for another attempt", signed(secret, time.Now(), body), body, http.StatusOK},
+		{"signed again for another attempt", signed(secret, time.Now(), body), body, http.StatusOK},
 		{"played again under another key", other, body, http.StatusBadRequest},
 		{"a changed body", good.header, strings.Replace(body, "said by", "SAID by", 1), http.StatusUnauthorized},
 		{"an old time", signed(secret, time.Now().Add(-6*time.Minute), body), body, http.StatusUnauthorized},

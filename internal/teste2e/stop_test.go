@@ -83,8 +83,8 @@ func (e *endings) until(t testing.TB, what string, limit time.Duration, ok func(
 	}
 }
 
-// over reports whether a run has ended.
-func (e *endings) over(run string) bool {
+// ended reports whether a run has ended.
+func (e *endings) ended(run string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.ends[run].state != ""
@@ -250,7 +250,7 @@ func TestStopStormOnOneSession(t *testing.T) {
 			say(t, c, "main", fmt.Sprint("m", i), text)
 			pauseFor(time.Duration(i%20) * time.Millisecond) // before the start, at it, in the turn, at its end, after it
 			id := fmt.Sprint("m", i)
-			for n := 0; n == 0 || !e.over(id); n++ {
+			for n := 0; n == 0 || !e.ended(id); n++ {
 				said, stop := time.Now(), fmt.Sprintf("s%d-%d", i, n)
 				say(t, c, "main", stop, "/stop")
 				answer := e.end(t, stop).text

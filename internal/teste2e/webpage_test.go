@@ -40,7 +40,7 @@ func sent(t *testing.T, method, url string, header map[string]string) (int, stri
 func TestAPageThatPresentsNoSecretLocksNoAddressOut(t *testing.T) {
 	t.Parallel()
 	g := Proxied(t)
-	proxy := "http://" + behind(t, g)
+	proxy := "http://" + reverseProxy(t, g)
 	models := func(from, secret string, more map[string]string) int {
 		header := maps.Clone(more)
 		if header == nil {

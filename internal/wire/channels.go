@@ -35,7 +35,7 @@ func (ChannelSummary) Variants() []any { return []any{WebSummary{}, NetworkSumma
 func (s ChannelSummary) MarshalJSON() ([]byte, error) { return encode(s.Of) }
 
 // UnmarshalJSON stores the JSON of the variant.
-func (s *ChannelSummary) UnmarshalJSON(data []byte) error { return keep(&s.Of, data) }
+func (s *ChannelSummary) UnmarshalJSON(data []byte) error { return storeRaw(&s.Of, data) }
 
 // WebSummary is the state of the channel web.
 type WebSummary struct {

@@ -105,7 +105,7 @@ func (FailureAlert) Variants() []any { return []any{AlertRule{}, NoAlert(false)}
 func (a FailureAlert) MarshalJSON() ([]byte, error) { return encode(a.Of) }
 
 // UnmarshalJSON stores the JSON of the variant.
-func (a *FailureAlert) UnmarshalJSON(data []byte) error { return keep(&a.Of, data) }
+func (a *FailureAlert) UnmarshalJSON(data []byte) error { return storeRaw(&a.Of, data) }
 
 // NoAlert is false: failures are not reported.
 type NoAlert bool

@@ -22,11 +22,11 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// keep stores JSON unchanged, for types with variants that a client reads.
-func keep(of *any, data []byte) error {
+// storeRaw stores JSON unchanged, for types with variants that a client reads.
+func storeRaw(of *any, data []byte) error {
 	*of = json.RawMessage(bytes.Clone(data))
 	return nil
 }
 
 // UnmarshalJSON stores the JSON of the variant.
-func (d *AgentData) UnmarshalJSON(data []byte) error { return keep(&d.Of, data) }
+func (d *AgentData) UnmarshalJSON(data []byte) error { return storeRaw(&d.Of, data) }

@@ -71,7 +71,7 @@ func (l *sharedLimiter) Allow(ctx context.Context, principal string, class Limit
 	if n > 1 { // the store reports when one is available
 		wait = max(wait, time.Minute*time.Duration(n)/time.Duration(most)+time.Millisecond)
 	}
-	ok, wait := l.keep(key, n, got, wait)
+	ok, wait := l.addPart(key, n, got, wait)
 	return ok, wait, most
 }
 
@@ -93,8 +93,8 @@ func (l *sharedLimiter) take(key bucketKey, n int) (ok bool, wait time.Duration,
 	}
 }
 
-// keep adds what the store granted, and takes n of it. If that is not enough, calls are refused for the duration wait.
-func (l *sharedLimiter) keep(key bucketKey, n, got int, wait time.Duration) (bool, time.Duration) {
+// addPart adds what the store granted, and takes n of it. If that is not enough, calls are refused for the duration wait.
+func (l *sharedLimiter) addPart(key bucketKey, n, got int, wait time.Duration) (bool, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p, now := l.parts[key], l.now()

@@ -85,7 +85,7 @@ func TestGateHoldsTheEventsOfItsRunOnly(t *testing.T) {
 	b.PutDelta("other", deltaEvent("other", "", "b"))
 	now := time.Now()
 	if got := fmt.Sprint(b.taken(now)); got != "[delta other b]" {
-		t.Errorf("behind a closed gate: %s", got)
+		t.Errorf("with a closed gate: %s", got)
 	}
 	b.PutFrame([]byte("response"))
 	b.OpenGate("r")
@@ -122,7 +122,7 @@ func TestSlowIsSaidOnce(t *testing.T) {
 		t.Error("a dropped buffer still has something to write")
 	}
 	if b.finish(&Closing{Code: 1000}) || b.flushed().Code != 1013 {
-		t.Error("the first ending does not stand")
+		t.Error("the first ending was replaced")
 	}
 }
 
@@ -158,7 +158,7 @@ func keepsOrderAndText(t *rapid.T) {
 			}
 			run := it.stream.run
 			if gates[run] > 0 {
-				t.Fatalf("run %s spoke behind a closed gate", run)
+				t.Fatalf("run %s sent an event through a closed gate", run)
 			}
 			if it.Delta == nil {
 				heard[run] += string(it.Payload)

@@ -69,9 +69,9 @@ func (g *group) add(n int) {
 	g.sums.bytes.Add(int64(n))
 }
 
-func (g *group) over() bool { return g.bytes.Load() > g.sums.perPrincipal }
+func (g *group) overLimit() bool { return g.bytes.Load() > g.sums.perPrincipal }
 
-func (g *group) exceeded() bool { return g.over() || g.sums.bytes.Load() > g.sums.total }
+func (g *group) exceeded() bool { return g.overLimit() || g.sums.bytes.Load() > g.sums.total }
 
 // relieve closes connections until the sums are within their limits. Only one goroutine at a time does so: a second one would find the
 // fullest connection already empty and close another one, although one was enough.
@@ -95,7 +95,7 @@ func (g *group) relieve() {
 func (s *sums) fullest(g *group) (most *Buffer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !g.over() {
+	if !g.overLimit() {
 		for _, other := range s.groups {
 			if other.bytes.Load() > g.bytes.Load() {
 				g = other

@@ -112,7 +112,7 @@ func (c *Conn) writeFailed(err error) {
 
 func (c *Conn) writeItem(it *Item) bool {
 	b := c.up.frame()
-	defer c.up.keep(b)
+	defer c.up.putFrame(b)
 	switch {
 	case it.Delta != nil:
 		ok := true
@@ -159,7 +159,7 @@ func (c *Conn) writeClose(end *Closing) {
 
 const pooledFrame = 64 << 10 // larger buffers are not kept
 
-// frame returns a buffer for building a frame; keep returns it to the pool.
+// frame returns a buffer for building a frame; putFrame returns it to the pool.
 func (u *Upgrader) frame() *[]byte {
 	if b, ok := u.frames.Get().(*[]byte); ok {
 		return b
@@ -168,7 +168,7 @@ func (u *Upgrader) frame() *[]byte {
 	return &b
 }
 
-func (u *Upgrader) keep(b *[]byte) {
+func (u *Upgrader) putFrame(b *[]byte) {
 	if cap(*b) > pooledFrame {
 		return
 	}
