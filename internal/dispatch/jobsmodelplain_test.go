@@ -31,7 +31,7 @@ type plain struct {
 	exists, enabled, paused bool
 	pausedAt, until         time.Time
 	changed                 time.Time // when its configuration was last changed
-	next                    time.Time // the slot; of a paused job the one before the pause
+	next                    time.Time // the slot; of a paused job the one that was next before the pause
 	fired                   int
 
 	active []*plainRun

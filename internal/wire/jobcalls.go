@@ -10,13 +10,13 @@ type CronAddParams struct {
 	Payload            json.RawMessage `json:"payload" rule:"required"`                 // what a run does: as payload of a job
 	Extended           bool            `json:"extended,omitempty"`                      // asks for the extended view
 	IdempotencyKey     string          `json:"idempotencyKey,omitempty" rule:"max=128"` // names the call, so that it can be sent again
-	IfNameExists       json.RawMessage `json:"ifNameExists,omitempty"`                  // when the owner has jobs of this name: refuse, replace the only one, or make a new one; absent = new
-	FormerID           string          `json:"formerId,omitempty" rule:"max=128"`       // what to do when the owner has jobs of this name: refuse, replace the only one, or make a new one; absent = new
-	AgentID            json.RawMessage `json:"agentId,omitempty"`                       // the id of a removed job of the caller: the new job receives it and continues its history
+	IfNameExists       json.RawMessage `json:"ifNameExists,omitempty"`                  // what to do when the owner has jobs of this name: refuse, replace the only one, or make a new one; absent = new
+	FormerID           string          `json:"formerId,omitempty" rule:"max=128"`       // the id of a removed job of the caller: the new job receives it and continues its history
+	AgentID            json.RawMessage `json:"agentId,omitempty"`                       // the agent; absent = the default agent
 	AtMostOnce         json.RawMessage `json:"atMostOnce,omitempty"`                    // do not repeat a run that was interrupted
 	DeclarationKey     json.RawMessage `json:"declarationKey,omitempty"`                // a key of the client; a job with this key is updated
-	DeleteAfterRun     json.RawMessage `json:"deleteAfterRun,omitempty"`                // the client's key for the job; a job with this key is updated
-	Delivery           json.RawMessage `json:"delivery,omitempty"`                      // remove the job after its first planned fire that succeeded
+	DeleteAfterRun     json.RawMessage `json:"deleteAfterRun,omitempty"`                // remove the job after its first planned fire that succeeded
+	Delivery           json.RawMessage `json:"delivery,omitempty"`                      // where its answers go: as delivery of a job
 	Description        json.RawMessage `json:"description,omitempty"`                   // for people
 	DisplayName        json.RawMessage `json:"displayName,omitempty"`                   // for people
 	DST                json.RawMessage `json:"dst,omitempty"`                           // what happens when the clock is changed: as dst of a job
@@ -24,20 +24,20 @@ type CronAddParams struct {
 	EndsAtMs           json.RawMessage `json:"endsAtMs,omitempty"`                      // no slots after it, in Unix milliseconds
 	FailureAlert       json.RawMessage `json:"failureAlert,omitempty"`                  // when failures are reported: as failureAlert of a job
 	JitterMs           json.RawMessage `json:"jitterMs,omitempty"`                      // delay its fires by a fixed time of at most this
-	Key                json.RawMessage `json:"key,omitempty"`                           // delay its fires by a fixed time of at most this
+	Key                json.RawMessage `json:"key,omitempty"`                           // as declarationKey
 	Lane               json.RawMessage `json:"lane,omitempty"`                          // the lane of its runs; absent = cron
-	MaxRuns            json.RawMessage `json:"maxRuns,omitempty"`                       // planned fires in all; absent = no limit
-	Missed             json.RawMessage `json:"missed,omitempty"`                        // the number of planned fires; absent = no limit
+	MaxRuns            json.RawMessage `json:"maxRuns,omitempty"`                       // the number of planned fires; absent = no limit
+	Missed             json.RawMessage `json:"missed,omitempty"`                        // what happens to slots that passed while no process ran: as missed of a job
 	Overlap            json.RawMessage `json:"overlap,omitempty"`                       // what happens to a slot while a run is active
-	Owner              json.RawMessage `json:"owner,omitempty"`                         // taken without effect
-	Pacing             json.RawMessage `json:"pacing,omitempty"`                        // accepted and ignored
+	Owner              json.RawMessage `json:"owner,omitempty"`                         // accepted and ignored
+	Pacing             json.RawMessage `json:"pacing,omitempty"`                        // refused unless it is null: not supported
 	PauseAfterFailures json.RawMessage `json:"pauseAfterFailures,omitempty"`            // failed runs in a row that pause it; 0 = never
 	Paused             json.RawMessage `json:"paused,omitempty"`                        // make it paused: as paused of a job
 	Retry              json.RawMessage `json:"retry,omitempty"`                         // what happens when a run fails: as retry of a job
 	SessionKey         json.RawMessage `json:"sessionKey,omitempty"`                    // the session that sessionTarget current means
 	StartsAtMs         json.RawMessage `json:"startsAtMs,omitempty"`                    // no slots before it, in Unix milliseconds
-	State              json.RawMessage `json:"state,omitempty"`                         // taken without effect
-	TimeoutSeconds     json.RawMessage `json:"timeoutSeconds,omitempty"`                // accepted and ignored
+	State              json.RawMessage `json:"state,omitempty"`                         // accepted and ignored
+	TimeoutSeconds     json.RawMessage `json:"timeoutSeconds,omitempty"`                // the longest time of an attempt; 0 = 24 hours
 	Trigger            json.RawMessage `json:"trigger,omitempty"`                       // refused unless it is null: not supported
 	WakeMode           json.RawMessage `json:"wakeMode,omitempty"`                      // when its text runs in a session: now or next-heartbeat
 }

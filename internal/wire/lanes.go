@@ -42,7 +42,7 @@ type Lane struct {
 	Active       int    `json:"active"`       // used slots
 	Stopping     int    `json:"stopping"`     // used slots whose runs were stopped and have not returned
 	Yielded      int    `json:"yielded"`      // runs without a slot: they wait for tasks, or summarise a conversation
-	Waiting      int    `json:"waiting"`      // how long the longest of them has waited
+	Waiting      int    `json:"waiting"`      // sessions that wait for a slot
 	OldestWaitMs int64  `json:"oldestWaitMs"` // how long the first of them has waited
 	Started      int64  `json:"started"`      // runs that began
 	Finished     int64  `json:"finished"`     // runs that ended with an answer

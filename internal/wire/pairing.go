@@ -39,8 +39,8 @@ type PairingRequest struct {
 	Channel         string `json:"channel"`         // its channel
 	ChannelLabel    string `json:"channelLabel"`    // the display name of the channel
 	CreatedAt       string `json:"createdAt"`       // when, ISO 8601
-	ExpiresAt       string `json:"expiresAt"`       // when the request ends, ISO 8601
-	LastSeenAt      string `json:"lastSeenAt"`      // when the request expires, ISO 8601
+	ExpiresAt       string `json:"expiresAt"`       // when the request expires, ISO 8601
+	LastSeenAt      string `json:"lastSeenAt"`      // as createdAt
 	NotifySupported bool   `json:"notifySupported"` // always true
 	RequestID       string `json:"requestId"`       // for approve and dismiss
 	SenderID        string `json:"senderId"`        // the id of the sender

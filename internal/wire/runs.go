@@ -57,8 +57,8 @@ type RunsListParams struct {
 
 // RunsListResult is the result of runs.list.
 type RunsListResult struct {
-	TS         int64  `json:"ts"`                   // open runs: the oldest first; ended runs: the newest end first
-	Runs       []Run  `json:"runs"`                 // open ones: the oldest first; ended ones: the newest end first
+	TS         int64  `json:"ts"`                   // the time of the gateway in Unix milliseconds
+	Runs       []Run  `json:"runs"`                 // open runs: the oldest first; ended runs: the newest end first
 	NextCursor string `json:"nextCursor,omitempty"` // the cursor of the next page; absent on the last page
 }
 
