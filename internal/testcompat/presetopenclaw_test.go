@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 )
 
 const (
@@ -58,7 +57,7 @@ func startOpenClaw(t *testing.T, dir, home, model string) {
 		_ = gateway.Wait() // it was killed
 		_ = said.Close()
 	})
-	if !eventually(t, 2*time.Minute, func() bool {
+	if !eventually(t, presetWait, func() bool {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			_ = conn.Close()
