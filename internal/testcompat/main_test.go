@@ -55,10 +55,10 @@ func onBothStores(t *testing.T, f func(t *testing.T, database string)) {
 }
 
 // installGateway makes a gateway that is a process, as the programs of others find it.
-func installGateway(t testing.TB, database, config string, args ...string) *teste2e.Gateway {
-	t.Helper()
-	teste2e.NeedsProcesses(t)
-	return teste2e.Install(t, database, config, args...)
+func installGateway(tb testing.TB, database, config string, args ...string) *teste2e.Gateway {
+	tb.Helper()
+	teste2e.NeedsProcesses(tb)
+	return teste2e.Install(tb, database, config, args...)
 }
 
 // begin starts an installation whose agent echoes slowly.

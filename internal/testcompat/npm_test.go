@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -45,7 +46,7 @@ func (p *npmPackages) install(ctx context.Context, packages, scripts []string) (
 			return "", err
 		}
 	}
-	dir = filepath.Join(p.root, fmt.Sprint(len(p.dirs)))
+	dir = filepath.Join(p.root, strconv.Itoa(len(p.dirs)))
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return "", err
 	}

@@ -32,7 +32,7 @@ var presetPiece = regexp.MustCompile(`"text":"The word ?"`)
 // presetRun is one conversation with a preset.
 type presetRun struct {
 	t      *testing.T
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // it bounds the conversation of one test
 	g      *teste2e.Gateway
 	bot    *testtelegram.Server
 	model  *testmodel.Server
@@ -208,10 +208,9 @@ func (p *presetRun) used() (all messages.UsageCount) {
 
 // asked reports whether the last request with tools to the model contains a string.
 func (p *presetRun) asked(text string) bool {
-	calls := p.model.Calls()
-	for i := len(calls) - 1; i >= 0; i-- {
-		if len(calls[i].Tools) > 0 {
-			return bytes.Contains(calls[i].Body, []byte(text))
+	for _, call := range slices.Backward(p.model.Calls()) {
+		if len(call.Tools) > 0 {
+			return bytes.Contains(call.Body, []byte(text))
 		}
 	}
 	return false

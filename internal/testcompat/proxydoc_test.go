@@ -3,6 +3,7 @@
 package testcompat
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -76,9 +77,11 @@ func TestTheSettingsOfTheProxyPageWork(t *testing.T) {
 func checkPath(t *testing.T, address, token string) {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(address)
-	toProxy := func(_, _ string) (net.Conn, error) { return net.Dial("tcp", address) }
-	insecure := &tls.Config{InsecureSkipVerify: true, ServerName: "gateway.example"} //nolint:gosec // a certificate of this test
-	client := http.Client{Transport: &http.Transport{Dial: toProxy, TLSClientConfig: insecure}}
+	toProxy := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", address)
+	}
+	insecure := &tls.Config{InsecureSkipVerify: true, ServerName: "gateway.example"}
+	client := http.Client{Transport: &http.Transport{DialContext: toProxy, TLSClientConfig: insecure}}
 	base := "https://gateway.example:" + port + "/laneway/"
 	for path, want := range map[string]string{"": `"app.js"`, "dashboard": `"app.js"`, "dashboard/app.js": "./rpc.js", "healthz": "ok"} {
 		resp, err := client.Get(base + path)
@@ -91,10 +94,14 @@ func checkPath(t *testing.T, address, token string) {
 			t.Errorf("%s: %d, %v: %.200s", path, resp.StatusCode, err, body)
 		}
 	}
-	dialer := websocket.Dialer{NetDial: toProxy, TLSClientConfig: insecure, HandshakeTimeout: 10 * time.Second}
+	dialer := websocket.Dialer{NetDialContext: toProxy, TLSClientConfig: insecure, HandshakeTimeout: 10 * time.Second}
 	for origin, want := range map[string]int{"https://gateway.example:" + port: http.StatusSwitchingProtocols, "https://other.example": http.StatusForbidden} {
 		ws, resp, err := dialer.Dial("wss://gateway.example:"+port+"/laneway/ws", http.Header{"Origin": {origin}})
-		if resp == nil || resp.StatusCode != want {
+		if resp == nil {
+			t.Fatalf("a socket from %s: %v", origin, err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
 			t.Errorf("a socket from %s: %v, %v, want %d", origin, resp, err, want)
 		}
 		if ws != nil {
