@@ -48,7 +48,7 @@ func (p *presetRun) again(minute bool) []string {
 	slow := make(chan struct{})
 	go func() {
 		defer close(slow)
-		_, _, _ = p.g.CLI(p.ctx, "", "send", "--session", session, "--timeout", "2m", presetSlowOrder)
+		_, _, _ = p.g.CLI(p.ctx, "", "send", "--session", session, "--timeout", "10m", presetSlowOrder)
 	}()
 	answered := false
 	if !eventually(p.t, presetWait, func() bool {

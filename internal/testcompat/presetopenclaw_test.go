@@ -16,7 +16,8 @@ import (
 const (
 	openClawToken = "openclaw-0123456789-0123456789"
 	// openClawConfig is what `openclaw onboard` writes for a model behind an address, with the port of its gateway.
-	openClawConfig = `{"agents": {"defaults": {"model": {"primary": "test/test"}, "models": {"test/test": {}}}},
+	// Without its mode of tools.exec it runs every command unasked.
+	openClawConfig = `{"agents": {"defaults": {"model": {"primary": "test/test"}, "models": {"test/test": {}}}}, "tools": {"exec": {"mode": "ask"}},
 "gateway": {"mode": "local", "port": %d, "bind": "loopback", "auth": {"mode": "token", "token": "` + openClawToken + `"}},
 "models": {"mode": "merge", "providers": {"test": {"baseUrl": "%s/v1", "api": "openai-completions", "apiKey": "sk-test-0123456789", "models": [
 {"id": "test", "name": "test", "contextWindow": 128000, "maxTokens": 4096, "input": ["text", "image"], "reasoning": false}]}}}}`

@@ -89,7 +89,7 @@ func TestRecordedConversations(t *testing.T) {
 		"opencode": {asks: 2, used: chat.Usage{InputTokens: 3, OutputTokens: 4}, last: true},
 		"qwen":     {cfg: acp.Config{Auth: "openai"}, asks: 1, used: chat.Usage{InputTokens: 3, OutputTokens: 4}},
 		"copilot":  {cfg: acp.Config{UsageOfSession: true}, asks: 1, used: chat.Usage{InputTokens: 3, OutputTokens: 4}},
-		"openclaw": {cfg: acp.Config{NoServers: true}},
+		"openclaw": {cfg: acp.Config{NoServers: true}, asks: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
