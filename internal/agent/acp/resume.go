@@ -22,7 +22,7 @@ const (
 // loads reports whether the agent can take up a session of another process.
 func (p *peer) loads() bool {
 	can := p.hello.AgentCapabilities
-	return p.kept.Sessions != nil && !p.cfg.UsageOfSession && (can.LoadSession || can.SessionCapabilities.Resume != nil)
+	return p.kept.Sessions != nil && (can.LoadSession || can.SessionCapabilities.Resume != nil)
 }
 
 // takeUp goes on with the session that the agent had in a process before, after that has ended. false = there is none, or it cannot be taken up: the agent starts a new one.
@@ -42,6 +42,7 @@ func (p *peer) takeUp(ctx context.Context, access agent.ToolAccess) bool {
 		return false
 	}
 	p.id, p.memory, p.tools, p.unstored = sdk.SessionId(kept.ID), program.Remembered(kept), access.Token != "", true
+	p.memory.Used = chat.Usage{} // Copilot CLI counts from the start of its process
 	return true
 }
 

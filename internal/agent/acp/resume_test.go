@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	sdk "github.com/coder/acp-go-sdk"
+
 	"laneway/internal/agent/acp"
 	"laneway/internal/agent/agenttest"
 	"laneway/internal/chat"
@@ -46,6 +48,24 @@ func TestAnAgentGoesOnWithItsSessionAfterRestarts(t *testing.T) {
 				history = append(history, entry(seq, run, chat.RoleUser, "said in "+run), entry(seq+1, run, chat.RoleAssistant, "answer"))
 			}
 		})
+	}
+}
+
+// TestTheUsageOfATakenUpSessionIsThatOfTheTurn for an agent whose count of its session restarts with its process.
+func TestTheUsageOfATakenUpSessionIsThatOfTheTurn(t *testing.T) {
+	t.Parallel()
+	s := script{Blocks: true, Loads: true, Dir: t.TempDir(), Used: &sdk.Usage{InputTokens: 3, OutputTokens: 4}}
+	cfg := acp.Config{Sessions: agenttest.NewSessions(), Dir: t.TempDir(), UsageOfSession: true}
+	runner := open(t, s, cfg)
+	var history []chat.TranscriptEntry
+	for _, turn := range []string{"run-1", "run-2"} {
+		look(t, runner, request("a", turn, "text", history...))
+		history = append(history, entry(int64(len(history)+1), turn, chat.RoleUser, "text"))
+	}
+	runner.Close()
+	got, err := run(t, open(t, s, cfg), request("a", "run-3", "text", history...))
+	if err != nil || got.Usage.InputTokens != 3 || got.Usage.OutputTokens != 4 {
+		t.Errorf("got %+v and %v, want 3 and 4 tokens", got.Usage, err)
 	}
 }
 
