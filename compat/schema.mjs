@@ -104,8 +104,7 @@ const send = (message, more = {}) => ({ sessionKey, message, idempotencyKey: ran
 await good("sessions.subscribe", {});
 await good("sessions.subscribe", { limit: 5 });
 await good("health", { probe: true });
-for (const m of ["status", "agents.list", "commands.list", "channels.status", "question.list", "plugin.approval.list", "taskSuggestions.list"]) await good(m, {});
-await good("lanes.status", { cluster: true });
+for (const m of ["status", "lanes.status", "agents.list", "commands.list", "channels.status", "question.list", "plugin.approval.list", "taskSuggestions.list"]) await good(m, {});
 const done = (await good("chat.send", send("one two three"))).runId;
 await c.chat(done, "final");
 const cursor = (await good("chat.history", { sessionKey })).deltaCursor;

@@ -104,7 +104,7 @@ func storeAnswers(health json.RawMessage) bool {
 
 func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) error {
 	var status wire.StatusResult
-	var lanes wire.LanesOfNode
+	var lanes wire.LanesStatusResult
 	health := wire.HealthResult{HealthExtra: &wire.HealthExtra{}} // a gateway without the extended view leaves it empty
 	var channels wire.ChannelsStatusResult
 	var needs wire.NeedsListResult
@@ -200,7 +200,7 @@ func databaseLine(h wire.HealthResult) string {
 	return fmt.Sprintf("%s, answers in %d ms", name, h.Database.LatencyMs)
 }
 
-func laneRows(l wire.LanesOfNode) [][]string {
+func laneRows(l wire.LanesStatusResult) [][]string {
 	rows := [][]string{{"LANE", "RUNNING", "YIELDED", "LIMIT", "WAITING", "OLDEST", "STARTED", "FAILED"}}
 	for _, lane := range l.Lanes {
 		rows = append(rows, []string{

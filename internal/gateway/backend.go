@@ -61,12 +61,6 @@ const (
 	CheckDisk       = chat.CheckDisk
 )
 
-// ClusterBackend is a [Backend] with the lanes of other replicas.
-type ClusterBackend interface {
-	// ClusterLanes returns one snapshot per live replica, including this one.
-	ClusterLanes(ctx context.Context) ([]chat.LanesStatus, error)
-}
-
 // CronBackend is a [Backend] with jobs.
 type CronBackend = jobs.Backend
 

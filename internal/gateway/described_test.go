@@ -18,7 +18,7 @@ func goodParams() map[string]params {
 	job := params{"id": "x"}
 	return map[string]params{
 		"chat.send": send("main", "tool hello", "r1"), "chat.history": {"sessionKey": "main"}, "chat.abort": {"sessionKey": "main"},
-		"agent": send("agent:main:other", "hello", "r2"), "wake": {"mode": "now", "text": "hello"}, "lanes.status": {"cluster": true},
+		"agent": send("agent:main:other", "hello", "r2"), "wake": {"mode": "now", "text": "hello"},
 		"sessions.describe": {"key": "main"}, "sessions.search": {"query": "x"}, "toc.list": {"level": "day"}, "sessions.reset": {"key": "main"}, "sessions.delete": {"key": "main"}, "sessions.subscribe": {"limit": 1, "deltas": false},
 		"runs.get": {"id": "t1"}, "tasks.get": {"id": "t1"}, "tasks.stop": {"id": "t1"}, "questions.answer": {"id": "q1", "option": 1},
 		"cron.add":    {"name": "n", "schedule": 1, "sessionTarget": 1, "payload": 1},

@@ -102,8 +102,8 @@ func (o overview) cronCount(ctx context.Context, c *rpc.Call) wire.StatusCron {
 	}
 }
 
-func lanesOf(st chat.LanesStatus) wire.LanesOfNode {
-	out := wire.LanesOfNode{
+func lanesOf(st chat.LanesStatus) wire.LanesStatusResult {
+	out := wire.LanesStatusResult{
 		TS: st.At.UnixMilli(), NodeID: st.NodeID, Draining: st.Draining, Fallbacks: st.UnknownLaneFallbacks, Lanes: []wire.Lane{},
 		Sessions: wire.LaneSessions{Tracked: st.Tracked, Running: st.Running, Waiting: st.Waiting, Debouncing: st.Debounced},
 		Drops:    wire.LaneDrops{Old: st.DropsOld, New: st.DropsNew, Stale: st.Stale, Cleared: st.Cleared},
@@ -119,7 +119,7 @@ func lanesOf(st chat.LanesStatus) wire.LanesOfNode {
 
 // shownLanes returns a snapshot of the lanes for the caller. The work in them belongs to all principals: a caller that sees only its own
 // data receives the names and capacities.
-func shownLanes(c *rpc.Call, st chat.LanesStatus) wire.LanesOfNode {
+func shownLanes(c *rpc.Call, st chat.LanesStatus) wire.LanesStatusResult {
 	out := lanesOf(st)
 	if c.Visible() == "" {
 		return out
@@ -131,25 +131,8 @@ func shownLanes(c *rpc.Call, st chat.LanesStatus) wire.LanesOfNode {
 	return out
 }
 
-func (o overview) lanesStatus(ctx context.Context, c *rpc.Call, p wire.LanesStatusParams) (wire.LanesStatusResult, error) {
-	mine := shownLanes(c, o.srv.backend.Lanes())
-	if !p.Cluster {
-		return wire.LanesStatusResult{Of: mine}, nil
-	}
-	out := wire.LanesOfCluster{LanesOfNode: mine, Nodes: []wire.LanesOfNode{mine}}
-	cluster, ok := o.srv.backend.(ClusterBackend)
-	if !ok {
-		return wire.LanesStatusResult{Of: out}, nil
-	}
-	all, err := cluster.ClusterLanes(ctx)
-	if err != nil {
-		return wire.LanesStatusResult{}, err
-	}
-	out.Nodes = out.Nodes[:0]
-	for _, st := range all {
-		out.Nodes = append(out.Nodes, shownLanes(c, st))
-	}
-	return wire.LanesStatusResult{Of: out}, nil
+func (o overview) lanesStatus(_ context.Context, c *rpc.Call, _ wire.NoParams) (wire.LanesStatusResult, error) {
+	return shownLanes(c, o.srv.backend.Lanes()), nil
 }
 
 // channelsStatus shows the sockets of this gateway as the channel `web`, and the configured channels.

@@ -79,7 +79,6 @@ func calls() map[string]string {
 		"questions.answer":  `{"id":"none","option":1}`,
 		"tasks.get":         `{"id":"none"}`,
 		"tasks.stop":        `{"id":"none"}`,
-		"lanes.status":      `{"cluster":true}`,
 		"health":            `{"probe":true}`,
 		"cron.add":          `{"name":"c","schedule":{"kind":"every","everyMs":3600000},"sessionTarget":"isolated","wakeMode":"now","payload":{"kind":"agentTurn","message":"hi"}}`,
 		"cron.create":       `{"name":"d","schedule":{"kind":"every","everyMs":3600000},"message":"hi"}`,

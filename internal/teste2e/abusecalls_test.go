@@ -63,7 +63,7 @@ func abuseCalls() map[string]abuseCall {
 		"agents.list":      {abuseReader, false, same(`{}`)},
 		"commands.list":    {abuseReader, false, same(`{"scope":"both","includeArgs":true}`)},
 		"channels.status":  {abuseReader, false, same(`{"probe":true}`)},
-		"lanes.status":     {abuseWriter, false, same(`{"cluster":true}`)},
+		"lanes.status":     {abuseWriter, false, same(`{}`)},
 		"scheduler.status": {abuseAdmin, false, same(`{}`)},
 		"question.list":    {abuseReader, false, same(`{}`)},
 		"taskSuggestions.list": {abuseReader, false, func(w *world, _, _ int) string {

@@ -189,7 +189,7 @@ func figures(t *testing.T, c *Client) map[string]string {
 	out := map[string]string{"hello": volatile.ReplaceAllString(regexp.MustCompile(`"(connId|version)":("[^"]*"|\d+)`).ReplaceAllString(
 		regexp.MustCompile(`"stateVersion":\{[^}]*\}`).ReplaceAllString(string(c.hello), ""), ""), `"$1":0`)}
 	for method, p := range map[string]map[string]any{
-		"health": {"probe": true, "extended": true}, "status": {}, "lanes.status": {"cluster": true}, "channels.status": {"probe": true}, "cron.status": {},
+		"health": {"probe": true, "extended": true}, "status": {}, "lanes.status": {}, "channels.status": {"probe": true}, "cron.status": {},
 		"cron.list": {"includeDisabled": true, "includeSystem": true}, "scheduler.status": {}, "sessions.list": {}, "cron.runs": {"includeActive": true},
 		"runs.list": {"state": "ended"}, "usage.status": {}, "usage.list": {"by": "agent"},
 	} {

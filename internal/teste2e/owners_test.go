@@ -101,7 +101,7 @@ func (a *alice) values() map[string]any {
 		"name": "bobs", "schedule": json.RawMessage(yearlyJob), "sessionTarget": "session:" + a.session, "payload": job,
 		"owner": map[string]any{"sessionKey": a.session, "accountId": "alice"}, "includeDisabled": true, "includeSystem": true, "includeActive": true,
 		"channel": "telegram", "accountId": "default", "requestId": "r1", "code": "ABCDEFGH", "extended": true, "query": trace, "search": trace,
-		"scope": "all", "force": true, "cluster": true, "agentId": "main",
+		"scope": "all", "force": true, "agentId": "main",
 	}
 }
 

@@ -1,24 +1,7 @@
 package wire
 
-// LanesStatusParams are the parameters of lanes.status.
-type LanesStatusParams struct {
-	Cluster bool `json:"cluster,omitempty"` // the lanes of every live process
-}
-
-// LanesStatusResult is the result of lanes.status: [LanesOfNode], or [LanesOfCluster] with cluster.
-type LanesStatusResult struct{ Of any }
-
-// Variants lists the types of the result.
-func (LanesStatusResult) Variants() []any { return []any{LanesOfNode{}, LanesOfCluster{}} }
-
-// Variant returns the value itself, so that an encoder that supports it saves a copy.
-func (r LanesStatusResult) Variant() any { return r.Of }
-
-// MarshalJSON is the JSON of the variant.
-func (r LanesStatusResult) MarshalJSON() ([]byte, error) { return encode(r.Of) }
-
-// LanesOfNode has the lanes of one process. A credential that sees only its own data receives names and capacities.
-type LanesOfNode struct {
+// LanesStatusResult is the result of lanes.status: the lanes of the process that answers. A credential that sees only its own data receives names and capacities.
+type LanesStatusResult struct {
 	TS        int64        `json:"ts"`                   // when, in Unix milliseconds
 	NodeID    string       `json:"nodeId"`               // the process
 	Draining  bool         `json:"draining"`             // it is about to stop
@@ -26,13 +9,6 @@ type LanesOfNode struct {
 	Lanes     []Lane       `json:"lanes"`                // its lanes
 	Sessions  LaneSessions `json:"sessions"`             // how many sessions have work
 	Drops     LaneDrops    `json:"drops"`                // messages that did not run, since the start
-}
-
-// LanesOfCluster has the lanes of every live process.
-type LanesOfCluster struct {
-	LanesOfNode
-
-	Nodes []LanesOfNode `json:"nodes"` // all processes, this one included
 }
 
 // Lane is a lane of a process. All counts of runs are since the start of the process.

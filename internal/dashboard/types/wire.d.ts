@@ -569,17 +569,7 @@ declare namespace wire {
     lanes: Array<Lane>;
     sessions: LaneSessions;
   }
-  interface LanesOfCluster {
-    ts: number;
-    nodeId: string;
-    draining: boolean;
-    unknownLaneFallbacks: number;
-    lanes: Array<Lane>;
-    sessions: LaneSessions;
-    drops: LaneDrops;
-    nodes: Array<LanesOfNode>;
-  }
-  interface LanesOfNode {
+  interface LanesStatusResult {
     ts: number;
     nodeId: string;
     draining: boolean;
@@ -588,7 +578,6 @@ declare namespace wire {
     sessions: LaneSessions;
     drops: LaneDrops;
   }
-  type LanesStatusResult = LanesOfNode | LanesOfCluster;
   interface LedgerAttempt {
     attempt: number;
     durationMs?: number;
@@ -1419,9 +1408,7 @@ declare namespace wire {
       probe?: boolean;
       extended?: boolean;
     }; result: HealthResult };
-    "lanes.status": { params: {
-      cluster?: boolean;
-    }; result: LanesStatusResult };
+    "lanes.status": { params: {}; result: LanesStatusResult };
     "needs.list": { params: {}; result: NeedsListResult };
     "plugin.approval.list": { params: {}; result: Array<any> };
     "question.list": { params: {}; result: QuestionListResult };

@@ -26,7 +26,7 @@ func opsNotes() map[string]note {
 		"needs.list":           {Does: "Lists what needs a person, the worst first: faults of the gateway, failing and invalid jobs, missed slots and abandoned messages of the last 24 hours, long waits, requests for access, and questions of agents to the caller. A caller that sees only its own data receives its own jobs and messages. Each call queries the store."},
 		"runs.list":            {Does: "Lists turns and the messages that wait to become one: open ones, the oldest first, with what each waits for and its position, and ended ones, the newest first, with the reason. Messages that share the turn of another message are not listed. A caller that sees only its own data receives its own."},
 		"runs.get":             {Does: "Shows one run with its tasks, its messages and, for a run of a job, its attempts."},
-		"lanes.status":         {Does: "Shows the lanes of this gateway, or with `cluster` those of every live gateway."},
+		"lanes.status":         {Does: "Shows the lanes of this gateway; other replicas have lanes of their own."},
 		"channels.status":      {Does: "Shows the channels and their accounts, without tokens."},
 		"agents.list":          {Does: "Lists the agents."},
 		"commands.list":        {Does: "Lists the chat commands: messages that begin with a slash."},
