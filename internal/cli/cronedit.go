@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"laneway/internal/cron"
@@ -95,7 +94,7 @@ func (c *cronEdit) edit(ctx context.Context, env *environment, conn gatewayConn,
 		_, err := fmt.Fprintf(env.stdout, "%s is as you want it already\n", oneLine(c.Job))
 		return err
 	}
-	fires, err := c.fires(ctx, conn, id, old, members)
+	fires, err := c.fires(ctx, conn, id, members)
 	if err != nil {
 		return inFlags(err)
 	}
@@ -146,21 +145,13 @@ func fillSchedule(old, members map[string]any) {
 }
 
 // fires returns the next fires of the changed job.
-func (c *cronEdit) fires(ctx context.Context, conn gatewayConn, id string, old, members map[string]any) ([]string, error) {
-	params, planning := map[string]any{"id": id}, cron.PlanningMembers()
-	if slices.ContainsFunc(planning, func(name string) bool { _, given := members[name]; return given }) {
-		params = map[string]any{}
-		for _, name := range planning {
-			value, given := members[name]
-			if !given {
-				value = old[name]
-			}
-			if value != nil {
-				params[name] = value
-			}
+func (c *cronEdit) fires(ctx context.Context, conn gatewayConn, id string, members map[string]any) ([]string, error) {
+	params := map[string]any{"id": id, "count": editPreview}
+	for _, name := range cron.PlanningMembers() {
+		if value, given := members[name]; given {
+			params[name] = value
 		}
 	}
-	params["count"] = editPreview
 	var preview struct {
 		Fires []struct {
 			ISO   string `json:"iso"`

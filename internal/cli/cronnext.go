@@ -44,7 +44,7 @@ func (c *cronNext) Run(_ context.Context, env *environment) error {
 			return err
 		}
 	}
-	planned, err := cron.Border{Now: env.now()}.Planned(m)
+	planned, err := cron.Border{Now: env.now()}.Planned(cron.Job{}, m)
 	if err != nil {
 		return usageError(inFlags(err).Error())
 	}

@@ -291,10 +291,10 @@ func TestAJobWithoutWhatItNeedsIsRefused(t *testing.T) {
 func TestThePreviewOfNoScheduleIsRefused(t *testing.T) {
 	t.Parallel()
 	b := inputBorder()
-	if _, err := b.Planned(cron.Members{}); chat.CodeOf(err) != chat.CodeInvalid {
+	if _, err := b.Planned(cron.Job{}, cron.Members{}); chat.CodeOf(err) != chat.CodeInvalid {
 		t.Errorf("got %v", err)
 	}
-	j, err := b.Planned(members(t, `{"schedule":{"kind":"cron","expr":"0 9 * * *"},"dst":{"gap":"skip"}}`))
+	j, err := b.Planned(cron.Job{}, members(t, `{"schedule":{"kind":"cron","expr":"0 9 * * *"},"dst":{"gap":"skip"}}`))
 	if want := (schedule.Spec{Kind: schedule.KindCron, Expr: "0 9 * * *", TZ: "UTC", Gap: "skip"}); err != nil || j.Schedule != want {
 		t.Errorf("got %+v, %v, want %+v", j.Schedule, err, want)
 	}

@@ -102,10 +102,9 @@ func PlanningMembers() []string {
 	return []string{"schedule", "dst", "startsAtMs", "endsAtMs", "maxRuns"}
 }
 
-// Planned reads the members that decide when a job fires, for a preview of a job that does not exist yet. It has no jitter, which depends on the id of the job.
-// Its schedule may be in the past.
-func (b Border) Planned(m Members) (Job, error) {
-	var j Job
+// Planned reads the members that decide when a job fires, for a preview: into an existing job, as [Border.Apply] does, or into a zero one. The latter has no
+// jitter, which depends on the id of the job. Its schedule may be in the past.
+func (b Border) Planned(j Job, m Members) (Job, error) {
 	for _, name := range PlanningMembers() {
 		if raw, given := m[name]; given {
 			if err := setters()[name](b, &j, raw, m); err != nil {
@@ -113,7 +112,9 @@ func (b Border) Planned(m Members) (Job, error) {
 			}
 		}
 	}
-	j.JitterMs = 0
+	if j.ID == "" {
+		j.JitterMs = 0
+	}
 	if j.Schedule.Kind == "" {
 		return j, refuse("id or schedule is needed")
 	}

@@ -18,7 +18,7 @@ func TestAnUnknownZoneIsRefusedForEveryKind(t *testing.T) {
 		"at":    `{"kind":"at","atMs":1900000000000,"tz":"Mars/Base"}`,
 		"cron":  `{"kind":"cron","expr":"0 9 * * *","tz":"Mars/Base"}`,
 	} {
-		_, err := cron.Border{Now: time.UnixMilli(1_800_000_000_000)}.Planned(cron.Members{"schedule": json.RawMessage(text)})
+		_, err := cron.Border{Now: time.UnixMilli(1_800_000_000_000)}.Planned(cron.Job{}, cron.Members{"schedule": json.RawMessage(text)})
 		if bad, ok := errors.AsType[*schedule.InvalidError](err); !ok || bad.Field != "schedule.tz" {
 			t.Errorf("%s: got %v, want a refusal of schedule.tz", name, err)
 		}

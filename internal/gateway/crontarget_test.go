@@ -74,7 +74,7 @@ func TestEveryCronMethodTakesEitherNameOfItsTarget(t *testing.T) {
 	s := b.login(adminToken)
 	without := map[string]string{ // the answers to calls without a target; the other methods require it
 		"cron.cancel":  "invalid cron.cancel params: must have either runId or id",
-		"cron.preview": "invalid cron.preview params: must have either id or schedule",
+		"cron.preview": "invalid cron.preview params: must have id or schedule",
 		"cron.runs":    `target ""`,
 	}
 	var tried []string

@@ -205,15 +205,15 @@ type BackfillFire struct {
 	ScheduledForMs int64  `json:"scheduledForMs"`                    // the slot, in Unix milliseconds
 }
 
-// CronPreviewParams are the parameters of cron.preview: id or schedule.
+// CronPreviewParams are the parameters of cron.preview: id, schedule, or both for the job as an edit would make it. With id, what follows schedule changes the job, too.
 type CronPreviewParams struct {
 	ID       string          `json:"id,omitempty" rule:"or=jobId,min=1,max=128"`  // the job
 	Schedule json.RawMessage `json:"schedule,omitempty"`                          // a schedule, as in a job
-	Jitter   int64           `json:"jitterMs,omitempty" rule:"min=0,max=3600000"` // schedule: as in a job
-	DST      json.RawMessage `json:"dst,omitempty"`                               // schedule: as in a job
-	StartsAt json.RawMessage `json:"startsAtMs,omitempty"`                        // schedule: as in a job
-	EndsAt   json.RawMessage `json:"endsAtMs,omitempty"`                          // schedule: as in a job
-	MaxRuns  json.RawMessage `json:"maxRuns,omitempty"`                           // schedule: as in a job, counted from fromMs
+	Jitter   int64           `json:"jitterMs,omitempty" rule:"min=0,max=3600000"` // schedule without id: as in a job
+	DST      json.RawMessage `json:"dst,omitempty"`                               // as in a job
+	StartsAt json.RawMessage `json:"startsAtMs,omitempty"`                        // as in a job
+	EndsAt   json.RawMessage `json:"endsAtMs,omitempty"`                          // as in a job
+	MaxRuns  json.RawMessage `json:"maxRuns,omitempty"`                           // as in a job; without id counted from fromMs, with id the fires count that the job has had
 	Count    int64           `json:"count,omitempty" rule:"min=1,max=100"`        // how many fires; absent = 5
 	From     int64           `json:"fromMs,omitempty" rule:"min=1"`               // only later ones, in Unix milliseconds; absent = now
 }

@@ -7,7 +7,6 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
-	"laneway/internal/cron/schedule"
 )
 
 // Job reads one job.
@@ -25,7 +24,7 @@ func (ed *Editor) Jobs(ctx context.Context, f cron.JobFilter, by chat.Caller) (c
 	return ed.jobs.Jobs(ctx, f)
 }
 
-// PreviewParams select the next fires of a job, or of the schedule and its bounds in Schedule when ID is empty. A zero From means now.
+// PreviewParams select the next fires of a job, of the schedule and its bounds in Schedule, or of the job as an edit with these would make it. A zero From means now.
 type PreviewParams struct {
 	ID       string
 	Schedule cron.Members
@@ -33,7 +32,7 @@ type PreviewParams struct {
 	Count    int
 }
 
-// Preview lists the next fires.
+// Preview lists the next fires. An edit keeps the fires that a job has had, the anchor of its interval and its jitter, so its preview needs the job.
 func (ed *Editor) Preview(ctx context.Context, p PreviewParams, by chat.Caller) (cron.Preview, error) {
 	now, err := ed.store.Now(ctx)
 	if err != nil {
@@ -42,24 +41,20 @@ func (ed *Editor) Preview(ctx context.Context, p PreviewParams, by chat.Caller) 
 	if p.From.IsZero() {
 		p.From = now
 	}
+	var j cron.Job
 	if p.ID != "" {
-		j, err := ed.Job(ctx, p.ID, by)
-		if err != nil {
+		if j, err = ed.Job(ctx, p.ID, by); err != nil {
 			return cron.Preview{}, err
 		}
-		t, err := ed.planner.Timetable(j)
-		if err != nil {
+	}
+	if p.ID == "" || len(p.Schedule) > 0 {
+		if j, err = ed.limits(by, now).Planned(j, p.Schedule); err != nil {
 			return cron.Preview{}, wireFault(err)
 		}
-		return t.Preview(p.From, p.Count), nil
 	}
-	j, err := ed.limits(by, now).Planned(p.Schedule)
+	t, err := ed.planner.Timetable(j)
 	if err != nil {
 		return cron.Preview{}, wireFault(err)
 	}
-	s, err := schedule.Compile(j.Schedule)
-	if err != nil {
-		return cron.Preview{}, wireFault(err)
-	}
-	return j.Timetable(s).Preview(p.From, p.Count), nil
+	return t.Preview(p.From, p.Count), nil
 }

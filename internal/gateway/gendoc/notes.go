@@ -109,7 +109,7 @@ func cronReadNotes() map[string]note {
 		"cron.get":     {Does: "Shows one job.", Errors: []string{"CRON_JOB_NOT_FOUND"}},
 		"cron.runs":    {Does: "Lists the outcome of every planned fire, newest first."},
 		"cron.explain": {Does: "Explains a slot, or each slot of at most 26 hours: whether it ran, why not, and what to do.", Errors: []string{"CRON_JOB_NOT_FOUND"}},
-		"cron.preview": {Does: "Computes the next fires of a job or of a schedule, with the same function as the scheduler, and the effect of the next clock changes on its slots.", Errors: []string{"CRON_INVALID_SCHEDULE", "CRON_JOB_NOT_FOUND"}},
+		"cron.preview": {Does: "Computes the next fires of a job, of a schedule, or of a job as an edit would make it, with the same function as the scheduler, and the effect of the next clock changes on its slots.", Errors: []string{"CRON_INVALID_SCHEDULE", "CRON_JOB_NOT_FOUND"}},
 	}
 }
 

@@ -233,8 +233,8 @@ func backfillView(fires []cron.BackfillFire, dry bool) wire.CronBackfillResult {
 const defaultPreview = 5
 
 func (h handlers) preview(ctx context.Context, c *rpc.Call, p wire.CronPreviewParams) (wire.CronPreviewResult, error) {
-	if (p.ID == "") == (p.Schedule == nil) {
-		return wire.CronPreviewResult{}, c.BadParam("", "must have either id or schedule")
+	if p.ID == "" && p.Schedule == nil {
+		return wire.CronPreviewResult{}, c.BadParam("", "must have id or schedule")
 	}
 	m := cron.Members{}
 	for name, raw := range map[string]json.RawMessage{"schedule": p.Schedule, "dst": p.DST, "startsAtMs": p.StartsAt, "endsAtMs": p.EndsAt, "maxRuns": p.MaxRuns} {

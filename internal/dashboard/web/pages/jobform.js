@@ -68,7 +68,7 @@ export function JobForm({ job }) {
 // Preview shows the next fires by the code that fires, those of the job before the edit, and what changes of the clock do. The last good answer stays.
 function Preview({ draft: d, job, set }) {
   const good = useSignal(undefined), bad = useSignal(""), old = useSignal(undefined);
-  const asked = JSON.stringify({ schedule: scheduleOf(d), dst: dstOf(d), ...boundsOf(d) });
+  const asked = JSON.stringify({ ...(job ? { id: job.id } : {}), schedule: scheduleOf(d), dst: dstOf(d), ...boundsOf(d) });
   useEffect(() => { if (job) call("cron.preview", { id: job.id, count: FIRES }).then((p) => { old.value = p; }, () => {}); }, []);
   useEffect(() => {
     if (!live.value) return undefined;
