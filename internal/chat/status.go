@@ -67,6 +67,12 @@ func (n NodeStatus) Has(agent string) bool {
 	return n.Agents == nil || slices.Contains(n.Agents, agent)
 }
 
+// GoneNode is a process that ended without a clean stop and that no other has replaced.
+type GoneNode struct {
+	Name  string
+	Since time.Time // the end of its lease
+}
+
 // RunEnd is how a message ended, for callers that wait for it.
 type RunEnd struct {
 	RunID   string
@@ -126,6 +132,7 @@ type SystemStatus struct {
 	// Sessions in the store; the running and waiting ones are in Lanes.
 	SessionsKnown int
 	Nodes         []NodeStatus
+	Gone          []GoneNode
 	Lanes         LanesStatus
 	Progress      Progress
 	// DiskLow: the free space of a disk is below the minimum, so new messages are refused.

@@ -67,7 +67,7 @@ type cronList struct {
 	All    bool   `help:"Disabled and paused jobs, too."`
 	System bool   `help:"Built-in jobs, too."`
 	Query  string `help:"Only jobs that contain this text." placeholder:"TEXT"`
-	Only   string `help:"Only jobs in this state, also those that do not fire: failing, paused, running, late or invalid." enum:",failing,paused,running,late,invalid" default:"" placeholder:"STATE"`
+	Only   string `help:"Only jobs in this state, also those that do not fire: failing, paused, running, late, invalid or unsent." enum:",failing,paused,running,late,invalid,unsent" default:"" placeholder:"STATE"`
 	Agent  string `help:"Only jobs of this agent." placeholder:"ID" complete:"agents"`
 	Target string `help:"Only jobs whose answers go to this channel or chat." placeholder:"NAME"`
 	Sort   string `help:"The order: next, name, last or failing; last and failing show the latest run and the most failures in a row first." enum:",next,name,last,failing" default:"" placeholder:"ORDER"`

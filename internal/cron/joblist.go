@@ -27,6 +27,7 @@ const (
 	JobsRunning JobCondition = "running"
 	JobsLate    JobCondition = "late" // a fire has been due for [LateAfter] and has not started
 	JobsInvalid JobCondition = "invalid"
+	JobsUnsent  JobCondition = "unsent" // its answers are kept, see [DeliveryPause]
 )
 
 // JobFilter of Jobs. Zero fields do not restrict.

@@ -132,11 +132,11 @@ func (k AlertKind) Sentence(j Job) string {
 		return fmt.Sprintf("The job %q has failed%s and is switched off: %s Enable it when the cause is gone.", j.Name, inARow(j), sentence(j.State.LastError))
 	case AlertGone:
 		return fmt.Sprintf("The answers of the job %q are not sent any more: %s accepts no messages (%s). The job continues, and its answers are kept; "+
-			"give it another destination, or resume it when the chat can be reached again.", j.Name, j.State.DeliveryPause.where(), j.State.DeliveryPause.Reason)
+			"give it another destination, or resume it when the chat can be reached again.", j.Name, j.State.DeliveryPause.Where(), j.State.DeliveryPause.Reason)
 	case AlertNone:
 	}
 	return ""
 }
 
-// where describes the address for people.
-func (p DeliveryPause) where() string { return "the chat " + p.ChatID + " of " + p.Channel }
+// Where describes the address for people.
+func (p DeliveryPause) Where() string { return "the chat " + p.ChatID + " of " + p.Channel }

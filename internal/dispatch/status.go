@@ -103,7 +103,7 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 		_, s.SessionsKnown, _ = d.store.ListSessions(ctx, store.SessionFilter{Limit: 1}) //nolint:errcheck // as above
 		counts, _ = d.store.OutboxCounts(ctx)                                            //nolint:errcheck // as above
 	}
-	s.Nodes = cluster.Nodes
+	s.Nodes, s.Gone = cluster.Nodes, cluster.Gone
 	for _, st := range d.Channels() {
 		c := counts[st.Name]
 		st.OutboxWaiting, st.OutboxFailed, st.OutboxMaybeSent, st.OldestWaiting = c.Waiting, c.Failed, c.MaybeSent, c.Oldest

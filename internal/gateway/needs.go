@@ -117,6 +117,12 @@ func gatewayNeeds(st *chat.SystemStatus) (needs []wire.Need) {
 			})
 		}
 	}
+	for _, n := range st.Gone {
+		needs = append(needs, wire.Need{
+			Kind: "replica", Level: levelWarning, SinceMs: rpc.Millis(n.Since), Text: "Replica " + n.Name + " ended without a clean stop, and no other has taken its place.",
+			Next: "Start it again; its log has the reason.", Command: "laneway status",
+		})
+	}
 	versions := map[string][]string{}
 	for _, n := range st.Nodes {
 		versions[n.Version] = append(versions[n.Version], n.ID)
@@ -159,26 +165,30 @@ func (o overview) agentNeeds() []wire.Need {
 	return nil
 }
 
-// jobNeeds are the jobs that fail, were switched off, or cannot be understood.
+// jobNeeds are the jobs that fail, were switched off, cannot be understood, or have answers that are not sent.
 func (o overview) jobNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need, err error) {
 	b, ok := o.srv.backend.(CronBackend)
 	if !ok {
 		return nil, nil
 	}
-	for _, condition := range []cron.JobCondition{cron.JobsInvalid, cron.JobsFailing} {
+	for _, condition := range []cron.JobCondition{cron.JobsInvalid, cron.JobsFailing, cron.JobsUnsent} {
+		need := jobNeed
+		if condition == cron.JobsUnsent { // a job that fails, too, has two entries
+			need = unsentNeed
+		}
 		page, err := b.CronList(ctx, cron.JobFilter{Condition: condition, SortBy: "failing", Descending: true, Limit: needsEach, WithoutPayload: true}, c.Caller())
 		if err != nil {
 			return needs, err
 		}
 		for i := range page.Jobs {
-			if n, ok := jobNeed(&page.Jobs[i]); ok {
+			if n, ok := need(&page.Jobs[i]); ok {
 				needs = append(needs, n)
 			}
 		}
 		if more := page.Total - len(page.Jobs); more > 0 {
 			needs = append(needs, wire.Need{
 				Kind: "job-" + string(condition), Level: levelError, Text: fmt.Sprintf("%d more %s %s.", more, plural(more, "job is", "jobs are"), condition),
-				Command: "laneway cron list --condition " + string(condition),
+				Command: "laneway cron list --only " + string(condition),
 			})
 		}
 	}
@@ -203,6 +213,16 @@ func jobNeed(j *cron.Job) (wire.Need, bool) {
 		return n, false
 	}
 	return n, true
+}
+
+// unsentNeed is a job whose answers are kept.
+func unsentNeed(j *cron.Job) (wire.Need, bool) {
+	p := j.State.DeliveryPause
+	return wire.Need{
+		Kind: "job-unsent", Level: levelError, JobID: j.ID, SinceMs: rpc.Millis(p.Since),
+		Text: fmt.Sprintf("The answers of job %s are kept and not sent: %s accepts no messages (%s).", cmp.Or(j.DisplayName, j.Name, j.ID), p.Where(), chat.Cut(chat.Printable(p.Reason), 160)),
+		Next: "Give it another destination, or resume it when the chat takes messages again.", Command: "laneway cron resume " + j.ID,
+	}, !p.Since.IsZero()
 }
 
 // missedNeeds are the jobs with slots that were missed, the latest first.

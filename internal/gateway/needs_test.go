@@ -34,6 +34,7 @@ func (b troubled) Status(context.Context) chat.SystemStatus {
 		Held: "held since yesterday", DiskLow: true, Stranded: []string{"the agent coder is missing"}, Progress: chat.Progress{StalledFor: time.Minute, CronAge: time.Minute},
 		Channels: b.Channels(),
 		Lanes:    chat.LanesStatus{Stuck: 2, Lanes: []chat.LaneStatus{{Name: "main", Capacity: 60, Active: 60, Waiting: 12, OldestWait: 38 * time.Second}, {Name: "team", Capacity: 9}}},
+		Gone:     []chat.GoneNode{{Name: "gw-3", Since: time.Now().Add(-time.Minute)}},
 		Nodes:    []chat.NodeStatus{{ID: "a", Version: "0.1.0"}, {ID: "b", Version: "0.2.0"}},
 	}
 }
@@ -47,6 +48,7 @@ func (b troubled) CronList(_ context.Context, f cron.JobFilter, by gateway.Calle
 			{ID: "digest", Name: "digest", State: cron.JobState{ConsecutiveErrors: 3, LastError: "no route"}},
 			{ID: "patient", Name: "patient", Alert: cron.Alert{After: 5}, State: cron.JobState{ConsecutiveErrors: 4}},
 		},
+		cron.JobsUnsent: {{ID: "digest", Name: "digest", State: cron.JobState{DeliveryPause: cron.DeliveryPause{Since: time.Now(), Reason: "blocked", Channel: "telegram:1", ChatID: "4711"}}}},
 	}[f.Condition]
 	if by.Own {
 		jobs = nil
@@ -96,6 +98,7 @@ func TestNeedsAreListedTheWorstFirst(t *testing.T) {
 		"error job-invalid: Job odd cannot be understood: its schedule has no fields",
 		"error job-disabled: Job off was switched off after 9 failed runs: no key",
 		"error job-failing: Job digest has failed 3 times in a row: no route",
+		"error job-unsent: The answers of job digest are kept and not sent: the chat 4711 of telegram:1 accepts no messages (blocked).",
 		"error dead: A message in agent:main:main was given up: it failed 5 times",
 		"error deliveries: Channel telegram: 3 messages wait to be sent, the first for more than 5 minutes.",
 		"warn missed: Job digest missed 5 slots in the last 24 hours.",
@@ -103,6 +106,7 @@ func TestNeedsAreListedTheWorstFirst(t *testing.T) {
 		"warn session: A message in agent:main:main waits for its session.",
 		"warn lane: Lane main: 12 sessions wait, 60 of 60 slots in use.",
 		"warn stopping: 2 stopped runs have not ended: the agent does not react.",
+		"warn replica: Replica gw-3 ended without a clean stop, and no other has taken its place.",
 		"warn version: Replicas run different versions: 0.1.0 (a), 0.2.0 (b).",
 		"ask pairing: Anna (telegram 4711) asks to talk to the agent.",
 		"ask question: The agent coder asks before it does this: run the command “ls”",

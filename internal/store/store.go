@@ -57,7 +57,7 @@ type Nodes interface {
 	// Unregister is the clean stop: it releases the ownership of all sessions and leases of the node and deletes the node row. A run that is still running
 	// keeps its state; the next owner counts no crash for it. Idempotent.
 	Unregister(ctx context.Context, nodeID string) error
-	// Cluster lists the live nodes and the existing named leases.
+	// Cluster lists the live nodes, those that have crashed, and the existing named leases.
 	Cluster(ctx context.Context) (Cluster, error)
 	// Unowned counts, by agent, the work that waits for agents that no live node has: messages of sessions without a live owner, due jobs, due retries. Work of
 	// the gateway itself is not counted: every node takes it.
@@ -94,7 +94,7 @@ type Inbox interface {
 	Stop(ctx context.Context, p StopParams) (Stopped, error)
 	// Sweep takes over at most Limit sessions that have unfinished messages, no live owner, no open debounce window, and an agent of the node. Each gets epoch
 	// + 1 and owner Node. Work for another agent is left to a node that has it. Each running run counts one more crash, unless its owner left cleanly.
-	// Concurrent sweepers skip each other's rows. Expired nodes without unfinished work are deleted after ten minutes. The messages of all returned sessions
+	// Concurrent sweepers skip each other's rows. Expired nodes without unfinished work are deleted after an hour. The messages of all returned sessions
 	// have at most [ReadBytes], or are those of one session (whose queue is bounded by the cap of [AcceptParams]). So fewer sessions than Limit do not mean
 	// that no more exist.
 	Sweep(ctx context.Context, p SweepParams) ([]Taken, error)

@@ -98,6 +98,9 @@ type Beat struct {
 type Cluster struct {
 	// Nodes are the nodes with a valid lease, with their agents, oldest first.
 	Nodes []chat.NodeStatus
+	// Gone are the names whose last process ended in the last hour without a clean stop, the latest first. A live process of the same name replaces it, and so
+	// does one that has started since its last heartbeat: by default a name is new with each start. A process that was draining was asked to stop.
+	Gone []chat.GoneNode
 	// Leases has the names of all leases that were ever taken; true when a live node holds the lease.
 	Leases map[string]bool
 }

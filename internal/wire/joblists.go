@@ -4,26 +4,26 @@ package wire
 type CronListParams struct {
 	_ struct{} `also:"compact,includeDeliveryPreviews"`
 
-	IncludeDisabled bool     `json:"includeDisabled,omitempty"`                                                     // also jobs that do not fire
-	Enabled         string   `json:"enabled,omitempty" rule:"enum=all|enabled|disabled"`                            // only jobs that fire, or only jobs that do not; takes precedence over includeDisabled
-	Limit           int64    `json:"limit,omitempty" rule:"min=1,max=200"`                                          // the most jobs; absent = 200
-	Offset          int64    `json:"offset,omitempty" rule:"min=0"`                                                 // how many to skip
-	Query           string   `json:"query,omitempty" rule:"max=256"`                                                // only jobs with this string in name, key or description
-	Kind            string   `json:"scheduleKind,omitempty" rule:"enum=all|at|every|cron|on-exit|stream"`           // only schedules of this kind
-	Last            string   `json:"lastRunStatus,omitempty" rule:"enum=all|ok|error|skipped|unknown"`              // only jobs whose last run ended like this; unknown = it never ran
-	Trigger         string   `json:"trigger,omitempty" rule:"enum=all|conditional|unconditional"`                   // conditional matches no job
-	SortBy          string   `json:"sortBy,omitempty" rule:"enum=nextRunAtMs|updatedAtMs|name|lastRunAtMs|failing"` // the order; failing = by failed runs in a row; absent = nextRunAtMs, or id when there is more than one page
-	SortDir         string   `json:"sortDir,omitempty" rule:"enum=asc|desc"`                                        // its direction; absent = asc
-	AgentID         string   `json:"agentId,omitempty" rule:"min=1,max=64"`                                         // only jobs of this agent
-	Target          string   `json:"target,omitempty" rule:"min=1,max=512"`                                         // only jobs whose answers go to this channel or chat
-	Condition       string   `json:"condition,omitempty" rule:"enum=all|failing|paused|running|late|invalid"`       // only jobs in this condition, whether they fire or not; late = a fire has been due for 10 s and has not started
-	IDs             []string `json:"ids,omitempty" rule:"max=200"`                                                  // only these jobs, whether they fire or not
-	Cursor          string   `json:"cursor,omitempty" rule:"max=4096"`                                              // nextCursor of the page before, with the same order; in place of offset
-	Counts          bool     `json:"counts,omitempty"`                                                              // asks for counts
-	Outcomes        int64    `json:"outcomes,omitempty" rule:"min=0,max=14"`                                        // the number of outcomes to return for each job
-	Brief           bool     `json:"brief,omitempty"`                                                               // leaves out the payload of a job, its description and its rules for failures
-	System          bool     `json:"includeSystem,omitempty"`                                                       // also the jobs of the gateway itself
-	Extended        bool     `json:"extended,omitempty"`                                                            // asks for the extended view
+	IncludeDisabled bool     `json:"includeDisabled,omitempty"`                                                      // also jobs that do not fire
+	Enabled         string   `json:"enabled,omitempty" rule:"enum=all|enabled|disabled"`                             // only jobs that fire, or only jobs that do not; takes precedence over includeDisabled
+	Limit           int64    `json:"limit,omitempty" rule:"min=1,max=200"`                                           // the most jobs; absent = 200
+	Offset          int64    `json:"offset,omitempty" rule:"min=0"`                                                  // how many to skip
+	Query           string   `json:"query,omitempty" rule:"max=256"`                                                 // only jobs with this string in name, key or description
+	Kind            string   `json:"scheduleKind,omitempty" rule:"enum=all|at|every|cron|on-exit|stream"`            // only schedules of this kind
+	Last            string   `json:"lastRunStatus,omitempty" rule:"enum=all|ok|error|skipped|unknown"`               // only jobs whose last run ended like this; unknown = it never ran
+	Trigger         string   `json:"trigger,omitempty" rule:"enum=all|conditional|unconditional"`                    // conditional matches no job
+	SortBy          string   `json:"sortBy,omitempty" rule:"enum=nextRunAtMs|updatedAtMs|name|lastRunAtMs|failing"`  // the order; failing = by failed runs in a row; absent = nextRunAtMs, or id when there is more than one page
+	SortDir         string   `json:"sortDir,omitempty" rule:"enum=asc|desc"`                                         // its direction; absent = asc
+	AgentID         string   `json:"agentId,omitempty" rule:"min=1,max=64"`                                          // only jobs of this agent
+	Target          string   `json:"target,omitempty" rule:"min=1,max=512"`                                          // only jobs whose answers go to this channel or chat
+	Condition       string   `json:"condition,omitempty" rule:"enum=all|failing|paused|running|late|invalid|unsent"` // only jobs in this condition, whether they fire or not; late = a fire has been due for 10 s and has not started; unsent = its answers are kept, because their address takes none
+	IDs             []string `json:"ids,omitempty" rule:"max=200"`                                                   // only these jobs, whether they fire or not
+	Cursor          string   `json:"cursor,omitempty" rule:"max=4096"`                                               // nextCursor of the page before, with the same order; in place of offset
+	Counts          bool     `json:"counts,omitempty"`                                                               // asks for counts
+	Outcomes        int64    `json:"outcomes,omitempty" rule:"min=0,max=14"`                                         // the number of outcomes to return for each job
+	Brief           bool     `json:"brief,omitempty"`                                                                // leaves out the payload of a job, its description and its rules for failures
+	System          bool     `json:"includeSystem,omitempty"`                                                        // also the jobs of the gateway itself
+	Extended        bool     `json:"extended,omitempty"`                                                             // asks for the extended view
 }
 
 // WantsExtended reports whether the call asks for the extended view.

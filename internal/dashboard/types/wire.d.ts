@@ -635,7 +635,7 @@ declare namespace wire {
     url: string;
   }
   interface Need {
-    kind: "database" | "disk" | "held" | "stranded" | "stalled" | "cron" | "channel" | "job-disabled" | "job-failing" | "job-invalid" | "missed" | "dead" | "deliveries" | "stopping" | "lane" | "session" | "version" | "pairing" | "question" | "agent";
+    kind: "database" | "disk" | "held" | "stranded" | "stalled" | "cron" | "channel" | "job-disabled" | "job-failing" | "job-invalid" | "job-unsent" | "missed" | "dead" | "deliveries" | "stopping" | "lane" | "session" | "replica" | "version" | "pairing" | "question" | "agent";
     level: "error" | "warn" | "ask" | "hint";
     text: string;
     next?: string;
@@ -1328,7 +1328,7 @@ declare namespace wire {
       sortDir?: "asc" | "desc";
       agentId?: string;
       target?: string;
-      condition?: "all" | "failing" | "paused" | "running" | "late" | "invalid";
+      condition?: "all" | "failing" | "paused" | "running" | "late" | "invalid" | "unsent";
       ids?: Array<string>;
       cursor?: string;
       counts?: boolean;

@@ -23,7 +23,7 @@ func opsNotes() map[string]note {
 		"connect":              {Does: "Opens the connection: agrees on a version, checks a credential, grants scopes."},
 		"health":               {Does: "Shows whether the gateway works. With `probe` it checks again instead of returning the last result."},
 		"status":               {Does: "Shows numbers: clients, sessions, cron, lanes, nodes. It works even when the database is unavailable."},
-		"needs.list":           {Does: "Lists what needs a person, the worst first: faults of the gateway, failing and invalid jobs, missed slots and abandoned messages of the last 24 hours, long waits, requests for access, and questions of agents to the caller. A caller that sees only its own data receives its own jobs and messages. Each call queries the store."},
+		"needs.list":           {Does: "Lists what needs a person, the worst first: faults of the gateway, failing and invalid jobs, answers that are kept, missed slots and abandoned messages of the last 24 hours, long waits, replicas that have crashed, requests for access, and questions of agents to the caller. A caller that sees only its own data receives its own jobs and messages. Each call queries the store."},
 		"runs.list":            {Does: "Lists turns and the messages that wait to become one: open ones, the oldest first, with what each waits for and its position, and ended ones, the newest first, with the reason. Messages that share the turn of another message are not listed. A caller that sees only its own data receives its own."},
 		"runs.get":             {Does: "Shows one run with its tasks, its messages and, for a run of a job, its attempts."},
 		"lanes.status":         {Does: "Shows the lanes of this gateway; other replicas have lanes of their own."},

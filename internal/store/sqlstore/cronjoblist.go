@@ -21,6 +21,7 @@ const (
 	jobPaused  = `paused_at IS NOT NULL`
 	jobRuns    = `id IN (SELECT job_id FROM cron_run_logs WHERE finished_at IS NULL AND state = 'running')`
 	jobInvalid = `invalid <> ''`
+	jobUnsent  = `delivery_paused_at IS NOT NULL`
 	jobLate    = `(` + jobFires + ` AND next_run_at <= %late OR id IN (SELECT job_id FROM cron_run_logs
 		WHERE finished_at IS NULL AND state = 'queued' AND COALESCE(fire_at, scheduled_for) <= %late))`
 
@@ -61,6 +62,7 @@ func newJobList(tx Tx, f *cron.JobFilter) (*jobList, error) {
 	}
 	condition, known := map[cron.JobCondition]string{
 		"": "", cron.JobsFailing: jobFails, cron.JobsPaused: jobPaused, cron.JobsRunning: jobRuns, cron.JobsLate: late(jobLate), cron.JobsInvalid: jobInvalid,
+		cron.JobsUnsent: jobUnsent,
 	}[f.Condition]
 	if !known {
 		return nil, chat.Errorf(chat.CodeInvalid, "jobs have no condition %q", f.Condition)

@@ -144,7 +144,11 @@ func (s Nodes) Unregister(ctx context.Context, nodeID string) error {
 	})
 }
 
-// Cluster reads the live nodes and the named leases; see store.Nodes.
+const goneNodesSQL = `SELECT COALESCE(NULLIF(d.addr, ''), d.id) AS name, max(d.lease_until) FROM nodes d WHERE d.lease_until <= {now} AND d.lease_until > {now} - $1 AND NOT d.draining
+		AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.lease_until > {now} AND (n.addr = d.addr AND d.addr <> '' OR n.started_at >= d.lease_until - d.lease_ms))
+	GROUP BY 1 ORDER BY 2 DESC, 1`
+
+// Cluster reads the live nodes, those that are gone, and the named leases; see store.Nodes.
 func (s Nodes) Cluster(ctx context.Context) (c store.Cluster, err error) {
 	err = s.db.View(ctx, "list the gateways", func(ctx context.Context, tx Tx) (err error) {
 		c = store.Cluster{Leases: map[string]bool{}}
@@ -161,6 +165,13 @@ func (s Nodes) Cluster(ctx context.Context) (c store.Cluster, err error) {
 			return err
 		}
 		c.Nodes, err = all(ctx, tx, `SELECT id, COALESCE(NULLIF(addr, ''), id), version, draining, lease_until - {now}, agents FROM nodes WHERE lease_until > {now} ORDER BY started_at, id`, scanNode)
+		if err != nil {
+			return err
+		}
+		c.Gone, err = all(ctx, tx, goneNodesSQL, func(r Row) (n chat.GoneNode, err error) {
+			err = r.Scan(&n.Name, instant{&n.Since})
+			return n, err
+		}, nodeKept.Milliseconds())
 		return err
 	})
 	return c, err

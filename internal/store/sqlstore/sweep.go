@@ -9,8 +9,8 @@ import (
 	"laneway/internal/store"
 )
 
-// nodeKept is how long the row of a dead node is kept. The row distinguishes a crash from a clean stop, which deletes it.
-const nodeKept = 10 * time.Minute
+// nodeKept is how long the row of a dead node is kept. The row distinguishes a crash from a clean stop, which deletes it. For that long a person learns of it.
+const nodeKept = time.Hour
 
 const (
 	// ownerless is the condition that no live node owns a session s. While the database has been running for less than a lease, no node counts as dead: owners

@@ -36,6 +36,8 @@ func (j *listedJob) meets(c cron.JobCondition, now time.Time) bool {
 		return j.MayFire() && !j.State.NextRunAt.IsZero() && !j.State.NextRunAt.After(due) || has(cron.RunQueued, due)
 	case cron.JobsInvalid:
 		return j.Invalid != ""
+	case cron.JobsUnsent:
+		return !j.State.DeliveryPause.Since.IsZero()
 	}
 	return true
 }
@@ -119,6 +121,7 @@ func listsOfModel(w *world) {
 		{Condition: cron.JobsRunning},
 		{Condition: cron.JobsLate},
 		{Condition: cron.JobsInvalid},
+		{Condition: cron.JobsUnsent},
 	}
 	for _, f := range filters {
 		for _, by := range []string{"", "name", "updatedAt", "lastRunAt", "failing", "id"} {
@@ -154,6 +157,9 @@ func (w *world) randomJob(random *rand.Rand) cron.Job {
 		}
 		if random.IntN(2) == 0 {
 			j.State.LastRunAt, j.State.LastState, j.State.ConsecutiveErrors = some(time.Minute), cron.RunError, random.IntN(3)
+		}
+		if random.IntN(4) == 0 {
+			j.State.DeliveryPause = cron.DeliveryPause{Since: w.clock.now(), Reason: "blocked", Channel: "web", ChatID: "1"}
 		}
 	})
 }

@@ -16,6 +16,7 @@ func nodeTests() []test {
 		{"UnknownNodeHasNoHeartbeat", unknownNode},
 		{"DefaultLease", defaultLease},
 		{"LiveNodesAreListedOldestFirst", liveNodes},
+		{"CrashedNodesAreGoneUntilAnotherReplacesThem", goneNodes},
 		{"ExclusiveEndsEveryOtherNode", exclusiveEndsOthers},
 		{"DrainingNodeTakesNothing", drainingTakesNothing},
 		{"DrainingNodeKeepsWhatItHas", drainingKeeps},
@@ -107,6 +108,43 @@ func liveNodes(w *world) {
 	equal(w, "live nodes", len(list), 1)
 }
 
+func goneNodes(w *world) {
+	register := func(name string, exclusive bool) string {
+		id := w.id("node")
+		w.ok(w.st.Register(w.ctx, store.Node{ID: id, Addr: name, Lease: lease, Exclusive: exclusive}))
+		return id
+	}
+	gone := func(what string, want ...chat.GoneNode) {
+		w.Helper()
+		equal(w, what, try(w.st.Cluster(w.ctx)).ok(w).Gone, want)
+	}
+	last, leaves, drains := register("gw-1", false), register("gw-2", false), register("gw-3", false)
+	register("gw-4", false) // as the one without a name it sends no heartbeat after the start of gw-5
+	register("", false)
+	w.clock.advance(time.Second)
+	stays := register("gw-5", false)
+	w.ok(w.st.Unregister(w.ctx, leaves))
+	try(w.st.Heartbeat(w.ctx, drains, true)).ok(w)
+	w.clock.advance(time.Second)
+	w.beat(last)
+	w.clock.advance(lease - time.Second - time.Millisecond)
+	w.beat(stays)
+	w.clock.advance(time.Second)
+	gone("gone before the end of a lease")
+	w.clock.advance(time.Millisecond)
+	since := w.clock.now()
+	gone("gone without a successor", chat.GoneNode{Name: "gw-1", Since: since})
+	w.clock.advance(time.Second)
+	again := register("gw-1", false)
+	gone("gone after a start under the same name")
+	w.ok(w.st.Unregister(w.ctx, again))
+	gone("gone after the clean stop of the successor", chat.GoneNode{Name: "gw-1", Since: since})
+	register("gw-6", false)
+	gone("gone after the start of another process")
+	register("gw-7", true)
+	gone("gone when one process has ended all others")
+}
+
 func exclusiveEndsOthers(w *world) {
 	old, key := w.node(), w.key()
 	c, run, seq := w.turn(old, key)
@@ -163,11 +201,11 @@ func unregisterTwice(w *world) {
 
 func forgottenNodes(w *world) {
 	dead := w.node()
-	w.clock.advance(lease + 11*time.Minute)
+	w.clock.advance(lease + 61*time.Minute)
 	w.sweep(w.node())
 	if w.h.Query == nil {
 		return
 	}
 	rows := w.h.Query(w.tb, "SELECT id FROM nodes WHERE id = '"+dead+"'")
-	equal(w, "rows of a node that is dead for eleven minutes", len(rows), 0)
+	equal(w, "rows of a node that is dead for 61 minutes", len(rows), 0)
 }

@@ -155,7 +155,7 @@ func longDeadIsACrash(w *world) {
 	first, a, b := w.node(), w.key(), w.key()
 	w.turn(first, a)
 	w.turn(first, b)
-	w.clock.advance(lease + 11*time.Minute)
+	w.clock.advance(lease + 61*time.Minute)
 	next := w.node()
 	for range 2 { // the first sweep must not delete the node: the other session still needs its row to count the crash
 		list := try(w.st.Sweep(w.ctx, store.SweepParams{Node: next, Limit: 1})).ok(w)
