@@ -90,9 +90,11 @@ export function members(d, payload) {
   };
 }
 
-// patchOf are the members that differ from those of the draft before.
+// patchOf are the members that differ from those of the draft before. An emptied field puts the default back, and a job without a window has no limit: null.
 export function patchOf(before, after, payload) {
-  const old = members(before, payload), now = members(after, payload);
+  const whole = (d) => { const m = members(d, payload); return m.missed ? { ...m, missed: { windowSeconds: null, ...m.missed } } : m; };
+  const old = whole(before), now = whole(after);
+  for (const name of Object.keys(old)) now[name] ??= null;
   return Object.fromEntries(Object.entries(now).filter(([name, v]) => JSON.stringify(v) !== JSON.stringify(old[name])));
 }
 
@@ -101,6 +103,8 @@ const duration = (ms) => (ms % 60000 ? `${ms / 1000}s` : `${ms / 60000}m`);
 
 // command is the command line with the effect of Save: of the whole draft, or of a patch of the job id.
 export function command(d, id, patch) {
+  const bound = ["startsAtMs", "endsAtMs", "maxRuns"]; // no flag stands for null elsewhere
+  if (id && (patch.missed?.windowSeconds === null || Object.entries(patch).some(([name, v]) => v === null && !bound.includes(name)))) return `laneway cron edit ${quoted(id)} ${quoted(JSON.stringify(patch))}`;
   const m = id ? patch : members(d), flags = [];
   const flag = (name, value) => { if (value !== undefined && value !== "") flags.push(`--${name} ${quoted(String(value))}`); };
   flag("name", m.name);
@@ -138,5 +142,5 @@ export function commandOf(j) {
 export function beyond(j) {
   const usual = { lane: "cron", atMostOnce: false, wakeMode: "now", description: "", displayName: "" };
   const members = Object.entries(usual).filter(([name, v]) => (j[name] ?? v) !== v).map(([name]) => name);
-  return [...members, ...(j.payload.kind === "agentTurn" ? [] : [`the kind ${j.payload.kind}`]), ...Object.keys(j.payload).filter((name) => !["kind", "message"].includes(name)).map((name) => `payload.${name}`)];
+  return [...members, ...(j.missed?.windowSeconds === null && j.schedule.kind !== "at" ? ["missed.windowSeconds"] : []), ...(j.payload.kind === "agentTurn" ? [] : [`the kind ${j.payload.kind}`]), ...Object.keys(j.payload).filter((name) => !["kind", "message"].includes(name)).map((name) => `payload.${name}`)];
 }
