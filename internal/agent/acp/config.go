@@ -56,7 +56,7 @@ type Config struct {
 	Auth string
 	// SignIn is what the operator does when the agent wants to be signed in, as the end of a sentence; "" = nothing is known about this.
 	SignIn string
-	// UsageOfSession: the agent reports what its session has used since it began; otherwise what the turn has.
+	// UsageOfSession: the agent reports what its session has used since its process started; otherwise what the turn has.
 	UsageOfSession bool
 	// NoServers: the agent refuses MCP servers, so it gets no tools of the gateway.
 	NoServers bool
