@@ -20,7 +20,7 @@ import (
 	"laneway/internal/testrun"
 )
 
-// request is a request of a session and a run.
+// request returns a request for a session and a run.
 func request(session, runID, text string, history ...chat.TranscriptEntry) agent.Request {
 	req := agenttest.Request(text)
 	req.Session, req.RunID, req.History = chat.SessionKey{Agent: "main", Rest: session}, runID, history
@@ -40,7 +40,7 @@ type seen struct {
 	PID     int      `json:"pid"`
 	WD      string   `json:"wd"` // the working directory of the process
 	Blocks  []string `json:"blocks"`
-	Said    []string `json:"said"` // what an agent that loads sessions was told in this one, without this turn
+	Said    []string `json:"said"` // the earlier prompts of the session, of an agent that loads sessions
 }
 
 func look(t *testing.T, runner agent.Runner, req agent.Request) seen {
@@ -80,9 +80,9 @@ func TestAnAgentRemembersItsConversation(t *testing.T) {
 	if other.PID == first.PID {
 		t.Error("two sessions have one process")
 	}
-	anew := look(t, runner, request("a", "run-5", "five"))
-	if anew.PID != first.PID || anew.Session == first.Session || !slices.Equal(anew.Blocks, []string{"five"}) {
-		t.Errorf("got %+v, want a new session of the same process for a conversation that began again", anew)
+	reset := look(t, runner, request("a", "run-5", "five"))
+	if reset.PID != first.PID || reset.Session == first.Session || !slices.Equal(reset.Blocks, []string{"five"}) {
+		t.Errorf("got %+v, want a new session of the same process for a conversation that was reset", reset)
 	}
 	if sessions, _ := starts(t, dir); !slices.Equal(sessions, []string{"agent:main:a", "agent:main:b"}) {
 		t.Errorf("started for %q", sessions)
@@ -118,7 +118,7 @@ func TestAStopKeepsAnAgentThatObeysAndEndsOneThatDoesNot(t *testing.T) {
 	}
 }
 
-func TestACrashIsATypedFailureAndTheNextTurnStartsAnew(t *testing.T) {
+func TestACrashIsATypedFailureAndTheNextTurnStartsANewProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	runner := open(t, script{Script: agenttest.Script{Pieces: []string{"half"}}, Dir: dir, Crash: true}, acp.Config{})
@@ -134,7 +134,7 @@ func TestACrashIsATypedFailureAndTheNextTurnStartsAnew(t *testing.T) {
 	}
 }
 
-// asker answers questions by a function.
+// asker answers questions with a function.
 type asker func(ctx context.Context, q agent.Question) (int, error)
 
 func (a asker) Ask(ctx context.Context, q agent.Question) (int, error) { return a(ctx, q) }
@@ -188,7 +188,7 @@ func TestAStopAnswersAnOpenQuestionAsCancelled(t *testing.T) {
 	})
 }
 
-// TestABurstOfUpdatesArrivesWhole: the queue of the SDK takes 1,024 of them and closes the connection then.
+// The queue of the SDK holds 1,024 updates and closes the connection when it is full.
 func TestABurstOfUpdatesArrivesWhole(t *testing.T) {
 	t.Parallel()
 	const n = 5_000
@@ -198,7 +198,7 @@ func TestABurstOfUpdatesArrivesWhole(t *testing.T) {
 	}
 }
 
-func TestHostileAgentsFailInWords(t *testing.T) {
+func TestHostileAgentsFailWithAMessage(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		script script
@@ -219,7 +219,7 @@ func TestHostileAgentsFailInWords(t *testing.T) {
 	}
 }
 
-func TestCallsOfToolsAreEvents(t *testing.T) {
+func TestToolCallsAreEvents(t *testing.T) {
 	t.Parallel()
 	var steps []string
 	runner := open(t, script{Script: agenttest.Script{Pieces: []string{"Before."}}, Calls: true}, acp.Config{})
@@ -247,14 +247,14 @@ func TestCloseEndsTheProcesses(t *testing.T) {
 	start := time.Now()
 	runner.Close()
 	if _, living := starts(t, dir); len(living) != 0 || time.Since(start) > 3*time.Second {
-		t.Errorf("%d processes live %s after the begin of Close", len(living), time.Since(start))
+		t.Errorf("%d processes are alive %s after the start of Close", len(living), time.Since(start))
 	}
 	if _, err := run(t, runner, request("a", "run", "two")); err == nil {
 		t.Error("a closed runner answered")
 	}
 }
 
-func TestAProgramThatIsNotThere(t *testing.T) {
+func TestAMissingProgram(t *testing.T) {
 	t.Parallel()
 	runner, err := acp.New(acp.Config{Argv: []string{"no-such-agent"}, Dir: t.TempDir()}, os.LookupEnv, nil)
 	if err != nil {

@@ -21,23 +21,23 @@ const (
 )
 
 const (
-	// startTime bounds the first exchange with a new process, installTime that with one whose launcher installs it first. Claude Code takes 4 s on an idle machine and 25 s
-	// on a busy one.
+	// startTime bounds the first exchange with a new process, installTime the same for an agent that its launcher installs first. Claude Code takes 4 s on an idle machine
+	// and 25 s on a busy one.
 	startTime   = 2 * time.Minute
 	installTime = 5 * time.Minute
-	// cancelTime is how long an agent may take to end its turn after session/cancel, killTime its process after SIGTERM. Together they are the two seconds
-	// in which runners promise to end.
+	// cancelTime is how long an agent may take to end its turn after session/cancel, killTime how long its process may take to end after SIGTERM. Together they are
+	// the two seconds within which a runner must end.
 	cancelTime = time.Second
 	killTime   = time.Second
 )
 
 // Config of a [Runner]. Zero fields get the defaults.
 type Config struct {
-	// Argv is the program and its arguments. A program without a slash is looked for in PATH at each start.
+	// Argv is the program and its arguments. A program without a slash is looked up in PATH at each start.
 	Argv []string
-	// Dir is the working directory of the program and of its sessions, absolute; "" = that of the gateway. {session} in it makes one for each session.
+	// Dir is the absolute working directory of the program and its sessions; default the gateway's. With {session} in it, each session has its own.
 	Dir string
-	// Env is added to the clean environment and wins over it. Values are treated as secrets.
+	// Env is added to the clean environment and overrides it. Values are treated as secrets.
 	Env map[string]string
 	// MaxAnswer in bytes; default [agent.DefaultMaxAnswer] (1 MiB).
 	MaxAnswer int
@@ -46,27 +46,27 @@ type Config struct {
 	// MaxProcesses at the same time; default [DefaultMaxProcesses].
 	MaxProcesses int
 	// Bridge is a program with arguments that serves the MCP server at LANEWAY_MCP_URL over standard input and output, for agents that cannot reach it over HTTP;
-	// empty = those get no tools.
+	// if empty, those have no tools.
 	Bridge []string
-	// QuestionTime is how long a person has to answer a permission request; default [DefaultQuestionTime]. The turn waits with it.
+	// QuestionTime is how long a person has to answer a permission request; default [DefaultQuestionTime]. The turn waits meanwhile.
 	QuestionTime time.Duration
-	// Installs: the program is a launcher that installs the agent at its first start, which may take a minute.
+	// Installs is set for a launcher that installs the agent at its first start, which may take a minute.
 	Installs bool
-	// Auth is the method of `authenticate` for an agent that demands it; "" = it is not called.
+	// Auth is the method of `authenticate`, for an agent that requires it; if empty, authenticate is not called.
 	Auth string
-	// SignIn is what the operator does when the agent wants to be signed in, as the end of a sentence; "" = nothing is known about this.
+	// SignIn says what the operator must do when the agent requires a sign-in, as the end of a sentence; may be empty.
 	SignIn string
-	// UsageOfSession: the agent reports what its session has used since its process started; otherwise what the turn has.
+	// UsageOfSession is set for an agent that reports the usage of its session since its process started, instead of the usage of the turn.
 	UsageOfSession bool
-	// NoServers: the agent refuses MCP servers, so it gets no tools of the gateway.
+	// NoServers is set for an agent that refuses MCP servers; it has no tools of the gateway.
 	NoServers bool
-	// Sessions keeps the sessions of agents that can take them up in another process; nil = they end with their process.
+	// Sessions stores the sessions of agents that can continue them in another process; if nil, a session ends with its process.
 	Sessions agent.Sessions
-	// Reaper ends what leaves the group of a process; nil = that outlives the process.
+	// Reaper ends processes that have left the process group of the agent; if nil, they outlive it.
 	Reaper *process.Reaper
 }
 
-// Validate reports every fault with the name of its field. It does not look for the program.
+// Validate reports every fault with the name of its field. It does not check whether the program exists.
 func (c Config) Validate() error {
 	var faults []error
 	if len(c.Argv) == 0 || strings.TrimSpace(c.Argv[0]) == "" {

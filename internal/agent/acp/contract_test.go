@@ -18,7 +18,7 @@ import (
 	"laneway/internal/chat"
 )
 
-//nolint:paralleltest // the suite looks for leftover goroutines
+//nolint:paralleltest // the suite checks for leaked goroutines
 func TestContract(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -28,7 +28,7 @@ func TestContract(t *testing.T) {
 		Open: func(t *testing.T, s agenttest.Script) agent.Runner {
 			t.Helper()
 			if text := s.Text(); len(s.Pieces) > 1 && len(s.Pieces) == len(text) {
-				s.Pieces = strings.Split(text, "") // single bytes are no JSON texts
+				s.Pieces = strings.Split(text, "") // single bytes may not be valid JSON strings
 			}
 			return open(t, script{Script: s, Dir: dir}, acp.Config{MaxAnswer: s.MaxAnswer})
 		},
@@ -38,7 +38,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// open is a runner whose agent is this binary.
+// open returns a runner whose agent is this binary.
 func open(t *testing.T, s script, cfg acp.Config) *acp.Runner {
 	t.Helper()
 	return openLogged(t, s, cfg, nil)
@@ -68,7 +68,7 @@ func openLogged(t *testing.T, s script, cfg acp.Config, log *slog.Logger) *acp.R
 	return runner
 }
 
-// self is the command of this binary.
+// self returns the command of this binary.
 func self(t *testing.T) []string {
 	t.Helper()
 	if testing.Short() {
@@ -83,7 +83,7 @@ func self(t *testing.T) []string {
 
 func ignoreSignals() { signal.Ignore(syscall.SIGTERM, syscall.SIGINT) }
 
-// prompts are the prompts that run in living processes.
+// prompts returns the marks of the prompts in processes that are alive.
 func prompts(t *testing.T, dir string) (marks []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -102,7 +102,7 @@ func prompts(t *testing.T, dir string) (marks []string) {
 	return marks
 }
 
-// starts are the processes that were started and the sessions for which, and those of them that live.
+// starts returns the session of each started process, and the ids of the processes that are alive.
 func starts(t *testing.T, dir string) (all []string, living []int) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(dir, "starts"))

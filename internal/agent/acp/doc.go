@@ -3,57 +3,57 @@
 //
 // # Processes
 //
-// Each session of the gateway has a process of its own, which is started by the first turn of the session and is used for its later turns ([pool]). A process runs
-// one turn at a time; a second turn of the session waits for the first. A process that was not used for the idle time ends: its
-// standard input is closed, and what remains after a second is killed. At most MaxProcesses live at the same time: for a new one the process ends that
-// was not used the longest. While all of them work, turns wait in their order; a turn that another turn waits for fails as overloaded, because both could wait for each
-// other. [Runner.Close] ends all.
+// Each session of the gateway has its own process. The first turn of the session starts it, and later turns reuse it ([pool]). A process runs
+// one turn at a time; a second turn of the session waits for the first. A process that has been idle for the idle time is ended: its
+// standard input is closed, and what remains after a second is killed. At most MaxProcesses live at the same time: a new one replaces the process
+// that has been idle the longest. While all of them are busy, turns wait in order of arrival. A turn that another turn waits for fails as overloaded
+// instead, because the two could wait for each other. [Runner.Close] ends all processes.
 //
-// The environment is clean, as for the command runner: PATH, HOME, LANG, TZ, what is configured, and LANEWAY_SESSION and LANEWAY_AGENT, and the tools of the turn, see below.
+// The environment is clean, as for the command runner: PATH, HOME, LANG, TZ, the configured variables, LANEWAY_SESSION, LANEWAY_AGENT, and the variables of the tools (see below).
 //
 // # Turns
 //
-// A turn is one prompt ([turn]). Text of the agent is streamed; its thoughts and plans are not shown; its calls of tools are events. The agent remembers the
-// conversation itself, so a turn gets its new messages, and entries of the transcript that the agent has not seen. An agent that begins new (first turn, /new, a session that it
-// cannot take up) gets the history as JSON before the message, in the budget of the context window.
+// A turn is one prompt ([turn]). The agent's text is streamed, its thoughts and plans are not shown, and its tool calls are events. The agent remembers the
+// conversation itself, so a prompt has only the new messages and the transcript entries that the agent has not seen. An agent without that memory (first turn, /new,
+// a session that it cannot continue) receives the history as JSON before the message, within the budget of the context window.
 //
 // # Sessions of the agent
 //
-// A process that was started for a conversation takes up the session that the agent had in the process before, where the agent can (see [agent.Sessions]): by session/resume, else
-// session/load. The process before ends first. What the agent replays is dropped. The session is stored before its first prompt and after each turn.
+// A new process continues the agent session of the previous process, if the agent supports this (see [agent.Sessions]): by session/resume, otherwise by
+// session/load. The previous process ends first. Replayed updates are dropped. The session is stored before its first prompt and after each turn.
 //
 // # Tools
 //
-// Where a turn has tools of the gateway, the agent's session gets an MCP server named laneway, over HTTP where the agent takes that, otherwise the program [Config.Bridge], and
-// its process the variables LANEWAY_MCP_URL and LANEWAY_MCP_TOKEN. A session outlives its turns, so the token is the same in each of them; it has the tools and
-// rights of the turn that runs, and between turns none.
+// If a turn has tools of the gateway, the agent's session has an MCP server named laneway: over HTTP if the agent supports it, otherwise the program [Config.Bridge].
+// The process has the variables LANEWAY_MCP_URL and LANEWAY_MCP_TOKEN. A session outlives its turns, so all of them use the same token. It grants the tools and
+// rights of the running turn, and nothing between turns.
 //
 // # Permissions
 //
-// A permission request becomes a question to the person of the turn ([agent.Asker]): a sentence with the command, the path or the tool, and the directory. Its options are
-// those of the agent, each with the word of the gateway before the agent's label. Values of the agent stand between quotation marks, with escapes for what is not visible. Without an answer in time, without
-// a person who can be asked (jobs, hooks, the OpenAI interface), and over the bounds, the option that refuses is chosen. A stop answers open requests as cancelled.
-// The gateway offers the agent no files and no terminals: those of its own process are the agent's.
+// A permission request becomes a question to the person of the turn ([agent.Asker]): a sentence with the command, the path or the tool, and the directory. It has the
+// agent's options; each label begins with Allow or Deny, added by the gateway. Values from the agent are quoted, and invisible characters are escaped. The refusing
+// option is chosen if no answer arrives in time, if the turn has no person to ask (jobs, hooks, the OpenAI interface), and above the limits. A stop answers open requests
+// as cancelled. The gateway offers the agent no files and no terminals: the agent uses those of its own process.
 //
 // # Ending
 //
-// When the context of a turn is over, or its answer is longer than it may be, the agent gets session/cancel and one second to end its turn. Then its process group
-// gets SIGTERM, and after one more second SIGKILL; the next turn starts a new process. A process that ends within a turn is a failure with the reason `program`; its
-// exit code and its last lines of standard error are in the sentence.
+// When the context of a turn ends, or its answer exceeds the limit, the gateway sends session/cancel and gives the agent one second to end the turn. Then its process
+// group receives SIGTERM, and SIGKILL after one more second; the next turn starts a new process. A process that ends during a turn is a failure with the reason
+// `program`; the message has its exit code and its last lines of standard error.
 //
 // # The SDK
 //
-// The SDK handles requests and responses. Notifications do not pass through it ([link]): its queue holds 1,024 of them and closes the connection when it is full, which a
-// fast agent reaches with one answer. They are read here in their order with the responses, and a slow turn slows the agent down. Lines, open requests and
+// The SDK handles requests and responses. Notifications do not pass through it ([link]): its queue holds 1,024 of them and closes the connection when it is full. A
+// fast agent fills it with one answer. This package reads them itself, in order with the responses, and a slow turn slows the agent down. Lines, open requests and
 // questions are bounded.
 //
 // # Goroutines
 //
-// For each process: one reads its output and reaps it ([peer.keep]), those of package process, those of the SDK, and one for a prompt or a cancel under way. The first
-// and the last are counted by the runner and end before Close returns; those of the SDK end with the output of the process.
+// Each process has one that reads its output and reaps it ([peer.keep]), those of package process, those of the SDK, and one for each prompt or cancel in progress.
+// The runner counts the first and the last, which end before Close returns. Those of the SDK end with the output of the process.
 //
 // # Crash
 //
-// When the gateway is killed, its agents read the end of their input and end. The turn runs again in a new process, which takes up the session, or gets the
+// When the gateway is killed, its agents read the end of their input and exit. The turn runs again in a new process, which continues the session or receives the
 // history.
 package acp

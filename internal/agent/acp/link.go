@@ -25,9 +25,9 @@ var (
 	errFlood    = fmt.Errorf("more than %d requests wait for their response", maxAsked)
 )
 
-// link stands between a process and the connection of the SDK: the SDK reads from it and writes to it. Responses and requests pass; updates of the session are
-// taken out and given to update, in their order with the responses; other notifications, and lines that are no messages, are dropped. Read is called on the
-// goroutine of the connection that reads; it waits until the link is opened.
+// link is between a process and the connection of the SDK: the SDK reads from it and writes to it. Responses and requests pass through. Session updates are passed to
+// update instead, in order with the responses. Other notifications and lines that are not messages are dropped. The reading goroutine of the connection calls Read,
+// which waits until the link is opened.
 type link struct {
 	from   *io.PipeReader
 	in     *bufio.Reader
@@ -36,10 +36,10 @@ type link struct {
 	update func(sdk.SessionNotification)
 	log    *slog.Logger
 
-	rest  []byte // of a message that was read in part
+	rest  []byte // of a partly read message
 	line  []byte
 	asked atomic.Int64
-	// broken is why nothing more is read although the process goes on; nil = it is.
+	// broken is why reading has stopped although the process runs; nil while it is read.
 	broken atomic.Pointer[error]
 }
 
@@ -50,10 +50,10 @@ func newLink(from *io.PipeReader, out io.Writer, update func(sdk.SessionNotifica
 // open lets the connection read.
 func (l *link) open() { close(l.ready) }
 
-// close ends both sides: nothing is read any more, and the process is not waited for.
+// close ends reading and fails the writes of the process's output.
 func (l *link) close() { _ = l.from.CloseWithError(io.ErrClosedPipe) } // never fails
 
-// message is the part of a message that its way depends on.
+// message has the members that decide how a message is routed.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -62,7 +62,7 @@ type message struct {
 
 func (m message) request() bool { return m.Method != "" && len(m.ID) > 0 }
 
-// Read implements [io.Reader] with messages that pass. After an error nothing more is taken from the process.
+// Read implements [io.Reader]; it returns the messages that pass. After an error it reads nothing more from the process.
 func (l *link) Read(p []byte) (int, error) {
 	<-l.ready
 	for len(l.rest) == 0 {
@@ -76,7 +76,7 @@ func (l *link) Read(p []byte) (int, error) {
 				l.broken.Store(&err)
 			}
 			_ = l.from.CloseWithError(err) // never fails
-			return 0, err                  // io.EOF has to stay what it is
+			return 0, err                  // io.EOF must not be wrapped
 		}
 		if pass {
 			l.rest = line
@@ -87,7 +87,7 @@ func (l *link) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next is the next line with its end. It is valid until the next call.
+// next returns the next line with its newline. The slice is valid until the next call.
 func (l *link) next() ([]byte, error) {
 	l.line = l.line[:0]
 	for {
@@ -105,7 +105,7 @@ func (l *link) next() ([]byte, error) {
 	}
 }
 
-// judge decides about a line: the SDK gets it, or it is taken here.
+// judge reports whether a line passes to the SDK, and handles session updates.
 func (l *link) judge(line []byte) (pass bool, err error) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return false, nil

@@ -14,8 +14,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// TestAnAgentThatMisbehaves in the ways that real agents have, twice in one session: what the person reads, and what the log has. No log of the level of operators has a line
-// of standard error, and nothing has a key.
+// TestAnAgentThatMisbehaves misbehaves as real agents do, twice in one session, and checks what the person reads and what is logged. Above debug level, the log must not
+// contain standard error; a key must appear nowhere.
 func TestAnAgentThatMisbehaves(t *testing.T) {
 	t.Parallel()
 	const key = "key-12345"
@@ -25,20 +25,20 @@ func TestAnAgentThatMisbehaves(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		script   script
-		text     string // of the answer
+		text     string // the answer
 		usage    chat.Usage
-		failed   []string // parts of the error; nil = there is none
+		failed   []string // parts of the error; nil without an error
 		reason   chat.FailReason
-		warnings []string // parts of the one warning
+		warnings []string // parts of the only warning
 	}{
 		"refuses MCP servers with an internal error": {
 			script: script{Alone: true, Script: says}, text: "fine", usage: chat.Usage{InputTokens: 3, OutputTokens: 4},
 			warnings: []string{"trying without them", "no servers per session"},
 		},
-		"prints lines that are no messages, and updates of the future, of another session and of none": {
+		"prints lines that are not messages, and updates of an unknown kind, of another session and of no session": {
 			script: script{Noise: true, Script: says}, text: "fine", usage: chat.Usage{InputTokens: 3, OutputTokens: 4},
 		},
-		"glues the text behind a call to the text before": {
+		"joins the text after a call to the text before it": {
 			script: script{Calls: true, Script: agenttest.Script{Pieces: []string{"Before."}}}, text: "Before.\n\nBehind.", usage: chat.Usage{InputTokens: 3, OutputTokens: 4},
 		},
 		"ends for a reason that the protocol does not know": {

@@ -19,13 +19,13 @@ import (
 	"laneway/internal/process"
 )
 
-// peer is one agent: its process, the connection to it, and what it knows of the conversation. It runs one turn at a time.
+// peer is one agent: its process, the connection to it, and which part of the conversation it has seen. It runs one turn at a time.
 type peer struct {
 	pool *pool
 	log  *slog.Logger
 	cfg  *Config
 	dir  string
-	hide *strings.Replacer // of the failures of the agent
+	hide *strings.Replacer // removes secrets from the agent's failures
 	proc *process.Process
 	link *link
 	conn *sdk.ClientSideConnection
@@ -33,26 +33,26 @@ type peer struct {
 	gone chan struct{}           // closed when the process has ended
 	exit process.Exit            // valid when gone is closed
 
-	kept    program.Kept  // without Sessions the agent's session ends with its process
+	kept    program.Kept  // if its Sessions is nil, the agent's session ends with its process
 	started string        // see process.Started
-	strays  chan struct{} // has an element when an update came outside of a turn
-	// replayed: an update of a message or a call came outside of a turn.
+	strays  chan struct{} // signals an update outside of a turn
+	// replayed is true once a message or a call has arrived outside of a turn.
 	replayed atomic.Bool
 
 	mu   sync.Mutex
-	turn *turn // the one that runs; nil = none
+	turn *turn // the running turn, or nil
 
-	// Only the turn that runs uses these.
+	// Only the running turn uses these.
 	id       sdk.SessionId // "" = no session yet
 	tools    bool          // the session has the tools of the gateway
 	hello    sdk.InitializeResponse
-	alone    bool // the agent has refused MCP servers
+	alone    bool // the agent has refused a session with MCP servers
 	memory   program.Memory
-	noted    int  // lines of standard error before the turn
+	noted    int  // number of lines of standard error before the turn
 	unstored bool // the session, or its process, is not stored yet
 }
 
-// start starts the process of a session in a directory, opens the connection to it, and takes up the session that kept has of the agent, or makes one.
+// start starts the process of a session in a directory, connects to it, and continues the agent session stored in kept, or makes a new one.
 func (r *Runner) start(ctx context.Context, session chat.SessionKey, dir string, access agent.ToolAccess, kept agent.Sessions) (*peer, error) {
 	p, err := r.open(ctx, session, dir, access)
 	if err != nil {
@@ -92,28 +92,28 @@ func (r *Runner) open(ctx context.Context, session chat.SessionKey, dir string, 
 	p.started, p.strays = proc.Identity(), make(chan struct{}, 1)
 	output, into := io.Pipe()
 	p.link = newLink(output, proc, p.update, log)
-	context.AfterFunc(life, p.link.close) // the connection may have stopped to read
+	context.AfterFunc(life, p.link.close) // the connection may have stopped reading
 	r.pool.live(p, true)
 	kept := r.pool.goes(func() { p.keep(life, into) })
-	if !kept { // closed meanwhile: the end of this process is waited for here
+	if !kept { // the pool was closed meanwhile, so it does not wait for this process
 		stop(errClosed)
 		p.keep(life, into)
 		return nil, agent.NewError(chat.FailUnknown, "The gateway is about to end; try again later.", errClosed)
 	}
 	p.conn = sdk.NewClientSideConnection(client{p}, p.link, p.link)
-	p.conn.SetLogger(slog.New(slog.DiscardHandler)) // it quotes what agents write
+	p.conn.SetLogger(slog.New(slog.DiscardHandler)) // its lines quote the agent's output
 	p.link.open()
 	return p, nil
 }
 
-// keep passes the output of the process on and reaps it.
+// keep passes the output of the process to the connection and reaps the process.
 func (p *peer) keep(life context.Context, into *io.PipeWriter) {
 	defer p.stop(nil)
 	err := p.proc.Read(life, func(piece []byte) error {
 		_, err := into.Write(piece)
 		return err
 	})
-	if err != nil { // the connection reads no more
+	if err != nil { // the connection has stopped reading
 		p.stop(err)
 	}
 	_ = into.Close() // never fails
@@ -142,10 +142,10 @@ func (p *peer) greet(ctx context.Context) error {
 	}
 }
 
-// closes reports whether the agent can close a session.
+// closes reports whether the agent can close sessions.
 func (p *peer) closes() bool { return p.hello.AgentCapabilities.SessionCapabilities.Close != nil }
 
-// The variables by which programs find the tools of their turn.
+// The environment variables with which programs find the tools of their turn.
 const (
 	urlVariable   = "LANEWAY_MCP_URL"
 	tokenVariable = "LANEWAY_MCP_TOKEN" //nolint:gosec // a name
@@ -153,7 +153,7 @@ const (
 
 var errSlowStart = errors.New("the agent did not answer in time after its start")
 
-// orCause is why ctx has ended, if it has, instead of an error that was made of it.
+// orCause returns the cause of ctx if ctx has ended, because err then only repeats that, and err otherwise.
 func orCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -161,7 +161,7 @@ func orCause(ctx context.Context, err error) error {
 	return err
 }
 
-// ended reports whether the process has ended or its connection has.
+// ended reports whether the process or the connection has ended.
 func (p *peer) ended() bool {
 	select {
 	case <-p.gone:
@@ -176,7 +176,7 @@ func (p *peer) ended() bool {
 // kill ends the process with SIGTERM and, after killTime, SIGKILL. It does not wait.
 func (p *peer) kill(why error) { p.stop(why) }
 
-// quit closes the session and the input of the process, and kills it when it does not end by that.
+// quit closes the session and the input of the process, and kills the process if it does not end within cancelTime.
 func (p *peer) quit() {
 	p.closeSession(context.Background(), p.id) //nolint:forbidigo // it is bounded, and no turn runs
 	p.proc.CloseInput()
@@ -191,7 +191,7 @@ func (p *peer) quit() {
 
 var errIdle = errors.New("the session has not used its process")
 
-// update gives an update of the agent to the turn that runs. What comes outside of a turn, or for another session, is dropped.
+// update passes an update to the running turn. Updates outside of a turn, or for another session, are dropped.
 func (p *peer) update(n sdk.SessionNotification) {
 	switch t := p.current(); {
 	case t == nil:
@@ -219,7 +219,7 @@ func (p *peer) setTurn(t *turn) {
 	p.turn = t
 }
 
-// failure sorts an error of the connection: the end of the turn, the end of the process, a refusal of the agent.
+// failure classifies an error of the connection: the end of the turn, the end of the process, or a refusal of the agent.
 func (p *peer) failure(ctx context.Context, err error) error {
 	var (
 		known   *agent.Error
@@ -259,5 +259,5 @@ func (p *peer) failure(ctx context.Context, err error) error {
 // stderrTime is how long a failure waits for a line of standard error.
 const stderrTime = 200 * time.Millisecond
 
-// authRequired is the code of the protocol for an agent that has to be signed in.
+// authRequired is the error code of the protocol for an agent that requires a sign-in.
 const authRequired = -32000

@@ -7,7 +7,7 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 )
 
-// maxQuestions is how many questions of a turn may be open at the same time; more are refused.
+// maxQuestions is how many questions of a turn may be open at the same time; further ones are refused.
 const maxQuestions = 4
 
 // client is the side of the protocol that the agent calls. Only permissions are offered.
@@ -32,7 +32,7 @@ func (c client) RequestPermission(_ context.Context, req sdk.RequestPermissionRe
 	return sdk.RequestPermissionResponse{Outcome: sdk.NewRequestPermissionOutcomeSelected(req.Options[chosen].OptionId)}, nil
 }
 
-// ask asks the person of the turn; ok is false when there is no answer.
+// ask asks the person of the turn. ok is false without an answer.
 func (t *turn) ask(req sdk.RequestPermissionRequest, dir string) (chosen int, ok bool) {
 	if t.asker == nil || len(req.Options) == 0 || len(req.Options) > maxOptions {
 		return 0, false
@@ -53,7 +53,7 @@ func cancelled() sdk.RequestPermissionResponse {
 	return sdk.RequestPermissionResponse{Outcome: sdk.NewRequestPermissionOutcomeCancelled()}
 }
 
-// refusal is the option that does nothing: refuse this once, else always, else no option at all.
+// refusal returns the refusing option: reject once, else reject always, else cancelled.
 func refusal(options []sdk.PermissionOption) sdk.RequestPermissionResponse {
 	for _, kind := range []sdk.PermissionOptionKind{sdk.PermissionOptionKindRejectOnce, sdk.PermissionOptionKindRejectAlways} {
 		if i := slices.IndexFunc(options, func(o sdk.PermissionOption) bool { return o.Kind == kind }); i >= 0 {
@@ -63,7 +63,7 @@ func refusal(options []sdk.PermissionOption) sdk.RequestPermissionResponse {
 	return cancelled()
 }
 
-// The rest of [sdk.Client] is not offered, and an agent that calls it all the same is refused. SessionUpdate does not come here, see [link].
+// The rest of [sdk.Client] is not offered; calls of an agent are refused. SessionUpdate is never called, see [link].
 
 // SessionUpdate implements [sdk.Client].
 func (client) SessionUpdate(context.Context, sdk.SessionNotification) error { return nil }

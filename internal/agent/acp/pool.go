@@ -13,7 +13,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// pool has a seat for each session that has a process, or is about to have one. The lock is never held while anything is waited for.
+// pool has a seat for each session that has a process or is about to start one. The lock is never held during a wait.
 type pool struct {
 	idle time.Duration
 	most int
@@ -21,29 +21,29 @@ type pool struct {
 
 	mu      sync.Mutex
 	seats   map[string]*seat
-	leaving map[*seat]bool // without a place in seats, their processes are about to end
-	waiting []*waiter      // in the order in which they came
-	evicted int64          // how many processes made room for another session
-	peers   map[*peer]bool // those whose process lives
+	leaving map[*seat]bool // removed from seats; their processes are ending
+	waiting []*waiter      // in order of arrival
+	evicted int64          // number of processes ended to make room for another session
+	peers   map[*peer]bool // peers whose process is alive
 	closed  bool
-	// group counts the goroutines of peers and of seats that end.
+	// group counts the goroutines of peers and of ending seats.
 	group sync.WaitGroup
 }
 
-// seat is the place of one session. Its fields behind free belong to the turn, or the ending, that has taken it.
+// seat is the place of one session. The goroutine that has received from free owns peer.
 type seat struct {
 	session string
 	free    chan struct{} // has one element while the seat is not taken
 
-	peer *peer // nil = no process
+	peer *peer // nil without a process
 
 	// The pool's lock guards these.
-	users int // turns that have it or wait for it
+	users int // turns that have the seat or wait for it
 	timer *time.Timer
-	since time.Time // when it was given back
+	since time.Time // when it was last given back
 }
 
-// place is a seat at which a turn is registered. before is a seat whose process has to end first; nil = none.
+// place is a seat at which a turn is registered. before is a seat whose process must end first, or nil.
 type place struct{ seat, before *seat }
 
 // waiter is a turn that waits for a place.
@@ -54,8 +54,8 @@ type waiter struct {
 
 var errClosed = errors.New("the runner is closed")
 
-// take waits until the session has a place and its seat is free, and returns the seat. A process that has ended since is gone from it. The caller gives the seat back.
-// waits is called once before a wait for a place, which a turn (sub) is not given that another turn waits for: that one may hold the place.
+// take waits until the session has a place and its seat is free, and returns the seat, without its process if that has ended. The caller gives the seat back.
+// waits is called once before a wait for a place. With sub, another turn waits for this one and may hold the place, so take fails instead of waiting.
 func (p *pool) take(ctx context.Context, session string, sub bool, waits func()) (*seat, error) {
 	at, w, err := p.enter(session, sub)
 	if err != nil {
@@ -84,7 +84,7 @@ func (p *pool) take(ctx context.Context, session string, sub bool, waits func())
 	return s, nil
 }
 
-// enter registers a turn at the seat of its session. While there is no place for that, the turn is a waiter.
+// enter registers a turn at the seat of its session, or as a waiter if no place is free.
 func (p *pool) enter(session string, sub bool) (place, *waiter, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,8 +128,7 @@ func (p *pool) await(ctx context.Context, w *waiter) (place, error) {
 	return place{}, agent.Ended(ctx)
 }
 
-// find registers a turn at the seat of its session: the one there is, or a new one. For one too many the process of the session ends that has not used it the longest.
-// The lock is held.
+// find registers a turn at the seat of its session and makes the seat if needed. At the limit, the process that has been idle the longest is ended. The lock is held.
 func (p *pool) find(session string) (at place, ok bool) {
 	s := p.seats[session]
 	if s == nil {
@@ -151,7 +150,8 @@ func (p *pool) find(session string) (at place, ok bool) {
 	return at, true
 }
 
-// makeRoom returns a seat whose process ends without it, or else ends the process of the seat that was given back first; nil = all are at work. The lock is held.
+// makeRoom returns a seat whose process is already ending, or else ends the process of the seat that has been idle the longest. It returns nil when all are busy. The
+// lock is held.
 func (p *pool) makeRoom() *seat {
 	for s := range p.leaving {
 		delete(p.leaving, s)
@@ -173,7 +173,7 @@ func (p *pool) makeRoom() *seat {
 	return found
 }
 
-// pass gives places to the turns that wait, in their order. The lock is held.
+// pass gives places to the waiting turns, in order. The lock is held.
 func (p *pool) pass() {
 	for len(p.waiting) > 0 {
 		at, ok := p.find(p.waiting[0].session)
@@ -185,7 +185,7 @@ func (p *pool) pass() {
 	}
 }
 
-// forget takes a process from its seat that has ended, or whose connection has. It waits for the end, killTime at most.
+// forget removes the process from its seat if the process or its connection has ended. It waits for the end of the process, killTime at most.
 func (s *seat) forget() {
 	if s.peer != nil && s.peer.ended() {
 		s.peer.kill(errDisconnected)
@@ -196,7 +196,7 @@ func (s *seat) forget() {
 
 var errDisconnected = errors.New("the connection to the agent has ended")
 
-// remove takes a seat that no turn uses out of the pool: no turn can come to it any more.
+// remove removes an unused seat from the pool, so that no further turn can take it.
 func (p *pool) remove(s *seat) {
 	if s.timer != nil {
 		s.timer.Stop()
@@ -236,7 +236,7 @@ func (p *pool) leave(s *seat) {
 	}
 }
 
-// expire ends the process of a seat that was not used for the idle time.
+// expire ends the process of a seat that has been unused for the idle time.
 func (p *pool) expire(s *seat) {
 	p.mu.Lock()
 	if p.closed || s.users > 0 || p.seats[s.session] != s {
@@ -256,7 +256,7 @@ func (p *pool) expire(s *seat) {
 	p.pass()
 }
 
-// end ends the process of a seat that was removed, and waits for its end.
+// end ends the process of a removed seat and waits for it.
 func (p *pool) end(s *seat) {
 	if s.peer == nil {
 		return
@@ -266,7 +266,7 @@ func (p *pool) end(s *seat) {
 	<-s.peer.gone
 }
 
-// goes runs a part of a peer in a goroutine that close waits for; false = the pool is closed.
+// goes runs a part of a peer in a goroutine that close waits for. It returns false when the pool is closed.
 func (p *pool) goes(part func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -277,7 +277,7 @@ func (p *pool) goes(part func()) bool {
 	return true
 }
 
-// live notes a peer whose process lives, or forgets one whose process has ended.
+// live adds a peer whose process has started, or removes one whose process has ended.
 func (p *pool) live(one *peer, lives bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -308,14 +308,14 @@ func (p *pool) close() {
 	p.group.Wait()
 }
 
-// processes are those that live.
+// processes returns the peers whose process is alive, and the number of evictions.
 func (p *pool) processes() (living []*peer, evicted int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Keys(p.peers)), p.evicted
 }
 
-// endSession ends the session of an agent after its turns. An agent that cannot close a session loses its process.
+// endSession ends the session of an agent after its registered turns. The process of an agent that cannot close sessions is ended.
 func (p *pool) endSession(session string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,7 +28,7 @@ func TestAProcessThatIsNotUsedEnds(t *testing.T) {
 		testrun.Eventually(t, "no process is left", func() bool { _, living := starts(t, dir); return len(living) == 0 })
 	}
 	if all, _ := starts(t, dir); len(all) != 2 {
-		t.Errorf("started %d times, want again after the idle time", len(all))
+		t.Errorf("started %d times, want a second start after the idle time", len(all))
 	}
 }
 
@@ -36,7 +36,7 @@ func TestProcessesAreBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	runner := open(t, script{Script: agenttest.Script{Repeat: true}, Dir: dir, Closes: true}, acp.Config{MaxProcesses: 2})
-	for _, session := range []string{"a", "b", "a", "c", "a"} { // c takes the place of b
+	for _, session := range []string{"a", "b", "a", "c", "a"} { // c replaces b
 		if _, err := run(t, runner, request(session, "run", session)); err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestProcessesAreBounded(t *testing.T) {
 		}
 	}
 	if all, _ := starts(t, dir); !slices.Equal(all, []string{"agent:main:a", "agent:main:b", "agent:main:c"}) {
-		t.Errorf("started for %q, want that the session that waited the longest made room", all)
+		t.Errorf("started for %q, want the process that was idle the longest to be replaced", all)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestWhileAllProcessesWorkATurnWaits(t *testing.T) {
 	if failed, ok := errors.AsType[*agent.Error](err); !ok || failed.Reason != chat.FailOverloaded || !failed.Retryable {
 		t.Errorf("got %v, want overloaded", err)
 	}
-	endC() // it waits no more
+	endC() // it stops waiting
 	<-ofC
 	endA()
 	if got := <-ofB; got != "result "+waiting {
@@ -106,7 +106,6 @@ func TestWhileAllProcessesWorkATurnWaits(t *testing.T) {
 	group.Wait()
 }
 
-// TestAHundredSessionsShareEightProcesses: each is answered.
 func TestAHundredSessionsShareEightProcesses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -137,7 +136,7 @@ func TestAHundredSessionsShareEightProcesses(t *testing.T) {
 	}
 }
 
-// TestAMuteProcessEnds: an agent that closes its output and lives.
+// The agent closes its output and keeps running.
 func TestAMuteProcessEnds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -11,9 +11,9 @@ import (
 	"laneway/internal/agent"
 )
 
-// blocks are the prompt of a turn. An agent that begins new is given the system prompt of the request and the history; one that remembers the conversation is given what
-// others have added to it since. When the conversation was begun anew, or the agent's session has ended, the agent gets another one; so it does when the turn is the first one of it that has tools, because an agent
-// learns of them with its session. dir is the directory for files of the turn, "" = none.
+// blocks returns the prompt of a turn. A new agent session receives the system prompt and the history; a session that remembers the conversation receives only what
+// was added since its last turn. blocks makes a new agent session when none is open, when the conversation was reset, and for the first turn with tools, because an
+// agent gets its tools when the session is made. dir is the directory for the files of the turn; it may be empty.
 func (p *peer) blocks(ctx context.Context, req agent.Request, access agent.ToolAccess, dir string) ([]sdk.ContentBlock, error) {
 	if p.id == "" || p.memory.Forgot(req) || (access.Token != "" && !p.tools) {
 		if err := p.begin(ctx, access); err != nil {
@@ -31,7 +31,7 @@ func (p *peer) blocks(ctx context.Context, req agent.Request, access agent.ToolA
 	return append(append(blocks, p.files(req)...), sdk.TextBlock(agent.Prompt(req))), nil
 }
 
-// files are the files that came with the messages: pictures where the agent takes them, otherwise links to the files on this host.
+// files returns the files that came with the messages: pictures if the agent accepts them, otherwise links to the files on this host.
 func (p *peer) files(req agent.Request) (blocks []sdk.ContentBlock) {
 	if req.Files == nil {
 		return nil

@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// maxOptions is how many options a question may have, maxLabel the length of the agent's label in bytes.
+	// maxOptions is how many options a question may have, maxLabel the maximum length of the agent's label in bytes.
 	maxOptions = 8
 	maxLabel   = 60
-	// maxAction bounds a command, a path or an address in a question, in bytes. maxArgument bounds another argument, maxArguments their number.
+	// maxAction bounds a command, a path or an address in a question, in bytes. maxArgument bounds any other argument, maxArguments their number.
 	maxAction    = 1000
 	maxArgument  = 120
 	maxArguments = 8
 
-	// unnamed is an action of which the agent says nothing, ellipsis stands where a value was cut.
+	// unnamed is an action that the agent does not describe, ellipsis marks where a value was cut.
 	unnamed  = "something that it does not name"
 	ellipsis = "…"
 )
 
-// question is a request in words: a sentence with the command, the path or the tool, and the directory. All values are the agent's: each is between quotation marks
-// that it cannot contain, on one line, and what is not visible is shown as escapes. dir is the directory of the session.
+// question describes a request: a sentence with the command, the path or the tool, and the directory. All values come from the agent, so each is on one line between
+// quotation marks that it cannot contain, and invisible characters are escaped. dir is the directory of the session.
 func question(req sdk.RequestPermissionRequest, dir string) agent.Question {
 	act, details := action(req.ToolCall, dir)
 	q := agent.Question{Text: act + details, Act: act}
 	if strings.Contains(act, ellipsis+"”") || len(req.ToolCall.Locations) > maxArguments || strings.HasPrefix(act, unnamed) {
-		q.Act = "" // another question may have the same words
+		q.Act = "" // a different request may have the same description
 	}
 	for _, o := range req.Options {
 		q.Options = append(q.Options, option(o))
@@ -40,7 +40,7 @@ func question(req sdk.RequestPermissionRequest, dir string) agent.Question {
 	return q
 }
 
-// option is a choice with the word of the gateway before the agent's label: the label may say the opposite of what the choice does.
+// option returns a choice whose label begins with Allow or Deny, because the agent's label may contradict what the choice does.
 func option(o sdk.PermissionOption) agent.Option {
 	allow := o.Kind == sdk.PermissionOptionKindAllowOnce || o.Kind == sdk.PermissionOptionKindAllowAlways
 	always := o.Kind == sdk.PermissionOptionKindAllowAlways || o.Kind == sdk.PermissionOptionKindRejectAlways
@@ -53,7 +53,7 @@ func option(o sdk.PermissionOption) agent.Option {
 		word += " always"
 	}
 	if len(label) >= len(word) && strings.EqualFold(label[:len(word)], word) && (len(label) == len(word) || label[len(word)] == ' ') {
-		label = strings.TrimSpace(label[len(word):]) // it begins with the word itself
+		label = strings.TrimSpace(label[len(word):]) // do not repeat the word
 	}
 	if label != "" {
 		word += ": " + label
@@ -61,7 +61,7 @@ func option(o sdk.PermissionOption) agent.Option {
 	return agent.Option{Label: word, Allow: allow, Always: always}
 }
 
-// action is what the agent wants to do, and with which other arguments.
+// action describes what the agent requests, and its other arguments.
 func action(call sdk.ToolCallUpdate, dir string) (act, details string) {
 	args := arguments(call.RawInput)
 	command, path, address := args.take("command", "cmd"), args.take("file_path", "filePath", "path", "abs_path", "absolute_path"), args.take("url")
@@ -117,7 +117,7 @@ func verb(kind sdk.ToolKind) string {
 	}
 }
 
-// argumentsOf are the members of the input of a call that the question does not show yet.
+// argumentsOf are the members of a call's input that the question does not show yet.
 type argumentsOf map[string]any
 
 func arguments(input any) argumentsOf {
@@ -130,7 +130,7 @@ func arguments(input any) argumentsOf {
 	return argumentsOf{"input": input}
 }
 
-// take removes the first of the members that is there and returns its value as a string; "" = none is.
+// take removes the named members up to the first that is not empty, and returns its value as a string, or "".
 func (a argumentsOf) take(names ...string) string {
 	for _, name := range names {
 		value, ok := a[name]
@@ -145,7 +145,7 @@ func (a argumentsOf) take(names ...string) string {
 	return ""
 }
 
-// words name the other members, in the order of their names.
+// words lists the remaining members, sorted by name.
 func (a argumentsOf) words() string {
 	var text strings.Builder
 	for i, name := range slices.Sorted(maps.Keys(a)) {
@@ -163,7 +163,7 @@ func (a argumentsOf) words() string {
 	return text.String()
 }
 
-// spoken is a value as a string: words as they are, a list of words joined, everything else as JSON.
+// spoken returns a value as a string: strings as they are, a list of strings joined, everything else as JSON.
 func spoken(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -183,13 +183,13 @@ func spoken(value any) string {
 	}
 }
 
-// quoted is a value of the agent between quotation marks. Marks within it are escaped, so it cannot end before its end.
+// quoted returns a value from the agent between quotation marks. Marks inside it are escaped, so that the value cannot close the quotation.
 func quoted(s string, most int) string {
 	s = strings.NewReplacer("“", `\u201c`, "”", `\u201d`).Replace(chat.AllVisible(s))
 	return "“" + shortened(s, most) + "”"
 }
 
-// shortened is a string of at most n bytes, with a mark where something was left out.
+// shortened cuts a string to at most n bytes and marks the cut with an ellipsis.
 func shortened(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -12,8 +12,8 @@ import (
 	"laneway/internal/agent/acp"
 )
 
-// TestAQuestionIsASentenceThatHidesNothing plays requests of agents: what a person reads has the command or the path, the directory, and the word of the gateway
-// before each label.
+// TestAQuestionIsASentenceThatHidesNothing plays requests of agents. The question must have the command or the path, the directory, and Allow or Deny before each
+// label.
 func TestAQuestionIsASentenceThatHidesNothing(t *testing.T) {
 	t.Parallel()
 	option := func(kind sdk.PermissionOptionKind, name string) sdk.PermissionOption {
@@ -96,7 +96,7 @@ func TestAQuestionIsASentenceThatHidesNothing(t *testing.T) {
 			}
 			act, _, _ := strings.Cut(tt.text, "; with ")
 			if strings.Contains(act, "does not name") || strings.Contains(act, "…") {
-				act = "" // an answer counts for this question alone
+				act = "" // an answer applies only to this question
 			}
 			if diff := cmp.Diff(agent.Question{Text: tt.text, Act: act, Options: tt.want}, asked); diff != "" {
 				t.Errorf("question (-want +got):\n%s", diff)

@@ -16,7 +16,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// replay is an agent that says what another one has said: after each message of the client the lines up to its response, or up to a request of its own.
+// replay is an agent that repeats the output of another one: after each message of the client, the lines up to the response or up to its own next request.
 func replay(file string) error {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -25,7 +25,7 @@ func replay(file string) error {
 	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 8<<20)
-	var pending json.RawMessage // the request that has no response
+	var pending json.RawMessage // the request without a response
 	for in.Scan() {
 		asked := map[string]json.RawMessage{}
 		if err := json.Unmarshal(in.Bytes(), &asked); err != nil {
@@ -73,15 +73,15 @@ func (a *allows) Ask(_ context.Context, q agent.Question) (int, error) {
 	return 0, fmt.Errorf("no option of %q allows", q.Text)
 }
 
-// TestRecordedConversations replays what the npm packages of the presets said in November 2026, with a scripted model that asks for one command (TestPresetsAnswer in
-// internal/testcompat has recorded it): three turns, with a permission where the agent asks for one, and the usage of each.
+// TestRecordedConversations replays the output of the presets' npm packages, recorded in November 2026 by TestPresetsAnswer of internal/testcompat with a scripted model
+// that requests one command. It checks three turns with their usage, and the permission request of agents that make one.
 func TestRecordedConversations(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		cfg  acp.Config
-		asks int        // how often about the command
-		used chat.Usage // by a turn with one request
-		last bool       // it reports the last request of a turn alone
+		asks int        // permission requests for the command
+		used chat.Usage // usage of a turn with one request
+		last bool       // reports only the last request of a turn
 	}{
 		"claude":   {asks: 1, used: chat.Usage{InputTokens: 3, OutputTokens: 4}},
 		"codex":    {asks: 1, used: chat.Usage{InputTokens: 3, OutputTokens: 4}},

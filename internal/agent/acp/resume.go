@@ -14,18 +14,19 @@ import (
 )
 
 const (
-	// replayQuiet is how long nothing comes of an agent that has replayed a session, replayTime how long it is waited for: some agents replay after the response.
+	// A replay has ended after replayQuiet without an update, or after replayTime. Some agents replay after the response.
 	replayQuiet = 200 * time.Millisecond
 	replayTime  = 5 * time.Second
 )
 
-// loads reports whether the agent can take up a session of another process.
+// loads reports whether the agent can continue a session of another process.
 func (p *peer) loads() bool {
 	can := p.hello.AgentCapabilities
 	return p.kept.Sessions != nil && (can.LoadSession || can.SessionCapabilities.Resume != nil)
 }
 
-// takeUp goes on with the session that the agent had in a process before, after that has ended. false = there is none, or it cannot be taken up: the agent starts a new one.
+// takeUp continues the session of an earlier process, after that process has ended. It returns false when no session is stored or the agent cannot continue it; the
+// agent then needs a new session.
 func (p *peer) takeUp(ctx context.Context, access agent.ToolAccess) bool {
 	if !p.loads() {
 		return false
@@ -54,7 +55,7 @@ func (p *peer) load(ctx context.Context, kept chat.AgentSession, access agent.To
 			_, err := p.conn.ResumeSession(ctx, sdk.ResumeSessionRequest{SessionId: id, Cwd: p.dir, McpServers: servers})
 			return err
 		})
-		// Qwen Code names the ability and does not have the method. OpenClaw finds the sessions of its own processes by session/load alone.
+		// Qwen Code announces this capability without the method. OpenClaw finds the sessions of its own processes only by session/load.
 		if _, refused := errors.AsType[*sdk.RequestError](err); !refused || !can.LoadSession {
 			return p.taken("resuming", err)
 		}
@@ -72,10 +73,10 @@ func (p *peer) load(ctx context.Context, kept chat.AgentSession, access agent.To
 	return p.taken("loading", err)
 }
 
-// errNothingReplayed: some agents answer a load of a session that they have lost with an empty one.
+// errNothingReplayed exists because some agents answer session/load for a lost session with an empty session.
 var errNothingReplayed = errors.New("it replays nothing of the conversation")
 
-// taken is the error of the call that takes up a session.
+// taken wraps the error of a call that continues a session.
 func (p *peer) taken(doing string, err error) error {
 	if refused, ok := errors.AsType[*sdk.RequestError](err); ok {
 		return fmt.Errorf("%s its session: %s", doing, p.words(refused))
@@ -86,7 +87,7 @@ func (p *peer) taken(doing string, err error) error {
 	return nil
 }
 
-// awaitQuiet waits for the end of a replay. No turn runs, so what comes is dropped.
+// awaitQuiet waits for the end of a replay. No turn runs, so its updates are dropped.
 func (p *peer) awaitQuiet(ctx context.Context) {
 	end := time.NewTimer(replayTime)
 	defer end.Stop()
@@ -108,7 +109,7 @@ func (p *peer) awaitQuiet(ctx context.Context) {
 	}
 }
 
-// remember stores the session of the agent, so that a later process can take it up.
+// remember stores the session of the agent, so that a later process can continue it.
 func (p *peer) remember(ctx context.Context) {
 	if !p.loads() || p.id == "" {
 		return

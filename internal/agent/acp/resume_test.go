@@ -16,9 +16,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestAnAgentGoesOnWithItsSessionAfterRestarts: three turns in three gateways. What was said in the first one is known in the third one, nothing is told twice, and what
-// the agent replays is no part of an answer.
-func TestAnAgentGoesOnWithItsSessionAfterRestarts(t *testing.T) {
+// Three turns run in three gateways. The third one has the prompt of the first one, no prompt is sent twice, and replayed updates are not part of an answer.
+func TestAnAgentContinuesItsSessionAfterRestarts(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]script{
 		"Loads": {Loads: true}, "Resumes": {Resumes: true}, "ClosesAndLoads": {Loads: true, Closes: true}, "ClaimsToResume": {Loads: true, Resumes: true}, "WantsAKey": {Loads: true, Key: "key"},
@@ -51,8 +50,8 @@ func TestAnAgentGoesOnWithItsSessionAfterRestarts(t *testing.T) {
 	}
 }
 
-// TestTheUsageOfATakenUpSessionIsThatOfTheTurn for an agent whose count of its session restarts with its process.
-func TestTheUsageOfATakenUpSessionIsThatOfTheTurn(t *testing.T) {
+// The count of this agent for its session restarts with its process.
+func TestTheUsageOfAContinuedSessionIsThatOfTheTurn(t *testing.T) {
 	t.Parallel()
 	s := script{Blocks: true, Loads: true, Dir: t.TempDir(), Used: &sdk.Usage{InputTokens: 3, OutputTokens: 4}}
 	cfg := acp.Config{Sessions: agenttest.NewSessions(), Dir: t.TempDir(), UsageOfSession: true}
@@ -69,8 +68,8 @@ func TestTheUsageOfATakenUpSessionIsThatOfTheTurn(t *testing.T) {
 	}
 }
 
-// TestAnAgentGoesOnWithItsSessionAfterIdleTime in another process of the same gateway.
-func TestAnAgentGoesOnWithItsSessionAfterIdleTime(t *testing.T) {
+// The session continues in another process of the same gateway.
+func TestAnAgentContinuesItsSessionAfterIdleTime(t *testing.T) {
 	t.Parallel()
 	s := script{Blocks: true, Loads: true, Dir: t.TempDir()}
 	runner := open(t, s, acp.Config{Sessions: agenttest.NewSessions(), Idle: time.Millisecond})
@@ -82,8 +81,8 @@ func TestAnAgentGoesOnWithItsSessionAfterIdleTime(t *testing.T) {
 	}
 }
 
-// TestATurnThatRunsAgainGoesOnWithTheSession of its first attempt, which a kill has ended.
-func TestATurnThatRunsAgainGoesOnWithTheSession(t *testing.T) {
+// The first attempt was killed.
+func TestATurnThatRunsAgainContinuesTheSessionOfItsFirstAttempt(t *testing.T) {
 	t.Parallel()
 	cfg, dir := acp.Config{Sessions: agenttest.NewSessions(), Dir: t.TempDir()}, t.TempDir()
 	if _, err := run(t, open(t, script{Blocks: true, Loads: true, Crash: true, Dir: dir}, cfg), request("a", "run-1", "one")); err == nil {
@@ -97,8 +96,8 @@ func TestATurnThatRunsAgainGoesOnWithTheSession(t *testing.T) {
 	}
 }
 
-// TestASessionThatCannotBeLoadedBeginsAnew with the transcript, once.
-func TestASessionThatCannotBeLoadedBeginsAnew(t *testing.T) {
+// A new session replaces it and receives the transcript once.
+func TestASessionThatCannotBeLoadedIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, breaks := range map[string]func(dir, session string, k *agenttest.Sessions){
 		"TheAgentHasLostIt": func(dir, session string, _ *agenttest.Sessions) { _ = os.Remove(filepath.Join(dir, session)) },
@@ -134,8 +133,8 @@ func TestASessionThatCannotBeLoadedBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestTheProcessBeforeEndsFirst: another gateway on the machine takes a session over whose process still waits for a turn.
-func TestTheProcessBeforeEndsFirst(t *testing.T) {
+// Another gateway on the machine takes over a session whose process still waits for a turn.
+func TestThePreviousProcessEndsFirst(t *testing.T) {
 	t.Parallel()
 	s := script{Blocks: true, Loads: true, Dir: t.TempDir()}
 	cfg := acp.Config{Sessions: agenttest.NewSessions(), Dir: t.TempDir()}

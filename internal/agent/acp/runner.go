@@ -18,20 +18,20 @@ import (
 	"laneway/internal/process"
 )
 
-// Runner answers with agents that run as processes. It is safe for concurrent use. Its user calls Close.
+// Runner answers with agents that run as processes. It is safe for concurrent use. The caller of New calls Close.
 type Runner struct {
 	cfg   Config
 	env   map[string]string
-	noise *rate.Limiter // lines of standard error, over all processes
+	noise *rate.Limiter // lines of standard error of all processes
 	log   *slog.Logger
 	pool  pool
-	// installed: the launcher has started the agent once.
+	// installed is true once the launcher has started the agent.
 	installed atomic.Bool
 }
 
 var _ agent.Runner = (*Runner)(nil)
 
-// New checks cfg; it starts nothing. Lookup gives the gateway's own PATH, HOME, LANG and TZ (os.LookupEnv); nil = only a standard PATH. A nil log discards.
+// New checks cfg and starts nothing. lookup returns the gateway's own PATH, HOME, LANG and TZ (os.LookupEnv); if nil, only a standard PATH is set. A nil log discards.
 func New(cfg Config, lookup func(string) (string, bool), log *slog.Logger) (*Runner, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuring the acp runner: %w", err)
@@ -57,7 +57,7 @@ func New(cfg Config, lookup func(string) (string, bool), log *slog.Logger) (*Run
 	return r, nil
 }
 
-// Close ends all processes and waits for their end, two seconds at most. Turns that run fail. Run must not be called any more.
+// Close ends all processes and waits for them, two seconds at most. Running turns fail. Run must not be called after Close.
 func (r *Runner) Close() { r.pool.close() }
 
 // Run implements [agent.Runner].
@@ -70,18 +70,18 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		return agent.Result{}, err
 	}
 	defer r.pool.giveBack(s)
-	access, endTools := req.ProgramTools(ctx) // here, because the process works for this turn alone until the seat is given back
+	access, endTools := req.ProgramTools(ctx) // not earlier: only from here until giveBack does the process work for this turn alone
 	defer endTools()
 	dir, err := program.Dir(cmp.Or(req.Dir, r.cfg.Dir), req.Session)
 	if err != nil {
 		return agent.Result{}, err
 	}
-	if s.peer != nil && s.peer.dir != dir { // another one was chosen
+	if s.peer != nil && s.peer.dir != dir { // the session was moved to another directory
 		s.peer.quit()
 		<-s.peer.gone
 		s.peer = nil
 	}
-	if s.peer != nil && s.peer.memory.Forgot(req) && !s.peer.closes() { // its sessions end with its process only
+	if s.peer != nil && s.peer.memory.Forgot(req) && !s.peer.closes() { // its sessions end only with its process
 		s.peer.endSession()
 		s.forget()
 	}
@@ -93,7 +93,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	return s.peer.run(ctx, req, access, r.newTurn(req, emit))
 }
 
-// startShown is start. While a launcher may install the agent, a step of the turn shows it.
+// startShown calls start. While a launcher may install the agent, the turn shows this as a step.
 func (r *Runner) startShown(ctx context.Context, session chat.SessionKey, dir string, access agent.ToolAccess, emit func(agent.Event)) (*peer, error) {
 	if !r.cfg.Installs || r.installed.Load() {
 		return r.start(ctx, session, dir, access, r.cfg.Sessions)
@@ -105,7 +105,7 @@ func (r *Runner) startShown(ctx context.Context, session chat.SessionKey, dir st
 	return p, err
 }
 
-// takeShown is the seat of the turn's session. While it waits for a place, a step of the turn shows it.
+// takeShown takes the seat of the turn's session. While it waits for a place, the turn shows this as a step.
 func (r *Runner) takeShown(ctx context.Context, req agent.Request, emit func(agent.Event)) (*seat, error) {
 	end := func(error) {}
 	s, err := r.pool.take(ctx, req.Session.String(), req.Awaited, func() {
@@ -115,7 +115,7 @@ func (r *Runner) takeShown(ctx context.Context, req agent.Request, emit func(age
 	return s, err
 }
 
-// showStep shows something that the turn waits for as a call of a tool, until end is called.
+// showStep shows a wait of the turn as a tool call, until end is called.
 func showStep(emit func(agent.Event), id, name string) (end func(error)) {
 	emit(agent.Event{Kind: agent.EventTool, Tool: &chat.ToolEvent{Phase: "start", CallID: id, Name: name}})
 	return func(err error) {
@@ -138,7 +138,7 @@ func (r *Runner) Processes() agent.Processes {
 	return all
 }
 
-// spec is the program of a session. The token of its tools is that of the session, see [agent.ToolAccess].
+// spec returns the program of a session. All turns of a session have the same token, see [agent.ToolAccess].
 func (r *Runner) spec(session chat.SessionKey, dir string, access agent.ToolAccess, log *slog.Logger) process.Spec {
 	env := maps.Clone(r.env)
 	env["LANEWAY_SESSION"] = session.String()

@@ -20,7 +20,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// scriptVariable makes the test binary an agent that plays the script in it.
+// scriptVariable holds a script; with it the test binary is an agent that plays the script.
 const scriptVariable = "LANEWAY_TEST_ACP_SCRIPT"
 
 func TestMain(m *testing.M) {
@@ -40,49 +40,49 @@ type script struct {
 
 	// Dir has a file for each prompt that runs, and `starts` with a line for each process.
 	Dir string
-	// Version of the protocol; 0 = the SDK's. Unsigned: it wants to be signed in. Mute: it never answers.
+	// Version of the protocol; 0 means the SDK's. Unsigned: it requires a sign-in. Mute: it never answers.
 	Version  int
 	Unsigned bool
 	Mute     bool
-	// Blocks answers with the texts of the prompt as JSON and the id of the session.
+	// Blocks answers with the blocks of the prompt as JSON and the id of the session.
 	Blocks bool
-	// Tools answers with the MCP servers of the session and its variables; HTTP: it takes such over HTTP.
+	// Tools answers with the MCP servers of the session and its variables. HTTP: it supports servers over HTTP.
 	Tools bool
 	HTTP  bool
-	// Burst is how many updates of one character come at once.
+	// Burst is how many updates of one character it sends at once.
 	Burst int
-	// Calls are calls of tools with their text behind them.
+	// Calls sends tool calls followed by text.
 	Calls bool
-	// Closes: it can close sessions, and leaves a line in the file closed of Dir for each. Pictures: it takes pictures.
+	// Closes: it can close sessions, and adds a line to the file closed in Dir for each. Pictures: it accepts pictures.
 	Closes, Pictures bool
-	// Alone refuses MCP servers, Key wants authenticate with this method before it makes a session.
+	// Alone refuses MCP servers, Key requires authenticate with this method before it makes a session.
 	Alone bool
 	Key   string
 	// Leaves writes a file into the directory that the prompt names.
 	Leaves bool
-	// Asks asks for a permission so many times at once, and answers with the outcomes.
+	// Asks is how many permissions it requests at once; it answers with the outcomes.
 	Asks int
-	// Wants replaces the request for a permission.
+	// Wants replaces the permission request.
 	Wants *sdk.RequestPermissionRequest
-	// Flood are requests to the client without end whose responses it does not read, LongLine is a message without end.
+	// Flood sends endless requests to the client and does not read the responses, LongLine sends an endless message.
 	Flood    bool
 	LongLine bool
-	// Noise are lines that are no messages, and updates that are none of the turn: of a kind of the future, of another session, and behind the response.
+	// Noise sends lines that are not messages, and updates that do not belong to the turn: of an unknown kind, of another session, and after the response.
 	Noise bool
-	// Reason is a reason of the end that the protocol does not know, Used what it reports as its usage.
+	// Reason is a stop reason that the protocol does not define, Used the usage that it reports.
 	Reason string
 	Used   *sdk.Usage
-	// Refuses is the error of each prompt, after lines of standard error.
+	// Refuses is the error of each prompt, sent after lines on standard error.
 	Refuses *sdk.RequestError
 	// Crash ends the process, Deaf ignores session/cancel and SIGTERM.
 	Crash bool
 	Deaf  bool
-	// Mutes closes its output a moment after it has answered, and lives.
+	// Mutes closes its output shortly after the answer and keeps running.
 	Mutes bool
-	// Replay is a file with the lines of another agent, which it says instead of everything else.
+	// Replay is a file with recorded lines of another agent, which it sends instead of everything else.
 	Replay string
-	// Loads: it keeps its sessions in Dir, can load them, and replays them then. Resumes: it takes them up without that; with
-	// Loads it only claims to.
+	// Loads: it keeps its sessions in Dir, and replays them when they are loaded. Resumes: it continues them without a replay; together
+	// with Loads it only announces this.
 	Loads, Resumes bool
 	// Holds is how many MiB a session holds until it is closed.
 	Holds int
@@ -90,12 +90,12 @@ type script struct {
 
 // scripted is the agent.
 type scripted struct {
-	sdk.Agent // the methods that no client of ours calls
+	sdk.Agent // the methods that our client does not call
 
 	script script
 	in     input
 	link   *sdk.AgentSideConnection
-	open   chan struct{} // closed when link is set: the first request may be faster
+	open   chan struct{} // closed when link is set; the first request may arrive earlier
 	mu     sync.Mutex
 	stop   map[sdk.SessionId]context.CancelFunc
 	n      int
@@ -132,7 +132,7 @@ func beAgent(text string) error {
 	return nil
 }
 
-// input is what the agent reads, until it is stopped.
+// input is the agent's standard input. Reads block once it is stopped.
 type input struct{ stopped atomic.Bool }
 
 func (in *input) Read(p []byte) (int, error) {

@@ -13,7 +13,7 @@ import (
 
 func (a *scripted) file(id sdk.SessionId) string { return filepath.Join(a.script.Dir, string(id)) }
 
-// remembered is what was said in a session before this prompt, which is added.
+// remembered returns the earlier prompts of a session, and adds this one.
 func (a *scripted) remembered(req sdk.PromptRequest) (said []string, err error) {
 	if !a.script.Loads && !a.script.Resumes {
 		return nil, nil
@@ -47,7 +47,7 @@ func (a *scripted) LoadSession(_ context.Context, req sdk.LoadSessionRequest) (s
 }
 
 func (a *scripted) ResumeSession(_ context.Context, req sdk.ResumeSessionRequest) (sdk.ResumeSessionResponse, error) {
-	if a.script.Loads { // it names the ability, and does not find the sessions of its own processes
+	if a.script.Loads { // it announces the capability but does not find its sessions
 		return sdk.ResumeSessionResponse{}, &sdk.RequestError{Code: -32603, Message: "Internal error"}
 	}
 	if _, err := os.Stat(a.file(req.SessionId)); err != nil {

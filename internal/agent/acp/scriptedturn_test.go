@@ -85,7 +85,7 @@ func (a *scripted) play(ctx context.Context, req sdk.PromptRequest) error {
 	return nil
 }
 
-// answer is the text of the script.
+// answer sends the answer of the script.
 func (a *scripted) answer(req sdk.PromptRequest) error {
 	s := a.script
 	pieces := s.Pieces
@@ -129,7 +129,7 @@ func (a *scripted) answer(req sdk.PromptRequest) error {
 	return nil
 }
 
-// blockText is a block in words.
+// blockText returns a block as a string.
 func blockText(b sdk.ContentBlock) string {
 	switch {
 	case b.Image != nil:
@@ -155,7 +155,7 @@ func (a *scripted) calls(req sdk.PromptRequest) error {
 		a.update(req, sdk.UpdateToolCall("c1", sdk.WithUpdateStatus(sdk.ToolCallStatusInProgress))),
 		a.update(req, sdk.UpdateToolCall("c1", sdk.WithUpdateTitle("Reading a"))),
 		a.update(req, sdk.UpdateToolCall("c1", sdk.WithUpdateStatus(sdk.ToolCallStatusCompleted), sdk.WithUpdateRawOutput("content"))),
-		a.update(req, sdk.UpdateToolCall("c2", sdk.WithUpdateTitle("Writing"))), // without a beginning, which comes then
+		a.update(req, sdk.UpdateToolCall("c2", sdk.WithUpdateTitle("Writing"))), // an update of a call that was not announced
 		a.update(req, sdk.StartToolCall("c2", "Writing")),
 		a.update(req, sdk.UpdateToolCall("c2", sdk.WithUpdateStatus(sdk.ToolCallStatusFailed))),
 		a.update(req, sdk.StartToolCall("c3", "Never ending")),
@@ -166,7 +166,7 @@ func (a *scripted) calls(req sdk.PromptRequest) error {
 // ask asks for permissions and answers with the outcomes, in order.
 func (a *scripted) ask(ctx context.Context, req sdk.PromptRequest) error {
 	outcomes := make([]string, a.script.Asks)
-	unstopped := context.WithoutCancel(ctx) // the answer may come behind session/cancel
+	unstopped := context.WithoutCancel(ctx) // the answer may arrive after session/cancel
 	var group sync.WaitGroup
 	for i := range outcomes {
 		group.Go(func() {

@@ -13,7 +13,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// begin makes a new session with the agent, which has seen nothing of the conversation, and closes the one before.
+// begin makes a new session, in which the agent has seen nothing of the conversation, and closes the previous one.
 func (p *peer) begin(ctx context.Context, access agent.ToolAccess) error {
 	servers := p.servers(access)
 	session, err := p.newSession(ctx, servers)
@@ -30,7 +30,6 @@ func (p *peer) begin(ctx context.Context, access agent.ToolAccess) error {
 	return nil
 }
 
-// newSession makes a session.
 func (p *peer) newSession(ctx context.Context, servers []sdk.McpServer) (session sdk.NewSessionResponse, err error) {
 	err = p.signedIn(ctx, func() error {
 		session, err = p.conn.NewSession(ctx, sdk.NewSessionRequest{Cwd: p.dir, McpServers: servers})
@@ -39,7 +38,7 @@ func (p *peer) newSession(ctx context.Context, servers []sdk.McpServer) (session
 	return session, err
 }
 
-// signedIn makes a call, and once more after authentication where the agent demands that.
+// signedIn makes a call, and repeats it after authenticating if the agent requires that.
 func (p *peer) signedIn(ctx context.Context, call func() error) error {
 	err := call()
 	if refused, ok := errors.AsType[*sdk.RequestError](err); !ok || refused.Code != authRequired || p.cfg.Auth == "" {
@@ -51,7 +50,7 @@ func (p *peer) signedIn(ctx context.Context, call func() error) error {
 	return call()
 }
 
-// closeSession frees what the agent holds for a session, where it can. It waits for cancelTime at most; the end of the process closes what is left.
+// closeSession closes a session if the agent supports that. It waits for cancelTime at most; the end of the process closes all remaining sessions.
 func (p *peer) closeSession(ctx context.Context, id sdk.SessionId) {
 	if id == "" || !p.closes() || p.ended() {
 		return
@@ -63,7 +62,7 @@ func (p *peer) closeSession(ctx context.Context, id sdk.SessionId) {
 	}
 }
 
-// endSession ends the session of the agent between turns: by session/close, or with the process. The next turn makes another one.
+// endSession ends the session of the agent between turns: by session/close, or by ending the process. The next turn makes another session.
 func (p *peer) endSession() {
 	if !p.closes() {
 		p.quit()
@@ -74,7 +73,7 @@ func (p *peer) endSession() {
 	p.id, p.memory, p.tools = "", program.Memory{}, false
 }
 
-// words describe a failure of the agent: its message, and the details beside it, without the values of its variables.
+// words describes a failure of the agent: its message and its details, without the values of its variables.
 func (p *peer) words(refused *sdk.RequestError) string {
 	const most = 300
 	text := refused.Message
@@ -91,8 +90,8 @@ func (p *peer) words(refused *sdk.RequestError) string {
 	return strings.TrimRight(chat.Cut(chat.Printable(chat.CleanText(p.hide.Replace(text))), most), ". ")
 }
 
-// servers offer the tools of the gateway to the agent: over HTTP where it takes that, otherwise by a program that it starts. Their names have a prefix, because some agents
-// have tools of such names themselves and do not tell them apart by their server.
+// servers returns the MCP servers with the tools of the gateway: over HTTP if the agent supports it, otherwise by a program that the agent starts. The names of the
+// tools have a prefix, because some agents have tools with the same names and do not distinguish tools by their server.
 func (p *peer) servers(access agent.ToolAccess) []sdk.McpServer {
 	const name = "laneway"
 	address := access.URL + "?prefix=" + name + "_"
@@ -113,15 +112,15 @@ func (p *peer) servers(access agent.ToolAccess) []sdk.McpServer {
 	}
 }
 
-// Identity is how an agent describes itself.
+// Identity is an agent's description of itself.
 type Identity struct {
 	Name, Version string
-	// Abilities are those that this gateway uses, in words.
+	// Abilities are the capabilities that this gateway uses, in words.
 	Abilities []string
 }
 
-// Probe starts a process of its own, makes the first exchange and a session, ends it, and returns how the agent describes itself. It asks no model anything. The error is
-// that of a turn that cannot start.
+// Probe starts a separate process, makes the first exchange and a session, ends the process, and returns the agent's description of itself. It sends no prompt. The
+// error is the same as for a turn that cannot start.
 func (r *Runner) Probe(ctx context.Context) (Identity, error) {
 	session := chat.SessionKey{Agent: "probe", Rest: "probe"}
 	dir, err := program.Dir(r.cfg.Dir, session)

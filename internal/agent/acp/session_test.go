@@ -16,8 +16,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// TestAConversationBegunAnewFreesTheOldSession: an agent that can close sessions gets session/close, another one a new process.
-func TestAConversationBegunAnewFreesTheOldSession(t *testing.T) {
+// An agent that can close sessions receives session/close; the process of another agent is replaced.
+func TestAResetConversationFreesTheOldSession(t *testing.T) {
 	t.Parallel()
 	for name, closes := range map[string]bool{"Closes": true, "EndsItsProcess": false} {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestAConversationBegunAnewFreesTheOldSession(t *testing.T) {
 	}
 }
 
-// TestAConversationThatEndedFreesItsSession after its turn, without a further one: by session/close, or with the process. The next turn has another session.
+// The session ends without a further turn: by session/close, or with its process. The next turn has another session.
 func TestAConversationThatEndedFreesItsSession(t *testing.T) {
 	t.Parallel()
 	for name, closes := range map[string]bool{"Closes": true, "EndsItsProcess": false} {
@@ -65,7 +65,7 @@ func TestAConversationThatEndedFreesItsSession(t *testing.T) {
 	}
 }
 
-// TestFiftyConversationsHoldTheMemoryOfOne: a session of this agent holds 4 MiB until it is closed.
+// A session of this agent holds 4 MiB until it is closed.
 func TestFiftyConversationsHoldTheMemoryOfOne(t *testing.T) {
 	t.Parallel()
 	for name, closes := range map[string]bool{"Closes": true, "EndsItsProcess": false} {
@@ -93,7 +93,7 @@ func TestFiftyConversationsHoldTheMemoryOfOne(t *testing.T) {
 			if closes {
 				raw, err := os.ReadFile(filepath.Join(dir, "closed"))
 				if err != nil || !slices.Equal(strings.Fields(string(raw)), opened[:50]) {
-					t.Errorf("closed %q, %v; want all of %q but the last", raw, err, opened)
+					t.Errorf("closed %q, %v; want all of %q except the last", raw, err, opened)
 				}
 			}
 		})
@@ -158,7 +158,7 @@ func TestQuestionsOfEarlierTurnsAreNotReplayed(t *testing.T) {
 	}
 }
 
-// disk is files in a directory.
+// disk serves the files of a directory.
 type disk struct{ dir string }
 
 func (d disk) Path(name string) string                   { return filepath.Join(d.dir, name) }
@@ -180,7 +180,7 @@ func TestEachSessionHasItsDirectory(t *testing.T) {
 	}
 }
 
-// TestASessionMovesToAnotherDirectory: it gets a process there with the conversation so far, and goes on with its own session where it has one for that directory.
+// A new process in that directory receives the conversation so far; while the directory stays the same, the process is reused.
 func TestASessionMovesToAnotherDirectory(t *testing.T) {
 	t.Parallel()
 	first, second := t.TempDir(), t.TempDir()
@@ -214,7 +214,7 @@ func TestASessionMovesToAnotherDirectory(t *testing.T) {
 	}
 }
 
-func TestAProbeSaysWhatTheAgentIs(t *testing.T) {
+func TestAProbeDescribesTheAgent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	who, err := open(t, script{Closes: true, Pictures: true, Dir: dir}, acp.Config{}).Probe(t.Context())

@@ -19,7 +19,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// toolsOf is what the agent of a turn says about its tools.
+// toolsOf returns the tools that the agent reports in a turn.
 func toolsOf(t *testing.T, runner agent.Runner, req agent.Request) offered {
 	t.Helper()
 	result, err := run(t, runner, req)
@@ -30,7 +30,7 @@ func toolsOf(t *testing.T, runner agent.Runner, req agent.Request) offered {
 	return o
 }
 
-// opens gives a program an access.
+// opens returns a function that grants access.
 func opens(access agent.ToolAccess) func(context.Context) (agent.ToolAccess, func()) {
 	return func(context.Context) (agent.ToolAccess, func()) { return access, func() {} }
 }
@@ -78,7 +78,7 @@ func TestAnAgentGetsTheToolsOfTheGateway(t *testing.T) {
 	}
 }
 
-// TestToolsComeWithALaterTurn: an agent learns of its tools with its session, so the first turn that has some begins another one.
+// An agent gets its tools when its session is made, so the first turn with tools makes another session.
 func TestToolsComeWithALaterTurn(t *testing.T) {
 	t.Parallel()
 	runner := open(t, script{Tools: true, HTTP: true}, acp.Config{})
@@ -100,8 +100,8 @@ func TestToolsComeWithALaterTurn(t *testing.T) {
 	}
 }
 
-// TestToolsAreOpenWhileTheProcessWorksForTheirTurn lets two turns of a session come at once, as in groups: the second one opens its tools when the first one has ended
-// its own.
+// TestToolsAreOpenWhileTheProcessWorksForTheirTurn starts two turns of a session at once, as in groups: the second one opens its tools only after the first one has
+// closed its own.
 func TestToolsAreOpenWhileTheProcessWorksForTheirTurn(t *testing.T) {
 	t.Parallel()
 	runner := open(t, script{Asks: 1}, acp.Config{})

@@ -11,25 +11,25 @@ import (
 	"laneway/internal/chat"
 )
 
-// maxEvents is how many updates wait for the turn before the agent has to wait.
+// maxEvents is how many updates are queued for the turn before the agent has to wait.
 const maxEvents = 256
 
-// turn is one prompt on its way. The fields above the blank line are also used by the goroutines of the connection.
+// turn is one prompt in progress. The fields above the blank line are also used by the goroutines of the connection.
 type turn struct {
-	session  sdk.SessionId // of the agent; what comes for another one is not part of the turn
+	session  sdk.SessionId // of the agent; updates of other sessions are not part of the turn
 	updates  chan sdk.SessionUpdate
-	over     context.Context //nolint:containedctx // ends when nothing of the agent is wanted any more: the turn ends or is stopped
+	over     context.Context //nolint:containedctx // ends when the turn ends or is stopped; later updates are dropped
 	stop     context.CancelFunc
 	asker    agent.Asker
-	asking   chan struct{} // has a place for each question that may be open
+	asking   chan struct{} // a semaphore of maxQuestions
 	patience time.Duration // for a question
 
 	answer *agent.Answer
 	emit   func(agent.Event)
-	calls  map[sdk.ToolCallId]string // those without a result, with their names
-	known  map[sdk.ToolCallId]bool   // those that have begun
-	gap    bool                      // a call stands between the text and what follows
-	pieces chat.Usage                // what pieces of text have reported
+	calls  map[sdk.ToolCallId]string // names of the calls without a result
+	known  map[sdk.ToolCallId]bool   // calls that have started
+	gap    bool                      // a call has started since the last piece of text
+	pieces chat.Usage                // usage reported with pieces of text
 }
 
 func (r *Runner) newTurn(req agent.Request, emit func(agent.Event)) *turn {
@@ -39,7 +39,7 @@ func (r *Runner) newTurn(req agent.Request, emit func(agent.Event)) *turn {
 	}
 }
 
-// update waits while many updates wait already.
+// update queues an update. It waits while the queue is full.
 func (t *turn) update(u sdk.SessionUpdate) {
 	select {
 	case t.updates <- u:
@@ -47,13 +47,13 @@ func (t *turn) update(u sdk.SessionUpdate) {
 	}
 }
 
-// prompted is the end of a prompt.
+// prompted is the result of a prompt.
 type prompted struct {
 	response sdk.PromptResponse
 	err      error
 }
 
-// run makes one turn: the prompt goes out, updates come in, and the response ends it.
+// run makes one turn: it sends the prompt and applies updates until the response ends the turn.
 func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAccess, t *turn) (agent.Result, error) {
 	dir := ""
 	if req.OutputDir != nil {
@@ -105,7 +105,7 @@ func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAcce
 	return result, err
 }
 
-// follow applies updates until the prompt ends. err is the failure of an update, for which the prompt was cancelled.
+// follow applies updates until the prompt ends. err is the error of an update; the prompt was then cancelled.
 func (p *peer) follow(t *turn, end <-chan prompted) (how prompted, err error) {
 	for err == nil {
 		select {
@@ -121,10 +121,10 @@ func (p *peer) follow(t *turn, end <-chan prompted) (how prompted, err error) {
 	return p.cancel(end), err
 }
 
-// cancel ends a prompt: session/cancel, then the end of the process. The next turn of the session starts another one.
+// cancel ends a prompt by session/cancel, and by ending the process if that does not help. The next turn of the session then starts another process.
 func (p *peer) cancel(end <-chan prompted) prompted {
-	p.pool.goes(func() { // an agent that does not read would hold it
-		_ = p.conn.Cancel(context.Background(), sdk.CancelNotification{SessionId: p.id}) //nolint:errcheck,forbidigo // the time below decides
+	p.pool.goes(func() { // an agent that does not read would block this
+		_ = p.conn.Cancel(context.Background(), sdk.CancelNotification{SessionId: p.id}) //nolint:errcheck,forbidigo // the timeout below handles a failure
 	})
 	timer := time.NewTimer(cancelTime)
 	defer timer.Stop()
@@ -139,7 +139,7 @@ func (p *peer) cancel(end <-chan prompted) prompted {
 	return <-end
 }
 
-// rest applies the updates that came before the response.
+// rest applies the updates that arrived before the response.
 func (t *turn) rest() error {
 	for {
 		select {
@@ -153,7 +153,7 @@ func (t *turn) rest() error {
 	}
 }
 
-// stopReason maps the reasons of the protocol.
+// stopReason maps a stop reason of the protocol.
 func stopReason(reason sdk.StopReason) (string, error) {
 	switch reason {
 	case sdk.StopReasonEndTurn:

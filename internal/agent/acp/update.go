@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// maxShown bounds arguments and results of events, maxTitle names of calls, in bytes.
+	// maxShown bounds arguments and results in events, maxTitle the names of calls, in bytes.
 	maxShown = 16 << 10
 	maxTitle = 200
 	// maxCalls is how many calls of a turn are remembered.
@@ -40,7 +40,7 @@ func (t *turn) take(u sdk.SessionUpdate) error {
 	return nil
 }
 
-// text adds a piece of the answer. Text before and behind a call are paragraphs of their own.
+// text adds a piece of the answer. A tool call between two pieces starts a new paragraph.
 func (t *turn) text(block sdk.ContentBlock) error {
 	if block.Text == nil || block.Text.Text == "" {
 		return nil
@@ -70,8 +70,8 @@ func (t *turn) call(c *sdk.SessionUpdateToolCall) {
 	t.ended(c.ToolCallId, c.Status, c.RawOutput, c.Content)
 }
 
-// callUpdate takes the title over: some agents know what a call does only after its beginning. The first update of a call that was not announced begins it: some agents
-// announce a call by their request for its permission alone.
+// callUpdate uses the title of an update, because some agents set it only after the call has started. The first update of an unknown call starts it, because some agents
+// announce a call only by its permission request.
 func (t *turn) callUpdate(c *sdk.SessionToolCallUpdate) {
 	title := ""
 	if c.Title != nil {
@@ -98,7 +98,7 @@ func (t *turn) callUpdate(c *sdk.SessionToolCallUpdate) {
 	}
 }
 
-// ended emits the result of a call that was completed or has failed.
+// ended emits the result of a call that has completed or failed.
 func (t *turn) ended(id sdk.ToolCallId, status sdk.ToolCallStatus, output any, content []sdk.ToolCallContent) bool {
 	name, open := t.calls[id]
 	if !open || (status != sdk.ToolCallStatusCompleted && status != sdk.ToolCallStatusFailed) {
@@ -113,7 +113,7 @@ func (t *turn) ended(id sdk.ToolCallId, status sdk.ToolCallStatus, output any, c
 	return true
 }
 
-// endCalls emits a result for each call that has none at the end of the turn.
+// endCalls emits a result for each call that is unfinished at the end of the turn.
 func (t *turn) endCalls() {
 	for _, id := range slices.Sorted(maps.Keys(t.calls)) {
 		t.tool(chat.ToolEvent{Phase: "result", CallID: string(id), Name: t.calls[id], Result: `"it was not finished"`, IsError: true})
@@ -132,7 +132,7 @@ func textOf(content []sdk.ToolCallContent) string {
 	return strings.Join(parts, "\n")
 }
 
-// shown is a value as JSON, cut; nil = "".
+// shown returns a value as JSON, cut at maxShown, and "" for nil.
 func shown(value any) string {
 	if value == nil {
 		return ""

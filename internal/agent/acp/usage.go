@@ -8,7 +8,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// counts are tokens in the forms in which agents report them.
+// counts are token counts, with all field names that agents use.
 type counts struct {
 	Input  int `json:"inputTokens"`
 	Output int `json:"outputTokens"`
@@ -16,12 +16,12 @@ type counts struct {
 	Write  int `json:"cachedWriteTokens"`
 	Think  int `json:"thoughtTokens"`
 	Total  int `json:"totalTokens"`
-	// Gemini CLI has these names.
+	// Gemini CLI uses these names.
 	InputTokens  int `json:"input_tokens"`  //nolint:tagliatelle // a foreign wire
 	OutputTokens int `json:"output_tokens"` //nolint:tagliatelle // a foreign wire
 }
 
-// reported is the usage of a turn: that of its response, in the field of the protocol or beside it, or else that of its pieces of text.
+// reported returns the usage of a turn: from the field of the protocol in its response, else from the response's metadata, else the sum over its pieces of text.
 func (p *peer) reported(t *turn, response sdk.PromptResponse) chat.Usage {
 	switch beside := besideResponse(response.Meta); {
 	case response.Usage != nil:
@@ -33,7 +33,7 @@ func (p *peer) reported(t *turn, response sdk.PromptResponse) chat.Usage {
 	}
 }
 
-// ofTurn is what the turn has used when the agent reports what its session has.
+// ofTurn returns the usage of the turn, also for an agent that reports the total of its session.
 func (p *peer) ofTurn(reported chat.Usage) chat.Usage {
 	if !p.cfg.UsageOfSession {
 		return reported
@@ -53,7 +53,7 @@ func protocolCounts(u sdk.Usage) counts {
 	}
 }
 
-// besideResponse are the counts of Gemini CLI.
+// besideResponse returns the counts that Gemini CLI reports in the metadata.
 func besideResponse(meta map[string]any) counts {
 	var beside struct {
 		Quota struct {
@@ -64,7 +64,7 @@ func besideResponse(meta map[string]any) counts {
 	return beside.Quota.Count
 }
 
-// besidePiece adds the counts of a request to a model, which Qwen Code reports with an empty piece of text.
+// besidePiece adds the counts of one model request, which Qwen Code reports in the metadata of an empty piece of text.
 func (t *turn) besidePiece(meta map[string]any) {
 	var beside struct {
 		Usage counts `json:"usage"`
@@ -75,7 +75,7 @@ func (t *turn) besidePiece(meta map[string]any) {
 	}
 }
 
-// decode reads what it can; what has another form is left out.
+// decode leaves out fields of other types.
 func decode(meta map[string]any, into any) {
 	if len(meta) == 0 {
 		return
@@ -86,7 +86,7 @@ func decode(meta map[string]any, into any) {
 	}
 }
 
-// usageOf clamps counts. Some agents count cached tokens as part of the input, and thoughts as part of the output, and some beside them; the total shows which.
+// usageOf returns clamped counts. Some agents include cached tokens in the input and thoughts in the output, others count them separately; the total shows which.
 func usageOf(c counts) chat.Usage {
 	u := chat.Usage{InputTokens: chat.Tokens(c.Input, c.InputTokens), OutputTokens: chat.Tokens(c.Output, c.OutputTokens), CachedTokens: chat.Tokens(c.Read), Provider: "acp"}
 	if cached := chat.Tokens(c.Read, c.Write); c.Total >= chat.Tokens(u.InputTokens, u.OutputTokens, cached) {
