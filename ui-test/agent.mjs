@@ -21,5 +21,5 @@ if (text.includes("fail")) {
     print({ type: "user", message: { content: [{ type: "tool_result", tool_use_id: "t1", content: `a.txt ${HOSTILE} ${"w".repeat(64 * 1024)}` }] } });
   }
   say(text);
-  print({ type: "result", is_error: false, result: text });
+  print({ type: "result", is_error: false, result: text, usage: { input_tokens: 1200, output_tokens: 300 } });
 }

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import { measured } from "./actions.mjs";
 import { clean, closeBrowser, findings, go, live, open, openBrowser, outside, signIn } from "./browser.mjs";
 import { ENGINES, Gateway, READER, TOKEN, eventually } from "./gateway.mjs";
 
@@ -96,7 +97,7 @@ for (const engine of ENGINES) {
         await p.fill('input[type="search"]', "pelicans");
         await p.locator(".item.hit", { hasText: "forty pelicans" }).last().click();
         await shows(p, ".bubble.hit .text", "forty pelicans");
-        t.diagnostic(`3 actions, ${Date.now() - from} ms at ${viewport.width} px`);
+        measured(t, "search", Date.now() - from);
         assert.ok(await p.locator(".bubble").count() > 40, "with what is around it");
         await p.reload();
         await shows(p, ".bubble.hit .text", "forty pelicans");
@@ -157,6 +158,40 @@ for (const engine of ENGINES) {
       await p.context().close();
     });
 
+    for (const viewport of [{ width: 1440, height: 900 }, { width: 390, height: 844 }]) {
+      test(`question 5 at ${viewport.width} px: what the agent answered, and at what cost`, async (t) => {
+        await g.cli("send", "a tool: trains to Lyon", "--session", "agent:main:costly");
+        await g.cli("cron", "add", "--name", "costly", "--every", "24h", "--message", "trains to Turin", "--replace");
+        await g.cli("cron", "run", "costly", "--wait");
+        const p = await open({ viewport });
+        await signIn(p, g.url, TOKEN);
+        let from = Date.now();
+        await p.click('#nav a[href="#/chat"]');
+        await p.locator(".item", { hasText: "costly" }).click();
+        const answer = p.locator(".bubble.assistant").last();
+        await answer.locator(".cost summary").click();
+        await shows(p, ".cost[open]", "1,200 tokens in, 300 out");
+        measured(t, "answer", Date.now() - from);
+        assert.match(await answer.locator(".text").textContent(), /trains to Lyon/);
+        assert.match(await p.textContent(".cost[open]"), /waited \d+(\.\d)? m?s · ran \d+(\.\d)? m?s$/);
+        assert.deepEqual(await outside(p), []);
+        assert.deepEqual(await findings(p), []);
+        await go(p, "#/overview");
+        await p.waitForSelector(".figures");
+        from = Date.now();
+        await p.click('#nav a[href="#/jobs"]');
+        await p.click("a:text-is('costly')");
+        await shows(p, "table[aria-label=Runs] tr", "1,200 tokens in, 300 out");
+        measured(t, "job", Date.now() - from);
+        assert.match(await p.locator("table[aria-label=Runs] tr", { hasText: "tokens" }).first().textContent(), /trains to Turin/);
+        assert.deepEqual(await outside(p), []);
+        await p.click("table[aria-label=Runs] a:has-text('Conversation')");
+        await shows(p, ".bubble.assistant", "trains to Turin");
+        clean(p);
+        await p.context().close();
+      });
+    }
+
     test("the reason of a failure is there after a reload", async () => {
       const p = await to("agent:main:failures");
       await say(p, "please fail");
@@ -185,7 +220,7 @@ for (const engine of ENGINES) {
       const from = Date.now();
       await p.click("#stop");
       await shows(p, "#stop", "Stopping since");
-      t.diagnostic(`question 3, stop it now: 1 action, shown after ${Date.now() - from} ms`);
+      measured(t, "stop", Date.now() - from);
       await shows(p, ".bubble.assistant:not(.growing) .text", "the third one");
       await shows(p, ".bubble.system", "Stopped before its answer was complete");
       assert.equal(await p.locator(".queue").count(), 0);

@@ -5,6 +5,7 @@ import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { measured } from "./actions.mjs";
 import { clean, closeBrowser, findings, go, live, open, openBrowser, outside, signIn } from "./browser.mjs";
 import { ENGINES, Gateway, READER, TOKEN, eventually } from "./gateway.mjs";
 import { proxy } from "./proxy.mjs";
@@ -289,7 +290,7 @@ for (const viewport of [{ width: 1440, height: 900 }, { width: 390, height: 844 
     await p.press("textarea", "Enter");
     await p.waitForSelector(".bubble.growing .text:not(:empty)");
     const took = Date.now() - from;
-    t.diagnostic(`4 actions, ${took} ms from the start of the gateway`);
+    measured(t, "first", took);
     assert.ok(took <= FIRST_ANSWER, `${took} ms`);
     await p.waitForSelector(".bubble.assistant:not(.growing):has-text('let me try it')");
     assert.deepEqual(await outside(p), []);

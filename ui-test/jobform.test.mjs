@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
+import { measured } from "./actions.mjs";
 import { clean, closeBrowser, findings, go, open, openBrowser, outside, signIn } from "./browser.mjs";
 import { ENGINES, Gateway, TOKEN } from "./gateway.mjs";
 
@@ -47,7 +48,7 @@ for (const engine of ENGINES) {
         assert.deepEqual(await findings(p), []);
         await p.click("#save");
         await shows(p, "#job", name);
-        t.diagnostic(`7 actions, ${Date.now() - from} ms`);
+        measured(t, "form", Date.now() - from);
         const j = await named(name);
         assert.deepEqual([j.schedule.expr, j.schedule.tz, j.dst.gap, j.payload.message, j.enabled], ["30 2 * * *", "Europe/Berlin", "skip", "it's 5 o'clock\nsomewhere", true]);
         const next = JSON.parse(await g.cli("cron", "get", j.id, "--json")).nextRunAtMs;

@@ -6,6 +6,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
+import { measured } from "./actions.mjs";
 import { clean, closeBrowser, findings, go, live, open, openBrowser, outside, signIn } from "./browser.mjs";
 import { ENGINES, Gateway, READER, TOKEN, eventually } from "./gateway.mjs";
 
@@ -95,7 +96,7 @@ for (const engine of ENGINES) {
         const from = Date.now();
         await row(p, "long").locator(".stop").click();
         await p.waitForFunction(() => [...document.querySelectorAll("table.jobs tr")].some((r) => /long.*cancelled, \d+ s ago/s.test(r.textContent)));
-        t.diagnostic(`1 action, ${Date.now() - from} ms`);
+        measured(t, "cancel", Date.now() - from);
         await row(p, "long").locator(".run").waitFor();
         clean(p);
         await p.context().close();
@@ -295,7 +296,7 @@ for (const engine of ENGINES) {
         while (name() === first) await new Promise((frame) => requestAnimationFrame(frame));
         return performance.now() - began;
       });
-      t.diagnostic(`next page after ${Math.round(took)} ms`);
+      measured(t, "next", took);
       assert.equal((await names(p))[0], "job 00100");
       assert.ok(took < 2000, `${took} ms`);
       await p.waitForFunction(() => document.querySelectorAll("table.jobs .strip .shape").length > 0);

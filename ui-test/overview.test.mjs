@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import { measured } from "./actions.mjs";
 import { clean, closeBrowser, findings, open, openBrowser, outside, signIn } from "./browser.mjs";
 import { ENGINES, Gateway, READER, REPLICAS, TOKEN, eventually } from "./gateway.mjs";
 
@@ -32,7 +33,7 @@ for (const engine of ENGINES) {
         await signIn(p, g.url, TOKEN);
         await shows(p, "#link", "healthy");
         await shows(p, "#link", "1 needs you");
-        t.diagnostic(`0 actions after the sign-in, ${Date.now() - from} ms`);
+        measured(t, "healthy", Date.now() - from);
         assert.ok(!(await p.textContent("#link")).includes("not healthy"), "a failing job is not a fault of the gateway");
         const listed = await p.$$eval(".needs li .mark", (marks) => marks.map((m) => m.textContent.replace(/^\S+ /, "")));
         const status = await g.cli("status");
@@ -51,7 +52,7 @@ for (const engine of ENGINES) {
         const sends = ["one", "one", "two", "three"].map((s, n) => g.cli("send", "--session", s, `message ${n} ${".".repeat(60)}`).catch(() => {}));
         const from = Date.now();
         await p.waitForFunction(() => document.querySelectorAll("table[aria-label=Now] tbody tr .acts button").length === 4);
-        t.diagnostic(`0 actions, ${Date.now() - from} ms after the messages were sent`);
+        measured(t, "runs", Date.now() - from);
         const rows = await rowsOf(p), other = engine === "postgres" && REPLICAS > 1; // the command line talks to another replica, which knows the places
         const place = (n) => (other ? "" : `, place ${n}`);
         assert.deepEqual(rows.map((r) => r[5]).sort(), [`a slot of its lane${place(1)}`, `a slot of its lane${place(2)}`, `its session${place(1)}`, "–"].sort());

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import { measured } from "./actions.mjs";
 import { clean, closeBrowser, findings, go, live, open, openBrowser, outside, signIn } from "./browser.mjs";
 import { ENGINES, Gateway, READER, TOKEN, eventually } from "./gateway.mjs";
 
@@ -48,7 +49,7 @@ for (const engine of ENGINES) {
         await p.keyboard.type("digest 9:00");
         await p.keyboard.press("Enter");
         const got = await answer(p);
-        t.diagnostic(`3 actions, ${Date.now() - from} ms`);
+        measured(t, "why", Date.now() - from);
         const [first, sentence, cure = ""] = await printed("digest", "9:00");
         assert.ok(first.endsWith(`  ${got.strong}`), `${first}: ${got.strong}`);
         assert.deepEqual([got[".sentence"], got[".cure"]], [sentence, cure.startsWith("What to do") ? cure : ""]);
@@ -70,7 +71,7 @@ for (const engine of ENGINES) {
         await p.click("a:text-is('ping')");
         await p.locator("tr", { hasText: "missed" }).locator("a:has-text('why')").first().click();
         const got = await answer(p);
-        t.diagnostic(`3 actions, ${Date.now() - from} ms`);
+        measured(t, "pointed", Date.now() - from);
         assert.equal(got.strong, "missed");
         assert.match(got[".sentence"], /No replica fired jobs from /);
         const [, sentence, cure] = await printed("ping", new Date(missed.scheduledForMs).toISOString().replace(/\.\d+/, ""));

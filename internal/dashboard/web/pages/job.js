@@ -6,6 +6,7 @@ import { html, useEffect, useRef } from "../ui/html.js";
 import { Loading, Mark, Table } from "../ui/parts.js";
 import { Strip, streak } from "../ui/strip.js";
 import { inZone, plain, span, took } from "../ui/text.js";
+import { address } from "./messages.js";
 import { Acts, Form, Last, Next, When, conditionOf } from "./jobs.js";
 import { Slot, Why } from "./why.js";
 
@@ -74,6 +75,8 @@ function Detail({ of: r }) {
   const { attempts = [], slotCount = 1, slotUntilMs = 0 } = r;
   const count = slotCount > 1 ? `${slotCount} slots until ${inZone(slotUntilMs)}. ` : "";
   return html`<span>${count}${plain(r.error || r.reason || r.summary)}</span>
+    ${r.usage && html` <span class="quiet">${r.usage.input_tokens.toLocaleString()} tokens in, ${r.usage.output_tokens.toLocaleString()} out</span>`}
+    ${r.sessionKey && html` <a class="target" href=${address(r.sessionKey)}>Conversation<span class="only-read"> of the run, ${inZone(slotOf(r))}</span></a>`}
     ${r.trigger && r.trigger !== "schedule" && html` <span class="quiet">(${r.trigger === "manual" ? "by hand" : r.trigger})</span>`}
     ${r.deliveryStatus === "not-delivered" && html` <${Mark} kind="error">not delivered${r.deliveryError ? `: ${plain(r.deliveryError)}` : ""}<//>`}
     ${attempts.length > 1 && html`<ol class="attempts">${attempts.map((a) => html`<li key=${a.attempt}><${Mark} kind=${a.status === "timeout" ? "error" : a.status ?? "running"}>attempt ${a.attempt}: ${a.status ?? "running"}<//>

@@ -1,11 +1,11 @@
 // The messages of a conversation: each as a bubble, calls of tools folded, and what waits below them.
 
 import { PAGE } from "../conversation.js";
-import { live, may, now, route } from "../store.js";
-import { html, useEffect, useLayoutEffect, useRef, useSignalEffect } from "../ui/html.js";
+import { call, knows, live, may, now, route } from "../store.js";
+import { html, useEffect, useLayoutEffect, useRef, useSignal, useSignalEffect } from "../ui/html.js";
 import { Act, Mark } from "../ui/parts.js";
 import { Prose } from "../ui/prose.js";
-import { clock, moment, plain, span } from "../ui/text.js";
+import { clock, moment, plain, span, took } from "../ui/text.js";
 import { Files } from "./files.js";
 import { Questions, openIn } from "./questions.js";
 
@@ -64,7 +64,8 @@ function Message({ m, talk, hit }) {
     <${Files} message=${m}/>
     <span class="foot">${m.growing && html`<${Mark} kind="running">${span(Math.max(0, now.value - (m.from ?? 0)))}${text || tools.length ? "" : ", its text comes"}<//>`}
       ${m.note && html`<span class=${m.bad ? "note bad" : "note"}>${m.bad && html`<${Mark} kind="error"/>`}${plain(m.note)}</span>`}
-      ${m.seq && !m.tool && html`<a class="at" href=${address(talk.key, m.seq, route.value.query.get("of") ?? "")} title=${`${moment(m.at ?? 0)}, message ${m.seq}`}>${clock(m.at ?? 0)}</a>`}</span></article>`;
+      ${m.seq && !m.tool && html`<a class="at" href=${address(talk.key, m.seq, route.value.query.get("of") ?? "")} title=${`${moment(m.at ?? 0)}, message ${m.seq}`}>${clock(m.at ?? 0)}</a>`}
+      ${m.run && m.seq && !m.tool && m.role !== "user" && knows("runs.list") && html`<${Cost} session=${talk.key} run=${m.run}/>`}</span></article>`;
 }
 
 const written = (/** @type {unknown} */ value) => { const text = plain(typeof value === "string" ? value : JSON.stringify(value, null, 2)); return text.length > CUT ? `${text.slice(0, CUT)} … cut at 16 KB` : text; };
@@ -76,6 +77,25 @@ function Call({ call }) {
   return html`<details class="call"><summary><${Mark} kind=${kind}>${plain(call.name)}<//> <span class="quiet">${call.ms === undefined ? span(Math.max(0, now.value - call.from)) : `${(call.ms / 1000).toFixed(1)} s`}</span></summary>
     ${call.args !== undefined && html`<span class="quiet">Arguments</span><pre tabindex="0">${written(call.args)}</pre>`}
     ${call.result !== undefined && html`<span class="quiet">${call.bad ? "Failed" : "Result"}</span><pre tabindex="0">${written(call.result)}</pre>`}</details>`;
+}
+
+const NEWEST = 200; // runs of a session among which that of an answer is looked for
+
+// Cost is what an answer has cost, and where its time went. It is read when it is opened: the transcript has neither.
+/** @param {{session: string, run: string}} props */
+function Cost({ session, run }) {
+  const text = useSignal("");
+  const read = async (/** @type {{currentTarget: HTMLDetailsElement}} */ { currentTarget: box }) => {
+    if (!box.open || text.value) return;
+    try {
+      const r = (await call("runs.list", { sessionKey: session, state: "ended", limit: NEWEST })).runs.find((one) => one.runId === run);
+      const used = r?.usage, began = r?.startedAt ?? r?.endedAt ?? 0;
+      text.value = !r ? "This run is not among the last ones." : [
+        used ? `${used.inputTokens.toLocaleString()} tokens in, ${used.outputTokens.toLocaleString()} out` : "the agent has reported no tokens", r.model, `waited ${took(began - r.acceptedAt)}`, r.endedAt && `ran ${took(r.endedAt - began)}`,
+        r.attempt > 1 && `attempt ${r.attempt}`, r.outcome !== "answered" && r.outcome].filter(Boolean).join(" · ");
+    } catch (e) { text.value = e.message; }
+  };
+  return html`<details class="cost" onToggle=${read}><summary>Cost</summary><span role="status">${plain(text.value)}</span></details>`;
 }
 
 // Kept is a call as the transcript has it: its name, then its arguments and its result, shortened.
