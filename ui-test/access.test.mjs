@@ -154,7 +154,7 @@ const CONTROLS = [
   ["overview", "table[aria-label=Now] .acts button", "chat.abort"], ["overview", ".needs .answers button", "questions.answer"], ["overview", ".needs a[href='#/people']", "channels.pairing.list"],
   ["people", "button:has-text('Approve')", "channels.pairing.approve"], ["people", "button:has-text('Dismiss')", "channels.pairing.dismiss"], ["people", "button:has-text('Revoke')", "channels.pairing.revoke"],
 ];
-const FREE = ":is(.call summary, .link-like, #older, #newest)";
+const FREE = ":is(.call summary, .cost summary, .link-like, #older, #newest)";
 const MINE = ["own", "asked"]; // places in which the session is the caller's
 const programs = (name) => `[${process.execPath}, ${new URL(name, import.meta.url).pathname}]`;
 

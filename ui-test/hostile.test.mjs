@@ -126,6 +126,10 @@ test("hostile strings in every name, message, error and result become nothing bu
   }
   await go(p, "#/people");
   await p.click("button:has-text('Approve')");
+  await shows(p, "dialog h2", ELEMENT);
+  await check(p, "the question before a person may talk");
+  await p.click("#sure");
+  await shows(p, ".undo", ELEMENT);
   await shows(p, "table[aria-label='May talk'] td", ELEMENT);
   await check(p, "a person who may talk");
   await g.kill();

@@ -127,7 +127,7 @@ const key = () => crypto.randomUUID?.() ?? `w-${Date.now()}-${Math.random().toSt
 export const done = signal(/** @type {page.Undo | null} */ (null));
 const UNDO = 10000;
 /** @param {string} text @param {() => Promise<void>} back */
-const offer = (text, back) => { done.value = { text, until: Date.now() + UNDO, back: async () => { done.value = null; await back(); } }; };
+export const offer = (text, back) => { done.value = { text, until: Date.now() + UNDO, back: async () => { done.value = null; await back(); } }; };
 
 // change calls a method about a job and reads what is shown.
 /** @template {page.Method} M @param {M} method @param {page.Given<M>} given */

@@ -38,7 +38,7 @@ export function Form({ job }) {
 }
 
 // Undo takes the last action back, for ten seconds.
-function Undo() {
+export function Undo() {
   const d = done.value, left = d ? Math.ceil((d.until - now.value) / 1000) : 0;
   return html`<p class="undo" role="status">${d && left > 0 && html`${plain(d.text)} <${Act} id="undo" run=${d.back}>Undo<//> <span class="quiet" aria-hidden="true">${left} s</span>`}</p>`;
 }
