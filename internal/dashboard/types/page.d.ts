@@ -84,6 +84,8 @@ declare namespace page {
     total: number;
     next: string;
   }
+  // Draft is a job as its form has it.
+  type Draft = ReturnType<typeof import("../web/jobdraft.js").empty>;
   // Asked is what a dialog asks about a job; an Ask opens it.
   type Asked = "pause" | "run" | "remove" | "command" | "backfill";
   type Ask = (kind: Asked, job: wire.Job, slot?: number) => unknown;

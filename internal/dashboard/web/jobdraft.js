@@ -1,4 +1,3 @@
-// @ts-nocheck
 // A job as the form has it: what a person typed, the members of cron.add and cron.update that it stands for, and the command with the same effect.
 
 import { stamp } from "./ui/text.js";
@@ -10,6 +9,7 @@ export const POLICIES = {
 };
 export { DAYS };
 
+/** @param {number | string} n */
 const two = (n) => String(n).padStart(2, "0");
 const here = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
 
@@ -17,6 +17,7 @@ const here = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
 export const empty = () => ({ name: "", preset: "daily", at: "", time: "09:00", day: "1", every: "60", expr: "0 9 * * *", tz: here(), message: "", agent: "", session: "isolated", deliver: "", gap: "", fold: "", overlap: "", missed: "", window: "", most: "", retries: "", timeout: "", from: "", until: "", runs: "", alert: "" });
 
 // FORMS are the expressions that a preset makes, and how it is found again in them.
+/** @type {[preset: string, form: RegExp, read: (m: RegExpExecArray) => Partial<page.Draft>][]} */
 const FORMS = [
   ["hourly", /^(\d+) \* \* \* \*$/, (m) => ({ time: `00:${two(m[1])}` })],
   ["daily", /^(\d+) (\d+) \* \* \*$/, (m) => ({ time: `${two(m[2])}:${two(m[1])}` })],
@@ -25,21 +26,25 @@ const FORMS = [
   ["monthly", /^(\d+) (\d+) L \* \*$/, (m) => ({ time: `${two(m[2])}:${two(m[1])}` })],
 ];
 
+/** @param {page.Draft} d */
 const expression = (d) => {
   const [hour, minute] = d.time.split(":").map(Number);
-  return { hourly: `${minute} * * * *`, daily: `${minute} ${hour} * * *`, weekdays: `${minute} ${hour} * * 1-5`, weekly: `${minute} ${hour} * * ${d.day}`, monthly: `${minute} ${hour} L * *`, free: d.expr.trim() }[d.preset];
+  /** @type {Record<string, string>} */ const forms = { hourly: `${minute} * * * *`, daily: `${minute} ${hour} * * *`, weekdays: `${minute} ${hour} * * 1-5`, weekly: `${minute} ${hour} * * ${d.day}`, monthly: `${minute} ${hour} L * *`, free: d.expr.trim() };
+  return forms[d.preset];
 };
 
 // wallIn is the instant of a wall time in a zone. The offset is that of the instant itself, so it is looked up twice.
+/** @param {string} wall @param {string} tz */
 function wallIn(wall, tz) {
   const utc = Date.parse(`${wall}:00Z`);
   if (Number.isNaN(utc)) return "";
-  const offset = (ms) => { const [, sign, h, m] = /([+-])(\d\d):(\d\d)$/.exec(stamp(ms, tz)) ?? [0, "+", 0, 0]; return (sign === "-" ? -1 : 1) * (Number(h) * 60 + Number(m)) * 60000; };
+  const offset = (/** @type {number} */ ms) => { const [, sign, h, m] = /([+-])(\d\d):(\d\d)$/.exec(stamp(ms, tz)) ?? ["", "+", "0", "0"]; return (sign === "-" ? -1 : 1) * (Number(h) * 60 + Number(m)) * 60000; };
   const first = utc - offset(utc);
   return stamp(utc - offset(first), tz);
 }
 
 // scheduleOf is the schedule of a draft.
+/** @param {page.Draft} d @returns {wire.JobSchedule} */
 export function scheduleOf(d) {
   if (d.preset === "once") return { kind: "at", at: wallIn(d.at, d.tz) };
   if (d.preset === "every") return { kind: "every", everyMs: Math.round(Number(d.every) * 60000) };
@@ -47,13 +52,16 @@ export function scheduleOf(d) {
 }
 
 // boundsOf are the first and the last moment of a draft and its number of fires; an empty field takes a bound away.
+/** @param {page.Draft} d */
 export function boundsOf(d) {
-  const tz = d.tz || "UTC", at = (wall) => (wall ? Date.parse(wallIn(wall, tz)) : null);
+  const tz = d.tz || "UTC", at = (/** @type {string} */ wall) => (wall ? Date.parse(wallIn(wall, tz)) : null);
   return { startsAtMs: at(d.from), endsAtMs: at(d.until), maxRuns: d.runs === "" ? null : Number(d.runs) };
 }
 
+/** @param {page.Draft} d */
 export const dstOf = (d) => ({ ...(d.gap ? { gap: d.gap } : {}), ...(d.fold ? { overlap: d.fold } : {}) });
 
+/** @param {page.Draft} d */
 function deliveryOf(d) {
   const text = d.deliver.trim();
   if (!text) return { mode: "none" };
@@ -64,22 +72,26 @@ function deliveryOf(d) {
 }
 
 // draftOf is the draft of a job that exists.
+/** @param {wire.Job} j @returns {page.Draft} */
 export function draftOf(j) {
   const s = j.schedule, d = { ...empty(), name: j.name, tz: s.tz ?? "", agent: j.agentId ?? "", session: j.sessionTarget, message: j.payload.message ?? j.payload.text ?? "", gap: j.dst?.gap ?? "", fold: j.dst?.overlap ?? "", overlap: j.overlap ?? "", missed: j.missed?.policy ?? "", window: j.missed?.windowSeconds == null ? "" : String(j.missed.windowSeconds / 60), most: String(j.missed?.maxCatchup ?? ""), retries: String(j.retry?.maxRetries ?? ""), timeout: String(j.timeoutSeconds ?? "") };
   const to = j.delivery ?? {};
-  d.deliver = to.mode === "webhook" ? to.to : to.mode === "announce" ? [to.channel, to.to, to.threadId].filter(Boolean).join(":") : "";
-  const zone = s.tz || (s.kind === "at" ? here() : "UTC"), wall = (ms) => (ms ? stamp(ms, zone).slice(0, 16) : "");
-  Object.assign(d, { from: wall(j.startsAtMs), until: wall(j.endsAtMs), runs: String(j.maxRuns ?? ""), alert: j.failureAlert === false ? "0" : String(j.failureAlert?.after ?? "") });
-  if (s.kind === "at") return { ...d, preset: "once", tz: zone, at: wall(Date.parse(s.at) || s.atMs) };
-  if (s.kind === "every") return { ...d, preset: "every", every: String(s.everyMs / 60000) };
-  for (const [preset, form, read] of FORMS) { const m = form.exec(s.expr); if (m) return { ...d, preset, expr: s.expr, ...read(m) }; }
-  return { ...d, preset: "free", expr: s.expr };
+  d.deliver = to.mode === "webhook" ? to.to ?? "" : to.mode === "announce" ? [to.channel, to.to, to.threadId].filter(Boolean).join(":") : "";
+  const zone = s.tz || (s.kind === "at" ? here() : "UTC"), wall = (/** @type {number | undefined} */ ms) => (ms ? stamp(ms, zone).slice(0, 16) : "");
+  Object.assign(d, { from: wall(j.startsAtMs), until: wall(j.endsAtMs), runs: String(j.maxRuns ?? ""), alert: j.failureAlert === false ? "0" : String(alertOf(j)?.after ?? "") });
+  if (s.kind === "at") return { ...d, preset: "once", tz: zone, at: wall(Date.parse(s.at ?? "") || s.atMs) };
+  if (s.kind === "every") return { ...d, preset: "every", every: String((s.everyMs ?? 0) / 60000) };
+  const expr = s.expr ?? "";
+  for (const [preset, form, read] of FORMS) { const m = form.exec(expr); if (m) return { ...d, preset, expr, ...read(m) }; }
+  return { ...d, preset: "free", expr };
 }
 
 // missedOf are the rules for slots that were missed; the window is in minutes.
+/** @param {page.Draft} d */
 const missedOf = (d) => ({ ...(d.missed ? { policy: d.missed } : {}), ...(d.window !== "" ? { windowSeconds: Math.round(Number(d.window) * 60) } : {}), ...(d.most !== "" ? { maxCatchup: Number(d.most) } : {}) });
 
 // members are those of cron.add. A policy that was not chosen is that of the gateway.
+/** @param {page.Draft} d @param {wire.Job["payload"]} [payload] @returns {Record<string, any>} */
 export function members(d, payload) {
   const text = payload?.kind === "systemEvent" ? { text: d.message } : { message: d.message };
   return {
@@ -91,22 +103,26 @@ export function members(d, payload) {
 }
 
 // patchOf are the members that differ from those of the draft before. An emptied field puts the default back, and a job without a window has no limit: null.
+/** @param {page.Draft} before @param {page.Draft} after @param {wire.Job["payload"]} payload @returns {Record<string, any>} */
 export function patchOf(before, after, payload) {
-  const whole = (d) => { const m = members(d, payload); return m.missed ? { ...m, missed: { windowSeconds: null, ...m.missed } } : m; };
+  const whole = (/** @type {page.Draft} */ d) => { const m = members(d, payload); return m.missed ? { ...m, missed: { windowSeconds: null, ...m.missed } } : m; };
   const old = whole(before), now = whole(after);
   for (const name of Object.keys(old)) now[name] ??= null;
   return Object.fromEntries(Object.entries(now).filter(([name, v]) => JSON.stringify(v) !== JSON.stringify(old[name])));
 }
 
+/** @param {string} text */
 const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${String(text).replaceAll("'", `'\\''`)}'`);
+/** @param {number} ms */
 const duration = (ms) => (ms % 60000 ? `${ms / 1000}s` : `${ms / 60000}m`);
 
 // command is the command line with the effect of Save: of the whole draft, or of a patch of the job id.
+/** @param {page.Draft} d @param {string} [id] @param {Record<string, any>} [patch] */
 export function command(d, id, patch) {
   const bound = ["startsAtMs", "endsAtMs", "maxRuns"]; // no flag stands for null elsewhere
-  if (id && (patch.missed?.windowSeconds === null || Object.entries(patch).some(([name, v]) => v === null && !bound.includes(name)))) return `laneway cron edit ${quoted(id)} ${quoted(JSON.stringify(patch))}`;
-  const m = id ? patch : members(d), flags = [];
-  const flag = (name, value) => { if (value !== undefined && value !== "") flags.push(`--${name} ${quoted(String(value))}`); };
+  if (id && patch && (patch.missed?.windowSeconds === null || Object.entries(patch).some(([name, v]) => v === null && !bound.includes(name)))) return `laneway cron edit ${quoted(id)} ${quoted(JSON.stringify(patch))}`;
+  const m = patch ?? members(d), flags = /** @type {string[]} */ ([]);
+  const flag = (/** @type {string} */ name, /** @type {any} */ value) => { if (value !== undefined && value !== "") flags.push(`--${name} ${quoted(String(value))}`); };
   flag("name", m.name);
   if (m.schedule) {
     flag("at", m.schedule.at);
@@ -132,15 +148,21 @@ export function command(d, id, patch) {
   return [id ? `laneway cron edit ${quoted(id)}` : "laneway cron add", ...flags].join(" ");
 }
 
+// alertOf is the rule of a job for its alerts; undefined = that of the gateway, or none.
+/** @param {wire.Job} j */
+const alertOf = (j) => (typeof j.failureAlert === "object" ? j.failureAlert : undefined);
+
 // commandOf is the command that makes a job like this one.
+/** @param {wire.Job} j */
 export function commandOf(j) {
-  const more = { key: j.keyDerived ? "" : j.key, jitter: j.jitterMs ? `${j.jitterMs}ms` : "", "alert-to": j.failureAlert?.channel ? [j.failureAlert.channel, j.failureAlert.to].filter(Boolean).join(":") : "", paused: j.paused?.note ?? "" };
-  return [command(draftOf(j)), ...Object.entries(more).filter(([, v]) => v).map(([name, v]) => `--${name} ${quoted(v)}`)].join(" ");
+  const more = { key: j.keyDerived ? "" : j.key, jitter: j.jitterMs ? `${j.jitterMs}ms` : "", "alert-to": alertOf(j)?.channel ? [alertOf(j)?.channel, alertOf(j)?.to].filter(Boolean).join(":") : "", paused: j.paused?.note ?? "" };
+  return [command(draftOf(j)), ...Object.entries(more).filter(([, v]) => v).map(([name, v]) => `--${name} ${quoted(v ?? "")}`)].join(" ");
 }
 
 // beyond are the members of a job for which laneway cron add has no flag.
+/** @param {wire.Job} j */
 export function beyond(j) {
   const usual = { lane: "cron", atMostOnce: false, wakeMode: "now", description: "", displayName: "" };
-  const members = Object.entries(usual).filter(([name, v]) => (j[name] ?? v) !== v).map(([name]) => name);
+  const members = Object.entries(usual).filter(([name, v]) => (/** @type {Record<string, any>} */ (j)[name] ?? v) !== v).map(([name]) => name);
   return [...members, ...(j.missed?.windowSeconds === null && j.schedule.kind !== "at" ? ["missed.windowSeconds"] : []), ...(j.payload.kind === "agentTurn" ? [] : [`the kind ${j.payload.kind}`]), ...Object.keys(j.payload).filter((name) => !["kind", "message"].includes(name)).map((name) => `payload.${name}`)];
 }
