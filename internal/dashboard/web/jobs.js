@@ -80,6 +80,15 @@ export const one = new Resource(async () => {
   return { id, job: (await call("cron.list", { ids: [id], includeSystem: true, limit: 1, outcomes: STRIP })).jobs[0] };
 });
 
+// What the log of changes calls a change, in words.
+/** @type {Record<string, string>} */
+const VERBS = {
+  "cron.add": "made", "cron.create": "made", "cron.update": "edited", "cron.pause": "paused", "cron.resume": "resumed", "cron.toggle": "switched", "cron.remove": "removed", "cron.delete": "removed",
+  "cron.run": "run by hand", "cron.cancel": "stopped by hand", "cron.backfill": "backfilled",
+};
+/** @param {{verb: string}} change */
+export const verb = (change) => VERBS[change.verb] ?? change.verb;
+
 /** @param {wire.LedgerEntry} r */
 export const slotOf = (r) => r.scheduledForMs ?? r.runAtMs ?? r.ts;
 export const wanted = signal(RUNS); // entries of the history

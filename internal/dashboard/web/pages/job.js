@@ -1,6 +1,6 @@
 // One job: how it is, what one can do about it, why a slot ran or did not run, and its history. Also of a job that was removed, whose history is kept.
 
-import { STRIP, canEdit, history, one, showMore, slotOf, wanted } from "../jobs.js";
+import { STRIP, canEdit, history, one, showMore, slotOf, verb, wanted } from "../jobs.js";
 import { knows, now, route } from "../store.js";
 import { html, useEffect, useRef } from "../ui/html.js";
 import { Loading, Mark, Table } from "../ui/parts.js";
@@ -10,12 +10,6 @@ import { address } from "./messages.js";
 import { Acts, Form, Last, Next, When, conditionOf } from "./jobs.js";
 import { Slot, Why } from "./why.js";
 
-// What the log of changes calls a change, in words.
-/** @type {Record<string, string>} */
-const VERBS = {
-  "cron.add": "made", "cron.create": "made", "cron.update": "edited", "cron.pause": "paused", "cron.resume": "resumed", "cron.toggle": "switched", "cron.remove": "removed", "cron.delete": "removed",
-  "cron.run": "run by hand", "cron.cancel": "stopped by hand", "cron.backfill": "backfilled",
-};
 const NOT_RUN = ["skipped", "missed", "error", "cancelled", "interrupted"];
 
 /** @param {{id: string, ask: page.Ask}} props */
@@ -56,7 +50,7 @@ function History({ id, job }) {
       acts: r.scheduledForMs && NOT_RUN.includes(outcome) && knows("cron.explain") ? html`<${Slot} id=${id} ms=${slot} zone=${zone}>why<span class="only-read"> it is ${outcome}, ${inZone(slot, zone)}</span><//>` : "",
     };
   });
-  const changes = (read?.changes ?? []).map((c) => ({ id: `${c.ts} ${c.verb}`, at: c.ts, cells: [inZone(c.ts, zone), html`<${Mark} kind="changed">${VERBS[c.verb] ?? plain(c.verb)}<//>`, "", html`<span class="quiet">by ${plain(c.who)}</span>`] }));
+  const changes = (read?.changes ?? []).map((c) => ({ id: `${c.ts} ${c.verb}`, at: c.ts, cells: [inZone(c.ts, zone), html`<${Mark} kind="changed">${plain(verb(c))}<//>`, "", html`<span class="quiet">by ${plain(c.who)}</span>`] }));
   const rows = [...runs, ...changes].sort((a, b) => b.at - a.at);
   return html`<section ref=${box} aria-labelledby="history"><h2 id="history">Runs</h2><${Loading} of=${history} what="the runs"/>
     ${read && html`<${Table} label="Runs" heads=${["Slot", "Outcome", "Took", "Answer or reason", ""]} rows=${rows} empty="It has not run yet."/>`}

@@ -1,6 +1,6 @@
 // Why: what became of a slot of a job. The field of a job asks about a time; the field of the header finds the job by its name, too.
 
-import { canEdit, isActive, resume, run } from "../jobs.js";
+import { canEdit, isActive, resume, run, verb } from "../jobs.js";
 import { explain, jobsOf, knows, live, may, route } from "../store.js";
 import { html, useEffect, useRef, useSignal } from "../ui/html.js";
 import { Act, Mark } from "../ui/parts.js";
@@ -74,7 +74,7 @@ function Answer({ id, of: { asked, timezone: zone, slots: [s] }, job, ask }) {
     ${s.cure && html`<p class="cure">What to do: ${plain(s.cure)}</p>`}
     ${(s.acts || s.runId) && html`<p class="buttons">${(s.acts ?? []).map((act) => html`<${Cure} key=${act} act=${act} slot=${s.slotMs} job=${job} ask=${ask}/>`)}
       ${s.runId && knows("cron.runs") && html`<a class="target" href=${addressOf(id, asked, s.runId)}>See it in the history</a>`}</p>`}
-    ${changes.length > 0 && html`<ul class="changes">${changes.slice(0, CHANGES).map((c) => html`<li key=${`${c.ts} ${c.verb}`}>Changed since: ${plain(c.verb)} by ${plain(c.who)} at ${inZone(c.ts, zone)}</li>`)}
+    ${changes.length > 0 && html`<ul class="changes">${changes.slice(0, CHANGES).map((c) => html`<li key=${`${c.ts} ${c.verb}`}>Changed since: ${plain(verb(c))} by ${plain(c.who)} at ${inZone(c.ts, zone)}</li>`)}
       ${changes.length > CHANGES && html`<li key="more">and ${changes.length - CHANGES} more</li>`}</ul>`}
     ${(s.beforeMs || s.afterMs) && html`<p class="near">${s.beforeMs && html`<span key="before">Slot before: <${Slot} id=${id} ms=${s.beforeMs} zone=${zone}>${inZone(s.beforeMs, zone)}<//></span>`}
       ${s.afterMs && html`<span key="after">Slot after: <${Slot} id=${id} ms=${s.afterMs} zone=${zone}>${inZone(s.afterMs, zone)}<//></span>`}</p>`}`;
