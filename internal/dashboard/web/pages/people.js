@@ -31,7 +31,7 @@ const person = (p, ...rest) => [plain(p.senderLabel), html`<code>${plain(p.sende
 /** @param {wire.PairingRequest} r */
 const named = (r) => ({ channel: r.channel, accountId: r.accountId, requestId: r.requestId });
 
-// Approve says which right a person gets. It can be taken back at any time, and with one press for ten seconds.
+// Approve names the right that a person gets. It can be taken back at any time, and with one press for ten seconds.
 /** @param {{of: wire.PairingRequest, close: () => void}} props */
 function Approve({ of: r, close }) {
   const bad = useSignal(""), { channel, accountId, senderId, senderLabel } = r;
