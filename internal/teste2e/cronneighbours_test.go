@@ -28,14 +28,14 @@ func neighbours(t *testing.T, c *Client, n int) map[string]int64 {
 	return first
 }
 
-// unharmed ends a scenario: every slot of the neighbours ran and succeeded.
+// unharmed ends a scenario: every slot of the neighbours has a row, and every run succeeded.
 func unharmed(t *testing.T, g *Gateway, database string, first map[string]int64) census {
 	t.Helper()
 	o := OpenOracle(t, g, database)
 	retire(t, g, o, database)
 	found := countSlots(t, o, time.Second, first)
 	found.check(t)
-	if found.states["ok"] != found.rows {
+	if found.states["ok"] == 0 || found.states["ok"]+found.states["skipped"] != found.rows { // a job with ten active runs skips a slot
 		t.Errorf("the neighbours ended %v", found.states)
 	}
 	o.Check(cronLease)
