@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -84,7 +85,7 @@ func (w *whyWorld) situations(database string) map[cron.Why]whySlot {
 	row := func(job string, ago int, state cron.RunState, members string) {
 		at, finished := daily(ago).UnixMilli(), "NULL"
 		if state.Final() {
-			finished = fmt.Sprint(at + 6206)
+			finished = strconv.FormatInt(at+6206, 10)
 		}
 		execute(t, db, fmt.Sprintf(`INSERT INTO cron_run_logs (id, job_id, job_name, owner, agent, lane, scheduled_for, trigger, state, fire_at, started_at, finished_at, duration_ms, attempt,
 				reason, error, node, claimed_at, next_attempt_at)
