@@ -36,7 +36,7 @@ func (a actions) Clock(ctx context.Context, c command.Call) (now time.Time, zone
 	return now, cmp.Or(chosen, zone), err
 }
 
-// Zone implements /timezone without a zone.
+// Zone implements /timezone without an argument.
 func (a actions) Zone(ctx context.Context, c command.Call) (string, error) {
 	return a.d.store.ZoneOf(ctx, c.Principal)
 }
@@ -56,8 +56,8 @@ func (a actions) AddJob(ctx context.Context, c command.Call, n command.NewJob) (
 	return a.d.svc.Editor.AddInChat(ctx, m, by, onceOf(c))
 }
 
-// chatJob returns the members of a job that is made in a chat. The key is derived from the request and its chat: the same request twice is
-// one job, and the same words in two chats are two jobs. A job that is changed keeps its key.
+// chatJob returns the members of a job that is made in a chat. The key is derived from the request and its chat, so repeating a request in a chat
+// makes no second job, and the same words in two chats make two jobs. A changed job keeps its key.
 func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
 	deliver := map[string]any{"mode": cron.DeliverAnnounce, "channel": channel.Web, "to": c.Session.String()}
 	if to := c.Target; !to.IsZero() {
@@ -122,7 +122,7 @@ func (a actions) RunJob(ctx context.Context, c command.Call, id string) (reason 
 	return not, err
 }
 
-// RemovedJob returns the id, for /cron why, of a job that only the ledger knows. Of a name that the last 200 rows with that text do not have, nothing is known.
+// RemovedJob returns, for /cron why, the id of a removed job. It searches the name in the last 200 matching rows of the ledger and returns "" if it is not there.
 func (a actions) RemovedJob(ctx context.Context, c command.Call, name string) (string, error) {
 	if c.Audience.Shared() {
 		return "", nil

@@ -19,12 +19,12 @@ import (
 const (
 	// needsEach is how many things of one kind are listed one by one.
 	needsEach = 10
-	// needsSince is how far back ends of messages and missed slots are listed.
+	// needsSince is how far back failed messages and missed slots are listed.
 	needsSince = 24 * time.Hour
 
 	waitsLong       = 5 * time.Minute  // of a message, and of an outgoing one
 	laneWaitsLong   = 10 * time.Second // of a session for a slot
-	failuresInARow  = 2                // of a job without a rule of its own for alerts
+	failuresInARow  = 2                // of a job without its own alert rule
 	echoRunner      = "echo"
 	levelError      = "error"
 	levelWarning    = "warn"
@@ -33,7 +33,7 @@ const (
 	commandOfDoctor = "laneway doctor"
 )
 
-// needsList lists what a person has to look at. A caller that sees its own gets its own jobs and messages, and what is wrong with the gateway.
+// needsList lists what needs the attention of a person. A caller restricted to its own work receives its own jobs and messages, and the faults of the gateway.
 func (o overview) needsList(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wire.NeedsListResult, error) {
 	s := o.srv
 	out := wire.NeedsListResult{TS: time.Now().UnixMilli()}
@@ -43,7 +43,7 @@ func (o overview) needsList(ctx context.Context, c *rpc.Call, _ wire.NoParams) (
 		for _, read := range []func(context.Context, *rpc.Call) ([]wire.Need, error){o.jobNeeds, o.missedNeeds, o.turnNeeds, o.pairingNeeds, o.questionNeeds} {
 			more, err := read(ctx, c)
 			out.Needs = append(out.Needs, more...)
-			if err != nil { // what a person needs to know is that the store does not answer
+			if err != nil { // the fault to report is that the store does not answer
 				out.Needs = append(out.Needs, faults(&chat.SystemStatus{StoreError: chat.SentenceOf(err)})...)
 				break
 			}
@@ -58,14 +58,14 @@ func (o overview) needsList(ctx context.Context, c *rpc.Call, _ wire.NoParams) (
 	return out, nil
 }
 
-// faults are what is wrong with the gateway itself: while there are some, it is not healthy.
+// faults returns the faults of the gateway itself. With any of them, the gateway is not healthy.
 func faults(st *chat.SystemStatus) []wire.Need {
 	needs := []wire.Need{}
 	add := func(kind, next, text string) {
 		needs = append(needs, wire.Need{Kind: kind, Level: levelError, Text: text, Next: next, Command: commandOfDoctor})
 	}
 	if st.StoreError != "" {
-		add("database", "Bring the database back; the gateway goes on by itself.", "database: "+st.StoreError)
+		add("database", "Restore the database; the gateway then continues by itself.", "database: "+st.StoreError)
 	}
 	if st.Held != "" {
 		add("held", "End the hold when this gateway may work: laneway release.", st.Held)
@@ -77,10 +77,10 @@ func faults(st *chat.SystemStatus) []wire.Need {
 		add("stranded", "", sentence)
 	}
 	if st.Progress.StalledFor >= stalledAfter {
-		add("stalled", "Restart this gateway if it does not go on within a minute.", fmt.Sprintf("work has been ready for %s and nothing starts", st.Progress.StalledFor.Round(time.Second)))
+		add("stalled", "Restart this gateway if it does not continue within a minute.", fmt.Sprintf("work has been ready for %s and nothing starts", st.Progress.StalledFor.Round(time.Second)))
 	}
 	if st.Progress.CronAge >= stalledAfter {
-		add("cron", "Restart this gateway if it does not go on within a minute.", fmt.Sprintf("the cron loop has not turned for %s", st.Progress.CronAge.Round(time.Second)))
+		add("cron", "Restart this gateway if it does not continue within a minute.", fmt.Sprintf("the cron loop has not turned for %s", st.Progress.CronAge.Round(time.Second)))
 	}
 	for _, ch := range st.Channels {
 		if ch.Configured && (!ch.Running || ch.State == "conflict") {
@@ -90,7 +90,7 @@ func faults(st *chat.SystemStatus) []wire.Need {
 	return needs
 }
 
-// gatewayNeeds are what is not as it should be although the gateway is healthy.
+// gatewayNeeds returns the conditions that need attention although the gateway is healthy.
 func gatewayNeeds(st *chat.SystemStatus) (needs []wire.Need) {
 	now := time.Now()
 	for _, l := range st.Lanes.Lanes {
@@ -151,13 +151,13 @@ func waiting(sessions int) string {
 	return strconv.Itoa(sessions) + " " + plural(sessions, "session waits", "sessions wait")
 }
 
-// agentNeeds names a default agent that only repeats what it is told: the next step of a new installation, and no fault.
+// agentNeeds reports a default agent that only echoes its messages. This is the next step of a new installation and not a fault.
 func (o overview) agentNeeds() []wire.Need {
 	b := o.srv.backend
 	for _, a := range b.Agents() {
 		if a.ID == b.DefaultAgent() && a.Runner == echoRunner {
 			return []wire.Need{{
-				Kind: "agent", Level: levelHint, Text: "The default agent repeats what it is told.",
+				Kind: "agent", Level: levelHint, Text: "The default agent only echoes messages.",
 				Next: "Put an agent behind the gateway: laneway serve --agent claude, codex, ollama: or another one.", Command: "laneway agents detect",
 			}}
 		}
@@ -165,7 +165,7 @@ func (o overview) agentNeeds() []wire.Need {
 	return nil
 }
 
-// jobNeeds are the jobs that fail, were switched off, cannot be understood, or have answers that are not sent.
+// jobNeeds returns the jobs that fail, were switched off, are invalid, or have unsent answers.
 func (o overview) jobNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need, err error) {
 	b, ok := o.srv.backend.(CronBackend)
 	if !ok {
@@ -173,7 +173,7 @@ func (o overview) jobNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need,
 	}
 	for _, condition := range []cron.JobCondition{cron.JobsInvalid, cron.JobsFailing, cron.JobsUnsent} {
 		need := jobNeed
-		if condition == cron.JobsUnsent { // a job that fails, too, has two entries
+		if condition == cron.JobsUnsent { // a job that also fails has two entries
 			need = unsentNeed
 		}
 		page, err := b.CronList(ctx, cron.JobFilter{Condition: condition, SortBy: "failing", Descending: true, Limit: needsEach, WithoutPayload: true}, c.Caller())
@@ -195,7 +195,7 @@ func (o overview) jobNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need,
 	return needs, nil
 }
 
-// jobNeed is what is wrong with a job; false = nothing that a person has to look at.
+// jobNeed returns what is wrong with a job, and false if it needs no attention.
 func jobNeed(j *cron.Job) (wire.Need, bool) {
 	n := wire.Need{Level: levelError, JobID: j.ID, SinceMs: rpc.Millis(j.State.LastRunAt)}
 	name, why := cmp.Or(j.DisplayName, j.Name, j.ID), chat.Cut(chat.Printable(j.State.LastError), 160)
@@ -215,7 +215,7 @@ func jobNeed(j *cron.Job) (wire.Need, bool) {
 	return n, true
 }
 
-// unsentNeed is a job whose answers are kept.
+// unsentNeed returns the need of a job whose answers are held back.
 func unsentNeed(j *cron.Job) (wire.Need, bool) {
 	p := j.State.DeliveryPause
 	return wire.Need{
@@ -225,7 +225,7 @@ func unsentNeed(j *cron.Job) (wire.Need, bool) {
 	}, !p.Since.IsZero()
 }
 
-// missedNeeds are the jobs with slots that were missed, the latest first.
+// missedNeeds returns the jobs with missed slots, the latest first.
 func (o overview) missedNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need, err error) {
 	b, ok := o.srv.backend.(CronBackend)
 	if !ok {
@@ -255,7 +255,7 @@ func (o overview) missedNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Ne
 	return needs, nil
 }
 
-// turnNeeds are messages that were given up, and messages that have waited for long.
+// turnNeeds returns the messages that were given up, and those that have waited for long.
 func (o overview) turnNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need, err error) {
 	now := time.Now()
 	dead, _, err := o.srv.backend.Turns(ctx, store.TurnFilter{Which: store.TurnsEnded, Outcome: chat.OutcomeDead, Since: now.Add(-needsSince), Visible: c.Visible(), Limit: needsEach})
@@ -284,7 +284,7 @@ func (o overview) turnNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need
 	return needs, nil
 }
 
-// pairingNeeds are the people who ask to be let in, for those who may decide.
+// pairingNeeds returns the open pairing requests, for callers who may decide about them.
 func (o overview) pairingNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need, err error) {
 	b, ok := o.srv.backend.(PairingBackend)
 	if !ok || !c.Cred.Administers(c.Scopes) {
@@ -304,7 +304,7 @@ func (o overview) pairingNeeds(ctx context.Context, c *rpc.Call) (needs []wire.N
 	return needs, nil
 }
 
-// questionNeeds are the questions that wait for the answer of the caller.
+// questionNeeds returns the questions that wait for an answer of the caller.
 func (o overview) questionNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need, err error) {
 	open, err := o.srv.backend.OpenQuestions(ctx, c.Principal(), needsEach)
 	for _, q := range open {

@@ -16,7 +16,7 @@ import (
 	"laneway/internal/store"
 )
 
-// troubled is a backend with every problem that needs the attention of a person.
+// troubled is a backend with every condition that needs attention.
 type troubled struct {
 	*fakeBackend
 	*jobBook
@@ -110,7 +110,7 @@ func TestNeedsAreListedTheWorstFirst(t *testing.T) {
 		"warn version: Replicas run different versions: 0.1.0 (a), 0.2.0 (b).",
 		"ask pairing: Anna (telegram 4711) asks to talk to the agent.",
 		"ask question: The agent coder asks before it does this: run the command “ls”",
-		"hint agent: The default agent repeats what it is told.",
+		"hint agent: The default agent only echoes messages.",
 	}
 	if got := list(adminToken); !slices.Equal(got, want) {
 		t.Errorf("needs:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Every frame that leaves in the standard view is what was published, and every published param is taken.
+// Every frame sent in the standard view matches the published schema, and every published param is accepted.
 func TestStandardViewIsValidAgainstThePublishedSchema(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		dir := clients(t)

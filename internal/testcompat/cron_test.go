@@ -13,7 +13,7 @@ import (
 	"laneway/internal/teste2e"
 )
 
-// cronCommands is what the command line can do with jobs: every kind of schedule and payload, every way to look at one, to change it
+// cronCommands returns what the command line can do with jobs: every kind of schedule and payload, and every way to show a job, to change it
 // and to run it, with exit codes.
 func cronCommands(t *testing.T, o *openClaw, version string) {
 	t.Helper()
@@ -63,7 +63,7 @@ func cronCommands(t *testing.T, o *openClaw, version string) {
 	}
 }
 
-// jobCalls is what can be done to a job through gateway call, by either name of its id; the last ones remove what they are about.
+// jobCalls returns the calls about a job for gateway call, with either name of its id. The last ones remove the job.
 func jobCalls(t *testing.T, o *openClaw, job, other string) {
 	t.Helper()
 	from := time.Now().Add(-3 * time.Hour).UnixMilli()
@@ -92,7 +92,7 @@ func jobCalls(t *testing.T, o *openClaw, job, other string) {
 	}
 }
 
-// A list with more jobs than one page holds is complete, however the command line asks for the pages.
+// A list with more jobs than one page holds is complete, however the command line requests the pages.
 func TestOpenClawListsMoreJobsThanAPage(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		const jobs = 230
@@ -140,7 +140,7 @@ func runsOf(version, id string) []string {
 	return []string{"cron", "runs", id}
 }
 
-// jobID finds the id in what `cron add --json` printed, whether or not the job is wrapped.
+// jobID returns the id from the output of `cron add --json`, whether or not the job is wrapped.
 func jobID(t *testing.T, out string) string {
 	t.Helper()
 	var printed struct {

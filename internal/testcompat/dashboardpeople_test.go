@@ -20,7 +20,7 @@ const aPicture = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M
 
 var askedToApprove = regexp.MustCompile(`laneway pair approve ([A-Z2-7]{8})`)
 
-// The list of sessions had the numbers of people of Telegram, and their photos were lines of text.
+// The dashboard must show the names of Telegram users instead of their numbers, and their photos as pictures.
 func TestDashboardShowsPeopleOfTelegramAndTheirPhotos(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		const anna = 70001
@@ -28,7 +28,7 @@ func TestDashboardShowsPeopleOfTelegramAndTheirPhotos(t *testing.T) {
 		telegram := testtelegram.New(testtelegram.Config{})
 		telegram.AddPrivate(anna, "Anna")
 		api := httptest.NewServer(telegram)
-		t.Cleanup(api.CloseClientConnections) // a poll that hangs must not hold the test up
+		t.Cleanup(api.CloseClientConnections) // a hanging poll must not delay the end of the test
 		t.Cleanup(api.Close)
 		g := begin(t, database, fmt.Sprintf("channels: {telegram: {token: %q, api_url: %q, poll_timeout: 2s}}\n", telegram.Token(), api.URL))
 		says := func(what string, pattern *regexp.Regexp) (found []string) {

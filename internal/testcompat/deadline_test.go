@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The deadlines are waited for as they are; the cases run side by side.
+// The test waits for the real deadlines; the cases run in parallel.
 func TestDeadlinesOfTheBorder(t *testing.T) {
 	g := begin(t, "", "")
 	t.Run("cases", func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestDeadlinesOfTheBorder(t *testing.T) {
 	})
 }
 
-// took checks that something ends at its time: not before, and not long after.
+// took checks a duration: at least as long as wanted, and not much longer.
 func took(t *testing.T, want time.Duration, f func()) {
 	t.Helper()
 	began := time.Now()

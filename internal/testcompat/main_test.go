@@ -54,14 +54,14 @@ func onBothStores(t *testing.T, f func(t *testing.T, database string)) {
 	t.Run("postgres", func(t *testing.T) { f(t, testpg.DB(t)) })
 }
 
-// installGateway makes a gateway that is a process, as the programs of others find it.
+// installGateway prepares a gateway that runs as a process, as in production.
 func installGateway(tb testing.TB, database, config string, args ...string) *teste2e.Gateway {
 	tb.Helper()
 	teste2e.NeedsProcesses(tb)
 	return teste2e.Install(tb, database, config, args...)
 }
 
-// begin starts an installation whose agent echoes slowly.
+// begin starts a gateway whose agent echoes slowly.
 func begin(t *testing.T, database, more string) *teste2e.Gateway {
 	t.Helper()
 	g := installGateway(t, database, secrets+slowEcho+more)
@@ -71,7 +71,7 @@ func begin(t *testing.T, database, more string) *teste2e.Gateway {
 
 func socketURL(g *teste2e.Gateway) string { return "ws" + strings.TrimPrefix(g.URL(), "http") + "/ws" }
 
-// clients is the directory with the drivers, with everything installed.
+// clients returns the directory of the drivers, with everything installed.
 func clients(t *testing.T) string {
 	t.Helper()
 	dir, err := install()
@@ -96,7 +96,7 @@ var install = sync.OnceValues(func() (string, error) {
 	return dir, npm(dir, filepath.Join(dir, "node", "node_modules", ".bin")+":"+os.Getenv("PATH"), "--ignore-scripts")
 })
 
-// npm installs what the lock file of a directory pins, unless exactly that is installed.
+// npm installs the versions in the lock file of a directory, unless they are installed already.
 func npm(dir, path string, flags ...string) error {
 	lock, err := os.ReadFile(filepath.Join(dir, "package-lock.json"))
 	if err != nil {

@@ -20,14 +20,14 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// The versions of the client and of the conformance suite that were tried.
+// The tested versions of the client and of the conformance suite.
 const (
 	mcpVersion         = "1.32.0"
 	conformanceVersion = "0.1.16"
 )
 
-// mcpScript is a program behind an agent (its message is http or stdio), or, without a turn, a client with a credential. It calls every tool that is listed; in a turn those
-// that create or send come first, because behind text that may come from outside a person would be asked.
+// mcpScript is the program of an agent (its message is http or stdio) or, without a turn, a client with a credential. It calls every listed tool. In a turn, the tools
+// that create or send run first, because after reading text from outside they would require the approval of a person.
 const mcpScript = `
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
@@ -85,7 +85,7 @@ await assert.rejects(connected("wrong"));
 console.log("called " + tools.length + " tools over " + how);
 `
 
-// mcpClient is a directory with the client of npm and [mcpScript].
+// mcpClient returns a directory with the client from npm and [mcpScript].
 func mcpClient(t *testing.T) (dir string) {
 	t.Helper()
 	dir = npmInstall(t, []string{"@modelcontextprotocol/sdk@" + mcpVersion})
@@ -95,7 +95,7 @@ func mcpClient(t *testing.T) (dir string) {
 	return dir
 }
 
-// TestOfficialMCPClient lets the client of npm list and call every tool of a credential, over HTTP and through laneway mcp.
+// TestOfficialMCPClient lists and calls every tool of a credential with the client from npm, over HTTP and through laneway mcp.
 func TestOfficialMCPClient(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		dir := mcpClient(t)
@@ -118,7 +118,7 @@ func TestOfficialMCPClient(t *testing.T) {
 	})
 }
 
-// TestOfficialMCPClientInATurn lets it call every tool of a turn, as a program behind an agent that a person asks in Telegram.
+// TestOfficialMCPClientInATurn calls every tool of a turn, as the program of an agent to which a person writes in Telegram.
 func TestOfficialMCPClientInATurn(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		dir := mcpClient(t)
@@ -170,7 +170,7 @@ func TestOfficialMCPClientInATurn(t *testing.T) {
 	})
 }
 
-// The reasons of exceptions.
+// The reasons for exceptions.
 const (
 	noSuchTool  = "calls a tool of the suite's own example server; the gateway has its own tools"
 	noResources = "the gateway serves tools, and no resources"
@@ -178,7 +178,7 @@ const (
 	noQuestions = "a request stands alone: the server cannot ask its client back (sampling, elicitation)"
 )
 
-// exceptions are the scenarios of the conformance suite that need what the gateway does not have, each with its reason.
+// exceptions are the scenarios of the conformance suite that test features that the gateway does not have, each with its reason.
 func exceptions() map[string]string {
 	return map[string]string{
 		"completion-complete":    "completes arguments of prompts and resources, of which the gateway has none",
@@ -193,8 +193,8 @@ func exceptions() map[string]string {
 
 var scenarioLine = regexp.MustCompile(`(?m)^([✓✗]) ([a-z0-9-]+): `)
 
-// TestMCPConformance runs the official suite against /mcp, through a proxy that adds the credential, which the suite cannot send. A scenario that fails has to be an
-// exception, and an exception has to fail.
+// TestMCPConformance runs the official suite against /mcp, through a proxy that adds the credential, which the suite cannot send. A failing scenario must be an
+// exception, and an exception must fail.
 func TestMCPConformance(t *testing.T) {
 	dir := clients(t)
 	suite := npmInstall(t, []string{"@modelcontextprotocol/conformance@" + conformanceVersion})
@@ -206,7 +206,7 @@ func TestMCPConformance(t *testing.T) {
 	}
 	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
-		r.Out.Host = r.In.Host // the suite sends hosts that have to be refused
+		r.Out.Host = r.In.Host // the suite sends hosts that must be refused
 		r.Out.Header.Set("Authorization", "Bearer "+writeToken)
 	}})
 	defer proxy.Close()

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/teste2e"
 )
 
-// debianProgram is a program of the machine, or that of the Debian package of its name, unpacked and not installed, so that no service starts.
+// debianProgram returns the path of a program on the machine, or else from the Debian package of that name, which is unpacked and not installed, so that no service starts.
 func debianProgram(t *testing.T, name string) string {
 	t.Helper()
 	if path, err := exec.LookPath(name); err == nil {
@@ -49,7 +49,7 @@ http {
 }
 `
 
-// Behind an unmodified nginx a client without a credential gets no further than behind our own proxy, and one with the token does.
+// Behind an unmodified nginx, a client without a credential is refused as behind our own proxy, and a client with the token is accepted.
 func TestBehindNginx(t *testing.T) {
 	nginx, g, dir := debianProgram(t, "nginx"), teste2e.Proxied(t), t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

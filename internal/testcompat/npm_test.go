@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// npmPackages are directories with packages of npm. Each list of packages is installed once in a run of the tests.
+// npmPackages are directories with npm packages. Each list of packages is installed once per test run.
 type npmPackages struct {
 	mu   sync.Mutex
 	root string
@@ -24,16 +24,16 @@ type npmPackages struct {
 
 var installed = npmPackages{dirs: map[string]string{}}
 
-// remove is the end of the run.
+// remove deletes the directories at the end of the run.
 func (p *npmPackages) remove() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.root != "" {
-		_ = os.RemoveAll(p.root) // in the directory for temporary files
+		_ = os.RemoveAll(p.root) // leftovers are in the directory for temporary files
 	}
 }
 
-// install returns the directory of packages. Of their installation scripts those of the packages in scripts run.
+// install returns the directory of packages. Only the installation scripts of the packages in scripts run.
 func (p *npmPackages) install(ctx context.Context, packages, scripts []string) (dir string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,7 +65,7 @@ func (p *npmPackages) install(ctx context.Context, packages, scripts []string) (
 	return dir, nil
 }
 
-// npmInstall is the directory of packages of npm, with what those scripts make that are named.
+// npmInstall returns the directory of npm packages, after the installation scripts of the packages in scripts have run.
 func npmInstall(t *testing.T, packages []string, scripts ...string) (dir string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), installTime)

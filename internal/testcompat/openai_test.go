@@ -16,7 +16,7 @@ import (
 	"laneway/internal/teste2e"
 )
 
-// openAIVersion is the client that the answers were tried with.
+// openAIVersion is the tested version of the client.
 const openAIVersion = "7.55.0"
 
 const openAIScript = `
@@ -68,7 +68,7 @@ await assert.rejects(new OpenAI({ apiKey: "wrong", baseURL: process.env.BASE }).
 console.log("all well");
 `
 
-// installOpenAI fetches the client into a directory of the test, and returns what runs a program there.
+// installOpenAI fetches the client into a directory of the test, and returns a function that runs a program there.
 func installOpenAI(ctx context.Context, t *testing.T) (dir string, run func(env []string, name string, args ...string) (string, error)) {
 	t.Helper()
 	dir = t.TempDir()
@@ -84,8 +84,8 @@ func installOpenAI(ctx context.Context, t *testing.T) (dir string, run func(env 
 	return dir, run
 }
 
-// The client that OpenAI publishes, from npm, talks to the gateway: models, completions and responses whole and streamed, images, files, and errors as its own
-// classes.
+// OpenAI's client from npm calls the gateway: models, completions and responses, whole and streamed, images, files, and errors as classes of
+// the client.
 func TestOfficialOpenAIClient(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -106,10 +106,10 @@ func TestOfficialOpenAIClient(t *testing.T) {
 	})
 }
 
-// fence is a block of code of a document.
+// fence matches a code block of a document.
 var fence = regexp.MustCompile("(?s)```(js|bash)\n(.*?)```")
 
-// TestExamplesOfTheOpenAIPage runs every example of docs/openai.md in JavaScript and with curl against the gateway, as it is printed but for the address.
+// TestExamplesOfTheOpenAIPage runs every JavaScript and curl example of docs/openai.md against the gateway, unchanged except for the address.
 func TestExamplesOfTheOpenAIPage(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -124,7 +124,7 @@ func TestExamplesOfTheOpenAIPage(t *testing.T) {
 	ran := map[string]int{}
 	for i, block := range fence.FindAllStringSubmatch(string(page), -1) {
 		code := strings.ReplaceAll(block[2], "http://127.0.0.1:18790", g.URL())
-		if strings.HasPrefix(code, "laneway ") { // needs the store beside the gateway: the tests of commands have it
+		if strings.HasPrefix(code, "laneway ") { // needs access to the store; the tests of the commands cover it
 			continue
 		}
 		name := filepath.Join(dir, fmt.Sprintf("example-%d.%s", i, map[string]string{"js": "mjs", "bash": "sh"}[block[1]]))

@@ -13,7 +13,7 @@ import (
 	"laneway/internal/teste2e"
 )
 
-// openClaw is one unmodified version of the command line with a home of its own.
+// openClaw is one unmodified version of the command line with its own home directory.
 type openClaw struct {
 	dir, program string
 	env          []string
@@ -28,7 +28,7 @@ func commandLine(t *testing.T, g *teste2e.Gateway, dir, pkg string) *openClaw {
 	}
 }
 
-// with runs the command line; more is environment besides its own.
+// with runs the command line; more is additional environment.
 func (o *openClaw) with(t *testing.T, more []string, args ...string) (string, int) {
 	t.Helper()
 	return run(t, slices.Concat(o.env, more), node(o.dir), append([]string{o.program}, args...)...)
@@ -40,7 +40,7 @@ func (o *openClaw) fromEnvironment() []string {
 
 func (o *openClaw) flags() []string { return []string{"--url", o.url, "--token", adminToken} }
 
-// wants is one call of the command line and what must come of it.
+// wants is one call of the command line and its expected result.
 type wants struct {
 	name string
 	args []string
@@ -63,7 +63,7 @@ func (o *openClaw) check(t *testing.T, w wants) string {
 	return out
 }
 
-// calls has params for every method that the table may hold.
+// calls has params for every method that the table may have.
 func calls() map[string]string {
 	const session = `"sessionKey":"agent:main:calls"`
 	return map[string]string{
@@ -93,7 +93,7 @@ func needsJob(method string) bool {
 	}, method)
 }
 
-// methods are the names of the table, from the description that is made of it.
+// methods returns the names in the table of methods, from the generated description.
 func methods(t *testing.T) []string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "protocol.json"))
@@ -111,8 +111,8 @@ func methods(t *testing.T) []string {
 	return names
 }
 
-// foreignScope names the methods for which the command line asks for a scope of its own family, and the scope that they need here. A gateway
-// that knows three scopes leaves a name that it does not know out, and the call is refused. The terminal interface asks for operator.read.
+// foreignScope names the methods for which the command line requests a scope that only OpenClaw has, and the scope that they need here. The gateway
+// has three scopes and ignores other names, so the call is refused. The terminal interface requests operator.read.
 func foreignScope(method string) string {
 	return map[string]string{
 		"question.list": "operator.read", "plugin.approval.list": "operator.read", "channels.pairing.list": "operator.admin",
@@ -165,7 +165,7 @@ func commands(t *testing.T, o *openClaw, version string, table []string) {
 		if scope := foreignScope(method); scope != "" {
 			w.code, w.says = 1, "missing scope: "+scope
 		}
-		if method == "channels.pairing.revoke" { // no person was let in whom it could name
+		if method == "channels.pairing.revoke" { // no person has been let in
 			w.code, w.says = 1, "must have required property 'senderId'"
 		}
 		out := o.check(t, w)

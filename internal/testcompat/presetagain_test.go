@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// presetSlow tells the processes of that command from all others.
+	// presetSlow identifies the processes of that command.
 	presetSlow = "tail -f /dev/null --sleep-interval=27"
 	// presetTold is what a second attempt reads.
 	presetTold = "attempt 2: the first one ended when the gateway stopped"
-	// presetHistory stands before a transcript.
+	// presetHistory precedes a transcript.
 	presetHistory = "The conversation before this message, as JSON"
 )
 
-// again returns the cells of the table about three processes of the gateway. The first one ends by SIGTERM, the second one by SIGKILL while the agent runs a command. With minute the
-// second process starts in another minute than the first conversation.
+// again returns the cells of the table about three processes of the gateway. The first one ends by SIGTERM, the second one by SIGKILL while the agent runs a command. With
+// minute, the second process starts in a later minute than the first conversation.
 func (p *presetRun) again(minute bool) []string {
 	p.t.Helper()
 	const session, said = "agent:main:again", "the first word is cherry"
 	lost := false
 	look := func() {
 		for line := range strings.Lines(p.g.Output()) {
-			if strings.Contains(line, "an agent does not go on with its session") {
+			if strings.Contains(line, "an agent does not continue its session") {
 				lost = true
 				p.t.Log(line)
 			}
@@ -77,7 +77,7 @@ func (p *presetRun) again(minute bool) []string {
 	return []string{yes(!lost && !p.asked(presetHistory)), yes(told)}
 }
 
-// commandsWith are the processes whose command line contains a string.
+// commandsWith returns the processes whose command line contains a string.
 func commandsWith(t *testing.T, text string) (pids []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

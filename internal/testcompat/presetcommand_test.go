@@ -18,8 +18,8 @@ import (
 	messages "laneway/internal/wire"
 )
 
-// TestCommandAgentsAnswer runs Claude Code and Codex, unmodified, as programs of the command runner, with a scripted model: text, steps, usage, files, and the session, which
-// the second turn continues, also after a restart.
+// TestCommandAgentsAnswer runs unmodified Claude Code and Codex as programs of the command runner, with a scripted model. It checks text, steps, usage, files, and that
+// the second turn continues the session, also after a restart.
 func TestCommandAgentsAnswer(t *testing.T) {
 	presets := presetCases()
 	for name, one := range map[string]struct {
@@ -101,7 +101,7 @@ func TestCommandAgentsAnswer(t *testing.T) {
 	}
 }
 
-// steps sends a message over a connection, and returns the steps of calls and the number of pieces of text until the turn has ended.
+// steps sends a message over a connection, and returns the steps of tool calls and the number of pieces of text until the turn has ended.
 func (p *presetRun) steps(text string) (steps []string, pieces int) {
 	p.t.Helper()
 	conn, err := client.Dial(p.ctx, client.Options{URL: p.g.URL(), Token: p.g.Token(), ToolEvents: true})

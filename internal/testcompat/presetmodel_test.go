@@ -15,7 +15,7 @@ import (
 	"laneway/internal/testmodel"
 )
 
-// The orders: a message with one makes the model ask for one call of a tool.
+// The orders: a message that contains one makes the model request one tool call.
 const (
 	presetOrder       = "run-the-command-now"
 	presetDeniedOrder = "run-the-forbidden-command-now"
@@ -33,14 +33,14 @@ var (
 	pictureOf = regexp.MustCompile(`dot\.png\\" of the message is (/[^"\\\s]+)`)
 )
 
-// presetModel answers each message with the same sentence. It asks for each call of an order once.
+// presetModel answers each message with the same sentence. It requests the tool call of each order once.
 type presetModel struct {
 	mu   sync.Mutex
-	done map[string]bool // orders with the tool that was called
-	// source is a file that the commands of presetOrder and presetDeniedOrder copy, forbidden the copy of the second one. A copy and not an echo: OpenClaw refuses what it
-	// cannot bind to a program, such as a redirection, without a question.
+	done map[string]bool // the tool that was called, by order
+	// source is a file that the commands of presetOrder and presetDeniedOrder copy, forbidden the copy made by the second one. They copy instead of redirecting an echo,
+	// because OpenClaw refuses a redirection, which it cannot bind to a program, without a question.
 	source, forbidden string
-	// escalates: Codex is asked for commands outside of its sandbox, about which it asks the person.
+	// escalates makes the model request commands outside of Codex's sandbox, for which Codex asks the person.
 	escalates bool
 }
 
@@ -56,7 +56,7 @@ func startPresetModel(t *testing.T) (*testmodel.Server, *presetModel) {
 }
 
 func (m *presetModel) answer(c testmodel.Call) testmodel.Reply {
-	if c.Protocol == testmodel.Gemini && !c.Stream { // it chooses a model
+	if c.Protocol == testmodel.Gemini && !c.Stream { // the agent uses this request to choose a model
 		return testmodel.Reply{Pieces: []string{`{"reasoning":"none","model_choice":"flash"}`}, Whole: true, InputTokens: 3, OutputTokens: 4}
 	}
 	m.mu.Lock()
@@ -80,7 +80,7 @@ func (m *presetModel) answer(c testmodel.Call) testmodel.Reply {
 	return testmodel.Reply{Pieces: []string{"The word ", "is apple."}, InputTokens: 3, OutputTokens: 4}
 }
 
-// call is the call of an order; "" = the request has no tool for it.
+// call returns the tool call of an order, and "" when the request offers no tool for it.
 func (m *presetModel) call(order string, c testmodel.Call) (name string, args map[string]any) {
 	last := func(of *regexp.Regexp) string {
 		found := of.FindAllSubmatch(c.Body, -1)
@@ -104,7 +104,7 @@ func (m *presetModel) call(order string, c testmodel.Call) (name string, args ma
 		if i := slices.IndexFunc(c.Tools, func(tool string) bool { return strings.HasSuffix(tool, "send_file") }); i >= 0 {
 			return c.Tools[i], map[string]any{"name": "sent.txt", "text": "sent"}
 		}
-		// Qwen Code offers tools of MCP servers after a search for them.
+		// Qwen Code offers the tools of MCP servers only after a search for them.
 		if slices.Contains(c.Tools, "tool_search") {
 			return "tool_search", map[string]any{"query": "send_file"}
 		}
@@ -112,7 +112,7 @@ func (m *presetModel) call(order string, c testmodel.Call) (name string, args ma
 	return "", nil
 }
 
-// shellCall is the call of a command with the tool that an agent has for it.
+// shellCall returns the call that runs a command with the agent's own tool.
 func (m *presetModel) shellCall(tools []string, command string) (name string, args map[string]any) {
 	for _, name := range []string{"Bash", "bash", "run_shell_command", "exec", "exec_command"} {
 		switch {

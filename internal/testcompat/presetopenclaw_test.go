@@ -15,15 +15,15 @@ import (
 
 const (
 	openClawToken = "openclaw-0123456789-0123456789"
-	// openClawConfig is what `openclaw onboard` writes for a model behind an address, with the port of its gateway.
-	// Without its mode of tools.exec it runs every command unasked.
+	// openClawConfig is what `openclaw onboard` writes for a model at an address, with the port of its gateway. Without the mode
+	// in tools.exec, it runs every command without a question.
 	openClawConfig = `{"agents": {"defaults": {"model": {"primary": "test/test"}, "models": {"test/test": {}}}}, "tools": {"exec": {"mode": "ask"}},
 "gateway": {"mode": "local", "port": %d, "bind": "loopback", "auth": {"mode": "token", "token": "` + openClawToken + `"}},
 "models": {"mode": "merge", "providers": {"test": {"baseUrl": "%s/v1", "api": "openai-completions", "apiKey": "sk-test-0123456789", "models": [
 {"id": "test", "name": "test", "contextWindow": 128000, "maxTokens": 4096, "input": ["text", "image"], "reasoning": false}]}}}}`
 )
 
-// startOpenClaw starts the gateway of OpenClaw, which its preset speaks to, and ends it with the test.
+// startOpenClaw starts the gateway of OpenClaw, to which its preset connects, and ends it with the test.
 func startOpenClaw(t *testing.T, dir, home, model string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

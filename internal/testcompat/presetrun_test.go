@@ -37,7 +37,7 @@ type presetRun struct {
 	bot    *testtelegram.Server
 	model  *testmodel.Server
 	orders *presetModel
-	// records has a file for each process, with what it wrote; clean takes the paths of this machine out of it.
+	// records has a file with the output of each process; clean removes the paths of this machine from it.
 	records string
 	clean   *strings.Replacer
 }
@@ -51,12 +51,12 @@ func (p *presetRun) cli(args ...string) string {
 	return out
 }
 
-// answer answers the open question of a session, with the option that allows or refuses this act alone, and reports whether there was one.
+// answer answers the open question of a session with the option that allows or refuses only this act, and reports whether a question was open.
 func (p *presetRun) answer(session string, allow bool) bool {
 	p.t.Helper()
 	raw, _, _ := p.g.CLI(p.ctx, "", "questions", "list", "--json")
 	var open messages.QuestionsListResult
-	if json.Unmarshal([]byte(raw), &open) != nil { // a gateway that starts does not answer
+	if json.Unmarshal([]byte(raw), &open) != nil { // a starting gateway does not answer
 		return false
 	}
 	i := slices.IndexFunc(open.Questions, func(q messages.Question) bool { return q.SessionKey == session })
@@ -89,7 +89,7 @@ func (p *presetRun) order(text string, allow bool) (out string, asked bool) {
 	}
 }
 
-// yes is a cell of the table.
+// yes returns a cell of the table.
 func yes(works bool) string {
 	if works {
 		return "yes"
@@ -142,7 +142,7 @@ func (p *presetRun) play(name string) []string {
 	}
 }
 
-// remember is the first turn, with a picture and a document. It returns how these reach the model.
+// remember runs the first turn, with a picture and a document. It returns how these reach the model.
 func (p *presetRun) remember() (picture, document string) {
 	p.t.Helper()
 	dot, note := filepath.Join(p.t.TempDir(), "dot.png"), filepath.Join(p.t.TempDir(), "note.pdf")
@@ -167,7 +167,7 @@ func (p *presetRun) remember() (picture, document string) {
 	return how("dot.png", string(presetPicture)), how("note.pdf", presetDocument)
 }
 
-// sendFile orders a file in Telegram, where the tool send_file is offered, and allows it by the button. It reports whether the file comes.
+// sendFile orders a file in Telegram, where the tool send_file is offered, and allows it with the button. It reports whether the file arrives.
 func (p *presetRun) sendFile() bool {
 	p.t.Helper()
 	answers := func() int { return strings.Count(strings.Join(p.bot.Texts(7), "\n"), presetAnswer) }
@@ -192,7 +192,7 @@ func (p *presetRun) sendFile() bool {
 	return sent
 }
 
-// used is what the agent has used so far.
+// used returns the agent's usage so far.
 func (p *presetRun) used() (all messages.UsageCount) {
 	p.t.Helper()
 	var used struct{ Rows []messages.UsageRow }
@@ -216,7 +216,7 @@ func (p *presetRun) asked(text string) bool {
 	return false
 }
 
-// record is what the process with the most turns wrote.
+// record returns the output of the process with the most turns.
 func (p *presetRun) record() (found []byte) {
 	p.t.Helper()
 	files, err := filepath.Glob(filepath.Join(p.records, "*.jsonl"))
@@ -236,7 +236,7 @@ func (p *presetRun) record() (found []byte) {
 	return found
 }
 
-// keep writes the messages of the conversation without the paths of this machine, and without the lists of commands, which are long.
+// keep writes the messages of the conversation, without the paths of this machine and the long lists of commands.
 func (p *presetRun) keep(file string) {
 	p.t.Helper()
 	var kept strings.Builder

@@ -18,16 +18,16 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// presetCase is how a preset is put before the model of a test.
+// presetCase says how a preset is connected to the model of a test.
 type presetCase struct {
 	env   func(url string) map[string]string
 	files map[string]func(url string) string // in its home
-	// beside are further packages, scripts those whose programs come by a script of the package.
+	// beside are additional packages, scripts the packages whose installation scripts must run.
 	beside  []string
 	scripts []string
-	// minute: it loses a session that is loaded within the minute in which it began.
+	// minute is set for an agent that loses a session that is loaded within the minute in which it began.
 	minute bool
-	// before starts what the agent speaks to.
+	// before starts the server to which the agent connects.
 	before func(t *testing.T, dir, home, model string)
 }
 
@@ -75,13 +75,13 @@ func presetCases() map[string]presetCase {
 		},
 		"openclaw": {
 			env: func(string) map[string]string { return map[string]string{} },
-			// It needs a Node.js that is newer than that of most systems.
+			// It needs a newer Node.js than most systems have.
 			beside: []string{"node@24.21.0"}, scripts: []string{"node"}, before: startOpenClaw,
 		},
 	}
 }
 
-// home is a home for the agent before a model, and its environment.
+// home returns a home directory for the agent with the settings of a model, and its environment.
 func (c presetCase) home(t *testing.T, model string) (dir string, env map[string]string) {
 	t.Helper()
 	dir, env = t.TempDir(), c.env(model)
@@ -98,25 +98,25 @@ func (c presetCase) home(t *testing.T, model string) (dir string, env map[string
 	return dir, env
 }
 
-// presetBot is a Telegram with Anna, and the configuration of its channel.
+// presetBot returns a Telegram API with the user Anna, and the configuration of its channel.
 func presetBot(t *testing.T) (bot *testtelegram.Server, channels string) {
 	t.Helper()
 	bot = testtelegram.New(testtelegram.Config{})
 	bot.AddPrivate(7, "Anna")
 	api := httptest.NewServer(bot)
 	t.Cleanup(api.Close)
-	t.Cleanup(api.CloseClientConnections) // before the close: a poll that hangs must not hold it up
+	t.Cleanup(api.CloseClientConnections) // before the close: a hanging poll must not delay it
 	return bot, fmt.Sprintf("channels: {telegram: {api_url: %q, token: %q, access: open, poll_timeout: 5s}}\n", api.URL, bot.Token())
 }
 
 // presetTime bounds the conversation with a preset.
 const presetTime = 20 * time.Minute
 
-// presetWait bounds a wait for one thing in it. OpenClaw starts in 10 s on an idle machine and in two minutes on a busy one.
+// presetWait bounds each wait in it. OpenClaw starts in 10 s on an idle machine and in two minutes on a busy one.
 const presetWait = 5 * time.Minute
 
-// TestPresetsAnswer runs the npm packages of presets, unmodified, behind the gateway and with a scripted model. What works is the table of docs/agents.md, which -update
-// writes. With LANEWAY_RECORD=DIR the test writes what the agents said, for the tests of internal/agent/acp.
+// TestPresetsAnswer runs the unmodified npm packages of presets behind the gateway, with a scripted model. The table of docs/agents.md lists what works; -update writes
+// it. With LANEWAY_RECORD=DIR the test records the agents' output for the tests of internal/agent/acp.
 func TestPresetsAnswer(t *testing.T) {
 	for name, one := range presetCases() {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestPresetsAnswer(t *testing.T) {
 			p.g.Start()
 			row := presetRow{name: name, version: npmVersion(t, dir, preset.Package), works: p.play(name)}
 			row.works = append(row.works, p.again(one.minute)...)
-			p.g.Signal(syscall.SIGTERM) // with the gateway its agents end, which write to their home until then
+			p.g.Signal(syscall.SIGTERM) // this also ends its agents, which write to their home until then
 			if took, code := p.g.WaitExit(presetWait); code != 0 {
 				t.Errorf("the gateway ended with %d after %s", code, took)
 			}

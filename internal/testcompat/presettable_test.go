@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the rows of the table of presets in docs/agents.md")
 
-// presetHeader begins the table of docs/agents.md.
+// presetHeader is the first line of the table in docs/agents.md.
 const presetHeader = "| preset | version |"
 
 // presetRow is a row of the table. works are the cells after the version.
@@ -23,7 +23,7 @@ type presetRow struct {
 	works         []string
 }
 
-// cells are those of a line of the table.
+// cells returns the cells of a line of the table.
 func cells(line string) (list []string) {
 	for cell := range strings.SplitSeq(strings.Trim(line, "|"), "|") {
 		list = append(list, strings.TrimSpace(cell))
@@ -31,7 +31,7 @@ func cells(line string) (list []string) {
 	return list
 }
 
-// check compares the row with the one in the table, or writes it. The version may be another one.
+// check compares the row with the one in the table, or writes it. The version may differ.
 func (r presetRow) check(t *testing.T) {
 	t.Helper()
 	file := filepath.Join("..", "..", "docs", "agents.md")
@@ -67,7 +67,7 @@ func (r presetRow) check(t *testing.T) {
 	}
 }
 
-// npmVersion is the installed version of a package.
+// npmVersion returns the installed version of a package.
 func npmVersion(t *testing.T, dir, pkg string) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(dir, "node_modules", pkg[:strings.LastIndexByte(pkg, '@')], "package.json"))

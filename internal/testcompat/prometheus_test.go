@@ -64,7 +64,7 @@ func startPrometheus(t *testing.T, targets []string) prometheusServer {
 	return prometheusServer{t, "http://" + address}
 }
 
-// values asks an expression for this moment and returns how many series have a value.
+// values evaluates an expression now and returns how many series have a value.
 func (p prometheusServer) values(expr string) (n int) {
 	p.t.Helper()
 	resp, err := http.Get(p.url + "/api/v1/query?query=" + url.QueryEscape(expr))
@@ -92,7 +92,7 @@ func (p prometheusServer) values(expr string) (n int) {
 	return n
 }
 
-// ruleExpressions and boardExpressions are those of the files in deploy.
+// ruleExpressions and boardExpressions return the expressions of the files in deploy.
 func ruleExpressions(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/prometheus/laneway.rules.yml")
@@ -136,13 +136,13 @@ func boardExpressions(t *testing.T) (all []string) {
 	return all
 }
 
-// comparison is what makes the expression of an alarm have no value while all is well.
+// comparison matches the comparison in the expression of an alert.
 var comparison = regexp.MustCompile(` (==|>|<) [0-9.e]+`)
 
-// quietRules have no series in a gateway of this test at all.
+// quietRules have no series in the gateways of this test.
 var quietRules = map[string]string{"LanewayChannelDown": "the gateways have no channel of a chat network"}
 
-// A real Prometheus scrapes two replicas under load. Every expression of the board has a value; every alarm is silent, and has one without its comparison.
+// A real Prometheus scrapes two replicas under load. Every expression of the board has a value. No alert fires, but every one has a value without its comparison.
 func TestPrometheusScrapesTwoReplicasUnderLoad(t *testing.T) {
 	url := testpg.DB(t)
 	var targets []string
@@ -150,7 +150,7 @@ func TestPrometheusScrapesTwoReplicasUnderLoad(t *testing.T) {
 	for range 2 {
 		g := installGateway(t, url, secrets+"limits: {chat: 0, requests: 0, cron_writes: 0}\nagents: {main: {runner: echo}}\n", "--metrics-listen", "127.0.0.1:0")
 		g.Start()
-		// The replicas share a token of the configuration; the helper of the load takes it from where a gateway keeps one of its own.
+		// The replicas share a token from the configuration; the load generator reads it from the file of a generated token.
 		if err := os.WriteFile(filepath.Join(g.Dir, "data", "token"), []byte(adminToken), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ import (
 	"laneway/internal/teste2e"
 )
 
-// The settings of docs/proxy.md, as they stand there, in front of a gateway: TLS, a path, and a WebSocket with an Origin.
+// A proxy with the unchanged settings of docs/proxy.md is in front of a gateway: TLS, a path, and a WebSocket with an Origin.
 func TestTheSettingsOfTheProxyPageWork(t *testing.T) {
 	page, err := os.ReadFile("../../docs/proxy.md")
 	if err != nil {
@@ -73,7 +73,7 @@ func TestTheSettingsOfTheProxyPageWork(t *testing.T) {
 	}
 }
 
-// checkPath calls the gateway below its path as a browser does.
+// checkPath calls the gateway below the path, as a browser does.
 func checkPath(t *testing.T, address, token string) {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(address)
@@ -133,7 +133,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// certificate makes gateway.example.pem and .key, signed by itself.
+// certificate writes gateway.example.pem and .key, self-signed.
 func certificate(t *testing.T, dir string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

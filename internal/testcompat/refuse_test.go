@@ -27,7 +27,7 @@ type object = map[string]any
 
 func host(g *teste2e.Gateway) string { return strings.TrimPrefix(g.URL(), "http://") }
 
-// upgrade asks for a WebSocket with a raw request, so that every header can be wrong, and returns the status and the error's code.
+// upgrade requests a WebSocket with a raw request, so that every header can be invalid, and returns the status and the error code.
 func upgrade(t *testing.T, g *teste2e.Gateway, path string, change map[string]string) (status int, code, retry string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", host(g))
@@ -116,7 +116,7 @@ func TestCapacityWithoutACredentialIsBounded(t *testing.T) {
 	}
 }
 
-// wire is a socket without any manners.
+// wire is a socket that sends anything, valid or not.
 type wire struct {
 	t  *testing.T
 	ws *websocket.Conn
@@ -165,10 +165,10 @@ func (w *wire) send(v any) {
 		}
 		data = string(raw)
 	}
-	_ = w.ws.WriteMessage(websocket.TextMessage, []byte(data)) // a gateway that closed in the middle is what some cases want
+	_ = w.ws.WriteMessage(websocket.TextMessage, []byte(data)) // some cases expect the gateway to close during the write
 }
 
-// ends reads to the close frame and returns its code and the last answer before it.
+// ends reads until the close frame and returns its code and the last answer before it.
 func (w *wire) ends(limit time.Duration) (code int, last frame) {
 	w.t.Helper()
 	until := time.Now().Add(limit)
@@ -298,7 +298,7 @@ func (w *wire) refused(t *testing.T, send any) (int, frame) {
 	return w.ends(20 * time.Second)
 }
 
-// What a proxy that is trusted says of an address counts, for the lock as well; others stay free, and so does the proxy.
+// The client address from a trusted proxy is used, also for the lock. Other addresses and the proxy itself are not locked.
 func TestLockoutThroughATrustedProxy(t *testing.T) {
 	g := begin(t, "", "trusted_proxies: [\"127.0.0.1/32\"]\n")
 	from := func(addr string) http.Header { return http.Header{"X-Forwarded-For": {"192.0.2.1, " + addr}} }
@@ -316,7 +316,7 @@ func TestLockoutThroughATrustedProxy(t *testing.T) {
 	unauthenticated(t, g, nil).login(token())
 }
 
-// Without a trusted proxy the header is only text: no client can lock others out with it, or count as another.
+// Without a trusted proxy the header is ignored: a client cannot use it to lock out others or to be counted as another client.
 func TestAForwardedAddressOfAnUntrustedPeerMeansNothing(t *testing.T) {
 	g := begin(t, "", "")
 	for range 12 {
@@ -335,7 +335,7 @@ func TestConnectionsOfACredentialAreBounded(t *testing.T) {
 	unauthenticated(t, g, nil).login(object{"token": readToken})
 }
 
-// A gateway that waits for a turn before it stops answers every connect with that.
+// A gateway that waits for a turn before it stops refuses every connect as draining.
 func TestDrainingGatewayRefusesConnects(t *testing.T) {
 	g := installGateway(t, "", secrets+"agents: {main: {runner: echo, delay: 10s}}\ndrain_timeout: 30s\n")
 	g.Start()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// terminal is OpenClaw's terminal interface in a tmux server of its own.
+// terminal is OpenClaw's terminal interface in a separate tmux server.
 type terminal struct {
 	t      *testing.T
 	socket string
@@ -55,7 +55,7 @@ func (x *terminal) says(text string) {
 	x.tmux("send-keys", "-t", "tui", "Enter")
 }
 
-// insists is says for a prompt during an answer. The terminal keeps a prompt in its input line until the one before is acknowledged;
+// insists is says for a prompt during an answer. The terminal keeps a prompt in its input line until the previous one is acknowledged;
 // a person who types faster presses Enter again.
 func (x *terminal) insists(text string) {
 	x.t.Helper()
@@ -75,7 +75,7 @@ func (x *terminal) insists(text string) {
 	}
 }
 
-// input is what stands in the input line, between the last two rules of the screen.
+// input returns the content of the input line, between the last two rules of the screen.
 func (x *terminal) input() string {
 	lines := strings.Split(x.screen(), "\n")
 	var rules []int
@@ -90,7 +90,7 @@ func (x *terminal) input() string {
 	return strings.Join(lines[rules[len(rules)-2]+1:rules[len(rules)-1]], " ")
 }
 
-// shows waits until a text is on the screen often enough. The echo says everything again, so what was answered is there twice.
+// shows waits until a string is on the screen often enough. The agent echoes every message, so an answered message is there twice.
 func (x *terminal) shows(text string, times int) {
 	x.t.Helper()
 	if !eventually(x.t, 90*time.Second, func() bool { return strings.Count(x.screen(), text) >= times }) {

@@ -5,8 +5,8 @@
 //	agents:
 //	  main: {runner: command, command: [/path/to/agent-go], input: json}
 //
-// It answers with the conversation so far, one line for each entry, and ends well when its turn is stopped. Asked for tools it lists those of its turn, with the
-// official MCP client.
+// It answers with the conversation so far, one line for each entry, and exits cleanly when its turn is stopped. If the message asks for tools, it lists those of its
+// turn with the official MCP client.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// request is what is used here of a turn; docs/agents.md has the rest.
+// request has the members of a turn that this program uses; docs/agents.md lists all of them.
 type request struct {
 	Prompt  string `json:"prompt"`
 	History []struct {
@@ -37,7 +37,7 @@ type request struct {
 type line struct {
 	Delta string `json:"delta,omitempty"`
 	Error string `json:"error,omitempty"`
-	// Reason sorts an error, see docs/agents.md; "" = program.
+	// Reason classifies an error, see docs/agents.md; default program.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -52,7 +52,7 @@ func main() {
 	}
 }
 
-// answer reads a request and writes lines until it is complete or ctx is over.
+// answer reads a request and writes lines until the answer is complete or ctx has ended.
 func answer(ctx context.Context, in io.Reader, out io.Writer) error {
 	var req request
 	if err := json.NewDecoder(in).Decode(&req); err != nil {
@@ -80,22 +80,22 @@ func answer(ctx context.Context, in io.Reader, out io.Writer) error {
 			return fmt.Errorf("writing the answer: %w", err)
 		}
 		select {
-		case <-time.After(20 * time.Millisecond): //nolint:forbidigo // in place of work
+		case <-time.After(20 * time.Millisecond): //nolint:forbidigo // simulates work
 		case <-ctx.Done():
-			return nil // stopped: what was written stays
+			return nil // stopped: the lines written so far are kept
 		}
 	}
 	return nil
 }
 
-// tools are the names of what this turn may call. session.CallTool calls one.
+// tools returns the names of the tools that this turn may call. session.CallTool calls one.
 func tools(ctx context.Context, url, token string) (names []string, err error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "agent-go", Version: "1"}, nil)
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer(token)}}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the gateway's tools: %w", err)
 	}
-	defer func() { _ = session.Close() }() // the server keeps nothing
+	defer func() { _ = session.Close() }() // the server keeps no state
 	for tool, err := range session.Tools(ctx, nil) {
 		if err != nil {
 			return nil, fmt.Errorf("listing the gateway's tools: %w", err)

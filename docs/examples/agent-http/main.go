@@ -1,10 +1,10 @@
-// Command agent-http is an agent behind HTTP for the runner http: it proves who called, streams its answer, stops when the turn is stopped, and does
-// nothing twice.
+// Command agent-http is an HTTP agent for the runner http: it authenticates the caller, streams its answer, stops when the turn is stopped, and
+// does nothing twice.
 //
 //	AGENT_SECRET=… go run ./docs/examples/agent-http [HOST:PORT]
 //
-// It answers each message with its words, one by one. It keeps the answers that it has given in memory, by the id of the run: a turn that runs again after a
-// crash gets the same answer. A real agent keeps them with what it does.
+// It answers each message with its words, one by one. It keeps its answers in memory by the id of the run, so that a turn that runs again after a
+// crash gets the same answer. A real agent stores them together with its effects.
 package main
 
 import (
@@ -26,11 +26,11 @@ import (
 
 const (
 	maxBody = 32 << 20
-	// maxAge is how old a signature may be: a request that was recorded cannot be repeated later.
+	// maxAge is how old a signature may be, so that a recorded request cannot be replayed later.
 	maxAge = 5 * time.Minute
 )
 
-// request is what is used here of a turn; docs/agents.md has the rest.
+// request has the members of a turn that this program uses; docs/agents.md lists all of them.
 type request struct {
 	RunID  string `json:"runId"`
 	Prompt string `json:"prompt"`
@@ -51,7 +51,7 @@ type server struct {
 	given map[string]string // answers by run
 }
 
-// ServeHTTP answers a turn, and a GET with an empty body by which the gateway finds out whether the agent is there and knows the secret.
+// ServeHTTP answers a turn, and a GET with an empty body, with which the gateway checks that the agent is reachable and has the secret.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -74,25 +74,25 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.answer(r.Context(), w, req)
 }
 
-// answer streams lines. The context ends when the gateway closes the connection, because the turn is stopped or its time is over.
+// answer streams lines. The context ends when the gateway closes the connection, because the turn was stopped or has timed out.
 func (s *server) answer(ctx context.Context, w http.ResponseWriter, req request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	send := func(l line) {
-		_ = json.NewEncoder(w).Encode(l)          //nolint:errcheck // a gateway that is gone has ended ctx
-		_ = http.NewResponseController(w).Flush() // each line goes out at once
+		_ = json.NewEncoder(w).Encode(l)          //nolint:errcheck // if the gateway has disconnected, ctx has ended
+		_ = http.NewResponseController(w).Flush() // send each line at once
 	}
 	for _, word := range strings.SplitAfter(s.text(req), " ") {
 		send(line{Delta: word})
 		select {
-		case <-time.After(s.pause): //nolint:forbidigo // in place of work
+		case <-time.After(s.pause): //nolint:forbidigo // simulates work
 		case <-ctx.Done():
 			return
 		}
 	}
-	send(line{Done: true}) // without it the gateway takes the answer for half of one
+	send(line{Done: true}) // without this line the gateway treats the answer as incomplete
 }
 
-// text is the answer of a run, the same for each attempt.
+// text returns the answer of a run, the same for each attempt.
 func (s *server) text(req request) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *server) text(req request) string {
 	return text
 }
 
-// proves checks `t=<unix seconds>,v1=<hex>`: HMAC-SHA256 of the time, a dot and the body, not older than maxAge.
+// proves verifies `t=<unix seconds>,v1=<hex>`: HMAC-SHA256 of the time, a dot and the body, not older than maxAge.
 func (s *server) proves(header string, body []byte) bool {
 	first, second, _ := strings.Cut(header, ",")
 	at, ok := strings.CutPrefix(first, "t=")

@@ -4,7 +4,7 @@
     agents:
       main: {runner: command, command: [python3, /path/to/agent.py], input: json}
 
-It counts what the person wrote in this conversation, and shows words while it works. Nothing but the standard library is needed.
+It counts the messages of the person in this conversation, and streams words while it works. It needs only the standard library.
 """
 
 import json
@@ -16,12 +16,12 @@ import urllib.request
 
 
 def send(**members):
-    """Writes one line of the answer. flush: the person sees it at once."""
+    """Writes one line of the answer and flushes, so that the person sees it at once."""
     print(json.dumps(members), flush=True)
 
 
 def stopped(_signal, _frame):
-    """The turn was stopped: two seconds are left. What was shown so far stays in the conversation."""
+    """Handles the stop of the turn: two seconds are left. The lines written so far stay in the conversation."""
     sys.exit(0)
 
 
@@ -52,13 +52,13 @@ def main():
     prompt = request["prompt"]
     before = [entry for entry in request["history"] if entry["role"] == "user"]
     if prompt.startswith("fail"):
-        # reason is one of the closed set of docs/agents.md; a job repeats its turn after overloaded, and after auth it does not.
+        # reason is one of the values in docs/agents.md; a job repeats its turn after overloaded, but not after auth.
         send(error="The calendar is locked.", reason="overloaded")
         return
     if prompt.startswith("remind"):
         try:
             send(final=call_tool("remind", {"when": "in 2h", "text": prompt.removeprefix("remind").strip()}))
-        except (KeyError, urllib.error.URLError) as missing:  # no variables: this turn has no tools
+        except (KeyError, urllib.error.URLError) as missing:  # without the variables, this turn has no tools
             send(error=f"I have no tools in this conversation: {missing}", reason="program")
         return
     for word in f"Message {len(before) + 1}: {prompt}".split(" "):

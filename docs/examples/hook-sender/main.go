@@ -1,9 +1,9 @@
-// Command hook-sender shows how a program calls a hook of laneway: it signs what it sends, and sends it again until it was taken, without making two
-// messages of it.
+// Command hook-sender shows how a program calls a hook of laneway: it signs each call and retries until the hook has accepted it, without causing two
+// messages.
 //
 //	echo "build 42 is green" | HOOK_SECRET=… go run ./docs/examples/hook-sender http://127.0.0.1:18790/hooks/deploy build-42
 //
-// The second argument names the event. It is the idempotency key: a repetition under the same key starts nothing and gets the first answer again.
+// The second argument names the event. It is the idempotency key: a repetition with the same key starts nothing and receives the first answer again.
 // The secret is read from the environment, because arguments are visible to all users of a machine.
 package main
 
@@ -44,18 +44,18 @@ func main() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "hook-sender:", err)
-		os.Exit(1) //nolint:forbidigo,gocritic // as above; there is nothing to undo
+		os.Exit(1) //nolint:forbidigo,gocritic // as above; the deferred stop is not needed
 	}
 }
 
-// caller calls one hook about one event.
+// caller calls one hook for one event.
 type caller struct {
 	url, key string
 	secret   []byte
 	client   *http.Client
 }
 
-// deliver sends until the gateway has taken the message, or has refused it for good, and writes its answer to out.
+// deliver retries until the gateway has accepted the message or refused it permanently, and writes the answer to out.
 func (c caller) deliver(ctx context.Context, out io.Writer, body []byte) error {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -66,7 +66,7 @@ func (c caller) deliver(ctx context.Context, out io.Writer, body []byte) error {
 			_, err = io.WriteString(out, answer)
 			return err
 		case err == nil && status != http.StatusTooManyRequests && status < 500:
-			return fmt.Errorf("refused with %d: %s", status, answer) // sending it again unchanged would fail again
+			return fmt.Errorf("refused with %d: %s", status, answer) // a repetition would fail again
 		case attempt == attempts && err != nil:
 			return fmt.Errorf("not delivered: %w", err)
 		case attempt == attempts:
@@ -81,7 +81,7 @@ func (c caller) deliver(ctx context.Context, out io.Writer, body []byte) error {
 	}
 }
 
-// send makes one call. Each is signed anew: a signature is good for five minutes.
+// send makes one call. Each call has a new signature, because a signature is valid for five minutes.
 func (c caller) send(ctx context.Context, body []byte) (status int, answer string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
@@ -98,7 +98,7 @@ func (c caller) send(ctx context.Context, body []byte) (status int, answer strin
 	return resp.StatusCode, string(text), err
 }
 
-// sign is `t=<unix seconds>,v1=<hex>`: HMAC-SHA256 of the time, a dot and the body.
+// sign returns `t=<unix seconds>,v1=<hex>`: HMAC-SHA256 of the time, a dot and the body.
 func sign(secret []byte, at time.Time, body []byte) string {
 	t := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, secret)

@@ -1,9 +1,9 @@
-// Command webhook-receiver shows what a program does with the webhooks of laneway: it proves who called, refuses what is old, does nothing
-// twice, and answers soon.
+// Command webhook-receiver shows how a program handles the webhooks of laneway: it authenticates the caller, refuses old deliveries, does nothing
+// twice, and answers quickly.
 //
 //	WEBHOOK_SECRET=… go run ./docs/examples/webhook-receiver [HOST:PORT]
 //
-// It keeps the keys that it has seen in memory; a real receiver keeps them with what it does.
+// It keeps the keys that it has seen in memory; a real receiver stores them together with its effects.
 package main
 
 import (
@@ -25,13 +25,13 @@ import (
 
 const (
 	maxBody = 1 << 20
-	// maxAge is how old a signature may be: what was overheard cannot be played again later.
+	// maxAge is how old a signature may be, so that a recorded delivery cannot be replayed later.
 	maxAge = 5 * time.Minute
-	// remember is how long a key is known. laneway gives up long before.
+	// remember is how long a key is kept, which is much longer than laneway retries.
 	remember = 24 * time.Hour
 )
 
-// event is what is used here of the end of a run; docs/cron.md has the rest.
+// event has the members of a delivery that this program uses; docs/cron.md lists all of them.
 type event struct {
 	RunID   string `json:"runId"`
 	Status  string `json:"status"`
@@ -41,7 +41,7 @@ type event struct {
 	} `json:"job"`
 }
 
-// receiver takes deliveries. Take is called once for each run.
+// receiver handles deliveries. It calls Take once for each run.
 type receiver struct {
 	secret []byte
 	now    func() time.Time
@@ -51,7 +51,7 @@ type receiver struct {
 	seen map[string]time.Time
 }
 
-// ServeHTTP answers 2xx for what is done, 4xx for what must not come again, 5xx for what may.
+// ServeHTTP answers 2xx when the delivery is done, 4xx when it must not be repeated, and 5xx when it may be.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
 	if err != nil {
@@ -62,16 +62,16 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "not signed by laneway", http.StatusUnauthorized)
 		return
 	}
-	// The key in the header is not signed: an attacker who recorded a delivery could give it another one. The one in the body is.
+	// The key in the header is not signed: an attacker who recorded a delivery could give it another one. The key in the body is signed.
 	var e event
 	if err := json.Unmarshal(body, &e); err != nil || e.RunID == "" || e.RunID != req.Header.Get("Idempotency-Key") {
 		http.Error(w, "not an event", http.StatusBadRequest)
 		return
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock() // one at a time, so that a repetition waits for the first
+	defer r.mu.Unlock() // one at a time, so that a repetition waits for the first delivery
 	if at, known := r.seen[e.RunID]; known && r.now().Sub(at) < remember {
-		w.WriteHeader(http.StatusOK) // it was done: confirm it again
+		w.WriteHeader(http.StatusOK) // already done: confirm it again
 		return
 	}
 	if err := r.take(e); err != nil {
@@ -82,7 +82,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// proves checks `t=<unix seconds>,v1=<hex>`: HMAC-SHA256 of the time, a dot and the body, not older than maxAge.
+// proves verifies `t=<unix seconds>,v1=<hex>`: HMAC-SHA256 of the time, a dot and the body, not older than maxAge.
 func (r *receiver) proves(header string, body []byte) bool {
 	first, second, _ := strings.Cut(header, ",")
 	at, ok := strings.CutPrefix(first, "t=")
@@ -93,7 +93,7 @@ func (r *receiver) proves(header string, body []byte) bool {
 		return false
 	}
 	mac := hmac.New(sha256.New, r.secret)
-	_, _ = mac.Write([]byte(at + ".")) // a hash takes everything
+	_, _ = mac.Write([]byte(at + ".")) // a hash never fails
 	_, _ = mac.Write(body)
 	return hmac.Equal(sum, mac.Sum(nil))
 }

@@ -163,7 +163,7 @@ func stopReason(reason sdk.StopReason) (string, error) {
 	case sdk.StopReasonMaxTurnRequests:
 		return agent.StopNormal, agent.NewError(chat.FailBadResponse, "The agent asked its model more often than it may in one turn; ask for less at once.", nil)
 	case sdk.StopReasonRefusal:
-		return agent.StopNormal, agent.NewError(chat.FailRefusal, "The agent declined to go on; ask in another way.", nil)
+		return agent.StopNormal, agent.NewError(chat.FailRefusal, "The agent declined to continue; ask in another way.", nil)
 	case sdk.StopReasonCancelled:
 		return agent.StopNormal, agent.NewError(chat.FailProgram, "The agent ended the turn before its answer was complete; try again.", nil)
 	default:

@@ -81,5 +81,5 @@ func (k Kept) Put(ctx context.Context, id string, m Memory, pid int, started str
 
 // Lost logs why an agent does not continue its session.
 func (k Kept) Lost(ctx context.Context, why string) {
-	k.Log.WarnContext(ctx, "an agent does not go on with its session; it gets the conversation from the transcript", "err", why)
+	k.Log.WarnContext(ctx, "an agent does not continue its session; it receives the conversation from the transcript", "err", why)
 }
