@@ -1,30 +1,30 @@
-// Package dashboard is the page that a person opens in a browser to see what the gateway does and to talk to its agents.
+// Package dashboard serves the page on which a person sees what the gateway does and writes to its agents.
 //
 // # Ideas
 //
-// It is static. The files are embedded and hold no data: no version, no host, no name. The page reveals nothing to a client without a token.
-// Everything that it shows comes over the public WebSocket protocol, with the credential of the person who looks, so it can do
-// nothing that another client of that person could not do.
+// The page is static. The files are embedded and hold no data: no version, no host, no name. They reveal nothing to a client without a token.
+// Everything that the page shows comes over the public WebSocket protocol with the credential of its user, so it can do nothing that another client
+// of that user could not do.
 //
-// It connects to its own origin only and takes no address from anywhere. The token is asked for, or taken once from the fragment of the
-// URL (`#token=…`), which never leaves the browser, and removed there. A token from a link is used only after the person has seen the name of its
-// credential and has confirmed it. It is kept in session storage, which ends with the tab.
+// It connects only to its own origin and accepts no other address. The person enters the token, or the page takes it from the fragment of the URL
+// (`#token=…`), which never leaves the browser, and removes it there. A token from a link is used only after the person has seen the name of its
+// credential and has confirmed it. The token is kept in session storage, which ends with the tab.
 //
 // All addresses are relative to the page, which is at /dashboard/: a proxy may serve it below any path, and the gateway does not know that path.
 //
-// web has one module for each page, ui has what pages share, store.js has the state as signals, and rpc.js alone uses the socket. vendor has Preact
-// as it was published, see vendor/README.md: there is no build step. types has the types of the protocol, made from the table of methods, with which the type
-// checker of TypeScript checks the modules (make lint).
+// web has one module for each page, ui has the parts that pages share, store.js holds the state as signals, and only rpc.js uses the socket. vendor has
+// Preact as published, see vendor/README.md, so no build step is needed. types has the types of the protocol, generated from the table of methods, with
+// which the type checker of TypeScript checks the modules (make lint).
 //
-// # Promises
+// # Guarantees
 //
-//   - The policy holds: no inline script or style, nothing from elsewhere, no string that becomes markup (Trusted Types). Pictures of messages are fetched
-//     with the token of the tab and shown from memory.
-//   - Strings of other people are always set as text, never as markup.
+//   - The page works under its Content-Security-Policy: no inline script or style, nothing from other origins, no string that becomes markup (Trusted Types).
+//     Pictures of messages are fetched with the token of the tab and shown from memory.
+//   - Strings from other people are always set as text, never as markup.
 //
 // # What it does not do
 //
-// It checks no credential; the gateway does that on the socket.
+// It does not check credentials; the gateway does that on the socket.
 //
 // # Example
 //
@@ -55,13 +55,13 @@ const (
 		"require-trusted-types-for 'script'; trusted-types 'none'"
 )
 
-// file is one file of the page as it is sent.
+// file is one file of the page in the form in which it is sent.
 type file struct {
 	kind, tag    string
 	body, zipped []byte
 }
 
-// Handler serves the page at /dashboard/ and its files below. /dashboard is redirected there. It is safe for concurrent use.
+// Handler serves the page at /dashboard/ and its files below. It redirects /dashboard to /dashboard/. It is safe for concurrent use.
 func Handler() http.Handler {
 	files := load()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -69,14 +69,14 @@ func Handler() http.Handler {
 		h.Set("Content-Security-Policy", Policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin") // the gateway serves these files to every origin, so the browser keeps them from other sites
+		h.Set("Cross-Origin-Resource-Policy", "same-origin") // the gateway answers requests of every origin; the browser refuses these files to other sites
 		f, found := files[strings.TrimPrefix(r.URL.Path, root+"/")]
 		switch {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			h.Set("Allow", "GET, HEAD")
 			http.Error(w, "this page is only read", http.StatusMethodNotAllowed)
 		case r.URL.Path == root:
-			h.Set("Location", "dashboard/") // set by hand: http.Redirect would make it absolute, and a proxy may serve the page below a path
+			h.Set("Location", "dashboard/") // not by http.Redirect, which makes it absolute: a proxy may serve the page below a path
 			w.WriteHeader(http.StatusFound)
 		case !found:
 			http.Error(w, "no such file", http.StatusNotFound)
@@ -86,8 +86,8 @@ func Handler() http.Handler {
 	})
 }
 
-// load reads the embedded files and compresses each once. The page itself is the file with the empty name. Lines of modules that are comments, those with
-// types among them, are a tenth of the page and are not sent. A line that begins with // is a comment everywhere: no template has one.
+// load reads the embedded files and compresses each once. The page itself is the file with the empty name. Comment lines of modules, including those with
+// types, are a tenth of the page and are not sent. Every line that begins with // is a comment, because no template contains such a line.
 func load() map[string]file {
 	comments := regexp.MustCompile(`(?m)^ *(//.*|/\*\*.*\*/)\n`)
 	web, err := fs.Sub(embedded, "web")
@@ -96,7 +96,7 @@ func load() map[string]file {
 	}
 	files := map[string]file{}
 	err = fs.WalkDir(web, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.HasSuffix(name, ".d.ts") { // types are for the type checker
+		if err != nil || d.IsDir() || strings.HasSuffix(name, ".d.ts") { // types are only for the type checker
 			return err
 		}
 		body, err := fs.ReadFile(web, name)
@@ -126,7 +126,7 @@ func zip(body []byte) []byte {
 	if err != nil {
 		panic(err) // the level is a constant
 	}
-	_, _ = z.Write(body) //nolint:errcheck // a buffer takes everything
+	_, _ = z.Write(body) //nolint:errcheck // a buffer never fails
 	_ = z.Close()
 	return out.Bytes()
 }
@@ -134,7 +134,7 @@ func zip(body []byte) []byte {
 func (f file) send(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", f.kind)
-	h.Set("Cache-Control", "no-cache") // a new binary must not meet an old page; an unchanged file is confirmed by its tag
+	h.Set("Cache-Control", "no-cache") // an old page must not run against a new binary; an unchanged file is confirmed by its tag
 	h.Set("ETag", f.tag)
 	h.Add("Vary", "Accept-Encoding")
 	if r.Header.Get("If-None-Match") == f.tag {
@@ -147,10 +147,10 @@ func (f file) send(w http.ResponseWriter, r *http.Request) {
 		body = f.zipped
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) //nolint:errcheck // the client has gone
+	_, _ = w.Write(body) //nolint:errcheck // the client has disconnected
 }
 
-// contentType does not use the host's own table: on some of them scripts are plain text, and browsers then refuse to run them.
+// contentType does not use the table of the host, because some hosts map scripts to plain text, which browsers refuse to run.
 func contentType(name string) string {
 	switch path.Ext(name) {
 	case ".html":

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// policy is that of the specification, written out: a change of the constant must not change what is expected.
+// policy is the specified policy. It is repeated here, so that a change of the constant fails the test.
 const policy = "default-src 'self'; img-src 'self' blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -65,7 +65,7 @@ func TestBrowsersGetTheKindsOfFilesThatTheyInsistOn(t *testing.T) {
 	}
 }
 
-// ours are the files of the page without those of others, by name.
+// ours returns the files of the page without the vendored ones, by name.
 func ours(t *testing.T) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -83,7 +83,7 @@ func ours(t *testing.T) map[string]string {
 	return files
 }
 
-// A proxy may serve the gateway below a path, which the page does not know: its addresses are relative to its own.
+// A proxy may serve the gateway below a path that the page does not know, so its addresses are relative.
 func TestThePageNamesNoAddressFromTheRoot(t *testing.T) {
 	t.Parallel()
 	for name, text := range ours(t) {
@@ -96,7 +96,7 @@ func TestThePageNamesNoAddressFromTheRoot(t *testing.T) {
 	}
 }
 
-// The modules of others are those that were published: vendor/README.md has their sums. The type checker uses the types of the same versions.
+// The vendored modules are unchanged: vendor/README.md has their sums. The type checker uses the types of the same versions.
 func TestVendoredModulesAreThoseOfTheTable(t *testing.T) {
 	t.Parallel()
 	table, err := os.ReadFile("web/vendor/README.md")
@@ -169,7 +169,7 @@ func TestCommentsAreNotSent(t *testing.T) {
 	}
 }
 
-// What the policy forbids would fail in silence in a browser; what it cannot see is searched for here.
+// A violation of the policy fails silently in a browser, and the policy does not cover everything, so the test searches the files.
 func TestFilesKeepToThePolicy(t *testing.T) {
 	t.Parallel()
 	bad := map[string]*regexp.Regexp{
@@ -200,7 +200,7 @@ func TestFilesKeepToThePolicy(t *testing.T) {
 	}
 }
 
-// An answer of cron.explain without a mark of its own would look like a warning.
+// A verdict of cron.explain without its own mark would look like a warning.
 func TestEveryAnswerAboutASlotHasAMark(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("../cron/explain.go")
@@ -219,7 +219,7 @@ func TestEveryAnswerAboutASlotHasAMark(t *testing.T) {
 	}
 }
 
-// The page with everything that the overview needs has a budget of 80 KB as it is sent. Markdown and the form of a job are loaded on demand.
+// The page with everything that the overview needs has a budget of 80 KB, compressed. Markdown and the form of a job are loaded on demand.
 func TestThePageKeepsToItsSize(t *testing.T) {
 	t.Parallel()
 	total := 0
@@ -239,7 +239,7 @@ func TestThePageKeepsToItsSize(t *testing.T) {
 	}
 }
 
-// The checks of compat and ui-test run by hand, so that a renamed element would be noticed there only much later.
+// The checks in compat and ui-test do not run with every change, so they would detect a renamed element only much later.
 func TestTheBrowserChecksNameElementsOfThePage(t *testing.T) {
 	t.Parallel()
 	var checks []string

@@ -1,4 +1,4 @@
-// One conversation: a part of its transcript, what waits, what is sent, and answers as they grow.
+// One conversation: a part of its transcript, waiting messages, messages being sent, and answers while they are streamed.
 
 import { NotConfirmed } from "./rpc.js";
 import { call, http, listeners, live } from "./store.js";
@@ -6,19 +6,19 @@ import { signal } from "./ui/html.js";
 import { textOf } from "./ui/text.js";
 
 export const PAGE = 50;
-const MOST = 200; // messages in the page
-const AROUND = 25; // newer ones than the message of a link
+const MOST = 200; // messages on the page
+const AROUND = 25; // messages that are newer than the message of a link
 const LONGEST = 65536; // characters of a message
 const LATER = 100; // ms from an event to the read: several events cause one
 
-// Messages of the transcript have a seq and are in its order. After them come those that are sent or grow; the transcript replaces each when it has it.
+// Messages of the transcript have a seq and are in its order. Messages that are being sent or streamed follow; each is replaced when the transcript has it.
 export class Conversation {
   messages = signal(/** @type {page.Message[]} */ ([])); hidden = signal(0); newer = signal(0);
   waiting = signal(/** @type {wire.PendingInputs} */ ({ items: [], total: 0 })); info = signal(/** @type {wire.SessionRow | null} */ (null));
   fault = signal(""); loaded = signal(false); stopping = signal(0);
   #cursor = ""; #total = 0; #reading = false; #again = false; #timer = 0;
 
-  // at: the message to show, 0 = the newest one. kept: an earlier transcript of the session, "" = the present one.
+  // at is the message to show, 0 for the newest one. kept is an earlier transcript of the session, "" for the present one.
   /** @param {string} key */
   constructor(key, at = 0, kept = "") { this.key = key; this.at = at; this.kept = kept; }
 
@@ -82,7 +82,7 @@ export class Conversation {
 
   #schedule() { this.#timer ||= setTimeout(() => { this.#timer = 0; this.#catchUp(); }, LATER); }
 
-  // catchUp reads what the transcript has in addition, what waits and what runs: after it the page is what the gateway has.
+  // catchUp reads the new messages of the transcript, what waits and what runs. After it, the page shows the state of the gateway.
   async #catchUp() {
     if (!live.value || !this.loaded.value || this.kept) return;
     if (this.#reading) { this.#again = true; return; }
@@ -96,7 +96,7 @@ export class Conversation {
         this.#cursor = h.deltaCursor;
         this.#take(h.messages, h, this.newer.value, asked);
         this.#count(this.#total + h.messages.length, this.newer.value > 0 ? this.newer.value + h.messages.length : 0);
-        this.#again ||= h.messages.length > 0; // an answer is bounded in bytes
+        this.#again ||= h.messages.length > 0; // one response is bounded in bytes
       } while (this.#again);
     } catch (e) { if (live.value) this.fault.value = e.message; }
     this.#reading = false;
@@ -136,7 +136,7 @@ export class Conversation {
     await this.#deliver(m);
   }
 
-  // The key of a message is its run: a message whose answer was lost is sent again under the same key, and is taken once.
+  // The idempotency key of a message is its run: a message whose response was lost is sent again with the same key, and is accepted once.
   /** @param {page.Message} m */
   async #deliver(m) {
     try {
@@ -150,7 +150,7 @@ export class Conversation {
     }
   }
 
-  // stop ends one run, or with all everything that was accepted so far.
+  // stop ends one run, or, with all, everything that was accepted so far.
   /** @param {{runId?: string, all?: boolean}} params */
   async stop(params = {}) {
     if (!params.runId) this.stopping.value ||= Date.now();
@@ -220,7 +220,7 @@ export class Conversation {
 /** @param {string} run @param {string} text @returns {page.Message} */
 const growing = (run, text) => ({ id: `out-${run}`, run, role: "assistant", text: signal(text), growing: true, since: performance.now(), from: Date.now(), tools: signal([]) });
 
-// step notes one step of a call of a tool.
+// step records one step of a tool call.
 /** @param {page.Message} m @param {wire.ToolData} data */
 function step(m, data) {
   if (!m.tools) return;
@@ -232,7 +232,7 @@ function step(m, data) {
 /** @param {string} role @param {string | undefined} run */
 const sideOf = (role, run) => `${role === "user" ? "in" : role === "assistant" ? "out" : "about"}-${run}`;
 
-// An answer that was seen growing and is read again later keeps its row: the key of an answer is its run.
+// The key of an answer is its run, so an answer keeps its row when it is read again after it was streamed.
 /** @param {wire.HistoryMessage} m @returns {page.Message} */
 const stored = (m) => ({
   id: m.runId && m.role !== "system" && !m.command ? sideOf(m.role, m.runId) : m.id ?? "",
@@ -241,7 +241,7 @@ const stored = (m) => ({
   note: m.role !== "system" && m.stopReason && m.stopReason !== "stop" ? m.stopReason : undefined,
 });
 
-// In a message each file has a line at the end; where the file itself is shown, the line would show it twice.
+// A message ends with a line for each file. The line is removed where the file itself is shown.
 /** @param {string} text @param {wire.MessageFile[]} [files] */
 function withoutLines(text, files = []) {
   const lines = text.split("\n");

@@ -1,4 +1,4 @@
-// A job as the form has it: what a person typed, the members of cron.add and cron.update that it stands for, and the command with the same effect.
+// The draft of a job: what a person typed, the corresponding members of cron.add and cron.update, and the command with the same effect.
 
 import { stamp } from "./ui/text.js";
 
@@ -13,10 +13,10 @@ export { DAYS };
 const two = (n) => String(n).padStart(2, "0");
 const here = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-// empty is the draft of a new job.
+// empty is the draft for a new job.
 export const empty = () => ({ name: "", preset: "daily", at: "", time: "09:00", day: "1", every: "60", expr: "0 9 * * *", tz: here(), message: "", agent: "", session: "isolated", deliver: "", gap: "", fold: "", overlap: "", missed: "", window: "", most: "", retries: "", timeout: "", from: "", until: "", runs: "", alert: "" });
 
-// FORMS are the expressions that a preset makes, and how it is found again in them.
+// FORMS are the expressions that a preset makes, and how the preset is recognized in them.
 /** @type {[preset: string, form: RegExp, read: (m: RegExpExecArray) => Partial<page.Draft>][]} */
 const FORMS = [
   ["hourly", /^(\d+) \* \* \* \*$/, (m) => ({ time: `00:${two(m[1])}` })],
@@ -33,7 +33,7 @@ const expression = (d) => {
   return forms[d.preset];
 };
 
-// wallIn is the instant of a wall time in a zone. The offset is that of the instant itself, so it is looked up twice.
+// wallIn returns the instant of a wall time in a zone. The offset depends on the instant itself, so it is looked up twice.
 /** @param {string} wall @param {string} tz */
 function wallIn(wall, tz) {
   const utc = Date.parse(`${wall}:00Z`);
@@ -43,7 +43,7 @@ function wallIn(wall, tz) {
   return stamp(utc - offset(first), tz);
 }
 
-// scheduleOf is the schedule of a draft.
+// scheduleOf returns the schedule of a draft.
 /** @param {page.Draft} d @returns {wire.JobSchedule} */
 export function scheduleOf(d) {
   if (d.preset === "once") return { kind: "at", at: wallIn(d.at, d.tz) };
@@ -51,7 +51,7 @@ export function scheduleOf(d) {
   return { kind: "cron", expr: expression(d), ...(d.tz ? { tz: d.tz } : {}) };
 }
 
-// boundsOf are the first and the last moment of a draft and its number of fires; an empty field takes a bound away.
+// boundsOf returns the first and the last moment of a draft and its number of fires; an empty field removes a bound.
 /** @param {page.Draft} d */
 export function boundsOf(d) {
   const tz = d.tz || "UTC", at = (/** @type {string} */ wall) => (wall ? Date.parse(wallIn(wall, tz)) : null);
@@ -71,7 +71,7 @@ function deliveryOf(d) {
   return { mode: "announce", channel, ...(to ? { to } : {}), ...(thread ? { threadId: thread } : {}) };
 }
 
-// draftOf is the draft of a job that exists.
+// draftOf returns the draft of an existing job.
 /** @param {wire.Job} j @returns {page.Draft} */
 export function draftOf(j) {
   const s = j.schedule, d = { ...empty(), name: j.name, tz: s.tz ?? "", agent: j.agentId ?? "", session: j.sessionTarget, message: j.payload.message ?? j.payload.text ?? "", gap: j.dst?.gap ?? "", fold: j.dst?.overlap ?? "", overlap: j.overlap ?? "", missed: j.missed?.policy ?? "", window: j.missed?.windowSeconds == null ? "" : String(j.missed.windowSeconds / 60), most: String(j.missed?.maxCatchup ?? ""), retries: String(j.retry?.maxRetries ?? ""), timeout: String(j.timeoutSeconds ?? "") };
@@ -86,11 +86,11 @@ export function draftOf(j) {
   return { ...d, preset: "free", expr };
 }
 
-// missedOf are the rules for slots that were missed; the window is in minutes.
+// missedOf returns the rules for missed slots; the window is in minutes.
 /** @param {page.Draft} d */
 const missedOf = (d) => ({ ...(d.missed ? { policy: d.missed } : {}), ...(d.window !== "" ? { windowSeconds: Math.round(Number(d.window) * 60) } : {}), ...(d.most !== "" ? { maxCatchup: Number(d.most) } : {}) });
 
-// members are those of cron.add. A policy that was not chosen is that of the gateway.
+// members returns the members for cron.add. A policy that was not chosen is left to the gateway.
 /** @param {page.Draft} d @param {wire.Job["payload"]} [payload] @returns {Record<string, any>} */
 export function members(d, payload) {
   const text = payload?.kind === "systemEvent" ? { text: d.message } : { message: d.message };
@@ -102,7 +102,7 @@ export function members(d, payload) {
   };
 }
 
-// patchOf are the members that differ from those of the draft before. An emptied field puts the default back, and a job without a window has no limit: null.
+// patchOf returns the members that differ from the previous draft. An emptied field restores the default. A job without a window has no limit, which is null.
 /** @param {page.Draft} before @param {page.Draft} after @param {wire.Job["payload"]} payload @returns {Record<string, any>} */
 export function patchOf(before, after, payload) {
   const whole = (/** @type {page.Draft} */ d) => { const m = members(d, payload); return m.missed ? { ...m, missed: { windowSeconds: null, ...m.missed } } : m; };
@@ -116,10 +116,10 @@ const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${String(text
 /** @param {number} ms */
 const duration = (ms) => (ms % 60000 ? `${ms / 1000}s` : `${ms / 60000}m`);
 
-// command is the command line with the effect of Save: of the whole draft, or of a patch of the job id.
+// command returns the command line with the effect of Save: for the whole draft, or for a patch of the job id.
 /** @param {page.Draft} d @param {string} [id] @param {Record<string, any>} [patch] */
 export function command(d, id, patch) {
-  const bound = ["startsAtMs", "endsAtMs", "maxRuns"]; // no flag stands for null elsewhere
+  const bound = ["startsAtMs", "endsAtMs", "maxRuns"]; // for other members, no flag expresses null
   if (id && patch && (patch.missed?.windowSeconds === null || Object.entries(patch).some(([name, v]) => v === null && !bound.includes(name)))) return `laneway cron edit ${quoted(id)} ${quoted(JSON.stringify(patch))}`;
   const m = patch ?? members(d), flags = /** @type {string[]} */ ([]);
   const flag = (/** @type {string} */ name, /** @type {any} */ value) => { if (value !== undefined && value !== "") flags.push(`--${name} ${quoted(String(value))}`); };
@@ -148,18 +148,18 @@ export function command(d, id, patch) {
   return [id ? `laneway cron edit ${quoted(id)}` : "laneway cron add", ...flags].join(" ");
 }
 
-// alertOf is the rule of a job for its alerts; undefined = that of the gateway, or none.
+// alertOf returns the alert rule of a job, or undefined if it has no rule of its own.
 /** @param {wire.Job} j */
 const alertOf = (j) => (typeof j.failureAlert === "object" ? j.failureAlert : undefined);
 
-// commandOf is the command that makes a job like this one.
+// commandOf returns the command that makes a job like this one.
 /** @param {wire.Job} j */
 export function commandOf(j) {
   const more = { key: j.keyDerived ? "" : j.key, jitter: j.jitterMs ? `${j.jitterMs}ms` : "", "alert-to": alertOf(j)?.channel ? [alertOf(j)?.channel, alertOf(j)?.to].filter(Boolean).join(":") : "", paused: j.paused?.note ?? "" };
   return [command(draftOf(j)), ...Object.entries(more).filter(([, v]) => v).map(([name, v]) => `--${name} ${quoted(v ?? "")}`)].join(" ");
 }
 
-// beyond are the members of a job for which laneway cron add has no flag.
+// beyond returns the members of a job for which laneway cron add has no flag.
 /** @param {wire.Job} j */
 export function beyond(j) {
   const usual = { lane: "cron", atMostOnce: false, wakeMode: "now", description: "", displayName: "" };

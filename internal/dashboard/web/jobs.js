@@ -1,18 +1,18 @@
-// The jobs that the page shows: one page of the list, or one job with its history. The gateway sorts, filters and counts; events change the rows that are shown.
+// The jobs that the page shows: one page of the list, or one job with its history. The gateway sorts, filters and counts; events update the visible rows.
 
 import { Resource, call, list, listeners, may, me, route } from "./store.js";
 import { signal } from "./ui/html.js";
 
 export const PAGE = 100; // rows of the list
 export const STRIP = 14; // outcomes of a row
-const RUNS = 20; // of the history of a job, and how many more on demand
+const RUNS = 20; // entries of a job's history, and how many more on demand
 const READ = 2000; // ms between two reads of the list
-const RATE = 10; // characters per ms: what reading the list again may take of the connection
+const RATE = 10; // characters per ms: the bandwidth that rereading the list may use
 export const ORDERS = /** @type {const} */ ({ next: ["nextRunAtMs", "asc"], name: ["name", "asc"], last: ["lastRunAtMs", "desc"], failing: ["failing", "desc"] });
 export const SORTS = /** @type {(keyof typeof ORDERS)[]} */ (Object.keys(ORDERS));
 export const CONDITIONS = /** @type {const} */ (["failing", "running", "late", "paused", "invalid", "all"]);
 
-// asked is the list that the address names.
+// asked returns the list that the address names.
 /** @returns {page.Jobs["asked"]} */
 export function asked() {
   const q = route.value.query;
@@ -21,7 +21,7 @@ export function asked() {
   return { sort: one("sort", SORTS), only: one("only", ["all", ...CONDITIONS]), find: q.get("find") ?? "", after: q.get("after") ?? "" };
 }
 
-// addressOf is the address of such a list; another filter or order begins at the first page.
+// addressOf returns the address of such a list; another filter or order starts at the first page.
 /** @param {Partial<page.Jobs["asked"]>} change */
 export function addressOf(change) {
   const a = { ...asked(), after: "", ...change }, q = new URLSearchParams();
@@ -32,7 +32,7 @@ export function addressOf(change) {
   return `#/jobs${q.size > 0 ? `?${q}` : ""}`;
 }
 
-// params are those of the list: the words agent:… and target:… of the field are filters.
+// params returns the params of the list: the words agent:… and target:… of the field are filters.
 /** @param {page.Jobs["asked"]} a @returns {wire.Calls["cron.list"]["params"]} */
 function params(a) {
   const words = a.find.split(/\s+/).filter(Boolean), filter = (/** @type {string} */ name) => words.findLast((w) => w.startsWith(`${name}:`))?.slice(name.length + 1);
@@ -62,7 +62,7 @@ export const page = new Resource(async () => {
   const got = await call("cron.list", params(a));
   const ids = new Set(got.jobs.map((j) => j.id));
   const same = before && JSON.stringify(before.asked) === JSON.stringify(a);
-  const left = before && same && held() ? before.ids.filter((id) => !ids.has(id)) : []; // they stay as long as they are looked at
+  const left = before && same && held() ? before.ids.filter((id) => !ids.has(id)) : []; // jobs that left the page stay while the list is held
   const others = left.length > 0 ? (await call("cron.list", { ...VIEW, ids: left, limit: PAGE })).jobs : [];
   const jobs = [...got.jobs, ...others], kept = new Map();
   for (const j of jobs) {
@@ -80,7 +80,7 @@ export const one = new Resource(async () => {
   return { id, job: (await call("cron.list", { ids: [id], includeSystem: true, limit: 1, outcomes: STRIP })).jobs[0] };
 });
 
-// What the log of changes calls a change, in words.
+// The kinds of changes in the audit log, in words.
 /** @type {Record<string, string>} */
 const VERBS = {
   "cron.add": "made", "cron.create": "made", "cron.update": "edited", "cron.pause": "paused", "cron.resume": "resumed", "cron.toggle": "switched", "cron.remove": "removed", "cron.delete": "removed",
@@ -112,7 +112,7 @@ listeners.add((name, ev) => {
   if (ev.jobId === route.value.rest[0] || ev.action === "many") { one.readLater(); history.readLater(); }
 });
 
-// after is a job after an event about it.
+// after returns a job with the change of an event.
 /** @param {wire.Job} j @param {wire.CronEvent} ev @returns {wire.Job} */
 function after(j, ev) {
   const state = { ...j.state }, changed = { ...j, state };
@@ -132,13 +132,13 @@ function after(j, ev) {
 
 const key = () => crypto.randomUUID?.() ?? `w-${Date.now()}-${Math.random().toString(36).slice(2)}`;
 
-// What can be taken back.
+// The last action that can be undone.
 export const done = signal(/** @type {page.Undo | null} */ (null));
 const UNDO = 10000;
 /** @param {string} text @param {() => Promise<void>} back */
 export const offer = (text, back) => { done.value = { text, until: Date.now() + UNDO, back: async () => { done.value = null; await back(); } }; };
 
-// change calls a method about a job and reads what is shown.
+// change calls a method about a job and reads the visible state again.
 /** @template {page.Method} M @param {M} method @param {page.Given<M>} given */
 async function change(method, ...given) {
   const answer = await call(method, ...given);
@@ -146,15 +146,15 @@ async function change(method, ...given) {
   return answer;
 }
 
-// canEdit: the form has every member of such a job. Jobs that start programs are changed on the command line.
+// canEdit reports whether the form has every member of such a job. Jobs that start programs are changed on the command line.
 /** @param {wire.Job} j */
 export const canEdit = (j) => may("admin") && ["agentTurn", "systemEvent"].includes(j.payload?.kind);
 
-// isActive: a run of the job runs or waits.
+// isActive reports whether a run of the job runs or waits.
 /** @param {wire.Job} j */
 export const isActive = (j) => Boolean(j.state?.runningAtMs) || (j.queuedRuns ?? 0) > 0;
 
-// backfill runs one slot that has passed; a dry run only returns whether it has a run already.
+// backfill runs one past slot; a dry run only returns whether the slot has a run already.
 /** @param {wire.Job} j @param {number} slot @param {boolean} [dryRun] */
 export async function backfill(j, slot, dryRun = false) {
   const window = { id: j.id, fromMs: slot, toMs: slot + 1 };
@@ -171,7 +171,7 @@ export async function run(j) {
   if (reason) throw new Error(reason === "already-running" ? `${named(j)} was not run: a run is active, and its policy allows no second one. Stop that run first.` : `${named(j)} was not run: ${reason}.`);
 }
 
-// create makes a job, and edit changes one that was read before; both return it.
+// create makes a job, and edit changes a job that was read before; both return the job.
 /** @param {wire.Calls["cron.add"]["params"]} members */
 export async function create(members) {
   done.value = null;
@@ -193,7 +193,7 @@ export async function pause(j, note, until) {
   offer(`Paused ${named(j)}.`, () => resume(j));
 }
 
-// resume ends a pause, or what failures have switched off, or the holding back of answers.
+// resume ends a pause, enables a job that failures have switched off, or ends the holding back of answers.
 /** @param {wire.Job} j */
 export async function resume(j) {
   const was = j.paused;
@@ -201,13 +201,13 @@ export async function resume(j) {
   if (was && (!was.untilMs || was.untilMs > Date.now())) offer(`Resumed ${named(j)}.`, () => pause(j, was.note || "paused again", was.untilMs ?? 0));
 }
 
-// PORTABLE are the members of a job that make it again.
+// PORTABLE are the members with which a job can be made again.
 const PORTABLE = /** @type {const} */ ([
   "name", "displayName", "description", "agentId", "schedule", "dst", "sessionTarget", "payload", "delivery", "deleteAfterRun", "wakeMode", "failureAlert", "overlap", "missed", "jitterMs", "retry",
   "timeoutSeconds", "lane", "pauseAfterFailures", "atMostOnce", "startsAtMs", "endsAtMs", "maxRuns",
 ]);
 
-// remove deletes a job that was read whole. It comes back with its history, as a job of the same owner only.
+// remove deletes a job that was read with all members. Undo restores the job with its history, but only for the same owner.
 /** @param {wire.Job} j */
 export async function remove(j) {
   await change("cron.remove", { id: j.id });

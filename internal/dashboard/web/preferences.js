@@ -1,4 +1,4 @@
-// What a person chose for this browser: one key, and nothing else is stored there.
+// The preferences of a person in this browser. All are in one key; nothing else is stored there.
 
 import { effect, signal } from "./ui/html.js";
 

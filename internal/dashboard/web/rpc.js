@@ -1,24 +1,24 @@
-// The wire: one socket to this page's own origin, requests with answers, events, and a new socket when one was lost.
+// The protocol: one socket to the page's own origin, requests with answers, events, and a new socket when one was lost.
 
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 30000;
-const OPENING = 10000; // from the socket to the answer of connect
+const OPENING = 10000; // from the open socket to the answer to connect
 const SILENCE = 15000; // without a frame, health is called
-const ANSWER = 5000; // without its answer, the gateway counts as not answering
-const LOST = 60000; // without a frame, the socket is given up
+const ANSWER = 5000; // without its answer, the gateway is shown as not answering
+const LOST = 60000; // without a frame, the socket is closed
 
 export class Refused extends Error {
   /** @param {wire.Error} error */
   constructor(error) {
     super(error.message);
     this.code = error.details?.code ?? error.code;
-    this.field = error.details?.field ?? ""; // the member that is wrong; the message begins with it
+    this.field = error.details?.field ?? ""; // the invalid member; the message begins with its name
     this.retryable = error.retryable === true;
     this.reason = error.details?.authReason;
   }
 }
 
-// NotConfirmed: the connection was lost before the answer; the call may have been executed.
+// NotConfirmed means that the connection was lost before the answer; the call may have been executed.
 export class NotConfirmed extends Error {}
 
 /** @param {string} path */
@@ -28,7 +28,7 @@ export class Gateway {
   #token; #next = 1; #failures = 0; #timer = 0; #watch = 0; #seen = 0; #probing = false;
   /** @type {page.Link["state"]} */ #state = "";
   /** @type {WebSocket | null} */ #socket = null;
-  #first = true; // the socket has had no frame
+  #first = true; // the socket has received no frame yet
   /** @type {Map<string, {resolve: (result: any) => void, reject: (why: Error) => void}>} */ #waiting = new Map();
 
   // hooks: up(hello), link({state, since, why, retryAt}), refused(message), event(name, payload). state: connecting, live, stale, offline, paused.
@@ -53,10 +53,10 @@ export class Gateway {
 
   close() { this.#end("", "signed out"); }
 
-  // pause ends the connection of a tab that is hidden; open makes a new one.
+  // pause closes the connection of a hidden tab; open makes a new one.
   pause() { this.#end("paused", "the tab is hidden"); }
 
-  // retry opens a connection now, and not when the pause is over.
+  // retry connects now instead of after the pause.
   retry() { if (this.#state === "offline" && !this.#socket) this.open(); }
 
   /** @template {page.Method} M @param {M} method @param {page.Given<M>} given @returns {Promise<page.Result<M>>} */
@@ -82,7 +82,7 @@ export class Gateway {
     throw new Error(refusal.error?.message ?? `the gateway answered ${answer.status}`);
   };
 
-  // A list as if it were one page. Pages are bounded in bytes, so one may have fewer members than were requested. most: how many members to read.
+  // list reads a list over several pages. Pages are bounded in bytes, so a page may have fewer members than requested. most is how many members to read.
   /** @type {page.List} */
   list = async (method, member, params = {}, most = Infinity) => {
     /** @type {any[]} */ const all = [];
@@ -94,7 +94,7 @@ export class Gateway {
     return /** @type {any} */ (all);
   };
 
-  // check looks at the last frame: after a silence health is called, and a gateway that does not answer is shown as such.
+  // check calls health when no frame has arrived for some time, and shows a gateway that does not answer.
   check() {
     clearTimeout(this.#watch);
     const idle = Date.now() - this.#seen;
@@ -127,7 +127,7 @@ export class Gateway {
     return frame.ok ? call.resolve(frame.payload) : call.reject(new Refused(frame.error));
   }
 
-  // The token is sent only after the challenge: whatever else listens on the port never gets it.
+  // The token is sent only after the challenge, so that another program on the port does not receive it.
   #hello() {
     this.call("connect", {
       minProtocol: 4, maxProtocol: 4, role: "operator", caps: ["laneway-ext", "tool-events", "cron-brief"],
@@ -156,7 +156,7 @@ export class Gateway {
   /** @param {WebSocket | null} socket */
   #giveUp(socket) {
     socket?.close(4000, "silence");
-    this.#lost(socket, { reason: "it does not answer" }); // the close event of a connection without a peer comes much later
+    this.#lost(socket, { reason: "it does not answer" }); // without a peer, the close event of the connection comes much later
   }
 
   /** @param {WebSocket | null} socket @param {{code?: number, reason: string}} event */
@@ -202,7 +202,7 @@ function sentence(fault) {
   }
 }
 
-// reason finds out why a socket failed before its first frame: a browser does not disclose why an upgrade was refused. The probes are open to everyone.
+// reason finds out why a socket failed before its first frame, because a browser does not disclose why an upgrade was refused. The probes need no credential.
 async function reason() {
   const get = (/** @type {string} */ path) => fetch(beside(path), { cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(ANSWER) });
   try {

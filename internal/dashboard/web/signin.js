@@ -1,4 +1,4 @@
-// The page before a person is signed in, and the question about a token that came by link.
+// The page before the sign-in, and the question about a token from a link.
 
 import { link, message, question, signIn } from "./store.js";
 import { html } from "./ui/html.js";

@@ -1,10 +1,10 @@
-// The state of the page as signals, and the actions that change it. Pages read from here; this module, the jobs and the conversation use the connection.
+// The state of the page as signals, and the actions that change it. Pages read it; only this module, jobs.js and conversation.js use the connection.
 
 import { Gateway } from "./rpc.js";
 import { computed, effect, signal } from "./ui/html.js";
 
-const TOKEN = "laneway.token"; // in the storage of this tab
-const HIDDEN = 60000; // a tab that is hidden for so long gives its connection up
+const TOKEN = "laneway.token"; // key in the storage of this tab
+const HIDDEN = 60000; // ms; a tab that has been hidden for this time closes its connection
 
 export const link = signal(/** @type {page.Link} */ ({ state: "" }));
 export const me = signal(/** @type {page.Me | null} */ (null));
@@ -31,7 +31,7 @@ export const list = async (...given) => connection().list(...given);
 
 /** @type {Resource<any>[]} */ const resources = [];
 
-// Resource is something that the gateway knows: what was read last, when, and why the last read failed. Old data stays until new data is there.
+// Resource is data of the gateway: the last read value, its time, and why the last read failed. Old data stays until new data has arrived.
 /** @template T */
 export class Resource {
   data = signal(/** @type {T | undefined} */ (undefined)); at = signal(0); fault = signal("");
@@ -40,7 +40,7 @@ export class Resource {
   /** @param {() => Promise<T>} read */
   constructor(read) { this.read = read; resources.push(this); }
 
-  // use is for an effect of a page that shows the resource: it reads now, and events are followed until the page has gone.
+  // use is for an effect of a page that shows the resource: it reads now, and follows events until the page is removed.
   use = () => {
     this.#users++;
     this.refresh();
@@ -82,9 +82,9 @@ export const sessions = new Resource(() => list("sessions.list", "sessions", sea
 export const hits = new Resource(async () => (search.value ? call("sessions.search", { query: search.value, limit: 20, maxChars: 160 }) : { hits: [], hasMore: false })); // messages with the words of the search
 
 export const questions = new Resource(async () => (await call("questions.list")).questions);
-export const answered = signal(/** @type {{session: string, text: string} | null} */ (null)); // what the last answer to a question of an agent has done
+export const answered = signal(/** @type {{session: string, text: string} | null} */ (null)); // the effect of the last answer to a question of an agent
 
-// answer chooses an option of a question, which counts from 1. When another answer came first, the list shows it.
+// answer chooses an option of a question, counted from 1. If another answer came first, the list shows it.
 /** @param {wire.Question} q @param {number} option */
 export async function answer(q, option) {
   try {
@@ -93,12 +93,12 @@ export async function answer(q, option) {
   } finally { questions.refresh(); needs.refresh(); }
 }
 
-// explain asks what became of a slot: at is a time in words, "" = the newest slot that has passed.
+// explain reads what happened to a slot: at is a time in words, or "" for the newest past slot.
 /** @param {string} id @param {string} at */
 export const explain = (id, at) => call("cron.explain", at ? { id, at } : { id });
 
-// jobsOf finds the jobs of a question such as "digest yesterday 9:00": a name, then a time of at most three words. A whole name goes before a part of one,
-// and a longer name before a shorter one.
+// jobsOf finds the jobs of a question such as "digest yesterday 9:00": a name, then a time of at most three words. A whole name takes precedence over a part of
+// a name, and a longer name over a shorter one.
 /** @param {string} text */
 export async function jobsOf(text) {
   const words = text.split(/\s+/);
@@ -110,7 +110,7 @@ export async function jobsOf(text) {
   return named((a, b) => a === b) ?? named((a, b) => a.includes(b)) ?? { ...splits.at(-1), jobs: [] };
 }
 
-// listeners get every event.
+// listeners are called with every event.
 /** @type {Set<page.Listener>} */
 export const listeners = new Set();
 
@@ -125,7 +125,7 @@ const onEvent = (name, payload) => {
   for (const l of listeners) /** @type {any} */ (l)(name, payload);
 };
 
-// on follows one connection: its link, its events, its end.
+// on opens a connection and handles its state, its events and its end.
 /** @param {string} token @param {(g: Gateway, hello: wire.HelloOK) => void} up @param {(why: string) => void} refused */
 function follow(token, up, refused) {
   /** @type {Gateway} */ const g = new Gateway(token, {
@@ -142,8 +142,8 @@ function follow(token, up, refused) {
   return g;
 }
 
-// followTurns is for an effect of a page that shows turns: until the page has gone, the gateway sends what happens in one session, and that something has happened
-// in others.
+// followTurns is for an effect of a page that shows turns. Until the page is removed, the gateway sends the events of one session, and for other sessions only
+// that something has changed.
 /** @param {string} key */
 export function followTurns(key) {
   if (!live.value) return undefined;
@@ -151,7 +151,7 @@ export function followTurns(key) {
   return () => { if (live.value) call("sessions.unsubscribe").catch(() => {}); };
 }
 
-// readAll reads what the page shows, once, after the connection has come back.
+// readAll reads everything that the page shows, once after a reconnect.
 function readAll() {
   for (const r of resources) r.refresh();
   for (const l of listeners) l("reconnected", {});
@@ -169,7 +169,7 @@ function welcome(token, hello) {
   me.value = who(hello);
 }
 
-// signIn uses a token that was typed, or that this tab has.
+// signIn uses a token that was typed or is stored in this tab.
 /** @param {string} token */
 export function signIn(token) {
   gateway?.close();
@@ -188,7 +188,7 @@ export function signOut(why = "") {
   for (const r of resources) r.forget();
 }
 
-// ask connects with a token from a link and shows the name of its credential. Any site can make such a link, so nothing is kept or shown before the
+// ask connects with a token from a link and shows the name of its credential. Any site can make such a link, so nothing is stored or shown before the
 // person has confirmed it.
 /** @param {string} token @param {string | null} kept */
 function ask(token, kept) {
@@ -203,7 +203,7 @@ function ask(token, kept) {
   g.open();
 }
 
-// A token in the fragment is taken once and removed at once, so that it stays in no bookmark.
+// A token in the fragment is read once and removed at once, so that no bookmark contains it.
 function begin() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   const kept = sessionStorage.getItem(TOKEN);

@@ -1,4 +1,4 @@
-// Chat: sessions at the left, the conversation at the right, answers as they grow.
+// Chat: sessions at the left, the conversation at the right, answers while they are streamed.
 
 import { Conversation } from "../conversation.js";
 import { fault, followTurns, hits, live, may, me, now, people, questions, route, search, sessions } from "../store.js";
@@ -47,7 +47,7 @@ function List({ current }) {
       <${Hits}/></ul></section>`;
 }
 
-// Hits are messages with the words of the search; each leads to its place.
+// Hits are messages with the words of the search; each links to its place.
 function Hits() {
   const found = hits.data.value;
   if (!search.value || !found) return null;
@@ -75,7 +75,7 @@ function Talk({ session, at, kept }) {
   const add = (/** @type {Iterable<File>} */ list) => choose(files, list, (why) => { fault.value = why; });
   const dropped = (/** @type {DragEvent} */ e) => { e.preventDefault(); if (may("write")) add(e.dataTransfer?.files ?? []); };
   const mine = talk.info.value, busy = mine?.hasActiveRun || talk.messages.value.some((m) => m.growing), since = talk.stopping.value;
-  const foreign = mine?.channel && !["web", "api"].includes(mine.channel) && !open.value; // a chat of a person elsewhere
+  const foreign = mine?.channel && !["web", "api"].includes(mine.channel) && !open.value; // a chat of a person on another channel
   const waits = talk.waiting.value.total;
   return html`<section class="talk" aria-label="Conversation" onDragOver=${(/** @type {DragEvent} */ e) => e.preventDefault()} onDrop=${dropped}>
     <div class="head"><a class="back" href="#/chat" aria-label="All sessions">‹</a><div class="about"><h2 class="ellipsis" title=${plain(session)}>${label(session)}</h2><${About} talk=${talk} row=${mine} /></div>
@@ -98,7 +98,7 @@ function About({ talk, row }) {
   return html`<span class="quiet ellipsis" title=${plain(talk.key)}>${parts.filter(Boolean).join(" · ")}</span>`;
 }
 
-// Sure lists what will happen. None of it can be undone.
+// Sure lists what will happen before an action that cannot be undone.
 /** @param {{what: string, talk: page.Conversation, waits: number, busy: boolean, done: () => void}} props */
 function Sure({ what, talk, waits, busy, done }) {
   const stop = what === "stop";
@@ -106,7 +106,7 @@ function Sure({ what, talk, waits, busy, done }) {
   return html`<${Dialog} title=${stop ? "Stop all?" : "Reset this conversation?"} onClose=${done}>
     <ul>${busy && html`<li>The running turn is stopped; its text so far stays.</li>`}
       ${waits > 0 && html`<li>${waits} waiting ${waits === 1 ? "message is" : "messages are"} dropped.</li>`}
-      ${!stop && html`<li>The agent begins anew, without the conversation so far.</li><li>The messages stay in the store, and search still finds them.</li>`}
+      ${!stop && html`<li>The agent starts a new conversation and does not remember this one.</li><li>The messages stay in the store, and search still finds them.</li>`}
       <li>This cannot be undone.</li></ul>
     <p class="buttons"><${Act} class="danger" id="sure" run=${act}>${stop ? "Stop all" : "Reset"}<//><button type="button" onClick=${done}>Keep it</button></p><//>`;
 }

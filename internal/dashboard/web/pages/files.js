@@ -1,5 +1,5 @@
-// Files of messages: chosen or pasted, sent before the message that names them, and shown with it. Content comes over HTTP with the token of this tab and
-// is shown as a Blob.
+// Files of messages: chosen or pasted, uploaded before the message that names them, and shown with it. The content comes over HTTP with the token of this tab
+// and is shown as a Blob.
 
 import { http } from "../store.js";
 import { html, useEffect, useRef, useSignal } from "../ui/html.js";
@@ -10,7 +10,7 @@ const LARGEST = 20 * 1024 * 1024;
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const LARGEST_PICTURE = 5 * 1024 * 1024; // that is shown without a click
 
-// choose adds files to those that are chosen; refused is called with the reason why one is not taken.
+// choose adds files to the chosen ones; refused is called with the reason why a file is not accepted.
 /** @param {page.Signal<File[]>} chosen @param {Iterable<File>} files @param {(why: string) => void} refused */
 export function choose(chosen, files, refused) {
   for (const f of files) {
@@ -27,7 +27,7 @@ export function Chips({ chosen }) {
     <button type="button" aria-label=${`Remove ${plain(f.name)}`} onClick=${() => { chosen.value = chosen.value.filter((o) => o !== f); }}>×</button></span>`)}</div>`;
 }
 
-// upload sends files one after the other and returns what a message names.
+// upload sends files one after the other and returns their references for the message.
 /** @param {page.Http} send @param {File[]} files @returns {Promise<{fileId: string}[]>} */
 export async function upload(send, files) {
   const sent = [];
@@ -73,7 +73,7 @@ function Attached({ file, content }) {
     <button type="button" class="link-like ellipsis" title=${`Save ${plain(file.name)}`} onClick=${save}>${plain(file.name)}</button> <span class="quiet">${size(file.size)} ${plain(note.value)}</span></div>`;
 }
 
-// The kind of the Blob is one of ours, whatever the answer has: a browser runs nothing in a picture.
+// The type of the Blob is from our own list and not from the response, so that the browser runs no script in a picture.
 /** @param {string} kind @param {Content} content */
 async function address(kind, content) {
   return URL.createObjectURL(new Blob([await (await content()).arrayBuffer()], { type: kind }));

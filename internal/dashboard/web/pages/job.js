@@ -1,4 +1,4 @@
-// One job: how it is, what one can do about it, why a slot ran or did not run, and its history. Also of a job that was removed, whose history is kept.
+// One job: its state, its actions, why a slot ran or did not run, and its history. A removed job is shown, too, because its history is kept.
 
 import { STRIP, canEdit, history, one, showMore, slotOf, verb, wanted } from "../jobs.js";
 import { knows, now, route } from "../store.js";
@@ -20,7 +20,7 @@ export function Job({ id, ask }) {
     const ends = [one, history].map((r) => r.use());
     return () => ends.forEach((end) => end());
   }, []);
-  useEffect(() => { if (document.activeElement === document.body) head.current?.focus(); }, [route.value]); // after a link or a question, whose element has gone
+  useEffect(() => { if (document.activeElement === document.body) head.current?.focus(); }, [route.value]); // after a link or a question whose element has been removed
   const read = one.data.value?.id === id ? one.data.value : undefined, job = read?.job;
   if (job && canEdit(job) && route.value.query.has("edit")) return html`<${Form} key=${job.id} job=${job}/>`;
   const [kind, word] = job ? conditionOf(job) : [];
@@ -63,7 +63,7 @@ function Took({ of: r }) {
   return r.durationMs === undefined ? "" : took(r.durationMs);
 }
 
-// Detail is why a run did not end well, each attempt, and what became of its answer.
+// Detail shows why a run failed, each attempt, and the delivery of its answer.
 /** @param {{of: wire.LedgerEntry}} props */
 function Detail({ of: r }) {
   const { attempts = [], slotCount = 1, slotUntilMs = 0 } = r;

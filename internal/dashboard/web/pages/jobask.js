@@ -1,4 +1,4 @@
-// What is asked before a job that is active is run, before a job is deleted, before a slot that has passed is run, and the job as a command. It is loaded when it is needed.
+// The dialogs before an active job is run, before a job is deleted and before a past slot is run, and the job as a command. Loaded on demand.
 
 import { beyond, commandOf } from "../jobdraft.js";
 import { backfill, named, remove, run } from "../jobs.js";
@@ -7,15 +7,15 @@ import { html, useEffect, useRef, useSignal } from "../ui/html.js";
 import { Act, Dialog } from "../ui/parts.js";
 import { inZone, plain } from "../ui/text.js";
 
-const RECENT = 7 * 86400000; // a job that ran in this time is deleted by its name only
+const RECENT = 7 * 86400000; // to delete a job that ran within this time, the person must type its name
 
-// Ask shows one of the dialogs about a job that was read whole.
+// Ask shows one of the dialogs for a job that was read with all members.
 /** @param {{kind: Exclude<page.Asked, "pause">, job: wire.Job, slot?: number, close: () => void}} props */
 export function Ask({ kind, ...props }) {
   return html`<${{ run: RunAgain, remove: Remove, command: Command, backfill: Backfill }[kind]} ...${props}/>`;
 }
 
-// effectOf is what a run by hand does while another run of the job is active; starts: whether there will be one.
+// effectOf describes what a manual run does while another run of the job is active; starts is whether a run will start.
 /** @param {wire.Job} j */
 function effectOf(j) {
   const shared = j.sessionTarget !== "isolated", waits = "The new run waits until the active one has ended.";
@@ -47,7 +47,7 @@ function Remove({ job: j, close }) {
     <div class="buttons"><${Act} id="sure" class="danger" run=${sure}>Delete<//><button type="button" onClick=${close}>Keep it</button></div><//>`;
 }
 
-// Backfill shows whether the slot has a run already: one that ended well is not repeated.
+// Backfill shows whether the slot has a run already: a successful run is not repeated.
 /** @param {{job: wire.Job, slot: number, close: () => void}} props */
 function Backfill({ job: j, slot, close }) {
   const found = useSignal(/** @type {wire.BackfillFire[] | undefined} */ (undefined)), bad = useSignal("");

@@ -1,4 +1,4 @@
-// The form of a job: when it fires, as the gateway computes it, what it does and where its answer goes. A refusal of the gateway stands at its field.
+// The form of a job: when it fires, as computed by the gateway, what it does and where its answer goes. A refusal of the gateway is shown at its field.
 
 import { boundsOf, command, DAYS, POLICIES, PRESETS, draftOf, dstOf, empty, members, patchOf, scheduleOf } from "../jobdraft.js";
 import { create, edit } from "../jobs.js";
@@ -8,11 +8,11 @@ import { Act, Mark } from "../ui/parts.js";
 import { inZone, plain, span } from "../ui/text.js";
 import { addressOf } from "./why.js";
 
-const WAIT = 200; // ms after a key before the gateway is asked
+const WAIT = 200; // ms from a key to the request to the gateway
 const FIRES = 5;
 /** @type {Record<string, string>} */
 const RULES = { run_after: "run after it", skip: "skip", first: "the first", second: "the second", both: "both" };
-// The member of the protocol that a refusal names, and the field that shows it.
+// The protocol member that a refusal names, and the field that shows it.
 /** @type {Record<string, string>} */
 const FIELDS = { name: "name", schedule: "when", dst: "when", payload: "message", agentId: "agent", sessionTarget: "session", delivery: "deliver", retry: "more", startsAtMs: "more", endsAtMs: "more", maxRuns: "more", failureAlert: "more", timeoutSeconds: "more", overlap: "more", missed: "more" };
 /** @param {string} [member] */
@@ -22,7 +22,7 @@ const fieldOf = (member) => FIELDS[(member ?? "").split(/[.[]/)[0]] ?? "";
 export function JobForm({ job }) {
   const before = job ? draftOf(job) : null;
   const draft = useSignal(before ?? empty()), fault = useSignal({ field: "", text: "" }), theirs = useSignal(/** @type {wire.Job | null} */ (null)), base = useRef(job), head = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => { head.current?.focus(); }, []); // the link that opened the form has gone
+  useEffect(() => { head.current?.focus(); }, []); // the link that opened the form has been removed
   const d = draft.value, set = (/** @type {string} */ name) => (/** @type {page.Input} */ e) => { draft.value = { ...draft.value, [name]: e.target.value }; };
   const patch = base.current ? patchOf(draftOf(base.current), d, base.current.payload) : undefined;
   const refused = (/** @type {any} */ e) => {
@@ -69,7 +69,7 @@ export function JobForm({ job }) {
       ${!nothing && html`<p class="command"><code id="command">${plain(line)}</code> ${navigator.clipboard && html`<${Act} run=${() => navigator.clipboard.writeText(line)}>Copy<//>`}</p>`}</form>`;
 }
 
-// Preview shows the next fires by the code that fires, those of the job before the edit, and what changes of the clock do. The last good answer stays.
+// Preview shows the next fires as computed by the scheduler, those before the edit, and the effect of clock changes. The last successful answer stays.
 /** @param {{draft: page.Draft, job?: wire.Job, set: (name: string) => (e: page.Input) => void}} props */
 function Preview({ draft: d, job, set }) {
   const good = useSignal(/** @type {wire.CronPreviewResult & {asked: string} | undefined} */ (undefined)), bad = useSignal(""), old = useSignal(/** @type {wire.CronPreviewResult | undefined} */ (undefined));
@@ -97,7 +97,7 @@ function Preview({ draft: d, job, set }) {
         return html`<fieldset key=${kind}><legend>${kind === "gap" ? "A time that does not exist" : "A time that comes twice"}</legend>${POLICIES[name].map((v) => html`<label key=${v}><input type="radio" name=${name} value=${v} checked=${v === (d[name] || rule)} onChange=${set(name)}/> ${RULES[v]}</label>`)}</fieldset>`; })}`}</div>`;
 }
 
-// Conflict shows what is about to be saved beside what another person has saved meanwhile.
+// Conflict shows the changes to be saved beside those that another person has saved meanwhile.
 /** @param {{mine: Record<string, any>, theirs: wire.Job, keep: () => void, take: () => void}} props */
 function Conflict({ mine, theirs, keep, take }) {
   const other = members(draftOf(theirs), theirs.payload), show = (/** @type {any} */ v) => plain(v === null || v === undefined ? "–" : v.message ?? v.text ?? (v.kind === "every" ? `every ${span(v.everyMs)}` : v.kind ? `${v.expr ?? v.at} ${v.tz ?? ""}` : typeof v === "string" ? v : JSON.stringify(v)));

@@ -1,4 +1,4 @@
-// Jobs: what will run when, and how it went. The address has the filter, the order and the page.
+// Jobs: what runs when, and with which outcomes. The address has the filter, the order and the page.
 
 import { CONDITIONS, PAGE, SORTS, STRIP, addressOf, asked, done, hold, isActive, named, page, resume, rowOf, run, stop } from "../jobs.js";
 import { call, fault, may, now, route } from "../store.js";
@@ -24,7 +24,7 @@ export function Jobs() {
     <${Undo}/>${a && (a.kind === "pause" ? html`<${Pause} job=${a.job} close=${close}/>` : html`<${Later} load=${() => import("./jobask.js")} part="Ask" kind=${a.kind} job=${a.job} slot=${a.slot} close=${close}/>`)}`;
 }
 
-// Later is a part of a module that is loaded when it is needed.
+// Later is a component from a module that is loaded on demand.
 /** @param {{load: () => Promise<Record<string, any>>, part: string, [prop: string]: any}} props */
 function Later({ load, part, ...props }) {
   const module = useSignal(/** @type {Record<string, any> | null} */ (null));
@@ -37,7 +37,7 @@ export function Form({ job }) {
   return html`<${Later} load=${() => import("./jobform.js")} part="JobForm" job=${job}/>`;
 }
 
-// Undo takes the last action back, for ten seconds.
+// Undo offers for ten seconds to undo the last action.
 export function Undo() {
   const d = done.value, left = d ? Math.ceil((d.until - now.value) / 1000) : 0;
   return html`<p class="undo" role="status">${d && left > 0 && html`${plain(d.text)} <${Act} id="undo" run=${d.back}>Undo<//> <span class="quiet" aria-hidden="true">${left} s</span>`}</p>`;
@@ -86,7 +86,7 @@ function Row({ id, ask }) {
   return html`<tr>${cells.map((c, i) => html`<td key=${i} data-head=${HEADS[i]}><div>${c}</div></td>`)}<td class="acts"><${Acts} job=${j} ask=${ask}/></td></tr>`;
 }
 
-// conditionOf is the worst that is true of a job: what its mark shows.
+// conditionOf returns the worst condition of a job, which its mark shows.
 /** @param {wire.Job} j */
 export function conditionOf(j) {
   if (j.invalid) return ["error", "invalid"];
@@ -144,7 +144,7 @@ export function Acts({ job: j, ask }) {
     ${!j.id.startsWith("system:") && html`<${Menu} key="menu" label=${`More for ${plain(named(j))}`}><${Act} run=${() => ask("command", j)}>Copy as command…<//><${Act} class="danger" run=${() => ask("remove", j)}>Delete…<//><//>`}`;
 }
 
-// When is a schedule in words. Only a moment is drawn again with the clock.
+// When is a schedule in words. Only a single moment is rendered again with the clock.
 /** @param {{s: wire.JobSchedule}} props */
 export function When({ s }) {
   if (s.kind === "every") return `every ${span(s.everyMs ?? 0)}`;

@@ -1,4 +1,4 @@
-// The messages of a conversation: each as a bubble, calls of tools folded, and what waits below them.
+// The messages of a conversation: each as a bubble, tool calls folded, and waiting messages below them.
 
 import { PAGE } from "../conversation.js";
 import { call, knows, live, may, now, route } from "../store.js";
@@ -9,13 +9,13 @@ import { clock, moment, plain, span, took } from "../ui/text.js";
 import { Files } from "./files.js";
 import { Questions, openIn } from "./questions.js";
 
-const CUT = 16384; // characters of a call
+const CUT = 16384; // characters shown of a call
 
-// address is a conversation, and a message of it by its number. of: an earlier transcript of the session.
+// address returns the address of a conversation, or of a message in it by number. of is an earlier transcript of the session.
 /** @param {string} key */
 export const address = (key, at = 0, of = "") => `#/chat/${encodeURIComponent(key)}${at ? `?at=${at}` : ""}${of ? `&of=${encodeURIComponent(of)}` : ""}`;
 
-// Log follows the conversation, unless the reader has scrolled up or came for one message.
+// Log scrolls with the conversation, unless the reader has scrolled up or opened a link to one message.
 /** @param {{talk: page.Conversation}} props */
 export function Log({ talk }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null)), following = useRef(talk.at === 0), shown = useRef(false);
@@ -28,7 +28,7 @@ export function Log({ talk }) {
   useEffect(() => { const sizes = new ResizeObserver(down); if (box.current) sizes.observe(box.current); return () => sizes.disconnect(); }, []);
   useSignalEffect(() => { for (const m of talk.messages.value) m.text.value; queueMicrotask(down); requestAnimationFrame(down); });
   const scrolled = (/** @type {{currentTarget: HTMLElement}} */ e) => { const n = e.currentTarget; following.current = talk.newer.value === 0 && n.scrollHeight - n.scrollTop - n.clientHeight < 80; };
-  // still keeps the message that is read in its place while others are added around it.
+  // still keeps the visible message in place while other messages are added around it.
   const still = (/** @type {"first" | "last"} */ which, /** @type {() => Promise<void>} */ read) => async () => {
     const bubbles = [...box.current?.querySelectorAll(".bubble") ?? []], anchor = which === "first" ? bubbles[0] : bubbles.at(-1);
     const top = anchor?.getBoundingClientRect().top ?? 0;
@@ -39,7 +39,7 @@ export function Log({ talk }) {
   const end = async () => { following.current = true; await talk.toEnd(); };
   const hidden = talk.hidden.value, newer = talk.newer.value, seen = new Set(rows.filter((m) => m.tools?.value.length).map((m) => m.run));
   const open = openIn(talk.key);
-  // A question that can be answered is shown with its buttons, and not as the line of the transcript that has the same.
+  // An open question is shown with its buttons instead of its line in the transcript.
   const asks = (/** @type {page.Message} */ m) => m.seq !== undefined && open.some((q) => new RegExp(`\\nWrite /.*(allow|deny|answer) ${q.id}`).test(m.text.peek()));
   return html`<div class="log" role="log" aria-label="Messages" tabindex="0" ref=${box} onScroll=${scrolled}>
     ${talk.fault.value && html`<p class="fault" role="alert">${plain(talk.fault.value)}</p>`}
@@ -53,7 +53,7 @@ export function Log({ talk }) {
     ${newer === 0 && html`<${Waiting} talk=${talk}/>`}</div>`;
 }
 
-// An answer is plain text while it grows and becomes Markdown at its end.
+// An answer is plain text while it is streamed and is rendered as Markdown at its end.
 /** @param {{m: page.Message, talk: page.Conversation, hit: boolean}} props */
 function Message({ m, talk, hit }) {
   const text = m.text.value, tools = m.tools?.value ?? [];
@@ -70,7 +70,7 @@ function Message({ m, talk, hit }) {
 
 const written = (/** @type {unknown} */ value) => { const text = plain(typeof value === "string" ? value : JSON.stringify(value, null, 2)); return text.length > CUT ? `${text.slice(0, CUT)} … cut at 16 KB` : text; };
 
-// Call is one call of a tool: a line that opens.
+// Call is one tool call: a line that can be expanded.
 /** @param {{call: page.ToolCall}} props */
 function Call({ call }) {
   const kind = call.ms === undefined ? "running" : call.bad ? "error" : "ok";
@@ -79,9 +79,9 @@ function Call({ call }) {
     ${call.result !== undefined && html`<span class="quiet">${call.bad ? "Failed" : "Result"}</span><pre tabindex="0">${written(call.result)}</pre>`}</details>`;
 }
 
-const NEWEST = 200; // runs of a session among which that of an answer is looked for
+const NEWEST = 200; // how many runs of a session are searched for the run of an answer
 
-// Cost is what an answer has cost, and where its time went. It is read when it is opened: the transcript has neither.
+// Cost shows the tokens and the times of an answer. It is read when it is opened, because the transcript has neither.
 /** @param {{session: string, run: string}} props */
 function Cost({ session, run }) {
   const text = useSignal("");
@@ -98,7 +98,7 @@ function Cost({ session, run }) {
   return html`<details class="cost" onToggle=${read}><summary>Cost</summary><span role="status">${plain(text.value)}</span></details>`;
 }
 
-// Kept is a call as the transcript has it: its name, then its arguments and its result, shortened.
+// Kept is a call from the transcript: its name, then its arguments and its result, shortened.
 /** @param {{text: string}} props */
 function Kept({ text }) {
   const [, name, rest] = /^Tool (\S+) ?([\s\S]*)$/.exec(text) ?? [null, "tool", text];

@@ -1,4 +1,4 @@
-// Overview: what needs a person, what runs and what waits, lanes, channels, replicas.
+// Overview: what needs attention, what runs and what waits, lanes, channels, replicas.
 
 import { call, channels, lanes, may, me, needs, now, questions, route, runs, runsLimit, status } from "../store.js";
 import { html, useEffect } from "../ui/html.js";
@@ -9,7 +9,7 @@ import { Answers } from "./questions.js";
 import { addressOf } from "./why.js";
 
 const ORDER = ["main", "subagent", "team", "cron"];
-const SLOW = 10000; // an entry that has waited for longer is a reason to look
+const SLOW = 10000; // an entry that has waited for longer needs attention
 
 export function Overview() {
   useEffect(() => {
@@ -64,7 +64,7 @@ function runMark(r) {
   return html`<${Mark} kind=${kind}>${r.state === "yielded" ? "running" : r.state}<//>`;
 }
 
-// stop ends one run or takes one waiting message away; a run between two attempts ends with its job's run.
+// stop ends one run or removes one waiting message; a run between two attempts ends with its job's run.
 /** @param {wire.Run} r */
 const stop = async (r) => {
   if (r.waitingFor?.cause === "retry") await call("cron.cancel", { runId: r.id });

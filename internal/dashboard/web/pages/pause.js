@@ -8,7 +8,7 @@ import { near, plain } from "../ui/text.js";
 
 const HOUR = 3600000;
 
-// The ends of a pause that are offered: a time from now on.
+// The offered ends of a pause, each computed from the present time.
 const ENDS = new Map(/** @type {[string, [string, (at: number) => number]][]} */ ([["resumed", ["until it is resumed", () => 0]], ["hour", ["for an hour", (at) => at + HOUR]], ["day", ["for a day", (at) => at + 24 * HOUR]], ["week", ["for a week", (at) => at + 168 * HOUR]], ["date", ["until a date", () => NaN]]]));
 
 /** @param {{job: wire.Job, close: () => void}} props */

@@ -1,4 +1,4 @@
-// People: pairing requests of bots, and who may talk. A code is never shown here; it is between the person and the operator.
+// People: pairing requests of bots, and the people who may write to them. A pairing code is never shown here; the person gives it to the operator.
 
 import { offer } from "../jobs.js";
 import { call, now, people } from "../store.js";

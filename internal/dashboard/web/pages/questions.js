@@ -1,19 +1,19 @@
-// Questions of agents: what one wants to do, how long it waits, and the answers as buttons.
+// Questions of agents: the requested action, how long it waits, and the answers as buttons.
 
 import { answer, answered, may, now, questions } from "../store.js";
 import { html, useEffect } from "../ui/html.js";
 import { Act, Mark } from "../ui/parts.js";
 import { ago, plain, span } from "../ui/text.js";
 
-// openIn are the questions of a session that can be answered.
+// openIn returns the open questions of a session.
 /** @param {string} session */
 export const openIn = (session) => (questions.data.value ?? []).filter((q) => q.sessionKey === session && q.expiresAtMs > Date.now());
 
-// Questions are those of one conversation, with what the last answer has done.
+// Questions shows the questions of one conversation, and the effect of the last answer.
 /** @param {{session: string}} props */
 export function Questions({ session }) {
   useEffect(() => () => { answered.value = null; }, []);
-  const list = now.value > 0 ? openIn(session) : []; // the clock ends a question
+  const list = now.value > 0 ? openIn(session) : []; // a question ends by the clock
   const done = answered.value?.session === session && answered.value.text;
   return html`${list.map((q) => html`<${Question} key=${q.id} q=${q}/>`)}<p class="note" role="status">${done && plain(done)}</p>`;
 }
@@ -27,7 +27,7 @@ function Question({ q }) {
     <${Answers} q=${q}/></section>`;
 }
 
-// Answers are the options of a question for the person whom the agent asks.
+// Answers shows the options of a question to the person who may answer it.
 /** @param {{q: wire.Question}} props */
 export function Answers({ q }) {
   if (!q.mine) return html`<p class="quiet">${plain(q.principal)} is asked.</p>`;

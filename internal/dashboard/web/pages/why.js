@@ -1,4 +1,4 @@
-// Why: what became of a slot of a job. The field of a job asks about a time; the field of the header finds the job by its name, too.
+// Why: what happened to a slot of a job. The field on a job's page takes a time; the field in the header takes the name of a job, too.
 
 import { canEdit, isActive, resume, run, verb } from "../jobs.js";
 import { explain, jobsOf, knows, live, may, route } from "../store.js";
@@ -6,35 +6,35 @@ import { html, useEffect, useRef, useSignal } from "../ui/html.js";
 import { Act, Mark } from "../ui/parts.js";
 import { inZone, plain, stamp } from "../ui/text.js";
 
-// The mark of each answer of cron.explain.
+// The mark of each verdict of cron.explain.
 /** @type {Record<string, string>} */
 const MARKS = {
   "ran": "ok", "failed": "error", "running": "running", "retrying": "retrying", "waiting": "waiting", "skipped": "skipped", "paused": "paused", "missed": "missed", "no replica": "error", "held": "paused",
   "cancelled": "cancelled", "interrupted": "interrupted", "invalid": "error", "clock change": "skipped", "not in the schedule": "planned", "made later": "planned", "changed since": "planned", "disabled": "paused",
   "ended": "cancelled", "removed": "cancelled", "older than the history": "planned", "not due yet": "planned", "unknown": "warn",
 };
-const CHANGES = 3; // that are shown
-const NAMED = 5; // jobs that are offered when several fit
+const CHANGES = 3; // shown at most
+const NAMED = 5; // jobs offered when several match
 
-// addressOf is the page of a job, with a question about a time and a run that is shown in its history; "" = its newest slot.
+// addressOf returns the address of a job with the question about a time, "" for its newest slot, and with a run to show in its history.
 /** @param {string} id @param {string} [at] @param {string} [run] */
 export const addressOf = (id, at, run) => `#/jobs/${encodeURIComponent(id)}${at === undefined ? "" : `?why=${encodeURIComponent(at)}`}${run === undefined ? "" : `&run=${encodeURIComponent(run)}`}`;
 
-// Slot is a link that asks about a slot.
+// Slot is a link to the explanation of a slot.
 /** @param {{id: string, ms: number, zone?: string, children?: any}} props */
 export function Slot({ id, ms, zone, children }) {
   return html`<a class="target" href=${addressOf(id, stamp(ms, zone))}>${children}</a>`;
 }
 
-// Why asks again when changed has another value: the answer about a slot that is not decided yet differs after the next fire. Without a job its actions are
-// not offered: it was removed.
+// Why reads the explanation again when changed has another value, because the answer about an undecided slot changes with the next fire. Without a job, which
+// was removed, it offers no actions.
 /** @param {{id: string, changed: string, job?: wire.Job, ask: page.Ask}} props */
 export function Why({ id, changed, ...rest }) {
   const asked = route.value.query.get("why");
   const answer = useSignal(/** @type {page.Answer | undefined} */ (undefined)), fault = useSignal(""), again = useSignal(0);
   const field = useRef(/** @type {HTMLInputElement | null} */ (null)), box = useRef(/** @type {HTMLElement | null} */ (null)), inside = useRef(false);
   useEffect(() => { if (field.current) field.current.value = asked ?? ""; }, [asked]);
-  useEffect(() => { if (inside.current && document.activeElement === document.body) box.current?.focus(); inside.current = false; }, [answer.value]); // the link that asked has gone
+  useEffect(() => { if (inside.current && document.activeElement === document.body) box.current?.focus(); inside.current = false; }, [answer.value]); // the clicked link has been removed
   useEffect(() => {
     if (asked === null) { answer.value = undefined; fault.value = ""; return undefined; }
     if (!live.value) return undefined;
@@ -48,7 +48,7 @@ export function Why({ id, changed, ...rest }) {
     explain(id, asked).then((a) => show({ ...a, asked }, ""), (e) => show(undefined, e.message.replace(`${e.field}: `, "")));
     return () => { gone = true; };
   }, [asked, again.value, live.value, changed]);
-  const shown = live.value || answer.value?.asked === asked ? answer.value : undefined; // while it is asked, the old answer stays with its slot
+  const shown = live.value || answer.value?.asked === asked ? answer.value : undefined; // during the request, the old answer stays with its slot
   const ask = (/** @type {Event} */ e) => {
     e.preventDefault();
     const at = field.current?.value.trim() ?? "";
@@ -80,7 +80,7 @@ function Answer({ id, of: { asked, timezone: zone, slots: [s] }, job, ask }) {
       ${s.afterMs && html`<span key="after">Slot after: <${Slot} id=${id} ms=${s.afterMs} zone=${zone}>${inZone(s.afterMs, zone)}<//></span>`}</p>`}`;
 }
 
-// Cure is what the page can do about an answer, where the caller may do it.
+// Cure shows the action that an answer suggests, if the caller may use it.
 /** @param {{act: string, slot: number, job?: wire.Job, ask: page.Ask}} props */
 function Cure({ act, slot, job, ask }) {
   if (act === "runs") return html`<a class="button" href="#/overview">See what runs</a>`;
@@ -91,7 +91,7 @@ function Cure({ act, slot, job, ask }) {
   return act === "backfill" && html`<${Act} run=${() => ask("backfill", job, slot)}>Run this slot…<//>`;
 }
 
-// Ask is the field of the header: "digest 9:00". The key / goes to it, Escape goes back.
+// Ask is the field in the header: "digest 9:00". The key / moves the focus to it, Escape moves it back.
 export function Ask() {
   const field = useRef(/** @type {HTMLInputElement | null} */ (null)), from = useRef(/** @type {HTMLElement | null} */ (null)), note = useSignal(/** @type {any} */ (null));
   useEffect(() => {

@@ -1,15 +1,15 @@
-// The focus is never lost by a live update: when the element that has it goes away, it moves to the link of the row at the same place, else to a heading.
+// A live update never loses the focus: when the focused element is removed, the focus moves to the link of the row at the same place, else to a heading.
 
-// keepFocus watches the elements below main until the function that it returns is called. After a change of the address the page decides itself.
+// keepFocus watches the elements below main until the returned function is called. After a change of the address, the page sets the focus itself.
 /** @param {HTMLElement} main */
 export function keepFocus(main) {
   /** @type {{node: HTMLElement, rows: HTMLTableSectionElement | null, row: number, section: HTMLElement | null, page: string} | null} */
-  let last = null; // the element that has the focus, with its place
+  let last = null; // the focused element, with its place
   const came = (/** @type {FocusEvent} */ e) => {
     const node = /** @type {HTMLElement} */ (e.target), rows = node.closest("tbody");
     last = { node, rows, row: rows ? [...rows.rows].findIndex((r) => r.contains(node)) : -1, section: node.closest("section"), page: location.hash };
   };
-  const went = () => queueMicrotask(() => { if (last?.node.isConnected && last.node !== document.activeElement) last = null; }); // the person has moved it
+  const went = () => queueMicrotask(() => { if (last?.node.isConnected && last.node !== document.activeElement) last = null; }); // the person has moved the focus
   const lost = new MutationObserver(() => {
     if (!last || last.node.isConnected || document.activeElement !== document.body) return;
     const { rows, row, section, page } = last;

@@ -1,4 +1,4 @@
-// What every module of the page needs of Preact, under one name.
+// The parts of Preact that every module needs.
 
 import htm from "../vendor/htm.js";
 import { h } from "../vendor/preact.js";

@@ -11,13 +11,13 @@ const COLOURS = { retrying: "warn", missed: "warn", cancelled: "idle", interrupt
 /** @param {string} kind */
 export const colourOf = (kind) => COLOURS[kind] ?? kind;
 
-// Mark is a state: a shape and a word, and the colour repeats them.
+// Mark shows a state by a shape and a word; the colour adds nothing to them.
 /** @param {{kind: string, children?: any}} props */
 export function Mark({ kind, children }) {
   return html`<span class="mark"><span class=${`shape ${colourOf(kind)}`} aria-hidden="true">${SHAPES[kind]}</span> ${children}</span>`;
 }
 
-// Act is a button for a call. While the gateway does not answer it does nothing and shows why; it is not disabled, because that would take the focus away.
+// Act is a button for a call. While the gateway does not answer, the button does nothing and shows why. It is not disabled, because it would lose the focus.
 /** @param {{run: () => unknown, children?: any, [attribute: string]: any}} props */
 export function Act({ run, children, ...rest }) {
   const [busy, setBusy] = useState(false);
@@ -32,7 +32,7 @@ export function Act({ run, children, ...rest }) {
     title=${live.value ? rest.title : "not possible while the gateway does not answer"}>${children}</button>`;
 }
 
-// Menu has further actions of a row. Escape, a choice and a click elsewhere close it; the focus returns to the button that opens it.
+// Menu has further actions of a row. Escape, a choice or a click elsewhere closes it; the focus returns to the button that opens it.
 /** @param {{label: string, children?: any}} props */
 export function Menu({ label, children }) {
   const box = useRef(/** @type {HTMLDetailsElement | null} */ (null));
@@ -42,7 +42,7 @@ export function Menu({ label, children }) {
   return html`<details class="menu" ref=${box} onKeyDown=${key} onFocusOut=${left}><summary aria-label=${label}>⋯</summary><div onClick=${shut}>${children}</div></details>`;
 }
 
-// Table is a real table; on a narrow screen each row is a block in which the head of a column is beside its value.
+// Table is an HTML table. On a narrow screen each row is a block with the heading of each column beside its value.
 /** @param {{label: string, heads: string[], rows: page.Row[], empty: any}} props */
 export function Table({ label, heads, rows, empty }) {
   const acting = rows.some((r) => r.acts !== undefined);
@@ -61,21 +61,21 @@ export function Dialog({ title, onClose, children }) {
   useEffect(() => {
     const dialog = box.current, from = /** @type {HTMLElement | null} */ (document.activeElement);
     dialog?.showModal();
-    return () => { dialog?.close(); from?.focus(); }; // the browser does not give it back from a dialog that was removed
+    return () => { dialog?.close(); from?.focus(); }; // the browser does not return the focus from a removed dialog
   }, []);
   return html`<dialog ref=${box} class="card" aria-labelledby="dialog-title" onCancel=${(/** @type {Event} */ e) => { e.preventDefault(); onClose(); }}>
     <h2 id="dialog-title">${title}</h2>${children}</dialog>`;
 }
 
-// Loading shows what a page waits for, and what failed.
+// Loading shows what a page is loading, and what has failed.
 /** @param {{of: import("../store.js").Resource<any>, what: string}} props */
 export function Loading({ of, what }) {
   if (of.fault.value) return html`<p class="fault" role="alert">${plain(of.fault.value)}</p>`;
   return of.data.value === undefined ? html`<p class="quiet">${live.value ? `Reading ${what} …` : `The page reads ${what} when the gateway answers.`}</p>` : null;
 }
 
-// useHeldOrder keeps the order of a list while the pointer or the focus is in it: a row must not move away under a finger.
-// It returns the rows to show, at most so many, the ref of the container, whether it is held, and how many rows would move.
+// useHeldOrder keeps the order of a list while the pointer or the focus is in it, so that a row does not move before a click.
+// It returns the rows to show, up to a limit, the ref of the container, whether the order is held, and how many rows would move.
 /** @template T @param {T[]} rows @param {(row: T) => string} id */
 export function useHeldOrder(rows, id, most = Infinity) {
   const box = useRef(/** @type {HTMLElement | null} */ (null)), order = useRef(/** @type {string[]} */ ([]));

@@ -1,11 +1,11 @@
-// Markdown as elements, from the tokens of a lexer that is loaded with the first message. Everything is text: HTML is shown as it was written, pictures become
-// links, and only addresses of the web and of mail become links.
+// Markdown as elements, from the tokens of a lexer that is loaded with the first message. HTML is shown as source text, pictures become links, and only web
+// and mail addresses become links.
 
 import { plain } from "./text.js";
 import { html, signal, useEffect, useRef } from "./html.js";
 
-const LONGEST = 65536; // a longer text stays plain
-const DEEPEST = 12; // what is nested deeper stays plain
+const LONGEST = 65536; // longer text stays plain
+const DEEPEST = 12; // deeper nesting stays plain
 
 /** @typedef {any} Token its members differ by its type */
 
@@ -18,7 +18,7 @@ function load() {
   import("../vendor/marked.js").then((m) => { lexer.value = m.Lexer; }, () => { asked = false; });
 }
 
-// Prose is plain text until the lexer is there.
+// Prose shows plain text until the lexer is loaded.
 /** @param {{text: string}} props */
 export function Prose({ text }) {
   useEffect(load, []);
@@ -90,7 +90,7 @@ function part(t, depth) {
   }
 }
 
-// A link whose text names another host shows its own.
+// A link whose text names another host also shows its real host.
 /** @param {Token} t @param {any} content */
 function link(t, content) {
   let to;

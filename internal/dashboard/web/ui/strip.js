@@ -1,4 +1,4 @@
-// The latest outcomes of a job, and what they come to.
+// The latest outcomes of a job, and their summary.
 
 import { html } from "./html.js";
 import { SHAPES, colourOf } from "./parts.js";
@@ -7,7 +7,7 @@ import { inZone, plain, span } from "./text.js";
 /** @param {wire.JobOutcome} o */
 const took = (o) => (o.durationMs ? `, took ${span(o.durationMs)}` : "");
 
-// Strip shows outcomes from the oldest to the newest: a shape for each, and one sentence for who does not see them.
+// Strip shows outcomes from the oldest to the newest: a shape for each, and one sentence for screen readers.
 /** @param {{outcomes?: wire.JobOutcome[], zone?: string}} props */
 export function Strip({ outcomes = [], zone }) {
   if (outcomes.length === 0) return html`<span class="quiet">none</span>`;
@@ -18,7 +18,7 @@ export function Strip({ outcomes = [], zone }) {
     <span class="only-read">The last ${outcomes.length}: ${[...counts].map(([word, n]) => `${n} ${word}`).join(", ")}. The newest: ${outcomes[0].outcome}.</span>`;
 }
 
-// streak is how many runs in a row failed or ended well.
+// streak returns how many runs in a row have failed or succeeded.
 /** @param {wire.Job} j @param {number} most */
 export function streak(j, most) {
   const failed = j.state?.consecutiveErrors ?? 0, outcomes = j.outcomes ?? [];
@@ -27,7 +27,7 @@ export function streak(j, most) {
   return ok === 0 ? "–" : `${ok}${ok === most ? " or more" : ""} ok`;
 }
 
-// middle is the median of how long the outcomes took, in ms; undefined = none of them ran.
+// middle returns the median duration of the outcomes in ms, or undefined if none of them ran.
 /** @param {wire.JobOutcome[]} [outcomes] */
 export function middle(outcomes = []) {
   const took = outcomes.map((o) => o.durationMs ?? 0).filter((ms) => ms > 0).sort((a, b) => a - b);

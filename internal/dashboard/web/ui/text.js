@@ -1,6 +1,6 @@
-// Strings of other people, times and sizes as the page shows them.
+// How the page shows strings of other people, times and sizes.
 
-// Characters that turn or hide text are shown as escapes: a name must not look like another one.
+// Characters that reverse or hide text are shown as escapes, so that a name cannot look like another one.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
 /** @param {unknown} text */
@@ -18,7 +18,7 @@ export function span(ms) {
   return `${Math.floor(s / 86400)} d`;
 }
 
-// took is how long something took, with one digit more than span where it is short.
+// took formats a duration, with one digit more than span for short ones.
 /** @param {number | undefined} ms */
 export const took = (ms) => (ms === undefined ? "–" : ms < 1000 ? `${ms} ms` : ms < 9950 ? `${(ms / 1000).toFixed(1)} s` : span(ms));
 
@@ -37,7 +37,7 @@ export const time = (ms) => new Date(ms ?? NaN).toLocaleTimeString();
 /** @param {number} ms */
 export const moment = (ms) => new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
 
-// inZone is a moment in the time zone of a job; in that of the browser where it does not know the other one.
+// inZone formats a moment in the time zone of a job, or in the zone of the browser if the browser does not have that zone.
 /** @param {number} ms @param {string} [timeZone] */
 export function inZone(ms, timeZone) {
   /** @type {Intl.DateTimeFormatOptions} */ const form = { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", ...(ms % 60000 ? { second: "2-digit" } : {}) };
@@ -45,9 +45,9 @@ export function inZone(ms, timeZone) {
 }
 
 /** @type {Map<string, Intl.DateTimeFormat>} */
-const forms = new Map(); // a formatter for each zone: making one costs more than using it
+const forms = new Map(); // one formatter for each zone, because making one costs more than using it
 
-// near is a moment of the next or the last days in the zone of a job: Mon 8 Mar 09:00; with the year when it is another one.
+// near formats a moment in the zone of a job: Mon 8 Mar 09:00, with the year if that differs from the present one.
 /** @param {number} ms @param {string | undefined} timeZone @param {number} now */
 export function near(ms, timeZone, now) {
   const year = new Date(ms).getFullYear() !== new Date(now).getFullYear(), name = `${timeZone} ${year}`;
@@ -60,7 +60,7 @@ export function near(ms, timeZone, now) {
   return format.format(ms);
 }
 
-// stamp is a moment as a person can read it and the gateway understands it: 2027-03-02T09:00:00+01:00.
+// stamp formats a moment so that a person can read it and the gateway can parse it: 2027-03-02T09:00:00+01:00.
 /** @param {number} ms @param {string} [timeZone] */
 export function stamp(ms, timeZone) {
   /** @type {Intl.DateTimeFormatOptions} */ const form = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "longOffset" };
