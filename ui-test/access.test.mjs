@@ -1,5 +1,5 @@
 // Each page when it is empty, offline, without its database and under a dialog; narrow, magnified, in forced colours and with reduced motion; and the controls
-// that each set of rights draws.
+// that are shown for each set of rights.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -139,8 +139,8 @@ if (ENGINES.includes("postgres")) {
   });
 }
 
-// A control is drawn where the table of methods allows its call: by the scope of the method, or by that of an owner in a session of one's own. On each page
-// every button belongs to a row of this table, or to FREE: those change nothing, and read what the page may read.
+// A control is shown where the table of methods allows its call: by the scope of the method, or by the scope for owners in the caller's own session. On each page
+// every button belongs to a row of this table or to FREE. The buttons in FREE change nothing and read only what the page may read.
 const CONTROLS = [
   ["jobs", "#new-job", "cron.add"], ["jobs", "tr .run", "cron.run"], ["jobs", "tr .pause:has-text('Pause')", "cron.pause"], ["jobs", "tr .pause:has-text('Resume')", "cron.resume"], ["jobs", "tr .stop", "cron.cancel"],
   ["jobs", "tr .menu summary", "cron.remove"], ["jobs", "tr .menu .danger", "cron.remove"], ["jobs", "tr .menu button:has-text('command')", "cron.add"],
@@ -155,7 +155,7 @@ const CONTROLS = [
   ["people", "button:has-text('Approve')", "channels.pairing.approve"], ["people", "button:has-text('Dismiss')", "channels.pairing.dismiss"], ["people", "button:has-text('Revoke')", "channels.pairing.revoke"],
 ];
 const FREE = ":is(.call summary, .cost summary, .link-like, #older, #newest)";
-const MINE = ["own", "asked"]; // places in which the session is the caller's
+const MINE = ["own", "asked"]; // places in which the caller owns the session
 const programs = (name) => `[${process.execPath}, ${new URL(name, import.meta.url).pathname}]`;
 
 test("each set of rights draws the controls that the table of methods allows, and no other", async (t) => {
@@ -182,7 +182,7 @@ test("each set of rights draws the controls that the table of methods allows, an
     const p = await open(), may = (needed) => LEVELS.indexOf(scope) >= LEVELS.indexOf(needed), name = scope.split(".")[1];
     await signIn(p, g.url, secret);
     const write = async (...texts) => { for (const text of may("operator.write") ? texts : []) { await p.fill("textarea", text); await p.press("textarea", "Enter"); } };
-    // Each place: its address, what it shows to everyone, and what is written there first.
+    // Each place: its address, what it shows to every caller, and what is typed there first.
     const places = {
       jobs: ["#/jobs", "tr .shape.running"], job: [`#/jobs/${ids.digest}`, ".title .shape.running"], paused: [`#/jobs/${ids.holidays}?why=`, "#why-answer .sentence"],
       form: ["#/jobs?new", may("operator.admin") ? "form.job #save" : "table.jobs"], own: [`#/chat/agent:main:of-${name}`, may("operator.write") ? ".queue li" : ".log .empty:has-text('No messages')", long, long],

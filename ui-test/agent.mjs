@@ -1,8 +1,8 @@
-// An agent for the tests of the chat, which prints the lines of Claude Code. What it does is a word of the message.
+// An agent for the tests of the chat, which prints lines in the format of Claude Code. A word of the message selects what it does.
 
 import { readFileSync } from "node:fs";
 
-// The prompt has what this agent does not keep before the message: the conversation, and where files go.
+// The prompt has the conversation and the directory for files before the message, because this agent does not keep them.
 const parts = readFileSync(0, "utf8").split("\n\n");
 while (parts.length > 1 && /^(The conversation before|Added to the conversation|Files that the person|attempt \d)/.test(parts[0])) parts.shift();
 const text = parts.join("\n\n");

@@ -1,4 +1,4 @@
-// An agent that speaks the Agent Client Protocol over standard input and output. It asks before it acts, and answers with the option that was chosen.
+// An agent with the Agent Client Protocol over standard input and output. It asks before it acts, and answers with the chosen option.
 
 import { createInterface } from "node:readline";
 
@@ -15,7 +15,7 @@ const OPTIONS = [
 ];
 
 async function prompt(sessionId, text) {
-  const label = text.includes("<img") ? ` ${text}` : ""; // an agent may put words of other people anywhere
+  const label = text.includes("<img") ? ` ${text}` : ""; // an agent may quote other people anywhere
   const { outcome } = await call("session/request_permission", {
     sessionId, options: OPTIONS.map((o) => ({ ...o, name: o.name + label })), toolCall: { toolCallId: "t1", title: `Shell${label}`, kind: "execute", status: "pending", rawInput: { command: text, timeout: 20 } },
   });

@@ -1,4 +1,4 @@
-// Debian's Chromium, and pages that record what must not happen: complaints of the browser, and requests to another origin.
+// Debian's Chromium, and pages that record what must not happen: errors and warnings of the browser, and requests to another origin.
 
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
@@ -9,7 +9,7 @@ export const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js")
 const executablePath = process.env.CHROMIUM ?? ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((p) => existsSync(p));
 if (!executablePath) throw new Error("Chromium is not installed; install Debian's chromium, or name one in CHROMIUM");
 
-// WAIT bounds every wait for the page; a test fails after it, and no test depends on the speed of the machine.
+// WAIT bounds every wait for the page. It is long, so that no test depends on the speed of the machine.
 const WAIT = 60_000;
 
 let browser = null;
@@ -47,13 +47,13 @@ export async function go(p, fragment) {
   await p.evaluate((f) => { location.hash = f; }, fragment);
 }
 
-// clean fails when the browser complained, or the page called another origin.
+// clean fails when the browser reported an error or a warning, or the page called another origin.
 export function clean(p) {
   assert.deepEqual(p.complaints, [], "the browser complained");
   assert.deepEqual(p.elsewhere, [], "the page called another origin");
 }
 
-// inside lists what is wider than the screen.
+// inside lists the elements that are wider than the screen.
 export const outside = (p) => p.evaluate(() => {
   const width = document.documentElement.clientWidth;
   const wide = [...document.querySelectorAll("body *")].filter((n) => {
@@ -70,7 +70,7 @@ export async function findings(p) {
   return violations.flatMap((v) => v.nodes.map((n) => `${v.id} (${v.impact}): ${n.target.join(" ")} ${n.failureSummary?.split("\n")[1]?.trim() ?? ""}`));
 }
 
-// caller makes many calls over one connection, in a page that shows nothing else: call(method, paramsOfEach) returns the results, and ended counts the runs that
+// caller makes many calls over one connection, in an otherwise empty page: call(method, paramsOfEach) returns the results, and ended counts the runs that
 // have ended.
 export async function caller(base, token) {
   const p = await open();

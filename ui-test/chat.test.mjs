@@ -1,4 +1,4 @@
-// The chat of the real binary in Chromium, on each engine: long conversations, Markdown, calls of tools, failures, the queue, stop, reset, search.
+// The chat of the real binary in Chromium, on each engine: long conversations, Markdown, tool calls, failures, the queue, stop, reset, search.
 
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
@@ -8,7 +8,7 @@ import { ENGINES, Gateway, READER, TOKEN, eventually } from "./gateway.mjs";
 
 const PROGRAM = new URL("agent.mjs", import.meta.url).pathname;
 const AGENTS = `echo: {runner: echo, chunk: 400, chunk_delay: 1ms}\n  main: {runner: command, command: [${process.execPath}, ${PROGRAM}], output: claude}`;
-const MESSAGES = 130; // with their answers 260, more than the page has
+const MESSAGES = 130; // 260 with their answers, more than the page holds
 const MARKDOWN = "# Title\n\nHello **bold** and `code`, [here](https://example.com/a?b=1), [example.org](https://example.com), [mail](mailto:a@example.com), <b>raw</b> 3 &lt; 4.\n\n1. one\n2. two\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> quoted\n\n```sh\nls <x>\n```";
 const HOSTILE = "<img src=x onerror=alert(1)> <script>alert(1)</script> [x](javascript:alert(1)) [y](data:text/html,z) ![p](javascript:alert(2)) [z](vbscript:a) <https://h@x\u202egpj.exe> \u202egpj.exe &#x202e; "
   + `${">".repeat(300)} ${"[".repeat(300)} ${"w".repeat(4000)}`;
@@ -260,7 +260,7 @@ for (const engine of ENGINES) {
     test("after a visit to the chat the gateway sends no more events of sessions", async () => {
       const p = await open();
       let got = 0;
-      const counts = []; // events of sessions before each answer of sessions.subscribe and sessions.unsubscribe
+      const counts = []; // session events before each answer to sessions.subscribe and sessions.unsubscribe
       p.on("websocket", (s) => s.on("framereceived", ({ payload }) => {
         const frame = JSON.parse(payload);
         if (["chat", "agent", "sessions.changed"].includes(frame.event)) got++;

@@ -12,7 +12,7 @@ import { proxy } from "./proxy.mjs";
 
 const PAGES = ["overview", "chat", "chat/agent:main:main", "jobs", "people"];
 const SCREENS = [[1440, 900], [834, 1112], [390, 844], [320, 640]];
-const FIRST_ANSWER = Number(process.env.FIRST_ANSWER ?? 30_000); // ms; 10,000 on a machine without other work, and the machines of tests are shared
+const FIRST_ANSWER = Number(process.env.FIRST_ANSWER ?? 30_000); // ms; 10,000 on an idle machine, but test machines are shared
 const HOSTILE = "<img src=x onerror=alert(1)> [x](javascript:alert(1)) \u202egpj.exe " + "w".repeat(600);
 
 before(() => openBrowser());

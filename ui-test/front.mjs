@@ -1,4 +1,4 @@
-// nginx or Caddy with TLS before a gateway, below a path, with the settings of docs/proxy.md as they stand there.
+// nginx or Caddy with TLS in front of a gateway, below a path, with the unchanged settings of docs/proxy.md.
 
 import { execFileSync, spawn } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -12,7 +12,7 @@ const AROUND = {
   caddyfile: (_, block) => `{\n\tadmin off\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n${block}`,
 };
 
-// front starts the proxy at a free port. language is that of the block in docs/proxy.md: nginx or caddyfile.
+// front starts the proxy at a free port. language is the language of the code block in docs/proxy.md: nginx or caddyfile.
 export async function front(proxy, dir, port, gateway) {
   const language = proxy === "caddy" ? "caddyfile" : proxy, around = AROUND[language];
   if (!around) throw new Error(`PROXY is ${proxy}; it must be nginx or caddy`);

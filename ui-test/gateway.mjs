@@ -1,5 +1,5 @@
-// A gateway of the real binary in a directory of its own, on SQLite or on a database of its own in PostgreSQL. PROXY puts nginx or caddy before it. With
-// REPLICAS, a gateway on PostgreSQL is so many processes: the page talks to the first one, which claims no jobs, and the command line to the second.
+// A gateway of the real binary in a new directory, on SQLite or on a new PostgreSQL database. PROXY puts nginx or caddy in front of it. With REPLICAS, a
+// gateway on PostgreSQL has that many processes: the page uses the first one, which claims no jobs, and the command line uses the second.
 
 import { execFile, execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -27,7 +27,7 @@ export async function freePort() {
   return port;
 }
 
-// eventually calls f until it returns something true, and fails with what it was waiting for.
+// eventually calls f until it returns a true value, and fails with the description of what it was waiting for.
 export async function eventually(what, f, ms = 30_000) {
   for (const until = Date.now() + ms; ;) {
     const got = await f();
@@ -59,7 +59,7 @@ class Replica {
 }
 
 export class Gateway {
-  // url is where a browser finds the page, direct the address without the proxy.
+  // url is the address of the page for a browser, direct the address without the proxy.
   static async start(engine = "sqlite", { agent = "main: {runner: echo, chunk: 4, chunk_delay: 20ms}", more = "", env = {} } = {}) {
     const g = new Gateway();
     g.dir = mkdtempSync(join(tmpdir(), "laneway-ui-"));
@@ -67,7 +67,7 @@ export class Gateway {
     if (engine === "postgres") {
       g.database = `ui_${process.pid}_${await freePort()}`;
       execFileSync("psql", [SERVER, "-qc", `create database ${g.database}`]);
-      const address = SERVER.replace(/^(postgres(?:ql)?:\/\/[^/]*\/)[^?]*/, `$1${g.database}`); // its host may be a directory, which URL does not read
+      const address = SERVER.replace(/^(postgres(?:ql)?:\/\/[^/]*\/)[^?]*/, `$1${g.database}`); // its host may be a directory, which URL does not parse
       database = `database: ${JSON.stringify(address)}\n`;
     }
     const config = `${database}${PROXY ? "behind_tls_proxy: true\ntrusted_proxies: [127.0.0.1]\n" : ""}token: ${TOKEN}\nwrite_token: ${WRITER}\nread_token: ${READER}\nagents:\n  ${agent}\n${more}`;

@@ -1,5 +1,5 @@
-// Strings of other people on every page of the real binary in Chromium: they become no element, no link and no handler, show what turns text as an escape, and
-// widen no page. Names of lanes, agents, credentials and processes are not among them: the gateway takes only letters, digits and dashes there.
+// Hostile strings on every page of the real binary in Chromium: they become no element, no link and no handler, characters that reverse text are shown as escapes,
+// and no page becomes wider. Names of lanes, agents, credentials and processes are not tested: the gateway accepts only letters, digits and dashes there.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -10,7 +10,7 @@ import { telegram } from "./telegram.mjs";
 const program = (name) => `[${process.execPath}, ${new URL(name, import.meta.url).pathname}]`;
 const AGENTS = `main: {runner: command, command: ${program("agent.mjs")}, output: claude}\n  asking: {runner: acp, command: ${program("asking.mjs")}, question_timeout: 10m}`;
 const ELEMENT = "<img src=x onerror=alert(1)>", LINK = "[x](javascript:alert(1))", TURNED = "\u202egpj.exe", SHOWN = "\\u202egpj.exe";
-const NAME = `${ELEMENT} ${LINK} ${"w".repeat(120)}`; // the gateway refuses or removes what turns text in a name
+const NAME = `${ELEMENT} ${LINK} ${"w".repeat(120)}`; // the gateway refuses or removes characters that reverse text in a name
 const TEXT = `${ELEMENT} ${LINK} <javascript:alert(1)> ${TURNED} ${"w".repeat(60_000)}`;
 const NOTE = `${ELEMENT} ${LINK} ${TURNED} ${"w".repeat(400)}`;
 const SESSION = `agent:main:${ELEMENT} ${"w".repeat(400)}`, ASKING = "agent:asking:asked";
@@ -22,7 +22,7 @@ const shows = (p, selector, words) => p.waitForFunction(([s, w]) => [...document
 const address = (key) => `#/chat/${encodeURIComponent(key)}`;
 const say = async (p, text) => { await p.fill("textarea", text); await p.press("textarea", "Enter"); };
 
-// made lists what a string has become: an element of its own, an address that runs a program, a handler, or a character that turns text.
+// made lists the harm of a string: a new element, an address that runs a script, a handler, or a character that reverses text.
 const made = (p) => p.evaluate(() => {
   const all = [...document.querySelectorAll("body *")], brief = (n) => n.outerHTML.slice(0, 200);
   const attributes = (n) => n.getAttributeNames().map((name) => [name, n.getAttribute(name)]);
@@ -85,7 +85,7 @@ test("hostile strings in every name, message, error and result become nothing bu
   await shows(p, ".question .answers button", ELEMENT);
   await check(p, "a question");
 
-  // Each view, and an element of it that has the string.
+  // Each view, and an element in it that shows the string.
   const views = [
     ["#/overview", ".needs li", ELEMENT], ["#/overview", ".needs .answers button", ELEMENT], ["#/overview", "table[aria-label=Now] td", ELEMENT], [`#/overview?lane=${encodeURIComponent(NOTE)}`, "section", SHOWN],
     ["#/chat", ".item", ELEMENT], [address(`agent:main:${TURNED}`), ".log .fault", "bidirectional"],

@@ -1,4 +1,4 @@
-// "Make or change a job without fear" on the page of the real binary in Chromium: the preview is what fires, a refusal stands at its field, an edit in between is shown, and the command does the same.
+// "Make or change a job without fear" on the page of the real binary in Chromium: the preview matches the fires, a refusal is shown at its field, a concurrent edit is shown, and the command has the same effect.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";

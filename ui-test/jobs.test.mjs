@@ -1,4 +1,4 @@
-// The jobs of the real binary in Chromium, on each engine: the list of the gateway, its filters and its pages, what one can do about a job, and ten thousand jobs.
+// The jobs of the real binary in Chromium, on each engine: the list, its filters and its pages, the actions of a job, and ten thousand jobs.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -285,7 +285,7 @@ for (const engine of ENGINES) {
       bytes = 0;
       events = 0;
       const from = Date.now();
-      await new Promise((end) => setTimeout(end, WATCHED)); // what the page receives meanwhile is the subject
+      await new Promise((end) => setTimeout(end, WATCHED)); // the test measures what the page receives meanwhile
       const seconds = (Date.now() - from) / 1000, rate = bytes / seconds / 1000;
       t.diagnostic(`${Math.round(events / seconds)} events/s; ${rate.toFixed(1)} KB/s received; long tasks ${JSON.stringify(await p.evaluate(() => globalThis.slow))} ms`);
       assert.ok(rate <= 30, `${rate} KB/s`);

@@ -53,7 +53,7 @@ for (const engine of ENGINES) {
         const from = Date.now();
         await p.waitForFunction(() => document.querySelectorAll("table[aria-label=Now] tbody tr .acts button").length === 4);
         measured(t, "runs", Date.now() - from);
-        const rows = await rowsOf(p), other = engine === "postgres" && REPLICAS > 1; // the command line talks to another replica, which knows the places
+        const rows = await rowsOf(p), other = engine === "postgres" && REPLICAS > 1; // the runs are on the replica of the command line, and only that replica has their places
         const place = (n) => (other ? "" : `, place ${n}`);
         assert.deepEqual(rows.map((r) => r[5]).sort(), [`a slot of its lane${place(1)}`, `a slot of its lane${place(2)}`, `its session${place(1)}`, "–"].sort());
         assert.deepEqual(rows.map((r) => / on gw-2$/.test(r[2])), rows.map(() => other), "the replica is named where several are");

@@ -1,4 +1,4 @@
-// Questions of an agent on the page of the real binary in Chromium, on each engine: an agent over ACP asks, and the person answers by a button.
+// Questions of an agent on the page of the real binary in Chromium, on each engine: an agent over ACP asks, and the person answers with a button.
 
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
@@ -100,7 +100,7 @@ for (const engine of ENGINES) {
       await say(one, "first come");
       for (const p of [one, two]) await shows(p, ".question", "first come");
       const press = (n) => { const button = document.querySelectorAll(".question .answers button")[n]; button?.click(); return Boolean(button); };
-      const pressed = await Promise.all([one.evaluate(press, 0), two.evaluate(press, 2)]); // false: the other press was so early that the question had gone
+      const pressed = await Promise.all([one.evaluate(press, 0), two.evaluate(press, 2)]); // false when the other press had already removed the question
       await shows(one, ".bubble.assistant", "chosen: ");
       const told = async (p) => [await p.textContent("main > .fault"), await p.textContent(".log [role=status]")];
       const presses = pressed.filter(Boolean).length;

@@ -1,4 +1,4 @@
-// node shots.mjs DIR: pictures of each page at three widths, light and dark: empty, full, and while the gateway does not answer.
+// node shots.mjs DIR takes pictures of each page at three widths, light and dark: empty, full, and while the gateway does not answer.
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -29,7 +29,7 @@ async function each(p, kind) {
   }
 }
 
-// chat takes pictures of a conversation with Markdown, a call of a tool, a failure, a queue, a search and the dialog before a reset.
+// chat takes pictures of a conversation with Markdown, a tool call, a failure, a queue, a search and the dialog before a reset.
 async function chat(p, g) {
   const key = "agent:coder:trip", say = (text) => g.cli("send", text, "--session", key);
   await say("tool: compare the trains to **Lyon** and Turin\n\n| train | hours |\n|---|---|\n| Lyon | 6:10 |\n| Turin | 9:45 |\n\n1. change in Paris\n2. see [the table](https://example.com/trains)\n\n```sh\nlaneway cron list\n```");
@@ -56,7 +56,7 @@ async function chat(p, g) {
   await p.click("#stopall").then(() => p.click("#sure"));
 }
 
-// why makes slots that are missed while no gateway is there, and takes pictures of the answer.
+// why makes slots that are missed while no gateway runs, and takes pictures of the explanation.
 async function why(p, g) {
   await g.cli("cron", "add", "--name", "watch", "--every", "2s", "--missed", "skip", "--message", "Look at the queue");
   const runs = async () => JSON.parse(await g.cli("cron", "runs", "watch", "--json")).entries;
@@ -73,7 +73,7 @@ async function why(p, g) {
   await shoot(p, "why-full");
 }
 
-// job takes pictures of a job that fails, of one whose runs were missed, and of the dialog that pauses one.
+// job takes pictures of a failing job, of a job with missed runs, and of the dialog that pauses a job.
 async function job(p, g) {
   await g.cli("cron", "add", "--name", "deploy", "--cron", "0 7 * * *", "--tz", "Europe/Berlin", "--agent", "coder", "--retries", "0", "--message", "please fail plainly");
   for (let i = 0; i < 3; i++) await g.cli("cron", "run", "deploy", "--wait").catch(() => {}); // the command fails with the run
@@ -88,7 +88,7 @@ async function job(p, g) {
   await p.keyboard.press("Escape");
 }
 
-// fill makes jobs in each state, conversations, and lanes that are busy, one of them full.
+// fill makes jobs in each state, conversations, and busy lanes, one of them full.
 async function fill(g) {
   const job = (name, ...rest) => g.cli("cron", "add", "--name", name, "--message", `Run the ${name}`, ...rest);
   await job("digest", "--cron", "0 9 * * MON-FRI", "--tz", "Europe/Berlin");
@@ -101,7 +101,7 @@ async function fill(g) {
   await g.cli("cron", "pause", "heartbeat", "--note", "holidays");
   await g.cli("send", "What about **tomorrow**?\n- morning\n- evening\n```sh\nlaneway cron list\n```");
   await g.cli("send", "deploy?", "--session", "agent:main:ops");
-  for (let i = 0; i < 6; i++) g.cli("send", "work ".repeat(2000), "--session", `agent:main:load-${i}`, "--no-wait").catch(() => {}); // longer than the pictures take
+  for (let i = 0; i < 6; i++) g.cli("send", "work ".repeat(2000), "--session", `agent:main:load-${i}`, "--no-wait").catch(() => {}); // these run longer than the pictures take
 }
 
 await openBrowser();

@@ -1,5 +1,5 @@
-// Long and busy conversations on the page of the real binary in Chromium: 5,000 messages, and 20 answers that grow at once. A model endpoint of the test streams
-// 50 deltas a second for each.
+// Long and busy conversations on the page of the real binary in Chromium: 5,000 messages, and 20 answers that are streamed at once. A model endpoint of the test
+// streams 50 deltas a second for each.
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
@@ -10,16 +10,16 @@ import { ENGINES, Gateway, TOKEN, eventually } from "./gateway.mjs";
 const STREAMS = 20, EVERY = 20; // ms between two deltas of a stream: 50 a second
 const DELTAS = Number(process.env.DELTAS ?? 500);
 const MESSAGES = 5000;
-const LONGEST_FRAME = Number(process.env.LONGEST_FRAME ?? 1000); // ms; 100 on a machine without other work, and the machines of tests are shared
+const LONGEST_FRAME = Number(process.env.LONGEST_FRAME ?? 1000); // ms; 100 on an idle machine, but test machines are shared
 const OPEN = Number(process.env.LONGEST_OPEN ?? 5000); // ms; 500 likewise
 
 // model answers a message "N" with DELTAS words that name it.
 function model() {
   return createServer(async (request, response) => {
-    if (request.method !== "POST") { response.writeHead(404).end(); return; } // the gateway asks for the models
+    if (request.method !== "POST") { response.writeHead(404).end(); return; } // the gateway requests the list of models
     let body = "";
     for await (const part of request) body += part;
-    const name = JSON.stringify(JSON.parse(body).messages.at(-1).content).match(/stream \d+/g)?.at(-1) ?? "no stream"; // messages of one person in a row are one
+    const name = JSON.stringify(JSON.parse(body).messages.at(-1).content).match(/stream \d+/g)?.at(-1) ?? "no stream"; // consecutive messages of one person are merged
     response.writeHead(200, { "Content-Type": "text/event-stream" });
     const chunk = (delta, end = null) => response.write(`data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, delta, finish_reason: end }] })}\n\n`);
     let n = 0;
@@ -42,7 +42,7 @@ after(() => closeBrowser());
 for (const engine of ENGINES) {
   describe(`on ${engine}`, () => {
     let g, endpoint, c;
-    let ran = 0; // runs that were sent
+    let ran = 0; // number of runs sent
     before(async () => {
       endpoint = model();
       await new Promise((done) => endpoint.listen(0, "127.0.0.1", done));
@@ -53,7 +53,7 @@ for (const engine of ENGINES) {
       c = await caller(g.url, TOKEN);
     });
     after(async () => { await c.close(); await g.stop(); endpoint.close(); });
-    // send sends messages to sessions, all at once: [sessionKey, message].
+    // send sends messages to sessions concurrently: [sessionKey, message].
     const send = (all) => c.call("chat.send", all.map(([sessionKey, message]) => ({ sessionKey, message, idempotencyKey: `r${ran++}` })));
     const ended = () => eventually("all answers have ended", async () => (await c.ended()) === ran, 240_000);
 
@@ -115,7 +115,7 @@ for (const engine of ENGINES) {
         requestAnimationFrame(next);
       }));
       const rate = bytes / (Date.now() - from); // KB/s
-      await go(p, address("agent:main:other-7")); // its text grows as soon as the page shows it
+      await go(p, address("agent:main:other-7")); // its text is streamed once the page shows it
       const length = () => p.$$eval(".bubble.growing .text", (all) => Math.max(0, ...all.map((b) => b.textContent.length)));
       const before = await eventually("the answer is shown", length);
       await eventually("the answer grows", async () => (await length()) > before);

@@ -1,10 +1,10 @@
-// A Bot API of Telegram with one bot: what people write to it, and what it writes to them.
+// A Telegram Bot API with one bot: the messages to it, and the messages that it sends.
 
 import { createServer } from "node:http";
 
 const BOT = 123456789, TOKEN = `${BOT}:TEST-Token-canary-0123456789abcdefghi`;
 
-// telegram starts the API. settings is the section of the configuration; write queues a message of a person, and sent has the texts of the bot by chat.
+// telegram starts the API. settings is the section of the configuration, write queues a message of a person, and sent has the messages of the bot by chat.
 export async function telegram() {
   const updates = [], sent = new Map();
   let wake = () => {};
