@@ -9,8 +9,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS := -s -w -buildid= -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
-# As a release is built: without C, which the race detector alone needs, and without the path of the checkout, so that another checkout finds everything
-# compiled.
+# Build settings of a release: without C, which only the race detector needs, and without the path of the checkout, so that checkouts share compiled packages.
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 
@@ -18,7 +17,7 @@ export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 PKG     ?= ./...
 RUN     ?= .
 TIMEOUT ?= 30m
-# The detector does not look into the engine of SQLite, which is C translated to Go and guards its memory itself.
+# The race detector does not instrument the engine of SQLite, which is C translated to Go and synchronizes its memory itself.
 RACE    := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 # Directories whose tests have long histories.
 CHAOS   := ./internal/teste2e ./internal/dispatch ./internal/scheduler ./internal/channel/telegram ./internal/cron/schedule
@@ -39,16 +38,16 @@ build: ## bin/laneway: static, with version and commit, the same bytes for the s
 run: build ## build, and serve with the default settings
 	./bin/laneway serve
 
-test: ## every test that decides, on both stores, with the race detector where scripts/test says so (PKG=, RUN=, TIMEOUT=)
+test: ## every test that gates a change, on both stores, with the race detector where scripts/test says so (PKG=, RUN=, TIMEOUT=)
 	$(TESTPG) scripts/test
 
 short: ## every test without processes, PostgreSQL and long histories, for between two edits (PKG=, RUN=)
 	$(GO) test -short -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
 
-stress: ## N runs (20) of make short, or of PKG in full with FULL=1, while two processes keep the processors busy
+stress: ## N runs (20) of make short, or of PKG in full with FULL=1, next to two busy processes
 	scripts/stress
 
-processes: ## how many processes and how many tests with processes there are; fails above their bounds (needs perf and root)
+processes: ## count the processes that the tests start, and the tests that start some; fails above the bounds (needs perf and root)
 	$(TESTPG) scripts/processes
 
 lint: ## golangci-lint at the pinned version; formatting as a difference; Compose files by the library of docker compose; the types of the dashboard (npm)
@@ -60,15 +59,15 @@ lint: ## golangci-lint at the pinned version; formatting as a difference; Compos
 fmt: ## format in place
 	$(LINT) fmt
 
-generate: ## make generated files again
+generate: ## regenerate the generated files
 	$(GO) generate ./...
 
 schema: ## migrations/*.schema.txt, after a new migration
 	$(TESTPG) $(GO) test -count=1 ./internal/store/sqlite ./internal/store/postgres -update
 
-check: lint test arch tidy generated ## what decides whether a change lands
+check: lint test arch tidy generated ## what a change must pass
 
-arch: ## directions of import, and nothing of tests in the program
+arch: ## directions of imports, and no test code in the program
 	$(GO) test -count=1 ./internal/archtest
 
 tidy: ## fails when go.mod or go.sum are not tidy
@@ -88,7 +87,7 @@ recording: build ## docs/recording.svg: the terminal of the README, from a run
 	$(GO) run ./cmd/testrecording bin/laneway >docs/recording.svg.new
 	mv docs/recording.svg.new docs/recording.svg
 
-peers: ## laneway beside PicoClaw (PICOCLAW=directory with its sources), River and the bare engine (ROUNDS=5, JOBS=5000, ONLY=gateways)
+peers: ## laneway compared with PicoClaw (PICOCLAW=directory with its sources), River and the bare engine (ROUNDS=5, JOBS=5000, ONLY=gateways)
 	scripts/peers
 
 bench-once: ## every benchmark once, to see that they work
@@ -120,13 +119,13 @@ oracle: ## the schedules of cron against a second search, minute by minute, and 
 	dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; npm install --silent --no-save --prefix "$$dir" croner; \
 	LANEWAY_TEST_LONG=1 CRON_NPM_DIR="$$dir" $(GO) test -tags compat -count=1 -timeout 30m -v ./internal/cron/schedule
 
-vuln: ## known vulnerabilities in what the program calls; says so where the database cannot be reached
+vuln: ## known vulnerabilities in what the program calls; reports when the database cannot be reached
 	scripts/vuln
 
 sbom: build ## bin/laneway.cdx.json: the modules that are linked into bin/laneway, as CycloneDX
 	$(GO) run ./cmd/sbom -version '$(VERSION)' bin/laneway >bin/laneway.cdx.json
 
-reproducible: ## build twice, the second time elsewhere and from nothing, and compare the bytes
+reproducible: ## build twice, the second time in another directory without a cache, and compare the bytes
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' scripts/reproducible
 
 packages: ## dist: archives for linux, darwin and windows, deb and rpm, lists of modules, checksums (TARGETS="linux/amd64 …")
@@ -137,12 +136,12 @@ packages-test: ## install each package for this machine into an empty root, and 
 	$(MAKE) image
 	LANEWAY_PACKAGES="$$PWD/dist" $(TESTPG) $(GO) test -tags packages -count=1 -v ./internal/testpackages
 
-dist: vuln reproducible packages ## what a release has, with its two checks before
+dist: vuln reproducible packages ## the files of a release, after its two checks
 
 image: ## the container image laneway:$(VERSION), by buildah (an archive in dist) or docker
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' LDFLAGS='$(LDFLAGS)' scripts/image
 
-setup: ## install what the tests need, where apt is at hand
+setup: ## install what the tests need, with apt
 	scripts/setup
 
 man: build ## bin/man1: the manual pages of every command

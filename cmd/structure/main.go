@@ -17,7 +17,7 @@
 // Walk: the static calls that are reachable from one function, both branches of every condition, in the order of the source, depth first.
 // The body of each function is entered once. A call counts when its target is declared in another file than the caller. It counts as a
 // return when the file of the target has been entered before. The walk does not follow calls through interfaces, because a store, a runner
-// and a channel are subjects of their own. It stays inside the packages of -in. The scheduler is not among them, because only one call
+// and a channel are separate subjects. It stays inside the packages of -in. The scheduler is not among them, because only one call
 // enters it.
 package main
 

@@ -93,8 +93,8 @@ type Request struct {
 	Tools Toolbox
 	// Journal is where a runner that calls tools records its rounds; nil only where Tools is nil.
 	Journal Journal
-	// OpenTools lets a program reach Tools until end is called, which waits for running calls; nil means it cannot. A runner calls it when its
-	// program begins to work for the turn, and calls end before Run returns; see [Request.ProgramTools].
+	// OpenTools lets a program reach Tools until end is called, which waits for running calls; nil means that programs have no access. A runner calls
+	// it when its program begins to work for the turn, and calls end before Run returns; see [Request.ProgramTools].
 	OpenTools func(ctx context.Context) (access ToolAccess, end func())
 	// OutputDir makes the directory in which the runner may leave files for the person, at the first call, and returns its absolute path. The
 	// directory is new, empty and for this turn alone, and is removed when the turn has ended. nil means the caller takes no files. It is called on
@@ -135,7 +135,7 @@ type Question struct {
 	// Text is what the agent intends to do. The asker shows it unchanged: the runner removes what is not printable.
 	Text string
 	// Act is Text without the details that differ from call to call: a permission for always is stored for later questions with the same Act. ""
-	// means it is not stored.
+	// means that it is not stored.
 	Act string
 	// Options has at least one element.
 	Options []Option

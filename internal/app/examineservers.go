@@ -52,7 +52,7 @@ func examineState(s config.MCPServer, state chat.ToolServer) Finding {
 	case external.StateFailed:
 		return Finding{Warning, "it is not connected" + why, "see the log of the gateway; agents work without its tools"}
 	case external.StateSuspended:
-		return Finding{Warning, "it has failed several times and is not asked for a while", "see the log of the gateway"}
+		return Finding{Warning, "it has failed several times and receives no calls for a while", "see the log of the gateway"}
 	}
 	var missing []string
 	for _, tool := range s.Tools {

@@ -38,7 +38,7 @@ func TestServersAreExaminedWithAndWithoutAGateway(t *testing.T) {
 		{"connected", state("files", external.StateConnected, "", "files_read", "files_write"), Fine, "MCP server files: it is connected, with 2 tools"},
 		{"a tool is missing", state("files", external.StateConnected, "", "files_read"), Warning, "MCP server files: it is connected and does not have write"},
 		{"failed", state("web", external.StateFailed, "no route"), Warning, "MCP server web: it is not connected: no route"},
-		{"suspended", state("web", external.StateSuspended, ""), Warning, "MCP server web: it has failed several times and is not asked for a while"},
+		{"suspended", state("web", external.StateSuspended, ""), Warning, "MCP server web: it has failed several times and receives no calls for a while"},
 		{"connecting", state("web", external.StateConnecting, ""), Warning, "MCP server web: it is being connected"},
 	} {
 		found := false

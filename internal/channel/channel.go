@@ -3,7 +3,7 @@
 //
 // A channel does not depend on lanes, stores or agents. It passes each message to its [Receiver]. It acknowledges the message to its provider only
 // after Receive has returned without an error, because only then is the message durable. Each further ability of a channel is a small interface
-// that the dispatcher finds by type assertion ([Typer], [Streamer], [Queuer], [Asker], [Filer]); there are no stubs.
+// that the dispatcher finds by type assertion ([Typer], [Streamer], [Queuer], [Asker], [Filer]); channels do not need stubs.
 //
 // Sending never happens inside a turn. Replies are rows of the outbox, and one loop sends them through [Channel.Send], in order per chat. The
 // [SendError] of a failed attempt decides whether and when the outbox repeats it.
@@ -134,7 +134,7 @@ type Status struct {
 	// State is `connected`, `degraded`, `conflict` (another program polls), `standby` (another node of this gateway polls), `disabled`
 	// (the credential is refused) or `stopped`.
 	State string
-	// LastPollAge is the time since the last answer to a poll; negative means there was none, or the channel does not poll.
+	// LastPollAge is the time since the last answer to a poll; negative before the first answer, or if the channel does not poll.
 	LastPollAge time.Duration
 	// LastError is one sentence without secrets.
 	LastError string

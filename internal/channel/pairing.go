@@ -32,7 +32,7 @@ var (
 	ErrPairingUnknown = errors.New("no open pairing code like this")
 )
 
-// Peer is a person in a chat, as the channel's provider identifies them. It is the whole identity: names are no part of it.
+// Peer is a person in a chat, as the channel's provider identifies them. It is the whole identity; names are not a part of it.
 type Peer struct {
 	// Channel is the account's name, `telegram:<bot id>`.
 	Channel string

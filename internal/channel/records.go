@@ -43,7 +43,8 @@ var (
 	ErrButtonsFull = errors.New("too many buttons are open")
 )
 
-// Buttons stores the texts of the buttons under messages. All times are the store's; every method is atomic and safe for concurrent use by several nodes.
+// Buttons stores the text that each button under a message sends. All times are the store's; every method is atomic and safe for concurrent use by
+// several nodes.
 type Buttons interface {
 	// PutButtons stores the buttons of one message for [ButtonLife], after it has removed expired ones. ErrButtonsFull stores none of them.
 	PutButtons(ctx context.Context, s ButtonSet) error

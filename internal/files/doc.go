@@ -8,7 +8,7 @@
 //	telegram-<bot>/…   what people sent, written by the channel
 //	uploads/<owner>/   what clients sent in with [Dir.Save]: each file, and beside it a small one with its name, its kind and its size
 //	outgoing/<uuid>    what agents made, taken over by [Turn.Take]
-//	turns/<uuid>/      where the agent of a running turn leaves files; the agent gets its path
+//	turns/<uuid>/      where the agent of a running turn leaves files; the agent knows its path
 //
 // This package makes the names. The name that an agent gives to a file is shown to people and is never a path.
 //

@@ -115,7 +115,7 @@ func TestMissedPeriodsAreMadeOldestFirst(t *testing.T) {
 	asked := k.periods()
 	days, weeks, months := asked[:100], asked[100:105], asked[105:]
 	if !slices.IsSorted(days) || !slices.Equal(weeks, []string{"2026-W10", "2026-W11", "2026-W12", "2026-W13", "2026-W14"}) || !slices.Equal(months, []string{"2026-03"}) {
-		t.Errorf("asked about %v", asked)
+		t.Errorf("requested %v", asked)
 	}
 	// Each job makes the levels up to its own.
 	p.write("a", 1, 10)

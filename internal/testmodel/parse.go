@@ -45,7 +45,7 @@ func parse(c Call) (Call, error) {
 	case string:
 		c.ToolChoice = choice
 	case map[string]any:
-		c.ToolChoice, _ = choice["type"].(string) //nolint:errcheck // none is the empty text
+		c.ToolChoice, _ = choice["type"].(string) //nolint:errcheck // "" if absent
 	}
 	for _, tool := range body.Tools { // of Gemini
 		for _, function := range tool.Functions {

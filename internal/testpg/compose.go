@@ -15,7 +15,7 @@ import (
 //go:embed compose.yaml
 var composeFile []byte
 
-// container is a server in a container of its own project.
+// container is a server in a container of a separate project.
 type container struct{ project string }
 
 func startContainer(ctx context.Context) (*container, string, error) {

@@ -37,7 +37,7 @@ func Size[T any](usual, long T) T {
 // Seeds returns the first seed and the number of random histories: starting at 1, or only the one in [SeedVariable].
 func Seeds(tb testing.TB, usual, long uint64) (first, n uint64) {
 	tb.Helper()
-	text := os.Getenv(SeedVariable) //nolint:forbidigo // a person asks for it
+	text := os.Getenv(SeedVariable) //nolint:forbidigo // a person sets it
 	if text == "" {
 		return 1, Size(usual, long)
 	}

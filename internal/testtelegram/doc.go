@@ -5,7 +5,7 @@
 //
 // A channel that talks to it uses the real protocol: form bodies, one answer envelope, long polling with offsets, updates that are
 // deleted only when a higher offset confirms them, one poller at a time, files, webhooks. It refuses what Telegram would refuse, with
-// the same status and description: texts over 4096 UTF-16 units after parsing, entities that do not parse, edits that change nothing,
+// the same status and description: text over 4096 UTF-16 units after parsing, entities that do not parse, edits that change nothing,
 // unknown threads, blocked chats, groups that became supergroups.
 //
 // # Being stricter than Telegram

@@ -232,7 +232,7 @@ func (s *Server) arrive(method string, form url.Values, file *File) (index int, 
 // window is the time in which a refused chat accepts no calls.
 type window struct {
 	method      string    // of the call that was refused
-	from, until time.Time // from is when calls of other methods are refused, too
+	from, until time.Time // from is when calls of other methods are refused too
 }
 
 // inFlight is the largest age of a refusal for which a call of another method may have been sent before its caller received the refusal.
@@ -244,7 +244,7 @@ func (s *Server) checkWindow(c Call) {
 	for _, chat := range []int64{0, c.Chat()} {
 		w := s.windows[chat]
 		if c.At.Before(w.until) && (c.At.After(w.from) || c.Method == w.method) {
-			s.violate("%s for chat %d came %s before its retry_after was over", c.Method, chat, w.until.Sub(c.At))
+			s.violate("%s for chat %d came %s before its retry_after had passed", c.Method, chat, w.until.Sub(c.At))
 		}
 	}
 }

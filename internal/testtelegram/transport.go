@@ -10,7 +10,7 @@ import (
 )
 
 // Transport calls the server in the goroutine of the caller. A connection that the server resets is an error, a body that it cuts ends
-// unexpectedly, and a caller whose context is done gets its error.
+// unexpectedly, and a caller whose context is done receives its error.
 func (s *Server) Transport() http.RoundTripper { return direct{s} }
 
 type direct struct{ h http.Handler }

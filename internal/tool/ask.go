@@ -83,7 +83,7 @@ func (b *box) ask(ctx context.Context, turn Turn, one Tool, p Pending, why strin
 		return "", err
 	}
 	return "The person is asked whether this may be done, because it was asked for " + why +
-		". It is done when they allow it within 10 minutes, and they are sent the result. Go on without it, and do not ask for it again.", nil
+		". It is done when they allow it within 10 minutes, and the result is sent to them. Continue without it, and do not request it again.", nil
 }
 
 // show asks the person of the turn whether the readers of the turn may see what belongs to the person alone.

@@ -39,7 +39,7 @@ func (t *Table) remind() Tool {
 			_, err := t.reminder(ctx, turn, key, args)
 			return err
 		},
-		Description: "Sends the person a text once, later, in this chat. The result has the exact local time that was understood; repeat it to the person.",
+		Description: "Sends the person a message once, later, in this chat. The result has the exact local time that was understood; repeat it to the person.",
 		Schema: `{"type":"object","additionalProperties":false,"required":["when","text"],"properties":{
 			"when":{"type":"string","description":"` + whenHelp + `"},
 			"text":{"type":"string","description":"What the person is reminded of."}}}`,
@@ -123,7 +123,7 @@ type cronArgs struct {
 func (t *Table) cron() Tool {
 	return Tool{
 		Name: "cron", Scope: chat.ScopeWrite, Idempotent: true, Askable: true, Acts: unless("list", "runs", "preview"),
-		Description: "Lists, makes and changes the jobs of the person: texts that an agent gets by the clock, and whose answers go to this chat.",
+		Description: "Lists, makes and changes the jobs of the person: messages that are sent to an agent at planned times, and whose answers are sent to this chat.",
 		Schema: `{"type":"object","additionalProperties":false,"required":["action"],"properties":{
 			"action":{"type":"string","enum":["list","add","update","pause","resume","remove","run","preview","runs"]},
 			"id":{"type":"string","description":"Of the job, for all actions but list, add and preview."},
@@ -287,7 +287,7 @@ func (t *Table) patchOf(ctx context.Context, c command.Call, a cronArgs) (cron.M
 	if a.Text != "" {
 		var err error
 		if patch["payload"], err = json.Marshal(map[string]any{"kind": cron.PayloadAgentTurn, "message": a.Text}); err != nil {
-			return nil, fmt.Errorf("encoding a text: %w", err)
+			return nil, fmt.Errorf("encoding the text: %w", err)
 		}
 	}
 	if len(patch) == 0 {
@@ -298,7 +298,7 @@ func (t *Table) patchOf(ctx context.Context, c command.Call, a cronArgs) (cron.M
 
 func (t *Table) resumeJob(ctx context.Context, c command.Call, a cronArgs) (string, error) {
 	job, err := t.deps.Jobs.ResumeJob(ctx, c, a.ID)
-	return "The job goes on, next " + shown(job.State.NextRunAt) + ".", err
+	return "The job continues, next " + shown(job.State.NextRunAt) + ".", err
 }
 
 func (t *Table) runJob(ctx context.Context, c command.Call, a cronArgs) (string, error) {

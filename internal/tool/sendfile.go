@@ -21,7 +21,7 @@ type Files interface {
 func (t *Table) sendFile() Tool {
 	return Tool{
 		Name: "send_file", Scope: chat.ScopeWrite, Idempotent: true, InOrder: true, Acts: always,
-		Description: "Sends a file to the person at once, in this chat: one that lies in the directory for files of this turn (path), or one with a text that you write (name and text).",
+		Description: "Sends a file to the person at once, in this chat: one from the directory for files of this turn (path), or one with text that you write (name and text).",
 		Schema: `{"type":"object","additionalProperties":false,"properties":{
 			"path":{"type":"string","description":"Path of the file in the directory for files of this turn."},
 			"name":{"type":"string","description":"Name that the person sees, such as report.csv. Default: that of the path."},

@@ -304,7 +304,7 @@ func (b *box) run(ctx context.Context, turn Turn, key string, call chat.ToolCall
 		return one.Run(ctx, turn, key, args)
 	}
 	if b.away != nil && b.away(call.Name) {
-		return "", chat.Errorf(chat.CodeRunFailed, "the tool %s is not there now; go on without it or try again later", call.Name)
+		return "", chat.Errorf(chat.CodeRunFailed, "the tool %s is not available now; continue without it or try again later", call.Name)
 	}
 	return "", chat.Errorf(chat.CodeNotFound, "there is no tool %s", call.Name)
 }

@@ -34,7 +34,7 @@ func testFiles(t *testing.T, subject Subject) {
 		t.Fatalf("got %q and %v", got.result.Text, got.err)
 	}
 	if *asked > 1 || (*asked == 0 && subject.Files) {
-		t.Errorf("the directory was asked for %d times", *asked)
+		t.Errorf("the directory was requested %d times", *asked)
 	}
 	var paths []string
 	for _, f := range got.result.Attachments {

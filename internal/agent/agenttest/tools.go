@@ -130,7 +130,7 @@ func testToolCalls(t *testing.T, subject Subject) {
 		}
 	})
 	if got.err != nil || got.result.Text != "I set two.\n\nAll set." {
-		t.Fatalf("got %q and %v, want the texts of both answers", got.result.Text, got.err)
+		t.Fatalf("got %q and %v, want the text of both answers", got.result.Text, got.err)
 	}
 	prefix := "agent:main:main/run-1/"
 	if diff := cmp.Diff([]string{prefix + "1/1", prefix + "1/2", prefix + "2/1"}, box.called()); diff != "" {
@@ -214,7 +214,7 @@ func testRecordedRounds(t *testing.T, subject Subject) {
 	}
 	asked := subject.Asked()
 	if len(asked) != 1 || !slices.Equal(asked[0].Calls, []string{"a", "b", "c"}) || asked[0].Results[0] != "set before" || asked[0].Last != "and hurry" {
-		t.Errorf("the back end was asked %+v, want one question behind the recorded round and its input", asked)
+		t.Errorf("the back end received %+v, want one request after the recorded round and its input", asked)
 	}
 	if subject.Usage && got.result.Usage.InputTokens <= 100 {
 		t.Errorf("usage: got %+v, want the recorded 100 and more", got.result.Usage)
@@ -277,14 +277,14 @@ func testInputBetweenRounds(t *testing.T, subject Subject) {
 	script := Script{Rounds: []Round{{Calls: []chat.ToolCall{call("a", "set", "one")}}}, Pieces: []string{"Done."}}
 	req := subject.request(Script{Pieces: []string{"please"}})
 	_, j := withTools(t, &req)
-	var behind []string
+	var recorded []string
 	req.TakeInput = func() []chat.Content {
-		behind = append(behind, j.lines...)
+		recorded = append(recorded, j.lines...)
 		return []chat.Content{{Text: "and hurry", Sender: chat.Sender{ID: "7", Name: "Ada"}}}
 	}
 	got := run(bounded(t), t, open(t, subject, script), req, nil)
-	if asked := subject.Asked(); got.err != nil || len(asked) != 2 || asked[1].Last != "and hurry" || len(behind) != 2 {
-		t.Errorf("got %v, questions %+v, input taken behind the records %q; want it behind the result, in the second question", got.err, asked, behind)
+	if asked := subject.Asked(); got.err != nil || len(asked) != 2 || asked[1].Last != "and hurry" || len(recorded) != 2 {
+		t.Errorf("got %v, requests %+v, input taken after the records %q; want it after the result, in the second request", got.err, asked, recorded)
 	}
 	settled(t, subject)
 }

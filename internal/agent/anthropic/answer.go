@@ -116,7 +116,7 @@ func (a *answer) reply(asked string) toolloop.Reply {
 		}
 		blocks = append(blocks, b)
 	}
-	out.Extra, _ = json.Marshal(blocks) //nolint:errcheck,errchkjson // texts always marshal
+	out.Extra, _ = json.Marshal(blocks) //nolint:errcheck,errchkjson // strings always marshal
 	return out
 }
 

@@ -160,7 +160,7 @@ func outputDir(req agent.Request, log *slog.Logger) string {
 	}
 	dir, err := req.OutputDir()
 	if err != nil {
-		log.Warn("a program gets no directory for files", "err", err)
+		log.Warn("a program has no directory for files", "err", err)
 		return ""
 	}
 	return dir

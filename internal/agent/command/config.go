@@ -40,7 +40,7 @@ const DefaultGrace = process.DefaultGrace
 
 const messageItem = "{message}"
 
-// Config of a [Runner]. Zero fields get the defaults.
+// Config of a [Runner]. Zero fields take the defaults.
 type Config struct {
 	// Argv is the program and its arguments. A program without a slash is resolved in PATH at each turn.
 	Argv []string
@@ -77,7 +77,7 @@ func (c Config) Validate() error {
 		faults = append(faults, fmt.Errorf("input: %q is neither text nor json", c.Input))
 	}
 	if !slices.Contains([]Output{"", OutputAuto, OutputText, OutputJSON, OutputClaude, OutputCodex}, c.Output) {
-		faults = append(faults, fmt.Errorf("output: %q is none of auto, text, jsonl, claude, codex", c.Output))
+		faults = append(faults, fmt.Errorf("output: %q is not one of auto, text, jsonl, claude, codex", c.Output))
 	}
 	if c.MaxAnswer < 0 {
 		faults = append(faults, errors.New("max_answer must not be negative"))

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-//nolint:paralleltest // the suite looks for leftover goroutines
+//nolint:paralleltest // the suite checks for leftover goroutines
 func TestContractWithPlainText(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -27,7 +27,7 @@ func TestContractWithPlainText(t *testing.T) {
 	agenttest.Run(t, subject(t, plain, false))
 }
 
-//nolint:paralleltest // the suite looks for leftover goroutines
+//nolint:paralleltest // the suite checks for leftover goroutines
 func TestContractWithJSONLines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")

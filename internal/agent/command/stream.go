@@ -23,7 +23,7 @@ const (
 type stream struct {
 	out  *output
 	emit func(agent.Event)
-	// session is called with the id of the session that the program reports; nil means it is not used.
+	// session is called with the id of the session that the program reports; may be nil.
 	session func(id string)
 	// ofTurn computes the usage of the turn from what Codex reports for its session; nil means that the session has only this turn.
 	ofTurn func(reported chat.Usage) chat.Usage

@@ -67,7 +67,7 @@ func (c Config) Validate() error {
 		faults = append(faults, fmt.Errorf("chunk_delay: %s is not between 0 and %s", c.ChunkDelay, longestDelay))
 	}
 	if c.FailWith != "" && !slices.Contains(agent.Reasons(), c.FailWith) {
-		faults = append(faults, fmt.Errorf("fail_with: %q is none of %v", c.FailWith, agent.Reasons()))
+		faults = append(faults, fmt.Errorf("fail_with: %q is not one of %v", c.FailWith, agent.Reasons()))
 	}
 	if c.Chunk < 0 || c.MaxAnswer < 0 {
 		faults = append(faults, errors.New("chunk and max_answer must not be negative"))

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-//nolint:paralleltest // the suite looks for leftover goroutines
+//nolint:paralleltest // the suite checks for leftover goroutines
 func TestContract(t *testing.T) {
 	agenttest.Run(t, agenttest.Subject{
 		Open: func(t *testing.T, script agenttest.Script) agent.Runner {

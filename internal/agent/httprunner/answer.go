@@ -61,7 +61,7 @@ func (a *answer) Piece(kind string, piece []byte) (bool, error) {
 	case lines, "application/jsonl", "application/json-lines":
 		return a.lines(piece)
 	default:
-		return false, noAnswer(fmt.Errorf("the media type %q is none of application/json, %s, text/event-stream, %s", chat.Cut(kind, 100), lines, plainText))
+		return false, noAnswer(fmt.Errorf("the media type %q is not one of application/json, %s, text/event-stream, %s", chat.Cut(kind, 100), lines, plainText))
 	}
 }
 

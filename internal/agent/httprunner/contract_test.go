@@ -69,13 +69,13 @@ func plainText() format {
 	return format{kind: "text/plain; charset=utf-8", piece: func(text string) string { return text }}
 }
 
-//nolint:paralleltest // the suite looks for leftover goroutines
+//nolint:paralleltest // the suite checks for leftover goroutines
 func TestContractWithLines(t *testing.T) { agenttest.Run(t, subject(jsonLines())) }
 
-//nolint:paralleltest // the suite looks for leftover goroutines
+//nolint:paralleltest // the suite checks for leftover goroutines
 func TestContractWithEvents(t *testing.T) { agenttest.Run(t, subject(events())) }
 
-//nolint:paralleltest // the suite looks for leftover goroutines
+//nolint:paralleltest // the suite checks for leftover goroutines
 func TestContractWithPlainText(t *testing.T) {
 	s := subject(plainText())
 	s.Usage, s.Reasons = false, append(s.Reasons, chat.FailConnection)

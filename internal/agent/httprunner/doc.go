@@ -3,7 +3,7 @@
 // # The request
 //
 // One turn is one POST of a JSON document to the configured address: session, run id, deadline, prompt, messages with their senders, history (package
-// jsonline has the members; a program with `input: json` gets the same). The headers:
+// jsonline has the members; a program with `input: json` receives the same). The headers:
 //
 //	X-Laneway-Signature   t=<unix seconds>,v1=<hex> over "t.body", see package signature; a new signature for each attempt
 //	Idempotency-Key       the run id: the same for a repeated attempt and for a turn that runs again after a crash

@@ -16,7 +16,7 @@ import (
 	"laneway/internal/signature"
 )
 
-// Config of a [Runner]. Zero fields get the defaults.
+// Config of a [Runner]. Zero fields take the defaults.
 type Config struct {
 	// URL of the agent, http or https, without query or fragment.
 	URL string
@@ -24,9 +24,9 @@ type Config struct {
 	Secret secret.Secret
 	// MaxAnswer in bytes; default [agent.DefaultMaxAnswer].
 	MaxAnswer int
-	// FirstByte and Silence bound the wait for the first and for each further line, or byte of plain text; default 60 s, negative means off.
+	// FirstByte and Silence bound the wait for the first and for each further line, or byte of plain text; default 60 s, negative disables the bound.
 	FirstByte, Silence time.Duration
-	// Retries before any text was emitted; default 3, at most 10, negative means none.
+	// Retries before any text was emitted; default 3, at most 10, negative disables retries.
 	Retries int
 }
 
@@ -114,7 +114,7 @@ func sentence(reason chat.FailReason) string {
 	case chat.FailOverloaded:
 		return "The server behind this agent is overloaded; try again in a minute."
 	case chat.FailServer:
-		return "The server behind this agent has a fault of its own; try again later."
+		return "The server behind this agent reported an internal error; try again later."
 	case chat.FailConnection:
 		return "The connection to the server behind this agent broke or could not be made; try again, and check url if it stays so."
 	case chat.FailAuth:
@@ -124,7 +124,7 @@ func sentence(reason chat.FailReason) string {
 	case chat.FailBadRequest:
 		return "The server behind this agent did not accept the request; the operator has to check the agent's url."
 	case chat.FailBadResponse:
-		return "The server behind this agent answered something that is no answer; the operator has to check it."
+		return "The server behind this agent returned an invalid answer; the operator has to check it."
 	default:
 		return "The server behind this agent gave no answer; try again."
 	}

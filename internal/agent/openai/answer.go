@@ -90,7 +90,7 @@ func (a *answer) takeCalls(pieces []toolCall) {
 func (a *answer) reply(asked string) toolloop.Reply {
 	out := toolloop.Reply{Calls: a.calls.List(), Usage: a.usage(asked), StopReason: a.stopReason()}
 	if text := a.thought.String(); text != "" && len(out.Calls) > 0 {
-		out.Extra, _ = json.Marshal(text) //nolint:errcheck,errchkjson // a text always marshals
+		out.Extra, _ = json.Marshal(text) //nolint:errcheck,errchkjson // a string always marshals
 	}
 	return out
 }

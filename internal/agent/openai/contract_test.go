@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const key = "sk-very-secret-0123456789"
 
-//nolint:paralleltest // the suite looks for leftover goroutines
+//nolint:paralleltest // the suite checks for leftover goroutines
 func TestContract(t *testing.T) {
 	var model *testmodel.Server
 	agenttest.Run(t, agenttest.Subject{

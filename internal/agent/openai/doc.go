@@ -17,8 +17,8 @@
 //
 // # Pictures
 //
-// Pictures of the new input go as data URLs beside its text; see [agent.Images] for the bounds. If an endpoint refuses a request because of them, the
-// request is repeated without them.
+// Pictures of the new input are sent as data URLs with its text; see [agent.Images] for the bounds. If an endpoint refuses a request because of them,
+// the request is repeated without them.
 //
 // # Promises
 //

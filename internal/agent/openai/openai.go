@@ -26,7 +26,7 @@ const (
 	answerReserve = 4_096
 )
 
-// Config of a [Runner]. Zero fields get the defaults.
+// Config of a [Runner]. Zero fields take the defaults.
 type Config struct {
 	// BaseURL is everything before /chat/completions; default [DefaultBaseURL]. Without query or fragment.
 	BaseURL string
@@ -48,9 +48,9 @@ type Config struct {
 	Gauge *agent.Gauge
 	// MaxAnswer in bytes; default [agent.DefaultMaxAnswer].
 	MaxAnswer int
-	// FirstByte and Silence bound the wait for the first and for each further line; default 60 s, negative means off.
+	// FirstByte and Silence bound the wait for the first and for each further line; default 60 s, negative disables the bound.
 	FirstByte, Silence time.Duration
-	// Retries before any text was emitted; default 3, at most 10, negative means none.
+	// Retries before any text was emitted; default 3, at most 10, negative disables retries.
 	Retries int
 	// Headers are sent in addition (for example OpenRouter's HTTP-Referer).
 	Headers map[string]string

@@ -26,7 +26,7 @@ type Harness struct {
 	Read func() []string
 	// Incoming is the form in which a message of the person reaches the receiver; nil means that of a chat network.
 	Incoming *Incoming
-	// Outage makes every call of the channel fail, or work again. Hang makes them wait for ever instead.
+	// Outage makes every call of the channel fail, or work again. Hang makes them block instead.
 	Outage, Hang func(on bool)
 }
 

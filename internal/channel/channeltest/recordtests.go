@@ -21,7 +21,7 @@ func RunRecords(t *testing.T, open func(t *testing.T) (r channel.Records, forwar
 		{"a group keeps what was chosen for it", groupKeepsChoice},
 		{"a group that moves takes its choice along", groupMoves},
 		{"one button of a message works once", buttonOnce},
-		{"a press that comes again gets the same text", buttonAgain},
+		{"a repeated press returns the same text", buttonAgain},
 		{"a button is for one person in one chat of one bot", buttonBound},
 		{"a button ends after its time", buttonEnds},
 		{"a bot has a bounded number of buttons", buttonsBounded},

@@ -19,7 +19,7 @@ const anonymousAdmin = 1087968824
 type verdict int
 
 const (
-	ignore  verdict = iota // not for the bot, or from a sender who gets no answer
+	ignore  verdict = iota // not for the bot, or from a sender who receives no answer
 	admit                  // handle it
 	unknown                // a person in a private chat whom no list and no pairing admits
 )

@@ -125,7 +125,7 @@ type Deps struct {
 	Files *os.Root
 	// Commands fill the menu of the bot. In a group, a message that begins with one of them is for the bot.
 	Commands []chat.CommandInfo
-	// Transport of the calls; nil means one of its own (HTTP/1.1, short keep-alive probes).
+	// Transport of the calls; nil means that the channel makes one (HTTP/1.1, short keep-alive probes).
 	Transport http.RoundTripper
 	// Observer and Logger; nil if none.
 	Observer Observer

@@ -68,10 +68,10 @@ func (w *wire) kill(cut func(context.Context) error, open func(*wire)) {
 func (w *wire) heal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.mend()
+	w.repair()
 }
 
-func (w *wire) mend() { w.cut, w.dead = nil, make(chan struct{}) }
+func (w *wire) repair() { w.cut, w.dead = nil, make(chan struct{}) }
 
 // silent is a connection on which nothing arrives, without an error.
 func silent(ctx context.Context) error {
@@ -95,8 +95,8 @@ func TestADeadLineIsSeenWithinAMinuteAndForgottenWithinFifteenSeconds(t *testing
 		"black hole":                        {cut: silent},
 		"black hole under the longest poll": {cut: silent, poll: 50 * time.Second},
 		"reset":                             {cut: reset},
-		"half-open":                         {cut: silent, open: (*wire).mend},
-		"half-open under the longest poll":  {cut: silent, open: (*wire).mend, poll: 50 * time.Second},
+		"half-open":                         {cut: silent, open: (*wire).repair},
+		"half-open under the longest poll":  {cut: silent, open: (*wire).repair, poll: 50 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -48,8 +48,8 @@
 // A file is sent by [Channel.SendFile], streamed from the directory for attachments: pictures and voice messages as such; other files, and those
 // that Telegram refuses in that form, as documents. A line of text replaces a file that does not exist.
 //
-// A choice is sent as buttons with random ids. Their texts are in the store, so they outlive the process. A press is a message of the person. The button
-// is used up before that message is durable; Telegram repeats a press that was not confirmed, and the same press has the same text.
+// A choice is sent as buttons with random ids. Their content is in the store, so they outlive the process. A press is a message of the person. The
+// button is used up before that message is durable; Telegram repeats a press that was not confirmed, and the same press has the same text.
 //
 // # Guarantees
 //

@@ -227,7 +227,7 @@ func TestAnEvening(t *testing.T) {
 		}
 		after(time.Minute)
 		if n := len(h.srv.Calls("sendChatAction")); n != len(typing) {
-			t.Errorf("typing went on after the answer")
+			t.Errorf("typing continued after the answer")
 		}
 
 		// /stop takes effect at once.
@@ -241,7 +241,7 @@ func TestAnEvening(t *testing.T) {
 			t.Error("a stopped turn was answered")
 		}
 
-		// The model fails twice; Anna gets one notice.
+		// The model fails twice; Anna receives one notice.
 		h.srv.Say(anna, anna, "fail")
 		after(5 * time.Second)
 		h.srv.Say(anna, anna, "fail")

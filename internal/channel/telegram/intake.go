@@ -72,7 +72,7 @@ type intake struct {
 	pending map[int]*task // not finished, by update id
 	order   []int         // ids of polled updates as they came; finished ones at the front are removed
 	ended   map[int]bool  // finished: those after an unfinished one, and the last ones before it
-	past    []int         // ids in ended that are before order: a poll that was under way may return them once more
+	past    []int         // ids in ended that are before order: a running poll may return them once more
 	next    int           // after the last id that was removed from order
 	done    chan struct{} // capacity 1: an update was finished
 	down    bool          // the last attempt could not reach the store

@@ -174,7 +174,7 @@ func TestUnchangedPreviewIsNotSentAgain(t *testing.T) {
 		}
 		b.ch.Finish(to(group, ""), "run-1", true)
 		if posts, edits := len(b.srv.Calls("sendMessage")), len(b.srv.Calls("editMessageText")); posts != 1 || edits != 0 {
-			t.Errorf("%d messages and %d edits for a text that did not change", posts, edits)
+			t.Errorf("%d messages and %d edits for an answer that did not change", posts, edits)
 		}
 		began := time.Now()
 		b.mustSend("1", to(group, ""), text)

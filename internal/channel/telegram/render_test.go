@@ -161,7 +161,7 @@ func TestManyTexts(t *testing.T) {
 		most = max(most, checkParts(t, text, maxUnits))
 	}
 	if most < 3 {
-		t.Errorf("the longest of the texts had %d parts at the real limit", most)
+		t.Errorf("the longest document had %d parts at the real limit", most)
 	}
 }
 

@@ -15,16 +15,16 @@ import (
 func TestAnUrgentCommandOvertakesWhatHangs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		hang, mend func(*bot)
-		file       bool
-		first      string
+		hang, repair func(*bot)
+		file         bool
+		first        string
 	}{
 		"download": {
-			hang: func(b *bot) { b.srv.Break("file", testtelegram.Fault{Delay: 20 * time.Second}) }, mend: func(*bot) {},
+			hang: func(b *bot) { b.srv.Break("file", testtelegram.Fault{Delay: 20 * time.Second}) }, repair: func(*bot) {},
 			file: true,
 		},
 		"drain": {
-			hang: func(b *bot) { b.draining(true) }, mend: func(b *bot) { b.draining(false) },
+			hang: func(b *bot) { b.draining(true) }, repair: func(b *bot) { b.draining(false) },
 			first: "hello",
 		},
 	} {
@@ -51,7 +51,7 @@ func TestAnUrgentCommandOvertakesWhatHangs(t *testing.T) {
 				}
 				after(10 * time.Second)
 				wantTexts(t, "still", b.texts(), "/stop")
-				c.mend(b)
+				c.repair(b)
 				after(40 * time.Second)
 				wantTexts(t, "at the end", b.texts(), "/stop", c.first, "patient")
 				if left := b.srv.Pending(); len(left) != 0 {

@@ -57,7 +57,7 @@ func checkWords(t *testing.T, markdown string, parts []chunk) {
 	}
 	for _, s := range shown {
 		if word := missing(letters(html.UnescapeString(tags.ReplaceAllString(s, " "))), read); word != "" {
-			t.Fatalf("%q stands on the page of %q and not in %q", word, markdown, read)
+			t.Fatalf("%q is on the page of %q and not in %q", word, markdown, read)
 		}
 	}
 	for _, hides := range []string{"[", "&", "```", "~~~", "br"} {
@@ -66,7 +66,7 @@ func checkWords(t *testing.T, markdown string, parts []chunk) {
 		}
 	}
 	if word := missing(letters(source), read); word != "" {
-		t.Fatalf("%q stands in %q and not in %q", word, markdown, read)
+		t.Fatalf("%q is in %q and not in %q", word, markdown, read)
 	}
 }
 

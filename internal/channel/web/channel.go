@@ -51,7 +51,7 @@ func New() *Channel { return &Channel{running: make(chan struct{})} }
 func (*Channel) Name() string { return Name }
 
 // errNoSink is a mistake in the wiring of the process.
-var errNoSink = errors.New("the receiver is no transcript sink")
+var errNoSink = errors.New("the receiver is not a transcript sink")
 
 // Run receives nothing; replies are passed to the sink until ctx is done. A receiver that does not implement [TranscriptSink] is an error.
 func (c *Channel) Run(ctx context.Context, receiver channel.Receiver) error {

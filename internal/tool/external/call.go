@@ -70,9 +70,9 @@ func (s *server) call(ctx context.Context, name string, args []byte) (string, er
 	result, err := s.breaker.Execute(func() (*mcp.CallToolResult, error) { return s.ask(ctx, name, members) })
 	switch {
 	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests):
-		return "", chat.Errorf(chat.CodeRunFailed, "the server %s has failed several times and is not asked for a while; go on without it", s.cfg.Name)
+		return "", chat.Errorf(chat.CodeRunFailed, "the server %s has failed several times and receives no calls for a while; continue without it", s.cfg.Name)
 	case errors.Is(err, errNotConnected):
-		return "", chat.Errorf(chat.CodeRunFailed, "the server %s is not connected; go on without it or try again later", s.cfg.Name)
+		return "", chat.Errorf(chat.CodeRunFailed, "the server %s is not connected; continue without it or try again later", s.cfg.Name)
 	case errors.Is(err, context.Canceled):
 		return "", chat.Errorf(chat.CodeRunFailed, "the call of the server %s was stopped; it may or may not have been made", s.cfg.Name)
 	case errors.Is(err, context.DeadlineExceeded):

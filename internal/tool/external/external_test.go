@@ -88,7 +88,7 @@ func TestListedToolsOfAProgramAreCalled(t *testing.T) {
 		}
 	}
 	if len(set.Tools([]string{"another"})) != 0 {
-		t.Error("an agent gets tools of a server that it does not name")
+		t.Error("an agent has tools of a server that it does not name")
 	}
 	if table := tool.New(tool.Deps{External: set}); !table.Outside("fake_gone") || table.Outside("remind") {
 		t.Error("results of tools of other servers are not text from outside, or those of the gateway's are")
@@ -164,7 +164,7 @@ func TestAConnectionThatHasFailedIsNotCalledConnected(t *testing.T) {
 		}
 		if state := set.Status()[0].State; state == external.StateConnected {
 			if got := call(t, set, "fake_echo", `{}`); got.IsError {
-				t.Errorf("behind %s: the state is %s and a call gets %+v", name, state, got)
+				t.Errorf("after %s: the state is %s and a call returns %+v", name, state, got)
 			}
 		}
 	}
@@ -178,7 +178,7 @@ func TestAServerThatChangesItsListIsReadAgain(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	testrun.Eventually(t, "the list is read again", func() bool { return cmp.Equal(set.Status()[0].Tools, []string{"fake_later"}) })
-	if got := call(t, set, "fake_echo", `{}`); got.Text != "the tool fake_echo is not there now; go on without it or try again later" {
+	if got := call(t, set, "fake_echo", `{}`); got.Text != "the tool fake_echo is not available now; continue without it or try again later" {
 		t.Errorf("a tool that is gone: %+v", got)
 	}
 }
@@ -230,7 +230,7 @@ func TestAFloodOfLogMessagesIsNotDecoded(t *testing.T) {
 	took := after.TotalAlloc - before.TotalAlloc
 	t.Logf("%d MiB", took>>20)
 	if took > 128<<20 {
-		t.Errorf("the calls behind the flood allocated %d MiB", took>>20)
+		t.Errorf("the calls after the flood allocated %d MiB", took>>20)
 	}
 }
 
@@ -280,7 +280,7 @@ func TestAProgramThatDoesNotStartIsAState(t *testing.T) {
 	t.Parallel()
 	set := open(t, external.Config{Command: []string{"/does/not/exist"}, Tools: []string{"echo"}})
 	testrun.Eventually(t, "the failure is known", func() bool { s := set.Status()[0]; return s.State == external.StateFailed && s.LastError != "" })
-	if got := call(t, set, "fake_echo", `{}`); got.Text != "the tool fake_echo is not there now; go on without it or try again later" {
+	if got := call(t, set, "fake_echo", `{}`); got.Text != "the tool fake_echo is not available now; continue without it or try again later" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -295,7 +295,7 @@ func TestTheCircuitOpens(t *testing.T) {
 	for i := range 6 {
 		want := "did not answer within 50ms"
 		if i == 5 {
-			want = "has failed several times and is not asked for a while"
+			want = "has failed several times and receives no calls for a while"
 		}
 		if got := call(t, set, "fake_hang", `{}`); !strings.Contains(got.Text, want) {
 			t.Errorf("call %d: %q, want %q", i+1, got.Text, want)

@@ -66,7 +66,7 @@ func TestPiecesOfAnyLengthLoseNothingElse(t *testing.T) {
 			t.Fatalf("seed %d: of\n%s\nis left\n%s\nwant\n%s", seed, text, got, want)
 		}
 		if n := strings.Count(left.String(), "\n") - strings.Count(want, "\n"); n > cuts {
-			t.Errorf("seed %d: %d log messages are left behind %d pieces", seed, n, cuts)
+			t.Errorf("seed %d: %d log messages are left after %d pieces", seed, n, cuts)
 		}
 	}
 }

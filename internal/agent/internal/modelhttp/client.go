@@ -38,7 +38,7 @@ const (
 	tailSize = 4 << 10
 )
 
-// Config of a [Client]. Zero fields get the defaults.
+// Config of a [Client]. Zero fields take the defaults.
 type Config struct {
 	// URL of the endpoint, http or https.
 	URL string
@@ -46,9 +46,9 @@ type Config struct {
 	Header http.Header
 	// Key is removed from everything that the server sends. Header must already contain it.
 	Key secret.Secret
-	// FirstByte and Silence bound the time to the first line and between lines; negative means off.
+	// FirstByte and Silence bound the time to the first line and between lines; negative disables the bound.
 	FirstByte, Silence time.Duration
-	// Retries after the first attempt, at most 10; negative means none.
+	// Retries after the first attempt, at most 10; negative disables retries.
 	Retries int
 	// MaxPause is the longest wait before a retry.
 	MaxPause time.Duration

@@ -21,10 +21,10 @@
 // # Secrets
 //
 // Errors of net/http quote the URL, which may carry a password, so they are rebuilt without it; messages of the provider
-// may quote the key, so the key is taken out. Redirects are not followed: they would carry the key to another host.
+// may quote the key, so the key is removed. Redirects are not followed: they would carry the key to another host.
 //
 // # How it ends
 //
-// [Client.Do] starts no goroutine of its own and has closed the answer when it returns. Idle connections stay in the pool
+// [Client.Do] starts no goroutine and has closed the answer when it returns. Idle connections stay in the pool
 // of the transport until [Client.Close]. The proxy environment is honoured as net/http does, so never for loopback.
 package modelhttp

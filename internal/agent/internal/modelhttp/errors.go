@@ -48,7 +48,7 @@ func sentence(reason chat.FailReason) string {
 	case chat.FailOverloaded:
 		return "The model service is overloaded; try again in a minute."
 	case chat.FailServer:
-		return "The model service has a fault of its own; try again later."
+		return "The model service reported an internal error; try again later."
 	case chat.FailConnection:
 		return "The connection to the model service broke or could not be made; try again, and check base_url if it stays so."
 	case chat.FailAuth:
@@ -60,7 +60,7 @@ func sentence(reason chat.FailReason) string {
 	case chat.FailBadRequest:
 		return "The model service did not accept the request; the operator has to check the agent's model and settings."
 	case chat.FailBadResponse:
-		return "The model service answered something that is no answer; the operator has to check base_url."
+		return "The model service returned an invalid answer; the operator has to check base_url."
 	case chat.FailOutputLimit:
 		return "The answer is longer than it may be; ask for less at once."
 	default:

@@ -35,7 +35,7 @@ func (p Params) Override(params map[string]any) (Params, error) {
 		case "max_tokens":
 			p.MaxTokens, err = count(name, value)
 		case "stop":
-			p.Stop, err = texts(name, value)
+			p.Stop, err = stringList(name, value)
 		case "response_format":
 			p.ResponseFormat, err = object(name, value)
 		}
@@ -62,7 +62,7 @@ func (p Params) Validate() error {
 			return err
 		}
 	}
-	_, err := texts("stop", p.Stop)
+	_, err := stringList("stop", p.Stop)
 	return err
 }
 
@@ -113,7 +113,7 @@ func object(name string, value any) (map[string]any, error) {
 	return members, nil
 }
 
-func texts(name string, value any) ([]string, error) {
+func stringList(name string, value any) ([]string, error) {
 	var list []string
 	switch v := value.(type) {
 	case nil:
@@ -125,15 +125,15 @@ func texts(name string, value any) ([]string, error) {
 		for _, item := range v {
 			text, ok := item.(string)
 			if !ok {
-				return nil, fmt.Errorf("%s must be a text or a list of texts", name)
+				return nil, fmt.Errorf("%s must be a string or a list of strings", name)
 			}
 			list = append(list, text)
 		}
 	default:
-		return nil, fmt.Errorf("%s must be a text or a list of texts", name)
+		return nil, fmt.Errorf("%s must be a string or a list of strings", name)
 	}
 	if len(list) > 16 {
-		return nil, fmt.Errorf("%s has %d texts; the limit is 16", name, len(list))
+		return nil, fmt.Errorf("%s has %d strings; the limit is 16", name, len(list))
 	}
 	return list, nil
 }

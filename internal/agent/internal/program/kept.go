@@ -75,7 +75,7 @@ func (k Kept) Put(ctx context.Context, id string, m Memory, pid int, started str
 		})
 	}
 	if err != nil {
-		k.Log.WarnContext(ctx, "the session of an agent is not stored; after a restart it gets the conversation from the transcript", "err", err)
+		k.Log.WarnContext(ctx, "the session of an agent is not stored; after a restart it receives the conversation from the transcript", "err", err)
 	}
 }
 

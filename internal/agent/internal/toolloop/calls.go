@@ -108,7 +108,7 @@ func (l *loop) fitting(result chat.ToolResult) chat.ToolResult {
 	case len(result.Text) > MaxResult:
 		return failed("The result has %d bytes; the limit is %d. Ask for less.", len(result.Text), MaxResult)
 	case l.kept+len(result.Text) > MaxJournal:
-		return failed("The results of this turn have more than %d bytes together; go on without this one.", MaxJournal)
+		return failed("The results of this turn have more than %d bytes together; continue without this one.", MaxJournal)
 	default:
 		return result
 	}

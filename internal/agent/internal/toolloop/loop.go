@@ -101,9 +101,9 @@ type Model interface {
 	Ask(ctx context.Context, conversation Conversation) (Reply, error)
 }
 
-// Options of a loop; zero fields get the defaults.
+// Options of a loop; zero fields take the defaults.
 type Options struct {
-	// Support remembers whether the endpoint takes tools; nil means it does.
+	// Support remembers whether the endpoint takes tools; nil means that it does.
 	Support *Support
 	// CallTime is how long one call may take; 0 means [DefaultCallTime].
 	CallTime time.Duration

@@ -42,7 +42,7 @@ func (s *Support) refused(ctx context.Context) {
 	if was > now.UnixMilli() || !s.until.CompareAndSwap(was, now.Add(pauseOfTools).UnixMilli()) {
 		return
 	}
-	s.log.WarnContext(ctx, "the model endpoint refuses tools; its agent goes on without them", "next_try_in", pauseOfTools.String())
+	s.log.WarnContext(ctx, "the model endpoint refuses tools; its agent continues without them", "next_try_in", pauseOfTools.String())
 }
 
 // refused reports whether an endpoint refused a request as malformed: tools may be the reason.

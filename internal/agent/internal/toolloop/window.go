@@ -119,13 +119,13 @@ func headAndTail(text string, size int, call string) string {
 func resultSpec() agent.ToolSpec {
 	return agent.ToolSpec{
 		Name:        resultTool,
-		Description: "Read the part of an earlier result of this turn that was left out: call is the number that stands there, from the first byte.",
+		Description: "Read the part of an earlier result of this turn that was left out: call is the number given there, from the first byte.",
 		Schema:      json.RawMessage(`{"type":"object","properties":{"call":{"type":"string"},"from":{"type":"integer","minimum":0}},"required":["call"]}`),
 		Idempotent:  true,
 	}
 }
 
-// read executes a call of resultTool, which reads results of the first rounds only: those of its own round may be under way.
+// read executes a call of resultTool, which reads results of the first rounds only: the calls of its own round may still run.
 func (l *loop) read(call chat.ToolCall, before int) chat.ToolResult {
 	var args struct {
 		Call string `json:"call"`
@@ -138,7 +138,7 @@ func (l *loop) read(call chat.ToolCall, before int) chat.ToolResult {
 	r, _ := strconv.Atoi(first)  //nolint:errcheck // 0 names no round
 	c, _ := strconv.Atoi(second) //nolint:errcheck // 0 names no call
 	if r < 1 || r > before || c < 1 || c > len(l.rounds[r-1].Results) || l.rounds[r-1].Results[c-1] == nil {
-		return failed("There is no result %q in this turn; the number stands where something was left out.", chat.Cut(chat.Printable(args.Call), 16))
+		return failed("There is no result %q in this turn; the number is given where something was left out.", chat.Cut(chat.Printable(args.Call), 16))
 	}
 	text := l.rounds[r-1].Results[c-1].Text
 	if args.From < 0 || args.From >= len(text) {

@@ -46,7 +46,7 @@ func TestResultsThatDoNotFitAreCutAndCanBeRead(t *testing.T) {
 		t.Run(strconv.Itoa(window), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				long := strings.Repeat("x", 30_000) + "here it goes on" + strings.Repeat("y", 20_000)
+				long := strings.Repeat("x", 30_000) + "continued at 30k" + strings.Repeat("y", 20_000)
 				b := &tools{run: func(context.Context) chat.ToolResult { return chat.ToolResult{Text: long} }}
 				m := &reader{rounds: 12}
 				m.text = toolloop.NewText(1<<20, func(agent.Event) {})
@@ -58,8 +58,8 @@ func TestResultsThatDoNotFitAreCutAndCanBeRead(t *testing.T) {
 				if m.most > window {
 					t.Errorf("the model was given %d tokens in a window of %d", m.most, window)
 				}
-				if !strings.HasPrefix(m.read, "here it goes on") {
-					t.Errorf("the rest of the result is %.40q; want what stands at byte 30000", m.read)
+				if !strings.HasPrefix(m.read, "continued at 30k") {
+					t.Errorf("the rest of the result is %.40q; want the text at byte 30000", m.read)
 				}
 				for i, result := range b.results[:24] {
 					if result.Text != long {
