@@ -166,6 +166,17 @@ var (
 	tells   = regexp.MustCompile(`^(?i:tell|tells|told|telling|hear|hears|heard|hearing|say|says|said|saying)$`)
 )
 
+// phrases are what comments and documents do not use, because a reader has to translate it. Each has what to write instead.
+func phrases() map[string]*regexp.Regexp {
+	return map[string]*regexp.Regexp{
+		"does not exist, no X exists, nil when": regexp.MustCompile(`([^e]|[^r]e) (is|are|was|were|be) none\b`), // there is none,
+		"has ended, has passed, is closed":      regexp.MustCompile(`\b(is|are|was|were|be) over[.,;:)]`),
+		"again, from the start":                 regexp.MustCompile(`\banew\b`),
+		"the beginning, the start":              regexp.MustCompile(`\bthe begin\b`),
+		"after":                                 regexp.MustCompile(`\bbehind (them|those|each|every|the (first|last|end|commit|answer|message|messages|rows?))\b`),
+	}
+}
+
 // commentWords counts the words of a file's comments.
 type commentWords struct{ total, persons, tells int }
 
@@ -289,6 +300,47 @@ func TestCommentsSpeakOfProcessesNotOfPersons(t *testing.T) {
 	}
 	t.Logf("product: %d words of comment, %d persons (%.2f per 1,000), %d forms of tell, hear and say (%.2f per 1,000)",
 		all.total, all.persons, 1000*float64(all.persons)/float64(all.total), all.tells, 1000*float64(all.tells)/float64(all.total))
+}
+
+func TestCommentsAndDocumentsUseNoPhraseThatReadersHaveToTranslate(t *testing.T) {
+	t.Parallel()
+	comments := 0
+	check := func(place, text string) {
+		for instead, phrase := range phrases() {
+			if at := phrase.FindStringIndex(text); at != nil {
+				t.Errorf("%s: …%s… (write: %s)", place, text[max(0, at[0]-40):min(len(text), at[1]+20)], instead)
+			}
+		}
+	}
+	for _, p := range list(t, "./...") {
+		if relativeDir(p) == "cmd/structure" {
+			continue
+		}
+		fset := token.NewFileSet()
+		for _, file := range productFiles(t, fset, p) {
+			for _, group := range file.Comments {
+				comments++
+				at := fset.Position(group.Pos())
+				check(fmt.Sprintf("%s/%s:%d", relativeDir(p), filepath.Base(at.Filename), at.Line), strings.Join(strings.Fields(group.Text()), " "))
+			}
+		}
+	}
+	if comments < 5_000 {
+		t.Errorf("the product has %d comments; that is not all of them", comments)
+	}
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("pages: %q, %v", pages, err)
+	}
+	for _, page := range append(pages, "../../README.md", "../../CONTRIBUTING.md", "../../AGENTS.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			check(filepath.Base(page), line)
+		}
+	}
 }
 
 // TestThePageUsesTheWordsOfTheField looks at all words of the dashboard: names, comments and texts.
