@@ -49,7 +49,7 @@
 //
 // # Goroutines
 //
-// Each process has one that reads its output and reaps it ([peer.keep]), those of package process, those of the SDK, and one for each prompt or cancel in progress.
+// Each process has one that reads its output and reaps it ([peer.relay]), those of package process, those of the SDK, and one for each prompt or cancel in progress.
 // The runner counts the first and the last, which end before Close returns. Those of the SDK end with the output of the process.
 //
 // # Crash

@@ -69,7 +69,7 @@ func (l *link) Read(p []byte) (int, error) {
 		line, err := l.next()
 		pass := false
 		if err == nil {
-			pass, err = l.judge(line)
+			pass, err = l.route(line)
 		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
@@ -105,8 +105,8 @@ func (l *link) next() ([]byte, error) {
 	}
 }
 
-// judge reports whether a line passes to the SDK, and handles session updates.
-func (l *link) judge(line []byte) (pass bool, err error) {
+// route reports whether a line passes to the SDK, and handles session updates.
+func (l *link) route(line []byte) (pass bool, err error) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return false, nil
 	}

@@ -43,13 +43,13 @@ type peer struct {
 	turn *turn // the running turn, or nil
 
 	// Only the running turn uses these.
-	id       sdk.SessionId // "" = no session yet
-	tools    bool          // the session has the tools of the gateway
-	hello    sdk.InitializeResponse
-	alone    bool // the agent has refused a session with MCP servers
-	memory   program.Memory
-	noted    int  // number of lines of standard error before the turn
-	unstored bool // the session, or its process, is not stored yet
+	id             sdk.SessionId // "" = no session yet
+	tools          bool          // the session has the tools of the gateway
+	hello          sdk.InitializeResponse
+	refusesServers bool // the agent has refused a session with MCP servers
+	memory         program.Memory
+	linesBefore    int  // number of lines of standard error before the turn
+	unstored       bool // the session, or its process, is not stored yet
 }
 
 // start starts the process of a session in a directory, connects to it, and continues the agent session stored in kept, or makes a new one.
@@ -93,11 +93,11 @@ func (r *Runner) open(ctx context.Context, session chat.SessionKey, dir string, 
 	output, into := io.Pipe()
 	p.link = newLink(output, proc, p.update, log)
 	context.AfterFunc(life, p.link.close) // the connection may have stopped reading
-	r.pool.live(p, true)
-	kept := r.pool.goes(func() { p.keep(life, into) })
+	r.pool.setAlive(p, true)
+	kept := r.pool.spawn(func() { p.relay(life, into) })
 	if !kept { // the pool was closed meanwhile, so it does not wait for this process
 		stop(errClosed)
-		p.keep(life, into)
+		p.relay(life, into)
 		return nil, agent.NewError(chat.FailUnknown, "The gateway is about to end; try again later.", errClosed)
 	}
 	p.conn = sdk.NewClientSideConnection(client{p}, p.link, p.link)
@@ -106,8 +106,8 @@ func (r *Runner) open(ctx context.Context, session chat.SessionKey, dir string, 
 	return p, nil
 }
 
-// keep passes the output of the process to the connection and reaps the process.
-func (p *peer) keep(life context.Context, into *io.PipeWriter) {
+// relay passes the output of the process to the connection and reaps the process.
+func (p *peer) relay(life context.Context, into *io.PipeWriter) {
 	defer p.stop(nil)
 	err := p.proc.Read(life, func(piece []byte) error {
 		_, err := into.Write(piece)
@@ -120,7 +120,7 @@ func (p *peer) keep(life context.Context, into *io.PipeWriter) {
 	mute := time.AfterFunc(cancelTime, func() { p.stop(errDisconnected) })
 	defer mute.Stop()
 	p.exit = p.proc.Wait()
-	p.pool.live(p, false)
+	p.pool.setAlive(p, false)
 	close(p.gone)
 }
 
@@ -247,7 +247,7 @@ func (p *peer) failure(ctx context.Context, err error) error {
 		return agent.NewError(chat.FailAuth, text, errors.New(p.hide.Replace(err.Error())))
 	case errors.As(err, &refused):
 		text := "The agent reported a failure: " + p.words(refused) + "."
-		if last := p.proc.LastLines(p.noted, stderrTime); last != "" {
+		if last := p.proc.LastLines(p.linesBefore, stderrTime); last != "" {
 			text += " Its last output: " + last
 		}
 		return agent.NewError(chat.FailProgram, text, errors.New(p.hide.Replace(err.Error())))

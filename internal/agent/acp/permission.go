@@ -23,7 +23,7 @@ func (c client) RequestPermission(_ context.Context, req sdk.RequestPermissionRe
 	}
 	t.update(sdk.SessionUpdate{ToolCallUpdate: &sdk.SessionToolCallUpdate{ToolCallId: req.ToolCall.ToolCallId, Title: req.ToolCall.Title, RawInput: req.ToolCall.RawInput}})
 	chosen, asked := t.ask(req, c.peer.dir)
-	if t.over.Err() != nil {
+	if t.ctx.Err() != nil {
 		return cancelled(), nil //nolint:nilerr // as the protocol demands after session/cancel
 	}
 	if !asked {
@@ -43,7 +43,7 @@ func (t *turn) ask(req sdk.RequestPermissionRequest, dir string) (chosen int, ok
 	default:
 		return 0, false
 	}
-	ctx, cancel := context.WithTimeout(t.over, t.patience)
+	ctx, cancel := context.WithTimeout(t.ctx, t.questionTime)
 	defer cancel()
 	chosen, err := t.asker.Ask(ctx, question(req, dir))
 	return chosen, err == nil && chosen >= 0 && chosen < len(req.Options)

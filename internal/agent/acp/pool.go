@@ -266,8 +266,8 @@ func (p *pool) end(s *seat) {
 	<-s.peer.gone
 }
 
-// goes runs a part of a peer in a goroutine that close waits for. It returns false when the pool is closed.
-func (p *pool) goes(part func()) bool {
+// spawn runs a part of a peer in a goroutine that close waits for. It returns false when the pool is closed.
+func (p *pool) spawn(part func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -277,11 +277,11 @@ func (p *pool) goes(part func()) bool {
 	return true
 }
 
-// live adds a peer whose process has started, or removes one whose process has ended.
-func (p *pool) live(one *peer, lives bool) {
+// setAlive adds a peer whose process has started, or removes one whose process has ended.
+func (p *pool) setAlive(one *peer, alive bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if lives {
+	if alive {
 		p.peers[one] = true
 		return
 	}

@@ -57,7 +57,7 @@ func (p *peer) load(ctx context.Context, kept chat.AgentSession, access agent.To
 		})
 		// Qwen Code announces this capability without the method. OpenClaw finds the sessions of its own processes only by session/load.
 		if _, refused := errors.AsType[*sdk.RequestError](err); !refused || !can.LoadSession {
-			return p.taken("resuming", err)
+			return p.resumeError("resuming", err)
 		}
 	}
 	err := p.signedIn(ctx, func() error {
@@ -70,14 +70,14 @@ func (p *peer) load(ctx context.Context, kept chat.AgentSession, access agent.To
 			err = errNothingReplayed
 		}
 	}
-	return p.taken("loading", err)
+	return p.resumeError("loading", err)
 }
 
 // errNothingReplayed exists because some agents answer session/load for a lost session with an empty session.
 var errNothingReplayed = errors.New("it replays nothing of the conversation")
 
-// taken wraps the error of a call that continues a session.
-func (p *peer) taken(doing string, err error) error {
+// resumeError wraps the error of a call that continues a session.
+func (p *peer) resumeError(doing string, err error) error {
 	if refused, ok := errors.AsType[*sdk.RequestError](err); ok {
 		return fmt.Errorf("%s its session: %s", doing, p.words(refused))
 	}

@@ -19,7 +19,7 @@ func (p *peer) begin(ctx context.Context, access agent.ToolAccess) error {
 	session, err := p.newSession(ctx, servers)
 	if refused, ok := errors.AsType[*sdk.RequestError](err); ok && refused.Code != authRequired && len(servers) > 0 && ctx.Err() == nil {
 		p.log.WarnContext(ctx, "an agent makes no session with the tools of the gateway; trying without them", "err", p.words(refused))
-		p.alone = true
+		p.refusesServers = true
 		session, err = p.newSession(ctx, []sdk.McpServer{})
 	}
 	if err != nil {
@@ -96,7 +96,7 @@ func (p *peer) servers(access agent.ToolAccess) []sdk.McpServer {
 	const name = "laneway"
 	address := access.URL + "?prefix=" + name + "_"
 	switch {
-	case access.Token == "", p.alone, p.cfg.NoServers:
+	case access.Token == "", p.refusesServers, p.cfg.NoServers:
 		return []sdk.McpServer{}
 	case p.hello.AgentCapabilities.McpCapabilities.Http:
 		return []sdk.McpServer{{Http: &sdk.McpServerHttpInline{

@@ -16,13 +16,13 @@ const maxEvents = 256
 
 // turn is one prompt in progress. The fields above the blank line are also used by the goroutines of the connection.
 type turn struct {
-	session  sdk.SessionId // of the agent; updates of other sessions are not part of the turn
-	updates  chan sdk.SessionUpdate
-	over     context.Context //nolint:containedctx // ends when the turn ends or is stopped; later updates are dropped
-	stop     context.CancelFunc
-	asker    agent.Asker
-	asking   chan struct{} // a semaphore of maxQuestions
-	patience time.Duration // for a question
+	session      sdk.SessionId // of the agent; updates of other sessions are not part of the turn
+	updates      chan sdk.SessionUpdate
+	ctx          context.Context //nolint:containedctx // ends when the turn ends or is stopped; later updates are dropped
+	stop         context.CancelFunc
+	asker        agent.Asker
+	asking       chan struct{} // a semaphore of maxQuestions
+	questionTime time.Duration
 
 	answer *agent.Answer
 	emit   func(agent.Event)
@@ -34,7 +34,7 @@ type turn struct {
 
 func (r *Runner) newTurn(req agent.Request, emit func(agent.Event)) *turn {
 	return &turn{
-		updates: make(chan sdk.SessionUpdate, maxEvents), asker: req.Asker, asking: make(chan struct{}, maxQuestions), patience: r.cfg.QuestionTime,
+		updates: make(chan sdk.SessionUpdate, maxEvents), asker: req.Asker, asking: make(chan struct{}, maxQuestions), questionTime: r.cfg.QuestionTime,
 		answer: agent.NewAnswer(r.cfg.MaxAnswer, emit), emit: emit, calls: map[sdk.ToolCallId]string{}, known: map[sdk.ToolCallId]bool{},
 	}
 }
@@ -43,7 +43,7 @@ func (r *Runner) newTurn(req agent.Request, emit func(agent.Event)) *turn {
 func (t *turn) update(u sdk.SessionUpdate) {
 	select {
 	case t.updates <- u:
-	case <-t.over.Done():
+	case <-t.ctx.Done():
 	}
 }
 
@@ -69,8 +69,8 @@ func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAcce
 	if p.unstored {
 		p.remember(ctx)
 	}
-	t.session, p.noted = p.id, p.proc.Lines()
-	t.over, t.stop = context.WithCancel(ctx)
+	t.session, p.linesBefore = p.id, p.proc.Lines()
+	t.ctx, t.stop = context.WithCancel(ctx)
 	defer t.stop()
 	p.setTurn(t)
 	defer p.setTurn(nil)
@@ -79,7 +79,7 @@ func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAcce
 		response, err := p.conn.Prompt(context.WithoutCancel(ctx), sdk.PromptRequest{SessionId: p.id, Prompt: blocks})
 		end <- prompted{response, err}
 	}
-	if !p.pool.goes(send) {
+	if !p.pool.spawn(send) {
 		return agent.Result{}, agent.NewError(chat.FailUnknown, "The gateway is about to end; try again later.", errClosed)
 	}
 	p.memory = p.memory.With(req)
@@ -113,7 +113,7 @@ func (p *peer) follow(t *turn, end <-chan prompted) (how prompted, err error) {
 			err = t.take(u)
 		case how = <-end:
 			return how, t.rest()
-		case <-t.over.Done():
+		case <-t.ctx.Done():
 			return p.cancel(end), nil
 		}
 	}
@@ -123,7 +123,7 @@ func (p *peer) follow(t *turn, end <-chan prompted) (how prompted, err error) {
 
 // cancel ends a prompt by session/cancel, and by ending the process if that does not help. The next turn of the session then starts another process.
 func (p *peer) cancel(end <-chan prompted) prompted {
-	p.pool.goes(func() { // an agent that does not read would block this
+	p.pool.spawn(func() { // an agent that does not read would block this
 		_ = p.conn.Cancel(context.Background(), sdk.CancelNotification{SessionId: p.id}) //nolint:errcheck,forbidigo // the timeout below handles a failure
 	})
 	timer := time.NewTimer(cancelTime)
