@@ -158,7 +158,7 @@ const FREE = ":is(.call summary, .cost summary, .link-like, #older, #newest)";
 const MINE = ["own", "asked"]; // places in which the caller owns the session
 const programs = (name) => `[${process.execPath}, ${new URL(name, import.meta.url).pathname}]`;
 
-test("each set of rights draws the controls that the table of methods allows, and no other", async (t) => {
+test("each set of rights shows the controls that the table of methods allows, and no other", async (t) => {
   const bots = await telegram();
   const g = await Gateway.start("sqlite", {
     agent: `main: {runner: echo, chunk: 1, chunk_delay: 2s}\n  quick: {runner: echo}\n  asking: {runner: acp, command: ${programs("asking.mjs")}, question_timeout: 10m}`,

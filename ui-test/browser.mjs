@@ -49,7 +49,7 @@ export async function go(p, fragment) {
 
 // clean fails when the browser reported an error or a warning, or the page called another origin.
 export function clean(p) {
-  assert.deepEqual(p.complaints, [], "the browser complained");
+  assert.deepEqual(p.complaints, [], "the browser reported errors or warnings");
   assert.deepEqual(p.elsewhere, [], "the page called another origin");
 }
 

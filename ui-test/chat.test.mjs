@@ -67,7 +67,7 @@ for (const engine of ENGINES) {
       await p.context().close();
     });
 
-    test("a link leads to a message, and who has scrolled up stays there", async () => {
+    test("a link leads to a message, and a reader who has scrolled up stays there", async () => {
       const p = await to("agent:echo:long");
       await p.waitForSelector(".bubble");
       await go(p, address("agent:echo:long", 41));
@@ -133,7 +133,7 @@ for (const engine of ENGINES) {
       const made = () => p.evaluate(() => [document.querySelectorAll(".log :is(img, script, iframe, object, form, svg, style)").length, [...document.querySelectorAll(".bubble .text a")].filter((a) => !/^(https?|mailto):/.test(a.href)).length]);
       assert.deepEqual(await made(), [0, 0]);
       assert.match(await p.textContent(".log"), /\\u202egpj\.exe/);
-      assert.ok(await p.evaluate(() => !/[\u202a-\u202e\u2066-\u2069]/.test(document.body.innerText)), "what turns text is shown as an escape");
+      assert.ok(await p.evaluate(() => !/[\u202a-\u202e\u2066-\u2069]/.test(document.body.innerText)), "characters that reverse text are shown as escapes");
       assert.match(await p.locator(".call pre").last().textContent(), /^a\.txt .*cut at 16 KB$|^.{1,16400}$/s);
       for (const width of [1440, 834, 390, 320]) {
         await p.setViewportSize({ width, height: 844 });
@@ -143,7 +143,7 @@ for (const engine of ENGINES) {
       await p.context().close();
     });
 
-    test("a call of a tool is one line that opens, with its arguments and its result", async () => {
+    test("a tool call is one line that expands to its arguments and its result", async () => {
       const p = await to("agent:main:tools");
       await say(p, "a tool please");
       await answered(p);
@@ -279,7 +279,7 @@ for (const engine of ENGINES) {
       await answered(p, 3);
       assert.equal(counts.length, 3);
       assert.ok(counts[1] > 0 && got > 0, `the chat gets events: ${counts}, then ${got}`);
-      assert.equal(counts[2], 0, "no event came while the page showed something else");
+      assert.equal(counts[2], 0, "no event arrived while the page showed something else");
       clean(p);
       await p.context().close();
     });

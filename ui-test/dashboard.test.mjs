@@ -203,7 +203,7 @@ for (const engine of ENGINES) {
       await p.context().close();
     });
 
-    test("a control that is not granted is not drawn", async () => {
+    test("a control that is not granted is not shown", async () => {
       const p = await open();
       await signIn(p, g.url, READER);
       await go(p, "#/jobs");

@@ -92,7 +92,7 @@ for (const engine of ENGINES) {
       await p.context().close();
     });
 
-    test("a refusal stands at its field and nothing is lost; a job is made paused", async () => {
+    test("a refusal is shown at its field and nothing is lost; a job is made paused", async () => {
       const p = await to("#/jobs?new");
       await p.getByLabel("Name", { exact: true }).fill("odd");
       await p.getByLabel("It runs").selectOption("free");

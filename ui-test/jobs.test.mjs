@@ -103,7 +103,7 @@ for (const engine of ENGINES) {
       });
     }
 
-    test("a pause has a note and an end, and can be taken back for ten seconds", async () => {
+    test("a pause has a note and an end, and can be undone for ten seconds", async () => {
       const p = await to("#/jobs?sort=name");
       const pauseButton = row(p, "digest").locator(".pause");
       await pauseButton.click();

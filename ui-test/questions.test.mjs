@@ -95,7 +95,7 @@ for (const engine of ENGINES) {
       for (const p of [asked, admin, reader]) { clean(p); await p.context().close(); }
     });
 
-    test("of two presses one counts, the other reads why not, and a question that has expired goes", async () => {
+    test("only one of two presses counts, the other one is explained, and an expired question is removed", async () => {
       const one = await to(address("agent:main:raced")), two = await to(address("agent:main:raced"));
       await say(one, "first come");
       for (const p of [one, two]) await shows(p, ".question", "first come");

@@ -57,7 +57,7 @@ for (const engine of ENGINES) {
     const send = (all) => c.call("chat.send", all.map(([sessionKey, message]) => ({ sessionKey, message, idempotencyKey: `r${ran++}` })));
     const ended = () => eventually("all answers have ended", async () => (await c.ended()) === ran, 240_000);
 
-    test("20 answers grow at once without a long frame, a reload continues in the middle, and each text is that of the transcript", async (t) => {
+    test("20 answers are streamed at once without a long frame, a reload continues in the middle, and each answer matches the transcript", async (t) => {
       const key = "agent:main:streams";
       const p = await open();
       await signIn(p, g.url, TOKEN);
@@ -90,7 +90,7 @@ for (const engine of ENGINES) {
       const stored = messages.filter((m) => m.role === "assistant").map((m) => m.content[0].text.trim()).sort();
       const brief = (texts) => texts.map((text) => `${text.slice(0, 16)}… ${text.length}`);
       assert.deepEqual(brief(shown), brief(stored));
-      assert.ok(shown.every((text, i) => text === stored[i]), "the texts are those of the transcript");
+      assert.ok(shown.every((text, i) => text === stored[i]), "the messages match the transcript");
       assert.deepEqual(brief(stored), brief(Array.from({ length: STREAMS }, (_, n) => whole(`stream ${n}`)).sort()));
       clean(p);
       await p.context().close();

@@ -81,7 +81,7 @@ for (const engine of ENGINES) {
       });
     }
 
-    test("a time that is none, and a job that is none, are refused at their field, and what was typed stays", async () => {
+    test("an invalid time and an unknown job are refused at their field, and what was typed stays", async () => {
       const p = await open();
       await signIn(p, g.url, TOKEN);
       await go(p, `#/jobs/${digest}`);
@@ -115,7 +115,7 @@ for (const engine of ENGINES) {
       await p.context().close();
     });
 
-    test("a whole name goes before a part of one, and Escape gives the focus back", async () => {
+    test("a whole name takes precedence over a part of a name, and Escape returns the focus", async () => {
       const p = await open();
       await signIn(p, g.url, TOKEN);
       await g.cli("cron", "add", "--name", "digest of the week", "--every", "6h", "--message", "hello");
@@ -140,7 +140,7 @@ for (const engine of ENGINES) {
       await p.context().close();
     });
 
-    test("a moment that is no slot leads to the nearest ones, and the focus stays in the answer", async () => {
+    test("a moment without a slot links to the nearest slots, and the focus stays in the answer", async () => {
       const p = await open();
       await signIn(p, g.url, READER);
       await go(p, `#/jobs/${digest}?why=${encodeURIComponent("2031-03-04 12:34")}`);

@@ -106,7 +106,7 @@ function Sure({ what, talk, waits, busy, done }) {
   return html`<${Dialog} title=${stop ? "Stop all?" : "Reset this conversation?"} onClose=${done}>
     <ul>${busy && html`<li>The running turn is stopped; its text so far stays.</li>`}
       ${waits > 0 && html`<li>${waits} waiting ${waits === 1 ? "message is" : "messages are"} dropped.</li>`}
-      ${!stop && html`<li>The agent starts a new conversation and does not remember this one.</li><li>The messages stay in the store, and search still finds them.</li>`}
+      ${!stop && html`<li>The agent starts again, without the conversation so far.</li><li>The messages stay in the store, and search still finds them.</li>`}
       <li>This cannot be undone.</li></ul>
     <p class="buttons"><${Act} class="danger" id="sure" run=${act}>${stop ? "Stop all" : "Reset"}<//><button type="button" onClick=${done}>Keep it</button></p><//>`;
 }
