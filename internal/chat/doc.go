@@ -6,7 +6,7 @@
 // # Terms
 //
 // A [Message] is one input of a session. It is accepted (durable) under a sequence number of its session and ends with exactly one
-// [Outcome]. A turn (run) is one execution of the agent for one or several messages. Its id is the id of its first message, and stays the
+// [Outcome]. A turn (run) is one execution of the agent for one or several messages. Its id is the id of the message that leads it, and stays the
 // same across attempts. An [Event] reports a change of a run or a session after it happened. A [Reply] is a message that is sent to a
 // channel.
 //
