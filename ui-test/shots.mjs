@@ -11,6 +11,7 @@ const SCREENS = [[1440, 900], [834, 1112], [390, 844]];
 const PAGES = ["overview", "chat", "chat/agent:main:main", "jobs", "people"];
 
 async function shoot(p, name) {
+  await p.evaluate(() => { if (document.activeElement?.matches("h1, h2")) document.activeElement.blur(); }); // the sign-in by keyboard leaves the focus there
   for (const [width, height] of SCREENS) {
     await p.setViewportSize({ width, height });
     for (const colorScheme of ["light", "dark"]) {
