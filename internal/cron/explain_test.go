@@ -70,7 +70,7 @@ func TestEachAnswerAboutASlotIsOneSentenceWithItsFigures(t *testing.T) {
 	acts := map[string][]cron.Act{
 		"paused": {cron.ActResume}, "switched off": {cron.ActResume}, "disabled": {cron.ActResume}, "it failed": {cron.ActRun}, "its process died": {cron.ActRun},
 		"missed": {cron.ActBackfill, cron.ActEdit}, "missed by the policy": {cron.ActBackfill, cron.ActEdit}, "missed beyond the catch-up": {cron.ActBackfill, cron.ActEdit},
-		"missed without its agent": {cron.ActBackfill}, "it waits": {cron.ActRuns},
+		"missed without its agent": {cron.ActBackfill}, "a row of an outage of seconds": {cron.ActBackfill}, "it waits": {cron.ActRuns},
 		"overlap": {cron.ActEdit}, "buffer": {cron.ActEdit}, "a gap": {cron.ActEdit}, "invalid": {cron.ActEdit},
 	}
 	for name, c := range map[string]struct {
@@ -108,6 +108,9 @@ func TestEachAnswerAboutASlotIsOneSentenceWithItsFigures(t *testing.T) {
 		"a row of the pause": {clockOf(21, 9, 0), row(func(r *cron.Run) {
 			r.State, r.Reason, r.ScheduledFor, r.SlotUntil, r.SlotCount = cron.RunSkipped, cron.ReasonPaused, clockOf(20, 9, 0), clockOf(24, 9, 0), 5
 		}), cron.WhyPaused, "The job was paused (5 slots from Fri 20 Mar 09:00 to Tue 24 Mar 09:00)."},
+		"a row of an outage of seconds": {nine, row(func(r *cron.Run) {
+			r.State, r.Reason, r.SlotUntil, r.SlotCount = cron.RunMissed, cron.ReasonNoAgent, clockOf(25, 9, 0).Add(2*time.Second), 2
+		}), cron.WhyMissed, "No replica had the agent of the job, until the slot was older than the catch-up window of the job (2 slots from 09:00:00 to 09:00:02)."},
 		"paused": {
 			nine, func(_ *cron.Evidence, j *cron.Job) {
 				j.Pause = &cron.Pause{By: "ann", Note: "holidays", At: clockOf(24, 8, 0)}

@@ -87,7 +87,11 @@ func (e Evidence) slots(r Run) string {
 	if r.SlotCount <= 1 {
 		return ""
 	}
-	return fmt.Sprintf(" (%d slots from %s to %s)", r.SlotCount, e.when(r.ScheduledFor), e.when(r.SlotUntil))
+	show := e.when
+	if r.SlotUntil.Sub(r.ScheduledFor) < time.Hour { // slots of an interval of seconds would be from a minute to the same minute
+		show = e.clock
+	}
+	return fmt.Sprintf(" (%d slots from %s to %s)", r.SlotCount, show(r.ScheduledFor), show(r.SlotUntil))
 }
 
 func (e Evidence) missed(r Run) (why Why, text string, cure Cure) {
