@@ -115,7 +115,7 @@ type Queuer interface {
 // button as a message of that person. For channels that do not implement Asker, the choice is part of the text of the reply.
 type Asker interface {
 	// Ask is [Channel.Send] for a reply with a choice. Control and bidirectional characters of a label are shown as escapes; a button without a
-	// label or a text is refused permanently.
+	// label or words is refused permanently.
 	Ask(ctx context.Context, r chat.Reply, claim Claim) (chat.Sent, error)
 }
 

@@ -58,7 +58,7 @@ type Buttons interface {
 type ButtonSet struct {
 	// Peer may press them; UserID 0 means every person who may talk in the chat.
 	Peer
-	// Texts maps the id of a button to the text that it sends.
+	// Texts maps the id of a button to the words that it sends.
 	Texts map[string]string
 }
 

@@ -136,7 +136,7 @@ func (l *chatLoop) clean(s string) string {
 	}
 }
 
-// cleanEnd returns what clean has held back of a text that has ended.
+// cleanEnd returns what clean has held back of an answer that has ended.
 func (l *chatLoop) cleanEnd() string {
 	if l.styled == nil {
 		return ""

@@ -96,7 +96,7 @@ func runCron(ctx context.Context, a Actions, c Call) (Answer, error) {
 	}
 }
 
-// readJob parses the arguments of /remind or /cron add: a time and a text.
+// readJob parses the arguments of /remind or /cron add: a time and a message.
 func readJob(ctx context.Context, a Actions, c Call, text, usage string) (n NewJob, zone string, err error) {
 	if text == "" {
 		return n, "", chat.Errorf(chat.CodeInvalid, "%s", usage)
@@ -198,7 +198,7 @@ func added(put cron.Put, text, zone string, reminder bool) string {
 	}
 }
 
-// JobName derives a name from a text: its first line, printable, of limited length.
+// JobName derives a name from a message: its first line, printable, of limited length.
 func JobName(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	line = strings.TrimSpace(strings.Map(func(r rune) rune {

@@ -12,7 +12,7 @@ import (
 // firstFile is the number of the first file among the outgoing rows of a run: the text is 0, a notice 1.
 const firstFile = 2
 
-// paragraphs appends a paragraph to a text.
+// paragraphs appends a paragraph to an answer.
 func paragraphs(text, more string) string {
 	switch {
 	case more == "":

@@ -129,7 +129,7 @@ func (v view) withFiles(ctx context.Context, sessionID string, entries []chat.Tr
 // mayHaveFiles reports whether an entry is a message of a run.
 func mayHaveFiles(e chat.TranscriptEntry) bool { return e.Role == chat.RoleUser && e.RunID != "" }
 
-// runsWithFiles returns the runs of the entries whose texts name a file.
+// runsWithFiles returns the runs of the entries that name a file.
 func runsWithFiles(entries []chat.TranscriptEntry) (runs []string) {
 	for _, e := range entries {
 		if mayHaveFiles(e) && strings.Contains(e.Text, chat.AttachmentMark) && !slices.Contains(runs, e.RunID) {

@@ -12,7 +12,7 @@
 // read, so that the sender waits instead of memory growing. Short messages have separate bytes: a health request does not wait for long
 // messages.
 //
-// Parsing long texts and reading lists use a processor for many milliseconds. Principals that see only their own sessions may together use
+// Parsing long messages and reading lists use a processor for many milliseconds. Principals that see only their own sessions may together use
 // half of the processors for both, so that the goroutine of another connection does not wait for theirs in the run queues.
 //
 // A principal that sees all sessions belongs to the operator and has several times as many places as one that sees only its own.

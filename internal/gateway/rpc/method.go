@@ -22,7 +22,7 @@ type Method struct {
 	Audited bool
 	// Owner: the write scope suffices for a session that the caller owns; the backend, which knows the owner, decides.
 	Owner bool
-	// Lists methods read rows with texts and answer with up to [ListBytes]: a credential may run only a few such calls concurrently.
+	// Lists methods read rows with messages and answer with up to [ListBytes]: a credential may run only a few such calls concurrently.
 	Lists bool
 	// InOrder methods change a session: calls of one connection for one session run in the order in which their frames arrived.
 	InOrder bool
@@ -44,7 +44,7 @@ func Control(m *Method) { m.Control = true }
 // Quick marks a method that does not block when it has no parameters.
 func Quick(m *Method) { m.Quick = true }
 
-// Lists marks a method that answers with rows of texts.
+// Lists marks a method that answers with rows of messages.
 func Lists(m *Method) { m.Lists = true }
 
 // InOrder marks a method whose calls run in the order of arrival, see [Method].
