@@ -12,7 +12,7 @@ import (
 )
 
 // setSchedule reads a schedule. Zone, rules of daylight saving and jitter stay when the kind stays the same and they are not given.
-func setSchedule(b Border, j *Job, raw json.RawMessage, all Members) error { //nolint:revive // one table of members, read from top to bottom
+func setSchedule(b Border, j *Job, raw json.RawMessage, all Members) error {
 	var in struct {
 		Kind      schedule.Kind `json:"kind"`
 		At        *string       `json:"at"`

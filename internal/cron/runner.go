@@ -87,7 +87,7 @@ type Runner struct {
 }
 
 // NewRunner creates a runner. The observer and the logger may be nil.
-func NewRunner(cfg RunnerConfig, store JobStore, planner *Planner, launcher Launcher, obs RunnerObserver, log *slog.Logger) (*Runner, error) { //nolint:revive // a constructor with its dependencies
+func NewRunner(cfg RunnerConfig, store JobStore, planner *Planner, launcher Launcher, obs RunnerObserver, log *slog.Logger) (*Runner, error) {
 	if cfg.Node == nil || store == nil || planner == nil || launcher == nil {
 		return nil, errors.New("a cron runner needs a node, a store, a planner and a launcher")
 	}

@@ -114,7 +114,7 @@ func (c jobCalls) CronList(ctx context.Context, f cron.JobFilter, by chat.Caller
 }
 
 // CronPreview lists the next fires of a job, of the schedule in m when id is empty, or of the job with what m changes.
-func (c jobCalls) CronPreview(ctx context.Context, id string, m cron.Members, from time.Time, count int, by chat.Caller) (cron.Preview, error) { //nolint:revive // six arguments, as the call has them
+func (c jobCalls) CronPreview(ctx context.Context, id string, m cron.Members, from time.Time, count int, by chat.Caller) (cron.Preview, error) {
 	return c.svc.Editor.Preview(ctx, service.PreviewParams{ID: id, Schedule: m, From: from, Count: count}, by)
 }
 

@@ -133,7 +133,7 @@ func (q *queues[M]) endFirst(x *session[M], o Outcome, err error, fx *effects[M]
 }
 
 // endOne ends one waiting message, which is in the unit at index i.
-func (q *queues[M]) endOne(x *session[M], i int, e *entry[M], o Outcome, err error, fx *effects[M]) { //nolint:revive // six arguments: where it stands and how it ends
+func (q *queues[M]) endOne(x *session[M], i int, e *entry[M], o Outcome, err error, fx *effects[M]) {
 	if u := x.units[i]; u.open && u.count == 1 {
 		q.closeWindow(x)
 	} else if u.open {
