@@ -69,6 +69,9 @@ declare namespace wire {
     delta: string;
     replace?: boolean;
   }
+  interface Attachment {
+    fileId: string;
+  }
   interface BackfillFire {
     action: "enqueue" | "exists";
     runId: string;
@@ -420,7 +423,7 @@ declare namespace wire {
     nextRunAtMs?: number;
     nextScheduledForMs?: number;
     outcomes?: Array<JobOutcome>;
-    overlap?: string;
+    overlap?: "skip" | "concurrent" | "buffer_one" | "cancel_previous";
     pauseAfterFailures?: number;
     paused?: JobPause;
     payload: JobPayload;

@@ -65,6 +65,9 @@ func describe(srv *gateway.Server, texts meanings) (protocol, error) {
 	for _, m := range srv.Methods() {
 		all.Methods = append(all.Methods, find(m))
 		collect(found, m.Result)
+		for _, f := range m.Params.Fields {
+			collect(found, f.Type)
+		}
 	}
 	all.Connect = find(srv.Connect())
 	collect(found, all.Connect.Result)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -134,4 +135,27 @@ func TestBoundsAreShownAsTheGatewayChecksThem(t *testing.T) {
 		return
 	}
 	t.Error("chat.send is not described")
+}
+
+func TestPageHasEachTypeItLinksTo(t *testing.T) {
+	t.Parallel()
+	all, err := render(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(all.page)
+	links := regexp.MustCompile(`\]\(#([^)]+)\)`).FindAllStringSubmatch(page, -1)
+	if len(links) < 100 {
+		t.Fatalf("the page has %d links to itself", len(links))
+	}
+	for _, l := range links {
+		if !strings.Contains(page, `<a id="`+l[1]+`">`) {
+			t.Errorf("nothing on the page has the id %q", l[1])
+		}
+	}
+	for _, row := range []string{"| `schedule` | [JobSchedule](#jobschedule) | required |", "| `enabled` | boolean |", "`skip`, `concurrent`, `buffer_one`, `cancel_previous`"} {
+		if !strings.Contains(page, row) {
+			t.Errorf("the page does not have %s", row)
+		}
+	}
 }

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"text/template"
 	"time"
 
+	"laneway/internal/wire"
 	"laneway/internal/wire/schema"
 )
 
@@ -17,7 +19,7 @@ var page string
 
 func markdown(p protocol) ([]byte, error) {
 	t, err := template.New("protocol.md").Funcs(template.FuncMap{
-		"errors": errorNotes, "rule": rule, "shape": shapeOf, "answer": answer, "code": codes, "seconds": seconds, "number": number, "cell": cell, "lower": strings.ToLower,
+		"errors": errorNotes, "rule": rule, "shape": shapeOf, "paramShape": paramShape(jobMembers()), "answer": answer, "code": codes, "seconds": seconds, "number": number, "cell": cell, "lower": strings.ToLower,
 		"means": p.meanings.ofField, "about": p.meanings.ofType,
 	}).Parse(page)
 	if err != nil {
@@ -42,6 +44,33 @@ func shapeOf(t *schema.Type) string {
 	case schema.String, schema.Integer, schema.Boolean, schema.Any:
 	}
 	return string(t.Kind)
+}
+
+// jobMembers has the types of the members of a job by name. The methods that edit jobs take these members as raw
+// JSON, because package cron checks them, but a client sends the same types that it reads.
+func jobMembers() map[string]*schema.Type {
+	members := map[string]*schema.Type{}
+	for _, f := range schema.Result(reflect.TypeFor[wire.Job]()).Fields {
+		members[f.Name] = f.Type
+	}
+	text := &schema.Type{Kind: schema.String}
+	for _, name := range []string{"ifNameExists", "message", "sessionKey"} { // of a call, not of a job
+		members[name] = text
+	}
+	return members
+}
+
+// paramShape returns the type of a parameter: a member of a job where the parameter is raw JSON and has the name of one.
+func paramShape(job map[string]*schema.Type) func(schema.Field) string {
+	return func(f schema.Field) string {
+		switch t, ok := job[f.Name]; {
+		case f.Type.Kind == schema.Any && f.Name == "patch":
+			return "object"
+		case f.Type.Kind == schema.Any && ok && f.Name != "state":
+			return shapeOf(t)
+		}
+		return shapeOf(f.Type)
+	}
 }
 
 func link(t *schema.Type) string { return "[" + t.Name + "](#" + strings.ToLower(t.Name) + ")" }
