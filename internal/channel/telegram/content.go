@@ -1,9 +1,13 @@
 package telegram
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
 
@@ -32,7 +36,7 @@ func (in *inbound) gather(ctx context.Context, parts []update, to address) (chat
 	content.Thread = content.Options.ReplyTo.Thread
 	var texts []string
 	for i, p := range parts {
-		if t := strings.TrimSpace(chat.CleanText(wordsOf(p.message))); t != "" {
+		if t := strings.TrimSpace(chat.CleanText(in.words.written(p))); t != "" {
 			texts = append(texts, t)
 		}
 		file, has := fileOf(p.message)
@@ -87,6 +91,104 @@ func textOf(m *tgbotapi.Message) string {
 	return m.Caption
 }
 
+// entitiesOf returns the entities of [textOf].
+func entitiesOf(m *tgbotapi.Message) []tgbotapi.MessageEntity {
+	if m.Text != "" {
+		return m.Entities
+	}
+	return m.CaptionEntities
+}
+
+// written returns the words of a part for the agent: those that the person typed, with the addresses of linked words, and the buttons that open addresses. In a
+// command the addresses begin after its name, which must stay as it was typed; forwarded text is not a command.
+func (w *commandWords) written(u update) string {
+	m, from := u.message, 0
+	if word, args, ok := w.parse(textOf(m)); ok && !u.forwarded && w.isCommand("/"+word) {
+		from = len(strings.TrimRightFunc(textOf(m), unicode.IsSpace)) - len(args)
+	}
+	text := wordsOf(m)
+	if typed := textOf(m); typed != "" {
+		text = linked(typed, entitiesOf(m), from, w.identity.bot)
+	}
+	return joinLines(text, buttonsOf(m))
+}
+
+func joinLines(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return strings.TrimSpace(s) == "" }), "\n")
+}
+
+// linked writes the addresses of an incoming text that its reader sees only as linked words, each after its words: of links, and of people without a user name, as
+// Telegram writes their addresses. The ends of entities are UTF-16 positions; one outside of the text or inside of a character is ignored. from is the first byte
+// whose entities count. bot is the person whose address is known.
+func linked(text string, entities []tgbotapi.MessageEntity, from int, bot int64) string {
+	type mark struct {
+		at      int
+		address string
+	}
+	var marks []mark
+	ends := byteOffsets(text)
+	for _, e := range entities {
+		begin, okBegin := ends[e.Offset]
+		end, okEnd := ends[e.Offset+e.Length]
+		if !okBegin || !okEnd || end <= begin || begin < from {
+			continue
+		}
+		address := ""
+		switch {
+		case e.Type == "text_link":
+			address = strings.Join(strings.Fields(e.URL), "%20")
+		case e.Type == "text_mention" && e.User != nil && e.User.ID != bot:
+			address = "tg://user?id=" + number(e.User.ID)
+		}
+		label := strings.TrimSpace(text[begin:end])
+		if address == "" || address == label {
+			continue
+		}
+		if label != "" { // white space at the end of the words stays after the address
+			end = begin + len(strings.TrimRightFunc(text[begin:end], unicode.IsSpace))
+		}
+		marks = append(marks, mark{at: end, address: address})
+	}
+	slices.SortStableFunc(marks, func(a, b mark) int { return cmp.Compare(a.at, b.at) })
+	var b strings.Builder
+	done := 0
+	for i, m := range marks {
+		if i > 0 && m == marks[i-1] {
+			continue
+		}
+		b.WriteString(text[done:m.at] + " (" + m.address + ")")
+		done = m.at
+	}
+	return b.String() + text[done:]
+}
+
+// byteOffsets maps the UTF-16 positions between characters to byte offsets.
+func byteOffsets(s string) map[int]int {
+	offsets, at := make(map[int]int, len(s)+1), 0
+	for i, r := range s {
+		offsets[at] = i
+		at += max(1, utf16.RuneLen(r))
+	}
+	offsets[at] = len(s)
+	return offsets
+}
+
+// buttonsOf returns the buttons of a message that open an address, one on a line: posts of channels keep their links there.
+func buttonsOf(m *tgbotapi.Message) string {
+	if m.ReplyMarkup == nil {
+		return ""
+	}
+	var lines []string
+	for _, row := range m.ReplyMarkup.InlineKeyboard {
+		for _, button := range row {
+			if button.URL != nil && *button.URL != "" {
+				lines = append(lines, strings.TrimSpace(button.Text)+" ("+strings.Join(strings.Fields(*button.URL), "%20")+")")
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
 // wordsOf returns a message in words: its text, or a description of what it shows.
 func wordsOf(m *tgbotapi.Message) string {
 	switch {
@@ -100,6 +202,8 @@ func wordsOf(m *tgbotapi.Message) string {
 		return fmt.Sprintf("Place: %.6f, %.6f", m.Location.Latitude, m.Location.Longitude)
 	case m.Contact != nil:
 		return strings.TrimSpace("Contact: "+m.Contact.FirstName+" "+m.Contact.LastName) + ", " + m.Contact.PhoneNumber
+	case m.Poll != nil:
+		return pollOf(m.Poll)
 	default:
 		return ""
 	}
@@ -107,5 +211,14 @@ func wordsOf(m *tgbotapi.Message) string {
 
 // unreadable reports whether a person sent a message of a kind that has neither words nor a file. It is false for service messages of a group.
 func unreadable(m *tgbotapi.Message) bool {
-	return m.Poll != nil || m.Dice != nil || m.Game != nil || m.Invoice != nil || m.Sticker != nil
+	return m.Dice != nil || m.Game != nil || m.Invoice != nil || m.Sticker != nil
+}
+
+// pollOf returns a poll in words: its question, its answers, and the explanation of a quiz.
+func pollOf(p *tgbotapi.Poll) string {
+	lines := []string{"Poll: " + p.Question}
+	for _, o := range p.Options {
+		lines = append(lines, "- "+o.Text)
+	}
+	return joinLines(append(lines, linked(p.Explanation, p.ExplanationEntities, 0, 0))...)
 }

@@ -3,6 +3,7 @@ package telegram_test
 import (
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -261,6 +262,87 @@ func TestRefusedMessagesGetANote(t *testing.T) {
 		after(10 * time.Second)
 		wantTexts(t, "received", b.texts(), "four")
 		wantTexts(t, "anna reads", b.srv.Texts(anna), "This was not taken: the text is too long.")
+		b.stop()
+	})
+}
+
+func link(offset, length int, address string) map[string]any {
+	return map[string]any{"type": "text_link", "offset": offset, "length": length, "url": address}
+}
+
+func entity(kind string, offset, length int) map[string]any {
+	return map[string]any{"type": kind, "offset": offset, "length": length}
+}
+
+func TestLinkedWordsKeepTheirAddresses(t *testing.T) {
+	t.Parallel()
+	person := entity("text_mention", 4, 3)
+	person["user"] = map[string]any{"id": 42, "is_bot": false, "first_name": "Ben"}
+	marks := func(list ...any) func(map[string]any) { return testtelegram.With("entities", list) }
+	for name, c := range map[string]struct {
+		text string
+		more func(map[string]any)
+		want string
+	}{
+		"after an emoji":     {"📰 read the report and sum it up", marks(link(8, 10, "https://news.example/t?id=42")), "📰 read the report (https://news.example/t?id=42) and sum it up"},
+		"two, one nested":    {"one two three", marks(link(0, 13, "https://a.example"), entity("bold", 4, 3), link(4, 3, "https://b.example")), "one two (https://b.example) three (https://a.example)"},
+		"same place":         {"one", marks(link(0, 3, "https://a.example"), link(0, 3, "https://b.example"), link(0, 3, "https://b.example")), "one (https://a.example) (https://b.example)"},
+		"space at the end":   {"read this \nnow", marks(link(5, 6, "https://a.example")), "read this (https://a.example) \nnow"},
+		"the address itself": {"https://a.example", marks(link(0, 17, "https://a.example")), "https://a.example"},
+		"another address":    {"https://a.example", marks(link(0, 17, "https://b.example")), "https://a.example (https://b.example)"},
+		"no visible label":   {"look\u200b", marks(link(4, 1, "https://a.example")), "look\u200b (https://a.example)"},
+		"person":             {"ask Ben about it", marks(person), "ask Ben (tg://user?id=42) about it"},
+		"custom emoji":       {"👍 yes", marks(entity("custom_emoji", 0, 2), link(3, 3, "https://a.example")), "👍 yes (https://a.example)"},
+		"inside of an emoji": {"👍 yes", marks(link(1, 3, "https://a.example"), link(-1, 2, "x:1"), link(3, 9, "x:2"), link(4, -2, "x:3")), "👍 yes"},
+		"address with lines": {"x", marks(link(0, 1, "https://a.example/\nb c")), "x (https://a.example/%20b%20c)"},
+		"in a command":       {"/help 15:00 read this ", marks(link(0, 5, "https://a.example"), link(12, 9, "https://b.example")), "/help 15:00 read this (https://b.example)"},
+		"button": {"Ferry", testtelegram.With("reply_markup", map[string]any{"inline_keyboard": [][]any{{
+			map[string]any{"text": "Timetable", "url": "https://port.example"}, map[string]any{"text": "no", "callback_data": "x"},
+		}}}), "Ferry\nTimetable (https://port.example)"},
+		"poll": {"", testtelegram.With("poll", map[string]any{
+			"id": "1", "question": "Which?", "options": []any{map[string]any{"text": "this"}, map[string]any{"text": "that"}}, "explanation": "see here",
+			"explanation_entities": []any{link(4, 4, "https://a.example")},
+		}), "Poll: Which?\n- this\n- that\nsee here (https://a.example)"},
+		"caption": {"", func(m map[string]any) {
+			m["photo"], m["caption"], m["caption_entities"] = []any{}, "the map", []any{link(4, 3, "https://map.example")}
+		}, "the map (https://map.example)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBot(t, nil)
+				b.start()
+				b.srv.Say(anna, anna, c.text, c.more)
+				after(2 * time.Second)
+				wantTexts(t, "the agent reads", b.texts(), c.want)
+				b.stop()
+			})
+		})
+	}
+}
+
+func TestLinkedWordsOfForwardsAndAlbums(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.srv.AddFile("a", []byte("photo"))
+		b.srv.AddFile("b", []byte("photo"))
+		b.start()
+		b.srv.Say(anna, anna, "/stop here", testtelegram.With("forward_date", 1), testtelegram.With("entities", []any{link(0, 5, "https://a.example")}))
+		album := testtelegram.With("media_group_id", "g1")
+		for _, id := range []string{"a", "b"} {
+			b.srv.Say(anna, anna, "", album, photo(id), testtelegram.With("caption", "part "+id), testtelegram.With("caption_entities", []any{link(0, 4, "https://"+id+".example")}))
+		}
+		mention := map[string]any{"type": "text_mention", "offset": 0, "length": 4, "user": map[string]any{"id": 123456789, "is_bot": true, "first_name": "Lane"}}
+		b.srv.Say(group, anna, "Lane look", testtelegram.With("entities", []any{mention, link(5, 4, "https://c.example")}))
+		after(5 * time.Second)
+		got := b.messages()
+		wantTexts(t, "the agent reads", slices.Sorted(slices.Values(b.texts())), "/stop (https://a.example) here", "Lane look (https://c.example)", "part (https://a.example) a\npart (https://b.example) b")
+		for _, m := range got {
+			if m.Content.External != strings.HasPrefix(m.Content.Text, "/stop") {
+				t.Errorf("only the forwarded text is from outside: %+v", m.Content)
+			}
+		}
 		b.stop()
 	})
 }

@@ -57,11 +57,8 @@ func (w *commandWords) isUrgent(u update) bool {
 
 // mentioned reports whether an entity of a message mentions the bot. Telegram makes the entities; the text proves nothing.
 func (w *commandWords) mentioned(m *tgbotapi.Message) bool {
-	text, entities := m.Text, m.Entities
-	if text == "" {
-		text, entities = m.Caption, m.CaptionEntities
-	}
-	for _, e := range entities {
+	text := textOf(m)
+	for _, e := range entitiesOf(m) {
 		switch e.Type {
 		case "text_mention":
 			if e.User != nil && e.User.ID == w.identity.bot {
@@ -76,28 +73,15 @@ func (w *commandWords) mentioned(m *tgbotapi.Message) bool {
 	return false
 }
 
-// units returns a part of a string by UTF-16 positions, "" if they are outside of it.
+// units returns a part of a string by UTF-16 positions, "" if they are outside of it or inside of a character.
 func units(s string, offset, length int) string {
-	if offset < 0 || length < 0 {
+	offsets := byteOffsets(s)
+	begin, ok := offsets[offset]
+	end, found := offsets[offset+length]
+	if !ok || !found || end < begin {
 		return ""
 	}
-	begin, at := -1, 0
-	for i, r := range s {
-		if at == offset {
-			begin = i
-		}
-		if begin >= 0 && at == offset+length {
-			return s[begin:i]
-		}
-		at++
-		if r > 0xFFFF {
-			at++
-		}
-	}
-	if begin >= 0 && at == offset+length {
-		return s[begin:]
-	}
-	return ""
+	return s[begin:end]
 }
 
 func firstWord(s string) (word, rest string) {
