@@ -96,6 +96,49 @@ func (oneTool) Call(_ context.Context, _ string, call chat.ToolCall) chat.ToolRe
 	return chat.ToolResult{Text: strconv.Itoa(len(call.Args))}
 }
 
+// oneTurn is a running turn with the token turnToken.
+type oneTurn struct{ noTurns }
+
+const turnToken = "lwturn_of-the-only-turn"
+
+func (oneTurn) Enter(ctx context.Context, token string) (agent.Toolbox, context.Context, func(), bool) {
+	return oneTool{}, ctx, func() {}, token == turnToken
+}
+
+// A request that holds many calls would count as one, so none of them runs, whatever stands before the array and whoever calls.
+func TestBatchAtMCPIsRefused(t *testing.T) {
+	t.Parallel()
+	h := newFakeBackend(t)
+	b := serve(t, h, toolBackend{h}, func(c *gateway.Config) { c.TurnTokens = oneTurn{} })
+	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"note","arguments":{"text":"x"}}}`
+	for _, token := range []string{writeToken, turnToken} {
+		for _, version := range []string{"", "2024-11-05", "2025-03-26", "2025-06-18"} {
+			headers := func(r *http.Request) {
+				r.Header.Set("Authorization", "Bearer "+token)
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Accept", "application/json, text/event-stream")
+				if version != "" {
+					r.Header.Set("Mcp-Protocol-Version", version)
+				}
+			}
+			for _, body := range []string{
+				"[]", "[" + call + "]", "[" + call + "," + call + "]", " \t\r\n[" + call + "," + call + "]", "\uFEFF[" + call + "]", "\n\uFEFF [" + call + "]", "\u00a0\v\f[" + call + "]",
+			} {
+				got := b.post("/mcp", body, headers)
+				if got.status != http.StatusBadRequest || !strings.Contains(string(got.body), "send each call in its own request") {
+					t.Errorf("version %q, body %.20q: %d %s", version, body, got.status, got.body)
+				}
+			}
+			if got := b.post("/mcp", " \n"+call, headers); got.status != http.StatusOK || !strings.Contains(string(got.body), `"12"`) {
+				t.Errorf("version %q, one call: %d %s", version, got.status, got.body)
+			}
+			if got := b.post("/mcp", call+call, headers); strings.Count(string(got.body), `"12"`) > 1 {
+				t.Errorf("version %q, two calls without an array: %d %s", version, got.status, got.body)
+			}
+		}
+	}
+}
+
 // noTurns are the tokens of turns when no turn runs.
 type noTurns struct{}
 

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -114,6 +115,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer leave()
+		if _, err := h.readOne(w, r); err != nil {
+			h.fail(w, r, began, err)
+			return
+		}
 		h.answer(w, r.WithContext(ctx), began, box)
 		return
 	}
@@ -142,17 +147,36 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, r, began, h.deps.Tools.ToolsOf(cred.Name))
 }
 
-// charge reads the body and takes its bytes from the allowance of the caller, because tools store their input.
+// charge takes the bytes of the body from the allowance of the caller, because tools store their input.
 func (h *Handler) charge(w http.ResponseWriter, r *http.Request, principal string) error {
-	body, err := httpbody.Read(w, r, maxBody, h.deps.BodyTimeout)
+	n, err := h.readOne(w, r)
 	if err != nil {
 		return err
 	}
-	if e := h.deps.Allowances.SpendBytes(r.Context(), principal, methodName, len(body)); e != nil {
+	if e := h.deps.Allowances.SpendBytes(r.Context(), principal, methodName, n); e != nil {
 		return e
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
 	return nil
+}
+
+// readOne reads the body, and refuses one that may hold more than one call: the limits of calls count requests.
+func (h *Handler) readOne(w http.ResponseWriter, r *http.Request) (bytesRead int, err error) {
+	body, err := httpbody.Read(w, r, maxBody, h.deps.BodyTimeout)
+	if err != nil {
+		return 0, err
+	}
+	if isBatch(body) {
+		return 0, fault.Invalid("a JSON-RPC batch is not accepted: send each call in its own request, as MCP has since 2025-06-18")
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return len(body), nil
+}
+
+// isBatch reports whether a body begins with a JSON array. A byte order mark and any kind of white space before it do not hide it, whatever
+// the decoder skips.
+func isBatch(body []byte) bool {
+	text := bytes.TrimLeftFunc(body, func(r rune) bool { return r == '\uFEFF' || unicode.IsSpace(r) })
+	return len(text) > 0 && text[0] == '['
 }
 
 // bearer returns the token of a request, or "".
