@@ -211,7 +211,11 @@ func (s *Server) read(text, mode string) (Message, *answer) {
 		if nested != "" {
 			s.violate("nested against the rules: %s", nested)
 		}
-		m.Text, m.HTML, m.Entities = plain, text, entities
+		if EntityBytes(entities) > MaxEntityBytes {
+			a := badRequest("ENTITIES_TOO_LONG")
+			return m, &a
+		}
+		m.Text, m.HTML, m.Entities = plain, text, entities[:min(len(entities), MaxEntities)] // Telegram drops the others in silence
 	default:
 		s.violate("parse mode %q is not used here", mode)
 	}

@@ -11,6 +11,21 @@ import (
 // MaxText is the longest text of a message in UTF-16 units, counted after the entities were parsed.
 const MaxText = 4096
 
+// MaxEntities is the largest number of entities of a message, and MaxEntityBytes about what their arguments may have together.
+const (
+	MaxEntities    = 100
+	MaxEntityBytes = 9500
+)
+
+// EntityBytes returns the bytes of the arguments of entities.
+func EntityBytes(entities []Entity) int {
+	n := 0
+	for _, e := range entities {
+		n += len(e.Arg)
+	}
+	return n
+}
+
 // Units returns the length of a string as Telegram counts it.
 func Units(s string) int { return len(utf16.Encode([]rune(s))) }
 

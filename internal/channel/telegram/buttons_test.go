@@ -203,3 +203,29 @@ func TestAChoiceForAHiddenAdministratorCanBePressed(t *testing.T) {
 		b.stop()
 	})
 }
+
+// TestRefusedButtonsAreWrittenAsWords: a question whose keyboard Telegram does not accept arrives with the words that answer it.
+func TestRefusedButtonsAreWrittenAsWords(t *testing.T) {
+	t.Parallel()
+	for name, refusals := range map[string][]string{"named": {"BUTTON_DATA_INVALID"}, "not named": {"SOMETHING_INVALID", "SOMETHING_INVALID"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBot(t, nil)
+				b.start()
+				defer b.stop()
+				for _, text := range refusals {
+					b.srv.Break("sendMessage", testtelegram.Refuse(400, "Bad Request: "+text))
+				}
+				choice := &chat.Choice{For: "7", Rows: [][]chat.Button{{{Label: "Yes", Text: "yes"}}}, Typed: "Write yes or no."}
+				if err := b.ask("a", to(anna, ""), "Pause it?", choice); err != nil {
+					t.Fatal(err)
+				}
+				got := b.srv.Messages(anna)
+				if len(got) != 1 || got[0].Text != "Pause it?\n\nWrite yes or no." || len(got[0].Buttons) != 0 {
+					t.Errorf("anna reads %+v", got)
+				}
+			})
+		})
+	}
+}

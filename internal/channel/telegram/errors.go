@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -161,6 +162,30 @@ func network(err error) string {
 // noTopic reports whether a call was refused because of its topic.
 func (e *apiError) noTopic() bool {
 	return e.describes("thread not found") || e.describes("topic_deleted") || e.describes("topic_closed")
+}
+
+// tooLong reports whether Telegram refused a message for its length. Telegram counts tags and entities by rules that it does not document.
+func (e *apiError) tooLong() bool {
+	return e.describes("message is too long") || e.describes("message_too_long")
+}
+
+// tooManyMarks reports whether Telegram refused the number or the size of the entities of a message.
+func (e *apiError) tooManyMarks() bool {
+	return e.describes("entities_too_long") || e.describes("entities_too_many") || e.describes("too many entities")
+}
+
+// ofKeyboard reports whether a call was refused because of its buttons.
+func (e *apiError) ofKeyboard() bool {
+	return e.reason == reasonBadRequest && (e.describes("button") || e.describes("keyboard") || e.describes("reply_markup") || e.describes("reply markup"))
+}
+
+// aboutChat are words of refusals that no other form of a message would avoid.
+var aboutChat = []string{"rights", "forbidden", "chat_", "chat ", "peer_id", "user_", "administrator", "thread", "topic", "bot was", "bots can't", "migrated", "upgraded"}
+
+// ofForm reports whether Telegram refused a message for what it is, and not for where it goes: another form may pass. Its descriptions are not documented, so
+// everything counts that does not concern the chat.
+func (e *apiError) ofForm() bool {
+	return e.reason == reasonBadRequest && e.migrateTo == 0 && !slices.ContainsFunc(aboutChat, e.describes)
 }
 
 // sendError returns a failed call in the form that the outbox uses.

@@ -3,6 +3,8 @@ package telegram
 import (
 	"bytes"
 	"html"
+	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/yuin/goldmark/ast"
@@ -36,14 +38,11 @@ func (w *walker) inline(n ast.Node, depth int) {
 	case *ast.CodeSpan:
 		w.with(func(s *style) { s.code = true }, func() { w.codeSpan(n) })
 	case *ast.Link:
+		w.used[string(n.Destination)] = true
 		w.link(string(n.Destination), func() { w.inlines(n, depth) })
 	case *ast.Image:
-		w.link(string(n.Destination), func() {
-			if n.ChildCount() == 0 {
-				w.write("picture")
-			}
-			w.inlines(n, depth)
-		})
+		w.used[string(n.Destination)] = true
+		w.picture(n, depth)
 	case *ast.AutoLink:
 		w.write(string(n.Label(w.src)))
 	case *ast.RawHTML:
@@ -66,8 +65,10 @@ func (w *walker) leaves(top ast.Node) {
 	}, func(n ast.Node) {
 		switch n := n.(type) {
 		case *ast.Link:
+			w.used[string(n.Destination)] = true
 			w.write(" (" + string(n.Destination) + ")")
 		case *ast.Image:
+			w.used[string(n.Destination)] = true
 			w.write(" (" + string(n.Destination) + ")")
 		}
 	})
@@ -89,33 +90,60 @@ func (w *walker) codeSpan(n *ast.CodeSpan) {
 	}
 }
 
-// link writes a link that Telegram opens; the address of any other link is shown after its text.
+// link writes a link that Telegram opens; the address of any other link, and of one whose words cannot be a link or cannot be seen, is shown after its words.
 func (w *walker) link(to string, label func()) {
 	to = strings.TrimSpace(to)
-	before := w.text.Len()
+	before, pieces := w.text.Len(), len(w.doc.pieces)
 	if opens(to) {
 		w.with(func(s *style) { s.href = to }, label)
 	} else {
 		label()
 	}
+	words := w.text.String()[min(before, w.text.Len()):]
+	linked := slices.ContainsFunc(w.doc.pieces[max(0, pieces-1):], func(p piece) bool { return p.href == to && p.end > before })
 	switch {
-	case w.text.Len() == before:
+	case strings.TrimFunc(words, invisible) == "":
 		w.write(to)
-	case !opens(to) && to != "":
+	case !linked && to != "" && strings.TrimSpace(words) != to:
 		w.write(" (" + to + ")")
 	}
 }
 
+// picture writes a picture as a link to it. Inside of a link its address follows its words, because the link is more important.
+func (w *walker) picture(n *ast.Image, depth int) {
+	words := func() {
+		if n.ChildCount() == 0 {
+			w.write("picture")
+		}
+		w.inlines(n, depth)
+	}
+	if w.now.href == "" {
+		w.link(string(n.Destination), words)
+		return
+	}
+	words()
+	if to := strings.TrimSpace(string(n.Destination)); to != "" && to != w.now.href {
+		w.write(" (" + to + ")")
+	}
+}
+
+// opens reports whether Telegram makes a link of an address. It drops others in silence: those with another scheme, and those whose host has no dot.
 func opens(to string) bool {
-	if len(to) > 2000 || strings.ContainsFunc(to, func(r rune) bool { return r <= ' ' || r == '"' || r == '<' || r == '>' }) {
+	if len(to) > 2000 || len(escape(to)) > maxMarkBytes/2 || strings.ContainsFunc(to, func(r rune) bool { return r <= ' ' || r == '"' || r == '<' || r == '>' }) {
 		return false
 	}
-	for _, scheme := range []string{"https://", "http://", "tg://", "mailto:"} {
-		if rest, found := strings.CutPrefix(strings.ToLower(to), scheme); found {
-			return rest != ""
-		}
+	u, err := url.Parse(to)
+	switch {
+	case err != nil:
+		return false
+	case strings.EqualFold(u.Scheme, "tg"):
+		return u.Host != ""
+	case strings.EqualFold(u.Scheme, "https"), strings.EqualFold(u.Scheme, "http"):
+		host := u.Hostname()
+		return strings.Contains(host, ":") || strings.Contains(strings.Trim(host, "."), ".")
+	default:
+		return false
 	}
-	return false
 }
 
 func (w *walker) rawHTML(n *ast.RawHTML) {

@@ -18,8 +18,6 @@ type outgoing struct {
 	edit    int
 	replyTo int
 	markup  string // the keyboard as JSON, "" if none
-	// plain omits the tags.
-	plain bool
 	// file is sent instead of the chunk; nil if none.
 	file *upload
 	// claim is checked before each request; nil if the message is not a row of the outbox.
@@ -35,10 +33,9 @@ type poster struct {
 	log       *slog.Logger
 }
 
-// deliver waits for the limits and sends one message. A message that Telegram refuses in one form is sent in another: without tags, outside of a
-// deleted topic, to the new id of a group, as a new message or as a document. It returns the message's id; its errors are [*channel.SendError].
+// deliver waits for the limits and sends one message. A message that Telegram refuses at one place is sent to another: outside of a deleted topic, to the new id of
+// a group, as a new message; a file is sent as a document. It returns the message's id; its errors are [*channel.SendError].
 func (p *poster) deliver(ctx context.Context, o outgoing) (int, error) {
-	asPlain := o.plain
 	for range 6 { // each change of the form is made at most once
 		if err := p.limits.wait(ctx, o.to.chat); err != nil {
 			return 0, err
@@ -48,7 +45,7 @@ func (p *poster) deliver(ctx context.Context, o outgoing) (int, error) {
 				return 0, err
 			}
 		}
-		id, err := p.post(ctx, o, asPlain)
+		id, err := p.post(ctx, o)
 		var e *apiError
 		switch {
 		case err == nil:
@@ -59,9 +56,6 @@ func (p *poster) deliver(ctx context.Context, o outgoing) (int, error) {
 			return o.edit, nil
 		case o.edit != 0 && (e.describes("message to edit not found") || e.describes("message can't be edited")):
 			o.edit = 0
-		case e.describes("can't parse entities") && !asPlain:
-			p.log.WarnContext(ctx, "Telegram could not read a formatted message; sending it as plain text")
-			asPlain = true
 		case o.to.thread != 0 && e.noTopic():
 			o.to.thread = 0
 		case e.migrateTo != 0 && o.to.chat != e.migrateTo:
@@ -80,7 +74,7 @@ func (p *poster) deliver(ctx context.Context, o outgoing) (int, error) {
 }
 
 // post makes the one call. It does not wait for the limits; its callers have counted the message.
-func (p *poster) post(ctx context.Context, o outgoing, asPlain bool) (int, error) {
+func (p *poster) post(ctx context.Context, o outgoing) (int, error) {
 	if o.file != nil {
 		return p.postFile(ctx, o)
 	}
@@ -89,7 +83,7 @@ func (p *poster) post(ctx context.Context, o outgoing, asPlain bool) (int, error
 		method, params = "editMessageText", tgbotapi.Params{"chat_id": number(o.to.chat), "message_id": number(int64(o.edit))}
 	}
 	params["text"] = o.chunk.plain
-	if !asPlain {
+	if o.chunk.html != "" {
 		params["text"], params["parse_mode"] = o.chunk.html, "HTML"
 	}
 	params["link_preview_options"] = jsonOf(map[string]bool{"is_disabled": true})

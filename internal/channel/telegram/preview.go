@@ -283,7 +283,7 @@ func (p *previews) step(ctx context.Context, v *preview, f frame) bool {
 	if !p.limits.spare(to.chat, true) {
 		return false
 	}
-	id, err := p.poster.post(ctx, outgoing{to: to, chunk: part, edit: message}, false)
+	id, err := p.poster.post(ctx, outgoing{to: to, chunk: part, edit: message})
 	if err != nil {
 		return p.notShown(ctx, v, err)
 	}
@@ -309,7 +309,7 @@ func (p *previews) tidy(ctx context.Context, v *preview) {
 	}
 	part, ok := f.begin()
 	if ok {
-		if _, err := p.poster.post(ctx, outgoing{to: to, chunk: part, edit: message}, false); err != nil {
+		if _, err := p.poster.post(ctx, outgoing{to: to, chunk: part, edit: message}); err != nil {
 			p.failed(ctx, to, err)
 			return
 		}

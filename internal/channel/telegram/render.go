@@ -10,6 +10,7 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	east "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 
 	"laneway/internal/chat"
@@ -53,8 +54,22 @@ func render(markdown string) *document {
 	src := []byte(chat.CleanText(markdown))
 	md := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.Table, extension.TaskList))
 	w := newWalker(src)
-	w.blocks(md.Parser().Parse(text.NewReader(src)), 0)
+	defined := parser.NewContext()
+	w.blocks(md.Parser().Parse(text.NewReader(src), parser.WithContext(defined)), 0)
+	w.unused(defined.References())
 	return w.finish()
+}
+
+// unused writes the addresses that are defined for links and that no link uses: Markdown hides them.
+func (w *walker) unused(defined []parser.Reference) {
+	for _, r := range defined {
+		to := string(r.Destination())
+		if w.used[to] {
+			continue
+		}
+		w.due(borderLine)
+		w.write(string(r.Label()) + ": " + to)
+	}
 }
 
 // plain returns a document of the unchanged text, without parsing Markdown.
@@ -77,10 +92,12 @@ type walker struct {
 	gap border
 	// indent goes before every line of a nested list.
 	indent string
+	// used are the addresses of links and pictures.
+	used map[string]bool
 }
 
 func newWalker(src []byte) *walker {
-	return &walker{src: src, doc: &document{borders: map[int]border{}}}
+	return &walker{src: src, doc: &document{borders: map[int]border{}}, used: map[string]bool{}}
 }
 
 // finish returns the document that was written.
@@ -330,8 +347,10 @@ func (w *walker) table(t *east.Table) {
 		var cells []string
 		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
 			inner := newWalker(w.src)
+			inner.used = w.used
 			inner.inlines(cell, 0)
-			cells = append(cells, strings.ReplaceAll(inner.text.String(), "\n", " "))
+			d := inner.finish()
+			cells = append(cells, strings.ReplaceAll(d.addressed(0, len(d.text)), "\n", " "))
 			if i := len(cells) - 1; i == len(widths) {
 				widths = append(widths, 0)
 			}

@@ -22,7 +22,17 @@ func TestRender(t *testing.T) {
 		"heading":        {"# Title\ntext", "<b>Title</b>\n\ntext"},
 		"link":           {"[site](https://example.org/?a=1&b=2)", `<a href="https://example.org/?a=1&amp;b=2">site</a>`},
 		"other link":     {"[file](javascript:alert(1)) [x](/relative)", "file (javascript:alert(1)) x (/relative)"},
-		"code in link":   {"[`x`](https://example.org)", "<code>x</code>"},
+		"code in link":   {"[`x`](https://example.org)", "<code>x</code> (https://example.org)"},
+		"part code":      {"[see `x`](https://example.org)", `<a href="https://example.org">see </a><code>x</code>`},
+		"two of one":     {"[a](https://example.org) [`b`](https://example.org)", `<a href="https://example.org">a</a> <code>b</code> (https://example.org)`},
+		"invisible link": {"x [\u200b](https://example.org)", "x <a href=\"https://example.org\">\u200b</a>https://example.org"},
+		"mail":           {"[us](mailto:a@example.org)", "us (mailto:a@example.org)"},
+		"no dot in host": {"[here](http://localhost:8080/x)", "here (http://localhost:8080/x)"},
+		"person":         {"[Anna](tg://user?id=7)", `<a href="tg://user?id=7">Anna</a>`},
+		"bold link":      {"**see [*x*](https://example.org)**", `<b>see </b><a href="https://example.org"><b><i>x</i></b></a>`},
+		"link to link":   {"[![a cat](https://example.org/cat.png)](https://example.org)", `<a href="https://example.org">a cat (https://example.org/cat.png)</a>`},
+		"link in table":  {"| a |\n|---|\n| [b](https://example.org) |", "<pre>a\nb (https://example.org)</pre>"},
+		"reference":      {"see [it][1]\n\n[1]: https://example.org\n[2]: https://unused.example", "see <a href=\"https://example.org\">it</a>\n\n2: https://unused.example"},
 		"autolink":       {"<https://example.org>", "https://example.org"},
 		"picture":        {"![a cat](https://example.org/cat.png)", `<a href="https://example.org/cat.png">a cat</a>`},
 		"fence":          {"```go\nx := 1 < 2\n\ny\n```\nafter", "<pre><code class=\"language-go\">x := 1 &lt; 2\n\ny</code></pre>\n\nafter"},
@@ -84,9 +94,34 @@ func TestSplitReopensFences(t *testing.T) {
 	}
 }
 
+// TestPlainFormKeepsEveryAddress: the form without tags has the address of each link after its words, at any place of the markup.
+func TestPlainFormKeepsEveryAddress(t *testing.T) {
+	t.Parallel()
+	for name, markdown := range map[string]string{
+		"link": "[a](%)", "bold": "**[a](%)**", "in bold": "[**a** b](%)", "heading": "# [a](%)", "list": "- [a](%)", "quote": "> [a](%)", "table": "| a |\n|---|\n| [a](%) |",
+		"picture": "![a](%)", "picture without words": "![](%)", "picture in a link": "[![a](%)](https://other.example)", "link around a picture": "[![a](https://other.example)](%)",
+		"reference": "[a][1]\n\n[1]: %", "unused reference": "a\n\n[1]: %", "autolink": "<%>", "visible": "%", "code": "[`a`](%)", "strike": "~~[a](%)~~", "html": `<a href="%">a</a>`,
+		"fence": "```\n[a](%)\n```", "deep": strings.Repeat("> ", 40) + "[a](%)", "nested styles": strings.Repeat("*a **", 80) + "[a](%)", "invisible": "[\u200b](%)", "footnote": "a[^1]\n\n[^1]: %",
+	} {
+		for _, to := range []string{"https://x.example/a?b=1&c=(2)", "tg://user?id=7", "mailto:a@x.example", "ftp://x.example/a", "http://localhost/a"} {
+			d := render(strings.ReplaceAll(markdown, "%", to))
+			if got := d.addressed(0, len(d.text)); !strings.Contains(got, to) {
+				t.Errorf("%s: %s is not in %q", name, to, got)
+			}
+			if got := d.html(0, len(d.text)); !strings.Contains(got, escape(to)) {
+				t.Errorf("%s: %s is not in %q", name, to, got)
+			}
+		}
+	}
+	d := render("[one](https://one.example)[two *x*](https://two.example) [https://three.example](https://three.example)")
+	if got, want := d.addressed(0, len(d.text)), "one (https://one.example)two x (https://two.example) https://three.example"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestNothingToSend(t *testing.T) {
 	t.Parallel()
-	for _, in := range []string{"", " \n\n ", "```\n```", "```\n\n\n\n```", "\u200b", "[a]: https://example.org"} {
+	for _, in := range []string{"", " \n\n ", "```\n```", "```\n\n\n\n```", "\u200b"} {
 		if parts := render(in).chunks(maxUnits); len(parts) != 0 {
 			t.Errorf("%q: %d parts", in, len(parts))
 		}
@@ -104,7 +139,7 @@ func checkParts(t *testing.T, markdown string, limit int) int {
 	}
 	rest, parts := whole, d.chunks(limit)
 	for i, p := range parts {
-		plain, _, nested, err := testtelegram.ParseHTML(p.html)
+		plain, entities, nested, err := testtelegram.ParseHTML(p.html)
 		switch {
 		case err != nil:
 			t.Fatalf("part %d of %q: %v in %q", i, markdown, err, p.html)
@@ -112,6 +147,8 @@ func checkParts(t *testing.T, markdown string, limit int) int {
 			t.Fatalf("part %d of %q: %s in %q", i, markdown, nested, p.html)
 		case plain != p.plain:
 			t.Fatalf("part %d of %q reads %q with tags and %q without", i, markdown, plain, p.plain)
+		case len(entities) > testtelegram.MaxEntities || testtelegram.EntityBytes(entities) > testtelegram.MaxEntityBytes:
+			t.Fatalf("part %d of %q has %d entities with %d bytes", i, markdown, len(entities), testtelegram.EntityBytes(entities))
 		case testtelegram.Units(plain) > limit && utf8.RuneCountInString(plain) > 1:
 			t.Fatalf("part %d has %d units, %d are allowed", i, testtelegram.Units(plain), limit)
 		}

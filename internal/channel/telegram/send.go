@@ -74,7 +74,19 @@ func (s *sender) deliver(ctx context.Context, r chat.Reply, to address, done pro
 			}
 		}
 	}
-	id, err := s.sendParts(ctx, to, d, done, claim)
+	id, err := s.sendParts(ctx, to, d, &done, claim)
+	if errors.Is(err, errKeyboard) { // the words of the choice are the last part of the text
+		s.log.WarnContext(ctx, "Telegram refused the buttons of a message; writing them as words", "outbox_id", r.ID)
+		d = render(r.Text + "\n\n" + r.Choice.Typed)
+		done.Markup, done.Typed = "", true
+		if done.PlainTo > done.UpTo {
+			done.PlainTo = len(d.text)
+		}
+		if err := claim.Record(ctx, jsonOf(done)); err != nil {
+			return chat.Sent{}, err
+		}
+		id, err = s.sendParts(ctx, to, d, &done, claim)
+	}
 	if err != nil {
 		return chat.Sent{}, err
 	}
@@ -84,12 +96,15 @@ func (s *sender) deliver(ctx context.Context, r chat.Reply, to address, done pro
 	return chat.Sent{ProviderID: id}, nil
 }
 
+// errKeyboard means that Telegram accepts a reply only without its buttons.
+var errKeyboard = errors.New("the buttons were refused")
+
 // sendParts sends the messages of a document that have not arrived yet, and returns the id of the first one. Each is recorded before the next one is sent.
-// A message that Telegram finds too long is split into smaller ones, and so is the rest of the reply.
-func (s *sender) sendParts(ctx context.Context, to address, d *document, done progress, claim channel.Claim) (string, error) {
-	chunks := d.chunksFrom(done.UpTo, cmp.Or(done.Limit, maxUnits))
+// A message that Telegram refuses for its form is sent in a simpler one, see [progress.simplify].
+func (s *sender) sendParts(ctx context.Context, to address, d *document, done *progress, claim channel.Claim) (string, error) {
+	chunks := d.rest(*done)
 	for len(chunks) > 0 {
-		out := outgoing{to: to, chunk: chunks[0], plain: done.Plain, claim: claim}
+		out := outgoing{to: to, chunk: chunks[0], claim: claim}
 		if done.First == "" {
 			out.edit = done.Preview
 		}
@@ -97,13 +112,20 @@ func (s *sender) sendParts(ctx context.Context, to address, d *document, done pr
 			out.markup = done.Markup
 		}
 		id, err := s.poster.deliver(ctx, out)
+		refused, _ := errors.AsType[*apiError](err)
 		switch {
 		case err == nil:
-			done.UpTo, chunks = chunks[0].to, chunks[1:]
+			done.UpTo, done.Within, chunks = chunks[0].upTo, chunks[0].within, chunks[1:]
 			done.First = cmp.Or(done.First, number(int64(id)))
-		case tooLong(err) && done.shrink():
-			s.log.WarnContext(ctx, "Telegram found a message too long; splitting it smaller", "units", done.Limit, "plain", done.Plain)
-			chunks = d.chunksFrom(done.UpTo, done.Limit)
+		case refused == nil:
+			return "", err
+		case out.markup != "" && refused.ofKeyboard():
+			return "", errKeyboard
+		case done.simplify(refused, chunks[0], len(d.text)):
+			s.log.WarnContext(ctx, "Telegram refused the form of a message; sending it in a simpler one", "err", refused)
+			chunks = d.rest(*done)
+		case out.markup != "" && refused.ofForm():
+			return "", errKeyboard
 		default:
 			return "", err
 		}
@@ -116,12 +138,6 @@ func (s *sender) sendParts(ctx context.Context, to address, d *document, done pr
 	return done.First, nil
 }
 
-// tooLong reports whether Telegram refused a message for its length. Telegram counts tags and entities by rules that it does not document.
-func tooLong(err error) bool {
-	e, ok := errors.AsType[*apiError](err)
-	return ok && (e.describes("message is too long") || e.describes("message_too_long"))
-}
-
 // ask sends a reply with a keyboard under its last message. If no more buttons can be recorded, the choice is written as words.
 func (s *sender) ask(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
 	to, err := s.addresses.address(r.Target)
@@ -129,7 +145,9 @@ func (s *sender) ask(ctx context.Context, r chat.Reply, claim channel.Claim) (ch
 		return chat.Sent{}, badTarget(err)
 	}
 	done := s.progressOf(ctx, r)
-	if done.Markup == "" { // a further attempt uses the buttons of the first one
+	if done.Typed {
+		r.Text += "\n\n" + r.Choice.Typed
+	} else if done.Markup == "" { // a further attempt uses the buttons of the first one
 		done.Markup, err = s.choices.keyboard(ctx, to, r.Choice)
 		switch {
 		case errors.Is(err, channel.ErrButtonsFull):

@@ -180,7 +180,8 @@ func TestPermanentErrors(t *testing.T) {
 			_, err = b.send(text, to(anna, ""), "x")
 			wantGone(t, wantSendError(t, err, "blocked", true), true)
 		}
-		b.srv.Break("sendMessage", testtelegram.Refuse(400, "Bad Request: something else"))
+		odd := testtelegram.Refuse(400, "Bad Request: something else")
+		b.srv.Break("sendMessage", odd, odd) // with tags and without
 		_, err = b.send("3", to(anna, ""), "x")
 		wantGone(t, wantSendError(t, err, "bad_request", true), false)
 		for _, code := range []int{500, 502} {
@@ -210,6 +211,91 @@ func TestParseErrorGoesOutPlain(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 		b.stop()
+	})
+}
+
+// TestRefusedFormBecomesSimpler: what Telegram refuses for its form arrives in a simpler one, with every word and every address.
+func TestRefusedFormBecomesSimpler(t *testing.T) {
+	t.Parallel()
+	refuse := func(texts ...string) (out []testtelegram.Fault) {
+		for _, text := range texts {
+			out = append(out, testtelegram.Refuse(400, "Bad Request: "+text))
+		}
+		return out
+	}
+	var many, marks strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&many, "[s%d](https://x.example/%d/%s)\n", i, i, strings.Repeat("x", 190))
+	}
+	for i := range 150 {
+		fmt.Fprintf(&marks, "- **name** `value`, [l](https://x.example/%d/)\n", i)
+	}
+	long := "[first](https://x.example/0/) " + strings.Repeat("word ", 1000) + "[last](https://x.example/1/)"
+	for name, c := range map[string]struct {
+		text      string
+		faults    []testtelegram.Fault
+		addresses int
+		first     int // number of the first address
+		most      int // messages
+		plain     int // of them without tags
+	}{
+		"many addresses":            {text: many.String(), addresses: 60, most: 2},
+		"many addresses, refused":   {text: many.String(), faults: refuse("ENTITIES_TOO_LONG"), addresses: 60, most: 4},
+		"refused again and again":   {text: many.String(), faults: refuse("ENTITIES_TOO_LONG", "ENTITIES_TOO_LONG", "ENTITIES_TOO_LONG", "ENTITIES_TOO_LONG"), addresses: 60, most: 20, plain: 1},
+		"many marks":                {text: marks.String(), addresses: 150, most: 6},
+		"unreadable":                {text: long, faults: refuse("can't parse entities: Unexpected end tag"), addresses: 2, most: 3, plain: 2},
+		"unreadable, then too long": {text: many.String(), faults: refuse("can't parse entities: x", "message is too long"), addresses: 60, most: 14, plain: 5},
+		"unknown entity":            {text: "[a](https://x.example/1/)", first: 1, faults: refuse("ENTITY_TEXTURL_INVALID"), addresses: 1, most: 1, plain: 1},
+		"an unknown refusal":        {text: "[a](https://x.example/1/)", first: 1, faults: refuse("SOMETHING_NEW_INVALID"), addresses: 1, most: 1, plain: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBot(t, nil)
+				b.start()
+				defer b.stop()
+				b.srv.Break("sendMessage", c.faults...)
+				b.mustSend("1", to(anna, ""), c.text)
+				read := ""
+				plain := 0
+				got := b.srv.Messages(anna)
+				for _, m := range got {
+					if len(m.Entities) == testtelegram.MaxEntities {
+						t.Error("a message reaches the limit of entities")
+					}
+					if m.HTML == "" {
+						plain++
+					}
+					read += m.Text + m.HTML
+				}
+				for i := range c.addresses {
+					if !strings.Contains(read, fmt.Sprintf("https://x.example/%d/", i+c.first)) {
+						t.Errorf("the address %d did not arrive", i)
+					}
+				}
+				if len(got) > c.most || plain != c.plain {
+					t.Errorf("%d messages, %d of them plain, want at most %d and %d", len(got), plain, c.most, c.plain)
+				}
+			})
+		})
+	}
+}
+
+// TestRefusalOfTheChatIsNotTriedPlain: no other form of a message would pass.
+func TestRefusalOfTheChatIsNotTriedPlain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		defer b.stop()
+		for i, text := range []string{"not enough rights to send text messages to the chat", "CHAT_WRITE_FORBIDDEN", "PEER_ID_INVALID", "need administrator rights in the channel chat"} {
+			b.srv.Break("sendMessage", testtelegram.Refuse(400, "Bad Request: "+text))
+			_, err := b.send(strconv.Itoa(i), to(anna, ""), "x")
+			wantSendError(t, err, "bad_request", true)
+		}
+		if n := len(b.srv.Calls("sendMessage")); n != 4 {
+			t.Errorf("%d calls", n)
+		}
 	})
 }
 
@@ -441,13 +527,14 @@ func TestNetworkErrorsDoNotShowTheToken(t *testing.T) {
 			testtelegram.Refuse(400, "Bad Request: "+b.srv.Token()), testtelegram.Refuse(500, "failed at https://api.telegram.org/bot"+b.srv.Token()+"/sendMessage"),
 		}
 		for i, f := range faults {
-			b.srv.Break("sendMessage", f)
+			b.srv.Break("sendMessage", f, f)
 			_, err := b.send(strconv.Itoa(i), to(anna, ""), "x")
 			if err == nil {
 				t.Errorf("fault %d did not show", i)
 				continue
 			}
 			b.noToken("an error", fmt.Sprintf("%v %+v", err, errors.Unwrap(err)))
+			b.srv.Mend()
 			after(2 * time.Second)
 		}
 		b.noToken("the status", fmt.Sprintf("%+v", b.ch.Status()))
