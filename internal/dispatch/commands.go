@@ -158,7 +158,11 @@ func (c *commands) call(ctx context.Context, m chat.Message, cmd command.Command
 	call.Sender, call.OwnOnly = m.Content.Sender, m.Content.Options.StopOwn
 	call.Channel, call.Target = chat.ChannelKind(m.Channel), m.Content.Options.ReplyTo
 	call.Audience = chat.AudienceOf(m.Principal, m.Session, m.Principal)
-	answer, err := cmd.Run(ctx, c.actions, call)
+	reader := m.Principal
+	if cmd.Urgent { // a stop never waits for the lists of its caller
+		reader = ""
+	}
+	answer, err := cmd.Run(store.OnBehalfOf(ctx, reader), c.actions, call)
 	if err != nil {
 		c.log.InfoContext(ctx, "a command failed", "command", cmd.Name, "err", err)
 		return command.Answer{Text: "/" + cmd.Name + " failed: " + chat.SentenceOf(err) + "."}, false

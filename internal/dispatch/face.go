@@ -51,7 +51,7 @@ func (d *Dispatcher) Delete(ctx context.Context, p store.DeleteParams, by chat.C
 
 // Wait returns when the message has ended, or when ctx is done (then with its cause). It holds no slot and no lock.
 func (d *Dispatcher) Wait(ctx context.Context, messageID string) (chat.RunEnd, error) {
-	return d.publisher.Wait(ctx, messageID, d.endOf)
+	return d.publisher.Wait(store.OnBehalfOf(ctx, ""), messageID, d.endOf) // the end of one run is no list
 }
 
 // DefaultAgent returns the id of the agent that answers when no other is named.

@@ -18,6 +18,7 @@ import (
 	"laneway/internal/gateway/params"
 	"laneway/internal/gateway/rpc"
 	"laneway/internal/gateway/socket"
+	"laneway/internal/store"
 	"laneway/internal/wire"
 )
 
@@ -275,6 +276,9 @@ func (s *Server) invoke(ctx context.Context, cl *rpc.Call) (any, error) {
 			if no := s.auth.SpendBytes(ctx, cl.Principal(), cl.Method.Name, len(cl.Raw)); no != nil {
 				return nil, no
 			}
+		}
+		if !cl.Method.Stops() { // a stop never waits for the lists of its caller
+			ctx = store.OnBehalfOf(ctx, cl.Principal())
 		}
 		result, err := cl.Method.Invoke(ctx, cl)
 		return result, namedKey(err, cl.Raw)

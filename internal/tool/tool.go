@@ -262,7 +262,7 @@ func (b *box) Call(ctx context.Context, key string, call chat.ToolCall) (result 
 	foreign := false
 	turn := b.turn
 	turn.foreign = &foreign
-	text, err := b.run(ctx, turn, key, call)
+	text, err := b.run(store.OnBehalfOf(ctx, turn.Owner), turn, key, call)
 	if err == nil {
 		return chat.ToolResult{Text: text, Foreign: foreign}
 	}

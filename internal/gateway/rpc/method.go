@@ -41,6 +41,9 @@ type Option func(*Method)
 // Control marks a method that reads or stops.
 func Control(m *Method) { m.Control = true }
 
+// Stops reports whether the method stops work: it is a control method that changes something.
+func (m *Method) Stops() bool { return m.Control && m.Scope != chat.ScopeRead }
+
 // Quick marks a method that does not block when it has no parameters.
 func Quick(m *Method) { m.Quick = true }
 

@@ -21,9 +21,26 @@ func (e engine) View(ctx context.Context, doing string, see func(ctx context.Con
 	return e.do(ctx, doing, func(ctx context.Context) error { return see(ctx, &engineTx{Store: e.Store, to: e.pool}) })
 }
 
+// List implements sqlstore.Engine.
+func (e engine) List(ctx context.Context, doing string, see func(ctx context.Context, tx sqlstore.Tx) error) error {
+	return e.listing(ctx, doing, func(ctx context.Context) error { return see(ctx, &engineTx{Store: e.Store, to: e.pool}) })
+}
+
+// listing is do for a list: each attempt waits for its admission.
+func (e engine) listing(ctx context.Context, doing string, read func(ctx context.Context) error) error {
+	return e.do(ctx, doing, func(ctx context.Context) error {
+		leave, err := e.lists.Enter(ctx)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		return read(ctx)
+	})
+}
+
 // Snapshot implements sqlstore.Engine.
 func (e engine) Snapshot(ctx context.Context, doing string, see func(ctx context.Context, tx sqlstore.Tx) error) error {
-	return e.do(ctx, doing, func(ctx context.Context) error {
+	return e.listing(ctx, doing, func(ctx context.Context) error {
 		return pgx.BeginTxFunc(ctx, e.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 			return see(ctx, e.shared(tx))
 		})

@@ -12,6 +12,7 @@ import (
 	"laneway/internal/store"
 	"laneway/internal/store/postgres"
 	"laneway/internal/store/sqlstore"
+	"laneway/internal/store/storetest"
 	"laneway/internal/testpg"
 )
 
@@ -143,5 +144,15 @@ func TestAHeartbeatNamesTheHistoryOfTheDatabase(t *testing.T) {
 	system := query(t, url, `SELECT system_identifier::text FROM pg_control_system()`)[0][0].(string)
 	if err != nil || !strings.Contains(b.History, system) {
 		t.Errorf("the history is %q, %v, want one of the system %s", b.History, err, system)
+	}
+}
+
+// A principal that floods the store with lists takes one connection, and all principals together leave two.
+func TestListsLeaveConnectionsToEverythingElse(t *testing.T) {
+	t.Parallel()
+	s := open(t, postgres.Config{URL: testpg.DB(t), MaxConns: 10})
+	storetest.ListsLeaveReaders(t, s.Engine(), 5)
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -51,6 +51,7 @@ type Store struct {
 
 	pool  *pgxpool.Pool
 	turns *pgxpool.Pool // accept, start and finish, see planForTurns
+	lists *store.Lists  // of the connections of pool
 
 	dialect *sqlstore.Dialect
 	gate    gate
@@ -128,6 +129,7 @@ func (s *Store) openConns(ctx context.Context, pc *pgxpool.Config, cfg Config) e
 		}
 	}
 	s.pool, s.turns, err = openPools(ctx, pc, cfg)
+	s.lists = store.NewLists(int(pc.MaxConns)) // openPools has left these to pool
 	return err
 }
 

@@ -17,9 +17,19 @@ func (e engine) View(ctx context.Context, doing string, see func(ctx context.Con
 	return e.view(ctx, doing, func(ctx context.Context, t *tx) error { return see(ctx, t) })
 }
 
+// List implements sqlstore.Engine.
+func (e engine) List(ctx context.Context, doing string, see func(ctx context.Context, tx sqlstore.Tx) error) error {
+	leave, err := e.lists.Enter(ctx)
+	if err != nil {
+		return outcome(ctx, doing, err)
+	}
+	defer leave()
+	return e.View(ctx, doing, see)
+}
+
 // Snapshot implements sqlstore.Engine.
 func (e engine) Snapshot(ctx context.Context, doing string, see func(ctx context.Context, tx sqlstore.Tx) error) error {
-	return e.View(ctx, doing, see)
+	return e.List(ctx, doing, see)
 }
 
 // Update implements sqlstore.Engine.

@@ -64,6 +64,7 @@ type Store struct {
 	lock  *fileLock
 	write *writer
 	read  *reader
+	lists *store.Lists
 	gate  *store.Gate
 
 	before func(ctx context.Context, doing string) error // from Config
@@ -104,7 +105,7 @@ func (s *Store) open(ctx context.Context, cfg Config) (err error) {
 	if s.file, err = os.Stat(cfg.Path); err != nil {
 		return fmt.Errorf("look at the database file: %w", err)
 	}
-	s.read = newReader(cfg)
+	s.read, s.lists = newReader(cfg), store.NewLists(cfg.Readers)
 	s.write = newWriter(context.WithoutCancel(ctx), c, s.gate, cfg)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"laneway/internal/store/sqlstore"
+	"laneway/internal/store/storetest"
 )
 
 // endless is a statement that only an interrupt ends.
@@ -89,4 +90,17 @@ func TestAVisitorKeepsNothingOfAnEndedChange(t *testing.T) {
 		t.Error(err)
 	}
 	register(t, s, "node") // the lock of the change was released
+}
+
+// A principal that floods the store with lists takes one reader, and all principals together leave two.
+func TestListsLeaveReadersToEverythingElse(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), Config{Path: migrated(t), Readers: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.ListsLeaveReaders(t, engine{s}, 4)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -103,6 +103,11 @@ func (e visitorEngine) View(ctx context.Context, doing string, see func(ctx cont
 	return e.v.do(ctx, doing, `BEGIN`, func(t *tx) error { return see(ctx, t) })
 }
 
+// List implements sqlstore.Engine.
+func (e visitorEngine) List(ctx context.Context, doing string, see func(ctx context.Context, tx sqlstore.Tx) error) error {
+	return e.View(ctx, doing, see)
+}
+
 // Snapshot implements sqlstore.Engine.
 func (e visitorEngine) Snapshot(ctx context.Context, doing string, see func(ctx context.Context, tx sqlstore.Tx) error) error {
 	return e.View(ctx, doing, see)

@@ -28,7 +28,7 @@ const (
 
 // Jobs lists jobs; see cron.JobStore.
 func (s Cron) Jobs(ctx context.Context, f cron.JobFilter) (out cron.JobPage, err error) {
-	return result(ctx, s.db.View, "list jobs", func(ctx context.Context, tx Tx) (out cron.JobPage, err error) {
+	return result(ctx, s.db.List, "list jobs", func(ctx context.Context, tx Tx) (out cron.JobPage, err error) {
 		var jobs, changes int64
 		if _, err := one(ctx, tx, `SELECT count(*), CAST(COALESCE(sum(list_mark), 0) AS bigint) FROM cron_jobs WHERE `+jobsSeen, into(&jobs, &changes), f.Visible, number(f.IncludeSystem)); err != nil {
 			return out, err

@@ -159,7 +159,7 @@ func (l *runList) count(ctx context.Context, tx Tx) (n int, err error) {
 
 // Runs lists rows of the ledger; see cron.JobStore.
 func (s Cron) Runs(ctx context.Context, f cron.RunFilter) (out cron.RunPage, err error) {
-	err = s.db.View(ctx, "list runs", func(ctx context.Context, tx Tx) error {
+	err = s.db.List(ctx, "list runs", func(ctx context.Context, tx Tx) error {
 		out = cron.RunPage{}
 		l := newRunList(tx, &f)
 		texts := ""

@@ -12,9 +12,11 @@ import (
 
 // Engine is a database that runs the operations of this package.
 type Engine interface {
-	// View runs see outside of a transaction. On SQLite all its statements read one state of the database; on PostgreSQL each statement reads its own.
+	// View runs see outside of a transaction, with a reader that no list can take. On SQLite all its statements read one state of the database; on PostgreSQL each statement reads its own.
 	View(ctx context.Context, doing string, see func(ctx context.Context, tx Tx) error) error
-	// Snapshot is a View whose statements all read one state of the database. On PostgreSQL it is a transaction that may have settings.
+	// List is a View of a list, whose cost grows with the rows. Lists of principals are admitted by [store.Lists]; they must not be nested.
+	List(ctx context.Context, doing string, see func(ctx context.Context, tx Tx) error) error
+	// Snapshot is a List whose statements all read one state of the database. On PostgreSQL it is a transaction that may have settings.
 	Snapshot(ctx context.Context, doing string, see func(ctx context.Context, tx Tx) error) error
 	// Update runs change in one transaction, which is committed when change returns nil. The engine may run change again after a conflict. It may also run
 	// change after Update has returned because ctx has ended, so change owns its inputs and modifies nothing but the database, see result. Errors of change are
@@ -145,9 +147,9 @@ type query struct {
 	args        []any
 }
 
-// list is a View that reads all rows of a query.
+// list is a List that reads all rows of a query.
 func list[T any](ctx context.Context, db Engine, q query, scan func(Row) (T, error)) (found []T, err error) {
-	err = db.View(ctx, q.doing, func(ctx context.Context, tx Tx) error {
+	err = db.List(ctx, q.doing, func(ctx context.Context, tx Tx) error {
 		found, err = all(ctx, tx, q.text, scan, q.args...)
 		return err
 	})

@@ -111,7 +111,7 @@ func (s Inbox) RunByID(ctx context.Context, id string) (store.Run, error) {
 
 // FilesOfRuns lists the files of the messages of runs; see store.Inbox.
 func (s Inbox) FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (found map[string][]chat.Attachment, err error) {
-	err = s.db.View(ctx, "list files of messages", func(ctx context.Context, tx Tx) error {
+	err = s.db.List(ctx, "list files of messages", func(ctx context.Context, tx Tx) error {
 		found = make(map[string][]chat.Attachment, len(runs))
 		return tx.Query(ctx, filesOfRunsSQL, func(r Row) error {
 			var (
@@ -128,7 +128,7 @@ func (s Inbox) FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []stri
 
 // PendingInputs lists the waiting messages of a session, oldest first, and returns the number of all of them.
 func (s Inbox) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) (list []store.Waiting, total int, err error) {
-	err = s.db.View(ctx, "list waiting messages", func(ctx context.Context, tx Tx) (err error) {
+	err = s.db.List(ctx, "list waiting messages", func(ctx context.Context, tx Tx) (err error) {
 		if _, err := one(ctx, tx, `SELECT count(*)`+queuedFrom, into(&total), key.String()); err != nil {
 			return err
 		}

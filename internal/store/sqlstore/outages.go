@@ -46,7 +46,7 @@ func endOutage(ctx context.Context, tx Tx, n store.Node) error {
 
 // Past reads the history of a job; see cron.History.
 func (s History) Past(ctx context.Context, id, key string, since time.Time, limit int) (p cron.Past, err error) {
-	err = s.db.View(ctx, "read the past of a job", func(ctx context.Context, tx Tx) (err error) {
+	err = s.db.List(ctx, "read the past of a job", func(ctx context.Context, tx Tx) (err error) {
 		if p.Outages, err = all(ctx, tx, outagesSQL, scanOutage, since.UnixMilli(), limit); err == nil {
 			p.Changes, err = all(ctx, tx, jobChangesSQL, scanJobChange, []string{id, key}, since.UnixMilli(), limit)
 		}

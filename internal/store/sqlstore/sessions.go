@@ -96,7 +96,7 @@ func (s Sessions) Session(ctx context.Context, key chat.SessionKey, visible stri
 
 // ListSessions lists sessions and returns how many match the filter; see store.Sessions.
 func (s Sessions) ListSessions(ctx context.Context, f store.SessionFilter) (list []store.Session, total int, err error) {
-	err = s.db.View(ctx, "list sessions", func(ctx context.Context, tx Tx) (err error) {
+	err = s.db.List(ctx, "list sessions", func(ctx context.Context, tx Tx) (err error) {
 		var keys []string
 		if keys, total, err = matching(ctx, tx, &f); err != nil || len(keys) == 0 {
 			return err

@@ -70,7 +70,7 @@ func (s SubTurns) Tasks(ctx context.Context, f store.TaskFilter) (list []store.T
 			return left, err
 		})
 	}
-	err = s.db.View(ctx, "list sub-turns", func(ctx context.Context, tx Tx) (err error) {
+	err = s.db.List(ctx, "list sub-turns", func(ctx context.Context, tx Tx) (err error) {
 		text, args := tasksSQL(tx, f)
 		list, err = all(ctx, tx, text, scanTask, args...)
 		return err

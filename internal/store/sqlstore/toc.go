@@ -157,7 +157,7 @@ func (s Contents) Toc(ctx context.Context, q store.TocQuery) (list []store.TocNo
 		key = q.Session.String()
 	}
 	p := page{columns: tocColumns, rows: rows, args: []any{q.Visible, key, q.From, q.To, string(q.Level), q.Most(), max(q.Offset, 0)}}
-	err = s.db.View(ctx, "read summaries", func(ctx context.Context, tx Tx) (err error) {
+	err = s.db.List(ctx, "read summaries", func(ctx context.Context, tx Tx) (err error) {
 		list, err = readPage(ctx, tx, p, func(r Row) (n store.TocNode, err error) {
 			n.Level = q.Level
 			err = r.Scan(&n.Owner, &n.Period, &n.Text, instant{&n.MadeAt}, &n.Made, &n.Stale, keyColumn{&n.Session}, &n.From, &n.To, &n.Entries)

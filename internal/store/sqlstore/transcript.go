@@ -47,7 +47,7 @@ func scanEntry(r Row) (e chat.TranscriptEntry, err error) {
 
 // Transcript reads a piece of a transcript; see store.TranscriptQuery.
 func (s Sessions) Transcript(ctx context.Context, q store.TranscriptQuery) (out store.Transcript, err error) {
-	err = s.db.View(ctx, "read a transcript", func(ctx context.Context, tx Tx) (err error) {
+	err = s.db.List(ctx, "read a transcript", func(ctx context.Context, tx Tx) (err error) {
 		out, err = readTranscript(ctx, tx, &q)
 		return err
 	})

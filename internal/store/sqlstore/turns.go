@@ -38,7 +38,7 @@ func scanTurn(r Row) (v store.Turn, err error) {
 
 // Turns lists turns; see store.Turns. The cost of a list of open turns is proportional to the open messages, that of ended ones to the page.
 func (s SubTurns) Turns(ctx context.Context, f store.TurnFilter) (list []store.Turn, err error) {
-	err = s.db.View(ctx, "list turns", func(ctx context.Context, tx Tx) (err error) {
+	err = s.db.List(ctx, "list turns", func(ctx context.Context, tx Tx) (err error) {
 		text, args := turnsSQL(&f)
 		if list, err = all(ctx, tx, text, scanTurn, args...); err != nil || f.ID == "" || len(list) == 0 {
 			return err

@@ -1,15 +1,19 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"testing"
 	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // Each test of this file fills a list with rows of 64 KiB and, between them, one that exceeds the bound of a read. It pages through the list and expects every
@@ -329,4 +333,82 @@ func bigDelete(w *world) {
 	deleted := try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 	equal(w, "deleted", deleted.Deleted, true)
 	equal(w, "unfinished", w.unfinished(), 0)
+}
+
+// ListsLeaveReaders floods an engine with lists that do not end: as many as there is room for run, one of each principal, and the reads of
+// the gateway still find a reader. A list ends its wait with its context, and the next one of the principal runs.
+func ListsLeaveReaders(t *testing.T, db sqlstore.Engine, readers int) {
+	t.Helper()
+	const each = 8
+	var (
+		principals = readers + 2
+		ended      sync.WaitGroup
+		mu         sync.Mutex
+		of         = map[string]int{}
+		all        int
+		full, free = make(chan struct{}), make(chan struct{})
+		filled     = sync.OnceFunc(func() { close(full) })
+	)
+	change := func(name string, by int) (mine, every int) {
+		mu.Lock()
+		defer mu.Unlock()
+		of[name] += by
+		all += by
+		return of[name], all
+	}
+	inside := func(name string) error {
+		defer change(name, -1)
+		mine, every := change(name, 1)
+		if mine > 1 || every > readers-2 {
+			t.Errorf("%d lists of %s run, and %d of all principals", mine, name, every)
+		}
+		if every >= readers-2 {
+			filled()
+		}
+		<-free
+		return nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for i := range principals {
+		name := "principal-" + strconv.Itoa(i)
+		for n := range each {
+			read := db.List
+			if n%2 == 1 {
+				read = db.Snapshot
+			}
+			ended.Go(func() {
+				err := read(store.OnBehalfOf(ctx, name), "list", func(ctx context.Context, tx sqlstore.Tx) error {
+					return tx.Query(ctx, `SELECT 1`, func(sqlstore.Row) error { return inside(name) })
+				})
+				if err != nil && ctx.Err() == nil {
+					t.Errorf("a list failed: %v", err)
+				}
+			})
+		}
+	}
+	<-full
+	within, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	for range 2 * readers {
+		err := db.View(within, "read", func(ctx context.Context, tx sqlstore.Tx) error {
+			return tx.Query(ctx, `SELECT 1`, func(sqlstore.Row) error { return nil })
+		})
+		if err == nil {
+			err = db.List(within, "list", func(context.Context, sqlstore.Tx) error { return nil })
+		}
+		if err != nil {
+			t.Errorf("a read of the gateway beside the lists: %v", err)
+			break
+		}
+	}
+	cancel()
+	close(free)
+	ended.Wait()
+	for i := range principals {
+		err := db.List(store.OnBehalfOf(t.Context(), "principal-"+strconv.Itoa(i)), "list", func(context.Context, sqlstore.Tx) error { return nil })
+		if err != nil {
+			t.Errorf("a list after the flood: %v", err)
+		}
+	}
 }
