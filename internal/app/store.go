@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/config"
 	"laneway/internal/dispatch"
+	"laneway/internal/retry"
 	"laneway/internal/store/postgres"
 	"laneway/internal/store/sqlite"
 	"laneway/migrations"
@@ -28,8 +31,10 @@ func sqlitePath(cfg config.Config) string {
 	return filepath.Join(cfg.Data, sqliteName)
 }
 
-// openStore opens the configured store and updates its schema. Several replicas may do that at once. A current schema is not changed, so a
-// role without permission to change it suffices.
+// openStore opens the configured store and updates its schema. Several replicas may do that at once. A current schema is
+// not changed, so a role without permission to change it suffices. It waits for a database that cannot be reached, starts
+// or has no connection left until ctx is done, because a machine that boots starts the gateway first; every other refusal
+// ends it. The log has one line for each change of the cause.
 func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (dispatch.Store, error) {
 	if !cfg.Database.IsPostgres() {
 		s, err := sqlite.Open(ctx, sqlite.Config{Path: sqlitePath(cfg), Logger: log})
@@ -39,12 +44,24 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (dispat
 		return s, nil
 	}
 	config := postgres.Config{URL: cfg.Database.Reveal(), MaxConns: cfg.DatabaseConns, Logger: log}
-	s, err := postgres.Open(ctx, config)
-	if errors.Is(err, postgres.ErrOldSchema) {
-		if _, err = postgres.MigrateUp(ctx, config.URL, log); err == nil {
-			s, err = postgres.Open(ctx, config)
+	var s *postgres.Store
+	reported := ""
+	err := retry.Do(ctx, retry.Options{
+		Policy: retry.Policy{Base: time.Second, Max: 30 * time.Second}, Retryable: postgres.WaitHelps,
+		Notify: func(err error, _ int, _ time.Duration) {
+			if app, ok := errors.AsType[*chat.Error](err); ok && app.Message != reported {
+				reported = app.Message
+				log.WarnContext(ctx, "waiting for the database", "err", err)
+			}
+		},
+	}, func(ctx context.Context) (err error) {
+		if s, err = postgres.Open(ctx, config); errors.Is(err, postgres.ErrOldSchema) {
+			if _, err = postgres.MigrateUp(ctx, config.URL, log); err == nil {
+				s, err = postgres.Open(ctx, config)
+			}
 		}
-	}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}

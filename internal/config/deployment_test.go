@@ -188,8 +188,8 @@ func TestTheComposeFileGeneratesSecretsOnce(t *testing.T) {
 	}
 }
 
-// TestTheUnitGivesNoRights checks deploy/laneway.service.
-func TestTheUnitGivesNoRights(t *testing.T) {
+// TestUnitGivesNoRightsAndNeverGivesUp checks deploy/laneway.service.
+func TestUnitGivesNoRightsAndNeverGivesUp(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../deploy/laneway.service")
 	if err != nil {
@@ -199,11 +199,14 @@ func TestTheUnitGivesNoRights(t *testing.T) {
 	for _, want := range []string{
 		"User=laneway", "Group=laneway", "RemoveIPC=yes", "NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "ProtectProc=invisible", "PrivateDevices=yes", "CapabilityBoundingSet=",
 		"SystemCallFilter=@system-service", "SystemCallFilter=~@privileged", "SystemCallErrorNumber=EPERM", "RestrictNamespaces=yes", "UMask=0077", "StateDirectoryMode=0700",
-		"RestartPreventExitStatus=78", "KillMode=mixed",
+		"RestartPreventExitStatus=78", "KillMode=mixed", "StartLimitIntervalSec=0",
 	} {
 		if !slices.Contains(lines, want) {
 			t.Errorf("the unit lacks %s", want)
 		}
+	}
+	if strings.Contains(string(text), "--print-config") {
+		t.Error("the unit writes the configuration to the journal at every start")
 	}
 	for _, name := range []string{"TasksMax", "MemoryMax"} {
 		if !regexp.MustCompile(`(?m)^` + name + `=[1-9][0-9]*[GM]?$`).Match(text) {

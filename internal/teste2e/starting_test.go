@@ -27,6 +27,41 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// A machine boots, and the database comes up after the gateway.
+func TestGatewayStartsBeforeItsDatabase(t *testing.T) {
+	t.Parallel()
+	database := testpg.DB(t)
+	line := cuttable(t, database)
+	line.cut()
+	addr := freePort(t)
+	g := Install(t, database, "agents: {main: {runner: echo}}\n", "--listen", addr)
+	g.env = append(g.env, "LANEWAY_DATABASE_URL="+line.url)
+	started := make(chan error, 1)
+	go func() { started <- g.TryStart() }()
+	status := func(path string) int {
+		resp, err := http.Get("http://" + addr + path)
+		if err != nil {
+			return 0
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	testrun.Eventually(t, "the gateway waits", func() bool {
+		return status("/healthz") == http.StatusOK && strings.Contains(g.Output(), "waiting for the database")
+	})
+	if got := status("/readyz"); got != http.StatusServiceUnavailable {
+		t.Errorf("/readyz without a database: %d, want 503", got)
+	}
+	line.mend()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	testrun.Eventually(t, "the gateway is ready", func() bool { return status("/readyz") == http.StatusOK })
+	if n := strings.Count(g.Output(), "waiting for the database"); n != 1 {
+		t.Errorf("%d lines about one cause, want 1", n)
+	}
+}
+
 // wantStart is the refusal of a connect during the start.
 type wantStart struct {
 	message string

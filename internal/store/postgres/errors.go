@@ -128,6 +128,20 @@ func bare(err error) error {
 	return err
 }
 
+// WaitHelps reports whether a database that was not opened may be opened later without a change by an operator: it cannot
+// be reached, starts, is a standby that may be promoted, or has no connection or other resource left.
+func WaitHelps(err error) bool {
+	var app *chat.Error
+	if !errors.As(err, &app) {
+		return false
+	}
+	switch app.Message {
+	case sentenceAway, sentenceReadOnly, sentenceFull, sentenceTooMany, sentenceRestart, sentenceSlow, sentenceScarce:
+		return true
+	}
+	return false
+}
+
 func unavailable(sentence string, cause error) *chat.Error {
 	return &chat.Error{
 		Code: chat.CodeStoreUnavailable, Message: sentence, Retryable: true, RetryAfter: time.Second, Cause: cause,
