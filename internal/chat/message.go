@@ -3,6 +3,7 @@ package chat
 import (
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -281,6 +282,31 @@ func CleanText(s string) string {
 		return s
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
+}
+
+// Flanks reports whether a mark of Markdown between two characters can open and whether it can close. It is the rule of CommonMark, except that ideographic punctuation
+// counts as a letter, and that a mark between other punctuation and an ideographic character can do both.
+func Flanks(before, after rune) (opens, closes bool) {
+	wideBefore, wideAfter := ideographic(before), ideographic(after)
+	spaceBefore, spaceAfter := unicode.IsSpace(before), unicode.IsSpace(after)
+	pointBefore := !wideBefore && (unicode.IsPunct(before) || unicode.IsSymbol(before))
+	pointAfter := !wideAfter && (unicode.IsPunct(after) || unicode.IsSymbol(after))
+	opens = !spaceAfter && (!pointAfter || spaceBefore || pointBefore || wideBefore)
+	closes = !spaceBefore && (!pointBefore || spaceAfter || pointAfter || wideAfter)
+	return opens, closes
+}
+
+// ideographic reports whether a character is Chinese, Japanese or Korean, with their punctuation, wide forms and selectors of variants.
+func ideographic(r rune) bool {
+	switch {
+	case r < 0x1100, r == 0x3000: // the wide space is white space
+		return false
+	case r <= 0x11FF, r >= 0x2E80 && r <= 0x4DBF, r >= 0x4E00 && r <= 0xA4CF, r >= 0xA960 && r <= 0xA97F, r >= 0xAC00 && r <= 0xD7FF, r >= 0xF900 && r <= 0xFAFF,
+		r >= 0xFE10 && r <= 0xFE1F, r >= 0xFE30 && r <= 0xFE6F, r >= 0xFF01 && r <= 0xFFEE, r >= 0x16FE0 && r <= 0x18DFF, r >= 0x1AFF0 && r <= 0x1B2FF,
+		r >= 0x1F200 && r <= 0x1F2FF, r >= 0x20000 && r <= 0x3FFFF, r >= 0xE0100 && r <= 0xE01EF:
+		return true
+	}
+	return false
 }
 
 // Cut shortens s to at most n bytes at a character boundary.

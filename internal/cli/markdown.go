@@ -3,6 +3,9 @@ package cli
 import (
 	"regexp"
 	"strings"
+	"unicode/utf8"
+
+	"laneway/internal/chat"
 )
 
 // Escape sequences of the styles that a terminal with colours shows.
@@ -11,6 +14,7 @@ const (
 	styleBold   = "\x1b[1m"
 	styleDim    = "\x1b[2m"
 	styleItalic = "\x1b[3m"
+	styleStrike = "\x1b[9m"
 	styleCode   = "\x1b[36m" // cyan
 	stylePrompt = "\x1b[1;36m"
 	styleFault  = "\x1b[31m" // red
@@ -25,9 +29,10 @@ type markdown struct {
 	fenced bool   // between two lines of backquotes
 	bold   bool
 	italic bool
+	strike bool
 	code   bool
-	title  bool // the line is a heading
-	last   byte // of the line so far; 0 = none
+	title  bool   // the line is a heading
+	last   string // the last character of the line so far, "" = none
 }
 
 // lineStart matches everything that may still become the marker of a line.
@@ -47,7 +52,7 @@ func (m *markdown) write(text string) string {
 func (m *markdown) end() string {
 	var out strings.Builder
 	m.decide(&out, true)
-	if m.bold || m.italic || m.code || m.title || m.fenced {
+	if m.bold || m.italic || m.strike || m.code || m.title || m.fenced {
 		out.WriteString(styleReset)
 	}
 	*m = markdown{}
@@ -78,7 +83,7 @@ var (
 
 // begin writes the marker of a line.
 func (m *markdown) begin(out *strings.Builder) {
-	m.inLine, m.last = true, 0
+	m.inLine, m.last = true, ""
 	if fence.MatchString(m.held) {
 		line, newline := strings.CutSuffix(m.held, "\n")
 		out.WriteString(styleDim + line + styleReset)
@@ -115,52 +120,87 @@ func (m *markdown) step(out *strings.Builder, last bool) bool {
 		m.show(out, c)
 	case c == '`':
 		m.toggle(out, &m.code, 1)
-	case c == '*' && !m.code:
-		return m.star(out, last)
+	case (c == '*' || c == '~') && !m.code:
+		return m.marks(out, last)
 	default:
 		m.show(out, c)
 	}
 	return true
 }
 
-// star handles * and **: they begin a style before a word and end it after one, and are literal between spaces.
-func (m *markdown) star(out *strings.Builder, last bool) bool {
-	if len(m.held) < 3 && !last && strings.Trim(m.held, "*") == "" {
+// marks handles a run of * or ~ as [chat.Flanks] says: *, ** and *** are italic, bold and both, ~~ is struck through. A run that neither opens nor closes a style is
+// shown, and one after a letter or digit of ASCII opens none: it is a multiplication, or part of a name.
+func (m *markdown) marks(out *strings.Builder, last bool) bool {
+	mark := m.held[:1]
+	run := len(m.held) - len(strings.TrimLeft(m.held, mark))
+	if !last && (run == len(m.held) || !utf8.FullRuneInString(m.held[run:])) {
 		return false
 	}
-	marker := len(m.held) - len(strings.TrimLeft(m.held, "*"))
-	style, next := &m.italic, byte(' ')
-	if marker = min(marker, 2); marker == 2 {
-		style = &m.bold
+	before, after := ' ', ' '
+	if m.last != "" {
+		before, _ = utf8.DecodeRuneInString(m.last)
 	}
-	if len(m.held) > marker {
-		next = m.held[marker]
+	if run < len(m.held) {
+		after, _ = utf8.DecodeRuneInString(m.held[run:])
 	}
-	begins, ends := !*style && next != ' ' && next != '\n' && !wordByte(m.last), *style && m.last != ' ' && m.last != 0
-	if begins || ends {
-		m.toggle(out, style, marker)
-		return true
+	opens, closes := chat.Flanks(before, after)
+	opens = opens && !wordRune(before)
+	for run > 0 {
+		style, n := m.nextStyle(mark, run, opens, closes)
+		if style == nil {
+			n = 1
+			if mark == "~" {
+				n = run
+			}
+			for range n {
+				m.show(out, mark[0])
+			}
+		} else {
+			m.toggle(out, style, n)
+		}
+		run -= n
 	}
-	for range marker {
-		m.show(out, '*')
-	}
+	m.last = mark
 	return true
 }
 
-// wordByte reports whether a character belongs to a word or a number: a marker after one is a multiplication, or part of a name.
-func wordByte(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == ')' || c == ']'
+// nextStyle returns the style that the first marks of a run begin or end, and how many marks that takes; nil if none.
+func (m *markdown) nextStyle(mark string, run int, opens, closes bool) (style *bool, n int) {
+	switch {
+	case mark == "~" && run == 2 && (m.strike && closes || !m.strike && opens):
+		return &m.strike, 2
+	case mark == "~":
+		return nil, 0
+	case closes && m.bold && run >= 2:
+		return &m.bold, 2
+	case closes && m.italic:
+		return &m.italic, 1
+	case opens && !m.bold && run >= 2:
+		return &m.bold, 2
+	case opens && !m.italic && run != 2:
+		return &m.italic, 1
+	default:
+		return nil, 0
+	}
+}
+
+// wordRune reports whether a character belongs to a word or a number of ASCII.
+func wordRune(r rune) bool {
+	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 }
 
 func (m *markdown) toggle(out *strings.Builder, style *bool, marker int) {
 	*style = !*style
-	m.held = m.held[marker:]
+	m.held, m.last = m.held[marker:], m.held[marker-1:marker]
 	out.WriteString(styleReset)
 	if m.bold || m.title {
 		out.WriteString(styleBold)
 	}
 	if m.italic {
 		out.WriteString(styleItalic)
+	}
+	if m.strike {
+		out.WriteString(styleStrike)
 	}
 	if m.code {
 		out.WriteString(styleCode)
@@ -169,13 +209,17 @@ func (m *markdown) toggle(out *strings.Builder, style *bool, marker int) {
 
 func (m *markdown) show(out *strings.Builder, c byte) {
 	out.WriteByte(c)
-	m.held, m.last = m.held[1:], c
+	m.held = m.held[1:]
+	if utf8.RuneStart(c) {
+		m.last = ""
+	}
+	m.last += string([]byte{c})
 }
 
 func (m *markdown) endLine(out *strings.Builder) {
-	if m.bold || m.italic || m.code || m.title || m.fenced {
+	if m.bold || m.italic || m.strike || m.code || m.title || m.fenced {
 		out.WriteString(styleReset)
 	}
-	m.bold, m.italic, m.code, m.title, m.inLine = false, false, false, false, false
+	m.bold, m.italic, m.strike, m.code, m.title, m.inLine = false, false, false, false, false, false
 	m.show(out, '\n')
 }

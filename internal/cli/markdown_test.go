@@ -1,9 +1,15 @@
 package cli
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // named shows styles by name, so that the expectations are readable.
@@ -44,13 +50,71 @@ func TestMarkdownIsShownInStyles(t *testing.T) {
 	}
 }
 
+// TestMarksNextToIdeographsInTerminal: the cases are shared with Telegram and the page.
+func TestMarksNextToIdeographsInTerminal(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("../channel/telegram/testdata/marks.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Markdown, Shown string
+		Unclosed        bool // the terminal, which does not wait for the end of the line, shows the style up to there
+	}
+	if err := json.Unmarshal(data, &cases); err != nil || len(cases) < 20 {
+		t.Fatalf("%d cases: %v", len(cases), err)
+	}
+	// styled returns each character with the styles that it has.
+	styled := func(text string, on, off map[string]string) (out []string) {
+		has := map[string]bool{}
+	next:
+		for text != "" {
+			for code, style := range on {
+				if rest, found := strings.CutPrefix(text, code); found {
+					has[style], text = true, rest
+					continue next
+				}
+			}
+			for code, style := range off {
+				if rest, found := strings.CutPrefix(text, code); found {
+					delete(has, style)
+					if style == "" {
+						clear(has)
+					}
+					text = rest
+					continue next
+				}
+			}
+			r, size := utf8.DecodeRuneInString(text)
+			out, text = append(out, fmt.Sprintf("%c%v", r, slices.Sorted(maps.Keys(has)))), text[size:]
+		}
+		return out
+	}
+	tags, ends := map[string]string{"<b>": "b", "<i>": "i", "<s>": "s"}, map[string]string{"</b>": "b", "</i>": "i", "</s>": "s"}
+	codes, reset := map[string]string{styleBold: "b", styleItalic: "i", styleStrike: "s"}, map[string]string{styleReset: ""}
+	for _, c := range cases {
+		if c.Unclosed {
+			continue
+		}
+		m := markdown{}
+		var got strings.Builder
+		for i := range len(c.Markdown) {
+			got.WriteString(m.write(c.Markdown[i : i+1]))
+		}
+		got.WriteString(m.end())
+		if shown, want := styled(got.String(), codes, reset), styled(c.Shown, tags, ends); !slices.Equal(shown, want) {
+			t.Errorf("%s:\n got %q\nwant %q", c.Markdown, shown, want)
+		}
+	}
+}
+
 // For any input, only markers are removed, no style remains open, and nothing is shown before it was written.
 func FuzzMarkdown(f *testing.F) {
 	for _, text := range []string{"# a *b* **c** `d`\n- e\n", "***\n```\n*\n```x", "* * *\n>>>\n", "**", "a*b**c***d"} {
 		f.Add(text)
 	}
 	styles := regexp.MustCompile("\x1b\\[[0-9;]*m")
-	markers := strings.NewReplacer("*", "", "#", "", "`", "", ">", "", "│", "", "•", "", "-", "", "+", "", " ", "", "\n", "")
+	markers := strings.NewReplacer("*", "", "~", "", "#", "", "`", "", ">", "", "│", "", "•", "", "-", "", "+", "", " ", "", "\n", "")
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.ContainsAny(text, "\x1b│•") {
 			t.Skip("what plain never lets through, and our own markers")

@@ -52,7 +52,7 @@ type document struct {
 // words. Every input is valid: what is not Markdown is text.
 func render(markdown string) *document {
 	src := []byte(chat.CleanText(markdown))
-	md := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.Table, extension.TaskList))
+	md := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.Table, extension.TaskList, marks{}))
 	w := newWalker(src)
 	defined := parser.NewContext()
 	w.blocks(md.Parser().Parse(text.NewReader(src), parser.WithContext(defined)), 0)

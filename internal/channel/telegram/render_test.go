@@ -1,11 +1,18 @@
 package telegram
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
 
 	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
@@ -287,5 +294,39 @@ func BenchmarkRenderAndSplit(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
 		render(text).chunks(maxUnits)
+	}
+}
+
+// TestMarksNextToIdeographs: the cases are shared with the page and the terminal.
+func TestMarksNextToIdeographs(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("testdata/marks.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct{ Markdown, Shown string }
+	if err := json.Unmarshal(data, &cases); err != nil || len(cases) < 20 {
+		t.Fatalf("%d cases: %v", len(cases), err)
+	}
+	for _, c := range cases {
+		d := render(c.Markdown)
+		if got := strings.ReplaceAll(d.html(0, len(d.text)), "&quot;", `"`); got != c.Shown {
+			t.Errorf("%s:\n got %s\nwant %s", c.Markdown, got, c.Shown)
+		}
+	}
+}
+
+// TestMarksWithoutIdeographsAreUnchanged compares with goldmark alone.
+func TestMarksWithoutIdeographsAreUnchanged(t *testing.T) {
+	t.Parallel()
+	standard := goldmark.New(goldmark.WithExtensions(extension.Strikethrough))
+	ours := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, marks{}))
+	rng := rand.New(rand.NewPCG(5, 5))
+	for range testrun.Size(3000, 300_000) {
+		src := []byte(strings.ReplaceAll(randomMarkdown(rng)+"**a.**b *(c)*d ~~e~~", "日本語", "é"))
+		var want, got bytes.Buffer
+		if err := errors.Join(standard.Convert(src, &want), ours.Convert(src, &got)); err != nil || want.String() != got.String() {
+			t.Fatalf("%q:\n got %q\nwant %q, %v", src, got.String(), want.String(), err)
+		}
 	}
 }

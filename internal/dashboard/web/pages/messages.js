@@ -60,7 +60,7 @@ function Message({ m, talk, hit }) {
   const kind = m.tool ? "tool" : `${m.role}${m.command ? " command" : ""}${m.growing ? " growing" : ""}`;
   return html`<article class=${`bubble ${kind}${hit ? " hit" : ""}`} aria-busy=${m.growing ? "true" : undefined} aria-current=${hit ? "true" : undefined}>
     ${tools.map((t) => html`<${Call} key=${t.id} call=${t}/>`)}
-    ${m.tool ? html`<${Kept} text=${text}/>` : (text || !tools.length || m.growing) && html`<div class="text">${m.growing ? plain(text) : m.role === "system" ? html`${m.bad && html`<${Mark} kind="error"/>`}${plain(text)}` : html`<${Prose} text=${text}/>`}</div>`}
+    ${m.tool ? html`<${Kept} text=${text}/>` : (text || !tools.length || m.growing) && html`<div class="text" dir="auto">${m.growing ? plain(text) : m.role === "system" ? html`${m.bad && html`<${Mark} kind="error"/>`}${plain(text)}` : html`<${Prose} text=${text}/>`}</div>`}
     <${Files} message=${m}/>
     <span class="foot">${m.growing && html`<${Mark} kind="running">${span(Math.max(0, now.value - (m.from ?? 0)))}${text || tools.length ? "" : ", its text comes"}<//>`}
       ${m.note && html`<span class=${m.bad ? "note bad" : "note"}>${m.bad && html`<${Mark} kind="error"/>`}${plain(m.note)}</span>`}

@@ -15,7 +15,46 @@ let asked = false;
 function load() {
   if (asked) return;
   asked = true;
-  import("../vendor/marked.js").then((m) => { lexer.value = m.Lexer; }, () => { asked = false; });
+  import("../vendor/marked.js").then((m) => { lexer.value = nearIdeographs(m); }, () => { asked = false; });
+}
+
+// CommonMark decides by white space and punctuation whether a mark opens or closes, and Chinese, Japanese and Korean put no spaces between words. Here their punctuation
+// counts as letters, and a mark between other punctuation and one of their letters both opens and closes. Text without them is read as before; Telegram and the terminal
+// have the same rule.
+const WIDE = String.raw`[\u1100-\u11ff\u2e80-\u2fff\u3001-\u4dbf\u4e00-\ua4cf\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\ufe10-\ufe1f\ufe30-\ufe6f\uff01-\uffee\u{16fe0}-\u{18dff}\u{1aff0}-\u{1b2ff}\u{1f200}-\u{1f2ff}\u{20000}-\u{3ffff}\u{e0100}-\u{e01ef}]`;
+
+// closers are the places of a run of marks: two groups that can only close, two that can only open, two that can do both, in the order that marked expects.
+/** @param {string} mark @param {string} first @param {string} orphan @param {string} letter characters that count as letters */
+function closers(mark, first, orphan, letter) {
+  const point = `(?!${first}|${WIDE}${letter && `|${letter}`})[\\p{P}\\p{S}]`, narrow = `(?:(?!${WIDE})[^\\s\\p{P}\\p{S}]${letter && `|${letter}`})`, word = `(?:${narrow}|${WIDE})`;
+  const at = (/** @type {string} */ before, /** @type {string} */ after) => `${before}(?=${mark}(?!${first})(?:${after}))`;
+  const run = (/** @type {string[]} */ ...places) => `(?:${places.join("|")})(${mark})`;
+  return new RegExp([
+    `${orphan}[^${first}]+(?=[^${first}])`, run(at(point, "\\s|$")), run(at(narrow, `\\s|${point}|$`), at(WIDE, "\\s|$")), run(at("\\s", word), at(point, narrow)), run(at("\\s", point)),
+    run(at(point, `${point}|${WIDE}`)), run(at(narrow, word), at(WIDE, `${word}|${point}`)),
+  ].join("|"), "gu");
+}
+
+/** @param {Pick<typeof import("../vendor/marked.js"), "Lexer" | "Tokenizer">} marked */
+export function nearIdeographs({ Lexer, Tokenizer }) {
+  const wide = new RegExp(`${WIDE}$`, "u"), points = (/** @type {RegExp} */ rule) => new RegExp(rule.source.replaceAll("[\\p{P}\\p{S}]", `(?!${WIDE})[\\p{P}\\p{S}]`), rule.flags);
+  const own = { emStrongRDelimAst: closers("\\*+", "\\*", "^[^_*]*?__[^_*]*?\\*[^_*]*?(?=__)|", "~"), delRDelim: closers("~~?", "~", "", "") };
+  // before gives the rule for the beginning of a mark a point in place of a wide character: after both, a mark can open before a point.
+  const before = (/** @type {string} */ src, /** @type {string} */ masked, /** @type {string} */ prev) => (src[0] !== "_" && wide.test(masked.slice(0, masked.length - src.length)) ? "(" : prev);
+  class Marks extends Tokenizer {
+    /** @param {string} src @param {string} masked @param {string} [prev] */
+    emStrong(src, masked, prev = "") { return super.emStrong(src, masked, before(src, masked, prev)); }
+    /** @param {string} src @param {string} masked @param {string} [prev] */
+    del(src, masked, prev = "") { return super.del(src, masked, before(src, masked, prev)); }
+  }
+  return class extends Lexer {
+    /** @param {any} options */
+    constructor(options) {
+      super({ ...options, tokenizer: new Marks() });
+      const rules = /** @type {any} */ (this).tokenizer.rules, { emStrongLDelim, delLDelim } = rules.inline;
+      /** @type {any} */ (this).tokenizer.rules = { ...rules, inline: { ...rules.inline, ...own, emStrongLDelim: points(emStrongLDelim), delLDelim: points(delLDelim) } };
+    }
+  };
 }
 
 // Prose shows plain text until the lexer is loaded.
@@ -23,7 +62,7 @@ function load() {
 export function Prose({ text }) {
   useEffect(load, []);
   const known = useRef(/** @type {{text?: string, lexer?: unknown, shown?: any}} */ ({}));
-  if (known.current.text !== text || known.current.lexer !== lexer.value) known.current = { text, lexer: lexer.value, shown: shown(plain(text), lexer.value) };
+  if (known.current.text !== text || known.current.lexer !== lexer.value) known.current = { text, lexer: lexer.value, shown: shown(plain(text.replace(/\r\n?/g, "\n")), lexer.value) };
   return known.current.shown;
 }
 
@@ -47,27 +86,27 @@ const blocks = (tokens, depth) => tokens.map((t) => block(t, depth + 1));
 
 /** @param {Token} t @param {number} depth */
 function block(t, depth) {
-  if (depth > DEEPEST) return html`<p>${t.raw}</p>`;
+  if (depth > DEEPEST) return html`<p dir="auto">${t.raw}</p>`;
   switch (t.type) {
     case "space": case "def": return null;
-    case "heading": return html`<p class="heading">${inline(t.tokens, depth)}</p>`;
-    case "paragraph": return html`<p>${inline(t.tokens, depth)}</p>`;
-    case "code": return html`<pre tabindex="0"><code>${t.text}</code></pre>`;
-    case "blockquote": return html`<blockquote>${blocks(t.tokens, depth)}</blockquote>`;
+    case "heading": return html`<p dir="auto" class="heading">${inline(t.tokens, depth)}</p>`;
+    case "paragraph": return html`<p dir="auto">${inline(t.tokens, depth)}</p>`;
+    case "code": return html`<pre dir="auto" tabindex="0"><code>${t.text}</code></pre>`;
+    case "blockquote": return html`<blockquote dir="auto">${blocks(t.tokens, depth)}</blockquote>`;
     case "hr": return html`<hr/>`;
     case "list": return list(t, depth);
-    case "table": return html`<div class="sheet" tabindex="0" role="group" aria-label="Table"><table><thead><tr>${t.header.map((/** @type {Token} */ c) => html`<th scope="col">${inline(c.tokens, depth)}</th>`)}</tr></thead>
-      <tbody>${t.rows.map((/** @type {Token[]} */ r) => html`<tr>${r.map((c) => html`<td>${inline(c.tokens, depth)}</td>`)}</tr>`)}</tbody></table></div>`;
-    case "text": return t.tokens ? html`<span>${inline(t.tokens, depth)}</span>` : words(t.text);
+    case "table": return html`<div class="sheet" tabindex="0" role="group" aria-label="Table"><table dir="auto"><thead><tr>${t.header.map((/** @type {Token} */ c) => html`<th dir="auto" scope="col">${inline(c.tokens, depth)}</th>`)}</tr></thead>
+      <tbody>${t.rows.map((/** @type {Token[]} */ r) => html`<tr>${r.map((c) => html`<td dir="auto">${inline(c.tokens, depth)}</td>`)}</tr>`)}</tbody></table></div>`;
+    case "text": return t.tokens ? html`<span dir="auto">${inline(t.tokens, depth)}</span>` : words(t.text);
     case "checkbox": return t.checked ? "☑ " : "☐ ";
-    default: return html`<p>${t.raw.trimEnd()}</p>`;
+    default: return html`<p dir="auto">${t.raw.trimEnd()}</p>`;
   }
 }
 
 /** @param {Token} t @param {number} depth */
 function list(t, depth) {
-  const items = t.items.map((/** @type {Token} */ i) => html`<li>${blocks(i.tokens, depth)}</li>`);
-  return t.ordered ? html`<ol start=${t.start}>${items}</ol>` : html`<ul>${items}</ul>`;
+  const items = t.items.map((/** @type {Token} */ i) => html`<li dir="auto">${blocks(i.tokens, depth)}</li>`);
+  return t.ordered ? html`<ol dir="auto" start=${t.start}>${items}</ol>` : html`<ul dir="auto">${items}</ul>`;
 }
 
 /** @param {Token[] | undefined} tokens @param {number} depth @returns {any[]} */

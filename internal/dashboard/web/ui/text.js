@@ -1,7 +1,7 @@
 // How the page shows strings of other people, times and sizes.
 
-// Characters that reverse or hide text are shown as escapes, so that a name cannot look like another one.
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+// Characters that reorder text are shown as escapes, so that a name cannot look like another one. Those that join or divide letters are parts of words and emoji.
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
 /** @param {unknown} text */
 export const plain = (text) => String(text ?? "").replace(HIDDEN, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
