@@ -211,3 +211,10 @@ type Info struct {
 	// Servers are the MCP servers whose tools it may call.
 	Servers []string
 }
+
+// Lack is a part of requests that a model has refused and that is left out until then, for a runner whose model is behind an endpoint.
+type Lack struct {
+	// Model that refused; Part of the request, such as tools; Said is what the endpoint said, without secrets.
+	Model, Part, Said string
+	Until             time.Time
+}

@@ -114,16 +114,19 @@ func (m messages) begin() string {
 		"usage": m.usage(m.reply.InputTokens, 0),
 	}
 	return m.event("message_start", object{"message": message}) +
-		m.event("content_block_start", object{"index": 0, "content_block": object{"type": "text", "text": ""}}) +
+		m.event("content_block_start", object{"index": textBlock, "content_block": object{"type": "text", "text": ""}}) +
 		m.event("ping", object{})
 }
 
 func (m messages) piece(text string) string {
-	return m.event("content_block_delta", object{"index": 0, "delta": object{"type": "text_delta", "text": text}})
+	return m.event("content_block_delta", object{"index": textBlock, "delta": object{"type": "text_delta", "text": text}})
 }
 
-// firstThought is the index of a block of thoughts; blocks need not come in the order of their numbers.
-const firstThought = 100
+// The blocks of an answer: thoughts, text, then calls. Blocks need not come in the order of their numbers.
+const (
+	firstThought = 0
+	textBlock    = 1
+)
 
 func (m messages) thoughts(text string) string {
 	return m.event("content_block_start", object{"index": firstThought, "content_block": object{"type": "thinking", "thinking": "", "signature": ""}}) +
@@ -135,11 +138,11 @@ func (m messages) thoughts(text string) string {
 // use begins with the name and continues with the input in two pieces.
 func (m messages) use(index int, call ToolCall) string {
 	half := len(call.Args) / 2
-	out := m.event("content_block_start", object{"index": index + 1, "content_block": object{"type": "tool_use", "id": call.ID, "name": call.Name, "input": object{}}})
+	out := m.event("content_block_start", object{"index": index + 2, "content_block": object{"type": "tool_use", "id": call.ID, "name": call.Name, "input": object{}}})
 	piece := func(text string) string {
-		return m.event("content_block_delta", object{"index": index + 1, "delta": object{"type": "input_json_delta", "partial_json": text}})
+		return m.event("content_block_delta", object{"index": index + 2, "delta": object{"type": "input_json_delta", "partial_json": text}})
 	}
-	return out + piece(call.Args[:half]) + piece(call.Args[half:]) + m.event("content_block_stop", object{"index": index + 1})
+	return out + piece(call.Args[:half]) + piece(call.Args[half:]) + m.event("content_block_stop", object{"index": index + 2})
 }
 
 func (m messages) failure(kind string) string {
@@ -147,7 +150,7 @@ func (m messages) failure(kind string) string {
 }
 
 func (m messages) end() string {
-	out := m.event("content_block_stop", object{"index": 0}) +
+	out := m.event("content_block_stop", object{"index": textBlock}) +
 		m.event("message_delta", object{"delta": object{"stop_reason": m.finishReason("end_turn", "tool_use")}, "usage": m.usage(0, m.reply.OutputTokens)})
 	if m.reply.NoDone {
 		return out

@@ -2,187 +2,113 @@ package anthropic
 
 import (
 	"encoding/json"
-	"errors"
+	"strconv"
 
-	"laneway/internal/agent"
-	"laneway/internal/agent/internal/modelhttp"
-	"laneway/internal/agent/internal/sse"
+	"laneway/internal/agent/internal/model"
 	"laneway/internal/agent/internal/toolloop"
 	"laneway/internal/chat"
 )
 
-// answer reads one answer. It implements [modelhttp.Reader] and belongs to the goroutine of Run.
-type answer struct {
-	client   *modelhttp.Client
-	text     *toolloop.Text
-	model    string
-	input    int
-	output   int
-	cached   int
-	finish   string
-	calls    toolloop.Calls
-	thoughts []*thought
-}
-
-// thought is a block of thinking that is being received.
-type thought struct {
-	index           int
-	kind, data      string
-	text, signature toolloop.Bounded
-}
-
-// reset drops the state of an attempt that failed before its first text.
-func (a *answer) reset() { *a = answer{client: a.client, text: a.text} }
-
-// Begun implements [modelhttp.Reader].
-func (a *answer) Begun() bool { return a.text.Begun() }
-
-// Event implements [modelhttp.Reader]. Unknown events are skipped: the API adds new kinds over time.
-func (a *answer) Event(raw sse.Event) (bool, error) {
-	if len(raw.Data) == 0 {
-		return false, nil
-	}
-	var e event
-	if err := json.Unmarshal(raw.Data, &e); err != nil {
-		return false, modelhttp.Garbled(raw, err)
-	}
-	switch e.Type {
+// event reads one event of a stream. Unknown events are skipped: the API adds new kinds over time.
+func event(a *model.Answer, e model.Object) (bool, error) {
+	switch e.String("type") {
 	case "message_start":
-		a.model = e.Message.Model
-		a.count(e.Message.Usage)
+		a.Named(e.Object("message").String("model"))
+		count(a, e.Object("message").Object("usage"))
 	case "content_block_start":
-		return false, a.begin(e.Index, e.Block)
+		return false, begin(a, e.Index("index"), e.Object("content_block"))
 	case "content_block_delta":
-		return false, a.grow(e.Index, e.Delta)
+		return false, grow(a, e.Index("index"), e.Object("delta"))
 	case "message_delta":
-		a.count(e.Usage)
-		a.finish = e.Delta.StopReason
+		count(a, e.Object("usage"))
+		a.Ended(e.Object("delta").String("stop_reason"))
 	case "message_stop":
-		return true, a.judge()
-	case "error":
-		return false, a.client.Refusal(modelhttp.RefusalOf(e.Error))
+		return true, nil
 	}
 	return false, nil
 }
 
-// begin takes a new block. The input of a call follows in pieces, or comes with the block from some proxies.
-func (a *answer) begin(index int, b block) error {
-	switch b.Type {
-	case "text":
-		return a.text.Append(b.Text)
-	case "tool_use":
-		a.calls.Piece(index, b.ID, b.Name, "")
-		if input := string(b.Input); input != "" && input != "{}" && input != "null" {
-			a.calls.Piece(index, "", "", input)
-		}
-	case "thinking", "redacted_thinking":
-		t := &thought{index: index, kind: b.Type, data: b.Data}
-		t.text.Append(b.Thinking)
-		t.signature.Append(b.Signature)
-		a.thoughts = append(a.thoughts, t)
+// whole reads the answer of a server that does not stream.
+func whole(a *model.Answer, message model.Object) (bool, error) {
+	if message.String("type") != "message" {
+		return false, nil
 	}
+	a.Named(message.String("model"))
+	a.Ended(message.String("stop_reason"))
+	count(a, message.Object("usage"))
+	if text, ok := message["content"].(string); ok {
+		return true, a.Text(text)
+	}
+	for i, block := range message.List("content") {
+		if err := begin(a, i, block); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// begin takes a new block. The input of a call follows in pieces, or comes with the block from some proxies. All blocks are kept in their order, because
+// they return as they came; what the journal has (text, calls) is kept without its content.
+func begin(a *model.Answer, index int, block model.Object) error {
+	kept := block.Without()
+	switch block.String("type") {
+	case "text":
+		a.Keep(entry(index, kept))
+		return a.Text(block.String("text"))
+	case "tool_use":
+		kept = model.Object{"type": "tool_use"}
+		args := ""
+		if input, ok := block["input"]; ok && input != nil {
+			raw, err := json.Marshal(input)
+			if err == nil && string(raw) != "{}" {
+				args = string(raw)
+			}
+		}
+		a.Calls.Add([]toolloop.Piece{{
+			Index: index, ID: block.String("id"), Name: block.String("name"), Args: args, Members: block.Without("type", "id", "name", "input"),
+		}}, model.MergeMembers)
+	case "refusal":
+		a.Refused += max(1, len(block.String("refusal")))
+	case "":
+		return nil
+	}
+	a.Keep(entry(index, kept))
 	return nil
 }
 
 // grow adds a piece to the block with its index.
-func (a *answer) grow(index int, d delta) error {
-	switch d.Type {
+func grow(a *model.Answer, index int, delta model.Object) error {
+	switch delta.String("type") {
 	case "text_delta":
-		return a.text.Append(d.Text)
+		a.Keep(entry(index, model.Object{"text": delta.String("text")}))
+		return a.Text(delta.String("text"))
 	case "input_json_delta":
-		a.calls.Piece(index, "", "", d.PartialJSON)
-	case "thinking_delta", "signature_delta":
-		for _, t := range a.thoughts {
-			if t.index == index {
-				t.text.Append(d.Thinking)
-				t.signature.Append(d.Signature)
-			}
+		a.Calls.Add([]toolloop.Piece{{Index: index, Args: delta.String("partial_json")}}, model.MergeMembers)
+	case "citations_delta":
+		if citation := delta.Object("citation"); citation != nil {
+			a.Keep(entry(index, model.Object{"citations": []any{map[string]any(citation)}}))
 		}
-	}
-	return nil
-}
-
-// reply returns the answer for the loop. Thoughts are returned only with calls, because then the turn continues.
-func (a *answer) reply(asked string) toolloop.Reply {
-	out := toolloop.Reply{Calls: a.calls.List(), Usage: a.used(asked), StopReason: a.stopReason()}
-	if len(out.Calls) == 0 || len(a.thoughts) == 0 {
-		return out
-	}
-	blocks := make([]thoughtBlock, 0, len(a.thoughts))
-	for _, t := range a.thoughts {
-		b := thoughtBlock{Type: t.kind, Signature: t.signature.String(), Data: t.data}
-		if text := t.text.String(); t.kind == "thinking" {
-			b.Thinking = &text
-		}
-		blocks = append(blocks, b)
-	}
-	out.Extra, _ = json.Marshal(blocks) //nolint:errcheck,errchkjson // strings always marshal
-	return out
-}
-
-// count takes the larger figure of each field: the input is reported at the start, the output so far with each change,
-// and a field that is not repeated is zero.
-func (a *answer) count(u usage) {
-	a.input = max(a.input, chat.Tokens(u.InputTokens, u.CacheCreationInputTokens, u.CacheReadInputTokens))
-	a.output = max(a.output, u.OutputTokens)
-	a.cached = max(a.cached, u.CacheReadInputTokens)
-}
-
-// Whole implements [modelhttp.Reader].
-func (a *answer) Whole(body []byte) error {
-	var w whole
-	if err := json.Unmarshal(body, &w); err != nil {
-		return modelhttp.Garbled(sse.Event{Data: body}, err)
-	}
-	switch w.Type {
-	case "error":
-		return a.client.Refusal(modelhttp.RefusalOf(w.Error))
-	case "message":
+	case "signature_delta": // the only string in pieces that is not added under its name elsewhere
+		a.Keep(entry(index, model.Object{"signature": a.Message.Object(place(index)).String("signature") + delta.String("signature")}))
+	case "thinking_delta":
+		a.Keep(entry(index, model.Object{"thinking": delta.String("thinking")}))
 	default:
-		return modelhttp.Fail(chat.FailBadResponse, errors.New("the answer is not a message"))
-	}
-	a.model, a.finish = w.Model, w.StopReason
-	a.count(w.Usage)
-	for i, b := range w.Content {
-		if err := a.begin(i, b); err != nil {
-			return err
-		}
-	}
-	return a.judge()
-}
-
-// End implements [modelhttp.Reader]: without message_stop the answer is not complete.
-func (a *answer) End() error {
-	if a.Begun() || a.model != "" {
-		return modelhttp.BrokeOff()
-	}
-	return modelhttp.Fail(chat.FailBadResponse, errors.New("the stream has no events"))
-}
-
-// judge checks a complete answer.
-func (a *answer) judge() error {
-	switch a.finish {
-	case "refusal":
-		return modelhttp.Fail(chat.FailRefusal, errors.New("stop_reason refusal"))
-	case "model_context_window_exceeded":
-		if !a.Begun() {
-			return modelhttp.Fail(chat.FailContextLength, errors.New("stop_reason model_context_window_exceeded"))
-		}
+		a.Keep(entry(index, delta.Without("type")))
 	}
 	return nil
 }
 
-func (a *answer) stopReason() string {
-	if a.finish == "max_tokens" || a.finish == "model_context_window_exceeded" {
-		return agent.StopLength
-	}
-	return agent.StopNormal
+// entry is a piece of the message: the blocks by their place, which sorts as a name.
+func entry(index int, block model.Object) model.Object {
+	return model.Object{place(index): block}
 }
 
-func (a *answer) used(asked string) chat.Usage {
-	model := a.model
-	if model == "" {
-		model = asked
-	}
-	return chat.Usage{InputTokens: a.input, OutputTokens: a.output, CachedTokens: a.cached, Model: chat.Cut(chat.CleanText(model), 200), Provider: "anthropic"}
+func place(index int) string { return strconv.Itoa(1_000_000 + max(0, index)) }
+
+// count takes the usage so far: the input is reported at the start, the output so far with each change, and a field that is not repeated is zero.
+func count(a *model.Answer, usage model.Object) {
+	read := usage.Int("cache_read_input_tokens")
+	a.Input = max(a.Input, chat.Tokens(usage.Int("input_tokens"), usage.Int("cache_creation_input_tokens"), read))
+	a.Output = max(a.Output, usage.Int("output_tokens"))
+	a.Cached = max(a.Cached, read)
 }

@@ -1,20 +1,11 @@
 package anthropic
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
-	"time"
 
-	"laneway/internal/agent"
-	"laneway/internal/agent/internal/modelhttp"
-	"laneway/internal/agent/internal/toolloop"
-	"laneway/internal/chat"
-	"laneway/internal/secret"
+	"laneway/internal/agent/internal/model"
 )
 
 // Defaults of [Config].
@@ -26,181 +17,41 @@ const (
 	apiVersion = "2023-06-01"
 )
 
-// Config of a [Runner]. Zero fields take the defaults.
-type Config struct {
-	// BaseURL is everything before /v1/messages; a /v1 at its end is accepted. Default [DefaultBaseURL].
-	BaseURL string
-	// APIKey is sent as x-api-key; zero if none (a proxy adds it).
-	APIKey secret.Secret
-	// Model must be set; a request may name another one.
-	Model string
-	// System prompt; a request may bring its own.
-	System string
-	// ContextWindow in tokens; default [DefaultContextWindow]. History is cut to it.
-	ContextWindow int
-	// MaxTokens of an answer; default [DefaultMaxTokens].
-	MaxTokens int
-	// Temperature 0 to 1 and TopP 0 to 1; nil means the API's own.
-	Temperature, TopP *float64
-	// Stop are strings at which the model ends, at most 16.
-	Stop []string
-	// Gauge measures how the endpoint counts tokens; nil means estimates are not corrected.
-	Gauge *agent.Gauge
-	// MaxAnswer in bytes; default [agent.DefaultMaxAnswer].
-	MaxAnswer int
-	// FirstByte and Silence bound the wait for the first and for each further line; default 60 s, negative disables the bound.
-	FirstByte, Silence time.Duration
-	// Retries before any text was emitted; default 3, at most 10, negative disables retries.
-	Retries int
-	// Headers are sent in addition (for example anthropic-beta).
-	Headers map[string]string
-	// SendUser sends the API the session key as metadata.user_id; off by default, since it may contain the number of a chat.
-	SendUser bool
-}
-
-// Validate reports every fault with the name of its field.
-func (c Config) Validate() error {
-	var faults []error
-	if strings.TrimSpace(c.Model) == "" {
-		faults = append(faults, errors.New("model: must be set"))
-	}
-	if c.ContextWindow < 0 || c.MaxTokens < 0 || c.MaxAnswer < 0 {
-		faults = append(faults, errors.New("context_window, max_tokens and max_answer must not be negative"))
-	}
-	filled := c.filled()
-	if filled.MaxTokens >= filled.ContextWindow {
-		faults = append(faults, fmt.Errorf("max_tokens: %d leaves nothing of the context window of %d", filled.MaxTokens, filled.ContextWindow))
-	}
-	if c.Temperature != nil && *c.Temperature > 1 {
-		faults = append(faults, errors.New("temperature must be a number from 0 to 1"))
-	}
-	if err := c.params().Validate(); err != nil {
-		faults = append(faults, err)
-	}
-	return errors.Join(faults...)
-}
-
-func (c Config) filled() Config {
-	if c.BaseURL == "" {
-		c.BaseURL = DefaultBaseURL
-	}
-	if c.ContextWindow == 0 {
-		c.ContextWindow = DefaultContextWindow
-	}
-	if c.MaxTokens == 0 {
-		c.MaxTokens = min(DefaultMaxTokens, c.ContextWindow/2)
-	}
-	return c
-}
-
-func (c Config) params() modelhttp.Params {
-	params := modelhttp.Params{Temperature: c.Temperature, TopP: c.TopP, Stop: c.Stop}
-	if c.MaxTokens > 0 {
-		params.MaxTokens = &c.MaxTokens
-	}
-	return params
-}
+// Config of a [Runner]: BaseURL is everything before /v1/messages, and a /v1 at its end is accepted, default [DefaultBaseURL]; Temperature and TopP are 0
+// to 1.
+type Config = model.Config
 
 // Runner answers with a model. It is safe for concurrent use.
-type Runner struct {
-	cfg     Config
-	client  *modelhttp.Client
-	support *toolloop.Support
-}
-
-var _ agent.Runner = (*Runner)(nil)
+type Runner = model.Runner
 
 // New checks cfg; it sends nothing. With a nil transport the runner makes its own; a nil log discards.
 func New(cfg Config, transport http.RoundTripper, log *slog.Logger) (*Runner, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("configuring the anthropic runner: %w", err)
-	}
-	cfg = cfg.filled()
-	client, err := modelhttp.New(modelhttp.Config{
-		URL:       strings.TrimSuffix(strings.TrimRight(cfg.BaseURL, "/"), "/v1") + "/v1/messages",
-		Header:    cfg.header(),
-		Key:       cfg.APIKey,
-		FirstByte: cfg.FirstByte,
-		Silence:   cfg.Silence,
-		Retries:   cfg.Retries,
-	}, transport, log)
-	if err != nil {
-		return nil, fmt.Errorf("configuring the anthropic runner: %w", err)
-	}
-	return &Runner{cfg: cfg, client: client, support: toolloop.NewSupport(log)}, nil
-}
-
-func (c Config) header() http.Header {
-	header := http.Header{}
-	for name, value := range c.Headers {
-		header.Set(name, value)
-	}
-	header.Set("Content-Type", "application/json")
-	header.Set("Accept", "text/event-stream")
-	header.Set("Anthropic-Version", apiVersion)
-	if c.APIKey.IsSet() {
-		header.Set("X-Api-Key", c.APIKey.Reveal())
-	}
-	return header
-}
-
-// Close closes idle connections.
-func (r *Runner) Close() { r.client.Close() }
-
-// Run implements [agent.Runner].
-func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
-	if err := agent.Ended(ctx); err != nil {
-		return agent.Result{}, err
-	}
-	params, err := r.cfg.params().Override(req.Params)
-	if err != nil {
-		return agent.Result{}, err
-	}
-	text := toolloop.NewText(r.cfg.MaxAnswer, emit)
-	t := &turn{runner: r, req: req, params: params, text: text, images: toolloop.ImagesOf(req)}
-	return toolloop.Run(ctx, req, t, text, toolloop.Options{
-		Support: r.support,
-		Window: func() (int, agent.Ratio) {
-			room := r.room(req, params, t.images)
-			return agent.RoundTokens(req, r.cfg.System, room), room.Ratio
+	return model.New(model.Dialect{
+		Name: "anthropic",
+		URL: func(base string) string {
+			if base == "" {
+				base = DefaultBaseURL
+			}
+			return strings.TrimSuffix(base, "/v1") + "/v1/messages"
 		},
-		Learn: func(estimated, counted int) { r.cfg.Gauge.Note(r.model(req), req.Session.String(), estimated, counted) },
-	})
-}
-
-// turn is the model of one turn, for the loop.
-type turn struct {
-	runner *Runner
-	req    agent.Request
-	params modelhttp.Params
-	text   *toolloop.Text
-	images toolloop.Images
-}
-
-// Ask implements [toolloop.Model]. It posts the request, and repeats it without pictures if the endpoint does not accept them.
-func (t *turn) Ask(ctx context.Context, talk toolloop.Conversation) (toolloop.Reply, error) {
-	answer := &answer{client: t.runner.client, text: t.text}
-	for {
-		request, estimated := t.runner.body(t.req, t.params, talk, t.images)
-		body, err := json.Marshal(request)
-		if err != nil {
-			return toolloop.Reply{StopReason: agent.StopNormal}, modelhttp.Fail(chat.FailBadRequest, err)
-		}
-		err = t.runner.client.Do(ctx, modelhttp.Call{Body: body, Once: t.req.CallOnce}, func() modelhttp.Reader {
-			answer.reset()
-			return answer
-		})
-		if err == nil || answer.Begun() || !t.images.Refused(err) {
-			reply := answer.reply(t.runner.model(t.req))
-			reply.Estimated = estimated
-			return reply, err
-		}
-	}
-}
-
-func (r *Runner) model(req agent.Request) string {
-	if req.Model != "" {
-		return req.Model
-	}
-	return r.cfg.Model
+		Filled: func(cfg Config) Config {
+			if cfg.ContextWindow == 0 {
+				cfg.ContextWindow = DefaultContextWindow
+			}
+			if cfg.MaxTokens == 0 {
+				cfg.MaxTokens = min(DefaultMaxTokens, cfg.ContextWindow/2)
+			}
+			return cfg
+		},
+		Authorize: func(header http.Header, key string) {
+			header.Set("Anthropic-Version", apiVersion)
+			if key != "" {
+				header.Set("X-Api-Key", key)
+			}
+		},
+		MaxTemperature: 1,
+		Body:           body,
+		Event:          event,
+		Whole:          whole,
+	}, cfg, transport, log)
 }

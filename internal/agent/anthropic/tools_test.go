@@ -60,12 +60,12 @@ func TestARoundGoesBackAsItCame(t *testing.T) {
 			if err := json.Unmarshal(model.Calls()[1].Body, &body); err != nil || len(body.Messages) != 3 {
 				t.Fatalf("got %d messages and %v, want three", len(body.Messages), err)
 			}
-			asked := `{"type":"text","text":"Now."},{"type":"tool_use","id":"a","name":"set","input":{"n":1}},{"type":"tool_use","id":"b","name":"set","input":{}}]`
+			asked := `{"text":"Now.","type":"text"},{"id":"a","input":{"n":1},"name":"set","type":"tool_use"},{"id":"b","input":{},"name":"set","type":"tool_use"}]`
 			empty := `{}`
 			if whole { // the model server sends no thoughts in one document, and an empty input with the call itself
 				asked, empty = "["+asked, ""
 			} else {
-				asked = `[{"type":"thinking","thinking":"I think so.","signature":"signed"},` + asked
+				asked = `[{"signature":"signed","thinking":"I think so.","type":"thinking"},` + asked
 			}
 			given := `[{"type":"tool_result","tool_use_id":"a","content":"{\"n\":1}","is_error":true},{"type":"tool_result","tool_use_id":"b","content":"` + empty + `","is_error":true}]`
 			if diff := cmp.Diff([]string{asked, given}, []string{string(body.Messages[1].Content), string(body.Messages[2].Content)}); diff != "" {

@@ -2,10 +2,12 @@ package anthropic
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 
 	"laneway/internal/agent"
-	"laneway/internal/agent/internal/modelhttp"
+	"laneway/internal/agent/internal/model"
 	"laneway/internal/agent/internal/toolloop"
 	"laneway/internal/chat"
 )
@@ -21,6 +23,7 @@ type request struct {
 	TopP          *float64  `json:"top_p,omitempty"`
 	StopSequences []string  `json:"stop_sequences,omitempty"`
 	Thinking      *thinking `json:"thinking,omitempty"`
+	OutputConfig  *output   `json:"output_config,omitempty"`
 	Metadata      *metadata `json:"metadata,omitempty"`
 	Tools         []tool    `json:"tools,omitempty"`
 	ToolChoice    *choice   `json:"tool_choice,omitempty"`
@@ -58,13 +61,6 @@ type imageSource struct {
 	Data      []byte `json:"data"` // base64
 }
 
-type useBlock struct {
-	Type  string          `json:"type"`
-	ID    string          `json:"id"`
-	Name  string          `json:"name"`
-	Input json.RawMessage `json:"input"`
-}
-
 type resultBlock struct {
 	Type    string `json:"type"`
 	UseID   string `json:"tool_use_id"`
@@ -72,164 +68,138 @@ type resultBlock struct {
 	IsError bool   `json:"is_error,omitempty"`
 }
 
-// thoughtBlock is a thought in the form in which the API sends and expects it.
-type thoughtBlock struct {
-	Type      string  `json:"type"`
-	Thinking  *string `json:"thinking,omitempty"`
-	Signature string  `json:"signature,omitempty"`
-	Data      string  `json:"data,omitempty"`
-}
-
 type thinking struct {
 	Type         string `json:"type"`
-	BudgetTokens int    `json:"budget_tokens"`
+	BudgetTokens int    `json:"budget_tokens,omitempty"`
+}
+
+type output struct {
+	Effort string `json:"effort"`
 }
 
 type metadata struct {
 	UserID string `json:"user_id"`
 }
 
-// event has the fields of all events of a stream; the type determines which are set.
-type event struct {
-	Type    string          `json:"type"`
-	Index   int             `json:"index"`
-	Message started         `json:"message"`
-	Delta   delta           `json:"delta"`
-	Block   block           `json:"content_block"`
-	Usage   usage           `json:"usage"`
-	Error   json.RawMessage `json:"error"`
-}
-
-type started struct {
-	Model string `json:"model"`
-	Usage usage  `json:"usage"`
-}
-
-type delta struct {
-	Type        string `json:"type"`
-	Text        string `json:"text"`
-	PartialJSON string `json:"partial_json"`
-	Thinking    string `json:"thinking"`
-	Signature   string `json:"signature"`
-	StopReason  string `json:"stop_reason"`
-}
-
-type block struct {
-	Type      string          `json:"type"`
-	Text      string          `json:"text"`
-	ID        string          `json:"id"`
-	Name      string          `json:"name"`
-	Input     json.RawMessage `json:"input"`
-	Thinking  string          `json:"thinking"`
-	Signature string          `json:"signature"`
-	Data      string          `json:"data"`
-}
-
-type usage struct {
-	InputTokens              int `json:"input_tokens"`
-	OutputTokens             int `json:"output_tokens"`
-	CacheCreationInputTokens int `json:"cache_creation_input_tokens"`
-	CacheReadInputTokens     int `json:"cache_read_input_tokens"`
-}
-
-// whole is the answer of a server that does not stream.
-type whole struct {
-	Type       string          `json:"type"`
-	Model      string          `json:"model"`
-	Content    []block         `json:"content"`
-	StopReason string          `json:"stop_reason"`
-	Usage      usage           `json:"usage"`
-	Error      json.RawMessage `json:"error"`
-}
-
-// reserve returns how many tokens of the window are left for the answer.
-func (r *Runner) reserve(params modelhttp.Params) int {
-	limit := r.cfg.MaxTokens
-	if params.MaxTokens != nil {
-		limit = *params.MaxTokens
+// body returns the JSON of a request.
+func body(d *model.Draft) any {
+	out := request{Model: d.Model, MaxTokens: *d.Params.MaxTokens, System: d.System, Stream: true}
+	if d.Params.Temperature != nil && d.Can(model.Temperature) {
+		out.Temperature = d.Params.Temperature
 	}
-	return min(limit, r.cfg.ContextWindow/2)
-}
-
-// room returns the part of the window that a request may fill.
-func (r *Runner) room(req agent.Request, params modelhttp.Params, images toolloop.Images) agent.Room {
-	return agent.Room{Window: r.cfg.ContextWindow, Reserve: r.reserve(params) + images.Tokens(), Ratio: r.cfg.Gauge.Ratio(r.model(req), req.Session.String())}
-}
-
-// body returns the request and its estimated tokens, which are 0 if it has pictures. The rounds follow the new input, because they answer it.
-func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation, images toolloop.Images) (out request, estimated int) {
-	limit := r.cfg.MaxTokens
-	if params.MaxTokens != nil {
-		limit = *params.MaxTokens
+	if d.Params.TopP != nil && d.Can(model.TopP) {
+		out.TopP = d.Params.TopP
 	}
-	room := r.room(req, params, images)
-	room.Rounds = talk.Room(room.Ratio)
-	system, lines := agent.Conversation(req, r.cfg.System, room)
-	out = request{
-		Model: r.model(req), MaxTokens: limit, System: system, Stream: true,
-		Temperature: params.Temperature, TopP: params.TopP, StopSequences: params.Stop,
+	if len(d.Params.Stop) > 0 && d.Can(model.Stop) {
+		out.StopSequences = d.Params.Stop
 	}
-	for _, line := range lines {
-		out.Messages = append(out.Messages, message{Role: line.Role, Content: line.Text})
+	for i, line := range d.Lines {
+		said := any(line.Text)
+		if i == len(d.Lines)-1 {
+			said = content(line.Text, d.Images)
+		}
+		out.Messages = append(out.Messages, message{Role: line.Role, Content: said})
 	}
-	if n := len(lines); n > 0 {
-		out.Messages[n-1].Content = content(images.Text(lines[n-1].Text), images)
+	for _, round := range d.Talk.Rounds {
+		out.Messages = appendRound(out.Messages, d, round)
 	}
-	for _, round := range talk.Rounds {
-		out.Messages = appendRound(out.Messages, req, round)
-	}
-	for _, spec := range talk.Tools {
+	for _, spec := range d.Talk.Tools {
 		out.Tools = append(out.Tools, tool{Name: spec.Name, Description: spec.Description, InputSchema: spec.Schema})
 	}
-	if talk.NoCalls && len(out.Tools) > 0 {
+	if d.Talk.NoCalls && len(out.Tools) > 0 && d.Can(model.ToolChoice) {
 		out.ToolChoice = &choice{Type: "none"}
 	}
-	if tokens := budget(req.Thinking); tokens > 0 {
+	think(d, &out)
+	if d.User != "" {
+		out.Metadata = &metadata{UserID: d.User}
+	}
+	return out
+}
+
+// think asks for thoughts in the form that the model takes: with a budget, or adaptive with an effort. Temperature and top_p are left out then, because
+// the API refuses the combination.
+func think(d *model.Draft, out *request) {
+	tokens := budget(d.Thinking)
+	switch {
+	case tokens == 0:
+		return
+	case d.Can(model.ThinkingBudget):
 		out.Thinking = &thinking{Type: "enabled", BudgetTokens: tokens}
 		out.MaxTokens += tokens
-		out.Temperature, out.TopP = nil, nil
+	case d.Can(model.ThinkingAdaptive):
+		out.Thinking = &thinking{Type: "adaptive"}
+		if d.Can(model.OutputConfig) {
+			out.OutputConfig = &output{Effort: strings.Replace(d.Thinking, "minimal", "low", 1)}
+		}
+	default:
+		return
 	}
-	if r.cfg.SendUser {
-		out.Metadata = &metadata{UserID: req.Session.String()}
-	}
-	if len(images.List) == 0 {
-		estimated = agent.EstimateRequest(system, lines) + talk.Tokens()
-	}
-	return out, estimated
+	out.Temperature, out.TopP = nil, nil
 }
 
 // content returns the new input: a string, or pictures followed by text, as the API recommends.
-func content(text string, images toolloop.Images) any {
-	if len(images.List) == 0 {
+func content(text string, images []agent.Image) any {
+	if len(images) == 0 {
 		return text
 	}
-	blocks := make([]any, 0, len(images.List)+1)
-	for _, image := range images.List {
+	blocks := make([]any, 0, len(images)+1)
+	for _, image := range images {
 		blocks = append(blocks, imageBlock{Type: "image", Source: imageSource{Type: "base64", MediaType: image.MIMEType, Data: image.Data}})
 	}
 	return append(blocks, textBlock{Type: "text", Text: text})
 }
 
-// appendRound adds the calls of the model, then their results with the messages that arrived meanwhile.
-func appendRound(messages []message, req agent.Request, round agent.Round) []message {
+// appendRound adds the blocks of the model, then the results of its calls with the messages that arrived meanwhile.
+func appendRound(messages []message, d *model.Draft, round agent.Round) []message {
+	members := d.Members(round, func(raw json.RawMessage) model.Object {
+		var thoughts []model.Object
+		if json.Unmarshal(raw, &thoughts) != nil {
+			return nil // another kind of runner recorded it
+		}
+		out := model.Object{}
+		for i, thought := range thoughts {
+			out[place(i)] = thought
+		}
+		return out
+	})
 	var asked, given []any
-	var thoughts []json.RawMessage
-	if json.Unmarshal(round.Extra, &thoughts) == nil { // another kind of runner may have recorded something else
-		for _, thought := range thoughts {
-			asked = append(asked, thought)
+	said, called := false, 0
+	call := func(members model.Object) {
+		if called < len(round.Calls) {
+			c := round.Calls[called]
+			block := model.Object{}
+			maps.Copy(block, members)
+			block["type"], block["id"], block["name"], block["input"] = "tool_use", c.ID, c.Name, toolloop.Object(c.Args)
+			asked = append(asked, block)
+			called++
 		}
 	}
-	if strings.TrimSpace(round.Text) != "" { // the API refuses blank text
+	for _, name := range slices.Sorted(maps.Keys(members.Message)) {
+		switch block := members.Message.Object(name); block.String("type") {
+		case "":
+		case "tool_use":
+			call(members.Of(called))
+		case "text":
+			said = true
+			if strings.TrimSpace(block.String("text")) != "" { // the API refuses blank text
+				asked = append(asked, block)
+			}
+		default:
+			asked = append(asked, block)
+		}
+	}
+	if !said && strings.TrimSpace(round.Text) != "" {
 		asked = append(asked, textBlock{Type: "text", Text: round.Text})
+	}
+	for called < len(round.Calls) {
+		call(members.Of(called))
 	}
 	for i, call := range round.Calls {
 		result := round.Results[i]
-		asked = append(asked, useBlock{Type: "tool_use", ID: call.ID, Name: call.Name, Input: toolloop.Object(call.Args)})
 		given = append(given, resultBlock{Type: "tool_result", UseID: call.ID, Content: result.Text, IsError: result.IsError})
 	}
-	if len(round.Input) > 0 {
-		req.Messages = round.Input
-		given = append(given, textBlock{Type: "text", Text: agent.Prompt(req)})
+	if input := d.Input(round); input != "" {
+		given = append(given, textBlock{Type: "text", Text: input})
 	}
 	return append(messages, message{Role: chat.RoleAssistant, Content: asked}, message{Role: chat.RoleUser, Content: given})
 }

@@ -1,156 +1,141 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 
-	"laneway/internal/agent"
-	"laneway/internal/agent/internal/modelhttp"
-	"laneway/internal/agent/internal/sse"
+	"laneway/internal/agent/internal/model"
 	"laneway/internal/agent/internal/toolloop"
-	"laneway/internal/chat"
 )
 
-// answer reads one answer. It implements [modelhttp.Reader] and belongs to the goroutine of Run.
-type answer struct {
-	client  *modelhttp.Client
-	text    *toolloop.Text
-	model   string
-	used    usage
-	finish  string
-	refused int // bytes of a refusal
-	calls   toolloop.Calls
-	thought toolloop.Bounded
-}
-
-// reset drops the state of an attempt that failed before its first text.
-func (a *answer) reset() { *a = answer{client: a.client, text: a.text} }
-
-// Begun implements [modelhttp.Reader].
-func (a *answer) Begun() bool { return a.text.Begun() }
-
-// Event implements [modelhttp.Reader].
-func (a *answer) Event(event sse.Event) (bool, error) {
-	data := bytes.TrimSpace(event.Data)
-	if len(data) == 0 {
-		return false, nil
-	}
-	if bytes.Equal(data, []byte("[DONE]")) {
-		return true, a.judge()
-	}
-	var c chunk
-	if err := json.Unmarshal(data, &c); err != nil {
-		return false, modelhttp.Garbled(event, err)
-	}
-	return false, a.take(c)
-}
-
-func (a *answer) take(c chunk) error {
-	if len(c.Error) > 0 && !bytes.Equal(c.Error, []byte("null")) {
-		return a.client.Refusal(modelhttp.RefusalOf(c.Error))
-	}
-	if c.Model != "" {
-		a.model = c.Model
-	}
-	if c.Usage != nil {
-		a.used = *c.Usage
-	}
-	for _, choice := range c.Choices {
-		if choice.Index != 0 {
+// take reads one event of a stream, or a whole answer, and reports whether it has an answer.
+func take(a *model.Answer, chunk model.Object) (bool, error) {
+	a.Named(chunk.String("model"))
+	count(a, chunk.Object("usage"))
+	count(a, chunk.Object("x_groq").Object("usage"))
+	answered := false
+	for _, choice := range chunk.List("choices") {
+		if choice.Index("index") > 0 {
 			continue // the request asks for one answer
 		}
-		if choice.FinishReason != "" {
-			a.finish = choice.FinishReason
+		answered = true
+		count(a, choice.Object("usage"))
+		a.Ended(choice.String("finish_reason"))
+		for _, name := range []string{"delta", "message"} {
+			if err := piece(a, choice.Object(name)); err != nil {
+				return true, err
+			}
 		}
-		a.refused += len(choice.Delta.Refusal) + len(choice.Message.Refusal)
-		a.thought.Append(choice.Delta.Reasoning + choice.Message.Reasoning)
-		a.takeCalls(choice.Delta.ToolCalls)
-		for i, call := range choice.Message.ToolCalls {
-			call.Index = i
-			a.takeCalls([]toolCall{call})
+	}
+	return answered, nil
+}
+
+// piece takes a part of the message. Members that are not known return with the calls of the message; those that are left out are no part of a
+// conversation.
+func piece(a *model.Answer, p model.Object) error {
+	if len(p) == 0 {
+		return nil
+	}
+	kept := p.Without("role", "index", "refusal", "annotations", "logprobs", "function_call", "tool_calls", "content")
+	if content, ok := parts(a, p["content"]); ok {
+		kept["content"] = content
+	}
+	a.Keep(kept)
+	a.Refused += len(p.String("refusal"))
+	calls(a, p)
+	return text(a, p["content"])
+}
+
+// parts returns what of a content returns in its own form: all of it from the first list on, since a plain string returns as the text of its round.
+func parts(a *model.Answer, content any) (any, bool) {
+	_, listed := a.Message["content"]
+	switch c := content.(type) {
+	case []any:
+		return c, listed || len(c) > 0
+	case map[string]any:
+		return []any{c}, true
+	case string:
+		return []any{map[string]any{"type": "text", "text": c}}, listed && c != ""
+	default:
+		return nil, false
+	}
+}
+
+// text shows the text of a content: a string, a part, or a list of both. Thoughts and parts that are not known are not shown.
+func text(a *model.Answer, content any) error {
+	switch c := content.(type) {
+	case string:
+		return a.Text(c)
+	case []any:
+		for _, part := range c {
+			if err := text(a, part); err != nil {
+				return err
+			}
 		}
-		if err := a.text.Append(choice.Delta.Content + choice.Message.Content); err != nil {
-			return err
+	case map[string]any:
+		part := model.Object(c)
+		switch part.String("type") {
+		case "text", "output_text", "":
+			return a.Text(part.String("text"))
+		case "refusal":
+			a.Refused += max(1, len(part.String("refusal")))
 		}
 	}
 	return nil
 }
 
-// takeCalls adds pieces of calls. A piece belongs to the call of its index, except that some endpoints number nothing and only
-// change the id.
-func (a *answer) takeCalls(pieces []toolCall) {
-	for _, p := range pieces {
-		a.calls.Piece(p.Index, p.ID, p.Function.Name, p.Function.Arguments)
+// calls takes the calls of a piece, and the single call of the form before tool calls.
+func calls(a *model.Answer, p model.Object) {
+	var pieces []toolloop.Piece
+	for _, call := range p.List("tool_calls") {
+		function := call.Object("function")
+		members := call.Without("id", "type", "index", "function")
+		if inner := function.Without("name", "arguments"); len(inner) > 0 {
+			members["function"] = map[string]any(inner)
+		}
+		pieces = append(pieces, toolloop.Piece{
+			Index: call.Index("index"), ID: call.String("id"), Name: function.String("name"), Args: arguments(function["arguments"]), Members: members,
+		})
 	}
+	if call := p.Object("function_call"); len(call) > 0 {
+		pieces = append(pieces, toolloop.Piece{Index: 0, Name: call.String("name"), Args: arguments(call["arguments"])})
+	}
+	a.Calls.Add(pieces, model.MergeMembers)
 }
 
-// reply returns the answer for the loop. Thoughts are returned only with calls, because then the turn continues.
-func (a *answer) reply(asked string) toolloop.Reply {
-	out := toolloop.Reply{Calls: a.calls.List(), Usage: a.usage(asked), StopReason: a.stopReason()}
-	if text := a.thought.String(); text != "" && len(out.Calls) > 0 {
-		out.Extra, _ = json.Marshal(text) //nolint:errcheck,errchkjson // a string always marshals
-	}
-	return out
-}
-
-// Whole implements [modelhttp.Reader].
-func (a *answer) Whole(body []byte) error {
-	var c chunk
-	if err := json.Unmarshal(body, &c); err != nil {
-		return modelhttp.Garbled(sse.Event{Data: body}, err)
-	}
-	if err := a.take(c); err != nil {
-		return err
-	}
-	if len(c.Choices) == 0 {
-		return modelhttp.Fail(chat.FailBadResponse, errors.New("the answer has no choices"))
-	}
-	return a.judge()
-}
-
-// End implements [modelhttp.Reader]: some servers close the stream without [DONE].
-func (a *answer) End() error {
-	switch {
-	case a.finish != "":
-		return a.judge()
-	case a.Begun() || a.model != "":
-		return modelhttp.BrokeOff()
+// arguments returns a piece of the arguments: a string, or their JSON.
+func arguments(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
 	default:
-		return modelhttp.Fail(chat.FailBadResponse, errors.New("the stream has no events"))
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return "" // decoded JSON marshals
+		}
+		return string(raw)
 	}
 }
 
-// judge checks a complete answer.
-func (a *answer) judge() error {
-	switch {
-	case a.finish == "content_filter":
-		return modelhttp.Fail(chat.FailRefusal, errors.New("content filter"))
-	case a.refused > 0 && !a.Begun():
-		return modelhttp.Fail(chat.FailRefusal, fmt.Errorf("the model refused in %d bytes", a.refused))
-	case a.finish == "error":
-		return modelhttp.Fail(chat.FailServer, errors.New("finish_reason error"))
-	default:
-		return nil
+// count takes the usage so far. Some endpoints count thoughts, or what their cache has served, outside of the prompt and the completion: only the total has
+// them.
+func count(a *model.Answer, usage model.Object) {
+	if len(usage) == 0 {
+		return
 	}
-}
-
-func (a *answer) stopReason() string {
-	if a.finish == "length" {
-		return agent.StopLength
+	in, out, total := usage.Int("prompt_tokens", "input_tokens"), usage.Int("completion_tokens", "output_tokens"), usage.Int("total_tokens")
+	details := usage.Object("prompt_tokens_details")
+	cached := max(details.Int("cached_tokens"), usage.Int("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens"))
+	written := max(details.Int("cache_write_tokens", "cache_creation_tokens"), usage.Int("cache_creation_input_tokens"))
+	thoughts := usage.Object("completion_tokens_details").Int("reasoning_tokens")
+	switch left := total - in - out; {
+	case left > 0 && left != thoughts && (left == cached || left == written || left == cached+written):
+		in += left
+	case left > 0:
+		out += left
+	case total == 0 && thoughts > out:
+		out += thoughts
 	}
-	return agent.StopNormal
-}
-
-// usage returns what the endpoint counted, with the model even if nothing was counted.
-func (a *answer) usage(asked string) chat.Usage {
-	model := a.model
-	if model == "" {
-		model = asked
-	}
-	return chat.Usage{
-		InputTokens: a.used.PromptTokens, OutputTokens: a.used.CompletionTokens, CachedTokens: a.used.Details.CachedTokens,
-		Model: chat.Cut(chat.CleanText(model), 200), Provider: "openai",
-	}
+	a.Input, a.Output, a.Cached = max(a.Input, in), max(a.Output, out), max(a.Cached, min(cached, in))
 }

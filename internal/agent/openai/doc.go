@@ -5,15 +5,17 @@
 // conversation is made by [agent.Conversation]: a system prompt, alternating lines, history cut to the context window. Text is emitted as it arrives;
 // the thoughts of reasoning models are not shown.
 //
+// This package is the dialect; what a turn does, and what is learned about an endpoint, is in package model.
+//
 // # Endpoints differ
 //
-// The runner adapts two parameters to an endpoint that refuses them, for all later requests: it omits stream_options (usage
-// within the stream), and it replaces max_tokens by max_completion_tokens. An endpoint may answer with one JSON document
-// instead of a stream. A stream is complete with `[DONE]` or when it closes after a finish_reason. Any other end is an error,
-// so that a partial answer is never taken for a complete one.
+// An endpoint may answer with one JSON document instead of a stream. A stream is complete with a finish reason, or with `[DONE]` after text or a call. Any
+// other end is an error, so that a partial answer is never taken for a complete one. An error is recognised anywhere: as the status, in a body with status
+// 200, in the middle of a stream, in a list.
 //
-// Tool calls may arrive in pieces with an index, or whole, with or without ids. Thoughts that arrive as reasoning_content are sent
-// back within the turn, because some models need them to continue after a call, and are dropped at its end.
+// Content is a string, a list of parts, or both in turn; parts that are not text are not shown. Tool calls arrive in pieces or whole, with or without index
+// and id, with their arguments as a string or as JSON. What else comes with a message or a call goes back with it within the turn, to the same endpoint and
+// model.
 //
 // # Pictures
 //

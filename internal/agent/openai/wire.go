@@ -3,10 +3,11 @@ package openai
 import (
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"laneway/internal/agent"
-	"laneway/internal/agent/internal/modelhttp"
+	"laneway/internal/agent/internal/model"
 	"laneway/internal/agent/internal/toolloop"
 	"laneway/internal/chat"
 )
@@ -29,15 +30,8 @@ type request struct {
 	ResponseFormat      map[string]any `json:"response_format,omitempty"`
 }
 
-// message has a string or a list of parts as its content.
-type message struct {
-	Role    string `json:"role"`
-	Content any    `json:"content"`
-	// Reasoning are thoughts that an endpoint requires back while a turn continues.
-	Reasoning  string     `json:"reasoning_content,omitempty"`
-	ToolCalls  []toolCall `json:"tool_calls,omitempty"`
-	ToolCallID string     `json:"tool_call_id,omitempty"`
-}
+// message is a map, because members return as they came.
+type message = model.Object
 
 type part struct {
 	Type     string    `json:"type"`
@@ -60,116 +54,76 @@ type function struct {
 	Parameters  json.RawMessage `json:"parameters,omitempty"`
 }
 
-// toolCall is a call in an answer, in pieces or whole, and in a conversation.
-type toolCall struct {
-	Index    int        `json:"index,omitempty"`
-	ID       string     `json:"id"`
-	Type     string     `json:"type"`
-	Function calledFunc `json:"function"`
-}
-
-type calledFunc struct {
-	Name      string `json:"name"`
-	Arguments string `json:"arguments"`
-}
-
 type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-// chunk is one event of a stream, or the whole answer of an endpoint that does not stream.
-type chunk struct {
-	Model   string          `json:"model"`
-	Choices []choice        `json:"choices"`
-	Usage   *usage          `json:"usage"`
-	Error   json.RawMessage `json:"error"`
-}
-
-type choice struct {
-	Index        int    `json:"index"`
-	Delta        piece  `json:"delta"`
-	Message      piece  `json:"message"`
-	FinishReason string `json:"finish_reason"`
-}
-
-type piece struct {
-	Content   string     `json:"content"`
-	Refusal   string     `json:"refusal"`
-	Reasoning string     `json:"reasoning_content"`
-	ToolCalls []toolCall `json:"tool_calls"`
-}
-
-type usage struct {
-	PromptTokens     int `json:"prompt_tokens"`
-	CompletionTokens int `json:"completion_tokens"`
-	Details          struct {
-		CachedTokens int `json:"cached_tokens"`
-	} `json:"prompt_tokens_details"`
-}
-
-// reserve returns how many tokens of the window are left for the answer.
-func (r *Runner) reserve(params modelhttp.Params) int {
-	if params.MaxTokens != nil {
-		return min(*params.MaxTokens, r.cfg.ContextWindow/2)
+// body returns the JSON of a request.
+func body(d *model.Draft) any {
+	out := request{
+		Model: d.Model, Stream: true, ReasoningEffort: effort(d), Tools: toolsOf(d.Talk), User: d.User,
 	}
-	return min(answerReserve, r.cfg.ContextWindow/4)
-}
-
-// room returns the part of the window that a request may fill.
-func (r *Runner) room(req agent.Request, params modelhttp.Params, images toolloop.Images) agent.Room {
-	return agent.Room{Window: r.cfg.ContextWindow, Reserve: r.reserve(params) + images.Tokens(), Ratio: r.cfg.Gauge.Ratio(r.model(req), req.Session.String())}
-}
-
-// body returns the request and its estimated tokens, which are 0 if it has pictures. The rounds follow the new input, because they answer it.
-func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation, images toolloop.Images) (out request, estimated int) {
-	room := r.room(req, params, images)
-	room.Rounds = talk.Room(room.Ratio)
-	system, lines := agent.Conversation(req, r.cfg.System, room)
-	out = request{
-		Model: r.model(req), Stream: true,
-		Temperature: params.Temperature, TopP: params.TopP, Stop: params.Stop,
-		ReasoningEffort: effort(req.Thinking),
-		Tools:           toolsOf(talk), ResponseFormat: params.ResponseFormat,
+	if p := d.Params; p.Temperature != nil && d.Can(model.Temperature) {
+		out.Temperature = p.Temperature
 	}
-	if talk.NoCalls && len(out.Tools) > 0 {
+	if d.Params.TopP != nil && d.Can(model.TopP) {
+		out.TopP = d.Params.TopP
+	}
+	if len(d.Params.Stop) > 0 && d.Can(model.Stop) {
+		out.Stop = d.Params.Stop
+	}
+	if d.Params.ResponseFormat != nil && d.Can(model.ResponseFormat) {
+		out.ResponseFormat = d.Params.ResponseFormat
+	}
+	if d.Talk.NoCalls && len(out.Tools) > 0 && d.Can(model.ToolChoice) {
 		out.ToolChoice = "none"
 	}
-	if system != "" {
-		out.Messages = append(out.Messages, message{Role: "system", Content: system})
+	switch {
+	case d.Params.MaxTokens == nil:
+	case d.Can(model.MaxTokens):
+		out.MaxTokens = d.Params.MaxTokens
+	case d.Can(model.MaxCompletionTokens):
+		out.MaxCompletionTokens = d.Params.MaxTokens
 	}
-	for _, line := range lines {
-		out.Messages = append(out.Messages, message{Role: line.Role, Content: line.Text})
-	}
-	if n := len(lines); n > 0 {
-		out.Messages[len(out.Messages)-1].Content = content(images.Text(lines[n-1].Text), images)
-	}
-	for _, round := range talk.Rounds {
-		out.Messages = appendRound(out.Messages, req, round)
-	}
-	if r.newLimit.Load() {
-		out.MaxCompletionTokens = params.MaxTokens
-	} else {
-		out.MaxTokens = params.MaxTokens
-	}
-	if !r.noUsage.Load() {
+	if d.Can(model.StreamOptions) {
 		out.StreamOptions = &streamOptions{IncludeUsage: true}
 	}
-	if r.cfg.SendUser {
-		out.User = req.Session.String()
+	out.Messages = messages(d)
+	return out
+}
+
+// messages returns the conversation. A model without a system role reads the system prompt at the beginning of the first message.
+func messages(d *model.Draft) []message {
+	var all []message
+	before := ""
+	switch {
+	case d.System == "":
+	case d.Can(model.SystemRole):
+		all = append(all, message{"role": "system", "content": d.System})
+	default:
+		before = d.System + "\n\n"
 	}
-	if len(images.List) == 0 {
-		estimated = agent.EstimateRequest(system, lines) + talk.Tokens()
+	for i, line := range d.Lines {
+		var said any = before + line.Text
+		if i == len(d.Lines)-1 {
+			said = content(before+line.Text, d.Images)
+		}
+		all = append(all, message{"role": line.Role, "content": said})
+		before = ""
 	}
-	return out, estimated
+	for _, round := range d.Talk.Rounds {
+		all = appendRound(all, d, round)
+	}
+	return all
 }
 
 // content returns the new input: a string, or text with pictures.
-func content(text string, images toolloop.Images) any {
-	if len(images.List) == 0 {
+func content(text string, images []agent.Image) any {
+	if len(images) == 0 {
 		return text
 	}
 	parts := []part{{Type: "text", Text: text}}
-	for _, image := range images.List {
+	for _, image := range images {
 		parts = append(parts, part{Type: "image_url", ImageURL: &imageURL{"data:" + image.MIMEType + ";base64," + base64.StdEncoding.EncodeToString(image.Data)}})
 	}
 	return parts
@@ -183,33 +137,50 @@ func toolsOf(talk toolloop.Conversation) []tool {
 	return all
 }
 
-// appendRound adds the calls of the model, their results, and the messages that arrived meanwhile.
-func appendRound(messages []message, req agent.Request, round agent.Round) []message {
-	asked := message{Role: chat.RoleAssistant, Content: round.Text}
-	if len(round.Extra) > 0 && json.Unmarshal(round.Extra, &asked.Reasoning) != nil {
-		asked.Reasoning = "" // another kind of runner recorded it
+// appendRound adds the calls of the model with the members that came with them, their results, and the messages that arrived meanwhile.
+func appendRound(messages []message, d *model.Draft, round agent.Round) []message {
+	members := d.Members(round, func(raw json.RawMessage) model.Object {
+		var thoughts string
+		if json.Unmarshal(raw, &thoughts) != nil || thoughts == "" {
+			return nil // another kind of runner recorded it
+		}
+		return model.Object{"reasoning_content": thoughts}
+	})
+	asked := message{"role": chat.RoleAssistant, "content": round.Text}
+	maps.Copy(asked, members.Message)
+	var calls []model.Object
+	for i, call := range round.Calls {
+		made := model.Object{}
+		maps.Copy(made, members.Of(i))
+		function := model.Object{"name": call.Name, "arguments": string(toolloop.Object(call.Args))}
+		maps.Copy(function, made.Object("function"))
+		made["id"], made["type"], made["function"] = call.ID, "function", function
+		calls = append(calls, made)
 	}
-	for _, call := range round.Calls {
-		asked.ToolCalls = append(asked.ToolCalls, toolCall{
-			ID: call.ID, Type: "function", Function: calledFunc{Name: call.Name, Arguments: string(toolloop.Object(call.Args))},
-		})
+	if len(calls) > 0 {
+		asked["tool_calls"] = calls
 	}
 	messages = append(messages, asked)
 	for i, call := range round.Calls {
-		messages = append(messages, message{Role: "tool", ToolCallID: call.ID, Content: round.Results[i].Text})
+		messages = append(messages, message{"role": "tool", "tool_call_id": call.ID, "content": round.Results[i].Text})
 	}
-	if len(round.Input) > 0 {
-		req.Messages = round.Input
-		messages = append(messages, message{Role: chat.RoleUser, Content: agent.Prompt(req)})
+	if input := d.Input(round); input != "" {
+		messages = append(messages, message{"role": chat.RoleUser, "content": input})
 	}
 	return messages
 }
 
-// effort returns the levels that the API defines. Other words, such as off, leave the choice to the endpoint: most models
-// refuse the field.
-func effort(thinking string) string {
-	if slices.Contains([]string{"minimal", "low", "medium", "high"}, thinking) {
-		return thinking
+// efforts are the levels that the API defines, from the least. Other words, such as off, leave the choice to the endpoint.
+var efforts = []string{"minimal", "low", "medium", "high"} //nolint:gochecknoglobals // a constant
+
+// effort returns the level that is asked for, or the next one that the model has not refused; "" if it refuses all of them.
+func effort(d *model.Draft) string {
+	if at := slices.Index(efforts, d.Thinking); at >= 0 && d.Can(model.Effort) {
+		for _, level := range efforts[at:] {
+			if d.Can(model.Effort + " " + level) {
+				return level
+			}
+		}
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package modelhttp
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"laneway/internal/agent/internal/sse"
@@ -181,7 +183,7 @@ func (c *Client) answer(ctx context.Context, response *http.Response, watch *wat
 	body := &watched{in: response.Body, watch: watch, left: c.cfg.MaxBytes}
 	kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	switch {
-	case err == nil && kind == "application/json":
+	case err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json")):
 		body.anyByte = true
 		return c.whole(ctx, body, reader)
 	case err == nil && kind == "text/html":
@@ -191,7 +193,12 @@ func (c *Client) answer(ctx context.Context, response *http.Response, watch *wat
 		body.anyByte = kind == "text/plain"
 		return c.pieces(ctx, body, kind, pieces)
 	}
-	events := sse.NewReader(body, maxEvent)
+	start := bufio.NewReader(body)
+	if first, err := start.Peek(1); err == nil && (first[0] == '{' || first[0] == '[') { // a document under the name of a stream
+		body.anyByte = true
+		return c.whole(ctx, start, reader)
+	}
+	events := sse.NewReader(start, maxEvent)
 	for {
 		event, err := events.Next()
 		if errors.Is(err, io.EOF) {

@@ -25,6 +25,8 @@ type StatusError struct {
 	Status int
 	// Kind and Code are the provider's identifiers, such as `invalid_request_error` and `context_length_exceeded`; "" if none.
 	Kind, Code string
+	// Param is the parameter that the provider names; "" if none.
+	Param string
 	// Message is the provider's message without secrets, at most 500 bytes, for the log and for administrators.
 	Message string
 	// After is the server's Retry-After; 0 if none.
@@ -142,7 +144,7 @@ func (c *Client) refused(ctx context.Context, response *http.Response, watch *wa
 	if ended := agent.Ended(ctx); err != nil && ended != nil && !timedOut(ctx) {
 		return ended
 	}
-	refusal := parseRefusal(raw)
+	refusal := RefusalOf(raw)
 	refusal.Status = response.StatusCode
 	refusal.After = retryAfter(response.Header)
 	return c.Refusal(refusal)
@@ -159,6 +161,7 @@ func (c *Client) Refusal(refusal StatusError) *agent.Error {
 	refusal.Message = chat.Cut(c.redact(refusal.Message), 500)
 	refusal.Kind = chat.Cut(c.redact(refusal.Kind), 100)
 	refusal.Code = chat.Cut(c.redact(refusal.Code), 100)
+	refusal.Param = chat.Cut(c.redact(refusal.Param), 100)
 	failed := fail(reasonFor(refusal), &refusal)
 	failed.Detail = refusal.Message
 	if outOfCredit(refusal) {
@@ -182,43 +185,95 @@ func (c *Client) redact(text string) string {
 	return text
 }
 
-// RefusalOf decodes an error member such as {"message":…,"type":…,"code":…}, which may also be a bare string.
+// RefusalOf reads an error in any of the forms that services use: a sentence, an object with its message under one of several names, a list of such, and
+// each of them within another one. Anything else is quoted, a web page by its title.
 func RefusalOf(raw json.RawMessage) StatusError {
-	var plain string
-	if json.Unmarshal(raw, &plain) == nil {
-		return StatusError{Message: plain}
+	var value any
+	if json.Unmarshal(raw, &value) != nil {
+		return StatusError{Message: titleOf(string(raw))}
 	}
-	var member struct {
-		Message string          `json:"message"`
-		Type    string          `json:"type"`
-		Code    json.RawMessage `json:"code"`
-	}
-	if json.Unmarshal(raw, &member) != nil {
-		return StatusError{}
-	}
-	code := strings.Trim(string(member.Code), `"`)
-	refusal := StatusError{Kind: member.Type, Message: member.Message}
-	if status, err := strconv.Atoi(code); err == nil {
-		refusal.Status = status
-	} else if code != "null" {
-		refusal.Code = code
+	var refusal StatusError
+	refusal.read(value, 0)
+	if refusal.Message == "" && refusal.Kind == "" && refusal.Code == "" && len(raw) > len("{}") {
+		refusal.Message = strings.TrimSpace(string(raw))
 	}
 	return refusal
 }
 
-func parseRefusal(raw []byte) StatusError {
-	var body struct {
-		Error   json.RawMessage `json:"error"`
-		Message string          `json:"message"`
-		Detail  string          `json:"detail"`
+// deepest bounds how deep an error is looked for within an error.
+const deepest = 4
+
+// read takes what a value has and an earlier one had not.
+func (e *StatusError) read(value any, depth int) {
+	if depth > deepest {
+		return
 	}
-	if json.Unmarshal(raw, &body) != nil {
-		return StatusError{Message: fmt.Sprintf("%d bytes that are not JSON", len(raw))}
+	switch v := value.(type) {
+	case string:
+		if inner := strings.TrimSpace(v); strings.HasPrefix(inner, "{") && json.Unmarshal([]byte(inner), &value) == nil {
+			e.read(value, depth+1) // a gateway quotes the answer of the service
+			return
+		}
+		fill(&e.Message, v)
+	case []any:
+		for _, item := range v {
+			e.read(item, depth+1)
+		}
+	case map[string]any:
+		for _, name := range []string{"error", "message", "Message", "msg", "detail", "details", "error_description", "errors", "reason"} {
+			if member, ok := v[name]; ok {
+				e.read(member, depth+1)
+			}
+		}
+		e.readCodes(v)
 	}
-	if body.Error != nil {
-		return RefusalOf(body.Error)
+}
+
+// readCodes takes the identifiers of an error.
+func (e *StatusError) readCodes(members map[string]any) {
+	for _, name := range []string{"type", "status", "__type"} {
+		if word, ok := members[name].(string); ok && word != "error" {
+			fill(&e.Kind, word)
+		}
 	}
-	return StatusError{Message: body.Message + body.Detail}
+	if param, ok := members["param"].(string); ok {
+		fill(&e.Param, param)
+	}
+	for _, name := range []string{"code", "status", "status_code"} {
+		switch code := members[name].(type) {
+		case float64:
+			if e.Status == 0 {
+				e.Status = int(code)
+			}
+		case string:
+			if status, err := strconv.Atoi(code); err == nil && e.Status == 0 {
+				e.Status = status
+			} else if err != nil && name == "code" {
+				fill(&e.Code, code)
+			}
+		}
+	}
+}
+
+func fill(to *string, value string) {
+	if *to == "" {
+		*to = strings.TrimSpace(value)
+	}
+}
+
+// titleOf returns the title of a web page, or the text itself.
+func titleOf(body string) string {
+	lower := strings.ToLower(body)
+	if from := strings.Index(lower, "<title>"); from >= 0 && len(lower) == len(body) {
+		from += len("<title>")
+		if to := strings.Index(lower[from:], "</title>"); to >= 0 {
+			return "a web page with the title " + strings.TrimSpace(body[from:from+to])
+		}
+	}
+	if strings.HasPrefix(strings.TrimSpace(body), "<") {
+		return fmt.Sprintf("%d bytes of a web page", len(body))
+	}
+	return strings.TrimSpace(body)
 }
 
 // retryAfter reads both forms of the header, and the milliseconds that some providers send in addition.

@@ -95,7 +95,7 @@ func TestErrorMembersAreRead(t *testing.T) {
 		`{"message":"m","code":"429"}`:          {Message: "m", Status: 429},
 		`{"message":"m","code":null}`:           {Message: "m"},
 		`"plain"`:                               {Message: "plain"},
-		`[1]`:                                   {},
+		`[1]`:                                   {Message: "[1]"},
 	} {
 		if diff := cmp.Diff(want, RefusalOf(json.RawMessage(raw))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", raw, diff)
@@ -105,9 +105,9 @@ func TestErrorMembersAreRead(t *testing.T) {
 		`{"error":{"message":"m"}}`:  {Message: "m"},
 		`{"error":"model not here"}`: {Message: "model not here"},
 		`{"detail":"d"}`:             {Message: "d"},
-		`<html>`:                     {Message: "6 bytes that are not JSON"},
+		`<html>`:                     {Message: "6 bytes of a web page"},
 	} {
-		if diff := cmp.Diff(want, parseRefusal([]byte(raw))); diff != "" {
+		if diff := cmp.Diff(want, RefusalOf([]byte(raw))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", raw, diff)
 		}
 	}
@@ -158,7 +158,7 @@ func FuzzRefusal(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, body []byte, status int) {
-		said := parseRefusal(body)
+		said := RefusalOf(body)
 		said.Status = status
 		got := client.Refusal(said)
 		var refusal *StatusError

@@ -66,13 +66,34 @@ func reasonForKind(words string) chat.FailReason {
 	return chat.FailServer
 }
 
-// tooLong reports whether a refusal states that the input does not fit.
+// tooLong reports whether a refusal states that the input does not fit: by a fixed sign, or by words for the input, for tokens or a length, and for more
+// than fits, in one sentence.
 func tooLong(refusal StatusError) bool {
 	words := strings.ToLower(refusal.Code + " " + refusal.Kind + " " + refusal.Message)
-	for _, sign := range []string{
-		"context_length", "context length", "context window", "context size", "exceed_context", "prompt is too long",
-		"maximum context", "input is too long", "too many tokens in",
-	} {
+	if strings.Contains(words, "rate limit") || strings.Contains(words, "per minute") || strings.Contains(words, "per day") || strings.Contains(words, "quota") {
+		return false
+	}
+	if containsAny(words, "context_length", "context length", "context window", "context size", "exceed_context", "context limit", "maximum context",
+		"model token limit", "request_too_large", "request too large", "string_above_max_length", "reduce the length of the messages", "too many tokens in",
+		"too many total text bytes", "truncated prompt") {
+		return true
+	}
+	about := containsAny(words, "prompt", "input", "messages", "conversation", "request contains", "context")
+	measured := containsAny(words, "token", "length", "too long", "too large", "range of input")
+	beyond := containsAny(words, "exceed", "too long", "too large", "too many", "maximum", "at most", "must be <=", "greater than", "longer than", "should be [",
+		"larger than", "limit of", "does not fit", "doesn't fit", "more than", "over the limit")
+	return about && measured && beyond && !isOutput(words)
+}
+
+// isOutput reports a sentence about the bound of the answer, which is a parameter of the request: "max_tokens: 9000 > 8192", "supports at most 4096
+// completion tokens".
+func isOutput(words string) bool {
+	return containsAny(words, "completion tokens", "output tokens", "max_output_tokens", "max_completion_tokens", "stop sequence", "tool_call", "function name") &&
+		!containsAny(words, "prompt", "input token", "input length")
+}
+
+func containsAny(words string, signs ...string) bool {
+	for _, sign := range signs {
 		if strings.Contains(words, sign) {
 			return true
 		}

@@ -4,7 +4,8 @@
 // in that reader, starts no goroutine and holds at most one event, whose size is bounded. It accepts the three kinds of line
 // ending, a byte order mark and comments as the standard requires. It is more tolerant in one case: an event at the end of the
 // stream counts even if the blank line after it is missing, and is marked by [Event.Partial], because some servers close the
-// connection right after their last line.
+// connection right after their last line. A line that begins as a JSON document counts as data: some servers report an error in
+// the middle of a stream without the name of the field.
 //
 //	events := sse.NewReader(body, 1<<20)
 //	for {
@@ -91,6 +92,9 @@ func (r *Reader) Next() (Event, error) {
 // field takes one line into the event and reports whether it was a known field; comments, ids, retry times and unknown
 // fields do not.
 func (e *Event) field(line []byte, filled bool) bool {
+	if len(line) > 0 && (line[0] == '{' || line[0] == '[') {
+		line = append([]byte("data:"), line...)
+	}
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(name) {

@@ -20,10 +20,6 @@
 // another turn count to neither: they may take as long as the turn. Arguments and results have at most [MaxArgs] and [MaxResult] bytes, all rounds of
 // a turn together [MaxJournal]. Instead of what exceeds a bound, the model receives one sentence, and the turn continues.
 //
-// # Endpoints without tools
-//
-// An endpoint that refuses a first request with 400 and accepts the same one without tools receives requests without them for an hour, see [Support].
-//
 // # Goroutines
 //
 // One for each call that runs; it ends with its call, and [Run] waits for all of them. The turn stops waiting for a tool that ignores the end of its

@@ -103,13 +103,14 @@ type Model interface {
 
 // Options of a loop; zero fields take the defaults.
 type Options struct {
-	// Support remembers whether the endpoint takes tools; nil means that it does.
-	Support *Support
 	// CallTime is how long one call may take; 0 means [DefaultCallTime].
 	CallTime time.Duration
 	// Window is how many estimated tokens the tools and the rounds of a turn may have ([Conversation.Room]), with the ratio that it was computed
 	// with. It is called before each request, because each answer changes the ratio. nil means no bound.
 	Window func() (tokens int, ratio agent.Ratio)
+	// Shrink makes the window of the turn smaller after a refusal of a conversation that is too long, and reports whether the request may be made again;
+	// nil means never.
+	Shrink func() bool
 	// Learn is called with the estimate for a request and the count of the provider; may be nil.
 	Learn func(estimated, counted int)
 }
@@ -260,31 +261,23 @@ func (l *loop) takeInput(index int) {
 	}
 }
 
-// ask makes one request, and repeats it without tools if the endpoint refuses only these.
+// ask makes one request, and once more with a smaller part of the conversation if it was refused as too long.
 func (l *loop) ask(ctx context.Context) (Reply, error) {
-	conversation := Conversation{Tools: l.tools, Rounds: l.rounds, NoCalls: l.last()}
-	switch {
-	case len(l.rounds) > 0 && len(l.tools) == 0: // the agent had tools when the turn began; providers want to see those that were called
-		conversation.Tools = calledTools(l.rounds)
-	case len(l.rounds) == 0 && !l.options.Support.offered():
-		conversation.Tools = nil
+	for again := false; ; again = true {
+		conversation := Conversation{Tools: l.tools, Rounds: l.rounds, NoCalls: l.last()}
+		if len(l.rounds) > 0 && len(l.tools) == 0 { // the agent had tools when the turn began; providers want to see those that were called
+			conversation.Tools = calledTools(l.rounds)
+		}
+		l.bound(&conversation)
+		if err := l.allow(ctx); err != nil {
+			return Reply{StopReason: agent.StopNormal}, err
+		}
+		l.text.nextRound()
+		reply, err := l.model.Ask(ctx, conversation)
+		if again || agent.ReasonOf(err) != chat.FailContextLength || l.text.Begun() || l.options.Shrink == nil || !l.options.Shrink() {
+			return reply, err
+		}
 	}
-	l.bound(&conversation)
-	if err := l.allow(ctx); err != nil {
-		return Reply{StopReason: agent.StopNormal}, err
-	}
-	l.text.nextRound()
-	reply, err := l.model.Ask(ctx, conversation)
-	if err == nil || len(conversation.Tools) == 0 || len(l.rounds) > 0 || l.text.Begun() || !refused(err) {
-		return reply, err
-	}
-	conversation.Tools = nil
-	plain, again := l.model.Ask(ctx, conversation)
-	if again != nil && !l.text.Begun() {
-		return reply, err // the tools were not the reason
-	}
-	l.options.Support.refused(ctx)
-	return plain, again
 }
 
 // bound cuts the rounds to the window, and offers the tool that reads what was left out.

@@ -50,7 +50,7 @@ func TestCallsThatSendRunInTheOrderOfTheAnswer(t *testing.T) {
 			{ID: "read 2", Name: "read", Args: `{"for":"2s"}`},
 		}}
 		begin := time.Now()
-		if _, err := turnWith(t.Context(), m, box, &box.tools, nil); err != nil {
+		if _, err := turnWith(t.Context(), m, box, &box.tools); err != nil {
 			t.Fatal(err)
 		}
 		if want := []string{"read 1", "read 2", "send 1", "send 2", "send 3"}; !slices.Equal(box.ended, want) {

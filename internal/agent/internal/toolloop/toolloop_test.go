@@ -1,11 +1,8 @@
 package toolloop_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -13,10 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"laneway/internal/agent"
-	"laneway/internal/agent/internal/modelhttp"
 	"laneway/internal/agent/internal/toolloop"
 	"laneway/internal/chat"
 )
@@ -29,16 +26,11 @@ type model struct {
 	calls []chat.ToolCall
 	extra string
 	asked []toolloop.Conversation
-	// refuse is returned for a request with tools.
-	refuse error
 }
 
 func (m *model) Ask(_ context.Context, talk toolloop.Conversation) (toolloop.Reply, error) {
 	m.asked = append(m.asked, talk)
 	reply := toolloop.Reply{StopReason: agent.StopNormal, Usage: chat.Usage{InputTokens: 1, OutputTokens: 1}}
-	if m.refuse != nil && len(talk.Tools) > 0 {
-		return reply, m.refuse
-	}
 	if len(talk.Rounds) == 0 && len(talk.Tools) > 0 {
 		reply.Calls, reply.Extra = m.calls, []byte(m.extra)
 		return reply, nil
@@ -75,17 +67,17 @@ func (b *tools) RecordResult(_ context.Context, _, _ int, result chat.ToolResult
 	return b.fenced
 }
 
-func turn(ctx context.Context, m *model, b *tools, support *toolloop.Support) (agent.Result, error) {
+func turn(ctx context.Context, m *model, b *tools) (agent.Result, error) {
 	if m.calls == nil {
 		m.calls = []chat.ToolCall{{ID: "a", Name: "set", Args: "{}"}}
 	}
-	return turnWith(ctx, m, b, b, support)
+	return turnWith(ctx, m, b, b)
 }
 
 // turnWith runs a turn whose toolbox is not its journal.
-func turnWith(ctx context.Context, m *model, box agent.Toolbox, j agent.Journal, support *toolloop.Support) (agent.Result, error) {
+func turnWith(ctx context.Context, m *model, box agent.Toolbox, j agent.Journal) (agent.Result, error) {
 	m.text = toolloop.NewText(0, func(agent.Event) {})
-	return toolloop.Run(ctx, agent.Request{Tools: box, Journal: j}, m, m.text, toolloop.Options{Support: support})
+	return toolloop.Run(ctx, agent.Request{Tools: box, Journal: j}, m, m.text, toolloop.Options{})
 }
 
 func TestATurnGoesOnWithoutAToolThatHangs(t *testing.T) {
@@ -104,7 +96,7 @@ func TestATurnGoesOnWithoutAToolThatHangs(t *testing.T) {
 					return chat.ToolResult{Text: "too late"}
 				}}
 				m := &model{}
-				result, err := turn(t.Context(), m, b, nil)
+				result, err := turn(t.Context(), m, b)
 				if err != nil || result.Text != "done" || len(b.results) != 1 || !b.results[0].IsError {
 					t.Fatalf("got %q, %v and results %+v, want the answer and one error", result.Text, err, b.results)
 				}
@@ -122,7 +114,7 @@ func TestATurnGoesOnWithoutAToolThatHangs(t *testing.T) {
 func TestResultsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := &tools{run: func(context.Context) chat.ToolResult { return chat.ToolResult{Text: strings.Repeat("x", 50<<20)} }}
-	result, err := turn(t.Context(), &model{}, b, nil)
+	result, err := turn(t.Context(), &model{}, b)
 	if err != nil || result.Text != "done" || b.results[0].Text != "The result has 52428800 bytes; the limit is 65536. Ask for less." {
 		t.Errorf("got %v and %.100q, want one sentence", err, b.results[0].Text)
 	}
@@ -132,7 +124,7 @@ func TestResultsAreBounded(t *testing.T) {
 	for i := range 5 {
 		m.calls = append(m.calls, chat.ToolCall{ID: string(rune('a' + i)), Name: "set", Args: "{}"})
 	}
-	if _, err = turn(t.Context(), m, b, nil); err != nil {
+	if _, err = turn(t.Context(), m, b); err != nil {
 		t.Fatal(err)
 	}
 	total := 0
@@ -148,7 +140,7 @@ func TestLongArgumentsAreNotPassedOn(t *testing.T) {
 	t.Parallel()
 	b := &tools{run: func(context.Context) chat.ToolResult { t.Error("the call was made"); return chat.ToolResult{} }}
 	m := &model{calls: []chat.ToolCall{{ID: "a", Name: "set", Args: `{"x":"` + strings.Repeat("ü", toolloop.MaxArgs) + `"}`}}}
-	if _, err := turn(t.Context(), m, b, nil); err != nil || !strings.Contains(b.results[0].Text, "more than 32768 bytes") {
+	if _, err := turn(t.Context(), m, b); err != nil || !strings.Contains(b.results[0].Text, "more than 32768 bytes") {
 		t.Errorf("got %v and %+v, want one sentence", err, b.results)
 	}
 	if args := m.asked[1].Rounds[0].Calls[0].Args; len(args) > toolloop.MaxArgs+8 {
@@ -175,7 +167,7 @@ func TestCallsOfARoundRunSideBySide(t *testing.T) {
 			m.calls = append(m.calls, chat.ToolCall{ID: strconv.Itoa(i), Name: "set", Args: "{}"})
 		}
 		start := time.Now()
-		if _, err := turn(t.Context(), m, b, nil); err != nil || len(b.results) != 10 {
+		if _, err := turn(t.Context(), m, b); err != nil || len(b.results) != 10 {
 			t.Fatalf("got %v and %d results", err, len(b.results))
 		}
 		if took := time.Since(start); most.Load() != 4 || took != 3*time.Second {
@@ -192,7 +184,7 @@ func TestCallsThatDoNotFitAreRefusedAndTheOthersRun(t *testing.T) {
 	for i := range 40 {
 		m.calls = append(m.calls, chat.ToolCall{ID: strconv.Itoa(i), Name: "set", Args: "{}"})
 	}
-	result, err := turn(t.Context(), m, b, nil)
+	result, err := turn(t.Context(), m, b)
 	if err != nil || result.Text != "done" || made.Load() != toolloop.MaxCalls {
 		t.Fatalf("got %q, %v after %d calls, want an answer after %d", result.Text, err, made.Load(), toolloop.MaxCalls)
 	}
@@ -211,25 +203,59 @@ func TestCallsWithoutEndEndTheTurn(t *testing.T) {
 	t.Parallel()
 	b := &tools{run: func(context.Context) chat.ToolResult { t.Error("a call was made"); return chat.ToolResult{} }}
 	m := &model{calls: make([]chat.ToolCall, 257)}
-	if _, err := turn(t.Context(), m, b, nil); agent.ReasonOf(err) != chat.FailBadResponse {
+	if _, err := turn(t.Context(), m, b); agent.ReasonOf(err) != chat.FailBadResponse {
 		t.Errorf("got %v, want %s", err, chat.FailBadResponse)
 	}
 }
 
-func TestNamesArriveInPiecesOrAreRepeated(t *testing.T) {
+// TestCallsAreToldApart adds events, each a list of pieces, as endpoints send them.
+func TestCallsAreToldApart(t *testing.T) {
 	t.Parallel()
-	for name, pieces := range map[string][][2]string{
-		"Whole":    {{"history_search", ""}, {"", `{"q"`}, {"", `:1}`}},
-		"Split":    {{"hist", ""}, {"ory_", ""}, {"search", `{"q"`}, {"", `:1}`}},
-		"Repeated": {{"history_search", `{"q"`}, {"history_search", `:1}`}},
+	type p = toolloop.Piece
+	const all = `{"n":1}`
+	one := []string{"set " + all}
+	two := []string{"set " + all, "get " + all}
+	same := []string{"set " + all, "set " + all}
+	for name, tt := range map[string]struct {
+		events [][]p
+		want   []string
+	}{
+		"Whole":                    {[][]p{{{0, "a", "set", "", nil}}, {{0, "", "", `{"n"`, nil}}, {{0, "", "", ":1}", nil}}}, one},
+		"NameInPieces":             {[][]p{{{0, "a", "s", "", nil}}, {{0, "a", "et", `{"n"`, nil}}, {{0, "", "", ":1}", nil}}}, one},
+		"NameRepeated":             {[][]p{{{0, "a", "set", `{"n"`, nil}}, {{0, "a", "set", ":1}", nil}}}, one},
+		"NameRepeatedAtTheEnd":     {[][]p{{{0, "a", "set", all, nil}}, {{0, "a", "set", "", nil}}}, one},
+		"SentOnceMore":             {[][]p{{{0, "a", "set", all, nil}}, {{0, "a", "set", all, nil}}}, one},
+		"WithoutIndexInPieces":     {[][]p{{{-1, "a", "set", `{"n"`, nil}}, {{-1, "", "", ":1}", nil}}}, one},
+		"TwoWithIndex":             {[][]p{{{0, "a", "set", all, nil}}, {{1, "b", "get", all, nil}}}, two},
+		"TwoWithTheSameID":         {[][]p{{{0, "a", "set", all, nil}}, {{1, "a", "get", all, nil}}}, two},
+		"TwoWithOneIndex":          {[][]p{{{0, "a", "set", all, nil}}, {{0, "b", "get", all, nil}}}, two},
+		"TwoMixedUp":               {[][]p{{{0, "a", "set", "", nil}, {1, "b", "get", "", nil}}, {{1, "", "", all, nil}, {0, "", "", all, nil}}}, two},
+		"OneEventNoIndexNoID":      {[][]p{{{-1, "", "set", all, nil}, {-1, "", "get", all, nil}}}, two},
+		"OneEventOneIndexNoID":     {[][]p{{{0, "", "set", all, nil}, {0, "", "get", all, nil}}}, two},
+		"OneEventOneIDTwice":       {[][]p{{{-1, "x", "set", all, nil}, {-1, "x", "set", all, nil}}}, same},
+		"TwoEventsOneToolNoIndex":  {[][]p{{{-1, "", "set", all, nil}}, {{-1, "", "set", all, nil}}}, same},
+		"TwoEventsOneToolOneIndex": {[][]p{{{0, "", "set", all, nil}}, {{0, "", "set", all, nil}}}, same},
+		"TwoInPiecesByPlace":       {[][]p{{{-1, "", "set", "", nil}, {-1, "", "get", "", nil}}, {{-1, "", "", all, nil}, {-1, "", "", all, nil}}}, two},
+		"NoArgumentsOneIndex":      {[][]p{{{0, "", "set", "", nil}}, {{0, "", "get", "", nil}}}, []string{"set ", "get "}},
+		"NullArguments":            {[][]p{{{0, "a", "set", "null", nil}}}, []string{"set "}},
+		"StringWithinTheString":    {[][]p{{{0, "a", "set", `"{\"n\":1}"`, nil}}}, one},
+		"NeitherNameNorArguments":  {[][]p{{{0, "a", "set", all, nil}}, {{1, "", "", "", nil}}}, one},
+		"ArgumentsOfNoCallAtAll":   {[][]p{{{3, "", "", all, nil}}}, nil},
+		"ManyPiecesWithOneIDOnly":  {[][]p{{{-1, "a", "set", `{`, nil}}, {{-1, "a", "", `"n"`, nil}}, {{-1, "a", "", `:1}`, nil}}}, one},
+		"TwoInterleavedByTheirIDs": {[][]p{{{-1, "a", "set", `{"n"`, nil}}, {{-1, "b", "get", `{"n"`, nil}}, {{-1, "a", "", ":1}", nil}}, {{-1, "b", "", ":1}", nil}}}, two},
 	} {
 		var calls toolloop.Calls
-		for _, p := range pieces {
-			calls.Piece(0, "a", p[0], p[1])
+		calls.Offer("set")
+		calls.Offer("get")
+		for _, event := range tt.events {
+			calls.Add(event, nil)
 		}
-		want := chat.ToolCall{ID: "a", Name: "history_search", Args: `{"q":1}`}
-		if got := calls.List(); len(got) != 1 || got[0] != want {
-			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		var got []string
+		for _, call := range calls.List() {
+			got = append(got, call.Name+" "+call.Args)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -297,7 +323,7 @@ func TestNothingIsRecordedOfAStoppedTurn(t *testing.T) {
 				synctest.Wait()
 			}
 			m := &model{calls: []chat.ToolCall{{ID: "a", Name: "set"}, {ID: "b", Name: "set"}}}
-			if _, err := turn(ctx, m, b, nil); !errors.Is(err, stop) || len(b.results) != 1 {
+			if _, err := turn(ctx, m, b); !errors.Is(err, stop) || len(b.results) != 1 {
 				t.Errorf("got %v and %+v, want the cause and one result", err, b.results)
 			}
 		})
@@ -309,48 +335,8 @@ func TestALostJournalEndsTheTurn(t *testing.T) {
 	fenced := errors.New("fenced")
 	b := &tools{run: func(context.Context) chat.ToolResult { return chat.ToolResult{Text: "x"} }, fenced: fenced}
 	m := &model{}
-	if _, err := turn(t.Context(), m, b, nil); !errors.Is(err, fenced) || len(m.asked) != 1 {
+	if _, err := turn(t.Context(), m, b); !errors.Is(err, fenced) || len(m.asked) != 1 {
 		t.Errorf("got %v after %d questions, want the error of the journal", err, len(m.asked))
-	}
-}
-
-func refusal(status int, reason chat.FailReason) error {
-	return agent.NewError(reason, "refused", &modelhttp.StatusError{Status: status})
-}
-
-func TestAnEndpointWithoutToolsIsAskedAgainHourly(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		support := toolloop.NewSupport(slog.New(slog.NewTextHandler(&log, nil)))
-		m := &model{refuse: refusal(http.StatusBadRequest, chat.FailBadRequest)}
-		for i, want := range []int{2, 1, 1} { // requests of each turn
-			m.asked = nil
-			if result, err := turn(t.Context(), m, &tools{}, support); err != nil || result.Text != "done" || len(m.asked) != want {
-				t.Errorf("turn %d: got %q, %v and %d questions, want %d", i, result.Text, err, len(m.asked), want)
-			}
-		}
-		time.Sleep(time.Hour)
-		m.asked = nil
-		if _, err := turn(t.Context(), m, &tools{}, support); err != nil || len(m.asked) != 2 || len(m.asked[0].Tools) == 0 {
-			t.Errorf("after an hour: got %v and questions %+v, want tools to be offered again", err, m.asked)
-		}
-		if lines := strings.Count(log.String(), "\n"); lines != 2 {
-			t.Errorf("got %d lines in two hours, want 2:\n%s", lines, &log)
-		}
-	})
-}
-
-func TestOtherRefusalsAreNotBlamedOnTools(t *testing.T) {
-	t.Parallel()
-	for name, err := range map[string]error{
-		"Status":        refusal(http.StatusUnauthorized, chat.FailAuth),
-		"ContextLength": refusal(http.StatusBadRequest, chat.FailContextLength),
-	} {
-		m := &model{refuse: err}
-		if _, got := turn(t.Context(), m, &tools{}, toolloop.NewSupport(nil)); !errors.Is(got, err) || len(m.asked) != 1 {
-			t.Errorf("%s: got %v after %d questions, want the refusal at once", name, got, len(m.asked))
-		}
 	}
 }
 
@@ -367,7 +353,7 @@ func TestCallsThatWaitForTurnsHaveTheTimeOfTheirOwn(t *testing.T) {
 		for range 8 {
 			m.calls = append(m.calls, chat.ToolCall{Name: "set", Args: "{}"})
 		}
-		result, err := turn(t.Context(), m, b, nil)
+		result, err := turn(t.Context(), m, b)
 		if err != nil || result.Text != "done" || len(b.results) != 8 || b.results[7].Text != "the answer" {
 			t.Fatalf("got %q, %v and results %+v, want the answer and eight results", result.Text, err, b.results)
 		}
