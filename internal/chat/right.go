@@ -1,6 +1,9 @@
 package chat
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // Right is what a session key alone permits to a principal that is restricted to its own sessions.
 type Right int
@@ -11,12 +14,18 @@ const (
 	RightFree Right = iota
 	// RightMine: the key contains the principal's identity.
 	RightMine
-	// RightMade: the gateway generates such keys, and they do not name a principal: the run of a job, a sub-turn, a completion without a
+	// RightMade: the gateway generates such keys, and they do not name a principal: a job or its run, a sub-turn, a completion without a
 	// user. No principal may create the session. Once it exists, its owner may use it.
 	RightMade
 	// RightNone: the key contains the identity of another principal, or names the main session, which belongs to the operator.
 	RightNone
 )
+
+// ToolsPrefix begins the key of the session that receives what the tools of a credential send outside of any turn, before its name.
+const ToolsPrefix = "mcp-"
+
+// credentialName is the form of the names of credentials.
+var credentialName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // RightOf decides from the key and the principal alone, so that a principal cannot take over a session of another principal by creating it
 // first. Principals are names of credentials, `<channel>:<user>`, `<channel>:<account>:<user>` and `hook:<name>`.
@@ -33,8 +42,11 @@ func (k SessionKey) RightOf(principal string) Right {
 			return RightMade
 		}
 		return mineIf(who == principal)
-	case k.OfCronRun(), k.OfTask():
+	case maker == "cron" && named, k.OfTask():
 		return RightMade
+	}
+	if name, ofTools := strings.CutPrefix(k.Rest, ToolsPrefix); ofTools && credentialName.MatchString(name) {
+		return mineIf(name == principal)
 	}
 	if channel := k.Channel(); channel != "" && channel != "web" { // the web channel has no identities
 		return mineIf(strings.HasPrefix(principal, channel+":"))

@@ -10,7 +10,7 @@ import (
 
 // AppendReply adds a reply to the transcript of a session and publishes it. The store keeps the reply's id with the entry, so that a
 // repeated reply is added once. It is published again, because an interrupted attempt may not have published it. A chat user's reply is
-// added only to their own sessions.
+// added only to their own sessions, and what the tools of a credential send only to a session that it owns.
 func (d *Dispatcher) AppendReply(ctx context.Context, key chat.SessionKey, r chat.Reply) (seq int64, err error) {
 	if err := d.checkAgent(ctx, key.Agent); err != nil {
 		return 0, err
@@ -24,7 +24,7 @@ func (d *Dispatcher) AppendReply(ctx context.Context, key chat.SessionKey, r cha
 		role = chat.RoleSystem // about the session, not an answer of its agent
 	}
 	appended, err := d.store.AppendReply(ctx, store.ReplyParams{
-		ID: r.ID, Session: key, Principal: r.Principal, Own: !OperatorOwner(r.Principal),
+		ID: r.ID, Session: key, Principal: r.Principal, Own: !OperatorOwner(r.Principal) || key.RightOf(r.Principal) == chat.RightMine,
 		Entry: chat.TranscriptEntry{RunID: run, Role: role, Text: r.Text, Tokens: agent.EstimateTokens(r.Text), StopReason: "stop"},
 	})
 	if err != nil {

@@ -224,6 +224,6 @@ func canonical(args string) string {
 // session of the principal.
 func (d *Dispatcher) ToolsOf(principal string) agent.Toolbox {
 	return d.turns.tools.For(tool.Turn{
-		Owner: principal, Session: chat.SessionKey{Agent: d.DefaultAgent(), Rest: "mcp-" + principal}, Channel: channel.Web,
+		Owner: principal, Session: chat.SessionKey{Agent: d.DefaultAgent(), Rest: chat.ToolsPrefix + principal}, Channel: channel.Web,
 	}, nil)
 }

@@ -9,12 +9,13 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/store"
 )
 
 // othersKeys are sessions that the gateway makes for principals other than bob.
 var othersKeys = []string{
 	"main", "agent:main:telegram:direct:7", "agent:main:telegram:group:-5:topic:3", "agent:main:hook:deploy", "agent:main:api:anna:phone",
-	"agent:main:api:0b6c1f7e", "agent:main:cron:job:manual-1",
+	"agent:main:api:0b6c1f7e", "agent:main:cron:job:manual-1", "agent:main:cron:nightly", "agent:main:mcp-anna",
 }
 
 var bob = chat.Caller{Principal: "bob", Own: true, Scopes: []string{"operator.admin"}}
@@ -81,10 +82,42 @@ func TestNoCallerMakesASessionThatWillBeMadeForAnother(t *testing.T) {
 				t.Errorf("%s is there: %v", key, err)
 			}
 		}
-		for _, key := range []string{"bobs", "agent:main:api:bob:phone", "agent:main:cron:shared"} {
+		for _, key := range []string{"bobs", "agent:main:api:bob:phone", "agent:main:mcp-bob"} {
 			if _, err := h.d.ReceiveFrom(t.Context(), h.msg(key, "hello"), bob); err != nil {
 				t.Errorf("a message to %s: %v", key, err)
 			}
+		}
+	})
+}
+
+// A session that a job names belongs to the owner of the job before it exists, and is not listed before its first entry.
+func TestNamesOfAJobAreTakenBeforeItRuns(t *testing.T) {
+	inJobs(t, func(t *testing.T, h *jobHarness) {
+		web := func(to string) map[string]any { return map[string]any{"mode": "announce", "channel": "web", "to": to} }
+		delivery := web("reports")
+		delivery["failureDestination"] = web("failures")
+		all := chat.Caller{Principal: "gateway", Scopes: bob.Scopes}
+		put, err := h.d.CronAdd(t.Context(), bobsJob(t, map[string]any{"sessionTarget": "session:code", "delivery": delivery, "failureAlert": web("alerts")}), all, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.d.CronUpdate(t.Context(), put.Job.ID, members(t, map[string]any{"sessionTarget": "session:later"}), "", all); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"code", "later", "reports", "failures", "alerts"} {
+			_, err := h.d.ReceiveFrom(t.Context(), h.msg(key, "hello"), bob)
+			refusedAsAbsent(t, "a message to "+key, err)
+			_, err = h.d.CronAdd(t.Context(), bobsJob(t, map[string]any{"sessionTarget": "session:" + key}), bob, nil)
+			refusedAsAbsent(t, "a job in "+key, err)
+		}
+		if list, total, err := h.st.ListSessions(t.Context(), store.SessionFilter{}); err != nil || total != 0 || len(list) != 0 {
+			t.Errorf("%d sessions are listed before their first entry: %v (%v)", total, list, err)
+		}
+		if _, err := h.d.ReceiveFrom(t.Context(), h.msg("code", "hello"), all); err != nil {
+			t.Errorf("the operator: %v", err)
+		}
+		if _, total, err := h.st.ListSessions(t.Context(), store.SessionFilter{}); err != nil || total != 1 {
+			t.Errorf("%d sessions are listed after the first message (%v)", total, err)
 		}
 	})
 }

@@ -191,6 +191,20 @@ func updateJobSQL() string {
 	return `UPDATE cron_jobs SET list_mark = list_mark + 1, (` + jobColumns + `) = (` + marks(jobColumns, 2) + `) WHERE id = $1`
 }
 
+// nameSessions creates the sessions that a job names, unless they exist. They are not listed before their first entry.
+func nameSessions(ctx context.Context, tx Tx, j *cron.Job) error {
+	for _, key := range j.Names() {
+		first, err := makeSession(ctx, tx, key, j.Owner)
+		if err == nil { // an existing session has another transcript
+			err = tx.Later(ctx, `UPDATE sessions SET updated_at = 0 WHERE key = $1 AND session_id = $2`, nil, key.String(), first)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // insertJob adds a job; fresh is false when its id or its key is taken.
 func insertJob(ctx context.Context, tx Tx, j cron.Job) (fresh bool, err error) {
 	_, args, err := encodeJob(j)
@@ -199,6 +213,9 @@ func insertJob(ctx context.Context, tx Tx, j cron.Job) (fresh bool, err error) {
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(j.ID))
+	if err := nameSessions(ctx, tx, &j); err != nil {
+		return false, err
+	}
 	n, err := tx.Exec(ctx, insertJobSQL(), append([]any{j.ID, int64(h.Sum32())}, args...)...)
 	return n == 1, err
 }
@@ -216,6 +233,9 @@ func storeJob(ctx context.Context, tx Tx, old storedJob, j cron.Job) (changed bo
 		if err := keyIsFree(ctx, tx, j); err != nil {
 			return false, err
 		}
+	}
+	if err := nameSessions(ctx, tx, &j); err != nil {
+		return false, err
 	}
 	return true, tx.Later(ctx, updateJobSQL(), nil, append([]any{old.ID}, args...)...)
 }

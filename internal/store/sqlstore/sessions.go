@@ -23,7 +23,8 @@ const (
 		FROM sessions WHERE key {in $1}`
 
 	// $1 since when, $2 principal, $3 agent, $4 excludes the sessions of single runs and of sub-turns.
-	sessionsMatching = ` FROM sessions WHERE updated_at >= $1 AND ($2 = '' OR principal = $2) AND ($3 = '' OR agent = $3)
+	// A session that a job has named has no time of change while nothing was said or set in it, and is not listed.
+	sessionsMatching = ` FROM sessions WHERE updated_at > 0 AND updated_at >= $1 AND ($2 = '' OR principal = $2) AND ($3 = '' OR agent = $3)
 		AND NOT (CAST($4 AS boolean) AND (key LIKE 'agent:' || agent || ':cron:%:%' OR key LIKE 'agent:' || agent || ':task:%'))`
 	// sessionBytes are the bytes of the text columns of a row that have no other bound.
 	sessionBytes = `octet_length(notes) + octet_length(preview) + octet_length(last_error) AS page_size`
