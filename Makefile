@@ -27,7 +27,7 @@ TESTPG  := $(GO) run ./cmd/testpg -no-fsync --
 export GO RACE PKG RUN TIMEOUT
 
 .PHONY: help build run test short stress processes lint fmt generate schema check arch tidy generated fuzz bench recording peers bench-once chaos \
-  compat ui-test ui-shots oracle vuln sbom reproducible packages packages-test dist image setup man install clean
+  compat ui-test ui-shots oracle vuln zones zones-newest sbom reproducible packages packages-test dist image setup man install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "  %-12s %s\n", $$1, $$2}'
@@ -55,6 +55,7 @@ lint: ## golangci-lint at the pinned version; formatting as a difference; Compos
 	$(LINT) fmt --diff
 	cd tools/compose && $(GO) run . ../../compose.yaml ../../internal/testpg/compose.yaml
 	scripts/check-types
+	scripts/zones check
 
 fmt: ## format in place
 	$(LINT) fmt
@@ -136,7 +137,13 @@ packages-test: ## install each package for this machine into an empty root, and 
 	$(MAKE) image
 	LANEWAY_PACKAGES="$$PWD/dist" $(TESTPG) $(GO) test -tags packages -count=1 -v ./internal/testpackages
 
-dist: vuln reproducible packages ## the files of a release, after its two checks
+dist: vuln zones-newest reproducible packages ## the files of a release, after its checks
+
+zones: ## the time zone rules of the program, from Debian's newest tzdata
+	scripts/zones
+
+zones-newest: ## fails when Debian has newer time zone rules than the program
+	scripts/zones newest
 
 image: ## the container image laneway:$(VERSION), by buildah (an archive in dist) or docker
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' LDFLAGS='$(LDFLAGS)' scripts/image

@@ -31,7 +31,7 @@ func (p *Process) cronConfig(posts *webhook.Channel) (service.Config, error) {
 		HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CheckWebhook: posts.Check, WebhookBody: jobs.WebhookBody, Observer: p.metrics.Cron(),
 	}
 	if out.RollUpAgent = p.cfg.History.SummaryAgent; out.RollUpAgent != "" {
-		zone, err := time.LoadLocation(c.Timezone)
+		zone, err := schedule.LoadZone(c.Timezone)
 		if err != nil {
 			return out, fmt.Errorf("reading the zone of the gateway: %w", err)
 		}

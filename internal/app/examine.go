@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"laneway/internal/config"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/ownership"
 	"laneway/internal/secret"
 	"laneway/internal/store"
@@ -71,7 +72,7 @@ func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secre
 	if err != nil {
 		found = append(found, Finding{Failure, "the clock of the database cannot be read: " + err.Error(), ""})
 	} else {
-		found = append(found, examineClock(now, clock()))
+		found = append(found, examineClock(now, clock()), examineZones())
 		found = append(found, examineRules(ctx, s, ruleValues(cfg, now))...)
 		found = append(found, examineSecrets(ctx, s, secrets))
 		found = append(found, examineRollbacks(ctx, s, now)...)
@@ -81,6 +82,15 @@ func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secre
 		found = append(found, Finding{Warning, err.Error(), ""})
 	}
 	return found
+}
+
+// examineZones names the release of the time zone rules: those of ZONEINFO may be older than those of the program.
+func examineZones() Finding {
+	release := schedule.ZoneRelease()
+	if release == "unknown" {
+		return Finding{Warning, "the time zone rules that ZONEINFO names have no release", "add their file tzdata.zi, or unset ZONEINFO to use those of the program"}
+	}
+	return Finding{Weight: Fine, Text: "the time zone rules are those of " + release}
 }
 
 func examineClock(theirs, ours time.Time) Finding {

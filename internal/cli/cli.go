@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"time"
-	_ "time/tzdata" // time zones for hosts and images without a database of them
 
 	"golang.org/x/term"
 )

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"laneway/internal/cron/schedule"
 	"laneway/internal/wire"
 )
 
@@ -54,7 +55,7 @@ func (c *cronWhy) Run(ctx context.Context, env *environment) error {
 // printWhy prints the slot with its explanation, then what to do.
 func printWhy(env *environment, reply wire.CronExplainResult) error {
 	slot := reply.Slots[0]
-	zone, err := time.LoadLocation(reply.Timezone)
+	zone, err := schedule.LoadZone(reply.Timezone)
 	if err != nil {
 		zone = time.UTC
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"laneway/internal/cron/schedule"
 )
 
 // versionReport is what `laneway version --json` prints.
@@ -13,11 +15,12 @@ type versionReport struct {
 	Go      string `json:"go"`
 	OS      string `json:"os"`
 	Arch    string `json:"arch"`
+	Zones   string `json:"zones"` // the release of the time zone rules
 }
 
 // versionOf returns the version of this program for people and clients; an empty part is taken from the build info.
 func versionOf(version, commit string) versionReport {
-	r := versionReport{Version: version, Commit: commit, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	r := versionReport{Version: version, Commit: commit, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Zones: schedule.ZoneRelease()}
 	build, ok := debug.ReadBuildInfo()
 	if ok && r.Commit == "" {
 		for _, s := range build.Settings {
@@ -49,6 +52,6 @@ func (c *versionCmd) Run(env *environment) error {
 	if r.Commit != "" {
 		line += " (" + r.Commit[:min(12, len(r.Commit))] + ")"
 	}
-	_, err := fmt.Fprintf(env.stdout, "%s %s %s/%s\n", line, r.Go, r.OS, r.Arch)
+	_, err := fmt.Fprintf(env.stdout, "%s %s %s/%s zones %s\n", line, r.Go, r.OS, r.Arch, r.Zones)
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"laneway/internal/secret"
+	"laneway/internal/words"
 )
 
 // maxFile is the maximum size of a configuration file in bytes; a larger file is not a configuration.
@@ -314,42 +316,8 @@ func fieldsOf(t reflect.Type) map[string]int {
 
 // suggestion returns the setting that was probably meant: the closest one that differs by one letter, or by two in longer words.
 func suggestion(given string, fields map[string]int) string {
-	names := make([]string, 0, len(fields))
-	for name := range fields {
-		names = append(names, name)
+	if best := words.Closest(given, slices.Collect(maps.Keys(fields))); best != "" {
+		return fmt.Sprintf("; did you mean %s?", best)
 	}
-	slices.Sort(names)
-	best, distance := "", 2+min(len(given)/6, 1)
-	for _, name := range names {
-		if d := editDistance(given, name); d < distance {
-			best, distance = name, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %s?", best)
-}
-
-func editDistance(a, b string) int {
-	if len(a) > 64 {
-		return len(a)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			next := min(row[j]+1, row[j+1]+1, diagonal+cost)
-			diagonal, row[j+1] = row[j+1], next
-		}
-	}
-	return row[len(b)]
+	return ""
 }

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"laneway/internal/cron/schedule"
 )
 
 var (
@@ -138,7 +139,7 @@ func (c Config) checkAgentName(a at, id string) {
 }
 
 func (c Cron) validate(a at) {
-	if _, err := time.LoadLocation(c.Timezone); err != nil || c.Timezone == "" || c.Timezone == "Local" {
+	if _, err := schedule.LoadZone(c.Timezone); err != nil || c.Timezone == "" {
 		a.key("timezone").addf("must be a known time zone such as Europe/Berlin, is %q", c.Timezone)
 	}
 	a.durationBetween("min_interval", c.MinInterval, Duration(second), Duration(day))

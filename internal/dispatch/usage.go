@@ -13,6 +13,7 @@ import (
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/retry"
 	"laneway/internal/store"
 	"laneway/internal/usage"
@@ -28,7 +29,7 @@ func (d *Dispatcher) connectMeter() error {
 		cfg.Logger = d.log
 	}
 	if cfg.Zone == nil && d.cfg.Cron.Rules.DefaultTZ != "" {
-		zone, err := time.LoadLocation(d.cfg.Cron.Rules.DefaultTZ)
+		zone, err := schedule.LoadZone(d.cfg.Cron.Rules.DefaultTZ)
 		if err != nil {
 			return fmt.Errorf("reading the zone of the gateway: %w", err)
 		}

@@ -3,6 +3,8 @@ package schedule
 import (
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -245,6 +247,53 @@ func TestParseAtReadsLocalTimesInTheZone(t *testing.T) {
 	refused(t, "zone", err, "schedule.tz", InvalidZone, "not a known time zone: Mars/Base")
 }
 
+// The rules of Canada, Cuba and Morocco changed in 2026.
+func TestZonesHaveTheRulesOf2026(t *testing.T) {
+	t.Parallel()
+	day := time.Date(2026, 12, 10, 0, 0, 0, 0, time.UTC)
+	for zone, hour := range map[string]int{
+		"America/Vancouver": 16, "America/Edmonton": 15, "America/Inuvik": 15, "America/Yellowknife": 15, "America/Winnipeg": 14,
+		"America/Rainy_River": 14, "America/Havana": 13, "Africa/Casablanca": 9, "Africa/El_Aaiun": 9, "Canada/Pacific": 16, "Europe/Berlin": 8,
+	} {
+		s, err := Check(cronSpec("0 9 * * *", zone), day, Rules{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, ok := s.Next(day); !ok || at.At.UTC().Hour() != hour {
+			t.Errorf("9:00 in %s is %s, want %d:00 UTC", zone, at.At.UTC(), hour)
+		}
+	}
+	if r := ZoneRelease(); r < "2026c" {
+		t.Errorf("the release is %s", r)
+	}
+}
+
+// ZONEINFO replaces the rules of the program by those of a directory; a zone that is not there is not found elsewhere.
+func TestZONEINFOReplacesTheEmbeddedZones(t *testing.T) {
+	dir := t.TempDir()
+	berlin, err := zoneFile("Europe/Berlin")
+	if err == nil {
+		err = errors.Join(os.WriteFile(filepath.Join(dir, "Custom"), berlin, 0o600), os.WriteFile(filepath.Join(dir, "tzdata.zi"), []byte("# version 2031a\nR x\n"), 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("ZONEINFO", dir)
+	loc, err := LoadZone("Custom")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, offset := time.Date(2026, 7, 1, 0, 0, 0, 0, loc).Zone(); offset != 7200 {
+		t.Errorf("the offset is %d", offset)
+	}
+	if _, err := LoadZone("Europe/London"); err == nil {
+		t.Error("a zone of the host or of the program was read")
+	}
+	if got := ZoneRelease(); got != "2031a" {
+		t.Errorf("the release is %s", got)
+	}
+}
+
 func TestZonesAreKnownOrRefused(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", "UTC", "Z", "+05:30", "-11:00", "+14:00", "+00:00", "Europe/Berlin", "Etc/GMT+5", "America/Argentina/Buenos_Aires"} {
@@ -253,7 +302,7 @@ func TestZonesAreKnownOrRefused(t *testing.T) {
 		}
 	}
 	for name, sentence := range map[string]string{
-		"Mars/Base": "not a known time zone: Mars/Base", "Local": "not a known time zone: Local", "localtime": "not a known",
+		"Mars/Base": "not a known time zone: Mars/Base; write a name", "Europe/Berln": "did you mean Europe/Berlin?", "europe/berlin": "did you mean Europe/Berlin?", "Local": "not a known time zone: Local", "localtime": "not a known",
 		"right/UTC": "not a known", "../etc/passwd": "not a known", "/etc/localtime": "not a known", "Europe/Ber\x00lin": "not a known",
 		"+5:30": "+HH:MM", "+0530": "+HH:MM", "+14:01": "out of range", "-15:00": "out of range", "+01:60": "out of range",
 		"+1a:00": "+HH:MM", strings.Repeat("A", 65): "not a known", "Zürich": "not a known",

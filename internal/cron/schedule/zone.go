@@ -1,10 +1,26 @@
 package schedule
 
 import (
+	"archive/zip"
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
-	_ "time/tzdata" // zones must also be available on an image without zone files
+
+	"laneway/internal/words"
 )
+
+//go:embed zones.zip
+var zonesZip []byte
+
+//go:embed zones.txt
+var zonesText string
 
 const (
 	maxZoneName  = 64
@@ -16,7 +32,11 @@ const (
 // [*InvalidError]; a zone is never replaced by another one. Names that depend on the machine (Local, localtime) are refused, because replicas would disagree
 // about them.
 //
-// It may read a file, so callers on a hot path should cache the result; see [Compiler].
+// The rules are those that scripts/zones has compiled into the program, or those of the directory or zip file that the
+// variable ZONEINFO names, as in package time. The database of the host is never read: hosts of one gateway have
+// different releases, and one of last year moves jobs by an hour. No other code of the program loads a zone.
+//
+// It decompresses a file, so callers on a hot path should cache the result; see [Compiler].
 func LoadZone(name string) (*time.Location, error) {
 	switch {
 	case name == "", name == "UTC", name == "Z":
@@ -26,11 +46,83 @@ func LoadZone(name string) (*time.Location, error) {
 	case !zoneNameAllowed(name):
 		return nil, unknownZone(name)
 	}
-	loc, err := time.LoadLocation(name)
+	data, err := zoneFile(name)
+	if err != nil {
+		return nil, unknownZone(name)
+	}
+	loc, err := time.LoadLocationFromTZData(name, data)
 	if err != nil {
 		return nil, unknownZone(name)
 	}
 	return loc, nil
+}
+
+// ZoneRelease names the release of the rules that [LoadZone] reads, such as 2026f. The rules that ZONEINFO names have the
+// release of their file tzdata.zi or +VERSION, and otherwise "unknown".
+func ZoneRelease() string {
+	if own, ok := os.LookupEnv(zoneVariable); ok && own != "" { //nolint:forbidigo // the variable of package time; only this package reads zones
+		for file, before := range map[string]string{"tzdata.zi": "# version ", "+VERSION": ""} {
+			data, err := readZone(own, file)
+			line, _, _ := strings.Cut(string(data), "\n")
+			if release, ok := strings.CutPrefix(line, before); err == nil && ok && release != "" {
+				return strings.TrimSpace(release)
+			}
+		}
+		return "unknown"
+	}
+	release, _, _ := strings.Cut(zonesText, " ")
+	return release
+}
+
+const zoneVariable = "ZONEINFO"
+
+// zoneFile returns the compiled rules of a zone.
+func zoneFile(name string) ([]byte, error) {
+	if own, ok := os.LookupEnv(zoneVariable); ok && own != "" { //nolint:forbidigo // the variable of package time; only this package reads zones
+		return readZone(own, name)
+	}
+	r, err := zip.NewReader(bytes.NewReader(zonesZip), int64(len(zonesZip)))
+	if err != nil {
+		return nil, fmt.Errorf("reading the embedded zones: %w", err)
+	}
+	return fromZip(r, name)
+}
+
+// readZone reads a file of a directory or a zip file.
+func readZone(path, name string) ([]byte, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return os.ReadFile(filepath.Join(path, filepath.FromSlash(name)))
+	}
+	r, err := zip.OpenReader(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := fromZip(&r.Reader, name)
+	return data, errors.Join(err, r.Close())
+}
+
+func fromZip(r *zip.Reader, name string) ([]byte, error) {
+	for _, f := range r.File {
+		if f.Name == name {
+			data, err := f.Open()
+			if err != nil {
+				return nil, err
+			}
+			out, err := io.ReadAll(data)
+			return out, errors.Join(err, data.Close())
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// embeddedZones lists the names of the embedded zones.
+func embeddedZones() (names []string) {
+	if r, err := zip.NewReader(bytes.NewReader(zonesZip), int64(len(zonesZip))); err == nil {
+		for _, f := range r.File {
+			names = append(names, f.Name)
+		}
+	}
+	return names
 }
 
 // zoneNameAllowed refuses names that depend on the machine, and the trees of zone files that count leap seconds.
@@ -75,7 +167,10 @@ func twoDigits(s string) (int, bool) {
 }
 
 func unknownZone(name string) error {
-	return NewInvalid(fieldTZ, InvalidZone, "not a known time zone: %s", Excerpt(name))
+	if best := words.Closest(name, embeddedZones()); best != "" {
+		return NewInvalid(fieldTZ, InvalidZone, "not a known time zone: %s; did you mean %s?", Excerpt(name), best)
+	}
+	return NewInvalid(fieldTZ, InvalidZone, "not a known time zone: %s; write a name such as Europe/Berlin or an offset such as +02:00", Excerpt(name))
 }
 
 // Excerpt makes untrusted text safe and short enough for a message.

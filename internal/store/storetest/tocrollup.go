@@ -15,6 +15,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/history"
 	"laneway/internal/store"
 )
@@ -102,7 +103,7 @@ type factLog struct {
 }
 
 func newFactLog(w *world) *factLog {
-	zone := try(time.LoadLocation("Europe/Berlin")).ok(w)
+	zone := try(schedule.LoadZone("Europe/Berlin")).ok(w)
 	return &factLog{world: w, zone: zone, facts: map[string][]string{}}
 }
 
