@@ -196,6 +196,10 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	p, cfg := d.parts, d.cfg
 	d.signs = &signs{parts: p}
 	d.queue = &queue{parts: p, signs: d.signs}
+	d.queue.order.current = func(c store.Claim) bool {
+		id, err := p.node.Alive()
+		return err == nil && id == c.Node
+	}
 	d.queue.rules.Store(&cfg.Queue)
 	d.gauges = &gauges{parts: p, saved: map[store.TokenRatio]int{}}
 	d.questions = &questions{parts: p, outside: newOutsideCalls(), waiting: map[string]waiter{}}

@@ -1,21 +1,29 @@
 package dispatch
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/scheduler"
+	"laneway/internal/store"
 )
 
 // order submits accepted messages to the scheduler in the order of their sequence numbers. Two calls that accept messages of one session,
 // or a call and the sweep, may get the responses to their commits at the same time. A batching store even commits them together. The
 // goroutine that is scheduled first must not take the place of the other.
 //
-// A message is submitted at once when no message waits before it. Otherwise it is parked until its predecessor is submitted. The scheduler
-// is called under the mutex: Submit changes only memory and does not block.
+// A message is submitted at once when no message waits before it. Otherwise it is parked until its predecessor is submitted. If another
+// process accepted the predecessor, or the response to its commit was lost, the next sweep reads it from the store, in order with the
+// messages after it. Only a predecessor that has an outcome is passed. The scheduler is called under the mutex: Submit changes only memory
+// and does not block.
 type order struct {
+	// current reports whether a claim is that of the current incarnation. Work under an older claim is left to the takeover, because the
+	// scheduler would keep it instead of the work that the takeover submits.
+	current func(c store.Claim) bool
+
 	mu    sync.Mutex
 	lines map[chat.SessionKey]*line
 }
@@ -27,15 +35,16 @@ type line struct {
 	parked    []parkedItem
 }
 
+// parkedItem is a message, or with passed the number of a command, which needs no place.
 type parkedItem struct {
-	seq   int64
-	item  scheduler.Item[work]
-	since time.Time
+	seq    int64
+	item   scheduler.Item[work]
+	passed bool
+	since  time.Time
 }
 
-// parkLimit is how long a message waits for a missing predecessor. If another process accepted the predecessor and its hint was lost, the
-// next sweep finds it.
-const parkLimit = 2 * time.Second
+// parkLimit is longer than [store.HintedAfter]: a sweep returns each waiting message that has been parked for as long.
+const parkLimit = 2 * store.HintedAfter
 
 // submitted is the response of the scheduler to an item.
 type submitted struct {
@@ -44,30 +53,39 @@ type submitted struct {
 	err  error
 }
 
-func (h *order) line(key chat.SessionKey, epoch int64) *line {
+// line returns the line of a claim; nil when the claim is not current any more.
+func (h *order) line(c store.Claim) *line {
+	if !h.current(c) {
+		return nil
+	}
 	if h.lines == nil {
 		h.lines = map[chat.SessionKey]*line{}
 	}
-	l := h.lines[key]
-	if l == nil || l.epoch < epoch {
-		l = &line{epoch: epoch}
-		h.lines[key] = l
+	l := h.lines[c.Session]
+	if l == nil || l.epoch < c.Epoch {
+		l = &line{epoch: c.Epoch}
+		h.lines[c.Session] = l
+	}
+	if l.epoch > c.Epoch {
+		return nil
 	}
 	return l
 }
 
-// offer submits a message and the messages that waited for it; first is true when no message waited before it. With an empty result, the
-// message is parked.
-func (h *order) offer(s *scheduler.Scheduler[work], it scheduler.Item[work], first bool) []submitted {
-	w := it.Payload
+// offer submits a message and the messages that waited for it; first is true when no message waited before it. The result is empty when the
+// message is parked. left is true when it is not taken: a sweep has submitted it, or the next one will.
+func (h *order) offer(s *scheduler.Scheduler[work], it scheduler.Item[work], first bool) (list []submitted, left bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := h.line(w.claim.Session, w.claim.Epoch)
-	if !first && l.submitted < it.Seq-1 {
+	l := h.line(it.Payload.claim)
+	switch {
+	case l == nil || it.Seq <= l.submitted:
+		return nil, true
+	case !first && l.submitted < it.Seq-1:
 		l.parked = append(l.parked, parkedItem{seq: it.Seq, item: it, since: time.Now()})
-		return nil
+		return nil, false
 	}
-	return append([]submitted{submitTo(s, it)}, l.advance(s, it.Seq)...)
+	return append([]submitted{submitTo(s, it)}, l.advance(s, it.Seq)...), false
 }
 
 // pass reports that a sequence number belongs to a command, which needs no place.
@@ -75,41 +93,75 @@ func (h *order) pass(s *scheduler.Scheduler[work], key chat.SessionKey, seq int6
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.lines[key]
-	if l == nil || l.submitted < seq-1 {
+	switch {
+	case l == nil:
+		return nil
+	case l.submitted < seq-1:
+		l.parked = append(l.parked, parkedItem{seq: seq, passed: true, since: time.Now()})
 		return nil
 	}
 	return l.advance(s, seq)
 }
 
-// resume submits the messages that a takeover or a check of hints found, in order and each after the messages that are parked before it.
-// Then it submits what was accepted meanwhile. last is the newest number that the check knew.
-func (h *order) resume(s *scheduler.Scheduler[work], key chat.SessionKey, epoch int64, items []scheduler.Item[work], last int64) []submitted {
+// known returns the number up to which all messages of a session were submitted or have an outcome.
+func (h *order) known(key chat.SessionKey) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := h.line(key, epoch)
+	if l := h.lines[key]; l != nil {
+		return l.submitted
+	}
+	return 0
+}
+
+// resume submits the messages that a sweep found, in order and with the parked ones at their places. The items contain every message up to
+// last that has no outcome, except known ones.
+func (h *order) resume(s *scheduler.Scheduler[work], c store.Claim, items []scheduler.Item[work], last int64) []submitted {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := h.line(c)
+	if l == nil {
+		return nil
+	}
+	known := l.submitted
 	var out []submitted
 	for _, it := range items {
+		if it.Seq <= known {
+			continue
+		}
 		out = append(out, l.unpark(s, it.Seq)...)
+		if len(l.parked) > 0 && l.parked[0].seq == it.Seq && len(it.Payload.rows) == 1 {
+			it, l.parked = l.parked[0].item, l.parked[1:] // it knows more of the message, such as whether its person may still be typing
+		}
 		out = append(out, submitTo(s, it))
 	}
 	return append(out, l.advance(s, last)...)
 }
 
-// overdue submits messages that have waited too long for a predecessor.
-func (h *order) overdue(s *scheduler.Scheduler[work]) []submitted {
+// overdue submits messages that were parked for [parkLimit] when a complete read of what waits began. It did not return their
+// predecessors, which therefore have outcomes.
+func (h *order) overdue(s *scheduler.Scheduler[work], read time.Time) []submitted {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []submitted
 	for _, l := range h.lines {
 		for len(l.parked) > 0 {
-			first := slices.MinFunc(l.parked, func(a, b parkedItem) int { return int(a.seq - b.seq) })
-			if time.Since(first.since) < parkLimit {
+			first := slices.MinFunc(l.parked, bySeq)
+			if read.Sub(first.since) < parkLimit {
 				break
 			}
 			out = append(out, l.advance(s, first.seq-1)...)
 		}
 	}
 	return out
+}
+
+// lost reports that the scheduler has given up a message without an outcome. If this process still owns the session, a sweep finds it.
+func (h *order) lost(key chat.SessionKey, seq int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l := h.lines[key]; l != nil {
+		l.submitted = min(l.submitted, seq-1)
+	}
 }
 
 // release removes a session whose ownership has ended.
@@ -121,10 +173,12 @@ func (h *order) release(key chat.SessionKey, epoch int64) {
 	}
 }
 
-// clear removes every session. The messages are in the store, and a new incarnation takes them over.
-func (h *order) clear() {
+// clear removes every session, here and in the scheduler. The messages are in the store, and a new incarnation takes them over. It is called
+// when the claims of the old one are not current any more, so that none of its messages is submitted afterwards.
+func (h *order) clear(s *scheduler.Scheduler[work]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	s.ResetAll()
 	h.lines = nil
 }
 
@@ -140,19 +194,29 @@ func (l *line) advance(s *scheduler.Scheduler[work], seq int64) []submitted {
 		p := l.parked[i]
 		l.parked = slices.Delete(l.parked, i, i+1)
 		l.submitted = max(l.submitted, p.seq)
-		out = append(out, submitTo(s, p.item))
+		out = append(out, p.submit(s)...)
 	}
 }
 
-// unpark submits the messages that are parked before seq: the caller has seen every number up to it.
+// unpark submits the messages that are parked before seq and sorts those that remain: the caller has seen every number up to seq.
 func (l *line) unpark(s *scheduler.Scheduler[work], seq int64) []submitted {
 	var out []submitted
-	slices.SortFunc(l.parked, func(a, b parkedItem) int { return int(a.seq - b.seq) })
+	slices.SortFunc(l.parked, bySeq)
 	for len(l.parked) > 0 && l.parked[0].seq < seq {
-		out = append(out, submitTo(s, l.parked[0].item))
+		out = append(out, l.parked[0].submit(s)...)
 		l.parked = slices.Delete(l.parked, 0, 1)
 	}
 	return out
+}
+
+func bySeq(a, b parkedItem) int { return cmp.Compare(a.seq, b.seq) }
+
+// submit submits the message; the number of a command needs nothing.
+func (p *parkedItem) submit(s *scheduler.Scheduler[work]) []submitted {
+	if p.passed {
+		return nil
+	}
+	return []submitted{submitTo(s, p.item)}
 }
 
 func submitTo(s *scheduler.Scheduler[work], it scheduler.Item[work]) submitted {

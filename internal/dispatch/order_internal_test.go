@@ -28,7 +28,7 @@ func lineUp(t *testing.T, waitsBefore func(seq int64) bool, offered []int64) []i
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &order{}
+	h := &order{current: func(store.Claim) bool { return true }}
 	key := chat.MainKey("main")
 	for _, seq := range offered {
 		it := scheduler.Item[work]{

@@ -73,3 +73,54 @@ func TestAStuckTurnOfALostLeaseLeavesItsSuccessorAlone(t *testing.T) {
 		h.close()
 	})
 }
+
+// roomy is a queue that holds many messages.
+func roomy() option { return queue(dispatch.QueueRules{Cap: 10_000}) }
+
+// More messages than one read returns wait in one session of the owner, and another replica accepted all of them. A message of another
+// session must not wait for them.
+func TestWaitingForeignMessagesHideNoOtherSession(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore(t)
+		owner, other := open(t, st, lanes(2), roomy()), open(t, st, lanes(2), roomy())
+		owner.send("main", "sleep 1h")
+		owner.send("second", "sleep 3s")
+		for range 250 {
+			other.send("main", "later", func(m *chat.Message) { m.ID = "main" + m.ID })
+		}
+		sent := time.Now()
+		id := other.send("second", "hello", func(m *chat.Message) { m.ID = "hello" })
+		want(t, "outcome", owner.end(id).Outcome, chat.OutcomeAnswered)
+		if waited := time.Since(sent); waited > 6*time.Second {
+			t.Errorf("the message of the other session ended after %s", waited)
+		}
+		other.send("main", "/stopall")
+		other.close()
+		owner.close()
+	})
+}
+
+// Two replicas accept messages of one session without any fault, more than one read returns.
+func TestForeignMessagesKeepTheirPlaces(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore(t)
+		owner, other := open(t, st, lanes(1), roomy()), open(t, st, lanes(1), roomy())
+		owner.send("main", "sleep 5s")
+		expect, last := []string{"sleep 5s"}, ""
+		for i := range 600 {
+			h := other
+			if i%3 == 0 {
+				h = owner
+			}
+			if i%50 == 0 {
+				time.Sleep(100 * time.Millisecond)
+			}
+			last = h.send("main", strconv.Itoa(i), func(m *chat.Message) { m.ID = fmt.Sprint("n", i) })
+			expect = append(expect, strconv.Itoa(i))
+		}
+		want(t, "outcome of the last", owner.end(last).Outcome, chat.OutcomeAnswered)
+		wantList(t, "order", owner.runner.textsOf("agent:main:main"), expect)
+		other.close()
+		owner.close()
+	})
+}

@@ -142,7 +142,11 @@ func (q *queue) offer(ctx context.Context, it scheduler.Item[work], first bool) 
 	lead := it.Payload.rows[len(it.Payload.rows)-1]
 	q.starting.add(lead.Session, []int64{lead.Seq})
 	queued = true
-	for _, s := range q.order.offer(q.sched, it, first) {
+	list, left := q.order.offer(q.sched, it, first)
+	if left {
+		q.starting.remove(lead.Session, []int64{lead.Seq})
+	}
+	for _, s := range list {
 		waits, place := q.settle(ctx, s)
 		if s.item.Seq == it.Seq {
 			queued, position = waits, place

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/scheduler"
@@ -14,12 +15,19 @@ type takeover struct {
 	running *runningTurns
 }
 
-// Resume submits the unfinished messages of sessions that this process owns, and those that have waited too long for a predecessor.
+// Resume submits the unfinished messages of sessions that this process owns.
 func (t takeover) Resume(ctx context.Context, sessions []store.Taken) {
 	for _, s := range sessions {
 		t.q.resume(ctx, s)
 	}
-	for _, s := range t.q.order.overdue(t.q.sched) {
+}
+
+// Known returns up to which number this process has the messages of a session.
+func (t takeover) Known(key chat.SessionKey) int64 { return t.q.order.known(key) }
+
+// AllRead submits the messages that still wait for a predecessor: it has an outcome.
+func (t takeover) AllRead(ctx context.Context, since time.Time) {
+	for _, s := range t.q.order.overdue(t.q.sched, since) {
 		t.q.settle(ctx, s)
 	}
 }
@@ -30,8 +38,7 @@ func (t takeover) Stop(r store.StopRequest) { t.q.sched.StopRun(r.Session.String
 // LeaseLost cancels every turn and clears the queues in memory; the messages are in the store.
 func (t takeover) LeaseLost() {
 	t.q.sched.Cancel(scheduler.ErrLeaseLost)
-	t.q.sched.ResetAll()
-	t.q.order.clear()
+	t.q.order.clear(t.q.sched)
 }
 
 // Running returns the ids of the running turns.
@@ -49,7 +56,7 @@ func (q *queue) resume(ctx context.Context, t store.Taken) {
 		}
 		items = append(items, it)
 	}
-	for _, s := range q.order.resume(q.sched, t.Session, t.Epoch, items, t.LastSeq) {
+	for _, s := range q.order.resume(q.sched, t.Claim, items, t.LastSeq) {
 		q.settle(ctx, s)
 	}
 }

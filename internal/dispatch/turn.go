@@ -137,6 +137,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	switch {
 	case errors.Is(err, chat.ErrFenced):
 		ts.obs.Fenced("start")
+		ts.queue.order.lost(lead.Session, p.Seqs[0])
 		return nil, false, nil
 	case err != nil:
 		ts.endUnstarted(ctx, t.rows)
@@ -217,6 +218,7 @@ func (ts *turns) endUnstarted(ctx context.Context, rows []store.Waiting) {
 	case scheduler.ReasonSuperseded:
 		ts.queue.endWaiting(ctx, rows, chat.OutcomeSuperseded, store.ReasonSuperseded)
 	default: // they wait for the next process, or for the sweep
+		ts.queue.order.lost(rows[0].Session, rows[0].Seq)
 	}
 }
 

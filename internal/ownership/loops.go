@@ -12,7 +12,7 @@ import (
 	"laneway/internal/store"
 )
 
-// sweepBatch is how many sessions, and how many hinted messages, one sweep takes.
+// sweepBatch is how many sessions a sweep takes, and how many hinted messages it reads at once.
 const sweepBatch = 200
 
 // Run extends the lease, passes stop requests on and sweeps until ctx ends; it returns when its goroutines have ended.
@@ -133,16 +133,28 @@ func (n *Node) sweep(ctx context.Context) {
 		n.log.WarnContext(ctx, "sweep failed; trying again", "err", err)
 		return
 	}
-	hinted, err := n.store.Hinted(ctx, me.id, sweepBatch)
-	if err != nil {
-		n.log.WarnContext(ctx, "reading hinted messages failed; trying again", "err", err)
-	}
 	if len(taken) > 0 {
 		n.obs.TakenOver(len(taken))
 		n.log.InfoContext(ctx, "took over sessions", "sessions", len(taken))
 		n.SweepNow() // more may exist, because a sweep is bounded in sessions and in bytes
 	}
-	n.handler.Resume(ctx, append(taken, hinted...))
+	n.handler.Resume(ctx, taken)
+	for {
+		asked := time.Now()
+		hinted, err := n.store.Hinted(ctx, me.id, n.handler.Known, sweepBatch)
+		switch {
+		case err != nil:
+			n.log.WarnContext(ctx, "reading hinted messages failed; trying again", "err", err)
+			return
+		case len(hinted) == 0:
+			n.handler.AllRead(ctx, asked)
+			return
+		}
+		n.handler.Resume(ctx, hinted)
+		if first := hinted[0]; n.handler.Known(first.Session) < first.LastSeq {
+			return // this incarnation is ending, and takes nothing any more
+		}
+	}
 }
 
 func (n *Node) stopAll(requests []store.StopRequest) {

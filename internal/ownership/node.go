@@ -28,15 +28,20 @@ type Store interface {
 	AcquireLease(ctx context.Context, name, nodeID string) (l store.Lease, ok bool, err error)
 	ReleaseLease(ctx context.Context, l store.Lease) error
 	Sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, error)
-	Hinted(ctx context.Context, nodeID string, limit int) ([]store.Taken, error)
+	Hinted(ctx context.Context, nodeID string, known func(chat.SessionKey) int64, limit int) ([]store.Taken, error)
 	Hold(ctx context.Context) (*store.Hold, error)
 	Audit(ctx context.Context, a chat.Audit) error
 }
 
 // Handler executes the decisions of ownership. Its methods are called on the goroutines of [Node.Run].
 type Handler interface {
-	// Resume runs the unfinished messages of sessions that this incarnation owns. It is called after each sweep, even with an empty list.
+	// Resume runs the unfinished messages of sessions that this incarnation owns.
 	Resume(ctx context.Context, sessions []store.Taken)
+	// Known returns up to which number the handler has all messages of a session of this incarnation. It is called within transactions and
+	// does not block.
+	Known(session chat.SessionKey) int64
+	// AllRead reports that Resume has received every waiting message that was unknown and at least [store.HintedAfter] old at the given time.
+	AllRead(ctx context.Context, at time.Time)
 	// Stop ends a run whose stop was requested through another replica. A run that was stopped before keeps its first cause.
 	Stop(request store.StopRequest)
 	// LeaseLost abandons running work and work that waits in memory: another replica may own it already.

@@ -43,6 +43,19 @@ func (h *handler) Resume(_ context.Context, sessions []store.Taken) {
 	h.taken = append(h.taken, sessions...)
 }
 
+func (h *handler) Known(key chat.SessionKey) (last int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.taken {
+		if t.Session == key {
+			last = max(last, t.LastSeq)
+		}
+	}
+	return last
+}
+
+func (h *handler) AllRead(context.Context, time.Time) {}
+
 func (h *handler) Stop(r store.StopRequest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -69,6 +69,9 @@ type Nodes interface {
 	ReleaseLease(ctx context.Context, l Lease) error
 }
 
+// HintedAfter is how long after a node has accepted a message [Inbox.Hinted] returns it to the same node.
+const HintedAfter = time.Second
+
 // Inbox is the life of a message from Accept to its outcome.
 type Inbox interface {
 	// Accept makes a message durable, see [AcceptParams]. Sequence numbers of a session have no gaps: a refused message or a duplicate does not use one.
@@ -98,9 +101,12 @@ type Inbox interface {
 	// have at most [ReadBytes], or are those of one session (whose queue is bounded by the cap of [AcceptParams]). So fewer sessions than Limit do not mean
 	// that no more exist.
 	Sweep(ctx context.Context, p SweepParams) ([]Taken, error)
-	// Hinted returns at most limit messages of sessions that nodeID owns which another node accepted and which have not started. Without it, a lost wake-up
-	// would delay them until the next sweep. At most [ReadBytes]; a later call returns the remaining ones, after these have been started.
-	Hinted(ctx context.Context, nodeID string, limit int) ([]Taken, error)
+	// Hinted returns messages that wait in sessions of nodeID and that it does not know. known returns the number up to which the node has all messages of a
+	// session; it does not block. A session is returned when its newest unknown message was accepted by another node, or by this node [HintedAfter] ago: the
+	// response to its commit was lost, or its predecessor has an outcome. The messages of a session are all unknown ones up to that message, whichever node
+	// accepted them, so they run in order; LastSeq is the last of them. Sessions come with the longest waiting first. At most limit messages and [ReadBytes];
+	// the result is empty only when no such message exists, so a later call returns the remaining ones when these are known.
+	Hinted(ctx context.Context, nodeID string, known func(chat.SessionKey) int64, limit int) ([]Taken, error)
 	// MessageByID finds a message by its id; chat.ErrNotFound.
 	MessageByID(ctx context.Context, id string) (Waiting, error)
 	// FilesOfRuns lists the files of the messages of runs of a session, by run and in the order of the messages. The result omits runs without files, runs of

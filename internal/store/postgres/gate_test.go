@@ -39,7 +39,7 @@ func TestPollsOfAnIdleReplicaShareOneStatement(t *testing.T) {
 		if _, err := s.Sweep(t.Context(), store.SweepParams{Node: "n", Limit: 10}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Hinted(t.Context(), "n", 10); err != nil {
+		if _, err := s.Hinted(t.Context(), "n", func(chat.SessionKey) int64 { return 0 }, 10); err != nil {
 			t.Fatal(err)
 		}
 		look()

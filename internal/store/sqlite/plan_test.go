@@ -122,7 +122,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) (ofDeletion map[string
 	for _, id := range []string{"b", "c", "d", "e", "f"} {
 		accept("second", id)
 	}
-	_, err = s.Hinted(ctx, "first", 10)
+	_, err = s.Hinted(ctx, "first", func(chat.SessionKey) int64 { return 0 }, 10)
 	must(err)
 	start.Seqs = []int64{5}
 	_, err = s.Join(ctx, start)

@@ -9,10 +9,11 @@ import (
 )
 
 // page is a list with a byte bound. rows is a query with an order and a limit, whose column page_size has the bytes of a row; columns are those to return.
-// bytes bounds the page; 0 = store.ReadBytes. At least one row is read.
+// bytes bounds the page; 0 = store.ReadBytes. At least one row is read. The bytes of the rows are added to read unless it is nil.
 type page struct {
 	columns, rows string
 	bytes         int
+	read          *int
 	args          []any
 }
 
@@ -39,6 +40,9 @@ func readPage[T any](ctx context.Context, tx Tx, p page, scan func(Row) (T, erro
 			return ErrEnough
 		}
 		list = append(list, v)
+		if p.read != nil {
+			*p.read += size
+		}
 		return nil
 	}, args...)
 	return list, err

@@ -52,12 +52,14 @@ const (
 	nextOrphanSQL = `SELECT COALESCE(min(s.debounce_until), 0) FROM (SELECT DISTINCT session_key FROM inbox WHERE {open}) u
 		JOIN sessions s ON s.key = u.session_key WHERE s.debounce_until > {now}`
 
-	// hintedSQL finds messages that other nodes accepted for sessions of $1, the longest waiting session first.
-	hintedSQL = `SELECT i.*, octet_length(i.body) AS page_size FROM inbox i JOIN sessions s ON s.key = i.session_key AND s.owner = $1
-		WHERE {open i} AND i.state <> 'running' AND i.node <> $1
-			AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $1 AND n.lease_until > {now})
-		ORDER BY (SELECT min(o.accepted_at) FROM inbox o WHERE o.session_key = i.session_key AND {open o}), i.session_key, i.seq
-		{limit $2}`
+	// hintedSQL finds the sessions of $1 with messages that another node accepted, or that $1 accepted $2 ago, and the newest of these; and the newest one that
+	// $1 accepted since then, with the time at which the first of those is old enough. The longest waiting session comes first.
+	hintedSQL = `SELECT i.session_key, COALESCE(max(CASE WHEN ` + hintable + ` THEN i.seq END), 0), COALESCE(max(CASE WHEN NOT (` + hintable + `) THEN i.seq END), 0),
+			COALESCE(min(CASE WHEN NOT (` + hintable + `) THEN i.accepted_at END), 0) + $2
+		FROM inbox i JOIN sessions s ON s.key = i.session_key AND s.owner = $1
+		WHERE {open i} AND i.state <> 'running' AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $1 AND n.lease_until > {now})
+		GROUP BY i.session_key ORDER BY min(i.accepted_at), i.session_key`
+	hintable = `i.node <> $1 OR i.accepted_at <= {now} - $2`
 )
 
 // Sweep takes over sessions that no live node owns; see store.Inbox. A dead node gets chat.ErrFenced.
@@ -197,26 +199,70 @@ func nextOrphan(ctx context.Context, tx Tx, nodeID string) (at int64, err error)
 	return earlier(at, ends), err
 }
 
-// Hinted returns the messages that other nodes accepted for sessions of this one; see store.Inbox. A dead node owns no session.
-func (s Inbox) Hinted(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
+// Hinted returns the waiting messages of sessions of a node that it does not know; see store.Inbox. A dead node owns no session.
+func (s Inbox) Hinted(ctx context.Context, nodeID string, known func(chat.SessionKey) int64, limit int) ([]store.Taken, error) {
 	return poll(ctx, s.db, store.Poll{Kind: PollHinted, Node: nodeID}, func(ctx context.Context, tx Tx) (f found[[]store.Taken], err error) {
-		messages, err := readPage(ctx, tx, page{columns: messageColumns, rows: hintedSQL, args: []any{nodeID, max(limit, 0)}}, scanMessage)
-		if err != nil || len(messages) == 0 {
+		unknown, next, err := findHinted(ctx, tx, nodeID, known)
+		if err != nil || len(unknown) == 0 {
 			f.idle = limit > 0
+			f.next = func(context.Context, Tx) (int64, error) { return next, nil }
 			return f, err
 		}
-		keys, seen := []string{}, map[string]bool{}
-		for i := range messages {
-			if key := messages[i].Session.String(); !seen[key] {
-				keys, seen[key] = append(keys, key), true
+		var (
+			keys     []string
+			messages []store.Waiting
+			read     int
+		)
+		for _, u := range unknown {
+			if len(messages) >= limit || read >= store.ReadBytes {
+				break
 			}
+			list, err := readPage(ctx, tx, page{
+				columns: messageColumns, rows: `SELECT *, octet_length(body) AS page_size` + queuedFrom + ` AND seq > $2 AND seq <= $3 ORDER BY seq {limit $4}`,
+				bytes: store.ReadBytes - read, read: &read, args: []any{u.key.String(), u.after, u.last, limit - len(messages)},
+			}, scanMessage)
+			if err != nil {
+				return f, err
+			}
+			if len(messages) > 0 && read > store.ReadBytes { // its first message is large, and begins the next read
+				break
+			}
+			keys, messages = append(keys, u.key.String()), append(messages, list...)
 		}
 		taken, err := readTaken(ctx, tx, keys, messages)
 		for _, t := range taken {
 			if t.Node == nodeID { // otherwise it has moved to another owner meanwhile
+				t.LastSeq = t.Messages[len(t.Messages)-1].Seq
 				f.out = append(f.out, t)
 			}
 		}
 		return f, err
 	})
+}
+
+// hinted is a session with unknown messages up to last; those up to after are known.
+type hinted struct {
+	key         chat.SessionKey
+	after, last int64
+}
+
+// findHinted returns the sessions of a node with messages that it does not know, and when the next one becomes due by time; 0 = never.
+func findHinted(ctx context.Context, tx Tx, nodeID string, known func(chat.SessionKey) int64) (list []hinted, next int64, err error) {
+	err = tx.Query(ctx, hintedSQL, func(r Row) error {
+		var (
+			h         hinted
+			young, at int64
+		)
+		if err := r.Scan(keyColumn{&h.key}, &h.last, &young, &at); err != nil {
+			return err
+		}
+		h.after = known(h.key)
+		if h.last > h.after {
+			list = append(list, h)
+		} else if young > h.after {
+			next = earlier(next, at)
+		}
+		return nil
+	}, nodeID, store.HintedAfter.Milliseconds())
+	return list, next, err
 }

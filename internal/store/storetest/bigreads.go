@@ -194,7 +194,7 @@ func bigHinted(w *world) {
 	w.acceptBig(other, func(int) chat.SessionKey { return key })
 	w.endWaiting(key, first.Seq)
 	w.paged("hinted", upwards, func(int) (page []string) {
-		for _, t := range try(w.st.Hinted(w.ctx, owner, many)).ok(w) {
+		for _, t := range try(w.st.Hinted(w.ctx, owner, nothing, many)).ok(w) {
 			page = append(page, waitingTexts(t.Messages)...)
 			for _, m := range t.Messages {
 				w.endWaiting(key, m.Seq)

@@ -374,7 +374,8 @@ func ownerOfTheSession(w *world) {
 	l := w.launchOne(here)
 	equal(w, "launched", []any{l.Run.JobID, l.Mine, l.Seq, l.Behind, l.Message.Session}, []any{j.ID, false, int64(2), 1, key})
 	equal(w, "limit and lane of the session", []any{w.session(key).RunLimit, w.session(key).Lane}, []any{3, "team"})
-	hinted := try(w.st.Hinted(w.ctx, there, many)).ok(w)
+	knows := func(chat.SessionKey) int64 { return a.Seq }
+	hinted := try(w.st.Hinted(w.ctx, there, knows, many)).ok(w)
 	equal(w, "what the owner gets", idsOf(hinted[0].Messages), []string{l.Message.ID})
 }
 

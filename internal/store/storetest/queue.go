@@ -23,6 +23,7 @@ func queueTests() []test {
 		{"InterruptEndsWhatWaitsInAFullQueue", interruptEndsWhatWaits},
 		{"ModeOfTheSessionInterruptsAFullQueue", storedModeInterrupts},
 		{"HintedFindsWhatOthersAccepted", hintedFindsWhatOthersAccepted},
+		{"HintedGoesFromSessionToSession", hintedGoesFromSessionToSession},
 		{"HintedIsEmptyForADeadNode", hintedOfDeadNode},
 	}
 }
@@ -220,22 +221,60 @@ func hintedFindsWhatOthersAccepted(w *world) {
 	if a.Mine {
 		w.Fatalf("the session changed hands: %+v", a)
 	}
-	list := try(w.st.Hinted(w.ctx, owner, many)).ok(w)
+	list := try(w.st.Hinted(w.ctx, owner, nothing, many)).ok(w)
 	if len(list) != 1 {
 		w.Fatalf("hinted: %+v", list)
 	}
 	equal(w, "claim", list[0].Claim, c)
-	equal(w, "messages", idsOf(list[0].Messages), []string{hinted})
+	equal(w, "messages", idsOf(list[0].Messages), []string{mine, hinted})
 	equal(w, "principal", list[0].Principal, "ann")
-	list = try(w.st.Hinted(w.ctx, other, many)).ok(w)
+	equal(w, "last", list[0].LastSeq, a.Seq)
+	known := a.Seq - 1
+	knows := func(chat.SessionKey) int64 { return known }
+	equal(w, "unknown", idsOf(try(w.st.Hinted(w.ctx, owner, knows, many)).ok(w)[0].Messages), []string{hinted})
+	known = a.Seq
+	equal(w, "when all are known", len(try(w.st.Hinted(w.ctx, owner, knows, many)).ok(w)), 0)
+	list = try(w.st.Hinted(w.ctx, other, nothing, many)).ok(w)
 	equal(w, "hinted to the node that does not own", len(list), 0)
 	w.finish(answered(c, run))
 	w.start(c, hinted, a.Seq)
-	list = try(w.st.Hinted(w.ctx, owner, many)).ok(w)
+	list = try(w.st.Hinted(w.ctx, owner, nothing, many)).ok(w)
 	equal(w, "hinted after the start", len(list), 0)
 	w.finish(answered(c, hinted))
 	equal(w, "still waiting", w.row(mine).State, store.StateWaiting)
+	w.clock.advance(store.HintedAfter - time.Millisecond)
+	equal(w, "its own a moment later", len(try(w.st.Hinted(w.ctx, owner, nothing, many)).ok(w)), 0)
+	w.clock.advance(time.Millisecond)
+	list = try(w.st.Hinted(w.ctx, owner, nothing, many)).ok(w)
+	if len(list) != 1 {
+		w.Fatalf("hinted after %s: %+v", store.HintedAfter, list)
+	}
+	equal(w, "its own", idsOf(list[0].Messages), []string{mine})
 }
+
+// hintedGoesFromSessionToSession has more messages in the session that waits longest than a read returns, all of them known.
+func hintedGoesFromSessionToSession(w *world) {
+	owner, other, full, second := w.node(), w.node(), w.key(), w.key()
+	w.turn(owner, full)
+	w.turn(owner, second)
+	var last int64
+	for range 5 {
+		_, a := w.acceptText(other, full)
+		last = a.Seq
+	}
+	id, _ := w.acceptText(other, second)
+	knows := func(key chat.SessionKey) int64 { return map[chat.SessionKey]int64{full: last}[key] }
+	list := try(w.st.Hinted(w.ctx, owner, knows, 3)).ok(w)
+	if len(list) != 1 {
+		w.Fatalf("hinted: %+v", list)
+	}
+	equal(w, "messages", idsOf(list[0].Messages), []string{id})
+	list = try(w.st.Hinted(w.ctx, owner, nothing, 3)).ok(w)
+	equal(w, "first page", []any{len(list), len(list[0].Messages), list[0].LastSeq}, []any{1, 3, int64(4)})
+}
+
+// nothing is what a node knows that has read no message.
+func nothing(chat.SessionKey) int64 { return 0 }
 
 func hintedOfDeadNode(w *world) {
 	owner, key := w.node(), w.key()
@@ -244,7 +283,7 @@ func hintedOfDeadNode(w *world) {
 	other := w.node()
 	w.acceptText(other, key)
 	w.clock.advance(time.Second)
-	list, err := w.st.Hinted(w.ctx, owner, many)
+	list, err := w.st.Hinted(w.ctx, owner, nothing, many)
 	if err == nil {
 		equal(w, "hinted to a dead node", len(list), 0)
 	}

@@ -32,7 +32,7 @@ func acceptAgainstFinish(w *world) {
 			equal(w, "owner and epoch", []any{s.Owner, s.Epoch}, []any{other, c.Epoch + 1})
 		case !f.Released && !a.Mine:
 			equal(w, "owner and epoch", []any{s.Owner, s.Epoch}, []any{owner, c.Epoch})
-			hinted := try(w.st.Hinted(w.ctx, owner, many)).ok(w)
+			hinted := try(w.st.Hinted(w.ctx, owner, nothing, many)).ok(w)
 			found := slices.ContainsFunc(hinted, func(t store.Taken) bool {
 				return t.Session == key && slices.Equal(idsOf(t.Messages), []string{p.Message.ID})
 			})
@@ -136,7 +136,7 @@ func (w *world) oneTurn(st store.Store, node string, key chat.SessionKey) error 
 }
 
 func (w *world) runHinted(st store.Store, node string) error {
-	list, err := st.Hinted(w.ctx, node, many)
+	list, err := st.Hinted(w.ctx, node, nothing, many)
 	for _, taken := range list {
 		for _, m := range taken.Messages {
 			start := store.StartParams{Claim: taken.Claim, RunID: m.MessageID, Lane: "main", Seqs: []int64{m.Seq}}

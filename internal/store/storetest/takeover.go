@@ -184,7 +184,7 @@ func acceptStrandsNothing(w *world) {
 			seen[m.MessageID] = true
 		}
 	}
-	hinted := try(w.st.Hinted(w.ctx, second, many)).ok(w)
+	hinted := try(w.st.Hinted(w.ctx, second, nothing, many)).ok(w)
 	for _, taken := range hinted {
 		for _, m := range taken.Messages {
 			seen[m.MessageID] = true
@@ -259,7 +259,7 @@ func acceptBeforeFinish(w *world) {
 	f := w.finish(answered(c, run))
 	equal(w, "released", f.Released, false)
 	equal(w, "owner", w.session(key).Owner, owner)
-	hinted := try(w.st.Hinted(w.ctx, owner, many)).ok(w)
+	hinted := try(w.st.Hinted(w.ctx, owner, nothing, many)).ok(w)
 	equal(w, "hinted", idsOf(hinted[0].Messages), []string{id})
 	w.start(c, id, a.Seq)
 	equal(w, "released", w.finish(answered(c, id)).Released, true)
