@@ -123,6 +123,13 @@ func (d *deciding) Finish(ctx context.Context, p store.FinishParams) (store.Fini
 	return d.cronStore.Finish(ctx, p)
 }
 
+func (d *deciding) Hinted(ctx context.Context, nodeID string, known func(chat.SessionKey) int64, limit int) ([]store.Taken, error) {
+	return d.cronStore.Hinted(ctx, nodeID, func(key chat.SessionKey) int64 {
+		defer d.mark("Hinted")()
+		return known(key)
+	}, limit)
+}
+
 // takesFunction reports whether a parameter is or contains a function.
 func takesFunction(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if seen[t] {
@@ -203,6 +210,8 @@ func TestNoFunctionGivenToTheStoreCallsTheStore(t *testing.T) {
 		must("CronResume", err)
 		_, _, err = h.d.CronRun(t.Context(), id, cron.RunForce, by, nil)
 		must("CronRun", err)
+		h.send("busy", "sleep 10s")
+		h.send("busy", "waits")
 		_, err = h.d.CronBackfill(t.Context(), cron.BackfillParams{ID: id, From: time.Now().Add(-4 * time.Minute), To: time.Now(), MaxRuns: 10}, by)
 		must("CronBackfill", err)
 		time.Sleep(5 * time.Minute)
