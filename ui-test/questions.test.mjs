@@ -7,7 +7,7 @@ import { ENGINES, Gateway, READER, TOKEN, WRITER, eventually } from "./gateway.m
 
 const PROGRAM = new URL("asking.mjs", import.meta.url).pathname;
 const AGENTS = `main: {runner: acp, command: [${process.execPath}, ${PROGRAM}], question_timeout: 120s}\n  hurried: {runner: acp, command: [${process.execPath}, ${PROGRAM}], question_timeout: 6s}`;
-const LABELS = ["Allow: Yes", "Allow: always for this command", "Deny: No, and tell the model why"];
+const LABELS = ["Allow: Yes", "Allow always (exactly this): always for this command", "Deny: No, and tell the model why"];
 
 before(() => openBrowser());
 after(() => closeBrowser());
@@ -90,7 +90,7 @@ for (const engine of ENGINES) {
       await shows(reader, ".bubble.user", "git push");
       assert.equal(await reader.locator(".question").count(), 0);
       await asked.click(`.question button:has-text("${LABELS[1]}")`);
-      await shows(asked, ".bubble.assistant", "chosen: always");
+      await shows(asked, ".bubble.assistant", "chosen: once");
       await gone(admin, ".question");
       for (const p of [asked, admin, reader]) { clean(p); await p.context().close(); }
     });

@@ -134,8 +134,8 @@ type Asker interface {
 type Question struct {
 	// Text is what the agent intends to do. The asker shows it unchanged: the runner removes what is not printable.
 	Text string
-	// Act is Text without the details that differ from call to call: a permission for always is stored for later questions with the same Act. ""
-	// means that it is not stored.
+	// Act is what a permission for always covers: it is stored for later questions with the same Act, so two requests have the same Act only if
+	// they have the same effect, or differ in a way that the option's label names. "" means that it is not stored.
 	Act string
 	// Options has at least one element.
 	Options []Option

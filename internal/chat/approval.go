@@ -9,8 +9,7 @@ const MaxApprovals = 100
 type Approval struct {
 	// ID is the id of the question. The store sets ID and At.
 	ID string
-	// Agent is the agent that asked. Act is the action that it asked about, without details that differ from call to call. Label is the
-	// chosen option.
+	// Agent is the agent that asked. Act is what the answer covers, in the words of the question. Label is the chosen option.
 	Agent, Act, Label string
 	At                time.Time
 }

@@ -122,7 +122,11 @@ func (a actions) AnswerQuestion(ctx context.Context, c command.Call, answer comm
 
 // Approvals implements /approvals.
 func (a actions) Approvals(ctx context.Context, c command.Call) ([]chat.Approval, error) {
-	return a.d.store.Approvals(ctx, c.Principal, c.Session)
+	list, err := a.d.store.Approvals(ctx, c.Principal, c.Session)
+	for i := range list {
+		list[i].Act = shownAct(list[i].Act)
+	}
+	return list, err
 }
 
 // RevokeApprovals implements /approvals revoke.

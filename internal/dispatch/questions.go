@@ -152,7 +152,7 @@ func (q *questions) answer(ctx context.Context, by string, a command.QuestionAns
 	}
 	chosen := of.Options[n-1]
 	params := store.AnswerQuestion{ID: a.ID, By: by, Option: n, Allow: chosen.Allow, Node: node}
-	if chosen.Allow && chosen.Always && of.Act != "" {
+	if chosen.Allow && chosen.Always && strings.HasPrefix(of.Act, actVersion) {
 		params.Always = &chat.Approval{Agent: of.Agent, Act: of.Act, Label: chosen.Label}
 	}
 	asked, err = q.store.AnswerQuestion(ctx, params)
@@ -243,7 +243,7 @@ func (q *questions) open(ctx context.Context, owner string, limit int) ([]agent.
 			of.Agent, of.Text = p.Session.Agent, p.Words()
 		}
 		out = append(out, agent.OpenQuestion{
-			Question: agent.Question{Text: of.Text, Act: of.Act, Options: of.Options}, ID: asked.ID, Agent: of.Agent, Principal: asked.Owner,
+			Question: agent.Question{Text: of.Text, Act: shownAct(of.Act), Options: of.Options}, ID: asked.ID, Agent: of.Agent, Principal: asked.Owner,
 			Session: asked.Session, RunID: of.Run, AskedAt: asked.AskedAt, ExpiresAt: asked.ExpiresAt,
 		})
 	}

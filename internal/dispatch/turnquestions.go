@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"laneway/internal/agent"
@@ -68,7 +69,7 @@ func (a *turnAsker) Ask(ctx context.Context, asked agent.Question) (int, error) 
 	if n, err := a.approved(ctx, by, asked); err != nil || n >= 0 {
 		return n, err
 	}
-	body, err := json.Marshal(runnersQuestion{Agent: by, Run: a.turn.run.RunID, Text: asked.Text, Act: asked.Act, Options: asked.Options})
+	body, err := json.Marshal(runnersQuestion{Agent: by, Run: a.turn.run.RunID, Text: asked.Text, Act: actKey(asked.Act), Options: asked.Options})
 	if err != nil {
 		return 0, fmt.Errorf("encoding a question: %w", err)
 	}
@@ -98,6 +99,19 @@ func (a *turnAsker) report(ctx context.Context, q question) {
 	}
 }
 
+// actVersion begins the act of a stored answer. It changes when the acts of runners get another meaning, so that earlier answers no longer match.
+const actVersion = "2 "
+
+// actKey returns the stored form of an act; shownAct is its inverse.
+func actKey(act string) string {
+	if act == "" {
+		return ""
+	}
+	return actVersion + act
+}
+
+func shownAct(key string) string { return strings.TrimPrefix(key, actVersion) }
+
 // approved returns the number of the option that the person has chosen for all questions with the same act, from 0; -1 = no such choice.
 func (a *turnAsker) approved(ctx context.Context, by string, asked agent.Question) (int, error) {
 	if asked.Act == "" {
@@ -109,7 +123,7 @@ func (a *turnAsker) approved(ctx context.Context, by string, asked agent.Questio
 	}
 	for _, approval := range list {
 		option := agent.Option{Label: approval.Label, Allow: true, Always: true}
-		if n := slices.Index(asked.Options, option); n >= 0 && approval.Agent == by && approval.Act == asked.Act {
+		if n := slices.Index(asked.Options, option); n >= 0 && approval.Agent == by && approval.Act == actKey(asked.Act) {
 			return n, nil
 		}
 	}

@@ -198,6 +198,26 @@ func TestAnAnswerThatCountsAlwaysOutlivesTheProcess(t *testing.T) {
 	})
 }
 
+// The stored answer has an act of a runner without a version, as earlier releases wrote it.
+func TestApprovalOfEarlierMeaningNoLongerMatches(t *testing.T) {
+	options := []agent.Option{{Label: "Always", Allow: true, Always: true}, {Label: "No"}}
+	inDispatcher(t, func(t *testing.T, h *harness) {
+		id := h.send(askerChat, "go", askerMessage("7"))
+		question := strings.TrimPrefix(texts(h.asked(0))[0], "/allow ")
+		_, err := h.st.AnswerQuestion(t.Context(), store.AnswerQuestion{
+			ID: question, By: "asker:7", Option: 1, Allow: true, Always: &chat.Approval{Agent: "main", Act: "delete files", Label: "Always"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.by7("/allow " + question) // wakes the turn
+		want(t, "the turn", h.end(id).Text, "Always")
+		id = h.send(askerChat, "go", askerMessage("7"))
+		h.by7(texts(h.asked(1))[1])
+		want(t, "the second turn", h.end(id).Text, "No")
+	}, runBy(asks{options: options, act: "delete files"}))
+}
+
 func TestAQuestionThatIsNotAnsweredEndsWithItsTime(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		id := h.send(askerChat, "go", askerMessage("7"))

@@ -29,24 +29,31 @@ func (c client) RequestPermission(_ context.Context, req sdk.RequestPermissionRe
 	if !asked {
 		return refusal(req.Options), nil
 	}
-	return sdk.RequestPermissionResponse{Outcome: sdk.NewRequestPermissionOutcomeSelected(req.Options[chosen].OptionId)}, nil
+	return sdk.RequestPermissionResponse{Outcome: sdk.NewRequestPermissionOutcomeSelected(chosen)}, nil
 }
 
 // ask asks the person of the turn. ok is false without an answer.
-func (t *turn) ask(req sdk.RequestPermissionRequest, dir string) (chosen int, ok bool) {
-	if t.asker == nil || len(req.Options) == 0 || len(req.Options) > maxOptions {
-		return 0, false
+func (t *turn) ask(req sdk.RequestPermissionRequest, dir string) (chosen sdk.PermissionOptionId, ok bool) {
+	if t.asker == nil || len(req.Options) > maxOptions {
+		return "", false
+	}
+	q, answers := question(req, dir)
+	if len(answers) == 0 {
+		return "", false
 	}
 	select {
 	case t.asking <- struct{}{}:
 		defer func() { <-t.asking }()
 	default:
-		return 0, false
+		return "", false
 	}
 	ctx, cancel := context.WithTimeout(t.ctx, t.questionTime)
 	defer cancel()
-	chosen, err := t.asker.Ask(ctx, question(req, dir))
-	return chosen, err == nil && chosen >= 0 && chosen < len(req.Options)
+	n, err := t.asker.Ask(ctx, q)
+	if err != nil || n < 0 || n >= len(answers) {
+		return "", false
+	}
+	return answers[n], true
 }
 
 func cancelled() sdk.RequestPermissionResponse {

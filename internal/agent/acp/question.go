@@ -1,10 +1,12 @@
 package acp
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	sdk "github.com/coder/acp-go-sdk"
 
@@ -27,81 +29,193 @@ const (
 )
 
 // question describes a request: a sentence with the command, the path or the tool, and the directory. All values come from the agent, so each is on one line between
-// quotation marks that it cannot contain, and invisible characters are escaped. dir is the directory of the session.
-func question(req sdk.RequestPermissionRequest, dir string) agent.Question {
-	act, details := action(req.ToolCall, dir)
-	q := agent.Question{Text: act + details, Act: act}
-	if strings.Contains(act, ellipsis+"”") || len(req.ToolCall.Locations) > maxArguments || strings.HasPrefix(act, unnamed) {
-		q.Act = "" // a different request may have the same description
-	}
+// quotation marks that it cannot contain, and invisible characters are escaped. dir is the directory of the session. answers has the option of the agent for each
+// option of the question.
+//
+// The sentence is the permission of "always": its act is all of it, or any change, reading or deletion of one file. Only the gateway keeps it. The agent receives the
+// option that allows once, because only the agent knows what its own "always" covers. Where the sentence does not identify the request, "always" is not offered.
+func question(req sdk.RequestPermissionRequest, dir string) (q agent.Question, answers []sdk.PermissionOptionId) {
+	s := describe(req.ToolCall, dir)
+	q = agent.Question{Text: s.text + s.details, Act: s.act()}
+	once := slices.IndexFunc(req.Options, func(o sdk.PermissionOption) bool { return o.Kind == sdk.PermissionOptionKindAllowOnce })
 	for _, o := range req.Options {
-		q.Options = append(q.Options, option(o))
+		choice, known := option(o, s.covers())
+		if !known || (choice.Allow && choice.Always && q.Act == "") {
+			continue
+		}
+		if choice.Allow && choice.Always && once >= 0 {
+			o = req.Options[once]
+		}
+		q.Options, answers = append(q.Options, choice), append(answers, o.OptionId)
 	}
-	return q
+	return q, answers
 }
 
-// option returns a choice whose label begins with Allow or Deny, because the agent's label may contradict what the choice does.
-func option(o sdk.PermissionOption) agent.Option {
-	allow := o.Kind == sdk.PermissionOptionKindAllowOnce || o.Kind == sdk.PermissionOptionKindAllowAlways
-	always := o.Kind == sdk.PermissionOptionKindAllowAlways || o.Kind == sdk.PermissionOptionKindRejectAlways
-	word := "Deny"
-	if allow {
-		word = "Allow"
-	}
-	label := strings.TrimSpace(shortened(chat.AllVisible(o.Name), maxLabel))
-	if always && !strings.Contains(strings.ToLower(label), "always") {
-		word += " always"
-	}
-	if len(label) >= len(word) && strings.EqualFold(label[:len(word)], word) && (len(label) == len(word) || label[len(word)] == ' ') {
-		label = strings.TrimSpace(label[len(word):]) // do not repeat the word
+// option returns a choice whose label begins with what the choice does, because the agent's label may contradict it. known is false for an option of a kind that the
+// protocol does not have.
+func option(o sdk.PermissionOption, covers string) (choice agent.Option, known bool) {
+	word, label := "", strings.TrimSpace(shortened(chat.AllVisible(o.Name), maxLabel))
+	switch o.Kind {
+	case sdk.PermissionOptionKindAllowOnce:
+		word, label = "Allow", without(label, "Allow")
+		if strings.Contains(strings.ToLower(label), "always") {
+			word = "Allow once"
+		}
+	case sdk.PermissionOptionKindAllowAlways:
+		word = "Allow always (" + covers + ")"
+	case sdk.PermissionOptionKindRejectOnce:
+		word, label = "Deny", without(label, "Deny")
+	case sdk.PermissionOptionKindRejectAlways:
+		word, label = "Deny always", without(label, "Deny always")
+	default:
+		return choice, false
 	}
 	if label != "" {
 		word += ": " + label
 	}
-	return agent.Option{Label: word, Allow: allow, Always: always}
+	return agent.Option{
+		Label: word, Allow: o.Kind == sdk.PermissionOptionKindAllowOnce || o.Kind == sdk.PermissionOptionKindAllowAlways,
+		Always: o.Kind == sdk.PermissionOptionKindAllowAlways || o.Kind == sdk.PermissionOptionKindRejectAlways,
+	}, true
 }
 
-// action describes what the agent requests, and its other arguments.
-func action(call sdk.ToolCallUpdate, dir string) (act, details string) {
-	args := arguments(call.RawInput)
-	command, path, address := args.take("command", "cmd"), args.take("file_path", "filePath", "path", "abs_path", "absolute_path"), args.take("url")
+// without returns a label without the word that it begins with, so that the word is not repeated.
+func without(label, word string) string {
+	if len(label) < len(word) || !strings.EqualFold(label[:len(word)], word) || (len(label) > len(word) && label[len(word)] != ' ') {
+		return label
+	}
+	return strings.TrimSpace(label[len(word):])
+}
+
+// sentence is what the agent requests, in the words of a question.
+type sentence struct {
+	text, details string
+	tool          string // the part of text that names the tool
+	once          bool   // a different request may have the same words
+	file          string // what "always" covers where it is one file, such as "any change of this file"
+}
+
+// act is the part of the sentence that an answer for always covers; "" = there is none.
+func (s sentence) act() string {
+	switch {
+	case s.once:
+		return ""
+	case s.file != "":
+		return strings.Replace(s.text, s.tool, "", 1)
+	default:
+		return s.text + s.details
+	}
+}
+
+// covers is the extent of "always" on its button.
+func (s sentence) covers() string { return cmp.Or(s.file, "exactly this") }
+
+// describe puts a request into words.
+func describe(call sdk.ToolCallUpdate, dir string) sentence {
+	var (
+		text  sentenceOf
+		args  = arguments(call.RawInput)
+		title = strings.TrimSpace(deref(call.Title))
+		kind  = deref(call.Kind)
+		paths = pathsOf(call)
+		s     sentence
+	)
 	if own := args.take("cwd", "workdir", "directory"); own != "" {
 		dir = own
 	}
-	if path == "" && len(call.Locations) > 0 {
-		path = call.Locations[0].Path
-	}
-	title := ""
-	if call.Title != nil {
-		title = *call.Title
-	}
-	var kind sdk.ToolKind
-	if call.Kind != nil {
-		kind = *call.Kind
-	}
-	var text strings.Builder
+	subject := args.take("command", "cmd")
 	switch {
-	case command != "":
-		text.WriteString("run the command " + quoted(command, maxAction))
-	case path != "":
-		text.WriteString(verb(kind) + " the file " + quoted(path, maxAction))
-	case address != "":
-		text.WriteString("fetch " + quoted(address, maxAction))
+	case subject != "":
+		text.add("run the command ", subject, maxAction)
+	case args.takeInto(&subject, "file_path", "filePath", "path", "abs_path", "absolute_path") || len(paths) > 0:
+		if subject == "" {
+			subject = paths[0]
+		}
+		text.add(verb(kind)+" the file ", subject, maxAction)
+		if args.only(contents) {
+			s.file = files[kind]
+		}
+	case args.takeInto(&subject, "url"):
+		text.add("fetch ", subject, maxAction)
 	case title != "":
-		text.WriteString("use the tool " + quoted(title, maxTitle))
+		text.add("use the tool ", title, maxTitle)
+		// Some agents put the command into the title alone, and cut it.
+		text.once = text.once || strings.Contains(title, "...") || strings.Contains(title, ellipsis)
 	default:
 		text.WriteString(unnamed)
+		text.once = true
 	}
-	text.WriteString(" in the directory " + quoted(dir, maxAction))
-	if title != "" && command+path+address != "" && !strings.Contains(title, command+path+address) {
-		text.WriteString(", with the tool " + quoted(title, maxTitle))
+	text.add(" in the directory ", dir, maxAction)
+	if bare := strings.Trim(title, "`"); bare != "" && subject != "" && bare != subject && bare != subject+" ("+args.member("description")+")" {
+		before := text.Len()
+		text.add(", with the tool ", title, maxTitle)
+		s.tool = text.String()[before:]
 	}
-	for _, at := range call.Locations[:min(len(call.Locations), maxArguments)] {
-		if at.Path != path {
-			text.WriteString(", at " + quoted(at.Path, maxTitle))
+	for _, at := range paths[:min(len(paths), maxArguments)] {
+		if at != subject {
+			text.add(", at ", at, maxTitle)
 		}
 	}
-	return text.String(), args.words()
+	text.once = text.once || len(paths) > maxArguments
+	s.text = text.String()
+	if call.RawInput == nil && s.file == "" {
+		// Without arguments the content has what distinguishes two requests, such as the directory.
+		args = arguments(textOf(call.Content))
+		if args["input"] == "" {
+			args = nil
+		}
+	}
+	before := text.Len()
+	args.write(&text)
+	s.details, s.once = text.String()[before:], text.once
+	return s
+}
+
+// files are the kinds of calls for which "always" covers every call on the file, by what it then covers.
+var files = map[sdk.ToolKind]string{
+	sdk.ToolKindEdit: "any change of this file", sdk.ToolKindRead: "any reading of this file", sdk.ToolKindDelete: "any deletion of this file",
+}
+
+// contents are the arguments that do not say which file is changed or read, but how.
+var contents = []string{
+	"content", "contents", "file_text", "old_string", "new_string", "old_str", "new_str", "oldString", "newString", "oldText", "newText", "insert_line", "insert_text",
+	"replace_all", "replaceAll", "expected_replacements", "offset", "limit", "line", "description",
+}
+
+// pathsOf returns the files that a request names beside its arguments.
+func pathsOf(call sdk.ToolCallUpdate) (paths []string) {
+	for _, at := range call.Locations {
+		paths = append(paths, at.Path)
+	}
+	for _, c := range call.Content {
+		if c.Diff != nil && !slices.Contains(paths, c.Diff.Path) {
+			paths = append(paths, c.Diff.Path)
+		}
+	}
+	return paths
+}
+
+func deref[T ~string](p *T) T {
+	if p == nil {
+		return ""
+	}
+	return *p
+}
+
+// sentenceOf collects the words of a sentence. once becomes true when a different request may have the same words.
+type sentenceOf struct {
+	strings.Builder
+
+	once bool
+}
+
+// add writes a value of the agent between quotation marks. Marks inside it are escaped, so that the value cannot close the quotation. An escape in the value itself
+// looks like an escaped character, and a cut value like any other that begins the same.
+func (s *sentenceOf) add(before, value string, most int) {
+	visible := strings.NewReplacer("“", `\u201c`, "”", `\u201d`).Replace(chat.AllVisible(value))
+	plain := strings.NewReplacer("\n", "", "\t", "").Replace(value)
+	s.once = s.once || len(visible) > most || strings.Contains(value, `\u`) || chat.AllVisible(plain) != plain
+	s.WriteString(before + "“" + shortened(visible, most) + "”")
 }
 
 func verb(kind sdk.ToolKind) string {
@@ -145,25 +259,46 @@ func (a argumentsOf) take(names ...string) string {
 	return ""
 }
 
-// words lists the remaining members, sorted by name.
-func (a argumentsOf) words() string {
-	var text strings.Builder
-	for i, name := range slices.Sorted(maps.Keys(a)) {
-		if i == maxArguments {
-			fmt.Fprintf(&text, " and %d more", len(a)-i)
-			break
-		}
-		if i == 0 {
-			text.WriteString("; with ")
-		} else {
-			text.WriteString(", ")
-		}
-		text.WriteString(quoted(name, maxLabel) + " = " + quoted(spoken(a[name]), maxArgument))
-	}
-	return text.String()
+// takeInto sets a value to what take returns, and returns whether there is one.
+func (a argumentsOf) takeInto(value *string, names ...string) bool {
+	*value = a.take(names...)
+	return *value != ""
 }
 
-// spoken returns a value as a string: strings as they are, a list of strings joined, everything else as JSON.
+// only returns whether there are no members beside the named ones.
+func (a argumentsOf) only(names []string) bool {
+	for name := range a {
+		if !slices.Contains(names, name) {
+			return false
+		}
+	}
+	return true
+}
+
+// member returns a member that is a string, or "".
+func (a argumentsOf) member(name string) string {
+	text, _ := a[name].(string)
+	return text
+}
+
+// write lists the remaining members, sorted by name.
+func (a argumentsOf) write(text *sentenceOf) {
+	for i, name := range slices.Sorted(maps.Keys(a)) {
+		if i == maxArguments {
+			fmt.Fprintf(text, " and %d more", len(a)-i)
+			text.once = true
+			break
+		}
+		before := ", "
+		if i == 0 {
+			before = "; with "
+		}
+		text.add(before, name, maxLabel)
+		text.add(" = ", spoken(a[name]), maxArgument)
+	}
+}
+
+// spoken returns a value as a string: strings as they are, a list of plain words joined, everything else as JSON.
 func spoken(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -172,7 +307,7 @@ func spoken(value any) string {
 		words := make([]string, 0, len(v))
 		for _, one := range v {
 			word, ok := one.(string)
-			if !ok {
+			if !ok || word == "" || strings.ContainsFunc(word, divides) {
 				return shown(value)
 			}
 			words = append(words, word)
@@ -183,10 +318,9 @@ func spoken(value any) string {
 	}
 }
 
-// quoted returns a value from the agent between quotation marks. Marks inside it are escaped, so that the value cannot close the quotation.
-func quoted(s string, most int) string {
-	s = strings.NewReplacer("“", `\u201c`, "”", `\u201d`).Replace(chat.AllVisible(s))
-	return "“" + shortened(s, most) + "”"
+// divides returns whether a character may end a word of a command or has a meaning there, so that a list with it is not the command that its words make.
+func divides(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-./:=@%+,", r)
 }
 
 // shortened cuts a string to at most n bytes and marks the cut with an ellipsis.

@@ -2,6 +2,7 @@ package acp_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,8 +49,8 @@ func TestAQuestionIsASentenceThatHidesNothing(t *testing.T) {
 		},
 		"Tool": {
 			sdk.ToolCallUpdate{Title: new("mcp.pay"), RawInput: map[string]any{"amount": 12, "to": map[string]any{"iban": "X"}}},
-			[]sdk.PermissionOption{allow, reject},
-			`use the tool “mcp.pay” in the directory “/”; with “amount” = “12”, “to” = “{"iban":"X"}”`, plain,
+			[]sdk.PermissionOption{option(sdk.PermissionOptionKindAllowOnce, "allow this change"), reject},
+			`use the tool “mcp.pay” in the directory “/”; with “amount” = “12”, “to” = “{"iban":"X"}”`, []agent.Option{{Label: "Allow: this change", Allow: true}, {Label: "Deny: Reject"}},
 		},
 		"Long": {
 			sdk.ToolCallUpdate{RawInput: map[string]any{"command": strings.Repeat("x", 1001)}},
@@ -70,17 +71,18 @@ func TestAQuestionIsASentenceThatHidesNothing(t *testing.T) {
 			[]sdk.PermissionOption{
 				option(sdk.PermissionOptionKindAllowOnce, "Deny"), option(sdk.PermissionOptionKindAllowAlways, "Just once"),
 				option(sdk.PermissionOptionKindAllowAlways, "always for this command"), option(sdk.PermissionOptionKindRejectOnce, "Allow"),
-				option(sdk.PermissionOptionKindAllowOnce, "allow this change"),
-				option(sdk.PermissionOptionKindRejectAlways, " "),
+				option(sdk.PermissionOptionKindRejectAlways, " "), option("allow_all", "Allow"),
+				option(sdk.PermissionOptionKindAllowAlways, "Run it (not always, just now)"), option(sdk.PermissionOptionKindAllowOnce, "Always"),
 			},
 			`use the tool “t” in the directory “/”`,
 			[]agent.Option{
 				{Label: "Allow: Deny", Allow: true},
-				{Label: "Allow always: Just once", Allow: true, Always: true},
-				{Label: "Allow: always for this command", Allow: true, Always: true},
+				{Label: "Allow always (exactly this): Just once", Allow: true, Always: true},
+				{Label: "Allow always (exactly this): always for this command", Allow: true, Always: true},
 				{Label: "Deny: Allow"},
-				{Label: "Allow: this change", Allow: true},
 				{Label: "Deny always", Always: true},
+				{Label: "Allow always (exactly this): Run it (not always, just now)", Allow: true, Always: true},
+				{Label: "Allow once: Always", Allow: true},
 			},
 		},
 	} {
@@ -94,8 +96,11 @@ func TestAQuestionIsASentenceThatHidesNothing(t *testing.T) {
 			if _, err := run(t, runner, req); err != nil {
 				t.Fatal(err)
 			}
-			act, _, _ := strings.Cut(tt.text, "; with ")
-			if strings.Contains(act, "does not name") || strings.Contains(act, "…") {
+			act := tt.text
+			if name == "File" {
+				act = strings.Replace(act, ", with the tool “Write”", "", 1)
+			}
+			if name == "Nothing" || name == "Long" || name == "Hidden" {
 				act = "" // an answer applies only to this question
 			}
 			if diff := cmp.Diff(agent.Question{Text: tt.text, Act: act, Options: tt.want}, asked); diff != "" {
@@ -103,4 +108,133 @@ func TestAQuestionIsASentenceThatHidesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAlwaysCoversNoOtherRequest compares the acts of two requests of each pair. Equal acts mean that an answer for always to the first one answers the second one.
+func TestAlwaysCoversNoOtherRequest(t *testing.T) {
+	t.Parallel()
+	type input = map[string]any
+	kubectl := func(args ...any) input { return input{"command": "kubectl", "args": args} }
+	edit := func(in input) sdk.ToolCallUpdate {
+		return sdk.ToolCallUpdate{Title: new("Edit"), Kind: new(sdk.ToolKindEdit), RawInput: in}
+	}
+	raw := func(in any) sdk.ToolCallUpdate { return sdk.ToolCallUpdate{Title: new("tool"), RawInput: in} }
+	saying := func(text string) sdk.ToolCallUpdate {
+		return sdk.ToolCallUpdate{
+			Title: new("make all"), Kind: new(sdk.ToolKindExecute), Content: []sdk.ToolCallContent{sdk.ToolContent(sdk.TextBlock(text))},
+		}
+	}
+	patch := func(paths ...string) sdk.ToolCallUpdate {
+		c := sdk.ToolCallUpdate{Title: new("Patch"), Kind: new(sdk.ToolKindEdit)}
+		for _, path := range paths {
+			c.Content = append(c.Content, sdk.ToolDiffContent(path, "new"))
+		}
+		return c
+	}
+	for name, tt := range map[string]struct {
+		first, second sdk.ToolCallUpdate
+		same          bool
+	}{
+		"Same":           {raw(kubectl("get", "pods")), raw(kubectl("get", "pods")), true},
+		"Arguments":      {raw(kubectl("get", "pods")), raw(kubectl("delete", "ns", "prod")), false},
+		"Environment":    {raw(input{"command": "make", "env": input{"A": "1"}}), raw(input{"command": "make", "env": input{"A": "2"}}), false},
+		"Input":          {raw(input{"command": "sh", "stdin": "ls"}), raw(input{"command": "sh", "stdin": "rm -rf x"}), false},
+		"Directory":      {raw(input{"command": "make", "cwd": "/a"}), raw(input{"command": "make", "cwd": "/b"}), false},
+		"Path":           {raw(input{"command": "run", "path": "/a"}), raw(input{"command": "run", "path": "/b"}), false},
+		"Words":          {raw(input{"command": []any{"rm", "a", "b"}}), raw(input{"command": []any{"rm", "a b"}}), false},
+		"Shell":          {raw(input{"command": "echo a;b"}), raw(input{"command": []any{"echo", "a;b"}}), false},
+		"Tool":           {raw(input{"amount": 1}), raw(input{"amount": 2}), false},
+		"Address":        {raw(input{"url": "http://a", "method": "GET"}), raw(input{"url": "http://a", "method": "POST"}), false},
+		"ToolOfCommand":  {sdk.ToolCallUpdate{Title: new("a: ls"), RawInput: input{"command": "ls"}}, sdk.ToolCallUpdate{Title: new("b: ls"), RawInput: input{"command": "ls"}}, false},
+		"ContentAlone":   {saying("in /a"), saying("in /b"), false},
+		"InputAlone":     {raw("a"), raw("b"), false},
+		"Edits":          {edit(input{"file_path": "/a", "new_string": "1"}), edit(input{"file_path": "/a", "new_string": "2"}), true},
+		"EditsOfFiles":   {edit(input{"file_path": "/a"}), edit(input{"file_path": "/b"}), false},
+		"EditsOfMore":    {edit(input{"file_path": "/a", "also": "/b"}), edit(input{"file_path": "/a", "also": "/c"}), false},
+		"EditsByCommand": {edit(input{"file_path": "/a", "command": "x"}), edit(input{"file_path": "/a", "command": "y"}), false},
+		"Patches":        {patch("/a", "/b"), patch("/a", "/c"), false},
+		"SamePatch":      {patch("/a", "/b"), patch("/a", "/b"), true},
+		"KindOfFile":     {edit(input{"path": "/a"}), sdk.ToolCallUpdate{Kind: new(sdk.ToolKindRead), RawInput: input{"path": "/a"}}, false},
+		"Moves":          {sdk.ToolCallUpdate{Kind: new(sdk.ToolKindMove), RawInput: input{"path": "/a", "to": "/b"}}, sdk.ToolCallUpdate{Kind: new(sdk.ToolKindMove), RawInput: input{"path": "/a", "to": "/c"}}, false},
+		"Searches":       {sdk.ToolCallUpdate{Kind: new(sdk.ToolKindSearch), RawInput: input{"path": "/a", "query": "b"}}, sdk.ToolCallUpdate{Kind: new(sdk.ToolKindSearch), RawInput: input{"path": "/a", "query": "c"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, second := actOf(t, tt.first), actOf(t, tt.second)
+			if first == "" || second == "" || (first == second) != tt.same {
+				t.Errorf("the acts are %q and %q; the same: want %t", first, second, tt.same)
+			}
+		})
+	}
+}
+
+// TestCutRequestOffersNoAlways has requests that another one could look like.
+func TestCutRequestOffersNoAlways(t *testing.T) {
+	t.Parallel()
+	many := map[string]any{"command": "run"}
+	for i := range 9 {
+		many[string(rune('a'+i))] = i
+	}
+	for name, call := range map[string]sdk.ToolCallUpdate{
+		"Command":     {RawInput: map[string]any{"command": strings.Repeat("x", 1001)}},
+		"Argument":    {RawInput: map[string]any{"command": "run", "args": strings.Repeat("x", 121)}},
+		"Name":        {RawInput: map[string]any{"command": "run", strings.Repeat("x", 61): ""}},
+		"Arguments":   {RawInput: many},
+		"Title":       {Title: new(strings.Repeat("x", 201))},
+		"CutTitle":    {Title: new("exec: cp /a/...")},
+		"Directory":   {RawInput: map[string]any{"command": "run", "cwd": strings.Repeat("x", 1001)}},
+		"Escape":      {RawInput: map[string]any{"command": `echo \u200b`}},
+		"Hidden":      {RawInput: map[string]any{"command": "echo \u200b"}},
+		"Directional": {RawInput: map[string]any{"command": "echo \u202e"}},
+		"Content":     {Title: new("make"), Content: []sdk.ToolCallContent{sdk.ToolContent(sdk.TextBlock(strings.Repeat("x", 121)))}},
+		"Nothing":     {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if act := actOf(t, call); act != "" {
+				t.Errorf("the act is %q", act)
+			}
+		})
+	}
+}
+
+// TestOnlyTheGatewayKeepsAlways chooses "always": the agent receives what allows once, because its own "always" may cover more than the button says.
+func TestOnlyTheGatewayKeepsAlways(t *testing.T) {
+	t.Parallel()
+	req := request("a", "run", "go")
+	req.Asker = asker(func(_ context.Context, q agent.Question) (int, error) {
+		return slices.IndexFunc(q.Options, func(o agent.Option) bool { return o.Allow && o.Always }), nil
+	})
+	runner := open(t, script{Asks: 1, Wants: wants(sdk.ToolCallUpdate{ToolCallId: "c", Title: new("ls")})}, acp.Config{Dir: "/"})
+	result, err := run(t, runner, req)
+	if err != nil || !strings.Contains(result.Text, "once") {
+		t.Errorf("the agent received %q, %v; want once", result.Text, err)
+	}
+}
+
+func wants(call sdk.ToolCallUpdate) *sdk.RequestPermissionRequest {
+	option := func(kind sdk.PermissionOptionKind, id sdk.PermissionOptionId) sdk.PermissionOption {
+		return sdk.PermissionOption{Kind: kind, Name: "Yes", OptionId: id}
+	}
+	return &sdk.RequestPermissionRequest{ToolCall: call, Options: []sdk.PermissionOption{
+		option("allow_everything", "unknown"), option(sdk.PermissionOptionKindAllowAlways, "always"), option(sdk.PermissionOptionKindAllowOnce, "once"),
+		option(sdk.PermissionOptionKindRejectOnce, "reject"),
+	}}
+}
+
+// actOf returns the act of the question about a call, "" if none. "Always" must be offered with an act only.
+func actOf(t *testing.T, call sdk.ToolCallUpdate) string {
+	t.Helper()
+	call.ToolCallId = "c"
+	var asked agent.Question
+	req := request("a", "run", "go")
+	req.Asker = asker(func(_ context.Context, q agent.Question) (int, error) { asked = q; return len(q.Options) - 1, nil })
+	if _, err := run(t, open(t, script{Asks: 1, Wants: wants(call)}, acp.Config{Dir: "/"}), req); err != nil {
+		t.Fatal(err)
+	}
+	always := slices.ContainsFunc(asked.Options, func(o agent.Option) bool { return o.Allow && o.Always })
+	if len(asked.Options) < 2 || always != (asked.Act != "") {
+		t.Errorf("the act is %q and the options are %+v", asked.Act, asked.Options)
+	}
+	return asked.Act
 }
