@@ -91,12 +91,21 @@ type Preview struct {
 	Since time.Time
 	// Steps is how many tool calls the turn has made.
 	Steps int
+	// Shown is what an earlier attempt of the turn passed to Record; "" = nothing. The channel continues the message that it names.
+	Shown string
+	// Record makes durable which message shows the answer, in the form of [chat.Reply].Progress, so that any process can replace it. The channel calls it on
+	// its own goroutine when the provider has confirmed a new message. nil = it is not recorded.
+	Record func(ctx context.Context, shown string)
 }
 
 // Streamer shows an answer while it is being written. Update receives its latest state; it may skip states and never blocks. The final text comes
 // through Send.
 type Streamer interface {
 	Update(to chat.Target, runID string, p Preview)
+	// Close ends the updates of a run's preview and waits for a running call, at most until ctx ends. It returns the Progress of the reply that replaces the
+	// preview; "" = no message is known to show it. own is false when this process has no preview of the run. Otherwise its Send may know more: it also
+	// waits for a call that had no result when ctx ended.
+	Close(ctx context.Context, to chat.Target, runID string) (shown string, own bool)
 	// Finish ends the preview of a run. If replaced is true, a reply with the final text follows and replaces it; otherwise its text stays, and its
 	// step is removed.
 	Finish(to chat.Target, runID string, replaced bool)

@@ -235,6 +235,7 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 		p.Outgoing = outgoing(lead, t.run.RunID, end)
 		ts.onceADay(t, p.Outgoing)
 	}
+	ts.signs.closePreview(ctx, t, p.Outgoing) // when the end is committed, any process may send the answer or run the turn again
 	publish := t.attempt.End(ctx, t.ofAttempt(), end.ofAttempt(), &p)
 	var fin store.Finished
 	err := ts.node.Final(ctx, "finishing a turn", func(ctx context.Context) (err error) {

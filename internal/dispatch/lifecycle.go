@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// previewTime is how long the shutdown waits for previews that are being shown.
+	// previewTime is how long the shutdown and the end of a turn wait for previews that are being shown.
 	previewTime = 2 * time.Second
 	// resetPoll is the interval of the checks whether a reset of the scheduler has cancelled every turn.
 	resetPoll = 10 * time.Millisecond

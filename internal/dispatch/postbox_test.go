@@ -68,6 +68,16 @@ func (a *asker) Update(_ chat.Target, _ string, p channel.Preview) {
 	a.change(func() { a.shown = append(a.shown, p) })
 }
 
+// Close implements [channel.Streamer]: each answer that grew has a message.
+func (a *asker) Close(_ context.Context, _ chat.Target, runID string) (shown string, own bool) {
+	a.change(func() {
+		if len(a.shown) > 0 {
+			shown, own = "message of "+runID, true
+		}
+	})
+	return shown, own
+}
+
 // Finish records the end of the preview.
 func (a *asker) Finish(_ chat.Target, _ string, replaced bool) {
 	a.change(func() { a.replaced = append(a.replaced, replaced) })

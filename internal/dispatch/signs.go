@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -54,15 +55,49 @@ func (sg *signs) preview(to chat.Target, runID string, p channel.Preview) {
 	}
 }
 
-// endPreview ends the preview of a run; replies are the messages that are sent at its end.
-func (sg *signs) endPreview(to chat.Target, runID string, replies []store.Outgoing) {
+// closePreview ends the updates of a turn's preview, and tells the reply that replaces it, if there is one, which message shows it.
+func (sg *signs) closePreview(ctx context.Context, t *turn, replies []store.Outgoing) {
+	to := t.rows[len(t.rows)-1].Content.Options.ReplyTo
 	s, ok := sg.channels[to.Channel].(channel.Streamer)
 	if !ok {
 		return
 	}
-	s.Finish(to, runID, slices.ContainsFunc(replies, func(o store.Outgoing) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), previewTime)
+	defer cancel()
+	shown, own := s.Close(ctx, to, t.run.RunID)
+	i := slices.IndexFunc(replies, replaces(to, t.run.RunID))
+	if i < 0 {
+		return
+	}
+	replies[i].Progress = cmp.Or(shown, t.started.Preview)
+	if own {
+		replies[i].First = t.claim.Node
+	}
+}
+
+// replaces reports whether a reply replaces the preview of a run.
+func replaces(to chat.Target, runID string) func(store.Outgoing) bool {
+	return func(o store.Outgoing) bool {
 		return o.Target == to && o.RunID == runID && o.Kind == store.KindReply && o.File == nil
-	}))
+	}
+}
+
+// recordPreview returns how a channel makes durable which message shows the answer of a turn. If it fails, a kill of this process leaves that message as it is.
+func (sg *signs) recordPreview(t *turn) func(ctx context.Context, shown string) {
+	claim, runID := t.claim, t.run.RunID
+	return func(ctx context.Context, shown string) {
+		err := sg.node.WhileAlive(ctx, func(ctx context.Context) error { return sg.store.RecordPreview(ctx, claim, runID, shown) })
+		if err != nil && ctx.Err() == nil {
+			sg.log.DebugContext(ctx, "the message that shows an unfinished answer was not recorded", "run_id", runID, "err", err)
+		}
+	}
+}
+
+// endPreview ends the preview of a run; replies are the messages that are sent at its end.
+func (sg *signs) endPreview(to chat.Target, runID string, replies []store.Outgoing) {
+	if s, ok := sg.channels[to.Channel].(channel.Streamer); ok {
+		s.Finish(to, runID, slices.ContainsFunc(replies, replaces(to, runID)))
+	}
 }
 
 // endPreviews permanently ends the previews of every channel. It returns when no call for them is active, or when ctx is done.

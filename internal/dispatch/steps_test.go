@@ -44,8 +44,10 @@ func (stepping) Run(ctx context.Context, _ agent.Request, emit func(agent.Event)
 func TestAPersonIsShownTheStepOfATurn(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		began := time.Now()
-		want(t, "outcome", h.end(h.send(askerChat, "go", askerMessage("7"))).Outcome, chat.OutcomeAnswered)
+		id := h.send(askerChat, "go", askerMessage("7"))
+		want(t, "outcome", h.end(id).Outcome, chat.OutcomeAnswered)
 		after(time.Second)
+		want(t, "message that the answer replaces", h.asker.sent[0].Progress, "message of "+id)
 		var got []string
 		for _, p := range h.asker.shown {
 			line := fmt.Sprintf("%q", p.Text)

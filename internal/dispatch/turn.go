@@ -318,9 +318,12 @@ func (ts *turns) emit(t *turn, lead store.Waiting, e agent.Event) {
 
 // showSoFar shows the person of a turn its text so far and its step.
 func (ts *turns) showSoFar(t *turn, lead store.Waiting, text string) {
-	if to := lead.Content.Options.ReplyTo; t.attempt.HeldBack(to) == "" {
-		ts.signs.preview(to, t.run.RunID, t.steps.preview(text))
+	if t.attempt.HeldBack(lead.Content.Options.ReplyTo) != "" {
+		return
 	}
+	p := t.steps.preview(text)
+	p.Shown, p.Record = t.started.Preview, ts.signs.recordPreview(t)
+	ts.signs.preview(lead.Content.Options.ReplyTo, t.run.RunID, p)
 }
 
 func (ts *turns) atMostOnce(t *turn) bool {

@@ -14,6 +14,9 @@ type Journal interface {
 	// Record commits the request of a model ([AskedRow]), or the result of a call of a recorded round ([ResultRow]). A recorded row never changes: recording it
 	// again is a no-op, so a repetition after an unknown commit is harmless. chat.ErrFenced: the run does not run under this claim.
 	Record(ctx context.Context, c Claim, runID string, row JournalRow) error
+	// RecordPreview commits what shows the unfinished answer of a run, in the form of its channel: later attempts get it as [Started].Preview. chat.ErrFenced as
+	// for Record.
+	RecordPreview(ctx context.Context, c Claim, runID, preview string) error
 	// Rounds reads the recorded rounds of a run in order; empty when the run has no journal. The caller bounds what it records for a run to less than
 	// [ReadBytes].
 	Rounds(ctx context.Context, runID string) ([]Round, error)

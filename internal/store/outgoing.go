@@ -28,6 +28,9 @@ const (
 	KindWebhook = "webhook"
 )
 
+// FirstTime is how long a row waits for the node [Outgoing].First.
+const FirstTime = 5 * time.Second
+
 // Outgoing is one outbox row.
 type Outgoing struct {
 	// ID is a UUIDv7; when empty, the store makes one.
@@ -59,8 +62,10 @@ type Outgoing struct {
 	// have arrived; whether the row has expired.
 	Attempt            int
 	MaybeSent, Expired bool
-	// Progress records, in the form of the channel, what of earlier attempts has arrived; "" = nothing. Only the store sets it.
-	Progress  string
+	// Progress records, in the form of the channel, what of earlier attempts has arrived; "" = nothing. Finish sets it for a reply that replaces a preview.
+	Progress string
+	// First is a node: during the first [FirstTime] no other node claims the row, because this one may know more about the preview than Progress says.
+	First     string
 	CreatedAt time.Time
 	Epoch     int64
 }

@@ -161,7 +161,7 @@ type Outbox interface {
 	Enqueue(ctx context.Context, rows []Outgoing) error
 	// ClaimOutgoing leases at most limit due messages for the named channels to nodeID, oldest first: at most one per (channel, chat), and none for a chat with
 	// a message being sent. A row that waits for another attempt holds back later rows of its chat, so that a chat reads in order; a row that waits for its
-	// first attempt (Delay) does not. Rows of dead nodes are due again, with MaybeSent set. Rows past ExpiresAt end expired and are returned with Expired set.
+	// first attempt (Delay) does not. A row with [Outgoing].First is due at once for that node, and after [FirstTime] for the others. Rows of dead nodes are due again, with MaybeSent set. Rows past ExpiresAt end expired and are returned with Expired set.
 	ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]Outgoing, error)
 	// Delivered stores the provider's id and makes the row delivered. chat.ErrFenced: the row is no longer leased to nodeID.
 	Delivered(ctx context.Context, nodeID, id, providerID string) error

@@ -252,6 +252,8 @@ type Started struct {
 	// StopBy is the requester of a stop of an earlier attempt: the caller ends the run as stopped without running it. "" when no stop was requested.
 	StopBy    string
 	StartedAt time.Time
+	// Preview is what RecordPreview stored last for the run, also in an earlier attempt; "" = nothing.
+	Preview string
 	// SessionID is the transcript the run belongs to; Notes are the session's notes.
 	SessionID string
 	Notes     map[string]string
@@ -385,6 +387,7 @@ type Run struct {
 	State, Cause     string
 	Error, Detail    string // see [FinishParams]
 	StopBy           string
+	Preview          string // see [Started].Preview
 	QueuedAt         time.Time
 	StartedAt        time.Time
 	EndedAt          time.Time // zero = not ended

@@ -19,20 +19,41 @@ import (
 type fleet struct {
 	*Chatroom
 	replicas []*Gateway
+	chat     func(i int) int64 // where question i is asked
 	asked    int
 }
 
 func numberedQuestion(i int) string { return fmt.Sprintf("message %04d.", i) }
 
-// openFleet starts two replicas on PostgreSQL, the one process on SQLite.
-func openFleet(t *testing.T, database string) *fleet {
+// groupOf is the group of a person.
+func groupOf(i int) int64 { return -1_000_000 - personOf(i) }
+
+// openFleet starts two replicas on PostgreSQL, the one process on SQLite. People write in private chats if drafts are on, else every second one in a group of
+// its own: there the unfinished answers are messages.
+func openFleet(t *testing.T, database string, drafts bool) *fleet {
 	t.Helper()
-	f := &fleet{Chatroom: openChatroom(t, database, "    access: open\ndrain_timeout: 10s\n", testtelegram.Config{Drafts: true})}
+	settings, pause := "    access: open\n", time.Millisecond
+	if !drafts {
+		pause = 300 * time.Millisecond
+		settings += "    activation: always\n    groups: ["
+		for i := range hundred {
+			settings += fmt.Sprint(groupOf(i), ", ")
+		}
+		settings = strings.TrimSuffix(settings, ", ") + "]\n"
+	}
+	f := &fleet{Chatroom: openChatroom(t, database, settings+"drain_timeout: 10s\n", testtelegram.Config{Drafts: drafts})}
 	f.Model.Answer(func(call testmodel.Call) testmodel.Reply {
-		return testmodel.Reply{Pieces: []string{"You said: ", call.Last()}, Pause: time.Millisecond}
+		return testmodel.Reply{Pieces: []string{"You said: ", call.Last()}, Pause: pause}
 	})
 	for i := range hundred {
 		f.Telegram.AddPrivate(personOf(i), fmt.Sprint("Person ", i))
+		f.Telegram.AddGroup(groupOf(i), fmt.Sprint("Group ", i))
+	}
+	f.chat = func(i int) int64 {
+		if !drafts && i%2 == 1 {
+			return groupOf(i % hundred)
+		}
+		return personOf(i % hundred)
 	}
 	f.replicas = []*Gateway{f.AtOnce()}
 	if database != "" {
@@ -51,7 +72,7 @@ func (f *fleet) ask(messages int) {
 	before := len(f.Telegram.Calls("sendMessage"))
 	f.Telegram.Break("sendMessage", slices.Repeat([]testtelegram.Fault{{Delay: 2500 * time.Millisecond}}, messages)...)
 	for range messages {
-		f.Telegram.Say(personOf(f.asked%hundred), personOf(f.asked%hundred), numberedQuestion(f.asked))
+		f.Telegram.Say(f.chat(f.asked), personOf(f.asked%hundred), numberedQuestion(f.asked))
 		f.asked++
 	}
 	f.Await("answers are on the wire", func() bool {
@@ -64,14 +85,14 @@ func (f *fleet) ask(messages int) {
 func (f *fleet) unanswered() (missing int, doubled []string, most int) {
 	further := map[int64]int{}
 	for i := range f.asked {
-		n := f.Count(personOf(i%hundred), numberedQuestion(i))
+		n := f.Count(f.chat(i), numberedQuestion(i))
 		if n == 0 {
 			missing++
 		}
 		if n > 1 {
 			doubled = append(doubled, numberedQuestion(i))
-			further[personOf(i%hundred)] += n - 1
-			most = max(most, further[personOf(i%hundred)])
+			further[f.chat(i)] += n - 1
+			most = max(most, further[f.chat(i)])
 		}
 	}
 	return missing, doubled, most
@@ -95,19 +116,8 @@ func interruptions(t *testing.T, usual int) (times, messages int) {
 func TestRollingRestartsSendEveryTelegramAnswerOnce(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
-		f := openFleet(t, database)
-		restarts, messages := interruptions(t, 4)
-		for i := range restarts {
-			f.ask(messages)
-			g := f.replicas[i%len(f.replicas)]
-			g.Signal(syscall.SIGTERM)
-			if took, code := g.WaitExit(13 * time.Second); code != 0 {
-				t.Errorf("restart %d: exit code %d after %s\n%s", i, code, took, tail(g.Output()))
-			}
-			f.spoken = append(f.spoken, g.Output())
-			g.Start()
-		}
-		f.settle()
+		f := openFleet(t, database, true)
+		restarts := f.roll()
 		_, doubled, _ := f.unanswered()
 		o := OpenOracle(t, f.Gateway, database)
 		t.Logf("%d restarts, %d messages: lost 0, duplicated %d, resent %d, maybe sent %d", restarts, f.asked, len(doubled),
@@ -122,11 +132,48 @@ func TestRollingRestartsSendEveryTelegramAnswerOnce(t *testing.T) {
 	})
 }
 
+// roll restarts the replicas one after the other during the traffic, and returns how often.
+func (f *fleet) roll() (restarts int) {
+	f.t.Helper()
+	restarts, messages := interruptions(f.t, 4)
+	for i := range restarts {
+		f.ask(messages)
+		g := f.replicas[i%len(f.replicas)]
+		g.Signal(syscall.SIGTERM)
+		if took, code := g.WaitExit(13 * time.Second); code != 0 {
+			f.t.Errorf("restart %d: exit code %d after %s\n%s", i, code, took, tail(g.Output()))
+		}
+		f.spoken = append(f.spoken, g.Output())
+		g.Start()
+	}
+	f.settle()
+	return restarts
+}
+
+// The same where answers grow as messages, in groups and in private chats without drafts: no part of an answer stays beside it.
+func TestRollingRestartsLeaveOneMessageWithoutDrafts(t *testing.T) {
+	NeedsProcesses(t)
+	onBothStores(t, func(t *testing.T, database string) {
+		f := openFleet(t, database, false)
+		restarts := f.roll()
+		doubled := 0
+		for i := range min(f.asked, hundred) {
+			asked := (f.asked - i + hundred - 1) / hundred
+			if texts := f.Telegram.Texts(f.chat(i)); len(texts) != asked {
+				doubled += len(texts) - asked
+				t.Errorf("%d questions, but the chat shows %q", asked, texts)
+			}
+		}
+		t.Logf("%d restarts, %d messages: %d doubled", restarts, f.asked, doubled)
+		f.Close()
+	})
+}
+
 // The same with SIGKILL: a request in transit may be repeated, at most once in a chat for each kill, and is marked.
 func TestKilledReplicasRepeatAtMostTheRequestOnTheWire(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
-		f := openFleet(t, database)
+		f := openFleet(t, database, true)
 		kills, messages := interruptions(t, 3)
 		for i := range kills {
 			f.ask(messages)

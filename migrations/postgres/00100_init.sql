@@ -144,6 +144,7 @@ CREATE TABLE runs (
     error         text NOT NULL DEFAULT '',
     detail        text NOT NULL DEFAULT '', -- the failure description of the service behind the agent, without secrets; only administrators can read it
     stop_by       text NOT NULL DEFAULT '', -- the requester of a stop
+    preview       text NOT NULL DEFAULT '', -- the message of a channel that shows the unfinished answer, in the form of the channel
     queued_at     bigint NOT NULL DEFAULT 0,
     started_at    bigint NOT NULL DEFAULT 0,
     ended_at      bigint,
@@ -215,7 +216,7 @@ CREATE TABLE outbox (
     choice      text NOT NULL DEFAULT '', -- the choices that the message offers, JSON
     file        text NOT NULL DEFAULT '', -- JSON; the bytes are in the directory for attachments
     state       text NOT NULL DEFAULT 'pending', -- pending, sending, or the final state
-    node        text NOT NULL DEFAULT '', -- the node that sends it
+    node        text NOT NULL DEFAULT '', -- the node that sends it, or sends it first while it is pending
     attempt     bigint NOT NULL DEFAULT 0,
     epoch       bigint NOT NULL DEFAULT 0,
     next_at     bigint NOT NULL DEFAULT 0,

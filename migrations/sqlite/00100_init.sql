@@ -134,6 +134,7 @@ CREATE TABLE runs (
     error         TEXT NOT NULL DEFAULT '',
     detail        TEXT NOT NULL DEFAULT '', -- the failure description of the service behind the agent, without secrets; only administrators can read it
     stop_by       TEXT NOT NULL DEFAULT '', -- the requester of a stop
+    preview       TEXT NOT NULL DEFAULT '', -- the message of a channel that shows the unfinished answer, in the form of the channel
     queued_at     INTEGER NOT NULL DEFAULT 0,
     started_at    INTEGER NOT NULL DEFAULT 0,
     ended_at      INTEGER,
@@ -213,7 +214,7 @@ CREATE TABLE outbox (
     choice      TEXT NOT NULL DEFAULT '', -- the choices that the message offers, JSON
     file        TEXT NOT NULL DEFAULT '', -- JSON; the bytes are in the directory for attachments
     state       TEXT NOT NULL DEFAULT 'pending', -- pending, sending, or the final state
-    node        TEXT NOT NULL DEFAULT '', -- the node that sends it
+    node        TEXT NOT NULL DEFAULT '', -- the node that sends it, or sends it first while it is pending
     attempt     INTEGER NOT NULL DEFAULT 0,
     epoch       INTEGER NOT NULL DEFAULT 0,
     next_at     INTEGER NOT NULL DEFAULT 0,

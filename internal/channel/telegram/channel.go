@@ -230,6 +230,11 @@ func (c *Channel) Update(target chat.Target, runID string, p channel.Preview) {
 	}
 }
 
+// Close implements [channel.Streamer].
+func (c *Channel) Close(ctx context.Context, _ chat.Target, runID string) (shown string, own bool) {
+	return c.previews.closeOne(ctx, runID)
+}
+
 // Finish implements [channel.Streamer]. The shown text stays until the final text replaces it.
 func (c *Channel) Finish(_ chat.Target, runID string, replaced bool) {
 	c.previews.finish(runID, replaced)

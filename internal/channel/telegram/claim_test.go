@@ -45,6 +45,66 @@ func TestNoFurtherPartIsSentOnceTheClaimHasEnded(t *testing.T) {
 	})
 }
 
+// A process shows a growing answer and ends. The next one, without its memory, continues that message, and its final text replaces it.
+func TestAnotherProcessContinuesThePreview(t *testing.T) {
+	t.Parallel()
+	for _, in := range []struct {
+		chat   int64
+		thread string
+	}{{anna, ""}, {group, ""}, {group, "10"}} {
+		synctest.Test(t, func(t *testing.T) {
+			b, place := newBot(t, nil), to(in.chat, in.thread)
+			next := newBot(t, func(s *setup) { s.network = func(http.RoundTripper) http.RoundTripper { return b.srv.Transport() } })
+			next.lease = func() (bool, error) { return false, nil }
+			b.start()
+			next.start()
+			var recorded string
+			record := func(_ context.Context, shown string) { recorded = shown }
+			b.ch.Update(place, "run-1", channel.Preview{Text: "half", Record: record})
+			after(2 * time.Second)
+			b.ch.EndPreviews(t.Context())
+			b.ch.Update(place, "run-1", channel.Preview{Text: "late"})
+			next.ch.Update(place, "run-1", channel.Preview{Text: "half and", Shown: recorded, Record: record})
+			after(2 * time.Second)
+			shown, own := next.ch.Close(t.Context(), place, "run-1")
+			if !own || shown == "" || shown != recorded {
+				t.Errorf("the preview is %q, recorded %q, own %t", shown, recorded, own)
+			}
+			b.claims.by = map[string]string{"1": shown}
+			next.claims.by = b.claims.by
+			next.mustSend("1", place, "half and whole")
+			wantTexts(t, "the chat", b.srv.Texts(in.chat), "half and whole")
+			b.stop()
+			next.stop()
+		})
+	}
+}
+
+// Close waits for a running call, so that another process knows the message that it made.
+func TestCloseWaitsForAPreviewOnTheWire(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		b.srv.Break("sendMessage", testtelegram.Fault{Delay: 5 * time.Second})
+		b.ch.Update(to(group, ""), "run-1", channel.Preview{Text: "half"})
+		after(time.Second)
+		hurry, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if shown, own := b.ch.Close(hurry, to(group, ""), "run-1"); shown != "" || !own {
+			t.Errorf("without a result the preview is %q, own %t", shown, own)
+		}
+		if shown, own := b.ch.Close(t.Context(), to(group, ""), "run-1"); shown == "" || !own {
+			t.Errorf("with a result the preview is %q, own %t", shown, own)
+		}
+		b.ch.Update(to(group, ""), "other", channel.Preview{})
+		if shown, own := b.ch.Close(t.Context(), to(group, ""), "unknown"); shown != "" || own {
+			t.Errorf("the preview of an unknown run is %q, own %t", shown, own)
+		}
+		b.stop()
+	})
+}
+
 // One process sends the first part and ends; another process, without its memory, sends the rest.
 func TestAnotherProcessContinuesAfterTheLastRecordedPart(t *testing.T) {
 	t.Parallel()

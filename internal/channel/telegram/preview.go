@@ -87,6 +87,9 @@ func (p *previews) update(to address, runID string, now channel.Preview) {
 	if v == nil {
 		p.forget()
 		v = &preview{to: to, draft: draftID(runID)}
+		if before, err := progressOf(now.Shown); err == nil { // else it is of another release
+			v.message = before.Preview
+		}
 		p.all[runID] = v
 	}
 	v.now, v.touched = now, time.Now()
@@ -161,6 +164,29 @@ func (v *preview) finish() {
 		v.stop = nil
 		v.touched = time.Now()
 	}
+}
+
+// closeOne ends the loop of a preview and returns what shows it, see [channel.Streamer].
+func (p *previews) closeOne(ctx context.Context, runID string) (shown string, own bool) {
+	p.mu.Lock()
+	v := p.all[runID]
+	if v == nil {
+		p.mu.Unlock()
+		return "", false
+	}
+	v.finish()
+	ended := v.ended
+	p.mu.Unlock()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if v.message == 0 {
+		return "", true
+	}
+	return jsonOf(progress{Preview: v.message}), true
 }
 
 // endAll ends every preview permanently, and waits for running calls, at most until ctx ends.
@@ -289,8 +315,12 @@ func (p *previews) step(ctx context.Context, v *preview, f frame) bool {
 	}
 	p.mu.Lock()
 	v.message = id
+	record := v.now.Record
 	p.mu.Unlock()
 	v.shown, v.line = part.html, f.line != ""
+	if id != message && record != nil {
+		record(ctx, jsonOf(progress{Preview: id}))
+	}
 	return true
 }
 

@@ -67,7 +67,7 @@ func (s *sender) deliver(ctx context.Context, r chat.Reply, to address, done pro
 		d = plain(chat.EmptyAnswer(""))
 	}
 	if r.Kind == kindReply {
-		if preview := s.previews.take(ctx, to, r.RunID); preview != 0 && done.First == "" {
+		if preview := s.previews.take(ctx, to, r.RunID); preview != 0 && preview != done.Preview && done.First == "" {
 			done.Preview = preview
 			if err := claim.Record(ctx, jsonOf(done)); err != nil {
 				return chat.Sent{}, err

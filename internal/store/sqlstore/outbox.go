@@ -23,11 +23,11 @@ const (
 	unsent = `done_at IS NULL AND state IN ('pending', 'sending')`
 
 	addOutgoingSQL = `{set id text, run text, n int, session text, channel text, chat text, thread text, kind text, payload text, many text, count int, word text,
-			epoch int, delay int, expires int, choice text, file text, principal text}
+			epoch int, delay int, expires int, choice text, file text, principal text, node text, progress text}
 		INSERT INTO outbox (id, run_id, n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce, epoch,
-			next_at, expires_at, created_at, choice, file, principal)
+			next_at, expires_at, created_at, choice, file, principal, node, progress)
 		SELECT v.id, v.run, v.n, v.session, v.channel, v.chat, v.thread, v.kind, v.payload, v.many, v.count, v.word, v.epoch,
-			{now} + v.delay, v.expires, {now}, v.choice, v.file, v.principal {from} WHERE true ON CONFLICT DO NOTHING`
+			{now} + v.delay, v.expires, {now}, v.choice, v.file, v.principal, v.node, v.progress {from} WHERE true ON CONFLICT DO NOTHING`
 
 	// raiseSQL adds to the count of a row of the same word whose first attempt has not begun.
 	raiseSQL = `UPDATE outbox SET count = count + $1 WHERE id = (
@@ -42,12 +42,12 @@ const (
 
 	// dueSQL finds the expired rows, and for each chat the oldest due row, if no row of that chat is being sent and no earlier one waits for another attempt.
 	// Because only the oldest row of a chat is taken, two nodes cannot take two messages of one chat. If their snapshots differ, a unique index of PostgreSQL
-	// refuses the second, which then retries.
+	// refuses the second, which then retries. A pending row with a node is due at once for that node, and at its next_at for the others.
 	dueSQL = `SELECT o.id, COALESCE(o.expires_at <= {now}, false) FROM outbox o
 		WHERE o.done_at IS NULL AND o.state IN ('pending', 'sending') AND o.state = 'pending' AND o.channel {in $1}
-			AND (COALESCE(o.expires_at <= {now}, false) OR o.next_at <= {now} AND NOT EXISTS (
+			AND (COALESCE(o.expires_at <= {now}, false) OR (o.next_at <= {now} OR o.node = $3) AND NOT EXISTS (
 				SELECT 1 FROM outbox e WHERE e.done_at IS NULL AND e.state IN ('pending', 'sending') AND e.channel = o.channel AND e.chat_id = o.chat_id
-				AND (e.state = 'sending' OR e.place < o.place AND (e.attempt > 0 OR e.next_at <= {now}) AND (e.expires_at IS NULL OR e.expires_at > {now}))))
+				AND (e.state = 'sending' OR e.place < o.place AND (e.attempt > 0 OR e.next_at <= {now} OR e.node <> '') AND (e.expires_at IS NULL OR e.expires_at > {now}))))
 		ORDER BY o.place {limit $2} {skip}`
 
 	claimedColumns = ` RETURNING id, COALESCE(run_id, ''), n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce, attempt, epoch,
@@ -68,6 +68,10 @@ func outgoingRows(list []store.Outgoing) (Set, error) {
 		if err != nil {
 			return nil, err
 		}
+		delay := o.Delay
+		if o.First != "" { // its own node does not wait
+			delay = store.FirstTime
+		}
 		choice, err := encodePart(o.Choice)
 		if err != nil {
 			return nil, err
@@ -78,7 +82,7 @@ func outgoingRows(list []store.Outgoing) (Set, error) {
 		}
 		rows = append(rows, []any{
 			cmp.Or(o.ID, id), null(o.RunID), o.N, o.Session.String(), o.Target.Channel, o.Target.ChatID, o.Target.Thread, o.Kind, o.Text, o.TextMany,
-			max(o.Count, 1), o.Coalesce, o.Epoch, span(o.Delay), zero(millis(o.ExpiresAt)), choice, file, o.Principal,
+			max(o.Count, 1), o.Coalesce, o.Epoch, span(delay), zero(millis(o.ExpiresAt)), choice, file, o.Principal, o.First, o.Progress,
 		})
 	}
 	return rows, nil
@@ -202,7 +206,7 @@ func dueOutgoing(ctx context.Context, tx Tx, nodeID string, channels []string, l
 			head = append(head, id)
 		}
 		return nil
-	}, channels, limit)
+	}, channels, limit, nodeID)
 	switch {
 	case err == nil && !alive:
 		return nil, nil, chat.ErrFenced

@@ -21,7 +21,7 @@ const mayBeDueSQL = `SELECT NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND le
 	EXISTS (SELECT 1 FROM inbox WHERE {open}),
 	EXISTS (SELECT 1 FROM runs WHERE {running} AND state = 'stopping')
 		OR EXISTS (SELECT 1 FROM nodes WHERE lease_until <= {now} - $2),
-	EXISTS (SELECT 1 FROM outbox WHERE ` + unsent + ` AND (state = 'sending' OR next_at <= {now} OR expires_at <= {now})),
+	EXISTS (SELECT 1 FROM outbox WHERE ` + unsent + ` AND (state = 'sending' OR next_at <= {now} OR node = $1 OR expires_at <= {now})),
 	EXISTS (SELECT 1 FROM inbox i WHERE i.parent IS NOT NULL AND ({open i} OR i.announce = 1)),
 	EXISTS (SELECT 1 ` + leftQuestions + `)`
 

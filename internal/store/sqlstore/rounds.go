@@ -23,6 +23,16 @@ func (s Journal) Record(ctx context.Context, c store.Claim, runID string, row st
 	})
 }
 
+// RecordPreview commits what shows the unfinished answer of a run; see store.Journal.
+func (s Journal) RecordPreview(ctx context.Context, c store.Claim, runID, preview string) error {
+	return s.db.Turn(ctx, "record a preview", Alone, func(ctx context.Context, tx Tx) error {
+		if err := fenceRun(ctx, tx, c, runID); err != nil {
+			return err
+		}
+		return tx.Later(ctx, `UPDATE runs SET preview = $2 WHERE id = $1`, nil, runID, preview)
+	})
+}
+
 // Rounds reads the recorded rounds of a run; see store.Journal.
 func (s Journal) Rounds(ctx context.Context, runID string) ([]store.Round, error) {
 	rows, err := list(ctx, s.db, query{

@@ -33,6 +33,8 @@ func outboxTests() []test {
 		{"DeadNodeMayHaveSent", deadNodeMayHaveSent},
 		{"CleanStopMayHaveSent", cleanStopMayHaveSent},
 		{"ProgressIsKept", progressIsKept},
+		{"ItsNodeSendsFirst", itsNodeSendsFirst},
+		{"PreviewIsKept", previewIsKept},
 		{"UnknownEndIsClosed", unknownEndIsClosed},
 		{"LiveNodeKeepsItsRow", liveNodeKeepsItsRow},
 		{"DeliveredNeedsTheProvidersID", deliveredNeedsID},

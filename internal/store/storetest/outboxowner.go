@@ -55,6 +55,45 @@ func progressIsKept(w *world) {
 	w.fails(w.st.RecordProgress(w.ctx, first, o.ID, "late"), chat.ErrFenced)
 }
 
+// itsNodeSendsFirst checks that a row of a node waits for it, and holds back later rows of its chat.
+func itsNodeSendsFirst(w *world) {
+	own, other := w.node(), w.node()
+	o, next := w.outgoing("web", "1"), w.outgoing("web", "1")
+	o.First, o.Progress = own, "preview 7"
+	w.enqueue(o, next)
+	equal(w, "rows for the other node", len(w.claim(other)), 0)
+	got := w.claimOne(own)
+	equal(w, "row and progress", []any{got.ID, got.Progress}, []any{o.ID, "preview 7"})
+	w.ok(w.st.Delivered(w.ctx, own, o.ID, "p"))
+	w.ok(w.st.Delivered(w.ctx, other, w.claimOne(other).ID, "p"))
+
+	late, failed := w.outgoing("web", "1"), w.outgoing("web", "2")
+	late.First, failed.First = own, own
+	w.enqueue(late)
+	w.clock.advance(store.FirstTime - time.Millisecond)
+	equal(w, "rows for the other node just before the end", len(w.claim(other)), 0)
+	w.clock.advance(time.Millisecond)
+	equal(w, "row after the end", w.claimOne(other).ID, late.ID)
+	w.enqueue(failed)
+	w.claimOne(own)
+	w.undelivered(store.UndeliveredParams{Node: own, ID: failed.ID, Error: "429"})
+	equal(w, "row after a failed attempt", w.claimOne(other).ID, failed.ID)
+}
+
+// previewIsKept checks that a later attempt of a run gets what shows its unfinished answer.
+func previewIsKept(w *world) {
+	node, key := w.node(), w.key()
+	c, run, seq := w.turn(node, key)
+	w.fails(w.st.RecordPreview(w.ctx, store.Claim{Session: key, Node: node, Epoch: c.Epoch + 1}, run, "foreign"), chat.ErrFenced)
+	w.ok(w.st.RecordPreview(w.ctx, c, run, "message 1"))
+	w.ok(w.st.RecordPreview(w.ctx, c, run, "message 2"))
+	w.ok(w.st.Unregister(w.ctx, node))
+	next := w.node()
+	taken := w.sweepOne(next, key)
+	equal(w, "preview at the start of the next attempt", w.start(taken.Claim, run, seq).Preview, "message 2")
+	equal(w, "preview of the run", w.run(run).Preview, "message 2")
+}
+
 func unknownEndIsClosed(w *world) {
 	node := w.node()
 	o, next := w.outgoing("web", "1"), w.outgoing("web", "1")
