@@ -31,6 +31,8 @@ type Event struct {
 	Seq   int64
 	Lane  string
 	At    time.Time
+	// Unattended: the run is of a job. Until its end it is not known whether its text is delivered, so only followers of the run receive what comes before.
+	Unattended bool
 
 	// Delta is new text; Text is the answer so far. Replace is true when Delta is the whole text again, as after the start of a second
 	// attempt.

@@ -27,8 +27,6 @@ type attempt interface {
 	// Execute does the work of a turn that needs no agent; done is false when it needs one. req has the messages of the turn and no
 	// history. by asks its agent for summaries.
 	Execute(ctx context.Context, req agent.Request, by agent.Summariser, emit func(agent.Event)) (res agent.Result, done bool, err error)
-	// HeldBack returns why nothing is sent to an address; "" = it is sent.
-	HeldBack(to chat.Target) string
 	// End adds the end of the attempt to the writes of the turn. publish is called with the time of the end when that is committed.
 	End(ctx context.Context, t service.Turn, how service.Ending, p *store.FinishParams) (publish func(endedAt time.Time))
 }
@@ -46,7 +44,6 @@ func (plain) Started(context.Context, service.Turn, *cron.Job) {}
 func (plain) JobID() string                                    { return "" }
 func (plain) Isolated() bool                                   { return false }
 func (plain) Unattended() bool                                 { return false }
-func (plain) HeldBack(chat.Target) (reason string)             { return "" }
 
 func (plain) Execute(context.Context, agent.Request, agent.Summariser, func(agent.Event)) (res agent.Result, done bool, err error) {
 	return agent.Result{}, false, nil

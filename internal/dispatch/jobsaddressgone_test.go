@@ -279,15 +279,26 @@ func TestWhatFailuresHaveSwitchedOffIsOnAgainAfterAResume(t *testing.T) {
 	})
 }
 
-// The preview of an answer has the same address.
-func TestNothingGrowsInAChatThatIsGone(t *testing.T) {
+// Until the end of a run it is not known whether its answer is delivered. Only followers of the run receive what it writes.
+func TestNothingOfAJobIsShownBeforeItsEnd(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
-		h.asker.change(func() {
-			h.asker.fail = func(chat.Reply) error { return &channel.SendError{Reason: "blocked", Permanent: true, Gone: true} }
-		})
+		var grew int
+		cancel := h.d.Subscribe(func(ev chat.Event) {
+			if ev.Kind == chat.EventDelta {
+				h.asker.change(func() { grew++ })
+				if !ev.Unattended {
+					t.Errorf("a delta of a job may be shown in its session: %+v", ev)
+				}
+				if flight, ok := h.d.InFlight(ev.Session); ok {
+					t.Errorf("the unfinished answer of a job is in the history of its session: %+v", flight)
+				}
+			}
+		}, func(chat.Event) bool { return true })
+		defer cancel()
 		h.put(everySecond("digest", "hello"), deliverTo(cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "asker", To: "9"}))
-		after(10 * time.Second)
-		want(t, "runs", len(h.runs("digest")) >= 9, true)
-		want(t, "shown", len(h.asker.shown), 1)
+		after(5 * time.Second)
+		want(t, "answers", len(h.asker.texts("9")) >= 3, true)
+		want(t, "shown", len(h.asker.shown), 0)
+		h.asker.change(func() { want(t, "followers receive text", grew >= 3, true) })
 	})
 }

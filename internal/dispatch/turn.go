@@ -156,7 +156,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	t.journal.usage = t.usage
 	t.run = ts.events.Start(events.RunInfo{
 		Session: lead.Session, RunID: st.RunID(), Lane: st.Lane(), Principal: t.started.Principal,
-		Sender: lead.Content.Sender.ID, Replace: t.started.Attempt > 1,
+		Sender: lead.Content.Sender.ID, Unattended: t.attempt.Unattended(), Replace: t.started.Attempt > 1,
 	})
 	ts.running.add(st, t)
 	ts.events.PublishSession(lead.Session, t.run.Principal, "run.started", t.run.RunID)
@@ -316,9 +316,9 @@ func (ts *turns) emit(t *turn, lead store.Waiting, e agent.Event) {
 	}
 }
 
-// showSoFar shows the person of a turn its text so far and its step.
+// showSoFar shows the person of a turn its text so far and its step. The text of a job is not shown before it is known that it is delivered.
 func (ts *turns) showSoFar(t *turn, lead store.Waiting, text string) {
-	if t.attempt.HeldBack(lead.Content.Options.ReplyTo) != "" {
+	if t.attempt.Unattended() {
 		return
 	}
 	p := t.steps.preview(text)

@@ -26,6 +26,8 @@ type RunInfo struct {
 	Lane      string
 	Principal string // the owner of the session
 	Sender    string // of the leading message
+	// Unattended: the run is of a job, so no person waits for its answer, see [chat.Event].
+	Unattended bool
 	// Replace: an earlier attempt may have published text, which the first delta of this one replaces.
 	Replace bool
 }
@@ -69,14 +71,16 @@ func (l *live) of(key chat.SessionKey, sender string) []string {
 	return ids
 }
 
+// oldest is the oldest run of a session for whose answer a person waits; nil = there is none.
 func (l *live) oldest(key chat.SessionKey) *Run {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	runs := l.bySession[key]
-	if len(runs) == 0 {
+	i := slices.IndexFunc(runs, func(r *Run) bool { return !r.Unattended })
+	if i < 0 {
 		return nil
 	}
-	return runs[0]
+	return runs[i]
 }
 
 // begin makes the turn the one whose events the log of its run publishes, and publishes that it has begun.
@@ -134,7 +138,7 @@ func (r *Run) Reopen() {
 
 // Event creates an event of the run; its log assigns the number.
 func (r *Run) Event(kind chat.EventKind) chat.Event {
-	return chat.Event{Kind: kind, Session: r.Session, Principal: r.Principal, RunID: r.RunID, Lane: r.Lane, At: time.Now()}
+	return chat.Event{Kind: kind, Session: r.Session, Principal: r.Principal, RunID: r.RunID, Lane: r.Lane, Unattended: r.Unattended, At: time.Now()}
 }
 
 func (r *Run) inFlight() (chat.InFlight, bool) {

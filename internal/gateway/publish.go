@@ -58,7 +58,12 @@ func (p publisher) event(ev chat.Event) {
 		return
 	}
 	end := chatEnd(&ev)
-	to := p.hub.Audience(ev.RunID, ev.Session, end != nil)
+	var to []*client
+	if ev.Unattended && end == nil {
+		to = p.hub.Followers(ev.RunID)
+	} else {
+		to = p.hub.Audience(ev.RunID, ev.Session, end != nil)
+	}
 	if end != nil {
 		p.hub.Ended(ev.RunID)
 	}

@@ -260,6 +260,13 @@ func (h *Hub[C]) Audience(run string, session chat.SessionKey, end bool) []C {
 	return out
 }
 
+// Followers returns the connections that follow a run.
+func (h *Hub[C]) Followers(run string) []C {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return slices.Clone(h.runs[run])
+}
+
 // Subscribers returns the connections that subscribed.
 func (h *Hub[C]) Subscribers() []C {
 	h.mu.RLock()
