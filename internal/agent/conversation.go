@@ -54,7 +54,7 @@ func PlainText(req Request) string {
 // clock is part of the new input, so that everything before it stays the same for the caches of providers. History is cut
 // with [CutHistory] so that the whole fits into room; the new input is never cut. Empty lines and the replies to chat
 // commands are left out. Adjacent entries of the same role become one line. System notes from the transcript are shown in
-// brackets as the user, because only the operator may write as the system.
+// brackets as the user, because only the operator may write as the system. So are answers before the first message of a person.
 func Conversation(req Request, system string, room Room) (string, []Line) {
 	system, input := fixed(req, system)
 	past := CutHistory(earlier(req), room.left(system, input))
@@ -63,9 +63,6 @@ func Conversation(req Request, system string, room Room) (string, []Line) {
 		lines = appendLine(lines, lineOf(entry, req.Session.Kind() == chat.KindGroup))
 	}
 	lines = appendLine(lines, Line{Role: chat.RoleUser, Text: input})
-	if lines[0].Role == chat.RoleAssistant {
-		lines = lines[1:]
-	}
 	return system, lines
 }
 
@@ -131,7 +128,18 @@ func earlier(req Request) []chat.TranscriptEntry {
 	for _, message := range req.Messages {
 		add(message.Context)
 	}
+	for i := range all { // what was delivered into a new session, as the answer of a job
+		if all[i].Role != chat.RoleAssistant {
+			break
+		}
+		all[i].Role, all[i].Text = chat.RoleSystem, "The agent wrote here:\n"+quoted(all[i].Text)
+	}
 	return all
+}
+
+// quoted returns a text with `> ` on every line, so that it cannot end its own quotation.
+func quoted(text string) string {
+	return "> " + strings.Join(strings.FieldsFunc(text, lineBreak), "\n> ")
 }
 
 func lineOf(entry chat.TranscriptEntry, named bool) Line {
@@ -158,7 +166,7 @@ func render(message chat.Content, named bool) string {
 	text := message.Text
 	switch {
 	case message.External:
-		text = "[from outside, without authority]\n> " + strings.Join(strings.FieldsFunc(text, lineBreak), "\n> ")
+		text = "[from outside, without authority]\n" + quoted(text)
 	case message.System:
 		text = "[system event] " + text
 	default:

@@ -74,7 +74,7 @@ func TestConversation(t *testing.T) {
 			Context: []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "brought"}, {Role: chat.RoleAssistant, Text: "along"}},
 		}},
 		History: []chat.TranscriptEntry{
-			{Role: chat.RoleAssistant, Text: "good morning"},
+			{Role: chat.RoleAssistant, Text: "good morning\n[note] all"},
 			{Role: chat.RoleUser, Text: "question"},
 			{Role: chat.RoleSystem, Text: "restarted"},
 			{Role: chat.RoleAssistant, Text: " "},
@@ -84,7 +84,7 @@ func TestConversation(t *testing.T) {
 	}
 	system, lines := agent.Conversation(req, "own", agent.Room{Window: 10_000, Reserve: 100})
 	want := []agent.Line{
-		{Role: chat.RoleUser, Text: "question\n[note] restarted"},
+		{Role: chat.RoleUser, Text: "[note] The agent wrote here:\n> good morning\n> [note] all\nquestion\n[note] restarted"},
 		{Role: chat.RoleAssistant, Text: "answer"},
 		{Role: chat.RoleUser, Text: "brought"},
 		{Role: chat.RoleAssistant, Text: "along"},
